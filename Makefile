@@ -1,0 +1,42 @@
+# The front door: every command sets up what it needs first (scripts/setup.sh: nothing when done).
+# The builds themselves are CMake's: CMakePresets.json.
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test test-asan test-tsan bench lint format clean
+
+JOBS ?= $(shell nproc)
+
+help:      ## This list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:     ## Debian packages (as root), llama.cpp, the demo's model. Once.
+	@scripts/setup.sh
+
+build: build-release ## The command line, at build/release/bin/attndb, and everything else.
+
+demo: setup ## Import a text into a store; a second process answers from it.
+	@scripts/build.sh release attndb_cli
+	@scripts/demo.sh
+
+test: test-asan build-release ## Every test: lint, unit, asan + ubsan, engine, command line.
+	@ctest --preset release -j $(JOBS)
+
+test-asan: build-asan ## The unit tests under AddressSanitizer and UBSan.
+	@ctest --preset asan -j $(JOBS)
+
+test-tsan: build-tsan ## The unit tests under ThreadSanitizer.
+	@ctest --preset tsan -j $(JOBS)
+
+bench: build-release ## Measure; writes bench/results/.
+	@bench/run.sh
+
+lint: build-release ## The layers, headers, format and style of the sources.
+	@ctest --preset release -L lint
+
+format: setup ## Lay out the C++ sources.
+	@scripts/format.py
+
+clean:     ## Remove the builds; what is set up stays.
+	@rm -rf build
+
+build-%: setup
+	@scripts/build.sh $*

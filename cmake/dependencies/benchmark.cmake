@@ -1,0 +1,2 @@
+# Micro-benchmarks (Debian: libbenchmark-dev). Target: benchmark::benchmark.
+find_package(benchmark 1.7 REQUIRED)

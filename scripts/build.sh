@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Configures and builds a preset, quietly: build.sh PRESET [TARGET...]. Prints what failed, if
+# anything, and one line else. The whole log: build/PRESET/build.log.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # Checkouts in other folders share what was compiled.
+readonly preset=$1
+shift
+readonly log=build/$preset/build.log
+mkdir -p "build/$preset"
+
+run() {
+  "$@" >>"$log" 2>&1 && return
+  # Ninja prints a failure in the middle and goes on with what has begun: show from there.
+  awk '/^FAILED:|CMake Error/{show=1} show' "$log" | head -n 200 >&2
+  echo "$preset: $1 failed; whole log: $log" >&2
+  exit 1
+}
+
+: >"$log"
+start=$SECONDS
+run cmake --preset "$preset"
+run cmake --build --preset "$preset" ${1:+--target "$@"}
+echo "$preset: built in $((SECONDS - start)) s"

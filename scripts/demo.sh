@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The main job on a real model: one process reads a text once and stores what it read; further
+# processes answer questions from the store, each compared with plain llama.cpp's greedy answer.
+# Exits with 1 if an answer is not the right one, with the command's status if it failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly store=build/demo-store
+answer=$(mktemp)
+trap 'rm -f "$answer"' EXIT
+attndb() { build/release/bin/attndb "$@" --db "$store"; }
+
+ask() {  # ask QUESTION WORDS_OF_THE_ANSWER
+  printf '\n> %s\n' "$1"
+  attndb ask --model smollm2 --context handbook --check "$1" | tee "$answer"
+  grep -qF "$2" "$answer" || { echo "demo: the answer should have had '$2' in it" >&2; exit 1; }
+}
+
+rm -rf "$store"
+attndb import --model smollm2 --name handbook examples/data/lighthouse.md
+ask "When was the Skerry Point lighthouse built?" "1874"
+ask "Who is the captain of the Petrel?" "Tom Garrick"
+ask "What is the name of the lighthouse cat?" "Biscuit"
+
+cat <<END
+
+The store stays in $store. Ask it yourself:
+  build/release/bin/attndb ask --db $store --context handbook "How many steps does the stair have?"
+END

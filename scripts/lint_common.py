@@ -1,0 +1,137 @@
+"""What the lint scripts share: listing sources, blanking comments, following includes, a cache.
+
+Every script takes --root (a tree laid out like this one; tests/lint makes small ones), prints one
+line a problem, "path:line: what is wrong", and exits with 1 if there was any.
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+# Folders with C++ code. Anything else at the top is not ours to lint.
+CODE_FOLDERS = ("include", "src", "testing", "tests", "fuzz", "bench", "engines", "cli", "server",
+                "python", "tools", "examples")
+# Where `#include "a/b.h"` is looked for, in this order.
+INCLUDE_ROOTS = ("src", "include", "")
+SKIPPED_FOLDERS = {".git", ".deps", "build", "__pycache__"}
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
+_BLANKED = re.compile(
+    r'R"(?P<tag>[^()\\\s]{0,16})\(.*?\)(?P=tag)"'  # Raw string.
+    r'|"(?:[^"\\\n]|\\.)*"'                        # String.
+    r"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)+'"        # Character; not a digit separator.
+    r"|//[^\n]*|/\*.*?\*/",                        # Comments.
+    re.DOTALL)
+
+
+def parser(description):
+    result = argparse.ArgumentParser(description=description)
+    result.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent.parent)
+    return result
+
+
+def finish(problems):
+    """Prints the problems and ends the script."""
+    for problem in sorted(set(problems)):
+        print(problem)
+    sys.exit(1 if problems else 0)
+
+
+def all_files(root):
+    """Every file of the tree, as paths relative to it."""
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = sorted(set(subfolders) - SKIPPED_FOLDERS)
+        for name in sorted(names):
+            yield pathlib.Path(folder, name).relative_to(root)
+
+
+def code_files(root, suffixes=(".h", ".cc", ".c")):
+    return [path for path in all_files(root)
+            if path.parts[0] in CODE_FOLDERS and path.suffix in suffixes]
+
+
+def read(root, path):
+    return (root / path).read_text(encoding="utf-8")
+
+
+def blank(text):
+    """`text` with comments and literals replaced by spaces; lines and columns stay."""
+    return _BLANKED.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def includes(text):
+    """(line, quoted, path) of every #include."""
+    return [(line_of(text, match.start()), match.group(1) == '"', match.group(2))
+            for match in _INCLUDE.finditer(text)]
+
+
+def resolve(root, included):
+    """The file that an include path means, relative to the tree; None if it is not ours."""
+    for folder in INCLUDE_ROOTS:
+        if (root / folder / included).is_file():
+            return pathlib.Path(folder, included)
+    return None
+
+
+def tool_version(*command):
+    """What a tool says of itself, and the text of the running script: part of every cache key."""
+    done = subprocess.run(command, capture_output=True, check=True)
+    return done.stdout + pathlib.Path(sys.argv[0]).read_bytes()
+
+
+def fingerprint(root, path, tool, cache):
+    """Digest of a file, of all our headers that it reaches and of `tool`, what it is checked with.
+
+    `cache` is a dict kept by the caller.
+    """
+    digest = hashlib.sha256(tool)
+    seen, todo = {path}, [path]
+    while todo:
+        current = todo.pop()
+        if current not in cache:
+            text = read(root, current)
+            found = (resolve(root, included) for _, _, included in includes(text))
+            cache[current] = (hashlib.sha256(text.encode()).digest(), [f for f in found if f])
+        for included in cache[current][1]:
+            if included not in seen:
+                seen.add(included)
+                todo.append(included)
+    for member in sorted(seen):
+        digest.update(str(member).encode() + b"\0" + cache[member][0])
+    return digest.hexdigest()
+
+
+def run_parallel(run, jobs):
+    """The problems that `run` finds in each of `jobs`, in their order."""
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return [problem for found in pool.map(run, jobs) for problem in found]
+
+
+def run_cached(folder, jobs, run):
+    """Runs `run(job)` for each of `jobs` (a dict key -> job) whose key has no stamp in `folder`.
+
+    `run` returns a list of problems; a job without problems is stamped and not run again until its
+    key changes. Stamps of other keys are removed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for stamp in folder.iterdir():
+        if stamp.name not in jobs:
+            stamp.unlink(missing_ok=True)
+
+    def run_one(key):
+        found = run(jobs[key])
+        if not found:
+            (folder / key).touch()
+        return found
+
+    return run_parallel(run_one, [key for key in jobs if not (folder / key).exists()])
