@@ -1,0 +1,16 @@
+// All of attndb's C++ interface. Start with db.h and session.h; c_api.h is the same for C.
+#ifndef ATTNDB_ATTNDB_H_
+#define ATTNDB_ATTNDB_H_
+
+#include "attndb/db.h"           // IWYU pragma: export
+#include "attndb/dtype.h"        // IWYU pragma: export
+#include "attndb/options.h"      // IWYU pragma: export
+#include "attndb/result.h"       // IWYU pragma: export
+#include "attndb/session.h"      // IWYU pragma: export
+#include "attndb/stats.h"        // IWYU pragma: export
+#include "attndb/status.h"       // IWYU pragma: export
+#include "attndb/tensor_view.h"  // IWYU pragma: export
+#include "attndb/types.h"        // IWYU pragma: export
+#include "attndb/version.h"      // IWYU pragma: export
+
+#endif  // ATTNDB_ATTNDB_H_

@@ -1,0 +1,274 @@
+/* attndb for C and for every language that can call C: the whole of db.h and session.h.
+ *
+ * Errors:    a function that can fail returns an attndb_code; 0 is success. The message of the last
+ *            failed call of this thread is attndb_last_error(). A failed call leaves its output
+ *            arguments untouched. NULL where a pointer is required is ATTNDB_INVALID_ARGUMENT. No
+ *            C++ exception crosses this interface.
+ * Ownership: attndb_db*, attndb_session*: made by us, released by attndb_db_close and
+ *            attndb_session_free (NULL is fine). char* and arrays that we return: attndb_free. What
+ *            you pass in is read during the call only and stays yours.
+ * Growth:    each struct begins with struct_size. Set it to sizeof(the struct), and all that you do
+ *            not use to zero: `attndb_store_options o = {.struct_size = sizeof o, .name =
+ *            "book"};`. A newer library then knows which fields you have; zero means the default
+ *            everywhere. A caller newer than the library is refused only if it sets a field that
+ *            the library lacks.
+ * Lists:     come as JSON text (UTF-8), field names as in stats.h, times in microseconds since
+ *            1970.
+ * Threads:   as in db.h and session.h: a db is thread-safe, a session is one thread's at a time but
+ *            for attndb_session_attend_part.
+ */
+#ifndef ATTNDB_C_API_H_
+#define ATTNDB_C_API_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attndb/export.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct attndb_db attndb_db;
+typedef struct attndb_session attndb_session;
+
+/* StatusCode of status.h, number by number. */
+typedef enum attndb_code {
+  ATTNDB_OK = 0,
+  ATTNDB_INVALID_ARGUMENT = 1,
+  ATTNDB_NOT_FOUND = 2,
+  ATTNDB_ALREADY_EXISTS = 3,
+  ATTNDB_FAILED_PRECONDITION = 4,
+  ATTNDB_CORRUPTION = 5,
+  ATTNDB_IO_ERROR = 6,
+  ATTNDB_RESOURCE_EXHAUSTED = 7,
+  ATTNDB_UNSUPPORTED = 8,
+  ATTNDB_BUSY = 9,
+  ATTNDB_READ_ONLY = 10,
+  ATTNDB_CANCELLED = 11,
+  ATTNDB_INTERNAL = 12
+} attndb_code;
+
+typedef enum attndb_dtype {
+  ATTNDB_FLOAT32 = 0,
+  ATTNDB_FLOAT16 = 1,
+  ATTNDB_BFLOAT16 = 2
+} attndb_dtype;
+
+typedef enum attndb_rope_layout {
+  ATTNDB_ROPE_NONE = 0,
+  ATTNDB_ROPE_HALF = 1,
+  ATTNDB_ROPE_INTERLEAVED = 2
+} attndb_rope_layout;
+
+/* A view of [rows, heads, dim]: element (r, h, d) at data + (r*strides[0] + h*strides[1] +
+ * d*strides[2]) elements. Three zero strides mean C-contiguous. */
+typedef struct attndb_tensor {
+  size_t struct_size;
+  void* data; /* Only written to where an output is asked for. */
+  int32_t dtype;
+  int64_t shape[3];
+  int64_t strides[3];
+} attndb_tensor;
+
+/* LayerSpec and Rope of types.h. */
+typedef struct attndb_layer_spec {
+  size_t struct_size;
+  uint32_t num_q_heads;
+  uint32_t num_kv_heads;
+  uint32_t head_dim;
+  uint32_t v_head_dim;
+  float scale;             /* 0 = 1 / sqrt(head_dim). */
+  float soft_cap;          /* 0 = none. */
+  uint32_t sliding_window; /* 0 = all tokens. */
+  int32_t rope_layout;
+  uint32_t rope_dims;       /* 0 = all of head_dim. */
+  double rope_base;         /* 0 = 10000. */
+  const char* rope_scaling; /* NULL = none. */
+} attndb_layer_spec;
+
+/* ModelSpec of types.h. `layers` is an array of num_layers structs; its stride is the struct_size
+ * of the first, which all of them must have. */
+typedef struct attndb_model_spec {
+  size_t struct_size;
+  const attndb_layer_spec* layers;
+  uint32_t num_layers;
+  int32_t kv_dtype;
+  const void* fingerprint;
+  size_t fingerprint_bytes;
+} attndb_model_spec;
+
+/* DBOptions of options.h. NULL where a pointer to it is taken means all defaults. */
+typedef struct attndb_db_options {
+  size_t struct_size;
+  int32_t read_only;
+  int32_t must_exist;          /* 1 = ATTNDB_NOT_FOUND instead of making a new store. */
+  const char* plan;            /* NULL = "full". */
+  double query_sample;         /* 0 = the default; negative = none. */
+  uint32_t dense_query_tokens; /* 0 = the default. */
+  uint32_t num_threads;        /* 0 = one; UINT32_MAX = all cores. */
+  uint64_t host_memory_bytes;  /* 0 = three quarters of what is free. */
+} attndb_db_options;
+
+/* SessionOptions. NULL = defaults. */
+typedef struct attndb_session_options {
+  size_t struct_size;
+  const char* context; /* NULL = the longest prefix over all contexts. */
+  int32_t no_reuse;    /* 1 = start from nothing. */
+  const char* plan;    /* NULL = the db's. */
+  int64_t first_position;
+} attndb_session_options;
+
+/* StoreOptions. NULL = defaults. */
+typedef struct attndb_store_options {
+  size_t struct_size;
+  const char* name; /* NULL = unnamed. */
+  int32_t replace;
+  int32_t drop_base;
+  int32_t has_ttl;
+  int64_t ttl_seconds; /* Only if has_ttl. */
+  int32_t pin;
+} attndb_store_options;
+
+/* The version of the library, what its kernels run on, and the name of a code. Static strings. */
+ATTNDB_EXPORT const char* attndb_version(void);
+ATTNDB_EXPORT const char* attndb_kernel_isa(void);
+ATTNDB_EXPORT const char* attndb_code_name(int32_t code);
+
+/* The message and the code of this thread's last failed call; "" and 0 before the first. The text
+ * is ours and lasts until this thread's next failed call. */
+ATTNDB_EXPORT const char* attndb_last_error(void);
+ATTNDB_EXPORT attndb_code attndb_last_error_code(void);
+
+/* Releases a string or array that one of these functions returned. */
+ATTNDB_EXPORT void attndb_free(void* memory);
+
+/* ModelSpec::Validate and KvBytesPerToken. */
+ATTNDB_EXPORT attndb_code attndb_spec_validate(const attndb_model_spec* spec);
+ATTNDB_EXPORT attndb_code attndb_spec_kv_bytes_per_token(const attndb_model_spec* spec,
+                                                         uint64_t* bytes);
+
+/* --- DB --------------------------------------------------------------------------------------- */
+
+/* DB::Open. *db is yours: attndb_db_close. The store itself closes when the last handle and the
+ * last session are gone. */
+ATTNDB_EXPORT attndb_code attndb_db_open(const char* path, const attndb_db_options* options,
+                                         attndb_db** db);
+ATTNDB_EXPORT void attndb_db_close(attndb_db* db);
+/* Another handle of the same store for tenant `name`: yours, as above. */
+ATTNDB_EXPORT attndb_code attndb_db_for_tenant(const attndb_db* db, const char* name,
+                                               attndb_db** tenant_db);
+/* The handle's text; lasts as long as the handle. NULL for NULL. */
+ATTNDB_EXPORT const char* attndb_db_tenant(const attndb_db* db);
+
+/* DB::CreateSession. The engine has to run tokens[*num_reused .. num_tokens). `num_reused` may be
+ * NULL. *session is yours: attndb_session_free. */
+ATTNDB_EXPORT attndb_code attndb_db_create_session(const attndb_db* db,
+                                                   const attndb_model_spec* spec,
+                                                   const int32_t* tokens, size_t num_tokens,
+                                                   const attndb_session_options* options,
+                                                   attndb_session** session, uint64_t* num_reused);
+/* One for each prompt: prompts[i] has num_tokens[i] tokens. `sessions` and `num_reused` (may be
+ * NULL) are arrays of num_prompts; on failure no session is made. */
+ATTNDB_EXPORT attndb_code attndb_db_create_sessions(
+    const attndb_db* db, const attndb_model_spec* spec, const int32_t* const* prompts,
+    const size_t* num_tokens, size_t num_prompts, const attndb_session_options* options,
+    attndb_session** sessions, uint64_t* num_reused);
+
+/* DB::Import: keys[l] and values[l] of each of spec->num_layers layers; `queries` is such an array
+ * too, or NULL. `context_id` may be NULL here and in attndb_db_store. */
+ATTNDB_EXPORT attndb_code attndb_db_import(const attndb_db* db, const attndb_model_spec* spec,
+                                           const int32_t* tokens, size_t num_tokens,
+                                           const attndb_tensor* keys, const attndb_tensor* values,
+                                           const attndb_tensor* queries,
+                                           const attndb_store_options* options,
+                                           int64_t* context_id);
+/* DB::Store: `tokens` are the ids of all tokens that the session holds. */
+ATTNDB_EXPORT attndb_code attndb_db_store(const attndb_db* db, attndb_session* session,
+                                          const int32_t* tokens, size_t num_tokens,
+                                          const attndb_store_options* options, int64_t* context_id);
+
+/* JSON texts; *json is yours: attndb_free. A context is given by name or as "#id". */
+ATTNDB_EXPORT attndb_code attndb_db_explain_prefix(const attndb_db* db,
+                                                   const attndb_model_spec* spec,
+                                                   const int32_t* tokens, size_t num_tokens,
+                                                   const attndb_session_options* options,
+                                                   char** json);
+ATTNDB_EXPORT attndb_code attndb_db_list(const attndb_db* db, char** json);
+ATTNDB_EXPORT attndb_code attndb_db_describe(const attndb_db* db, const char* context, char** json);
+ATTNDB_EXPORT attndb_code attndb_db_stats(const attndb_db* db, char** json);
+/* The token ids of a context; *tokens is yours: attndb_free. */
+ATTNDB_EXPORT attndb_code attndb_db_tokens(const attndb_db* db, const char* context,
+                                           int32_t** tokens, size_t* num_tokens);
+
+ATTNDB_EXPORT attndb_code attndb_db_pin(const attndb_db* db, const char* context, int32_t pinned);
+/* ttl_seconds < 0 = for ever. */
+ATTNDB_EXPORT attndb_code attndb_db_set_ttl(const attndb_db* db, const char* context,
+                                            int64_t ttl_seconds);
+ATTNDB_EXPORT attndb_code attndb_db_drop(const attndb_db* db, const char* context);
+/* 0 = no limit. */
+ATTNDB_EXPORT attndb_code attndb_db_set_quota(const attndb_db* db, uint64_t bytes);
+ATTNDB_EXPORT attndb_code attndb_db_declare_equal(const attndb_db* db, const void* fingerprint_a,
+                                                  size_t fingerprint_a_bytes,
+                                                  const void* fingerprint_b,
+                                                  size_t fingerprint_b_bytes);
+
+/* Called after each segment; a return of 0 cancels. */
+typedef int32_t (*attndb_progress)(uint64_t bytes_done, uint64_t bytes_total, void* user_data);
+
+/* DB::Verify of one context, or of all with context = NULL. Damage is no error: it is counted in
+ * *num_damages (may be NULL) and listed in *json (may be NULL; else attndb_free). */
+ATTNDB_EXPORT attndb_code attndb_db_verify(const attndb_db* db, const char* context,
+                                           attndb_progress progress, void* user_data,
+                                           uint64_t* num_damages, char** json);
+ATTNDB_EXPORT attndb_code attndb_db_compact(const attndb_db* db);
+
+/* --- Session ---------------------------------------------------------------------------------- */
+
+ATTNDB_EXPORT void attndb_session_free(attndb_session* session);
+
+/* Session::Append, Attend, AttendPart: shapes as in session.h. `lse` may be NULL. */
+ATTNDB_EXPORT attndb_code attndb_session_append(attndb_session* session, uint32_t layer,
+                                                const attndb_tensor* k, const attndb_tensor* v);
+ATTNDB_EXPORT attndb_code attndb_session_attend(attndb_session* session, uint32_t layer,
+                                                const attndb_tensor* q, const attndb_tensor* out,
+                                                float* lse);
+ATTNDB_EXPORT attndb_code attndb_session_attend_part(attndb_session* session, uint32_t layer,
+                                                     const attndb_tensor* q,
+                                                     const attndb_tensor* out, float* lse,
+                                                     uint32_t part, uint32_t num_parts);
+/* Session::Update and Attention: AlayaDB's names. */
+ATTNDB_EXPORT attndb_code attndb_session_update(attndb_session* session, const attndb_tensor* q,
+                                                const attndb_tensor* k, const attndb_tensor* v,
+                                                uint32_t layer);
+ATTNDB_EXPORT attndb_code attndb_session_attention(attndb_session* session, const attndb_tensor* q,
+                                                   uint32_t layer, const attndb_tensor* out);
+/* AttendBatch: row r of q and out belongs to the session that num_rows[] counts it to. */
+ATTNDB_EXPORT attndb_code attndb_attend_batch(attndb_session* const* sessions,
+                                              const int64_t* num_rows, size_t num_sessions,
+                                              uint32_t layer, const attndb_tensor* q,
+                                              const attndb_tensor* out, float* lse);
+
+/* Numbers of a session; 0 for NULL. */
+ATTNDB_EXPORT uint64_t attndb_session_num_tokens(const attndb_session* session);
+ATTNDB_EXPORT uint64_t attndb_session_num_reused(const attndb_session* session);
+ATTNDB_EXPORT int64_t attndb_session_context_id(const attndb_session* session);
+ATTNDB_EXPORT uint64_t attndb_session_memory_bytes(const attndb_session* session);
+/* The ModelSpec as JSON text; *json is yours: attndb_free. */
+ATTNDB_EXPORT attndb_code attndb_session_spec(const attndb_session* session, char** json);
+
+ATTNDB_EXPORT attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens);
+/* *fork is yours: attndb_session_free. */
+ATTNDB_EXPORT attndb_code attndb_session_fork(const attndb_session* session, attndb_session** fork);
+ATTNDB_EXPORT attndb_code attndb_session_reset(attndb_session* session);
+ATTNDB_EXPORT attndb_code attndb_session_set_plan(attndb_session* session, const char* plan);
+/* Session::Explain as JSON text, of all layers or of one; *json is yours: attndb_free. */
+ATTNDB_EXPORT attndb_code attndb_session_explain(const attndb_session* session, char** json);
+ATTNDB_EXPORT attndb_code attndb_session_explain_layer(const attndb_session* session,
+                                                       uint32_t layer, char** json);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* ATTNDB_C_API_H_ */

@@ -1,0 +1,125 @@
+// A store of contexts: token sequences with the keys and values that a model made of them.
+//
+//   auto db = DB::Open("/var/lib/attndb");
+//   auto [session, rest] = *db->CreateSession(spec, prompt);   // rest: what the engine must run
+//   ... session.Append / session.Attend for each layer ...
+//   db->Store(session, all_tokens, {.name = "manual"});        // durable when it returns
+//
+// Promise: acknowledged = durable; a stored byte is used only after its checksum and its identity
+//          were verified; a damaged context is quarantined and listed, the others work.
+// Threads: a DB is thread-safe and cheap to copy: copies share one open store, which closes when
+//          the last copy and the last session are gone. One writing process a store.
+// Tenants: a handle sees one tenant's contexts and no trace of the others'.
+#ifndef ATTNDB_DB_H_
+#define ATTNDB_DB_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/export.h"
+#include "attndb/options.h"
+#include "attndb/result.h"
+#include "attndb/session.h"
+#include "attndb/stats.h"
+#include "attndb/tensor_view.h"
+#include "attndb/types.h"
+
+namespace attndb {
+
+namespace internal {
+class Database;
+}
+
+// What CreateSession gives.
+struct SessionStart {
+  Session session;
+  std::vector<TokenId> rest;  // The prompt's tokens that are not reused: at least one.
+};
+
+// K and V of one layer, [num_tokens, num_kv_heads, head_dim] and [.., v_head_dim], after RoPE in
+// the layout that the spec names.
+struct LayerKv {
+  TensorView k;
+  TensorView v;
+};
+
+class ATTNDB_EXPORT DB {
+ public:
+  // Opens or creates the store in folder `path`. Never needs a repair by hand: what a crash left
+  // unfinished is removed.
+  // Errors: kBusy (another process writes); kNotFound; kUnsupported (made by a newer attndb);
+  //         kCorruption (the catalog itself); kIoError.
+  static Result<DB> Open(const std::string& path, const DBOptions& options = {});
+
+  // The same store for tenant `name`: 1 to 64 of [A-Za-z0-9._-]. Made on its first Store.
+  Result<DB> ForTenant(std::string_view name) const;
+  const std::string& tenant() const { return tenant_; }
+
+  // A session that reuses the longest stored prefix of `tokens`, exact to the token, that leaves at
+  // least one token for the engine to run.
+  // Errors: kInvalidArgument (empty prompt, negative token, bad spec or plan); kNotFound,
+  //         kFailedPrecondition (the named context: unknown; of another model); kCorruption.
+  Result<SessionStart> CreateSession(const ModelSpec& spec, std::span<const TokenId> tokens,
+                                     const SessionOptions& options = {}) const;
+  // One for each prompt.
+  Result<std::vector<SessionStart>> CreateSessions(
+      const ModelSpec& spec, std::span<const std::span<const TokenId>> prompts,
+      const SessionOptions& options = {}) const;
+
+  // Stores a KV cache computed elsewhere, one LayerKv a layer ([Alaya] DB.import). `queries`, if
+  // any: one view a layer, [n, num_q_heads, head_dim]: q of the last n tokens, sampled from.
+  Result<ContextId> Import(const ModelSpec& spec, std::span<const TokenId> tokens,
+                           std::span<const LayerKv> layers, const StoreOptions& options = {},
+                           std::span<const TensorView> queries = {}) const;
+
+  // Seals the session's tail and makes its tokens a context; durable when it returns. The session
+  // goes on upon it with an empty tail. An empty tail costs a name at most.
+  // `tokens`: the ids of all tokens that the session holds.
+  // Errors: kInvalidArgument (tokens differ in number or from the stored prefix); kAlreadyExists;
+  //         kFailedPrecondition (inside a step); kResourceExhausted (disk full, quota); kReadOnly;
+  //         kIoError. The session is unchanged and nothing of it is visible.
+  Result<ContextId> Store(Session& session, std::span<const TokenId> tokens,
+                          const StoreOptions& options = {}) const;
+
+  // Why CreateSession would reuse what it would. Touches no access time.
+  Result<PrefixExplain> ExplainPrefix(const ModelSpec& spec, std::span<const TokenId> tokens,
+                                      const SessionOptions& options = {}) const;
+
+  // The tenant's contexts, oldest first, and one of them by name or "#id".
+  Result<std::vector<ContextInfo>> List() const;
+  Result<ContextInfo> Describe(std::string_view context) const;
+  // The token ids of a context.
+  Result<std::vector<TokenId>> Tokens(std::string_view context) const;
+
+  Status Pin(std::string_view context, bool pinned = true) const;
+  // Time to live since the last access; nullopt = for ever.
+  Status SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const;
+  Status Drop(std::string_view context) const;
+  // Limit of the tenant's bytes on disk; 0 = none. Store evicts what was used longest ago to stay
+  // below it: never what is pinned or what a session uses.
+  Status SetQuota(uint64_t bytes) const;
+  // KV of `fingerprint_a` may be used for `fingerprint_b` and the other way round, in this store.
+  Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) const;
+
+  // Reads and checks every byte. Damage is in the report, and quarantined; not an error.
+  Result<VerifyReport> Verify(const VerifyOptions& options = {}) const;
+  // Merges chains of small segments, erases tokens that no context uses, expires contexts.
+  Status Compact() const;
+  Result<DBStats> Stats() const;
+
+ private:
+  DB(std::shared_ptr<internal::Database> database, std::string tenant);
+
+  std::shared_ptr<internal::Database> database_;  // Null only after a move.
+  std::string tenant_;
+};
+
+}  // namespace attndb
+
+#endif  // ATTNDB_DB_H_

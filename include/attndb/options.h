@@ -1,0 +1,62 @@
+// Options of the calls of DB and Session. Every default is what most callers want.
+#ifndef ATTNDB_OPTIONS_H_
+#define ATTNDB_OPTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "attndb/types.h"
+
+namespace attndb {
+
+struct DBOptions {
+  bool read_only = false;         // Beside a writer of another process; writes give kReadOnly.
+  bool create_if_missing = true;  // Else kNotFound.
+  // Plan of sessions that name none (plan text: docs/plan.md).
+  std::string plan = "full";
+  // Rows of q kept per stored key and kv head as training queries of later indexes; 0 = none.
+  double query_sample = 0.1;
+  // An Attend of more rows than this runs `full`: prefill is exact.
+  uint32_t dense_query_tokens = 64;
+  // Threads of one Attend call (AttendPart runs on the caller's); 0 = all cores.
+  uint32_t num_threads = 1;
+  // Bytes of segment data that the DB and its sessions may hold in memory; 0 = three quarters of
+  // what the machine has free at open. kResourceExhausted beyond it.
+  uint64_t host_memory_bytes = 0;
+  // Microseconds since the Unix epoch; a test may simulate time. Null = the system's clock.
+  std::function<int64_t()> clock;
+};
+
+struct SessionOptions {
+  // Reuse only this context; empty = the longest prefix over the tenant's contexts.
+  std::string context;
+  bool reuse = true;  // False: start from nothing.
+  std::string plan;   // Empty = the DB's.
+  // Position of token 0 under RoPE. Contexts are reused at equal positions only.
+  int64_t first_position = 0;
+};
+
+struct StoreOptions {
+  // Unique among the tenant's contexts; 1 to 128 of [A-Za-z0-9._:/@+-]. Empty = unnamed.
+  std::string name;
+  bool replace = false;  // Take the name from the context that has it, and drop that context.
+  // Drop the context that the session continued from, if it is unnamed and not pinned: what a
+  // long import does with its checkpoints.
+  bool drop_base = false;
+  // Time to live since the last access; none = for ever.
+  std::optional<std::chrono::seconds> ttl;
+  bool pin = false;  // Never evicted, never expired.
+};
+
+struct VerifyOptions {
+  std::string context;  // Empty = every segment of the tenant.
+  // Called after each segment with bytes done and bytes in all; false cancels. May be null.
+  std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
+};
+
+}  // namespace attndb
+
+#endif  // ATTNDB_OPTIONS_H_

@@ -1,0 +1,88 @@
+// Identities and the description of a model that every stored byte is bound to.
+//
+// Threads: values; no state.
+#ifndef ATTNDB_TYPES_H_
+#define ATTNDB_TYPES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attndb/dtype.h"
+#include "attndb/export.h"
+#include "attndb/status.h"
+
+namespace attndb {
+
+using TokenId = int32_t;   // An id of the model's vocabulary; >= 0.
+using LayerId = uint32_t;  // 0 .. num_layers - 1.
+
+// Stable identity of a stored context inside one store; never reused. 0 is "none".
+enum class ContextId : int64_t { kNone = 0 };
+
+// Half-open range of token indices [begin, end).
+struct TokenRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  friend bool operator==(const TokenRange&, const TokenRange&) = default;
+};
+
+// How the engine lays out the two channels that one rotary angle turns.
+enum class RopeLayout : uint8_t {
+  kNone = 0,         // Keys are not rotated.
+  kHalf = 1,         // Channels i and i + rope_dims/2 are a pair (Hugging Face, ggml NEOX).
+  kInterleaved = 2,  // Channels 2i and 2i + 1 are a pair (ggml NORM, the original Llama).
+};
+
+// Rotary position embedding as it was applied to q and k before attndb sees them.
+struct Rope {
+  RopeLayout layout = RopeLayout::kNone;
+  uint32_t rope_dims = 0;  // Leading channels that are rotated; 0 = all of head_dim. Even.
+  double base = 10000.0;
+  // Canonical text of the scaling with all its parameters, e.g. "linear:factor=4"; "" = none. Part
+  // of the identity; attndb does not interpret it.
+  std::string scaling;
+  friend bool operator==(const Rope&, const Rope&) = default;
+};
+
+// One attention layer.
+struct LayerSpec {
+  uint32_t num_q_heads = 0;  // A multiple of num_kv_heads; q head h reads kv head h / group_size.
+  uint32_t num_kv_heads = 0;
+  uint32_t head_dim = 0;        // Of q and k.
+  uint32_t v_head_dim = 0;      // Of v and the output.
+  float scale = 0.0f;           // logit = scale * (q . k); 0 = 1 / sqrt(head_dim).
+  float soft_cap = 0.0f;        // logit = soft_cap * tanh(logit / soft_cap); 0 = none.
+  uint32_t sliding_window = 0;  // Token i sees (i - sliding_window, i]; 0 = all tokens up to i.
+  Rope rope;
+
+  uint32_t group_size() const { return num_q_heads / num_kv_heads; }
+  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
+};
+
+// The identity of KV data: keys and values made under one spec are never used under another.
+//
+// Stored keys have RoPE layout kHalf; where a layer says kInterleaved, attndb permutes q and k at
+// its boundary, so that contexts of two engines with one fingerprint are interchangeable.
+struct ATTNDB_EXPORT ModelSpec {
+  std::vector<LayerSpec> layers;
+  DType kv_dtype = DType::kFloat16;  // Of stored K and V.
+  // Identity of weights, adapters and tokenizer: any bytes, 1 to 256 of them (a SHA-256, say).
+  std::string fingerprint;
+
+  // A model whose layers are all alike.
+  static ModelSpec Uniform(uint32_t num_layers, const LayerSpec& layer, DType kv_dtype,
+                           std::string fingerprint);
+
+  uint32_t num_layers() const { return static_cast<uint32_t>(layers.size()); }
+
+  // Bytes of K and V of one token over all layers, without padding.
+  uint64_t KvBytesPerToken() const;
+
+  // Errors: kInvalidArgument naming the layer and the field that is out of its limits.
+  Status Validate() const;
+};
+
+}  // namespace attndb
+
+#endif  // ATTNDB_TYPES_H_

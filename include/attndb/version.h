@@ -1,0 +1,18 @@
+// The version of the library and of the formats that it writes.
+#ifndef ATTNDB_VERSION_H_
+#define ATTNDB_VERSION_H_
+
+#include "attndb/export.h"
+
+namespace attndb {
+
+// "0.1.0"
+ATTNDB_EXPORT const char* Version();
+
+// What the kernels run on: "avx512", "avx2" or "scalar". ATTNDB_ISA=... in the environment forces
+// one.
+ATTNDB_EXPORT const char* KernelIsa();
+
+}  // namespace attndb
+
+#endif  // ATTNDB_VERSION_H_
