@@ -1,0 +1,294 @@
+// Internal: decode attention. Tile by tile: scores, online softmax, weighted sum of values.
+//
+// Source: online softmax per tile as in FlashAttention-2 (arXiv:2307.08691); see attention_state.h.
+#ifndef ATTNDB_KERNELS_ATTEND_INL_H_
+#define ATTNDB_KERNELS_ATTEND_INL_H_
+
+#include "kernels/attention_state.h"
+#include "kernels/dot-inl.h"
+#include "kernels/math-inl.h"
+#include "kernels/quads_avx512-inl.h"
+
+namespace attndb::kernels::ATTNDB_TARGET {
+namespace {
+
+// StatesFrom() of the header, here with internal linkage.
+inline StateRows StatesAt(const StateRows& states, size_t row) {
+  return {states.max + row, states.sum + row, states.out + row * states.out_stride,
+          states.out_stride};
+}
+
+// Turns kTile scores into weights exp(logit - max) of a state whose max and sum it
+// updates; weighs 0 what lies outside [begin, end). Returns what the state's `out` is to be scaled
+// by. Works in base 2: the shift is always max * kLog2E as rounded, so that tiles agree.
+inline float SoftmaxTile(float* scores, int begin, int end, const LogitSpec& logit, float* max,
+                         float* sum) {
+  constexpr size_t kCount = kTile / kLanes;
+  const bool capped = logit.soft_cap != 0;
+  const Vec scale = Set1(capped ? logit.scale / logit.soft_cap : logit.scale * kLog2E);
+  Vec x[kCount];
+#pragma GCC unroll 16
+  for (size_t c = 0; c < kCount; ++c) x[c] = Mul(Load(scores + c * kLanes), scale);
+  if (capped) {
+    for (size_t c = 0; c < kCount; ++c) x[c] = Mul(Tanh(x[c]), Set1(logit.soft_cap * kLog2E));
+  }
+  if (begin > 0 || end < static_cast<int>(kTile)) {
+#pragma GCC unroll 16
+    for (size_t c = 0; c < kCount; ++c) {
+      const int lane0 = static_cast<int>(c * kLanes);
+      x[c] = KeepLanes(x[c], Set1(-kInfinity), begin - lane0, end - lane0);
+    }
+  }
+  Vec largest = x[0];
+#pragma GCC unroll 16
+  for (size_t c = 1; c < kCount; ++c) largest = Max(largest, x[c]);
+  const float old_shift = *max * kLog2E;
+  float shift = old_shift;
+  float rescale = 1.0f;
+  if (const float new_shift = ReduceMax(largest); new_shift > old_shift) {
+    *max = new_shift * kLn2;
+    shift = *max * kLog2E;
+    rescale = First(Exp2(Set1(old_shift - shift)));
+  }
+  // Only -inf so far: subtract 0, so that all weights become 2^-inf = 0 and not NaN.
+  const Vec subtrahend = Set1(shift == -kInfinity ? 0.0f : shift);
+  Vec total = Zero();
+#pragma GCC unroll 16
+  for (size_t c = 0; c < kCount; ++c) {
+    x[c] = Exp2(Sub(x[c], subtrahend));
+    total = Add(total, x[c]);
+    Store(scores + c * kLanes, x[c]);
+  }
+  *sum = *sum * rescale + ReduceAdd(total);
+  return rescale;
+}
+
+// out_r[0, kVecs * kLanes) = out_r * rescale[r] + sum over keys of weights[r][key] * values[key].
+// kVecs is even or 1. Fetches the same elements of the rows `distance` further on.
+template <size_t kRows, size_t kVecs, typename Rows>
+inline void AddValues(const Rows& values, size_t first, size_t num_keys, size_t element,
+                      size_t distance, const float* weights, const float* rescale, float* out,
+                      size_t out_stride) {
+  using T = typename Rows::Element;
+  constexpr const T* kType = nullptr;
+  Vec sums[kRows][kVecs];
+#pragma GCC unroll 16
+  for (size_t r = 0; r < kRows; ++r) {
+    const float* const from = out + r * out_stride + element;
+#pragma GCC unroll 16
+    for (size_t c = 0; c + 2 <= kVecs; c += 2) {
+      LoadPair(kType, from + c * kLanes, &sums[r][c], &sums[r][c + 1]);
+    }
+    if constexpr (kVecs == 1) sums[r][0] = Load(from);
+#pragma GCC unroll 16
+    for (size_t c = 0; c < kVecs; ++c) sums[r][c] = Mul(sums[r][c], Set1(rescale[r]));
+  }
+  for (size_t j = 0; j < num_keys; ++j) {
+    const T* const row = values[first + j] + element;
+    const T* const ahead = values.Ahead(first + j + distance) + element;
+#pragma GCC unroll 16
+    for (size_t c = 0; c < kVecs * kLanes; c += 64 / sizeof(T)) Prefetch(ahead + c);
+    Vec weight[kRows];
+#pragma GCC unroll 16
+    for (size_t r = 0; r < kRows; ++r) weight[r] = Set1(weights[r * kTile + j]);
+#pragma GCC unroll 16
+    for (size_t c = 0; c + 2 <= kVecs; c += 2) {
+      Vec value0, value1;
+      WidenPair(row + c * kLanes, &value0, &value1);
+#pragma GCC unroll 16
+      for (size_t r = 0; r < kRows; ++r) {
+        sums[r][c] = Fma(weight[r], value0, sums[r][c]);
+        sums[r][c + 1] = Fma(weight[r], value1, sums[r][c + 1]);
+      }
+    }
+    if constexpr (kVecs == 1) {
+      const Vec value = LoadRow(row);
+#pragma GCC unroll 16
+      for (size_t r = 0; r < kRows; ++r) sums[r][0] = Fma(weight[r], value, sums[r][0]);
+    }
+  }
+#pragma GCC unroll 16
+  for (size_t r = 0; r < kRows; ++r) {
+    float* const to = out + r * out_stride + element;
+#pragma GCC unroll 16
+    for (size_t c = 0; c + 2 <= kVecs; c += 2) {
+      StorePair(kType, to + c * kLanes, sums[r][c], sums[r][c + 1]);
+    }
+    if constexpr (kVecs == 1) Store(to, sums[r][0]);
+  }
+}
+
+// Vectors of a row of values that are summed at a time: what registers hold, and no more than four
+// for several q rows. Wider ones compute faster and fetch worse (measured at 256 elements).
+template <size_t kRows>
+inline constexpr size_t kValueVecs = !kManyRegisters ? (kRows == 1 ? 8 : 4)
+                                     : kRows == 1    ? 16
+                                     : kRows == 2    ? 8
+                                     : kRows <= 4    ? 4
+                                                     : 2;
+// Rows that sweeps go over at a time where a row takes several: few, so that memory is read almost
+// in order and at an even pace. Eight q rows are bound by arithmetic: longer sweeps.
+template <size_t kRows>
+inline size_t SweepRows(size_t row_bytes) {
+  return kRows < 8 || row_bytes > 1024 ? 8 : 8192 / row_bytes;
+}
+
+// All elements of num_keys rows of values, weighted, into the states' `out`.
+template <size_t kRows, typename Rows>
+inline void AddValuesTile(const Rows& values, size_t first, size_t num_keys, size_t num_elements,
+                          bool prefetch, const float* weights, const float* rescale, float* out,
+                          size_t out_stride) {
+  constexpr size_t kVecs = kValueVecs<kRows>;
+  const size_t row_bytes = num_elements * sizeof(typename Rows::Element);
+  const size_t distance = prefetch ? kPrefetchBytes / row_bytes : 0;
+  const size_t step = num_elements <= kVecs * kLanes ? num_keys : SweepRows<kRows>(row_bytes);
+  float ones[kRows];
+  for (float& one : ones) one = 1.0f;
+  for (size_t j = 0; j < num_keys; j += step, rescale = ones) {
+    const size_t count = num_keys - j < step ? num_keys - j : step;
+    size_t i = 0;
+    const auto add = [&]<size_t kCount>() {
+      for (; i + kCount * kLanes <= num_elements; i += kCount * kLanes) {
+        AddValues<kRows, kCount>(values, first + j, count, i, distance, weights + j, rescale, out,
+                                 out_stride);
+      }
+    };
+    add.template operator()<kVecs>();
+    if constexpr (kVecs > 8) add.template operator()<8>();
+    if constexpr (kVecs > 4) add.template operator()<4>();
+    if constexpr (kVecs > 2) add.template operator()<2>();
+    add.template operator()<1>();
+  }
+}
+
+// One tile of tokens into the states of kRows q rows.
+template <size_t kRows, typename Rows>
+[[gnu::noinline]] void AttendTile(const Rows& keys, const Rows& values, size_t first,
+                                  size_t num_keys, const float* q, size_t k_elements,
+                                  size_t v_elements, bool prefetch, const LogitSpec& logit,
+                                  const StateRows& states) {
+  alignas(64) float weights[kRows * kTile];
+  if (num_keys < kTile) __builtin_memset(weights, 0, sizeof(weights));
+  float rescale[kRows];
+  DotTile<kRows>(keys, first, num_keys, q, k_elements, prefetch, weights);
+  for (size_t r = 0; r < kRows; ++r) {
+    rescale[r] = SoftmaxTile(weights + r * kTile, 0, static_cast<int>(num_keys), logit,
+                             states.max + r, states.sum + r);
+  }
+  AddValuesTile<kRows>(values, first, num_keys, v_elements, prefetch, weights, rescale, states.out,
+                       states.out_stride);
+}
+
+// Calls f<rows>(first row) for passes of 8, 4, 3, 2 or 1 q rows. By quads, 5 rows are 3 + 2 and 6
+// are 3 + 3: cheaper than 4 + 1 and 4 + 2.
+template <bool kQuads, typename F>
+inline void ForEachPass(size_t num_q_rows, F&& f) {
+  size_t r = 0;
+  while (r < num_q_rows) {
+    const size_t left = num_q_rows - r;
+    if constexpr (kManyRegisters) {
+      if (kQuads && left >= 8) {
+        f.template operator()<8>(r);
+        r += 8;
+        continue;
+      }
+      if (left == 4 || left >= 7) {
+        f.template operator()<4>(r);
+        r += 4;
+        continue;
+      }
+      if (left >= 3) {
+        f.template operator()<3>(r);
+        r += 3;
+        continue;
+      }
+    }
+    if (left >= 2) {
+      f.template operator()<2>(r);
+      r += 2;
+    } else {
+      f.template operator()<1>(r);
+      r += 1;
+    }
+  }
+}
+
+// Calls tile(first, num_keys, pass<rows>(row, prepared q)) ... for up to kMaxSweepRows q rows a
+// sweep.
+template <typename T, typename F>
+inline void ForEachTile(const float* q, size_t q_stride, size_t num_q_rows, size_t num_elements,
+                        size_t num_tokens, F&& tile) {
+  constexpr bool kQuads = UseQuads<8, T>();
+  Queries queries;
+  const size_t row_lanes = QueryStride<8, T>(num_elements);
+  const size_t fit = kMaxSweepRows * kMaxRowElements / row_lanes;
+  const size_t sweep = fit < kMaxSweepRows ? fit : kMaxSweepRows;
+  for (size_t row = 0; row < num_q_rows; row += sweep) {
+    const size_t num_rows = num_q_rows - row < sweep ? num_q_rows - row : sweep;
+    ForEachPass<kQuads>(num_rows, [&]<size_t kRows>(size_t r) {
+      PrepareQueries<kRows, T>(q + (row + r) * q_stride, q_stride, num_elements,
+                               queries.lanes + r * row_lanes);
+    });
+    for (size_t first = 0; first < num_tokens; first += kTile) {
+      const size_t num_keys = num_tokens - first < kTile ? num_tokens - first : kTile;
+      ForEachPass<kQuads>(num_rows, [&]<size_t kRows>(size_t r) {
+        tile.template operator()<kRows>(first, num_keys, row + r, queries.lanes + r * row_lanes,
+                                        r == 0);
+      });
+    }
+  }
+}
+
+void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_tokens,
+            const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
+            const StateRows& states) {
+  WithRows(k, indices, num_tokens, [&]<typename Rows>(const Rows& keys) {
+    using T = typename Rows::Element;
+    Rows values = keys;
+    values.data = static_cast<const T*>(v.data);
+    values.stride = v.stride;
+    ForEachTile<T>(q, q_stride, num_q_rows, k.num_elements, num_tokens,
+                   [&]<size_t kRows>(size_t first, size_t num_keys, size_t row, const float* lanes,
+                                     bool is_first_pass) {
+                     AttendTile<kRows>(keys, values, first, num_keys, lanes, k.num_elements,
+                                       v.num_elements, is_first_pass, logit, StatesAt(states, row));
+                   });
+  });
+}
+
+void AttendScored(const float* scores, const RowsView& v, const uint32_t* indices,
+                  size_t num_tokens, const LogitSpec& logit, const StateRows& state) {
+  WithRows(v, indices, num_tokens, [&](const auto& values) {
+    for (size_t first = 0; first < num_tokens; first += kTile) {
+      const size_t num_keys = num_tokens - first < kTile ? num_tokens - first : kTile;
+      alignas(64) float weights[kTile] = {};
+      for (size_t j = 0; j < num_keys; ++j) weights[j] = scores[first + j];
+      const float rescale =
+          SoftmaxTile(weights, 0, static_cast<int>(num_keys), logit, state.max, state.sum);
+      AddValuesTile<1>(values, first, num_keys, v.num_elements, true, weights, &rescale, state.out,
+                       state.out_stride);
+    }
+  });
+}
+
+void Score(const RowsView& k, const uint32_t* indices, size_t num_tokens, const float* q,
+           size_t q_stride, size_t num_q_rows, float* scores, size_t scores_stride) {
+  WithRows(k, indices, num_tokens, [&]<typename Rows>(const Rows& keys) {
+    ForEachTile<typename Rows::Element>(
+        q, q_stride, num_q_rows, k.num_elements, num_tokens,
+        [&]<size_t kRows>(size_t first, size_t num_keys, size_t row, const float* lanes,
+                          bool is_first_pass) {
+          alignas(64) float tile[kRows * kTile];
+          DotTile<kRows>(keys, first, num_keys, lanes, k.num_elements, is_first_pass, tile);
+          for (size_t r = 0; r < kRows; ++r) {
+            float* const to = scores + (row + r) * scores_stride + first;
+            __builtin_memcpy(to, tile + r * kTile, num_keys * sizeof(float));
+          }
+        });
+  });
+}
+
+}  // namespace
+}  // namespace attndb::kernels::ATTNDB_TARGET
+
+#endif  // ATTNDB_KERNELS_ATTEND_INL_H_

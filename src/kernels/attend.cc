@@ -1,0 +1,42 @@
+#include "kernels/attend.h"
+
+#include "common/check.h"
+#include "kernels/kernel_table.h"
+
+namespace attndb::kernels {
+namespace {
+
+void CheckRows([[maybe_unused]] const RowsView& rows) {
+  ATTNDB_DCHECK(rows.num_elements % kRowMultiple == 0);
+  ATTNDB_DCHECK(rows.num_elements <= kMaxRowElements);
+}
+
+}  // namespace
+
+void AttendRows(const RowsView& k, const RowsView& v, size_t num_tokens, const float* q,
+                size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
+                const StateRows& states) {
+  CheckRows(k);
+  CheckRows(v);
+  ATTNDB_DCHECK(k.dtype == v.dtype);
+  Kernels().attend(k, v, nullptr, num_tokens, q, q_stride, num_q_rows, logit, states);
+}
+
+void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_indices,
+                  const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
+                  const StateRows& states) {
+  CheckRows(k);
+  CheckRows(v);
+  ATTNDB_DCHECK(k.dtype == v.dtype);
+  ATTNDB_DCHECK(indices != nullptr || num_indices == 0);
+  if (num_indices == 0) return;  // A null list would mean every row.
+  Kernels().attend(k, v, indices, num_indices, q, q_stride, num_q_rows, logit, states);
+}
+
+void AttendScored(const float* scores, const RowsView& v, const uint32_t* indices,
+                  size_t num_indices, const LogitSpec& logit, const StateRows& state) {
+  CheckRows(v);
+  Kernels().attend_scored(scores, v, indices, num_indices, logit, state);
+}
+
+}  // namespace attndb::kernels

@@ -1,0 +1,40 @@
+// Exact attention of a few q rows over a run of tokens, or over listed tokens of it: decode.
+//
+// Shapes:  q [num_q_rows, k.num_elements] float32, zero padded, not pre-scaled, row r at
+//          q + r * q_stride; k, v [num_tokens, num_elements], see layout.h; one state a q row.
+//          k and v share a dtype; their num_elements may differ.
+// Units:   strides in elements.
+// Cost:    K and V are read once for all q rows (in registers for up to 4, from L1 beyond).
+//          Accumulates in float32.
+// Errors:  none; sizes and alignment are preconditions. See attention_state.h for NaN and inf.
+// Threads: stateless; concurrent calls must not share states.
+#ifndef ATTNDB_KERNELS_ATTEND_H_
+#define ATTNDB_KERNELS_ATTEND_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention_state.h"
+#include "kernels/layout.h"
+
+namespace attndb::kernels {
+
+// Folds tokens [0, num_tokens) into the states of all q rows. Any num_q_rows, for instance a group.
+void AttendRows(const RowsView& k, const RowsView& v, size_t num_tokens, const float* q,
+                size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
+                const StateRows& states);
+
+// As AttendRows, over the tokens indices[0, num_indices), in that order; prefetches rows ahead.
+// An index may occur twice (the token then counts twice). REQUIRES: each index is a row of k and v.
+void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_indices,
+                  const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
+                  const StateRows& states);
+
+// As AttendGather for one q row whose scores are known: scores[j] = q.k (unscaled) of token
+// indices[j], or of token j if `indices` is null. Reads no key.
+void AttendScored(const float* scores, const RowsView& v, const uint32_t* indices,
+                  size_t num_indices, const LogitSpec& logit, const StateRows& state);
+
+}  // namespace attndb::kernels
+
+#endif  // ATTNDB_KERNELS_ATTEND_H_

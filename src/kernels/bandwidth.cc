@@ -1,0 +1,11 @@
+#include "kernels/bandwidth.h"
+
+#include "kernels/kernel_table.h"
+
+namespace attndb::kernels {
+
+uint64_t XorWords(const void* data, size_t num_bytes) {
+  return Kernels().xor_words(data, num_bytes);
+}
+
+}  // namespace attndb::kernels

@@ -1,0 +1,236 @@
+// Internal: inner products of a few q rows with a few keys, the core of scores and of decode.
+//
+// A key is loaded and widened once for all q rows of a pass. Partial sums stay in registers and
+// four of them are reduced together (StoreSums4).
+// Source: register tiles as in BLIS, with the roles of a memory-bound product: keys stream, q
+//         stays.
+#ifndef ATTNDB_KERNELS_DOT_INL_H_
+#define ATTNDB_KERNELS_DOT_INL_H_
+
+#include "kernels/layout.h"
+#include "kernels/simd.h"
+
+namespace attndb::kernels::ATTNDB_TARGET {
+namespace {
+
+// Keys that one round works on; a tile of scores lies in L1 between its phases.
+inline constexpr size_t kTile = 64;
+// How far ahead rows are fetched: memory's latency under load, some 200 ns, at 40 bytes a ns.
+inline constexpr size_t kPrefetchBytes = 8192;
+
+inline void Prefetch(const void* p) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  // GCC 12 drops all but the first __builtin_prefetch of some loops; it keeps this one.
+  __asm__ volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(p)));
+#else
+  __builtin_prefetch(p, 0, 3);
+#endif
+}
+
+// Some rows next to each other: by stride, which costs few address registers, or by pointer.
+template <typename T>
+struct RunGroup {
+  using Element = T;
+  const T* first;
+  size_t stride;
+  size_t ahead;  // Elements from a row to the one to fetch.
+
+  const T* operator[](size_t j) const { return first + j * stride; }
+  const T* Ahead(size_t j) const { return first + j * stride + ahead; }
+};
+template <typename T, size_t kCount>
+struct ListedGroup {
+  using Element = T;
+  const T* row[kCount];
+  const T* ahead[kCount];
+
+  const T* operator[](size_t j) const { return row[j]; }
+  const T* Ahead(size_t j) const { return ahead[j]; }
+};
+
+// Rows of a run, in order (RunRows) or by index (ListedRows). T: element type. Group(i, n,
+// distance) is kCount rows from i on, of which those past n repeat some row, and the rows
+// `distance` further on for prefetch: those need not exist, since prefetch of any address does no
+// harm.
+template <typename T>
+struct RunRows {
+  using Element = T;
+  const T* data;
+  size_t stride;
+
+  const T* operator[](size_t i) const { return data + i * stride; }
+  const T* Ahead(size_t i) const { return data + i * stride; }
+  template <size_t kCount>
+  RunGroup<T> Group(size_t i, size_t distance) const {
+    return {data + i * stride, stride, distance * stride};
+  }
+};
+template <typename T>
+struct ListedRows {
+  using Element = T;
+  const T* data;
+  size_t stride;
+  const uint32_t* indices;
+  size_t num_indices;
+
+  const T* operator[](size_t i) const { return data + indices[i] * stride; }
+  const T* Ahead(size_t i) const {
+    return data + indices[i < num_indices ? i : num_indices - 1] * stride;
+  }
+  template <size_t kCount>
+  ListedGroup<T, kCount> Group(size_t i, size_t distance) const {
+    ListedGroup<T, kCount> group;
+    for (size_t j = 0; j < kCount; ++j) {
+      group.row[j] = (*this)[i + j];
+      group.ahead[j] = Ahead(i + j + distance);
+    }
+    return group;
+  }
+};
+// The last rows of a tile: `n` < kCount of them, then the first again.
+template <size_t kCount, typename Rows>
+ListedGroup<typename Rows::Element, kCount> LastGroup(const Rows& rows, size_t i, size_t n) {
+  ListedGroup<typename Rows::Element, kCount> group;
+  for (size_t j = 0; j < kCount; ++j) group.row[j] = group.ahead[j] = rows[j < n ? i + j : i];
+  return group;
+}
+
+// Calls f<T>() with the C++ type of `dtype`.
+template <typename F>
+inline void WithElement(DType dtype, F&& f) {
+  if (dtype == DType::kFloat32) f.template operator()<float>();
+  if (dtype == DType::kFloat16) f.template operator()<Float16>();
+  if (dtype == DType::kBFloat16) f.template operator()<BFloat16>();
+}
+
+// Calls f(rows of `view`) with the kind of rows and the element type that apply.
+template <typename F>
+inline void WithRows(const RowsView& view, const uint32_t* indices, size_t num_tokens, F&& f) {
+  WithElement(view.dtype, [&]<typename T>() {
+    const T* const data = static_cast<const T*>(view.data);
+    if (indices == nullptr) {
+      f(RunRows<T>{data, view.stride});
+    } else {
+      f(ListedRows<T>{data, view.stride, indices, num_tokens});
+    }
+  });
+}
+
+// Rows of q in the order of lanes in which the products want them; made once a call, since the
+// tiles of a run use them over and over. 64 KiB, on the stack.
+inline constexpr size_t kMaxSweepRows = 16;
+struct Queries {
+  alignas(64) float lanes[kMaxSweepRows * kMaxRowElements];
+};
+
+// quads_avx512-inl.h, where kHasQuads.
+template <typename T>
+void SpreadQuery(const float* q, size_t num_elements, float* lanes);
+template <size_t kRows, typename Group>
+void DotQuads(const Group& keys, const float* q, size_t q_stride, size_t num_elements,
+              float* scores);
+
+// Whether a pass of so many rows takes keys by quads: pays off from three rows on.
+template <size_t kRows, typename T>
+constexpr bool UseQuads() {
+  return kHasQuads && kRows >= 3 && sizeof(T) == 2;
+}
+
+// Floats of q that a row of keys meets: 4 for each element by quads, in steps of 32 elements.
+template <size_t kRows, typename T>
+inline size_t QueryStride(size_t num_elements) {
+  return UseQuads<kRows, T>() ? 4 * ((num_elements + 31) / 32 * 32) : num_elements;
+}
+
+// Elements at the end of a row that make no pair of registers.
+inline size_t PairedElements(size_t num_elements) {
+  return num_elements / (2 * kLanes) * (2 * kLanes);
+}
+
+template <size_t kRows, typename T>
+void PrepareQueries(const float* q, size_t q_stride, size_t num_elements, float* lanes) {
+  for (size_t r = 0; r < kRows; ++r, q += q_stride) {
+    float* const to = lanes + r * QueryStride<kRows, T>(num_elements);
+    if constexpr (UseQuads<kRows, T>()) {
+      SpreadQuery<T>(q, num_elements, to);
+    } else {
+      const size_t paired = PairedElements(num_elements);
+      for (size_t i = 0; i < paired; i += 2 * kLanes) {
+        Vec a, b;
+        LoadPair(static_cast<const T*>(nullptr), q + i, &a, &b);
+        Store(to + i, a);
+        Store(to + i + kLanes, b);
+      }
+      for (size_t i = paired; i < num_elements; ++i) to[i] = q[i];
+    }
+  }
+}
+
+// scores[r * kTile + j] = q_r . keys[j]. Row after row, in the order of memory; fetches the rows
+// ahead line by line, since a burst of prefetches would stall on the core's few miss buffers.
+template <size_t kKeys, size_t kRows, typename Group>
+inline void DotKeys(const Group& keys, const float* q, size_t num_elements, float* scores) {
+  using T = typename Group::Element;
+  Vec sums[kRows][kKeys];
+#pragma GCC unroll 16
+  for (size_t j = 0; j < kKeys; ++j) {
+#pragma GCC unroll 16
+    for (size_t r = 0; r < kRows; ++r) sums[r][j] = Zero();
+    size_t i = 0;
+    for (; i + 2 * kLanes <= num_elements; i += 2 * kLanes) {
+      Vec key0, key1;
+      Prefetch(keys.Ahead(j) + i);
+      if constexpr (2 * kLanes * sizeof(T) > 64) Prefetch(keys.Ahead(j) + i + kLanes);
+      WidenPair(keys[j] + i, &key0, &key1);
+#pragma GCC unroll 16
+      for (size_t r = 0; r < kRows; ++r) {
+        sums[r][j] = Fma(Load(q + r * num_elements + i), key0, sums[r][j]);
+        sums[r][j] = Fma(Load(q + r * num_elements + i + kLanes), key1, sums[r][j]);
+      }
+    }
+    for (; i < num_elements; i += kLanes) {
+      const Vec key = LoadRow(keys[j] + i);
+#pragma GCC unroll 16
+      for (size_t r = 0; r < kRows; ++r) {
+        sums[r][j] = Fma(Load(q + r * num_elements + i), key, sums[r][j]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (size_t j = 0; j < kKeys; j += 4) {
+      StoreSums4(sums[r][j], sums[r][j + 1], sums[r][j + 2], sums[r][j + 3],
+                 scores + r * kTile + j);
+    }
+  }
+}
+
+// Scores of one tile of up to kTile keys for kRows q rows (PrepareQueries has made `q`). Writes
+// scores up to the next multiple of the keys of a step; those past num_keys repeat some key.
+// Fetches what follows the tile if `prefetch`.
+template <size_t kRows, typename Rows>
+[[gnu::noinline]] void DotTile(const Rows& keys, size_t first, size_t num_keys, const float* q,
+                               size_t num_elements, bool prefetch, float* scores) {
+  using T = typename Rows::Element;
+  constexpr bool kQuads = UseQuads<kRows, T>();
+  constexpr size_t kKeys = kQuads || kRows == 1 || (kManyRegisters && kRows < 4) ? 8 : 4;
+  const size_t distance = prefetch ? kPrefetchBytes / (num_elements * sizeof(T)) : 0;
+  const auto dot = [&](const auto& group, float* to) __attribute__((always_inline)) {
+    if constexpr (kQuads) {
+      DotQuads<kRows>(group, q, QueryStride<kRows, T>(num_elements), num_elements, to);
+    } else {
+      DotKeys<kKeys, kRows>(group, q, num_elements, to);
+    }
+  };
+  size_t j = 0;
+  for (; j + kKeys <= num_keys; j += kKeys) {
+    dot(keys.template Group<kKeys>(first + j, distance), scores + j);
+  }
+  if (j < num_keys) dot(LastGroup<kKeys>(keys, first + j, num_keys - j), scores + j);
+}
+
+}  // namespace
+}  // namespace attndb::kernels::ATTNDB_TARGET
+
+#endif  // ATTNDB_KERNELS_DOT_INL_H_

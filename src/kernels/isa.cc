@@ -1,0 +1,124 @@
+#include "kernels/isa.h"
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
+#include <atomic>
+#include <cstdlib>
+
+#include "kernels/kernel_table.h"
+
+namespace attndb::kernels {
+namespace {
+
+// Null until first used. Relaxed suffices: tables are constants, and any thread that chooses comes
+// to the same choice.
+std::atomic<const KernelTable*> current{nullptr};
+
+const KernelTable* TableOf(Isa isa) {
+  switch (isa) {
+    case Isa::kScalar:
+      return ScalarTable();
+    case Isa::kAvx2:
+      return Avx2Table();
+    case Isa::kAvx512:
+      return Avx512Table();
+  }
+  return nullptr;
+}
+
+#if defined(__x86_64__) || defined(__i386__)
+// clang 14 has no builtin for it. The operating system's part is that of AVX2.
+bool HasF16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
+// Includes the operating system's support: these builtins check XGETBV.
+bool CpuSupports(Isa isa) {
+#if defined(__x86_64__) || defined(__i386__)
+  switch (isa) {
+    case Isa::kScalar:
+      return true;
+    case Isa::kAvx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
+    case Isa::kAvx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             CpuSupports(Isa::kAvx2);
+  }
+#endif
+  return isa == Isa::kScalar;
+}
+
+std::string RequestedIsa() {
+  const char* const value = std::getenv("ATTNDB_ISA");
+  return value ? value : "";
+}
+
+Isa IsaOfEnvironment() {
+  const std::optional<Isa> asked = ParseIsa(RequestedIsa());
+  return asked && IsaSupported(*asked) ? *asked : BestIsa();
+}
+
+}  // namespace
+
+std::string_view IsaName(Isa isa) {
+  switch (isa) {
+    case Isa::kScalar:
+      return "scalar";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+  }
+  return "unknown";
+}
+
+std::optional<Isa> ParseIsa(std::string_view name) {
+  for (const Isa isa : kAllIsas) {
+    if (name == IsaName(isa)) return isa;
+  }
+  return std::nullopt;
+}
+
+bool IsaSupported(Isa isa) { return TableOf(isa) != nullptr && CpuSupports(isa); }
+
+Isa BestIsa() {
+  if (IsaSupported(Isa::kAvx512)) return Isa::kAvx512;
+  if (IsaSupported(Isa::kAvx2)) return Isa::kAvx2;
+  return Isa::kScalar;
+}
+
+const KernelTable& Kernels() {
+  const KernelTable* table = current.load(std::memory_order_relaxed);
+  if (table == nullptr) [[unlikely]] {
+    table = TableOf(IsaOfEnvironment());
+    current.store(table, std::memory_order_relaxed);
+  }
+  return *table;
+}
+
+IsaChoice CurrentIsa() {
+  const KernelTable* const table = &Kernels();
+  IsaChoice choice;
+  for (const Isa isa : kAllIsas) {
+    if (TableOf(isa) == table) choice.used = isa;
+  }
+  choice.requested = RequestedIsa();
+  choice.honoured = choice.requested.empty() || choice.requested == IsaName(choice.used);
+  return choice;
+}
+
+bool ForceIsa(std::optional<Isa> isa) {
+  if (isa && !IsaSupported(*isa)) return false;
+  current.store(TableOf(isa ? *isa : IsaOfEnvironment()), std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace attndb::kernels

@@ -1,0 +1,57 @@
+// Internal: one table of functions per ISA, and the one in use. Callers include the kernels'
+//           headers.
+//
+// Each *_target.cc is compiled with its own machine flags and includes the *-inl.h sources. These
+// keep everything in an unnamed namespace and use no function of std, so that no code built for
+// AVX-512 can be merged by the linker into code that runs on every CPU.
+#ifndef ATTNDB_KERNELS_KERNEL_TABLE_H_
+#define ATTNDB_KERNELS_KERNEL_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention_state.h"
+#include "kernels/convert.h"
+#include "kernels/isa.h"
+#include "kernels/layout.h"
+
+namespace attndb::kernels {
+
+struct KernelTable {
+  // attend.h, score.h; indices may be null: then token j is row j.
+  void (*attend)(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_tokens,
+                 const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
+                 const StateRows& states);
+  void (*attend_scored)(const float* scores, const RowsView& v, const uint32_t* indices,
+                        size_t num_tokens, const LogitSpec& logit, const StateRows& state);
+  void (*score)(const RowsView& k, const uint32_t* indices, size_t num_tokens, const float* q,
+                size_t q_stride, size_t num_q_rows, float* scores, size_t scores_stride);
+  // attend_block.h
+  void (*attend_block)(const RowsView& k, const RowsView& v, size_t num_tokens, const float* q,
+                       size_t q_stride, size_t num_q_rows, const uint32_t* lo, const uint32_t* hi,
+                       const LogitSpec& logit, const StateRows& states, void* scratch);
+  // select.h
+  float (*max_score)(const float* scores, size_t num_scores);
+  size_t (*select_range)(const float* scores, size_t num_scores, float threshold,
+                         uint32_t* indices);
+  size_t (*select_top_k)(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
+                         void* scratch);
+  // convert.h
+  ConvertReport (*convert_rows)(DType from_dtype, const void* from, size_t from_stride,
+                                DType to_dtype, void* to, size_t to_stride, size_t num_rows,
+                                size_t num_cols, size_t padded_cols);
+  // bandwidth.h
+  uint64_t (*xor_words)(const void* data, size_t num_bytes);
+};
+
+// Null where the build does not have the target.
+const KernelTable* ScalarTable();
+const KernelTable* Avx2Table();
+const KernelTable* Avx512Table();
+
+// The table in use; the first call chooses it.
+const KernelTable& Kernels();
+
+}  // namespace attndb::kernels
+
+#endif  // ATTNDB_KERNELS_KERNEL_TABLE_H_

@@ -1,0 +1,139 @@
+// Internal: selection by score.
+//
+// Top-k in four steps: (1) vertical maxima of groups of 16 scores; their k-th largest is a lower
+// bound of the k-th largest score, since each stands for a different score; (2) compress the
+// indices of all scores not below it; (3) find the k-th largest of these candidates by radix; (4)
+// keep what is above it and the first of its equals. Steps 1 and 2 stream; 3 and 4 see little more
+// than k items.
+#ifndef ATTNDB_KERNELS_SELECT_INL_H_
+#define ATTNDB_KERNELS_SELECT_INL_H_
+
+#include "kernels/attend-inl.h"
+#include "kernels/float_bits-inl.h"
+#include "kernels/select.h"
+
+namespace attndb::kernels::ATTNDB_TARGET {
+namespace {
+
+float MaxScore(const float* scores, size_t num_scores) {
+  Vec largest[4] = {Set1(-kInfinity), Set1(-kInfinity), Set1(-kInfinity), Set1(-kInfinity)};
+  uint32_t nan = 0;
+  size_t i = 0;
+  for (; i + 4 * kLanes <= num_scores; i += 4 * kLanes) {
+    for (size_t u = 0; u < 4; ++u) {
+      const Vec x = Load(scores + i + u * kLanes);
+      largest[u] = Max(x, largest[u]);  // In this order Max drops a NaN of x.
+      nan |= MaskNaN(x);
+    }
+  }
+  float max = ReduceMax(Max(Max(largest[0], largest[1]), Max(largest[2], largest[3])));
+  for (; i < num_scores; ++i) {
+    if (scores[i] > max) max = scores[i];
+    nan |= static_cast<uint32_t>(scores[i] != scores[i]);
+  }
+  return nan != 0 ? __builtin_nanf("") : max;
+}
+
+size_t SelectRange(const float* scores, size_t num_scores, float threshold, uint32_t* indices) {
+  const Vec limit = Set1(threshold);
+  size_t count = 0;
+  size_t i = 0;
+  for (; i + 4 * kLanes <= num_scores; i += 4 * kLanes) {
+    uint32_t mask[4];
+    for (size_t u = 0; u < 4; ++u) mask[u] = MaskNotBelow(Load(scores + i + u * kLanes), limit);
+    if ((mask[0] | mask[1] | mask[2] | mask[3]) == 0) continue;
+    for (size_t u = 0; u < 4; ++u) {
+      count += StoreIndices(mask[u], static_cast<uint32_t>(i + u * kLanes), indices + count);
+    }
+  }
+  for (; i < num_scores; ++i) {
+    indices[count] = static_cast<uint32_t>(i);
+    count += static_cast<size_t>(!(scores[i] < threshold));
+  }
+  return count;
+}
+
+// Unsigned numbers in the order of scores: -0 is +0, NaN the largest.
+inline uint32_t OrderKey(float score) {
+  if (score != score) return ~0u;
+  const uint32_t bits = BitsOfFloat(score + 0.0f);
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+inline float ScoreOfKey(uint32_t key) { return FloatOfBits(key >> 31 ? key & 0x7fffffffu : ~key); }
+
+// The k-th largest key (1 <= k <= num_keys); destroys `keys`. By bytes from the top: counts, picks
+// the byte's value that holds the k-th, keeps those keys only.
+uint32_t KthLargest(uint32_t* keys, size_t num_keys, size_t k) {
+  uint32_t found = 0;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    uint32_t counts[256] = {};
+    for (size_t i = 0; i < num_keys; ++i) ++counts[keys[i] >> shift & 255];
+    uint32_t byte = 255;
+    while (counts[byte] < k) k -= counts[byte--];
+    found |= byte << shift;
+    size_t kept = 0;
+    for (size_t i = 0; i < num_keys; ++i) {
+      const uint32_t key = keys[i];
+      keys[kept] = key;
+      kept += static_cast<size_t>((key >> shift & 255) == byte);
+    }
+    num_keys = kept;
+  }
+  return found;
+}
+
+// A score that at least k scores are not below; -inf if there is no cheap one.
+float LowerBound(const float* scores, size_t num_scores, size_t k, uint32_t* work) {
+  constexpr size_t kGroup = 16;
+  const size_t num_maxima = num_scores / (kGroup * kLanes) * kLanes;
+  if (num_maxima < 2 * k) return -kInfinity;
+  uint32_t nan = 0;
+  for (size_t i = 0; i < num_maxima; i += kLanes) {
+    const float* const group = scores + i * kGroup;
+    Vec largest = Set1(-kInfinity);
+    for (size_t u = 0; u < kGroup; ++u) {
+      const Vec x = Load(group + u * kLanes);
+      nan |= MaskNaN(x);
+      largest = Max(x, largest);
+    }
+    float lanes[kLanes];
+    Store(lanes, largest);
+    for (size_t l = 0; l < kLanes; ++l) work[i + l] = OrderKey(lanes[l]);
+  }
+  if (nan != 0) return -kInfinity;  // Rare; the exact steps then see everything.
+  return ScoreOfKey(KthLargest(work, num_maxima, k));
+}
+
+size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
+                  void* scratch) {
+  if (k >= num_scores) {
+    for (size_t i = 0; i < num_scores; ++i) indices[i] = static_cast<uint32_t>(i);
+    return num_scores;
+  }
+  if (k == 0) return 0;
+  uint32_t* const candidates = static_cast<uint32_t*>(scratch);  // [num_scores + slack]
+  uint32_t* const work = candidates + num_scores + kSelectSlack;
+  const float bound = LowerBound(scores, num_scores, k, work);
+  const size_t num_candidates = SelectRange(scores, num_scores, bound, candidates);
+  for (size_t i = 0; i < num_candidates; ++i) work[i] = OrderKey(scores[candidates[i]]);
+  const uint32_t kth = KthLargest(work, num_candidates, k);
+  size_t num_larger = 0;
+  for (size_t i = 0; i < num_candidates; ++i) {
+    num_larger += static_cast<size_t>(OrderKey(scores[candidates[i]]) > kth);
+  }
+  size_t num_equal_left = k - num_larger;
+  size_t count = 0;
+  for (size_t i = 0; count < k; ++i) {
+    const uint32_t key = OrderKey(scores[candidates[i]]);
+    const bool equal = key == kth && num_equal_left > 0;
+    indices[count] = candidates[i];
+    num_equal_left -= static_cast<size_t>(equal);
+    count += static_cast<size_t>(equal || key > kth);
+  }
+  return count;
+}
+
+}  // namespace
+}  // namespace attndb::kernels::ATTNDB_TARGET
+
+#endif  // ATTNDB_KERNELS_SELECT_INL_H_

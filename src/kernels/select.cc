@@ -1,0 +1,24 @@
+#include "kernels/select.h"
+
+#include "kernels/kernel_table.h"
+
+namespace attndb::kernels {
+
+float MaxScore(const float* scores, size_t num_scores) {
+  return Kernels().max_score(scores, num_scores);
+}
+
+size_t SelectRange(const float* scores, size_t num_scores, float threshold, uint32_t* indices) {
+  return Kernels().select_range(scores, num_scores, threshold, indices);
+}
+
+size_t SelectTopKScratchBytes(size_t num_scores) {
+  return 2 * (num_scores + kSelectSlack) * sizeof(uint32_t);
+}
+
+size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
+                  void* scratch) {
+  return Kernels().select_top_k(scores, num_scores, k, indices, scratch);
+}
+
+}  // namespace attndb::kernels

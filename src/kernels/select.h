@@ -1,0 +1,37 @@
+// Selection of tokens by score: the k largest, or all above a threshold.
+//
+// Order:   scores compare as numbers, -0 equal to +0. NaN counts as larger than +inf: a broken key
+//          is always selected and shows up as NaN, it never vanishes.
+// Output:  indices ascending. Equal on every ISA.
+// Errors:  none; num_scores < 2^31.
+// Threads: stateless; concurrent calls must not share scratch.
+#ifndef ATTNDB_KERNELS_SELECT_H_
+#define ATTNDB_KERNELS_SELECT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attndb::kernels {
+
+// Indices beyond the result that SelectTopK and SelectRange may overwrite (whole-register stores).
+inline constexpr size_t kSelectSlack = 16;
+
+// Largest score; NaN if any is NaN; -inf if there are none.
+float MaxScore(const float* scores, size_t num_scores);
+
+// Writes the indices of all scores >= threshold (or NaN) and returns how many.
+// REQUIRES: `indices` holds num_scores + kSelectSlack.
+size_t SelectRange(const float* scores, size_t num_scores, float threshold, uint32_t* indices);
+
+// Bytes of scratch that SelectTopK needs.
+size_t SelectTopKScratchBytes(size_t num_scores);
+
+// Writes the indices of the min(k, num_scores) largest scores, of equal ones those with the lowest
+// index, and returns how many.
+// REQUIRES: `indices` holds min(k, num_scores) + kSelectSlack; scratch is 64-byte aligned.
+size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
+                  void* scratch);
+
+}  // namespace attndb::kernels
+
+#endif  // ATTNDB_KERNELS_SELECT_H_
