@@ -1,0 +1,42 @@
+// Shapes of a layer's K and V, and a view of one kv head's rows: what storage hands to the query
+// engine.
+//
+// Shapes:  k [num_tokens, RowElements(head_dim)], v [num_tokens, RowElements(v_head_dim)],
+//          row-major; a row is padded with zeros to a multiple of 16 elements (kernels/layout.h).
+// Units:   elements of KvShape::dtype; k and v are 64-byte aligned.
+// Threads: values; who made the view keeps its memory alive.
+#ifndef ATTNDB_STORAGE_KV_KV_ROWS_H_
+#define ATTNDB_STORAGE_KV_KV_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "attndb/dtype.h"
+
+namespace attndb::storage {
+
+// K and V of one layer, as far as storage needs to know.
+struct LayerShape {
+  uint32_t num_kv_heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t v_head_dim = 0;
+  friend bool operator==(const LayerShape&, const LayerShape&) = default;
+};
+
+struct KvShape {
+  DType dtype = DType::kFloat16;
+  std::vector<LayerShape> layers;
+  friend bool operator==(const KvShape&, const KvShape&) = default;
+};
+
+// Consecutive tokens of one kv head of one layer.
+struct KvRows {
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  uint64_t num_tokens = 0;
+};
+
+}  // namespace attndb::storage
+
+#endif  // ATTNDB_STORAGE_KV_KV_ROWS_H_

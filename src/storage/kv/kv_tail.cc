@@ -1,0 +1,222 @@
+#include "storage/kv/kv_tail.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "common/check.h"
+#include "common/checked_math.h"
+#include "storage/kv/kv_layout.h"
+
+namespace attndb::storage {
+namespace {
+
+// Capacities are multiples of this: 16 rows of any dtype end on a 64-byte boundary.
+constexpr uint64_t kCapacityMultiple = 16;
+
+constexpr uint64_t BlockOf(uint64_t token) { return token / KvTail::kBlockTokens; }
+constexpr uint64_t NumBlocks(uint64_t num_tokens) {
+  return (num_tokens + KvTail::kBlockTokens - 1) / KvTail::kBlockTokens;
+}
+
+// Rows of a block that holds num_needed of the layer's num_after tokens: an eighth of the layer to
+// spare, so that growing copies each row a few times at most and memory stays within 1.2 times.
+uint64_t CapacityFor(uint64_t num_needed, uint64_t num_after) {
+  return std::min<uint64_t>(KvTail::kBlockTokens,
+                            RoundUp(num_needed + num_after / 8, kCapacityMultiple));
+}
+
+// Bytes of one row of K, of V and of both.
+struct RowSizes {
+  uint64_t k = 0;
+  uint64_t v = 0;
+  uint64_t sum() const { return k + v; }
+};
+
+}  // namespace
+
+// Head h has its K rows at h * capacity * sizes.sum(), and its V rows right behind them.
+struct KvTail::Block {
+  std::byte* k(uint32_t head) { return buffer.data() + head * HeadStride(); }
+  std::byte* v(uint32_t head) { return k(head) + capacity * sizes.k; }
+  uint64_t HeadStride() const { return capacity * sizes.sum(); }
+
+  Reservation reservation;
+  AlignedBuffer buffer;
+  RowSizes sizes;
+  uint64_t capacity = 0;
+};
+
+struct KvTail::BlockRef {
+  std::shared_ptr<Block> block;
+  bool shared = false;  // A fork may hold it too: never write to it.
+};
+
+// Block i holds tokens [256 i, 256 (i + 1)); all but the last have room for 256. Between
+// BeginAppend and CommitAppend there may be spare blocks behind num_tokens.
+struct KvTail::Layer {
+  std::vector<BlockRef> blocks;
+  uint64_t num_tokens = 0;
+  std::vector<bool> non_finite;           // By kv head.
+  std::vector<std::vector<KvRows>> runs;  // By kv head: one run a block.
+};
+
+KvTail::KvTail(std::shared_ptr<const KvShape> shape, MemoryBudget* budget)
+    : shape_(std::move(shape)), budget_(budget) {
+  ATTNDB_CHECK(ValidateShape(*shape_).ok());
+  for (const LayerShape& layer : shape_->layers) {
+    layers_.push_back({.blocks = {},
+                       .num_tokens = 0,
+                       .non_finite = std::vector<bool>(layer.num_kv_heads, false),
+                       .runs = std::vector<std::vector<KvRows>>(layer.num_kv_heads)});
+  }
+}
+
+KvTail::~KvTail() = default;
+KvTail::KvTail(KvTail&&) noexcept = default;
+KvTail& KvTail::operator=(KvTail&&) noexcept = default;
+
+KvTail KvTail::Fork() {
+  KvTail fork(shape_, budget_);
+  for (LayerId layer = 0; layer < layers_.size(); ++layer) {
+    CropLayer(layer, layers_[layer].num_tokens);  // Spare blocks have one owner.
+    for (BlockRef& ref : layers_[layer].blocks) ref.shared = true;
+  }
+  fork.layers_ = layers_;
+  return fork;
+}
+
+Result<AppendSlot> KvTail::BeginAppend(LayerId layer, uint64_t num_rows) {
+  ATTNDB_CHECK(layer < layers_.size());
+  const uint64_t begin = layers_[layer].num_tokens;
+  const uint64_t end = begin + num_rows;
+  pieces_.clear();
+  pending_layer_ = layer;
+  num_pending_ = num_rows;
+  for (uint64_t block = BlockOf(begin); block < NumBlocks(end); ++block) {
+    const uint64_t block_begin = block * kBlockTokens;
+    const uint64_t num_kept = std::max(begin, block_begin) - block_begin;
+    const uint64_t num_needed = std::min<uint64_t>(end - block_begin, kBlockTokens);
+    const Status status = MakeWritable(layer, block, num_kept, num_needed, end);
+    if (!status.ok()) {
+      CropLayer(layer, begin);
+      num_pending_ = 0;
+      return status;
+    }
+    Block& data = *layers_[layer].blocks[block].block;
+    pieces_.push_back({.first_row = block_begin + num_kept - begin,
+                       .num_rows = num_needed - num_kept,
+                       .k_base = data.k(0) + num_kept * data.sizes.k,
+                       .v_base = data.v(0) + num_kept * data.sizes.v,
+                       .head_stride = data.HeadStride()});
+  }
+  return AppendSlot{.pieces = pieces_};
+}
+
+Status KvTail::MakeWritable(LayerId layer, uint64_t block, uint64_t num_kept, uint64_t num_needed,
+                            uint64_t num_after) {
+  std::vector<BlockRef>& blocks = layers_[layer].blocks;
+  if (block < blocks.size()) {
+    const BlockRef& old = blocks[block];
+    if (!old.shared && old.block->capacity >= num_needed) return Status::Ok();
+  }
+  ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<Block> fresh,
+                          NewBlock(layer, CapacityFor(num_needed, num_after)));
+  if (block == blocks.size()) {
+    ATTNDB_CHECK(num_kept == 0);
+    blocks.push_back({.block = std::move(fresh), .shared = false});
+    return Status::Ok();
+  }
+  Block& old = *blocks[block].block;
+  for (uint32_t head = 0; head < shape_->layers[layer].num_kv_heads; ++head) {
+    std::memcpy(fresh->k(head), old.k(head), num_kept * old.sizes.k);
+    std::memcpy(fresh->v(head), old.v(head), num_kept * old.sizes.v);
+  }
+  blocks[block] = {.block = std::move(fresh), .shared = false};
+  UpdateRuns(layer, block);
+  return Status::Ok();
+}
+
+Result<std::shared_ptr<KvTail::Block>> KvTail::NewBlock(LayerId layer, uint64_t capacity) const {
+  const uint64_t num_bytes = capacity * LayerBytesPerToken(*shape_, layer);
+  auto block = std::make_shared<Block>();
+  block->sizes = {.k = KRowBytes(*shape_, layer), .v = VRowBytes(*shape_, layer)};
+  block->capacity = capacity;
+  ATTNDB_ASSIGN_OR_RETURN(
+      block->reservation,
+      budget_->Reserve(num_bytes, "the tail of layer " + std::to_string(layer)));
+  ATTNDB_ASSIGN_OR_RETURN(block->buffer, AlignedBuffer::Allocate(num_bytes));
+  return block;
+}
+
+void KvTail::CommitAppend(LayerId layer) {
+  ATTNDB_CHECK(layer == pending_layer_);
+  Layer& state = layers_[layer];
+  const uint64_t first_changed = BlockOf(state.num_tokens);
+  state.num_tokens += std::exchange(num_pending_, 0);
+  UpdateRuns(layer, first_changed);
+}
+
+void KvTail::UpdateRuns(LayerId layer, uint64_t first_block) {
+  Layer& state = layers_[layer];
+  const uint64_t num_blocks = NumBlocks(state.num_tokens);
+  for (uint32_t head = 0; head < state.runs.size(); ++head) {
+    std::vector<KvRows>& runs = state.runs[head];
+    runs.resize(num_blocks);
+    for (uint64_t block = first_block; block < num_blocks; ++block) {
+      Block& data = *state.blocks[block].block;
+      const uint64_t num_tokens = state.num_tokens - block * kBlockTokens;
+      runs[block] = {.k = data.k(head),
+                     .v = data.v(head),
+                     .num_tokens = std::min<uint64_t>(num_tokens, kBlockTokens)};
+    }
+  }
+}
+
+void KvTail::CropLayer(LayerId layer, uint64_t num_tokens) {
+  Layer& state = layers_[layer];
+  state.num_tokens = std::min(state.num_tokens, num_tokens);
+  const uint64_t num_blocks = NumBlocks(state.num_tokens);
+  if (state.blocks.size() > num_blocks) state.blocks.resize(num_blocks);
+  UpdateRuns(layer, num_blocks == 0 ? 0 : num_blocks - 1);
+}
+
+void KvTail::Crop(uint64_t num_tokens) {
+  num_pending_ = 0;
+  for (LayerId layer = 0; layer < layers_.size(); ++layer) CropLayer(layer, num_tokens);
+}
+
+void KvTail::Reset() {
+  Crop(0);
+  for (Layer& layer : layers_) layer.non_finite.assign(layer.non_finite.size(), false);
+}
+
+void KvTail::SetNonFinite(LayerId layer, uint32_t kv_head) {
+  layers_[layer].non_finite[kv_head] = true;
+}
+
+bool KvTail::non_finite(LayerId layer, uint32_t kv_head) const {
+  return layers_[layer].non_finite[kv_head];
+}
+
+uint64_t KvTail::num_tokens(LayerId layer) const { return layers_[layer].num_tokens; }
+
+uint64_t KvTail::num_tokens() const {
+  const auto least = std::ranges::min_element(layers_, {}, &Layer::num_tokens);
+  return least->num_tokens;
+}
+
+std::span<const KvRows> KvTail::runs(LayerId layer, uint32_t kv_head) const {
+  return layers_[layer].runs[kv_head];
+}
+
+uint64_t KvTail::memory_bytes() const {
+  uint64_t sum = 0;
+  for (const Layer& layer : layers_) {
+    for (const BlockRef& ref : layer.blocks) sum += ref.block->buffer.size();
+  }
+  return sum;
+}
+
+}  // namespace attndb::storage

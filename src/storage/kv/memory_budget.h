@@ -1,0 +1,123 @@
+// The limit on bytes of K and V held in memory, and the list of what may be dropped under it.
+//
+// Everything that holds KV reserves first. What can be read again (a verified layer of a segment)
+// is registered as resident; when a reservation does not fit, residents that nobody but the budget
+// holds are dropped: of the group (segment) that was used longest ago, the resident used last.
+//
+// Why that one: decoding goes through the layers of a context round and round, so the layer just
+// left is the one needed latest. Dropping the least recently used layer would always drop the next
+// one, and a context one layer larger than memory would be read from disk whole for every token.
+//
+// Errors:  kResourceExhausted naming what was asked for, the limit and what is in use.
+// Threads: thread-safe. Must outlive everything that was reserved from it.
+#ifndef ATTNDB_STORAGE_KV_MEMORY_BUDGET_H_
+#define ATTNDB_STORAGE_KV_MEMORY_BUDGET_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attndb/result.h"
+#include "common/mutex.h"
+
+namespace attndb::storage {
+
+class MemoryBudget;
+
+// Bytes taken from a budget; gives them back when destroyed.
+class Reservation {
+ public:
+  Reservation() = default;  // Of nothing.
+  Reservation(Reservation&& other) noexcept
+      : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Reservation& operator=(Reservation&& other) noexcept;
+  ~Reservation() { Release(); }
+
+  uint64_t bytes() const { return bytes_; }
+  void Release();
+
+ private:
+  friend class MemoryBudget;
+  Reservation(MemoryBudget* budget, uint64_t bytes) : budget_(budget), bytes_(bytes) {}
+
+  MemoryBudget* budget_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+// Residents that are used together, in turn: the layers of a segment.
+class ResidentGroup {
+ private:
+  friend class MemoryBudget;
+  // Tick of the last use of any of them. Relaxed, as Resident's.
+  std::atomic<uint64_t> last_use_{0};
+};
+
+// Something in memory that can be made again. Owns its reservation.
+class Resident {
+ public:
+  virtual ~Resident() = default;
+
+ protected:
+  Resident(Reservation reservation, std::shared_ptr<ResidentGroup> group)
+      : reservation_(std::move(reservation)), group_(std::move(group)) {}
+
+ private:
+  friend class MemoryBudget;
+  Reservation reservation_;
+  const std::shared_ptr<ResidentGroup> group_;
+  // Tick of the last use. Relaxed: an old value only makes the choice of what to drop less good.
+  mutable std::atomic<uint64_t> last_use_{0};
+};
+
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  ~MemoryBudget();
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+
+  // Takes `bytes`, dropping residents if it must. `what` names the request in the error.
+  Result<Reservation> Reserve(uint64_t bytes, std::string_view what) ATTNDB_EXCLUDES(mutex_);
+
+  // Keeps `resident` in memory until it is dropped for room, or by Drop.
+  void Keep(std::shared_ptr<const Resident> resident) ATTNDB_EXCLUDES(mutex_);
+  // Marks it as just used.
+  void Touch(const Resident& resident) {
+    const uint64_t now = tick_.fetch_add(1, std::memory_order_relaxed) + 1;
+    resident.last_use_.store(now, std::memory_order_relaxed);
+    resident.group_->last_use_.store(now, std::memory_order_relaxed);
+  }
+  // Forgets it; it is freed when its last holder lets go.
+  void Drop(const Resident* resident) ATTNDB_EXCLUDES(mutex_);
+
+  uint64_t limit_bytes() const { return limit_bytes_; }
+  uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
+  uint64_t num_dropped() const { return num_dropped_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class Reservation;
+
+  bool TryTake(uint64_t bytes);
+  void GiveBack(uint64_t bytes);
+  // Takes the resident to drop first off the list; null if others hold all of them.
+  std::shared_ptr<const Resident> TakeVictim() ATTNDB_EXCLUDES(mutex_);
+  static bool DropsBefore(const Resident& a, const Resident& b);
+
+  const uint64_t limit_bytes_;
+
+  // Counts only; no memory is published through them, so all are relaxed.
+  std::atomic<uint64_t> used_bytes_{0};
+  std::atomic<uint64_t> num_dropped_{0};
+  std::atomic<uint64_t> tick_{0};
+
+  // A leaf: nothing else is locked, and no resident destroyed, under it.
+  mutable Mutex mutex_;
+  std::vector<std::shared_ptr<const Resident>> residents_ ATTNDB_GUARDED_BY(mutex_);
+};
+
+}  // namespace attndb::storage
+
+#endif  // ATTNDB_STORAGE_KV_MEMORY_BUDGET_H_

@@ -1,0 +1,28 @@
+// Sampled q rows of one kv head: what later indexes are trained on.
+//
+// Shapes:  q [num_rows, RowElements(head_dim)] of KvShape::dtype, row-major; tokens and q_heads
+//          [num_rows].
+// Units:   tokens[i] = index of the token whose q row i is, counted from the start of the segment,
+//          in ascending order (a token may have several rows); q_heads[i] = its q head inside the
+//          group, [0, group_size).
+// Threads: values; who made the view keeps its memory alive.
+#ifndef ATTNDB_STORAGE_KV_QUERY_ROWS_H_
+#define ATTNDB_STORAGE_KV_QUERY_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace attndb::storage {
+
+struct QueryRows {
+  const std::byte* q = nullptr;
+  std::span<const uint32_t> tokens;
+  std::span<const uint32_t> q_heads;
+
+  uint64_t num_rows() const { return tokens.size(); }
+};
+
+}  // namespace attndb::storage
+
+#endif  // ATTNDB_STORAGE_KV_QUERY_ROWS_H_

@@ -1,0 +1,169 @@
+// A sealed segment, read side: an immutable run of tokens of a context, with K, V, sampled queries.
+//
+// No byte is handed out before its granule's CRC was found equal to the manifest's, and no segment
+// is opened before the manifest was found equal to the root hash in the catalog and the header to
+// what the catalog says the segment is. There is no mmap: a page could change or vanish after it
+// was verified.
+//
+// Errors:  kCorruption names file, place, expected and found, every time the damaged place is read.
+//          kUnsupported: a newer format version, or a section kind that must be understood.
+//          kIoError, kNotFound: the system can't read. kResourceExhausted: the memory budget, with
+//          numbers; drop pins and retry.
+// Threads: Segment is thread-safe; a LayerPin and the views it gives may be read by many threads.
+#ifndef ATTNDB_STORAGE_KV_SEGMENT_H_
+#define ATTNDB_STORAGE_KV_SEGMENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "common/aligned_buffer.h"
+#include "common/check.h"
+#include "common/mutex.h"
+#include "common/sha256.h"
+#include "storage/io/file_system.h"
+#include "storage/kv/kv_rows.h"
+#include "storage/kv/memory_budget.h"
+#include "storage/kv/query_rows.h"
+#include "storage/kv/segment_header.h"
+#include "storage/kv/segment_layout.h"
+#include "storage/vfs/object_reader.h"
+#include "storage/vfs/section_table.h"
+
+namespace attndb::storage {
+
+namespace internal {
+
+// One verified layer in memory.
+struct LayerData final : public Resident {
+  using Group = std::shared_ptr<ResidentGroup>;
+  LayerData(Reservation reservation, Group group)
+      : Resident(std::move(reservation), std::move(group)) {}
+
+  AlignedBuffer buffer;
+  std::vector<KvRows> rows;      // By kv head; into buffer.
+  std::vector<bool> non_finite;  // By kv head.
+};
+
+}  // namespace internal
+
+// A layer in memory. Cheap to copy; keeps the bytes, not the segment, alive.
+class LayerPin {
+ public:
+  LayerPin() = default;  // Of nothing.
+
+  uint32_t num_kv_heads() const { return static_cast<uint32_t>(data_->rows.size()); }
+
+  // All tokens of the segment. REQUIRES: kv_head < num_kv_heads().
+  const KvRows& rows(uint32_t kv_head) const {
+    ATTNDB_DCHECK(kv_head < num_kv_heads());
+    return data_->rows[kv_head];
+  }
+
+  // True if a K or V element of this head is NaN or inf.
+  bool non_finite(uint32_t kv_head) const { return data_->non_finite[kv_head]; }
+
+ private:
+  friend class Segment;
+  explicit LayerPin(std::shared_ptr<const internal::LayerData> data) : data_(std::move(data)) {}
+
+  std::shared_ptr<const internal::LayerData> data_;
+};
+
+// The sampled queries of one layer, in memory as long as this lives. Not kept resident: decoding
+// does not need them, building an index does, once.
+class LayerQueries {
+ public:
+  uint32_t num_kv_heads() const { return static_cast<uint32_t>(rows_.size()); }
+  const QueryRows& rows(uint32_t kv_head) const { return rows_[kv_head]; }
+
+ private:
+  friend class Segment;
+  Reservation reservation_;
+  AlignedBuffer buffer_;
+  std::vector<QueryRows> rows_;  // By kv head; into buffer_.
+};
+
+// What the catalog knows of a segment; all of it is compared with the files.
+struct SegmentExpectation {
+  SegmentIdentity identity;
+  Sha256Digest root_hash{};  // SHA-256 of the manifest, as WriteSegment returned it.
+};
+
+class Segment {
+  // Lets only the factory construct.
+  struct Key {
+    explicit Key() = default;
+  };
+
+ public:
+  // Reads and verifies manifest, header and section table; no K or V yet. Keeps the file open, so
+  // that running sessions can go on after its name was removed. `file_system` and `budget` must
+  // outlive the segment.
+  static Result<std::shared_ptr<Segment>> Open(FileSystem* file_system, const std::string& dir,
+                                               const SegmentExpectation& expected,
+                                               MemoryBudget* budget);
+  Segment(Key, FileSystem* file_system, std::string dir, const SegmentExpectation& expected,
+          MemoryBudget* budget);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  uint64_t id() const { return expected_.identity.segment_id; }
+  uint64_t num_tokens() const { return expected_.identity.num_tokens; }
+  int64_t first_position() const { return expected_.identity.first_position; }
+  const KvShape& shape() const { return expected_.identity.shape; }
+  // Length of both files.
+  uint64_t file_bytes() const { return object_->length() + object_->manifest_bytes(); }
+
+  // Known without reading the layer. REQUIRES: layer and kv_head exist.
+  bool non_finite(LayerId layer, uint32_t kv_head) const;
+
+  Result<std::vector<TokenId>> ReadTokens() const;
+
+  // Makes K and V of `layer` resident, if they are not, and holds them there. Of several threads
+  // that come first, one reads and the others wait. REQUIRES: layer < shape().layers.size().
+  Result<LayerPin> PinLayer(LayerId layer) ATTNDB_EXCLUDES(mutex_);
+
+  Result<LayerQueries> ReadQueries(LayerId layer) const;
+
+  // Reads every byte of both files from disk and verifies it, keeping nothing. `progress`, called
+  // about every MiB with the bytes done, may be null; false stops with kCancelled.
+  Status VerifyAll(const std::function<bool(uint64_t bytes_done)>& progress = nullptr) const;
+
+  // Bytes of the layers that are in memory now.
+  uint64_t resident_bytes() const ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  struct LayerSlot {
+    std::weak_ptr<const internal::LayerData> data;  // The budget and the pins keep it alive.
+    bool loading = false;
+  };
+
+  Status ReadHeaderAndTable();
+  Result<std::shared_ptr<const internal::LayerData>> LoadLayer(LayerId layer) const;
+
+  // Constant after Open.
+  FileSystem* const file_system_;
+  const std::string dir_;
+  const SegmentExpectation expected_;
+  const SegmentLayout layout_;
+  MemoryBudget* const budget_;
+  const std::shared_ptr<ResidentGroup> resident_group_ = std::make_shared<ResidentGroup>();
+  std::unique_ptr<const ObjectReader> object_;
+  std::vector<SectionEntry> sections_;
+
+  // Latching order: mutex_ before the budget's. No I/O is waited for under mutex_.
+  mutable Mutex mutex_;
+  CondVar loaded_;
+  std::vector<LayerSlot> slots_ ATTNDB_GUARDED_BY(mutex_);
+};
+
+}  // namespace attndb::storage
+
+#endif  // ATTNDB_STORAGE_KV_SEGMENT_H_

@@ -1,0 +1,82 @@
+// Goal:   the common fields of every format refuse what is not exactly right, and say how.
+// Method: good and bad bytes.
+#include "storage/vfs/field_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string_view>
+
+#include "testing/matchers.h"
+
+namespace attndb::storage {
+namespace {
+
+using test::FailsWith;
+using ::testing::HasSubstr;
+
+TEST(FieldCheck, MismatchNamesObjectFieldExpectedAndFound) {
+  EXPECT_EQ(ExpectEqual("segment 7", "num_tokens", 4, 5),
+            Status::Corruption("segment 7: num_tokens: expected 5, found 4"));
+  EXPECT_EQ(ExpectAtMost("segment 7", "num_layers", 9, 8),
+            Status::Corruption("segment 7: num_layers: expected at most 8, found 9"));
+  ATTNDB_EXPECT_OK(ExpectEqual("x", "y", 3, 3));
+  ATTNDB_EXPECT_OK(ExpectAtMost("x", "y", 3, 3));
+}
+
+Status CheckStart(std::string_view bytes) {
+  ByteReader in(BytesOf(bytes), "object");
+  return CheckMagicAndVersion(&in, "object", "attnmagi", 1);
+}
+
+TEST(FieldCheck, AnotherVersionIsUnsupportedAndAnotherMagicIsDamage) {
+  using std::string_view_literals::operator""sv;
+  ATTNDB_EXPECT_OK(CheckStart("attnmagi\1\0\0\0"sv));
+  EXPECT_THAT(CheckStart("attnmagi\2\0\0\0"sv),
+              FailsWith(StatusCode::kUnsupported, HasSubstr("version: expected 1, found 2")));
+  EXPECT_THAT(CheckStart("attnmagj\1\0\0\0"sv),
+              FailsWith(StatusCode::kCorruption, HasSubstr("magic")));
+  EXPECT_THAT(CheckStart("attnmagi\1\0"sv),
+              FailsWith(StatusCode::kCorruption, HasSubstr("version")));
+}
+
+Result<std::string> ReadKind(std::string_view bytes) {
+  ByteReader in(BytesOf(bytes), "object");
+  return ReadKindName(&in, "object");
+}
+
+TEST(FieldCheck, KindNamesFillTheirSixteenBytes) {
+  using std::string_view_literals::operator""sv;
+  for (const std::string_view kind : {"a"sv, "keys"sv, "exactly_16_chars"sv}) {
+    ByteWriter out;
+    WriteKindName(kind, &out);
+    ASSERT_EQ(out.size(), 16u);
+    ByteReader in(out.bytes(), "object");
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const std::string found, ReadKindName(&in, "object"));
+    EXPECT_EQ(found, kind);
+  }
+  for (const std::string_view bytes :
+       {"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv, "ke\0ys\0\0\0\0\0\0\0\0\0\0\0"sv,
+        "Keys\0\0\0\0\0\0\0\0\0\0\0\0"sv, "keys\0\0\0\0\0\0\0\0\0\0\0x"sv, "keys"sv}) {
+    EXPECT_EQ(ReadKind(bytes).status().code(), StatusCode::kCorruption);
+  }
+}
+
+TEST(FieldCheck, ReservedBytesMustBeZero) {
+  std::array<std::byte, 16> bytes = {};
+  {
+    ByteReader in(bytes, "object");
+    ATTNDB_EXPECT_OK(ReadZeros(&in, "object", 16));
+    ATTNDB_EXPECT_OK(in.Finish());
+  }
+  bytes[11] = std::byte{3};
+  ByteReader in(bytes, "object");
+  (void)in.U32("first");
+  EXPECT_THAT(ReadZeros(&in, "object", 16),
+              FailsWith(StatusCode::kCorruption,
+                        HasSubstr("reserved byte at offset 11: expected 0, found 3")));
+}
+
+}  // namespace
+}  // namespace attndb::storage

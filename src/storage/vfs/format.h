@@ -1,0 +1,43 @@
+// Every number of the on-disk form of storage objects; docs/formats/segment.md is the grammar.
+//
+// Threads: constants.
+#ifndef ATTNDB_STORAGE_VFS_FORMAT_H_
+#define ATTNDB_STORAGE_VFS_FORMAT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace attndb::storage {
+
+// Unit of checksums. A partial read verifies the whole granules around it.
+inline constexpr uint64_t kGranuleBytes = 4096;
+
+// Sections start at multiples of this, in the file and so in memory.
+inline constexpr uint64_t kSectionAlignment = 64;
+
+// Names of object kinds and of section kinds: lower-case letters, digits and '_', NUL padded.
+inline constexpr size_t kKindNameBytes = 16;
+
+inline constexpr std::string_view kManifestMagic = "attnmfst";
+inline constexpr uint32_t kManifestVersion = 1;
+inline constexpr uint64_t kManifestHeaderBytes = 96;
+
+inline constexpr std::string_view kSegmentMagic = "attnsegm";
+inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint64_t kSegmentHeaderBytes = kGranuleBytes;
+inline constexpr uint64_t kSegmentShapeOffset = 256;  // Of the first LayerShape in the header.
+
+inline constexpr uint64_t kSectionEntryBytes = 64;
+
+// Hard caps: what a parser accepts at most, far beyond what is ever written.
+inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 40;  // 1 TiB: a manifest of 1 GiB.
+inline constexpr uint32_t kMaxLayers = 256;
+inline constexpr uint32_t kMaxKvHeads = 1024;
+inline constexpr uint32_t kMaxHeadDim = 1024;
+inline constexpr uint64_t kMaxSegmentTokens = uint64_t{1} << 31;
+inline constexpr uint64_t kMaxSections = uint64_t{1} << 21;
+
+}  // namespace attndb::storage
+
+#endif  // ATTNDB_STORAGE_VFS_FORMAT_H_

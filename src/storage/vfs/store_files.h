@@ -1,0 +1,39 @@
+// Housekeeping of the directory that holds all objects of a store.
+//
+// Errors:  as FileSystem.
+// Threads: thread-safe, but for two calls that remove the same object.
+#ifndef ATTNDB_STORAGE_VFS_STORE_FILES_H_
+#define ATTNDB_STORAGE_VFS_STORE_FILES_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "attndb/result.h"
+#include "storage/io/file_system.h"
+#include "storage/vfs/object_name.h"
+
+namespace attndb::storage {
+
+// Names of the files in `dir` that a crash or a removal left behind: temporary ones, and those of
+// objects of which `is_known` says no. Files that are not named like ours are not listed.
+// REQUIRES: nobody is writing an object in `dir`.
+Result<std::vector<std::string>> ListOrphans(
+    FileSystem* file_system, const std::string& dir,
+    const std::function<bool(const ObjectName&)>& is_known);
+
+// The same where a segment is known with all its companions.
+Result<std::vector<std::string>> ListOrphans(FileSystem* file_system, const std::string& dir,
+                                             const std::unordered_set<uint64_t>& known_segments);
+
+// Removes both files of an object; ok if they are gone already. Open readers can go on.
+Status RemoveObject(FileSystem* file_system, const std::string& dir, const ObjectName& name);
+
+// Removes a segment's own two files. Companions are objects: remove each by RemoveObject.
+Status RemoveSegment(FileSystem* file_system, const std::string& dir, uint64_t segment_id);
+
+}  // namespace attndb::storage
+
+#endif  // ATTNDB_STORAGE_VFS_STORE_FILES_H_

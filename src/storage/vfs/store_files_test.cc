@@ -1,0 +1,68 @@
+// Goal:   what nobody knows is found and nothing else is; removals can be repeated.
+// Method: a directory with files of all sorts.
+#include "storage/vfs/store_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "testing/fault_file_system.h"
+#include "testing/matchers.h"
+#include "testing/memory_file_system.h"
+
+namespace attndb::storage {
+namespace {
+
+using test::FailsWith;
+using test::MemoryFileSystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::string kDir = "segments";
+
+class StoreFilesTest : public ::testing::Test {
+ protected:
+  StoreFilesTest() {
+    ATTNDB_EXPECT_OK(fs_.CreateDir(kDir));
+    for (const char* name :
+         {"0000000000000001.seg", "0000000000000001.manifest", "0000000000000001.planes.1.obj",
+          "0000000000000001.planes.2.obj", "0000000000000002.seg", "0000000000000002.seg.tmp",
+          "0000000000000003.manifest.tmp", "README", "0000000000000004.seg.bak"}) {
+      fs_.SetContents(JoinPath(kDir, name), {});
+    }
+  }
+  MemoryFileSystem fs_;
+};
+
+TEST_F(StoreFilesTest, OrphansAreTemporariesAndUnknownObjects) {
+  EXPECT_THAT(*ListOrphans(&fs_, kDir, std::unordered_set<uint64_t>{1}),
+              ElementsAre("0000000000000002.seg", "0000000000000002.seg.tmp",
+                          "0000000000000003.manifest.tmp"));
+  const auto knows_one = [](const ObjectName& name) {
+    return name.kind == kSegmentKind || name.generation == 2;
+  };
+  EXPECT_THAT(*ListOrphans(&fs_, kDir, knows_one),
+              ElementsAre("0000000000000001.planes.1.obj", "0000000000000002.seg.tmp",
+                          "0000000000000003.manifest.tmp"));
+}
+
+TEST_F(StoreFilesTest, RemovingIsRepeatableAndTakesOneObject) {
+  ATTNDB_EXPECT_OK(RemoveSegment(&fs_, kDir, 1));
+  ATTNDB_EXPECT_OK(RemoveSegment(&fs_, kDir, 1));
+  ATTNDB_EXPECT_OK(RemoveObject(&fs_, kDir, {.segment_id = 1, .kind = "planes", .generation = 1}));
+  EXPECT_THAT(*fs_.List(kDir),
+              ElementsAre("0000000000000001.planes.2.obj", "0000000000000002.seg",
+                          "0000000000000002.seg.tmp", "0000000000000003.manifest.tmp",
+                          "0000000000000004.seg.bak", "README"));
+}
+
+TEST_F(StoreFilesTest, AnErrorIsPassedOn) {
+  test::FaultFileSystem faults(&fs_);
+  faults.SetPlan({.fail_at = 2});
+  EXPECT_THAT(RemoveSegment(&faults, kDir, 1),
+              FailsWith(StatusCode::kIoError, HasSubstr("remove")));
+  EXPECT_THAT(ListOrphans(&fs_, "elsewhere", std::unordered_set<uint64_t>{}),
+              FailsWith(StatusCode::kNotFound, HasSubstr("elsewhere")));
+}
+
+}  // namespace
+}  // namespace attndb::storage
