@@ -1,0 +1,411 @@
+#include "query/attention/layer_attention.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "common/check.h"
+#include "kernels/attend.h"
+#include "kernels/attend_block.h"
+#include "kernels/score.h"
+#include "query/attention/tensor_rows.h"
+
+namespace attndb::query {
+namespace {
+
+using kernels::RowElements;
+using kernels::RowsView;
+using kernels::StateRows;
+using kernels::StatesFrom;
+
+// From this many q rows on, packing a tile of K for the blocked kernel pays.
+constexpr size_t kBlockMinRows = 12;
+
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+kernels::LogitSpec Logit(const LayerSpec& spec) { return {spec.scale, spec.soft_cap}; }
+
+TokenRange Intersect(TokenRange a, TokenRange b) {
+  const uint64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+}  // namespace
+
+void CallCost::Add(const CallCost& other) {
+  num_selected += other.num_selected;
+  num_queries += other.num_queries;
+  bytes_touched += other.bytes_touched;
+  score_ns += other.score_ns;
+  select_ns += other.select_ns;
+  attend_ns += other.attend_ns;
+}
+
+std::string_view ReasonForFull(const LayerCall& call) {
+  if (call.plan.kind == QueryKind::kFull) return "";
+  if (call.spec.sliding_window != 0) return "sliding-window layer: exact over its window";
+  if (static_cast<uint64_t>(call.q.rows()) > call.dense_query_tokens) {
+    return "more rows than dense_query_tokens: full";
+  }
+  if (call.num_tokens <= uint64_t{call.plan.sink} + call.plan.window) {
+    return "sink and window hold all tokens: full";
+  }
+  return "";
+}
+
+uint64_t PredictBytes(const LayerCall& call, double selected) {
+  const uint64_t element = DTypeBytes(call.kv_dtype);
+  const uint64_t k_bytes = RowElements(call.spec.head_dim) * element;
+  const uint64_t v_bytes = RowElements(call.spec.v_head_dim) * element;
+  const uint64_t heads = call.spec.num_kv_heads;
+  const uint64_t fixed = std::min(call.num_tokens, uint64_t{call.plan.sink} + call.plan.window);
+  if (call.spec.sliding_window != 0) {
+    return std::min<uint64_t>(call.num_tokens, call.spec.sliding_window) * heads *
+           (k_bytes + v_bytes);
+  }
+  if (call.plan.kind == QueryKind::kFull || fixed == call.num_tokens) {
+    return call.num_tokens * heads * (k_bytes + v_bytes);
+  }
+  if (call.plan.kind == QueryKind::kWindow) return fixed * heads * (k_bytes + v_bytes);
+  const double v_rows = static_cast<double>(fixed) + selected;
+  return call.num_tokens * heads * k_bytes +
+         static_cast<uint64_t>(v_rows * static_cast<double>(call.spec.num_q_heads * v_bytes));
+}
+
+Status LayerAttention::Begin(const LayerCall& call) {
+  call_ = call;
+  k_padded_ = RowElements(call.spec.head_dim);
+  v_padded_ = RowElements(call.spec.v_head_dim);
+  first_row_token_ = call.num_tokens - static_cast<uint64_t>(call.q.rows());
+  sparse_ = call.plan.kind != QueryKind::kFull && ReasonForFull(call).empty();
+  chooses_ = sparse_ && call.search != nullptr;
+  run_begin_.clear();
+  uint64_t begin = 0;
+  for (size_t i = 0; i < call.num_runs; ++i) {
+    run_begin_.push_back(begin);
+    begin += call.runs[i].num_tokens;
+  }
+  run_begin_.push_back(begin);
+  ATTNDB_CHECK(begin == call.num_tokens);
+  work_.Reset({.num_kv_heads = call.spec.num_kv_heads,
+               .group_size = call.spec.group_size(),
+               .num_rows = static_cast<uint64_t>(call.q.rows()),
+               .num_tokens = call.num_tokens,
+               .window = call.spec.sliding_window,
+               .by_row = sparse_,
+               .num_parts = call.num_parts});
+  rows_max_ = work_.rows_per_unit_max * call.spec.group_size();
+  ATTNDB_RETURN_IF_ERROR(MakeRoom());
+  TakeFromArenas();
+  next_item_.store(0, std::memory_order_relaxed);
+  for (size_t i = 0; i < work_.units.size(); ++i) {
+    remaining_[i].store(work_.units[i].num_ranges, std::memory_order_relaxed);
+  }
+  return Status::Ok();
+}
+
+size_t LayerAttention::PartBytes() const {
+  size_t bytes = 2 * ArenaBytes<float>(rows_max_ * k_padded_) + 2 * ArenaBytes<float>(rows_max_) +
+                 ArenaBytes<float>(rows_max_ * v_padded_) + 2 * ArenaBytes<uint32_t>(rows_max_) +
+                 ArenaBytes<std::byte>(kernels::AttendBlockScratchBytes(k_padded_, v_padded_));
+  if (!chooses_) return bytes;
+  const size_t n = call_.num_tokens;
+  if (work_.num_ranges_max == 1) bytes += ArenaBytes<float>(call_.spec.group_size() * n);
+  return bytes + ArenaBytes<float>(n) + ArenaBytes<uint32_t>(call_.search->NumIndices(n)) +
+         ArenaBytes<std::byte>(call_.search->ScratchBytes(n));
+}
+
+Status LayerAttention::MakeRoom() {
+  if (parts_.size() < call_.num_parts) parts_.resize(call_.num_parts);
+  for (uint32_t i = 0; i < call_.num_parts; ++i) {
+    ATTNDB_RETURN_IF_ERROR(parts_[i].arena.Reset(PartBytes()));
+    parts_[i].cost = {};
+  }
+  const size_t num_units = work_.units.size();
+  if (num_units > remaining_capacity_) {
+    remaining_ = std::make_unique<std::atomic<uint32_t>[]>(num_units);
+    remaining_capacity_ = num_units;
+  }
+  if (work_.num_ranges_max == 1) return Status::Ok();
+  const size_t num_states = num_units * work_.num_ranges_max * rows_max_;
+  size_t bytes = 2 * ArenaBytes<float>(num_states) + ArenaBytes<float>(num_states * v_padded_);
+  if (chooses_) {
+    bytes += ArenaBytes<float>(num_units * call_.spec.group_size() * call_.num_tokens);
+  }
+  return shared_.Reset(bytes);
+}
+
+StateRows LayerAttention::TakeStates(Arena* arena, size_t num_rows) const {
+  float* const max = arena->Take<float>(num_rows);
+  float* const sum = arena->Take<float>(num_rows);
+  return {max, sum, arena->Take<float>(num_rows * v_padded_), v_padded_};
+}
+
+void LayerAttention::TakeFromArenas() {
+  const size_t n = call_.num_tokens;
+  for (uint32_t i = 0; i < call_.num_parts; ++i) {
+    Part& part = parts_[i];
+    part.q = part.arena.Take<float>(rows_max_ * k_padded_);
+    part.spare = part.arena.Take<float>(rows_max_ * k_padded_);
+    part.states = TakeStates(&part.arena, rows_max_);
+    part.lo = part.arena.Take<uint32_t>(rows_max_);
+    part.hi = part.arena.Take<uint32_t>(rows_max_);
+    part.block = part.arena.Take<std::byte>(kernels::AttendBlockScratchBytes(k_padded_, v_padded_));
+    if (!chooses_) continue;
+    if (work_.num_ranges_max == 1) {
+      part.scores = part.arena.Take<float>(call_.spec.group_size() * n);
+    }
+    part.chosen_scores = part.arena.Take<float>(n);
+    part.indices = part.arena.Take<uint32_t>(call_.search->NumIndices(n));
+    part.select = part.arena.Take<std::byte>(call_.search->ScratchBytes(n));
+  }
+  if (work_.num_ranges_max == 1) return;
+  shared_states_ = TakeStates(&shared_, work_.units.size() * work_.num_ranges_max * rows_max_);
+  if (chooses_) {
+    shared_scores_ = shared_.Take<float>(work_.units.size() * call_.spec.group_size() * n);
+  }
+}
+
+bool LayerAttention::IsDense(uint32_t kv_head) const {
+  return !sparse_ || call_.non_finite[kv_head] != 0;
+}
+
+TokenRange LayerAttention::Visible(uint64_t row) const {
+  const uint64_t token = TokenOfRow(row);
+  const uint64_t window = call_.spec.sliding_window;
+  return {window == 0 || token < window ? 0 : token + 1 - window, token + 1};
+}
+
+TokenRange LayerAttention::Middle(uint64_t row) const {
+  const uint64_t end = TokenOfRow(row) + 1;
+  const uint64_t begin = std::min<uint64_t>(call_.plan.sink, end);
+  return {begin, std::max(begin, end - std::min<uint64_t>(call_.plan.window, end))};
+}
+
+RowsView LayerAttention::Keys(uint32_t kv_head, size_t run, uint64_t first_token) const {
+  const storage::KvRows& rows = call_.runs[kv_head * call_.num_runs + run];
+  return {rows.k + first_token * k_padded_ * DTypeBytes(call_.kv_dtype), k_padded_, k_padded_,
+          call_.kv_dtype};
+}
+
+RowsView LayerAttention::Values(uint32_t kv_head, size_t run, uint64_t first_token) const {
+  const storage::KvRows& rows = call_.runs[kv_head * call_.num_runs + run];
+  return {rows.v + first_token * v_padded_ * DTypeBytes(call_.kv_dtype), v_padded_, v_padded_,
+          call_.kv_dtype};
+}
+
+StateRows LayerAttention::StatesOf(const WorkItem& item, Part* part) const {
+  if (work_.num_ranges_max == 1) return part->states;
+  return StatesFrom(shared_states_, (item.unit * work_.num_ranges_max + item.range) * rows_max_);
+}
+
+float* LayerAttention::ScoresOf(const WorkItem& item, Part* part) const {
+  if (work_.num_ranges_max == 1) return part->scores;
+  return shared_scores_ + item.unit * call_.spec.group_size() * call_.num_tokens;
+}
+
+void LayerAttention::RunPart(uint32_t part) {
+  ATTNDB_CHECK(part < call_.num_parts);
+  for (;;) {
+    const size_t i = next_item_.fetch_add(1, std::memory_order_relaxed);
+    if (i >= work_.items.size()) return;
+    RunItem(work_.items[i], &parts_[part]);
+  }
+}
+
+void LayerAttention::RunItem(const WorkItem& item, Part* part) {
+  const WorkUnit& unit = work_.units[item.unit];
+  const bool dense = IsDense(unit.kv_head) || !chooses_;
+  const int64_t start_ns = NowNs();
+  LoadQueries(unit, part);
+  if (dense) {
+    AttendRange(item, part);
+  } else {
+    ScoreRange(item, part);
+  }
+  const int64_t end_ns = NowNs();
+  (dense ? part->cost.attend_ns : part->cost.score_ns) += end_ns - start_ns;
+  if (remaining_[item.unit].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (dense) {
+    FinishDense(item, part);
+    part->cost.attend_ns += NowNs() - end_ns;
+  } else {
+    FinishSparse(item, part);
+  }
+}
+
+void LayerAttention::LoadQueries(const WorkUnit& unit, Part* part) const {
+  const uint32_t group = call_.spec.group_size();
+  for (uint64_t r = 0; r < unit.num_rows; ++r) {
+    LoadHeads(call_.q, unit.first_row + r, unit.kv_head * group, group, k_padded_,
+              part->q + r * group * k_padded_);
+  }
+  ToHalfLayout(call_.spec.rope, call_.spec.head_dim, unit.num_rows * group, k_padded_, part->q,
+               part->spare);
+}
+
+void LayerAttention::AttendRange(const WorkItem& item, Part* part) {
+  const WorkUnit& unit = work_.units[item.unit];
+  const StateRows states = StatesOf(item, part);
+  kernels::InitStates(states, unit.num_rows * call_.spec.group_size(), v_padded_);
+  const TokenRange range = unit.Range(item.range);
+  if (IsDense(unit.kv_head)) {
+    AttendTokens(unit, range, states, part);
+    return;
+  }
+  // Sink and window around a middle that is left out. Such units have one row.
+  const TokenRange middle = Middle(unit.first_row);
+  AttendTokens(unit, Intersect(range, {0, middle.begin}), states, part);
+  AttendTokens(unit, Intersect(range, {middle.end, unit.tokens.end}), states, part);
+}
+
+void LayerAttention::AttendTokens(const WorkUnit& unit, TokenRange range, const StateRows& states,
+                                  Part* part) {
+  for (size_t run = 0; run < call_.num_runs; ++run) {
+    const TokenRange run_tokens = {run_begin_[run], run_begin_[run + 1]};
+    const TokenRange tokens = Intersect(range, run_tokens);
+    if (tokens.begin < tokens.end) AttendRun(unit, run, run_tokens, tokens, states, part);
+  }
+}
+
+void LayerAttention::AttendRun(const WorkUnit& unit, size_t run, TokenRange run_tokens,
+                               TokenRange range, const StateRows& states, Part* part) {
+  const uint32_t group = call_.spec.group_size();
+  const size_t num_q_rows = unit.num_rows * group;
+  const uint64_t num_tokens = range.end - range.begin;
+  const uint64_t first = range.begin - run_tokens.begin;
+  bool all_visible = true;
+  for (uint64_t r = 0; r < unit.num_rows; ++r) {
+    const TokenRange seen = Intersect(Visible(unit.first_row + r), range);
+    const bool empty = seen.begin == seen.end;
+    const auto lo = static_cast<uint32_t>(empty ? 0 : seen.begin - range.begin);
+    const auto hi = static_cast<uint32_t>(empty ? 0 : seen.end - range.begin);
+    all_visible = all_visible && lo == 0 && hi == num_tokens;
+    std::fill_n(part->lo + r * group, group, lo);
+    std::fill_n(part->hi + r * group, group, hi);
+  }
+  const RowsView k = Keys(unit.kv_head, run, first);
+  const RowsView v = Values(unit.kv_head, run, first);
+  const uint64_t token_bytes = (k_padded_ + v_padded_) * DTypeBytes(call_.kv_dtype);
+  part->cost.bytes_touched += num_tokens * token_bytes;
+  if (num_q_rows >= kBlockMinRows) {
+    kernels::AttendBlock(k, v, num_tokens, part->q, k_padded_, num_q_rows,
+                         all_visible ? nullptr : part->lo, all_visible ? nullptr : part->hi,
+                         Logit(call_.spec), states, part->block);
+  } else if (all_visible) {
+    kernels::AttendRows(k, v, num_tokens, part->q, k_padded_, num_q_rows, Logit(call_.spec),
+                        states);
+  } else {
+    for (uint64_t r = 0; r < unit.num_rows; ++r) {
+      const uint64_t lo = part->lo[r * group];
+      kernels::AttendRows(Keys(unit.kv_head, run, first + lo),
+                          Values(unit.kv_head, run, first + lo), part->hi[r * group] - lo,
+                          part->q + r * group * k_padded_, k_padded_, group, Logit(call_.spec),
+                          StatesFrom(states, r * group));
+    }
+  }
+}
+
+void LayerAttention::ScoreRange(const WorkItem& item, Part* part) {
+  const WorkUnit& unit = work_.units[item.unit];
+  const TokenRange range = unit.Range(item.range);
+  float* const scores = ScoresOf(item, part);
+  for (size_t run = 0; run < call_.num_runs; ++run) {
+    const TokenRange tokens = Intersect(range, {run_begin_[run], run_begin_[run + 1]});
+    if (tokens.begin == tokens.end) continue;
+    kernels::ScoreRows(Keys(unit.kv_head, run, tokens.begin - run_begin_[run]),
+                       tokens.end - tokens.begin, part->q, k_padded_, call_.spec.group_size(),
+                       scores + tokens.begin, call_.num_tokens);
+  }
+  part->cost.bytes_touched += (range.end - range.begin) * k_padded_ * DTypeBytes(call_.kv_dtype);
+}
+
+void LayerAttention::FinishDense(const WorkItem& item, Part* part) {
+  const WorkUnit& unit = work_.units[item.unit];
+  const size_t num_q_rows = unit.num_rows * call_.spec.group_size();
+  const StateRows states = StatesOf({item.unit, 0}, part);
+  for (uint32_t range = 1; range < unit.num_ranges; ++range) {
+    kernels::MergeStates(StatesOf({item.unit, range}, part), states, num_q_rows, v_padded_);
+  }
+  WriteOutput(unit, states, part);
+}
+
+void LayerAttention::FinishSparse(const WorkItem& item, Part* part) {
+  const WorkUnit& unit = work_.units[item.unit];
+  const uint32_t group = call_.spec.group_size();
+  kernels::InitStates(part->states, group, v_padded_);
+  for (uint32_t g = 0; g < group; ++g) {
+    const int64_t start_ns = NowNs();
+    const float* const scores = ScoresOf(item, part) + g * call_.num_tokens;
+    const size_t num_chosen = Choose(unit, scores, part);
+    for (size_t i = 0; i < num_chosen; ++i) part->chosen_scores[i] = scores[part->indices[i]];
+    const int64_t chosen_ns = NowNs();
+    AttendChosen(unit, num_chosen, StatesFrom(part->states, g), part);
+    part->cost.select_ns += chosen_ns - start_ns;
+    part->cost.attend_ns += NowNs() - chosen_ns;
+  }
+  WriteOutput(unit, part->states, part);
+}
+
+// Fills part->indices with sinks, critical tokens and window of one q head, ascending.
+size_t LayerAttention::Choose(const WorkUnit& unit, const float* scores, Part* part) {
+  const TokenRange middle = Middle(unit.first_row);
+  uint32_t* indices = part->indices;
+  for (uint64_t i = 0; i < middle.begin; ++i) *indices++ = static_cast<uint32_t>(i);
+  const size_t num_selected =
+      call_.search->Search(scores, unit.tokens.end, middle, indices, part->select);
+  indices += num_selected;
+  for (uint64_t i = middle.end; i < unit.tokens.end; ++i) *indices++ = static_cast<uint32_t>(i);
+  part->cost.num_selected += num_selected;
+  ++part->cost.num_queries;
+  return static_cast<size_t>(indices - part->indices);
+}
+
+void LayerAttention::AttendChosen(const WorkUnit& unit, size_t num_chosen, const StateRows& state,
+                                  Part* part) {
+  size_t begin = 0;
+  for (size_t run = 0; run < call_.num_runs && begin < num_chosen; ++run) {
+    uint32_t* const first = part->indices + begin;
+    const auto run_end = static_cast<uint32_t>(run_begin_[run + 1]);
+    uint32_t* const last = std::lower_bound(first, part->indices + num_chosen, run_end);
+    for (uint32_t* i = first; i != last; ++i) *i -= static_cast<uint32_t>(run_begin_[run]);
+    const auto count = static_cast<size_t>(last - first);
+    kernels::AttendScored(part->chosen_scores + begin, Values(unit.kv_head, run, 0), first, count,
+                          Logit(call_.spec), state);
+    begin += count;
+  }
+  part->cost.bytes_touched += num_chosen * v_padded_ * DTypeBytes(call_.kv_dtype);
+}
+
+void LayerAttention::WriteOutput(const WorkUnit& unit, const StateRows& states, Part* part) {
+  const uint32_t group = call_.spec.group_size();
+  const uint32_t first_head = unit.kv_head * group;
+  // The states' own memory takes the finished rows.
+  float* const lse = part->spare;
+  kernels::FinishStates(states, unit.num_rows * group, v_padded_, states.out, states.out_stride,
+                        lse);
+  for (uint64_t r = 0; r < unit.num_rows; ++r) {
+    const uint64_t row = unit.first_row + r;
+    StoreHeads(states.out + r * group * states.out_stride, states.out_stride, row, first_head,
+               group, call_.out);
+    if (call_.lse == nullptr) continue;
+    std::copy_n(lse + r * group, group, call_.lse + row * call_.spec.num_q_heads + first_head);
+  }
+}
+
+CallCost LayerAttention::cost() const {
+  CallCost total;
+  for (uint32_t i = 0; i < call_.num_parts; ++i) total.Add(parts_[i].cost);
+  return total;
+}
+
+uint64_t LayerAttention::scratch_bytes() const {
+  uint64_t bytes = shared_.size();
+  for (const Part& part : parts_) bytes += part.arena.size();
+  return bytes;
+}
+
+}  // namespace attndb::query

@@ -1,0 +1,303 @@
+// Goal:   attention of a layer equals a float64 reference for every plan, cut and shape, and is
+//         bit-identical for equal number of parts, whatever the order in which parts run.
+// Method: random K and V cut into random runs; the reference chooses tokens by its own float64
+//         scores, so a plan's selection is tested as well as the sum.
+// Replay: the seed is the test's parameter.
+#include "query/attention/layer_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <thread>
+
+#include "common/aligned_buffer.h"
+#include "index/flat/flat_search.h"
+#include "kernels/convert.h"
+
+namespace attndb::query {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+struct Shape {
+  uint32_t q_heads = 6;
+  uint32_t kv_heads = 2;
+  uint32_t head_dim = 32;
+  uint32_t v_head_dim = 32;
+  uint32_t sliding_window = 0;
+  float soft_cap = 0.0f;
+  RopeLayout layout = RopeLayout::kHalf;
+};
+
+// K, V and q of one layer in float32, and their stored form cut into runs.
+class Layer {
+ public:
+  Layer(const Shape& shape, DType dtype, std::vector<uint64_t> run_lengths, uint64_t num_rows,
+        uint32_t seed)
+      : shape_(shape), dtype_(dtype), run_lengths_(std::move(run_lengths)), num_rows_(num_rows) {
+    for (const uint64_t n : run_lengths_) num_tokens_ += n;
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    q_.resize(num_rows * shape.q_heads * shape.head_dim);
+    for (float& x : q_) x = 1.5f * normal(random);
+    for (uint32_t h = 0; h < shape.kv_heads; ++h) {
+      for (const uint64_t n : run_lengths_) {
+        k_.push_back(Store(n, shape.head_dim, &random, &k_values_));
+        v_.push_back(Store(n, shape.v_head_dim, &random, &v_values_));
+        runs_.push_back({k_.back().data(), v_.back().data(), n});
+      }
+    }
+    non_finite_.assign(shape.kv_heads, 0);
+  }
+
+  LayerCall Call(const LayerPlan& plan, uint32_t num_parts) {
+    LayerCall call;
+    call.spec = {.num_q_heads = shape_.q_heads,
+                 .num_kv_heads = shape_.kv_heads,
+                 .head_dim = shape_.head_dim,
+                 .v_head_dim = shape_.v_head_dim,
+                 .scale = Scale(),
+                 .soft_cap = shape_.soft_cap,
+                 .sliding_window = shape_.sliding_window,
+                 .rope = {.layout = shape_.layout}};
+    call.kv_dtype = dtype_;
+    call.plan = plan;
+    if (plan.kind == QueryKind::kTopK) {
+      search_ = std::make_unique<index::FlatTopK>(plan.k);
+    } else if (plan.kind == QueryKind::kDipr) {
+      search_ = std::make_unique<index::FlatDipr>(static_cast<float>(plan.Beta(Scale())));
+    } else {
+      search_ = nullptr;
+    }
+    call.search = search_.get();
+    call.runs = runs_;
+    call.num_runs = run_lengths_.size();
+    call.non_finite = non_finite_;
+    call.num_tokens = num_tokens_;
+    call.q =
+        TensorView::Contiguous(q_.data(), DType::kFloat32, Rows(), shape_.q_heads, shape_.head_dim);
+    out_.assign(num_rows_ * shape_.q_heads * shape_.v_head_dim, std::nanf(""));
+    lse_.assign(num_rows_ * shape_.q_heads, std::nanf(""));
+    call.out = MutableTensorView::Contiguous(out_.data(), DType::kFloat32, Rows(), shape_.q_heads,
+                                             shape_.v_head_dim);
+    call.lse = lse_.data();
+    call.num_parts = num_parts;
+    return call;
+  }
+
+  // Runs the call in `num_parts` parts, last part first, on one thread or on as many.
+  CallCost Run(const LayerPlan& plan, uint32_t num_parts, bool threads = false) {
+    LayerAttention attention;
+    EXPECT_TRUE(attention.Begin(Call(plan, num_parts)).ok());
+    if (threads) {
+      std::vector<std::thread> workers;
+      for (uint32_t p = 0; p < num_parts; ++p) {
+        workers.emplace_back([&attention, p] { attention.RunPart(p); });
+      }
+      for (std::thread& worker : workers) worker.join();
+    } else {
+      for (uint32_t p = num_parts; p-- > 0;) attention.RunPart(p);
+    }
+    return attention.cost();
+  }
+
+  // Largest relative error (norm) of a row, and error of lse, against float64.
+  void ExpectExact(const LayerPlan& plan, double tolerance) {
+    for (uint64_t row = 0; row < num_rows_; ++row) {
+      for (uint32_t head = 0; head < shape_.q_heads; ++head) {
+        double lse = 0;
+        const std::vector<double> expected = Reference(plan, row, head, &lse);
+        double error = 0;
+        double norm = 0;
+        const float* got = &out_[(row * shape_.q_heads + head) * shape_.v_head_dim];
+        for (uint32_t d = 0; d < shape_.v_head_dim; ++d) {
+          error += (got[d] - expected[d]) * (got[d] - expected[d]);
+          norm += expected[d] * expected[d];
+        }
+        ASSERT_LE(std::sqrt(error), tolerance * std::sqrt(norm))
+            << plan.ToString() << " row " << row << " head " << head;
+        ASSERT_NEAR(lse_[row * shape_.q_heads + head], lse, 1e-4);
+      }
+    }
+  }
+
+  float Scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+  std::vector<float>& out() { return out_; }
+  std::vector<uint8_t>& non_finite() { return non_finite_; }
+  uint64_t num_tokens() const { return num_tokens_; }
+
+ private:
+  int64_t Rows() const { return static_cast<int64_t>(num_rows_); }
+
+  // n random rows, rounded to the stored type, appended to `values` as stored.
+  AlignedBuffer Store(uint64_t n, uint32_t dim, std::mt19937* random, std::vector<float>* values) {
+    std::normal_distribution<float> normal;
+    std::vector<float> rows(n * dim);
+    for (float& x : rows) x = normal(*random);
+    const size_t padded = kernels::RowElements(dim);
+    AlignedBuffer stored = *AlignedBuffer::Allocate(n * padded * DTypeBytes(dtype_) + 64);
+    kernels::ConvertRows(DType::kFloat32, rows.data(), dim, dtype_, stored.data(), padded, n, dim,
+                         padded);
+    kernels::ConvertRows(dtype_, stored.data(), padded, DType::kFloat32, rows.data(), dim, n, dim,
+                         dim);
+    values->insert(values->end(), rows.begin(), rows.end());
+    return stored;
+  }
+
+  double Score(uint64_t row, uint32_t head, uint64_t token) const {
+    const float* q = &q_[(row * shape_.q_heads + head) * shape_.head_dim];
+    const uint64_t kv_head = head / (shape_.q_heads / shape_.kv_heads);
+    const float* k = &k_values_[(kv_head * num_tokens_ + token) * shape_.head_dim];
+    double score = 0;
+    const uint32_t half = shape_.head_dim / 2;
+    for (uint32_t d = 0; d < shape_.head_dim; ++d) {
+      const uint32_t from =
+          shape_.layout == RopeLayout::kInterleaved ? (d < half ? 2 * d : 2 * (d - half) + 1) : d;
+      score += static_cast<double>(q[from]) * k[d];
+    }
+    return score;
+  }
+
+  // The tokens that a q row attends to.
+  std::vector<bool> Chosen(const LayerPlan& plan, uint64_t row,
+                           const std::vector<double>& scores) const {
+    const uint64_t end = num_tokens_ - num_rows_ + row + 1;
+    std::vector<bool> chosen(end, true);
+    if (shape_.sliding_window != 0) {
+      for (uint64_t i = 0; i + shape_.sliding_window < end; ++i) chosen[i] = false;
+      return chosen;
+    }
+    if (plan.kind == QueryKind::kFull || num_rows_ > 64) return chosen;
+    const double max = *std::max_element(scores.begin(), scores.begin() + static_cast<long>(end));
+    std::vector<uint64_t> middle;
+    for (uint64_t i = plan.sink; i + plan.window < end; ++i) middle.push_back(i);
+    std::stable_sort(middle.begin(), middle.end(),
+                     [&](uint64_t a, uint64_t b) { return scores[a] > scores[b]; });
+    for (size_t rank = 0; rank < middle.size(); ++rank) {
+      const uint64_t i = middle[rank];
+      chosen[i] = plan.kind == QueryKind::kTopK   ? rank < plan.k
+                  : plan.kind == QueryKind::kDipr ? scores[i] >= max - plan.Beta(Scale())
+                                                  : false;
+    }
+    return chosen;
+  }
+
+  std::vector<double> Reference(const LayerPlan& plan, uint64_t row, uint32_t head,
+                                double* lse) const {
+    const uint64_t end = num_tokens_ - num_rows_ + row + 1;
+    std::vector<double> scores(end);
+    for (uint64_t i = 0; i < end; ++i) scores[i] = Score(row, head, i);
+    const std::vector<bool> chosen = Chosen(plan, row, scores);
+    double max = -kInf;
+    auto logit = [&](uint64_t i) {
+      const double x = scores[i] * Scale();
+      return shape_.soft_cap == 0 ? x : shape_.soft_cap * std::tanh(x / shape_.soft_cap);
+    };
+    for (uint64_t i = 0; i < end; ++i) {
+      if (chosen[i]) max = std::max(max, logit(i));
+    }
+    std::vector<double> out(shape_.v_head_dim);
+    double sum = 0;
+    const uint64_t kv_head = head / (shape_.q_heads / shape_.kv_heads);
+    for (uint64_t i = 0; i < end; ++i) {
+      if (!chosen[i]) continue;
+      const double weight = std::exp(logit(i) - max);
+      sum += weight;
+      for (uint32_t d = 0; d < shape_.v_head_dim; ++d) {
+        out[d] += weight * v_values_[(kv_head * num_tokens_ + i) * shape_.v_head_dim + d];
+      }
+    }
+    for (double& x : out) x /= sum;
+    *lse = max + std::log(sum);
+    return out;
+  }
+
+  const Shape shape_;
+  const DType dtype_;
+  const std::vector<uint64_t> run_lengths_;
+  const uint64_t num_rows_;
+  uint64_t num_tokens_ = 0;
+  std::vector<float> q_;
+  std::vector<float> k_values_;  // [kv_heads][num_tokens][head_dim], as stored.
+  std::vector<float> v_values_;
+  std::vector<AlignedBuffer> k_;
+  std::vector<AlignedBuffer> v_;
+  std::vector<storage::KvRows> runs_;
+  std::vector<uint8_t> non_finite_;
+  std::unique_ptr<index::CriticalSearch> search_;
+  std::vector<float> out_;
+  std::vector<float> lse_;
+};
+
+LayerPlan PlanOf(std::string_view text) { return Plan::Parse(text)->ForLayer(0); }
+
+constexpr std::string_view kPlans[] = {
+    "full",         "window(sink=4,window=30)",         "topk(k=20,sink=4,window=16)",
+    "topk(k=5000)", "dipr(alpha=0.05,sink=3,window=9)", "dipr(beta=0,sink=0,window=1)"};
+
+class LayerAttentionTest : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(LayerAttentionTest, EveryPlanMatchesFloat64OverAnyCut) {
+  const Shape shapes[] = {{},
+                          {.q_heads = 3, .kv_heads = 3, .head_dim = 64, .v_head_dim = 48},
+                          {.q_heads = 8, .kv_heads = 1, .soft_cap = 5.0f},
+                          {.layout = RopeLayout::kInterleaved},
+                          {.sliding_window = 37}};
+  std::mt19937 random(GetParam());
+  for (const Shape& shape : shapes) {
+    for (const uint64_t num_rows : {1u, 3u, 64u, 65u, 200u}) {
+      std::vector<uint64_t> runs = {num_rows + random() % 70};
+      for (auto n = random() % 3; n > 0; --n) runs.push_back(1 + random() % 700);
+      const DType dtype = static_cast<DType>(random() % 3);
+      Layer layer(shape, dtype, runs, num_rows, static_cast<uint32_t>(random()));
+      for (const std::string_view text : kPlans) {
+        const auto num_parts = static_cast<uint32_t>(1 + random() % 4);
+        layer.Run(PlanOf(text), num_parts);
+        layer.ExpectExact(PlanOf(text), 1e-4);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(LayerAttentionTest, ResultsAreBitIdenticalForEqualParts) {
+  Layer layer({}, DType::kFloat16, {900, 64, 333}, 2, GetParam());
+  for (const std::string_view text : kPlans) {
+    for (const uint32_t parts : {1u, 2u, 3u}) {
+      layer.Run(PlanOf(text), parts);
+      const std::vector<float> first = layer.out();
+      layer.Run(PlanOf(text), parts, /*threads=*/true);
+      EXPECT_EQ(first, layer.out()) << text << " " << parts;
+    }
+  }
+}
+
+TEST_P(LayerAttentionTest, HeadsWithNonFiniteValuesRunFull) {
+  Layer layer({}, DType::kFloat32, {400}, 1, GetParam());
+  layer.non_finite()[0] = 1;
+  layer.Run(PlanOf("full"), 1);
+  const std::vector<float> full = layer.out();
+  const CallCost cost = layer.Run(PlanOf("topk(k=1,sink=0,window=1)"), 2);
+  const size_t head_0 = full.size() / 2;
+  for (size_t i = 0; i < head_0; ++i) EXPECT_NEAR(layer.out()[i], full[i], 1e-6);
+  EXPECT_EQ(cost.num_queries, 3u);  // The q heads of the other kv head.
+  EXPECT_EQ(cost.num_selected, 3u);
+}
+
+TEST_P(LayerAttentionTest, CostCountsWhatWasRead) {
+  Layer layer({}, DType::kFloat16, {1000}, 1, GetParam());
+  const uint64_t row_bytes = 32 * 2;
+  EXPECT_EQ(layer.Run(PlanOf("full"), 2).bytes_touched, 2 * 1000 * 2 * row_bytes);
+  const CallCost top = layer.Run(PlanOf("topk(k=10,sink=4,window=6)"), 2);
+  EXPECT_EQ(top.bytes_touched, 2 * 1000 * row_bytes + 6 * 20 * row_bytes);
+  EXPECT_EQ(top.num_selected, 60u);
+  LayerCall call = layer.Call(PlanOf("topk(k=10,sink=4,window=6)"), 1);
+  EXPECT_EQ(PredictBytes(call, 10.0), top.bytes_touched);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, LayerAttentionTest, ::testing::Values(1u, 2u, 3u));
+
+}  // namespace
+}  // namespace attndb::query

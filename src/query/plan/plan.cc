@@ -1,0 +1,74 @@
+#include "query/plan/plan.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace attndb::query {
+namespace {
+
+// Shortest text that reads back as the same double.
+std::string NumberText(double value) {
+  char text[40];
+  for (int precision = 1; precision <= 17; ++precision) {
+    std::snprintf(text, sizeof(text), "%.*g", precision, value);
+    if (std::strtod(text, nullptr) == value) break;
+  }
+  return text;
+}
+
+std::string SinkAndWindow(const LayerPlan& plan) {
+  return "sink=" + std::to_string(plan.sink) + ",window=" + std::to_string(plan.window);
+}
+
+}  // namespace
+
+double LayerPlan::Beta(float scale) const {
+  return alpha > 0.0 ? -std::log(alpha) / static_cast<double>(scale) : beta;
+}
+
+std::string LayerPlan::ToString() const {
+  switch (kind) {
+    case QueryKind::kFull:
+      return "full";
+    case QueryKind::kWindow:
+      return "window(" + SinkAndWindow(*this) + ")";
+    case QueryKind::kTopK:
+      return "topk(k=" + std::to_string(k) + "," + SinkAndWindow(*this) + ")";
+    case QueryKind::kDipr: {
+      const std::string margin =
+          alpha > 0.0 ? "alpha=" + NumberText(alpha) : "beta=" + NumberText(beta);
+      return "dipr(" + margin + "," + SinkAndWindow(*this) + ")";
+    }
+  }
+  return "full";
+}
+
+const LayerPlan& Plan::ForLayer(LayerId layer) const {
+  for (auto it = overrides_.rbegin(); it != overrides_.rend(); ++it) {
+    if (it->first <= layer && layer <= it->last) return it->plan;
+  }
+  return base_;
+}
+
+std::string Plan::ToString() const {
+  std::string text = base_.ToString();
+  for (const Override& item : overrides_) {
+    text += "; layers " + std::to_string(item.first);
+    if (item.last != item.first) text += "-" + std::to_string(item.last);
+    text += ": " + item.plan.ToString();
+  }
+  return text;
+}
+
+Status Plan::CheckLayers(uint32_t num_layers) const {
+  for (const Override& item : overrides_) {
+    if (item.last >= num_layers) {
+      return Status::InvalidArgument("plan '" + ToString() + "': layer " +
+                                     std::to_string(item.last) + " does not exist; the model has " +
+                                     std::to_string(num_layers) + " layers, counted from 0");
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace attndb::query

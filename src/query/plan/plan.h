@@ -1,0 +1,75 @@
+// What a session computes in each layer: the plan, and its text.
+//
+//   plan  := query { ";" "layers" range { "," range } ":" query }
+//   range := number [ "-" number ]                                (both ends included)
+//   query := name [ "(" key "=" value { "," key "=" value } ")" ]
+//
+// Names: full, window, topk(k), dipr(beta|alpha); the presets `alaya` and `retrieval_attention`
+//        stand for their papers' settings. Keys of all but full: sink, window; of topk and dipr
+//        also index=flat, bits=exact, remainder=drop: the only values that this version has.
+// Units: beta is a margin of unscaled scores; alpha a ratio of attention weights, 0 < alpha <= 1,
+//        beta = -ln(alpha) / scale ([Alaya] 6.1).
+// Threads: values.
+#ifndef ATTNDB_QUERY_PLAN_PLAN_H_
+#define ATTNDB_QUERY_PLAN_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+
+namespace attndb::query {
+
+enum class QueryKind : uint8_t {
+  kFull,    // All tokens.
+  kWindow,  // Sink and window only.
+  kTopK,    // Sink, window and the k middle tokens of largest score, per q head.
+  kDipr,    // Sink, window, and middle tokens of score >= max over all tokens - beta, per q head.
+};
+
+// The query of one layer.
+struct LayerPlan {
+  QueryKind kind = QueryKind::kFull;
+  uint32_t k = 0;         // kTopK.
+  double beta = 0.0;      // kDipr, if alpha is 0.
+  double alpha = 0.0;     // kDipr, if not 0.
+  uint32_t sink = 16;     // First tokens that are always attended to.
+  uint32_t window = 128;  // Last tokens that are always attended to, the row's own included.
+
+  // Margin below the largest unscaled score, for a layer with this softmax scale.
+  double Beta(float scale) const;
+  // Canonical text; parses back to an equal plan.
+  std::string ToString() const;
+  friend bool operator==(const LayerPlan&, const LayerPlan&) = default;
+};
+
+class Plan {
+ public:
+  // Errors: kInvalidArgument with the column (from 1) and what was expected there; kUnsupported for
+  //         values of index, bits and remainder that this version does not have.
+  static Result<Plan> Parse(std::string_view text);
+
+  const LayerPlan& ForLayer(LayerId layer) const;  // The last override that names it, or the base.
+  std::string ToString() const;
+
+  // Errors: kInvalidArgument if an override names a layer that a model of num_layers does not have.
+  Status CheckLayers(uint32_t num_layers) const;
+
+ private:
+  friend class PlanParser;
+  struct Override {
+    LayerId first = 0;
+    LayerId last = 0;
+    LayerPlan plan;
+  };
+
+  LayerPlan base_;
+  std::vector<Override> overrides_;
+};
+
+}  // namespace attndb::query
+
+#endif  // ATTNDB_QUERY_PLAN_PLAN_H_
