@@ -1,0 +1,553 @@
+#include "attndb/c_api.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attndb/db.h"
+#include "attndb/session.h"
+#include "attndb/version.h"
+#include "db/c_api_convert.h"
+#include "db/c_api_json.h"
+
+using attndb::DB;
+using attndb::ModelSpec;
+using attndb::MutableTensorView;
+using attndb::Result;
+using attndb::Session;
+using attndb::SessionOptions;
+using attndb::SessionStart;
+using attndb::Status;
+using attndb::StatusCode;
+using attndb::StoreOptions;
+using attndb::TensorView;
+using attndb::TokenId;
+using attndb::internal::ToModelSpec;
+using attndb::internal::ToMutableView;
+using attndb::internal::ToSessionOptions;
+using attndb::internal::ToStoreOptions;
+using attndb::internal::ToTokens;
+using attndb::internal::ToView;
+
+struct attndb_db {
+  DB db;
+};
+
+struct attndb_session {
+  Session session;
+};
+
+namespace {
+
+struct LastError {
+  attndb_code code = ATTNDB_OK;
+  std::string message;
+};
+
+LastError& ThreadsLastError() {
+  thread_local LastError error;
+  return error;
+}
+
+attndb_code Record(StatusCode code, std::string message) noexcept {
+  LastError& error = ThreadsLastError();
+  error.code = static_cast<attndb_code>(code);
+  error.message = std::move(message);
+  return error.code;
+}
+
+// Runs `body` (a Status()) and turns what it says, or throws, into a code and the last error.
+template <typename Body>
+attndb_code Call(Body&& body) noexcept {
+  try {
+    const Status status = body();
+    if (status.ok()) return ATTNDB_OK;
+    return Record(status.code(), status.message());
+  } catch (const std::bad_alloc&) {
+    return Record(StatusCode::kResourceExhausted, "memory");  // Short: fits without allocation.
+  } catch (const std::exception& e) {
+    try {
+      return Record(StatusCode::kInternal, std::string("exception: ") + e.what());
+    } catch (...) {
+      return Record(StatusCode::kInternal, "exception");
+    }
+  } catch (...) {
+    return Record(StatusCode::kInternal, "exception");
+  }
+}
+
+Status NotNull(const void* pointer, const char* name) {
+  if (pointer != nullptr) return Status();
+  return Status::InvalidArgument(std::string(name) + " is NULL");
+}
+
+// malloc'ed copies, so that attndb_free is one function for all.
+Status CopyOut(const void* data, size_t num_bytes, void** out) {
+  void* const copy = std::malloc(num_bytes == 0 ? 1 : num_bytes);
+  if (copy == nullptr) return Status::ResourceExhausted("no memory for the result");
+  if (num_bytes != 0) std::memcpy(copy, data, num_bytes);
+  *out = copy;
+  return Status();
+}
+
+Status TextOut(const std::string& text, char** out) {
+  void* copy = nullptr;
+  ATTNDB_RETURN_IF_ERROR(CopyOut(text.c_str(), text.size() + 1, &copy));
+  *out = static_cast<char*>(copy);
+  return Status();
+}
+
+// The handles are the one place where ownership passes to a caller who can't hold a unique_ptr.
+Status DbOut(DB db, attndb_db** out) {
+  *out = std::make_unique<attndb_db>(attndb_db{std::move(db)}).release();
+  return Status();
+}
+
+attndb_session* Released(Session session) {
+  return std::make_unique<attndb_session>(attndb_session{std::move(session)}).release();
+}
+
+Result<std::vector<TensorView>> ToViews(const attndb_tensor* tensors, size_t count,
+                                        const char* name) {
+  ATTNDB_RETURN_IF_ERROR(NotNull(tensors, name));
+  std::vector<TensorView> views;
+  const size_t stride = tensors->struct_size;
+  const auto* next = reinterpret_cast<const unsigned char*>(tensors);
+  for (size_t i = 0; i < count; ++i, next += stride) {
+    const std::string element = std::string(name) + "[" + std::to_string(i) + "]";
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView view,
+                            ToView(reinterpret_cast<const attndb_tensor*>(next), element.c_str()));
+    views.push_back(view);
+  }
+  return views;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* attndb_version(void) { return attndb::Version(); }
+const char* attndb_kernel_isa(void) { return attndb::KernelIsa(); }
+
+const char* attndb_code_name(int32_t code) {
+  if (code < ATTNDB_OK || code > ATTNDB_INTERNAL) return "unknown";
+  return attndb::StatusCodeName(static_cast<StatusCode>(code)).data();  // Literals: terminated.
+}
+
+const char* attndb_last_error(void) { return ThreadsLastError().message.c_str(); }
+attndb_code attndb_last_error_code(void) { return ThreadsLastError().code; }
+
+void attndb_free(void* memory) { std::free(memory); }
+
+attndb_code attndb_spec_validate(const attndb_model_spec* spec) {
+  return Call([&]() -> Status {
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec converted, ToModelSpec(spec));
+    return converted.Validate();
+  });
+}
+
+attndb_code attndb_spec_kv_bytes_per_token(const attndb_model_spec* spec, uint64_t* bytes) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(bytes, "bytes"));
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec converted, ToModelSpec(spec));
+    ATTNDB_RETURN_IF_ERROR(converted.Validate());
+    *bytes = converted.KvBytesPerToken();
+    return Status();
+  });
+}
+
+// --- DB
+// --------------------------------------------------------------------------------------------
+
+attndb_code attndb_db_open(const char* path, const attndb_db_options* options, attndb_db** db) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(path, "path"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::DBOptions converted,
+                            attndb::internal::ToDBOptions(options));
+    ATTNDB_ASSIGN_OR_RETURN(DB opened, DB::Open(path, converted));
+    return DbOut(std::move(opened), db);
+  });
+}
+
+void attndb_db_close(attndb_db* db) { std::unique_ptr<attndb_db>{db}.reset(); }
+
+attndb_code attndb_db_for_tenant(const attndb_db* db, const char* name, attndb_db** tenant_db) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(name, "name"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(tenant_db, "tenant_db"));
+    ATTNDB_ASSIGN_OR_RETURN(DB other, db->db.ForTenant(name));
+    return DbOut(std::move(other), tenant_db);
+  });
+}
+
+const char* attndb_db_tenant(const attndb_db* db) {
+  return db == nullptr ? nullptr : db->db.tenant().c_str();
+}
+
+attndb_code attndb_db_create_session(const attndb_db* db, const attndb_model_spec* spec,
+                                     const int32_t* tokens, size_t num_tokens,
+                                     const attndb_session_options* options,
+                                     attndb_session** session, uint64_t* num_reused) {
+  return attndb_db_create_sessions(db, spec, &tokens, &num_tokens, 1, options, session, num_reused);
+}
+
+attndb_code attndb_db_create_sessions(const attndb_db* db, const attndb_model_spec* spec,
+                                      const int32_t* const* prompts, const size_t* num_tokens,
+                                      size_t num_prompts, const attndb_session_options* options,
+                                      attndb_session** sessions, uint64_t* num_reused) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(prompts, "prompts"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(num_tokens, "num_tokens"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(sessions, "session"));
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec converted, ToModelSpec(spec));
+    ATTNDB_ASSIGN_OR_RETURN(const SessionOptions how, ToSessionOptions(options));
+    std::vector<std::span<const TokenId>> spans;
+    for (size_t i = 0; i < num_prompts; ++i) {
+      ATTNDB_ASSIGN_OR_RETURN(const auto span, ToTokens(prompts[i], num_tokens[i]));
+      spans.push_back(span);
+    }
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<SessionStart> starts,
+                            db->db.CreateSessions(converted, spans, how));
+    std::vector<std::unique_ptr<attndb_session>> made;  // All or none: nothing leaks on bad_alloc.
+    for (SessionStart& start : starts) {
+      made.push_back(std::make_unique<attndb_session>(attndb_session{std::move(start.session)}));
+    }
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (num_reused != nullptr) num_reused[i] = made[i]->session.num_reused();
+      sessions[i] = made[i].release();
+    }
+    return Status();
+  });
+}
+
+attndb_code attndb_db_import(const attndb_db* db, const attndb_model_spec* spec,
+                             const int32_t* tokens, size_t num_tokens, const attndb_tensor* keys,
+                             const attndb_tensor* values, const attndb_tensor* queries,
+                             const attndb_store_options* options, int64_t* context_id) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec converted, ToModelSpec(spec));
+    ATTNDB_ASSIGN_OR_RETURN(const auto ids, ToTokens(tokens, num_tokens));
+    ATTNDB_ASSIGN_OR_RETURN(const StoreOptions how, ToStoreOptions(options));
+    const size_t num_layers = converted.layers.size();
+    ATTNDB_ASSIGN_OR_RETURN(const auto k, ToViews(keys, num_layers, "keys"));
+    ATTNDB_ASSIGN_OR_RETURN(const auto v, ToViews(values, num_layers, "values"));
+    std::vector<TensorView> q;
+    if (queries != nullptr) {
+      ATTNDB_ASSIGN_OR_RETURN(q, ToViews(queries, num_layers, "queries"));
+    }
+    std::vector<attndb::LayerKv> layers;
+    for (size_t i = 0; i < num_layers; ++i) layers.push_back({k[i], v[i]});
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::ContextId id,
+                            db->db.Import(converted, ids, layers, how, q));
+    if (context_id != nullptr) *context_id = static_cast<int64_t>(id);
+    return Status();
+  });
+}
+
+attndb_code attndb_db_store(const attndb_db* db, attndb_session* session, const int32_t* tokens,
+                            size_t num_tokens, const attndb_store_options* options,
+                            int64_t* context_id) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_ASSIGN_OR_RETURN(const auto ids, ToTokens(tokens, num_tokens));
+    ATTNDB_ASSIGN_OR_RETURN(const StoreOptions how, ToStoreOptions(options));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::ContextId id, db->db.Store(session->session, ids, how));
+    if (context_id != nullptr) *context_id = static_cast<int64_t>(id);
+    return Status();
+  });
+}
+
+attndb_code attndb_db_explain_prefix(const attndb_db* db, const attndb_model_spec* spec,
+                                     const int32_t* tokens, size_t num_tokens,
+                                     const attndb_session_options* options, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec converted, ToModelSpec(spec));
+    ATTNDB_ASSIGN_OR_RETURN(const auto ids, ToTokens(tokens, num_tokens));
+    ATTNDB_ASSIGN_OR_RETURN(const SessionOptions how, ToSessionOptions(options));
+    ATTNDB_ASSIGN_OR_RETURN(const auto explain, db->db.ExplainPrefix(converted, ids, how));
+    return TextOut(explain.ToJson(), json);
+  });
+}
+
+attndb_code attndb_db_list(const attndb_db* db, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<attndb::ContextInfo> contexts, db->db.List());
+    return TextOut(attndb::internal::ToJson(std::span(contexts)), json);
+  });
+}
+
+attndb_code attndb_db_describe(const attndb_db* db, const char* context, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(context, "context"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::ContextInfo info, db->db.Describe(context));
+    return TextOut(attndb::internal::ToJson(info), json);
+  });
+}
+
+attndb_code attndb_db_stats(const attndb_db* db, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::DBStats stats, db->db.Stats());
+    return TextOut(stats.ToJson(), json);
+  });
+}
+
+attndb_code attndb_db_tokens(const attndb_db* db, const char* context, int32_t** tokens,
+                             size_t* num_tokens) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(context, "context"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(tokens, "tokens"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(num_tokens, "num_tokens"));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, db->db.Tokens(context));
+    void* copy = nullptr;
+    ATTNDB_RETURN_IF_ERROR(CopyOut(ids.data(), ids.size() * sizeof(TokenId), &copy));
+    *tokens = static_cast<int32_t*>(copy);
+    *num_tokens = ids.size();
+    return Status();
+  });
+}
+
+attndb_code attndb_db_pin(const attndb_db* db, const char* context, int32_t pinned) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(context, "context"));
+    return db->db.Pin(context, pinned != 0);
+  });
+}
+
+attndb_code attndb_db_set_ttl(const attndb_db* db, const char* context, int64_t ttl_seconds) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(context, "context"));
+    std::optional<std::chrono::seconds> ttl;
+    if (ttl_seconds >= 0) ttl = std::chrono::seconds(ttl_seconds);
+    return db->db.SetTtl(context, ttl);
+  });
+}
+
+attndb_code attndb_db_drop(const attndb_db* db, const char* context) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(context, "context"));
+    return db->db.Drop(context);
+  });
+}
+
+attndb_code attndb_db_set_quota(const attndb_db* db, uint64_t bytes) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    return db->db.SetQuota(bytes);
+  });
+}
+
+attndb_code attndb_db_declare_equal(const attndb_db* db, const void* fingerprint_a,
+                                    size_t fingerprint_a_bytes, const void* fingerprint_b,
+                                    size_t fingerprint_b_bytes) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(fingerprint_a, "fingerprint_a"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(fingerprint_b, "fingerprint_b"));
+    return db->db.DeclareEqual({static_cast<const char*>(fingerprint_a), fingerprint_a_bytes},
+                               {static_cast<const char*>(fingerprint_b), fingerprint_b_bytes});
+  });
+}
+
+attndb_code attndb_db_verify(const attndb_db* db, const char* context, attndb_progress progress,
+                             void* user_data, uint64_t* num_damages, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    attndb::VerifyOptions options;
+    if (context != nullptr) options.context = context;
+    if (progress != nullptr) {
+      options.progress = [&](uint64_t done, uint64_t total) {
+        return progress(done, total, user_data) != 0;
+      };
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::VerifyReport report, db->db.Verify(options));
+    if (json != nullptr) {
+      ATTNDB_RETURN_IF_ERROR(TextOut(attndb::internal::ToJson(report), json));
+    }
+    if (num_damages != nullptr) *num_damages = report.damages.size();
+    return Status();
+  });
+}
+
+attndb_code attndb_db_compact(const attndb_db* db) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    return db->db.Compact();
+  });
+}
+
+// --- Session
+// ---------------------------------------------------------------------------------------
+
+void attndb_session_free(attndb_session* session) {
+  std::unique_ptr<attndb_session>{session}.reset();
+}
+
+attndb_code attndb_session_append(attndb_session* session, uint32_t layer, const attndb_tensor* k,
+                                  const attndb_tensor* v) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView keys, ToView(k, "k"));
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView values, ToView(v, "v"));
+    return session->session.Append(layer, keys, values);
+  });
+}
+
+attndb_code attndb_session_attend(attndb_session* session, uint32_t layer, const attndb_tensor* q,
+                                  const attndb_tensor* out, float* lse) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView queries, ToView(q, "q"));
+    ATTNDB_ASSIGN_OR_RETURN(const MutableTensorView outputs, ToMutableView(out, "out"));
+    return session->session.Attend(layer, queries, outputs, lse);
+  });
+}
+
+attndb_code attndb_session_attend_part(attndb_session* session, uint32_t layer,
+                                       const attndb_tensor* q, const attndb_tensor* out, float* lse,
+                                       uint32_t part, uint32_t num_parts) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView queries, ToView(q, "q"));
+    ATTNDB_ASSIGN_OR_RETURN(const MutableTensorView outputs, ToMutableView(out, "out"));
+    return session->session.AttendPart(layer, queries, outputs, lse, part, num_parts);
+  });
+}
+
+attndb_code attndb_session_update(attndb_session* session, const attndb_tensor* q,
+                                  const attndb_tensor* k, const attndb_tensor* v, uint32_t layer) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView queries, ToView(q, "q"));
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView keys, ToView(k, "k"));
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView values, ToView(v, "v"));
+    return session->session.Update(queries, keys, values, layer);
+  });
+}
+
+attndb_code attndb_session_attention(attndb_session* session, const attndb_tensor* q,
+                                     uint32_t layer, const attndb_tensor* out) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView queries, ToView(q, "q"));
+    ATTNDB_ASSIGN_OR_RETURN(const MutableTensorView outputs, ToMutableView(out, "out"));
+    return session->session.Attention(queries, layer, outputs);
+  });
+}
+
+attndb_code attndb_attend_batch(attndb_session* const* sessions, const int64_t* num_rows,
+                                size_t num_sessions, uint32_t layer, const attndb_tensor* q,
+                                const attndb_tensor* out, float* lse) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(sessions, "sessions"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(num_rows, "num_rows"));
+    std::vector<Session*> pointers;
+    for (size_t i = 0; i < num_sessions; ++i) {
+      ATTNDB_RETURN_IF_ERROR(NotNull(sessions[i], "an element of sessions"));
+      pointers.push_back(&sessions[i]->session);
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView queries, ToView(q, "q"));
+    ATTNDB_ASSIGN_OR_RETURN(const MutableTensorView outputs, ToMutableView(out, "out"));
+    return attndb::AttendBatch(pointers, {num_rows, num_sessions}, layer, queries, outputs, lse);
+  });
+}
+
+uint64_t attndb_session_num_tokens(const attndb_session* session) {
+  return session == nullptr ? 0 : session->session.num_tokens();
+}
+
+uint64_t attndb_session_num_reused(const attndb_session* session) {
+  return session == nullptr ? 0 : session->session.num_reused();
+}
+
+int64_t attndb_session_context_id(const attndb_session* session) {
+  return session == nullptr ? 0 : static_cast<int64_t>(session->session.context_id());
+}
+
+uint64_t attndb_session_memory_bytes(const attndb_session* session) {
+  return session == nullptr ? 0 : session->session.memory_bytes();
+}
+
+attndb_code attndb_session_spec(const attndb_session* session, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    return TextOut(attndb::internal::ToJson(session->session.spec()), json);
+  });
+}
+
+attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    return session->session.Crop(num_tokens);
+  });
+}
+
+attndb_code attndb_session_fork(const attndb_session* session, attndb_session** fork) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(fork, "fork"));
+    ATTNDB_ASSIGN_OR_RETURN(Session copy, session->session.Fork());
+    *fork = Released(std::move(copy));
+    return Status();
+  });
+}
+
+attndb_code attndb_session_reset(attndb_session* session) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    session->session.Reset();
+    return Status();
+  });
+}
+
+attndb_code attndb_session_set_plan(attndb_session* session, const char* plan) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(plan, "plan"));
+    return session->session.SetPlan(plan);
+  });
+}
+
+attndb_code attndb_session_explain(const attndb_session* session, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    return TextOut(session->session.Explain().ToJson(), json);
+  });
+}
+
+attndb_code attndb_session_explain_layer(const attndb_session* session, uint32_t layer,
+                                         char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::LayerExplain explain, session->session.Explain(layer));
+    return TextOut(attndb::internal::ToJson(explain), json);
+  });
+}
+
+}  // extern "C"

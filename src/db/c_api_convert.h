@@ -1,0 +1,58 @@
+// From the structs of c_api.h to the values of the C++ API: all that a C caller can get wrong about
+// sizes, null pointers and enum numbers is found here; what the values mean is the C++ API's to
+// check.
+//
+// Errors:  kInvalidArgument naming struct and field; kUnsupported for a field of a newer version.
+// Threads: stateless.
+#ifndef ATTNDB_DB_C_API_CONVERT_H_
+#define ATTNDB_DB_C_API_CONVERT_H_
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attndb/c_api.h"
+#include "attndb/options.h"
+#include "attndb/result.h"
+#include "attndb/tensor_view.h"
+#include "attndb/types.h"
+
+namespace attndb::internal {
+
+// Errors of CopyStruct, kept out of the template.
+Status StructTooSmall(const char* name, size_t found, size_t expected);
+Status StructTooNew(const char* name, size_t found, size_t known);
+
+// `*from` as this library knows the struct: what an older caller lacks is zero, what a newer caller
+// has beyond must be zero. All structs are still at their first version; one that grows keeps its
+// first size here as the least that is accepted.
+template <typename Struct>
+Result<Struct> CopyStruct(const Struct* from, const char* name) {
+  size_t struct_size = 0;
+  std::memcpy(&struct_size, from, sizeof(struct_size));
+  if (struct_size < sizeof(Struct)) return StructTooSmall(name, struct_size, sizeof(Struct));
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
+  for (size_t i = sizeof(Struct); i < struct_size; ++i) {
+    if (bytes[i] != 0) return StructTooNew(name, struct_size, sizeof(Struct));
+  }
+  Struct copy;
+  std::memcpy(&copy, from, sizeof(copy));
+  return copy;
+}
+
+// `name` is the argument's, for the message. An output's data must be there even if it has no rows.
+Result<TensorView> ToView(const attndb_tensor* tensor, const char* name);
+Result<MutableTensorView> ToMutableView(const attndb_tensor* tensor, const char* name);
+
+Result<ModelSpec> ToModelSpec(const attndb_model_spec* spec);
+Result<DBOptions> ToDBOptions(const attndb_db_options* options);
+Result<SessionOptions> ToSessionOptions(const attndb_session_options* options);
+Result<StoreOptions> ToStoreOptions(const attndb_store_options* options);
+
+Result<std::span<const TokenId>> ToTokens(const int32_t* tokens, size_t num_tokens);
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_DB_C_API_CONVERT_H_

@@ -1,0 +1,209 @@
+// Goal:   structs of older, equal and newer callers are read right; what is wrong is named.
+// Method: structs with sizes, pointers and numbers that a C caller can get wrong.
+#include "db/c_api_convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+namespace attndb::internal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <typename Struct>
+Struct Zeroed() {
+  Struct value;
+  std::memset(&value, 0, sizeof(value));
+  value.struct_size = sizeof(value);
+  return value;
+}
+
+attndb_tensor Tensor(void* data) {
+  auto tensor = Zeroed<attndb_tensor>();
+  tensor.data = data;
+  tensor.shape[0] = 2;
+  tensor.shape[1] = 3;
+  tensor.shape[2] = 4;
+  return tensor;
+}
+
+TEST(CApiConvertTest, ZeroStridesAreContiguous) {
+  float data[24] = {};
+  const attndb_tensor tensor = Tensor(data);
+  const auto view = ToView(&tensor, "k");
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->data, data);
+  EXPECT_EQ(view->dtype, DType::kFloat32);
+  EXPECT_THAT(view->shape, ElementsAre(2, 3, 4));
+  EXPECT_THAT(view->strides, ElementsAre(12, 4, 1));
+}
+
+TEST(CApiConvertTest, GivenStridesAreKept) {
+  float data[24] = {};
+  attndb_tensor tensor = Tensor(data);
+  tensor.strides[0] = -12;
+  tensor.strides[1] = 4;
+  tensor.strides[2] = 1;
+  EXPECT_THAT(ToView(&tensor, "k")->strides, ElementsAre(-12, 4, 1));
+}
+
+TEST(CApiConvertTest, WhatIsWrongWithATensorIsNamed) {
+  float data[24] = {};
+  EXPECT_EQ(ToView(nullptr, "k").status().message(), "k is NULL");
+  attndb_tensor tensor = Tensor(nullptr);
+  EXPECT_EQ(ToMutableView(&tensor, "out").status().message(), "out.data is NULL");
+  tensor = Tensor(data);
+  tensor.dtype = 256;  // Would be float32 if it were only cut to a byte.
+  EXPECT_THAT(ToView(&tensor, "k").status().message(), HasSubstr("k has dtype 256"));
+  tensor.dtype = -1;
+  EXPECT_EQ(ToView(&tensor, "k").status().code(), StatusCode::kInvalidArgument);
+  tensor = Tensor(data);
+  tensor.shape[1] = INT64_MAX;
+  EXPECT_THAT(ToView(&tensor, "k").status().message(), HasSubstr("overflows"));
+}
+
+TEST(CApiConvertTest, AStructSizeThatIsTooSmallIsRefused) {
+  float data[24] = {};
+  for (const size_t size : {size_t{0}, size_t{8}, sizeof(attndb_tensor) - 1}) {
+    attndb_tensor tensor = Tensor(data);
+    tensor.struct_size = size;
+    const auto view = ToView(&tensor, "k");
+    EXPECT_EQ(view.status().code(), StatusCode::kInvalidArgument) << size;
+    EXPECT_THAT(view.status().message(), HasSubstr("attndb_tensor.struct_size is"));
+  }
+}
+
+TEST(CApiConvertTest, ANewerCallerIsServedAsLongAsItUsesNothingNew) {
+  struct Newer {
+    attndb_store_options known;
+    int64_t unknown;
+  };
+  Newer newer = {Zeroed<attndb_store_options>(), 0};
+  newer.known.struct_size = sizeof(newer);
+  newer.known.name = "book";
+  const auto options = ToStoreOptions(&newer.known);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->name, "book");
+  newer.unknown = 1;
+  EXPECT_EQ(ToStoreOptions(&newer.known).status().code(), StatusCode::kUnsupported);
+}
+
+TEST(CApiConvertTest, NullOptionsAndZeroFieldsAreTheDefaults) {
+  const DBOptions defaults;
+  const auto zeroed = Zeroed<attndb_db_options>();
+  for (const attndb_db_options* from : {static_cast<const attndb_db_options*>(nullptr), &zeroed}) {
+    const auto options = ToDBOptions(from);
+    ASSERT_TRUE(options.ok());
+    EXPECT_EQ(options->read_only, defaults.read_only);
+    EXPECT_EQ(options->create_if_missing, defaults.create_if_missing);
+    EXPECT_EQ(options->plan, defaults.plan);
+    EXPECT_EQ(options->query_sample, defaults.query_sample);
+    EXPECT_EQ(options->dense_query_tokens, defaults.dense_query_tokens);
+    EXPECT_EQ(options->num_threads, defaults.num_threads);
+    EXPECT_EQ(options->host_memory_bytes, defaults.host_memory_bytes);
+  }
+  EXPECT_TRUE(ToSessionOptions(nullptr)->reuse);
+  EXPECT_FALSE(ToStoreOptions(nullptr)->ttl.has_value());
+}
+
+TEST(CApiConvertTest, EveryOptionArrives) {
+  auto db = Zeroed<attndb_db_options>();
+  db.read_only = 1;
+  db.must_exist = 1;
+  db.plan = "window";
+  db.query_sample = -1;
+  db.dense_query_tokens = 8;
+  db.num_threads = UINT32_MAX;
+  db.host_memory_bytes = 5;
+  const auto options = ToDBOptions(&db);
+  ASSERT_TRUE(options.ok());
+  EXPECT_TRUE(options->read_only);
+  EXPECT_FALSE(options->create_if_missing);
+  EXPECT_EQ(options->plan, "window");
+  EXPECT_EQ(options->query_sample, 0);
+  EXPECT_EQ(options->dense_query_tokens, 8U);
+  EXPECT_EQ(options->num_threads, 0U);
+  EXPECT_EQ(options->host_memory_bytes, 5U);
+
+  auto store = Zeroed<attndb_store_options>();
+  store.name = "n";
+  store.replace = store.drop_base = store.pin = store.has_ttl = 1;
+  store.ttl_seconds = 60;
+  const auto stored = ToStoreOptions(&store);
+  ASSERT_TRUE(stored.ok());
+  EXPECT_TRUE(stored->replace && stored->drop_base && stored->pin);
+  EXPECT_EQ(stored->ttl, std::chrono::seconds(60));
+
+  auto session = Zeroed<attndb_session_options>();
+  session.context = "c";
+  session.no_reuse = 1;
+  session.plan = "window";
+  session.first_position = 7;
+  const auto started = ToSessionOptions(&session);
+  ASSERT_TRUE(started.ok());
+  EXPECT_EQ(started->context, "c");
+  EXPECT_FALSE(started->reuse);
+  EXPECT_EQ(started->plan, "window");
+  EXPECT_EQ(started->first_position, 7);
+}
+
+class CApiSpecTest : public testing::Test {
+ protected:
+  CApiSpecTest() : layers_(2, Zeroed<attndb_layer_spec>()), spec_(Zeroed<attndb_model_spec>()) {
+    for (attndb_layer_spec& layer : layers_) {
+      layer.num_q_heads = 4;
+      layer.num_kv_heads = 2;
+      layer.head_dim = layer.v_head_dim = 8;
+      layer.rope_layout = ATTNDB_ROPE_INTERLEAVED;
+    }
+    spec_.layers = layers_.data();
+    spec_.num_layers = 2;
+    spec_.kv_dtype = ATTNDB_BFLOAT16;
+    spec_.fingerprint = "a\0b";
+    spec_.fingerprint_bytes = 3;
+  }
+
+  std::vector<attndb_layer_spec> layers_;
+  attndb_model_spec spec_;
+};
+
+TEST_F(CApiSpecTest, ASpecArrivesWithItsDefaults) {
+  layers_[1].rope_base = 500000;
+  layers_[1].rope_scaling = "linear:factor=4";
+  const auto spec = ToModelSpec(&spec_);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->fingerprint, std::string("a\0b", 3));
+  EXPECT_EQ(spec->kv_dtype, DType::kBFloat16);
+  ASSERT_EQ(spec->layers.size(), 2U);
+  EXPECT_EQ(spec->layers[0].rope.layout, RopeLayout::kInterleaved);
+  EXPECT_EQ(spec->layers[0].rope.base, 10000);
+  EXPECT_EQ(spec->layers[1].rope.base, 500000);
+  EXPECT_EQ(spec->layers[1].rope.scaling, "linear:factor=4");
+  EXPECT_TRUE(spec->Validate().ok());
+}
+
+TEST_F(CApiSpecTest, WhatIsWrongWithASpecIsNamed) {
+  const auto message = [&] { return ToModelSpec(&spec_).status().message(); };
+  EXPECT_EQ(ToModelSpec(nullptr).status().message(), "spec is NULL");
+  layers_[1].rope_layout = 3;
+  EXPECT_THAT(message(), HasSubstr("rope_layout is 3"));
+  layers_[1].rope_layout = 0;
+  layers_[1].struct_size += 8;
+  EXPECT_EQ(ToModelSpec(&spec_).status().code(), StatusCode::kInvalidArgument);
+  spec_.fingerprint = nullptr;
+  EXPECT_THAT(message(), HasSubstr("fingerprint is NULL"));
+  spec_.layers = nullptr;
+  EXPECT_THAT(message(), HasSubstr("layers is NULL"));
+}
+
+TEST(CApiConvertTest, NullTokensAreNoTokensOnly) {
+  EXPECT_TRUE(ToTokens(nullptr, 0).ok());
+  EXPECT_EQ(ToTokens(nullptr, 1).status().message(), "tokens is NULL");
+}
+
+}  // namespace
+}  // namespace attndb::internal

@@ -1,0 +1,108 @@
+#include "db/c_api_json.h"
+
+#include <nlohmann/json.hpp>
+
+namespace attndb::internal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json JsonOf(const SegmentInfo& s) {
+  return {{"segment_id", s.segment_id},     {"num_tokens_used", s.num_tokens_used},
+          {"num_tokens", s.num_tokens},     {"file_bytes", s.file_bytes},
+          {"num_contexts", s.num_contexts}, {"damage", s.damage}};
+}
+
+Json JsonOf(const ContextInfo& c) {
+  Json segments = Json::array();
+  for (const SegmentInfo& segment : c.segments) segments.push_back(JsonOf(segment));
+  return {{"id", static_cast<int64_t>(c.id)},
+          {"name", c.name},
+          {"num_tokens", c.num_tokens},
+          {"kv_bytes", c.kv_bytes},
+          {"file_bytes", c.file_bytes},
+          {"own_bytes", c.own_bytes},
+          {"retained_bytes", c.retained_bytes},
+          {"query_sample_bytes", c.query_sample_bytes},
+          {"created_us", c.created_us},
+          {"last_access_us", c.last_access_us},
+          {"ttl_seconds", c.ttl_seconds ? Json(*c.ttl_seconds) : Json()},
+          {"pinned", c.pinned},
+          {"damaged", c.damaged},
+          {"first_position", c.first_position},
+          {"kv_dtype", DTypeName(c.kv_dtype)},
+          {"fingerprint", c.fingerprint},
+          {"num_layers", c.num_layers},
+          {"non_finite_heads", c.non_finite_heads},
+          {"segments", std::move(segments)}};
+}
+
+Json JsonOf(const LayerSpec& layer) {
+  constexpr const char* kLayouts[] = {"none", "half", "interleaved"};
+  return {{"num_q_heads", layer.num_q_heads},
+          {"num_kv_heads", layer.num_kv_heads},
+          {"head_dim", layer.head_dim},
+          {"v_head_dim", layer.v_head_dim},
+          {"scale", layer.scale},
+          {"soft_cap", layer.soft_cap},
+          {"sliding_window", layer.sliding_window},
+          {"rope_layout", kLayouts[static_cast<size_t>(layer.rope.layout)]},
+          {"rope_dims", layer.rope.rope_dims},
+          {"rope_base", layer.rope.base},
+          {"rope_scaling", layer.rope.scaling}};
+}
+
+}  // namespace
+
+std::string ToJson(const ContextInfo& context) { return Dump(JsonOf(context)); }
+
+std::string ToJson(std::span<const ContextInfo> contexts) {
+  Json list = Json::array();
+  for (const ContextInfo& context : contexts) list.push_back(JsonOf(context));
+  return Dump(list);
+}
+
+std::string ToJson(const LayerExplain& layer) {
+  return Dump({{"layer", layer.layer},
+               {"plan", layer.plan},
+               {"reason", layer.reason},
+               {"num_tokens", layer.num_tokens},
+               {"num_middle", layer.num_middle},
+               {"predicted_selected", layer.predicted_selected},
+               {"predicted_bytes", layer.predicted_bytes},
+               {"num_queries", layer.num_queries},
+               {"selected_mean", layer.selected_mean},
+               {"bytes_touched", layer.bytes_touched},
+               {"score_us", layer.score_us},
+               {"select_us", layer.select_us},
+               {"attend_us", layer.attend_us},
+               {"append_us", layer.append_us}});
+}
+
+std::string ToJson(const VerifyReport& report) {
+  Json damages = Json::array();
+  for (const Damage& damage : report.damages) {
+    damages.push_back({{"segment_id", damage.segment_id},
+                       {"file", damage.file},
+                       {"message", damage.message},
+                       {"contexts", damage.contexts}});
+  }
+  return Dump({{"ok", report.ok()},
+               {"num_segments", report.num_segments},
+               {"num_bytes", report.num_bytes},
+               {"damages", std::move(damages)}});
+}
+
+std::string ToJson(const ModelSpec& spec) {
+  Json layers = Json::array();
+  for (const LayerSpec& layer : spec.layers) layers.push_back(JsonOf(layer));
+  return Dump({{"fingerprint", spec.fingerprint},
+               {"kv_dtype", DTypeName(spec.kv_dtype)},
+               {"layers", std::move(layers)}});
+}
+
+}  // namespace attndb::internal

@@ -1,0 +1,467 @@
+// Goal:   the C interface does what the C++ one does, bit by bit, and survives every NULL.
+// Method: the same random rows through both, in two stores; then each function with what it can't
+//         use.
+#include "attndb/c_api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "attndb/attndb.h"
+#include "testing/temp_dir.h"
+
+namespace attndb {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr uint32_t kLayers = 2;
+constexpr uint32_t kQHeads = 4;
+constexpr uint32_t kKvHeads = 2;
+constexpr uint32_t kDim = 32;
+constexpr size_t kTokens = 200;
+
+struct DbCloser {
+  void operator()(attndb_db* db) const { attndb_db_close(db); }
+};
+using UniqueDb = std::unique_ptr<attndb_db, DbCloser>;
+struct SessionFreer {
+  void operator()(attndb_session* session) const { attndb_session_free(session); }
+};
+using UniqueSession = std::unique_ptr<attndb_session, SessionFreer>;
+
+// A returned text, parsed and freed.
+json Parsed(char* text) {
+  const std::unique_ptr<char, void (*)(void*)> owner(text, attndb_free);
+  return json::parse(text);
+}
+
+std::vector<float> Random(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+attndb_tensor Tensor(const std::vector<float>& data, size_t begin, size_t rows, uint32_t heads) {
+  attndb_tensor tensor;
+  std::memset(&tensor, 0, sizeof(tensor));
+  tensor.struct_size = sizeof(tensor);
+  tensor.data = const_cast<float*>(data.data()) + begin * heads * kDim;
+  tensor.dtype = ATTNDB_FLOAT32;
+  tensor.shape[0] = static_cast<int64_t>(rows);
+  tensor.shape[1] = heads;
+  tensor.shape[2] = kDim;
+  return tensor;
+}
+
+TensorView View(const std::vector<float>& data, size_t begin, size_t rows, uint32_t heads) {
+  return TensorView::Contiguous(data.data() + begin * heads * kDim, DType::kFloat32,
+                                static_cast<int64_t>(rows), heads, kDim);
+}
+
+template <typename Struct>
+Struct Sized() {
+  Struct value;
+  std::memset(&value, 0, sizeof(value));
+  value.struct_size = sizeof(value);
+  return value;
+}
+
+class CApiTest : public testing::Test {
+ protected:
+  CApiTest() {
+    auto layer = Sized<attndb_layer_spec>();
+    layer.num_q_heads = kQHeads;
+    layer.num_kv_heads = kKvHeads;
+    layer.head_dim = layer.v_head_dim = kDim;
+    layers_.assign(kLayers, layer);
+    c_spec_ = Sized<attndb_model_spec>();
+    c_spec_.layers = layers_.data();
+    c_spec_.num_layers = kLayers;
+    c_spec_.kv_dtype = ATTNDB_FLOAT16;
+    c_spec_.fingerprint = "model";
+    c_spec_.fingerprint_bytes = 5;
+    LayerSpec same;
+    same.num_q_heads = kQHeads;
+    same.num_kv_heads = kKvHeads;
+    same.head_dim = same.v_head_dim = kDim;
+    spec_ = ModelSpec::Uniform(kLayers, same, DType::kFloat16, "model");
+    for (uint32_t i = 0; i < kLayers; ++i) {
+      k_.push_back(Random(kTokens * kKvHeads * kDim, 10 + i));
+      v_.push_back(Random(kTokens * kKvHeads * kDim, 20 + i));
+      q_.push_back(Random(kTokens * kQHeads * kDim, 30 + i));
+    }
+    for (size_t i = 0; i < kTokens; ++i) tokens_.push_back(static_cast<int32_t>(i * 7 % 997));
+    attndb_db* db = nullptr;
+    EXPECT_EQ(attndb_db_open(dir_.File("c").c_str(), nullptr, &db), ATTNDB_OK)
+        << attndb_last_error();
+    db_.reset(db);
+  }
+
+  UniqueSession Start(size_t num_tokens, uint64_t* num_reused = nullptr) {
+    attndb_session* session = nullptr;
+    EXPECT_EQ(attndb_db_create_session(db_.get(), &c_spec_, tokens_.data(), num_tokens, nullptr,
+                                       &session, num_reused),
+              ATTNDB_OK)
+        << attndb_last_error();
+    return UniqueSession(session);
+  }
+
+  // Tokens [begin, end) through the C interface; the outputs of all layers.
+  std::vector<float> Step(attndb_session* session, size_t begin, size_t end) {
+    const size_t rows = end - begin;
+    std::vector<float> all;
+    for (uint32_t layer = 0; layer < kLayers; ++layer) {
+      const attndb_tensor k = Tensor(k_[layer], begin, rows, kKvHeads);
+      const attndb_tensor v = Tensor(v_[layer], begin, rows, kKvHeads);
+      const attndb_tensor q = Tensor(q_[layer], begin, rows, kQHeads);
+      std::vector<float> out(rows * kQHeads * kDim);
+      std::vector<float> lse(rows * kQHeads);
+      const attndb_tensor o = Tensor(out, 0, rows, kQHeads);
+      EXPECT_EQ(attndb_session_append(session, layer, &k, &v), ATTNDB_OK) << attndb_last_error();
+      EXPECT_EQ(attndb_session_attend(session, layer, &q, &o, lse.data()), ATTNDB_OK)
+          << attndb_last_error();
+      all.insert(all.end(), out.begin(), out.end());
+      all.insert(all.end(), lse.begin(), lse.end());
+    }
+    return all;
+  }
+
+  std::vector<float> Step(Session* session, size_t begin, size_t end) {
+    const size_t rows = end - begin;
+    std::vector<float> all;
+    for (uint32_t layer = 0; layer < kLayers; ++layer) {
+      std::vector<float> out(rows * kQHeads * kDim);
+      std::vector<float> lse(rows * kQHeads);
+      EXPECT_TRUE(session
+                      ->Append(layer, View(k_[layer], begin, rows, kKvHeads),
+                               View(v_[layer], begin, rows, kKvHeads))
+                      .ok());
+      EXPECT_TRUE(
+          session
+              ->Attend(layer, View(q_[layer], begin, rows, kQHeads),
+                       MutableTensorView::Contiguous(out.data(), DType::kFloat32,
+                                                     static_cast<int64_t>(rows), kQHeads, kDim),
+                       lse.data())
+              .ok());
+      all.insert(all.end(), out.begin(), out.end());
+      all.insert(all.end(), lse.begin(), lse.end());
+    }
+    return all;
+  }
+
+  // Stores tokens [0, num_tokens) under `name`.
+  int64_t StoreContext(const char* name, size_t num_tokens) {
+    const UniqueSession session = Start(num_tokens + 1);
+    Step(session.get(), attndb_session_num_tokens(session.get()), num_tokens);
+    auto options = Sized<attndb_store_options>();
+    options.name = name;
+    int64_t id = 0;
+    EXPECT_EQ(attndb_db_store(db_.get(), session.get(), tokens_.data(), num_tokens, &options, &id),
+              ATTNDB_OK)
+        << attndb_last_error();
+    return id;
+  }
+
+  test::TempDir dir_;
+  UniqueDb db_;
+  std::vector<attndb_layer_spec> layers_;
+  attndb_model_spec c_spec_;
+  ModelSpec spec_;
+  std::vector<std::vector<float>> k_, v_, q_;
+  std::vector<int32_t> tokens_;
+};
+
+TEST_F(CApiTest, ARoundTripEqualsTheCppApiBitByBit) {
+  Result<DB> db = DB::Open(dir_.File("cpp"));
+  ASSERT_TRUE(db.ok()) << db.status();
+  Result<SessionStart> start = db->CreateSession(spec_, tokens_);
+  ASSERT_TRUE(start.ok()) << start.status();
+  const UniqueSession session = Start(kTokens);
+  EXPECT_EQ(Step(session.get(), 0, 150), Step(&start->session, 0, 150));
+  EXPECT_EQ(Step(session.get(), 150, 151), Step(&start->session, 150, 151));
+  auto options = Sized<attndb_store_options>();
+  options.name = "book";
+  ASSERT_EQ(attndb_db_store(db_.get(), session.get(), tokens_.data(), 151, &options, nullptr), 0);
+  ASSERT_TRUE(db->Store(start->session, std::span(tokens_).first(151)).ok());
+  EXPECT_EQ(attndb_session_num_tokens(session.get()), 151U);
+  EXPECT_EQ(attndb_session_num_reused(session.get()), start->session.num_reused());
+
+  uint64_t num_reused = 0;
+  const UniqueSession again = Start(kTokens, &num_reused);
+  EXPECT_EQ(num_reused, 151U);
+  Result<SessionStart> again_cpp = db->CreateSession(spec_, tokens_);
+  ASSERT_TRUE(again_cpp.ok());
+  EXPECT_EQ(Step(again.get(), 151, kTokens), Step(&again_cpp->session, 151, kTokens));
+  EXPECT_GT(attndb_session_memory_bytes(again.get()), 0U);
+}
+
+TEST_F(CApiTest, PartsMakeTheWholeAndUpdateAndAttentionAreAppendAndAttend) {
+  const UniqueSession whole = Start(kTokens);
+  const std::vector<float> expected = Step(whole.get(), 0, 8);
+  const UniqueSession parts = Start(kTokens);
+  std::vector<float> out(8 * kQHeads * kDim);
+  const attndb_tensor o = Tensor(out, 0, 8, kQHeads);
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    const attndb_tensor k = Tensor(k_[layer], 0, 8, kKvHeads);
+    const attndb_tensor v = Tensor(v_[layer], 0, 8, kKvHeads);
+    const attndb_tensor q = Tensor(q_[layer], 0, 8, kQHeads);
+    ASSERT_EQ(attndb_session_update(parts.get(), &q, &k, &v, layer), ATTNDB_OK);
+    if (layer == 0) {
+      std::vector<std::jthread> threads;
+      for (uint32_t part = 0; part < 2; ++part) {
+        threads.emplace_back([&, part] {
+          EXPECT_EQ(attndb_session_attend_part(parts.get(), 0, &q, &o, nullptr, part, 2), 0);
+        });
+      }
+    } else {
+      ASSERT_EQ(attndb_session_attention(parts.get(), &q, layer, &o), ATTNDB_OK);
+    }
+    const float* const want = expected.data() + layer * (8 * kQHeads * (kDim + 1));
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], want[i], 1e-5) << i;
+  }
+}
+
+TEST_F(CApiTest, ForkCropResetAndBatch) {
+  const UniqueSession session = Start(kTokens);
+  Step(session.get(), 0, 20);
+  attndb_session* made = nullptr;
+  ASSERT_EQ(attndb_session_fork(session.get(), &made), ATTNDB_OK);
+  const UniqueSession fork(made);
+  ASSERT_EQ(attndb_session_crop(fork.get(), 10), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_num_tokens(fork.get()), 10U);
+  EXPECT_EQ(attndb_session_crop(fork.get(), 11), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(Step(fork.get(), 10, 20), [&] {
+    const UniqueSession fresh = Start(kTokens);
+    Step(fresh.get(), 0, 10);
+    return Step(fresh.get(), 10, 20);
+  }());
+
+  const std::vector<float> q = Random(2 * kQHeads * kDim, 99);
+  std::vector<float> both(2 * kQHeads * kDim);
+  const attndb_tensor tq = Tensor(q, 0, 2, kQHeads);
+  const attndb_tensor to = Tensor(both, 0, 2, kQHeads);
+  attndb_session* const sessions[] = {session.get(), fork.get()};
+  const int64_t rows[] = {1, 1};
+  ASSERT_EQ(attndb_attend_batch(sessions, rows, 2, 0, &tq, &to, nullptr), ATTNDB_OK)
+      << attndb_last_error();
+  std::vector<float> one(kQHeads * kDim);
+  const attndb_tensor tq0 = Tensor(q, 0, 1, kQHeads);
+  const attndb_tensor to0 = Tensor(one, 0, 1, kQHeads);
+  ASSERT_EQ(attndb_session_attend(session.get(), 0, &tq0, &to0, nullptr), ATTNDB_OK);
+  EXPECT_TRUE(std::equal(one.begin(), one.end(), both.begin()));
+
+  ASSERT_EQ(attndb_session_reset(session.get()), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_num_tokens(session.get()), 0U);
+}
+
+TEST_F(CApiTest, ImportedKeysAndValuesAreAContext) {
+  std::vector<attndb_tensor> k, v, q;
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    k.push_back(Tensor(k_[layer], 0, 50, kKvHeads));
+    v.push_back(Tensor(v_[layer], 0, 50, kKvHeads));
+    q.push_back(Tensor(q_[layer], 0, 5, kQHeads));
+  }
+  int64_t id = 0;
+  ASSERT_EQ(attndb_db_import(db_.get(), &c_spec_, tokens_.data(), 50, k.data(), v.data(), q.data(),
+                             nullptr, &id),
+            ATTNDB_OK)
+      << attndb_last_error();
+  EXPECT_GT(id, 0);
+  uint64_t num_reused = 0;
+  const UniqueSession session = Start(60, &num_reused);
+  EXPECT_EQ(num_reused, 50U);
+  EXPECT_EQ(attndb_session_context_id(session.get()), id);
+  EXPECT_EQ(attndb_db_import(db_.get(), &c_spec_, tokens_.data(), 50, nullptr, v.data(), nullptr,
+                             nullptr, nullptr),
+            ATTNDB_INVALID_ARGUMENT);
+  EXPECT_STREQ(attndb_last_error(), "keys is NULL");
+}
+
+TEST_F(CApiTest, ContextsAreListedDescribedAndManaged) {
+  const int64_t id = StoreContext("book", 100);
+  char* text = nullptr;
+  ASSERT_EQ(attndb_db_list(db_.get(), &text), ATTNDB_OK);
+  const json list = Parsed(text);
+  ASSERT_EQ(list.size(), 1U);
+  EXPECT_EQ(list[0]["id"], id);
+  EXPECT_EQ(list[0]["num_tokens"], 100);
+  ASSERT_EQ(attndb_db_pin(db_.get(), "book", 1), ATTNDB_OK);
+  ASSERT_EQ(attndb_db_set_ttl(db_.get(), "book", 3600), ATTNDB_OK);
+  ASSERT_EQ(attndb_db_describe(db_.get(), ("#" + std::to_string(id)).c_str(), &text), ATTNDB_OK);
+  json described = Parsed(text);
+  EXPECT_EQ(described["pinned"], true);
+  EXPECT_EQ(described["ttl_seconds"], 3600);
+  EXPECT_GE(described["segments"].size(), 1U);
+  ASSERT_EQ(attndb_db_set_ttl(db_.get(), "book", -1), ATTNDB_OK);
+  ASSERT_EQ(attndb_db_describe(db_.get(), "book", &text), ATTNDB_OK);
+  EXPECT_TRUE(Parsed(text)["ttl_seconds"].is_null());
+
+  int32_t* tokens = nullptr;
+  size_t num_tokens = 0;
+  ASSERT_EQ(attndb_db_tokens(db_.get(), "book", &tokens, &num_tokens), ATTNDB_OK);
+  EXPECT_EQ(std::vector<int32_t>(tokens, tokens + num_tokens),
+            std::vector<int32_t>(tokens_.begin(), tokens_.begin() + 100));
+  attndb_free(tokens);
+
+  ASSERT_EQ(attndb_db_explain_prefix(db_.get(), &c_spec_, tokens_.data(), kTokens, nullptr, &text),
+            ATTNDB_OK);
+  EXPECT_EQ(Parsed(text)["num_reused"], 100);
+  ASSERT_EQ(attndb_db_set_quota(db_.get(), 1 << 30), ATTNDB_OK);
+  ASSERT_EQ(attndb_db_stats(db_.get(), &text), ATTNDB_OK);
+  EXPECT_EQ(Parsed(text)["quota_bytes"], 1 << 30);
+  ASSERT_EQ(attndb_db_declare_equal(db_.get(), "model", 5, "other", 5), ATTNDB_OK);
+  ASSERT_EQ(attndb_db_compact(db_.get()), ATTNDB_OK);
+  ASSERT_EQ(attndb_db_pin(db_.get(), "book", 0), ATTNDB_OK);
+  ASSERT_EQ(attndb_db_drop(db_.get(), "book"), ATTNDB_OK);
+  EXPECT_EQ(attndb_db_drop(db_.get(), "book"), ATTNDB_NOT_FOUND);
+}
+
+TEST_F(CApiTest, VerifyCallsBackAndCanBeCancelled) {
+  StoreContext("book", 100);
+  uint64_t num_damages = 99;
+  char* text = nullptr;
+  int num_calls = 0;
+  const auto count = [](uint64_t, uint64_t, void* data) {
+    ++*static_cast<int*>(data);
+    return 1;
+  };
+  ASSERT_EQ(attndb_db_verify(db_.get(), nullptr, count, &num_calls, &num_damages, &text), 0);
+  EXPECT_EQ(num_damages, 0U);
+  EXPECT_GE(num_calls, 1);
+  EXPECT_EQ(Parsed(text)["ok"], true);
+  const auto stop = [](uint64_t, uint64_t, void*) { return 0; };
+  EXPECT_EQ(attndb_db_verify(db_.get(), "book", stop, nullptr, nullptr, nullptr), ATTNDB_CANCELLED);
+}
+
+TEST_F(CApiTest, TenantsAreApartAndPlansAreExplained) {
+  StoreContext("book", 100);
+  attndb_db* made = nullptr;
+  ASSERT_EQ(attndb_db_for_tenant(db_.get(), "alice", &made), ATTNDB_OK);
+  const UniqueDb alice(made);
+  EXPECT_STREQ(attndb_db_tenant(alice.get()), "alice");
+  EXPECT_EQ(attndb_db_drop(alice.get(), "book"), ATTNDB_NOT_FOUND);
+
+  const UniqueSession session = Start(kTokens);
+  EXPECT_EQ(attndb_session_set_plan(session.get(), "topk(k="), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_THAT(attndb_last_error(), HasSubstr("column"));
+  ASSERT_EQ(attndb_session_set_plan(session.get(), "topk(k=8)"), ATTNDB_OK);
+  char* text = nullptr;
+  ASSERT_EQ(attndb_session_explain(session.get(), &text), ATTNDB_OK);
+  EXPECT_EQ(Parsed(text)["layers"].size(), kLayers);
+  ASSERT_EQ(attndb_session_explain_layer(session.get(), 1, &text), ATTNDB_OK);
+  EXPECT_EQ(Parsed(text)["layer"], 1);
+  EXPECT_NE(attndb_session_explain_layer(session.get(), kLayers, &text), ATTNDB_OK);
+  ASSERT_EQ(attndb_session_spec(session.get(), &text), ATTNDB_OK);
+  EXPECT_EQ(Parsed(text)["fingerprint"], "model");
+  uint64_t bytes = 0;
+  ASSERT_EQ(attndb_spec_kv_bytes_per_token(&c_spec_, &bytes), ATTNDB_OK);
+  EXPECT_EQ(bytes, spec_.KvBytesPerToken());
+  EXPECT_EQ(attndb_spec_validate(&c_spec_), ATTNDB_OK);
+}
+
+TEST_F(CApiTest, ManyPromptsStartAtOnceOrNotAtAll) {
+  StoreContext("book", 100);
+  const int32_t* prompts[] = {tokens_.data(), tokens_.data()};
+  size_t lengths[] = {120, 50};
+  attndb_session* sessions[2] = {};
+  uint64_t reused[2] = {};
+  ASSERT_EQ(attndb_db_create_sessions(db_.get(), &c_spec_, prompts, lengths, 2, nullptr, sessions,
+                                      reused),
+            ATTNDB_OK)
+      << attndb_last_error();
+  EXPECT_EQ(reused[0], 100U);
+  EXPECT_EQ(reused[1], 49U);
+  for (attndb_session*& session : sessions) {
+    attndb_session_free(session);
+    session = nullptr;
+  }
+  lengths[1] = 0;
+  EXPECT_EQ(attndb_db_create_sessions(db_.get(), &c_spec_, prompts, lengths, 2, nullptr, sessions,
+                                      nullptr),
+            ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(sessions[0], nullptr);
+}
+
+TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
+  const UniqueSession session = Start(kTokens);
+  const attndb_tensor k = Tensor(k_[0], 0, 1, kKvHeads);
+  attndb_db* db = nullptr;
+  attndb_session* s = nullptr;
+  char* text = nullptr;
+  int32_t* ids = nullptr;
+  size_t n = 0;
+  const std::vector<attndb_code> codes = {
+      attndb_db_open(nullptr, nullptr, &db),
+      attndb_db_open("x", nullptr, nullptr),
+      attndb_db_for_tenant(nullptr, "a", &db),
+      attndb_db_for_tenant(db_.get(), nullptr, &db),
+      attndb_db_for_tenant(db_.get(), "a", nullptr),
+      attndb_db_create_session(nullptr, &c_spec_, tokens_.data(), 1, nullptr, &s, nullptr),
+      attndb_db_create_session(db_.get(), nullptr, tokens_.data(), 1, nullptr, &s, nullptr),
+      attndb_db_create_session(db_.get(), &c_spec_, nullptr, 1, nullptr, &s, nullptr),
+      attndb_db_create_session(db_.get(), &c_spec_, tokens_.data(), 1, nullptr, nullptr, nullptr),
+      attndb_db_store(db_.get(), nullptr, tokens_.data(), 1, nullptr, nullptr),
+      attndb_db_store(nullptr, session.get(), tokens_.data(), 1, nullptr, nullptr),
+      attndb_db_list(nullptr, &text),
+      attndb_db_list(db_.get(), nullptr),
+      attndb_db_describe(db_.get(), nullptr, &text),
+      attndb_db_stats(nullptr, &text),
+      attndb_db_tokens(db_.get(), nullptr, &ids, &n),
+      attndb_db_pin(db_.get(), nullptr, 1),
+      attndb_db_set_ttl(db_.get(), nullptr, 1),
+      attndb_db_drop(nullptr, "a"),
+      attndb_db_set_quota(nullptr, 1),
+      attndb_db_declare_equal(db_.get(), nullptr, 1, "b", 1),
+      attndb_db_verify(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
+      attndb_db_compact(nullptr),
+      attndb_session_append(nullptr, 0, &k, &k),
+      attndb_session_append(session.get(), 0, nullptr, &k),
+      attndb_session_append(session.get(), 0, &k, nullptr),
+      attndb_session_attend(session.get(), 0, nullptr, &k, nullptr),
+      attndb_session_attend(session.get(), 0, &k, nullptr, nullptr),
+      attndb_session_attend_part(nullptr, 0, &k, &k, nullptr, 0, 1),
+      attndb_session_update(session.get(), nullptr, &k, &k, 0),
+      attndb_session_attention(nullptr, &k, 0, &k),
+      attndb_attend_batch(nullptr, nullptr, 1, 0, &k, &k, nullptr),
+      attndb_session_crop(nullptr, 0),
+      attndb_session_fork(nullptr, &s),
+      attndb_session_fork(session.get(), nullptr),
+      attndb_session_reset(nullptr),
+      attndb_session_set_plan(session.get(), nullptr),
+      attndb_session_explain(session.get(), nullptr),
+      attndb_session_explain_layer(nullptr, 0, &text),
+      attndb_session_spec(nullptr, &text),
+      attndb_spec_validate(nullptr),
+      attndb_spec_kv_bytes_per_token(&c_spec_, nullptr)};
+  for (size_t i = 0; i < codes.size(); ++i) EXPECT_EQ(codes[i], ATTNDB_INVALID_ARGUMENT) << i;
+  EXPECT_THAT(attndb_last_error(), HasSubstr("NULL"));
+  EXPECT_TRUE(db == nullptr && s == nullptr && text == nullptr && ids == nullptr);
+  EXPECT_EQ(attndb_session_num_tokens(nullptr), 0U);
+  EXPECT_EQ(attndb_session_num_tokens(session.get()), 0U);
+  EXPECT_EQ(attndb_db_tenant(nullptr), nullptr);
+}
+
+TEST_F(CApiTest, TheLastErrorIsTheThreadsOwn) {
+  EXPECT_EQ(attndb_db_drop(db_.get(), "nobody"), ATTNDB_NOT_FOUND);
+  std::jthread([] {
+    EXPECT_STREQ(attndb_last_error(), "");
+    EXPECT_EQ(attndb_last_error_code(), ATTNDB_OK);
+  });
+  EXPECT_EQ(attndb_last_error_code(), ATTNDB_NOT_FOUND);
+  EXPECT_THAT(attndb_last_error(), HasSubstr("nobody"));
+}
+
+}  // namespace
+}  // namespace attndb

@@ -1,0 +1,34 @@
+// The catalog's schema: its tables, how a new catalog is made and how a file is known as one.
+//
+// Errors:  kCorruption (not SQLite, not a catalog, damaged, other tables than ours); kUnsupported
+//          (a newer version: names expected and found).
+// Threads: as the connection.
+// Source:  docs/formats/catalog.md.
+#ifndef ATTNDB_DB_CATALOG_SCHEMA_H_
+#define ATTNDB_DB_CATALOG_SCHEMA_H_
+
+#include <cstdint>
+#include <string>
+
+#include "attndb/status.h"
+#include "db/catalog/sqlite.h"
+
+namespace attndb::db {
+
+inline constexpr int64_t kApplicationId = 0x6174746e;  // "attn"
+inline constexpr int64_t kSchemaVersion = 1;
+
+// Looks at the file's first bytes, without SQLite: a foreign file is refused before SQLite may
+// recover, lock or create anything beside it.
+// Errors: also kNotFound, kIoError.
+Status CheckCatalogFile(const std::string& path);
+
+// Makes a catalog with a fresh store uuid, complete or not at all: under a temporary name first.
+Status CreateCatalogFile(const std::string& path);
+
+// Compares version and every table and index with what this code would make.
+Status CheckSchema(SqliteDatabase* database);
+
+}  // namespace attndb::db
+
+#endif  // ATTNDB_DB_CATALOG_SCHEMA_H_

@@ -1,0 +1,367 @@
+#include "db/database.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <unordered_set>
+
+#include "db/non_finite.h"
+#include "storage/vfs/store_files.h"
+
+namespace attndb::internal {
+namespace {
+
+constexpr std::string_view kLockName = "LOCK";
+constexpr std::string_view kCatalogName = "catalog.db";
+constexpr std::string_view kSegmentsName = "segments";
+
+// Three quarters of what the machine can give without swapping.
+uint64_t DefaultHostMemory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  uint64_t kib = 0;
+  std::string unit;
+  while (meminfo >> key >> kib >> unit) {
+    if (key == "MemAvailable:") return kib * 1024 / 4 * 3;
+  }
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)) / 2;
+}
+
+bool HasSegments(const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    const auto parsed = storage::ParseFileName(name);
+    return parsed.has_value() && !parsed->temporary;
+  });
+}
+
+// Makes the store's folders. A catalog is never made beside segments: they would all be orphans.
+Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
+                            const DBOptions& options) {
+  const std::string catalog = storage::JoinPath(path, std::string(kCatalogName));
+  const std::string segments = storage::JoinPath(path, std::string(kSegmentsName));
+  const Result<uint64_t> found = fs->FileSize(catalog);
+  if (found.ok()) return false;
+  // Only what is surely not there may be made: a disk that fails must not cost the catalog.
+  if (found.status().code() != StatusCode::kNotFound) return found.status();
+  if (options.read_only || !options.create_if_missing) {
+    return Status::NotFound("there is no store at '" + path + "'");
+  }
+  ATTNDB_RETURN_IF_ERROR(fs->CreateDir(path));
+  ATTNDB_RETURN_IF_ERROR(fs->CreateDir(segments));
+  ATTNDB_RETURN_IF_ERROR(fs->SyncDir(path));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs->List(segments));
+  if (HasSegments(names)) {
+    return Status::Corruption("'" + path + "' holds segments but no " + std::string(kCatalogName) +
+                              "; put the catalog back, or open another folder");
+  }
+  return true;
+}
+
+}  // namespace
+
+ModelSpec Resolve(ModelSpec spec) {
+  for (LayerSpec& layer : spec.layers) {
+    if (layer.scale == 0.0f) layer.scale = 1.0f / std::sqrt(static_cast<float>(layer.head_dim));
+    if (layer.rope.rope_dims == 0) layer.rope.rope_dims = layer.head_dim;
+  }
+  return spec;
+}
+
+Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const DBOptions& options,
+                                                 storage::FileSystem* file_system) {
+  ATTNDB_RETURN_IF_ERROR(query::Plan::Parse(options.plan).status());
+  if (!(options.query_sample >= 0.0 && options.query_sample <= 16.0)) {
+    return Status::InvalidArgument("query_sample is " + std::to_string(options.query_sample) +
+                                   ", expected 0 to 16 rows a key");
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const bool create, PrepareFolders(file_system, path, options));
+  std::unique_ptr<storage::FileLock> lock;
+  if (!options.read_only) {
+    ATTNDB_ASSIGN_OR_RETURN(lock,
+                            file_system->Lock(storage::JoinPath(path, std::string(kLockName))));
+  }
+  db::CatalogOptions catalog_options;
+  catalog_options.path = storage::JoinPath(path, std::string(kCatalogName));
+  catalog_options.read_only = options.read_only;
+  catalog_options.create_if_missing = create;
+  catalog_options.clock = options.clock;
+  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<db::Catalog> catalog, db::Catalog::Open(catalog_options));
+  DBOptions resolved = options;
+  if (resolved.host_memory_bytes == 0) resolved.host_memory_bytes = DefaultHostMemory();
+  auto database = std::make_shared<Database>(Key(), path, resolved, file_system, std::move(lock),
+                                             std::move(catalog));
+  if (!options.read_only) ATTNDB_RETURN_IF_ERROR(database->RemoveOrphans());
+  return database;
+}
+
+Database::Database(Key, std::string path, const DBOptions& options,
+                   storage::FileSystem* file_system, std::unique_ptr<storage::FileLock> lock,
+                   std::unique_ptr<db::Catalog> catalog)
+    : path_(std::move(path)),
+      segments_dir_(storage::JoinPath(path_, std::string(kSegmentsName))),
+      options_(options),
+      file_system_(file_system),
+      lock_(std::move(lock)),
+      budget_(options.host_memory_bytes),
+      catalog_(std::move(catalog)),
+      registry_(file_system, segments_dir_, catalog_.get(), &budget_),
+      pool_(options.num_threads) {}
+
+Database::~Database() = default;
+
+Status Database::RemoveOrphans() {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::SegmentId> ids, catalog_->KnownSegmentIds());
+  std::unordered_set<uint64_t> known;
+  for (const db::SegmentId id : ids) known.insert(static_cast<uint64_t>(id));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> orphans,
+                          storage::ListOrphans(file_system_, segments_dir_, known));
+  for (const std::string& name : orphans) {
+    ATTNDB_RETURN_IF_ERROR(file_system_->Remove(storage::JoinPath(segments_dir_, name)));
+  }
+  return Status::Ok();
+}
+
+Status Database::CheckWritable() const {
+  if (!options_.read_only) return Status::Ok();
+  return Status::ReadOnly("store '" + path_ + "' was opened for reading only");
+}
+
+Result<db::Tenant> Database::TenantOf(const std::string& name) const {
+  ATTNDB_ASSIGN_OR_RETURN(const std::optional<db::Tenant> tenant, catalog_->FindTenant(name));
+  if (!tenant) return db::Tenant{db::TenantId::kNone, name, 0};  // Has no contexts.
+  return *tenant;
+}
+
+Result<db::ContextRecord> Database::Find(const std::string& tenant,
+                                         std::string_view context) const {
+  ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
+  return catalog_->FindContext(owner.id, context);
+}
+
+// --- Sessions that come and go ---
+
+void Database::SessionOpened(ContextId context) {
+  MutexLock lock(&use_mutex_);
+  ++num_sessions_;
+  ++in_use_[context];
+}
+
+void Database::SessionMoved(ContextId from, ContextId to) {
+  MutexLock lock(&use_mutex_);
+  const auto found = in_use_.find(from);
+  if (--found->second == 0) in_use_.erase(found);
+  ++in_use_[to];
+}
+
+void Database::SessionClosed(ContextId context) {
+  std::vector<db::SegmentId> waiting;
+  {
+    MutexLock lock(&use_mutex_);
+    --num_sessions_;
+    const auto found = in_use_.find(context);
+    if (--found->second == 0) in_use_.erase(found);
+    waiting.assign(unreferenced_.begin(), unreferenced_.end());
+  }
+  if (!waiting.empty()) RemoveUnreferenced(waiting);
+}
+
+std::vector<ContextId> Database::ContextsInUse() const {
+  MutexLock lock(&use_mutex_);
+  std::vector<ContextId> contexts;
+  for (const auto& [context, num_sessions] : in_use_) contexts.push_back(context);
+  return contexts;
+}
+
+void Database::ReportDamage(const storage::Segment& segment, const Status& status) {
+  if (status.code() != StatusCode::kCorruption || options_.read_only) return;
+  // If the catalog can't be written either, the caller still gets its error; Verify finds both.
+  (void)catalog_->Quarantine(static_cast<db::SegmentId>(segment.id()), status.message());
+}
+
+// --- Admin ---
+
+ContextInfo Database::InfoOf(const db::ContextDetail& detail) const {
+  const db::ContextRecord& record = detail.context;
+  ContextInfo info;
+  info.id = record.id;
+  info.name = record.name;
+  info.num_tokens = record.num_tokens;
+  info.kv_bytes = record.kv_bytes;
+  info.file_bytes = detail.file_bytes;
+  info.own_bytes = detail.own_bytes;
+  info.retained_bytes = detail.retained_bytes;
+  info.query_sample_bytes = detail.query_bytes;
+  info.created_us = record.created_us;
+  info.last_access_us = record.last_access_us;
+  info.ttl_seconds = record.ttl_seconds;
+  info.pinned = record.pinned;
+  info.damaged = record.damaged;
+  info.first_position = record.first_position;
+  for (const db::ChainSegment& link : detail.chain) {
+    info.segments.push_back({link.segment.id, link.num_tokens_used, link.segment.num_tokens,
+                             link.segment.file_bytes, link.num_contexts, link.segment.damage});
+  }
+  return info;
+}
+
+Result<ContextInfo> Database::Describe(const std::string& tenant, std::string_view context) const {
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord record, Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextDetail detail,
+                          catalog_->Describe(record.tenant, record.id));
+  ContextInfo info = InfoOf(detail);
+  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(record.model));
+  info.kv_dtype = spec.kv_dtype;
+  info.fingerprint = spec.fingerprint;
+  info.num_layers = spec.num_layers();
+  std::set<std::pair<uint32_t, uint32_t>> heads;
+  for (const db::ChainSegment& link : detail.chain) {
+    DecodeNonFinite(link.segment.non_finite, spec, &heads);
+  }
+  for (const auto& [layer, head] : heads) {
+    info.non_finite_heads.push_back("layer " + std::to_string(layer) + " head " +
+                                    std::to_string(head));
+  }
+  return info;
+}
+
+Result<std::vector<ContextInfo>> Database::List(const std::string& tenant) const {
+  ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::ContextRecord> records, catalog_->List(owner.id));
+  std::vector<ContextInfo> infos;
+  for (const db::ContextRecord& record : records) {
+    Result<ContextInfo> info =
+        Describe(tenant, "#" + std::to_string(static_cast<int64_t>(record.id)));
+    if (info.status().code() == StatusCode::kNotFound) continue;  // Dropped meanwhile.
+    if (!info.ok()) return std::move(info).status();
+    info->segments.clear();
+    infos.push_back(*std::move(info));
+  }
+  return infos;
+}
+
+Result<std::vector<TokenId>> Database::Tokens(const std::string& tenant,
+                                              std::string_view context) const {
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord record, Find(tenant, context));
+  return catalog_->Tokens(record.id);
+}
+
+Status Database::Pin(const std::string& tenant, std::string_view context, bool pinned) {
+  ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord record, Find(tenant, context));
+  return catalog_->Pin(record.tenant, record.id, pinned);
+}
+
+Status Database::SetTtl(const std::string& tenant, std::string_view context,
+                        std::optional<std::chrono::seconds> ttl) {
+  ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord record, Find(tenant, context));
+  return catalog_->SetTtl(record.tenant, record.id, ttl);
+}
+
+Status Database::SetQuota(const std::string& tenant, uint64_t bytes) {
+  ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, catalog_->EnsureTenant(tenant));
+  return catalog_->SetQuota(owner.id, bytes);
+}
+
+Status Database::DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) {
+  ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  return catalog_->DeclareEqual(fingerprint_a, fingerprint_b);
+}
+
+Result<VerifyReport> Database::Verify(const std::string& tenant, const VerifyOptions& options) {
+  ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
+  std::vector<db::SegmentRecord> segments;
+  if (options.context.empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(segments, catalog_->Segments(owner.id));
+  } else {
+    ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord record, Find(tenant, options.context));
+    ATTNDB_ASSIGN_OR_RETURN(db::ContextDetail detail, catalog_->Describe(owner.id, record.id));
+    for (db::ChainSegment& link : detail.chain) segments.push_back(std::move(link.segment));
+  }
+  VerifyReport report;
+  uint64_t bytes_total = 0;
+  for (const db::SegmentRecord& segment : segments) bytes_total += segment.file_bytes;
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> findings, catalog_->Verify());
+  for (const std::string& finding : findings) {
+    report.damages.push_back({0, std::string(kCatalogName), finding, {}});
+  }
+  for (const db::SegmentRecord& record : segments) {
+    ATTNDB_RETURN_IF_ERROR(VerifySegment(record, &report));
+    ++report.num_segments;
+    report.num_bytes += record.file_bytes;
+    if (options.progress && !options.progress(report.num_bytes, bytes_total)) {
+      return Status::Cancelled("verify: cancelled after " + std::to_string(report.num_bytes) +
+                               " of " + std::to_string(bytes_total) + " bytes");
+    }
+  }
+  return report;
+}
+
+Status Database::VerifySegment(const db::SegmentRecord& record, VerifyReport* report) {
+  Result<std::shared_ptr<storage::Segment>> segment = registry_.OpenAfresh(record);
+  const Status status = segment.ok() ? (*segment)->VerifyAll() : segment.status();
+  switch (status.code()) {
+    case StatusCode::kOk:
+      // What was damaged and is well again (a disk that came back) stays out of service: nobody
+      // knows what else happened to it.
+      if (record.damage.empty()) return Status::Ok();
+      break;
+    case StatusCode::kCorruption:
+    case StatusCode::kNotFound:
+    case StatusCode::kUnsupported:
+    case StatusCode::kIoError:
+      break;
+    default:
+      return status;
+  }
+  // A segment that was dropped while we looked is no damage.
+  Result<db::SegmentRecord> again = catalog_->GetSegment(record.id);
+  if (again.status().code() == StatusCode::kNotFound) return Status::Ok();
+  Damage damage;
+  damage.segment_id = record.id;
+  damage.file =
+      storage::JoinPath(std::string(kSegmentsName),
+                        storage::FileNameOf({.segment_id = static_cast<uint64_t>(record.id)},
+                                            storage::ObjectFile::kData));
+  damage.message = status.ok() ? record.damage : status.message();
+  if (!options_.read_only && status.code() != StatusCode::kIoError) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::ContextRecord> contexts,
+                            catalog_->Quarantine(record.id, damage.message));
+    for (const db::ContextRecord& context : contexts) damage.contexts.push_back(context.Label());
+  }
+  report->damages.push_back(std::move(damage));
+  return Status::Ok();
+}
+
+Result<DBStats> Database::Stats(const std::string& tenant) const {
+  ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const db::CatalogStats catalog, catalog_->Stats(owner.id));
+  DBStats stats;
+  stats.path = path_;
+  stats.read_only = options_.read_only;
+  stats.format_version = db::Catalog::format_version();
+  stats.num_contexts = catalog.num_contexts;
+  stats.num_segments = catalog.num_segments;
+  stats.num_tokens = catalog.num_tokens;
+  stats.file_bytes = catalog.file_bytes;
+  stats.quota_bytes = owner.quota_bytes;
+  stats.memory_bytes = budget_.used_bytes();
+  stats.memory_limit_bytes = budget_.limit_bytes();
+  stats.num_damaged_segments = catalog.num_damaged_segments;
+  stats.num_lookups = num_lookups_.load(std::memory_order_relaxed);
+  stats.num_prompt_tokens = num_prompt_tokens_.load(std::memory_order_relaxed);
+  stats.num_reused_tokens = num_reused_tokens_.load(std::memory_order_relaxed);
+  stats.num_stores = num_stores_.load(std::memory_order_relaxed);
+  stats.num_evictions = num_evictions_.load(std::memory_order_relaxed);
+  stats.bytes_written = bytes_written_.load(std::memory_order_relaxed);
+  stats.bytes_merged = bytes_merged_.load(std::memory_order_relaxed);
+  MutexLock lock(&use_mutex_);
+  stats.num_sessions = num_sessions_;
+  return stats;
+}
+
+}  // namespace attndb::internal

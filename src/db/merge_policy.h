@@ -1,0 +1,44 @@
+// Which segments of a chain to merge: a pure function.
+//
+// Segments below kSmallTokens are merged as a binary counter counts: a new one is merged with the
+// older ones before it as long as these are not larger than what is merged already. A token is
+// rewritten O(log(kSmallTokens)) times in all, and a chain of n tokens, stored in any number of
+// turns, has at most n / kSmallTokens + log2(kSmallTokens) + 1 segments. What a long import seals
+// is larger from the start and never rewritten.
+//
+// Threads: pure functions.
+#ifndef ATTNDB_DB_MERGE_POLICY_H_
+#define ATTNDB_DB_MERGE_POLICY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace attndb::internal {
+
+inline constexpr uint64_t kSmallTokens = 2048;
+// Segments that other contexts use stay on disk when they are merged for one of them; only a run of
+// this many is worth its copy.
+inline constexpr size_t kMinSharedRun = 8;
+
+struct MergeLink {
+  uint64_t num_tokens = 0;
+  bool shared = false;    // By another context.
+  bool mergeable = true;  // Of the same model as the others, and not damaged.
+};
+
+struct MergeChoice {
+  size_t begin = 0;
+  size_t end = 0;  // Links [begin, end), at least two.
+};
+
+// The run at the chain's end that a Store should merge now; none most of the time.
+std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain);
+
+// The first run of at least two small segments anywhere: what Compact merges until there is none.
+std::optional<MergeChoice> ChooseThoroughMerge(std::span<const MergeLink> chain);
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_DB_MERGE_POLICY_H_

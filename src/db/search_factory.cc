@@ -1,0 +1,20 @@
+#include "db/search_factory.h"
+
+#include "index/flat/flat_search.h"
+
+namespace attndb::internal {
+
+std::unique_ptr<const index::CriticalSearch> MakeSearch(const query::LayerPlan& plan, float scale) {
+  switch (plan.kind) {
+    case query::QueryKind::kFull:
+    case query::QueryKind::kWindow:
+      return nullptr;
+    case query::QueryKind::kTopK:
+      return std::make_unique<index::FlatTopK>(plan.k);
+    case query::QueryKind::kDipr:
+      return std::make_unique<index::FlatDipr>(static_cast<float>(plan.Beta(scale)));
+  }
+  return nullptr;
+}
+
+}  // namespace attndb::internal

@@ -1,0 +1,75 @@
+#include "db/segment_registry.h"
+
+#include "db/catalog/model_identity.h"
+
+namespace attndb::internal {
+
+storage::KvShape ShapeOf(const ModelSpec& spec) {
+  storage::KvShape shape;
+  shape.dtype = spec.kv_dtype;
+  for (const LayerSpec& layer : spec.layers) {
+    shape.layers.push_back({layer.num_kv_heads, layer.head_dim, layer.v_head_dim});
+  }
+  return shape;
+}
+
+Result<storage::SegmentIdentity> SegmentRegistry::IdentityOf(db::ModelId model) {
+  const auto key = static_cast<int64_t>(model);
+  {
+    MutexLock lock(&mutex_);
+    const auto found = identities_.find(key);
+    if (found != identities_.end()) return found->second;
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(model));
+  storage::SegmentIdentity identity;
+  identity.store_uuid = catalog_->store_uuid();
+  identity.model_identity = db::EncodeModel(spec).identity;
+  identity.shape = ShapeOf(spec);
+  MutexLock lock(&mutex_);
+  identities_.emplace(key, identity);
+  return identity;
+}
+
+Result<storage::SegmentExpectation> SegmentRegistry::Expect(const db::SegmentRecord& record) {
+  storage::SegmentExpectation expected;
+  ATTNDB_ASSIGN_OR_RETURN(expected.identity, IdentityOf(record.model));
+  expected.identity.segment_id = static_cast<uint64_t>(record.id);
+  expected.identity.first_position = record.first_position;
+  expected.identity.num_tokens = record.num_tokens;
+  expected.root_hash = record.root_hash;
+  return expected;
+}
+
+Result<std::shared_ptr<storage::Segment>> SegmentRegistry::OpenAfresh(
+    const db::SegmentRecord& record) {
+  ATTNDB_ASSIGN_OR_RETURN(const storage::SegmentExpectation expected, Expect(record));
+  return storage::Segment::Open(file_system_, dir_, expected, budget_);
+}
+
+Result<std::shared_ptr<storage::Segment>> SegmentRegistry::Get(const db::SegmentRecord& record) {
+  {
+    MutexLock lock(&mutex_);
+    const auto found = open_.find(record.id);
+    if (found != open_.end()) return found->second;
+  }
+  ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<storage::Segment> segment, OpenAfresh(record));
+  MutexLock lock(&mutex_);
+  return open_.emplace(record.id, std::move(segment)).first->second;  // The first opening wins.
+}
+
+bool SegmentRegistry::InUse(db::SegmentId id) const {
+  MutexLock lock(&mutex_);
+  const auto found = open_.find(id);
+  return found != open_.end() && found->second.use_count() > 1;
+}
+
+void SegmentRegistry::Forget(db::SegmentId id) {
+  std::shared_ptr<storage::Segment> segment;  // Destroyed after the lock is gone.
+  MutexLock lock(&mutex_);
+  const auto found = open_.find(id);
+  if (found == open_.end()) return;
+  segment = std::move(found->second);
+  open_.erase(found);
+}
+
+}  // namespace attndb::internal

@@ -1,0 +1,65 @@
+// The segments that are open in this process: each once, whoever reads it.
+//
+// Threads: thread-safe.
+#ifndef ATTNDB_DB_SEGMENT_REGISTRY_H_
+#define ATTNDB_DB_SEGMENT_REGISTRY_H_
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "attndb/result.h"
+#include "common/mutex.h"
+#include "db/catalog/catalog.h"
+#include "storage/io/file_system.h"
+#include "storage/kv/memory_budget.h"
+#include "storage/kv/segment.h"
+
+namespace attndb::internal {
+
+// K and V shapes of a spec, as storage needs them.
+storage::KvShape ShapeOf(const ModelSpec& spec);
+
+class SegmentRegistry {
+ public:
+  // All must outlive the registry.
+  SegmentRegistry(storage::FileSystem* file_system, std::string dir, db::Catalog* catalog,
+                  storage::MemoryBudget* budget)
+      : file_system_(file_system), dir_(std::move(dir)), catalog_(catalog), budget_(budget) {}
+
+  // The segment of `record`, opened and verified if it is not open yet.
+  // Errors: as storage::Segment::Open.
+  Result<std::shared_ptr<storage::Segment>> Get(const db::SegmentRecord& record)
+      ATTNDB_EXCLUDES(mutex_);
+
+  // A second opening of its own, that knows nothing of what was verified before: for Verify.
+  Result<std::shared_ptr<storage::Segment>> OpenAfresh(const db::SegmentRecord& record)
+      ATTNDB_EXCLUDES(mutex_);
+
+  // Whether anyone but the registry holds it.
+  bool InUse(db::SegmentId id) const ATTNDB_EXCLUDES(mutex_);
+
+  // Lets go of it; who holds it can go on.
+  void Forget(db::SegmentId id) ATTNDB_EXCLUDES(mutex_);
+
+  // What a segment of `model` is compared with, but for its own numbers.
+  Result<storage::SegmentIdentity> IdentityOf(db::ModelId model) ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  Result<storage::SegmentExpectation> Expect(const db::SegmentRecord& record);
+
+  storage::FileSystem* const file_system_;
+  const std::string dir_;
+  db::Catalog* const catalog_;
+  storage::MemoryBudget* const budget_;
+
+  // A leaf, but for the catalog's own mutex. No file is read under it.
+  mutable Mutex mutex_;
+  std::unordered_map<db::SegmentId, std::shared_ptr<storage::Segment>> open_
+      ATTNDB_GUARDED_BY(mutex_);
+  std::unordered_map<int64_t, storage::SegmentIdentity> identities_ ATTNDB_GUARDED_BY(mutex_);
+};
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_DB_SEGMENT_REGISTRY_H_

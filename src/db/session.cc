@@ -1,0 +1,110 @@
+// Session: forwards to its implementation; AttendBatch.
+#include "attndb/session.h"
+
+#include "common/check.h"
+#include "db/session_impl.h"
+#include "db/view_check.h"
+
+namespace attndb {
+
+Session::Session(std::unique_ptr<internal::SessionImpl> impl) : impl_(std::move(impl)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Status Session::Append(LayerId layer, const TensorView& k, const TensorView& v) {
+  return impl_->Append(layer, k, v);
+}
+
+Status Session::Attend(LayerId layer, const TensorView& q, const MutableTensorView& out,
+                       float* lse) {
+  return impl_->Attend(layer, q, out, lse);
+}
+
+Status Session::AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out,
+                           float* lse, uint32_t part, uint32_t num_parts) {
+  return impl_->AttendPart(layer, q, out, lse, part, num_parts);
+}
+
+Status Session::Update(const TensorView& q, const TensorView& k, const TensorView& v,
+                       LayerId layer) {
+  ATTNDB_RETURN_IF_ERROR(impl_->CheckQuery(layer, q));
+  if (q.rows() != k.rows()) {
+    return Status::InvalidArgument("layer " + std::to_string(layer) + ": q has " +
+                                   std::to_string(q.rows()) + " rows, expected " +
+                                   std::to_string(k.rows()) + ", as k");
+  }
+  return impl_->Append(layer, k, v);
+}
+
+Status Session::Attention(const TensorView& q, LayerId layer, const MutableTensorView& out) {
+  return impl_->Attend(layer, q, out, nullptr);
+}
+
+uint64_t Session::num_tokens() const { return impl_->num_tokens(); }
+uint64_t Session::num_reused() const { return impl_->num_stored(); }
+ContextId Session::context_id() const { return impl_->context(); }
+const ModelSpec& Session::spec() const { return impl_->spec(); }
+uint64_t Session::memory_bytes() const { return impl_->memory_bytes(); }
+
+Status Session::Crop(uint64_t num_tokens) { return impl_->Crop(num_tokens); }
+
+Result<Session> Session::Fork() const {
+  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<internal::SessionImpl> fork, impl_->Fork());
+  return Session(std::move(fork));
+}
+
+void Session::Reset() { impl_->Reset(); }
+Status Session::SetPlan(std::string_view plan) { return impl_->SetPlan(plan); }
+attndb::Explain Session::Explain() const { return impl_->Explain(); }
+Result<LayerExplain> Session::Explain(LayerId layer) const { return impl_->ExplainLayer(layer); }
+
+namespace {
+
+// Rows [first_row, first_row + num_rows) of a view.
+template <typename View>
+View RowsOf(const View& view, int64_t first_row, int64_t num_rows) {
+  using Byte = std::conditional_t<std::is_same_v<View, TensorView>, const std::byte, std::byte>;
+  View rows = view;
+  rows.data = static_cast<Byte*>(view.data) +
+              first_row * view.strides[0] * static_cast<int64_t>(DTypeBytes(view.dtype));
+  rows.shape[0] = num_rows;
+  return rows;
+}
+
+}  // namespace
+
+Status AttendBatch(std::span<Session* const> sessions, std::span<const int64_t> num_rows,
+                   LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse) {
+  if (sessions.size() != num_rows.size()) {
+    return Status::InvalidArgument(std::to_string(sessions.size()) + " sessions, but " +
+                                   std::to_string(num_rows.size()) + " numbers of rows");
+  }
+  int64_t total_rows = 0;
+  for (const int64_t n : num_rows) {
+    if (n < 1 || n > q.rows()) {
+      return Status::InvalidArgument("a session has " + std::to_string(n) +
+                                     " rows of a batch, expected 1 to " + std::to_string(q.rows()));
+    }
+    total_rows += n;
+  }
+  if (total_rows != q.rows() || total_rows != out.rows()) {
+    return Status::InvalidArgument("the sessions have " + std::to_string(total_rows) +
+                                   " rows in all, but q has " + std::to_string(q.rows()) +
+                                   " and out has " + std::to_string(out.rows()));
+  }
+  Status first_error;
+  int64_t row = 0;
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    float* const rows_lse = lse == nullptr ? nullptr : lse + row * q.heads();
+    Status status = sessions[i]->Attend(layer, RowsOf(q, row, num_rows[i]),
+                                        RowsOf(out, row, num_rows[i]), rows_lse);
+    if (!status.ok() && first_error.ok()) {
+      first_error = status.WithContext("session " + std::to_string(i) + " of the batch");
+    }
+    row += num_rows[i];
+  }
+  return first_error;
+}
+
+}  // namespace attndb

@@ -1,0 +1,490 @@
+#include "db/session_impl.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "common/check.h"
+#include "db/database.h"
+#include "db/search_factory.h"
+#include "db/view_check.h"
+#include "kernels/convert.h"
+#include "kernels/layout.h"
+#include "query/attention/tensor_rows.h"
+
+namespace attndb::internal {
+namespace {
+
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+uint64_t ChainTokens(const std::vector<ChainEntry>& chain) {
+  uint64_t num_tokens = 0;
+  for (const ChainEntry& entry : chain) num_tokens += entry.num_tokens_used;
+  return num_tokens;
+}
+
+std::string LayerText(LayerId layer) { return "layer " + std::to_string(layer); }
+
+// Head `head` of rows [first_row, first_row + num_rows) of `view`.
+const std::byte* HeadRows(const TensorView& view, uint64_t first_row, uint32_t head) {
+  return static_cast<const std::byte*>(view.data) +
+         (static_cast<int64_t>(first_row) * view.strides[0] + head * view.strides[1]) *
+             static_cast<int64_t>(DTypeBytes(view.dtype));
+}
+
+}  // namespace
+
+SessionImpl::SessionImpl(SessionSeed seed)
+    : database_(std::move(seed.database)),
+      tenant_(std::move(seed.tenant)),
+      spec_(std::move(seed.spec)),
+      shape_(std::move(seed.shape)),
+      first_position_(seed.first_position),
+      plan_(std::move(seed.plan)),
+      context_(seed.context),
+      chain_(std::move(seed.chain)),
+      stored_tokens_(std::move(seed.tokens)),
+      num_stored_(ChainTokens(chain_)),
+      tail_(shape_, database_->budget()),
+      query_sample_(spec_, database_->options().query_sample),
+      stats_(spec_.num_layers()) {
+  ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
+  BuildSearches();
+  database_->SessionOpened(context_);
+}
+
+SessionImpl::~SessionImpl() {
+  chain_.clear();
+  pins_.clear();
+  database_->SessionClosed(context_);
+}
+
+Status SessionImpl::Fail(Status status) {
+  failed_ = true;
+  return status;
+}
+
+Status SessionImpl::CheckAppend(LayerId layer, const TensorView& k, const TensorView& v) const {
+  if (layer >= spec_.num_layers()) {
+    return Status::InvalidArgument(LayerText(layer) + " does not exist; the model has " +
+                                   std::to_string(spec_.num_layers()) + " layers");
+  }
+  const LayerSpec& shape = spec_.layers[layer];
+  ATTNDB_RETURN_IF_ERROR(CheckInput("k", layer, k, shape.num_kv_heads, shape.head_dim));
+  ATTNDB_RETURN_IF_ERROR(CheckInput("v", layer, v, shape.num_kv_heads, shape.v_head_dim));
+  if (k.rows() != v.rows()) {
+    return Status::InvalidArgument(LayerText(layer) + ": v has " + std::to_string(v.rows()) +
+                                   " rows, expected " + std::to_string(k.rows()) + ", as k");
+  }
+  if (failed_) {
+    return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
+  }
+  if (layer != next_layer_) {
+    return Status::FailedPrecondition("append to " + LayerText(layer) + " out of order; expected " +
+                                      LayerText(next_layer_));
+  }
+  const auto num_rows = static_cast<uint64_t>(k.rows());
+  if (layer != 0 && num_rows != step_rows_) {
+    return Status::FailedPrecondition(LayerText(layer) + ": " + std::to_string(num_rows) +
+                                      " new tokens, expected " + std::to_string(step_rows_) +
+                                      ", as in layer 0");
+  }
+  // Token indices are 32 bits in the kernels; half of that leaves room for every sum of two.
+  if (LayerTokens(layer) + num_rows > (uint64_t{1} << 31) - 64) {
+    return Status::ResourceExhausted("a session holds at most 2^31 - 64 tokens");
+  }
+  return Status::Ok();
+}
+
+Status SessionImpl::Append(LayerId layer, const TensorView& k, const TensorView& v) {
+  ATTNDB_RETURN_IF_ERROR(CheckAppend(layer, k, v));
+  const int64_t start_ns = NowNs();
+  const auto num_rows = static_cast<uint64_t>(k.rows());
+  Result<storage::AppendSlot> slot = tail_.BeginAppend(layer, num_rows);
+  Status status = slot.status();
+  if (slot.ok()) {
+    for (const storage::AppendPiece& piece : slot->pieces) {
+      if (status.ok()) status = WriteRows(layer, k, /*is_key=*/true, piece);
+      if (status.ok()) status = WriteRows(layer, v, /*is_key=*/false, piece);
+    }
+  }
+  if (!status.ok()) return layer == 0 ? status : Fail(std::move(status));
+  tail_.CommitAppend(layer);
+  step_rows_ = num_rows;
+  next_layer_ = layer + 1 == spec_.num_layers() ? 0 : layer + 1;
+  stats_[layer].append_ns = NowNs() - start_ns;
+  return Status::Ok();
+}
+
+Status SessionImpl::WriteRows(LayerId layer, const TensorView& view, bool is_key,
+                              const storage::AppendPiece& piece) {
+  const LayerSpec& shape = spec_.layers[layer];
+  const auto dim = static_cast<size_t>(view.dim());
+  const size_t padded = kernels::RowElements(dim);
+  const bool permute = is_key && shape.rope.layout == RopeLayout::kInterleaved;
+  const bool plain = view.strides[2] == 1 && view.strides[0] >= view.dim() && !permute;
+  for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
+    std::byte* const to = is_key ? piece.k(head) : piece.v(head);
+    kernels::ConvertReport report;
+    if (plain) {
+      report = kernels::ConvertRows(view.dtype, HeadRows(view, piece.first_row, head),
+                                    static_cast<size_t>(view.strides[0]), spec_.kv_dtype, to,
+                                    padded, piece.num_rows, dim, padded);
+    } else {
+      convert_scratch_.resize(2 * piece.num_rows * padded);
+      float* const rows = convert_scratch_.data();
+      for (uint64_t i = 0; i < piece.num_rows; ++i) {
+        query::LoadHeads(view, piece.first_row + i, head, 1, padded, rows + i * padded);
+      }
+      if (permute) {
+        query::ToHalfLayout(shape.rope, shape.head_dim, piece.num_rows, padded, rows,
+                            rows + piece.num_rows * padded);
+      }
+      report = kernels::ConvertRows(DType::kFloat32, rows, padded, spec_.kv_dtype, to, padded,
+                                    piece.num_rows, padded, padded);
+    }
+    if (report.overflow) {
+      return OverflowError(layer, view, is_key, head, piece.first_row, piece.num_rows);
+    }
+    if (report.nonfinite) tail_.SetNonFinite(layer, head);
+  }
+  return Status::Ok();
+}
+
+// Finds the first value that overflowed, for the message.
+Status SessionImpl::OverflowError(LayerId layer, const TensorView& view, bool is_key, uint32_t head,
+                                  uint64_t first_row, uint64_t num_rows) const {
+  const auto dim = static_cast<size_t>(view.dim());
+  std::vector<float> row(kernels::RowElements(dim));
+  for (uint64_t i = first_row; i < first_row + num_rows; ++i) {
+    query::LoadHeads(view, i, head, 1, row.size(), row.data());
+    for (size_t d = 0; d < dim; ++d) {
+      const uint16_t stored = kernels::FromFloat32(row[d], spec_.kv_dtype);
+      if (!std::isfinite(row[d]) || std::isfinite(kernels::ToFloat32(stored, spec_.kv_dtype))) {
+        continue;
+      }
+      return Status::InvalidArgument(
+          std::string(is_key ? "k" : "v") + " of " + LayerText(layer) + ", head " +
+          std::to_string(head) + ", token " + std::to_string(LayerTokens(layer) + i) + " is " +
+          std::to_string(row[d]) + ", beyond the range of " +
+          std::string(DTypeName(spec_.kv_dtype)) + "; use a wider kv_dtype");
+    }
+  }
+  return Status::Internal("no value of " + LayerText(layer) + " overflows");
+}
+
+Status SessionImpl::CheckQuery(LayerId layer, const TensorView& q) const {
+  if (layer >= spec_.num_layers()) {
+    return Status::InvalidArgument(LayerText(layer) + " does not exist; the model has " +
+                                   std::to_string(spec_.num_layers()) + " layers");
+  }
+  const LayerSpec& shape = spec_.layers[layer];
+  return CheckInput("q", layer, q, shape.num_q_heads, shape.head_dim);
+}
+
+Status SessionImpl::CheckAttend(LayerId layer, const TensorView& q,
+                                const MutableTensorView& out) const {
+  ATTNDB_RETURN_IF_ERROR(CheckQuery(layer, q));
+  const LayerSpec& shape = spec_.layers[layer];
+  ATTNDB_RETURN_IF_ERROR(
+      CheckOutput("out", layer, out, q.rows(), shape.num_q_heads, shape.v_head_dim, q.dtype));
+  if (failed_) {
+    return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
+  }
+  if (static_cast<uint64_t>(q.rows()) > LayerTokens(layer)) {
+    return Status::InvalidArgument(LayerText(layer) + ": q has " + std::to_string(q.rows()) +
+                                   " rows, but the layer holds " +
+                                   std::to_string(LayerTokens(layer)) + " tokens");
+  }
+  return Status::Ok();
+}
+
+Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out,
+                              float* lse, uint32_t num_parts) {
+  ATTNDB_RETURN_IF_ERROR(CheckAttend(layer, q, out));
+  query::LayerCall call = DescribeCall(layer);
+  const uint32_t num_heads = call.spec.num_kv_heads;
+  pins_.clear();
+  for (const ChainEntry& entry : chain_) {
+    Result<storage::LayerPin> pin = entry.segment->PinLayer(layer);
+    if (!pin.ok()) {
+      database_->ReportDamage(*entry.segment, pin.status());
+      return Fail(std::move(pin).status());
+    }
+    pins_.push_back(*std::move(pin));
+  }
+  runs_.clear();
+  non_finite_.assign(num_heads, 0);
+  for (uint32_t head = 0; head < num_heads; ++head) {
+    for (size_t i = 0; i < chain_.size(); ++i) {
+      storage::KvRows rows = pins_[i].rows(head);
+      rows.num_tokens = chain_[i].num_tokens_used;
+      runs_.push_back(rows);
+      if (pins_[i].non_finite(head)) non_finite_[head] = 1;
+    }
+    for (const storage::KvRows& rows : tail_.runs(layer, head)) runs_.push_back(rows);
+    if (tail_.non_finite(layer, head)) non_finite_[head] = 1;
+  }
+  call.runs = runs_;
+  call.num_runs = runs_.size() / num_heads;
+  call.non_finite = non_finite_;
+  call.q = q;
+  call.out = out;
+  call.lse = lse;
+  call.num_parts = num_parts;
+  const auto num_rows = static_cast<uint64_t>(q.rows());
+  const uint64_t first_token = call.num_tokens - num_rows;
+  if (first_token >= num_stored_) {
+    query_sample_.Offer(spec_, layer, q, first_token - num_stored_,
+                        first_position_ + static_cast<int64_t>(first_token));
+  }
+  return attention_.Begin(call);
+}
+
+void SessionImpl::EndCall() {
+  pins_.clear();  // The budget keeps the layers; it may drop them between calls.
+}
+
+Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out,
+                               float* lse, uint32_t part, uint32_t num_parts) {
+  if (part >= num_parts) {
+    return Status::InvalidArgument("part " + std::to_string(part) + " of " +
+                                   std::to_string(num_parts) + " parts");
+  }
+  bool run = false;
+  {
+    MutexLock lock(&call_mutex_);
+    if (num_joined_ == 0) {
+      call_parts_ = num_parts;
+      call_layer_ = layer;
+      call_status_ = BeginCall(layer, q, out, lse, num_parts);
+    } else if (num_parts != call_parts_ || layer != call_layer_) {
+      return Status::FailedPrecondition("part of another call: " + LayerText(layer) + " in " +
+                                        std::to_string(num_parts) + " parts, while " +
+                                        LayerText(call_layer_) + " in " +
+                                        std::to_string(call_parts_) + " parts is under way");
+    }
+    ++num_joined_;
+    run = call_status_.ok();
+  }
+  if (run) attention_.RunPart(part);
+  MutexLock lock(&call_mutex_);
+  Status status = call_status_;
+  if (++num_left_ == call_parts_) {
+    if (run) {
+      LayerStats& stats = stats_[layer];
+      stats.last = attention_.cost();
+      stats.num_rows += static_cast<uint64_t>(q.rows());
+      stats.num_selected += stats.last.num_selected;
+      stats.num_queries += stats.last.num_queries;
+    }
+    num_joined_ = 0;
+    num_left_ = 0;
+    EndCall();
+  }
+  return status;
+}
+
+// One part where the work is too small to share.
+uint32_t SessionImpl::PartsFor(uint64_t num_rows, LayerId layer) const {
+  constexpr uint64_t kMinRowsTimesTokens = 2048;
+  if (num_rows * LayerTokens(layer) < kMinRowsTimesTokens) return 1;
+  return database_->pool()->num_threads();
+}
+
+Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTensorView& out,
+                           float* lse) {
+  ATTNDB_RETURN_IF_ERROR(CheckAttend(layer, q, out));
+  const uint32_t num_parts = PartsFor(static_cast<uint64_t>(q.rows()), layer);
+  if (num_parts == 1) return AttendPart(layer, q, out, lse, 0, 1);
+  Mutex mutex;
+  Status status;
+  database_->pool()->ParallelFor(num_parts, [&](uint32_t part) {
+    Status part_status = AttendPart(layer, q, out, lse, part, num_parts);
+    MutexLock lock(&mutex);
+    if (!part_status.ok()) status = std::move(part_status);
+  });
+  return status;
+}
+
+Status SessionImpl::Crop(uint64_t num_tokens) {
+  if (num_tokens > this->num_tokens()) {
+    return Status::InvalidArgument("crop to " + std::to_string(num_tokens) +
+                                   " tokens, but the session holds " +
+                                   std::to_string(this->num_tokens()));
+  }
+  const uint64_t num_tail = num_tokens > num_stored_ ? num_tokens - num_stored_ : 0;
+  tail_.Crop(num_tail);
+  query_sample_.Crop(num_tail);
+  while (num_tokens < num_stored_) {
+    ChainEntry& last = chain_.back();
+    const uint64_t cut = std::min(num_stored_ - num_tokens, last.num_tokens_used);
+    last.num_tokens_used -= cut;
+    num_stored_ -= cut;
+    if (last.num_tokens_used == 0) chain_.pop_back();
+  }
+  stored_tokens_.resize(num_stored_);
+  next_layer_ = 0;
+  failed_ = false;
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
+  ATTNDB_RETURN_IF_ERROR(CheckComplete());
+  auto fork = std::make_unique<SessionImpl>(SessionSeed{
+      database_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_, stored_tokens_});
+  fork->tail_ = tail_.Fork();
+  fork->query_sample_ = query_sample_;
+  return fork;
+}
+
+void SessionImpl::Reset() {
+  tail_.Reset();
+  query_sample_.Crop(0);
+  chain_.clear();
+  stored_tokens_.clear();
+  num_stored_ = 0;
+  next_layer_ = 0;
+  failed_ = false;
+  database_->SessionMoved(context_, ContextId::kNone);
+  context_ = ContextId::kNone;
+}
+
+Status SessionImpl::SetPlan(std::string_view text) {
+  ATTNDB_ASSIGN_OR_RETURN(query::Plan plan, query::Plan::Parse(text));
+  ATTNDB_RETURN_IF_ERROR(plan.CheckLayers(spec_.num_layers()));
+  plan_ = std::move(plan);
+  BuildSearches();
+  return Status::Ok();
+}
+
+void SessionImpl::BuildSearches() {
+  searches_.clear();
+  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
+    searches_.push_back(MakeSearch(plan_.ForLayer(layer), spec_.layers[layer].scale));
+  }
+}
+
+Status SessionImpl::CheckComplete() const {
+  if (failed_) {
+    return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
+  }
+  if (next_layer_ == 0) return Status::Ok();
+  return Status::FailedPrecondition(
+      "a step is under way: layers 0 to " + std::to_string(next_layer_ - 1) + " hold " +
+      std::to_string(LayerTokens(0)) + " tokens, " + LayerText(next_layer_) + " holds " +
+      std::to_string(LayerTokens(next_layer_)));
+}
+
+Status SessionImpl::CheckTokens(std::span<const TokenId> tokens) const {
+  if (tokens.size() != num_tokens()) {
+    return Status::InvalidArgument(std::to_string(tokens.size()) +
+                                   " token ids, but the session holds " +
+                                   std::to_string(num_tokens()) + " tokens");
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0) {
+      return Status::InvalidArgument("token " + std::to_string(i) + " has id " +
+                                     std::to_string(tokens[i]) + ", expected 0 or more");
+    }
+    if (i < num_stored_ && tokens[i] != stored_tokens_[i]) {
+      return Status::InvalidArgument("token " + std::to_string(i) + " has id " +
+                                     std::to_string(tokens[i]) + ", but the stored prefix has " +
+                                     std::to_string(stored_tokens_[i]) + " there");
+    }
+  }
+  return Status::Ok();
+}
+
+void SessionImpl::Rebase(ContextId context, std::vector<ChainEntry> chain,
+                         std::span<const TokenId> tokens) {
+  ATTNDB_CHECK(ChainTokens(chain) == num_tokens() && tokens.size() == num_tokens());
+  database_->SessionMoved(context_, context);
+  context_ = context;
+  chain_ = std::move(chain);
+  stored_tokens_.assign(tokens.begin(), tokens.end());
+  num_stored_ = stored_tokens_.size();
+  tail_.Reset();
+  query_sample_.Crop(0);
+}
+
+uint64_t SessionImpl::memory_bytes() const {
+  uint64_t bytes = tail_.memory_bytes();
+  for (const ChainEntry& entry : chain_) bytes += entry.segment->resident_bytes();
+  return bytes;
+}
+
+query::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
+  query::LayerCall call;
+  call.spec = spec_.layers[layer];
+  call.kv_dtype = spec_.kv_dtype;
+  call.plan = plan_.ForLayer(layer);
+  call.search = searches_[layer].get();
+  call.num_tokens = LayerTokens(layer);
+  call.dense_query_tokens = database_->options().dense_query_tokens;
+  call.q.shape[0] = 1;
+  return call;
+}
+
+Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
+  if (layer >= spec_.num_layers()) {
+    return Status::InvalidArgument(LayerText(layer) + " does not exist; the model has " +
+                                   std::to_string(spec_.num_layers()) + " layers");
+  }
+  const query::LayerCall call = DescribeCall(layer);
+  const LayerStats& stats = stats_[layer];
+  LayerExplain explain;
+  explain.layer = layer;
+  explain.plan = call.plan.ToString();
+  explain.reason = query::ReasonForFull(call);
+  explain.num_tokens = call.num_tokens;
+  const uint64_t fixed = uint64_t{call.plan.sink} + call.plan.window;
+  explain.num_middle = call.plan.kind == query::QueryKind::kFull || !explain.reason.empty() ||
+                               call.num_tokens < fixed
+                           ? 0
+                           : call.num_tokens - fixed;
+  if (stats.num_queries > 0) {
+    explain.selected_mean =
+        static_cast<double>(stats.num_selected) / static_cast<double>(stats.num_queries);
+  }
+  switch (call.plan.kind) {
+    case query::QueryKind::kFull:
+    case query::QueryKind::kWindow:
+      explain.predicted_selected = 0;
+      break;
+    case query::QueryKind::kTopK:
+      explain.predicted_selected =
+          static_cast<double>(std::min<uint64_t>(call.plan.k, explain.num_middle));
+      break;
+    case query::QueryKind::kDipr:  // What it was so far is the best guess.
+      explain.predicted_selected = stats.num_queries > 0 ? explain.selected_mean : -1.0;
+      break;
+  }
+  explain.predicted_bytes = query::PredictBytes(call, std::max(0.0, explain.predicted_selected));
+  explain.num_queries = stats.num_rows;
+  explain.bytes_touched = stats.last.bytes_touched;
+  explain.score_us = static_cast<double>(stats.last.score_ns) * 1e-3;
+  explain.select_us = static_cast<double>(stats.last.select_ns) * 1e-3;
+  explain.attend_us = static_cast<double>(stats.last.attend_ns) * 1e-3;
+  explain.append_us = static_cast<double>(stats.append_ns) * 1e-3;
+  return explain;
+}
+
+attndb::Explain SessionImpl::Explain() const {
+  attndb::Explain explain;
+  explain.plan = plan_.ToString();
+  explain.num_tokens = num_tokens();
+  explain.num_reused = num_stored_;
+  explain.num_segments = chain_.size();
+  explain.memory_bytes = memory_bytes();
+  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
+    explain.layers.push_back(*ExplainLayer(layer));
+  }
+  return explain;
+}
+
+}  // namespace attndb::internal

@@ -1,0 +1,154 @@
+// A session's state: the chain of sealed segments that it reads, its tail, its plan.
+//
+// Chain:   entries (segment, number of its first tokens that the session has), oldest first; then
+//          the tail. Crop shortens entries; Store moves the tail into a new entry.
+// Step:    layer 0 appends n tokens, then layer 1 the same n, ... next_layer_ is the one whose turn
+//          it is. An error inside a step sets failed_, which Crop and Reset clear.
+// Threads: as session.h: one thread at a time, but for AttendPart.
+#ifndef ATTNDB_DB_SESSION_IMPL_H_
+#define ATTNDB_DB_SESSION_IMPL_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/options.h"
+#include "attndb/result.h"
+#include "attndb/stats.h"
+#include "attndb/tensor_view.h"
+#include "attndb/types.h"
+#include "common/mutex.h"
+#include "db/query_sample.h"
+#include "query/attention/layer_attention.h"
+#include "query/plan/plan.h"
+#include "storage/kv/kv_tail.h"
+#include "storage/kv/segment.h"
+
+namespace attndb::internal {
+
+class Database;
+
+struct ChainEntry {
+  std::shared_ptr<storage::Segment> segment;
+  uint64_t num_tokens_used = 0;
+};
+
+// What a session starts from.
+struct SessionSeed {
+  std::shared_ptr<Database> database;  // Kept open by its sessions.
+  std::string tenant;
+  ModelSpec spec;  // Defaults resolved.
+  std::shared_ptr<const storage::KvShape> shape;
+  query::Plan plan;
+  int64_t first_position = 0;
+  ContextId context = ContextId::kNone;
+  std::vector<ChainEntry> chain;
+  std::vector<TokenId> tokens;  // Of the chain.
+};
+
+class SessionImpl {
+ public:
+  explicit SessionImpl(SessionSeed seed);
+  ~SessionImpl();
+  SessionImpl(const SessionImpl&) = delete;
+  SessionImpl& operator=(const SessionImpl&) = delete;
+
+  Status Append(LayerId layer, const TensorView& k, const TensorView& v);
+  Status Attend(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse);
+  Status AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
+                    uint32_t part, uint32_t num_parts) ATTNDB_EXCLUDES(call_mutex_);
+  Status CheckQuery(LayerId layer, const TensorView& q) const;
+  Status Crop(uint64_t num_tokens);
+  Result<std::unique_ptr<SessionImpl>> Fork();
+  void Reset();
+  Status SetPlan(std::string_view text);
+  attndb::Explain Explain() const;
+  Result<LayerExplain> ExplainLayer(LayerId layer) const;
+
+  uint64_t num_tokens() const { return num_stored_ + tail_.num_tokens(); }
+  uint64_t num_stored() const { return num_stored_; }
+  ContextId context() const { return context_; }
+  const ModelSpec& spec() const { return spec_; }
+  uint64_t memory_bytes() const;
+
+  // For Store. Ok if no step is under way.
+  Status CheckComplete() const;
+  // Ok if `tokens` may be the ids of what the session holds: their number, and the stored prefix.
+  Status CheckTokens(std::span<const TokenId> tokens) const;
+  // The tail is now in the last entries of `chain`, which make up context `context`.
+  void Rebase(ContextId context, std::vector<ChainEntry> chain, std::span<const TokenId> tokens);
+
+  const std::string& tenant() const { return tenant_; }
+  int64_t first_position() const { return first_position_; }
+  const std::vector<ChainEntry>& chain() const { return chain_; }
+  const storage::KvTail& tail() const { return tail_; }
+  QuerySample& query_sample() { return query_sample_; }
+  const std::shared_ptr<const storage::KvShape>& shape() const { return shape_; }
+  const std::shared_ptr<Database>& database() const { return database_; }
+
+ private:
+  // Of one layer, since the session began.
+  struct LayerStats {
+    query::CallCost last;
+    uint64_t num_rows = 0;
+    uint64_t num_selected = 0;
+    uint64_t num_queries = 0;
+    int64_t append_ns = 0;
+  };
+
+  Status CheckAppend(LayerId layer, const TensorView& k, const TensorView& v) const;
+  Status WriteRows(LayerId layer, const TensorView& view, bool is_key,
+                   const storage::AppendPiece& piece);
+  Status OverflowError(LayerId layer, const TensorView& view, bool is_key, uint32_t head,
+                       uint64_t first_row, uint64_t num_rows) const;
+  Status CheckAttend(LayerId layer, const TensorView& q, const MutableTensorView& out) const;
+  // Makes `call_` ready: pins the layer's segments and collects their rows.
+  Status BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
+                   uint32_t num_parts);
+  void EndCall();
+  Status Fail(Status status);
+  void BuildSearches();
+  uint64_t LayerTokens(LayerId layer) const { return num_stored_ + tail_.num_tokens(layer); }
+  uint32_t PartsFor(uint64_t num_rows, LayerId layer) const;
+  query::LayerCall DescribeCall(LayerId layer) const;
+
+  const std::shared_ptr<Database> database_;
+  const std::string tenant_;
+  const ModelSpec spec_;
+  const std::shared_ptr<const storage::KvShape> shape_;
+  const int64_t first_position_;
+
+  query::Plan plan_;
+  std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;  // By layer; plan_'s.
+  ContextId context_;
+  std::vector<ChainEntry> chain_;
+  std::vector<TokenId> stored_tokens_;  // Of the chain.
+  uint64_t num_stored_ = 0;
+  storage::KvTail tail_;
+  QuerySample query_sample_;
+
+  LayerId next_layer_ = 0;
+  uint64_t step_rows_ = 0;
+  bool failed_ = false;
+  std::vector<LayerStats> stats_;
+  std::vector<float> convert_scratch_;
+
+  // One Attend: the first part that comes sets it up under the mutex, the last that leaves ends it;
+  // in between, parts share attention_, which is made for that.
+  Mutex call_mutex_;
+  uint32_t num_joined_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
+  uint32_t num_left_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
+  uint32_t call_parts_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
+  LayerId call_layer_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
+  Status call_status_ ATTNDB_GUARDED_BY(call_mutex_);
+  query::LayerAttention attention_;
+  std::vector<storage::LayerPin> pins_;
+  std::vector<storage::KvRows> runs_;
+  std::vector<uint8_t> non_finite_;
+};
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_DB_SESSION_IMPL_H_

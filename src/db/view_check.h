@@ -1,0 +1,26 @@
+// Checks of the callers' arrays against a layer's shape, before anything is done with them.
+//
+// Errors:  kInvalidArgument naming the array, the layer, what was expected and what was found.
+// Threads: pure functions.
+#ifndef ATTNDB_DB_VIEW_CHECK_H_
+#define ATTNDB_DB_VIEW_CHECK_H_
+
+#include <string_view>
+
+#include "attndb/status.h"
+#include "attndb/tensor_view.h"
+#include "attndb/types.h"
+
+namespace attndb::internal {
+
+// An input [rows, num_heads, dim] with at least one row.
+Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, uint32_t num_heads,
+                  uint32_t dim);
+
+// An output [num_rows, num_heads, dim] of float32 or `q_dtype`, whose elements are all different.
+Status CheckOutput(std::string_view name, LayerId layer, const MutableTensorView& view,
+                   int64_t num_rows, uint32_t num_heads, uint32_t dim, DType q_dtype);
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_DB_VIEW_CHECK_H_
