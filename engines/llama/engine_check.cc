@@ -1,0 +1,88 @@
+// Judging generated tokens by plain llama.cpp.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "engines/llama/engine_impl.h"
+#include "engines/llama/plain_context.h"
+#include "engines/llama/sampler.h"
+
+namespace attndb::llama {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kCellPad = 256;
+
+double MillisecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double LargestDifference(std::span<const float> a, std::span<const float> b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  }
+  return largest;
+}
+
+// Walks the tokens with plain llama.cpp; `other`, if any, is a context that differs in its kernels
+// and runs beside it.
+Status Compare(PlainContext& plain, PlainContext* other, std::span<const TokenId> prompt,
+               std::span<const TokenId> generated, CheckReport* report) {
+  const Clock::time_point start = Clock::now();
+  ATTNDB_RETURN_IF_ERROR(plain.Run(prompt));
+  report->plain_prefill_ms = MillisecondsSince(start);
+  report->plain_ms = report->plain_prefill_ms;
+  if (other != nullptr) ATTNDB_RETURN_IF_ERROR(other->Run(prompt));
+  for (size_t i = 0; i < generated.size(); ++i) {
+    const std::span<const float> logits = plain.Logits();
+    if (other != nullptr) {
+      report->own_spread = std::max(report->own_spread, LargestDifference(logits, other->Logits()));
+    }
+    const TokenId best = ArgMax(logits);
+    if (best != generated[i]) {
+      report->differences.push_back(
+          {.index = i,
+           .ours = generated[i],
+           .plain = best,
+           .logit_gap = static_cast<double>(logits[static_cast<size_t>(best)]) -
+                        static_cast<double>(logits[static_cast<size_t>(generated[i])])});
+    }
+    ++report->num_compared;
+    if (i + 1 == generated.size()) break;
+    const Clock::time_point step = Clock::now();
+    ATTNDB_RETURN_IF_ERROR(plain.Run(generated.subspan(i, 1)));
+    report->plain_ms += MillisecondsSince(step);
+    if (other != nullptr) ATTNDB_RETURN_IF_ERROR(other->Run(generated.subspan(i, 1)));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<CheckReport> LlamaEngine::CheckAgainstPlain(std::span<const TokenId> prompt,
+                                                   std::span<const TokenId> generated,
+                                                   const CheckOptions& check) const {
+  ATTNDB_RETURN_IF_ERROR(impl_->tokenizer->CheckIds(generated));
+  const size_t num_tokens = prompt.size() + generated.size();
+  PlainOptions plain_options;
+  plain_options.num_tokens =
+      static_cast<uint32_t>((num_tokens + kCellPad - 1) / kCellPad * kCellPad);
+  plain_options.kv_dtype = spec().kv_dtype;
+  CheckReport report;
+  for (bool spread = check.measure_spread;; spread = true) {
+    report = CheckReport();
+    ATTNDB_ASSIGN_OR_RETURN(const auto plain, OpenPlain(plain_options));
+    std::unique_ptr<PlainContext> other;
+    if (spread) {
+      PlainOptions no_flash = plain_options;
+      no_flash.flash_attention = false;
+      ATTNDB_ASSIGN_OR_RETURN(other, OpenPlain(no_flash));
+    }
+    ATTNDB_RETURN_IF_ERROR(Compare(*plain, other.get(), prompt, generated, &report));
+    if (spread || report.equal()) return report;
+  }
+}
+
+}  // namespace attndb::llama

@@ -1,0 +1,231 @@
+// Goal:   whatever goes wrong in the middle of a pass ends it with its own status; sessions and
+//         engine go on as if the pass had not been.
+// Method: budgets that run out, stored bytes that are flipped, callbacks that say no, wrong
+//         arguments; afterwards the logits must agree with plain llama.cpp again. Both variants of
+//         the hook.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "attndb/db.h"
+#include "engines/llama/engine_test_util.h"
+#include "engines/llama/llama_engine.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::llama {
+namespace {
+
+namespace fs = std::filesystem;
+using ::attndb::test::FailsWith;
+using ::testing::_;
+using ::testing::HasSubstr;
+
+class EngineFailureTest : public ::testing::TestWithParam<HookVariant> {
+ protected:
+  void SetUp() override {
+    EngineOptions options = TinyOptions(GetParam());
+    options.cache_dir = directory_.File("cache");
+    options.max_sessions = 3;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(LlamaEngine engine, LlamaEngine::Open(TinyModel("qwen2"), options));
+    engine_.emplace(std::move(engine));
+  }
+
+  LlamaEngine& engine() { return *engine_; }
+  std::vector<TokenId> Ids(size_t count) {
+    return RandomIds(count, 41, engine().info().vocab_size);
+  }
+  Result<DB> OpenStore(const DBOptions& options = {}) {
+    return DB::Open(directory_.File("store"), options);
+  }
+  Result<Session> NewSession(const DB& db) {
+    ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(engine().spec(), Ids(1)));
+    return std::move(start.session);
+  }
+  // The engine still computes what plain llama.cpp does.
+  void ExpectHealthy(Session& session, std::span<const TokenId> held) {
+    ASSERT_EQ(session.num_tokens(), held.size());
+    std::vector<TokenId> tokens(held.begin(), held.end());
+    const std::vector<TokenId> more = RandomIds(3, 7, engine().info().vocab_size);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const LogitRows plain, PlainRows(engine(), tokens));
+    for (size_t i = held.size(); i < tokens.size(); ++i) {
+      ATTNDB_ASSERT_OK(engine().Decode(session, tokens[i]));
+      EXPECT_LT(RowDifference(engine().Logits(), plain[i]), 1e-4);
+    }
+    EXPECT_EQ(engine().engine_cache().num_used, 0u);
+  }
+
+  ::attndb::test::TempDir directory_;
+
+ private:
+  std::optional<LlamaEngine> engine_;
+};
+
+TEST_P(EngineFailureTest, AMemoryLimitEndsThePassWithItsStatus) {
+  const std::vector<TokenId> ids = Ids(900);
+  const uint64_t token_bytes = engine().spec().KvBytesPerToken();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const DB db, OpenStore({.query_sample = 0, .host_memory_bytes = 600 * token_bytes}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db));
+  EXPECT_THAT(engine().Prefill(session, ids), FailsWith(StatusCode::kResourceExhausted, _));
+  const uint64_t held = session.num_tokens();
+  EXPECT_GT(held, 0u);
+  EXPECT_LT(held, 640u);
+  EXPECT_EQ(held % 64, 0u) << "whole ubatches stay";
+  ATTNDB_ASSERT_OK(session.Crop(64));
+  ExpectHealthy(session, std::span(ids).first(64));
+}
+
+TEST_P(EngineFailureTest, ADamagedSegmentEndsThePassWithItsStatus) {
+  const std::vector<TokenId> ids = Ids(200);
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+    ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db));
+    ATTNDB_ASSERT_OK(engine().Prefill(session, ids));
+    ATTNDB_ASSERT_OK(db.Store(session, ids, {.name = "damaged"}));
+  }
+  // A byte of the last third of the largest file: rows of a later layer.
+  fs::path largest;
+  for (const auto& entry : fs::recursive_directory_iterator(directory_.File("store"))) {
+    if (entry.is_regular_file() &&
+        (largest.empty() || entry.file_size() > fs::file_size(largest))) {
+      largest = entry.path();
+    }
+  }
+  {
+    std::fstream file(largest, std::ios::binary | std::ios::in | std::ios::out);
+    const auto at = static_cast<std::streamoff>(fs::file_size(largest) * 2 / 3);
+    file.seekg(at);
+    const auto byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(at);
+    file.put(byte);
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  Result<SessionStart> start = db.CreateSession(engine().spec(), ids, {.context = "damaged"});
+  if (start.ok()) {
+    EXPECT_THAT(engine().Prefill(start->session, start->rest),
+                FailsWith(StatusCode::kCorruption, _));
+    start->session.Reset();
+    ExpectHealthy(start->session, {});
+  } else {
+    EXPECT_THAT(start, FailsWith(StatusCode::kCorruption, _));
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session fresh, NewSession(db));
+  ExpectHealthy(fresh, {});
+}
+
+TEST_P(EngineFailureTest, OneSessionsFailureLeavesTheOthersOfTheBatchAsTheyWere) {
+  const std::vector<TokenId> ids = Ids(64);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session good, NewSession(db));
+  ATTNDB_ASSERT_OK(engine().Prefill(good, ids));
+  const uint64_t token_bytes = engine().spec().KvBytesPerToken();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB small,
+                              DB::Open(directory_.File("small"),
+                                       {.query_sample = 0, .host_memory_bytes = token_bytes / 2}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session poor, NewSession(small));
+  const BatchEntry batch[] = {{&good, std::span(ids).first(1)}, {&poor, std::span(ids).first(1)}};
+  EXPECT_THAT(engine().DecodeBatch(batch), FailsWith(StatusCode::kResourceExhausted, _));
+  EXPECT_EQ(poor.num_tokens(), 0u);
+  ExpectHealthy(good, ids);
+}
+
+TEST_P(EngineFailureTest, ACancelledPrefillKeepsWholeUbatches) {
+  const std::vector<TokenId> ids = Ids(300);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db));
+  std::vector<uint64_t> seen;
+  PrefillOptions options;
+  options.progress = [&](const PrefillProgress& progress) {
+    EXPECT_EQ(progress.tokens_total, 300u);
+    EXPECT_GT(progress.tokens_per_second, 0);
+    seen.push_back(progress.tokens_done);
+    return progress.tokens_done < 128;
+  };
+  EXPECT_THAT(engine().Prefill(session, ids, options),
+              FailsWith(StatusCode::kCancelled, HasSubstr("128 of 300")));
+  EXPECT_THAT(seen, ::testing::ElementsAre(64, 128));
+  ExpectHealthy(session, std::span(ids).first(128));
+}
+
+TEST_P(EngineFailureTest, CheckpointsMayStoreAndMayFail) {
+  const std::vector<TokenId> ids = Ids(200);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db));
+  PrefillOptions options;
+  options.checkpoint = [&](uint64_t done) -> Status {
+    if (done == 192) return Status::IoError("the test says so");
+    return db.Store(session, std::span(ids).first(done)).status();
+  };
+  EXPECT_THAT(engine().Prefill(session, ids, options),
+              FailsWith(StatusCode::kIoError, HasSubstr("the test says so")));
+  EXPECT_EQ(session.num_reused(), 128u) << "what the checkpoints stored";
+  ExpectHealthy(session, std::span(ids).first(192));
+}
+
+TEST_P(EngineFailureTest, WrongArgumentsChangeNothing) {
+  const std::vector<TokenId> ids = Ids(10);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db));
+  ATTNDB_ASSERT_OK(engine().Prefill(session, ids));
+  const auto refuses = [&](const Status& status, const char* text) {
+    EXPECT_THAT(status, FailsWith(StatusCode::kInvalidArgument, HasSubstr(text)));
+    EXPECT_EQ(session.num_tokens(), 10u);
+  };
+  refuses(engine().Prefill(session, {}), "no token");
+  const std::vector<TokenId> beyond = {5, 320};
+  refuses(engine().Prefill(session, beyond), "token 1 is id 320");
+  refuses(engine().Decode(session, -1), "id -1");
+  refuses(engine().DecodeBatch({}), "0 sessions");
+  const BatchEntry twice[] = {{&session, ids}, {&session, ids}};
+  refuses(engine().DecodeBatch(twice), "twice");
+  const std::vector<TokenId> many = Ids(65);
+  const BatchEntry large[] = {{&session, many}};
+  refuses(engine().DecodeBatch(large), "65 tokens");
+  const std::vector<BatchEntry> crowd(4, {&session, ids});
+  refuses(engine().DecodeBatch(crowd), "4 sessions");
+
+  ModelSpec other_model = engine().spec();
+  other_model.fingerprint = "another";
+  ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart foreign, db.CreateSession(other_model, ids));
+  EXPECT_THAT(engine().Prefill(foreign.session, ids),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("another")));
+  ModelSpec other_dtype = engine().spec();
+  other_dtype.kv_dtype = DType::kFloat16;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart half, db.CreateSession(other_dtype, ids));
+  EXPECT_THAT(engine().Prefill(half.session, ids),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("kv_dtype")));
+  ExpectHealthy(session, ids);
+}
+
+TEST_P(EngineFailureTest, LlamaCppsOwnCacheStaysAtOneUbatch) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db));
+  ATTNDB_ASSERT_OK(engine().Prefill(session, Ids(900)));
+  EXPECT_EQ(engine().engine_cache().num_used, 0u);
+  EXPECT_LE(engine().engine_cache().num_cells, 256u) << "llama.cpp rounds 64 up to 256";
+}
+
+TEST(EngineOptionsTest, AreChecked) {
+  EngineOptions options;
+  options.ubatch_tokens = 0;
+  EXPECT_THAT(LlamaEngine::Open(TinyModel("llama"), options),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("ubatch_tokens")));
+  options = {};
+  options.max_sessions = 1000;
+  EXPECT_THAT(LlamaEngine::Open(TinyModel("llama"), options),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("max_sessions")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, EngineFailureTest,
+                         ::testing::Values(HookVariant::kRewrite, HookVariant::kObserve),
+                         [](const auto& param_info) {
+                           return param_info.param == HookVariant::kRewrite ? "Rewrite" : "Observe";
+                         });
+
+}  // namespace
+}  // namespace attndb::llama

@@ -1,0 +1,168 @@
+// Goal:   the main job in one process: import a document, answer from the stored context, and be
+//         equal to plain llama.cpp. And what Generate promises about ends, texts and what the
+//         session holds.
+// Method: SmolLM2, greedy.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "attndb/db.h"
+#include "engines/llama/engine_test_util.h"
+#include "engines/llama/llama_engine.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::llama {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Easy enough for a model of 135M parameters.
+constexpr const char* kDocument =
+    "Tobias keeps a lighthouse. He lives there with a grey cat. The cat is called Admiral. Every "
+    "evening Admiral climbs the stairs with him. The pass key of the tower is 71482.";
+
+class EngineGenerateTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    Result<LlamaEngine> engine = LlamaEngine::Open("smollm2", {.num_threads = 1});
+    ASSERT_THAT(engine, ::attndb::test::IsOk());
+    engine_ = std::make_unique<LlamaEngine>(*std::move(engine));
+  }
+  static void TearDownTestSuite() { engine_.reset(); }
+
+  Result<SessionStart> Ask(const std::string& question) {
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, DB::Open(directory_.File("store")));
+    ATTNDB_ASSIGN_OR_RETURN(const auto prompt, engine_->FirstTurn("", question));
+    return db.CreateSession(engine_->spec(), prompt);
+  }
+
+  ::attndb::test::TempDir directory_;
+  static std::unique_ptr<LlamaEngine> engine_;
+};
+std::unique_ptr<LlamaEngine> EngineGenerateTest::engine_;
+
+TEST_F(EngineGenerateTest, AnswersFromAStoredDocumentAsPlainLlamaCppDoes) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto document, engine_->DocumentPrefix("", kDocument));
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(directory_.File("store")));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, db.CreateSession(engine_->spec(), document));
+    ATTNDB_ASSERT_OK(engine_->Prefill(start.session, start.rest));
+    ATTNDB_ASSERT_OK(db.Store(start.session, document, {.name = "lighthouse"}));
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(directory_.File("store")));
+  const std::pair<const char*, const char*> questions[] = {
+      {"What is the pass key?", "71482"},
+      {"What is the cat called?", "Admiral"},
+  };
+  for (const auto& [question, answer] : questions) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto suffix, engine_->QuestionSuffix(question));
+    std::vector<TokenId> prompt = document;
+    prompt.insert(prompt.end(), suffix.begin(), suffix.end());
+    ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, db.CreateSession(engine_->spec(), prompt));
+    EXPECT_EQ(start.session.num_reused(), document.size());
+    EXPECT_EQ(start.rest, suffix);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Generation generation,
+                                engine_->Generate(start.session, start.rest, {.max_tokens = 40}));
+    EXPECT_THAT(generation.text, HasSubstr(answer));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const CheckReport check,
+                                engine_->CheckAgainstPlain(prompt, generation.tokens));
+    EXPECT_EQ(check.num_compared, generation.tokens.size());
+    for (const TokenDifference& difference : check.differences) {
+      EXPECT_LT(difference.logit_gap, check.own_spread) << "token " << difference.index;
+    }
+  }
+}
+
+TEST_F(EngineGenerateTest, CheckFindsATokenThatPlainLlamaCppWouldNotChoose) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto prompt,
+                              engine_->FirstTurn("", "What is the capital of France?"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(auto wrong,
+                              engine_->Tokenize("The capital of France is Lisbon", false, false));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const CheckReport check, engine_->CheckAgainstPlain(prompt, wrong));
+  ASSERT_FALSE(check.equal());
+  EXPECT_EQ(check.num_compared, wrong.size());
+  EXPECT_EQ(check.differences.back().index, wrong.size() - 1);
+  EXPECT_EQ(check.differences.back().ours, wrong.back());
+  EXPECT_GT(check.differences.back().logit_gap, check.own_spread);
+  EXPECT_GT(check.own_spread, 0);
+}
+
+TEST_F(EngineGenerateTest, EndsAtTheModelsEndAndHoldsAllTokens) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, Ask("What is the capital of France?"));
+  std::string shown;
+  GenerateOptions options;
+  options.on_piece = [&](std::string_view piece) {
+    shown += piece;
+    return true;
+  };
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Generation generation,
+                              engine_->Generate(start.session, start.rest, options));
+  EXPECT_EQ(generation.text, "The capital of France is Paris.");
+  EXPECT_EQ(shown, generation.text);
+  EXPECT_EQ(generation.finish, FinishReason::kEnd);
+  EXPECT_EQ(generation.num_in_session, generation.tokens.size());
+  EXPECT_EQ(start.session.num_tokens(), start.rest.size() + generation.tokens.size());
+  EXPECT_EQ(generation.num_prefilled, start.rest.size());
+  EXPECT_GT(generation.prefill_ms, 0);
+  EXPECT_GE(generation.first_token_ms, generation.prefill_ms);
+  EXPECT_GT(generation.decode_ms_per_token, 0);
+}
+
+TEST_F(EngineGenerateTest, EndsAtStopStringsLimitsAndWishes) {
+  const auto run = [&](const GenerateOptions& options) {
+    Result<SessionStart> start = Ask("What is the capital of France?");
+    EXPECT_THAT(start, ::attndb::test::IsOk());
+    Result<Generation> generation = engine_->Generate(start->session, start->rest, options);
+    EXPECT_THAT(generation, ::attndb::test::IsOk());
+    EXPECT_EQ(start->session.num_tokens(), start->rest.size() + generation->num_in_session);
+    return *std::move(generation);
+  };
+  const Generation stopped = run({.stop = {" France"}});
+  EXPECT_EQ(stopped.finish, FinishReason::kStop);
+  EXPECT_EQ(stopped.text, "The capital of");
+  EXPECT_EQ(stopped.num_in_session + 1, stopped.tokens.size());
+
+  const Generation limited = run({.max_tokens = 2});
+  EXPECT_EQ(limited.finish, FinishReason::kMaxTokens);
+  EXPECT_EQ(limited.text, "The capital");
+  EXPECT_EQ(limited.num_in_session, 1u);
+
+  EXPECT_TRUE(run({.max_tokens = 0}).tokens.empty());
+
+  GenerateOptions cancelled;
+  cancelled.on_piece = [](std::string_view) { return false; };
+  EXPECT_EQ(run(cancelled).finish, FinishReason::kCancelled);
+
+  const Generation endless = run({.max_tokens = 20, .ignore_end = true});
+  EXPECT_EQ(endless.tokens.size(), 20u);
+}
+
+TEST_F(EngineGenerateTest, SampledTextIsFixedByItsSeed) {
+  const auto run = [&](uint32_t seed) {
+    Result<SessionStart> start = Ask("Write a sentence about the sea.");
+    GenerateOptions options = {.max_tokens = 12};
+    options.sampler = {.temperature = 1.5f, .top_k = 0, .min_p = 0.0f, .seed = seed};
+    return engine_->Generate(start->session, start->rest, options)->text;
+  };
+  EXPECT_EQ(run(1), run(1));
+  EXPECT_NE(run(1), run(2));
+}
+
+TEST_F(EngineGenerateTest, AFailedGenerationLeavesTheSessionAsItWas) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, Ask("Hello"));
+  GenerateOptions options;
+  options.sampler.top_p = 2.0f;
+  EXPECT_THAT(engine_->Generate(start.session, start.rest, options),
+              ::attndb::test::FailsWith(StatusCode::kInvalidArgument, HasSubstr("top_p")));
+  EXPECT_EQ(start.session.num_tokens(), 0u);
+  options = {};
+  options.prefill.progress = [](const PrefillProgress&) { return false; };
+  EXPECT_THAT(engine_->Generate(start.session, start.rest, options),
+              ::attndb::test::FailsWith(StatusCode::kCancelled, ::testing::_));
+  EXPECT_EQ(start.session.num_tokens(), 0u);
+}
+
+}  // namespace
+}  // namespace attndb::llama

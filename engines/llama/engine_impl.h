@@ -1,0 +1,55 @@
+// The inside of LlamaEngine: what its parts share.
+#ifndef ATTNDB_ENGINES_LLAMA_ENGINE_IMPL_H_
+#define ATTNDB_ENGINES_LLAMA_ENGINE_IMPL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engines/llama/chat_template.h"
+#include "engines/llama/hooked_context.h"
+#include "engines/llama/llama_engine.h"
+#include "engines/llama/llama_handles.h"
+#include "engines/llama/tokenizer.h"
+
+namespace attndb::llama {
+
+class LlamaEngine::Impl {
+ public:
+  // Loads model and adapters, probes, makes the context.
+  Status Open(const std::string& model_name);
+
+  // Errors: kInvalidArgument: no token, an id out of the vocabulary, a session of another spec.
+  Status CheckRun(const Session& session, std::span<const TokenId> tokens) const;
+  Status Prefill(Session& session, std::span<const TokenId> tokens, const PrefillOptions& options);
+  Status DecodeBatch(std::span<const BatchEntry> entries);
+  Result<Generation> Generate(Session& session, std::span<const TokenId> rest,
+                              const GenerateOptions& options);
+  Result<std::unique_ptr<PlainContext>> OpenPlain(const PlainOptions& plain) const;
+  std::span<const float> Logits(size_t entry) const;
+  EngineCacheUse CacheUse() const { return hooked_->CacheUse(); }
+
+  EngineOptions options;
+  ModelInfo info;
+  ModelSpec spec;
+  std::optional<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat;
+
+ private:
+  Status LoadModel();
+  Status LoadAdapters();
+  void ReadInfo();
+  ContextHandle MakeContext(const llama_context_params& params) const;
+
+  ModelHandle model_;                          // Before all that points into it.
+  std::vector<llama_adapter_lora*> adapters_;  // Owned by the model.
+  std::unique_ptr<HookedContext> hooked_;
+  std::vector<size_t> entry_rows_;  // Entry -> row of logits in the last batch.
+};
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_ENGINE_IMPL_H_

@@ -1,0 +1,152 @@
+// Opening: files, weights, adapters, probe, context.
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "engines/llama/engine_impl.h"
+#include "engines/llama/fingerprint.h"
+#include "engines/llama/llama_log.h"
+#include "engines/llama/model_file.h"
+#include "engines/llama/model_probe.h"
+#include "engines/llama/plain_context_impl.h"
+
+namespace attndb::llama {
+namespace {
+
+constexpr uint32_t kSessionsMax = kLogitRowsMax;  // One row of logits each.
+constexpr uint32_t kUbatchMax = 16384;
+constexpr uint32_t kThreadsMax = 512;  // GGML_MAX_N_THREADS
+
+Status FillDefaults(EngineOptions* options) {
+  if (options->num_threads == 0) {
+    options->num_threads = std::max(1u, std::thread::hardware_concurrency());
+  }
+  if (options->cache_dir.empty()) options->cache_dir = DefaultCacheDir();
+  if (options->num_threads > kThreadsMax) {
+    return Status::InvalidArgument("num_threads is " + std::to_string(options->num_threads) +
+                                   ", at most 512");
+  }
+  if (options->ubatch_tokens < 1 || options->ubatch_tokens > kUbatchMax) {
+    return Status::InvalidArgument("ubatch_tokens is " + std::to_string(options->ubatch_tokens) +
+                                   ", expected 1 to 16384");
+  }
+  if (options->max_sessions < 1 || options->max_sessions > kSessionsMax) {
+    return Status::InvalidArgument("max_sessions is " + std::to_string(options->max_sessions) +
+                                   ", expected 1 to " + std::to_string(kSessionsMax));
+  }
+  return Status::Ok();
+}
+
+std::string MetaValue(const llama_model* model, const char* key) {
+  std::string value(256, '\0');
+  const int length = llama_model_meta_val_str(model, key, value.data(), value.size());
+  if (length < 0) return "";
+  value.resize(std::min(static_cast<size_t>(length), value.size() - 1));
+  return value;
+}
+
+void InitBackendOnce() {
+  static std::once_flag initialized;
+  std::call_once(initialized, llama_backend_init);
+}
+
+}  // namespace
+
+Status LlamaEngine::Impl::LoadModel() {
+  ATTNDB_RETURN_IF_ERROR(CheckGguf(info.path));
+  BeginLog();
+  InitBackendOnce();
+  ggml_backend_dev_t no_devices[] = {nullptr};  // The CPU only.
+  llama_model_params params = llama_model_default_params();
+  params.devices = no_devices;
+  params.n_gpu_layers = 0;
+  model_.reset(llama_model_load_from_file(info.path.c_str(), params));
+  if (model_ == nullptr) {
+    return Status::InvalidArgument("llama.cpp can't load '" + info.path +
+                                   "': " + LoggedComplaints());
+  }
+  return LoadAdapters();
+}
+
+Status LlamaEngine::Impl::LoadAdapters() {
+  for (const AdapterFile& adapter : options.adapters) {
+    ATTNDB_RETURN_IF_ERROR(CheckGguf(adapter.path));
+    adapters_.push_back(llama_adapter_lora_init(model_.get(), adapter.path.c_str()));
+    if (adapters_.back() == nullptr) {
+      return Status::InvalidArgument("llama.cpp can't load adapter '" + adapter.path +
+                                     "': " + LoggedComplaints());
+    }
+    if (llama_adapter_get_alora_n_invocation_tokens(adapters_.back()) > 0) {
+      return Status::Unsupported("adapter '" + adapter.path + "' is switched on by tokens (aLoRA)");
+    }
+  }
+  return Status::Ok();
+}
+
+void LlamaEngine::Impl::ReadInfo() {
+  const llama_model* model = model_.get();
+  char description[128] = "";
+  llama_model_desc(model, description, sizeof(description));
+  const char* chat_template = llama_model_chat_template(model, nullptr);
+  tokenizer.emplace(llama_model_get_vocab(model));
+  chat.emplace(chat_template == nullptr ? "" : chat_template, &*tokenizer);
+  info.name = MetaValue(model, "general.name");
+  info.architecture = MetaValue(model, "general.architecture");
+  info.description = description;
+  info.num_parameters = llama_model_n_params(model);
+  info.vocab_size = tokenizer->vocab_size();
+  info.trained_context = static_cast<uint32_t>(llama_model_n_ctx_train(model));
+  info.has_chat_template = chat_template != nullptr;
+  info.has_tokenizer = tokenizer->present();
+}
+
+ContextHandle LlamaEngine::Impl::MakeContext(const llama_context_params& params) const {
+  ContextHandle context(llama_init_from_model(model_.get(), params));
+  if (context == nullptr || adapters_.empty()) return context;
+  std::vector<llama_adapter_lora*> adapters = adapters_;
+  std::vector<float> scales;
+  for (const AdapterFile& adapter : options.adapters) scales.push_back(adapter.scale);
+  if (llama_set_adapters_lora(context.get(), adapters.data(), adapters.size(), scales.data()) !=
+      0) {
+    return nullptr;
+  }
+  return context;
+}
+
+Status LlamaEngine::Impl::Open(const std::string& model_name) {
+  ATTNDB_RETURN_IF_ERROR(FillDefaults(&options));
+  ATTNDB_ASSIGN_OR_RETURN(info.path, ResolveModel(model_name));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> files, ModelFiles(info.path));
+  for (const std::string& file : files) {
+    std::error_code error;
+    info.file_bytes += std::filesystem::file_size(file, error);
+  }
+  ATTNDB_RETURN_IF_ERROR(LoadModel());
+  ReadInfo();
+  const ContextFactory factory = [this](const llama_context_params& params) {
+    return MakeContext(params);
+  };
+  Result<std::vector<LayerSpec>> layers = ProbeModel(model_.get(), factory);
+  if (!layers.ok()) return layers.status().WithContext("model '" + info.path + "'");
+  spec.layers = *std::move(layers);
+  spec.kv_dtype = options.kv_dtype;
+  ATTNDB_ASSIGN_OR_RETURN(spec.fingerprint,
+                          ModelFingerprint(files, options.adapters, options.cache_dir));
+  if (Status valid = spec.Validate(); !valid.ok()) {
+    return Status::Unsupported("model '" + info.path + "': " + valid.message());
+  }
+  ATTNDB_ASSIGN_OR_RETURN(hooked_, HookedContext::Make(spec, options, info.vocab_size, factory));
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<PlainContext>> LlamaEngine::Impl::OpenPlain(
+    const PlainOptions& plain) const {
+  return PlainContextBuilder::Make(
+      plain, options.num_threads, &*tokenizer,
+      [this](const llama_context_params& params) { return MakeContext(params); });
+}
+
+}  // namespace attndb::llama

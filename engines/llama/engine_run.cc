@@ -1,0 +1,96 @@
+// Running: checks, prefill in ubatches, batches.
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "engines/llama/engine_impl.h"
+
+namespace attndb::llama {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+Status LlamaEngine::Impl::CheckRun(const Session& session, std::span<const TokenId> tokens) const {
+  if (tokens.empty()) return Status::InvalidArgument("no token to run");
+  ATTNDB_RETURN_IF_ERROR(tokenizer->CheckIds(tokens));
+  const ModelSpec& other = session.spec();
+  if (other.fingerprint != spec.fingerprint) {
+    return Status::InvalidArgument("the session is of model " + other.fingerprint +
+                                   ", this engine runs " + spec.fingerprint);
+  }
+  if (other.kv_dtype != spec.kv_dtype || other.layers != spec.layers) {
+    return Status::InvalidArgument("the session's layers or kv_dtype are not this engine's");
+  }
+  return Status::Ok();
+}
+
+Status LlamaEngine::Impl::Prefill(Session& session, std::span<const TokenId> tokens,
+                                  const PrefillOptions& prefill) {
+  entry_rows_.clear();
+  ATTNDB_RETURN_IF_ERROR(CheckRun(session, tokens));
+  const Clock::time_point start = Clock::now();
+  const bool all_logits = prefill.on_logits != nullptr;
+  const size_t step =
+      all_logits ? std::min(options.ubatch_tokens, kLogitRowsMax) : options.ubatch_tokens;
+  for (size_t done = 0; done < tokens.size();) {
+    const auto part = tokens.subspan(done, std::min(step, tokens.size() - done));
+    const BatchEntry entry = {.session = &session, .tokens = part};
+    ATTNDB_RETURN_IF_ERROR(hooked_->Run({&entry, 1}, all_logits));
+    for (size_t i = 0; all_logits && i < part.size(); ++i) {
+      prefill.on_logits(done + i, hooked_->LogitRow(i));
+    }
+    done += part.size();
+    if (prefill.progress &&
+        !prefill.progress({.tokens_done = done,
+                           .tokens_total = tokens.size(),
+                           .tokens_per_second =
+                               static_cast<double>(done) / std::max(SecondsSince(start), 1e-9)})) {
+      return Status::Cancelled("prefill stopped after " + std::to_string(done) + " of " +
+                               std::to_string(tokens.size()) + " tokens");
+    }
+    if (prefill.checkpoint && done < tokens.size()) {
+      ATTNDB_RETURN_IF_ERROR(prefill.checkpoint(done));
+    }
+  }
+  entry_rows_.push_back(hooked_->num_logit_rows() - 1);
+  return Status::Ok();
+}
+
+Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries) {
+  entry_rows_.clear();
+  if (entries.empty() || entries.size() > options.max_sessions) {
+    return Status::InvalidArgument("batch of " + std::to_string(entries.size()) +
+                                   " sessions, expected 1 to " +
+                                   std::to_string(options.max_sessions));
+  }
+  size_t num_tokens = 0;
+  std::set<const Session*> sessions;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    ATTNDB_RETURN_IF_ERROR(
+        CheckRun(*entries[i].session, entries[i].tokens).WithContext("entry " + std::to_string(i)));
+    num_tokens += entries[i].tokens.size();
+    if (!sessions.insert(entries[i].session).second) {
+      return Status::InvalidArgument("entry " + std::to_string(i) + ": session twice in a batch");
+    }
+  }
+  if (num_tokens > options.ubatch_tokens) {
+    return Status::InvalidArgument("batch of " + std::to_string(num_tokens) +
+                                   " tokens, expected at most " +
+                                   std::to_string(options.ubatch_tokens));
+  }
+  ATTNDB_RETURN_IF_ERROR(hooked_->Run(entries, /*all_logits=*/false));
+  for (size_t i = 0; i < entries.size(); ++i) entry_rows_.push_back(i);
+  return Status::Ok();
+}
+
+std::span<const float> LlamaEngine::Impl::Logits(size_t entry) const {
+  return hooked_->LogitRow(entry_rows_[entry]);
+}
+
+}  // namespace attndb::llama

@@ -1,0 +1,45 @@
+// What the adapter's tests share: tiny models, token ids, logits of both sides.
+//
+// Threads: one thread.
+#ifndef ATTNDB_ENGINES_LLAMA_ENGINE_TEST_UTIL_H_
+#define ATTNDB_ENGINES_LLAMA_ENGINE_TEST_UTIL_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/session.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::llama {
+
+using LogitRows = std::vector<std::vector<float>>;
+
+// Path of a model that scripts/make_tiny_model.py made.
+std::string TinyModel(const std::string& kind);
+
+// The text for prompts: about 0.7 MB of English.
+std::string TestText();
+
+// An engine on a tiny model: float32 KV, ubatches of 64. One thread: ggml's threads spin at
+// barriers, which costs a time slice each where other programs keep the cores busy.
+EngineOptions TinyOptions(HookVariant variant);
+
+// `count` ids below `vocab_size`, the same for the same seed.
+std::vector<TokenId> RandomIds(size_t count, uint64_t seed, uint32_t vocab_size);
+
+// Logits after every token: of plain llama.cpp without flash attention, which is exact in float32
+// (its flash attention rounds to float16), and of the engine with `session`.
+Result<LogitRows> PlainRows(const LlamaEngine& engine, std::span<const TokenId> tokens);
+Result<LogitRows> EngineRows(LlamaEngine& engine, Session& session,
+                             std::span<const TokenId> tokens);
+
+// Largest |difference| of two rows, and of rows of two sets: a[i] against b[first + i].
+double RowDifference(std::span<const float> a, std::span<const float> b);
+double LargestDifference(const LogitRows& a, const LogitRows& b, size_t first = 0);
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_ENGINE_TEST_UTIL_H_

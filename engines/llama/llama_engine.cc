@@ -1,0 +1,95 @@
+#include "engines/llama/llama_engine.h"
+
+#include <utility>
+
+#include "engines/llama/engine_impl.h"
+#include "engines/llama/plain_context.h"
+
+namespace attndb::llama {
+
+LlamaEngine::LlamaEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LlamaEngine::LlamaEngine(LlamaEngine&&) noexcept = default;
+LlamaEngine& LlamaEngine::operator=(LlamaEngine&&) noexcept = default;
+LlamaEngine::~LlamaEngine() = default;
+
+Result<LlamaEngine> LlamaEngine::Open(const std::string& model, const EngineOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  ATTNDB_RETURN_IF_ERROR(impl->Open(model));
+  return LlamaEngine(std::move(impl));
+}
+
+const ModelSpec& LlamaEngine::spec() const { return impl_->spec; }
+const ModelInfo& LlamaEngine::info() const { return impl_->info; }
+const EngineOptions& LlamaEngine::options() const { return impl_->options; }
+
+Result<std::vector<TokenId>> LlamaEngine::Tokenize(std::string_view text, bool add_special,
+                                                   bool parse_special) const {
+  return impl_->tokenizer->Tokenize(text, add_special, parse_special);
+}
+
+Result<std::string> LlamaEngine::Detokenize(std::span<const TokenId> tokens,
+                                            bool render_special) const {
+  return impl_->tokenizer->Detokenize(tokens, render_special);
+}
+
+Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> messages,
+                                               bool add_assistant_header) const {
+  return impl_->chat->Apply(messages, add_assistant_header);
+}
+
+Result<std::vector<TokenId>> LlamaEngine::DocumentPrefix(std::string_view system,
+                                                         std::string_view document) const {
+  return impl_->chat->DocumentPrefix(system, document);
+}
+
+Result<std::vector<TokenId>> LlamaEngine::QuestionSuffix(std::string_view question) const {
+  return impl_->chat->QuestionSuffix(question);
+}
+
+Result<std::vector<TokenId>> LlamaEngine::FirstTurn(std::string_view system,
+                                                    std::string_view message) const {
+  return impl_->chat->FirstTurn(system, message);
+}
+
+Result<std::vector<TokenId>> LlamaEngine::NextTurn(std::string_view message) const {
+  return impl_->chat->NextTurn(message);
+}
+
+Status LlamaEngine::Prefill(Session& session, std::span<const TokenId> tokens,
+                            const PrefillOptions& options) {
+  return impl_->Prefill(session, tokens, options);
+}
+
+Status LlamaEngine::Decode(Session& session, TokenId token) {
+  const BatchEntry entry = {.session = &session, .tokens = {&token, 1}};
+  return impl_->DecodeBatch({&entry, 1});
+}
+
+Status LlamaEngine::DecodeBatch(std::span<const BatchEntry> entries) {
+  return impl_->DecodeBatch(entries);
+}
+
+std::span<const float> LlamaEngine::Logits(size_t entry) const { return impl_->Logits(entry); }
+
+Result<Generation> LlamaEngine::Generate(Session& session, std::span<const TokenId> rest,
+                                         const GenerateOptions& options) {
+  const uint64_t num_tokens = session.num_tokens();
+  Result<Generation> result = impl_->Generate(session, rest, options);
+  if (!result.ok() && session.num_tokens() != num_tokens) {
+    ATTNDB_RETURN_IF_ERROR(session.Crop(num_tokens));
+  }
+  return result;
+}
+
+bool LlamaEngine::IsEndOfGeneration(TokenId token) const {
+  return impl_->tokenizer->IsEndOfGeneration(token);
+}
+
+EngineCacheUse LlamaEngine::engine_cache() const { return impl_->CacheUse(); }
+
+Result<std::unique_ptr<PlainContext>> LlamaEngine::OpenPlain(const PlainOptions& options) const {
+  return impl_->OpenPlain(options);
+}
+
+}  // namespace attndb::llama

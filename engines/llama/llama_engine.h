@@ -1,0 +1,266 @@
+// A llama.cpp model whose KV cache and attention live in attndb sessions.
+//
+//   auto engine = LlamaEngine::Open("smollm2");
+//   auto start = db.CreateSession(engine->spec(), prompt_ids);
+//   auto answer = engine->Generate(start->session, start->rest, {.max_tokens = 64});
+//   db.Store(start->session, ids_of_all_tokens_held);
+//
+// llama.cpp is not modified: its graph is read by structure, and the nodes that store K and V and
+// that attend are replaced by calls of Session::Append and Session::AttendPart on llama.cpp's own
+// threads. Its own KV cache holds at most the tokens of one ubatch, for the time of one call.
+//
+// Errors:  kUnsupported: the model's graph has a feature that attndb can't honour (named), found at
+//          Open, before the first token. A pass that fails in the middle crops its sessions back to
+//          the tokens they had before it; they can go on.
+// Sessions begin at position 0 (SessionOptions::first_position), where llama.cpp's RoPE does.
+//
+// Threads: one thread at a time. Sessions of one call are used by llama.cpp's threads inside it.
+// Units:   times in milliseconds; logits in nats, unscaled by temperature.
+#ifndef ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
+#define ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attndb/dtype.h"
+#include "attndb/result.h"
+#include "attndb/session.h"
+#include "attndb/types.h"
+
+namespace attndb::llama {
+
+class PlainContext;
+
+// How the model's attention is replaced.
+enum class HookVariant : uint8_t {
+  kRewrite,  // Nodes become custom ops: no graph break, ggml's threads. CPU. The fast way.
+  kObserve,  // K and V are read and the attention's output overwritten between nodes. Portable.
+};
+
+// A LoRA adapter; part of the model's identity.
+struct AdapterFile {
+  std::string path;
+  float scale = 1.0f;
+};
+
+struct EngineOptions {
+  uint32_t num_threads = 0;          // 0 = all cores.
+  DType kv_dtype = DType::kFloat16;  // Of the KV that attndb stores.
+  uint32_t ubatch_tokens = 512;      // Tokens that one pass through the model takes.
+  uint32_t max_sessions = 16;        // In one DecodeBatch; 64 at most.
+  HookVariant variant = HookVariant::kRewrite;
+  std::vector<AdapterFile> adapters;
+  // Where the SHA-256 of model files is kept between runs; empty = $XDG_CACHE_HOME/attndb.
+  std::string cache_dir;
+};
+
+// What the model file says about itself.
+struct ModelInfo {
+  std::string path;
+  std::string name;          // general.name; may be empty.
+  std::string architecture;  // "llama", "qwen2", ...
+  std::string description;   // llama.cpp's own words: "llama 135M Q4_1".
+  uint64_t num_parameters = 0;
+  uint64_t file_bytes = 0;
+  uint32_t vocab_size = 0;
+  uint32_t trained_context = 0;  // Tokens.
+  bool has_chat_template = false;
+  bool has_tokenizer = false;
+};
+
+struct PrefillProgress {
+  uint64_t tokens_done = 0;
+  uint64_t tokens_total = 0;
+  double tokens_per_second = 0;
+};
+
+struct PrefillOptions {
+  // After each ubatch; false stops with kCancelled. The session keeps the tokens that are done.
+  std::function<bool(const PrefillProgress&)> progress;
+  // After each ubatch but the last, with the session complete up to tokens_done of `tokens`: the
+  // place to Store it, so that a killed import resumes. A failure ends the prefill with it.
+  std::function<Status(uint64_t tokens_done)> checkpoint;
+  // Logits after every token (else only after the last): called with its index in `tokens`.
+  std::function<void(uint64_t index, std::span<const float> logits)> on_logits;
+};
+
+// llama.cpp's samplers, in this order: penalty, top_k, top_p, min_p, temperature, draw.
+struct SamplerOptions {
+  float temperature = 0.0f;  // 0 = greedy: the largest logit after the penalty.
+  int32_t top_k = 40;        // 0 = all.
+  float top_p = 0.95f;
+  float min_p = 0.05f;
+  float repeat_penalty = 1.0f;  // 1 = none.
+  int32_t repeat_last_n = 64;   // Tokens that the penalty looks back on.
+  uint32_t seed = 0;
+};
+
+struct GenerateOptions {
+  uint32_t max_tokens = 256;
+  std::vector<std::string> stop;  // Ends the text before the first of these.
+  bool ignore_end = false;        // Go on after an end-of-generation token (benchmarks).
+  SamplerOptions sampler;
+  // Whole UTF-8 characters as they come; false stops.
+  std::function<bool(std::string_view piece)> on_piece;
+  PrefillOptions prefill;
+};
+
+enum class FinishReason : uint8_t {
+  kEnd,  // The model's end-of-generation token.
+  kMaxTokens,
+  kStop,       // One of GenerateOptions::stop.
+  kCancelled,  // on_piece said so.
+};
+std::string_view FinishReasonName(FinishReason reason);
+
+struct Generation {
+  std::vector<TokenId> tokens;  // Without the end-of-generation token.
+  // Of `tokens`, those that the session holds: all, or all but the last, which was not run.
+  uint64_t num_in_session = 0;
+  std::string text;  // Without the stop string.
+  FinishReason finish = FinishReason::kMaxTokens;
+  uint64_t num_prefilled = 0;
+  double prefill_ms = 0;
+  double first_token_ms = 0;       // From the call to the first sampled token.
+  double decode_ms_per_token = 0;  // Mean over the tokens after the first.
+};
+
+// llama.cpp's own KV cache: what it could hold, and what it holds between calls.
+struct EngineCacheUse {
+  uint32_t num_cells = 0;  // Tokens; about ubatch_tokens, whatever the context's length.
+  uint32_t num_used = 0;
+};
+
+struct ChatMessage {
+  std::string role;  // "system", "user", "assistant".
+  std::string content;
+};
+
+// One session's new tokens in a batch.
+struct BatchEntry {
+  Session* session = nullptr;
+  std::span<const TokenId> tokens;
+};
+
+// One generated token that plain llama.cpp would not have chosen.
+struct TokenDifference {
+  uint64_t index = 0;  // In `generated`.
+  TokenId ours = 0;
+  TokenId plain = 0;
+  double logit_gap = 0;  // Plain's logit of its own choice minus that of ours.
+};
+
+// Generated tokens judged by plain llama.cpp, each after the same tokens before it.
+struct CheckReport {
+  uint64_t num_compared = 0;
+  std::vector<TokenDifference> differences;
+  // Largest |logit difference| of plain llama.cpp with and without flash attention, over the same
+  // positions: what its own choice of kernels changes. A gap below it is rounding. Measured only if
+  // tokens differ or CheckOptions::measure_spread.
+  double own_spread = 0;
+  double plain_ms = 0;          // Time of the plain run with flash attention, prompt and tokens.
+  double plain_prefill_ms = 0;  // ... of its prompt alone: the cold prefill.
+
+  bool equal() const { return differences.empty(); }
+};
+
+struct CheckOptions {
+  bool measure_spread = false;
+};
+
+// A context of plain llama.cpp: no hook, its own KV cache.
+struct PlainOptions {
+  uint32_t num_tokens = 4096;  // That it can hold.
+  bool flash_attention = true;
+  DType kv_dtype = DType::kFloat16;
+};
+
+class LlamaEngine {
+ public:
+  // Loads `model`: the path of a GGUF file, or "smollm2" (see model_file.h for where it is sought).
+  // Errors: kNotFound (with what to run); kInvalidArgument (not a GGUF; an option); kUnsupported
+  //         (the graph has something that attndb can't honour); kIoError; kResourceExhausted.
+  static Result<LlamaEngine> Open(const std::string& model, const EngineOptions& options = {});
+
+  LlamaEngine(LlamaEngine&&) noexcept;
+  LlamaEngine& operator=(LlamaEngine&&) noexcept;
+  ~LlamaEngine();
+
+  // The identity of the KV that this engine makes and reads.
+  const ModelSpec& spec() const;
+  const ModelInfo& info() const;
+  const EngineOptions& options() const;  // With the defaults filled in.
+
+  // Text to ids. `add_special`: the model's begin-of-text token if it wants one; `parse_special`:
+  // text like "<|im_end|>" becomes the control token (never for text that a user gave).
+  // Errors: kUnsupported (the model has no tokenizer); kInvalidArgument (too long).
+  Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special,
+                                        bool parse_special) const;
+  // Ids to text. Errors: kInvalidArgument (an id out of the vocabulary); kUnsupported.
+  Result<std::string> Detokenize(std::span<const TokenId> tokens,
+                                 bool render_special = false) const;
+
+  // The GGUF's own chat template over `messages`. Errors: kUnsupported (none, or unknown to
+  // llama.cpp).
+  Result<std::string> ApplyTemplate(std::span<const ChatMessage> messages,
+                                    bool add_assistant_header) const;
+
+  // A prompt in two parts that are tokenized apart, so that ids never change across the boundary:
+  // DocumentPrefix = template up to and including `document`, inside the user's message; any number
+  // of QuestionSuffix = the question, the message's end and the assistant's header. Content is
+  // never parsed for control tokens. A model without template takes the bare texts.
+  Result<std::vector<TokenId>> DocumentPrefix(std::string_view system,
+                                              std::string_view document) const;
+  Result<std::vector<TokenId>> QuestionSuffix(std::string_view question) const;
+  // A dialogue: the first message with all that comes before it, and each later one with the end of
+  // the assistant's reply before it. Both end with the assistant's header.
+  Result<std::vector<TokenId>> FirstTurn(std::string_view system, std::string_view message) const;
+  Result<std::vector<TokenId>> NextTurn(std::string_view message) const;
+
+  // Runs `tokens` after those that `session` holds, in ubatches. Logits(0): after the last.
+  // Errors: kInvalidArgument (no token; an id out of the vocabulary; a session of another spec);
+  //         kCancelled; whatever the session's Append and Attend give. The session then holds what
+  //         it held and the ubatches that were done: session.num_tokens() says how many tokens.
+  Status Prefill(Session& session, std::span<const TokenId> tokens,
+                 const PrefillOptions& options = {});
+  Status Decode(Session& session, TokenId token);
+  // One pass for several sessions, max_sessions and ubatch_tokens in all at most. All are cropped
+  // back if one fails. Logits(i): after the last token of entry i.
+  Status DecodeBatch(std::span<const BatchEntry> entries);
+
+  // Logits of the last successful call, [vocab_size]; valid until the next call.
+  // REQUIRES: entry < number of entries of that call.
+  std::span<const float> Logits(size_t entry = 0) const;
+
+  // Runs `rest`, then samples until an end. The repeat penalty sees `rest` and what was generated.
+  // Errors: as Prefill; the session then holds what it held.
+  Result<Generation> Generate(Session& session, std::span<const TokenId> rest,
+                              const GenerateOptions& options = {});
+
+  bool IsEndOfGeneration(TokenId token) const;
+  EngineCacheUse engine_cache() const;
+
+  // Plain llama.cpp over the same weights. Errors: kResourceExhausted (its KV cache).
+  Result<std::unique_ptr<PlainContext>> OpenPlain(const PlainOptions& options = {}) const;
+
+  // Judges greedy tokens `generated` after `prompt` by plain llama.cpp on the whole prompt.
+  Result<CheckReport> CheckAgainstPlain(std::span<const TokenId> prompt,
+                                        std::span<const TokenId> generated,
+                                        const CheckOptions& options = {}) const;
+
+ private:
+  class Impl;
+  explicit LlamaEngine(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;  // Null only after a move.
+};
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_

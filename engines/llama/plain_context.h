@@ -1,0 +1,49 @@
+// Plain llama.cpp over the weights of a LlamaEngine: no hook, its own KV cache. What attndb's
+// results and speed are compared with.
+//
+// Errors:  kInvalidArgument (an id out of the vocabulary, no token); kResourceExhausted (more
+//          tokens than the context holds); kInternal (llama_decode failed).
+// Threads: one thread at a time, and not at the same time as its engine. The engine outlives it.
+#ifndef ATTNDB_ENGINES_LLAMA_PLAIN_CONTEXT_H_
+#define ATTNDB_ENGINES_LLAMA_PLAIN_CONTEXT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+
+namespace attndb::llama {
+
+class PlainContext {
+ public:
+  using OnLogits = std::function<void(uint64_t index, std::span<const float> logits)>;
+
+  ~PlainContext();
+  PlainContext(const PlainContext&) = delete;
+  PlainContext& operator=(const PlainContext&) = delete;
+
+  // Runs `tokens` after those that it holds. `on_logits`, if any: after every token, with its index
+  // in `tokens`; else only the last token's logits are computed.
+  Status Run(std::span<const TokenId> tokens, const OnLogits& on_logits = nullptr);
+
+  // After the last token of the last Run; valid until the next call.
+  std::span<const float> Logits() const;
+
+  uint64_t num_tokens() const;
+  // Keeps the first `num_tokens`. REQUIRES: num_tokens <= num_tokens().
+  void Crop(uint64_t num_tokens);
+
+ private:
+  friend class PlainContextBuilder;
+  class Impl;
+  explicit PlainContext(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_PLAIN_CONTEXT_H_

@@ -1,0 +1,41 @@
+// Choosing the next token with llama.cpp's samplers.
+//
+// Threads: one thread.
+// Errors:  kInvalidArgument naming the option that is out of its limits.
+#ifndef ATTNDB_ENGINES_LLAMA_SAMPLER_H_
+#define ATTNDB_ENGINES_LLAMA_SAMPLER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "engines/llama/llama_engine.h"
+#include "engines/llama/llama_handles.h"
+
+namespace attndb::llama {
+
+// The index of the largest value, the first of equals, as llama.cpp's greedy sampler.
+// REQUIRES: !logits.empty().
+TokenId ArgMax(std::span<const float> logits);
+
+class TokenSampler {
+ public:
+  static Result<TokenSampler> Make(const SamplerOptions& options, uint32_t vocab_size);
+
+  TokenId Sample(std::span<const float> logits);
+
+  // Lets the repeat penalty know a token of the text so far, sampled ones too.
+  void Accept(TokenId token);
+
+ private:
+  TokenSampler() = default;
+
+  SamplerHandle chain_;  // Null if the choice is just the largest logit.
+  std::vector<llama_token_data> candidates_;
+};
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_SAMPLER_H_

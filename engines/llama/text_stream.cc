@@ -1,0 +1,73 @@
+#include "engines/llama/text_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace attndb::llama {
+namespace {
+
+// Bytes of the character that begins with `lead`; 1 for a byte that begins none.
+size_t CharacterBytes(unsigned char lead) {
+  if (lead >= 0xF0 && lead < 0xF8) return 4;
+  if (lead >= 0xE0 && lead < 0xF0) return 3;
+  if (lead >= 0xC0 && lead < 0xE0) return 2;
+  return 1;
+}
+
+// Bytes of `text` before an unfinished character at its end.
+size_t WholeCharacters(std::string_view text) {
+  const size_t from = text.size() - std::min<size_t>(text.size(), 3);
+  for (size_t i = text.size(); i-- > from;) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if ((byte & 0xC0) == 0x80) continue;  // Inside a character.
+    return i + CharacterBytes(byte) > text.size() ? i : text.size();
+  }
+  return text.size();
+}
+
+// Length of the longest end of `text` that `stop` begins with.
+size_t OverlapWith(std::string_view text, std::string_view stop) {
+  for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
+    if (stop.starts_with(text.substr(text.size() - length))) return length;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TextStream::TextStream(std::vector<std::string> stop) : stop_(std::move(stop)) {
+  std::erase_if(stop_, [](const std::string& s) { return s.empty(); });
+}
+
+std::string TextStream::Emit(size_t num_bytes) {
+  std::string out = pending_.substr(0, num_bytes);
+  pending_.erase(0, num_bytes);
+  text_ += out;
+  return out;
+}
+
+size_t TextStream::SafeBytes() const {
+  size_t held = 0;
+  for (const std::string& stop : stop_) held = std::max(held, OverlapWith(pending_, stop));
+  return WholeCharacters(std::string_view(pending_).substr(0, pending_.size() - held));
+}
+
+std::string TextStream::Push(std::string_view piece) {
+  if (stopped_) return "";
+  pending_ += piece;
+  size_t end = std::string::npos;
+  for (const std::string& stop : stop_) end = std::min(end, pending_.find(stop));
+  if (end == std::string::npos) return Emit(SafeBytes());
+  stopped_ = true;
+  std::string out = Emit(end);
+  pending_.clear();
+  return out;
+}
+
+std::string TextStream::Finish() {
+  const size_t whole = WholeCharacters(pending_);
+  if (whole < pending_.size()) pending_.replace(whole, std::string::npos, "\xEF\xBF\xBD");
+  return Emit(pending_.size());
+}
+
+}  // namespace attndb::llama

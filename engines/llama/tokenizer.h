@@ -1,0 +1,53 @@
+// Text to token ids and back, through the model's own tokenizer in llama.cpp.
+//
+// Threads: thread-safe (llama.cpp's tokenizer is).
+// Errors:  kUnsupported (the model file has no tokenizer); kInvalidArgument.
+#ifndef ATTNDB_ENGINES_LLAMA_TOKENIZER_H_
+#define ATTNDB_ENGINES_LLAMA_TOKENIZER_H_
+
+#include <llama.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+
+namespace attndb::llama {
+
+class Tokenizer {
+ public:
+  // `vocab` outlives this.
+  explicit Tokenizer(const llama_vocab* vocab);
+
+  bool present() const { return present_; }
+  uint32_t vocab_size() const { return vocab_size_; }
+
+  Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special,
+                                        bool parse_special) const;
+  Result<std::string> Detokenize(std::span<const TokenId> tokens, bool render_special) const;
+
+  // The bytes of one token, which may be a part of a character. Control tokens give nothing.
+  // REQUIRES: present(), token inside the vocabulary.
+  std::string Piece(TokenId token) const;
+
+  // The begin-of-text token, if the model wants a text to begin with it.
+  std::vector<TokenId> BeginOfText() const;
+  bool IsEndOfGeneration(TokenId token) const;
+
+  // Errors: kInvalidArgument naming the first id that is not in the vocabulary.
+  Status CheckIds(std::span<const TokenId> tokens) const;
+
+ private:
+  Status CheckPresent() const;
+
+  const llama_vocab* vocab_;
+  bool present_;
+  uint32_t vocab_size_;
+};
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_TOKENIZER_H_
