@@ -1,0 +1,41 @@
+// One command of `attndb`: its flags and what it does. Each lives in its own file in commands/.
+//
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMAND_H_
+#define ATTNDB_CLI_COMMAND_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+#include "cli/common/exit_code.h"
+#include "cli/environment.h"
+#include "cli/flags.h"
+
+namespace attndb::cli {
+
+class Command {
+ public:
+  virtual ~Command() = default;
+
+  // Names this command's flags and arguments; their variables live in this object.
+  virtual void AddFlags(Flags* flags) = 0;
+
+  // Does it. A failure is a Status; an answer that is no failure but not 0 is an ExitCode.
+  virtual Result<ExitCode> Run(Environment* env) = 0;
+};
+
+struct CommandEntry {
+  const char* name;
+  const char* summary;   // One line.
+  const char* examples;  // Lines of the help's end, without indent.
+  std::unique_ptr<Command> (*make)();
+};
+
+// All commands, in the order of the help.
+const std::vector<CommandEntry>& AllCommands();
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMAND_H_

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands/commands.h"
+#include "cli/common/answer.h"
+#include "cli/common/check_text.h"
+#include "cli/common/context_text.h"
+#include "cli/common/engine_flags.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/progress.h"
+#include "cli/common/prompt_layout.h"
+#include "cli/common/text_input.h"
+
+namespace attndb::cli {
+namespace {
+
+using llama::LlamaEngine;
+
+// The generated tokens as the check wants them: with the end-of-generation token, if that is how it
+// ended, so that an answer which is only cut short is found out too.
+std::vector<TokenId> TokensToCheck(const LlamaEngine& engine, const llama::Generation& generation) {
+  std::vector<TokenId> tokens = generation.tokens;
+  if (generation.finish != llama::FinishReason::kEnd) return tokens;
+  const std::span<const float> logits = engine.Logits();
+  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+  tokens.push_back(static_cast<TokenId>(best));
+  return tokens;
+}
+
+class AskCommand : public Command {
+ public:
+  void AddFlags(Flags* flags) override {
+    flags->Add({"question", "TEXT", "The question (default: stdin)"}, &question_);
+    flags->Add(
+        {"-c,--context", "CONTEXT", "Name, or #id, of the context to ask", /*required=*/true},
+        &context_);
+    flags->Add({"--plan", "TEXT", "How to attend: full (default), \"topk(k=512)\", ..."}, &plan_);
+    flags->Add({"--check", "", "Compare with plain llama.cpp on the whole prompt (slow)"}, &check_);
+    model_.AddTo(flags);
+    sampler_.AddTo(flags);
+  }
+
+  Result<ExitCode> Run(Environment* env) override {
+    if (check_ && !sampler_.greedy()) {
+      return Status::InvalidArgument("--check compares greedy answers: leave --temp out");
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const std::string question, Question());
+    const InterruptScope interrupt;
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse());
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, info.kv_dtype));
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, db.Tokens(context_));
+    ATTNDB_ASSIGN_OR_RETURN(const PromptLayout layout, LayoutOf(engine, prompt));
+    ATTNDB_ASSIGN_OR_RETURN(const auto suffix, QuestionTokens(engine, layout, question));
+    prompt.insert(prompt.end(), suffix.begin(), suffix.end());
+
+    const double start_seconds = MonotonicSeconds();
+    Result<SessionStart> start =
+        db.CreateSession(engine.spec(), prompt, {.context = context_, .plan = plan_});
+    if (!start.ok()) return WithModelAdvice(env, start.status());
+    const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
+    ATTNDB_ASSIGN_OR_RETURN(
+        const Answer answer,
+        Generate(env, &engine, &start->session, start->rest, sampler_.ToOptions(), lookup_ms));
+    const std::string plan = start->session.Explain().plan;
+    env->Note(ToText(answer.stats));
+    std::optional<llama::CheckReport> check;
+    if (check_ && !Interrupted()) {
+      ATTNDB_ASSIGN_OR_RETURN(
+          check, engine.CheckAgainstPlain(prompt, TokensToCheck(engine, answer.generation)));
+      env->Note(CheckText(engine, *check, answer.stats));
+    }
+    ReportJson(env, info, plan, answer, check);
+    if (Interrupted()) return ExitCode::kInterrupted;
+    return check && !WithinSpread(*check) ? ExitCode::kCheckDiffers : ExitCode::kOk;
+  }
+
+ private:
+  Result<std::string> Question() const {
+    if (!question_.empty()) return question_;
+    if (IsTerminal(stdin)) {
+      return Status::InvalidArgument("no question: give it as argument or on stdin");
+    }
+    ATTNDB_ASSIGN_OR_RETURN(std::string text, ReadText("-"));
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+    if (text.empty()) return Status::InvalidArgument("the question on stdin is empty");
+    return text;
+  }
+
+  static void ReportJson(Environment* env, const ContextInfo& info, const std::string& plan,
+                         const Answer& answer, const std::optional<llama::CheckReport>& check) {
+    Json json = {{"context", NameOf(info)},
+                 {"answer", answer.generation.text},
+                 {"finish", llama::FinishReasonName(answer.generation.finish)},
+                 {"plan", plan}};
+    json.update(ToJson(answer.stats));
+    if (check) json["check"] = ToJson(*check, answer.stats);
+    env->PrintJson(json);
+  }
+
+  std::string question_;
+  std::string context_;
+  std::string plan_;
+  bool check_ = false;
+  ModelFlags model_;
+  SamplerFlags sampler_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeAsk() { return std::make_unique<AskCommand>(); }
+
+}  // namespace attndb::cli

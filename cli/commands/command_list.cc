@@ -1,0 +1,75 @@
+#include "cli/command.h"
+#include "cli/commands/commands.h"
+
+namespace attndb::cli {
+
+const std::vector<CommandEntry>& AllCommands() {
+  static const std::vector<CommandEntry> kCommands = {
+      {"import", "Run a document through the model once and keep its context",
+       "attndb import handbook.txt\n"
+       "attndb import handbook.txt --name manual --ttl 7d\n"
+       "cat notes.md | attndb import - --name notes --replace",
+       MakeImport},
+      {"ask", "Answer a question from a stored context",
+       "attndb ask --context manual \"How long is the warranty?\"\n"
+       "echo \"Who wrote this?\" | attndb ask --context manual --check\n"
+       "attndb ask --context manual \"Sum it up.\" --max-tokens 400 --temp 0.7 --seed 1",
+       MakeAsk},
+      {"chat", "Talk about a stored context; each turn is kept for a later process",
+       "attndb chat --context manual\n"
+       "attndb chat --context manual --name friday\n"
+       "printf 'What is it?\\nAnd why?\\n' | attndb chat --context manual --quiet",
+       MakeChat},
+      {"ls", "List the contexts",
+       "attndb ls\n"
+       "attndb ls --json | jq -r '.contexts[].name'",
+       MakeLs},
+      {"describe", "Show all about one context: size, age, segments, damage",
+       "attndb describe manual\n"
+       "attndb describe '#12' --json",
+       MakeDescribe},
+      {"explain", "Show how a context would be attended to, or why a prompt would be reused",
+       "attndb explain manual --plan \"dipr(alpha=0.012); layers 0: full\"\n"
+       "attndb explain --file handbook.txt\n"
+       "attndb explain --prompt \"Once upon a time\" --raw",
+       MakeExplain},
+      {"rm", "Remove contexts",
+       "attndb rm manual\n"
+       "attndb rm '#12' '#13'",
+       MakeRm},
+      {"pin", "Keep a context from eviction and expiry, or release it",
+       "attndb pin manual\n"
+       "attndb pin manual --off",
+       MakePin},
+      {"ttl", "Let a context expire when it was not used for a while",
+       "attndb ttl manual 7d\n"
+       "attndb ttl manual never",
+       MakeTtl},
+      {"quota", "Show or set the tenant's limit of bytes on disk",
+       "attndb quota\n"
+       "attndb quota 20GiB\n"
+       "attndb quota none",
+       MakeQuota},
+      {"verify", "Read and check every stored byte",
+       "attndb verify\n"
+       "attndb verify manual",
+       MakeVerify},
+      {"compact", "Merge small segments, erase what no context uses, expire contexts",
+       "attndb compact", MakeCompact},
+      {"stats", "Show the store's totals",
+       "attndb stats\n"
+       "attndb stats --json",
+       MakeStats},
+      {"doctor", "Show what this machine offers, and what stands in the way",
+       "attndb doctor\n"
+       "attndb doctor --fast",
+       MakeDoctor},
+      {"bench", "Measure attention on this machine, synthetic or on your own vectors",
+       "attndb bench attention --tokens 131072 --dtype bf16\n"
+       "attndb bench attention --keys k.npy --values v.npy --queries q.npy --plan \"topk(k=512)\"",
+       MakeBench},
+  };
+  return kCommands;
+}
+
+}  // namespace attndb::cli

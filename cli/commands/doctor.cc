@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attndb/version.h"
+#include "cli/commands/commands.h"
+#include "cli/common/engine_report.h"
+#include "cli/common/machine.h"
+#include "cli/common/table.h"
+#include "cli/common/units.h"
+
+namespace attndb::cli {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr uint64_t kDiskTestBytes = 256ULL << 20;
+
+struct Variable {
+  const char* name;
+  const char* meaning;
+};
+
+// All that attndb reads from the environment.
+constexpr std::array<Variable, 7> kVariables = {{
+    {"ATTNDB_PATH", "folder of the store, where --db is not given"},
+    {"ATTNDB_MODEL", "model, where --model is not given"},
+    {"ATTNDB_MODELS", "folder that model names are looked up in"},
+    {"ATTNDB_THREADS", "threads of the model, where --threads is not given; else all cores"},
+    {"ATTNDB_ISA", "forces the kernels: scalar, avx2 or avx512"},
+    {"XDG_DATA_HOME", "the store is its folder attndb, where nothing above names one"},
+    {"XDG_CACHE_HOME", "its folder attndb keeps the fingerprints of model files"},
+}};
+
+// What doctor finds, as JSON and as text at the same time.
+class Report {
+ public:
+  void Section(const std::string& title) {
+    if (!pairs_.empty()) Flush();
+    title_ = title;
+  }
+  void Add(const std::string& label, const std::string& text) { pairs_.emplace_back(label, text); }
+  void Warn(const std::string& warning) { warnings_.push_back(warning); }
+
+  std::string Text() {
+    Flush();
+    for (const std::string& warning : warnings_) text_ += "WARNING  " + warning + "\n";
+    if (warnings_.empty()) text_ += "No trouble found.\n";
+    return text_;
+  }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  Json json = Json::object();
+
+ private:
+  void Flush() {
+    text_ += title_ + "\n" + PairsText(pairs_, "  ") + "\n";
+    pairs_.clear();
+  }
+
+  std::string title_;
+  Pairs pairs_;
+  std::string text_;
+  std::vector<std::string> warnings_;
+};
+
+void ReportMachine(bool fast, Report* report) {
+  const CpuInfo cpu = ReadCpuInfo();
+  const MemoryInfo memory = ReadMemoryInfo();
+  report->Section("machine");
+  report->Add("cpu", cpu.model + ", " + std::to_string(cpu.num_cores) +
+                         (cpu.num_cores == 1 ? " core" : " cores") + " for this process");
+  report->Add("kernels", KernelIsa());
+  report->Add("last-level cache", FormatBytes(cpu.last_cache_bytes));
+  report->Add("memory",
+              FormatBytes(memory.available_bytes) + " free of " + FormatBytes(memory.total_bytes));
+  report->json["machine"] = {{"cpu", cpu.model},
+                             {"num_cores", cpu.num_cores},
+                             {"isa", KernelIsa()},
+                             {"last_cache_bytes", cpu.last_cache_bytes},
+                             {"memory_total_bytes", memory.total_bytes},
+                             {"memory_available_bytes", memory.available_bytes}};
+  if (std::string_view(KernelIsa()) == "scalar") {
+    report->Warn("the scalar kernels are in use: this CPU has no AVX2, or ATTNDB_ISA forces them");
+  }
+  if (memory.available_bytes < kGiB) report->Warn("less than 1 GiB of memory is free");
+  if (fast) return;
+  const uint64_t buffer_bytes = BandwidthBufferBytes(cpu, memory);
+  const double one = MeasureReadBandwidth(1, buffer_bytes);
+  const double all = MeasureReadBandwidth(cpu.num_cores, buffer_bytes);
+  report->Add("memory read", FormatFixed(one / 1e9, 1) + " GB/s by one core, " +
+                                 FormatFixed(all / 1e9, 1) + " GB/s by all");
+  report->json["machine"]["read_bandwidth_one_core"] = one;
+  report->json["machine"]["read_bandwidth_all_cores"] = all;
+}
+
+void ReportDisk(const std::string& folder, bool fast, Report* report) {
+  const Result<DiskInfo> disk = ReadDiskInfo(folder);
+  if (!disk.ok()) return report->Warn(disk.status().message());
+  report->Add("disk", disk->filesystem + ", " + FormatBytes(disk->free_bytes) + " free of " +
+                          FormatBytes(disk->total_bytes));
+  Json& json = report->json["store"];
+  json["filesystem"] = disk->filesystem;
+  json["free_bytes"] = disk->free_bytes;
+  json["total_bytes"] = disk->total_bytes;
+  json["writable"] = disk->writable;
+  if (!disk->writable) report->Warn("'" + folder + "' can't be written to by this user");
+  if (disk->free_bytes < kGiB) report->Warn("less than 1 GiB is free on the store's disk");
+  if (disk->filesystem == "tmpfs") report->Warn("the store lies in memory: it goes at shutdown");
+  if (disk->filesystem == "nfs" || disk->filesystem == "cifs") {
+    report->Warn("the store lies on a network file system: locks and fsync may not hold there");
+  }
+  if (fast || !disk->writable) return;
+  const uint64_t test_bytes = std::min(kDiskTestBytes, disk->free_bytes / 4);
+  const Result<DiskSpeed> speed = MeasureDisk(folder, test_bytes);
+  if (!speed.ok()) return report->Warn(speed.status().message());
+  report->Add("fsync", FormatSeconds(speed->fsync_seconds) + " for 4 KiB (median)");
+  report->Add("sequential read", FormatFixed(speed->read_bytes_per_second / 1e9, 2) + " GB/s" +
+                                     (speed->direct ? "" : " (through the page cache)"));
+  json["fsync_seconds"] = speed->fsync_seconds;
+  json["read_bytes_per_second"] = speed->read_bytes_per_second;
+  json["read_is_direct"] = speed->direct;
+  if (speed->fsync_seconds > 0.1) report->Warn("fsync takes long: imports will feel it");
+}
+
+void ReportStore(Environment* env, bool fast, Report* report) {
+  const std::string path = env->db_path();
+  const std::string folder = NearestFolder(path);
+  report->Section("store");
+  report->json["store"] = {{"path", path}};
+  const Result<DB> db = env->OpenForReading();
+  std::string state = "not made yet; the first import makes it";
+  if (db.ok()) {
+    const Result<DBStats> stats = db->Stats();
+    if (stats.ok()) {
+      state = FormatCount(stats->num_contexts) + " contexts, " + FormatBytes(stats->file_bytes);
+      report->json["store"]["num_contexts"] = stats->num_contexts;
+      report->json["store"]["num_damaged_segments"] = stats->num_damaged_segments;
+      if (stats->num_damaged_segments > 0) {
+        report->Warn("the store has damaged segments: 'attndb verify' lists them");
+      }
+    }
+  } else if (db.status().code() != StatusCode::kNotFound) {
+    state = "can't be opened";
+    report->Warn("the store: " + db.status().message());
+  }
+  report->json["store"]["state"] = state;
+  report->Add("path", path);
+  report->Add("holds", state);
+  ReportDisk(folder, fast, report);
+}
+
+void ReportEngine(Report* report) {
+  report->Section("engine");
+  const EngineReport engine = FindEngine();
+  report->json["engine"] = {{"name", engine.name}, {"system", engine.system}};
+  report->Add(engine.name, engine.system);
+  Json models = Json::array();
+  for (const FoundModel& model : engine.models) {
+    report->Add(model.name, model.path + ", " + FormatBytes(model.file_bytes));
+    models.push_back(
+        {{"name", model.name}, {"path", model.path}, {"file_bytes", model.file_bytes}});
+  }
+  report->json["engine"]["models"] = std::move(models);
+  for (const std::string& problem : engine.problems) report->Warn(problem);
+}
+
+void ReportEnvironment(Report* report) {
+  report->Section("environment");
+  Json json = Json::object();
+  for (const Variable& variable : kVariables) {
+    const char* const value = std::getenv(variable.name);
+    json[variable.name] = value == nullptr ? Json() : Json(value);
+    report->Add(variable.name, (value == nullptr ? "(not set)" : std::string("= ") + value) + ": " +
+                                   variable.meaning);
+  }
+  report->json["environment"] = std::move(json);
+}
+
+class DoctorCommand : public Command {
+ public:
+  void AddFlags(Flags* flags) override {
+    flags->Add({"--fast", "", "Measure nothing: no load on memory and disk"}, &fast_);
+  }
+
+  Result<ExitCode> Run(Environment* env) override {
+    Report report;
+    report.json["version"] = Version();
+    ReportMachine(fast_, &report);
+    ReportStore(env, fast_, &report);
+    ReportEngine(&report);
+    ReportEnvironment(&report);
+    env->Print(std::string("attndb ") + Version() + "\n\n" + report.Text());
+    report.json["warnings"] = report.warnings();
+    env->PrintJson(report.json);
+    return ExitCode::kOk;
+  }
+
+ private:
+  bool fast_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeDoctor() { return std::make_unique<DoctorCommand>(); }
+
+}  // namespace attndb::cli

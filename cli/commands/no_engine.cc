@@ -1,0 +1,36 @@
+// The commands that need a model, in a build without llama.cpp: they say so.
+#include <string>
+#include <vector>
+
+#include "cli/commands/commands.h"
+#include "cli/common/engine_report.h"
+
+namespace attndb::cli {
+namespace {
+
+class NoEngineCommand : public Command {
+ public:
+  void AddFlags(Flags* flags) override { flags->AcceptAnything(); }
+
+  Result<ExitCode> Run(Environment* env) override {
+    return env->WithAdvice(Status::Unsupported("this build has no engine to run a model with"),
+                           "build with -DATTNDB_BUILD_LLAMA=ON");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeImport() { return std::make_unique<NoEngineCommand>(); }
+std::unique_ptr<Command> MakeAsk() { return std::make_unique<NoEngineCommand>(); }
+std::unique_ptr<Command> MakeChat() { return std::make_unique<NoEngineCommand>(); }
+std::unique_ptr<Command> MakeExplain() { return std::make_unique<NoEngineCommand>(); }
+
+EngineReport FindEngine() {
+  EngineReport report;
+  report.name = "none";
+  report.system = "built without llama.cpp";
+  report.problems = {"no model can be run: build with -DATTNDB_BUILD_LLAMA=ON"};
+  return report;
+}
+
+}  // namespace attndb::cli

@@ -1,0 +1,63 @@
+#include "cli/common/answer.h"
+
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "cli/common/interrupt.h"
+#include "cli/common/progress.h"
+#include "cli/common/units.h"
+
+namespace attndb::cli {
+
+Result<Answer> Generate(Environment* env, llama::LlamaEngine* engine, Session* session,
+                        std::span<const TokenId> rest, llama::GenerateOptions options,
+                        double lookup_ms) {
+  const uint64_t num_before = session->num_tokens();
+  ProgressLine progress(
+      {.label = "prompt", .unit = "tokens", .enabled = env->show_progress() && rest.size() > 512});
+  options.prefill.progress = [&](const llama::PrefillProgress& p) {
+    progress.Update(p.tokens_done, p.tokens_total);
+    return !Interrupted();
+  };
+  options.on_piece = [&](std::string_view piece) {
+    progress.Clear();
+    env->Print(piece);
+    if (!env->json()) std::fflush(stdout);
+    return !Interrupted();
+  };
+  Answer answer;
+  ATTNDB_ASSIGN_OR_RETURN(answer.generation, engine->Generate(*session, rest, options));
+  progress.Clear();
+  if (answer.generation.text.empty() || answer.generation.text.back() != '\n') env->Print("\n");
+  const llama::Generation& generation = answer.generation;
+  answer.stats.reused_tokens = num_before;
+  answer.stats.new_tokens = rest.size();
+  answer.stats.generated_tokens = generation.tokens.size();
+  answer.stats.first_token_ms = lookup_ms + generation.first_token_ms;
+  if (generation.decode_ms_per_token > 0) {
+    answer.stats.tokens_per_second = 1e3 / generation.decode_ms_per_token;
+  }
+  return answer;
+}
+
+Json ToJson(const AnswerStats& stats) {
+  return {{"reused_tokens", stats.reused_tokens},
+          {"new_tokens", stats.new_tokens},
+          {"generated_tokens", stats.generated_tokens},
+          {"first_token_ms", stats.first_token_ms},
+          {"tokens_per_second", stats.tokens_per_second}};
+}
+
+std::string ToText(const AnswerStats& stats) {
+  std::string text = "reused " + FormatCount(stats.reused_tokens) + " tokens, ran " +
+                     FormatCount(stats.new_tokens) + " new; first token after " +
+                     FormatSeconds(stats.first_token_ms / 1e3) + "; " +
+                     FormatCount(stats.generated_tokens) + " tokens";
+  if (stats.tokens_per_second > 0) {
+    text += " at " + FormatFixed(stats.tokens_per_second, 1) + " tokens/s";
+  }
+  return text;
+}
+
+}  // namespace attndb::cli

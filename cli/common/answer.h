@@ -1,0 +1,44 @@
+// One answer of the model on a session, streamed as it comes, and its figures.
+//
+// Threads: one thread at a time.
+// Units:   milliseconds; the model's loading is in none of them.
+#ifndef ATTNDB_CLI_COMMON_ANSWER_H_
+#define ATTNDB_CLI_COMMON_ANSWER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "attndb/session.h"
+#include "attndb/types.h"
+#include "cli/environment.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::cli {
+
+struct AnswerStats {
+  uint64_t reused_tokens = 0;  // Not run again.
+  uint64_t new_tokens = 0;     // Of the prompt.
+  uint64_t generated_tokens = 0;
+  double first_token_ms = 0;     // From finding the context to the first token.
+  double tokens_per_second = 0;  // After the first; 0 if there is none.
+};
+
+struct Answer {
+  llama::Generation generation;
+  AnswerStats stats;
+};
+
+// Runs `rest` on `session` and generates, writing pieces to stdout unless --json. The line is
+// ended. `lookup_ms`: what CreateSession took.
+// Errors: as LlamaEngine::Generate; kCancelled when interrupted before the first token.
+Result<Answer> Generate(Environment* env, llama::LlamaEngine* engine, Session* session,
+                        std::span<const TokenId> rest, llama::GenerateOptions options,
+                        double lookup_ms);
+
+Json ToJson(const AnswerStats& stats);
+std::string ToText(const AnswerStats& stats);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_ANSWER_H_

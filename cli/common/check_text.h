@@ -1,0 +1,24 @@
+// What `ask --check` says about an answer that plain llama.cpp was asked to judge.
+//
+// Threads: stateless.
+#ifndef ATTNDB_CLI_COMMON_CHECK_TEXT_H_
+#define ATTNDB_CLI_COMMON_CHECK_TEXT_H_
+
+#include <string>
+
+#include "cli/common/answer.h"
+#include "cli/environment.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::cli {
+
+// Equal, or different only where plain llama.cpp's own choice of kernels could decide either way.
+bool WithinSpread(const llama::CheckReport& report);
+
+Json ToJson(const llama::CheckReport& report, const AnswerStats& stats);
+std::string CheckText(const llama::LlamaEngine& engine, const llama::CheckReport& report,
+                      const AnswerStats& stats);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_CHECK_TEXT_H_

@@ -1,0 +1,29 @@
+// Contexts, segments and statistics as JSON and as text.
+//
+// Threads: stateless.
+#ifndef ATTNDB_CLI_COMMON_CONTEXT_TEXT_H_
+#define ATTNDB_CLI_COMMON_CONTEXT_TEXT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attndb/stats.h"
+#include "cli/environment.h"
+
+namespace attndb::cli {
+
+// How a user names a context on the command line: its name, else "#id".
+std::string NameOf(const ContextInfo& context);
+
+Json ToJson(const ContextInfo& context);
+
+// The table of `ls`, with a line of totals. `now_us` is the time that ages refer to.
+std::string ContextTable(const std::vector<ContextInfo>& contexts, int64_t now_us);
+
+// All of one context, as `describe` shows it.
+std::string ContextText(const ContextInfo& context, int64_t now_us);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_CONTEXT_TEXT_H_

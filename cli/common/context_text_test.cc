@@ -1,0 +1,76 @@
+// Goal:   contexts are shown whole: names, ages, damage.
+// Method: one made-up context; whole lines compared.
+#include "cli/common/context_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace attndb::cli {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kNow = 2'000'000'000'000'000;
+
+ContextInfo Book() {
+  ContextInfo context;
+  context.id = static_cast<ContextId>(12);
+  context.name = "book";
+  context.num_tokens = 2048;
+  context.file_bytes = 3 << 20;
+  context.created_us = kNow - 180'000'000;
+  context.last_access_us = kNow;
+  context.fingerprint = "0123456789abcdef0123456789abcdef";
+  return context;
+}
+
+TEST(ContextTextTest, AnUnnamedContextGoesByItsNumber) {
+  ContextInfo context = Book();
+  EXPECT_EQ(NameOf(context), "book");
+  context.name.clear();
+  EXPECT_EQ(NameOf(context), "#12");
+}
+
+TEST(ContextTextTest, TheTableShowsSizeAgeAndState) {
+  ContextInfo damaged = Book();
+  damaged.name = "x";
+  damaged.damaged = true;
+  damaged.ttl_seconds = 3600;
+  EXPECT_EQ(ContextTable({Book(), damaged}, kNow),
+            "NAME  TOKENS     SIZE  CREATED    USED      EXPIRES  STATE\n"
+            "book   2,048  3.0 MiB  3 min ago  just now  never\n"
+            "x      2,048  3.0 MiB  3 min ago  just now  1 h      DAMAGED\n");
+}
+
+TEST(ContextTextTest, DescribeShowsSegmentsAndWhatIsWrong) {
+  ContextInfo context = Book();
+  context.damaged = true;
+  context.non_finite_heads = {"layer 3 head 1"};
+  SegmentInfo segment;
+  segment.segment_id = 7;
+  segment.num_tokens_used = 1024;
+  segment.num_tokens = 2048;
+  segment.damage = "checksum";
+  context.segments = {segment};
+  const std::string text = ContextText(context, kNow);
+  EXPECT_THAT(text, HasSubstr("DAMAGED: it is not served"));
+  EXPECT_THAT(text, HasSubstr("layer 3 head 1"));
+  EXPECT_THAT(text, HasSubstr("7         1,024  2,048   0 B         0  DAMAGED: checksum"));
+}
+
+TEST(ContextTextTest, JsonHasNullForNoTtlAndSegmentsOnlyWhereThereAreSome) {
+  const Json json = ToJson(Book());
+  EXPECT_TRUE(json["ttl_seconds"].is_null());
+  EXPECT_FALSE(json.contains("segments"));
+  EXPECT_EQ(json["name"], "book");
+  EXPECT_EQ(json["id"], 12);
+}
+
+TEST(ContextTextTest, JsonOfBytesThatAreNoUtf8IsStillJson) {
+  ContextInfo context = Book();
+  context.fingerprint = "\xFF\xFE";
+  EXPECT_EQ(Json::parse(Dump(ToJson(context)))["fingerprint"], "\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+}  // namespace
+}  // namespace attndb::cli

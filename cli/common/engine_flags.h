@@ -1,0 +1,50 @@
+// The flags of commands that run a model, and the engine and sampler that they describe.
+//
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_ENGINE_FLAGS_H_
+#define ATTNDB_CLI_COMMON_ENGINE_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "attndb/dtype.h"
+#include "attndb/result.h"
+#include "cli/environment.h"
+#include "cli/flags.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::cli {
+
+class ModelFlags {
+ public:
+  ModelFlags();
+
+  void AddTo(Flags* flags);
+  const std::string& model() const { return model_; }
+
+  // Loads the model. `kv_dtype` is what its contexts hold.
+  Result<llama::LlamaEngine> Open(Environment* env, DType kv_dtype) const;
+
+ private:
+  std::string model_;
+  uint32_t num_threads_ = 0;
+};
+
+class SamplerFlags {
+ public:
+  void AddTo(Flags* flags);
+  bool greedy() const { return sampler_.temperature == 0; }
+
+  llama::GenerateOptions ToOptions() const;
+
+ private:
+  uint32_t max_tokens_ = 256;
+  llama::SamplerOptions sampler_;
+};
+
+// The advice that fits a failed CreateSession on a named context.
+Status WithModelAdvice(Environment* env, Status status);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_ENGINE_FLAGS_H_

@@ -1,0 +1,37 @@
+// What the process tells its caller in one number, and what a human should do about a failure.
+// docs/cli.md lists the numbers: never renumber.
+//
+// Threads: stateless.
+#ifndef ATTNDB_CLI_COMMON_EXIT_CODE_H_
+#define ATTNDB_CLI_COMMON_EXIT_CODE_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "attndb/status.h"
+
+namespace attndb::cli {
+
+enum class ExitCode : uint8_t {
+  kOk = 0,
+  kError = 1,         // The operating system, or a bug of ours.
+  kUsage = 2,         // The command line or a file it names is wrong.
+  kNotFound = 3,      // No such store, context, model or file.
+  kDamage = 4,        // A checksum or an identity does not match.
+  kBusy = 5,          // Another process writes to the store.
+  kResource = 6,      // Disk full, quota or memory limit reached.
+  kCheckDiffers = 7,  // ask --check: plain llama.cpp says something else.
+  kNameTaken = 8,
+  kReadOnly = 9,       // The store can't be written to.
+  kUnsupported = 10,   // A model, format or feature that this build can't honour.
+  kInterrupted = 130,  // SIGINT or SIGTERM; what was done is stored.
+};
+
+ExitCode ExitCodeOf(StatusCode code);
+
+// One clause for "attndb: <what>; <what to do>". Empty where only the message can help.
+std::string_view AdviceFor(StatusCode code);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_EXIT_CODE_H_

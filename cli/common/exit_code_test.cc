@@ -1,0 +1,43 @@
+// Goal:   each kind of failure has the exit code that docs/cli.md gives it, for ever.
+// Method: the whole table.
+#include "cli/common/exit_code.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+namespace attndb::cli {
+namespace {
+
+TEST(ExitCodeTest, NumbersAreAContract) {
+  const std::vector<std::pair<StatusCode, int>> expected = {{StatusCode::kOk, 0},
+                                                            {StatusCode::kInvalidArgument, 2},
+                                                            {StatusCode::kNotFound, 3},
+                                                            {StatusCode::kAlreadyExists, 8},
+                                                            {StatusCode::kFailedPrecondition, 1},
+                                                            {StatusCode::kCorruption, 4},
+                                                            {StatusCode::kIoError, 1},
+                                                            {StatusCode::kResourceExhausted, 6},
+                                                            {StatusCode::kUnsupported, 10},
+                                                            {StatusCode::kBusy, 5},
+                                                            {StatusCode::kReadOnly, 9},
+                                                            {StatusCode::kCancelled, 130},
+                                                            {StatusCode::kInternal, 1}};
+  for (const auto& [status, number] : expected) {
+    EXPECT_EQ(static_cast<int>(ExitCodeOf(status)), number) << StatusCodeName(status);
+  }
+  EXPECT_EQ(static_cast<int>(ExitCode::kCheckDiffers), 7);
+}
+
+TEST(ExitCodeTest, WhatAUserCanMendComesWithAdvice) {
+  for (const StatusCode code :
+       {StatusCode::kNotFound, StatusCode::kAlreadyExists, StatusCode::kCorruption,
+        StatusCode::kResourceExhausted, StatusCode::kBusy, StatusCode::kReadOnly,
+        StatusCode::kIoError, StatusCode::kInternal}) {
+    EXPECT_FALSE(AdviceFor(code).empty()) << StatusCodeName(code);
+  }
+}
+
+}  // namespace
+}  // namespace attndb::cli

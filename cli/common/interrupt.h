@@ -1,0 +1,30 @@
+// Ctrl-C (SIGINT) and SIGTERM as a flag that long work looks at, so that it ends cleanly.
+//
+// Threads: the flag may be read from any thread; one InterruptScope at a time.
+#ifndef ATTNDB_CLI_COMMON_INTERRUPT_H_
+#define ATTNDB_CLI_COMMON_INTERRUPT_H_
+
+#include <csignal>
+
+namespace attndb::cli {
+
+// While it lives, the first signal only sets the flag; the second ends the process as usual.
+class InterruptScope {
+ public:
+  InterruptScope();
+  ~InterruptScope();  // The handlers of before are back.
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+ private:
+  struct sigaction old_int_;
+  struct sigaction old_term_;
+};
+
+// True from the first signal on, until ClearInterrupt.
+bool Interrupted();
+void ClearInterrupt();
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_INTERRUPT_H_

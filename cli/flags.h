@@ -1,0 +1,65 @@
+// The flags and arguments of a command, as the command's file writes them down. Hides the parser
+// (CLI11), which is large: only flags.cc and main.cc include it.
+//
+// Threads: one thread at a time.
+// Errors:  none here; what a user gets wrong is found when the command line is parsed.
+#ifndef ATTNDB_CLI_FLAGS_H_
+#define ATTNDB_CLI_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attndb/dtype.h"
+
+namespace CLI {
+class App;
+}
+
+namespace attndb::cli {
+
+// One line of the help.
+struct FlagText {
+  const char* names;  // "-c,--context"; without dashes: an argument.
+  const char* value;  // What stands for its value: "CONTEXT"; "" for a flag without one.
+  const char* help;
+  bool required = false;
+};
+
+class Flags {
+ public:
+  // `app` is not owned and outlives this.
+  explicit Flags(CLI::App* app) : app_(app) {}
+
+  // The flags added from here on stand under this title in the help.
+  void Group(const std::string& title) { group_ = title; }
+
+  // Where values go: variables that outlive the parse. They keep what they hold if not set.
+  void Add(const FlagText& text, bool* flag);
+  void Add(const FlagText& text, std::string* value);
+  void Add(const FlagText& text, std::vector<std::string>* values);
+  void Add(const FlagText& text, DType* dtype);  // f16, bf16 or f32.
+  // Numbers in [low, high].
+  template <typename Number>
+  void Add(const FlagText& text, Number* number, Number low, Number high);
+
+  // A command of this command; one of them must be given.
+  Flags Subcommand(const std::string& name, const std::string& summary);
+
+  // Nothing on the command line is wrong.
+  void AcceptAnything();
+
+ private:
+  CLI::App* const app_;
+  std::string group_ = "Options";
+};
+
+extern template void Flags::Add(const FlagText&, int32_t*, int32_t, int32_t);
+extern template void Flags::Add(const FlagText&, uint32_t*, uint32_t, uint32_t);
+extern template void Flags::Add(const FlagText&, uint64_t*, uint64_t, uint64_t);
+extern template void Flags::Add(const FlagText&, float*, float, float);
+extern template void Flags::Add(const FlagText&, double*, double, double);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_FLAGS_H_
