@@ -1,0 +1,44 @@
+#include "bench/e2e/sample_stats.h"
+
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <thread>
+
+namespace attndb::bench {
+namespace {
+
+double Median(std::vector<double>* samples) {
+  const size_t middle = samples->size() / 2;
+  std::nth_element(samples->begin(), samples->begin() + static_cast<ptrdiff_t>(middle),
+                   samples->end());
+  return (*samples)[middle];
+}
+
+}  // namespace
+
+SampleStats Summarize(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  SampleStats stats = {.median = Median(&samples), .mad = 0, .count = samples.size()};
+  for (double& sample : samples) sample = std::abs(sample - stats.median);
+  stats.mad = Median(&samples);
+  return stats;
+}
+
+Machine DescribeMachine() {
+  Machine machine;
+  machine.num_cpus = std::thread::hardware_concurrency();
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    machine.cpu = line.substr(line.find(':') + 2);
+    break;
+  }
+  utsname system = {};
+  if (::uname(&system) == 0) machine.kernel = system.release;
+  return machine;
+}
+
+}  // namespace attndb::bench

@@ -1,0 +1,33 @@
+// Median and spread of repeated measurements.
+//
+// Threads: values.
+// Units:   the samples'.
+#ifndef ATTNDB_BENCH_E2E_SAMPLE_STATS_H_
+#define ATTNDB_BENCH_E2E_SAMPLE_STATS_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace attndb::bench {
+
+struct SampleStats {
+  double median = 0;
+  double mad = 0;  // Median absolute deviation from the median.
+  size_t count = 0;
+};
+
+// All zero for no samples.
+SampleStats Summarize(std::vector<double> samples);
+
+// "model name" of the CPU, number of threads it has, and the kernel's release.
+struct Machine {
+  std::string cpu;
+  unsigned num_cpus = 0;
+  std::string kernel;
+};
+Machine DescribeMachine();
+
+}  // namespace attndb::bench
+
+#endif  // ATTNDB_BENCH_E2E_SAMPLE_STATS_H_

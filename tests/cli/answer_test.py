@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Goal: a second process answers from the stored context, as plain llama.cpp does; a chat goes on.
+
+Method: SmolLM2 on short texts, a process for each step; --check is the judge of the answers.
+"""
+
+import shutil
+import subprocess
+import unittest
+
+import cli_case
+from cli_case import CliCase, NOT_FOUND, OK, USAGE
+
+TEXT = ("The lighthouse of Skerry was built in 1870. Its keeper is called Maren. "
+        "The lamp shines every twelve seconds. The spare key hangs behind the red door.\n") * 4
+
+
+class AskTest(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
+
+    def test_the_answer_comes_from_the_context_and_equals_plain_llama_cpp(self):
+        stored = self.run_json("describe", "skerry")["num_tokens"]
+        done = self.run_json("ask", "-c", "skerry", "What is the keeper called?", "--check")
+        self.assertIn("Maren", done["answer"])
+        self.assertEqual(done["reused_tokens"], stored)
+        self.assertLess(done["new_tokens"], 40)
+        self.assertTrue(done["check"]["within_spread"], done)
+        self.assertGreaterEqual(done["check"]["num_compared"], done["generated_tokens"])
+        self.assertLess(done["first_token_ms"], done["check"]["cold_prefill_ms"])
+
+    def test_text_goes_to_stdout_and_figures_to_stderr(self):
+        done = self.run_ok("ask", "-c", "skerry", "What is the keeper called?")
+        self.assertIn("Maren", done.out)
+        self.assertTrue(done.out.endswith("\n"))
+        self.assertRegex(done.err, r"reused [\d,]+ tokens, ran \d+ new; first token after ")
+        quiet = self.run_ok("ask", "-c", "skerry", "-q", "What is the keeper called?")
+        self.assertEqual(quiet.out, done.out)
+        self.assertEqual(quiet.err, "")
+        self.assertEqual(self.run_ok("ask", "-c", "skerry", "-q",
+                                     stdin="What is the keeper called?\n").out, done.out)
+
+    def test_greedy_answers_repeat_and_seeds_decide_drawn_ones(self):
+        ask = ("ask", "-c", "skerry", "Tell me a story.", "--max-tokens", 24, "-q")
+        self.assertEqual(self.run_ok(*ask).out, self.run_ok(*ask).out)
+        drawn = (*ask, "--temp", "1.5", "--top-k", "0", "--top-p", "1", "--min-p", "0")
+        self.assertEqual(self.run_ok(*drawn, "--seed", 1).out, self.run_ok(*drawn, "--seed", 1).out)
+        self.assertNotEqual(self.run_ok(*drawn, "--seed", 1).out,
+                            self.run_ok(*drawn, "--seed", 2).out)
+
+    def test_plans_are_taken_and_bad_ones_point_at_the_column(self):
+        done = self.run_json("ask", "-c", "skerry", "Who?", "--max-tokens", 4, "--plan",
+                             "topk(k=8,sink=4,window=16); layers 0: full")
+        self.assertIn("topk", done["plan"])
+        self.assert_fails(USAGE, "ask", "-c", "skerry", "Who?", "--plan", "topk(k=)",
+                          says=["column"])
+        self.assert_fails(USAGE, "ask", "-c", "skerry", "Who?", "--plan", "magic", says=["magic"])
+
+    def test_what_cannot_be_asked(self):
+        self.assert_fails(NOT_FOUND, "ask", "-c", "nobody", "Who?", says=["nobody"])
+        self.assert_fails(USAGE, "ask", "-c", "skerry", says=["question"])
+        self.assert_fails(USAGE, "ask", "-c", "skerry", "Who?", "--check", "--temp", "1",
+                          says=["--temp"])
+        self.assert_fails(USAGE, "ask", "-c", "skerry", "Who?", "--max-tokens", "0")
+
+    def test_max_tokens_is_kept(self):
+        done = self.run_json("ask", "-c", "skerry", "Tell me a story.", "--max-tokens", 7)
+        self.assertEqual(done["generated_tokens"], 7)
+        self.assertEqual(done["finish"], "max_tokens")
+
+    def test_raw_text_goes_on_as_raw_text(self):
+        self.run_ok("import", "-", "--name", "raw", "--raw", stdin="One, two, three, four,")
+        done = self.run_json("ask", "-c", "raw", " five, six,", "--max-tokens", 4, "--check")
+        self.assertIn("seven", done["answer"])
+        self.assertTrue(done["check"]["within_spread"], done)
+
+    def test_an_open_pipe_that_closes_ends_the_answer(self):
+        command = (f"'{cli_case.attndb()}' ask -c skerry 'Tell me a long story.' --max-tokens 400 "
+                   "| head -c 10 >/dev/null")
+        done = subprocess.run(["bash", "-c", command], env=cli_case.environment(self.store),
+                              cwd=cli_case.ROOT, capture_output=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, OK)
+
+    def test_explain_a_plan_and_a_prompt(self):
+        text = self.run_ok("explain", "skerry", "--plan", "topk(k=8); layers 0: full").out
+        self.assertIn("topk", text)
+        explained = self.run_json("explain", "skerry")
+        self.assertEqual(len(explained["layers"]), 30)
+        path = self.write("t.txt", TEXT + "More.")
+        hit = self.run_json("explain", "--file", path)
+        self.assertGreater(hit["num_reused"], 100)
+        self.assertEqual(hit["context"], "skerry")
+        miss = self.run_json("explain", "--prompt", "Something else.", "--raw")
+        self.assertEqual(miss["num_reused"], 0)
+        self.assert_fails(USAGE, "explain")
+        self.assert_fails(NOT_FOUND, "explain", "nobody")
+
+
+class ChatTest(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
+
+    def test_a_later_process_continues(self):
+        first = self.run_json("chat", "-c", "skerry", "--max-tokens", 24,
+                              stdin="What is the keeper called?\n\nWhen was it built?\n")
+        self.assertEqual(first["name"], "skerry.chat")
+        self.assertEqual(len(first["turns"]), 2)
+        self.assertIn("Maren", first["turns"][0]["answer"])
+        kept = self.run_json("describe", "skerry.chat")
+        names = [context["name"] for context in self.run_json("ls")["contexts"]]
+        self.assertEqual(sorted(names), ["skerry", "skerry.chat"])
+
+        second = self.run_json("chat", "-c", "skerry", "--max-tokens", 16,
+                               stdin="How often does the lamp shine?\n")
+        turn = second["turns"][0]
+        self.assertEqual(turn["reused_tokens"], kept["num_tokens"])
+        self.assertLess(turn["new_tokens"], 40)
+        self.assertGreater(self.run_json("describe", "skerry.chat")["num_tokens"],
+                           kept["num_tokens"])
+        by_name = self.run_json("chat", "--name", "skerry.chat", "--max-tokens", 4,
+                                stdin="Thanks.\n")
+        self.assertEqual(by_name["name"], "skerry.chat")
+
+    def test_two_processes_say_what_one_says(self):
+        questions = ["What is the keeper called?", "Where is the spare key?"]
+        one = self.run_json("chat", "-c", "skerry", "--name", "one", "--max-tokens", 20,
+                            stdin="\n".join(questions) + "\n")
+        answers = [turn["answer"] for turn in one["turns"]]
+        two = [self.run_json("chat", "-c", "skerry", "--name", "two", "--max-tokens", 20,
+                             stdin=question + "\n")["turns"][0]["answer"]
+               for question in questions]
+        self.assertEqual(two, answers)
+
+    def test_a_pipe_gets_one_answer_a_line_turn(self):
+        done = self.run_ok("chat", "-c", "skerry", "-q", "--max-tokens", 12, stdin="Who?\nWhen?\n")
+        self.assertGreaterEqual(len(done.out.splitlines()), 2)
+        self.assertEqual(done.err, "")
+        self.assertEqual(self.run_ok("chat", "-c", "skerry", "-q", stdin="").out, "")
+
+    def test_a_chat_never_replaces_a_document(self):
+        self.run_ok("import", "-", "--name", "other", stdin="Another document.")
+        for name in ("skerry", "other"):
+            self.assert_fails(USAGE, "chat", "-c", "skerry", "--name", name, stdin="Who?\n",
+                              says=["document"])
+        self.assert_fails(NOT_FOUND, "chat", "--name", "nobody", stdin="Who?\n")
+        self.assert_fails(USAGE, "chat", stdin="Who?\n")
+
+    def test_a_chat_can_be_asked(self):
+        self.run_ok("chat", "-c", "skerry", "--max-tokens", 12, stdin="I am called Bo. Hello!\n")
+        done = self.run_json("ask", "-c", "skerry.chat", "What is the keeper called?", "--check",
+                             "--max-tokens", 16)
+        self.assertTrue(done["check"]["within_spread"], done)
+
+    @unittest.skipUnless(shutil.which("script"), "no script(1) for a terminal")
+    def test_a_terminal_gets_a_prompt_and_ctrl_d_ends(self):
+        command = (f"'{cli_case.attndb()}' chat -c skerry --max-tokens 8")
+        done = subprocess.run(["script", "-qec", command, "/dev/null"], input=b"Who?\n\x04",
+                              env=cli_case.environment(self.store), cwd=cli_case.ROOT,
+                              capture_output=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, OK, done.stdout)
+        self.assertIn(b"> ", done.stdout)
+        self.assertIn(b"Ctrl-D", done.stdout)
+
+
+if __name__ == "__main__":
+    cli_case.main(needs_model=True)

@@ -1,0 +1,134 @@
+"""What the tests of the command line share: a store of their own, and a way to run `attndb` in it.
+
+A test program is run with --attndb PATH. It exits with 77 (ctest: skipped) where the model that it
+needs is not set up.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SKIPPED = 77
+
+# Exit codes: docs/cli.md.
+OK, ERROR, USAGE, NOT_FOUND, DAMAGE, BUSY = 0, 1, 2, 3, 4, 5
+NO_ROOM, DIFFERS, NAME_TAKEN, READ_ONLY, UNSUPPORTED, INTERRUPTED = 6, 7, 8, 9, 10, 130
+
+_attndb = None
+
+
+def attndb():
+    return _attndb
+
+
+class Done:
+    """A run that has ended."""
+
+    def __init__(self, code, out, err):
+        self.code = code
+        self.out = out
+        self.err = err
+
+    def json(self):
+        return json.loads(self.out)
+
+    def __repr__(self):
+        return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+def environment(store):
+    """Nothing of the user's own settings gets in, but for where models are."""
+    env = {key: value for key, value in os.environ.items()
+           if not key.startswith(("ATTNDB_", "XDG_DATA"))}
+    if "ATTNDB_MODELS" in os.environ:
+        env["ATTNDB_MODELS"] = os.environ["ATTNDB_MODELS"]
+    env["ATTNDB_PATH"] = str(store)
+    # One thread: threads of a model that wait for each other crawl where tests run side by side.
+    env["ATTNDB_THREADS"] = "1"
+    return env
+
+
+class CliCase(unittest.TestCase):
+    """Each test has an empty folder, `self.dir`, and in it the path of a store, `self.store`."""
+
+    maxDiff = None
+
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="attndb-cli-"))
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.store = self.dir / "store"
+
+    def write(self, name, text):
+        path = self.dir / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def start(self, *args, **options):
+        """A running process with pipes; the caller ends it."""
+        env = environment(self.store)
+        env.update(options.pop("env", {}))
+        return subprocess.Popen([_attndb, *map(str, args)], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
+                                cwd=ROOT, **options)
+
+    def run_any(self, *args, stdin="", env=None, timeout=300, **options):
+        process = self.start(*args, env=env or {}, **options)
+        try:
+            out, err = process.communicate(stdin.encode(), timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        return Done(process.returncode, out.decode("utf-8", "replace"),
+                    err.decode("utf-8", "replace"))
+
+    def run_ok(self, *args, **options):
+        done = self.run_any(*args, **options)
+        self.assertEqual(done.code, OK, f"attndb {' '.join(map(str, args))}: {done}")
+        return done
+
+    def run_json(self, *args, **options):
+        return self.run_ok(*args, "--json", **options).json()
+
+    def assert_fails(self, code, *args, says=(), **options):
+        """It fails with `code`, in words and in JSON, and says each of `says`."""
+        done = self.run_any(*args, **options)
+        self.assertEqual(done.code, code, f"attndb {' '.join(map(str, args))}: {done}")
+        self.assertTrue(done.err.startswith("attndb: "), done)
+        for text in says:
+            self.assertIn(text, done.err)
+        in_json = self.run_any(*args, "--json", **options)
+        self.assertEqual(in_json.code, code, in_json)
+        error = in_json.json()["error"]
+        self.assertEqual(error["exit_code"], code)
+        for text in says:
+            self.assertIn(text, error["message"] + "; " + error.get("advice", ""))
+        return done
+
+
+def skip_without_model():
+    """Ends the program as skipped if SmolLM2 is not set up here."""
+    done = subprocess.run([_attndb, "doctor", "--fast", "--json"], capture_output=True, cwd=ROOT,
+                          env=environment("/nonexistent/store"), check=False)
+    models = json.loads(done.stdout)["engine"]["models"]
+    if not any(model["name"] == "smollm2" for model in models):
+        print("no model smollm2 here: scripts/setup.sh brings it")
+        sys.exit(SKIPPED)
+
+
+def main(needs_model=False):
+    global _attndb
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--attndb", required=True)
+    args, rest = parser.parse_known_args()
+    _attndb = os.path.abspath(args.attndb)
+    if needs_model:
+        skip_without_model()
+    unittest.main(module="__main__", argv=[sys.argv[0], *rest])

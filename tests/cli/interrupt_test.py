@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Goal: an import that is killed or interrupted resumes from its last checkpoint, and a store is
+clean after each.
+
+Method: a document of some thousand tokens, checkpoints every few hundred; SIGKILL, SIGINT and
+SIGTERM at several moments; then the same command again, and the answer of an import that nobody
+disturbed.
+"""
+
+import pathlib
+import shutil
+import signal
+import tempfile
+import time
+
+import cli_case
+from cli_case import CliCase, INTERRUPTED, OK
+
+CHECKPOINT = 512  # The tokens of one pass through the model: there is none more often.
+QUESTION = ("ask", "-c", "ships", "Which ship came in line 7?", "--max-tokens", 12, "-q")
+
+
+def document(num_lines):
+    return "".join(f"Line {i}: the ship number {i * 37 % 101} came in at {i % 24} o'clock.\n"
+                   for i in range(num_lines))
+
+
+class InterruptTest(CliCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="attndb-cli-shared-"))
+        cls.path = cls.shared / "ships.txt"
+        cls.path.write_text(document(100))
+        case = CliCase()
+        case.store = cls.shared / "undisturbed"
+        case.run_ok("import", cls.path)
+        cls.answer = case.run_ok(*QUESTION).out
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared, ignore_errors=True)
+
+    def setUp(self):
+        super().setUp()
+        self.command = ("import", self.path, "--checkpoint", CHECKPOINT)
+
+    def contexts(self):
+        done = self.run_any("ls", "--json")
+        return done.json().get("contexts", []) if done.code == OK else []
+
+    def num_stored(self):
+        return sum(context["num_tokens"] for context in self.contexts())
+
+    def wait_for_checkpoint(self, process, beyond=0):
+        deadline = time.monotonic() + 120
+        while self.num_stored() <= beyond:
+            self.assertIsNone(process.poll(), "the import ended before its first checkpoint")
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+    def assert_resumes_and_answers(self, least):
+        done = self.run_json(*self.command)
+        self.assertGreaterEqual(done["reused_tokens"], least)
+        self.assertFalse(done["already_imported"])
+        self.assertEqual([context["name"] for context in self.contexts()], ["ships"])
+        self.run_ok("verify")
+        self.assertEqual(self.run_ok(*QUESTION).out, self.answer)
+
+    def test_kill_9_resumes_at_the_last_checkpoint(self):
+        process = self.start(*self.command)
+        self.wait_for_checkpoint(process)
+        process.kill()
+        process.communicate()
+        left = self.contexts()
+        self.assertEqual([context["name"] for context in left], [""])
+        note = self.run_any("explain", "--file", self.path, "--json").json()
+        self.assertEqual(note["num_reused"], left[0]["num_tokens"])
+        self.assert_resumes_and_answers(CHECKPOINT)
+
+    def test_kill_9_at_any_moment_leaves_a_clean_store(self):
+        for delay in (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2):
+            process = self.start(*self.command)
+            time.sleep(delay)
+            process.kill()
+            process.communicate()
+            if self.store.exists() and self.run_any("ls").code == OK:
+                self.run_ok("verify")
+        self.assert_resumes_and_answers(0)
+
+    def test_ctrl_c_keeps_what_is_done_and_ends_with_130(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                before = self.num_stored()
+                process = self.start(*self.command)
+                self.wait_for_checkpoint(process, beyond=before)
+                process.send_signal(number)
+                _, err = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, INTERRUPTED, err)
+                self.assertIn(b"interrupted at", err)
+                left = self.contexts()
+                self.assertEqual(len(left), 1, left)
+                self.assertEqual(left[0]["name"], "")
+                self.assertGreater(left[0]["num_tokens"], before)
+        self.assert_resumes_and_answers(1)
+
+    def test_a_resumed_import_says_where_and_json_tells_an_interrupt(self):
+        process = self.start(*self.command, "--json")
+        self.wait_for_checkpoint(process)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED)
+        self.assertIn(b'"cancelled"', out)
+        done = self.run_ok(*self.command)
+        self.assertRegex(done.err, r"resumed at [\d,]+ of [\d,]+ tokens")
+        self.assertIn("imported 'ships'", done.out)
+
+    def test_ctrl_c_in_an_answer_ends_it_with_130(self):
+        self.run_ok("import", "-", "--name", "s", stdin="Ships come and go.")
+        process = self.start("ask", "-c", "s", "Tell me a very long story.", "--max-tokens", 5000)
+        process.stdout.read(5)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED)
+
+    def test_checkpoints_of_another_document_stay(self):
+        process = self.start(*self.command)
+        self.wait_for_checkpoint(process)
+        process.kill()
+        process.communicate()
+        left = self.contexts()[0]["num_tokens"]
+        self.run_ok("import", "-", "--name", "small", "--checkpoint", 16,
+                    stdin="Another text. " * 40)
+        kept = [context for context in self.contexts() if context["name"] == ""]
+        self.assertEqual([context["num_tokens"] for context in kept], [left])
+
+
+if __name__ == "__main__":
+    cli_case.main(needs_model=True)

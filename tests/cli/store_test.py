@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Goal: every command that looks after a store does what it says, in words and in JSON.
+
+Method: one small store is imported once with the real model; each test works on a copy of it.
+"""
+
+import os
+import pathlib
+import random
+import shutil
+import tempfile
+import time
+
+import cli_case
+from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NOT_FOUND, READ_ONLY, USAGE)
+
+LIGHTHOUSE = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. "
+# Shares no token with the other: raw, and another first word.
+HARBOUR = "Nine boats have room in the harbour of Skerry. Its master is called Tom. "
+
+
+class StoreCase(CliCase):
+    """`self.store` has two contexts: lighthouse and harbour."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="attndb-cli-shared-"))
+        case = CliCase()
+        case.store = cls.shared / "store"
+        case.run_ok("import", "-", "--name", "lighthouse", stdin=LIGHTHOUSE * 3)
+        case.run_ok("import", "-", "--name", "harbour", "--raw", stdin=HARBOUR * 3)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared, ignore_errors=True)
+
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(self.shared / "store", self.store)
+
+    def names(self, *args):
+        return [context["name"] for context in self.run_json("ls", *args)["contexts"]]
+
+
+class ManageTest(StoreCase):
+    def test_ls_lists_names_sizes_and_ages(self):
+        done = self.run_ok("ls")
+        self.assertRegex(done.out, r"(?m)^NAME +TOKENS +SIZE +CREATED +USED +EXPIRES")
+        self.assertRegex(done.out, r"(?m)^lighthouse +\d+ +[\d.]+ (K|M)iB +\S")
+        self.assertIn("2 contexts, ", done.out)
+        self.assertEqual(self.names(), ["lighthouse", "harbour"])
+
+    def test_describe_shows_one_by_name_and_by_number(self):
+        info = self.run_json("describe", "harbour")
+        self.assertEqual(info["name"], "harbour")
+        self.assertGreater(info["num_tokens"], 30)
+        self.assertGreaterEqual(len(info["segments"]), 1)
+        self.assertEqual(self.run_json("describe", f"#{info['id']}"), info)
+        self.assertIn("SEGMENT", self.run_ok("describe", "harbour").out)
+        self.assert_fails(NOT_FOUND, "describe", "nobody", says=["nobody", "attndb ls"])
+        self.assert_fails(NOT_FOUND, "describe", "#999", says=["999"])
+
+    def test_pin_and_release(self):
+        self.assertEqual(self.run_json("pin", "harbour"), {"context": "harbour", "pinned": True})
+        self.assertTrue(self.run_json("describe", "harbour")["pinned"])
+        self.assertIn("pinned", self.run_ok("ls").out)
+        self.run_ok("pin", "harbour", "--off")
+        self.assertFalse(self.run_json("describe", "harbour")["pinned"])
+        self.assert_fails(NOT_FOUND, "pin", "nobody")
+
+    def test_ttl_expires_and_never(self):
+        self.assertEqual(self.run_json("ttl", "harbour", "7d")["ttl_seconds"], 7 * 86400)
+        self.assertIn("7 d", self.run_ok("ls").out)
+        self.assertIsNone(self.run_json("ttl", "harbour", "never")["ttl_seconds"])
+        self.run_ok("ttl", "harbour", "1s")
+        time.sleep(1.3)
+        self.run_ok("compact")
+        self.assertEqual(self.names(), ["lighthouse"])
+
+    def test_rm_takes_all_or_none(self):
+        self.assert_fails(NOT_FOUND, "rm", "harbour", "nobody", says=["nobody"])
+        self.assertEqual(self.names(), ["lighthouse", "harbour"])
+        self.assertEqual(self.run_ok("rm", "harbour").out, "removed harbour\n")
+        self.assertEqual(self.names(), ["lighthouse"])
+        self.run_json("rm", "lighthouse")
+        self.assertIn("attndb import", self.run_ok("ls").out)
+        self.run_ok("compact")
+        self.assertEqual(self.run_json("stats")["num_contexts"], 0)
+
+    def test_quota_is_shown_set_and_lifted(self):
+        self.assertEqual(self.run_json("quota")["quota_bytes"], 0)
+        self.assertEqual(self.run_json("quota", "2GiB")["quota_bytes"], 2 << 30)
+        self.assertIn("at most 2.0 GiB", self.run_ok("quota").out)
+        self.assertEqual(self.run_json("stats")["quota_bytes"], 2 << 30)
+        self.run_ok("quota", "none")
+        self.assertIn("no limit", self.run_ok("quota").out)
+
+    def test_stats_and_compact(self):
+        stats = self.run_json("stats")
+        self.assertEqual(stats["num_contexts"], 2)
+        self.assertIn("contexts", self.run_ok("stats").out)
+        after = self.run_json("compact")
+        self.assertEqual(after["num_contexts"], 2)
+
+    def test_tenants_do_not_see_each_other(self):
+        self.assertEqual(self.names("--tenant", "alice"), [])
+        self.assert_fails(NOT_FOUND, "describe", "harbour", "--tenant", "alice")
+        self.assert_fails(USAGE, "ls", "--tenant", "a/b", says=["tenant"])
+
+    def test_common_options_work_before_and_after_the_command(self):
+        before = self.run_ok("--json", "ls").json()
+        self.assertEqual(before, self.run_ok("ls", "--json").json())
+        self.assertEqual(self.run_ok("--db", str(self.store), "ls", "--json",
+                                     env={"ATTNDB_PATH": "/nowhere"}).json(), before)
+
+
+class DamageTest(StoreCase):
+    def damage_a_segment(self):
+        files = sorted((path for path in self.store.rglob("*") if path.is_file()),
+                       key=lambda path: path.stat().st_size)
+        path = next(p for p in reversed(files) if "catalog" not in p.name and ".db" not in p.name)
+        content = bytearray(path.read_bytes())
+        content[random.Random(5).randrange(4096, len(content))] ^= 0x10
+        path.chmod(0o644)
+        path.write_bytes(content)
+
+    def test_verify_is_content_with_a_good_store(self):
+        done = self.run_ok("verify")
+        self.assertRegex(done.out, r"^ok: \d+ segments, [\d.]+ MiB checked in ")
+        self.assertTrue(self.run_json("verify", "harbour")["ok"])
+        self.assert_fails(NOT_FOUND, "verify", "nobody")
+
+    def test_damage_is_found_listed_and_kept_apart(self):
+        self.damage_a_segment()
+        done = self.run_any("verify")
+        self.assertEqual(done.code, DAMAGE, done)
+        self.assertIn("DAMAGED", done.out)
+        self.assertRegex(done.out, r"not served: (harbour|lighthouse)")
+        again = self.run_any("verify", "--json")
+        self.assertEqual(again.code, DAMAGE)
+        report = again.json()
+        self.assertFalse(report["ok"])
+        damaged = report["damages"][0]["contexts"][0]
+        self.assertEqual(self.run_any("describe", damaged).code, DAMAGE)
+        self.assertIn("DAMAGED", self.run_ok("ls").out)
+        self.assertEqual(self.run_any("stats").code, DAMAGE)
+        self.assertIn("damaged segments", self.run_ok("doctor", "--fast").out)
+        self.assert_fails(DAMAGE, "ask", "--context", damaged, "Who?")
+        other = ({"harbour", "lighthouse"} - {damaged}).pop()
+        self.run_ok("ask", "--context", other, "Who?", "--max-tokens", 3)
+
+
+class WriterTest(StoreCase):
+    def hold(self):
+        """A process that has the store open for writing, until its stdin ends."""
+        writer = self.start("chat", "--context", "harbour", "--wait", 60)
+        self.addCleanup(self.end, writer)
+        deadline = time.monotonic() + 60
+        while self.run_any("pin", "harbour").code != BUSY:
+            self.assertLess(time.monotonic(), deadline, "no process holds the store")
+            self.assertIsNone(writer.poll())
+        return writer
+
+    @staticmethod
+    def end(process):
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            pipe.close()
+        process.wait()
+
+    def test_a_second_writer_is_told_and_readers_go_on(self):
+        writer = self.hold()
+        self.assert_fails(BUSY, "pin", "harbour", says=["--wait"])
+        self.assert_fails(BUSY, "import", "-", "--name", "x", stdin="text")
+        self.assertEqual(self.names(), ["lighthouse", "harbour"])
+        self.run_ok("describe", "harbour")
+        self.run_ok("stats")
+        self.run_ok("verify")
+        self.run_ok("ask", "--context", "lighthouse", "Who?", "--max-tokens", 3)
+        writer.stdin.close()
+        self.assertEqual(writer.wait(60), 0)
+        self.run_ok("pin", "harbour")
+
+    def test_wait_waits_for_the_writer_to_end(self):
+        writer = self.hold()
+        waiting = self.start("pin", "harbour", "--wait", 60)
+        time.sleep(0.5)
+        self.assertIsNone(waiting.poll())
+        writer.stdin.close()
+        self.assertEqual(waiting.wait(60), 0)
+        self.end(waiting)
+
+    def test_who_may_not_write_can_read_and_ask(self):
+        for path in [self.store, *self.store.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        self.dir.chmod(0o755)
+        nobody = self.as_nobody()
+        self.assertEqual([context["name"] for context in self.run_json("ls", **nobody)["contexts"]],
+                         ["lighthouse", "harbour"])
+        self.run_ok("ask", "--context", "lighthouse", "Who?", "--max-tokens", 3, **nobody)
+        self.run_ok("verify", **nobody)
+        self.assert_fails(READ_ONLY, "pin", "harbour", says=["--db"], **nobody)
+        self.assertIn("can't be written to", self.run_ok("doctor", "--fast", **nobody).out)
+
+    def as_nobody(self):
+        """Options of a run by a user who owns nothing. Only root can become one."""
+        if os.geteuid() != 0:
+            self.skipTest("needs root to become another user")
+        cache = self.dir / "cache"
+        cache.mkdir(mode=0o777)
+        cache.chmod(0o777)
+        options = {"user": "nobody", "env": {"XDG_CACHE_HOME": str(cache)}}
+        try:
+            can_run = self.run_any("--version", **options).code != 127  # The loader's own code.
+        except PermissionError:
+            can_run = False
+        if not can_run:
+            self.skipTest("the program, or a library of it, lies where nobody may look")
+        return options
+
+
+class ImportTest(StoreCase):
+    def test_an_imported_document_is_not_run_again(self):
+        again = self.run_json("import", "-", "--name", "harbour", "--raw", stdin=HARBOUR * 3)
+        self.assertTrue(again["already_imported"])
+        self.assertIn("already imported as 'harbour'",
+                      self.run_ok("import", "-", "--name", "harbour", "--raw",
+                                  stdin=HARBOUR * 3).out)
+
+    def test_a_taken_name_is_refused_before_the_work_and_replace_takes_it(self):
+        self.assert_fails(NAME_TAKEN, "import", "-", "--name", "harbour",
+                          stdin="Another text.", says=["--replace"])
+        self.run_ok("import", "-", "--name", "harbour", "--replace", stdin="Another text.")
+        self.assertEqual(sorted(self.names()), ["harbour", "lighthouse"])
+        self.assertLess(self.run_json("describe", "harbour")["num_tokens"], 60)
+
+    def test_a_second_name_costs_one_token(self):
+        done = self.run_json("import", "-", "--name", "port", "--raw", stdin=HARBOUR * 3)
+        self.assertEqual(done["new_tokens"], 1)
+        self.assertEqual(sorted(self.names()), ["harbour", "lighthouse", "port"])
+
+    def test_the_name_comes_from_the_file(self):
+        path = self.write("My Notes.v2.txt", "Short notes.")
+        self.assertEqual(self.run_json("import", path)["context"], "My_Notes.v2")
+
+    def test_ttl_and_pin_are_set_also_on_what_is_there(self):
+        self.run_ok("import", "-", "--name", "n", "--ttl", "1h", "--pin", stdin="Notes.")
+        info = self.run_json("describe", "n")
+        self.assertEqual((info["ttl_seconds"], info["pinned"]), (3600, True))
+        self.run_ok("import", "-", "--name", "harbour", "--pin", "--raw", stdin=HARBOUR * 3)
+        self.assertTrue(self.run_json("describe", "harbour")["pinned"])
+
+    def test_a_bad_name_is_refused(self):
+        for name in ("a b", "x" * 129, "a\nb"):
+            self.assert_fails(USAGE, "import", "-", "--name", name, stdin="Notes.")
+
+    def test_what_is_no_model_is_said_by_name(self):
+        not_gguf = self.write("model.gguf", "hello" * 100)
+        self.assert_fails(USAGE, "import", "-", "--name", "n", "--model", not_gguf, stdin="x",
+                          says=["model.gguf"])
+        self.assert_fails(NOT_FOUND, "import", "-", "--name", "n", "--model", "/no/such.gguf",
+                          stdin="x", says=["such.gguf"])
+
+    def test_shared_beginnings_are_reused(self):
+        longer = self.run_json("import", "-", "--name", "longer",
+                               "--raw", stdin=HARBOUR * 3 + "And a ferry comes twice a day.")
+        self.assertGreater(longer["reused_tokens"], 40)
+        self.assertLess(longer["new_tokens"], 20)
+        self.assertEqual(sorted(self.names()), ["harbour", "lighthouse", "longer"])
+
+    def test_another_kv_type_is_another_context(self):
+        done = self.run_json("import", "-", "--name", "wide", "--kv-dtype", "f32",
+                             "--raw", stdin=HARBOUR * 3)
+        self.assertEqual(done["reused_tokens"], 0)
+        self.assertEqual(self.run_json("describe", "wide")["kv_dtype"], "float32")
+        self.run_ok("ask", "--context", "wide", "Who?", "--max-tokens", 3)
+
+
+if __name__ == "__main__":
+    cli_case.main(needs_model=True)

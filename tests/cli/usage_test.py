@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Goal: the command line explains itself, and refuses what it does not understand, without a model.
+
+Method: help of every command; wrong words, flags and values; stores that are missing or unusable.
+"""
+
+import os
+import re
+import subprocess
+import unittest
+
+import cli_case
+from cli_case import CliCase, DAMAGE, ERROR, NOT_FOUND, OK, UNSUPPORTED, USAGE
+
+COMMANDS = ["import", "ask", "chat", "ls", "describe", "explain", "rm", "pin", "ttl", "quota",
+            "verify", "compact", "stats", "doctor", "bench"]
+
+
+class HelpTest(CliCase):
+    def test_the_help_lists_every_command(self):
+        help_text = self.run_ok("--help").out
+        for command in COMMANDS:
+            self.assertRegex(help_text, rf"\n  {command} ")
+        self.assertIn("Exit codes:", help_text)
+
+    def test_every_command_has_help_with_examples_and_the_common_options(self):
+        for command in COMMANDS:
+            with self.subTest(command=command):
+                help_text = self.run_ok(command, "--help").out
+                self.assertIn("Examples:\n  ", help_text)
+                for flag in ("--db", "--tenant", "--json", "--quiet", "--wait"):
+                    self.assertIn(flag, help_text)
+
+    def test_every_example_of_the_help_has_flags_that_exist(self):
+        for command in COMMANDS:
+            help_text = self.run_ok(command, "--help").out
+            if command == "bench":
+                help_text += self.run_ok("bench", "attention", "--help").out
+            options, examples = help_text.split("Examples:")[0], help_text.split("Examples:")[1]
+            if command == "bench":
+                options = help_text
+            for flag in re.findall(r" (--[a-z-]+)", examples):
+                self.assertIn(flag, options, command)
+
+    def test_the_version(self):
+        self.assertRegex(self.run_ok("--version").out, r"^attndb \d+\.\d+\.\d+\n$")
+
+    def test_every_command_is_documented(self):
+        text = (cli_case.ROOT / "docs/cli.md").read_text(encoding="utf-8")
+        for command in COMMANDS:
+            self.assertIn(f"## {command}\n", text)
+            help_text = self.run_ok(command, "--help").out
+            for flag in re.findall(r"^\s+(?:-\w,)?(--[a-z-]+)", help_text, re.MULTILINE):
+                self.assertIn(flag, text, f"{command} {flag}")
+
+
+class UsageTest(CliCase):
+    def test_what_is_not_understood_is_a_usage_error_that_points_at_the_help(self):
+        for args in ([], ["frobnicate"], ["ls", "--no-such-flag"], ["describe"], ["rm"],
+                     ["ttl", "x"], ["ask", "a question"], ["ls", "--wait", "soon"], ["bench"],
+                     ["bench", "attention", "--tokens", "0"],
+                     ["bench", "attention", "--dtype", "int3"]):
+            with self.subTest(args=args):
+                self.assert_fails(USAGE, *args, says=["--help"])
+
+    def test_values_are_checked_before_anything_is_done(self):
+        self.assert_fails(USAGE, "ttl", "x", "soon", says=["'soon'", "7d"])
+        self.assert_fails(USAGE, "quota", "much", says=["'much'"])
+        self.assert_fails(USAGE, "quota", "0", says=["quota none"])
+        self.assertFalse(self.store.exists())
+
+    def test_a_file_from_stdin_needs_a_name(self):
+        if "built without" in self.run_ok("doctor", "--fast").out:
+            self.skipTest("no engine")
+        self.assert_fails(USAGE, "import", "-", says=["--name"], stdin="text")
+        self.assert_fails(NOT_FOUND, "import", self.dir / "no.txt", says=["no.txt"])
+        self.assert_fails(USAGE, "import", self.dir, says=["is a folder"])
+        self.assert_fails(USAGE, "import", self.write("empty.txt", ""), says=["is empty"])
+        self.assertFalse(self.store.exists())
+
+
+class StoreTest(CliCase):
+    def test_reading_a_store_that_is_not_there_says_how_to_make_one(self):
+        for args in (["ls"], ["stats"], ["describe", "x"], ["rm", "x"], ["pin", "x"],
+                     ["ttl", "x", "1h"], ["verify"], ["compact"], ["quota"]):
+            with self.subTest(args=args):
+                self.assert_fails(NOT_FOUND, *args, says=["attndb import"])
+        self.assertFalse(self.store.exists())
+
+    def test_db_names_the_store_rather_than_the_environment(self):
+        other = str(self.dir / "other")
+        done = self.assert_fails(NOT_FOUND, "ls", "--db", other)
+        self.assertIn(other, done.err)
+
+    def test_a_file_or_foreign_folder_is_no_store(self):
+        self.store.write_text("hello")
+        done = self.run_any("ls")
+        self.assertIn(done.code, (ERROR, USAGE, NOT_FOUND, DAMAGE, UNSUPPORTED), done)
+        self.assertEqual(self.store.read_text(), "hello")
+
+class DoctorTest(CliCase):
+    def test_doctor_reports_machine_store_engine_and_environment(self):
+        text = self.run_ok("doctor", "--fast").out
+        for title in ("machine\n", "store\n", "engine\n", "environment\n", "ATTNDB_PATH"):
+            self.assertIn(title, text)
+        report = self.run_json("doctor", "--fast")
+        self.assertGreaterEqual(report["machine"]["num_cores"], 1)
+        self.assertEqual(report["environment"]["ATTNDB_PATH"], str(self.store))
+        self.assertFalse(self.store.exists())
+
+    def test_doctor_measures_and_leaves_nothing(self):
+        report = self.run_json("doctor")
+        self.assertGreater(report["machine"]["read_bandwidth_one_core"], 1e8)
+        self.assertGreater(report["store"]["fsync_seconds"], 0)
+        self.assertGreater(report["store"]["read_bytes_per_second"], 1e5)
+        self.assertEqual(list(self.dir.iterdir()), [])
+
+    def test_doctor_warns_of_scalar_kernels(self):
+        done = self.run_ok("doctor", "--fast", env={"ATTNDB_ISA": "scalar"})
+        self.assertIn("WARNING  the scalar kernels", done.out)
+        self.assertEqual(done.code, OK)
+
+
+class OutputTest(CliCase):
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_a_full_disk_behind_stdout_is_an_error(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([cli_case.attndb(), "--version"], stdout=full,
+                                  stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, ERROR)
+        self.assertIn(b"stdout", done.stderr)
+
+
+if __name__ == "__main__":
+    cli_case.main()

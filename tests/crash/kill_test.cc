@@ -1,0 +1,224 @@
+// Goal:   a process that is killed at any moment loses nothing that it acknowledged, leaves nothing
+//         that it did not, and the next one opens the store without a repair.
+// Method: kill_worker stores, continues, imports, evicts, merges, drops and pins in a loop and
+//         reports each success with chains and hashes of outputs; it is killed with SIGKILL after a
+//         random time, 200 times on one store. After each kill the store is opened here and
+//         compared with the last report; what was under way may have happened or not, wholly.
+// Replay: ATTNDB_SEED=17 ctest -R kill_test (the moments of the kills vary)
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "common/random.h"
+#include "testing/matchers.h"
+#include "testing/seed.h"
+#include "testing/temp_dir.h"
+#include "tests/crash/kill_protocol.h"
+
+namespace attndb::test {
+namespace {
+
+constexpr int kNumKills = 200;
+constexpr uint64_t kImportSegmentTokens = 4096;
+
+// A worker in its own process; its output is read by a thread, so that it never waits for us.
+class WorkerProcess {
+ public:
+  WorkerProcess(const std::string& store, uint64_t seed) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    const std::string seed_text = std::to_string(seed);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(ends[1], STDOUT_FILENO);
+      execl(ATTNDB_KILL_WORKER, "kill_worker", store.c_str(), seed_text.c_str(), nullptr);
+      _exit(127);
+    }
+    close(ends[1]);
+    reader_ = std::thread([this, fd = ends[0]] {
+      char buffer[65536];
+      ssize_t num_read = 0;
+      while ((num_read = read(fd, buffer, sizeof(buffer))) > 0) {
+        output_.append(buffer, static_cast<size_t>(num_read));
+      }
+      close(fd);
+    });
+  }
+
+  // Everything that it said. `killed`: it did not end by itself before.
+  std::string Kill(bool* killed) {
+    kill(pid_, SIGKILL);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    reader_.join();
+    *killed = WIFSIGNALED(status);
+    return std::move(output_);
+  }
+
+ private:
+  pid_t pid_ = -1;
+  std::thread reader_;
+  std::string output_;
+};
+
+class KillTest : public ::testing::Test {
+ protected:
+  KillTest() : dir_(TempDir::InMemory()), path_(dir_.File("store")), model_(KillModel()) {}
+
+  void CheckStore(const WorkerReport& report);
+  void CheckGone(const WorkerReport& report, const StoreState& found);
+  void CheckVisible(const DB& db, const WorkerReport& report, const StoreState& found);
+  void CheckFiles(const DB& db);
+  void CheckImportResumes(const DB& db, const std::string& name);
+
+  TempDir dir_;
+  std::string path_;
+  ToyModel model_;
+  StoreState last_;  // What the store held when it was last looked at.
+  std::map<std::string, uint64_t> num_under_way_;
+  uint64_t num_checked_ = 0;
+  uint64_t num_bit_identical_ = 0;
+  uint64_t num_completed_ = 0;
+  uint64_t num_resumed_ = 0;
+};
+
+void KillTest::CheckStore(const WorkerReport& report) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(path_));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport verified, db.Verify());
+  ASSERT_TRUE(verified.ok()) << verified.damages[0].file << ": " << verified.damages[0].message;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const StoreState found, ObserveAll(db, model_));
+  CheckGone(report, found);
+  CheckVisible(db, report, found);
+  CheckFiles(db);
+  if (report.intent && report.intent->operation == "import") {
+    CheckImportResumes(db, report.intent->name);
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(last_, ObserveAll(db, model_));
+}
+
+// What is missing was dropped or evicted by what was under way.
+void KillTest::CheckGone(const WorkerReport& report, const StoreState& found) {
+  for (const auto& [name, context] : *report.state) {
+    if (found.contains(name)) continue;
+    ASSERT_TRUE(report.intent.has_value()) << name << " is gone and nothing was under way";
+    const Intent& intent = *report.intent;
+    const bool dropped = intent.name == name;
+    const bool stores =
+        intent.operation == "store" || intent.operation == "chat" || intent.operation == "import";
+    const bool evicted = stores && !context.pinned;
+    EXPECT_TRUE(dropped || evicted) << name << " is gone after " << intent.operation;
+  }
+}
+
+// What is there was acknowledged, or was under way; and answers as it did.
+void KillTest::CheckVisible(const DB& db, const WorkerReport& report, const StoreState& found) {
+  for (const auto& [name, context] : found) {
+    SCOPED_TRACE(name);
+    ++num_checked_;
+    const std::optional<uint64_t> stream = StreamOf(db, name);
+    ASSERT_TRUE(stream.has_value()) << "tokens of no stream";
+    const auto before = report.state->find(name);
+    if (before != report.state->end() && before->second.chain == context.chain) {
+      EXPECT_EQ(before->second.num_tokens, context.num_tokens);
+      EXPECT_EQ(before->second.outputs, context.outputs);
+      ++num_bit_identical_;
+      continue;
+    }
+    // Its chain is another one: made, continued or merged by what was under way. ObserveAll has
+    // compared its outputs with float64 already.
+    ASSERT_TRUE(report.intent.has_value()) << "changed although nothing was under way";
+    const Intent& intent = *report.intent;
+    if (before != report.state->end() && before->second.num_tokens == context.num_tokens) continue;
+    if (name.starts_with("#")) {  // A checkpoint.
+      EXPECT_EQ(intent.operation, "import");
+      EXPECT_GE(context.num_tokens, kImportSegmentTokens);
+    } else {
+      EXPECT_EQ(name, intent.name);
+      EXPECT_TRUE(name.starts_with("chat.") ||
+                  name.ends_with("." + std::to_string(context.num_tokens)));
+    }
+    ++num_completed_;
+  }
+}
+
+// Two files for each segment that a context uses, and nothing else.
+void KillTest::CheckFiles(const DB& db) {
+  std::set<int64_t> segments;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> infos, db.List());
+  for (const ContextInfo& info : infos) {
+    const std::string label = "#" + std::to_string(static_cast<int64_t>(info.id));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo detail, db.Describe(label));
+    for (const SegmentInfo& segment : detail.segments) segments.insert(segment.segment_id);
+  }
+  size_t num_files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(path_ + "/segments")) {
+    if (file.is_regular_file()) ++num_files;
+  }
+  EXPECT_EQ(num_files, 2 * segments.size());
+}
+
+// The next attempt of an import that was killed goes on from the last checkpoint.
+void KillTest::CheckImportResumes(const DB& db, const std::string& name) {
+  const uint64_t num_tokens = std::stoull(name.substr(name.rfind('.') + 1));
+  const uint64_t stream = std::stoull(name.substr(2));
+  const std::vector<TokenId> tokens = StreamTokens(stream, num_tokens);
+  uint64_t checkpoint = 0;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> infos, db.List());
+  for (const ContextInfo& info : infos) {
+    const std::string label = "#" + std::to_string(static_cast<int64_t>(info.id));
+    if (info.name.empty() && StreamOf(db, label) == stream) {
+      checkpoint = std::max(checkpoint, std::min(info.num_tokens, num_tokens - 1));
+    }
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefixExplain explain, db.ExplainPrefix(model_.spec(), tokens));
+  EXPECT_GE(explain.num_reused, checkpoint);
+  if (checkpoint > 0) ++num_resumed_;
+}
+
+TEST_F(KillTest, NothingAcknowledgedIsLostAndNothingElseIsThere) {
+  Random random(SeedOr(3));
+  const auto start = std::chrono::steady_clock::now();
+  uint64_t num_acknowledged = 0;
+  int num_kills = 0;
+  while (num_kills < kNumKills) {
+    SCOPED_TRACE("kill " + std::to_string(num_kills));
+    WorkerProcess worker(path_, random.Next());
+    // From while it opens to some dozens of operations later.
+    std::this_thread::sleep_for(std::chrono::microseconds(random.Uniform(400'000)));
+    bool killed = false;
+    WorkerReport report = ParseWorkerReport(worker.Kill(&killed));
+    ASSERT_TRUE(killed) << "the worker failed";
+    if (!report.state) report.state = last_;  // Killed while it opened.
+    if (report.intent) ++num_under_way_[report.intent->operation];
+    num_acknowledged += report.num_acknowledged;
+    ++num_kills;
+    CheckStore(report);
+    if (HasFailure()) break;
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf(
+      "%d kills in %.0f s: %llu operations acknowledged, %llu contexts checked (%llu bit by "
+      "bit with their report, %llu made by what was under way), %llu imports to resume; "
+      "killed during",
+      num_kills, seconds, static_cast<unsigned long long>(num_acknowledged),
+      static_cast<unsigned long long>(num_checked_),
+      static_cast<unsigned long long>(num_bit_identical_),
+      static_cast<unsigned long long>(num_completed_),
+      static_cast<unsigned long long>(num_resumed_));
+  for (const auto& [operation, count] : num_under_way_) {
+    std::printf(" %s %llu", operation.c_str(), static_cast<unsigned long long>(count));
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+}  // namespace attndb::test

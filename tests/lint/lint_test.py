@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+"""Goal: each lint script finds each violation that it is there for, at its line, and nothing else.
+
+Method: a small clean tree in a temporary folder, on which every script is silent; each test breaks
+one rule in it and expects exactly the findings named.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPTS = ROOT / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import cpp_functions  # noqa: E402
+import format as formatter  # noqa: E402
+import lint_common  # noqa: E402
+
+CHECK_H = """\
+// Checks.
+#ifndef ATTNDB_COMMON_CHECK_H_
+#define ATTNDB_COMMON_CHECK_H_
+
+void Check(bool ok);
+
+#endif  // ATTNDB_COMMON_CHECK_H_
+"""
+
+CLEAN = {
+    "include/attndb/status.h": CHECK_H.replace("COMMON_CHECK", "STATUS"),
+    "include/attndb/db.h": CHECK_H.replace("COMMON_CHECK", "DB"),
+    "src/common/check.h": CHECK_H,
+    "src/common/check.cc": '#include "common/check.h"\n\n'
+                           "void Check(bool ok) {\n  if (ok) return;\n}\n",
+    "src/common/check_test.cc": '#include "common/check.h"\n\n#include "testing/random.h"\n',
+    "testing/random.h": CHECK_H.replace("COMMON_CHECK", "TESTING_RANDOM"),
+    "scripts/layers.toml": (SCRIPTS / "layers.toml").read_text(),
+    "scripts/tidy.toml": "[limits]\nline_columns = 100\nfunction_lines = 70\nfile_lines = 700\n"
+                         "[long_functions]\n[allowed_words]\n[compiled_elsewhere]\n[tested_by]\n",
+    ".clang-format": (ROOT / ".clang-format").read_text(),
+    ".clang-tidy": (ROOT / ".clang-tidy").read_text(),
+}
+
+
+class LintTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        for path, text in CLEAN.items():
+            self.write(path, text)
+
+    def write(self, path, text):
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def run_script(self, script, *arguments):
+        """The lines that the script prints; checks that its exit status agrees."""
+        command = [sys.executable, "-B", SCRIPTS / script, "--root", self.root, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(done.returncode, 1 if done.stdout else 0)
+        return done.stdout.splitlines()
+
+    def expect(self, script, *findings, arguments=()):
+        """Exactly these findings, each named by how its line begins."""
+        lines = self.run_script(script, *arguments)
+        self.assertEqual(len(lines), len(findings), lines)
+        for line, finding in zip(lines, sorted(findings)):
+            self.assertTrue(line.startswith(finding), f"{line!r} is not {finding!r}")
+
+
+class LayersTest(LintTest):
+    def test_silent_on_a_clean_tree(self):
+        self.expect("check_layers.py")
+
+    def test_finds_a_back_edge(self):
+        self.write("src/storage/io/file.h", '#include "common/check.h"\n#include "db/store.h"\n')
+        self.write("src/db/store.h", '#include "storage/io/file.h"\n')
+        self.expect("check_layers.py",
+                    "src/storage/io/file.h:2: src/storage/io may not include src/db/store.h")
+
+    def test_finds_a_sibling_index(self):
+        self.write("src/index/flat/flat.h", '#include "index/graph/graph.h"\n')
+        self.write("src/index/graph/graph.h",
+                   '#include "index/pq/pq.h"\n#include "index/index.h"\n')
+        self.write("src/index/pq/pq.h", "")
+        self.write("src/index/index.h", "")
+        self.expect("check_layers.py", "src/index/flat/flat.h:1: src/index/flat may not include")
+
+    def test_finds_a_kernel_that_knows_status(self):
+        self.write("src/kernels/dot.h", '#include "attndb/status.h"\n#include "common/check.h"\n')
+        self.expect("check_layers.py", "src/kernels/dot.h:1: src/kernels may not include include/")
+
+    def test_finds_a_client_that_looks_inside_also_in_angle_brackets(self):
+        self.write("cli/main.cc", "#include <attndb/db.h>\n#include <common/check.h>\n")
+        self.expect("check_layers.py", "cli/main.cc:2: cli may not include src/common/check.h")
+
+    def test_finds_an_unknown_folder(self):
+        self.write("src/network/socket.h", "")
+        self.expect("check_layers.py", "src/network/socket.h:1: folder is not in scripts/layers")
+
+    def test_finds_an_include_relative_to_its_own_folder(self):
+        self.write("src/common/clock.h", '#include "check.h"\n')
+        self.expect("check_layers.py", 'src/common/clock.h:1: include "check.h" by its path')
+
+    def test_lets_unit_tests_and_no_other_code_use_testing(self):
+        self.write("src/common/clock.cc", '#include "testing/random.h"\n')
+        self.expect("check_layers.py", "src/common/clock.cc:1: src/common may not include testing/")
+
+    def test_finds_a_circle_in_the_table(self):
+        table = CLEAN["scripts/layers.toml"].replace(
+            '"src/storage/io" = { may = ["@values", "src/common"] }',
+            '"src/storage/io" = { may = ["@values", "src/common", "src/query/plan"] }').replace(
+            '"src/query/plan" = { may = ["@values", "src/common"] }',
+            '"src/query/plan" = { may = ["@values", "src/storage/io"] }')
+        self.write("scripts/layers.toml", table)
+        self.expect("check_layers.py", "scripts/layers.toml:1: circle: ")
+
+
+class HeadersTest(LintTest):
+    def headers(self, *findings):
+        lines = self.run_script("check_headers.py", "--cache", str(self.root / "build"))
+        heads = [line for line in lines if line.startswith(("src/", "include/", "testing/"))]
+        self.assertEqual([h for h in heads if any(h.startswith(f) for f in findings)], heads)
+        self.assertEqual(len([h for h in heads if ": does not" in h or "must include" in h]),
+                         len(findings), lines)
+
+    def test_silent_on_a_clean_tree_twice(self):
+        self.headers()
+        self.headers()
+
+    def test_finds_a_header_that_needs_another(self):
+        self.write("src/common/clock.h", "// Clock.\nstd::string Now();\n")
+        self.headers("src/common/clock.h:1: does not compile alone (c++)")
+        self.headers("src/common/clock.h:1: does not compile alone (c++)")  # Not taken for proven.
+
+    def test_looks_again_when_an_included_header_changed(self):
+        self.write("src/common/clock.h", '// Clock.\n#include "common/time.h"\nTime Now();\n')
+        self.write("src/common/time.h", "// Time.\nusing Time = int;\n")
+        self.headers()
+        self.write("src/common/time.h", "// Time.\n")
+        self.headers("src/common/clock.h:1: does not compile alone (c++)")
+
+    def test_finds_a_source_that_includes_its_header_late(self):
+        self.write("src/common/check.cc", '#include <vector>\n\n#include "common/check.h"\n')
+        self.headers("src/common/check.cc:1: must include its own header first")
+
+    def test_finds_a_c_interface_that_is_only_cpp(self):
+        self.write("include/attndb/c_api.h", "/* C. */\nint Size(const int& x);\n")
+        self.headers("include/attndb/c_api.h:1: does not compile alone (c)")
+
+
+class TidyTest(LintTest):
+    def test_silent_on_a_clean_tree(self):
+        self.expect("tidy.py")
+
+    def add(self, text, path="src/common/check.cc"):
+        self.write(path, CLEAN[path] + text)
+
+    def test_finds_a_long_line_and_a_space_at_the_end(self):
+        self.add(f"// {'x' * 98}\n// y \n")
+        self.expect("tidy.py", "src/common/check.cc:6: 101 columns", "src/common/check.cc:7: space")
+
+    def test_finds_a_long_function_and_not_one_of_70_lines(self):
+        self.add("void Long() {\n" + "  Check(true);\n" * 69 + "}\n"
+                 "void Fits() {\n" + "  Check(true);\n" * 68 + "}\n")
+        self.expect("tidy.py", "src/common/check.cc:6: Long() has 71 lines; at most 70")
+
+    def test_a_long_function_that_was_let_in_may_only_shrink(self):
+        self.add("void Long() {\n" + "  Check(true);\n" * 72 + "}\n")
+        rules = CLEAN["scripts/tidy.toml"]
+        entry = '[long_functions]\n"src/common/check.cc:Long" = '
+        self.write("scripts/tidy.toml", rules.replace("[long_functions]\n", entry + "74\n"))
+        self.expect("tidy.py")
+        self.write("scripts/tidy.toml", rules.replace("[long_functions]\n", entry + "73\n"))
+        self.expect("tidy.py", "src/common/check.cc:6: Long() has 74 lines")
+        self.add("")
+        self.expect("tidy.py", "scripts/tidy.toml:1: no longer needed in long_functions")
+
+    def test_finds_a_long_file(self):
+        self.add("int x;\n" * 696)
+        self.expect("tidy.py", "src/common/check.cc:1: 701 lines; at most 700")
+
+    def test_finds_words_and_not_their_innocent_forms(self):
+        self.add(textwrap.dedent("""\
+            // A new file: delete it, abort() and std::cout.
+            #include <new>
+            const char* text = "new delete std::cout abort()";
+            struct S { S(const S&) = delete; };
+            int* a = new int;
+            void f() { delete a; }
+            void g() { std::cout << 1; }
+            void h() { std::abort(); }
+            """))
+        self.expect("tidy.py", *(f"src/common/check.cc:{line}: {word} in src/" for line, word in
+                                 ((10, "new"), (11, "delete"), (12, "std::cout"), (13, "abort"))))
+
+    def test_lets_the_listed_file_use_a_listed_word(self):
+        self.add("void h() { std::abort(); }\n")
+        self.write("scripts/tidy.toml", CLEAN["scripts/tidy.toml"].replace(
+            "[allowed_words]\n", '[allowed_words]\n"src/common/check.cc" = ["abort"]\n'))
+        self.expect("tidy.py")
+
+    def test_finds_a_todo_without_an_issue(self):
+        self.add("// TODO(#12): later.\n// TODO: some day.\n")
+        self.expect("tidy.py", "src/common/check.cc:7: TODO without an issue")
+
+    def test_finds_a_header_without_comment_and_one_with_a_wrong_guard(self):
+        self.write("src/common/check.h", CHECK_H.replace("// Checks.\n", ""))
+        self.write("testing/random.h", CHECK_H)
+        self.expect("tidy.py", "src/common/check.h:1: no comment at the top",
+                    "testing/random.h:1: include guard must be ATTNDB_TESTING_RANDOM_H_")
+
+    def test_finds_paths_of_a_machine_and_registries(self):
+        work, home = "/wo" + "rk/x", "/ho" + "me/me"
+        host = "https://" + "py" + "pi.org/simple"
+        self.write("docs/a.md", f"see {work}/y\nand {home}\nand $B{work} src{work} {host}\n")
+        self.expect("tidy.py", *(f"docs/a.md:{line}: names a machine: {what}" for line, what in
+                                 ((1, "/w"), (2, "/h"), (3, "https://"))))
+
+    def test_finds_a_unit_without_test(self):
+        (self.root / "src/common/check_test.cc").unlink()
+        self.expect("tidy.py", "src/common/check.cc:1: no src/common/check_test.cc")
+
+    def test_takes_the_listed_test_if_it_exists(self):
+        (self.root / "src/common/check_test.cc").unlink()
+        entry = '[tested_by]\n"src/common/*" = { test = "tests/all_test.cc", why = "why" }\n'
+        self.write("scripts/tidy.toml", CLEAN["scripts/tidy.toml"].replace("[tested_by]\n", entry))
+        self.expect("tidy.py", "scripts/tidy.toml:1: src/common/*: no such test: tests/all_test.cc")
+        self.write("tests/all_test.cc", "")
+        self.expect("tidy.py")
+
+    def test_finds_an_entry_of_a_unit_that_has_its_test(self):
+        entry = '[tested_by]\n"src/common/check" = { test = "x", why = "why" }\n'
+        self.write("scripts/tidy.toml", CLEAN["scripts/tidy.toml"].replace("[tested_by]\n", entry))
+        self.expect("tidy.py", "scripts/tidy.toml:1: no longer needed in tested_by")
+
+    def test_finds_a_source_that_is_never_compiled(self):
+        commands = self.root / "build/compile_commands.json"
+        self.write("build/compile_commands.json", json.dumps(
+            [{"directory": str(self.root), "file": "src/common/check.cc", "command": "c++"}]))
+        self.expect("tidy.py", "src/common/check_test.cc:1: in no CMakeLists.txt",
+                    arguments=("--compile-commands", str(commands)))
+        self.write("scripts/tidy.toml", CLEAN["scripts/tidy.toml"].replace(
+            "elsewhere]\n", 'elsewhere]\n"src/common/check_test.cc" = "asan"\n"x.cc" = "asan"\n'))
+        self.expect("tidy.py", "scripts/tidy.toml:1: no longer needed in compiled_elsewhere: x.cc",
+                    arguments=("--compile-commands", str(commands)))
+
+
+class FormatTest(LintTest):
+    def test_finds_and_mends_a_file_that_is_not_formatted(self):
+        self.write("src/common/check.cc", '#include "common/check.h"\n\nvoid F( bool ok ) { }\n')
+        self.write("testing/random.h", "// " + "word " * 19 + "then\n//      more.\n")
+        self.expect("format.py", "src/common/check.cc:1: not formatted",
+                    "testing/random.h:1: not formatted", arguments=("--check",))
+        self.expect("format.py")
+        self.expect("format.py", arguments=("--check",))
+
+    def test_wraps_a_long_comment_into_the_rest_of_its_paragraph(self):
+        words = " ".join(["word"] * 19)
+        self.assertEqual(
+            formatter.wrap_comments(f"  // Note: {words}\n  //       more.\n  // Next: x\nint x;"),
+            "  // Note: " + " ".join(["word"] * 18) + "\n  //       word more.\n"
+            "  // Next: x\nint x;")
+        self.assertEqual(formatter.wrap_comments(f"// {words} abcd\n// Next: x"),
+                         f"// {words}\n// abcd\n// Next: x")
+
+    def test_wraps_c_comments(self):
+        words = " ".join(["word"] * 19)
+        self.assertEqual(formatter.wrap_comments(f"/* {words} abcd\n * more. */\n * {words} */"),
+                         f"/* {words}\n * abcd more. */\n * {words} */")
+
+
+class ClangTest(LintTest):
+    def clang(self, text, path="src/common/check.cc"):
+        self.write(path, text)
+        self.write("build/compile_commands.json", json.dumps(
+            [{"directory": str(self.root), "file": path, "command": "c++ -Isrc -std=c++20 -O2"}]))
+        return "\n".join(self.run_script(
+            "check_clang.py", "--cache", str(self.root / "build"),
+            "--compile-commands", str(self.root / "build/compile_commands.json")))
+
+    def test_silent_on_good_names(self):
+        self.assertEqual(self.clang("namespace attndb {\nconstexpr int kSize = 1;\n"
+                                    "int Twice(int size) { return size * 2 * kSize; }\n}\n"), "")
+
+    def test_finds_bad_names(self):
+        self.assertIn("invalid case style for function 'Twice_It'", self.clang(
+            "int Twice_It(int size) { return size * 2; }\n"))
+        self.assertIn("invalid case style for class 'my_class'", self.clang("class my_class {};\n"))
+
+    LOCKS = textwrap.dedent("""\
+        class __attribute__((capability("mutex"))) Mutex {
+         public:
+          void Lock() __attribute__((acquire_capability()));
+        };
+        class Counter {
+         public:
+          int Get() { return count_; }
+         private:
+          Mutex mutex_;
+          int count_ __attribute__((guarded_by(mutex_))) = 0;
+        };
+        """)
+
+    def test_finds_what_is_read_without_its_lock(self):
+        self.assertIn("requires holding mutex 'mutex_'", self.clang(self.LOCKS))
+
+    def test_finds_that_in_tests_too(self):
+        self.assertIn("requires holding mutex 'mutex_'",
+                      self.clang(self.LOCKS, "src/common/check_test.cc"))
+
+
+class FunctionsTest(unittest.TestCase):
+    def found(self, text):
+        return cpp_functions.functions(lint_common.blank(textwrap.dedent(text)))
+
+    def test_finds_each_kind_of_function_and_its_lines(self):
+        self.assertEqual(self.found("""\
+            namespace a::b {
+            enum class E : int { kA, kB };
+            struct Point { int x = 0; int y{1}; };
+            const int kTable[] = {1, 2};
+            template <typename T, class U = X<T>>
+            class Foo : public Bar<T> {
+             public:
+              Foo(int a, int b)
+                  : Bar(a), x_{b}, y_(a) {
+                Run();
+              }
+              ~Foo() override = default;
+              bool operator==(const Foo& o) const { return true; }
+             private:
+              int x_{0};
+            };
+            Result<std::vector<int>> Foo::Get(
+                int a) const {
+              if (a) {
+                auto f = [&](int b) { return b; };
+              }
+            }
+            TEST_F(FooTest, Works) {
+            }
+            int F() { return '{' + '\\'' + 1'000 + "}"[0]; }  // }
+            }  // namespace
+            """), [("Foo", 8, 4), ("operator==", 13, 1), ("Foo::Get", 17, 6), ("TEST_F", 23, 2),
+                   ("F", 25, 1)])
+
+    def test_skips_macros(self):
+        self.assertEqual(self.found("""\
+            #define A(x) \\
+              do {       \\
+              } while (false)
+            void F() {
+            }
+            """), [("F", 4, 2)])
+
+
+if __name__ == "__main__":
+    unittest.main()
