@@ -113,11 +113,20 @@ class CliCase(unittest.TestCase):
         return done
 
 
-def skip_without_model():
-    """Ends the program as skipped if SmolLM2 is not set up here."""
+def engine():
+    """What `doctor` says of the engine in this build."""
     done = subprocess.run([_attndb, "doctor", "--fast", "--json"], capture_output=True, cwd=ROOT,
                           env=environment("/nonexistent/store"), check=False)
-    models = json.loads(done.stdout)["engine"]["models"]
+    return json.loads(done.stdout)["engine"]
+
+
+def has_engine():
+    return engine()["name"] != "none"
+
+
+def skip_without_model():
+    """Ends the program as skipped if SmolLM2 is not set up here."""
+    models = engine()["models"]
     if not any(model["name"] == "smollm2" for model in models):
         print("no model smollm2 here: scripts/setup.sh brings it")
         sys.exit(SKIPPED)
