@@ -2,11 +2,11 @@
 // llama.cpp, with the same weights, threads and float16 KV, in one run on one machine?
 //
 // Method: both sides take turns, round by round; medians and MAD over the rounds. Decode: tokens at
-//         a
-// context of 0, 2,048 and 6,000 tokens; attndb's context is stored. Prefill: cold, of 2,048 and
-// 6,000. Time to first token: a question on a stored document of 6,000 tokens, from CreateSession
-// in a newly opened store to the sampled token, against plain llama.cpp's prefill of the same
-// prompt; the model is loaded in both cases. The file system's cache is warm.
+//         a context of 0, 2,048 and 6,000 tokens; attndb's context is stored. Prefill: cold, of
+//         2,048 and 6,000. Time to first token: a question on a stored document of 6,000 tokens,
+//         from CreateSession in a newly opened store to the sampled token, against plain
+//         llama.cpp's prefill of the same prompt; the model is loaded in both cases. The file
+//         system's cache is warm. Memory and bytes: storage_cost.h.
 //
 //   bench_llama --threads 2 --rounds 5 --json bench/results/llama.json
 #include <unistd.h>
@@ -25,6 +25,7 @@
 #include "attndb/version.h"
 #include "bench/e2e/llama_runs.h"
 #include "bench/e2e/sample_stats.h"
+#include "bench/e2e/storage_cost.h"
 #include "engines/llama/llama_engine.h"
 
 namespace attndb::bench {
@@ -39,6 +40,7 @@ struct Settings {
   std::string plan = "full";
   std::string variant = "rewrite";
   std::string json_path;
+  std::string commit;
   uint32_t num_threads = 2;
   int rounds = 5;  // Of decoding.
   int prefill_rounds = 3;
@@ -162,6 +164,37 @@ Status MeasureFirstToken(const Settings& settings, LlamaEngine* engine, const st
   return Status::Ok();
 }
 
+// Memory and bytes written, without the query sample, which is reported beside them.
+Status MeasureCost(LlamaEngine* engine, const std::string& path, std::span<const TokenId> tokens,
+                   size_t document, Json* out) {
+  ATTNDB_ASSIGN_OR_RETURN(const StorageCost cost,
+                          MeasureStorageCost(engine, path, tokens, document));
+  const auto kv = static_cast<double>(cost.document_kv_bytes);
+  const double fresh = static_cast<double>(cost.fresh_resident_bytes) / kv;
+  const double stored = static_cast<double>(cost.stored_resident_bytes) / kv;
+  const uint64_t written = cost.written_bytes - cost.query_sample_bytes;
+  const double allowed = 1.2 * static_cast<double>(cost.new_kv_bytes) + 65536;
+  std::printf(
+      "resident memory of a session: %.2f x its KV (fresh), %.2f x (stored; target 1.20 x)\n"
+      "Store of %llu tokens onto %zu: %llu bytes written, %.2f x their KV (target %.0f bytes), "
+      "query sample %llu, merged %llu\n",
+      fresh, stored, static_cast<unsigned long long>(cost.num_new), document,
+      static_cast<unsigned long long>(written),
+      static_cast<double>(written) / static_cast<double>(cost.new_kv_bytes), allowed,
+      static_cast<unsigned long long>(cost.query_sample_bytes),
+      static_cast<unsigned long long>(cost.merged_bytes));
+  *out = {{"document_tokens", document},
+          {"document_kv_bytes", cost.document_kv_bytes},
+          {"fresh_resident_bytes", cost.fresh_resident_bytes},
+          {"stored_resident_bytes", cost.stored_resident_bytes},
+          {"new_tokens", cost.num_new},
+          {"new_kv_bytes", cost.new_kv_bytes},
+          {"written_bytes", written},
+          {"query_sample_bytes", cost.query_sample_bytes},
+          {"merged_bytes", cost.merged_bytes}};
+  return Status::Ok();
+}
+
 Status Run(const Settings& settings, const std::string& folder, Json* report) {
   llama::EngineOptions options;
   options.num_threads = settings.num_threads;
@@ -169,7 +202,13 @@ Status Run(const Settings& settings, const std::string& folder, Json* report) {
   ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, LlamaEngine::Open(settings.model, options));
   const size_t longest = *std::max_element(settings.contexts.begin(), settings.contexts.end());
   const std::vector<TokenId> ids =
-      SomeIds(longest + static_cast<size_t>(settings.decode_tokens) + 32, engine.info().vocab_size);
+      SomeIds(longest + static_cast<size_t>(settings.decode_tokens) + 128,
+              engine.info().vocab_size);
+  Json cost;
+  if (longest >= 512) {
+    ATTNDB_RETURN_IF_ERROR(MeasureCost(&engine, folder + "/grown",
+                                       std::span(ids).first(longest + 101), longest, &cost));
+  }
 
   ATTNDB_ASSIGN_OR_RETURN(const auto plain,
                           PlainRunner(engine, static_cast<uint32_t>(ids.size() + 256)));
@@ -187,10 +226,12 @@ Status Run(const Settings& settings, const std::string& folder, Json* report) {
                {"kernel", machine.kernel},
                {"isa", KernelIsa()}}},
              {"version", Version()},
+             {"commit", settings.commit},
              {"model", engine.info().description},
              {"threads", settings.num_threads},
              {"variant", settings.variant},
              {"plan", settings.plan}};
+  (*report)["storage"] = cost;
   Json contexts = Json::array();
   for (const size_t context : settings.contexts) {
     ATTNDB_RETURN_IF_ERROR(MeasureContext(settings, context, *plain, *ours, ids, &contexts));
@@ -213,6 +254,7 @@ int Main(int argc, char** argv) {
   app.add_option("--prefill-rounds", settings.prefill_rounds)->capture_default_str();
   app.add_option("--decode-tokens", settings.decode_tokens)->capture_default_str();
   app.add_option("--contexts", settings.contexts, "context lengths")->capture_default_str();
+  app.add_option("--commit", settings.commit, "commit that the figures are of");
   app.add_option("--json", settings.json_path, "file for the figures");
   CLI11_PARSE(app, argc, argv);
 
