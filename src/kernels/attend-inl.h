@@ -121,7 +121,7 @@ inline void AddValues(const Rows& values, size_t first, size_t num_keys, size_t 
 // Vectors of a row of values that are summed at a time: what registers hold, and no more than four
 // for several q rows. Wider ones compute faster and fetch worse (measured at 256 elements).
 template <size_t kRows>
-inline constexpr size_t kValueVecs = !kManyRegisters ? (kRows == 1 ? 8 : 4)
+inline constexpr size_t kValueVecs = !kManyRegisters ? (kRows == 1 ? 8 : kRows <= 3 ? 4 : 2)
                                      : kRows == 1    ? 16
                                      : kRows == 2    ? 8
                                      : kRows <= 4    ? 4
@@ -130,6 +130,7 @@ inline constexpr size_t kValueVecs = !kManyRegisters ? (kRows == 1 ? 8 : 4)
 // in order and at an even pace. Eight q rows are bound by arithmetic: longer sweeps.
 template <size_t kRows>
 inline size_t SweepRows(size_t row_bytes) {
+  if (!kManyRegisters && kRows >= 3) return kTile;
   return kRows < 8 || row_bytes > 1024 ? 8 : 8192 / row_bytes;
 }
 
@@ -192,18 +193,14 @@ inline void ForEachPass(size_t num_q_rows, F&& f) {
         r += 8;
         continue;
       }
-      if (left == 4 || left >= 7) {
-        f.template operator()<4>(r);
-        r += 4;
-        continue;
-      }
-      if (left >= 3) {
-        f.template operator()<3>(r);
-        r += 3;
-        continue;
-      }
     }
-    if (left >= 2) {
+    if (left == 4 || left >= 7) {
+      f.template operator()<4>(r);
+      r += 4;
+    } else if (left >= 3) {
+      f.template operator()<3>(r);
+      r += 3;
+    } else if (left == 2) {
       f.template operator()<2>(r);
       r += 2;
     } else {

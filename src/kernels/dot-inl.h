@@ -206,6 +206,62 @@ inline void DotKeys(const Group& keys, const float* q, size_t num_elements, floa
   }
 }
 
+// scores[r * kTile + j] = q_r . keys[j] for two keys, where registers are few: a part of q is loaded
+// once for both keys, and the sums (of even and odd vectors apart, for three rows) are at least
+// eight, which is what keeps two FMA units busy.
+template <size_t kRows, typename Group>
+inline void DotKeyPair(const Group& keys, size_t j, const float* q, size_t num_elements,
+                       float* scores) {
+  constexpr size_t kSets = kRows == 3 ? 2 : 1;
+  Vec sums[kSets][kRows][2];
+#pragma GCC unroll 16
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (size_t set = 0; set < kSets; ++set) sums[set][r][0] = sums[set][r][1] = Zero();
+  }
+  size_t i = 0;
+  for (; i + 2 * kLanes <= num_elements; i += 2 * kLanes) {
+    Prefetch(keys.Ahead(j) + i);
+    Prefetch(keys.Ahead(j + 1) + i);
+    const auto add = [&]<int kHalf>() __attribute__((always_inline)) {
+      const Vec key0 = WidenHalf<kHalf>(keys[j] + i);
+      const Vec key1 = WidenHalf<kHalf>(keys[j + 1] + i);
+#pragma GCC unroll 16
+      for (size_t r = 0; r < kRows; ++r) {
+        const Vec q_part = Once(Load(q + r * num_elements + i + kHalf * kLanes));
+        sums[kHalf % kSets][r][0] = Fma(q_part, key0, sums[kHalf % kSets][r][0]);
+        sums[kHalf % kSets][r][1] = Fma(q_part, key1, sums[kHalf % kSets][r][1]);
+      }
+    };
+    add.template operator()<0>();
+    add.template operator()<1>();
+  }
+  for (; i < num_elements; i += kLanes) {
+    const Vec key0 = LoadRow(keys[j] + i), key1 = LoadRow(keys[j + 1] + i);
+#pragma GCC unroll 16
+    for (size_t r = 0; r < kRows; ++r) {
+      const Vec q_part = Once(Load(q + r * num_elements + i));
+      sums[0][r][0] = Fma(q_part, key0, sums[0][r][0]);
+      sums[0][r][1] = Fma(q_part, key1, sums[0][r][1]);
+    }
+  }
+#pragma GCC unroll 16
+  for (size_t r = 0; r < kRows; ++r) {
+    if constexpr (kSets == 2) {
+      sums[0][r][0] = Add(sums[0][r][0], sums[1][r][0]);
+      sums[0][r][1] = Add(sums[0][r][1], sums[1][r][1]);
+    }
+  }
+#pragma GCC unroll 16
+  for (size_t r = 0; r < kRows; r += 2) {
+    const size_t next = r + 1 < kRows ? r + 1 : r;
+    float four[4];
+    StoreSums4(sums[0][r][0], sums[0][r][1], sums[0][next][0], sums[0][next][1], four);
+    __builtin_memcpy(scores + r * kTile + j, four, 2 * sizeof(float));
+    __builtin_memcpy(scores + next * kTile + j, four + 2, 2 * sizeof(float));
+  }
+}
+
 // Scores of one tile of up to kTile keys for kRows q rows (PrepareQueries has made `q`). Writes
 // scores up to the next multiple of the keys of a step; those past num_keys repeat some key.
 // Fetches what follows the tile if `prefetch`.
@@ -219,6 +275,11 @@ template <size_t kRows, typename Rows>
   const auto dot = [&](const auto& group, float* to) __attribute__((always_inline)) {
     if constexpr (kQuads) {
       DotQuads<kRows>(group, q, QueryStride<kRows, T>(num_elements), num_elements, to);
+    } else if constexpr (!kManyRegisters && kRows >= 3) {
+#pragma GCC unroll 16
+      for (size_t pair = 0; pair < kKeys; pair += 2) {
+        DotKeyPair<kRows>(group, pair, q, num_elements, to);
+      }
     } else {
       DotKeys<kKeys, kRows>(group, q, num_elements, to);
     }

@@ -7,6 +7,8 @@
 //   Fma(a, b, c)        a * b + c; NegFma: c - a * b. Rounded once, except in the portable target.
 //   TimesPow2(v, n)     v * 2^n for integral n in [-300, 300], denormals included.
 //   LoadRow(p)          kLanes elements of a row of any type, widened. StoreRow(p, v) narrows.
+//   WidenPair WidenHalf LoadPair StorePair: two registers at a time, see simd_avx512.h; WidenHalf
+//                       only where registers are few.
 //   ReduceAdd ReduceMax KeepLanes StoreSums4 Transpose Abs MaskNotBelow MaskNaN StoreIndices:
 //                       see simd_avx512.h.
 //   Bits, LoadBits, Xor a register of raw bits.

@@ -69,6 +69,10 @@ inline void WidenPair(const T* p, Vec* a, Vec* b) {
   *a = LoadRow(p);
   *b = LoadRow(p + kLanes);
 }
+template <int kHalf, typename T>
+inline Vec WidenHalf(const T* p) {
+  return LoadRow(p + kHalf * kLanes);
+}
 template <typename T>
 inline void LoadPair(const T*, const float* p, Vec* a, Vec* b) {
   *a = Load(p);
