@@ -201,9 +201,8 @@ Status Run(const Settings& settings, const std::string& folder, Json* report) {
   if (settings.variant == "observe") options.variant = llama::HookVariant::kObserve;
   ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, LlamaEngine::Open(settings.model, options));
   const size_t longest = *std::max_element(settings.contexts.begin(), settings.contexts.end());
-  const std::vector<TokenId> ids =
-      SomeIds(longest + static_cast<size_t>(settings.decode_tokens) + 128,
-              engine.info().vocab_size);
+  const std::vector<TokenId> ids = SomeIds(
+      longest + static_cast<size_t>(settings.decode_tokens) + 128, engine.info().vocab_size);
   Json cost;
   if (longest >= 512) {
     ATTNDB_RETURN_IF_ERROR(MeasureCost(&engine, folder + "/grown",

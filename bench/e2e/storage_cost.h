@@ -20,7 +20,7 @@ struct StorageCost {
   // Growth of the process's resident memory, the query sample included:
   uint64_t fresh_resident_bytes = 0;   // a session that has read the document,
   uint64_t stored_resident_bytes = 0;  // a session on the stored document that has attended to it.
-  uint64_t num_new = 0;  // Tokens added to the stored document, then stored again:
+  uint64_t num_new = 0;                // Tokens added to the stored document, then stored again:
   uint64_t new_kv_bytes = 0;
   uint64_t written_bytes = 0;
   uint64_t query_sample_bytes = 0;  // Of the written ones.

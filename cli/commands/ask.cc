@@ -38,6 +38,8 @@ class AskCommand : public Command {
         {"-c,--context", "CONTEXT", "Name, or #id, of the context to ask", /*required=*/true},
         &context_);
     flags->Add({"--plan", "TEXT", "How to attend: full (default), \"topk(k=512)\", ..."}, &plan_);
+    flags->Add({"--explain", "", "Show what was attended to, layer by layer, and what it cost"},
+               &explain_);
     flags->Add({"--check", "", "Compare with plain llama.cpp on the whole prompt (slow)"}, &check_);
     model_.AddTo(flags);
     sampler_.AddTo(flags);
@@ -65,15 +67,16 @@ class AskCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(
         const Answer answer,
         Generate(env, &engine, &start->session, start->rest, sampler_.ToOptions(), lookup_ms));
-    const std::string plan = start->session.Explain().plan;
+    const Explain explain = start->session.Explain();
     env->Note(ToText(answer.stats));
+    if (explain_) env->Note(explain.ToText());
     std::optional<llama::CheckReport> check;
     if (check_ && !Interrupted()) {
       ATTNDB_ASSIGN_OR_RETURN(
           check, engine.CheckAgainstPlain(prompt, TokensToCheck(engine, answer.generation)));
       env->Note(CheckText(engine, *check, answer.stats));
     }
-    ReportJson(env, info, plan, answer, check);
+    ReportJson(env, info, explain, answer, check);
     if (Interrupted()) return ExitCode::kInterrupted;
     return check && !WithinSpread(*check) ? ExitCode::kCheckDiffers : ExitCode::kOk;
   }
@@ -90,13 +93,14 @@ class AskCommand : public Command {
     return text;
   }
 
-  static void ReportJson(Environment* env, const ContextInfo& info, const std::string& plan,
-                         const Answer& answer, const std::optional<llama::CheckReport>& check) {
+  void ReportJson(Environment* env, const ContextInfo& info, const Explain& explain,
+                  const Answer& answer, const std::optional<llama::CheckReport>& check) const {
     Json json = {{"context", NameOf(info)},
                  {"answer", answer.generation.text},
                  {"finish", llama::FinishReasonName(answer.generation.finish)},
-                 {"plan", plan}};
+                 {"plan", explain.plan}};
     json.update(ToJson(answer.stats));
+    if (explain_) json["explain"] = Json::parse(explain.ToJson());
     if (check) json["check"] = ToJson(*check, answer.stats);
     env->PrintJson(json);
   }
@@ -104,6 +108,7 @@ class AskCommand : public Command {
   std::string question_;
   std::string context_;
   std::string plan_;
+  bool explain_ = false;
   bool check_ = false;
   ModelFlags model_;
   SamplerFlags sampler_;

@@ -171,8 +171,9 @@ class ImportCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(flags_.file));
     if (text.empty()) return Status::InvalidArgument("'" + flags_.file + "' is empty");
     const InterruptScope interrupt;
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true));
+    // The model first: what is no model must not leave a store behind.
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, flags_.kv_dtype));
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                             DocumentTokens(engine, flags_.raw, flags_.system, text));
     ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextInfo> imported,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <unordered_set>
 
@@ -38,6 +39,13 @@ bool HasSegments(const std::vector<std::string>& names) {
 }
 
 // Makes the store's folders. A catalog is never made beside segments: they would all be orphans.
+std::string ParentOf(const std::string& path) {
+  std::filesystem::path folder(path);
+  if (!folder.has_filename()) folder = folder.parent_path();  // It ends with a slash.
+  const std::filesystem::path parent = folder.parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
 Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
                             const DBOptions& options) {
   const std::string catalog = storage::JoinPath(path, std::string(kCatalogName));
@@ -52,6 +60,7 @@ Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
   ATTNDB_RETURN_IF_ERROR(fs->CreateDir(path));
   ATTNDB_RETURN_IF_ERROR(fs->CreateDir(segments));
   ATTNDB_RETURN_IF_ERROR(fs->SyncDir(path));
+  ATTNDB_RETURN_IF_ERROR(fs->SyncDir(ParentOf(path)));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs->List(segments));
   if (HasSegments(names)) {
     return Status::Corruption("'" + path + "' holds segments but no " + std::string(kCatalogName) +
@@ -150,6 +159,7 @@ void Database::SessionOpened(ContextId context) {
 }
 
 void Database::SessionMoved(ContextId from, ContextId to) {
+  if (from != ContextId::kNone && from != to) catalog_->Touch(from);  // As SessionClosed.
   MutexLock lock(&use_mutex_);
   const auto found = in_use_.find(from);
   if (--found->second == 0) in_use_.erase(found);
@@ -157,15 +167,15 @@ void Database::SessionMoved(ContextId from, ContextId to) {
 }
 
 void Database::SessionClosed(ContextId context) {
-  std::vector<db::SegmentId> waiting;
+  // Used until now: what its TTL counts from.
+  if (context != ContextId::kNone) catalog_->Touch(context);
   {
     MutexLock lock(&use_mutex_);
     --num_sessions_;
     const auto found = in_use_.find(context);
     if (--found->second == 0) in_use_.erase(found);
-    waiting.assign(unreferenced_.begin(), unreferenced_.end());
   }
-  if (!waiting.empty()) RemoveUnreferenced(waiting);
+  SweepUnreferenced();
 }
 
 std::vector<ContextId> Database::ContextsInUse() const {

@@ -60,6 +60,8 @@ class Database : public std::enable_shared_from_this<Database> {
                                                    const SessionOptions& options);
   Result<ContextId> Store(SessionImpl* session, std::span<const TokenId> tokens,
                           const StoreOptions& options) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  // What Store would refuse for its options.
+  Status CheckStore(const std::string& tenant, const StoreOptions& options) const;
   Result<PrefixExplain> ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
                                       std::span<const TokenId> tokens,
                                       const SessionOptions& options) const;
@@ -130,8 +132,6 @@ class Database : public std::enable_shared_from_this<Database> {
   // Contexts to evict before `new_bytes` more fit into the quota.
   Result<std::vector<ContextId>> ChooseVictims(const db::Tenant& tenant, uint64_t new_bytes) const
       ATTNDB_EXCLUDES(use_mutex_);
-  Status MakeRoom(const db::Tenant& tenant, uint64_t new_bytes) ATTNDB_REQUIRES(store_mutex_)
-      ATTNDB_EXCLUDES(use_mutex_);
   // Removes a segment that was sealed and that no commit names.
   void DiscardSegment(db::SegmentId id);
   // The same after the commit that should name it gave `status`. A commit that failed while it was
@@ -140,13 +140,18 @@ class Database : public std::enable_shared_from_this<Database> {
   // After a later commit, which has overwritten what failed before.
   void DiscardDoubtful() ATTNDB_REQUIRES(store_mutex_);
   Status ExpireContexts() ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+  // The same for all that had readers when they lost their last context.
+  void SweepUnreferenced() ATTNDB_EXCLUDES(use_mutex_);
   // Removes those segments that no session reads; the others when their sessions are gone.
   void RemoveUnreferenced(std::span<const db::SegmentId> segments) ATTNDB_EXCLUDES(use_mutex_);
 
   // merge.cc
   Status MergeChain(const db::Tenant& tenant, ContextId context, bool thorough)
       ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+  // Quarantines what is damaged of the run.
   Status MergeRun(std::span<const db::ChainSegment> run) ATTNDB_REQUIRES(store_mutex_)
+      ATTNDB_EXCLUDES(use_mutex_);
+  Status TryMergeRun(std::span<const db::ChainSegment> run) ATTNDB_REQUIRES(store_mutex_)
       ATTNDB_EXCLUDES(use_mutex_);
 
   // Constant after Open.

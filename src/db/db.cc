@@ -99,6 +99,27 @@ Status AppendLayers(internal::SessionImpl* session, uint64_t num_tokens, uint64_
   return Status::Ok();
 }
 
+// From where the session is to the end, sealing a piece at a time. `has_checkpoint`: the session's
+// context is one of ours.
+Result<ContextId> ImportPieces(internal::Database* database, internal::SessionImpl* session,
+                               std::span<const TokenId> tokens, std::span<const LayerKv> layers,
+                               const StoreOptions& options, std::span<const TensorView> queries,
+                               bool* has_checkpoint) {
+  for (;;) {
+    const uint64_t begin = session->num_tokens();
+    const uint64_t end = std::min<uint64_t>(begin + kImportSegmentTokens, tokens.size());
+    if (begin < end) {
+      ATTNDB_RETURN_IF_ERROR(AppendLayers(session, tokens.size(), begin, end, layers, queries));
+    }
+    StoreOptions store;
+    if (end == tokens.size()) store = options;
+    store.drop_base |= *has_checkpoint;  // Then the base is our own.
+    Result<ContextId> id = database->Store(session, tokens.first(end), store);
+    if (!id.ok() || end == tokens.size()) return id;
+    *has_checkpoint = true;
+  }
+}
+
 }  // namespace
 
 const char* Version() { return ATTNDB_VERSION; }
@@ -150,25 +171,20 @@ Result<ContextId> DB::Import(const ModelSpec& spec, std::span<const TokenId> tok
   ATTNDB_RETURN_IF_ERROR(spec.Validate());
   ATTNDB_RETURN_IF_ERROR(CheckLayers(spec, tokens.size(), layers));
   ATTNDB_RETURN_IF_ERROR(CheckQueries(spec, tokens.size(), queries));
+  ATTNDB_RETURN_IF_ERROR(database_->CheckStore(tenant_, options));
   ATTNDB_ASSIGN_OR_RETURN(
       std::unique_ptr<internal::SessionImpl> session,
       database_->OpenSession(tenant_, spec, tokens, std::numeric_limits<uint64_t>::max(), {}));
-  StoreOptions checkpoint;
-  for (;;) {
-    const uint64_t begin = session->num_tokens();
-    const uint64_t end = std::min<uint64_t>(begin + kImportSegmentTokens, tokens.size());
-    if (begin < end) {
-      ATTNDB_RETURN_IF_ERROR(
-          AppendLayers(session.get(), tokens.size(), begin, end, layers, queries));
-    }
-    if (end == tokens.size()) {
-      StoreOptions last = options;
-      last.drop_base = options.drop_base || checkpoint.drop_base;
-      return database_->Store(session.get(), tokens, last);
-    }
-    ATTNDB_RETURN_IF_ERROR(database_->Store(session.get(), tokens.first(end), checkpoint).status());
-    checkpoint.drop_base = true;  // From now on the base is our own.
+  bool has_checkpoint = false;
+  Result<ContextId> id = ImportPieces(database_.get(), session.get(), tokens, layers, options,
+                                      queries, &has_checkpoint);
+  if (!id.ok() && has_checkpoint) {
+    // Nothing has changed: the caller has all of it still. If this fails too, an unnamed context
+    // is left, which a later Import of these tokens continues.
+    const auto checkpoint = static_cast<int64_t>(session->context());
+    (void)database_->Drop(tenant_, "#" + std::to_string(checkpoint));
   }
+  return id;
 }
 
 Result<ContextId> DB::Store(Session& session, std::span<const TokenId> tokens,

@@ -172,7 +172,7 @@ TEST_F(DBTest, ANamedContextIsReusedOnItsOwn) {
   ModelSpec other = model_.spec();
   other.fingerprint = "other";
   EXPECT_THAT(db_->CreateSession(other, doc_, {.context = "short"}),
-              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("differs in fingerprint")));
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("fingerprint '")));
 }
 
 TEST_F(DBTest, NothingIsReusedAcrossModelsUnlessDeclaredEqual) {

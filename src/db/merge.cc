@@ -72,7 +72,7 @@ class RunSource final : public storage::SegmentSource {
 std::vector<MergeLink> LinksOf(const db::ContextDetail& detail) {
   std::vector<MergeLink> links;
   for (const db::ChainSegment& link : detail.chain) {
-    links.push_back({link.num_tokens_used, link.num_contexts > 1,
+    links.push_back({link.num_tokens_used, link.num_contexts,
                      link.segment.model == detail.context.model && link.segment.damage.empty()});
   }
   return links;
@@ -105,6 +105,17 @@ Status Database::MergeChain(const db::Tenant& tenant, ContextId context, bool th
 
 Status Database::MergeRun(std::span<const db::ChainSegment> run) {
   ATTNDB_CHECK(!run.empty());
+  const Status status = TryMergeRun(run);
+  if (status.code() != StatusCode::kCorruption) return status;
+  // Which of them it is: verified one by one, and quarantined as by Verify.
+  VerifyReport report;
+  for (const db::ChainSegment& link : run) {
+    ATTNDB_RETURN_IF_ERROR(VerifySegment(link.segment, &report));
+  }
+  return status;
+}
+
+Status Database::TryMergeRun(std::span<const db::ChainSegment> run) {
   std::vector<ChainEntry> parts;
   std::vector<TokenId> tokens;
   db::MergeRequest request;
@@ -158,11 +169,16 @@ Status Database::Compact(const std::string& tenant) {
   ATTNDB_RETURN_IF_ERROR(ExpireContexts());
   ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::ContextRecord> contexts, catalog_->List(owner.id));
+  Status damage;
   for (const db::ContextRecord& context : contexts) {
     if (context.damaged) continue;
-    ATTNDB_RETURN_IF_ERROR(MergeChain(owner, context.id, /*thorough=*/true));
+    const Status status = MergeChain(owner, context.id, /*thorough=*/true);
+    // Damage of one context, quarantined now, or one that is gone with it, is not the others'.
+    if (status.ok() || status.code() == StatusCode::kNotFound) continue;
+    if (status.code() != StatusCode::kCorruption) return status;
+    if (damage.ok()) damage = status;
   }
-  return Status::Ok();
+  return damage;
 }
 
 }  // namespace attndb::internal

@@ -24,8 +24,8 @@ inline constexpr size_t kMinSharedRun = 8;
 
 struct MergeLink {
   uint64_t num_tokens = 0;
-  bool shared = false;    // By another context.
-  bool mergeable = true;  // Of the same model as the others, and not damaged.
+  uint32_t num_contexts = 1;  // That use it: more than one, and it is shared.
+  bool mergeable = true;      // Of the same model as the others, and not damaged.
 };
 
 struct MergeChoice {
@@ -36,7 +36,9 @@ struct MergeChoice {
 // The run at the chain's end that a Store should merge now; none most of the time.
 std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain);
 
-// The first run of at least two small segments anywhere: what Compact merges until there is none.
+// The first run of at least two small segments, anywhere, that the same number of contexts use:
+// what Compact merges until there is none. A run across a change of that number would copy what is
+// shared for each context that shares it.
 std::optional<MergeChoice> ChooseThoroughMerge(std::span<const MergeLink> chain);
 
 }  // namespace attndb::internal

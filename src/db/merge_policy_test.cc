@@ -59,19 +59,28 @@ TEST(MergePolicyTest, LargeSegmentsAreNeverRewritten) {
 }
 
 TEST(MergePolicyTest, SharedSegmentsAreMergedOnlyInLongRuns) {
-  std::vector<MergeLink> chain(kMinSharedRun - 1, {100, true});
+  std::vector<MergeLink> chain(kMinSharedRun - 1, {100, 2});
   EXPECT_FALSE(ChooseMerge(chain).has_value());
-  chain.push_back({100, true});
+  chain.push_back({100, 2});
   EXPECT_TRUE(ChooseMerge(chain).has_value());
 }
 
 TEST(MergePolicyTest, WhatIsNotMergeableCutsTheRun) {
-  const std::vector<MergeLink> chain = {{10}, {10, false, false}, {10}, {10}, {4096}, {5}};
+  const std::vector<MergeLink> chain = {{10}, {10, 1, false}, {10}, {10}, {4096}, {5}};
   EXPECT_FALSE(ChooseMerge(chain).has_value());
   const auto choice = ChooseThoroughMerge(chain);
   ASSERT_TRUE(choice.has_value());
   EXPECT_EQ(choice->begin, 2u);
   EXPECT_EQ(choice->end, 4u);
+}
+
+TEST(MergePolicyTest, CompactingCopiesNoSharedPrefix) {
+  const std::vector<MergeLink> chain = {{1500, 500}, {100}, {100}, {4096}};
+  const auto choice = ChooseThoroughMerge(chain);
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->begin, 1u);
+  EXPECT_EQ(choice->end, 3u);
+  EXPECT_FALSE(ChooseThoroughMerge(std::vector<MergeLink>{{1500, 500}, {200}}).has_value());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Database: from a prompt to a session that reuses what is stored of it.
 #include <algorithm>
+#include <sstream>
 
 #include "common/clock.h"
 #include "db/catalog/ttl.h"
@@ -10,6 +11,15 @@ namespace {
 
 // How often a lookup starts again because what it found was damaged, or gone, when it was opened.
 constexpr int kMaxAttempts = 8;
+
+// Far beyond any context, and far from where sums of positions would overflow.
+constexpr int64_t kMaxPosition = int64_t{1} << 40;
+
+Status CheckFirstPosition(int64_t first_position) {
+  if (first_position >= 0 && first_position <= kMaxPosition) return Status::Ok();
+  return Status::InvalidArgument("first_position is " + std::to_string(first_position) +
+                                 ", expected 0 to " + std::to_string(kMaxPosition));
+}
 
 Status CheckPrompt(std::span<const TokenId> tokens) {
   if (tokens.empty())
@@ -23,21 +33,84 @@ Status CheckPrompt(std::span<const TokenId> tokens) {
   return Status::Ok();
 }
 
+// "num_kv_heads 2, expected 4": the first field in which two layers differ; empty if in none.
+std::string LayerDifference(const LayerSpec& found, const LayerSpec& expected) {
+  const auto differ = [](const char* name, const auto& a, const auto& b) {
+    std::ostringstream text;
+    text << name << ' ' << a << ", expected " << b;
+    return text.str();
+  };
+  if (found.num_q_heads != expected.num_q_heads) {
+    return differ("num_q_heads", found.num_q_heads, expected.num_q_heads);
+  }
+  if (found.num_kv_heads != expected.num_kv_heads) {
+    return differ("num_kv_heads", found.num_kv_heads, expected.num_kv_heads);
+  }
+  if (found.head_dim != expected.head_dim) {
+    return differ("head_dim", found.head_dim, expected.head_dim);
+  }
+  if (found.v_head_dim != expected.v_head_dim) {
+    return differ("v_head_dim", found.v_head_dim, expected.v_head_dim);
+  }
+  if (found.scale != expected.scale) return differ("scale", found.scale, expected.scale);
+  if (found.soft_cap != expected.soft_cap) {
+    return differ("soft_cap", found.soft_cap, expected.soft_cap);
+  }
+  if (found.sliding_window != expected.sliding_window) {
+    return differ("sliding_window", found.sliding_window, expected.sliding_window);
+  }
+  if (found.rope.layout != expected.rope.layout) {
+    return differ("RoPE layout", static_cast<int>(found.rope.layout),
+                  static_cast<int>(expected.rope.layout));
+  }
+  if (found.rope.rope_dims != expected.rope.rope_dims) {
+    return differ("rope_dims", found.rope.rope_dims, expected.rope.rope_dims);
+  }
+  if (found.rope.base != expected.rope.base) {
+    return differ("RoPE base", found.rope.base, expected.rope.base);
+  }
+  if (found.rope.scaling != expected.rope.scaling) {
+    return differ("RoPE scaling", "'" + found.rope.scaling + "'",
+                  "'" + expected.rope.scaling + "'");
+  }
+  return "";
+}
+
+// A fingerprint is bytes of the user's choice.
+std::string Quoted(std::string_view fingerprint) {
+  constexpr size_t kMaxShown = 80;
+  std::string text(fingerprint.substr(0, kMaxShown));
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return "'" + text + (fingerprint.size() > kMaxShown ? "...'" : "'");
+}
+
+std::string SpecDifference(const ModelSpec& found, const ModelSpec& expected) {
+  if (found.fingerprint != expected.fingerprint) {
+    return "fingerprint " + Quoted(found.fingerprint) + ", expected " +
+           Quoted(expected.fingerprint);
+  }
+  if (found.kv_dtype != expected.kv_dtype) {
+    return "kv_dtype " + std::string(DTypeName(found.kv_dtype)) + ", expected " +
+           std::string(DTypeName(expected.kv_dtype));
+  }
+  if (found.num_layers() != expected.num_layers()) {
+    return "num_layers " + std::to_string(found.num_layers()) + ", expected " +
+           std::to_string(expected.num_layers());
+  }
+  for (LayerId layer = 0; layer < expected.num_layers(); ++layer) {
+    const std::string what = LayerDifference(found.layers[layer], expected.layers[layer]);
+    if (!what.empty()) return "layer " + std::to_string(layer) + ": " + what;
+  }
+  return "another field of the spec";
+}
+
 // Why a context can't serve a spec although its name was given.
 Status OtherModel(const db::ContextRecord& context, const ModelSpec& found,
                   const ModelSpec& expected) {
-  std::string what = "RoPE, head layout or another field of the spec";
-  if (found.fingerprint != expected.fingerprint) {
-    what = "fingerprint";
-  } else if (found.kv_dtype != expected.kv_dtype) {
-    what = "kv_dtype (" + std::string(DTypeName(found.kv_dtype)) + ", expected " +
-           std::string(DTypeName(expected.kv_dtype)) + ")";
-  } else if (found.num_layers() != expected.num_layers()) {
-    what = "num_layers (" + std::to_string(found.num_layers()) + ", expected " +
-           std::to_string(expected.num_layers()) + ")";
-  }
   return Status::FailedPrecondition("context '" + context.Label() +
-                                    "' is of another model: it differs in " + what);
+                                    "' is of another model: " + SpecDifference(found, expected));
 }
 
 }  // namespace
@@ -137,6 +210,7 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
                                                            const SessionOptions& options) {
   ATTNDB_RETURN_IF_ERROR(spec.Validate());
   ATTNDB_RETURN_IF_ERROR(CheckPrompt(tokens));
+  ATTNDB_RETURN_IF_ERROR(CheckFirstPosition(options.first_position));
   SessionSeed seed;
   seed.database = shared_from_this();
   seed.tenant = tenant;
@@ -156,10 +230,12 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
     Result<std::unique_ptr<SessionImpl>> session = OpenMatch(seed, match, reusable);
     if (session.ok()) return session;
     // What was found is damaged (and quarantined now), or was dropped between lookup and opening:
-    // what else is there? A named context has no substitute.
+    // what else is there? A named context has no substitute; but a reader may have seen it while
+    // the writer's process merged it, and finds it whole when it looks again.
     const StatusCode code = session.status().code();
-    const bool retry = code == StatusCode::kCorruption || code == StatusCode::kNotFound;
-    if (!retry || !options.context.empty()) return session;
+    if (code != StatusCode::kCorruption && code != StatusCode::kNotFound) return session;
+    const bool is_named = !options.context.empty();
+    if (is_named && (!options_.read_only || attempt + 1 == kMaxAttempts)) return session;
   }
   return OpenMatch(std::move(seed), Match{}, reusable);
 }
@@ -169,6 +245,7 @@ Result<PrefixExplain> Database::ExplainPrefix(const std::string& tenant, const M
                                               const SessionOptions& options) const {
   ATTNDB_RETURN_IF_ERROR(spec.Validate());
   ATTNDB_RETURN_IF_ERROR(CheckPrompt(tokens));
+  ATTNDB_RETURN_IF_ERROR(CheckFirstPosition(options.first_position));
   ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
   const ModelSpec resolved = Resolve(spec);
   ATTNDB_ASSIGN_OR_RETURN(const Match match, FindPrefix(owner, resolved, tokens, options));

@@ -1,5 +1,7 @@
 #include "db/segment_registry.h"
 
+#include <algorithm>
+
 #include "db/catalog/model_identity.h"
 
 namespace attndb::internal {
@@ -50,25 +52,58 @@ Result<std::shared_ptr<storage::Segment>> SegmentRegistry::Get(const db::Segment
   {
     MutexLock lock(&mutex_);
     const auto found = open_.find(record.id);
-    if (found != open_.end()) return found->second;
+    if (found != open_.end()) {
+      found->second.last_use = ++num_uses_;
+      return found->second.segment;
+    }
   }
-  ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<storage::Segment> segment, OpenAfresh(record));
+  ATTNDB_ASSIGN_OR_RETURN(SegmentPtr segment, OpenAfresh(record));
+  std::vector<SegmentPtr> idle;  // Destroyed after the lock is gone.
   MutexLock lock(&mutex_);
-  return open_.emplace(record.id, std::move(segment)).first->second;  // The first opening wins.
+  const auto opened = open_.emplace(record.id, OpenSegment{std::move(segment)});
+  opened.first->second.last_use = ++num_uses_;
+  segment = opened.first->second.segment;  // The first opening wins.
+  idle = Shrink();
+  return segment;
+}
+
+std::vector<SegmentRegistry::SegmentPtr> SegmentRegistry::Shrink() {
+  std::vector<SegmentPtr> idle;
+  if (open_.size() <= kMaxIdle) return idle;
+  std::vector<std::pair<uint64_t, db::SegmentId>> unused;
+  for (const auto& [id, open] : open_) {
+    // Nobody can begin to use one meanwhile: that takes Get, and the lock.
+    if (open.segment.use_count() == 1) unused.emplace_back(open.last_use, id);
+  }
+  std::sort(unused.begin(), unused.end());
+  // Some more than needed, so that not every opening looks at all of them.
+  const size_t num_needed = open_.size() - kMaxIdle * 3 / 4;
+  unused.resize(std::min(unused.size(), num_needed));
+  for (const auto& [last_use, id] : unused) {
+    const auto found = open_.find(id);
+    idle.push_back(std::move(found->second.segment));
+    open_.erase(found);
+  }
+  return idle;
 }
 
 bool SegmentRegistry::InUse(db::SegmentId id) const {
   MutexLock lock(&mutex_);
   const auto found = open_.find(id);
-  return found != open_.end() && found->second.use_count() > 1;
+  return found != open_.end() && found->second.segment.use_count() > 1;
+}
+
+size_t SegmentRegistry::num_open() const {
+  MutexLock lock(&mutex_);
+  return open_.size();
 }
 
 void SegmentRegistry::Forget(db::SegmentId id) {
-  std::shared_ptr<storage::Segment> segment;  // Destroyed after the lock is gone.
+  SegmentPtr segment;  // Destroyed after the lock is gone.
   MutexLock lock(&mutex_);
   const auto found = open_.find(id);
   if (found == open_.end()) return;
-  segment = std::move(found->second);
+  segment = std::move(found->second.segment);
   open_.erase(found);
 }
 

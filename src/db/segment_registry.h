@@ -1,4 +1,5 @@
-// The segments that are open in this process: each once, whoever reads it.
+// The segments that are open in this process: each once, whoever reads it. Those that nobody reads
+// any more stay open for the next, up to a number of them: each holds a file descriptor.
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_DB_SEGMENT_REGISTRY_H_
@@ -7,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "attndb/result.h"
 #include "common/mutex.h"
@@ -22,6 +24,9 @@ storage::KvShape ShapeOf(const ModelSpec& spec);
 
 class SegmentRegistry {
  public:
+  // Open segments that nobody reads are closed beyond this; a process may have 1,024 files open.
+  static constexpr size_t kMaxIdle = 256;
+
   // All must outlive the registry.
   SegmentRegistry(storage::FileSystem* file_system, std::string dir, db::Catalog* catalog,
                   storage::MemoryBudget* budget)
@@ -38,6 +43,7 @@ class SegmentRegistry {
 
   // Whether anyone but the registry holds it.
   bool InUse(db::SegmentId id) const ATTNDB_EXCLUDES(mutex_);
+  size_t num_open() const ATTNDB_EXCLUDES(mutex_);
 
   // Lets go of it; who holds it can go on.
   void Forget(db::SegmentId id) ATTNDB_EXCLUDES(mutex_);
@@ -46,7 +52,16 @@ class SegmentRegistry {
   Result<storage::SegmentIdentity> IdentityOf(db::ModelId model) ATTNDB_EXCLUDES(mutex_);
 
  private:
+  using SegmentPtr = std::shared_ptr<storage::Segment>;
+  struct OpenSegment {
+    SegmentPtr segment;
+    uint64_t last_use = 0;
+  };
+
   Result<storage::SegmentExpectation> Expect(const db::SegmentRecord& record);
+  // Lets go of the segments that nobody else has, the longest unused first, while there are too
+  // many. The caller destroys them when it no longer holds the lock.
+  std::vector<SegmentPtr> Shrink() ATTNDB_REQUIRES(mutex_);
 
   storage::FileSystem* const file_system_;
   const std::string dir_;
@@ -55,8 +70,8 @@ class SegmentRegistry {
 
   // A leaf, but for the catalog's own mutex. No file is read under it.
   mutable Mutex mutex_;
-  std::unordered_map<db::SegmentId, std::shared_ptr<storage::Segment>> open_
-      ATTNDB_GUARDED_BY(mutex_);
+  std::unordered_map<db::SegmentId, OpenSegment> open_ ATTNDB_GUARDED_BY(mutex_);
+  uint64_t num_uses_ ATTNDB_GUARDED_BY(mutex_) = 0;
   std::unordered_map<int64_t, storage::SegmentIdentity> identities_ ATTNDB_GUARDED_BY(mutex_);
 };
 

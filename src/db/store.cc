@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "db/catalog/names.h"
+#include "db/catalog/ttl.h"
 #include "db/database.h"
 #include "db/non_finite.h"
 #include "storage/kv/kv_layout.h"
@@ -63,6 +64,7 @@ Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId>
     Result<Chain> chain = OpenChain(id, tokens);
     if (chain.ok()) session->Rebase(id, std::move(chain->entries), tokens);
   }
+  SweepUnreferenced();  // The session has let go of what was merged.
   return id;
 }
 
@@ -125,13 +127,14 @@ Result<ContextId> Database::PublishSession(SessionImpl* session, std::span<const
     request.chain.push_back({record.id, num_new});
     // Opened before it is published: what can't be read back is not acknowledged.
     Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(record);
-    Status status = segment.status();
-    if (status.ok()) status = MakeRoom(tenant, record.file_bytes);
-    if (!status.ok()) {
-      segment = status;
+    Result<std::vector<ContextId>> victims = segment.status();
+    if (segment.ok()) victims = ChooseVictims(tenant, record.file_bytes);
+    if (!victims.ok()) {
+      segment = victims.status();
       DiscardSegment(record.id);
-      return status;
+      return std::move(victims).status();
     }
+    request.evict = *std::move(victims);
     chain.push_back({*std::move(segment), num_new});
   }
   Result<db::PublishOutcome> outcome = catalog_->Publish(request);
@@ -143,6 +146,7 @@ Result<ContextId> Database::PublishSession(SessionImpl* session, std::span<const
     return std::move(outcome).status();
   }
   DiscardDoubtful();
+  num_evictions_.fetch_add(outcome->num_evicted, std::memory_order_relaxed);
   session->Rebase(outcome->id, std::move(chain), tokens);
   RemoveUnreferenced(outcome->unreferenced);
   return outcome->id;
@@ -154,6 +158,13 @@ Status Database::ExpireContexts() {
   ATTNDB_ASSIGN_OR_RETURN(const db::DropOutcome outcome, catalog_->Expire(ContextsInUse()));
   RemoveUnreferenced(outcome.unreferenced);
   return Status::Ok();
+}
+
+Status Database::CheckStore(const std::string& tenant, const StoreOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  ATTNDB_RETURN_IF_ERROR(db::CheckTtl(options.ttl));
+  ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
+  return CheckName(owner, options);
 }
 
 Status Database::CheckName(const db::Tenant& tenant, const StoreOptions& options) const {
@@ -226,16 +237,6 @@ Result<std::vector<ContextId>> Database::ChooseVictims(const db::Tenant& tenant,
       std::to_string(freed_bytes));
 }
 
-Status Database::MakeRoom(const db::Tenant& tenant, uint64_t new_bytes) {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextId> victims, ChooseVictims(tenant, new_bytes));
-  for (const ContextId victim : victims) {
-    ATTNDB_ASSIGN_OR_RETURN(const db::DropOutcome outcome, catalog_->Drop(tenant.id, victim));
-    RemoveUnreferenced(outcome.unreferenced);
-    num_evictions_.fetch_add(1, std::memory_order_relaxed);
-  }
-  return Status::Ok();
-}
-
 Status Database::Drop(const std::string& tenant, std::string_view context) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
   MutexLock lock(&store_mutex_);
@@ -243,6 +244,15 @@ Status Database::Drop(const std::string& tenant, std::string_view context) {
   ATTNDB_ASSIGN_OR_RETURN(const db::DropOutcome outcome, catalog_->Drop(record.tenant, record.id));
   RemoveUnreferenced(outcome.unreferenced);
   return Status::Ok();
+}
+
+void Database::SweepUnreferenced() {
+  std::vector<db::SegmentId> waiting;
+  {
+    MutexLock lock(&use_mutex_);
+    waiting.assign(unreferenced_.begin(), unreferenced_.end());
+  }
+  RemoveUnreferenced(waiting);
 }
 
 void Database::RemoveUnreferenced(std::span<const db::SegmentId> segments) {

@@ -121,7 +121,9 @@ inline void AddValues(const Rows& values, size_t first, size_t num_keys, size_t 
 // Vectors of a row of values that are summed at a time: what registers hold, and no more than four
 // for several q rows. Wider ones compute faster and fetch worse (measured at 256 elements).
 template <size_t kRows>
-inline constexpr size_t kValueVecs = !kManyRegisters ? (kRows == 1 ? 8 : kRows <= 3 ? 4 : 2)
+inline constexpr size_t kValueVecs = !kManyRegisters ? (kRows == 1   ? 8
+                                                        : kRows <= 3 ? 4
+                                                                     : 2)
                                      : kRows == 1    ? 16
                                      : kRows == 2    ? 8
                                      : kRows <= 4    ? 4

@@ -206,9 +206,9 @@ inline void DotKeys(const Group& keys, const float* q, size_t num_elements, floa
   }
 }
 
-// scores[r * kTile + j] = q_r . keys[j] for two keys, where registers are few: a part of q is loaded
-// once for both keys, and the sums (of even and odd vectors apart, for three rows) are at least
-// eight, which is what keeps two FMA units busy.
+// scores[r * kTile + j] = q_r . keys[j] for two keys, where registers are few: a part of q is
+// loaded once for both keys, and the sums (of even and odd vectors apart, for three rows) are at
+// least eight, which is what keeps two FMA units busy.
 template <size_t kRows, typename Group>
 inline void DotKeyPair(const Group& keys, size_t j, const float* q, size_t num_elements,
                        float* scores) {

@@ -9,7 +9,7 @@ import subprocess
 import unittest
 
 import cli_case
-from cli_case import CliCase, NOT_FOUND, OK, USAGE
+from cli_case import CliCase, DIFFERS, NOT_FOUND, OK, USAGE
 
 TEXT = ("The lighthouse of Skerry was built in 1870. Its keeper is called Maren. "
         "The lamp shines every twelve seconds. The spare key hangs behind the red door.\n") * 4
@@ -56,6 +56,23 @@ class AskTest(CliCase):
         self.assert_fails(USAGE, "ask", "-c", "skerry", "Who?", "--plan", "topk(k=)",
                           says=["column"])
         self.assert_fails(USAGE, "ask", "-c", "skerry", "Who?", "--plan", "magic", says=["magic"])
+
+    def test_explain_shows_what_was_attended_to(self):
+        ask = ("ask", "-c", "skerry", "Who?", "--max-tokens", 4, "--explain", "--plan",
+               "topk(k=8,sink=4,window=16)")
+        layers = self.run_json(*ask)["explain"]["layers"]
+        self.assertEqual(len(layers), 30)
+        for layer in layers:
+            self.assertEqual(layer["selected_mean"], 8)
+            self.assertGreater(layer["bytes_touched"], 0)
+            self.assertGreater(layer["score_us"], 0)
+            self.assertGreater(layer["attend_us"], 0)
+        self.assertRegex(self.run_ok(*ask).err, r"0-29 +topk\(k=8,sink=4,window=16\)")
+
+    def test_a_check_that_differs_has_its_own_exit_code(self):
+        done = self.run_any("ask", "-c", "skerry", "What is the keeper called?", "--check",
+                            "--plan", "window(sink=1,window=4)")
+        self.assertEqual(done.code, DIFFERS, done)
 
     def test_what_cannot_be_asked(self):
         self.assert_fails(NOT_FOUND, "ask", "-c", "nobody", "Who?", says=["nobody"])

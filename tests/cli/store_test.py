@@ -12,7 +12,8 @@ import tempfile
 import time
 
 import cli_case
-from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NOT_FOUND, READ_ONLY, USAGE)
+from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, READ_ONLY,
+                      USAGE)
 
 LIGHTHOUSE = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. "
 # Shares no token with the other: raw, and another first word.
@@ -259,6 +260,19 @@ class ImportTest(StoreCase):
                           says=["model.gguf"])
         self.assert_fails(NOT_FOUND, "import", "-", "--name", "n", "--model", "/no/such.gguf",
                           stdin="x", says=["such.gguf"])
+        empty = self.dir / "empty"
+        self.assert_fails(USAGE, "import", "-", "--name", "n", "--model", not_gguf, "--db", empty,
+                          stdin="x")
+        self.assertFalse(empty.exists(), "no store for what is no model")
+
+    def test_no_room_has_its_own_exit_code(self):
+        self.run_ok("pin", "lighthouse")
+        self.run_ok("pin", "harbour")
+        used = self.run_json("stats")["file_bytes"]
+        self.run_ok("quota", f"{used}B")
+        self.assert_fails(NO_ROOM, "import", "-", "--name", "n", stdin="Notes. " * 50,
+                          says=["quota"])
+        self.assertEqual(sorted(self.names()), ["harbour", "lighthouse"])
 
     def test_shared_beginnings_are_reused(self):
         longer = self.run_json("import", "-", "--name", "longer",

@@ -124,7 +124,8 @@ void StoreModel::Store(const StoreCall& call, ContextId id, int64_t now_us) {
   }
   if (call.options.drop_base) {
     const ModelContext* const base = Get(call.base);
-    if (base != nullptr && base->name.empty() && !base->pinned) Drop(call.base);
+    const bool is_whole = base != nullptr && base->tokens.size() == call.num_shared;
+    if (is_whole && base->name.empty() && !base->pinned) Drop(call.base);
   }
   contexts_[id] = std::move(context);
 }

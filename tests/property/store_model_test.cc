@@ -98,6 +98,7 @@ class StoreModelTest : public ::testing::TestWithParam<uint64_t> {
   void Crop();
   void Fork();
   void Reset();
+  void EndUse(ContextId context);
   void Close();
   void Drop();
   void PinOrTtl();
@@ -261,6 +262,7 @@ void StoreModelTest::Store() {
   } else {
     ASSERT_TRUE(model_.contexts().empty() || *stored > model_.contexts().rbegin()->first);
   }
+  if (live.base != *stored) EndUse(live.base);
   model_.Store(call, *stored, now_us_);
   live.base = *stored;
   live.num_stored = live.tokens.size();
@@ -313,6 +315,7 @@ void StoreModelTest::Reset() {
   if (sessions_.empty()) return;
   LiveSession& live = AnySession();
   live.session.Reset();
+  EndUse(live.base);
   live.tokens.clear();
   live.base = ContextId::kNone;
   live.num_stored = 0;
@@ -320,7 +323,14 @@ void StoreModelTest::Reset() {
 
 void StoreModelTest::Close() {
   if (sessions_.empty()) return;
-  sessions_.erase(sessions_.begin() + static_cast<int64_t>(Below(sessions_.size())));
+  const auto closed = sessions_.begin() + static_cast<int64_t>(Below(sessions_.size()));
+  EndUse(closed->base);
+  sessions_.erase(closed);
+}
+
+// The time to live of a context counts from the end of its last use.
+void StoreModelTest::EndUse(ContextId context) {
+  if (ModelContext* const used = model_.Get(context)) used->last_access_us = now_us_;
 }
 
 void StoreModelTest::Drop() {
@@ -367,11 +377,14 @@ void StoreModelTest::Compact() {
   if (declared_equal_) return;  // Segments of two fingerprints stay apart.
   for (const ContextId id : model_.ContextsOf(tenant)) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, Handle(tenant).Describe(LabelOf(id)));
-    ASSERT_LE(info.segments.size(), 1u) << "all of them are small";
+    for (size_t i = 1; i < info.segments.size(); ++i) {  // All of them are small.
+      ASSERT_NE(info.segments[i - 1].num_contexts, info.segments[i].num_contexts);
+    }
   }
 }
 
 void StoreModelTest::Reopen() {
+  for (const LiveSession& live : sessions_) EndUse(live.base);
   sessions_.clear();
   db_.reset();
   Open();

@@ -125,7 +125,8 @@ void CatalogProperty::Publish() {
   ATTNDB_ASSERT_OK(outcome);
   const auto id = static_cast<int64_t>(outcome->id);
   const bool base_doomed = base != contexts_.end() && options.drop_base &&
-                           base->second.name.empty() && !base->second.pinned;
+                           base->second.name.empty() && !base->second.pinned &&
+                           base->second.tokens.size() == options.num_shared;
   std::vector<int64_t> doomed;
   if (holder != contexts_.end()) doomed.push_back(holder->first);
   if (base_doomed) doomed.push_back(base->first);

@@ -52,6 +52,7 @@ class Publisher {
   Status InsertRow();
   Status GrowRow();
   Status DropWhatIsReplaced();
+  Status AddEvicted(std::vector<ContextRow>* doomed);
 
   SqliteDatabase* const database_;  // Not owned.
   const PublishRequest& request_;
@@ -212,16 +213,33 @@ Status Publisher::GrowRow() {
 }
 
 Status Publisher::DropWhatIsReplaced() {
+  // A base that has grown meanwhile, or is longer than what is shared, holds tokens of others.
   const bool drops_base = request_.drop_base && !outcome_.grown && base_.has_value() &&
-                          base_->record.name.empty() && !base_->record.pinned;
+                          base_->record.name.empty() && !base_->record.pinned &&
+                          base_->record.num_tokens == request_.num_shared;
   std::vector<ContextRow> doomed;
   if (holder_.has_value()) doomed.push_back(*holder_);
   if (drops_base) doomed.push_back(*base_);
+  ATTNDB_RETURN_IF_ERROR(AddEvicted(&doomed));
   // Newest first (prefix_index.h, invariants).
   std::ranges::sort(doomed, std::greater(), [](const ContextRow& row) { return row.record.id; });
   for (const ContextRow& row : doomed) {
     ATTNDB_RETURN_IF_ERROR(DropContext(database_, row, &released_));
     outcome_.dropped.push_back(row.record.id);
+  }
+  return {};
+}
+
+Status Publisher::AddEvicted(std::vector<ContextRow>* doomed) {
+  for (const ContextId id : request_.evict) {
+    const bool known =
+        std::ranges::any_of(*doomed, [id](const ContextRow& row) { return row.record.id == id; });
+    if (known || id == outcome_.id) continue;
+    ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextRow> row,
+                            FindContextRow(database_, request_.tenant, id));
+    if (!row.has_value() || row->record.pinned) continue;
+    doomed->push_back(*row);
+    ++outcome_.num_evicted;
   }
   return {};
 }

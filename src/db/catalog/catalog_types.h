@@ -124,7 +124,10 @@ struct PublishRequest {
   // none, costs a walk over all tokens and nothing else.
   ContextId base = ContextId::kNone;
   uint64_t num_shared = 0;
-  bool drop_base = false;  // Drop the base, if it is unnamed and not pinned.
+  // Drop the base, if it is unnamed, not pinned, and whole in the new context.
+  bool drop_base = false;
+  // To make room: dropped in the same commit, but for those that are gone or pinned by then.
+  std::vector<ContextId> evict;
   std::optional<std::chrono::seconds> ttl;
   bool pin = false;
 
@@ -135,7 +138,8 @@ struct PublishRequest {
 struct PublishOutcome {
   ContextId id = ContextId::kNone;
   bool grown = false;                   // The base lives on under its id, as this context.
-  std::vector<ContextId> dropped;       // By replace and drop_base.
+  std::vector<ContextId> dropped;       // By replace, drop_base and evict,
+  uint64_t num_evicted = 0;             // ... of which by evict alone.
   std::vector<SegmentId> unreferenced;  // See Catalog::RemoveSegments.
 };
 

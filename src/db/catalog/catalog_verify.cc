@@ -205,27 +205,17 @@ Status Verifier::CheckLeaves(const PrefixNode& node, uint64_t num_tokens) {
   }
 }
 
-struct OpenFile {
-  explicit OpenFile(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~OpenFile() {
-    if (fd >= 0) close(fd);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  const int fd;
-};
-
 // Damage of one page, looked at again if another process may be writing it just now.
-std::string ReadPageDamage(int fd, uint32_t page_number) {
+std::string ReadPageDamage(sqlite3* handle, uint32_t page_number) {
   constexpr int kTries = 3;
   std::string damage;
   for (int i = 0; i < kTries; ++i) {
-    std::array<std::byte, kPageBytes> page{};
-    const auto offset = static_cast<off_t>(page_number - 1) * static_cast<off_t>(kPageBytes);
-    const ssize_t num_read = pread(fd, page.data(), page.size(), offset);
-    damage = num_read == static_cast<ssize_t>(kPageBytes)
-                 ? PageDamage(page_number, page)
-                 : "only " + std::to_string(num_read) + " bytes could be read";
+    RawPage page = {.page_number = page_number};
+    const int rc = sqlite3_file_control(handle, "main", kRawPageOp, &page);
+    damage =
+        rc == SQLITE_OK && !page.is_short
+            ? PageDamage(page_number, page.bytes)
+            : "can't be read: " + std::string(sqlite3_errstr(rc ? rc : SQLITE_IOERR_SHORT_READ));
     if (damage.empty()) return damage;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -233,17 +223,16 @@ std::string ReadPageDamage(int fd, uint32_t page_number) {
 }
 
 // Every page as it lies in the file, those that SQLite has no use for at present included.
-Status CheckPages(const std::string& path, std::vector<std::string>* findings) {
+Status CheckPages(const std::string& path, sqlite3* handle, std::vector<std::string>* findings) {
   struct stat wal {};
   // Pages in the log may stand half-written in the file; the log is what counts then.
   if (stat((path + "-wal").c_str(), &wal) == 0 && wal.st_size > 0) return {};
-  const OpenFile file(path);
   struct stat info {};
-  if (file.fd < 0 || fstat(file.fd, &info) != 0) return Status::IoError(path + ": can't be read");
+  if (stat(path.c_str(), &info) != 0) return Status::IoError(path + ": can't be read");
   const auto num_bytes = static_cast<uint64_t>(info.st_size);
   const auto num_pages = static_cast<uint32_t>((num_bytes + kPageBytes - 1) / kPageBytes);
   for (uint32_t page = 1; page <= num_pages && findings->size() < kMaxFindings; ++page) {
-    const std::string damage = ReadPageDamage(file.fd, page);
+    const std::string damage = ReadPageDamage(handle, page);
     if (!damage.empty()) {
       findings->push_back(path + ": page " + std::to_string(page) + ": " + damage);
     }
@@ -257,7 +246,7 @@ Result<std::vector<std::string>> Catalog::Verify() const {
   MutexLock lock(&mutex_);
   std::vector<std::string> findings;
   if (!options_.read_only) (void)database_->Checkpoint();
-  ATTNDB_RETURN_IF_ERROR(CheckPages(options_.path, &findings));
+  ATTNDB_RETURN_IF_ERROR(CheckPages(options_.path, database_->handle(), &findings));
   // A connection of its own: the other one has pages in its cache that may have been damaged since.
   const SqliteDatabase::Mode mode =
       immutable_stamp_.empty() ? SqliteDatabase::Mode::kReadOnly : SqliteDatabase::Mode::kImmutable;

@@ -15,6 +15,7 @@
 #include "common/hex.h"
 #include "common/sha256.h"
 #include "db/catalog/catalog_types.h"
+#include "db/catalog/checked_vfs.h"
 
 namespace attndb::db {
 namespace {
@@ -175,13 +176,11 @@ Result<int64_t> PragmaInt(SqliteDatabase* database, const char* pragma) {
 }  // namespace
 
 Status CheckCatalogFile(const std::string& path) {
-  const CloseFd file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) return ErrnoStatus(path, "open");
+  if (access(path.c_str(), R_OK) != 0) return ErrnoStatus(path, "open");
   std::array<unsigned char, 100> header{};
-  const ssize_t num_read = pread(file.fd, header.data(), header.size(), 0);
-  if (num_read < 0) return ErrnoStatus(path, "read");
-  if (num_read < static_cast<ssize_t>(header.size()) ||
-      std::memcmp(header.data(), "SQLite format 3", 16) != 0) {
+  const Status read = ReadHeader(path, std::as_writable_bytes(std::span(header)));
+  if (!read.ok() && read.code() != StatusCode::kCorruption) return read;
+  if (!read.ok() || std::memcmp(header.data(), "SQLite format 3", 16) != 0) {
     return Status::Corruption(path + ": not a catalog: no SQLite header in its first 100 bytes");
   }
   const uint32_t application_id = BigEndian32(header, 68);
