@@ -58,9 +58,6 @@ Flags Flags::Subcommand(const std::string& name, const std::string& summary) {
   return Flags(sub);
 }
 
-void Flags::AcceptAnything() {
-  app_->allow_extras();
-  app_->prefix_command();
-}
+void Flags::AcceptAnything() { app_->allow_extras(); }
 
 }  // namespace attndb::cli
