@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # The main job on a real model: one process reads a text once and stores what it read; further
 # processes answer questions from the store, each compared with plain llama.cpp's greedy answer.
+#
+#   demo.sh [PATH OF attndb] [FOLDER OF THE STORE]      the store's folder is emptied first
+#
 # Exits with 1 if an answer is not the right one, with the command's status if it failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly store=build/demo-store
+readonly attndb=${1:-build/release/bin/attndb} store=${2:-build/demo-store}
 answer=$(mktemp)
 trap 'rm -f "$answer"' EXIT
-attndb() { build/release/bin/attndb "$@" --db "$store"; }
+attndb() { "$attndb" "$@" --db "$store"; }
 
 ask() {  # ask QUESTION WORDS_OF_THE_ANSWER
   printf '\n> %s\n' "$1"
@@ -25,5 +28,5 @@ ask "What is the name of the lighthouse cat?" "Biscuit"
 cat <<END
 
 The store stays in $store. Ask it yourself:
-  build/release/bin/attndb ask --db $store --context handbook "How many steps does the stair have?"
+  $attndb ask --db $store --context handbook "How many steps does the stair have?"
 END

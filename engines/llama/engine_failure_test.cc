@@ -80,6 +80,27 @@ TEST_P(EngineFailureTest, AMemoryLimitEndsThePassWithItsStatus) {
   ExpectHealthy(session, std::span(ids).first(64));
 }
 
+// What is sealed on the way needs no memory of its own: layers come and go within the limit.
+TEST_P(EngineFailureTest, CheckpointsKeepAnImportWithinItsMemory) {
+  const std::vector<TokenId> ids = Ids(900);
+  const uint64_t limit = 600 * engine().spec().KvBytesPerToken();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db,
+                              OpenStore({.query_sample = 0, .host_memory_bytes = limit}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db));
+  uint64_t most_bytes = 0;
+  PrefillOptions options;
+  options.checkpoint = [&](uint64_t tokens_done) {
+    most_bytes = std::max(most_bytes, db.Stats()->memory_bytes);
+    if (tokens_done % 128 != 0) return Status();
+    return db.Store(session, std::span(ids).first(tokens_done), {.drop_base = true}).status();
+  };
+  ATTNDB_ASSERT_OK(engine().Prefill(session, ids, options));
+  EXPECT_EQ(session.num_tokens(), ids.size());
+  EXPECT_GT(most_bytes, 0u);
+  EXPECT_LE(most_bytes, limit);
+  ExpectHealthy(session, ids);
+}
+
 TEST_P(EngineFailureTest, ADamagedSegmentEndsThePassWithItsStatus) {
   const std::vector<TokenId> ids = Ids(200);
   {
