@@ -43,8 +43,8 @@ struct StoreOptions {
   // Unique among the tenant's contexts; 1 to 128 of [A-Za-z0-9._:/@+-]. Empty = unnamed.
   std::string name;
   bool replace = false;  // Take the name from the context that has it, and drop that context.
-  // Drop the context that the session continued from, if it is unnamed, not pinned, and the new
-  // one contains it whole: what a long import does with its checkpoints.
+  // Drop the context that the session continued from, if it is unnamed, not pinned, and the session
+  // reused all of it: what a long import does with its checkpoints.
   bool drop_base = false;
   // Time to live since the last access; none = for ever.
   std::optional<std::chrono::seconds> ttl;

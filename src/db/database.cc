@@ -73,7 +73,9 @@ Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
 
 ModelSpec Resolve(ModelSpec spec) {
   for (LayerSpec& layer : spec.layers) {
-    if (layer.scale == 0.0f) layer.scale = 1.0f / std::sqrt(static_cast<float>(layer.head_dim));
+    if (layer.scale == 0.0f) {
+      layer.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.head_dim)));
+    }
     if (layer.rope.rope_dims == 0) layer.rope.rope_dims = layer.head_dim;
   }
   return spec;

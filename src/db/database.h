@@ -60,8 +60,9 @@ class Database : public std::enable_shared_from_this<Database> {
                                                    const SessionOptions& options);
   Result<ContextId> Store(SessionImpl* session, std::span<const TokenId> tokens,
                           const StoreOptions& options) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
-  // What Store would refuse for its options.
-  Status CheckStore(const std::string& tenant, const StoreOptions& options) const;
+  // What Store would refuse for its options, or for `new_bytes` of K and V.
+  Status CheckStore(const std::string& tenant, const StoreOptions& options,
+                    uint64_t new_bytes) const ATTNDB_EXCLUDES(use_mutex_);
   Result<PrefixExplain> ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
                                       std::span<const TokenId> tokens,
                                       const SessionOptions& options) const;

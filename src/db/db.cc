@@ -10,6 +10,7 @@
 #include "db/view_check.h"
 #include "kernels/isa.h"
 #include "storage/io/file_system.h"
+#include "storage/kv/kv_layout.h"
 
 namespace attndb {
 namespace {
@@ -113,7 +114,7 @@ Result<ContextId> ImportPieces(internal::Database* database, internal::SessionIm
     }
     StoreOptions store;
     if (end == tokens.size()) store = options;
-    store.drop_base |= *has_checkpoint;  // Then the base is our own.
+    store.drop_base = options.drop_base || *has_checkpoint;  // Our own, from the second on.
     Result<ContextId> id = database->Store(session, tokens.first(end), store);
     if (!id.ok() || end == tokens.size()) return id;
     *has_checkpoint = true;
@@ -171,10 +172,12 @@ Result<ContextId> DB::Import(const ModelSpec& spec, std::span<const TokenId> tok
   ATTNDB_RETURN_IF_ERROR(spec.Validate());
   ATTNDB_RETURN_IF_ERROR(CheckLayers(spec, tokens.size(), layers));
   ATTNDB_RETURN_IF_ERROR(CheckQueries(spec, tokens.size(), queries));
-  ATTNDB_RETURN_IF_ERROR(database_->CheckStore(tenant_, options));
   ATTNDB_ASSIGN_OR_RETURN(
       std::unique_ptr<internal::SessionImpl> session,
       database_->OpenSession(tenant_, spec, tokens, std::numeric_limits<uint64_t>::max(), {}));
+  const uint64_t num_new = tokens.size() - session->num_tokens();
+  ATTNDB_RETURN_IF_ERROR(
+      database_->CheckStore(tenant_, options, num_new * storage::BytesPerToken(*session->shape())));
   bool has_checkpoint = false;
   Result<ContextId> id = ImportPieces(database_.get(), session.get(), tokens, layers, options,
                                       queries, &has_checkpoint);

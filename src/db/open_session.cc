@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "common/clock.h"
+#include "db/catalog/model_identity.h"
 #include "db/catalog/ttl.h"
 #include "db/database.h"
 
@@ -135,7 +136,10 @@ Result<Database::Match> Database::FindPrefix(const db::Tenant& tenant, const Mod
   }
   ATTNDB_ASSIGN_OR_RETURN(const ModelSpec found, catalog_->GetModel(context.model));
   ATTNDB_ASSIGN_OR_RETURN(const bool same_model, catalog_->SameModel(context.model, spec));
-  if (!same_model) return OtherModel(context, found, spec);
+  if (!same_model) {
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec expected, db::DecodeModel(db::EncodeModel(spec).bytes));
+    return OtherModel(context, found, expected);
+  }
   if (context.first_position != options.first_position) {
     return Status::FailedPrecondition("context '" + context.Label() + "' begins at position " +
                                       std::to_string(context.first_position) + ", expected " +

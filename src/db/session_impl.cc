@@ -36,6 +36,15 @@ const std::byte* HeadRows(const TensorView& view, uint64_t first_row, uint32_t h
              static_cast<int64_t>(DTypeBytes(view.dtype));
 }
 
+// Why some kv heads ran `full` in the last call; empty if none did.
+std::string NonFiniteReason(std::span<const uint8_t> non_finite) {
+  std::string heads;
+  for (size_t head = 0; head < non_finite.size(); ++head) {
+    if (non_finite[head] != 0) heads += (heads.empty() ? "" : ", ") + std::to_string(head);
+  }
+  return heads.empty() ? "" : "NaN or Inf in kv head " + heads + ": full there";
+}
+
 }  // namespace
 
 SessionImpl::SessionImpl(SessionSeed seed)
@@ -104,6 +113,7 @@ Status SessionImpl::Append(LayerId layer, const TensorView& k, const TensorView&
   ATTNDB_RETURN_IF_ERROR(CheckAppend(layer, k, v));
   const int64_t start_ns = NowNs();
   const auto num_rows = static_cast<uint64_t>(k.rows());
+  appended_non_finite_.assign(spec_.layers[layer].num_kv_heads, 0);
   Result<storage::AppendSlot> slot = tail_.BeginAppend(layer, num_rows);
   Status status = slot.status();
   if (slot.ok()) {
@@ -114,6 +124,9 @@ Status SessionImpl::Append(LayerId layer, const TensorView& k, const TensorView&
   }
   if (!status.ok()) return layer == 0 ? status : Fail(std::move(status));
   tail_.CommitAppend(layer);
+  for (uint32_t head = 0; head < appended_non_finite_.size(); ++head) {
+    if (appended_non_finite_[head] != 0) tail_.SetNonFinite(layer, head);
+  }
   step_rows_ = num_rows;
   next_layer_ = layer + 1 == spec_.num_layers() ? 0 : layer + 1;
   stats_[layer].append_ns = NowNs() - start_ns;
@@ -150,7 +163,7 @@ Status SessionImpl::WriteRows(LayerId layer, const TensorView& view, bool is_key
     if (report.overflow) {
       return OverflowError(layer, view, is_key, head, piece.first_row, piece.num_rows);
     }
-    if (report.nonfinite) tail_.SetNonFinite(layer, head);
+    if (report.nonfinite) appended_non_finite_[head] = 1;
   }
   return Status::Ok();
 }
@@ -229,6 +242,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
     for (const storage::KvRows& rows : tail_.runs(layer, head)) runs_.push_back(rows);
     if (tail_.non_finite(layer, head)) non_finite_[head] = 1;
   }
+  stats_[layer].non_finite = non_finite_;
   call.runs = runs_;
   call.num_runs = runs_.size() / num_heads;
   call.non_finite = non_finite_;
@@ -441,12 +455,16 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   explain.layer = layer;
   explain.plan = call.plan.ToString();
   explain.reason = query::ReasonForFull(call);
+  const bool runs_plan = explain.reason.empty();
+  if (runs_plan && call.plan.kind != query::QueryKind::kFull) {
+    explain.reason = NonFiniteReason(stats.non_finite);
+  }
   explain.num_tokens = call.num_tokens;
   const uint64_t fixed = uint64_t{call.plan.sink} + call.plan.window;
-  explain.num_middle = call.plan.kind == query::QueryKind::kFull || !explain.reason.empty() ||
-                               call.num_tokens < fixed
-                           ? 0
-                           : call.num_tokens - fixed;
+  explain.num_middle =
+      call.plan.kind == query::QueryKind::kFull || !runs_plan || call.num_tokens < fixed
+          ? 0
+          : call.num_tokens - fixed;
   if (stats.num_queries > 0) {
     explain.selected_mean =
         static_cast<double>(stats.num_selected) / static_cast<double>(stats.num_queries);

@@ -96,6 +96,7 @@ class SessionImpl {
     uint64_t num_selected = 0;
     uint64_t num_queries = 0;
     int64_t append_ns = 0;
+    std::vector<uint8_t> non_finite;  // By kv head, of the last call.
   };
 
   Status CheckAppend(LayerId layer, const TensorView& k, const TensorView& v) const;
@@ -134,6 +135,7 @@ class SessionImpl {
   bool failed_ = false;
   std::vector<LayerStats> stats_;
   std::vector<float> convert_scratch_;
+  std::vector<uint8_t> appended_non_finite_;  // By kv head, of the Append under way.
 
   // One Attend: the first part that comes sets it up under the mutex, the last that leaves ends it;
   // in between, parts share attention_, which is made for that.

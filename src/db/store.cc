@@ -160,11 +160,13 @@ Status Database::ExpireContexts() {
   return Status::Ok();
 }
 
-Status Database::CheckStore(const std::string& tenant, const StoreOptions& options) const {
+Status Database::CheckStore(const std::string& tenant, const StoreOptions& options,
+                            uint64_t new_bytes) const {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
   ATTNDB_RETURN_IF_ERROR(db::CheckTtl(options.ttl));
   ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
-  return CheckName(owner, options);
+  ATTNDB_RETURN_IF_ERROR(CheckName(owner, options));
+  return ChooseVictims(owner, new_bytes).status();
 }
 
 Status Database::CheckName(const db::Tenant& tenant, const StoreOptions& options) const {
@@ -194,6 +196,8 @@ void Database::DiscardUnpublished(db::SegmentId id, const Status& status) {
     case StatusCode::kReadOnly:
       return DiscardSegment(id);  // Refused before the commit.
     default:
+      // Once the log is empty no opener can find the commit in it: a full disk gets its room back.
+      if (catalog_->EmptyLog()) return DiscardSegment(id);
       registry_.Forget(id);
       doubtful_.insert(id);
   }

@@ -270,7 +270,7 @@ class ImportTest(StoreCase):
         self.run_ok("pin", "harbour")
         used = self.run_json("stats")["file_bytes"]
         self.run_ok("quota", f"{used}B")
-        self.assert_fails(NO_ROOM, "import", "-", "--name", "n", stdin="Notes. " * 50,
+        self.assert_fails(NO_ROOM, "import", "-", "--name", "n", "--quiet", stdin="Notes. " * 50,
                           says=["quota"])
         self.assertEqual(sorted(self.names()), ["harbour", "lighthouse"])
 

@@ -65,7 +65,8 @@ Status Catalog::Connect() const {
   using Mode = SqliteDatabase::Mode;
   if (!options_.read_only) return ConnectAs(Mode::kReadWrite);
   const Status status = ConnectAs(Mode::kReadOnly);
-  if (status.code() != StatusCode::kReadOnly && status.code() != StatusCode::kIoError) {
+  if (status.code() != StatusCode::kReadOnly && status.code() != StatusCode::kIoError &&
+      status.code() != StatusCode::kResourceExhausted) {  // A disk with nothing free.
     immutable_stamp_.clear();
     return status;
   }
@@ -266,6 +267,11 @@ void Catalog::Touch(ContextId context) {
     MutexLock clear_lock(&mutex_);
     touched_us_.clear();
   }
+}
+
+bool Catalog::EmptyLog() {
+  MutexLock lock(&mutex_);
+  return database_ != nullptr && database_->Checkpoint();
 }
 
 Status Catalog::FlushTouches() {

@@ -119,6 +119,9 @@ class Catalog {
   // a crash may lose it, so that a TTL counts from the access before.
   void Touch(ContextId context);
   Status FlushTouches();
+  // Moves what the write-ahead log holds into the file. False if that was not possible now. After
+  // it, a commit that failed can't be found in the log any more.
+  bool EmptyLog();
   Status Pin(TenantId tenant, ContextId context, bool pinned);
   // Errors: kInvalidArgument (negative, or longer than 100 years).
   Status SetTtl(TenantId tenant, ContextId context, std::optional<std::chrono::seconds> ttl);

@@ -1,0 +1,175 @@
+// What tests of a store's behaviour share: an open store in memory, a toy model that fills it, and
+// what its files and its answers must be.
+//
+// Threads: one.
+#ifndef ATTNDB_DB_DB_TEST_UTIL_H_
+#define ATTNDB_DB_DB_TEST_UTIL_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attndb/db.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+#include "testing/toy_model.h"
+#include "testing/toy_oracle.h"
+
+namespace attndb::test {
+
+using Tokens = std::vector<TokenId>;
+
+// May change the rows of K and V of a layer, [tokens, num_kv_heads, dim], before they are used.
+using EditRows = std::function<void(LayerId layer, std::vector<float>* k, std::vector<float>* v)>;
+
+inline TensorView ViewOf(const std::vector<float>& rows, uint32_t num_heads, uint32_t dim) {
+  return TensorView::Contiguous(rows.data(), DType::kFloat32,
+                                static_cast<int64_t>(rows.size() / (size_t{num_heads} * dim)),
+                                num_heads, dim);
+}
+
+inline Tokens Concat(std::span<const TokenId> a, std::span<const TokenId> b) {
+  Tokens tokens(a.begin(), a.end());
+  tokens.insert(tokens.end(), b.begin(), b.end());
+  return tokens;
+}
+
+// K and V of a whole prompt, as Import takes them.
+class KvArrays {
+ public:
+  KvArrays(const ToyModel& model, std::span<const TokenId> tokens, const EditRows& edit = nullptr) {
+    const uint32_t num_layers = model.spec().num_layers();
+    data_.resize(num_layers);
+    for (LayerId layer = 0; layer < num_layers; ++layer) {
+      const LayerSpec& shape = model.spec().layers[layer];
+      auto& [k, v] = data_[layer];
+      k = model.Keys(layer, tokens, 0);
+      v = model.Values(layer, tokens, 0);
+      if (edit) edit(layer, &k, &v);
+      layers_.push_back({ViewOf(k, shape.num_kv_heads, shape.head_dim),
+                         ViewOf(v, shape.num_kv_heads, shape.v_head_dim)});
+    }
+  }
+  std::span<const LayerKv> layers() const { return layers_; }
+
+ private:
+  std::vector<std::pair<std::vector<float>, std::vector<float>>> data_;
+  std::vector<LayerKv> layers_;
+};
+
+class DBFixture : public ::testing::Test {
+ protected:
+  DBFixture() : dir_(TempDir::InMemory()) { Open(); }
+
+  // Closes the store first.
+  void Open(DBOptions options = {}) {
+    db_.reset();
+    options.clock = [this] { return now_us_; };
+    Result<DB> db = DB::Open(store(), options);
+    EXPECT_THAT(db, IsOk());
+    db_.emplace(*std::move(db));
+  }
+  std::string store() const { return dir_.File("store"); }
+
+  SessionStart Start(std::span<const TokenId> tokens, const SessionOptions& options = {}) {
+    Result<SessionStart> start = db_->CreateSession(model_.spec(), tokens, options);
+    EXPECT_THAT(start, IsOk());
+    return *std::move(start);
+  }
+  // A session that holds nothing.
+  Session NewSession(const std::string& plan = "full") {
+    return std::move(Start(Tokens{1}, {.reuse = false, .plan = plan}).session);
+  }
+
+  // Runs what is not stored of `tokens`, and stores all of it.
+  Result<ContextId> StoreTokens(std::span<const TokenId> tokens, const StoreOptions& options = {}) {
+    SessionStart start = Start(tokens);
+    ATTNDB_RETURN_IF_ERROR(model_.Step(&start.session, start.rest));
+    return db_->Store(start.session, tokens, options);
+  }
+
+  // A context of `sizes.size()` segments, if they shrink: then a Store has nothing to merge.
+  Tokens StoreChain(const std::string& name, std::span<const uint64_t> sizes, uint64_t seed,
+                    const EditRows& edit = nullptr) {
+    Session session = NewSession();
+    Tokens all;
+    for (const uint64_t size : sizes) {
+      const Tokens more = ToyModel::Tokens(size, seed++);
+      ATTNDB_EXPECT_OK(AppendTokens(&session, more, edit));
+      all = Concat(all, more);
+      ATTNDB_EXPECT_OK(db_->Store(session, all, {.name = name, .replace = true}));
+    }
+    return all;
+  }
+
+  // K and V of one step, without its attention.
+  Status AppendTokens(Session* session, std::span<const TokenId> tokens, const EditRows& edit) {
+    const uint64_t position = session->num_tokens();
+    for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
+      ATTNDB_RETURN_IF_ERROR(AppendLayer(session, layer, tokens, position, edit));
+    }
+    return Status::Ok();
+  }
+  Status AppendLayer(Session* session, LayerId layer, std::span<const TokenId> tokens,
+                     uint64_t position, const EditRows& edit = nullptr) {
+    const LayerSpec& shape = model_.spec().layers[layer];
+    std::vector<float> k = model_.Keys(layer, tokens, position);
+    std::vector<float> v = model_.Values(layer, tokens, position);
+    if (edit) edit(layer, &k, &v);
+    return session->Append(layer, ViewOf(k, shape.num_kv_heads, shape.head_dim),
+                           ViewOf(v, shape.num_kv_heads, shape.v_head_dim));
+  }
+
+  std::vector<float> Probe(Session* session) {
+    std::vector<float> out;
+    ATTNDB_EXPECT_OK(model_.Probe(session, 7, &out));
+    return out;
+  }
+
+  // `session` holds `tokens` and attends to all of them.
+  void ExpectOracle(Session* session, std::span<const TokenId> tokens) {
+    ASSERT_EQ(session->num_tokens(), tokens.size());
+    EXPECT_LT(OutputError(model_, Probe(session), OracleProbe(model_, tokens, 7)), 1e-3);
+  }
+  // A new session on `tokens` reuses `num_reused` of them and answers as if it had run all.
+  void ExpectAnswers(std::span<const TokenId> tokens, uint64_t num_reused) {
+    SessionStart start = Start(tokens);
+    EXPECT_EQ(start.session.num_reused(), num_reused);
+    ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
+    ExpectOracle(&start.session, tokens);
+  }
+
+  uint64_t NumSegmentFiles() const {
+    const std::filesystem::directory_iterator files(store() + "/segments");
+    return static_cast<uint64_t>(std::distance(begin(files), end(files)));
+  }
+  // All files of a store, by path.
+  static std::map<std::string, std::string> FilesIn(const std::string& dir) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
+      if (!entry.is_regular_file()) continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      files[entry.path().string()] = std::string(std::istreambuf_iterator<char>(file), {});
+    }
+    return files;
+  }
+
+  TempDir dir_;
+  ToyModel model_;
+  int64_t now_us_ = 1'700'000'000'000'000;
+  std::optional<DB> db_;
+};
+
+}  // namespace attndb::test
+
+#endif  // ATTNDB_DB_DB_TEST_UTIL_H_

@@ -1,0 +1,175 @@
+// Goal:   what DBOptions say about an Attend is what runs, and what Explain says is what ran:
+//         threads, the limit of dense rows, tokens selected, bytes and times.
+#include <thread>
+
+#include "db/db_test_util.h"
+
+namespace attndb {
+namespace {
+
+using test::DBFixture;
+using test::Tokens;
+using test::ToyModel;
+using test::ViewOf;
+
+// Output and lse of one layer.
+struct Answer {
+  std::vector<float> out, lse;
+  friend bool operator==(const Answer&, const Answer&) = default;
+};
+
+class AttendTest : public DBFixture {
+ protected:
+  // A session that holds `num_tokens`, in a store of `options`.
+  Session Run(uint64_t num_tokens, const DBOptions& options) {
+    Open(options);
+    Session session = NewSession();
+    ATTNDB_EXPECT_OK(AppendTokens(&session, ToyModel::Tokens(num_tokens, 1), nullptr));
+    return session;
+  }
+
+  // Attend of the newest `num_rows` tokens, or AttendPart in `num_parts`, one thread each.
+  Answer Attend(Session* session, LayerId layer, uint64_t num_rows, uint32_t num_parts = 0) {
+    const LayerSpec& shape = model_.spec().layers[layer];
+    const std::vector<float> q = model_.Queries(layer, ToyModel::Tokens(num_rows, 2), 0);
+    const TensorView q_view = ViewOf(q, shape.num_q_heads, shape.head_dim);
+    Answer answer;
+    answer.out.resize(num_rows * shape.num_q_heads * shape.v_head_dim);
+    answer.lse.resize(num_rows * shape.num_q_heads);
+    const auto out = MutableTensorView::Contiguous(answer.out.data(), DType::kFloat32,
+                                                   static_cast<int64_t>(num_rows),
+                                                   shape.num_q_heads, shape.v_head_dim);
+    if (num_parts == 0) {
+      ATTNDB_EXPECT_OK(session->Attend(layer, q_view, out, answer.lse.data()));
+      return answer;
+    }
+    std::vector<std::thread> threads;
+    for (uint32_t part = 0; part < num_parts; ++part) {
+      threads.emplace_back([&, part] {
+        ATTNDB_EXPECT_OK(
+            session->AttendPart(layer, q_view, out, answer.lse.data(), part, num_parts));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return answer;
+  }
+};
+
+struct Case {
+  std::string plan;
+  LayerId layer;
+  uint64_t num_rows;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const char* plan : {"full", "topk(k=32,sink=4,window=16)", "dipr(beta=5)", "window"}) {
+    for (const LayerId layer : {0u, 1u}) {
+      for (const uint64_t num_rows : {1u, 2u, 7u, 100u}) cases.push_back({plan, layer, num_rows});
+    }
+  }
+  return cases;
+}
+
+// 3,000 tokens are more than one range of keys for each part, even for one row.
+TEST_F(AttendTest, ThreadsOfTheDbEqualPartsOfTheCaller) {
+  constexpr uint64_t kNumTokens = 3000;
+  const std::vector<Case> cases = Cases();
+  const auto answers = [&](uint32_t num_threads, uint32_t num_parts) {
+    Session session = Run(kNumTokens, {.num_threads = num_threads});
+    std::vector<Answer> found;
+    for (const Case& c : cases) {
+      ATTNDB_EXPECT_OK(session.SetPlan(c.plan));
+      found.push_back(Attend(&session, c.layer, c.num_rows, num_parts));
+    }
+    return found;
+  };
+  const std::vector<Answer> threads = answers(3, 0);
+  const std::vector<Answer> parts = answers(1, 3);
+  const std::vector<Answer> alone = answers(1, 0);
+  EXPECT_EQ(alone, answers(1, 1));
+  bool split = false;
+  for (size_t i = 0; i < threads.size(); ++i) {
+    const Case& c = cases[i];
+    EXPECT_TRUE(threads[i] == parts[i]) << c.plan << " layer " << c.layer << " rows " << c.num_rows;
+    split = split || threads[i] != alone[i];
+    for (size_t j = 0; j < alone[i].out.size(); ++j) {
+      ASSERT_NEAR(threads[i].out[j], alone[i].out[j], 1e-4) << c.plan << " " << c.num_rows;
+    }
+  }
+  EXPECT_TRUE(split);  // Sums over ranges of keys round in another way than one sum.
+}
+
+TEST_F(AttendTest, MoreRowsThanDenseQueryTokensRunFull) {
+  constexpr const char* kPlan = "topk(k=8,sink=4,window=16)";
+  Session sparse = Run(200, {.dense_query_tokens = 4});
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session full, sparse.Fork());
+  ATTNDB_ASSERT_OK(sparse.SetPlan(kPlan));
+  for (const LayerId layer : {0u, 1u}) {
+    const Answer five = Attend(&sparse, layer, 5);
+    EXPECT_EQ(sparse.Explain(layer)->num_queries, 5u);
+    EXPECT_EQ(sparse.Explain(layer)->selected_mean, 0.0);  // No row chose.
+    EXPECT_EQ(five, Attend(&full, layer, 5));
+    const Answer four = Attend(&sparse, layer, 4);
+    EXPECT_EQ(sparse.Explain(layer)->num_queries, 9u);
+    EXPECT_EQ(sparse.Explain(layer)->selected_mean, 8.0);  // Of the rows that did.
+    EXPECT_NE(four, Attend(&full, layer, 4));
+  }
+}
+
+class ExplainTest : public AttendTest {};
+
+TEST_F(ExplainTest, SaysWhatTopKSelectedReadAndTook) {
+  Session session = NewSession("topk(k=8,sink=4,window=16)");
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(200, 1)));
+  Probe(&session);
+  for (const LayerExplain& layer : session.Explain().layers) {
+    SCOPED_TRACE(layer.layer);
+    EXPECT_EQ(layer.reason, "");
+    EXPECT_EQ(layer.num_tokens, 200u);
+    EXPECT_EQ(layer.num_middle, 180u);
+    EXPECT_EQ(layer.num_queries, 201u);
+    EXPECT_EQ(layer.selected_mean, 8.0);
+    EXPECT_EQ(layer.predicted_selected, 8.0);
+    // K of all tokens, V of sink, window and the chosen for each q head.
+    const uint64_t num_kv_heads = layer.layer == 0 ? 2 : 3;
+    const uint64_t v_row = layer.layer == 0 ? 16 : 32;  // Elements, padded.
+    EXPECT_EQ(layer.bytes_touched, 2 * (200 * num_kv_heads * 32 + 6 * (4 + 16 + 8) * v_row));
+    EXPECT_EQ(layer.predicted_bytes, layer.bytes_touched);
+    EXPECT_GT(layer.append_us, 0.0);
+    EXPECT_GT(layer.score_us, 0.0);
+    EXPECT_GT(layer.select_us, 0.0);
+    EXPECT_GT(layer.attend_us, 0.0);
+  }
+}
+
+TEST_F(ExplainTest, OfAFullLayerNothingIsScoredOrSelected) {
+  Session session = NewSession("topk(k=8,sink=4,window=16); layers 0: full");
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(200, 1)));
+  Probe(&session);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LayerExplain full, session.Explain(0));
+  EXPECT_EQ(full.selected_mean, 0.0);
+  EXPECT_EQ(full.bytes_touched, 2u * 200 * 2 * (32 + 16));
+  EXPECT_EQ(full.score_us, 0.0);
+  EXPECT_EQ(full.select_us, 0.0);
+  EXPECT_GT(full.attend_us, 0.0);
+  EXPECT_GT(full.append_us, 0.0);
+  EXPECT_EQ(session.Explain(1)->selected_mean, 8.0);
+}
+
+TEST_F(ExplainTest, CountsWhatASmallMiddleHas) {
+  Session session = NewSession("topk(k=8,sink=4,window=16)");
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(23, 1)));  // Rows see 0 to 3 tokens.
+  Session other = NewSession("topk(k=8,sink=4,window=16)");
+  ATTNDB_ASSERT_OK(AppendTokens(&other, ToyModel::Tokens(23, 1), nullptr));
+  Probe(&other);
+  EXPECT_EQ(other.Explain(0)->num_middle, 3u);
+  EXPECT_EQ(other.Explain(0)->selected_mean, 3.0);
+  ATTNDB_ASSERT_OK(session.Crop(20));
+  Probe(&session);
+  EXPECT_EQ(session.Explain(0)->num_middle, 0u);
+  EXPECT_THAT(session.Explain(0)->reason, ::testing::HasSubstr("sink and window hold all tokens"));
+}
+
+}  // namespace
+}  // namespace attndb
