@@ -121,19 +121,18 @@ inline void AddValues(const Rows& values, size_t first, size_t num_keys, size_t 
 // Vectors of a row of values that are summed at a time: what registers hold, and no more than four
 // for several q rows. Wider ones compute faster and fetch worse (measured at 256 elements).
 template <size_t kRows>
-inline constexpr size_t kValueVecs = !kManyRegisters ? (kRows == 1   ? 8
-                                                        : kRows <= 3 ? 4
-                                                                     : 2)
-                                     : kRows == 1    ? 16
-                                     : kRows == 2    ? 8
-                                     : kRows <= 4    ? 4
-                                                     : 2;
+constexpr size_t ValueVecs() {
+  if (!kManyRegisters) return kRows == 1 ? 8 : kRows <= 3 ? 4 : 2;
+  if (kRows <= 2) return 16 / kRows;
+  return kRows <= 4 ? 4 : 2;
+}
 // Rows that sweeps go over at a time where a row takes several: few, so that memory is read almost
-// in order and at an even pace. Eight q rows are bound by arithmetic: longer sweeps.
+// in order and at an even pace. Eight q rows, three where vectors are short, are bound by
+// arithmetic: longer sweeps.
 template <size_t kRows>
 inline size_t SweepRows(size_t row_bytes) {
-  if (!kManyRegisters && kRows >= 3) return kTile;
-  return kRows < 8 || row_bytes > 1024 ? 8 : 8192 / row_bytes;
+  const size_t bytes = kRows >= 8 ? 8192 : !kManyRegisters && kRows >= 3 ? 4096 : 0;
+  return bytes <= 8 * row_bytes ? 8 : bytes / row_bytes;
 }
 
 // All elements of num_keys rows of values, weighted, into the states' `out`.
@@ -141,7 +140,7 @@ template <size_t kRows, typename Rows>
 inline void AddValuesTile(const Rows& values, size_t first, size_t num_keys, size_t num_elements,
                           bool prefetch, const float* weights, const float* rescale, float* out,
                           size_t out_stride) {
-  constexpr size_t kVecs = kValueVecs<kRows>;
+  constexpr size_t kVecs = ValueVecs<kRows>();
   const size_t row_bytes = num_elements * sizeof(typename Rows::Element);
   const size_t distance = prefetch ? kPrefetchBytes / row_bytes : 0;
   const size_t step = num_elements <= kVecs * kLanes ? num_keys : SweepRows<kRows>(row_bytes);

@@ -27,6 +27,12 @@ inline void Prefetch(const void* p) {
 #endif
 }
 
+// Whether element i of a row begins a line of the cache: rows do, and are fetched line by line.
+template <typename T>
+inline bool StartsLine(size_t i) {
+  return 2 * kLanes * sizeof(T) >= 64 || i * sizeof(T) % 64 == 0;
+}
+
 // Some rows next to each other: by stride, which costs few address registers, or by pointer.
 template <typename T>
 struct RunGroup {
@@ -179,7 +185,7 @@ inline void DotKeys(const Group& keys, const float* q, size_t num_elements, floa
     size_t i = 0;
     for (; i + 2 * kLanes <= num_elements; i += 2 * kLanes) {
       Vec key0, key1;
-      Prefetch(keys.Ahead(j) + i);
+      if (StartsLine<T>(i)) Prefetch(keys.Ahead(j) + i);
       if constexpr (2 * kLanes * sizeof(T) > 64) Prefetch(keys.Ahead(j) + i + kLanes);
       WidenPair(keys[j] + i, &key0, &key1);
 #pragma GCC unroll 16
@@ -221,8 +227,10 @@ inline void DotKeyPair(const Group& keys, size_t j, const float* q, size_t num_e
   }
   size_t i = 0;
   for (; i + 2 * kLanes <= num_elements; i += 2 * kLanes) {
-    Prefetch(keys.Ahead(j) + i);
-    Prefetch(keys.Ahead(j + 1) + i);
+    if (StartsLine<typename Group::Element>(i)) {
+      Prefetch(keys.Ahead(j) + i);
+      Prefetch(keys.Ahead(j + 1) + i);
+    }
     const auto add = [&]<int kHalf>() __attribute__((always_inline)) {
       const Vec key0 = WidenHalf<kHalf>(keys[j] + i);
       const Vec key1 = WidenHalf<kHalf>(keys[j + 1] + i);
