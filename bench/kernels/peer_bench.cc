@@ -34,7 +34,7 @@ class OurAttention {
         q_(shape.num_q_heads * shape.num_new * shape.head_dim * 4),
         out_(q_.size()),
         scratch_(2 * Scratch()),
-        stats_(2 * shape.num_q_heads * shape.num_new) {
+        stats_(shape.num_kv_heads * StatsBytes()) {
     float* const to = reinterpret_cast<float*>(q_.data());
     for (size_t head = 0; head < shape.num_q_heads; ++head) {  // To [kv head][new token][group].
       for (size_t token = 0; token < shape.num_new; ++token) {
@@ -64,6 +64,8 @@ class OurAttention {
   }
 
  private:
+  // Maxima and sums of a head's rows, in cache lines of their own: other threads write others'.
+  size_t StatsBytes() const { return (rows_ * 2 * sizeof(float) + 127) / 128 * 128; }
   size_t Scratch() const {
     return kernels::AttendBlockScratchBytes(shape_.head_dim, shape_.head_dim);
   }
@@ -77,7 +79,7 @@ class OurAttention {
       const kernels::RowsView v = {v_ + kv_bytes, dim, dim, DType::kFloat16};
       const float* const q = reinterpret_cast<const float*>(q_.data()) + head * rows_ * dim;
       float* const out = reinterpret_cast<float*>(out_.data()) + head * rows_ * dim;
-      float* const stats = stats_.data() + head * rows_ * 2;
+      float* const stats = reinterpret_cast<float*>(stats_.data() + head * StatsBytes());
       const kernels::StateRows states = {stats, stats + rows_, out, dim};
       kernels::InitStates(states, rows_, dim);
       if (shape_.num_new == 1) {
@@ -94,8 +96,7 @@ class OurAttention {
   const char* k_;
   const char* v_;
   size_t group_, rows_;
-  Buffer q_, out_, scratch_;
-  std::vector<float> stats_;
+  Buffer q_, out_, scratch_, stats_;
   std::vector<uint32_t> hi_;
 };
 

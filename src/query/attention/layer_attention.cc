@@ -20,6 +20,10 @@ using kernels::StatesFrom;
 // From this many q rows on, packing a tile of K for the blocked kernel pays.
 constexpr size_t kBlockMinRows = 12;
 
+// Maxima and sums that fill a line of the cache, or two that are fetched together: threads that
+// write to one line tile by tile would wait for each other.
+constexpr size_t kRowsPerLine = 128 / sizeof(float);
+
 int64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -98,6 +102,7 @@ Status LayerAttention::Begin(const LayerCall& call) {
                .by_row = sparse_,
                .num_parts = call.num_parts});
   rows_max_ = work_.rows_per_unit_max * call.spec.group_size();
+  range_rows_ = (rows_max_ + kRowsPerLine - 1) / kRowsPerLine * kRowsPerLine;
   ATTNDB_RETURN_IF_ERROR(MakeRoom());
   TakeFromArenas();
   next_item_.store(0, std::memory_order_relaxed);
@@ -130,7 +135,7 @@ Status LayerAttention::MakeRoom() {
     remaining_capacity_ = num_units;
   }
   if (work_.num_ranges_max == 1) return Status::Ok();
-  const size_t num_states = num_units * work_.num_ranges_max * rows_max_;
+  const size_t num_states = num_units * work_.num_ranges_max * range_rows_;
   size_t bytes = 2 * ArenaBytes<float>(num_states) + ArenaBytes<float>(num_states * v_padded_);
   if (chooses_) {
     bytes += ArenaBytes<float>(num_units * call_.spec.group_size() * call_.num_tokens);
@@ -163,7 +168,7 @@ void LayerAttention::TakeFromArenas() {
     part.select = part.arena.Take<std::byte>(call_.search->ScratchBytes(n));
   }
   if (work_.num_ranges_max == 1) return;
-  shared_states_ = TakeStates(&shared_, work_.units.size() * work_.num_ranges_max * rows_max_);
+  shared_states_ = TakeStates(&shared_, work_.units.size() * work_.num_ranges_max * range_rows_);
   if (chooses_) {
     shared_scores_ = shared_.Take<float>(work_.units.size() * call_.spec.group_size() * n);
   }
@@ -199,7 +204,7 @@ RowsView LayerAttention::Values(uint32_t kv_head, size_t run, uint64_t first_tok
 
 StateRows LayerAttention::StatesOf(const WorkItem& item, Part* part) const {
   if (work_.num_ranges_max == 1) return part->states;
-  return StatesFrom(shared_states_, (item.unit * work_.num_ranges_max + item.range) * rows_max_);
+  return StatesFrom(shared_states_, (item.unit * work_.num_ranges_max + item.range) * range_rows_);
 }
 
 float* LayerAttention::ScoresOf(const WorkItem& item, Part* part) const {

@@ -139,12 +139,13 @@ class LayerAttention {
   uint64_t first_row_token_ = 0;
   size_t k_padded_ = 0;
   size_t v_padded_ = 0;
-  size_t rows_max_ = 0;              // q rows of a unit.
+  size_t rows_max_ = 0;              // q rows of a unit,
+  size_t range_rows_ = 0;            // ... rounded up to lines of the cache, where ranges share it.
   std::vector<uint64_t> run_begin_;  // First token of each run, and num_tokens.
 
   std::vector<Part> parts_;
   Arena shared_;
-  kernels::StateRows shared_states_;  // [unit][range][rows_max_]
+  kernels::StateRows shared_states_;  // [unit][range][range_rows_]
   float* shared_scores_ = nullptr;    // [unit][group][num_tokens]
 
   // Items are handed out in order. remaining_[unit] counts its unfinished ranges: the release of
