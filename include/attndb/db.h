@@ -102,14 +102,16 @@ class ATTNDB_EXPORT DB {
   Status SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const;
   Status Drop(std::string_view context) const;
   // Limit of the tenant's bytes on disk; 0 = none. Store evicts what was used longest ago to stay
-  // below it: never what is pinned or what a session uses.
+  // below it, in the commit that publishes the new context: never what is pinned or what a session
+  // uses.
   Status SetQuota(uint64_t bytes) const;
   // KV of `fingerprint_a` may be used for `fingerprint_b` and the other way round, in this store.
   Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) const;
 
   // Reads and checks every byte. Damage is in the report, and quarantined; not an error.
   Result<VerifyReport> Verify(const VerifyOptions& options = {}) const;
-  // Merges chains of small segments, erases tokens that no context uses, expires contexts.
+  // Merges chains of small segments, erases tokens that no context uses, expires contexts. What is
+  // found damaged is quarantined: kCorruption in the end, with all other contexts compacted.
   Status Compact() const;
   Result<DBStats> Stats() const;
 
