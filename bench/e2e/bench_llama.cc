@@ -24,8 +24,8 @@
 #include "attndb/db.h"
 #include "attndb/version.h"
 #include "bench/e2e/llama_runs.h"
-#include "bench/e2e/sample_stats.h"
 #include "bench/e2e/storage_cost.h"
+#include "bench/sample_stats.h"
 #include "engines/llama/llama_engine.h"
 
 namespace attndb::bench {

@@ -1,12 +1,10 @@
 #include "bench/kernels/bench_util.h"
 
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <time.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,29 +12,19 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string_view>
-#include <thread>
 
+#include "bench/sample_stats.h"
 #include "kernels/convert.h"
 #include "kernels/isa.h"
 
 namespace attndb::bench {
 namespace {
 
-std::string CpuModel() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
-
-nlohmann::json Machine() {
-  utsname system{};
-  uname(&system);
-  return {{"cpu", CpuModel()},
-          {"cpus", std::thread::hardware_concurrency()},
-          {"kernel", std::string(system.release)},
+nlohmann::json MachineJson() {
+  const Machine machine = DescribeMachine();
+  return {{"cpu", machine.cpu},
+          {"cpus", machine.num_cpus},
+          {"kernel", machine.kernel},
           {"isa", std::string(kernels::IsaName(kernels::CurrentIsa().used))}};
 }
 
@@ -98,22 +86,9 @@ void FillNormal(Buffer* buffer, DType dtype, uint32_t seed) {
   }
 }
 
-Summary Summarize(std::vector<double> values) {
-  if (values.empty()) return {};
-  const auto median = [](std::vector<double>* v) {
-    std::sort(v->begin(), v->end());
-    return ((*v)[v->size() / 2] + (*v)[(v->size() - 1) / 2]) / 2;
-  };
-  Summary summary;
-  summary.median = median(&values);
-  for (double& value : values) value = std::abs(value - summary.median);
-  summary.mad = median(&values);
-  return summary;
-}
-
 Report::Report(std::string question, const Options& options)
     : question_(std::move(question)), options_(options) {
-  std::printf("%s\n%s, isa %s\n", question_.c_str(), CpuModel().c_str(),
+  std::printf("%s\n%s, isa %s\n", question_.c_str(), DescribeMachine().cpu.c_str(),
               std::string(kernels::IsaName(kernels::CurrentIsa().used)).c_str());
 }
 
@@ -133,8 +108,8 @@ void Report::Finish(const std::map<std::string, double>& least_shares) {
               "aim");
   for (const std::string& name : order_) {
     const Series& series = series_.at(name);
-    const Summary value = Summarize(series.values);
-    const Summary share = Summarize(series.shares);
+    const SampleStats value = Summarize(series.values);
+    const SampleStats share = Summarize(series.shares);
     nlohmann::json row = {{"name", name},
                           {"unit", series.unit},
                           {"median", value.median},
@@ -156,7 +131,7 @@ void Report::Finish(const std::map<std::string, double>& least_shares) {
   }
   if (options_.json_path.empty()) return;
   const nlohmann::json all = {{"question", question_},
-                              {"machine", Machine()},
+                              {"machine", MachineJson()},
                               {"commit", options_.commit},
                               {"rounds", options_.num_rounds},
                               {"results", results}};

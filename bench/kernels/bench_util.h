@@ -49,12 +49,6 @@ class Buffer {
 // Fills with normal variates of `dtype`; a repeated pattern, which is enough for timing.
 void FillNormal(Buffer* buffer, DType dtype, uint32_t seed);
 
-struct Summary {
-  double median = 0;
-  double mad = 0;  // Median absolute deviation.
-};
-Summary Summarize(std::vector<double> values);
-
 // Collects named series over rounds and prints them.
 class Report {
  public:

@@ -1,15 +1,9 @@
 #include "db/c_api_json.h"
 
-#include <nlohmann/json.hpp>
+#include "db/json_text.h"
 
 namespace attndb::internal {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 Json JsonOf(const SegmentInfo& s) {
   return {{"segment_id", s.segment_id},     {"num_tokens_used", s.num_tokens_used},
@@ -58,30 +52,15 @@ Json JsonOf(const LayerSpec& layer) {
 
 }  // namespace
 
-std::string ToJson(const ContextInfo& context) { return Dump(JsonOf(context)); }
+std::string ToJson(const ContextInfo& context) { return DumpJson(JsonOf(context)); }
 
 std::string ToJson(std::span<const ContextInfo> contexts) {
   Json list = Json::array();
   for (const ContextInfo& context : contexts) list.push_back(JsonOf(context));
-  return Dump(list);
+  return DumpJson(list);
 }
 
-std::string ToJson(const LayerExplain& layer) {
-  return Dump({{"layer", layer.layer},
-               {"plan", layer.plan},
-               {"reason", layer.reason},
-               {"num_tokens", layer.num_tokens},
-               {"num_middle", layer.num_middle},
-               {"predicted_selected", layer.predicted_selected},
-               {"predicted_bytes", layer.predicted_bytes},
-               {"num_queries", layer.num_queries},
-               {"selected_mean", layer.selected_mean},
-               {"bytes_touched", layer.bytes_touched},
-               {"score_us", layer.score_us},
-               {"select_us", layer.select_us},
-               {"attend_us", layer.attend_us},
-               {"append_us", layer.append_us}});
-}
+std::string ToJson(const LayerExplain& layer) { return DumpJson(JsonOf(layer)); }
 
 std::string ToJson(const VerifyReport& report) {
   Json damages = Json::array();
@@ -91,18 +70,18 @@ std::string ToJson(const VerifyReport& report) {
                        {"message", damage.message},
                        {"contexts", damage.contexts}});
   }
-  return Dump({{"ok", report.ok()},
-               {"num_segments", report.num_segments},
-               {"num_bytes", report.num_bytes},
-               {"damages", std::move(damages)}});
+  return DumpJson({{"ok", report.ok()},
+                   {"num_segments", report.num_segments},
+                   {"num_bytes", report.num_bytes},
+                   {"damages", std::move(damages)}});
 }
 
 std::string ToJson(const ModelSpec& spec) {
   Json layers = Json::array();
   for (const LayerSpec& layer : spec.layers) layers.push_back(JsonOf(layer));
-  return Dump({{"fingerprint", spec.fingerprint},
-               {"kv_dtype", DTypeName(spec.kv_dtype)},
-               {"layers", std::move(layers)}});
+  return DumpJson({{"fingerprint", spec.fingerprint},
+                   {"kv_dtype", DTypeName(spec.kv_dtype)},
+                   {"layers", std::move(layers)}});
 }
 
 }  // namespace attndb::internal

@@ -7,9 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "testing/matchers.h"
-#include "testing/temp_dir.h"
-#include "testing/toy_model.h"
+#include "db/db_test_util.h"
 
 namespace attndb {
 namespace {
@@ -20,30 +18,8 @@ using test::ToyModel;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class DBTest : public ::testing::Test {
+class DBTest : public test::DBFixture {
  protected:
-  void Open(DBOptions options = {}) {
-    db_.reset();
-    options.clock = [this] { return now_us_; };
-    Result<DB> db = DB::Open(dir_.File("store"), options);
-    ASSERT_THAT(db, IsOk());
-    db_.emplace(*std::move(db));
-  }
-  void SetUp() override { Open(); }
-
-  SessionStart Start(std::span<const TokenId> tokens, const SessionOptions& options = {}) {
-    Result<SessionStart> start = db_->CreateSession(model_.spec(), tokens, options);
-    EXPECT_THAT(start, IsOk());
-    return *std::move(start);
-  }
-
-  // Runs the prompt and stores all of it.
-  Result<ContextId> StoreTokens(std::span<const TokenId> tokens, const StoreOptions& options = {}) {
-    SessionStart start = Start(tokens);
-    EXPECT_THAT(model_.Step(&start.session, start.rest), IsOk());
-    return db_->Store(start.session, tokens, options);
-  }
-
   // What a session that never reused anything gives after `tokens`.
   std::vector<float> Expected(std::span<const TokenId> tokens) {
     SessionStart start = Start(tokens, {.reuse = false});
@@ -53,6 +29,7 @@ class DBTest : public ::testing::Test {
     return out;
   }
 
+  // Stricter than the fixture's: equal to such a session.
   void ExpectAnswers(std::span<const TokenId> tokens, uint64_t num_reused) {
     SessionStart start = Start(tokens);
     EXPECT_EQ(start.session.num_reused(), num_reused);
@@ -65,11 +42,7 @@ class DBTest : public ::testing::Test {
     for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 1e-5);
   }
 
-  test::TempDir dir_;
-  const ToyModel model_;
   const std::vector<TokenId> doc_ = ToyModel::Tokens(300, 5);
-  int64_t now_us_ = 1'700'000'000'000'000;
-  std::optional<DB> db_;
 };
 
 TEST_F(DBTest, AStoredPrefixIsReusedInALaterOpen) {

@@ -21,6 +21,7 @@
 
 #include "attndb/db.h"
 #include "testing/matchers.h"
+#include "testing/store_files.h"
 #include "testing/temp_dir.h"
 #include "testing/toy_model.h"
 #include "testing/toy_oracle.h"
@@ -149,10 +150,7 @@ class DBFixture : public ::testing::Test {
     ExpectOracle(&start.session, tokens);
   }
 
-  uint64_t NumSegmentFiles() const {
-    const std::filesystem::directory_iterator files(store() + "/segments");
-    return static_cast<uint64_t>(std::distance(begin(files), end(files)));
-  }
+  uint64_t NumSegmentFiles() const { return NumFilesIn(store() + "/segments"); }
   // All files of a store, by path.
   static std::map<std::string, std::string> FilesIn(const std::string& dir) {
     std::map<std::string, std::string> files;

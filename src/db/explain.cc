@@ -1,14 +1,15 @@
 // Text and JSON of what stats.h describes.
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "attndb/stats.h"
+#include "db/json_text.h"
 
 namespace attndb {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using internal::DumpJson;
+using internal::Json;
 
 std::string Number(double value, int decimals) {
   char text[48];
@@ -88,23 +89,6 @@ Row LayerRow(std::span<const LayerExplain> layers) {
   return row;
 }
 
-Json LayerJson(const LayerExplain& layer) {
-  return {{"layer", layer.layer},
-          {"plan", layer.plan},
-          {"reason", layer.reason},
-          {"num_tokens", layer.num_tokens},
-          {"num_middle", layer.num_middle},
-          {"predicted_selected", layer.predicted_selected},
-          {"predicted_bytes", layer.predicted_bytes},
-          {"num_queries", layer.num_queries},
-          {"selected_mean", layer.selected_mean},
-          {"bytes_touched", layer.bytes_touched},
-          {"append_us", layer.append_us},
-          {"score_us", layer.score_us},
-          {"select_us", layer.select_us},
-          {"attend_us", layer.attend_us}};
-}
-
 }  // namespace
 
 std::string Explain::ToText() const {
@@ -136,8 +120,8 @@ std::string Explain::ToJson() const {
                {"num_segments", num_segments},
                {"memory_bytes", memory_bytes},
                {"layers", Json::array()}};
-  for (const LayerExplain& layer : layers) json["layers"].push_back(LayerJson(layer));
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (const LayerExplain& layer : layers) json["layers"].push_back(internal::JsonOf(layer));
+  return DumpJson(json);
 }
 
 std::string PrefixExplain::ToText() const {
@@ -150,34 +134,32 @@ std::string PrefixExplain::ToText() const {
 }
 
 std::string PrefixExplain::ToJson() const {
-  return Json{{"num_prompt_tokens", num_prompt_tokens},
-              {"num_reused", num_reused},
-              {"context", context},
-              {"reasons", reasons}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return DumpJson({{"num_prompt_tokens", num_prompt_tokens},
+                   {"num_reused", num_reused},
+                   {"context", context},
+                   {"reasons", reasons}});
 }
 
 std::string DBStats::ToJson() const {
-  return Json{{"path", path},
-              {"read_only", read_only},
-              {"format_version", format_version},
-              {"num_contexts", num_contexts},
-              {"num_segments", num_segments},
-              {"num_tokens", num_tokens},
-              {"file_bytes", file_bytes},
-              {"quota_bytes", quota_bytes},
-              {"memory_bytes", memory_bytes},
-              {"memory_limit_bytes", memory_limit_bytes},
-              {"num_sessions", num_sessions},
-              {"num_damaged_segments", num_damaged_segments},
-              {"num_lookups", num_lookups},
-              {"num_prompt_tokens", num_prompt_tokens},
-              {"num_reused_tokens", num_reused_tokens},
-              {"num_stores", num_stores},
-              {"num_evictions", num_evictions},
-              {"bytes_written", bytes_written},
-              {"bytes_merged", bytes_merged}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return DumpJson({{"path", path},
+                   {"read_only", read_only},
+                   {"format_version", format_version},
+                   {"num_contexts", num_contexts},
+                   {"num_segments", num_segments},
+                   {"num_tokens", num_tokens},
+                   {"file_bytes", file_bytes},
+                   {"quota_bytes", quota_bytes},
+                   {"memory_bytes", memory_bytes},
+                   {"memory_limit_bytes", memory_limit_bytes},
+                   {"num_sessions", num_sessions},
+                   {"num_damaged_segments", num_damaged_segments},
+                   {"num_lookups", num_lookups},
+                   {"num_prompt_tokens", num_prompt_tokens},
+                   {"num_reused_tokens", num_reused_tokens},
+                   {"num_stores", num_stores},
+                   {"num_evictions", num_evictions},
+                   {"bytes_written", bytes_written},
+                   {"bytes_merged", bytes_merged}});
 }
 
 }  // namespace attndb

@@ -36,45 +36,23 @@ Status CheckPrompt(std::span<const TokenId> tokens) {
 
 // "num_kv_heads 2, expected 4": the first field in which two layers differ; empty if in none.
 std::string LayerDifference(const LayerSpec& found, const LayerSpec& expected) {
-  const auto differ = [](const char* name, const auto& a, const auto& b) {
-    std::ostringstream text;
-    text << name << ' ' << a << ", expected " << b;
-    return text.str();
+  std::ostringstream text;
+  const auto compare = [&text](const char* name, const auto& a, const auto& b) {
+    if (a != b && text.view().empty()) text << name << ' ' << a << ", expected " << b;
   };
-  if (found.num_q_heads != expected.num_q_heads) {
-    return differ("num_q_heads", found.num_q_heads, expected.num_q_heads);
-  }
-  if (found.num_kv_heads != expected.num_kv_heads) {
-    return differ("num_kv_heads", found.num_kv_heads, expected.num_kv_heads);
-  }
-  if (found.head_dim != expected.head_dim) {
-    return differ("head_dim", found.head_dim, expected.head_dim);
-  }
-  if (found.v_head_dim != expected.v_head_dim) {
-    return differ("v_head_dim", found.v_head_dim, expected.v_head_dim);
-  }
-  if (found.scale != expected.scale) return differ("scale", found.scale, expected.scale);
-  if (found.soft_cap != expected.soft_cap) {
-    return differ("soft_cap", found.soft_cap, expected.soft_cap);
-  }
-  if (found.sliding_window != expected.sliding_window) {
-    return differ("sliding_window", found.sliding_window, expected.sliding_window);
-  }
-  if (found.rope.layout != expected.rope.layout) {
-    return differ("RoPE layout", static_cast<int>(found.rope.layout),
-                  static_cast<int>(expected.rope.layout));
-  }
-  if (found.rope.rope_dims != expected.rope.rope_dims) {
-    return differ("rope_dims", found.rope.rope_dims, expected.rope.rope_dims);
-  }
-  if (found.rope.base != expected.rope.base) {
-    return differ("RoPE base", found.rope.base, expected.rope.base);
-  }
-  if (found.rope.scaling != expected.rope.scaling) {
-    return differ("RoPE scaling", "'" + found.rope.scaling + "'",
-                  "'" + expected.rope.scaling + "'");
-  }
-  return "";
+  compare("num_q_heads", found.num_q_heads, expected.num_q_heads);
+  compare("num_kv_heads", found.num_kv_heads, expected.num_kv_heads);
+  compare("head_dim", found.head_dim, expected.head_dim);
+  compare("v_head_dim", found.v_head_dim, expected.v_head_dim);
+  compare("scale", found.scale, expected.scale);
+  compare("soft_cap", found.soft_cap, expected.soft_cap);
+  compare("sliding_window", found.sliding_window, expected.sliding_window);
+  compare("RoPE layout", static_cast<int>(found.rope.layout),
+          static_cast<int>(expected.rope.layout));
+  compare("rope_dims", found.rope.rope_dims, expected.rope.rope_dims);
+  compare("RoPE base", found.rope.base, expected.rope.base);
+  compare("RoPE scaling", "'" + found.rope.scaling + "'", "'" + expected.rope.scaling + "'");
+  return text.str();
 }
 
 // A fingerprint is bytes of the user's choice.

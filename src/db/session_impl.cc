@@ -36,15 +36,6 @@ const std::byte* HeadRows(const TensorView& view, uint64_t first_row, uint32_t h
              static_cast<int64_t>(DTypeBytes(view.dtype));
 }
 
-// Why some kv heads ran `full` in the last call; empty if none did.
-std::string NonFiniteReason(std::span<const uint8_t> non_finite) {
-  std::string heads;
-  for (size_t head = 0; head < non_finite.size(); ++head) {
-    if (non_finite[head] != 0) heads += (heads.empty() ? "" : ", ") + std::to_string(head);
-  }
-  return heads.empty() ? "" : "NaN or Inf in kv head " + heads + ": full there";
-}
-
 }  // namespace
 
 SessionImpl::SessionImpl(SessionSeed seed)
@@ -242,7 +233,6 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
     for (const storage::KvRows& rows : tail_.runs(layer, head)) runs_.push_back(rows);
     if (tail_.non_finite(layer, head)) non_finite_[head] = 1;
   }
-  stats_[layer].non_finite = non_finite_;
   call.runs = runs_;
   call.num_runs = runs_.size() / num_heads;
   call.non_finite = non_finite_;
@@ -444,6 +434,21 @@ query::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
   return call;
 }
 
+bool SessionImpl::IsNonFinite(LayerId layer, uint32_t kv_head) const {
+  return tail_.non_finite(layer, kv_head) ||
+         std::any_of(chain_.begin(), chain_.end(), [&](const ChainEntry& entry) {
+           return entry.segment->non_finite(layer, kv_head);
+         });
+}
+
+std::string SessionImpl::NonFiniteReason(LayerId layer) const {
+  std::string heads;
+  for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
+    if (IsNonFinite(layer, head)) heads += (heads.empty() ? "" : ", ") + std::to_string(head);
+  }
+  return heads.empty() ? "" : "NaN or Inf in kv head " + heads + ": full there";
+}
+
 Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   if (layer >= spec_.num_layers()) {
     return Status::InvalidArgument(LayerText(layer) + " does not exist; the model has " +
@@ -457,7 +462,7 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   explain.reason = query::ReasonForFull(call);
   const bool runs_plan = explain.reason.empty();
   if (runs_plan && call.plan.kind != query::QueryKind::kFull) {
-    explain.reason = NonFiniteReason(stats.non_finite);
+    explain.reason = NonFiniteReason(layer);
   }
   explain.num_tokens = call.num_tokens;
   const uint64_t fixed = uint64_t{call.plan.sink} + call.plan.window;

@@ -96,9 +96,11 @@ class SessionImpl {
     uint64_t num_selected = 0;
     uint64_t num_queries = 0;
     int64_t append_ns = 0;
-    std::vector<uint8_t> non_finite;  // By kv head, of the last call.
   };
 
+  // Whether K or V of a kv head holds NaN or Inf, so that `full` runs for it.
+  bool IsNonFinite(LayerId layer, uint32_t kv_head) const;
+  std::string NonFiniteReason(LayerId layer) const;  // Empty if no head does.
   Status CheckAppend(LayerId layer, const TensorView& k, const TensorView& v) const;
   Status WriteRows(LayerId layer, const TensorView& view, bool is_key,
                    const storage::AppendPiece& piece);

@@ -5,6 +5,7 @@ needs is not set up.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -113,6 +114,7 @@ class CliCase(unittest.TestCase):
         return done
 
 
+@functools.cache
 def engine():
     """What `doctor` says of the engine in this build."""
     done = subprocess.run([_attndb, "doctor", "--fast", "--json"], capture_output=True, cwd=ROOT,

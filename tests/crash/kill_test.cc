@@ -13,13 +13,12 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <set>
 #include <thread>
 
 #include "common/random.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
+#include "testing/store_files.h"
 #include "testing/temp_dir.h"
 #include "tests/crash/kill_protocol.h"
 
@@ -155,18 +154,8 @@ void KillTest::CheckVisible(const DB& db, const WorkerReport& report, const Stor
 
 // Two files for each segment that a context uses, and nothing else.
 void KillTest::CheckFiles(const DB& db) {
-  std::set<int64_t> segments;
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> infos, db.List());
-  for (const ContextInfo& info : infos) {
-    const std::string label = "#" + std::to_string(static_cast<int64_t>(info.id));
-    ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo detail, db.Describe(label));
-    for (const SegmentInfo& segment : detail.segments) segments.insert(segment.segment_id);
-  }
-  size_t num_files = 0;
-  for (const auto& file : std::filesystem::directory_iterator(path_ + "/segments")) {
-    if (file.is_regular_file()) ++num_files;
-  }
-  EXPECT_EQ(num_files, 2 * segments.size());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto segments, SegmentBytes(db));
+  EXPECT_EQ(NumFilesIn(path_ + "/segments"), 2 * segments.size());
 }
 
 // The next attempt of an import that was killed goes on from the last checkpoint.

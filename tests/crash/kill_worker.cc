@@ -7,9 +7,9 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 
 #include "common/random.h"
+#include "testing/store_files.h"
 #include "tests/crash/kill_protocol.h"
 
 namespace attndb::test {
@@ -53,15 +53,7 @@ class Worker {
   // A pinned import and one that is under way can be more than the quota allows. What fills it must
   // be segments that contexts use.
   Status CheckRefusal() const {
-    std::map<int64_t, uint64_t> bytes_of;
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> infos, db_.List());
-    for (const ContextInfo& info : infos) {
-      const std::string label = "#" + std::to_string(static_cast<int64_t>(info.id));
-      ATTNDB_ASSIGN_OR_RETURN(const ContextInfo detail, db_.Describe(label));
-      for (const SegmentInfo& segment : detail.segments) {
-        bytes_of[segment.segment_id] = segment.file_bytes;
-      }
-    }
+    ATTNDB_ASSIGN_OR_RETURN(const auto bytes_of, SegmentBytes(db_));
     uint64_t used_bytes = 0;
     for (const auto& [segment, bytes] : bytes_of) used_bytes += bytes;
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db_.Stats());

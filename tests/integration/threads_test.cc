@@ -8,9 +8,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <filesystem>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -21,6 +19,7 @@
 #include "common/random.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
+#include "testing/store_files.h"
 #include "testing/temp_dir.h"
 #include "testing/toy_model.h"
 #include "testing/toy_oracle.h"
@@ -245,22 +244,14 @@ void ThreadsTest::CheckStore(const DB& db) const {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DBStats stats, db.Stats());
   EXPECT_EQ(stats.num_sessions, 0u);
   EXPECT_EQ(stats.num_damaged_segments, 0u);
-  uint64_t num_files = 0;
-  for ([[maybe_unused]] const auto& file :
-       std::filesystem::directory_iterator(path() + "/segments")) {
-    ++num_files;
-  }
-  EXPECT_EQ(num_files, 2 * stats.num_segments);
+  EXPECT_EQ(NumFilesIn(path() + "/segments"), 2 * stats.num_segments);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto segments, SegmentBytes(db));
+  EXPECT_EQ(segments.size(), stats.num_segments);
   std::map<std::string, Tokens> found;
-  std::set<int64_t> segments;
   ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> infos, db.List());
   for (const ContextInfo& info : infos) {
-    const std::string label = "#" + std::to_string(static_cast<int64_t>(info.id));
-    const ContextInfo detail = *db.Describe(label);
-    for (const SegmentInfo& segment : detail.segments) segments.insert(segment.segment_id);
     if (!info.name.empty()) found[info.name] = *db.Tokens(info.name);
   }
-  EXPECT_EQ(segments.size(), stats.num_segments);
   EXPECT_EQ(found, contexts_);
 }
 

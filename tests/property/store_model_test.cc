@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -17,6 +16,7 @@
 #include "common/random.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
+#include "testing/store_files.h"
 #include "testing/temp_dir.h"
 #include "testing/toy_model.h"
 #include "testing/toy_oracle.h"
@@ -399,11 +399,7 @@ void StoreModelTest::CheckFiles() {
                                 Handle(context.origin.tenant).Describe(LabelOf(id)));
     for (const SegmentInfo& segment : info.segments) segments.insert(segment.segment_id);
   }
-  size_t num_files = 0;
-  for (const auto& file : std::filesystem::directory_iterator(dir_.File("store/segments"))) {
-    if (file.is_regular_file()) ++num_files;
-  }
-  ASSERT_EQ(num_files, 2 * segments.size());
+  ASSERT_EQ(NumFilesIn(dir_.File("store/segments")), 2 * segments.size());
 }
 
 void StoreModelTest::CheckAnswer(LiveSession* live) {

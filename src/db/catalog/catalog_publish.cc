@@ -42,6 +42,7 @@ class Publisher {
 
  private:
   Status FindNameHolder();
+  bool BaseMayGo() const;
   bool BaseGrows() const;
   Status InsertSegments();
   Status CheckChain();
@@ -90,6 +91,13 @@ Result<PublishOutcome> Publisher::Run() {
   return std::move(outcome_);
 }
 
+// By drop_base. A base that has grown meanwhile, or is longer than what is shared, holds tokens of
+// others.
+bool Publisher::BaseMayGo() const {
+  return request_.drop_base && base_.has_value() && base_->record.name.empty() &&
+         !base_->record.pinned && base_->record.num_tokens == request_.num_shared;
+}
+
 bool Publisher::BaseGrows() const {
   if (!base_.has_value()) return false;
   const ContextRecord& base = base_->record;
@@ -97,8 +105,7 @@ bool Publisher::BaseGrows() const {
                            base.first_position == request_.first_position &&
                            base.num_tokens == request_.num_shared;
   const bool is_replaced = request_.replace && !base.name.empty() && base.name == request_.name;
-  const bool is_dropped = request_.drop_base && base.name.empty() && !base.pinned;
-  return same_prefix && (is_replaced || is_dropped);
+  return same_prefix && (is_replaced || BaseMayGo());
 }
 
 Status Publisher::FindNameHolder() {
@@ -213,13 +220,9 @@ Status Publisher::GrowRow() {
 }
 
 Status Publisher::DropWhatIsReplaced() {
-  // A base that has grown meanwhile, or is longer than what is shared, holds tokens of others.
-  const bool drops_base = request_.drop_base && !outcome_.grown && base_.has_value() &&
-                          base_->record.name.empty() && !base_->record.pinned &&
-                          base_->record.num_tokens == request_.num_shared;
   std::vector<ContextRow> doomed;
   if (holder_.has_value()) doomed.push_back(*holder_);
-  if (drops_base) doomed.push_back(*base_);
+  if (!outcome_.grown && BaseMayGo()) doomed.push_back(*base_);
   ATTNDB_RETURN_IF_ERROR(AddEvicted(&doomed));
   // Newest first (prefix_index.h, invariants).
   std::ranges::sort(doomed, std::greater(), [](const ContextRow& row) { return row.record.id; });

@@ -1,8 +1,6 @@
 // Verify: every page, every constraint, every row against every other.
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>

@@ -2,8 +2,8 @@
 //
 // Threads: values.
 // Units:   the samples'.
-#ifndef ATTNDB_BENCH_E2E_SAMPLE_STATS_H_
-#define ATTNDB_BENCH_E2E_SAMPLE_STATS_H_
+#ifndef ATTNDB_BENCH_SAMPLE_STATS_H_
+#define ATTNDB_BENCH_SAMPLE_STATS_H_
 
 #include <cstddef>
 #include <string>
@@ -30,4 +30,4 @@ Machine DescribeMachine();
 
 }  // namespace attndb::bench
 
-#endif  // ATTNDB_BENCH_E2E_SAMPLE_STATS_H_
+#endif  // ATTNDB_BENCH_SAMPLE_STATS_H_

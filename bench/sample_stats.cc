@@ -1,4 +1,4 @@
-#include "bench/e2e/sample_stats.h"
+#include "bench/sample_stats.h"
 
 #include <sys/utsname.h>
 
@@ -11,10 +11,8 @@ namespace attndb::bench {
 namespace {
 
 double Median(std::vector<double>* samples) {
-  const size_t middle = samples->size() / 2;
-  std::nth_element(samples->begin(), samples->begin() + static_cast<ptrdiff_t>(middle),
-                   samples->end());
-  return (*samples)[middle];
+  std::sort(samples->begin(), samples->end());
+  return ((*samples)[samples->size() / 2] + (*samples)[(samples->size() - 1) / 2]) / 2;
 }
 
 }  // namespace
