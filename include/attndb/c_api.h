@@ -257,6 +257,10 @@ ATTNDB_EXPORT uint64_t attndb_session_memory_bytes(const attndb_session* session
 /* The ModelSpec as JSON text; *json is yours: attndb_free. */
 ATTNDB_EXPORT attndb_code attndb_session_spec(const attndb_session* session, char** json);
 
+/* Session::ReadKv of tokens [begin, end). `k` or `v` may be NULL: then it is not read. */
+ATTNDB_EXPORT attndb_code attndb_session_read_kv(const attndb_session* session, uint32_t layer,
+                                                 uint64_t begin, uint64_t end,
+                                                 const attndb_tensor* k, const attndb_tensor* v);
 ATTNDB_EXPORT attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens);
 /* *fork is yours: attndb_session_free. */
 ATTNDB_EXPORT attndb_code attndb_session_fork(const attndb_session* session, attndb_session** fork);

@@ -34,7 +34,8 @@ namespace attndb {
 
 namespace internal {
 class Database;
-}
+struct DbAccess;
+}  // namespace internal
 
 // What CreateSession gives.
 struct SessionStart {
@@ -116,6 +117,7 @@ class ATTNDB_EXPORT DB {
   Result<DBStats> Stats() const;
 
  private:
+  friend struct internal::DbAccess;
   DB(std::shared_ptr<internal::Database> database, std::string tenant);
 
   std::shared_ptr<internal::Database> database_;  // Null only after a move.

@@ -63,6 +63,16 @@ class ATTNDB_EXPORT Session {
   Status Update(const TensorView& q, const TensorView& k, const TensorView& v, LayerId layer);
   Status Attention(const TensorView& q, LayerId layer, const MutableTensorView& out);
 
+  // Copies K and V of tokens [range.begin, range.end) of `layer`, as they are held: rounded to the
+  // spec's kv_dtype, K in the spec's RoPE layout. k [n, num_kv_heads, head_dim] and v [n,
+  // num_kv_heads, v_head_dim], float32 or kv_dtype, any strides; one whose data is null is left
+  // out. Inside a step the rows that the layer has already can be read.
+  // Errors: kInvalidArgument (layer; an empty range, or one beyond what the layer holds; shape;
+  //         dtype); kFailedPrecondition (failed step); kCorruption, kIoError, kResourceExhausted as
+  //         Attend, with part of the output written. The session is unchanged.
+  Status ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
+                const MutableTensorView& v) const;
+
   // Tokens complete in every layer.
   uint64_t num_tokens() const;
   // Of these, those that were found in the store at CreateSession or put there by Store.

@@ -499,6 +499,22 @@ attndb_code attndb_session_spec(const attndb_session* session, char** json) {
   });
 }
 
+attndb_code attndb_session_read_kv(const attndb_session* session, uint32_t layer, uint64_t begin,
+                                   uint64_t end, const attndb_tensor* k, const attndb_tensor* v) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    MutableTensorView keys;
+    MutableTensorView values;
+    if (k != nullptr) {
+      ATTNDB_ASSIGN_OR_RETURN(keys, ToMutableView(k, "k"));
+    }
+    if (v != nullptr) {
+      ATTNDB_ASSIGN_OR_RETURN(values, ToMutableView(v, "v"));
+    }
+    return session->session.ReadKv(layer, {begin, end}, keys, values);
+  });
+}
+
 attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));

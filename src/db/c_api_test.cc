@@ -266,6 +266,24 @@ TEST_F(CApiTest, ForkCropResetAndBatch) {
   EXPECT_EQ(attndb_session_num_tokens(session.get()), 0U);
 }
 
+TEST_F(CApiTest, WhatWasAppendedCanBeRead) {
+  const UniqueSession session = Start(kTokens);
+  Step(session.get(), 0, 20);
+  std::vector<float> k(5 * kKvHeads * kDim);
+  std::vector<float> v(5 * kKvHeads * kDim);
+  const attndb_tensor tk = Tensor(k, 0, 5, kKvHeads);
+  const attndb_tensor tv = Tensor(v, 0, 5, kKvHeads);
+  ASSERT_EQ(attndb_session_read_kv(session.get(), 1, 7, 12, &tk, &tv), ATTNDB_OK)
+      << attndb_last_error();
+  for (size_t i = 0; i < k.size(); ++i) {
+    ASSERT_NEAR(k[i], k_[1][7 * kKvHeads * kDim + i], 4e-3) << i;  // Rounded to float16.
+    ASSERT_NEAR(v[i], v_[1][7 * kKvHeads * kDim + i], 4e-3) << i;
+  }
+  EXPECT_EQ(attndb_session_read_kv(session.get(), 1, 7, 12, nullptr, &tv), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_read_kv(session.get(), 1, 17, 22, &tk, &tv), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_THAT(attndb_last_error(), HasSubstr("tokens [17, 22) are asked for"));
+}
+
 TEST_F(CApiTest, ImportedKeysAndValuesAreAContext) {
   std::vector<attndb_tensor> k, v, q;
   for (uint32_t layer = 0; layer < kLayers; ++layer) {
@@ -435,6 +453,7 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
       attndb_session_update(session.get(), nullptr, &k, &k, 0),
       attndb_session_attention(nullptr, &k, 0, &k),
       attndb_attend_batch(nullptr, nullptr, 1, 0, &k, &k, nullptr),
+      attndb_session_read_kv(nullptr, 0, 0, 1, &k, &k),
       attndb_session_crop(nullptr, 0),
       attndb_session_fork(nullptr, &s),
       attndb_session_fork(session.get(), nullptr),

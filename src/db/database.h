@@ -58,6 +58,10 @@ class Database : public std::enable_shared_from_this<Database> {
                                                    std::span<const TokenId> tokens,
                                                    uint64_t max_reuse,
                                                    const SessionOptions& options);
+  // A session that holds all of a context and nothing else, under the spec that it was stored with.
+  // Errors: kNotFound; kCorruption.
+  Result<std::unique_ptr<SessionImpl>> OpenWhole(const std::string& tenant,
+                                                 std::string_view context);
   Result<ContextId> Store(SessionImpl* session, std::span<const TokenId> tokens,
                           const StoreOptions& options) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   // What Store would refuse for its options, or for `new_bytes` of K and V.

@@ -2,22 +2,19 @@
 #include "attndb/db.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "attndb/version.h"
 #include "common/check.h"
 #include "db/database.h"
+#include "db/import.h"
 #include "db/view_check.h"
 #include "kernels/isa.h"
 #include "storage/io/file_system.h"
-#include "storage/kv/kv_layout.h"
 
 namespace attndb {
 namespace {
 
 constexpr std::string_view kDefaultTenant = "default";
-// Tokens that Import seals at a time: bounds the memory beside the caller's arrays.
-constexpr uint64_t kImportSegmentTokens = 4096;
 
 bool IsTenantName(std::string_view name) {
   if (name.empty() || name.size() > 64) return false;
@@ -81,45 +78,30 @@ Status CheckQueries(const ModelSpec& spec, uint64_t num_tokens,
   return Status::Ok();
 }
 
-// Appends tokens [begin, end) of every layer, and offers their queries to the sample.
-Status AppendLayers(internal::SessionImpl* session, uint64_t num_tokens, uint64_t begin,
-                    uint64_t end, std::span<const LayerKv> layers,
-                    std::span<const TensorView> queries) {
-  for (LayerId layer = 0; layer < layers.size(); ++layer) {
-    ATTNDB_RETURN_IF_ERROR(session->Append(layer, RowsOf(layers[layer].k, begin, end),
-                                           RowsOf(layers[layer].v, begin, end)));
-    if (queries.empty()) continue;
-    // Rows of queries belong to the last tokens.
-    const uint64_t first = num_tokens - static_cast<uint64_t>(queries[layer].rows());
-    const uint64_t from = std::max(begin, first);
-    if (from >= end) continue;
-    session->query_sample().Offer(session->spec(), layer,
-                                  RowsOf(queries[layer], from - first, end - first), from - begin,
-                                  session->first_position() + static_cast<int64_t>(from));
-  }
-  return Status::Ok();
-}
+// The caller's arrays, as they lie.
+class ViewSource final : public internal::ImportSource {
+ public:
+  ViewSource(uint64_t num_tokens, std::span<const LayerKv> layers,
+             std::span<const TensorView> queries)
+      : num_tokens_(num_tokens), layers_(layers), queries_(queries) {}
 
-// From where the session is to the end, sealing a piece at a time. `has_checkpoint`: the session's
-// context is one of ours.
-Result<ContextId> ImportPieces(internal::Database* database, internal::SessionImpl* session,
-                               std::span<const TokenId> tokens, std::span<const LayerKv> layers,
-                               const StoreOptions& options, std::span<const TensorView> queries,
-                               bool* has_checkpoint) {
-  for (;;) {
-    const uint64_t begin = session->num_tokens();
-    const uint64_t end = std::min<uint64_t>(begin + kImportSegmentTokens, tokens.size());
-    if (begin < end) {
-      ATTNDB_RETURN_IF_ERROR(AppendLayers(session, tokens.size(), begin, end, layers, queries));
-    }
-    StoreOptions store;
-    if (end == tokens.size()) store = options;
-    store.drop_base = options.drop_base || *has_checkpoint;  // Our own, from the second on.
-    Result<ContextId> id = database->Store(session, tokens.first(end), store);
-    if (!id.ok() || end == tokens.size()) return id;
-    *has_checkpoint = true;
+  Result<LayerKv> Rows(LayerId layer, TokenRange range) override {
+    return LayerKv{RowsOf(layers_[layer].k, range.begin, range.end),
+                   RowsOf(layers_[layer].v, range.begin, range.end)};
   }
-}
+  uint64_t num_queries(LayerId layer) const override {
+    return queries_.empty() ? 0 : static_cast<uint64_t>(queries_[layer].rows());
+  }
+  Result<TensorView> Queries(LayerId layer, TokenRange range) override {
+    const uint64_t first = num_tokens_ - num_queries(layer);
+    return RowsOf(queries_[layer], range.begin - first, range.end - first);
+  }
+
+ private:
+  const uint64_t num_tokens_;
+  const std::span<const LayerKv> layers_;
+  const std::span<const TensorView> queries_;
+};
 
 }  // namespace
 
@@ -172,22 +154,10 @@ Result<ContextId> DB::Import(const ModelSpec& spec, std::span<const TokenId> tok
   ATTNDB_RETURN_IF_ERROR(spec.Validate());
   ATTNDB_RETURN_IF_ERROR(CheckLayers(spec, tokens.size(), layers));
   ATTNDB_RETURN_IF_ERROR(CheckQueries(spec, tokens.size(), queries));
-  ATTNDB_ASSIGN_OR_RETURN(
-      std::unique_ptr<internal::SessionImpl> session,
-      database_->OpenSession(tenant_, spec, tokens, std::numeric_limits<uint64_t>::max(), {}));
-  const uint64_t num_new = tokens.size() - session->num_tokens();
-  ATTNDB_RETURN_IF_ERROR(
-      database_->CheckStore(tenant_, options, num_new * storage::BytesPerToken(*session->shape())));
-  bool has_checkpoint = false;
-  Result<ContextId> id = ImportPieces(database_.get(), session.get(), tokens, layers, options,
-                                      queries, &has_checkpoint);
-  if (!id.ok() && has_checkpoint) {
-    // Nothing has changed: the caller has all of it still. If this fails too, an unnamed context
-    // is left, which a later Import of these tokens continues.
-    const auto checkpoint = static_cast<int64_t>(session->context());
-    (void)database_->Drop(tenant_, "#" + std::to_string(checkpoint));
-  }
-  return id;
+  ViewSource source(tokens.size(), layers, queries);
+  return internal::ImportContext(
+      database_.get(), {.tenant = tenant_, .spec = &spec, .tokens = tokens, .store = options},
+      &source);
 }
 
 Result<ContextId> DB::Store(Session& session, std::span<const TokenId> tokens,

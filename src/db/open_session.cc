@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "common/clock.h"
+#include "common/quote.h"
 #include "db/catalog/model_identity.h"
 #include "db/catalog/ttl.h"
 #include "db/database.h"
@@ -53,16 +54,6 @@ std::string LayerDifference(const LayerSpec& found, const LayerSpec& expected) {
   compare("RoPE base", found.rope.base, expected.rope.base);
   compare("RoPE scaling", "'" + found.rope.scaling + "'", "'" + expected.rope.scaling + "'");
   return text.str();
-}
-
-// A fingerprint is bytes of the user's choice.
-std::string Quoted(std::string_view fingerprint) {
-  constexpr size_t kMaxShown = 80;
-  std::string text(fingerprint.substr(0, kMaxShown));
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return "'" + text + (fingerprint.size() > kMaxShown ? "...'" : "'");
 }
 
 std::string SpecDifference(const ModelSpec& found, const ModelSpec& expected) {
@@ -220,6 +211,17 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
     if (is_named && (!options_.read_only || attempt + 1 == kMaxAttempts)) return session;
   }
   return OpenMatch(std::move(seed), Match{}, reusable);
+}
+
+Result<std::unique_ptr<SessionImpl>> Database::OpenWhole(const std::string& tenant,
+                                                         std::string_view context) {
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord record, Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(record.model));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, catalog_->Tokens(record.id));
+  SessionOptions options;
+  options.context = "#" + std::to_string(static_cast<int64_t>(record.id));
+  options.first_position = record.first_position;
+  return OpenSession(tenant, spec, tokens, tokens.size(), options);
 }
 
 Result<PrefixExplain> Database::ExplainPrefix(const std::string& tenant, const ModelSpec& spec,

@@ -41,6 +41,11 @@ Status Session::Attention(const TensorView& q, LayerId layer, const MutableTenso
   return impl_->Attend(layer, q, out, nullptr);
 }
 
+Status Session::ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
+                       const MutableTensorView& v) const {
+  return impl_->ReadKv(layer, range, k, v);
+}
+
 uint64_t Session::num_tokens() const { return impl_->num_tokens(); }
 uint64_t Session::num_reused() const { return impl_->num_stored(); }
 ContextId Session::context_id() const { return impl_->context(); }

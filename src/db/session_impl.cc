@@ -194,8 +194,8 @@ Status SessionImpl::CheckAttend(LayerId layer, const TensorView& q,
                                 const MutableTensorView& out) const {
   ATTNDB_RETURN_IF_ERROR(CheckQuery(layer, q));
   const LayerSpec& shape = spec_.layers[layer];
-  ATTNDB_RETURN_IF_ERROR(
-      CheckOutput("out", layer, out, q.rows(), shape.num_q_heads, shape.v_head_dim, q.dtype));
+  ATTNDB_RETURN_IF_ERROR(CheckOutput(
+      "out", layer, out, {"q", q.rows(), shape.num_q_heads, shape.v_head_dim, q.dtype}));
   if (failed_) {
     return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
   }

@@ -60,6 +60,8 @@ class SessionImpl {
   Status AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                     uint32_t part, uint32_t num_parts) ATTNDB_EXCLUDES(call_mutex_);
   Status CheckQuery(LayerId layer, const TensorView& q) const;
+  Status ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
+                const MutableTensorView& v) const;
   Status Crop(uint64_t num_tokens);
   Result<std::unique_ptr<SessionImpl>> Fork();
   void Reset();
@@ -83,6 +85,7 @@ class SessionImpl {
   const std::string& tenant() const { return tenant_; }
   int64_t first_position() const { return first_position_; }
   const std::vector<ChainEntry>& chain() const { return chain_; }
+  const std::vector<TokenId>& stored_tokens() const { return stored_tokens_; }  // Of the chain.
   const storage::KvTail& tail() const { return tail_; }
   QuerySample& query_sample() { return query_sample_; }
   const std::shared_ptr<const storage::KvShape>& shape() const { return shape_; }
@@ -107,6 +110,8 @@ class SessionImpl {
   Status OverflowError(LayerId layer, const TensorView& view, bool is_key, uint32_t head,
                        uint64_t first_row, uint64_t num_rows) const;
   Status CheckAttend(LayerId layer, const TensorView& q, const MutableTensorView& out) const;
+  Status CheckRead(LayerId layer, TokenRange range, const MutableTensorView& k,
+                   const MutableTensorView& v) const;
   // Makes `call_` ready: pins the layer's segments and collects their rows.
   Status BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                    uint32_t num_parts);

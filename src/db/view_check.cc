@@ -86,16 +86,19 @@ Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, 
 }
 
 Status CheckOutput(std::string_view name, LayerId layer, const MutableTensorView& view,
-                   int64_t num_rows, uint32_t num_heads, uint32_t dim, DType q_dtype) {
-  ATTNDB_RETURN_IF_ERROR(CheckCommon(name, layer, view, num_heads, dim));
-  if (view.rows() != num_rows) {
+                   const OutputSource& source) {
+  ATTNDB_RETURN_IF_ERROR(CheckCommon(name, layer, view, source.num_heads, source.dim));
+  const std::string source_name(source.name);
+  if (view.rows() != source.num_rows) {
     return Status::InvalidArgument(Place(name, layer) + " has " + std::to_string(view.rows()) +
-                                   " rows, expected " + std::to_string(num_rows) + ", as q");
+                                   " rows, expected " + std::to_string(source.num_rows) + ", as " +
+                                   source_name);
   }
-  if (view.dtype != DType::kFloat32 && view.dtype != q_dtype) {
-    return Status::InvalidArgument(
-        Place(name, layer) + " has dtype " + std::string(DTypeName(view.dtype)) +
-        ", expected float32 or that of q, " + std::string(DTypeName(q_dtype)));
+  if (view.dtype != DType::kFloat32 && view.dtype != source.dtype) {
+    return Status::InvalidArgument(Place(name, layer) + " has dtype " +
+                                   std::string(DTypeName(view.dtype)) +
+                                   ", expected float32 or that of " + source_name + ", " +
+                                   std::string(DTypeName(source.dtype)));
   }
   if (!HasDistinctElements(view)) {
     return Status::InvalidArgument(Place(name, layer) + " has strides " + ShapeText(view.strides) +

@@ -17,9 +17,19 @@ namespace attndb::internal {
 Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, uint32_t num_heads,
                   uint32_t dim);
 
-// An output [num_rows, num_heads, dim] of float32 or `q_dtype`, whose elements are all different.
+// What an output is made from: gives its shape, and the type that it may have beside float32.
+struct OutputSource {
+  std::string_view name;  // For the message.
+  int64_t num_rows = 0;
+  uint32_t num_heads = 0;
+  uint32_t dim = 0;
+  DType dtype = DType::kFloat32;
+};
+
+// An output [num_rows, num_heads, dim] of float32 or the source's dtype, whose elements are all
+// different.
 Status CheckOutput(std::string_view name, LayerId layer, const MutableTensorView& view,
-                   int64_t num_rows, uint32_t num_heads, uint32_t dim, DType q_dtype);
+                   const OutputSource& source);
 
 }  // namespace attndb::internal
 

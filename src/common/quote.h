@@ -1,0 +1,17 @@
+// Text of unknown origin in a message: short, on one line, without control characters.
+//
+// Threads: pure functions.
+#ifndef ATTNDB_COMMON_QUOTE_H_
+#define ATTNDB_COMMON_QUOTE_H_
+
+#include <string>
+#include <string_view>
+
+namespace attndb {
+
+// "'text'": its first 80 bytes, with '?' for each that is no printable ASCII.
+std::string Quoted(std::string_view text);
+
+}  // namespace attndb
+
+#endif  // ATTNDB_COMMON_QUOTE_H_

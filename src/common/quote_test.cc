@@ -1,0 +1,25 @@
+// Goal:   whatever a file holds, a message that quotes it is one short line of plain text.
+#include "common/quote.h"
+
+#include <gtest/gtest.h>
+
+namespace attndb {
+namespace {
+
+TEST(QuoteTest, PlainTextStaysAsItIs) {
+  EXPECT_EQ(Quoted("layers.0.k"), "'layers.0.k'");
+  EXPECT_EQ(Quoted(""), "''");
+}
+
+TEST(QuoteTest, WhatATerminalMightObeyIsReplaced) {
+  EXPECT_EQ(Quoted("a\x1b[2Jb\n\xc3\xa4"), "'a?[2Jb\?\?\?'");
+  EXPECT_EQ(Quoted(std::string_view("\0\x7f", 2)), "'\?\?'");
+}
+
+TEST(QuoteTest, LongTextIsCut) {
+  EXPECT_EQ(Quoted(std::string(80, 'x')), "'" + std::string(80, 'x') + "'");
+  EXPECT_EQ(Quoted(std::string(81, 'x')), "'" + std::string(80, 'x') + "...'");
+}
+
+}  // namespace
+}  // namespace attndb

@@ -1,0 +1,18 @@
+// The open store behind a DB, for those parts of the public interface that are not its members.
+//
+// Threads: stateless.
+#ifndef ATTNDB_DB_DB_ACCESS_H_
+#define ATTNDB_DB_DB_ACCESS_H_
+
+#include "attndb/db.h"
+
+namespace attndb::internal {
+
+struct DbAccess {
+  // As long as the handle lives.
+  static Database* database(const DB& db) { return db.database_.get(); }
+};
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_DB_DB_ACCESS_H_

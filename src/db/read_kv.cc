@@ -1,0 +1,137 @@
+// Session::ReadKv: copies stored rows into the caller's arrays.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "db/database.h"
+#include "db/session_impl.h"
+#include "db/strided_rows.h"
+#include "db/view_check.h"
+#include "kernels/convert.h"
+#include "kernels/layout.h"
+
+namespace attndb::internal {
+namespace {
+
+constexpr uint64_t kBlockRows = 256;  // Rows brought to another layout or stride at a time.
+
+// Writes stored rows of one array into the caller's view.
+class RowCopier {
+ public:
+  // `rope` is that of the view's rows; kInterleaved permutes. REQUIRES: `to` was checked.
+  RowCopier(DType stored_dtype, const Rope& rope, const MutableTensorView& to)
+      : stored_dtype_(stored_dtype),
+        rope_(rope),
+        to_(to),
+        dim_(static_cast<size_t>(to.dim())),
+        padded_(kernels::RowElements(dim_)) {}
+
+  // Rows from `from_row` of `rows` on go to `range` of the view.
+  void Copy(const std::byte* rows, uint64_t from_row, const HeadRange& range) {
+    if (to_.data == nullptr) return;
+    rows += from_row * padded_ * DTypeBytes(stored_dtype_);
+    for (uint64_t done = 0; done < range.num_rows; done += kBlockRows) {
+      const uint64_t count = std::min(kBlockRows, range.num_rows - done);
+      CopyBlock(rows + done * padded_ * DTypeBytes(stored_dtype_),
+                {range.head, range.first_row + done, count});
+    }
+  }
+
+ private:
+  void CopyBlock(const std::byte* rows, const HeadRange& range) {
+    size_t stride = padded_;
+    if (rope_.layout == RopeLayout::kInterleaved) {
+      permuted_.resize(kBlockRows * dim_ * DTypeBytes(stored_dtype_));
+      const size_t rope_dims = rope_.rope_dims == 0 ? dim_ : rope_.rope_dims;
+      kernels::RopeToInterleaved(stored_dtype_, rows, padded_, permuted_.data(), dim_,
+                                 range.num_rows, rope_dims, dim_);
+      rows = permuted_.data();
+      stride = dim_;
+    }
+    ScatterRows(stored_dtype_, rows, stride, to_, range, &scratch_);
+  }
+
+  const DType stored_dtype_;
+  const Rope& rope_;
+  const MutableTensorView& to_;
+  const size_t dim_;
+  const size_t padded_;
+  std::vector<std::byte> permuted_;
+  std::vector<std::byte> scratch_;
+};
+
+// The part of `range` that lies in tokens [begin, begin + num_tokens), empty if there is none.
+TokenRange Overlap(TokenRange range, uint64_t begin, uint64_t num_tokens) {
+  return {std::max(begin, range.begin), std::min(begin + num_tokens, range.end)};
+}
+
+}  // namespace
+
+Status SessionImpl::CheckRead(LayerId layer, TokenRange range, const MutableTensorView& k,
+                              const MutableTensorView& v) const {
+  if (layer >= spec_.num_layers()) {
+    return Status::InvalidArgument("layer " + std::to_string(layer) +
+                                   " does not exist; the model has " +
+                                   std::to_string(spec_.num_layers()) + " layers");
+  }
+  if (failed_) {
+    return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
+  }
+  if (range.begin >= range.end || range.end > LayerTokens(layer)) {
+    return Status::InvalidArgument(
+        "layer " + std::to_string(layer) + ": tokens [" + std::to_string(range.begin) + ", " +
+        std::to_string(range.end) + ") are asked for, but the layer holds [0, " +
+        std::to_string(LayerTokens(layer)) + ")" + (range.begin == range.end ? "; none" : ""));
+  }
+  const LayerSpec& shape = spec_.layers[layer];
+  OutputSource source = {"the range", static_cast<int64_t>(range.end - range.begin),
+                         shape.num_kv_heads, shape.head_dim, spec_.kv_dtype};
+  if (k.data != nullptr) ATTNDB_RETURN_IF_ERROR(CheckOutput("k", layer, k, source));
+  source.dim = shape.v_head_dim;
+  if (v.data != nullptr) ATTNDB_RETURN_IF_ERROR(CheckOutput("v", layer, v, source));
+  return Status::Ok();
+}
+
+Status SessionImpl::ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
+                           const MutableTensorView& v) const {
+  ATTNDB_RETURN_IF_ERROR(CheckRead(layer, range, k, v));
+  const LayerSpec& shape = spec_.layers[layer];
+  const Rope no_rope;
+  RowCopier k_copier(spec_.kv_dtype, shape.rope, k);
+  RowCopier v_copier(spec_.kv_dtype, no_rope, v);
+  // Copies what `range` has of a run of `head` that begins with token `begin`.
+  const auto copy = [&](const storage::KvRows& run, uint64_t begin, uint32_t head) {
+    const TokenRange part = Overlap(range, begin, run.num_tokens);
+    if (part.begin >= part.end) return;
+    const HeadRange rows = {head, part.begin - range.begin, part.end - part.begin};
+    k_copier.Copy(run.k, part.begin - begin, rows);
+    v_copier.Copy(run.v, part.begin - begin, rows);
+  };
+  uint64_t begin = 0;
+  for (const ChainEntry& entry : chain_) {
+    const TokenRange part = Overlap(range, begin, entry.num_tokens_used);
+    if (part.begin < part.end) {
+      Result<storage::LayerPin> pin = entry.segment->PinLayer(layer);
+      if (!pin.ok()) {
+        database_->ReportDamage(*entry.segment, pin.status());
+        return std::move(pin).status();
+      }
+      for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
+        storage::KvRows run = pin->rows(head);
+        run.num_tokens = entry.num_tokens_used;
+        copy(run, begin, head);
+      }
+    }
+    begin += entry.num_tokens_used;
+  }
+  for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
+    uint64_t run_begin = begin;
+    for (const storage::KvRows& run : tail_.runs(layer, head)) {
+      copy(run, run_begin, head);
+      run_begin += run.num_tokens;
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace attndb::internal
