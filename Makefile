@@ -1,7 +1,7 @@
 # The front door: every command sets up what it needs first (scripts/setup.sh: nothing when done).
 # The builds themselves are CMake's: CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-asan test-tsan bench lint format clean
+.PHONY: help setup build python demo test test-asan test-tsan bench lint format clean
 
 JOBS ?= $(shell nproc)
 
@@ -13,11 +13,15 @@ setup:     ## Debian packages (as root), llama.cpp, the demo's model. Once.
 
 build: build-release ## The command line, at build/release/bin/attndb, and everything else.
 
+python: build-release ## The Python package, into .deps/venv, with torch and transformers.
+	@scripts/setup.sh python
+	@scripts/install_python.sh
+
 demo: setup ## Import a text into a store; a second process answers from it.
 	@scripts/build.sh release attndb_cli
 	@scripts/demo.sh
 
-test: test-asan build-release ## Every test: lint, unit, asan + ubsan, engine, command line.
+test: test-asan python ## Every test: lint, unit, asan + ubsan, engine, command line, Python.
 	@ctest --preset release -j $(JOBS)
 
 test-asan: build-asan ## The unit tests under AddressSanitizer and UBSan.
@@ -29,7 +33,7 @@ test-tsan: build-tsan ## The unit tests under ThreadSanitizer.
 bench: build-release ## Measure; writes bench/results/.
 	@bench/run.sh
 
-lint: build-release ## The layers, headers, format and style of the sources.
+lint: python ## The layers, headers, format and style of the sources.
 	@ctest --preset release -L lint
 
 format: setup ## Lay out the C++ sources.

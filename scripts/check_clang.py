@@ -6,7 +6,6 @@ Warnings are errors. A file is looked at once for each content (its own, its hea
 settings'): the stamps lie in --cache.
 """
 
-import json
 import pathlib
 import shlex
 import subprocess
@@ -48,16 +47,14 @@ def main():
     parser = lint.parser(__doc__)
     parser.add_argument("--clang", default="clang++-14")
     parser.add_argument("--clang-tidy", default="clang-tidy-14")
-    parser.add_argument("--compile-commands", type=pathlib.Path, required=True)
+    parser.add_argument("--compile-commands", type=pathlib.Path, nargs="+", required=True)
     parser.add_argument("--cache", type=pathlib.Path, required=True)
     args = parser.parse_args()
     settings = (args.root / ".clang-tidy").read_bytes()
     tool = lint.tool_version(args.clang_tidy, "--version") + settings
     ours, known, jobs = set(lint.code_files(args.root, (".cc",))), {}, {}
-    for entry in json.loads(args.compile_commands.read_text()):
-        path = pathlib.Path(entry["directory"], entry["file"]).resolve()
-        if path.is_relative_to(args.root) and path.relative_to(args.root) in ours:
-            path = path.relative_to(args.root)
+    for path, entry in lint.compile_entries(args.root, args.compile_commands):
+        if path in ours:
             flags = compile_flags(entry)
             key = lint.fingerprint(args.root, path, tool + repr(flags).encode(), known)
             jobs[key] = (path, flags)

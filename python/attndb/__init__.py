@@ -1,0 +1,77 @@
+"""attndb: an LLM-native vector database. It keeps the KV cache, durable, and attends over it.
+
+    import attndb
+
+    with attndb.open("store") as db:
+        session, rest = db.create_session(spec, prompt)  # rest: what the model must run
+        ...                                              # session.append, session.attend
+        db.store(session, all_tokens, name="manual")     # durable when it returns
+
+With a transformers model: :mod:`attndb.hf`. Needs numpy only.
+"""
+
+from attndb._core import __version__
+from attndb._db import DB, SessionStart, open
+from attndb._errors import (
+    AlreadyExistsError,
+    BusyError,
+    CancelledError,
+    CorruptionError,
+    Error,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    IoError,
+    NotFoundError,
+    ReadOnlyError,
+    ResourceExhaustedError,
+    UnsupportedError,
+)
+from attndb._kv_file import KvFile, write_kv_file
+from attndb._results import (
+    ContextInfo,
+    Damage,
+    Explain,
+    LayerExplain,
+    PrefixExplain,
+    SegmentInfo,
+    Stats,
+    VerifyReport,
+)
+from attndb._session import Session, attend_batch
+from attndb._spec import LayerSpec, ModelSpec, Rope
+
+__all__ = [
+    "DB",
+    "AlreadyExistsError",
+    "BusyError",
+    "CancelledError",
+    "ContextInfo",
+    "CorruptionError",
+    "Damage",
+    "Error",
+    "Explain",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "IoError",
+    "KvFile",
+    "LayerExplain",
+    "LayerSpec",
+    "ModelSpec",
+    "NotFoundError",
+    "PrefixExplain",
+    "ReadOnlyError",
+    "ResourceExhaustedError",
+    "Rope",
+    "SegmentInfo",
+    "Session",
+    "SessionStart",
+    "Stats",
+    "UnsupportedError",
+    "VerifyReport",
+    "__version__",
+    "attend_batch",
+    "open",
+    "write_kv_file",
+]

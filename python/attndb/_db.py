@@ -1,0 +1,438 @@
+"""A store of contexts: token sequences with the keys and values that a model made of them."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from types import TracebackType
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attndb import _core
+from attndb._arrays import Array, Tokens, token_ids
+from attndb._errors import InvalidArgumentError
+from attndb._results import ContextInfo, Damage, PrefixExplain, SegmentInfo, Stats, VerifyReport
+from attndb._session import Session
+from attndb._spec import ModelSpec
+
+Ttl = timedelta | float | None
+Context = str | int
+
+
+class SessionStart(NamedTuple):
+    """What create_session gives."""
+
+    session: Session
+    rest: NDArray[np.int32]  # The prompt's tokens that are not reused: at least one.
+
+
+def open(  # noqa: A001: the name that users look for, as in gzip.open.
+    path: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    create_if_missing: bool = True,
+    plan: str = "full",
+    query_sample: float = 0.1,
+    dense_query_tokens: int = 64,
+    num_threads: int = 1,
+    host_memory_bytes: int = 0,
+) -> DB:
+    """Opens or creates the store in folder `path`; what a crash left unfinished is removed.
+
+    ``read_only``: beside a writer of another process. ``plan``: of sessions that name none.
+    ``query_sample``: rows of q kept per stored key and kv head. ``dense_query_tokens``: an attend
+    of more rows than this runs `full`. ``num_threads``: of one attend; 0 = all cores.
+    ``host_memory_bytes``: limit of segment data in memory; 0 = three quarters of what is free.
+
+    Raises BusyError (another process writes), NotFoundError, UnsupportedError (made by a newer
+    attndb), CorruptionError (the catalog itself), IoError.
+    """
+    core = _core.DB.open(
+        os.fspath(path),
+        read_only=read_only,
+        create_if_missing=create_if_missing,
+        plan=plan,
+        query_sample=query_sample,
+        dense_query_tokens=dense_query_tokens,
+        num_threads=num_threads,
+        host_memory_bytes=host_memory_bytes,
+    )
+    return DB(core, _Family(), os.fspath(path))
+
+
+class _Family:
+    """What handles of one open store share: who must be closed with it, and who stores for it."""
+
+    def __init__(self) -> None:
+        self.members: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.writer: ThreadPoolExecutor | None = None
+
+    def submit(self, call: Callable[[], int]) -> Future[int]:
+        if self.writer is None:
+            self.writer = ThreadPoolExecutor(1, thread_name_prefix="attndb-store")
+        return self.writer.submit(call)
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.shutdown(wait=True)
+            self.writer = None
+        for member in list(self.members):
+            member.close()
+
+
+class DB:
+    """Made by :func:`attndb.open`; a context manager. Any thread may use it.
+
+    Acknowledged = durable: what store and import_context returned survives a crash. A damaged
+    context is quarantined and listed; the others work.
+    """
+
+    __slots__ = ("_core", "_family", "_is_root", "_path", "__weakref__")
+
+    def __init__(self, core: _core.DB, family: _Family, path: str, is_root: bool = True) -> None:
+        self._core = core
+        self._family = family
+        self._path = path
+        self._is_root = is_root
+        if not is_root:
+            family.members.add(self)
+
+    def for_tenant(self, name: str) -> DB:
+        """The same store for tenant `name` (1 to 64 of [A-Za-z0-9._-]), which sees nothing of the
+        others."""
+        return DB(self._core.for_tenant(name), self._family, self._path, is_root=False)
+
+    @property
+    def tenant(self) -> str:
+        return self._core.tenant
+
+    # Sessions.
+
+    @overload
+    def create_session(
+        self,
+        spec: ModelSpec,
+        tokens: list[list[int]] | list[NDArray[np.integer[Any]]],
+        *,
+        context: Context | None = ...,
+        reuse: bool = ...,
+        plan: str | None = ...,
+        first_position: int = ...,
+    ) -> list[SessionStart]: ...
+    @overload
+    def create_session(
+        self,
+        spec: ModelSpec,
+        tokens: Tokens,
+        *,
+        context: Context | None = ...,
+        reuse: bool = ...,
+        plan: str | None = ...,
+        first_position: int = ...,
+    ) -> SessionStart: ...
+    def create_session(
+        self,
+        spec: ModelSpec,
+        tokens: Any,
+        *,
+        context: Context | None = None,
+        reuse: bool = True,
+        plan: str | None = None,
+        first_position: int = 0,
+    ) -> SessionStart | list[SessionStart]:
+        """A session that reuses the longest stored prefix of `tokens`, exact to the token, that
+        leaves at least one token to run: the pair ``(session, rest)``. A list of prompts gives a
+        list of pairs.
+
+        ``context``: reuse only this one. ``reuse=False``: start from nothing. ``first_position``:
+        of token 0 under RoPE; contexts are reused at equal positions only.
+
+        Raises InvalidArgumentError (empty prompt, bad spec or plan), NotFoundError,
+        FailedPreconditionError (the named context: unknown; of another model), CorruptionError.
+        """
+        options = {
+            "context": _context_text(context),
+            "reuse": reuse,
+            "plan": plan or "",
+            "first_position": first_position,
+        }
+        if _is_list_of_prompts(tokens):
+            return [self._start(spec, prompt, options) for prompt in tokens]
+        return self._start(spec, tokens, options)
+
+    def _start(self, spec: ModelSpec, tokens: Tokens, options: dict[str, Any]) -> SessionStart:
+        ids = token_ids(tokens)
+        core = self._core.create_session(spec, ids, **options)
+        session = Session(core, spec, self)
+        self._adopt(session)
+        return SessionStart(session, ids[session.num_reused :].copy())
+
+    def _adopt(self, session: Session) -> None:
+        self._family.members.add(session)
+
+    def explain_prefix(
+        self,
+        spec: ModelSpec,
+        tokens: Tokens,
+        *,
+        context: Context | None = None,
+        reuse: bool = True,
+        first_position: int = 0,
+    ) -> PrefixExplain:
+        """Why create_session would reuse what it would. Touches no access time."""
+        return PrefixExplain(
+            **self._core.explain_prefix(
+                spec,
+                token_ids(tokens),
+                context=_context_text(context),
+                reuse=reuse,
+                plan="",
+                first_position=first_position,
+            )
+        )
+
+    # Writing.
+
+    def store(
+        self,
+        session: Session,
+        tokens: Tokens,
+        *,
+        name: str | None = None,
+        replace: bool = False,
+        drop_base: bool = False,
+        ttl: Ttl = None,
+        pin: bool = False,
+    ) -> int:
+        """Seals the session's tail and makes its tokens a context; durable when it returns.
+
+        ``tokens``: the ids of all tokens that the session holds. Returns the context's id. The
+        session goes on upon it with an empty tail. ``replace``: take the name from the context that
+        has it, and drop that one. ``drop_base``: drop the unnamed context that the session went on
+        from. ``ttl``: since the last access, seconds or timedelta. ``pin``: never evicted.
+
+        Raises InvalidArgumentError (tokens differ in number or from the stored prefix),
+        AlreadyExistsError, FailedPreconditionError (inside a step), ResourceExhaustedError (disk
+        full, quota), ReadOnlyError, IoError; the session is then unchanged.
+        """
+        return self._core.store(
+            session._core,
+            token_ids(tokens),
+            name=name or "",
+            replace=replace,
+            drop_base=drop_base,
+            ttl=_seconds(ttl),
+            pin=pin,
+        )
+
+    def store_async(self, session: Session, tokens: Tokens, **options: Any) -> Future[int]:
+        """:meth:`store` on the store's writing thread: the future's result is the context's id.
+
+        The session must not be used until the future is done: calls on it raise
+        FailedPreconditionError. ``close`` waits for what was submitted.
+        """
+        ids = token_ids(tokens).copy()
+        return self._family.submit(lambda: self.store(session, ids, **options))
+
+    def import_context(
+        self,
+        spec: ModelSpec,
+        tokens: Tokens,
+        layers: Any,
+        *,
+        queries: Sequence[Array] | None = None,
+        name: str | None = None,
+        replace: bool = False,
+        ttl: Ttl = None,
+        pin: bool = False,
+    ) -> int:
+        """Stores a KV cache computed elsewhere ([Alaya] DB.import). Returns the context's id.
+
+        ``layers``: ``layers[i] = (k, v)``, each ``[num_tokens, num_kv_heads, head_dim]`` after RoPE
+        in the spec's layout, any strides; or a transformers ``DynamicCache`` of batch size 1.
+        ``queries``: per layer ``[n, num_q_heads, head_dim]``, q of the last n tokens.
+        """
+        return self._core.import_context(
+            spec,
+            token_ids(tokens),
+            [tuple(pair) for pair in _layer_pairs(layers)],
+            list(queries) if queries is not None else [],
+            name=name or "",
+            replace=replace,
+            ttl=_seconds(ttl),
+            pin=pin,
+        )
+
+    def import_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        fingerprint: bytes | None = None,
+        name: str | None = None,
+        replace: bool = False,
+        ttl: Ttl = None,
+        pin: bool = False,
+    ) -> int:
+        """Stores the context of a safetensors file (docs/formats/import.md). Returns its id.
+
+        ``fingerprint``: instead of the file's. Raises InvalidArgumentError (not such a file; layers
+        are missing), CorruptionError (it became shorter while it was read), NotFoundError, and what
+        store raises. Nothing is stored then.
+        """
+        return _core.import_kv_file(
+            self._core,
+            os.fspath(path),
+            fingerprint=fingerprint or b"",
+            name=name or "",
+            replace=replace,
+            ttl=_seconds(ttl),
+            pin=pin,
+        )
+
+    def export_file(self, context: Context, path: str | os.PathLike[str]) -> None:
+        """Writes a context to a new safetensors file: K in RoPE layout "half", no q."""
+        _core.export_kv_file(self._core, _context_text(context), os.fspath(path))
+
+    # The rest that a database has.
+
+    def list(self) -> list[ContextInfo]:
+        """The tenant's contexts, oldest first."""
+        return [_context_info(fields) for fields in self._core.list()]
+
+    def describe(self, context: Context) -> ContextInfo:
+        """One context by name, "#id" or id, with its segments."""
+        return _context_info(self._core.describe(_context_text(context)))
+
+    def tokens(self, context: Context) -> NDArray[np.int32]:
+        """The token ids of a context."""
+        return np.array(self._core.tokens(_context_text(context)), np.int32)
+
+    def pin(self, context: Context, pinned: bool = True) -> None:
+        """A pinned context is never evicted and never expires."""
+        self._core.pin(_context_text(context), pinned)
+
+    def set_ttl(self, context: Context, ttl: Ttl) -> None:
+        """Time to live since the last access, seconds or timedelta; None = for ever."""
+        self._core.set_ttl(_context_text(context), _seconds(ttl))
+
+    def drop(self, context: Context) -> None:
+        """Deletes a context; sessions upon it go on."""
+        self._core.drop(_context_text(context))
+
+    def set_quota(self, num_bytes: int) -> None:
+        """Limit of the tenant's bytes on disk; 0 = none. Store evicts what was used longest ago."""
+        self._core.set_quota(num_bytes)
+
+    def declare_equal(self, fingerprint_a: bytes, fingerprint_b: bytes) -> None:
+        """KV of one fingerprint may be used for the other, in this store."""
+        self._core.declare_equal(fingerprint_a, fingerprint_b)
+
+    def verify(
+        self,
+        context: Context | None = None,
+        *,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> VerifyReport:
+        """Reads and checks every byte. Damage is in the report, and quarantined; not an error.
+
+        ``progress(bytes_done, bytes_total)``, after each segment; False cancels.
+        """
+        fields = self._core.verify(_context_text(context), progress)
+        damages = tuple(Damage(**row) for row in fields.pop("damages"))
+        return VerifyReport(damages=damages, **fields)
+
+    def compact(self) -> None:
+        """Merges chains of small segments, erases tokens that no context uses, expires contexts."""
+        self._core.compact()
+
+    def stats(self) -> Stats:
+        return Stats(**self._core.stats())
+
+    # Life.
+
+    def close(self) -> None:
+        """Closes this handle; the one of attndb.open closes its sessions and tenants' handles too,
+        so that the store is free for another writer when it returns."""
+        if self._is_root:
+            self._family.close()
+        self._core.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    def __enter__(self) -> DB:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else f" tenant {self.tenant!r}"
+        return f"<attndb.DB {self._path!r}{state}>"
+
+
+def _context_text(context: Context | None) -> str:
+    if context is None:
+        return ""
+    if isinstance(context, int):
+        return f"#{context}"
+    if not context:
+        raise InvalidArgumentError("context: expected a name, '#id' or an id, found ''")
+    return context
+
+
+def _seconds(ttl: Ttl) -> int | None:
+    if ttl is None:
+        return None
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    if not 0 <= seconds < 2**53:
+        raise InvalidArgumentError(f"ttl: expected 0 or more seconds, found {ttl}")
+    return int(seconds)
+
+
+def _is_list_of_prompts(tokens: Any) -> bool:
+    return isinstance(tokens, (list, tuple)) and bool(tokens) and hasattr(tokens[0], "__len__")
+
+
+def _layer_pairs(layers: Any) -> Iterable[tuple[Array, Array]]:
+    """(k, v) of each layer; a DynamicCache holds them as [1, num_kv_heads, num_tokens, dim]."""
+    cached = getattr(layers, "layers", None)
+    if cached is None:
+        return layers  # type: ignore[no-any-return]
+    return [(_rows(layer.keys), _rows(layer.values)) for layer in cached]
+
+
+def _rows(states: Any) -> Array:
+    if states.ndim != 4 or states.shape[0] != 1:
+        raise InvalidArgumentError(
+            "cache: expected keys of shape [1, num_kv_heads, num_tokens, head_dim], found "
+            f"{list(states.shape)}; import one sequence at a time"
+        )
+    return states[0].detach().transpose(0, 1)
+
+
+def _context_info(fields: dict[str, Any]) -> ContextInfo:
+    ttl = fields.pop("ttl_seconds")
+    segments = tuple(SegmentInfo(**row) for row in fields.pop("segments"))
+    return ContextInfo(
+        created=_datetime(fields.pop("created_us")),
+        last_access=_datetime(fields.pop("last_access_us")),
+        ttl=None if ttl is None else timedelta(seconds=ttl),
+        segments=segments,
+        **fields,
+    )
+
+
+def _datetime(us: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=us)

@@ -1,0 +1,147 @@
+"""What attndb reports about contexts, sessions, plans and itself: plain values.
+
+Fields are those of include/attndb/stats.h; times are aware datetimes, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from attndb._spec import DType
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """One segment of a context's chain."""
+
+    segment_id: int
+    num_tokens_used: int  # Of the segment's tokens, those that this context has.
+    num_tokens: int
+    file_bytes: int
+    num_contexts: int  # That share it.
+    damage: str  # Empty, or why it is quarantined.
+
+
+@dataclass(frozen=True)
+class ContextInfo:
+    """A stored context."""
+
+    id: int
+    name: str  # Empty if unnamed.
+    num_tokens: int
+    kv_bytes: int  # K and V of its tokens.
+    file_bytes: int  # Of all its segments, shared ones counted in full.
+    own_bytes: int  # Of the segments that no other context uses.
+    retained_bytes: int  # In its segments, of tokens that no context uses (until compact).
+    query_sample_bytes: int
+    created: datetime
+    last_access: datetime
+    ttl: timedelta | None  # Since the last access; None = for ever.
+    pinned: bool
+    damaged: bool  # A segment is quarantined: the context is not served.
+    first_position: int
+    kv_dtype: DType
+    fingerprint: bytes
+    num_layers: int
+    non_finite_heads: tuple[str, ...]  # "layer 3 head 1" where K or V has NaN or Inf.
+    segments: tuple[SegmentInfo, ...]  # Oldest first. Filled by describe only.
+
+
+@dataclass(frozen=True)
+class LayerExplain:
+    """How one layer was, or would be, attended to."""
+
+    layer: int
+    plan: str  # Canonical plan text of this layer.
+    reason: str  # Why something else than the plan runs; empty if it does not.
+    num_tokens: int  # Visible to the newest token.
+    num_middle: int  # Neither sink, nor window, nor tail.
+    predicted_selected: float  # Critical tokens per q head; -1 = unknown before a run.
+    predicted_bytes: int  # K and V bytes read per token of q.
+    num_queries: int  # Rows of q over the session so far; zero before the first attend.
+    selected_mean: float  # Critical tokens per row and q head.
+    bytes_touched: int  # By the last attend, all heads.
+    score_us: float  # Last attend, summed over threads: scoring,
+    select_us: float  # ... choosing,
+    attend_us: float  # ... attending and merging,
+    append_us: float  # ... and the last append.
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Plan, prediction and what the last call of each layer cost. ``print(it)`` is a table."""
+
+    plan: str
+    num_tokens: int
+    num_reused: int
+    num_segments: int
+    memory_bytes: int
+    layers: tuple[LayerExplain, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class PrefixExplain:
+    """Why a prompt's prefix was or was not reused."""
+
+    num_prompt_tokens: int
+    num_reused: int  # What create_session would reuse.
+    context: str  # From this context: its name, or "#id".
+    reasons: tuple[str, ...]  # In words.
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One finding of verify."""
+
+    segment_id: int
+    file: str  # Relative to the store.
+    message: str  # Names object, expected and found.
+    contexts: tuple[str, ...]  # That can't be served because of it.
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What verify read, and what of it is damaged."""
+
+    num_segments: int
+    num_bytes: int
+    damages: tuple[Damage, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.damages
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counts and sizes of a store, as one tenant sees it."""
+
+    path: str
+    read_only: bool
+    format_version: int
+    num_contexts: int
+    num_segments: int
+    num_tokens: int  # Sum over segments: shared ones once.
+    file_bytes: int
+    quota_bytes: int  # 0 = none.
+    memory_bytes: int  # Segment data held in memory, all tenants.
+    memory_limit_bytes: int
+    num_sessions: int  # Open in this process, all tenants.
+    num_damaged_segments: int
+    # Since open.
+    num_lookups: int
+    num_prompt_tokens: int
+    num_reused_tokens: int
+    num_stores: int
+    num_evictions: int
+    bytes_written: int  # Segments sealed by store and import_context,
+    bytes_merged: int  # ... and those written again by merging.

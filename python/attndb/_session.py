@@ -1,0 +1,223 @@
+"""One running request: a stored prefix of a context and the tail of tokens that came after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, overload
+
+from attndb import _core
+from attndb._arrays import Array, empty
+from attndb._results import Explain, LayerExplain
+from attndb._spec import ModelSpec
+
+if TYPE_CHECKING:
+    from attndb._db import DB
+
+
+class Session:
+    """Made by :meth:`DB.create_session`.
+
+    A step, for n new tokens, is, for layer 0, 1, ... in order: ``append(layer, k, v)``, then
+    ``attend(layer, q)``, which is causal inside the new tokens.
+
+    Arrays are numpy, torch (CPU) or anything with DLPack, of float32, float16 or bfloat16, with any
+    strides; none is copied. Shapes: q ``[num_rows, num_q_heads, head_dim]``, k ``[n, num_kv_heads,
+    head_dim]``, v and out with ``v_head_dim``; lse ``[num_rows, num_q_heads]`` float32, the natural
+    log of the sum of exp(logit).
+
+    A session is one thread's at a time: a call beside another raises
+    :class:`FailedPreconditionError`. The interpreter lock is free while a call computes or blocks.
+    Close it with ``close()`` or ``with``; the collector does it else.
+    """
+
+    __slots__ = ("_core", "_db", "_spec", "__weakref__")
+
+    def __init__(self, core: _core.Session, spec: ModelSpec, db: DB) -> None:
+        self._core = core
+        self._spec = spec
+        self._db = db  # The session keeps its store open.
+
+    # The two primitives.
+
+    def append(self, layer: int, k: Array, v: Array) -> None:
+        """Adds the new tokens' rows to `layer`, rounded to nearest-even to the spec's kv_dtype.
+
+        Raises InvalidArgumentError (shape, dtype, a finite value that overflows),
+        FailedPreconditionError (layer out of order, unequal rows), ResourceExhaustedError.
+        """
+        self._core.append(layer, k, v)
+
+    @overload
+    def attend(self, layer: int, q: Array, *, out: Array | None = ...) -> Any: ...
+    @overload
+    def attend(
+        self, layer: int, q: Array, *, return_lse: bool, out: Array | None = ...
+    ) -> Any: ...
+    def attend(
+        self, layer: int, q: Array, *, return_lse: bool = False, out: Array | None = None
+    ) -> Any:
+        """Attention of the newest ``len(q)`` tokens of `layer` over all tokens up to each.
+
+        Returns `out`, or a new array of q's library and dtype; with `return_lse` the pair
+        ``(out, lse)``.
+        """
+        if out is None:
+            out = empty(q, (*q.shape[:2], self._core.v_head_dim(layer)))
+        if not return_lse:
+            self._core.attend(layer, q, out, None)
+            return out
+        lse = empty(q, q.shape[:2], float32=True)
+        self._core.attend(layer, q, out, lse)
+        return out, lse
+
+    def attend_part(
+        self, layer: int, q: Array, out: Array, lse: Array | None, part: int, num_parts: int
+    ) -> None:
+        """The same call shared by `num_parts` threads of the caller, which give equal arguments but
+        for their `part`; `out` is complete when all have returned."""
+        self._core.attend_part(layer, q, out, lse, part, num_parts)
+
+    # The names of [Alaya] Table 2.
+
+    @overload
+    def update(self, q: Array, k: Array, v: Array, layer: int) -> None: ...
+    @overload
+    def update(self, q: Array, k: Array, v: Array, layer: int, return_kv: bool) -> Any: ...
+    def update(self, q: Array, k: Array, v: Array, layer: int, return_kv: bool = False) -> Any:
+        """:meth:`append`; q is only checked. With `return_kv`: all keys and values of the layer,
+        the drop-in for ``DynamicCache.update``."""
+        num_before = self._core.num_tokens
+        self._core.update(q, k, v, layer)
+        return self._read_like(k, layer, 0, num_before + len(k)) if return_kv else None
+
+    def attention(self, q: Array, layer: int, *, out: Array | None = None) -> Any:
+        """:meth:`attend`."""
+        return self.attend(layer, q, out=out)
+
+    def read_kv(self, layer: int, begin: int = 0, end: int | None = None) -> Any:
+        """K and V of tokens [begin, end) as they are held: numpy float32 copies
+        ``[n, num_kv_heads, head_dim]``, in the spec's RoPE layout."""
+        last = self._core.num_tokens if end is None else end
+        return self._read_like(None, layer, begin, last)
+
+    def _read_like(self, like: Array | None, layer: int, begin: int, end: int) -> Any:
+        shape = (max(end - begin, 0), self._core.num_kv_heads(layer))
+        k = empty(like, (*shape, self._core.head_dim(layer)), float32=True)
+        v = empty(like, (*shape, self._core.v_head_dim(layer)), float32=True)
+        self._core.read_kv(layer, begin, end, k, v)
+        return k, v
+
+    # State.
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens complete in every layer."""
+        return self._core.num_tokens
+
+    @property
+    def num_reused(self) -> int:
+        """Of these, those found in the store at create_session or put there by store."""
+        return self._core.num_reused
+
+    @property
+    def context_id(self) -> int | None:
+        """The context that the session continues; None if it started from nothing."""
+        return self._core.context_id or None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the tail and of the segments that are in memory for it."""
+        return self._core.memory_bytes
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._spec
+
+    def crop(self, num_tokens: int) -> None:
+        """Keeps the first `num_tokens` tokens, and makes a failed session usable again."""
+        self._core.crop(num_tokens)
+
+    def fork(self) -> Session:
+        """A second session with the same tokens; tails are shared until one of them appends."""
+        session = Session(self._core.fork(), self._spec, self._db)
+        self._db._adopt(session)
+        return session
+
+    def reset(self) -> None:
+        """Forgets all tokens, the stored prefix too."""
+        self._core.reset()
+
+    # Plans.
+
+    def set_plan(self, plan: str) -> None:
+        """Sets the plan (docs/plan.md) for the calls to come.
+
+        Raises InvalidArgumentError, with the column.
+        """
+        self._core.set_plan(plan)
+
+    @overload
+    def explain(self) -> Explain: ...
+    @overload
+    def explain(self, layer: int) -> LayerExplain: ...
+    def explain(self, layer: int | None = None) -> Explain | LayerExplain:
+        """Plan, prediction and what the last call of each layer, or of `layer`, cost."""
+        if layer is not None:
+            return LayerExplain(**self._core.explain_layer(layer))
+        fields = self._core.explain()
+        layers = tuple(LayerExplain(**row) for row in fields.pop("layers"))
+        return Explain(layers=layers, **fields)
+
+    # Life.
+
+    def close(self) -> None:
+        """Ends the session. Every later call but `close` raises FailedPreconditionError."""
+        self._core.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self.num_tokens
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<attndb.Session closed>"
+        return f"<attndb.Session {self.num_tokens} tokens, {self.num_reused} reused>"
+
+
+def attend_batch(
+    sessions: Sequence[Session],
+    num_rows: Sequence[int],
+    layer: int,
+    q: Array,
+    *,
+    out: Array | None = None,
+    return_lse: bool = False,
+) -> Any:
+    """One step of one layer for many sessions (continuous batching).
+
+    The rows of q and out are those of ``sessions[0]``, then of ``sessions[1]``, ...:
+    ``num_rows[i]`` each; k and v were appended before.
+    """
+    if not sessions:
+        raise ValueError("attend_batch: no session")
+    cores = [session._core for session in sessions]
+    if out is None:
+        out = empty(q, (*q.shape[:2], cores[0].v_head_dim(layer)))
+    lse = empty(q, q.shape[:2], float32=True) if return_lse else None
+    _core.attend_batch(cores, list(num_rows), layer, q, out, lse)
+    return (out, lse) if return_lse else out

@@ -1,0 +1,245 @@
+#include "python/src/db_binding.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attndb/db.h"
+#include "attndb/options.h"
+#include "python/src/arrays.h"
+#include "python/src/results.h"
+#include "python/src/session_binding.h"
+#include "python/src/spec.h"
+#include "python/src/status_error.h"
+
+namespace attndb::python {
+namespace {
+
+namespace nb = nanobind;
+
+// Token ids, as attndb._arrays.token_ids makes them.
+using Ids = nb::ndarray<const int32_t, nb::numpy, nb::ndim<1>, nb::c_contig>;
+
+std::span<const TokenId> Span(const Ids& ids) { return {ids.data(), ids.size()}; }
+
+PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const std::string& plan,
+          double query_sample, uint32_t dense_query_tokens, uint32_t num_threads,
+          uint64_t host_memory_bytes) {
+  const DBOptions options = {.read_only = read_only,
+                             .create_if_missing = create_if_missing,
+                             .plan = plan,
+                             .query_sample = query_sample,
+                             .dense_query_tokens = dense_query_tokens,
+                             .num_threads = num_threads,
+                             .host_memory_bytes = host_memory_bytes,
+                             .clock = nullptr};
+  return PyDb(Unwrap(Unlocked([&] { return DB::Open(path, options); })));
+}
+
+SessionOptions ToSessionOptions(const std::string& context, bool reuse, const std::string& plan,
+                                int64_t first_position) {
+  return {.context = context, .reuse = reuse, .plan = plan, .first_position = first_position};
+}
+
+std::unique_ptr<PySession> CreateSession(const PyDb& self, nb::handle spec, const Ids& tokens,
+                                         const std::string& context, bool reuse,
+                                         const std::string& plan, int64_t first_position) {
+  const DB db = self.Get();
+  const ModelSpec model = SpecFromPython(spec);
+  const SessionOptions options = ToSessionOptions(context, reuse, plan, first_position);
+  auto start = Unlocked([&] { return db.CreateSession(model, Span(tokens), options); });
+  return std::make_unique<PySession>(Unwrap(std::move(start)).session);
+}
+
+nb::dict ExplainPrefix(const PyDb& self, nb::handle spec, const Ids& tokens,
+                       const std::string& context, bool reuse, const std::string& plan,
+                       int64_t first_position) {
+  const DB db = self.Get();
+  const ModelSpec model = SpecFromPython(spec);
+  const SessionOptions options = ToSessionOptions(context, reuse, plan, first_position);
+  auto explain = Unlocked([&] { return db.ExplainPrefix(model, Span(tokens), options); });
+  return ToDict(Unwrap(std::move(explain)));
+}
+
+int64_t Store(const PyDb& self, PySession& session, const Ids& tokens, const std::string& name,
+              bool replace, bool drop_base, std::optional<int64_t> ttl, bool pin) {
+  const DB db = self.Get();
+  const PySession::Use use(session);
+  const StoreOptions options = ToStoreOptions(name, replace, drop_base, ttl, pin);
+  auto id = Unlocked([&] { return db.Store(*use, Span(tokens), options); });
+  return static_cast<int64_t>(Unwrap(std::move(id)));
+}
+
+int64_t Import(const PyDb& self, nb::handle spec, const Ids& tokens, const nb::list& layers,
+               const nb::list& queries, const std::string& name, bool replace,
+               std::optional<int64_t> ttl, bool pin) {
+  const DB db = self.Get();
+  const ModelSpec model = SpecFromPython(spec);
+  std::deque<InputArray> arrays;  // Keeps the memory alive.
+  std::vector<LayerKv> views;
+  for (const nb::handle pair : layers) {
+    const auto kv = nb::cast<nb::tuple>(pair);
+    if (kv.size() != 2) {
+      throw StatusError(Status::InvalidArgument("layers: expected pairs (k, v), found " +
+                                                std::to_string(kv.size()) + " arrays"));
+    }
+    const TensorView k = arrays.emplace_back(kv[0], "k").view();
+    views.push_back({.k = k, .v = arrays.emplace_back(kv[1], "v").view()});
+  }
+  std::vector<TensorView> query_views;
+  for (const nb::handle q : queries)
+    query_views.push_back(arrays.emplace_back(q, "queries").view());
+  const StoreOptions options = ToStoreOptions(name, replace, false, ttl, pin);
+  auto id = Unlocked([&] { return db.Import(model, Span(tokens), views, options, query_views); });
+  return static_cast<int64_t>(Unwrap(std::move(id)));
+}
+
+nb::list List(const PyDb& self) {
+  const DB db = self.Get();
+  nb::list list;
+  for (const ContextInfo& info : Unwrap(Unlocked([&] { return db.List(); }))) {
+    list.append(ToDict(info));
+  }
+  return list;
+}
+
+nb::dict Describe(const PyDb& self, const std::string& context) {
+  const DB db = self.Get();
+  return ToDict(Unwrap(Unlocked([&] { return db.Describe(context); })));
+}
+
+std::vector<TokenId> Tokens(const PyDb& self, const std::string& context) {
+  const DB db = self.Get();
+  return Unwrap(Unlocked([&] { return db.Tokens(context); }));
+}
+
+void SetTtl(const PyDb& self, const std::string& context, std::optional<int64_t> ttl) {
+  const DB db = self.Get();
+  std::optional<std::chrono::seconds> seconds;
+  if (ttl.has_value()) seconds = std::chrono::seconds(*ttl);
+  ThrowIfError(Unlocked([&] { return db.SetTtl(context, seconds); }));
+}
+
+void DeclareEqual(const PyDb& self, const nb::bytes& a, const nb::bytes& b) {
+  const DB db = self.Get();
+  const std::string_view first(a.c_str(), a.size());
+  const std::string_view second(b.c_str(), b.size());
+  ThrowIfError(Unlocked([&] { return db.DeclareEqual(first, second); }));
+}
+
+// An exception of `progress` cancels, and goes on to the caller.
+nb::dict Verify(const PyDb& self, const std::string& context, const nb::object& progress) {
+  const DB db = self.Get();
+  VerifyOptions options = {.context = context, .progress = nullptr};
+  std::optional<nb::python_error> error;
+  if (!progress.is_none()) {
+    options.progress = [&](uint64_t done, uint64_t total) {
+      const nb::gil_scoped_acquire locked;
+      try {
+        return !progress(done, total).is(nb::bool_(false));
+      } catch (nb::python_error& raised) {
+        error.emplace(std::move(raised));
+        return false;
+      }
+    };
+  }
+  auto report = Unlocked([&] { return db.Verify(options); });
+  if (error.has_value()) throw nb::python_error(std::move(*error));
+  return ToDict(Unwrap(std::move(report)));
+}
+
+}  // namespace
+
+DB PyDb::Get() const {
+  if (!db_.has_value()) throw StatusError(Status::FailedPrecondition("store: closed"));
+  return *db_;
+}
+
+void PyDb::Close() {
+  std::optional<DB> last = std::exchange(db_, std::nullopt);
+  Unlocked([&] { last.reset(); });
+}
+
+StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_base,
+                            std::optional<int64_t> ttl, bool pin) {
+  StoreOptions options = {
+      .name = name, .replace = replace, .drop_base = drop_base, .ttl = std::nullopt, .pin = pin};
+  if (ttl.has_value()) options.ttl = std::chrono::seconds(*ttl);
+  return options;
+}
+
+void BindDb(nb::module_& module) {
+  const auto context = nb::arg("context");
+  nb::class_<PyDb>(module, "DB", nb::is_final())
+      .def_static("open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
+                  nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),
+                  nb::arg("dense_query_tokens"), nb::arg("num_threads"),
+                  nb::arg("host_memory_bytes"))
+      .def("for_tenant",
+           [](const PyDb& self, const std::string& name) {
+             return PyDb(Unwrap(self.Get().ForTenant(name)));
+           })
+      .def_prop_ro("tenant", [](const PyDb& self) { return self.Get().tenant(); })
+      .def("create_session", CreateSession, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
+           context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
+      .def("explain_prefix", ExplainPrefix, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
+           context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
+      .def("store", Store, nb::arg("session"), nb::arg("tokens"), nb::kw_only(), nb::arg("name"),
+           nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(), nb::arg("pin"))
+      .def("import_context", Import, nb::arg("spec"), nb::arg("tokens"), nb::arg("layers"),
+           nb::arg("queries"), nb::kw_only(), nb::arg("name"), nb::arg("replace"),
+           nb::arg("ttl").none(), nb::arg("pin"))
+      .def("list", List)
+      .def("describe", Describe, context)
+      .def("tokens", Tokens, context)
+      .def(
+          "pin",
+          [](const PyDb& self, const std::string& name, bool pinned) {
+            const DB db = self.Get();
+            ThrowIfError(Unlocked([&] { return db.Pin(name, pinned); }));
+          },
+          context, nb::arg("pinned"))
+      .def("set_ttl", SetTtl, context, nb::arg("ttl").none())
+      .def(
+          "drop",
+          [](const PyDb& self, const std::string& name) {
+            const DB db = self.Get();
+            ThrowIfError(Unlocked([&] { return db.Drop(name); }));
+          },
+          context)
+      .def("set_quota",
+           [](const PyDb& self, uint64_t num_bytes) {
+             const DB db = self.Get();
+             ThrowIfError(Unlocked([&] { return db.SetQuota(num_bytes); }));
+           })
+      .def("declare_equal", DeclareEqual, nb::arg("fingerprint_a"), nb::arg("fingerprint_b"))
+      .def("verify", Verify, context, nb::arg("progress").none())
+      .def("compact",
+           [](const PyDb& self) {
+             const DB db = self.Get();
+             ThrowIfError(Unlocked([&] { return db.Compact(); }));
+           })
+      .def("stats",
+           [](const PyDb& self) {
+             const DB db = self.Get();
+             return ToDict(Unwrap(Unlocked([&] { return db.Stats(); })));
+           })
+      .def("close", &PyDb::Close)
+      .def_prop_ro("closed", &PyDb::closed);
+}
+
+}  // namespace attndb::python

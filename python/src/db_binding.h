@@ -1,0 +1,49 @@
+// attndb._core.DB: a DB that can be closed.
+//
+// Threads: any.
+#ifndef ATTNDB_PYTHON_SRC_DB_BINDING_H_
+#define ATTNDB_PYTHON_SRC_DB_BINDING_H_
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "attndb/db.h"
+#include "attndb/options.h"
+
+namespace attndb::python {
+
+// Runs `call` without the interpreter lock.
+template <typename Call>
+auto Unlocked(Call&& call) {
+  const nanobind::gil_scoped_release unlocked;
+  return std::forward<Call>(call)();
+}
+
+class PyDb {
+ public:
+  explicit PyDb(DB db) : db_(std::move(db)) {}
+
+  // A handle for one call: closing this one meanwhile does no harm.
+  // Throws StatusError kFailedPrecondition: closed.
+  DB Get() const;
+  bool closed() const { return !db_.has_value(); }
+  void Close();
+
+ private:
+  std::optional<DB> db_;  // Guarded by the interpreter lock.
+};
+
+// `ttl` in seconds; none = for ever.
+StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_base,
+                            std::optional<int64_t> ttl, bool pin);
+
+// REQUIRES: BindSession was called.
+void BindDb(nanobind::module_& module);
+
+}  // namespace attndb::python
+
+#endif  // ATTNDB_PYTHON_SRC_DB_BINDING_H_

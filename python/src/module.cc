@@ -1,0 +1,19 @@
+// attndb._core: the public headers, one to one. What a Python program sees is in python/attndb.
+#include <nanobind/nanobind.h>
+
+#include "attndb/version.h"
+#include "python/src/db_binding.h"
+#include "python/src/kv_file_binding.h"
+#include "python/src/session_binding.h"
+#include "python/src/status_error.h"
+
+NB_MODULE(_core, module) {
+  // Sessions that a program leaves to the interpreter's end are its own business.
+  nanobind::set_leak_warnings(false);
+  attndb::python::BindStatusError(module);
+  attndb::python::BindSession(module);
+  attndb::python::BindDb(module);
+  attndb::python::BindKvFile(module);
+  module.attr("__version__") = attndb::Version();
+  module.def("kernel_isa", attndb::KernelIsa);
+}

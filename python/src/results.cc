@@ -1,0 +1,151 @@
+#include "python/src/results.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <string>
+#include <vector>
+
+#include "attndb/dtype.h"
+
+namespace attndb::python {
+namespace {
+
+namespace nb = nanobind;
+
+nb::tuple Strings(const std::vector<std::string>& strings) {
+  nb::list list;
+  for (const std::string& text : strings) list.append(text);
+  return nb::tuple(list);
+}
+
+nb::dict SegmentDict(const SegmentInfo& segment) {
+  nb::dict dict;
+  dict["segment_id"] = segment.segment_id;
+  dict["num_tokens_used"] = segment.num_tokens_used;
+  dict["num_tokens"] = segment.num_tokens;
+  dict["file_bytes"] = segment.file_bytes;
+  dict["num_contexts"] = segment.num_contexts;
+  dict["damage"] = segment.damage;
+  return dict;
+}
+
+nb::dict DamageDict(const Damage& damage) {
+  nb::dict dict;
+  dict["segment_id"] = damage.segment_id;
+  dict["file"] = damage.file;
+  dict["message"] = damage.message;
+  dict["contexts"] = Strings(damage.contexts);
+  return dict;
+}
+
+nb::dict LayerDict(const LayerExplain& layer) { return python::ToDict(layer); }
+
+template <typename T>
+nb::list Dicts(const std::vector<T>& rows, nb::dict (*to_dict)(const T&)) {
+  nb::list list;
+  for (const T& row : rows) list.append(to_dict(row));
+  return list;
+}
+
+}  // namespace
+
+nb::dict ToDict(const ContextInfo& info) {
+  nb::dict dict;
+  dict["id"] = static_cast<int64_t>(info.id);
+  dict["name"] = info.name;
+  dict["num_tokens"] = info.num_tokens;
+  dict["kv_bytes"] = info.kv_bytes;
+  dict["file_bytes"] = info.file_bytes;
+  dict["own_bytes"] = info.own_bytes;
+  dict["retained_bytes"] = info.retained_bytes;
+  dict["query_sample_bytes"] = info.query_sample_bytes;
+  dict["created_us"] = info.created_us;
+  dict["last_access_us"] = info.last_access_us;
+  dict["ttl_seconds"] = info.ttl_seconds;
+  dict["pinned"] = info.pinned;
+  dict["damaged"] = info.damaged;
+  dict["first_position"] = info.first_position;
+  dict["kv_dtype"] = DTypeName(info.kv_dtype);
+  dict["fingerprint"] = nb::bytes(info.fingerprint.data(), info.fingerprint.size());
+  dict["num_layers"] = info.num_layers;
+  dict["non_finite_heads"] = Strings(info.non_finite_heads);
+  dict["segments"] = Dicts(info.segments, SegmentDict);
+  return dict;
+}
+
+nb::dict ToDict(const LayerExplain& layer) {
+  nb::dict dict;
+  dict["layer"] = layer.layer;
+  dict["plan"] = layer.plan;
+  dict["reason"] = layer.reason;
+  dict["num_tokens"] = layer.num_tokens;
+  dict["num_middle"] = layer.num_middle;
+  dict["predicted_selected"] = layer.predicted_selected;
+  dict["predicted_bytes"] = layer.predicted_bytes;
+  dict["num_queries"] = layer.num_queries;
+  dict["selected_mean"] = layer.selected_mean;
+  dict["bytes_touched"] = layer.bytes_touched;
+  dict["score_us"] = layer.score_us;
+  dict["select_us"] = layer.select_us;
+  dict["attend_us"] = layer.attend_us;
+  dict["append_us"] = layer.append_us;
+  return dict;
+}
+
+nb::dict ToDict(const Explain& explain) {
+  nb::dict dict;
+  dict["plan"] = explain.plan;
+  dict["num_tokens"] = explain.num_tokens;
+  dict["num_reused"] = explain.num_reused;
+  dict["num_segments"] = explain.num_segments;
+  dict["memory_bytes"] = explain.memory_bytes;
+  dict["layers"] = Dicts(explain.layers, LayerDict);
+  dict["text"] = explain.ToText();
+  return dict;
+}
+
+nb::dict ToDict(const PrefixExplain& explain) {
+  nb::dict dict;
+  dict["num_prompt_tokens"] = explain.num_prompt_tokens;
+  dict["num_reused"] = explain.num_reused;
+  dict["context"] = explain.context;
+  dict["reasons"] = Strings(explain.reasons);
+  dict["text"] = explain.ToText();
+  return dict;
+}
+
+nb::dict ToDict(const VerifyReport& report) {
+  nb::dict dict;
+  dict["num_segments"] = report.num_segments;
+  dict["num_bytes"] = report.num_bytes;
+  dict["damages"] = Dicts(report.damages, DamageDict);
+  return dict;
+}
+
+nb::dict ToDict(const DBStats& stats) {
+  nb::dict dict;
+  dict["path"] = stats.path;
+  dict["read_only"] = stats.read_only;
+  dict["format_version"] = stats.format_version;
+  dict["num_contexts"] = stats.num_contexts;
+  dict["num_segments"] = stats.num_segments;
+  dict["num_tokens"] = stats.num_tokens;
+  dict["file_bytes"] = stats.file_bytes;
+  dict["quota_bytes"] = stats.quota_bytes;
+  dict["memory_bytes"] = stats.memory_bytes;
+  dict["memory_limit_bytes"] = stats.memory_limit_bytes;
+  dict["num_sessions"] = stats.num_sessions;
+  dict["num_damaged_segments"] = stats.num_damaged_segments;
+  dict["num_lookups"] = stats.num_lookups;
+  dict["num_prompt_tokens"] = stats.num_prompt_tokens;
+  dict["num_reused_tokens"] = stats.num_reused_tokens;
+  dict["num_stores"] = stats.num_stores;
+  dict["num_evictions"] = stats.num_evictions;
+  dict["bytes_written"] = stats.bytes_written;
+  dict["bytes_merged"] = stats.bytes_merged;
+  return dict;
+}
+
+}  // namespace attndb::python

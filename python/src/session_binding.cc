@@ -1,0 +1,217 @@
+#include "python/src/session_binding.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attndb/tensor_view.h"
+#include "attndb/types.h"
+#include "python/src/arrays.h"
+#include "python/src/results.h"
+#include "python/src/status_error.h"
+
+namespace attndb::python {
+
+PySession::Use::Use(PySession& owner, Kind kind) : owner_(&owner) {
+  int inside = owner.inside_.load(std::memory_order_relaxed);
+  do {
+    const bool free = inside == 0 || (kind == Kind::kPart && inside > 0);
+    if (!free) {
+      throw StatusError(Status::FailedPrecondition(
+          "session: in use by another thread; wait for it, or for its store_async"));
+    }
+  } while (
+      !owner.inside_.compare_exchange_weak(inside, kind == Kind::kPart ? inside + 1 : kAloneInside,
+                                           std::memory_order_acquire, std::memory_order_relaxed));
+  if (owner.session_.has_value()) return;
+  owner.inside_.store(0, std::memory_order_release);
+  throw StatusError(Status::FailedPrecondition("session: closed"));
+}
+
+PySession::Use::~Use() {
+  if (owner_ == nullptr) return;
+  int inside = owner_->inside_.load(std::memory_order_relaxed);
+  while (!owner_->inside_.compare_exchange_weak(inside, inside == kAloneInside ? 0 : inside - 1,
+                                                std::memory_order_release,
+                                                std::memory_order_relaxed)) {
+  }
+}
+
+void PySession::Close() {
+  if (closed()) return;
+  const Use use(*this);
+  session_.reset();
+  closed_.store(true, std::memory_order_relaxed);
+}
+
+namespace {
+
+namespace nb = nanobind;
+using Kind = PySession::Use::Kind;
+
+void Append(PySession& self, LayerId layer, nb::handle k, nb::handle v) {
+  const InputArray k_array(k, "k");
+  const InputArray v_array(v, "v");
+  const PySession::Use session(self);
+  Status status;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = session->Append(layer, k_array.view(), v_array.view());
+  }
+  ThrowIfError(std::move(status));
+}
+
+void Attend(PySession& self, LayerId layer, nb::handle q, nb::handle out, nb::handle lse) {
+  const InputArray q_array(q, "q");
+  const OutputArray out_array(out, "out");
+  const LseArray lse_array(lse, q_array.view());
+  const PySession::Use session(self);
+  Status status;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = session->Attend(layer, q_array.view(), out_array.view(), lse_array.data());
+  }
+  ThrowIfError(std::move(status));
+}
+
+void AttendPart(PySession& self, LayerId layer, nb::handle q, nb::handle out, nb::handle lse,
+                uint32_t part, uint32_t num_parts) {
+  const InputArray q_array(q, "q");
+  const OutputArray out_array(out, "out");
+  const LseArray lse_array(lse, q_array.view());
+  const PySession::Use session(self, Kind::kPart);
+  Status status;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = session->AttendPart(layer, q_array.view(), out_array.view(), lse_array.data(), part,
+                                 num_parts);
+  }
+  ThrowIfError(std::move(status));
+}
+
+void Update(PySession& self, nb::handle q, nb::handle k, nb::handle v, LayerId layer) {
+  const InputArray q_array(q, "q");
+  const InputArray k_array(k, "k");
+  const InputArray v_array(v, "v");
+  const PySession::Use session(self);
+  Status status;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = session->Update(q_array.view(), k_array.view(), v_array.view(), layer);
+  }
+  ThrowIfError(std::move(status));
+}
+
+void ReadKv(PySession& self, LayerId layer, uint64_t begin, uint64_t end, nb::handle k,
+            nb::handle v) {
+  const OutputArray k_array(k, "k");
+  const OutputArray v_array(v, "v");
+  const PySession::Use session(self);
+  Status status;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = session->ReadKv(layer, {begin, end}, k_array.view(), v_array.view());
+  }
+  ThrowIfError(std::move(status));
+}
+
+void AttendSessions(const std::vector<PySession*>& sessions, const std::vector<int64_t>& num_rows,
+                    LayerId layer, nb::handle q, nb::handle out, nb::handle lse) {
+  const InputArray q_array(q, "q");
+  const OutputArray out_array(out, "out");
+  const LseArray lse_array(lse, q_array.view());
+  if (sessions.size() != num_rows.size()) {
+    throw StatusError(Status::InvalidArgument(
+        "num_rows: expected one for each of " + std::to_string(sessions.size()) +
+        " sessions, found " + std::to_string(num_rows.size())));
+  }
+  std::deque<PySession::Use> uses;
+  std::vector<Session*> pointers;
+  for (PySession* const session : sessions) {
+    uses.emplace_back(*session);
+    pointers.push_back(&*uses.back());
+  }
+  Status status;
+  {
+    const nb::gil_scoped_release unlocked;
+    status =
+        AttendBatch(pointers, num_rows, layer, q_array.view(), out_array.view(), lse_array.data());
+  }
+  ThrowIfError(std::move(status));
+}
+
+const LayerSpec& Layer(const PySession::Use& session, LayerId layer) {
+  const std::vector<LayerSpec>& layers = session->spec().layers;
+  if (layer >= layers.size()) {
+    throw StatusError(Status::InvalidArgument("layer " + std::to_string(layer) +
+                                              ": the model has " + std::to_string(layers.size())));
+  }
+  return layers[layer];
+}
+
+void Crop(PySession& self, uint64_t num_tokens) {
+  const PySession::Use session(self);
+  ThrowIfError(session->Crop(num_tokens));
+}
+
+std::unique_ptr<PySession> Fork(PySession& self) {
+  const PySession::Use session(self);
+  return std::make_unique<PySession>(Unwrap(session->Fork()));
+}
+
+void SetPlan(PySession& self, const std::string& plan) {
+  const PySession::Use session(self);
+  ThrowIfError(session->SetPlan(plan));
+}
+
+void Close(PySession& self) {
+  const nb::gil_scoped_release unlocked;
+  self.Close();
+}
+
+}  // namespace
+
+void BindSession(nb::module_& module) {
+  using Use = PySession::Use;
+  nb::class_<PySession>(module, "Session", nb::is_final())
+      .def("append", Append, nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none())
+      .def("attend", Attend, nb::arg("layer"), nb::arg("q").none(), nb::arg("out").none(),
+           nb::arg("lse").none())
+      .def("attend_part", AttendPart, nb::arg("layer"), nb::arg("q").none(), nb::arg("out").none(),
+           nb::arg("lse").none(), nb::arg("part"), nb::arg("num_parts"))
+      .def("update", Update, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
+           nb::arg("layer"))
+      .def("read_kv", ReadKv, nb::arg("layer"), nb::arg("begin"), nb::arg("end"),
+           nb::arg("k").none(), nb::arg("v").none())
+      .def("num_kv_heads",
+           [](PySession& self, LayerId layer) { return Layer(Use(self), layer).num_kv_heads; })
+      .def("head_dim",
+           [](PySession& self, LayerId layer) { return Layer(Use(self), layer).head_dim; })
+      .def("v_head_dim",
+           [](PySession& self, LayerId layer) { return Layer(Use(self), layer).v_head_dim; })
+      .def_prop_ro("num_tokens", [](PySession& self) { return Use(self)->num_tokens(); })
+      .def_prop_ro("num_reused", [](PySession& self) { return Use(self)->num_reused(); })
+      .def_prop_ro("context_id",
+                   [](PySession& self) { return static_cast<int64_t>(Use(self)->context_id()); })
+      .def_prop_ro("memory_bytes", [](PySession& self) { return Use(self)->memory_bytes(); })
+      .def("crop", Crop, nb::arg("num_tokens"))
+      .def("fork", Fork)
+      .def("reset", [](PySession& self) { Use(self)->Reset(); })
+      .def("set_plan", SetPlan, nb::arg("plan"))
+      .def("explain", [](PySession& self) { return ToDict(Use(self)->Explain()); })
+      .def("explain_layer",
+           [](PySession& self, LayerId layer) { return ToDict(Unwrap(Use(self)->Explain(layer))); })
+      .def("close", Close)
+      .def_prop_ro("closed", &PySession::closed);
+  module.def("attend_batch", AttendSessions, nb::arg("sessions"), nb::arg("num_rows"),
+             nb::arg("layer"), nb::arg("q").none(), nb::arg("out").none(), nb::arg("lse").none());
+}
+
+}  // namespace attndb::python

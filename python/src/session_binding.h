@@ -1,0 +1,55 @@
+// attndb._core.Session: a Session that can be closed and that notices two threads at once.
+//
+// Threads: any may call; one that finds another inside gets kFailedPrecondition. attend_part may
+//          run beside attend_part.
+#ifndef ATTNDB_PYTHON_SRC_SESSION_BINDING_H_
+#define ATTNDB_PYTHON_SRC_SESSION_BINDING_H_
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "attndb/session.h"
+
+namespace attndb::python {
+
+class PySession {
+ public:
+  explicit PySession(Session session) : session_(std::move(session)) {}
+
+  // The session, for the time of one call. Throws StatusError kFailedPrecondition: it is closed, or
+  // in use.
+  class Use {
+   public:
+    enum class Kind { kAlone, kPart };
+    explicit Use(PySession& owner, Kind kind = Kind::kAlone);
+    Use(Use&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {}
+    Use& operator=(Use&&) = delete;
+    ~Use();
+    Session& operator*() const { return *owner_->session_; }
+    Session* operator->() const { return &*owner_->session_; }
+
+   private:
+    PySession* owner_;
+  };
+
+  void Close();
+  bool closed() const { return closed_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr int kAloneInside = -1;
+
+  std::optional<Session> session_;
+  std::atomic<bool> closed_ = false;  // Read without Use; only says what Use would.
+  // 0 = nobody inside, kAloneInside = one call, n > 0 = n parts of one attend. Acquired on entry
+  // and released on exit, so that what one thread did to the session is seen by the next.
+  std::atomic<int> inside_ = 0;
+};
+
+void BindSession(nanobind::module_& module);
+
+}  // namespace attndb::python
+
+#endif  // ATTNDB_PYTHON_SRC_SESSION_BINDING_H_

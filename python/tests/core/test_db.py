@@ -1,0 +1,170 @@
+"""The store: contexts, tenants, imports, and what Python expects of handles and options."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import attndb
+from core_steps import NUM_LAYERS, Steps
+
+
+def stored(db: attndb.DB, spec: attndb.ModelSpec, steps: Steps, name: str, length: int) -> int:
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, len(session), length)
+    return db.store(session, steps.ids[:length], name=name)
+
+
+def test_lists_describes_pins_expires_and_drops(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    first = stored(db, spec, steps, "a", 50)
+    stored(db, spec, steps, "b", 70)
+    assert [info.name for info in db.list()] == ["a", "b"]
+    info = db.describe(first)
+    assert info == db.describe("a") == db.describe(f"#{first}")
+    assert info.num_tokens == 50 and info.fingerprint == b"tiny" and info.kv_dtype == "float32"
+    assert abs(info.created - datetime.now(timezone.utc)) < timedelta(minutes=5)
+    assert len(info.segments) == 1 and info.segments[0].num_contexts == 2
+    np.testing.assert_array_equal(db.tokens("b"), steps.ids[:70])
+    db.pin("a")
+    db.set_ttl("b", timedelta(hours=2))
+    assert db.describe("a").pinned and db.describe("b").ttl == timedelta(hours=2)
+    db.set_ttl("b", None)
+    assert db.describe("b").ttl is None
+    db.drop("b")
+    assert [info.name for info in db.list()] == ["a"]
+
+
+def test_explains_prefixes_and_counts(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "a", 50)
+    explain = db.explain_prefix(spec, steps.ids)
+    assert (explain.num_reused, explain.num_prompt_tokens, explain.context) == (50, 90, "a")
+    assert explain.reasons and str(explain)
+    stats = db.stats()
+    assert stats.num_contexts == 1 and stats.num_tokens == 50 and stats.num_stores == 1
+
+
+def test_leaves_one_token_of_a_prompt_that_is_all_stored(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "a", 50)
+    session, rest = db.create_session(spec, list(map(int, steps.ids[:50])))
+    assert session.num_reused == 49 and list(rest) == [steps.ids[49]]
+    session, _ = db.create_session(spec, steps.ids, reuse=False)
+    assert session.num_reused == 0
+    session, _ = db.create_session(spec, torch.from_numpy(steps.ids), context="a")
+    assert session.num_reused == 50
+
+
+def test_stores_in_the_background(db: attndb.DB, spec: attndb.ModelSpec, steps: Steps) -> None:
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, 0, 50)
+    context = db.store_async(session, steps.ids[:50], name="later").result()
+    assert db.describe("later").id == context
+    future = db.store_async(session, steps.ids[:3])
+    with pytest.raises(attndb.InvalidArgumentError):
+        future.result()
+
+
+@pytest.mark.parametrize("form", ["pairs", "heads first", "DynamicCache"])
+def test_imports_a_cache_computed_elsewhere(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps, form: str
+) -> None:
+    layers: object = [(steps.k[i, :60], steps.v[i, :60]) for i in range(NUM_LAYERS)]
+    if form != "pairs":
+        from transformers import DynamicCache
+
+        cache = DynamicCache()
+        for i in range(NUM_LAYERS):
+            k, v = (torch.from_numpy(x[i, :60]).transpose(0, 1)[None] for x in (steps.k, steps.v))
+            cache.update(k.contiguous(), v.contiguous(), i)
+        layers = cache
+    if form == "heads first":
+        layers = [(c.keys[0].transpose(0, 1), c.values[0].transpose(0, 1)) for c in cache.layers]
+    db.import_context(spec, steps.ids[:60], layers, name="elsewhere")
+    session, rest = db.create_session(spec, steps.ids)
+    assert session.num_reused == 60 and len(rest) == 30
+    out = steps.run(session, 60, 90)
+    np.testing.assert_allclose(out[1], steps.expected(1, 60, 90)[0], rtol=0, atol=1e-5)
+
+
+def test_imports_queries_as_the_sample(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    layers = [(steps.k[i], steps.v[i]) for i in range(NUM_LAYERS)]
+    db.import_context(spec, steps.ids, layers, queries=list(steps.q), name="with")
+    assert db.describe("with").query_sample_bytes > 0
+
+
+def test_tenants_do_not_see_each_other(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "a", 50)
+    other = db.for_tenant("other")
+    assert other.tenant == "other" and other.list() == []
+    assert other.create_session(spec, steps.ids).session.num_reused == 0
+    stored(other, spec, steps, "a", 30)
+    assert db.describe("a").num_tokens == 50
+
+
+def test_closing_the_store_frees_it_for_another_writer(
+    tmp_path: Path, spec: attndb.ModelSpec
+) -> None:
+    path = tmp_path / "store"
+    db = attndb.open(path)
+    session = db.create_session(spec, [1, 2]).session
+    tenant = db.for_tenant("t")
+    with pytest.raises(attndb.BusyError):
+        attndb.open(path)
+    db.close()
+    assert db.closed and session.closed and tenant.closed and "closed" in repr(db)
+    with attndb.open(path) as again:
+        assert again.list() == []
+    with pytest.raises(attndb.FailedPreconditionError, match="closed"):
+        db.list()
+
+
+def test_equal_fingerprints_share_contexts(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "a", 50)
+    twin = attndb.ModelSpec(spec.layers, spec.kv_dtype, b"twin")
+    assert db.create_session(twin, steps.ids).session.num_reused == 0
+    db.declare_equal(b"tiny", b"twin")
+    assert db.create_session(twin, steps.ids).session.num_reused == 50
+
+
+def test_verifies_with_progress_and_reports_damage(
+    tmp_path: Path, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    path = tmp_path / "store"
+    with attndb.open(path) as db:
+        stored(db, spec, steps, "a", 50)
+        seen: list[tuple[int, int]] = []
+        assert db.verify(progress=lambda done, total: seen.append((done, total))).ok
+        assert seen and seen[-1][0] == seen[-1][1]
+        with pytest.raises(attndb.CancelledError):
+            db.verify(progress=lambda done, total: False)
+
+        def fail(done: int, total: int) -> None:
+            raise KeyError("mine")
+
+        with pytest.raises(KeyError, match="mine"):
+            db.verify(progress=fail)
+    (segment,) = (path / "segments").glob("*.seg")
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    with attndb.open(path) as db:
+        report = db.verify()
+        assert not report.ok and report.damages[0].contexts == ("a",)
+        assert db.describe("a").damaged
+        with pytest.raises(attndb.CorruptionError):
+            db.create_session(spec, steps.ids, context="a")
