@@ -10,7 +10,7 @@
 With a transformers model: :mod:`attndb.hf`. Needs numpy only.
 """
 
-from attndb._core import __version__
+from attndb import _core
 from attndb._db import DB, SessionStart, open
 from attndb._errors import (
     AlreadyExistsError,
@@ -40,6 +40,8 @@ from attndb._results import (
 )
 from attndb._session import Session, attend_batch
 from attndb._spec import LayerSpec, ModelSpec, Rope
+
+__version__ = _core.version()
 
 __all__ = [
     "DB",

@@ -302,7 +302,7 @@ class DB:
 
     def list(self) -> list[ContextInfo]:
         """The tenant's contexts, oldest first."""
-        return [_context_info(fields) for fields in self._core.list()]
+        return [_context_info(fields) for fields in self._core.list_contexts()]
 
     def describe(self, context: Context) -> ContextInfo:
         """One context by name, "#id" or id, with its segments."""

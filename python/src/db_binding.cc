@@ -65,9 +65,8 @@ std::unique_ptr<PySession> CreateSession(const PyDb& self, nb::handle spec, cons
   return std::make_unique<PySession>(Unwrap(std::move(start)).session);
 }
 
-nb::dict ExplainPrefix(const PyDb& self, nb::handle spec, const Ids& tokens,
-                       const std::string& context, bool reuse, const std::string& plan,
-                       int64_t first_position) {
+Dict ExplainPrefix(const PyDb& self, nb::handle spec, const Ids& tokens, const std::string& context,
+                   bool reuse, const std::string& plan, int64_t first_position) {
   const DB db = self.Get();
   const ModelSpec model = SpecFromPython(spec);
   const SessionOptions options = ToSessionOptions(context, reuse, plan, first_position);
@@ -84,8 +83,9 @@ int64_t Store(const PyDb& self, PySession& session, const Ids& tokens, const std
   return static_cast<int64_t>(Unwrap(std::move(id)));
 }
 
-int64_t Import(const PyDb& self, nb::handle spec, const Ids& tokens, const nb::list& layers,
-               const nb::list& queries, const std::string& name, bool replace,
+int64_t Import(const PyDb& self, nb::handle spec, const Ids& tokens,
+               const nb::typed<nb::list, nb::any>& layers,
+               const nb::typed<nb::list, nb::any>& queries, const std::string& name, bool replace,
                std::optional<int64_t> ttl, bool pin) {
   const DB db = self.Get();
   const ModelSpec model = SpecFromPython(spec);
@@ -108,16 +108,16 @@ int64_t Import(const PyDb& self, nb::handle spec, const Ids& tokens, const nb::l
   return static_cast<int64_t>(Unwrap(std::move(id)));
 }
 
-nb::list List(const PyDb& self) {
+nb::typed<nb::list, Dict> List(const PyDb& self) {
   const DB db = self.Get();
-  nb::list list;
+  nb::typed<nb::list, Dict> list;
   for (const ContextInfo& info : Unwrap(Unlocked([&] { return db.List(); }))) {
     list.append(ToDict(info));
   }
   return list;
 }
 
-nb::dict Describe(const PyDb& self, const std::string& context) {
+Dict Describe(const PyDb& self, const std::string& context) {
   const DB db = self.Get();
   return ToDict(Unwrap(Unlocked([&] { return db.Describe(context); })));
 }
@@ -142,7 +142,7 @@ void DeclareEqual(const PyDb& self, const nb::bytes& a, const nb::bytes& b) {
 }
 
 // An exception of `progress` cancels, and goes on to the caller.
-nb::dict Verify(const PyDb& self, const std::string& context, const nb::object& progress) {
+Dict Verify(const PyDb& self, const std::string& context, const nb::object& progress) {
   const DB db = self.Get();
   VerifyOptions options = {.context = context, .progress = nullptr};
   std::optional<nb::python_error> error;
@@ -203,7 +203,7 @@ void BindDb(nb::module_& module) {
       .def("import_context", Import, nb::arg("spec"), nb::arg("tokens"), nb::arg("layers"),
            nb::arg("queries"), nb::kw_only(), nb::arg("name"), nb::arg("replace"),
            nb::arg("ttl").none(), nb::arg("pin"))
-      .def("list", List)
+      .def("list_contexts", List)
       .def("describe", Describe, context)
       .def("tokens", Tokens, context)
       .def(

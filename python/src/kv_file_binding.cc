@@ -18,6 +18,7 @@
 #include "attndb/kv_file.h"
 #include "python/src/arrays.h"
 #include "python/src/db_binding.h"
+#include "python/src/results.h"
 #include "python/src/spec.h"
 #include "python/src/status_error.h"
 
@@ -30,9 +31,9 @@ std::unique_ptr<KvFileReader> Open(const std::string& path) {
   return std::make_unique<KvFileReader>(Unwrap(Unlocked([&] { return KvFileReader::Open(path); })));
 }
 
-nb::dict Contents(const KvFileReader& self) {
+Dict Contents(const KvFileReader& self) {
   const KvFileContents& contents = self.contents();
-  nb::dict dict;
+  Dict dict;
   dict["spec"] = SpecToPython(contents.spec);
   dict["tokens"] = contents.tokens;
   dict["first_position"] = contents.first_position;

@@ -14,6 +14,6 @@ NB_MODULE(_core, module) {
   attndb::python::BindSession(module);
   attndb::python::BindDb(module);
   attndb::python::BindKvFile(module);
-  module.attr("__version__") = attndb::Version();
+  module.def("version", attndb::Version);
   module.def("kernel_isa", attndb::KernelIsa);
 }

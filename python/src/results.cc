@@ -20,8 +20,8 @@ nb::tuple Strings(const std::vector<std::string>& strings) {
   return nb::tuple(list);
 }
 
-nb::dict SegmentDict(const SegmentInfo& segment) {
-  nb::dict dict;
+Dict SegmentDict(const SegmentInfo& segment) {
+  Dict dict;
   dict["segment_id"] = segment.segment_id;
   dict["num_tokens_used"] = segment.num_tokens_used;
   dict["num_tokens"] = segment.num_tokens;
@@ -31,8 +31,8 @@ nb::dict SegmentDict(const SegmentInfo& segment) {
   return dict;
 }
 
-nb::dict DamageDict(const Damage& damage) {
-  nb::dict dict;
+Dict DamageDict(const Damage& damage) {
+  Dict dict;
   dict["segment_id"] = damage.segment_id;
   dict["file"] = damage.file;
   dict["message"] = damage.message;
@@ -40,10 +40,10 @@ nb::dict DamageDict(const Damage& damage) {
   return dict;
 }
 
-nb::dict LayerDict(const LayerExplain& layer) { return python::ToDict(layer); }
+Dict LayerDict(const LayerExplain& layer) { return python::ToDict(layer); }
 
 template <typename T>
-nb::list Dicts(const std::vector<T>& rows, nb::dict (*to_dict)(const T&)) {
+nb::list Dicts(const std::vector<T>& rows, Dict (*to_dict)(const T&)) {
   nb::list list;
   for (const T& row : rows) list.append(to_dict(row));
   return list;
@@ -51,8 +51,8 @@ nb::list Dicts(const std::vector<T>& rows, nb::dict (*to_dict)(const T&)) {
 
 }  // namespace
 
-nb::dict ToDict(const ContextInfo& info) {
-  nb::dict dict;
+Dict ToDict(const ContextInfo& info) {
+  Dict dict;
   dict["id"] = static_cast<int64_t>(info.id);
   dict["name"] = info.name;
   dict["num_tokens"] = info.num_tokens;
@@ -75,8 +75,8 @@ nb::dict ToDict(const ContextInfo& info) {
   return dict;
 }
 
-nb::dict ToDict(const LayerExplain& layer) {
-  nb::dict dict;
+Dict ToDict(const LayerExplain& layer) {
+  Dict dict;
   dict["layer"] = layer.layer;
   dict["plan"] = layer.plan;
   dict["reason"] = layer.reason;
@@ -94,8 +94,8 @@ nb::dict ToDict(const LayerExplain& layer) {
   return dict;
 }
 
-nb::dict ToDict(const Explain& explain) {
-  nb::dict dict;
+Dict ToDict(const Explain& explain) {
+  Dict dict;
   dict["plan"] = explain.plan;
   dict["num_tokens"] = explain.num_tokens;
   dict["num_reused"] = explain.num_reused;
@@ -106,8 +106,8 @@ nb::dict ToDict(const Explain& explain) {
   return dict;
 }
 
-nb::dict ToDict(const PrefixExplain& explain) {
-  nb::dict dict;
+Dict ToDict(const PrefixExplain& explain) {
+  Dict dict;
   dict["num_prompt_tokens"] = explain.num_prompt_tokens;
   dict["num_reused"] = explain.num_reused;
   dict["context"] = explain.context;
@@ -116,16 +116,16 @@ nb::dict ToDict(const PrefixExplain& explain) {
   return dict;
 }
 
-nb::dict ToDict(const VerifyReport& report) {
-  nb::dict dict;
+Dict ToDict(const VerifyReport& report) {
+  Dict dict;
   dict["num_segments"] = report.num_segments;
   dict["num_bytes"] = report.num_bytes;
   dict["damages"] = Dicts(report.damages, DamageDict);
   return dict;
 }
 
-nb::dict ToDict(const DBStats& stats) {
-  nb::dict dict;
+Dict ToDict(const DBStats& stats) {
+  Dict dict;
   dict["path"] = stats.path;
   dict["read_only"] = stats.read_only;
   dict["format_version"] = stats.format_version;

@@ -10,12 +10,14 @@
 
 namespace attndb::python {
 
-nanobind::dict ToDict(const ContextInfo& info);
-nanobind::dict ToDict(const LayerExplain& layer);
-nanobind::dict ToDict(const Explain& explain);
-nanobind::dict ToDict(const PrefixExplain& explain);
-nanobind::dict ToDict(const VerifyReport& report);
-nanobind::dict ToDict(const DBStats& stats);
+using Dict = nanobind::typed<nanobind::dict, nanobind::str, nanobind::any>;
+
+Dict ToDict(const ContextInfo& info);
+Dict ToDict(const LayerExplain& layer);
+Dict ToDict(const Explain& explain);
+Dict ToDict(const PrefixExplain& explain);
+Dict ToDict(const VerifyReport& report);
+Dict ToDict(const DBStats& stats);
 
 }  // namespace attndb::python
 
