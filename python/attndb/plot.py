@@ -1,0 +1,322 @@
+"""Pictures of what attention needs and what plans cost: matplotlib figures of attndb.measure.
+
+    from attndb import plot
+
+    file = attndb.KvFile("book.safetensors")
+    plot.attention(file, layer=4, head=2, plan="dipr(alpha=0.012)", path="attention.png")
+
+Each function draws what the function of its name in attndb.measure gives, and returns a
+``matplotlib.figure.Figure``; with ``path`` it also saves it, in the format that the name ends with
+(png, svg, pdf). pyplot is not used: no window, no backend, no global state.
+"""
+
+from __future__ import annotations
+
+try:
+    import matplotlib  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "attndb.plot needs matplotlib: pip install matplotlib", name="matplotlib"
+    ) from error
+
+import os
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import Bbox
+
+from attndb import measure
+from attndb._errors import InvalidArgumentError
+from attndb._kv_file import KvFile
+from attndb.measure import Doubles, PlanError, PrefixHit
+
+__all__ = ["attention", "plan_errors", "prefix_hits", "tokens_for_mass"]
+
+Path = str | os.PathLike[str]
+
+# Okabe and Ito's colours, which people tell apart whatever their eyes; paler ones for the rest.
+_BLUE, _VERMILLION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#A6548A"
+_GREY, _PALE, _STRIPE = "#767676", "#CFCFCF", "#F4F4F4"
+_FLOOR = 1e-10  # Weights below are drawn at the lower edge.
+
+
+def tokens_for_mass(
+    file: KvFile,
+    mass: float = 0.9,
+    queries: int = 16,
+    *,
+    alpha: float | None = None,
+    beta: float | None = None,
+    path: Path | None = None,
+) -> Figure:
+    """Tokens that each q head needs for a share of the softmax, as AlayaDB Fig. 5; with `alpha` or
+    `beta` also how many a range query (DIPR) takes."""
+    needed = measure.tokens_for_mass(file, mass, queries)
+    num_layers, num_heads = needed.shape
+    figure, axes = _new(7.2 if num_layers <= 12 else 11.0)
+    at = np.arange(num_layers)[:, None] + 0.84 * ((np.arange(num_heads) + 0.5) / num_heads - 0.5)
+    size = 24 if num_layers <= 12 else 9
+    for layer in range(0, num_layers, 2):
+        axes.axvspan(layer - 0.5, layer + 0.5, color=_STRIPE, linewidth=0, zorder=0)
+    if alpha is not None or beta is not None:
+        taken = measure.dipr_tokens(file, alpha=alpha, beta=beta, queries=queries)
+        axes.vlines(at.ravel(), needed.ravel(), taken.ravel(), color=_PALE, linewidth=1, zorder=1)
+        label = f"dipr(alpha={alpha:g})" if alpha is not None else f"dipr(beta={beta:g})"
+        label += f" takes: mean {np.nanmean(taken):,.0f}"
+        axes.scatter(at, taken, size, _BLUE, linewidths=0, zorder=2, label=label)
+    label = f"needed for {_percent(mass)} of the mass: mean {np.nanmean(needed):,.0f}"
+    axes.scatter(at, needed, size, _VERMILLION, linewidths=0, zorder=3, label=label)
+    axes.axhline(file.num_tokens, color=_GREY, linewidth=1, linestyle="--", zorder=1)
+    _note(axes, f"all {file.num_tokens:,} tokens", (1.0, file.num_tokens), by=(-4, 3))
+    axes.set(yscale="log", ylim=(0.8, 2.0 * file.num_tokens), xlim=(-0.5, num_layers - 0.5))
+    _plain_numbers(axes, (1,))
+    step = max(1, num_layers // 32)
+    axes.set_xticks(range(0, num_layers, step), [str(i) for i in file.layers[::step]])
+    axes.set_xlabel(f"layer, and in it {num_heads} q heads from left to right")
+    axes.set_ylabel(f"tokens per q head, mean of {_plural(queries, 'query', 'queries')}")
+    _title(axes, f"Tokens that hold {_percent(mass)} of the attention mass", _name(file))
+    _legend(figure)
+    return _save(figure, path)
+
+
+def attention(
+    file: KvFile,
+    layer: int,
+    head: int,
+    plan: str | None = None,
+    *,
+    query: int = -1,
+    path: Path | None = None,
+) -> Figure:
+    """Softmax weight of each token that one query of one q head sees, against the token's position;
+    with `plan`, the tokens that it attends to are marked."""
+    weights = measure.attention_weights(file, layer, query)
+    if not 0 <= head < len(weights):
+        raise InvalidArgumentError(f"head {head}: layer {layer} has {len(weights)} q heads")
+    token = query % file.num_tokens
+    window = file.spec.layers[layer].sliding_window or file.num_tokens
+    seen = np.arange(max(0, token + 1 - window), token + 1)
+    of_head = weights[head]
+    figure, axes = _new(7.2)
+    if plan is None:
+        groups = [(f"{_plural(len(seen), 'token')}", seen, _BLUE)]
+    else:
+        chosen = measure.critical_tokens(file, layer, plan, query)
+        critical = chosen.critical[head]
+        always = chosen.attended[head] & ~critical
+        rest = np.setdiff1d(seen, np.flatnonzero(chosen.attended[head]))
+        words = "sink and window" if rest.size or critical.any() else "attended to: all"
+        groups = [
+            ("left out", rest, _GREY),
+            (words, np.flatnonzero(always), _GREEN),
+            ("critical", np.flatnonzero(critical), _VERMILLION),
+        ]
+    lowest = max(_FLOOR, float(of_head[seen].min()))
+    for i, (label, tokens, color) in enumerate(groups):
+        if not tokens.size:
+            continue
+        if plan is not None:
+            label += f": {_plural(tokens.size, 'token')}, {100 * of_head[tokens].sum():.3g} %"
+        heights = np.maximum(of_head[tokens], lowest)
+        size = (7, 9, 16)[i] if len(seen) <= 4000 else (2, 3, 6)[i]
+        axes.scatter(
+            file.positions[tokens], heights, size, color, linewidths=0, zorder=2 + i, label=label,
+            rasterized=len(seen) > 4000,
+        )
+    axes.set(yscale="log", ylim=(lowest / 2, 2.0))
+    axes.margins(x=0.015)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("position of the token")
+    axes.set_ylabel("share of the attention mass")
+    what = f"Attention of token {file.positions[token]:,}, layer {layer}, q head {head}"
+    _title(axes, what, _name(file) + (f" · {plan}" if plan is not None else ""))
+    if plan is not None:
+        _legend(figure, "tokens, and their share of the mass")
+    return _save(figure, path)
+
+
+def plan_errors(
+    points: Sequence[PlanError],
+    *,
+    against: Literal["bytes", "selected"] = "bytes",
+    notes: str = "",
+    path: Path | None = None,
+) -> Figure:
+    """Error of plans against the bytes that they read, or against the critical tokens that they
+    select (AlayaDB Fig. 6). Plans of one name are joined. ``notes``: for the title."""
+    if not points:
+        raise InvalidArgumentError("points: expected one or more, found none")
+    if against not in ("bytes", "selected"):
+        raise InvalidArgumentError(f"against: expected 'bytes' or 'selected', found {against!r}")
+    figure, axes = _new(7.2)
+    families: dict[str, list[PlanError]] = {}
+    labels: list[tuple[float, float, str, str]] = []
+    for point in points:
+        families.setdefault(point.plan.partition("(")[0].strip(), []).append(point)
+    colors = [_BLUE, _VERMILLION, _GREEN, _PURPLE]
+    lowest = min((point.error for point in points if point.error > 0), default=1e-6)
+    for i, (family, members) in enumerate(families.items()):
+        members = sorted(members, key=lambda point: _cost(point, against))
+        costs = [_cost(point, against) for point in members]
+        errors = [100 * (point.error or lowest / 2) for point in members]
+        texts = _differences(members)
+        color, marker = colors[i % len(colors)], "osD^v"[i % 5]
+        axes.plot(costs, errors, color=color, marker=marker, markersize=5, label=family)
+        labels += zip(costs, errors, texts, [color] * len(members), strict=True)
+    axes.set_yscale("log")
+    axes.margins(x=0.14, y=0.12)
+    _plain_numbers(axes, (1, 2, 5))
+    axes.set_ylabel("relative error of the output, %")
+    if against == "bytes":
+        full = points[0].full_bytes_per_token / 2**20
+        axes.axvline(full, color=_GREY, linewidth=1, linestyle="--", zorder=1)
+        axes.annotate("full", (full, 1), (-4, -12), xycoords=("data", "axes fraction"),
+                      textcoords="offset points", ha="right", color=_GREY, fontsize=8)
+        axes.set_xlim(left=0)
+        axes.set_xlabel("K and V read for one new token, MiB")
+    else:
+        axes.set_xlabel("critical tokens per q head, beside sink and window")
+    title = "Error against bytes" if against == "bytes" else "Error against critical tokens"
+    _title(axes, title, notes)
+    _legend(figure)
+    _label_points(figure, axes, labels)
+    return _save(figure, path)
+
+
+def prefix_hits(
+    hits: Sequence[PrefixHit], *, notes: str = "", path: Path | None = None
+) -> Figure:
+    """Of each prompt, the tokens that a store has and those that the model must run."""
+    if not hits:
+        raise InvalidArgumentError("hits: expected one or more, found none")
+    figure, axes = _new(7.2, 1.6 + 0.3 * min(len(hits), 60))
+    rows = np.arange(len(hits))
+    reused = np.array([hit.num_reused for hit in hits])
+    total = np.array([hit.num_tokens for hit in hits])
+    axes.barh(rows, reused, 0.7, color=_BLUE, label=f"reused: {reused.sum():,} tokens")
+    rest = total - reused
+    axes.barh(rows, rest, 0.7, left=reused, color=_PALE, label=f"to run: {rest.sum():,} tokens")
+    for row, hit in zip(rows, hits, strict=True):
+        text = f"{hit.num_reused:,} from '{hit.context}'" if hit.num_reused else "none"
+        axes.annotate(text, (hit.num_tokens, row), (4, 0), textcoords="offset points",
+                      va="center", color=_GREY, fontsize=8)
+    axes.set_yticks(rows, [hit.prompt for hit in hits])
+    axes.set(ylim=(len(hits) - 0.4, -0.6), xlim=(0, 1.25 * max(1, int(total.max()))))
+    axes.grid(False, axis="y")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("tokens of the prompt")
+    axes.set_ylabel("prompt")
+    share = 100 * reused.sum() / max(1, int(total.sum()))
+    _title(axes, f"{share:.0f} % of the prompts' tokens are reused", notes)
+    _legend(figure)
+    return _save(figure, path)
+
+
+def _cost(point: PlanError, against: str) -> float:
+    return point.bytes_per_token / 2**20 if against == "bytes" else point.selected
+
+
+def _differences(points: Sequence[PlanError]) -> list[str]:
+    """For each plan of one name, the options in which it differs from the others. A logarithmic
+    axis has no place for an error of 0: the text says so."""
+    options = [point.plan.partition("(")[2].rstrip(") ").split(",") for point in points]
+    common = set.intersection(*map(set, options)) if len(options) > 1 else set()
+    texts = [",".join(text for text in of_one if text not in common) for of_one in options]
+    return [
+        (text or point.plan) + ("" if point.error else ": error 0")
+        for text, point in zip(texts, points, strict=True)
+    ]
+
+
+def _label_points(
+    figure: Figure, axes: Axes, labels: Sequence[tuple[float, float, str, str]]
+) -> None:
+    """Writes each ``(x, y, text, color)`` at the corner of its point where it hides least."""
+    figure.draw_without_rendering()  # Fixes the layout, which places in pixels depend on.
+    curves = [line.get_transform().transform(line.get_xydata()) for line in axes.get_lines()]
+    inked = np.concatenate([_along(curve) for curve in curves])
+    for x, y, text, color in labels:
+        found: list[tuple[int, int, Annotation, Bbox]] = []
+        for right, up in ((1, 1), (-1, -1), (-1, 1), (1, -1)):
+            note = axes.annotate(
+                text, (x, y), (5 * right, 3 * up), textcoords="offset points", color=color,
+                fontsize=8, ha="left" if right > 0 else "right", va="bottom" if up > 0 else "top",
+            )
+            box = note.get_window_extent()
+            hidden = int(box.count_contains(inked))
+            found.append((hidden, len(found), note, box))
+        _, _, best, box = min(found)
+        for _, _, note, _ in found:
+            if note is not best:
+                note.remove()
+        xs, ys = np.meshgrid(np.linspace(box.x0, box.x1, 12), np.linspace(box.y0, box.y1, 6))
+        inked = np.concatenate([inked, np.column_stack([xs.ravel(), ys.ravel()])])
+
+
+def _along(curve: Doubles) -> Doubles:
+    """Points on a line through [n, 2] corners, in pixels."""
+    at = np.linspace(0, len(curve) - 1, 100 * len(curve))
+    whole = np.arange(len(curve))
+    return np.column_stack([np.interp(at, whole, curve[:, i]) for i in range(2)])
+
+
+# What all pictures have in common.
+
+
+def _new(width: float, height: float = 4.3) -> tuple[Figure, Axes]:
+    """Inches. A figure that no pyplot knows."""
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, color="#E6E6E6", linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _plain_numbers(axes: Axes, digits: Sequence[int]) -> None:
+    """Labels a logarithmic y axis with 10, not 10^1."""
+    axes.yaxis.set_major_locator(LogLocator(subs=digits))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+
+
+def _name(file: KvFile) -> str:
+    model = file.notes.get("model") or os.path.basename(file.path)
+    return f"{model} · {file.num_tokens:,} tokens"
+
+
+def _title(axes: Axes, title: str, notes: str) -> None:
+    axes.set_title(title, loc="left", fontsize=11, pad=20 if notes else 8)
+    if notes:
+        axes.text(0, 1.02, notes, transform=axes.transAxes, color=_GREY, fontsize=9)
+
+
+def _note(axes: Axes, text: str, at: tuple[float, float], by: tuple[float, float]) -> None:
+    """Small text at x of the axes' width and y of the data, to the left of it."""
+    axes.annotate(text, at, by, xycoords=("axes fraction", "data"), textcoords="offset points",
+                  ha="right", color=_GREY, fontsize=8)
+
+
+def _legend(figure: Figure, title: str | None = None) -> None:
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8.5,
+                  markerscale=1.4, columnspacing=1.6, handletextpad=0.4, title=title,
+                  title_fontsize=8.5)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"
+
+
+def _plural(count: int, word: str, many: str | None = None) -> str:
+    return f"{count:,} {word if count == 1 else many or word + 's'}"
+
+
+def _save(figure: Figure, path: Path | None) -> Figure:
+    if path is not None:
+        figure.savefig(path)
+    return figure
