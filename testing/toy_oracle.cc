@@ -18,14 +18,20 @@ void RoundTo(DType dtype, std::vector<float>* values) {
 }
 
 // K and V of one layer, as stored.
-struct LayerData {
+struct OwnedLayer {
   const LayerSpec& spec;
   std::vector<float> k, v;
 };
 
-LayerData MakeLayer(const ToyModel& model, LayerId layer, std::span<const TokenId> tokens) {
-  LayerData data{model.spec().layers[layer], model.Keys(layer, tokens, 0),
-                 model.Values(layer, tokens, 0)};
+// The same, wherever it lies.
+struct LayerData {
+  const LayerSpec& spec;
+  std::span<const float> k, v;
+};
+
+OwnedLayer MakeLayer(const ToyModel& model, LayerId layer, std::span<const TokenId> tokens) {
+  OwnedLayer data{model.spec().layers[layer], model.Keys(layer, tokens, 0),
+                  model.Values(layer, tokens, 0)};
   RoundTo(model.spec().kv_dtype, &data.k);
   RoundTo(model.spec().kv_dtype, &data.v);
   return data;
@@ -71,7 +77,8 @@ std::vector<double> OracleStep(const ToyModel& model, std::span<const TokenId> t
                                uint64_t begin) {
   std::vector<double> out;
   for (LayerId layer = 0; layer < model.spec().num_layers(); ++layer) {
-    const LayerData data = MakeLayer(model, layer, tokens);
+    const OwnedLayer owned = MakeLayer(model, layer, tokens);
+    const LayerData data{owned.spec, owned.k, owned.v};
     const std::vector<float> q = model.Queries(layer, tokens.subspan(begin), begin);
     const uint32_t num_heads = data.spec.num_q_heads;
     for (uint64_t row = 0; row < tokens.size() - begin; ++row) {
@@ -88,11 +95,23 @@ std::vector<double> OracleProbe(const ToyModel& model, std::span<const TokenId> 
                                 TokenId probe) {
   std::vector<double> out;
   for (LayerId layer = 0; layer < model.spec().num_layers(); ++layer) {
-    const LayerData data = MakeLayer(model, layer, tokens);
+    const OwnedLayer owned = MakeLayer(model, layer, tokens);
+    const LayerData data{owned.spec, owned.k, owned.v};
     const std::vector<float> q = model.Queries(layer, {&probe, 1}, tokens.size() - 1);
     for (uint32_t head = 0; head < data.spec.num_q_heads; ++head) {
       AttendHead(data, &q[size_t{head} * data.spec.head_dim], head, tokens.size(), &out);
     }
+  }
+  return out;
+}
+
+std::vector<double> OracleAttend(const LayerSpec& spec, std::span<const float> k,
+                                 std::span<const float> v, std::span<const float> q,
+                                 uint64_t num_visible) {
+  const LayerData data{spec, k, v};
+  std::vector<double> out;
+  for (uint32_t head = 0; head < spec.num_q_heads; ++head) {
+    AttendHead(data, &q[size_t{head} * spec.head_dim], head, num_visible, &out);
   }
   return out;
 }

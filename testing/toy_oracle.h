@@ -25,6 +25,13 @@ std::vector<double> OracleStep(const ToyModel& model, std::span<const TokenId> t
 std::vector<double> OracleProbe(const ToyModel& model, std::span<const TokenId> tokens,
                                 TokenId probe);
 
+// The definition alone: one token's q, [num_q_heads, head_dim], over the first `num_visible` tokens
+// of k [tokens, num_kv_heads, head_dim] and v, of which the layer's window may hide some.
+// [num_q_heads, v_head_dim].
+std::vector<double> OracleAttend(const LayerSpec& spec, std::span<const float> k,
+                                 std::span<const float> v, std::span<const float> q,
+                                 uint64_t num_visible);
+
 // The largest |found - expected| / |expected| of a row and q head, by the Euclidean norm; a NaN
 // gives infinity. REQUIRES: equal sizes, those of some number of rows in all layers.
 double OutputError(const ToyModel& model, std::span<const float> found,

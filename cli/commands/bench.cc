@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,11 +14,6 @@
 
 namespace attndb::cli {
 namespace {
-
-std::string TempFolder() {
-  const char* const folder = std::getenv("TMPDIR");
-  return folder == nullptr || *folder == '\0' ? "/tmp" : folder;
-}
 
 Json ToJson(const BenchResult& r, const BenchOptions& options) {
   return {{"synthetic", r.synthetic},
@@ -94,7 +88,6 @@ class BenchCommand : public Command {
       ATTNDB_ASSIGN_OR_RETURN(vectors->queries, ReadNpy(queries_));
       ATTNDB_RETURN_IF_ERROR(CheckVectors(*vectors));
     }
-    if (options_.temp_dir.empty()) options_.temp_dir = TempFolder();
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const BenchResult result, RunAttentionBench(options_, vectors));
     env->PrintJson(ToJson(result, options_));

@@ -2,14 +2,21 @@
 #include "cli/commands/commands.h"
 
 namespace attndb::cli {
+namespace {
 
-const std::vector<CommandEntry>& AllCommands() {
-  static const std::vector<CommandEntry> kCommands = {
+// What makes contexts, uses them and moves them.
+std::vector<CommandEntry> ContextCommands() {
+  return {
       {"import", "Run a document through the model once and keep its context",
        "attndb import handbook.txt\n"
        "attndb import handbook.txt --name manual --ttl 7d\n"
-       "cat notes.md | attndb import - --name notes --replace",
+       "cat notes.md | attndb import - --name notes --replace\n"
+       "attndb import --safetensors manual.safetensors",
        MakeImport},
+      {"export", "Write a context to a file that other stores and programs can read",
+       "attndb export manual -o manual.safetensors\n"
+       "attndb export '#12' --safetensors twelve.safetensors --json",
+       MakeExport},
       {"ask", "Answer a question from a stored context",
        "attndb ask --context manual \"How long is the warranty?\"\n"
        "echo \"Who wrote this?\" | attndb ask --context manual --check\n"
@@ -37,6 +44,12 @@ const std::vector<CommandEntry>& AllCommands() {
        "attndb rm manual\n"
        "attndb rm '#12' '#13'",
        MakeRm},
+  };
+}
+
+// What looks after a store, and what measures.
+std::vector<CommandEntry> StoreCommands() {
+  return {
       {"pin", "Keep a context from eviction and expiry, or release it",
        "attndb pin manual\n"
        "attndb pin manual --off",
@@ -68,7 +81,22 @@ const std::vector<CommandEntry>& AllCommands() {
        "attndb bench attention --tokens 131072 --dtype bf16\n"
        "attndb bench attention --keys k.npy --values v.npy --queries q.npy --plan \"topk(k=512)\"",
        MakeBench},
+      {"capture", "Write q, k and v of a model's layers to a file, for benchmarks",
+       "attndb capture handbook.txt -o handbook.safetensors --layers 0,5-7 --queries 64\n"
+       "attndb capture long.txt -o long.safetensors --rope-scaling yarn:4 --tokens 32768\n"
+       "attndb capture long.txt -o long.safetensors --plan \"window(sink=16,window=4096)\"",
+       MakeCapture},
   };
+}
+
+}  // namespace
+
+const std::vector<CommandEntry>& AllCommands() {
+  static const std::vector<CommandEntry> kCommands = [] {
+    std::vector<CommandEntry> commands = ContextCommands();
+    for (const CommandEntry& entry : StoreCommands()) commands.push_back(entry);
+    return commands;
+  }();
   return kCommands;
 }
 

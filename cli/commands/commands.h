@@ -9,6 +9,7 @@
 namespace attndb::cli {
 
 std::unique_ptr<Command> MakeImport();
+std::unique_ptr<Command> MakeExport();
 std::unique_ptr<Command> MakeAsk();
 std::unique_ptr<Command> MakeChat();
 std::unique_ptr<Command> MakeLs();
@@ -23,6 +24,7 @@ std::unique_ptr<Command> MakeCompact();
 std::unique_ptr<Command> MakeStats();
 std::unique_ptr<Command> MakeDoctor();
 std::unique_ptr<Command> MakeBench();
+std::unique_ptr<Command> MakeCapture();
 
 }  // namespace attndb::cli
 

@@ -3,26 +3,39 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/common/document_import.h"
 #include "cli/common/engine_report.h"
 
 namespace attndb::cli {
 namespace {
 
+Status NoEngine(Environment* env) {
+  return env->WithAdvice(Status::Unsupported("this build has no engine to run a model with"),
+                         "build with -DATTNDB_BUILD_LLAMA=ON");
+}
+
 class NoEngineCommand : public Command {
  public:
   void AddFlags(Flags* flags) override { flags->AcceptAnything(); }
+  Result<ExitCode> Run(Environment* env) override { return NoEngine(env); }
+};
 
-  Result<ExitCode> Run(Environment* env) override {
-    return env->WithAdvice(Status::Unsupported("this build has no engine to run a model with"),
-                           "build with -DATTNDB_BUILD_LLAMA=ON");
+class NoDocumentImport : public DocumentImport {
+ public:
+  void AddFlags(Flags* flags) override { flags->AcceptAnything(); }
+  Result<ExitCode> Run(Environment* env, const std::string&, ImportTarget*) override {
+    return NoEngine(env);
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Command> MakeImport() { return std::make_unique<NoEngineCommand>(); }
+std::unique_ptr<DocumentImport> MakeDocumentImport() {
+  return std::make_unique<NoDocumentImport>();
+}
 std::unique_ptr<Command> MakeAsk() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeChat() { return std::make_unique<NoEngineCommand>(); }
+std::unique_ptr<Command> MakeCapture() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeExplain() { return std::make_unique<NoEngineCommand>(); }
 
 EngineReport FindEngine() {

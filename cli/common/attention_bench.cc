@@ -1,12 +1,7 @@
 #include "cli/common/attention_bench.h"
 
-#include <stdlib.h>  // NOLINT: mkdtemp is POSIX.
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <random>
 #include <utility>
 #include <vector>
@@ -15,6 +10,7 @@
 #include "cli/common/interrupt.h"
 #include "cli/common/machine.h"
 #include "cli/common/progress.h"
+#include "cli/common/temp_dir.h"
 
 namespace attndb::cli {
 namespace {
@@ -22,29 +18,6 @@ namespace {
 constexpr uint64_t kChunkTokens = 4096;
 constexpr int64_t kSyntheticQueries = 16;
 constexpr uint64_t kSeed = 17;
-
-// A folder that goes with all that is in it.
-class TempDir {
- public:
-  static Result<TempDir> Create(const std::string& parent) {
-    std::string path = parent + "/attndb-bench-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) {
-      return Status::IoError("cannot make a folder in '" + parent + "': " + std::strerror(errno));
-    }
-    return TempDir(std::move(path));
-  }
-  TempDir(TempDir&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  TempDir& operator=(TempDir&&) = delete;
-  ~TempDir() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit TempDir(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // Normal values from a table: a hundred times as fast as drawing each, and as good for timing.
 class NormalSource {

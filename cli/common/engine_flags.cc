@@ -42,8 +42,12 @@ void ModelFlags::AddTo(Flags* flags) {
 
 Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, DType kv_dtype) const {
   llama::EngineOptions options;
-  options.num_threads = num_threads_;
   options.kv_dtype = kv_dtype;
+  return Open(env, options);
+}
+
+Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, llama::EngineOptions options) const {
+  options.num_threads = num_threads_;
   Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open(model_, options);
   if (engine.ok()) return engine;
   const StatusCode code = engine.status().code();

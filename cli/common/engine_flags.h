@@ -24,6 +24,8 @@ class ModelFlags {
 
   // Loads the model. `kv_dtype` is what its contexts hold.
   Result<llama::LlamaEngine> Open(Environment* env, DType kv_dtype) const;
+  // With these options; num_threads are the flag's.
+  Result<llama::LlamaEngine> Open(Environment* env, llama::EngineOptions options) const;
 
  private:
   std::string model_;

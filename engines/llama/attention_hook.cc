@@ -72,9 +72,11 @@ void AttentionHook::Attach(llama_context_params* params) {
   params->abort_callback_data = this;
 }
 
-void AttentionHook::Begin(std::span<const SessionRows> rows, std::span<const llama_pos> positions) {
+void AttentionHook::Begin(std::span<const SessionRows> rows, std::span<const llama_pos> positions,
+                          const OnQueries* on_queries) {
   rows_ = rows;
   positions_ = positions;
+  on_queries_ = on_queries;
   reader_.Reset();
   num_attended_ = 0;
   positions_checked_ = false;
@@ -87,6 +89,7 @@ void AttentionHook::Begin(std::span<const SessionRows> rows, std::span<const lla
 Status AttentionHook::End(int32_t decode_result) {
   rows_ = {};
   positions_ = {};
+  on_queries_ = nullptr;
   if (!status_.ok()) return std::move(status_);
   if (decode_result != 0) {
     return Status::Internal("llama_decode returned " + std::to_string(decode_result) + ": " +
@@ -251,6 +254,11 @@ void AttentionHook::AttendOp(ggml_tensor* node, int thread, int num_threads, voi
   if (!hook->appended_) return;
   const TensorView q = QueryView(node);
   const MutableTensorView out = OutputView(node);
+  if (thread == 0) {
+    if (Status status = hook->TellQueries(ops->layer, q); !status.ok()) {
+      hook->Fail(std::move(status));
+    }
+  }
   const auto num_parts_max = static_cast<uint32_t>(num_threads);
   uint32_t num_dealt = 0;  // Parts of the sessions so far: small sessions go round the threads.
   for (const SessionRows& rows : hook->rows_) {
@@ -262,6 +270,15 @@ void AttentionHook::AttendOp(ggml_tensor* node, int thread, int num_threads, voi
                                              nullptr, part, num_parts);
     if (!status.ok()) hook->Fail(std::move(status));
   }
+}
+
+Status AttentionHook::TellQueries(LayerId layer, const TensorView& q) const {
+  if (on_queries_ == nullptr) return Status::Ok();
+  for (const SessionRows& rows : rows_) {
+    const uint64_t first_token = rows.num_tokens - static_cast<uint64_t>(rows.num_rows);
+    ATTNDB_RETURN_IF_ERROR((*on_queries_)(layer, first_token, RowsOf(q, rows)));
+  }
+  return Status::Ok();
 }
 
 Status AttentionHook::ObserveStore(const ggml_tensor* node) {
@@ -283,6 +300,7 @@ Status AttentionHook::ObserveAttention(const AttentionSite& site) {
   CopyFrom(site.attention->src[0], &queries);
   TensorView q = QueryView(site.attention);
   q.data = queries.data();
+  ATTNDB_RETURN_IF_ERROR(TellQueries(site.layer, q));
   std::vector<char> output(ggml_nbytes(site.attention));
   MutableTensorView out = OutputView(site.attention);
   out.data = output.data();

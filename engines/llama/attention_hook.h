@@ -40,8 +40,10 @@ class AttentionHook {
   // Lets `params` call this hook, which must outlive the context.
   void Attach(llama_context_params* params);
 
-  // The batch that llama_decode is about to run. Both spans must stay until End.
-  void Begin(std::span<const SessionRows> rows, std::span<const llama_pos> positions);
+  // The batch that llama_decode is about to run. Both spans, and `on_queries`, which may be null,
+  // must stay until End.
+  void Begin(std::span<const SessionRows> rows, std::span<const llama_pos> positions,
+             const OnQueries* on_queries = nullptr);
 
   // How the batch went. Errors: of the first call that failed; kUnsupported (the graph differs from
   // the one that was probed); kInternal (llama_decode's own code).
@@ -72,6 +74,8 @@ class AttentionHook {
   void CountCustom(const ggml_tensor* node);
 
   Status Append(LayerId layer, const TensorView& k, const TensorView& v);
+  // Hands q of the batch to on_queries_.
+  Status TellQueries(LayerId layer, const TensorView& q) const;
   Status ObserveStore(const ggml_tensor* node);
   Status ObserveAttention(const AttentionSite& site);
 
@@ -85,6 +89,7 @@ class AttentionHook {
   // Of the running batch; written by the engine's thread while no op runs.
   std::span<const SessionRows> rows_;
   std::span<const llama_pos> positions_;
+  const OnQueries* on_queries_ = nullptr;
   GraphReader reader_;
   uint32_t num_attended_ = 0;  // Layers seen in the graph of this batch.
   bool positions_checked_ = false;

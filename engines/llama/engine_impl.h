@@ -42,7 +42,7 @@ class LlamaEngine::Impl {
   Status LoadModel();
   Status LoadAdapters();
   void ReadInfo();
-  ContextHandle MakeContext(const llama_context_params& params) const;
+  ContextHandle MakeContext(llama_context_params params) const;
 
   ModelHandle model_;                          // Before all that points into it.
   std::vector<llama_adapter_lora*> adapters_;  // Owned by the model.

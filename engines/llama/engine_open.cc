@@ -19,6 +19,7 @@ namespace {
 constexpr uint32_t kSessionsMax = kLogitRowsMax;  // One row of logits each.
 constexpr uint32_t kUbatchMax = 16384;
 constexpr uint32_t kThreadsMax = 512;  // GGML_MAX_N_THREADS
+constexpr float kRopeFactorMax = 1024.0f;
 
 Status FillDefaults(EngineOptions* options) {
   if (options->num_threads == 0) {
@@ -37,7 +38,22 @@ Status FillDefaults(EngineOptions* options) {
     return Status::InvalidArgument("max_sessions is " + std::to_string(options->max_sessions) +
                                    ", expected 1 to " + std::to_string(kSessionsMax));
   }
+  const float factor = options->rope_scaling.factor;
+  if (!(factor >= 1.0f && factor <= kRopeFactorMax)) {
+    return Status::InvalidArgument("rope_scaling.factor is " + std::to_string(factor) +
+                                   ", expected 1 to 1024");
+  }
   return Status::Ok();
+}
+
+// What the model file says gives way. llama.cpp fills in the rest: YaRN's original context is the
+// one that the model was trained for.
+void SetRopeScaling(const RopeScaling& scaling, llama_context_params* params) {
+  if (scaling.kind == RopeScalingKind::kModel) return;
+  params->rope_scaling_type = scaling.kind == RopeScalingKind::kYarn
+                                  ? LLAMA_ROPE_SCALING_TYPE_YARN
+                                  : LLAMA_ROPE_SCALING_TYPE_LINEAR;
+  params->rope_freq_scale = 1.0f / scaling.factor;
 }
 
 std::string MetaValue(const llama_model* model, const char* key) {
@@ -103,7 +119,8 @@ void LlamaEngine::Impl::ReadInfo() {
   info.has_tokenizer = tokenizer->present();
 }
 
-ContextHandle LlamaEngine::Impl::MakeContext(const llama_context_params& params) const {
+ContextHandle LlamaEngine::Impl::MakeContext(llama_context_params params) const {
+  SetRopeScaling(options.rope_scaling, &params);
   ContextHandle context(llama_init_from_model(model_.get(), params));
   if (context == nullptr || adapters_.empty()) return context;
   std::vector<llama_adapter_lora*> adapters = adapters_;

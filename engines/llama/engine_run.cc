@@ -38,10 +38,12 @@ Status LlamaEngine::Impl::Prefill(Session& session, std::span<const TokenId> tok
   const bool all_logits = prefill.on_logits != nullptr;
   const size_t step =
       all_logits ? std::min(options.ubatch_tokens, kLogitRowsMax) : options.ubatch_tokens;
+  const HookedContext::RunOptions run = {
+      .all_logits = all_logits, .on_queries = prefill.on_queries ? &prefill.on_queries : nullptr};
   for (size_t done = 0; done < tokens.size();) {
     const auto part = tokens.subspan(done, std::min(step, tokens.size() - done));
     const BatchEntry entry = {.session = &session, .tokens = part};
-    ATTNDB_RETURN_IF_ERROR(hooked_->Run({&entry, 1}, all_logits));
+    ATTNDB_RETURN_IF_ERROR(hooked_->Run({&entry, 1}, run));
     for (size_t i = 0; all_logits && i < part.size(); ++i) {
       prefill.on_logits(done + i, hooked_->LogitRow(i));
     }
@@ -84,7 +86,7 @@ Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries) {
                                    " tokens, expected at most " +
                                    std::to_string(options.ubatch_tokens));
   }
-  ATTNDB_RETURN_IF_ERROR(hooked_->Run(entries, /*all_logits=*/false));
+  ATTNDB_RETURN_IF_ERROR(hooked_->Run(entries, {}));
   for (size_t i = 0; i < entries.size(); ++i) entry_rows_.push_back(i);
   return Status::Ok();
 }

@@ -61,9 +61,9 @@ void HookedContext::ClearBatch() {
   logit_tokens_.clear();
 }
 
-Status HookedContext::Run(std::span<const BatchEntry> entries, bool all_logits) {
+Status HookedContext::Run(std::span<const BatchEntry> entries, const RunOptions& options) {
   ClearBatch();
-  ATTNDB_RETURN_IF_ERROR(FillBatch(entries, all_logits));
+  ATTNDB_RETURN_IF_ERROR(FillBatch(entries, options.all_logits));
   const llama_batch batch = {.n_tokens = static_cast<int32_t>(tokens_.size()),
                              .token = tokens_.data(),
                              .embd = nullptr,
@@ -72,7 +72,7 @@ Status HookedContext::Run(std::span<const BatchEntry> entries, bool all_logits) 
                              .seq_id = sequence_pointers_.data(),
                              .logits = wants_logits_.data()};
   BeginLog();
-  hook_.Begin(rows_, positions_);
+  hook_.Begin(rows_, positions_, options.on_queries);
   const int32_t decode_result = llama_decode(context_.get(), batch);
   llama_synchronize(context_.get());
   const Status status = hook_.End(decode_result);

@@ -33,11 +33,16 @@ class HookedContext {
                                                      uint32_t vocab_size,
                                                      const ContextFactory& factory);
 
-  // Runs the entries' tokens after those that their sessions hold. `all_logits`: after every token,
-  // else after the last of each entry. On failure all sessions are cropped back.
+  struct RunOptions {
+    bool all_logits = false;                // After every token, else after the last of each entry.
+    const OnQueries* on_queries = nullptr;  // Not owned; may be null.
+  };
+
+  // Runs the entries' tokens after those that their sessions hold. On failure all sessions are
+  // cropped back.
   // REQUIRES: 1 to ubatch_tokens tokens in all, each entry one at least; ids in the vocabulary; no
   // session twice; at most kLogitRowsMax logit rows.
-  Status Run(std::span<const BatchEntry> entries, bool all_logits);
+  Status Run(std::span<const BatchEntry> entries, const RunOptions& options);
 
   // Row `idx` of the last successful run, in the order of the batch's tokens that have logits.
   std::span<const float> LogitRow(size_t idx) const;

@@ -31,6 +31,7 @@
 #include "attndb/dtype.h"
 #include "attndb/result.h"
 #include "attndb/session.h"
+#include "attndb/tensor_view.h"
 #include "attndb/types.h"
 
 namespace attndb::llama {
@@ -49,6 +50,18 @@ struct AdapterFile {
   float scale = 1.0f;
 };
 
+// RoPE stretched to reach lengths beyond those that the model was trained for. Part of the
+// identity: contexts of another scaling are another model's.
+enum class RopeScalingKind : uint8_t {
+  kModel,   // As the model file says.
+  kLinear,  // Positions divided by the factor.
+  kYarn,    // YaRN (Peng et al. 2023, arXiv:2309.00071), with llama.cpp's parameters.
+};
+struct RopeScaling {
+  RopeScalingKind kind = RopeScalingKind::kModel;
+  float factor = 1.0f;  // 1 to 1024; of kModel it is the file's.
+};
+
 struct EngineOptions {
   uint32_t num_threads = 0;          // 0 = all cores.
   DType kv_dtype = DType::kFloat16;  // Of the KV that attndb stores.
@@ -56,6 +69,7 @@ struct EngineOptions {
   uint32_t max_sessions = 16;        // In one DecodeBatch; 64 at most.
   HookVariant variant = HookVariant::kRewrite;
   std::vector<AdapterFile> adapters;
+  RopeScaling rope_scaling;
   // Where the SHA-256 of model files is kept between runs; empty = $XDG_CACHE_HOME/attndb.
   std::string cache_dir;
 };
@@ -80,6 +94,11 @@ struct PrefillProgress {
   double tokens_per_second = 0;
 };
 
+// q of new tokens in one layer, as attention gets it: [n, num_q_heads, head_dim], after RoPE, in
+// the spec's layout. `first_token`: index in the session of row 0. Valid during the call. A failure
+// ends the prefill with it.
+using OnQueries = std::function<Status(LayerId layer, uint64_t first_token, const TensorView& q)>;
+
 struct PrefillOptions {
   // After each ubatch; false stops with kCancelled. The session keeps the tokens that are done.
   std::function<bool(const PrefillProgress&)> progress;
@@ -88,6 +107,8 @@ struct PrefillOptions {
   std::function<Status(uint64_t tokens_done)> checkpoint;
   // Logits after every token (else only after the last): called with its index in `tokens`.
   std::function<void(uint64_t index, std::span<const float> logits)> on_logits;
+  // For each ubatch each layer in order, before its attention; on one of llama.cpp's threads.
+  OnQueries on_queries;
 };
 
 // llama.cpp's samplers, in this order: penalty, top_k, top_p, min_p, temperature, draw.

@@ -39,6 +39,7 @@ attndb_add_engine_test(llama_parts_test 120
   text_stream_test.cc)
 attndb_add_engine_test(llama_probe_test 120 model_probe_test.cc)
 attndb_add_engine_test(llama_agreement_test 600 engine_agreement_test.cc)
+attndb_add_engine_test(llama_capture_test 300 engine_capture_test.cc)
 attndb_add_engine_test(llama_failure_test 300 engine_failure_test.cc)
 attndb_add_engine_test(llama_chat_test 300 chat_template_test.cc engine_generate_test.cc)
 attndb_add_engine_test(llama_smollm2_test 1200 smollm2_agreement_test.cc)

@@ -11,6 +11,7 @@ With a transformers model: :mod:`attndb.hf`. Needs numpy only.
 """
 
 from attndb import _core
+from attndb._capture import capture
 from attndb._db import DB, SessionStart, open
 from attndb._errors import (
     AlreadyExistsError,
@@ -74,6 +75,7 @@ __all__ = [
     "VerifyReport",
     "__version__",
     "attend_batch",
+    "capture",
     "open",
     "write_kv_file",
 ]

@@ -12,9 +12,9 @@ import unittest
 import cli_case
 from cli_case import CliCase, DAMAGE, ERROR, NOT_FOUND, OK, UNSUPPORTED, USAGE, has_engine
 
-ENGINE_COMMANDS = ["import", "ask", "chat", "explain"]
-COMMANDS = ["import", "ask", "chat", "ls", "describe", "explain", "rm", "pin", "ttl", "quota",
-            "verify", "compact", "stats", "doctor", "bench"]
+ENGINE_COMMANDS = ["import", "ask", "chat", "explain", "capture"]
+COMMANDS = ["import", "export", "ask", "chat", "ls", "describe", "explain", "rm", "pin", "ttl",
+            "quota", "verify", "compact", "stats", "doctor", "bench", "capture"]
 
 
 def commands_of_this_build():

@@ -110,7 +110,7 @@ class KvFileReaderImpl {
     ATTNDB_RETURN_IF_ERROR(CheckOutput(
         name, layer, to, {"the range", num_rows, tensor.num_heads, tensor.dim, tensor.dtype}));
     const uint64_t row_bytes = tensor.dim * DTypeBytes(tensor.dtype);
-    const uint64_t block_rows = kBlockBytes / row_bytes;
+    const uint64_t block_rows = std::min(kBlockBytes / row_bytes, range.end - range.begin);
     std::vector<std::byte> block(block_rows * row_bytes);
     std::vector<std::byte> scratch;
     for (uint32_t head = 0; head < tensor.num_heads; ++head) {

@@ -1,0 +1,227 @@
+#include "cli/common/capture.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "attndb/db.h"
+#include "attndb/kv_file.h"
+#include "cli/common/machine.h"
+#include "cli/common/temp_dir.h"
+#include "cli/common/units.h"
+
+namespace attndb::cli {
+namespace {
+
+using llama::LlamaEngine;
+
+template <typename Number>
+std::optional<Number> ParseNumber(std::string_view text) {
+  Number value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+// q of the last tokens, by captured layer, as it comes by.
+class QueryKeeper {
+ public:
+  // REQUIRES: contents.layers is filled in.
+  explicit QueryKeeper(const KvFileContents& contents)
+      : contents_(contents), first_token_(contents.tokens.size() - contents.num_queries) {
+    for (const LayerId layer : contents.layers) {
+      const LayerSpec& spec = contents.spec.layers[layer];
+      rows_.emplace_back(contents.num_queries * spec.num_q_heads * spec.head_dim);
+    }
+  }
+
+  void Take(LayerId layer, uint64_t first_token, const TensorView& q) {
+    const std::optional<size_t> idx = IndexOf(layer);
+    if (!idx) return;
+    const auto num_rows = static_cast<uint64_t>(q.rows());
+    const uint64_t row_elements = static_cast<uint64_t>(q.heads() * q.dim());
+    for (uint64_t row = 0; row < num_rows; ++row) {
+      if (first_token + row < first_token_) continue;
+      TakeRow(q, static_cast<int64_t>(row),
+              &rows_[*idx][(first_token + row - first_token_) * row_elements]);
+    }
+  }
+
+  // q.data is null if there are none.
+  TensorView View(LayerId layer) const {
+    if (contents_.num_queries == 0) return {};
+    const LayerSpec& spec = contents_.spec.layers[layer];
+    return TensorView::Contiguous(rows_[*IndexOf(layer)].data(), DType::kFloat32,
+                                  static_cast<int64_t>(contents_.num_queries), spec.num_q_heads,
+                                  spec.head_dim);
+  }
+
+ private:
+  std::optional<size_t> IndexOf(LayerId layer) const {
+    const std::vector<LayerId>& layers = contents_.layers;
+    const auto at = std::lower_bound(layers.begin(), layers.end(), layer);
+    if (at == layers.end() || *at != layer) return std::nullopt;
+    return static_cast<size_t>(at - layers.begin());
+  }
+
+  // llama.cpp hands over float32 whose heads are rows of their own.
+  static void TakeRow(const TensorView& q, int64_t row, float* to) {
+    const auto* const from = static_cast<const float*>(q.data) + row * q.strides[0];
+    for (int64_t head = 0; head < q.heads(); ++head) {
+      for (int64_t d = 0; d < q.dim(); ++d) {
+        *to++ = from[head * q.strides[1] + d * q.strides[2]];
+      }
+    }
+  }
+
+  const KvFileContents& contents_;
+  const uint64_t first_token_;  // That is kept.
+  std::vector<std::vector<float>> rows_;
+};
+
+// Says before an hour of work that its result would not fit.
+Status CheckMemory(const KvFileContents& contents) {
+  const uint64_t num_tokens = contents.tokens.size();
+  uint64_t query_bytes = 0;
+  for (const LayerId layer : contents.layers) {
+    const LayerSpec& spec = contents.spec.layers[layer];
+    query_bytes += contents.num_queries * spec.num_q_heads * spec.head_dim * sizeof(float);
+  }
+  const uint64_t kv_bytes = num_tokens * contents.spec.KvBytesPerToken();
+  const uint64_t available_bytes = ReadMemoryInfo().available_bytes;
+  // A tail needs up to a fifth more than its KV.
+  if (query_bytes + kv_bytes + kv_bytes / 5 <= available_bytes) return Status();
+  return Status::ResourceExhausted(
+      "capturing " + FormatCount(num_tokens) + " tokens needs " + FormatBytes(kv_bytes) +
+      " for keys and values and " + FormatBytes(query_bytes) + " for queries, but " +
+      FormatBytes(available_bytes) + " of memory are free; --queries and --layers keep fewer");
+}
+
+Status WriteLayers(const Session& session, const KvFileContents& contents,
+                   const QueryKeeper& queries, KvFileWriter* writer) {
+  const uint64_t num_tokens = contents.tokens.size();
+  const auto n = static_cast<int64_t>(num_tokens);
+  const DType dtype = contents.spec.kv_dtype;
+  std::vector<uint32_t> k_words;  // Aligned for any element.
+  std::vector<uint32_t> v_words;
+  for (const LayerId layer : contents.layers) {
+    const LayerSpec& spec = contents.spec.layers[layer];
+    const uint64_t num_rows = num_tokens * spec.num_kv_heads;
+    k_words.resize(num_rows * spec.head_dim);
+    v_words.resize(num_rows * spec.v_head_dim);
+    const auto k =
+        MutableTensorView::Contiguous(k_words.data(), dtype, n, spec.num_kv_heads, spec.head_dim);
+    const auto v =
+        MutableTensorView::Contiguous(v_words.data(), dtype, n, spec.num_kv_heads, spec.v_head_dim);
+    ATTNDB_RETURN_IF_ERROR(session.ReadKv(layer, {0, num_tokens}, k, v));
+    ATTNDB_RETURN_IF_ERROR(writer->WriteLayer(layer, {k.data, k.dtype, k.shape, k.strides},
+                                              {v.data, v.dtype, v.shape, v.strides},
+                                              queries.View(layer)));
+  }
+  return writer->Finish();
+}
+
+}  // namespace
+
+Status Capture(LlamaEngine* engine, std::span<const TokenId> tokens, const CaptureOptions& options,
+               const std::string& path) {
+  if (tokens.empty()) return Status::InvalidArgument("no token to capture");
+  KvFileContents contents;
+  contents.spec = engine->spec();
+  contents.tokens.assign(tokens.begin(), tokens.end());
+  contents.layers = options.layers;
+  if (contents.layers.empty()) {
+    contents.layers.resize(contents.spec.num_layers());
+    std::iota(contents.layers.begin(), contents.layers.end(), 0U);
+  }
+  contents.num_queries = std::min<uint64_t>(options.num_queries, tokens.size());
+  contents.notes = options.notes;
+  ATTNDB_RETURN_IF_ERROR(CheckMemory(contents));
+  // What can be refused is refused before the prefill.
+  ATTNDB_ASSIGN_OR_RETURN(KvFileWriter writer, KvFileWriter::Create(path, contents));
+  ATTNDB_ASSIGN_OR_RETURN(const TempDir dir, TempDir::Create(""));
+  DBOptions db_options;
+  db_options.query_sample = 0;
+  db_options.host_memory_bytes = ReadMemoryInfo().available_bytes;  // CheckMemory has looked.
+  db_options.dense_query_tokens = options.plan == "full" ? 0 : UINT32_MAX;
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, DB::Open(dir.path() + "/store", db_options));
+  SessionOptions session_options;
+  session_options.plan = options.plan;
+  ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
+                          db.CreateSession(contents.spec, tokens, session_options));
+  QueryKeeper queries(contents);
+  llama::PrefillOptions prefill;
+  prefill.progress = options.progress;
+  if (contents.num_queries > 0) {
+    prefill.on_queries = [&](LayerId layer, uint64_t first_token, const TensorView& q) {
+      queries.Take(layer, first_token, q);
+      return Status();
+    };
+  }
+  ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, tokens, prefill));
+  return WriteLayers(start.session, contents, queries, &writer);
+}
+
+Result<std::vector<LayerId>> ParseLayers(std::string_view text, uint32_t num_layers) {
+  std::vector<LayerId> layers;
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    more = comma != std::string_view::npos;
+    if (more) rest.remove_prefix(comma + 1);
+    const size_t dash = item.find('-');
+    const std::optional<uint32_t> first = ParseNumber<uint32_t>(item.substr(0, dash));
+    const std::optional<uint32_t> last =
+        dash == std::string_view::npos ? first : ParseNumber<uint32_t>(item.substr(dash + 1));
+    if (!first || !last || *first > *last || *last >= num_layers ||
+        (!layers.empty() && *first <= layers.back())) {
+      return Status::InvalidArgument("layers '" + std::string(text) +
+                                     "', expected ascending numbers and ranges below " +
+                                     std::to_string(num_layers) + ", as in 0,3,5-7");
+    }
+    for (uint32_t layer = *first; layer <= *last; ++layer) layers.push_back(layer);
+  }
+  return layers;
+}
+
+Result<llama::RopeScaling> ParseRopeScaling(std::string_view text) {
+  llama::RopeScaling scaling;
+  if (text == "model") return scaling;
+  const size_t colon = text.find(':');
+  const std::string_view kind = text.substr(0, colon);
+  const std::optional<float> factor =
+      colon == std::string_view::npos ? std::nullopt : ParseNumber<float>(text.substr(colon + 1));
+  if (!factor || !(*factor >= 1.0F) || (kind != "linear" && kind != "yarn")) {
+    return Status::InvalidArgument("RoPE scaling '" + std::string(text) +
+                                   "', expected linear:FACTOR or yarn:FACTOR with a factor from 1");
+  }
+  scaling.kind = kind == "yarn" ? llama::RopeScalingKind::kYarn : llama::RopeScalingKind::kLinear;
+  scaling.factor = *factor;
+  return scaling;
+}
+
+Result<std::vector<TokenId>> ParseTokenIds(std::string_view text) {
+  constexpr std::string_view kBetween = " \t\r\n,";
+  std::vector<TokenId> tokens;
+  for (;;) {
+    const size_t begin = text.find_first_not_of(kBetween);
+    if (begin == std::string_view::npos) return tokens;
+    text.remove_prefix(begin);
+    const std::string_view word = text.substr(0, text.find_first_of(kBetween));
+    const std::optional<TokenId> token = ParseNumber<TokenId>(word);
+    if (!token || *token < 0) {
+      return Status::InvalidArgument("token " + std::to_string(tokens.size()) + " is '" +
+                                     std::string(word.substr(0, 40)) +
+                                     "', expected a number of 0 or more");
+    }
+    tokens.push_back(*token);
+    text.remove_prefix(word.size());
+  }
+}
+
+}  // namespace attndb::cli

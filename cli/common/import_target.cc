@@ -1,0 +1,76 @@
+#include "cli/common/import_target.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cli/common/context_text.h"
+#include "cli/common/text_input.h"
+#include "cli/common/units.h"
+
+namespace attndb::cli {
+
+void ImportTarget::AddTo(Flags* flags) {
+  flags->Add({"-n,--name", "NAME", "Name of the context (default: the file's)"}, &options_.name);
+  flags->Add({"--replace", "", "Take the name from the context that has it"}, &options_.replace);
+  flags->Add({"--ttl", "TIME", "Expire this long after the last use: 90s, 1h, 7d, never"}, &ttl_);
+  flags->Add({"--pin", "", "Never evict, never expire"}, &options_.pin);
+}
+
+Status ImportTarget::Resolve(const std::string& file) {
+  if (options_.name.empty()) options_.name = NameFromPath(file);
+  if (options_.name.empty()) {
+    return Status::InvalidArgument("text from stdin has no name: give it one with --name");
+  }
+  ATTNDB_ASSIGN_OR_RETURN(options_.ttl, ParseTtl(ttl_));
+  return Status();
+}
+
+Result<std::optional<ContextInfo>> ImportTarget::FindImported(const DB& db, const ModelSpec& spec,
+                                                              std::span<const TokenId> tokens,
+                                                              int64_t first_position) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> contexts, db.List());
+  std::optional<ContextInfo> unnamed;
+  for (const ContextInfo& context : contexts) {
+    if (context.num_tokens != tokens.size() || context.damaged ||
+        context.first_position != first_position || context.kv_dtype != spec.kv_dtype ||
+        context.fingerprint != spec.fingerprint) {
+      continue;
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, db.Tokens(NameOf(context)));
+    if (!std::equal(ids.begin(), ids.end(), tokens.begin(), tokens.end())) continue;
+    if (!context.name.empty()) return std::optional(context);
+    unnamed = context;
+  }
+  return unnamed;
+}
+
+Status ImportTarget::CheckNameIsFree(const DB& db) const {
+  if (options_.replace) return Status();
+  const Result<ContextInfo> holder = db.Describe(name());
+  if (holder.ok()) {
+    return Status::AlreadyExists("the name '" + name() + "' belongs to another context of " +
+                                 FormatCount(holder->num_tokens) + " tokens");
+  }
+  return holder.status().code() == StatusCode::kNotFound ? Status() : holder.status();
+}
+
+Result<ExitCode> ImportTarget::ReportNothingToDo(Environment* env, const DB& db,
+                                                 const ContextInfo& info) const {
+  if (options_.pin && !info.pinned) ATTNDB_RETURN_IF_ERROR(db.Pin(info.name));
+  if (options_.ttl) ATTNDB_RETURN_IF_ERROR(db.SetTtl(info.name, options_.ttl));
+  Json json = Summary(info);
+  json["already_imported"] = true;
+  env->PrintJson(json);
+  env->Print("already imported as '" + info.name + "': " + FormatCount(info.num_tokens) +
+             " tokens\n");
+  return ExitCode::kOk;
+}
+
+Json ImportTarget::Summary(const ContextInfo& info) {
+  return {{"context", info.name},
+          {"id", static_cast<int64_t>(info.id)},
+          {"num_tokens", info.num_tokens},
+          {"file_bytes", info.file_bytes}};
+}
+
+}  // namespace attndb::cli

@@ -1,0 +1,53 @@
+// Where an import goes: the name and life of the context, and whether it is there already.
+//
+// Errors:  kInvalidArgument (no name; no such time to live); kAlreadyExists (the name); as DB.
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_IMPORT_TARGET_H_
+#define ATTNDB_CLI_COMMON_IMPORT_TARGET_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "attndb/db.h"
+#include "attndb/result.h"
+#include "cli/environment.h"
+#include "cli/flags.h"
+
+namespace attndb::cli {
+
+class ImportTarget {
+ public:
+  void AddTo(Flags* flags);
+
+  // Reads the flags; a context without a name gets that of `file`.
+  Status Resolve(const std::string& file);
+
+  // REQUIRES: Resolve succeeded.
+  const std::string& name() const { return options_.name; }
+  const StoreOptions& options() const { return options_; }
+
+  // The context that holds exactly `tokens` of this model from this position on, if there is one:
+  // one with a name rather than one without.
+  static Result<std::optional<ContextInfo>> FindImported(const DB& db, const ModelSpec& spec,
+                                                         std::span<const TokenId> tokens,
+                                                         int64_t first_position);
+
+  // Found out before the work, which may take an hour.
+  Status CheckNameIsFree(const DB& db) const;
+
+  // It is there; what was asked about its life may be new.
+  Result<ExitCode> ReportNothingToDo(Environment* env, const DB& db, const ContextInfo& info) const;
+
+  // What all reports of an import begin with.
+  static Json Summary(const ContextInfo& info);
+
+ private:
+  std::string ttl_ = "never";
+  StoreOptions options_;
+};
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_IMPORT_TARGET_H_

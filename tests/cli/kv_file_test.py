@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Goal: contexts leave and enter a store as files, without a model.
+
+Method: a KV file is made here, byte by byte, from docs/formats/import.md; it is imported, exported,
+imported elsewhere, and refused when it is not what it says.
+"""
+
+import json
+import random
+import struct
+
+import cli_case
+from cli_case import CliCase, DAMAGE, NAME_TAKEN, NOT_FOUND, UNSUPPORTED, USAGE
+
+TOKENS = [5, 900, 17, 17, 3, 8, 44, 2, 1, 0, 12, 6]
+LAYER = {"num_q_heads": 4, "num_kv_heads": 2, "head_dim": 8, "rope_layout": "half",
+         "rope_base": 10000}
+NUM_LAYERS = 2
+
+
+class KvFile:
+    """Its parts, to be changed before they are written."""
+
+    def __init__(self, tokens=TOKENS, seed=1):
+        numbers = random.Random(seed)
+        self.metadata = {"format": "attndb.kv", "version": "1", "fingerprint": b"toy".hex(),
+                         "kv_dtype": "float16", "rope_applied": "true",
+                         "num_layers": str(NUM_LAYERS), "layers": json.dumps(LAYER)}
+        self.tensors = {}
+        self.data = b""
+        self.add("tokens", "I32", [len(tokens)], struct.pack(f"<{len(tokens)}i", *tokens))
+        shape = [LAYER["num_kv_heads"], len(tokens), LAYER["head_dim"]]
+        count = shape[0] * shape[1] * shape[2]
+        for layer in range(NUM_LAYERS):
+            for array in "kv":
+                values = [numbers.uniform(-2, 2) for _ in range(count)]
+                self.add(f"layers.{layer}.{array}", "F16", shape,
+                         struct.pack(f"<{count}e", *values))
+
+    def add(self, name, dtype, shape, data):
+        self.tensors[name] = {"dtype": dtype, "shape": list(shape),
+                              "data_offsets": [len(self.data), len(self.data) + len(data)]}
+        self.data += data
+
+    def write(self, path):
+        header = json.dumps({"__metadata__": self.metadata, **self.tensors}).encode()
+        path.write_bytes(struct.pack("<Q", len(header)) + header + self.data)
+        return path
+
+
+def data_of(path):
+    content = path.read_bytes()
+    return content[8 + struct.unpack("<Q", content[:8])[0]:]
+
+
+class KvFileCase(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.file = KvFile().write(self.dir / "book.safetensors")
+
+
+class RoundTripTest(KvFileCase):
+    def test_a_file_becomes_a_context_with_its_name(self):
+        done = self.run_ok("import", "--safetensors", self.file)
+        self.assertIn("imported 'book': 12 tokens", done.out)
+        info = self.run_json("describe", "book")
+        self.assertEqual(info["num_tokens"], 12)
+        self.assertEqual(info["kv_dtype"], "float16")
+        self.assertEqual(info["num_layers"], NUM_LAYERS)
+
+    def test_name_life_and_identity_can_be_given(self):
+        result = self.run_json("import", "--safetensors", self.file, "--name", "mine", "--ttl",
+                               "7d", "--pin", "--fingerprint", "theirs")
+        self.assertEqual(result["context"], "mine")
+        self.assertEqual(result["num_tokens"], 12)
+        self.assertFalse(result["already_imported"])
+        info = self.run_json("describe", "mine")
+        self.assertEqual((info["ttl_seconds"], info["pinned"]), (7 * 86400, True))
+        self.assertEqual(info["fingerprint"], "theirs")
+
+    def test_an_exported_context_is_the_same_elsewhere(self):
+        self.run_ok("import", "--safetensors", self.file)
+        first = self.dir / "first.safetensors"
+        result = self.run_json("export", "book", "--safetensors", first)
+        self.assertEqual((result["context"], result["num_tokens"]), ("book", 12))
+        self.assertEqual(result["file_bytes"], first.stat().st_size)
+        other = ("--db", self.dir / "other")
+        self.run_ok("import", "--safetensors", first, "--name", "copy", *other)
+        second = self.dir / "second.safetensors"
+        done = self.run_ok("export", "#1", "-o", second, *other)
+        self.assertIn("exported 'copy' to ", done.out)
+        self.assertEqual(first.read_bytes(), second.read_bytes())
+        self.assertEqual(data_of(first), KvFile().data)  # Layout half, as it came.
+
+    def test_importing_again_does_nothing_and_another_needs_replace(self):
+        self.run_ok("import", "--safetensors", self.file)
+        again = self.run_json("import", "--safetensors", self.file, "--pin")
+        self.assertTrue(again["already_imported"])
+        self.assertTrue(self.run_json("describe", "book")["pinned"])
+        other = KvFile(tokens=[4, 4, 4]).write(self.dir / "other.safetensors")
+        self.assert_fails(NAME_TAKEN, "import", "--safetensors", other, "--name", "book",
+                          says=["'book'", "12 tokens", "--replace"])
+        self.run_ok("import", "--safetensors", other, "--name", "book", "--replace")
+        self.assertEqual(self.run_json("describe", "book")["num_tokens"], 3)
+
+    def test_tenants_keep_their_own(self):
+        self.run_ok("import", "--safetensors", self.file, "--tenant", "alice")
+        self.assertEqual(self.run_json("ls")["contexts"], [])
+        self.assert_fails(NOT_FOUND, "export", "book", "-o", self.dir / "x")
+        self.run_ok("export", "book", "-o", self.dir / "x", "--tenant", "alice")
+
+
+class RefusalTest(KvFileCase):
+    def refuse(self, file, code, *says):
+        self.assert_fails(code, "import", "--safetensors", file.write(self.file),
+                          says=[str(self.file), *says])
+        self.assertFalse(self.store.exists(), "a store was made for a file that is none")
+
+    def test_a_file_that_is_not_what_it_says_is_refused(self):
+        file = KvFile()
+        file.metadata["version"] = "9"
+        self.refuse(file, UNSUPPORTED, "version is '9'")
+        file = KvFile()
+        del file.metadata["fingerprint"]
+        self.refuse(file, USAGE, "no fingerprint")
+        file = KvFile()
+        file.tensors["layers.1.v"]["shape"][1] = 13
+        self.refuse(file, USAGE, "layers.1.v", "expected 416 bytes")
+        file = KvFile()
+        file.data = file.data[:-1]
+        self.refuse(file, USAGE, "behind its header")
+        file = KvFile()
+        file.add("extra", "U8", [1], b"x")
+        self.refuse(file, USAGE, "unknown tensor 'extra'")
+        self.file.write_text("just a text, which is longer than eight bytes")
+        self.assert_fails(USAGE, "import", "--safetensors", self.file, says=["has a header of"])
+        self.assert_fails(USAGE, "import", "--safetensors", self.dir, says=["no regular file"])
+        self.assert_fails(NOT_FOUND, "import", "--safetensors", self.dir / "none", says=["none"])
+
+    def test_a_file_of_some_layers_cannot_be_a_context(self):
+        file = KvFile()
+        file.metadata["captured_layers"] = "0"
+        for array in "kv":
+            del file.tensors[f"layers.1.{array}"]
+        file.data = file.data[:file.tensors["layers.0.v"]["data_offsets"][1]]
+        self.assert_fails(USAGE, "import", "--safetensors", file.write(self.file),
+                          says=["holds 1 of 2 layers; a context needs all"])
+
+    def test_a_value_beyond_the_type_leaves_nothing(self):
+        file = KvFile()
+        start, end = file.tensors["layers.1.v"]["data_offsets"]
+        wide = struct.pack("<192f", *([1.0] * 191 + [1e30]))
+        file.tensors["layers.1.v"].update(dtype="F32", data_offsets=[start, start + len(wide)])
+        file.data = file.data[:start] + wide + file.data[end:]
+        self.assert_fails(USAGE, "import", "--safetensors", file.write(self.file),
+                          says=["v of layer 1, head 1, token 11", "float16"])
+        self.assertEqual(self.run_json("ls")["contexts"], [])
+
+    def test_what_does_not_go_together_is_a_usage_error(self):
+        for args in ([], ["text.txt", "--safetensors", self.file],
+                     ["text.txt", "--fingerprint", "x"]):
+            self.assert_fails(USAGE, "import", *args, says=["--safetensors"])
+        self.assert_fails(USAGE, "import", "--safetensors", self.file, "--ttl", "soon",
+                          says=["'soon'"])
+        self.assertFalse(self.store.exists())
+
+    def test_export_replaces_no_file_and_needs_a_context(self):
+        self.run_ok("import", "--safetensors", self.file)
+        before = self.file.read_bytes()
+        self.assert_fails(NAME_TAKEN, "export", "book", "-o", self.file,
+                          says=[str(self.file), "never replaced"])
+        self.assertEqual(self.file.read_bytes(), before)
+        self.assert_fails(NOT_FOUND, "export", "nobody", "-o", self.dir / "x", says=["nobody"])
+        self.assert_fails(NOT_FOUND, "export", "book", "-o", self.dir / "no" / "x", says=["no/x"])
+        self.assert_fails(USAGE, "export", "book", says=["--help"])
+        self.assertEqual(sorted(path.name for path in self.dir.iterdir()),
+                         ["book.safetensors", "store"])
+
+    def test_a_damaged_context_is_not_exported(self):
+        self.run_ok("import", "--safetensors", self.file)
+        segment = next(path for path in self.store.rglob("*.seg"))
+        content = bytearray(segment.read_bytes())
+        content[-1] ^= 1
+        segment.write_bytes(content)
+        self.assert_fails(DAMAGE, "export", "book", "-o", self.dir / "x", says=["expected"])
+        self.assertFalse((self.dir / "x").exists())
+
+
+if __name__ == "__main__":
+    cli_case.main()
