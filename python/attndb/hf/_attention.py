@@ -1,0 +1,205 @@
+"""The attention and mask functions that transformers calls under the name "attndb".
+
+A model's layer calls ``cache.update(k, v, layer)``, which never sees q, and then the attention
+function, which never sees the cache. So the cache's layers tag the key tensor (:func:`tag`) and
+return it; the attention function reads the tag. Nothing of torch is retained.
+
+The mask function makes no mask: it checks that the model asks for a causal one, with or without a
+sliding window. Left padding is read from the forward's own arguments (_step.py).
+
+Whatever carries no tag and belongs to no step runs on the implementation the model had before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
+
+from attndb._errors import UnsupportedError
+from attndb.hf import _switch
+
+# Arguments that change nothing of what attention computes here: positions are checked before the
+# forward, the rest asks for other outputs.
+_HARMLESS = frozenset(
+    {
+        "position_ids",
+        "use_cache",
+        "output_hidden_states",
+        "output_router_logits",
+        "return_dict",
+        "num_items_in_batch",
+    }
+)
+_MEANING = {
+    "s_aux": "attention sinks in the denominator",
+    "sinks": "attention sinks in the denominator",
+    "head_mask": "masked heads",
+    "position_bias": "a bias on the logits",
+    "alibi": "a bias on the logits",
+    "cu_seq_lens_q": "packed sequences",
+    "cu_seq_lens_k": "packed sequences",
+    "seq_idx": "packed sequences",
+    "block_table": "paged attention",
+}
+
+
+class Arguments(NamedTuple):
+    """What a layer asks of attention; equal in every call of one layer."""
+
+    scaling: float | None  # None = 1 / sqrt(head_dim).
+    sliding_window: int | None
+    soft_cap: float | None
+
+
+class Consumer(Protocol):
+    """What a forward reports to."""
+
+    configs: list[Any]
+
+    def on_mask(self, mask_function: Callable[..., Any]) -> None:
+        """The model asks for the mask of `mask_function(batch, head, q_idx, kv_idx)`."""
+
+    def attend(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        arguments: Arguments,
+    ) -> torch.Tensor:
+        """query [B, Hq, n, D], key [B, Hkv, n, D], value [B, Hkv, n, Dv], of the new tokens.
+        Returns [B, n, Hq, Dv]."""
+
+
+def register() -> None:
+    """Makes both functions known to transformers, for the whole process. Repeatable."""
+    AttentionInterface.register(_switch.NAME, attention)
+    AttentionMaskInterface.register(_switch.NAME, mask)
+
+
+def tag(key: torch.Tensor, consumer: Consumer, layer: int) -> None:
+    """Marks `key` as the new keys of `layer`, to be attended to through `consumer`."""
+    key._attndb = (consumer, layer)  # type: ignore[attr-defined]
+
+
+def attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, Any]:
+    """transformers' attention function: out [B, n, Hq, Dv], and no weights.
+
+    Raises UnsupportedError, naming the argument that attndb does not know.
+    """
+    tagged = getattr(key, "_attndb", None)
+    if tagged is None:
+        return _attend_elsewhere(
+            module, query, key, value, attention_mask, scaling, dropout, kwargs
+        )
+    consumer, layer = tagged
+    if attention_mask is not None:
+        raise UnsupportedError(
+            f"layer {layer}: expected no mask beyond causality and left padding, found one of "
+            f"shape {list(getattr(attention_mask, 'shape', []))} that the model made itself"
+        )
+    if dropout:
+        raise UnsupportedError(f"layer {layer}: attention dropout {dropout}; call model.eval()")
+    window, soft_cap = _read_arguments(layer, kwargs)
+    arguments = Arguments(scaling, window, soft_cap)
+    return consumer.attend(layer, query, key, value, arguments), None
+
+
+def _read_arguments(layer: int, kwargs: dict[str, Any]) -> tuple[int | None, float | None]:
+    window = soft_cap = None
+    for name, value in kwargs.items():
+        if value is None or name in _HARMLESS:
+            continue
+        if name == "sliding_window":
+            window = value
+        elif name == "softcap":
+            soft_cap = value
+        elif name == "is_causal" and value is True:
+            continue
+        elif name == "output_attentions" and not value:
+            continue
+        else:
+            meaning = f" ({_MEANING[name]})" if name in _MEANING else ""
+            raise UnsupportedError(f"layer {layer}: attention argument {name!r}{meaning}")
+    return window, soft_cap
+
+
+def mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int = 0,
+    kv_offset: int = 0,
+    mask_function: Any = None,
+    attention_mask: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """transformers' mask function. None: attndb is causal and knows windows and padding.
+
+    Raises UnsupportedError if the model asks for another mask.
+    """
+    config = kwargs.get("config")
+    consumer = _switch.active()
+    if consumer is None or not _is_any(config, consumer.configs):
+        return ALL_MASK_ATTENTION_FUNCTIONS[_switch.previous(config)](
+            batch_size=batch_size,
+            q_length=q_length,
+            kv_length=kv_length,
+            q_offset=q_offset,
+            kv_offset=kv_offset,
+            mask_function=mask_function,
+            attention_mask=attention_mask,
+            **kwargs,
+        )
+    # transformers says so when it joins other rules to a causal mask (image blocks, packing, ...).
+    if kwargs.get("use_vmap") or not kwargs.get("allow_is_causal_skip", True):
+        raise UnsupportedError(
+            "the model asks for a mask other than causal with a sliding window or none"
+        )
+    consumer.on_mask(mask_function)
+    return None
+
+
+def _attend_elsewhere(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    scaling: float | None,
+    dropout: float,
+    kwargs: dict[str, Any],
+) -> tuple[torch.Tensor, Any]:
+    """Another thread's forward: runs as if attndb had not been turned on meanwhile."""
+    consumer = _switch.active()
+    if consumer is not None and _is_any(module.config, consumer.configs):
+        raise UnsupportedError(
+            f"{type(module).__name__} attends to keys that are not what cache.update returned "
+            "(cross-attention, or keys changed on the way)"
+        )
+    name = _switch.previous(module.config)
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    function = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager)  # type: ignore[arg-type]
+    if function is None:
+        raise UnsupportedError(f"{type(module).__module__} has no eager attention to go on with")
+    return function(  # type: ignore[no-any-return]
+        module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs
+    )
+
+
+def _is_any(thing: Any, things: list[Any]) -> bool:
+    return any(thing is other for other in things)

@@ -1,0 +1,264 @@
+"""What `use` puts on a model: two hooks on its decoder, which make a forward with an AttndbCache a
+step of that cache, and leave every other forward alone."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from attndb._errors import InvalidArgumentError, UnsupportedError
+from attndb._spec import DType, ModelSpec
+from attndb.hf import _attention, _switch
+from attndb.hf._cache import AttndbCache
+from attndb.hf._fingerprint import fingerprint as content_fingerprint
+from attndb.hf._fingerprint import version_stamp
+from attndb.hf._model_spec import (
+    DTYPES,
+    check_config,
+    collect_configs,
+    default_kv_dtype,
+    find_decoder,
+    to_model_spec,
+)
+from attndb.hf._observe import observe
+from attndb.hf._step import Step
+from attndb.hf._step_plan import Given
+
+# Of a decoder's arguments, those that neither change what a token's keys are nor what attends.
+_PASSED = frozenset(
+    {
+        "attention_mask",
+        "input_ids",
+        "inputs_embeds",
+        "is_causal",
+        "labels",
+        "logits_to_keep",
+        "num_items_in_batch",
+        "output_hidden_states",
+        "output_router_logits",
+        "past_key_values",
+        "position_ids",
+        "return_dict",
+        "use_cache",
+    }
+)
+
+
+def use(
+    model: Any,
+    *,
+    plan: str | None = None,
+    tokenizer: Any = None,
+    fingerprint: bytes | None = None,
+    kv_dtype: DType | None = None,
+) -> Any:
+    """Prepares `model` for caches of :func:`attndb.hf.create_session`, and returns it.
+
+    Runs one forward of two tokens to see what its attention layers are. Calling it again changes
+    the options for caches to come. Forwards without an AttndbCache stay as they are.
+
+    ``plan``: of sessions that name none; None = the store's. ``tokenizer``: becomes part of the
+    fingerprint. ``fingerprint``: used instead of the content's (:func:`attndb.hf.fingerprint`).
+    ``kv_dtype``: of stored keys and values; None = that of the model's keys.
+
+    Raises UnsupportedError, naming what: no transformers model, several models in one, weights not
+    on the CPU, encoder-decoder, linear attention, recurrence, convolutions, shared KV, attention
+    sinks, ALiBi, attention that is chunked or not causal, cross-attention, RoPE that depends on the
+    length, attention that is not called through transformers' AttentionInterface.
+    """
+    decoder = find_decoder(model)
+    binding = _binding_of(decoder)
+    if binding is None:
+        binding = Binding(decoder)
+        decoder.register_forward_pre_hook(binding.before_forward, with_kwargs=True)
+        decoder.register_forward_hook(binding.after_forward, with_kwargs=True, always_call=True)
+    if kv_dtype is not None and kv_dtype not in DTYPES.values():
+        raise InvalidArgumentError(f"kv_dtype: expected {list(DTYPES.values())}, found {kv_dtype}")
+    binding.plan = plan
+    binding.tokenizer = tokenizer
+    binding.fingerprint = fingerprint
+    binding.kv_dtype = kv_dtype or binding.model_kv_dtype
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel) and hasattr(part, "prepare_inputs_for_generation"):
+            _check_prompts_of_generate(part)
+    return model
+
+
+def stop(model: Any) -> None:
+    """Takes back :func:`use`; without it, does nothing. Caches of the model can't be run any more,
+    but stored."""
+    decoder = find_decoder(model)
+    for hooks in (decoder._forward_pre_hooks, decoder._forward_hooks):
+        for handle_id, hook in list(hooks.items()):
+            if isinstance(getattr(hook, "__self__", None), Binding):
+                del hooks[handle_id]
+                decoder._forward_pre_hooks_with_kwargs.pop(handle_id, None)
+                decoder._forward_hooks_with_kwargs.pop(handle_id, None)
+                decoder._forward_hooks_always_called.pop(handle_id, None)
+    for part in model.modules():
+        part.__dict__.pop("prepare_inputs_for_generation", None)
+
+
+def spec(model: Any) -> ModelSpec:
+    """The identity under which contexts of `model` are stored: for ``db.import_context``,
+    ``db.explain_prefix``, or a session of one's own.
+
+    Raises UnsupportedError, as :func:`use`, which need not have been called.
+    """
+    decoder = find_decoder(model)
+    return (_binding_of(decoder) or Binding(decoder)).spec(model, decoder)
+
+
+def binding_of(model: Any) -> Binding | None:
+    """What `use` put on the model."""
+    return _binding_of(find_decoder(model))
+
+
+class Binding:
+    """The attention layers of a decoder and the options of `use`. Its methods are the decoder's
+    hooks; a deep copy of the model gets its own. Threads: forwards may overlap."""
+
+    def __init__(self, decoder: Any) -> None:
+        check_config(decoder)
+        _attention.register()
+        self.configs = collect_configs(decoder)
+        self.layers = observe(decoder, self.configs)
+        self.model_kv_dtype = default_kv_dtype(self.layers, type(decoder).__name__)
+        self.kv_dtype: DType = self.model_kv_dtype
+        self.plan: str | None = None
+        self.tokenizer: Any = None
+        self.fingerprint: bytes | None = None
+        self._parameters = list(decoder.parameters())
+        self._argument_names = list(inspect.signature(decoder.forward).parameters)
+        to_model_spec(decoder, self.layers, self.kv_dtype, b"-")  # Refusals come here, not later.
+
+    def spec(self, model: Any, decoder: Any) -> ModelSpec:
+        content = self.fingerprint or content_fingerprint(model, self.tokenizer)
+        return to_model_spec(decoder, self.layers, self.kv_dtype, content)
+
+    def weights_stamp(self) -> int:
+        """Changes when the weights do; cheap enough for every forward."""
+        return version_stamp(self._parameters)
+
+    def before_forward(self, module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        self._drop_leftover()
+        named = {**dict(zip(self._argument_names, args, strict=False)), **kwargs}
+        cache = named.get("past_key_values")
+        if isinstance(getattr(cache, "self_attention_cache", None), AttndbCache):
+            raise UnsupportedError(
+                f"past_key_values: an AttndbCache inside of {type(cache).__name__}"
+            )
+        if not isinstance(cache, AttndbCache):
+            return None
+        _check_arguments(module, named)
+        step, plan = cache.begin_step(self, _given(named))
+        step.plan = plan
+        _switch.enter(step.configs)
+        _switch.push(step)
+        if plan.position_ids is not None:
+            named["position_ids"] = plan.position_ids
+        elif plan.num_dropped and named.get("position_ids") is not None:
+            named["position_ids"] = named["position_ids"][:, plan.num_dropped :]
+        if plan.num_dropped:
+            for name in ("input_ids", "inputs_embeds"):
+                if named.get(name) is not None:
+                    named[name] = named[name][:, plan.num_dropped :]
+        return (), named
+
+    def _drop_leftover(self) -> None:
+        """Ends a step of this decoder that an interrupt left behind, whatever runs next: torch
+        calls no hooks after KeyboardInterrupt, and a decoder never runs inside itself."""
+        step = _switch.active()
+        if isinstance(step, Step) and step.configs is self.configs:
+            cache = step.owner()
+            if cache is not None:
+                cache.drop_leftover_step()
+            else:
+                _switch.remove(step)
+                _switch.leave(step.configs)
+
+    def after_forward(self, module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+        cache = kwargs.get("past_key_values")
+        if not isinstance(cache, AttndbCache):
+            return
+        step = cache.step
+        if step is None or step is not _switch.active():
+            return  # Refused before it began.
+        _switch.remove(step)
+        _switch.leave(step.configs)
+        succeeded = False
+        try:
+            if output is not None:  # None: an exception is on its way.
+                step.check_complete()
+                succeeded = True
+        finally:
+            cache.end_step(step, step.plan if succeeded else None)
+
+
+def _binding_of(decoder: Any) -> Binding | None:
+    for hook in decoder._forward_pre_hooks.values():
+        owner = getattr(hook, "__self__", None)
+        if isinstance(owner, Binding):
+            return owner
+    return None
+
+
+def _check_arguments(module: Any, named: dict[str, Any]) -> None:
+    wants_attentions = named.get("output_attentions")
+    if wants_attentions is None:
+        wants_attentions = getattr(module.config, "output_attentions", False)
+    if wants_attentions:
+        raise UnsupportedError("output_attentions: attndb keeps no attention weights")
+    if named.get("is_causal", getattr(module.config, "is_causal", None)) is False:
+        raise UnsupportedError("is_causal=False: attndb's attention is causal")
+    for name, value in named.items():
+        if name not in _PASSED and value is not None and value is not False:
+            raise UnsupportedError(
+                f"{type(module).__name__}: argument {name!r} in a forward with an AttndbCache"
+            )
+
+
+def _given(named: dict[str, Any]) -> Given:
+    input_ids, embeds = named.get("input_ids"), named.get("inputs_embeds")
+    tokens = input_ids if input_ids is not None else embeds
+    expected = 2 if input_ids is not None else 3
+    if not isinstance(tokens, torch.Tensor) or tokens.ndim != expected or tokens.shape[1] == 0:
+        raise InvalidArgumentError(
+            "input_ids: expected one or more columns, found "
+            f"{list(tokens.shape) if isinstance(tokens, torch.Tensor) else tokens}"
+        )
+    return Given(
+        batch=tokens.shape[0],
+        num_columns=tokens.shape[1],
+        input_ids=input_ids,
+        attention_mask=named.get("attention_mask"),
+        position_ids=named.get("position_ids"),
+    )
+
+
+def _check_prompts_of_generate(model: Any) -> None:
+    """generate() is given all ids and slices off as many as the cache holds, unread. The slicing
+    method of this model object reads them first."""
+    kind = type(model)
+
+    @functools.wraps(kind.prepare_inputs_for_generation)
+    def prepare(self: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        cache, kept = kwargs.get("past_key_values"), kwargs.get("next_sequence_length")
+        if isinstance(cache, AttndbCache) and kept is not None:
+            if kept < 1:
+                raise InvalidArgumentError(
+                    f"input_ids: {input_ids.shape[1]} columns, the cache holds "
+                    f"{cache.get_seq_length()}; give generate() all ids, at least one more than "
+                    "that, or the remaining ones with an attention_mask over all"
+                )
+            if kept + cache.get_seq_length() == input_ids.shape[1]:
+                if kwargs.get("is_first_iteration"):
+                    cache.check_begins_with(input_ids)
+        return kind.prepare_inputs_for_generation(self, input_ids, *args, **kwargs)
+
+    model.prepare_inputs_for_generation = types.MethodType(prepare, model)

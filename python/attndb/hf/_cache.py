@@ -1,0 +1,449 @@
+"""A transformers Cache whose keys and values lie in attndb: one session a row of the batch."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, overload
+
+import torch
+from transformers.cache_utils import Cache
+
+from attndb._db import DB, Ttl
+from attndb._errors import FailedPreconditionError, InvalidArgumentError
+from attndb._results import Explain, LayerExplain
+from attndb._session import Session
+from attndb._spec import ModelSpec
+from attndb.hf import _switch
+from attndb.hf._attention import Consumer
+from attndb.hf._fingerprint import fingerprint
+from attndb.hf._observe import TaggingLayer
+from attndb.hf._step import Step
+from attndb.hf._step_plan import UNKNOWN, Given, Row, StepPlan, plan_step
+
+
+class AttndbCache(Cache):
+    """Made by :func:`attndb.hf.create_session`; give it to ``model.generate`` or to a forward as
+    ``past_key_values``. A context manager.
+
+    It holds no tensor. A forward's new tokens go to the sessions, and all layers attend there.
+    After N generated tokens it holds prompt + N - 1: the last one has not been run.
+
+    After a forward that failed or was interrupted only ``crop``, ``reset`` and ``close`` are legal:
+    ``crop(0)`` goes back to where the forward began. One thread at a time.
+    """
+
+    def __init__(
+        self,
+        binding: Any,
+        model: weakref.ref[Any],
+        db: DB,
+        spec: ModelSpec,
+        rows: list[Row],
+        num_columns: int,
+    ) -> None:
+        super().__init__(layers=[TaggingLayer(self, i) for i in range(spec.num_layers)])
+        self.spec = spec
+        self._binding = binding
+        self._model = model
+        self._db = db
+        self._rows = rows
+        self._num_columns = num_columns
+        self._num_columns_reused = num_columns
+        self._weights = binding.weights_stamp()
+        # Called in each forward with (layer, q [batch, n, num_q_heads, head_dim]): a view.
+        self.on_queries: Callable[[int, torch.Tensor], None] | None = None
+        self._has_run = False  # Since it was made for its prompt, or cropped, or reset.
+        self._failed = False
+        self._step: Step | None = None
+        self._lock = threading.Lock()  # Guards the change of _step.
+
+    # What it holds.
+
+    @property
+    def sessions(self) -> list[Session]:
+        """One a row."""
+        return [row.session for row in self._rows]
+
+    @property
+    def session(self) -> Session:
+        """Of the only row. Raises InvalidArgumentError if there are several."""
+        return self._only_row().session
+
+    @property
+    def num_reused(self) -> int | list[int]:
+        """Tokens that were found in the store and are not run again; a list if there are several
+        rows."""
+        counts = [row.num_reused for row in self._rows]
+        return counts[0] if len(counts) == 1 else counts
+
+    def token_ids(self, row: int = 0) -> list[int]:
+        """Ids of the tokens that the row's session holds; -1 where it was given embeddings."""
+        return list(self._rows[row].ids)
+
+    @overload
+    def explain(self, *, row: int = ...) -> Explain: ...
+    @overload
+    def explain(self, layer: int, *, row: int = ...) -> LayerExplain: ...
+    def explain(self, layer: int | None = None, *, row: int = 0) -> Explain | LayerExplain:
+        """Plan and cost of the row's last step, of all layers or of `layer`."""
+        session = self._rows[row].session
+        return session.explain() if layer is None else session.explain(layer)
+
+    def set_plan(self, plan: str) -> None:
+        """The plan of all rows for the steps to come."""
+        for row in self._rows:
+            row.session.set_plan(plan)
+
+    # Storing.
+
+    def store(
+        self,
+        output_ids: Any = None,
+        *,
+        row: int | None = None,
+        name: str | Sequence[str] | None = None,
+        replace: bool = False,
+        drop_base: bool = False,
+        ttl: Ttl = None,
+        pin: bool = False,
+    ) -> int | list[int]:
+        """Makes what was run a context of the store, durable when it returns; see
+        :meth:`attndb.DB.store` for the options. Returns its id; a list for several rows.
+
+        ``output_ids``: what ``generate`` returned, to be compared with the ids that were run (the
+        last generated token was not). ``row``: only this one. ``name``: one for each row.
+
+        Raises InvalidArgumentError (`output_ids` or `name` do not fit), FailedPreconditionError
+        (tokens given as embeddings have no ids; the model's weights changed; a failed forward), and
+        what :meth:`attndb.DB.store` raises: rows before the one that fails are stored.
+        """
+        self._check_usable()
+        self._check_same_content()
+        chosen = self._rows if row is None else [self._rows[row]]
+        names = _names(name, len(chosen))
+        outputs = _output_rows(output_ids, len(chosen))
+        for r, (each, output) in enumerate(zip(chosen, outputs, strict=True)):
+            if UNKNOWN in each.ids:
+                raise FailedPreconditionError(
+                    f"store: row {r} was given token {each.ids.index(UNKNOWN)} as an embedding "
+                    "(inputs_embeds), so its id is unknown"
+                )
+            if output is not None:
+                _check_output(each, output, self._num_columns_reused, r)
+        stored = [
+            self._db.store(
+                each.session,
+                each.ids,
+                name=each_name,
+                replace=replace,
+                drop_base=drop_base,
+                ttl=ttl,
+                pin=pin,
+            )
+            for each, each_name in zip(chosen, names, strict=True)
+        ]
+        return stored[0] if len(stored) == 1 else stored
+
+    # What transformers asks for.
+
+    def get_max_length(self, layer_idx: int | None = None) -> int:  # transformers 5.23
+        return -1
+
+    def get_max_cache_shape(self, layer_idx: int = 0) -> int:  # transformers 5.12
+        return -1
+
+    @property
+    def max_cache_len(self) -> int:
+        return -1
+
+    @property
+    def batch_size(self) -> int:
+        return len(self._rows)
+
+    max_batch_size = batch_size
+
+    @property
+    def is_initialized(self) -> bool:
+        return True
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Zero or less: removes the last -n columns (transformers 5.23). More: keeps the first n
+        (5.12). Makes the cache usable after a failed forward."""
+        self.drop_leftover_step()
+        held = self._num_columns
+        keep = min(tokens_to_remove, held) if tokens_to_remove > 0 else held + tokens_to_remove
+        if keep < 0:
+            raise InvalidArgumentError(
+                f"crop: {-tokens_to_remove} columns to remove, the cache holds {held}"
+            )
+        for row in self._rows:
+            num_tokens = row.num_tokens(keep)
+            if self._failed or num_tokens < len(row.ids):
+                row.session.crop(num_tokens)
+            if num_tokens < len(row.ids):
+                del row.ids[num_tokens:]
+                del row.prompt[num_tokens:]
+        self._has_run = self._has_run or keep < held
+        self._num_columns = keep
+        self._failed = False
+
+    def reset(self) -> None:
+        """Forgets all tokens, reused ones too. The next forward may be of any prompt."""
+        self.drop_leftover_step()
+        for row in self._rows:
+            row.session.reset()
+            row.ids, row.prompt, row.pad, row.num_reused = [], [], 0, 0
+        self._num_columns = self._num_columns_reused = 0
+        self._has_run = False
+        self._failed = False
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        """Row i goes on from what row ``beam_idx[i]`` is: beam search. Tails are shared until one
+        of them grows."""
+        self._select(beam_idx.tolist())
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self._select([r for r in range(len(self._rows)) for _ in range(repeats)])
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        chosen = torch.as_tensor(indices)
+        if chosen.dtype is torch.bool:
+            chosen = chosen.nonzero().flatten()
+        self._select(chosen.tolist())
+
+    def fork(self) -> AttndbCache:
+        """A second cache with the same tokens. ``copy.deepcopy`` does the same."""
+        self._check_usable()
+        rows = [_fork_row(row) for row in self._rows]
+        other = AttndbCache(
+            self._binding, self._model, self._db, self.spec, rows, self._num_columns
+        )
+        other._num_columns_reused = self._num_columns_reused
+        other._has_run, other._weights = self._has_run, self._weights
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AttndbCache:
+        return self.fork()
+
+    def __copy__(self) -> AttndbCache:
+        return self.fork()
+
+    # Life.
+
+    def close(self) -> None:
+        """Ends the sessions; what was stored stays."""
+        self.drop_leftover_step()
+        for row in self._rows:
+            row.session.close()
+
+    def __enter__(self) -> AttndbCache:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", failed" if self._failed else ""
+        return (
+            f"<attndb.hf.AttndbCache {len(self._rows)} rows, {self._num_columns} columns, "
+            f"{self.num_reused} reused{state}>"
+        )
+
+    # A forward, called by _binding.py and by the layers.
+
+    def begin_step(self, binding: Any, given: Given) -> tuple[Step, StepPlan]:
+        """Plans a forward and makes the cache report to it. Raises as :func:`plan_step`, and
+        FailedPreconditionError; the cache is then unchanged."""
+        self.drop_leftover_step()
+        self._check_usable()
+        if binding is not self._binding:
+            raise InvalidArgumentError(
+                "past_key_values: this cache was made for another model object; call "
+                "attndb.hf.create_session with this one"
+            )
+        if self._weights != binding.weights_stamp():
+            raise FailedPreconditionError(
+                "past_key_values: the model's weights changed since create_session"
+            )
+        chosen = self._rows_for(given.batch)
+        rows = [self._rows[r] for r in chosen]
+        plan = plan_step(rows, self._num_columns, given, self._has_run)
+        if len(chosen) != len(self._rows):
+            self._select(chosen)
+        for row, pad in zip(self._rows, plan.pads, strict=True):
+            row.pad = pad
+            if row.session.num_tokens != len(row.ids):
+                raise FailedPreconditionError(
+                    f"past_key_values: a session has {row.session.num_tokens} tokens, the cache "
+                    f"gave it {len(row.ids)}; it was used without the cache"
+                )
+        step = Step(self, self.sessions, plan.begins, plan.num_new, binding.layers, binding.configs)
+        step.on_queries = self.on_queries
+        with self._lock:
+            if self._step is not None:
+                raise _in_another_thread()
+            self._step = step
+        return step, plan
+
+    def end_step(self, step: Step, plan: StepPlan | None) -> None:
+        """`plan`: of a forward that succeeded; None = it failed."""
+        with self._lock:
+            self._step = None
+        if plan is None:
+            self._failed = True
+            return
+        for row, ids in zip(self._rows, plan.ids, strict=True):
+            row.ids.extend(ids)
+        self._num_columns += step.num_new
+        self._has_run = True
+
+    def drop_leftover_step(self) -> None:
+        """A forward that an interrupt ended without its hooks has failed."""
+        step = self._step
+        if step is None:
+            return
+        others = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+        if step.thread_id in others:
+            raise _in_another_thread()
+        _switch.remove(step)
+        _switch.leave(step.configs)
+        self.end_step(step, None)
+
+    @property
+    def step(self) -> Step | None:
+        """The forward that runs."""
+        return self._step
+
+    def on_update(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> Consumer:
+        step = self._step
+        if step is None:
+            raise FailedPreconditionError(
+                "past_key_values: this forward does not run under attndb; call "
+                "attndb.hf.use(model) for this model, and pass the cache itself"
+            )
+        step.on_update(layer, key, value)
+        return step
+
+    def layer_length(self, layer: int) -> int:
+        step = self._step
+        is_ahead = step is not None and step.has_updated(layer)
+        return self._num_columns + (step.num_new if step is not None and is_ahead else 0)
+
+    def check_begins_with(self, input_ids: torch.Tensor) -> None:
+        """Raises InvalidArgumentError if `input_ids` [B, n], all ids of a prompt, differ from what
+        the cache holds."""
+        rows = self._rows_for(input_ids.shape[0])
+        for r, chosen in enumerate(rows):
+            row = self._rows[chosen]
+            ids = input_ids[r, row.pad : self._num_columns].tolist()
+            for at, (held, given) in enumerate(zip(row.ids, ids, strict=False)):
+                if held not in (given, UNKNOWN):
+                    raise InvalidArgumentError(
+                        f"input_ids: row {r} token {at} is {given}; the cache holds {held} there. "
+                        "Make a new cache with attndb.hf.create_session"
+                    )
+
+    # Inside.
+
+    def _rows_for(self, batch: int) -> list[int]:
+        """Indices of the rows that a forward of `batch` rows runs on. Before the first forward
+        each row may be given several times in a row, as generate() does for beams."""
+        num_rows = len(self._rows)
+        if batch == num_rows:
+            return list(range(num_rows))
+        if not self._has_run and batch % num_rows == 0:
+            return [r for r in range(num_rows) for _ in range(batch // num_rows)]
+        raise InvalidArgumentError(
+            f"input_ids: {batch} rows, the cache has {num_rows}; use batch_repeat_interleave or "
+            "batch_select_indices to change it"
+        )
+
+    def _select(self, indices: list[int]) -> None:
+        self._check_usable()
+        rows: list[Row] = []
+        taken: set[int] = set()
+        for index in indices:
+            row = self._rows[index]
+            rows.append(_fork_row(row) if index in taken else row)
+            taken.add(index)
+        for index, row in enumerate(self._rows):
+            if index not in taken:
+                row.session.close()
+        self._rows = rows
+
+    def _only_row(self) -> Row:
+        if len(self._rows) != 1:
+            raise InvalidArgumentError(f"the cache has {len(self._rows)} rows: use sessions[i]")
+        return self._rows[0]
+
+    def _check_usable(self) -> None:
+        if any(row.session.closed for row in self._rows):
+            raise FailedPreconditionError("past_key_values: the cache is closed")
+        if self._step is not None:
+            raise _in_another_thread()
+        if self._failed:
+            raise FailedPreconditionError(
+                "past_key_values: the last forward failed in the middle; call cache.crop(0) to go "
+                "back to where it began, or cache.reset()"
+            )
+
+    def _check_same_content(self) -> None:
+        model = self._model()
+        if model is None or self._binding.fingerprint is not None:
+            return
+        if fingerprint(model, self._binding.tokenizer) != self.spec.fingerprint:
+            raise FailedPreconditionError(
+                "store: the model's weights or config changed since create_session"
+            )
+
+
+def _in_another_thread() -> FailedPreconditionError:
+    return FailedPreconditionError(
+        "past_key_values: a forward of this cache runs in another thread"
+    )
+
+
+def _fork_row(row: Row) -> Row:
+    return Row(row.session.fork(), row.pad, list(row.ids), list(row.prompt), row.num_reused)
+
+
+def _names(name: str | Sequence[str] | None, num_rows: int) -> list[str | None]:
+    if name is None:
+        return [None] * num_rows
+    names = [name] if isinstance(name, str) else list(name)
+    if len(names) != num_rows:
+        raise InvalidArgumentError(f"name: expected {num_rows}, one a row, found {len(names)}")
+    return list(names)
+
+
+def _output_rows(output_ids: Any, num_rows: int) -> list[list[int] | None]:
+    if output_ids is None:
+        return [None] * num_rows
+    ids = torch.as_tensor(getattr(output_ids, "sequences", output_ids))
+    if ids.ndim == 1:
+        ids = ids[None]
+    if ids.ndim != 2 or ids.shape[0] != num_rows:
+        raise InvalidArgumentError(
+            f"output_ids: expected {num_rows} rows, found shape {list(ids.shape)}"
+        )
+    return [row.tolist() for row in ids]
+
+
+def _check_output(row: Row, output: list[int], num_columns_reused: int, r: int) -> None:
+    """`output` has all columns, or only those after the reused ones."""
+    for cut in (0, num_columns_reused):
+        begin, held = max(row.pad - cut, 0), row.ids[row.num_tokens(cut) :]
+        if output[begin : begin + len(held)] == held:
+            return
+    raise InvalidArgumentError(
+        f"output_ids: row {r} is not what was run: {len(row.ids)} tokens are held, "
+        f"{len(output)} given with {row.pad} of padding, and they differ"
+    )

@@ -1,0 +1,125 @@
+"""A cache for a prompt, or for a batch of prompts, that starts from what the store has of them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from attndb._db import DB, Context
+from attndb._errors import FailedPreconditionError, InvalidArgumentError
+from attndb.hf._binding import binding_of
+from attndb.hf._cache import AttndbCache
+from attndb.hf._model_spec import find_decoder
+from attndb.hf._step_plan import Row, left_padding
+
+
+def create_session(
+    db: DB,
+    model: Any,
+    input_ids: Any,
+    *,
+    attention_mask: Any = None,
+    plan: str | None = None,
+    context: Context | None = None,
+    reuse: bool = True,
+) -> tuple[AttndbCache, dict[str, torch.Tensor]]:
+    """A cache that holds the longest stored prefix of the prompt, and the prompt: ``(cache, ids)``
+    for ``model.generate(**ids, past_key_values=cache)`` or ``model(**ids, past_key_values=cache)``.
+
+    ``input_ids``: ``[T]``, ``[B, T]`` padded on the left (then with ``attention_mask``), a list of
+    ids, a list of such lists (padded here), or what a tokenizer returned. At least one token of
+    each row is left to run. The rows of a batch share columns, so each reuses its prefix up to the
+    first column that some row must run.
+
+    ``ids``: ``input_ids`` and ``attention_mask``, ``[B, T]``, of the whole prompt. What the cache
+    holds is compared, not run: logits of a bare forward are those of the other columns. The
+    remaining ids alone will do too, with the mask over all.
+
+    ``plan``, ``context``, ``reuse``: as in :meth:`attndb.DB.create_session`.
+
+    Raises FailedPreconditionError (``attndb.hf.use(model)`` was not called), InvalidArgumentError,
+    UnsupportedError (padding elsewhere than on the left), and what db.create_session raises.
+    """
+    binding = binding_of(model)
+    if binding is None:
+        raise FailedPreconditionError("create_session: call attndb.hf.use(model) first")
+    ids, mask = _read_prompts(input_ids, attention_mask, model)
+    pads = left_padding(mask)
+    spec = binding.spec(model, find_decoder(model))
+    rows: list[Row] = []
+    try:
+        for r, pad in enumerate(pads):
+            prompt = ids[r, pad:].tolist()
+            session, _ = db.create_session(
+                spec,
+                prompt,
+                context=context,
+                reuse=reuse,
+                plan=plan if plan is not None else binding.plan,
+            )
+            rows.append(Row(session, pad, [], prompt, session.num_reused))
+        num_columns = min(row.pad + row.num_reused for row in rows)
+        if not any(row.num_reused for row in rows):
+            num_columns = 0
+        for row in rows:
+            row.num_reused = row.num_tokens(num_columns)
+            row.session.crop(row.num_reused)
+            row.ids = row.prompt[: row.num_reused]
+    except BaseException:
+        for row in rows:
+            row.session.close()
+        raise
+    cache = AttndbCache(binding, weakref.ref(model), db, spec, rows, num_columns)
+    return cache, {"input_ids": ids, "attention_mask": mask.to(torch.int64)}
+
+
+def _read_prompts(
+    input_ids: Any, attention_mask: Any, model: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """ids [B, T] int64 and mask [B, T] int64."""
+    if isinstance(input_ids, Mapping):
+        if attention_mask is None:
+            attention_mask = input_ids.get("attention_mask")
+        input_ids = input_ids["input_ids"]
+    if _is_ragged(input_ids):
+        if attention_mask is not None:
+            raise InvalidArgumentError("attention_mask: lists of unequal length are padded here")
+        input_ids, attention_mask = _pad_left(input_ids, model)
+    ids = torch.as_tensor(input_ids)
+    ids = ids[None] if ids.ndim == 1 else ids
+    if ids.ndim != 2 or 0 in ids.shape or ids.is_floating_point() or ids.device.type != "cpu":
+        raise InvalidArgumentError(
+            "input_ids: expected integers [T] or [B, T] on the CPU, one or more, found "
+            f"{ids.dtype} {list(ids.shape)} on {ids.device}"
+        )
+    ids = ids.to(torch.int64)
+    if attention_mask is None:
+        return ids, torch.ones_like(ids)
+    mask = torch.as_tensor(attention_mask)
+    mask = mask[None] if mask.ndim == 1 else mask
+    if mask.shape != ids.shape:
+        raise InvalidArgumentError(
+            f"attention_mask: expected {list(ids.shape)} as input_ids, found {list(mask.shape)}"
+        )
+    return ids, mask
+
+
+def _is_ragged(input_ids: Any) -> bool:
+    if not isinstance(input_ids, (list, tuple)) or not input_ids:
+        return False
+    return len({len(row) if hasattr(row, "__len__") else 0 for row in input_ids}) > 1
+
+
+def _pad_left(prompts: Any, model: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    pad_id = getattr(model.config, "pad_token_id", None) or 0
+    num_columns = max(len(prompt) for prompt in prompts)
+    ids = torch.full((len(prompts), num_columns), pad_id, dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for r, prompt in enumerate(prompts):
+        begin = num_columns - len(prompt)
+        ids[r, begin:] = torch.as_tensor(prompt)
+        mask[r, begin:] = 1
+    return ids, mask

@@ -1,0 +1,21 @@
+"""Fixtures of the tests of attndb.hf. Without torch and transformers they are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import attndb  # noqa: E402
+
+torch.set_num_threads(1)  # Models are tiny: a second thread waits more than it works.
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[attndb.DB]:
+    with attndb.open(tmp_path / "store") as opened:
+        yield opened
