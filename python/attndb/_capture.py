@@ -67,7 +67,9 @@ def capture(
     num_layers = model.config.get_text_config().num_hidden_layers
     chosen = sorted(set(range(num_layers) if layers is None else layers))
     if not chosen or chosen[0] < 0 or chosen[-1] >= num_layers:
-        raise InvalidArgumentError(f"layers: expected some of 0 to {num_layers - 1}, found {layers}")
+        raise InvalidArgumentError(
+            f"layers: expected some of 0 to {num_layers - 1}, found {layers}"
+        )
     if num_queries is not None and not 0 < num_queries <= len(tokens):
         raise InvalidArgumentError(
             f"num_queries: expected 1 to {len(tokens)}, the number of tokens, found {num_queries}"
