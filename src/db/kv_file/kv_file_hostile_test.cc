@@ -24,19 +24,26 @@ using test::ToyModel;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr uint64_t kTokens = 4200;  // More than Import seals at a time.
+constexpr uint64_t kTokens = 300;
+constexpr uint64_t kManyTokens = 4200;  // More than Import seals at a time.
 
 class KvFileHostileTest : public test::DBFixture {
  protected:
   void SetUp() override {
-    ATTNDB_ASSERT_OK(StoreTokens(ToyModel::Tokens(kTokens, 3), {.name = "book"}));
-    ATTNDB_ASSERT_OK(ExportKvFile(*db_, "book", path()));
-    sound_ = RawKvFile::Read(path());
+    sound_ = SoundFile(kTokens);
     Result<DB> victim = DB::Open(dir_.File("victim"));
     ASSERT_THAT(victim, test::IsOk());
     victim_.emplace(*std::move(victim));
   }
 
+  // The file of a context of so many tokens; it stays at path().
+  RawKvFile SoundFile(uint64_t num_tokens) {
+    std::filesystem::remove(path());
+    const std::string name = "book" + std::to_string(num_tokens);
+    ATTNDB_EXPECT_OK(StoreTokens(ToyModel::Tokens(num_tokens, 3), {.name = name}));
+    ATTNDB_EXPECT_OK(ExportKvFile(*db_, name, path()));
+    return RawKvFile::Read(path());
+  }
   std::string path() const { return dir_.File("file.safetensors"); }
 
   void ExpectNothingStored() {
@@ -91,18 +98,18 @@ TEST_F(KvFileHostileTest, AFileThatContradictsItselfIsRefused) {
       "the unknown tensor 'layers.7.k'");
   Expect([&](F f) { f->header[k]["dtype"] = "BF17"; }, "unknown dtype 'BF17'");
   Expect([&](F f) { f->header[k]["dtype"] = "I16"; }, "dtype I16, expected F32, F16 or BF16");
-  Expect([&](F f) { f->header[k]["dtype"] = "F32"; }, "bytes for F32 [2, 4200, 32]");
-  Expect([&](F f) { f->header[k]["shape"] = {2, 4200, -32}; }, "shape has -32");
-  Expect([&](F f) { f->header[k]["shape"] = {4200, 2, 32}; }, "expected [2, 4200, 32]");
+  Expect([&](F f) { f->header[k]["dtype"] = "F32"; }, "bytes for F32 [2, 300, 32]");
+  Expect([&](F f) { f->header[k]["shape"] = {2, 300, -32}; }, "shape has -32");
+  Expect([&](F f) { f->header[k]["shape"] = {300, 2, 32}; }, "expected [2, 300, 32]");
   Expect([&](F f) { f->header[k]["shape"] = {UINT64_MAX, UINT64_MAX, 2}; }, "beyond 2^64 bytes");
   Expect([&](F f) { f->header[k]["shape"] = {2, uint64_t{1} << 62, 32}; }, "beyond 2^64 bytes");
-  Expect([&](F f) { offsets(f)[0] = 0; }, "expected 537600 bytes");
-  Expect([&](F f) { offsets(f) = {0, 537600}; }, "begins at byte");
-  Expect([&](F f) { offsets(f) = {UINT64_MAX - 537599, UINT64_MAX}; }, "begins at byte");
+  Expect([&](F f) { offsets(f)[0] = 0; }, "expected 38400 bytes");
+  Expect([&](F f) { offsets(f) = {0, 38400}; }, "begins at byte");
+  Expect([&](F f) { offsets(f) = {UINT64_MAX - 38399, UINT64_MAX}; }, "begins at byte");
   Expect([&](F f) { f->data.pop_back(); }, "behind its header");
   Expect([&](F f) { f->data += '\0'; }, "behind its header");
   Expect([&](F f) { f->data[3] = '\x80'; }, "token 0 has an id below 0");
-  Expect([&](F f) { f->header["tokens"]["shape"] = {2, 2100}; }, "'tokens' has shape [2, 2100]");
+  Expect([&](F f) { f->header["tokens"]["shape"] = {2, 150}; }, "'tokens' has shape [2, 150]");
 }
 
 TEST_F(KvFileHostileTest, RepeatedKeysAreRefused) {
@@ -121,8 +128,8 @@ TEST_F(KvFileHostileTest, RepeatedKeysAreRefused) {
 
 // The first piece is sealed before the value in the second is met.
 TEST_F(KvFileHostileTest, AValueBeyondTheTypeTakesBackWhatWasStored) {
-  RawKvFile file = sound_;
-  std::vector<float> v(2 * kTokens * 16, 1.0f);
+  RawKvFile file = SoundFile(kManyTokens);
+  std::vector<float> v(2 * kManyTokens * 16, 1.0f);
   v.back() = 1e30f;
   file.Replace("layers.0.v", "F32", {reinterpret_cast<const char*>(v.data()), v.size() * 4});
   file.Write(path());
@@ -133,6 +140,7 @@ TEST_F(KvFileHostileTest, AValueBeyondTheTypeTakesBackWhatWasStored) {
 }
 
 TEST_F(KvFileHostileTest, AFileThatShrinksWhileItIsReadStoresNothing) {
+  SoundFile(kManyTokens);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const KvFileReader reader, KvFileReader::Open(path()));
   std::filesystem::resize_file(path(), std::filesystem::file_size(path()) - 1000);
   EXPECT_THAT(reader.Import(*victim_, {.store = {.name = "copy"}}),
