@@ -34,10 +34,10 @@ function(attndb_add_engine_test name timeout)
   set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
 endfunction()
 
-attndb_add_engine_test(llama_parts_test 120
+attndb_add_engine_test(llama_parts_test 300
   attention_graph_test.cc attention_hook_test.cc fingerprint_test.cc model_file_test.cc sampler_test.cc
   text_stream_test.cc)
-attndb_add_engine_test(llama_probe_test 120 model_probe_test.cc)
+attndb_add_engine_test(llama_probe_test 300 model_probe_test.cc)
 attndb_add_engine_test(llama_agreement_test 600 engine_agreement_test.cc)
 attndb_add_engine_test(llama_capture_test 300 engine_capture_test.cc)
 attndb_add_engine_test(llama_failure_test 300 engine_failure_test.cc)
