@@ -181,15 +181,16 @@ TEST_F(SmolLm2AgreementTest, InFloat32DiffersNoMoreThanLlamaCppFromItself) {
   ATTNDB_ASSERT_OK(AddPlain(plain[1], {.num_tokens = kPlainTokens, .flash_attention = false}));
   ATTNDB_ASSERT_OK(Compare(8));
 
-  // Strict: float16 rounds K and V here, and there also q and the probabilities or their sums. The
-  // figures belong to these prompts; attndb's scalar kernels change them by 0.001 at most.
+  // float16 rounds K and V here, and there also q and the probabilities or their sums. On the CPU
+  // that the test was written on neither figure exceeds the spread. Means of other prompts and
+  // kernels vary by 2 %; the largest of 160 values exceeded the spread's in a quarter of redraws.
   const Distance& spread = Between(plain[0], plain[1]);
   ASSERT_LT(spread.max, 0.5) << "no yardstick";
   for (const char* const a : ours) {
     for (const char* const b : plain) {
       const Distance& distance = Between(a, b);
-      EXPECT_LE(distance.Mean(), spread.Mean()) << a << " from " << b;
-      EXPECT_LE(distance.max, spread.max) << a << " from " << b;
+      EXPECT_LE(distance.Mean(), 1.02 * spread.Mean()) << a << " from " << b;
+      EXPECT_LE(distance.max, 1.25 * spread.max) << a << " from " << b;
       EXPECT_GE(100 * distance.num_equal, 99 * distance.num_positions) << a << " from " << b;
     }
   }
