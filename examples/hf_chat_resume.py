@@ -15,7 +15,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-MESSAGES = ["Hello! My name is Ada and I live in Lisbon.", "What is my name?"]
+MESSAGES = [
+    "Please remember this: the code of the door is 4711.",
+    "What is the code of the door?",
+]
+START = (  # As SmolLM2's own chat template begins.
+    "<|im_start|>system\n"
+    "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+)
 
 
 def turn(store: str, message: str) -> str:
@@ -33,14 +40,14 @@ def turn(store: str, message: str) -> str:
     model = AutoModelForCausalLM.from_pretrained(**model_file, dtype=torch.float32).eval()
     attndb.hf.use(model, tokenizer=tokenizer)
     with attndb.open(store, num_threads=0) as db:
-        said: list[int] = []
+        said = tokenizer.encode(START)
         if any(context.name == "chat" for context in db.list()):
             # The last generated token, <|im_end|>, was not run: it begins the new tokens.
             said = [*db.tokens("chat").tolist(), *tokenizer.encode("<|im_end|>\n")]
         new = f"<|im_start|>user\n{message}<|im_end|>\n<|im_start|>assistant\n"
         prompt = [*said, *tokenizer.encode(new)]
         cache, ids = attndb.hf.create_session(db, model, prompt)
-        output = model.generate(**ids, past_key_values=cache, max_new_tokens=48, do_sample=False)
+        output = model.generate(**ids, past_key_values=cache, max_new_tokens=32, do_sample=False)
         cache.store(output, name="chat", replace=True, drop_base=True)
         print(f"[{len(prompt)} tokens, {cache.num_reused} reused]")
         return str(tokenizer.decode(output[0, len(prompt) :], skip_special_tokens=True))
@@ -61,7 +68,7 @@ def main() -> None:
             command = [sys.executable, __file__, "--store", arguments.store or folder, message]
             answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
             print(f"> {message}\n{answer}")
-        assert "Ada" in answer and " 0 reused" not in answer, "the chat was forgotten"
+        assert "4711" in answer and " 0 reused" not in answer, "the chat was forgotten"
 
 
 if __name__ == "__main__":

@@ -169,6 +169,10 @@ class AttndbCache(Cache):
     def is_initialized(self) -> bool:
         return True
 
+    @property
+    def is_croppable(self) -> bool:
+        return True
+
     def crop(self, tokens_to_remove: int) -> None:
         """Zero or less: removes the last -n columns (transformers 5.23). More: keeps the first n
         (5.12). Makes the cache usable after a failed forward."""

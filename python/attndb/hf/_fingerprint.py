@@ -54,6 +54,7 @@ _VOLATILE = {
 }
 
 _kept: weakref.WeakKeyDictionary[Any, tuple[Any, bytes]] = weakref.WeakKeyDictionary()
+_kept_tokenizers: weakref.WeakKeyDictionary[Any, tuple[int, bytes]] = weakref.WeakKeyDictionary()
 
 
 def fingerprint(model: Any, tokenizer: Any = None, *, refresh: bool = False) -> bytes:
@@ -70,7 +71,7 @@ def fingerprint(model: Any, tokenizer: Any = None, *, refresh: bool = False) -> 
         kept = _kept[model] = (stamp, _hash_model(model))
     if tokenizer is None:
         return kept[1]
-    return hashlib.sha256(kept[1] + _tokenizer_text(tokenizer).encode()).digest()
+    return hashlib.sha256(kept[1] + _tokenizer_digest(tokenizer)).digest()
 
 
 def version_stamp(tensors: list[torch.Tensor]) -> int:
@@ -172,6 +173,16 @@ def _adapters_text(model: Any) -> str:
         if isinstance(getattr(module, "scaling", None), dict)
     ]
     return repr(states)
+
+
+def _tokenizer_digest(tokenizer: Any) -> bytes:
+    """Kept with the tokenizer until tokens are added. What else is changed in it gives other ids
+    for a text, and ids are compared."""
+    kept = _kept_tokenizers.get(tokenizer)
+    if kept is None or kept[0] != len(tokenizer):
+        digest = hashlib.sha256(_tokenizer_text(tokenizer).encode()).digest()
+        kept = _kept_tokenizers[tokenizer] = (len(tokenizer), digest)
+    return kept[1]
 
 
 def _tokenizer_text(tokenizer: Any) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Busy machines: waiting must not cost.
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 

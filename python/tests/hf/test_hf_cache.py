@@ -6,6 +6,7 @@ Method: after each change, the next forward's logits are those of a forward over
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -264,3 +265,30 @@ def test_sessions_end_with_the_cache(db: attndb.DB, model: Any) -> None:
         assert db.stats().num_sessions == 0, "the collector was needed"
     finally:
         gc.enable()
+
+
+def test_no_tensor_of_keys_or_values_is_kept(
+    db: attndb.DB, model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[weakref.ref[torch.Tensor]] = []
+    on_update = attndb.hf.AttndbCache.on_update
+
+    def watching(self: Any, layer: int, key: torch.Tensor, value: torch.Tensor) -> Any:
+        seen.extend((weakref.ref(key), weakref.ref(value)))
+        return on_update(self, layer, key, value)
+
+    monkeypatch.setattr(attndb.hf.AttndbCache, "on_update", watching)
+    cache, given = attndb.hf.create_session(db, model, make_prompt(20))
+    out = generate(model, given["input_ids"], past_key_values=cache)
+    assert len(seen) == 2 * 3 * 24 and not any(each() is not None for each in seen)
+    assert out.sequences.shape[1] == 44
+
+
+def test_generate_without_cached_steps_runs_only_what_is_new(db: attndb.DB, model: Any) -> None:
+    """use_cache=False makes generate() give all ids in each step; those held are not run again."""
+    ids = make_prompt(20)
+    cache, given = attndb.hf.create_session(db, model, ids)
+    mask = given["attention_mask"]
+    ours = generate(model, ids, attention_mask=mask, past_key_values=cache, use_cache=False)
+    assert torch.equal(ours.sequences, generate(model, ids).sequences)
+    assert cache.get_seq_length() == cache.session.num_tokens == 43

@@ -228,6 +228,10 @@ def test_the_tokenizer_is_part_of_it_if_given(db: attndb.DB) -> None:
     assert first not in (attndb.hf.fingerprint(model), attndb.hf.fingerprint(model, other))
     tokenizer(["a", "a b"], padding=True, truncation=True, max_length=1)  # Sets its state.
     assert attndb.hf.fingerprint(model, tokenizer) == first
+    grown = _tokenizer({"?": 0, "a": 1, "b": 2})
+    assert attndb.hf.fingerprint(model, grown) == first
+    grown.add_tokens(["c"])
+    assert attndb.hf.fingerprint(model, grown) != first
     attndb.hf.use(model, tokenizer=tokenizer)
     assert attndb.hf.spec(model).fingerprint == first
     encoded = tokenizer(["a b a", "b"], padding=True, padding_side="left", return_tensors="pt")

@@ -39,7 +39,7 @@ def test_forwards_without_an_attndb_cache_are_bit_identical(
                         model(ids, past_key_values=DynamicCache(config=model.config)).logits,
                         model(batch, attention_mask=mask).logits,
                         *generate(model, batch, attention_mask=mask, num_beams=2).logits,
-                        *generate(model, ids, prompt_lookup_num_tokens=3).logits,
+                        *generate(model, ids, prompt_lookup_num_tokens=3, eos_token_id=1).logits,
                     ]
                 )
         assert all(torch.equal(a, b) for a, b in zip(*outputs, strict=True))

@@ -5,6 +5,7 @@ Refusals before the forward begins leave the cache as it was; failures inside as
 
 from __future__ import annotations
 
+import inspect
 import threading
 from typing import Any
 
@@ -266,15 +267,20 @@ def test_a_mask_that_use_did_not_see_is_refused(
 
     model = attndb.hf.use(make_model("llama"))
     create = modeling.create_causal_mask
-    for changes, message in (
-        ({"or_mask_function": lambda b, h, q, k: q == k}, "other than causal"),
-        ({"allow_is_causal_skip": False}, "other than causal"),
-    ):
+    changes = {
+        "or_mask_function": lambda b, h, q, k: q == k,
+        "and_mask_function": lambda b, h, q, k: q != k + 3,
+        "block_sequence_ids": torch.zeros(1, 30, dtype=torch.int64),  # transformers 5.23
+        "allow_is_causal_skip": False,  # transformers 5.23
+    }
+    for name in changes.keys() & inspect.signature(create).parameters.keys():
         monkeypatch.setattr(
-            modeling, "create_causal_mask", lambda changes=changes, **kw: create(**kw, **changes)
+            modeling,
+            "create_causal_mask",
+            lambda name=name, **kw: create(**kw, **{name: changes[name]}),
         )
         cache, given = attndb.hf.create_session(db, model, ids)
-        with torch.no_grad(), pytest.raises(attndb.UnsupportedError, match=message):
+        with torch.no_grad(), pytest.raises(attndb.UnsupportedError, match="other than causal"):
             model(**given, past_key_values=cache)
 
 
