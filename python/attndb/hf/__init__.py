@@ -23,6 +23,14 @@ for _name in ("torch", "transformers"):
     except ImportError as error:
         raise ImportError(f"attndb.hf needs {_name}: pip install {_name}", name=_name) from error
 
+import transformers as _transformers
+
+if tuple(int(part) for part in _transformers.__version__.split(".")[:2]) < (5, 12):
+    raise ImportError(
+        f"attndb.hf needs transformers >= 5.12, found {_transformers.__version__}",
+        name="transformers",
+    )
+
 from attndb.hf._binding import spec, stop, use
 from attndb.hf._cache import AttndbCache
 from attndb.hf._fingerprint import fingerprint

@@ -23,7 +23,7 @@ from attndb.hf._model_spec import (
     collect_configs,
     default_kv_dtype,
     find_decoder,
-    to_model_spec,
+    layer_specs,
 )
 from attndb.hf._observe import observe
 from attndb.hf._step import Step
@@ -111,7 +111,7 @@ def spec(model: Any) -> ModelSpec:
     Raises UnsupportedError, as :func:`use`, which need not have been called.
     """
     decoder = find_decoder(model)
-    return (_binding_of(decoder) or Binding(decoder)).spec(model, decoder)
+    return (_binding_of(decoder) or Binding(decoder)).spec(model)
 
 
 def binding_of(model: Any) -> Binding | None:
@@ -135,11 +135,12 @@ class Binding:
         self.fingerprint: bytes | None = None
         self._parameters = list(decoder.parameters())
         self._argument_names = list(inspect.signature(decoder.forward).parameters)
-        to_model_spec(decoder, self.layers, self.kv_dtype, b"-")  # Refusals come here, not later.
+        self._layer_specs = layer_specs(decoder, self.layers)
 
-    def spec(self, model: Any, decoder: Any) -> ModelSpec:
+    def spec(self, model: Any) -> ModelSpec:
+        """Of `model`, or another one around the same decoder, as it is now."""
         content = self.fingerprint or content_fingerprint(model, self.tokenizer)
-        return to_model_spec(decoder, self.layers, self.kv_dtype, content)
+        return ModelSpec(self._layer_specs, self.kv_dtype, content)
 
     def weights_stamp(self) -> int:
         """Changes when the weights do; cheap enough for every forward."""

@@ -1,4 +1,4 @@
-"""From a transformers model to an attndb.ModelSpec, and the refusals that its config decides."""
+"""From a transformers model to attndb's layers, and the refusals that its config decides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from attndb._errors import UnsupportedError
-from attndb._spec import DType, LayerSpec, ModelSpec, Rope
+from attndb._spec import DType, LayerSpec, Rope
 from attndb.hf._observe import ObservedLayer, find_rotation
 
 DTYPES: dict[torch.dtype, DType] = {
@@ -89,11 +89,9 @@ def default_kv_dtype(observed: list[ObservedLayer], name: str) -> DType:
     return DTYPES[dtype]
 
 
-def to_model_spec(
-    decoder: Any, observed: list[ObservedLayer], kv_dtype: DType, fingerprint: bytes
-) -> ModelSpec:
-    layers = [_layer_spec(decoder, layer, seen) for layer, seen in enumerate(observed)]
-    return ModelSpec(layers, kv_dtype, fingerprint)
+def layer_specs(decoder: Any, observed: list[ObservedLayer]) -> list[LayerSpec]:
+    """Raises UnsupportedError where the keys' dependence on positions is not understood."""
+    return [_layer_spec(decoder, layer, seen) for layer, seen in enumerate(observed)]
 
 
 def _layer_spec(decoder: Any, layer: int, seen: ObservedLayer) -> LayerSpec:

@@ -12,7 +12,6 @@ from attndb._db import DB, Context
 from attndb._errors import FailedPreconditionError, InvalidArgumentError
 from attndb.hf._binding import binding_of
 from attndb.hf._cache import AttndbCache
-from attndb.hf._model_spec import find_decoder
 from attndb.hf._step_plan import Row, left_padding
 
 
@@ -48,7 +47,7 @@ def create_session(
         raise FailedPreconditionError("create_session: call attndb.hf.use(model) first")
     ids, mask = _read_prompts(input_ids, attention_mask, model)
     pads = left_padding(mask)
-    spec = binding.spec(model, find_decoder(model))
+    spec = binding.spec(model)
     rows: list[Row] = []
     try:
         for r, pad in enumerate(pads):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attndb
-from smollm2 import load
+from smollm2 import load_model
 
 LAYERS = [0, 14, 29]
 
@@ -20,7 +20,7 @@ def relative_error(a: np.ndarray, b: np.ndarray) -> float:
 def test_llama_cpp_and_transformers_capture_the_same(tmp_path: Path) -> None:
     text = "The keeper climbed the tower and lit the lamp. " * 8
     theirs = attndb.capture("smollm2", text, tmp_path / "gguf.safetensors", layers=LAYERS)
-    model, _ = load()
+    model = load_model()
     ours = attndb.capture(
         model, theirs.tokens, tmp_path / "hf.safetensors", layers=LAYERS, num_queries=20
     )

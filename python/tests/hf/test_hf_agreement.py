@@ -13,6 +13,7 @@ import torch
 import attndb
 import attndb.hf
 from hf_models import (
+    IS_OLD,
     ZOO,
     assert_same,
     generate,
@@ -180,6 +181,10 @@ def test_prompt_lookup_decoding_crops_and_agrees(
     crops = _count_crops(cache, monkeypatch)
     if truncated:
         given["input_ids"] = ids[:, 33:]
+    if truncated and IS_OLD:
+        with pytest.raises(attndb.InvalidArgumentError, match="disagree"):
+            generate(model, **_named(given), past_key_values=cache, **options)
+        return
     ours = generate(model, **_named(given), past_key_values=cache, **options)
     expected = theirs.sequences[:, 33 if truncated else 0 :]
     assert torch.equal(ours.sequences, expected)
@@ -187,6 +192,8 @@ def test_prompt_lookup_decoding_crops_and_agrees(
 
 
 def test_assisted_generation_agrees(db: attndb.DB, name: str, model: Any) -> None:
+    if IS_OLD and name in ("mistral", "gemma2", "gemma3"):
+        pytest.skip("the assistant's own cache can't crop windows in transformers 5.12")
     ids = make_prompt(50)
     assistant = make_model(name, seed=0, num_hidden_layers=3)
     theirs = generate(model, ids)

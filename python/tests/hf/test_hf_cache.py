@@ -14,7 +14,7 @@ import torch
 
 import attndb
 import attndb.hf
-from hf_models import generate, make_model, make_prompt
+from hf_models import IS_OLD, generate, make_model, make_prompt
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +248,8 @@ def test_the_cache_says_what_transformers_asks(db: attndb.DB, model: Any) -> Non
     assert cache.layers[0].get_max_length() == cache.layers[0].get_max_cache_shape() == -1
     assert cache.get_mask_sizes(4, 0) == (24, 0) and cache.get_seq_length(2) == 20
     assert repr(cache) == "<attndb.hf.AttndbCache 2 rows, 20 columns, [0, 0] reused>"
-    cache.activate_past_recording()
+    if not IS_OLD:
+        cache.activate_past_recording()
     cache.layers[0].offload(), cache.layers[0].prefetch()
     with pytest.raises(attndb.InvalidArgumentError, match=r"use sessions\[i\]"):
         cache.session  # noqa: B018

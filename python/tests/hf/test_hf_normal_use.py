@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -13,7 +15,7 @@ from transformers import DynamicCache
 
 import attndb
 import attndb.hf
-from hf_models import generate, make_model, make_prompt
+from hf_models import IS_OLD, generate, make_model, make_prompt
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
@@ -32,16 +34,17 @@ def test_forwards_without_an_attndb_cache_are_bit_identical(
         outputs = []
         for model in (plain, used):
             with torch.no_grad():
-                outputs.append(
-                    [
-                        model(ids).logits,
-                        model(ids, use_cache=False).logits,
-                        model(ids, past_key_values=DynamicCache(config=model.config)).logits,
-                        model(batch, attention_mask=mask).logits,
-                        *generate(model, batch, attention_mask=mask, num_beams=2).logits,
-                        *generate(model, ids, prompt_lookup_num_tokens=3, eos_token_id=1).logits,
-                    ]
-                )
+                logits = [
+                    model(ids).logits,
+                    model(ids, use_cache=False).logits,
+                    model(ids, past_key_values=DynamicCache(config=model.config)).logits,
+                    model(batch, attention_mask=mask).logits,
+                    *generate(model, batch, attention_mask=mask, num_beams=2).logits,
+                ]
+                if name == "llama" or not IS_OLD:
+                    lookup = {"prompt_lookup_num_tokens": 3, "eos_token_id": 1}
+                    logits += generate(model, ids, **lookup).logits
+                outputs.append(logits)
         assert all(torch.equal(a, b) for a, b in zip(*outputs, strict=True))
         assert used.config._attn_implementation == implementation
         cache, _ = attndb.hf.create_session(db, used, ids)
@@ -183,3 +186,24 @@ def test_a_compiled_model_agrees_or_raises(db: attndb.DB, backend: str) -> None:
         except Exception:  # noqa: BLE001: whatever the compiler says; not wrong logits.
             return
     assert (ours - expected).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        ("sys.modules['torch'] = None", "attndb.hf needs torch: pip install torch"),
+        (
+            "sys.modules['transformers'] = None",
+            "attndb.hf needs transformers: pip install transformers",
+        ),
+        (
+            "sys.modules['transformers'] = types.SimpleNamespace(__version__='4.57.1')",
+            "attndb.hf needs transformers >= 5.12, found 4.57.1",
+        ),
+    ],
+    ids=["torch", "transformers", "old transformers"],
+)
+def test_what_is_missing_is_asked_for_by_name(prepare: str, message: str) -> None:
+    code = f"import sys, types; import attndb; {prepare}; import attndb.hf"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 1 and run.stderr.strip().endswith(f"ImportError: {message}")
