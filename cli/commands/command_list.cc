@@ -63,6 +63,10 @@ std::vector<CommandEntry> StoreCommands() {
        "attndb quota 20GiB\n"
        "attndb quota none",
        MakeQuota},
+      {"declare-equal", "Let contexts of one model serve another whose weights are the same",
+       "attndb declare-equal 6f1c0a52d8b34e97 hex:9b02c4\n"
+       "attndb declare-equal my-finetune my-finetune-gguf",
+       MakeDeclareEqual},
       {"verify", "Read and check every stored byte",
        "attndb verify\n"
        "attndb verify manual",

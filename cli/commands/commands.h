@@ -19,6 +19,7 @@ std::unique_ptr<Command> MakeRm();
 std::unique_ptr<Command> MakePin();
 std::unique_ptr<Command> MakeTtl();
 std::unique_ptr<Command> MakeQuota();
+std::unique_ptr<Command> MakeDeclareEqual();
 std::unique_ptr<Command> MakeVerify();
 std::unique_ptr<Command> MakeCompact();
 std::unique_ptr<Command> MakeStats();

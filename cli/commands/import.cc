@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "attndb/fingerprint.h"
 #include "attndb/kv_file.h"
 #include "cli/commands/commands.h"
 #include "cli/common/document_import.h"
@@ -48,7 +49,9 @@ class ImportCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true));
     const KvFileContents& contents = file.contents();
     ModelSpec spec = contents.spec;
-    if (!fingerprint_.empty()) spec.fingerprint = fingerprint_;
+    if (!fingerprint_.empty()) {
+      ATTNDB_ASSIGN_OR_RETURN(spec.fingerprint, ParseFingerprint(fingerprint_));
+    }
     ATTNDB_ASSIGN_OR_RETURN(
         const std::optional<ContextInfo> imported,
         ImportTarget::FindImported(db, spec, contents.tokens, contents.first_position));
@@ -58,7 +61,7 @@ class ImportCommand : public Command {
     ATTNDB_RETURN_IF_ERROR(target_.CheckNameIsFree(db));
     KvFileImportOptions options;
     options.store = target_.options();
-    options.fingerprint = fingerprint_;
+    options.fingerprint = spec.fingerprint;
     ProgressLine progress({.label = "import", .unit = "bytes", .enabled = env->show_progress()});
     options.progress = [&](uint64_t bytes_done, uint64_t bytes_total) {
       progress.Update(bytes_done, bytes_total);

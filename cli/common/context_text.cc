@@ -2,13 +2,12 @@
 
 #include <utility>
 
+#include "attndb/fingerprint.h"
 #include "cli/common/table.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
 namespace {
-
-constexpr size_t kFingerprintShown = 16;  // Characters: enough to tell models apart.
 
 std::string State(const ContextInfo& context) {
   if (context.damaged) return "DAMAGED";
@@ -63,7 +62,7 @@ Json ToJson(const ContextInfo& context) {
                {"damaged", context.damaged},
                {"first_position", context.first_position},
                {"kv_dtype", DTypeName(context.kv_dtype)},
-               {"fingerprint", context.fingerprint},
+               {"fingerprint", FingerprintText(context.fingerprint)},
                {"num_layers", context.num_layers},
                {"non_finite_heads", context.non_finite_heads}};
   if (!context.segments.empty()) json["segments"] = std::move(segments);
@@ -103,7 +102,7 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
       {"expires", context.pinned        ? "never (pinned)"
                   : context.ttl_seconds ? FormatTtl(context.ttl_seconds) + " after the last use"
                                         : "never"},
-      {"model", context.fingerprint.substr(0, kFingerprintShown)}};
+      {"fingerprint", FingerprintText(context.fingerprint)}};
   if (context.first_position != 0) {
     pairs.emplace_back("first position", std::to_string(context.first_position));
   }

@@ -79,7 +79,9 @@ llama::GenerateOptions SamplerFlags::ToOptions() const {
 
 Status WithModelAdvice(Environment* env, Status status) {
   if (status.code() != StatusCode::kFailedPrecondition) return status;
-  return env->WithAdvice(std::move(status), "pass the --model that made the context");
+  return env->WithAdvice(std::move(status),
+                         "pass the --model that made the context; where the weights are the same, "
+                         "'attndb declare-equal' says so");
 }
 
 }  // namespace attndb::cli

@@ -1,5 +1,6 @@
 #include "db/c_api_json.h"
 
+#include "attndb/fingerprint.h"
 #include "db/json_text.h"
 
 namespace attndb::internal {
@@ -29,7 +30,7 @@ Json JsonOf(const ContextInfo& c) {
           {"damaged", c.damaged},
           {"first_position", c.first_position},
           {"kv_dtype", DTypeName(c.kv_dtype)},
-          {"fingerprint", c.fingerprint},
+          {"fingerprint", FingerprintText(c.fingerprint)},
           {"num_layers", c.num_layers},
           {"non_finite_heads", c.non_finite_heads},
           {"segments", std::move(segments)}};
@@ -79,7 +80,7 @@ std::string ToJson(const VerifyReport& report) {
 std::string ToJson(const ModelSpec& spec) {
   Json layers = Json::array();
   for (const LayerSpec& layer : spec.layers) layers.push_back(JsonOf(layer));
-  return DumpJson({{"fingerprint", spec.fingerprint},
+  return DumpJson({{"fingerprint", FingerprintText(spec.fingerprint)},
                    {"kv_dtype", DTypeName(spec.kv_dtype)},
                    {"layers", std::move(layers)}});
 }

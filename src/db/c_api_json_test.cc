@@ -37,7 +37,7 @@ TEST(CApiJsonTest, BytesThatAreNoUtf8AreStillJson) {
   spec.layers.resize(1);
   const json parsed = json::parse(ToJson(spec));
   EXPECT_EQ(parsed["layers"][0]["rope_layout"], "none");
-  EXPECT_EQ(parsed["fingerprint"], "\xEF\xBF\xBD");
+  EXPECT_EQ(parsed["fingerprint"], "hex:ff");
 }
 
 TEST(CApiJsonTest, AReportListsItsDamages) {

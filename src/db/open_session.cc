@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "attndb/fingerprint.h"
 #include "common/clock.h"
 #include "common/quote.h"
 #include "db/catalog/model_identity.h"
@@ -58,8 +59,8 @@ std::string LayerDifference(const LayerSpec& found, const LayerSpec& expected) {
 
 std::string SpecDifference(const ModelSpec& found, const ModelSpec& expected) {
   if (found.fingerprint != expected.fingerprint) {
-    return "fingerprint " + Quoted(found.fingerprint) + ", expected " +
-           Quoted(expected.fingerprint);
+    return "fingerprint " + Quoted(FingerprintText(found.fingerprint)) + ", expected " +
+           Quoted(FingerprintText(expected.fingerprint));
   }
   if (found.kv_dtype != expected.kv_dtype) {
     return "kv_dtype " + std::string(DTypeName(found.kv_dtype)) + ", expected " +

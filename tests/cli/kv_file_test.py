@@ -78,6 +78,14 @@ class RoundTripTest(KvFileCase):
         self.assertEqual((info["ttl_seconds"], info["pinned"]), (7 * 86400, True))
         self.assertEqual(info["fingerprint"], "theirs")
 
+    def test_models_are_declared_equal_by_the_fingerprints_that_describe_shows(self):
+        self.run_ok("import", "--safetensors", self.file, "--fingerprint", "hex:00ff")
+        shown = self.run_json("describe", "book")["fingerprint"]
+        self.assertEqual(shown, "hex:00ff")
+        result = self.run_json("declare-equal", shown, "toy")
+        self.assertEqual(result, {"equal": ["hex:00ff", "toy"]})
+        self.assertIn("serve toy", self.run_ok("declare-equal", "HEX", "toy").out)
+
     def test_an_exported_context_is_the_same_elsewhere(self):
         self.run_ok("import", "--safetensors", self.file)
         first = self.dir / "first.safetensors"

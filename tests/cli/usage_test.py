@@ -14,7 +14,7 @@ from cli_case import CliCase, DAMAGE, ERROR, NOT_FOUND, OK, UNSUPPORTED, USAGE, 
 
 ENGINE_COMMANDS = ["import", "ask", "chat", "explain", "capture"]
 COMMANDS = ["import", "export", "ask", "chat", "ls", "describe", "explain", "rm", "pin", "ttl",
-            "quota", "verify", "compact", "stats", "doctor", "bench", "capture"]
+            "quota", "declare-equal", "verify", "compact", "stats", "doctor", "bench", "capture"]
 
 
 def commands_of_this_build():
@@ -84,6 +84,8 @@ class UsageTest(CliCase):
         self.assert_fails(USAGE, "ttl", "x", "soon", says=["'soon'", "7d"])
         self.assert_fails(USAGE, "quota", "much", says=["'much'"])
         self.assert_fails(USAGE, "quota", "0", says=["quota none"])
+        self.assert_fails(USAGE, "declare-equal", "a", "hex:0", says=["hex:0", "digits"])
+        self.assert_fails(USAGE, "declare-equal", "a", "a", says=["one fingerprint"])
         self.assertFalse(self.store.exists())
 
     def test_a_file_from_stdin_needs_a_name(self):
@@ -99,7 +101,8 @@ class UsageTest(CliCase):
 class StoreTest(CliCase):
     def test_reading_a_store_that_is_not_there_says_how_to_make_one(self):
         for args in (["ls"], ["stats"], ["describe", "x"], ["rm", "x"], ["pin", "x"],
-                     ["ttl", "x", "1h"], ["verify"], ["compact"], ["quota"]):
+                     ["ttl", "x", "1h"], ["verify"], ["compact"], ["quota"],
+                     ["declare-equal", "a", "b"]):
             with self.subTest(args=args):
                 self.assert_fails(NOT_FOUND, *args, says=["attndb import"])
         self.assertFalse(self.store.exists())
