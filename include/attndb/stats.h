@@ -56,6 +56,7 @@ struct LayerExplain {
   // Measured over the session so far; zero before the first Attend.
   uint64_t num_queries = 0;    // Rows of q.
   double selected_mean = 0;    // Critical tokens per row and q head.
+  double candidates_mean = 0;  // Tokens that estimates brought up to be scored exactly; same unit.
   uint64_t bytes_touched = 0;  // By the last Attend, all heads.
   double score_us = 0;         // Last Attend, summed over threads: scoring,
   double select_us = 0;        // ... choosing,

@@ -61,6 +61,7 @@ class LayerExplain:
     predicted_bytes: int  # K and V bytes read per token of q.
     num_queries: int  # Rows of q over the session so far; zero before the first attend.
     selected_mean: float  # Critical tokens per row and q head.
+    candidates_mean: float  # Tokens that estimates brought up to be scored exactly; same unit.
     bytes_touched: int  # By the last attend, all heads.
     score_us: float  # Last attend, summed over threads: scoring,
     select_us: float  # ... choosing,

@@ -86,6 +86,7 @@ Dict ToDict(const LayerExplain& layer) {
   dict["predicted_bytes"] = layer.predicted_bytes;
   dict["num_queries"] = layer.num_queries;
   dict["selected_mean"] = layer.selected_mean;
+  dict["candidates_mean"] = layer.candidates_mean;
   dict["bytes_touched"] = layer.bytes_touched;
   dict["score_us"] = layer.score_us;
   dict["select_us"] = layer.select_us;

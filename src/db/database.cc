@@ -119,6 +119,7 @@ Database::Database(Key, std::string path, const DBOptions& options,
       budget_(options.host_memory_bytes),
       catalog_(std::move(catalog)),
       registry_(file_system, segments_dir_, catalog_.get(), &budget_),
+      planes_(&budget_),
       pool_(options.num_threads) {}
 
 Database::~Database() = default;

@@ -27,6 +27,7 @@
 #include "common/mutex.h"
 #include "common/thread_pool.h"
 #include "db/catalog/catalog.h"
+#include "db/plane_cache.h"
 #include "db/segment_registry.h"
 #include "db/session_impl.h"
 #include "storage/io/file_system.h"
@@ -88,6 +89,7 @@ class Database : public std::enable_shared_from_this<Database> {
 
   const DBOptions& options() const { return options_; }
   storage::MemoryBudget* budget() { return &budget_; }
+  PlaneCache* planes() { return &planes_; }
   ThreadPool* pool() { return &pool_; }
   void SessionOpened(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
   void SessionMoved(ContextId from, ContextId to) ATTNDB_EXCLUDES(use_mutex_);
@@ -169,6 +171,7 @@ class Database : public std::enable_shared_from_this<Database> {
   storage::MemoryBudget budget_;
   const std::unique_ptr<db::Catalog> catalog_;
   SegmentRegistry registry_;
+  PlaneCache planes_;
   ThreadPool pool_;
 
   Mutex store_mutex_;  // One Store, merge or eviction at a time.

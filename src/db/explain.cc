@@ -80,9 +80,10 @@ Row LayerRow(std::span<const LayerExplain> layers) {
   Row row = {range, first.plan + (first.reason.empty() ? "" : " [" + first.reason + "]"),
              std::to_string(first.num_middle), Count(first.predicted_selected), Bytes(predicted)};
   if (first.num_queries == 0) {
-    row.insert(row.end(), {"-", "-", "-", "-", "-", "-"});
+    row.insert(row.end(), {"-", "-", "-", "-", "-", "-", "-"});
     return row;
   }
+  row.push_back(Count(first.candidates_mean));
   row.push_back(Count(first.selected_mean));
   row.push_back(Bytes(touched));
   for (const double time : times) row.push_back(Number(time, 1));
@@ -95,8 +96,9 @@ std::string Explain::ToText() const {
   std::string text = "plan      " + plan + "\ntokens    " + std::to_string(num_tokens) + " (" +
                      std::to_string(num_reused) + " reused, in " + std::to_string(num_segments) +
                      " segments)\nmemory    " + Bytes(memory_bytes) + "\n\n";
-  std::vector<Row> rows = {{"layers", "plan", "middle", "selected?", "bytes?", "selected", "bytes",
-                            "append us", "score us", "select us", "attend us"}};
+  std::vector<Row> rows = {{"layers", "plan", "middle", "selected?", "bytes?", "candidates",
+                            "selected", "bytes", "append us", "score us", "select us",
+                            "attend us"}};
   for (size_t begin = 0; begin < layers.size();) {
     size_t end = begin + 1;
     while (end < layers.size() && Alike(layers[begin], layers[end])) ++end;
@@ -105,11 +107,10 @@ std::string Explain::ToText() const {
   }
   text += Table(rows);
   text +=
-      "\nselected: critical tokens per q head and row. Columns with ? are predicted, for one row "
-      "of "
-      "q;\nthe others are the last call's, selected the mean of all calls. Folded layers are "
-      "summed."
-      "\n";
+      "\nselected: critical tokens per q head and row; candidates: those that key planes brought "
+      "up\n"
+      "to be scored exactly. Columns with ? are predicted, for one row of q; the others are the\n"
+      "last call's, selected and candidates the mean of all calls. Folded layers are summed.\n";
   return text;
 }
 

@@ -27,6 +27,7 @@ inline Json JsonOf(const LayerExplain& layer) {
           {"predicted_bytes", layer.predicted_bytes},
           {"num_queries", layer.num_queries},
           {"selected_mean", layer.selected_mean},
+          {"candidates_mean", layer.candidates_mean},
           {"bytes_touched", layer.bytes_touched},
           {"append_us", layer.append_us},
           {"score_us", layer.score_us},

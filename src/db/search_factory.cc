@@ -1,10 +1,12 @@
 #include "db/search_factory.h"
 
 #include "index/flat/flat_search.h"
+#include "index/flat/mass_search.h"
 
 namespace attndb::internal {
 
-std::unique_ptr<const index::CriticalSearch> MakeSearch(const query::LayerPlan& plan, float scale) {
+std::unique_ptr<const index::CriticalSearch> MakeSearch(const query::LayerPlan& plan,
+                                                        const LayerSpec& layer) {
   switch (plan.kind) {
     case query::QueryKind::kFull:
     case query::QueryKind::kWindow:
@@ -12,7 +14,10 @@ std::unique_ptr<const index::CriticalSearch> MakeSearch(const query::LayerPlan& 
     case query::QueryKind::kTopK:
       return std::make_unique<index::FlatTopK>(plan.k);
     case query::QueryKind::kDipr:
-      return std::make_unique<index::FlatDipr>(static_cast<float>(plan.Beta(scale)));
+      return std::make_unique<index::FlatDipr>(static_cast<float>(plan.Beta(layer.scale)));
+    case query::QueryKind::kMass:
+      return std::make_unique<index::MassSearch>(plan.p,
+                                                 kernels::LogitSpec{layer.scale, layer.soft_cap});
   }
   return nullptr;
 }

@@ -6,13 +6,15 @@
 
 #include <memory>
 
+#include "attndb/types.h"
 #include "index/critical_search.h"
 #include "query/plan/plan.h"
 
 namespace attndb::internal {
 
-// Null for plans that choose no tokens (full, window). `scale` turns alpha into beta.
-std::unique_ptr<const index::CriticalSearch> MakeSearch(const query::LayerPlan& plan, float scale);
+// Null for plans that choose no tokens (full, window). The layer says how scores become logits.
+std::unique_ptr<const index::CriticalSearch> MakeSearch(const query::LayerPlan& plan,
+                                                        const LayerSpec& layer);
 
 }  // namespace attndb::internal
 

@@ -13,10 +13,10 @@ namespace {
 
 std::vector<uint32_t> Selected(std::string_view plan, float scale,
                                const std::vector<float>& scores) {
-  const auto search = MakeSearch(query::Plan::Parse(plan)->ForLayer(0), scale);
+  const auto search = MakeSearch(query::Plan::Parse(plan)->ForLayer(0), {.scale = scale});
   std::vector<uint32_t> indices(search->NumIndices(scores.size()));
   AlignedBuffer scratch = *AlignedBuffer::Allocate(search->ScratchBytes(scores.size()) + 64);
-  indices.resize(search->Search(scores.data(), scores.size(), {0, scores.size()}, indices.data(),
+  indices.resize(search->Search({scores.data(), scores.size(), {0, scores.size()}}, indices.data(),
                                 scratch.data()));
   return indices;
 }
@@ -28,11 +28,12 @@ TEST(SearchFactoryTest, BuildsWhatThePlanNames) {
   // alpha = 1/e is one nat: a margin of 1 / scale in scores.
   const std::string alpha = "dipr(alpha=" + std::to_string(std::exp(-1.0)) + ")";
   EXPECT_EQ(Selected(alpha, 0.5f, scores), (std::vector<uint32_t>{2, 3, 4}));
+  EXPECT_EQ(Selected("mass(p=0.7)", 1.0f, scores), (std::vector<uint32_t>{2, 3}));
 }
 
 TEST(SearchFactoryTest, PlansThatChooseNothingHaveNoSearch) {
-  EXPECT_EQ(MakeSearch(query::Plan::Parse("full")->ForLayer(0), 1.0f), nullptr);
-  EXPECT_EQ(MakeSearch(query::Plan::Parse("window")->ForLayer(0), 1.0f), nullptr);
+  EXPECT_EQ(MakeSearch(query::Plan::Parse("full")->ForLayer(0), {}), nullptr);
+  EXPECT_EQ(MakeSearch(query::Plan::Parse("window")->ForLayer(0), {}), nullptr);
 }
 
 }  // namespace

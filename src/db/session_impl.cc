@@ -240,6 +240,8 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   call.out = out;
   call.lse = lse;
   call.num_parts = num_parts;
+  CollectEstimates(layer, call);
+  call.estimates = estimates_;
   const auto num_rows = static_cast<uint64_t>(q.rows());
   const uint64_t first_token = call.num_tokens - num_rows;
   if (first_token >= num_stored_) {
@@ -249,8 +251,24 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   return attention_.Begin(call);
 }
 
+void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) {
+  planes_.clear();
+  estimates_.clear();
+  if (call.plan.bits == 0 || !query::ReasonForFull(call).empty()) return;
+  for (size_t i = 0; i < chain_.size(); ++i) {
+    planes_.push_back(database_->planes()->Get(*chain_[i].segment, layer, pins_[i]));
+  }
+  for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
+    for (size_t run = 0; run < call.num_runs; ++run) {
+      const bool has_planes = run < planes_.size() && planes_[run] != nullptr;
+      estimates_.push_back(has_planes ? planes_[run]->head(head) : nullptr);
+    }
+  }
+}
+
 void SessionImpl::EndCall() {
   pins_.clear();  // The budget keeps the layers; it may drop them between calls.
+  planes_.clear();
 }
 
 Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out,
@@ -285,6 +303,7 @@ Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const Mutable
       stats.num_rows += static_cast<uint64_t>(q.rows());
       stats.num_selected += stats.last.num_selected;
       stats.num_queries += stats.last.num_queries;
+      stats.num_candidates += stats.last.num_candidates;
     }
     num_joined_ = 0;
     num_left_ = 0;
@@ -369,7 +388,7 @@ Status SessionImpl::SetPlan(std::string_view text) {
 void SessionImpl::BuildSearches() {
   searches_.clear();
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
-    searches_.push_back(MakeSearch(plan_.ForLayer(layer), spec_.layers[layer].scale));
+    searches_.push_back(MakeSearch(plan_.ForLayer(layer), spec_.layers[layer]));
   }
 }
 
@@ -473,6 +492,8 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   if (stats.num_queries > 0) {
     explain.selected_mean =
         static_cast<double>(stats.num_selected) / static_cast<double>(stats.num_queries);
+    explain.candidates_mean =
+        static_cast<double>(stats.num_candidates) / static_cast<double>(stats.num_queries);
   }
   switch (call.plan.kind) {
     case query::QueryKind::kFull:
@@ -484,6 +505,7 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
           static_cast<double>(std::min<uint64_t>(call.plan.k, explain.num_middle));
       break;
     case query::QueryKind::kDipr:  // What it was so far is the best guess.
+    case query::QueryKind::kMass:
       explain.predicted_selected = stats.num_queries > 0 ? explain.selected_mean : -1.0;
       break;
   }

@@ -20,6 +20,7 @@
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
 #include "common/mutex.h"
+#include "db/plane_cache.h"
 #include "db/query_sample.h"
 #include "query/attention/layer_attention.h"
 #include "query/plan/plan.h"
@@ -98,6 +99,7 @@ class SessionImpl {
     uint64_t num_rows = 0;
     uint64_t num_selected = 0;
     uint64_t num_queries = 0;
+    uint64_t num_candidates = 0;
     int64_t append_ns = 0;
   };
 
@@ -115,6 +117,8 @@ class SessionImpl {
   // Makes `call_` ready: pins the layer's segments and collects their rows.
   Status BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                    uint32_t num_parts);
+  // The planes of the chain's segments, if the plan reads them.
+  void CollectEstimates(LayerId layer, const query::LayerCall& call);
   void EndCall();
   Status Fail(Status status);
   void BuildSearches();
@@ -154,7 +158,9 @@ class SessionImpl {
   Status call_status_ ATTNDB_GUARDED_BY(call_mutex_);
   query::LayerAttention attention_;
   std::vector<storage::LayerPin> pins_;
+  std::vector<std::shared_ptr<const LayerPlanes>> planes_;  // By entry of the chain.
   std::vector<storage::KvRows> runs_;
+  std::vector<const index::KeyEstimates*> estimates_;  // As runs_; empty if the plan wants none.
   std::vector<uint8_t> non_finite_;
 };
 

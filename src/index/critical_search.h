@@ -1,6 +1,10 @@
 // The interface of search: chooses the critical tokens of one q row. Each index implements it; the
 // exact one (flat/) is the oracle of the others.
 //
+// Two steps, because scores may be estimates: Search chooses candidates so generously that errors
+// of the usual size lose no critical token, the caller scores these exactly, and Refine keeps what
+// is critical by the exact scores. With exact scores the first step is the answer.
+//
 // Shapes:  scores [num_visible], one a token that the row sees, in token order over all segments
 //          and the tail.
 // Units:   scores are inner products q.k, unscaled; larger is better.
@@ -18,16 +22,32 @@
 
 namespace attndb::index {
 
+// What is searched.
+struct SearchCall {
+  const float* scores = nullptr;
+  size_t num_visible = 0;
+  TokenRange middle;
+  // Middle scores may be estimates: normal around the exact score minus score_shift, with standard
+  // deviation score_error. The shift makes the mean weight right: exp of a normal variate is larger
+  // in the mean than exp of its mean. Both 0: exact.
+  float score_error = 0.0f;
+  float score_shift = 0.0f;
+};
+
 class CriticalSearch {
  public:
   virtual ~CriticalSearch() = default;
 
   // Elements that `indices` must have room for, and bytes of 64-byte aligned scratch.
   virtual size_t NumIndices(size_t num_middle) const = 0;
-  virtual size_t ScratchBytes(size_t num_middle) const = 0;
+  virtual size_t ScratchBytes(size_t num_visible) const = 0;
 
-  virtual size_t Search(const float* scores, size_t num_visible, TokenRange middle,
-                        uint32_t* indices, void* scratch) const = 0;
+  virtual size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const = 0;
+
+  // Keeps those of the candidates that are critical now that their scores, and those of all tokens
+  // outside the middle, are exact; `max` is the largest of these.
+  virtual size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
+                        void* scratch) const = 0;
 };
 
 }  // namespace attndb::index

@@ -14,6 +14,7 @@
 #include "kernels/convert.h"
 #include "kernels/isa.h"
 #include "kernels/layout.h"
+#include "kernels/planes.h"
 
 namespace attndb::kernels {
 
@@ -36,10 +37,26 @@ struct KernelTable {
                          uint32_t* indices);
   size_t (*select_top_k)(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
                          void* scratch);
+  // weights.h
+  void (*exp_weights)(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
+                      float* weights);
+  void (*sum_weights)(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
+                      float* sums);
   // convert.h
   ConvertReport (*convert_rows)(DType from_dtype, const void* from, size_t from_stride,
                                 DType to_dtype, void* to, size_t to_stride, size_t num_rows,
                                 size_t num_cols, size_t padded_cols);
+  // planes.h
+  void (*encode_planes)(const float* rows, size_t stride, size_t num_keys, size_t num_channels,
+                        uint8_t* high, uint8_t* low, uint16_t* scales, float* residual_sq);
+  void (*encode_plane_query)(const float* q, size_t num_channels, int8_t* codes, float* scale,
+                             int32_t* code_sum);
+  void (*scan_planes)(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
+                      const PlaneQuery* queries, size_t num_q_rows, float* scores,
+                      size_t scores_stride);
+  // hadamard.h
+  void (*hadamard_rows)(float* rows, size_t stride, size_t num_rows, size_t num_channels,
+                        const float* signs);
   // bandwidth.h
   uint64_t (*xor_words)(const void* data, size_t num_bytes);
 };

@@ -6,8 +6,11 @@
 #include "kernels/attend_block-inl.h"
 #include "kernels/bandwidth-inl.h"
 #include "kernels/convert-inl.h"
+#include "kernels/hadamard-inl.h"
 #include "kernels/kernel_table.h"
+#include "kernels/planes-inl.h"
 #include "kernels/select-inl.h"
+#include "kernels/weights-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
@@ -20,7 +23,13 @@ constexpr KernelTable kTable = {
     .max_score = MaxScore,
     .select_range = SelectRange,
     .select_top_k = SelectTopK,
+    .exp_weights = ExpWeights,
+    .sum_weights = SumWeights,
     .convert_rows = ConvertRows,
+    .encode_planes = EncodePlanes,
+    .encode_plane_query = EncodePlaneQuery,
+    .scan_planes = ScanPlanes,
+    .hadamard_rows = HadamardRows,
     .xor_words = XorWords,
 };
 

@@ -1,4 +1,4 @@
-// Exact search over exact scores: top-k and DIPR.
+// Search by a scan over scores of all tokens: top-k and DIPR.
 //
 // Threads: constant after construction.
 // Source:  DIPR: AlayaDB (arXiv:2504.10326) 6.1, Definition 1.
@@ -15,8 +15,9 @@ class FlatTopK final : public CriticalSearch {
   explicit FlatTopK(uint32_t k) : k_(k) {}
 
   size_t NumIndices(size_t num_middle) const override;
-  size_t ScratchBytes(size_t num_middle) const override;
-  size_t Search(const float* scores, size_t num_visible, TokenRange middle, uint32_t* indices,
+  size_t ScratchBytes(size_t num_visible) const override;
+  size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override;
+  size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
                 void* scratch) const override;
 
  private:
@@ -30,8 +31,9 @@ class FlatDipr final : public CriticalSearch {
   explicit FlatDipr(float beta) : beta_(beta) {}
 
   size_t NumIndices(size_t num_middle) const override;
-  size_t ScratchBytes(size_t num_middle) const override;
-  size_t Search(const float* scores, size_t num_visible, TokenRange middle, uint32_t* indices,
+  size_t ScratchBytes(size_t num_visible) const override;
+  size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override;
+  size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
                 void* scratch) const override;
 
  private:

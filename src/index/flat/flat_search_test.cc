@@ -42,7 +42,7 @@ TEST(FlatSearchTest, TopKIsTheHeadOfTheSortedScores) {
         std::vector<uint32_t> indices(search.NumIndices(n));
         Result<AlignedBuffer> scratch = AlignedBuffer::Allocate(search.ScratchBytes(n) + 64);
         ASSERT_TRUE(scratch.ok());
-        indices.resize(search.Search(scores.data(), n, middle, indices.data(), scratch->data()));
+        indices.resize(search.Search({scores.data(), n, middle}, indices.data(), scratch->data()));
         EXPECT_EQ(indices, SortedTopK(scores, middle, k)) << n << " " << k;
       }
     }
@@ -63,10 +63,55 @@ TEST(FlatSearchTest, DiprIsRelativeToTheMaximumOverAllVisibleTokens) {
       }
       const FlatDipr search(beta);
       std::vector<uint32_t> indices(search.NumIndices(n));
-      indices.resize(search.Search(scores.data(), n, middle, indices.data(), nullptr));
+      indices.resize(search.Search({scores.data(), n, middle}, indices.data(), nullptr));
       EXPECT_EQ(indices, expected) << n << " " << beta;
     }
   }
+}
+
+// Estimates: normal errors around exact scores. What is exact decides in the end.
+template <typename Search>
+std::vector<uint32_t> SearchEstimates(const Search& search, const std::vector<float>& exact,
+                                      TokenRange middle, float error, size_t* num_candidates) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0.0f, error);
+  std::vector<float> scores = exact;
+  for (size_t i = middle.begin; i < middle.end; ++i) scores[i] += normal(random);
+  std::vector<uint32_t> indices(search.NumIndices(exact.size()));
+  AlignedBuffer scratch = *AlignedBuffer::Allocate(search.ScratchBytes(exact.size()) + 64);
+  const SearchCall call = {scores.data(), scores.size(), middle, error};
+  *num_candidates = search.Search(call, indices.data(), scratch.data());
+  float max = -1e30f;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    if (i < middle.begin || i >= middle.end) max = std::max(max, exact[i]);
+  }
+  for (size_t i = 0; i < *num_candidates; ++i) {
+    max = std::max(max, scores[indices[i]] = exact[indices[i]]);
+  }
+  indices.resize(search.Refine(call, max, indices.data(), *num_candidates, scratch.data()));
+  return indices;
+}
+
+TEST(FlatSearchTest, EstimatesFindWhatExactScoresFind) {
+  const std::vector<float> scores = RandomScores(20000, 11);
+  const TokenRange middle = {100, 19000};
+  size_t num_candidates = 0;
+  const std::vector<uint32_t> top =
+      SearchEstimates(FlatTopK(100), scores, middle, 0.5f, &num_candidates);
+  const std::vector<uint32_t> expected = SortedTopK(scores, middle, 100);
+  std::vector<uint32_t> both;
+  std::ranges::set_intersection(top, expected, std::back_inserter(both));
+  EXPECT_EQ(top.size(), 100u);
+  EXPECT_GE(both.size(), 95u);  // Ties at the last place may fall either way.
+  EXPECT_LE(num_candidates, 400u);
+
+  const float max = *std::max_element(scores.begin(), scores.end());
+  const std::vector<uint32_t> range =
+      SearchEstimates(FlatDipr(4.0f), scores, middle, 0.5f, &num_candidates);
+  size_t num_expected = 0;
+  for (size_t i = middle.begin; i < middle.end; ++i) num_expected += scores[i] >= max - 4.0f;
+  for (const uint32_t i : range) EXPECT_GE(scores[i], max - 4.0f);
+  EXPECT_GE(range.size(), num_expected * 99 / 100);
 }
 
 }  // namespace

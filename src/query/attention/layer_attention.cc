@@ -1,12 +1,12 @@
 #include "query/attention/layer_attention.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "common/check.h"
 #include "kernels/attend.h"
 #include "kernels/attend_block.h"
-#include "kernels/score.h"
+#include "kernels/weights.h"
+#include "query/attention/call_util.h"
 #include "query/attention/tensor_rows.h"
 
 namespace attndb::query {
@@ -24,24 +24,12 @@ constexpr size_t kBlockMinRows = 12;
 // write to one line tile by tile would wait for each other.
 constexpr size_t kRowsPerLine = 128 / sizeof(float);
 
-int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-kernels::LogitSpec Logit(const LayerSpec& spec) { return {spec.scale, spec.soft_cap}; }
-
-TokenRange Intersect(TokenRange a, TokenRange b) {
-  const uint64_t begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
-}
-
 }  // namespace
 
 void CallCost::Add(const CallCost& other) {
   num_selected += other.num_selected;
   num_queries += other.num_queries;
+  num_candidates += other.num_candidates;
   bytes_touched += other.bytes_touched;
   score_ns += other.score_ns;
   select_ns += other.select_ns;
@@ -74,9 +62,21 @@ uint64_t PredictBytes(const LayerCall& call, double selected) {
     return call.num_tokens * heads * (k_bytes + v_bytes);
   }
   if (call.plan.kind == QueryKind::kWindow) return fixed * heads * (k_bytes + v_bytes);
-  const double v_rows = static_cast<double>(fixed) + selected;
-  return call.num_tokens * heads * k_bytes +
-         static_cast<uint64_t>(v_rows * static_cast<double>(call.spec.num_q_heads * v_bytes));
+  const double q_heads = call.spec.num_q_heads;
+  const double v_rows = static_cast<double>(fixed) + selected + call.plan.samples;
+  const double v_read = v_rows * q_heads * static_cast<double>(v_bytes);
+  uint64_t k_read = 0;  // By each kv head; estimates of what has none cost as much as its keys.
+  uint64_t first_token = 0;
+  for (size_t run = 0; run < call.num_runs; ++run) {
+    const uint64_t end = first_token + call.runs[run].num_tokens;
+    const index::KeyEstimates* const estimates =
+        call.plan.bits == 0 || call.estimates.empty() ? nullptr : call.estimates[run];
+    k_read += (end - first_token) *
+              (estimates == nullptr ? k_bytes : estimates->ScanBytes(call.plan.bits));
+    first_token = end;
+  }
+  if (call.num_runs == 0) k_read = call.num_tokens * k_bytes;
+  return k_read * heads + static_cast<uint64_t>(v_read);
 }
 
 Status LayerAttention::Begin(const LayerCall& call) {
@@ -118,9 +118,19 @@ size_t LayerAttention::PartBytes() const {
                  ArenaBytes<std::byte>(kernels::AttendBlockScratchBytes(k_padded_, v_padded_));
   if (!chooses_) return bytes;
   const size_t n = call_.num_tokens;
-  if (work_.num_ranges_max == 1) bytes += ArenaBytes<float>(call_.spec.group_size() * n);
-  return bytes + ArenaBytes<float>(n) + ArenaBytes<uint32_t>(call_.search->NumIndices(n)) +
-         ArenaBytes<std::byte>(call_.search->ScratchBytes(n));
+  const uint32_t group = call_.spec.group_size();
+  if (work_.num_ranges_max == 1) bytes += ArenaBytes<float>(group * n);
+  bytes += ArenaBytes<float>(n) + ArenaBytes<uint32_t>(call_.search->NumIndices(n)) +
+           ArenaBytes<std::byte>(call_.search->ScratchBytes(n));
+  if (call_.plan.bits != 0) {
+    bytes += ArenaBytes<int8_t>(group * CodeStride()) + ArenaBytes<kernels::PlaneQuery>(group);
+  }
+  if (call_.plan.samples != 0) {
+    bytes += ArenaBytes<float>(kernels::kWeightBlock) +
+             ArenaBytes<float>(kernels::NumWeightBlocks(n)) + 2 * ArenaBytes<float>(1) +
+             ArenaBytes<float>(v_padded_);
+  }
+  return bytes;
 }
 
 Status LayerAttention::MakeRoom() {
@@ -166,6 +176,15 @@ void LayerAttention::TakeFromArenas() {
     part.chosen_scores = part.arena.Take<float>(n);
     part.indices = part.arena.Take<uint32_t>(call_.search->NumIndices(n));
     part.select = part.arena.Take<std::byte>(call_.search->ScratchBytes(n));
+    if (call_.plan.bits != 0) {
+      part.codes = part.arena.Take<int8_t>(call_.spec.group_size() * CodeStride());
+      part.queries = part.arena.Take<kernels::PlaneQuery>(call_.spec.group_size());
+    }
+    if (call_.plan.samples != 0) {
+      part.weights = part.arena.Take<float>(kernels::kWeightBlock);
+      part.sums = part.arena.Take<float>(kernels::NumWeightBlocks(n));
+      part.remainder = TakeStates(&part.arena, 1);
+    }
   }
   if (work_.num_ranges_max == 1) return;
   shared_states_ = TakeStates(&shared_, work_.units.size() * work_.num_ranges_max * range_rows_);
@@ -188,6 +207,11 @@ TokenRange LayerAttention::Middle(uint64_t row) const {
   const uint64_t end = TokenOfRow(row) + 1;
   const uint64_t begin = std::min<uint64_t>(call_.plan.sink, end);
   return {begin, std::max(begin, end - std::min<uint64_t>(call_.plan.window, end))};
+}
+
+const index::KeyEstimates* LayerAttention::Estimates(uint32_t kv_head, size_t run) const {
+  if (call_.plan.bits == 0 || call_.estimates.empty()) return nullptr;
+  return call_.estimates[kv_head * call_.num_runs + run];
 }
 
 RowsView LayerAttention::Keys(uint32_t kv_head, size_t run, uint64_t first_token) const {
@@ -314,20 +338,6 @@ void LayerAttention::AttendRun(const WorkUnit& unit, size_t run, TokenRange run_
   }
 }
 
-void LayerAttention::ScoreRange(const WorkItem& item, Part* part) {
-  const WorkUnit& unit = work_.units[item.unit];
-  const TokenRange range = unit.Range(item.range);
-  float* const scores = ScoresOf(item, part);
-  for (size_t run = 0; run < call_.num_runs; ++run) {
-    const TokenRange tokens = Intersect(range, {run_begin_[run], run_begin_[run + 1]});
-    if (tokens.begin == tokens.end) continue;
-    kernels::ScoreRows(Keys(unit.kv_head, run, tokens.begin - run_begin_[run]),
-                       tokens.end - tokens.begin, part->q, k_padded_, call_.spec.group_size(),
-                       scores + tokens.begin, call_.num_tokens);
-  }
-  part->cost.bytes_touched += (range.end - range.begin) * k_padded_ * DTypeBytes(call_.kv_dtype);
-}
-
 void LayerAttention::FinishDense(const WorkItem& item, Part* part) {
   const WorkUnit& unit = work_.units[item.unit];
   const size_t num_q_rows = unit.num_rows * call_.spec.group_size();
@@ -336,53 +346,6 @@ void LayerAttention::FinishDense(const WorkItem& item, Part* part) {
     kernels::MergeStates(StatesOf({item.unit, range}, part), states, num_q_rows, v_padded_);
   }
   WriteOutput(unit, states, part);
-}
-
-void LayerAttention::FinishSparse(const WorkItem& item, Part* part) {
-  const WorkUnit& unit = work_.units[item.unit];
-  const uint32_t group = call_.spec.group_size();
-  kernels::InitStates(part->states, group, v_padded_);
-  for (uint32_t g = 0; g < group; ++g) {
-    const int64_t start_ns = NowNs();
-    const float* const scores = ScoresOf(item, part) + g * call_.num_tokens;
-    const size_t num_chosen = Choose(unit, scores, part);
-    for (size_t i = 0; i < num_chosen; ++i) part->chosen_scores[i] = scores[part->indices[i]];
-    const int64_t chosen_ns = NowNs();
-    AttendChosen(unit, num_chosen, StatesFrom(part->states, g), part);
-    part->cost.select_ns += chosen_ns - start_ns;
-    part->cost.attend_ns += NowNs() - chosen_ns;
-  }
-  WriteOutput(unit, part->states, part);
-}
-
-// Fills part->indices with sinks, critical tokens and window of one q head, ascending.
-size_t LayerAttention::Choose(const WorkUnit& unit, const float* scores, Part* part) {
-  const TokenRange middle = Middle(unit.first_row);
-  uint32_t* indices = part->indices;
-  for (uint64_t i = 0; i < middle.begin; ++i) *indices++ = static_cast<uint32_t>(i);
-  const size_t num_selected =
-      call_.search->Search(scores, unit.tokens.end, middle, indices, part->select);
-  indices += num_selected;
-  for (uint64_t i = middle.end; i < unit.tokens.end; ++i) *indices++ = static_cast<uint32_t>(i);
-  part->cost.num_selected += num_selected;
-  ++part->cost.num_queries;
-  return static_cast<size_t>(indices - part->indices);
-}
-
-void LayerAttention::AttendChosen(const WorkUnit& unit, size_t num_chosen, const StateRows& state,
-                                  Part* part) {
-  size_t begin = 0;
-  for (size_t run = 0; run < call_.num_runs && begin < num_chosen; ++run) {
-    uint32_t* const first = part->indices + begin;
-    const auto run_end = static_cast<uint32_t>(run_begin_[run + 1]);
-    uint32_t* const last = std::lower_bound(first, part->indices + num_chosen, run_end);
-    for (uint32_t* i = first; i != last; ++i) *i -= static_cast<uint32_t>(run_begin_[run]);
-    const auto count = static_cast<size_t>(last - first);
-    kernels::AttendScored(part->chosen_scores + begin, Values(unit.kv_head, run, 0), first, count,
-                          Logit(call_.spec), state);
-    begin += count;
-  }
-  part->cost.bytes_touched += num_chosen * v_padded_ * DTypeBytes(call_.kv_dtype);
 }
 
 void LayerAttention::WriteOutput(const WorkUnit& unit, const StateRows& states, Part* part) {

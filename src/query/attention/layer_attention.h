@@ -6,12 +6,15 @@
 //   attention.cost();                           // after all of them
 //
 // Full:   K and V as stored, float32 arithmetic, blocked for many q rows, group-shared for few.
-// Sparse: scores of all keys for the whole group in one pass; each q head then chooses its critical
-//         tokens over the whole middle, and attends to sinks, these and the window with the scores
-//         that it has: no key is read twice.
+// Sparse: scores of all keys for the whole group in one pass, estimates where the plan asks for
+//         bits and the run has key planes. Each q head then chooses its critical tokens over the
+//         whole middle (candidates by estimates are scored exactly first), and attends to sinks,
+//         these and the window with the scores that it has. What it left out is dropped, or
+//         estimated from a sample.
 // Bits:   equal for equal call, chain of runs, ISA and num_parts, whatever thread does what.
 // Memory: scratch grows to the largest call and is kept.
-// Source: partial attention and its merge, RetrievalAttention App. B; DIPR, AlayaDB 6.1.
+// Source: partial attention and its merge, RetrievalAttention App. B; DIPR, AlayaDB 6.1; sampled
+//         remainder, query/attention/remainder.h.
 #ifndef ATTNDB_QUERY_ATTENTION_LAYER_ATTENTION_H_
 #define ATTNDB_QUERY_ATTENTION_LAYER_ATTENTION_H_
 
@@ -25,6 +28,7 @@
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
 #include "index/critical_search.h"
+#include "index/key_estimates.h"
 #include "kernels/attention_state.h"
 #include "kernels/layout.h"
 #include "query/attention/arena.h"
@@ -44,6 +48,9 @@ struct LayerCall {
   // together they are tokens [0, num_tokens).
   std::span<const storage::KvRows> runs;
   size_t num_runs = 0;
+  // As runs: what estimates the scores of a run's keys, of at least as many tokens; null where
+  // nothing does. Empty: nowhere.
+  std::span<const index::KeyEstimates* const> estimates;
   std::span<const uint8_t> non_finite;  // [num_kv_heads]: not 0 where K or V has NaN or Inf.
   uint64_t num_tokens = 0;
   TensorView q;
@@ -55,8 +62,9 @@ struct LayerCall {
 
 // What a call cost, summed over its parts.
 struct CallCost {
-  uint64_t num_selected = 0;  // Critical tokens, summed over rows and q heads.
-  uint64_t num_queries = 0;   // Rows times q heads that chose.
+  uint64_t num_selected = 0;    // Critical tokens, summed over rows and q heads.
+  uint64_t num_queries = 0;     // Rows times q heads that chose.
+  uint64_t num_candidates = 0;  // Of estimates: scored exactly.
   uint64_t bytes_touched = 0;
   int64_t score_ns = 0;
   int64_t select_ns = 0;
@@ -96,6 +104,11 @@ class LayerAttention {
     float* chosen_scores = nullptr;  // [num_tokens]
     uint32_t* indices = nullptr;     // [num_tokens + slack]
     void* select = nullptr;
+    int8_t* codes = nullptr;                 // Of the group's quantized q rows.
+    kernels::PlaneQuery* queries = nullptr;  // [group]
+    float* weights = nullptr;                // Of a block of the remainder,
+    float* sums = nullptr;                   // ... and of all its blocks.
+    kernels::StateRows remainder;            // [1]
     CallCost cost;
   };
 
@@ -119,16 +132,29 @@ class LayerAttention {
   void AttendRun(const WorkUnit& unit, size_t run, TokenRange tokens, TokenRange range,
                  const kernels::StateRows& states, Part* part);
   void ScoreRange(const WorkItem& item, Part* part);
+  void ScoreExactly(const WorkUnit& unit, size_t run, TokenRange tokens, float* scores, Part* part);
+  void Estimate(const WorkUnit& unit, size_t run, TokenRange tokens, float* scores, Part* part);
   void FinishDense(const WorkItem& item, Part* part);
   void FinishSparse(const WorkItem& item, Part* part);
-  size_t Choose(const WorkUnit& unit, const float* scores, Part* part);
+  size_t Choose(const WorkUnit& unit, uint32_t group_head, float* scores, Part* part);
+  size_t ChooseCritical(const WorkUnit& unit, uint32_t group_head, float* scores, uint32_t* indices,
+                        Part* part);
+  index::SearchCall DescribeSearch(const WorkUnit& unit, const float* q, const float* scores) const;
+  void ScoreCandidates(const WorkUnit& unit, const float* q, uint32_t* indices, size_t count,
+                       float* scores, Part* part);
+  void AttendRemainder(const WorkUnit& unit, uint32_t group_head, size_t num_chosen, float* scores,
+                       const kernels::StateRows& state, Part* part);
   void AttendChosen(const WorkUnit& unit, size_t num_chosen, const kernels::StateRows& state,
                     Part* part);
   void WriteOutput(const WorkUnit& unit, const kernels::StateRows& states, Part* part);
 
+  // Bytes from one quantized q row to the next.
+  size_t CodeStride() const { return (k_padded_ + 63) / 64 * 64; }
   uint64_t TokenOfRow(uint64_t row) const { return first_row_token_ + row; }
   TokenRange Visible(uint64_t row) const;
   TokenRange Middle(uint64_t row) const;
+  // Null unless the plan asks for estimates and the run has some.
+  const index::KeyEstimates* Estimates(uint32_t kv_head, size_t run) const;
   kernels::RowsView Keys(uint32_t kv_head, size_t run, uint64_t first_token) const;
   kernels::RowsView Values(uint32_t kv_head, size_t run, uint64_t first_token) const;
 

@@ -14,6 +14,8 @@
 
 #include "common/aligned_buffer.h"
 #include "index/flat/flat_search.h"
+#include "index/flat/mass_search.h"
+#include "index/planes/key_planes.h"
 #include "kernels/convert.h"
 
 namespace attndb::query {
@@ -29,6 +31,7 @@ struct Shape {
   uint32_t sliding_window = 0;
   float soft_cap = 0.0f;
   RopeLayout layout = RopeLayout::kHalf;
+  bool v_is_k = false;  // Values that go with the scores, as those of real heads do.
 };
 
 // K, V and q of one layer in float32, and their stored form cut into runs.
@@ -46,9 +49,10 @@ class Layer {
       for (const uint64_t n : run_lengths_) {
         k_.push_back(Store(n, shape.head_dim, &random, &k_values_));
         v_.push_back(Store(n, shape.v_head_dim, &random, &v_values_));
-        runs_.push_back({k_.back().data(), v_.back().data(), n});
+        runs_.push_back({k_.back().data(), (shape.v_is_k ? k_ : v_).back().data(), n});
       }
     }
+    if (shape.v_is_k) v_values_ = k_values_;
     non_finite_.assign(shape.kv_heads, 0);
   }
 
@@ -68,11 +72,15 @@ class Layer {
       search_ = std::make_unique<index::FlatTopK>(plan.k);
     } else if (plan.kind == QueryKind::kDipr) {
       search_ = std::make_unique<index::FlatDipr>(static_cast<float>(plan.Beta(Scale())));
+    } else if (plan.kind == QueryKind::kMass) {
+      search_ =
+          std::make_unique<index::MassSearch>(plan.p, kernels::LogitSpec{Scale(), shape_.soft_cap});
     } else {
       search_ = nullptr;
     }
     call.search = search_.get();
     call.runs = runs_;
+    call.estimates = estimates_;
     call.num_runs = run_lengths_.size();
     call.non_finite = non_finite_;
     call.num_tokens = num_tokens_;
@@ -85,6 +93,19 @@ class Layer {
     call.lse = lse_.data();
     call.num_parts = num_parts;
     return call;
+  }
+
+  // Key planes for every run but the last.
+  void BuildPlanes() {
+    const size_t padded = kernels::RowElements(shape_.head_dim);
+    planes_.reserve(runs_.size());
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      estimates_.push_back(nullptr);
+      if (i % run_lengths_.size() + 1 == run_lengths_.size()) continue;
+      planes_.push_back(
+          *index::KeyPlanes::Build({runs_[i].k, padded, padded, dtype_}, runs_[i].num_tokens));
+      estimates_.back() = &planes_.back();
+    }
   }
 
   // Runs the call in `num_parts` parts, last part first, on one thread or on as many.
@@ -121,6 +142,26 @@ class Layer {
         ASSERT_NEAR(lse_[row * shape_.q_heads + head], lse, 1e-4);
       }
     }
+  }
+
+  // Mean over q heads and rows of the relative error (norm) against float64 attention over all.
+  double MeanErrorOfFull() {
+    double sum = 0;
+    for (uint64_t row = 0; row < num_rows_; ++row) {
+      for (uint32_t head = 0; head < shape_.q_heads; ++head) {
+        double lse = 0;
+        const std::vector<double> expected = Reference({}, row, head, &lse);
+        double error = 0;
+        double norm = 0;
+        for (uint32_t d = 0; d < shape_.v_head_dim; ++d) {
+          const double got = out_[(row * shape_.q_heads + head) * shape_.v_head_dim + d];
+          error += (got - expected[d]) * (got - expected[d]);
+          norm += expected[d] * expected[d];
+        }
+        sum += std::sqrt(error / norm);
+      }
+    }
+    return sum / static_cast<double>(num_rows_ * shape_.q_heads);
   }
 
   float Scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
@@ -160,6 +201,11 @@ class Layer {
     return score;
   }
 
+  double Logit(double score) const {
+    const double x = score * Scale();
+    return shape_.soft_cap == 0 ? x : shape_.soft_cap * std::tanh(x / shape_.soft_cap);
+  }
+
   // The tokens that a q row attends to.
   std::vector<bool> Chosen(const LayerPlan& plan, uint64_t row,
                            const std::vector<double>& scores) const {
@@ -175,11 +221,20 @@ class Layer {
     for (uint64_t i = plan.sink; i + plan.window < end; ++i) middle.push_back(i);
     std::stable_sort(middle.begin(), middle.end(),
                      [&](uint64_t a, uint64_t b) { return scores[a] > scores[b]; });
+    double all = 0;
+    double held = 0;
+    for (uint64_t i = 0; i < end; ++i) {
+      const double weight = std::exp(Logit(scores[i]) - Logit(max));
+      all += weight;
+      if (i < plan.sink || i + plan.window >= end) held += weight;
+    }
     for (size_t rank = 0; rank < middle.size(); ++rank) {
       const uint64_t i = middle[rank];
       chosen[i] = plan.kind == QueryKind::kTopK   ? rank < plan.k
                   : plan.kind == QueryKind::kDipr ? scores[i] >= max - plan.Beta(Scale())
+                  : plan.kind == QueryKind::kMass ? held < plan.p * all
                                                   : false;
+      held += std::exp(Logit(scores[i]) - Logit(max));
     }
     return chosen;
   }
@@ -191,10 +246,7 @@ class Layer {
     for (uint64_t i = 0; i < end; ++i) scores[i] = Score(row, head, i);
     const std::vector<bool> chosen = Chosen(plan, row, scores);
     double max = -kInf;
-    auto logit = [&](uint64_t i) {
-      const double x = scores[i] * Scale();
-      return shape_.soft_cap == 0 ? x : shape_.soft_cap * std::tanh(x / shape_.soft_cap);
-    };
+    const auto logit = [&](uint64_t i) { return Logit(scores[i]); };
     for (uint64_t i = 0; i < end; ++i) {
       if (chosen[i]) max = std::max(max, logit(i));
     }
@@ -225,6 +277,8 @@ class Layer {
   std::vector<AlignedBuffer> k_;
   std::vector<AlignedBuffer> v_;
   std::vector<storage::KvRows> runs_;
+  std::vector<index::KeyPlanes> planes_;
+  std::vector<const index::KeyEstimates*> estimates_;
   std::vector<uint8_t> non_finite_;
   std::unique_ptr<index::CriticalSearch> search_;
   std::vector<float> out_;
@@ -233,9 +287,13 @@ class Layer {
 
 LayerPlan PlanOf(std::string_view text) { return Plan::Parse(text)->ForLayer(0); }
 
-constexpr std::string_view kPlans[] = {
-    "full",         "window(sink=4,window=30)",         "topk(k=20,sink=4,window=16)",
-    "topk(k=5000)", "dipr(alpha=0.05,sink=3,window=9)", "dipr(beta=0,sink=0,window=1)"};
+constexpr std::string_view kPlans[] = {"full",
+                                       "window(sink=4,window=30)",
+                                       "topk(k=20,sink=4,window=16)",
+                                       "topk(k=5000)",
+                                       "dipr(alpha=0.05,sink=3,window=9)",
+                                       "dipr(beta=0,sink=0,window=1)",
+                                       "mass(p=0.8,sink=2,window=5)"};
 
 class LayerAttentionTest : public ::testing::TestWithParam<uint32_t> {};
 
@@ -295,6 +353,64 @@ TEST_P(LayerAttentionTest, CostCountsWhatWasRead) {
   EXPECT_EQ(top.num_selected, 60u);
   LayerCall call = layer.Call(PlanOf("topk(k=10,sink=4,window=6)"), 1);
   EXPECT_EQ(PredictBytes(call, 10.0), top.bytes_touched);
+}
+
+TEST_P(LayerAttentionTest, ARemainderNoLargerThanItsSampleIsAttendedToWhole) {
+  for (const char* cap : {"", "capped"}) {
+    Layer layer({.soft_cap = *cap != 0 ? 4.0f : 0.0f}, DType::kBFloat16, {500, 200, 30}, 2,
+                GetParam());
+    layer.BuildPlanes();
+    for (const char* bits : {"exact", "4", "8"}) {
+      for (const char* query : {"topk(k=9", "dipr(alpha=0.3", "mass(p=0.5"}) {
+        const std::string text =
+            std::string(query) + ",bits=" + bits + ",remainder=sample:730,sink=2,window=3)";
+        layer.Run(PlanOf(text), 2);
+        layer.ExpectExact(PlanOf("full"), 1e-4);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(LayerAttentionTest, SamplingTheRemainderIsBetterThanDroppingIt) {
+  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 1000, 40}, 4, GetParam());
+  layer.BuildPlanes();
+  for (const char* bits : {"exact", "8", "4"}) {
+    const std::string query = std::string("topk(k=200,bits=") + bits;
+    layer.Run(PlanOf(query + ")"), 1);
+    const double dropped = layer.MeanErrorOfFull();
+    layer.Run(PlanOf(query + ",remainder=sample:200)"), 1);
+    EXPECT_LT(layer.MeanErrorOfFull(), 0.5 * dropped) << bits;
+  }
+}
+
+TEST_P(LayerAttentionTest, PlanesFindWhatExactScoresFind) {
+  Layer layer({.head_dim = 64, .v_head_dim = 64}, DType::kFloat16, {900, 700, 100}, 2, GetParam());
+  layer.BuildPlanes();
+  const std::string_view plans[] = {"topk(k=100)", "dipr(alpha=0.05)", "mass(p=0.9)"};
+  for (const std::string_view text : plans) {
+    const double exact = (layer.Run(PlanOf(text), 1), layer.MeanErrorOfFull());
+    for (const uint32_t bits : {8u, 4u}) {
+      LayerPlan plan = PlanOf(text);
+      plan.bits = bits;
+      const CallCost cost = layer.Run(plan, 2);
+      EXPECT_NEAR(layer.MeanErrorOfFull(), exact, bits == 8 ? 0.01 : 0.05) << plan.ToString();
+      EXPECT_GE(cost.num_candidates, cost.num_selected / 2);
+      const std::vector<float> first = layer.out();
+      layer.Run(plan, 2, /*threads=*/true);
+      EXPECT_EQ(first, layer.out()) << plan.ToString();
+    }
+  }
+}
+
+TEST_P(LayerAttentionTest, CostOfPlanesIsWhatTheyHold) {
+  Layer layer({}, DType::kFloat16, {5000, 100}, 1, GetParam());
+  layer.BuildPlanes();
+  const CallCost cost = layer.Run(PlanOf("topk(k=10,bits=4,sink=4,window=6)"), 2);
+  const uint64_t row_bytes = 32 * 2;
+  const uint64_t planes = 2 * (5000 - 4) * (32 / 2 + 2);
+  const uint64_t exact_keys = 2 * (4 + 100) * row_bytes + cost.num_candidates * row_bytes;
+  EXPECT_EQ(cost.bytes_touched, planes + exact_keys + 6 * 20 * row_bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, LayerAttentionTest, ::testing::Values(1u, 2u, 3u));

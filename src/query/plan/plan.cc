@@ -20,6 +20,14 @@ std::string SinkAndWindow(const LayerPlan& plan) {
   return "sink=" + std::to_string(plan.sink) + ",window=" + std::to_string(plan.window);
 }
 
+// How tokens are searched, and what becomes of those left out; the defaults are not written.
+std::string SearchText(const LayerPlan& plan) {
+  std::string text;
+  if (plan.bits != 0) text += ",bits=" + std::to_string(plan.bits);
+  if (plan.samples != 0) text += ",remainder=sample:" + std::to_string(plan.samples);
+  return text;
+}
+
 }  // namespace
 
 double LayerPlan::Beta(float scale) const {
@@ -27,20 +35,23 @@ double LayerPlan::Beta(float scale) const {
 }
 
 std::string LayerPlan::ToString() const {
+  std::string what;
   switch (kind) {
     case QueryKind::kFull:
       return "full";
     case QueryKind::kWindow:
       return "window(" + SinkAndWindow(*this) + ")";
     case QueryKind::kTopK:
-      return "topk(k=" + std::to_string(k) + "," + SinkAndWindow(*this) + ")";
-    case QueryKind::kDipr: {
-      const std::string margin =
-          alpha > 0.0 ? "alpha=" + NumberText(alpha) : "beta=" + NumberText(beta);
-      return "dipr(" + margin + "," + SinkAndWindow(*this) + ")";
-    }
+      what = "topk(k=" + std::to_string(k);
+      break;
+    case QueryKind::kDipr:
+      what = "dipr(" + (alpha > 0.0 ? "alpha=" + NumberText(alpha) : "beta=" + NumberText(beta));
+      break;
+    case QueryKind::kMass:
+      what = "mass(p=" + NumberText(p);
+      break;
   }
-  return "full";
+  return what + SearchText(*this) + "," + SinkAndWindow(*this) + ")";
 }
 
 const LayerPlan& Plan::ForLayer(LayerId layer) const {

@@ -4,11 +4,12 @@
 //   range := number [ "-" number ]                                (both ends included)
 //   query := name [ "(" key "=" value { "," key "=" value } ")" ]
 //
-// Names: full, window, topk(k), dipr(beta|alpha); the presets `alaya` and `retrieval_attention`
-//        stand for their papers' settings. Keys of all but full: sink, window; of topk and dipr
-//        also index=flat, bits=exact, remainder=drop: the only values that this version has.
+// Names: full, window, topk(k), dipr(beta|alpha), mass(p); the presets `alaya` and
+//        `retrieval_attention` stand for their papers' settings. Keys of all but full: sink,
+//        window; of topk, dipr and mass also index=flat, bits=exact|4|8, remainder=drop|sample:n:
+//        what this version has.
 // Units: beta is a margin of unscaled scores; alpha a ratio of attention weights, 0 < alpha <= 1,
-//        beta = -ln(alpha) / scale ([Alaya] 6.1).
+//        beta = -ln(alpha) / scale ([Alaya] 6.1); p a share of softmax mass, 0 < p <= 1.
 // Threads: values.
 #ifndef ATTNDB_QUERY_PLAN_PLAN_H_
 #define ATTNDB_QUERY_PLAN_PLAN_H_
@@ -28,6 +29,7 @@ enum class QueryKind : uint8_t {
   kWindow,  // Sink and window only.
   kTopK,    // Sink, window and the k middle tokens of largest score, per q head.
   kDipr,    // Sink, window, and middle tokens of score >= max over all tokens - beta, per q head.
+  kMass,    // Sink, window, and the fewest middle tokens that bring their mass to p, per q head.
 };
 
 // The query of one layer.
@@ -36,9 +38,14 @@ struct LayerPlan {
   uint32_t k = 0;         // kTopK.
   double beta = 0.0;      // kDipr, if alpha is 0.
   double alpha = 0.0;     // kDipr, if not 0.
+  double p = 0.0;         // kMass.
+  uint32_t bits = 0;      // Of the key planes that are searched, 4 or 8; 0 = K itself.
+  uint32_t samples = 0;   // Drawn from the remainder, to estimate it; 0 = it is dropped.
   uint32_t sink = 16;     // First tokens that are always attended to.
   uint32_t window = 128;  // Last tokens that are always attended to, the row's own included.
 
+  // Whether it chooses tokens, per q head.
+  bool Chooses() const { return kind != QueryKind::kFull && kind != QueryKind::kWindow; }
   // Margin below the largest unscaled score, for a layer with this softmax scale.
   double Beta(float scale) const;
   // Canonical text; parses back to an equal plan.

@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kMaxTextBytes = 4096;
 constexpr uint32_t kMaxTokens = 1u << 30;  // Largest k, sink or window.
+constexpr uint32_t kMaxSamples = 1u << 20;
 constexpr uint32_t kMaxLayer = 1u << 16;
 
 struct Preset {
@@ -22,6 +23,27 @@ constexpr Preset kPresets[] = {
     {"alaya", "dipr(alpha=0.012,sink=128,window=512)"},
     {"retrieval_attention", "topk(k=100,sink=128,window=512)"},
 };
+
+struct Query {
+  std::string_view name;
+  QueryKind kind;
+  std::string_view needs;  // What must be given, with an example.
+};
+
+constexpr Query kQueries[] = {
+    {"full", QueryKind::kFull, ""},
+    {"window", QueryKind::kWindow, ""},
+    {"topk", QueryKind::kTopK, "topk needs k, for example topk(k=512)"},
+    {"dipr", QueryKind::kDipr, "dipr needs beta or alpha, for example dipr(alpha=0.012)"},
+    {"mass", QueryKind::kMass, "mass needs p, for example mass(p=0.99)"},
+};
+
+std::string NeedsOf(QueryKind kind) {
+  for (const Query& query : kQueries) {
+    if (query.kind == kind) return std::string(query.needs);
+  }
+  return "";
+}
 
 bool IsWordChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -128,20 +150,14 @@ class PlanParser {
       ATTNDB_RETURN_IF_ERROR(parser.ParseQuery(plan));
       return ParseKeys(plan, /*needs_key=*/false, start);
     }
-    if (name == "full") {
-      plan->kind = QueryKind::kFull;
-    } else if (name == "window") {
-      plan->kind = QueryKind::kWindow;
-    } else if (name == "topk") {
-      plan->kind = QueryKind::kTopK;
-    } else if (name == "dipr") {
-      plan->kind = QueryKind::kDipr;
-    } else {
-      return Error(start, "unknown query '" + std::string(name) +
-                              "'; known: full, window, topk(k=...), dipr(beta=...|alpha=...), "
-                              "alaya, retrieval_attention");
+    for (const Query& query : kQueries) {
+      if (name != query.name) continue;
+      plan->kind = query.kind;
+      return ParseKeys(plan, plan->Chooses(), start);
     }
-    return ParseKeys(plan, plan->kind == QueryKind::kTopK || plan->kind == QueryKind::kDipr, start);
+    return Error(start, "unknown query '" + std::string(name) +
+                            "'; known: full, window, topk(k=...), dipr(beta=...|alpha=...), "
+                            "mass(p=...), alaya, retrieval_attention");
   }
 
   Status ParseKeys(LayerPlan* plan, bool needs_key, size_t query_pos) {
@@ -152,10 +168,8 @@ class PlanParser {
       } while (Accept(','));
       ATTNDB_RETURN_IF_ERROR(Expect(')'));
     }
-    if (!needs_key || Seen("k") || Seen("beta") || Seen("alpha")) return Status::Ok();
-    return Error(query_pos, plan->kind == QueryKind::kTopK
-                                ? "topk needs k, for example topk(k=512)"
-                                : "dipr needs beta or alpha, for example dipr(alpha=0.012)");
+    if (!needs_key || Seen("k") || Seen("beta") || Seen("alpha") || Seen("p")) return Status::Ok();
+    return Error(query_pos, NeedsOf(plan->kind));
   }
 
   Status ParseKey(LayerPlan* plan) {
@@ -175,43 +189,86 @@ class PlanParser {
     if (plan->kind == QueryKind::kDipr && (key == "beta" || key == "alpha")) {
       return SetMargin(key, key_pos, value, value_pos, plan);
     }
+    if (key == "p" && plan->kind == QueryKind::kMass) return SetMass(value, value_pos, plan);
     if (plan->kind != QueryKind::kFull) {
       if (key == "sink") return SetInteger(value, value_pos, 0, &plan->sink);
       if (key == "window") return SetInteger(value, value_pos, 1, &plan->window);
     }
-    if (plan->kind == QueryKind::kTopK || plan->kind == QueryKind::kDipr) {
-      if (key == "index") return CheckOnly(key, value, "flat", value_pos);
-      if (key == "bits") return CheckOnly(key, value, "exact", value_pos);
-      if (key == "remainder") return CheckOnly(key, value, "drop", value_pos);
+    if (plan->Chooses()) {
+      if (key == "index") return value == "flat" ? Status::Ok() : NotHere(key, value, value_pos);
+      if (key == "bits") return SetBits(value, value_pos, plan);
+      if (key == "remainder") return SetRemainder(value, value_pos, plan);
     }
     return Error(key_pos, "unknown key '" + std::string(key) + "' of this query");
   }
 
-  Status CheckOnly(std::string_view key, std::string_view value, std::string_view only,
-                   size_t pos) const {
-    if (value == only) return Status::Ok();
+  // A value that the plan language has, or will have, and this version has not.
+  Status NotHere(std::string_view key, std::string_view value, size_t pos) const {
+    const std::string_view known = key == "index"  ? "index=flat"
+                                   : key == "bits" ? "bits=exact, 8 and 4"
+                                                   : "remainder=drop and sample:n";
     const Status error = Error(pos, std::string(key) + "=" + std::string(value) +
-                                        " is not in this version; it has " + std::string(key) +
-                                        "=" + std::string(only));
+                                        " is not in this version; it has " + std::string(known));
     return Status::Unsupported(error.message());
+  }
+
+  Status SetBits(std::string_view value, size_t pos, LayerPlan* plan) const {
+    if (value == "exact") {
+      plan->bits = 0;
+    } else if (value == "4" || value == "8") {
+      plan->bits = value == "4" ? 4 : 8;
+    } else {
+      return NotHere("bits", value, pos);
+    }
+    return Status::Ok();
+  }
+
+  Status SetRemainder(std::string_view value, size_t pos, LayerPlan* plan) const {
+    constexpr std::string_view kSample = "sample:";
+    if (value == "drop") {
+      plan->samples = 0;
+      return Status::Ok();
+    }
+    if (!value.starts_with(kSample)) return NotHere("remainder", value, pos);
+    const std::optional<uint32_t> samples = ToInteger(value.substr(kSample.size()), 1, kMaxSamples);
+    if (!samples) {
+      return Error(
+          pos, "expected sample:n with a whole number n from 1 to " + std::to_string(kMaxSamples));
+    }
+    plan->samples = *samples;
+    return Status::Ok();
+  }
+
+  static std::optional<double> ToNumber(std::string_view text) {
+    double number = 0.0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || stop != end || !std::isfinite(number)) return std::nullopt;
+    return number;
+  }
+
+  Status SetMass(std::string_view value, size_t pos, LayerPlan* plan) const {
+    const std::optional<double> number = ToNumber(value);
+    if (!number || *number <= 0.0 || *number > 1.0) {
+      return Error(pos, "p must be a number in (0, 1]");
+    }
+    plan->p = *number;
+    return Status::Ok();
   }
 
   Status SetMargin(std::string_view key, size_t key_pos, std::string_view value, size_t value_pos,
                    LayerPlan* plan) {
     if (Seen("beta") && Seen("alpha")) return Error(key_pos, "give beta or alpha, not both");
-    double number = 0.0;
-    const char* const end = value.data() + value.size();
-    const auto [stop, error] = std::from_chars(value.data(), end, number);
-    const bool is_number = error == std::errc() && stop == end && std::isfinite(number);
+    const std::optional<double> number = ToNumber(value);
     if (key == "beta") {
-      if (!is_number || number < 0.0) return Error(value_pos, "beta must be a number >= 0");
-      plan->beta = number;
+      if (!number || *number < 0.0) return Error(value_pos, "beta must be a number >= 0");
+      plan->beta = *number;
       plan->alpha = 0.0;
     } else {
-      if (!is_number || number <= 0.0 || number > 1.0) {
+      if (!number || *number <= 0.0 || *number > 1.0) {
         return Error(value_pos, "alpha must be a number in (0, 1]");
       }
-      plan->alpha = number;
+      plan->alpha = *number;
       plan->beta = 0.0;
     }
     return Status::Ok();

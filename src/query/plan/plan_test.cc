@@ -26,6 +26,9 @@ TEST(PlanTest, ReadsEveryQuery) {
   EXPECT_EQ(Parsed("dipr(beta=50)"), (LayerPlan{.kind = QueryKind::kDipr, .beta = 50}));
   EXPECT_EQ(Parsed("dipr(alpha=0.012,index=flat,bits=exact,remainder=drop)"),
             (LayerPlan{.kind = QueryKind::kDipr, .alpha = 0.012}));
+  EXPECT_EQ(Parsed("mass(p=0.99,bits=4,remainder=sample:128)"),
+            (LayerPlan{.kind = QueryKind::kMass, .p = 0.99, .bits = 4, .samples = 128}));
+  EXPECT_EQ(Parsed("topk(k=3,bits=8)"), (LayerPlan{.kind = QueryKind::kTopK, .k = 3, .bits = 8}));
 }
 
 TEST(PlanTest, PresetsAreThePapersSettings) {
@@ -50,7 +53,8 @@ TEST(PlanTest, LaterOverridesWin) {
 
 TEST(PlanTest, TextRoundTrips) {
   for (const char* text : {"full", "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
-                           "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya"}) {
+                           "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)",
+                           "mass(p=1,bits=8,remainder=sample:7,sink=0)"}) {
     const Result<Plan> plan = Plan::Parse(text);
     ASSERT_TRUE(plan.ok()) << plan.status();
     const Result<Plan> again = Plan::Parse(plan->ToString());
@@ -79,6 +83,12 @@ TEST(PlanTest, ErrorsNameTheColumn) {
       {"dipr(beta=nan)", "column 11: beta must be"},
       {"dipr(beta=1,alpha=0.5)", "column 13: give beta or alpha"},
       {"full(sink=3)", "column 6: unknown key 'sink'"},
+      {"mass", "column 1: mass needs p"},
+      {"mass(p=0)", "column 8: p must be"},
+      {"mass(p=1.5)", "column 8: p must be"},
+      {"mass(k=3)", "column 6: unknown key 'k'"},
+      {"topk(k=1,remainder=sample:0)", "column 20: expected sample:n"},
+      {"topk(k=1,remainder=sample:)", "column 20: expected sample:n"},
       {"full extra", "column 6: expected ';' or the end"},
       {"full; layer 0: full", "column 7: expected 'layers'"},
       {"full; layers x: full", "column 14: expected the number of a layer"},
@@ -94,8 +104,8 @@ TEST(PlanTest, ErrorsNameTheColumn) {
 }
 
 TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
-  for (const char* text :
-       {"topk(k=5,index=graph)", "dipr(beta=1,bits=4)", "dipr(beta=1,remainder=sample:128)"}) {
+  for (const char* text : {"topk(k=5,index=graph)", "dipr(beta=1,bits=1)",
+                           "dipr(beta=1,remainder=planes:2)", "mass(p=0.5,bits=many)"}) {
     const Result<Plan> plan = Plan::Parse(text);
     ASSERT_FALSE(plan.ok()) << text;
     EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << plan.status();
@@ -105,8 +115,9 @@ TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
 
 TEST(PlanTest, RandomTextNeverCrashes) {
   std::mt19937 random(17);
-  constexpr std::string_view kPieces[] = {"full", "topk", "dipr", "(",  ")", "k",      "=", ",",
-                                          ";",    "0",    "-",    "12", ":", "layers", " ", "beta"};
+  constexpr std::string_view kPieces[] = {
+      "full", "topk", "dipr",   "(", ")",    "k",    "=", ",", ";",    "0",         "-",
+      "12",   ":",    "layers", " ", "beta", "mass", "p", ".", "bits", "remainder", "sample:"};
   for (int i = 0; i < 20000; ++i) {
     std::string text;
     for (auto n = random() % 12; n > 0; --n) text += kPieces[random() % std::size(kPieces)];

@@ -47,6 +47,11 @@ Result<Reservation> MemoryBudget::Reserve(uint64_t bytes, std::string_view what)
   return Reservation(this, bytes);
 }
 
+std::optional<Reservation> MemoryBudget::ReserveIfFree(uint64_t bytes) {
+  if (!TryTake(bytes)) return std::nullopt;
+  return Reservation(this, bytes);
+}
+
 bool MemoryBudget::TryTake(uint64_t bytes) {
   uint64_t used = used_bytes_.load(std::memory_order_relaxed);
   do {

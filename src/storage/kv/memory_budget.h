@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -81,6 +82,10 @@ class MemoryBudget {
 
   // Takes `bytes`, dropping residents if it must. `what` names the request in the error.
   Result<Reservation> Reserve(uint64_t bytes, std::string_view what) ATTNDB_EXCLUDES(mutex_);
+
+  // Takes `bytes` if they are free; drops nothing. For what is only worth having where there is
+  // room.
+  std::optional<Reservation> ReserveIfFree(uint64_t bytes);
 
   // Keeps `resident` in memory until it is dropped for room, or by Drop.
   void Keep(std::shared_ptr<const Resident> resident) ATTNDB_EXCLUDES(mutex_);

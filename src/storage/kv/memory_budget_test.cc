@@ -112,6 +112,15 @@ TEST_F(MemoryBudgetTest, WhatCanNeverFitDropsNothing) {
   EXPECT_TRUE(dropped_.empty());
 }
 
+TEST_F(MemoryBudgetTest, WhatIsOnlyTakenIfFreeDropsNothing) {
+  Keep("a", 60);
+  EXPECT_EQ(budget_.ReserveIfFree(41), std::nullopt);
+  std::optional<Reservation> rest = budget_.ReserveIfFree(40);
+  ASSERT_TRUE(rest.has_value());
+  EXPECT_EQ(budget_.used_bytes(), 100u);
+  EXPECT_TRUE(dropped_.empty());
+}
+
 TEST_F(MemoryBudgetTest, DropFreesWhenTheLastHolderLetsGo) {
   auto item = Keep("a", 30);
   budget_.Drop(item.get());

@@ -1,0 +1,131 @@
+// Goal:   a plan that reads key planes answers nearly as the same plan over K, from any number of
+//         segments and a tail, in any later process; without memory for planes it answers exactly.
+// Method: toy model; plan against plan.
+#include <cmath>
+#include <limits>
+
+#include "db/db_test_util.h"
+
+namespace attndb {
+namespace {
+
+using test::DBFixture;
+using test::Tokens;
+using test::ToyModel;
+
+constexpr const char* kQueries[] = {"topk(k=60", "dipr(alpha=0.02", "mass(p=0.9"};
+
+class SessionPlanesTest : public DBFixture {
+ protected:
+  // The stored tokens and 20 more in the tail.
+  Session Resume(const Tokens& stored) {
+    const Tokens more = ToyModel::Tokens(20, 9);
+    SessionStart start = Start(test::Concat(stored, more));
+    EXPECT_EQ(start.session.num_reused(), stored.size());
+    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
+    return std::move(start.session);
+  }
+
+  std::vector<float> ProbeWith(Session* session, const std::string& plan) {
+    ATTNDB_EXPECT_OK(session->SetPlan(plan));
+    return Probe(session);
+  }
+
+  static double Difference(const std::vector<float>& a, const std::vector<float>& b) {
+    double square = 0;
+    double norm = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      square += std::pow(double{a[i]} - double{b[i]}, 2);
+      norm += std::pow(double{b[i]}, 2);
+    }
+    return std::sqrt(square / norm);
+  }
+};
+
+TEST_F(SessionPlanesTest, PlanesAnswerNearlyAsKeysDo) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{900, 400, 100}, 1);
+  Session session = Resume(stored);
+  for (const char* query : kQueries) {
+    const std::vector<float> exact = ProbeWith(&session, std::string(query) + ")");
+    for (const auto& [bits, tolerance] : {std::pair{"8", 0.03}, std::pair{"4", 0.15}}) {
+      const std::string plan = std::string(query) + ",bits=" + bits + ")";
+      const std::vector<float> estimated = ProbeWith(&session, plan);
+      EXPECT_LT(Difference(estimated, exact), tolerance) << plan;
+      EXPECT_EQ(estimated, Probe(&session)) << "not the same twice: " << plan;
+      const LayerExplain layer = *session.Explain(1);
+      EXPECT_GT(layer.candidates_mean, 0) << plan;
+      EXPECT_GE(layer.candidates_mean, 0.6 * layer.selected_mean) << plan;
+    }
+  }
+}
+
+TEST_F(SessionPlanesTest, WhatIsLeftOutIsEstimated) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{900, 400}, 1);
+  Session session = Resume(stored);
+  const std::vector<float> full = ProbeWith(&session, "full");
+  for (const char* bits : {"exact", "8", "4"}) {
+    const std::string query = std::string("topk(k=60,bits=") + bits;
+    const std::vector<float> all = ProbeWith(&session, query + ",remainder=sample:5000)");
+    EXPECT_LT(Difference(all, full), 1e-4) << bits;
+  }
+}
+
+TEST_F(SessionPlanesTest, AReopenedStoreAnswersTheSame) {
+  const std::string plan = "topk(k=60,bits=4,remainder=sample:32)";
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{900}, 1);
+  std::vector<float> first;
+  {
+    Session session = Resume(stored);
+    first = ProbeWith(&session, plan);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(Session fork, session.Fork());
+    EXPECT_EQ(ProbeWith(&fork, plan), first);
+  }
+  Open();
+  Session session = Resume(stored);
+  EXPECT_EQ(ProbeWith(&session, plan), first);
+}
+
+TEST_F(SessionPlanesTest, ShortSegmentsAndCroppedOnesAreRight) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{600, 100}, 1);
+  Session session = Resume(stored);
+  for (const uint64_t num_tokens : {650u, 531u, 250u, 3u}) {
+    ATTNDB_ASSERT_OK(session.Crop(num_tokens));
+    const std::vector<float> exact = ProbeWith(&session, "topk(k=50)");
+    EXPECT_LT(Difference(ProbeWith(&session, "topk(k=50,bits=8)"), exact), 0.03) << num_tokens;
+  }
+}
+
+TEST_F(SessionPlanesTest, WithoutMemoryForPlanesTheKeysAreScanned) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{900}, 1);
+  uint64_t kv_bytes = 0;
+  {
+    Session session = Resume(stored);
+    kv_bytes = session.Explain().memory_bytes;
+  }
+  Open({.host_memory_bytes = kv_bytes + 8192});
+  Session session = Resume(stored);
+  const std::vector<float> exact = ProbeWith(&session, "topk(k=60)");
+  EXPECT_EQ(ProbeWith(&session, "topk(k=60,bits=4)"), exact);
+  EXPECT_EQ(session.Explain(0)->candidates_mean, 0);
+}
+
+TEST_F(SessionPlanesTest, HeadsWithInfinityRunFull) {
+  const Tokens stored =
+      StoreChain("a", std::vector<uint64_t>{600}, 1, [](LayerId layer, auto* k, auto*) {
+        if (layer == 1) (*k)[33] = std::numeric_limits<float>::infinity();  // Head 0 or 1, token 0.
+      });
+  Session session = Resume(stored);
+  const std::vector<float> full = ProbeWith(&session, "full");
+  const std::vector<float> planes = ProbeWith(&session, "topk(k=2000,bits=8)");
+  ASSERT_EQ(planes.size(), full.size());
+  for (size_t i = 0; i < full.size(); ++i) {
+    if (std::isnan(full[i])) {
+      EXPECT_TRUE(std::isnan(planes[i])) << i;
+    } else {
+      EXPECT_NEAR(planes[i], full[i], 1e-4) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attndb

@@ -1,0 +1,33 @@
+// The fewest middle tokens that, with sinks and window, hold a share of the softmax mass.
+//
+// Estimated scores: their shift makes the mass right in the mean; what was chosen is kept.
+// Cost:    two passes over the scores; tokens too light to matter (all of them together weigh less
+//          than what may be left out) are never sorted.
+// Threads: constant after construction.
+#ifndef ATTNDB_INDEX_FLAT_MASS_SEARCH_H_
+#define ATTNDB_INDEX_FLAT_MASS_SEARCH_H_
+
+#include "index/critical_search.h"
+#include "kernels/attention_state.h"
+
+namespace attndb::index {
+
+class MassSearch final : public CriticalSearch {
+ public:
+  // p: share of the mass of all visible tokens, in (0, 1].
+  MassSearch(double p, const kernels::LogitSpec& logit) : p_(p), logit_(logit) {}
+
+  size_t NumIndices(size_t num_middle) const override;
+  size_t ScratchBytes(size_t num_visible) const override;
+  size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override;
+  size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
+                void* scratch) const override;
+
+ private:
+  const double p_;
+  const kernels::LogitSpec logit_;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_FLAT_MASS_SEARCH_H_

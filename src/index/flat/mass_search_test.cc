@@ -1,0 +1,106 @@
+// Goal:   the set is the smallest that holds the mass, whatever sinks and window hold, and under
+//         any cap.
+// Method: against sorting in float64.
+#include "index/flat/mass_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "common/aligned_buffer.h"
+
+namespace attndb::index {
+namespace {
+
+class Scores {
+ public:
+  Scores(size_t n, float spread, uint32_t seed) : values_(n) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal(0.0f, spread);
+    for (float& value : values_) value = normal(random);
+  }
+
+  std::vector<uint32_t> Search(const MassSearch& search, TokenRange middle,
+                               float score_error = 0.0f) const {
+    std::vector<uint32_t> indices(search.NumIndices(values_.size()));
+    AlignedBuffer scratch = *AlignedBuffer::Allocate(search.ScratchBytes(values_.size()));
+    indices.resize(search.Search({values_.data(), values_.size(), middle, score_error},
+                                 indices.data(), scratch.data()));
+    return indices;
+  }
+
+  double Weight(size_t i, const kernels::LogitSpec& logit) const {
+    const double scaled = double{values_[i]} * double{logit.scale};
+    const double cap = double{logit.soft_cap};
+    return std::exp(cap == 0 ? scaled : cap * std::tanh(scaled / cap));
+  }
+  double Mass(TokenRange range, const kernels::LogitSpec& logit) const {
+    double mass = 0;
+    for (size_t i = range.begin; i < range.end; ++i) mass += Weight(i, logit);
+    return mass;
+  }
+
+  std::vector<float>& values() { return values_; }
+
+ private:
+  std::vector<float> values_;
+};
+
+TEST(MassSearchTest, TheSetIsSmallestAndHoldsTheMass) {
+  for (const kernels::LogitSpec logit :
+       {kernels::LogitSpec{0.5f}, kernels::LogitSpec{1.0f, 8.0f}}) {
+    for (const size_t n : {1u, 2u, 65u, 900u, 20000u}) {
+      const Scores scores(n, 4.0f, static_cast<uint32_t>(n));
+      for (const TokenRange middle : {TokenRange{0, n}, TokenRange{n / 5, n - n / 9}}) {
+        for (const double p : {0.3, 0.9, 0.99, 0.9999}) {
+          const std::vector<uint32_t> chosen = scores.Search(MassSearch(p, logit), middle);
+          const double all = scores.Mass({0, n}, logit);
+          double mass = all - scores.Mass(middle, logit);
+          double lightest = all;
+          for (const uint32_t i : chosen) {
+            ASSERT_TRUE(middle.begin <= i && i < middle.end);
+            mass += scores.Weight(i, logit);
+            lightest = std::min(lightest, scores.Weight(i, logit));
+          }
+          const bool is_all = chosen.size() == middle.end - middle.begin;
+          ASSERT_TRUE(std::is_sorted(chosen.begin(), chosen.end()));
+          ASSERT_GE(mass, (is_all ? 0 : p) * all * (1 - 1e-5)) << n << " " << p;
+          if (!chosen.empty()) {
+            ASSERT_LT(mass - lightest, p * all * (1 + 1e-5)) << n << " " << p;
+          }
+          for (size_t i = middle.begin; i < middle.end; ++i) {  // Nothing heavier was left out.
+            if (std::ranges::binary_search(chosen, static_cast<uint32_t>(i))) continue;
+            ASSERT_LE(scores.Weight(i, logit), lightest * (1 + 1e-5));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(MassSearchTest, NothingIsNeededWhereSinksAndWindowHoldIt) {
+  Scores scores(1000, 1.0f, 1);
+  scores.values()[0] = 100.0f;
+  EXPECT_TRUE(scores.Search(MassSearch(0.99, {1.0f}), {4, 900}).empty());
+}
+
+TEST(MassSearchTest, AllOfItIsEveryTokenAndNaNHidesNone) {
+  Scores scores(500, 1.0f, 2);
+  EXPECT_EQ(scores.Search(MassSearch(1.0, {1.0f}), {10, 490}).size(), 480u);
+  scores.values()[300] = std::nanf("");
+  EXPECT_EQ(scores.Search(MassSearch(0.5, {1.0f}), {10, 490}).size(), 480u);
+}
+
+TEST(MassSearchTest, EqualScoresAreTakenFromTheFront) {
+  Scores scores(1000, 0.0f, 3);
+  const std::vector<uint32_t> chosen = scores.Search(MassSearch(0.25, {1.0f}), {0, 1000});
+  ASSERT_NEAR(static_cast<double>(chosen.size()), 250, 1);
+  EXPECT_EQ(chosen.back(), chosen.size() - 1);
+}
+
+}  // namespace
+}  // namespace attndb::index

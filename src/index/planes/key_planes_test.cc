@@ -1,0 +1,111 @@
+// Goal:   estimates are near the exact scores, by as much as they say; zero, equal and single keys
+//         and odd dims are no special case.
+// Method: against float64 inner products.
+#include "index/planes/key_planes.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace attndb::index {
+namespace {
+
+class Keys {
+ public:
+  Keys(size_t num_keys, size_t dim, float mean, uint32_t seed) : dim_(dim), random_(seed) {
+    buffer_ = *AlignedBuffer::Allocate(num_keys * dim * sizeof(float) + 64);
+    std::normal_distribution<float> normal;
+    for (size_t i = 0; i < num_keys * dim; ++i) {
+      // Channels differ, and have a mean.
+      rows()[i] = (1.0f + static_cast<float>(i % dim % 7)) * (normal(random_) + mean);
+    }
+  }
+  float* rows() { return reinterpret_cast<float*>(buffer_.data()); }
+  kernels::RowsView view() { return {rows(), dim_, dim_, DType::kFloat32}; }
+
+  AlignedBuffer Query() {
+    AlignedBuffer q = *AlignedBuffer::Allocate(dim_ * sizeof(float));
+    std::normal_distribution<float> normal;
+    for (size_t d = 0; d < dim_; ++d) reinterpret_cast<float*>(q.data())[d] = normal(random_);
+    return q;
+  }
+
+ private:
+  const size_t dim_;
+  std::mt19937 random_;
+  AlignedBuffer buffer_;
+};
+
+// Root mean square of the errors of all scores of one q, over what the planes say it is.
+double ErrorRatio(Keys* keys, const KeyPlanes& planes, uint32_t bits, size_t num_keys, size_t dim) {
+  const AlignedBuffer query = keys->Query();
+  const auto* const q = reinterpret_cast<const float*>(query.data());
+  AlignedBuffer spare = *AlignedBuffer::Allocate(dim * sizeof(float));
+  AlignedBuffer codes = *AlignedBuffer::Allocate(dim + 64);
+  const kernels::PlaneQuery prepared = planes.Prepare(q, reinterpret_cast<float*>(spare.data()),
+                                                      reinterpret_cast<int8_t*>(codes.data()));
+  std::vector<float> scores(num_keys);
+  planes.Scan(bits, 0, num_keys, &prepared, 1, scores.data(), num_keys);
+  double square = 0;
+  double norm = 0;
+  for (size_t d = 0; d < dim; ++d) norm += double{q[d]} * double{q[d]};
+  for (size_t i = 0; i < num_keys; ++i) {
+    double exact = 0;
+    for (size_t d = 0; d < dim; ++d) exact += double{q[d]} * double{keys->rows()[i * dim + d]};
+    square += std::pow(double{scores[i]} - exact, 2);
+  }
+  return std::sqrt(square / static_cast<double>(num_keys)) /
+         double{planes.ScoreError(bits, static_cast<float>(std::sqrt(norm)))};
+}
+
+TEST(KeyPlanesTest, ErrorsAreWhatTheySay) {
+  for (const size_t dim : {16u, 48u, 64u, 80u, 128u}) {
+    Keys keys(3001, dim, 2.0f, 1);
+    const KeyPlanes planes = *KeyPlanes::Build(keys.view(), 3001);
+    for (const uint32_t bits : {4u, 8u}) {
+      double mean = 0;
+      for (int i = 0; i < 20; ++i) mean += ErrorRatio(&keys, planes, bits, 3001, dim) / 20;
+      EXPECT_NEAR(mean, 1.0, 0.15) << bits << " bits, " << dim;
+    }
+    EXPECT_LT(planes.ScoreError(8, 1.0f), 0.1f * planes.ScoreError(4, 1.0f));
+  }
+}
+
+TEST(KeyPlanesTest, WhatKeysHaveInCommonCostsNothing) {
+  Keys near(1000, 64, 0.0f, 1), far(1000, 64, 50.0f, 1);
+  const KeyPlanes a = *KeyPlanes::Build(near.view(), 1000);
+  const KeyPlanes b = *KeyPlanes::Build(far.view(), 1000);
+  EXPECT_NEAR(b.ScoreError(4, 1.0f), a.ScoreError(4, 1.0f), 0.01f * a.ScoreError(4, 1.0f));
+}
+
+TEST(KeyPlanesTest, ZeroEqualAndSingleKeys) {
+  for (const size_t num_keys : {1u, 2u, 40u}) {
+    Keys keys(num_keys, 64, 0.0f, 1);
+    for (size_t i = 0; i < num_keys * 64; ++i) keys.rows()[i] = num_keys == 2 ? 0.0f : 3.0f;
+    const KeyPlanes planes = *KeyPlanes::Build(keys.view(), num_keys);
+    EXPECT_EQ(planes.num_keys(), num_keys);
+    EXPECT_EQ(planes.ScoreError(4, 1.0f), 0.0f);  // All of it is in the mean.
+    AlignedBuffer q = keys.Query();
+    AlignedBuffer spare = *AlignedBuffer::Allocate(64 * sizeof(float));
+    AlignedBuffer codes = *AlignedBuffer::Allocate(64);
+    const kernels::PlaneQuery query =
+        planes.Prepare(reinterpret_cast<float*>(q.data()), reinterpret_cast<float*>(spare.data()),
+                       reinterpret_cast<int8_t*>(codes.data()));
+    std::vector<float> scores(num_keys);
+    planes.Scan(8, 0, num_keys, &query, 1, scores.data(), num_keys);
+    for (const float score : scores) EXPECT_EQ(score, query.offset);
+  }
+}
+
+TEST(KeyPlanesTest, TwoBuildsAreTheSame) {
+  Keys keys(500, 64, 1.0f, 1);
+  const KeyPlanes a = *KeyPlanes::Build(keys.view(), 500);
+  const KeyPlanes b = *KeyPlanes::Build(keys.view(), 500);
+  EXPECT_EQ(a.ScoreError(4, 1.0f), b.ScoreError(4, 1.0f));
+  EXPECT_EQ(a.memory_bytes(), KeyPlanes::BytesFor(500, 64));
+}
+
+}  // namespace
+}  // namespace attndb::index

@@ -1,0 +1,30 @@
+#include "kernels/planes.h"
+
+#include "common/check.h"
+#include "kernels/kernel_table.h"
+
+namespace attndb::kernels {
+
+void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_channels,
+                  uint8_t* high, uint8_t* low, uint16_t* scales, float* residual_sq) {
+  ATTNDB_DCHECK(num_channels % kRowMultiple == 0);
+  ATTNDB_DCHECK(num_keys > 0 && num_keys <= kPlaneKeys);
+  Kernels().encode_planes(rows, stride, num_keys, num_channels, high, low, scales, residual_sq);
+}
+
+void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float* scale,
+                      int32_t* code_sum) {
+  ATTNDB_DCHECK(num_channels % kRowMultiple == 0);
+  Kernels().encode_plane_query(q, num_channels, codes, scale, code_sum);
+}
+
+void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
+                const PlaneQuery* queries, size_t num_q_rows, float* scores, size_t scores_stride) {
+  ATTNDB_DCHECK(planes.num_channels % kRowMultiple == 0);
+  ATTNDB_DCHECK(planes.num_channels <= kMaxRowElements);
+  ATTNDB_DCHECK(bits == 4 || (bits == 8 && planes.low != nullptr));
+  Kernels().scan_planes(planes, bits, first_key, num_keys, queries, num_q_rows, scores,
+                        scores_stride);
+}
+
+}  // namespace attndb::kernels

@@ -1,0 +1,76 @@
+// Key planes: keys quantized to 8 bits and kept as two planes of nibbles, and the scan that scores
+// all keys for the q rows of a group from the high plane alone (4 bits) or from both (8 bits).
+//
+// Code:    c = x / scale of the key, to nearest, ties to even, in [-128, 127]; u = c + 128. The
+//          high plane holds u >> 4, the low plane u & 15. (As computed: x times the float32
+//          reciprocal of the scale, and 128 becomes 127; |x - scale * c| <= scale / 2 but for that
+//          rounding.)
+// Scales:  a bfloat16 for each key: the smallest that is not below max|x| / 127.5 and is normal, or
+//          0 where all x are 0. So keys below about 2^-119 have few or no codes other than 0, and
+//          no reciprocal of a scale overflows.
+// Block:   kPlaneKeys keys; those past the end have code 0 and scale 0. num_channels is a multiple
+//          of 16. A plane of a block is num_channels / 8 lines of 64 bytes. Line o holds channels
+//          8o to 8o + 7: byte 4 * key + i has channel 8o + i in its low half and channel
+//          8o + 4 + i in its high half.
+// Bits:    integers are exact and floats go through the same operations on every ISA, so codes and
+//          scores have the same bits everywhere.
+// Errors:  none; sizes are preconditions. All inputs are finite: the caller keeps NaN and inf out.
+// Threads: stateless.
+// Source:  nibble planes of one code serve two precisions as in bit-sliced scans (BitWeaving, Li
+//          and Patel, SIGMOD 2013). Ours differs in that keys lie side by side in 32-bit lanes, so
+//          that a product of bytes never crosses keys and no sum is reduced across lanes.
+#ifndef ATTNDB_KERNELS_PLANES_H_
+#define ATTNDB_KERNELS_PLANES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attndb::kernels {
+
+inline constexpr size_t kPlaneKeys = 16;  // Keys of a block.
+
+// Bytes of one plane of one block.
+constexpr size_t PlaneBlockBytes(size_t num_channels) { return kPlaneKeys * num_channels / 2; }
+
+// Blocks one after the other, each plane for itself; not owned. Fastest if 64-byte aligned.
+struct PlanesView {
+  const uint8_t* high = nullptr;
+  const uint8_t* low = nullptr;      // May be null for scans of 4 bits.
+  const uint16_t* scales = nullptr;  // kPlaneKeys for each block.
+  size_t num_channels = 0;
+};
+
+// A quantized q row and what to add to each of its scores (q times the mean of the keys, if the
+// keys were centred).
+struct PlaneQuery {
+  const int8_t* codes = nullptr;  // [num_channels], in order of channels; none is -128. Not owned.
+  float scale = 0.0f;
+  float offset = 0.0f;
+  int32_t code_sum = 0;
+};
+
+// Makes one block of rows [num_keys, num_channels], `stride` elements apart. `low` may be null:
+// then only the high plane is made. Unless null, residual_sq[key] gets the squared norm of x -
+// scale * c (8 bits), in float32: inf where it overflows.
+// REQUIRES: 0 < num_keys <= kPlaneKeys; high and low hold PlaneBlockBytes(), scales kPlaneKeys,
+//           residual_sq num_keys.
+void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_channels,
+                  uint8_t* high, uint8_t* low, uint16_t* scales, float* residual_sq);
+
+// Makes the codes of a q row, in [-127, 127]: q divided by *scale = max|q| / 127, at least 2^-126;
+// 0 for a q of zeros.
+void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float* scale,
+                      int32_t* code_sum);
+
+// scores[r * scores_stride + i] = (q.scale * k.scale) * sum + q.offset for q = queries[r] and key
+// first_key + i, i in [0, num_keys), where, over all channels,
+//   bits 8: sum = 16 * S_high + S_low - 128 * q.code_sum     S_x = sum of nibble times q code
+//   bits 4: sum = 16 * S_high + (7.5 - 128) * q.code_sum     (the middle of what S_low may be)
+// The sum is exact up to its one rounding to float32. The keys are read once for all q rows.
+// REQUIRES: bits 4 or 8; num_channels <= kMaxRowElements; planes hold all blocks of these keys.
+void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
+                const PlaneQuery* queries, size_t num_q_rows, float* scores, size_t scores_stride);
+
+}  // namespace attndb::kernels
+
+#endif  // ATTNDB_KERNELS_PLANES_H_

@@ -1,0 +1,124 @@
+// Internal: what a target does with one block of key planes, SumBlock, ScoreBlock and
+// EncodeBlock, and these
+// three in portable C++. A target that has better ones (planes_avx2-inl.h) gives the same bits.
+#ifndef ATTNDB_KERNELS_PLANES_BLOCK_INL_H_
+#define ATTNDB_KERNELS_PLANES_BLOCK_INL_H_
+
+#include "kernels/float_bits-inl.h"
+#include "kernels/planes.h"
+#include "kernels/simd.h"
+
+namespace attndb::kernels::ATTNDB_TARGET {
+namespace {
+
+// The q rows of a pass.
+template <size_t kRows>
+struct Codes {
+  const int8_t* row[kRows];
+};
+
+// What S_high counts in a block's sums. For 4 bits these are doubled, so that the half of the low
+// nibble's middle is a whole number.
+template <int kBits>
+constexpr int HighWeight() {
+  return kBits == 4 ? 32 : 16;
+}
+
+// What turns the sums of a q row into scores.
+struct RowTerms {
+  int32_t bias;
+  float scale;
+  float offset;
+};
+
+// To the nearest whole number, ties to even; |x| < 2^22.
+inline float RoundOne(float x) {
+  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23 leaves no bits for the fraction.
+  return (x + kMagic) - kMagic;
+}
+
+// The keys of a block to be made. Missing ones are some key with a scale of 0.
+struct BlockRows {
+  const float* row[kPlaneKeys];
+  float scale[kPlaneKeys];
+  float inverse[kPlaneKeys];
+  size_t num_keys;
+};
+
+#if !defined(__AVX2__)
+
+template <size_t kRows>
+inline void AddPlane(const uint8_t* plane, const Codes<kRows>& codes, size_t num_channels,
+                     int weight, int32_t* sums) {
+  for (size_t channel = 0; channel < num_channels; channel += 8) {
+    const uint8_t* const line = plane + channel * 8;
+    for (size_t r = 0; r < kRows; ++r) {
+      const int8_t* const q = codes.row[r] + channel;
+      for (size_t key = 0; key < kPlaneKeys; ++key) {
+        int32_t sum = 0;
+        for (size_t i = 0; i < 4; ++i) {
+          sum += (line[4 * key + i] & 15) * q[i] + (line[4 * key + i] >> 4) * q[4 + i];
+        }
+        sums[r * kPlaneKeys + key] += weight * sum;
+      }
+    }
+  }
+}
+
+template <int kBits, size_t kRows>
+inline void SumBlock(const uint8_t* high, const uint8_t* low, size_t, const Codes<kRows>& codes,
+                     size_t num_channels, int32_t* sums) {
+  __builtin_memset(sums, 0, kRows * kPlaneKeys * sizeof(int32_t));
+  AddPlane<kRows>(high, codes, num_channels, HighWeight<kBits>(), sums);
+  if constexpr (kBits == 8) AddPlane<kRows>(low, codes, num_channels, 1, sums);
+}
+
+template <size_t kRows>
+inline void ScoreBlock(const int32_t* sums, const uint16_t* scales, const RowTerms* terms,
+                       float* scores, size_t scores_stride) {
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t key = 0; key < kPlaneKeys; ++key) {
+      const float sum = static_cast<float>(sums[r * kPlaneKeys + key] - terms[r].bias);
+      scores[r * scores_stride + key] =
+          (terms[r].scale * WidenBFloat16(scales[key])) * sum + terms[r].offset;
+    }
+  }
+}
+
+// Adds the nibbles of one key to its block.
+inline float EncodeKey(const float* x, float scale, float inverse, size_t num_channels,
+                       uint8_t* high, uint8_t* low) {
+  float left_sq[8] = {};  // In the order of ReduceAdd8.
+  for (size_t i = 0; i < num_channels; ++i) {
+    const float nearest = RoundOne(x[i] * inverse);
+    const float whole = nearest < 127.0f ? nearest : 127.0f;
+    const float left = x[i] - whole * scale;
+    left_sq[i % 8] = left_sq[i % 8] + left * left;
+    const unsigned code = static_cast<unsigned>(static_cast<int>(whole) + 128);
+    const size_t at = i / 8 * 64 + i % 4;
+    const unsigned shift = i % 8 / 4 * 4;
+    high[at] = static_cast<uint8_t>(high[at] | code >> 4 << shift);
+    if (low != nullptr) low[at] = static_cast<uint8_t>(low[at] | (code & 15) << shift);
+  }
+  const float even = (left_sq[0] + left_sq[4]) + (left_sq[2] + left_sq[6]);
+  const float odd = (left_sq[1] + left_sq[5]) + (left_sq[3] + left_sq[7]);
+  return even + odd;
+}
+
+void EncodeBlock(const BlockRows& keys, size_t num_channels, uint8_t* high, uint8_t* low,
+                 float* residual_sq) {
+  __builtin_memset(high, 0, PlaneBlockBytes(num_channels));
+  if (low != nullptr) __builtin_memset(low, 0, PlaneBlockBytes(num_channels));
+  for (size_t key = 0; key < kPlaneKeys; ++key) {
+    const float left_sq = EncodeKey(keys.row[key], keys.scale[key], keys.inverse[key], num_channels,
+                                    high + 4 * key, low != nullptr ? low + 4 * key : nullptr);
+    if (residual_sq != nullptr && key < keys.num_keys) residual_sq[key] = left_sq;
+  }
+}
+
+#endif  // !__AVX2__
+
+}  // namespace
+}  // namespace attndb::kernels::ATTNDB_TARGET
+
+#endif  // ATTNDB_KERNELS_PLANES_BLOCK_INL_H_

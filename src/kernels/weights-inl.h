@@ -1,0 +1,71 @@
+// Internal: weights of known scores.
+#ifndef ATTNDB_KERNELS_WEIGHTS_INL_H_
+#define ATTNDB_KERNELS_WEIGHTS_INL_H_
+
+#include "kernels/attention_state.h"
+#include "kernels/math-inl.h"
+#include "kernels/weights.h"
+
+namespace attndb::kernels::ATTNDB_TARGET {
+namespace {
+
+// What turns scores into weights, in base 2.
+struct WeightMap {
+  float scale;
+  float cap;    // 0: none.
+  float shift;  // Of the exponent; 0 where all logits are -inf, so that no weight becomes NaN.
+};
+
+inline WeightMap MapOf(const LogitSpec& logit, float max) {
+  const bool capped = logit.soft_cap != 0;
+  return {capped ? logit.scale / logit.soft_cap : logit.scale * kLog2E, logit.soft_cap * kLog2E,
+          max == -kInfinity ? 0.0f : max * kLog2E};
+}
+
+inline Vec WeightsOf(Vec scores, const WeightMap& map) {
+  Vec x = Mul(scores, Set1(map.scale));
+  if (map.cap != 0) {
+    // A cap makes a finite logit of -inf; what is added is -inf for it, else next to nothing.
+    const Vec excluded = Sub(Zero(), Max(Mul(scores, Set1(-1e-37f)), Zero()));
+    x = Add(Mul(Tanh(x), Set1(map.cap)), excluded);
+  }
+  return Exp2(Sub(x, Set1(map.shift)));
+}
+
+// Of the last, partial vector of scores: filled up with -inf, which weighs 0.
+inline Vec LastWeights(const float* scores, size_t num_scores, const WeightMap& map) {
+  float lanes[kLanes];
+  for (size_t l = 0; l < kLanes; ++l) lanes[l] = l < num_scores ? scores[l] : -kInfinity;
+  return WeightsOf(Load(lanes), map);
+}
+
+void ExpWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
+                float* weights) {
+  const WeightMap map = MapOf(logit, max);
+  size_t i = 0;
+  for (; i + kLanes <= num_scores; i += kLanes) {
+    Store(weights + i, WeightsOf(Load(scores + i), map));
+  }
+  if (i == num_scores) return;
+  float lanes[kLanes];
+  Store(lanes, LastWeights(scores + i, num_scores - i, map));
+  for (size_t l = 0; i + l < num_scores; ++l) weights[i + l] = lanes[l];
+}
+
+void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
+                float* sums) {
+  const WeightMap map = MapOf(logit, max);
+  for (size_t begin = 0; begin < num_scores; begin += kWeightBlock) {
+    const size_t end = begin + kWeightBlock < num_scores ? begin + kWeightBlock : num_scores;
+    Vec total = Zero();
+    size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) total = Add(total, WeightsOf(Load(scores + i), map));
+    if (i < end) total = Add(total, LastWeights(scores + i, end - i, map));
+    *sums++ = ReduceAdd(total);
+  }
+}
+
+}  // namespace
+}  // namespace attndb::kernels::ATTNDB_TARGET
+
+#endif  // ATTNDB_KERNELS_WEIGHTS_INL_H_

@@ -1,0 +1,41 @@
+// Softmax weights of known scores: what the mass of a set of tokens is made of.
+//
+// Units:   scores are inner products, unscaled; logit.scale and soft_cap turn them into logits. A
+//          weight is exp(logit - max): 1 for a logit of `max`. Relative error about 2^-20.
+// Values:  a score of -inf weighs 0; NaN gives NaN.
+// Errors:  none.
+// Threads: stateless.
+#ifndef ATTNDB_KERNELS_WEIGHTS_H_
+#define ATTNDB_KERNELS_WEIGHTS_H_
+
+#include <cstddef>
+
+#include "kernels/attention_state.h"
+
+namespace attndb::kernels {
+
+// Tokens whose weights SumWeights adds up into one number.
+inline constexpr size_t kWeightBlock = 64;
+
+// Sums that SumWeights writes.
+constexpr size_t NumWeightBlocks(size_t num_scores) {
+  return (num_scores + kWeightBlock - 1) / kWeightBlock;
+}
+
+// The logit of a score, as the vector kernels compute it up to rounding.
+float LogitOf(float score, const LogitSpec& logit);
+
+// The score whose logit is `value`; -inf and +inf where the soft cap is never reached.
+float ScoreOfLogit(float value, const LogitSpec& logit);
+
+// weights[i] = exp(logit(scores[i]) - max). `weights` may be `scores`.
+void ExpWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
+                float* weights);
+
+// sums[b] = sum of the weights of scores [64 b, 64 b + 64).
+void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
+                float* sums);
+
+}  // namespace attndb::kernels
+
+#endif  // ATTNDB_KERNELS_WEIGHTS_H_

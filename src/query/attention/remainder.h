@@ -1,0 +1,44 @@
+// A sample of the remainder: the middle tokens that a search left out, estimated instead of
+// dropped.
+//
+// Method:  systematic sampling in proportion to weight: the tokens' weights laid end to end in
+//          token order, one random offset, then a point every total / num_samples. Each drawn token
+//          stands for an equal share of the remainder's mass, so the estimate of its attention
+//          output is unbiased and its mass exact, as far as the scores are.
+// Memory:  sums [NumWeightBlocks(num_scores)], weights [kWeightBlock], indices [num_samples].
+// Threads: pure function.
+// Source:  systematic sampling, Madow 1949, doi:10.1214/aoms/1177730031. Weighting the remainder by
+//          its own quantized logits is ours; vAttention (arXiv:2510.05688) samples it uniformly.
+#ifndef ATTNDB_QUERY_ATTENTION_REMAINDER_H_
+#define ATTNDB_QUERY_ATTENTION_REMAINDER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention_state.h"
+
+namespace attndb::query {
+
+struct RemainderCall {
+  const float* scores = nullptr;  // Of the middle; -inf where a token was selected.
+  size_t num_scores = 0;
+  kernels::LogitSpec logit;
+  float max = 0.0f;          // Weights are exp(logit - max).
+  uint32_t num_samples = 0;  // > 0.
+  double offset = 0.0;       // Random, in [0, 1).
+  float* sums = nullptr;
+  float* weights = nullptr;
+};
+
+struct RemainderSample {
+  size_t num_drawn = 0;  // num_samples, or 0 if the remainder weighs nothing.
+  double mass = 0.0;     // Sum of the remainder's weights.
+};
+
+// Writes the drawn tokens, ascending, to `indices`; one that weighs more than a share comes more
+// than once. A NaN weight: mass is NaN and nothing is drawn.
+RemainderSample SampleRemainder(const RemainderCall& call, uint32_t* indices);
+
+}  // namespace attndb::query
+
+#endif  // ATTNDB_QUERY_ATTENTION_REMAINDER_H_
