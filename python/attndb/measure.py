@@ -60,6 +60,7 @@ _OPTIONS: dict[str, set[str]] = {  # Of canonical plans.
     "window": {"sink", "window"},
     "topk": {"k", "sink", "window"},
     "dipr": {"alpha", "beta", "sink", "window"},
+    "mass": {"p", "sink", "window"},
 }
 
 
@@ -358,6 +359,14 @@ def _choose(
     elif name == "dipr":
         margin = _margin(shape, options.get("alpha"), options.get("beta"))
         chosen = middle >= scores.max() - margin
+    elif name == "mass":
+        logits = _logits(shape, scores)
+        weights = np.exp(_logits(shape, middle) - logits.max())
+        total = np.exp(logits - logits.max()).sum()
+        need = options["p"] * total - (total - weights.sum())
+        order = np.argsort(-weights, kind="stable")
+        before = np.cumsum(weights[order]) - weights[order]
+        chosen[order[before < need]] = True
     return chosen
 
 

@@ -43,6 +43,14 @@ def attended(scores: torch.Tensor, plan: str) -> tuple[set[int], set[int]]:
     if name == "topk":
         middle.sort(key=lambda i: -values[i])
         critical = set(middle[: int(options["k"])])
+    elif name == "mass":
+        weights = torch.softmax(scores * SCALE, dim=0).tolist()
+        held, critical = sum(weights[i] for i in always), set()
+        for i in sorted(middle, key=lambda i: -weights[i]):
+            if held >= options["p"]:
+                break
+            held += weights[i]
+            critical.add(i)
     else:
         weights = torch.softmax(scores * SCALE, dim=0).tolist()
         least = options["alpha"] * max(weights)

@@ -104,6 +104,7 @@ def test_dipr_counts_what_is_close_to_the_largest(captured: Capture, file: attnd
         "topk(k=20,sink=4,window=32)",
         "dipr(alpha=0.012,sink=16,window=128)",
         "window(sink=4,window=9)",
+        "mass(p=0.9,sink=4,window=32)",
     ],
 )
 def test_critical_tokens_are_those_that_sessions_attend_to(
