@@ -9,6 +9,9 @@
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
+inline constexpr float kLeastExponent = -100.0f;
+inline constexpr float kLeast = 0x1p-100f;
+
 // What turns scores into weights, in base 2.
 struct WeightMap {
   float scale;
@@ -29,7 +32,8 @@ inline Vec WeightsOf(Vec scores, const WeightMap& map) {
     const Vec excluded = Sub(Zero(), Max(Mul(scores, Set1(-1e-37f)), Zero()));
     x = Add(Mul(Tanh(x), Set1(map.cap)), excluded);
   }
-  return Exp2(Sub(x, Set1(map.shift)));
+  // Weights below kLeast, and -inf, are 0: denormal numbers would take three times as long.
+  return Sub(Exp2(Max(Set1(kLeastExponent), Sub(x, Set1(map.shift)))), Set1(kLeast));
 }
 
 // Of the last, partial vector of scores: filled up with -inf, which weighs 0.

@@ -2,7 +2,7 @@
 //
 // Units:   scores are inner products, unscaled; logit.scale and soft_cap turn them into logits. A
 //          weight is exp(logit - max): 1 for a logit of `max`. Relative error about 2^-20.
-// Values:  a score of -inf weighs 0; NaN gives NaN.
+// Values:  what would weigh less than 2^-100, and a score of -inf, weighs 0; NaN gives NaN.
 // Errors:  none.
 // Threads: stateless.
 #ifndef ATTNDB_KERNELS_WEIGHTS_H_

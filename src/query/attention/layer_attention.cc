@@ -126,7 +126,7 @@ size_t LayerAttention::PartBytes() const {
     bytes += ArenaBytes<int8_t>(group * CodeStride()) + ArenaBytes<kernels::PlaneQuery>(group);
   }
   if (call_.plan.samples != 0) {
-    bytes += ArenaBytes<float>(kernels::kWeightBlock) +
+    bytes += ArenaBytes<float>(n) + ArenaBytes<float>(kernels::kWeightBlock) +
              ArenaBytes<float>(kernels::NumWeightBlocks(n)) + 2 * ArenaBytes<float>(1) +
              ArenaBytes<float>(v_padded_);
   }
@@ -181,6 +181,7 @@ void LayerAttention::TakeFromArenas() {
       part.queries = part.arena.Take<kernels::PlaneQuery>(call_.spec.group_size());
     }
     if (call_.plan.samples != 0) {
+      part.drawn = part.arena.Take<float>(n);
       part.weights = part.arena.Take<float>(kernels::kWeightBlock);
       part.sums = part.arena.Take<float>(kernels::NumWeightBlocks(n));
       part.remainder = TakeStates(&part.arena, 1);

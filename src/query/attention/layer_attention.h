@@ -106,6 +106,7 @@ class LayerAttention {
     void* select = nullptr;
     int8_t* codes = nullptr;                 // Of the group's quantized q rows.
     kernels::PlaneQuery* queries = nullptr;  // [group]
+    float* drawn = nullptr;                  // Scores by which the remainder's sample was drawn.
     float* weights = nullptr;                // Of a block of the remainder,
     float* sums = nullptr;                   // ... and of all its blocks.
     kernels::StateRows remainder;            // [1]
@@ -142,10 +143,12 @@ class LayerAttention {
   index::SearchCall DescribeSearch(const WorkUnit& unit, const float* q, const float* scores) const;
   void ScoreCandidates(const WorkUnit& unit, const float* q, uint32_t* indices, size_t count,
                        float* scores, Part* part);
+  void WeighSample(const WorkUnit& unit, const float* q, size_t num_drawn, float* scores,
+                   Part* part);
   void AttendRemainder(const WorkUnit& unit, uint32_t group_head, size_t num_chosen, float* scores,
                        const kernels::StateRows& state, Part* part);
-  void AttendChosen(const WorkUnit& unit, size_t num_chosen, const kernels::StateRows& state,
-                    Part* part);
+  void AttendChosen(const WorkUnit& unit, size_t num_chosen, const kernels::LogitSpec& logit,
+                    const kernels::StateRows& state, Part* part);
   void WriteOutput(const WorkUnit& unit, const kernels::StateRows& states, Part* part);
 
   // Bytes from one quantized q row to the next.
