@@ -16,7 +16,8 @@ std::unique_ptr<const index::CriticalSearch> MakeSearch(const query::LayerPlan& 
     case query::QueryKind::kDipr:
       return std::make_unique<index::FlatDipr>(static_cast<float>(plan.Beta(layer.scale)));
     case query::QueryKind::kMass:
-      return std::make_unique<index::MassSearch>(plan.p,
+    case query::QueryKind::kAuto:
+      return std::make_unique<index::MassSearch>(plan.Mass(),
                                                  kernels::LogitSpec{layer.scale, layer.soft_cap});
   }
   return nullptr;

@@ -506,6 +506,7 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
       break;
     case query::QueryKind::kDipr:  // What it was so far is the best guess.
     case query::QueryKind::kMass:
+    case query::QueryKind::kAuto:
       explain.predicted_selected = stats.num_queries > 0 ? explain.selected_mean : -1.0;
       break;
   }

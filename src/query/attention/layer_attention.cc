@@ -20,6 +20,10 @@ using kernels::StatesFrom;
 // From this many q rows on, packing a tile of K for the blocked kernel pays.
 constexpr size_t kBlockMinRows = 12;
 
+// Below this many tokens `auto` runs full: there is little to leave out, and choosing costs as
+// much.
+constexpr uint64_t kAutoMinTokens = 1024;
+
 // Maxima and sums that fill a line of the cache, or two that are fetched together: threads that
 // write to one line tile by tile would wait for each other.
 constexpr size_t kRowsPerLine = 128 / sizeof(float);
@@ -42,6 +46,9 @@ std::string_view ReasonForFull(const LayerCall& call) {
   if (static_cast<uint64_t>(call.q.rows()) > call.dense_query_tokens) {
     return "more rows than dense_query_tokens: full";
   }
+  if (call.plan.kind == QueryKind::kAuto && call.num_tokens < kAutoMinTokens) {
+    return "short context: full";
+  }
   if (call.num_tokens <= uint64_t{call.plan.sink} + call.plan.window) {
     return "sink and window hold all tokens: full";
   }
@@ -63,7 +70,7 @@ uint64_t PredictBytes(const LayerCall& call, double selected) {
   }
   if (call.plan.kind == QueryKind::kWindow) return fixed * heads * (k_bytes + v_bytes);
   const double q_heads = call.spec.num_q_heads;
-  const double v_rows = static_cast<double>(fixed) + selected + call.plan.samples;
+  const double v_rows = static_cast<double>(fixed) + selected + call.plan.FirstSamples();
   const double v_read = v_rows * q_heads * static_cast<double>(v_bytes);
   uint64_t k_read = 0;  // By each kv head; estimates of what has none cost as much as its keys.
   uint64_t first_token = 0;
@@ -125,10 +132,10 @@ size_t LayerAttention::PartBytes() const {
   if (call_.plan.bits != 0) {
     bytes += ArenaBytes<int8_t>(group * CodeStride()) + ArenaBytes<kernels::PlaneQuery>(group);
   }
-  if (call_.plan.samples != 0) {
+  if (call_.plan.Samples()) {
     bytes += ArenaBytes<float>(n) + ArenaBytes<float>(kernels::kWeightBlock) +
-             ArenaBytes<float>(kernels::NumWeightBlocks(n)) + 2 * ArenaBytes<float>(1) +
-             ArenaBytes<float>(v_padded_);
+             ArenaBytes<float>(kernels::NumWeightBlocks(n)) + 2 * ArenaBytes<float>(3) +
+             ArenaBytes<float>(3 * v_padded_);
   }
   return bytes;
 }
@@ -180,11 +187,11 @@ void LayerAttention::TakeFromArenas() {
       part.codes = part.arena.Take<int8_t>(call_.spec.group_size() * CodeStride());
       part.queries = part.arena.Take<kernels::PlaneQuery>(call_.spec.group_size());
     }
-    if (call_.plan.samples != 0) {
+    if (call_.plan.Samples()) {
       part.drawn = part.arena.Take<float>(n);
       part.weights = part.arena.Take<float>(kernels::kWeightBlock);
       part.sums = part.arena.Take<float>(kernels::NumWeightBlocks(n));
-      part.remainder = TakeStates(&part.arena, 1);
+      part.halves = TakeStates(&part.arena, 3);
     }
   }
   if (work_.num_ranges_max == 1) return;

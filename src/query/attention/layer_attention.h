@@ -32,6 +32,7 @@
 #include "kernels/attention_state.h"
 #include "kernels/layout.h"
 #include "query/attention/arena.h"
+#include "query/attention/remainder.h"
 #include "query/attention/work_plan.h"
 #include "query/plan/plan.h"
 #include "storage/kv/kv_rows.h"
@@ -109,8 +110,15 @@ class LayerAttention {
     float* drawn = nullptr;                  // Scores by which the remainder's sample was drawn.
     float* weights = nullptr;                // Of a block of the remainder,
     float* sums = nullptr;                   // ... and of all its blocks.
-    kernels::StateRows remainder;            // [1]
+    kernels::StateRows halves;               // [3]: of a sample of the remainder, and scratch.
     CallCost cost;
+  };
+
+  // Tokens, ascending, and their scores.
+  struct Listed {
+    uint32_t* indices;
+    const float* scores;
+    size_t count;
   };
 
   bool IsDense(uint32_t kv_head) const;
@@ -145,9 +153,15 @@ class LayerAttention {
                        float* scores, Part* part);
   void WeighSample(const WorkUnit& unit, const float* q, size_t num_drawn, float* scores,
                    Part* part);
+  void AttendWholeRemainder(const WorkUnit& unit, uint32_t group_head, float* scores,
+                            const kernels::StateRows& state, Part* part);
+  void AttendSample(const WorkUnit& unit, uint32_t group_head, const RemainderCall& call,
+                    const RemainderDraw& draw, float* scores, Part* part);
+  double SampleError(const kernels::StateRows& state, const kernels::StateRows& halves,
+                     const kernels::StateRows& all) const;
   void AttendRemainder(const WorkUnit& unit, uint32_t group_head, size_t num_chosen, float* scores,
                        const kernels::StateRows& state, Part* part);
-  void AttendChosen(const WorkUnit& unit, size_t num_chosen, const kernels::LogitSpec& logit,
+  void AttendListed(const WorkUnit& unit, const Listed& tokens, const kernels::LogitSpec& logit,
                     const kernels::StateRows& state, Part* part);
   void WriteOutput(const WorkUnit& unit, const kernels::StateRows& states, Part* part);
 

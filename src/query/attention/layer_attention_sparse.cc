@@ -90,8 +90,9 @@ void LayerAttention::FinishSparse(const WorkItem& item, Part* part) {
     const size_t num_chosen = Choose(unit, g, scores, part);
     const int64_t chosen_ns = NowNs();
     const StateRows state = StatesFrom(part->states, g);
-    AttendChosen(unit, num_chosen, Logit(call_.spec), state, part);
-    if (call_.plan.samples != 0) AttendRemainder(unit, g, num_chosen, scores, state, part);
+    AttendListed(unit, {part->indices, part->chosen_scores, num_chosen}, Logit(call_.spec), state,
+                 part);
+    if (call_.plan.Samples()) AttendRemainder(unit, g, num_chosen, scores, state, part);
     part->cost.select_ns += chosen_ns - start_ns;
     part->cost.attend_ns += NowNs() - chosen_ns;
   }
@@ -112,7 +113,7 @@ size_t LayerAttention::Choose(const WorkUnit& unit, uint32_t group_head, float* 
   ++part->cost.num_queries;
   const auto num_chosen = static_cast<size_t>(end - part->indices);
   for (size_t i = 0; i < num_chosen; ++i) part->chosen_scores[i] = scores[part->indices[i]];
-  if (call_.plan.samples == 0) return num_chosen;
+  if (!call_.plan.Samples()) return num_chosen;
   for (size_t i = 0; i < num_critical; ++i) {
     scores[critical[i]] = -std::numeric_limits<float>::infinity();
   }
@@ -173,22 +174,22 @@ void LayerAttention::ScoreCandidates(const WorkUnit& unit, const float* q, uint3
   }
 }
 
-// Folds part->indices, whose scores under `logit` are part->chosen_scores, into `state`.
-void LayerAttention::AttendChosen(const WorkUnit& unit, size_t num_chosen,
+// Folds tokens into `state`; leaves their indices relative to their runs.
+void LayerAttention::AttendListed(const WorkUnit& unit, const Listed& tokens,
                                   const kernels::LogitSpec& logit, const StateRows& state,
                                   Part* part) {
+  uint32_t* const end = tokens.indices + tokens.count;
   size_t begin = 0;
-  for (size_t run = 0; run < call_.num_runs && begin < num_chosen; ++run) {
-    uint32_t* const first = part->indices + begin;
-    const auto run_end = static_cast<uint32_t>(run_begin_[run + 1]);
-    uint32_t* const last = std::lower_bound(first, part->indices + num_chosen, run_end);
+  for (size_t run = 0; run < call_.num_runs && begin < tokens.count; ++run) {
+    uint32_t* const first = tokens.indices + begin;
+    uint32_t* const last = std::lower_bound(first, end, static_cast<uint32_t>(run_begin_[run + 1]));
     for (uint32_t* i = first; i != last; ++i) *i -= static_cast<uint32_t>(run_begin_[run]);
     const auto count = static_cast<size_t>(last - first);
-    kernels::AttendScored(part->chosen_scores + begin, Values(unit.kv_head, run, 0), first, count,
-                          logit, state);
+    kernels::AttendScored(tokens.scores + begin, Values(unit.kv_head, run, 0), first, count, logit,
+                          state);
     begin += count;
   }
-  part->cost.bytes_touched += num_chosen * v_padded_ * DTypeBytes(call_.kv_dtype);
+  part->cost.bytes_touched += tokens.count * v_padded_ * DTypeBytes(call_.kv_dtype);
 }
 
 // Fills part->chosen_scores with logits of the drawn tokens of the middle. 0 where each stands for
@@ -215,38 +216,122 @@ void LayerAttention::WeighSample(const WorkUnit& unit, const float* q, size_t nu
   }
 }
 
+void LayerAttention::AttendWholeRemainder(const WorkUnit& unit, uint32_t group_head, float* scores,
+                                          const StateRows& state, Part* part) {
+  const TokenRange middle = Middle(unit.first_row);
+  const size_t count = kernels::SelectRange(scores + middle.begin, middle.end - middle.begin,
+                                            -std::numeric_limits<float>::max(), part->indices);
+  for (size_t i = 0; i < count; ++i) part->indices[i] += static_cast<uint32_t>(middle.begin);
+  ScoreCandidates(unit, part->q + group_head * k_padded_, part->indices, count, scores, part);
+  AttendListed(unit, {part->indices, part->chosen_scores, count}, Logit(call_.spec), state, part);
+}
+
+// Draws tokens of the remainder and attends to them: the even ones into row 0 of part->halves, the
+// odd ones into row 1, each with the mass that it stands for.
+void LayerAttention::AttendSample(const WorkUnit& unit, uint32_t group_head,
+                                  const RemainderCall& call, const RemainderDraw& draw,
+                                  float* scores, Part* part) {
+  DrawRemainder(call, draw, part->indices);
+  WeighSample(unit, part->q + group_head * k_padded_, draw.num_samples, scores, part);
+  const size_t num_even = (draw.num_samples + 1) / 2;
+  uint32_t* const odd = reinterpret_cast<uint32_t*>(part->drawn);
+  for (size_t i = 0; i < draw.num_samples; ++i) {
+    (i % 2 == 0 ? part->indices : odd)[i / 2] = part->indices[i];
+  }
+  std::copy_n(odd, draw.num_samples - num_even, part->indices + num_even);
+  for (size_t i = 0; i < draw.num_samples; ++i) {
+    (i % 2 == 0 ? part->chosen_scores : part->drawn)[i / 2] = part->chosen_scores[i];
+  }
+  std::copy_n(part->drawn, draw.num_samples - num_even, part->chosen_scores + num_even);
+  kernels::InitStates(part->halves, 2, v_padded_);
+  const auto log_share = static_cast<float>(std::log(draw.mass / draw.num_samples));
+  for (size_t half = 0; half < 2; ++half) {
+    const size_t first = half * num_even;
+    const size_t count = half == 0 ? num_even : draw.num_samples - num_even;
+    const StateRows state = StatesFrom(part->halves, half);
+    AttendListed(unit, {part->indices + first, part->chosen_scores + first, count}, {.scale = 1.0f},
+                 state, part);
+    state.max[0] += call.max + log_share;
+  }
+}
+
+// What a sample of two halves leaves uncertain of the output: the norm of half their difference,
+// which is the standard error of their mean, times the remainder's share of the mass, over the norm
+// of the output. state: what was chosen; all: it and both halves.
+double LayerAttention::SampleError(const StateRows& state, const StateRows& halves,
+                                   const StateRows& all) const {
+  const StateRows other = StatesFrom(halves, 1);
+  if (!(halves.sum[0] > 0 && other.sum[0] > 0)) return 0;
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < v_padded_; ++i) {
+    const double half = 0.5 * (double{halves.out[i]} / double{halves.sum[0]} -
+                               double{other.out[i]} / double{other.sum[0]});
+    const double out = double{all.out[i]} / double{all.sum[0]};
+    difference += half * half;
+    norm += out * out;
+  }
+  const double chosen = double{state.sum[0]} * std::exp(double{state.max[0]} - double{all.max[0]});
+  const double share = std::max(0.0, 1.0 - chosen / double{all.sum[0]});
+  return norm > 0 ? share * std::sqrt(difference / norm) : 0;
+}
+
 // Folds an estimate of the middle tokens that were not chosen into `state`: a sample of them, or
-// all if they are no more than the sample.
+// all if they are no more than the sample. `auto` learns from a first sample how many it takes, and
+// both count by their sizes.
 void LayerAttention::AttendRemainder(const WorkUnit& unit, uint32_t group_head, size_t num_chosen,
                                      float* scores, const StateRows& state, Part* part) {
   const TokenRange middle = Middle(unit.first_row);
   const uint64_t num_left = unit.tokens.end - num_chosen;
   if (num_left == 0) return;
-  float* const left = scores + middle.begin;
-  const size_t num_middle = middle.end - middle.begin;
-  if (num_left <= call_.plan.samples) {
-    const size_t count =
-        kernels::SelectRange(left, num_middle, -std::numeric_limits<float>::max(), part->indices);
-    for (size_t i = 0; i < count; ++i) {
-      part->indices[i] += static_cast<uint32_t>(middle.begin);
-    }
-    ScoreCandidates(unit, part->q + group_head * k_padded_, part->indices, count, scores, part);
-    AttendChosen(unit, count, Logit(call_.spec), state, part);
+  const RemainderCall call = {
+      scores + middle.begin, middle.end - middle.begin, Logit(call_.spec), state.max[0], part->sums,
+      part->weights};
+  RemainderDraw draw = {RemainderMass(call), call_.plan.FirstSamples()};
+  if (!(draw.mass > 0)) return;
+  if (num_left <= draw.num_samples) {
+    AttendWholeRemainder(unit, group_head, scores, state, part);
     return;
   }
   const uint64_t head = unit.kv_head * call_.spec.group_size() + group_head;
   Random random(TokenOfRow(unit.first_row) * call_.spec.num_q_heads + head);
-  const RemainderSample sample =
-      SampleRemainder({left, num_middle, Logit(call_.spec), state.max[0], call_.plan.samples,
-                       random.NextDouble(), part->sums, part->weights},
-                      part->indices);
-  if (!(sample.mass > 0)) return;
-  WeighSample(unit, part->q + group_head * k_padded_, sample.num_drawn, scores, part);
-  kernels::InitStates(part->remainder, 1, v_padded_);
-  AttendChosen(unit, sample.num_drawn, {.scale = 1.0f}, part->remainder, part);
-  const double share = sample.mass / static_cast<double>(sample.num_drawn);
-  part->remainder.max[0] += state.max[0] + static_cast<float>(std::log(share));
-  kernels::MergeStates(part->remainder, state, 1, v_padded_);
+  draw.offset = random.NextDouble();
+  AttendSample(unit, group_head, call, draw, scores, part);
+  const StateRows all = StatesFrom(part->halves, 2);
+  const auto fold = [&](const StateRows& into) {
+    for (size_t half = 0; half < 2; ++half) {
+      kernels::MergeStates(StatesFrom(part->halves, half), into, 1, v_padded_);
+    }
+  };
+  kernels::InitStates(all, 1, v_padded_);
+  kernels::MergeStates(state, all, 1, v_padded_);
+  fold(all);
+  const double wanted = call_.plan.kind == QueryKind::kAuto ? call_.plan.error : 0;
+  const double found = wanted > 0 ? SampleError(state, part->halves, all) : 0;
+  if (found <= wanted) {
+    fold(state);
+    return;
+  }
+  const double num_wanted = std::ceil(draw.num_samples * (found / wanted) * (found / wanted));
+  if (num_wanted >= static_cast<double>(num_left)) {
+    AttendWholeRemainder(unit, group_head, scores, state, part);
+    return;
+  }
+  // Each token of either sample counts the same.
+  const auto weigh = [&](double share) {
+    for (size_t half = 0; half < 2; ++half) {
+      part->halves.max[half] += static_cast<float>(std::log(share));
+    }
+  };
+  const double first_share = draw.num_samples / num_wanted;
+  weigh(first_share);
+  fold(state);
+  draw.num_samples = static_cast<uint32_t>(num_wanted) - draw.num_samples;
+  if (draw.num_samples == 0) return;
+  draw.offset = random.NextDouble();
+  AttendSample(unit, group_head, call, draw, scores, part);
+  weigh(1 - first_share);
+  fold(state);
 }
 
 }  // namespace attndb::query

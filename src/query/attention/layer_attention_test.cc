@@ -72,9 +72,9 @@ class Layer {
       search_ = std::make_unique<index::FlatTopK>(plan.k);
     } else if (plan.kind == QueryKind::kDipr) {
       search_ = std::make_unique<index::FlatDipr>(static_cast<float>(plan.Beta(Scale())));
-    } else if (plan.kind == QueryKind::kMass) {
-      search_ =
-          std::make_unique<index::MassSearch>(plan.p, kernels::LogitSpec{Scale(), shape_.soft_cap});
+    } else if (plan.Chooses()) {
+      search_ = std::make_unique<index::MassSearch>(plan.Mass(),
+                                                    kernels::LogitSpec{Scale(), shape_.soft_cap});
     } else {
       search_ = nullptr;
     }
@@ -381,6 +381,18 @@ TEST_P(LayerAttentionTest, SamplingTheRemainderIsBetterThanDroppingIt) {
     const double dropped = layer.MeanErrorOfFull();
     layer.Run(PlanOf(query + ",remainder=sample:200)"), 1);
     EXPECT_LT(layer.MeanErrorOfFull(), 0.5 * dropped) << bits;
+  }
+}
+
+TEST_P(LayerAttentionTest, AutoKeepsItsError) {
+  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 3000, 40}, 4, GetParam());
+  layer.BuildPlanes();
+  double last = 1;
+  for (const char* error : {"0.1", "0.03", "0.01"}) {
+    layer.Run(PlanOf(std::string("auto(error=") + error + ")"), 1);
+    EXPECT_LT(layer.MeanErrorOfFull(), 1.2 * std::strtod(error, nullptr)) << error;
+    EXPECT_LT(layer.MeanErrorOfFull(), last) << error;
+    last = layer.MeanErrorOfFull();
   }
 }
 

@@ -9,17 +9,19 @@ namespace attndb::query {
 
 using kernels::kWeightBlock;
 
-RemainderSample SampleRemainder(const RemainderCall& call, uint32_t* indices) {
-  const size_t num_blocks = kernels::NumWeightBlocks(call.num_scores);
+double RemainderMass(const RemainderCall& call) {
   kernels::SumWeights(call.scores, call.num_scores, call.logit, call.max, call.sums);
-  RemainderSample sample;
-  sample.mass = std::accumulate(call.sums, call.sums + num_blocks, 0.0);
-  if (!(sample.mass > 0)) return sample;
-  const double share = sample.mass / call.num_samples;
-  double point = call.offset * share;
+  return std::accumulate(call.sums, call.sums + kernels::NumWeightBlocks(call.num_scores), 0.0);
+}
+
+void DrawRemainder(const RemainderCall& call, const RemainderDraw& draw, uint32_t* indices) {
+  const size_t num_blocks = kernels::NumWeightBlocks(call.num_scores);
+  const double share = draw.mass / draw.num_samples;
+  double point = draw.offset * share;
   double block_begin = 0;
   uint32_t last = 0;  // The last token of any weight: takes what rounding leaves over.
-  for (size_t b = 0; b < num_blocks && sample.num_drawn < call.num_samples; ++b) {
+  size_t num_drawn = 0;
+  for (size_t b = 0; b < num_blocks && num_drawn < draw.num_samples; ++b) {
     const double block_end = block_begin + double{call.sums[b]};
     if (point < block_end) {
       const size_t first = b * kWeightBlock;
@@ -30,16 +32,14 @@ RemainderSample SampleRemainder(const RemainderCall& call, uint32_t* indices) {
         if (call.weights[i] == 0) continue;
         end += double{call.weights[i]};
         last = static_cast<uint32_t>(first + i);
-        while (point < end && sample.num_drawn < call.num_samples) {
-          indices[sample.num_drawn++] = last;
-          point += share;
+        for (; point < end && num_drawn < draw.num_samples; point += share) {
+          indices[num_drawn++] = last;
         }
       }
     }
     block_begin = block_end;
   }
-  while (sample.num_drawn < call.num_samples) indices[sample.num_drawn++] = last;
-  return sample;
+  while (num_drawn < draw.num_samples) indices[num_drawn++] = last;
 }
 
 }  // namespace attndb::query

@@ -23,21 +23,23 @@ struct RemainderCall {
   const float* scores = nullptr;  // Of the middle; -inf where a token was selected.
   size_t num_scores = 0;
   kernels::LogitSpec logit;
-  float max = 0.0f;          // Weights are exp(logit - max).
-  uint32_t num_samples = 0;  // > 0.
-  double offset = 0.0;       // Random, in [0, 1).
-  float* sums = nullptr;
+  float max = 0.0f;       // Weights are exp(logit - max).
+  float* sums = nullptr;  // Written by RemainderMass, read by DrawRemainder.
   float* weights = nullptr;
 };
 
-struct RemainderSample {
-  size_t num_drawn = 0;  // num_samples, or 0 if the remainder weighs nothing.
-  double mass = 0.0;     // Sum of the remainder's weights.
+// The sum of the remainder's weights; NaN if one is.
+double RemainderMass(const RemainderCall& call);
+
+struct RemainderDraw {
+  double mass = 0.0;         // What RemainderMass returned. REQUIRES: > 0.
+  uint32_t num_samples = 0;  // REQUIRES: > 0.
+  double offset = 0.0;       // Random, in [0, 1).
 };
 
-// Writes the drawn tokens, ascending, to `indices`; one that weighs more than a share comes more
-// than once. A NaN weight: mass is NaN and nothing is drawn.
-RemainderSample SampleRemainder(const RemainderCall& call, uint32_t* indices);
+// Writes num_samples tokens, ascending, to `indices`; one that weighs more than a share comes more
+// than once.
+void DrawRemainder(const RemainderCall& call, const RemainderDraw& draw, uint32_t* indices);
 
 }  // namespace attndb::query
 

@@ -26,19 +26,10 @@ class RemainderTest : public ::testing::Test {
     for (size_t i = 0; i < scores_.size(); i += 3) scores_[i] = -kInf;  // Selected.
   }
 
-  RemainderSample Sample(uint32_t num_samples, double offset) {
-    indices_.resize(num_samples);
+  RemainderCall Call() {
     sums_.resize(kernels::NumWeightBlocks(scores_.size()));
     weights_.resize(kernels::kWeightBlock);
-    return SampleRemainder({scores_.data(),
-                            scores_.size(),
-                            {0.7f},
-                            2.0f,
-                            num_samples,
-                            offset,
-                            sums_.data(),
-                            weights_.data()},
-                           indices_.data());
+    return {scores_.data(), scores_.size(), {0.7f}, 2.0f, sums_.data(), weights_.data()};
   }
 
   double Weight(size_t i) const { return std::exp(0.7 * double{scores_[i]} - 2.0); }
@@ -56,9 +47,11 @@ TEST_F(RemainderTest, TokensAreDrawnInProportionToTheirWeight) {
     double mass = 0;
     for (size_t i = 0; i < scores_.size(); ++i) mass += Weight(i);
     for (int k = 0; k < kOffsets; ++k) {
-      const RemainderSample sample = Sample(num_samples, (k + 0.5) / kOffsets);
-      ASSERT_EQ(sample.num_drawn, num_samples);
-      ASSERT_NEAR(sample.mass, mass, 1e-5 * mass);
+      indices_.assign(num_samples, 12345);
+      const RemainderCall call = Call();
+      const double found = RemainderMass(call);
+      ASSERT_NEAR(found, mass, 1e-5 * mass);
+      DrawRemainder(call, {found, num_samples, (k + 0.5) / kOffsets}, indices_.data());
       ASSERT_TRUE(std::ranges::is_sorted(indices_));
       for (const uint32_t i : indices_) drawn[i] += 1.0 / kOffsets;
     }
@@ -68,18 +61,11 @@ TEST_F(RemainderTest, TokensAreDrawnInProportionToTheirWeight) {
   }
 }
 
-TEST_F(RemainderTest, NothingIsDrawnFromNothing) {
+TEST_F(RemainderTest, OfNothingThereIsNoMassAndNaNIsSeen) {
   std::ranges::fill(scores_, -kInf);
-  const RemainderSample sample = Sample(5, 0.5);
-  EXPECT_EQ(sample.num_drawn, 0u);
-  EXPECT_EQ(sample.mass, 0.0);
-}
-
-TEST_F(RemainderTest, NaNIsSeen) {
+  EXPECT_EQ(RemainderMass(Call()), 0.0);
   scores_[500] = std::nanf("");
-  const RemainderSample sample = Sample(5, 0.5);
-  EXPECT_EQ(sample.num_drawn, 0u);
-  EXPECT_TRUE(std::isnan(sample.mass));
+  EXPECT_TRUE(std::isnan(RemainderMass(Call())));
 }
 
 }  // namespace

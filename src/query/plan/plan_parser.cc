@@ -10,6 +10,8 @@ namespace {
 
 constexpr size_t kMaxTextBytes = 4096;
 constexpr uint32_t kMaxTokens = 1u << 30;  // Largest k, sink or window.
+constexpr uint32_t kAutoBits = 4;
+constexpr double kMaxError = 0.5;
 constexpr uint32_t kMaxSamples = 1u << 20;
 constexpr uint32_t kMaxLayer = 1u << 16;
 
@@ -36,6 +38,7 @@ constexpr Query kQueries[] = {
     {"topk", QueryKind::kTopK, "topk needs k, for example topk(k=512)"},
     {"dipr", QueryKind::kDipr, "dipr needs beta or alpha, for example dipr(alpha=0.012)"},
     {"mass", QueryKind::kMass, "mass needs p, for example mass(p=0.99)"},
+    {"auto", QueryKind::kAuto, "auto needs error, for example auto(error=0.01)"},
 };
 
 std::string NeedsOf(QueryKind kind) {
@@ -153,11 +156,12 @@ class PlanParser {
     for (const Query& query : kQueries) {
       if (name != query.name) continue;
       plan->kind = query.kind;
+      if (plan->kind == QueryKind::kAuto) plan->bits = kAutoBits;
       return ParseKeys(plan, plan->Chooses(), start);
     }
     return Error(start, "unknown query '" + std::string(name) +
                             "'; known: full, window, topk(k=...), dipr(beta=...|alpha=...), "
-                            "mass(p=...), alaya, retrieval_attention");
+                            "mass(p=...), auto(error=...), alaya, retrieval_attention");
   }
 
   Status ParseKeys(LayerPlan* plan, bool needs_key, size_t query_pos) {
@@ -168,7 +172,9 @@ class PlanParser {
       } while (Accept(','));
       ATTNDB_RETURN_IF_ERROR(Expect(')'));
     }
-    if (!needs_key || Seen("k") || Seen("beta") || Seen("alpha") || Seen("p")) return Status::Ok();
+    for (const std::string_view key : {"k", "beta", "alpha", "p", "error"}) {
+      if (!needs_key || Seen(key)) return Status::Ok();
+    }
     return Error(query_pos, NeedsOf(plan->kind));
   }
 
@@ -190,6 +196,7 @@ class PlanParser {
       return SetMargin(key, key_pos, value, value_pos, plan);
     }
     if (key == "p" && plan->kind == QueryKind::kMass) return SetMass(value, value_pos, plan);
+    if (key == "error" && plan->kind == QueryKind::kAuto) return SetError(value, value_pos, plan);
     if (plan->kind != QueryKind::kFull) {
       if (key == "sink") return SetInteger(value, value_pos, 0, &plan->sink);
       if (key == "window") return SetInteger(value, value_pos, 1, &plan->window);
@@ -197,7 +204,9 @@ class PlanParser {
     if (plan->Chooses()) {
       if (key == "index") return value == "flat" ? Status::Ok() : NotHere(key, value, value_pos);
       if (key == "bits") return SetBits(value, value_pos, plan);
-      if (key == "remainder") return SetRemainder(value, value_pos, plan);
+      if (key == "remainder" && plan->kind != QueryKind::kAuto) {
+        return SetRemainder(value, value_pos, plan);
+      }
     }
     return Error(key_pos, "unknown key '" + std::string(key) + "' of this query");
   }
@@ -253,6 +262,15 @@ class PlanParser {
       return Error(pos, "p must be a number in (0, 1]");
     }
     plan->p = *number;
+    return Status::Ok();
+  }
+
+  Status SetError(std::string_view value, size_t pos, LayerPlan* plan) const {
+    const std::optional<double> number = ToNumber(value);
+    if (!number || *number <= 0.0 || *number > kMaxError) {
+      return Error(pos, "error must be a number in (0, 0.5]");
+    }
+    plan->error = *number;
     return Status::Ok();
   }
 

@@ -28,6 +28,8 @@ TEST(PlanTest, ReadsEveryQuery) {
             (LayerPlan{.kind = QueryKind::kDipr, .alpha = 0.012}));
   EXPECT_EQ(Parsed("mass(p=0.99,bits=4,remainder=sample:128)"),
             (LayerPlan{.kind = QueryKind::kMass, .p = 0.99, .bits = 4, .samples = 128}));
+  EXPECT_EQ(Parsed("auto(error=0.01)"),
+            (LayerPlan{.kind = QueryKind::kAuto, .error = 0.01, .bits = 4}));
   EXPECT_EQ(Parsed("topk(k=3,bits=8)"), (LayerPlan{.kind = QueryKind::kTopK, .k = 3, .bits = 8}));
 }
 
@@ -52,9 +54,10 @@ TEST(PlanTest, LaterOverridesWin) {
 }
 
 TEST(PlanTest, TextRoundTrips) {
-  for (const char* text : {"full", "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
-                           "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)",
-                           "mass(p=1,bits=8,remainder=sample:7,sink=0)"}) {
+  for (const char* text :
+       {"full", "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
+        "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)", "auto(error=0.03)",
+        "auto(error=0.01,bits=exact)", "mass(p=1,bits=8,remainder=sample:7,sink=0)"}) {
     const Result<Plan> plan = Plan::Parse(text);
     ASSERT_TRUE(plan.ok()) << plan.status();
     const Result<Plan> again = Plan::Parse(plan->ToString());
@@ -83,6 +86,9 @@ TEST(PlanTest, ErrorsNameTheColumn) {
       {"dipr(beta=nan)", "column 11: beta must be"},
       {"dipr(beta=1,alpha=0.5)", "column 13: give beta or alpha"},
       {"full(sink=3)", "column 6: unknown key 'sink'"},
+      {"auto", "column 1: auto needs error"},
+      {"auto(error=0)", "column 12: error must be"},
+      {"auto(error=0.01,remainder=drop)", "column 17: unknown key 'remainder'"},
       {"mass", "column 1: mass needs p"},
       {"mass(p=0)", "column 8: p must be"},
       {"mass(p=1.5)", "column 8: p must be"},
@@ -111,6 +117,15 @@ TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
     EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << plan.status();
     EXPECT_THAT(plan.status().message(), HasSubstr("column"));
   }
+}
+
+TEST(PlanTest, AutoLeavesOutWhatItsErrorAllows) {
+  EXPECT_NEAR(Parsed("auto(error=0.01)").Mass(), 0.92, 1e-9);
+  EXPECT_EQ(Parsed("auto(error=0.5)").Mass(), 0.5);
+  EXPECT_TRUE(Parsed("auto(error=0.01)").Samples());
+  EXPECT_GT(Parsed("auto(error=0.01)").FirstSamples(), 0u);
+  EXPECT_EQ(Parsed("mass(p=0.7,remainder=sample:9)").FirstSamples(), 9u);
+  EXPECT_FALSE(Parsed("mass(p=0.7)").Samples());
 }
 
 TEST(PlanTest, RandomTextNeverCrashes) {
