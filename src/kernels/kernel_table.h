@@ -42,6 +42,7 @@ struct KernelTable {
                       float* weights);
   void (*sum_weights)(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                       float* sums);
+  float (*sum_not_below)(const float* weights, size_t num_weights, float threshold);
   // convert.h
   ConvertReport (*convert_rows)(DType from_dtype, const void* from, size_t from_stride,
                                 DType to_dtype, void* to, size_t to_stride, size_t num_rows,

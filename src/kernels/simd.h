@@ -9,8 +9,8 @@
 //   LoadRow(p)          kLanes elements of a row of any type, widened. StoreRow(p, v) narrows.
 //   WidenPair WidenHalf LoadPair StorePair: two registers at a time, see simd_avx512.h; WidenHalf
 //                       only where registers are few.
-//   ReduceAdd ReduceMax KeepLanes StoreSums4 Transpose Abs MaskNotBelow MaskNaN StoreIndices:
-//                       see simd_avx512.h.
+//   ReduceAdd ReduceMax KeepLanes StoreSums4 Transpose Abs ZeroBelow MaskNotBelow MaskNaN
+//   StoreIndices:       see simd_avx512.h.
 //   Bits, LoadBits, Xor a register of raw bits.
 // Threads: values.
 #ifndef ATTNDB_KERNELS_SIMD_H_

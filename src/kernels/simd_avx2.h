@@ -170,6 +170,9 @@ inline void StoreRow(BFloat16* p, Vec v) {
 }
 
 inline Vec Abs(Vec v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
+inline Vec ZeroBelow(Vec v, Vec limit) {
+  return _mm256_and_ps(v, _mm256_cmp_ps(v, limit, _CMP_NLT_UQ));
+}
 inline uint32_t MaskNotBelow(Vec v, Vec limit) {
   return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(v, limit, _CMP_NLT_UQ)));
 }

@@ -154,6 +154,10 @@ inline void StoreRow(BFloat16* p, Vec v) {
 }
 
 inline Vec Abs(Vec v) { return _mm512_abs_ps(v); }
+// The lanes that are not less than those of `limit`, 0 elsewhere.
+inline Vec ZeroBelow(Vec v, Vec limit) {
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, limit, _CMP_NLT_UQ), v);
+}
 // Bit i: lane i is not less than that of `limit` (so NaN counts).
 inline uint32_t MaskNotBelow(Vec v, Vec limit) { return _mm512_cmp_ps_mask(v, limit, _CMP_NLT_UQ); }
 inline uint32_t MaskNaN(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q); }

@@ -125,6 +125,7 @@ inline void StoreRow(BFloat16* p, Vec v) {
 }
 
 inline Vec Abs(Vec v) { return v < 0 ? -v : v; }
+inline Vec ZeroBelow(Vec v, Vec limit) { return v < limit ? Zero() : v; }
 inline uint32_t MaskNotBelow(Vec v, Vec limit) {
   uint32_t mask = 0;
   for (size_t i = 0; i < kLanes; ++i) mask |= static_cast<uint32_t>(!(v[i] < limit[i])) << i;

@@ -25,6 +25,7 @@ constexpr KernelTable kTable = {
     .select_top_k = SelectTopK,
     .exp_weights = ExpWeights,
     .sum_weights = SumWeights,
+    .sum_not_below = SumNotBelow,
     .convert_rows = ConvertRows,
     .encode_planes = EncodePlanes,
     .encode_plane_query = EncodePlaneQuery,

@@ -69,6 +69,20 @@ void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, 
   }
 }
 
+float SumNotBelow(const float* weights, size_t num_weights, float threshold) {
+  const Vec limit = Set1(threshold);
+  Vec sums[4] = {Zero(), Zero(), Zero(), Zero()};  // The additions of one wait for each other.
+  size_t i = 0;
+  for (; i + 4 * kLanes <= num_weights; i += 4 * kLanes) {
+    for (size_t u = 0; u < 4; ++u) {
+      sums[u] = Add(sums[u], ZeroBelow(Load(weights + i + u * kLanes), limit));
+    }
+  }
+  float sum = ReduceAdd(Add(Add(sums[0], sums[1]), Add(sums[2], sums[3])));
+  for (; i < num_weights; ++i) sum += weights[i] < threshold ? 0.0f : weights[i];
+  return sum;
+}
+
 }  // namespace
 }  // namespace attndb::kernels::ATTNDB_TARGET
 

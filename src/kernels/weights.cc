@@ -30,4 +30,8 @@ void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, 
   Kernels().sum_weights(scores, num_scores, logit, max, sums);
 }
 
+float SumNotBelow(const float* weights, size_t num_weights, float threshold) {
+  return Kernels().sum_not_below(weights, num_weights, threshold);
+}
+
 }  // namespace attndb::kernels

@@ -36,6 +36,9 @@ void ExpWeights(const float* scores, size_t num_scores, const LogitSpec& logit, 
 void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                 float* sums);
 
+// The sum of all weights that are not below `threshold`.
+float SumNotBelow(const float* weights, size_t num_weights, float threshold);
+
 }  // namespace attndb::kernels
 
 #endif  // ATTNDB_KERNELS_WEIGHTS_H_

@@ -69,6 +69,18 @@ TEST_P(WeightsTest, MayReplaceTheScores) {
   EXPECT_EQ(scores, weights);
 }
 
+TEST_P(WeightsTest, SumsWhatIsNotBelow) {
+  for (const size_t n : Sizes{0, 1, 31, 64, 1000}) {
+    std::vector<float> weights = Normal(n, 1.0f);
+    for (float& weight : weights) weight = std::exp(weight);
+    for (const float threshold : {0.0f, 0.7f, n > 5 ? weights[5] : 1.0f, 1e9f}) {
+      double expected = 0;
+      for (const float weight : weights) expected += weight < threshold ? 0.0 : double{weight};
+      ASSERT_NEAR(SumNotBelow(weights.data(), n, threshold), expected, 1e-6 * expected) << n;
+    }
+  }
+}
+
 TEST(LogitTest, ScoresAndLogitsAreInverse) {
   for (const LogitSpec& logit : kLogits) {
     for (const float score : {-12.0f, -0.5f, 0.0f, 3.0f, 11.0f}) {

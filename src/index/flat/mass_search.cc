@@ -1,6 +1,7 @@
 #include "index/flat/mass_search.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -11,37 +12,31 @@
 namespace attndb::index {
 namespace {
 
-// A candidate. Heavier ones come first, of equal ones the earlier token.
-struct Item {
-  float weight;
-  uint32_t rank;  // Among the candidates.
-  friend bool operator<(const Item& a, const Item& b) {
-    return a.weight != b.weight ? a.weight > b.weight : a.rank < b.rank;
-  }
-};
-
 double Sum(const float* values, size_t num_values) {
   return std::accumulate(values, values + num_values, 0.0);
 }
 
-// The first items in order whose weights reach `need`: returns the last of them. Quickselect by
-// weight: halves that are not needed are never sorted.
-Item LastNeeded(Item* items, size_t num_items, double need) {
-  Item* begin = items;
-  Item* end = items + num_items;
-  while (end - begin > 1) {
-    Item* const half = begin + (end - begin) / 2;
-    std::nth_element(begin, half, end);
-    double upper = 0;
-    for (const Item* item = begin; item != half; ++item) upper += double{item->weight};
-    if (upper >= need) {
-      end = half;
-    } else {
-      need -= upper;
-      begin = half;
-    }
+// What is selected: all weights above `least`, and the first `num_equal` of those equal to it.
+struct Cut {
+  float least;
+  size_t num_equal;
+};
+
+// The highest cut that holds `need`. Positive floats compare as their bits do, so bisecting these
+// takes some 30 passes of additions, which sorting could not match.
+Cut FindCut(const float* weights, size_t num_weights, double need) {
+  const auto mass_from = [&](uint32_t bits) {
+    return double{kernels::SumNotBelow(weights, num_weights, std::bit_cast<float>(bits))};
+  };
+  uint32_t low = 0;                               // Holds enough, or all there is.
+  uint32_t high = std::bit_cast<uint32_t>(2.0f);  // Holds nothing: weights are at most 1.
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    (mass_from(middle) >= need ? low : high) = middle;
   }
-  return *begin;
+  const float least = std::bit_cast<float>(low);
+  const double missing = std::max(0.0, need - mass_from(high));
+  return {least, static_cast<size_t>(std::ceil(missing / std::max(double{least}, 1e-300)))};
 }
 
 size_t SelectAll(const TokenRange& tokens, uint32_t* indices) {
@@ -57,7 +52,7 @@ size_t MassSearch::NumIndices(size_t num_middle) const {
 }
 
 size_t MassSearch::ScratchBytes(size_t num_visible) const {
-  return num_visible * (sizeof(float) + sizeof(Item)) + 64;
+  return num_visible * sizeof(float) + 64;
 }
 
 size_t MassSearch::Search(const SearchCall& call, uint32_t* indices, void* scratch) const {
@@ -88,14 +83,15 @@ size_t MassSearch::Search(const SearchCall& call, uint32_t* indices, void* scrat
   if (num_candidates == 0) return 0;
   for (size_t i = 0; i < num_candidates; ++i) weights[i] = scores[indices[i]];
   kernels::ExpWeights(weights, num_candidates, logit_, max_logit, weights);
-  Item* const items = reinterpret_cast<Item*>(weights + (n + 15) / 16 * 16);
-  for (size_t i = 0; i < num_candidates; ++i) items[i] = {weights[i], static_cast<uint32_t>(i)};
-  const Item last = LastNeeded(items, num_candidates, need);
+  const Cut cut = FindCut(weights, num_candidates, need);
   size_t count = 0;
-  for (uint32_t i = 0; i < num_candidates; ++i) {
+  size_t num_equal = 0;
+  for (size_t i = 0; i < num_candidates; ++i) {
     const uint32_t token = indices[i] + static_cast<uint32_t>(middle.begin);
     indices[count] = token;
-    count += static_cast<size_t>(!(last < Item{weights[i], i}));
+    const bool equal = weights[i] == cut.least && num_equal < cut.num_equal;
+    num_equal += static_cast<size_t>(equal);
+    count += static_cast<size_t>(equal || weights[i] > cut.least);
   }
   return count;
 }

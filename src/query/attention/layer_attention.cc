@@ -20,9 +20,21 @@ using kernels::StatesFrom;
 // From this many q rows on, packing a tile of K for the blocked kernel pays.
 constexpr size_t kBlockMinRows = 12;
 
-// Below this many tokens `auto` runs full: there is little to leave out, and choosing costs as
-// much.
-constexpr uint64_t kAutoMinTokens = 1024;
+// What `auto` reads besides its scan, per q head: rows of V and of K here and there, each of which
+// costs about what this many bytes in a row cost.
+constexpr uint64_t kAutoRows = 400;
+constexpr uint64_t kBytesPerScatteredRow = 512;
+
+// Whether `auto` would take longer than reading all keys and values once.
+bool IsFullCheaper(const LayerCall& call) {
+  const uint64_t element = DTypeBytes(call.kv_dtype);
+  const uint64_t k_bytes = RowElements(call.spec.head_dim) * element;
+  const uint64_t v_bytes = RowElements(call.spec.v_head_dim) * element;
+  const uint64_t scan_bytes =
+      call.plan.bits == 0 ? k_bytes : RowElements(call.spec.head_dim) * call.plan.bits / 8;
+  const uint64_t saved_bytes = k_bytes + v_bytes - std::min(k_bytes, scan_bytes);
+  return call.num_tokens * saved_bytes < call.spec.group_size() * kAutoRows * kBytesPerScatteredRow;
+}
 
 // Maxima and sums that fill a line of the cache, or two that are fetched together: threads that
 // write to one line tile by tile would wait for each other.
@@ -46,9 +58,7 @@ std::string_view ReasonForFull(const LayerCall& call) {
   if (static_cast<uint64_t>(call.q.rows()) > call.dense_query_tokens) {
     return "more rows than dense_query_tokens: full";
   }
-  if (call.plan.kind == QueryKind::kAuto && call.num_tokens < kAutoMinTokens) {
-    return "short context: full";
-  }
+  if (call.plan.kind == QueryKind::kAuto && IsFullCheaper(call)) return "short context: full";
   if (call.num_tokens <= uint64_t{call.plan.sink} + call.plan.window) {
     return "sink and window hold all tokens: full";
   }
