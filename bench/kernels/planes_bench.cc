@@ -77,7 +77,7 @@ double EncodeNs(const float* rows, size_t num_channels, bool rotate, bool residu
   constexpr size_t kRepeats = 2048;
   static float work[kernels::kPlaneKeys * kMaxChannels];
   static uint8_t planes[2 * kernels::PlaneBlockBytes(kMaxChannels)];
-  static const std::vector<float> signs(2 * kMaxChannels, -1.0f);
+  static const std::vector<float> kSigns(2 * kMaxChannels, -1.0f);
   uint16_t scales[kernels::kPlaneKeys];
   float residual_sq[kernels::kPlaneKeys];
   const size_t num_floats = kernels::kPlaneKeys * num_channels;
@@ -85,7 +85,7 @@ double EncodeNs(const float* rows, size_t num_channels, bool rotate, bool residu
   for (size_t i = 0; i < kRepeats; ++i) {
     std::memcpy(work, rows + i % 16 * num_floats, num_floats * sizeof(float));
     if (rotate) {
-      kernels::HadamardRows(work, num_channels, kernels::kPlaneKeys, num_channels, signs.data());
+      kernels::HadamardRows(work, num_channels, kernels::kPlaneKeys, num_channels, kSigns.data());
     }
     kernels::EncodePlanes(work, num_channels, kernels::kPlaneKeys, num_channels, planes,
                           planes + sizeof(planes) / 2, scales, residual ? residual_sq : nullptr);

@@ -125,6 +125,7 @@ Status LayerAttention::Begin(const LayerCall& call) {
   next_item_.store(0, std::memory_order_relaxed);
   for (size_t i = 0; i < work_.units.size(); ++i) {
     remaining_[i].store(work_.units[i].num_ranges, std::memory_order_relaxed);
+    next_head_[i].store(call.spec.group_size(), std::memory_order_relaxed);
   }
   return Status::Ok();
 }
@@ -159,6 +160,7 @@ Status LayerAttention::MakeRoom() {
   const size_t num_units = work_.units.size();
   if (num_units > remaining_capacity_) {
     remaining_ = std::make_unique<std::atomic<uint32_t>[]>(num_units);
+    next_head_ = std::make_unique<std::atomic<uint32_t>[]>(num_units);
     remaining_capacity_ = num_units;
   }
   if (work_.num_ranges_max == 1) return Status::Ok();
@@ -258,9 +260,12 @@ void LayerAttention::RunPart(uint32_t part) {
   ATTNDB_CHECK(part < call_.num_parts);
   for (;;) {
     const size_t i = next_item_.fetch_add(1, std::memory_order_relaxed);
-    if (i >= work_.items.size()) return;
+    if (i >= work_.items.size()) break;
     RunItem(work_.items[i], &parts_[part]);
   }
+  // What other parts have not finished yet, where scores are everyone's.
+  if (!chooses_ || work_.num_ranges_max == 1) return;
+  for (uint32_t unit = 0; unit < work_.units.size(); ++unit) FinishHeads(unit, &parts_[part]);
 }
 
 void LayerAttention::RunItem(const WorkItem& item, Part* part) {
@@ -380,6 +385,16 @@ void LayerAttention::WriteOutput(const WorkUnit& unit, const StateRows& states, 
     if (call_.lse == nullptr) continue;
     std::copy_n(lse + r * group, group, call_.lse + row * call_.spec.num_q_heads + first_head);
   }
+}
+
+// Of a unit of one row.
+void LayerAttention::WriteHead(const WorkUnit& unit, uint32_t group_head, const StateRows& state,
+                               Part* part) {
+  const uint32_t head = unit.kv_head * call_.spec.group_size() + group_head;
+  float* const lse = part->spare;
+  kernels::FinishStates(state, 1, v_padded_, state.out, state.out_stride, lse);
+  StoreHeads(state.out, state.out_stride, unit.first_row, head, 1, call_.out);
+  if (call_.lse != nullptr) call_.lse[unit.first_row * call_.spec.num_q_heads + head] = *lse;
 }
 
 CallCost LayerAttention::cost() const {

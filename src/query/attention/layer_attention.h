@@ -145,6 +145,9 @@ class LayerAttention {
   void Estimate(const WorkUnit& unit, size_t run, TokenRange tokens, float* scores, Part* part);
   void FinishDense(const WorkItem& item, Part* part);
   void FinishSparse(const WorkItem& item, Part* part);
+  // Takes q heads of a unit whose scores are complete, until none is left.
+  void FinishHeads(uint32_t unit_idx, Part* part);
+  void FinishHead(uint32_t unit_idx, uint32_t group_head, Part* part);
   size_t Choose(const WorkUnit& unit, uint32_t group_head, float* scores, Part* part);
   size_t ChooseCritical(const WorkUnit& unit, uint32_t group_head, float* scores, uint32_t* indices,
                         Part* part);
@@ -164,6 +167,8 @@ class LayerAttention {
   void AttendListed(const WorkUnit& unit, const Listed& tokens, const kernels::LogitSpec& logit,
                     const kernels::StateRows& state, Part* part);
   void WriteOutput(const WorkUnit& unit, const kernels::StateRows& states, Part* part);
+  void WriteHead(const WorkUnit& unit, uint32_t group_head, const kernels::StateRows& state,
+                 Part* part);
 
   // Bytes from one quantized q row to the next.
   size_t CodeStride() const { return (k_padded_ + 63) / 64 * 64; }
@@ -195,6 +200,10 @@ class LayerAttention {
   // each decrement pairs with the acquire of the last, which reads the other ranges' results.
   std::atomic<size_t> next_item_ = 0;
   std::unique_ptr<std::atomic<uint32_t>[]> remaining_;
+  // next_head_[unit]: the q head of the group that is to be finished next, once all its scores are
+  // there; group_size or more before that, and when none is left. Its release pairs with the
+  // acquire of whoever takes a head.
+  std::unique_ptr<std::atomic<uint32_t>[]> next_head_;
   size_t remaining_capacity_ = 0;
 };
 

@@ -81,22 +81,37 @@ void LayerAttention::Estimate(const WorkUnit& unit, size_t run, TokenRange token
 }
 
 void LayerAttention::FinishSparse(const WorkItem& item, Part* part) {
-  const WorkUnit& unit = work_.units[item.unit];
+  next_head_[item.unit].store(0, std::memory_order_release);
+  FinishHeads(item.unit, part);
+}
+
+void LayerAttention::FinishHeads(uint32_t unit_idx, Part* part) {
   const uint32_t group = call_.spec.group_size();
-  kernels::InitStates(part->states, group, v_padded_);
-  for (uint32_t g = 0; g < group; ++g) {
-    const int64_t start_ns = NowNs();
-    float* const scores = ScoresOf(item, part) + g * call_.num_tokens;
-    const size_t num_chosen = Choose(unit, g, scores, part);
-    const int64_t chosen_ns = NowNs();
-    const StateRows state = StatesFrom(part->states, g);
-    AttendListed(unit, {part->indices, part->chosen_scores, num_chosen}, Logit(call_.spec), state,
-                 part);
-    if (call_.plan.Samples()) AttendRemainder(unit, g, num_chosen, scores, state, part);
-    part->cost.select_ns += chosen_ns - start_ns;
-    part->cost.attend_ns += NowNs() - chosen_ns;
+  std::atomic<uint32_t>& next = next_head_[unit_idx];
+  if (next.load(std::memory_order_relaxed) >= group) return;
+  // Of another unit, perhaps, or of none.
+  LoadQueries(work_.units[unit_idx], part);
+  for (;;) {
+    const uint32_t head = next.fetch_add(1, std::memory_order_acq_rel);
+    if (head >= group) return;
+    FinishHead(unit_idx, head, part);
   }
-  WriteOutput(unit, part->states, part);
+}
+
+void LayerAttention::FinishHead(uint32_t unit_idx, uint32_t group_head, Part* part) {
+  const WorkUnit& unit = work_.units[unit_idx];
+  const int64_t start_ns = NowNs();
+  float* const scores = ScoresOf({unit_idx, 0}, part) + group_head * call_.num_tokens;
+  const StateRows state = part->states;
+  kernels::InitStates(state, 1, v_padded_);
+  const size_t num_chosen = Choose(unit, group_head, scores, part);
+  const int64_t chosen_ns = NowNs();
+  AttendListed(unit, {part->indices, part->chosen_scores, num_chosen}, Logit(call_.spec), state,
+               part);
+  if (call_.plan.Samples()) AttendRemainder(unit, group_head, num_chosen, scores, state, part);
+  WriteHead(unit, group_head, state, part);
+  part->cost.select_ns += chosen_ns - start_ns;
+  part->cost.attend_ns += NowNs() - chosen_ns;
 }
 
 // Fills part->indices with sinks, critical tokens and window of one q head, ascending, and
