@@ -223,6 +223,27 @@ def test_explains_and_takes_plans(db: attndb.DB, spec: attndb.ModelSpec, steps: 
         session.set_plan("topk(k=)")
 
 
+@pytest.mark.parametrize("bits", ["exact", "8", "4"])
+def test_plans_that_estimate_come_near_the_reference(
+    db: attndb.DB, spec: attndb.ModelSpec, bits: str
+) -> None:
+    steps = Steps(3001)
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, 0, 3000)
+    db.store(session, steps.ids[:3000])
+    expected = np.stack([steps.expected(layer, 3000, 3001)[0] for layer in range(NUM_LAYERS)])
+    errors = []
+    for rest in ("drop", "sample:64", "sample:512", "sample:3001"):
+        session.set_plan(f"mass(p=0.8,bits={bits},remainder={rest})")
+        out = steps.run(session, 3000, 3001)
+        errors.append(float(np.linalg.norm(out - expected) / np.linalg.norm(expected)))
+        session.crop(3000)
+    assert errors[2] < errors[0] and errors[2] < errors[1]  # Dropped, and sampled less.
+    assert errors[3] < (1e-4 if spec.kv_dtype == "float32" else 2e-3)  # Nothing is left out.
+    layer = session.explain(0)
+    assert (layer.candidates_mean > 0) == (bits != "exact")
+
+
 def test_sessions_close_by_call_by_with_and_by_the_collector(
     db: attndb.DB, spec: attndb.ModelSpec
 ) -> None:
