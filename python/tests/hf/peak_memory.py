@@ -18,9 +18,9 @@ from hf_models import make_model, make_prompt, save_result
 NUM_TOKENS = 4096
 PIECE = 128
 WIDE = {
-    "num_hidden_layers": 2,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
     "head_dim": 256,
 }
 
