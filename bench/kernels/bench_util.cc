@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "bench/sample_stats.h"
+#include "kernels/bandwidth.h"
 #include "kernels/convert.h"
 #include "kernels/isa.h"
 
@@ -58,6 +59,16 @@ double ThreadSeconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+double Gbps(size_t num_bytes, double start) {
+  return static_cast<double>(num_bytes) / (ThreadSeconds() - start) * 1e-9;
+}
+
+double ReadGbps(const char* data, size_t num_bytes) {
+  const double start = ThreadSeconds();
+  sink = kernels::XorWords(data, num_bytes);
+  return Gbps(num_bytes, start);
 }
 
 Buffer::Buffer(size_t num_bytes) : size_(num_bytes) {

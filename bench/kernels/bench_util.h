@@ -46,6 +46,30 @@ class Buffer {
   size_t size_;
 };
 
+// Hands out consecutive pieces of a buffer, around and around.
+class Pieces {
+ public:
+  explicit Pieces(const Buffer* buffer) : buffer_(buffer) {}
+  const char* Next(size_t num_bytes) {
+    if (next_ + num_bytes > buffer_->size()) next_ = 0;
+    const char* const piece = buffer_->data() + next_;
+    next_ += num_bytes;
+    return piece;
+  }
+
+ private:
+  const Buffer* buffer_;
+  size_t next_ = 0;
+};
+
+// Keeps what is stored in it from being optimised away.
+inline volatile uint64_t sink;
+
+// Of bytes that took from `start`, of ThreadSeconds(), until now.
+double Gbps(size_t num_bytes, double start);
+// The limit: how fast XorWords reads `data`.
+double ReadGbps(const char* data, size_t num_bytes);
+
 // Fills with normal variates of `dtype`; a repeated pattern, which is enough for timing.
 void FillNormal(Buffer* buffer, DType dtype, uint32_t seed);
 

@@ -10,41 +10,12 @@
 
 #include "bench/kernels/bench_util.h"
 #include "kernels/attend.h"
-#include "kernels/bandwidth.h"
 
 namespace attndb::bench {
 namespace {
 
 constexpr size_t kTokens = 128 * 1024;
 constexpr size_t kBufferBytes = size_t{512} << 20;
-
-volatile uint64_t sink;
-
-// Hands out consecutive pieces of a buffer, around and around.
-class Pieces {
- public:
-  explicit Pieces(const Buffer* buffer) : buffer_(buffer) {}
-  const char* Next(size_t num_bytes) {
-    if (next_ + num_bytes > buffer_->size()) next_ = 0;
-    const char* const piece = buffer_->data() + next_;
-    next_ += num_bytes;
-    return piece;
-  }
-
- private:
-  const Buffer* buffer_;
-  size_t next_ = 0;
-};
-
-double Gbps(size_t num_bytes, double start) {
-  return static_cast<double>(num_bytes) / (ThreadSeconds() - start) * 1e-9;
-}
-
-double ReadGbps(const char* data, size_t num_bytes) {
-  const double start = ThreadSeconds();
-  sink = kernels::XorWords(data, num_bytes);
-  return Gbps(num_bytes, start);
-}
 
 double DecodeGbps(const char* data, size_t num_bytes, DType dtype, size_t head_dim, size_t group,
                   const float* q, float* state_floats) {

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "bench/kernels/bench_util.h"
-#include "kernels/bandwidth.h"
 #include "kernels/hadamard.h"
 
 namespace attndb::bench {
@@ -26,34 +25,6 @@ constexpr size_t kCallKeys = 4096;
 constexpr size_t kBufferBytes = size_t{512} << 20;
 constexpr size_t kMaxChannels = 128;
 constexpr size_t kMaxGroup = 4;
-
-volatile uint64_t sink;
-
-// Hands out consecutive pieces of a buffer, around and around.
-class Pieces {
- public:
-  explicit Pieces(const Buffer* buffer) : buffer_(buffer) {}
-  const char* Next(size_t num_bytes) {
-    if (next_ + num_bytes > buffer_->size()) next_ = 0;
-    const char* const piece = buffer_->data() + next_;
-    next_ += num_bytes;
-    return piece;
-  }
-
- private:
-  const Buffer* buffer_;
-  size_t next_ = 0;
-};
-
-double Gbps(size_t num_bytes, double start) {
-  return static_cast<double>(num_bytes) / (ThreadSeconds() - start) * 1e-9;
-}
-
-double ReadGbps(const char* data, size_t num_bytes) {
-  const double start = ThreadSeconds();
-  sink = kernels::XorWords(data, num_bytes);
-  return Gbps(num_bytes, start);
-}
 
 double ScanGbps(const char* data, int bits, size_t num_channels, size_t group,
                 const kernels::PlaneQuery* queries, size_t num_bytes) {

@@ -1,10 +1,10 @@
 #include "db/session_impl.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "common/check.h"
+#include "common/clock.h"
 #include "db/database.h"
 #include "db/search_factory.h"
 #include "db/view_check.h"
@@ -14,12 +14,6 @@
 
 namespace attndb::internal {
 namespace {
-
-int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 uint64_t ChainTokens(const std::vector<ChainEntry>& chain) {
   uint64_t num_tokens = 0;
@@ -102,7 +96,7 @@ Status SessionImpl::CheckAppend(LayerId layer, const TensorView& k, const Tensor
 
 Status SessionImpl::Append(LayerId layer, const TensorView& k, const TensorView& v) {
   ATTNDB_RETURN_IF_ERROR(CheckAppend(layer, k, v));
-  const int64_t start_ns = NowNs();
+  const int64_t start_ns = SteadyNowNanos();
   const auto num_rows = static_cast<uint64_t>(k.rows());
   appended_non_finite_.assign(spec_.layers[layer].num_kv_heads, 0);
   Result<storage::AppendSlot> slot = tail_.BeginAppend(layer, num_rows);
@@ -120,7 +114,7 @@ Status SessionImpl::Append(LayerId layer, const TensorView& k, const TensorView&
   }
   step_rows_ = num_rows;
   next_layer_ = layer + 1 == spec_.num_layers() ? 0 : layer + 1;
-  stats_[layer].append_ns = NowNs() - start_ns;
+  stats_[layer].append_ns = SteadyNowNanos() - start_ns;
   return Status::Ok();
 }
 

@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "attndb/types.h"
+#include "kernels/select.h"
 
 namespace attndb::index {
 
@@ -39,7 +40,7 @@ class CriticalSearch {
   virtual ~CriticalSearch() = default;
 
   // Elements that `indices` must have room for, and bytes of 64-byte aligned scratch.
-  virtual size_t NumIndices(size_t num_middle) const = 0;
+  static size_t NumIndices(size_t num_middle) { return num_middle + kernels::kSelectSlack; }
   virtual size_t ScratchBytes(size_t num_visible) const = 0;
 
   virtual size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const = 0;

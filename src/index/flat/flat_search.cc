@@ -37,8 +37,6 @@ size_t ShiftIndices(size_t num_indices, uint64_t by, uint32_t* indices) {
 
 }  // namespace
 
-size_t FlatTopK::NumIndices(size_t num_middle) const { return num_middle + kernels::kSelectSlack; }
-
 size_t FlatTopK::ScratchBytes(size_t num_visible) const {
   return kernels::SelectTopKScratchBytes(num_visible) +
          PaddedCount(num_visible) * (sizeof(float) + sizeof(uint32_t));
@@ -72,8 +70,6 @@ size_t FlatTopK::Refine(const SearchCall& call, float, uint32_t* indices, size_t
   for (size_t i = 0; i < count; ++i) indices[i] = indices[kept[i]];
   return count;
 }
-
-size_t FlatDipr::NumIndices(size_t num_middle) const { return num_middle + kernels::kSelectSlack; }
 
 size_t FlatDipr::ScratchBytes(size_t) const { return 0; }
 

@@ -14,7 +14,6 @@ class FlatTopK final : public CriticalSearch {
  public:
   explicit FlatTopK(uint32_t k) : k_(k) {}
 
-  size_t NumIndices(size_t num_middle) const override;
   size_t ScratchBytes(size_t num_visible) const override;
   size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override;
   size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
@@ -30,7 +29,6 @@ class FlatDipr final : public CriticalSearch {
  public:
   explicit FlatDipr(float beta) : beta_(beta) {}
 
-  size_t NumIndices(size_t num_middle) const override;
   size_t ScratchBytes(size_t num_visible) const override;
   size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override;
   size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,

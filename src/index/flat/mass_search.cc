@@ -47,10 +47,6 @@ size_t SelectAll(const TokenRange& tokens, uint32_t* indices) {
 
 }  // namespace
 
-size_t MassSearch::NumIndices(size_t num_middle) const {
-  return num_middle + kernels::kSelectSlack;
-}
-
 size_t MassSearch::ScratchBytes(size_t num_visible) const {
   return num_visible * sizeof(float) + 64;
 }

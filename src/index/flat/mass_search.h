@@ -17,7 +17,6 @@ class MassSearch final : public CriticalSearch {
   // p: share of the mass of all visible tokens, in (0, 1].
   MassSearch(double p, const kernels::LogitSpec& logit) : p_(p), logit_(logit) {}
 
-  size_t NumIndices(size_t num_middle) const override;
   size_t ScratchBytes(size_t num_visible) const override;
   size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override;
   size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,

@@ -3,19 +3,12 @@
 #define ATTNDB_QUERY_ATTENTION_CALL_UTIL_H_
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 
 #include "attndb/types.h"
 #include "kernels/attention_state.h"
 
 namespace attndb::query {
-
-inline int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 inline kernels::LogitSpec Logit(const LayerSpec& spec) { return {spec.scale, spec.soft_cap}; }
 

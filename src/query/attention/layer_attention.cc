@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "common/clock.h"
 #include "kernels/attend.h"
 #include "kernels/attend_block.h"
 #include "kernels/weights.h"
@@ -271,19 +272,19 @@ void LayerAttention::RunPart(uint32_t part) {
 void LayerAttention::RunItem(const WorkItem& item, Part* part) {
   const WorkUnit& unit = work_.units[item.unit];
   const bool dense = IsDense(unit.kv_head) || !chooses_;
-  const int64_t start_ns = NowNs();
+  const int64_t start_ns = SteadyNowNanos();
   LoadQueries(unit, part);
   if (dense) {
     AttendRange(item, part);
   } else {
     ScoreRange(item, part);
   }
-  const int64_t end_ns = NowNs();
+  const int64_t end_ns = SteadyNowNanos();
   (dense ? part->cost.attend_ns : part->cost.score_ns) += end_ns - start_ns;
   if (remaining_[item.unit].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (dense) {
     FinishDense(item, part);
-    part->cost.attend_ns += NowNs() - end_ns;
+    part->cost.attend_ns += SteadyNowNanos() - end_ns;
   } else {
     FinishSparse(item, part);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/clock.h"
 #include "common/random.h"
 #include "kernels/attend.h"
 #include "kernels/score.h"
@@ -100,18 +101,18 @@ void LayerAttention::FinishHeads(uint32_t unit_idx, Part* part) {
 
 void LayerAttention::FinishHead(uint32_t unit_idx, uint32_t group_head, Part* part) {
   const WorkUnit& unit = work_.units[unit_idx];
-  const int64_t start_ns = NowNs();
+  const int64_t start_ns = SteadyNowNanos();
   float* const scores = ScoresOf({unit_idx, 0}, part) + group_head * call_.num_tokens;
   const StateRows state = part->states;
   kernels::InitStates(state, 1, v_padded_);
   const size_t num_chosen = Choose(unit, group_head, scores, part);
-  const int64_t chosen_ns = NowNs();
+  const int64_t chosen_ns = SteadyNowNanos();
   AttendListed(unit, {part->indices, part->chosen_scores, num_chosen}, Logit(call_.spec), state,
                part);
   if (call_.plan.Samples()) AttendRemainder(unit, group_head, num_chosen, scores, state, part);
   WriteHead(unit, group_head, state, part);
   part->cost.select_ns += chosen_ns - start_ns;
-  part->cost.attend_ns += NowNs() - chosen_ns;
+  part->cost.attend_ns += SteadyNowNanos() - chosen_ns;
 }
 
 // Fills part->indices with sinks, critical tokens and window of one q head, ascending, and
@@ -312,17 +313,21 @@ void LayerAttention::AttendRemainder(const WorkUnit& unit, uint32_t group_head, 
   Random random(TokenOfRow(unit.first_row) * call_.spec.num_q_heads + head);
   draw.offset = random.NextDouble();
   AttendSample(unit, group_head, call, draw, scores, part);
-  const StateRows all = StatesFrom(part->halves, 2);
   const auto fold = [&](const StateRows& into) {
     for (size_t half = 0; half < 2; ++half) {
       kernels::MergeStates(StatesFrom(part->halves, half), into, 1, v_padded_);
     }
   };
+  if (call_.plan.kind != QueryKind::kAuto) {
+    fold(state);
+    return;
+  }
+  const StateRows all = StatesFrom(part->halves, 2);
   kernels::InitStates(all, 1, v_padded_);
   kernels::MergeStates(state, all, 1, v_padded_);
   fold(all);
-  const double wanted = call_.plan.kind == QueryKind::kAuto ? call_.plan.error : 0;
-  const double found = wanted > 0 ? SampleError(state, part->halves, all) : 0;
+  const double wanted = call_.plan.error;
+  const double found = SampleError(state, part->halves, all);
   if (found <= wanted) {
     fold(state);
     return;
