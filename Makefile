@@ -30,8 +30,9 @@ test-asan: build-asan ## The unit tests under AddressSanitizer and UBSan.
 test-tsan: build-tsan ## The unit tests under ThreadSanitizer.
 	@ctest --preset tsan -j $(JOBS)
 
-bench: build-release ## Measure; writes bench/results/.
+bench: python ## Measure; writes bench/results/ and docs/performance.md. Two hours.
 	@bench/run.sh
+	@.deps/venv/bin/python bench/report.py
 
 lint: python ## The layers, headers, format and style of the sources.
 	@ctest --preset release -L lint

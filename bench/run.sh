@@ -1,24 +1,130 @@
 #!/usr/bin/env bash
-# Measures what README and docs/ promise, on this machine, each program alone: run.sh [NAME...]
-# (decode, peer, llama; all of them if none is named). About 15 minutes for all.
+# Measures what README and docs/ promise, on this machine, each program alone:
 #
-# Result: one JSON file a program in bench/results/, with machine and commit; the figures on stdout.
+#   run.sh [--quick] [NAME...]        all of them if none is named; an hour and a half, quick 10 min
+#
+#   decode, peer, planes              kernels against the memory's bandwidth and llama.cpp's
+#   llama                             decode, prefill, first token through llama.cpp
+#   attention_8k, attention_biased    plans on all heads of SmolLM2 at 8,192 tokens; with key biases
+#   attention_stretched               ... stretched to 131,072 tokens
+#   attention_synthetic               Llama 3 8B's geometry, 131,072 tokens, synthetic heads
+#   frontier_8k, frontier_stretched   many plans: the pictures
+#   estimates                         the mass that plans think they leave out, and that they bound,
+#                                     each of 10^5 queries
+#   answers                           greedy answers and perplexity under auto(error=0.01)
+#   decode_long                       decode at 32,768 tokens through llama.cpp
+#
+# Result: one JSON file a name in bench/results/, with machine and commit; the figures on stdout.
+#         bench/report.py makes docs/performance.md of them. --quick: smaller sizes, to see that all
+#         runs, into $ATTNDB_BENCH_DATA/quick; nothing is claimed from it.
+# Data:   what is made once (text, capture, store) lies in $ATTNDB_BENCH_DATA, by default
+#         build/bench.
 # Method: each program alternates the two sides of its ratios within one run (see its first lines).
 #         A busy machine spoils figures; how busy it was is printed first, and not corrected.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly bin=build/release/bin results=bench/results
+readonly bin=build/release/bin data=${ATTNDB_BENCH_DATA:-build/bench}
+readonly python=.deps/venv/bin/python
+readonly auto='auto(error=0.01)' fast='auto(error=0.03)'
+quick=0
+[[ ${1:-} != --quick ]] || { quick=1; shift; }
+readonly quick
+results=bench/results
+[[ $quick == 0 ]] || results=$data/quick
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 [[ -z $(git status --porcelain --untracked-files=no 2>/dev/null) ]] || commit+=+changes
-readonly commit
-mkdir -p "$results"
+readonly commit results
+mkdir -p "$results" "$data"
+
+# pick FULL QUICK: the one that is wanted.
+pick() { [[ $quick == 1 ]] && echo "$2" || echo "$1"; }
+
+text() {
+  local file=$data/text.txt
+  [[ -f $file ]] || python3 bench/python/make_text.py "$file" >&2
+  echo "$file"
+}
+
+# A capture of the text's first tokens with q of the last 128.
+heads() {
+  local tokens; tokens=$(pick 8192 1200)
+  local file=$data/smollm2_$tokens.safetensors
+  [[ -f $file ]] || "$bin/attndb" capture "$(text)" -o "$file" --raw --tokens "$tokens" \
+    --queries 128 >&2
+  echo "$file"
+}
+
+biased_heads() {
+  local file; file=$data/biased_$(pick 8192 1200).safetensors
+  [[ -f $file ]] || "$python" bench/python/bias_capture.py "$(heads)" "$file"
+  echo "$file"
+}
+
+# attention NAME ROWS ARGUMENT...: a run whose figures go to the file of that name.
+attention() {
+  local name=$1 rows=$2; shift 2
+  [[ $quick == 0 ]] || rows=4
+  "$bin/attndb" bench attention --json --rows "$rows" "$@" |
+    python3 bench/python/keep_result.py "$results/$name.json" "$commit"
+}
 
 bench_decode() { "$bin/decode_bench" --commit "$commit" --json "$results/decode.json"; }
 bench_peer() { "$bin/peer_bench" --commit "$commit" --json "$results/peer.json" --rounds 5; }
-bench_llama() { "$bin/bench_llama" --commit "$commit" --json "$results/llama.json"; }
+bench_planes() {
+  "$bin/planes_bench" --commit "$commit" --json "$results/planes.json" --rounds "$(pick 15 2)"
+}
+bench_llama() {
+  "$bin/bench_llama" --commit "$commit" --json "$results/llama.json" \
+    --contexts $(pick "0 2048 6000" "0 512")
+}
+bench_attention_8k() {
+  attention attention_8k 16 --capture "$(heads)" --plan "$auto" --plan "$fast"
+}
+bench_attention_biased() {
+  attention attention_biased 16 --capture "$(biased_heads)" --plan "$auto" --plan "$fast"
+}
+bench_attention_stretched() {
+  attention attention_stretched 16 --capture "$(heads)" --stretch "$(pick 131072 8192)" \
+    --plan "$auto" --plan "$fast" --try-plan 'auto(error=0.03,bits=1)'
+}
+bench_attention_synthetic() {
+  attention attention_synthetic 16 --geometry llama3-8b --dtype bf16 \
+    --tokens "$(pick 131072 8192)" --plan "$auto" --plan "$fast" \
+    --try-plan 'auto(error=0.03,bits=1)'
+}
+bench_frontier_8k() {
+  attention frontier_8k 16 --capture "$(heads)" --sweep
+}
+bench_frontier_stretched() {
+  attention frontier_stretched 16 --capture "$(heads)" --layers "$(pick 0,9,19,29 12)" \
+    --stretch "$(pick 131072 8192)" --sweep
+}
+bench_estimates() {
+  attention estimates 112 --capture "$(heads)" \
+    --plan 'topk(k=64,bits=4,remainder=sample:64)' \
+    --plan 'topk(k=256,bits=4,remainder=sample:256)' \
+    --plan 'mass(p=0.9,bits=4,remainder=sample:64)' \
+    --plan 'mass(p=0.95,bits=8,remainder=sample:64)' \
+    --plan 'topk(k=64,bits=8,exact_fallback=1)' \
+    --plan 'topk(k=256,bits=8,exact_fallback=1)' \
+    --plan 'mass(p=0.95,bits=8,exact_fallback=1)' \
+    --plan 'mass(p=0.95,bits=4,exact_fallback=1)'
+}
+bench_answers() {
+  local quick_sizes='--document-tokens 1024 --num-questions 2 --pieces 1 --piece-tokens 640'
+  "$bin/bench_answers" --text "$(text)" --questions bench/e2e/questions.txt \
+    --store "$data/answers_store" --commit "$commit" --json "$results/answers.json" \
+    $(pick "" "$quick_sizes --scored-tokens 128")
+}
+bench_decode_long() {
+  "$bin/bench_decode" --text "$(text)" --store "$data/long_store" --context "$(pick 32768 2048)" \
+    --commit "$commit" --json "$results/decode_long.json"
+}
 
-[[ $# -gt 0 ]] || set -- decode peer llama
+[[ $# -gt 0 ]] || set -- decode peer planes llama attention_8k attention_biased \
+  attention_stretched attention_synthetic frontier_8k frontier_stretched estimates answers \
+  decode_long
 for name in "$@"; do
   [[ $(type -t "bench_$name") == function ]] || { echo "no benchmark '$name'" >&2; exit 2; }
 done

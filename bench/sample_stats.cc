@@ -39,4 +39,9 @@ Machine DescribeMachine() {
   return machine;
 }
 
+nlohmann::json MachineJson(const Machine& machine, std::string_view isa) {
+  return {
+      {"cpu", machine.cpu}, {"cpus", machine.num_cpus}, {"kernel", machine.kernel}, {"isa", isa}};
+}
+
 }  // namespace attndb::bench

@@ -6,7 +6,9 @@
 #define ATTNDB_BENCH_SAMPLE_STATS_H_
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace attndb::bench {
@@ -27,6 +29,9 @@ struct Machine {
   std::string kernel;
 };
 Machine DescribeMachine();
+
+// As reports have it. `isa`: what the kernels ran with.
+nlohmann::json MachineJson(const Machine& machine, std::string_view isa);
 
 }  // namespace attndb::bench
 

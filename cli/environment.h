@@ -40,8 +40,10 @@ class Environment {
 
   // The tenant's handle on the store. Errors: as DB::Open; kNotFound if there is no store.
   Result<DB> OpenForReading(DBOptions options = {});
+  // For a command that is over before anything could be built in the background.
+  static DBOptions Brief() { return {.background_builds = false}; }
   // A new store is made if `create`. Waits up to --wait for another writer.
-  Result<DB> OpenForWriting(bool create, DBOptions options = {});
+  Result<DB> OpenForWriting(bool create, DBOptions options = Brief());
   // To write, or beside another writer to read: for commands that need no write to be right.
   Result<DB> OpenForUse(DBOptions options = {});
 

@@ -148,6 +148,10 @@ Result<uint64_t> FaultFileSystem::FileSize(const std::string& path) {
   return Do("stat " + path, [&] { return base_->FileSize(path); });
 }
 
+Result<uint64_t> FaultFileSystem::FreeBytes(const std::string& dir) {
+  return Do("statvfs " + dir, [&] { return base_->FreeBytes(dir); });
+}
+
 Result<std::unique_ptr<FileLock>> FaultFileSystem::Lock(const std::string& path) {
   return Do("lock " + path, [&] { return base_->Lock(path); });
 }

@@ -50,6 +50,7 @@ class FaultFileSystem final : public storage::FileSystem {
   Status CreateDir(const std::string& path) override;
   Status SyncDir(const std::string& dir) override;
   Result<uint64_t> FileSize(const std::string& path) override;
+  Result<uint64_t> FreeBytes(const std::string& dir) override;
   Result<std::unique_ptr<storage::FileLock>> Lock(const std::string& path) override;
 
  private:

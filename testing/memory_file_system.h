@@ -36,6 +36,7 @@ class MemoryFileSystem final : public storage::FileSystem {
   Status CreateDir(const std::string& path) override;
   Status SyncDir(const std::string& dir) override;
   Result<uint64_t> FileSize(const std::string& path) override;
+  Result<uint64_t> FreeBytes(const std::string&) override { return uint64_t{1} << 40; }
   Result<std::unique_ptr<storage::FileLock>> Lock(const std::string& path) override;
 
   // The contents of a file, to read or to damage. REQUIRES: the file exists.

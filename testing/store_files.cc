@@ -19,7 +19,9 @@ Result<std::map<int64_t, uint64_t>> SegmentBytes(const DB& db) {
     const std::string label = "#" + std::to_string(static_cast<int64_t>(info.id));
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo detail, db.Describe(label));
     for (const SegmentInfo& segment : detail.segments) {
-      bytes_of[segment.segment_id] = segment.file_bytes;
+      uint64_t bytes = segment.file_bytes;
+      for (const CompanionInfo& companion : segment.companions) bytes += companion.file_bytes;
+      bytes_of[segment.segment_id] = bytes;
     }
   }
   return bytes_of;

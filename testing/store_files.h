@@ -13,10 +13,10 @@
 
 namespace attndb::test {
 
-// Regular files of the folder `dir`, which must be there. A segment has two.
+// Regular files of the folder `dir`, which must be there. A segment has two, a companion too.
 uint64_t NumFilesIn(const std::string& dir);
 
-// file_bytes, by id, of the segments that contexts of the handle's tenant use.
+// Bytes of files, by id, of the segments that contexts of the handle's tenant use, with companions.
 // Errors: as DB::List and DB::Describe.
 Result<std::map<int64_t, uint64_t>> SegmentBytes(const DB& db);
 

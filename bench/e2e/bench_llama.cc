@@ -219,11 +219,7 @@ Status Run(const Settings& settings, const std::string& folder, Json* report) {
               machine.num_cpus, settings.num_threads, Version(), KernelIsa(), settings.plan.c_str(),
               engine.info().description.c_str());
   *report = {{"bench", "llama"},
-             {"machine",
-              {{"cpu", machine.cpu},
-               {"cpus", machine.num_cpus},
-               {"kernel", machine.kernel},
-               {"isa", KernelIsa()}}},
+             {"machine", MachineJson(machine, KernelIsa())},
              {"version", Version()},
              {"commit", settings.commit},
              {"model", engine.info().description},

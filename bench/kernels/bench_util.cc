@@ -19,18 +19,6 @@
 #include "kernels/isa.h"
 
 namespace attndb::bench {
-namespace {
-
-nlohmann::json MachineJson() {
-  const Machine machine = DescribeMachine();
-  return {{"cpu", machine.cpu},
-          {"cpus", machine.num_cpus},
-          {"kernel", machine.kernel},
-          {"isa", std::string(kernels::IsaName(kernels::CurrentIsa().used))}};
-}
-
-}  // namespace
-
 Options ParseOptions(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -141,11 +129,12 @@ void Report::Finish(const std::map<std::string, double>& least_shares) {
     results.push_back(row);
   }
   if (options_.json_path.empty()) return;
-  const nlohmann::json all = {{"question", question_},
-                              {"machine", MachineJson()},
-                              {"commit", options_.commit},
-                              {"rounds", options_.num_rounds},
-                              {"results", results}};
+  const nlohmann::json all = {
+      {"question", question_},
+      {"machine", MachineJson(DescribeMachine(), kernels::IsaName(kernels::CurrentIsa().used))},
+      {"commit", options_.commit},
+      {"rounds", options_.num_rounds},
+      {"results", results}};
   std::ofstream(options_.json_path) << all.dump(2) << "\n";
 }
 

@@ -10,6 +10,7 @@
 #include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/interrupt.h"
+#include "cli/common/plan_flag.h"
 #include "cli/common/progress.h"
 #include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"
@@ -37,7 +38,7 @@ class AskCommand : public Command {
     flags->Add(
         {"-c,--context", "CONTEXT", "Name, or #id, of the context to ask", /*required=*/true},
         &context_);
-    flags->Add({"--plan", "TEXT", "How to attend: full (default), \"topk(k=512)\", ..."}, &plan_);
+    plan_.AddTo(flags);
     flags->Add({"--explain", "", "Show what was attended to, layer by layer, and what it cost"},
                &explain_);
     flags->Add({"--check", "", "Compare with plain llama.cpp on the whole prompt (slow)"}, &check_);
@@ -61,7 +62,7 @@ class AskCommand : public Command {
 
     const double start_seconds = MonotonicSeconds();
     Result<SessionStart> start =
-        db.CreateSession(engine.spec(), prompt, {.context = context_, .plan = plan_});
+        db.CreateSession(engine.spec(), prompt, {.context = context_, .plan = plan_.text()});
     if (!start.ok()) return WithModelAdvice(env, start.status());
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
     ATTNDB_ASSIGN_OR_RETURN(
@@ -107,7 +108,7 @@ class AskCommand : public Command {
 
   std::string question_;
   std::string context_;
-  std::string plan_;
+  PlanFlag plan_;
   bool explain_ = false;
   bool check_ = false;
   ModelFlags model_;

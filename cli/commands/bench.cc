@@ -1,122 +1,140 @@
-#include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "attndb/version.h"
+#include "cli/bench/attention_bench.h"
+#include "cli/bench/bench_report.h"
+#include "cli/bench/frontier.h"
+#include "cli/bench/head_source.h"
+#include "cli/bench/stretched_heads.h"
+#include "cli/bench/synthetic_heads.h"
 #include "cli/commands/commands.h"
-#include "cli/common/attention_bench.h"
 #include "cli/common/interrupt.h"
-#include "cli/common/machine.h"
-#include "cli/common/table.h"
-#include "cli/common/units.h"
+#include "cli/common/npy.h"
+#include "cli/common/progress.h"
 
 namespace attndb::cli {
 namespace {
 
-Json ToJson(const BenchResult& r, const BenchOptions& options) {
-  return {{"synthetic", r.synthetic},
-          {"num_tokens", r.num_tokens},
-          {"num_q_heads", r.num_q_heads},
-          {"num_kv_heads", r.num_kv_heads},
-          {"head_dim", r.head_dim},
-          {"kv_dtype", DTypeName(options.kv_dtype)},
-          {"num_threads", options.num_threads},
-          {"isa", KernelIsa()},
-          {"cpu", ReadCpuInfo().model},
-          {"plan", r.plan},
-          {"num_runs", r.num_runs},
-          {"ms_median", r.ms_median},
-          {"ms_mad", r.ms_mad},
-          {"full_ms_median", r.full_ms_median},
-          {"bytes_touched", r.bytes_touched},
-          {"bytes_per_second", r.bytes_per_second},
-          {"read_bandwidth", r.bandwidth},
-          {"share_of_bandwidth", r.bytes_per_second / r.bandwidth},
-          {"selected_mean", r.selected_mean},
-          {"error_mean", r.error_mean},
-          {"error_max", r.error_max}};
-}
-
-std::string ToText(const BenchResult& r, const BenchOptions& options) {
-  std::vector<std::pair<std::string, std::string>> pairs = {
-      {"vectors",
-       r.synthetic ? "synthetic: speed means something, selection and error do not" : "from files"},
-      {"shape", FormatCount(r.num_tokens) + " tokens, " + std::to_string(r.num_q_heads) + "/" +
-                    std::to_string(r.num_kv_heads) + " heads of " + std::to_string(r.head_dim) +
-                    ", " + std::string(DTypeName(options.kv_dtype))},
-      {"plan", r.plan},
-      {"on", ReadCpuInfo().model + ", " + KernelIsa() + ", " + std::to_string(options.num_threads) +
-                 (options.num_threads == 1 ? " thread" : " threads")},
-      {"time", FormatFixed(r.ms_median, 3) + " ms a token (median of " +
-                   std::to_string(r.num_runs) + ", deviation " + FormatFixed(r.ms_mad, 3) + ")"},
-      {"full", FormatFixed(r.full_ms_median, 3) + " ms a token: " +
-                   FormatFixed(r.full_ms_median / r.ms_median, 2) + " x the plan's"},
-      {"read", FormatBytes(r.bytes_touched) + " a token, " +
-                   FormatFixed(r.bytes_per_second / 1e9, 1) +
-                   " GB/s: " + FormatFixed(100 * r.bytes_per_second / r.bandwidth, 0) +
-                   " % of the " + FormatFixed(r.bandwidth / 1e9, 1) + " GB/s measured here"},
-      {"selected", FormatFixed(r.selected_mean, 1) + " tokens a row and q head"},
-      {"error", FormatFixed(100 * r.error_mean, 3) + " % mean, " +
-                    FormatFixed(100 * r.error_max, 3) + " % at most, against full"}};
-  return PairsText(pairs);
-}
-
 class BenchCommand : public Command {
  public:
   void AddFlags(Flags* flags) override {
-    Flags attention = flags->Subcommand("attention", "One new token over many stored ones");
-    AddGeometry(&attention);
-    attention.Group("Vectors from files (all three)");
-    attention.Add({"--keys", "K.npy", "[tokens, heads, dim], float16 or float32"}, &keys_);
-    attention.Add({"--values", "V.npy", "[tokens, heads, dim]"}, &values_);
-    attention.Add({"--queries", "Q.npy", "[rows, q heads, dim]"}, &queries_);
+    Flags attention =
+        flags->Subcommand("attention", "Error, bytes and time of plans, token after token");
+    attention.Group("Plans");
+    attention.Add({"--plan", "TEXT", "How to attend, beside full; may be repeated"},
+                  &options_.plans);
+    attention.Add({"--try-plan", "TEXT", "The same, but left out where this build has it not"},
+                  &options_.optional_plans);
+    attention.Add({"--sweep", "", "A list of plans that shows the frontier"}, &sweep_);
+    AddVectors(&attention);
+    attention.Group("How it is measured");
+    attention.Add({"-t,--threads", "N", "Threads of one call (default: 1)"}, &options_.num_threads,
+                  1U, 1024U);
+    attention.Add({"--rows", "N", "Tokens to step through, the last ones (default: 16)"},
+                  &options_.num_rows, 1U, 65536U);
+    attention.Add({"--repeat", "N", "Times that each is stepped through (default: 1)"},
+                  &options_.repeat, 1U, 1'000'000U);
+    attention.Add({"--temp-dir", "PATH", "Folder of the temporary store ($TMPDIR)"},
+                  &options_.temp_dir);
   }
 
   Result<ExitCode> Run(Environment* env) override {
-    const int num_files =
-        (keys_.empty() ? 0 : 1) + (values_.empty() ? 0 : 1) + (queries_.empty() ? 0 : 1);
-    std::optional<BenchVectors> vectors;
-    if (num_files != 0 && num_files != 3) {
-      return Status::InvalidArgument("--keys, --values and --queries go together");
-    }
-    if (num_files == 3) {
-      vectors.emplace();
-      ATTNDB_ASSIGN_OR_RETURN(vectors->keys, ReadNpy(keys_));
-      ATTNDB_ASSIGN_OR_RETURN(vectors->values, ReadNpy(values_));
-      ATTNDB_ASSIGN_OR_RETURN(vectors->queries, ReadNpy(queries_));
-      ATTNDB_RETURN_IF_ERROR(CheckVectors(*vectors));
+    ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<HeadSource> source, OpenSource());
+    if (sweep_) {
+      const std::vector<std::string> plans = SweepPlans();
+      options_.optional_plans.insert(options_.optional_plans.end(), plans.begin(), plans.end());
     }
     const InterruptScope interrupt;
-    ATTNDB_ASSIGN_OR_RETURN(const BenchResult result, RunAttentionBench(options_, vectors));
-    env->PrintJson(ToJson(result, options_));
-    env->Print(ToText(result, options_));
+    std::optional<ProgressLine> line;
+    std::string shown;
+    options_.progress = [&](const std::string& phase, uint64_t done, uint64_t total) {
+      if (shown != phase) {
+        shown = phase;
+        line.reset();
+        line.emplace(ProgressLine::Options{.label = phase,
+                                           .unit = phase == "store" ? "tokens" : "steps",
+                                           .enabled = env->show_progress()});
+      }
+      line->Update(done, total);
+      return !Interrupted();
+    };
+    const Result<AttentionBenchResult> result = RunAttentionBench(source.get(), options_);
+    line.reset();
+    ATTNDB_RETURN_IF_ERROR(result.status());
+    env->PrintJson(BenchJson(source->info(), options_, *result));
+    env->Print(BenchText(source->info(), options_, *result));
     return ExitCode::kOk;
   }
 
  private:
-  void AddGeometry(Flags* flags) {
-    flags->Add({"--dtype", "TYPE", "Stored K and V: f16 (default), bf16 or f32"},
-               &options_.kv_dtype);
-    flags->Add({"--plan", "TEXT", "How to attend (default: full)"}, &options_.plan);
-    flags->Add({"-t,--threads", "N", "Threads of one call (default: 1)"}, &options_.num_threads, 1U,
-               1024U);
-    flags->Add({"--repeat", "N", "Timed runs (default: 20)"}, &options_.repeat, 1U, 1'000'000U);
-    flags->Add({"--temp-dir", "PATH", "Folder of the temporary store ($TMPDIR)"},
-               &options_.temp_dir);
-    flags->Group("Synthetic vectors");
-    flags->Add({"--tokens", "N", "Stored tokens (default: 32768)"}, &options_.num_tokens,
-               uint64_t{1}, uint64_t{1} << 30);
-    flags->Add({"--head-dim", "N", "Size of a head (default: 128)"}, &options_.head_dim, 1U, 4096U);
-    flags->Add({"--q-heads", "N", "q heads (default: 32)"}, &options_.num_q_heads, 1U, 4096U);
-    flags->Add({"--kv-heads", "N", "kv heads (default: 8)"}, &options_.num_kv_heads, 1U, 4096U);
+  void AddVectors(Flags* flags) {
+    flags->Group("Captured vectors");
+    flags->Add({"--capture", "FILE", "What attndb capture wrote, with q of some last tokens"},
+               &capture_);
+    flags->Add({"--layers", "LIST", "Its layers to measure, as in 0,3,5-7 (default: all)"},
+               &layers_);
+    flags->Add({"--stretch", "N",
+                "Make it N tokens long: more tokens with K and V of captured ones at random, keys "
+                "turned to positions that were captured; labelled so"},
+               &stretch_, uint64_t{1}, uint64_t{1} << 30);
+    flags->Group("Vectors from files (all three)");
+    flags->Add({"--keys", "K.npy", "[tokens, heads, dim], float16 or float32"}, &keys_);
+    flags->Add({"--values", "V.npy", "[tokens, heads, dim]"}, &values_);
+    flags->Add({"--queries", "Q.npy", "[rows, q heads, dim], of the last tokens"}, &queries_);
+    flags->Group("Synthetic vectors, with the spread of SmolLM2's softmax");
+    flags->Add({"--geometry", "NAME",
+                "llama3-8b (default), smollm2, or kv heads x q heads of each x channels: 8x4x128"},
+               &geometry_);
+    flags->Add({"--tokens", "N", "Tokens (default: 32768)"}, &num_tokens_, uint64_t{2},
+               uint64_t{1} << 30);
+    flags->Group("Stored as");
+    flags->Add({"--dtype", "TYPE", "f16 (default), bf16 or f32; of a capture its own"}, &kv_dtype_);
   }
 
-  BenchOptions options_;
+  Result<std::unique_ptr<HeadSource>> OpenSource() const {
+    const int num_files =
+        (keys_.empty() ? 0 : 1) + (values_.empty() ? 0 : 1) + (queries_.empty() ? 0 : 1);
+    if (num_files != 0 && num_files != 3) {
+      return Status::InvalidArgument("--keys, --values and --queries go together");
+    }
+    const bool has_geometry = !geometry_.empty();
+    if ((num_files != 0 ? 1 : 0) + (capture_.empty() ? 0 : 1) + (has_geometry ? 1 : 0) > 1) {
+      return Status::InvalidArgument("expected one of --capture, --keys and --geometry");
+    }
+    if (capture_.empty() && (stretch_ != 0 || !layers_.empty())) {
+      return Status::InvalidArgument("--stretch and --layers are of a --capture");
+    }
+    if (num_files != 0) {
+      ATTNDB_ASSIGN_OR_RETURN(NpyArray keys, ReadNpy(keys_));
+      ATTNDB_ASSIGN_OR_RETURN(NpyArray values, ReadNpy(values_));
+      ATTNDB_ASSIGN_OR_RETURN(NpyArray queries, ReadNpy(queries_));
+      return HeadsFromArrays(std::move(keys), std::move(values), std::move(queries), kv_dtype_);
+    }
+    if (!capture_.empty()) {
+      ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<HeadSource> heads,
+                              HeadsFromCapture(capture_, layers_));
+      if (stretch_ == 0) return heads;
+      return StretchedHeads(std::move(heads), stretch_);
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const LayerSpec layer,
+                            ParseGeometry(has_geometry ? geometry_ : "llama3-8b"));
+    return SyntheticHeads(layer, num_tokens_, kv_dtype_);
+  }
+
+  AttentionBenchOptions options_;
+  bool sweep_ = false;
+  std::string capture_;
+  std::string layers_;
+  uint64_t stretch_ = 0;
   std::string keys_;
   std::string values_;
   std::string queries_;
+  std::string geometry_;
+  uint64_t num_tokens_ = 32768;
+  DType kv_dtype_ = DType::kFloat16;
 };
 
 }  // namespace

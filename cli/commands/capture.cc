@@ -8,6 +8,7 @@
 #include "cli/common/capture.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/interrupt.h"
+#include "cli/common/layer_list.h"
 #include "cli/common/progress.h"
 #include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"

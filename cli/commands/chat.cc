@@ -9,6 +9,7 @@
 #include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/interrupt.h"
+#include "cli/common/plan_flag.h"
 #include "cli/common/progress.h"
 #include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"
@@ -97,7 +98,7 @@ class ChatCommand : public Command {
          "Name that the dialogue is stored under (default: CONTEXT.chat); if it is there, it "
          "goes on"},
         &name_);
-    flags->Add({"--plan", "TEXT", "How to attend: full (default), \"topk(k=512)\", ..."}, &plan_);
+    plan_.AddTo(flags);
     model_.AddTo(flags);
     sampler_.AddTo(flags);
   }
@@ -107,7 +108,7 @@ class ChatCommand : public Command {
       return Status::InvalidArgument("nothing to talk about: name a --context, or a chat's --name");
     }
     const InterruptScope interrupt;
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false));
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, DBOptions()));
     const std::string name = name_.empty() ? DefaultName() : name_;
     ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextInfo> earlier, Find(db, name));
     if (!earlier && context_.empty()) return db.Describe(name).status();
@@ -116,7 +117,7 @@ class ChatCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, base.kv_dtype));
     Dialogue::Options options;
     options.name = name;
-    options.plan = plan_;
+    options.plan = plan_.text();
     options.generate = sampler_.ToOptions();
     if (earlier) {
       options.store.pin = earlier->pinned;
@@ -187,7 +188,7 @@ class ChatCommand : public Command {
 
   std::string context_;
   std::string name_;
-  std::string plan_;
+  PlanFlag plan_;
   ModelFlags model_;
   SamplerFlags sampler_;
 };

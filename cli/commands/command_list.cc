@@ -81,8 +81,10 @@ std::vector<CommandEntry> StoreCommands() {
        "attndb doctor\n"
        "attndb doctor --fast",
        MakeDoctor},
-      {"bench", "Measure attention on this machine, synthetic or on your own vectors",
-       "attndb bench attention --tokens 131072 --dtype bf16\n"
+      {"bench",
+       "Measure plans on this machine: error, bytes and time, on real or synthetic vectors",
+       "attndb bench attention --tokens 131072 --dtype bf16 --plan \"auto(error=0.01)\"\n"
+       "attndb bench attention --capture book.safetensors --stretch 131072 --sweep\n"
        "attndb bench attention --keys k.npy --values v.npy --queries q.npy --plan \"topk(k=512)\"",
        MakeBench},
       {"capture", "Write q, k and v of a model's layers to a file, for benchmarks",

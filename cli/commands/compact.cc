@@ -13,10 +13,11 @@ class CompactCommand : public Command {
   void AddFlags(Flags* /*flags*/) override {}
 
   Result<ExitCode> Run(Environment* env) override {
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false));
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, DBOptions()));
     ATTNDB_ASSIGN_OR_RETURN(const DBStats before, db.Stats());
     const double start = MonotonicSeconds();
     ATTNDB_RETURN_IF_ERROR(db.Compact());
+    ATTNDB_RETURN_IF_ERROR(db.WaitForBackground());
     const double seconds = MonotonicSeconds() - start;
     ATTNDB_ASSIGN_OR_RETURN(const DBStats after, db.Stats());
     env->PrintJson({{"num_contexts_before", before.num_contexts},

@@ -126,6 +126,25 @@ void ReportDisk(const std::string& folder, bool fast, Report* report) {
   if (speed->fsync_seconds > 0.1) report->Warn("fsync takes long: imports will feel it");
 }
 
+// What plans are priced by, measured unless `fast`.
+void ReportPrices(const DB& db, bool fast, Report* report) {
+  const Result<MachineProfile> machine = db.Machine(/*measure=*/!fast);
+  if (!machine.ok()) return report->Warn(machine.status().message());
+  report->json["machine"]["plan_prices"] = Json::parse(machine->ToJson());
+  if (!machine->measured) {
+    report->Add("plan prices", "fixed: this machine was not measured yet");
+    return;
+  }
+  // Of a group of 4.
+  report->Add("plan prices", "a token of 128 + 128 channels, group of 4: full " +
+                                 FormatFixed(machine->attend_ns[2], 1) + " ns, scan of 1 bit " +
+                                 FormatFixed(machine->scan1_ns[2], 1) + ", of 4 bits " +
+                                 FormatFixed(machine->scan4_ns[2], 1) + ", of 8 bits " +
+                                 FormatFixed(machine->scan8_ns[2], 1) + ", choosing " +
+                                 FormatFixed(machine->select_ns, 1) + "; a row here and there " +
+                                 FormatFixed(machine->row_ns, 1));
+}
+
 void ReportStore(Environment* env, bool fast, Report* report) {
   const std::string path = env->db_path();
   const std::string folder = NearestFolder(path);
@@ -136,6 +155,7 @@ void ReportStore(Environment* env, bool fast, Report* report) {
   if (db.ok()) {
     const Result<DBStats> stats = db->Stats();
     if (stats.ok()) {
+      ReportPrices(*db, fast, report);
       state = FormatCount(stats->num_contexts) + " contexts, " + FormatBytes(stats->file_bytes);
       report->json["store"]["num_contexts"] = stats->num_contexts;
       report->json["store"]["num_damaged_segments"] = stats->num_damaged_segments;

@@ -4,6 +4,7 @@
 #include "cli/commands/commands.h"
 #include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
+#include "cli/common/plan_flag.h"
 #include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"
 
@@ -19,8 +20,7 @@ class ExplainCommand : public Command {
                 "Name, or #id. Alone: how it would be attended to. With a prompt: whether the "
                 "prompt would reuse it"},
                &context_);
-    flags->Add({"--plan", "TEXT", "The plan to explain: full (default), \"topk(k=512)\", ..."},
-               &plan_);
+    plan_.AddTo(flags);
     flags->Add({"--prompt", "TEXT", "Explain what of this text is stored"}, &prompt_);
     flags->Add({"--file", "FILE", "Explain what of this file (or -, stdin) is stored"}, &file_);
     flags->Add({"--system", "TEXT", "System message that the document was imported with"},
@@ -50,7 +50,7 @@ class ExplainCommand : public Command {
     tokens.push_back(0);  // The token that the engine would run.
     SessionOptions how;
     how.context = context_;
-    how.plan = plan_;
+    how.plan = plan_.text();
     const Result<SessionStart> start = db.CreateSession(engine.spec(), tokens, how);
     if (!start.ok()) return WithModelAdvice(env, start.status());
     const Explain explain = start->session.Explain();
@@ -82,7 +82,7 @@ class ExplainCommand : public Command {
   }
 
   std::string context_;
-  std::string plan_;
+  PlanFlag plan_;
   std::string prompt_;
   std::string file_;
   std::string system_;

@@ -46,7 +46,7 @@ class ImportCommand : public Command {
     // The file first: what is none must not leave a store behind.
     ATTNDB_ASSIGN_OR_RETURN(const KvFileReader file, KvFileReader::Open(kv_file_));
     const InterruptScope interrupt;
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true));
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true, target_.db_options()));
     const KvFileContents& contents = file.contents();
     ModelSpec spec = contents.spec;
     if (!fingerprint_.empty()) {
@@ -73,6 +73,7 @@ class ImportCommand : public Command {
       return env->WithAdvice(id.status(), "nothing is stored");
     }
     ATTNDB_RETURN_IF_ERROR(id.status());
+    target_.FinishPlanes(env, db);
     return Report(env, db, MonotonicSeconds() - start_seconds);
   }
 

@@ -127,7 +127,7 @@ class ModelDocumentImport : public DocumentImport {
     const InterruptScope interrupt;
     // The model first: what is no model must not leave a store behind.
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype_));
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true));
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true, target->db_options()));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                             DocumentTokens(engine, raw_, system_, text));
     ATTNDB_ASSIGN_OR_RETURN(
@@ -139,7 +139,10 @@ class ModelDocumentImport : public DocumentImport {
     ATTNDB_RETURN_IF_ERROR(target->CheckNameIsFree(db));
     ImportRun run(env, &db, &engine, tokens);
     const Result<ContextId> id = run.Run(checkpoint_tokens_, target->options());
-    if (id.ok()) return Report(env, db, target->name(), run);
+    if (id.ok()) {
+      target->FinishPlanes(env, db);
+      return Report(env, db, target->name(), run);
+    }
     if (id.status().code() != StatusCode::kCancelled) return id.status();
     return env->WithAdvice(
         id.status(), run.num_stored() > 0 ? "the same command goes on there" : "nothing is stored");

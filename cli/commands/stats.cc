@@ -1,6 +1,7 @@
 #include <string>
 
 #include "cli/commands/commands.h"
+#include "cli/common/context_text.h"
 #include "cli/common/table.h"
 #include "cli/common/units.h"
 
@@ -26,6 +27,7 @@ class StatsCommand : public Command {
                               : ", DAMAGED: " + FormatCount(stats.num_damaged_segments))},
         {"tokens", FormatCount(stats.num_tokens) + " (shared ones counted once)"},
         {"on disk", FormatBytes(stats.file_bytes)},
+        {"key planes", PlanesText(stats.companion_bytes, stats.num_pending_companions)},
         {"limit", stats.quota_bytes == 0 ? "none" : FormatBytes(stats.quota_bytes)},
         {"memory limit", FormatBytes(stats.memory_limit_bytes)},
     }));

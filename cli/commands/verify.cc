@@ -36,7 +36,7 @@ class VerifyCommand : public Command {
 
   Result<ExitCode> Run(Environment* env) override {
     // Damage is written down if we may write; beside a writer it is only reported.
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse());
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse(Environment::Brief()));
     const InterruptScope interrupt;
     ProgressLine progress({.label = "verify", .unit = "bytes", .enabled = env->show_progress()});
     VerifyOptions options;

@@ -1,7 +1,6 @@
 #include "cli/common/capture.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "attndb/db.h"
 #include "attndb/kv_file.h"
 #include "cli/common/machine.h"
+#include "cli/common/parse_number.h"
 #include "cli/common/temp_dir.h"
 #include "cli/common/units.h"
 
@@ -17,15 +17,6 @@ namespace attndb::cli {
 namespace {
 
 using llama::LlamaEngine;
-
-template <typename Number>
-std::optional<Number> ParseNumber(std::string_view text) {
-  Number value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
 
 // q of the last tokens, by captured layer, as it comes by.
 class QueryKeeper {
@@ -164,29 +155,6 @@ Status Capture(LlamaEngine* engine, std::span<const TokenId> tokens, const Captu
   }
   ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, tokens, prefill));
   return WriteLayers(start.session, contents, queries, &writer);
-}
-
-Result<std::vector<LayerId>> ParseLayers(std::string_view text, uint32_t num_layers) {
-  std::vector<LayerId> layers;
-  std::string_view rest = text;
-  for (bool more = true; more;) {
-    const size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
-    more = comma != std::string_view::npos;
-    if (more) rest.remove_prefix(comma + 1);
-    const size_t dash = item.find('-');
-    const std::optional<uint32_t> first = ParseNumber<uint32_t>(item.substr(0, dash));
-    const std::optional<uint32_t> last =
-        dash == std::string_view::npos ? first : ParseNumber<uint32_t>(item.substr(dash + 1));
-    if (!first || !last || *first > *last || *last >= num_layers ||
-        (!layers.empty() && *first <= layers.back())) {
-      return Status::InvalidArgument("layers '" + std::string(text) +
-                                     "', expected ascending numbers and ranges below " +
-                                     std::to_string(num_layers) + ", as in 0,3,5-7");
-    }
-    for (uint32_t layer = *first; layer <= *last; ++layer) layers.push_back(layer);
-  }
-  return layers;
 }
 
 Result<llama::RopeScaling> ParseRopeScaling(std::string_view text) {

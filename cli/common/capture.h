@@ -35,9 +35,6 @@ struct CaptureOptions {
 Status Capture(llama::LlamaEngine* engine, std::span<const TokenId> tokens,
                const CaptureOptions& options, const std::string& path);
 
-// "0,3,5-7": ascending and each once; all of them below `num_layers`.
-Result<std::vector<LayerId>> ParseLayers(std::string_view text, uint32_t num_layers);
-
 // "linear:4", "yarn:2.5"; "model" for what the model file says.
 Result<llama::RopeScaling> ParseRopeScaling(std::string_view text);
 

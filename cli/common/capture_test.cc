@@ -1,4 +1,4 @@
-// Goal:   what a user writes about layers, scalings and token ids is understood or refused by name.
+// Goal:   what a user writes about scalings and token ids is understood or refused by name.
 #include "cli/common/capture.h"
 
 #include <gmock/gmock.h>
@@ -10,19 +10,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-TEST(ParseLayersTest, NumbersAndRangesAscend) {
-  EXPECT_THAT(*ParseLayers("0", 8), ElementsAre(0));
-  EXPECT_THAT(*ParseLayers("0,3,5-7", 8), ElementsAre(0, 3, 5, 6, 7));
-  EXPECT_THAT(*ParseLayers("2-2,3", 8), ElementsAre(2, 3));
-  for (const char* text : {"", ",", "0,", "8", "3,2", "3,3", "2-1", "0-8", "-1", "1-", "a", "0 1",
-                           "0-2,2", "4294967296"}) {
-    const auto layers = ParseLayers(text, 8);
-    ASSERT_FALSE(layers.ok()) << text;
-    EXPECT_EQ(layers.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(layers.status().message(), HasSubstr("below 8, as in 0,3,5-7"));
-  }
-}
 
 TEST(ParseRopeScalingTest, AKindAndAFactor) {
   EXPECT_EQ(ParseRopeScaling("model")->kind, llama::RopeScalingKind::kModel);

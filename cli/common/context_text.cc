@@ -16,9 +16,16 @@ std::string State(const ContextInfo& context) {
 }
 
 Json ToJson(const SegmentInfo& segment) {
+  Json companions = Json::array();
+  for (const CompanionInfo& companion : segment.companions) {
+    companions.push_back({{"kind", companion.kind},
+                          {"generation", companion.generation},
+                          {"file_bytes", companion.file_bytes}});
+  }
   return {{"segment_id", segment.segment_id},     {"num_tokens_used", segment.num_tokens_used},
           {"num_tokens", segment.num_tokens},     {"file_bytes", segment.file_bytes},
-          {"num_contexts", segment.num_contexts}, {"damage", segment.damage}};
+          {"num_contexts", segment.num_contexts}, {"damage", segment.damage},
+          {"companions", std::move(companions)}};
 }
 
 std::string SegmentTable(const std::vector<SegmentInfo>& segments) {
@@ -44,6 +51,12 @@ std::string NameOf(const ContextInfo& context) {
   return "#" + std::to_string(static_cast<int64_t>(context.id));
 }
 
+std::string PlanesText(uint64_t bytes, uint64_t num_pending) {
+  std::string text = bytes == 0 && num_pending == 0 ? "none" : FormatBytes(bytes);
+  if (num_pending > 0) text += ", not built of " + FormatCount(num_pending) + " segments";
+  return text;
+}
+
 Json ToJson(const ContextInfo& context) {
   Json segments = Json::array();
   for (const SegmentInfo& segment : context.segments) segments.push_back(ToJson(segment));
@@ -53,6 +66,8 @@ Json ToJson(const ContextInfo& context) {
                {"kv_bytes", context.kv_bytes},
                {"file_bytes", context.file_bytes},
                {"own_bytes", context.own_bytes},
+               {"companion_bytes", context.companion_bytes},
+               {"num_pending_companions", context.num_pending_companions},
                {"retained_bytes", context.retained_bytes},
                {"query_sample_bytes", context.query_sample_bytes},
                {"created_us", context.created_us},
@@ -95,6 +110,7 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
                  ", " + std::to_string(context.num_layers) + " layers"},
       {"on disk", FormatBytes(context.file_bytes) + ", " + FormatBytes(context.own_bytes) +
                       " of it shared with no other context"},
+      {"key planes", PlanesText(context.companion_bytes, context.num_pending_companions)},
       {"query sample", FormatBytes(context.query_sample_bytes)},
       {"retained", FormatBytes(context.retained_bytes) + " of tokens that no context uses"},
       {"created", when(context.created_us)},

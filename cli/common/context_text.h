@@ -16,6 +16,9 @@ namespace attndb::cli {
 // How a user names a context on the command line: its name, else "#id".
 std::string NameOf(const ContextInfo& context);
 
+// Key planes of so many bytes, and segments without: "23 MiB, not built of 2 segments".
+std::string PlanesText(uint64_t bytes, uint64_t num_pending);
+
 Json ToJson(const ContextInfo& context);
 
 // The table of `ls`, with a line of totals. `now_us` is the time that ages refer to.

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "cli/common/context_text.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/progress.h"
 #include "cli/common/text_input.h"
 #include "cli/common/units.h"
 
@@ -14,6 +16,8 @@ void ImportTarget::AddTo(Flags* flags) {
   flags->Add({"--replace", "", "Take the name from the context that has it"}, &options_.replace);
   flags->Add({"--ttl", "TIME", "Expire this long after the last use: 90s, 1h, 7d, never"}, &ttl_);
   flags->Add({"--pin", "", "Never evict, never expire"}, &options_.pin);
+  flags->Add({"--no-planes", "", "Leave key planes to be made when a plan asks for them"},
+             &no_planes_);
 }
 
 Status ImportTarget::Resolve(const std::string& file) {
@@ -54,6 +58,18 @@ Status ImportTarget::CheckNameIsFree(const DB& db) const {
   return holder.status().code() == StatusCode::kNotFound ? Status() : holder.status();
 }
 
+void ImportTarget::FinishPlanes(Environment* env, const DB& db) const {
+  ProgressLine progress({.label = "planes", .unit = "bytes", .enabled = env->show_progress()});
+  WaitOptions options;
+  options.progress = [&](uint64_t done, uint64_t total) {
+    progress.Update(done, total);
+    return !Interrupted();
+  };
+  const Status status = db.WaitForBackground(options);
+  progress.Clear();
+  if (!status.ok()) env->Warn("the context is stored, its key planes are not: " + status.message());
+}
+
 Result<ExitCode> ImportTarget::ReportNothingToDo(Environment* env, const DB& db,
                                                  const ContextInfo& info) const {
   if (options_.pin && !info.pinned) ATTNDB_RETURN_IF_ERROR(db.Pin(info.name));
@@ -70,7 +86,8 @@ Json ImportTarget::Summary(const ContextInfo& info) {
   return {{"context", info.name},
           {"id", static_cast<int64_t>(info.id)},
           {"num_tokens", info.num_tokens},
-          {"file_bytes", info.file_bytes}};
+          {"file_bytes", info.file_bytes},
+          {"companion_bytes", info.companion_bytes}};
 }
 
 }  // namespace attndb::cli

@@ -37,6 +37,12 @@ class ImportTarget {
   // Found out before the work, which may take an hour.
   Status CheckNameIsFree(const DB& db) const;
 
+  // Of the store that it goes to.
+  DBOptions db_options() const { return {.background_builds = !no_planes_}; }
+  // Waits for its planes, which are built as soon as it is stored. An interrupted or failed build
+  // is only told: the import is done.
+  void FinishPlanes(Environment* env, const DB& db) const;
+
   // It is there; what was asked about its life may be new.
   Result<ExitCode> ReportNothingToDo(Environment* env, const DB& db, const ContextInfo& info) const;
 
@@ -45,6 +51,7 @@ class ImportTarget {
 
  private:
   std::string ttl_ = "never";
+  bool no_planes_ = false;
   StoreOptions options_;
 };
 

@@ -200,6 +200,7 @@ struct PlainOptions {
   uint32_t num_tokens = 4096;  // That it can hold.
   bool flash_attention = true;
   DType kv_dtype = DType::kFloat16;
+  bool repeats = false;  // PlainContext::Repeat will be called.
 };
 
 class LlamaEngine {

@@ -18,7 +18,9 @@ Result<std::unique_ptr<PlainContext>> PlainContextBuilder::Make(const PlainOptio
   params.n_ctx = options.num_tokens;
   params.n_batch = kPlainBatchTokens;
   params.n_ubatch = kPlainBatchTokens;
-  params.n_seq_max = 1;
+  // A copy comes in as a second sequence.
+  params.n_seq_max = options.repeats ? 2 : 1;
+  if (options.repeats) params.kv_unified = true;
   params.n_outputs_max = kLogitRowsMax;
   params.flash_attn_type =
       options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
@@ -87,6 +89,23 @@ std::span<const float> PlainContext::Impl::LogitsAt(int32_t idx) const {
 std::span<const float> PlainContext::Logits() const { return impl_->LogitsAt(-1); }
 
 uint64_t PlainContext::num_tokens() const { return impl_->num_tokens; }
+
+Status PlainContext::Repeat(uint32_t num_copies) {
+  llama_context* const context = impl_->context.get();
+  llama_memory_t const memory = llama_get_memory(context);
+  std::vector<uint8_t> state(llama_state_seq_get_size(context, 0));
+  BeginLog();
+  const size_t size = llama_state_seq_get_data(context, state.data(), state.size(), 0);
+  for (uint32_t i = 0; i < num_copies; ++i) {
+    if (size == 0 || llama_state_seq_set_data(context, state.data(), size, 1) == 0) {
+      return Status::ResourceExhausted("llama.cpp took no copy of " + std::to_string(size) +
+                                       " bytes: " + LoggedComplaints());
+    }
+    llama_memory_seq_cp(memory, 1, 0, -1, -1);
+    llama_memory_seq_rm(memory, 1, -1, -1);
+  }
+  return Status::Ok();
+}
 
 void PlainContext::Crop(uint64_t num_tokens) {
   llama_memory_seq_rm(llama_get_memory(impl_->context.get()), 0, static_cast<llama_pos>(num_tokens),

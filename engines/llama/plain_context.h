@@ -33,6 +33,10 @@ class PlainContext {
   std::span<const float> Logits() const;
 
   uint64_t num_tokens() const;
+  // Fills the cache with `num_copies` more copies of what it holds, at the same positions, for
+  // measures of speed: a long cache without the time to read one. num_tokens() stays as it is.
+  // REQUIRES: PlainOptions::repeats.
+  Status Repeat(uint32_t num_copies);
   // Keeps the first `num_tokens`. REQUIRES: num_tokens <= num_tokens().
   void Crop(uint64_t num_tokens);
 

@@ -43,3 +43,5 @@ attndb_add_engine_test(llama_capture_test 300 engine_capture_test.cc)
 attndb_add_engine_test(llama_failure_test 300 engine_failure_test.cc)
 attndb_add_engine_test(llama_chat_test 300 chat_template_test.cc engine_generate_test.cc)
 attndb_add_engine_test(llama_smollm2_test 1800 smollm2_agreement_test.cc)
+# On one thread, and the longest of all: beside the others, from the start.
+set_tests_properties(llama_smollm2_test PROPERTIES RUN_SERIAL OFF COST 1000)

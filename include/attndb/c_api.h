@@ -102,12 +102,15 @@ typedef struct attndb_model_spec {
 typedef struct attndb_db_options {
   size_t struct_size;
   int32_t read_only;
-  int32_t must_exist;          /* 1 = ATTNDB_NOT_FOUND instead of making a new store. */
-  const char* plan;            /* NULL = "full". */
-  double query_sample;         /* 0 = the default; negative = none. */
-  uint32_t dense_query_tokens; /* 0 = the default. */
-  uint32_t num_threads;        /* 0 = one; UINT32_MAX = all cores. */
-  uint64_t host_memory_bytes;  /* 0 = three quarters of what is free. */
+  int32_t must_exist;           /* 1 = ATTNDB_NOT_FOUND instead of making a new store. */
+  const char* plan;             /* NULL = "full". */
+  double query_sample;          /* 0 = the default; negative = none. */
+  uint32_t dense_query_tokens;  /* 0 = the default. */
+  uint32_t num_threads;         /* 0 = one; UINT32_MAX = all cores. */
+  uint64_t host_memory_bytes;   /* 0 = three quarters of what is free. */
+  int32_t no_background_builds; /* 1 = planes are not built after stores and kept on disk. */
+  uint64_t gpu_memory_bytes;    /* 0 = none. */
+  int32_t fixed_prices;         /* 1 = measure_machine off. */
 } attndb_db_options;
 
 /* SessionOptions. NULL = defaults. */
@@ -197,6 +200,8 @@ ATTNDB_EXPORT attndb_code attndb_db_explain_prefix(const attndb_db* db,
 ATTNDB_EXPORT attndb_code attndb_db_list(const attndb_db* db, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_describe(const attndb_db* db, const char* context, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_stats(const attndb_db* db, char** json);
+/* DB::Machine; `measure`: 1 = now, if the store does not know. */
+ATTNDB_EXPORT attndb_code attndb_db_machine(const attndb_db* db, int32_t measure, char** json);
 /* The token ids of a context; *tokens is yours: attndb_free. */
 ATTNDB_EXPORT attndb_code attndb_db_tokens(const attndb_db* db, const char* context,
                                            int32_t** tokens, size_t* num_tokens);
@@ -213,7 +218,7 @@ ATTNDB_EXPORT attndb_code attndb_db_declare_equal(const attndb_db* db, const voi
                                                   const void* fingerprint_b,
                                                   size_t fingerprint_b_bytes);
 
-/* Called after each segment; a return of 0 cancels. */
+/* Called as work goes on; a return of 0 cancels. */
 typedef int32_t (*attndb_progress)(uint64_t bytes_done, uint64_t bytes_total, void* user_data);
 
 /* DB::Verify of one context, or of all with context = NULL. Damage is no error: it is counted in
@@ -222,6 +227,9 @@ ATTNDB_EXPORT attndb_code attndb_db_verify(const attndb_db* db, const char* cont
                                            attndb_progress progress, void* user_data,
                                            uint64_t* num_damages, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_compact(const attndb_db* db);
+/* DB::WaitForBackground; `progress` may be NULL. */
+ATTNDB_EXPORT attndb_code attndb_db_wait_for_background(const attndb_db* db,
+                                                        attndb_progress progress, void* user_data);
 
 /* --- Session ---------------------------------------------------------------------------------- */
 

@@ -8,7 +8,9 @@
 // Promise: acknowledged = durable; a stored byte is used only after its checksum and its identity
 //          were verified; a damaged context is quarantined and listed, the others work.
 // Threads: a DB is thread-safe and cheap to copy: copies share one open store, which closes when
-//          the last copy and the last session are gone. One writing process a store.
+//          the last copy and the last session are gone. One writing process a store. A thread of
+//          its own builds planes of what was stored (DBOptions::background_builds); a store that
+//          closes meanwhile does not wait for it, and the next open goes on.
 // Tenants: a handle sees one tenant's contexts and no trace of the others'.
 #ifndef ATTNDB_DB_H_
 #define ATTNDB_DB_H_
@@ -115,6 +117,15 @@ class ATTNDB_EXPORT DB {
   // found damaged is quarantined: kCorruption in the end, with all other contexts compacted.
   Status Compact() const;
   Result<DBStats> Stats() const;
+  // Returns when nothing is left to be done in the background, of any tenant: the planes of what
+  // was stored are on disk then, and every later process finds them. Nothing depends on it.
+  // Errors: kCancelled (by progress); else the first that a build met since the last call, as
+  //         kResourceExhausted or kIoError: what is stored is whole.
+  Status WaitForBackground(const WaitOptions& options = {}) const;
+
+  // What this machine takes, as the store knows it; `measure`: now, if it does not. A store that is
+  // open for reading only does not keep what was measured.
+  Result<MachineProfile> Machine(bool measure = false) const;
 
  private:
   friend struct internal::DbAccess;

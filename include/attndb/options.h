@@ -26,6 +26,16 @@ struct DBOptions {
   // Bytes of segment data that the DB and its sessions may hold in memory; 0 = three quarters of
   // what the machine has free at open. kResourceExhausted beyond it.
   uint64_t host_memory_bytes = 0;
+  // Planes of new segments are built by a thread of low priority after Store and Import returned,
+  // and kept on disk. Else a plan that needs them makes them in memory, in each process anew.
+  bool background_builds = true;
+  // Memory of a GPU that plans may count on. It is planned for and explained; this version computes
+  // on the CPU.
+  uint64_t gpu_memory_bytes = 0;
+  // `auto` is priced by what this machine was measured to take, once, when it first matters (a few
+  // hundred milliseconds; never if read_only), and by what calls then take. False: by fixed prices,
+  // so that every run decides alike.
+  bool measure_machine = true;
   // Microseconds since the Unix epoch; a test may simulate time. Null = the system's clock.
   std::function<int64_t()> clock;
 };
@@ -54,6 +64,12 @@ struct StoreOptions {
 struct VerifyOptions {
   std::string context;  // Empty = every segment of the tenant.
   // Called after each segment with bytes done and bytes in all; false cancels. May be null.
+  std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
+};
+
+struct WaitOptions {
+  // Called as work goes on with bytes of K and V whose planes are built, and of all that were to be
+  // built when it began or came since; false waits no longer. May be null.
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 

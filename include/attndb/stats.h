@@ -12,6 +12,13 @@
 
 namespace attndb {
 
+// Something on disk that is derived from a segment: its key planes.
+struct CompanionInfo {
+  std::string kind;
+  uint64_t generation = 0;
+  uint64_t file_bytes = 0;
+};
+
 // One segment of a context's chain.
 struct SegmentInfo {
   int64_t segment_id = 0;
@@ -20,15 +27,18 @@ struct SegmentInfo {
   uint64_t file_bytes = 0;
   uint32_t num_contexts = 0;  // That share it.
   std::string damage;         // Empty, or why it is quarantined.
+  std::vector<CompanionInfo> companions;
 };
 
 struct ContextInfo {
   ContextId id = ContextId::kNone;
   std::string name;  // Empty if unnamed.
   uint64_t num_tokens = 0;
-  uint64_t kv_bytes = 0;        // K and V of its tokens.
-  uint64_t file_bytes = 0;      // Of all its segments, shared ones counted in full.
-  uint64_t own_bytes = 0;       // Of the segments that no other context uses.
+  uint64_t kv_bytes = 0;         // K and V of its tokens.
+  uint64_t file_bytes = 0;       // Of all its segments, shared ones counted in full; of companions.
+  uint64_t own_bytes = 0;        // Of the segments that no other context uses.
+  uint64_t companion_bytes = 0;  // Of file_bytes, those of its segments' companions.
+  uint64_t num_pending_companions = 0;  // Segments whose planes are not built, or not yet.
   uint64_t retained_bytes = 0;  // In its segments, of tokens that no context uses (until Compact).
   uint64_t query_sample_bytes = 0;
   int64_t created_us = 0;  // Microseconds since the Unix epoch.
@@ -44,6 +54,28 @@ struct ContextInfo {
   std::vector<SegmentInfo> segments;          // Oldest first. Filled by Describe only.
 };
 
+// How one kv head of a layer was, or would be, attended to: its physical plan.
+struct HeadExplain {
+  uint32_t kv_head = 0;
+  std::string plan;    // What it runs: plan text, with all that `auto` left open settled.
+  std::string reason;  // What decided that: a rule, or which cost less; empty if it was asked for.
+  double predicted_selected = -1;  // Critical tokens per q head; -1 = unknown before a run.
+  uint64_t predicted_bytes = 0;    // K and V bytes read per row of q.
+  double predicted_us = 0;         // Per row of q, of one thread.
+  double other_us = -1;            // The same of what was not chosen; -1 = there was no choice.
+  // Measured over the session so far.
+  double selected_mean = 0;    // Critical tokens per row and q head.
+  uint64_t bytes_touched = 0;  // By the last Attend.
+  double time_us = 0;          // Of the last Attend, summed over threads.
+  double error = -1;           // Estimated, of the output, in the mean; -1 = not estimated.
+  double mass_left = -1;       // Estimated share of the mass that was not chosen; -1 = unknown.
+  // Of a plan with exact_fallback: hard upper bound of that share, in the mean over rows and q
+  // heads; 0 for those that attended to all tokens instead, which are counted. -1 = no bounds.
+  double mass_bound = -1;
+  uint64_t num_fallbacks = 0;
+  std::vector<double> last_bounds;  // Of the last Attend's newest row, by q head of the group.
+};
+
 // How one layer was, or would be, attended to.
 struct LayerExplain {
   LayerId layer = 0;
@@ -53,6 +85,8 @@ struct LayerExplain {
   uint64_t num_middle = 0;        // Neither sink, nor window, nor tail.
   double predicted_selected = 0;  // Critical tokens per q head; -1 = unknown before a run.
   uint64_t predicted_bytes = 0;   // K and V bytes read per token of q.
+  double predicted_us = 0;        // Per token of q, all heads, by the threads of the session.
+  std::string notes;              // What the rules found: partial reuse, memory of host and GPU.
   // Measured over the session so far; zero before the first Attend.
   uint64_t num_queries = 0;    // Rows of q.
   double selected_mean = 0;    // Critical tokens per row and q head.
@@ -62,6 +96,7 @@ struct LayerExplain {
   double select_us = 0;        // ... choosing,
   double attend_us = 0;        // ... attending and merging,
   double append_us = 0;        // ... and the last Append.
+  std::vector<HeadExplain> heads;
 };
 
 struct ATTNDB_EXPORT Explain {
@@ -70,9 +105,15 @@ struct ATTNDB_EXPORT Explain {
   uint64_t num_reused = 0;
   uint64_t num_segments = 0;
   uint64_t memory_bytes = 0;  // The session's tail and the segments it holds in memory.
+  double predicted_us = 0;    // Attention of one token in all layers.
+  // Of auto(tpot=...): the error that is kept, and whether the time is met by that. 0 = no such
+  // plan.
+  double tpot_error = 0;
+  bool unreachable = false;
   std::vector<LayerExplain> layers;
 
-  std::string ToText() const;  // A table; neighbouring layers that agree are folded.
+  // Tables of layers and of heads; neighbours that agree are folded.
+  std::string ToText() const;
   std::string ToJson() const;
 };
 
@@ -86,6 +127,27 @@ struct ATTNDB_EXPORT PrefixExplain {
   std::vector<std::string> reasons;
 
   std::string ToText() const;
+  std::string ToJson() const;
+};
+
+// What a machine takes for the steps of attention: what plans are priced by. Nanoseconds of one
+// thread for rows of 128 elements of 16 bits; lists are for 1, 2, 4 and 8 q rows a pass.
+struct ATTNDB_EXPORT MachineProfile {
+  std::string cpu;
+  std::string isa;
+  uint32_t num_threads = 0;
+  bool measured = false;                // False: fixed prices, not of this machine.
+  double one_thread_bytes_per_ns = 0;   // Streamed from memory, GB/s,
+  double all_threads_bytes_per_ns = 0;  // ... by all threads together.
+  std::vector<double> attend_ns;        // K and V of a token.
+  std::vector<double> score_ns;         // K of a token.
+  std::vector<double> scan8_ns;         // A key of the planes, at 8 bits,
+  std::vector<double> scan4_ns;         // ... at 4,
+  std::vector<double> scan1_ns;         // ... and at 1.
+  double select_ns = 0;                 // A token that one q head compares.
+  double row_ns = 0;                    // A row here and there, for one q head.
+  double hop_ns = 0;                    // A read that waits for the one before.
+
   std::string ToJson() const;
 };
 
@@ -111,10 +173,13 @@ struct ATTNDB_EXPORT DBStats {
   uint32_t format_version = 0;
   uint64_t num_contexts = 0;  // Of this tenant.
   uint64_t num_segments = 0;
-  uint64_t num_tokens = 0;    // Sum over segments: shared ones once.
-  uint64_t file_bytes = 0;    // Of the tenant's segments.
-  uint64_t quota_bytes = 0;   // 0 = none.
-  uint64_t memory_bytes = 0;  // Segment data held in memory, all tenants.
+  uint64_t num_tokens = 0;  // Sum over segments: shared ones once.
+  uint64_t file_bytes = 0;  // Of the tenant's segments and their companions.
+  uint64_t num_companions = 0;
+  uint64_t companion_bytes = 0;         // Of file_bytes.
+  uint64_t num_pending_companions = 0;  // Segments whose planes are not built, or not yet.
+  uint64_t quota_bytes = 0;             // 0 = none.
+  uint64_t memory_bytes = 0;            // Segment data held in memory, all tenants.
   uint64_t memory_limit_bytes = 0;
   uint64_t num_sessions = 0;  // Open in this process, all tenants.
   uint64_t num_damaged_segments = 0;
@@ -126,6 +191,9 @@ struct ATTNDB_EXPORT DBStats {
   uint64_t num_evictions = 0;
   uint64_t bytes_written = 0;  // Segments sealed by Store and Import,
   uint64_t bytes_merged = 0;   // ... and those written again by merging.
+  // In the background since open, all tenants.
+  uint64_t num_companions_built = 0;
+  double background_seconds = 0;
 
   std::string ToJson() const;
 };

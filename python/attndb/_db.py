@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
 from attndb._errors import InvalidArgumentError
-from attndb._results import ContextInfo, Damage, PrefixExplain, SegmentInfo, Stats, VerifyReport
+from attndb._results import (
+    CompanionInfo,
+    ContextInfo,
+    Damage,
+    MachineProfile,
+    PrefixExplain,
+    SegmentInfo,
+    Stats,
+    VerifyReport,
+)
 from attndb._session import Session
 from attndb._spec import ModelSpec
 
@@ -41,6 +50,9 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     dense_query_tokens: int = 64,
     num_threads: int = 1,
     host_memory_bytes: int = 0,
+    background_builds: bool = True,
+    gpu_memory_bytes: int = 0,
+    measure_machine: bool = True,
 ) -> DB:
     """Opens or creates the store in folder `path`; what a crash left unfinished is removed.
 
@@ -48,6 +60,11 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     ``query_sample``: rows of q kept per stored key and kv head. ``dense_query_tokens``: an attend
     of more rows than this runs `full`. ``num_threads``: of one attend; 0 = all cores.
     ``host_memory_bytes``: limit of segment data in memory; 0 = three quarters of what is free.
+    ``background_builds``: planes of what is stored are built by a thread of low priority, and kept
+    on disk.
+    ``gpu_memory_bytes``: of a GPU that plans may count on; it is planned for, not used.
+    ``measure_machine``: `auto` is priced by what this machine takes; else by fixed prices, so that
+    every run decides alike.
 
     Raises BusyError (another process writes), NotFoundError, UnsupportedError (made by a newer
     attndb), CorruptionError (the catalog itself), IoError.
@@ -61,6 +78,9 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         dense_query_tokens=dense_query_tokens,
         num_threads=num_threads,
         host_memory_bytes=host_memory_bytes,
+        background_builds=background_builds,
+        gpu_memory_bytes=gpu_memory_bytes,
+        measure_machine=measure_machine,
     )
     return DB(core, _Family(), os.fspath(path))
 
@@ -350,6 +370,21 @@ class DB:
         """Merges chains of small segments, erases tokens that no context uses, expires contexts."""
         self._core.compact()
 
+    def wait_for_background(
+        self, *, progress: Callable[[int, int], object] | None = None
+    ) -> None:
+        """Returns when the planes of all that was stored are on disk. Nothing depends on it.
+
+        ``progress(bytes_done, bytes_total)``, as work goes on; False waits no longer and raises
+        CancelledError.
+        """
+        self._core.wait_for_background(progress)
+
+    def machine(self, measure: bool = False) -> MachineProfile:
+        """What this machine takes, as the store knows it; with `measure`, measured now if it does
+        not (a few hundred milliseconds)."""
+        return MachineProfile(**self._core.machine(measure))
+
     def stats(self) -> Stats:
         return Stats(**self._core.stats())
 
@@ -422,9 +457,14 @@ def _rows(states: Any) -> Array:
     return states[0].detach().transpose(0, 1)
 
 
+def _segment(fields: dict[str, Any]) -> SegmentInfo:
+    companions = tuple(CompanionInfo(**row) for row in fields.pop("companions"))
+    return SegmentInfo(companions=companions, **fields)
+
+
 def _context_info(fields: dict[str, Any]) -> ContextInfo:
     ttl = fields.pop("ttl_seconds")
-    segments = tuple(SegmentInfo(**row) for row in fields.pop("segments"))
+    segments = tuple(_segment(row) for row in fields.pop("segments"))
     return ContextInfo(
         created=_datetime(fields.pop("created_us")),
         last_access=_datetime(fields.pop("last_access_us")),

@@ -12,6 +12,15 @@ from attndb._spec import DType
 
 
 @dataclass(frozen=True)
+class CompanionInfo:
+    """Something on disk that is derived from a segment: its key planes."""
+
+    kind: str
+    generation: int
+    file_bytes: int
+
+
+@dataclass(frozen=True)
 class SegmentInfo:
     """One segment of a context's chain."""
 
@@ -21,6 +30,7 @@ class SegmentInfo:
     file_bytes: int
     num_contexts: int  # That share it.
     damage: str  # Empty, or why it is quarantined.
+    companions: tuple[CompanionInfo, ...]
 
 
 @dataclass(frozen=True)
@@ -31,8 +41,10 @@ class ContextInfo:
     name: str  # Empty if unnamed.
     num_tokens: int
     kv_bytes: int  # K and V of its tokens.
-    file_bytes: int  # Of all its segments, shared ones counted in full.
+    file_bytes: int  # Of all its segments, shared ones counted in full; of companions.
     own_bytes: int  # Of the segments that no other context uses.
+    companion_bytes: int  # Of file_bytes, those of its segments' companions.
+    num_pending_companions: int  # Segments whose planes are not built, or not yet.
     retained_bytes: int  # In its segments, of tokens that no context uses (until compact).
     query_sample_bytes: int
     created: datetime
@@ -49,6 +61,27 @@ class ContextInfo:
 
 
 @dataclass(frozen=True)
+class HeadExplain:
+    """How one kv head of a layer was, or would be, attended to: its physical plan."""
+
+    kv_head: int
+    plan: str  # What it runs: plan text, with all that `auto` left open settled.
+    reason: str  # What decided that: a rule, or which cost less; empty if it was asked for.
+    predicted_selected: float  # Critical tokens per q head; -1 = unknown before a run.
+    predicted_bytes: int  # K and V bytes read per row of q.
+    predicted_us: float  # Per row of q, of one thread.
+    other_us: float  # The same of what was not chosen; -1 = there was no choice.
+    selected_mean: float  # Critical tokens per row and q head, over the session so far.
+    bytes_touched: int  # By the last attend.
+    time_us: float  # Of the last attend, summed over threads.
+    error: float  # Estimated, of the output, in the mean; -1 = not estimated.
+    mass_left: float  # Estimated share of the mass that was not chosen; -1 = unknown.
+    mass_bound: float  # Hard bound of that share, in the mean; -1: the plan has no exact_fallback.
+    num_fallbacks: int  # Rows and q heads that attended to all tokens instead; their bound is 0.
+    last_bounds: tuple[float, ...]  # Of the last attend's newest row, by q head of the group.
+
+
+@dataclass(frozen=True)
 class LayerExplain:
     """How one layer was, or would be, attended to."""
 
@@ -59,6 +92,8 @@ class LayerExplain:
     num_middle: int  # Neither sink, nor window, nor tail.
     predicted_selected: float  # Critical tokens per q head; -1 = unknown before a run.
     predicted_bytes: int  # K and V bytes read per token of q.
+    predicted_us: float  # Per token of q, all heads, by the threads of the session.
+    notes: str  # What the rules found: partial reuse, memory of host and GPU.
     num_queries: int  # Rows of q over the session so far; zero before the first attend.
     selected_mean: float  # Critical tokens per row and q head.
     candidates_mean: float  # Tokens that estimates brought up to be scored exactly; same unit.
@@ -67,6 +102,7 @@ class LayerExplain:
     select_us: float  # ... choosing,
     attend_us: float  # ... attending and merging,
     append_us: float  # ... and the last append.
+    heads: tuple[HeadExplain, ...]
 
 
 @dataclass(frozen=True)
@@ -78,11 +114,38 @@ class Explain:
     num_reused: int
     num_segments: int
     memory_bytes: int
+    predicted_us: float  # Attention of one token in all layers.
+    tpot_error: float  # Of auto(tpot=...): the error that is kept; 0 = no such plan.
+    unreachable: bool  # The time can't be met, whatever the error.
     layers: tuple[LayerExplain, ...]
     text: str
 
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True)
+class MachineProfile:
+    """What a machine takes for the steps of attention: what plans are priced by.
+
+    Nanoseconds of one thread for rows of 128 elements of 16 bits; tuples are for 1, 2, 4 and 8 q
+    rows a pass.
+    """
+
+    cpu: str
+    isa: str
+    num_threads: int
+    measured: bool  # False: fixed prices, not of this machine.
+    one_thread_bytes_per_ns: float  # Streamed from memory, GB/s,
+    all_threads_bytes_per_ns: float  # ... by all threads together.
+    attend_ns: tuple[float, ...]  # K and V of a token.
+    score_ns: tuple[float, ...]  # K of a token.
+    scan8_ns: tuple[float, ...]  # A key of the planes, at 8 bits,
+    scan4_ns: tuple[float, ...]  # ... at 4,
+    scan1_ns: tuple[float, ...]  # ... and at 1.
+    select_ns: float  # A token that one q head compares.
+    row_ns: float  # A row here and there, for one q head.
+    hop_ns: float  # A read that waits for the one before.
 
 
 @dataclass(frozen=True)
@@ -132,7 +195,10 @@ class Stats:
     num_contexts: int
     num_segments: int
     num_tokens: int  # Sum over segments: shared ones once.
-    file_bytes: int
+    file_bytes: int  # Of the tenant's segments and their companions.
+    num_companions: int
+    companion_bytes: int  # Of file_bytes.
+    num_pending_companions: int  # Segments whose planes are not built, or not yet.
     quota_bytes: int  # 0 = none.
     memory_bytes: int  # Segment data held in memory, all tenants.
     memory_limit_bytes: int
@@ -146,3 +212,6 @@ class Stats:
     num_evictions: int
     bytes_written: int  # Segments sealed by store and import_context,
     bytes_merged: int  # ... and those written again by merging.
+    # In the background since open, all tenants.
+    num_companions_built: int
+    background_seconds: float

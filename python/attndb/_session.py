@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from attndb import _core
 from attndb._arrays import Array, empty
-from attndb._results import Explain, LayerExplain
+from attndb._results import Explain, HeadExplain, LayerExplain
 from attndb._spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -164,9 +164,9 @@ class Session:
     def explain(self, layer: int | None = None) -> Explain | LayerExplain:
         """Plan, prediction and what the last call of each layer, or of `layer`, cost."""
         if layer is not None:
-            return LayerExplain(**self._core.explain_layer(layer))
+            return _layer_explain(self._core.explain_layer(layer))
         fields = self._core.explain()
-        layers = tuple(LayerExplain(**row) for row in fields.pop("layers"))
+        layers = tuple(_layer_explain(row) for row in fields.pop("layers"))
         return Explain(layers=layers, **fields)
 
     # Life.
@@ -221,3 +221,8 @@ def attend_batch(
     lse = empty(q, q.shape[:2], float32=True) if return_lse else None
     _core.attend_batch(cores, list(num_rows), layer, q, out, lse)
     return (out, lse) if return_lse else out
+
+
+def _layer_explain(fields: dict[str, Any]) -> LayerExplain:
+    heads = tuple(HeadExplain(**head) for head in fields.pop("heads"))
+    return LayerExplain(heads=heads, **fields)

@@ -186,11 +186,15 @@ def plan_errors(file: KvFile, plans: Iterable[str], queries: int = 16) -> list[P
     `queries` tokens one by one, layer by layer, under the plan and under `full`.
 
     Plans are of the file's model: their layers are the model's, also where the file has some only.
+    `auto` decides by fixed prices, so that every run is alike.
     """
     rows = _rows(file, queries)
     plans = list(plans)
     by_layer: list[list[_Replay]] = []  # [layer][plan]; `full` is the last plan.
-    with tempfile.TemporaryDirectory() as folder, open_db(os.path.join(folder, "store")) as db:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_db(os.path.join(folder, "store"), measure_machine=False) as db,
+    ):
         texts = [[_layer_plan(db, file.spec, plan, i) for i in file.layers] for plan in plans]
         for i, layer in enumerate(file.layers):
             layer_plans = [of_plan[i] for of_plan in texts]

@@ -5,7 +5,8 @@
     file = attndb.KvFile("book.safetensors")
     plot.attention(file, layer=4, head=2, plan="dipr(alpha=0.012)", path="attention.png")
 
-Each function draws what the function of its name in attndb.measure gives, and returns a
+Each function draws what the function of its name in attndb.measure gives, or what a session
+explains, and returns a
 ``matplotlib.figure.Figure``; with ``path`` it also saves it, in the format that the name ends with
 (png, svg, pdf). pyplot is not used: no window, no backend, no global state.
 """
@@ -33,9 +34,10 @@ from matplotlib.transforms import Bbox
 from attndb import measure
 from attndb._errors import InvalidArgumentError
 from attndb._kv_file import KvFile
+from attndb._results import Explain
 from attndb.measure import Doubles, PlanError, PrefixHit
 
-__all__ = ["attention", "plan_errors", "prefix_hits", "tokens_for_mass"]
+__all__ = ["attention", "physical_plan", "plan_errors", "prefix_hits", "tokens_for_mass"]
 
 Path = str | os.PathLike[str]
 
@@ -185,6 +187,55 @@ def plan_errors(
     _title(axes, title, notes)
     _legend(figure)
     _label_points(figure, axes, labels)
+    return _save(figure, path)
+
+
+def physical_plan(
+    explain: Explain,
+    *,
+    show: Literal["bytes", "time"] = "bytes",
+    notes: str = "",
+    path: Path | None = None,
+) -> Figure:
+    """What a session runs in each layer and kv head: the colour is what was read, or how long it
+    took, for the last token (as predicted, before a run); heads that read everything are dotted."""
+    if not explain.layers:
+        raise InvalidArgumentError("explain: expected one or more layers, found none")
+    if show not in ("bytes", "time"):
+        raise InvalidArgumentError(f"show: expected 'bytes' or 'time', found {show!r}")
+    has_run = any(layer.num_queries for layer in explain.layers)
+    num_heads = max(len(layer.heads) for layer in explain.layers)
+    values = np.full((num_heads, len(explain.layers)), np.nan)
+    full: list[tuple[int, int]] = []
+    for column, layer in enumerate(explain.layers):
+        for head in layer.heads:
+            if show == "bytes":
+                value = (head.bytes_touched if has_run else head.predicted_bytes) / 2**10
+            else:
+                value = head.time_us if has_run else head.predicted_us
+            values[head.kv_head, column] = value
+            if head.plan == "full":
+                full.append((column, head.kv_head))
+    figure, axes = _new(7.2 if len(explain.layers) <= 12 else 11.0, 1.9 + 0.22 * num_heads)
+    image = axes.imshow(values, cmap="cividis", vmin=0, aspect="auto", interpolation="nearest")
+    label = "KiB read" if show == "bytes" else "microseconds of one thread"
+    figure.colorbar(image, ax=axes, label=label if has_run else label + ", predicted")
+    if full:
+        columns, heads = zip(*full, strict=True)
+        axes.scatter(columns, heads, 9, _VERMILLION, linewidths=0, label=f"full: {len(full)}")
+    axes.grid(False)
+    step = max(1, len(explain.layers) // 32)
+    shown = range(0, len(explain.layers), step)
+    axes.set_xticks(shown, [str(explain.layers[i].layer) for i in shown])
+    axes.set_yticks(range(0, num_heads, max(1, num_heads // 16)))
+    axes.set_xlabel("layer")
+    axes.set_ylabel("kv head")
+    what = f"{explain.num_tokens:,} tokens · {explain.predicted_us / 1e3:,.3g} ms predicted"
+    if explain.unreachable:
+        what += " · objective unreachable"
+    _title(axes, f"Physical plan of {explain.plan}", notes or what)
+    if full:
+        _legend(figure)
     return _save(figure, path)
 
 

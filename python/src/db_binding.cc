@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -38,7 +39,8 @@ std::span<const TokenId> Span(const Ids& ids) { return {ids.data(), ids.size()};
 
 PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const std::string& plan,
           double query_sample, uint32_t dense_query_tokens, uint32_t num_threads,
-          uint64_t host_memory_bytes) {
+          uint64_t host_memory_bytes, bool background_builds, uint64_t gpu_memory_bytes,
+          bool measure_machine) {
   const DBOptions options = {.read_only = read_only,
                              .create_if_missing = create_if_missing,
                              .plan = plan,
@@ -46,6 +48,9 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
                              .dense_query_tokens = dense_query_tokens,
                              .num_threads = num_threads,
                              .host_memory_bytes = host_memory_bytes,
+                             .background_builds = background_builds,
+                             .gpu_memory_bytes = gpu_memory_bytes,
+                             .measure_machine = measure_machine,
                              .clock = nullptr};
   return PyDb(Unwrap(Unlocked([&] { return DB::Open(path, options); })));
 }
@@ -141,25 +146,50 @@ void DeclareEqual(const PyDb& self, const nb::bytes& a, const nb::bytes& b) {
   ThrowIfError(Unlocked([&] { return db.DeclareEqual(first, second); }));
 }
 
-// An exception of `progress` cancels, and goes on to the caller.
-Dict Verify(const PyDb& self, const std::string& context, const nb::object& progress) {
-  const DB db = self.Get();
-  VerifyOptions options = {.context = context, .progress = nullptr};
-  std::optional<nb::python_error> error;
-  if (!progress.is_none()) {
-    options.progress = [&](uint64_t done, uint64_t total) {
+// A Python callable (or None) as a progress function. An exception of it cancels, and is raised by
+// Rethrow.
+class PyProgress {
+ public:
+  explicit PyProgress(const nb::object& call) : call_(call) {}
+
+  // Null for None. As long as this lives.
+  std::function<bool(uint64_t, uint64_t)> function() {
+    if (call_.is_none()) return nullptr;
+    return [this](uint64_t done, uint64_t total) {
       const nb::gil_scoped_acquire locked;
       try {
-        return !progress(done, total).is(nb::bool_(false));
+        return !call_(done, total).is(nb::bool_(false));
       } catch (nb::python_error& raised) {
-        error.emplace(std::move(raised));
+        error_.emplace(std::move(raised));
         return false;
       }
     };
   }
+  void Rethrow() {
+    if (error_.has_value()) throw nb::python_error(std::move(*error_));
+  }
+
+ private:
+  const nb::object& call_;
+  std::optional<nb::python_error> error_;
+};
+
+Dict Verify(const PyDb& self, const std::string& context, const nb::object& progress) {
+  const DB db = self.Get();
+  PyProgress py_progress(progress);
+  const VerifyOptions options = {.context = context, .progress = py_progress.function()};
   auto report = Unlocked([&] { return db.Verify(options); });
-  if (error.has_value()) throw nb::python_error(std::move(*error));
+  py_progress.Rethrow();
   return ToDict(Unwrap(std::move(report)));
+}
+
+void WaitForBackground(const PyDb& self, const nb::object& progress) {
+  const DB db = self.Get();
+  PyProgress py_progress(progress);
+  const WaitOptions options = {.progress = py_progress.function()};
+  const Status status = Unlocked([&] { return db.WaitForBackground(options); });
+  py_progress.Rethrow();
+  ThrowIfError(status);
 }
 
 }  // namespace
@@ -188,7 +218,8 @@ void BindDb(nb::module_& module) {
       .def_static("open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
                   nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),
                   nb::arg("dense_query_tokens"), nb::arg("num_threads"),
-                  nb::arg("host_memory_bytes"))
+                  nb::arg("host_memory_bytes"), nb::arg("background_builds"),
+                  nb::arg("gpu_memory_bytes"), nb::arg("measure_machine"))
       .def("for_tenant",
            [](const PyDb& self, const std::string& name) {
              return PyDb(Unwrap(self.Get().ForTenant(name)));
@@ -233,6 +264,14 @@ void BindDb(nb::module_& module) {
              const DB db = self.Get();
              ThrowIfError(Unlocked([&] { return db.Compact(); }));
            })
+      .def("wait_for_background", WaitForBackground, nb::arg("progress").none())
+      .def(
+          "machine",
+          [](const PyDb& self, bool measure) {
+            const DB db = self.Get();
+            return ToDict(Unwrap(Unlocked([&] { return db.Machine(measure); })));
+          },
+          nb::arg("measure"))
       .def("stats",
            [](const PyDb& self) {
              const DB db = self.Get();

@@ -20,6 +20,21 @@ nb::tuple Strings(const std::vector<std::string>& strings) {
   return nb::tuple(list);
 }
 
+Dict CompanionDict(const CompanionInfo& companion) {
+  Dict dict;
+  dict["kind"] = companion.kind;
+  dict["generation"] = companion.generation;
+  dict["file_bytes"] = companion.file_bytes;
+  return dict;
+}
+
+template <typename T>
+nb::list Dicts(const std::vector<T>& rows, Dict (*to_dict)(const T&)) {
+  nb::list list;
+  for (const T& row : rows) list.append(to_dict(row));
+  return list;
+}
+
 Dict SegmentDict(const SegmentInfo& segment) {
   Dict dict;
   dict["segment_id"] = segment.segment_id;
@@ -28,6 +43,7 @@ Dict SegmentDict(const SegmentInfo& segment) {
   dict["file_bytes"] = segment.file_bytes;
   dict["num_contexts"] = segment.num_contexts;
   dict["damage"] = segment.damage;
+  dict["companions"] = Dicts(segment.companions, CompanionDict);
   return dict;
 }
 
@@ -42,11 +58,30 @@ Dict DamageDict(const Damage& damage) {
 
 Dict LayerDict(const LayerExplain& layer) { return python::ToDict(layer); }
 
-template <typename T>
-nb::list Dicts(const std::vector<T>& rows, Dict (*to_dict)(const T&)) {
+nb::tuple Numbers(const std::vector<double>& values) {
   nb::list list;
-  for (const T& row : rows) list.append(to_dict(row));
-  return list;
+  for (const double value : values) list.append(value);
+  return nb::tuple(list);
+}
+
+Dict HeadDict(const HeadExplain& head) {
+  Dict dict;
+  dict["kv_head"] = head.kv_head;
+  dict["plan"] = head.plan;
+  dict["reason"] = head.reason;
+  dict["predicted_selected"] = head.predicted_selected;
+  dict["predicted_bytes"] = head.predicted_bytes;
+  dict["predicted_us"] = head.predicted_us;
+  dict["other_us"] = head.other_us;
+  dict["selected_mean"] = head.selected_mean;
+  dict["bytes_touched"] = head.bytes_touched;
+  dict["time_us"] = head.time_us;
+  dict["error"] = head.error;
+  dict["mass_left"] = head.mass_left;
+  dict["mass_bound"] = head.mass_bound;
+  dict["num_fallbacks"] = head.num_fallbacks;
+  dict["last_bounds"] = Numbers(head.last_bounds);
+  return dict;
 }
 
 }  // namespace
@@ -59,6 +94,8 @@ Dict ToDict(const ContextInfo& info) {
   dict["kv_bytes"] = info.kv_bytes;
   dict["file_bytes"] = info.file_bytes;
   dict["own_bytes"] = info.own_bytes;
+  dict["companion_bytes"] = info.companion_bytes;
+  dict["num_pending_companions"] = info.num_pending_companions;
   dict["retained_bytes"] = info.retained_bytes;
   dict["query_sample_bytes"] = info.query_sample_bytes;
   dict["created_us"] = info.created_us;
@@ -84,6 +121,8 @@ Dict ToDict(const LayerExplain& layer) {
   dict["num_middle"] = layer.num_middle;
   dict["predicted_selected"] = layer.predicted_selected;
   dict["predicted_bytes"] = layer.predicted_bytes;
+  dict["predicted_us"] = layer.predicted_us;
+  dict["notes"] = layer.notes;
   dict["num_queries"] = layer.num_queries;
   dict["selected_mean"] = layer.selected_mean;
   dict["candidates_mean"] = layer.candidates_mean;
@@ -92,6 +131,7 @@ Dict ToDict(const LayerExplain& layer) {
   dict["select_us"] = layer.select_us;
   dict["attend_us"] = layer.attend_us;
   dict["append_us"] = layer.append_us;
+  dict["heads"] = Dicts(layer.heads, HeadDict);
   return dict;
 }
 
@@ -102,6 +142,9 @@ Dict ToDict(const Explain& explain) {
   dict["num_reused"] = explain.num_reused;
   dict["num_segments"] = explain.num_segments;
   dict["memory_bytes"] = explain.memory_bytes;
+  dict["predicted_us"] = explain.predicted_us;
+  dict["tpot_error"] = explain.tpot_error;
+  dict["unreachable"] = explain.unreachable;
   dict["layers"] = Dicts(explain.layers, LayerDict);
   dict["text"] = explain.ToText();
   return dict;
@@ -125,6 +168,25 @@ Dict ToDict(const VerifyReport& report) {
   return dict;
 }
 
+Dict ToDict(const MachineProfile& machine) {
+  Dict dict;
+  dict["cpu"] = machine.cpu;
+  dict["isa"] = machine.isa;
+  dict["num_threads"] = machine.num_threads;
+  dict["measured"] = machine.measured;
+  dict["one_thread_bytes_per_ns"] = machine.one_thread_bytes_per_ns;
+  dict["all_threads_bytes_per_ns"] = machine.all_threads_bytes_per_ns;
+  dict["attend_ns"] = Numbers(machine.attend_ns);
+  dict["score_ns"] = Numbers(machine.score_ns);
+  dict["scan8_ns"] = Numbers(machine.scan8_ns);
+  dict["scan4_ns"] = Numbers(machine.scan4_ns);
+  dict["scan1_ns"] = Numbers(machine.scan1_ns);
+  dict["select_ns"] = machine.select_ns;
+  dict["row_ns"] = machine.row_ns;
+  dict["hop_ns"] = machine.hop_ns;
+  return dict;
+}
+
 Dict ToDict(const DBStats& stats) {
   Dict dict;
   dict["path"] = stats.path;
@@ -134,6 +196,9 @@ Dict ToDict(const DBStats& stats) {
   dict["num_segments"] = stats.num_segments;
   dict["num_tokens"] = stats.num_tokens;
   dict["file_bytes"] = stats.file_bytes;
+  dict["num_companions"] = stats.num_companions;
+  dict["companion_bytes"] = stats.companion_bytes;
+  dict["num_pending_companions"] = stats.num_pending_companions;
   dict["quota_bytes"] = stats.quota_bytes;
   dict["memory_bytes"] = stats.memory_bytes;
   dict["memory_limit_bytes"] = stats.memory_limit_bytes;
@@ -146,6 +211,8 @@ Dict ToDict(const DBStats& stats) {
   dict["num_evictions"] = stats.num_evictions;
   dict["bytes_written"] = stats.bytes_written;
   dict["bytes_merged"] = stats.bytes_merged;
+  dict["num_companions_built"] = stats.num_companions_built;
+  dict["background_seconds"] = stats.background_seconds;
   return dict;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -127,6 +128,12 @@ Result<std::vector<TensorView>> ToViews(const attndb_tensor* tensors, size_t cou
     views.push_back(view);
   }
   return views;
+}
+
+// Null for null.
+std::function<bool(uint64_t, uint64_t)> ToProgress(attndb_progress progress, void* user_data) {
+  if (progress == nullptr) return nullptr;
+  return [=](uint64_t done, uint64_t total) { return progress(done, total, user_data) != 0; };
 }
 
 }  // namespace
@@ -311,6 +318,15 @@ attndb_code attndb_db_stats(const attndb_db* db, char** json) {
   });
 }
 
+attndb_code attndb_db_machine(const attndb_db* db, int32_t measure, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::MachineProfile machine, db->db.Machine(measure != 0));
+    return TextOut(machine.ToJson(), json);
+  });
+}
+
 attndb_code attndb_db_tokens(const attndb_db* db, const char* context, int32_t** tokens,
                              size_t* num_tokens) {
   return Call([&]() -> Status {
@@ -378,11 +394,7 @@ attndb_code attndb_db_verify(const attndb_db* db, const char* context, attndb_pr
     ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
     attndb::VerifyOptions options;
     if (context != nullptr) options.context = context;
-    if (progress != nullptr) {
-      options.progress = [&](uint64_t done, uint64_t total) {
-        return progress(done, total, user_data) != 0;
-      };
-    }
+    options.progress = ToProgress(progress, user_data);
     ATTNDB_ASSIGN_OR_RETURN(const attndb::VerifyReport report, db->db.Verify(options));
     if (json != nullptr) {
       ATTNDB_RETURN_IF_ERROR(TextOut(attndb::internal::ToJson(report), json));
@@ -396,6 +408,14 @@ attndb_code attndb_db_compact(const attndb_db* db) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
     return db->db.Compact();
+  });
+}
+
+attndb_code attndb_db_wait_for_background(const attndb_db* db, attndb_progress progress,
+                                          void* user_data) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    return db->db.WaitForBackground({.progress = ToProgress(progress, user_data)});
   });
 }
 

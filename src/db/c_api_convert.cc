@@ -130,6 +130,9 @@ Result<DBOptions> ToDBOptions(const attndb_db_options* options) {
     to.num_threads = from.num_threads == UINT32_MAX ? 0 : from.num_threads;
   }
   to.host_memory_bytes = from.host_memory_bytes;
+  to.background_builds = from.no_background_builds == 0;
+  to.gpu_memory_bytes = from.gpu_memory_bytes;
+  to.measure_machine = from.fixed_prices == 0;
   return to;
 }
 

@@ -105,6 +105,9 @@ TEST(CApiConvertTest, NullOptionsAndZeroFieldsAreTheDefaults) {
     EXPECT_EQ(options->dense_query_tokens, defaults.dense_query_tokens);
     EXPECT_EQ(options->num_threads, defaults.num_threads);
     EXPECT_EQ(options->host_memory_bytes, defaults.host_memory_bytes);
+    EXPECT_EQ(options->background_builds, defaults.background_builds);
+    EXPECT_EQ(options->gpu_memory_bytes, defaults.gpu_memory_bytes);
+    EXPECT_EQ(options->measure_machine, defaults.measure_machine);
   }
   EXPECT_TRUE(ToSessionOptions(nullptr)->reuse);
   EXPECT_FALSE(ToStoreOptions(nullptr)->ttl.has_value());
@@ -119,6 +122,9 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   db.dense_query_tokens = 8;
   db.num_threads = UINT32_MAX;
   db.host_memory_bytes = 5;
+  db.no_background_builds = 1;
+  db.gpu_memory_bytes = 6;
+  db.fixed_prices = 1;
   const auto options = ToDBOptions(&db);
   ASSERT_TRUE(options.ok());
   EXPECT_TRUE(options->read_only);
@@ -128,6 +134,9 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   EXPECT_EQ(options->dense_query_tokens, 8U);
   EXPECT_EQ(options->num_threads, 0U);
   EXPECT_EQ(options->host_memory_bytes, 5U);
+  EXPECT_FALSE(options->background_builds);
+  EXPECT_EQ(options->gpu_memory_bytes, 6U);
+  EXPECT_FALSE(options->measure_machine);
 
   auto store = Zeroed<attndb_store_options>();
   store.name = "n";

@@ -7,9 +7,15 @@ namespace attndb::internal {
 namespace {
 
 Json JsonOf(const SegmentInfo& s) {
-  return {{"segment_id", s.segment_id},     {"num_tokens_used", s.num_tokens_used},
-          {"num_tokens", s.num_tokens},     {"file_bytes", s.file_bytes},
-          {"num_contexts", s.num_contexts}, {"damage", s.damage}};
+  Json companions = Json::array();
+  for (const CompanionInfo& c : s.companions) {
+    companions.push_back(
+        {{"kind", c.kind}, {"generation", c.generation}, {"file_bytes", c.file_bytes}});
+  }
+  return {{"segment_id", s.segment_id},         {"num_tokens_used", s.num_tokens_used},
+          {"num_tokens", s.num_tokens},         {"file_bytes", s.file_bytes},
+          {"num_contexts", s.num_contexts},     {"damage", s.damage},
+          {"companions", std::move(companions)}};
 }
 
 Json JsonOf(const ContextInfo& c) {
@@ -21,6 +27,8 @@ Json JsonOf(const ContextInfo& c) {
           {"kv_bytes", c.kv_bytes},
           {"file_bytes", c.file_bytes},
           {"own_bytes", c.own_bytes},
+          {"companion_bytes", c.companion_bytes},
+          {"num_pending_companions", c.num_pending_companions},
           {"retained_bytes", c.retained_bytes},
           {"query_sample_bytes", c.query_sample_bytes},
           {"created_us", c.created_us},

@@ -361,6 +361,8 @@ TEST_F(CApiTest, VerifyCallsBackAndCanBeCancelled) {
   EXPECT_EQ(Parsed(text)["ok"], true);
   const auto stop = [](uint64_t, uint64_t, void*) { return 0; };
   EXPECT_EQ(attndb_db_verify(db_.get(), "book", stop, nullptr, nullptr, nullptr), ATTNDB_CANCELLED);
+  EXPECT_EQ(attndb_db_wait_for_background(db_.get(), count, &num_calls), ATTNDB_OK);
+  EXPECT_EQ(attndb_db_wait_for_background(nullptr, nullptr, nullptr), ATTNDB_INVALID_ARGUMENT);
 }
 
 TEST_F(CApiTest, TenantsAreApartAndPlansAreExplained) {

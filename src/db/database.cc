@@ -6,8 +6,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <unordered_set>
 
+#include "db/builtin_plans.h"
 #include "db/non_finite.h"
 #include "storage/vfs/store_files.h"
 
@@ -71,6 +71,11 @@ Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
 
 }  // namespace
 
+std::string PathInStore(const storage::ObjectName& name) {
+  return storage::JoinPath(std::string(kSegmentsName),
+                           storage::FileNameOf(name, storage::ObjectFile::kData));
+}
+
 ModelSpec Resolve(ModelSpec spec) {
   for (LayerSpec& layer : spec.layers) {
     if (layer.scale == 0.0f) {
@@ -82,8 +87,12 @@ ModelSpec Resolve(ModelSpec spec) {
 }
 
 Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const DBOptions& options,
-                                                 storage::FileSystem* file_system) {
-  ATTNDB_RETURN_IF_ERROR(query::Plan::Parse(options.plan).status());
+                                                 storage::FileSystem* file_system,
+                                                 Planning planning) {
+  if (planning.registry == nullptr) {
+    planning.registry = std::make_shared<const query::PlanRegistry>(BuiltinPlans());
+  }
+  ATTNDB_RETURN_IF_ERROR(query::Plan::Parse(options.plan, *planning.registry).status());
   if (!(options.query_sample >= 0.0 && options.query_sample <= 16.0)) {
     return Status::InvalidArgument("query_sample is " + std::to_string(options.query_sample) +
                                    ", expected 0 to 16 rows a key");
@@ -102,34 +111,47 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
   ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<db::Catalog> catalog, db::Catalog::Open(catalog_options));
   DBOptions resolved = options;
   if (resolved.host_memory_bytes == 0) resolved.host_memory_bytes = DefaultHostMemory();
-  auto database = std::make_shared<Database>(Key(), path, resolved, file_system, std::move(lock),
-                                             std::move(catalog));
-  if (!options.read_only) ATTNDB_RETURN_IF_ERROR(database->RemoveOrphans());
+  auto database = std::make_shared<Database>(
+      Key(),
+      Parts{path, resolved, file_system, std::move(planning), std::move(lock), std::move(catalog)});
+  if (!options.read_only) {
+    ATTNDB_RETURN_IF_ERROR(database->ForgetFormerKinds());
+    ATTNDB_RETURN_IF_ERROR(database->RemoveOrphans());
+    ATTNDB_RETURN_IF_ERROR(database->ScheduleMissing(db::TenantId::kNone));
+  }
   return database;
 }
 
-Database::Database(Key, std::string path, const DBOptions& options,
-                   storage::FileSystem* file_system, std::unique_ptr<storage::FileLock> lock,
-                   std::unique_ptr<db::Catalog> catalog)
-    : path_(std::move(path)),
+Database::Database(Key, Parts parts)
+    : path_(std::move(parts.path)),
       segments_dir_(storage::JoinPath(path_, std::string(kSegmentsName))),
-      options_(options),
-      file_system_(file_system),
-      lock_(std::move(lock)),
-      budget_(options.host_memory_bytes),
-      catalog_(std::move(catalog)),
-      registry_(file_system, segments_dir_, catalog_.get(), &budget_),
-      planes_(&budget_),
-      pool_(options.num_threads) {}
+      options_(std::move(parts.options)),
+      file_system_(parts.file_system),
+      planning_(std::move(parts.planning)),
+      lock_(std::move(parts.lock)),
+      budget_(options_.host_memory_bytes),
+      catalog_(std::move(parts.catalog)),
+      registry_(file_system_, segments_dir_, catalog_.get(), &budget_),
+      companions_(file_system_, segments_dir_, catalog_.get(), options_.read_only,
+                  [this](db::SegmentId segment) { ScheduleCompanion(segment); }),
+      planes_(&budget_, &companions_),
+      pool_(options_.num_threads),
+      hints_(file_system_, path_),
+      worker_([this](db::SegmentId segment, BackgroundWorker::Control* control) {
+        return BuildCompanion(segment, control);
+      }) {}
 
-Database::~Database() = default;
+Database::~Database() {
+  if (!options_.read_only) hints_.Save();
+}
 
 Status Database::RemoveOrphans() {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::SegmentId> ids, catalog_->KnownSegmentIds());
-  std::unordered_set<uint64_t> known;
-  for (const db::SegmentId id : ids) known.insert(static_cast<uint64_t>(id));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> orphans,
-                          storage::ListOrphans(file_system_, segments_dir_, known));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<storage::ObjectName> objects, catalog_->KnownObjects());
+  const std::set<storage::ObjectName> known(objects.begin(), objects.end());
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<std::string> orphans,
+      storage::ListOrphans(file_system_, segments_dir_,
+                           [&](const storage::ObjectName& name) { return known.contains(name); }));
   for (const std::string& name : orphans) {
     ATTNDB_RETURN_IF_ERROR(file_system_->Remove(storage::JoinPath(segments_dir_, name)));
   }
@@ -196,7 +218,7 @@ void Database::ReportDamage(const storage::Segment& segment, const Status& statu
 
 // --- Admin ---
 
-ContextInfo Database::InfoOf(const db::ContextDetail& detail) const {
+ContextInfo Database::InfoOf(const db::ContextDetail& detail) {
   const db::ContextRecord& record = detail.context;
   ContextInfo info;
   info.id = record.id;
@@ -214,8 +236,18 @@ ContextInfo Database::InfoOf(const db::ContextDetail& detail) const {
   info.damaged = record.damaged;
   info.first_position = record.first_position;
   for (const db::ChainSegment& link : detail.chain) {
-    info.segments.push_back({link.segment.id, link.num_tokens_used, link.segment.num_tokens,
-                             link.segment.file_bytes, link.num_contexts, link.segment.damage});
+    SegmentInfo& segment = info.segments.emplace_back();
+    segment.segment_id = link.segment.id;
+    segment.num_tokens_used = link.num_tokens_used;
+    segment.num_tokens = link.segment.num_tokens;
+    segment.file_bytes = link.segment.file_bytes;
+    segment.num_contexts = link.num_contexts;
+    segment.damage = link.segment.damage;
+    for (const db::CompanionRecord& companion : link.segment.companions) {
+      segment.companions.push_back({companion.kind, companion.generation, companion.file_bytes});
+      info.companion_bytes += companion.file_bytes;
+    }
+    if (WantsCompanion(link.segment)) ++info.num_pending_companions;
   }
   return info;
 }
@@ -297,15 +329,18 @@ Result<VerifyReport> Database::Verify(const std::string& tenant, const VerifyOpt
   }
   VerifyReport report;
   uint64_t bytes_total = 0;
-  for (const db::SegmentRecord& segment : segments) bytes_total += segment.file_bytes;
+  for (const db::SegmentRecord& segment : segments) bytes_total += segment.total_bytes();
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> findings, catalog_->Verify());
   for (const std::string& finding : findings) {
     report.damages.push_back({0, std::string(kCatalogName), finding, {}});
   }
   for (const db::SegmentRecord& record : segments) {
     ATTNDB_RETURN_IF_ERROR(VerifySegment(record, &report));
+    for (const db::CompanionRecord& companion : record.companions) {
+      ATTNDB_RETURN_IF_ERROR(VerifyCompanion(record, companion, &report));
+    }
     ++report.num_segments;
-    report.num_bytes += record.file_bytes;
+    report.num_bytes += record.total_bytes();
     if (options.progress && !options.progress(report.num_bytes, bytes_total)) {
       return Status::Cancelled("verify: cancelled after " + std::to_string(report.num_bytes) +
                                " of " + std::to_string(bytes_total) + " bytes");
@@ -336,10 +371,7 @@ Status Database::VerifySegment(const db::SegmentRecord& record, VerifyReport* re
   if (again.status().code() == StatusCode::kNotFound) return Status::Ok();
   Damage damage;
   damage.segment_id = record.id;
-  damage.file =
-      storage::JoinPath(std::string(kSegmentsName),
-                        storage::FileNameOf({.segment_id = static_cast<uint64_t>(record.id)},
-                                            storage::ObjectFile::kData));
+  damage.file = PathInStore({.segment_id = static_cast<uint64_t>(record.id)});
   damage.message = status.ok() ? record.damage : status.message();
   if (!options_.read_only && status.code() != StatusCode::kIoError) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::ContextRecord> contexts,
@@ -361,6 +393,12 @@ Result<DBStats> Database::Stats(const std::string& tenant) const {
   stats.num_segments = catalog.num_segments;
   stats.num_tokens = catalog.num_tokens;
   stats.file_bytes = catalog.file_bytes;
+  stats.num_companions = catalog.num_companions;
+  stats.companion_bytes = catalog.companion_bytes;
+  ATTNDB_ASSIGN_OR_RETURN(stats.num_pending_companions, CountPending(owner.id));
+  const BackgroundWorker::Counters background = worker_.counters();
+  stats.num_companions_built = background.num_done;
+  stats.background_seconds = static_cast<double>(background.busy_ns) * 1e-9;
   stats.quota_bytes = owner.quota_bytes;
   stats.memory_bytes = budget_.used_bytes();
   stats.memory_limit_bytes = budget_.limit_bytes();

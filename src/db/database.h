@@ -3,16 +3,18 @@
 // On disk: LOCK, catalog.db (src/db/catalog), segments/ (src/storage). The catalog's transaction is
 //          the commit; a file that the catalog does not name is an orphan, removed at the next
 //          open.
-// Parts:   opening and admin here; prefix lookup in open_session.cc, sealing in store.cc, merging
-//          in merge.cc.
-// Threads: thread-safe. Order of locks: store_mutex_, use_mutex_, then those of catalog, registry
-//          and budget, which are leaves.
+// Parts:   opening and admin here; what plans are priced by in machine.cc; prefix lookup in
+//          open_session.cc, sealing in store.cc, merging in merge.cc, companions of segments in
+//          companions.cc.
+// Threads: thread-safe; one thread of its own builds companions. Order of locks: store_mutex_,
+//          use_mutex_, then those of catalog, registry, worker and budget, which are leaves.
 #ifndef ATTNDB_DB_DATABASE_H_
 #define ATTNDB_DB_DATABASE_H_
 
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -26,10 +28,15 @@
 #include "attndb/types.h"
 #include "common/mutex.h"
 #include "common/thread_pool.h"
+#include "db/background_worker.h"
 #include "db/catalog/catalog.h"
+#include "db/companion_files.h"
+#include "db/hints.h"
 #include "db/plane_cache.h"
 #include "db/segment_registry.h"
 #include "db/session_impl.h"
+#include "query/optimizer/machine_constants.h"
+#include "query/plan/plan_registry.h"
 #include "storage/io/file_system.h"
 #include "storage/kv/memory_budget.h"
 
@@ -37,9 +44,16 @@ namespace attndb::internal {
 
 class Database : public std::enable_shared_from_this<Database> {
  public:
+  // What plans are made of, and priced by.
+  struct Planning {
+    std::shared_ptr<const query::PlanRegistry> registry;  // Null: what this version has.
+    std::optional<query::MachineConstants> machine;       // Instead of this machine's.
+  };
+
   // `file_system` must outlive the database.
   static Result<std::shared_ptr<Database>> Open(const std::string& path, const DBOptions& options,
-                                                storage::FileSystem* file_system);
+                                                storage::FileSystem* file_system,
+                                                Planning planning = {});
   ~Database();
 
  private:
@@ -49,8 +63,15 @@ class Database : public std::enable_shared_from_this<Database> {
   };
 
  public:
-  Database(Key key, std::string path, const DBOptions& options, storage::FileSystem* file_system,
-           std::unique_ptr<storage::FileLock> lock, std::unique_ptr<db::Catalog> catalog);
+  struct Parts {
+    std::string path;
+    DBOptions options;
+    storage::FileSystem* file_system = nullptr;
+    Planning planning;
+    std::unique_ptr<storage::FileLock> lock;
+    std::unique_ptr<db::Catalog> catalog;
+  };
+  Database(Key key, Parts parts);
 
   // --- For DB: as there, for the tenant of that name. ---
 
@@ -66,8 +87,8 @@ class Database : public std::enable_shared_from_this<Database> {
   Result<ContextId> Store(SessionImpl* session, std::span<const TokenId> tokens,
                           const StoreOptions& options) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   // What Store would refuse for its options, or for `new_bytes` of K and V.
-  Status CheckStore(const std::string& tenant, const StoreOptions& options,
-                    uint64_t new_bytes) const ATTNDB_EXCLUDES(use_mutex_);
+  Status CheckStore(const std::string& tenant, const StoreOptions& options, uint64_t new_bytes)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   Result<PrefixExplain> ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
                                       std::span<const TokenId> tokens,
                                       const SessionOptions& options) const;
@@ -83,11 +104,19 @@ class Database : public std::enable_shared_from_this<Database> {
   Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b);
   Result<VerifyReport> Verify(const std::string& tenant, const VerifyOptions& options);
   Status Compact(const std::string& tenant) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  Status WaitForBackground(const BackgroundWorker::Progress& progress);
   Result<DBStats> Stats(const std::string& tenant) const;
 
   // --- For sessions. ---
 
   const DBOptions& options() const { return options_; }
+  const query::PlanRegistry& plans() const { return *planning_.registry; }
+  // What plans are priced by. `needed`: measures this machine if nobody has, and that is allowed.
+  // The result holds as long as the database.
+  const query::MachineConstants& Machine(bool needed) ATTNDB_EXCLUDES(machine_mutex_);
+  // Errors: kResourceExhausted (memory).
+  Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
+  Hints* hints() { return &hints_; }
   storage::MemoryBudget* budget() { return &budget_; }
   PlaneCache* planes() { return &planes_; }
   ThreadPool* pool() { return &pool_; }
@@ -102,6 +131,12 @@ class Database : public std::enable_shared_from_this<Database> {
     std::vector<ChainEntry> entries;
     std::vector<TokenId> tokens;
   };
+  // To make room for a Store.
+  struct Victims {
+    std::vector<ContextId> contexts;
+    uint64_t freed_bytes = 0;
+    bool companions = false;  // All of the tenant's as well.
+  };
   // A context found for a prompt.
   struct Match {
     ContextId context = ContextId::kNone;
@@ -112,9 +147,12 @@ class Database : public std::enable_shared_from_this<Database> {
   Status CheckWritable() const;
   Result<db::Tenant> TenantOf(const std::string& name) const;  // kNotFound, as if it were empty.
   Result<db::ContextRecord> Find(const std::string& tenant, std::string_view context) const;
-  ContextInfo InfoOf(const db::ContextDetail& detail) const;
+  static ContextInfo InfoOf(const db::ContextDetail& detail);
   Status VerifySegment(const db::SegmentRecord& record, VerifyReport* report);
   std::vector<ContextId> ContextsInUse() const ATTNDB_EXCLUDES(use_mutex_);
+
+  // machine.cc
+  void KeepMachine(query::MachineConstants machine) ATTNDB_REQUIRES(machine_mutex_);
 
   // open_session.cc
   Result<Match> FindPrefix(const db::Tenant& tenant, const ModelSpec& spec,
@@ -129,6 +167,11 @@ class Database : public std::enable_shared_from_this<Database> {
                                                  std::span<const TokenId> tokens);
 
   // store.cc
+  Result<ContextId> StoreOnce(SessionImpl* session, std::span<const TokenId> tokens,
+                              const StoreOptions& options)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  // Too full, perhaps, for what the session would store.
+  bool IsDiskFull(const SessionImpl& session) const;
   Result<db::SegmentRecord> SealTail(SessionImpl* session, std::span<const TokenId> tokens,
                                      db::ModelId model) ATTNDB_REQUIRES(store_mutex_);
   Result<ContextId> PublishSession(SessionImpl* session, std::span<const TokenId> tokens,
@@ -136,9 +179,13 @@ class Database : public std::enable_shared_from_this<Database> {
       ATTNDB_REQUIRES(store_mutex_);
   // That the name may be given to a new context.
   Status CheckName(const db::Tenant& tenant, const StoreOptions& options) const;
-  // Contexts to evict before `new_bytes` more fit into the quota.
-  Result<std::vector<ContextId>> ChooseVictims(const db::Tenant& tenant, uint64_t new_bytes) const
+  // What must go before `new_bytes` more fit into the quota.
+  Result<Victims> ChooseVictims(const db::Tenant& tenant, uint64_t new_bytes) const
       ATTNDB_EXCLUDES(use_mutex_);
+  // Contexts to evict before `missing_bytes` are free, by what their segments give back, with or
+  // without companions; and how many bytes that is, which may be fewer.
+  Result<Victims> Evictable(const db::Tenant& tenant, uint64_t missing_bytes,
+                            bool with_companions) const ATTNDB_EXCLUDES(use_mutex_);
   // Removes a segment that was sealed and that no commit names.
   void DiscardSegment(db::SegmentId id);
   // The same after the commit that should name it gave `status`. A commit that failed while it was
@@ -147,7 +194,9 @@ class Database : public std::enable_shared_from_this<Database> {
   // After a later commit, which has overwritten what failed before.
   void DiscardDoubtful() ATTNDB_REQUIRES(store_mutex_);
   Status ExpireContexts() ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
-  // The same for all that had readers when they lost their last context.
+  // Those that had readers when they lost their last context.
+  std::vector<db::SegmentId> Unreferenced() const ATTNDB_EXCLUDES(use_mutex_);
+  // Removes those of them that have none any more.
   void SweepUnreferenced() ATTNDB_EXCLUDES(use_mutex_);
   // Removes those segments that no session reads; the others when their sessions are gone.
   void RemoveUnreferenced(std::span<const db::SegmentId> segments) ATTNDB_EXCLUDES(use_mutex_);
@@ -161,18 +210,62 @@ class Database : public std::enable_shared_from_this<Database> {
   Status TryMergeRun(std::span<const db::ChainSegment> run) ATTNDB_REQUIRES(store_mutex_)
       ATTNDB_EXCLUDES(use_mutex_);
 
+  // companions.cc
+  bool builds_companions() const { return options_.background_builds && !options_.read_only; }
+  static bool WantsCompanion(const db::SegmentRecord& segment);
+  // Drops companions of kinds that the ones we read took the place of. Their files become orphans.
+  Status ForgetFormerKinds();
+  // Of one tenant, or of all with kNone.
+  Status ScheduleMissing(db::TenantId tenant);
+  Result<uint64_t> CountPending(db::TenantId tenant) const;  // Of one tenant.
+  // If it wants one that it has not.
+  void ScheduleCompanion(db::SegmentId segment);
+  // The same for the segments of a session's chain that hold tokens from this one on.
+  void ScheduleFrom(const SessionImpl& session, uint64_t first_token);
+  // All of a tenant's, or of all with kNone; false if the catalog could not.
+  bool DropCompanions(db::TenantId tenant);
+  // The same on a full disk, and none is built meanwhile.
+  void GiveUpCompanions() ATTNDB_EXCLUDES(store_mutex_);
+  // Waits until the worker has let go of segments that lost their last context: they count as used
+  // as long as it reads them.
+  void EndDroppedBuilds() ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  // The worker's job.
+  Status BuildCompanion(db::SegmentId id, BackgroundWorker::Control* control)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  Status WriteCompanion(const db::SegmentRecord& record, const storage::Segment& segment,
+                        BackgroundWorker::Control* control) ATTNDB_EXCLUDES(store_mutex_);
+  Status PublishCompanion(const db::SegmentRecord& segment, const db::CompanionRecord& companion)
+      ATTNDB_EXCLUDES(store_mutex_);
+  // kFailedPrecondition if so many more bytes would leave too little of the disk to those who
+  // store,
+  Status CheckDisk(uint64_t new_bytes) const;
+  // ... or do not fit into the tenant's quota: nothing is evicted for a companion.
+  Status CheckRoom(db::TenantId id, uint64_t new_bytes) const;
+  Status VerifyCompanion(const db::SegmentRecord& segment, const db::CompanionRecord& companion,
+                         VerifyReport* report);
+
   // Constant after Open.
   const std::string path_;
   const std::string segments_dir_;
   const DBOptions options_;
   storage::FileSystem* const file_system_;
+  const Planning planning_;
   const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
 
   storage::MemoryBudget budget_;
   const std::unique_ptr<db::Catalog> catalog_;
   SegmentRegistry registry_;
+  CompanionFiles companions_;
   PlaneCache planes_;
   ThreadPool pool_;
+  Hints hints_;
+
+  Mutex machine_mutex_;  // One measures. A leaf, but for the mutex of hints_.
+  std::unique_ptr<const query::MachineConstants> default_machine_ ATTNDB_GUARDED_BY(machine_mutex_);
+  std::unique_ptr<const query::MachineConstants> known_machine_ ATTNDB_GUARDED_BY(machine_mutex_);
+  // What Machine gives. Set once more when it was measured: released with the constants that it
+  // points to, which stay; acquired by who reads them.
+  std::atomic<const query::MachineConstants*> machine_ = nullptr;
 
   Mutex store_mutex_;  // One Store, merge or eviction at a time.
   // Sealed, and their commit failed: see DiscardUnpublished.
@@ -191,7 +284,12 @@ class Database : public std::enable_shared_from_this<Database> {
   std::atomic<uint64_t> num_evictions_ = 0;
   std::atomic<uint64_t> bytes_written_ = 0;
   std::atomic<uint64_t> bytes_merged_ = 0;
+
+  BackgroundWorker worker_;  // The last: it uses all others until it has stopped.
 };
+
+// Path of an object's data file in the store.
+std::string PathInStore(const storage::ObjectName& name);
 
 // The spec with its defaults filled in: what identity and arithmetic are built on.
 ModelSpec Resolve(ModelSpec spec);

@@ -205,6 +205,29 @@ Result<VerifyReport> DB::Verify(const VerifyOptions& options) const {
 
 Status DB::Compact() const { return database_->Compact(tenant_); }
 
+Status DB::WaitForBackground(const WaitOptions& options) const {
+  return database_->WaitForBackground(options.progress);
+}
+
 Result<DBStats> DB::Stats() const { return database_->Stats(tenant_); }
+
+Result<MachineProfile> DB::Machine(bool measure) const {
+  if (measure) ATTNDB_RETURN_IF_ERROR(database_->MeasureNow());
+  const query::MachineConstants& machine = database_->Machine(/*needed=*/false);
+  return MachineProfile{.cpu = machine.cpu,
+                        .isa = machine.isa,
+                        .num_threads = machine.num_threads,
+                        .measured = machine.measured,
+                        .one_thread_bytes_per_ns = machine.one_bytes_per_ns,
+                        .all_threads_bytes_per_ns = machine.all_bytes_per_ns,
+                        .attend_ns = {machine.attend.begin(), machine.attend.end()},
+                        .score_ns = {machine.score.begin(), machine.score.end()},
+                        .scan8_ns = {machine.Scan(8).begin(), machine.Scan(8).end()},
+                        .scan4_ns = {machine.Scan(4).begin(), machine.Scan(4).end()},
+                        .scan1_ns = {machine.Scan(1).begin(), machine.Scan(1).end()},
+                        .select_ns = machine.select,
+                        .row_ns = machine.row,
+                        .hop_ns = machine.hop};
+}
 
 }  // namespace attndb

@@ -70,12 +70,17 @@ class KvArrays {
 
 class DBFixture : public ::testing::Test {
  protected:
-  DBFixture() : dir_(TempDir::InMemory()) { Open(); }
+  // Without background builds a store's files are those of its segments, at any moment.
+  explicit DBFixture(bool background_builds = false)
+      : background_builds_(background_builds), dir_(TempDir::InMemory()) {
+    Open();
+  }
 
   // Closes the store first.
   void Open(DBOptions options = {}) {
     db_.reset();
     options.clock = [this] { return now_us_; };
+    options.background_builds = options.background_builds && background_builds_;
     Result<DB> db = DB::Open(store(), options);
     EXPECT_THAT(db, IsOk());
     db_.emplace(*std::move(db));
@@ -162,6 +167,7 @@ class DBFixture : public ::testing::Test {
     return files;
   }
 
+  const bool background_builds_;
   TempDir dir_;
   ToyModel model_;
   int64_t now_us_ = 1'700'000'000'000'000;

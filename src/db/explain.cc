@@ -43,8 +43,8 @@ bool Alike(const LayerExplain& a, const LayerExplain& b) {
 
 using Row = std::vector<std::string>;
 
-// Columns as wide as they need; all but the first two aligned to the right.
-std::string Table(const std::vector<Row>& rows) {
+// Columns as wide as they need; all but the first `num_left` aligned to the right.
+std::string Table(const std::vector<Row>& rows, size_t num_left) {
   std::vector<size_t> widths(rows.front().size());
   for (const Row& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -54,12 +54,120 @@ std::string Table(const std::vector<Row>& rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       const std::string pad(widths[i] - row[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (i < 2 ? row[i] + pad : pad + row[i]);
+      line += (i == 0 ? "" : "  ") + (i < num_left ? row[i] + pad : pad + row[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
   return text;
+}
+
+// What a line of the table of heads says of a head. Neighbours that say the same are folded.
+struct HeadKey {
+  std::string plan;
+  std::string reason;
+  friend bool operator==(const HeadKey&, const HeadKey&) = default;
+};
+
+HeadKey KeyOf(const HeadExplain& head) { return {head.plan, head.reason}; }
+
+// Neighbouring heads of a layer that run the same.
+struct HeadRun {
+  uint32_t first = 0;
+  uint32_t last = 0;
+  HeadKey key;
+  friend bool operator==(const HeadRun&, const HeadRun&) = default;
+};
+
+std::vector<HeadRun> RunsOf(const LayerExplain& layer) {
+  std::vector<HeadRun> runs;
+  for (const HeadExplain& head : layer.heads) {
+    if (runs.empty() || !(runs.back().key == KeyOf(head))) {
+      runs.push_back({head.kv_head, head.kv_head, KeyOf(head)});
+    }
+    runs.back().last = head.kv_head;
+  }
+  return runs;
+}
+
+std::string Range(uint64_t first, uint64_t last) {
+  return std::to_string(first) + (first == last ? "" : "-" + std::to_string(last));
+}
+
+// "-" where no head has the figure.
+std::string Percent(double sum, uint64_t count) {
+  return count == 0 ? "-" : Number(100 * sum / static_cast<double>(count), 2) + " %";
+}
+
+// One line: the heads of `run`, in each of the layers.
+Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
+  HeadExplain sum;
+  sum.predicted_us = sum.time_us = sum.other_us = 0;
+  double selected = 0;
+  double error = 0;
+  double left = 0;
+  double bound = 0;
+  uint64_t num_heads = 0;
+  uint64_t num_errors = 0;
+  uint64_t num_left = 0;
+  uint64_t num_bounds = 0;
+  bool compared = true;
+  for (const LayerExplain& layer : layers) {
+    for (uint32_t i = run.first; i <= run.last; ++i) {
+      const HeadExplain& head = layer.heads[i];
+      ++num_heads;
+      sum.predicted_bytes += head.predicted_bytes;
+      sum.predicted_us += head.predicted_us;
+      sum.other_us += head.other_us;
+      compared = compared && head.other_us >= 0;
+      sum.bytes_touched += head.bytes_touched;
+      sum.time_us += head.time_us;
+      selected += head.selected_mean;
+      if (head.error >= 0) error += head.error, ++num_errors;
+      if (head.mass_left >= 0) left += head.mass_left, ++num_left;
+      if (head.mass_bound >= 0) bound += head.mass_bound, ++num_bounds;
+      sum.num_fallbacks += head.num_fallbacks;
+    }
+  }
+  const bool has_run = layers.front().num_queries > 0;
+  return {Range(layers.front().layer, layers.back().layer),
+          Range(run.first, run.last),
+          run.key.plan + (run.key.reason.empty() ? "" : " [" + run.key.reason + "]"),
+          Bytes(sum.predicted_bytes),
+          Number(sum.predicted_us, 1),
+          compared ? Number(sum.other_us, 1) : "-",
+          has_run ? Count(selected / static_cast<double>(num_heads)) : "-",
+          has_run ? Bytes(sum.bytes_touched) : "-",
+          has_run ? Number(sum.time_us, 1) : "-",
+          Percent(error, num_errors),
+          Percent(left, num_left),
+          Percent(bound, num_bounds),
+          num_bounds == 0 ? "-" : std::to_string(sum.num_fallbacks)};
+}
+
+// What each head runs; layers whose heads run the same are folded.
+std::string HeadTable(const std::vector<LayerExplain>& layers) {
+  std::vector<Row> rows = {{"layers", "heads", "runs [why]", "bytes?", "us?", "else us?",
+                            "selected", "bytes", "us", "error", "mass left", "at most",
+                            "fell back"}};
+  for (size_t begin = 0; begin < layers.size();) {
+    const std::vector<HeadRun> runs = RunsOf(layers[begin]);
+    size_t end = begin + 1;
+    while (end < layers.size() && RunsOf(layers[end]) == runs) ++end;
+    for (const HeadRun& run : runs) {
+      rows.push_back(HeadRow(std::span(layers).subspan(begin, end - begin), run));
+    }
+    begin = end;
+  }
+  return Table(rows, 3);
+}
+
+// The notes of the first layer that has some: all layers see the same chain.
+std::string NotesText(const std::vector<LayerExplain>& layers) {
+  for (const LayerExplain& layer : layers) {
+    if (!layer.notes.empty()) return "notes     " + layer.notes + "\n";
+  }
+  return "";
 }
 
 Row LayerRow(std::span<const LayerExplain> layers) {
@@ -95,7 +203,13 @@ Row LayerRow(std::span<const LayerExplain> layers) {
 std::string Explain::ToText() const {
   std::string text = "plan      " + plan + "\ntokens    " + std::to_string(num_tokens) + " (" +
                      std::to_string(num_reused) + " reused, in " + std::to_string(num_segments) +
-                     " segments)\nmemory    " + Bytes(memory_bytes) + "\n\n";
+                     " segments)\nmemory    " + Bytes(memory_bytes) + "\npredicted " +
+                     Number(predicted_us * 1e-3, 2) + " ms of attention a token\n";
+  if (tpot_error > 0) {
+    text += "objective error " + Number(tpot_error, 3) +
+            (unreachable ? ": UNREACHABLE, even this error takes longer" : " meets it") + "\n";
+  }
+  text += NotesText(layers) + "\n";
   std::vector<Row> rows = {{"layers", "plan", "middle", "selected?", "bytes?", "candidates",
                             "selected", "bytes", "append us", "score us", "select us",
                             "attend us"}};
@@ -105,12 +219,18 @@ std::string Explain::ToText() const {
     rows.push_back(LayerRow(std::span(layers).subspan(begin, end - begin)));
     begin = end;
   }
-  text += Table(rows);
+  text += Table(rows, 2) + "\n" + HeadTable(layers);
   text +=
       "\nselected: critical tokens per q head and row; candidates: those that key planes brought "
       "up\n"
       "to be scored exactly. Columns with ? are predicted, for one row of q; the others are the\n"
-      "last call's, selected and candidates the mean of all calls. Folded layers are summed.\n";
+      "last call's, selected and candidates the mean of all calls. Folded layers are summed, and "
+      "so\n"
+      "are folded heads. Of a head, us are of one thread, and `else` is what was not chosen; "
+      "error\n"
+      "and mass left are estimates where samples were drawn. `at most` is the hard bound of the "
+      "mass\n"
+      "left, `fell back` how many rows and q heads attended to all tokens for theirs.\n";
   return text;
 }
 
@@ -120,9 +240,29 @@ std::string Explain::ToJson() const {
                {"num_reused", num_reused},
                {"num_segments", num_segments},
                {"memory_bytes", memory_bytes},
+               {"predicted_us", predicted_us},
+               {"tpot_error", tpot_error},
+               {"unreachable", unreachable},
                {"layers", Json::array()}};
   for (const LayerExplain& layer : layers) json["layers"].push_back(internal::JsonOf(layer));
   return DumpJson(json);
+}
+
+std::string MachineProfile::ToJson() const {
+  return DumpJson({{"cpu", cpu},
+                   {"isa", isa},
+                   {"num_threads", num_threads},
+                   {"measured", measured},
+                   {"one_thread_bytes_per_ns", one_thread_bytes_per_ns},
+                   {"all_threads_bytes_per_ns", all_threads_bytes_per_ns},
+                   {"attend_ns", attend_ns},
+                   {"score_ns", score_ns},
+                   {"scan8_ns", scan8_ns},
+                   {"scan4_ns", scan4_ns},
+                   {"scan1_ns", scan1_ns},
+                   {"select_ns", select_ns},
+                   {"row_ns", row_ns},
+                   {"hop_ns", hop_ns}});
 }
 
 std::string PrefixExplain::ToText() const {
@@ -149,6 +289,9 @@ std::string DBStats::ToJson() const {
                    {"num_segments", num_segments},
                    {"num_tokens", num_tokens},
                    {"file_bytes", file_bytes},
+                   {"num_companions", num_companions},
+                   {"companion_bytes", companion_bytes},
+                   {"num_pending_companions", num_pending_companions},
                    {"quota_bytes", quota_bytes},
                    {"memory_bytes", memory_bytes},
                    {"memory_limit_bytes", memory_limit_bytes},
@@ -160,7 +303,9 @@ std::string DBStats::ToJson() const {
                    {"num_stores", num_stores},
                    {"num_evictions", num_evictions},
                    {"bytes_written", bytes_written},
-                   {"bytes_merged", bytes_merged}});
+                   {"bytes_merged", bytes_merged},
+                   {"num_companions_built", num_companions_built},
+                   {"background_seconds", background_seconds}});
 }
 
 }  // namespace attndb

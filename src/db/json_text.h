@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "attndb/stats.h"
 
@@ -17,7 +18,27 @@ inline std::string DumpJson(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+inline Json JsonOf(const HeadExplain& head) {
+  return {{"kv_head", head.kv_head},
+          {"plan", head.plan},
+          {"reason", head.reason},
+          {"predicted_selected", head.predicted_selected},
+          {"predicted_bytes", head.predicted_bytes},
+          {"predicted_us", head.predicted_us},
+          {"other_us", head.other_us},
+          {"selected_mean", head.selected_mean},
+          {"bytes_touched", head.bytes_touched},
+          {"time_us", head.time_us},
+          {"error", head.error},
+          {"mass_left", head.mass_left},
+          {"mass_bound", head.mass_bound},
+          {"num_fallbacks", head.num_fallbacks},
+          {"last_bounds", head.last_bounds}};
+}
+
 inline Json JsonOf(const LayerExplain& layer) {
+  Json heads = Json::array();
+  for (const HeadExplain& head : layer.heads) heads.push_back(JsonOf(head));
   return {{"layer", layer.layer},
           {"plan", layer.plan},
           {"reason", layer.reason},
@@ -25,6 +46,8 @@ inline Json JsonOf(const LayerExplain& layer) {
           {"num_middle", layer.num_middle},
           {"predicted_selected", layer.predicted_selected},
           {"predicted_bytes", layer.predicted_bytes},
+          {"predicted_us", layer.predicted_us},
+          {"notes", layer.notes},
           {"num_queries", layer.num_queries},
           {"selected_mean", layer.selected_mean},
           {"candidates_mean", layer.candidates_mean},
@@ -32,7 +55,8 @@ inline Json JsonOf(const LayerExplain& layer) {
           {"append_us", layer.append_us},
           {"score_us", layer.score_us},
           {"select_us", layer.select_us},
-          {"attend_us", layer.attend_us}};
+          {"attend_us", layer.attend_us},
+          {"heads", std::move(heads)}};
 }
 
 }  // namespace attndb::internal

@@ -178,6 +178,7 @@ Status Database::Compact(const std::string& tenant) {
     if (status.code() != StatusCode::kCorruption) return status;
     if (damage.ok()) damage = status;
   }
+  ATTNDB_RETURN_IF_ERROR(ScheduleMissing(owner.id));
   return damage;
 }
 

@@ -69,11 +69,7 @@ TokenRange Overlap(TokenRange range, uint64_t begin, uint64_t num_tokens) {
 
 Status SessionImpl::CheckRead(LayerId layer, TokenRange range, const MutableTensorView& k,
                               const MutableTensorView& v) const {
-  if (layer >= spec_.num_layers()) {
-    return Status::InvalidArgument("layer " + std::to_string(layer) +
-                                   " does not exist; the model has " +
-                                   std::to_string(spec_.num_layers()) + " layers");
-  }
+  ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
   if (failed_) {
     return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
   }

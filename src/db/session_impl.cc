@@ -6,7 +6,6 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "db/database.h"
-#include "db/search_factory.h"
 #include "db/view_check.h"
 #include "kernels/convert.h"
 #include "kernels/layout.h"
@@ -39,6 +38,9 @@ SessionImpl::SessionImpl(SessionSeed seed)
       shape_(std::move(seed.shape)),
       first_position_(seed.first_position),
       plan_(std::move(seed.plan)),
+      advisor_(&spec_, AdvisorOptions()),
+      physical_(spec_.num_layers()),
+      searches_(spec_.num_layers()),
       context_(seed.context),
       chain_(std::move(seed.chain)),
       stored_tokens_(std::move(seed.tokens)),
@@ -47,14 +49,36 @@ SessionImpl::SessionImpl(SessionSeed seed)
       query_sample_(spec_, database_->options().query_sample),
       stats_(spec_.num_layers()) {
   ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
-  BuildSearches();
+  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
+    stats_[layer].last_heads.resize(spec_.layers[layer].num_kv_heads);
+    stats_[layer].all_heads.resize(spec_.layers[layer].num_kv_heads);
+  }
+  advisor_.SetPlan(&plan_);
+  const auto statistics = database_->hints()->FindContext(context_);
+  if (statistics && database_->options().measure_machine) advisor_.Restore(*statistics);
   database_->SessionOpened(context_);
 }
 
 SessionImpl::~SessionImpl() {
+  KeepStatistics();
   chain_.clear();
   pins_.clear();
   database_->SessionClosed(context_);
+}
+
+query::PlanAdvisor::Options SessionImpl::AdvisorOptions() const {
+  const DBOptions& options = database_->options();
+  return {.dense_query_tokens = options.dense_query_tokens,
+          .learns = options.measure_machine,
+          .machine = [database = database_.get()](bool needed) -> const query::MachineConstants& {
+            return database->Machine(needed);
+          },
+          .registry = &database_->plans()};
+}
+
+void SessionImpl::KeepStatistics() const {
+  if (context_ == ContextId::kNone || !advisor_.has_learned()) return;
+  database_->hints()->NoteContext(context_, advisor_.statistics());
 }
 
 Status SessionImpl::Fail(Status status) {
@@ -63,10 +87,7 @@ Status SessionImpl::Fail(Status status) {
 }
 
 Status SessionImpl::CheckAppend(LayerId layer, const TensorView& k, const TensorView& v) const {
-  if (layer >= spec_.num_layers()) {
-    return Status::InvalidArgument(LayerText(layer) + " does not exist; the model has " +
-                                   std::to_string(spec_.num_layers()) + " layers");
-  }
+  ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
   const LayerSpec& shape = spec_.layers[layer];
   ATTNDB_RETURN_IF_ERROR(CheckInput("k", layer, k, shape.num_kv_heads, shape.head_dim));
   ATTNDB_RETURN_IF_ERROR(CheckInput("v", layer, v, shape.num_kv_heads, shape.v_head_dim));
@@ -176,10 +197,7 @@ Status SessionImpl::OverflowError(LayerId layer, const TensorView& view, bool is
 }
 
 Status SessionImpl::CheckQuery(LayerId layer, const TensorView& q) const {
-  if (layer >= spec_.num_layers()) {
-    return Status::InvalidArgument(LayerText(layer) + " does not exist; the model has " +
-                                   std::to_string(spec_.num_layers()) + " layers");
-  }
+  ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
   const LayerSpec& shape = spec_.layers[layer];
   return CheckInput("q", layer, q, shape.num_q_heads, shape.head_dim);
 }
@@ -229,13 +247,11 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   }
   call.runs = runs_;
   call.num_runs = runs_.size() / num_heads;
-  call.non_finite = non_finite_;
   call.q = q;
   call.out = out;
   call.lse = lse;
   call.num_parts = num_parts;
-  CollectEstimates(layer, call);
-  call.estimates = estimates_;
+  ChoosePlan(layer, &call);
   const auto num_rows = static_cast<uint64_t>(q.rows());
   const uint64_t first_token = call.num_tokens - num_rows;
   if (first_token >= num_stored_) {
@@ -245,12 +261,42 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   return attention_.Begin(call);
 }
 
+// What is decided for planes that may be there is decided again if they are not.
+void SessionImpl::ChoosePlan(LayerId layer, query::LayerCall* call) {
+  const auto num_rows = static_cast<uint64_t>(call->q.rows());
+  query::ChainFacts facts = Facts(layer);
+  facts.num_plane_tokens = StorablePlaneTokens();
+  advisor_.SetThreads(call->num_parts);
+  TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
+  CollectEstimates(layer, *call);
+  call->estimates = estimates_;
+  if (estimates_.empty()) return;
+  const uint64_t found = CountPlaneTokens(*call);
+  stats_[layer].num_plane_tokens = found;
+  if (found == facts.num_plane_tokens) return;
+  facts.num_plane_tokens = found;
+  TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
+}
+
+void SessionImpl::TakeChoice(LayerId layer, const query::LayerChoice& choice,
+                             query::LayerCall* call) {
+  call->plan = choice.plan;
+  call->draws = choice.draws;
+  call->full_reason = choice.full_reason;
+  call->search = choice.all_full ? nullptr : SearchFor(layer, choice.plan);
+  runs_full_ = non_finite_;
+  for (size_t head = 0; head < runs_full_.size(); ++head) {
+    if (choice.heads[head].full) runs_full_[head] = 1;
+  }
+  call->non_finite = runs_full_;
+}
+
 void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) {
   planes_.clear();
   estimates_.clear();
   if (call.plan.bits == 0 || !query::ReasonForFull(call).empty()) return;
   for (size_t i = 0; i < chain_.size(); ++i) {
-    planes_.push_back(database_->planes()->Get(*chain_[i].segment, layer, pins_[i]));
+    planes_.push_back(database_->planes()->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
   }
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
     for (size_t run = 0; run < call.num_runs; ++run) {
@@ -258,6 +304,39 @@ void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) 
       estimates_.push_back(has_planes ? planes_[run]->head(head) : nullptr);
     }
   }
+}
+
+uint64_t SessionImpl::StorablePlaneTokens() const {
+  uint64_t num_tokens = 0;
+  for (const ChainEntry& entry : chain_) {
+    if (entry.segment->num_tokens() >= KeyPlanesKind().min_tokens)
+      num_tokens += entry.num_tokens_used;
+  }
+  return num_tokens;
+}
+
+uint64_t SessionImpl::CountPlaneTokens(const query::LayerCall& call) const {
+  uint64_t num_tokens = 0;
+  for (size_t i = 0; i < planes_.size(); ++i) {
+    if (planes_[i] != nullptr) num_tokens += call.runs[i].num_tokens;
+  }
+  return num_tokens;
+}
+
+query::ChainFacts SessionImpl::Facts(LayerId layer) const {
+  query::ChainFacts facts;
+  facts.num_tokens = LayerTokens(layer);
+  facts.num_stored = num_stored_;
+  for (const ChainEntry& entry : chain_) {
+    facts.num_filtered += entry.segment->num_tokens() - entry.num_tokens_used;
+  }
+  const uint64_t storable = StorablePlaneTokens();
+  facts.num_plane_tokens = stats_[layer].num_plane_tokens.value_or(storable);
+  facts.num_plane_tokens = std::min(facts.num_plane_tokens, storable);
+  facts.planes_missing = facts.num_plane_tokens < storable;
+  facts.kv_bytes = spec_.KvBytesPerToken() * facts.num_tokens;
+  facts.gpu_bytes = database_->options().gpu_memory_bytes;
+  return facts;
 }
 
 void SessionImpl::EndCall() {
@@ -292,18 +371,48 @@ Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const Mutable
   Status status = call_status_;
   if (++num_left_ == call_parts_) {
     if (run) {
-      LayerStats& stats = stats_[layer];
-      stats.last = attention_.cost();
-      stats.num_rows += static_cast<uint64_t>(q.rows());
-      stats.num_selected += stats.last.num_selected;
-      stats.num_queries += stats.last.num_queries;
-      stats.num_candidates += stats.last.num_candidates;
+      NoteCost(layer, static_cast<uint64_t>(q.rows()));
     }
     num_joined_ = 0;
     num_left_ = 0;
     EndCall();
   }
   return status;
+}
+
+void SessionImpl::NoteCost(LayerId layer, uint64_t num_rows) {
+  LayerStats& stats = stats_[layer];
+  stats.last = attention_.cost();
+  stats.num_rows += num_rows;
+  const std::span<const float> bounds = attention_.bounds();
+  const size_t of_last_row = bounds.empty() ? 0 : bounds.size() / num_rows;
+  stats.last_bounds.assign(bounds.end() - static_cast<std::ptrdiff_t>(of_last_row), bounds.end());
+  const auto rows = static_cast<double>(num_rows);
+  observed_.clear();
+  for (uint32_t head = 0; head < stats.all_heads.size(); ++head) {
+    const query::CallCost cost = attention_.head_cost(head);
+    stats.last_heads[head] = cost;
+    stats.all_heads[head].Add(cost);
+    query::HeadObservation seen;
+    // A head that ran `full` for its NaN teaches nothing about its plan.
+    if (non_finite_[head] == 0) {
+      seen.ns = static_cast<double>(cost.score_ns + cost.select_ns + cost.attend_ns) / rows;
+    }
+    seen.bytes = static_cast<double>(cost.bytes_touched) / rows;
+    if (cost.num_queries > 0) {
+      seen.selected =
+          static_cast<double>(cost.num_selected) / static_cast<double>(cost.num_queries);
+    }
+    if (cost.num_errors > 0) {
+      seen.error = cost.error_sum / static_cast<double>(cost.num_errors);
+      seen.difficulty = cost.difficulty_sum / static_cast<double>(cost.num_errors);
+    }
+    if (cost.num_masses > 0) {
+      seen.mass_left = cost.mass_left_sum / static_cast<double>(cost.num_masses);
+    }
+    observed_.push_back(seen);
+  }
+  advisor_.Observe(layer, num_rows, observed_);
 }
 
 // One part where the work is too small to share.
@@ -356,6 +465,7 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
       database_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_, stored_tokens_});
   fork->tail_ = tail_.Fork();
   fork->query_sample_ = query_sample_;
+  fork->advisor_.Restore(advisor_.statistics());
   return fork;
 }
 
@@ -372,18 +482,19 @@ void SessionImpl::Reset() {
 }
 
 Status SessionImpl::SetPlan(std::string_view text) {
-  ATTNDB_ASSIGN_OR_RETURN(query::Plan plan, query::Plan::Parse(text));
+  ATTNDB_ASSIGN_OR_RETURN(query::Plan plan, query::Plan::Parse(text, database_->plans()));
   ATTNDB_RETURN_IF_ERROR(plan.CheckLayers(spec_.num_layers()));
   plan_ = std::move(plan);
-  BuildSearches();
+  advisor_.SetPlan(&plan_);
   return Status::Ok();
 }
 
-void SessionImpl::BuildSearches() {
-  searches_.clear();
-  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
-    searches_.push_back(MakeSearch(plan_.ForLayer(layer), spec_.layers[layer]));
+const index::CriticalSearch* SessionImpl::SearchFor(LayerId layer, const query::LayerPlan& plan) {
+  if (searches_[layer] == nullptr || physical_[layer] != plan) {
+    searches_[layer] = plan.MakeSearch(spec_.layers[layer]);
+    physical_[layer] = plan;
   }
+  return searches_[layer].get();
 }
 
 Status SessionImpl::CheckComplete() const {
@@ -440,91 +551,10 @@ query::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
   call.spec = spec_.layers[layer];
   call.kv_dtype = spec_.kv_dtype;
   call.plan = plan_.ForLayer(layer);
-  call.search = searches_[layer].get();
   call.num_tokens = LayerTokens(layer);
   call.dense_query_tokens = database_->options().dense_query_tokens;
   call.q.shape[0] = 1;
   return call;
-}
-
-bool SessionImpl::IsNonFinite(LayerId layer, uint32_t kv_head) const {
-  return tail_.non_finite(layer, kv_head) ||
-         std::any_of(chain_.begin(), chain_.end(), [&](const ChainEntry& entry) {
-           return entry.segment->non_finite(layer, kv_head);
-         });
-}
-
-std::string SessionImpl::NonFiniteReason(LayerId layer) const {
-  std::string heads;
-  for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
-    if (IsNonFinite(layer, head)) heads += (heads.empty() ? "" : ", ") + std::to_string(head);
-  }
-  return heads.empty() ? "" : "NaN or Inf in kv head " + heads + ": full there";
-}
-
-Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
-  if (layer >= spec_.num_layers()) {
-    return Status::InvalidArgument(LayerText(layer) + " does not exist; the model has " +
-                                   std::to_string(spec_.num_layers()) + " layers");
-  }
-  const query::LayerCall call = DescribeCall(layer);
-  const LayerStats& stats = stats_[layer];
-  LayerExplain explain;
-  explain.layer = layer;
-  explain.plan = call.plan.ToString();
-  explain.reason = query::ReasonForFull(call);
-  const bool runs_plan = explain.reason.empty();
-  if (runs_plan && call.plan.kind != query::QueryKind::kFull) {
-    explain.reason = NonFiniteReason(layer);
-  }
-  explain.num_tokens = call.num_tokens;
-  const uint64_t fixed = uint64_t{call.plan.sink} + call.plan.window;
-  explain.num_middle =
-      call.plan.kind == query::QueryKind::kFull || !runs_plan || call.num_tokens < fixed
-          ? 0
-          : call.num_tokens - fixed;
-  if (stats.num_queries > 0) {
-    explain.selected_mean =
-        static_cast<double>(stats.num_selected) / static_cast<double>(stats.num_queries);
-    explain.candidates_mean =
-        static_cast<double>(stats.num_candidates) / static_cast<double>(stats.num_queries);
-  }
-  switch (call.plan.kind) {
-    case query::QueryKind::kFull:
-    case query::QueryKind::kWindow:
-      explain.predicted_selected = 0;
-      break;
-    case query::QueryKind::kTopK:
-      explain.predicted_selected =
-          static_cast<double>(std::min<uint64_t>(call.plan.k, explain.num_middle));
-      break;
-    case query::QueryKind::kDipr:  // What it was so far is the best guess.
-    case query::QueryKind::kMass:
-    case query::QueryKind::kAuto:
-      explain.predicted_selected = stats.num_queries > 0 ? explain.selected_mean : -1.0;
-      break;
-  }
-  explain.predicted_bytes = query::PredictBytes(call, std::max(0.0, explain.predicted_selected));
-  explain.num_queries = stats.num_rows;
-  explain.bytes_touched = stats.last.bytes_touched;
-  explain.score_us = static_cast<double>(stats.last.score_ns) * 1e-3;
-  explain.select_us = static_cast<double>(stats.last.select_ns) * 1e-3;
-  explain.attend_us = static_cast<double>(stats.last.attend_ns) * 1e-3;
-  explain.append_us = static_cast<double>(stats.append_ns) * 1e-3;
-  return explain;
-}
-
-attndb::Explain SessionImpl::Explain() const {
-  attndb::Explain explain;
-  explain.plan = plan_.ToString();
-  explain.num_tokens = num_tokens();
-  explain.num_reused = num_stored_;
-  explain.num_segments = chain_.size();
-  explain.memory_bytes = memory_bytes();
-  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
-    explain.layers.push_back(*ExplainLayer(layer));
-  }
-  return explain;
 }
 
 }  // namespace attndb::internal

@@ -9,6 +9,7 @@
 #define ATTNDB_DB_SESSION_IMPL_H_
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@
 #include "db/plane_cache.h"
 #include "db/query_sample.h"
 #include "query/attention/layer_attention.h"
+#include "query/optimizer/plan_advisor.h"
 #include "query/plan/plan.h"
 #include "storage/kv/kv_tail.h"
 #include "storage/kv/segment.h"
@@ -97,11 +99,27 @@ class SessionImpl {
   struct LayerStats {
     query::CallCost last;
     uint64_t num_rows = 0;
-    uint64_t num_selected = 0;
-    uint64_t num_queries = 0;
-    uint64_t num_candidates = 0;
     int64_t append_ns = 0;
+    std::vector<query::CallCost> last_heads;  // By kv head: of the last call,
+    std::vector<query::CallCost> all_heads;   // ... and of all calls.
+    std::vector<float> last_bounds;  // By q head: of the last row. Empty if the plan has none.
+    // Tokens of the chain that had planes in the last call that looked for them.
+    std::optional<uint64_t> num_plane_tokens;
+
+    query::CallCost Total() const;
+    std::vector<double> LastBounds(uint32_t kv_head) const;
   };
+
+  // What a call of the layer will find; planes as it found them last, or as they may be.
+  query::ChainFacts Facts(LayerId layer) const;
+  uint64_t StorablePlaneTokens() const;
+  uint64_t CountPlaneTokens(const query::LayerCall& call) const;
+  // Settles what the layer runs, and collects the planes that it reads.
+  void ChoosePlan(LayerId layer, query::LayerCall* call);
+  void TakeChoice(LayerId layer, const query::LayerChoice& choice, query::LayerCall* call);
+  void NoteCost(LayerId layer, uint64_t num_rows);
+  void FillHeads(LayerId layer, const query::LayerChoice& choice, LayerExplain* explain) const;
+  void KeepStatistics() const;
 
   // Whether K or V of a kv head holds NaN or Inf, so that `full` runs for it.
   bool IsNonFinite(LayerId layer, uint32_t kv_head) const;
@@ -121,7 +139,9 @@ class SessionImpl {
   void CollectEstimates(LayerId layer, const query::LayerCall& call);
   void EndCall();
   Status Fail(Status status);
-  void BuildSearches();
+  // The search of a layer's physical plan, made again if that has changed.
+  const index::CriticalSearch* SearchFor(LayerId layer, const query::LayerPlan& plan);
+  query::PlanAdvisor::Options AdvisorOptions() const;
   uint64_t LayerTokens(LayerId layer) const { return num_stored_ + tail_.num_tokens(layer); }
   uint32_t PartsFor(uint64_t num_rows, LayerId layer) const;
   query::LayerCall DescribeCall(LayerId layer) const;
@@ -133,7 +153,10 @@ class SessionImpl {
   const int64_t first_position_;
 
   query::Plan plan_;
-  std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;  // By layer; plan_'s.
+  query::PlanAdvisor advisor_;
+  // By layer: what it ran last, and the search of that.
+  std::vector<query::LayerPlan> physical_;
+  std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;
   ContextId context_;
   std::vector<ChainEntry> chain_;
   std::vector<TokenId> stored_tokens_;  // Of the chain.
@@ -161,7 +184,9 @@ class SessionImpl {
   std::vector<std::shared_ptr<const LayerPlanes>> planes_;  // By entry of the chain.
   std::vector<storage::KvRows> runs_;
   std::vector<const index::KeyEstimates*> estimates_;  // As runs_; empty if the plan wants none.
-  std::vector<uint8_t> non_finite_;
+  std::vector<uint8_t> non_finite_;                    // By kv head: it has NaN or Inf,
+  std::vector<uint8_t> runs_full_;  // ... or runs `full` for that or another reason.
+  std::vector<query::HeadObservation> observed_;
 };
 
 }  // namespace attndb::internal

@@ -49,6 +49,25 @@ Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId>
   ATTNDB_RETURN_IF_ERROR(session->CheckComplete());
   ATTNDB_RETURN_IF_ERROR(session->CheckTokens(tokens));
   if (tokens.empty()) return Status::InvalidArgument("the session holds no tokens to store");
+  Result<ContextId> id = StoreOnce(session, tokens, options);
+  if (id.status().code() != StatusCode::kResourceExhausted) return id;
+  if (IsDiskFull(*session)) {
+    GiveUpCompanions();  // They can be made again.
+  } else {
+    EndDroppedBuilds();
+  }
+  return StoreOnce(session, tokens, options);
+}
+
+bool Database::IsDiskFull(const SessionImpl& session) const {
+  constexpr uint64_t kCommitBytes = uint64_t{1} << 20;
+  const uint64_t kv_bytes = session.tail().num_tokens() * session.spec().KvBytesPerToken();
+  const Result<uint64_t> free_bytes = file_system_->FreeBytes(segments_dir_);
+  return free_bytes.ok() && *free_bytes < 2 * kv_bytes + kCommitBytes;
+}
+
+Result<ContextId> Database::StoreOnce(SessionImpl* session, std::span<const TokenId> tokens,
+                                      const StoreOptions& options) {
   MutexLock lock(&store_mutex_);
   ATTNDB_RETURN_IF_ERROR(ExpireContexts());
   ATTNDB_ASSIGN_OR_RETURN(const db::Tenant tenant, catalog_->EnsureTenant(session->tenant()));
@@ -57,6 +76,7 @@ Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId>
     const Result<db::ContextRecord> base = catalog_->GetContext(tenant.id, session->context());
     if (base.ok() && base->num_tokens == tokens.size()) return base->id;
   }
+  const uint64_t num_stored = session->num_stored();
   ATTNDB_ASSIGN_OR_RETURN(const ContextId id, PublishSession(session, tokens, options, tenant));
   num_stores_.fetch_add(1, std::memory_order_relaxed);
   // The context is durable. A merge that fails costs nothing but the next one's time.
@@ -65,6 +85,7 @@ Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId>
     if (chain.ok()) session->Rebase(id, std::move(chain->entries), tokens);
   }
   SweepUnreferenced();  // The session has let go of what was merged.
+  ScheduleFrom(*session, num_stored);
   return id;
 }
 
@@ -127,14 +148,16 @@ Result<ContextId> Database::PublishSession(SessionImpl* session, std::span<const
     request.chain.push_back({record.id, num_new});
     // Opened before it is published: what can't be read back is not acknowledged.
     Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(record);
-    Result<std::vector<ContextId>> victims = segment.status();
+    Result<Victims> victims = segment.status();
     if (segment.ok()) victims = ChooseVictims(tenant, record.file_bytes);
     if (!victims.ok()) {
       segment = victims.status();
       DiscardSegment(record.id);
       return std::move(victims).status();
     }
-    request.evict = *std::move(victims);
+    // If that fails the quota is exceeded by that much, as it was before.
+    if (victims->companions) (void)DropCompanions(tenant.id);
+    request.evict = std::move(victims->contexts);
     chain.push_back({*std::move(segment), num_new});
   }
   Result<db::PublishOutcome> outcome = catalog_->Publish(request);
@@ -161,11 +184,14 @@ Status Database::ExpireContexts() {
 }
 
 Status Database::CheckStore(const std::string& tenant, const StoreOptions& options,
-                            uint64_t new_bytes) const {
+                            uint64_t new_bytes) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
   ATTNDB_RETURN_IF_ERROR(db::CheckTtl(options.ttl));
   ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
   ATTNDB_RETURN_IF_ERROR(CheckName(owner, options));
+  const Status room = ChooseVictims(owner, new_bytes).status();
+  if (room.code() != StatusCode::kResourceExhausted) return room;
+  EndDroppedBuilds();
   return ChooseVictims(owner, new_bytes).status();
 }
 
@@ -210,35 +236,46 @@ void Database::DiscardDoubtful() {
   doubtful_.clear();
 }
 
-Result<std::vector<ContextId>> Database::ChooseVictims(const db::Tenant& tenant,
-                                                       uint64_t new_bytes) const {
-  std::vector<ContextId> victims;
-  if (tenant.quota_bytes == 0) return victims;
-  ATTNDB_ASSIGN_OR_RETURN(const uint64_t used_bytes, catalog_->UsageBytes(tenant.id));
-  if (used_bytes + new_bytes <= tenant.quota_bytes) return victims;
-  const uint64_t missing_bytes = used_bytes + new_bytes - tenant.quota_bytes;
+Result<Database::Victims> Database::ChooseVictims(const db::Tenant& tenant,
+                                                  uint64_t new_bytes) const {
+  if (tenant.quota_bytes == 0) return Victims();
+  ATTNDB_ASSIGN_OR_RETURN(const db::CatalogStats stats, catalog_->Stats(tenant.id));
+  if (stats.file_bytes + new_bytes <= tenant.quota_bytes) return Victims();
+  const uint64_t missing_bytes = stats.file_bytes + new_bytes - tenant.quota_bytes;
+  ATTNDB_ASSIGN_OR_RETURN(Victims victims, Evictable(tenant, missing_bytes, true));
+  if (victims.freed_bytes >= missing_bytes) return victims;
+  // Companions alone are no reason to refuse: they can be made again.
+  const uint64_t missing_without = missing_bytes - std::min(missing_bytes, stats.companion_bytes);
+  ATTNDB_ASSIGN_OR_RETURN(victims, Evictable(tenant, missing_without, false));
+  victims.companions = true;
+  if (victims.freed_bytes >= missing_without) return victims;
+  return Status::ResourceExhausted(
+      "tenant '" + tenant.name + "': quota of " + std::to_string(tenant.quota_bytes) + " bytes; " +
+      std::to_string(stats.file_bytes) + " are used, " + std::to_string(new_bytes) +
+      " more are needed, and contexts that are neither pinned nor in use hold " +
+      std::to_string(victims.freed_bytes));
+}
+
+Result<Database::Victims> Database::Evictable(const db::Tenant& tenant, uint64_t missing_bytes,
+                                              bool with_companions) const {
+  Victims victims;
   constexpr size_t kMaxCandidates = 100000;
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::EvictionCandidate> candidates,
                           catalog_->EvictionCandidates(tenant.id, ContextsInUse(), kMaxCandidates));
   // A segment is given back by the last of the contexts that share it.
   std::map<db::SegmentId, uint32_t> num_users;
-  uint64_t freed_bytes = 0;
   for (const db::EvictionCandidate& candidate : candidates) {
-    if (freed_bytes >= missing_bytes) break;
+    if (victims.freed_bytes >= missing_bytes) break;
     ATTNDB_ASSIGN_OR_RETURN(const db::ContextDetail detail,
                             catalog_->Describe(tenant.id, candidate.id));
     for (const db::ChainSegment& link : detail.chain) {
       uint32_t& users = num_users.emplace(link.segment.id, link.num_contexts).first->second;
-      if (--users == 0) freed_bytes += link.segment.file_bytes;
+      if (--users > 0) continue;
+      victims.freed_bytes += with_companions ? link.segment.total_bytes() : link.segment.file_bytes;
     }
-    victims.push_back(candidate.id);
+    victims.contexts.push_back(candidate.id);
   }
-  if (freed_bytes >= missing_bytes) return victims;
-  return Status::ResourceExhausted(
-      "tenant '" + tenant.name + "': quota of " + std::to_string(tenant.quota_bytes) + " bytes; " +
-      std::to_string(used_bytes) + " are used, " + std::to_string(new_bytes) +
-      " more are needed, and contexts that are neither pinned nor in use hold " +
-      std::to_string(freed_bytes));
+  return victims;
 }
 
 Status Database::Drop(const std::string& tenant, std::string_view context) {
@@ -250,20 +287,19 @@ Status Database::Drop(const std::string& tenant, std::string_view context) {
   return Status::Ok();
 }
 
-void Database::SweepUnreferenced() {
-  std::vector<db::SegmentId> waiting;
-  {
-    MutexLock lock(&use_mutex_);
-    waiting.assign(unreferenced_.begin(), unreferenced_.end());
-  }
-  RemoveUnreferenced(waiting);
+std::vector<db::SegmentId> Database::Unreferenced() const {
+  MutexLock lock(&use_mutex_);
+  return {unreferenced_.begin(), unreferenced_.end()};
 }
+
+void Database::SweepUnreferenced() { RemoveUnreferenced(Unreferenced()); }
 
 void Database::RemoveUnreferenced(std::span<const db::SegmentId> segments) {
   if (segments.empty() || options_.read_only) return;
   MutexLock lock(&use_mutex_);
   std::vector<db::SegmentId> removable;
   for (const db::SegmentId id : segments) {
+    worker_.Cancel(id);  // If it is at it, it lets go soon, and sweeps.
     if (registry_.InUse(id)) {
       unreferenced_.insert(id);
     } else {
@@ -272,11 +308,14 @@ void Database::RemoveUnreferenced(std::span<const db::SegmentId> segments) {
     }
   }
   if (removable.empty()) return;
-  const Result<std::vector<db::SegmentId>> removed = catalog_->RemoveSegments(removable);
+  const Result<std::vector<db::SegmentRecord>> removed = catalog_->RemoveSegments(removable);
   if (!removed.ok()) return;  // The next open forgets them.
-  for (const db::SegmentId id : *removed) {
-    registry_.Forget(id);
-    (void)storage::RemoveSegment(file_system_, segments_dir_, static_cast<uint64_t>(id));
+  for (const db::SegmentRecord& segment : *removed) {
+    DiscardSegment(segment.id);
+    for (const db::CompanionRecord& companion : segment.companions) {
+      companions_.RemoveFiles(
+          {static_cast<uint64_t>(segment.id), companion.kind, companion.generation});
+    }
   }
 }
 

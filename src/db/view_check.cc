@@ -80,6 +80,13 @@ bool HasDistinctElements(const MutableTensorView& view) {
 
 }  // namespace
 
+Status CheckLayer(LayerId layer, uint32_t num_layers) {
+  if (layer < num_layers) return Status::Ok();
+  return Status::InvalidArgument("layer " + std::to_string(layer) +
+                                 " does not exist; the model has " + std::to_string(num_layers) +
+                                 " layers");
+}
+
 Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, uint32_t num_heads,
                   uint32_t dim) {
   return CheckCommon(name, layer, view, num_heads, dim);

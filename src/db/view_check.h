@@ -1,4 +1,5 @@
-// Checks of the callers' arrays against a layer's shape, before anything is done with them.
+// Checks of the callers' layers and of arrays against a layer's shape, before anything is done with
+// them.
 //
 // Errors:  kInvalidArgument naming the array, the layer, what was expected and what was found.
 // Threads: pure functions.
@@ -12,6 +13,9 @@
 #include "attndb/types.h"
 
 namespace attndb::internal {
+
+// A layer of a model of so many.
+Status CheckLayer(LayerId layer, uint32_t num_layers);
 
 // An input [rows, num_heads, dim] with at least one row.
 Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, uint32_t num_heads,

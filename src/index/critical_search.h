@@ -5,8 +5,7 @@
 // of the usual size lose no critical token, the caller scores these exactly, and Refine keeps what
 // is critical by the exact scores. With exact scores the first step is the answer.
 //
-// Shapes:  scores [num_visible], one a token that the row sees, in token order over all segments
-//          and the tail.
+// Shapes:  scores of all tokens that the row sees, over all segments and the tail (score_view.h).
 // Units:   scores are inner products q.k, unscaled; larger is better.
 // Filter:  `middle` is the range of tokens that is searched; sinks and window lie outside it.
 // Output:  token indices, ascending, written to `indices`; the number of them is returned.
@@ -19,14 +18,14 @@
 #include <cstdint>
 
 #include "attndb/types.h"
+#include "index/score_view.h"
 #include "kernels/select.h"
 
 namespace attndb::index {
 
 // What is searched.
 struct SearchCall {
-  const float* scores = nullptr;
-  size_t num_visible = 0;
+  ScoreView view;
   TokenRange middle;
   // Middle scores may be estimates: normal around the exact score minus score_shift, with standard
   // deviation score_error. The shift makes the mean weight right: exp of a normal variate is larger
@@ -40,9 +39,15 @@ class CriticalSearch {
   virtual ~CriticalSearch() = default;
 
   // Elements that `indices` must have room for, and bytes of 64-byte aligned scratch.
-  static size_t NumIndices(size_t num_middle) { return num_middle + kernels::kSelectSlack; }
+  static size_t NumIndices(size_t num_middle) {
+    return num_middle + kernels::kWeightBlock + kernels::kSelectSlack;
+  }
   virtual size_t ScratchBytes(size_t num_visible) const = 0;
 
+  // Whether it reads the sums of the view.
+  virtual bool NeedsSums() const { return false; }
+
+  // REQUIRES: the view's summary is of its scores.
   virtual size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const = 0;
 
   // Keeps those of the candidates that are critical now that their scores, and those of all tokens

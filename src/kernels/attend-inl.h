@@ -142,7 +142,7 @@ inline void AddValuesTile(const Rows& values, size_t first, size_t num_keys, siz
                           size_t out_stride) {
   constexpr size_t kVecs = ValueVecs<kRows>();
   const size_t row_bytes = num_elements * sizeof(typename Rows::Element);
-  const size_t distance = prefetch ? kPrefetchBytes / row_bytes : 0;
+  const size_t distance = prefetch ? Rows::kAheadBytes / row_bytes : 0;
   const size_t step = num_elements <= kVecs * kLanes ? num_keys : SweepRows<kRows>(row_bytes);
   float ones[kRows];
   for (float& one : ones) one = 1.0f;
@@ -245,6 +245,8 @@ void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_
     Rows values = keys;
     values.data = static_cast<const T*>(v.data);
     values.stride = v.stride;
+    keys.Start(k.num_elements);
+    values.Start(v.num_elements);
     ForEachTile<T>(q, q_stride, num_q_rows, k.num_elements, num_tokens,
                    [&]<size_t kRows>(size_t first, size_t num_keys, size_t row, const float* lanes,
                                      bool is_first_pass) {
@@ -254,17 +256,37 @@ void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_
   });
 }
 
-void AttendScored(const float* scores, const RowsView& v, const uint32_t* indices,
-                  size_t num_tokens, const LogitSpec& logit, const StateRows& state) {
-  WithRows(v, indices, num_tokens, [&](const auto& values) {
+// A tile of tokens whose scores are known into the states of kRows q rows.
+template <size_t kRows, typename Rows>
+[[gnu::noinline]] void AttendScoredTile(const float* scores, size_t scores_stride,
+                                        const Rows& values, size_t first, size_t num_keys,
+                                        size_t num_elements, bool prefetch, const LogitSpec& logit,
+                                        const StateRows& states) {
+  alignas(64) float weights[kRows * kTile];
+  float rescale[kRows];
+  for (size_t r = 0; r < kRows; ++r) {
+    float* const row = weights + r * kTile;
+    for (size_t j = 0; j < num_keys; ++j) row[j] = scores[r * scores_stride + first + j];
+    for (size_t j = num_keys; j < kTile; ++j) row[j] = 0.0f;
+    rescale[r] =
+        SoftmaxTile(row, 0, static_cast<int>(num_keys), logit, states.max + r, states.sum + r);
+  }
+  AddValuesTile<kRows>(values, first, num_keys, num_elements, prefetch, weights, rescale,
+                       states.out, states.out_stride);
+}
+
+void AttendScored(const float* scores, size_t scores_stride, size_t num_q_rows, const RowsView& v,
+                  const uint32_t* indices, size_t num_tokens, const LogitSpec& logit,
+                  const StateRows& states) {
+  WithRows(v, indices, num_tokens, [&]<typename Rows>(const Rows& values) {
+    constexpr bool kQuads = UseQuads<8, typename Rows::Element>();
+    values.Start(v.num_elements);
     for (size_t first = 0; first < num_tokens; first += kTile) {
       const size_t num_keys = num_tokens - first < kTile ? num_tokens - first : kTile;
-      alignas(64) float weights[kTile] = {};
-      for (size_t j = 0; j < num_keys; ++j) weights[j] = scores[first + j];
-      const float rescale =
-          SoftmaxTile(weights, 0, static_cast<int>(num_keys), logit, state.max, state.sum);
-      AddValuesTile<1>(values, first, num_keys, v.num_elements, true, weights, &rescale, state.out,
-                       state.out_stride);
+      ForEachPass<kQuads>(num_q_rows, [&]<size_t kRows>(size_t r) {
+        AttendScoredTile<kRows>(scores + r * scores_stride, scores_stride, values, first, num_keys,
+                                v.num_elements, r == 0, logit, StatesAt(states, r));
+      });
     }
   });
 }
@@ -272,6 +294,7 @@ void AttendScored(const float* scores, const RowsView& v, const uint32_t* indice
 void Score(const RowsView& k, const uint32_t* indices, size_t num_tokens, const float* q,
            size_t q_stride, size_t num_q_rows, float* scores, size_t scores_stride) {
   WithRows(k, indices, num_tokens, [&]<typename Rows>(const Rows& keys) {
+    keys.Start(k.num_elements);
     ForEachTile<typename Rows::Element>(
         q, q_stride, num_q_rows, k.num_elements, num_tokens,
         [&]<size_t kRows>(size_t first, size_t num_keys, size_t row, const float* lanes,

@@ -33,10 +33,12 @@ void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices,
   Kernels().attend(k, v, indices, num_indices, q, q_stride, num_q_rows, logit, states);
 }
 
-void AttendScored(const float* scores, const RowsView& v, const uint32_t* indices,
-                  size_t num_indices, const LogitSpec& logit, const StateRows& state) {
+void AttendScored(const float* scores, size_t scores_stride, size_t num_q_rows, const RowsView& v,
+                  const uint32_t* indices, size_t num_indices, const LogitSpec& logit,
+                  const StateRows& states) {
   CheckRows(v);
-  Kernels().attend_scored(scores, v, indices, num_indices, logit, state);
+  Kernels().attend_scored(scores, scores_stride, num_q_rows, v, indices, num_indices, logit,
+                          states);
 }
 
 }  // namespace attndb::kernels

@@ -30,10 +30,11 @@ void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices,
                   const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
                   const StateRows& states);
 
-// As AttendGather for one q row whose scores are known: scores[j] = q.k (unscaled) of token
-// indices[j], or of token j if `indices` is null. Reads no key.
-void AttendScored(const float* scores, const RowsView& v, const uint32_t* indices,
-                  size_t num_indices, const LogitSpec& logit, const StateRows& state);
+// As AttendGather for q rows whose scores are known: scores[r * scores_stride + j] = q.k (unscaled)
+// of q row r and token indices[j], or token j if `indices` is null. Reads no key.
+void AttendScored(const float* scores, size_t scores_stride, size_t num_q_rows, const RowsView& v,
+                  const uint32_t* indices, size_t num_indices, const LogitSpec& logit,
+                  const StateRows& states);
 
 }  // namespace attndb::kernels
 

@@ -96,16 +96,27 @@ TEST_P(AttendTest, GatherEqualsFloat64OverTheListedTokens) {
 TEST_P(AttendTest, ScoredEqualsGather) {
   const TestRows k(DType::kFloat16, 300, 64, false, &random_);
   const TestRows v(DType::kFloat16, 300, 64, false, &random_);
-  const TestQueries q(1, 64, &random_);
   const std::vector<uint32_t> tokens = {5, 299, 17, 17, 0, 120, 121};
-  std::vector<float> scores;
-  for (const uint32_t token : tokens) {
-    scores.push_back(static_cast<float>(reference::DotRow(k.view(), token, q.data()).score));
+  constexpr size_t kStride = 9;
+  for (const size_t num_rows : Sizes{1, 3, 5, 9}) {
+    const TestQueries q(num_rows, 64, &random_);
+    std::vector<float> scores(num_rows * kStride, kNaN);
+    for (size_t r = 0; r < num_rows; ++r) {
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        const auto dot = reference::DotRow(k.view(), tokens[i], q.data() + r * q.stride());
+        scores[r * kStride + i] = static_cast<float>(dot.score);
+      }
+    }
+    States states(num_rows, 64);
+    AttendScored(scores.data(), kStride, num_rows, v.view(), tokens.data(), tokens.size(),
+                 SpecFor(64), states.rows);
+    states.Finish();
+    for (size_t r = 0; r < num_rows; ++r) {
+      ExpectNear(
+          states, r,
+          reference::Attend(k.view(), v.view(), tokens, q.data() + r * q.stride(), SpecFor(64)));
+    }
   }
-  States states(1, 64);
-  AttendScored(scores.data(), v.view(), tokens.data(), tokens.size(), SpecFor(64), states.rows);
-  states.Finish();
-  ExpectNear(states, 0, reference::Attend(k.view(), v.view(), tokens, q.data(), SpecFor(64)));
 }
 
 TEST_P(AttendTest, AnySplitMergesToOnePass) {

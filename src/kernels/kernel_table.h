@@ -11,10 +11,12 @@
 #include <cstdint>
 
 #include "kernels/attention_state.h"
+#include "kernels/combine.h"
 #include "kernels/convert.h"
 #include "kernels/isa.h"
 #include "kernels/layout.h"
 #include "kernels/planes.h"
+#include "kernels/sign_plane.h"
 
 namespace attndb::kernels {
 
@@ -23,8 +25,9 @@ struct KernelTable {
   void (*attend)(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_tokens,
                  const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
                  const StateRows& states);
-  void (*attend_scored)(const float* scores, const RowsView& v, const uint32_t* indices,
-                        size_t num_tokens, const LogitSpec& logit, const StateRows& state);
+  void (*attend_scored)(const float* scores, size_t scores_stride, size_t num_q_rows,
+                        const RowsView& v, const uint32_t* indices, size_t num_tokens,
+                        const LogitSpec& logit, const StateRows& states);
   void (*score)(const RowsView& k, const uint32_t* indices, size_t num_tokens, const float* q,
                 size_t q_stride, size_t num_q_rows, float* scores, size_t scores_stride);
   // attend_block.h
@@ -40,24 +43,50 @@ struct KernelTable {
   // weights.h
   void (*exp_weights)(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                       float* weights);
+  void (*to_logits)(const float* scores, size_t num_scores, const LogitSpec& logit, float* logits);
   void (*sum_weights)(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                       float* sums);
   float (*sum_not_below)(const float* weights, size_t num_weights, float threshold);
+  // draw.h
+  float (*sum_at_most)(const float* weights, size_t num_weights, float limit);
+  void (*lift_scores)(const float* scores, size_t stride, size_t num_rows, size_t num_scores,
+                      const LogitSpec& logit, const float* thresholds, float* lifts);
+  size_t (*select_lifted)(const float* lifts, const float* noise, size_t num_lifts,
+                          uint32_t* indices);
+  // score_blocks.h
+  void (*summarize_scores)(const float* scores, size_t num_scores, const LogitSpec& logit,
+                           float* maxima, float* sums);
+  size_t (*select_from_blocks)(const float* scores, size_t num_scores, const float* maxima,
+                               float threshold, uint32_t* indices);
   // convert.h
   ConvertReport (*convert_rows)(DType from_dtype, const void* from, size_t from_stride,
                                 DType to_dtype, void* to, size_t to_stride, size_t num_rows,
                                 size_t num_cols, size_t padded_cols);
   // planes.h
   void (*encode_planes)(const float* rows, size_t stride, size_t num_keys, size_t num_channels,
-                        uint8_t* high, uint8_t* low, uint16_t* scales, float* residual_sq);
+                        const PlaneBlock& block);
   void (*encode_plane_query)(const float* q, size_t num_channels, int8_t* codes, float* scale,
                              int32_t* code_sum);
   void (*scan_planes)(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
                       const PlaneQuery* queries, size_t num_q_rows, float* scores,
                       size_t scores_stride);
+  // sign_plane.h
+  void (*encode_sign_query)(const float* q, size_t num_channels, uint8_t* tables, float* scale,
+                            int32_t* magnitude_sum);
+  void (*scan_signs)(const SignView& signs, size_t first_key, size_t num_keys,
+                     const SignQuery* queries, size_t num_q_rows, float* scores,
+                     size_t scores_stride);
   // hadamard.h
   void (*hadamard_rows)(float* rows, size_t stride, size_t num_rows, size_t num_channels,
                         const float* signs);
+  // centre.h
+  void (*sum_rows)(const float* rows, size_t stride, size_t num_rows, size_t num_channels,
+                   float* sums);
+  void (*centre_rows)(float* rows, size_t stride, size_t num_rows, size_t num_channels,
+                      const float* mean, const float* scale, float* norm_sq);
+  // combine.h
+  void (*add_combinations)(const FunctionTable& table, const float* factors, size_t factors_stride,
+                           size_t num_rows, size_t num_columns, float* out, size_t out_stride);
   // bandwidth.h
   uint64_t (*xor_words)(const void* data, size_t num_bytes);
 };

@@ -6,10 +6,10 @@
 namespace attndb::kernels {
 
 void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_channels,
-                  uint8_t* high, uint8_t* low, uint16_t* scales, float* residual_sq) {
+                  const PlaneBlock& block) {
   ATTNDB_DCHECK(num_channels % kRowMultiple == 0);
   ATTNDB_DCHECK(num_keys > 0 && num_keys <= kPlaneKeys);
-  Kernels().encode_planes(rows, stride, num_keys, num_channels, high, low, scales, residual_sq);
+  Kernels().encode_planes(rows, stride, num_keys, num_channels, block);
 }
 
 void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float* scale,

@@ -27,7 +27,8 @@
 
 namespace attndb::kernels {
 
-inline constexpr size_t kPlaneKeys = 16;  // Keys of a block.
+inline constexpr size_t kPlaneKeys = 16;   // Keys of a block.
+inline constexpr size_t kOffsetKeys = 64;  // Keys that may have an offset of their own.
 
 // Bytes of one plane of one block.
 constexpr size_t PlaneBlockBytes(size_t num_channels) { return kPlaneKeys * num_channels / 2; }
@@ -43,27 +44,42 @@ struct PlanesView {
 // A quantized q row and what to add to each of its scores (q times the mean of the keys, if the
 // keys were centred).
 struct PlaneQuery {
-  const int8_t* codes = nullptr;  // [num_channels], in order of channels; none is -128. Not owned.
+  const int8_t* codes = nullptr;  // [num_channels], as EncodePlaneQuery makes them. Not owned.
   float scale = 0.0f;
   float offset = 0.0f;
   int32_t code_sum = 0;
+  // Null, or what is added to the offset for keys of block b, from kOffsetKeys * b on, at [b -
+  // block of the first key of the scan]: q times the mean of these keys. Not owned.
+  const float* block_offsets = nullptr;
 };
 
-// Makes one block of rows [num_keys, num_channels], `stride` elements apart. `low` may be null:
-// then only the high plane is made. Unless null, residual_sq[key] gets the squared norm of x -
-// scale * c (8 bits), in float32: inf where it overflows.
-// REQUIRES: 0 < num_keys <= kPlaneKeys; high and low hold PlaneBlockBytes(), scales kPlaneKeys,
-//           residual_sq num_keys.
-void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_channels,
-                  uint8_t* high, uint8_t* low, uint16_t* scales, float* residual_sq);
+// What is made of the keys of a block, in one pass over them. Not owned.
+struct PlaneBlock {
+  uint8_t* high = nullptr;     // PlaneBlockBytes().
+  uint8_t* low = nullptr;      // As many.
+  uint16_t* scales = nullptr;  // kPlaneKeys.
+  // Half a block of the sign plane (sign_plane.h), 8 bytes of each 16 from here on: SignOffset().
+  uint8_t* signs = nullptr;
+  uint16_t* factors = nullptr;  // kPlaneKeys.
+  // Squared norm of x - scale * c (8 bits), in float32: inf where it overflows. num_keys.
+  float* residual_sq = nullptr;
+};
 
-// Makes the codes of a q row, in [-127, 127]: q divided by *scale = max|q| / 127, at least 2^-126;
-// 0 for a q of zeros.
+// Makes one block of rows [num_keys, num_channels], `stride` elements apart.
+// REQUIRES: 0 < num_keys <= kPlaneKeys; nothing in `block` is null.
+void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_channels,
+                  const PlaneBlock& block);
+
+// Makes the codes of a q row: q divided by *scale, which is 0 for a q of zeros. A code is in
+// [-127, 127] and codes of channels 2i and 2i + 1 add up to at most 128 in magnitude, so that their
+// sum of products with bytes fits 16 bits: *scale is the largest |q| or |sum of two| over 127, at
+// least 2^-126. For normal variates that is 1.33 times what single channels would need.
 void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float* scale,
                       int32_t* code_sum);
 
-// scores[r * scores_stride + i] = (q.scale * k.scale) * sum + q.offset for q = queries[r] and key
-// first_key + i, i in [0, num_keys), where, over all channels,
+// scores[r * scores_stride + i] = (q.scale * k.scale) * sum + offset for q = queries[r] and key
+// first_key + i, i in [0, num_keys), with the offset of q and the key's block, where, over all
+// channels,
 //   bits 8: sum = 16 * S_high + S_low - 128 * q.code_sum     S_x = sum of nibble times q code
 //   bits 4: sum = 16 * S_high + (7.5 - 128) * q.code_sum     (the middle of what S_low may be)
 // The sum is exact up to its one rounding to float32. The keys are read once for all q rows.

@@ -1,8 +1,10 @@
 // Internal: the parts of key planes that are written for AVX2. The AVX-512 target has them as well,
 // with 256-bit registers.
 //
-// SumBlock multiplies nibbles (unsigned) by q codes (signed), 32 at a time, into int16: a product
-// of two adds up to 2 * 15 * 127 = 3810, so eight of them fit before they are widened.
+// Bytes (unsigned) are multiplied by q codes (signed), 32 at a time, into int16 sums of two
+// neighbours. Codes of neighbours add up to at most 128: 255 * 128 = 32640 fits, so that both
+// planes are put together to bytes and multiplied once. Sums of the high plane alone stay int16 for
+// four lines: eight times 15 * 128 = 1920 fit.
 #ifndef ATTNDB_KERNELS_PLANES_AVX2_INL_H_
 #define ATTNDB_KERNELS_PLANES_AVX2_INL_H_
 
@@ -34,10 +36,10 @@ inline void AddProducts(__m256i nibbles, __m256i four, __m256i* sum) {
   *sum = Once(kBegin ? products : _mm256_add_epi16(*sum, products));
 }
 
-// One line of one plane: products of kRows q rows with keys 0..7 (sums[r][0]) and 8..15.
+// One line of the high plane: products of kRows q rows with keys 0..7 (sums[r][0]) and 8..15.
 template <size_t kRows, bool kBegin>
-inline void AddLine(const uint8_t* line, const Codes<kRows>& codes, size_t channel,
-                    __m256i (&sums)[kRows][2]) {
+inline void AddHighLine(const uint8_t* line, const Codes<kRows>& codes, size_t channel,
+                        __m256i (&sums)[kRows][2]) {
   const __m256i mask = _mm256_set1_epi8(15);
   const __m256i bytes0 = Once(Load32(line)), bytes1 = Once(Load32(line + 32));
   const __m256i lo0 = _mm256_and_si256(bytes0, mask), lo1 = _mm256_and_si256(bytes1, mask);
@@ -57,76 +59,136 @@ inline void AddLine(const uint8_t* line, const Codes<kRows>& codes, size_t chann
   }
 }
 
-// sums[r][half] += weight * (products of kLines lines from `channel` on).
+// Adds the products of kLines lines from `channel` on.
 template <size_t kRows, size_t kLines>
-inline void AddLines(const uint8_t* plane, size_t ahead, const Codes<kRows>& codes, size_t channel,
-                     __m256i weight, __m256i (&sums)[kRows][2]) {
-  const uint8_t* const line = plane + channel * 8;
+[[gnu::always_inline]] inline void AddHighLines(const uint8_t* high, size_t ahead,
+                                                const Codes<kRows>& codes, size_t channel,
+                                                __m256i (&sums)[kRows][2]) {
+  const uint8_t* const line = high + channel * 8;
   __m256i narrow[kRows][2];
   Prefetch(line + ahead);
-  AddLine<kRows, true>(line, codes, channel, narrow);
+  AddHighLine<kRows, true>(line, codes, channel, narrow);
 #pragma GCC unroll 16
   for (size_t l = 1; l < kLines; ++l) {
     Prefetch(line + ahead + 64 * l);
-    AddLine<kRows, false>(line + 64 * l, codes, channel + 8 * l, narrow);
+    AddHighLine<kRows, false>(line + 64 * l, codes, channel + 8 * l, narrow);
   }
+  const __m256i weight = _mm256_set1_epi16(HighWeight<4>());
+#pragma GCC unroll 16
+  for (size_t i = 0; i < 2 * kRows; ++i) {
+    __m256i* const sum = &sums[i / 2][i % 2];
+    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(narrow[i / 2][i % 2], weight));
+  }
+}
+
+// Eight scales.
+inline __m256 LoadScales(const uint16_t* scales) {
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
+  return Once(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)));
+}
+
+// The sums that a block begins with.
+template <size_t kRows>
+inline void BeginSums(const RowTerms<kRows>& terms, __m256i (&sums)[kRows][2]) {
 #pragma GCC unroll 16
   for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (size_t half = 0; half < 2; ++half) {
-      const __m256i wide = _mm256_madd_epi16(narrow[r][half], weight);
-      sums[r][half] = _mm256_add_epi32(sums[r][half], wide);
-    }
+    sums[r][0] = sums[r][1] = _mm256_set1_epi32(terms.first_sum[r]);
   }
 }
 
+// Scores of a block from its sums.
 template <size_t kRows>
-inline void AddPlane(const uint8_t* plane, size_t ahead, const Codes<kRows>& codes,
-                     size_t num_channels, int weight, __m256i (&sums)[kRows][2]) {
-  const __m256i weights = _mm256_set1_epi16(static_cast<short>(weight));
-  size_t channel = 0;
-  for (; channel + 32 <= num_channels; channel += 32) {
-    AddLines<kRows, 4>(plane, ahead, codes, channel, weights, sums);
-  }
-  if (channel < num_channels) AddLines<kRows, 2>(plane, ahead, codes, channel, weights, sums);
-}
-
-// to[r * kPlaneKeys + key] of one block: 16 * S_high + S_low, or 32 * S_high for 4 bits. Fetches
-// what lies `ahead` bytes further on.
-template <int kBits, size_t kRows>
-inline void SumBlock(const uint8_t* high, const uint8_t* low, size_t ahead,
-                     const Codes<kRows>& codes, size_t num_channels, int32_t* to) {
-  __m256i sums[kRows][2];
-#pragma GCC unroll 16
-  for (size_t r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_si256();
-  AddPlane<kRows>(high, ahead, codes, num_channels, HighWeight<kBits>(), sums);
-  if constexpr (kBits == 8) AddPlane<kRows>(low, ahead, codes, num_channels, 1, sums);
-#pragma GCC unroll 16
-  for (size_t r = 0; r < kRows; ++r) {
-    Store32(to + r * kPlaneKeys, sums[r][0]);
-    Store32(to + r * kPlaneKeys + 8, sums[r][1]);
-  }
-}
-
-// Scores of a block's sums.
-template <size_t kRows>
-inline void ScoreBlock(const int32_t* sums, const uint16_t* scales, const RowTerms* terms,
-                       float* scores, size_t scores_stride) {
+[[gnu::always_inline]] inline void StoreScores(const __m256i (&sums)[kRows][2],
+                                               const uint16_t* scales, const RowTerms<kRows>& terms,
+                                               float* scores, size_t scores_stride) {
 #pragma GCC unroll 16
   for (size_t half = 0; half < 2; ++half) {
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + 8 * half));
-    const __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);
-    const __m256 key_scales = Once(_mm256_castsi256_ps(wide));
+    const __m256 key_scales = LoadScales(scales + 8 * half);
 #pragma GCC unroll 16
     for (size_t r = 0; r < kRows; ++r) {
-      const __m256i sum = _mm256_sub_epi32(Load32(sums + r * kPlaneKeys + 8 * half),
-                                           _mm256_set1_epi32(terms[r].bias));
-      const __m256 factor = _mm256_mul_ps(_mm256_set1_ps(terms[r].scale), key_scales);
-      const __m256 product = _mm256_mul_ps(factor, _mm256_cvtepi32_ps(sum));
+      const __m256 factor = _mm256_mul_ps(_mm256_set1_ps(terms.scale[r]), key_scales);
+      const __m256 product = _mm256_mul_ps(factor, _mm256_cvtepi32_ps(sums[r][half]));
       _mm256_storeu_ps(scores + r * scores_stride + 8 * half,
-                       _mm256_add_ps(product, _mm256_set1_ps(terms[r].offset)));
+                       _mm256_add_ps(product, _mm256_set1_ps(terms.offset[r])));
     }
   }
+}
+
+// Sums of a block, of 4 bits.
+template <size_t kRows>
+[[gnu::always_inline]] inline void SumHigh(const uint8_t* high, size_t ahead,
+                                           const Codes<kRows>& codes, size_t num_channels,
+                                           __m256i (&sums)[kRows][2]) {
+  size_t channel = 0;
+  for (; channel + 32 <= num_channels; channel += 32) {
+    AddHighLines<kRows, 4>(high, ahead, codes, channel, sums);
+  }
+  if (channel < num_channels) AddHighLines<kRows, 2>(high, ahead, codes, channel, sums);
+}
+
+template <size_t kRows>
+inline void AddCodes(__m256i keys0, __m256i keys1, const Codes<kRows>& codes, size_t channel,
+                     __m256i (&sums)[kRows][2]) {
+  const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 16
+  for (size_t r = 0; r < kRows; ++r) {
+    const __m256i four = Once(SpreadCodes(codes.row[r] + channel));
+    const __m256i pairs0 = _mm256_maddubs_epi16(keys0, four);
+    const __m256i pairs1 = _mm256_maddubs_epi16(keys1, four);
+    sums[r][0] = Once(_mm256_add_epi32(sums[r][0], _mm256_madd_epi16(pairs0, ones)));
+    sums[r][1] = Once(_mm256_add_epi32(sums[r][1], _mm256_madd_epi16(pairs1, ones)));
+  }
+}
+
+// Half a line of each plane put together to bytes: channels 0 to 3 of eight keys, and 4 to 7.
+inline __m256i FirstBytes(__m256i high, __m256i low) {
+  const __m256i mask = _mm256_set1_epi8(15);
+  return _mm256_or_si256(_mm256_andnot_si256(mask, _mm256_slli_epi16(high, 4)),
+                         _mm256_and_si256(mask, low));
+}
+inline __m256i SecondBytes(__m256i high, __m256i low) {
+  const __m256i mask = _mm256_set1_epi8(15);
+  return _mm256_or_si256(_mm256_andnot_si256(mask, high),
+                         _mm256_and_si256(mask, _mm256_srli_epi16(low, 4)));
+}
+
+template <size_t kRows>
+inline void AddLinePair(const uint8_t* high, const uint8_t* low, const Codes<kRows>& codes,
+                        size_t channel, __m256i (&sums)[kRows][2]) {
+  const __m256i high0 = Once(Load32(high)), high1 = Once(Load32(high + 32));
+  const __m256i low0 = Once(Load32(low)), low1 = Once(Load32(low + 32));
+  AddCodes<kRows>(FirstBytes(high0, low0), FirstBytes(high1, low1), codes, channel, sums);
+  AddCodes<kRows>(SecondBytes(high0, low0), SecondBytes(high1, low1), codes, channel + 4, sums);
+}
+
+// Sums of a block, of 8 bits.
+template <size_t kRows>
+[[gnu::always_inline]] inline void SumBoth(const uint8_t* high, const uint8_t* low, size_t ahead,
+                                           const Codes<kRows>& codes, size_t num_channels,
+                                           __m256i (&sums)[kRows][2]) {
+  for (size_t channel = 0; channel < num_channels; channel += 8) {
+    const size_t line = channel * 8;
+    Prefetch(high + line + ahead);
+    Prefetch(low + line + ahead);
+    AddLinePair<kRows>(high + line, low + line, codes, channel, sums);
+  }
+}
+
+// Scores of one block: of first_sum + 16 * S_high + S_low, or + 32 * S_high for 4 bits. Fetches
+// what lies `ahead` bytes further on.
+template <int kBits, size_t kRows>
+[[gnu::always_inline]] inline void ScoreBlock(const uint8_t* high, const uint8_t* low, size_t ahead,
+                                              const Codes<kRows>& codes, size_t num_channels,
+                                              const uint16_t* scales, const RowTerms<kRows>& terms,
+                                              float* scores, size_t scores_stride) {
+  __m256i sums[kRows][2];
+  BeginSums<kRows>(terms, sums);
+  if constexpr (kBits == 8) {
+    SumBoth<kRows>(high, low, ahead, codes, num_channels, sums);
+  } else {
+    SumHigh<kRows>(high, ahead, codes, num_channels, sums);
+  }
+  StoreScores<kRows>(sums, scales, terms, scores, scores_stride);
 }
 
 // In the order that the portable target repeats.
@@ -164,24 +226,28 @@ struct CodeWords {
   __m256i second;
 };
 
-// Quantizes num_vecs <= 8 registers of x. kResidual: adds to *residual the squares of what codes
-// leave of x, each register on top of the one before.
-template <bool kResidual>
+// Parts of the sums of a key: of the squares of what codes leave, each register on top of the one
+// before, and of codes.
+struct KeySums {
+  __m256 residual;
+  __m256i square;
+  __m256i magnitude;
+};
+
+// Quantizes num_vecs <= 8 registers of x.
 [[gnu::always_inline]] inline CodeWords QuantizeWords(const float* x, size_t num_vecs, __m256 scale,
-                                                      __m256 inverse, __m256* residual) {
+                                                      __m256 inverse, KeySums* sums) {
   __m256i codes[8];
 #pragma GCC unroll 16
   for (size_t v = 0; v < 8; ++v) {
     codes[v] = _mm256_setzero_si256();
     if (v >= num_vecs) continue;
     const __m256 values = _mm256_loadu_ps(x + 8 * v);
-    // To nearest, ties to even, as no one changes the rounding mode; packing makes 127 of 128.
-    codes[v] = _mm256_cvtps_epi32(_mm256_mul_ps(values, inverse));
-    if constexpr (kResidual) {
-      const __m256i fitting = _mm256_min_epi32(codes[v], _mm256_set1_epi32(127));
-      const __m256 left = _mm256_sub_ps(values, _mm256_mul_ps(_mm256_cvtepi32_ps(fitting), scale));
-      *residual = _mm256_add_ps(*residual, _mm256_mul_ps(left, left));
-    }
+    // To nearest, ties to even, as no one changes the rounding mode.
+    codes[v] = _mm256_min_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(values, inverse)),
+                                _mm256_set1_epi32(127));
+    const __m256 left = _mm256_sub_ps(values, _mm256_mul_ps(_mm256_cvtepi32_ps(codes[v]), scale));
+    sums->residual = _mm256_add_ps(sums->residual, _mm256_mul_ps(left, left));
   }
   // Packing works in halves: the low ones become the first four channels of each line.
   __m256i bytes[2];
@@ -189,7 +255,13 @@ template <bool kResidual>
   for (int i = 0; i < 2; ++i) {
     const __m256i a = _mm256_packs_epi32(codes[4 * i], codes[4 * i + 1]);
     const __m256i b = _mm256_packs_epi32(codes[4 * i + 2], codes[4 * i + 3]);
-    bytes[i] = _mm256_xor_si256(_mm256_packs_epi16(a, b), _mm256_set1_epi8(-128));
+    const __m256i squares = _mm256_add_epi32(_mm256_madd_epi16(a, a), _mm256_madd_epi16(b, b));
+    sums->square = _mm256_add_epi32(sums->square, squares);
+    const __m256i signed_bytes = _mm256_packs_epi16(a, b);
+    const __m256i magnitudes =
+        _mm256_sad_epu8(_mm256_abs_epi8(signed_bytes), _mm256_setzero_si256());
+    sums->magnitude = _mm256_add_epi32(sums->magnitude, magnitudes);
+    bytes[i] = _mm256_xor_si256(signed_bytes, _mm256_set1_epi8(-128));
   }
   return {_mm256_permute2x128_si256(bytes[0], bytes[1], 0x20),
           _mm256_permute2x128_si256(bytes[0], bytes[1], 0x31)};
@@ -205,59 +277,95 @@ template <bool kResidual>
   }
 }
 
+// Signs of lines [0, num_lines) of 8 keys: half a byte of each mask is of one line.
+[[gnu::always_inline]] inline void StoreSigns(const uint32_t* masks, size_t num_lines,
+                                              uint8_t* signs) {
+  const __m256i half_bytes = _mm256_set1_epi8(15);
+  const __m256i keys = Load32(masks);
+  const __m256i even = _mm256_and_si256(keys, half_bytes);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(keys, 4), half_bytes);
+  // Lines 2i and 2i + 1 are in the low and the high half; keys 0 to 3 in the low halves of bytes.
+  const __m256i first_keys = _mm256_permute2x128_si256(even, odd, 0x20);
+  const __m256i last_keys = _mm256_permute2x128_si256(even, odd, 0x31);
+  const __m256i by_key = _mm256_or_si256(first_keys, _mm256_slli_epi32(last_keys, 4));
+  const __m256i transposition = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  alignas(32) uint32_t words[2][4];
+  Store32(words, _mm256_shuffle_epi8(by_key, transposition));
+#pragma GCC unroll 16
+  for (size_t o = 0; o < 8; ++o) {
+    if (o < num_lines) __builtin_memcpy(signs + 32 * o, &words[o % 2][o / 2], sizeof(uint32_t));
+  }
+}
+
 // num_lines <= 8 lines of eight keys from `first_key` and `channel` on. A constant num_lines makes
 // code without branches.
-template <bool kResidual>
 [[gnu::always_inline]] inline void EncodeLines(const BlockRows& keys, size_t first_key,
-                                               size_t channel, size_t num_lines, uint8_t* high,
-                                               uint8_t* low, __m256* residuals) {
+                                               size_t channel, size_t num_lines,
+                                               const PlaneBlock& block, KeySums* sums) {
   const __m256i mask = _mm256_set1_epi8(15);
   __m256i high_words[8], low_words[8];
+  alignas(32) uint32_t first_signs[8], second_signs[8];
   for (size_t j = 0; j < 8; ++j) {
     const size_t key = first_key + j;
-    __m256 residual = kResidual ? residuals[key] : _mm256_setzero_ps();
-    const CodeWords words = QuantizeWords<kResidual>(keys.row[key] + channel, num_lines,
-                                                     _mm256_set1_ps(keys.scale[key]),
-                                                     _mm256_set1_ps(keys.inverse[key]), &residual);
-    if (kResidual) residuals[key] = residual;
+    const CodeWords words =
+        QuantizeWords(keys.row[key] + channel, num_lines, _mm256_set1_ps(keys.scale[key]),
+                      _mm256_set1_ps(keys.inverse[key]), &sums[key]);
     const __m256i shifted = _mm256_srli_epi16(words.first, 4);
     high_words[j] =
         _mm256_or_si256(_mm256_and_si256(shifted, mask), _mm256_andnot_si256(mask, words.second));
     const __m256i second = _mm256_slli_epi16(words.second, 4);
     low_words[j] =
         _mm256_or_si256(_mm256_and_si256(words.first, mask), _mm256_andnot_si256(mask, second));
+    first_signs[j] = static_cast<uint32_t>(_mm256_movemask_epi8(words.first));
+    second_signs[j] = static_cast<uint32_t>(_mm256_movemask_epi8(words.second));
   }
   const size_t at = channel * 8 + first_key * 4;
-  StoreLines(high_words, num_lines, high + at);
-  if (low != nullptr) StoreLines(low_words, num_lines, low + at);
+  StoreLines(high_words, num_lines, block.high + at);
+  StoreLines(low_words, num_lines, block.low + at);
+  uint8_t* const signs = block.signs + channel * 4 + SignByte(first_key);
+  StoreSigns(first_signs, num_lines, signs);
+  StoreSigns(second_signs, num_lines, signs + 16);
 }
 
-template <bool kResidual>
-void EncodeChannels(const BlockRows& keys, size_t num_channels, uint8_t* high, uint8_t* low,
-                    __m256* residuals) {
+// The sum of the lanes of each of eight registers.
+inline __m256i SumLanes(__m256i (&parts)[8]) {
+  TransposeWords(parts);
+  __m256i sum = parts[0];
+#pragma GCC unroll 16
+  for (size_t i = 1; i < 8; ++i) sum = _mm256_add_epi32(sum, parts[i]);
+  return sum;
+}
+
+// Codes of a block whose scales are known.
+void EncodeBlock(const BlockRows& keys, size_t num_channels, const PlaneBlock& block,
+                 CodeSums* sums) {
+  KeySums parts[kPlaneKeys];
+  for (KeySums& part : parts) {
+    part = {_mm256_setzero_ps(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+  }
   for (size_t channel = 0; channel < num_channels; channel += 64) {
     const size_t num_lines = (num_channels - channel) / 8;
     for (size_t key = 0; key < kPlaneKeys; key += 8) {
       if (num_lines >= 8) {
-        EncodeLines<kResidual>(keys, key, channel, 8, high, low, residuals);
+        EncodeLines(keys, key, channel, 8, block, parts);
       } else {
-        EncodeLines<kResidual>(keys, key, channel, num_lines, high, low, residuals);
+        EncodeLines(keys, key, channel, num_lines, block, parts);
       }
     }
   }
-}
-
-// Codes of a block whose scales are known.
-void EncodeBlock(const BlockRows& keys, size_t num_channels, uint8_t* high, uint8_t* low,
-                 float* residual_sq) {
-  __m256 residuals[kPlaneKeys];
-  if (residual_sq == nullptr) {
-    EncodeChannels<false>(keys, num_channels, high, low, residuals);
-    return;
+  for (size_t key = 0; key < keys.num_keys; ++key) {
+    block.residual_sq[key] = ReduceAdd8(parts[key].residual);
   }
-  for (__m256& residual : residuals) residual = _mm256_setzero_ps();
-  EncodeChannels<true>(keys, num_channels, high, low, residuals);
-  for (size_t key = 0; key < keys.num_keys; ++key) residual_sq[key] = ReduceAdd8(residuals[key]);
+  for (size_t first = 0; first < kPlaneKeys; first += 8) {
+    __m256i squares[8], magnitudes[8];
+    for (size_t i = 0; i < 8; ++i) {
+      squares[i] = parts[first + i].square;
+      magnitudes[i] = parts[first + i].magnitude;
+    }
+    Store32(sums->square + first, SumLanes(squares));
+    Store32(sums->magnitude + first, SumLanes(magnitudes));
+  }
 }
 
 }  // namespace

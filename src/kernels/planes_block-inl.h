@@ -1,6 +1,5 @@
-// Internal: what a target does with one block of key planes, SumBlock, ScoreBlock and
-// EncodeBlock, and these
-// three in portable C++. A target that has better ones (planes_avx2-inl.h) gives the same bits.
+// Internal: what a target does with one block of key planes, ScoreBlock and EncodeBlock, and these
+// two in portable C++. A target that has better ones (planes_avx2-inl.h) gives the same bits.
 #ifndef ATTNDB_KERNELS_PLANES_BLOCK_INL_H_
 #define ATTNDB_KERNELS_PLANES_BLOCK_INL_H_
 
@@ -24,11 +23,12 @@ constexpr int HighWeight() {
   return kBits == 4 ? 32 : 16;
 }
 
-// What turns the sums of a q row into scores.
+// What turns the sums of q rows into scores of a block of keys.
+template <size_t kRows>
 struct RowTerms {
-  int32_t bias;
-  float scale;
-  float offset;
+  int32_t first_sum[kRows];
+  float scale[kRows];
+  float offset[kRows] = {};
 };
 
 // To the nearest whole number, ties to even; |x| < 2^22.
@@ -44,6 +44,16 @@ struct BlockRows {
   float inverse[kPlaneKeys];
   size_t num_keys;
 };
+
+// Over the codes of each key.
+struct CodeSums {
+  alignas(32) int32_t square[kPlaneKeys];
+  alignas(32) int32_t magnitude[kPlaneKeys];
+};
+
+// Where the signs of four channels of a key lie among those of a block of signs.
+inline size_t SignByte(size_t key) { return key / 8 * 4 + key % 4; }
+inline unsigned SignShift(size_t key) { return key / 4 % 2 * 4; }
 
 #if !defined(__AVX2__)
 
@@ -66,53 +76,57 @@ inline void AddPlane(const uint8_t* plane, const Codes<kRows>& codes, size_t num
 }
 
 template <int kBits, size_t kRows>
-inline void SumBlock(const uint8_t* high, const uint8_t* low, size_t, const Codes<kRows>& codes,
-                     size_t num_channels, int32_t* sums) {
-  __builtin_memset(sums, 0, kRows * kPlaneKeys * sizeof(int32_t));
+inline void ScoreBlock(const uint8_t* high, const uint8_t* low, size_t, const Codes<kRows>& codes,
+                       size_t num_channels, const uint16_t* scales, const RowTerms<kRows>& terms,
+                       float* scores, size_t scores_stride) {
+  int32_t sums[kRows * kPlaneKeys];
+  for (size_t i = 0; i < kRows * kPlaneKeys; ++i) sums[i] = terms.first_sum[i / kPlaneKeys];
   AddPlane<kRows>(high, codes, num_channels, HighWeight<kBits>(), sums);
   if constexpr (kBits == 8) AddPlane<kRows>(low, codes, num_channels, 1, sums);
-}
-
-template <size_t kRows>
-inline void ScoreBlock(const int32_t* sums, const uint16_t* scales, const RowTerms* terms,
-                       float* scores, size_t scores_stride) {
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t key = 0; key < kPlaneKeys; ++key) {
-      const float sum = static_cast<float>(sums[r * kPlaneKeys + key] - terms[r].bias);
+      const float sum = static_cast<float>(sums[r * kPlaneKeys + key]);
       scores[r * scores_stride + key] =
-          (terms[r].scale * WidenBFloat16(scales[key])) * sum + terms[r].offset;
+          (terms.scale[r] * WidenBFloat16(scales[key])) * sum + terms.offset[r];
     }
   }
 }
 
-// Adds the nibbles of one key to its block.
-inline float EncodeKey(const float* x, float scale, float inverse, size_t num_channels,
-                       uint8_t* high, uint8_t* low) {
+// Adds the nibbles and signs of one key to its block; returns the squared norm of what they leave.
+inline float EncodeKey(const BlockRows& keys, size_t key, size_t num_channels,
+                       const PlaneBlock& block, CodeSums* sums) {
+  const float* const x = keys.row[key];
   float left_sq[8] = {};  // In the order of ReduceAdd8.
   for (size_t i = 0; i < num_channels; ++i) {
-    const float nearest = RoundOne(x[i] * inverse);
+    const float nearest = RoundOne(x[i] * keys.inverse[key]);
     const float whole = nearest < 127.0f ? nearest : 127.0f;
-    const float left = x[i] - whole * scale;
+    const float left = x[i] - whole * keys.scale[key];
     left_sq[i % 8] = left_sq[i % 8] + left * left;
-    const unsigned code = static_cast<unsigned>(static_cast<int>(whole) + 128);
-    const size_t at = i / 8 * 64 + i % 4;
+    const int32_t code = static_cast<int32_t>(whole);
+    sums->square[key] += code * code;
+    sums->magnitude[key] += code < 0 ? -code : code;
+    const unsigned byte = static_cast<unsigned>(code + 128);
+    const size_t at = i / 8 * 64 + 4 * key + i % 4;
     const unsigned shift = i % 8 / 4 * 4;
-    high[at] = static_cast<uint8_t>(high[at] | code >> 4 << shift);
-    if (low != nullptr) low[at] = static_cast<uint8_t>(low[at] | (code & 15) << shift);
+    block.high[at] = static_cast<uint8_t>(block.high[at] | byte >> 4 << shift);
+    block.low[at] = static_cast<uint8_t>(block.low[at] | (byte & 15) << shift);
+    uint8_t* const signs = block.signs + i / 4 * 16 + SignByte(key);
+    *signs = static_cast<uint8_t>(*signs | byte >> 7 << (SignShift(key) + i % 4));
   }
   const float even = (left_sq[0] + left_sq[4]) + (left_sq[2] + left_sq[6]);
   const float odd = (left_sq[1] + left_sq[5]) + (left_sq[3] + left_sq[7]);
   return even + odd;
 }
 
-void EncodeBlock(const BlockRows& keys, size_t num_channels, uint8_t* high, uint8_t* low,
-                 float* residual_sq) {
-  __builtin_memset(high, 0, PlaneBlockBytes(num_channels));
-  if (low != nullptr) __builtin_memset(low, 0, PlaneBlockBytes(num_channels));
+void EncodeBlock(const BlockRows& keys, size_t num_channels, const PlaneBlock& block,
+                 CodeSums* sums) {
+  __builtin_memset(block.high, 0, PlaneBlockBytes(num_channels));
+  __builtin_memset(block.low, 0, PlaneBlockBytes(num_channels));
+  for (size_t at = 0; at < num_channels * 4; at += 16) __builtin_memset(block.signs + at, 0, 8);
+  *sums = {};
   for (size_t key = 0; key < kPlaneKeys; ++key) {
-    const float left_sq = EncodeKey(keys.row[key], keys.scale[key], keys.inverse[key], num_channels,
-                                    high + 4 * key, low != nullptr ? low + 4 * key : nullptr);
-    if (residual_sq != nullptr && key < keys.num_keys) residual_sq[key] = left_sq;
+    const float left_sq = EncodeKey(keys, key, num_channels, block, sums);
+    if (key < keys.num_keys) block.residual_sq[key] = left_sq;
   }
 }
 

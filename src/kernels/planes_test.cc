@@ -14,6 +14,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/convert.h"
+#include "kernels/test_block_offsets.h"
 #include "kernels/test_rows.h"
 
 namespace attndb::kernels {
@@ -25,11 +26,11 @@ size_t NumBlocks(size_t num_keys) { return (num_keys + kPlaneKeys - 1) / kPlaneK
 
 // Keys and all that EncodePlanes makes of them. Each buffer is an allocation of its own.
 struct Planes {
-  Planes(const std::vector<float>& keys, size_t channels, size_t stride, bool with_low = true)
+  Planes(const std::vector<float>& keys, size_t channels, size_t stride)
       : num_channels(channels), num_keys(keys.size() / stride), residual_sq(num_keys) {
     const size_t num_bytes = NumBlocks(num_keys) * PlaneBlockBytes(channels);
     high.assign(num_bytes, 0xaa);
-    low.assign(with_low ? num_bytes : 0, 0xaa);
+    low.assign(num_bytes, 0xaa);
     scales.assign(NumBlocks(num_keys) * kPlaneKeys, 0xaaaa);
     for (size_t key = 0; key < num_keys; key += kPlaneKeys) {
       const size_t n = std::min(kPlaneKeys, num_keys - key);
@@ -39,13 +40,14 @@ struct Planes {
       rows.resize((n - 1) * stride + channels);
       rows.shrink_to_fit();
       const size_t at = key / kPlaneKeys * PlaneBlockBytes(channels);
-      EncodePlanes(rows.data(), stride, n, channels, &high[at], with_low ? &low[at] : nullptr,
-                   &scales[key], &residual_sq[key]);
+      std::vector<uint8_t> signs(4 * channels - 8);  // See sign_plane_test.cc.
+      std::vector<uint16_t> factors(kPlaneKeys);
+      EncodePlanes(
+          rows.data(), stride, n, channels,
+          {&high[at], &low[at], &scales[key], signs.data(), factors.data(), &residual_sq[key]});
     }
   }
-  PlanesView view() const {
-    return {high.data(), low.empty() ? nullptr : low.data(), scales.data(), num_channels};
-  }
+  PlanesView view() const { return {high.data(), low.data(), scales.data(), num_channels}; }
   // The nibble of a channel, as the header places it.
   int Nibble(const std::vector<uint8_t>& plane, size_t key, size_t channel) const {
     const size_t block = key / kPlaneKeys * PlaneBlockBytes(num_channels);
@@ -102,12 +104,6 @@ Expected Score(const Planes& planes, int bits, size_t key, const PlaneQuery& q) 
 
 class PlanesTest : public IsaTest {
  protected:
-  std::vector<float> Normal(size_t count, float spread = 1.0f) {
-    std::normal_distribution<float> normal(0.0f, spread);
-    std::vector<float> values(count);
-    for (float& value : values) value = normal(random_);
-    return values;
-  }
   // Keys of all kinds: normal, zero, one channel that towers, huge, tiny, denormal, and with the
   // largest magnitude at both signs.
   std::vector<float> Keys(size_t num_keys, size_t num_channels) {
@@ -217,7 +213,7 @@ TEST_P(PlanesTest, ResidualIsTheSquaredNormOfWhatCodesLeave) {
   }
 }
 
-TEST_P(PlanesTest, TheHighPlaneAloneAndAStrideChangeNothing) {
+TEST_P(PlanesTest, AStrideChangesNothing) {
   for (const size_t channels : kChannels) {
     const size_t stride = channels + 7;
     std::vector<float> keys = Keys(27, channels);
@@ -225,11 +221,12 @@ TEST_P(PlanesTest, TheHighPlaneAloneAndAStrideChangeNothing) {
     for (size_t key = 0; key < 27; ++key) {
       std::copy_n(&keys[key * channels], channels, &spread[key * stride]);
     }
-    const Planes both(keys, channels, channels);
-    const Planes high_only(spread, channels, stride, false);
-    ASSERT_EQ(both.high, high_only.high);
-    ASSERT_EQ(both.scales, high_only.scales);
-    ASSERT_EQ(both.residual_sq, high_only.residual_sq);
+    const Planes dense(keys, channels, channels);
+    const Planes strided(spread, channels, stride);
+    ASSERT_EQ(dense.high, strided.high);
+    ASSERT_EQ(dense.low, strided.low);
+    ASSERT_EQ(dense.scales, strided.scales);
+    ASSERT_EQ(dense.residual_sq, strided.residual_sq);
   }
 }
 
@@ -241,22 +238,34 @@ TEST_P(PlanesTest, QueryCodesAreWithinHalfAScale) {
       const Group group(q, channels);
       const PlaneQuery& query = group.queries[0];
       int32_t sum = 0;
-      int largest = 0;
-      float max = 0;
+      double max = 0;
       for (size_t i = 0; i < channels; ++i) {
         const int code = query.codes[i];
         ASSERT_LE(std::abs(double{q[i]} - double{query.scale} * code), 0.50001 * query.scale);
-        largest = std::max(largest, std::abs(code));
-        max = std::max(max, std::abs(q[i]));
+        ASSERT_LE(std::abs(code), 127);
+        max = std::max(max, std::abs(double{q[i]}));
         sum += code;
+        if (i % 2 == 0) continue;
+        ASSERT_LE(std::abs(code + query.codes[i - 1]), 128) << "channels " << i - 1 << ", " << i;
+        max = std::max(max, std::abs(double{q[i]} + double{q[i - 1]}));
       }
       ASSERT_EQ(query.code_sum, sum);
-      ASSERT_LE(largest, 127);
-      const bool is_normal = max / 127.0f >= 0x1p-126f;
-      ASSERT_EQ(query.scale, max == 0 ? 0.0f : is_normal ? max / 127.0f : 0x1p-126f);
-      if (is_normal) {
-        ASSERT_EQ(largest, 127);
-      }
+      const double scale = max == 0 ? 0 : std::max(max / 127, 0x1p-126);
+      ASSERT_NEAR(query.scale, scale, 1e-6 * scale) << "not the least scale";
+    }
+  }
+}
+
+TEST_P(PlanesTest, QueryCodesOfTheLargestNumbersAreFinite) {
+  for (const float sign : {1.0f, -1.0f}) {
+    std::vector<float> q(16, 3e38f);
+    for (size_t i = 1; i < 16; i += 2) q[i] *= sign;
+    const Group group(q, 16);
+    const PlaneQuery& query = group.queries[0];
+    EXPECT_TRUE(std::isfinite(query.scale));
+    for (size_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(query.codes[i], i % 2 == 0 ? query.codes[0] : sign * query.codes[0]) << i;
+      EXPECT_GE(std::abs(query.codes[i]), 63);
     }
   }
 }
@@ -284,8 +293,20 @@ TEST_P(PlanesTest, ScoresEqualFloat64ForEveryRunOfKeys) {
   }
 }
 
+TEST_P(PlanesTest, BlocksMayHaveOffsetsOfTheirOwn) {
+  const size_t channels = 80;
+  const Planes planes(Keys(250, channels), channels, channels);
+  const Group group(Normal(5 * channels), channels);
+  CheckBlockOffsets(group.queries, Normal(5 * 4),
+                    [&](size_t first, size_t n, const PlaneQuery* queries, size_t num_rows,
+                        float* scores, size_t stride) {
+                      ScanPlanes(planes.view(), 4, first, n, queries, num_rows, scores, stride);
+                    });
+}
+
 TEST_P(PlanesTest, ScansOfFourBitsNeedNoLowPlane) {
-  const Planes planes(Keys(40, 128), 128, 128, false);
+  Planes planes(Keys(40, 128), 128, 128);
+  planes.low.clear();
   CheckScan(planes, 4, 3, 37, Group(Normal(4 * 128), 128));
 }
 

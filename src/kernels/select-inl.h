@@ -34,19 +34,29 @@ float MaxScore(const float* scores, size_t num_scores) {
   return nan != 0 ? __builtin_nanf("") : max;
 }
 
-size_t SelectRange(const float* scores, size_t num_scores, float threshold, uint32_t* indices) {
-  const Vec limit = Set1(threshold);
-  size_t count = 0;
+// Appends the indices whose bit is set in mask_at(first index of a vector), four vectors at a time,
+// and returns where it ended: the last, fewer ones are the caller's.
+template <typename MaskAt>
+inline size_t SelectGroups(size_t num_scores, const MaskAt& mask_at, uint32_t* indices,
+                           size_t* count) {
   size_t i = 0;
   for (; i + 4 * kLanes <= num_scores; i += 4 * kLanes) {
     uint32_t mask[4];
-    for (size_t u = 0; u < 4; ++u) mask[u] = MaskNotBelow(Load(scores + i + u * kLanes), limit);
+    for (size_t u = 0; u < 4; ++u) mask[u] = mask_at(i + u * kLanes);
     if ((mask[0] | mask[1] | mask[2] | mask[3]) == 0) continue;
     for (size_t u = 0; u < 4; ++u) {
-      count += StoreIndices(mask[u], static_cast<uint32_t>(i + u * kLanes), indices + count);
+      *count += StoreIndices(mask[u], static_cast<uint32_t>(i + u * kLanes), indices + *count);
     }
   }
-  for (; i < num_scores; ++i) {
+  return i;
+}
+
+size_t SelectRange(const float* scores, size_t num_scores, float threshold, uint32_t* indices) {
+  const Vec limit = Set1(threshold);
+  size_t count = 0;
+  const size_t done = SelectGroups(
+      num_scores, [&](size_t i) { return MaskNotBelow(Load(scores + i), limit); }, indices, &count);
+  for (size_t i = done; i < num_scores; ++i) {
     indices[count] = static_cast<uint32_t>(i);
     count += static_cast<size_t>(!(scores[i] < threshold));
   }

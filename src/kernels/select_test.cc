@@ -33,12 +33,6 @@ class SelectTest : public IsaTest {
     indices.resize(count);
     return indices;
   }
-  std::vector<float> Normal(size_t n) {
-    std::normal_distribution<float> normal;
-    std::vector<float> scores(n);
-    for (float& score : scores) score = normal(random_);
-    return scores;
-  }
 };
 
 TEST_P(SelectTest, TopKEqualsAStableSort) {

@@ -3,9 +3,10 @@
 // What a simd_*.h offers (in namespace ATTNDB_TARGET, unnamed inside):
 //   Vec, kLanes         a register of kLanes float32; kManyRegisters: 32 registers, else 16.
 //   Zero Set1 Load Store Add Sub Mul Div Round (to nearest even)
-//   Max(a, b)           b if either is NaN.
+//   Max(a, b) Min(a, b) b if either is NaN.
 //   Fma(a, b, c)        a * b + c; NegFma: c - a * b. Rounded once, except in the portable target.
 //   TimesPow2(v, n)     v * 2^n for integral n in [-300, 300], denormals included.
+//   TimesNormalPow2     the same where v and the result are normal numbers; quicker.
 //   LoadRow(p)          kLanes elements of a row of any type, widened. StoreRow(p, v) narrows.
 //   WidenPair WidenHalf LoadPair StorePair: two registers at a time, see simd_avx512.h; WidenHalf
 //                       only where registers are few.

@@ -38,6 +38,7 @@ inline Vec Sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
 inline Vec Mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
 inline Vec Div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
 inline Vec Max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
+inline Vec Min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
 inline Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 inline Vec NegFma(Vec a, Vec b, Vec c) { return _mm256_fnmadd_ps(a, b, c); }
 inline Vec Round(Vec v) {
@@ -52,6 +53,11 @@ inline Vec TimesPow2(Vec v, Vec n) {
   const __m256 f = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(first, bias), 23));
   const __m256 s = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(second, bias), 23));
   return _mm256_mul_ps(_mm256_mul_ps(v, f), s);
+}
+
+inline Vec TimesNormalPow2(Vec v, Vec n) {
+  const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(v), exponent));
 }
 
 inline Vec LoadRow(const float* p) { return _mm256_loadu_ps(p); }
@@ -179,12 +185,24 @@ inline uint32_t MaskNotBelow(Vec v, Vec limit) {
 inline uint32_t MaskNaN(Vec v) {
   return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
 }
-inline size_t StoreIndices(uint32_t mask, uint32_t first, uint32_t* indices) {
-  size_t count = 0;
-  for (; mask != 0; mask &= mask - 1) {
-    indices[count++] = first + static_cast<uint32_t>(__builtin_ctz(mask));
+// The lanes of each mask, in order: a loop over set bits would be mispredicted at its end.
+struct LanesOfMasks {
+  alignas(64) uint8_t lanes[256][8] = {};
+  constexpr LanesOfMasks() {
+    for (unsigned mask = 0; mask < 256; ++mask) {
+      for (unsigned lane = 0, count = 0; lane < 8; ++lane) {
+        if ((mask >> lane & 1) != 0) lanes[mask][count++] = static_cast<uint8_t>(lane);
+      }
+    }
   }
-  return count;
+};
+inline constexpr LanesOfMasks kLanesOfMasks;
+inline size_t StoreIndices(uint32_t mask, uint32_t first, uint32_t* indices) {
+  const auto* const lanes = reinterpret_cast<const __m128i*>(kLanesOfMasks.lanes[mask]);
+  const __m256i lane = _mm256_cvtepu8_epi32(_mm_loadl_epi64(lanes));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(indices),
+                      _mm256_add_epi32(lane, _mm256_set1_epi32(static_cast<int>(first))));
+  return static_cast<size_t>(__builtin_popcount(mask));
 }
 
 using Bits = __m256i;

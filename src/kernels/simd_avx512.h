@@ -38,12 +38,14 @@ inline Vec Sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 inline Vec Mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
 inline Vec Div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
 inline Vec Max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
+inline Vec Min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 inline Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec NegFma(Vec a, Vec b, Vec c) { return _mm512_fnmadd_ps(a, b, c); }
 inline Vec Round(Vec v) {
   return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 inline Vec TimesPow2(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
+inline Vec TimesNormalPow2(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
 
 inline Vec LoadRow(const float* p) { return _mm512_loadu_ps(p); }
 inline Vec LoadRow(const Float16* p) {

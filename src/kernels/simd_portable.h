@@ -36,6 +36,7 @@ inline Vec Sub(Vec a, Vec b) { return a - b; }
 inline Vec Mul(Vec a, Vec b) { return a * b; }
 inline Vec Div(Vec a, Vec b) { return a / b; }
 inline Vec Max(Vec a, Vec b) { return a > b ? a : b; }
+inline Vec Min(Vec a, Vec b) { return a < b ? a : b; }
 inline Vec Fma(Vec a, Vec b, Vec c) { return a * b + c; }
 inline Vec NegFma(Vec a, Vec b, Vec c) { return c - a * b; }
 // Adding 1.5 * 2^23 leaves no bits for the fraction; |v| < 2^22.
@@ -53,6 +54,7 @@ inline Vec TimesPow2(Vec v, Vec n) {
   }
   return v;
 }
+inline Vec TimesNormalPow2(Vec v, Vec n) { return TimesPow2(v, n); }
 
 inline Vec LoadRow(const float* p) { return Load(p); }
 inline Vec LoadRow(const Float16* p) {

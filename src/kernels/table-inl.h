@@ -5,11 +5,16 @@
 #include "kernels/attend-inl.h"
 #include "kernels/attend_block-inl.h"
 #include "kernels/bandwidth-inl.h"
+#include "kernels/centre-inl.h"
+#include "kernels/combine-inl.h"
 #include "kernels/convert-inl.h"
+#include "kernels/draw-inl.h"
 #include "kernels/hadamard-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/planes-inl.h"
+#include "kernels/score_blocks-inl.h"
 #include "kernels/select-inl.h"
+#include "kernels/sign_plane-inl.h"
 #include "kernels/weights-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
@@ -24,13 +29,24 @@ constexpr KernelTable kTable = {
     .select_range = SelectRange,
     .select_top_k = SelectTopK,
     .exp_weights = ExpWeights,
+    .to_logits = ToLogits,
     .sum_weights = SumWeights,
     .sum_not_below = SumNotBelow,
+    .sum_at_most = SumAtMost,
+    .lift_scores = LiftScores,
+    .select_lifted = SelectLifted,
+    .summarize_scores = SummarizeScores,
+    .select_from_blocks = SelectFromBlocks,
     .convert_rows = ConvertRows,
     .encode_planes = EncodePlanes,
     .encode_plane_query = EncodePlaneQuery,
     .scan_planes = ScanPlanes,
+    .encode_sign_query = EncodeSignQuery,
+    .scan_signs = ScanSigns,
     .hadamard_rows = HadamardRows,
+    .sum_rows = SumRows,
+    .centre_rows = CentreRows,
+    .add_combinations = AddCombinations,
     .xor_words = XorWords,
 };
 

@@ -109,6 +109,15 @@ class IsaTest : public testing::TestWithParam<Isa> {
     if (!ForceIsa(GetParam())) GTEST_SKIP() << "this CPU has no " << IsaName(GetParam());
   }
   void TearDown() override { ForceIsa(std::nullopt); }
+
+  // Normal variates.
+  std::vector<float> Normal(size_t count, float spread = 1.0f) {
+    std::normal_distribution<float> normal(0.0f, spread);
+    std::vector<float> values(count);
+    for (float& value : values) value = normal(random_);
+    return values;
+  }
+
   std::mt19937 random_{17};
 };
 

@@ -25,15 +25,22 @@ inline WeightMap MapOf(const LogitSpec& logit, float max) {
           max == -kInfinity ? 0.0f : max * kLog2E};
 }
 
+// Logits in base 2, before the shift.
+inline Vec ExponentsOf(Vec scores, const WeightMap& map) {
+  const Vec x = Mul(scores, Set1(map.scale));
+  if (map.cap == 0) return x;
+  // A cap makes a finite logit of -inf; what is added is -inf for it, else next to nothing.
+  const Vec excluded = Sub(Zero(), Max(Mul(scores, Set1(-1e-37f)), Zero()));
+  return Add(Mul(Tanh(x), Set1(map.cap)), excluded);
+}
+
+// Weights below kLeast, and -inf, are 0: denormal numbers would take three times as long.
+inline Vec WeightsOfExponents(Vec x) {
+  return Sub(Exp2(Max(Set1(kLeastExponent), x)), Set1(kLeast));
+}
+
 inline Vec WeightsOf(Vec scores, const WeightMap& map) {
-  Vec x = Mul(scores, Set1(map.scale));
-  if (map.cap != 0) {
-    // A cap makes a finite logit of -inf; what is added is -inf for it, else next to nothing.
-    const Vec excluded = Sub(Zero(), Max(Mul(scores, Set1(-1e-37f)), Zero()));
-    x = Add(Mul(Tanh(x), Set1(map.cap)), excluded);
-  }
-  // Weights below kLeast, and -inf, are 0: denormal numbers would take three times as long.
-  return Sub(Exp2(Max(Set1(kLeastExponent), Sub(x, Set1(map.shift)))), Set1(kLeast));
+  return WeightsOfExponents(Sub(ExponentsOf(scores, map), Set1(map.shift)));
 }
 
 // Of the last, partial vector of scores: filled up with -inf, which weighs 0.
@@ -56,6 +63,14 @@ void ExpWeights(const float* scores, size_t num_scores, const LogitSpec& logit, 
   for (size_t l = 0; i + l < num_scores; ++l) weights[i + l] = lanes[l];
 }
 
+void ToLogits(const float* scores, size_t num_scores, const LogitSpec& logit, float* logits) {
+  const WeightMap map = MapOf(logit, 0.0f);
+  const auto logit_of = [&](Vec score) { return Mul(ExponentsOf(score, map), Set1(kLn2)); };
+  size_t i = 0;
+  for (; i + kLanes <= num_scores; i += kLanes) Store(logits + i, logit_of(Load(scores + i)));
+  for (; i < num_scores; ++i) logits[i] = First(logit_of(Set1(scores[i])));
+}
+
 void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                 float* sums) {
   const WeightMap map = MapOf(logit, max);
@@ -69,18 +84,24 @@ void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, 
   }
 }
 
-float SumNotBelow(const float* weights, size_t num_weights, float threshold) {
-  const Vec limit = Set1(threshold);
+// The sum of what `clip` makes of the weights.
+template <typename Clip>
+inline float SumClipped(const float* weights, size_t num_weights, const Clip& clip) {
   Vec sums[4] = {Zero(), Zero(), Zero(), Zero()};  // The additions of one wait for each other.
   size_t i = 0;
   for (; i + 4 * kLanes <= num_weights; i += 4 * kLanes) {
     for (size_t u = 0; u < 4; ++u) {
-      sums[u] = Add(sums[u], ZeroBelow(Load(weights + i + u * kLanes), limit));
+      sums[u] = Add(sums[u], clip(Load(weights + i + u * kLanes)));
     }
   }
   float sum = ReduceAdd(Add(Add(sums[0], sums[1]), Add(sums[2], sums[3])));
-  for (; i < num_weights; ++i) sum += weights[i] < threshold ? 0.0f : weights[i];
+  for (; i < num_weights; ++i) sum += First(clip(Set1(weights[i])));
   return sum;
+}
+
+float SumNotBelow(const float* weights, size_t num_weights, float threshold) {
+  const Vec limit = Set1(threshold);
+  return SumClipped(weights, num_weights, [&](Vec x) { return ZeroBelow(x, limit); });
 }
 
 }  // namespace

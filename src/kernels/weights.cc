@@ -25,6 +25,10 @@ void ExpWeights(const float* scores, size_t num_scores, const LogitSpec& logit, 
   Kernels().exp_weights(scores, num_scores, logit, max, weights);
 }
 
+void ToLogits(const float* scores, size_t num_scores, const LogitSpec& logit, float* logits) {
+  Kernels().to_logits(scores, num_scores, logit, logits);
+}
+
 void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                 float* sums) {
   Kernels().sum_weights(scores, num_scores, logit, max, sums);

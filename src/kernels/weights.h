@@ -32,6 +32,9 @@ float ScoreOfLogit(float value, const LogitSpec& logit);
 void ExpWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                 float* weights);
 
+// logits[i] = logit(scores[i]). `logits` may be `scores`.
+void ToLogits(const float* scores, size_t num_scores, const LogitSpec& logit, float* logits);
+
 // sums[b] = sum of the weights of scores [64 b, 64 b + 64).
 void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                 float* sums);

@@ -14,15 +14,7 @@ namespace {
 
 constexpr LogitSpec kLogits[] = {{.scale = 0.125f}, {.scale = 0.3f, .soft_cap = 5.0f}};
 
-class WeightsTest : public IsaTest {
- protected:
-  std::vector<float> Normal(size_t n, float spread) {
-    std::normal_distribution<float> normal(0.0f, spread);
-    std::vector<float> scores(n);
-    for (float& score : scores) score = normal(random_);
-    return scores;
-  }
-};
+class WeightsTest : public IsaTest {};
 
 TEST_P(WeightsTest, EqualFloat64) {
   for (const LogitSpec& logit : kLogits) {

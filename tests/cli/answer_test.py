@@ -56,7 +56,9 @@ class AskTest(CliCase):
         self.assert_fails(USAGE, "ask", "-c", "skerry", "Who?", "--plan", "topk(k=)",
                           says=["column"])
         self.assert_fails(USAGE, "ask", "-c", "skerry", "Who?", "--plan", "magic", says=["magic"])
-        for plan in ("auto(error=0.01", "mass(p=0.9,bits=8,remainder=sample:64"):
+        done = self.run_json("ask", "-c", "skerry", "Who?", "--max-tokens", 4)
+        self.assertTrue(done["plan"].startswith("auto(error=0.01"), done["plan"])
+        for plan in ("auto(error=0.03", "mass(p=0.9,bits=8,remainder=sample:64"):
             done = self.run_json("ask", "-c", "skerry", "Who?", "--max-tokens", 4, "--plan",
                                  plan + ")")
             self.assertTrue(done["plan"].startswith(plan), done["plan"])

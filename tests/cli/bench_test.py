@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Goal: `attndb bench attention` runs on synthetic vectors and on .npy files, and says which.
 
-Method: small geometries; .npy files written by hand, good ones and damaged ones. No figure of speed
-is judged.
+Method: small geometries; .npy files written by hand, good ones and damaged ones. Captures and their
+stretching are in cli_test. No figure of speed is judged.
 """
 
 import random
@@ -19,8 +19,7 @@ def npy(shape, values, descr="<f4"):
 
 
 class BenchTest(CliCase):
-    SMALL = ("bench", "attention", "--tokens", 500, "--head-dim", 32, "--q-heads", 4,
-             "--kv-heads", 2, "--repeat", 3)
+    SMALL = ("bench", "attention", "--tokens", 500, "--geometry", "2x2x32", "--rows", 2)
 
     def save(self, name, shape, descr="<f4", seed=1):
         generator = random.Random(seed)
@@ -31,33 +30,48 @@ class BenchTest(CliCase):
         path.write_bytes(npy(shape, [generator.gauss(0, 1) for _ in range(count)], descr))
         return str(path)
 
-    def test_synthetic_vectors_are_labelled_so(self):
-        done = self.run_ok(*self.SMALL)
-        self.assertIn("synthetic", done.out)
-        self.assertIn("GB/s", done.out)
-        result = self.run_json(*self.SMALL)
-        self.assertTrue(result["synthetic"])
-        self.assertEqual(result["num_tokens"], 500)
-        self.assertEqual(result["error_max"], 0)
-        self.assertGreater(result["ms_median"], 0)
+    def test_synthetic_vectors_are_labelled_so_and_nothing_is_left(self):
+        folder = self.dir / "tmp"
+        folder.mkdir()
+        done = self.run_ok(*self.SMALL, env={"TMPDIR": str(folder)})
+        for text in ("synthetic", "GB/s", "partly the cache's", "best by"):
+            self.assertIn(text, done.out)
+        self.assertEqual(list(folder.iterdir()), [])
 
-    def test_a_sparse_plan_selects_what_it_says(self):
-        for dtype in ("f16", "bf16", "f32"):
+    def test_plans_select_what_they_say_in_every_type(self):
+        for dtype in ("bf16", "f32"):
             result = self.run_json(*self.SMALL, "--dtype", dtype, "--plan",
-                                   "topk(k=16,sink=4,window=32)")
-            self.assertAlmostEqual(result["selected_mean"], 16, places=1)
-            self.assertGreater(result["error_mean"], 0)
-            self.assertIn("topk", result["plan"])
+                                   "topk(k=16,sink=4,window=32)", "--plan", "window",
+                                   "--try-plan", "topk(k=16,index=graph)")
+            full, topk, window = result["plans"]
+            self.assertEqual((full["plan"], full["error_worst_head"]), ("full", 0))
+            self.assertGreater(full["ms_median"], 0)
+            self.assertAlmostEqual(topk["selected_mean"], 16, places=1)
+            self.assertIn("topk(k=16", topk["canonical"])
+            self.assertGreater(window["error_mean"], topk["error_mean"])
+            self.assertLess(topk["mass"], 1)
+            self.assertEqual(result["left_out"], ["topk(k=16,index=graph)"])
+            self.assertEqual(result["heads"]["origin"], "synthetic")
+            self.assertEqual(result["heads"]["num_tokens"], 500)
+            self.assertTrue(result["fits_cache"])
+
+    def test_a_sweep_marks_its_frontier(self):
+        result = self.run_json(*self.SMALL, "--sweep")
+        self.assertGreater(len(result["plans"]), 10)
+        self.assertTrue(any(plan["best_by_bytes"] for plan in result["plans"][1:]))
+        self.assertFalse(all(plan["best_by_bytes"] for plan in result["plans"]))
 
     def test_vectors_from_files(self):
         keys = self.save("k.npy", (300, 2, 16), "<f2")
         values = self.save("v.npy", (300, 2, 16), "<f2", seed=2)
         queries = self.save("q.npy", (5, 4, 16), seed=3)
         result = self.run_json("bench", "attention", "--keys", keys, "--values", values,
-                               "--queries", queries, "--repeat", 3)
-        self.assertFalse(result["synthetic"])
-        self.assertEqual((result["num_tokens"], result["num_q_heads"], result["num_kv_heads"],
-                          result["head_dim"]), (300, 4, 2, 16))
+                               "--queries", queries, "--repeat", 2)
+        self.assertEqual(result["num_steps"], 10)
+        heads = result["heads"]
+        self.assertEqual(heads["origin"], "arrays")
+        self.assertEqual((heads["num_tokens"], heads["num_q_heads"], heads["num_kv_heads"],
+                          heads["head_dim"]), (300, 4, 2, 16))
 
     def test_files_that_do_not_fit_or_are_damaged_are_refused(self):
         keys = self.save("k.npy", (30, 2, 16))
@@ -74,14 +88,17 @@ class BenchTest(CliCase):
             damaged.write_bytes(content)
             self.assert_fails(USAGE, *run, damaged, says=["d.npy"])
 
+    def test_requests_that_do_not_go_together_are_refused(self):
+        bench = ("bench", "attention")
+        self.assert_fails(USAGE, *bench, "--geometry", "9y", says=["llama3-8b", "8x4x128"])
+        self.assert_fails(USAGE, *bench, "--stretch", 9000, says=["--capture"])
+        self.assert_fails(USAGE, *bench, "--capture", "x", "--geometry", "smollm2",
+                          says=["one of"])
+        self.assert_fails(NOT_FOUND, *bench, "--capture", self.dir / "none.safetensors",
+                          says=["none.safetensors"])
+
     def test_a_bad_plan_points_at_the_column(self):
         self.assert_fails(USAGE, *self.SMALL, "--plan", "topk(k=16", says=["column"])
-
-    def test_nothing_is_left_in_the_temporary_folder(self):
-        folder = self.dir / "tmp"
-        folder.mkdir()
-        self.run_ok(*self.SMALL, env={"TMPDIR": str(folder)})
-        self.assertEqual(list(folder.iterdir()), [])
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class DocumentsTest(CliCase):
         script = "\n".join(line for block in blocks(document) for line in block)
         self.assertIn("attndb ", script)
         done = subprocess.run(["sh", "-ex", "-c", script], env=env, cwd=cli_case.ROOT,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=500,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=800,
                               check=False)
         self.assertEqual(done.returncode, 0, done.stderr.decode()[-4000:])
 

@@ -239,12 +239,13 @@ void ThreadsTest::RunWorkers(const DB& db, int num_steps, bool lack_memory) {
 }
 
 void ThreadsTest::CheckStore(const DB& db) const {
+  ATTNDB_ASSERT_OK(db.WaitForBackground());
   ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, db.Verify());
   for (const Damage& damage : report.damages) ADD_FAILURE() << damage.message;
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DBStats stats, db.Stats());
   EXPECT_EQ(stats.num_sessions, 0u);
   EXPECT_EQ(stats.num_damaged_segments, 0u);
-  EXPECT_EQ(NumFilesIn(path() + "/segments"), 2 * stats.num_segments);
+  EXPECT_EQ(NumFilesIn(path() + "/segments"), 2 * (stats.num_segments + stats.num_companions));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const auto segments, SegmentBytes(db));
   EXPECT_EQ(segments.size(), stats.num_segments);
   std::map<std::string, Tokens> found;

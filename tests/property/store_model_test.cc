@@ -391,15 +391,23 @@ void StoreModelTest::Reopen() {
   CheckFiles();
 }
 
-// The folder holds the files of the segments that some context uses, and no others.
+// The folder holds the files of the segments that some context uses, and of their companions, and
+// no others.
 void StoreModelTest::CheckFiles() {
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
   std::set<int64_t> segments;
+  std::set<uint64_t> companions;
   for (const auto& [id, context] : model_.contexts()) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info,
                                 Handle(context.origin.tenant).Describe(LabelOf(id)));
-    for (const SegmentInfo& segment : info.segments) segments.insert(segment.segment_id);
+    for (const SegmentInfo& segment : info.segments) {
+      segments.insert(segment.segment_id);
+      for (const CompanionInfo& companion : segment.companions) {
+        companions.insert(companion.generation);
+      }
+    }
   }
-  ASSERT_EQ(NumFilesIn(dir_.File("store/segments")), 2 * segments.size());
+  ASSERT_EQ(NumFilesIn(dir_.File("store/segments")), 2 * (segments.size() + companions.size()));
 }
 
 void StoreModelTest::CheckAnswer(LiveSession* live) {

@@ -168,3 +168,28 @@ def test_verifies_with_progress_and_reports_damage(
         assert db.describe("a").damaged
         with pytest.raises(attndb.CorruptionError):
             db.create_session(spec, steps.ids, context="a")
+
+
+def test_planes_come_to_disk_in_the_background(
+    tmp_path: Path, spec: attndb.ModelSpec
+) -> None:
+    layers = [
+        (
+            np.ones((300, layer.num_kv_heads, layer.head_dim), np.float32),
+            np.ones((300, layer.num_kv_heads, layer.v_head_dim or layer.head_dim), np.float32),
+        )
+        for layer in spec.layers
+    ]
+    ids = list(range(300))
+    with attndb.open(tmp_path / "store", background_builds=False) as db:
+        db.import_context(spec, ids, layers, name="a")
+        db.wait_for_background()
+        assert db.stats().num_pending_companions == 1
+        assert db.describe("a").companion_bytes == 0
+    with attndb.open(tmp_path / "store") as db:
+        db.wait_for_background(progress=lambda done, total: done <= total)
+        stats = db.stats()
+        assert (stats.num_companions, stats.num_pending_companions) == (1, 0)
+        (companion,) = db.describe("a").segments[0].companions
+        assert companion.kind == "key_planes_2"
+        assert companion.file_bytes == stats.companion_bytes

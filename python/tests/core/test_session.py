@@ -217,13 +217,22 @@ def test_explains_and_takes_plans(db: attndb.DB, spec: attndb.ModelSpec, steps: 
     assert len(explain.layers) == NUM_LAYERS and explain.layers[1].selected_mean > 0
     assert session.explain(1) == explain.layers[1]
     assert "topk" in str(explain)
+    heads = explain.layers[1].heads
+    assert [head.kv_head for head in heads] == list(range(NUM_KV_HEADS))
+    assert sum(head.bytes_touched for head in heads) == explain.layers[1].bytes_touched
+    assert all(head.plan == explain.layers[1].plan and head.time_us > 0 for head in heads)
+    assert explain.predicted_us > 0 and not explain.unreachable and explain.tpot_error == 0
+    session.set_plan("auto(tpot=3)")
+    assert session.explain().layers[0].heads[0].reason == "sink and window hold all tokens: full"
     session.set_plan("full")
     assert session.explain().plan == "full"
     with pytest.raises(attndb.InvalidArgumentError, match="column"):
         session.set_plan("topk(k=)")
+    machine = db.machine()
+    assert not machine.measured and machine.num_threads > 0 and len(machine.attend_ns) == 4
 
 
-@pytest.mark.parametrize("bits", ["exact", "8", "4"])
+@pytest.mark.parametrize("bits", ["exact", "8", "4", "1"])
 def test_plans_that_estimate_come_near_the_reference(
     db: attndb.DB, spec: attndb.ModelSpec, bits: str
 ) -> None:

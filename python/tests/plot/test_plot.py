@@ -113,6 +113,29 @@ def test_labels_do_not_hide_each_other(file: attndb.KvFile) -> None:
         assert not any(box.overlaps(other) for other in boxes[:i])
 
 
+def test_draws_what_each_head_runs(tmp_path: Path, file: attndb.KvFile) -> None:
+    spec = attndb.ModelSpec([file.spec.layers[0]], "float32", b"SmolLM2's layer 0")
+    ids = file.tokens
+    k, v = file.read_kv(0)
+    with attndb.open(tmp_path / "store") as db:
+        db.import_context(spec, ids[:300], [(k[:300], v[:300])], name="manual")
+        session, _ = db.create_session(spec, ids[:301], plan="topk(k=8)")
+        sparse = session.explain()
+        session.set_plan("full")
+        full = session.explain()
+    for explain in (sparse, full):
+        figure = plot.physical_plan(explain)
+        (image,) = figure.axes[0].get_images()
+        drawn = np.asarray(image.get_array())[:, 0]
+        expected = [head.predicted_bytes / 2**10 for head in explain.layers[0].heads]
+        np.testing.assert_allclose(drawn, expected)
+        assert any(text.endswith("ms predicted") for text in _texts(figure))
+    dots = plot.physical_plan(full, show="time").axes[0].collections[0].get_offsets()
+    assert len(np.array(dots)) == len(full.layers[0].heads)
+    with pytest.raises(attndb.InvalidArgumentError, match="show"):
+        plot.physical_plan(full, show="colour")  # type: ignore[arg-type]
+
+
 def test_draws_what_of_each_prompt_is_in_the_store(tmp_path: Path, file: attndb.KvFile) -> None:
     spec = attndb.ModelSpec([file.spec.layers[0]], "float32", b"SmolLM2's layer 0")
     ids = file.tokens

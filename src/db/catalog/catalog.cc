@@ -178,6 +178,13 @@ Result<Tenant> Catalog::EnsureTenant(std::string_view name) {
   return row->tenant;
 }
 
+Result<Tenant> Catalog::GetTenant(TenantId tenant) const {
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  ATTNDB_ASSIGN_OR_RETURN(TenantRow row, LoadTenantRow(database_.get(), tenant));
+  return std::move(row.tenant);
+}
+
 Status Catalog::SetQuota(TenantId tenant, uint64_t bytes) {
   if (bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return Status::InvalidArgument("quota of " + std::to_string(bytes) +

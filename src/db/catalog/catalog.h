@@ -32,6 +32,7 @@
 #include "common/mutex.h"
 #include "db/catalog/catalog_types.h"
 #include "db/catalog/sqlite.h"
+#include "storage/vfs/object_name.h"
 
 namespace attndb::db {
 
@@ -41,7 +42,7 @@ struct TenantRow;
 class Catalog {
  public:
   // Opens or makes the catalog. The writer forgets segments that no context uses: call
-  // KnownSegmentIds() and remove files that are not in it.
+  // KnownObjects() and remove files that are not in it.
   // Errors: kNotFound (no file, and not to be made); kUnsupported (of a newer attndb, naming both
   //         versions); kCorruption (not a catalog, or damaged); kReadOnly (a crash left work that
   //         only a writer can finish).
@@ -62,6 +63,8 @@ class Catalog {
   Result<std::optional<Tenant>> FindTenant(std::string_view name) const;
   // Errors: kInvalidArgument (name: 1 to 64 of [A-Za-z0-9._-]).
   Result<Tenant> EnsureTenant(std::string_view name);
+  // Errors: kNotFound.
+  Result<Tenant> GetTenant(TenantId tenant) const;
   Status SetQuota(TenantId tenant, uint64_t bytes);
 
   Result<std::optional<ModelId>> FindModel(const ModelSpec& spec) const;
@@ -82,12 +85,35 @@ class Catalog {
   // Errors: kNotFound.
   Result<SegmentRecord> GetSegment(SegmentId segment) const;
   Result<std::vector<SegmentRecord>> Segments(TenantId tenant) const;
-  // Of all tenants; ascending.
-  Result<std::vector<SegmentId>> KnownSegmentIds() const;
-  // Forgets those of `segments` that no context uses; returns them: their files may go.
-  Result<std::vector<SegmentId>> RemoveSegments(std::span<const SegmentId> segments);
+  // Of all tenants; segments and companions.
+  Result<std::vector<storage::ObjectName>> KnownObjects() const;
+  // Forgets those of `segments` that no context uses, with their companions; returns them: their
+  // files may go.
+  Result<std::vector<SegmentRecord>> RemoveSegments(std::span<const SegmentId> segments);
   // Takes a damaged segment, and all contexts that use it, out of service. Returns these contexts.
   Result<std::vector<ContextRecord>> Quarantine(SegmentId segment, std::string_view damage);
+
+  // --- Companions ---
+
+  // A number for a new companion: greater than all before it, and never handed out twice.
+  Result<uint64_t> ReserveGeneration();
+  // Commits a companion whose files are durable, in the place of older ones of its kind, which are
+  // returned: their files may go.
+  // Errors: kFailedPrecondition (the segment is gone or quarantined, or no context uses it);
+  //         kAlreadyExists (there is one of this generation or a newer one).
+  Result<std::vector<CompanionRecord>> PublishCompanion(SegmentId segment,
+                                                        const CompanionRecord& companion);
+  // Forgets a companion; its files may go then. Whether it was there.
+  Result<bool> DropCompanion(SegmentId segment, std::string_view kind, uint64_t generation);
+  // Forgets all of a kind that nobody reads any more; their files are orphans then.
+  Status DropKind(std::string_view kind);
+  // Those that no segment requires, of one tenant, or of all with kNone.
+  Result<std::vector<storage::ObjectName>> DroppableCompanions(TenantId tenant) const;
+  // Forgets them. Returns their names.
+  Result<std::vector<storage::ObjectName>> DropCompanions(TenantId tenant);
+  // Oldest first; of one tenant, or of all with kNone.
+  Result<std::vector<SegmentId>> SegmentsWithout(TenantId tenant,
+                                                 const MissingCompanions& missing) const;
 
   // --- Contexts ---
 

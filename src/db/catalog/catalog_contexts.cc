@@ -41,12 +41,6 @@ Result<ChainSegment> LoadChainSegment(SqliteDatabase* database, const ChainLink&
   return item;
 }
 
-uint64_t FileBytes(const SegmentRecord& segment) {
-  uint64_t bytes = segment.file_bytes;
-  for (const CompanionRecord& companion : segment.companions) bytes += companion.file_bytes;
-  return bytes;
-}
-
 uint64_t RetainedBytes(const ChainSegment& item) {
   const SegmentRecord& segment = item.segment;
   if (segment.num_tokens <= item.num_tokens_kept) return 0;
@@ -58,7 +52,7 @@ Result<uint64_t> OwnBytes(SqliteDatabase* database, ContextId context) {
   uint64_t bytes = 0;
   for (const ChainLink& link : chain) {
     ATTNDB_ASSIGN_OR_RETURN(const ChainSegment item, LoadChainSegment(database, link));
-    if (item.num_contexts <= 1) bytes += FileBytes(item.segment);
+    if (item.num_contexts <= 1) bytes += item.segment.total_bytes();
   }
   return bytes;
 }
@@ -122,7 +116,7 @@ Result<ContextDetail> Catalog::Describe(TenantId tenant, ContextId context) cons
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain, LoadChain(database_.get(), context));
   for (const ChainLink& link : chain) {
     ATTNDB_ASSIGN_OR_RETURN(ChainSegment item, LoadChainSegment(database_.get(), link));
-    const uint64_t file_bytes = FileBytes(item.segment);
+    const uint64_t file_bytes = item.segment.total_bytes();
     detail.file_bytes += file_bytes;
     if (item.num_contexts <= 1) detail.own_bytes += file_bytes;
     detail.retained_bytes += RetainedBytes(item);
@@ -239,20 +233,29 @@ Result<bool> Catalog::AnyExpired() const {
 Result<CatalogStats> Catalog::Stats(TenantId tenant) const {
   MutexLock lock(&mutex_);
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  CatalogStats stats;
+  {
+    Query query = database_->Select(
+        "SELECT count(*), total(num_tokens), total(file_bytes), count(damage), "
+        "(SELECT count(*) FROM contexts WHERE tenant = ?1) FROM segments WHERE tenant = ?1",
+        tenant);
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return stats;
+    stats.num_segments = static_cast<uint64_t>(query.Int(0));
+    stats.num_tokens = static_cast<uint64_t>(query.Int(1));
+    stats.file_bytes = static_cast<uint64_t>(query.Int(2));
+    stats.num_damaged_segments = static_cast<uint64_t>(query.Int(3));
+    stats.num_contexts = static_cast<uint64_t>(query.Int(4));
+  }
   Query query = database_->Select(
-      "SELECT count(*), total(num_tokens), total(file_bytes), count(damage), "
-      "(SELECT count(*) FROM contexts WHERE tenant = ?1), "
-      "(SELECT total(c.file_bytes) FROM companions c JOIN segments s ON s.id = c.segment "
-      " WHERE s.tenant = ?1) FROM segments WHERE tenant = ?1",
+      "SELECT count(*), total(c.file_bytes) FROM companions c JOIN segments s ON s.id = c.segment "
+      "WHERE s.tenant = ?",
       tenant);
   ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-  CatalogStats stats;
   if (!found) return stats;
-  stats.num_segments = static_cast<uint64_t>(query.Int(0));
-  stats.num_tokens = static_cast<uint64_t>(query.Int(1));
-  stats.file_bytes = static_cast<uint64_t>(query.Int(2)) + static_cast<uint64_t>(query.Int(5));
-  stats.num_damaged_segments = static_cast<uint64_t>(query.Int(3));
-  stats.num_contexts = static_cast<uint64_t>(query.Int(4));
+  stats.num_companions = static_cast<uint64_t>(query.Int(0));
+  stats.companion_bytes = static_cast<uint64_t>(query.Int(1));
+  stats.file_bytes += stats.companion_bytes;
   return stats;
 }
 

@@ -29,6 +29,7 @@ class CatalogDamage : public ::testing::Test {
     const ContextId large = harness_.MustPublish(Range(5, 3000));
     const ContextId bad = harness_.MustPublish(Range(7, 70), {.name = "bad"});
     EXPECT_TRUE(harness_->Quarantine(harness_->Chain(bad)->front().segment, "test").ok());
+    EXPECT_TRUE(harness_->PublishCompanion(1, {.kind = "planes", .generation = 7}).ok());
     EXPECT_TRUE(harness_->DeclareEqual("weights", "others").ok());
     harness_.set_spec(TestSpec("others"));
     harness_.set_tenant(harness_->EnsureTenant("other")->id);

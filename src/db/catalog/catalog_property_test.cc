@@ -159,7 +159,7 @@ void CatalogProperty::Drop() {
     }
   }
   ATTNDB_ASSERT_OK_AND_ASSIGN(const auto removed, harness_->RemoveSegments(outcome.unreferenced));
-  EXPECT_EQ(removed, outcome.unreferenced);
+  EXPECT_EQ(IdsOf(removed), outcome.unreferenced);
 }
 
 void CatalogProperty::Quarantine() {

@@ -61,12 +61,12 @@ TEST_F(CatalogRows, CompanionsComeWithTheirSegment) {
   harness_.Close();
   database_ = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite).value();
   ATTNDB_ASSERT_OK(
-      database_->Execute("INSERT INTO companions VALUES(1, 'planes', 2, 1, 100, zeroblob(32))"));
+      database_->Execute("INSERT INTO companions VALUES(1, 'planes', 1, 1, 100, zeroblob(32))"));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const std::optional<SegmentRecord> segment,
                               FindSegment(database_.get(), 1));
   ASSERT_EQ(segment->companions.size(), 1u);
   EXPECT_EQ(segment->companions[0].kind, "planes");
-  EXPECT_EQ(segment->companions[0].generation, 2u);
+  EXPECT_EQ(segment->companions[0].generation, 1u);
   EXPECT_TRUE(segment->companions[0].required);
   database_.reset();
   harness_.Reopen();

@@ -97,22 +97,18 @@ Result<std::vector<SegmentRecord>> Catalog::Segments(TenantId tenant) const {
   return segments;
 }
 
-Result<std::vector<SegmentId>> Catalog::KnownSegmentIds() const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  return ReadAll<SegmentId>(database_->Select("SELECT id FROM segments ORDER BY id"), ReadInt);
-}
-
-Result<std::vector<SegmentId>> Catalog::RemoveSegments(std::span<const SegmentId> segments) {
+Result<std::vector<SegmentRecord>> Catalog::RemoveSegments(std::span<const SegmentId> segments) {
   MutexLock lock(&mutex_);
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<SegmentId> unreferenced,
       Unreferenced(database_.get(), std::vector<SegmentId>(segments.begin(), segments.end())));
-  std::vector<SegmentId> removed;
-  for (const SegmentId segment : unreferenced) {
-    ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM segments WHERE id = ?", segment));
-    if (database_->num_changes() > 0) removed.push_back(segment);
+  std::vector<SegmentRecord> removed;
+  for (const SegmentId id : unreferenced) {
+    ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment, FindSegment(database_.get(), id));
+    if (!segment.has_value()) continue;
+    ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM segments WHERE id = ?", id));
+    removed.push_back(*std::move(segment));  // The schema takes its companions along.
   }
   if (removed.empty()) return removed;
   ATTNDB_RETURN_IF_ERROR(Commit(&transaction));

@@ -127,6 +127,10 @@ void Print(std::ostream& out, const SegmentRecord& s) {
       << " file " << s.file_bytes << " kv " << s.kv_bytes << " q " << s.query_bytes << " root "
       << HexEncode(s.root_hash) << " nan " << HexEncode(s.non_finite) << " damage " << s.damage
       << "\n";
+  for (const CompanionRecord& c : s.companions) {
+    out << "  companion " << c.kind << " " << c.generation << " required " << c.required << " file "
+        << c.file_bytes << " root " << HexEncode(c.root_hash) << "\n";
+  }
 }
 
 Status DumpContext(const Catalog& catalog, const ContextRecord& context, const ModelSpec& spec,
@@ -150,12 +154,30 @@ Status DumpContext(const Catalog& catalog, const ContextRecord& context, const M
 
 }  // namespace
 
+std::vector<SegmentId> CatalogHarness::SegmentIds() const {
+  std::vector<SegmentId> ids;
+  const std::vector<storage::ObjectName> objects = catalog_->KnownObjects().value();
+  for (const storage::ObjectName& object : objects) {
+    if (object.kind != storage::kSegmentKind) continue;
+    ids.push_back(static_cast<SegmentId>(object.segment_id));
+  }
+  return ids;
+}
+
+std::vector<SegmentId> IdsOf(const std::vector<SegmentRecord>& segments) {
+  std::vector<SegmentId> ids;
+  for (const SegmentRecord& segment : segments) ids.push_back(segment.id);
+  return ids;
+}
+
 Result<std::string> CatalogHarness::Dump(const Catalog& catalog, const ModelSpec& spec) {
   std::ostringstream out;
   out << HexEncode(catalog.store_uuid()) << "\n";
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<SegmentId> ids, catalog.KnownSegmentIds());
-  for (const SegmentId id : ids) {
-    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment, catalog.GetSegment(id));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<storage::ObjectName> objects, catalog.KnownObjects());
+  for (const storage::ObjectName& object : objects) {
+    if (object.kind != storage::kSegmentKind) continue;  // It comes with its segment.
+    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment,
+                            catalog.GetSegment(static_cast<SegmentId>(object.segment_id)));
     Print(out, segment);
     ATTNDB_ASSIGN_OR_RETURN(const ModelSpec stored, catalog.GetModel(segment.model));
     out << "  fingerprint " << stored.fingerprint << "\n";

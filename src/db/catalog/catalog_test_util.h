@@ -57,6 +57,8 @@ class CatalogHarness {
   PrefixQuery Query(const std::vector<TokenId>& tokens, int64_t first_position = 0) const {
     return {tenant_, &spec_, first_position, tokens};
   }
+  // Of the segments that the catalog knows, ascending.
+  std::vector<SegmentId> SegmentIds() const;
   std::optional<PrefixMatch> Longest(const std::vector<TokenId>& tokens,
                                      int64_t first_position = 0);
 
@@ -83,6 +85,8 @@ class CatalogTest : public ::testing::Test {
 
   CatalogHarness harness_;
 };
+
+std::vector<SegmentId> IdsOf(const std::vector<SegmentRecord>& segments);
 
 // A catalog's file, to be written by hand.
 std::string ReadFile(const std::string& path);

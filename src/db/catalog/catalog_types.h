@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attndb/types.h"
@@ -42,11 +43,11 @@ struct Tenant {
   uint64_t quota_bytes = 0;  // 0 = none.
 };
 
-// A further object of a segment (planes, an index); none is written yet.
+// A further object of a segment (planes, an index), made from it.
 struct CompanionRecord {
   std::string kind;
-  uint64_t generation = 0;
-  bool required = false;  // The segment can't be read by who doesn't know the kind.
+  uint64_t generation = 0;  // Tells its files from those of others of its kind.
+  bool required = false;    // The segment can't be read by who doesn't know the kind.
   uint64_t file_bytes = 0;
   Sha256Digest root_hash{};
 };
@@ -65,6 +66,17 @@ struct SegmentRecord {
   std::vector<std::byte> non_finite;  // The caller's encoding of (layer, head) flags; may be empty.
   std::string damage;                 // Empty, or why it is quarantined.
   std::vector<CompanionRecord> companions;
+
+  // Of the newest generation; null if there is none of the kind.
+  const CompanionRecord* FindCompanion(std::string_view kind) const;
+  // Of its files and its companions'.
+  uint64_t total_bytes() const;
+};
+
+// Segments that could have a companion and have none: in use, not quarantined, long enough.
+struct MissingCompanions {
+  std::string kind;
+  uint64_t min_tokens = 0;
 };
 
 // A segment of a context and how many of its first tokens the context has.
@@ -198,7 +210,9 @@ struct CatalogStats {
   uint64_t num_contexts = 0;
   uint64_t num_segments = 0;
   uint64_t num_tokens = 0;  // In segments.
-  uint64_t file_bytes = 0;  // Of segments and companions.
+  uint64_t file_bytes = 0;  // Of segments and companions,
+  uint64_t num_companions = 0;
+  uint64_t companion_bytes = 0;  // ... of which of companions.
   uint64_t num_damaged_segments = 0;
 };
 

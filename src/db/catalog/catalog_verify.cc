@@ -51,6 +51,11 @@ constexpr RowRule kRowRules[] = {
      "JOIN segments s ON s.id = c.segment WHERE c.context = x.id AND s.damage IS NOT NULL)"},
     {"segment id was never reserved",
      "SELECT id FROM segments WHERE id <= 0 OR id >= (SELECT next_segment FROM meta)"},
+    {"companion has a generation that was never reserved",
+     "SELECT segment FROM companions WHERE generation <= 0 "
+     "OR generation >= (SELECT next_segment FROM meta)"},
+    {"segment has two companions of a kind",
+     "SELECT segment FROM companions GROUP BY segment, kind HAVING count(*) > 1"},
     {"prefix node counts its uses wrongly",
      "SELECT id FROM nodes n WHERE num_uses <> (SELECT count(*) FROM nodes WHERE parent = n.id) + "
      "(SELECT count(*) FROM contexts WHERE leaf = n.id)"},

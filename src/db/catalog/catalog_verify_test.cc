@@ -35,6 +35,11 @@ constexpr Change kChanges[] = {
     {"UPDATE contexts SET damaged = 1 WHERE id = 1",
      "row 1: damaged flag disagrees with its segments"},
     {"UPDATE meta SET next_segment = 2", "row 2: segment id was never reserved"},
+    {"INSERT INTO companions VALUES(1, 'planes', 999, 0, 1, zeroblob(32))",
+     "row 1: companion has a generation that was never reserved"},
+    {"INSERT INTO companions VALUES(1, 'planes', 1, 0, 1, zeroblob(32)), "
+     "(1, 'planes', 2, 0, 1, zeroblob(32))",
+     "row 1: segment has two companions of a kind"},
     {"UPDATE nodes SET num_uses = num_uses + 1 WHERE id = 2",
      "row 2: prefix node counts its uses wrongly"},
     {"INSERT INTO nodes(parent, key, tokens, num_uses) VALUES(1, zeroblob(32), x'00000063', 0)",

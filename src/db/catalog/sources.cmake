@@ -1,6 +1,7 @@
 # The catalog's part of layer db: included by src/db/CMakeLists.txt, which compiles ATTNDB_CATALOG_SOURCES.
 set(ATTNDB_CATALOG_SOURCES
   catalog/catalog.cc
+  catalog/catalog_companions.cc
   catalog/catalog_contexts.cc
   catalog/catalog_prefix.cc
   catalog/catalog_publish.cc

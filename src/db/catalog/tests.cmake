@@ -1,7 +1,8 @@
 # The catalog's tests: included by src/db/CMakeLists.txt.
 attndb_add_test(db_catalog_test
   SOURCES
-    catalog/catalog_contexts_test.cc catalog/catalog_prefix_test.cc
+    catalog/catalog_companions_test.cc catalog/catalog_contexts_test.cc
+    catalog/catalog_prefix_test.cc
     catalog/catalog_publish_test.cc catalog/catalog_rows_test.cc catalog/catalog_segments_test.cc
     catalog/catalog_test.cc catalog/catalog_test_util.cc catalog/catalog_verify_test.cc
     catalog/checked_vfs_test.cc catalog/context_changes_test.cc catalog/model_identity_test.cc

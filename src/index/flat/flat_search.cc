@@ -1,8 +1,8 @@
 #include "index/flat/flat_search.h"
 
 #include <algorithm>
+#include <limits>
 
-#include "common/check.h"
 #include "kernels/select.h"
 
 namespace attndb::index {
@@ -18,21 +18,60 @@ constexpr size_t kCandidatesPerK = 4;
 
 float Margin(const SearchCall& call) { return kErrorsKept * call.score_error + call.score_shift; }
 
-const float* MiddleScores(const SearchCall& call) { return call.scores + call.middle.begin; }
-
-size_t NumMiddle(const SearchCall& call) {
-  ATTNDB_CHECK(call.middle.begin <= call.middle.end && call.middle.end <= call.num_visible);
-  return call.middle.end - call.middle.begin;
-}
-
 // Room for so many indices and what a selection may write past them, in whole lines of the cache.
 size_t PaddedCount(size_t num_indices) {
   return (num_indices + kernels::kSelectSlack + 15) / 16 * 16;
 }
 
-size_t ShiftIndices(size_t num_indices, uint64_t by, uint32_t* indices) {
-  for (size_t i = 0; i < num_indices; ++i) indices[i] += static_cast<uint32_t>(by);
-  return num_indices;
+float Least(const float* scores, const uint32_t* indices, size_t num_indices) {
+  float least = std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < num_indices; ++i) least = std::min(least, scores[indices[i]]);
+  return least;
+}
+
+// A score that at least k middle tokens are not below: the k-th largest maximum of blocks that lie
+// in the middle. -inf where these are too few to tell much.
+float LowerBound(const SearchCall& call, size_t k, void* scratch) {
+  const size_t first = kernels::NumWeightBlocks(call.middle.begin);
+  const size_t end = call.middle.end / kernels::kWeightBlock;
+  if (end < first + 2 * k) return -std::numeric_limits<float>::infinity();
+  const float* const maxima = call.view.maxima + first;
+  uint32_t* const blocks = static_cast<uint32_t*>(scratch);
+  const size_t count =
+      kernels::SelectTopK(maxima, end - first, k, blocks, blocks + PaddedCount(end - first));
+  return Least(maxima, blocks, count);
+}
+
+// Keeps the k listed tokens of largest score.
+size_t KeepTopK(const float* scores, size_t k, uint32_t* indices, size_t num_indices,
+                void* scratch) {
+  if (num_indices <= k) return num_indices;
+  float* const listed = static_cast<float*>(scratch);
+  uint32_t* const kept = reinterpret_cast<uint32_t*>(listed + PaddedCount(num_indices));
+  for (size_t i = 0; i < num_indices; ++i) listed[i] = scores[indices[i]];
+  const size_t count =
+      kernels::SelectTopK(listed, num_indices, k, kept, kept + PaddedCount(num_indices));
+  for (size_t i = 0; i < count; ++i) indices[i] = indices[kept[i]];
+  return count;
+}
+
+// All middle tokens whose score is not below that of the k-th largest by more than `margin`, and
+// perhaps some below.
+size_t SelectNearTopK(const SearchCall& call, size_t k, float margin, uint32_t* indices,
+                      void* scratch) {
+  const size_t first = call.middle.begin;
+  const size_t n = call.middle.end - first;
+  const float bound = LowerBound(call, k, scratch);
+  if (bound > -std::numeric_limits<float>::infinity()) {
+    return SelectTokens(call.view, call.middle, bound - margin, indices);
+  }
+  const float* const scores = call.view.scores + first;
+  size_t count = kernels::SelectTopK(scores, n, k, indices, scratch);
+  if (margin > 0 && count < n) {
+    count = kernels::SelectRange(scores, n, Least(scores, indices, count) - margin, indices);
+  }
+  for (size_t i = 0; i < count; ++i) indices[i] += static_cast<uint32_t>(first);
+  return count;
 }
 
 }  // namespace
@@ -43,41 +82,22 @@ size_t FlatTopK::ScratchBytes(size_t num_visible) const {
 }
 
 size_t FlatTopK::Search(const SearchCall& call, uint32_t* indices, void* scratch) const {
-  const size_t n = NumMiddle(call);
-  const float* const scores = MiddleScores(call);
-  size_t count = kernels::SelectTopK(scores, n, k_, indices, scratch);
-  if (call.score_error > 0 && count < n) {
-    // All that may beat the k-th: an error on either side.
-    float last = scores[indices[0]];
-    for (size_t i = 1; i < count; ++i) last = std::min(last, scores[indices[i]]);
-    const float threshold = last - Margin(call);
-    count = kernels::SelectRange(scores, n, threshold, indices);
-    if (count > kCandidatesPerK * size_t{k_}) {
-      count = kernels::SelectTopK(scores, n, kCandidatesPerK * size_t{k_}, indices, scratch);
-    }
-  }
-  return ShiftIndices(count, call.middle.begin, indices);
+  const bool exact = call.score_error == 0;
+  const float margin = exact ? 0.0f : Margin(call);  // An error on either side.
+  const size_t count = SelectNearTopK(call, k_, margin, indices, scratch);
+  const size_t most = exact ? k_ : kCandidatesPerK * size_t{k_};
+  return KeepTopK(call.view.scores, most, indices, count, scratch);
 }
 
 size_t FlatTopK::Refine(const SearchCall& call, float, uint32_t* indices, size_t num_indices,
                         void* scratch) const {
-  if (num_indices <= k_) return num_indices;
-  float* const scores = static_cast<float*>(scratch);
-  uint32_t* const kept = reinterpret_cast<uint32_t*>(scores + PaddedCount(num_indices));
-  for (size_t i = 0; i < num_indices; ++i) scores[i] = call.scores[indices[i]];
-  const size_t count =
-      kernels::SelectTopK(scores, num_indices, k_, kept, kept + PaddedCount(num_indices));
-  for (size_t i = 0; i < count; ++i) indices[i] = indices[kept[i]];
-  return count;
+  return KeepTopK(call.view.scores, k_, indices, num_indices, scratch);
 }
 
 size_t FlatDipr::ScratchBytes(size_t) const { return 0; }
 
 size_t FlatDipr::Search(const SearchCall& call, uint32_t* indices, void*) const {
-  const size_t n = NumMiddle(call);
-  const float threshold = kernels::MaxScore(call.scores, call.num_visible) - beta_ - Margin(call);
-  return ShiftIndices(kernels::SelectRange(MiddleScores(call), n, threshold, indices),
-                      call.middle.begin, indices);
+  return SelectTokens(call.view, call.middle, call.view.Max() - beta_ - Margin(call), indices);
 }
 
 size_t FlatDipr::Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
@@ -86,7 +106,7 @@ size_t FlatDipr::Refine(const SearchCall& call, float max, uint32_t* indices, si
   for (size_t i = 0; i < num_indices; ++i) {
     const uint32_t token = indices[i];
     indices[count] = token;
-    count += static_cast<size_t>(!(call.scores[token] < max - beta_));
+    count += static_cast<size_t>(!(call.view.scores[token] < max - beta_));
   }
   return count;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/aligned_buffer.h"
+#include "index/search_test_util.h"
 
 namespace attndb::index {
 namespace {
@@ -33,8 +34,9 @@ std::vector<uint32_t> SortedTopK(const std::vector<float>& scores, TokenRange mi
 }
 
 TEST(FlatSearchTest, TopKIsTheHeadOfTheSortedScores) {
-  for (const size_t n : {1u, 17u, 300u, 5000u}) {
+  for (const size_t n : {1u, 17u, 300u, 5000u, 40000u}) {
     const std::vector<float> scores = RandomScores(n, static_cast<uint32_t>(n));
+    TestScores view(scores);
     for (const TokenRange middle :
          {TokenRange{0, n}, TokenRange{n / 3, n - n / 4}, TokenRange{n, n}}) {
       for (const uint32_t k : {1u, 5u, 64u, 10000u}) {
@@ -42,7 +44,7 @@ TEST(FlatSearchTest, TopKIsTheHeadOfTheSortedScores) {
         std::vector<uint32_t> indices(search.NumIndices(n));
         Result<AlignedBuffer> scratch = AlignedBuffer::Allocate(search.ScratchBytes(n) + 64);
         ASSERT_TRUE(scratch.ok());
-        indices.resize(search.Search({scores.data(), n, middle}, indices.data(), scratch->data()));
+        indices.resize(search.Search({view.view(), middle}, indices.data(), scratch->data()));
         EXPECT_EQ(indices, SortedTopK(scores, middle, k)) << n << " " << k;
       }
     }
@@ -62,8 +64,9 @@ TEST(FlatSearchTest, DiprIsRelativeToTheMaximumOverAllVisibleTokens) {
         }
       }
       const FlatDipr search(beta);
+      TestScores view(scores);
       std::vector<uint32_t> indices(search.NumIndices(n));
-      indices.resize(search.Search({scores.data(), n, middle}, indices.data(), nullptr));
+      indices.resize(search.Search({view.view(), middle}, indices.data(), nullptr));
       EXPECT_EQ(indices, expected) << n << " " << beta;
     }
   }
@@ -79,14 +82,15 @@ std::vector<uint32_t> SearchEstimates(const Search& search, const std::vector<fl
   for (size_t i = middle.begin; i < middle.end; ++i) scores[i] += normal(random);
   std::vector<uint32_t> indices(search.NumIndices(exact.size()));
   AlignedBuffer scratch = *AlignedBuffer::Allocate(search.ScratchBytes(exact.size()) + 64);
-  const SearchCall call = {scores.data(), scores.size(), middle, error};
+  TestScores view(scores);
+  const SearchCall call = {view.view(), middle, error};
   *num_candidates = search.Search(call, indices.data(), scratch.data());
   float max = -1e30f;
   for (size_t i = 0; i < exact.size(); ++i) {
     if (i < middle.begin || i >= middle.end) max = std::max(max, exact[i]);
   }
   for (size_t i = 0; i < *num_candidates; ++i) {
-    max = std::max(max, scores[indices[i]] = exact[indices[i]]);
+    max = std::max(max, view[indices[i]] = exact[indices[i]]);
   }
   indices.resize(search.Refine(call, max, indices.data(), *num_candidates, scratch.data()));
   return indices;

@@ -5,16 +5,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "common/check.h"
 #include "kernels/select.h"
 #include "kernels/weights.h"
 
 namespace attndb::index {
 namespace {
-
-double Sum(const float* values, size_t num_values) {
-  return std::accumulate(values, values + num_values, 0.0);
-}
 
 // What is selected: all weights above `least`, and the first `num_equal` of those equal to it.
 struct Cut {
@@ -53,19 +48,15 @@ size_t MassSearch::ScratchBytes(size_t num_visible) const {
 
 size_t MassSearch::Search(const SearchCall& call, uint32_t* indices, void* scratch) const {
   const TokenRange middle = call.middle;
-  ATTNDB_CHECK(middle.begin <= middle.end && middle.end <= call.num_visible);
   const size_t n = middle.end - middle.begin;
   if (n == 0) return 0;
-  const float* const scores = call.scores + middle.begin;
-  const float max_logit =
-      kernels::LogitOf(kernels::MaxScore(call.scores, call.num_visible), logit_);
+  const float max_logit = kernels::LogitOf(call.view.Max(), logit_);
   float* const weights = static_cast<float*>(scratch);
-  const auto mass_of = [&](uint64_t begin, uint64_t end) {
-    kernels::SumWeights(call.scores + begin, end - begin, logit_, max_logit, weights);
-    return Sum(weights, kernels::NumWeightBlocks(end - begin));
+  const auto mass_of = [&](TokenRange range) {
+    return WeighRange(call.view, range, logit_, max_logit, weights);
   };
-  const double fixed = mass_of(0, middle.begin) + mass_of(middle.end, call.num_visible);
-  const double all = mass_of(middle.begin, middle.end);
+  const double fixed = mass_of({0, middle.begin}) + mass_of({middle.end, call.view.num_tokens});
+  const double all = mass_of(middle);
   if (!(fixed + all >= 0)) return SelectAll(middle, indices);  // NaN: nothing is left out.
   const double need = p_ * (fixed + all) - fixed;
   if (need <= 0) return 0;
@@ -75,16 +66,15 @@ size_t MassSearch::Search(const SearchCall& call, uint32_t* indices, void* scrat
   const double light = may_drop / static_cast<double>(n) * 0.999;
   const float threshold =
       kernels::ScoreOfLogit(max_logit + static_cast<float>(std::log(light)) - 1e-3f, logit_);
-  const size_t num_candidates = kernels::SelectRange(scores, n, threshold, indices);
+  const size_t num_candidates = SelectTokens(call.view, middle, threshold, indices);
   if (num_candidates == 0) return 0;
-  for (size_t i = 0; i < num_candidates; ++i) weights[i] = scores[indices[i]];
+  for (size_t i = 0; i < num_candidates; ++i) weights[i] = call.view.scores[indices[i]];
   kernels::ExpWeights(weights, num_candidates, logit_, max_logit, weights);
   const Cut cut = FindCut(weights, num_candidates, need);
   size_t count = 0;
   size_t num_equal = 0;
   for (size_t i = 0; i < num_candidates; ++i) {
-    const uint32_t token = indices[i] + static_cast<uint32_t>(middle.begin);
-    indices[count] = token;
+    indices[count] = indices[i];
     const bool equal = weights[i] == cut.least && num_equal < cut.num_equal;
     num_equal += static_cast<size_t>(equal);
     count += static_cast<size_t>(equal || weights[i] > cut.least);

@@ -1,8 +1,8 @@
 // The fewest middle tokens that, with sinks and window, hold a share of the softmax mass.
 //
 // Estimated scores: their shift makes the mass right in the mean; what was chosen is kept.
-// Cost:    two passes over the scores; tokens too light to matter (all of them together weigh less
-//          than what may be left out) are never sorted.
+// Cost:    a pass over the blocks and one over the scores of blocks that hold a token heavy enough
+//          to matter (all lighter ones together weigh less than what may be left out).
 // Threads: constant after construction.
 #ifndef ATTNDB_INDEX_FLAT_MASS_SEARCH_H_
 #define ATTNDB_INDEX_FLAT_MASS_SEARCH_H_
@@ -18,6 +18,7 @@ class MassSearch final : public CriticalSearch {
   MassSearch(double p, const kernels::LogitSpec& logit) : p_(p), logit_(logit) {}
 
   size_t ScratchBytes(size_t num_visible) const override;
+  bool NeedsSums() const override { return true; }
   size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override;
   size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
                 void* scratch) const override;

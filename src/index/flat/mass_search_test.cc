@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/aligned_buffer.h"
+#include "index/search_test_util.h"
 
 namespace attndb::index {
 namespace {
@@ -24,12 +25,18 @@ class Scores {
     for (float& value : values_) value = normal(random);
   }
 
-  std::vector<uint32_t> Search(const MassSearch& search, TokenRange middle,
-                               float score_error = 0.0f) const {
+  // The mass that is in the summary is found without it too.
+  std::vector<uint32_t> Search(double p, const kernels::LogitSpec& logit, TokenRange middle) const {
+    const MassSearch search(p, logit);
     std::vector<uint32_t> indices(search.NumIndices(values_.size()));
     AlignedBuffer scratch = *AlignedBuffer::Allocate(search.ScratchBytes(values_.size()));
-    indices.resize(search.Search({values_.data(), values_.size(), middle, score_error},
-                                 indices.data(), scratch.data()));
+    TestScores scores(values_, logit);
+    indices.resize(search.Search({scores.view(), middle}, indices.data(), scratch.data()));
+    std::vector<uint32_t> without(search.NumIndices(values_.size()));
+    ScoreView view = scores.view();
+    view.sums = nullptr;
+    without.resize(search.Search({view, middle}, without.data(), scratch.data()));
+    EXPECT_NEAR(static_cast<double>(without.size()), static_cast<double>(indices.size()), 1);
     return indices;
   }
 
@@ -57,7 +64,7 @@ TEST(MassSearchTest, TheSetIsSmallestAndHoldsTheMass) {
       const Scores scores(n, 4.0f, static_cast<uint32_t>(n));
       for (const TokenRange middle : {TokenRange{0, n}, TokenRange{n / 5, n - n / 9}}) {
         for (const double p : {0.3, 0.9, 0.99, 0.9999}) {
-          const std::vector<uint32_t> chosen = scores.Search(MassSearch(p, logit), middle);
+          const std::vector<uint32_t> chosen = scores.Search(p, logit, middle);
           const double all = scores.Mass({0, n}, logit);
           double mass = all - scores.Mass(middle, logit);
           double lightest = all;
@@ -85,19 +92,19 @@ TEST(MassSearchTest, TheSetIsSmallestAndHoldsTheMass) {
 TEST(MassSearchTest, NothingIsNeededWhereSinksAndWindowHoldIt) {
   Scores scores(1000, 1.0f, 1);
   scores.values()[0] = 100.0f;
-  EXPECT_TRUE(scores.Search(MassSearch(0.99, {1.0f}), {4, 900}).empty());
+  EXPECT_TRUE(scores.Search(0.99, {1.0f}, {4, 900}).empty());
 }
 
 TEST(MassSearchTest, AllOfItIsEveryTokenAndNaNHidesNone) {
   Scores scores(500, 1.0f, 2);
-  EXPECT_EQ(scores.Search(MassSearch(1.0, {1.0f}), {10, 490}).size(), 480u);
+  EXPECT_EQ(scores.Search(1.0, {1.0f}, {10, 490}).size(), 480u);
   scores.values()[300] = std::nanf("");
-  EXPECT_EQ(scores.Search(MassSearch(0.5, {1.0f}), {10, 490}).size(), 480u);
+  EXPECT_EQ(scores.Search(0.5, {1.0f}, {10, 490}).size(), 480u);
 }
 
 TEST(MassSearchTest, EqualScoresAreTakenFromTheFront) {
   Scores scores(1000, 0.0f, 3);
-  const std::vector<uint32_t> chosen = scores.Search(MassSearch(0.25, {1.0f}), {0, 1000});
+  const std::vector<uint32_t> chosen = scores.Search(0.25, {1.0f}, {0, 1000});
   ASSERT_NEAR(static_cast<double>(chosen.size()), 250, 1);
   EXPECT_EQ(chosen.back(), chosen.size() - 1);
 }

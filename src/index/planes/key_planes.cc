@@ -2,25 +2,34 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 
 #include "common/check.h"
 #include "common/random.h"
+#include "index/planes/plane_builder.h"
+#include "index/planes/transform_choice.h"
 #include "kernels/convert.h"
 #include "kernels/hadamard.h"
+#include "kernels/score.h"
+#include "kernels/sign_plane.h"
+#include "kernels/weights.h"
 
 namespace attndb::index {
 namespace {
 
-using kernels::kPlaneKeys;
-using kernels::PlaneBlockBytes;
-
 // One rotation for all heads and all time: planes of two builds of a segment are the same bytes.
 constexpr uint64_t kRotationSeed = 0x6174746e6462;  // "attndb"
 
-size_t NumBlocks(uint64_t num_keys) { return (num_keys + kPlaneKeys - 1) / kPlaneKeys; }
+using kernels::kWeightBlock;
 
-std::vector<float> RotationSigns(size_t num_channels) {
+// Rows of a scan, and blocks whose means are scored, at a time.
+constexpr size_t kScanRows = 16;
+constexpr size_t kTileBlocks = 32;
+constexpr size_t kTileKeys = kTileBlocks * kWeightBlock;
+static_assert(kWeightBlock == kernels::kOffsetKeys);
+
+std::vector<float> RotationSigns(TransformId transform, size_t num_channels) {
+  if (!TransformOf(transform).rotates) return {};
   Random random(kRotationSeed);
   std::vector<float> signs(2 * num_channels);
   for (float& sign : signs) sign = random.OneIn(2) ? -1.0f : 1.0f;
@@ -29,117 +38,211 @@ std::vector<float> RotationSigns(size_t num_channels) {
 
 }  // namespace
 
+KeyPlanes::KeyPlanes(const PlaneHeader& header, const PlaneParts& parts)
+    : header_(header),
+      layout_(header.num_keys, header.num_channels, header.transform),
+      parts_(parts),
+      signs_(RotationSigns(header.transform, header.num_channels)) {}
+
 uint64_t KeyPlanes::BytesFor(uint64_t num_keys, size_t num_channels) {
-  return NumBlocks(num_keys) * (2 * PlaneBlockBytes(num_channels) + kPlaneKeys * sizeof(uint16_t));
-}
-
-uint64_t KeyPlanes::ScanBytes(uint32_t bits) const {
-  return num_channels_ * bits / 8 + sizeof(uint16_t);
-}
-
-Result<KeyPlanes> KeyPlanes::Build(const kernels::RowsView& keys, size_t num_keys) {
-  KeyPlanes planes;
-  planes.num_keys_ = num_keys;
-  planes.num_channels_ = keys.num_elements;
-  planes.signs_ = RotationSigns(keys.num_elements);
-  ATTNDB_ASSIGN_OR_RETURN(planes.buffer_,
-                          AlignedBuffer::Allocate(BytesFor(num_keys, keys.num_elements)));
-  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer rows,
-                          AlignedBuffer::Allocate(kPlaneKeys * keys.num_elements * 4));
-  auto* const block = reinterpret_cast<float*>(rows.data());
-  planes.FindMean(keys, block);
-  for (size_t first = 0; first < num_keys; first += kPlaneKeys) {
-    planes.EncodeBlock(keys, first, std::min(kPlaneKeys, num_keys - first), block);
+  uint64_t most = 0;
+  for (const TransformKind& kind : Transforms()) {
+    const PlaneLayout layout(num_keys, num_channels, kind.id);
+    most = std::max(most, layout.total_bytes());
   }
-  const double values = static_cast<double>(std::max<size_t>(1, num_keys * keys.num_elements));
-  planes.variance4_ /= static_cast<double>(std::max<size_t>(1, num_keys));
-  planes.variance8_ /= values;
+  return most;
+}
+
+Result<KeyPlanes> KeyPlanes::Build(const PlaneSource& source) {
+  if (source.num_keys == 0) return KeyPlanes();
+  ATTNDB_ASSIGN_OR_RETURN(const TransformChoice choice, ChooseTransform(source));
+  return PlaneBuilder(source, choice.kind, choice.vectors).Build(0, source.num_keys, choice.errors);
+}
+
+Result<KeyPlanes> KeyPlanes::Parse(const PlaneParts& parts, const PlaneShape& expected,
+                                   std::string_view object) {
+  ATTNDB_ASSIGN_OR_RETURN(const PlaneHeader header, DecodePlaneParts(parts, expected, object));
+  KeyPlanes planes(header, parts);
+  if (planes.kind().removes_bias) {
+    planes.bias_ = std::make_shared<RotaryBias>(
+        planes.Piece<float>(planes.layout_.bias),
+        std::span(planes.Piece<double>(planes.layout_.frequency), header.num_pairs));
+  }
   return planes;
 }
 
-// Blocks are summed in float32, which the compiler vectorises, and added up in float64.
-void KeyPlanes::FindMean(const kernels::RowsView& keys, float* rows) {
-  std::vector<double> sums(num_channels_);
-  std::vector<float> block(num_channels_);
-  for (size_t first = 0; first < num_keys_; first += kPlaneKeys) {
-    const size_t count = std::min(kPlaneKeys, num_keys_ - first);
-    Load(keys, first, count, rows);
-    std::ranges::fill(block, 0.0f);
-    for (size_t i = 0; i < count; ++i) {
-      for (size_t d = 0; d < num_channels_; ++d) block[d] += rows[i * num_channels_ + d];
-    }
-    for (size_t d = 0; d < num_channels_; ++d) sums[d] += double{block[d]};
-  }
-  mean_.resize(num_channels_);
-  for (size_t d = 0; d < num_channels_; ++d) {
-    mean_[d] = num_keys_ == 0 ? 0.0f : static_cast<float>(sums[d] / static_cast<double>(num_keys_));
-  }
-}
-
-void KeyPlanes::Load(const kernels::RowsView& keys, size_t first_key, size_t count,
-                     float* rows) const {
-  const auto* const from =
-      static_cast<const std::byte*>(keys.data) + first_key * keys.stride * DTypeBytes(keys.dtype);
-  kernels::ConvertRows(keys.dtype, from, keys.stride, DType::kFloat32, rows, num_channels_, count,
-                       num_channels_, num_channels_);
-}
-
-void KeyPlanes::EncodeBlock(const kernels::RowsView& keys, size_t first_key, size_t count,
-                            float* rows) {
-  Load(keys, first_key, count, rows);
-  for (size_t i = 0; i < count; ++i) {
-    for (size_t d = 0; d < num_channels_; ++d) rows[i * num_channels_ + d] -= mean_[d];
-  }
-  kernels::HadamardRows(rows, num_channels_, count, num_channels_, signs_.data());
-  const size_t block = first_key / kPlaneKeys;
-  const size_t plane_bytes = NumBlocks(num_keys_) * PlaneBlockBytes(num_channels_);
-  auto* const high =
-      reinterpret_cast<uint8_t*>(buffer_.data()) + block * PlaneBlockBytes(num_channels_);
-  auto* const scales = reinterpret_cast<uint16_t*>(buffer_.data() + 2 * plane_bytes) + first_key;
-  float residual_sq[kPlaneKeys];
-  kernels::EncodePlanes(rows, num_channels_, count, num_channels_, high, high + plane_bytes, scales,
-                        residual_sq);
-  for (size_t i = 0; i < count; ++i) {
-    // The low nibble is any of 16 values, equally often: variance (16^2 - 1) / 12 code units.
-    const double scale = double{kernels::ToFloat32(scales[i], DType::kBFloat16)};
-    variance4_ += scale * scale * (255.0 / 12.0);
-    variance8_ += double{residual_sq[i]};
-  }
+uint64_t KeyPlanes::ScanBytes(uint32_t bits) const {
+  const uint64_t channels = header_.num_channels;
+  const uint64_t of_means = kind().centres_blocks ? channels * sizeof(uint16_t) / kWeightBlock : 0;
+  return channels * bits / 8 + sizeof(uint16_t) + of_means;
 }
 
 float KeyPlanes::ScoreError(uint32_t bits, float q_norm) const {
-  // q has 8 bits as well. Turned, q and k alike are spread over all channels, so that its rounding
-  // costs what a key's does: a twelfth of the square of the key's scale.
-  const double of_query = variance4_ / 255.0;
-  const double variance = of_query + variance8_ + (bits == 4 ? variance4_ : 0.0);
-  return static_cast<float>(std::sqrt(variance) * double{q_norm});
+  const float error = bits == 1 ? header_.error1 : bits == 4 ? header_.error4 : header_.error8;
+  return error * q_norm;
 }
 
-kernels::PlaneQuery KeyPlanes::Prepare(const float* q, float* spare, int8_t* codes) const {
-  kernels::PlaneQuery query;
-  query.codes = codes;
+double KeyPlanes::EncodeQuery(const float* q, int8_t* codes, kernels::PlaneQuery* query) const {
+  const size_t num_channels = header_.num_channels;
+  kernels::EncodePlaneQuery(q, num_channels, codes, &query->scale, &query->code_sum);
+  query->codes = codes;
+  double left_sq = 0;
+  for (size_t d = 0; d < num_channels; ++d) {
+    const double left = double{q[d]} - double{query->scale} * codes[d];
+    left_sq += left * left;
+  }
+  return std::sqrt(left_sq);
+}
+
+double KeyPlanes::EncodeSignQuery(const float* q, uint8_t* tables,
+                                  kernels::SignQuery* query) const {
+  kernels::EncodeSignQuery(q, header_.num_channels, tables, &query->scale, &query->magnitude_sum);
+  query->tables = tables;
+  // Half a step a channel; a code is at most 255, and rounded twice on its way.
+  constexpr double kStep = 0.5 + 0x1p-15;
+  return kStep * double{query->scale} * std::sqrt(static_cast<double>(header_.num_channels));
+}
+
+EstimateQuery KeyPlanes::Prepare(uint32_t bits, const float* q, float* spare,
+                                 std::byte* codes) const {
+  const size_t num_channels = header_.num_channels;
+  const auto* const mean = Piece<float>(layout_.mean);
+  const auto* const scale = Piece<float>(layout_.channel_scale);
+  EstimateQuery query;
+  query.q = q;
   double offset = 0;
-  for (size_t d = 0; d < num_channels_; ++d) offset += double{q[d]} * double{mean_[d]};
+  double q_sq = 0;
+  for (size_t d = 0; d < num_channels; ++d) {
+    offset += double{q[d]} * double{mean[d]};
+    q_sq += double{q[d]} * double{q[d]};
+    spare[d] = q[d] / scale[d];
+  }
   query.offset = static_cast<float>(offset);
-  std::copy_n(q, num_channels_, spare);
-  kernels::HadamardRows(spare, num_channels_, 1, num_channels_, signs_.data());
-  kernels::EncodePlaneQuery(spare, num_channels_, codes, &query.scale, &query.code_sum);
+  if (!signs_.empty()) kernels::HadamardRows(spare, num_channels, 1, num_channels, signs_.data());
+  const double residual =
+      bits == 1 ? EncodeSignQuery(spare, reinterpret_cast<uint8_t*>(codes), &query.signs)
+                : EncodeQuery(spare, reinterpret_cast<int8_t*>(codes), &query.plane);
+  double norm_sq = 0;
+  for (size_t d = 0; d < num_channels; ++d) norm_sq += double{spare[d]} * double{spare[d]};
+  // See plane_builder.h. A score is rounded five times, first the sum.
+  const double norm = std::sqrt(norm_sq);
+  query.norm = static_cast<float>(norm * (1 + kTransformRounding));
+  query.residual =
+      static_cast<float>(residual * (1 + kTransformRounding) + norm * 2 * kTransformRounding);
+  query.rounding = static_cast<float>(
+      std::sqrt(q_sq) * double{header_.added_norm} * kAddedRounding + kUnderflow);
+  if (bias_ != nullptr) {
+    bias_->Prepare(q, spare);
+    query.position_terms = spare;
+  }
   return query;
 }
 
-kernels::PlanesView KeyPlanes::View() const {
-  const size_t plane_bytes = NumBlocks(num_keys_) * PlaneBlockBytes(num_channels_);
-  const auto* const high = reinterpret_cast<const uint8_t*>(buffer_.data());
-  return {high, high + plane_bytes,
-          reinterpret_cast<const uint16_t*>(buffer_.data() + 2 * plane_bytes), num_channels_};
+void KeyPlanes::Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
+                     size_t num_q_rows, float* scores, size_t scores_stride) const {
+  ATTNDB_DCHECK(first_key + num_keys <= header_.num_keys);
+  for (size_t first = 0; first < num_q_rows; first += kScanRows) {
+    const size_t count = std::min(kScanRows, num_q_rows - first);
+    ScanRows(bits, first_key, num_keys, {queries + first, count}, scores + first * scores_stride,
+             scores_stride);
+  }
 }
 
-void KeyPlanes::Scan(uint32_t bits, size_t first_key, size_t num_keys,
-                     const kernels::PlaneQuery* queries, size_t num_q_rows, float* scores,
-                     size_t scores_stride) const {
-  ATTNDB_DCHECK(first_key + num_keys <= num_keys_);
-  kernels::ScanPlanes(View(), static_cast<int>(bits), first_key, num_keys, queries, num_q_rows,
+void KeyPlanes::ScanCodes(uint32_t bits, size_t first_key, size_t num_keys,
+                          std::span<const EstimateQuery> queries, const float* of_means,
+                          float* scores, size_t scores_stride) const {
+  const kernels::PlanesView view = {Piece<uint8_t>(layout_.high),
+                                    reinterpret_cast<const uint8_t*>(parts_.low.data()),
+                                    Piece<uint16_t>(layout_.scales), header_.num_channels};
+  kernels::PlaneQuery planes[kScanRows];
+  for (size_t r = 0; r < queries.size(); ++r) {
+    planes[r] = queries[r].plane;
+    planes[r].offset = queries[r].offset;
+    planes[r].block_offsets = of_means == nullptr ? nullptr : of_means + r * kTileBlocks;
+  }
+  kernels::ScanPlanes(view, static_cast<int>(bits), first_key, num_keys, planes, queries.size(),
                       scores, scores_stride);
+}
+
+void KeyPlanes::ScanSigns(size_t first_key, size_t num_keys, std::span<const EstimateQuery> queries,
+                          const float* of_means, float* scores, size_t scores_stride) const {
+  const kernels::SignView view = {
+      reinterpret_cast<const uint8_t*>(parts_.signs.data() + layout_.signs), factors(),
+      header_.num_channels};
+  kernels::SignQuery signs[kScanRows];
+  for (size_t r = 0; r < queries.size(); ++r) {
+    signs[r] = queries[r].signs;
+    signs[r].offset = queries[r].offset;
+    signs[r].block_offsets = of_means == nullptr ? nullptr : of_means + r * kTileBlocks;
+  }
+  kernels::ScanSigns(view, first_key, num_keys, signs, queries.size(), scores, scores_stride);
+}
+
+void KeyPlanes::ScanRows(uint32_t bits, size_t first_key, size_t num_keys,
+                         std::span<const EstimateQuery> queries, float* scores,
+                         size_t scores_stride) const {
+  const float* terms[kScanRows];
+  for (size_t r = 0; r < queries.size(); ++r) terms[r] = queries[r].position_terms;
+  const bool has_means = kind().centres_blocks;
+  float of_means[kScanRows * kTileBlocks];
+  const float* const offsets = has_means ? of_means : nullptr;
+  const size_t end = first_key + num_keys;
+  for (size_t begin = first_key; begin < end;) {
+    const size_t tile_end = has_means ? std::min(end, (begin / kTileKeys + 1) * kTileKeys) : end;
+    float* const tile = scores + (begin - first_key);
+    if (has_means) ScoreBlockMeans(begin, tile_end, queries, of_means);
+    if (bits == 1) {
+      ScanSigns(begin, tile_end - begin, queries, offsets, tile, scores_stride);
+    } else {
+      ScanCodes(bits, begin, tile_end - begin, queries, offsets, tile, scores_stride);
+    }
+    begin = tile_end;
+  }
+  if (bias_ == nullptr) return;
+  bias_->AddScores(header_.first_position + static_cast<int64_t>(first_key), num_keys,
+                   {terms, queries.size()}, scores, scores_stride);
+}
+
+void KeyPlanes::ScoreBlockMeans(size_t begin, size_t end, std::span<const EstimateQuery> queries,
+                                float* of_means) const {
+  const size_t num_channels = header_.num_channels;
+  const size_t first_block = begin / kWeightBlock;
+  const size_t q_stride =
+      queries.size() > 1 ? static_cast<size_t>(queries[1].q - queries[0].q) : num_channels;
+  const auto* const means = Piece<uint16_t>(layout_.block_means) + first_block * num_channels;
+  kernels::ScoreRows({means, num_channels, num_channels, DType::kBFloat16},
+                     kernels::NumWeightBlocks(end) - first_block, queries[0].q, q_stride,
+                     queries.size(), of_means, kTileBlocks);
+}
+
+// With y the transformed key and u the transformed q, y' and u' what their codes say:
+// u.y - u'.y' = u.(y - y') + (u - u').y', by Cauchy and Schwarz at most |u||y - y'| + |u - u'||y'|.
+// Of signs s with factor f, y' = f s has norm f sqrt(d), and is no further from the key's codes
+// than that: |c|^2 - 2 f s.c + f^2 d, where f s.c is |c|^2 but for the rounding of f.
+void KeyPlanes::ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block,
+                            size_t num_blocks, float* bounds) const {
+  ATTNDB_DCHECK(first_block + num_blocks <= kernels::NumWeightBlocks(header_.num_keys));
+  const auto* const blocks = Piece<PlaneBound>(layout_.bounds) + first_block;
+  const float root = std::sqrt(static_cast<float>(header_.num_channels));
+  constexpr float kUp = 1.0f + 0x1p-20f;  // This sum's own rounding.
+  for (size_t b = 0; b < num_blocks; ++b) {
+    float residual = bits == 4 ? blocks[b].residual4 : blocks[b].residual8;
+    float code_norm = blocks[b].norm + residual;
+    if (bits == 1) {
+      code_norm = root * LargestFactor(first_block + b);
+      residual += code_norm;
+    }
+    const float bound = kUp * (query.norm * residual + query.residual * code_norm + query.rounding);
+    bounds[b] = std::isnan(bound) ? std::numeric_limits<float>::infinity() : bound;
+  }
+}
+
+float KeyPlanes::LargestFactor(size_t block) const {
+  const size_t begin = block * kWeightBlock;
+  const size_t end = std::min<size_t>(begin + kWeightBlock, header_.num_keys);
+  // Positive numbers compare as their bits do.
+  return kernels::ToFloat32(*std::max_element(factors() + begin, factors() + end),
+                            DType::kBFloat16);
 }
 
 }  // namespace attndb::index

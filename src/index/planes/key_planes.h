@@ -1,24 +1,33 @@
 // Key planes: the keys of one kv head of a run of tokens, quantized, to be scanned instead of K.
 //
-// Form:    k = mean + R'(scale * code): centred, turned by a random rotation R, 8 bits a channel
-//          in two planes of nibbles (kernels/planes.h), one scale a key. The high nibbles alone are
-//          the 4-bit reading. q is turned once a scan; q . mean is added back, so scores are
-//          estimates of q.k and comparable with exact ones.
-// Why:     a rotation spreads a key's few large channels over all, so that one scale fits; a mean
-//          that all keys share costs code range and tells nothing apart.
-// Errors:  kResourceExhausted: no memory. Keys must be finite (heads with NaN or Inf run `full`).
-// Threads: constant after Build; concurrent calls must not share memory that they write.
-// Source:  rotation: QuaRot (arXiv:2404.00456); planes that are read at several precisions: ours.
+// Form:    keys go through a transform (transform.h) and are quantized to 8 bits a channel in two
+//          planes of nibbles (kernels/planes.h), one scale a key. The high nibbles alone are the
+//          4-bit reading; a copy of the sign bits (kernels/sign_plane.h) is that of 1 bit. What the
+//          transform took out is added back in a scan, so scores are estimates of q.k and
+//          comparable with exact ones. Byte form: plane_format.h.
+// Choice:  where there are sampled queries, each transform is tried on some of the keys, and the
+//          one with the least error at 4 bits times cost of a scan is taken (transform_choice.h).
+// Errors:  kResourceExhausted: no memory; Parse: those of plane_format.h. Keys must be finite
+//          (heads with NaN or Inf run `full`).
+// Threads: constant once made; concurrent calls must not share memory that they write.
+// Source:  planes that are read at several precisions, and the bound of their error: ours.
 #ifndef ATTNDB_INDEX_PLANES_KEY_PLANES_H_
 #define ATTNDB_INDEX_PLANES_KEY_PLANES_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "attndb/result.h"
 #include "common/aligned_buffer.h"
 #include "index/key_estimates.h"
+#include "index/planes/plane_format.h"
+#include "index/planes/plane_source.h"
+#include "index/planes/rotary_bias.h"
+#include "index/planes/transform.h"
 #include "kernels/layout.h"
 
 namespace attndb::index {
@@ -27,36 +36,73 @@ class KeyPlanes final : public KeyEstimates {
  public:
   KeyPlanes() = default;  // Of no keys.
 
-  // Bytes of the planes and scales of so many keys: what Build allocates.
+  // Bytes of the planes of so many keys: the most that Build allocates for them.
   static uint64_t BytesFor(uint64_t num_keys, size_t num_channels);
 
-  // REQUIRES: rows of `keys` finite.
-  static Result<KeyPlanes> Build(const kernels::RowsView& keys, size_t num_keys);
+  // Planes of no keys if a key's square overflows float32.
+  static Result<KeyPlanes> Build(const PlaneSource& source);
+  static Result<KeyPlanes> Build(const kernels::RowsView& keys, size_t num_keys) {
+    return Build({.keys = keys, .num_keys = num_keys});
+  }
+
+  // Planes that were written before; `parts`, at multiples of kPieceAlignment, are used where they
+  // lie and must outlive the result. They may hold anything. `object` names them in errors.
+  static Result<KeyPlanes> Parse(const PlaneParts& parts, const PlaneShape& expected,
+                                 std::string_view object);
+
+  // What Parse reads, as long as this lives. REQUIRES: num_keys() > 0.
+  const PlaneParts& parts() const { return parts_; }
 
   uint64_t memory_bytes() const { return buffer_.size(); }
+  TransformId transform() const { return header_.transform; }
 
-  size_t num_keys() const override { return num_keys_; }
+  size_t num_keys() const override { return header_.num_keys; }
   uint64_t ScanBytes(uint32_t bits) const override;
   float ScoreError(uint32_t bits, float q_norm) const override;
-  kernels::PlaneQuery Prepare(const float* q, float* spare, int8_t* codes) const override;
-  void Scan(uint32_t bits, size_t first_key, size_t num_keys, const kernels::PlaneQuery* queries,
+  EstimateQuery Prepare(uint32_t bits, const float* q, float* spare,
+                        std::byte* codes) const override;
+  void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
             size_t num_q_rows, float* scores, size_t scores_stride) const override;
+  void ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block, size_t num_blocks,
+                   float* bounds) const override;
 
  private:
-  kernels::PlanesView View() const;
-  // `rows`, for a block of keys, is overwritten.
-  void FindMean(const kernels::RowsView& keys, float* rows);
-  void Load(const kernels::RowsView& keys, size_t first_key, size_t count, float* rows) const;
-  void EncodeBlock(const kernels::RowsView& keys, size_t first_key, size_t count, float* rows);
+  friend class PlaneBuilder;
 
-  size_t num_keys_ = 0;
-  size_t num_channels_ = 0;
-  AlignedBuffer buffer_;  // High plane, low plane, scales.
-  std::vector<float> mean_;
-  std::vector<float> signs_;  // Of the rotation.
-  // Variance of a channel's error, mean over keys: at 4 and at 8 bits.
-  double variance4_ = 0;
-  double variance8_ = 0;
+  // Of parts that DecodePlaneParts found right, or that a builder is about to fill.
+  KeyPlanes(const PlaneHeader& header, const PlaneParts& parts);
+
+  const TransformKind& kind() const { return TransformOf(header_.transform); }
+  template <typename T>
+  const T* Piece(size_t offset) const {
+    return reinterpret_cast<const T*>(parts_.main.data() + offset);
+  }
+  const uint16_t* factors() const {
+    return reinterpret_cast<const uint16_t*>(parts_.signs.data() + layout_.factors);
+  }
+  // Codes of a transformed q, and the norm of what they leave of it.
+  double EncodeQuery(const float* q, int8_t* codes, kernels::PlaneQuery* query) const;
+  double EncodeSignQuery(const float* q, uint8_t* tables, kernels::SignQuery* query) const;
+  // Scans of the codes alone, of some rows. of_means of ScoreBlockMeans, or null.
+  void ScanCodes(uint32_t bits, size_t first_key, size_t num_keys,
+                 std::span<const EstimateQuery> queries, const float* of_means, float* scores,
+                 size_t scores_stride) const;
+  void ScanSigns(size_t first_key, size_t num_keys, std::span<const EstimateQuery> queries,
+                 const float* of_means, float* scores, size_t scores_stride) const;
+  float LargestFactor(size_t block) const;
+  // Scan of some rows.
+  void ScanRows(uint32_t bits, size_t first_key, size_t num_keys,
+                std::span<const EstimateQuery> queries, float* scores, size_t scores_stride) const;
+  // q times the means of the blocks of keys [begin, end), of at most a tile.
+  void ScoreBlockMeans(size_t begin, size_t end, std::span<const EstimateQuery> queries,
+                       float* of_means) const;
+
+  PlaneHeader header_;
+  PlaneLayout layout_{0, 0, TransformId::kNone};
+  PlaneParts parts_;
+  AlignedBuffer buffer_;                    // The parts, if they were built here.
+  std::vector<float> signs_;                // Of the rotation; empty if there is none.
+  std::shared_ptr<const RotaryBias> bias_;  // Null if the transform leaves it in.
 };
 
 }  // namespace attndb::index

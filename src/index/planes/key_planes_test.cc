@@ -43,9 +43,9 @@ double ErrorRatio(Keys* keys, const KeyPlanes& planes, uint32_t bits, size_t num
   const AlignedBuffer query = keys->Query();
   const auto* const q = reinterpret_cast<const float*>(query.data());
   AlignedBuffer spare = *AlignedBuffer::Allocate(dim * sizeof(float));
-  AlignedBuffer codes = *AlignedBuffer::Allocate(dim + 64);
-  const kernels::PlaneQuery prepared = planes.Prepare(q, reinterpret_cast<float*>(spare.data()),
-                                                      reinterpret_cast<int8_t*>(codes.data()));
+  AlignedBuffer codes = *AlignedBuffer::Allocate(QueryCodeBytes(dim));
+  const EstimateQuery prepared =
+      planes.Prepare(bits, q, reinterpret_cast<float*>(spare.data()), codes.data());
   std::vector<float> scores(num_keys);
   planes.Scan(bits, 0, num_keys, &prepared, 1, scores.data(), num_keys);
   double square = 0;
@@ -64,12 +64,13 @@ TEST(KeyPlanesTest, ErrorsAreWhatTheySay) {
   for (const size_t dim : {16u, 48u, 64u, 80u, 128u}) {
     Keys keys(3001, dim, 2.0f, 1);
     const KeyPlanes planes = *KeyPlanes::Build(keys.view(), 3001);
-    for (const uint32_t bits : {4u, 8u}) {
+    for (const uint32_t bits : {1u, 4u, 8u}) {
       double mean = 0;
       for (int i = 0; i < 20; ++i) mean += ErrorRatio(&keys, planes, bits, 3001, dim) / 20;
       EXPECT_NEAR(mean, 1.0, 0.15) << bits << " bits, " << dim;
     }
-    EXPECT_LT(planes.ScoreError(8, 1.0f), 0.1f * planes.ScoreError(4, 1.0f));
+    EXPECT_LT(planes.ScoreError(8, 1.0f), 0.11f * planes.ScoreError(4, 1.0f));
+    EXPECT_LT(planes.ScoreError(4, 1.0f), 0.2f * planes.ScoreError(1, 1.0f));
   }
 }
 
@@ -89,13 +90,19 @@ TEST(KeyPlanesTest, ZeroEqualAndSingleKeys) {
     EXPECT_EQ(planes.ScoreError(4, 1.0f), 0.0f);  // All of it is in the mean.
     AlignedBuffer q = keys.Query();
     AlignedBuffer spare = *AlignedBuffer::Allocate(64 * sizeof(float));
-    AlignedBuffer codes = *AlignedBuffer::Allocate(64);
-    const kernels::PlaneQuery query =
-        planes.Prepare(reinterpret_cast<float*>(q.data()), reinterpret_cast<float*>(spare.data()),
-                       reinterpret_cast<int8_t*>(codes.data()));
-    std::vector<float> scores(num_keys);
-    planes.Scan(8, 0, num_keys, &query, 1, scores.data(), num_keys);
-    for (const float score : scores) EXPECT_EQ(score, query.offset);
+    AlignedBuffer codes = *AlignedBuffer::Allocate(QueryCodeBytes(64));
+    double exact = 0;
+    for (size_t d = 0; d < 64; ++d) {
+      exact += double{reinterpret_cast<float*>(q.data())[d]} * double{keys.rows()[d]};
+    }
+    for (const uint32_t bits : {1u, 8u}) {
+      const EstimateQuery query =
+          planes.Prepare(bits, reinterpret_cast<float*>(q.data()),
+                         reinterpret_cast<float*>(spare.data()), codes.data());
+      std::vector<float> scores(num_keys);
+      planes.Scan(bits, 0, num_keys, &query, 1, scores.data(), num_keys);
+      for (const float score : scores) EXPECT_NEAR(double{score}, exact, 1e-4) << bits;
+    }
   }
 }
 

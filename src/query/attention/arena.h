@@ -11,6 +11,7 @@
 
 #include "common/aligned_buffer.h"
 #include "common/check.h"
+#include "kernels/attention_state.h"
 
 namespace attndb::query {
 
@@ -47,6 +48,16 @@ class Arena {
   AlignedBuffer buffer_;
   size_t used_ = 0;
 };
+
+// Rows of a state in the arena.
+inline size_t StateBytes(size_t num_rows, size_t v_padded) {
+  return 2 * ArenaBytes<float>(num_rows) + ArenaBytes<float>(num_rows * v_padded);
+}
+inline kernels::StateRows TakeStates(size_t num_rows, size_t v_padded, Arena* arena) {
+  float* const max = arena->Take<float>(num_rows);
+  float* const sum = arena->Take<float>(num_rows);
+  return {max, sum, arena->Take<float>(num_rows * v_padded), v_padded};
+}
 
 }  // namespace attndb::query
 

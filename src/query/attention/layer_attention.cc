@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "kernels/attend.h"
 #include "kernels/attend_block.h"
+#include "kernels/select.h"
 #include "kernels/weights.h"
 #include "query/attention/call_util.h"
 #include "query/attention/tensor_rows.h"
@@ -21,80 +22,16 @@ using kernels::StatesFrom;
 // From this many q rows on, packing a tile of K for the blocked kernel pays.
 constexpr size_t kBlockMinRows = 12;
 
-// What `auto` reads besides its scan, per q head: rows of V and of K here and there, each of which
-// costs about what this many bytes in a row cost.
-constexpr uint64_t kAutoRows = 400;
-constexpr uint64_t kBytesPerScatteredRow = 512;
-
-// Whether `auto` would take longer than reading all keys and values once.
-bool IsFullCheaper(const LayerCall& call) {
-  const uint64_t element = DTypeBytes(call.kv_dtype);
-  const uint64_t k_bytes = RowElements(call.spec.head_dim) * element;
-  const uint64_t v_bytes = RowElements(call.spec.v_head_dim) * element;
-  const uint64_t scan_bytes =
-      call.plan.bits == 0 ? k_bytes : RowElements(call.spec.head_dim) * call.plan.bits / 8;
-  const uint64_t saved_bytes = k_bytes + v_bytes - std::min(k_bytes, scan_bytes);
-  return call.num_tokens * saved_bytes < call.spec.group_size() * kAutoRows * kBytesPerScatteredRow;
-}
-
 // Maxima and sums that fill a line of the cache, or two that are fetched together: threads that
 // write to one line tile by tile would wait for each other.
 constexpr size_t kRowsPerLine = 128 / sizeof(float);
 
 }  // namespace
 
-void CallCost::Add(const CallCost& other) {
-  num_selected += other.num_selected;
-  num_queries += other.num_queries;
-  num_candidates += other.num_candidates;
-  bytes_touched += other.bytes_touched;
-  score_ns += other.score_ns;
-  select_ns += other.select_ns;
-  attend_ns += other.attend_ns;
-}
-
 std::string_view ReasonForFull(const LayerCall& call) {
-  if (call.plan.kind == QueryKind::kFull) return "";
-  if (call.spec.sliding_window != 0) return "sliding-window layer: exact over its window";
-  if (static_cast<uint64_t>(call.q.rows()) > call.dense_query_tokens) {
-    return "more rows than dense_query_tokens: full";
-  }
-  if (call.plan.kind == QueryKind::kAuto && IsFullCheaper(call)) return "short context: full";
-  if (call.num_tokens <= uint64_t{call.plan.sink} + call.plan.window) {
-    return "sink and window hold all tokens: full";
-  }
-  return "";
-}
-
-uint64_t PredictBytes(const LayerCall& call, double selected) {
-  const uint64_t element = DTypeBytes(call.kv_dtype);
-  const uint64_t k_bytes = RowElements(call.spec.head_dim) * element;
-  const uint64_t v_bytes = RowElements(call.spec.v_head_dim) * element;
-  const uint64_t heads = call.spec.num_kv_heads;
-  const uint64_t fixed = std::min(call.num_tokens, uint64_t{call.plan.sink} + call.plan.window);
-  if (call.spec.sliding_window != 0) {
-    return std::min<uint64_t>(call.num_tokens, call.spec.sliding_window) * heads *
-           (k_bytes + v_bytes);
-  }
-  if (call.plan.kind == QueryKind::kFull || fixed == call.num_tokens) {
-    return call.num_tokens * heads * (k_bytes + v_bytes);
-  }
-  if (call.plan.kind == QueryKind::kWindow) return fixed * heads * (k_bytes + v_bytes);
-  const double q_heads = call.spec.num_q_heads;
-  const double v_rows = static_cast<double>(fixed) + selected + call.plan.FirstSamples();
-  const double v_read = v_rows * q_heads * static_cast<double>(v_bytes);
-  uint64_t k_read = 0;  // By each kv head; estimates of what has none cost as much as its keys.
-  uint64_t first_token = 0;
-  for (size_t run = 0; run < call.num_runs; ++run) {
-    const uint64_t end = first_token + call.runs[run].num_tokens;
-    const index::KeyEstimates* const estimates =
-        call.plan.bits == 0 || call.estimates.empty() ? nullptr : call.estimates[run];
-    k_read += (end - first_token) *
-              (estimates == nullptr ? k_bytes : estimates->ScanBytes(call.plan.bits));
-    first_token = end;
-  }
-  if (call.num_runs == 0) k_read = call.num_tokens * k_bytes;
-  return k_read * heads + static_cast<uint64_t>(v_read);
+  if (!call.full_reason.empty()) return call.full_reason;
+  return call.plan.ReasonForFull(
+      call.spec, {static_cast<uint64_t>(call.q.rows()), call.num_tokens, call.dense_query_tokens});
 }
 
 Status LayerAttention::Begin(const LayerCall& call) {
@@ -103,7 +40,7 @@ Status LayerAttention::Begin(const LayerCall& call) {
   v_padded_ = RowElements(call.spec.v_head_dim);
   first_row_token_ = call.num_tokens - static_cast<uint64_t>(call.q.rows());
   sparse_ = call.plan.kind != QueryKind::kFull && ReasonForFull(call).empty();
-  chooses_ = sparse_ && call.search != nullptr;
+  chooses_ = sparse_ && call.plan.Chooses();
   run_begin_.clear();
   uint64_t begin = 0;
   for (size_t i = 0; i < call.num_runs; ++i) {
@@ -112,6 +49,8 @@ Status LayerAttention::Begin(const LayerCall& call) {
   }
   run_begin_.push_back(begin);
   ATTNDB_CHECK(begin == call.num_tokens);
+  needs_sums_ = chooses_ && !call.plan.Draws() && (call.plan.Samples() || call.search->NeedsSums());
+  if (chooses_) ListHeadRuns();
   work_.Reset({.num_kv_heads = call.spec.num_kv_heads,
                .group_size = call.spec.group_size(),
                .num_rows = static_cast<uint64_t>(call.q.rows()),
@@ -121,6 +60,8 @@ Status LayerAttention::Begin(const LayerCall& call) {
                .num_parts = call.num_parts});
   rows_max_ = work_.rows_per_unit_max * call.spec.group_size();
   range_rows_ = (rows_max_ + kRowsPerLine - 1) / kRowsPerLine * kRowsPerLine;
+  const bool bounds = chooses_ && call.plan.Bounds();
+  bounds_.assign(bounds ? static_cast<size_t>(call.q.rows()) * call.spec.num_q_heads : 0, -1.0f);
   ATTNDB_RETURN_IF_ERROR(MakeRoom());
   TakeFromArenas();
   next_item_.store(0, std::memory_order_relaxed);
@@ -131,23 +72,28 @@ Status LayerAttention::Begin(const LayerCall& call) {
   return Status::Ok();
 }
 
+HeadScratchSize LayerAttention::HeadSize() const {
+  return {&call_.plan, call_.search, call_.num_tokens, k_padded_};
+}
+
 size_t LayerAttention::PartBytes() const {
-  size_t bytes = 2 * ArenaBytes<float>(rows_max_ * k_padded_) + 2 * ArenaBytes<float>(rows_max_) +
-                 ArenaBytes<float>(rows_max_ * v_padded_) + 2 * ArenaBytes<uint32_t>(rows_max_) +
+  size_t bytes = 2 * ArenaBytes<float>(rows_max_ * k_padded_) + StateBytes(rows_max_, v_padded_) +
+                 2 * ArenaBytes<uint32_t>(rows_max_) +
                  ArenaBytes<std::byte>(kernels::AttendBlockScratchBytes(k_padded_, v_padded_));
   if (!chooses_) return bytes;
-  const size_t n = call_.num_tokens;
   const uint32_t group = call_.spec.group_size();
-  if (work_.num_ranges_max == 1) bytes += ArenaBytes<float>(group * n);
-  bytes += ArenaBytes<float>(n) + ArenaBytes<uint32_t>(call_.search->NumIndices(n)) +
-           ArenaBytes<std::byte>(call_.search->ScratchBytes(n));
-  if (call_.plan.bits != 0) {
-    bytes += ArenaBytes<int8_t>(group * CodeStride()) + ArenaBytes<kernels::PlaneQuery>(group);
+  if (work_.num_ranges_max == 1) bytes += ChoiceBytes(1);
+  if (call_.plan.Draws()) {
+    bytes += ArenaBytes<float>(group * kMostSampled) + ArenaBytes<float>(group * kTileTokens) +
+             ArenaBytes<float>(kTileTokens) +
+             ArenaBytes<uint32_t>(kTileTokens + kernels::kSelectSlack) +
+             GroupScratch::Bytes(group, call_.num_tokens, v_padded_);
+  } else {
+    bytes += HeadScratch::Bytes(HeadSize());
   }
-  if (call_.plan.Samples()) {
-    bytes += ArenaBytes<float>(n) + ArenaBytes<float>(kernels::kWeightBlock) +
-             ArenaBytes<float>(kernels::NumWeightBlocks(n)) + 2 * ArenaBytes<float>(3) +
-             ArenaBytes<float>(3 * v_padded_);
+  if (call_.plan.bits != 0) {
+    bytes += ArenaBytes<std::byte>(group * index::QueryCodeBytes(k_padded_)) +
+             ArenaBytes<index::EstimateQuery>(group);
   }
   return bytes;
 }
@@ -157,6 +103,7 @@ Status LayerAttention::MakeRoom() {
   for (uint32_t i = 0; i < call_.num_parts; ++i) {
     ATTNDB_RETURN_IF_ERROR(parts_[i].arena.Reset(PartBytes()));
     parts_[i].cost = {};
+    parts_[i].head_costs.assign(call_.spec.num_kv_heads, {});
   }
   const size_t num_units = work_.units.size();
   if (num_units > remaining_capacity_) {
@@ -165,53 +112,74 @@ Status LayerAttention::MakeRoom() {
     remaining_capacity_ = num_units;
   }
   if (work_.num_ranges_max == 1) return Status::Ok();
-  const size_t num_states = num_units * work_.num_ranges_max * range_rows_;
-  size_t bytes = 2 * ArenaBytes<float>(num_states) + ArenaBytes<float>(num_states * v_padded_);
-  if (chooses_) {
-    bytes += ArenaBytes<float>(num_units * call_.spec.group_size() * call_.num_tokens);
-  }
+  size_t bytes = StateBytes(num_units * work_.num_ranges_max * range_rows_, v_padded_);
+  if (chooses_) bytes += ChoiceBytes(num_units);
   return shared_.Reset(bytes);
 }
 
-StateRows LayerAttention::TakeStates(Arena* arena, size_t num_rows) const {
-  float* const max = arena->Take<float>(num_rows);
-  float* const sum = arena->Take<float>(num_rows);
-  return {max, sum, arena->Take<float>(num_rows * v_padded_), v_padded_};
+size_t LayerAttention::ChoiceBytes(size_t num_units) const {
+  return call_.plan.Draws() ? KeptBytes(num_units) : ScoreBytes(num_units);
+}
+
+size_t LayerAttention::ScoreBytes(size_t num_units) const {
+  const size_t num_rows = num_units * call_.spec.group_size();
+  const size_t num_blocks = num_rows * kernels::NumWeightBlocks(call_.num_tokens);
+  return ArenaBytes<float>(num_rows * call_.num_tokens) +
+         (needs_sums_ ? 2 : 1) * ArenaBytes<float>(num_blocks);
+}
+
+LayerAttention::Scores LayerAttention::TakeScores(size_t num_units, Arena* arena) const {
+  const size_t num_rows = num_units * call_.spec.group_size();
+  const size_t num_blocks = num_rows * kernels::NumWeightBlocks(call_.num_tokens);
+  Scores scores;
+  scores.scores = arena->Take<float>(num_rows * call_.num_tokens);
+  scores.maxima = arena->Take<float>(num_blocks);
+  if (needs_sums_) scores.sums = arena->Take<float>(num_blocks);
+  return scores;
 }
 
 void LayerAttention::TakeFromArenas() {
-  const size_t n = call_.num_tokens;
   for (uint32_t i = 0; i < call_.num_parts; ++i) {
     Part& part = parts_[i];
     part.q = part.arena.Take<float>(rows_max_ * k_padded_);
     part.spare = part.arena.Take<float>(rows_max_ * k_padded_);
-    part.states = TakeStates(&part.arena, rows_max_);
+    part.states = TakeStates(rows_max_, v_padded_, &part.arena);
     part.lo = part.arena.Take<uint32_t>(rows_max_);
     part.hi = part.arena.Take<uint32_t>(rows_max_);
     part.block = part.arena.Take<std::byte>(kernels::AttendBlockScratchBytes(k_padded_, v_padded_));
     if (!chooses_) continue;
-    if (work_.num_ranges_max == 1) {
-      part.scores = part.arena.Take<float>(call_.spec.group_size() * n);
-    }
-    part.chosen_scores = part.arena.Take<float>(n);
-    part.indices = part.arena.Take<uint32_t>(call_.search->NumIndices(n));
-    part.select = part.arena.Take<std::byte>(call_.search->ScratchBytes(n));
+    TakeForScores(&part);
     if (call_.plan.bits != 0) {
-      part.codes = part.arena.Take<int8_t>(call_.spec.group_size() * CodeStride());
-      part.queries = part.arena.Take<kernels::PlaneQuery>(call_.spec.group_size());
-    }
-    if (call_.plan.Samples()) {
-      part.drawn = part.arena.Take<float>(n);
-      part.weights = part.arena.Take<float>(kernels::kWeightBlock);
-      part.sums = part.arena.Take<float>(kernels::NumWeightBlocks(n));
-      part.halves = TakeStates(&part.arena, 3);
+      part.codes =
+          part.arena.Take<std::byte>(call_.spec.group_size() * index::QueryCodeBytes(k_padded_));
+      part.queries = part.arena.Take<index::EstimateQuery>(call_.spec.group_size());
     }
   }
   if (work_.num_ranges_max == 1) return;
-  shared_states_ = TakeStates(&shared_, work_.units.size() * work_.num_ranges_max * range_rows_);
-  if (chooses_) {
-    shared_scores_ = shared_.Take<float>(work_.units.size() * call_.spec.group_size() * n);
+  shared_states_ =
+      TakeStates(work_.units.size() * work_.num_ranges_max * range_rows_, v_padded_, &shared_);
+  if (!chooses_) return;
+  if (call_.plan.Draws()) {
+    shared_kept_ = TakeKept(work_.units.size(), &shared_);
+  } else {
+    shared_scores_ = TakeScores(work_.units.size(), &shared_);
   }
+}
+
+void LayerAttention::TakeForScores(Part* part) const {
+  const bool own = work_.num_ranges_max == 1;
+  if (!call_.plan.Draws()) {
+    if (own) part->scores = TakeScores(1, &part->arena);
+    part->head = HeadScratch::Take(HeadSize(), &part->arena);
+    return;
+  }
+  const uint32_t group = call_.spec.group_size();
+  if (own) part->kept = TakeKept(1, &part->arena);
+  part->sample = part->arena.Take<float>(group * kMostSampled);
+  part->tile = part->arena.Take<float>(group * kTileTokens);
+  part->lifts = part->arena.Take<float>(kTileTokens);
+  part->drawn = part->arena.Take<uint32_t>(kTileTokens + kernels::kSelectSlack);
+  part->group = GroupScratch::Take(group, call_.num_tokens, v_padded_, &part->arena);
 }
 
 bool LayerAttention::IsDense(uint32_t kv_head) const {
@@ -247,14 +215,34 @@ RowsView LayerAttention::Values(uint32_t kv_head, size_t run, uint64_t first_tok
           call_.kv_dtype};
 }
 
+void LayerAttention::ListHeadRuns() {
+  head_runs_.clear();
+  for (uint32_t head = 0; head < call_.spec.num_kv_heads; ++head) {
+    for (size_t run = 0; run < call_.num_runs; ++run) {
+      head_runs_.push_back({{run_begin_[run], run_begin_[run + 1]},
+                            Keys(head, run, 0),
+                            Values(head, run, 0),
+                            Estimates(head, run)});
+    }
+  }
+}
+
+std::span<const HeadRun> LayerAttention::HeadRuns(uint32_t kv_head) const {
+  return std::span(head_runs_).subspan(kv_head * call_.num_runs, call_.num_runs);
+}
+
 StateRows LayerAttention::StatesOf(const WorkItem& item, Part* part) const {
   if (work_.num_ranges_max == 1) return part->states;
   return StatesFrom(shared_states_, (item.unit * work_.num_ranges_max + item.range) * range_rows_);
 }
 
-float* LayerAttention::ScoresOf(const WorkItem& item, Part* part) const {
-  if (work_.num_ranges_max == 1) return part->scores;
-  return shared_scores_ + item.unit * call_.spec.group_size() * call_.num_tokens;
+index::ScoreView LayerAttention::ScoresOf(uint32_t unit, uint32_t group_head, Part* part) const {
+  const bool own = work_.num_ranges_max == 1;
+  const Scores& from = own ? part->scores : shared_scores_;
+  const size_t row = (own ? 0 : unit * call_.spec.group_size()) + group_head;
+  const size_t block = row * kernels::NumWeightBlocks(call_.num_tokens);
+  return {from.scores + row * call_.num_tokens, work_.units[unit].tokens.end, from.maxima + block,
+          from.sums == nullptr ? nullptr : from.sums + block};
 }
 
 void LayerAttention::RunPart(uint32_t part) {
@@ -263,10 +251,19 @@ void LayerAttention::RunPart(uint32_t part) {
     const size_t i = next_item_.fetch_add(1, std::memory_order_relaxed);
     if (i >= work_.items.size()) break;
     RunItem(work_.items[i], &parts_[part]);
+    BookCost(work_.items[i].unit, &parts_[part]);
   }
   // What other parts have not finished yet, where scores are everyone's.
-  if (!chooses_ || work_.num_ranges_max == 1) return;
-  for (uint32_t unit = 0; unit < work_.units.size(); ++unit) FinishHeads(unit, &parts_[part]);
+  if (!chooses_ || call_.plan.Draws() || work_.num_ranges_max == 1) return;
+  for (uint32_t unit = 0; unit < work_.units.size(); ++unit) {
+    FinishHeads(unit, &parts_[part]);
+    BookCost(unit, &parts_[part]);
+  }
+}
+
+void LayerAttention::BookCost(uint32_t unit_idx, Part* part) {
+  part->head_costs[work_.units[unit_idx].kv_head].Add(part->cost);
+  part->cost = {};
 }
 
 void LayerAttention::RunItem(const WorkItem& item, Part* part) {
@@ -276,6 +273,8 @@ void LayerAttention::RunItem(const WorkItem& item, Part* part) {
   LoadQueries(unit, part);
   if (dense) {
     AttendRange(item, part);
+  } else if (call_.plan.Draws()) {
+    CollectRange(item, part);
   } else {
     ScoreRange(item, part);
   }
@@ -285,12 +284,15 @@ void LayerAttention::RunItem(const WorkItem& item, Part* part) {
   if (dense) {
     FinishDense(item, part);
     part->cost.attend_ns += SteadyNowNanos() - end_ns;
+  } else if (call_.plan.Draws()) {
+    FinishDraw(item.unit, part);
   } else {
     FinishSparse(item, part);
   }
 }
 
 void LayerAttention::LoadQueries(const WorkUnit& unit, Part* part) const {
+  part->prepared = nullptr;
   const uint32_t group = call_.spec.group_size();
   for (uint64_t r = 0; r < unit.num_rows; ++r) {
     LoadHeads(call_.q, unit.first_row + r, unit.kv_head * group, group, k_padded_,
@@ -388,19 +390,25 @@ void LayerAttention::WriteOutput(const WorkUnit& unit, const StateRows& states, 
   }
 }
 
-// Of a unit of one row.
-void LayerAttention::WriteHead(const WorkUnit& unit, uint32_t group_head, const StateRows& state,
-                               Part* part) {
+void LayerAttention::WriteHeads(const WorkUnit& unit, uint32_t group_head, uint32_t count,
+                                const StateRows& states, Part* part) {
   const uint32_t head = unit.kv_head * call_.spec.group_size() + group_head;
   float* const lse = part->spare;
-  kernels::FinishStates(state, 1, v_padded_, state.out, state.out_stride, lse);
-  StoreHeads(state.out, state.out_stride, unit.first_row, head, 1, call_.out);
-  if (call_.lse != nullptr) call_.lse[unit.first_row * call_.spec.num_q_heads + head] = *lse;
+  kernels::FinishStates(states, count, v_padded_, states.out, states.out_stride, lse);
+  StoreHeads(states.out, states.out_stride, unit.first_row, head, count, call_.out);
+  if (call_.lse == nullptr) return;
+  std::copy_n(lse, count, call_.lse + unit.first_row * call_.spec.num_q_heads + head);
 }
 
 CallCost LayerAttention::cost() const {
   CallCost total;
-  for (uint32_t i = 0; i < call_.num_parts; ++i) total.Add(parts_[i].cost);
+  for (uint32_t head = 0; head < call_.spec.num_kv_heads; ++head) total.Add(head_cost(head));
+  return total;
+}
+
+CallCost LayerAttention::head_cost(uint32_t kv_head) const {
+  CallCost total;
+  for (uint32_t i = 0; i < call_.num_parts; ++i) total.Add(parts_[i].head_costs[kv_head]);
   return total;
 }
 

@@ -10,7 +10,7 @@
 //         bits and the run has key planes. Each q head then chooses its critical tokens over the
 //         whole middle (candidates by estimates are scored exactly first), and attends to sinks,
 //         these and the window with the scores that it has. What it left out is dropped, or
-//         estimated from a sample.
+//         estimated from a sample. A plan that draws chooses for a group (group_draw.h).
 // Bits:   equal for equal call, chain of runs, ISA and num_parts, whatever thread does what.
 // Memory: scratch grows to the largest call and is kept.
 // Source: partial attention and its merge, RetrievalAttention App. B; DIPR, AlayaDB 6.1; sampled
@@ -18,6 +18,7 @@
 #ifndef ATTNDB_QUERY_ATTENTION_LAYER_ATTENTION_H_
 #define ATTNDB_QUERY_ATTENTION_LAYER_ATTENTION_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -29,10 +30,13 @@
 #include "attndb/types.h"
 #include "index/critical_search.h"
 #include "index/key_estimates.h"
+#include "index/score_view.h"
 #include "kernels/attention_state.h"
 #include "kernels/layout.h"
 #include "query/attention/arena.h"
-#include "query/attention/remainder.h"
+#include "query/attention/call_cost.h"
+#include "query/attention/group_draw.h"
+#include "query/attention/sparse_head.h"
 #include "query/attention/work_plan.h"
 #include "query/plan/plan.h"
 #include "storage/kv/kv_rows.h"
@@ -44,7 +48,8 @@ struct LayerCall {
   LayerSpec spec;  // scale and rope_dims resolved.
   DType kv_dtype = DType::kFloat16;
   LayerPlan plan;
-  const index::CriticalSearch* search = nullptr;  // Of the plan; null if it chooses no tokens.
+  const index::CriticalSearch* search = nullptr;  // Of the plan; null if it has none.
+  std::span<const DrawBudget> draws;              // [num_kv_heads]: of a plan that draws.
   // runs[h * num_runs + i]: run i of kv head h. Runs of one index have equal lengths for all heads;
   // together they are tokens [0, num_tokens).
   std::span<const storage::KvRows> runs;
@@ -52,7 +57,9 @@ struct LayerCall {
   // As runs: what estimates the scores of a run's keys, of at least as many tokens; null where
   // nothing does. Empty: nowhere.
   std::span<const index::KeyEstimates* const> estimates;
-  std::span<const uint8_t> non_finite;  // [num_kv_heads]: not 0 where K or V has NaN or Inf.
+  // [num_kv_heads]: not 0 where `full` runs: K or V has NaN or Inf, or the optimizer said so.
+  std::span<const uint8_t> non_finite;
+  std::string_view full_reason;  // Not empty: why the optimizer lets all heads run `full`.
   uint64_t num_tokens = 0;
   TensorView q;
   MutableTensorView out;
@@ -61,27 +68,16 @@ struct LayerCall {
   uint32_t dense_query_tokens = 64;
 };
 
-// What a call cost, summed over its parts.
-struct CallCost {
-  uint64_t num_selected = 0;    // Critical tokens, summed over rows and q heads.
-  uint64_t num_queries = 0;     // Rows times q heads that chose.
-  uint64_t num_candidates = 0;  // Of estimates: scored exactly.
-  uint64_t bytes_touched = 0;
-  int64_t score_ns = 0;
-  int64_t select_ns = 0;
-  int64_t attend_ns = 0;
-
-  void Add(const CallCost& other);
-};
-
 // Why a call runs something else than its plan; empty if it runs the plan.
 std::string_view ReasonForFull(const LayerCall& call);
 
-// K and V bytes that a call of one row reads if it selects `selected` tokens per q head.
-uint64_t PredictBytes(const LayerCall& call, double selected);
-
 class LayerAttention {
  public:
+  // Tokens that are scored before they are looked at: those of a group still lie in the L1 cache.
+  static constexpr uint64_t kTileTokens = 1024;
+  // Tokens from which a threshold is found before a range is scanned.
+  static constexpr uint64_t kMostSampled = 2048;
+
   // Plans the work of `call` and makes room for it.
   // Errors: kResourceExhausted (scratch). REQUIRES: views checked; no part of another call running.
   Status Begin(const LayerCall& call);
@@ -90,9 +86,35 @@ class LayerAttention {
   void RunPart(uint32_t part);
 
   CallCost cost() const;
+  CallCost head_cost(uint32_t kv_head) const;  // What of it one kv head cost.
+  // Of a plan that bounds: the share of the mass that a row and q head left out is at most this
+  // ([q.rows()][num_q_heads]); -1 where the head ran `full`. Else empty.
+  std::span<const float> bounds() const { return bounds_; }
   uint64_t scratch_bytes() const;
 
  private:
+  // Scores of the q heads of units, and their summaries (index/score_view.h).
+  struct Scores {
+    float* scores = nullptr;  // [unit][group][num_tokens]
+    float* maxima = nullptr;  // [unit][group][blocks of num_tokens]
+    float* sums = nullptr;    // As maxima; null unless needs_sums_.
+  };
+
+  // What ranges of units keep for their groups, of a plan that draws (group_draw.h).
+  struct Kept {
+    uint32_t* tokens = nullptr;   // [unit][num_tokens], those of a range from its begin on,
+    float* noise = nullptr;       // ... their noise,
+    float* scores = nullptr;      // ... and their scores: [unit][group][num_tokens].
+    uint32_t* count = nullptr;    // [unit][range]
+    float* thresholds = nullptr;  // [unit][range][group]
+  };
+
+  // Scores of a group: a row of `stride` elements a q head.
+  struct ScoreRows {
+    float* scores = nullptr;
+    size_t stride = 0;
+  };
+
   struct Part {
     Arena arena;
     float* q = nullptr;         // [rows of a unit * group][head_dim padded]
@@ -101,38 +123,40 @@ class LayerAttention {
     void* block = nullptr;      // Of AttendBlock.
     uint32_t* lo = nullptr;     // [rows of a unit * group]
     uint32_t* hi = nullptr;
-    float* scores = nullptr;         // [group][num_tokens], sparse with one range only.
-    float* chosen_scores = nullptr;  // [num_tokens]
-    uint32_t* indices = nullptr;     // [num_tokens + slack]
-    void* select = nullptr;
-    int8_t* codes = nullptr;                 // Of the group's quantized q rows.
-    kernels::PlaneQuery* queries = nullptr;  // [group]
-    float* drawn = nullptr;                  // Scores by which the remainder's sample was drawn.
-    float* weights = nullptr;                // Of a block of the remainder,
-    float* sums = nullptr;                   // ... and of all its blocks.
-    kernels::StateRows halves;               // [3]: of a sample of the remainder, and scratch.
-    CallCost cost;
-  };
-
-  // Tokens, ascending, and their scores.
-  struct Listed {
-    uint32_t* indices;
-    const float* scores;
-    size_t count;
+    Scores scores;                                  // Of a unit, if it has one range only.
+    Kept kept;                                      // The same.
+    float* sample = nullptr;                        // [group][kMostSampled]
+    float* tile = nullptr;                          // [group][kTileTokens]
+    float* lifts = nullptr;                         // [kTileTokens]
+    uint32_t* drawn = nullptr;                      // [kTileTokens + kernels::kSelectSlack]
+    std::vector<DrawSlice> slices;                  // Of a unit.
+    const index::KeyEstimates* prepared = nullptr;  // What the queries were made for.
+    std::byte* codes = nullptr;                     // Of the group's quantized q rows.
+    index::EstimateQuery* queries = nullptr;        // [group]
+    HeadScratch head;                               // Of a plan that searches,
+    GroupScratch group;                             // ... or draws.
+    CallCost cost;                                  // Of the item under way,
+    std::vector<CallCost> head_costs;               // ... and of those before, by kv head.
   };
 
   bool IsDense(uint32_t kv_head) const;
+  HeadScratchSize HeadSize() const;
   size_t PartBytes() const;
   Status MakeRoom();
   void TakeFromArenas();
-  kernels::StateRows TakeStates(Arena* arena, size_t num_rows) const;
+  void TakeForScores(Part* part) const;
+  // What is kept of so many units until their heads are finished.
+  size_t ChoiceBytes(size_t num_units) const;
+  size_t ScoreBytes(size_t num_units) const;
+  Scores TakeScores(size_t num_units, Arena* arena) const;
 
   // The states of a range of a unit, and the scores of a unit: shared by all parts when a unit has
   // several ranges, else the part's own.
   kernels::StateRows StatesOf(const WorkItem& item, Part* part) const;
-  float* ScoresOf(const WorkItem& item, Part* part) const;
+  index::ScoreView ScoresOf(uint32_t unit, uint32_t group_head, Part* part) const;
 
   void RunItem(const WorkItem& item, Part* part);
+  void BookCost(uint32_t unit_idx, Part* part);
   void LoadQueries(const WorkUnit& unit, Part* part) const;
   void AttendRange(const WorkItem& item, Part* part);
   // Dense attention over `range` of the tokens that row r sees: [VisibleBegin(r), VisibleEnd(r)).
@@ -141,60 +165,69 @@ class LayerAttention {
   void AttendRun(const WorkUnit& unit, size_t run, TokenRange tokens, TokenRange range,
                  const kernels::StateRows& states, Part* part);
   void ScoreRange(const WorkItem& item, Part* part);
-  void ScoreExactly(const WorkUnit& unit, size_t run, TokenRange tokens, float* scores, Part* part);
-  void Estimate(const WorkUnit& unit, size_t run, TokenRange tokens, float* scores, Part* part);
+  void PrepareScan(const index::KeyEstimates& estimates, Part* part) const;
+  // Calls f(run, tokens) for pieces of the range that lie in one run and one tile, in order.
+  template <typename F>
+  void ForEachTile(TokenRange range, const F& f) const;
+  // Scores of tokens of a run, the first one's at out.scores.
+  void ScoreTile(const WorkUnit& unit, size_t run, TokenRange tokens, const ScoreRows& out,
+                 Part* part);
+  void ScoreExactly(const WorkUnit& unit, size_t run, TokenRange tokens, const ScoreRows& out,
+                    Part* part);
+  void Estimate(const WorkUnit& unit, size_t run, TokenRange tokens, const ScoreRows& out,
+                Part* part);
+  void Summarize(uint32_t unit, TokenRange tokens, Part* part) const;
+
+  // layer_attention_draw.cc
+  void CollectRange(const WorkItem& item, Part* part);
+  void FindThresholds(const WorkUnit& unit, TokenRange range, float* thresholds, Part* part);
+  uint64_t ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share, Part* part);
+  void KeepOfTile(const WorkItem& item, TokenRange tile, Part* part);
+  Kept KeptOf(const WorkItem& item, Part* part) const;
+  size_t KeptBytes(size_t num_units) const;
+  Kept TakeKept(size_t num_units, Arena* arena) const;
+  std::span<const DrawSlice> SlicesOf(uint32_t unit, Part* part) const;
+  void FinishDraw(uint32_t unit_idx, Part* part);
+
   void FinishDense(const WorkItem& item, Part* part);
   void FinishSparse(const WorkItem& item, Part* part);
   // Takes q heads of a unit whose scores are complete, until none is left.
   void FinishHeads(uint32_t unit_idx, Part* part);
   void FinishHead(uint32_t unit_idx, uint32_t group_head, Part* part);
-  size_t Choose(const WorkUnit& unit, uint32_t group_head, float* scores, Part* part);
-  size_t ChooseCritical(const WorkUnit& unit, uint32_t group_head, float* scores, uint32_t* indices,
-                        Part* part);
-  index::SearchCall DescribeSearch(const WorkUnit& unit, const float* q, const float* scores) const;
-  void ScoreCandidates(const WorkUnit& unit, const float* q, uint32_t* indices, size_t count,
-                       float* scores, Part* part);
-  void WeighSample(const WorkUnit& unit, const float* q, size_t num_drawn, float* scores,
-                   Part* part);
-  void AttendWholeRemainder(const WorkUnit& unit, uint32_t group_head, float* scores,
-                            const kernels::StateRows& state, Part* part);
-  void AttendSample(const WorkUnit& unit, uint32_t group_head, const RemainderCall& call,
-                    const RemainderDraw& draw, float* scores, Part* part);
-  double SampleError(const kernels::StateRows& state, const kernels::StateRows& halves,
-                     const kernels::StateRows& all) const;
-  void AttendRemainder(const WorkUnit& unit, uint32_t group_head, size_t num_chosen, float* scores,
-                       const kernels::StateRows& state, Part* part);
-  void AttendListed(const WorkUnit& unit, const Listed& tokens, const kernels::LogitSpec& logit,
-                    const kernels::StateRows& state, Part* part);
   void WriteOutput(const WorkUnit& unit, const kernels::StateRows& states, Part* part);
-  void WriteHead(const WorkUnit& unit, uint32_t group_head, const kernels::StateRows& state,
-                 Part* part);
+  // Of `count` q heads of a unit of one row, from `group_head` on.
+  void WriteHeads(const WorkUnit& unit, uint32_t group_head, uint32_t count,
+                  const kernels::StateRows& states, Part* part);
 
-  // Bytes from one quantized q row to the next.
-  size_t CodeStride() const { return (k_padded_ + 63) / 64 * 64; }
   uint64_t TokenOfRow(uint64_t row) const { return first_row_token_ + row; }
+  std::span<const HeadRun> HeadRuns(uint32_t kv_head) const;
   TokenRange Visible(uint64_t row) const;
   TokenRange Middle(uint64_t row) const;
   // Null unless the plan asks for estimates and the run has some.
   const index::KeyEstimates* Estimates(uint32_t kv_head, size_t run) const;
   kernels::RowsView Keys(uint32_t kv_head, size_t run, uint64_t first_token) const;
   kernels::RowsView Values(uint32_t kv_head, size_t run, uint64_t first_token) const;
+  void ListHeadRuns();
 
   LayerCall call_;
   WorkPlan work_;
-  bool sparse_ = false;   // Rows leave tokens out (but for heads with NaN or Inf).
-  bool chooses_ = false;  // ... and search for those that they keep.
+  bool sparse_ = false;      // Rows leave tokens out (but for heads with NaN or Inf).
+  bool chooses_ = false;     // ... and search for those that they keep, or draw them.
+  bool needs_sums_ = false;  // Of a search: by the weights of blocks.
   uint64_t first_row_token_ = 0;
   size_t k_padded_ = 0;
   size_t v_padded_ = 0;
   size_t rows_max_ = 0;              // q rows of a unit,
   size_t range_rows_ = 0;            // ... rounded up to lines of the cache, where ranges share it.
   std::vector<uint64_t> run_begin_;  // First token of each run, and num_tokens.
+  std::vector<HeadRun> head_runs_;   // [kv head][run], if it chooses.
+  std::vector<float> bounds_;        // Each written by who finishes its head.
 
   std::vector<Part> parts_;
   Arena shared_;
   kernels::StateRows shared_states_;  // [unit][range][range_rows_]
-  float* shared_scores_ = nullptr;    // [unit][group][num_tokens]
+  Scores shared_scores_;
+  Kept shared_kept_;
 
   // Items are handed out in order. remaining_[unit] counts its unfinished ranges: the release of
   // each decrement pairs with the acquire of the last, which reads the other ranges' results.
@@ -206,6 +239,18 @@ class LayerAttention {
   std::unique_ptr<std::atomic<uint32_t>[]> next_head_;
   size_t remaining_capacity_ = 0;
 };
+
+template <typename F>
+void LayerAttention::ForEachTile(TokenRange range, const F& f) const {
+  for (size_t run = 0; run < call_.num_runs; ++run) {
+    const uint64_t end = std::min(range.end, run_begin_[run + 1]);
+    TokenRange tile = {std::max(range.begin, run_begin_[run]), 0};
+    for (; tile.begin < end; tile.begin = tile.end) {
+      tile.end = std::min(end, (tile.begin / kTileTokens + 1) * kTileTokens);
+      f(run, tile);
+    }
+  }
+}
 
 }  // namespace attndb::query
 

@@ -5,7 +5,7 @@
 //          token order, one random offset, then a point every total / num_samples. Each drawn token
 //          stands for an equal share of the remainder's mass, so the estimate of its attention
 //          output is unbiased and its mass exact, as far as the scores are.
-// Memory:  sums [NumWeightBlocks(num_scores)], weights [kWeightBlock], indices [num_samples].
+// Memory:  masses [blocks of the middle], weights [kWeightBlock], indices [num_samples].
 // Threads: pure function.
 // Source:  systematic sampling, Madow 1949, doi:10.1214/aoms/1177730031. Weighting the remainder by
 //          its own quantized logits is ours; vAttention (arXiv:2510.05688) samples it uniformly.
@@ -15,16 +15,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "attndb/types.h"
+#include "index/score_view.h"
 #include "kernels/attention_state.h"
 
 namespace attndb::query {
 
 struct RemainderCall {
-  const float* scores = nullptr;  // Of the middle; -inf where a token was selected.
-  size_t num_scores = 0;
+  index::ScoreView view;  // Of all tokens; -inf where one was selected.
+  TokenRange middle;
   kernels::LogitSpec logit;
-  float max = 0.0f;       // Weights are exp(logit - max).
-  float* sums = nullptr;  // Written by RemainderMass, read by DrawRemainder.
+  float max = 0.0f;         // Weights are exp(logit - max).
+  float* masses = nullptr;  // Written by RemainderMass, read by DrawRemainder.
   float* weights = nullptr;
 };
 

@@ -27,16 +27,17 @@ class RemainderTest : public ::testing::Test {
   }
 
   RemainderCall Call() {
-    sums_.resize(kernels::NumWeightBlocks(scores_.size()));
+    masses_.resize(kernels::NumWeightBlocks(scores_.size()));
     weights_.resize(kernels::kWeightBlock);
-    return {scores_.data(), scores_.size(), {0.7f}, 2.0f, sums_.data(), weights_.data()};
+    const index::ScoreView view = {scores_.data(), scores_.size()};
+    return {view, {0, scores_.size()}, {0.7f}, 2.0f, masses_.data(), weights_.data()};
   }
 
   double Weight(size_t i) const { return std::exp(0.7 * double{scores_[i]} - 2.0); }
 
   std::vector<float> scores_ = std::vector<float>(1000);
   std::vector<uint32_t> indices_;
-  std::vector<float> sums_;
+  std::vector<float> masses_;
   std::vector<float> weights_;
 };
 

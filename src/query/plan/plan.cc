@@ -1,14 +1,20 @@
 #include "query/plan/plan.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+
+#include "common/check.h"
 
 namespace attndb::query {
 namespace {
 
-// Shortest text that reads back as the same double.
+// Shortest text that reads back as the same number; whole ones without an exponent.
 std::string NumberText(double value) {
+  constexpr double kLongestWhole = 1u << 30;
+  if (value == std::floor(value) && std::abs(value) <= kLongestWhole) {
+    return std::to_string(static_cast<int64_t>(value));
+  }
   char text[40];
   for (int precision = 1; precision <= 17; ++precision) {
     std::snprintf(text, sizeof(text), "%.*g", precision, value);
@@ -17,63 +23,87 @@ std::string NumberText(double value) {
   return text;
 }
 
-std::string SinkAndWindow(const LayerPlan& plan) {
-  return "sink=" + std::to_string(plan.sink) + ",window=" + std::to_string(plan.window);
+std::string GivenText(const std::vector<Argument>& arguments, const ArgumentValues& values) {
+  std::string text;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!values.given[i]) continue;
+    text += (text.empty() ? "" : ",") + arguments[i].key + "=" + NumberText(values.values[i]);
+  }
+  return text;
 }
 
 // How tokens are searched, and what becomes of those left out; the defaults are not written.
 std::string SearchText(const LayerPlan& plan) {
   std::string text;
-  if (plan.bits != 0) text += ",bits=" + std::to_string(plan.bits);
-  if (plan.bits == 0 && plan.kind == QueryKind::kAuto) text += ",bits=exact";  // Not its default.
+  if (!plan.default_index) {
+    text += ",index=" + plan.index->name;
+    const std::string given = GivenText(plan.index->arguments, plan.index_arguments);
+    if (!given.empty()) text += "," + given;
+  }
+  if (plan.bits != plan.query->default_bits || plan.bits != 0) {
+    text += ",bits=" + (plan.bits == 0 ? "exact" : std::to_string(plan.bits));
+  }
   if (plan.samples != 0) text += ",remainder=sample:" + std::to_string(plan.samples);
+  if (plan.Bounds()) text += ",exact_fallback=" + NumberText(plan.exact_fallback);
   return text;
+}
+
+// Of `key` in a list of arguments; its size if it is not there.
+size_t PlaceOf(const std::vector<Argument>& arguments, std::string_view key) {
+  size_t i = 0;
+  while (i < arguments.size() && arguments[i].key != key) ++i;
+  return i;
 }
 
 }  // namespace
 
-double LayerPlan::Beta(float scale) const {
-  return alpha > 0.0 ? -std::log(alpha) / static_cast<double>(scale) : beta;
+double LayerPlan::Get(std::string_view key) const {
+  const size_t i = PlaceOf(query->arguments, key);
+  if (i < query->arguments.size()) {
+    return arguments.given[i] ? arguments.values[i] : query->arguments[i].fallback;
+  }
+  const size_t j = PlaceOf(index->arguments, key);
+  ATTNDB_CHECK(j < index->arguments.size());
+  return index_arguments.given[j] ? index_arguments.values[j] : index->arguments[j].fallback;
 }
 
-// The mass left out, over the error asked for. Leaving out more costs more samples than it saves
-// critical tokens, leaving out less the other way round: on SmolLM2's heads 256 samples keep the
-// error at this.
-constexpr double kRemainderPerError = 8.0;
-
-// Of `auto`: enough to tell the spread of the values, which decides how many more it takes.
-constexpr uint32_t kFirstSamples = 64;
-
-double LayerPlan::Mass() const {
-  if (kind != QueryKind::kAuto) return p;
-  return std::max(0.5, 1.0 - kRemainderPerError * error);
+bool LayerPlan::Given(std::string_view key) const {
+  const size_t i = PlaceOf(query->arguments, key);
+  return i < query->arguments.size() && arguments.given[i];
 }
 
-uint32_t LayerPlan::FirstSamples() const {
-  return kind == QueryKind::kAuto ? kFirstSamples : samples;
+bool LayerPlan::Is(std::string_view query_name) const {
+  return query == nullptr ? query_name == "full" : query->name == query_name;
+}
+
+std::unique_ptr<const index::CriticalSearch> LayerPlan::MakeSearch(const LayerSpec& layer) const {
+  if (!Chooses() || Draws()) return nullptr;
+  std::unique_ptr<const index::CriticalSearch> search = query->make_search(*this, layer);
+  return index->make_search ? index->make_search(std::move(search), *this) : std::move(search);
+}
+
+std::string_view LayerPlan::ReasonForFull(const LayerSpec& layer, const CallSize& size) const {
+  if (kind == QueryKind::kFull) return "";
+  if (layer.sliding_window != 0) return "sliding-window layer: exact over its window";
+  if (size.num_rows > size.dense_query_tokens) return "more rows than dense_query_tokens: full";
+  if (size.num_tokens <= uint64_t{sink} + window) return "sink and window hold all tokens: full";
+  return "";
+}
+
+void LayerPlan::SetError(double value) {
+  error = value;
+  for (size_t i = 0; i < query->arguments.size(); ++i) {
+    arguments.given[i] = query->arguments[i].key == "error";
+    arguments.values[i] = arguments.given[i] ? value : 0.0;
+  }
 }
 
 std::string LayerPlan::ToString() const {
-  std::string what;
-  switch (kind) {
-    case QueryKind::kFull:
-      return "full";
-    case QueryKind::kWindow:
-      return "window(" + SinkAndWindow(*this) + ")";
-    case QueryKind::kTopK:
-      what = "topk(k=" + std::to_string(k);
-      break;
-    case QueryKind::kDipr:
-      what = "dipr(" + (alpha > 0.0 ? "alpha=" + NumberText(alpha) : "beta=" + NumberText(beta));
-      break;
-    case QueryKind::kMass:
-      what = "mass(p=" + NumberText(p);
-      break;
-    case QueryKind::kAuto:
-      what = "auto(error=" + NumberText(error);
-      break;
-  }
-  return what + SearchText(*this) + "," + SinkAndWindow(*this) + ")";
+  if (kind == QueryKind::kFull) return "full";
+  std::string keys;
+  if (Chooses()) keys = GivenText(query->arguments, arguments) + SearchText(*this) + ",";
+  return query->name + "(" + keys + "sink=" + std::to_string(sink) +
+         ",window=" + std::to_string(window) + ")";
 }
 
 const LayerPlan& Plan::ForLayer(LayerId layer) const {

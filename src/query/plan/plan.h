@@ -4,60 +4,72 @@
 //   range := number [ "-" number ]                                (both ends included)
 //   query := name [ "(" key "=" value { "," key "=" value } ")" ]
 //
-// Names: full, window, topk(k), dipr(beta|alpha), mass(p), auto(error); the presets `alaya` and
-//        `retrieval_attention` stand for their papers' settings. Keys of all but full: sink,
-//        window; of topk, dipr and mass also index=flat, bits=exact|4|8, remainder=drop|sample:n:
-//        what this version has; auto has bits alone, 4 unless
-//        said.
-// Units: beta is a margin of unscaled scores; alpha a ratio of attention weights, 0 < alpha <= 1,
-//        beta = -ln(alpha) / scale ([Alaya] 6.1); p a share of softmax mass, 0 < p <= 1; error
-//        the norm of out - full over that of full, in the mean over q heads, 0 < error <= 0.5.
-// Threads: values.
+// Names: queries, indexes and presets, and the keys that each takes of its own, are those of a
+//        PlanRegistry. Keys of every query but full: sink, window; of every one that chooses tokens
+//        index, bits=exact|..., and, but for auto, remainder=drop|sample:n or exact_fallback.
+// Threads: values. They point into the registry that they were parsed with.
 #ifndef ATTNDB_QUERY_PLAN_PLAN_H_
 #define ATTNDB_QUERY_PLAN_PLAN_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "attndb/result.h"
 #include "attndb/types.h"
+#include "index/critical_search.h"
+#include "query/plan/plan_registry.h"
 
 namespace attndb::query {
 
-enum class QueryKind : uint8_t {
-  kFull,    // All tokens.
-  kWindow,  // Sink and window only.
-  kTopK,    // Sink, window and the k middle tokens of largest score, per q head.
-  kDipr,    // Sink, window, and middle tokens of score >= max over all tokens - beta, per q head.
-  kMass,    // Sink, window, and the fewest middle tokens that bring their mass to p, per q head.
-  kAuto,    // As kMass, and as many samples of the remainder as keep the error.
+// Of a call.
+struct CallSize {
+  uint64_t num_rows = 1;    // Of q.
+  uint64_t num_tokens = 0;  // Visible to the newest row.
+  uint32_t dense_query_tokens = 64;
+};
+
+// What a plan that draws may read of a call's middle, per row and q head.
+struct DrawBudget {
+  double first_rows = 0;       // At first; more where the sample finds itself off
+  double tolerated_error = 0;  // ... by more than this, relative to the norm of the output.
 };
 
 // The query of one layer.
 struct LayerPlan {
-  QueryKind kind = QueryKind::kFull;
-  uint32_t k = 0;         // kTopK.
-  double beta = 0.0;      // kDipr, if alpha is 0.
-  double alpha = 0.0;     // kDipr, if not 0.
-  double p = 0.0;         // kMass.
-  double error = 0.0;     // kAuto.
-  uint32_t bits = 0;      // Of the key planes that are searched, 4 or 8; 0 = K itself.
-  uint32_t samples = 0;   // Drawn from the remainder, to estimate it; 0 = it is dropped.
-  uint32_t sink = 16;     // First tokens that are always attended to.
-  uint32_t window = 128;  // Last tokens that are always attended to, the row's own included.
+  QueryKind kind = QueryKind::kFull;  // query's.
+  const QueryType* query = nullptr;   // Null: full.
+  const IndexType* index = nullptr;   // Null: nothing is searched.
+  ArgumentValues arguments;           // Of the query,
+  ArgumentValues index_arguments;     // ... and of the index.
+  bool default_index = true;          // The registry's default is not written out.
+  double error = 0.0;                 // kAuto: what its draws are to keep, as a mean over heads.
+  uint32_t bits = 0;                  // Of the key planes that are searched; 0 = K itself.
+  uint32_t samples = 0;         // Drawn from the remainder, to estimate it; 0 = it is dropped.
+  double exact_fallback = 0.0;  // Of the mass left out, what a row's bound may be; 0 = no bounds.
+  uint32_t sink = 16;           // First tokens that are always attended to.
+  uint32_t window = 128;        // Last tokens that are always attended to, the row's own too.
 
   // Whether it chooses tokens, per q head.
-  bool Chooses() const { return kind != QueryKind::kFull && kind != QueryKind::kWindow; }
-  // Margin below the largest unscaled score, for a layer with this softmax scale.
-  double Beta(float scale) const;
-  // Share of the mass that the search is to hold: p, or what suits the error.
-  double Mass() const;
-  // Tokens to draw from the remainder: at once, or to learn from how many it takes.
-  uint32_t FirstSamples() const;
-  // Whether what the search leaves out is estimated.
-  bool Samples() const { return samples != 0 || kind == QueryKind::kAuto; }
+  bool Chooses() const { return kind == QueryKind::kSearch || kind == QueryKind::kAuto; }
+  // Whether it draws from the scores of all keys, instead of searching.
+  bool Draws() const { return kind == QueryKind::kAuto; }
+  // Whether what is left out is estimated.
+  bool Samples() const { return samples != 0 || Draws(); }
+  // Whether what is left out is bounded, and rows whose bound is too large attend to all tokens.
+  bool Bounds() const { return exact_fallback > 0.0; }
+  // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.
+  double Get(std::string_view key) const;
+  bool Given(std::string_view key) const;
+  bool Is(std::string_view query_name) const;
+  // Null for plans that choose no tokens, or draw them. The layer says how scores become logits.
+  std::unique_ptr<const index::CriticalSearch> MakeSearch(const LayerSpec& layer) const;
+  // Why such a call has no choice but to read all that it sees; empty if it chooses. Static text.
+  std::string_view ReasonForFull(const LayerSpec& layer, const CallSize& size) const;
+  // Replaces the objective of `auto` by an error.
+  void SetError(double value);
   // Canonical text; parses back to an equal plan.
   std::string ToString() const;
   friend bool operator==(const LayerPlan&, const LayerPlan&) = default;
@@ -65,9 +77,10 @@ struct LayerPlan {
 
 class Plan {
  public:
+  // `registry` must outlive the plan.
   // Errors: kInvalidArgument with the column (from 1) and what was expected there; kUnsupported for
-  //         values of index, bits and remainder that this version does not have.
-  static Result<Plan> Parse(std::string_view text);
+  //         an index, bits and a remainder that this version does not have.
+  static Result<Plan> Parse(std::string_view text, const PlanRegistry& registry);
 
   const LayerPlan& ForLayer(LayerId layer) const;  // The last override that names it, or the base.
   std::string ToString() const;

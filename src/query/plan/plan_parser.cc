@@ -1,4 +1,5 @@
 // Recursive descent over plan text; grammar and meaning: plan.h.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -9,44 +10,10 @@ namespace attndb::query {
 namespace {
 
 constexpr size_t kMaxTextBytes = 4096;
-constexpr uint32_t kMaxTokens = 1u << 30;  // Largest k, sink or window.
-constexpr uint32_t kAutoBits = 4;
-constexpr double kMaxError = 0.5;
+constexpr uint32_t kMaxTokens = 1u << 30;  // Largest sink or window.
 constexpr uint32_t kMaxSamples = 1u << 20;
+constexpr uint32_t kMaxBits = 32;
 constexpr uint32_t kMaxLayer = 1u << 16;
-
-struct Preset {
-  std::string_view name;
-  std::string_view text;
-};
-
-// Settings of the papers: [Alaya] 9.1, [RA] 4.1.
-constexpr Preset kPresets[] = {
-    {"alaya", "dipr(alpha=0.012,sink=128,window=512)"},
-    {"retrieval_attention", "topk(k=100,sink=128,window=512)"},
-};
-
-struct Query {
-  std::string_view name;
-  QueryKind kind;
-  std::string_view needs;  // What must be given, with an example.
-};
-
-constexpr Query kQueries[] = {
-    {"full", QueryKind::kFull, ""},
-    {"window", QueryKind::kWindow, ""},
-    {"topk", QueryKind::kTopK, "topk needs k, for example topk(k=512)"},
-    {"dipr", QueryKind::kDipr, "dipr needs beta or alpha, for example dipr(alpha=0.012)"},
-    {"mass", QueryKind::kMass, "mass needs p, for example mass(p=0.99)"},
-    {"auto", QueryKind::kAuto, "auto needs error, for example auto(error=0.01)"},
-};
-
-std::string NeedsOf(QueryKind kind) {
-  for (const Query& query : kQueries) {
-    if (query.kind == kind) return std::string(query.needs);
-  }
-  return "";
-}
 
 bool IsWordChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -58,7 +25,8 @@ bool IsNumberChar(char c) { return (c >= '0' && c <= '9') || c == '.' || c == '-
 
 class PlanParser {
  public:
-  explicit PlanParser(std::string_view text) : text_(text) {}
+  PlanParser(std::string_view text, const PlanRegistry& registry)
+      : text_(text), registry_(registry) {}
 
   Result<Plan> ParsePlan() {
     if (text_.size() > kMaxTextBytes) return Status::InvalidArgument("plan text is too long");
@@ -73,6 +41,12 @@ class PlanParser {
   }
 
  private:
+  // A word or a value of the text.
+  struct Item {
+    size_t pos;
+    std::string_view text;
+  };
+
   Status Error(size_t pos, const std::string& what) const {
     return Status::InvalidArgument("plan '" + std::string(text_) + "', column " +
                                    std::to_string(pos + 1) + ": " + what);
@@ -147,104 +121,223 @@ class PlanParser {
     SkipSpace();
     const size_t start = pos_;
     const std::string_view name = Word();
-    for (const Preset& preset : kPresets) {
-      if (name != preset.name) continue;
-      PlanParser parser(preset.text);
-      ATTNDB_RETURN_IF_ERROR(parser.ParseQuery(plan));
-      return ParseKeys(plan, /*needs_key=*/false, start);
+    if (const PlanRegistry::Preset* const preset = registry_.FindPreset(name)) {
+      PlanParser parser(preset->text, registry_);
+      Status status = parser.BeginQuery(0, parser.Word(), plan);
+      if (status.ok()) status = parser.ParseKeys(plan);
+      if (!status.ok()) return OfPreset(*preset, start, status);
+    } else {
+      ATTNDB_RETURN_IF_ERROR(BeginQuery(start, name, plan));
     }
-    for (const Query& query : kQueries) {
-      if (name != query.name) continue;
-      plan->kind = query.kind;
-      if (plan->kind == QueryKind::kAuto) plan->bits = kAutoBits;
-      return ParseKeys(plan, plan->Chooses(), start);
-    }
-    return Error(start, "unknown query '" + std::string(name) +
-                            "'; known: full, window, topk(k=...), dipr(beta=...|alpha=...), "
-                            "mass(p=...), auto(error=...), alaya, retrieval_attention");
+    ATTNDB_RETURN_IF_ERROR(ParseKeys(plan));
+    return CheckQuery(*plan, start);
   }
 
-  Status ParseKeys(LayerPlan* plan, bool needs_key, size_t query_pos) {
-    seen_.clear();
-    if (Accept('(') && !Accept(')')) {
-      do {
-        ATTNDB_RETURN_IF_ERROR(ParseKey(plan));
-      } while (Accept(','));
-      ATTNDB_RETURN_IF_ERROR(Expect(')'));
+  Status BeginQuery(size_t start, std::string_view name, LayerPlan* plan) const {
+    const QueryType* const query = registry_.FindQuery(name);
+    if (query == nullptr) {
+      return Error(start,
+                   "unknown query '" + std::string(name) + "'; known: " + registry_.KnownQueries());
     }
-    for (const std::string_view key : {"k", "beta", "alpha", "p", "error"}) {
-      if (!needs_key || Seen(key)) return Status::Ok();
-    }
-    return Error(query_pos, NeedsOf(plan->kind));
+    plan->query = query;
+    plan->kind = query->kind;
+    plan->bits = query->default_bits;
+    if (plan->Chooses()) plan->index = registry_.default_index();
+    return Status::Ok();
   }
 
-  Status ParseKey(LayerPlan* plan) {
-    SkipSpace();
-    const size_t key_pos = pos_;
-    const std::string_view key = Word();
-    if (key.empty()) return Error(key_pos, "expected a key");
-    if (Seen(key)) return Error(key_pos, "key '" + std::string(key) + "' is given twice");
-    seen_.push_back(key);
-    ATTNDB_RETURN_IF_ERROR(Expect('='));
-    SkipSpace();
-    const size_t value_pos = pos_;
-    const std::string_view value = Value();
-    if (key == "k" && plan->kind == QueryKind::kTopK) {
-      return SetInteger(value, value_pos, 1, &plan->k);
-    }
-    if (plan->kind == QueryKind::kDipr && (key == "beta" || key == "alpha")) {
-      return SetMargin(key, key_pos, value, value_pos, plan);
-    }
-    if (key == "p" && plan->kind == QueryKind::kMass) return SetMass(value, value_pos, plan);
-    if (key == "error" && plan->kind == QueryKind::kAuto) return SetError(value, value_pos, plan);
-    if (plan->kind != QueryKind::kFull) {
-      if (key == "sink") return SetInteger(value, value_pos, 0, &plan->sink);
-      if (key == "window") return SetInteger(value, value_pos, 1, &plan->window);
-    }
-    if (plan->Chooses()) {
-      if (key == "index") return value == "flat" ? Status::Ok() : NotHere(key, value, value_pos);
-      if (key == "bits") return SetBits(value, value_pos, plan);
-      if (key == "remainder" && plan->kind != QueryKind::kAuto) {
-        return SetRemainder(value, value_pos, plan);
-      }
-    }
-    return Error(key_pos, "unknown key '" + std::string(key) + "' of this query");
+  // What keeps a preset from being used: it may need what this version has not.
+  Status OfPreset(const PlanRegistry::Preset& preset, size_t start, const Status& status) const {
+    const Status error =
+        Error(start, "'" + preset.name + "' stands for " + preset.text + ": " + status.message());
+    return status.code() == StatusCode::kUnsupported ? Status::Unsupported(error.message()) : error;
   }
 
-  // A value that the plan language has, or will have, and this version has not.
-  Status NotHere(std::string_view key, std::string_view value, size_t pos) const {
-    const std::string_view known = key == "index"  ? "index=flat"
-                                   : key == "bits" ? "bits=exact, 8 and 4"
-                                                   : "remainder=drop and sample:n";
-    const Status error = Error(pos, std::string(key) + "=" + std::string(value) +
-                                        " is not in this version; it has " + std::string(known));
+  Status CheckQuery(const LayerPlan& plan, size_t start) const {
+    for (const Argument& argument : plan.query->arguments) {
+      if (NumGiven(plan, argument.choice) == 0) return Error(start, plan.query->needs);
+    }
+    if (plan.Bounds()) ATTNDB_RETURN_IF_ERROR(CheckFallback(plan));
+    if (!plan.Chooses() || HasBits(*plan.index, plan.bits)) return Status::Ok();
+    const Status error = Error(start, "index=" + plan.index->name + " can't be searched at bits=" +
+                                          BitsText(plan.bits) + "; it has " + AllBits(*plan.index));
     return Status::Unsupported(error.message());
   }
 
-  Status SetBits(std::string_view value, size_t pos, LayerPlan* plan) const {
-    if (value == "exact") {
-      plan->bits = 0;
-    } else if (value == "4" || value == "8") {
-      plan->bits = value == "4" ? 4 : 8;
-    } else {
-      return NotHere("bits", value, pos);
+  // One bit a channel says too little of a key to bound its weight, and an estimate of the
+  // remainder is no more certain for a bound of what it estimates.
+  Status CheckFallback(const LayerPlan& plan) const {
+    if (plan.bits == 1) {
+      return Error(fallback_pos_, "exact_fallback needs bits=exact, 8 or 4; bits=1 bounds nothing");
+    }
+    if (plan.samples != 0) {
+      return Error(fallback_pos_, "exact_fallback needs remainder=drop: it bounds what is dropped");
     }
     return Status::Ok();
   }
 
-  Status SetRemainder(std::string_view value, size_t pos, LayerPlan* plan) const {
+  // Arguments of the query that were given of those that exclude each other.
+  static size_t NumGiven(const LayerPlan& plan, uint8_t choice) {
+    size_t count = 0;
+    for (size_t i = 0; i < plan.query->arguments.size(); ++i) {
+      const bool counts = plan.query->arguments[i].choice == choice && plan.arguments.given[i];
+      count += static_cast<size_t>(counts);
+    }
+    return count;
+  }
+
+  Status ParseKeys(LayerPlan* plan) {
+    seen_.clear();
+    if (!Accept('(') || Accept(')')) return Status::Ok();
+    do {
+      ATTNDB_RETURN_IF_ERROR(ParseKey(plan));
+    } while (Accept(','));
+    return Expect(')');
+  }
+
+  Status ParseKey(LayerPlan* plan) {
+    SkipSpace();
+    const Item item = {pos_, Word()};
+    if (item.text.empty()) return Error(item.pos, "expected a key");
+    const std::string quoted = "key '" + std::string(item.text) + "'";
+    if (Seen(item.text)) return Error(item.pos, quoted + " is given twice");
+    seen_.push_back(item.text);
+    ATTNDB_RETURN_IF_ERROR(Expect('='));
+    SkipSpace();
+    const size_t value_pos = pos_;
+    const Item value = {value_pos, Value()};
+    for (size_t i = 0; i < plan->query->arguments.size(); ++i) {
+      if (plan->query->arguments[i].key == item.text) return SetArgument(item, value, i, plan);
+    }
+    if (plan->kind != QueryKind::kFull) {
+      if (item.text == "sink") return SetInteger(value, 0, &plan->sink);
+      if (item.text == "window") return SetInteger(value, 1, &plan->window);
+    }
+    if (plan->Chooses()) {
+      if (item.text == "index") return SetIndex(value, plan);
+      if (item.text == "bits") return SetBits(value, plan);
+      if (item.text == "remainder" && plan->kind != QueryKind::kAuto) {
+        return SetRemainder(value, plan);
+      }
+      if (item.text == "exact_fallback" && plan->kind != QueryKind::kAuto) {
+        return SetFallback(item, value, plan);
+      }
+      for (size_t i = 0; i < plan->index->arguments.size(); ++i) {
+        if (plan->index->arguments[i].key != item.text) continue;
+        return SetNumber(plan->index->arguments[i], value, i, &plan->index_arguments);
+      }
+    }
+    return Error(item.pos, "unknown " + quoted + " of this query");
+  }
+
+  // Of the query. Where a preset has set another of the same choice, this one takes its place.
+  Status SetArgument(const Item& key, const Item& value, size_t i, LayerPlan* plan) {
+    const Argument& argument = plan->query->arguments[i];
+    for (size_t j = 0; j < plan->query->arguments.size(); ++j) {
+      const Argument& other = plan->query->arguments[j];
+      if (j == i || other.choice != argument.choice) continue;
+      if (Seen(other.key)) {
+        const size_t first = std::min(i, j);
+        const size_t second = std::max(i, j);
+        return Error(key.pos, "give " + plan->query->arguments[first].key + " or " +
+                                  plan->query->arguments[second].key + ", not both");
+      }
+      plan->arguments.given[j] = false;
+      plan->arguments.values[j] = 0.0;
+    }
+    ATTNDB_RETURN_IF_ERROR(SetNumber(argument, value, i, &plan->arguments));
+    if (plan->kind == QueryKind::kAuto && argument.key == "error") {
+      plan->error = plan->arguments.values[i];
+    }
+    return Status::Ok();
+  }
+
+  Status SetNumber(const Argument& argument, const Item& value, size_t i,
+                   ArgumentValues* values) const {
+    if (argument.whole) {
+      uint32_t number = 0;
+      ATTNDB_RETURN_IF_ERROR(SetInteger(value, static_cast<uint32_t>(argument.min), &number));
+      values->values[i] = number;
+    } else {
+      const std::optional<double> number = ToNumber(value.text);
+      if (!number || *number < argument.min || *number > argument.max ||
+          (argument.above_min && *number == argument.min)) {
+        return Error(value.pos, argument.error);
+      }
+      values->values[i] = *number;
+    }
+    values->given[i] = true;
+    return Status::Ok();
+  }
+
+  // A value that the plan language has, or will have, and this version has not.
+  Status NotHere(std::string_view key, const Item& value, const std::string& known) const {
+    const Status error = Error(value.pos, std::string(key) + "=" + std::string(value.text) +
+                                              " is not in this version; it has " + known);
+    return Status::Unsupported(error.message());
+  }
+
+  static std::string BitsText(uint32_t bits) { return bits == 0 ? "exact" : std::to_string(bits); }
+
+  // "exact, 8 and 4"
+  static std::string AllBits(const IndexType& index) {
+    std::string text;
+    for (size_t i = 0; i < index.bits.size(); ++i) {
+      if (i > 0) text += i + 1 == index.bits.size() ? " and " : ", ";
+      text += BitsText(index.bits[i]);
+    }
+    return text;
+  }
+
+  static bool HasBits(const IndexType& index, uint32_t bits) {
+    return std::find(index.bits.begin(), index.bits.end(), bits) != index.bits.end();
+  }
+
+  Status SetIndex(const Item& value, LayerPlan* plan) const {
+    const IndexType* const index = registry_.FindIndex(value.text);
+    if (index == nullptr) return NotHere("index", value, "index=" + registry_.KnownIndexes());
+    plan->index = index;
+    plan->index_arguments = {};
+    plan->default_index = index == registry_.default_index();
+    return Status::Ok();
+  }
+
+  Status SetBits(const Item& value, LayerPlan* plan) const {
+    const std::optional<uint32_t> number =
+        value.text == "exact" ? std::optional<uint32_t>(0) : ToInteger(value.text, 1, kMaxBits);
+    if (!number || !HasBits(*plan->index, *number)) {
+      return NotHere("bits", value, "bits=" + AllBits(*plan->index));
+    }
+    plan->bits = *number;
+    return Status::Ok();
+  }
+
+  Status SetRemainder(const Item& value, LayerPlan* plan) const {
     constexpr std::string_view kSample = "sample:";
-    if (value == "drop") {
+    if (value.text == "drop") {
       plan->samples = 0;
       return Status::Ok();
     }
-    if (!value.starts_with(kSample)) return NotHere("remainder", value, pos);
-    const std::optional<uint32_t> samples = ToInteger(value.substr(kSample.size()), 1, kMaxSamples);
+    if (!value.text.starts_with(kSample)) {
+      return NotHere("remainder", value, "remainder=drop and sample:n");
+    }
+    const std::optional<uint32_t> samples =
+        ToInteger(value.text.substr(kSample.size()), 1, kMaxSamples);
     if (!samples) {
-      return Error(
-          pos, "expected sample:n with a whole number n from 1 to " + std::to_string(kMaxSamples));
+      return Error(value.pos, "expected sample:n with a whole number n from 1 to " +
+                                  std::to_string(kMaxSamples));
     }
     plan->samples = *samples;
+    return Status::Ok();
+  }
+
+  Status SetFallback(const Item& key, const Item& value, LayerPlan* plan) {
+    const std::optional<double> number = ToNumber(value.text);
+    if (!number || *number <= 0 || *number > 1) {
+      return Error(value.pos, "exact_fallback must be a number in (0, 1]");
+    }
+    plan->exact_fallback = *number;
+    fallback_pos_ = key.pos;
     return Status::Ok();
   }
 
@@ -256,47 +349,11 @@ class PlanParser {
     return number;
   }
 
-  Status SetMass(std::string_view value, size_t pos, LayerPlan* plan) const {
-    const std::optional<double> number = ToNumber(value);
-    if (!number || *number <= 0.0 || *number > 1.0) {
-      return Error(pos, "p must be a number in (0, 1]");
-    }
-    plan->p = *number;
-    return Status::Ok();
-  }
-
-  Status SetError(std::string_view value, size_t pos, LayerPlan* plan) const {
-    const std::optional<double> number = ToNumber(value);
-    if (!number || *number <= 0.0 || *number > kMaxError) {
-      return Error(pos, "error must be a number in (0, 0.5]");
-    }
-    plan->error = *number;
-    return Status::Ok();
-  }
-
-  Status SetMargin(std::string_view key, size_t key_pos, std::string_view value, size_t value_pos,
-                   LayerPlan* plan) {
-    if (Seen("beta") && Seen("alpha")) return Error(key_pos, "give beta or alpha, not both");
-    const std::optional<double> number = ToNumber(value);
-    if (key == "beta") {
-      if (!number || *number < 0.0) return Error(value_pos, "beta must be a number >= 0");
-      plan->beta = *number;
-      plan->alpha = 0.0;
-    } else {
-      if (!number || *number <= 0.0 || *number > 1.0) {
-        return Error(value_pos, "alpha must be a number in (0, 1]");
-      }
-      plan->alpha = *number;
-      plan->beta = 0.0;
-    }
-    return Status::Ok();
-  }
-
-  Status SetInteger(std::string_view value, size_t pos, uint32_t min, uint32_t* field) const {
-    const std::optional<uint32_t> number = ToInteger(value, min, kMaxTokens);
+  Status SetInteger(const Item& value, uint32_t min, uint32_t* field) const {
+    const std::optional<uint32_t> number = ToInteger(value.text, min, kMaxTokens);
     if (!number) {
-      return Error(pos, "expected a whole number from " + std::to_string(min) + " to " +
-                            std::to_string(kMaxTokens));
+      return Error(value.pos, "expected a whole number from " + std::to_string(min) + " to " +
+                                  std::to_string(kMaxTokens));
     }
     *field = *number;
     return Status::Ok();
@@ -318,10 +375,14 @@ class PlanParser {
   }
 
   const std::string_view text_;
+  const PlanRegistry& registry_;
   size_t pos_ = 0;
+  size_t fallback_pos_ = 0;             // Of the key exact_fallback, if it was given.
   std::vector<std::string_view> seen_;  // Keys of the query being parsed.
 };
 
-Result<Plan> Plan::Parse(std::string_view text) { return PlanParser(text).ParsePlan(); }
+Result<Plan> Plan::Parse(std::string_view text, const PlanRegistry& registry) {
+  return PlanParser(text, registry).ParsePlan();
+}
 
 }  // namespace attndb::query

@@ -83,6 +83,9 @@ class FileSystem {
 
   virtual Result<uint64_t> FileSize(const std::string& path) = 0;
 
+  // What a file in `dir` may still take.
+  virtual Result<uint64_t> FreeBytes(const std::string& dir) = 0;
+
   // Locks the file `path`, which is created if missing. Errors: kBusy if anyone, this process
   // included, holds it. Released by the system when the process dies.
   virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path) = 0;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -259,6 +260,12 @@ class PosixFileSystemImpl final : public FileSystem {
     struct stat info;
     if (::stat(path.c_str(), &info) != 0) return ReadErrnoStatus("stat", path, errno);
     return static_cast<uint64_t>(info.st_size);
+  }
+
+  Result<uint64_t> FreeBytes(const std::string& dir) override {
+    struct statvfs info;
+    if (::statvfs(dir.c_str(), &info) != 0) return ReadErrnoStatus("statvfs", dir, errno);
+    return uint64_t{info.f_bavail} * uint64_t{info.f_frsize};
   }
 
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path) override {

@@ -92,6 +92,7 @@ TEST_F(PosixFileSystemTest, WhatIsMissingIsNotFound) {
   EXPECT_THAT(fs_->OpenForRead(path_), FailsWith(StatusCode::kNotFound, HasSubstr(path_)));
   EXPECT_THAT(fs_->Remove(path_), FailsWith(StatusCode::kNotFound, HasSubstr(path_)));
   EXPECT_THAT(fs_->FileSize(path_), FailsWith(StatusCode::kNotFound, HasSubstr(path_)));
+  EXPECT_THAT(fs_->FreeBytes(path_), FailsWith(StatusCode::kNotFound, HasSubstr(path_)));
   EXPECT_THAT(fs_->Rename(path_, dir_.File("x")), FailsWith(StatusCode::kNotFound, HasSubstr("x")));
   EXPECT_THAT(fs_->List(path_), FailsWith(StatusCode::kNotFound, HasSubstr(path_)));
   EXPECT_THAT(fs_->SyncDir(path_), FailsWith(StatusCode::kNotFound, HasSubstr(path_)));

@@ -183,6 +183,20 @@ Result<LayerQueries> Segment::ReadQueries(LayerId layer) const {
   return queries;
 }
 
+Result<HeadKeys> Segment::ReadKeys(LayerId layer, uint32_t kv_head) const {
+  const SectionEntry& section = sections_[layout_.keys(layer, kv_head)];
+  const std::string name = "keys of " + LayerName(*object_, layer);
+  HeadKeys keys;
+  ATTNDB_ASSIGN_OR_RETURN(
+      keys.reservation_,
+      budget_->Reserve(object_->ReadBufferBytes(section.offset, section.length), name));
+  Result<ObjectRange> data = object_->Read(section.offset, section.length);
+  if (!data.ok()) return data.status().WithContext(name);
+  keys.k_ = data->bytes.data();
+  keys.buffer_ = std::move(data->buffer);  // Moving keeps the address.
+  return keys;
+}
+
 Status Segment::VerifyAll(const std::function<bool(uint64_t bytes_done)>& progress) const {
   // Opened anew: the names in the directory, the manifest and the header are verified as well.
   ATTNDB_ASSIGN_OR_RETURN(const std::shared_ptr<Segment> fresh,

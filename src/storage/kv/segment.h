@@ -89,6 +89,19 @@ class LayerQueries {
   std::vector<QueryRows> rows_;  // By kv head; into buffer_.
 };
 
+// The keys of one kv head, in memory as long as this lives. Not kept resident, as LayerQueries.
+class HeadKeys {
+ public:
+  // [num_tokens, KRowBytes].
+  const std::byte* k() const { return k_; }
+
+ private:
+  friend class Segment;
+  Reservation reservation_;
+  AlignedBuffer buffer_;
+  const std::byte* k_ = nullptr;  // Into buffer_.
+};
+
 // What the catalog knows of a segment; all of it is compared with the files.
 struct SegmentExpectation {
   SegmentIdentity identity;
@@ -118,6 +131,7 @@ class Segment {
   uint64_t num_tokens() const { return expected_.identity.num_tokens; }
   int64_t first_position() const { return expected_.identity.first_position; }
   const KvShape& shape() const { return expected_.identity.shape; }
+  const Sha256Digest& root_hash() const { return expected_.root_hash; }
   // Length of both files.
   uint64_t file_bytes() const { return object_->length() + object_->manifest_bytes(); }
 
@@ -131,6 +145,8 @@ class Segment {
   Result<LayerPin> PinLayer(LayerId layer) ATTNDB_EXCLUDES(mutex_);
 
   Result<LayerQueries> ReadQueries(LayerId layer) const;
+  // REQUIRES: layer and kv_head exist.
+  Result<HeadKeys> ReadKeys(LayerId layer, uint32_t kv_head) const;
 
   // Reads every byte of both files from disk and verifies it, keeping nothing. `progress`, called
   // about every MiB with the bytes done, may be null; false stops with kCancelled.

@@ -105,6 +105,10 @@ Status SegmentTest::ReadAll(const SegmentExpectation& expected, const SegmentDat
     ExpectLayer(pin, data, layer);
     ATTNDB_ASSIGN_OR_RETURN(const LayerQueries queries, segment->ReadQueries(layer));
     ExpectQueries(queries, data, layer);
+    for (uint32_t head = 0; head < data.layers[layer].size(); ++head) {
+      ATTNDB_ASSIGN_OR_RETURN(const HeadKeys keys, segment->ReadKeys(layer, head));
+      EXPECT_TRUE(EqualBytes(keys.k(), data.head(layer, head).k)) << layer << ' ' << head;
+    }
   }
   return segment->VerifyAll();
 }

@@ -41,6 +41,8 @@ const std::string kDir = "segments";
 constexpr uint64_t kPlenty = uint64_t{1} << 30;
 
 // More than one buffer of the writer, so that there are several appends.
+bool KnowsNone(const ObjectName&) { return false; }
+
 SegmentData SomeData(Random* random, uint64_t num_tokens = 900) {
   const KvShape shape =
       UniformShape(DType::kFloat16, 3, {.num_kv_heads = 2, .head_dim = 64, .v_head_dim = 64});
@@ -137,7 +139,7 @@ TEST_P(SegmentWriterFaultTest, AFailedWriteLeavesNothingThatIsTakenForASegment) 
     ASSERT_THAT(written.status().message(), HasSubstr("injected fault")) << n;
     // What could not be removed is found at the next open; then an id may be used again.
     ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> orphans,
-                                ListOrphans(&fs_, kDir, std::unordered_set<uint64_t>{}));
+                                ListOrphans(&fs_, kDir, KnowsNone));
     ASSERT_EQ(orphans, *fs_.List(kDir)) << n;
     // A file that was created or renamed by a call that reported failure may be anyone's.
     const bool may_leave_files = fault.removes_fail || fault.kind == FaultKind::kErrorAfter;
@@ -212,7 +214,7 @@ TEST_F(SegmentWriterTest, APowerCutAtAnyOperationLeavesOnlyOrphans) {
     const bool finished = Write(&dying, data).ok();
     fs.PowerCut(random_.Next());
     ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> orphans,
-                                ListOrphans(&fs, kDir, std::unordered_set<uint64_t>{}));
+                                ListOrphans(&fs, kDir, KnowsNone));
     ASSERT_EQ(orphans, *fs.List(kDir)) << n;
     if (finished) break;
     for (const std::string& name : orphans) {
@@ -248,6 +250,7 @@ class ForgetfulFileSystem final : public FileSystem {
     return files_ ? base_->SyncDir(dir) : Status::Ok();
   }
   Result<uint64_t> FileSize(const std::string& path) override { return base_->FileSize(path); }
+  Result<uint64_t> FreeBytes(const std::string& dir) override { return base_->FreeBytes(dir); }
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path) override {
     return base_->Lock(path);
   }

@@ -28,6 +28,10 @@ inline constexpr uint32_t kSegmentVersion = 1;
 inline constexpr uint64_t kSegmentHeaderBytes = kGranuleBytes;
 inline constexpr uint64_t kSegmentShapeOffset = 256;  // Of the first LayerShape in the header.
 
+inline constexpr std::string_view kCompanionMagic = "attncomp";
+inline constexpr uint32_t kCompanionVersion = 1;
+inline constexpr uint64_t kCompanionHeaderBytes = kGranuleBytes;
+
 inline constexpr uint64_t kSectionEntryBytes = 64;
 
 // Hard caps: what a parser accepts at most, far beyond what is ever written.

@@ -16,13 +16,6 @@ Result<std::vector<std::string>> ListOrphans(
   return names;
 }
 
-Result<std::vector<std::string>> ListOrphans(FileSystem* file_system, const std::string& dir,
-                                             const std::unordered_set<uint64_t>& known_segments) {
-  return ListOrphans(file_system, dir, [&](const ObjectName& name) {
-    return known_segments.contains(name.segment_id);
-  });
-}
-
 Status RemoveObject(FileSystem* file_system, const std::string& dir, const ObjectName& name) {
   for (const ObjectFile file : {ObjectFile::kManifest, ObjectFile::kData}) {
     Status status = file_system->Remove(JoinPath(dir, FileNameOf(name, file)));

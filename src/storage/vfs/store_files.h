@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "attndb/result.h"
@@ -23,10 +22,6 @@ namespace attndb::storage {
 Result<std::vector<std::string>> ListOrphans(
     FileSystem* file_system, const std::string& dir,
     const std::function<bool(const ObjectName&)>& is_known);
-
-// The same where a segment is known with all its companions.
-Result<std::vector<std::string>> ListOrphans(FileSystem* file_system, const std::string& dir,
-                                             const std::unordered_set<uint64_t>& known_segments);
 
 // Removes both files of an object; ok if they are gone already. Open readers can go on.
 Status RemoveObject(FileSystem* file_system, const std::string& dir, const ObjectName& name);

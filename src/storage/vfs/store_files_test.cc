@@ -34,9 +34,6 @@ class StoreFilesTest : public ::testing::Test {
 };
 
 TEST_F(StoreFilesTest, OrphansAreTemporariesAndUnknownObjects) {
-  EXPECT_THAT(*ListOrphans(&fs_, kDir, std::unordered_set<uint64_t>{1}),
-              ElementsAre("0000000000000002.seg", "0000000000000002.seg.tmp",
-                          "0000000000000003.manifest.tmp"));
   const auto knows_one = [](const ObjectName& name) {
     return name.kind == kSegmentKind || name.generation == 2;
   };
@@ -60,7 +57,7 @@ TEST_F(StoreFilesTest, AnErrorIsPassedOn) {
   faults.SetPlan({.fail_at = 2});
   EXPECT_THAT(RemoveSegment(&faults, kDir, 1),
               FailsWith(StatusCode::kIoError, HasSubstr("remove")));
-  EXPECT_THAT(ListOrphans(&fs_, "elsewhere", std::unordered_set<uint64_t>{}),
+  EXPECT_THAT(ListOrphans(&fs_, "elsewhere", [](const ObjectName&) { return true; }),
               FailsWith(StatusCode::kNotFound, HasSubstr("elsewhere")));
 }
 

@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""Makes docs/performance.md of bench/results/: the table between its marks, and the pictures.
+
+    bench/report.py            rewrites both; the pictures only where matplotlib is
+    bench/report.py --check    fails if the page is not that of the results
+
+Each line of the table is a function below, with its target and the arithmetic of what was measured.
+A result that is not there is "not measured"; a figure off its target is MISSED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = {
+    "frontier_8k": "Error of plans on SmolLM2's heads at 8,192 tokens",
+    "frontier_stretched": "Error of plans on heads stretched to 131,072 tokens",
+}
+AUTO, FAST = "auto(error=0.01)", "auto(error=0.03)"
+SIGNS = "auto(error=0.03,bits=1)"
+
+Results = dict[str, Any]  # By name of the file, without .json.
+
+
+@dataclass(frozen=True)
+class Line:
+    what: str
+    target: str
+    measured: str = "not measured"
+    met: bool | None = None
+    why: str = ""
+    source: str = ""  # The result that it is of.
+
+
+def plan_of(result: Any, name: str) -> Any:
+    """The plan's entry; None where the build did not have it."""
+    return next((plan for plan in result["plans"] if plan["plan"] == name), None)
+
+
+def percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def bound_of_bytes(plan: Any, result: Any) -> str:
+    """What the bytes alone allow, and what the time says of them."""
+    full = plan_of(result, "full")
+    share = plan["share_of_full_bytes"]
+    return (
+        f"reads {percent(share)} of full's bytes, so {1 / share:.1f} × at full's rate "
+        f"({percent(full['share_of_bandwidth'], 0)} of the bandwidth); its own rate is "
+        f"{percent(plan['share_of_bandwidth'], 0)}; error {percent(plan['error_mean'], 2)}"
+    )
+
+
+def speedup(what: str, source: str, name: str, least: float) -> Callable[[Results], Line]:
+    def line(results: Results) -> Line:
+        target = f"≥ {least:g} ×"
+        if source not in results:
+            return Line(what, target, source=source)
+        plan = plan_of(results[source], name)
+        if plan is None:
+            return Line(what, target, f"`{name}` is not in this build", False, source=source)
+        error = float(name.partition("error=")[2].partition(",")[0].rstrip(")"))
+        met = plan["speedup"] >= least and plan["error_mean"] <= error
+        why = bound_of_bytes(plan, results[source])
+        return Line(what, target, f"{plan['speedup']:.2f} ×", met, why, source)
+
+    return line
+
+
+def scan(bits: int, least: float) -> Callable[[Results], Line]:
+    def line(results: Results) -> Line:
+        what = f"scan of {bits}-bit planes, share of the read bandwidth"
+        target = f"≥ {percent(least, 0)}"
+        rows = [
+            row for row in results.get("planes", {"results": []})["results"]
+            if row["name"].startswith(f"scan/{bits}bit/")
+        ]
+        if not rows:
+            measured = "not in this build" if "planes" in results else "not measured"
+            return Line(what, target, measured, False if "planes" in results else None,
+                        source="planes")
+        by_shape = {row["name"].split("/", 2)[2]: row["share"] for row in rows}
+        shares = by_shape.values()
+        why = ", ".join(f"{shape.replace('/group', ' × ')}: {percent(share, 0)}"
+                        for shape, share in sorted(by_shape.items()))
+        measured = f"{percent(min(shares), 0)} to {percent(max(shares), 0)}"
+        return Line(what, target, measured, min(shares) >= least, why, "planes")
+
+    return line
+
+
+def planes_built(results: Results) -> Line:
+    what, target = "planes built, d = 128, transform included", "≥ 10M keys/s a core"
+    if "planes" not in results:
+        return Line(what, target, source="planes")
+    times = {row["name"]: row["median"] for row in results["planes"]["results"]
+             if row["unit"] == "ns/key"}
+    nanoseconds = times["rotate+encode/d128"]
+    why = ", ".join(f"{name} {value:.0f} ns" for name, value in sorted(times.items()))
+    return Line(what, target, f"{1e3 / nanoseconds:.1f}M keys/s", nanoseconds <= 100, why, "planes")
+
+
+def error_8k(results: Results) -> Line:
+    what = "SmolLM2, 8,192 tokens, all heads: mean error, bytes over exact's"
+    target = "≤ 1 %, ≤ 35 %"
+    if "attention_8k" not in results:
+        return Line(what, target, source="attention_8k")
+    plan = plan_of(results["attention_8k"], AUTO)
+    error, share = plan["error_mean"], plan["share_of_full_bytes"]
+    why = f"worst head {percent(plan['error_worst_head'])}; {plan['speedup']:.2f} × full's speed"
+    return Line(what, target, f"{percent(error, 2)}, {percent(share)}",
+                error <= 0.01 and share <= 0.35, why, "attention_8k")
+
+
+def biased(results: Results) -> Line:
+    what, target = "error with a Qwen-kind key bias (synthetic) over the unbiased", "≤ 1.5 ×"
+    if not {"attention_8k", "attention_biased"} <= results.keys():
+        return Line(what, target, source="attention_biased")
+    plans = [plan_of(results[name], AUTO) for name in ("attention_biased", "attention_8k")]
+    errors = [plan["error_mean"] for plan in plans]
+    ratio = errors[0] / errors[1]
+    why = (f"{percent(errors[0], 2)} against {percent(errors[1], 2)}; bytes "
+           f"{percent(plans[0]['share_of_full_bytes'])} against "
+           f"{percent(plans[1]['share_of_full_bytes'])}")
+    return Line(what, target, f"{ratio:.2f} ×", ratio <= 1.5, why, "attention_biased")
+
+
+def greedy(results: Results) -> Line:
+    what = "greedy answers of 64 tokens on a stored 8K document equal to full's"
+    target = "≥ 19 of 20"
+    found = results.get("answers", {}).get("greedy")
+    if found is None:
+        return Line(what, target, source="answers")
+    different = [answer for answer in found["answers"] if not answer["equal"]]
+    why = "; ".join(f"parts at token {answer['first_difference']}, logit gap "
+                    f"{answer['logit_gap']:.2f}" for answer in different)
+    num_equal = sum(answer["control_is_equal"] for answer in found["answers"])
+    control = f"full against itself, the question run token by token: {num_equal}"
+    why = f"{control}; {why}" if why else control
+    met = found["num_equal"] >= 19 and found["num_questions"] == 20
+    return Line(what, target, f"{found['num_equal']} of {found['num_questions']}", met, why,
+                "answers")
+
+
+def perplexity(results: Results) -> Line:
+    what, target = "perplexity, in steps of 64 rows, against full's", "within 0.5 %"
+    found = results.get("answers", {}).get("perplexity")
+    if found is None:
+        return Line(what, target, source="answers")
+    why = (f"{found['full']:.4f} and {found['plan']:.4f} over {found['num_tokens']:,.0f} tokens "
+           f"after {found['context_tokens']:,} of context each")
+    return Line(what, target, f"{100 * found['change']:+.2f} %", abs(found["change"]) <= 0.005,
+                why, "answers")
+
+
+def estimates(results: Results) -> Line:
+    what, target = "estimated mass left out right within a factor 2", "95 % of 10⁵ queries"
+    if "estimates" not in results:
+        return Line(what, target, source="estimates")
+    counts = [plan["estimates_of_mass_left_out"] for plan in results["estimates"]["plans"]
+              if "estimates_of_mass_left_out" in plan]
+    number = sum(count["num"] for count in counts)
+    within = sum(count["within_factor_2"] for count in counts)
+    why = ", ".join(f"`{plan['plan']}` {percent(count['within_factor_2'] / count['num'], 2)}"
+                    for plan in results["estimates"]["plans"]
+                    if (count := plan.get("estimates_of_mass_left_out")))
+    return Line(what, target, f"{percent(within / number, 2)} of {number:,}",
+                within >= 0.95 * number and number >= 1e5, why, "estimates")
+
+
+def bounds(results: Results) -> Line:
+    what, target = "hard bound on the error holds", "100 % of 10⁵ queries"
+    counts = [(plan["plan"], plan["bounds_of_mass_left_out"])
+              for plan in results.get("estimates", {}).get("plans", [])
+              if "bounds_of_mass_left_out" in plan]
+    if not counts:
+        return Line(what, target, source="estimates")
+    number = sum(count["num"] for _, count in counts)
+    held = sum(count["held"] for _, count in counts)
+    why = "bound over the mass left out, median: " + ", ".join(
+        f"`{plan}` {count['looseness_median']:.2f}" for plan, count in counts)
+    return Line(what, target, f"held in {held:,} of {number:,} queries",
+                held == number and number >= 1e5, why, "estimates")
+
+
+def long_decode(other: str, least: float) -> Callable[[Results], Line]:
+    def line(results: Results) -> Line:
+        tokens = results.get("decode_long", {}).get("context", 32768)
+        against = "llama.cpp's own" if other == "llama.cpp" else "attndb's exact plan"
+        what, target = f"decode at {tokens:,} tokens through llama.cpp against {against}", (
+            f"≥ {least:g} ×")
+        if "decode_long" not in results:
+            return Line(what, target, source="decode_long")
+        sides = {side["name"]: side for side in results["decode_long"]["sides"]}
+        if other not in sides:
+            return Line(what, target, source="decode_long")
+        ratio = sides[AUTO]["faster_than"][other]
+        why = ", ".join(f"{name} {side['tokens_per_second']:.1f} tokens/s"
+                        for name, side in sides.items())
+        met = ratio >= least and tokens >= 32768
+        return Line(what, target, f"{ratio:.2f} ×", met, why, "decode_long")
+
+    return line
+
+
+def never_slower(results: Results) -> Line:
+    what, target = "`auto` against exact in the same run, the slowest case", "≥ 0.95 ×"
+    found = [
+        (plan["speedup"], f"`{plan['plan']}` in {name}")
+        for name, result in sorted(results.items()) if result.get("bench") == "attention"
+        for plan in result["plans"] if plan["plan"].startswith("auto(")
+    ]
+    if not found:
+        return Line(what, target)
+    slowest, where = min(found)
+    return Line(what, target, f"{slowest:.2f} ×", slowest >= 0.95, where)
+
+
+LINES: list[Callable[[Results], Line]] = [
+    speedup("SmolLM2 heads stretched to 128K, error 0.01, against exact", "attention_stretched",
+            AUTO, 4),
+    speedup("synthetic heads of Llama 3 8B's geometry, 128K, error 0.01", "attention_synthetic",
+            AUTO, 5),
+    speedup("the same at error 0.03, sign plane in front", "attention_synthetic", SIGNS, 7),
+    scan(8, 0.85),
+    scan(4, 0.75),
+    scan(1, 0.60),
+    planes_built,
+    error_8k,
+    greedy,
+    perplexity,
+    biased,
+    bounds,
+    estimates,
+    long_decode("llama.cpp", 6),
+    long_decode("full", 2),
+    never_slower,
+]
+
+
+def table(results: Results) -> str:
+    rows = ["| what | target | measured | | arithmetic | command |", "|---|---|---|---|---|---|"]
+    for make in LINES:
+        line = make(results)
+        verdict = {True: "met", False: "**MISSED**", None: ""}[line.met]
+        command = f"`bench/run.sh {line.source}`" if line.source else ""
+        rows.append(f"| {line.what} | {line.target} | {line.measured} | {verdict} | {line.why} "
+                    f"| {command} |")
+    return "\n".join(rows) + "\n\n" + machines(results)
+
+
+def machines(results: Results) -> str:
+    """What the figures are of: they may have been taken at different commits."""
+    parts: dict[str, list[str]] = {}
+    for name, result in sorted(results.items()):
+        if not any(make(results).source == name for make in LINES):
+            continue
+        machine = result["machine"]
+        of = f"{machine['cpu']}, {machine['isa']}, Linux {machine['kernel']}, " \
+             f"commit {result['commit']}"
+        if bandwidth := machine.get("read_bandwidth"):
+            of += f", {bandwidth / 1e9:.1f} GB/s a thread"
+        parts.setdefault(of, []).append(name)
+    return "".join(f"- {', '.join(names)}: {of}\n" for of, names in parts.items())
+
+
+def pictures(results: Results) -> str:
+    return "\n".join(f"![{caption}](images/{name}.png)\n" for name, caption in PICTURES.items()
+                     if name in results)
+
+
+def filled(page: str, part: str, text: str) -> str:
+    """The page with `text` between the marks of `part`."""
+    begin, end = f"<!-- {part}: bench/report.py -->", f"<!-- end of {part} -->"
+    head, found_begin, rest = page.partition(begin)
+    _, found_end, tail = rest.partition(end)
+    if not found_begin or not found_end:
+        raise SystemExit(f"the page lacks '{begin}' or '{end}'")
+    return f"{head}{begin}\n\n{text}\n{end}{tail}"
+
+
+def fill(page: str, results: Results) -> str:
+    return filled(filled(page, "table", table(results)), "pictures", pictures(results))
+
+
+def picture(result: Any, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), dpi=150, layout="constrained")
+    sides = figure.subplots(1, 2, sharey=True)
+    full = plan_of(result, "full")
+    colors = {"topk": "#0072B2", "mass": "#D55E00", "dipr": "#009E73", "auto": "#A6548A"}
+    for axes, cost, best, label in (
+        (sides[0], "bytes_touched", "best_by_bytes", "bytes over full's, %"),
+        (sides[1], "ms_median", "best_by_time", "time over full's, %"),
+    ):
+        plans = [plan for plan in result["plans"] if plan["error_mean"] > 0]
+        for family in dict.fromkeys(plan["plan"].partition("(")[0] for plan in plans):
+            of_family = [plan for plan in plans if plan["plan"].partition("(")[0] == family]
+            axes.scatter([100 * plan[cost] / full[cost] for plan in of_family],
+                         [100 * plan["error_mean"] for plan in of_family], 22,
+                         colors.get(family, "#767676"), label=family, zorder=3)
+        line = sorted((100 * plan[cost] / full[cost], 100 * plan["error_mean"], plan["plan"])
+                      for plan in plans if plan[best])
+        axes.plot([x for x, _, _ in line], [y for _, y, _ in line], color="#767676", linewidth=1)
+        for x, y, name in line:
+            axes.annotate(name, (x, y), (3, 4), textcoords="offset points", fontsize=5.5)
+        axes.axvline(100, color="#767676", linestyle="--", linewidth=1)
+        axes.set(yscale="log", xlabel=label)
+        axes.set_xlim(left=0)
+        axes.grid(True, color="#E6E6E6", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    sides[0].set_ylabel("relative error of the output, %")
+    heads = result["heads"]
+    figure.suptitle(f"{heads['description']} · {heads['num_tokens']:,} tokens · "
+                    f"{heads['num_layers']} layers", fontsize=10)
+    figure.legend(*sides[0].get_legend_handles_labels(), loc="outside lower center", ncols=8,
+                  frameon=False, fontsize=8)
+    figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, default=ROOT / "bench/results")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/performance.md")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    results = {path.stem: json.loads(path.read_text()) for path in arguments.results.glob("*.json")}
+    page = arguments.page.read_text()
+    wanted = fill(page, results)
+    if arguments.check:
+        if page != wanted:
+            sys.exit(f"{arguments.page} is not that of the results: run bench/report.py")
+        return
+    arguments.page.write_text(wanted)
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        print("no matplotlib: the pictures stay as they are")
+        return
+    for name in PICTURES:
+        if name in results:
+            picture(results[name], arguments.page.parent / "images" / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,360 @@
+#include "cli/bench/attention_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "attndb/db.h"
+#include "cli/bench/frontier.h"
+#include "cli/bench/plan_session.h"
+#include "cli/common/machine.h"
+#include "cli/common/temp_dir.h"
+
+namespace attndb::cli {
+namespace {
+
+constexpr uint64_t kChunkTokens = 4096;
+constexpr uint64_t kMaxSampleRows = 256;
+// A share of the mass far above what float32 rounds in an lse.
+constexpr double kLeastShare = 1e-4;
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// |a - b| / |b| of one head.
+double RelativeError(const float* a, const float* b, size_t count) {
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < count; ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    norm += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return norm == 0 ? (difference == 0 ? 0 : INFINITY) : std::sqrt(difference / norm);
+}
+
+// The plan without its estimate of what was not selected; empty if it can't be asked for.
+std::string WithoutRemainder(std::string plan) {
+  if (plan.find("auto(") != std::string::npos) return "";
+  for (size_t at; (at = plan.find(",remainder=")) != std::string::npos;) {
+    plan.erase(at, plan.find_first_of(",)", at + 1) - at);
+  }
+  return plan;
+}
+
+// One plan, its sessions and what was measured of it.
+struct PlanRun {
+  PlanSession session;
+  std::optional<PlanSession> dropping;  // For the mass, where the plan's own lse is estimated.
+  bool mass_is_known = true;
+  PlanResult result;
+  StepOutput output;
+  std::vector<double> ms, speedups;
+  std::vector<double> error_sums;  // By layer and q head.
+  std::vector<double> looseness;   // Of bounds.
+  double mass_sum = 0;
+  double bytes_sum = 0;
+};
+
+class Bench {
+ public:
+  Bench(HeadSource* source, const AttentionBenchOptions& options)
+      : source_(*source),
+        info_(source->info()),
+        spec_(info_.SpecOfLayers()),
+        options_(options),
+        num_rows_(std::min({uint64_t{options.num_rows}, info_.num_queries, info_.num_tokens - 1})),
+        num_stored_(info_.num_tokens - num_rows_) {}
+
+  Result<AttentionBenchResult> Run() {
+    if (num_rows_ == 0) return Status::InvalidArgument("one token; expected two or more");
+    ATTNDB_ASSIGN_OR_RETURN(const TempDir dir, TempDir::Create(options_.temp_dir));
+    DBOptions db_options;
+    db_options.num_threads = options_.num_threads;
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, DB::Open(dir.path() + "/store", db_options));
+    for (uint64_t i = 0; i < info_.num_tokens; ++i) tokens_.push_back(static_cast<TokenId>(i));
+    ATTNDB_RETURN_IF_ERROR(CheckPlans(db));  // Before the long work.
+    ATTNDB_RETURN_IF_ERROR(StoreTokens(db));
+    ATTNDB_RETURN_IF_ERROR(OpenPlan(db, "full"));
+    for (const std::string& plan : plans_) ATTNDB_RETURN_IF_ERROR(OpenPlan(db, plan));
+    ATTNDB_RETURN_IF_ERROR(RunSteps());
+    return Summarize();
+  }
+
+ private:
+  Status Progress(const std::string& phase, uint64_t done, uint64_t total) const {
+    if (!options_.progress || options_.progress(phase, done, total)) return Status();
+    return Status::Cancelled("interrupted");
+  }
+
+  // Those that can be honoured.
+  Status CheckPlans(const DB& db) {
+    for (const std::string& plan : options_.plans) {
+      ATTNDB_RETURN_IF_ERROR(PlanOfLayers(db, plan).status());
+      plans_.push_back(plan);
+    }
+    for (const std::string& plan : options_.optional_plans) {
+      const Status status = PlanOfLayers(db, plan).status();
+      if (status.code() == StatusCode::kUnsupported) {
+        result_.left_out.push_back(plan);
+        continue;
+      }
+      ATTNDB_RETURN_IF_ERROR(status);
+      plans_.push_back(plan);
+    }
+    return Status();
+  }
+
+  // A plan's layers are the model's: what it says of those that there are vectors of, as the layers
+  // of a model of their own.
+  Result<std::string> PlanOfLayers(const DB& db, const std::string& plan) const {
+    const TokenId any = 0;
+    ATTNDB_ASSIGN_OR_RETURN(
+        const SessionStart start,
+        db.CreateSession(info_.model, std::span(&any, 1), {.reuse = false, .plan = plan}));
+    const Explain explain = start.session.Explain();
+    std::string text = explain.layers[info_.layers.front()].plan;
+    const std::string first = text;
+    for (size_t i = 1; i < info_.layers.size(); ++i) {
+      const std::string& of_layer = explain.layers[info_.layers[i]].plan;
+      if (of_layer != first) text += "; layers " + std::to_string(i) + ": " + of_layer;
+    }
+    return text;
+  }
+
+  Status OpenPlan(const DB& db, const std::string& plan) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::string text, PlanOfLayers(db, plan));
+    ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(spec_, tokens_, {.plan = text}));
+    PlanRun run = {.session = PlanSession(&info_, std::move(start.session))};
+    run.result.plan = plan;
+    run.result.canonical = text;
+    const std::string dropping = WithoutRemainder(text);
+    run.mass_is_known = !dropping.empty();
+    if (run.mass_is_known && dropping != text) {
+      ATTNDB_ASSIGN_OR_RETURN(SessionStart other,
+                              db.CreateSession(spec_, tokens_, {.plan = dropping}));
+      run.dropping.emplace(&info_, std::move(other.session));
+    }
+    runs_.push_back(std::move(run));
+    return Status();
+  }
+
+  // The first piece is the short one, so that the last has rows for the sample of queries.
+  Status StoreTokens(const DB& db) {
+    ATTNDB_ASSIGN_OR_RETURN(MassProfiler profiler, MassProfiler::Create(&source_));
+    ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(spec_, tokens_));
+    uint64_t end = num_stored_ % kChunkTokens;
+    if (end == 0) end = std::min(kChunkTokens, num_stored_);
+    for (uint64_t begin = 0; begin < num_stored_; begin = end, end += kChunkTokens) {
+      ATTNDB_RETURN_IF_ERROR(Progress("store", begin, num_stored_));
+      ATTNDB_RETURN_IF_ERROR(AppendTokens(&start.session, {begin, end}, &profiler));
+    }
+    ATTNDB_RETURN_IF_ERROR(SampleQueries(&start.session));
+    ATTNDB_RETURN_IF_ERROR(db.Store(start.session, std::span(tokens_).first(num_stored_)).status());
+    ATTNDB_RETURN_IF_ERROR(AddLastKeys(&profiler));
+    result_.profile = profiler.Finish();
+    return Progress("store", num_stored_, num_stored_);
+  }
+
+  Status AppendTokens(Session* session, TokenRange range, MassProfiler* profiler) {
+    const auto rows = static_cast<int64_t>(range.end - range.begin);
+    std::vector<float> k;
+    std::vector<float> v;
+    for (size_t i = 0; i < info_.layers.size(); ++i) {
+      const LayerSpec& layer = info_.layer(i);
+      const int64_t heads = layer.num_kv_heads;
+      k.resize(static_cast<size_t>(rows * heads) * layer.head_dim);
+      v.resize(static_cast<size_t>(rows * heads) * layer.v_head_dim);
+      ATTNDB_RETURN_IF_ERROR(source_.ReadKv(i, range, k.data(), v.data()));
+      profiler->AddKeys(i, k);
+      ATTNDB_RETURN_IF_ERROR(session->Append(
+          static_cast<LayerId>(i),
+          TensorView::Contiguous(k.data(), DType::kFloat32, rows, heads, layer.head_dim),
+          TensorView::Contiguous(v.data(), DType::kFloat32, rows, heads, layer.v_head_dim)));
+    }
+    return Status();
+  }
+
+  // The rows that are not stored are keys too, of the newest query.
+  Status AddLastKeys(MassProfiler* profiler) {
+    for (size_t i = 0; i < info_.layers.size(); ++i) {
+      const LayerSpec& layer = info_.layer(i);
+      std::vector<float> k(num_rows_ * layer.num_kv_heads * layer.head_dim);
+      std::vector<float> v(num_rows_ * layer.num_kv_heads * layer.v_head_dim);
+      ATTNDB_RETURN_IF_ERROR(
+          source_.ReadKv(i, {num_stored_, info_.num_tokens}, k.data(), v.data()));
+      profiler->AddKeys(i, k);
+    }
+    return Status();
+  }
+
+  // Attends with what queries there are before those of the steps; their outputs are of no use.
+  Status SampleQueries(Session* session) {
+    const uint64_t rows =
+        std::min({info_.num_queries - num_rows_, kMaxSampleRows, num_stored_, kChunkTokens});
+    if (rows == 0) return Status();
+    for (size_t i = 0; i < info_.layers.size(); ++i) {
+      const LayerSpec& layer = info_.layer(i);
+      std::vector<float> q(rows * layer.num_q_heads * layer.head_dim);
+      std::vector<float> out(rows * layer.num_q_heads * layer.v_head_dim);
+      ATTNDB_RETURN_IF_ERROR(source_.ReadQueries(i, {num_stored_ - rows, num_stored_}, q.data()));
+      const auto n = static_cast<int64_t>(rows);
+      ATTNDB_RETURN_IF_ERROR(session->Attend(
+          static_cast<LayerId>(i),
+          TensorView::Contiguous(q.data(), DType::kFloat32, n, layer.num_q_heads, layer.head_dim),
+          MutableTensorView::Contiguous(out.data(), DType::kFloat32, n, layer.num_q_heads,
+                                        layer.v_head_dim)));
+    }
+    return Status();
+  }
+
+  Status RunSteps() {
+    ATTNDB_ASSIGN_OR_RETURN(const StepRows rows, StepRows::Read(&source_, num_rows_));
+    const uint64_t num_steps = num_rows_ * options_.repeat;
+    for (uint64_t step = 0; step <= num_steps; ++step) {
+      ATTNDB_RETURN_IF_ERROR(Progress("attend", step, num_steps));
+      const bool is_warm_up = step == 0;
+      const uint64_t row = is_warm_up ? 0 : (step - 1) % num_rows_;
+      for (size_t i = 0; i < runs_.size(); ++i) {
+        PlanRun& run = runs_[(i + step) % runs_.size()];
+        if (row == 0) ATTNDB_RETURN_IF_ERROR(run.session.Rewind());
+        ATTNDB_RETURN_IF_ERROR(run.session.Step(rows, row, &run.output));
+      }
+      if (is_warm_up) continue;
+      for (PlanRun& run : runs_) AddStep(&run);
+      ATTNDB_RETURN_IF_ERROR(AddMasses(rows, row));
+    }
+    result_.num_steps = static_cast<uint32_t>(num_steps);
+    return Status();
+  }
+
+  // REQUIRES: all plans did the step.
+  void AddStep(PlanRun* run) const {
+    const StepOutput& full = runs_.front().output;
+    run->ms.push_back(run->output.ms);
+    run->speedups.push_back(full.ms / run->output.ms);
+    run->bytes_sum += run->output.bytes_touched;
+    size_t at = 0;
+    for (size_t i = 0; i < info_.layers.size(); ++i) {
+      const size_t dim = info_.layer(i).v_head_dim;
+      if (run->error_sums.size() == at) run->error_sums.resize(at + info_.layer(i).num_q_heads);
+      for (size_t head = 0; head < info_.layer(i).num_q_heads; ++head, ++at) {
+        run->error_sums[at] += RelativeError(run->output.out[i].data() + head * dim,
+                                             full.out[i].data() + head * dim, dim);
+      }
+    }
+  }
+
+  Status AddMasses(const StepRows& rows, uint64_t row) {
+    const StepOutput& full = runs_.front().output;
+    for (PlanRun& run : runs_) {
+      if (!run.mass_is_known) continue;
+      StepOutput dropped;
+      if (run.dropping) {
+        if (row == 0) ATTNDB_RETURN_IF_ERROR(run.dropping->Rewind());
+        ATTNDB_RETURN_IF_ERROR(run.dropping->Step(rows, row, &dropped));
+      }
+      const StepOutput& selected = run.dropping ? dropped : run.output;
+      double sum = 0;
+      double count = 0;
+      for (size_t i = 0; i < full.lse.size(); ++i) {
+        for (size_t head = 0; head < full.lse[i].size(); ++head, ++count) {
+          const double whole = full.lse[i][head];
+          const double mass = std::exp(std::min(0.0, selected.lse[i][head] - whole));
+          sum += mass;
+          if (!run.output.bounds[i].empty()) {
+            CheckBound(1 - mass, run.output.bounds[i][head], whole, &run);
+          }
+          if (run.dropping)
+            CheckEstimate(1 - mass, std::exp(run.output.lse[i][head] - whole) - mass, &run.result);
+        }
+      }
+      run.mass_sum += sum / count;
+    }
+    return Status();
+  }
+
+  // Of the mass left out, as it is and as the plan thought.
+  static void CheckEstimate(double is, double estimated, PlanResult* result) {
+    if (is < kLeastShare) return;
+    ++result->num_estimates;
+    if (estimated >= is / 2 && estimated <= is * 2) ++result->num_within_2;
+  }
+
+  // Each lse is float32 and comes from float32 logits: some roundings of its own size.
+  static void CheckBound(double is, double bound, double lse, PlanRun* run) {
+    const double rounding = 0x1p-22 * (std::abs(lse) + 8);
+    ++run->result.num_bounds;
+    if (is <= bound + rounding) ++run->result.num_held;
+    if (is >= kLeastShare) run->looseness.push_back(bound / is);
+  }
+
+  AttentionBenchResult Summarize() {
+    const double num_steps = result_.num_steps;
+    for (PlanRun& run : runs_) {
+      PlanResult& result = run.result;
+      const auto heads = static_cast<double>(run.error_sums.size());
+      for (const double sum : run.error_sums) {
+        result.error_mean += sum / num_steps / heads;
+        result.error_worst_head = std::max(result.error_worst_head, sum / num_steps);
+      }
+      if (run.mass_is_known) result.mass = run.mass_sum / num_steps;
+      if (!run.looseness.empty()) result.bound_looseness = Median(run.looseness);
+      result.selected_mean = run.session.SelectedMean();
+      result.bytes_touched = run.bytes_sum / num_steps;
+      result.ms_median = Median(run.ms);
+      for (double& ms : run.ms) ms = std::abs(ms - result.ms_median);
+      result.ms_mad = Median(run.ms);
+      result.speedup = Median(run.speedups);
+      result_.plans.push_back(result);
+    }
+    MarkFrontiers();
+    result_.kv_bytes = spec_.KvBytesPerToken() * info_.num_tokens;
+    return std::move(result_);
+  }
+
+  void MarkFrontiers() {
+    std::vector<PlanPoint> bytes;
+    std::vector<PlanPoint> times;
+    for (const PlanResult& plan : result_.plans) {
+      bytes.push_back({plan.error_mean, plan.bytes_touched});
+      times.push_back({plan.error_mean, plan.ms_median});
+    }
+    const std::vector<bool> by_bytes = OnFrontier(bytes);
+    const std::vector<bool> by_time = OnFrontier(times);
+    for (size_t i = 0; i < result_.plans.size(); ++i) {
+      result_.plans[i].best_by_bytes = by_bytes[i];
+      result_.plans[i].best_by_time = by_time[i];
+    }
+  }
+
+  HeadSource& source_;
+  const HeadInfo& info_;
+  const ModelSpec spec_;
+  const AttentionBenchOptions& options_;
+  const uint64_t num_rows_;
+  const uint64_t num_stored_;
+  std::vector<TokenId> tokens_;
+  std::vector<std::string> plans_;
+  std::vector<PlanRun> runs_;  // `full` first.
+  AttentionBenchResult result_;
+};
+
+}  // namespace
+
+Result<AttentionBenchResult> RunAttentionBench(HeadSource* source,
+                                               const AttentionBenchOptions& options) {
+  const CpuInfo cpu = ReadCpuInfo();
+  const uint64_t buffer_bytes = options.bandwidth_bytes != 0
+                                    ? options.bandwidth_bytes
+                                    : BandwidthBufferBytes(cpu, ReadMemoryInfo());
+  const double before = MeasureReadBandwidth(options.num_threads, buffer_bytes);
+  ATTNDB_ASSIGN_OR_RETURN(AttentionBenchResult result, Bench(source, options).Run());
+  result.bandwidth = std::max(before, MeasureReadBandwidth(options.num_threads, buffer_bytes));
+  result.last_cache_bytes = cpu.last_cache_bytes;
+  return result;
+}
+
+}  // namespace attndb::cli

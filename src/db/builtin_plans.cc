@@ -1,0 +1,123 @@
+#include "db/builtin_plans.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "index/flat/flat_search.h"
+#include "index/flat/mass_search.h"
+#include "query/plan/plan.h"
+
+namespace attndb::internal {
+namespace {
+
+using index::CriticalSearch;
+using query::Argument;
+using query::LayerPlan;
+using query::QueryKind;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMaxK = 1u << 30;
+constexpr double kMaxError = 0.5;
+constexpr double kMaxTpotMs = 1e6;
+constexpr uint32_t kAutoBits = 4;
+
+kernels::LogitSpec Logit(const LayerSpec& layer) { return {layer.scale, layer.soft_cap}; }
+
+query::QueryType TopK() {
+  return {.name = "topk",
+          .kind = QueryKind::kSearch,
+          .arguments = {{.key = "k", .min = 1, .max = kMaxK, .whole = true}},
+          .needs = "topk needs k, for example topk(k=512)",
+          .make_search = [](const LayerPlan& plan,
+                            const LayerSpec&) -> std::unique_ptr<const CriticalSearch> {
+            return std::make_unique<index::FlatTopK>(static_cast<uint32_t>(plan.Get("k")));
+          },
+          .predict_selected = [](const LayerPlan& plan,
+                                 double middle) { return std::min(plan.Get("k"), middle); }};
+}
+
+query::QueryType Dipr() {
+  return {.name = "dipr",
+          .kind = QueryKind::kSearch,
+          .arguments =
+              {{.key = "beta", .min = 0, .max = kInfinity, .error = "beta must be a number >= 0"},
+               {.key = "alpha",
+                .min = 0,
+                .max = 1,
+                .above_min = true,
+                .error = "alpha must be a number in (0, 1]"}},
+          .needs = "dipr needs beta or alpha, for example dipr(alpha=0.012)",
+          .make_search = [](const LayerPlan& plan,
+                            const LayerSpec& layer) -> std::unique_ptr<const CriticalSearch> {
+            // alpha is a ratio of attention weights: -ln(alpha) / scale in scores ([Alaya] 6.1).
+            const double beta = plan.Given("alpha")
+                                    ? -std::log(plan.Get("alpha")) / double{layer.scale}
+                                    : plan.Get("beta");
+            return std::make_unique<index::FlatDipr>(static_cast<float>(beta));
+          }};
+}
+
+query::QueryType Mass() {
+  return {.name = "mass",
+          .kind = QueryKind::kSearch,
+          .arguments = {{.key = "p",
+                         .min = 0,
+                         .max = 1,
+                         .above_min = true,
+                         .error = "p must be a number in (0, 1]"}},
+          .needs = "mass needs p, for example mass(p=0.99)",
+          .make_search = [](const LayerPlan& plan,
+                            const LayerSpec& layer) -> std::unique_ptr<const CriticalSearch> {
+            return std::make_unique<index::MassSearch>(plan.Get("p"), Logit(layer));
+          }};
+}
+
+query::QueryType Auto() {
+  return {.name = "auto",
+          .kind = QueryKind::kAuto,
+          .arguments = {{.key = "error",
+                         .min = 0,
+                         .max = kMaxError,
+                         .above_min = true,
+                         .error = "error must be a number in (0, 0.5]"},
+                        {.key = "tpot",
+                         .min = 0,
+                         .max = kMaxTpotMs,
+                         .above_min = true,
+                         .error = "tpot must be a number of milliseconds in (0, 1000000]"}},
+          .needs = "auto needs error or tpot, for example auto(error=0.01)",
+          .default_bits = kAutoBits};
+}
+
+// What a scan of all keys, or of their planes, does.
+query::SearchWork FlatWork(const query::SearchSize& size) {
+  query::SearchWork work;
+  work.scanned_keys = size.bits == 0 ? 0.0 : std::min(size.plane_tokens, size.middle_tokens);
+  work.exact_keys = size.fixed_tokens + size.middle_tokens - work.scanned_keys;
+  work.compared_keys = size.middle_tokens;
+  // What estimates bring up is scored exactly: somewhat more than is selected in the end.
+  work.reranked_keys = work.scanned_keys > 0 ? size.expected_tokens : 0.0;
+  return work;
+}
+
+}  // namespace
+
+query::PlanRegistry BuiltinPlans() {
+  query::PlanRegistry registry;
+  registry.AddQuery({.name = "full", .kind = QueryKind::kFull});
+  registry.AddQuery({.name = "window", .kind = QueryKind::kWindow});
+  registry.AddQuery(TopK());
+  registry.AddQuery(Dipr());
+  registry.AddQuery(Mass());
+  registry.AddQuery(Auto());
+  registry.AddIndex({.name = "flat", .bits = {0, 8, 4, 1}, .predict = FlatWork, .for_auto = true});
+  // Settings of the papers: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench; k there is a fifth of the
+  // tokens, and must be given).
+  registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512)"});
+  registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512)"});
+  registry.AddPreset({"pqcache", "topk(index=pq,m=2,b=6)"});
+  return registry;
+}
+
+}  // namespace attndb::internal

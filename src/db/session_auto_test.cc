@@ -1,0 +1,224 @@
+// Goal:   `auto` runs what its optimizer chose, head by head, says so in Explain, and begins the
+//         next session with what this one learned.
+// Method: a toy model, and prices under which a search is nearly free or nearly impossible.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "db/builtin_plans.h"
+#include "db/database.h"
+#include "db/db_test_util.h"
+
+namespace attndb::internal {
+namespace {
+
+using test::ToyModel;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Tokens = std::vector<TokenId>;
+
+constexpr uint64_t kNumTokens = 1500;
+
+// A machine that reads so slowly, or finds rows so slowly, that there is nothing to think about.
+query::MachineConstants Machine(bool searches) {
+  query::MachineConstants machine;
+  machine.measured = true;
+  machine.select = machine.head = machine.row = searches ? 0 : 1e6;
+  machine.attend = {1e4, 1e4, 1e4, 1e4};
+  return machine;
+}
+
+class SessionAutoTest : public ::testing::Test {
+ protected:
+  SessionAutoTest() : dir_(test::TempDir::InMemory()) { Open(Machine(/*searches=*/true)); }
+
+  void Open(const query::MachineConstants& machine, DBOptions options = {}) {
+    database_.reset();
+    Result<std::shared_ptr<Database>> opened =
+        Database::Open(dir_.File("store"), options, storage::PosixFileSystem(),
+                       {.registry = nullptr, .machine = machine});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    database_ = *std::move(opened);
+  }
+
+  std::unique_ptr<SessionImpl> Resume(const std::string& plan, const Tokens& tokens = {}) {
+    const Tokens& prompt = tokens.empty() ? stored_ : tokens;
+    Result<std::unique_ptr<SessionImpl>> session =
+        database_->OpenSession("t", model_.spec(), prompt, prompt.size(), {.plan = plan});
+    EXPECT_TRUE(session.ok()) << session.status();
+    return *std::move(session);
+  }
+
+  // K and V of new tokens in every layer.
+  void Append(SessionImpl* session, const Tokens& tokens) {
+    const uint64_t position = session->num_tokens();
+    for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
+      const LayerSpec& shape = model_.spec().layers[layer];
+      const std::vector<float> k = model_.Keys(layer, tokens, position);
+      const std::vector<float> v = model_.Values(layer, tokens, position);
+      ASSERT_TRUE(session
+                      ->Append(layer, test::ViewOf(k, shape.num_kv_heads, shape.head_dim),
+                               test::ViewOf(v, shape.num_kv_heads, shape.v_head_dim))
+                      .ok());
+    }
+  }
+
+  void StoreContext() {
+    stored_ = ToyModel::Tokens(kNumTokens, 1);
+    const auto session = Resume("full", Tokens{1});
+    Append(session.get(), stored_);
+    ASSERT_TRUE(database_->Store(session.get(), stored_, {.name = "a"}).ok());
+  }
+
+  // Attention of the newest token in every layer.
+  std::vector<float> Attend(SessionImpl* session) {
+    const Tokens newest = {stored_.back()};
+    std::vector<float> all;
+    for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
+      const LayerSpec& shape = model_.spec().layers[layer];
+      const std::vector<float> q = model_.Queries(layer, newest, kNumTokens - 1);
+      std::vector<float> out(size_t{shape.num_q_heads} * shape.v_head_dim);
+      const auto view = MutableTensorView::Contiguous(out.data(), DType::kFloat32, 1,
+                                                      shape.num_q_heads, shape.v_head_dim);
+      EXPECT_TRUE(
+          session->Attend(layer, test::ViewOf(q, shape.num_q_heads, shape.head_dim), view, nullptr)
+              .ok());
+      all.insert(all.end(), out.begin(), out.end());
+    }
+    return all;
+  }
+
+  ToyModel model_;
+  test::TempDir dir_;
+  std::shared_ptr<Database> database_;
+  Tokens stored_;
+};
+
+TEST_F(SessionAutoTest, SearchesWhereThatIsCheaperAndReadsWhereItIsNot) {
+  StoreContext();
+  const std::vector<float> full = Attend(Resume("full").get());
+  auto session = Resume("auto(error=0.05)");
+  Attend(session.get());
+  for (const LayerExplain& layer : session->Explain().layers) {
+    EXPECT_EQ(layer.reason, "") << layer.layer;
+    for (const HeadExplain& head : layer.heads) {
+      EXPECT_EQ(head.plan, "auto(error=0.05,bits=4,sink=16,window=128)");
+      EXPECT_EQ(head.reason, "cheaper than full");
+      EXPECT_GT(head.other_us, head.predicted_us);
+      EXPECT_GT(head.time_us, 0);
+    }
+  }
+  session.reset();
+  Open(Machine(/*searches=*/false));
+  session = Resume("auto(error=0.05)");
+  EXPECT_EQ(Attend(session.get()), full);
+  for (const LayerExplain& layer : session->Explain().layers) {
+    EXPECT_EQ(layer.reason, "reading everything is cheaper: full");
+    EXPECT_EQ(layer.bytes_touched, layer.predicted_bytes);
+    for (const HeadExplain& head : layer.heads) EXPECT_EQ(head.plan, "full");
+  }
+}
+
+TEST_F(SessionAutoTest, HeadsOfALayerMayDiffer) {
+  StoreContext();
+  ContextStatistics learned;
+  for (const LayerSpec& layer : model_.spec().layers) learned.emplace_back(layer.num_kv_heads);
+  for (query::HeadStatistics& head : learned[0]) head.sparse_time = query::MeanRatio(1, 8);
+  learned[0][1].sparse_time = query::MeanRatio(64, 8);
+  query::MachineConstants machine = Machine(/*searches=*/true);
+  machine.attend = {100, 100, 100, 100};
+  machine.row = 20;
+  database_->hints()->NoteContext(Resume("full")->context(), learned);
+  Open(machine);
+  const auto session = Resume("auto(error=0.1)");
+  const LayerExplain planned = *session->ExplainLayer(0);
+  EXPECT_EQ(planned.reason, "");
+  EXPECT_NE(planned.heads[0].plan, "full");
+  EXPECT_EQ(planned.heads[1].plan, "full");
+  Attend(session.get());
+  const LayerExplain run = *session->ExplainLayer(0);
+  EXPECT_EQ(run.heads[1].bytes_touched, planned.heads[1].predicted_bytes);
+  EXPECT_EQ(run.heads[1].selected_mean, 0);
+  EXPECT_NE(run.heads[0].bytes_touched, run.heads[1].bytes_touched);
+}
+
+TEST_F(SessionAutoTest, WhatASessionLearnedIsKeptWithTheContext) {
+  StoreContext();
+  {
+    const auto session = Resume("auto(error=0.05)");
+    for (int i = 0; i < 40; ++i) Attend(session.get());
+  }
+  const ContextId context = Resume("full")->context();
+  const auto before = database_->hints()->FindContext(context);
+  ASSERT_TRUE(before.has_value());
+  EXPECT_GT((*before)[0][0].sparse_time.count(), 0u);
+  Open(Machine(/*searches=*/true));
+  EXPECT_EQ(database_->hints()->FindContext(context)->size(), before->size());
+  EXPECT_GT((*database_->hints()->FindContext(context))[0][0].sparse_time.count(), 0u);
+}
+
+TEST_F(SessionAutoTest, AShortContextIsReadWhole) {
+  const auto session = Resume("auto(error=0.05)", Tokens{1});
+  stored_ = ToyModel::Tokens(kNumTokens, 1);
+  Append(session.get(), ToyModel::Tokens(500, 1));
+  Attend(session.get());
+  EXPECT_EQ(session->ExplainLayer(0)->reason, "short context: full");
+  EXPECT_EQ(session->ExplainLayer(0)->heads[0].reason, "short context: full");
+}
+
+TEST_F(SessionAutoTest, AnObjectiveThatCantBeMetIsReported) {
+  StoreContext();
+  const auto session = Resume("auto(tpot=0.000001)");
+  Attend(session.get());
+  const Explain explain = session->Explain();
+  EXPECT_TRUE(explain.unreachable);
+  EXPECT_EQ(explain.tpot_error, 0.5);
+  EXPECT_THAT(explain.ToText(), HasSubstr("UNREACHABLE"));
+  EXPECT_THAT(explain.ToJson(), HasSubstr("\"unreachable\":true"));
+  EXPECT_THAT(explain.layers[0].heads[0].plan, HasSubstr("auto(error=0.5"));
+  const auto easy = Resume("auto(tpot=100000)");
+  EXPECT_FALSE(easy->Explain().unreachable);
+  EXPECT_EQ(easy->Explain().tpot_error, 0.005);
+}
+
+TEST_F(SessionAutoTest, NotesNamePartialReuseAndTheGpu) {
+  StoreContext();
+  Tokens half(stored_.begin(), stored_.begin() + 1200);
+  EXPECT_THAT(Resume("auto(error=0.05)", half)->ExplainLayer(1)->notes,
+              HasSubstr("partial reuse: filtered to the first 1200 of 1500"));
+  Open(Machine(/*searches=*/true), {.gpu_memory_bytes = uint64_t{1} << 40});
+  const Explain explain = Resume("auto(error=0.05)")->Explain();
+  EXPECT_THAT(explain.layers[0].notes, HasSubstr("coarse index"));
+  EXPECT_THAT(explain.ToText(), AllOf(HasSubstr("coarse index"), HasSubstr("runs [why]")));
+}
+
+TEST_F(SessionAutoTest, AnIndexOfATestRunsThroughADatabase) {
+  StoreContext();
+  auto registry = std::make_shared<query::PlanRegistry>(BuiltinPlans());
+  registry->AddIndex(
+      {.name = "nothing",
+       .bits = {0},
+       .make_search = [](std::unique_ptr<const index::CriticalSearch>,
+                         const query::LayerPlan&) -> std::unique_ptr<const index::CriticalSearch> {
+         class Nothing final : public index::CriticalSearch {
+          public:
+           size_t ScratchBytes(size_t) const override { return 0; }
+           size_t Search(const index::SearchCall&, uint32_t*, void*) const override { return 0; }
+           size_t Refine(const index::SearchCall&, float, uint32_t*, size_t, void*) const override {
+             return 0;
+           }
+         };
+         return std::make_unique<Nothing>();
+       },
+       .predict = [](const query::SearchSize&) { return query::SearchWork{}; }});
+  database_.reset();
+  database_ = *Database::Open(dir_.File("store"), {}, storage::PosixFileSystem(),
+                              {.registry = registry, .machine = Machine(true)});
+  const std::vector<float> window = Attend(Resume("window").get());
+  const std::vector<float> nothing = Attend(Resume("topk(k=9,index=nothing)").get());
+  ASSERT_EQ(window.size(), nothing.size());
+  for (size_t i = 0; i < window.size(); ++i) EXPECT_NEAR(nothing[i], window[i], 1e-5);
+}
+
+}  // namespace
+}  // namespace attndb::internal

@@ -1,0 +1,143 @@
+// SessionImpl: what was, or would be, attended to, and what it costs.
+#include <algorithm>
+
+#include "db/database.h"
+#include "db/session_impl.h"
+#include "db/view_check.h"
+
+namespace attndb::internal {
+namespace {
+
+double Micros(double nanos) { return nanos * 1e-3; }
+
+double MeanOf(double sum, uint64_t count, double none) {
+  return count == 0 ? none : sum / static_cast<double>(count);
+}
+
+}  // namespace
+
+query::CallCost SessionImpl::LayerStats::Total() const {
+  query::CallCost total;
+  for (const query::CallCost& head : all_heads) total.Add(head);
+  return total;
+}
+
+std::vector<double> SessionImpl::LayerStats::LastBounds(uint32_t kv_head) const {
+  if (last_bounds.empty() || last_heads[kv_head].num_bounds == 0) return {};
+  const size_t group = last_bounds.size() / last_heads.size();
+  const auto first = last_bounds.begin() + static_cast<std::ptrdiff_t>(kv_head * group);
+  return {first, first + static_cast<std::ptrdiff_t>(group)};
+}
+
+bool SessionImpl::IsNonFinite(LayerId layer, uint32_t kv_head) const {
+  return tail_.non_finite(layer, kv_head) ||
+         std::any_of(chain_.begin(), chain_.end(), [&](const ChainEntry& entry) {
+           return entry.segment->non_finite(layer, kv_head);
+         });
+}
+
+std::string SessionImpl::NonFiniteReason(LayerId layer) const {
+  std::string heads;
+  for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
+    if (IsNonFinite(layer, head)) heads += (heads.empty() ? "" : ", ") + std::to_string(head);
+  }
+  return heads.empty() ? "" : "NaN or Inf in kv head " + heads + ": full there";
+}
+
+void SessionImpl::FillHeads(LayerId layer, const query::LayerChoice& choice,
+                            LayerExplain* explain) const {
+  const LayerStats& stats = stats_[layer];
+  query::Cost sum;
+  for (uint32_t i = 0; i < choice.heads.size(); ++i) {
+    const query::HeadChoice& chosen = choice.heads[i];
+    const bool broken = choice.plan.kind != query::QueryKind::kFull && IsNonFinite(layer, i);
+    const query::Cost predicted =
+        broken ? query::Cost{chosen.full_cost.bytes, chosen.full_ns} : chosen.predicted();
+    sum.bytes += predicted.bytes;
+    sum.ns += predicted.ns;
+    HeadExplain head;
+    head.kv_head = i;
+    head.plan = chosen.full || broken ? "full" : choice.plan.ToString();
+    head.reason = broken                                  ? "NaN or Inf: full"
+                  : chosen.reason == query::Reason::kRule ? choice.full_reason
+                                                          : query::TextOf(chosen.reason);
+    head.predicted_selected = chosen.full || broken ? 0 : chosen.selected;
+    head.predicted_bytes = static_cast<uint64_t>(predicted.bytes);
+    head.predicted_us = Micros(predicted.ns);
+    if (choice.priced && choice.plan.kind == query::QueryKind::kAuto && !broken) {
+      head.other_us = Micros(chosen.full ? chosen.sparse_ns : chosen.full_ns);
+    }
+    const query::CallCost& all = stats.all_heads[i];
+    const query::CallCost& last = stats.last_heads[i];
+    head.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);
+    head.bytes_touched = last.bytes_touched;
+    head.time_us = Micros(static_cast<double>(last.score_ns + last.select_ns + last.attend_ns));
+    head.error = MeanOf(all.error_sum, all.num_errors, -1);
+    head.mass_left = MeanOf(all.mass_left_sum, all.num_masses, -1);
+    head.mass_bound = MeanOf(all.bound_sum, all.num_bounds, -1);
+    head.num_fallbacks = all.num_fallbacks;
+    head.last_bounds = stats.LastBounds(i);
+    explain->heads.push_back(std::move(head));
+  }
+  explain->predicted_bytes = static_cast<uint64_t>(sum.bytes);
+  explain->predicted_us =
+      query::WallMicros(sum, PartsFor(1, layer), database_->Machine(/*needed=*/false));
+}
+
+Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
+  ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
+  const query::ChainFacts facts = Facts(layer);
+  const query::LayerChoice choice = advisor_.Preview(layer, facts);
+  const query::LayerPlan& plan = plan_.ForLayer(layer);
+  const LayerStats& stats = stats_[layer];
+  LayerExplain explain;
+  explain.layer = layer;
+  explain.plan = plan.ToString();
+  explain.reason = choice.full_reason;
+  explain.notes = advisor_.Notes(layer, facts);
+  const bool runs_plan = explain.reason.empty();
+  if (runs_plan && plan.kind != query::QueryKind::kFull) explain.reason = NonFiniteReason(layer);
+  explain.num_tokens = facts.num_tokens;
+  const uint64_t fixed = uint64_t{plan.sink} + plan.window;
+  explain.num_middle =
+      plan.kind == query::QueryKind::kFull || !runs_plan || facts.num_tokens < fixed
+          ? 0
+          : facts.num_tokens - fixed;
+  const query::CallCost all = stats.Total();
+  explain.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);
+  explain.candidates_mean = MeanOf(static_cast<double>(all.num_candidates), all.num_queries, 0);
+  if (plan.Chooses() && plan.query->predict_selected) {
+    explain.predicted_selected =
+        plan.query->predict_selected(plan, static_cast<double>(explain.num_middle));
+  } else if (plan.Chooses()) {  // What it was so far is the best guess.
+    explain.predicted_selected = all.num_queries > 0 ? explain.selected_mean : -1.0;
+  }
+  FillHeads(layer, choice, &explain);
+  explain.num_queries = stats.num_rows;
+  explain.bytes_touched = stats.last.bytes_touched;
+  explain.score_us = Micros(static_cast<double>(stats.last.score_ns));
+  explain.select_us = Micros(static_cast<double>(stats.last.select_ns));
+  explain.attend_us = Micros(static_cast<double>(stats.last.attend_ns));
+  explain.append_us = Micros(static_cast<double>(stats.append_ns));
+  return explain;
+}
+
+attndb::Explain SessionImpl::Explain() const {
+  attndb::Explain explain;
+  explain.plan = plan_.ToString();
+  explain.num_tokens = num_tokens();
+  explain.num_reused = num_stored_;
+  explain.num_segments = chain_.size();
+  explain.memory_bytes = memory_bytes();
+  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
+    explain.layers.push_back(*ExplainLayer(layer));
+    explain.predicted_us += explain.layers.back().predicted_us;
+    const std::optional<query::ErrorChoice> error = advisor_.ErrorOf(layer, Facts(layer));
+    if (!error) continue;
+    explain.tpot_error = std::max(explain.tpot_error, error->error);
+    explain.unreachable = explain.unreachable || !error->reachable;
+  }
+  return explain;
+}
+
+}  // namespace attndb::internal

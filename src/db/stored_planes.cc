@@ -1,0 +1,147 @@
+#include "db/stored_planes.h"
+
+#include <utility>
+
+#include "kernels/layout.h"
+#include "storage/vfs/format.h"
+
+namespace attndb::internal {
+namespace {
+
+enum Part : uint32_t { kMain, kLow, kSigns, kNumParts };
+
+size_t RowElements(const storage::Segment& segment, LayerId layer) {
+  return kernels::RowElements(segment.shape().layers[layer].head_dim);
+}
+
+uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) {
+  return index::KeyPlanes::BytesFor(segment.num_tokens(), RowElements(segment, layer));
+}
+
+// Makes the planes of a layer's heads.
+class LayerBuilder {
+ public:
+  LayerBuilder(const storage::Segment& segment, LayerId layer, const LayerSpec& spec)
+      : row_(RowElements(segment, layer)),
+        source_{.num_keys = segment.num_tokens(), .first_position = segment.first_position()},
+        dtype_(segment.shape().dtype),
+        frequencies_(index::RotaryFrequencies(spec.rope, spec.head_dim)),
+        queries_(segment.ReadQueries(layer)) {}
+
+  // `k`: the head's rows, all of the segment.
+  Result<index::KeyPlanes> Build(uint32_t kv_head, const std::byte* k) const {
+    index::PlaneSource source = source_;
+    source.keys = {k, row_, row_, dtype_};
+    source.frequencies = frequencies_;
+    if (queries_.ok()) source.queries = queries_->rows(kv_head);
+    return index::KeyPlanes::Build(source);
+  }
+
+ private:
+  const size_t row_;
+  const index::PlaneSource source_;
+  const DType dtype_;
+  const std::vector<double> frequencies_;
+  const Result<storage::LayerQueries> queries_;  // Planes are less good without, but right.
+};
+
+Result<HeadPlanes> ReadHead(const storage::Companion& companion, const storage::Segment& segment,
+                            LayerId layer, uint32_t kv_head) {
+  HeadPlanes head;
+  const storage::PartPlace main = {layer, kv_head, kMain};
+  if (companion.num_rows(main) == 0) return head;
+  ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange main_range, companion.ReadPart(main));
+  ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange low_range,
+                          companion.ReadPart({layer, kv_head, kLow}));
+  ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange sign_range,
+                          companion.ReadPart({layer, kv_head, kSigns}));
+  const index::PlaneShape expected = {segment.num_tokens(), RowElements(segment, layer)};
+  ATTNDB_ASSIGN_OR_RETURN(
+      head.planes,
+      index::KeyPlanes::Parse({main_range.bytes, low_range.bytes, sign_range.bytes}, expected,
+                              storage::Describe(companion.name()) + ", layer " +
+                                  std::to_string(layer) + ", head " + std::to_string(kv_head)));
+  head.main = std::move(main_range.buffer);
+  head.low = std::move(low_range.buffer);
+  head.signs = std::move(sign_range.buffer);
+  return head;
+}
+
+Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
+                 const LayerBuilder& builder, storage::CompanionWriter* writer) {
+  ATTNDB_ASSIGN_OR_RETURN(const storage::HeadKeys keys, segment.ReadKeys(layer, kv_head));
+  ATTNDB_ASSIGN_OR_RETURN(const index::KeyPlanes planes, builder.Build(kv_head, keys.k()));
+  const index::PlaneParts parts = planes.num_keys() == 0 ? index::PlaneParts() : planes.parts();
+  ATTNDB_RETURN_IF_ERROR(writer->AddPart(parts.main, planes.num_keys()));
+  ATTNDB_RETURN_IF_ERROR(writer->AddPart(parts.low, planes.num_keys()));
+  return writer->AddPart(parts.signs, planes.num_keys());
+}
+
+Status WriteNoHead(storage::CompanionWriter* writer) {
+  for (uint32_t part = 0; part < kNumParts; ++part) {
+    ATTNDB_RETURN_IF_ERROR(writer->AddPart({}, 0));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+const CompanionKind& KeyPlanesKind() {
+  static const CompanionKind kKind = {
+      "key_planes_2", {"main", "low", "signs"}, 256, /*former=*/{"key_planes"}};
+  return kKind;
+}
+
+uint64_t PlaneMemoryBytes(const storage::Segment& segment, LayerId layer) {
+  // Read in whole granules: each part begins and ends inside one.
+  constexpr uint64_t kEnds = uint64_t{2} * kNumParts * storage::kGranuleBytes;
+  return segment.shape().layers[layer].num_kv_heads * (HeadBytes(segment, layer) + kEnds);
+}
+
+uint64_t PlaneObjectBytes(const storage::Segment& segment) {
+  uint64_t bytes = 0;
+  for (LayerId layer = 0; layer < segment.shape().layers.size(); ++layer) {
+    bytes += segment.shape().layers[layer].num_kv_heads * HeadBytes(segment, layer);
+  }
+  return bytes;
+}
+
+Result<std::vector<HeadPlanes>> BuildLayerPlanes(const storage::Segment& segment, LayerId layer,
+                                                 const LayerSpec& spec,
+                                                 const storage::LayerPin& pin) {
+  const LayerBuilder builder(segment, layer, spec);
+  std::vector<HeadPlanes> heads(pin.num_kv_heads());
+  for (uint32_t head = 0; head < pin.num_kv_heads(); ++head) {
+    if (pin.non_finite(head)) continue;
+    ATTNDB_ASSIGN_OR_RETURN(heads[head].planes, builder.Build(head, pin.rows(head).k));
+  }
+  return heads;
+}
+
+Result<std::vector<HeadPlanes>> ReadLayerPlanes(const storage::Companion& companion,
+                                                const storage::Segment& segment, LayerId layer) {
+  std::vector<HeadPlanes> heads(segment.shape().layers[layer].num_kv_heads);
+  for (uint32_t head = 0; head < heads.size(); ++head) {
+    ATTNDB_ASSIGN_OR_RETURN(heads[head], ReadHead(companion, segment, layer, head));
+  }
+  return heads;
+}
+
+Status WritePlanes(const storage::Segment& segment, const ModelSpec& spec,
+                   storage::CompanionWriter* writer,
+                   const std::function<void(LayerId)>& layer_done) {
+  for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
+    // No plan is looked at in a layer with a sliding window.
+    const bool wanted = spec.layers[layer].sliding_window == 0;
+    const LayerBuilder builder(segment, layer, spec.layers[layer]);
+    for (uint32_t head = 0; head < spec.layers[layer].num_kv_heads; ++head) {
+      ATTNDB_RETURN_IF_ERROR(wanted && !segment.non_finite(layer, head)
+                                 ? WriteHead(segment, layer, head, builder, writer)
+                                 : WriteNoHead(writer));
+    }
+    layer_done(layer);
+  }
+  return Status::Ok();
+}
+
+}  // namespace attndb::internal

@@ -1,0 +1,95 @@
+// Internal to planes: makes key planes from keys and a transform that was fitted to them, block by
+// block.
+//
+// Threads: one thread.
+#ifndef ATTNDB_INDEX_PLANES_PLANE_BUILDER_H_
+#define ATTNDB_INDEX_PLANES_PLANE_BUILDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "attndb/result.h"
+#include "common/aligned_buffer.h"
+#include "index/planes/key_planes.h"
+
+namespace attndb::index {
+
+// Of a transformed row, by its norm: what float32 may have rounded away on the way. The longest way
+// is two Hadamard transforms of 512 channels, 9 sums and a product each, after four steps for each
+// channel; every one of these 24 adds at most 2^-24 of the norm.
+inline constexpr double kTransformRounding = 0x1p-19;
+// Of what is taken out of a key and added back to its scores, by its norm and q's: both are
+// float32, and R(p) b is from tables, of polynomials that are off by 10^-5 (rotary_bias.cc).
+inline constexpr double kAddedRounding = 0x1p-15;
+// Covers products of scales, and squares, too small for float32.
+inline constexpr double kUnderflow = 0x1p-100;
+
+// Standard deviation of a score's error for a q of norm 1.
+struct PlaneErrors {
+  float bits1 = 0.0f;
+  float bits4 = 0.0f;
+  float bits8 = 0.0f;
+};
+
+class PlaneBuilder {
+ public:
+  // Both must outlive the builder.
+  PlaneBuilder(const PlaneSource& source, const TransformKind& kind,
+               const TransformVectors& vectors);
+
+  // Planes of the keys [first_key, first_key + num_keys) of the source; of no keys if a key's
+  // square overflows float32. Errors that were not measured are estimated from what the codes leave
+  // out.
+  Result<KeyPlanes> Build(size_t first_key, size_t num_keys,
+                          const std::optional<PlaneErrors>& measured);
+
+ private:
+  // Maxima over the keys of a block of kernels::kWeightBlock.
+  struct BlockMaxima {
+    float residual_sq = 0.0f;
+    float norm_sq = 0.0f;
+    float scale = 0.0f;
+  };
+
+  template <typename T>
+  T* Piece(size_t offset) {
+    return reinterpret_cast<T*>(planes_.buffer_.data() + offset);
+  }
+
+  Status Start(size_t first_key, size_t num_keys);
+  // `first` counts from first_key_.
+  void EncodeBlock(size_t first, size_t count);
+  // Fills mean_ for a block, if each has its own, and subtracts the bias.
+  void TakeOut(size_t first, size_t count);
+  void EncodeRows(size_t first, size_t count, const float* rows, const float* norm_sq);
+  PlaneBound BoundOf(const BlockMaxima& maxima) const;
+  PlaneErrors EstimateErrors() const;
+
+  const PlaneSource& source_;
+  const TransformKind& kind_;
+  const TransformVectors& vectors_;
+  const size_t num_channels_;
+  const std::optional<RotaryTurns> turns_;
+  const std::shared_ptr<const RotaryBias> bias_;
+  std::vector<float> mean_;  // Of all keys, or of the block that is encoded.
+  std::vector<float> rows_;  // Of a block.
+  double scale_max_ = 1.0;   // Of the channels' factors.
+  double bias_norm_ = 0.0;
+
+  size_t first_key_ = 0;
+  KeyPlanes planes_;
+  double mean_norm_max_ = 0;
+  BlockMaxima maxima_;
+  // Sums over keys of the squared scales, of the squared norms, and of those of what 8 bits leave
+  // out.
+  double scale_sq_ = 0;
+  double norm_sq_ = 0;
+  double residual_sq_ = 0;
+  double bound_sum_ = 0;  // Of all bounds: finite if they are.
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_PLANES_PLANE_BUILDER_H_

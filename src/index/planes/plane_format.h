@@ -1,0 +1,103 @@
+// The byte form of the key planes of one kv head: docs/formats/key_planes.md is the grammar. It is
+// their form in memory too: planes that are read back are used where they lie.
+//
+// Three parts, so that a reader who scans with 4 bits alone need not read the others:
+//   main   header, vectors of the transform, bounds, scales, high plane
+//   low    low plane
+//   signs  factors, sign plane
+// Units:   offsets and sizes in bytes, from the start of the part; all pieces start at multiples of
+//          kPieceAlignment, and so must the parts in memory.
+// Errors:  kCorruption, or kUnsupported for another version or transform, naming object, field,
+//          expected and found.
+// Threads: values and pure functions.
+#ifndef ATTNDB_INDEX_PLANES_PLANE_FORMAT_H_
+#define ATTNDB_INDEX_PLANES_PLANE_FORMAT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "attndb/result.h"
+#include "index/planes/transform.h"
+
+namespace attndb::index {
+
+inline constexpr std::string_view kPlanesMagic = "attnkpln";
+inline constexpr uint32_t kPlanesVersion = 2;
+inline constexpr size_t kPlanesHeaderBytes = 64;
+inline constexpr size_t kPieceAlignment = 64;
+
+// What is known of the keys of one block of kernels::kWeightBlock: none of them is further from
+// what its codes say, at 8 and at 4 bits, and none is longer. Upper bounds, after the transform.
+struct PlaneBound {
+  float residual8 = 0.0f;
+  float residual4 = 0.0f;
+  float norm = 0.0f;
+};
+
+struct PlaneHeader {
+  uint64_t num_keys = 0;      // >= 1.
+  uint32_t num_channels = 0;  // Padded: a multiple of 16.
+  TransformId transform = TransformId::kNone;
+  uint32_t num_pairs = 0;      // Pairs of channels that the rotary embedding turns.
+  int64_t first_position = 0;  // RoPE position of the first key.
+  // Standard deviation of a score's error, for a q of norm 1.
+  float error1 = 0.0f;
+  float error4 = 0.0f;
+  float error8 = 0.0f;
+  // Upper bound of the norm of what was taken out of any key: R(p) b + m of transform.h.
+  float added_norm = 0.0f;
+};
+
+// Where the pieces lie.
+struct PlaneLayout {
+  // REQUIRES: the numbers are in the limits that DecodePlaneParts checks, but that num_keys may be
+  // 0.
+  PlaneLayout(uint64_t num_keys, size_t num_channels, TransformId transform);
+
+  // Of the transform (transform.h), float32 [num_channels] each.
+  size_t mean = 0;
+  size_t channel_scale = 0;
+  size_t bias = 0;
+  // float64 [num_channels / 2]: radians per position by which channels i and i + num_pairs turn; 0
+  // from num_pairs on.
+  size_t frequency = 0;
+  size_t bounds = 0;  // PlaneBound for each kernels::kWeightBlock keys.
+  // bfloat16 [kWeightBlock blocks, num_channels]; none unless the transform centres by blocks.
+  size_t block_means = 0;
+  size_t scales = 0;  // As PlanesView.
+  size_t high = 0;
+  size_t main_bytes = 0;
+  size_t low_bytes = 0;
+  // In the part of signs, as SignView.
+  size_t factors = 0;
+  size_t signs = 0;
+  size_t sign_bytes = 0;
+
+  uint64_t total_bytes() const { return main_bytes + low_bytes + sign_bytes; }
+};
+
+// What the owner of the planes knows of them.
+struct PlaneShape {
+  uint64_t num_keys = 0;
+  size_t num_channels = 0;
+};
+
+struct PlaneParts {
+  std::span<const std::byte> main;
+  std::span<const std::byte> low;
+  std::span<const std::byte> signs;
+};
+
+// Writes kPlanesHeaderBytes.
+void EncodePlaneHeader(const PlaneHeader& header, std::span<std::byte> out);
+
+// Checks every field, all lengths, and every float32, scale and factor: what is returned can be
+// scanned. `object` names it in errors. REQUIRES: parts aligned as above.
+Result<PlaneHeader> DecodePlaneParts(const PlaneParts& parts, const PlaneShape& expected,
+                                     std::string_view object);
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_PLANES_PLANE_FORMAT_H_

@@ -1,0 +1,72 @@
+// What is done to keys before they are quantized, so that the codes' few steps go to what tells
+// keys apart: the set of transforms that planes may be built with.
+//
+// Map:     key k at position p becomes H(s * (k - R(p) b - m)), where R(p) is the model's rotary
+//          embedding, b a bias that all keys had before it, m the mean of all keys or of the 64 of
+//          a block, s a factor for each channel, H the random rotation of kernels/hadamard.h. A
+//          transform leaves out some of these: then b and m are 0, s is 1. The score is
+//          q.k = q.R(p) b + q.m + H(q / s).H(s * (k - R(p) b - m)).
+// Why:     a mean that all keys share costs code range and tells nothing apart, and neighbours
+//          share more than all do: channels that turn slowly, topics. A rotation spreads a key's
+//          few large channels over all, so that one scale fits; its noise is then the same in all
+//          channels, and s makes it small where q is large.
+// Threads: values and pure functions.
+// Source:  rotation: QuaRot (arXiv:2404.00456). Bias of keys before the rotary embedding: Qwen2
+//          (arXiv:2407.10671). Taking R(p) b out, means of blocks, and s from queries and keys:
+//          ours.
+#ifndef ATTNDB_INDEX_PLANES_TRANSFORM_H_
+#define ATTNDB_INDEX_PLANES_TRANSFORM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace attndb::index {
+
+// Stored with planes: a number never changes its meaning.
+enum class TransformId : uint32_t {
+  kNone = 0,
+  kCentre = 1,
+  kRotate = 2,
+  kScale = 3,
+  kLocal = 4,
+  kUnbias = 5,
+};
+
+struct TransformKind {
+  TransformId id = TransformId::kNone;
+  std::string_view name;
+  bool removes_bias = false;
+  bool centres = false;         // All keys by one mean.
+  bool centres_blocks = false;  // Each block of kernels::kWeightBlock by its own.
+  bool scales = false;          // Where there are queries to scale by.
+  bool rotates = false;
+  // What a scan of 4 bits costs, over that of the first, for the choice (docs/kernels.md).
+  double scan_cost = 1.0;
+};
+
+// All of them, cheapest scan first.
+std::span<const TransformKind> Transforms();
+
+// The one with this number, if there is one.
+std::optional<TransformKind> FindTransform(uint32_t id);
+// REQUIRES: it is in the table.
+const TransformKind& TransformOf(TransformId id);
+
+// What planes are built with where there are no queries to choose by.
+inline constexpr TransformId kDefaultTransform = TransformId::kLocal;
+
+// m (unless of blocks), s, b and the angles of R(1): [num_channels], [2 * num_pairs], [num_pairs].
+struct TransformVectors {
+  std::vector<float> mean;
+  std::vector<float> channel_scale;
+  std::vector<float> bias;
+  std::vector<double> frequencies;  // Empty if b is 0.
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_PLANES_TRANSFORM_H_

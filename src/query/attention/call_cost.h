@@ -1,0 +1,65 @@
+// What an Attend cost.
+//
+// Threads: a value.
+#ifndef ATTNDB_QUERY_ATTENTION_CALL_COST_H_
+#define ATTNDB_QUERY_ATTENTION_CALL_COST_H_
+
+#include <cstdint>
+
+namespace attndb::query {
+
+struct CallCost {
+  uint64_t num_selected = 0;    // Critical tokens, summed over rows and q heads.
+  uint64_t num_queries = 0;     // Rows times q heads that chose.
+  uint64_t num_candidates = 0;  // Of estimates: scored exactly.
+  uint64_t bytes_touched = 0;
+  int64_t score_ns = 0;
+  int64_t select_ns = 0;
+  int64_t attend_ns = 0;
+  // Estimates of rows that drew a sample, summed, and how many there are: the error of the output,
+  // and the share of the mass that was not chosen.
+  double error_sum = 0;
+  uint64_t num_errors = 0;
+  double mass_left_sum = 0;
+  uint64_t num_masses = 0;
+
+  // Hard bounds of that share, of rows whose plan has them (mass_bound.h): 0 for those that
+  // exceeded what is tolerated and attended to all tokens instead.
+  double bound_sum = 0;
+  uint64_t num_bounds = 0;
+  uint64_t num_fallbacks = 0;
+
+  // Of rows that drew, summed: an error that was found, times the rows that it took.
+  double difficulty_sum = 0;
+
+  // Of one row and q head that drew.
+  void AddDraw(double error, double mass_left, double difficulty) {
+    error_sum += error;
+    ++num_errors;
+    mass_left_sum += mass_left;
+    ++num_masses;
+    difficulty_sum += difficulty;
+  }
+
+  void Add(const CallCost& other) {
+    num_selected += other.num_selected;
+    num_queries += other.num_queries;
+    num_candidates += other.num_candidates;
+    bytes_touched += other.bytes_touched;
+    score_ns += other.score_ns;
+    select_ns += other.select_ns;
+    attend_ns += other.attend_ns;
+    error_sum += other.error_sum;
+    num_errors += other.num_errors;
+    mass_left_sum += other.mass_left_sum;
+    num_masses += other.num_masses;
+    bound_sum += other.bound_sum;
+    num_bounds += other.num_bounds;
+    num_fallbacks += other.num_fallbacks;
+    difficulty_sum += other.difficulty_sum;
+  }
+};
+
+}  // namespace attndb::query
+
+#endif  // ATTNDB_QUERY_ATTENTION_CALL_COST_H_

@@ -1,0 +1,175 @@
+// The units of a plan that draws: what a scan of a range keeps of its tokens. Scores are looked at
+// tile by tile, while they lie in the cache, and forgotten.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/draw.h"
+#include "kernels/select.h"
+#include "query/attention/call_util.h"
+#include "query/attention/layer_attention.h"
+#include "query/attention/threshold_sample.h"
+
+namespace attndb::query {
+namespace {
+
+// Thresholds of what is kept are found from some pieces of the range: they need not be right.
+constexpr uint64_t kPieceTokens = 64;
+constexpr uint64_t kLeastStride = 16;
+constexpr uint64_t kLeastPieces = 8;
+constexpr uint64_t kMostPieces = LayerAttention::kMostSampled / kPieceTokens;
+
+uint64_t StrideFor(uint64_t num_pieces) {
+  const uint64_t wanted = std::clamp(num_pieces / kLeastStride, kLeastPieces, kMostPieces);
+  return std::max<uint64_t>(1, (num_pieces + wanted - 1) / wanted);
+}
+
+}  // namespace
+
+// Scores of some pieces of the tokens, one piece a stride, of every q head: [group][kMostSampled].
+// Returns how many; each stands for *share tokens.
+uint64_t LayerAttention::ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share,
+                                     Part* part) {
+  const uint64_t num_tokens = tokens.end - tokens.begin;
+  const uint64_t num_pieces = (num_tokens + kPieceTokens - 1) / kPieceTokens;
+  const uint64_t stride = StrideFor(num_pieces);
+  uint64_t count = 0;
+  for (uint64_t i = 0; i * stride < num_pieces; ++i) {
+    // Not always the same one of a stride, in case scores repeat.
+    const uint64_t piece = std::min(i * stride + i % stride, num_pieces - 1);
+    const uint64_t begin = tokens.begin + piece * kPieceTokens;
+    const TokenRange range = {begin, std::min(begin + kPieceTokens, tokens.end)};
+    ForEachTile(range, [&](size_t run, TokenRange tile) {
+      ScoreTile(unit, run, tile, {part->sample + count, kMostSampled}, part);
+      count += tile.end - tile.begin;
+    });
+  }
+  *share = static_cast<double>(num_tokens) / static_cast<double>(count);
+  return count;
+}
+
+// By q head, the threshold of what is kept.
+void LayerAttention::FindThresholds(const WorkUnit& unit, TokenRange range, float* thresholds,
+                                    Part* part) {
+  const double wanted = GroupDraw::kKept * call_.draws[unit.kv_head].first_rows;
+  const TokenRange middle = Intersect(range, Middle(unit.first_row));
+  const uint32_t group = call_.spec.group_size();
+  std::fill_n(thresholds, group, -std::numeric_limits<float>::infinity());
+  if (static_cast<double>(middle.end - middle.begin) <= wanted) return;
+  double share = 1.0;
+  const uint64_t count = ScorePieces(unit, middle, &share, part);
+  for (uint32_t g = 0; g < group; ++g) {
+    thresholds[g] = FindThresholdOfScores(part->sample + g * kMostSampled, count, Logit(call_.spec),
+                                          share, wanted);
+  }
+}
+
+// Of a tile's scores: sinks and window, and what the thresholds draw for any q head. The noise is
+// of the token and the kv head alone.
+void LayerAttention::KeepOfTile(const WorkItem& item, TokenRange tile, Part* part) {
+  const WorkUnit& unit = work_.units[item.unit];
+  const TokenRange middle = Middle(unit.first_row);
+  const TokenRange drawn = Intersect(tile, middle);
+  const uint32_t group = call_.spec.group_size();
+  const Kept kept = KeptOf(item, part);
+  size_t count = *kept.count;
+  const auto keep = [&](uint64_t token, float noise) {
+    kept.tokens[count] = static_cast<uint32_t>(token);
+    kept.noise[count] = noise;
+    for (uint32_t g = 0; g < group; ++g) {
+      kept.scores[g * call_.num_tokens + count] = part->tile[g * kTileTokens + token - tile.begin];
+    }
+    ++count;
+  };
+  const auto keep_all = [&](TokenRange tokens) {
+    for (uint64_t token = tokens.begin; token < tokens.end; ++token) keep(token, 0.0f);
+  };
+  keep_all(Intersect(tile, {0, middle.begin}));
+  if (drawn.begin < drawn.end) {
+    const uint64_t seed = TokenOfRow(unit.first_row) * call_.spec.num_kv_heads + unit.kv_head;
+    const float* const noise = DrawNoise(seed).From(drawn.begin);
+    const size_t num_tokens = drawn.end - drawn.begin;
+    kernels::LiftScores(part->tile + (drawn.begin - tile.begin), kTileTokens, group, num_tokens,
+                        Logit(call_.spec), kept.thresholds, part->lifts);
+    const size_t num_drawn = kernels::SelectLifted(part->lifts, noise, num_tokens, part->drawn);
+    for (size_t i = 0; i < num_drawn; ++i) {
+      keep(drawn.begin + part->drawn[i], noise[part->drawn[i]]);
+    }
+  }
+  keep_all(Intersect(tile, {middle.end, unit.tokens.end}));
+  *kept.count = static_cast<uint32_t>(count);
+}
+
+void LayerAttention::CollectRange(const WorkItem& item, Part* part) {
+  const WorkUnit& unit = work_.units[item.unit];
+  const TokenRange range = unit.Range(item.range);
+  const Kept kept = KeptOf(item, part);
+  *kept.count = 0;
+  FindThresholds(unit, range, kept.thresholds, part);
+  ForEachTile(range, [&](size_t run, TokenRange tile) {
+    ScoreTile(unit, run, tile, {part->tile, kTileTokens}, part);
+    KeepOfTile(item, tile, part);
+  });
+}
+
+LayerAttention::Kept LayerAttention::KeptOf(const WorkItem& item, Part* part) const {
+  const bool own = work_.num_ranges_max == 1;
+  const Kept& from = own ? part->kept : shared_kept_;
+  const size_t unit = own ? 0 : item.unit;
+  const uint32_t group = call_.spec.group_size();
+  const size_t slice = unit * work_.num_ranges_max + item.range;
+  const size_t begin = work_.units[item.unit].Range(item.range).begin;
+  const size_t first = unit * call_.num_tokens + begin;
+  return {from.tokens + first, from.noise + first,
+          from.scores + unit * group * call_.num_tokens + begin, from.count + slice,
+          from.thresholds + slice * group};
+}
+
+size_t LayerAttention::KeptBytes(size_t num_units) const {
+  const uint32_t group = call_.spec.group_size();
+  const size_t num_slices = num_units * work_.num_ranges_max;
+  const size_t num_tokens = num_units * call_.num_tokens;
+  return ArenaBytes<uint32_t>(num_tokens) + ArenaBytes<float>(num_tokens) +
+         ArenaBytes<float>(group * num_tokens) + ArenaBytes<uint32_t>(num_slices) +
+         ArenaBytes<float>(group * num_slices);
+}
+
+LayerAttention::Kept LayerAttention::TakeKept(size_t num_units, Arena* arena) const {
+  const uint32_t group = call_.spec.group_size();
+  const size_t num_slices = num_units * work_.num_ranges_max;
+  const size_t num_tokens = num_units * call_.num_tokens;
+  Kept kept;
+  kept.tokens = arena->Take<uint32_t>(num_tokens);
+  kept.noise = arena->Take<float>(num_tokens);
+  kept.scores = arena->Take<float>(group * num_tokens);
+  kept.count = arena->Take<uint32_t>(num_slices);
+  kept.thresholds = arena->Take<float>(group * num_slices);
+  return kept;
+}
+
+// What the ranges of a unit kept, in order.
+std::span<const DrawSlice> LayerAttention::SlicesOf(uint32_t unit, Part* part) const {
+  part->slices.clear();
+  for (uint32_t range = 0; range < work_.units[unit].num_ranges; ++range) {
+    const Kept kept = KeptOf({unit, range}, part);
+    part->slices.push_back(
+        {kept.tokens, kept.noise, kept.scores, kept.thresholds, call_.num_tokens, *kept.count});
+  }
+  return part->slices;
+}
+
+void LayerAttention::FinishDraw(uint32_t unit_idx, Part* part) {
+  const WorkUnit& unit = work_.units[unit_idx];
+  const uint32_t group = call_.spec.group_size();
+  const GroupCall call = {.spec = &call_.spec,
+                          .plan = &call_.plan,
+                          .runs = HeadRuns(unit.kv_head),
+                          .q = {part->q, k_padded_, group},
+                          .num_tokens = unit.tokens.end,
+                          .middle = Middle(unit.first_row),
+                          .budget = call_.draws[unit.kv_head],
+                          .slices = SlicesOf(unit_idx, part)};
+  GroupDraw(call, &part->group, &part->cost).Attend(part->states);
+  WriteHeads(unit, 0, group, part->states, part);
+}
+
+}  // namespace attndb::query

@@ -1,0 +1,119 @@
+#include "query/attention/mass_bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/select.h"
+#include "kernels/weights.h"
+#include "query/attention/call_util.h"
+
+namespace attndb::query {
+namespace {
+
+using kernels::kWeightBlock;
+
+// Blocks whose weights are summed at a time.
+constexpr size_t kTileBlocks = 64;
+
+// What a weight loses, and all of one too small to be counted (kernels/weights.h).
+constexpr double kLostWeight = 0x1p-100;
+
+// Sums over blocks of 64 tokens, those of planes where a run has some: counted from its begin.
+class MassSum {
+ public:
+  // Weights are over exp(max).
+  MassSum(const MassBoundCall& call, float max) : call_(call), max_(max) {}
+
+  double OfChosen() const {
+    double mass = 0;
+    const size_t count = call_.chosen_scores.size();
+    for (size_t first = 0; first < count; first += kTileBlocks * kWeightBlock) {
+      float sums[kTileBlocks];
+      const size_t num = std::min(kTileBlocks * kWeightBlock, count - first);
+      Weigh(call_.chosen_scores.data() + first, num, sums);
+      for (size_t b = 0; b < kernels::NumWeightBlocks(num); ++b) mass += double{sums[b]};
+    }
+    return mass;
+  }
+
+  // At most, of the middle tokens of a run that were not chosen.
+  double OfLeft(const HeadRun& run) const {
+    const TokenRange tokens = Intersect(run.tokens, call_.middle);
+    if (tokens.begin == tokens.end) return 0;
+    index::EstimateQuery query;
+    double shift = 0;
+    if (run.estimates != nullptr) {
+      query = run.estimates->Prepare(call_.bits, call_.q, call_.spare, call_.codes);
+      const float error = ScoreError(*run.estimates, call_.bits, call_.q, run.k.num_elements);
+      // The margin is that of a score's five roundings, each of which the shift takes part in.
+      shift = double{ScoreShift(error, call_.logit.scale)} * (1 + 0x1p-20);
+    }
+    double mass = 0;
+    for (uint64_t begin = tokens.begin; begin < tokens.end;) {
+      const uint64_t block = (begin - run.tokens.begin) / kWeightBlock;
+      // Up to whole blocks first.
+      const bool whole = begin == run.tokens.begin + block * kWeightBlock;
+      const uint64_t num_blocks = whole ? kTileBlocks : 1;
+      const uint64_t tile_end = run.tokens.begin + (block + num_blocks) * kWeightBlock;
+      const TokenRange tile = {begin, std::min(tile_end, tokens.end)};
+      mass += OfTile(run, query, shift, tile);
+      begin = tile.end;
+    }
+    return mass;
+  }
+
+ private:
+  void Weigh(const float* scores, size_t count, float* sums) const {
+    kernels::SumWeights(scores, count, call_.logit, max_, sums);
+  }
+
+  // REQUIRES: the tile begins with a block or lies in one.
+  double OfTile(const HeadRun& run, const index::EstimateQuery& query, double shift,
+                TokenRange tile) const {
+    float sums[kTileBlocks];
+    float bounds[kTileBlocks] = {};
+    const size_t count = tile.end - tile.begin;
+    const size_t num_blocks = kernels::NumWeightBlocks(count);
+    Weigh(call_.scores + tile.begin, count, sums);
+    if (run.estimates != nullptr) {
+      run.estimates->ScoreBounds(call_.bits, query, (tile.begin - run.tokens.begin) / kWeightBlock,
+                                 num_blocks, bounds);
+    }
+    double mass = 0;
+    for (size_t b = 0; b < num_blocks; ++b) {
+      const double lift = std::exp(double{call_.logit.scale} * (double{bounds[b]} + shift));
+      mass += (double{sums[b]} + kWeightBlock * kLostWeight) * lift;
+    }
+    return mass;
+  }
+
+  const MassBoundCall& call_;
+  const float max_;
+};
+
+// The ratio of two masses is no more than exp of this off. Of each: 2^-20 by a weight, 2^-18 by the
+// 64 additions of a block. Then each logit, which is rounded three times in base 2 and counts from
+// 104 nats below the largest on; a capped one by tanh, which is off by 2^-22 of the cap.
+double Rounding(const kernels::LogitSpec& logit, float max) {
+  const double largest = logit.soft_cap == 0 ? std::abs(double{max}) : 8 * double{logit.soft_cap};
+  return 0x1p-16 + 0x1p-22 * (largest + 104);
+}
+
+}  // namespace
+
+float BoundOfMassLeft(const MassBoundCall& call) {
+  const TokenRange middle = call.middle;
+  const float chosen_max = kernels::MaxScore(call.chosen_scores.data(), call.chosen_scores.size());
+  const float left_max = kernels::MaxScore(call.scores + middle.begin, middle.end - middle.begin);
+  // Of estimates too: the kernels weigh nothing that is larger.
+  const float max = kernels::LogitOf(std::max(chosen_max, left_max), call.logit);
+  const MassSum sum(call, max);
+  double left = 0;
+  for (const HeadRun& run : call.runs) left += sum.OfLeft(run);
+  left *= std::exp(Rounding(call.logit, max));
+  const double share = left / (left + sum.OfChosen());
+  if (!(share < 1)) return 1.0f;  // NaN of infinities, too.
+  return std::nextafter(static_cast<float>(share), 1.0f);
+}
+
+}  // namespace attndb::query

@@ -1,0 +1,270 @@
+#include "query/optimizer/plan_advisor.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace attndb::query {
+namespace {
+
+// Errors that a TPOT objective is tried with, smallest first.
+constexpr double kErrorLadder[] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5};
+
+// A head is tried so often before a prediction that it would be slower is believed, unless that is
+// by much.
+constexpr uint32_t kFirstTrials = 2;
+constexpr double kMuchSlower = 2;
+constexpr double kHopeless = 8;  // What was seen the first time may be so much worse.
+
+// An objective's error is looked for again after so many calls of a layer, or so much growth.
+constexpr uint32_t kSettledCalls = 32;
+constexpr uint64_t kSettledGrowth = 32;  // One part in it.
+
+// A search that is not so much better than `full` makes it worth knowing exactly what that takes.
+constexpr double kClearlyBetter = 0.5;
+constexpr uint32_t kMeasureFullCalls = 2048;
+constexpr double kSelectedCalls = 8;  // That a mean of selected tokens is of, about.
+
+// Calls until a head that prefers `full` is tried again: the worse a search looks, the later, so
+// that all trials together cost less than half a percent.
+uint32_t CallsToRetry(const HeadChoice& choice) {
+  constexpr double kMaxFactor = 256;
+  const double factor = std::clamp(choice.sparse_ns / choice.full_ns, 1.0, kMaxFactor);
+  return static_cast<uint32_t>(factor * PlanAdvisor::kRetryCalls);
+}
+
+}  // namespace
+
+PlanAdvisor::PlanAdvisor(const ModelSpec* spec, Options options)
+    : spec_(spec), options_(std::move(options)), choices_(spec->num_layers()) {
+  for (const LayerSpec& layer : spec->layers) statistics_.emplace_back(layer.num_kv_heads);
+}
+
+void PlanAdvisor::SetPlan(const Plan* plan) {
+  plan_ = plan;
+  settled_.clear();
+}
+
+LayerQuestion PlanAdvisor::Ask(LayerId layer, const LayerPlan& plan,
+                               const ChainFacts& chain) const {
+  LayerQuestion question;
+  question.layer = layer;
+  question.spec = &spec_->layers[layer];
+  question.kv_dtype = spec_->kv_dtype;
+  question.plan = &plan;
+  question.aimed_error = plan.error * draws_.aim();
+  question.registry = options_.registry;
+  question.chain = chain;
+  question.num_threads = num_threads_;
+  question.dense_query_tokens = options_.dense_query_tokens;
+  return question;
+}
+
+HeadStatistics PlanAdvisor::Informed(const HeadStatistics& head) const {
+  HeadStatistics informed = head;
+  if (head.sparse_time.count() == 0) informed.sparse_time = sparse_time_;
+  if (head.full_time.count() == 0) informed.full_time = full_time_;
+  return informed;
+}
+
+void PlanAdvisor::Decide(const LayerQuestion& question, LayerChoice* choice) const {
+  const std::vector<HeadStatistics>& heads = statistics_[question.layer];
+  choice->heads.resize(heads.size());
+  const std::string_view rule = RuleFor(question);
+  choice->priced = rule.empty() && choice->plan.Chooses();
+  const MachineConstants& machine =
+      options_.machine(choice->priced && choice->plan.kind == QueryKind::kAuto);
+  if (!choice->priced) {
+    std::fill(choice->heads.begin(), choice->heads.end(), PriceSettled(question, machine));
+  } else {
+    choice->plan.index = ChooseIndex(question, heads, machine);
+    choice->plan.default_index = choice->plan.index == options_.registry->default_index();
+    for (size_t i = 0; i < heads.size(); ++i) {
+      const HeadStatistics head = Informed(heads[i]);
+      choice->heads[i] = ChooseHead(question, *choice->plan.index, head, machine);
+    }
+  }
+  Summarize(choice);
+  if (!choice->priced) choice->full_reason = rule;
+}
+
+void PlanAdvisor::Summarize(LayerChoice* choice) {
+  choice->all_full = std::all_of(choice->heads.begin(), choice->heads.end(),
+                                 [](const HeadChoice& head) { return head.full; });
+  choice->full_reason = choice->all_full ? TextOf(choice->heads.front().reason) : "";
+}
+
+const LayerChoice& PlanAdvisor::Choose(LayerId layer, const ChainFacts& chain, uint64_t num_rows) {
+  LayerChoice& choice = choices_[layer];
+  choice.plan = Settle(layer, chain);
+  LayerQuestion question = Ask(layer, choice.plan, chain);
+  question.num_rows = num_rows;
+  Decide(question, &choice);
+  if (choice.priced && choice.plan.Draws()) {
+    choice.aimed_error = question.aimed_error;
+    choice.draws.clear();
+    for (const HeadChoice& head : choice.heads) {
+      choice.draws.push_back(BudgetFor(head.rows, question.aimed_error));
+    }
+    Try(layer, &choice);
+  }
+  return choice;
+}
+
+// Notes what was decided by cost, and sends a head the other way where that may teach something.
+void PlanAdvisor::Try(LayerId layer, LayerChoice* choice) {
+  ++calls_since_full_;
+  bool wants_full = full_time_.count() < 2 || calls_since_full_ >= kMeasureFullCalls;
+  for (size_t i = 0; i < choice->heads.size(); ++i) {
+    HeadStatistics& head = statistics_[layer][i];
+    HeadChoice& chosen = choice->heads[i];
+    if (chosen.full && !head.prefers_full) head.retry_in = CallsToRetry(chosen);
+    head.prefers_full = chosen.full;
+    if (!options_.learns) continue;
+    const bool is_new = head.sparse_time.count() < kFirstTrials &&
+                        chosen.sparse_cost.ns < kMuchSlower * chosen.full_cost.ns &&
+                        chosen.sparse_ns < kHopeless * chosen.full_ns;
+    if (chosen.full && (is_new || head.retry_in-- == 0)) {
+      head.retry_in = CallsToRetry(chosen);
+      chosen.full = false;
+      chosen.reason = Reason::kTriedAgain;
+    } else if (!chosen.full && wants_full && chosen.sparse_ns > kClearlyBetter * chosen.full_ns) {
+      wants_full = false;  // One head is enough.
+      calls_since_full_ = 0;
+      chosen.full = true;
+      chosen.reason = Reason::kMeasuresFull;
+    }
+  }
+  Summarize(choice);
+}
+
+LayerChoice PlanAdvisor::Preview(LayerId layer, const ChainFacts& chain) const {
+  LayerChoice choice;
+  choice.plan = plan_->ForLayer(layer);
+  if (const std::optional<ErrorChoice> error = ErrorOf(layer, chain)) {
+    choice.plan.SetError(error->error);
+  }
+  Decide(Ask(layer, choice.plan, chain), &choice);
+  return choice;
+}
+
+void PlanAdvisor::Observe(LayerId layer, uint64_t num_rows,
+                          std::span<const HeadObservation> heads) {
+  const LayerChoice& choice = choices_[layer];
+  if (num_rows != 1 || !choice.priced) return;
+  ATTNDB_CHECK(heads.size() == choice.heads.size());
+  if (choice.plan.kind != QueryKind::kAuto) {
+    // Asked for: there is nothing to decide. How much it selects is worth knowing for Explain.
+    for (size_t i = 0; i < heads.size(); ++i) {
+      double& mean = statistics_[layer][i].selected;
+      mean = mean < 0 ? heads[i].selected : mean + (heads[i].selected - mean) / kSelectedCalls;
+    }
+    return;
+  }
+  for (const HeadObservation& head : heads) {
+    if (head.error >= 0) draws_.Observe(head.error / choice.plan.error);
+  }
+  if (!options_.learns) return;
+  ++num_observed_;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    const HeadChoice& chosen = choice.heads[i];
+    HeadStatistics& head = statistics_[layer][i];
+    if (heads[i].ns <= 0) continue;
+    if (chosen.full) {
+      head.ObserveFull(heads[i], chosen.full_cost);
+      full_time_.Add(heads[i].ns / chosen.full_cost.ns);
+      continue;
+    }
+    // A trial counts alone: what was seen long ago is what it is to test, and what was seen first
+    // was seen with memory that nobody had touched.
+    if (chosen.reason == Reason::kTriedAgain) {
+      const bool is_second = head.sparse_time.count() == 1;
+      const double ratio = heads[i].ns / chosen.sparse_cost.ns;
+      head.sparse_time = is_second ? MeanRatio(ratio, 1) : MeanRatio();
+    }
+    head.ObserveSparse(heads[i], chosen.sparse_cost);
+    head.ObserveDraw(heads[i].difficulty, chosen.rows_expected, choice.aimed_error);
+    sparse_time_.Add(heads[i].ns / chosen.sparse_cost.ns);
+  }
+}
+
+double PlanAdvisor::PredictWith(double error, const ChainFacts& chain) const {
+  double micros = 0;
+  LayerChoice choice;
+  for (LayerId layer = 0; layer < spec_->num_layers(); ++layer) {
+    choice.plan = plan_->ForLayer(layer);
+    if (choice.plan.kind == QueryKind::kAuto && choice.plan.error == 0) choice.plan.error = error;
+    Decide(Ask(layer, choice.plan, chain), &choice);
+    Cost sum;
+    for (const HeadChoice& head : choice.heads) {
+      sum.bytes += head.predicted().bytes;
+      sum.ns += head.predicted().ns;
+    }
+    micros += WallMicros(sum, num_threads_, options_.machine(false));
+  }
+  return micros;
+}
+
+double PlanAdvisor::PredictMicros(const ChainFacts& chain) const {
+  for (LayerId layer = 0; layer < spec_->num_layers(); ++layer) {
+    if (const std::optional<ErrorChoice> error = ErrorOf(layer, chain)) return error->predicted_us;
+  }
+  return PredictWith(0, chain);
+}
+
+ErrorChoice PlanAdvisor::FindError(double tpot_ms, const ChainFacts& chain) const {
+  ErrorChoice choice;
+  for (const double error : kErrorLadder) {
+    choice.error = error;
+    choice.predicted_us = PredictWith(error, chain);
+    choice.reachable = choice.predicted_us <= tpot_ms * 1e3;
+    if (choice.reachable) break;
+  }
+  return choice;
+}
+
+std::optional<ErrorChoice> PlanAdvisor::ErrorOf(LayerId layer, const ChainFacts& chain) const {
+  const LayerPlan& plan = plan_->ForLayer(layer);
+  if (plan.kind != QueryKind::kAuto || plan.error != 0) return std::nullopt;
+  return FindError(plan.Get("tpot"), chain);
+}
+
+LayerPlan PlanAdvisor::Settle(LayerId layer, const ChainFacts& chain) {
+  LayerPlan plan = plan_->ForLayer(layer);
+  if (plan.kind != QueryKind::kAuto || plan.error != 0) return plan;
+  const double tpot_ms = plan.Get("tpot");
+  auto found = std::find_if(settled_.begin(), settled_.end(),
+                            [&](const Settled& item) { return item.tpot_ms == tpot_ms; });
+  if (found == settled_.end()) found = settled_.insert(found, {.tpot_ms = tpot_ms});
+  const uint64_t grown =
+      std::max(chain.num_tokens, found->num_tokens) - std::min(chain.num_tokens, found->num_tokens);
+  if (found->calls_left == 0 || grown * kSettledGrowth > chain.num_tokens) {
+    found->choice = FindError(tpot_ms, chain);
+    found->num_tokens = chain.num_tokens;
+    found->calls_left = kSettledCalls * spec_->num_layers();
+  }
+  --found->calls_left;
+  plan.SetError(found->choice.error);
+  return plan;
+}
+
+std::string PlanAdvisor::Notes(LayerId layer, const ChainFacts& chain) const {
+  return NotesOf(Ask(layer, plan_->ForLayer(layer), chain));
+}
+
+void PlanAdvisor::Restore(const std::vector<std::vector<HeadStatistics>>& statistics) {
+  if (statistics.size() != statistics_.size()) return;
+  for (size_t layer = 0; layer < statistics.size(); ++layer) {
+    if (statistics[layer].size() != statistics_[layer].size()) return;
+  }
+  statistics_ = statistics;
+  for (std::vector<HeadStatistics>& heads : statistics_) {
+    for (HeadStatistics& head : heads) {
+      head.retry_in = std::max(head.retry_in, kRetryCalls);
+      if (head.sparse_time.count() > 0) sparse_time_.Add(head.sparse_time.value());
+      if (head.full_time.count() > 0) full_time_.Add(head.full_time.value());
+    }
+  }
+}
+
+}  // namespace attndb::query

@@ -1,0 +1,74 @@
+// A companion object, write side: for each (layer, kv head) its parts, a section each, streamed.
+//
+// Parts are what readers may want apart from each other, as a plane that few plans scan.
+//
+// Errors:  kCancelled; kResourceExhausted, kIoError, kReadOnly, kAlreadyExists. After an error the
+//          writer is dead. Unless Finish succeeded, no file is left.
+// Threads: thread-compatible; `cancel` may be set by any thread.
+#ifndef ATTNDB_STORAGE_KV_COMPANION_WRITER_H_
+#define ATTNDB_STORAGE_KV_COMPANION_WRITER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+#include "storage/io/file_system.h"
+#include "storage/kv/companion_header.h"
+#include "storage/kv/kv_rows.h"
+#include "storage/vfs/object_writer.h"
+#include "storage/vfs/section_table.h"
+
+namespace attndb::storage {
+
+// What sections a companion has.
+struct CompanionShape {
+  KvShape segment;                 // Layers and kv heads of the segment.
+  std::vector<std::string> parts;  // Of each head; names as of kinds (IsKindName), at least one.
+};
+
+// In order: layers, in each its kv heads, of each its parts. With no place yet.
+std::vector<SectionEntry> SectionsOf(const CompanionShape& shape);
+
+struct CompanionWriteOptions {
+  FileSystem* file_system = nullptr;  // Not owned; outlives the writer.
+  std::string dir;
+  CompanionIdentity identity;
+  CompanionShape shape;
+  const std::atomic<bool>* cancel = nullptr;  // True stops with kCancelled; may be null.
+};
+
+class CompanionWriter {
+  // Lets only the factory construct.
+  struct Key {
+    explicit Key() = default;
+  };
+
+ public:
+  static Result<std::unique_ptr<CompanionWriter>> Create(const CompanionWriteOptions& options);
+  CompanionWriter(Key, const CompanionIdentity& identity, std::vector<SectionEntry> sections,
+                  std::unique_ptr<ObjectWriter> object);
+
+  // The next part, in the order of SectionsOf. A head that has nothing in this companion gives no
+  // bytes. REQUIRES: it is not beyond the last.
+  Status AddPart(std::span<const std::byte> bytes, uint64_t num_rows);
+
+  const ObjectName& name() const { return identity_.name; }
+
+  // Returns when the object is durable. REQUIRES: all parts were added.
+  Result<WrittenObject> Finish();
+
+ private:
+  const CompanionIdentity identity_;
+  std::vector<SectionEntry> sections_;
+  size_t num_added_ = 0;
+  const std::unique_ptr<ObjectWriter> object_;
+};
+
+}  // namespace attndb::storage
+
+#endif  // ATTNDB_STORAGE_KV_COMPANION_WRITER_H_

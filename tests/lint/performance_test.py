@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Goal: docs/performance.md says what bench/results/ holds, and a miss is shown as one.
+
+Method: bench/report.py --check on the tree; its lines on small results made here, good and bad.
+"""
+
+import copy
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPT = ROOT / "bench/report.py"
+
+specification = importlib.util.spec_from_file_location("report", SCRIPT)
+report = importlib.util.module_from_spec(specification)
+sys.modules["report"] = report
+specification.loader.exec_module(report)
+
+
+def plan(name, speedup, error, share=0.2):
+    return {"plan": name, "speedup": speedup, "error_mean": error, "error_worst_head": 2 * error,
+            "share_of_full_bytes": share, "share_of_bandwidth": 0.5, "ms_median": 1.0,
+            "bytes_touched": 100.0}
+
+
+def attention(*plans):
+    return {"bench": "attention", "commit": "c0ffee",
+            "machine": {"cpu": "A", "isa": "avx2", "kernel": "6", "read_bandwidth": 1e10},
+            "plans": [plan("full", 1, 0, 1), *plans]}
+
+
+GOOD = {
+    "attention_8k": attention(plan(report.AUTO, 1.5, 0.008, 0.3)),
+    "attention_biased": attention(plan(report.AUTO, 1.5, 0.009)),
+    "attention_stretched": attention(plan(report.AUTO, 4.1, 0.009)),
+    "attention_synthetic": attention(plan(report.AUTO, 5.1, 0.009), plan(report.SIGNS, 8, 0.02)),
+}
+
+
+class PerformanceTest(unittest.TestCase):
+    def rows(self, results):
+        return [line for line in report.table(results).splitlines() if line.startswith("| ")]
+
+    def test_the_page_is_that_of_the_results(self):
+        done = subprocess.run([sys.executable, "-B", SCRIPT, "--check"], capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_without_results_nothing_is_met_or_missed(self):
+        rows = self.rows({})[1:]
+        self.assertEqual(len(rows), len(report.LINES))
+        for row in rows:
+            self.assertIn("not measured", row)
+            self.assertNotIn("MISSED", row)
+
+    def test_good_results_are_met(self):
+        text = report.table(GOOD)
+        self.assertEqual(text.count("| met |"), 6)
+        self.assertNotIn("MISSED", text)
+        self.assertIn("commit c0ffee", text)
+
+    def test_each_kind_of_miss_is_shown(self):
+        for source, changed in (
+            ("attention_stretched", {"speedup": 3.9}),
+            ("attention_stretched", {"error_mean": 0.02}),  # Fast, but not as true as was asked.
+            ("attention_8k", {"share_of_full_bytes": 0.4}),
+            ("attention_biased", {"error_mean": 0.013}),
+            ("attention_synthetic", {"speedup": 0.9}),
+        ):
+            results = copy.deepcopy(GOOD)
+            results[source]["plans"][1].update(changed)
+            missed = [row for row in self.rows(results) if "**MISSED**" in row]
+            self.assertTrue(any(source in row for row in missed), (source, changed, missed))
+
+    def test_a_plan_that_the_build_lacks_is_a_miss(self):
+        results = copy.deepcopy(GOOD)
+        del results["attention_synthetic"]["plans"][2]
+        self.assertIn("is not in this build | **MISSED**", report.table(results))
+
+    def test_an_answer_that_differs_is_told_with_its_gap(self):
+        answers = [{"control_is_equal": True, "equal": True}] * 19 + [
+            {"control_is_equal": False, "equal": False, "first_difference": 7, "logit_gap": 0.125}]
+        results = {"answers": {
+            "commit": "c0ffee", "machine": {"cpu": "A", "isa": "avx2", "kernel": "6"},
+            "greedy": {"answers": answers, "num_equal": 19, "num_questions": 20},
+            "perplexity": {"full": 8.0, "plan": 8.05, "change": 0.00625, "num_tokens": 4000,
+                           "context_tokens": 6144}}}
+        text = report.table(results)
+        self.assertIn("| 19 of 20 | met |", text)
+        self.assertIn("run token by token: 19; parts at token 7, logit gap 0.12", text)
+        self.assertIn("+0.62 % | **MISSED**", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
