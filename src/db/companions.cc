@@ -2,24 +2,47 @@
 #include <algorithm>
 
 #include "db/database.h"
-#include "db/stored_planes.h"
 #include "storage/vfs/store_files.h"
 
 namespace attndb::internal {
 
 namespace {
 
-db::MissingCompanions MissingPlanes() { return {KeyPlanesKind().name, KeyPlanesKind().min_tokens}; }
+db::MissingCompanions MissingOf(const CompanionForm& form) {
+  return {form.kind().name, form.kind().min_tokens};
+}
 
 }  // namespace
 
-bool Database::WantsCompanion(const db::SegmentRecord& segment) {
-  return segment.damage.empty() && segment.num_tokens >= KeyPlanesKind().min_tokens &&
-         segment.FindCompanion(KeyPlanesKind().name) == nullptr;
+std::vector<const CompanionForm*> Database::WantedForms(const db::SegmentRecord& segment) const {
+  std::vector<const CompanionForm*> forms;
+  const auto add = [&](const CompanionForm& form) {
+    const CompanionKind& kind = form.kind();
+    if (segment.num_tokens >= kind.min_tokens && segment.FindCompanion(kind.name) == nullptr) {
+      forms.push_back(&form);
+    }
+  };
+  if (!segment.damage.empty()) return forms;
+  add(key_planes_);
+  MutexLock lock(&wanted_mutex_);
+  const auto wanted = wanted_values_.find(segment.id);
+  if (wanted == wanted_values_.end()) return forms;
+  for (const uint32_t bits : wanted->second) add(*values_.at(bits).form);
+  return forms;
+}
+
+void Database::WantValues(const storage::Segment& segment, uint32_t bits) {
+  if (!builds_companions()) return;
+  const auto id = static_cast<db::SegmentId>(segment.id());
+  {
+    MutexLock lock(&wanted_mutex_);
+    if (!wanted_values_[id].insert(bits).second) return;  // A layer before this one has said so.
+  }
+  ScheduleCompanion(id);
 }
 
 Status Database::ForgetFormerKinds() {
-  for (const std::string& kind : KeyPlanesKind().former) {
+  for (const std::string& kind : key_planes_.kind().former) {
     const Status status = catalog_->DropKind(kind);
     // On a full disk they stay, and a Store gives them up.
     if (!status.ok() && status.code() != StatusCode::kResourceExhausted) return status;
@@ -30,7 +53,7 @@ Status Database::ForgetFormerKinds() {
 Status Database::ScheduleMissing(db::TenantId tenant) {
   if (!builds_companions()) return Status::Ok();
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::SegmentId> segments,
-                          catalog_->SegmentsWithout(tenant, MissingPlanes()));
+                          catalog_->SegmentsWithout(tenant, MissingOf(key_planes_)));
   for (const db::SegmentId segment : segments) ScheduleCompanion(segment);
   return Status::Ok();
 }
@@ -38,7 +61,7 @@ Status Database::ScheduleMissing(db::TenantId tenant) {
 Result<uint64_t> Database::CountPending(db::TenantId tenant) const {
   if (tenant == db::TenantId::kNone) return uint64_t{0};  // It has no segments.
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::SegmentId> segments,
-                          catalog_->SegmentsWithout(tenant, MissingPlanes()));
+                          catalog_->SegmentsWithout(tenant, MissingOf(key_planes_)));
   return segments.size();
 }
 
@@ -46,6 +69,11 @@ void Database::ScheduleCompanion(db::SegmentId segment) {
   if (!builds_companions()) return;
   const Result<db::SegmentRecord> record = catalog_->GetSegment(segment);
   if (record.ok() && WantsCompanion(*record)) worker_.Add(segment, record->kv_bytes);
+}
+
+void Database::ForgetWanted(db::SegmentId segment) {
+  MutexLock lock(&wanted_mutex_);
+  wanted_values_.erase(segment);
 }
 
 void Database::ScheduleFrom(const SessionImpl& session, uint64_t first_token) {
@@ -82,36 +110,42 @@ void Database::EndDroppedBuilds() {
 Status Database::BuildCompanion(db::SegmentId id, BackgroundWorker::Control* control) {
   std::shared_ptr<storage::Segment> segment;
   db::SegmentRecord record;
+  std::vector<const CompanionForm*> forms;
   {
     // Held to the end, so that nobody removes the segment between its look-up and its opening.
     MutexLock lock(&use_mutex_);
     Result<db::SegmentRecord> found = catalog_->GetSegment(id);
     const bool gone = found.status().code() == StatusCode::kNotFound;
-    if (gone || (found.ok() && !WantsCompanion(*found))) {
+    if (found.ok()) forms = WantedForms(*found);
+    ForgetWanted(id);
+    if (gone || (found.ok() && forms.empty())) {
       return Status::FailedPrecondition("segment " + std::to_string(id) + " wants none any more");
     }
     if (!found.ok()) return std::move(found).status();
     record = *std::move(found);
     ATTNDB_ASSIGN_OR_RETURN(segment, registry_.Get(record));
   }
-  const Status status = WriteCompanion(record, *segment, control);
+  Status status;
+  for (const CompanionForm* const form : forms) {
+    if (status.ok()) status = WriteCompanion(record, *segment, *form, control);
+  }
   segment.reset();
   SweepUnreferenced();  // It may have been dropped, and kept for us.
   return status;
 }
 
 Status Database::WriteCompanion(const db::SegmentRecord& record, const storage::Segment& segment,
-                                BackgroundWorker::Control* control) {
-  ATTNDB_RETURN_IF_ERROR(CheckDisk(PlaneObjectBytes(segment)));
-  ATTNDB_RETURN_IF_ERROR(CheckRoom(record.tenant, PlaneObjectBytes(segment)));
+                                const CompanionForm& form, BackgroundWorker::Control* control) {
+  ATTNDB_RETURN_IF_ERROR(CheckDisk(form.ObjectBytes(segment)));
+  ATTNDB_RETURN_IF_ERROR(CheckRoom(record.tenant, form.ObjectBytes(segment)));
   ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(record.model));
   ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CompanionWriter> writer,
-                          companions_.Create(segment, KeyPlanesKind(), control->cancel()));
-  const Status planes = WritePlanes(segment, spec, writer.get(), [&](LayerId layer) {
+                          companions_.Create(segment, form.kind(), control->cancel()));
+  const Status parts = form.Write(segment, spec, writer.get(), [&](LayerId layer) {
     control->Report(record.kv_bytes / spec.num_layers() * (layer + 1));
   });
-  ReportDamage(segment, planes);  // Of its keys.
-  ATTNDB_RETURN_IF_ERROR(planes);
+  ReportDamage(segment, parts);  // Of its rows.
+  ATTNDB_RETURN_IF_ERROR(parts);
   ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenObject written, writer->Finish());
   db::CompanionRecord companion;
   companion.kind = writer->name().kind;
@@ -170,10 +204,11 @@ Status Database::VerifyCompanion(const db::SegmentRecord& segment,
   const db::CompanionRecord* const found = again->FindCompanion(companion.kind);
   if (found == nullptr || found->generation != companion.generation) return Status::Ok();
   companions_.ReportDamage(name, status);
-  report->damages.push_back({segment.id,
-                             PathInStore(name),
-                             status.message() + "; no context is harmed: it is made from the keys",
-                             {}});
+  report->damages.push_back(
+      {segment.id,
+       PathInStore(name),
+       status.message() + "; no context is harmed: it is made from keys and values",
+       {}});
   return Status::Ok();
 }
 

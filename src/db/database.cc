@@ -134,12 +134,20 @@ Database::Database(Key, Parts parts)
       registry_(file_system_, segments_dir_, catalog_.get(), &budget_),
       companions_(file_system_, segments_dir_, catalog_.get(), options_.read_only,
                   [this](db::SegmentId segment) { ScheduleCompanion(segment); }),
-      planes_(&budget_, &companions_),
+      planes_(&key_planes_, &budget_, &companions_, [](const storage::Segment&) {}),
       pool_(options_.num_threads),
       hints_(file_system_, path_),
       worker_([this](db::SegmentId segment, BackgroundWorker::Control* control) {
         return BuildCompanion(segment, control);
-      }) {}
+      }) {
+  for (const uint32_t bits : {0u, 2u, 4u, 8u}) {
+    Values& values = values_[bits];
+    values.form = std::make_unique<const ValuePlanesForm>(bits);
+    values.cache = std::make_unique<ValueCache>(
+        values.form.get(), &budget_, &companions_,
+        [this, bits](const storage::Segment& segment) { WantValues(segment, bits); });
+  }
+}
 
 Database::~Database() {
   if (!options_.read_only) hints_.Save();
@@ -218,7 +226,7 @@ void Database::ReportDamage(const storage::Segment& segment, const Status& statu
 
 // --- Admin ---
 
-ContextInfo Database::InfoOf(const db::ContextDetail& detail) {
+ContextInfo Database::InfoOf(const db::ContextDetail& detail) const {
   const db::ContextRecord& record = detail.context;
   ContextInfo info;
   info.id = record.id;

@@ -32,9 +32,10 @@
 #include "db/catalog/catalog.h"
 #include "db/companion_files.h"
 #include "db/hints.h"
-#include "db/plane_cache.h"
 #include "db/segment_registry.h"
 #include "db/session_impl.h"
+#include "db/stored_planes.h"
+#include "db/stored_values.h"
 #include "query/optimizer/machine_constants.h"
 #include "query/plan/plan_registry.h"
 #include "storage/io/file_system.h"
@@ -119,6 +120,10 @@ class Database : public std::enable_shared_from_this<Database> {
   Hints* hints() { return &hints_; }
   storage::MemoryBudget* budget() { return &budget_; }
   PlaneCache* planes() { return &planes_; }
+  // Shorter segments have no planes.
+  uint64_t min_plane_tokens() const { return key_planes_.kind().min_tokens; }
+  // Value planes of these bits. REQUIRES: 0, 2, 4 or 8.
+  ValueCache* values(uint32_t bits) { return values_.at(bits).cache.get(); }
   ThreadPool* pool() { return &pool_; }
   void SessionOpened(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
   void SessionMoved(ContextId from, ContextId to) ATTNDB_EXCLUDES(use_mutex_);
@@ -147,7 +152,7 @@ class Database : public std::enable_shared_from_this<Database> {
   Status CheckWritable() const;
   Result<db::Tenant> TenantOf(const std::string& name) const;  // kNotFound, as if it were empty.
   Result<db::ContextRecord> Find(const std::string& tenant, std::string_view context) const;
-  static ContextInfo InfoOf(const db::ContextDetail& detail);
+  ContextInfo InfoOf(const db::ContextDetail& detail) const;
   Status VerifySegment(const db::SegmentRecord& record, VerifyReport* report);
   std::vector<ContextId> ContextsInUse() const ATTNDB_EXCLUDES(use_mutex_);
 
@@ -212,7 +217,14 @@ class Database : public std::enable_shared_from_this<Database> {
 
   // companions.cc
   bool builds_companions() const { return options_.background_builds && !options_.read_only; }
-  static bool WantsCompanion(const db::SegmentRecord& segment);
+  // Key planes, and what else plans have read of the segment, if it has them not.
+  std::vector<const CompanionForm*> WantedForms(const db::SegmentRecord& segment) const
+      ATTNDB_EXCLUDES(wanted_mutex_);
+  bool WantsCompanion(const db::SegmentRecord& segment) const {
+    return !WantedForms(segment).empty();
+  }
+  // A plan has read value planes of the segment that it has not: they are worth keeping.
+  void WantValues(const storage::Segment& segment, uint32_t bits) ATTNDB_EXCLUDES(wanted_mutex_);
   // Drops companions of kinds that the ones we read took the place of. Their files become orphans.
   Status ForgetFormerKinds();
   // Of one tenant, or of all with kNone.
@@ -220,7 +232,10 @@ class Database : public std::enable_shared_from_this<Database> {
   Result<uint64_t> CountPending(db::TenantId tenant) const;  // Of one tenant.
   // If it wants one that it has not.
   void ScheduleCompanion(db::SegmentId segment);
-  // The same for the segments of a session's chain that hold tokens from this one on.
+  // What plans have read of it is about to be written.
+  void ForgetWanted(db::SegmentId segment) ATTNDB_EXCLUDES(wanted_mutex_);
+  // The same as ScheduleCompanion for the segments of a session's chain that hold tokens from this
+  // one on.
   void ScheduleFrom(const SessionImpl& session, uint64_t first_token);
   // All of a tenant's, or of all with kNone; false if the catalog could not.
   bool DropCompanions(db::TenantId tenant);
@@ -233,7 +248,8 @@ class Database : public std::enable_shared_from_this<Database> {
   Status BuildCompanion(db::SegmentId id, BackgroundWorker::Control* control)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   Status WriteCompanion(const db::SegmentRecord& record, const storage::Segment& segment,
-                        BackgroundWorker::Control* control) ATTNDB_EXCLUDES(store_mutex_);
+                        const CompanionForm& form, BackgroundWorker::Control* control)
+      ATTNDB_EXCLUDES(store_mutex_);
   Status PublishCompanion(const db::SegmentRecord& segment, const db::CompanionRecord& companion)
       ATTNDB_EXCLUDES(store_mutex_);
   // kFailedPrecondition if so many more bytes would leave too little of the disk to those who
@@ -256,7 +272,13 @@ class Database : public std::enable_shared_from_this<Database> {
   const std::unique_ptr<db::Catalog> catalog_;
   SegmentRegistry registry_;
   CompanionFiles companions_;
+  const KeyPlanesForm key_planes_;
   PlaneCache planes_;
+  struct Values {
+    std::unique_ptr<const ValuePlanesForm> form;
+    std::unique_ptr<ValueCache> cache;
+  };
+  std::map<uint32_t, Values> values_;  // By bits.
   ThreadPool pool_;
   Hints hints_;
 
@@ -284,6 +306,9 @@ class Database : public std::enable_shared_from_this<Database> {
   std::atomic<uint64_t> num_evictions_ = 0;
   std::atomic<uint64_t> bytes_written_ = 0;
   std::atomic<uint64_t> bytes_merged_ = 0;
+
+  mutable Mutex wanted_mutex_;  // A leaf.
+  std::map<db::SegmentId, std::set<uint32_t>> wanted_values_ ATTNDB_GUARDED_BY(wanted_mutex_);
 
   BackgroundWorker worker_;  // The last: it uses all others until it has stopped.
 };

@@ -270,12 +270,16 @@ void SessionImpl::ChoosePlan(LayerId layer, query::LayerCall* call) {
   TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
   CollectEstimates(layer, *call);
   call->estimates = estimates_;
-  if (estimates_.empty()) return;
-  const uint64_t found = CountPlaneTokens(*call);
-  stats_[layer].num_plane_tokens = found;
-  if (found == facts.num_plane_tokens) return;
-  facts.num_plane_tokens = found;
-  TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
+  if (!estimates_.empty()) {
+    const uint64_t found = CountPlaneTokens(*call);
+    stats_[layer].num_plane_tokens = found;
+    if (found != facts.num_plane_tokens) {
+      facts.num_plane_tokens = found;
+      TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
+    }
+  }
+  CollectValues(layer, *call);
+  call->values = values_;
 }
 
 void SessionImpl::TakeChoice(LayerId layer, const query::LayerChoice& choice,
@@ -291,6 +295,22 @@ void SessionImpl::TakeChoice(LayerId layer, const query::LayerChoice& choice,
   call->non_finite = runs_full_;
 }
 
+namespace {
+
+// By kv head and run, what the heads of the chain's segments have; null for the others.
+template <typename Heads, typename Value>
+void ListByRun(const query::LayerCall& call, const Heads& heads, std::vector<const Value*>* list) {
+  list->clear();
+  for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
+    for (size_t run = 0; run < call.num_runs; ++run) {
+      const bool has = run < heads.size() && heads[run] != nullptr;
+      list->push_back(has ? heads[run]->head(head) : nullptr);
+    }
+  }
+}
+
+}  // namespace
+
 void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) {
   planes_.clear();
   estimates_.clear();
@@ -298,19 +318,25 @@ void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) 
   for (size_t i = 0; i < chain_.size(); ++i) {
     planes_.push_back(database_->planes()->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
   }
-  for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
-    for (size_t run = 0; run < call.num_runs; ++run) {
-      const bool has_planes = run < planes_.size() && planes_[run] != nullptr;
-      estimates_.push_back(has_planes ? planes_[run]->head(head) : nullptr);
-    }
+  ListByRun(call, planes_, &estimates_);
+}
+
+void SessionImpl::CollectValues(LayerId layer, const query::LayerCall& call) {
+  layer_values_.clear();
+  values_.clear();
+  if (!call.plan.ReadsValues() || !query::ReasonForFull(call).empty()) return;
+  ValueCache* const cache = database_->values(call.plan.value_bits);
+  for (size_t i = 0; i < chain_.size(); ++i) {
+    layer_values_.push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
   }
+  ListByRun(call, layer_values_, &values_);
 }
 
 uint64_t SessionImpl::StorablePlaneTokens() const {
   uint64_t num_tokens = 0;
   for (const ChainEntry& entry : chain_) {
-    if (entry.segment->num_tokens() >= KeyPlanesKind().min_tokens)
-      num_tokens += entry.num_tokens_used;
+    const bool is_long = entry.segment->num_tokens() >= database_->min_plane_tokens();
+    if (is_long) num_tokens += entry.num_tokens_used;
   }
   return num_tokens;
 }
@@ -342,6 +368,7 @@ query::ChainFacts SessionImpl::Facts(LayerId layer) const {
 void SessionImpl::EndCall() {
   pins_.clear();  // The budget keeps the layers; it may drop them between calls.
   planes_.clear();
+  layer_values_.clear();
 }
 
 Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out,

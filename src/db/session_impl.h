@@ -21,8 +21,9 @@
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
 #include "common/mutex.h"
-#include "db/plane_cache.h"
 #include "db/query_sample.h"
+#include "db/stored_planes.h"
+#include "db/stored_values.h"
 #include "query/attention/layer_attention.h"
 #include "query/optimizer/plan_advisor.h"
 #include "query/plan/plan.h"
@@ -135,8 +136,9 @@ class SessionImpl {
   // Makes `call_` ready: pins the layer's segments and collects their rows.
   Status BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                    uint32_t num_parts);
-  // The planes of the chain's segments, if the plan reads them.
+  // The key planes and value planes of the chain's segments, if the plan reads them.
   void CollectEstimates(LayerId layer, const query::LayerCall& call);
+  void CollectValues(LayerId layer, const query::LayerCall& call);
   void EndCall();
   Status Fail(Status status);
   // The search of a layer's physical plan, made again if that has changed.
@@ -181,10 +183,12 @@ class SessionImpl {
   Status call_status_ ATTNDB_GUARDED_BY(call_mutex_);
   query::LayerAttention attention_;
   std::vector<storage::LayerPin> pins_;
-  std::vector<std::shared_ptr<const LayerPlanes>> planes_;  // By entry of the chain.
+  std::vector<std::shared_ptr<const LayerPlanes>> planes_;        // By entry of the chain.
+  std::vector<std::shared_ptr<const LayerValues>> layer_values_;  // The same.
   std::vector<storage::KvRows> runs_;
-  std::vector<const index::KeyEstimates*> estimates_;  // As runs_; empty if the plan wants none.
-  std::vector<uint8_t> non_finite_;                    // By kv head: it has NaN or Inf,
+  std::vector<const index::KeyEstimates*> estimates_;    // As runs_; empty if the plan wants none.
+  std::vector<const kernels::ValuePlanesView*> values_;  // The same.
+  std::vector<uint8_t> non_finite_;                      // By kv head: it has NaN or Inf,
   std::vector<uint8_t> runs_full_;  // ... or runs `full` for that or another reason.
   std::vector<query::HeadObservation> observed_;
 };

@@ -69,8 +69,8 @@ Result<HeadPlanes> ReadHead(const storage::Companion& companion, const storage::
 
 Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
                  const LayerBuilder& builder, storage::CompanionWriter* writer) {
-  ATTNDB_ASSIGN_OR_RETURN(const storage::HeadKeys keys, segment.ReadKeys(layer, kv_head));
-  ATTNDB_ASSIGN_OR_RETURN(const index::KeyPlanes planes, builder.Build(kv_head, keys.k()));
+  ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows keys, segment.ReadKeys(layer, kv_head));
+  ATTNDB_ASSIGN_OR_RETURN(const index::KeyPlanes planes, builder.Build(kv_head, keys.data()));
   const index::PlaneParts parts = planes.num_keys() == 0 ? index::PlaneParts() : planes.parts();
   ATTNDB_RETURN_IF_ERROR(writer->AddPart(parts.main, planes.num_keys()));
   ATTNDB_RETURN_IF_ERROR(writer->AddPart(parts.low, planes.num_keys()));
@@ -86,19 +86,19 @@ Status WriteNoHead(storage::CompanionWriter* writer) {
 
 }  // namespace
 
-const CompanionKind& KeyPlanesKind() {
+const CompanionKind& KeyPlanesForm::kind() const {
   static const CompanionKind kKind = {
       "key_planes_2", {"main", "low", "signs"}, 256, /*former=*/{"key_planes"}};
   return kKind;
 }
 
-uint64_t PlaneMemoryBytes(const storage::Segment& segment, LayerId layer) {
+uint64_t KeyPlanesForm::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
   // Read in whole granules: each part begins and ends inside one.
   constexpr uint64_t kEnds = uint64_t{2} * kNumParts * storage::kGranuleBytes;
   return segment.shape().layers[layer].num_kv_heads * (HeadBytes(segment, layer) + kEnds);
 }
 
-uint64_t PlaneObjectBytes(const storage::Segment& segment) {
+uint64_t KeyPlanesForm::ObjectBytes(const storage::Segment& segment) const {
   uint64_t bytes = 0;
   for (LayerId layer = 0; layer < segment.shape().layers.size(); ++layer) {
     bytes += segment.shape().layers[layer].num_kv_heads * HeadBytes(segment, layer);
@@ -106,9 +106,9 @@ uint64_t PlaneObjectBytes(const storage::Segment& segment) {
   return bytes;
 }
 
-Result<std::vector<HeadPlanes>> BuildLayerPlanes(const storage::Segment& segment, LayerId layer,
-                                                 const LayerSpec& spec,
-                                                 const storage::LayerPin& pin) {
+Result<std::vector<HeadPlanes>> KeyPlanesForm::Build(const storage::Segment& segment, LayerId layer,
+                                                     const LayerSpec& spec,
+                                                     const storage::LayerPin& pin) const {
   const LayerBuilder builder(segment, layer, spec);
   std::vector<HeadPlanes> heads(pin.num_kv_heads());
   for (uint32_t head = 0; head < pin.num_kv_heads(); ++head) {
@@ -118,8 +118,9 @@ Result<std::vector<HeadPlanes>> BuildLayerPlanes(const storage::Segment& segment
   return heads;
 }
 
-Result<std::vector<HeadPlanes>> ReadLayerPlanes(const storage::Companion& companion,
-                                                const storage::Segment& segment, LayerId layer) {
+Result<std::vector<HeadPlanes>> KeyPlanesForm::Read(const storage::Companion& companion,
+                                                    const storage::Segment& segment,
+                                                    LayerId layer) const {
   std::vector<HeadPlanes> heads(segment.shape().layers[layer].num_kv_heads);
   for (uint32_t head = 0; head < heads.size(); ++head) {
     ATTNDB_ASSIGN_OR_RETURN(heads[head], ReadHead(companion, segment, layer, head));
@@ -127,9 +128,9 @@ Result<std::vector<HeadPlanes>> ReadLayerPlanes(const storage::Companion& compan
   return heads;
 }
 
-Status WritePlanes(const storage::Segment& segment, const ModelSpec& spec,
-                   storage::CompanionWriter* writer,
-                   const std::function<void(LayerId)>& layer_done) {
+Status KeyPlanesForm::Write(const storage::Segment& segment, const ModelSpec& spec,
+                            storage::CompanionWriter* writer,
+                            const std::function<void(LayerId)>& layer_done) const {
   for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
     // No plan is looked at in a layer with a sliding window.
     const bool wanted = spec.layers[layer].sliding_window == 0;

@@ -11,16 +11,15 @@
 #include "attndb/result.h"
 #include "attndb/types.h"
 #include "common/aligned_buffer.h"
+#include "db/companion_cache.h"
 #include "db/companion_files.h"
+#include "db/companion_form.h"
 #include "index/planes/key_planes.h"
 #include "storage/kv/companion.h"
 #include "storage/kv/companion_writer.h"
 #include "storage/kv/segment.h"
 
 namespace attndb::internal {
-
-// The companion: parts "main", "low" and "signs" of docs/formats/key_planes.md.
-const CompanionKind& KeyPlanesKind();
 
 // Of one kv head. Moving it keeps the addresses of its parts.
 struct HeadPlanes {
@@ -29,27 +28,33 @@ struct HeadPlanes {
   AlignedBuffer main;
   AlignedBuffer low;
   AlignedBuffer signs;
+
+  const index::KeyPlanes* get() const { return planes.num_keys() == 0 ? nullptr : &planes; }
 };
 
-// Memory that the planes of a layer take, built or read.
-uint64_t PlaneMemoryBytes(const storage::Segment& segment, LayerId layer);
+// The companion: parts "main", "low" and "signs" of docs/formats/key_planes.md.
+class KeyPlanesForm final : public CompanionForm {
+ public:
+  using Head = HeadPlanes;
 
-// Of the object that the planes of the segment make, nearly: without heads that have none.
-uint64_t PlaneObjectBytes(const storage::Segment& segment);
+  const CompanionKind& kind() const override;
+  uint64_t ObjectBytes(const storage::Segment& segment) const override;
+  Status Write(const storage::Segment& segment, const ModelSpec& spec,
+               storage::CompanionWriter* writer,
+               const std::function<void(LayerId)>& layer_done) const override;
 
-// By kv head. Errors: kResourceExhausted.
-Result<std::vector<HeadPlanes>> BuildLayerPlanes(const storage::Segment& segment, LayerId layer,
-                                                 const LayerSpec& spec,
-                                                 const storage::LayerPin& pin);
-// Errors: kCorruption, kUnsupported, kIoError, kResourceExhausted.
-Result<std::vector<HeadPlanes>> ReadLayerPlanes(const storage::Companion& companion,
-                                                const storage::Segment& segment, LayerId layer);
+  // Memory that the planes of a layer take, built or read.
+  uint64_t MemoryBytes(const storage::Segment& segment, LayerId layer) const;
+  // By kv head. Errors: kResourceExhausted,
+  Result<std::vector<Head>> Build(const storage::Segment& segment, LayerId layer,
+                                  const LayerSpec& spec, const storage::LayerPin& pin) const;
+  // ... kCorruption, kUnsupported, kIoError.
+  Result<std::vector<Head>> Read(const storage::Companion& companion,
+                                 const storage::Segment& segment, LayerId layer) const;
+};
 
-// Adds all parts. Holds K and planes of one head at a time. `layer_done` is called after each.
-// Errors: those of the segment and of the writer.
-Status WritePlanes(const storage::Segment& segment, const ModelSpec& spec,
-                   storage::CompanionWriter* writer,
-                   const std::function<void(LayerId)>& layer_done);
+using PlaneCache = CompanionCache<KeyPlanesForm>;
+using LayerPlanes = PlaneCache::Heads;
 
 }  // namespace attndb::internal
 

@@ -1,4 +1,4 @@
-// Internal: 16-bit element types as distinct C++ types, for overloads and templates of kernels.
+// Internal: narrow element types as distinct C++ types, for overloads and templates of kernels.
 //
 // Threads: values.
 #ifndef ATTNDB_KERNELS_ELEMENT_H_
@@ -13,6 +13,9 @@ struct Float16 {
 };
 struct BFloat16 {
   uint16_t bits;
+};
+struct Int8 {
+  int8_t value;
 };
 
 }  // namespace attndb::kernels

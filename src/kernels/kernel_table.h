@@ -17,6 +17,7 @@
 #include "kernels/layout.h"
 #include "kernels/planes.h"
 #include "kernels/sign_plane.h"
+#include "kernels/value_planes.h"
 
 namespace attndb::kernels {
 
@@ -87,6 +88,15 @@ struct KernelTable {
   // combine.h
   void (*add_combinations)(const FunctionTable& table, const float* factors, size_t factors_stride,
                            size_t num_rows, size_t num_columns, float* out, size_t out_stride);
+  // value_planes.h
+  void (*encode_values)(float* rows, size_t stride, size_t num_tokens, size_t num_elements,
+                        uint32_t bits, const ValueBlock& block);
+  void (*add_value_block)(const ValuePlanesView& values, size_t block, const float* weights,
+                          size_t num_tokens, float* out);
+  void (*add_value_mean)(const ValuePlanesView& values, size_t block, float weight, float* out);
+  void (*attend_coded)(const float* scores, size_t scores_stride, size_t num_q_rows,
+                       const ValuePlanesView& values, const uint32_t* indices, size_t num_indices,
+                       const LogitSpec& logit, const StateRows& states);
   // bandwidth.h
   uint64_t (*xor_words)(const void* data, size_t num_bytes);
 };

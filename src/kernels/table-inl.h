@@ -15,6 +15,7 @@
 #include "kernels/score_blocks-inl.h"
 #include "kernels/select-inl.h"
 #include "kernels/sign_plane-inl.h"
+#include "kernels/value_planes-inl.h"
 #include "kernels/weights-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
@@ -47,6 +48,10 @@ constexpr KernelTable kTable = {
     .sum_rows = SumRows,
     .centre_rows = CentreRows,
     .add_combinations = AddCombinations,
+    .encode_values = EncodeValues,
+    .add_value_block = AddValueBlock,
+    .add_value_mean = AddValueMean,
+    .attend_coded = AttendCoded,
     .xor_words = XorWords,
 };
 

@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/coding.h"
+#include "index/planes/piece_check.h"
 #include "kernels/layout.h"
 #include "kernels/planes.h"
 #include "kernels/sign_plane.h"
@@ -20,39 +21,12 @@ using storage::ExpectAtMost;
 using storage::ExpectEqual;
 using storage::Mismatch;
 
-constexpr uint32_t kInfinityBits = 0x7f800000;
-constexpr uint32_t kLeastNormalBits = 0x00800000;
-constexpr uint16_t kBFloat16Infinity = 0x7f80;
 // No rotary embedding turns by more than one radian a position.
 constexpr double kMaxFrequency = 1.0;
 
-size_t RoundUp(size_t bytes) {
-  return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
-}
-
-template <typename T>
-std::span<const T> Piece(std::span<const std::byte> part, size_t offset, size_t count) {
-  return {reinterpret_cast<const T*>(part.data() + offset), count};
-}
-
 // The bits of float32 values, so that a NaN is a number like others.
 std::span<const uint32_t> Bits(std::span<const std::byte> part, size_t offset, size_t count) {
-  return Piece<uint32_t>(part, offset, count);
-}
-
-// Ok if min <= x < limit for all `bits`, their signs masked out by `mask`.
-template <typename T>
-Status ExpectBits(std::string_view object, std::string_view field, std::span<const T> bits, T mask,
-                  T min, T limit) {
-  const auto is_bad = [=](T x) { return (x & mask) < min || (x & mask) >= limit; };
-  // Branchless first: what is not hostile is looked at once, by vectors.
-  bool any = false;
-  for (const T x : bits) any |= is_bad(x);
-  if (!any) return Status::Ok();
-  const auto found = std::ranges::find_if(bits, is_bad);
-  const std::string place = std::string(field) + '[' + std::to_string(found - bits.begin()) + ']';
-  return Mismatch(object, place, min > 0 ? "a positive number" : "a finite number, >= 0 if a size",
-                  "bits " + std::to_string(*found));
+  return PieceOf<uint32_t>(part, offset, count);
 }
 
 Status CheckFrequencies(std::string_view object, std::span<const double> frequencies,
@@ -109,22 +83,22 @@ Result<PlaneHeader> DecodeHeader(std::span<const std::byte> main, std::string_vi
 
 PlaneLayout::PlaneLayout(uint64_t num_keys, size_t num_channels, TransformId transform) {
   const uint64_t num_blocks = (num_keys + kernels::kPlaneKeys - 1) / kernels::kPlaneKeys;
-  const size_t vector_bytes = RoundUp(num_channels * sizeof(float));
+  const size_t vector_bytes = RoundUpToPiece(num_channels * sizeof(float));
   mean = kPlanesHeaderBytes;
   channel_scale = mean + vector_bytes;
   bias = channel_scale + vector_bytes;
   frequency = bias + vector_bytes;
-  bounds = frequency + RoundUp(num_channels / 2 * sizeof(double));
+  bounds = frequency + RoundUpToPiece(num_channels / 2 * sizeof(double));
   const uint64_t num_bounds = kernels::NumWeightBlocks(num_keys);
-  block_means = bounds + RoundUp(num_bounds * sizeof(PlaneBound));
+  block_means = bounds + RoundUpToPiece(num_bounds * sizeof(PlaneBound));
   const bool has_means = TransformOf(transform).centres_blocks;
   scales = block_means + (has_means ? num_bounds * num_channels * sizeof(uint16_t) : 0);
-  scales = RoundUp(scales);
-  high = scales + RoundUp(num_blocks * kernels::kPlaneKeys * sizeof(uint16_t));
+  scales = RoundUpToPiece(scales);
+  high = scales + RoundUpToPiece(num_blocks * kernels::kPlaneKeys * sizeof(uint16_t));
   low_bytes = num_blocks * kernels::PlaneBlockBytes(num_channels);
   main_bytes = high + low_bytes;
   const uint64_t num_sign_blocks = (num_keys + kernels::kSignKeys - 1) / kernels::kSignKeys;
-  signs = factors + RoundUp(num_sign_blocks * kernels::kSignKeys * sizeof(uint16_t));
+  signs = factors + RoundUpToPiece(num_sign_blocks * kernels::kSignKeys * sizeof(uint16_t));
   sign_bytes = signs + num_sign_blocks * kernels::SignBlockBytes(num_channels);
 }
 
@@ -169,12 +143,12 @@ Result<PlaneHeader> DecodePlaneParts(const PlaneParts& parts, const PlaneShape& 
       floats("channel_scale", layout.channel_scale, channels, ~0u, kLeastNormalBits));
   ATTNDB_RETURN_IF_ERROR(floats("bias", layout.bias, channels, kMagnitude, 0));
   ATTNDB_RETURN_IF_ERROR(CheckFrequencies(
-      object, Piece<double>(parts.main, layout.frequency, channels / 2), header.num_pairs));
+      object, PieceOf<double>(parts.main, layout.frequency, channels / 2), header.num_pairs));
   const size_t num_bounds = kernels::NumWeightBlocks(header.num_keys);
   ATTNDB_RETURN_IF_ERROR(floats("bounds", layout.bounds, 3 * num_bounds, ~0u, 0));
   const auto halves = [&](std::string_view field, std::span<const std::byte> part, size_t begin,
                           size_t end, uint16_t mask) {
-    const auto bits = Piece<uint16_t>(part, begin, (end - begin) / sizeof(uint16_t));
+    const auto bits = PieceOf<uint16_t>(part, begin, (end - begin) / sizeof(uint16_t));
     return ExpectBits<uint16_t>(object, field, bits, mask, 0, kBFloat16Infinity);
   };
   ATTNDB_RETURN_IF_ERROR(

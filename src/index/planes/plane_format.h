@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "attndb/result.h"
+#include "index/planes/piece_check.h"
 #include "index/planes/transform.h"
 
 namespace attndb::index {
@@ -26,7 +27,6 @@ namespace attndb::index {
 inline constexpr std::string_view kPlanesMagic = "attnkpln";
 inline constexpr uint32_t kPlanesVersion = 2;
 inline constexpr size_t kPlanesHeaderBytes = 64;
-inline constexpr size_t kPieceAlignment = 64;
 
 // What is known of the keys of one block of kernels::kWeightBlock: none of them is further from
 // what its codes say, at 8 and at 4 bits, and none is longer. Upper bounds, after the transform.

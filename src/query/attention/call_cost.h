@@ -32,6 +32,12 @@ struct CallCost {
   // Of rows that drew, summed: an error that was found, times the rows that it took.
   double difficulty_sum = 0;
 
+  // Of one row and q head: masses by one measure.
+  void AddMassLeft(double left, double chosen) {
+    mass_left_sum += left / (left + chosen);
+    ++num_masses;
+  }
+
   // Of one row and q head that drew.
   void AddDraw(double error, double mass_left, double difficulty) {
     error_sum += error;

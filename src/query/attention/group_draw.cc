@@ -236,10 +236,12 @@ void GroupDraw::WeighDrawn() {
   }
 }
 
+// What the codes of light tokens are off by evens out: each weighs less than a threshold.
 void GroupDraw::AttendList(GroupScratch::List list, const StateRows& states) {
   const Drawn& drawn = scratch_.lists[list];
-  AttendListed(call_.runs, {drawn.tokens, drawn.count}, drawn.scores, drawn.stride, {1.0f}, group(),
-               states, cost_);
+  const bool light = list == GroupScratch::kEven || list == GroupScratch::kOdd;
+  AttendListed(call_.runs, {drawn.tokens, drawn.count}, {drawn.scores, drawn.stride, group()},
+               {1.0f}, light && call_.plan->value_bits != 0, states, cost_);
 }
 
 void GroupDraw::AttendDrawn(const StateRows& states) {

@@ -49,7 +49,8 @@ Status LayerAttention::Begin(const LayerCall& call) {
   }
   run_begin_.push_back(begin);
   ATTNDB_CHECK(begin == call.num_tokens);
-  needs_sums_ = chooses_ && !call.plan.Draws() && (call.plan.Samples() || call.search->NeedsSums());
+  needs_sums_ =
+      chooses_ && !call.plan.Draws() && (call.plan.Estimates() || call.search->NeedsSums());
   if (chooses_) ListHeadRuns();
   work_.Reset({.num_kv_heads = call.spec.num_kv_heads,
                .group_size = call.spec.group_size(),
@@ -73,7 +74,7 @@ Status LayerAttention::Begin(const LayerCall& call) {
 }
 
 HeadScratchSize LayerAttention::HeadSize() const {
-  return {&call_.plan, call_.search, call_.num_tokens, k_padded_};
+  return {&call_.plan, call_.search, call_.num_tokens, call_.num_runs, k_padded_};
 }
 
 size_t LayerAttention::PartBytes() const {
@@ -203,6 +204,11 @@ const index::KeyEstimates* LayerAttention::Estimates(uint32_t kv_head, size_t ru
   return call_.estimates[kv_head * call_.num_runs + run];
 }
 
+const kernels::ValuePlanesView* LayerAttention::CodedValues(uint32_t kv_head, size_t run) const {
+  if (!call_.plan.ReadsValues() || call_.values.empty()) return nullptr;
+  return call_.values[kv_head * call_.num_runs + run];
+}
+
 RowsView LayerAttention::Keys(uint32_t kv_head, size_t run, uint64_t first_token) const {
   const storage::KvRows& rows = call_.runs[kv_head * call_.num_runs + run];
   return {rows.k + first_token * k_padded_ * DTypeBytes(call_.kv_dtype), k_padded_, k_padded_,
@@ -222,7 +228,8 @@ void LayerAttention::ListHeadRuns() {
       head_runs_.push_back({{run_begin_[run], run_begin_[run + 1]},
                             Keys(head, run, 0),
                             Values(head, run, 0),
-                            Estimates(head, run)});
+                            Estimates(head, run),
+                            CodedValues(head, run)});
     }
   }
 }

@@ -57,6 +57,8 @@ struct LayerCall {
   // As runs: what estimates the scores of a run's keys, of at least as many tokens; null where
   // nothing does. Empty: nowhere.
   std::span<const index::KeyEstimates* const> estimates;
+  // The same for values that weigh little, of the plan's value_bits.
+  std::span<const kernels::ValuePlanesView* const> values;
   // [num_kv_heads]: not 0 where `full` runs: K or V has NaN or Inf, or the optimizer said so.
   std::span<const uint8_t> non_finite;
   std::string_view full_reason;  // Not empty: why the optimizer lets all heads run `full`.
@@ -205,6 +207,7 @@ class LayerAttention {
   TokenRange Middle(uint64_t row) const;
   // Null unless the plan asks for estimates and the run has some.
   const index::KeyEstimates* Estimates(uint32_t kv_head, size_t run) const;
+  const kernels::ValuePlanesView* CodedValues(uint32_t kv_head, size_t run) const;
   kernels::RowsView Keys(uint32_t kv_head, size_t run, uint64_t first_token) const;
   kernels::RowsView Values(uint32_t kv_head, size_t run, uint64_t first_token) const;
   void ListHeadRuns();

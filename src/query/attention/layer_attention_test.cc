@@ -15,6 +15,7 @@
 #include "common/aligned_buffer.h"
 #include "db/builtin_plans.h"
 #include "index/planes/key_planes.h"
+#include "index/planes/value_planes.h"
 #include "kernels/convert.h"
 
 namespace attndb::query {
@@ -74,6 +75,7 @@ class Layer {
     call.draws = draws_;
     call.runs = runs_;
     call.estimates = estimates_;
+    call.values = values_;
     call.num_runs = run_lengths_.size();
     call.non_finite = non_finite_;
     call.num_tokens = num_tokens_;
@@ -98,6 +100,21 @@ class Layer {
       planes_.push_back(
           *index::KeyPlanes::Build({runs_[i].k, padded, padded, dtype_}, runs_[i].num_tokens));
       estimates_.back() = &planes_.back();
+    }
+  }
+
+  // Value planes of these bits for every run but the last.
+  void BuildValues(uint32_t bits) {
+    const size_t padded = kernels::RowElements(shape_.v_head_dim);
+    coded_.clear();
+    values_.clear();
+    coded_.reserve(runs_.size());
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      values_.push_back(nullptr);
+      if (i % run_lengths_.size() + 1 == run_lengths_.size()) continue;
+      coded_.push_back(*index::ValuePlanes::Build({runs_[i].v, padded, padded, dtype_},
+                                                  runs_[i].num_tokens, bits));
+      values_.back() = &coded_.back().view();
     }
   }
 
@@ -292,6 +309,8 @@ class Layer {
   std::vector<storage::KvRows> runs_;
   std::vector<index::KeyPlanes> planes_;
   std::vector<const index::KeyEstimates*> estimates_;
+  std::vector<index::ValuePlanes> coded_;
+  std::vector<const kernels::ValuePlanesView*> values_;
   std::vector<uint8_t> non_finite_;
   std::unique_ptr<const index::CriticalSearch> search_;
   std::vector<DrawBudget> draws_;
@@ -407,6 +426,48 @@ TEST_P(LayerAttentionTest, SamplingTheRemainderIsBetterThanDroppingIt) {
     layer.Run(PlanOf(query + ",remainder=sample:200)"), 1);
     EXPECT_LT(layer.MeanErrorOfFull(), 0.5 * dropped) << bits;
   }
+}
+
+TEST_P(LayerAttentionTest, ValuePlanesStandForTheRemainder) {
+  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 1000, 40}, 4, GetParam());
+  layer.BuildPlanes();
+  for (const char* bits : {"exact", "8", "4"}) {
+    const std::string query = std::string("topk(k=200,bits=") + bits;
+    layer.Run(PlanOf(query + ")"), 1);
+    double last = layer.MeanErrorOfFull();
+    uint32_t value_bits = 0;
+    for (const char* remainder : {"mean", "planes:2", "planes:4", "planes:8"}) {
+      layer.BuildValues(value_bits);
+      layer.Run(PlanOf(query + ",remainder=" + remainder + ")"), 2);
+      EXPECT_LT(layer.MeanErrorOfFull(), last) << bits << " " << remainder;
+      last = layer.MeanErrorOfFull();
+      const std::vector<float> first = layer.out();
+      layer.Run(PlanOf(query + ",remainder=" + remainder + ")"), 2, /*threads=*/true);
+      EXPECT_EQ(first, layer.out());
+      value_bits = value_bits == 0 ? 2 : 2 * value_bits;
+    }
+    EXPECT_LT(last, *bits == '4' ? 0.1 : 0.02) << bits;
+  }
+}
+
+TEST_P(LayerAttentionTest, WithoutValuePlanesTheRemainderIsReadFromV) {
+  Layer layer({}, DType::kBFloat16, {500, 200, 30}, 2, GetParam());
+  for (const char* remainder : {"mean", "planes:4"}) {
+    layer.Run(PlanOf(std::string("topk(k=9,sink=2,window=3,remainder=") + remainder + ")"), 2);
+    layer.ExpectExact(PlanOf("full"), 1e-4);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(LayerAttentionTest, LightRowsOfADrawMayBeCodes) {
+  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 3000, 40}, 4, GetParam());
+  layer.BuildPlanes();
+  layer.BuildValues(8);
+  const CallCost exact = layer.Run(PlanOf("auto(error=0.02,value_bits=exact)"), 1);
+  const double error = layer.MeanErrorOfFull();
+  const CallCost coded = layer.Run(PlanOf("auto(error=0.02,value_bits=8)"), 1);
+  EXPECT_LT(coded.bytes_touched, exact.bytes_touched);
+  EXPECT_NEAR(layer.MeanErrorOfFull(), error, 0.05 * error);
 }
 
 TEST_P(LayerAttentionTest, AutoKeepsItsError) {

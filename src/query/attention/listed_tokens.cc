@@ -60,13 +60,21 @@ void ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, cons
   });
 }
 
-void AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed, const float* scores,
-                  size_t scores_stride, const kernels::LogitSpec& logit, size_t num_q_rows,
+void AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
+                  const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
                   const kernels::StateRows& states, CallCost* cost) {
   ForEachRun(runs, listed, [&](const HeadRun& run, size_t first, size_t count) {
-    kernels::AttendScored(scores + first, scores_stride, num_q_rows, run.v, listed.tokens + first,
-                          count, logit, states);
-    cost->bytes_touched += count * run.v.num_elements * DTypeBytes(run.v.dtype);
+    const uint32_t* const tokens = listed.tokens + first;
+    const float* const from = scores.scores + first;
+    if (by_codes && run.values != nullptr) {
+      kernels::AttendCoded(from, scores.stride, scores.num_q_rows, *run.values, tokens, count,
+                           logit, states);
+      cost->bytes_touched += count * kernels::ValueRowBytes(run.v.num_elements, run.values->bits);
+    } else {
+      kernels::AttendScored(from, scores.stride, scores.num_q_rows, run.v, tokens, count, logit,
+                            states);
+      cost->bytes_touched += count * run.v.num_elements * DTypeBytes(run.v.dtype);
+    }
   });
 }
 

@@ -15,6 +15,7 @@
 #include "index/key_estimates.h"
 #include "kernels/attention_state.h"
 #include "kernels/layout.h"
+#include "kernels/value_planes.h"
 #include "query/attention/call_cost.h"
 
 namespace attndb::query {
@@ -25,12 +26,21 @@ struct HeadRun {
   kernels::RowsView k;
   kernels::RowsView v;
   const index::KeyEstimates* estimates = nullptr;  // What the middle's scores come from; or null.
+  // What may stand for values that weigh little, of the plan's bits; or null.
+  const kernels::ValuePlanesView* values = nullptr;
 };
 
 // Ascending.
 struct ListedTokens {
   uint32_t* tokens = nullptr;
   size_t count = 0;
+};
+
+// Of listed tokens: q row r's of token i at scores[r * stride + i].
+struct ListedScores {
+  const float* scores = nullptr;
+  size_t stride = 0;
+  size_t num_q_rows = 1;
 };
 
 struct QueryRows {
@@ -59,9 +69,10 @@ inline bool ErrorsEvenOut(float error, float scale) { return error * scale <= 0.
 void ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const QueryRows& q,
                  float* scores, size_t scores_stride, CallCost* cost);
 
-// Folds the tokens into a state of each q row. Leaves them relative to their runs.
-void AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed, const float* scores,
-                  size_t scores_stride, const kernels::LogitSpec& logit, size_t num_q_rows,
+// Folds the tokens into a state of each q row: by V, or by codes of it (8 bits) in runs that have
+// them. Leaves the tokens relative to their runs.
+void AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
+                  const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
                   const kernels::StateRows& states, CallCost* cost);
 
 // Folds every token in sight, by exact scores, into a state of each q row.

@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "kernels/select.h"
 #include "query/attention/mass_bound.h"
+#include "query/attention/value_remainder.h"
 
 namespace attndb::query {
 namespace {
@@ -32,9 +33,9 @@ size_t HeadScratch::Bytes(const HeadScratchSize& size) {
     bytes += ArenaBytes<float>(size.k_padded) +
              ArenaBytes<std::byte>(index::QueryCodeBytes(size.k_padded));
   }
-  if (!size.plan->Samples()) return bytes;
+  if (!size.plan->Estimates()) return bytes;
   return bytes + ArenaBytes<float>(num_tokens) +
-         ArenaBytes<float>(kernels::NumWeightBlocks(num_tokens)) +
+         ArenaBytes<float>(NumMasses(num_tokens, size.num_runs)) +
          ArenaBytes<float>(kernels::kWeightBlock);
 }
 
@@ -48,9 +49,9 @@ HeadScratch HeadScratch::Take(const HeadScratchSize& size, Arena* arena) {
     scratch.spare = arena->Take<float>(size.k_padded);
     scratch.codes = arena->Take<std::byte>(index::QueryCodeBytes(size.k_padded));
   }
-  if (!size.plan->Samples()) return scratch;
+  if (!size.plan->Estimates()) return scratch;
   scratch.drawn = arena->Take<float>(num_tokens);
-  scratch.masses = arena->Take<float>(kernels::NumWeightBlocks(num_tokens));
+  scratch.masses = arena->Take<float>(NumMasses(num_tokens, size.num_runs));
   scratch.weights = arena->Take<float>(kernels::kWeightBlock);
   return scratch;
 }
@@ -84,7 +85,7 @@ size_t SparseHead::Choose() {
   const size_t num_critical = ChooseCritical(critical);
   const size_t num_chosen = ListChosen(num_critical);
   cost_->num_selected += num_critical;
-  if (!call_.plan->Samples() && !call_.plan->Bounds()) return num_chosen;
+  if (!call_.plan->Estimates() && !call_.plan->Bounds()) return num_chosen;
   for (size_t i = 0; i < num_critical; ++i) {
     call_.view.scores[critical[i]] = -std::numeric_limits<float>::infinity();
     call_.view.MarkChanged(critical[i]);
@@ -136,7 +137,8 @@ void SparseHead::ScoreExactly(uint32_t* indices, size_t count, float* scores) {
 
 void SparseHead::Fold(uint32_t* indices, const float* scores, size_t count,
                       const kernels::LogitSpec& logit, const StateRows& state) {
-  AttendListed(call_.runs, {indices, count}, scores, count, logit, 1, state, cost_);
+  AttendListed(call_.runs, {indices, count}, {scores, count}, logit, /*by_codes=*/false, state,
+               cost_);
 }
 
 void SparseHead::Attend(const StateRows& state) {
@@ -153,7 +155,7 @@ void SparseHead::Attend(const StateRows& state) {
     Fold(scratch_.indices, scratch_.chosen_scores, num_chosen, logit(), state);
   }
   const size_t num_left = call_.num_tokens - num_chosen;
-  if (call_.plan->Samples() && num_left > 0) AttendRemainder(num_left, state);
+  if (call_.plan->Estimates() && num_left > 0) AttendRemainder(num_left, state);
   cost_->attend_ns += SteadyNowNanos() - chosen_ns;
 }
 

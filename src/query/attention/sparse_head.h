@@ -3,7 +3,8 @@
 //   1. The search chooses candidates in the middle. Where their scores are estimates, they are
 //      scored exactly, and the search keeps what is critical then.
 //   2. Sinks, critical tokens and window are folded into the state, with the scores that they have.
-//   3. The remainder is dropped, or estimated from a sample of its tokens (remainder.h).
+//   3. The remainder is dropped, or estimated from a sample of its tokens (remainder.h) or from
+//      value planes (value_remainder.h).
 //
 // A plan with exact_fallback bounds the mass left out before step 2 (mass_bound.h). Where that is
 // too much, all tokens are attended to exactly instead.
@@ -45,6 +46,7 @@ struct HeadScratchSize {
   const LayerPlan* plan = nullptr;
   const index::CriticalSearch* search = nullptr;
   uint64_t num_tokens = 0;
+  size_t num_runs = 0;
   size_t k_padded = 0;
 };
 
@@ -55,7 +57,7 @@ struct HeadScratch {
   // If the plan bounds: for a run's query.
   float* spare = nullptr;      // [head_dim padded]
   std::byte* codes = nullptr;  // [index::QueryCodeBytes(head_dim padded)]
-  // If the plan samples.
+  // If the plan estimates the remainder.
   float* drawn = nullptr;    // [num_tokens]: scores by which tokens were drawn.
   float* masses = nullptr;   // Of blocks.
   float* weights = nullptr;  // Of a block.
@@ -88,6 +90,8 @@ class SparseHead {
   // sparse_head_remainder.cc
   bool EvensOut() const;
   void AttendRemainder(size_t num_left, const kernels::StateRows& state);
+  void AttendSample(size_t num_left, const kernels::StateRows& state);
+  void AttendValues(const kernels::StateRows& state);
   void AttendWholeRemainder(const kernels::StateRows& state);
   void WeighSample(size_t num_drawn, float log_share);
 

@@ -1,4 +1,4 @@
-// What a q head's search left out, estimated from a sample.
+// What a q head's search left out, estimated from a sample or from value planes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +7,7 @@
 #include "kernels/select.h"
 #include "kernels/weights.h"
 #include "query/attention/sparse_head.h"
+#include "query/attention/value_remainder.h"
 
 namespace attndb::query {
 
@@ -47,15 +48,14 @@ void SparseHead::WeighSample(size_t num_drawn, float log_share) {
   }
 }
 
-// Folds an estimate of the middle tokens that were not chosen into `state`: a sample of them, or
-// all if they are no more than the sample.
-void SparseHead::AttendRemainder(size_t num_left, const StateRows& state) {
+// Folds a sample of the middle tokens that were not chosen into `state`, or all of them if they are
+// no more than the sample.
+void SparseHead::AttendSample(size_t num_left, const StateRows& state) {
   const RemainderCall remainder = {call_.view,   call_.middle,    logit(),
                                    state.max[0], scratch_.masses, scratch_.weights};
   RemainderDraw draw = {RemainderMass(remainder), call_.plan->samples};
   if (!(draw.mass > 0)) return;
-  cost_->mass_left_sum += draw.mass / (draw.mass + double{state.sum[0]});
-  ++cost_->num_masses;
+  cost_->AddMassLeft(draw.mass, double{state.sum[0]});
   if (num_left <= draw.num_samples) {
     AttendWholeRemainder(state);
     return;
@@ -68,6 +68,27 @@ void SparseHead::AttendRemainder(size_t num_left, const StateRows& state) {
   const double share = draw.mass / static_cast<double>(draw.num_samples);
   WeighSample(draw.num_samples, remainder.max + static_cast<float>(std::log(share)));
   Fold(scratch_.indices, scratch_.chosen_scores, draw.num_samples, {.scale = 1.0f}, state);
+}
+
+void SparseHead::AttendValues(const StateRows& state) {
+  const double mass = FoldValueRemainder({.runs = call_.runs,
+                                          .scores = call_.view.scores,
+                                          .middle = call_.middle,
+                                          .logit = logit(),
+                                          .masses = scratch_.masses,
+                                          .weights = scratch_.weights,
+                                          .tokens = scratch_.indices,
+                                          .token_scores = scratch_.chosen_scores},
+                                         state, cost_);
+  if (mass > 0) cost_->AddMassLeft(mass, double{state.sum[0]} - mass);
+}
+
+void SparseHead::AttendRemainder(size_t num_left, const StateRows& state) {
+  if (call_.plan->remainder == Remainder::kSample) {
+    AttendSample(num_left, state);
+  } else {
+    AttendValues(state);
+  }
 }
 
 }  // namespace attndb::query

@@ -9,6 +9,7 @@ namespace {
 constexpr double kBaseRowBytes = 2 * kBaseChannels;
 
 constexpr double kScaleBytes = 2;  // Of a key of the planes.
+constexpr double kCodedBytes = 1;  // Of a channel of V at 8 bits.
 
 // A stream of `bytes` for which the kernel takes `ns`: whichever is slower.
 double StreamNanos(double bytes, double ns, const HeadShape& shape,
@@ -44,11 +45,14 @@ Cost SparseCost(const HeadShape& shape, const SparseRead& read, const MachineCon
   const double scan_ns =
       work.scanned_keys * AtGroup(machine.Scan(read.bits), group) * shape.channels / kBaseChannels;
   const double k_rows = read.distinct * work.reranked_keys * shape.k_bytes;
-  const double v_rows = read.distinct * read.rows * shape.v_bytes;
+  const double v_row_bytes =
+      (1 - read.coded) * shape.v_bytes + read.coded * shape.v_channels * kCodedBytes;
+  const double v_rows = read.distinct * read.rows * v_row_bytes;
   Cost cost;
-  cost.bytes = exact_bytes + scan_bytes + group * (k_rows + v_rows);
+  cost.bytes = exact_bytes + scan_bytes + group * (k_rows + v_rows + read.value_bytes);
   cost.ns = StreamNanos(exact_bytes, exact_ns, shape, machine) +
             StreamNanos(scan_bytes, scan_ns, shape, machine) +
+            group * StreamNanos(read.value_bytes, 0, shape, machine) +
             group * (machine.head + work.compared_keys * machine.select +
                      (k_rows + v_rows) / kBaseRowBytes * machine.row + work.hops * machine.hop +
                      work.page_reads * machine.page);

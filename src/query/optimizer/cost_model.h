@@ -26,17 +26,21 @@ struct HeadShape {
   uint32_t group_size = 1;
   double k_bytes = 0;        // Of a stored row of K,
   double v_bytes = 0;        // ... and of V.
-  double channels = 0;       // Of a padded row of K.
+  double channels = 0;       // Of a padded row of K,
+  double v_channels = 0;     // ... and of V.
   uint32_t num_threads = 1;  // That share a call.
 };
 
-// What is read of K and V: a search, and rows of V per q head.
+// What is read of K and V: a search, rows of V per q head, and value planes.
 struct SparseRead {
   SearchWork work;
   uint32_t bits = 0;  // Of the scan.
   double rows = 0;    // Of V, per q head: fixed, selected and sampled tokens.
   // Of the rows of K and V of all q heads of the group, the share that no other one reads too.
   double distinct = 1.0;
+  // Of the rows of V, the share that is read from value planes of 8 bits instead.
+  double coded = 0.0;
+  double value_bytes = 0.0;  // Streamed of value planes, per q head.
 };
 
 // K and V of `tokens` tokens, once for `num_rows` rows of q.

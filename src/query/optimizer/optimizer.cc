@@ -11,6 +11,10 @@ namespace {
 constexpr double kWorthSearching = 0.9;
 constexpr double kStillWorthSearching = 1.0;
 
+// Value planes must save so much, and are not thought of for fewer tokens.
+constexpr double kWorthValues = 0.96;
+constexpr uint64_t kLeastValueTokens = 24576;
+
 // A head that selects more than this share of the middle is broad.
 constexpr double kBroadShare = 0.25;
 
@@ -22,6 +26,9 @@ constexpr double kBaseTokens = 8192;
 
 // Of them, those whose K is read too.
 constexpr double kExactShare = 0.2;
+
+// ... and those that weigh so little that codes of V do.
+constexpr double kLightRows = 0.75;
 
 // Fewer than these are not worth less.
 constexpr double kLeastRows = 64;
@@ -67,6 +74,20 @@ SearchSize SizeOf(const LayerQuestion& question, const HeadChoice& choice) {
   size.expected_tokens = std::max(0.0, choice.selected);
   if (question.plan->Draws()) size.expected_tokens = kExactShare * choice.rows;
   return size;
+}
+
+// What value planes are read for a plan that reads them.
+void PredictValues(const LayerQuestion& question, const HeadShape& shape, SparseRead* read) {
+  const LayerPlan& plan = *question.plan;
+  if (!plan.ReadsValues()) return;
+  if (plan.Draws()) {
+    read->coded = kLightRows;
+    return;
+  }
+  constexpr double kBlock = 64;     // Tokens that share a mean (kernels/value_planes.h),
+  constexpr double kMeanBytes = 2;  // ... a bfloat16 a channel.
+  const double per_channel = plan.value_bits / 8.0 + kMeanBytes / kBlock;
+  read->value_bytes = Middle(question) * shape.v_channels * per_channel;
 }
 
 bool PrefersFull(const HeadChoice& choice, const HeadStatistics& head) {
@@ -129,7 +150,8 @@ HeadShape ShapeOf(const LayerQuestion& question) {
   shape.group_size = question.spec->group_size();
   shape.channels = padded(question.spec->head_dim);
   shape.k_bytes = shape.channels * element;
-  shape.v_bytes = padded(question.spec->v_head_dim) * element;
+  shape.v_channels = padded(question.spec->v_head_dim);
+  shape.v_bytes = shape.v_channels * element;
   shape.num_threads = question.num_threads;
   return shape;
 }
@@ -163,8 +185,8 @@ HeadChoice ChooseHead(const LayerQuestion& question, const IndexType& index,
   const double correction = question.plan->kind == QueryKind::kAuto ? head.rows.value() : 1.0;
   choice.rows = std::min(Middle(question), choice.rows_expected * correction);
   const SearchSize size = SizeOf(question, choice);
-  const SparseRead read = {index.predict(size), size.bits, fixed + choice.rows,
-                           DistinctShare(question)};
+  SparseRead read = {index.predict(size), size.bits, fixed + choice.rows, DistinctShare(question)};
+  PredictValues(question, shape, &read);
   choice.sparse_cost = SparseCost(shape, read, machine);
   choice.sparse_ns = choice.sparse_cost.ns * head.sparse_time.value();
   const auto rows = static_cast<double>(question.num_rows);
@@ -206,6 +228,25 @@ const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const Head
     }
   }
   return best;
+}
+
+uint32_t ChooseValueBits(const LayerQuestion& question, const IndexType& index,
+                         std::span<const HeadStatistics> heads, const MachineConstants& machine) {
+  const LayerPlan& plan = *question.plan;
+  if (!plan.Draws() || !plan.default_value_bits) return plan.value_bits;
+  if (question.chain.num_plane_tokens < kLeastValueTokens) return 0;
+  constexpr uint32_t kBits = 8;
+  LayerPlan coded = plan;
+  coded.value_bits = kBits;
+  LayerQuestion with_codes = question;
+  with_codes.plan = &coded;
+  double ns = 0;
+  double coded_ns = 0;
+  for (const HeadStatistics& head : heads) {
+    ns += ChooseHead(question, index, head, machine).sparse_cost.ns;
+    coded_ns += ChooseHead(with_codes, index, head, machine).sparse_cost.ns;
+  }
+  return coded_ns < kWorthValues * ns ? kBits : 0;
 }
 
 std::string NotesOf(const LayerQuestion& question) {

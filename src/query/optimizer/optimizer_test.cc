@@ -77,6 +77,30 @@ TEST_F(OptimizerTest, SmallerErrorsNeedMoreRows) {
   EXPECT_LE(Choose(Ask("auto(error=0.000001)", 65536)).rows, 65536);
 }
 
+TEST_F(OptimizerTest, LongContextsReadLightRowsFromCodes) {
+  const std::vector<HeadStatistics> heads(1);
+  const auto chosen = [&](const char* plan, uint64_t num_tokens) {
+    const LayerQuestion question = Ask(plan, num_tokens);
+    return ChooseValueBits(question, *plan_.index, heads, machine_);
+  };
+  EXPECT_EQ(chosen("auto(error=0.01)", 131072), 8u);
+  EXPECT_EQ(chosen("auto(error=0.01)", 8192), 0u);
+  EXPECT_EQ(chosen("auto(error=0.01,value_bits=8)", 8192), 8u);
+  EXPECT_EQ(chosen("auto(error=0.01,value_bits=exact)", 131072), 0u);
+  EXPECT_EQ(chosen("topk(k=9,remainder=planes:4)", 8192), 4u);
+  const HeadChoice exact = Choose(Ask("auto(error=0.01,value_bits=exact)", 131072));
+  const HeadChoice coded = Choose(Ask("auto(error=0.01,value_bits=8)", 131072));
+  EXPECT_LT(coded.sparse_cost.bytes, exact.sparse_cost.bytes);
+  EXPECT_LT(coded.sparse_cost.ns, exact.sparse_cost.ns);
+}
+
+TEST_F(OptimizerTest, ValuePlanesOfTheRemainderArePriced) {
+  const HeadChoice dropped = Choose(Ask("topk(k=1000,sink=4,window=6)", 1100));
+  const HeadChoice coded = Choose(Ask("topk(k=1000,sink=4,window=6,remainder=planes:4)", 1100));
+  // Of 1,090 tokens of 64 channels: half a byte, and a 64th of the mean's two.
+  EXPECT_EQ(coded.sparse_cost.bytes, dropped.sparse_cost.bytes + 3 * 1090 * 64 * (0.5 + 2.0 / 64));
+}
+
 TEST_F(OptimizerTest, ABroadHeadRunsFull) {
   HeadStatistics head;
   head.selected = 50000;

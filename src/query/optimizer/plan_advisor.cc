@@ -79,6 +79,9 @@ void PlanAdvisor::Decide(const LayerQuestion& question, LayerChoice* choice) con
   } else {
     choice->plan.index = ChooseIndex(question, heads, machine);
     choice->plan.default_index = choice->plan.index == options_.registry->default_index();
+    choice->plan.value_bits = ChooseValueBits(question, *choice->plan.index, heads, machine);
+    choice->plan.default_value_bits =
+        choice->plan.default_value_bits && choice->plan.value_bits == 0;
     for (size_t i = 0; i < heads.size(); ++i) {
       const HeadStatistics head = Informed(heads[i]);
       choice->heads[i] = ChooseHead(question, *choice->plan.index, head, machine);

@@ -32,6 +32,20 @@ std::string GivenText(const std::vector<Argument>& arguments, const ArgumentValu
   return text;
 }
 
+std::string RemainderText(const LayerPlan& plan) {
+  switch (plan.remainder) {
+    case Remainder::kDrop:
+      return "";
+    case Remainder::kMean:
+      return ",remainder=mean";
+    case Remainder::kSample:
+      return ",remainder=sample:" + std::to_string(plan.samples);
+    case Remainder::kPlanes:
+      return ",remainder=planes:" + std::to_string(plan.value_bits);
+  }
+  return "";
+}
+
 // How tokens are searched, and what becomes of those left out; the defaults are not written.
 std::string SearchText(const LayerPlan& plan) {
   std::string text;
@@ -43,7 +57,10 @@ std::string SearchText(const LayerPlan& plan) {
   if (plan.bits != plan.query->default_bits || plan.bits != 0) {
     text += ",bits=" + (plan.bits == 0 ? "exact" : std::to_string(plan.bits));
   }
-  if (plan.samples != 0) text += ",remainder=sample:" + std::to_string(plan.samples);
+  text += RemainderText(plan);
+  if (plan.Draws() && !plan.default_value_bits) {
+    text += ",value_bits=" + (plan.value_bits == 0 ? "exact" : std::to_string(plan.value_bits));
+  }
   if (plan.Bounds()) text += ",exact_fallback=" + NumberText(plan.exact_fallback);
   return text;
 }

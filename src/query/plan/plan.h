@@ -6,7 +6,8 @@
 //
 // Names: queries, indexes and presets, and the keys that each takes of its own, are those of a
 //        PlanRegistry. Keys of every query but full: sink, window; of every one that chooses tokens
-//        index, bits=exact|..., and, but for auto, remainder=drop|sample:n or exact_fallback.
+//        index, bits=exact|..., and remainder=drop|mean|sample:n|planes:2|4|8 or exact_fallback, or
+//        for auto value_bits=exact|8.
 // Threads: values. They point into the registry that they were parsed with.
 #ifndef ATTNDB_QUERY_PLAN_PLAN_H_
 #define ATTNDB_QUERY_PLAN_PLAN_H_
@@ -37,6 +38,14 @@ struct DrawBudget {
   double tolerated_error = 0;  // ... by more than this, relative to the norm of the output.
 };
 
+// What becomes of the middle tokens that a search leaves out.
+enum class Remainder : uint8_t {
+  kDrop,
+  kMean,    // Estimated: means of blocks of values, by the blocks' estimated mass.
+  kSample,  // ... from a sample of `samples` tokens.
+  kPlanes,  // ... by values of `value_bits` where the mass is worth it, means elsewhere.
+};
+
 // The query of one layer.
 struct LayerPlan {
   QueryKind kind = QueryKind::kFull;  // query's.
@@ -47,7 +56,12 @@ struct LayerPlan {
   bool default_index = true;          // The registry's default is not written out.
   double error = 0.0;                 // kAuto: what its draws are to keep, as a mean over heads.
   uint32_t bits = 0;                  // Of the key planes that are searched; 0 = K itself.
-  uint32_t samples = 0;         // Drawn from the remainder, to estimate it; 0 = it is dropped.
+  Remainder remainder = Remainder::kDrop;  // Of a search.
+  uint32_t samples = 0;                    // Of kSample.
+  // Of the value planes that stand for V of the remainder, or of what was drawn and weighs little;
+  // 0 = none.
+  uint32_t value_bits = 0;
+  bool default_value_bits = true;  // kAuto: not given, so that the optimizer chooses.
   double exact_fallback = 0.0;  // Of the mass left out, what a row's bound may be; 0 = no bounds.
   uint32_t sink = 16;           // First tokens that are always attended to.
   uint32_t window = 128;        // Last tokens that are always attended to, the row's own too.
@@ -57,7 +71,11 @@ struct LayerPlan {
   // Whether it draws from the scores of all keys, instead of searching.
   bool Draws() const { return kind == QueryKind::kAuto; }
   // Whether what is left out is estimated.
-  bool Samples() const { return samples != 0 || Draws(); }
+  bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
+  // Whether value planes are read.
+  bool ReadsValues() const {
+    return remainder == Remainder::kMean || remainder == Remainder::kPlanes || value_bits != 0;
+  }
   // Whether what is left out is bounded, and rows whose bound is too large attend to all tokens.
   bool Bounds() const { return exact_fallback > 0.0; }
   // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <string>
 
 #include "query/plan/plan.h"
 
@@ -14,6 +15,7 @@ constexpr uint32_t kMaxTokens = 1u << 30;  // Largest sink or window.
 constexpr uint32_t kMaxSamples = 1u << 20;
 constexpr uint32_t kMaxBits = 32;
 constexpr uint32_t kMaxLayer = 1u << 16;
+constexpr std::string_view kSample = "sample:";
 
 bool IsWordChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -170,7 +172,7 @@ class PlanParser {
     if (plan.bits == 1) {
       return Error(fallback_pos_, "exact_fallback needs bits=exact, 8 or 4; bits=1 bounds nothing");
     }
-    if (plan.samples != 0) {
+    if (plan.remainder != Remainder::kDrop) {
       return Error(fallback_pos_, "exact_fallback needs remainder=drop: it bounds what is dropped");
     }
     return Status::Ok();
@@ -218,6 +220,9 @@ class PlanParser {
       if (item.text == "bits") return SetBits(value, plan);
       if (item.text == "remainder" && plan->kind != QueryKind::kAuto) {
         return SetRemainder(value, plan);
+      }
+      if (item.text == "value_bits" && plan->kind == QueryKind::kAuto) {
+        return SetValueBits(value, plan);
       }
       if (item.text == "exact_fallback" && plan->kind != QueryKind::kAuto) {
         return SetFallback(item, value, plan);
@@ -312,15 +317,29 @@ class PlanParser {
     return Status::Ok();
   }
 
+  // Where a preset has set another remainder, this one takes its place.
   Status SetRemainder(const Item& value, LayerPlan* plan) const {
-    constexpr std::string_view kSample = "sample:";
-    if (value.text == "drop") {
-      plan->samples = 0;
+    plan->samples = 0;
+    plan->value_bits = 0;
+    if (value.text == "drop" || value.text == "mean") {
+      plan->remainder = value.text == "drop" ? Remainder::kDrop : Remainder::kMean;
       return Status::Ok();
     }
-    if (!value.text.starts_with(kSample)) {
-      return NotHere("remainder", value, "remainder=drop and sample:n");
+    if (value.text.starts_with(kSample)) {
+      plan->remainder = Remainder::kSample;
+      return SetSamples(value, plan);
     }
+    for (const uint32_t bits : {2u, 4u, 8u}) {
+      if (value.text != "planes:" + std::to_string(bits)) continue;
+      plan->remainder = Remainder::kPlanes;
+      plan->value_bits = bits;
+      return Status::Ok();
+    }
+    return NotHere("remainder", value,
+                   "remainder=drop, mean, sample:n, planes:2, planes:4 and planes:8");
+  }
+
+  Status SetSamples(const Item& value, LayerPlan* plan) const {
     const std::optional<uint32_t> samples =
         ToInteger(value.text.substr(kSample.size()), 1, kMaxSamples);
     if (!samples) {
@@ -328,6 +347,15 @@ class PlanParser {
                                   std::to_string(kMaxSamples));
     }
     plan->samples = *samples;
+    return Status::Ok();
+  }
+
+  Status SetValueBits(const Item& value, LayerPlan* plan) const {
+    if (value.text != "exact" && value.text != "8") {
+      return NotHere("value_bits", value, "value_bits=exact and 8");
+    }
+    plan->value_bits = value.text == "8" ? 8 : 0;
+    plan->default_value_bits = false;
     return Status::Ok();
   }
 

@@ -39,10 +39,23 @@ TEST(PlanTest, ReadsEveryQuery) {
   EXPECT_EQ(sampled.Get("p"), 0.99);
   EXPECT_EQ(sampled.bits, 4u);
   EXPECT_EQ(sampled.samples, 128u);
+  EXPECT_EQ(sampled.remainder, Remainder::kSample);
+  EXPECT_FALSE(sampled.ReadsValues());
+  const LayerPlan mean = Parsed("topk(k=3,remainder=mean)");
+  EXPECT_EQ(mean.remainder, Remainder::kMean);
+  EXPECT_EQ(mean.value_bits, 0u);
+  EXPECT_TRUE(mean.ReadsValues());
+  const LayerPlan planes = Parsed("topk(k=3,remainder=planes:4)");
+  EXPECT_EQ(planes.remainder, Remainder::kPlanes);
+  EXPECT_EQ(planes.value_bits, 4u);
   const LayerPlan automatic = Parsed("auto(error=0.01)");
   EXPECT_EQ(automatic.kind, QueryKind::kAuto);
   EXPECT_EQ(automatic.error, 0.01);
   EXPECT_EQ(automatic.bits, 4u);
+  EXPECT_TRUE(automatic.default_value_bits);
+  EXPECT_FALSE(automatic.ReadsValues());
+  EXPECT_EQ(Parsed("auto(error=0.01,value_bits=8)").value_bits, 8u);
+  EXPECT_FALSE(Parsed("auto(error=0.01,value_bits=exact)").default_value_bits);
   EXPECT_EQ(Parsed("topk(k=3,bits=8)").bits, 8u);
   EXPECT_EQ(Parsed("topk(k=3,bits=8)").Bounds(), false);
   EXPECT_EQ(Parsed("dipr(beta=3,exact_fallback=0.05)").exact_fallback, 0.05);
@@ -61,6 +74,12 @@ TEST(PlanTest, CanonicalTextIsWhatItWas) {
   EXPECT_EQ(Parsed("alaya").ToString(), "dipr(alpha=0.012,sink=128,window=512)");
   EXPECT_EQ(Parsed("mass(p=0.9,bits=8,remainder=sample:7)").ToString(),
             "mass(p=0.9,bits=8,remainder=sample:7,sink=16,window=128)");
+  EXPECT_EQ(Parsed("topk(k=9,remainder=mean)").ToString(),
+            "topk(k=9,remainder=mean,sink=16,window=128)");
+  EXPECT_EQ(Parsed("topk(k=9,remainder=planes:2)").ToString(),
+            "topk(k=9,remainder=planes:2,sink=16,window=128)");
+  EXPECT_EQ(Parsed("auto(error=0.01,value_bits=8)").ToString(),
+            "auto(error=0.01,bits=4,value_bits=8,sink=16,window=128)");
   EXPECT_EQ(Parsed("topk(exact_fallback=0.5,k=9,bits=4)").ToString(),
             "topk(k=9,bits=4,exact_fallback=0.5,sink=16,window=128)");
   EXPECT_EQ(Parsed("auto(error=0.01)").ToString(), "auto(error=0.01,bits=4,sink=16,window=128)");
@@ -168,7 +187,8 @@ TEST(PlanTest, ErrorsNameTheColumn) {
 
 TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
   for (const char* text : {"topk(k=5,index=graph)", "dipr(beta=1,bits=2)",
-                           "dipr(beta=1,remainder=planes:2)", "mass(p=0.5,bits=many)"}) {
+                           "dipr(beta=1,remainder=planes:3)", "topk(k=1,remainder=planes:)", "mass(p=0.5,bits=many)",
+                           "auto(error=0.01,value_bits=4)"}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_FALSE(plan.ok()) << text;
     EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << plan.status();
@@ -178,11 +198,11 @@ TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
 
 TEST(PlanTest, SaysWhatBecomesOfTheRemainder) {
   EXPECT_TRUE(Parsed("auto(error=0.01)").Draws());
-  EXPECT_TRUE(Parsed("auto(error=0.01)").Samples());
+  EXPECT_TRUE(Parsed("auto(error=0.01)").Estimates());
   EXPECT_EQ(Parsed("auto(error=0.01)").MakeSearch({}), nullptr);
   EXPECT_FALSE(Parsed("mass(p=0.7,remainder=sample:9)").Draws());
-  EXPECT_TRUE(Parsed("mass(p=0.7,remainder=sample:9)").Samples());
-  EXPECT_FALSE(Parsed("mass(p=0.7)").Samples());
+  EXPECT_TRUE(Parsed("mass(p=0.7,remainder=sample:9)").Estimates());
+  EXPECT_FALSE(Parsed("mass(p=0.7)").Estimates());
 }
 
 TEST(PlanTest, RandomTextNeverCrashes) {

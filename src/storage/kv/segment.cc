@@ -183,18 +183,25 @@ Result<LayerQueries> Segment::ReadQueries(LayerId layer) const {
   return queries;
 }
 
-Result<HeadKeys> Segment::ReadKeys(LayerId layer, uint32_t kv_head) const {
-  const SectionEntry& section = sections_[layout_.keys(layer, kv_head)];
-  const std::string name = "keys of " + LayerName(*object_, layer);
-  HeadKeys keys;
+Result<HeadRows> Segment::ReadRows(const SectionEntry& section, const std::string& name) const {
+  HeadRows rows;
   ATTNDB_ASSIGN_OR_RETURN(
-      keys.reservation_,
+      rows.reservation_,
       budget_->Reserve(object_->ReadBufferBytes(section.offset, section.length), name));
   Result<ObjectRange> data = object_->Read(section.offset, section.length);
   if (!data.ok()) return data.status().WithContext(name);
-  keys.k_ = data->bytes.data();
-  keys.buffer_ = std::move(data->buffer);  // Moving keeps the address.
-  return keys;
+  rows.data_ = data->bytes.data();
+  rows.buffer_ = std::move(data->buffer);  // Moving keeps the address.
+  return rows;
+}
+
+Result<HeadRows> Segment::ReadKeys(LayerId layer, uint32_t kv_head) const {
+  return ReadRows(sections_[layout_.keys(layer, kv_head)], "keys of " + LayerName(*object_, layer));
+}
+
+Result<HeadRows> Segment::ReadValues(LayerId layer, uint32_t kv_head) const {
+  return ReadRows(sections_[layout_.values(layer, kv_head)],
+                  "values of " + LayerName(*object_, layer));
 }
 
 Status Segment::VerifyAll(const std::function<bool(uint64_t bytes_done)>& progress) const {

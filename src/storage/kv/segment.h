@@ -89,17 +89,18 @@ class LayerQueries {
   std::vector<QueryRows> rows_;  // By kv head; into buffer_.
 };
 
-// The keys of one kv head, in memory as long as this lives. Not kept resident, as LayerQueries.
-class HeadKeys {
+// The keys or the values of one kv head, in memory as long as this lives. Not kept resident, as
+// LayerQueries.
+class HeadRows {
  public:
-  // [num_tokens, KRowBytes].
-  const std::byte* k() const { return k_; }
+  // [num_tokens, KRowBytes or VRowBytes].
+  const std::byte* data() const { return data_; }
 
  private:
   friend class Segment;
   Reservation reservation_;
   AlignedBuffer buffer_;
-  const std::byte* k_ = nullptr;  // Into buffer_.
+  const std::byte* data_ = nullptr;  // Into buffer_.
 };
 
 // What the catalog knows of a segment; all of it is compared with the files.
@@ -146,7 +147,8 @@ class Segment {
 
   Result<LayerQueries> ReadQueries(LayerId layer) const;
   // REQUIRES: layer and kv_head exist.
-  Result<HeadKeys> ReadKeys(LayerId layer, uint32_t kv_head) const;
+  Result<HeadRows> ReadKeys(LayerId layer, uint32_t kv_head) const;
+  Result<HeadRows> ReadValues(LayerId layer, uint32_t kv_head) const;
 
   // Reads every byte of both files from disk and verifies it, keeping nothing. `progress`, called
   // about every MiB with the bytes done, may be null; false stops with kCancelled.
@@ -162,6 +164,7 @@ class Segment {
   };
 
   Status ReadHeaderAndTable();
+  Result<HeadRows> ReadRows(const SectionEntry& section, const std::string& name) const;
   Result<std::shared_ptr<const internal::LayerData>> LoadLayer(LayerId layer) const;
 
   // Constant after Open.

@@ -1,0 +1,98 @@
+#include "query/attention/value_remainder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/select.h"
+#include "query/attention/call_util.h"
+
+namespace attndb::query {
+namespace {
+
+using kernels::kWeightBlock;
+static_assert(kernels::kValueBlock == kWeightBlock);
+
+// The part of a run's block that lies in the middle.
+struct BlockPart {
+  size_t block = 0;    // Of the run.
+  TokenRange tokens;   // Of the call.
+  size_t skipped = 0;  // Tokens of the block before them.
+};
+
+// Calls f(run, part) for the parts of all blocks of runs with value planes, in order.
+template <typename F>
+void ForEachBlock(const ValueRemainderCall& call, const F& f) {
+  for (const HeadRun& run : call.runs) {
+    if (run.values == nullptr) continue;
+    const TokenRange tokens = Intersect(run.tokens, call.middle);
+    for (uint64_t begin = tokens.begin; begin < tokens.end;) {
+      const size_t block = (begin - run.tokens.begin) / kWeightBlock;
+      const uint64_t first = run.tokens.begin + block * kWeightBlock;
+      const uint64_t end = std::min<uint64_t>(first + kWeightBlock, tokens.end);
+      f(run, BlockPart{block, {begin, end}, begin - first});
+      begin = end;
+    }
+  }
+}
+
+// Runs without value planes: their tokens by V.
+double FoldExactly(const ValueRemainderCall& call, const kernels::StateRows& state,
+                   CallCost* cost) {
+  double mass = 0;
+  for (const HeadRun& run : call.runs) {
+    const TokenRange tokens = Intersect(run.tokens, call.middle);
+    if (run.values != nullptr || tokens.begin >= tokens.end) continue;
+    const size_t count = kernels::SelectRange(call.scores + tokens.begin, tokens.end - tokens.begin,
+                                              -std::numeric_limits<float>::max(), call.tokens);
+    for (size_t i = 0; i < count; ++i) {
+      call.tokens[i] += static_cast<uint32_t>(tokens.begin);
+      call.token_scores[i] = call.scores[call.tokens[i]];
+    }
+    const double before = state.sum[0];
+    const double max = state.max[0];
+    AttendListed({&run, 1}, {call.tokens, count}, {call.token_scores, count}, call.logit,
+                 /*by_codes=*/false, state, cost);
+    const double factor = std::exp(max - double{state.max[0]});
+    mass = mass * factor + double{state.sum[0]} - before * factor;
+  }
+  return mass;
+}
+
+}  // namespace
+
+double FoldValueRemainder(const ValueRemainderCall& call, const kernels::StateRows& state,
+                          CallCost* cost) {
+  const double of_values = FoldExactly(call, state, cost);
+  const float max = state.max[0];
+  double total = 0;
+  size_t num_blocks = 0;
+  ForEachBlock(call, [&](const HeadRun&, const BlockPart& part) {
+    float* const mass = call.masses + num_blocks++;
+    kernels::SumWeights(call.scores + part.tokens.begin, part.tokens.end - part.tokens.begin,
+                        call.logit, max, mass);
+    total += double{*mass};
+  });
+  if (!(total > 0)) return of_values + total;
+  const double light = kLightShare * total / static_cast<double>(num_blocks);
+  size_t i = 0;
+  ForEachBlock(call, [&](const HeadRun& run, const BlockPart& part) {
+    const float mass = call.masses[i++];
+    const kernels::ValuePlanesView& values = *run.values;
+    cost->bytes_touched += values.num_elements * sizeof(uint16_t) + sizeof(float);
+    if (values.bits == 0 || double{mass} < light) {
+      kernels::AddValueMean(values, part.block, mass, state.out);
+      return;
+    }
+    const size_t count = part.tokens.end - part.tokens.begin;
+    std::fill_n(call.weights, part.skipped, 0.0f);
+    kernels::ExpWeights(call.scores + part.tokens.begin, count, call.logit, max,
+                        call.weights + part.skipped);
+    kernels::AddValueBlock(values, part.block, call.weights, part.skipped + count, state.out);
+    cost->bytes_touched += count * kernels::ValueRowBytes(values.num_elements, values.bits);
+  });
+  state.sum[0] += static_cast<float>(total);
+  return of_values + total;
+}
+
+}  // namespace attndb::query
