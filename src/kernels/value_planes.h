@@ -1,8 +1,9 @@
 // Value planes: the values of a run of tokens quantized to 2, 4 or 8 bits, and weighted sums of
 // them.
 //
-// Block:   kValueBlock tokens share a mean (a bfloat16 a channel) and a scale; the last block may
-//          have fewer. A row of codes is num_elements * bits / 8 bytes, rows lie in token order.
+// Block:   kValueBlock tokens share a mean (a bfloat16 a channel), a scale, and a bound of their
+//          values' norms; the last block may have fewer. A row of codes is num_elements * bits / 8
+//          bytes, rows lie in token order.
 // Code:    2 and 4 bits: v = mean + scale * (c - (2^bits - 1) / 2), c of channel i in bits
 //          [i * bits, ...) of its row, low ones first; the scale is the step that is best for
 //          normal variates of the block's deviation, what lies beyond the last step is clipped.
@@ -39,6 +40,7 @@ struct ValuePlanesView {
   const uint8_t* codes = nullptr;   // [num_tokens][ValueRowBytes]; null for 0 bits.
   const uint16_t* means = nullptr;  // [NumValueBlocks][num_elements]
   const float* scales = nullptr;    // [NumValueBlocks]
+  const float* norms = nullptr;     // [NumValueBlocks]: no value of the block is longer.
   uint32_t bits = 0;                // 0, 2, 4 or 8.
   size_t num_elements = 0;          // A multiple of 16, at most kMaxRowElements.
 };
@@ -48,6 +50,7 @@ struct ValueBlock {
   uint8_t* codes = nullptr;
   uint16_t* mean = nullptr;
   float* scale = nullptr;
+  float* norm = nullptr;
 };
 
 // Makes a block of rows [num_tokens, num_elements] of float32, `stride` elements apart. The rows

@@ -25,8 +25,9 @@ struct TestPlanes {
       : num_tokens(rows.size() / num_elements),
         codes(num_tokens * ValueRowBytes(num_elements, bits) + 64, 0xff),
         means(NumValueBlocks(num_tokens) * num_elements),
-        scales(NumValueBlocks(num_tokens)) {
-    view = {codes.data(), means.data(), scales.data(), bits, num_elements};
+        scales(NumValueBlocks(num_tokens)),
+        norms(NumValueBlocks(num_tokens)) {
+    view = {codes.data(), means.data(), scales.data(), norms.data(), bits, num_elements};
     for (size_t b = 0; b < scales.size(); ++b) {
       const size_t first = b * kValueBlock;
       const size_t count = std::min(kValueBlock, num_tokens - first);
@@ -37,7 +38,7 @@ struct TestPlanes {
       }
       EncodeValues(block.data(), stride, count, num_elements, bits,
                    {codes.data() + first * ValueRowBytes(num_elements, bits),
-                    means.data() + b * num_elements, scales.data() + b});
+                    means.data() + b * num_elements, scales.data() + b, norms.data() + b});
     }
   }
 
@@ -68,6 +69,7 @@ struct TestPlanes {
   std::vector<uint8_t> codes;
   std::vector<uint16_t> means;
   std::vector<float> scales;
+  std::vector<float> norms;
   ValuePlanesView view;
 };
 
@@ -146,6 +148,28 @@ TEST_P(ValuePlanesTest, MeansAreThoseOfTheBlock) {
       for (size_t i = 0; i < count; ++i) mean += rows[(block * 64 + i) * elements + d];
       mean /= static_cast<double>(count);
       EXPECT_NEAR(out[d], 2 * mean, 0x1p-7 * std::abs(mean) + 1e-6);
+    }
+  }
+}
+
+TEST_P(ValuePlanesTest, NoValueIsLongerThanTheNormOfItsBlock) {
+  for (const size_t elements : Sizes{16, 64, 1024}) {
+    const size_t n = 64 + 5;
+    const std::vector<float> rows = Values(n, elements);
+    for (const uint32_t bits : kAllBits) {
+      const TestPlanes planes(rows, elements, bits);
+      double longest[2] = {};
+      for (size_t i = 0; i < n; ++i) {
+        double square = 0;
+        for (size_t d = 0; d < elements; ++d) {
+          square += double{rows[i * elements + d]} * double{rows[i * elements + d]};
+        }
+        longest[i / 64] = std::max(longest[i / 64], std::sqrt(square));
+      }
+      for (const size_t block : Sizes{0, 1}) {
+        EXPECT_GE(planes.norms[block], longest[block]);
+        EXPECT_LE(planes.norms[block], longest[block] * 1.0001);
+      }
     }
   }
 }

@@ -28,12 +28,14 @@ struct Layout {
   explicit Layout(const ValueShape& shape) {
     const size_t num_blocks = NumValueBlocks(shape.num_tokens);
     scales = kHeaderBytes;
-    means = RoundUpToPiece(scales + num_blocks * sizeof(float));
+    norms = RoundUpToPiece(scales + num_blocks * sizeof(float));
+    means = RoundUpToPiece(norms + num_blocks * sizeof(float));
     codes = RoundUpToPiece(means + num_blocks * shape.num_elements * sizeof(uint16_t));
     bytes = codes + shape.num_tokens * ValueRowBytes(shape.num_elements, shape.bits);
   }
 
   size_t scales = 0;  // float32 [blocks]
+  size_t norms = 0;   // The same
   size_t means = 0;   // bfloat16 [blocks, num_elements]
   size_t codes = 0;   // [num_tokens, ValueRowBytes]
   size_t bytes = 0;
@@ -73,6 +75,7 @@ ValuePlanes::ValuePlanes(const ValueShape& shape, std::span<const std::byte> byt
       shape.bits == 0 ? nullptr : reinterpret_cast<const uint8_t*>(bytes.data() + layout.codes);
   view_.means = reinterpret_cast<const uint16_t*>(bytes.data() + layout.means);
   view_.scales = reinterpret_cast<const float*>(bytes.data() + layout.scales);
+  view_.norms = reinterpret_cast<const float*>(bytes.data() + layout.norms);
   view_.bits = shape.bits;
   view_.num_elements = shape.num_elements;
 }
@@ -92,6 +95,7 @@ Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t n
       AlignedBuffer::Allocate(kValueBlock * values.num_elements * sizeof(float)));
   auto* const rows = reinterpret_cast<float*>(spare.data());
   auto* const scales = reinterpret_cast<float*>(buffer.data() + layout.scales);
+  auto* const norms = reinterpret_cast<float*>(buffer.data() + layout.norms);
   auto* const means = reinterpret_cast<uint16_t*>(buffer.data() + layout.means);
   auto* const codes = reinterpret_cast<uint8_t*>(buffer.data() + layout.codes);
   for (size_t block = 0; block < NumValueBlocks(num_tokens); ++block) {
@@ -103,8 +107,8 @@ Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t n
                          values.num_elements, count, values.num_elements, values.num_elements);
     kernels::EncodeValues(rows, values.num_elements, count, values.num_elements, bits,
                           {codes + first * ValueRowBytes(values.num_elements, bits),
-                           means + block * values.num_elements, scales + block});
-    if (!std::isfinite(scales[block])) return ValuePlanes();
+                           means + block * values.num_elements, scales + block, norms + block});
+    if (!std::isfinite(scales[block]) || !std::isfinite(norms[block])) return ValuePlanes();
   }
   ValuePlanes planes(shape, buffer.span());
   planes.buffer_ = std::move(buffer);
@@ -118,9 +122,12 @@ Result<ValuePlanes> ValuePlanes::Parse(std::span<const std::byte> bytes, const V
   const Layout layout(expected);
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "bytes", bytes.size(), layout.bytes));
   const size_t num_blocks = NumValueBlocks(expected.num_tokens);
-  ATTNDB_RETURN_IF_ERROR(ExpectBits<uint32_t>(object, "scales",
-                                              PieceOf<uint32_t>(bytes, layout.scales, num_blocks),
-                                              ~0u, 0, kInfinityBits));
+  const auto sizes = [&](std::string_view field, size_t offset) {
+    return ExpectBits<uint32_t>(object, field, PieceOf<uint32_t>(bytes, offset, num_blocks), ~0u, 0,
+                                kInfinityBits);
+  };
+  ATTNDB_RETURN_IF_ERROR(sizes("scales", layout.scales));
+  ATTNDB_RETURN_IF_ERROR(sizes("norms", layout.norms));
   const size_t num_means = num_blocks * expected.num_elements;
   ATTNDB_RETURN_IF_ERROR(ExpectBits<uint16_t>(object, "means",
                                               PieceOf<uint16_t>(bytes, layout.means, num_means),

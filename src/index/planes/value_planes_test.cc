@@ -100,7 +100,8 @@ TEST_F(ValuePlanesFormTest, ReadersRefuseWhatDoesNotFit) {
   expect_refused(28, uint8_t{1}, StatusCode::kCorruption, "reserved");
   expect_refused(64, std::numeric_limits<float>::infinity(), StatusCode::kCorruption, "scales[0]");
   expect_refused(68, -1.0f, StatusCode::kCorruption, "scales[1]");
-  expect_refused(128, uint16_t{0x7fc0}, StatusCode::kCorruption, "means[0]");
+  expect_refused(128, -1.0f, StatusCode::kCorruption, "norms[0]");
+  expect_refused(192, uint16_t{0x7fc0}, StatusCode::kCorruption, "means[0]");
   EXPECT_EQ(Parse(Copy(planes.bytes().first(planes.bytes().size() - 1)), 4).status().code(),
             StatusCode::kCorruption);
 }
