@@ -25,14 +25,22 @@ double Median(std::vector<double> values) {
 }
 
 // |a - b| / |b| of one head.
-double RelativeError(const float* a, const float* b, size_t count) {
-  double difference = 0;
-  double norm = 0;
-  for (size_t i = 0; i < count; ++i) {
-    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
-    norm += std::pow(static_cast<double>(b[i]), 2);
-  }
-  return norm == 0 ? (difference == 0 ? 0 : INFINITY) : std::sqrt(difference / norm);
+double NormOf(std::span<const float> a) {
+  double square = 0;
+  for (const float x : a) square += double{x} * double{x};
+  return std::sqrt(square);
+}
+
+double Distance(std::span<const float> a, std::span<const float> b) {
+  double square = 0;
+  for (size_t i = 0; i < a.size(); ++i) square += std::pow(double{a[i]} - double{b[i]}, 2);
+  return std::sqrt(square);
+}
+
+double RelativeError(std::span<const float> a, std::span<const float> b) {
+  const double difference = Distance(a, b);
+  const double norm = NormOf(b);
+  return norm == 0 ? (difference == 0 ? 0 : INFINITY) : difference / norm;
 }
 
 // The plan without its estimate of what was not selected; empty if it can't be asked for.
@@ -52,8 +60,9 @@ struct PlanRun {
   PlanResult result;
   StepOutput output;
   std::vector<double> ms, speedups;
-  std::vector<double> error_sums;  // By layer and q head.
-  std::vector<double> looseness;   // Of bounds.
+  std::vector<double> error_sums;     // By layer and q head.
+  std::vector<double> looseness;      // Of bounds of mass,
+  std::vector<double> out_looseness;  // ... and of outputs.
   double mass_sum = 0;
   double bytes_sum = 0;
 };
@@ -238,13 +247,17 @@ class Bench {
     run->bytes_sum += run->output.bytes_touched;
     size_t at = 0;
     for (size_t i = 0; i < info_.layers.size(); ++i) {
-      const size_t dim = info_.layer(i).v_head_dim;
       if (run->error_sums.size() == at) run->error_sums.resize(at + info_.layer(i).num_q_heads);
       for (size_t head = 0; head < info_.layer(i).num_q_heads; ++head, ++at) {
-        run->error_sums[at] += RelativeError(run->output.out[i].data() + head * dim,
-                                             full.out[i].data() + head * dim, dim);
+        run->error_sums[at] +=
+            RelativeError(OutputOf(run->output, i, head), OutputOf(full, i, head));
       }
     }
+  }
+
+  std::span<const float> OutputOf(const StepOutput& output, size_t layer, size_t head) const {
+    const size_t dim = info_.layer(layer).v_head_dim;
+    return std::span(output.out[layer]).subspan(head * dim, dim);
   }
 
   Status AddMasses(const StepRows& rows, uint64_t row) {
@@ -264,9 +277,7 @@ class Bench {
           const double whole = full.lse[i][head];
           const double mass = std::exp(std::min(0.0, selected.lse[i][head] - whole));
           sum += mass;
-          if (!run.output.bounds[i].empty()) {
-            CheckBound(1 - mass, run.output.bounds[i][head], whole, &run);
-          }
+          if (!run.output.mass_bounds[i].empty()) CheckBounds(i, head, 1 - mass, &run);
           if (run.dropping)
             CheckEstimate(1 - mass, std::exp(run.output.lse[i][head] - whole) - mass, &run.result);
         }
@@ -283,12 +294,22 @@ class Bench {
     if (estimated >= is / 2 && estimated <= is * 2) ++result->num_within_2;
   }
 
-  // Each lse is float32 and comes from float32 logits: some roundings of its own size.
-  static void CheckBound(double is, double bound, double lse, PlanRun* run) {
-    const double rounding = 0x1p-22 * (std::abs(lse) + 8);
+  // left: share of the mass. Each lse is float32 and comes from float32 logits, some roundings of
+  // its own size, by which weights and so outputs are off, too.
+  void CheckBounds(size_t layer, size_t head, double left, PlanRun* run) const {
+    const StepOutput& full = runs_.front().output;
+    const std::span<const float> out = OutputOf(run->output, layer, head);
+    const std::span<const float> expected = OutputOf(full, layer, head);
+    const double off = Distance(out, expected);
+    const double mass_bound = run->output.mass_bounds[layer][head];
+    const double out_bound = run->output.out_bounds[layer][head];
+    const double rounding = 0x1p-22 * (std::abs(double{full.lse[layer][head]}) + 8);
     ++run->result.num_bounds;
-    if (is <= bound + rounding) ++run->result.num_held;
-    if (is >= kLeastShare) run->looseness.push_back(bound / is);
+    if (left <= mass_bound + rounding) ++run->result.num_held;
+    if (off <= out_bound + rounding * (NormOf(out) + NormOf(expected))) ++run->result.num_out_held;
+    if (left < kLeastShare) return;
+    run->looseness.push_back(mass_bound / left);
+    if (off > 0) run->out_looseness.push_back(out_bound / off);
   }
 
   AttentionBenchResult Summarize() {
@@ -302,6 +323,7 @@ class Bench {
       }
       if (run.mass_is_known) result.mass = run.mass_sum / num_steps;
       if (!run.looseness.empty()) result.bound_looseness = Median(run.looseness);
+      if (!run.out_looseness.empty()) result.out_bound_looseness = Median(run.out_looseness);
       result.selected_mean = run.session.SelectedMean();
       result.bytes_touched = run.bytes_sum / num_steps;
       result.ms_median = Median(run.ms);

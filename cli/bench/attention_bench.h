@@ -58,8 +58,10 @@ struct PlanResult {
   uint64_t num_within_2 = 0;    // ... and right within a factor of 2.
   uint64_t num_bounds = 0;      // Queries whose mass left out is bounded,
   uint64_t num_held = 0;        // ... and that left out no more.
-  // Bound over what was left out, of those that left out 0.01 % or more: median; 0 = none did.
+  uint64_t num_out_held = 0;    // ... whose output is off by no more.
+  // Bounds over what they bound, of queries that left out 0.01 % or more: medians; 0 = none did.
   double bound_looseness = 0;
+  double out_bound_looseness = 0;
   double selected_mean = 0;    // Critical tokens of a q head.
   double bytes_touched = 0;    // By one token in all layers, mean over steps.
   double ms_median = 0;        // Of one token in all layers.

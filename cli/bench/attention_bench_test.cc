@@ -130,7 +130,7 @@ TEST(AttentionBenchTest, TheMassOfAnEstimatedRemainderIsThatOfWhatWasSelected) {
   EXPECT_EQ(result->plans[1].num_estimates, 0U);
 }
 
-TEST(AttentionBenchTest, BoundsOfTheMassLeftOutAreCheckedByQuery) {
+TEST(AttentionBenchTest, BoundsAreCheckedByQuery) {
   const auto heads = SmallHeads();
   const auto result = RunAttentionBench(
       heads.get(), Small({"topk(k=20)", "topk(k=20,exact_fallback=1)",
@@ -140,9 +140,11 @@ TEST(AttentionBenchTest, BoundsOfTheMassLeftOutAreCheckedByQuery) {
   for (size_t i = 2; i < 5; ++i) {
     EXPECT_EQ(result->plans[i].num_bounds, 12U);  // 4 heads in 3 steps.
     EXPECT_EQ(result->plans[i].num_held, 12U);
+    EXPECT_EQ(result->plans[i].num_out_held, 12U);
   }
   EXPECT_EQ(result->plans[2].error_mean, result->plans[1].error_mean);
   EXPECT_NEAR(result->plans[2].bound_looseness, 1, 1e-2);  // Of exact scores.
+  EXPECT_GT(result->plans[2].out_bound_looseness, 1);
   EXPECT_LT(result->plans[4].error_mean, 1e-5);
 }
 

@@ -64,6 +64,9 @@ Json PlanJson(const PlanResult& plan, const PlanResult& full, double bandwidth) 
     json["bounds_of_mass_left_out"] = {{"num", plan.num_bounds},
                                        {"held", plan.num_held},
                                        {"looseness_median", plan.bound_looseness}};
+    json["bounds_of_output_error"] = {{"num", plan.num_bounds},
+                                      {"held", plan.num_out_held},
+                                      {"looseness_median", plan.out_bound_looseness}};
   }
   return json;
 }
@@ -123,12 +126,14 @@ std::string BoundsText(const AttentionBenchResult& result) {
   std::string text;
   for (const PlanResult& plan : result.plans) {
     if (plan.num_bounds == 0) continue;
-    text += plan.plan + ": the bound of the mass left out held in " + FormatCount(plan.num_held) +
-            " of " + FormatCount(plan.num_bounds) + " queries";
-    if (plan.bound_looseness > 0) {
-      text += "; it is " + FormatFixed(plan.bound_looseness, 2) + " x what was left out (median)";
-    }
-    text += "\n";
+    const auto add = [&](const char* what, uint64_t num_held, double looseness) {
+      text += plan.plan + ": the bound of " + what + " held in " + FormatCount(num_held) + " of " +
+              FormatCount(plan.num_bounds) + " queries";
+      if (looseness > 0) text += "; it is " + FormatFixed(looseness, 2) + " x that (median)";
+      text += "\n";
+    };
+    add("the mass left out", plan.num_held, plan.bound_looseness);
+    add("the output's error", plan.num_out_held, plan.out_bound_looseness);
   }
   return text.empty() ? text : "\n" + text;
 }

@@ -29,7 +29,8 @@ Status PlanSession::Step(const StepRows& rows, size_t row, StepOutput* output) {
   const size_t num_layers = info_->layers.size();
   output->out.resize(num_layers);
   output->lse.resize(num_layers);
-  output->bounds.assign(num_layers, {});
+  output->mass_bounds.assign(num_layers, {});
+  output->out_bounds.assign(num_layers, {});
   output->ms = 0;
   output->bytes_touched = 0;
   for (size_t i = 0; i < num_layers; ++i) {
@@ -51,8 +52,11 @@ Status PlanSession::Step(const StepRows& rows, size_t row, StepOutput* output) {
     output->ms += (MonotonicSeconds() - start) * 1e3;
     ATTNDB_ASSIGN_OR_RETURN(const LayerExplain explain, session_.Explain(id));
     for (const HeadExplain& head : explain.heads) {
-      output->bounds[i].insert(output->bounds[i].end(), head.last_bounds.begin(),
-                               head.last_bounds.end());
+      const auto append = [i](const std::vector<double>& from, auto* to) {
+        (*to)[i].insert((*to)[i].end(), from.begin(), from.end());
+      };
+      append(head.last_mass_bounds, &output->mass_bounds);
+      append(head.last_out_bounds, &output->out_bounds);
     }
     output->bytes_touched += static_cast<double>(explain.bytes_touched);
   }

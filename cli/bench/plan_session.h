@@ -25,10 +25,11 @@ struct StepRows {
 
 // What one step gave: of each layer.
 struct StepOutput {
-  std::vector<std::vector<float>> out;      // [layer][q head, v_head_dim]
-  std::vector<std::vector<float>> lse;      // [layer][q head]
-  std::vector<std::vector<double>> bounds;  // As lse: of the mass left out; empty if there is none.
-  double ms = 0;                            // Of the attends.
+  std::vector<std::vector<float>> out;           // [layer][q head, v_head_dim]
+  std::vector<std::vector<float>> lse;           // [layer][q head]
+  std::vector<std::vector<double>> mass_bounds;  // As lse: of the mass left out; or empty,
+  std::vector<std::vector<double>> out_bounds;   // ... of what the output is off by.
+  double ms = 0;                                 // Of the attends.
   double bytes_touched = 0;
 };
 

@@ -69,11 +69,14 @@ struct HeadExplain {
   double time_us = 0;          // Of the last Attend, summed over threads.
   double error = -1;           // Estimated, of the output, in the mean; -1 = not estimated.
   double mass_left = -1;       // Estimated share of the mass that was not chosen; -1 = unknown.
-  // Of a plan with exact_fallback: hard upper bound of that share, in the mean over rows and q
-  // heads; 0 for those that attended to all tokens instead, which are counted. -1 = no bounds.
+  // Of a plan with exact_fallback: hard upper bounds of that share, and of the norm of what the
+  // output is off by, |out - out of full|; in the mean over rows and q heads, 0 for those that
+  // attended to all tokens instead, which are counted. -1 = no bounds.
   double mass_bound = -1;
+  double out_bound = -1;
   uint64_t num_fallbacks = 0;
-  std::vector<double> last_bounds;  // Of the last Attend's newest row, by q head of the group.
+  std::vector<double> last_mass_bounds;  // Of the last Attend's newest row, by q head of the group.
+  std::vector<double> last_out_bounds;
 };
 
 // How one layer was, or would be, attended to.

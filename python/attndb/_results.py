@@ -77,8 +77,10 @@ class HeadExplain:
     error: float  # Estimated, of the output, in the mean; -1 = not estimated.
     mass_left: float  # Estimated share of the mass that was not chosen; -1 = unknown.
     mass_bound: float  # Hard bound of that share, in the mean; -1: the plan has no exact_fallback.
-    num_fallbacks: int  # Rows and q heads that attended to all tokens instead; their bound is 0.
-    last_bounds: tuple[float, ...]  # Of the last attend's newest row, by q head of the group.
+    out_bound: float  # Hard bound of the norm of what the output is off by, in the mean; -1 too.
+    num_fallbacks: int  # Rows and q heads that attended to all tokens instead; their bounds are 0.
+    last_mass_bounds: tuple[float, ...]  # Of the last attend's newest row, by q head of the group.
+    last_out_bounds: tuple[float, ...]
 
 
 @dataclass(frozen=True)

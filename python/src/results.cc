@@ -79,8 +79,10 @@ Dict HeadDict(const HeadExplain& head) {
   dict["error"] = head.error;
   dict["mass_left"] = head.mass_left;
   dict["mass_bound"] = head.mass_bound;
+  dict["out_bound"] = head.out_bound;
   dict["num_fallbacks"] = head.num_fallbacks;
-  dict["last_bounds"] = Numbers(head.last_bounds);
+  dict["last_mass_bounds"] = Numbers(head.last_mass_bounds);
+  dict["last_out_bounds"] = Numbers(head.last_out_bounds);
   return dict;
 }
 

@@ -32,8 +32,10 @@ inline Json JsonOf(const HeadExplain& head) {
           {"error", head.error},
           {"mass_left", head.mass_left},
           {"mass_bound", head.mass_bound},
+          {"out_bound", head.out_bound},
           {"num_fallbacks", head.num_fallbacks},
-          {"last_bounds", head.last_bounds}};
+          {"last_mass_bounds", head.last_mass_bounds},
+          {"last_out_bounds", head.last_out_bounds}};
 }
 
 inline Json JsonOf(const LayerExplain& layer) {

@@ -22,11 +22,10 @@ query::CallCost SessionImpl::LayerStats::Total() const {
   return total;
 }
 
-std::vector<double> SessionImpl::LayerStats::LastBounds(uint32_t kv_head) const {
+std::span<const query::HeadBound> SessionImpl::LayerStats::LastBounds(uint32_t kv_head) const {
   if (last_bounds.empty() || last_heads[kv_head].num_bounds == 0) return {};
   const size_t group = last_bounds.size() / last_heads.size();
-  const auto first = last_bounds.begin() + static_cast<std::ptrdiff_t>(kv_head * group);
-  return {first, first + static_cast<std::ptrdiff_t>(group)};
+  return std::span(last_bounds).subspan(kv_head * group, group);
 }
 
 bool SessionImpl::IsNonFinite(LayerId layer, uint32_t kv_head) const {
@@ -74,9 +73,13 @@ void SessionImpl::FillHeads(LayerId layer, const query::LayerChoice& choice,
     head.time_us = Micros(static_cast<double>(last.score_ns + last.select_ns + last.attend_ns));
     head.error = MeanOf(all.error_sum, all.num_errors, -1);
     head.mass_left = MeanOf(all.mass_left_sum, all.num_masses, -1);
-    head.mass_bound = MeanOf(all.bound_sum, all.num_bounds, -1);
+    head.mass_bound = MeanOf(all.mass_bound_sum, all.num_bounds, -1);
+    head.out_bound = MeanOf(all.out_bound_sum, all.num_bounds, -1);
     head.num_fallbacks = all.num_fallbacks;
-    head.last_bounds = stats.LastBounds(i);
+    for (const query::HeadBound& bound : stats.LastBounds(i)) {
+      head.last_mass_bounds.push_back(double{bound.mass});
+      head.last_out_bounds.push_back(double{bound.out});
+    }
     explain->heads.push_back(std::move(head));
   }
   explain->predicted_bytes = static_cast<uint64_t>(sum.bytes);

@@ -411,7 +411,7 @@ void SessionImpl::NoteCost(LayerId layer, uint64_t num_rows) {
   LayerStats& stats = stats_[layer];
   stats.last = attention_.cost();
   stats.num_rows += num_rows;
-  const std::span<const float> bounds = attention_.bounds();
+  const std::span<const query::HeadBound> bounds = attention_.bounds();
   const size_t of_last_row = bounds.empty() ? 0 : bounds.size() / num_rows;
   stats.last_bounds.assign(bounds.end() - static_cast<std::ptrdiff_t>(of_last_row), bounds.end());
   const auto rows = static_cast<double>(num_rows);

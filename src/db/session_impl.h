@@ -101,14 +101,14 @@ class SessionImpl {
     query::CallCost last;
     uint64_t num_rows = 0;
     int64_t append_ns = 0;
-    std::vector<query::CallCost> last_heads;  // By kv head: of the last call,
-    std::vector<query::CallCost> all_heads;   // ... and of all calls.
-    std::vector<float> last_bounds;  // By q head: of the last row. Empty if the plan has none.
+    std::vector<query::CallCost> last_heads;    // By kv head: of the last call,
+    std::vector<query::CallCost> all_heads;     // ... and of all calls.
+    std::vector<query::HeadBound> last_bounds;  // By q head: of the last row; or the plan has none.
     // Tokens of the chain that had planes in the last call that looked for them.
     std::optional<uint64_t> num_plane_tokens;
 
     query::CallCost Total() const;
-    std::vector<double> LastBounds(uint32_t kv_head) const;
+    std::span<const query::HeadBound> LastBounds(uint32_t kv_head) const;
   };
 
   // What a call of the layer will find; planes as it found them last, or as they may be.

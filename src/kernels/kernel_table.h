@@ -91,6 +91,7 @@ struct KernelTable {
   // value_planes.h
   void (*encode_values)(float* rows, size_t stride, size_t num_tokens, size_t num_elements,
                         uint32_t bits, const ValueBlock& block);
+  float (*longest_row)(const RowsView& rows, size_t num_rows);
   void (*add_value_block)(const ValuePlanesView& values, size_t block, const float* weights,
                           size_t num_tokens, float* out);
   void (*add_value_mean)(const ValuePlanesView& values, size_t block, float weight, float* out);

@@ -33,6 +33,14 @@ struct RowsView {
   DType dtype = DType::kFloat32;
 };
 
+// The rows from `first` on.
+inline RowsView RowsFrom(const RowsView& rows, size_t first) {
+  RowsView from = rows;
+  from.data =
+      static_cast<const std::byte*>(rows.data) + first * rows.stride * DTypeBytes(rows.dtype);
+  return from;
+}
+
 }  // namespace attndb::kernels
 
 #endif  // ATTNDB_KERNELS_LAYOUT_H_

@@ -49,6 +49,7 @@ constexpr KernelTable kTable = {
     .centre_rows = CentreRows,
     .add_combinations = AddCombinations,
     .encode_values = EncodeValues,
+    .longest_row = LongestRow,
     .add_value_block = AddValueBlock,
     .add_value_mean = AddValueMean,
     .attend_coded = AttendCoded,

@@ -47,12 +47,13 @@ inline float TakeMean(float* rows, size_t stride, size_t num_tokens, size_t num_
 
 // No row is longer: upper bound of the roots of sums in float32, of which each of at most 1024 / 4
 // additions, and those of the lanes, loses 2^-24, and terms below its range may be missing.
-inline float LongestOf(const float* rows, size_t stride, size_t num_tokens, size_t num_elements) {
+template <typename T>
+inline float LongestOf(const T* rows, size_t stride, size_t num_rows, size_t num_elements) {
   float largest = 0.0f;
-  for (size_t i = 0; i < num_tokens; ++i) {
+  for (size_t i = 0; i < num_rows; ++i) {
     Vec sum = Zero();
     for (size_t d = 0; d < num_elements; d += kLanes) {
-      const Vec x = Load(rows + i * stride + d);
+      const Vec x = LoadRow(rows + i * stride + d);
       sum = Fma(x, x, sum);
     }
     const float square = ReduceAdd(sum);
@@ -61,6 +62,14 @@ inline float LongestOf(const float* rows, size_t stride, size_t num_tokens, size
   const double square =
       static_cast<double>(largest) * (1 + 0x1p-15) + static_cast<double>(num_elements) * 0x1p-140;
   return static_cast<float>(__builtin_sqrt(square) * (1 + 0x1p-23));
+}
+
+float LongestRow(const RowsView& rows, size_t num_rows) {
+  float longest = 0.0f;
+  WithElement(rows.dtype, [&]<typename T>() {
+    longest = LongestOf(static_cast<const T*>(rows.data), rows.stride, num_rows, rows.num_elements);
+  });
+  return longest;
 }
 
 inline float LargestOf(const float* rows, size_t stride, size_t num_tokens, size_t num_elements) {

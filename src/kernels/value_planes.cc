@@ -11,6 +11,10 @@ void EncodeValues(float* rows, size_t stride, size_t num_tokens, size_t num_elem
   Kernels().encode_values(rows, stride, num_tokens, num_elements, bits, block);
 }
 
+float LongestRow(const RowsView& rows, size_t num_rows) {
+  return Kernels().longest_row(rows, num_rows);
+}
+
 void AddValueBlock(const ValuePlanesView& values, size_t block, const float* weights,
                    size_t num_tokens, float* out) {
   ATTNDB_DCHECK(num_tokens <= kValueBlock);

@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "kernels/attention_state.h"
+#include "kernels/layout.h"
 
 namespace attndb::kernels {
 
@@ -57,6 +58,9 @@ struct ValueBlock {
 // are scratch: they hold something else afterwards. REQUIRES: 0 < num_tokens <= kValueBlock.
 void EncodeValues(float* rows, size_t stride, size_t num_tokens, size_t num_elements, uint32_t bits,
                   const ValueBlock& block);
+
+// Upper bound of the norms of rows, off by less than 2^-15 of itself; Inf where a square overflows.
+float LongestRow(const RowsView& rows, size_t num_rows);
 
 // out += sum of weights[i] * v of tokens i < num_tokens of a block. What weighs 0 is not read.
 // out: num_elements.

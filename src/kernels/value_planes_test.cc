@@ -166,12 +166,43 @@ TEST_P(ValuePlanesTest, NoValueIsLongerThanTheNormOfItsBlock) {
         }
         longest[i / 64] = std::max(longest[i / 64], std::sqrt(square));
       }
+      EXPECT_EQ(LongestRow({rows.data(), elements, elements, DType::kFloat32}, n),
+                std::max(planes.norms[0], planes.norms[1]));
       for (const size_t block : Sizes{0, 1}) {
         EXPECT_GE(planes.norms[block], longest[block]);
         EXPECT_LE(planes.norms[block], longest[block] * 1.0001);
       }
     }
   }
+}
+
+TEST_P(ValuePlanesTest, RowsOfEachTypeHaveALongest) {
+  constexpr size_t kElements = 48;
+  constexpr size_t kStride = 64;
+  constexpr size_t kRows = 9;
+  const std::vector<float> rows = Values(kRows, kStride);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    std::vector<std::byte> stored(kRows * kStride * DTypeBytes(dtype));
+    std::vector<float> rounded(kRows * kStride);
+    ConvertRows(DType::kFloat32, rows.data(), kStride, dtype, stored.data(), kStride, kRows,
+                kStride, kStride);
+    ConvertRows(dtype, stored.data(), kStride, DType::kFloat32, rounded.data(), kStride, kRows,
+                kStride, kStride);
+    double longest = 0;
+    for (size_t i = 0; i < kRows; ++i) {
+      double square = 0;
+      for (size_t d = 0; d < kElements; ++d) {
+        square += double{rounded[i * kStride + d]} * double{rounded[i * kStride + d]};
+      }
+      longest = std::max(longest, std::sqrt(square));
+    }
+    const float found = LongestRow({stored.data(), kStride, kElements, dtype}, kRows);
+    EXPECT_GE(found, longest) << DTypeName(dtype);
+    EXPECT_LE(found, longest * 1.0001) << DTypeName(dtype);
+  }
+  const float large = 1e30f;
+  const std::vector<float> overflows(16, large);
+  EXPECT_TRUE(std::isinf(LongestRow({overflows.data(), 16, 16, DType::kFloat32}, 1)));
 }
 
 TEST_P(ValuePlanesTest, ListedRowsAttendAsDecodedOnesDo) {

@@ -24,10 +24,9 @@ void Subtract(const std::vector<float>& mean, float* rows, size_t num_rows) {
 }  // namespace
 
 void LoadRows(const kernels::RowsView& view, size_t first, size_t count, float* rows) {
-  const auto* const from =
-      static_cast<const std::byte*>(view.data) + first * view.stride * DTypeBytes(view.dtype);
-  kernels::ConvertRows(view.dtype, from, view.stride, DType::kFloat32, rows, view.num_elements,
-                       count, view.num_elements, view.num_elements);
+  kernels::ConvertRows(view.dtype, kernels::RowsFrom(view, first).data, view.stride,
+                       DType::kFloat32, rows, view.num_elements, count, view.num_elements,
+                       view.num_elements);
 }
 
 KeySample::KeySample(const PlaneSource& source)

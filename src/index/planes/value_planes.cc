@@ -101,10 +101,9 @@ Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t n
   for (size_t block = 0; block < NumValueBlocks(num_tokens); ++block) {
     const size_t first = block * kValueBlock;
     const size_t count = std::min(kValueBlock, num_tokens - first);
-    const auto* const from = static_cast<const std::byte*>(values.data) +
-                             first * values.stride * DTypeBytes(values.dtype);
-    kernels::ConvertRows(values.dtype, from, values.stride, DType::kFloat32, rows,
-                         values.num_elements, count, values.num_elements, values.num_elements);
+    kernels::ConvertRows(values.dtype, kernels::RowsFrom(values, first).data, values.stride,
+                         DType::kFloat32, rows, values.num_elements, count, values.num_elements,
+                         values.num_elements);
     kernels::EncodeValues(rows, values.num_elements, count, values.num_elements, bits,
                           {codes + first * ValueRowBytes(values.num_elements, bits),
                            means + block * values.num_elements, scales + block, norms + block});

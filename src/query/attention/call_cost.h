@@ -23,9 +23,11 @@ struct CallCost {
   double mass_left_sum = 0;
   uint64_t num_masses = 0;
 
-  // Hard bounds of that share, of rows whose plan has them (mass_bound.h): 0 for those that
-  // exceeded what is tolerated and attended to all tokens instead.
-  double bound_sum = 0;
+  // Hard bounds of that share, and of the norm of what the output is off by, of rows whose plan has
+  // them (mass_bound.h): 0 for those that exceeded what is tolerated and attended to all tokens
+  // instead.
+  double mass_bound_sum = 0;
+  double out_bound_sum = 0;
   uint64_t num_bounds = 0;
   uint64_t num_fallbacks = 0;
 
@@ -36,6 +38,13 @@ struct CallCost {
   void AddMassLeft(double left, double chosen) {
     mass_left_sum += left / (left + chosen);
     ++num_masses;
+  }
+
+  // Of one row and q head.
+  void AddBound(double mass, double out) {
+    mass_bound_sum += mass;
+    out_bound_sum += out;
+    ++num_bounds;
   }
 
   // Of one row and q head that drew.
@@ -59,7 +68,8 @@ struct CallCost {
     num_errors += other.num_errors;
     mass_left_sum += other.mass_left_sum;
     num_masses += other.num_masses;
-    bound_sum += other.bound_sum;
+    mass_bound_sum += other.mass_bound_sum;
+    out_bound_sum += other.out_bound_sum;
     num_bounds += other.num_bounds;
     num_fallbacks += other.num_fallbacks;
     difficulty_sum += other.difficulty_sum;

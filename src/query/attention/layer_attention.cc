@@ -62,7 +62,8 @@ Status LayerAttention::Begin(const LayerCall& call) {
   rows_max_ = work_.rows_per_unit_max * call.spec.group_size();
   range_rows_ = (rows_max_ + kRowsPerLine - 1) / kRowsPerLine * kRowsPerLine;
   const bool bounds = chooses_ && call.plan.Bounds();
-  bounds_.assign(bounds ? static_cast<size_t>(call.q.rows()) * call.spec.num_q_heads : 0, -1.0f);
+  bounds_.assign(bounds ? static_cast<size_t>(call.q.rows()) * call.spec.num_q_heads : 0,
+                 HeadBound());
   ATTNDB_RETURN_IF_ERROR(MakeRoom());
   TakeFromArenas();
   next_item_.store(0, std::memory_order_relaxed);

@@ -89,9 +89,9 @@ class LayerAttention {
 
   CallCost cost() const;
   CallCost head_cost(uint32_t kv_head) const;  // What of it one kv head cost.
-  // Of a plan that bounds: the share of the mass that a row and q head left out is at most this
-  // ([q.rows()][num_q_heads]); -1 where the head ran `full`. Else empty.
-  std::span<const float> bounds() const { return bounds_; }
+  // Of a plan that bounds: what it leaves out, at most ([q.rows()][num_q_heads]); -1 where the head
+  // ran `full`. Else empty.
+  std::span<const HeadBound> bounds() const { return bounds_; }
   uint64_t scratch_bytes() const;
 
  private:
@@ -224,7 +224,7 @@ class LayerAttention {
   size_t range_rows_ = 0;            // ... rounded up to lines of the cache, where ranges share it.
   std::vector<uint64_t> run_begin_;  // First token of each run, and num_tokens.
   std::vector<HeadRun> head_runs_;   // [kv head][run], if it chooses.
-  std::vector<float> bounds_;        // Each written by who finishes its head.
+  std::vector<HeadBound> bounds_;    // Each written by who finishes its head.
 
   std::vector<Part> parts_;
   Arena shared_;

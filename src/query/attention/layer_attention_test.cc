@@ -135,7 +135,8 @@ class Layer {
     return attention.cost();
   }
 
-  // The share of the mass that the last call left out is no more than its bounds.
+  // The share of the mass that the last call left out, and what its output is off by, are no more
+  // than their bounds.
   void ExpectBoundsHold(const char* text) {
     ASSERT_EQ(bounds_.size(), lse_.size());
     for (uint64_t row = 0; row < num_rows_; ++row) {
@@ -144,7 +145,12 @@ class Layer {
         double whole = 0;
         Reference({}, row, head, &whole);
         const double share = 1 - std::exp(double{lse_[i]} - whole);
-        ASSERT_LE(share, double{bounds_[i]} + 1e-5) << text << " row " << row << " head " << head;
+        ASSERT_LE(share, double{bounds_[i].mass} + 1e-5)
+            << text << " row " << row << " head " << head;
+        const Difference off = DifferenceFrom({}, row, head, 0);
+        ASSERT_LE(off.out * off.norm, double{bounds_[i].out} + 1e-5 * off.norm)
+            << text << " row " << row << " head " << head;
+        EXPECT_LE(double{bounds_[i].out}, double{bounds_[i].mass} * 30);  // Of V's norms of 5.7.
       }
     }
   }
@@ -178,7 +184,7 @@ class Layer {
 
   float Scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
   std::vector<float>& out() { return out_; }
-  const std::vector<float>& bounds() const { return bounds_; }
+  const std::vector<HeadBound>& bounds() const { return bounds_; }
   std::vector<uint8_t>& non_finite() { return non_finite_; }
   uint64_t num_tokens() const { return num_tokens_; }
 
@@ -220,7 +226,8 @@ class Layer {
   }
 
   struct Difference {
-    double out = 0;  // Over the norm of what was expected.
+    double out = 0;   // Over the norm
+    double norm = 0;  // ... of what was expected.
     double lse = 0;
   };
 
@@ -237,7 +244,7 @@ class Layer {
       norm += expected[d] * expected[d];
     }
     const double lse_off = std::abs(double{lse_[row * shape_.q_heads + head]} - lse);
-    return {std::sqrt(error / norm), std::isnan(lse_off) ? kInf : lse_off};
+    return {std::sqrt(error / norm), std::sqrt(norm), std::isnan(lse_off) ? kInf : lse_off};
   }
 
   // The tokens that a q row attends to. slack: added to the share that a mass plan asks for.
@@ -324,7 +331,7 @@ class Layer {
   std::vector<DrawBudget> draws_;
   std::vector<float> out_;
   std::vector<float> lse_;
-  std::vector<float> bounds_;  // Of the last call, if its plan has some.
+  std::vector<HeadBound> bounds_;  // Of the last call, if its plan has some.
 };
 
 const PlanRegistry& Registry() {
@@ -524,7 +531,10 @@ TEST_P(LayerAttentionTest, BoundsHoldAndChangeNothingUnlessTheyAreExceeded) {
         layer.Run(PlanOf(text + ")"), 2);
         const std::vector<float> without = layer.out();
         EXPECT_TRUE(layer.bounds().empty());
-        const CallCost cost = layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
+        CallCost cost = layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
+        layer.ExpectBoundsHold(text.c_str());
+        layer.BuildValues(0);
+        cost = layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
         EXPECT_EQ(layer.out(), without) << text;
         EXPECT_EQ(cost.num_fallbacks, 0u);
         EXPECT_EQ(cost.num_bounds, 18u);
@@ -542,12 +552,13 @@ TEST_P(LayerAttentionTest, RowsWhoseBoundIsExceededAttendToAllTokens) {
     const std::string text = query;
     const CallCost cost = layer.Run(PlanOf(text + ",exact_fallback=1e-6)"), 2);
     EXPECT_EQ(cost.num_fallbacks, 12u) << text;
-    EXPECT_EQ(cost.bound_sum, 0) << text;
+    EXPECT_EQ(cost.mass_bound_sum, 0) << text;
     layer.ExpectExact(PlanOf("full"), 1e-4);
     if (HasFatalFailure()) return;
     // Some do, some don't, and no bound is larger than what is tolerated.
     layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
-    std::vector<float> bounds = layer.bounds();
+    std::vector<float> bounds;
+    for (const HeadBound& bound : layer.bounds()) bounds.push_back(bound.mass);
     std::nth_element(bounds.begin(), bounds.begin() + 6, bounds.end());
     LayerPlan plan = PlanOf(text + ")");
     plan.exact_fallback = bounds[6];
@@ -562,7 +573,8 @@ TEST_P(LayerAttentionTest, NothingLeftOutIsABoundOfNothing) {
   layer.BuildPlanes();
   const CallCost cost = layer.Run(PlanOf("topk(k=5000,bits=4,exact_fallback=1e-9)"), 1);
   EXPECT_EQ(cost.num_fallbacks, 0u);
-  EXPECT_EQ(cost.bound_sum, 0);
+  EXPECT_EQ(cost.mass_bound_sum, 0);
+  EXPECT_EQ(cost.out_bound_sum, 0);
 }
 
 TEST_P(LayerAttentionTest, CostOfPlanesIsWhatTheyHold) {

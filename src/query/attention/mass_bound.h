@@ -1,4 +1,5 @@
-// A hard upper bound of the softmax mass that a search left out, as a share of the mass of all.
+// Hard upper bounds of what a search left out: its share of the softmax mass, and what that may
+// have done to the output.
 //
 // Method:  a score that is an estimate is no further from q.k than its block's bound
 //          (index::KeyEstimates::ScoreBounds), so no token left out weighs more than
@@ -7,9 +8,12 @@
 // Holds:   for every q and key, not in probability, with the rounding of weights and sums in it.
 //          Scores read from rows of K count as float32 gives them, which is what full attends by:
 //          the rounding of those sums of products is not in it.
-// Output:  with `share` the share left out and V bounded by v: |out - out of full| <= share *
-//          (|out| + v), because out of full = (1 - share) * out + share * (a mean of rows of V left
-//          out).
+// Output:  out of full = (1 - share) * out + share * w, w a mean of the rows of V left out, by
+//          their weights. So |out - out of full| <= share * |out| + share * |w|, and the last term
+//          is at most the share times the longest row, and at most the sum of each block's weights
+//          times its longest row, over the mass of the chosen. Rows are as long as their block's
+//          value planes say, or as V is where there are none. The rounding by which out itself was
+//          summed is not in it.
 // Memory:  nothing is allocated.
 // Threads: pure function; concurrent calls must not share spare or codes.
 #ifndef ATTNDB_QUERY_ATTENTION_MASS_BOUND_H_
@@ -38,8 +42,16 @@ struct MassBoundCall {
   std::byte* codes = nullptr;  // ... [index::QueryCodeBytes(head_dim padded)].
 };
 
-// In [0, 1]; 1 where nothing is known. REQUIRES: some token was chosen; logit.scale > 0.
-float BoundOfMassLeft(const MassBoundCall& call);
+struct LeftBound {
+  float share = 0;  // Of the mass, in [0, 1]; 1 where nothing is known.
+  float value = 0;  // Of share * |w|; Inf where rows of V overflow.
+
+  // Of |out - out of full|, by the norm of the out that the chosen tokens gave.
+  float OfOutput(double norm) const;
+};
+
+// REQUIRES: some token was chosen; logit.scale > 0.
+LeftBound BoundLeft(const MassBoundCall& call, CallCost* cost);
 
 }  // namespace attndb::query
 

@@ -1,5 +1,6 @@
-// Goal:   no set of tokens that is left out has a larger share of the softmax mass than its bound,
-//         whatever q, keys, runs and choice are; and the bound says something.
+// Goal:   no set of tokens that is left out has a larger share of the softmax mass, or more effect
+//         on the output, than its bounds, whatever q, keys, values, runs and choice are; and the
+//         bounds say something.
 // Method: against float64, over keys that quantization does badly on, in runs that begin anywhere,
 //         for choices that no search would make: some 12,000 queries. Where scores are read from
 //         rows of K, what their float32 sums of products may be off by is granted.
@@ -17,6 +18,7 @@
 #include "common/aligned_buffer.h"
 #include "common/random.h"
 #include "index/planes/key_planes.h"
+#include "index/planes/value_planes.h"
 #include "kernels/score.h"
 #include "testing/seed.h"
 
@@ -51,11 +53,18 @@ class Context {
       }
     }
     planes_.reserve(run_lengths.size());
+    values_.reserve(run_lengths.size());
     uint64_t begin = 0;
     for (const uint64_t length : run_lengths) {
       const kernels::RowsView k = {&keys_[begin * kDim], kDim, kDim, DType::kFloat32};
       planes_.push_back(*index::KeyPlanes::Build(k, length));
-      runs_.push_back({{begin, begin + length}, k, k, &planes_.back()});
+      values_.push_back(*index::ValuePlanes::Build(k, length, /*bits=*/0));
+      const bool has_values = random->Uniform(2) == 0;
+      runs_.push_back({{begin, begin + length},
+                       k,
+                       k,  // Values are as long, and as different, as keys.
+                       &planes_.back(),
+                       has_values ? &values_.back().view() : nullptr});
       begin += length;
     }
     runs_.back().estimates = nullptr;
@@ -64,26 +73,28 @@ class Context {
     codes_ = *AlignedBuffer::Allocate(index::QueryCodeBytes(kDim));
   }
 
-  // Bound and share of the mass left out when each middle token is chosen with this probability.
+  // Bounds and truth when each middle token is chosen with this probability.
   struct Outcome {
     double bound;
-    double share;
-    double granted;  // Nats, of float32 scores.
+    double share;  // Of the mass, left out.
+    double granted = 0;  // Nats, of float32 scores.
+    double out_bound = 0;
+    double off = 0;  // Norm of what the output is off by.
   };
   Outcome Try(uint32_t bits, const kernels::LogitSpec& logit, double chosen_share, float q_size) {
     for (size_t d = 0; d < kDim; ++d) q()[d] = q_size * Gaussian();
     const TokenRange middle = {kSink, num_tokens_ - kWindow};
     std::vector<float> scores = Scores(bits, logit.scale, middle);
     std::vector<float> chosen;
-    double kept = 0;
-    double left = 0;
+    Sums kept;
+    Sums left;
     double largest = 0;
     double reference = Logit(logit, 0);
     for (uint64_t i = 1; i < num_tokens_; ++i) reference = std::max(reference, Logit(logit, i));
     for (uint64_t i = 0; i < num_tokens_; ++i) {
       const bool fixed = i < middle.begin || i >= middle.end;
       const bool is_chosen = fixed || random_.NextDouble() < chosen_share;
-      (is_chosen ? kept : left) += std::exp(Logit(logit, i) - reference);
+      (is_chosen ? kept : left).Add(std::exp(Logit(logit, i) - reference), &keys_[i * kDim]);
       largest = std::max(largest, Norm(&keys_[i * kDim]));
       if (!is_chosen) continue;
       chosen.push_back(0);
@@ -91,12 +102,36 @@ class Context {
                          &chosen.back(), 1);
       if (!fixed) scores[i] = -std::numeric_limits<float>::infinity();
     }
-    const float bound = BoundOfMassLeft({runs_, bits, q(), scores.data(), middle, chosen, logit,
-                                         reinterpret_cast<float*>(spare_.data()), codes_.data()});
-    return {bound, left / (left + kept), 2 * kDim * 0x1p-24 * logit.scale * Norm(q()) * largest};
+    CallCost cost;
+    const LeftBound bound = BoundLeft({runs_, bits, q(), scores.data(), middle, chosen, logit,
+                                       reinterpret_cast<float*>(spare_.data()), codes_.data()},
+                                      &cost);
+    Outcome found = {.bound = bound.share, .share = left.mass / (left.mass + kept.mass)};
+    found.granted = 2 * kDim * 0x1p-24 * logit.scale * Norm(q()) * largest;
+    if (kept.mass == 0) return found;  // Below float64's range: no output to compare.
+    double out_square = 0;
+    double off_square = 0;
+    for (size_t d = 0; d < kDim; ++d) {
+      const double out = kept.value[d] / kept.mass;
+      const double full = (kept.value[d] + left.value[d]) / (kept.mass + left.mass);
+      out_square += out * out;
+      off_square += (out - full) * (out - full);
+    }
+    found.out_bound = bound.OfOutput(std::sqrt(out_square));
+    found.off = std::sqrt(off_square);
+    return found;
   }
 
  private:
+  struct Sums {
+    void Add(double weight, const float* v) {
+      mass += weight;
+      for (size_t d = 0; d < kDim; ++d) value[d] += weight * double{v[d]};
+    }
+    double mass = 0;
+    double value[kDim] = {};
+  };
+
   float* q() { return reinterpret_cast<float*>(q_.data()); }
   float Gaussian() { return static_cast<float>(random_.NextGaussian()); }
 
@@ -138,6 +173,7 @@ class Context {
   uint64_t num_tokens_ = 0;
   std::vector<float> keys_;
   std::vector<index::KeyPlanes> planes_;
+  std::vector<index::ValuePlanes> values_;
   std::vector<HeadRun> runs_;
   AlignedBuffer q_, spare_, codes_;
 };
@@ -170,6 +206,8 @@ TEST_F(MassBoundTest, NoMoreIsLeftOutThanTheBoundSays) {
             ASSERT_LE(found.share, found.bound * std::exp(found.granted))
                 << kind.name << ", " << bits << " bits, cap " << cap << ", chosen " << chosen;
             ASSERT_LE(found.bound, 1);
+            ASSERT_LE(found.off, found.out_bound * std::exp(found.granted) * (1 + 1e-12))
+                << kind.name << ", " << bits << " bits, cap " << cap << ", chosen " << chosen;
           }
         }
       }
@@ -184,6 +222,8 @@ TEST_F(MassBoundTest, TheBoundIsTight) {
     for (int i = 0; i < 50; ++i) {
       const Context::Outcome found = context.Try(bits, {0.18f, 0.0f}, 0.9, 1.0f);
       EXPECT_LE(found.bound, most * found.share + 1e-20) << bits << " bits";
+      // What is left out is half as long as the longest, and points elsewhere than the output.
+      EXPECT_LE(found.out_bound, 12 * most * found.off + 1e-20) << bits << " bits";
     }
   }
 }

@@ -1,12 +1,12 @@
 #include "query/attention/sparse_head.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "common/clock.h"
 #include "kernels/select.h"
-#include "query/attention/mass_bound.h"
 #include "query/attention/value_remainder.h"
 
 namespace attndb::query {
@@ -111,24 +111,26 @@ size_t SparseHead::ChooseCritical(uint32_t* indices) {
   return call_.search->Refine(search_, max, indices, count, scratch_.select);
 }
 
-bool SparseHead::ExceedsBound(size_t num_chosen) {
-  const bool all = num_chosen == call_.num_tokens;
-  const float share = all ? 0.0f
-                          : BoundOfMassLeft({call_.runs,
-                                             call_.plan->bits,
-                                             call_.q,
-                                             call_.view.scores,
-                                             call_.middle,
-                                             {scratch_.chosen_scores, num_chosen},
-                                             logit(),
-                                             scratch_.spare,
-                                             scratch_.codes});
-  const bool exceeds = double{share} > call_.plan->exact_fallback;
-  *call_.bound = exceeds ? 0.0f : share;
-  cost_->bound_sum += double{*call_.bound};
-  ++cost_->num_bounds;
-  cost_->num_fallbacks += static_cast<uint64_t>(exceeds);
-  return exceeds;
+LeftBound SparseHead::BoundChosen(size_t num_chosen) {
+  if (num_chosen == call_.num_tokens) return {};
+  return BoundLeft({call_.runs,
+                    call_.plan->bits,
+                    call_.q,
+                    call_.view.scores,
+                    call_.middle,
+                    {scratch_.chosen_scores, num_chosen},
+                    logit(),
+                    scratch_.spare,
+                    scratch_.codes},
+                   cost_);
+}
+
+// left: nothing where all was attended to instead. state: of the chosen.
+void SparseHead::NoteBound(const LeftBound& left, const StateRows& state) {
+  double square = 0;
+  for (size_t d = 0; d < v_padded_; ++d) square += double{state.out[d]} * double{state.out[d]};
+  *call_.bound = {left.share, left.OfOutput(std::sqrt(square) / double{state.sum[0]})};
+  cost_->AddBound(double{call_.bound->mass}, double{call_.bound->out});
 }
 
 void SparseHead::ScoreExactly(uint32_t* indices, size_t count, float* scores) {
@@ -145,15 +147,20 @@ void SparseHead::Attend(const StateRows& state) {
   ++cost_->num_queries;
   const int64_t start_ns = SteadyNowNanos();
   const size_t num_chosen = Choose();
-  const bool attends_to_all = call_.plan->Bounds() && ExceedsBound(num_chosen);
+  const bool bounds = call_.plan->Bounds();
+  LeftBound left = bounds ? BoundChosen(num_chosen) : LeftBound();
+  const bool attends_to_all = bounds && double{left.share} > call_.plan->exact_fallback;
   const int64_t chosen_ns = SteadyNowNanos();
   cost_->select_ns += chosen_ns - start_ns;
   kernels::InitStates(state, 1, v_padded_);
   if (attends_to_all) {
     AttendAll(call_.runs, call_.num_tokens, {call_.q, 0, 1}, logit(), state, cost_);
+    ++cost_->num_fallbacks;
+    left = {};
   } else {
     Fold(scratch_.indices, scratch_.chosen_scores, num_chosen, logit(), state);
   }
+  if (bounds) NoteBound(left, state);
   const size_t num_left = call_.num_tokens - num_chosen;
   if (call_.plan->Estimates() && num_left > 0) AttendRemainder(num_left, state);
   cost_->attend_ns += SteadyNowNanos() - chosen_ns;

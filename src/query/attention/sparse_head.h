@@ -7,7 +7,7 @@
 //      value planes (value_remainder.h).
 //
 // A plan with exact_fallback bounds the mass left out before step 2 (mass_bound.h). Where that is
-// too much, all tokens are attended to exactly instead.
+// too much, all tokens are attended to exactly instead; elsewhere, the output's error is bounded.
 //
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a head; heads are independent.
@@ -24,10 +24,17 @@
 #include "query/attention/arena.h"
 #include "query/attention/call_cost.h"
 #include "query/attention/listed_tokens.h"
+#include "query/attention/mass_bound.h"
 #include "query/attention/remainder.h"
 #include "query/plan/plan.h"
 
 namespace attndb::query {
+
+// Hard upper bounds of a row of a q head; 0 where all was attended to.
+struct HeadBound {
+  float mass = -1;  // Share of the softmax mass that is left out.
+  float out = -1;   // Norm of what the output is off by.
+};
 
 struct HeadCall {
   const LayerSpec* spec = nullptr;
@@ -38,8 +45,8 @@ struct HeadCall {
   TokenRange middle;
   uint64_t seed = 0;  // Of the sample.
   const index::CriticalSearch* search = nullptr;
-  index::ScoreView view;   // Scores of all tokens. Changed.
-  float* bound = nullptr;  // If the plan bounds: what of the mass is left out at most. Written.
+  index::ScoreView view;       // Scores of all tokens. Changed.
+  HeadBound* bound = nullptr;  // If the plan bounds. Written.
 };
 
 struct HeadScratchSize {
@@ -80,8 +87,9 @@ class SparseHead {
   size_t ListChosen(size_t num_middle);
   size_t Choose();
   size_t ChooseCritical(uint32_t* indices);
-  // Bounds the mass that the chosen tokens leave out, and says whether it is too much.
-  bool ExceedsBound(size_t num_chosen);
+  // What the chosen tokens leave out at most; all of the mass if that is too much.
+  LeftBound BoundChosen(size_t num_chosen);
+  void NoteBound(const LeftBound& left, const kernels::StateRows& state);
   void ScoreExactly(uint32_t* indices, size_t count, float* scores);
   // Leaves the indices relative to their runs.
   void Fold(uint32_t* indices, const float* scores, size_t count, const kernels::LogitSpec& logit,

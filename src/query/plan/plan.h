@@ -72,9 +72,10 @@ struct LayerPlan {
   bool Draws() const { return kind == QueryKind::kAuto; }
   // Whether what is left out is estimated.
   bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
-  // Whether value planes are read.
+  // Whether value planes are read: of their values, or of their norms.
   bool ReadsValues() const {
-    return remainder == Remainder::kMean || remainder == Remainder::kPlanes || value_bits != 0;
+    return remainder == Remainder::kMean || remainder == Remainder::kPlanes || value_bits != 0 ||
+           Bounds();
   }
   // Whether what is left out is bounded, and rows whose bound is too large attend to all tokens.
   bool Bounds() const { return exact_fallback > 0.0; }
