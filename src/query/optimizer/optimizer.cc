@@ -11,8 +11,9 @@ namespace {
 constexpr double kWorthSearching = 0.9;
 constexpr double kStillWorthSearching = 1.0;
 
-// Value planes must save so much, and are not thought of for fewer tokens.
-constexpr double kWorthValues = 0.96;
+// Value planes must save so much of the time, as they take a quarter of the bytes of K and V again,
+// and are not thought of for fewer tokens.
+constexpr double kWorthValues = 0.92;
 constexpr uint64_t kLeastValueTokens = 24576;
 
 // A head that selects more than this share of the middle is broad.

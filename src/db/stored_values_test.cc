@@ -1,0 +1,195 @@
+// Goal:   plans that read value planes answer nearly as the full plan does, and the same whether the
+//         planes are made in memory or read from disk; planes come to disk only for segments that a
+//         plan has read them of, and never change an answer when they are damaged or have no room.
+// Method: toy model's contexts with background builds; plan against plan.
+#include "db/stored_values.h"
+
+#include <cmath>
+
+#include "db/database.h"
+#include "db/db_access.h"
+#include "db/db_test_util.h"
+
+namespace attndb {
+namespace {
+
+using test::DBFixture;
+using test::Tokens;
+using test::ToyModel;
+using ::testing::ElementsAre;
+
+constexpr const char* kPlan = "topk(k=30,bits=4,remainder=planes:4)";
+
+class StoredValuesTest : public DBFixture {
+ protected:
+  StoredValuesTest() : DBFixture(/*background_builds=*/true) {}
+
+  // A context of one segment; what is built without being asked for is on disk.
+  Tokens StoreLong(const std::string& name, uint64_t seed, uint64_t num_tokens = 600) {
+    const Tokens tokens = StoreChain(name, std::vector<uint64_t>{num_tokens}, seed);
+    ATTNDB_EXPECT_OK(db_->WaitForBackground());
+    return tokens;
+  }
+  std::vector<float> AskOf(const DB& db, const Tokens& stored, const std::string& plan) {
+    SessionStart start =
+        *db.CreateSession(model_.spec(), test::Concat(stored, Tokens{5}), {.plan = plan});
+    EXPECT_EQ(start.session.num_reused(), stored.size());
+    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
+    return Probe(&start.session);
+  }
+  std::vector<float> Ask(const Tokens& stored, const std::string& plan = kPlan) {
+    std::vector<float> answer = AskOf(*db_, stored, plan);
+    ATTNDB_EXPECT_OK(db_->WaitForBackground());
+    return answer;
+  }
+  std::vector<std::string> Kinds(const std::string& name) const {
+    std::vector<std::string> kinds;
+    const ContextInfo info = *db_->Describe(name);
+    for (const SegmentInfo& segment : info.segments) {
+      for (const auto& companion : segment.companions) kinds.push_back(companion.kind);
+    }
+    std::ranges::sort(kinds);
+    return kinds;
+  }
+  internal::ValueCache::Counters Counters(uint32_t bits) const {
+    return internal::DbAccess::database(*db_)->values(bits)->counters();
+  }
+  std::string PathOf(const std::string& kind) const {
+    for (const auto& entry : std::filesystem::directory_iterator(store() + "/segments")) {
+      const std::string path = entry.path().string();
+      if (path.find(kind) != std::string::npos && path.ends_with(".obj")) return path;
+    }
+    return "";
+  }
+  static double Difference(const std::vector<float>& a, const std::vector<float>& b) {
+    double square = 0;
+    double norm = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      square += std::pow(double{a[i]} - double{b[i]}, 2);
+      norm += std::pow(double{b[i]}, 2);
+    }
+    return std::sqrt(square / norm);
+  }
+};
+
+TEST_F(StoredValuesTest, WhatIsLeftOutIsEstimatedFromThem) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{900, 400, 100}, 1);
+  const std::vector<float> full = Ask(stored, "full");
+  for (const char* bits : {"exact", "8"}) {
+    const std::string query = std::string("topk(k=30,bits=") + bits;
+    const double dropped = Difference(Ask(stored, query + ")"), full);
+    const auto error = [&](const char* remainder) {
+      return Difference(Ask(stored, query + ",remainder=" + remainder + ")"), full);
+    };
+    EXPECT_LT(error("mean"), 0.7 * dropped) << bits;
+    EXPECT_LT(error("planes:2"), 0.5 * dropped) << bits;
+    EXPECT_LT(error("planes:4"), 0.2 * dropped) << bits;
+    EXPECT_LT(error("planes:8"), 0.1 * dropped) << bits;
+  }
+}
+
+TEST_F(StoredValuesTest, TheyComeToDiskOnceAPlanHasReadThem) {
+  const Tokens stored = StoreLong("a", 1);
+  StoreLong("unasked", 2);
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2"));
+  const std::vector<float> first = Ask(stored);
+  EXPECT_EQ(Counters(4).num_built, model_.spec().num_layers());
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2", "value_planes_4"));
+  EXPECT_THAT(Kinds("unasked"), ElementsAre("key_planes_2"));
+  EXPECT_EQ(db_->Stats()->num_pending_companions, 0u);
+  Open();
+  EXPECT_EQ(Ask(stored), first);
+  EXPECT_EQ(Counters(4).num_read, model_.spec().num_layers());
+  EXPECT_EQ(Counters(4).num_built, 0u);
+  EXPECT_TRUE(db_->Verify()->ok());
+  ATTNDB_ASSERT_OK(db_->Drop("a"));
+  ATTNDB_ASSERT_OK(db_->Drop("unasked"));
+  EXPECT_EQ(NumSegmentFiles(), 0u);
+}
+
+TEST_F(StoredValuesTest, EachPlanHasItsOwn) {
+  const Tokens stored = StoreLong("a", 1);
+  Ask(stored, "topk(k=30,remainder=mean)");
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2", "value_means"));
+  Ask(stored, "topk(k=30,remainder=planes:8)");
+  Ask(stored, "topk(k=30,remainder=planes:2)");
+  EXPECT_THAT(Kinds("a"),
+              ElementsAre("key_planes_2", "value_means", "value_planes_2", "value_planes_8"));
+}
+
+TEST_F(StoredValuesTest, BoundsOfTheOutputReadNormsAndAreTheSameFromDisk) {
+  const Tokens stored = StoreLong("a", 1);
+  const auto bounds = [&] {
+    SessionStart start = Start(test::Concat(stored, Tokens{5}), {.plan = "topk(k=30,bits=8,"
+                                                                         "exact_fallback=1)"});
+    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
+    Probe(&start.session);
+    const LayerExplain layer = *start.session.Explain(1);
+    const HeadExplain& head = layer.heads[0];
+    EXPECT_EQ(head.last_mass_bounds.size(), head.last_out_bounds.size());
+    EXPECT_GT(head.mass_bound, 0);
+    EXPECT_GT(head.out_bound, 0);
+    return head.last_out_bounds;
+  };
+  const std::vector<double> made = bounds();
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2", "value_means"));
+  Open();
+  EXPECT_EQ(bounds(), made);
+  EXPECT_EQ(Counters(0).num_built, 0u);
+}
+
+TEST_F(StoredValuesTest, ShortSegmentsAreReadExactly) {
+  const Tokens stored = StoreLong("a", 1, 255);
+  const std::vector<float> full = Ask(stored, "full");
+  EXPECT_LT(Difference(Ask(stored, "topk(k=3,sink=1,window=1,remainder=planes:2)"), full), 1e-4);
+  EXPECT_EQ(NumSegmentFiles(), 2u);
+}
+
+TEST_F(StoredValuesTest, DamagedOnesAreMadeAgainAndAnswersStayRight) {
+  const Tokens stored = StoreLong("a", 1);
+  const std::vector<float> right = Ask(stored);
+  for (const double place : {0.01, 0.3, 0.9}) {
+    const std::string path = PathOf("value_planes_4");
+    ASSERT_NE(path, "");
+    db_.reset();
+    {
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      const auto at =
+          static_cast<int64_t>(place * static_cast<double>(std::filesystem::file_size(path)));
+      file.seekg(at);
+      const auto byte = static_cast<char>(file.get() ^ 0x10);
+      file.seekp(at);
+      file.put(byte);
+    }
+    Open();
+    EXPECT_EQ(Ask(stored), right) << place;
+    EXPECT_EQ(Ask(stored), right) << place;
+    EXPECT_FALSE(db_->Describe("a")->damaged);
+  }
+}
+
+TEST_F(StoredValuesTest, AReaderMakesThemInMemoryAndWritesNothing) {
+  const Tokens stored = StoreLong("a", 1);
+  const auto before = FilesIn(store() + "/segments");
+  {
+    const DB reader = *DB::Open(store(), {.read_only = true});
+    const std::vector<float> first = AskOf(reader, stored, kPlan);
+    EXPECT_EQ(FilesIn(store() + "/segments"), before);
+    EXPECT_EQ(Ask(stored), first);
+  }
+}
+
+TEST_F(StoredValuesTest, AQuotaHoldsThemOut) {
+  const Tokens stored = StoreLong("a", 1);
+  ATTNDB_ASSERT_OK(db_->SetQuota(db_->Stats()->file_bytes + 2000));
+  const std::vector<float> first = Ask(stored);
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2"));
+  ATTNDB_ASSERT_OK(db_->SetQuota(0));
+  Open();
+  EXPECT_EQ(Ask(stored), first);
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2", "value_planes_4"));
+}
+
+}  // namespace
+}  // namespace attndb
