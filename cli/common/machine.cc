@@ -72,9 +72,10 @@ uint64_t LastCacheBytes() {
 
 using Words = uint64_t __attribute__((vector_size(64)));
 
-// Xor of `num_words` blocks of 64 bytes, eight at a time so that loads do not wait for each other.
+// Xor of `num_words` blocks of 64 bytes, four at a time, as many as registers of any x86 hold, so
+// that loads do not wait for each other.
 uint64_t XorBlocks(const Words* blocks, size_t num_blocks) {
-  constexpr size_t kUnroll = 8;
+  constexpr size_t kUnroll = 4;
   Words sums[kUnroll] = {};
   for (size_t i = 0; i + kUnroll <= num_blocks; i += kUnroll) {
     for (size_t j = 0; j < kUnroll; ++j) sums[j] ^= blocks[i + j];

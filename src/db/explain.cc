@@ -94,9 +94,21 @@ std::string Range(uint64_t first, uint64_t last) {
   return std::to_string(first) + (first == last ? "" : "-" + std::to_string(last));
 }
 
-// "-" where no head has the figure.
-std::string Percent(double sum, uint64_t count) {
-  return count == 0 ? "-" : Number(100 * sum / static_cast<double>(count), 2) + " %";
+// Of the heads that have a figure, which is negative where it is unknown.
+struct Known {
+  void Add(double value) {
+    if (value < 0) return;
+    sum += value;
+    ++count;
+  }
+  double Mean() const { return sum / static_cast<double>(count); }
+
+  double sum = 0;
+  uint64_t count = 0;
+};
+
+std::string Percent(const Known& known) {
+  return known.count == 0 ? "-" : Number(100 * known.Mean(), 2) + " %";
 }
 
 // One line: the heads of `run`, in each of the layers.
@@ -104,13 +116,8 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
   HeadExplain sum;
   sum.predicted_us = sum.time_us = sum.other_us = 0;
   double selected = 0;
-  double error = 0;
-  double left = 0;
-  double bound = 0;
+  Known error, left, mass_bound, out_bound;
   uint64_t num_heads = 0;
-  uint64_t num_errors = 0;
-  uint64_t num_left = 0;
-  uint64_t num_bounds = 0;
   bool compared = true;
   for (const LayerExplain& layer : layers) {
     for (uint32_t i = run.first; i <= run.last; ++i) {
@@ -123,9 +130,10 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
       sum.bytes_touched += head.bytes_touched;
       sum.time_us += head.time_us;
       selected += head.selected_mean;
-      if (head.error >= 0) error += head.error, ++num_errors;
-      if (head.mass_left >= 0) left += head.mass_left, ++num_left;
-      if (head.mass_bound >= 0) bound += head.mass_bound, ++num_bounds;
+      error.Add(head.error);
+      left.Add(head.mass_left);
+      mass_bound.Add(head.mass_bound);
+      out_bound.Add(head.out_bound);
       sum.num_fallbacks += head.num_fallbacks;
     }
   }
@@ -139,16 +147,17 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
           has_run ? Count(selected / static_cast<double>(num_heads)) : "-",
           has_run ? Bytes(sum.bytes_touched) : "-",
           has_run ? Number(sum.time_us, 1) : "-",
-          Percent(error, num_errors),
-          Percent(left, num_left),
-          Percent(bound, num_bounds),
-          num_bounds == 0 ? "-" : std::to_string(sum.num_fallbacks)};
+          Percent(error),
+          Percent(left),
+          Percent(mass_bound),
+          out_bound.count == 0 ? "-" : Number(out_bound.Mean(), 4),
+          mass_bound.count == 0 ? "-" : std::to_string(sum.num_fallbacks)};
 }
 
 // What each head runs; layers whose heads run the same are folded.
 std::string HeadTable(const std::vector<LayerExplain>& layers) {
   std::vector<Row> rows = {{"layers", "heads", "runs [why]", "bytes?", "us?", "else us?",
-                            "selected", "bytes", "us", "error", "mass left", "at most",
+                            "selected", "bytes", "us", "error", "mass left", "at most", "off by",
                             "fell back"}};
   for (size_t begin = 0; begin < layers.size();) {
     const std::vector<HeadRun> runs = RunsOf(layers[begin]);
@@ -230,7 +239,8 @@ std::string Explain::ToText() const {
       "error\n"
       "and mass left are estimates where samples were drawn. `at most` is the hard bound of the "
       "mass\n"
-      "left, `fell back` how many rows and q heads attended to all tokens for theirs.\n";
+      "left, `off by` of the distance from full's output, `fell back` how many rows and q heads\n"
+      "attended to all tokens for theirs.\n";
   return text;
 }
 

@@ -1,6 +1,7 @@
-// Goal:   plans that read value planes answer nearly as the full plan does, and the same whether the
-//         planes are made in memory or read from disk; planes come to disk only for segments that a
-//         plan has read them of, and never change an answer when they are damaged or have no room.
+// Goal:   plans that read value planes answer nearly as the full plan does, and the same whether
+//         the planes are made in memory or read from disk; planes come to disk only for segments
+//         that a plan has read them of, and never change an answer when they are damaged or have no
+//         room.
 // Method: toy model's contexts with background builds; plan against plan.
 #include "db/stored_values.h"
 

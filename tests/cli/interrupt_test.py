@@ -18,8 +18,8 @@ from cli_case import CliCase, INTERRUPTED, OK
 
 CHECKPOINT = 512  # The tokens of one pass through the model: there is none more often.
 # By the full plan, whose answer hangs on the KV alone: auto's hangs on where segments end, too.
-QUESTION = ("ask", "-c", "ships", "Which ship came in line 7?", "--max-tokens", 12, "--plan", "full",
-            "-q")
+QUESTION = ("ask", "-c", "ships", "Which ship came in line 7?", "--max-tokens", 12,
+            "--plan", "full", "-q")
 
 
 def document(num_lines):

@@ -76,7 +76,7 @@ class Context {
   // Bounds and truth when each middle token is chosen with this probability.
   struct Outcome {
     double bound;
-    double share;  // Of the mass, left out.
+    double share;        // Of the mass, left out.
     double granted = 0;  // Nats, of float32 scores.
     double out_bound = 0;
     double off = 0;  // Norm of what the output is off by.
