@@ -18,6 +18,10 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLeastLogit = -60.0f;  // Of a threshold, below the largest logit.
 
+// Of the search for a threshold: nats, and so shares of what is wanted, by which it may miss.
+constexpr double kCloseEnough = 0.004;
+constexpr int kMostSteps = 24;
+
 // -log of evenly spread numbers in (0, 1), shuffled; twice, so that any stretch lies in one piece.
 class NoiseTable {
  public:
@@ -48,18 +52,30 @@ const float* DrawNoise::From(uint64_t token) const {
 
 float FindThreshold(const float* weights, size_t num_weights, double share, double num_wanted) {
   if (share * static_cast<double>(num_weights) <= num_wanted) return -kInfinity;
-  const auto capped_sum = [&](float limit) {
-    return share * double{kernels::SumAtMost(weights, num_weights, limit)};
+  // By how many nats a threshold of x draws too many; decreasing.
+  const auto excess = [&](double x) {
+    const auto limit = static_cast<float>(std::exp(x));
+    return std::log(share * double{kernels::SumAtMost(weights, num_weights, limit)} / num_wanted) -
+           x;
   };
-  constexpr int kSteps = 13;
-  float low = kLeastLogit;  // Draws enough, or all that there is.
-  float high = static_cast<float>(std::log(capped_sum(1.0f) / num_wanted));  // Too few.
-  for (int i = 0; i < kSteps && low < high; ++i) {
-    const float middle = std::midpoint(low, high);
-    const float threshold = std::exp(middle);
-    (capped_sum(threshold) >= num_wanted * double{threshold} ? low : high) = middle;
+  double x = 0;  // No weight is larger.
+  double found = excess(x);
+  if (found >= 0) return static_cast<float>(found);  // All weigh less.
+  // Secants, in some five steps; halves of what is left where one leads out of it.
+  double low = kLeastLogit;
+  double high = x;
+  double next = x + found;
+  for (int i = 0; i < kMostSteps; ++i) {
+    if (!(next > low && next < high)) next = std::midpoint(low, high);
+    const double found_next = excess(next);
+    if (std::abs(found_next) < kCloseEnough) return static_cast<float>(next);
+    (found_next > 0 ? low : high) = next;
+    const double step = found_next * (next - x) / (found - found_next);
+    x = next;
+    found = found_next;
+    next = x + step;
   }
-  return low;
+  return static_cast<float>(low);
 }
 
 float FindThresholdOfScores(float* scores, size_t num_scores, const kernels::LogitSpec& logit,
