@@ -31,7 +31,7 @@ constexpr std::array<Variable, 7> kVariables = {{
     {"ATTNDB_MODEL", "model, where --model is not given"},
     {"ATTNDB_MODELS", "folder that model names are looked up in"},
     {"ATTNDB_THREADS", "threads of the model, where --threads is not given; else all cores"},
-    {"ATTNDB_ISA", "forces the kernels: scalar, avx2 or avx512"},
+    {"ATTNDB_ISA", "forces the kernels: scalar, avx2, avx512 or avx512vnni"},
     {"XDG_DATA_HOME", "the store is its folder attndb, where nothing above names one"},
     {"XDG_CACHE_HOME", "its folder attndb keeps the fingerprints of model files"},
 }};

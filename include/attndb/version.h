@@ -9,8 +9,8 @@ namespace attndb {
 // "0.1.0"
 ATTNDB_EXPORT const char* Version();
 
-// What the kernels run on: "avx512", "avx2" or "scalar". ATTNDB_ISA=... in the environment forces
-// one.
+// What the kernels run on: "avx512vnni", "avx512", "avx2" or "scalar". ATTNDB_ISA=... in the
+// environment forces one.
 ATTNDB_EXPORT const char* KernelIsa();
 
 }  // namespace attndb

@@ -24,6 +24,8 @@ const KernelTable* TableOf(Isa isa) {
       return Avx2Table();
     case Isa::kAvx512:
       return Avx512Table();
+    case Isa::kAvx512Vnni:
+      return Avx512VnniTable();
   }
   return nullptr;
 }
@@ -51,6 +53,9 @@ bool CpuSupports(Isa isa) {
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
              CpuSupports(Isa::kAvx2);
+    case Isa::kAvx512Vnni:
+      return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi") &&
+             CpuSupports(Isa::kAvx512);
   }
 #endif
   return isa == Isa::kScalar;
@@ -76,6 +81,8 @@ std::string_view IsaName(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512vnni";
   }
   return "unknown";
 }
@@ -90,6 +97,7 @@ std::optional<Isa> ParseIsa(std::string_view name) {
 bool IsaSupported(Isa isa) { return TableOf(isa) != nullptr && CpuSupports(isa); }
 
 Isa BestIsa() {
+  if (IsaSupported(Isa::kAvx512Vnni)) return Isa::kAvx512Vnni;
   if (IsaSupported(Isa::kAvx512)) return Isa::kAvx512;
   if (IsaSupported(Isa::kAvx2)) return Isa::kAvx2;
   return Isa::kScalar;

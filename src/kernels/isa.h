@@ -1,8 +1,9 @@
 // Which instruction set the kernels run on: chosen once from CPUID, or forced.
 //
 // Kernels of one ISA give identical bits run after run; between ISAs results differ by rounding.
-// ATTNDB_ISA=scalar|avx2|avx512 in the environment asks for one. If the value is unknown, or the
-// CPU (or the operating system) cannot run it, the best supported one is used; CurrentIsa() tells.
+// ATTNDB_ISA=scalar|avx2|avx512|avx512vnni in the environment asks for one. If the value is
+// unknown, or the CPU (or the operating system) cannot run it, the best supported one is used;
+// CurrentIsa() tells.
 // Threads: all functions are safe; ForceIsa() must not race with running kernels' expectations of
 //          bit-equal results, so call it from tests and at start-up only.
 #ifndef ATTNDB_KERNELS_ISA_H_
@@ -16,14 +17,15 @@
 namespace attndb::kernels {
 
 enum class Isa : uint8_t {
-  kScalar = 0,  // Plain C++; every CPU.
-  kAvx2 = 1,    // AVX2, FMA, F16C.
-  kAvx512 = 2,  // AVX-512 F, BW, DQ, VL.
+  kScalar = 0,      // Plain C++; every CPU.
+  kAvx2 = 1,        // AVX2, FMA, F16C.
+  kAvx512 = 2,      // AVX-512 F, BW, DQ, VL.
+  kAvx512Vnni = 3,  // The same with VNNI and VBMI, which scans of quantized keys use.
 };
 
-inline constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
+inline constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
 
-// "scalar", "avx2", "avx512": the values of ATTNDB_ISA.
+// "scalar", "avx2", "avx512", "avx512vnni": the values of ATTNDB_ISA.
 std::string_view IsaName(Isa isa);
 std::optional<Isa> ParseIsa(std::string_view name);
 

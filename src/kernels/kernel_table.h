@@ -106,6 +106,7 @@ struct KernelTable {
 const KernelTable* ScalarTable();
 const KernelTable* Avx2Table();
 const KernelTable* Avx512Table();
+const KernelTable* Avx512VnniTable();
 
 // The table in use; the first call chooses it.
 const KernelTable& Kernels();

@@ -8,6 +8,7 @@
 #include "kernels/plane_pass-inl.h"
 #include "kernels/planes.h"
 #include "kernels/planes_avx2-inl.h"
+#include "kernels/planes_avx512-inl.h"
 #include "kernels/planes_block-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {

@@ -1,5 +1,5 @@
-// Internal: the parts of key planes that are written for AVX2. The AVX-512 target has them as well,
-// with 256-bit registers.
+// Internal: the parts of key planes that are written for AVX2. The targets of AVX-512 have them as
+// well, with 256-bit registers; where there is VNNI, all but the scores (planes_avx512-inl.h).
 //
 // Bytes (unsigned) are multiplied by q codes (signed), 32 at a time, into int16 sums of two
 // neighbours. Codes of neighbours add up to at most 128: 255 * 128 = 32640 fits, so that both
@@ -174,6 +174,8 @@ template <size_t kRows>
   }
 }
 
+#if !defined(__AVX512VNNI__)
+
 // Scores of one block: of first_sum + 16 * S_high + S_low, or + 32 * S_high for 4 bits. Fetches
 // what lies `ahead` bytes further on.
 template <int kBits, size_t kRows>
@@ -190,6 +192,8 @@ template <int kBits, size_t kRows>
   }
   StoreScores<kRows>(sums, scales, terms, scores, scores_stride);
 }
+
+#endif  // !__AVX512VNNI__
 
 // In the order that the portable target repeats.
 inline float ReduceAdd8(__m256 v) {

@@ -1,5 +1,6 @@
 // Internal: what a target does with one block of key planes, ScoreBlock and EncodeBlock, and these
-// two in portable C++. A target that has better ones (planes_avx2-inl.h) gives the same bits.
+// two in portable C++. Targets that have better ones (planes_avx2-inl.h, planes_avx512-inl.h)
+// give the same bits.
 #ifndef ATTNDB_KERNELS_PLANES_BLOCK_INL_H_
 #define ATTNDB_KERNELS_PLANES_BLOCK_INL_H_
 
