@@ -7,6 +7,7 @@
 #include "kernels/plane_pass-inl.h"
 #include "kernels/sign_plane.h"
 #include "kernels/sign_plane_avx2-inl.h"
+#include "kernels/sign_plane_avx512-inl.h"
 #include "kernels/sign_plane_block-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
@@ -65,6 +66,7 @@ template <size_t kRows>
   SignRows<kRows> rows;
   for (size_t r = 0; r < kRows; ++r) {
     rows.tables[r] = queries[r].tables;
+    rows.magnitude_sum[r] = queries[r].magnitude_sum;
     rows.bias[r] = kSignBase + static_cast<float>(queries[r].magnitude_sum);
     rows.scale[r] = queries[r].scale;
   }

@@ -1,5 +1,5 @@
 // Internal: the parts of the sign plane that are written for AVX2. The AVX-512 target has them as
-// well, with 256-bit registers.
+// well, with 256-bit registers; where there is VBMI, sign_plane_avx512-inl.h scores.
 //
 // A table of 16 bytes lies in half a register, so one shuffle looks up four channels of 16 keys
 // for two groups of channels. The order of keys in bytes is the one that packing makes of the lines
@@ -61,6 +61,8 @@ inline void DoubleSums(const __m256i (&sums)[2], __m256i (&words)[2]) {
   words[1] = _mm256_add_epi16(words[1], words[1]);
 }
 
+#if !defined(__AVX512VBMI__)
+
 // Scores of one block.
 template <size_t kRows>
 [[gnu::always_inline]] inline void ScoreSigns(const uint8_t* signs, size_t ahead,
@@ -108,6 +110,8 @@ template <size_t kRows>
     }
   }
 }
+
+#endif  // !__AVX512VBMI__
 
 }  // namespace
 }  // namespace attndb::kernels::ATTNDB_TARGET

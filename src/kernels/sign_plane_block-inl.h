@@ -1,5 +1,6 @@
 // Internal: what a target does with one block of signs, ScoreSigns, in portable C++. A
-// target that has a better one (sign_plane_avx2-inl.h) gives the same bits.
+// target that has a better one (sign_plane_avx2-inl.h, sign_plane_avx512-inl.h) gives the same
+// bits.
 #ifndef ATTNDB_KERNELS_SIGN_PLANE_BLOCK_INL_H_
 #define ATTNDB_KERNELS_SIGN_PLANE_BLOCK_INL_H_
 
@@ -21,6 +22,7 @@ inline constexpr float kSignBase = 8388608.0f;  // 2^23.
 template <size_t kRows>
 struct SignRows {
   const uint8_t* tables[kRows];
+  int32_t magnitude_sum[kRows];
   float bias[kRows];  // kSignBase + magnitude_sum.
   float scale[kRows];
   float offset[kRows] = {};
