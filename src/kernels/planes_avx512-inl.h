@@ -37,7 +37,7 @@ inline __m512i JoinNibbles(__m512i high, __m512i low) {
 }
 
 // Adds the products of four bytes of each key with four codes of each row. In assembler, as GCC 12
-// neither broadcasts within the instruction (a fifth slower) nor adds in place.
+// neither broadcasts within the instruction nor adds in place, which costs 5 % of the speed.
 template <size_t kRows>
 [[gnu::always_inline]] inline void AddBytes(__m512i bytes, const Codes<kRows>& codes,
                                             size_t channel, __m512i (&sums)[kRows]) {
