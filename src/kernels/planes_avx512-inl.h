@@ -20,11 +20,11 @@
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
-// The high plane alone is one stream, which the hardware does not fetch far enough ahead where
-// arithmetic fills the core: three rows and more. Anywhere else it does better left alone: to fetch
-// 8 bits by instructions as well costs 10 to 30 % of the bandwidth.
+// Where arithmetic fills the core, three rows and more, the hardware does not fetch the high plane
+// far enough ahead. Anywhere else it does better left alone: to fetch 8 bits by instructions as
+// well costs 10 to 20 % of the bandwidth.
 template <int kBits, size_t kRows>
-inline constexpr size_t kLineAhead = kBits == 4 && kRows >= 3 ? 2048 : 0;
+inline constexpr bool kFetches = kBits == 4 && kRows >= 3;
 
 inline __m512i LoadLine(const uint8_t* line) { return Once(_mm512_loadu_si512(line)); }
 // Sixteen times the nibbles of a line.
@@ -63,7 +63,7 @@ template <int kBits, size_t kRows>
   for (size_t r = 0; r < kRows; ++r) sums[r] = odd[r] = _mm512_setzero_si512();
   for (size_t channel = 0; channel < num_channels; channel += 8) {
     const __m512i nibbles = LoadLine(high + channel * 8);
-    if constexpr (kLineAhead<kBits, kRows> != 0) Prefetch(high + channel * 8 + ahead);
+    if constexpr (kFetches<kBits, kRows>) Prefetch(high + channel * 8 + ahead);
     if constexpr (kBits == 8) {
       const __m512i lower = LoadLine(low + channel * 8);
       AddBytes<kRows>(JoinNibbles(_mm512_slli_epi16(nibbles, 4), lower), codes, channel, sums);
@@ -84,8 +84,7 @@ template <int kBits, size_t kRows>
                                               const uint16_t* scales, const RowTerms<kRows>& terms,
                                               float* scores, size_t scores_stride) {
   __m512i sums[kRows];
-  SumLines<kBits, kRows>(high, low, ahead != 0 ? kLineAhead<kBits, kRows> : 0, codes, num_channels,
-                         sums);
+  SumLines<kBits, kRows>(high, low, ahead, codes, num_channels, sums);
   const Vec key_scales = Once(LoadRow(reinterpret_cast<const BFloat16*>(scales)));
 #pragma GCC unroll 16
   for (size_t r = 0; r < kRows; ++r) {
