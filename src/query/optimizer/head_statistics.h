@@ -49,7 +49,8 @@ struct HeadStatistics {
   double error = -1;
   double mass_left = -1;
   bool prefers_full = false;  // What the last decision by cost was.
-  uint32_t retry_in = 0;      // Calls until it is tried again, if it prefers full.
+  uint32_t retry_in = 0;      // Calls until it is tried again, if it prefers full,
+  uint32_t num_trials = 0;    // ... as it was so often since it does.
 
   // `predicted`: without the correction for time.
   void ObserveSparse(const HeadObservation& seen, const Cost& predicted);

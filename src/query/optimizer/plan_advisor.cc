@@ -20,17 +20,25 @@ constexpr double kHopeless = 8;  // What was seen the first time may be so much 
 constexpr uint32_t kSettledCalls = 32;
 constexpr uint64_t kSettledGrowth = 32;  // One part in it.
 
+// A head that preferred `full` when its context was stored is tried after so many calls.
+constexpr uint32_t kRestoredRetry = 16;
+
 // A search that is not so much better than `full` makes it worth knowing exactly what that takes.
 constexpr double kClearlyBetter = 0.5;
 constexpr uint32_t kMeasureFullCalls = 2048;
 constexpr double kSelectedCalls = 8;  // That a mean of selected tokens is of, about.
 
-// Calls until a head that prefers `full` is tried again: the worse a search looks, the later, so
-// that all trials together cost less than half a percent.
-uint32_t CallsToRetry(const HeadChoice& choice) {
+// Calls until a head that prefers `full` is tried again. Soon at first, since the calls that told
+// against a search may have been disturbed, as by planes that are built beside them; then four
+// times as late after each trial, and the later the worse a search looks, so that all trials
+// together cost less than half a percent in the end.
+uint32_t CallsToRetry(const HeadChoice& choice, uint32_t num_trials) {
+  constexpr uint32_t kFirstRetry = 6;
   constexpr double kMaxFactor = 256;
+  if (num_trials == 0) return kFirstRetry;
   const double factor = std::clamp(choice.sparse_ns / choice.full_ns, 1.0, kMaxFactor);
-  return static_cast<uint32_t>(factor * PlanAdvisor::kRetryCalls);
+  const uint32_t calls = kFirstRetry << 2 * std::min(num_trials, 8u);
+  return static_cast<uint32_t>(factor * std::min(PlanAdvisor::kRetryCalls, calls));
 }
 
 }  // namespace
@@ -121,14 +129,15 @@ void PlanAdvisor::Try(LayerId layer, LayerChoice* choice) {
   for (size_t i = 0; i < choice->heads.size(); ++i) {
     HeadStatistics& head = statistics_[layer][i];
     HeadChoice& chosen = choice->heads[i];
-    if (chosen.full && !head.prefers_full) head.retry_in = CallsToRetry(chosen);
+    if (chosen.full && !head.prefers_full) head.retry_in = CallsToRetry(chosen, 0);
+    if (!chosen.full) head.num_trials = 0;
     head.prefers_full = chosen.full;
     if (!options_.learns) continue;
     const bool is_new = head.sparse_time.count() < kFirstTrials &&
                         chosen.sparse_cost.ns < kMuchSlower * chosen.full_cost.ns &&
                         chosen.sparse_ns < kHopeless * chosen.full_ns;
     if (chosen.full && (is_new || head.retry_in-- == 0)) {
-      head.retry_in = CallsToRetry(chosen);
+      head.retry_in = CallsToRetry(chosen, ++head.num_trials);
       chosen.full = false;
       chosen.reason = Reason::kTriedAgain;
     } else if (!chosen.full && wants_full && chosen.sparse_ns > kClearlyBetter * chosen.full_ns) {
@@ -263,7 +272,7 @@ void PlanAdvisor::Restore(const std::vector<std::vector<HeadStatistics>>& statis
   statistics_ = statistics;
   for (std::vector<HeadStatistics>& heads : statistics_) {
     for (HeadStatistics& head : heads) {
-      head.retry_in = std::max(head.retry_in, kRetryCalls);
+      head.retry_in = kRestoredRetry;
       if (head.sparse_time.count() > 0) sparse_time_.Add(head.sparse_time.value());
       if (head.full_time.count() > 0) full_time_.Add(head.full_time.value());
     }

@@ -5,8 +5,9 @@
 //   advisor.Observe(layer, observations);                                 // after it
 //
 // Learning: every call of one row corrects its heads' predictions. A head that runs `full` is tried
-//           again after kRetryCalls calls, or more if a search looks much worse; where a search is
-//           not clearly better, one head now and then runs `full`, to learn what that takes here.
+//           again after a few calls, four times as many each time up to kRetryCalls, or more if a
+//           search looks much worse; where a search is not clearly better, one head now and then
+//           runs `full`, to learn what that takes here.
 // Threads:  one at a time.
 #ifndef ATTNDB_QUERY_OPTIMIZER_PLAN_ADVISOR_H_
 #define ATTNDB_QUERY_OPTIMIZER_PLAN_ADVISOR_H_
