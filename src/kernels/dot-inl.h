@@ -68,6 +68,7 @@ template <typename T>
 struct RunRows {
   using Element = T;
   static constexpr size_t kAheadBytes = kPrefetchBytes;
+  static constexpr bool kInOrder = true;
   const T* data;
   size_t stride;
 
@@ -85,6 +86,7 @@ template <typename T>
 struct ListedRows {
   using Element = T;
   static constexpr size_t kAheadBytes = kListedPrefetchBytes;
+  static constexpr bool kInOrder = false;
   const T* data;
   size_t stride;
   const uint32_t* indices;
