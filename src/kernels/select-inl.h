@@ -1,10 +1,11 @@
 // Internal: selection by score.
 //
 // Top-k in four steps: (1) vertical maxima of groups of 16 scores; their k-th largest is a lower
-// bound of the k-th largest score, since each stands for a different score; (2) compress the
-// indices of all scores not below it; (3) find the k-th largest of these candidates by radix; (4)
-// keep what is above it and the first of its equals. Steps 1 and 2 stream; 3 and 4 see little more
-// than k items.
+// bound of the k-th largest score, since each stands for a different score (where k is too large
+// for that, a score that a sample says is most likely lower; it is then counted whether it is);
+// (2) compress the indices of all scores not below it; (3) find the k-th largest of these
+// candidates by radix; (4) keep what is above it and the first of its equals. Steps 1 and 2 stream;
+// 3 and 4 see little more than k items.
 #ifndef ATTNDB_KERNELS_SELECT_INL_H_
 #define ATTNDB_KERNELS_SELECT_INL_H_
 
@@ -114,6 +115,29 @@ float LowerBound(const float* scores, size_t num_scores, size_t k, uint32_t* wor
   return ScoreOfKey(KthLargest(work, num_maxima, k));
 }
 
+// A score that most likely at least k scores are not below, as every so many-th of them say; -inf
+// if these are too few.
+float LikelyBound(const float* scores, size_t num_scores, size_t k, uint32_t* work) {
+  constexpr size_t kSampled = 1024;
+  const size_t stride = num_scores / kSampled;
+  if (stride < 2) return -kInfinity;
+  const size_t num_sampled = num_scores / stride;
+  const float expected = static_cast<float>(k) / static_cast<float>(stride);
+  const auto rank = static_cast<size_t>(expected + 3.0f * __builtin_sqrtf(expected) + 4.0f);
+  if (rank >= num_sampled) return -kInfinity;
+  for (size_t i = 0; i < num_sampled; ++i) work[i] = OrderKey(scores[i * stride]);
+  return ScoreOfKey(KthLargest(work, num_sampled, rank));
+}
+
+// Indices of all scores not below some bound, at least k of them.
+size_t SelectCandidates(const float* scores, size_t num_scores, size_t k, uint32_t* candidates,
+                        uint32_t* work) {
+  float bound = LowerBound(scores, num_scores, k, work);
+  if (bound == -kInfinity) bound = LikelyBound(scores, num_scores, k, work);
+  const size_t count = SelectRange(scores, num_scores, bound, candidates);
+  return count >= k ? count : SelectRange(scores, num_scores, -kInfinity, candidates);
+}
+
 size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
                   void* scratch) {
   if (k >= num_scores) {
@@ -123,8 +147,7 @@ size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* in
   if (k == 0) return 0;
   uint32_t* const candidates = static_cast<uint32_t*>(scratch);  // [num_scores + slack]
   uint32_t* const work = candidates + num_scores + kSelectSlack;
-  const float bound = LowerBound(scores, num_scores, k, work);
-  const size_t num_candidates = SelectRange(scores, num_scores, bound, candidates);
+  const size_t num_candidates = SelectCandidates(scores, num_scores, k, candidates, work);
   for (size_t i = 0; i < num_candidates; ++i) work[i] = OrderKey(scores[candidates[i]]);
   const uint32_t kth = KthLargest(work, num_candidates, k);
   size_t num_larger = 0;

@@ -4,6 +4,8 @@
 #include "kernels/select.h"
 
 #include <algorithm>
+#include <limits>
+#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -63,6 +65,19 @@ TEST_P(SelectTest, TopKOfSortedAndClusteredScores) {
   for (const size_t k : Sizes{1, 16, 200, 2000}) {
     EXPECT_EQ(TopK(rising, k), reference::TopK(rising, k));
     EXPECT_EQ(TopK(cluster, k), reference::TopK(cluster, k));
+  }
+}
+
+TEST_P(SelectTest, TopKHoldsWhereEveryEighthScoreMisleads) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  for (const float offset : {-100.0f, 0.0f, 100.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> scores(8192);
+    for (size_t i = 0; i < scores.size(); ++i)
+      scores[i] = normal(random) + (i % 8 == 0 ? offset : 0);
+    for (const size_t k : {257u, 512u, 1023u, 1025u, 2000u, 4096u, 8000u}) {
+      ASSERT_EQ(TopK(scores, k), reference::TopK(scores, k)) << offset << " " << k;
+    }
   }
 }
 
