@@ -10,29 +10,22 @@
 namespace attndb::kernels {
 namespace {
 
-KernelTable MakeTable() {
-  KernelTable table = *Avx512Table();
-  table.encode_planes = avx512::EncodePlanes;
-  table.encode_plane_query = avx512::EncodePlaneQuery;
-  table.scan_planes = avx512::ScanPlanes;
-  table.encode_sign_query = avx512::EncodeSignQuery;
-  table.scan_signs = avx512::ScanSigns;
-  return table;
-}
+constexpr PlaneKernels kKernels = {.encode_planes = avx512::EncodePlanes,
+                                   .encode_plane_query = avx512::EncodePlaneQuery,
+                                   .scan_planes = avx512::ScanPlanes,
+                                   .encode_sign_query = avx512::EncodeSignQuery,
+                                   .scan_signs = avx512::ScanSigns};
 
 }  // namespace
 
-const KernelTable* Avx512VnniTable() {
-  static const KernelTable kTable = MakeTable();
-  return &kTable;
-}
+const PlaneKernels* Avx512VnniKernels() { return &kKernels; }
 
 }  // namespace attndb::kernels
 
 #else  // Not an x86-64 build.
 
 namespace attndb::kernels {
-const KernelTable* Avx512VnniTable() { return nullptr; }
+const PlaneKernels* Avx512VnniKernels() { return nullptr; }
 }  // namespace attndb::kernels
 
 #endif

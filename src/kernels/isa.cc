@@ -16,6 +16,22 @@ namespace {
 // to the same choice.
 std::atomic<const KernelTable*> current{nullptr};
 
+// Put together here, in code that every CPU runs.
+const KernelTable* Avx512VnniTable() {
+  if (Avx512Table() == nullptr || Avx512VnniKernels() == nullptr) return nullptr;
+  static const KernelTable kTable = [] {
+    const PlaneKernels& own = *Avx512VnniKernels();
+    KernelTable table = *Avx512Table();
+    table.encode_planes = own.encode_planes;
+    table.encode_plane_query = own.encode_plane_query;
+    table.scan_planes = own.scan_planes;
+    table.encode_sign_query = own.encode_sign_query;
+    table.scan_signs = own.scan_signs;
+    return table;
+  }();
+  return &kTable;
+}
+
 const KernelTable* TableOf(Isa isa) {
   switch (isa) {
     case Isa::kScalar:
@@ -94,7 +110,7 @@ std::optional<Isa> ParseIsa(std::string_view name) {
   return std::nullopt;
 }
 
-bool IsaSupported(Isa isa) { return TableOf(isa) != nullptr && CpuSupports(isa); }
+bool IsaSupported(Isa isa) { return CpuSupports(isa) && TableOf(isa) != nullptr; }
 
 Isa BestIsa() {
   if (IsaSupported(Isa::kAvx512Vnni)) return Isa::kAvx512Vnni;

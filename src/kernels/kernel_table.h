@@ -102,11 +102,21 @@ struct KernelTable {
   uint64_t (*xor_words)(const void* data, size_t num_bytes);
 };
 
-// Null where the build does not have the target.
+// What a target has that takes the rest from another one.
+struct PlaneKernels {
+  decltype(KernelTable::encode_planes) encode_planes;
+  decltype(KernelTable::encode_plane_query) encode_plane_query;
+  decltype(KernelTable::scan_planes) scan_planes;
+  decltype(KernelTable::encode_sign_query) encode_sign_query;
+  decltype(KernelTable::scan_signs) scan_signs;
+};
+
+// Null where the build does not have the target. Called on every CPU: they return the address of a
+// constant and do nothing else, since their files are compiled for the target.
 const KernelTable* ScalarTable();
 const KernelTable* Avx2Table();
 const KernelTable* Avx512Table();
-const KernelTable* Avx512VnniTable();
+const PlaneKernels* Avx512VnniKernels();
 
 // The table in use; the first call chooses it.
 const KernelTable& Kernels();

@@ -82,6 +82,26 @@ ValuePlanes::ValuePlanes(const ValueShape& shape, std::span<const std::byte> byt
 
 uint64_t ValuePlanes::BytesFor(const ValueShape& shape) { return Layout(shape).bytes; }
 
+namespace {
+
+// One scale serves all channels and tokens of a block. Where single values are so large that codes
+// of 8 bits are off by more than this share of the others, they would be wrong unseen: both halves
+// of a sample, whose distance tells its error, are read from the same codes.
+constexpr double kMostOff = 0.02;
+
+double RootMeanSquare(const float* values, size_t count) {
+  double square = 0;
+  for (size_t i = 0; i < count; ++i) square += double{values[i]} * double{values[i]};
+  return std::sqrt(square / static_cast<double>(count));
+}
+
+// Of codes of 8 bits.
+bool IsCoarse(float scale, double root_mean_square) {
+  return double{scale} / std::sqrt(12.0) > kMostOff * root_mean_square;
+}
+
+}  // namespace
+
 Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t num_tokens,
                                        uint32_t bits) {
   if (num_tokens == 0) return ValuePlanes();
@@ -104,9 +124,11 @@ Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t n
     kernels::ConvertRows(values.dtype, kernels::RowsFrom(values, first).data, values.stride,
                          DType::kFloat32, rows, values.num_elements, count, values.num_elements,
                          values.num_elements);
+    const double size = RootMeanSquare(rows, count * values.num_elements);
     kernels::EncodeValues(rows, values.num_elements, count, values.num_elements, bits,
                           {codes + first * ValueRowBytes(values.num_elements, bits),
                            means + block * values.num_elements, scales + block, norms + block});
+    if (bits == 8 && IsCoarse(scales[block], size)) return ValuePlanes();
     if (!std::isfinite(scales[block]) || !std::isfinite(norms[block])) return ValuePlanes();
   }
   ValuePlanes planes(shape, buffer.span());

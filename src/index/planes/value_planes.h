@@ -35,7 +35,8 @@ class ValuePlanes {
 
   static uint64_t BytesFor(const ValueShape& shape);
 
-  // Planes of no tokens if the squares of a block overflow float32.
+  // Planes of no tokens if the squares of a block overflow float32, or if 8 bits are too few for
+  // what single values of a block are over the others.
   static Result<ValuePlanes> Build(const kernels::RowsView& values, size_t num_tokens,
                                    uint32_t bits);
 

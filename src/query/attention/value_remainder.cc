@@ -80,11 +80,13 @@ double FoldValueRemainder(const ValueRemainderCall& call, const kernels::StateRo
     const float mass = call.masses[i++];
     const kernels::ValuePlanesView& values = *run.values;
     cost->bytes_touched += values.num_elements * sizeof(uint16_t) + sizeof(float);
-    if (values.bits == 0 || double{mass} < light) {
+    const size_t count = part.tokens.end - part.tokens.begin;
+    // A mean is that of the whole block.
+    const bool is_whole = count == kWeightBlock;
+    if (values.bits == 0 || (is_whole && double{mass} < light)) {
       kernels::AddValueMean(values, part.block, mass, state.out);
       return;
     }
-    const size_t count = part.tokens.end - part.tokens.begin;
     std::fill_n(call.weights, part.skipped, 0.0f);
     kernels::ExpWeights(call.scores + part.tokens.begin, count, call.logit, max,
                         call.weights + part.skipped);

@@ -5,7 +5,7 @@
 // Bias:    a block read by its mean loses what weights and values of its tokens have in common;
 //          such blocks hold at most kLightShare of the remainder's mass together, or all of it with
 //          planes of 0 bits (means alone). Codes are off by a share of a value's deviation from
-//          the mean of its block that evens out over tokens: 34 % at 2 bits, 11 % at 4, under 1 %
+//          the mean of its block that evens out over tokens: 34 % at 2 bits, 11 % at 4, 2 % at most
 //          at 8. Runs without value planes are read from V.
 // Memory:  masses [NumMasses], weights [kWeightBlock], tokens [num_tokens of the call].
 // Threads: pure function.
