@@ -30,16 +30,6 @@ class SessionPlanesTest : public DBFixture {
     ATTNDB_EXPECT_OK(session->SetPlan(plan));
     return Probe(session);
   }
-
-  static double Difference(const std::vector<float>& a, const std::vector<float>& b) {
-    double square = 0;
-    double norm = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-      square += std::pow(double{a[i]} - double{b[i]}, 2);
-      norm += std::pow(double{b[i]}, 2);
-    }
-    return std::sqrt(square / norm);
-  }
 };
 
 TEST_F(SessionPlanesTest, PlanesAnswerNearlyAsKeysDo) {

@@ -5,8 +5,6 @@
 // Method: toy model's contexts with background builds; plan against plan.
 #include "db/stored_values.h"
 
-#include <cmath>
-
 #include "db/database.h"
 #include "db/db_access.h"
 #include "db/db_test_util.h"
@@ -61,15 +59,6 @@ class StoredValuesTest : public DBFixture {
       if (path.find(kind) != std::string::npos && path.ends_with(".obj")) return path;
     }
     return "";
-  }
-  static double Difference(const std::vector<float>& a, const std::vector<float>& b) {
-    double square = 0;
-    double norm = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-      square += std::pow(double{a[i]} - double{b[i]}, 2);
-      norm += std::pow(double{b[i]}, 2);
-    }
-    return std::sqrt(square / norm);
   }
 };
 

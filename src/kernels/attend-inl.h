@@ -258,6 +258,21 @@ void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_
   });
 }
 
+// weights[r * kTile + j]: of token first + j by its score, 0 for the rest of the tile; updates max
+// and sum of the states. rescale: what their `out` are to be scaled by.
+template <size_t kRows>
+inline void WeighScored(const float* scores, size_t scores_stride, size_t first, size_t num_keys,
+                        const LogitSpec& logit, const StateRows& states, float* weights,
+                        float* rescale) {
+  for (size_t r = 0; r < kRows; ++r) {
+    float* const row = weights + r * kTile;
+    for (size_t j = 0; j < num_keys; ++j) row[j] = scores[r * scores_stride + first + j];
+    for (size_t j = num_keys; j < kTile; ++j) row[j] = 0.0f;
+    rescale[r] =
+        SoftmaxTile(row, 0, static_cast<int>(num_keys), logit, states.max + r, states.sum + r);
+  }
+}
+
 // A tile of tokens whose scores are known into the states of kRows q rows.
 template <size_t kRows, typename Rows>
 [[gnu::noinline]] void AttendScoredTile(const float* scores, size_t scores_stride,
@@ -266,13 +281,7 @@ template <size_t kRows, typename Rows>
                                         const StateRows& states) {
   alignas(64) float weights[kRows * kTile];
   float rescale[kRows];
-  for (size_t r = 0; r < kRows; ++r) {
-    float* const row = weights + r * kTile;
-    for (size_t j = 0; j < num_keys; ++j) row[j] = scores[r * scores_stride + first + j];
-    for (size_t j = num_keys; j < kTile; ++j) row[j] = 0.0f;
-    rescale[r] =
-        SoftmaxTile(row, 0, static_cast<int>(num_keys), logit, states.max + r, states.sum + r);
-  }
+  WeighScored<kRows>(scores, scores_stride, first, num_keys, logit, states, weights, rescale);
   AddValuesTile<kRows>(values, first, num_keys, num_elements, prefetch, weights, rescale,
                        states.out, states.out_stride);
 }

@@ -229,17 +229,13 @@ template <size_t kRows>
                                        const StateRows& states) {
   alignas(64) float weights[kRows * kTile];
   float rescale[kRows];
+  WeighScored<kRows>(scores, scores_stride, first, num_keys, logit, states, weights, rescale);
   float tile_scales[kTile];
   for (size_t j = 0; j < num_keys; ++j) {
     tile_scales[j] = scales[rows.indices[first + j] / kValueBlock];
   }
   for (size_t r = 0; r < kRows; ++r) {
-    float* const row = weights + r * kTile;
-    for (size_t j = 0; j < num_keys; ++j) row[j] = scores[r * scores_stride + first + j];
-    for (size_t j = num_keys; j < kTile; ++j) row[j] = 0.0f;
-    rescale[r] =
-        SoftmaxTile(row, 0, static_cast<int>(num_keys), logit, states.max + r, states.sum + r);
-    for (size_t j = 0; j < num_keys; ++j) row[j] *= tile_scales[j];
+    for (size_t j = 0; j < num_keys; ++j) weights[r * kTile + j] *= tile_scales[j];
   }
   AddValuesTile<kRows>(rows, first, num_keys, num_elements, prefetch, weights, rescale, states.out,
                        states.out_stride);

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "common/check.h"
 #include "common/coding.h"
+#include "index/planes/key_sample.h"
 #include "index/planes/piece_check.h"
-#include "kernels/convert.h"
 #include "storage/vfs/format.h"
 
 namespace attndb::index {
@@ -22,6 +23,11 @@ using storage::ExpectEqual;
 constexpr std::string_view kMagic = "attnvpln";
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 64;
+
+// One scale serves all channels and tokens of a block. Where single values are so large that codes
+// of 8 bits are off by more than this share of the others, they would be wrong unseen: both halves
+// of a sample, whose distance tells its error, are read from the same codes.
+constexpr double kMostOff = 0.02;
 
 // Where the pieces lie, from the start of the bytes.
 struct Layout {
@@ -66,6 +72,13 @@ Status CheckHeader(std::span<const std::byte> bytes, const ValueShape& expected,
   return ExpectEqual(object, "bits", bits, expected.bits);
 }
 
+// The largest scale of codes of 8 bits that are good enough for these values.
+double MostScale(const float* values, size_t count) {
+  double square = 0;
+  for (size_t i = 0; i < count; ++i) square += double{values[i]} * double{values[i]};
+  return kMostOff * std::sqrt(12.0 * square / static_cast<double>(count));
+}
+
 }  // namespace
 
 ValuePlanes::ValuePlanes(const ValueShape& shape, std::span<const std::byte> bytes)
@@ -81,26 +94,6 @@ ValuePlanes::ValuePlanes(const ValueShape& shape, std::span<const std::byte> byt
 }
 
 uint64_t ValuePlanes::BytesFor(const ValueShape& shape) { return Layout(shape).bytes; }
-
-namespace {
-
-// One scale serves all channels and tokens of a block. Where single values are so large that codes
-// of 8 bits are off by more than this share of the others, they would be wrong unseen: both halves
-// of a sample, whose distance tells its error, are read from the same codes.
-constexpr double kMostOff = 0.02;
-
-double RootMeanSquare(const float* values, size_t count) {
-  double square = 0;
-  for (size_t i = 0; i < count; ++i) square += double{values[i]} * double{values[i]};
-  return std::sqrt(square / static_cast<double>(count));
-}
-
-// Of codes of 8 bits.
-bool IsCoarse(float scale, double root_mean_square) {
-  return double{scale} / std::sqrt(12.0) > kMostOff * root_mean_square;
-}
-
-}  // namespace
 
 Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t num_tokens,
                                        uint32_t bits) {
@@ -121,14 +114,13 @@ Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t n
   for (size_t block = 0; block < NumValueBlocks(num_tokens); ++block) {
     const size_t first = block * kValueBlock;
     const size_t count = std::min(kValueBlock, num_tokens - first);
-    kernels::ConvertRows(values.dtype, kernels::RowsFrom(values, first).data, values.stride,
-                         DType::kFloat32, rows, values.num_elements, count, values.num_elements,
-                         values.num_elements);
-    const double size = RootMeanSquare(rows, count * values.num_elements);
+    LoadRows(values, first, count, rows);
+    double most_scale = std::numeric_limits<double>::infinity();
+    if (bits == 8) most_scale = MostScale(rows, count * values.num_elements);
     kernels::EncodeValues(rows, values.num_elements, count, values.num_elements, bits,
                           {codes + first * ValueRowBytes(values.num_elements, bits),
                            means + block * values.num_elements, scales + block, norms + block});
-    if (bits == 8 && IsCoarse(scales[block], size)) return ValuePlanes();
+    if (double{scales[block]} > most_scale) return ValuePlanes();
     if (!std::isfinite(scales[block]) || !std::isfinite(norms[block])) return ValuePlanes();
   }
   ValuePlanes planes(shape, buffer.span());

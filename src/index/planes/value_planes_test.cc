@@ -82,6 +82,14 @@ TEST_F(ValuePlanesFormTest, TokensWithoutValuesAndOverflowHaveNone) {
   }
 }
 
+TEST_F(ValuePlanesFormTest, EightBitsAreNotKeptWhereOneValueLeavesTheOthersFewSteps) {
+  rows_[100] = 1000.0f;
+  for (const uint32_t bits : kAllBits) {
+    const bool has_planes = ValuePlanes::Build(Rows(), kNumTokens, bits)->num_tokens() > 0;
+    EXPECT_EQ(has_planes, bits != 8) << bits;
+  }
+}
+
 TEST_F(ValuePlanesFormTest, ReadersRefuseWhatDoesNotFit) {
   const ValuePlanes planes = *ValuePlanes::Build(Rows(), kNumTokens, 4);
   const auto expect_refused = [&](size_t offset, auto value, StatusCode code,
