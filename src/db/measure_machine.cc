@@ -150,11 +150,13 @@ class Bench {
           std::copy_n(scores_.data(), num_sampled, weights_.data());
           const float threshold = query::FindThresholdOfScores(weights_.data(), num_sampled, {1.0f},
                                                                kSampledShare, kDrawnRows);
+          kernels::KeptTokens kept = {indices_.data(), weights_.data(), scores_.data() + kTokens};
           for (size_t i = 0; i < n; i += kTile) {
-            const size_t num = std::min(kTile, n - i);
-            kernels::LiftScores(scores_.data() + i, 0, 1, num, {1.0f}, &threshold, weights_.data());
-            sink_ ^= kernels::SelectLifted(weights_.data(), noise.From(i), num, indices_.data());
+            kernels::KeepTokens({{1.0f}, &threshold}, scores_.data() + i, 0, 1,
+                                std::min(kTile, n - i), noise.From(i), static_cast<uint32_t>(i),
+                                &kept);
           }
+          sink_ ^= kept.count;
         },
         1.0);
   }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/draw.h"
 #include "kernels/planes.h"
 #include "kernels/sign_plane.h"
 
@@ -59,6 +60,15 @@ class KeyEstimates {
   // REQUIRES: the q of the queries are rows of one matrix, one after the other.
   virtual void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
                     size_t num_q_rows, float* scores, size_t scores_stride) const = 0;
+
+  // Keeps, of the scores that Scan gives, what the rule draws; they are looked at while they lie in
+  // the cache, and forgotten. noise: of first_key, which is token first_token, and of those after
+  // it. work: [num_q_rows][kKeepWork] elements.
+  // REQUIRES: as Scan.
+  virtual void Keep(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
+                    size_t num_q_rows, const kernels::DrawRule& rule, const float* noise,
+                    uint32_t first_token, float* work, kernels::KeptTokens* kept) const = 0;
+  static constexpr size_t kKeepWork = 1024;
 
   // bounds[b]: no key of block first_block + b has a score, as Scan gives it without a shift, that
   // is further than this from q.k. Not a matter of probability: it holds for every q and key,

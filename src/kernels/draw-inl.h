@@ -3,7 +3,6 @@
 #define ATTNDB_KERNELS_DRAW_INL_H_
 
 #include "kernels/draw.h"
-#include "kernels/select-inl.h"
 #include "kernels/weights-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
@@ -14,55 +13,203 @@ float SumAtMost(const float* weights, size_t num_weights, float limit) {
   return SumClipped(weights, num_weights, [&](Vec x) { return Min(x, most); });
 }
 
-// Raises lifts to those of kRows rows; the first pass only writes them.
+// Calls f<num_rows>(), which unrolls its loops over q rows; f<0>() where they are many.
+template <typename F>
+inline void WithRowCount(size_t num_rows, const F& f) {
+  switch (num_rows) {
+    case 1:
+      return f.template operator()<1>();
+    case 2:
+      return f.template operator()<2>();
+    case 3:
+      return f.template operator()<3>();
+    case 4:
+      return f.template operator()<4>();
+    default:
+      return f.template operator()<0>();
+  }
+}
+
+// What turns scores into logits.
+template <bool kCapped>
+struct LogitMap {
+  WeightMap map;
+  float scale;
+
+  explicit LogitMap(const LogitSpec& logit) : map(MapOf(logit, 0.0f)), scale(logit.scale) {}
+
+  // The logit and `extra`.
+  [[gnu::always_inline]] Vec Plus(Vec score, Vec extra) const {
+    return kCapped ? Fma(ExponentsOf(score, map), Set1(kLn2), extra)
+                   : Fma(score, Set1(scale), extra);
+  }
+};
+
+// The higher of `most` and what a row's scores are lifted by.
+template <bool kCapped>
+[[gnu::always_inline]] inline Vec RaiseLift(Vec most, Vec score, const LogitMap<kCapped>& map,
+                                            float threshold) {
+  // Min gives its second operand for a NaN.
+  return Max(most, Min(map.Plus(score, Set1(-threshold)), Set1(kInfinity)));
+}
+
 template <size_t kRows, bool kCapped>
-void LiftPass(const float* scores, size_t stride, size_t num_scores, const LogitSpec& logit,
-              const float* thresholds, bool is_first, float* lifts) {
-  const WeightMap map = MapOf(logit, 0.0f);
-  Vec below[kRows];
-#pragma GCC unroll 16
-  for (size_t r = 0; r < kRows; ++r) below[r] = Set1(-thresholds[r]);
-  const auto raise = [&](Vec most, const auto& load) {
-#pragma GCC unroll 16
-    for (size_t r = 0; r < kRows; ++r) {
-      const Vec lift = kCapped ? Fma(ExponentsOf(load(r), map), Set1(kLn2), below[r])
-                               : Fma(load(r), Set1(logit.scale), below[r]);
-      // Min gives its second operand for a NaN.
-      most = Max(most, Min(lift, Set1(kInfinity)));
+void LiftPass(const DrawRule& rule, const float* scores, size_t stride, size_t any_rows,
+              size_t num_scores, float* lifts) {
+  const size_t num_rows = kRows == 0 ? any_rows : kRows;
+  const LogitMap<kCapped> map(rule.logit);
+  const auto lift_of = [&](const auto& load) {
+    Vec most = Set1(-kInfinity);
+    for (size_t r = 0; r < num_rows; ++r) {
+      most = RaiseLift<kCapped>(most, load(r), map, rule.thresholds[r]);
     }
     return most;
   };
   size_t i = 0;
   for (; i + kLanes <= num_scores; i += kLanes) {
-    const Vec most = is_first ? Set1(-kInfinity) : Load(lifts + i);
-    Store(lifts + i, raise(most, [&](size_t r) { return Load(scores + r * stride + i); }));
+    Store(lifts + i, lift_of([&](size_t r) { return Load(scores + r * stride + i); }));
   }
   for (; i < num_scores; ++i) {
-    const Vec most = Set1(is_first ? -kInfinity : lifts[i]);
-    lifts[i] = First(raise(most, [&](size_t r) { return Set1(scores[r * stride + i]); }));
+    lifts[i] = First(lift_of([&](size_t r) { return Set1(scores[r * stride + i]); }));
   }
 }
 
-void LiftScores(const float* scores, size_t stride, size_t num_rows, size_t num_scores,
-                const LogitSpec& logit, const float* thresholds, float* lifts) {
-  ForEachPass<false>(num_rows, [&]<size_t kRows>(size_t r) {
-    (logit.soft_cap == 0 ? LiftPass<kRows, false>
-                         : LiftPass<kRows, true>)(scores + r * stride, stride, num_scores, logit,
-                                                  thresholds + r, r == 0, lifts);
+void LiftScores(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                size_t num_scores, float* lifts) {
+  WithRowCount(num_rows, [&]<size_t kRows>() {
+    (rule.logit.soft_cap == 0 ? LiftPass<kRows, false> : LiftPass<0, true>)(rule, scores, stride,
+                                                                            num_rows, num_scores,
+                                                                            lifts);
   });
 }
 
-size_t SelectLifted(const float* lifts, const float* noise, size_t num_lifts, uint32_t* indices) {
-  const auto mask_of = [](Vec lift, Vec extra) { return MaskNotBelow(Add(lift, extra), Zero()); };
-  size_t count = 0;
-  const size_t done = SelectGroups(
-      num_lifts, [&](size_t i) { return mask_of(Load(lifts + i), Load(noise + i)); }, indices,
-      &count);
-  for (size_t i = done; i < num_lifts; ++i) {
-    indices[count] = static_cast<uint32_t>(i);
-    count += mask_of(Set1(lifts[i]), Set1(noise[i])) & 1u;
+// What is stored of a vector beyond what it keeps, the next one overwrites.
+template <size_t kRows, bool kCapped>
+void KeepPass(const DrawRule& rule, const float* scores, size_t stride, size_t any_rows,
+              size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept) {
+  const size_t num_rows = kRows == 0 ? any_rows : kRows;
+  const LogitMap<kCapped> map(rule.logit);
+  const float* const thresholds = rule.thresholds;
+  const KeptTokens to = *kept;  // As what is stored could change it, for all that is known.
+  size_t count = to.count;
+  const auto mask_of = [&](Vec extra, const auto& load) {
+    uint32_t mask = 0;
+    for (size_t r = 0; r < num_rows; ++r) {
+      mask |= MaskNotBelow(map.Plus(load(r), extra), Set1(thresholds[r]));
+    }
+    return mask;
+  };
+  size_t i = 0;
+  for (; i + kLanes <= num_scores; i += kLanes) {
+    const Vec extra = Load(noise + i);
+    const float* const from = scores + i;
+    const uint32_t mask = mask_of(extra, [&](size_t r) { return Load(from + r * stride); });
+    StoreSelected(mask, extra, to.noise + count);
+    for (size_t r = 0; r < num_rows; ++r) {
+      StoreSelected(mask, Load(from + r * stride), to.scores + r * to.stride + count);
+    }
+    count += StoreIndices(mask, first_token + static_cast<uint32_t>(i), to.tokens + count);
   }
-  return count;
+  for (; i < num_scores; ++i) {
+    const float* const from = scores + i;
+    const auto load = [&](size_t r) { return Set1(from[r * stride]); };
+    if ((mask_of(Set1(noise[i]), load) & 1u) == 0) continue;
+    to.tokens[count] = first_token + static_cast<uint32_t>(i);
+    to.noise[count] = noise[i];
+    for (size_t r = 0; r < num_rows; ++r) to.scores[r * to.stride + count] = from[r * stride];
+    ++count;
+  }
+  kept->count = count;
+}
+
+void KeepTokens(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept) {
+  WithRowCount(num_rows, [&]<size_t kRows>() {
+    (rule.logit.soft_cap == 0
+         ? KeepPass<kRows, false>
+         : KeepPass<0, true>)(rule, scores, stride, num_rows, num_scores, noise, first_token, kept);
+  });
+}
+
+// The first, third, fifth ... of the set bits of a mask of a vector.
+inline uint32_t EverySecond(uint32_t mask) {
+  static_assert(kLanes <= 16);
+  uint32_t is_odd = mask;  // In bit i: whether bits 0 to i have an odd number of ones.
+  for (unsigned shift = 1; shift < kLanes; shift *= 2) is_odd ^= is_odd << shift;
+  return mask & is_odd;
+}
+
+// Up to a vector of kept tokens, on their way to the lists.
+template <bool kCapped>
+struct KeptVector {
+  const LogitMap<kCapped>& map;
+  const KeptTokens& kept;
+  size_t first;
+  size_t count;
+  size_t num_rows;
+
+  template <typename T>
+  [[gnu::always_inline]] Vec From(const T* array) const {
+    const auto* const from = reinterpret_cast<const float*>(array + first);
+    return count == kLanes ? Load(from) : LoadFirst(from, count);
+  }
+  [[gnu::always_inline]] Vec Scores(size_t row) const {
+    return From(kept.scores + row * kept.stride);
+  }
+
+  // Appends the lanes of the mask; `less` is taken off their logits.
+  template <bool kHasLifts>
+  [[gnu::always_inline]] void AppendTo(DrawnTokens* list, uint32_t mask, Vec less) const {
+    if (mask == 0) return;
+    const size_t at = list->count;
+    StoreSelected(mask, From(kept.tokens), reinterpret_cast<float*>(list->tokens + at));
+    if constexpr (kHasLifts) StoreSelected(mask, less, list->lifts + at);
+    const bool are_scores = list->are_scores;
+    for (size_t r = 0; r < num_rows; ++r) {
+      const Vec scores = Scores(r);
+      const Vec logits = are_scores ? scores : map.Plus(scores, Sub(Zero(), less));
+      StoreSelected(mask, logits, list->logits + r * list->stride + at);
+    }
+    list->count = at + static_cast<size_t>(__builtin_popcount(mask));
+  }
+};
+
+template <size_t kRows, bool kCapped>
+void PartPass(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
+              size_t any_rows, float heavy_lift, DrawnLists* lists) {
+  const size_t num_rows = kRows == 0 ? any_rows : kRows;
+  const LogitMap<kCapped> map(rule.logit);
+  const auto part = [&](size_t first, size_t count) __attribute__((always_inline)) {
+    const KeptVector<kCapped> from = {map, kept, first, count, num_rows};
+    Vec lift = Set1(-kInfinity);
+    for (size_t r = 0; r < num_rows; ++r) {
+      lift = RaiseLift<kCapped>(lift, from.Scores(r), map, rule.thresholds[r]);
+    }
+    const uint32_t present = (1u << count) - 1;
+    const uint32_t drawn = MaskNotBelow(Add(lift, from.From(kept.noise)), Zero()) & present;
+    const uint32_t certain = MaskNotBelow(lift, Zero()) & drawn;
+    const uint32_t not_heavy = MaskNotBelow(Set1(heavy_lift), lift) & certain;
+    const uint32_t light = drawn & ~certain;
+    const uint32_t first_half = EverySecond(light);
+    const bool odd_first = lists->even.count > lists->odd.count;
+    const uint32_t even = odd_first ? light & ~first_half : first_half;
+    from.template AppendTo<true>(&lists->even, even, lift);
+    from.template AppendTo<true>(&lists->odd, light & ~even, lift);
+    from.template AppendTo<false>(&lists->certain, not_heavy, Zero());
+    from.template AppendTo<false>(&lists->heavy, certain & ~not_heavy, Zero());
+  };
+  size_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) part(i, kLanes);
+  if (i < end) part(i, end - i);
+}
+
+void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
+               size_t num_rows, float heavy_lift, DrawnLists* lists) {
+  WithRowCount(num_rows, [&]<size_t kRows>() {
+    (rule.logit.soft_cap == 0 ? PartPass<kRows, false> : PartPass<0, true>)(rule, kept, begin, end,
+                                                                            num_rows, heavy_lift,
+                                                                            lists);
+  });
 }
 
 }  // namespace

@@ -8,13 +8,19 @@ float SumAtMost(const float* weights, size_t num_weights, float limit) {
   return Kernels().sum_at_most(weights, num_weights, limit);
 }
 
-void LiftScores(const float* scores, size_t stride, size_t num_rows, size_t num_scores,
-                const LogitSpec& logit, const float* thresholds, float* lifts) {
-  Kernels().lift_scores(scores, stride, num_rows, num_scores, logit, thresholds, lifts);
+void LiftScores(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                size_t num_scores, float* lifts) {
+  Kernels().lift_scores(rule, scores, stride, num_rows, num_scores, lifts);
 }
 
-size_t SelectLifted(const float* lifts, const float* noise, size_t num_lifts, uint32_t* indices) {
-  return Kernels().select_lifted(lifts, noise, num_lifts, indices);
+void KeepTokens(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept) {
+  Kernels().keep_tokens(rule, scores, stride, num_rows, num_scores, noise, first_token, kept);
+}
+
+void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
+               size_t num_rows, float heavy_lift, DrawnLists* lists) {
+  Kernels().part_drawn(rule, kept, begin, end, num_rows, heavy_lift, lists);
 }
 
 }  // namespace attndb::kernels

@@ -1,8 +1,8 @@
 // Drawing tokens by weight: heavy ones for certain, light ones by chance.
 //
 // Units:   as weights.h; noise is added to logits, in nats.
-// Values:  a NaN score is lifted by +inf and always selected; one of -inf never, unless a threshold
-//          is that too.
+// Values:  a NaN score is lifted by +inf and always drawn; one of -inf never, unless a threshold is
+//          that too.
 // Errors:  none; num_scores < 2^31.
 // Threads: stateless.
 #ifndef ATTNDB_KERNELS_DRAW_H_
@@ -18,15 +18,54 @@ namespace attndb::kernels {
 // The sum of min(weight, limit).
 float SumAtMost(const float* weights, size_t num_weights, float limit);
 
+// By what tokens are kept or drawn: where, for some q row, logit + noise is no less than its
+// threshold.
+struct DrawRule {
+  LogitSpec logit;
+  const float* thresholds = nullptr;  // Of the q rows.
+};
+
 // By how much a token's logit lies over a threshold, for the q row of which that is most:
 // lifts[i] = max over rows r of logit(scores[r * stride + i]) - thresholds[r]; +inf for NaN, and
 // where a threshold is -inf.
-void LiftScores(const float* scores, size_t stride, size_t num_rows, size_t num_scores,
-                const LogitSpec& logit, const float* thresholds, float* lifts);
+void LiftScores(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                size_t num_scores, float* lifts);
 
-// Writes the indices, ascending, of all with lifts[i] + noise[i] >= 0, and returns how many.
-// REQUIRES: `indices` holds num_lifts + kSelectSlack (select.h).
-size_t SelectLifted(const float* lifts, const float* noise, size_t num_lifts, uint32_t* indices);
+// Tokens that were kept, ascending. Not owned: each array has room for every token that is offered.
+struct KeptTokens {
+  uint32_t* tokens = nullptr;
+  float* noise = nullptr;
+  float* scores = nullptr;  // [q row], stride apart.
+  size_t stride = 0;
+  size_t count = 0;
+};
+
+// Appends token first_token + i, of scores[r * stride + i] and noise[i], where the rule says so.
+void KeepTokens(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept);
+
+// Tokens that were drawn, ascending. Not owned: each array has room for every token that is offered
+// and kSelectSlack (select.h).
+struct DrawnTokens {
+  uint32_t* tokens = nullptr;
+  float* logits = nullptr;  // [q row], stride apart: of the weights that tokens stand for,
+  bool are_scores = false;  // ... or the scores, where these are yet to be made exact.
+  float* lifts = nullptr;   // Logs of the probabilities of light ones; of others not written.
+  size_t stride = 0;
+  size_t count = 0;
+};
+
+struct DrawnLists {
+  DrawnTokens certain;
+  DrawnTokens heavy;  // Certain, and lifted by more than heavy_lift.
+  DrawnTokens even;   // Light ones by turns: each half is a draw of half of the tokens.
+  DrawnTokens odd;
+};
+
+// Appends those of the kept tokens [begin, end) that the rule draws, as what LiftScores lifts them
+// by says: from 0 on they are certain, below that light, and stand for more than their own weight.
+void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
+               size_t num_rows, float heavy_lift, DrawnLists* lists);
 
 }  // namespace attndb::kernels
 

@@ -1,9 +1,12 @@
-// Goal:   sums are capped token by token, and noise selects whom it lifts over the threshold.
+// Goal:   sums are capped token by token; who is kept and drawn is whom noise lifts over a
+//         threshold, and each of these is in the right list.
 // Method: against float64, for any length and cap; what lies within rounding may go either way.
 // Replay: seeds are constants.
 #include "kernels/draw.h"
 
 #include <cmath>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -30,39 +33,171 @@ TEST_P(DrawTest, SumsAreCapped) {
   }
 }
 
+// Thresholds that some scores of deviation 10 lie above.
+const std::vector<float> kThresholds = {1.5f, -2.0f, 0.25f, 4.0f, -1.0f, -3.0f, 2.0f, 0.0f};
+constexpr size_t kStride = 1001;
+
+// By how much the highest row of token i is over its threshold.
+double LiftOf(const std::vector<float>& scores, size_t num_rows, const LogitSpec& logit, size_t i) {
+  double most = -kInf;
+  for (size_t r = 0; r < num_rows; ++r) {
+    const double value = reference::LogitOf(scores[r * kStride + i], logit);
+    most = std::max(most, value - double{kThresholds[r]});
+  }
+  return most;
+}
+
 TEST_P(DrawTest, LiftsAreOverTheThresholdOfTheHighestRow) {
-  constexpr size_t kStride = 1001;
-  const std::vector<float> thresholds = {1.5f, -2.0f, 0.25f, 4.0f, -1.0f, -3.0f, 2.0f, 0.0f};
   for (const LogitSpec& logit : kLogits) {
     const std::vector<float> scores = Normal(8 * kStride, 10.0f);
     for (const size_t n : Sizes{0, 1, 31, 64, 1000}) {
       for (const size_t num_rows : Sizes{1, 2, 3, 5, 8}) {
         std::vector<float> lifts(n);
-        LiftScores(scores.data(), kStride, num_rows, n, logit, thresholds.data(), lifts.data());
+        LiftScores({logit, kThresholds.data()}, scores.data(), kStride, num_rows, n, lifts.data());
         for (size_t i = 0; i < n; ++i) {
-          double expected = -kInf;
-          for (size_t r = 0; r < num_rows; ++r) {
-            const double value = reference::LogitOf(scores[r * kStride + i], logit);
-            expected = std::max(expected, value - double{thresholds[r]});
-          }
-          ASSERT_NEAR(lifts[i], expected, 1e-5) << n << " " << i;
+          ASSERT_NEAR(lifts[i], LiftOf(scores, num_rows, logit, i), 1e-5) << n << " " << i;
         }
       }
     }
   }
 }
 
-TEST_P(DrawTest, SelectsWhomTheNoiseLifts) {
-  for (const size_t n : Sizes{0, 1, 31, 64, 1000}) {
-    const std::vector<float> lifts = Normal(n, 10.0f);
-    const std::vector<float> noise = Normal(n, 1.0f);
-    std::vector<uint32_t> expected;
-    for (uint32_t i = 0; i < n; ++i) {
-      if (lifts[i] + noise[i] >= 0.0f) expected.push_back(i);
+// Room for kept tokens, with guards that nothing may touch.
+class KeptRoom {
+ public:
+  KeptRoom(size_t num_rows, size_t num_tokens)
+      : tokens_(num_tokens + 1, kGuard), noise_(num_tokens + 1, kGuard) {
+    scores_.assign(num_rows * (num_tokens + 1), kGuard);
+    kept = {tokens_.data(), noise_.data(), scores_.data(), num_tokens + 1, 0};
+  }
+
+  bool IsInside() const {
+    bool inside = tokens_.back() == kGuard && noise_.back() == kGuard;
+    for (size_t i = noise_.size(); i <= scores_.size(); i += noise_.size()) {
+      inside = inside && scores_[i - 1] == kGuard;
     }
-    std::vector<uint32_t> indices(n + kSelectSlack);
-    indices.resize(SelectLifted(lifts.data(), noise.data(), n, indices.data()));
-    ASSERT_EQ(indices, expected) << n;
+    return inside;
+  }
+
+  KeptTokens kept;
+
+ private:
+  static constexpr uint32_t kGuard = 77777;
+
+  std::vector<uint32_t> tokens_;
+  std::vector<float> noise_;
+  std::vector<float> scores_;
+};
+
+TEST_P(DrawTest, KeepsWhomTheNoiseLiftsAndWritesNothingBeyond) {
+  constexpr uint32_t kFirst = 5000;
+  const std::vector<float> noise = Normal(kStride, 1.0f);
+  for (const LogitSpec& logit : kLogits) {
+    const std::vector<float> scores = Normal(8 * kStride, 10.0f);
+    for (const size_t n : Sizes{0, 1, 15, 16, 31, 64, 1000}) {
+      for (const size_t num_rows : Sizes{1, 2, 3, 4, 5, 8}) {
+        KeptRoom room(num_rows, n);
+        const DrawRule rule = {logit, kThresholds.data()};
+        // In two calls, as scans make several.
+        const size_t half = n / 2;
+        KeepTokens(rule, scores.data(), kStride, num_rows, half, noise.data(), kFirst, &room.kept);
+        KeepTokens(rule, scores.data() + half, kStride, num_rows, n - half, noise.data() + half,
+                   kFirst + static_cast<uint32_t>(half), &room.kept);
+        size_t at = 0;
+        for (size_t i = 0; i < n; ++i) {
+          const double lifted = LiftOf(scores, num_rows, logit, i) + double{noise[i]};
+          const bool is_kept = at < room.kept.count && room.kept.tokens[at] == kFirst + i;
+          const bool is_clear = std::abs(lifted) > 1e-5;
+          ASSERT_TRUE(!is_clear || is_kept == (lifted > 0)) << n << " " << i;
+          if (!is_kept) continue;
+          ASSERT_EQ(room.kept.noise[at], noise[i]);
+          for (size_t r = 0; r < num_rows; ++r) {
+            ASSERT_EQ(room.kept.scores[r * room.kept.stride + at], scores[r * kStride + i]);
+          }
+          ++at;
+        }
+        ASSERT_EQ(at, room.kept.count);
+        ASSERT_TRUE(room.IsInside()) << n << " of " << num_rows;
+      }
+    }
+  }
+}
+
+// Room for drawn tokens.
+struct DrawnRoom {
+  DrawnRoom(size_t num_rows, size_t num_tokens)
+      : tokens(num_tokens + kSelectSlack), lifts(tokens.size()), logits(num_rows * tokens.size()) {}
+
+  DrawnTokens View() { return {tokens.data(), logits.data(), false, lifts.data(), tokens.size()}; }
+
+  std::vector<uint32_t> tokens;
+  std::vector<float> lifts;
+  std::vector<float> logits;
+};
+
+class PartDrawnTest : public DrawTest {
+ protected:
+  // Draws tokens [begin, begin + n) by `rule`; token i of kept ones is token 3 i.
+  void Part(const LogitSpec& logit, size_t num_rows, size_t begin, size_t n, bool are_scores) {
+    std::vector<uint32_t> tokens(kStride);
+    for (uint32_t i = 0; i < kStride; ++i) tokens[i] = 3 * i;
+    const KeptTokens kept = {tokens.data(), noise_.data(), scores_.data(), kStride, kStride};
+    for (DrawnTokens* const list : {&lists_.certain, &lists_.heavy, &lists_.even, &lists_.odd}) {
+      rooms_.push_back(std::make_unique<DrawnRoom>(num_rows, n));
+      *list = rooms_.back()->View();
+      list->are_scores = are_scores;
+    }
+    const DrawRule rule = {logit, kThresholds.data()};
+    PartDrawn(rule, kept, begin, begin + n / 3, num_rows, kHeavyLift, &lists_);
+    PartDrawn(rule, kept, begin + n / 3, begin + n, num_rows, kHeavyLift, &lists_);
+  }
+
+  // The list that token i belongs to; null if it is not drawn. `lifts` by LiftScores.
+  const DrawnTokens* ListOf(float lift, size_t i, size_t* num_light) const {
+    if (!(lift + noise_[i] >= 0.0f)) return nullptr;
+    if (lift >= 0.0f) return lift > kHeavyLift ? &lists_.heavy : &lists_.certain;
+    return (*num_light)++ % 2 == 0 ? &lists_.even : &lists_.odd;
+  }
+
+  static constexpr float kHeavyLift = 2.0f;
+  std::vector<float> noise_ = Normal(kStride, 3.0f);
+  std::vector<float> scores_ = Normal(8 * kStride, 10.0f);
+  DrawnLists lists_;
+  std::vector<std::unique_ptr<DrawnRoom>> rooms_;
+};
+
+TEST_P(PartDrawnTest, PartsTheDrawnByWhatLiftsThem) {
+  for (const LogitSpec& logit : kLogits) {
+    for (const size_t num_rows : Sizes{1, 2, 3, 4, 5, 8}) {
+      for (const bool are_scores : {false, true}) {
+        constexpr size_t kBegin = 2;
+        for (const size_t n : Sizes{0, 1, 17, 64, 990}) {
+          Part(logit, num_rows, kBegin, n, are_scores);
+          std::vector<float> lifts(kStride);
+          LiftScores({logit, kThresholds.data()}, scores_.data(), kStride, num_rows, kStride,
+                     lifts.data());
+          size_t num_light = 0;
+          std::map<const DrawnTokens*, size_t> seen;
+          for (size_t i = kBegin; i < kBegin + n; ++i) {
+            const DrawnTokens* const list = ListOf(lifts[i], i, &num_light);
+            if (list == nullptr) continue;
+            const size_t at = seen[list]++;
+            ASSERT_LT(at, list->count) << i;
+            ASSERT_EQ(list->tokens[at], 3 * i);
+            const bool light = list == &lists_.even || list == &lists_.odd;
+            ASSERT_EQ(light ? list->lifts[at] : lifts[i], lifts[i]);
+            for (size_t r = 0; r < num_rows; ++r) {
+              const float score = scores_[r * kStride + i];
+              const double expected =
+                  are_scores ? double{score}
+                             : reference::LogitOf(score, logit) - (light ? double{lifts[i]} : 0);
+              ASSERT_NEAR(list->logits[r * list->stride + at], expected, 1e-5) << i;
+            }
+          }
+          for (const auto& [list, count] : seen) ASSERT_EQ(list->count, count);
+        }
+      }
+    }
   }
 }
 
@@ -72,15 +207,17 @@ TEST_P(DrawTest, NaNIsLiftedAndMinusInfinityIsNot) {
     std::vector<float> scores(2 * 70, -kInf);
     scores[3] = kNaN;
     scores[70 + 68] = kNaN;
+    const DrawRule rule = {logit, thresholds.data()};
     std::vector<float> lifts(70);
-    LiftScores(scores.data(), 70, 2, 70, logit, thresholds.data(), lifts.data());
+    LiftScores(rule, scores.data(), 70, 2, 70, lifts.data());
     EXPECT_EQ(lifts[3], kInf);
     EXPECT_EQ(lifts[4], -kInf);
     const std::vector<float> noise(70, 9.0f);
-    std::vector<uint32_t> indices(70 + kSelectSlack);
-    ASSERT_EQ(SelectLifted(lifts.data(), noise.data(), 70, indices.data()), 2u);
-    EXPECT_EQ(indices[0], 3u);
-    EXPECT_EQ(indices[1], 68u);
+    KeptRoom room(2, 70);
+    KeepTokens(rule, scores.data(), 70, 2, 70, noise.data(), 0, &room.kept);
+    ASSERT_EQ(room.kept.count, 2u);
+    EXPECT_EQ(room.kept.tokens[0], 3u);
+    EXPECT_EQ(room.kept.tokens[1], 68u);
   }
 }
 
@@ -88,10 +225,11 @@ TEST_P(DrawTest, EveryTokenIsLiftedByNoThreshold) {
   const std::vector<float> scores(20, -5.0f);
   const float threshold = -kInf;
   std::vector<float> lifts(20);
-  LiftScores(scores.data(), 20, 1, 20, kLogits[0], &threshold, lifts.data());
+  LiftScores({kLogits[0], &threshold}, scores.data(), 20, 1, 20, lifts.data());
   for (const float lift : lifts) EXPECT_EQ(lift, kInf);
 }
 
+ATTNDB_INSTANTIATE_ISAS(PartDrawnTest);
 ATTNDB_INSTANTIATE_ISAS(DrawTest);
 
 }  // namespace

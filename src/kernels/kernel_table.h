@@ -13,6 +13,7 @@
 #include "kernels/attention_state.h"
 #include "kernels/combine.h"
 #include "kernels/convert.h"
+#include "kernels/draw.h"
 #include "kernels/isa.h"
 #include "kernels/layout.h"
 #include "kernels/planes.h"
@@ -50,10 +51,13 @@ struct KernelTable {
   float (*sum_not_below)(const float* weights, size_t num_weights, float threshold);
   // draw.h
   float (*sum_at_most)(const float* weights, size_t num_weights, float limit);
-  void (*lift_scores)(const float* scores, size_t stride, size_t num_rows, size_t num_scores,
-                      const LogitSpec& logit, const float* thresholds, float* lifts);
-  size_t (*select_lifted)(const float* lifts, const float* noise, size_t num_lifts,
-                          uint32_t* indices);
+  void (*lift_scores)(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                      size_t num_scores, float* lifts);
+  void (*keep_tokens)(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                      size_t num_scores, const float* noise, uint32_t first_token,
+                      KeptTokens* kept);
+  void (*part_drawn)(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
+                     size_t num_rows, float heavy_lift, DrawnLists* lists);
   // score_blocks.h
   void (*summarize_scores)(const float* scores, size_t num_scores, const LogitSpec& logit,
                            float* maxima, float* sums);

@@ -25,6 +25,10 @@ inline constexpr bool kManyRegisters = false;
 inline Vec Zero() { return _mm256_setzero_ps(); }
 inline Vec Set1(float x) { return _mm256_set1_ps(x); }
 inline Vec Load(const float* p) { return _mm256_loadu_ps(p); }
+inline Vec LoadFirst(const float* p, size_t n) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane));
+}
 inline void Store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 // A loaded value that several instructions use: GCC 12 would otherwise repeat the load in each of
 // them, and the load ports are what these kernels run out of first.
@@ -215,12 +219,17 @@ struct LanesOfMasks {
   }
 };
 inline constexpr LanesOfMasks kLanesOfMasks;
-inline size_t StoreIndices(uint32_t mask, uint32_t first, uint32_t* indices) {
+inline __m256i LanesOf(uint32_t mask) {
   const auto* const lanes = reinterpret_cast<const __m128i*>(kLanesOfMasks.lanes[mask]);
-  const __m256i lane = _mm256_cvtepu8_epi32(_mm_loadl_epi64(lanes));
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(lanes));
+}
+inline size_t StoreIndices(uint32_t mask, uint32_t first, uint32_t* indices) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(indices),
-                      _mm256_add_epi32(lane, _mm256_set1_epi32(static_cast<int>(first))));
+                      _mm256_add_epi32(LanesOf(mask), _mm256_set1_epi32(static_cast<int>(first))));
   return static_cast<size_t>(__builtin_popcount(mask));
+}
+inline void StoreSelected(uint32_t mask, Vec v, float* to) {
+  _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(v, LanesOf(mask)));
 }
 
 using Bits = __m256i;

@@ -26,6 +26,11 @@ inline Vec Load(const float* p) {
   __builtin_memcpy(&v, p, sizeof(v));
   return v;
 }
+inline Vec LoadFirst(const float* p, size_t n) {
+  Vec v = Zero();
+  for (size_t i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+}
 inline void Store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof(v)); }
 template <typename V>
 inline V Once(V v) {
@@ -162,6 +167,12 @@ inline size_t StoreIndices(uint32_t mask, uint32_t first, uint32_t* indices) {
     if (mask >> i & 1) indices[count++] = first + i;
   }
   return count;
+}
+
+inline void StoreSelected(uint32_t mask, Vec v, float* to) {
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    if (mask >> i & 1) *to++ = v[i];
+  }
 }
 
 typedef uint64_t Bits __attribute__((vector_size(16)));

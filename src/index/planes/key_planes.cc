@@ -22,10 +22,12 @@ constexpr uint64_t kRotationSeed = 0x6174746e6462;  // "attndb"
 
 using kernels::kWeightBlock;
 
-// Rows of a scan, and blocks whose means are scored, at a time.
+// Rows of a scan, blocks whose means are scored, and keys that are looked at, at a time.
 constexpr size_t kScanRows = 16;
-constexpr size_t kTileBlocks = 32;
-constexpr size_t kTileKeys = kTileBlocks * kWeightBlock;
+constexpr size_t kMeanBlocks = 64;
+constexpr size_t kMeanKeys = kMeanBlocks * kWeightBlock;
+constexpr size_t kKeepKeys = KeyEstimates::kKeepWork - kMeanBlocks;
+static_assert(kKeepKeys % kWeightBlock == 0);
 static_assert(kWeightBlock == kernels::kOffsetKeys);
 
 std::vector<float> RotationSigns(TransformId transform, size_t num_channels) {
@@ -35,6 +37,8 @@ std::vector<float> RotationSigns(TransformId transform, size_t num_channels) {
   for (float& sign : signs) sign = random.OneIn(2) ? -1.0f : 1.0f;
   return signs;
 }
+
+size_t NextMultiple(size_t n, size_t of) { return (n / of + 1) * of; }
 
 }  // namespace
 
@@ -141,66 +145,92 @@ EstimateQuery KeyPlanes::Prepare(uint32_t bits, const float* q, float* spare,
 void KeyPlanes::Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
                      size_t num_q_rows, float* scores, size_t scores_stride) const {
   ATTNDB_DCHECK(first_key + num_keys <= header_.num_keys);
-  for (size_t first = 0; first < num_q_rows; first += kScanRows) {
-    const size_t count = std::min(kScanRows, num_q_rows - first);
-    ScanRows(bits, first_key, num_keys, {queries + first, count}, scores + first * scores_stride,
-             scores_stride);
-  }
-}
-
-void KeyPlanes::ScanCodes(uint32_t bits, size_t first_key, size_t num_keys,
-                          std::span<const EstimateQuery> queries, const float* of_means,
-                          float* scores, size_t scores_stride) const {
-  const kernels::PlanesView view = {Piece<uint8_t>(layout_.high),
-                                    reinterpret_cast<const uint8_t*>(parts_.low.data()),
-                                    Piece<uint16_t>(layout_.scales), header_.num_channels};
-  kernels::PlaneQuery planes[kScanRows];
-  for (size_t r = 0; r < queries.size(); ++r) {
-    planes[r] = queries[r].plane;
-    planes[r].offset = queries[r].offset;
-    planes[r].block_offsets = of_means == nullptr ? nullptr : of_means + r * kTileBlocks;
-  }
-  kernels::ScanPlanes(view, static_cast<int>(bits), first_key, num_keys, planes, queries.size(),
-                      scores, scores_stride);
-}
-
-void KeyPlanes::ScanSigns(size_t first_key, size_t num_keys, std::span<const EstimateQuery> queries,
-                          const float* of_means, float* scores, size_t scores_stride) const {
-  const kernels::SignView view = {
-      reinterpret_cast<const uint8_t*>(parts_.signs.data() + layout_.signs), factors(),
-      header_.num_channels};
-  kernels::SignQuery signs[kScanRows];
-  for (size_t r = 0; r < queries.size(); ++r) {
-    signs[r] = queries[r].signs;
-    signs[r].offset = queries[r].offset;
-    signs[r].block_offsets = of_means == nullptr ? nullptr : of_means + r * kTileBlocks;
-  }
-  kernels::ScanSigns(view, first_key, num_keys, signs, queries.size(), scores, scores_stride);
-}
-
-void KeyPlanes::ScanRows(uint32_t bits, size_t first_key, size_t num_keys,
-                         std::span<const EstimateQuery> queries, float* scores,
-                         size_t scores_stride) const {
-  const float* terms[kScanRows];
-  for (size_t r = 0; r < queries.size(); ++r) terms[r] = queries[r].position_terms;
   const bool has_means = kind().centres_blocks;
-  float of_means[kScanRows * kTileBlocks];
-  const float* const offsets = has_means ? of_means : nullptr;
+  float of_means[kScanRows * kMeanBlocks];
   const size_t end = first_key + num_keys;
-  for (size_t begin = first_key; begin < end;) {
-    const size_t tile_end = has_means ? std::min(end, (begin / kTileKeys + 1) * kTileKeys) : end;
-    float* const tile = scores + (begin - first_key);
-    if (has_means) ScoreBlockMeans(begin, tile_end, queries, of_means);
-    if (bits == 1) {
-      ScanSigns(begin, tile_end - begin, queries, offsets, tile, scores_stride);
-    } else {
-      ScanCodes(bits, begin, tile_end - begin, queries, offsets, tile, scores_stride);
+  for (size_t first = 0; first < num_q_rows; first += kScanRows) {
+    ScanRows rows = {{queries + first, std::min(kScanRows, num_q_rows - first)}};
+    float* const out = scores + first * scores_stride;
+    for (size_t begin = first_key; begin < end;) {
+      const size_t piece_end = has_means ? std::min(end, NextMultiple(begin, kMeanKeys)) : end;
+      if (has_means) {
+        ScoreBlockMeans(begin, piece_end, rows.queries, of_means);
+        rows.of_means = of_means;
+        rows.first_block = begin / kWeightBlock;
+      }
+      ScanKeys(bits, begin, piece_end, rows, out + (begin - first_key), scores_stride);
+      begin = piece_end;
     }
-    begin = tile_end;
+  }
+}
+
+void KeyPlanes::Keep(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
+                     size_t num_q_rows, const kernels::DrawRule& rule, const float* noise,
+                     uint32_t first_token, float* work, kernels::KeptTokens* kept) const {
+  ATTNDB_DCHECK(first_key + num_keys <= header_.num_keys);
+  const bool has_means = kind().centres_blocks;
+  float* const of_means = work + num_q_rows * kKeepKeys;
+  const size_t end = first_key + num_keys;
+  const auto for_rows = [&](const auto& f) {
+    for (size_t first = 0; first < num_q_rows; first += kScanRows) {
+      f(std::span(queries + first, std::min(kScanRows, num_q_rows - first)), first);
+    }
+  };
+  for (size_t begin = first_key; begin < end;) {
+    const size_t means_begin = begin;
+    const size_t means_end = std::min(end, NextMultiple(begin, kMeanKeys));
+    if (has_means) {
+      for_rows([&](std::span<const EstimateQuery> some, size_t first) {
+        ScoreBlockMeans(begin, means_end, some, of_means + first * kMeanBlocks);
+      });
+    }
+    while (begin < means_end) {
+      const size_t next = std::min(means_end, NextMultiple(begin, kKeepKeys));
+      for_rows([&](std::span<const EstimateQuery> some, size_t first) {
+        ScanKeys(bits, begin, next,
+                 {some, has_means ? of_means + first * kMeanBlocks : nullptr,
+                  means_begin / kWeightBlock},
+                 work + first * kKeepKeys, kKeepKeys);
+      });
+      const size_t done = begin - first_key;
+      kernels::KeepTokens(rule, work, kKeepKeys, num_q_rows, next - begin, noise + done,
+                          first_token + static_cast<uint32_t>(done), kept);
+      begin = next;
+    }
+  }
+}
+
+void KeyPlanes::ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows& rows,
+                         float* scores, size_t scores_stride) const {
+  const size_t num_rows = rows.queries.size();
+  const auto complete = [&](auto EstimateQuery::*member, auto* out) {
+    for (size_t r = 0; r < num_rows; ++r) {
+      out[r] = rows.queries[r].*member;
+      out[r].offset = rows.queries[r].offset;
+      if (rows.of_means == nullptr) continue;
+      out[r].block_offsets =
+          rows.of_means + r * kMeanBlocks + (begin / kWeightBlock - rows.first_block);
+    }
+  };
+  if (bits == 1) {
+    kernels::SignQuery signs[kScanRows];
+    complete(&EstimateQuery::signs, signs);
+    kernels::ScanSigns({reinterpret_cast<const uint8_t*>(parts_.signs.data() + layout_.signs),
+                        factors(), header_.num_channels},
+                       begin, end - begin, signs, num_rows, scores, scores_stride);
+  } else {
+    kernels::PlaneQuery planes[kScanRows];
+    complete(&EstimateQuery::plane, planes);
+    kernels::ScanPlanes(
+        {Piece<uint8_t>(layout_.high), reinterpret_cast<const uint8_t*>(parts_.low.data()),
+         Piece<uint16_t>(layout_.scales), header_.num_channels},
+        static_cast<int>(bits), begin, end - begin, planes, num_rows, scores, scores_stride);
   }
   if (bias_ == nullptr) return;
-  bias_->AddScores(header_.first_position + static_cast<int64_t>(first_key), num_keys,
-                   {terms, queries.size()}, scores, scores_stride);
+  const float* terms[kScanRows];
+  for (size_t r = 0; r < num_rows; ++r) terms[r] = rows.queries[r].position_terms;
+  bias_->AddScores(header_.first_position + static_cast<int64_t>(begin), end - begin,
+                   {terms, num_rows}, scores, scores_stride);
 }
 
 void KeyPlanes::ScoreBlockMeans(size_t begin, size_t end, std::span<const EstimateQuery> queries,
@@ -212,7 +242,7 @@ void KeyPlanes::ScoreBlockMeans(size_t begin, size_t end, std::span<const Estima
   const auto* const means = Piece<uint16_t>(layout_.block_means) + first_block * num_channels;
   kernels::ScoreRows({means, num_channels, num_channels, DType::kBFloat16},
                      kernels::NumWeightBlocks(end) - first_block, queries[0].q, q_stride,
-                     queries.size(), of_means, kTileBlocks);
+                     queries.size(), of_means, kMeanBlocks);
 }
 
 // With y the transformed key and u the transformed q, y' and u' what their codes say:

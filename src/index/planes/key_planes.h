@@ -63,6 +63,9 @@ class KeyPlanes final : public KeyEstimates {
                         std::byte* codes) const override;
   void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
             size_t num_q_rows, float* scores, size_t scores_stride) const override;
+  void Keep(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
+            size_t num_q_rows, const kernels::DrawRule& rule, const float* noise,
+            uint32_t first_token, float* work, kernels::KeptTokens* kept) const override;
   void ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block, size_t num_blocks,
                    float* bounds) const override;
 
@@ -83,17 +86,18 @@ class KeyPlanes final : public KeyEstimates {
   // Codes of a transformed q, and the norm of what they leave of it.
   double EncodeQuery(const float* q, int8_t* codes, kernels::PlaneQuery* query) const;
   double EncodeSignQuery(const float* q, uint8_t* tables, kernels::SignQuery* query) const;
-  // Scans of the codes alone, of some rows. of_means of ScoreBlockMeans, or null.
-  void ScanCodes(uint32_t bits, size_t first_key, size_t num_keys,
-                 std::span<const EstimateQuery> queries, const float* of_means, float* scores,
-                 size_t scores_stride) const;
-  void ScanSigns(size_t first_key, size_t num_keys, std::span<const EstimateQuery> queries,
-                 const float* of_means, float* scores, size_t scores_stride) const;
+  // Some q rows, and what the means of the blocks from first_block on add to their scores, [q
+  // row][kMeanBlocks] (ScoreBlockMeans).
+  struct ScanRows {
+    std::span<const EstimateQuery> queries;
+    const float* of_means = nullptr;  // Null where blocks have none.
+    size_t first_block = 0;
+  };
+  // Scan of keys [begin, end) for at most kScanRows rows.
+  void ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows& rows, float* scores,
+                size_t scores_stride) const;
   float LargestFactor(size_t block) const;
-  // Scan of some rows.
-  void ScanRows(uint32_t bits, size_t first_key, size_t num_keys,
-                std::span<const EstimateQuery> queries, float* scores, size_t scores_stride) const;
-  // q times the means of the blocks of keys [begin, end), of at most a tile.
+  // q times the means of the blocks of keys [begin, end), at most kMeanBlocks.
   void ScoreBlockMeans(size_t begin, size_t end, std::span<const EstimateQuery> queries,
                        float* of_means) const;
 

@@ -35,34 +35,22 @@ double MoreRows(double rows, double found_over_tolerated) {
   return rows * std::max(1.5, 1.3 * found_over_tolerated);
 }
 
+// Of so many tokens, and what whole vectors write beyond them.
+constexpr uint64_t kSlack = kernels::kSelectSlack;
+
 size_t DrawnBytes(uint32_t group, uint64_t num_tokens) {
-  return ArenaBytes<uint32_t>(num_tokens) + ArenaBytes<float>(num_tokens) +
-         ArenaBytes<float>(group * num_tokens);
+  const uint64_t room = num_tokens + kSlack;
+  return ArenaBytes<uint32_t>(room) + ArenaBytes<float>(room) + ArenaBytes<float>(group * room);
 }
 
-GroupScratch::Drawn TakeDrawn(uint32_t group, uint64_t num_tokens, Arena* arena) {
-  GroupScratch::Drawn drawn;
-  drawn.tokens = arena->Take<uint32_t>(num_tokens);
-  drawn.lifts = arena->Take<float>(num_tokens);
-  drawn.scores = arena->Take<float>(group * num_tokens);
-  drawn.stride = num_tokens;
+kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, Arena* arena) {
+  const uint64_t room = num_tokens + kSlack;
+  kernels::DrawnTokens drawn;
+  drawn.tokens = arena->Take<uint32_t>(room);
+  drawn.lifts = arena->Take<float>(room);
+  drawn.logits = arena->Take<float>(group * room);
+  drawn.stride = room;
   return drawn;
-}
-
-// Parts places: those that belong stay, the others go to `rest`, in order. Returns how many stay.
-template <typename Belongs>
-size_t Part(size_t count, const Belongs& belongs, uint32_t* places, uint32_t* rest) {
-  size_t num = 0;
-  size_t num_rest = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const uint32_t place = places[i];
-    const bool is_in = belongs(place);
-    rest[num_rest] = place;
-    num_rest += static_cast<size_t>(!is_in);
-    places[num] = place;
-    num += static_cast<size_t>(is_in);
-  }
-  return num;
 }
 
 // Half of the tokens, and the one that makes an odd number even.
@@ -73,9 +61,8 @@ uint64_t HalfOf(uint64_t num_tokens) { return num_tokens / 2 + 1; }
 size_t GroupScratch::Bytes(uint32_t group, uint64_t num_tokens, size_t v_padded) {
   return ArenaBytes<HeadDraw>(group) + ArenaBytes<float>(group) +
          ArenaBytes<float>(group * kSampled) + ArenaBytes<float>(num_tokens) +
-         ArenaBytes<uint32_t>(num_tokens + kernels::kSelectSlack) +
-         ArenaBytes<uint32_t>(num_tokens) + 2 * DrawnBytes(group, num_tokens) +
-         2 * DrawnBytes(group, HalfOf(num_tokens)) + StateBytes(2 * group, v_padded);
+         2 * DrawnBytes(group, num_tokens) + 2 * DrawnBytes(group, HalfOf(num_tokens)) +
+         StateBytes(2 * group, v_padded);
 }
 
 GroupScratch GroupScratch::Take(uint32_t group, uint64_t num_tokens, size_t v_padded,
@@ -85,14 +72,10 @@ GroupScratch GroupScratch::Take(uint32_t group, uint64_t num_tokens, size_t v_pa
   scratch.thresholds = arena->Take<float>(group);
   scratch.sample = arena->Take<float>(group * kSampled);
   scratch.lifts = arena->Take<float>(num_tokens);
-  scratch.places = arena->Take<uint32_t>(num_tokens + kernels::kSelectSlack);
-  scratch.parted = arena->Take<uint32_t>(num_tokens);
-  for (const List list : {kCertain, kHeavy}) {
-    scratch.lists[list] = TakeDrawn(group, num_tokens, arena);
-  }
-  for (const List list : {kEven, kOdd}) {
-    scratch.lists[list] = TakeDrawn(group, HalfOf(num_tokens), arena);
-  }
+  scratch.lists.certain = TakeDrawn(group, num_tokens, arena);
+  scratch.lists.heavy = TakeDrawn(group, num_tokens, arena);
+  scratch.lists.even = TakeDrawn(group, HalfOf(num_tokens), arena);
+  scratch.lists.odd = TakeDrawn(group, HalfOf(num_tokens), arena);
   scratch.half_states = TakeStates(2 * group, v_padded, arena);
   return scratch;
 }
@@ -111,9 +94,9 @@ GroupDraw::GroupDraw(const GroupCall& call, GroupScratch* scratch, CallCost* cos
 // Places of the slice's tokens that are neither sinks nor window.
 TokenRange GroupDraw::MiddleOf(const DrawSlice& slice) const {
   const auto place_of = [&](uint64_t token) {
-    const uint32_t* const end = slice.tokens + slice.count;
-    const uint32_t* const found = std::lower_bound(slice.tokens, end, static_cast<uint32_t>(token));
-    return static_cast<uint64_t>(found - slice.tokens);
+    const std::span tokens(slice.kept.tokens, slice.kept.count);
+    const auto found = std::ranges::lower_bound(tokens, static_cast<uint32_t>(token));
+    return static_cast<uint64_t>(found - tokens.begin());
   };
   return {place_of(call_.middle.begin), place_of(call_.middle.end)};
 }
@@ -123,7 +106,7 @@ TokenRange GroupDraw::MiddleOf(const DrawSlice& slice) const {
 // many kept ones each stands for.
 double GroupDraw::SampleKept(size_t* num_sampled) {
   size_t num_kept = 0;
-  for (const DrawSlice& slice : call_.slices) num_kept += slice.count;
+  for (const DrawSlice& slice : call_.slices) num_kept += slice.kept.count;
   const size_t stride = num_kept / GroupScratch::kSampled + 1;
   size_t count = 0;
   size_t skipped = 0;  // Tokens of the next slice before its first one.
@@ -133,12 +116,12 @@ double GroupDraw::SampleKept(size_t* num_sampled) {
     const size_t num = first < middle.end ? (middle.end - first + stride - 1) / stride : 0;
     skipped = first + num * stride - middle.end;
     for (uint32_t head = 0; head < group(); ++head) {
-      const float* const from = slice.scores + head * slice.scores_stride + first;
+      const float* const from = slice.kept.scores + head * slice.kept.stride + first;
       float* const to = scratch_.sample + head * GroupScratch::kSampled + count;
       for (size_t i = 0; i < num; ++i) to[i] = from[i * stride];
     }
-    kernels::LiftScores(scratch_.sample + count, GroupScratch::kSampled, group(), num, logit(),
-                        slice.thresholds, scratch_.lifts);
+    kernels::LiftScores({logit(), slice.thresholds}, scratch_.sample + count,
+                        GroupScratch::kSampled, group(), num, scratch_.lifts);
     for (uint32_t head = 0; head < group(); ++head) {
       float* const logits = scratch_.sample + head * GroupScratch::kSampled + count;
       kernels::ToLogits(logits, num, logit(), logits);
@@ -167,80 +150,62 @@ void GroupDraw::ChooseThresholds() {
   }
 }
 
-// Adds tokens of the slice: every `step`-th of `count` places, from the first on.
-void GroupDraw::Append(const DrawSlice& slice, const uint32_t* places, size_t count, size_t step,
-                       GroupScratch::List list) {
-  Drawn& to = scratch_.lists[list];
-  const size_t num = (count + step - 1) / step;
-  const auto copy = [&](const auto* from, auto* out) {
-    for (size_t i = 0; i < num; ++i) out[i] = from[places[i * step]];
-  };
-  copy(slice.tokens, to.tokens + to.count);
-  copy(scratch_.lifts, to.lifts + to.count);
+// Sinks and window are certain, and their scores exact.
+void GroupDraw::TakeFixed(const DrawSlice& slice, size_t begin, size_t end) {
+  Drawn& to = scratch_.lists.certain;
+  const size_t count = end - begin;
+  std::copy_n(slice.kept.tokens + begin, count, to.tokens + to.count);
   for (uint32_t head = 0; head < group(); ++head) {
-    copy(slice.scores + head * slice.scores_stride, to.scores + head * to.stride + to.count);
-  }
-  to.count += num;
-}
-
-void GroupDraw::DrawOf(const DrawSlice& slice) {
-  const TokenRange middle = MiddleOf(slice);
-  float* const lifts = scratch_.lifts;
-  kernels::LiftScores(slice.scores, slice.scores_stride, group(), slice.count, logit(),
-                      scratch_.thresholds, lifts);
-  // Sinks and window are certain, and their scores exact.
-  std::fill_n(lifts, middle.begin, 0.0f);
-  std::fill_n(lifts + middle.end, slice.count - middle.end, 0.0f);
-  uint32_t* const places = scratch_.places;
-  uint32_t* const rest = scratch_.parted;
-  const size_t num_drawn = kernels::SelectLifted(lifts, slice.noise, slice.count, places);
-  const size_t num_light = Part(
-      num_drawn, [&](uint32_t place) { return lifts[place] < 0.0f; }, places, rest);
-  const Drawn* const lists = scratch_.lists;
-  const bool odd_first = lists[GroupScratch::kEven].count > lists[GroupScratch::kOdd].count;
-  const size_t num_first = num_light > 0 ? 1 : 0;
-  Append(slice, places, num_light, 2, odd_first ? GroupScratch::kOdd : GroupScratch::kEven);
-  Append(slice, places + num_first, num_light - num_first, 2,
-         odd_first ? GroupScratch::kEven : GroupScratch::kOdd);
-  const size_t num_certain = num_drawn - num_light;
-  const float heavy = score_error_ == 0 ? kInfinity : std::log(kExactFrom);
-  const size_t num_heavy = Part(
-      num_certain, [&](uint32_t place) { return lifts[place] > heavy; }, rest, places);
-  Append(slice, rest, num_heavy, 1, GroupScratch::kHeavy);
-  Append(slice, places, num_certain - num_heavy, 1, GroupScratch::kCertain);
-}
-
-void GroupDraw::Draw() {
-  for (Drawn& list : scratch_.lists) list.count = 0;
-  for (const DrawSlice& slice : call_.slices) DrawOf(slice);
-}
-
-// Turns scores into logits of the weights that the tokens stand for. Scores are made exact first:
-// of heavy tokens, and of all where errors do not even out. Light ones then weigh what makes up for
-// their probability, whatever that was drawn by.
-void GroupDraw::WeighDrawn() {
-  const bool all_exact = !ErrorsEvenOut(score_error_, call_.spec->scale);
-  for (const auto list :
-       {GroupScratch::kCertain, GroupScratch::kHeavy, GroupScratch::kEven, GroupScratch::kOdd}) {
-    const Drawn& drawn = scratch_.lists[list];
-    if (score_error_ != 0 && (all_exact || list == GroupScratch::kHeavy)) {
-      ScoreListed(call_.runs, {drawn.tokens, drawn.count}, call_.q, drawn.scores, drawn.stride,
-                  cost_);
+    const float* const scores = slice.kept.scores + head * slice.kept.stride + begin;
+    float* const logits = to.logits + head * to.stride + to.count;
+    if (to.are_scores) {
+      std::copy_n(scores, count, logits);
+    } else {
+      kernels::ToLogits(scores, count, logit(), logits);
     }
+  }
+  to.count += count;
+}
+
+// Scores are to be made exact of heavy tokens, and of all where errors do not even out.
+void GroupDraw::Draw() {
+  kernels::DrawnLists& lists = scratch_.lists;
+  const bool all_exact = score_error_ != 0 && !ErrorsEvenOut(score_error_, call_.spec->scale);
+  for (Drawn* const list : {&lists.certain, &lists.heavy, &lists.even, &lists.odd}) {
+    list->count = 0;
+    list->are_scores = all_exact || list == &lists.heavy;
+  }
+  const kernels::DrawRule rule = {logit(), scratch_.thresholds};
+  const float heavy_lift = score_error_ == 0 ? kInfinity : std::log(kExactFrom);
+  for (const DrawSlice& slice : call_.slices) {
+    const TokenRange middle = MiddleOf(slice);
+    TakeFixed(slice, 0, middle.begin);
+    kernels::PartDrawn(rule, slice.kept, middle.begin, middle.end, group(), heavy_lift, &lists);
+    TakeFixed(slice, middle.end, slice.kept.count);
+  }
+}
+
+// Makes exact what is to be. Light tokens weigh what makes up for their probability, whatever that
+// was drawn by.
+void GroupDraw::ScoreDrawn() {
+  kernels::DrawnLists& lists = scratch_.lists;
+  for (Drawn* const list : {&lists.certain, &lists.heavy, &lists.even, &lists.odd}) {
+    if (!list->are_scores) continue;
+    ScoreListed(call_.runs, {list->tokens, list->count}, call_.q, list->logits, list->stride,
+                cost_);
+    list->are_scores = false;
+    const bool light = list == &lists.even || list == &lists.odd;
     for (uint32_t head = 0; head < group(); ++head) {
-      float* const logits = drawn.scores + head * drawn.stride;
-      kernels::ToLogits(logits, drawn.count, logit(), logits);
-      if (list != GroupScratch::kEven && list != GroupScratch::kOdd) continue;
-      for (size_t i = 0; i < drawn.count; ++i) logits[i] -= drawn.lifts[i];
+      float* const logits = list->logits + head * list->stride;
+      kernels::ToLogits(logits, list->count, logit(), logits);
+      for (size_t i = 0; light && i < list->count; ++i) logits[i] -= list->lifts[i];
     }
   }
 }
 
 // What the codes of light tokens are off by evens out: each weighs less than a threshold.
-void GroupDraw::AttendList(GroupScratch::List list, const StateRows& states) {
-  const Drawn& drawn = scratch_.lists[list];
-  const bool light = list == GroupScratch::kEven || list == GroupScratch::kOdd;
-  AttendListed(call_.runs, {drawn.tokens, drawn.count}, {drawn.scores, drawn.stride, group()},
+void GroupDraw::AttendList(const Drawn& drawn, bool light, const StateRows& states) {
+  AttendListed(call_.runs, {drawn.tokens, drawn.count}, {drawn.logits, drawn.stride, group()},
                {1.0f}, light && call_.plan->value_bits != 0, states, cost_);
 }
 
@@ -248,10 +213,11 @@ void GroupDraw::AttendDrawn(const StateRows& states) {
   const StateRows odd = StatesFrom(scratch_.half_states, group());
   kernels::InitStates(states, group(), v_padded_);
   kernels::InitStates(scratch_.half_states, 2 * group(), v_padded_);
-  AttendList(GroupScratch::kCertain, states);
-  AttendList(GroupScratch::kHeavy, states);
-  AttendList(GroupScratch::kEven, scratch_.half_states);
-  AttendList(GroupScratch::kOdd, odd);
+  const kernels::DrawnLists& lists = scratch_.lists;
+  AttendList(lists.certain, false, states);
+  AttendList(lists.heavy, false, states);
+  AttendList(lists.even, true, scratch_.half_states);
+  AttendList(lists.odd, true, odd);
   FindErrors(states);
   kernels::MergeStates(scratch_.half_states, states, group(), v_padded_);
   kernels::MergeStates(odd, states, group(), v_padded_);
@@ -262,19 +228,17 @@ void GroupDraw::AttendDrawn(const StateRows& states) {
 double GroupDraw::ShareOfChance() const {
   double sum = 0;
   size_t count = 0;
-  for (const auto list : {GroupScratch::kEven, GroupScratch::kOdd}) {
-    const Drawn& light = scratch_.lists[list];
-    kernels::ExpWeights(light.lifts, light.count, {1.0f}, 0.0f, scratch_.lifts);
-    sum += double{kernels::SumAtMost(scratch_.lifts, light.count, 1.0f)};
-    count += light.count;
+  for (const Drawn* const light : {&scratch_.lists.even, &scratch_.lists.odd}) {
+    kernels::ExpWeights(light->lifts, light->count, {1.0f}, 0.0f, scratch_.lifts);
+    sum += double{kernels::SumAtMost(scratch_.lifts, light->count, 1.0f)};
+    count += light->count;
   }
   return 1.0 - sum / static_cast<double>(count);
 }
 
 // states: of certain tokens.
 void GroupDraw::FindErrors(const StateRows& states) {
-  const bool any_light =
-      scratch_.lists[GroupScratch::kEven].count + scratch_.lists[GroupScratch::kOdd].count > 0;
+  const bool any_light = scratch_.lists.even.count + scratch_.lists.odd.count > 0;
   const double share_of_chance = any_light ? ShareOfChance() : 0;
   for (uint32_t i = 0; i < group(); ++i) {
     HeadDraw& head = scratch_.heads[i];
@@ -360,8 +324,7 @@ void GroupDraw::ReadAll(const StateRows& states) {
 
 void GroupDraw::Book() {
   const uint64_t num_middle = call_.middle.end - call_.middle.begin;
-  const size_t num_certain =
-      scratch_.lists[GroupScratch::kCertain].count + scratch_.lists[GroupScratch::kHeavy].count;
+  const size_t num_certain = scratch_.lists.certain.count + scratch_.lists.heavy.count;
   const uint64_t num_fixed = call_.num_tokens - num_middle;
   cost_->num_queries += group();
   for (uint32_t i = 0; i < group(); ++i) {
@@ -386,7 +349,7 @@ void GroupDraw::Attend(const StateRows& states) {
     ChooseThresholds();
     Draw();
     const int64_t drawn_ns = SteadyNowNanos();
-    WeighDrawn();
+    ScoreDrawn();
     AttendDrawn(states);
     cost_->select_ns += drawn_ns - start_ns;
     cost_->attend_ns += SteadyNowNanos() - drawn_ns;

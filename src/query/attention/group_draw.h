@@ -24,6 +24,7 @@
 
 #include "attndb/types.h"
 #include "kernels/attention_state.h"
+#include "kernels/draw.h"
 #include "query/attention/arena.h"
 #include "query/attention/call_cost.h"
 #include "query/attention/listed_tokens.h"
@@ -31,14 +32,10 @@
 
 namespace attndb::query {
 
-// Of a range of tokens: what a draw by low thresholds kept, ascending, sinks and window too.
+// Of a range of tokens: what a draw by low thresholds kept, sinks and window too.
 struct DrawSlice {
-  const uint32_t* tokens = nullptr;
-  const float* noise = nullptr;       // threshold_sample.h
-  const float* scores = nullptr;      // [group], scores_stride apart.
+  kernels::KeptTokens kept;
   const float* thresholds = nullptr;  // [group], logits.
-  size_t scores_stride = 0;
-  size_t count = 0;
 };
 
 struct GroupCall {
@@ -64,34 +61,14 @@ struct HeadDraw {
 };
 
 struct GroupScratch {
-  // Drawn tokens and what the heads need of them.
-  struct Drawn {
-    uint32_t* tokens = nullptr;
-    float* scores = nullptr;  // [group], stride apart; in the end logits.
-    float* lifts = nullptr;   // kernels/draw.h: logs of probabilities, where negative.
-    size_t stride = 0;
-    size_t count = 0;
-  };
-
-  // The lists of drawn tokens.
-  enum List : size_t {
-    kCertain,  // With sinks and window.
-    kHeavy,    // Certain ones that weigh so much that they are worth a row of K.
-    kEven,     // Light tokens, by turns.
-    kOdd,
-    kNumLists,
-  };
-
-  HeadDraw* heads = nullptr;    // [group]
-  float* thresholds = nullptr;  // [group]
-  float* sample = nullptr;      // [group][kSampled]: of what was kept, to choose thresholds by.
-  float* lifts = nullptr;       // [num_tokens]: of a slice.
-  uint32_t* places = nullptr;   // [num_tokens + slack]: in a slice, of drawn ones,
-  uint32_t* parted = nullptr;   // ... and of some of them. [num_tokens]
-  Drawn lists[kNumLists];
+  HeadDraw* heads = nullptr;       // [group]
+  float* thresholds = nullptr;     // [group]
+  float* sample = nullptr;         // [group][kSampled]: of what was kept, to choose thresholds by.
+  float* lifts = nullptr;          // [num_tokens]
+  kernels::DrawnLists lists;       // Certain ones with sinks and window.
   kernels::StateRows half_states;  // [2 * group]: of the even ones, then of the odd.
 
-  static constexpr size_t kSampled = 4096;
+  static constexpr size_t kSampled = 2048;
 
   static size_t Bytes(uint32_t group, uint64_t num_tokens, size_t v_padded);
   // REQUIRES: the arena has so many bytes.
@@ -102,7 +79,7 @@ class GroupDraw {
  public:
   // What a range keeps, in rows that a head may read at first: as many times more may be drawn
   // before all is read.
-  static constexpr double kKept = 2;
+  static constexpr double kKept = 1.5;
 
   // Pointers must outlive it.
   GroupDraw(const GroupCall& call, GroupScratch* scratch, CallCost* cost);
@@ -111,7 +88,7 @@ class GroupDraw {
   void Attend(const kernels::StateRows& states);
 
  private:
-  using Drawn = GroupScratch::Drawn;
+  using Drawn = kernels::DrawnTokens;
 
   uint32_t group() const { return call_.spec->group_size(); }
   kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }
@@ -119,12 +96,10 @@ class GroupDraw {
   double SampleKept(size_t* num_sampled);
   void ChooseThresholds();
   void Draw();
-  void DrawOf(const DrawSlice& slice);
-  void Append(const DrawSlice& slice, const uint32_t* places, size_t count, size_t step,
-              GroupScratch::List list);
-  void WeighDrawn();
+  void TakeFixed(const DrawSlice& slice, size_t begin, size_t end);
+  void ScoreDrawn();
   void AttendDrawn(const kernels::StateRows& states);
-  void AttendList(GroupScratch::List list, const kernels::StateRows& states);
+  void AttendList(const Drawn& drawn, bool light, const kernels::StateRows& states);
   double ShareOfChance() const;
   void FindErrors(const kernels::StateRows& states);
   void FindLightError(const kernels::StateRows& states, uint32_t i, HeadDraw* head) const;

@@ -81,9 +81,10 @@ class GroupDrawTest : public ::testing::Test {
       KeepRange({begin, std::min(begin + range_tokens, kTokens)}, seed);
     }
     slices_.clear();
-    for (const Kept& kept : kept_) {
-      slices_.push_back({kept.tokens.data(), kept.noise.data(), kept.scores.data(),
-                         thresholds_.data(), kTokens, kept.tokens.size()});
+    for (Kept& kept : kept_) {
+      slices_.push_back(
+          {{kept.tokens.data(), kept.noise.data(), kept.scores.data(), kTokens, kept.tokens.size()},
+           thresholds_.data()});
     }
   }
 

@@ -87,8 +87,6 @@ size_t LayerAttention::PartBytes() const {
   if (work_.num_ranges_max == 1) bytes += ChoiceBytes(1);
   if (call_.plan.Draws()) {
     bytes += ArenaBytes<float>(group * kMostSampled) + ArenaBytes<float>(group * kTileTokens) +
-             ArenaBytes<float>(kTileTokens) +
-             ArenaBytes<uint32_t>(kTileTokens + kernels::kSelectSlack) +
              GroupScratch::Bytes(group, call_.num_tokens, v_padded_);
   } else {
     bytes += HeadScratch::Bytes(HeadSize());
@@ -179,8 +177,6 @@ void LayerAttention::TakeForScores(Part* part) const {
   if (own) part->kept = TakeKept(1, &part->arena);
   part->sample = part->arena.Take<float>(group * kMostSampled);
   part->tile = part->arena.Take<float>(group * kTileTokens);
-  part->lifts = part->arena.Take<float>(kTileTokens);
-  part->drawn = part->arena.Take<uint32_t>(kTileTokens + kernels::kSelectSlack);
   part->group = GroupScratch::Take(group, call_.num_tokens, v_padded_, &part->arena);
 }
 

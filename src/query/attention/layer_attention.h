@@ -32,6 +32,7 @@
 #include "index/key_estimates.h"
 #include "index/score_view.h"
 #include "kernels/attention_state.h"
+#include "kernels/draw.h"
 #include "kernels/layout.h"
 #include "query/attention/arena.h"
 #include "query/attention/call_cost.h"
@@ -76,7 +77,7 @@ std::string_view ReasonForFull(const LayerCall& call);
 class LayerAttention {
  public:
   // Tokens that are scored before they are looked at: those of a group still lie in the L1 cache.
-  static constexpr uint64_t kTileTokens = 1024;
+  static constexpr uint64_t kTileTokens = index::KeyEstimates::kKeepWork;
   // Tokens from which a threshold is found before a range is scanned.
   static constexpr uint64_t kMostSampled = 2048;
 
@@ -129,8 +130,6 @@ class LayerAttention {
     Kept kept;                                      // The same.
     float* sample = nullptr;                        // [group][kMostSampled]
     float* tile = nullptr;                          // [group][kTileTokens]
-    float* lifts = nullptr;                         // [kTileTokens]
-    uint32_t* drawn = nullptr;                      // [kTileTokens + kernels::kSelectSlack]
     std::vector<DrawSlice> slices;                  // Of a unit.
     const index::KeyEstimates* prepared = nullptr;  // What the queries were made for.
     std::byte* codes = nullptr;                     // Of the group's quantized q rows.
@@ -168,8 +167,10 @@ class LayerAttention {
                  const kernels::StateRows& states, Part* part);
   void ScoreRange(const WorkItem& item, Part* part);
   void PrepareScan(const index::KeyEstimates& estimates, Part* part) const;
+  // The same, for which the group's queries have been made ready.
+  const index::KeyEstimates* PreparedEstimates(uint32_t kv_head, size_t run, Part* part) const;
   // Calls f(run, tokens) for pieces of the range that lie in one run and one tile, in order.
-  template <typename F>
+  template <uint64_t kTokens = kTileTokens, typename F>
   void ForEachTile(TokenRange range, const F& f) const;
   // Scores of tokens of a run, the first one's at out.scores.
   void ScoreTile(const WorkUnit& unit, size_t run, TokenRange tokens, const ScoreRows& out,
@@ -184,7 +185,9 @@ class LayerAttention {
   void CollectRange(const WorkItem& item, Part* part);
   void FindThresholds(const WorkUnit& unit, TokenRange range, float* thresholds, Part* part);
   uint64_t ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share, Part* part);
-  void KeepOfTile(const WorkItem& item, TokenRange tile, Part* part);
+  void KeepAll(const WorkUnit& unit, TokenRange tokens, kernels::KeptTokens* kept, Part* part);
+  void KeepDrawn(const WorkUnit& unit, size_t run, TokenRange tokens, const kernels::DrawRule& rule,
+                 kernels::KeptTokens* kept, Part* part);
   Kept KeptOf(const WorkItem& item, Part* part) const;
   size_t KeptBytes(size_t num_units) const;
   Kept TakeKept(size_t num_units, Arena* arena) const;
@@ -243,13 +246,13 @@ class LayerAttention {
   size_t remaining_capacity_ = 0;
 };
 
-template <typename F>
+template <uint64_t kTokens, typename F>
 void LayerAttention::ForEachTile(TokenRange range, const F& f) const {
   for (size_t run = 0; run < call_.num_runs; ++run) {
     const uint64_t end = std::min(range.end, run_begin_[run + 1]);
     TokenRange tile = {std::max(range.begin, run_begin_[run]), 0};
     for (; tile.begin < end; tile.begin = tile.end) {
-      tile.end = std::min(end, (tile.begin / kTileTokens + 1) * kTileTokens);
+      tile.end = std::min(end, (tile.begin / kTokens + 1) * kTokens);
       f(run, tile);
     }
   }

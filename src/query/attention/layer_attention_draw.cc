@@ -1,15 +1,17 @@
 // The units of a plan that draws: what a scan of a range keeps of its tokens. Scores are looked at
-// tile by tile, while they lie in the cache, and forgotten.
+// while they lie in the cache, and forgotten.
 #include <algorithm>
 #include <limits>
 
 #include "kernels/draw.h"
-#include "kernels/select.h"
 #include "query/attention/call_util.h"
 #include "query/attention/layer_attention.h"
 #include "query/attention/threshold_sample.h"
 
 namespace attndb::query {
+
+using kernels::KeptTokens;
+
 namespace {
 
 // Thresholds of what is kept are found from some pieces of the range: they need not be right.
@@ -63,52 +65,56 @@ void LayerAttention::FindThresholds(const WorkUnit& unit, TokenRange range, floa
   }
 }
 
-// Of a tile's scores: sinks and window, and what the thresholds draw for any q head. The noise is
-// of the token and the kv head alone.
-void LayerAttention::KeepOfTile(const WorkItem& item, TokenRange tile, Part* part) {
-  const WorkUnit& unit = work_.units[item.unit];
-  const TokenRange middle = Middle(unit.first_row);
-  const TokenRange drawn = Intersect(tile, middle);
-  const uint32_t group = call_.spec.group_size();
-  const Kept kept = KeptOf(item, part);
-  size_t count = *kept.count;
-  const auto keep = [&](uint64_t token, float noise) {
-    kept.tokens[count] = static_cast<uint32_t>(token);
-    kept.noise[count] = noise;
-    for (uint32_t g = 0; g < group; ++g) {
-      kept.scores[g * call_.num_tokens + count] = part->tile[g * kTileTokens + token - tile.begin];
+// All of some tokens, by exact scores.
+void LayerAttention::KeepAll(const WorkUnit& unit, TokenRange tokens, KeptTokens* kept,
+                             Part* part) {
+  ForEachTile(tokens, [&](size_t run, TokenRange tile) {
+    ScoreExactly(unit, run, tile, {kept->scores + kept->count, kept->stride}, part);
+    for (uint64_t token = tile.begin; token < tile.end; ++token, ++kept->count) {
+      kept->tokens[kept->count] = static_cast<uint32_t>(token);
+      kept->noise[kept->count] = 0.0f;
     }
-    ++count;
-  };
-  const auto keep_all = [&](TokenRange tokens) {
-    for (uint64_t token = tokens.begin; token < tokens.end; ++token) keep(token, 0.0f);
-  };
-  keep_all(Intersect(tile, {0, middle.begin}));
-  if (drawn.begin < drawn.end) {
-    const uint64_t seed = TokenOfRow(unit.first_row) * call_.spec.num_kv_heads + unit.kv_head;
-    const float* const noise = DrawNoise(seed).From(drawn.begin);
-    const size_t num_tokens = drawn.end - drawn.begin;
-    kernels::LiftScores(part->tile + (drawn.begin - tile.begin), kTileTokens, group, num_tokens,
-                        Logit(call_.spec), kept.thresholds, part->lifts);
-    const size_t num_drawn = kernels::SelectLifted(part->lifts, noise, num_tokens, part->drawn);
-    for (size_t i = 0; i < num_drawn; ++i) {
-      keep(drawn.begin + part->drawn[i], noise[part->drawn[i]]);
-    }
-  }
-  keep_all(Intersect(tile, {middle.end, unit.tokens.end}));
-  *kept.count = static_cast<uint32_t>(count);
+  });
 }
 
+// Of middle tokens of one run, at most DrawNoise::kStretch of them, what the rule draws.
+void LayerAttention::KeepDrawn(const WorkUnit& unit, size_t run, TokenRange tokens,
+                               const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
+  // Of the token and the kv head alone.
+  const uint64_t seed = TokenOfRow(unit.first_row) * call_.spec.num_kv_heads + unit.kv_head;
+  const float* const noise = DrawNoise(seed).From(tokens.begin);
+  const auto first = static_cast<uint32_t>(tokens.begin);
+  const uint32_t group = call_.spec.group_size();
+  const uint64_t num_tokens = tokens.end - tokens.begin;
+  if (const auto* const estimates = PreparedEstimates(unit.kv_head, run, part)) {
+    estimates->Keep(call_.plan.bits, tokens.begin - run_begin_[run], num_tokens, part->queries,
+                    group, rule, noise, first, part->tile, kept);
+    part->cost.bytes_touched += num_tokens * estimates->ScanBytes(call_.plan.bits);
+    return;
+  }
+  ForEachTile(tokens, [&](size_t, TokenRange tile) {
+    ScoreExactly(unit, run, tile, {part->tile, kTileTokens}, part);
+    const uint64_t done = tile.begin - tokens.begin;
+    kernels::KeepTokens(rule, part->tile, kTileTokens, group, tile.end - tile.begin, noise + done,
+                        first + static_cast<uint32_t>(done), kept);
+  });
+}
+
+// Keeps sinks, window, and of the middle what the thresholds draw.
 void LayerAttention::CollectRange(const WorkItem& item, Part* part) {
   const WorkUnit& unit = work_.units[item.unit];
   const TokenRange range = unit.Range(item.range);
-  const Kept kept = KeptOf(item, part);
-  *kept.count = 0;
-  FindThresholds(unit, range, kept.thresholds, part);
-  ForEachTile(range, [&](size_t run, TokenRange tile) {
-    ScoreTile(unit, run, tile, {part->tile, kTileTokens}, part);
-    KeepOfTile(item, tile, part);
+  const TokenRange middle = Middle(unit.first_row);
+  const Kept rows = KeptOf(item, part);
+  FindThresholds(unit, range, rows.thresholds, part);
+  KeptTokens kept = {rows.tokens, rows.noise, rows.scores, call_.num_tokens, 0};
+  KeepAll(unit, Intersect(range, {0, middle.begin}), &kept, part);
+  const kernels::DrawRule rule = {Logit(call_.spec), rows.thresholds};
+  ForEachTile<DrawNoise::kStretch>(Intersect(range, middle), [&](size_t run, TokenRange tokens) {
+    KeepDrawn(unit, run, tokens, rule, &kept, part);
   });
+  KeepAll(unit, Intersect(range, {middle.end, unit.tokens.end}), &kept, part);
+  *rows.count = static_cast<uint32_t>(kept.count);
 }
 
 LayerAttention::Kept LayerAttention::KeptOf(const WorkItem& item, Part* part) const {
@@ -152,7 +158,7 @@ std::span<const DrawSlice> LayerAttention::SlicesOf(uint32_t unit, Part* part) c
   for (uint32_t range = 0; range < work_.units[unit].num_ranges; ++range) {
     const Kept kept = KeptOf({unit, range}, part);
     part->slices.push_back(
-        {kept.tokens, kept.noise, kept.scores, kept.thresholds, call_.num_tokens, *kept.count});
+        {{kept.tokens, kept.noise, kept.scores, call_.num_tokens, *kept.count}, kept.thresholds});
   }
   return part->slices;
 }

@@ -39,15 +39,20 @@ void LayerAttention::PrepareScan(const index::KeyEstimates& estimates, Part* par
   }
 }
 
+const index::KeyEstimates* LayerAttention::PreparedEstimates(uint32_t kv_head, size_t run,
+                                                             Part* part) const {
+  const index::KeyEstimates* const estimates = Estimates(kv_head, run);
+  if (estimates != nullptr && part->prepared != estimates) PrepareScan(*estimates, part);
+  if (estimates != nullptr) part->prepared = estimates;
+  return estimates;
+}
+
 void LayerAttention::ScoreTile(const WorkUnit& unit, size_t run, TokenRange tokens,
                                const ScoreRows& out, Part* part) {
-  const index::KeyEstimates* const estimates = Estimates(unit.kv_head, run);
-  if (estimates == nullptr) {
+  if (PreparedEstimates(unit.kv_head, run, part) == nullptr) {
     ScoreExactly(unit, run, tokens, out, part);
     return;
   }
-  if (part->prepared != estimates) PrepareScan(*estimates, part);
-  part->prepared = estimates;
   const TokenRange middle = Middle(unit.first_row);
   const auto rows_of = [&](TokenRange piece) -> ScoreRows {
     return {out.scores + (piece.begin - tokens.begin), out.stride};

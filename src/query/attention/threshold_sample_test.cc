@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "kernels/draw.h"
-#include "kernels/select.h"
 
 namespace attndb::query {
 namespace {
@@ -27,7 +26,6 @@ class ThresholdSampleTest : public ::testing::Test {
     std::normal_distribution<float> normal(0.0f, spread);
     scores_.resize(num_tokens);
     for (float& score : scores_) score = normal(random);
-    indices_.resize(num_tokens + kernels::kSelectSlack);
   }
   float Threshold(double wanted) {
     std::vector<float> scores = scores_;
@@ -42,25 +40,23 @@ class ThresholdSampleTest : public ::testing::Test {
     for (size_t i = 0; i < scores_.size(); ++i) sum += Chance(i, threshold);
     return sum;
   }
-  // Sets the indices.
   void Draw(float threshold, uint64_t seed) {
     const DrawNoise noise(seed);
-    drawn_.clear();
+    drawn_.resize(scores_.size());
+    std::vector<float> kept_noise(scores_.size());
+    std::vector<float> kept_scores(scores_.size());
+    kernels::KeptTokens kept = {drawn_.data(), kept_noise.data(), kept_scores.data()};
     for (size_t begin = 0; begin < scores_.size(); begin += DrawNoise::kStretch) {
       const size_t n = std::min<size_t>(DrawNoise::kStretch, scores_.size() - begin);
-      lifts_.resize(n);
-      kernels::LiftScores(scores_.data() + begin, 0, 1, n, {kScale}, &threshold, lifts_.data());
-      const size_t count =
-          kernels::SelectLifted(lifts_.data(), noise.From(begin), n, indices_.data());
-      for (size_t i = 0; i < count; ++i) drawn_.push_back(begin + indices_[i]);
+      kernels::KeepTokens({{kScale}, &threshold}, scores_.data() + begin, 0, 1, n,
+                          noise.From(begin), static_cast<uint32_t>(begin), &kept);
     }
+    drawn_.resize(kept.count);
   }
   bool IsDrawn(size_t token) const { return std::ranges::binary_search(drawn_, token); }
 
   std::vector<float> scores_;
-  std::vector<float> lifts_;
-  std::vector<uint32_t> indices_;
-  std::vector<size_t> drawn_;
+  std::vector<uint32_t> drawn_;
 };
 
 TEST_F(ThresholdSampleTest, TheThresholdDrawsAsManyAsWanted) {
@@ -108,7 +104,7 @@ TEST_F(ThresholdSampleTest, TokensAreDrawnInProportionToTheirWeight) {
 TEST_F(ThresholdSampleTest, ASmallerSampleIsAPartOfALargerOne) {
   Fill(9000, 3.0f);
   Draw(Threshold(2000), 5);
-  const std::vector<size_t> large = drawn_;
+  const std::vector<uint32_t> large = drawn_;
   Draw(Threshold(300), 5);
   EXPECT_TRUE(std::ranges::includes(large, drawn_));
 }
