@@ -62,13 +62,18 @@ void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_
 
 // The largest |x[i] + x[i + 1]| / 2 of pairs of channels. Halved, as a sum may overflow.
 inline float MaxPairMean(const float* x, size_t num_channels) {
-  float max = 0.0f;
-  for (size_t i = 0; i < num_channels; i += 2) {
-    const float mean = 0.5f * x[i] + 0.5f * x[i + 1];
-    const float magnitude = mean < 0 ? -mean : mean;
-    if (max < magnitude) max = magnitude;
+  constexpr size_t kPairs = 8;  // Side by side, as they would wait for each other.
+  float max[kPairs] = {};
+  for (size_t i = 0; i < num_channels; i += 2 * kPairs) {
+    for (size_t p = 0; p < kPairs; ++p) {
+      const float mean = 0.5f * x[i + 2 * p] + 0.5f * x[i + 2 * p + 1];
+      const float magnitude = mean < 0 ? -mean : mean;
+      max[p] = max[p] < magnitude ? magnitude : max[p];
+    }
   }
-  return max;
+  float largest = 0.0f;
+  for (const float pair : max) largest = largest < pair ? pair : largest;
+  return largest;
 }
 
 void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float* scale,

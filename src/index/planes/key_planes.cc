@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/check.h"
+#include "common/lane_sum.h"
 #include "common/random.h"
 #include "index/planes/plane_builder.h"
 #include "index/planes/transform_choice.h"
@@ -90,12 +91,11 @@ double KeyPlanes::EncodeQuery(const float* q, int8_t* codes, kernels::PlaneQuery
   const size_t num_channels = header_.num_channels;
   kernels::EncodePlaneQuery(q, num_channels, codes, &query->scale, &query->code_sum);
   query->codes = codes;
-  double left_sq = 0;
-  for (size_t d = 0; d < num_channels; ++d) {
-    const double left = double{q[d]} - double{query->scale} * codes[d];
-    left_sq += left * left;
-  }
-  return std::sqrt(left_sq);
+  const double scale = query->scale;
+  return std::sqrt(LaneSum<double>(num_channels, [&](size_t d) {
+    const double left = double{q[d]} - scale * codes[d];
+    return left * left;
+  }));
 }
 
 double KeyPlanes::EncodeSignQuery(const float* q, uint8_t* tables,
@@ -112,29 +112,26 @@ EstimateQuery KeyPlanes::Prepare(uint32_t bits, const float* q, float* spare,
   const size_t num_channels = header_.num_channels;
   const auto* const mean = Piece<float>(layout_.mean);
   const auto* const scale = Piece<float>(layout_.channel_scale);
+  const auto norm_of = [&](const float* x) {
+    return std::sqrt(LaneSum<double>(num_channels, [&](size_t d) { return double{x[d]} * x[d]; }));
+  };
   EstimateQuery query;
   query.q = q;
-  double offset = 0;
-  double q_sq = 0;
-  for (size_t d = 0; d < num_channels; ++d) {
-    offset += double{q[d]} * double{mean[d]};
-    q_sq += double{q[d]} * double{q[d]};
-    spare[d] = q[d] / scale[d];
-  }
-  query.offset = static_cast<float>(offset);
+  const double q_norm = norm_of(q);
+  query.offset = static_cast<float>(
+      LaneSum<double>(num_channels, [&](size_t d) { return double{q[d]} * double{mean[d]}; }));
+  for (size_t d = 0; d < num_channels; ++d) spare[d] = q[d] / scale[d];
   if (!signs_.empty()) kernels::HadamardRows(spare, num_channels, 1, num_channels, signs_.data());
   const double residual =
       bits == 1 ? EncodeSignQuery(spare, reinterpret_cast<uint8_t*>(codes), &query.signs)
                 : EncodeQuery(spare, reinterpret_cast<int8_t*>(codes), &query.plane);
-  double norm_sq = 0;
-  for (size_t d = 0; d < num_channels; ++d) norm_sq += double{spare[d]} * double{spare[d]};
   // See plane_builder.h. A score is rounded five times, first the sum.
-  const double norm = std::sqrt(norm_sq);
+  const double norm = norm_of(spare);
   query.norm = static_cast<float>(norm * (1 + kTransformRounding));
   query.residual =
       static_cast<float>(residual * (1 + kTransformRounding) + norm * 2 * kTransformRounding);
-  query.rounding = static_cast<float>(
-      std::sqrt(q_sq) * double{header_.added_norm} * kAddedRounding + kUnderflow);
+  query.rounding =
+      static_cast<float>(q_norm * double{header_.added_norm} * kAddedRounding + kUnderflow);
   if (bias_ != nullptr) {
     bias_->Prepare(q, spare);
     query.position_terms = spare;

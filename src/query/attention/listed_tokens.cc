@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/lane_sum.h"
 #include "kernels/attend.h"
 #include "kernels/score.h"
 
@@ -27,20 +28,24 @@ void ForEachRun(std::span<const HeadRun> runs, const ListedTokens& listed, const
   }
 }
 
+float NormOf(const float* q, size_t num_elements) {
+  return std::sqrt(LaneSum<float>(num_elements, [&](size_t i) { return q[i] * q[i]; }));
+}
+
 }  // namespace
 
 float ScoreError(const index::KeyEstimates& estimates, uint32_t bits, const float* q,
                  size_t num_elements) {
-  float square = 0.0f;
-  for (size_t i = 0; i < num_elements; ++i) square += q[i] * q[i];
-  return estimates.ScoreError(bits, std::sqrt(square));
+  return estimates.ScoreError(bits, NormOf(q, num_elements));
 }
 
 float LargestScoreError(std::span<const HeadRun> runs, uint32_t bits, const float* q) {
+  const float norm = runs.empty() ? 0 : NormOf(q, runs[0].k.num_elements);
   float largest = 0;
   for (const HeadRun& run : runs) {
-    if (run.estimates == nullptr) continue;
-    largest = std::max(largest, ScoreError(*run.estimates, bits, q, run.k.num_elements));
+    if (run.estimates != nullptr) {
+      largest = std::max(largest, run.estimates->ScoreError(bits, norm));
+    }
   }
   return largest;
 }
