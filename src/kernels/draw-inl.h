@@ -3,6 +3,7 @@
 #define ATTNDB_KERNELS_DRAW_INL_H_
 
 #include "kernels/draw.h"
+#include "kernels/keep-inl.h"
 #include "kernels/weights-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
@@ -12,38 +13,6 @@ float SumAtMost(const float* weights, size_t num_weights, float limit) {
   const Vec most = Set1(limit);
   return SumClipped(weights, num_weights, [&](Vec x) { return Min(x, most); });
 }
-
-// Calls f<num_rows>(), which unrolls its loops over q rows; f<0>() where they are many.
-template <typename F>
-inline void WithRowCount(size_t num_rows, const F& f) {
-  switch (num_rows) {
-    case 1:
-      return f.template operator()<1>();
-    case 2:
-      return f.template operator()<2>();
-    case 3:
-      return f.template operator()<3>();
-    case 4:
-      return f.template operator()<4>();
-    default:
-      return f.template operator()<0>();
-  }
-}
-
-// What turns scores into logits.
-template <bool kCapped>
-struct LogitMap {
-  WeightMap map;
-  float scale;
-
-  explicit LogitMap(const LogitSpec& logit) : map(MapOf(logit, 0.0f)), scale(logit.scale) {}
-
-  // The logit and `extra`.
-  [[gnu::always_inline]] Vec Plus(Vec score, Vec extra) const {
-    return kCapped ? Fma(ExponentsOf(score, map), Set1(kLn2), extra)
-                   : Fma(score, Set1(scale), extra);
-  }
-};
 
 // The higher of `most` and what a row's scores are lifted by.
 template <bool kCapped>
@@ -83,43 +52,19 @@ void LiftScores(const DrawRule& rule, const float* scores, size_t stride, size_t
   });
 }
 
-// What is stored of a vector beyond what it keeps, the next one overwrites.
 template <size_t kRows, bool kCapped>
-void KeepPass(const DrawRule& rule, const float* scores, size_t stride, size_t any_rows,
+void KeepPass(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
               size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept) {
-  const size_t num_rows = kRows == 0 ? any_rows : kRows;
-  const LogitMap<kCapped> map(rule.logit);
-  const float* const thresholds = rule.thresholds;
-  const KeptTokens to = *kept;  // As what is stored could change it, for all that is known.
-  size_t count = to.count;
-  const auto mask_of = [&](Vec extra, const auto& load) {
-    uint32_t mask = 0;
-    for (size_t r = 0; r < num_rows; ++r) {
-      mask |= MaskNotBelow(map.Plus(load(r), extra), Set1(thresholds[r]));
-    }
-    return mask;
-  };
+  Keeper<kRows, kCapped> keeper(rule, num_rows, *kept);
   size_t i = 0;
   for (; i + kLanes <= num_scores; i += kLanes) {
-    const Vec extra = Load(noise + i);
-    const float* const from = scores + i;
-    const uint32_t mask = mask_of(extra, [&](size_t r) { return Load(from + r * stride); });
-    StoreSelected(mask, extra, to.noise + count);
-    for (size_t r = 0; r < num_rows; ++r) {
-      StoreSelected(mask, Load(from + r * stride), to.scores + r * to.stride + count);
-    }
-    count += StoreIndices(mask, first_token + static_cast<uint32_t>(i), to.tokens + count);
+    keeper.KeepVector(noise + i, first_token + static_cast<uint32_t>(i),
+                      [&](size_t r) { return Load(scores + r * stride + i); });
   }
   for (; i < num_scores; ++i) {
-    const float* const from = scores + i;
-    const auto load = [&](size_t r) { return Set1(from[r * stride]); };
-    if ((mask_of(Set1(noise[i]), load) & 1u) == 0) continue;
-    to.tokens[count] = first_token + static_cast<uint32_t>(i);
-    to.noise[count] = noise[i];
-    for (size_t r = 0; r < num_rows; ++r) to.scores[r * to.stride + count] = from[r * stride];
-    ++count;
+    keeper.KeepOne(noise[i], first_token + static_cast<uint32_t>(i), scores + i, stride);
   }
-  kept->count = count;
+  kept->count = keeper.count();
 }
 
 void KeepTokens(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,

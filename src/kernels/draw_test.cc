@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "kernels/reference/reference.h"
 #include "kernels/select.h"
+#include "kernels/test_kept.h"
 #include "kernels/test_rows.h"
 
 namespace attndb::kernels {
@@ -62,33 +63,6 @@ TEST_P(DrawTest, LiftsAreOverTheThresholdOfTheHighestRow) {
   }
 }
 
-// Room for kept tokens, with guards that nothing may touch.
-class KeptRoom {
- public:
-  KeptRoom(size_t num_rows, size_t num_tokens)
-      : tokens_(num_tokens + 1, kGuard), noise_(num_tokens + 1, kGuard) {
-    scores_.assign(num_rows * (num_tokens + 1), kGuard);
-    kept = {tokens_.data(), noise_.data(), scores_.data(), num_tokens + 1, 0};
-  }
-
-  bool IsInside() const {
-    bool inside = tokens_.back() == kGuard && noise_.back() == kGuard;
-    for (size_t i = noise_.size(); i <= scores_.size(); i += noise_.size()) {
-      inside = inside && scores_[i - 1] == kGuard;
-    }
-    return inside;
-  }
-
-  KeptTokens kept;
-
- private:
-  static constexpr uint32_t kGuard = 77777;
-
-  std::vector<uint32_t> tokens_;
-  std::vector<float> noise_;
-  std::vector<float> scores_;
-};
-
 TEST_P(DrawTest, KeepsWhomTheNoiseLiftsAndWritesNothingBeyond) {
   constexpr uint32_t kFirst = 5000;
   const std::vector<float> noise = Normal(kStride, 1.0f);
@@ -96,7 +70,7 @@ TEST_P(DrawTest, KeepsWhomTheNoiseLiftsAndWritesNothingBeyond) {
     const std::vector<float> scores = Normal(8 * kStride, 10.0f);
     for (const size_t n : Sizes{0, 1, 15, 16, 31, 64, 1000}) {
       for (const size_t num_rows : Sizes{1, 2, 3, 4, 5, 8}) {
-        KeptRoom room(num_rows, n);
+        TestKept room(num_rows, n);
         const DrawRule rule = {logit, kThresholds.data()};
         // In two calls, as scans make several.
         const size_t half = n / 2;
@@ -213,7 +187,7 @@ TEST_P(DrawTest, NaNIsLiftedAndMinusInfinityIsNot) {
     EXPECT_EQ(lifts[3], kInf);
     EXPECT_EQ(lifts[4], -kInf);
     const std::vector<float> noise(70, 9.0f);
-    KeptRoom room(2, 70);
+    TestKept room(2, 70);
     KeepTokens(rule, scores.data(), 70, 2, 70, noise.data(), 0, &room.kept);
     ASSERT_EQ(room.kept.count, 2u);
     EXPECT_EQ(room.kept.tokens[0], 3u);

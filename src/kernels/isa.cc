@@ -25,6 +25,7 @@ const KernelTable* Avx512VnniTable() {
     table.encode_planes = own.encode_planes;
     table.encode_plane_query = own.encode_plane_query;
     table.scan_planes = own.scan_planes;
+    table.keep_planes = own.keep_planes;
     table.encode_sign_query = own.encode_sign_query;
     table.scan_signs = own.scan_signs;
     return table;

@@ -4,6 +4,7 @@
 
 #include "kernels/dot-inl.h"
 #include "kernels/float_bits-inl.h"
+#include "kernels/keep-inl.h"
 #include "kernels/layout.h"
 #include "kernels/plane_pass-inl.h"
 #include "kernels/planes.h"
@@ -103,36 +104,75 @@ inline int32_t FirstSum(const PlaneQuery& query) {
   return (kBits == 8 ? -128 : -241) * query.code_sum;
 }
 
-// The blocks [begin, end) of kPlaneKeys keys of a scan that began at first_key, and kRows rows;
-// fetches what lies `ahead` bytes further on in each plane.
+// A pass of kRows q rows over blocks of keys of a scan that began at first_key.
+template <int kBits, size_t kRows>
+class BlockScan {
+ public:
+  BlockScan(const PlanesView& planes, size_t first_key, const PlaneQuery* queries)
+      : planes_(planes), first_key_(first_key), queries_(queries) {
+    for (size_t r = 0; r < kRows; ++r) {
+      codes_.row[r] = queries[r].codes;
+      terms_.first_sum[r] = FirstSum<kBits>(queries[r]);
+      terms_.scale[r] = ScaleOf<kBits>(queries[r]);
+    }
+  }
+
+  // The keys [key, key + kPlaneKeys); fetches what lies `ahead` bytes further on in each plane.
+  [[gnu::always_inline]] void Score(size_t key, bool is_first, size_t ahead, float* scores,
+                                    size_t stride) {
+    const size_t num_channels = planes_.num_channels;
+    if (key % kOffsetKeys == 0 || is_first) {
+      FindOffsets<kRows>(queries_, key / kOffsetKeys - first_key_ / kOffsetKeys, terms_.offset);
+    }
+    const size_t at = key / kPlaneKeys * PlaneBlockBytes(num_channels);
+    ScoreBlock<kBits, kRows>(planes_.high + at, planes_.low + (kBits == 8 ? at : 0), ahead, codes_,
+                             num_channels, planes_.scales + key, terms_, scores, stride);
+  }
+
+ private:
+  const PlanesView planes_;
+  const size_t first_key_;
+  const PlaneQuery* const queries_;
+  Codes<kRows> codes_;
+  RowTerms<kRows> terms_;
+};
+
+// The planes share what can be on its way at a time.
+template <int kBits>
+inline constexpr size_t kPlaneAhead = kBits == 4 ? kPrefetchBytes : kPrefetchBytes / 2;
+
 template <int kBits, size_t kRows>
 [[gnu::noinline]] void ScanPass(const PlanesView& planes, size_t first_key, size_t begin,
                                 size_t end, size_t ahead, const PlaneQuery* queries, float* scores,
                                 size_t scores_stride) {
-  const size_t num_channels = planes.num_channels;
-  Codes<kRows> codes;
-  RowTerms<kRows> terms;
-  for (size_t r = 0; r < kRows; ++r) {
-    codes.row[r] = queries[r].codes;
-    terms.first_sum[r] = FirstSum<kBits>(queries[r]);
-    terms.scale[r] = ScaleOf<kBits>(queries[r]);
-  }
+  BlockScan<kBits, kRows> scan(planes, first_key, queries);
   for (size_t key = begin; key < end; key += kPlaneKeys, scores += kPlaneKeys) {
-    if (key % kOffsetKeys == 0 || key == begin) {
-      FindOffsets<kRows>(queries, key / kOffsetKeys - first_key / kOffsetKeys, terms.offset);
-    }
-    const size_t at = key / kPlaneKeys * PlaneBlockBytes(num_channels);
-    ScoreBlock<kBits, kRows>(planes.high + at, planes.low + (kBits == 8 ? at : 0), ahead, codes,
-                             num_channels, planes.scales + key, terms, scores, scores_stride);
+    scan.Score(key, key == begin, ahead, scores, scores_stride);
   }
+}
+
+// Scores stay in registers where a block of keys is a vector.
+template <int kBits, size_t kRows>
+[[gnu::noinline]] void KeepScores(const PlanesView& planes, size_t first_key, size_t num_keys,
+                                  const PlaneQuery* queries, const DrawRule& rule,
+                                  const float* noise, uint32_t first_token, KeptTokens* kept) {
+  BlockScan<kBits, kRows> scan(planes, first_key, queries);
+  Keeper<kRows, false> keeper(rule, kRows, *kept);
+  for (size_t i = 0; i < num_keys; i += kPlaneKeys) {
+    alignas(64) float scores[kRows * kPlaneKeys];
+    scan.Score(first_key + i, i == 0, kPlaneAhead<kBits>, scores, kPlaneKeys);
+    for (size_t k = 0; k < kPlaneKeys; k += kLanes) {
+      keeper.KeepVector(noise + i + k, first_token + static_cast<uint32_t>(i + k),
+                        [&](size_t r) { return Load(scores + r * kPlaneKeys + k); });
+    }
+  }
+  kept->count = keeper.count();
 }
 
 template <int kBits>
 void ScanBits(const PlanesView& planes, size_t first_key, size_t num_keys,
               const PlaneQuery* queries, size_t num_q_rows, float* scores, size_t scores_stride) {
-  // The planes share what can be on its way at a time.
-  constexpr size_t kAhead = kBits == 4 ? kPrefetchBytes : kPrefetchBytes / 2;
-  ForPasses(first_key, num_keys, num_q_rows, kAhead,
+  ForPasses(first_key, num_keys, num_q_rows, kPlaneAhead<kBits>,
             [&]<size_t kRows>(size_t begin, size_t end, size_t ahead, size_t r) {
               ForBlocks<kRows, kPlaneKeys>(
                   begin, end, scores + r * scores_stride + (begin - first_key), scores_stride,
@@ -150,6 +190,20 @@ void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num
   } else {
     ScanBits<8>(planes, first_key, num_keys, queries, num_q_rows, scores, scores_stride);
   }
+}
+
+void KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
+                const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
+                const float* noise, uint32_t first_token, KeptTokens* kept) {
+  const auto keep = [&]<size_t kRows>() {
+    if (num_q_rows != kRows) return;
+    (bits == 4 ? KeepScores<4, kRows> : KeepScores<8, kRows>)(planes, first_key, num_keys, queries,
+                                                              rule, noise, first_token, kept);
+  };
+  keep.template operator()<1>();
+  keep.template operator()<2>();
+  keep.template operator()<3>();
+  keep.template operator()<4>();
 }
 
 }  // namespace

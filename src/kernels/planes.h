@@ -25,6 +25,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/draw.h"
+
 namespace attndb::kernels {
 
 inline constexpr size_t kPlaneKeys = 16;   // Keys of a block.
@@ -86,6 +88,17 @@ void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float*
 // REQUIRES: bits 4 or 8; num_channels <= kMaxRowElements; planes hold all blocks of these keys.
 void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
                 const PlaneQuery* queries, size_t num_q_rows, float* scores, size_t scores_stride);
+
+// The most q rows of KeepPlanes.
+inline constexpr size_t kKeepRows = 4;
+
+// ScanPlanes and, of what that scores, KeepTokens (draw.h), in one pass that writes no scores but
+// those of kept tokens. noise and first_token are of first_key.
+// REQUIRES: as ScanPlanes; 1 <= num_q_rows <= kKeepRows; first_key and num_keys are multiples of
+// kPlaneKeys; the rule's logits have no cap.
+void KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
+                const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
+                const float* noise, uint32_t first_token, KeptTokens* kept);
 
 }  // namespace attndb::kernels
 

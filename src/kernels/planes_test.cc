@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "kernels/convert.h"
 #include "kernels/test_block_offsets.h"
+#include "kernels/test_kept.h"
 #include "kernels/test_rows.h"
 
 namespace attndb::kernels {
@@ -302,6 +303,37 @@ TEST_P(PlanesTest, BlocksMayHaveOffsetsOfTheirOwn) {
                         float* scores, size_t stride) {
                       ScanPlanes(planes.view(), 4, first, n, queries, num_rows, scores, stride);
                     });
+}
+
+// Whatever the noise says: some are kept, some not.
+TEST_P(PlanesTest, OnePassKeepsWhatAScanAndASecondOneDo) {
+  constexpr size_t kKeys = 256;
+  const size_t channels = 48;
+  const Planes planes(Normal(kKeys * channels), channels, channels);
+  const std::vector<float> noise = Normal(kKeys, 3.0f);
+  const std::vector<float> offsets = Normal(4 * 4);
+  const std::vector<float> thresholds = {5.0f, 4.0f, 6.0f, 5.0f};
+  const DrawRule rule = {{.scale = 0.5f}, thresholds.data()};
+  for (const size_t num_rows : Sizes{1, 2, 3, 4}) {
+    Group group(Normal(num_rows * channels), channels);
+    for (size_t r = 0; r < num_rows; ++r) group.queries[r].block_offsets = &offsets[4 * r];
+    const PlaneQuery* const queries = group.queries.data();
+    for (const size_t first : Sizes{0, 16, 64, 80}) {
+      for (const size_t n : Sizes{0, 16, 64, 176}) {
+        for (const int bits : {4, 8}) {
+          std::vector<float> scores(num_rows * n);
+          ScanPlanes(planes.view(), bits, first, n, queries, num_rows, scores.data(), n);
+          TestKept expected(num_rows, n), kept(num_rows, n);
+          KeepTokens(rule, scores.data(), n, num_rows, n, noise.data(), 900, &expected.kept);
+          KeepPlanes(planes.view(), bits, first, n, queries, num_rows, rule, noise.data(), 900,
+                     &kept.kept);
+          ASSERT_EQ(kept.kept.count, expected.kept.count);
+          ASSERT_TRUE(n < 64 || (kept.kept.count > 0 && kept.kept.count < n));
+          ASSERT_TRUE(kept == expected) << num_rows << " rows, " << first << " + " << n;
+        }
+      }
+    }
+  }
 }
 
 TEST_P(PlanesTest, ScansOfFourBitsNeedNoLowPlane) {

@@ -43,6 +43,7 @@ constexpr KernelTable kTable = {
     .encode_planes = EncodePlanes,
     .encode_plane_query = EncodePlaneQuery,
     .scan_planes = ScanPlanes,
+    .keep_planes = KeepPlanes,
     .encode_sign_query = EncodeSignQuery,
     .scan_signs = ScanSigns,
     .hadamard_rows = HadamardRows,

@@ -21,6 +21,7 @@ namespace {
 // One rotation for all heads and all time: planes of two builds of a segment are the same bytes.
 constexpr uint64_t kRotationSeed = 0x6174746e6462;  // "attndb"
 
+using kernels::kPlaneKeys;
 using kernels::kWeightBlock;
 
 // Rows of a scan, blocks whose means are scored, and keys that are looked at, at a time.
@@ -40,6 +41,14 @@ std::vector<float> RotationSigns(TransformId transform, size_t num_channels) {
 }
 
 size_t NextMultiple(size_t n, size_t of) { return (n / of + 1) * of; }
+
+// Calls f(queries, first) for at most kScanRows of them at a time, from the first-th on.
+template <typename F>
+void ForRows(std::span<const EstimateQuery> queries, const F& f) {
+  for (size_t first = 0; first < queries.size(); first += kScanRows) {
+    f(queries.subspan(first, std::min(kScanRows, queries.size() - first)), first);
+  }
+}
 
 }  // namespace
 
@@ -145,83 +154,101 @@ void KeyPlanes::Scan(uint32_t bits, size_t first_key, size_t num_keys, const Est
   const bool has_means = kind().centres_blocks;
   float of_means[kScanRows * kMeanBlocks];
   const size_t end = first_key + num_keys;
-  for (size_t first = 0; first < num_q_rows; first += kScanRows) {
-    ScanRows rows = {{queries + first, std::min(kScanRows, num_q_rows - first)}};
+  ForRows({queries, num_q_rows}, [&](std::span<const EstimateQuery> some, size_t first) {
     float* const out = scores + first * scores_stride;
     for (size_t begin = first_key; begin < end;) {
       const size_t piece_end = has_means ? std::min(end, NextMultiple(begin, kMeanKeys)) : end;
-      if (has_means) {
-        ScoreBlockMeans(begin, piece_end, rows.queries, of_means);
-        rows.of_means = of_means;
-        rows.first_block = begin / kWeightBlock;
-      }
-      ScanKeys(bits, begin, piece_end, rows, out + (begin - first_key), scores_stride);
+      if (has_means) ScoreBlockMeans(begin, piece_end, some, of_means);
+      ScanKeys(bits, begin, piece_end, {some, has_means ? of_means : nullptr, begin / kWeightBlock},
+               out + (begin - first_key), scores_stride);
       begin = piece_end;
     }
-  }
+  });
 }
 
 void KeyPlanes::Keep(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
                      size_t num_q_rows, const kernels::DrawRule& rule, const float* noise,
                      uint32_t first_token, float* work, kernels::KeptTokens* kept) const {
   ATTNDB_DCHECK(first_key + num_keys <= header_.num_keys);
-  const bool has_means = kind().centres_blocks;
-  float* const of_means = work + num_q_rows * kKeepKeys;
+  const KeepCall call = {bits, first_key, {queries, num_q_rows}, rule, noise, first_token, work};
   const size_t end = first_key + num_keys;
-  const auto for_rows = [&](const auto& f) {
-    for (size_t first = 0; first < num_q_rows; first += kScanRows) {
-      f(std::span(queries + first, std::min(kScanRows, num_q_rows - first)), first);
-    }
-  };
   for (size_t begin = first_key; begin < end;) {
-    const size_t means_begin = begin;
-    const size_t means_end = std::min(end, NextMultiple(begin, kMeanKeys));
-    if (has_means) {
-      for_rows([&](std::span<const EstimateQuery> some, size_t first) {
-        ScoreBlockMeans(begin, means_end, some, of_means + first * kMeanBlocks);
+    const size_t piece_end = std::min(end, NextMultiple(begin, kMeanKeys));
+    const float* of_means = nullptr;
+    if (kind().centres_blocks) {
+      float* const out = work + num_q_rows * kKeepKeys;
+      ForRows(call.queries, [&](std::span<const EstimateQuery> some, size_t first) {
+        ScoreBlockMeans(begin, piece_end, some, out + first * kMeanBlocks);
       });
+      of_means = out;
     }
-    while (begin < means_end) {
-      const size_t next = std::min(means_end, NextMultiple(begin, kKeepKeys));
-      for_rows([&](std::span<const EstimateQuery> some, size_t first) {
-        ScanKeys(bits, begin, next,
-                 {some, has_means ? of_means + first * kMeanBlocks : nullptr,
-                  means_begin / kWeightBlock},
-                 work + first * kKeepKeys, kKeepKeys);
+    KeepPiece(call, begin, piece_end, {call.queries, of_means, begin / kWeightBlock}, kept);
+    begin = piece_end;
+  }
+}
+
+// In one pass where whole blocks of keys allow it, else tile by tile.
+void KeyPlanes::KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
+                          kernels::KeptTokens* kept) const {
+  const bool in_one_pass = call.bits != 1 && bias_ == nullptr && call.rule.logit.soft_cap == 0 &&
+                           rows.queries.size() <= kernels::kKeepRows;
+  const size_t whole_end = end / kPlaneKeys * kPlaneKeys;
+  while (begin < end) {
+    const size_t done = begin - call.first_key;
+    const float* const noise = call.noise + done;
+    const uint32_t first_token = call.first_token + static_cast<uint32_t>(done);
+    size_t next = std::min(end, NextMultiple(begin, in_one_pass ? kPlaneKeys : kKeepKeys));
+    if (in_one_pass && begin % kPlaneKeys == 0 && begin < whole_end) {
+      next = whole_end;
+      kernels::PlaneQuery planes[kScanRows];
+      Complete(rows, begin, &EstimateQuery::plane, planes);
+      kernels::KeepPlanes(view(), static_cast<int>(call.bits), begin, next - begin, planes,
+                          rows.queries.size(), call.rule, noise, first_token, kept);
+    } else {
+      ForRows(rows.queries, [&](std::span<const EstimateQuery> some, size_t first) {
+        const float* const of_means =
+            rows.of_means == nullptr ? nullptr : rows.of_means + first * kMeanBlocks;
+        ScanKeys(call.bits, begin, next, {some, of_means, rows.first_block},
+                 call.work + first * kKeepKeys, kKeepKeys);
       });
-      const size_t done = begin - first_key;
-      kernels::KeepTokens(rule, work, kKeepKeys, num_q_rows, next - begin, noise + done,
-                          first_token + static_cast<uint32_t>(done), kept);
-      begin = next;
+      kernels::KeepTokens(call.rule, call.work, kKeepKeys, rows.queries.size(), next - begin, noise,
+                          first_token, kept);
     }
+    begin = next;
+  }
+}
+
+kernels::PlanesView KeyPlanes::view() const {
+  return {Piece<uint8_t>(layout_.high), reinterpret_cast<const uint8_t*>(parts_.low.data()),
+          Piece<uint16_t>(layout_.scales), header_.num_channels};
+}
+
+template <typename Query>
+void KeyPlanes::Complete(const ScanRows& rows, size_t begin, Query EstimateQuery::*member,
+                         Query* queries) {
+  for (size_t r = 0; r < rows.queries.size(); ++r) {
+    queries[r] = rows.queries[r].*member;
+    queries[r].offset = rows.queries[r].offset;
+    if (rows.of_means == nullptr) continue;
+    queries[r].block_offsets =
+        rows.of_means + r * kMeanBlocks + (begin / kWeightBlock - rows.first_block);
   }
 }
 
 void KeyPlanes::ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows& rows,
                          float* scores, size_t scores_stride) const {
   const size_t num_rows = rows.queries.size();
-  const auto complete = [&](auto EstimateQuery::*member, auto* out) {
-    for (size_t r = 0; r < num_rows; ++r) {
-      out[r] = rows.queries[r].*member;
-      out[r].offset = rows.queries[r].offset;
-      if (rows.of_means == nullptr) continue;
-      out[r].block_offsets =
-          rows.of_means + r * kMeanBlocks + (begin / kWeightBlock - rows.first_block);
-    }
-  };
   if (bits == 1) {
     kernels::SignQuery signs[kScanRows];
-    complete(&EstimateQuery::signs, signs);
+    Complete(rows, begin, &EstimateQuery::signs, signs);
     kernels::ScanSigns({reinterpret_cast<const uint8_t*>(parts_.signs.data() + layout_.signs),
                         factors(), header_.num_channels},
                        begin, end - begin, signs, num_rows, scores, scores_stride);
   } else {
     kernels::PlaneQuery planes[kScanRows];
-    complete(&EstimateQuery::plane, planes);
-    kernels::ScanPlanes(
-        {Piece<uint8_t>(layout_.high), reinterpret_cast<const uint8_t*>(parts_.low.data()),
-         Piece<uint16_t>(layout_.scales), header_.num_channels},
-        static_cast<int>(bits), begin, end - begin, planes, num_rows, scores, scores_stride);
+    Complete(rows, begin, &EstimateQuery::plane, planes);
+    kernels::ScanPlanes(view(), static_cast<int>(bits), begin, end - begin, planes, num_rows,
+                        scores, scores_stride);
   }
   if (bias_ == nullptr) return;
   const float* terms[kScanRows];

@@ -93,6 +93,23 @@ class KeyPlanes final : public KeyEstimates {
     const float* of_means = nullptr;  // Null where blocks have none.
     size_t first_block = 0;
   };
+  struct KeepCall {
+    uint32_t bits;
+    size_t first_key;
+    std::span<const EstimateQuery> queries;
+    const kernels::DrawRule& rule;
+    const float* noise;    // Of first_key,
+    uint32_t first_token;  // ... as this.
+    float* work;
+  };
+  kernels::PlanesView view() const;
+  // Queries of codes with offsets, for scans that begin with key `begin`.
+  template <typename Query>
+  static void Complete(const ScanRows& rows, size_t begin, Query EstimateQuery::*member,
+                       Query* queries);
+  // Keep, of keys [begin, end), at most kMeanBlocks.
+  void KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
+                 kernels::KeptTokens* kept) const;
   // Scan of keys [begin, end) for at most kScanRows rows.
   void ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows& rows, float* scores,
                 size_t scores_stride) const;

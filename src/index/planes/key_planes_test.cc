@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/test_kept.h"
+
 namespace attndb::index {
 namespace {
 
@@ -58,6 +60,53 @@ double ErrorRatio(Keys* keys, const KeyPlanes& planes, uint32_t bits, size_t num
   }
   return std::sqrt(square / static_cast<double>(num_keys)) /
          double{planes.ScoreError(bits, static_cast<float>(std::sqrt(norm)))};
+}
+
+// In one pass or several, with means of blocks or without.
+TEST(KeyPlanesTest, KeepsWhatAScanAndASecondPassDo) {
+  constexpr size_t kKeys = 9000;
+  constexpr size_t kDim = 32;
+  constexpr size_t kMostRows = 20;
+  Keys keys(kKeys, kDim, 2.0f, 3);
+  const KeyPlanes planes = *KeyPlanes::Build(keys.view(), kKeys);
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  AlignedBuffer q_buffer = *AlignedBuffer::Allocate(kMostRows * kDim * sizeof(float));
+  AlignedBuffer spare = *AlignedBuffer::Allocate(kMostRows * kDim * sizeof(float));
+  AlignedBuffer codes = *AlignedBuffer::Allocate(kMostRows * QueryCodeBytes(kDim));
+  auto* const q = reinterpret_cast<float*>(q_buffer.data());
+  for (size_t i = 0; i < kMostRows * kDim; ++i) q[i] = normal(random);
+  std::vector<float> noise(kKeys);
+  for (float& x : noise) x = 3 * normal(random);
+  const std::vector<float> thresholds(kMostRows, 4.0f);
+  std::vector<float> work(kMostRows * KeyEstimates::kKeepWork);
+  for (const uint32_t bits : {1u, 4u, 8u}) {
+    std::vector<EstimateQuery> queries;
+    for (size_t r = 0; r < kMostRows; ++r) {
+      queries.push_back(planes.Prepare(bits, q + r * kDim,
+                                       reinterpret_cast<float*>(spare.data()) + r * kDim,
+                                       codes.data() + r * QueryCodeBytes(kDim)));
+    }
+    for (const float soft_cap : {0.0f, 9.0f}) {
+      const kernels::DrawRule rule = {{.scale = 0.1f, .soft_cap = soft_cap}, thresholds.data()};
+      for (const size_t num_rows : {1u, 3u, 4u, 5u, 20u}) {
+        for (const size_t first : {0u, 5u, 64u, 4090u}) {
+          for (const size_t n : {1u, 40u, 4910u}) {
+            std::vector<float> scores(num_rows * n);
+            planes.Scan(bits, first, n, queries.data(), num_rows, scores.data(), n);
+            kernels::TestKept expected(num_rows, n), kept(num_rows, n);
+            kernels::KeepTokens(rule, scores.data(), n, num_rows, n, noise.data(), 7,
+                                &expected.kept);
+            planes.Keep(bits, first, n, queries.data(), num_rows, rule, noise.data(), 7,
+                        work.data(), &kept.kept);
+            ASSERT_TRUE(kept == expected)
+                << bits << " bits, " << num_rows << " rows, " << first << " + " << n;
+            ASSERT_TRUE(n < 4000 || (kept.kept.count > 0 && kept.kept.count < n));
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(KeyPlanesTest, ErrorsAreWhatTheySay) {

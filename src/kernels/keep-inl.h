@@ -1,0 +1,105 @@
+// Internal: what a draw keeps, for scans to look at their scores with.
+#ifndef ATTNDB_KERNELS_KEEP_INL_H_
+#define ATTNDB_KERNELS_KEEP_INL_H_
+
+#include "kernels/draw.h"
+#include "kernels/logits-inl.h"
+
+namespace attndb::kernels::ATTNDB_TARGET {
+namespace {
+
+// Calls f<num_rows>(), which unrolls its loops over q rows; f<0>() where they are many.
+template <typename F>
+inline void WithRowCount(size_t num_rows, const F& f) {
+  switch (num_rows) {
+    case 1:
+      return f.template operator()<1>();
+    case 2:
+      return f.template operator()<2>();
+    case 3:
+      return f.template operator()<3>();
+    case 4:
+      return f.template operator()<4>();
+    default:
+      return f.template operator()<0>();
+  }
+}
+
+// What turns scores into logits.
+template <bool kCapped>
+struct LogitMap {
+  WeightMap map;
+  float scale;
+
+  explicit LogitMap(const LogitSpec& logit) : map(MapOf(logit, 0.0f)), scale(logit.scale) {}
+
+  // The logit and `extra`.
+  [[gnu::always_inline]] Vec Plus(Vec score, Vec extra) const {
+    return kCapped ? Fma(ExponentsOf(score, map), Set1(kLn2), extra)
+                   : Fma(score, Set1(scale), extra);
+  }
+};
+
+// Keeps tokens, vector after vector. What is stored of one beyond what is kept, the next one
+// overwrites. kRows: 0 for any number of q rows.
+template <size_t kRows, bool kCapped>
+class Keeper {
+ public:
+  Keeper(const DrawRule& rule, size_t num_rows, const KeptTokens& kept)
+      : map_(rule.logit),
+        thresholds_(rule.thresholds),
+        num_rows_(kRows == 0 ? num_rows : kRows),
+        to_(kept),
+        count_(kept.count) {}
+
+  size_t count() const { return count_; }
+
+  // kLanes tokens; load(r) gives the scores of row r.
+  template <typename LoadScores>
+  [[gnu::always_inline]] void KeepVector(const float* noise, uint32_t first_token,
+                                         const LoadScores& load) {
+    const Vec extra = Load(noise);
+    const uint32_t mask = MaskOf(extra, load);
+    StoreSelected(mask, extra, to_.noise + count_);
+    for (size_t r = 0; r < NumRows(); ++r) {
+      StoreSelected(mask, load(r), to_.scores + r * to_.stride + count_);
+    }
+    count_ += StoreIndices(mask, first_token, to_.tokens + count_);
+  }
+
+  // One, where there are no more: nothing is stored beyond it.
+  void KeepOne(float noise, uint32_t token, const float* scores, size_t stride) {
+    const auto load = [&](size_t r) { return Set1(scores[r * stride]); };
+    if ((MaskOf(Set1(noise), load) & 1u) == 0) return;
+    to_.tokens[count_] = token;
+    to_.noise[count_] = noise;
+    for (size_t r = 0; r < NumRows(); ++r) {
+      to_.scores[r * to_.stride + count_] = scores[r * stride];
+    }
+    ++count_;
+  }
+
+ private:
+  size_t NumRows() const { return kRows == 0 ? num_rows_ : kRows; }
+
+  template <typename LoadScores>
+  [[gnu::always_inline]] uint32_t MaskOf(Vec extra, const LoadScores& load) const {
+    uint32_t mask = 0;
+    for (size_t r = 0; r < NumRows(); ++r) {
+      mask |= MaskNotBelow(map_.Plus(load(r), extra), Set1(thresholds_[r]));
+    }
+    return mask;
+  }
+
+  // Copies: what is stored might change the caller's, for all that a compiler knows.
+  const LogitMap<kCapped> map_;
+  const float* const thresholds_;
+  const size_t num_rows_;
+  const KeptTokens to_;
+  size_t count_;
+};
+
+}  // namespace
+}  // namespace attndb::kernels::ATTNDB_TARGET
+
+#endif  // ATTNDB_KERNELS_KEEP_INL_H_
