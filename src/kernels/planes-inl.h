@@ -104,51 +104,43 @@ inline int32_t FirstSum(const PlaneQuery& query) {
   return (kBits == 8 ? -128 : -241) * query.code_sum;
 }
 
-// A pass of kRows q rows over blocks of keys of a scan that began at first_key.
-template <int kBits, size_t kRows>
-class BlockScan {
- public:
-  BlockScan(const PlanesView& planes, size_t first_key, const PlaneQuery* queries)
-      : planes_(planes), first_key_(first_key), queries_(queries) {
-    for (size_t r = 0; r < kRows; ++r) {
-      codes_.row[r] = queries[r].codes;
-      terms_.first_sum[r] = FirstSum<kBits>(queries[r]);
-      terms_.scale[r] = ScaleOf<kBits>(queries[r]);
-    }
-  }
-
-  // The keys [key, key + kPlaneKeys); fetches what lies `ahead` bytes further on in each plane.
-  [[gnu::always_inline]] void Score(size_t key, bool is_first, size_t ahead, float* scores,
-                                    size_t stride) {
-    const size_t num_channels = planes_.num_channels;
-    if (key % kOffsetKeys == 0 || is_first) {
-      FindOffsets<kRows>(queries_, key / kOffsetKeys - first_key_ / kOffsetKeys, terms_.offset);
-    }
-    const size_t at = key / kPlaneKeys * PlaneBlockBytes(num_channels);
-    ScoreBlock<kBits, kRows>(planes_.high + at, planes_.low + (kBits == 8 ? at : 0), ahead, codes_,
-                             num_channels, planes_.scales + key, terms_, scores, stride);
-  }
-
- private:
-  const PlanesView planes_;
-  const size_t first_key_;
-  const PlaneQuery* const queries_;
-  Codes<kRows> codes_;
-  RowTerms<kRows> terms_;
-};
-
 // The planes share what can be on its way at a time.
 template <int kBits>
 inline constexpr size_t kPlaneAhead = kBits == 4 ? kPrefetchBytes : kPrefetchBytes / 2;
+
+// The blocks [begin, end) of kPlaneKeys keys of a scan that began at first_key, and kRows rows;
+// fetches what lies `ahead` bytes further on in each plane. Scores of a block go to `scores`, rows
+// `stride` apart; see(key) is called when they are there, and says where the next ones go.
+template <int kBits, size_t kRows, typename See>
+[[gnu::always_inline]] inline void ScoreBlocks(const PlanesView& planes, size_t first_key,
+                                               size_t begin, size_t end, size_t ahead,
+                                               const PlaneQuery* queries, float* scores,
+                                               size_t stride, const See& see) {
+  const size_t num_channels = planes.num_channels;
+  Codes<kRows> codes;
+  RowTerms<kRows> terms;
+  for (size_t r = 0; r < kRows; ++r) {
+    codes.row[r] = queries[r].codes;
+    terms.first_sum[r] = FirstSum<kBits>(queries[r]);
+    terms.scale[r] = ScaleOf<kBits>(queries[r]);
+  }
+  for (size_t key = begin; key < end; key += kPlaneKeys) {
+    if (key % kOffsetKeys == 0 || key == begin) {
+      FindOffsets<kRows>(queries, key / kOffsetKeys - first_key / kOffsetKeys, terms.offset);
+    }
+    const size_t at = key / kPlaneKeys * PlaneBlockBytes(num_channels);
+    ScoreBlock<kBits, kRows>(planes.high + at, planes.low + (kBits == 8 ? at : 0), ahead, codes,
+                             num_channels, planes.scales + key, terms, scores, stride);
+    scores = see(key);
+  }
+}
 
 template <int kBits, size_t kRows>
 [[gnu::noinline]] void ScanPass(const PlanesView& planes, size_t first_key, size_t begin,
                                 size_t end, size_t ahead, const PlaneQuery* queries, float* scores,
                                 size_t scores_stride) {
-  BlockScan<kBits, kRows> scan(planes, first_key, queries);
-  for (size_t key = begin; key < end; key += kPlaneKeys, scores += kPlaneKeys) {
-    scan.Score(key, key == begin, ahead, scores, scores_stride);
-  }
+  ScoreBlocks<kBits, kRows>(planes, first_key, begin, end, ahead, queries, scores, scores_stride,
+                            [&](size_t) { return scores += kPlaneKeys; });
 }
 
 // Scores stay in registers where a block of keys is a vector.
@@ -156,16 +148,18 @@ template <int kBits, size_t kRows>
 [[gnu::noinline]] void KeepScores(const PlanesView& planes, size_t first_key, size_t num_keys,
                                   const PlaneQuery* queries, const DrawRule& rule,
                                   const float* noise, uint32_t first_token, KeptTokens* kept) {
-  BlockScan<kBits, kRows> scan(planes, first_key, queries);
   Keeper<kRows, false> keeper(rule, kRows, *kept);
-  for (size_t i = 0; i < num_keys; i += kPlaneKeys) {
-    alignas(64) float scores[kRows * kPlaneKeys];
-    scan.Score(first_key + i, i == 0, kPlaneAhead<kBits>, scores, kPlaneKeys);
-    for (size_t k = 0; k < kPlaneKeys; k += kLanes) {
-      keeper.KeepVector(noise + i + k, first_token + static_cast<uint32_t>(i + k),
-                        [&](size_t r) { return Load(scores + r * kPlaneKeys + k); });
-    }
-  }
+  alignas(64) float scores[kRows * kPlaneKeys];
+  ScoreBlocks<kBits, kRows>(
+      planes, first_key, first_key, first_key + num_keys, kPlaneAhead<kBits>, queries, scores,
+      kPlaneKeys, [&](size_t key) __attribute__((always_inline)) {
+        const size_t i = key - first_key;
+        for (size_t k = 0; k < kPlaneKeys; k += kLanes) {
+          keeper.KeepVector(noise + i + k, first_token + static_cast<uint32_t>(i + k),
+                            [&](size_t r) { return Load(scores + r * kPlaneKeys + k); });
+        }
+        return scores;
+      });
   kept->count = keeper.count();
 }
 
