@@ -119,7 +119,7 @@ bench_answers() {
 }
 bench_decode_long() {
   "$bin/bench_decode" --text "$(text)" --store "$data/long_store" --context "$(pick 32768 2048)" \
-    --commit "$commit" --json "$results/decode_long.json"
+    --rounds "$(pick 15 2)" --commit "$commit" --json "$results/decode_long.json"
 }
 
 [[ $# -gt 0 ]] || set -- decode peer planes llama attention_8k attention_biased \
