@@ -6,10 +6,14 @@
 // both see the same machine; shares are taken within a sample. Bytes are those of planes and
 // scales. The scan is called for 4096 keys at a time, and its scores overwrite
 // those of the call before: what a scan writes stays in the L2 cache. Keys are made of float32 rows
-// that fit into L2, a call of HadamardRows and one of EncodePlanes for each block.
+// that fit into L2, a call of HadamardRows and one of EncodePlanes for each block. A draw keeps a
+// tenth of the keys, in one pass or in one over tiles of 1,024 scores after each scan of these.
 #include "kernels/planes.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -74,6 +78,60 @@ double ScanGbps(const char* data, size_t bits, size_t num_channels, size_t num_r
   return Gbps(num_bytes, start);
 }
 
+// What a draw needs that keeps a tenth of the keys of a scan of 4 bits.
+struct Draw {
+  std::vector<float> noise;
+  std::vector<float> thresholds;
+};
+
+Draw MakeDraw(const kernels::PlanesView& planes, size_t num_rows, const Group& group) {
+  Draw draw = {std::vector<float>(kCallKeys), std::vector<float>(num_rows)};
+  for (size_t i = 0; i < kCallKeys; ++i) {
+    const auto place = static_cast<float>(i * 2654435761u % kCallKeys);
+    draw.noise[i] = -std::log((place + 0.5f) / kCallKeys);
+  }
+  std::vector<float> scores(num_rows * kCallKeys);
+  kernels::ScanPlanes(planes, 4, 0, kCallKeys, group.planes, num_rows, scores.data(), kCallKeys);
+  for (size_t r = 0; r < num_rows; ++r) {
+    float* const of_row = scores.data() + r * kCallKeys;
+    for (size_t i = 0; i < kCallKeys; ++i) of_row[i] += draw.noise[i];
+    const size_t num_kept = kCallKeys / 10 / num_rows;
+    std::nth_element(of_row, of_row + num_kept, of_row + kCallKeys, std::greater<>());
+    draw.thresholds[r] = of_row[num_kept];
+  }
+  return draw;
+}
+
+double KeepGbps(const char* data, size_t num_channels, size_t num_rows, const Group& group,
+                size_t num_bytes, bool in_one_pass) {
+  static float scores[kMaxGroup * kCallKeys];
+  static uint32_t tokens[kCallKeys];
+  static float kept_noise[kCallKeys];
+  static float kept_scores[kMaxGroup * kCallKeys];
+  const auto* const codes = reinterpret_cast<const uint8_t*>(data);
+  const auto* const scales = reinterpret_cast<const uint16_t*>(data + kKeys * num_channels / 2);
+  const kernels::PlanesView planes = {codes, nullptr, scales, num_channels};
+  const Draw draw = MakeDraw(planes, num_rows, group);
+  const kernels::DrawRule rule = {{}, draw.thresholds.data()};
+  const double start = ThreadSeconds();
+  for (size_t key = 0; key < kKeys; key += kCallKeys) {
+    kernels::KeptTokens kept = {tokens, kept_noise, kept_scores, kCallKeys, 0};
+    if (in_one_pass) {
+      kernels::KeepPlanes(planes, 4, key, kCallKeys, group.planes, num_rows, rule,
+                          draw.noise.data(), 0, &kept);
+    } else {
+      constexpr size_t kTile = 1024;
+      for (size_t i = 0; i < kCallKeys; i += kTile) {
+        kernels::ScanPlanes(planes, 4, key + i, kTile, group.planes, num_rows, scores, kTile);
+        kernels::KeepTokens(rule, scores, kTile, num_rows, kTile, draw.noise.data() + i,
+                            static_cast<uint32_t>(i), &kept);
+      }
+    }
+    sink = sink + kept.count;
+  }
+  return Gbps(num_bytes, start);
+}
+
 // Nanoseconds a key.
 double EncodeNs(const float* rows, size_t num_channels, bool rotate) {
   constexpr size_t kRepeats = 2048;
@@ -123,6 +181,14 @@ int Main(int argc, char** argv) {
           report.Add("read", "GB/s", read);
           report.Add(name, "GB/s", scan);
           report.AddShare(name, scan / read);
+          if (bits == 4 && num_rows <= kernels::kKeepRows) {
+            for (const bool in_one_pass : {false, true}) {
+              const std::string kind = in_one_pass ? "keep" : "scan+keep";
+              report.Add(kind + name.substr(name.find('/')), "GB/s",
+                         KeepGbps(pieces.Next(num_bytes), num_channels, num_rows, group, num_bytes,
+                                  in_one_pass));
+            }
+          }
           if (num_rows < 8) aims[name] = bits == 1 ? 0.6 : bits == 4 ? 0.75 : 0.85;
         }
       }

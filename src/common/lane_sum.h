@@ -1,5 +1,5 @@
 // A sum in lanes, which processors add side by side: one after the other, each term would wait for
-// the one before it. The same bits on every machine.
+// the one before it.
 #ifndef ATTNDB_COMMON_LANE_SUM_H_
 #define ATTNDB_COMMON_LANE_SUM_H_
 

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/draw.h"
 #include "kernels/planes.h"
@@ -37,6 +38,20 @@ constexpr size_t QueryCodeBytes(size_t num_channels) {
   return kernels::SignTableBytes(num_channels);
 }
 
+// A scan that keeps what a draw needs (kernels/draw.h).
+struct KeepCall {
+  static constexpr size_t kWork = 1024;
+
+  uint32_t bits = 4;
+  size_t first_key = 0;
+  size_t num_keys = 0;
+  std::span<const EstimateQuery> queries;
+  kernels::DrawRule rule;
+  const float* noise = nullptr;  // Of first_key and those after it.
+  uint32_t first_token = 0;      // Of first_key.
+  float* work = nullptr;         // [queries][kWork], written.
+};
+
 class KeyEstimates {
  public:
   virtual ~KeyEstimates() = default;
@@ -62,13 +77,8 @@ class KeyEstimates {
                     size_t num_q_rows, float* scores, size_t scores_stride) const = 0;
 
   // Keeps, of the scores that Scan gives, what the rule draws; they are looked at while they lie in
-  // the cache, and forgotten. noise: of first_key, which is token first_token, and of those after
-  // it. work: [num_q_rows][kKeepWork] elements.
-  // REQUIRES: as Scan.
-  virtual void Keep(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
-                    size_t num_q_rows, const kernels::DrawRule& rule, const float* noise,
-                    uint32_t first_token, float* work, kernels::KeptTokens* kept) const = 0;
-  static constexpr size_t kKeepWork = 1024;
+  // the cache, and forgotten. REQUIRES: as Scan.
+  virtual void Keep(const KeepCall& call, kernels::KeptTokens* kept) const = 0;
 
   // bounds[b]: no key of block first_block + b has a score, as Scan gives it without a shift, that
   // is further than this from q.k. Not a matter of probability: it holds for every q and key,

@@ -53,9 +53,9 @@ void LiftScores(const DrawRule& rule, const float* scores, size_t stride, size_t
 }
 
 template <size_t kRows, bool kCapped>
-void KeepPass(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+void KeepPass(const DrawRule& rule, const float* scores, size_t stride, size_t any_rows,
               size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept) {
-  Keeper<kRows, kCapped> keeper(rule, num_rows, *kept);
+  Keeper<kRows, kCapped> keeper(rule, any_rows, *kept);
   size_t i = 0;
   for (; i + kLanes <= num_scores; i += kLanes) {
     keeper.KeepVector(noise + i, first_token + static_cast<uint32_t>(i),

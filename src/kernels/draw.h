@@ -44,8 +44,11 @@ struct KeptTokens {
 void KeepTokens(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
                 size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept);
 
-// Tokens that were drawn, ascending. Not owned: each array has room for every token that is offered
-// and kSelectSlack (select.h).
+// Elements beyond the drawn tokens that PartDrawn may overwrite (whole-register stores).
+inline constexpr size_t kDrawSlack = 16;
+
+// Tokens that were drawn, ascending. Not owned: each array has room for every token that is
+// offered, of light ones by turns for half of them and one, and kDrawSlack.
 struct DrawnTokens {
   uint32_t* tokens = nullptr;
   float* logits = nullptr;  // [q row], stride apart: of the weights that tokens stand for,

@@ -100,7 +100,7 @@ TEST_P(DrawTest, KeepsWhomTheNoiseLiftsAndWritesNothingBeyond) {
 // Room for drawn tokens.
 struct DrawnRoom {
   DrawnRoom(size_t num_rows, size_t num_tokens)
-      : tokens(num_tokens + kSelectSlack), lifts(tokens.size()), logits(num_rows * tokens.size()) {}
+      : tokens(num_tokens + kDrawSlack), lifts(tokens.size()), logits(num_rows * tokens.size()) {}
 
   DrawnTokens View() { return {tokens.data(), logits.data(), false, lifts.data(), tokens.size()}; }
 

@@ -8,7 +8,9 @@
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
-// Calls f<num_rows>(), which unrolls its loops over q rows; f<0>() where they are many.
+inline constexpr size_t kMostUnrolledRows = 4;
+
+// Calls f<num_rows>(), which unrolls its loops over q rows; f<0>() where they are more.
 template <typename F>
 inline void WithRowCount(size_t num_rows, const F& f) {
   switch (num_rows) {

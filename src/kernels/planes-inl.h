@@ -143,7 +143,7 @@ template <int kBits, size_t kRows>
                             [&](size_t) { return scores += kPlaneKeys; });
 }
 
-// Scores stay in registers where a block of keys is a vector.
+// With VNNI, where a block of keys is a vector, scores stay in registers.
 template <int kBits, size_t kRows>
 [[gnu::noinline]] void KeepScores(const PlanesView& planes, size_t first_key, size_t num_keys,
                                   const PlaneQuery* queries, const DrawRule& rule,
@@ -186,18 +186,18 @@ void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num
   }
 }
 
+static_assert(kKeepRows == kMaxPlaneRows && kKeepRows == kMostUnrolledRows);
+
 void KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
                 const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
                 const float* noise, uint32_t first_token, KeptTokens* kept) {
-  const auto keep = [&]<size_t kRows>() {
-    if (num_q_rows != kRows) return;
-    (bits == 4 ? KeepScores<4, kRows> : KeepScores<8, kRows>)(planes, first_key, num_keys, queries,
-                                                              rule, noise, first_token, kept);
-  };
-  keep.template operator()<1>();
-  keep.template operator()<2>();
-  keep.template operator()<3>();
-  keep.template operator()<4>();
+  WithRowCount(num_q_rows, [&]<size_t kRows>() {
+    if constexpr (kRows != 0) {
+      (bits == 4 ? KeepScores<4, kRows> : KeepScores<8, kRows>)(planes, first_key, num_keys,
+                                                                queries, rule, noise, first_token,
+                                                                kept);
+    }
+  });
 }
 
 }  // namespace

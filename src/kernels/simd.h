@@ -12,7 +12,7 @@
 //   WidenPair WidenHalf LoadPair StorePair: two registers at a time, see simd_avx512.h; WidenHalf
 //                       only where registers are few.
 //   ReduceAdd ReduceMax KeepLanes StoreSums4 Transpose Abs ZeroBelow MaskNotBelow MaskNaN
-//   StoreIndices:       see simd_avx512.h.
+//   LoadFirst StoreIndices StoreSelected: some lanes, see simd_avx512.h.
 //   Bits, LoadBits, Xor a register of raw bits.
 // Threads: values.
 #ifndef ATTNDB_KERNELS_SIMD_H_

@@ -28,7 +28,7 @@ inline Vec Load(const float* p) {
 }
 inline Vec LoadFirst(const float* p, size_t n) {
   Vec v = Zero();
-  for (size_t i = 0; i < n; ++i) v[i] = p[i];
+  __builtin_memcpy(&v, p, n * sizeof(float));
   return v;
 }
 inline void Store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof(v)); }
@@ -171,7 +171,8 @@ inline size_t StoreIndices(uint32_t mask, uint32_t first, uint32_t* indices) {
 
 inline void StoreSelected(uint32_t mask, Vec v, float* to) {
   for (uint32_t i = 0; i < kLanes; ++i) {
-    if (mask >> i & 1) *to++ = v[i];
+    const float x = v[i];
+    if (mask >> i & 1) __builtin_memcpy(to++, &x, sizeof(x));
   }
 }
 

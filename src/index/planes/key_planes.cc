@@ -24,12 +24,8 @@ constexpr uint64_t kRotationSeed = 0x6174746e6462;  // "attndb"
 using kernels::kPlaneKeys;
 using kernels::kWeightBlock;
 
-// Rows of a scan, blocks whose means are scored, and keys that are looked at, at a time.
+// Rows of a scan at a time.
 constexpr size_t kScanRows = 16;
-constexpr size_t kMeanBlocks = 64;
-constexpr size_t kMeanKeys = kMeanBlocks * kWeightBlock;
-constexpr size_t kKeepKeys = KeyEstimates::kKeepWork - kMeanBlocks;
-static_assert(kKeepKeys % kWeightBlock == 0);
 static_assert(kWeightBlock == kernels::kOffsetKeys);
 
 std::vector<float> RotationSigns(TransformId transform, size_t num_channels) {
@@ -157,7 +153,8 @@ void KeyPlanes::Scan(uint32_t bits, size_t first_key, size_t num_keys, const Est
   ForRows({queries, num_q_rows}, [&](std::span<const EstimateQuery> some, size_t first) {
     float* const out = scores + first * scores_stride;
     for (size_t begin = first_key; begin < end;) {
-      const size_t piece_end = has_means ? std::min(end, NextMultiple(begin, kMeanKeys)) : end;
+      const size_t piece_end =
+          has_means ? std::min(end, NextMultiple(begin, kMeanBlocks * kWeightBlock)) : end;
       if (has_means) ScoreBlockMeans(begin, piece_end, some, of_means);
       ScanKeys(bits, begin, piece_end, {some, has_means ? of_means : nullptr, begin / kWeightBlock},
                out + (begin - first_key), scores_stride);
@@ -166,17 +163,14 @@ void KeyPlanes::Scan(uint32_t bits, size_t first_key, size_t num_keys, const Est
   });
 }
 
-void KeyPlanes::Keep(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
-                     size_t num_q_rows, const kernels::DrawRule& rule, const float* noise,
-                     uint32_t first_token, float* work, kernels::KeptTokens* kept) const {
-  ATTNDB_DCHECK(first_key + num_keys <= header_.num_keys);
-  const KeepCall call = {bits, first_key, {queries, num_q_rows}, rule, noise, first_token, work};
-  const size_t end = first_key + num_keys;
-  for (size_t begin = first_key; begin < end;) {
-    const size_t piece_end = std::min(end, NextMultiple(begin, kMeanKeys));
+void KeyPlanes::Keep(const KeepCall& call, kernels::KeptTokens* kept) const {
+  const size_t end = call.first_key + call.num_keys;
+  ATTNDB_DCHECK(end <= header_.num_keys);
+  for (size_t begin = call.first_key; begin < end;) {
+    const size_t piece_end = std::min(end, NextMultiple(begin, kMeanBlocks * kWeightBlock));
     const float* of_means = nullptr;
     if (kind().centres_blocks) {
-      float* const out = work + num_q_rows * kKeepKeys;
+      float* const out = call.work + call.queries.size() * kKeepKeys;
       ForRows(call.queries, [&](std::span<const EstimateQuery> some, size_t first) {
         ScoreBlockMeans(begin, piece_end, some, out + first * kMeanBlocks);
       });
@@ -197,9 +191,10 @@ void KeyPlanes::KeepPiece(const KeepCall& call, size_t begin, size_t end, const 
     const size_t done = begin - call.first_key;
     const float* const noise = call.noise + done;
     const uint32_t first_token = call.first_token + static_cast<uint32_t>(done);
-    size_t next = std::min(end, NextMultiple(begin, in_one_pass ? kPlaneKeys : kKeepKeys));
-    if (in_one_pass && begin % kPlaneKeys == 0 && begin < whole_end) {
-      next = whole_end;
+    const bool whole = in_one_pass && begin % kPlaneKeys == 0 && begin < whole_end;
+    const size_t tile_end = NextMultiple(begin, in_one_pass ? kPlaneKeys : kKeepKeys);
+    const size_t next = whole ? whole_end : std::min(end, tile_end);
+    if (whole) {
       kernels::PlaneQuery planes[kScanRows];
       Complete(rows, begin, &EstimateQuery::plane, planes);
       kernels::KeepPlanes(view(), static_cast<int>(call.bits), begin, next - begin, planes,

@@ -29,6 +29,7 @@
 #include "index/planes/rotary_bias.h"
 #include "index/planes/transform.h"
 #include "kernels/layout.h"
+#include "kernels/weights.h"
 
 namespace attndb::index {
 
@@ -63,9 +64,7 @@ class KeyPlanes final : public KeyEstimates {
                         std::byte* codes) const override;
   void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
             size_t num_q_rows, float* scores, size_t scores_stride) const override;
-  void Keep(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
-            size_t num_q_rows, const kernels::DrawRule& rule, const float* noise,
-            uint32_t first_token, float* work, kernels::KeptTokens* kept) const override;
+  void Keep(const KeepCall& call, kernels::KeptTokens* kept) const override;
   void ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block, size_t num_blocks,
                    float* bounds) const override;
 
@@ -86,35 +85,32 @@ class KeyPlanes final : public KeyEstimates {
   // Codes of a transformed q, and the norm of what they leave of it.
   double EncodeQuery(const float* q, int8_t* codes, kernels::PlaneQuery* query) const;
   double EncodeSignQuery(const float* q, uint8_t* tables, kernels::SignQuery* query) const;
-  // Some q rows, and what the means of the blocks from first_block on add to their scores, [q
-  // row][kMeanBlocks] (ScoreBlockMeans).
+  // Blocks whose means are scored at a time.
+  static constexpr size_t kMeanBlocks = 64;
+  // Keys that Keep looks at at a time, beside what their blocks' means take of its work.
+  static constexpr size_t kKeepKeys = KeepCall::kWork - kMeanBlocks;
+  static_assert(kKeepKeys % kernels::kWeightBlock == 0);
+
+  // Some q rows, and what the means of the blocks from first_block on add to their scores: [q
+  // row][kMeanBlocks], of ScoreBlockMeans.
   struct ScanRows {
     std::span<const EstimateQuery> queries;
     const float* of_means = nullptr;  // Null where blocks have none.
     size_t first_block = 0;
-  };
-  struct KeepCall {
-    uint32_t bits;
-    size_t first_key;
-    std::span<const EstimateQuery> queries;
-    const kernels::DrawRule& rule;
-    const float* noise;    // Of first_key,
-    uint32_t first_token;  // ... as this.
-    float* work;
   };
   kernels::PlanesView view() const;
   // Queries of codes with offsets, for scans that begin with key `begin`.
   template <typename Query>
   static void Complete(const ScanRows& rows, size_t begin, Query EstimateQuery::*member,
                        Query* queries);
-  // Keep, of keys [begin, end), at most kMeanBlocks.
+  // Keep, of keys [begin, end) of at most kMeanBlocks blocks.
   void KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
                  kernels::KeptTokens* kept) const;
   // Scan of keys [begin, end) for at most kScanRows rows.
   void ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows& rows, float* scores,
                 size_t scores_stride) const;
   float LargestFactor(size_t block) const;
-  // q times the means of the blocks of keys [begin, end), at most kMeanBlocks.
+  // q times the means of the blocks of keys [begin, end), at most kMeanBlocks of them.
   void ScoreBlockMeans(size_t begin, size_t end, std::span<const EstimateQuery> queries,
                        float* of_means) const;
 

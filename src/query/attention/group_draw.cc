@@ -6,7 +6,6 @@
 
 #include "common/clock.h"
 #include "kernels/draw.h"
-#include "kernels/select.h"
 #include "kernels/weights.h"
 #include "query/attention/threshold_sample.h"
 
@@ -35,16 +34,13 @@ double MoreRows(double rows, double found_over_tolerated) {
   return rows * std::max(1.5, 1.3 * found_over_tolerated);
 }
 
-// Of so many tokens, and what whole vectors write beyond them.
-constexpr uint64_t kSlack = kernels::kSelectSlack;
-
 size_t DrawnBytes(uint32_t group, uint64_t num_tokens) {
-  const uint64_t room = num_tokens + kSlack;
+  const uint64_t room = num_tokens + kernels::kDrawSlack;
   return ArenaBytes<uint32_t>(room) + ArenaBytes<float>(room) + ArenaBytes<float>(group * room);
 }
 
 kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, Arena* arena) {
-  const uint64_t room = num_tokens + kSlack;
+  const uint64_t room = num_tokens + kernels::kDrawSlack;
   kernels::DrawnTokens drawn;
   drawn.tokens = arena->Take<uint32_t>(room);
   drawn.lifts = arena->Take<float>(room);
@@ -145,8 +141,8 @@ void GroupDraw::ChooseThresholds() {
         FindThresholdOfScores(sample, num_sampled, {1.0f}, share, scratch_.heads[head].rows);
     scratch_.thresholds[head] = std::max(least, wanted);
     HeadDraw& draw = scratch_.heads[head];
-    draw.can_grow = wanted > least;
-    if (!draw.can_grow) draw.rows = std::min(draw.rows, kKept * call_.budget.first_rows);
+    draw.rows = std::min(draw.rows, kKept * call_.budget.first_rows);
+    draw.can_grow = wanted > least && draw.rows < kKept * call_.budget.first_rows;
   }
 }
 

@@ -12,7 +12,6 @@
 
 #include "kernels/draw.h"
 #include "kernels/reference/reference.h"
-#include "kernels/select.h"
 #include "kernels/test_rows.h"
 #include "query/attention/threshold_sample.h"
 

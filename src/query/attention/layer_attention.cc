@@ -6,7 +6,6 @@
 #include "common/clock.h"
 #include "kernels/attend.h"
 #include "kernels/attend_block.h"
-#include "kernels/select.h"
 #include "kernels/weights.h"
 #include "query/attention/call_util.h"
 #include "query/attention/tensor_rows.h"

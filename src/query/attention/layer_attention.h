@@ -77,7 +77,7 @@ std::string_view ReasonForFull(const LayerCall& call);
 class LayerAttention {
  public:
   // Tokens that are scored before they are looked at: those of a group still lie in the L1 cache.
-  static constexpr uint64_t kTileTokens = index::KeyEstimates::kKeepWork;
+  static constexpr uint64_t kTileTokens = index::KeepCall::kWork;
   // Tokens from which a threshold is found before a range is scanned.
   static constexpr uint64_t kMostSampled = 2048;
 
@@ -167,7 +167,7 @@ class LayerAttention {
                  const kernels::StateRows& states, Part* part);
   void ScoreRange(const WorkItem& item, Part* part);
   void PrepareScan(const index::KeyEstimates& estimates, Part* part) const;
-  // The same, for which the group's queries have been made ready.
+  // What estimates the run's scores, the group's queries made ready for it; null if nothing does.
   const index::KeyEstimates* PreparedEstimates(uint32_t kv_head, size_t run, Part* part) const;
   // Calls f(run, tokens) for pieces of the range that lie in one run and one tile, in order.
   template <uint64_t kTokens = kTileTokens, typename F>

@@ -87,8 +87,15 @@ void LayerAttention::KeepDrawn(const WorkUnit& unit, size_t run, TokenRange toke
   const uint32_t group = call_.spec.group_size();
   const uint64_t num_tokens = tokens.end - tokens.begin;
   if (const auto* const estimates = PreparedEstimates(unit.kv_head, run, part)) {
-    estimates->Keep(call_.plan.bits, tokens.begin - run_begin_[run], num_tokens, part->queries,
-                    group, rule, noise, first, part->tile, kept);
+    estimates->Keep({.bits = call_.plan.bits,
+                     .first_key = tokens.begin - run_begin_[run],
+                     .num_keys = num_tokens,
+                     .queries = {part->queries, group},
+                     .rule = rule,
+                     .noise = noise,
+                     .first_token = first,
+                     .work = part->tile},
+                    kept);
     part->cost.bytes_touched += num_tokens * estimates->ScanBytes(call_.plan.bits);
     return;
   }
@@ -105,16 +112,16 @@ void LayerAttention::CollectRange(const WorkItem& item, Part* part) {
   const WorkUnit& unit = work_.units[item.unit];
   const TokenRange range = unit.Range(item.range);
   const TokenRange middle = Middle(unit.first_row);
-  const Kept rows = KeptOf(item, part);
-  FindThresholds(unit, range, rows.thresholds, part);
-  KeptTokens kept = {rows.tokens, rows.noise, rows.scores, call_.num_tokens, 0};
+  const Kept room = KeptOf(item, part);
+  FindThresholds(unit, range, room.thresholds, part);
+  KeptTokens kept = {room.tokens, room.noise, room.scores, call_.num_tokens, 0};
   KeepAll(unit, Intersect(range, {0, middle.begin}), &kept, part);
-  const kernels::DrawRule rule = {Logit(call_.spec), rows.thresholds};
+  const kernels::DrawRule rule = {Logit(call_.spec), room.thresholds};
   ForEachTile<DrawNoise::kStretch>(Intersect(range, middle), [&](size_t run, TokenRange tokens) {
     KeepDrawn(unit, run, tokens, rule, &kept, part);
   });
   KeepAll(unit, Intersect(range, {middle.end, unit.tokens.end}), &kept, part);
-  *rows.count = static_cast<uint32_t>(kept.count);
+  *room.count = static_cast<uint32_t>(kept.count);
 }
 
 LayerAttention::Kept LayerAttention::KeptOf(const WorkItem& item, Part* part) const {
