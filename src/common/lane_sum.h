@@ -3,7 +3,9 @@
 #ifndef ATTNDB_COMMON_LANE_SUM_H_
 #define ATTNDB_COMMON_LANE_SUM_H_
 
+#include <cmath>
 #include <cstddef>
+#include <span>
 
 namespace attndb {
 
@@ -21,6 +23,12 @@ Number LaneSum(size_t count, const Term& term) {
     for (size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
   }
   return lanes[0];
+}
+
+// The Euclidean norm.
+inline double Norm(std::span<const float> x) {
+  return std::sqrt(
+      LaneSum<double>(x.size(), [&](size_t i) { return double{x[i]} * double{x[i]}; }));
 }
 
 }  // namespace attndb

@@ -13,5 +13,10 @@ TEST(LaneSumTest, AddsEveryTermOnce) {
   }
 }
 
+TEST(LaneSumTest, TheNormOfSquaresThatAFloatCannotHold) {
+  const float x[] = {3 * 0x1p100f, -4 * 0x1p100f};
+  EXPECT_EQ(Norm(x), 5 * 0x1p100);
+}
+
 }  // namespace
 }  // namespace attndb

@@ -14,12 +14,16 @@ float SumAtMost(const float* weights, size_t num_weights, float limit) {
   return SumClipped(weights, num_weights, [&](Vec x) { return Min(x, most); });
 }
 
-// The higher of `most` and what a row's scores are lifted by.
-template <bool kCapped>
-[[gnu::always_inline]] inline Vec RaiseLift(Vec most, Vec score, const LogitMap<kCapped>& map,
-                                            float threshold) {
-  // Min gives its second operand for a NaN.
-  return Max(most, Min(map.Plus(score, Set1(-threshold)), Set1(kInfinity)));
+// What tokens are lifted by; load(r) gives the scores of row r.
+template <bool kCapped, typename LoadScores>
+[[gnu::always_inline]] inline Vec LiftOf(const LogitMap<kCapped>& map, const float* thresholds,
+                                         size_t num_rows, const LoadScores& load) {
+  Vec most = Set1(-kInfinity);
+  for (size_t r = 0; r < num_rows; ++r) {
+    // Min gives its second operand for a NaN.
+    most = Max(most, Min(map.Plus(load(r), Set1(-thresholds[r])), Set1(kInfinity)));
+  }
+  return most;
 }
 
 template <size_t kRows, bool kCapped>
@@ -28,11 +32,7 @@ void LiftPass(const DrawRule& rule, const float* scores, size_t stride, size_t a
   const size_t num_rows = kRows == 0 ? any_rows : kRows;
   const LogitMap<kCapped> map(rule.logit);
   const auto lift_of = [&](const auto& load) {
-    Vec most = Set1(-kInfinity);
-    for (size_t r = 0; r < num_rows; ++r) {
-      most = RaiseLift<kCapped>(most, load(r), map, rule.thresholds[r]);
-    }
-    return most;
+    return LiftOf(map, rule.thresholds, num_rows, load);
   };
   size_t i = 0;
   for (; i + kLanes <= num_scores; i += kLanes) {
@@ -45,10 +45,8 @@ void LiftPass(const DrawRule& rule, const float* scores, size_t stride, size_t a
 
 void LiftScores(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
                 size_t num_scores, float* lifts) {
-  WithRowCount(num_rows, [&]<size_t kRows>() {
-    (rule.logit.soft_cap == 0 ? LiftPass<kRows, false> : LiftPass<0, true>)(rule, scores, stride,
-                                                                            num_rows, num_scores,
-                                                                            lifts);
+  WithPass(rule.logit, num_rows, [&]<size_t kRows, bool kCapped>() {
+    LiftPass<kRows, kCapped>(rule, scores, stride, num_rows, num_scores, lifts);
   });
 }
 
@@ -69,10 +67,8 @@ void KeepPass(const DrawRule& rule, const float* scores, size_t stride, size_t a
 
 void KeepTokens(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
                 size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept) {
-  WithRowCount(num_rows, [&]<size_t kRows>() {
-    (rule.logit.soft_cap == 0
-         ? KeepPass<kRows, false>
-         : KeepPass<0, true>)(rule, scores, stride, num_rows, num_scores, noise, first_token, kept);
+  WithPass(rule.logit, num_rows, [&]<size_t kRows, bool kCapped>() {
+    KeepPass<kRows, kCapped>(rule, scores, stride, num_rows, num_scores, noise, first_token, kept);
   });
 }
 
@@ -126,10 +122,8 @@ void PartPass(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t
   const LogitMap<kCapped> map(rule.logit);
   const auto part = [&](size_t first, size_t count) __attribute__((always_inline)) {
     const KeptVector<kCapped> from = {map, kept, first, count, num_rows};
-    Vec lift = Set1(-kInfinity);
-    for (size_t r = 0; r < num_rows; ++r) {
-      lift = RaiseLift<kCapped>(lift, from.Scores(r), map, rule.thresholds[r]);
-    }
+    const Vec lift =
+        LiftOf(map, rule.thresholds, num_rows, [&](size_t r) { return from.Scores(r); });
     const uint32_t present = (1u << count) - 1;
     const uint32_t drawn = MaskNotBelow(Add(lift, from.From(kept.noise)), Zero()) & present;
     const uint32_t certain = MaskNotBelow(lift, Zero()) & drawn;
@@ -150,10 +144,8 @@ void PartPass(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t
 
 void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
                size_t num_rows, float heavy_lift, DrawnLists* lists) {
-  WithRowCount(num_rows, [&]<size_t kRows>() {
-    (rule.logit.soft_cap == 0 ? PartPass<kRows, false> : PartPass<0, true>)(rule, kept, begin, end,
-                                                                            num_rows, heavy_lift,
-                                                                            lists);
+  WithPass(rule.logit, num_rows, [&]<size_t kRows, bool kCapped>() {
+    PartPass<kRows, kCapped>(rule, kept, begin, end, num_rows, heavy_lift, lists);
   });
 }
 

@@ -53,7 +53,7 @@ struct DrawnTokens {
   uint32_t* tokens = nullptr;
   float* logits = nullptr;  // [q row], stride apart: of the weights that tokens stand for,
   bool are_scores = false;  // ... or the scores, where these are yet to be made exact.
-  float* lifts = nullptr;   // Logs of the probabilities of light ones; of others not written.
+  float* lifts = nullptr;   // Logs of the probabilities of light ones; null of others.
   size_t stride = 0;
   size_t count = 0;
 };

@@ -27,6 +27,13 @@ inline void WithRowCount(size_t num_rows, const F& f) {
   }
 }
 
+// Calls f<num_rows, whether logits have a cap>(); with one, rows are any number.
+template <typename F>
+inline void WithPass(const LogitSpec& logit, size_t num_rows, const F& f) {
+  if (logit.soft_cap != 0) return f.template operator()<0, true>();
+  WithRowCount(num_rows, [&]<size_t kRows>() { f.template operator()<kRows, false>(); });
+}
+
 // What turns scores into logits.
 template <bool kCapped>
 struct LogitMap {

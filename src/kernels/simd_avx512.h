@@ -190,27 +190,20 @@ inline Vec ZeroBelow(Vec v, Vec limit) {
 // Bit i: lane i is not less than that of `limit` (so NaN counts).
 inline uint32_t MaskNotBelow(Vec v, Vec limit) { return _mm512_cmp_ps_mask(v, limit, _CMP_NLT_UQ); }
 inline uint32_t MaskNaN(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q); }
+// Writes the lanes whose bit is set, side by side; may write kLanes.
+inline void StoreSelected(uint32_t mask, Vec v, float* to) {
+  // Compressing in the register: the form that stores to memory is microcode on Zen 4.
+  const __m512 packed = _mm512_maskz_compress_ps(static_cast<__mmask16>(mask), v);
+  // A whole register at any address takes Zen 4 three cycles to store, half of one a good one.
+  _mm256_storeu_ps(to, _mm512_castps512_ps256(packed));
+  if (__builtin_popcount(mask) > 8) _mm256_storeu_ps(to + 8, _mm512_extractf32x8_ps(packed, 1));
+}
 // Writes first + i for each set bit i and returns how many; may write kLanes.
 inline size_t StoreIndices(uint32_t mask, uint32_t first, uint32_t* indices) {
   const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512i index = _mm512_add_epi32(lane, _mm512_set1_epi32(static_cast<int>(first)));
-  // Compressing in the register: the form that stores to memory is microcode on Zen 4.
-  const __m512i packed = _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), index);
-  const auto count = static_cast<size_t>(__builtin_popcount(mask));
-  // A whole register at any address takes Zen 4 three cycles to store, half of one a good one.
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(indices), _mm512_castsi512_si256(packed));
-  if (count > 8) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(indices + 8),
-                        _mm512_extracti64x4_epi64(packed, 1));
-  }
-  return count;
-}
-
-// Writes the lanes whose bit is set, side by side; may write kLanes.
-inline void StoreSelected(uint32_t mask, Vec v, float* to) {
-  const __m512 packed = _mm512_maskz_compress_ps(static_cast<__mmask16>(mask), v);
-  _mm256_storeu_ps(to, _mm512_castps512_ps256(packed));
-  if (__builtin_popcount(mask) > 8) _mm256_storeu_ps(to + 8, _mm512_extractf32x8_ps(packed, 1));
+  StoreSelected(mask, _mm512_castsi512_ps(index), reinterpret_cast<float*>(indices));
+  return static_cast<size_t>(__builtin_popcount(mask));
 }
 
 inline constexpr bool kHasQuads = true;  // See quads_avx512-inl.h.

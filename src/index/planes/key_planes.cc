@@ -117,12 +117,9 @@ EstimateQuery KeyPlanes::Prepare(uint32_t bits, const float* q, float* spare,
   const size_t num_channels = header_.num_channels;
   const auto* const mean = Piece<float>(layout_.mean);
   const auto* const scale = Piece<float>(layout_.channel_scale);
-  const auto norm_of = [&](const float* x) {
-    return std::sqrt(LaneSum<double>(num_channels, [&](size_t d) { return double{x[d]} * x[d]; }));
-  };
   EstimateQuery query;
   query.q = q;
-  const double q_norm = norm_of(q);
+  const double q_norm = Norm({q, num_channels});
   query.offset = static_cast<float>(
       LaneSum<double>(num_channels, [&](size_t d) { return double{q[d]} * double{mean[d]}; }));
   for (size_t d = 0; d < num_channels; ++d) spare[d] = q[d] / scale[d];
@@ -131,7 +128,7 @@ EstimateQuery KeyPlanes::Prepare(uint32_t bits, const float* q, float* spare,
       bits == 1 ? EncodeSignQuery(spare, reinterpret_cast<uint8_t*>(codes), &query.signs)
                 : EncodeQuery(spare, reinterpret_cast<int8_t*>(codes), &query.plane);
   // See plane_builder.h. A score is rounded five times, first the sum.
-  const double norm = norm_of(spare);
+  const double norm = Norm({spare, num_channels});
   query.norm = static_cast<float>(norm * (1 + kTransformRounding));
   query.residual =
       static_cast<float>(residual * (1 + kTransformRounding) + norm * 2 * kTransformRounding);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "common/lane_sum.h"
 #include "index/planes/key_sample.h"
 #include "kernels/centre.h"
 #include "kernels/convert.h"
@@ -24,12 +25,6 @@ static_assert(kWeightBlock % kPlaneKeys == 0 && kWeightBlock % kSignKeys == 0);
 // Of a score by signs, for q and k of norm sqrt(num_channels) and 1: pi / 2 - 1, and 2 % more of a
 // deviation for the rounding of q.
 constexpr double kSignVariance = 0.5708 * 1.04;
-
-double Norm(std::span<const float> x) {
-  double square = 0;
-  for (const float value : x) square += double{value} * double{value};
-  return std::sqrt(square);
-}
 
 float MaxOf(const std::vector<float>& x) { return *std::ranges::max_element(x); }
 

@@ -8,6 +8,7 @@
 
 #include "common/check.h"
 #include "common/coding.h"
+#include "common/lane_sum.h"
 #include "index/planes/key_sample.h"
 #include "index/planes/piece_check.h"
 #include "storage/vfs/format.h"
@@ -74,8 +75,8 @@ Status CheckHeader(std::span<const std::byte> bytes, const ValueShape& expected,
 
 // The largest scale of codes of 8 bits that are good enough for these values.
 double MostScale(const float* values, size_t count) {
-  double square = 0;
-  for (size_t i = 0; i < count; ++i) square += double{values[i]} * double{values[i]};
+  const auto square =
+      LaneSum<double>(count, [&](size_t i) { return double{values[i]} * double{values[i]}; });
   return kMostOff * std::sqrt(12.0 * square / static_cast<double>(count));
 }
 

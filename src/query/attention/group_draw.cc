@@ -34,17 +34,18 @@ double MoreRows(double rows, double found_over_tolerated) {
   return rows * std::max(1.5, 1.3 * found_over_tolerated);
 }
 
-size_t DrawnBytes(uint32_t group, uint64_t num_tokens) {
+size_t DrawnBytes(uint32_t group, uint64_t num_tokens, bool light) {
   const uint64_t room = num_tokens + kernels::kDrawSlack;
-  return ArenaBytes<uint32_t>(room) + ArenaBytes<float>(room) + ArenaBytes<float>(group * room);
+  return ArenaBytes<uint32_t>(room) + ArenaBytes<float>(group * room) +
+         (light ? ArenaBytes<float>(room) : 0);
 }
 
-kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, Arena* arena) {
+kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, bool light, Arena* arena) {
   const uint64_t room = num_tokens + kernels::kDrawSlack;
   kernels::DrawnTokens drawn;
   drawn.tokens = arena->Take<uint32_t>(room);
-  drawn.lifts = arena->Take<float>(room);
   drawn.logits = arena->Take<float>(group * room);
+  if (light) drawn.lifts = arena->Take<float>(room);
   drawn.stride = room;
   return drawn;
 }
@@ -57,8 +58,8 @@ uint64_t HalfOf(uint64_t num_tokens) { return num_tokens / 2 + 1; }
 size_t GroupScratch::Bytes(uint32_t group, uint64_t num_tokens, size_t v_padded) {
   return ArenaBytes<HeadDraw>(group) + ArenaBytes<float>(group) +
          ArenaBytes<float>(group * kSampled) + ArenaBytes<float>(num_tokens) +
-         2 * DrawnBytes(group, num_tokens) + 2 * DrawnBytes(group, HalfOf(num_tokens)) +
-         StateBytes(2 * group, v_padded);
+         2 * DrawnBytes(group, num_tokens, false) +
+         2 * DrawnBytes(group, HalfOf(num_tokens), true) + StateBytes(2 * group, v_padded);
 }
 
 GroupScratch GroupScratch::Take(uint32_t group, uint64_t num_tokens, size_t v_padded,
@@ -68,10 +69,10 @@ GroupScratch GroupScratch::Take(uint32_t group, uint64_t num_tokens, size_t v_pa
   scratch.thresholds = arena->Take<float>(group);
   scratch.sample = arena->Take<float>(group * kSampled);
   scratch.lifts = arena->Take<float>(num_tokens);
-  scratch.lists.certain = TakeDrawn(group, num_tokens, arena);
-  scratch.lists.heavy = TakeDrawn(group, num_tokens, arena);
-  scratch.lists.even = TakeDrawn(group, HalfOf(num_tokens), arena);
-  scratch.lists.odd = TakeDrawn(group, HalfOf(num_tokens), arena);
+  scratch.lists.certain = TakeDrawn(group, num_tokens, false, arena);
+  scratch.lists.heavy = TakeDrawn(group, num_tokens, false, arena);
+  scratch.lists.even = TakeDrawn(group, HalfOf(num_tokens), true, arena);
+  scratch.lists.odd = TakeDrawn(group, HalfOf(num_tokens), true, arena);
   scratch.half_states = TakeStates(2 * group, v_padded, arena);
   return scratch;
 }

@@ -1,7 +1,6 @@
 #include "query/attention/listed_tokens.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/lane_sum.h"
 #include "kernels/attend.h"
@@ -29,7 +28,7 @@ void ForEachRun(std::span<const HeadRun> runs, const ListedTokens& listed, const
 }
 
 float NormOf(const float* q, size_t num_elements) {
-  return std::sqrt(LaneSum<float>(num_elements, [&](size_t i) { return q[i] * q[i]; }));
+  return static_cast<float>(Norm({q, num_elements}));
 }
 
 }  // namespace
