@@ -1,0 +1,81 @@
+// The interface of an index over the keys of one kv head of a run of tokens: it finds the critical
+// ones for all q heads of a group, without scoring every key. Clusters (clustered/) and graphs
+// (graph/) implement it.
+//
+// Shapes:  q [num_q_rows] rows of keys.num_elements float32; keys are numbered from 0 in the order
+//          of their tokens.
+// Units:   scores are inner products q.k, unscaled, exact: from K where it lies. Larger is better.
+// Filter:  only keys [0, num_visible) may be found: a prefix of the run, as a reused context has.
+// Errors:  none; sizes are preconditions. Keys and q are finite (heads with NaN or Inf run `full`).
+// Threads: constant once built; concurrent calls must not share scratch or what they write.
+#ifndef ATTNDB_INDEX_KEY_INDEX_H_
+#define ATTNDB_INDEX_KEY_INDEX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/layout.h"
+
+namespace attndb::index {
+
+// What is wanted of each q row.
+enum class SearchKind : uint8_t {
+  kTopK,   // The k best.
+  kRange,  // All with score >= best - beta: DIPR, AlayaDB 6.1.
+};
+
+struct SearchSpec {
+  SearchKind kind = SearchKind::kTopK;
+  uint32_t k = 0;       // >= 1.
+  float beta = 0.0f;    // >= 0.
+  uint32_t effort = 0;  // How much the index may look at, in its own unit; 0: as it thinks fit.
+};
+
+struct IndexCall {
+  SearchSpec spec;
+  kernels::RowsView keys;  // The run's.
+  size_t num_visible = 0;
+  const float* q = nullptr;
+  size_t q_stride = 0;  // Elements.
+  size_t num_q_rows = 0;
+  // [num_q_rows]: the best score that is known from elsewhere: sinks, window, earlier runs. -inf:
+  // none. A range counts from the better of this and what is found.
+  const float* best = nullptr;
+};
+
+// What was found for one q row, in no order. Not owned; room for num_visible each.
+struct FoundKeys {
+  uint32_t* keys = nullptr;
+  float* scores = nullptr;
+  size_t count = 0;
+};
+
+// What a search did, added to what is there: of all q rows together.
+struct SearchCost {
+  uint64_t bytes_touched = 0;  // Of the index and of K.
+  uint64_t keys_scored = 0;    // Keys whose score was estimated or computed, once a q row.
+  uint64_t rows_read = 0;      // Rows of K.
+  uint64_t hops = 0;           // Reads that waited for the one before.
+  uint64_t clusters = 0;       // Clusters visited.
+};
+
+class KeyIndex {
+ public:
+  virtual ~KeyIndex() = default;
+
+  virtual size_t num_keys() const = 0;
+  virtual uint64_t memory_bytes() const = 0;
+
+  // Of 64-byte aligned scratch for such a call.
+  virtual size_t ScratchBytes(const IndexCall& call) const = 0;
+
+  // found[r]: of q row r. A top-k search finds min(k, num_visible) keys at most; a range search
+  // none below the range that it knows at its end. Allocates nothing.
+  virtual void Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                      SearchCost* cost) const = 0;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_KEY_INDEX_H_
