@@ -5,7 +5,8 @@
 // Shapes:  q [num_q_rows] rows of keys.num_elements float32; keys are numbered from 0 in the order
 //          of their tokens.
 // Units:   scores are inner products q.k, unscaled, exact: from K where it lies. Larger is better.
-// Filter:  only keys [0, num_visible) may be found: a prefix of the run, as a reused context has.
+// Filter:  only keys [first_visible, num_visible) may be found: without sinks, and of a prefix of
+//          the run, as a reused context has.
 // Errors:  none; sizes are preconditions. Keys and q are finite (heads with NaN or Inf run `full`).
 // Threads: constant once built; concurrent calls must not share scratch or what they write.
 #ifndef ATTNDB_INDEX_KEY_INDEX_H_
@@ -29,12 +30,13 @@ struct SearchSpec {
   SearchKind kind = SearchKind::kTopK;
   uint32_t k = 0;       // >= 1.
   float beta = 0.0f;    // >= 0.
-  uint32_t effort = 0;  // How much the index may look at, in its own unit; 0: as it thinks fit.
+  float effort = 0.0f;  // How hard it looks, in the unit of the index; 0: as it thinks fit.
 };
 
 struct IndexCall {
   SearchSpec spec;
-  kernels::RowsView keys;  // The run's.
+  kernels::RowsView keys;    // The run's.
+  size_t first_visible = 0;  // Keys before this one may not be found: sinks.
   size_t num_visible = 0;
   const float* q = nullptr;
   size_t q_stride = 0;  // Elements.

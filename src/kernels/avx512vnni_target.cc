@@ -13,6 +13,7 @@ namespace {
 constexpr PlaneKernels kKernels = {.encode_planes = avx512::EncodePlanes,
                                    .encode_plane_query = avx512::EncodePlaneQuery,
                                    .scan_planes = avx512::ScanPlanes,
+                                   .scan_plane_blocks = avx512::ScanPlaneBlocks,
                                    .keep_planes = avx512::KeepPlanes,
                                    .encode_sign_query = avx512::EncodeSignQuery,
                                    .scan_signs = avx512::ScanSigns};

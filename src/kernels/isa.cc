@@ -26,6 +26,7 @@ const KernelTable* Avx512VnniTable() {
     table.encode_plane_query = own.encode_plane_query;
     table.scan_planes = own.scan_planes;
     table.keep_planes = own.keep_planes;
+    table.scan_plane_blocks = own.scan_plane_blocks;
     table.encode_sign_query = own.encode_sign_query;
     table.scan_signs = own.scan_signs;
     return table;

@@ -75,6 +75,9 @@ struct KernelTable {
   void (*scan_planes)(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
                       const PlaneQuery* queries, size_t num_q_rows, float* scores,
                       size_t scores_stride);
+  void (*scan_plane_blocks)(const PlanesView& planes, int bits, const PlaneBlocks& list,
+                            const PlaneQuery* queries, size_t num_q_rows, float* scores,
+                            size_t scores_stride);
   void (*keep_planes)(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
                       const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
                       const float* noise, uint32_t first_token, KeptTokens* kept);
@@ -114,6 +117,7 @@ struct PlaneKernels {
   decltype(KernelTable::encode_planes) encode_planes;
   decltype(KernelTable::encode_plane_query) encode_plane_query;
   decltype(KernelTable::scan_planes) scan_planes;
+  decltype(KernelTable::scan_plane_blocks) scan_plane_blocks;
   decltype(KernelTable::keep_planes) keep_planes;
   decltype(KernelTable::encode_sign_query) encode_sign_query;
   decltype(KernelTable::scan_signs) scan_signs;

@@ -108,6 +108,20 @@ inline int32_t FirstSum(const PlaneQuery& query) {
 template <int kBits>
 inline constexpr size_t kPlaneAhead = kBits == 4 ? kPrefetchBytes : kPrefetchBytes / 2;
 
+template <int kBits, size_t kRows>
+struct PassQueries {
+  explicit PassQueries(const PlaneQuery* queries) {
+    for (size_t r = 0; r < kRows; ++r) {
+      codes.row[r] = queries[r].codes;
+      terms.first_sum[r] = FirstSum<kBits>(queries[r]);
+      terms.scale[r] = ScaleOf<kBits>(queries[r]);
+    }
+  }
+
+  Codes<kRows> codes;
+  RowTerms<kRows> terms;
+};
+
 // The blocks [begin, end) of kPlaneKeys keys of a scan that began at first_key, and kRows rows;
 // fetches what lies `ahead` bytes further on in each plane. Scores of a block go to `scores`, rows
 // `stride` apart; see(key) is called when they are there, and says where the next ones go.
@@ -117,20 +131,15 @@ template <int kBits, size_t kRows, typename See>
                                                const PlaneQuery* queries, float* scores,
                                                size_t stride, const See& see) {
   const size_t num_channels = planes.num_channels;
-  Codes<kRows> codes;
-  RowTerms<kRows> terms;
-  for (size_t r = 0; r < kRows; ++r) {
-    codes.row[r] = queries[r].codes;
-    terms.first_sum[r] = FirstSum<kBits>(queries[r]);
-    terms.scale[r] = ScaleOf<kBits>(queries[r]);
-  }
+  PassQueries<kBits, kRows> pass(queries);
   for (size_t key = begin; key < end; key += kPlaneKeys) {
     if (key % kOffsetKeys == 0 || key == begin) {
-      FindOffsets<kRows>(queries, key / kOffsetKeys - first_key / kOffsetKeys, terms.offset);
+      FindOffsets<kRows>(queries, key / kOffsetKeys - first_key / kOffsetKeys, pass.terms.offset);
     }
     const size_t at = key / kPlaneKeys * PlaneBlockBytes(num_channels);
-    ScoreBlock<kBits, kRows>(planes.high + at, planes.low + (kBits == 8 ? at : 0), ahead, codes,
-                             num_channels, planes.scales + key, terms, scores, stride);
+    ScoreBlock<kBits, kRows>(planes.high + at, planes.low + (kBits == 8 ? at : 0), ahead,
+                             pass.codes, num_channels, planes.scales + key, pass.terms, scores,
+                             stride);
     scores = see(key);
   }
 }
@@ -183,6 +192,55 @@ void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num
     ScanBits<4>(planes, first_key, num_keys, queries, num_q_rows, scores, scores_stride);
   } else {
     ScanBits<8>(planes, first_key, num_keys, queries, num_q_rows, scores, scores_stride);
+  }
+}
+
+// Fetches the high plane of a listed block.
+inline void FetchListed(const PlanesView& planes, uint32_t block) {
+  const size_t block_bytes = kOffsetKeys / kPlaneKeys * PlaneBlockBytes(planes.num_channels);
+  const uint8_t* const from = planes.high + block * block_bytes;
+  for (size_t line = 0; line < block_bytes; line += 64) Prefetch(from + line);
+}
+
+// Memory is asked for blocks some way down the list, as far as kPrefetchBytes.
+template <int kBits, size_t kRows>
+[[gnu::noinline]] void ScanListed(const PlanesView& planes, const PlaneBlocks& list,
+                                  const PlaneQuery* queries, float* scores, size_t scores_stride) {
+  const size_t num_channels = planes.num_channels;
+  const size_t block_bytes = kOffsetKeys / kPlaneKeys * PlaneBlockBytes(num_channels);
+  const size_t lead = kPrefetchBytes / block_bytes + 1;
+  for (size_t i = 0; i < list.num_blocks && i < lead; ++i) FetchListed(planes, list.blocks[i]);
+  PassQueries<kBits, kRows> pass(queries);
+  for (size_t i = 0; i < list.num_blocks; ++i) {
+    const size_t block = list.blocks[i];
+    if (i + lead < list.num_blocks) FetchListed(planes, list.blocks[i + lead]);
+    FindOffsets<kRows>(queries, i, pass.terms.offset);
+    const size_t begin = block * kOffsetKeys;
+    const size_t end = begin + kOffsetKeys < list.num_keys ? begin + kOffsetKeys : list.num_keys;
+    float* to = scores + i * kOffsetKeys;
+    for (size_t key = begin; key < end; key += kPlaneKeys, to += kPlaneKeys) {
+      const size_t at = key / kPlaneKeys * PlaneBlockBytes(num_channels);
+      ScoreBlock<kBits, kRows>(planes.high + at, planes.low + (kBits == 8 ? at : 0), 0, pass.codes,
+                               num_channels, planes.scales + key, pass.terms, to, scores_stride);
+    }
+  }
+}
+
+void ScanPlaneBlocks(const PlanesView& planes, int bits, const PlaneBlocks& list,
+                     const PlaneQuery* queries, size_t num_q_rows, float* scores,
+                     size_t scores_stride) {
+  for (size_t r = 0; r < num_q_rows;) {
+    const size_t left = num_q_rows - r;
+    const size_t num_passes = (left + kMaxPlaneRows - 1) / kMaxPlaneRows;
+    const size_t num_rows = (left + num_passes - 1) / num_passes;
+    WithRowCount(num_rows, [&]<size_t kRows>() {
+      if constexpr (kRows != 0) {
+        (bits == 4 ? ScanListed<4, kRows> : ScanListed<8, kRows>)(planes, list, queries + r,
+                                                                  scores + r * scores_stride,
+                                                                  scores_stride);
+      }
+    });
+    r += num_rows;
   }
 }
 

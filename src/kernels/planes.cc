@@ -27,6 +27,15 @@ void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num
                         scores_stride);
 }
 
+void ScanPlaneBlocks(const PlanesView& planes, int bits, const PlaneBlocks& list,
+                     const PlaneQuery* queries, size_t num_q_rows, float* scores,
+                     size_t scores_stride) {
+  ATTNDB_DCHECK(planes.num_channels % kRowMultiple == 0);
+  ATTNDB_DCHECK(planes.num_channels <= kMaxRowElements);
+  ATTNDB_DCHECK(bits == 4 || (bits == 8 && planes.low != nullptr));
+  Kernels().scan_plane_blocks(planes, bits, list, queries, num_q_rows, scores, scores_stride);
+}
+
 void KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
                 const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
                 const float* noise, uint32_t first_token, KeptTokens* kept) {

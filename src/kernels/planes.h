@@ -89,6 +89,21 @@ void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float*
 void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
                 const PlaneQuery* queries, size_t num_q_rows, float* scores, size_t scores_stride);
 
+// Blocks of kOffsetKeys keys here and there: block b is keys [b * kOffsetKeys, (b + 1) *
+// kOffsetKeys), those below num_keys. Not owned.
+struct PlaneBlocks {
+  const uint32_t* blocks = nullptr;
+  size_t num_blocks = 0;
+  size_t num_keys = 0;  // Of the planes.
+};
+
+// As ScanPlanes, of the keys of listed blocks: those of the i-th at scores[r * scores_stride + i *
+// kOffsetKeys], with block_offsets[i] of its query. Scores of keys from num_keys on mean nothing.
+// REQUIRES: scores have kOffsetKeys elements for every block.
+void ScanPlaneBlocks(const PlanesView& planes, int bits, const PlaneBlocks& list,
+                     const PlaneQuery* queries, size_t num_q_rows, float* scores,
+                     size_t scores_stride);
+
 // The most q rows of KeepPlanes.
 inline constexpr size_t kKeepRows = 4;
 

@@ -305,6 +305,43 @@ TEST_P(PlanesTest, BlocksMayHaveOffsetsOfTheirOwn) {
                     });
 }
 
+// In any order, twice, and a last one that is not whole.
+TEST_P(PlanesTest, ListedBlocksScoreAsInAScan) {
+  constexpr size_t kKeys = 5 * kOffsetKeys + 20;
+  const std::vector<uint32_t> blocks = {4, 0, 5, 2, 2, 1};
+  for (const size_t channels : Sizes{16, 64, 128, 256}) {
+    const Planes planes(Normal(kKeys * channels), channels, channels);
+    for (const size_t num_rows : Sizes{1, 2, 3, 4, 5, 9}) {
+      Group group(Normal(num_rows * channels), channels);
+      const std::vector<float> offsets = Normal(num_rows * 6);
+      for (const int bits : {4, 8}) {
+        std::vector<float> all(num_rows * 6 * kOffsetKeys);
+        std::vector<float> listed(num_rows * 6 * kOffsetKeys);
+        std::vector<float> of_listed(num_rows * 6);
+        for (size_t r = 0; r < num_rows; ++r) {
+          for (size_t i = 0; i < 6; ++i) of_listed[6 * r + i] = offsets[6 * r + blocks[i]];
+          group.queries[r].block_offsets = &offsets[6 * r];
+        }
+        ScanPlanes(planes.view(), bits, 0, kKeys, group.queries.data(), num_rows, all.data(),
+                   6 * kOffsetKeys);
+        for (size_t r = 0; r < num_rows; ++r) group.queries[r].block_offsets = &of_listed[6 * r];
+        ScanPlaneBlocks(planes.view(), bits, {blocks.data(), 6, kKeys}, group.queries.data(),
+                        num_rows, listed.data(), 6 * kOffsetKeys);
+        for (size_t r = 0; r < num_rows; ++r) {
+          for (size_t i = 0; i < 6; ++i) {
+            const size_t begin = blocks[i] * kOffsetKeys;
+            const size_t count = std::min(kOffsetKeys, kKeys - begin);
+            for (size_t j = 0; j < count; ++j) {
+              ASSERT_EQ(listed[(6 * r + i) * kOffsetKeys + j], all[r * 6 * kOffsetKeys + begin + j])
+                  << channels << " channels, " << num_rows << " rows, " << bits << " bits";
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // Whatever the noise says: some are kept, some not.
 TEST_P(PlanesTest, OnePassKeepsWhatAScanAndASecondOneDo) {
   constexpr size_t kKeys = 256;

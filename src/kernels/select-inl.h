@@ -72,9 +72,43 @@ inline uint32_t OrderKey(float score) {
 }
 inline float ScoreOfKey(uint32_t key) { return FloatOfBits(key >> 31 ? key & 0x7fffffffu : ~key); }
 
+inline size_t CountNotBelow(const uint32_t* keys, size_t num_keys, uint32_t least) {
+  uint32_t count = 0;
+  for (size_t i = 0; i < num_keys; ++i) count += static_cast<uint32_t>(keys[i] >= least);
+  return count;
+}
+
+// The k-th largest of few keys, by halving: a count of them all is a few dozen instructions.
+uint32_t KthOfFew(const uint32_t* keys, size_t num_keys, size_t k) {
+  uint32_t low = ~0u;
+  uint32_t high = 0;
+  for (size_t i = 0; i < num_keys; ++i) {
+    low = keys[i] < low ? keys[i] : low;
+    high = keys[i] > high ? keys[i] : high;
+  }
+  while (low < high) {
+    const uint32_t middle = high - (high - low) / 2;
+    const size_t count = CountNotBelow(keys, num_keys, middle);
+    if (count < k) {
+      high = middle - 1;
+      continue;
+    }
+    low = middle;
+    if (count > k) continue;
+    uint32_t least = ~0u;  // Of these k.
+    for (size_t i = 0; i < num_keys; ++i) {
+      least = keys[i] >= middle && keys[i] < least ? keys[i] : least;
+    }
+    return least;
+  }
+  return low;
+}
+
 // The k-th largest key (1 <= k <= num_keys); destroys `keys`. By bytes from the top: counts, picks
 // the byte's value that holds the k-th, keeps those keys only.
 uint32_t KthLargest(uint32_t* keys, size_t num_keys, size_t k) {
+  constexpr size_t kFewKeys = 4096;
+  if (num_keys <= kFewKeys) return KthOfFew(keys, num_keys, k);
   uint32_t found = 0;
   for (int shift = 24; shift >= 0; shift -= 8) {
     uint32_t counts[256] = {};
@@ -147,9 +181,17 @@ size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* in
   if (k == 0) return 0;
   uint32_t* const candidates = static_cast<uint32_t*>(scratch);  // [num_scores + slack]
   uint32_t* const work = candidates + num_scores + kSelectSlack;
-  const size_t num_candidates = SelectCandidates(scores, num_scores, k, candidates, work);
+  size_t num_candidates = SelectCandidates(scores, num_scores, k, candidates, work);
   for (size_t i = 0; i < num_candidates; ++i) work[i] = OrderKey(scores[candidates[i]]);
   const uint32_t kth = KthLargest(work, num_candidates, k);
+  constexpr size_t kFewScores = 8192;  // Quicker looked through again than one candidate at a time.
+  if (num_scores <= kFewScores && kth != OrderKey(__builtin_nanf(""))) {
+    num_candidates = SelectRange(scores, num_scores, ScoreOfKey(kth), candidates);
+    if (num_candidates == k) {
+      __builtin_memcpy(indices, candidates, k * sizeof(uint32_t));
+      return k;
+    }
+  }
   size_t num_larger = 0;
   for (size_t i = 0; i < num_candidates; ++i) {
     num_larger += static_cast<size_t>(OrderKey(scores[candidates[i]]) > kth);

@@ -43,6 +43,7 @@ constexpr KernelTable kTable = {
     .encode_planes = EncodePlanes,
     .encode_plane_query = EncodePlaneQuery,
     .scan_planes = ScanPlanes,
+    .scan_plane_blocks = ScanPlaneBlocks,
     .keep_planes = KeepPlanes,
     .encode_sign_query = EncodeSignQuery,
     .scan_signs = ScanSigns,

@@ -69,6 +69,12 @@ Result<KeyPlanes> KeyPlanes::Build(const PlaneSource& source) {
   return PlaneBuilder(source, choice.kind, choice.vectors).Build(0, source.num_keys, choice.errors);
 }
 
+Result<KeyPlanes> KeyPlanes::BuildWith(TransformId transform, const PlaneSource& source) {
+  if (source.num_keys == 0) return KeyPlanes();
+  ATTNDB_ASSIGN_OR_RETURN(const TransformChoice choice, TryTransform(source, transform));
+  return PlaneBuilder(source, choice.kind, choice.vectors).Build(0, source.num_keys, choice.errors);
+}
+
 Result<KeyPlanes> KeyPlanes::Parse(const PlaneParts& parts, const PlaneShape& expected,
                                    std::string_view object) {
   ATTNDB_ASSIGN_OR_RETURN(const PlaneHeader header, DecodePlaneParts(parts, expected, object));
@@ -259,6 +265,35 @@ void KeyPlanes::ScoreBlockMeans(size_t begin, size_t end, std::span<const Estima
   kernels::ScoreRows({means, num_channels, num_channels, DType::kBFloat16},
                      kernels::NumWeightBlocks(end) - first_block, queries[0].q, q_stride,
                      queries.size(), of_means, kMeanBlocks);
+}
+
+void KeyPlanes::ScoreMeans(std::span<const EstimateQuery> queries, size_t num_blocks, float* scores,
+                           size_t scores_stride) const {
+  ATTNDB_DCHECK(kind().centres_blocks);
+  ATTNDB_DCHECK(num_blocks <= kernels::NumWeightBlocks(header_.num_keys));
+  const size_t num_channels = header_.num_channels;
+  const size_t q_stride =
+      queries.size() > 1 ? static_cast<size_t>(queries[1].q - queries[0].q) : num_channels;
+  kernels::ScoreRows(
+      {Piece<uint16_t>(layout_.block_means), num_channels, num_channels, DType::kBFloat16},
+      num_blocks, queries[0].q, q_stride, queries.size(), scores, scores_stride);
+}
+
+void KeyPlanes::ScanBlocks(const BlockScan& scan, float* scores, size_t scores_stride) const {
+  const size_t num_blocks = scan.blocks.size();
+  ForRows(scan.queries, [&](std::span<const EstimateQuery> some, size_t first) {
+    kernels::PlaneQuery planes[kScanRows];
+    for (size_t r = 0; r < some.size(); ++r) {
+      float* const offsets = scan.work + (first + r) * num_blocks;
+      const float* const means = scan.means + (first + r) * scan.means_stride;
+      for (size_t i = 0; i < num_blocks; ++i) offsets[i] = means[scan.blocks[i]];
+      planes[r] = some[r].plane;
+      planes[r].offset = some[r].offset;
+      planes[r].block_offsets = offsets;
+    }
+    kernels::ScanPlaneBlocks(view(), 4, {scan.blocks.data(), num_blocks, header_.num_keys}, planes,
+                             some.size(), scores + first * scores_stride, scores_stride);
+  });
 }
 
 // With y the transformed key and u the transformed q, y' and u' what their codes say:

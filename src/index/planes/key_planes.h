@@ -46,6 +46,9 @@ class KeyPlanes final : public KeyEstimates {
     return Build({.keys = keys, .num_keys = num_keys});
   }
 
+  // By this transform, which is not a choice then.
+  static Result<KeyPlanes> BuildWith(TransformId transform, const PlaneSource& source);
+
   // Planes that were written before; `parts`, at multiples of kPieceAlignment, are used where they
   // lie and must outlive the result. They may hold anything. `object` names them in errors.
   static Result<KeyPlanes> Parse(const PlaneParts& parts, const PlaneShape& expected,
@@ -67,6 +70,22 @@ class KeyPlanes final : public KeyEstimates {
   void Keep(const KeepCall& call, kernels::KeptTokens* kept) const override;
   void ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block, size_t num_blocks,
                    float* bounds) const override;
+
+  // Of planes whose transform centres by blocks, for who scans some of them only.
+  //
+  // scores[r * scores_stride + b]: q_r times the mean of block b, for the first num_blocks.
+  void ScoreMeans(std::span<const EstimateQuery> queries, size_t num_blocks, float* scores,
+                  size_t scores_stride) const;
+  // scores[r * scores_stride + 64 i + j]: as Scan at 4 bits, of key j of blocks[i]; means is what
+  // ScoreMeans gave. Scores past the last key mean nothing. work [queries][blocks] is written.
+  struct BlockScan {
+    std::span<const EstimateQuery> queries;
+    std::span<const uint32_t> blocks;
+    const float* means = nullptr;
+    size_t means_stride = 0;
+    float* work = nullptr;
+  };
+  void ScanBlocks(const BlockScan& scan, float* scores, size_t scores_stride) const;
 
  private:
   friend class PlaneBuilder;

@@ -29,6 +29,16 @@ void LoadRows(const kernels::RowsView& view, size_t first, size_t count, float* 
                        view.num_elements);
 }
 
+void LoadKeys(const PlaneSource& source, size_t first, size_t count, float* rows) {
+  if (source.order.empty()) {
+    LoadRows(source.keys, first, count, rows);
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    LoadRows(source.keys, source.order[first + i], 1, rows + i * source.keys.num_elements);
+  }
+}
+
 KeySample::KeySample(const PlaneSource& source)
     : source_(source), num_channels_(source.keys.num_elements) {
   const size_t num_blocks = kernels::NumWeightBlocks(source.num_keys);
@@ -39,7 +49,7 @@ KeySample::KeySample(const PlaneSource& source)
     blocks_.push_back(block);
     const size_t begin = rows_.size();
     rows_.resize(begin + block.num_keys * num_channels_);
-    LoadRows(source.keys, first, block.num_keys, rows_.data() + begin);
+    LoadKeys(source, first, block.num_keys, rows_.data() + begin);
   }
 }
 

@@ -21,6 +21,9 @@ namespace attndb::index {
 // Rows `first` to `first + count`, as float32. rows [count, view.num_elements].
 void LoadRows(const kernels::RowsView& view, size_t first, size_t count, float* rows);
 
+// The same of the keys of a source, in its order.
+void LoadKeys(const PlaneSource& source, size_t first, size_t count, float* rows);
+
 class KeySample {
  public:
   struct Block {

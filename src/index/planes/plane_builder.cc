@@ -90,7 +90,7 @@ Status PlaneBuilder::Start(size_t first_key, size_t num_keys) {
 }
 
 void PlaneBuilder::EncodeBlock(size_t first, size_t count) {
-  LoadRows(source_.keys, first_key_ + first, count, rows_.data());
+  LoadKeys(source_, first_key_ + first, count, rows_.data());
   TakeOut(first, count);
   float norm_sq[kWeightBlock];
   kernels::CentreRows(rows_.data(), num_channels_, count, num_channels_, mean_.data(),

@@ -131,8 +131,11 @@ Result<PlaneHeader> DecodePlaneParts(const PlaneParts& parts, const PlaneShape& 
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "num_keys", header.num_keys, expected.num_keys));
   const PlaneLayout layout(header.num_keys, channels, header.transform);
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "main bytes", parts.main.size(), layout.main_bytes));
-  ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "low bytes", parts.low.size(), layout.low_bytes));
-  ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "sign bytes", parts.signs.size(), layout.sign_bytes));
+  const bool has_others = !expected.main_only;
+  ATTNDB_RETURN_IF_ERROR(
+      ExpectEqual(object, "low bytes", parts.low.size(), has_others ? layout.low_bytes : 0));
+  ATTNDB_RETURN_IF_ERROR(
+      ExpectEqual(object, "sign bytes", parts.signs.size(), has_others ? layout.sign_bytes : 0));
   const auto floats = [&](std::string_view field, size_t offset, size_t count, uint32_t mask,
                           uint32_t min) {
     return ExpectBits(object, field, Bits(parts.main, offset, count), mask, min, kInfinityBits);
@@ -154,6 +157,7 @@ Result<PlaneHeader> DecodePlaneParts(const PlaneParts& parts, const PlaneShape& 
   ATTNDB_RETURN_IF_ERROR(
       halves("block_means", parts.main, layout.block_means, layout.scales, 0x7fff));
   ATTNDB_RETURN_IF_ERROR(halves("scales", parts.main, layout.scales, layout.high, 0xffff));
+  if (!has_others) return header;
   ATTNDB_RETURN_IF_ERROR(halves("factors", parts.signs, layout.factors, layout.signs, 0xffff));
   return header;
 }

@@ -82,6 +82,7 @@ struct PlaneLayout {
 struct PlaneShape {
   uint64_t num_keys = 0;
   size_t num_channels = 0;
+  bool main_only = false;  // The other parts are not there, so that only 4 bits can be scanned.
 };
 
 struct PlaneParts {

@@ -77,8 +77,9 @@ Trial::Trial(const PlaneSource& source, const KeySample& sample)
   }
 }
 
-// Keys of the sample that the query's token sees.
+// Keys of the sample that the query's token sees; out of order, all.
 size_t Trial::NumBefore(size_t row) const {
+  if (!source_.order.empty()) return sample_.num_rows();
   const size_t token = source_.queries.tokens[row];
   size_t before = 0;
   for (const KeySample::Block& block : sample_.blocks()) {

@@ -1,0 +1,77 @@
+// Clusters that prune the scan of key planes: the keys of one kv head in an order in which each
+// block of the planes is a cluster (key_order.h). A search scores the blocks' means, scans the
+// blocks that may hold what it wants at 4 bits, and scores what these bring up exactly.
+//
+// Bound:   the best key of a cluster scores about its mean's score plus |q| * reach, where reach is
+//          how far above the mean sampled queries found the best one. A cluster is visited if mean
+//          + effort * |q| * reach comes up to what some q head of the group looks for; kEffort
+//          where none is given. It is an estimate, and misses what lies further out.
+// Ours:    means rank as well as anything tried: scores by ridge regression of each cluster's
+//          log-sum-exp on the sampled queries (as SAAP, arXiv:2502.08246, and LoRANN,
+//          arXiv:2410.18926, learn theirs) gain less than a point of recall at the same number of
+//          keys.
+// Errors:  kResourceExhausted: no memory; Parse: those of cluster_format.h. Keys are finite.
+// Threads: constant once made.
+#ifndef ATTNDB_INDEX_CLUSTERED_CLUSTERED_KEYS_H_
+#define ATTNDB_INDEX_CLUSTERED_CLUSTERED_KEYS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "attndb/result.h"
+#include "common/aligned_buffer.h"
+#include "index/clustered/cluster_format.h"
+#include "index/clustered/key_order.h"
+#include "index/key_index.h"
+#include "index/planes/key_planes.h"
+#include "index/planes/plane_source.h"
+
+namespace attndb::index {
+
+class ClusteredKeys final : public KeyIndex {
+ public:
+  static constexpr float kEffort = 1.2f;
+
+  ClusteredKeys() = default;  // Of no keys.
+
+  // The most bytes that the parts of so many keys take.
+  static uint64_t BytesFor(uint64_t num_keys, size_t num_channels);
+
+  // Of no keys if a key's square overflows float32. source.order must be empty.
+  static Result<ClusteredKeys> Build(const PlaneSource& source);
+
+  // What was written before; `parts`, at multiples of kPieceAlignment, are used where they lie and
+  // must outlive the result. They may hold anything. `object` names them in errors.
+  static Result<ClusteredKeys> Parse(const ClusterParts& parts, const PlaneShape& expected,
+                                     std::string_view object);
+
+  // What Parse reads, as long as this lives. REQUIRES: num_keys() > 0.
+  const ClusterParts& parts() const { return parts_; }
+
+  size_t num_keys() const override { return planes_.num_keys(); }
+  uint64_t memory_bytes() const override { return parts_.planes.size() + parts_.order.size(); }
+  size_t ScratchBytes(const IndexCall& call) const override;
+  void Search(const IndexCall& call, void* scratch, FoundKeys* found,
+              SearchCost* cost) const override;
+
+  size_t num_clusters() const { return reaches_.size(); }
+  // The key at a place of the planes.
+  uint32_t KeyAt(size_t place) const {
+    return static_cast<uint32_t>(place / kPieceKeys * kPieceKeys + numbers_[place]);
+  }
+
+ private:
+  friend class ClusterSearch;
+
+  ClusterParts parts_;
+  KeyPlanes planes_;                   // In the order of clusters, centred by blocks.
+  std::span<const uint16_t> numbers_;  // By place: the key's number in its piece.
+  std::span<const float> reaches_;     // By cluster.
+  AlignedBuffer buffer_;               // The parts, if they were built here.
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_CLUSTERED_CLUSTERED_KEYS_H_

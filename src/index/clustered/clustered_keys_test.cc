@@ -1,0 +1,223 @@
+// Goal:   a search of clusters finds nearly all that a search of all keys does, with exact scores,
+//         looks at few keys, and keeps its filters; whatever keys and queries are like.
+// Method: heads of topics with queries from elsewhere, brute force as the oracle, fixed seeds and
+//         recorded thresholds of recall.
+// Replay: seeds are constants.
+#include "index/clustered/clustered_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "index/clustered/clusters_test_util.h"
+#include "index/clustered/key_order.h"
+
+namespace attndb::index {
+namespace {
+
+using test::Found;
+using test::Recall;
+using test::Search;
+using test::SearchAll;
+using test::TopicHead;
+
+constexpr size_t kSteps = 16;
+
+SearchSpec TopK(uint32_t k, float effort = 0) { return {SearchKind::kTopK, k, 0, effort}; }
+SearchSpec Range(float beta, float effort = 0) { return {SearchKind::kRange, 0, beta, effort}; }
+
+// Mean recall over the steps, and the share of keys that were looked at.
+struct Outcome {
+  double recall = 0;
+  double visited = 0;
+};
+
+Outcome Measure(const KeyIndex& index, const TopicHead& head, IndexCall call) {
+  Outcome outcome;
+  for (size_t step = 0; step < kSteps; ++step) {
+    call.q = head.queries(step);
+    const Found found = Search(index, call);
+    outcome.recall += Recall(found, SearchAll(call)) / kSteps;
+    outcome.visited += static_cast<double>(found.cost.keys_scored) /
+                       static_cast<double>(call.num_q_rows * call.num_visible) / kSteps;
+  }
+  return outcome;
+}
+
+TEST(ClusteredKeysTest, FindsNearlyAllOfTheBestAndLooksAtFew) {
+  const TopicHead head(20000, 2000, kSteps, 1);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  ASSERT_EQ(index.num_keys(), 20000u);
+  const Outcome usual = Measure(index, head, head.Call(0, TopK(100)));
+  EXPECT_GT(usual.recall, 0.97);
+  EXPECT_LT(usual.visited, 0.25);
+  const Outcome hasty = Measure(index, head, head.Call(0, TopK(100, 0.6f)));
+  EXPECT_LT(hasty.visited, usual.visited);
+  EXPECT_LT(hasty.recall, usual.recall);
+  const Outcome thorough = Measure(index, head, head.Call(0, TopK(100, 1e6f)));
+  EXPECT_GT(thorough.recall, 0.99);
+  EXPECT_NEAR(thorough.visited, 1.0, 0.01);
+}
+
+TEST(ClusteredKeysTest, FindsARangeBelowTheBest) {
+  const TopicHead head(20000, 2000, kSteps, 2);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  for (const float beta : {0.0f, 10.0f, 40.0f}) {
+    const Outcome outcome = Measure(index, head, head.Call(0, Range(beta, 1.5f)));
+    EXPECT_GT(outcome.recall, 0.95) << beta;
+    EXPECT_LT(outcome.visited, 0.6) << beta;
+  }
+}
+
+// A best score from elsewhere that nothing comes near leaves nothing, and costs little.
+TEST(ClusteredKeysTest, ARangeCountsFromTheBestThatIsKnown) {
+  const TopicHead head(20000, 500, kSteps, 3);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  IndexCall call = head.Call(0, Range(1.0f));
+  const std::vector<float> best(TopicHead::kGroup, 1e6f);
+  call.best = best.data();
+  const Found found = Search(index, call);
+  for (const auto& keys : found.keys) EXPECT_TRUE(keys.empty());
+  EXPECT_LE(found.cost.clusters, 4 * TopicHead::kGroup);
+}
+
+TEST(ClusteredKeysTest, ScoresAreExact) {
+  const TopicHead head(9000, 500, 1, 4);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  const IndexCall call = head.Call(0, TopK(50));
+  const Found found = Search(index, call);
+  const Found all = SearchAll(head.Call(0, TopK(9000)));
+  for (size_t r = 0; r < TopicHead::kGroup; ++r) {
+    ASSERT_EQ(found.keys[r].size(), 50u);
+    for (size_t i = 0; i < 50; ++i) {
+      const float exact = all.scores[r][found.keys[r][i]];
+      EXPECT_NEAR(found.scores[r][i], exact, 1e-4 * std::abs(exact));
+    }
+  }
+}
+
+// Prefixes in the middle of a piece, at its end, of a few keys; and keys that are left out in
+// front.
+TEST(ClusteredKeysTest, FindsOnlyWhatIsVisible) {
+  const TopicHead head(20000, 2000, kSteps, 5);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  for (const size_t num_visible : {1u, 3u, 1000u, 8192u, 8200u, 16000u, 20000u}) {
+    for (const size_t first_visible : {0u, 16u, 9000u}) {
+      IndexCall call = head.Call(0, TopK(100));
+      call.first_visible = first_visible;
+      call.num_visible = num_visible;
+      if (first_visible >= num_visible) {
+        for (const auto& keys : Search(index, call).keys) EXPECT_TRUE(keys.empty());
+        continue;
+      }
+      for (const auto& keys : Search(index, call).keys) {
+        EXPECT_EQ(keys.size(), std::min<size_t>(100, num_visible - first_visible));
+        for (const uint32_t key : keys) {
+          EXPECT_GE(key, first_visible);
+          EXPECT_LT(key, num_visible);
+        }
+      }
+      EXPECT_GT(Measure(index, head, call).recall, 0.96) << first_visible << " " << num_visible;
+    }
+  }
+}
+
+// A prefix costs no more than an index of its own, but for the piece in which it ends.
+TEST(ClusteredKeysTest, APrefixVisitsNoMoreThanItsOwnIndexWould) {
+  const TopicHead head(40000, 2000, kSteps, 6);
+  const ClusteredKeys whole = *ClusteredKeys::Build(head.source());
+  PlaneSource prefix = head.source();
+  prefix.num_keys = 2 * kPieceKeys;
+  const ClusteredKeys own = *ClusteredKeys::Build(prefix);
+  IndexCall call = head.Call(0, TopK(100));
+  call.num_visible = prefix.num_keys;
+  const Outcome of_whole = Measure(whole, head, call);
+  const Outcome of_own = Measure(own, head, call);
+  EXPECT_NEAR(of_whole.visited, of_own.visited, 0.05 * of_own.visited);
+  EXPECT_NEAR(of_whole.recall, of_own.recall, 0.01);
+}
+
+TEST(ClusteredKeysTest, TheOrderNamesEachKeyOnce) {
+  for (const size_t num_keys : {1u, 2u, 63u, 64u, 65u, 130u, 8192u, 8193u, 9000u}) {
+    const TopicHead head(num_keys, 50, 1, num_keys);
+    const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+    std::vector<uint32_t> keys;
+    for (size_t place = 0; place < num_keys; ++place) keys.push_back(index.KeyAt(place));
+    std::ranges::sort(keys);
+    std::vector<uint32_t> expected(num_keys);
+    std::iota(expected.begin(), expected.end(), 0u);
+    EXPECT_EQ(keys, expected);
+  }
+}
+
+TEST(ClusteredKeysTest, BuildsTheSameBytesAgain) {
+  const TopicHead head(10000, 700, 1, 7);
+  const ClusteredKeys a = *ClusteredKeys::Build(head.source());
+  const ClusteredKeys b = *ClusteredKeys::Build(head.source());
+  EXPECT_TRUE(std::ranges::equal(a.parts().planes, b.parts().planes));
+  EXPECT_TRUE(std::ranges::equal(a.parts().order, b.parts().order));
+}
+
+TEST(ClusteredKeysTest, FewKeysAreAllFound) {
+  for (const size_t num_keys : {1u, 2u, 63u, 65u}) {
+    const TopicHead head(num_keys, 3, 1, 8);
+    const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+    for (const auto& keys : Search(index, head.Call(0, TopK(100))).keys) {
+      EXPECT_EQ(keys.size(), num_keys);
+    }
+    for (const auto& keys : Search(index, head.Call(0, Range(1e9f))).keys) {
+      EXPECT_EQ(keys.size(), num_keys);
+    }
+  }
+}
+
+TEST(ClusteredKeysTest, NoKeysAreFoundAmongNone) {
+  const TopicHead head(64, 3, 1, 9);
+  PlaneSource source = head.source();
+  source.num_keys = 0;
+  const ClusteredKeys index = *ClusteredKeys::Build(source);
+  IndexCall call = head.Call(0, TopK(10));
+  call.num_visible = 0;
+  for (const auto& keys : Search(index, call).keys) EXPECT_TRUE(keys.empty());
+}
+
+TEST(ClusteredKeysTest, EqualKeysZeroKeysAndEqualQueriesDoNoHarm) {
+  TopicHead head(9000, 100, 2, 10);
+  for (size_t i = 1; i < 9000; ++i) {
+    if (i % 3 == 0) {
+      std::memset(head.key_bits(i), 0, TopicHead::kDim * 2);
+    } else {
+      std::memcpy(head.key_bits(i), head.key_bits(0), TopicHead::kDim * 2);
+    }
+  }
+  for (const bool with_queries : {true, false}) {
+    PlaneSource source = head.source();
+    if (!with_queries) source.queries = {};
+    const ClusteredKeys index = *ClusteredKeys::Build(source);
+    for (const auto& keys : Search(index, head.Call(0, TopK(20))).keys) {
+      EXPECT_EQ(keys.size(), 20u);
+    }
+  }
+}
+
+TEST(ClusteredKeysTest, WorksWithoutSampledQueries) {
+  const TopicHead head(20000, 0, kSteps, 11);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  EXPECT_GT(Measure(index, head, head.Call(0, TopK(100))).recall, 0.9);
+}
+
+TEST(ClusteredKeysTest, QueriesThatAreNotFiniteAreLeftOut) {
+  const TopicHead head(9000, 200, 1, 12);
+  const PlaneSource source = head.source();
+  auto* const bits = reinterpret_cast<uint16_t*>(const_cast<std::byte*>(source.queries.q));
+  for (size_t d = 0; d < 10 * TopicHead::kDim; ++d) bits[d] = 0x7e00;  // NaN.
+  const ClusteredKeys index = *ClusteredKeys::Build(source);
+  EXPECT_EQ(Search(index, head.Call(0, TopK(20))).keys[0].size(), 20u);
+}
+
+}  // namespace
+}  // namespace attndb::index
