@@ -63,6 +63,12 @@ class ATTNDB_EXPORT Session {
   Status Update(const TensorView& q, const TensorView& k, const TensorView& v, LayerId layer);
   Status Attention(const TensorView& q, LayerId layer, const MutableTensorView& out);
 
+  // What the plan chooses of the middle for the newest token, without attending to it: one for each
+  // q head. q has one row.
+  // Errors: kInvalidArgument; kFailedPrecondition (the layer's plan does not search: full, window,
+  //         auto; failed step); kCorruption, kIoError as Attend.
+  Result<std::vector<CriticalTokens>> Search(LayerId layer, const TensorView& q);
+
   // Copies K and V of tokens [range.begin, range.end) of `layer`, as they are held: rounded to the
   // spec's kv_dtype, K in the spec's RoPE layout. k [n, num_kv_heads, head_dim] and v [n,
   // num_kv_heads, v_head_dim], float32 or kv_dtype, any strides; one whose data is null is left

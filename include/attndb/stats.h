@@ -54,6 +54,13 @@ struct ContextInfo {
   std::vector<SegmentInfo> segments;          // Oldest first. Filled by Describe only.
 };
 
+// What a search chose for one q head: tokens between sink and window, in no order. No tokens where
+// the head reads all: a short context, NaN or Inf in K or V.
+struct CriticalTokens {
+  std::vector<uint32_t> tokens;
+  std::vector<float> scores;  // q . k, unscaled, exact.
+};
+
 // How one kv head of a layer was, or would be, attended to: its physical plan.
 struct HeadExplain {
   uint32_t kv_head = 0;
@@ -67,8 +74,13 @@ struct HeadExplain {
   double selected_mean = 0;    // Critical tokens per row and q head.
   uint64_t bytes_touched = 0;  // By the last Attend.
   double time_us = 0;          // Of the last Attend, summed over threads.
-  double error = -1;           // Estimated, of the output, in the mean; -1 = not estimated.
-  double mass_left = -1;       // Estimated share of the mass that was not chosen; -1 = unknown.
+  // Of an index that does not score every key, per row and q head: keys that it looked at. Of the
+  // group together, per row: clusters that it visited, and reads that waited for the one before.
+  double visited_mean = 0;
+  double clusters_mean = 0;
+  double hops_mean = 0;
+  double error = -1;      // Estimated, of the output, in the mean; -1 = not estimated.
+  double mass_left = -1;  // Estimated share of the mass that was not chosen; -1 = unknown.
   // Of a plan with exact_fallback: hard upper bounds of that share, and of the norm of what the
   // output is off by, |out - out of full|; in the mean over rows and q heads, 0 for those that
   // attended to all tokens instead, which are counted. -1 = no bounds.

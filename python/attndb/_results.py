@@ -61,6 +61,15 @@ class ContextInfo:
 
 
 @dataclass(frozen=True)
+class CriticalTokens:
+    """What a search chose for one q head: tokens between sink and window, in no order; none where the
+    head reads all."""
+
+    tokens: NDArray[np.uint32]  # [n]
+    scores: NDArray[np.float32]  # [n]: q . k, unscaled, exact.
+
+
+@dataclass(frozen=True)
 class HeadExplain:
     """How one kv head of a layer was, or would be, attended to: its physical plan."""
 
@@ -72,6 +81,11 @@ class HeadExplain:
     predicted_us: float  # Per row of q, of one thread.
     other_us: float  # The same of what was not chosen; -1 = there was no choice.
     selected_mean: float  # Critical tokens per row and q head, over the session so far.
+    # Of an index that does not score every key: keys looked at per row and q head; clusters visited,
+    # and reads that waited for the one before, per row of the whole group.
+    visited_mean: float
+    clusters_mean: float
+    hops_mean: float
     bytes_touched: int  # By the last attend.
     time_us: float  # Of the last attend, summed over threads.
     error: float  # Estimated, of the output, in the mean; -1 = not estimated.

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from attndb import _core
 from attndb._arrays import Array, empty
-from attndb._results import Explain, HeadExplain, LayerExplain
+from attndb._results import CriticalTokens, Explain, HeadExplain, LayerExplain
 from attndb._spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -77,6 +79,17 @@ class Session:
         """The same call shared by `num_parts` threads of the caller, which give equal arguments but
         for their `part`; `out` is complete when all have returned."""
         self._core.attend_part(layer, q, out, lse, part, num_parts)
+
+    def search(self, layer: int, q: Array) -> list[CriticalTokens]:
+        """What the plan chooses of the middle for the newest token, for each q head, without
+        attending to it. q has one row.
+
+        Raises FailedPreconditionError if the layer's plan does not search (topk, dipr and mass do).
+        """
+        return [
+            CriticalTokens(np.frombuffer(tokens, np.uint32), np.frombuffer(scores, np.float32))
+            for tokens, scores in self._core.search(layer, q)
+        ]
 
     # The names of [Alaya] Table 2.
 

@@ -74,6 +74,9 @@ Dict HeadDict(const HeadExplain& head) {
   dict["predicted_us"] = head.predicted_us;
   dict["other_us"] = head.other_us;
   dict["selected_mean"] = head.selected_mean;
+  dict["visited_mean"] = head.visited_mean;
+  dict["clusters_mean"] = head.clusters_mean;
+  dict["hops_mean"] = head.hops_mean;
   dict["bytes_touched"] = head.bytes_touched;
   dict["time_us"] = head.time_us;
   dict["error"] = head.error;

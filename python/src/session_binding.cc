@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -109,6 +110,25 @@ void Update(PySession& self, nb::handle q, nb::handle k, nb::handle v, LayerId l
   ThrowIfError(std::move(status));
 }
 
+// (tokens, scores) of each q head, as bytes of uint32 and float32: arrays are Python's business.
+nb::list Search(PySession& self, LayerId layer, nb::handle q) {
+  const InputArray q_array(q, "q");
+  const PySession::Use session(self);
+  std::optional<Result<std::vector<CriticalTokens>>> found;
+  {
+    const nb::gil_scoped_release unlocked;
+    found.emplace(session->Search(layer, q_array.view()));
+  }
+  nb::list heads;
+  for (const CriticalTokens& head : Unwrap(*std::move(found))) {
+    heads.append(nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(head.tokens.data()),
+                                          head.tokens.size() * sizeof(uint32_t)),
+                                nb::bytes(reinterpret_cast<const char*>(head.scores.data()),
+                                          head.scores.size() * sizeof(float))));
+  }
+  return heads;
+}
+
 void ReadKv(PySession& self, LayerId layer, uint64_t begin, uint64_t end, nb::handle k,
             nb::handle v) {
   const OutputArray k_array(k, "k");
@@ -188,6 +208,7 @@ void BindSession(nb::module_& module) {
            nb::arg("lse").none(), nb::arg("part"), nb::arg("num_parts"))
       .def("update", Update, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
            nb::arg("layer"))
+      .def("search", Search, nb::arg("layer"), nb::arg("q").none())
       .def("read_kv", ReadKv, nb::arg("layer"), nb::arg("begin"), nb::arg("end"),
            nb::arg("k").none(), nb::arg("v").none())
       .def("num_kv_heads",

@@ -33,8 +33,19 @@ query::QueryType TopK() {
                             const LayerSpec&) -> std::unique_ptr<const CriticalSearch> {
             return std::make_unique<index::FlatTopK>(static_cast<uint32_t>(plan.Get("k")));
           },
+          .make_spec =
+              [](const LayerPlan& plan, const LayerSpec&) {
+                return index::SearchSpec{.kind = index::SearchKind::kTopK,
+                                         .k = static_cast<uint32_t>(plan.Get("k"))};
+              },
           .predict_selected = [](const LayerPlan& plan,
                                  double middle) { return std::min(plan.Get("k"), middle); }};
+}
+
+// alpha is a ratio of attention weights: -ln(alpha) / scale in scores ([Alaya] 6.1).
+float BetaOf(const LayerPlan& plan, const LayerSpec& layer) {
+  return static_cast<float>(plan.Given("alpha") ? -std::log(plan.Get("alpha")) / double{layer.scale}
+                                                : plan.Get("beta"));
 }
 
 query::QueryType Dipr() {
@@ -50,12 +61,13 @@ query::QueryType Dipr() {
           .needs = "dipr needs beta or alpha, for example dipr(alpha=0.012)",
           .make_search = [](const LayerPlan& plan,
                             const LayerSpec& layer) -> std::unique_ptr<const CriticalSearch> {
-            // alpha is a ratio of attention weights: -ln(alpha) / scale in scores ([Alaya] 6.1).
-            const double beta = plan.Given("alpha")
-                                    ? -std::log(plan.Get("alpha")) / double{layer.scale}
-                                    : plan.Get("beta");
-            return std::make_unique<index::FlatDipr>(static_cast<float>(beta));
-          }};
+            return std::make_unique<index::FlatDipr>(BetaOf(plan, layer));
+          },
+          .make_spec =
+              [](const LayerPlan& plan, const LayerSpec& layer) {
+                return index::SearchSpec{.kind = index::SearchKind::kRange,
+                                         .beta = BetaOf(plan, layer)};
+              }};
 }
 
 query::QueryType Mass() {
@@ -101,6 +113,35 @@ query::SearchWork FlatWork(const query::SearchSize& size) {
   return work;
 }
 
+// What a search of clusters does: as measured on SmolLM2's heads, at the default effort.
+query::SearchWork ClusteredWork(const query::SearchSize& size) {
+  constexpr double kClusterKeys = 64;
+  constexpr double kVisited = 0.12;
+  constexpr double kReranked = 1.1;  // A row serves the whole group.
+  query::SearchWork work;
+  const double indexed = std::min(size.plane_tokens, size.middle_tokens);
+  const double means = indexed / kClusterKeys;
+  work.exact_keys = size.fixed_tokens + size.middle_tokens - indexed + means;
+  work.scanned_keys = kVisited * indexed;
+  work.compared_keys = 2 * means + work.scanned_keys;
+  work.reranked_keys = kReranked * size.expected_tokens;
+  return work;
+}
+
+query::IndexType Clustered() {
+  constexpr double kMaxEffort = 100;
+  return {.name = "clustered",
+          .bits = {0},
+          .arguments = {{.key = "effort",
+                         .min = 0,
+                         .max = kMaxEffort,
+                         .above_min = true,
+                         .error = "effort must be a number in (0, 100]"}},
+          .predict = ClusteredWork,
+          .finds_by = "clusters",
+          .scan_bits = 4};
+}
+
 }  // namespace
 
 query::PlanRegistry BuiltinPlans() {
@@ -112,6 +153,7 @@ query::PlanRegistry BuiltinPlans() {
   registry.AddQuery(Mass());
   registry.AddQuery(Auto());
   registry.AddIndex({.name = "flat", .bits = {0, 8, 4, 1}, .predict = FlatWork, .for_auto = true});
+  registry.AddIndex(Clustered());
   // Settings of the papers: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench; k there is a fifth of the
   // tokens, and must be given).
   registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512)"});

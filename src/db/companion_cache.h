@@ -7,6 +7,7 @@
 //            MemoryBytes(segment, layer)
 //            Read(companion, segment, layer), Build(segment, layer, spec, pin):
 //            Result<vector<Head>>
+//          One without Build is made by the background worker alone: nobody has it until then.
 // Errors:  none that a query would see: where no memory is left, K and V are read instead, and a
 //          companion that can't be read is as good as none.
 // Threads: thread-safe. Two threads that come first both read or build, and one result is kept.
@@ -19,9 +20,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "db/companion_files.h"
 #include "storage/kv/companion.h"
@@ -58,7 +61,8 @@ class CompanionCache {
     uint64_t num_built = 0;  // From K and V.
   };
 
-  // Pointers must outlive the cache. `on_built` is called with a segment that had no companion.
+  // Pointers must outlive the cache. `on_built` is called with a segment that had no companion, and
+  // of which one was made in memory, if it can be.
   CompanionCache(const Form* form, storage::MemoryBudget* budget, CompanionFiles* companions,
                  std::function<void(const storage::Segment&)> on_built)
       : form_(form), budget_(budget), companions_(companions), on_built_(std::move(on_built)) {}
@@ -76,19 +80,28 @@ class CompanionCache {
  private:
   using CompanionPtr = std::shared_ptr<const storage::Companion>;
   using HeadList = std::vector<typename Form::Head>;
+  static constexpr bool kBuilds = requires { &Form::Build; };
+  // A companion that was not there is looked for again when one was published, or after so long:
+  // another process may have written it.
+  static constexpr int64_t kLookAgainNs = 1'000'000'000;
   struct Entry {
     std::shared_ptr<storage::ResidentGroup> group = std::make_shared<storage::ResidentGroup>();
+    std::optional<int64_t> looked_ns;  // When a companion was looked for in vain,
+    uint64_t looked_count = 0;         // ... and how many were published by then.
     std::vector<std::weak_ptr<const Heads>> layers;
     CompanionPtr companion;  // Null: not looked for, or none.
   };
 
+  // Whether it is too early to look for the companion again. Notes that it is looked for, if not.
+  bool LookedLately(Entry* entry) ATTNDB_REQUIRES(mutex_);
   // The segment's entry, with a slot for each layer.
   Entry& EntryOf(const storage::Segment& segment) ATTNDB_REQUIRES(mutex_);
   // Makes room for one more entry: forgets those whose layers are all gone, and closes the files of
   // the others if that is not enough.
   void Shrink() ATTNDB_REQUIRES(mutex_);
   Result<HeadList> ReadOrBuild(const storage::Segment& segment, LayerId layer,
-                               const LayerSpec& spec, const storage::LayerPin& pin,
+                               [[maybe_unused]] const LayerSpec& spec,
+                               [[maybe_unused]] const storage::LayerPin& pin,
                                CompanionPtr companion) ATTNDB_EXCLUDES(mutex_);
 
   const Form* const form_;
@@ -111,13 +124,14 @@ auto CompanionCache<Form>::Get(const storage::Segment& segment, LayerId layer,
   CompanionPtr companion;
   {
     MutexLock lock(&mutex_);
-    const Entry& entry = EntryOf(segment);
+    Entry& entry = EntryOf(segment);
     if (std::shared_ptr<const Heads> heads = entry.layers[layer].lock()) {
       budget_->Touch(*heads);
       return heads;
     }
     group = entry.group;
     companion = entry.companion;
+    if (!kBuilds && companion == nullptr && LookedLately(&entry)) return nullptr;
   }
   std::optional<storage::Reservation> reservation =
       budget_->ReserveIfFree(form_->MemoryBytes(segment, layer));
@@ -138,7 +152,8 @@ auto CompanionCache<Form>::Get(const storage::Segment& segment, LayerId layer,
 
 template <typename Form>
 auto CompanionCache<Form>::ReadOrBuild(const storage::Segment& segment, LayerId layer,
-                                       const LayerSpec& spec, const storage::LayerPin& pin,
+                                       [[maybe_unused]] const LayerSpec& spec,
+                                       [[maybe_unused]] const storage::LayerPin& pin,
                                        CompanionPtr companion) -> Result<HeadList> {
   if (companion == nullptr) {
     companion = companions_->Open(segment, form_->kind());
@@ -156,12 +171,31 @@ auto CompanionCache<Form>::ReadOrBuild(const storage::Segment& segment, LayerId 
     lock.Unlock();
     companions_->ReportDamage(companion->name(), heads.status());
   }
-  Result<HeadList> heads = form_->Build(segment, layer, spec, pin);
-  if (!heads.ok()) return heads;
-  on_built_(segment);
-  MutexLock lock(&mutex_);
-  ++counters_.num_built;
-  return heads;
+  if constexpr (kBuilds) {
+    Result<HeadList> heads = form_->Build(segment, layer, spec, pin);
+    if (!heads.ok()) return heads;
+    on_built_(segment);
+    MutexLock lock(&mutex_);
+    ++counters_.num_built;
+    return heads;
+  } else {
+    on_built_(segment);
+    return Status::NotFound("segment " + std::to_string(segment.id()) + " has no " +
+                            form_->kind().name + " yet");
+  }
+}
+
+template <typename Form>
+bool CompanionCache<Form>::LookedLately(Entry* entry) {
+  const int64_t now_ns = SteadyNowNanos();
+  const uint64_t count = companions_->num_published();
+  if (entry->looked_ns && count == entry->looked_count &&
+      now_ns - *entry->looked_ns < kLookAgainNs) {
+    return true;
+  }
+  entry->looked_ns = now_ns;
+  entry->looked_count = count;
+  return false;
 }
 
 template <typename Form>

@@ -49,6 +49,10 @@ class CompanionFiles {
   // Reads every byte and compares it with its checksum.
   Status Verify(const storage::ObjectName& name, const Sha256Digest& root_hash) const;
 
+  // A companion was published; how many were, since the store was opened.
+  void NotePublished() { num_published_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t num_published() const { return num_published_.load(std::memory_order_relaxed); }
+
   // Drops the companion if `status`, of reading it, says that its bytes are wrong.
   void ReportDamage(const storage::ObjectName& name, const Status& status);
 
@@ -65,6 +69,7 @@ class CompanionFiles {
   db::Catalog* const catalog_;
   const bool read_only_;
   const std::function<void(db::SegmentId)> on_lost_;
+  std::atomic<uint64_t> num_published_ = 0;  // Relaxed: who comes too early looks again later.
 };
 
 }  // namespace attndb::internal

@@ -25,18 +25,18 @@ std::vector<const CompanionForm*> Database::WantedForms(const db::SegmentRecord&
   if (!segment.damage.empty()) return forms;
   add(key_planes_);
   MutexLock lock(&wanted_mutex_);
-  const auto wanted = wanted_values_.find(segment.id);
-  if (wanted == wanted_values_.end()) return forms;
-  for (const uint32_t bits : wanted->second) add(*values_.at(bits).form);
+  const auto wanted = wanted_.find(segment.id);
+  if (wanted == wanted_.end()) return forms;
+  for (const CompanionForm* const form : wanted->second) add(*form);
   return forms;
 }
 
-void Database::WantValues(const storage::Segment& segment, uint32_t bits) {
+void Database::Want(const storage::Segment& segment, const CompanionForm* form) {
   if (!builds_companions()) return;
   const auto id = static_cast<db::SegmentId>(segment.id());
   {
     MutexLock lock(&wanted_mutex_);
-    if (!wanted_values_[id].insert(bits).second) return;  // A layer before this one has said so.
+    if (!wanted_[id].insert(form).second) return;  // A layer before this one has said so.
   }
   ScheduleCompanion(id);
 }
@@ -73,7 +73,7 @@ void Database::ScheduleCompanion(db::SegmentId segment) {
 
 void Database::ForgetWanted(db::SegmentId segment) {
   MutexLock lock(&wanted_mutex_);
-  wanted_values_.erase(segment);
+  wanted_.erase(segment);
 }
 
 void Database::ScheduleFrom(const SessionImpl& session, uint64_t first_token) {
@@ -167,6 +167,7 @@ Status Database::PublishCompanion(const db::SegmentRecord& segment,
   for (const db::CompanionRecord& old : replaced) {
     companions_.RemoveFiles({static_cast<uint64_t>(segment.id), old.kind, old.generation});
   }
+  companions_.NotePublished();
   return Status::Ok();
 }
 

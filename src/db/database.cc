@@ -9,6 +9,7 @@
 
 #include "db/builtin_plans.h"
 #include "db/non_finite.h"
+#include "db/stored_clusters.h"
 #include "storage/vfs/store_files.h"
 
 namespace attndb::internal {
@@ -145,7 +146,14 @@ Database::Database(Key, Parts parts)
     values.form = std::make_unique<const ValuePlanesForm>(bits);
     values.cache = std::make_unique<ValueCache>(
         values.form.get(), &budget_, &companions_,
-        [this, bits](const storage::Segment& segment) { WantValues(segment, bits); });
+        [this, form = values.form.get()](const storage::Segment& segment) { Want(segment, form); });
+  }
+  indexes_["clusters"].form = std::make_unique<const ClustersForm>();
+  for (auto& [name, indexes] : indexes_) {
+    indexes.cache =
+        std::make_unique<IndexCache>(indexes.form.get(), &budget_, &companions_,
+                                     [this, form = indexes.form.get()](
+                                         const storage::Segment& segment) { Want(segment, form); });
   }
 }
 

@@ -34,6 +34,7 @@
 #include "db/hints.h"
 #include "db/segment_registry.h"
 #include "db/session_impl.h"
+#include "db/stored_index.h"
 #include "db/stored_planes.h"
 #include "db/stored_values.h"
 #include "query/optimizer/machine_constants.h"
@@ -124,6 +125,15 @@ class Database : public std::enable_shared_from_this<Database> {
   uint64_t min_plane_tokens() const { return key_planes_.kind().min_tokens; }
   // Value planes of these bits. REQUIRES: 0, 2, 4 or 8.
   ValueCache* values(uint32_t bits) { return values_.at(bits).cache.get(); }
+  // What finds keys for plans whose index has this name (query/plan/plan_registry.h). REQUIRES: one
+  // has.
+  IndexCache* indexes(std::string_view finds_by) {
+    return indexes_.find(finds_by)->second.cache.get();
+  }
+  // Shorter segments have none.
+  uint64_t min_index_tokens(std::string_view finds_by) const {
+    return indexes_.find(finds_by)->second.form->kind().min_tokens;
+  }
   ThreadPool* pool() { return &pool_; }
   void SessionOpened(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
   void SessionMoved(ContextId from, ContextId to) ATTNDB_EXCLUDES(use_mutex_);
@@ -223,8 +233,9 @@ class Database : public std::enable_shared_from_this<Database> {
   bool WantsCompanion(const db::SegmentRecord& segment) const {
     return !WantedForms(segment).empty();
   }
-  // A plan has read value planes of the segment that it has not: they are worth keeping.
-  void WantValues(const storage::Segment& segment, uint32_t bits) ATTNDB_EXCLUDES(wanted_mutex_);
+  // A plan has asked for a companion of the segment that it has not: it is worth writing.
+  void Want(const storage::Segment& segment, const CompanionForm* form)
+      ATTNDB_EXCLUDES(wanted_mutex_);
   // Drops companions of kinds that the ones we read took the place of. Their files become orphans.
   Status ForgetFormerKinds();
   // Of one tenant, or of all with kNone.
@@ -279,6 +290,11 @@ class Database : public std::enable_shared_from_this<Database> {
     std::unique_ptr<ValueCache> cache;
   };
   std::map<uint32_t, Values> values_;  // By bits.
+  struct Indexes {
+    std::unique_ptr<const KeyIndexForm> form;
+    std::unique_ptr<IndexCache> cache;
+  };
+  std::map<std::string, Indexes, std::less<>> indexes_;  // By what plans call them.
   ThreadPool pool_;
   Hints hints_;
 
@@ -308,7 +324,7 @@ class Database : public std::enable_shared_from_this<Database> {
   std::atomic<uint64_t> bytes_merged_ = 0;
 
   mutable Mutex wanted_mutex_;  // A leaf.
-  std::map<db::SegmentId, std::set<uint32_t>> wanted_values_ ATTNDB_GUARDED_BY(wanted_mutex_);
+  std::map<db::SegmentId, std::set<const CompanionForm*>> wanted_ ATTNDB_GUARDED_BY(wanted_mutex_);
 
   BackgroundWorker worker_;  // The last: it uses all others until it has stopped.
 };

@@ -115,7 +115,7 @@ std::string Percent(const Known& known) {
 Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
   HeadExplain sum;
   sum.predicted_us = sum.time_us = sum.other_us = 0;
-  double selected = 0;
+  double selected = 0, visited = 0, clusters = 0, hops = 0;
   Known error, left, mass_bound, out_bound;
   uint64_t num_heads = 0;
   bool compared = true;
@@ -130,6 +130,9 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
       sum.bytes_touched += head.bytes_touched;
       sum.time_us += head.time_us;
       selected += head.selected_mean;
+      visited += head.visited_mean;
+      clusters += head.clusters_mean;
+      hops += head.hops_mean;
       error.Add(head.error);
       left.Add(head.mass_left);
       mass_bound.Add(head.mass_bound);
@@ -138,6 +141,9 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
     }
   }
   const bool has_run = layers.front().num_queries > 0;
+  const auto mean = [&](double sum_of_heads) {
+    return sum_of_heads > 0 ? Count(sum_of_heads / static_cast<double>(num_heads)) : "-";
+  };
   return {Range(layers.front().layer, layers.back().layer),
           Range(run.first, run.last),
           run.key.plan + (run.key.reason.empty() ? "" : " [" + run.key.reason + "]"),
@@ -145,6 +151,9 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
           Number(sum.predicted_us, 1),
           compared ? Number(sum.other_us, 1) : "-",
           has_run ? Count(selected / static_cast<double>(num_heads)) : "-",
+          mean(visited),
+          mean(clusters),
+          mean(hops),
           has_run ? Bytes(sum.bytes_touched) : "-",
           has_run ? Number(sum.time_us, 1) : "-",
           Percent(error),
@@ -157,8 +166,8 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
 // What each head runs; layers whose heads run the same are folded.
 std::string HeadTable(const std::vector<LayerExplain>& layers) {
   std::vector<Row> rows = {{"layers", "heads", "runs [why]", "bytes?", "us?", "else us?",
-                            "selected", "bytes", "us", "error", "mass left", "at most", "off by",
-                            "fell back"}};
+                            "selected", "visited", "clusters", "hops", "bytes", "us", "error",
+                            "mass left", "at most", "off by", "fell back"}};
   for (size_t begin = 0; begin < layers.size();) {
     const std::vector<HeadRun> runs = RunsOf(layers[begin]);
     size_t end = begin + 1;
@@ -235,7 +244,8 @@ std::string Explain::ToText() const {
       "to be scored exactly. Columns with ? are predicted, for one row of q; the others are the\n"
       "last call's, selected and candidates the mean of all calls. Folded layers are summed, and "
       "so\n"
-      "are folded heads. Of a head, us are of one thread, and `else` is what was not chosen; "
+      "are folded heads. Of a head, us are of one thread, and `else` is what was not chosen;\n"
+      "visited, clusters and hops are of an index that does not score every key; "
       "error\n"
       "and mass left are estimates where samples were drawn. `at most` is the hard bound of the "
       "mass\n"

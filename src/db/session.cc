@@ -41,6 +41,10 @@ Status Session::Attention(const TensorView& q, LayerId layer, const MutableTenso
   return impl_->Attend(layer, q, out, nullptr);
 }
 
+Result<std::vector<CriticalTokens>> Session::Search(LayerId layer, const TensorView& q) {
+  return impl_->Search(layer, q);
+}
+
 Status Session::ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
                        const MutableTensorView& v) const {
   return impl_->ReadKv(layer, range, k, v);

@@ -69,6 +69,10 @@ void SessionImpl::FillHeads(LayerId layer, const query::LayerChoice& choice,
     const query::CallCost& all = stats.all_heads[i];
     const query::CallCost& last = stats.last_heads[i];
     head.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);
+    head.visited_mean = MeanOf(static_cast<double>(all.num_visited), all.num_queries, 0);
+    const uint32_t group = spec_.layers[layer].group_size();
+    head.clusters_mean = MeanOf(static_cast<double>(all.num_clusters) * group, all.num_queries, 0);
+    head.hops_mean = MeanOf(static_cast<double>(all.num_hops) * group, all.num_queries, 0);
     head.bytes_touched = last.bytes_touched;
     head.time_us = Micros(static_cast<double>(last.score_ns + last.select_ns + last.attend_ns));
     head.error = MeanOf(all.error_sum, all.num_errors, -1);

@@ -251,6 +251,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   call.out = out;
   call.lse = lse;
   call.num_parts = num_parts;
+  call.found = found_;
   ChoosePlan(layer, &call);
   const auto num_rows = static_cast<uint64_t>(q.rows());
   const uint64_t first_token = call.num_tokens - num_rows;
@@ -280,6 +281,8 @@ void SessionImpl::ChoosePlan(LayerId layer, query::LayerCall* call) {
   }
   CollectValues(layer, *call);
   call->values = values_;
+  CollectIndexes(layer, *call);
+  call->indexes = indexes_;
 }
 
 void SessionImpl::TakeChoice(LayerId layer, const query::LayerChoice& choice,
@@ -332,6 +335,17 @@ void SessionImpl::CollectValues(LayerId layer, const query::LayerCall& call) {
   ListByRun(call, layer_values_, &values_);
 }
 
+void SessionImpl::CollectIndexes(LayerId layer, const query::LayerCall& call) {
+  layer_indexes_.clear();
+  indexes_.clear();
+  if (!call.plan.Finds() || !query::ReasonForFull(call).empty()) return;
+  IndexCache* const cache = database_->indexes(call.plan.index->finds_by);
+  for (size_t i = 0; i < chain_.size(); ++i) {
+    layer_indexes_.push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
+  }
+  ListByRun(call, layer_indexes_, &indexes_);
+}
+
 uint64_t SessionImpl::StorablePlaneTokens() const {
   uint64_t num_tokens = 0;
   for (const ChainEntry& entry : chain_) {
@@ -369,6 +383,7 @@ void SessionImpl::EndCall() {
   pins_.clear();  // The budget keeps the layers; it may drop them between calls.
   planes_.clear();
   layer_values_.clear();
+  layer_indexes_.clear();
 }
 
 Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out,
@@ -414,12 +429,20 @@ void SessionImpl::NoteCost(LayerId layer, uint64_t num_rows) {
   const std::span<const query::HeadBound> bounds = attention_.bounds();
   const size_t of_last_row = bounds.empty() ? 0 : bounds.size() / num_rows;
   stats.last_bounds.assign(bounds.end() - static_cast<std::ptrdiff_t>(of_last_row), bounds.end());
-  const auto rows = static_cast<double>(num_rows);
-  observed_.clear();
   for (uint32_t head = 0; head < stats.all_heads.size(); ++head) {
     const query::CallCost cost = attention_.head_cost(head);
     stats.last_heads[head] = cost;
     stats.all_heads[head].Add(cost);
+  }
+  if (found_ == nullptr) Teach(layer, num_rows);  // A search takes less than a call.
+}
+
+void SessionImpl::Teach(LayerId layer, uint64_t num_rows) {
+  const auto rows = static_cast<double>(num_rows);
+  const std::vector<query::CallCost>& heads = stats_[layer].last_heads;
+  observed_.clear();
+  for (uint32_t head = 0; head < heads.size(); ++head) {
+    const query::CallCost& cost = heads[head];
     query::HeadObservation seen;
     // A head that ran `full` for its NaN teaches nothing about its plan.
     if (non_finite_[head] == 0) {
@@ -462,6 +485,31 @@ Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTens
     if (!part_status.ok()) status = std::move(part_status);
   });
   return status;
+}
+
+Result<std::vector<CriticalTokens>> SessionImpl::Search(LayerId layer, const TensorView& q) {
+  ATTNDB_RETURN_IF_ERROR(CheckQuery(layer, q));
+  if (q.rows() != 1) {
+    return Status::InvalidArgument("q of " + LayerText(layer) + ": expected 1 row, found " +
+                                   std::to_string(q.rows()));
+  }
+  const query::LayerPlan& plan = plan_.ForLayer(layer);
+  if (plan.kind != query::QueryKind::kSearch) {
+    return Status::FailedPrecondition(LayerText(layer) + ": plan '" + plan.ToString() +
+                                      "' does not search; topk, dipr and mass do");
+  }
+  const LayerSpec& spec = spec_.layers[layer];
+  std::vector<CriticalTokens> found(spec.num_q_heads);
+  // Heads that read all write their output somewhere.
+  std::vector<float> out(size_t{spec.num_q_heads} * spec.v_head_dim);
+  found_ = found.data();
+  Status status = Attend(layer, q,
+                         MutableTensorView::Contiguous(out.data(), DType::kFloat32, 1,
+                                                       spec.num_q_heads, spec.v_head_dim),
+                         nullptr);
+  found_ = nullptr;
+  ATTNDB_RETURN_IF_ERROR(status);
+  return found;
 }
 
 Status SessionImpl::Crop(uint64_t num_tokens) {

@@ -22,6 +22,7 @@
 #include "attndb/types.h"
 #include "common/mutex.h"
 #include "db/query_sample.h"
+#include "db/stored_index.h"
 #include "db/stored_planes.h"
 #include "db/stored_values.h"
 #include "query/attention/layer_attention.h"
@@ -63,6 +64,7 @@ class SessionImpl {
   Status Attend(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse);
   Status AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                     uint32_t part, uint32_t num_parts) ATTNDB_EXCLUDES(call_mutex_);
+  Result<std::vector<CriticalTokens>> Search(LayerId layer, const TensorView& q);
   Status CheckQuery(LayerId layer, const TensorView& q) const;
   Status ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
                 const MutableTensorView& v) const;
@@ -119,6 +121,7 @@ class SessionImpl {
   void ChoosePlan(LayerId layer, query::LayerCall* call);
   void TakeChoice(LayerId layer, const query::LayerChoice& choice, query::LayerCall* call);
   void NoteCost(LayerId layer, uint64_t num_rows);
+  void Teach(LayerId layer, uint64_t num_rows);
   void FillHeads(LayerId layer, const query::LayerChoice& choice, LayerExplain* explain) const;
   void KeepStatistics() const;
 
@@ -139,6 +142,8 @@ class SessionImpl {
   // The key planes and value planes of the chain's segments, if the plan reads them.
   void CollectEstimates(LayerId layer, const query::LayerCall& call);
   void CollectValues(LayerId layer, const query::LayerCall& call);
+  // What finds keys of the chain's segments, if the plan's index does.
+  void CollectIndexes(LayerId layer, const query::LayerCall& call);
   void EndCall();
   Status Fail(Status status);
   // The search of a layer's physical plan, made again if that has changed.
@@ -171,6 +176,8 @@ class SessionImpl {
   bool failed_ = false;
   std::vector<LayerStats> stats_;
   std::vector<float> convert_scratch_;
+  // Of a Search under way, by q head: the call chooses, and does not attend. Else null.
+  CriticalTokens* found_ = nullptr;
   std::vector<uint8_t> appended_non_finite_;  // By kv head, of the Append under way.
 
   // One Attend: the first part that comes sets it up under the mutex, the last that leaves ends it;
@@ -183,11 +190,13 @@ class SessionImpl {
   Status call_status_ ATTNDB_GUARDED_BY(call_mutex_);
   query::LayerAttention attention_;
   std::vector<storage::LayerPin> pins_;
-  std::vector<std::shared_ptr<const LayerPlanes>> planes_;        // By entry of the chain.
-  std::vector<std::shared_ptr<const LayerValues>> layer_values_;  // The same.
+  std::vector<std::shared_ptr<const LayerPlanes>> planes_;          // By entry of the chain.
+  std::vector<std::shared_ptr<const LayerValues>> layer_values_;    // The same.
+  std::vector<std::shared_ptr<const LayerIndexes>> layer_indexes_;  // The same.
   std::vector<storage::KvRows> runs_;
   std::vector<const index::KeyEstimates*> estimates_;    // As runs_; empty if the plan wants none.
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
+  std::vector<const index::KeyIndex*> indexes_;          // The same.
   std::vector<uint8_t> non_finite_;                      // By kv head: it has NaN or Inf,
   std::vector<uint8_t> runs_full_;  // ... or runs `full` for that or another reason.
   std::vector<query::HeadObservation> observed_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kernels/layout.h"
+#include "db/plane_sources.h"
 #include "storage/vfs/format.h"
 
 namespace attndb::internal {
@@ -10,40 +10,9 @@ namespace {
 
 enum Part : uint32_t { kMain, kLow, kSigns, kNumParts };
 
-size_t RowElements(const storage::Segment& segment, LayerId layer) {
-  return kernels::RowElements(segment.shape().layers[layer].head_dim);
-}
-
 uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) {
-  return index::KeyPlanes::BytesFor(segment.num_tokens(), RowElements(segment, layer));
+  return index::KeyPlanes::BytesFor(segment.num_tokens(), KeyElements(segment, layer));
 }
-
-// Makes the planes of a layer's heads.
-class LayerBuilder {
- public:
-  LayerBuilder(const storage::Segment& segment, LayerId layer, const LayerSpec& spec)
-      : row_(RowElements(segment, layer)),
-        source_{.num_keys = segment.num_tokens(), .first_position = segment.first_position()},
-        dtype_(segment.shape().dtype),
-        frequencies_(index::RotaryFrequencies(spec.rope, spec.head_dim)),
-        queries_(segment.ReadQueries(layer)) {}
-
-  // `k`: the head's rows, all of the segment.
-  Result<index::KeyPlanes> Build(uint32_t kv_head, const std::byte* k) const {
-    index::PlaneSource source = source_;
-    source.keys = {k, row_, row_, dtype_};
-    source.frequencies = frequencies_;
-    if (queries_.ok()) source.queries = queries_->rows(kv_head);
-    return index::KeyPlanes::Build(source);
-  }
-
- private:
-  const size_t row_;
-  const index::PlaneSource source_;
-  const DType dtype_;
-  const std::vector<double> frequencies_;
-  const Result<storage::LayerQueries> queries_;  // Planes are less good without, but right.
-};
 
 Result<HeadPlanes> ReadHead(const storage::Companion& companion, const storage::Segment& segment,
                             LayerId layer, uint32_t kv_head) {
@@ -55,7 +24,7 @@ Result<HeadPlanes> ReadHead(const storage::Companion& companion, const storage::
                           companion.ReadPart({layer, kv_head, kLow}));
   ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange sign_range,
                           companion.ReadPart({layer, kv_head, kSigns}));
-  const index::PlaneShape expected = {segment.num_tokens(), RowElements(segment, layer)};
+  const index::PlaneShape expected = {segment.num_tokens(), KeyElements(segment, layer)};
   ATTNDB_ASSIGN_OR_RETURN(
       head.planes,
       index::KeyPlanes::Parse({main_range.bytes, low_range.bytes, sign_range.bytes}, expected,
@@ -68,9 +37,10 @@ Result<HeadPlanes> ReadHead(const storage::Companion& companion, const storage::
 }
 
 Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                 const LayerBuilder& builder, storage::CompanionWriter* writer) {
+                 const PlaneSources& sources, storage::CompanionWriter* writer) {
   ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows keys, segment.ReadKeys(layer, kv_head));
-  ATTNDB_ASSIGN_OR_RETURN(const index::KeyPlanes planes, builder.Build(kv_head, keys.data()));
+  ATTNDB_ASSIGN_OR_RETURN(const index::KeyPlanes planes,
+                          index::KeyPlanes::Build(sources.Of(kv_head, keys.data())));
   const index::PlaneParts parts = planes.num_keys() == 0 ? index::PlaneParts() : planes.parts();
   ATTNDB_RETURN_IF_ERROR(writer->AddPart(parts.main, planes.num_keys()));
   ATTNDB_RETURN_IF_ERROR(writer->AddPart(parts.low, planes.num_keys()));
@@ -109,11 +79,12 @@ uint64_t KeyPlanesForm::ObjectBytes(const storage::Segment& segment) const {
 Result<std::vector<HeadPlanes>> KeyPlanesForm::Build(const storage::Segment& segment, LayerId layer,
                                                      const LayerSpec& spec,
                                                      const storage::LayerPin& pin) const {
-  const LayerBuilder builder(segment, layer, spec);
+  const PlaneSources sources(segment, layer, spec);
   std::vector<HeadPlanes> heads(pin.num_kv_heads());
   for (uint32_t head = 0; head < pin.num_kv_heads(); ++head) {
     if (pin.non_finite(head)) continue;
-    ATTNDB_ASSIGN_OR_RETURN(heads[head].planes, builder.Build(head, pin.rows(head).k));
+    ATTNDB_ASSIGN_OR_RETURN(heads[head].planes,
+                            index::KeyPlanes::Build(sources.Of(head, pin.rows(head).k)));
   }
   return heads;
 }
@@ -134,10 +105,10 @@ Status KeyPlanesForm::Write(const storage::Segment& segment, const ModelSpec& sp
   for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
     // No plan is looked at in a layer with a sliding window.
     const bool wanted = spec.layers[layer].sliding_window == 0;
-    const LayerBuilder builder(segment, layer, spec.layers[layer]);
+    const PlaneSources sources(segment, layer, spec.layers[layer]);
     for (uint32_t head = 0; head < spec.layers[layer].num_kv_heads; ++head) {
       ATTNDB_RETURN_IF_ERROR(wanted && !segment.non_finite(layer, head)
-                                 ? WriteHead(segment, layer, head, builder, writer)
+                                 ? WriteHead(segment, layer, head, sources, writer)
                                  : WriteNoHead(writer));
     }
     layer_done(layer);

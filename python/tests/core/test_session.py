@@ -232,6 +232,31 @@ def test_explains_and_takes_plans(db: attndb.DB, spec: attndb.ModelSpec, steps: 
     assert not machine.measured and machine.num_threads > 0 and len(machine.attend_ns) == 4
 
 
+def test_search_gives_the_tokens_that_score_best(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    steps = Steps(3001)
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, 0, 3000)
+    db.store(session, steps.ids[:3000])
+    k, _ = session.read_kv(1)
+    q = np.linspace(-1, 1, NUM_Q_HEADS * k.shape[2], dtype=np.float32)
+    q = q.reshape(1, -1, k.shape[2])
+    group = q.shape[1] // k.shape[1]
+    for plan in ("topk(k=32)", "topk(k=32,index=clustered,effort=100)"):
+        session.set_plan(plan)
+        for head, found in enumerate(session.search(1, q)):
+            scores = k[:, head // group] @ q[0, head]
+            np.testing.assert_allclose(found.scores, scores[found.tokens], rtol=1e-3, atol=1e-3)
+            best = 16 + np.argsort(-scores[16 : 3000 - 128])[:32]
+            assert len(set(best) & set(found.tokens)) >= 30
+        db.wait_for_background()  # The clusters are there for the second plan's next search.
+    assert len(session.search(1, q)) == q.shape[1]
+    session.set_plan("full")
+    with pytest.raises(attndb.FailedPreconditionError, match="does not search"):
+        session.search(1, q)
+
+
 @pytest.mark.parametrize("bits", ["exact", "8", "4", "1"])
 def test_plans_that_estimate_come_near_the_reference(
     db: attndb.DB, spec: attndb.ModelSpec, bits: str

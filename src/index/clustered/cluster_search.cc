@@ -24,7 +24,7 @@ constexpr size_t kFirstTimes = 3;
 constexpr size_t kFirstLeast = 4;
 
 // Standard deviations of the estimates' error by which a candidate may look too light.
-constexpr float kMargin = 1.5f;
+constexpr float kMargin = 2.5f;
 
 size_t Words(size_t num_bits) { return (num_bits + 63) / 64; }
 

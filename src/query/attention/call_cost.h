@@ -12,6 +12,12 @@ struct CallCost {
   uint64_t num_selected = 0;    // Critical tokens, summed over rows and q heads.
   uint64_t num_queries = 0;     // Rows times q heads that chose.
   uint64_t num_candidates = 0;  // Of estimates: scored exactly.
+  // Of an index that does not score every key: keys that it looked at, summed over rows and q
+  // heads; clusters that it visited, and reads that waited for the one before, for all q heads
+  // together.
+  uint64_t num_visited = 0;
+  uint64_t num_clusters = 0;
+  uint64_t num_hops = 0;
   uint64_t bytes_touched = 0;
   int64_t score_ns = 0;
   int64_t select_ns = 0;
@@ -60,6 +66,9 @@ struct CallCost {
     num_selected += other.num_selected;
     num_queries += other.num_queries;
     num_candidates += other.num_candidates;
+    num_visited += other.num_visited;
+    num_clusters += other.num_clusters;
+    num_hops += other.num_hops;
     bytes_touched += other.bytes_touched;
     score_ns += other.score_ns;
     select_ns += other.select_ns;

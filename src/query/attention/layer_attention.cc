@@ -40,6 +40,7 @@ Status LayerAttention::Begin(const LayerCall& call) {
   first_row_token_ = call.num_tokens - static_cast<uint64_t>(call.q.rows());
   sparse_ = call.plan.kind != QueryKind::kFull && ReasonForFull(call).empty();
   chooses_ = sparse_ && call.plan.Chooses();
+  finds_ = chooses_ && call.plan.Finds();
   run_begin_.clear();
   uint64_t begin = 0;
   for (size_t i = 0; i < call.num_runs; ++i) {
@@ -48,8 +49,8 @@ Status LayerAttention::Begin(const LayerCall& call) {
   }
   run_begin_.push_back(begin);
   ATTNDB_CHECK(begin == call.num_tokens);
-  needs_sums_ =
-      chooses_ && !call.plan.Draws() && (call.plan.Estimates() || call.search->NeedsSums());
+  needs_sums_ = chooses_ && !finds_ && !call.plan.Draws() &&
+                (call.plan.Estimates() || call.search->NeedsSums());
   if (chooses_) ListHeadRuns();
   work_.Reset({.num_kv_heads = call.spec.num_kv_heads,
                .group_size = call.spec.group_size(),
@@ -57,6 +58,7 @@ Status LayerAttention::Begin(const LayerCall& call) {
                .num_tokens = call.num_tokens,
                .window = call.spec.sliding_window,
                .by_row = sparse_,
+               .uncut = finds_,
                .num_parts = call.num_parts});
   rows_max_ = work_.rows_per_unit_max * call.spec.group_size();
   range_rows_ = (rows_max_ + kRowsPerLine - 1) / kRowsPerLine * kRowsPerLine;
@@ -77,11 +79,18 @@ HeadScratchSize LayerAttention::HeadSize() const {
   return {&call_.plan, call_.search, call_.num_tokens, call_.num_runs, k_padded_};
 }
 
+// Of the kv head that needs most.
+IndexedScratchSize LayerAttention::IndexedSize() const {
+  return {head_runs_, call_.plan.MakeSpec(call_.spec), call_.num_tokens, call_.spec.group_size(),
+          k_padded_};
+}
+
 size_t LayerAttention::PartBytes() const {
   size_t bytes = 2 * ArenaBytes<float>(rows_max_ * k_padded_) + StateBytes(rows_max_, v_padded_) +
                  2 * ArenaBytes<uint32_t>(rows_max_) +
                  ArenaBytes<std::byte>(kernels::AttendBlockScratchBytes(k_padded_, v_padded_));
   if (!chooses_) return bytes;
+  if (finds_) return bytes + IndexedScratch::Bytes(IndexedSize());
   const uint32_t group = call_.spec.group_size();
   if (work_.num_ranges_max == 1) bytes += ChoiceBytes(1);
   if (call_.plan.Draws()) {
@@ -147,6 +156,10 @@ void LayerAttention::TakeFromArenas() {
     part.hi = part.arena.Take<uint32_t>(rows_max_);
     part.block = part.arena.Take<std::byte>(kernels::AttendBlockScratchBytes(k_padded_, v_padded_));
     if (!chooses_) continue;
+    if (finds_) {
+      part.indexed = IndexedScratch::Take(IndexedSize(), &part.arena);
+      continue;
+    }
     TakeForScores(&part);
     if (call_.plan.bits != 0) {
       part.codes =
@@ -200,6 +213,10 @@ const index::KeyEstimates* LayerAttention::Estimates(uint32_t kv_head, size_t ru
   return call_.estimates[kv_head * call_.num_runs + run];
 }
 
+const index::KeyIndex* LayerAttention::Index(uint32_t kv_head, size_t run) const {
+  return call_.indexes.empty() ? nullptr : call_.indexes[kv_head * call_.num_runs + run];
+}
+
 const kernels::ValuePlanesView* LayerAttention::CodedValues(uint32_t kv_head, size_t run) const {
   if (!call_.plan.ReadsValues() || call_.values.empty()) return nullptr;
   return call_.values[kv_head * call_.num_runs + run];
@@ -225,7 +242,8 @@ void LayerAttention::ListHeadRuns() {
                             Keys(head, run, 0),
                             Values(head, run, 0),
                             Estimates(head, run),
-                            CodedValues(head, run)});
+                            CodedValues(head, run),
+                            Index(head, run)});
     }
   }
 }
@@ -257,7 +275,7 @@ void LayerAttention::RunPart(uint32_t part) {
     BookCost(work_.items[i].unit, &parts_[part]);
   }
   // What other parts have not finished yet, where scores are everyone's.
-  if (!chooses_ || call_.plan.Draws() || work_.num_ranges_max == 1) return;
+  if (!chooses_ || finds_ || call_.plan.Draws() || work_.num_ranges_max == 1) return;
   for (uint32_t unit = 0; unit < work_.units.size(); ++unit) {
     FinishHeads(unit, &parts_[part]);
     BookCost(unit, &parts_[part]);
@@ -276,6 +294,9 @@ void LayerAttention::RunItem(const WorkItem& item, Part* part) {
   LoadQueries(unit, part);
   if (dense) {
     AttendRange(item, part);
+  } else if (finds_) {
+    FinishFound(item.unit, part);
+    return;
   } else if (call_.plan.Draws()) {
     CollectRange(item, part);
   } else {

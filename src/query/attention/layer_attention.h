@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attndb/stats.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
 #include "index/critical_search.h"
@@ -37,6 +38,7 @@
 #include "query/attention/arena.h"
 #include "query/attention/call_cost.h"
 #include "query/attention/group_draw.h"
+#include "query/attention/indexed_group.h"
 #include "query/attention/sparse_head.h"
 #include "query/attention/work_plan.h"
 #include "query/plan/plan.h"
@@ -58,6 +60,11 @@ struct LayerCall {
   // As runs: what estimates the scores of a run's keys, of at least as many tokens; null where
   // nothing does. Empty: nowhere.
   std::span<const index::KeyEstimates* const> estimates;
+  // As estimates: what finds a run's keys, of the plan's index.
+  std::span<const index::KeyIndex* const> indexes;
+  // [num_q_heads]: takes what the plan chooses for the one row, and nothing is attended to.
+  // Null: attention. REQUIRES: the plan searches.
+  CriticalTokens* found = nullptr;
   // The same for values that weigh little, of the plan's value_bits.
   std::span<const kernels::ValuePlanesView* const> values;
   // [num_kv_heads]: not 0 where `full` runs: K or V has NaN or Inf, or the optimizer said so.
@@ -135,6 +142,7 @@ class LayerAttention {
     std::byte* codes = nullptr;                     // Of the group's quantized q rows.
     index::EstimateQuery* queries = nullptr;        // [group]
     HeadScratch head;                               // Of a plan that searches,
+    IndexedScratch indexed;                         // ... by an index that finds keys,
     GroupScratch group;                             // ... or draws.
     CallCost cost;                                  // Of the item under way,
     std::vector<CallCost> head_costs;               // ... and of those before, by kv head.
@@ -142,6 +150,7 @@ class LayerAttention {
 
   bool IsDense(uint32_t kv_head) const;
   HeadScratchSize HeadSize() const;
+  IndexedScratchSize IndexedSize() const;
   size_t PartBytes() const;
   Status MakeRoom();
   void TakeFromArenas();
@@ -196,6 +205,7 @@ class LayerAttention {
 
   void FinishDense(const WorkItem& item, Part* part);
   void FinishSparse(const WorkItem& item, Part* part);
+  void FinishFound(uint32_t unit_idx, Part* part);
   // Takes q heads of a unit whose scores are complete, until none is left.
   void FinishHeads(uint32_t unit_idx, Part* part);
   void FinishHead(uint32_t unit_idx, uint32_t group_head, Part* part);
@@ -210,6 +220,7 @@ class LayerAttention {
   TokenRange Middle(uint64_t row) const;
   // Null unless the plan asks for estimates and the run has some.
   const index::KeyEstimates* Estimates(uint32_t kv_head, size_t run) const;
+  const index::KeyIndex* Index(uint32_t kv_head, size_t run) const;
   const kernels::ValuePlanesView* CodedValues(uint32_t kv_head, size_t run) const;
   kernels::RowsView Keys(uint32_t kv_head, size_t run, uint64_t first_token) const;
   kernels::RowsView Values(uint32_t kv_head, size_t run, uint64_t first_token) const;
@@ -219,6 +230,7 @@ class LayerAttention {
   WorkPlan work_;
   bool sparse_ = false;      // Rows leave tokens out (but for heads with NaN or Inf).
   bool chooses_ = false;     // ... and search for those that they keep, or draw them.
+  bool finds_ = false;       // ... by an index that does not score every key.
   bool needs_sums_ = false;  // Of a search: by the weights of blocks.
   uint64_t first_row_token_ = 0;
   size_t k_padded_ = 0;

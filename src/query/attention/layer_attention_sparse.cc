@@ -95,6 +95,21 @@ void LayerAttention::Summarize(uint32_t unit, TokenRange tokens, Part* part) con
   }
 }
 
+void LayerAttention::FinishFound(uint32_t unit_idx, Part* part) {
+  const WorkUnit& unit = work_.units[unit_idx];
+  const uint32_t group = call_.spec.group_size();
+  const IndexedCall call = {
+      .spec = &call_.spec,
+      .search = call_.plan.MakeSpec(call_.spec),
+      .runs = HeadRuns(unit.kv_head),
+      .q = {part->q, k_padded_, group},
+      .num_tokens = unit.tokens.end,
+      .middle = Middle(unit.first_row),
+      .found = call_.found == nullptr ? nullptr : call_.found + unit.kv_head * group};
+  IndexedGroup(call, part->indexed, &part->cost).Attend(part->states);
+  if (call_.found == nullptr) WriteHeads(unit, 0, group, part->states, part);
+}
+
 void LayerAttention::FinishSparse(const WorkItem& item, Part* part) {
   next_head_[item.unit].store(0, std::memory_order_release);
   FinishHeads(item.unit, part);
@@ -126,9 +141,10 @@ void LayerAttention::FinishHead(uint32_t unit_idx, uint32_t group_head, Part* pa
                          .seed = TokenOfRow(unit.first_row) * call_.spec.num_q_heads + q_head,
                          .search = call_.search,
                          .view = ScoresOf(unit_idx, group_head, part),
-                         .bound = bounds_.empty() ? nullptr : &bounds_[bound]};
+                         .bound = bounds_.empty() ? nullptr : &bounds_[bound],
+                         .found = call_.found == nullptr ? nullptr : call_.found + q_head};
   SparseHead(call, part->head, &part->cost).Attend(part->states);
-  WriteHeads(unit, group_head, 1, part->states, part);
+  if (call_.found == nullptr) WriteHeads(unit, group_head, 1, part->states, part);
 }
 
 }  // namespace attndb::query

@@ -13,6 +13,7 @@
 
 #include "attndb/types.h"
 #include "index/key_estimates.h"
+#include "index/key_index.h"
 #include "kernels/attention_state.h"
 #include "kernels/layout.h"
 #include "kernels/value_planes.h"
@@ -28,6 +29,7 @@ struct HeadRun {
   const index::KeyEstimates* estimates = nullptr;  // What the middle's scores come from; or null.
   // What may stand for values that weigh little, of the plan's bits; or null.
   const kernels::ValuePlanesView* values = nullptr;
+  const index::KeyIndex* index = nullptr;  // What finds its keys, of the plan's index; or null.
 };
 
 // Ascending.

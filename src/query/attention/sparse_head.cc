@@ -147,6 +147,14 @@ void SparseHead::Attend(const StateRows& state) {
   ++cost_->num_queries;
   const int64_t start_ns = SteadyNowNanos();
   const size_t num_chosen = Choose();
+  if (call_.found != nullptr) {
+    const size_t first = call_.middle.begin;
+    const size_t end = num_chosen - (call_.num_tokens - call_.middle.end);
+    call_.found->tokens.assign(scratch_.indices + first, scratch_.indices + end);
+    call_.found->scores.assign(scratch_.chosen_scores + first, scratch_.chosen_scores + end);
+    cost_->select_ns += SteadyNowNanos() - start_ns;
+    return;
+  }
   const bool bounds = call_.plan->Bounds();
   LeftBound left = bounds ? BoundChosen(num_chosen) : LeftBound();
   const bool attends_to_all = bounds && double{left.share} > call_.plan->exact_fallback;

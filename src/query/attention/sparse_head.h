@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <span>
 
+#include "attndb/stats.h"
 #include "attndb/types.h"
 #include "index/critical_search.h"
 #include "kernels/attention_state.h"
@@ -45,8 +46,9 @@ struct HeadCall {
   TokenRange middle;
   uint64_t seed = 0;  // Of the sample.
   const index::CriticalSearch* search = nullptr;
-  index::ScoreView view;       // Scores of all tokens. Changed.
-  HeadBound* bound = nullptr;  // If the plan bounds. Written.
+  index::ScoreView view;            // Scores of all tokens. Changed.
+  HeadBound* bound = nullptr;       // If the plan bounds. Written.
+  CriticalTokens* found = nullptr;  // Takes what was chosen, and nothing is attended to.
 };
 
 struct HeadScratchSize {

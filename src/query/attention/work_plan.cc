@@ -25,7 +25,7 @@ uint64_t RowsPerUnit(const WorkSizes& sizes) {
 }
 
 uint32_t NumRanges(const WorkSizes& sizes, uint64_t num_units) {
-  if (sizes.num_parts == 1) return 1;
+  if (sizes.num_parts == 1 || sizes.uncut) return 1;
   const uint64_t wanted = sizes.num_parts * kItemsPerPart;
   if (num_units >= wanted) return 1;
   uint64_t ranges = DivideUp(wanted, num_units);

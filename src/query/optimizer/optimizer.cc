@@ -71,7 +71,7 @@ SearchSize SizeOf(const LayerQuestion& question, const HeadChoice& choice) {
                                      static_cast<double>(question.plan->sink),
                                  0.0, middle);
   size.fixed_tokens = FixedTokens(question);
-  size.bits = question.plan->bits;
+  size.bits = question.plan->Finds() ? question.plan->index->scan_bits : question.plan->bits;
   size.expected_tokens = std::max(0.0, choice.selected);
   if (question.plan->Draws()) size.expected_tokens = kExactShare * choice.rows;
   return size;

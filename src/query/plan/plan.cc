@@ -94,9 +94,17 @@ bool LayerPlan::Is(std::string_view query_name) const {
 }
 
 std::unique_ptr<const index::CriticalSearch> LayerPlan::MakeSearch(const LayerSpec& layer) const {
-  if (!Chooses() || Draws()) return nullptr;
+  if (!Chooses() || Draws() || Finds()) return nullptr;
   std::unique_ptr<const index::CriticalSearch> search = query->make_search(*this, layer);
   return index->make_search ? index->make_search(std::move(search), *this) : std::move(search);
+}
+
+index::SearchSpec LayerPlan::MakeSpec(const LayerSpec& layer) const {
+  index::SearchSpec spec = query->make_spec(*this, layer);
+  if (PlaceOf(index->arguments, "effort") < index->arguments.size()) {
+    spec.effort = static_cast<float>(Get("effort"));
+  }
+  return spec;
 }
 
 std::string_view LayerPlan::ReasonForFull(const LayerSpec& layer, const CallSize& size) const {

@@ -70,6 +70,8 @@ struct LayerPlan {
   bool Chooses() const { return kind == QueryKind::kSearch || kind == QueryKind::kAuto; }
   // Whether it draws from the scores of all keys, instead of searching.
   bool Draws() const { return kind == QueryKind::kAuto; }
+  // Whether its index finds keys without scoring all of them.
+  bool Finds() const { return kind == QueryKind::kSearch && !index->finds_by.empty(); }
   // Whether what is left out is estimated.
   bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
   // Whether value planes are read: of their values, or of their norms.
@@ -83,7 +85,10 @@ struct LayerPlan {
   double Get(std::string_view key) const;
   bool Given(std::string_view key) const;
   bool Is(std::string_view query_name) const;
-  // Null for plans that choose no tokens, or draw them. The layer says how scores become logits.
+  // What its index is asked for. REQUIRES: Finds().
+  index::SearchSpec MakeSpec(const LayerSpec& layer) const;
+  // Null for plans that choose no tokens, draw them, or find them by an index. The layer says how
+  // scores become logits.
   std::unique_ptr<const index::CriticalSearch> MakeSearch(const LayerSpec& layer) const;
   // Why such a call has no choice but to read all that it sees; empty if it chooses. Static text.
   std::string_view ReasonForFull(const LayerSpec& layer, const CallSize& size) const;

@@ -160,10 +160,32 @@ class PlanParser {
       if (NumGiven(plan, argument.choice) == 0) return Error(start, plan.query->needs);
     }
     if (plan.Bounds()) ATTNDB_RETURN_IF_ERROR(CheckFallback(plan));
+    if (plan.Chooses() && !plan.index->finds_by.empty()) {
+      ATTNDB_RETURN_IF_ERROR(CheckFinds(plan, start));
+    }
     if (!plan.Chooses() || HasBits(*plan.index, plan.bits)) return Status::Ok();
     const Status error = Error(start, "index=" + plan.index->name + " can't be searched at bits=" +
                                           BitsText(plan.bits) + "; it has " + AllBits(*plan.index));
     return Status::Unsupported(error.message());
+  }
+
+  // An index that finds keys knows nothing of those that it did not look at.
+  Status CheckFinds(const LayerPlan& plan, size_t start) const {
+    const std::string by = "index=" + plan.index->name;
+    if (plan.query->make_spec == nullptr) {
+      const Status error =
+          Error(start, by + " finds the best tokens; " + plan.query->name +
+                           " needs the scores of all: index=" + registry_.default_index()->name);
+      return Status::Unsupported(error.message());
+    }
+    if (plan.remainder != Remainder::kDrop) {
+      return Error(start, by + " needs remainder=drop: it does not score what it leaves out");
+    }
+    if (plan.Bounds()) {
+      return Error(fallback_pos_, by + " bounds nothing; exact_fallback needs index=" +
+                                      registry_.default_index()->name);
+    }
+    return Status::Ok();
   }
 
   // One bit a channel says too little of a key to bound its weight, and an estimate of the

@@ -23,6 +23,7 @@
 
 #include "attndb/types.h"
 #include "index/critical_search.h"
+#include "index/key_index.h"
 
 namespace attndb::query {
 
@@ -89,6 +90,12 @@ struct IndexType {
       std::unique_ptr<const index::CriticalSearch> search, const LayerPlan& plan)>
       make_search;
   std::function<SearchWork(const SearchSize&)> predict;
+  // It finds keys without scoring all of them (index/key_index.h), in companions of this name;
+  // empty: it chooses among the scores of all. Of the bits, such an index has 0: what it finds is
+  // exact.
+  std::string finds_by;
+  // Bits of the planes that it scans on the way, for its price.
+  uint32_t scan_bits = 0;
   // `auto` may choose it: its searches miss no more than their estimates' errors make them.
   bool for_auto = false;
 };
@@ -103,6 +110,8 @@ struct QueryType {
   std::function<std::unique_ptr<const index::CriticalSearch>(const LayerPlan& plan,
                                                              const LayerSpec& layer)>
       make_search;
+  // What an index that finds keys is asked for. Null if that can't be said.
+  std::function<index::SearchSpec(const LayerPlan& plan, const LayerSpec& layer)> make_spec;
   // Middle tokens that a q head will select; negative = nobody knows before a run. May be null.
   std::function<double(const LayerPlan& plan, double middle_tokens)> predict_selected;
 };

@@ -1,0 +1,55 @@
+// What key planes and indexes of a stored layer's heads are made from.
+//
+// Errors:  none: sampled queries that can't be read leave what is made less good, but right.
+// Threads: constant once made.
+#ifndef ATTNDB_DB_PLANE_SOURCES_H_
+#define ATTNDB_DB_PLANE_SOURCES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "index/planes/plane_source.h"
+#include "index/planes/rotary_bias.h"
+#include "kernels/layout.h"
+#include "storage/kv/segment.h"
+
+namespace attndb::internal {
+
+// Padded elements of a row of K.
+inline size_t KeyElements(const storage::Segment& segment, LayerId layer) {
+  return kernels::RowElements(segment.shape().layers[layer].head_dim);
+}
+
+class PlaneSources {
+ public:
+  // The segment must outlive it.
+  PlaneSources(const storage::Segment& segment, LayerId layer, const LayerSpec& spec)
+      : row_(KeyElements(segment, layer)),
+        source_{.num_keys = segment.num_tokens(), .first_position = segment.first_position()},
+        dtype_(segment.shape().dtype),
+        frequencies_(index::RotaryFrequencies(spec.rope, spec.head_dim)),
+        queries_(segment.ReadQueries(layer)) {}
+
+  // `k`: the head's rows, all of the segment. The result points into this.
+  index::PlaneSource Of(uint32_t kv_head, const std::byte* k) const {
+    index::PlaneSource source = source_;
+    source.keys = {k, row_, row_, dtype_};
+    source.frequencies = frequencies_;
+    if (queries_.ok()) source.queries = queries_->rows(kv_head);
+    return source;
+  }
+
+ private:
+  const size_t row_;
+  const index::PlaneSource source_;
+  const DType dtype_;
+  const std::vector<double> frequencies_;
+  const Result<storage::LayerQueries> queries_;
+};
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_DB_PLANE_SOURCES_H_

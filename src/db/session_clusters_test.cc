@@ -1,0 +1,167 @@
+// Goal:   a plan over clusters answers as the same plan over all keys, from any number of segments
+//         and a tail, for prefixes, in later processes; while clusters are not there, K is scored.
+// Method: toy model; plan against plan. effort=100 visits every cluster, so that only what the
+//         codes' estimates bring up differs.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "db/db_test_util.h"
+
+namespace attndb {
+namespace {
+
+using test::DBFixture;
+using test::Tokens;
+using test::ToyModel;
+
+class SessionClustersTest : public DBFixture {
+ protected:
+  SessionClustersTest() : DBFixture(/*background_builds=*/true) {}
+
+  Session Resume(const Tokens& stored, size_t num_more = 20) {
+    const Tokens more = ToyModel::Tokens(num_more, 9);
+    SessionStart start = Start(test::Concat(stored, more));
+    EXPECT_EQ(start.session.num_reused(), stored.size());
+    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
+    return std::move(start.session);
+  }
+
+  std::vector<float> ProbeWith(Session* session, const std::string& plan) {
+    ATTNDB_EXPECT_OK(session->SetPlan(plan));
+    return Probe(session);
+  }
+
+  // Asks for clusters, and waits until they are there.
+  void BuildClusters(Session* session) {
+    (void)ProbeWith(session, "topk(k=8,index=clustered)");
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  }
+
+  static double Clusters(const Session& session) {
+    double sum = 0;
+    for (const LayerExplain& layer : session.Explain().layers) {
+      for (const HeadExplain& head : layer.heads) sum += head.clusters_mean;
+    }
+    return sum;
+  }
+};
+
+TEST_F(SessionClustersTest, ClustersAnswerAsAllKeysDo) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100, 100}, 1);
+  Session session = Resume(stored);
+  const std::vector<float> before = ProbeWith(&session, "topk(k=60,index=clustered,effort=100)");
+  EXPECT_LT(Difference(before, ProbeWith(&session, "topk(k=60)")), 1e-5);
+  EXPECT_EQ(Clusters(session), 0);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  for (const char* query : {"topk(k=60", "dipr(alpha=0.02", "dipr(beta=3"}) {
+    const std::vector<float> all = ProbeWith(&session, std::string(query) + ")");
+    const std::vector<float> found =
+        ProbeWith(&session, std::string(query) + ",index=clustered,effort=100)");
+    EXPECT_LT(Difference(found, all), 0.05) << query;
+    EXPECT_EQ(found, Probe(&session)) << "not the same twice: " << query;
+  }
+  EXPECT_GT(Clusters(session), 0);
+  EXPECT_GT(session.Explain(1)->heads[0].visited_mean, 0);
+}
+
+TEST_F(SessionClustersTest, SearchGivesWhatThePlanChooses) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
+  Session session = Resume(stored, 300);
+  BuildClusters(&session);
+  const LayerSpec& shape = model_.spec().layers[1];
+  std::vector<float> q(size_t{shape.num_q_heads} * shape.head_dim, 0.3f);
+  for (size_t i = 0; i < q.size(); ++i) q[i] += 0.05f * std::sin(static_cast<float>(i));
+  const TensorView view = test::ViewOf(q, shape.num_q_heads, shape.head_dim);
+  std::vector<std::vector<CriticalTokens>> found;
+  for (const char* plan :
+       {"topk(k=40)", "topk(k=40,bits=8)", "topk(k=40,index=clustered,effort=100)"}) {
+    ATTNDB_ASSERT_OK(session.SetPlan(plan));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(auto tokens, session.Search(1, view));
+    ASSERT_EQ(tokens.size(), shape.num_q_heads);
+    for (CriticalTokens& head : tokens) {
+      ASSERT_EQ(head.tokens.size(), 40u);
+      ASSERT_EQ(head.scores.size(), 40u);
+      std::ranges::sort(head.tokens);
+      EXPECT_GE(head.tokens.front(), 16u);
+      EXPECT_LT(head.tokens.back(), session.num_tokens() - 128);
+    }
+    found.push_back(std::move(tokens));
+  }
+  for (size_t head = 0; head < shape.num_q_heads; ++head) {
+    for (size_t i = 1; i < found.size(); ++i) {
+      std::vector<uint32_t> both;
+      std::ranges::set_intersection(found[i][head].tokens, found[0][head].tokens,
+                                    std::back_inserter(both));
+      EXPECT_GE(both.size(), 38u) << head;
+    }
+  }
+  ATTNDB_ASSERT_OK(session.SetPlan("full"));
+  EXPECT_EQ(session.Search(1, view).status().code(), StatusCode::kFailedPrecondition);
+  ATTNDB_ASSERT_OK(session.SetPlan("auto(error=0.01)"));
+  EXPECT_EQ(session.Search(1, view).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SessionClustersTest, AReopenedStoreFindsThemAgain) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
+  const std::string plan = "topk(k=60,index=clustered)";
+  std::vector<float> first;
+  {
+    Session session = Resume(stored);
+    BuildClusters(&session);
+    first = ProbeWith(&session, plan);
+  }
+  for (const bool read_only : {false, true}) {
+    Open({.read_only = read_only});
+    Session session = Resume(stored);
+    EXPECT_EQ(ProbeWith(&session, plan), first);
+    EXPECT_GT(Clusters(session), 0);
+  }
+}
+
+TEST_F(SessionClustersTest, PrefixesAndShortSegmentsAreRight) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 300}, 1);
+  Session session = Resume(stored);
+  BuildClusters(&session);
+  for (const uint64_t num_tokens : {5100u, 4000u, 2500u, 300u, 150u, 3u}) {
+    ATTNDB_ASSERT_OK(session.Crop(num_tokens));
+    const std::vector<float> all = ProbeWith(&session, "topk(k=50)");
+    const std::vector<float> found = ProbeWith(&session, "topk(k=50,index=clustered,effort=100)");
+    EXPECT_LT(Difference(found, all), 0.05) << num_tokens;
+  }
+}
+
+TEST_F(SessionClustersTest, HeadsWithInfinityRunFull) {
+  const Tokens stored =
+      StoreChain("a", std::vector<uint64_t>{3000}, 1, [](LayerId layer, auto* k, auto*) {
+        if (layer == 1) (*k)[33] = std::numeric_limits<float>::infinity();  // Head 0 or 1, token 0.
+      });
+  Session session = Resume(stored);
+  BuildClusters(&session);
+  const std::vector<float> full = ProbeWith(&session, "full");
+  const std::vector<float> found = ProbeWith(&session, "topk(k=100000,index=clustered,effort=100)");
+  ASSERT_EQ(found.size(), full.size());
+  for (size_t i = 0; i < full.size(); ++i) {
+    if (std::isnan(full[i])) {
+      EXPECT_TRUE(std::isnan(found[i])) << i;
+    } else {
+      EXPECT_NEAR(found[i], full[i], 1e-4) << i;
+    }
+  }
+}
+
+TEST_F(SessionClustersTest, WhatClustersCannotDoIsRefused) {
+  Session session = NewSession();
+  const auto code = [&](const std::string& plan) { return session.SetPlan(plan).code(); };
+  EXPECT_EQ(code("mass(p=0.9,index=clustered)"), StatusCode::kUnsupported);
+  EXPECT_EQ(code("auto(error=0.01,index=clustered)"), StatusCode::kUnsupported);
+  EXPECT_EQ(code("topk(k=8,index=clustered,bits=4)"), StatusCode::kUnsupported);
+  EXPECT_EQ(code("topk(k=8,index=clustered,effort=0)"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("topk(k=8,index=clustered,remainder=mean)"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("topk(k=8,index=clustered,exact_fallback=0.1)"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("topk(k=8,effort=2)"), StatusCode::kInvalidArgument);
+  ATTNDB_EXPECT_OK(session.SetPlan("topk(k=8,index=clustered,effort=1.5)"));
+}
+
+}  // namespace
+}  // namespace attndb

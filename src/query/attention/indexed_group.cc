@@ -1,0 +1,211 @@
+#include "query/attention/indexed_group.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/clock.h"
+#include "kernels/score.h"
+#include "kernels/select.h"
+#include "query/attention/call_util.h"
+
+namespace attndb::query {
+namespace {
+
+using kernels::StateRows;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Bytes of the largest search of any run.
+size_t SearchBytes(const IndexedScratchSize& size) {
+  size_t bytes = 0;
+  for (const HeadRun& run : size.runs) {
+    if (run.index == nullptr) continue;
+    index::IndexCall call;
+    call.spec = size.search;
+    call.keys = run.k;
+    call.num_visible = run.tokens.end - run.tokens.begin;
+    call.num_q_rows = size.group;
+    bytes = std::max(bytes, run.index->ScratchBytes(call));
+  }
+  return bytes;
+}
+
+size_t StrideFor(uint64_t num_tokens) { return num_tokens + kernels::kSelectSlack; }
+
+}  // namespace
+
+size_t IndexedScratch::Bytes(const IndexedScratchSize& size) {
+  const size_t stride = StrideFor(size.num_tokens);
+  return ArenaBytes<uint32_t>(size.group * stride) + 2 * ArenaBytes<float>(size.group * stride) +
+         2 * ArenaBytes<uint32_t>(stride) + ArenaBytes<float>(size.group) +
+         ArenaBytes<size_t>(size.group) + ArenaBytes<index::FoundKeys>(size.group) +
+         ArenaBytes<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens)) +
+         ArenaBytes<std::byte>(SearchBytes(size));
+}
+
+IndexedScratch IndexedScratch::Take(const IndexedScratchSize& size, Arena* arena) {
+  IndexedScratch scratch;
+  scratch.stride = StrideFor(size.num_tokens);
+  scratch.tokens = arena->Take<uint32_t>(size.group * scratch.stride);
+  scratch.scores = arena->Take<float>(size.group * scratch.stride);
+  scratch.fixed_scores = arena->Take<float>(size.group * scratch.stride);
+  scratch.fixed = arena->Take<uint32_t>(scratch.stride);
+  scratch.selected = arena->Take<uint32_t>(scratch.stride);
+  scratch.best = arena->Take<float>(size.group);
+  scratch.count = arena->Take<size_t>(size.group);
+  scratch.found = arena->Take<index::FoundKeys>(size.group);
+  scratch.select = arena->Take<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens));
+  scratch.search = arena->Take<std::byte>(SearchBytes(size));
+  return scratch;
+}
+
+IndexedGroup::IndexedGroup(const IndexedCall& call, const IndexedScratch& scratch, CallCost* cost)
+    : call_(call),
+      scratch_(scratch),
+      cost_(cost),
+      group_(call.spec->group_size()),
+      v_padded_(kernels::RowElements(call.spec->v_head_dim)) {
+  std::fill_n(scratch_.best, group_, -kInfinity);
+  std::fill_n(scratch_.count, group_, size_t{0});
+}
+
+// Of tokens of one run: q head g's at scores + g * stride.
+void IndexedGroup::ScoreRange(const HeadRun& run, TokenRange tokens, float* scores) {
+  const uint64_t count = tokens.end - tokens.begin;
+  kernels::ScoreRows(kernels::RowsFrom(run.k, tokens.begin - run.tokens.begin), count, call_.q.q,
+                     call_.q.stride, group_, scores, scratch_.stride);
+  cost_->bytes_touched += count * run.k.num_elements * DTypeBytes(run.k.dtype);
+}
+
+void IndexedGroup::RaiseBest(uint32_t head, const float* scores, size_t count) {
+  scratch_.best[head] = std::max(scratch_.best[head], kernels::MaxScore(scores, count));
+}
+
+void IndexedGroup::ScoreFixed(TokenRange tokens) {
+  for (const HeadRun& run : call_.runs) {
+    const TokenRange piece = Intersect(tokens, run.tokens);
+    const size_t count = piece.end - piece.begin;
+    if (count == 0) continue;
+    ScoreRange(run, piece, scratch_.fixed_scores + num_fixed_);
+    for (uint32_t head = 0; head < group_; ++head) {
+      RaiseBest(head, fixed_scores(head) + num_fixed_, count);
+    }
+    for (uint64_t token = piece.begin; token < piece.end; ++token) {
+      scratch_.fixed[num_fixed_++] = static_cast<uint32_t>(token);
+    }
+  }
+}
+
+// Tokens that no index covers: all of them may be critical.
+void IndexedGroup::AddAll(const HeadRun& run, TokenRange tokens) {
+  const size_t count = tokens.end - tokens.begin;
+  // Heads have lists of unequal length, so scores go to a place that is free for all of them.
+  float* const free = scratch_.fixed_scores + num_fixed_;
+  ScoreRange(run, tokens, free);
+  for (uint32_t head = 0; head < group_; ++head) {
+    const float* const from = free + head * scratch_.stride;
+    const size_t at = scratch_.count[head];
+    std::copy_n(from, count, scores(head) + at);
+    for (size_t i = 0; i < count; ++i) {
+      tokens_of(head)[at + i] = static_cast<uint32_t>(tokens.begin + i);
+    }
+    scratch_.count[head] += count;
+    RaiseBest(head, from, count);
+  }
+}
+
+void IndexedGroup::SearchRun(const HeadRun& run, TokenRange tokens) {
+  index::IndexCall call;
+  call.spec = call_.search;
+  call.keys = run.k;
+  call.first_visible = tokens.begin - run.tokens.begin;
+  call.num_visible = tokens.end - run.tokens.begin;
+  call.q = call_.q.q;
+  call.q_stride = call_.q.stride;
+  call.num_q_rows = group_;
+  call.best = scratch_.best;
+  for (uint32_t head = 0; head < group_; ++head) {
+    const size_t at = scratch_.count[head];
+    scratch_.found[head] = {tokens_of(head) + at, scores(head) + at, 0};
+  }
+  index::SearchCost cost;
+  run.index->Search(call, scratch_.search, scratch_.found, &cost);
+  for (uint32_t head = 0; head < group_; ++head) {
+    const index::FoundKeys& found = scratch_.found[head];
+    for (size_t i = 0; i < found.count; ++i) {
+      found.keys[i] += static_cast<uint32_t>(run.tokens.begin);
+    }
+    scratch_.count[head] += found.count;
+    RaiseBest(head, found.scores, found.count);
+  }
+  cost_->bytes_touched += cost.bytes_touched;
+  cost_->num_candidates += cost.rows_read * group_;
+  cost_->num_visited += cost.keys_scored;
+  cost_->num_clusters += cost.clusters;
+  cost_->num_hops += cost.hops;
+}
+
+void IndexedGroup::AddRun(const HeadRun& run) {
+  const TokenRange tokens = Intersect(call_.middle, run.tokens);
+  if (tokens.begin == tokens.end) return;
+  if (run.index == nullptr) {
+    AddAll(run, tokens);
+  } else {
+    SearchRun(run, tokens);
+  }
+}
+
+// Keeps what is critical by the scores of all runs.
+void IndexedGroup::Filter(uint32_t head) {
+  const size_t listed = scratch_.count[head];
+  float* const head_scores = scores(head);
+  size_t count = 0;
+  if (call_.search.kind == index::SearchKind::kTopK) {
+    count = kernels::SelectTopK(head_scores, listed, call_.search.k, scratch_.selected,
+                                scratch_.select);
+  } else {
+    count = kernels::SelectRange(head_scores, listed, scratch_.best[head] - call_.search.beta,
+                                 scratch_.selected);
+  }
+  for (size_t i = 0; i < count; ++i) {  // Places ascend, so none is overwritten before it is read.
+    tokens_of(head)[i] = tokens_of(head)[scratch_.selected[i]];
+    head_scores[i] = head_scores[scratch_.selected[i]];
+  }
+  scratch_.count[head] = count;
+  cost_->num_selected += count;
+}
+
+void IndexedGroup::Fold(const StateRows& states) {
+  const kernels::LogitSpec logit = Logit(*call_.spec);
+  kernels::InitStates(states, group_, v_padded_);
+  AttendListed(call_.runs, {scratch_.fixed, num_fixed_},
+               {scratch_.fixed_scores, scratch_.stride, group_}, logit, /*by_codes=*/false, states,
+               cost_);
+  for (uint32_t head = 0; head < group_; ++head) {
+    AttendListed(call_.runs, {tokens_of(head), scratch_.count[head]}, {scores(head), 0, 1}, logit,
+                 /*by_codes=*/false, kernels::StatesFrom(states, head), cost_);
+  }
+}
+
+void IndexedGroup::Attend(const StateRows& states) {
+  const int64_t start_ns = SteadyNowNanos();
+  cost_->num_queries += group_;
+  ScoreFixed({0, call_.middle.begin});
+  ScoreFixed({call_.middle.end, call_.num_tokens});
+  for (const HeadRun& run : call_.runs) AddRun(run);
+  for (uint32_t head = 0; head < group_; ++head) Filter(head);
+  const int64_t chosen_ns = SteadyNowNanos();
+  cost_->select_ns += chosen_ns - start_ns;
+  if (call_.found == nullptr) {
+    Fold(states);
+    cost_->attend_ns += SteadyNowNanos() - chosen_ns;
+    return;
+  }
+  for (uint32_t head = 0; head < group_; ++head) {
+    const size_t count = scratch_.count[head];
+    call_.found[head].tokens.assign(tokens_of(head), tokens_of(head) + count);
+    call_.found[head].scores.assign(scores(head), scores(head) + count);
+  }
+}
+
+}  // namespace attndb::query

@@ -1,0 +1,101 @@
+// The q heads of one kv head, for one row, under a plan whose index finds keys without scoring all
+// of them (index/key_index.h): what is attended to, and the attention over it.
+//
+//   1. Sinks, window and what no index covers (the session's tail, short segments) are scored
+//      exactly.
+//   2. Each run's index is searched for the whole group, with the best score so far: what was found
+//      in one run bounds the search of the next.
+//   3. What was found, in all runs, is filtered by the final best of all; the rest is dropped.
+//   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
+//
+// Memory:  scratch is the caller's; nothing is allocated but by who collects what was found.
+// Threads: one thread a group; groups are independent.
+// Source:  [Alaya] 6.1, 7.1 (the window seeds the search); [RA] App. B.
+#ifndef ATTNDB_QUERY_ATTENTION_INDEXED_GROUP_H_
+#define ATTNDB_QUERY_ATTENTION_INDEXED_GROUP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "attndb/stats.h"
+#include "attndb/types.h"
+#include "index/key_index.h"
+#include "kernels/attention_state.h"
+#include "query/attention/arena.h"
+#include "query/attention/call_cost.h"
+#include "query/attention/listed_tokens.h"
+
+namespace attndb::query {
+
+struct IndexedCall {
+  const LayerSpec* spec = nullptr;
+  index::SearchSpec search;
+  std::span<const HeadRun> runs;  // All tokens, in order.
+  QueryRows q;                    // The group's.
+  uint64_t num_tokens = 0;        // Visible.
+  TokenRange middle;
+  CriticalTokens* found = nullptr;  // [group]: takes what was found, and nothing is attended to.
+};
+
+struct IndexedScratchSize {
+  std::span<const HeadRun> runs;
+  index::SearchSpec search;
+  uint64_t num_tokens = 0;
+  uint32_t group = 0;
+  size_t k_padded = 0;
+};
+
+struct IndexedScratch {
+  // Of each q head, room for every token: first those of the middle that may be critical.
+  uint32_t* tokens = nullptr;  // [group][stride]
+  float* scores = nullptr;     // [group][stride]
+  size_t stride = 0;
+  uint32_t* fixed = nullptr;          // Sinks and window,
+  float* fixed_scores = nullptr;      // ... and their scores: [group][stride].
+  float* best = nullptr;              // [group]
+  size_t* count = nullptr;            // [group]
+  index::FoundKeys* found = nullptr;  // [group]
+  uint32_t* selected = nullptr;
+  void* select = nullptr;  // Of kernels::SelectTopK,
+  void* search = nullptr;  // ... and of the indexes.
+
+  static size_t Bytes(const IndexedScratchSize& size);
+  // REQUIRES: the arena has so many bytes.
+  static IndexedScratch Take(const IndexedScratchSize& size, Arena* arena);
+};
+
+class IndexedGroup {
+ public:
+  // Pointers must outlive it.
+  IndexedGroup(const IndexedCall& call, const IndexedScratch& scratch, CallCost* cost);
+
+  // Writes a row of each head.
+  void Attend(const kernels::StateRows& states);
+
+ private:
+  uint32_t* tokens_of(uint32_t head) const { return scratch_.tokens + head * scratch_.stride; }
+  float* scores(uint32_t head) const { return scratch_.scores + head * scratch_.stride; }
+  float* fixed_scores(uint32_t head) const {
+    return scratch_.fixed_scores + head * scratch_.stride;
+  }
+  void ScoreRange(const HeadRun& run, TokenRange tokens, float* scores);
+  void ScoreFixed(TokenRange tokens);
+  void RaiseBest(uint32_t head, const float* scores, size_t count);
+  void AddRun(const HeadRun& run);
+  void AddAll(const HeadRun& run, TokenRange tokens);
+  void SearchRun(const HeadRun& run, TokenRange tokens);
+  void Filter(uint32_t head);
+  void Fold(const kernels::StateRows& states);
+
+  const IndexedCall& call_;
+  const IndexedScratch& scratch_;
+  CallCost* const cost_;
+  const uint32_t group_;
+  const size_t v_padded_;
+  size_t num_fixed_ = 0;
+};
+
+}  // namespace attndb::query
+
+#endif  // ATTNDB_QUERY_ATTENTION_INDEXED_GROUP_H_
