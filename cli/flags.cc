@@ -51,9 +51,10 @@ template void Flags::Add(const FlagText&, uint64_t*, uint64_t, uint64_t);
 template void Flags::Add(const FlagText&, float*, float, float);
 template void Flags::Add(const FlagText&, double*, double, double);
 
-Flags Flags::Subcommand(const std::string& name, const std::string& summary) {
+Flags Flags::Subcommand(const std::string& name, const std::string& summary, bool* chosen) {
   app_->require_subcommand(1);
   CLI::App* const sub = app_->add_subcommand(name, summary);
+  sub->callback([chosen] { *chosen = true; });
   sub->fallthrough();  // The options of every command may follow.
   return Flags(sub);
 }

@@ -43,8 +43,8 @@ class Flags {
   template <typename Number>
   void Add(const FlagText& text, Number* number, Number low, Number high);
 
-  // A command of this command; one of them must be given.
-  Flags Subcommand(const std::string& name, const std::string& summary);
+  // A command of this command; one of them must be given. *chosen is set if it is this one.
+  Flags Subcommand(const std::string& name, const std::string& summary, bool* chosen);
 
   // Nothing on the command line is wrong.
   void AcceptAnything();

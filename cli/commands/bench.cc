@@ -1,3 +1,4 @@
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,8 @@
 #include "cli/bench/bench_report.h"
 #include "cli/bench/frontier.h"
 #include "cli/bench/head_source.h"
+#include "cli/bench/index_bench.h"
+#include "cli/bench/index_report.h"
 #include "cli/bench/stretched_heads.h"
 #include "cli/bench/synthetic_heads.h"
 #include "cli/commands/commands.h"
@@ -21,8 +24,19 @@ namespace {
 class BenchCommand : public Command {
  public:
   void AddFlags(Flags* flags) override {
-    Flags attention =
-        flags->Subcommand("attention", "Error, bytes and time of plans, token after token");
+    AddAttentionFlags(flags);
+    AddIndexFlags(flags);
+  }
+
+  Result<ExitCode> Run(Environment* env) override {
+    ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<HeadSource> source, OpenSource());
+    return runs_index_ ? RunIndex(source.get(), env) : RunAttention(source.get(), env);
+  }
+
+ private:
+  void AddAttentionFlags(Flags* flags) {
+    Flags attention = flags->Subcommand(
+        "attention", "Error, bytes and time of plans, token after token", &runs_attention_);
     attention.Group("Plans");
     attention.Add({"--plan", "TEXT", "How to attend, beside full; may be repeated"},
                   &options_.plans);
@@ -41,35 +55,76 @@ class BenchCommand : public Command {
                   &options_.temp_dir);
   }
 
-  Result<ExitCode> Run(Environment* env) override {
-    ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<HeadSource> source, OpenSource());
+  void AddIndexFlags(Flags* flags) {
+    Flags index = flags->Subcommand("index", "Recall and time of indexes, beside other libraries'",
+                                    &runs_index_);
+    index.Group("What is compared");
+    index.Add({"--plan", "TEXT", "topk with an index; may be repeated (default: a sweep of each)"},
+              &index_options_.plans);
+    index.Add({"--peers", "COMMAND", "Runs COMMAND FOLDER beside (bench/python/index_peers.py)"},
+              &index_options_.peers);
+    index.Add({"--heads", "LIST", "Layer and kv head, as in 3:0,12:1 (default: one of each layer)"},
+              &index_options_.heads);
+    index.Add({"-k", "N", "Keys to be found (default: 100)"}, &index_options_.k, 1U, 65536U);
+    AddVectors(&index);
+    index.Group("How it is measured");
+    index.Add({"--num-queries", "N", "Groups of queries (default: 64)"},
+              &index_options_.num_queries, 1U, 65536U);
+    index.Add({"--rounds", "N", "Times that each is searched for (default: 5)"},
+              &index_options_.num_rounds, 1U, 10000U);
+    index.Add({"--query-sample", "RATE", "Training queries per key (default: 0.4)"},
+              &index_options_.query_sample, 0.0, 16.0);
+    index.Add({"--temp-dir", "PATH", "Folder of the temporary stores ($TMPDIR)"},
+              &index_options_.temp_dir);
+  }
+
+  // Progress of a benchmark whose phases do so many of these units.
+  static BenchProgress ShowProgress(Environment* env,
+                                    std::function<std::string(const std::string&)> unit_of) {
+    struct Shown {
+      std::optional<ProgressLine> line;
+      std::string phase;
+    };
+    return [env, unit_of = std::move(unit_of), shown = std::make_shared<Shown>()](
+               const std::string& phase, uint64_t done, uint64_t total) {
+      if (shown->phase != phase) {
+        shown->phase = phase;
+        shown->line.reset();
+        shown->line.emplace(ProgressLine::Options{
+            .label = phase, .unit = unit_of(phase), .enabled = env->show_progress()});
+      }
+      shown->line->Update(done, total);
+      return !Interrupted();
+    };
+  }
+
+  Result<ExitCode> RunIndex(HeadSource* source, Environment* env) {
+    const InterruptScope interrupt;
+    index_options_.progress = ShowProgress(env, [](const std::string&) { return "searches"; });
+    const Result<std::vector<IndexHeadResult>> heads = RunIndexBench(source, index_options_);
+    index_options_.progress = nullptr;
+    ATTNDB_RETURN_IF_ERROR(heads.status());
+    env->PrintJson(IndexBenchJson(source->info(), index_options_, *heads));
+    env->Print(IndexBenchText(source->info(), index_options_, *heads));
+    return ExitCode::kOk;
+  }
+
+  Result<ExitCode> RunAttention(HeadSource* source, Environment* env) {
     if (sweep_) {
       const std::vector<std::string> plans = SweepPlans();
       options_.optional_plans.insert(options_.optional_plans.end(), plans.begin(), plans.end());
     }
     const InterruptScope interrupt;
-    std::optional<ProgressLine> line;
-    std::string shown;
-    options_.progress = [&](const std::string& phase, uint64_t done, uint64_t total) {
-      if (shown != phase) {
-        shown = phase;
-        line.reset();
-        line.emplace(ProgressLine::Options{.label = phase,
-                                           .unit = phase == "store" ? "tokens" : "steps",
-                                           .enabled = env->show_progress()});
-      }
-      line->Update(done, total);
-      return !Interrupted();
-    };
-    const Result<AttentionBenchResult> result = RunAttentionBench(source.get(), options_);
-    line.reset();
+    options_.progress = ShowProgress(
+        env, [](const std::string& phase) { return phase == "store" ? "tokens" : "steps"; });
+    const Result<AttentionBenchResult> result = RunAttentionBench(source, options_);
+    options_.progress = nullptr;
     ATTNDB_RETURN_IF_ERROR(result.status());
     env->PrintJson(BenchJson(source->info(), options_, *result));
     env->Print(BenchText(source->info(), options_, *result));
     return ExitCode::kOk;
   }
 
- private:
   void AddVectors(Flags* flags) {
     flags->Group("Captured vectors");
     flags->Add({"--capture", "FILE", "What attndb capture wrote, with q of some last tokens"},
@@ -124,6 +179,9 @@ class BenchCommand : public Command {
     return SyntheticHeads(layer, num_tokens_, kv_dtype_);
   }
 
+  bool runs_attention_ = false;
+  bool runs_index_ = false;
+  IndexBenchOptions index_options_;
   AttentionBenchOptions options_;
   bool sweep_ = false;
   std::string capture_;

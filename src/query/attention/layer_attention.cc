@@ -58,8 +58,8 @@ Status LayerAttention::Begin(const LayerCall& call) {
                .num_tokens = call.num_tokens,
                .window = call.spec.sliding_window,
                .by_row = sparse_,
-               .uncut = finds_,
-               .num_parts = call.num_parts});
+               .num_parts = call.num_parts,
+               .uncut = finds_});
   rows_max_ = work_.rows_per_unit_max * call.spec.group_size();
   range_rows_ = (rows_max_ + kRowsPerLine - 1) / kRowsPerLine * kRowsPerLine;
   const bool bounds = chooses_ && call.plan.Bounds();

@@ -1,0 +1,40 @@
+// Other libraries' indexes in the same run: a program that is given the heads as files, and says
+// what it measured.
+//
+// Files:   in a folder, for each head: NAME.keys.npy [n, d], NAME.train.npy [m, d], NAME.test.npy
+//          [t * group, d] (rows of a group together), float32, and heads.json, a list of objects
+//          with name, num_keys, dim, group, origin and k.
+// Answers: lines on stdout, each a JSON object. A measurement has head, peer, setting (texts),
+//          recall, us_per_query, and may have visited, build_s and bytes_per_key; {"left_out":
+//          text} says what could not run. Lines that do not begin with '{' are passed over.
+// Errors:  kInvalidArgument (a line that is none of these), kIoError, kInternal (the program
+//          failed).
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_BENCH_INDEX_PEERS_H_
+#define ATTNDB_CLI_BENCH_INDEX_PEERS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/result.h"
+#include "cli/bench/index_bench.h"
+#include "cli/bench/index_head.h"
+
+namespace attndb::cli {
+
+// Writes the files of one head. `sample`: training queries per key.
+Status WriteHeadFiles(const std::string& dir, const IndexHead& head, double sample);
+Status WriteHeadList(const std::string& dir, const std::vector<IndexHeadResult>& heads,
+                     std::string_view origin, uint32_t k);
+
+// Adds what a line of the program says.
+Status AddPeerLine(std::string_view line, std::vector<IndexHeadResult>* heads);
+
+// Runs `command DIR` and adds all that it says.
+Status RunPeers(const std::string& command, const std::string& dir,
+                std::vector<IndexHeadResult>* heads);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_BENCH_INDEX_PEERS_H_
