@@ -2,11 +2,13 @@
 // ones for all q heads of a group, without scoring every key. Clusters (clustered/) and graphs
 // (graph/) implement it.
 //
-// Shapes:  q [num_q_rows] rows of keys.num_elements float32; keys are numbered from 0 in the order
-//          of their tokens.
+// Chains:  one search serves all runs of a chain: who looks in all of them at once knows better
+//          what is worth looking at in each.
+// Shapes:  q [num_q_rows] rows of keys.num_elements float32; keys of a run are numbered from 0 in
+//          the order of their tokens.
 // Units:   scores are inner products q.k, unscaled, exact: from K where it lies. Larger is better.
-// Filter:  only keys [first_visible, num_visible) may be found: without sinks, and of a prefix of
-//          the run, as a reused context has.
+// Filter:  only keys [first_visible, num_visible) of a run may be found: without sinks, and of a
+//          prefix, as a reused context has.
 // Errors:  none; sizes are preconditions. Keys and q are finite (heads with NaN or Inf run `full`).
 // Threads: constant once built; concurrent calls must not share scratch or what they write.
 #ifndef ATTNDB_INDEX_KEY_INDEX_H_
@@ -14,7 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <span>
 
 #include "kernels/layout.h"
 
@@ -33,22 +35,34 @@ struct SearchSpec {
   float effort = 0.0f;  // How hard it looks, in the unit of the index; 0: as it thinks fit.
 };
 
+class KeyIndex;
+
+// A run of tokens with its index.
+struct IndexRun {
+  const KeyIndex* index = nullptr;
+  kernels::RowsView keys;
+  size_t first_visible = 0;
+  size_t num_visible = 0;    // <= the index's num_keys().
+  uint32_t first_token = 0;  // Of key 0.
+};
+
 struct IndexCall {
   SearchSpec spec;
-  kernels::RowsView keys;    // The run's.
-  size_t first_visible = 0;  // Keys before this one may not be found: sinks.
-  size_t num_visible = 0;
+  std::span<const IndexRun> runs;  // At least one; their indexes are of one kind, none of no keys.
   const float* q = nullptr;
   size_t q_stride = 0;  // Elements.
   size_t num_q_rows = 0;
-  // [num_q_rows]: the best score that is known from elsewhere: sinks, window, earlier runs. -inf:
-  // none. A range counts from the better of this and what is found.
+  // [num_q_rows]: the best score that is known from elsewhere: sinks and window. -inf: none. A
+  // range counts from the better of this and what is found.
   const float* best = nullptr;
+
+  size_t num_channels() const { return runs[0].keys.num_elements; }
 };
 
-// What was found for one q row, in no order. Not owned; room for num_visible each.
+// What was found for one q row: by run, in no order within one. Not owned; room for as many as are
+// visible.
 struct FoundKeys {
-  uint32_t* keys = nullptr;
+  uint32_t* tokens = nullptr;
   float* scores = nullptr;
   size_t count = 0;
 };
@@ -69,11 +83,12 @@ class KeyIndex {
   virtual size_t num_keys() const = 0;
   virtual uint64_t memory_bytes() const = 0;
 
-  // Of 64-byte aligned scratch for such a call.
+  // Of 64-byte aligned scratch for a call whose first run this one's is.
   virtual size_t ScratchBytes(const IndexCall& call) const = 0;
 
-  // found[r]: of q row r. A top-k search finds min(k, num_visible) keys at most; a range search
-  // none below the range that it knows at its end. Allocates nothing.
+  // Searches all runs of the call, of which this one's is the first. found[r]: of q row r. A top-k
+  // search finds k keys at most; a range search none below the range that it knows at its end.
+  // Allocates nothing.
   virtual void Search(const IndexCall& call, void* scratch, FoundKeys* found,
                       SearchCost* cost) const = 0;
 };

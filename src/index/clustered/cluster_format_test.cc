@@ -62,8 +62,10 @@ class ClusterFormatTest : public ::testing::Test {
 TEST_F(ClusterFormatTest, FindsTheSameAfterItWasRead) {
   const ClusteredKeys built = *ClusteredKeys::Build(head_.source());
   const ClusteredKeys read = *Parse();
-  const IndexCall call = head_.Call(0, {.k = 50});
-  EXPECT_EQ(test::Search(built, call).keys, test::Search(read, call).keys);
+  const IndexRun of_built = head_.Run(built);
+  const IndexRun of_read = head_.Run(read);
+  EXPECT_EQ(test::Search(head_.Call({&of_built, 1}, 0, {.k = 50})).tokens,
+            test::Search(head_.Call({&of_read, 1}, 0, {.k = 50})).tokens);
   EXPECT_EQ(read.memory_bytes(), planes_.size() + order_.size());
   EXPECT_LE(read.memory_bytes(), ClusteredKeys::BytesFor(kNumKeys, TopicHead::kDim));
 }
@@ -112,8 +114,9 @@ TEST_F(ClusterFormatTest, RandomChangesAreRefusedOrHarmless) {
     part.data()[at] ^= static_cast<std::byte>(1 + random.Uniform(255));
     const Result<ClusteredKeys> keys = Parse();
     if (keys.ok()) {
-      const test::Found found = test::Search(*keys, head_.Call(0, {.k = 50}));
-      for (const auto& row : found.keys) {
+      const IndexRun run = head_.Run(*keys);
+      const test::Found found = test::Search(head_.Call({&run, 1}, 0, {.k = 50}));
+      for (const auto& row : found.tokens) {
         EXPECT_LE(row.size(), 50u);
         for (const uint32_t key : row) EXPECT_LT(key, kNumKeys);
       }

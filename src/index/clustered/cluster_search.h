@@ -1,9 +1,11 @@
-// Internal to clustered: one search of a group's q rows.
+// Internal to clustered: one search of a group's q rows in the clusters of a chain of runs.
 //
-// Rounds:  the clusters that look best for each q row are scanned first; what they hold says what
-//          is worth looking for, and every cluster that may hold as much for some row is scanned
-//          then. The codes' estimates bring up candidates, the union of all rows, which are scored
-//          exactly for all rows at once: a row of K serves the whole group.
+// Rounds:  the clusters that look best for each q row, of all runs, are scanned first; what they
+//          hold says what is worth looking for, and every cluster that may hold as much for some
+//          row is scanned then. The codes' estimates bring up candidates, the union of all rows,
+//          which are scored exactly for all rows at once: a row of K serves the whole group.
+// Numbers: clusters are numbered through all runs; a slot is a visited cluster, in the order of
+//          visits, and a place one of its keys.
 // Memory:  the caller's scratch; nothing is allocated.
 // Threads: one thread a search.
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTER_SEARCH_H_
@@ -19,16 +21,19 @@ namespace attndb::index {
 
 class ClusterSearch {
  public:
-  static size_t ScratchBytes(const ClusteredKeys& keys, const IndexCall& call);
+  static size_t ScratchBytes(const IndexCall& call);
 
-  // All must outlive it. REQUIRES: scratch has so many bytes.
-  ClusterSearch(const ClusteredKeys& keys, const IndexCall& call, void* scratch, SearchCost* cost);
+  // All must outlive it. REQUIRES: the runs' indexes are ClusteredKeys; scratch has so many bytes.
+  ClusterSearch(const IndexCall& call, void* scratch, SearchCost* cost);
 
   void Run(FoundKeys* found);
 
  private:
+  static constexpr size_t kClusterKeys = 64;
+
   // Memory, in the order in which it is taken.
   struct Scratch {
+    size_t* first_clusters = nullptr;  // [run]: its first one's number; and of all.
     float* spare = nullptr;            // [q row][channels]
     std::byte* codes = nullptr;        // [q row][QueryCodeBytes]
     EstimateQuery* queries = nullptr;  // [q row]
@@ -36,48 +41,62 @@ class ClusterSearch {
     float* bounds = nullptr;           // [q row][cluster]
     float* offsets = nullptr;          // [q row][cluster], of a scan.
     float* floors = nullptr;           // [q row]: what is worth looking for.
-    uint32_t* clusters = nullptr;      // Visited, in the order of visits.
-    uint64_t* marks = nullptr;         // A bit for each cluster that is, or is about to be.
-    float* scores = nullptr;           // [q row][place of a visited cluster]
+    float* margins = nullptr;          // [q row]: by how much estimates may be off.
+    uint32_t* clusters = nullptr;      // [slot], ascending in each of the two rounds.
+    uint32_t* order = nullptr;         // Slots by their clusters' numbers.
+    uint64_t* wanted = nullptr;        // A bit for each cluster,
+    uint64_t* visited = nullptr;       // ... and for those that were scanned, or need not be.
+    float* scores = nullptr;           // [q row][place]
     uint32_t* selected = nullptr;      // What a selection gives.
     uint32_t* near = nullptr;          // Places that come near a row's floor.
-    uint64_t* candidates = nullptr;    // A bit for each place of a visited cluster.
-    uint32_t* places = nullptr;        // Of candidates, as keys.
+    uint64_t* candidates = nullptr;    // A bit for each place.
+    uint32_t* keys = nullptr;          // Of candidates, by run,
+    uint32_t* tokens = nullptr;        // ... and as tokens.
     float* exact = nullptr;            // [q row][candidate]
     void* select = nullptr;            // Of kernels::SelectTopK.
   };
   template <typename Take>
-  static Scratch Lay(const ClusteredKeys& keys, const IndexCall& call, const Take& take);
+  static Scratch Lay(const IndexCall& call, const Take& take);
 
+  const ClusteredKeys& KeysOf(size_t run) const {
+    return static_cast<const ClusteredKeys&>(*call_.runs[run].index);
+  }
   size_t num_rows() const { return call_.num_q_rows; }
-  size_t channels() const { return call_.keys.num_elements; }
+  size_t num_channels() const { return call_.num_channels(); }
   size_t num_places() const { return num_visited_ * kClusterKeys; }
-  static constexpr size_t kClusterKeys = 64;
+  std::span<const EstimateQuery> queries() const { return {scratch_.queries, num_rows()}; }
+  // Calls f(run, first, end) for the slots [begin, end) of each run, which ascend.
+  template <typename F>
+  void ForEachRun(const uint32_t* clusters, size_t begin, size_t end, const F& f) const;
 
-  void Prepare();
-  void MarkFirst();
-  void MarkAbove();
-  void Mark(uint32_t cluster);
-  bool IsWhole(uint32_t cluster) const;
-  bool IsVisible(uint32_t cluster) const;
-  void ScanMarked();
-  void HideOthers(size_t first);
-  void FindFloors();
+  void NumberClusters();
+  void FindBounds();
+  void PrepareScan(size_t run);
+  void WantBest();
+  void WantAbove();
+  void Want(const uint32_t* clusters, size_t count);
+  bool IsWhole(size_t run, size_t first_key) const;
+  bool IsVisible(size_t run, size_t first_key) const;
+  void ScanWanted();
+  void ScanRun(size_t run, size_t first, size_t end);
+  void HideOthers(size_t run, size_t slot);
   float KthLargest(const float* scores, size_t count);
-  float Floor(size_t row);
+  float Floor(size_t row, const float* scores, size_t count);
+  void FindFloors();
   void MarkCandidates(size_t row);
-  float Margin(size_t row) const;
-  size_t TakeCandidates();
-  void Choose(size_t num_candidates, FoundKeys* found);
+  void OrderSlots();
+  void TakeCandidates();
+  void ScoreCandidates();
+  void Choose(FoundKeys* found);
 
-  const ClusteredKeys& keys_;
   const IndexCall& call_;
   SearchCost* const cost_;
-  const size_t num_clusters_;  // Of pieces with visible keys.
-  const size_t stride_;        // Of scores.
+  size_t num_clusters_ = 0;
+  size_t stride_ = 0;  // Of scores.
   Scratch scratch_;
-  size_t num_marked_ = 0;
   size_t num_visited_ = 0;
+  size_t num_first_ = 0;  // Visited in the first round.
+  size_t num_candidates_ = 0;
 };
 
 }  // namespace attndb::index

@@ -36,14 +36,16 @@ struct Outcome {
   double visited = 0;
 };
 
-Outcome Measure(const KeyIndex& index, const TopicHead& head, IndexCall call) {
+Outcome Measure(const TopicHead& head, IndexCall call) {
   Outcome outcome;
+  double num_visible = 0;
+  for (const IndexRun& run : call.runs) num_visible += static_cast<double>(run.num_visible);
   for (size_t step = 0; step < kSteps; ++step) {
     call.q = head.queries(step);
-    const Found found = Search(index, call);
+    const Found found = Search(call);
     outcome.recall += Recall(found, SearchAll(call)) / kSteps;
     outcome.visited += static_cast<double>(found.cost.keys_scored) /
-                       static_cast<double>(call.num_q_rows * call.num_visible) / kSteps;
+                       (static_cast<double>(call.num_q_rows) * num_visible) / kSteps;
   }
   return outcome;
 }
@@ -51,14 +53,15 @@ Outcome Measure(const KeyIndex& index, const TopicHead& head, IndexCall call) {
 TEST(ClusteredKeysTest, FindsNearlyAllOfTheBestAndLooksAtFew) {
   const TopicHead head(20000, 2000, kSteps, 1);
   const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  const IndexRun run = head.Run(index);
   ASSERT_EQ(index.num_keys(), 20000u);
-  const Outcome usual = Measure(index, head, head.Call(0, TopK(100)));
+  const Outcome usual = Measure(head, head.Call({&run, 1}, 0, TopK(100)));
   EXPECT_GT(usual.recall, 0.97);
   EXPECT_LT(usual.visited, 0.25);
-  const Outcome hasty = Measure(index, head, head.Call(0, TopK(100, 0.6f)));
+  const Outcome hasty = Measure(head, head.Call({&run, 1}, 0, TopK(100, 0.6f)));
   EXPECT_LT(hasty.visited, usual.visited);
   EXPECT_LT(hasty.recall, usual.recall);
-  const Outcome thorough = Measure(index, head, head.Call(0, TopK(100, 1e6f)));
+  const Outcome thorough = Measure(head, head.Call({&run, 1}, 0, TopK(100, 1e6f)));
   EXPECT_GT(thorough.recall, 0.99);
   EXPECT_NEAR(thorough.visited, 1.0, 0.01);
 }
@@ -66,8 +69,9 @@ TEST(ClusteredKeysTest, FindsNearlyAllOfTheBestAndLooksAtFew) {
 TEST(ClusteredKeysTest, FindsARangeBelowTheBest) {
   const TopicHead head(20000, 2000, kSteps, 2);
   const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  const IndexRun run = head.Run(index);
   for (const float beta : {0.0f, 10.0f, 40.0f}) {
-    const Outcome outcome = Measure(index, head, head.Call(0, Range(beta, 1.5f)));
+    const Outcome outcome = Measure(head, head.Call({&run, 1}, 0, Range(beta, 1.5f)));
     EXPECT_GT(outcome.recall, 0.95) << beta;
     EXPECT_LT(outcome.visited, 0.6) << beta;
   }
@@ -77,24 +81,26 @@ TEST(ClusteredKeysTest, FindsARangeBelowTheBest) {
 TEST(ClusteredKeysTest, ARangeCountsFromTheBestThatIsKnown) {
   const TopicHead head(20000, 500, kSteps, 3);
   const ClusteredKeys index = *ClusteredKeys::Build(head.source());
-  IndexCall call = head.Call(0, Range(1.0f));
+  const IndexRun run = head.Run(index);
+  IndexCall call = head.Call({&run, 1}, 0, Range(1.0f));
   const std::vector<float> best(TopicHead::kGroup, 1e6f);
   call.best = best.data();
-  const Found found = Search(index, call);
-  for (const auto& keys : found.keys) EXPECT_TRUE(keys.empty());
+  const Found found = Search(call);
+  for (const auto& tokens : found.tokens) EXPECT_TRUE(tokens.empty());
   EXPECT_LE(found.cost.clusters, 4 * TopicHead::kGroup);
 }
 
 TEST(ClusteredKeysTest, ScoresAreExact) {
   const TopicHead head(9000, 500, 1, 4);
   const ClusteredKeys index = *ClusteredKeys::Build(head.source());
-  const IndexCall call = head.Call(0, TopK(50));
-  const Found found = Search(index, call);
-  const Found all = SearchAll(head.Call(0, TopK(9000)));
+  const IndexRun run = head.Run(index);
+  const IndexCall call = head.Call({&run, 1}, 0, TopK(50));
+  const Found found = Search(call);
+  const Found all = SearchAll(head.Call({&run, 1}, 0, TopK(9000)));
   for (size_t r = 0; r < TopicHead::kGroup; ++r) {
-    ASSERT_EQ(found.keys[r].size(), 50u);
+    ASSERT_EQ(found.tokens[r].size(), 50u);
     for (size_t i = 0; i < 50; ++i) {
-      const float exact = all.scores[r][found.keys[r][i]];
+      const float exact = all.scores[r][found.tokens[r][i]];
       EXPECT_NEAR(found.scores[r][i], exact, 1e-4 * std::abs(exact));
     }
   }
@@ -107,21 +113,19 @@ TEST(ClusteredKeysTest, FindsOnlyWhatIsVisible) {
   const ClusteredKeys index = *ClusteredKeys::Build(head.source());
   for (const size_t num_visible : {1u, 3u, 1000u, 8192u, 8200u, 16000u, 20000u}) {
     for (const size_t first_visible : {0u, 16u, 9000u}) {
-      IndexCall call = head.Call(0, TopK(100));
-      call.first_visible = first_visible;
-      call.num_visible = num_visible;
-      if (first_visible >= num_visible) {
-        for (const auto& keys : Search(index, call).keys) EXPECT_TRUE(keys.empty());
-        continue;
-      }
-      for (const auto& keys : Search(index, call).keys) {
-        EXPECT_EQ(keys.size(), std::min<size_t>(100, num_visible - first_visible));
-        for (const uint32_t key : keys) {
-          EXPECT_GE(key, first_visible);
-          EXPECT_LT(key, num_visible);
+      if (first_visible >= num_visible) continue;
+      IndexRun run = head.Run(index);
+      run.first_visible = first_visible;
+      run.num_visible = num_visible;
+      const IndexCall call = head.Call({&run, 1}, 0, TopK(100));
+      for (const auto& tokens : Search(call).tokens) {
+        EXPECT_EQ(tokens.size(), std::min<size_t>(100, num_visible - first_visible));
+        for (const uint32_t token : tokens) {
+          EXPECT_GE(token, first_visible);
+          EXPECT_LT(token, num_visible);
         }
       }
-      EXPECT_GT(Measure(index, head, call).recall, 0.96) << first_visible << " " << num_visible;
+      EXPECT_GT(Measure(head, call).recall, 0.96) << first_visible << " " << num_visible;
     }
   }
 }
@@ -133,12 +137,43 @@ TEST(ClusteredKeysTest, APrefixVisitsNoMoreThanItsOwnIndexWould) {
   PlaneSource prefix = head.source();
   prefix.num_keys = 2 * kPieceKeys;
   const ClusteredKeys own = *ClusteredKeys::Build(prefix);
-  IndexCall call = head.Call(0, TopK(100));
-  call.num_visible = prefix.num_keys;
-  const Outcome of_whole = Measure(whole, head, call);
-  const Outcome of_own = Measure(own, head, call);
-  EXPECT_NEAR(of_whole.visited, of_own.visited, 0.05 * of_own.visited);
-  EXPECT_NEAR(of_whole.recall, of_own.recall, 0.01);
+  IndexRun of_whole = head.Run(whole);
+  IndexRun of_own = head.Run(own);
+  of_whole.num_visible = of_own.num_visible = prefix.num_keys;
+  const Outcome as_prefix = Measure(head, head.Call({&of_whole, 1}, 0, TopK(100)));
+  const Outcome alone = Measure(head, head.Call({&of_own, 1}, 0, TopK(100)));
+  EXPECT_NEAR(as_prefix.visited, alone.visited, 0.05 * alone.visited);
+  EXPECT_NEAR(as_prefix.recall, alone.recall, 0.01);
+}
+
+// A chain of segments is searched as one: it finds as much and looks at as few keys as one index.
+TEST(ClusteredKeysTest, AChainIsSearchedAsOneIndex) {
+  const TopicHead head(24000, 2000, kSteps, 13);
+  const ClusteredKeys one = *ClusteredKeys::Build(head.source());
+  std::vector<ClusteredKeys> parts;
+  std::vector<IndexRun> runs;
+  const size_t sizes[] = {8192, 8192, 4000, 3000, 616};
+  size_t first = 0;
+  parts.reserve(std::size(sizes));
+  for (const size_t size : sizes) {
+    PlaneSource source = head.source();
+    source.keys = kernels::RowsFrom(head.keys(), first);
+    source.num_keys = size;
+    parts.push_back(*ClusteredKeys::Build(source));
+    runs.push_back({.index = &parts.back(),
+                    .keys = source.keys,
+                    .num_visible = size,
+                    .first_token = static_cast<uint32_t>(first)});
+    first += size;
+  }
+  runs[2].num_visible = 3500;
+  runs[0].first_visible = 16;
+  const IndexRun run = head.Run(one);
+  const Outcome of_one = Measure(head, head.Call({&run, 1}, 0, TopK(100)));
+  const Outcome of_chain = Measure(head, head.Call(runs, 0, TopK(100)));
+  EXPECT_NEAR(of_chain.recall, of_one.recall, 0.02);
+  EXPECT_LT(of_chain.visited, 1.25 * of_one.visited);
+  EXPECT_GT(Measure(head, head.Call(runs, 0, Range(10.0f, 1.5f))).recall, 0.95);
 }
 
 TEST(ClusteredKeysTest, TheOrderNamesEachKeyOnce) {
@@ -166,23 +201,21 @@ TEST(ClusteredKeysTest, FewKeysAreAllFound) {
   for (const size_t num_keys : {1u, 2u, 63u, 65u}) {
     const TopicHead head(num_keys, 3, 1, 8);
     const ClusteredKeys index = *ClusteredKeys::Build(head.source());
-    for (const auto& keys : Search(index, head.Call(0, TopK(100))).keys) {
-      EXPECT_EQ(keys.size(), num_keys);
+    const IndexRun run = head.Run(index);
+    for (const auto& tokens : Search(head.Call({&run, 1}, 0, TopK(100))).tokens) {
+      EXPECT_EQ(tokens.size(), num_keys);
     }
-    for (const auto& keys : Search(index, head.Call(0, Range(1e9f))).keys) {
-      EXPECT_EQ(keys.size(), num_keys);
+    for (const auto& tokens : Search(head.Call({&run, 1}, 0, Range(1e9f))).tokens) {
+      EXPECT_EQ(tokens.size(), num_keys);
     }
   }
 }
 
-TEST(ClusteredKeysTest, NoKeysAreFoundAmongNone) {
+TEST(ClusteredKeysTest, OfNoKeysThereIsNothing) {
   const TopicHead head(64, 3, 1, 9);
   PlaneSource source = head.source();
   source.num_keys = 0;
-  const ClusteredKeys index = *ClusteredKeys::Build(source);
-  IndexCall call = head.Call(0, TopK(10));
-  call.num_visible = 0;
-  for (const auto& keys : Search(index, call).keys) EXPECT_TRUE(keys.empty());
+  EXPECT_EQ(ClusteredKeys::Build(source)->num_keys(), 0u);
 }
 
 TEST(ClusteredKeysTest, EqualKeysZeroKeysAndEqualQueriesDoNoHarm) {
@@ -198,8 +231,9 @@ TEST(ClusteredKeysTest, EqualKeysZeroKeysAndEqualQueriesDoNoHarm) {
     PlaneSource source = head.source();
     if (!with_queries) source.queries = {};
     const ClusteredKeys index = *ClusteredKeys::Build(source);
-    for (const auto& keys : Search(index, head.Call(0, TopK(20))).keys) {
-      EXPECT_EQ(keys.size(), 20u);
+    const IndexRun run = head.Run(index);
+    for (const auto& tokens : Search(head.Call({&run, 1}, 0, TopK(20))).tokens) {
+      EXPECT_EQ(tokens.size(), 20u);
     }
   }
 }
@@ -207,7 +241,8 @@ TEST(ClusteredKeysTest, EqualKeysZeroKeysAndEqualQueriesDoNoHarm) {
 TEST(ClusteredKeysTest, WorksWithoutSampledQueries) {
   const TopicHead head(20000, 0, kSteps, 11);
   const ClusteredKeys index = *ClusteredKeys::Build(head.source());
-  EXPECT_GT(Measure(index, head, head.Call(0, TopK(100))).recall, 0.9);
+  const IndexRun run = head.Run(index);
+  EXPECT_GT(Measure(head, head.Call({&run, 1}, 0, TopK(100))).recall, 0.9);
 }
 
 TEST(ClusteredKeysTest, QueriesThatAreNotFiniteAreLeftOut) {
@@ -216,7 +251,8 @@ TEST(ClusteredKeysTest, QueriesThatAreNotFiniteAreLeftOut) {
   auto* const bits = reinterpret_cast<uint16_t*>(const_cast<std::byte*>(source.queries.q));
   for (size_t d = 0; d < 10 * TopicHead::kDim; ++d) bits[d] = 0x7e00;  // NaN.
   const ClusteredKeys index = *ClusteredKeys::Build(source);
-  EXPECT_EQ(Search(index, head.Call(0, TopK(20))).keys[0].size(), 20u);
+  const IndexRun run = head.Run(index);
+  EXPECT_EQ(Search(head.Call({&run, 1}, 0, TopK(20))).tokens[0].size(), 20u);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "common/aligned_buffer.h"
@@ -49,12 +51,16 @@ class TopicHead {
     return reinterpret_cast<const float*>(queries_.data()) + step * kGroup * kDim;
   }
 
-  IndexCall Call(size_t step, const SearchSpec& spec) const {
+  // All keys as one run.
+  IndexRun Run(const KeyIndex& index) const {
+    return {.index = &index, .keys = keys(), .num_visible = num_keys_};
+  }
+  // `runs` must outlive the call.
+  IndexCall Call(std::span<const IndexRun> runs, size_t step, const SearchSpec& spec) const {
     static const std::vector<float> kNone(kGroup, -std::numeric_limits<float>::infinity());
     IndexCall call;
     call.spec = spec;
-    call.keys = keys();
-    call.num_visible = num_keys_;
+    call.runs = runs;
     call.q = queries(step);
     call.q_stride = kDim;
     call.num_q_rows = kGroup;
@@ -99,32 +105,33 @@ class TopicHead {
   std::vector<uint32_t> q_heads_;
 };
 
-// What was found for each q row, keys ascending, and what it cost.
+// What was found for each q row, tokens ascending, and what it cost.
 struct Found {
-  std::vector<std::vector<uint32_t>> keys;
+  std::vector<std::vector<uint32_t>> tokens;
   std::vector<std::vector<float>> scores;
   SearchCost cost;
 };
 
-inline Found Search(const KeyIndex& index, const IndexCall& call) {
-  const size_t room = call.num_visible + 64;
-  std::vector<uint32_t> keys(call.num_q_rows * room);
+inline Found Search(const IndexCall& call) {
+  size_t room = 64;
+  for (const IndexRun& run : call.runs) room += run.num_visible;
+  std::vector<uint32_t> tokens(call.num_q_rows * room);
   std::vector<float> scores(call.num_q_rows * room);
   std::vector<FoundKeys> found(call.num_q_rows);
   for (size_t r = 0; r < found.size(); ++r) {
-    found[r] = {keys.data() + r * room, scores.data() + r * room, 99};
+    found[r] = {tokens.data() + r * room, scores.data() + r * room, 99};
   }
-  AlignedBuffer scratch = *AlignedBuffer::Allocate(index.ScratchBytes(call) + 64);
+  AlignedBuffer scratch = *AlignedBuffer::Allocate(call.runs[0].index->ScratchBytes(call) + 64);
   Found result;
-  index.Search(call, scratch.data(), found.data(), &result.cost);
+  call.runs[0].index->Search(call, scratch.data(), found.data(), &result.cost);
   for (const FoundKeys& row : found) {
     std::vector<size_t> order(row.count);
     std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::sort(order, {}, [&](size_t i) { return row.keys[i]; });
-    result.keys.emplace_back();
+    std::ranges::sort(order, {}, [&](size_t i) { return row.tokens[i]; });
+    result.tokens.emplace_back();
     result.scores.emplace_back();
     for (const size_t i : order) {
-      result.keys.back().push_back(row.keys[i]);
+      result.tokens.back().push_back(row.tokens[i]);
       result.scores.back().push_back(row.scores[i]);
     }
   }
@@ -134,25 +141,32 @@ inline Found Search(const KeyIndex& index, const IndexCall& call) {
 // The same by all scores.
 inline Found SearchAll(const IndexCall& call) {
   Found result;
-  std::vector<float> scores(call.num_visible);
   for (size_t r = 0; r < call.num_q_rows; ++r) {
-    kernels::ScoreRows(call.keys, call.num_visible, call.q + r * call.q_stride, call.q_stride, 1,
-                       scores.data(), scores.size());
-    std::vector<uint32_t> order(call.num_visible - call.first_visible);
-    std::iota(order.begin(), order.end(), static_cast<uint32_t>(call.first_visible));
-    std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t i) { return scores[i]; });
-    size_t count = std::min<size_t>(order.size(), call.spec.k);
-    if (call.spec.kind == SearchKind::kRange) {
-      const float best = std::max(order.empty() ? call.best[r] : scores[order[0]], call.best[r]);
-      for (count = 0; count < order.size(); ++count) {
-        if (scores[order[count]] < best - call.spec.beta) break;
+    std::vector<std::pair<float, uint32_t>> all;  // Score, token.
+    for (const IndexRun& run : call.runs) {
+      std::vector<float> scores(run.num_visible);
+      kernels::ScoreRows(run.keys, run.num_visible, call.q + r * call.q_stride, call.q_stride, 1,
+                         scores.data(), scores.size());
+      for (size_t i = run.first_visible; i < run.num_visible; ++i) {
+        all.emplace_back(scores[i], run.first_token + static_cast<uint32_t>(i));
       }
     }
-    order.resize(count);
-    std::ranges::sort(order);
-    result.keys.push_back(order);
+    std::ranges::stable_sort(all, std::greater<>(), [](const auto& item) { return item.first; });
+    size_t count = std::min<size_t>(all.size(), call.spec.k);
+    if (call.spec.kind == SearchKind::kRange) {
+      const float best = std::max(all.empty() ? call.best[r] : all[0].first, call.best[r]);
+      for (count = 0; count < all.size(); ++count) {
+        if (all[count].first < best - call.spec.beta) break;
+      }
+    }
+    all.resize(count);
+    std::ranges::sort(all, {}, [](const auto& item) { return item.second; });
+    result.tokens.emplace_back();
     result.scores.emplace_back();
-    for (const uint32_t i : order) result.scores.back().push_back(scores[i]);
+    for (const auto& [score, token] : all) {
+      result.tokens.back().push_back(token);
+      result.scores.back().push_back(score);
+    }
   }
   return result;
 }
@@ -160,14 +174,14 @@ inline Found SearchAll(const IndexCall& call) {
 // Of what all scores find, the share that a search finds, in the mean over q rows.
 inline double Recall(const Found& found, const Found& all) {
   double sum = 0;
-  for (size_t r = 0; r < all.keys.size(); ++r) {
+  for (size_t r = 0; r < all.tokens.size(); ++r) {
     std::vector<uint32_t> both;
-    std::ranges::set_intersection(found.keys[r], all.keys[r], std::back_inserter(both));
-    sum += all.keys[r].empty()
+    std::ranges::set_intersection(found.tokens[r], all.tokens[r], std::back_inserter(both));
+    sum += all.tokens[r].empty()
                ? 1.0
-               : static_cast<double>(both.size()) / static_cast<double>(all.keys[r].size());
+               : static_cast<double>(both.size()) / static_cast<double>(all.tokens[r].size());
   }
-  return sum / static_cast<double>(all.keys.size());
+  return sum / static_cast<double>(all.tokens.size());
 }
 
 }  // namespace attndb::index::test

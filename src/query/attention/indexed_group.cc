@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "common/clock.h"
 #include "kernels/score.h"
@@ -15,17 +16,34 @@ using kernels::StateRows;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Bytes of the largest search of any run.
+// Lists the runs with an index that hold tokens of the range. Returns how many.
+size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::IndexRun* list) {
+  size_t count = 0;
+  for (const HeadRun& run : runs) {
+    const TokenRange tokens = Intersect(range, run.tokens);
+    if (run.index == nullptr || tokens.begin == tokens.end) continue;
+    list[count++] = {.index = run.index,
+                     .keys = run.k,
+                     .first_visible = tokens.begin - run.tokens.begin,
+                     .num_visible = tokens.end - run.tokens.begin,
+                     .first_token = static_cast<uint32_t>(run.tokens.begin)};
+  }
+  return count;
+}
+
+// The most that a search may need, of any kv head: as if all its tokens were in the middle.
 size_t SearchBytes(const IndexedScratchSize& size) {
   size_t bytes = 0;
-  for (const HeadRun& run : size.runs) {
-    if (run.index == nullptr) continue;
+  std::vector<index::IndexRun> list(size.num_runs);
+  for (size_t first = 0; first < size.runs.size(); first += size.num_runs) {
+    const size_t count =
+        ListIndexes(size.runs.subspan(first, size.num_runs), {0, size.num_tokens}, list.data());
+    if (count == 0) continue;
     index::IndexCall call;
     call.spec = size.search;
-    call.keys = run.k;
-    call.num_visible = run.tokens.end - run.tokens.begin;
+    call.runs = {list.data(), count};
     call.num_q_rows = size.group;
-    bytes = std::max(bytes, run.index->ScratchBytes(call));
+    bytes = std::max(bytes, list[0].index->ScratchBytes(call));
   }
   return bytes;
 }
@@ -38,7 +56,8 @@ size_t IndexedScratch::Bytes(const IndexedScratchSize& size) {
   const size_t stride = StrideFor(size.num_tokens);
   return ArenaBytes<uint32_t>(size.group * stride) + 2 * ArenaBytes<float>(size.group * stride) +
          2 * ArenaBytes<uint32_t>(stride) + ArenaBytes<float>(size.group) +
-         ArenaBytes<size_t>(size.group) + ArenaBytes<index::FoundKeys>(size.group) +
+         ArenaBytes<size_t>(size.group) + ArenaBytes<index::IndexRun>(size.num_runs) +
+         ArenaBytes<index::FoundKeys>(size.group) +
          ArenaBytes<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens)) +
          ArenaBytes<std::byte>(SearchBytes(size));
 }
@@ -54,6 +73,7 @@ IndexedScratch IndexedScratch::Take(const IndexedScratchSize& size, Arena* arena
   scratch.best = arena->Take<float>(size.group);
   scratch.count = arena->Take<size_t>(size.group);
   scratch.found = arena->Take<index::FoundKeys>(size.group);
+  scratch.runs = arena->Take<index::IndexRun>(size.num_runs);
   scratch.select = arena->Take<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens));
   scratch.search = arena->Take<std::byte>(SearchBytes(size));
   return scratch;
@@ -114,28 +134,25 @@ void IndexedGroup::AddAll(const HeadRun& run, TokenRange tokens) {
   }
 }
 
-void IndexedGroup::SearchRun(const HeadRun& run, TokenRange tokens) {
+// REQUIRES: nothing is listed yet.
+void IndexedGroup::SearchIndexes() {
+  for (uint32_t head = 0; head < group_; ++head) {
+    scratch_.found[head] = {tokens_of(head), scores(head), 0};
+  }
+  const size_t num_runs = ListIndexes(call_.runs, call_.middle, scratch_.runs);
+  if (num_runs == 0) return;
   index::IndexCall call;
   call.spec = call_.search;
-  call.keys = run.k;
-  call.first_visible = tokens.begin - run.tokens.begin;
-  call.num_visible = tokens.end - run.tokens.begin;
+  call.runs = {scratch_.runs, num_runs};
   call.q = call_.q.q;
   call.q_stride = call_.q.stride;
   call.num_q_rows = group_;
   call.best = scratch_.best;
-  for (uint32_t head = 0; head < group_; ++head) {
-    const size_t at = scratch_.count[head];
-    scratch_.found[head] = {tokens_of(head) + at, scores(head) + at, 0};
-  }
   index::SearchCost cost;
-  run.index->Search(call, scratch_.search, scratch_.found, &cost);
+  scratch_.runs[0].index->Search(call, scratch_.search, scratch_.found, &cost);
   for (uint32_t head = 0; head < group_; ++head) {
     const index::FoundKeys& found = scratch_.found[head];
-    for (size_t i = 0; i < found.count; ++i) {
-      found.keys[i] += static_cast<uint32_t>(run.tokens.begin);
-    }
-    scratch_.count[head] += found.count;
+    scratch_.count[head] = found.count;
     RaiseBest(head, found.scores, found.count);
   }
   cost_->bytes_touched += cost.bytes_touched;
@@ -145,13 +162,10 @@ void IndexedGroup::SearchRun(const HeadRun& run, TokenRange tokens) {
   cost_->num_hops += cost.hops;
 }
 
-void IndexedGroup::AddRun(const HeadRun& run) {
-  const TokenRange tokens = Intersect(call_.middle, run.tokens);
-  if (tokens.begin == tokens.end) return;
-  if (run.index == nullptr) {
-    AddAll(run, tokens);
-  } else {
-    SearchRun(run, tokens);
+void IndexedGroup::AddOthers() {
+  for (const HeadRun& run : call_.runs) {
+    const TokenRange tokens = Intersect(call_.middle, run.tokens);
+    if (run.index == nullptr && tokens.begin < tokens.end) AddAll(run, tokens);
   }
 }
 
@@ -167,10 +181,13 @@ void IndexedGroup::Filter(uint32_t head) {
     count = kernels::SelectRange(head_scores, listed, scratch_.best[head] - call_.search.beta,
                                  scratch_.selected);
   }
+  size_t num_found = 0;
   for (size_t i = 0; i < count; ++i) {  // Places ascend, so none is overwritten before it is read.
+    num_found += scratch_.selected[i] < scratch_.found[head].count ? 1 : 0;
     tokens_of(head)[i] = tokens_of(head)[scratch_.selected[i]];
     head_scores[i] = head_scores[scratch_.selected[i]];
   }
+  scratch_.found[head].count = num_found;
   scratch_.count[head] = count;
   cost_->num_selected += count;
 }
@@ -182,8 +199,13 @@ void IndexedGroup::Fold(const StateRows& states) {
                {scratch_.fixed_scores, scratch_.stride, group_}, logit, /*by_codes=*/false, states,
                cost_);
   for (uint32_t head = 0; head < group_; ++head) {
-    AttendListed(call_.runs, {tokens_of(head), scratch_.count[head]}, {scores(head), 0, 1}, logit,
-                 /*by_codes=*/false, kernels::StatesFrom(states, head), cost_);
+    const StateRows state = kernels::StatesFrom(states, head);
+    const size_t num_found = scratch_.found[head].count;
+    // Each part goes run by run.
+    AttendListed(call_.runs, {tokens_of(head), num_found}, {scores(head), 0, 1}, logit,
+                 /*by_codes=*/false, state, cost_);
+    AttendListed(call_.runs, {tokens_of(head) + num_found, scratch_.count[head] - num_found},
+                 {scores(head) + num_found, 0, 1}, logit, /*by_codes=*/false, state, cost_);
   }
 }
 
@@ -192,7 +214,8 @@ void IndexedGroup::Attend(const StateRows& states) {
   cost_->num_queries += group_;
   ScoreFixed({0, call_.middle.begin});
   ScoreFixed({call_.middle.end, call_.num_tokens});
-  for (const HeadRun& run : call_.runs) AddRun(run);
+  SearchIndexes();
+  AddOthers();
   for (uint32_t head = 0; head < group_; ++head) Filter(head);
   const int64_t chosen_ns = SteadyNowNanos();
   cost_->select_ns += chosen_ns - start_ns;

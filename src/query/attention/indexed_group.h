@@ -3,9 +3,9 @@
 //
 //   1. Sinks, window and what no index covers (the session's tail, short segments) are scored
 //      exactly.
-//   2. Each run's index is searched for the whole group, with the best score so far: what was found
-//      in one run bounds the search of the next.
-//   3. What was found, in all runs, is filtered by the final best of all; the rest is dropped.
+//   2. The indexes of all runs are searched at once, for the whole group, with the best score so
+//      far.
+//   3. What was found is filtered by the final best of all; the rest is dropped.
 //   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
 //
 // Memory:  scratch is the caller's; nothing is allocated but by who collects what was found.
@@ -39,7 +39,8 @@ struct IndexedCall {
 };
 
 struct IndexedScratchSize {
-  std::span<const HeadRun> runs;
+  std::span<const HeadRun> runs;  // Of all kv heads,
+  size_t num_runs = 0;            // ... so many of each.
   index::SearchSpec search;
   uint64_t num_tokens = 0;
   uint32_t group = 0;
@@ -56,6 +57,7 @@ struct IndexedScratch {
   float* best = nullptr;              // [group]
   size_t* count = nullptr;            // [group]
   index::FoundKeys* found = nullptr;  // [group]
+  index::IndexRun* runs = nullptr;    // Those with an index.
   uint32_t* selected = nullptr;
   void* select = nullptr;  // Of kernels::SelectTopK,
   void* search = nullptr;  // ... and of the indexes.
@@ -82,9 +84,9 @@ class IndexedGroup {
   void ScoreRange(const HeadRun& run, TokenRange tokens, float* scores);
   void ScoreFixed(TokenRange tokens);
   void RaiseBest(uint32_t head, const float* scores, size_t count);
-  void AddRun(const HeadRun& run);
+  void SearchIndexes();
+  void AddOthers();
   void AddAll(const HeadRun& run, TokenRange tokens);
-  void SearchRun(const HeadRun& run, TokenRange tokens);
   void Filter(uint32_t head);
   void Fold(const kernels::StateRows& states);
 

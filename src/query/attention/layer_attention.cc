@@ -81,8 +81,8 @@ HeadScratchSize LayerAttention::HeadSize() const {
 
 // Of the kv head that needs most.
 IndexedScratchSize LayerAttention::IndexedSize() const {
-  return {head_runs_, call_.plan.MakeSpec(call_.spec), call_.num_tokens, call_.spec.group_size(),
-          k_padded_};
+  return {head_runs_,       call_.num_runs,          call_.plan.MakeSpec(call_.spec),
+          call_.num_tokens, call_.spec.group_size(), k_padded_};
 }
 
 size_t LayerAttention::PartBytes() const {
