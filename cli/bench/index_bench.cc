@@ -99,37 +99,57 @@ class HeadBench {
     return std::move(start.session);
   }
 
-  // A first search asks for the index; companions that come of it are its build and its size.
+  // What companions of a kind took to build and take to keep.
+  struct Built {
+    double seconds = 0;
+    double bytes_per_key = 0;
+  };
+
+  // Bytes of the context's companions, by kind.
+  Result<std::map<std::string, uint64_t>> CompanionBytes(const DB& db) const {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> contexts, db.List());
+    ATTNDB_ASSIGN_OR_RETURN(
+        const ContextInfo info,
+        db.Describe("#" + std::to_string(static_cast<int64_t>(contexts.front().id))));
+    std::map<std::string, uint64_t> bytes;
+    for (const SegmentInfo& segment : info.segments) {
+      for (const CompanionInfo& companion : segment.companions) {
+        bytes[companion.kind] += companion.file_bytes;
+      }
+    }
+    return bytes;
+  }
+
+  // A first search asks for the index: companions of a new kind are what came of it.
   Status OpenPlans(const DB& db) {
-    const std::vector<std::string> plans =
-        options_.plans.empty() ? DefaultPlans(options_.k) : options_.plans;
-    std::map<std::string, std::pair<double, double>> built;  // By kind: seconds, bytes a key.
-    for (const std::string& plan : plans) {
+    ATTNDB_ASSIGN_OR_RETURN(const auto at_first, CompanionBytes(db));
+    std::map<std::string, Built> of_index;  // By the plan's "index=...".
+    for (const std::string& plan :
+         options_.plans.empty() ? DefaultPlans(options_.k) : options_.plans) {
       ATTNDB_ASSIGN_OR_RETURN(Session session, Open(db, plan));
       ATTNDB_RETURN_IF_ERROR(session.Search(0, Query(0)).status());
       double seconds = 0;
+      ATTNDB_ASSIGN_OR_RETURN(const auto before, CompanionBytes(db));
       ATTNDB_RETURN_IF_ERROR(Wait(db, &seconds));
-      ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> contexts, db.List());
-      ATTNDB_ASSIGN_OR_RETURN(
-          const ContextInfo info,
-          db.Describe("#" + std::to_string(static_cast<int64_t>(contexts.front().id))));
-      PlanRun run = {.session = std::move(session)};
-      for (const SegmentInfo& segment : info.segments) {
-        for (const CompanionInfo& companion : segment.companions) {
-          const auto bytes =
-              static_cast<double>(companion.file_bytes) / static_cast<double>(head_.num_tokens);
-          const auto [place, is_new] = built.try_emplace(companion.kind, seconds, bytes);
-          const bool uses = plan.find("index=clustered") == std::string::npos
-                                ? plan.find("bits=exact") == std::string::npos &&
-                                      companion.kind.starts_with("key_planes")
-                                : companion.kind.starts_with("clusters");
-          if (!uses) continue;
-          run.result.build_seconds = place->second.first;
-          run.result.index_bytes = place->second.second;
-        }
+      ATTNDB_ASSIGN_OR_RETURN(const auto after, CompanionBytes(db));
+      const size_t at = plan.find("index=");
+      const std::string index =
+          at == std::string::npos ? "" : plan.substr(at, plan.find_first_of(",)", at) - at);
+      for (const auto& [kind, bytes] : after) {
+        if (before.contains(kind)) continue;
+        of_index[index] = {seconds,
+                           static_cast<double>(bytes) / static_cast<double>(head_.num_tokens)};
       }
+      PlanRun run = {.session = std::move(session)};
       run.result.name = "attndb";
       run.result.setting = plan;
+      if (of_index.contains(index)) {
+        run.result.build_seconds = of_index[index].seconds;
+        run.result.index_bytes = of_index[index].bytes_per_key;
+      } else if (index.empty() && plan.find("bits=exact") == std::string::npos) {
+        run.result.index_bytes = static_cast<double>(at_first.at("key_planes_2")) /
+                                 static_cast<double>(head_.num_tokens);
+      }
       runs_.push_back(std::move(run));
     }
     return Status();

@@ -61,8 +61,8 @@ ClusterSearch::Scratch ClusterSearch::Lay(const IndexCall& call, const Take& tak
   Scratch scratch;
   take(&scratch.first_clusters, call.runs.size() + 1);
   take(&scratch.spare, rows * call.num_channels());
-  take(&scratch.codes, rows * QueryCodeBytes(call.num_channels()));
-  take(&scratch.queries, rows);
+  take(&scratch.codes, call.runs.size() * rows * QueryCodeBytes(call.num_channels()));
+  take(&scratch.queries, call.runs.size() * rows);
   take(&scratch.means, rows * clusters);
   take(&scratch.bounds, rows * clusters);
   take(&scratch.offsets, rows * clusters);
@@ -130,9 +130,12 @@ void ClusterSearch::FindBounds() {
   const float effort = call_.spec.effort > 0 ? call_.spec.effort : ClusteredKeys::kEffort;
   for (size_t r = 0; r < num_rows(); ++r) {
     const float* const q = call_.q + r * call_.q_stride;
-    scratch_.queries[r].q = q;
-    const auto norm = static_cast<float>(Norm({q, num_channels()}));
-    scratch_.margins[r] = norm;  // Until runs say what it is worth.
+    // Until runs say what it is worth.
+    scratch_.margins[r] = static_cast<float>(Norm({q, num_channels()}));
+    for (size_t run = 0; run < call_.runs.size(); ++run) {
+      QueriesOf(run)[r].q = q;
+      QueriesOf(run)[r].plane.codes = nullptr;
+    }
   }
   float error = 0;
   for (size_t run = 0; run < call_.runs.size(); ++run) {
@@ -140,7 +143,7 @@ void ClusterSearch::FindBounds() {
     const size_t count = scratch_.first_clusters[run + 1] - first;
     const ClusteredKeys& keys = KeysOf(run);
     error = std::max(error, keys.planes_.ScoreError(4, 1.0f));
-    keys.planes_.ScoreMeans(queries(), count, scratch_.means + first, num_clusters_);
+    keys.planes_.ScoreMeans(QueriesOf(run), count, scratch_.means + first, num_clusters_);
     for (size_t r = 0; r < num_rows(); ++r) {
       const float* const means = scratch_.means + r * num_clusters_ + first;
       float* const bounds = scratch_.bounds + r * num_clusters_ + first;
@@ -153,10 +156,13 @@ void ClusterSearch::FindBounds() {
 }
 
 void ClusterSearch::PrepareScan(size_t run) {
+  const std::span<EstimateQuery> queries = QueriesOf(run);
+  if (queries[0].plane.codes != nullptr) return;
+  const size_t code_bytes = QueryCodeBytes(num_channels());
   for (size_t r = 0; r < num_rows(); ++r) {
-    scratch_.queries[r] = KeysOf(run).planes_.Prepare(
-        4, call_.q + r * call_.q_stride, scratch_.spare + r * num_channels(),
-        scratch_.codes + r * QueryCodeBytes(num_channels()));
+    queries[r] = KeysOf(run).planes_.Prepare(4, call_.q + r * call_.q_stride,
+                                             scratch_.spare + r * num_channels(),
+                                             scratch_.codes + (run * num_rows() + r) * code_bytes);
   }
 }
 
@@ -231,7 +237,7 @@ void ClusterSearch::ScanRun(size_t run, size_t first, size_t end) {
   for (size_t i = first; i < end; ++i) {
     scratch_.selected[i - first] = static_cast<uint32_t>(scratch_.clusters[i] - first_cluster);
   }
-  planes.ScanBlocks({.queries = queries(),
+  planes.ScanBlocks({.queries = QueriesOf(run),
                      .blocks = {scratch_.selected, end - first},
                      .means = scratch_.means + first_cluster,
                      .means_stride = num_clusters_,

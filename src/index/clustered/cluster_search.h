@@ -35,25 +35,26 @@ class ClusterSearch {
   struct Scratch {
     size_t* first_clusters = nullptr;  // [run]: its first one's number; and of all.
     float* spare = nullptr;            // [q row][channels]
-    std::byte* codes = nullptr;        // [q row][QueryCodeBytes]
-    EstimateQuery* queries = nullptr;  // [q row]
-    float* means = nullptr;            // [q row][cluster]
-    float* bounds = nullptr;           // [q row][cluster]
-    float* offsets = nullptr;          // [q row][cluster], of a scan.
-    float* floors = nullptr;           // [q row]: what is worth looking for.
-    float* margins = nullptr;          // [q row]: by how much estimates may be off.
-    uint32_t* clusters = nullptr;      // [slot], ascending in each of the two rounds.
-    uint32_t* order = nullptr;         // Slots by their clusters' numbers.
-    uint64_t* wanted = nullptr;        // A bit for each cluster,
-    uint64_t* visited = nullptr;       // ... and for those that were scanned, or need not be.
-    float* scores = nullptr;           // [q row][place]
-    uint32_t* selected = nullptr;      // What a selection gives.
-    uint32_t* near = nullptr;          // Places that come near a row's floor.
-    uint64_t* candidates = nullptr;    // A bit for each place.
-    uint32_t* keys = nullptr;          // Of candidates, by run,
-    uint32_t* tokens = nullptr;        // ... and as tokens.
-    float* exact = nullptr;            // [q row][candidate]
-    void* select = nullptr;            // Of kernels::SelectTopK.
+    std::byte* codes = nullptr;        // [run][q row][QueryCodeBytes]
+    EstimateQuery* queries =
+        nullptr;                     // [run][q row]: those of runs that were scanned are prepared.
+    float* means = nullptr;          // [q row][cluster]
+    float* bounds = nullptr;         // [q row][cluster]
+    float* offsets = nullptr;        // [q row][cluster], of a scan.
+    float* floors = nullptr;         // [q row]: what is worth looking for.
+    float* margins = nullptr;        // [q row]: by how much estimates may be off.
+    uint32_t* clusters = nullptr;    // [slot], ascending in each of the two rounds.
+    uint32_t* order = nullptr;       // Slots by their clusters' numbers.
+    uint64_t* wanted = nullptr;      // A bit for each cluster,
+    uint64_t* visited = nullptr;     // ... and for those that were scanned, or need not be.
+    float* scores = nullptr;         // [q row][place]
+    uint32_t* selected = nullptr;    // What a selection gives.
+    uint32_t* near = nullptr;        // Places that come near a row's floor.
+    uint64_t* candidates = nullptr;  // A bit for each place.
+    uint32_t* keys = nullptr;        // Of candidates, by run,
+    uint32_t* tokens = nullptr;      // ... and as tokens.
+    float* exact = nullptr;          // [q row][candidate]
+    void* select = nullptr;          // Of kernels::SelectTopK.
   };
   template <typename Take>
   static Scratch Lay(const IndexCall& call, const Take& take);
@@ -64,7 +65,9 @@ class ClusterSearch {
   size_t num_rows() const { return call_.num_q_rows; }
   size_t num_channels() const { return call_.num_channels(); }
   size_t num_places() const { return num_visited_ * kClusterKeys; }
-  std::span<const EstimateQuery> queries() const { return {scratch_.queries, num_rows()}; }
+  std::span<EstimateQuery> QueriesOf(size_t run) const {
+    return {scratch_.queries + run * num_rows(), num_rows()};
+  }
   // Calls f(run, first, end) for the slots [begin, end) of each run, which ascend.
   template <typename F>
   void ForEachRun(const uint32_t* clusters, size_t begin, size_t end, const F& f) const;
