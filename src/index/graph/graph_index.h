@@ -1,0 +1,68 @@
+// A proximity graph over the keys of one kv head, shared by the q heads of its group: a search
+// walks from key to key towards those of largest score, and reads a few percent of K.
+//
+// Shapes:  as index/key_index.h; keys are the middle of a run: sinks and window are left out by the
+//          caller.
+// Effort:  top-k: the search window, keys of each q row that are kept and followed (0: twice k). A
+//          range: keys of each q row that are followed though they are out of range; for kListOrder
+//          AlayaDB's l0 (0: 192).
+// Errors:  Build, Extend, Merge: kCancelled; kResourceExhausted: no memory. Parse: those of
+//          graph_format.h.
+// Threads: constant once made; concurrent calls must not share scratch or what they write.
+// Source:  RoarGraph, Chen et al. (VLDB 2024, arXiv:2408.08933); DIPRS, AlayaDB 6.1. Ours differs:
+//          all lists that a key is in give it neighbours, not the last alone; distances among keys
+//          obey a triangle; a walk serves all q heads of a group, and starts at the keys of the
+//          training queries nearest to q (docs/formats/graph.md, graph_builder.h).
+#ifndef ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_
+#define ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "attndb/result.h"
+#include "common/aligned_buffer.h"
+#include "index/graph/graph_format.h"
+#include "index/graph/graph_source.h"
+#include "index/graph/graph_walk.h"
+#include "index/key_index.h"
+
+namespace attndb::index {
+
+class GraphIndex final : public KeyIndex {
+ public:
+  GraphIndex() = default;  // Of no keys.
+
+  // REQUIRES: options.slot_bytes is a multiple of 8 from 16 to 64; keys_per_query >= 1.
+  static Result<GraphIndex> Build(const GraphSource& source, const GraphOptions& options = {});
+
+  // A graph that was written before; `bytes`, at a multiple of kGraphAlignment, are used where they
+  // lie and must outlive the result. They may hold anything. `object` names them in errors.
+  static Result<GraphIndex> Parse(std::span<const std::byte> bytes, const GraphShape& expected,
+                                  std::string_view object);
+
+  // What Parse reads, as long as this lives. Empty of no keys.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const GraphView& view() const { return view_; }
+
+  void set_range_walk(RangeWalk walk) { range_walk_ = walk; }
+
+  size_t num_keys() const override { return view_.header.num_keys; }
+  uint64_t memory_bytes() const override { return buffer_.size(); }
+  size_t ScratchBytes(const IndexCall& call) const override;
+  void Search(const IndexCall& call, void* scratch, FoundKeys* found,
+              SearchCost* cost) const override;
+
+ private:
+  static GraphIndex Own(AlignedBuffer buffer, const GraphHeader& header);
+
+  AlignedBuffer buffer_;  // The bytes, if they were made here.
+  std::span<const std::byte> bytes_;
+  GraphView view_;
+  RangeWalk range_walk_ = RangeWalk::kBestFirst;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_
