@@ -33,6 +33,8 @@ constexpr size_t kOtherCandidates = 48;
 // They are linked to so many covered keys at most, evenly spaced: a bound of the scan.
 constexpr size_t kMaxTargets = 16384;
 
+constexpr size_t kCausalStep = 2;
+
 constexpr size_t kPartKeys = 512;
 
 constexpr size_t kRouterSlotBytes = 64;
@@ -57,8 +59,8 @@ ListsOfKeys InvertLists(const NearestLists& nearest, size_t num_keys) {
     for (size_t rank = 0; rank < nearest.length; ++rank) {
       const size_t most = rank < kPivotRanks ? kMostLists : kLeastLists;
       for (size_t query = 0; query < nearest.num_lists(); ++query) {
-        const uint32_t key = nearest.list(query)[rank];
-        if (counts[key] >= most) continue;
+        const uint32_t key = nearest.ids[query * nearest.length + rank];
+        if (key == kNoKey || counts[key] >= most) continue;
         f(key, counts[key]++, static_cast<uint32_t>(query));
       }
     }
@@ -86,8 +88,7 @@ class Companions {
             std::vector<uint32_t>* found) {
     found->clear();
     for (const uint32_t list : lists) {
-      for (size_t i = 0; i < nearest.length; ++i) {
-        const uint32_t other = nearest.list(list)[i];
+      for (const uint32_t other : nearest.list(list)) {
         if (counts_[other]++ == 0) found->push_back(other);
       }
     }
@@ -148,8 +149,19 @@ void ChooseNeighbours(const KeyCodes& codes, uint32_t key, size_t max_kept,
   }
 }
 
-GraphBuilder::GraphBuilder(const GraphSource& source, const GraphOptions& options)
+// What a thread links keys with.
+struct LinkWork {
+  explicit LinkWork(size_t num_keys) : companions(num_keys) {}
+
+  Companions companions;
+  std::vector<uint32_t> candidates;
+  std::vector<uint32_t> kept;
+};
+
+GraphBuilder::GraphBuilder(const GraphSource& source, std::span<const PriorGraph> priors,
+                           const GraphOptions& options)
     : source_(source),
+      priors_(priors),
       options_(options),
       num_keys_(source.num_keys),
       turned_(source.keys, num_keys_, options.pool),
@@ -158,20 +170,8 @@ GraphBuilder::GraphBuilder(const GraphSource& source, const GraphOptions& option
 
 Result<AlignedBuffer> GraphBuilder::Build(GraphHeader* header) {
   ChooseQueries();
-  {
-    const ScanPlanes planes(num_keys_, turned_.num_elements(), options_.pool,
-                            [&](size_t key, float* row) { turned_.LoadKey(key, true, row); });
-    nearest_ = FindNearest({.planes = &planes,
-                            .num_queries = queries_.size(),
-                            .load =
-                                [&](size_t i, float* row) {
-                                  LoadQuery(queries_[i], row);
-                                  turned_.TurnQuery(row);
-                                },
-                            .length = options_.keys_per_query,
-                            .pool = options_.pool,
-                            .cancel = options_.cancel});
-  }
+  FindLists();
+  CopyPriors();
   if (!Cancelled()) LinkCovered();
   if (!Cancelled()) LinkOthers();
   if (!Cancelled()) ConnectAll();
@@ -179,61 +179,115 @@ Result<AlignedBuffer> GraphBuilder::Build(GraphHeader* header) {
   return Pack(header);
 }
 
-void GraphBuilder::LoadQuery(uint32_t row, float* out) const {
-  kernels::RowsView rows = source_.keys;
-  if (!queries_are_keys_) {
-    rows.data = source_.queries.q;
-    rows.stride = rows.num_elements;
-  }
-  kernels::ConvertRows(rows.dtype, kernels::RowsFrom(rows, row).data, rows.stride, DType::kFloat32,
-                       out, rows.num_elements, 1, rows.num_elements, rows.num_elements);
+void GraphBuilder::LoadQuery(const std::byte* row, float* out) const {
+  const size_t width = source_.keys.num_elements;
+  kernels::ConvertRows(source_.keys.dtype, row, width, DType::kFloat32, out, width, 1, width,
+                       width);
+}
+
+void GraphBuilder::AddQuery(const std::byte* row, size_t limit, std::vector<Query>* all) const {
+  std::vector<float> values(source_.keys.num_elements);
+  LoadQuery(row, values.data());
+  const double norm = Norm(values);
+  if (norm > 0 && std::isfinite(norm)) all->push_back({row, limit});
+}
+
+// Of two queries one finds the keys that it saw, those before it, as a session does that reuses a
+// prefix; the other all, as one at the end does.
+size_t GraphBuilder::Limit(size_t row, size_t rank) const {
+  if (rank % kCausalStep != 0) return num_keys_;
+  const uint64_t token = source_.queries.tokens[row];
+  const uint64_t seen = token < source_.first_token ? 0 : token - source_.first_token;
+  return seen < options_.keys_per_query ? num_keys_ : std::min<size_t>(seen, num_keys_);
 }
 
 void GraphBuilder::ChooseQueries() {
   const storage::QueryRows& rows = source_.queries;
-  std::vector<float> row(turned_.num_elements());
-  std::vector<uint32_t> all;
-  for (uint32_t i = 0; i < rows.num_rows(); ++i) {
+  const size_t row_bytes = source_.keys.num_elements * DTypeBytes(source_.keys.dtype);
+  std::vector<Query> all;
+  for (size_t i = 0; i < rows.num_rows(); ++i) {
     if (source_.q_head && rows.q_heads[i] != *source_.q_head) continue;
-    LoadQuery(i, row.data());
-    const double norm = Norm(row);
-    if (norm > 0 && std::isfinite(norm)) all.push_back(i);
+    AddQuery(rows.q + i * row_bytes, Limit(i, all.size()), &all);
   }
-  queries_are_keys_ = all.empty();
-  if (queries_are_keys_) {
-    all.resize(num_keys_);
-    std::iota(all.begin(), all.end(), 0u);
+  for (const PriorGraph& prior : priors_) {
+    const auto* const routers = static_cast<const std::byte*>(prior.graph.router_rows.data);
+    for (size_t i = 0; i < prior.graph.header.num_routers; ++i) {
+      AddQuery(routers + i * row_bytes, num_keys_, &all);
+    }
   }
+  for (size_t key = 0; all.empty() && key < num_keys_; ++key) {
+    const kernels::RowsView row = kernels::RowsFrom(source_.keys, key);
+    queries_.push_back({static_cast<const std::byte*>(row.data), num_keys_});
+  }
+  if (all.empty()) all.swap(queries_);
   const size_t most = options_.max_queries > 0
                           ? options_.max_queries
                           : std::min(kMaxQueries, std::max<size_t>(num_keys_ * 2 / 5, 1000));
   const size_t count = std::min(most, all.size());
-  queries_.resize(count);
-  for (size_t i = 0; i < count; ++i) queries_[i] = all[Spaced(i, count, all.size())];
+  queries_.clear();
+  for (size_t i = 0; i < count; ++i) queries_.push_back(all[Spaced(i, count, all.size())]);
+}
+
+void GraphBuilder::FindLists() {
+  const ScanPlanes planes(num_keys_, turned_.num_elements(), options_.pool,
+                          [&](size_t key, float* row) { turned_.LoadKey(key, true, row); });
+  nearest_ = FindNearest({.planes = &planes,
+                          .num_queries = queries_.size(),
+                          .load =
+                              [&](size_t i, float* row) {
+                                LoadQuery(queries_[i].row, row);
+                                turned_.TurnQuery(row);
+                              },
+                          .limit = [&](size_t i) { return queries_[i].limit; },
+                          .length = options_.keys_per_query,
+                          .pool = options_.pool,
+                          .cancel = options_.cancel});
+}
+
+void GraphBuilder::CopyPriors() {
+  uint32_t ids[kMaxSlotIds];
+  for (const PriorGraph& prior : priors_) {
+    const auto first = static_cast<uint32_t>(prior.first_key);
+    for (size_t i = 0; i < prior.graph.header.num_keys; ++i) {
+      const size_t count = std::min(prior.graph.neighbours.Read(i, ids), table_.capacity());
+      for (size_t j = 0; j < count; ++j) ids[j] += first;
+      table_.Assign(first + i, {ids, count});
+    }
+  }
 }
 
 // The neighbours of a key that queries found are keys that the same queries found: RoarGraph's
 // projection, for the key's best ranks in all its lists at once.
 void GraphBuilder::LinkCovered() {
   const ListsOfKeys inverted = InvertLists(nearest_, num_keys_);
-  const size_t max_kept = table_.capacity() - std::min(kReservedPlaces, table_.capacity() / 2);
   std::vector<uint32_t> first_of(num_keys_);
   for (size_t i = 0; i < nearest_.num_lists(); ++i) ++first_of[nearest_.list(i)[0]];
   entry_point_ = static_cast<uint32_t>(std::ranges::max_element(first_of) - first_of.begin());
   ForParts(options_.pool, (num_keys_ + kPartKeys - 1) / kPartKeys, [&](uint32_t part) {
     if (Cancelled()) return;
-    Companions companions(num_keys_);
-    std::vector<uint32_t> candidates, kept;
+    LinkWork work(num_keys_);
     const size_t end = std::min(num_keys_, (part + size_t{1}) * kPartKeys);
     for (size_t key = part * kPartKeys; key < end; ++key) {
-      const auto begin = inverted.lists.data() + inverted.begin[key];
+      const uint32_t* const lists = inverted.lists.data() + inverted.begin[key];
       const size_t count = inverted.begin[key + 1] - inverted.begin[key];
-      if (count == 0) continue;
-      companions.Find(nearest_, {begin, count}, static_cast<uint32_t>(key), &candidates);
-      ChooseNeighbours(codes_, static_cast<uint32_t>(key), max_kept, &candidates, &kept);
-      table_.Assign(key, kept);
+      if (count > 0) LinkKey(static_cast<uint32_t>(key), {lists, count}, &work);
     }
   });
+}
+
+// A key that a prior graph has linked keeps its neighbours among the candidates.
+void GraphBuilder::LinkKey(uint32_t key, std::span<const uint32_t> lists, LinkWork* work) {
+  std::vector<uint32_t>& candidates = work->candidates;
+  work->companions.Find(nearest_, lists, key, &candidates);
+  const std::span<const uint32_t> before = table_.list(key);
+  if (!before.empty()) {
+    candidates.insert(candidates.end(), before.begin(), before.end());
+    std::sort(candidates.begin(), candidates.end());
+    candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
+  }
+  const size_t max_kept = table_.capacity() - std::min(kReservedPlaces, table_.capacity() / 2);
+  ChooseNeighbours(codes_, key, max_kept, &candidates, &work->kept);
+  table_.Assign(key, work->kept);
 }
 
 // Keys that no query found: neighbours by distance, from among those that were.
@@ -268,7 +322,7 @@ void GraphBuilder::LinkOthers() {
     const size_t end = std::min(others.size(), (part + size_t{1}) * kPartKeys);
     for (size_t i = part * kPartKeys; i < end; ++i) {
       candidates.clear();
-      for (size_t j = 0; j < near.length; ++j) candidates.push_back(targets[near.list(i)[j]]);
+      for (const uint32_t target : near.list(i)) candidates.push_back(targets[target]);
       std::erase(candidates, others[i]);
       ChooseNeighbours(codes_, others[i], max_kept, &candidates, &kept);
       table_.Assign(others[i], kept);
@@ -320,7 +374,6 @@ void GraphBuilder::MarkReachable(uint32_t from, std::vector<uint8_t>* reached) c
 }
 
 Result<AlignedBuffer> GraphBuilder::Pack(GraphHeader* header) const {
-  // Routers would have to be of the queries' kind, which keys are not.
   const size_t num_routers =
       std::min({kMaxRouters, queries_.size(), num_keys_ / kKeysPerRouter + 1});
   *header = {.num_keys = num_keys_,
@@ -351,18 +404,18 @@ void GraphBuilder::PackRouters(const GraphHeader& header, std::byte* bytes) cons
   while (std::gcd(step, num_routers) != 1) ++step;
   std::vector<float> row(header.num_elements);
   const size_t row_bytes = row.size() * DTypeBytes(header.dtype);
-  const size_t num_ids =
-      std::min(nearest_.length, SlotCapacity(kRouterSlotBytes, view.router_keys.id_bits));
+  const size_t capacity = SlotCapacity(kRouterSlotBytes, view.router_keys.id_bits);
   auto* const slots = reinterpret_cast<uint8_t*>(bytes + layout.router_slots);
   for (size_t i = 0; i < num_routers; ++i) {
     const size_t query = Spaced(i * step % num_routers, num_routers, queries_.size());
-    LoadQuery(queries_[query], row.data());
+    LoadQuery(queries_[query].row, row.data());
     const double norm = Norm(row);
     for (float& x : row) x = norm > 0 ? static_cast<float>(double{x} / norm) : 0.0f;
     kernels::ConvertRows(DType::kFloat32, row.data(), row.size(), header.dtype,
                          bytes + layout.router_rows + i * row_bytes, row.size(), 1, row.size(),
                          row.size());
-    WriteSlot(view.router_keys, i, {nearest_.list(query), num_ids}, slots);
+    const std::span<const uint32_t> keys = nearest_.list(query);
+    WriteSlot(view.router_keys, i, keys.first(std::min(capacity, keys.size())), slots);
   }
 }
 

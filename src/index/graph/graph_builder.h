@@ -50,17 +50,37 @@ class NeighbourTable {
 void ChooseNeighbours(const KeyCodes& codes, uint32_t key, size_t max_kept,
                       std::vector<uint32_t>* candidates, std::vector<uint32_t>* kept);
 
+// A graph of keys [first_key, first_key + its number) of those to be built for.
+struct PriorGraph {
+  GraphView graph;
+  size_t first_key = 0;
+};
+
+struct LinkWork;
+
 class GraphBuilder {
  public:
-  GraphBuilder(const GraphSource& source, const GraphOptions& options);
+  // `priors`: graphs of parts of these keys.
+  GraphBuilder(const GraphSource& source, std::span<const PriorGraph> priors,
+               const GraphOptions& options);
 
   // The bytes of the graph and its header. REQUIRES: at least one key.
   Result<AlignedBuffer> Build(GraphHeader* header);
 
  private:
-  // A training query: a row of the source's queries or, where it has none, of its keys.
-  void LoadQuery(uint32_t row, float* out) const;
+  // A training query: a row of the source's queries, a router of a prior graph or, where there is
+  // neither, a key; and how many keys it may find.
+  struct Query {
+    const std::byte* row;
+    size_t limit;
+  };
+  void LoadQuery(const std::byte* row, float* out) const;
+  void AddQuery(const std::byte* row, size_t limit, std::vector<Query>* all) const;
+  size_t Limit(size_t row, size_t rank) const;
   void ChooseQueries();
+  void FindLists();
+  void CopyPriors();
+  void LinkKey(uint32_t key, std::span<const uint32_t> lists, LinkWork* work);
   void LinkCovered();
   void LinkOthers();
   void AddReverse(const std::vector<uint32_t>& others);
@@ -73,13 +93,13 @@ class GraphBuilder {
   }
 
   const GraphSource& source_;
+  const std::span<const PriorGraph> priors_;
   const GraphOptions& options_;
   const size_t num_keys_;
   TurnedKeys turned_;
   KeyCodes codes_;
-  bool queries_are_keys_ = false;
-  std::vector<uint32_t> queries_;  // Rows.
-  NearestLists nearest_;           // Of the queries.
+  std::vector<Query> queries_;
+  NearestLists nearest_;  // Of the queries.
   uint32_t entry_point_ = 0;
   NeighbourTable table_;
 };

@@ -1,6 +1,7 @@
 #include "index/graph/graph_index.h"
 
 #include <utility>
+#include <vector>
 
 #include "common/check.h"
 #include "index/graph/graph_builder.h"
@@ -8,11 +9,26 @@
 namespace attndb::index {
 
 Result<GraphIndex> GraphIndex::Build(const GraphSource& source, const GraphOptions& options) {
+  return Extend(source, {}, options);
+}
+
+Result<GraphIndex> GraphIndex::Extend(const GraphSource& source, std::span<const GraphRun> priors,
+                                      const GraphOptions& options) {
   ATTNDB_CHECK(options.slot_bytes % 8 == 0 && options.slot_bytes >= 16 && options.slot_bytes <= 64);
   ATTNDB_CHECK(options.keys_per_query > 0);
   if (source.num_keys == 0) return GraphIndex();
+  std::vector<PriorGraph> graphs;
+  for (const GraphRun& run : priors) {
+    if (run.graph->num_keys() == 0) continue;
+    const GraphHeader& prior = run.graph->view().header;
+    ATTNDB_CHECK(prior.num_elements == source.keys.num_elements);
+    ATTNDB_CHECK(prior.dtype == source.keys.dtype);
+    ATTNDB_CHECK(run.first_key + prior.num_keys <= source.num_keys);
+    graphs.push_back({run.graph->view(), run.first_key});
+  }
   GraphHeader header;
-  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, GraphBuilder(source, options).Build(&header));
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer,
+                          GraphBuilder(source, graphs, options).Build(&header));
   return Own(std::move(buffer), header);
 }
 

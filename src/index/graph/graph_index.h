@@ -3,9 +3,9 @@
 //
 // Shapes:  as index/key_index.h; keys are the middle of a run: sinks and window are left out by the
 //          caller.
-// Effort:  top-k: the search window, keys of each q row that are kept and followed (0: twice k). A
-//          range: keys of each q row that are followed though they are out of range; for kListOrder
-//          AlayaDB's l0 (0: 192).
+// Effort:  top-k: the search window, keys of each q row that are kept and followed (0: three times
+//          k). A range: keys of each q row that are followed though they are out of range; for
+//          kListOrder AlayaDB's l0 (0: 192).
 // Errors:  Build, Extend, Merge: kCancelled; kResourceExhausted: no memory. Parse: those of
 //          graph_format.h.
 // Threads: constant once made; concurrent calls must not share scratch or what they write.
@@ -30,12 +30,29 @@
 
 namespace attndb::index {
 
+class GraphIndex;
+
+// A graph of keys [first_key, first_key + graph->num_keys()).
+struct GraphRun {
+  const GraphIndex* graph = nullptr;
+  size_t first_key = 0;
+};
+
 class GraphIndex final : public KeyIndex {
  public:
   GraphIndex() = default;  // Of no keys.
 
   // REQUIRES: options.slot_bytes is a multiple of 8 from 16 to 64; keys_per_query >= 1.
   static Result<GraphIndex> Build(const GraphSource& source, const GraphOptions& options = {});
+
+  // A graph of keys of which graphs of some runs are there: `priors` of runs that do not overlap,
+  // of the same row length and type. Their routers are training queries beside the source's, which
+  // may have none, and their lists stay where nothing better is found. So keys are inserted (one
+  // prior graph, of the first keys) and graphs of adjacent segments merged. Inserts want the q rows
+  // of the new tokens: on heads that look near by, old queries know nothing of new keys (recall .34
+  // instead of .99 on one of SmolLM2's).
+  static Result<GraphIndex> Extend(const GraphSource& source, std::span<const GraphRun> priors,
+                                   const GraphOptions& options = {});
 
   // A graph that was written before; `bytes`, at a multiple of kGraphAlignment, are used where they
   // lie and must outlive the result. They may hold anything. `object` names them in errors.

@@ -133,6 +133,74 @@ TEST(GraphIndexTest, LongKeysHideNothing) {
   EXPECT_GE(Recall(graph, work.keys, 6000, work.NewQueries(60), 20, 100), 0.95);
 }
 
+// A workload's first keys and the queries of their tokens, as a source.
+GraphSource FirstOf(const Workload& work, size_t num_keys, size_t num_queries) {
+  GraphSource source = work.source();
+  source.num_keys = num_keys;
+  source.queries.tokens = source.queries.tokens.first(num_queries);
+  source.queries.q_heads = source.queries.q_heads.first(num_queries);
+  return source;
+}
+
+// The others' queries.
+void DropQueries(size_t count, GraphSource* source) {
+  source->queries.q += count * kDim * sizeof(float);
+  source->queries.tokens = source->queries.tokens.subspan(count);
+  source->queries.q_heads = source->queries.q_heads.subspan(count);
+}
+
+TEST(GraphIndexTest, InsertedKeysAreFoundLikeOthers) {
+  constexpr size_t kKeys = 9000, kQueries = 3600;
+  Workload work(kKeys, kQueries, attndb::test::SeedOr(89));
+  const FloatRows queries = work.NewQueries(60);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex fresh, GraphIndex::Build(work.source()));
+  const double recall = Recall(fresh, work.keys, kKeys, queries, 50, 120);
+  EXPECT_GE(recall, 0.95);
+  // 50 % more, and three times as many.
+  for (const size_t first : {kKeys * 2 / 3, kKeys / 4}) {
+    const size_t num_old = kQueries * first / kKeys / kHeads * kHeads;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex old,
+                                GraphIndex::Build(FirstOf(work, first, num_old)));
+    const GraphRun run = {&old, 0};
+    GraphSource source = work.source();
+    DropQueries(num_old, &source);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex extended,
+                                GraphIndex::Extend(source, std::span(&run, 1)));
+    EXPECT_GE(Recall(extended, work.keys, kKeys, queries, 50, 120), recall - 0.01) << first;
+    // Without the q rows of the new tokens, from what the old ones say of the new keys.
+    source.queries = {};
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex blind,
+                                GraphIndex::Extend(source, std::span(&run, 1)));
+    EXPECT_GE(Recall(blind, work.keys, kKeys, queries, 50, 120), 0.93) << first;
+    ExpectAllReachable(blind, work.keys, queries.row(0));
+  }
+}
+
+TEST(GraphIndexTest, MergedGraphsFindWhatAFreshOneDoes) {
+  constexpr size_t kKeys = 8000, kQueries = 3000, kFirst = 5000;
+  Workload work(kKeys, kQueries, attndb::test::SeedOr(90));
+  const FloatRows queries = work.NewQueries(60);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex front,
+                              GraphIndex::Build(FirstOf(work, kFirst, 1500)));
+  GraphSource source = work.source();
+  source.keys = kernels::RowsFrom(source.keys, kFirst);
+  source.num_keys = kKeys - kFirst;
+  DropQueries(1500, &source);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex back, GraphIndex::Build(source));
+  const GraphRun runs[] = {{&front, 0}, {&back, kFirst}};
+  source = work.source();
+  source.queries = {};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex merged, GraphIndex::Extend(source, runs));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex fresh, GraphIndex::Build(work.source()));
+  EXPECT_GE(Recall(merged, work.keys, kKeys, queries, 50, 120),
+            Recall(fresh, work.keys, kKeys, queries, 50, 120) - 0.02);
+  ExpectAllReachable(merged, work.keys, queries.row(0));
+  ThreadPool pool(3);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex again,
+                              GraphIndex::Extend(source, runs, {.pool = &pool}));
+  EXPECT_TRUE(Copy(again) == Copy(merged));
+}
+
 TEST(GraphIndexTest, ABuildCanBeCancelled) {
   Workload work(2000, 600, attndb::test::SeedOr(88));
   const std::atomic<bool> cancel = true;

@@ -40,15 +40,17 @@ class BestList {
       ids_[size_ + i] = static_cast<uint32_t>(first + found[i]);
     }
     size_ += num_found;
-    if (size_ >= kCutFactor * length_) Cut(scratch);
+    const bool is_open = threshold_ == -std::numeric_limits<float>::infinity();
+    if (size_ >= (is_open ? 1 : kCutFactor) * length_) Cut(scratch);
   }
 
   void Write(uint32_t* ids, std::byte* scratch) {
     Cut(scratch);
-    std::iota(kept_.begin(), kept_.begin() + static_cast<ptrdiff_t>(length_), 0u);
-    std::stable_sort(kept_.begin(), kept_.begin() + static_cast<ptrdiff_t>(length_),
+    const auto end = kept_.begin() + static_cast<ptrdiff_t>(size_);
+    std::iota(kept_.begin(), end, 0u);
+    std::stable_sort(kept_.begin(), end,
                      [&](uint32_t a, uint32_t b) { return scores_[a] > scores_[b]; });
-    for (size_t i = 0; i < length_; ++i) ids[i] = ids_[kept_[i]];
+    for (size_t i = 0; i < length_; ++i) ids[i] = i < size_ ? ids_[kept_[i]] : kNoKey;
   }
 
   static size_t ScratchBytes(size_t length) {
@@ -89,6 +91,7 @@ class PartScan {
         rows_(channels_),
         codes_(kPartQueries * channels_),
         queries_(kPartQueries),
+        limits_(kPartQueries),
         lists_(kPartQueries, BestList(length)),
         scores_(kPassQueries * kTileKeys),
         scratch_(BestList::ScratchBytes(length) + kBufferAlignment) {}
@@ -100,24 +103,33 @@ class PartScan {
       kernels::EncodePlaneQuery(rows_.data(), channels_, codes, &queries_[i].scale,
                                 &queries_[i].code_sum);
       queries_[i].codes = codes;
+      limits_[i] = call_.limit == nullptr ? call_.planes->num_rows() : call_.limit(first + i);
       lists_[i].Clear();
     }
-    const size_t num_keys = call_.planes->num_rows();
+    const size_t num_keys =
+        *std::max_element(limits_.begin(), limits_.begin() + static_cast<ptrdiff_t>(count));
     for (size_t key = 0; key < num_keys; key += kTileKeys) {
-      const size_t tile = std::min(kTileKeys, num_keys - key);
       for (size_t q = 0; q < count; q += kPassQueries) {
-        ScanTile(key, tile, q, std::min(kPassQueries, count - q));
+        ScanTile(key, q, std::min(kPassQueries, count - q));
       }
     }
     for (size_t i = 0; i < count; ++i) lists_[i].Write(ids + i * length, scratch());
   }
 
  private:
-  void ScanTile(size_t key, size_t tile, size_t first_query, size_t num_queries) {
+  void ScanTile(size_t key, size_t first_query, size_t num_queries) {
+    const auto seen = [&](size_t q) {
+      const size_t limit = limits_[first_query + q];
+      return limit <= key ? size_t{0} : std::min(kTileKeys, limit - key);
+    };
+    size_t tile = 0;
+    for (size_t q = 0; q < num_queries; ++q) tile = std::max(tile, seen(q));
+    if (tile == 0) return;
     kernels::ScanPlanes(call_.planes->view(), 8, key, tile, queries_.data() + first_query,
                         num_queries, scores_.data(), kTileKeys);
     for (size_t q = 0; q < num_queries; ++q) {
-      lists_[first_query + q].AddTile(scores_.data() + q * kTileKeys, tile, key, scratch());
+      if (seen(q) == 0) continue;
+      lists_[first_query + q].AddTile(scores_.data() + q * kTileKeys, seen(q), key, scratch());
     }
   }
 
@@ -131,6 +143,7 @@ class PartScan {
   std::vector<float> rows_;
   std::vector<int8_t> codes_;
   std::vector<kernels::PlaneQuery> queries_;
+  std::vector<size_t> limits_;
   std::vector<BestList> lists_;
   std::vector<float> scores_;
   std::vector<std::byte> scratch_;

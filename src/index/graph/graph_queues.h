@@ -14,11 +14,10 @@
 #include <cstring>
 #include <limits>
 
+#include "index/graph/graph_slots.h"
 #include "index/key_index.h"
 
 namespace attndb::index {
-
-inline constexpr uint32_t kNoKey = ~uint32_t{0};
 
 // Numbers of keys, one bit each; not owned.
 class KeySet {
@@ -60,9 +59,7 @@ class TopQueue {
 
   void Offer(uint32_t key, float score) {
     if (size_ == window_ && !(score > best_[size_ - 1].score)) return;
-    const Candidate* const place = std::upper_bound(
-        best_, best_ + size_, score, [](float s, const Candidate& c) { return s > c.score; });
-    const auto at = static_cast<size_t>(place - best_);
+    const size_t at = PlaceOf(score);
     std::memmove(best_ + at + 1, best_ + at, (size_ - at) * sizeof(Candidate));
     best_[at] = {score, key};
     size_ += static_cast<size_t>(size_ < window_);
@@ -75,7 +72,7 @@ class TopQueue {
   }
 
   void Finish(FoundKeys* found) const {
-    found->count = std::min<size_t>(k_, size_);
+    found->count = std::min(k_, size_);
     for (size_t i = 0; i < found->count; ++i) {
       found->keys[i] = best_[i].key;
       found->scores[i] = best_[i].score;
@@ -83,6 +80,19 @@ class TopQueue {
   }
 
  private:
+  // How many are not below the score. Without branches: each would be guessed wrong half the time,
+  // which was a third of a search's time.
+  size_t PlaceOf(float score) const {
+    size_t at = 0;
+    size_t count = size_;
+    while (count > 1) {
+      const size_t half = count / 2;
+      at += best_[at + half - 1].score >= score ? half : 0;
+      count -= half;
+    }
+    return at + static_cast<size_t>(count == 1 && best_[at].score >= score);
+  }
+
   size_t k_ = 0;
   size_t window_ = 0;
   size_t size_ = 0;

@@ -24,6 +24,9 @@ inline constexpr size_t kSlotPadBytes = 8;
 // The longest list: what one byte's count and the largest slot have room for at 8 bits a number.
 inline constexpr size_t kMaxSlotIds = 63;
 
+// The number of no key.
+inline constexpr uint32_t kNoKey = ~uint32_t{0};
+
 // Bits of a number below num_ids. REQUIRES: num_ids <= 2^32.
 constexpr uint32_t IdBits(uint64_t num_ids) {
   return num_ids <= 2 ? 1 : static_cast<uint32_t>(std::bit_width(num_ids - 1));
@@ -42,6 +45,14 @@ struct SlotView {
 
   const uint8_t* slot(size_t i) const { return data + i * slot_bytes; }
   size_t size(size_t i) const { return slot(i)[0]; }
+
+  // The first of its list, or kNoKey.
+  uint32_t First(size_t i) const {
+    if (size(i) == 0) return kNoKey;
+    uint64_t word;
+    std::memcpy(&word, slot(i), sizeof(word));
+    return static_cast<uint32_t>(word >> 8 & ((uint64_t{1} << id_bits) - 1));
+  }
 
   // Writes the list of slot i to `ids`, which has room for kMaxSlotIds, and returns its length.
   size_t Read(size_t i, uint32_t* ids) const {

@@ -21,6 +21,7 @@ struct GraphSource {
   // Training queries, of the keys' type and row length: of all q heads of the group, which then
   // share the graph. There may be none: keys stand in for them.
   storage::QueryRows queries;
+  uint64_t first_token = 0;        // Of key 0, counted as queries.tokens are.
   std::optional<uint32_t> q_head;  // Takes the queries of this head alone.
 };
 

@@ -51,8 +51,9 @@ class Workload {
         keys.row(i)[d] += 2.0f * static_cast<float>(i) / static_cast<float>(num_keys);
       }
     }
+    const size_t num_tokens = std::max<size_t>(num_queries / kHeads, 1);
     for (size_t i = 0; i < num_queries; ++i) {
-      tokens.push_back(static_cast<uint32_t>(i / kHeads));
+      tokens.push_back(static_cast<uint32_t>(i / kHeads * num_keys / num_tokens));
       heads.push_back(static_cast<uint32_t>(i % kHeads));
       FillQuery(i % kHeads, queries.row(i));
     }

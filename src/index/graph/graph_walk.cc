@@ -32,7 +32,7 @@ constexpr size_t kDefaultRangeEffort = 192;
 
 size_t Window(const IndexCall& call) {
   const size_t k = std::max<size_t>(call.spec.k, 1);
-  const size_t wanted = call.spec.effort == 0 ? 2 * k : call.spec.effort;
+  const size_t wanted = call.spec.effort == 0 ? 3 * k : call.spec.effort;
   return std::min(std::max(wanted, k), call.num_visible);
 }
 
@@ -66,7 +66,7 @@ struct WalkScratch {
     seen = Take<uint64_t>(KeySet::Bytes(num_keys) / sizeof(uint64_t));
     followed = Take<uint64_t>(KeySet::Bytes(num_keys) / sizeof(uint64_t));
     const size_t rows = call.num_q_rows;
-    batch = Take<uint32_t>(kBatchKeys);
+    batch = Take<uint32_t>(kBatchKeys + 1);  // A key that was seen is written, too.
     scores = Take<float>(rows * std::max(kBatchKeys, kRouters));
     queues =
         Take<std::byte>(rows * std::max({sizeof(TopQueue), sizeof(RangeQueue), sizeof(ListQueue)}));
@@ -129,6 +129,7 @@ class Walk {
   void Run() {
     See(graph_.header.entry_point);
     SeeRouters();
+    if (call_.num_visible < graph_.header.num_keys) SeeSpacedKeys();
     ScoreBatch();
     while (Step()) {
     }
@@ -144,15 +145,34 @@ class Walk {
         if (key == kNoKey) break;
         followed_.Add(key);
         any = true;
-        uint32_t ids[kMaxSlotIds];
-        const size_t count = graph_.neighbours.Read(key, ids);
-        cost_.bytes_touched += graph_.header.slot_bytes;
-        for (size_t j = 0; j < count; ++j) See(ids[j]);
+        Follow(key);
       }
     }
     cost_.hops += static_cast<uint64_t>(any);
     ScoreBatch();
     return any;
+  }
+
+  void Follow(uint32_t key) {
+    uint32_t ids[kMaxSlotIds];
+    const size_t count = graph_.neighbours.Read(key, ids);
+    cost_.bytes_touched += graph_.header.slot_bytes;
+    if (call_.num_visible < graph_.header.num_keys) {
+      for (size_t j = 0; j < count; ++j) See(ids[j]);
+      return;
+    }
+    if (num_batch_ + count > kBatchKeys) ScoreBatch();
+    for (size_t j = 0; j < count; ++j) {
+      // Whether it was seen cannot be guessed, so nothing branches on it.
+      PrefetchRow(ids[j]);
+      batch_[num_batch_] = ids[j];
+      num_batch_ += static_cast<size_t>(seen_.Add(ids[j]));
+    }
+  }
+
+  void PrefetchRow(uint32_t key) const {
+    const auto* const row = static_cast<const std::byte*>(kernels::RowsFrom(call_.keys, key).data);
+    for (size_t byte = 0; byte < row_bytes_; byte += 64) Prefetch(row + byte);
   }
 
   // Puts the key into the batch, or what it leads to if it is filtered out.
@@ -169,8 +189,7 @@ class Walk {
   }
 
   void Append(uint32_t key) {
-    const auto* const row = static_cast<const std::byte*>(kernels::RowsFrom(call_.keys, key).data);
-    for (size_t byte = 0; byte < row_bytes_; byte += 64) Prefetch(row + byte);
+    PrefetchRow(key);
     batch_[num_batch_++] = key;
     if (num_batch_ == kBatchKeys) ScoreBatch();
   }
@@ -210,9 +229,20 @@ class Walk {
     for (size_t i = 0; i < num_start_; ++i) See(start_keys_[i]);
   }
 
-  static size_t BestRouters(const float* scores, size_t num_routers, uint32_t* best) {
+  // Where what leads to the best is filtered out, something visible still is in sight.
+  void SeeSpacedKeys() {
+    constexpr size_t kSpacedKeys = 16;
+    for (size_t i = 0; i < kSpacedKeys; ++i) {
+      See(static_cast<uint32_t>(i * call_.num_visible / kSpacedKeys));
+    }
+  }
+
+  // Routers whose best key is visible, best first.
+  size_t BestRouters(const float* scores, size_t num_routers, uint32_t* best) const {
+    const bool is_prefix = call_.num_visible < graph_.header.num_keys;
     size_t count = 0;
     for (uint32_t i = 0; i < num_routers; ++i) {
+      if (is_prefix && !(graph_.router_keys.First(i) < call_.num_visible)) continue;
       if (count == kStartRouters && !(scores[i] > scores[best[count - 1]])) continue;
       size_t at = count < kStartRouters ? count++ : count - 1;
       for (; at > 0 && scores[i] > scores[best[at - 1]]; --at) best[at] = best[at - 1];
