@@ -1,6 +1,7 @@
 #include "index/graph/graph_walk.h"
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 
 #include "common/check.h"
@@ -67,11 +68,13 @@ struct WalkScratch {
     followed = Take<uint64_t>(KeySet::Bytes(num_keys) / sizeof(uint64_t));
     const size_t rows = call.num_q_rows;
     batch = Take<uint32_t>(kBatchKeys + 1);  // A key that was seen is written, too.
+    work.indices = Take<uint32_t>(kBatchKeys + kernels::kSelectSlack);
+    work.sorted = Take<Candidate>(kBatchKeys);
     scores = Take<float>(rows * std::max(kBatchKeys, kRouters));
     queues =
         Take<std::byte>(rows * std::max({sizeof(TopQueue), sizeof(RangeQueue), sizeof(ListQueue)}));
     if (call.spec.kind == SearchKind::kTopK) {
-      room_stride = Window(call) + 1;
+      room_stride = Window(call);
     } else if (range_walk == RangeWalk::kBestFirst) {
       room_stride = call.num_visible;
     }
@@ -90,6 +93,7 @@ struct WalkScratch {
   uint64_t* seen;
   uint64_t* followed;
   uint32_t* batch;
+  OfferWork work;
   float* scores;  // [q row][kBatchKeys].
   std::byte* queues;
   size_t room_stride = 0;
@@ -106,6 +110,7 @@ class Walk {
         seen_(scratch.seen, graph.header.num_keys),
         followed_(scratch.followed, graph.header.num_keys),
         batch_(scratch.batch),
+        work_(scratch.work),
         scores_(scratch.scores),
         queues_(queues),
         row_bytes_(call.keys.num_elements * DTypeBytes(call.keys.dtype)),
@@ -117,12 +122,8 @@ class Walk {
       const size_t count = std::min(kBatchKeys, call_.num_visible - first);
       kernels::ScoreRows(kernels::RowsFrom(call_.keys, first), count, call_.q, call_.q_stride,
                          call_.num_q_rows, scores_, kBatchKeys);
-      for (size_t r = 0; r < call_.num_q_rows; ++r) {
-        for (size_t i = 0; i < count; ++i) {
-          queues_[r].Offer(static_cast<uint32_t>(first + i), scores_[r * kBatchKeys + i]);
-        }
-      }
-      Count(count);
+      std::iota(batch_, batch_ + count, static_cast<uint32_t>(first));
+      Offer(count);
     }
   }
 
@@ -198,12 +199,7 @@ class Walk {
     if (num_batch_ == 0) return;
     kernels::ScoreGather(call_.keys, batch_, num_batch_, call_.q, call_.q_stride, call_.num_q_rows,
                          scores_, kBatchKeys);
-    for (size_t r = 0; r < call_.num_q_rows; ++r) {
-      for (size_t i = 0; i < num_batch_; ++i) {
-        queues_[r].Offer(batch_[i], scores_[r * kBatchKeys + i]);
-      }
-    }
-    Count(num_batch_);
+    Offer(num_batch_);
     num_batch_ = 0;
   }
 
@@ -251,7 +247,11 @@ class Walk {
     return count;
   }
 
-  void Count(size_t num_rows) {
+  // Of the batch, whose scores are there.
+  void Offer(size_t num_rows) {
+    for (size_t r = 0; r < call_.num_q_rows; ++r) {
+      queues_[r].Offer({batch_, scores_ + r * kBatchKeys, num_rows}, work_);
+    }
     cost_.rows_read += num_rows;
     cost_.keys_scored += num_rows * call_.num_q_rows;
     cost_.bytes_touched += num_rows * row_bytes_;
@@ -265,6 +265,7 @@ class Walk {
   KeySet seen_;
   KeySet followed_;
   uint32_t* batch_;
+  OfferWork work_;
   size_t num_batch_ = 0;
   float* scores_;
   Queue* queues_;
