@@ -151,11 +151,11 @@ TEST(AttentionBenchTest, BoundsAreCheckedByQuery) {
 TEST(AttentionBenchTest, OptionalPlansThatAreNotThereAreListed) {
   const auto heads = SmallHeads();
   AttentionBenchOptions options = Small({});
-  options.optional_plans = {"topk(k=5)", "topk(k=5,index=graph)"};
+  options.optional_plans = {"topk(k=5)", "topk(k=5,index=coarse)"};
   const auto result = RunAttentionBench(heads.get(), options);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->plans.size(), 2U);
-  EXPECT_THAT(result->left_out, ElementsAre("topk(k=5,index=graph)"));
+  EXPECT_THAT(result->left_out, ElementsAre("topk(k=5,index=coarse)"));
 }
 
 TEST(AttentionBenchTest, ABadPlanABadFolderAndACancelAreErrorsAndNothingIsLeft) {

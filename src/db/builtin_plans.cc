@@ -139,7 +139,31 @@ query::IndexType Clustered() {
                          .error = "effort must be a number in (0, 100]"}},
           .predict = ClusteredWork,
           .finds_by = "clusters",
+          .effort_key = "effort",
           .scan_bits = 4};
+}
+
+// What a walk does: as measured on SmolLM2's heads, at the default window.
+query::SearchWork GraphWork(const query::SearchSize& size) {
+  constexpr double kRowsPerFound = 8;  // Of K, for the group.
+  constexpr double kHops = 60;
+  query::SearchWork work;
+  const double indexed = std::min(size.plane_tokens, size.middle_tokens);
+  work.exact_keys = size.fixed_tokens + size.middle_tokens - indexed;
+  work.reranked_keys = std::min(indexed, kRowsPerFound * size.expected_tokens) / size.group_size;
+  work.compared_keys = work.reranked_keys * size.group_size;
+  work.hops = kHops / size.group_size;
+  return work;
+}
+
+query::IndexType Graph() {
+  constexpr double kMaxWidth = 1u << 20;
+  return {.name = "graph",
+          .bits = {0},
+          .arguments = {{.key = "beam_width", .min = 1, .max = kMaxWidth, .whole = true}},
+          .predict = GraphWork,
+          .finds_by = "graph",
+          .effort_key = "beam_width"};
 }
 
 }  // namespace
@@ -154,6 +178,7 @@ query::PlanRegistry BuiltinPlans() {
   registry.AddQuery(Auto());
   registry.AddIndex({.name = "flat", .bits = {0, 8, 4, 1}, .predict = FlatWork, .for_auto = true});
   registry.AddIndex(Clustered());
+  registry.AddIndex(Graph());
   // Settings of the papers: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench; k there is a fifth of the
   // tokens, and must be given).
   registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512)"});

@@ -10,6 +10,7 @@
 #include "db/builtin_plans.h"
 #include "db/non_finite.h"
 #include "db/stored_clusters.h"
+#include "db/stored_graph.h"
 #include "storage/vfs/store_files.h"
 
 namespace attndb::internal {
@@ -149,6 +150,7 @@ Database::Database(Key, Parts parts)
         [this, form = values.form.get()](const storage::Segment& segment) { Want(segment, form); });
   }
   indexes_["clusters"].form = std::make_unique<const ClustersForm>();
+  indexes_["graph"].form = std::make_unique<const GraphForm>();
   for (auto& [name, indexes] : indexes_) {
     indexes.cache =
         std::make_unique<IndexCache>(indexes.form.get(), &budget_, &companions_,

@@ -80,6 +80,8 @@ class KeyIndex {
  public:
   virtual ~KeyIndex() = default;
 
+  // Keys that it covers: [first_key(), num_keys()) of its run. Others are the caller's.
+  virtual size_t first_key() const { return 0; }
   virtual size_t num_keys() const = 0;
   virtual uint64_t memory_bytes() const = 0;
 
@@ -87,8 +89,8 @@ class KeyIndex {
   virtual size_t ScratchBytes(const IndexCall& call) const = 0;
 
   // Searches all runs of the call, of which this one's is the first. found[r]: of q row r. A top-k
-  // search finds k keys at most; a range search none below the range that it knows at its end.
-  // Allocates nothing.
+  // search finds k keys of each run at most, and the k best of all among them; a range search may
+  // find keys that only the best of a later run puts out of range. Allocates nothing.
   virtual void Search(const IndexCall& call, void* scratch, FoundKeys* found,
                       SearchCost* cost) const = 0;
 };

@@ -42,7 +42,7 @@ class BenchTest(CliCase):
         for dtype in ("bf16", "f32"):
             result = self.run_json(*self.SMALL, "--dtype", dtype, "--plan",
                                    "topk(k=16,sink=4,window=32)", "--plan", "window",
-                                   "--try-plan", "topk(k=16,index=graph)")
+                                   "--try-plan", "topk(k=16,index=coarse)")
             full, topk, window = result["plans"]
             self.assertEqual((full["plan"], full["error_worst_head"]), ("full", 0))
             self.assertGreater(full["ms_median"], 0)
@@ -50,7 +50,7 @@ class BenchTest(CliCase):
             self.assertIn("topk(k=16", topk["canonical"])
             self.assertGreater(window["error_mean"], topk["error_mean"])
             self.assertLess(topk["mass"], 1)
-            self.assertEqual(result["left_out"], ["topk(k=16,index=graph)"])
+            self.assertEqual(result["left_out"], ["topk(k=16,index=coarse)"])
             self.assertEqual(result["heads"]["origin"], "synthetic")
             self.assertEqual(result["heads"]["num_tokens"], 500)
             self.assertTrue(result["fits_cache"])

@@ -165,7 +165,10 @@ void IndexedGroup::SearchIndexes() {
 void IndexedGroup::AddOthers() {
   for (const HeadRun& run : call_.runs) {
     const TokenRange tokens = Intersect(call_.middle, run.tokens);
-    if (run.index == nullptr && tokens.begin < tokens.end) AddAll(run, tokens);
+    const uint64_t covered =
+        run.index == nullptr ? run.tokens.end : run.tokens.begin + run.index->first_key();
+    const TokenRange others = Intersect(tokens, {run.tokens.begin, covered});
+    if (others.begin < others.end) AddAll(run, others);
   }
 }
 

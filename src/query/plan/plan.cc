@@ -101,9 +101,7 @@ std::unique_ptr<const index::CriticalSearch> LayerPlan::MakeSearch(const LayerSp
 
 index::SearchSpec LayerPlan::MakeSpec(const LayerSpec& layer) const {
   index::SearchSpec spec = query->make_spec(*this, layer);
-  if (PlaceOf(index->arguments, "effort") < index->arguments.size()) {
-    spec.effort = static_cast<float>(Get("effort"));
-  }
+  if (!index->effort_key.empty()) spec.effort = static_cast<float>(Get(index->effort_key));
   return spec;
 }
 

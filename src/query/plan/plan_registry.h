@@ -94,6 +94,8 @@ struct IndexType {
   // empty: it chooses among the scores of all. Of the bits, such an index has 0: what it finds is
   // exact.
   std::string finds_by;
+  // Which of its arguments is the effort of a search (index/key_index.h); empty: none.
+  std::string effort_key;
   // Bits of the planes that it scans on the way, for its price.
   uint32_t scan_bits = 0;
   // `auto` may choose it: its searches miss no more than their estimates' errors make them.

@@ -187,7 +187,7 @@ TEST(PlanTest, ErrorsNameTheColumn) {
 
 TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
   for (const char* text :
-       {"topk(k=5,index=graph)", "dipr(beta=1,bits=2)", "dipr(beta=1,remainder=planes:3)",
+       {"topk(k=5,index=coarse)", "dipr(beta=1,bits=2)", "dipr(beta=1,remainder=planes:3)",
         "topk(k=1,remainder=planes:)", "mass(p=0.5,bits=many)", "auto(error=0.01,value_bits=4)"}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_FALSE(plan.ok()) << text;

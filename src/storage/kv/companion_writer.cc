@@ -19,10 +19,13 @@ std::vector<SectionEntry> SectionsOf(const CompanionShape& shape) {
   return sections;
 }
 
-CompanionWriter::CompanionWriter(Key, const CompanionIdentity& identity,
+CompanionWriter::CompanionWriter(Key, const CompanionWriteOptions& options,
                                  std::vector<SectionEntry> sections,
                                  std::unique_ptr<ObjectWriter> object)
-    : identity_(identity), sections_(std::move(sections)), object_(std::move(object)) {}
+    : identity_(options.identity),
+      cancel_(options.cancel),
+      sections_(std::move(sections)),
+      object_(std::move(object)) {}
 
 Result<std::unique_ptr<CompanionWriter>> CompanionWriter::Create(
     const CompanionWriteOptions& options) {
@@ -36,8 +39,7 @@ Result<std::unique_ptr<CompanionWriter>> CompanionWriter::Create(
                                                 .head_bytes = kCompanionHeaderBytes +
                                                               SectionTableBytes(sections.size()),
                                                 .cancel = options.cancel}));
-  return std::make_unique<CompanionWriter>(Key(), options.identity, std::move(sections),
-                                           std::move(object));
+  return std::make_unique<CompanionWriter>(Key(), options, std::move(sections), std::move(object));
 }
 
 Status CompanionWriter::AddPart(std::span<const std::byte> bytes, uint64_t num_rows) {

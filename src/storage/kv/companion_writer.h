@@ -50,7 +50,7 @@ class CompanionWriter {
 
  public:
   static Result<std::unique_ptr<CompanionWriter>> Create(const CompanionWriteOptions& options);
-  CompanionWriter(Key, const CompanionIdentity& identity, std::vector<SectionEntry> sections,
+  CompanionWriter(Key, const CompanionWriteOptions& options, std::vector<SectionEntry> sections,
                   std::unique_ptr<ObjectWriter> object);
 
   // The next part, in the order of SectionsOf. A head that has nothing in this companion gives no
@@ -58,12 +58,15 @@ class CompanionWriter {
   Status AddPart(std::span<const std::byte> bytes, uint64_t num_rows);
 
   const ObjectName& name() const { return identity_.name; }
+  // What stops it, for who takes long over a part; may be null.
+  const std::atomic<bool>* cancel() const { return cancel_; }
 
   // Returns when the object is durable. REQUIRES: all parts were added.
   Result<WrittenObject> Finish();
 
  private:
   const CompanionIdentity identity_;
+  const std::atomic<bool>* const cancel_;
   std::vector<SectionEntry> sections_;
   size_t num_added_ = 0;
   const std::unique_ptr<ObjectWriter> object_;

@@ -1,7 +1,9 @@
-// Goal:   a plan over clusters answers as the same plan over all keys, from any number of segments
-//         and a tail, for prefixes, in later processes; while clusters are not there, K is scored.
-// Method: toy model; plan against plan. effort=100 visits every cluster, so that only what the
-//         codes' estimates bring up differs.
+// Goal:   a plan over an index that does not score every key answers as the same plan over all
+//         keys, from any number of segments and a tail, for prefixes, in later processes; while the
+//         index is not there, K is scored.
+// Method: toy model; plan against plan, for clusters and graphs. With effort=100 every cluster is
+//         visited, so that only what the codes' estimates bring up differs; with such a beam_width
+//         short runs are scored whole.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,9 +17,10 @@ using test::DBFixture;
 using test::Tokens;
 using test::ToyModel;
 
-class SessionClustersTest : public DBFixture {
+// Its parameter: an index that looks at nearly all keys.
+class SessionIndexTest : public DBFixture, public ::testing::WithParamInterface<std::string> {
  protected:
-  SessionClustersTest() : DBFixture(/*background_builds=*/true) {}
+  SessionIndexTest() : DBFixture(/*background_builds=*/true) {}
 
   Session Resume(const Tokens& stored, size_t num_more = 20) {
     const Tokens more = ToyModel::Tokens(num_more, 9);
@@ -32,50 +35,51 @@ class SessionClustersTest : public DBFixture {
     return Probe(session);
   }
 
-  // Asks for clusters, and waits until they are there.
-  void BuildClusters(Session* session) {
-    (void)ProbeWith(session, "topk(k=8,index=clustered)");
+  // Asks for it, and waits until it is there.
+  void BuildIndex(Session* session) {
+    (void)ProbeWith(session, "topk(k=8," + GetParam() + ")");
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
   }
 
-  static double Clusters(const Session& session) {
+  // Keys that an index looked at.
+  static double Visited(const Session& session) {
     double sum = 0;
     for (const LayerExplain& layer : session.Explain().layers) {
-      for (const HeadExplain& head : layer.heads) sum += head.clusters_mean;
+      for (const HeadExplain& head : layer.heads) sum += head.visited_mean;
     }
     return sum;
   }
 };
 
-TEST_F(SessionClustersTest, ClustersAnswerAsAllKeysDo) {
+TEST_P(SessionIndexTest, IndexesAnswerAsAllKeysDo) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100, 100}, 1);
   Session session = Resume(stored);
-  const std::vector<float> before = ProbeWith(&session, "topk(k=60,index=clustered,effort=100)");
+  const std::vector<float> before = ProbeWith(&session, "topk(k=60," + GetParam() + ")");
   EXPECT_LT(Difference(before, ProbeWith(&session, "topk(k=60)")), 1e-5);
-  EXPECT_EQ(Clusters(session), 0);
+  EXPECT_EQ(Visited(session), 0);
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   for (const char* query : {"topk(k=60", "dipr(alpha=0.02", "dipr(beta=3"}) {
     const std::vector<float> all = ProbeWith(&session, std::string(query) + ")");
     const std::vector<float> found =
-        ProbeWith(&session, std::string(query) + ",index=clustered,effort=100)");
+        ProbeWith(&session, std::string(query) + "," + GetParam() + ")");
     EXPECT_LT(Difference(found, all), 0.05) << query;
     EXPECT_EQ(found, Probe(&session)) << "not the same twice: " << query;
   }
-  EXPECT_GT(Clusters(session), 0);
+  EXPECT_GT(Visited(session), 0);
   EXPECT_GT(session.Explain(1)->heads[0].visited_mean, 0);
 }
 
-TEST_F(SessionClustersTest, SearchGivesWhatThePlanChooses) {
+TEST_P(SessionIndexTest, SearchGivesWhatThePlanChooses) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
   Session session = Resume(stored, 300);
-  BuildClusters(&session);
+  BuildIndex(&session);
   const LayerSpec& shape = model_.spec().layers[1];
   std::vector<float> q(size_t{shape.num_q_heads} * shape.head_dim, 0.3f);
   for (size_t i = 0; i < q.size(); ++i) q[i] += 0.05f * std::sin(static_cast<float>(i));
   const TensorView view = test::ViewOf(q, shape.num_q_heads, shape.head_dim);
   std::vector<std::vector<CriticalTokens>> found;
-  for (const char* plan :
-       {"topk(k=40)", "topk(k=40,bits=8)", "topk(k=40,index=clustered,effort=100)"}) {
+  for (const std::string& plan : {std::string("topk(k=40)"), std::string("topk(k=40,bits=8)"),
+                                  "topk(k=40," + GetParam() + ")"}) {
     ATTNDB_ASSERT_OK(session.SetPlan(plan));
     ATTNDB_ASSERT_OK_AND_ASSIGN(auto tokens, session.Search(1, view));
     ASSERT_EQ(tokens.size(), shape.num_q_heads);
@@ -102,44 +106,44 @@ TEST_F(SessionClustersTest, SearchGivesWhatThePlanChooses) {
   EXPECT_EQ(session.Search(1, view).status().code(), StatusCode::kFailedPrecondition);
 }
 
-TEST_F(SessionClustersTest, AReopenedStoreFindsThemAgain) {
+TEST_P(SessionIndexTest, AReopenedStoreFindsThemAgain) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
-  const std::string plan = "topk(k=60,index=clustered)";
+  const std::string plan = "topk(k=60," + GetParam() + ")";
   std::vector<float> first;
   {
     Session session = Resume(stored);
-    BuildClusters(&session);
+    BuildIndex(&session);
     first = ProbeWith(&session, plan);
   }
   for (const bool read_only : {false, true}) {
     Open({.read_only = read_only});
     Session session = Resume(stored);
     EXPECT_EQ(ProbeWith(&session, plan), first);
-    EXPECT_GT(Clusters(session), 0);
+    EXPECT_GT(Visited(session), 0);
   }
 }
 
-TEST_F(SessionClustersTest, PrefixesAndShortSegmentsAreRight) {
+TEST_P(SessionIndexTest, PrefixesAndShortSegmentsAreRight) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 300}, 1);
   Session session = Resume(stored);
-  BuildClusters(&session);
+  BuildIndex(&session);
   for (const uint64_t num_tokens : {5100u, 4000u, 2500u, 300u, 150u, 3u}) {
     ATTNDB_ASSERT_OK(session.Crop(num_tokens));
     const std::vector<float> all = ProbeWith(&session, "topk(k=50)");
-    const std::vector<float> found = ProbeWith(&session, "topk(k=50,index=clustered,effort=100)");
+    const std::vector<float> found = ProbeWith(&session, "topk(k=50," + GetParam() + ")");
     EXPECT_LT(Difference(found, all), 0.05) << num_tokens;
   }
 }
 
-TEST_F(SessionClustersTest, HeadsWithInfinityRunFull) {
+TEST_P(SessionIndexTest, HeadsWithInfinityRunFull) {
   const Tokens stored =
       StoreChain("a", std::vector<uint64_t>{3000}, 1, [](LayerId layer, auto* k, auto*) {
         if (layer == 1) (*k)[33] = std::numeric_limits<float>::infinity();  // Head 0 or 1, token 0.
       });
   Session session = Resume(stored);
-  BuildClusters(&session);
+  BuildIndex(&session);
   const std::vector<float> full = ProbeWith(&session, "full");
-  const std::vector<float> found = ProbeWith(&session, "topk(k=100000,index=clustered,effort=100)");
+  const std::vector<float> found = ProbeWith(&session, "topk(k=100000," + GetParam() + ")");
   ASSERT_EQ(found.size(), full.size());
   for (size_t i = 0; i < full.size(); ++i) {
     if (std::isnan(full[i])) {
@@ -150,7 +154,9 @@ TEST_F(SessionClustersTest, HeadsWithInfinityRunFull) {
   }
 }
 
-TEST_F(SessionClustersTest, WhatClustersCannotDoIsRefused) {
+using SessionIndexRefusalTest = DBFixture;
+
+TEST_F(SessionIndexRefusalTest, WhatIndexesCannotDoIsRefused) {
   Session session = NewSession();
   const auto code = [&](const std::string& plan) { return session.SetPlan(plan).code(); };
   EXPECT_EQ(code("mass(p=0.9,index=clustered)"), StatusCode::kUnsupported);
@@ -160,8 +166,19 @@ TEST_F(SessionClustersTest, WhatClustersCannotDoIsRefused) {
   EXPECT_EQ(code("topk(k=8,index=clustered,remainder=mean)"), StatusCode::kInvalidArgument);
   EXPECT_EQ(code("topk(k=8,index=clustered,exact_fallback=0.1)"), StatusCode::kInvalidArgument);
   EXPECT_EQ(code("topk(k=8,effort=2)"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("topk(k=8,index=graph,effort=2)"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("topk(k=8,index=graph,beam_width=0)"), StatusCode::kInvalidArgument);
   ATTNDB_EXPECT_OK(session.SetPlan("topk(k=8,index=clustered,effort=1.5)"));
+  ATTNDB_EXPECT_OK(session.SetPlan("dipr(beta=8,index=graph,beam_width=64)"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Indexes, SessionIndexTest,
+                         ::testing::Values("index=clustered,effort=100",
+                                           "index=graph,beam_width=5000"),
+                         [](const auto& test) {
+                           return test.param.find("graph") == std::string::npos ? "Clustered"
+                                                                                : "Graph";
+                         });
 
 }  // namespace
 }  // namespace attndb

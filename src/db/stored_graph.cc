@@ -1,0 +1,115 @@
+#include "db/stored_graph.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "db/plane_sources.h"
+#include "index/graph/graph_index.h"
+#include "storage/vfs/format.h"
+
+namespace attndb::internal {
+namespace {
+
+// Keys of a context's first tokens: sinks. One that scores high for every query would be the first
+// neighbour of all.
+constexpr uint64_t kSinkKeys = 16;
+
+// Bytes of a graph a key, at most: its slot, and the routers' share.
+constexpr uint64_t kBytesPerKey = 80;
+
+uint64_t FirstKey(const storage::Segment& segment) {
+  return segment.first_position() == 0 ? kSinkKeys : 0;
+}
+
+uint64_t HeadBytes(const storage::Segment& segment) {
+  return segment.num_tokens() * kBytesPerKey + storage::kGranuleBytes;
+}
+
+index::GraphSource SourceOf(const index::PlaneSource& all, uint64_t first_key) {
+  index::GraphSource source;
+  source.keys = kernels::RowsFrom(all.keys, first_key);
+  source.num_keys = all.num_keys - first_key;
+  source.queries = all.queries;
+  source.first_token = first_key;
+  return source;
+}
+
+Result<HeadIndex> ReadHead(const storage::Companion& companion, const storage::Segment& segment,
+                           LayerId layer, uint32_t kv_head) {
+  HeadIndex head;
+  const storage::PartPlace place = {layer, kv_head, 0};
+  if (companion.num_rows(place) == 0) return head;
+  ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange range, companion.ReadPart(place));
+  const uint64_t first_key = FirstKey(segment);
+  ATTNDB_ASSIGN_OR_RETURN(
+      index::GraphIndex graph,
+      index::GraphIndex::Parse(
+          range.bytes,
+          {segment.num_tokens() - first_key, KeyElements(segment, layer), segment.shape().dtype},
+          storage::Describe(companion.name()) + ", layer " + std::to_string(layer) + ", head " +
+              std::to_string(kv_head)));
+  graph.set_first_key(first_key);
+  head.index = std::make_unique<const index::GraphIndex>(std::move(graph));
+  head.parts.push_back(std::move(range.buffer));
+  return head;
+}
+
+Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
+                 const PlaneSources& sources, storage::CompanionWriter* writer) {
+  ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows rows, segment.ReadKeys(layer, kv_head));
+  ATTNDB_ASSIGN_OR_RETURN(
+      const index::GraphIndex graph,
+      index::GraphIndex::Build(SourceOf(sources.Of(kv_head, rows.data()), FirstKey(segment)),
+                               {.cancel = writer->cancel()}));
+  return writer->AddPart(graph.bytes(), graph.num_keys());
+}
+
+}  // namespace
+
+const CompanionKind& GraphForm::kind() const {
+  // Shorter runs are scored faster than walked.
+  static const CompanionKind kKind = {"graph_1", {"graph"}, 2048, {}};
+  return kKind;
+}
+
+uint64_t GraphForm::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
+  return segment.shape().layers[layer].num_kv_heads * HeadBytes(segment);
+}
+
+uint64_t GraphForm::ObjectBytes(const storage::Segment& segment) const {
+  uint64_t bytes = 0;
+  for (const auto& layer : segment.shape().layers) {
+    bytes += layer.num_kv_heads * HeadBytes(segment);
+  }
+  return bytes;
+}
+
+Result<std::vector<HeadIndex>> GraphForm::Read(const storage::Companion& companion,
+                                               const storage::Segment& segment,
+                                               LayerId layer) const {
+  std::vector<HeadIndex> heads(segment.shape().layers[layer].num_kv_heads);
+  for (uint32_t head = 0; head < heads.size(); ++head) {
+    ATTNDB_ASSIGN_OR_RETURN(heads[head], ReadHead(companion, segment, layer, head));
+  }
+  return heads;
+}
+
+Status GraphForm::Write(const storage::Segment& segment, const ModelSpec& spec,
+                        storage::CompanionWriter* writer,
+                        const std::function<void(LayerId)>& layer_done) const {
+  for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
+    // No plan is looked at in a layer with a sliding window.
+    const bool wanted = spec.layers[layer].sliding_window == 0;
+    const PlaneSources sources(segment, layer, spec.layers[layer]);
+    for (uint32_t head = 0; head < spec.layers[layer].num_kv_heads; ++head) {
+      ATTNDB_RETURN_IF_ERROR(wanted && !segment.non_finite(layer, head)
+                                 ? WriteHead(segment, layer, head, sources, writer)
+                                 : writer->AddPart({}, 0));
+    }
+    layer_done(layer);
+  }
+  return Status::Ok();
+}
+
+}  // namespace attndb::internal

@@ -1,0 +1,422 @@
+#include "index/graph/graph_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "common/checked_math.h"
+#include "common/lane_sum.h"
+#include "kernels/convert.h"
+
+namespace attndb::index {
+namespace {
+
+constexpr size_t kMaxQueries = 32768;
+
+// A key is linked by the lists in which it is among the first kPivotRanks, and by others until it
+// has kLeastLists. RoarGraph takes the first rank alone, and of several lists the last: half of all
+// keys get no neighbours, and hubs those of one query.
+constexpr size_t kPivotRanks = 10;
+constexpr size_t kLeastLists = 8;
+constexpr size_t kMostLists = 64;
+
+// Keys that most of a key's lists have, of which neighbours are chosen.
+constexpr size_t kCandidates = 200;
+
+// Places in a slot that covered keys leave to keys that no query found.
+constexpr size_t kReservedPlaces = 2;
+constexpr size_t kReverseEdges = 4;
+
+// Neighbours of a key that no query found; the rest of its slot is for those linked through it.
+constexpr size_t kOtherNeighbours = 12;
+constexpr size_t kOtherCandidates = 48;
+// They are linked to so many covered keys at most, evenly spaced: a bound of the scan.
+constexpr size_t kMaxTargets = 16384;
+
+constexpr size_t kCausalStep = 2;
+
+constexpr size_t kPartKeys = 512;
+
+constexpr size_t kRouterSlotBytes = 64;
+constexpr size_t kMaxRouters = 4096;
+constexpr size_t kKeysPerRouter = 16;
+
+// Element i of `count` evenly spaced ones of `total`.
+size_t Spaced(size_t i, size_t count, size_t total) { return i * total / count; }
+
+// The lists that each key is linked by: of key x, lists[begin[x], begin[x + 1]).
+struct ListsOfKeys {
+  std::vector<uint32_t> begin;
+  std::vector<uint32_t> lists;
+};
+
+// By rank, of equal ranks by query: what comes first links first.
+ListsOfKeys InvertLists(const NearestLists& nearest, size_t num_keys) {
+  ListsOfKeys inverted;
+  std::vector<uint8_t> counts(num_keys);
+  const auto for_each_kept = [&](const auto& f) {
+    std::ranges::fill(counts, uint8_t{0});
+    for (size_t rank = 0; rank < nearest.length; ++rank) {
+      const size_t most = rank < kPivotRanks ? kMostLists : kLeastLists;
+      for (size_t query = 0; query < nearest.num_lists(); ++query) {
+        const uint32_t key = nearest.ids[query * nearest.length + rank];
+        if (key == kNoKey || counts[key] >= most) continue;
+        f(key, counts[key]++, static_cast<uint32_t>(query));
+      }
+    }
+  };
+  for_each_kept([](uint32_t, size_t, uint32_t) {});
+  inverted.begin.resize(num_keys + 1);
+  for (size_t key = 0; key < num_keys; ++key) {
+    inverted.begin[key + 1] = inverted.begin[key] + counts[key];
+  }
+  inverted.lists.resize(inverted.begin.back());
+  for_each_kept([&](uint32_t key, size_t at, uint32_t query) {
+    inverted.lists[inverted.begin[key] + at] = query;
+  });
+  return inverted;
+}
+
+// Counts how often keys stand beside a key.
+class Companions {
+ public:
+  explicit Companions(size_t num_keys) : counts_(num_keys) {}
+
+  // The kCandidates keys that are in most of `lists`, but not `key` itself, in no order that
+  // matters.
+  void Find(const NearestLists& nearest, std::span<const uint32_t> lists, uint32_t key,
+            std::vector<uint32_t>* found) {
+    found->clear();
+    for (const uint32_t list : lists) {
+      for (const uint32_t other : nearest.list(list)) {
+        if (counts_[other]++ == 0) found->push_back(other);
+      }
+    }
+    if (found->size() > kCandidates) {
+      const auto order = [&](uint32_t a, uint32_t b) {
+        return counts_[a] != counts_[b] ? counts_[a] > counts_[b] : a < b;
+      };
+      // One more: `key` is in all of its lists.
+      const auto end = found->begin() + kCandidates;
+      std::nth_element(found->begin(), end, found->end(), order);
+      for (auto at = end + 1; at != found->end(); ++at) counts_[*at] = 0;
+      found->erase(end + 1, found->end());
+    }
+    for (const uint32_t other : *found) counts_[other] = 0;
+    std::erase(*found, key);
+  }
+
+ private:
+  std::vector<uint16_t> counts_;
+};
+
+}  // namespace
+
+void NeighbourTable::Assign(size_t key, std::span<const uint32_t> ids) {
+  std::ranges::copy(ids, ids_.begin() + static_cast<ptrdiff_t>(key * capacity_));
+  sizes_[key] = static_cast<uint8_t>(ids.size());
+}
+
+bool NeighbourTable::Add(size_t key, uint32_t id) {
+  const std::span<const uint32_t> ids = list(key);
+  if (std::ranges::find(ids, id) != ids.end()) return true;
+  if (full(key)) return false;
+  ids_[key * capacity_ + sizes_[key]++] = id;
+  return true;
+}
+
+void ChooseNeighbours(const KeyCodes& codes, uint32_t key, size_t max_kept,
+                      std::vector<uint32_t>* candidates, std::vector<uint32_t>* kept) {
+  std::vector<std::pair<int32_t, uint32_t>> order;
+  order.reserve(candidates->size());
+  for (const uint32_t c : *candidates) order.emplace_back(codes.Farness(c, key), c);
+  std::sort(order.begin(), order.end());
+  kept->clear();
+  size_t num_left = 0;
+  for (const auto& [farness, c] : order) {
+    if (kept->size() == max_kept) return;
+    const int32_t from_key = codes.Farness(key, c);
+    const bool is_hidden = std::ranges::any_of(
+        *kept, [&, id = c](uint32_t r) { return codes.Farness(r, id) < from_key; });
+    if (is_hidden) {
+      (*candidates)[num_left++] = c;
+    } else {
+      kept->push_back(c);
+    }
+  }
+  for (size_t i = 0; i < num_left && kept->size() < max_kept; ++i) {
+    kept->push_back((*candidates)[i]);
+  }
+}
+
+// What a thread links keys with.
+struct LinkWork {
+  explicit LinkWork(size_t num_keys) : companions(num_keys) {}
+
+  Companions companions;
+  std::vector<uint32_t> candidates;
+  std::vector<uint32_t> kept;
+};
+
+GraphBuilder::GraphBuilder(const GraphSource& source, std::span<const PriorGraph> priors,
+                           const GraphOptions& options)
+    : source_(source),
+      priors_(priors),
+      options_(options),
+      num_keys_(source.num_keys),
+      turned_(source.keys, num_keys_, options.pool),
+      codes_(turned_, options.pool),
+      table_(num_keys_, SlotCapacity(options.slot_bytes, IdBits(num_keys_))) {}
+
+Result<AlignedBuffer> GraphBuilder::Build(GraphHeader* header) {
+  ChooseQueries();
+  FindLists();
+  CopyPriors();
+  if (!Cancelled()) LinkCovered();
+  if (!Cancelled()) LinkOthers();
+  if (!Cancelled()) ConnectAll();
+  if (Cancelled()) return Status::Cancelled("build of a graph");
+  return Pack(header);
+}
+
+void GraphBuilder::LoadQuery(const std::byte* row, float* out) const {
+  const size_t width = source_.keys.num_elements;
+  kernels::ConvertRows(source_.keys.dtype, row, width, DType::kFloat32, out, width, 1, width,
+                       width);
+}
+
+void GraphBuilder::AddQuery(const std::byte* row, size_t limit, std::vector<Query>* all) const {
+  std::vector<float> values(source_.keys.num_elements);
+  LoadQuery(row, values.data());
+  const double norm = Norm(values);
+  if (norm > 0 && std::isfinite(norm)) all->push_back({row, limit});
+}
+
+// Of two queries one finds the keys that it saw, those before it, as a session does that reuses a
+// prefix; the other all, as one at the end does.
+size_t GraphBuilder::Limit(size_t row, size_t rank) const {
+  if (rank % kCausalStep != 0) return num_keys_;
+  const uint64_t token = source_.queries.tokens[row];
+  const uint64_t seen = token < source_.first_token ? 0 : token - source_.first_token;
+  return seen < options_.keys_per_query ? num_keys_ : std::min<size_t>(seen, num_keys_);
+}
+
+void GraphBuilder::ChooseQueries() {
+  const storage::QueryRows& rows = source_.queries;
+  const size_t row_bytes = source_.keys.num_elements * DTypeBytes(source_.keys.dtype);
+  std::vector<Query> all;
+  for (size_t i = 0; i < rows.num_rows(); ++i) {
+    if (source_.q_head && rows.q_heads[i] != *source_.q_head) continue;
+    AddQuery(rows.q + i * row_bytes, Limit(i, all.size()), &all);
+  }
+  for (const PriorGraph& prior : priors_) {
+    const auto* const routers = static_cast<const std::byte*>(prior.graph.router_rows.data);
+    for (size_t i = 0; i < prior.graph.header.num_routers; ++i) {
+      AddQuery(routers + i * row_bytes, num_keys_, &all);
+    }
+  }
+  for (size_t key = 0; all.empty() && key < num_keys_; ++key) {
+    const kernels::RowsView row = kernels::RowsFrom(source_.keys, key);
+    queries_.push_back({static_cast<const std::byte*>(row.data), num_keys_});
+  }
+  if (all.empty()) all.swap(queries_);
+  const size_t most = options_.max_queries > 0
+                          ? options_.max_queries
+                          : std::min(kMaxQueries, std::max<size_t>(num_keys_ * 2 / 5, 1000));
+  const size_t count = std::min(most, all.size());
+  queries_.clear();
+  for (size_t i = 0; i < count; ++i) queries_.push_back(all[Spaced(i, count, all.size())]);
+}
+
+void GraphBuilder::FindLists() {
+  const ScanPlanes planes(num_keys_, turned_.num_elements(), options_.pool,
+                          [&](size_t key, float* row) { turned_.LoadKey(key, true, row); });
+  nearest_ = FindNearest({.planes = &planes,
+                          .num_queries = queries_.size(),
+                          .load =
+                              [&](size_t i, float* row) {
+                                LoadQuery(queries_[i].row, row);
+                                turned_.TurnQuery(row);
+                              },
+                          .limit = [&](size_t i) { return queries_[i].limit; },
+                          .length = options_.keys_per_query,
+                          .pool = options_.pool,
+                          .cancel = options_.cancel});
+}
+
+void GraphBuilder::CopyPriors() {
+  uint32_t ids[kMaxSlotIds];
+  for (const PriorGraph& prior : priors_) {
+    const auto first = static_cast<uint32_t>(prior.first_key);
+    for (size_t i = 0; i < prior.graph.header.num_keys; ++i) {
+      const size_t count = std::min(prior.graph.neighbours.Read(i, ids), table_.capacity());
+      for (size_t j = 0; j < count; ++j) ids[j] += first;
+      table_.Assign(first + i, {ids, count});
+    }
+  }
+}
+
+// The neighbours of a key that queries found are keys that the same queries found: RoarGraph's
+// projection, for the key's best ranks in all its lists at once.
+void GraphBuilder::LinkCovered() {
+  const ListsOfKeys inverted = InvertLists(nearest_, num_keys_);
+  std::vector<uint32_t> first_of(num_keys_);
+  for (size_t i = 0; i < nearest_.num_lists(); ++i) ++first_of[nearest_.list(i)[0]];
+  entry_point_ = static_cast<uint32_t>(std::ranges::max_element(first_of) - first_of.begin());
+  ForParts(options_.pool, (num_keys_ + kPartKeys - 1) / kPartKeys, [&](uint32_t part) {
+    if (Cancelled()) return;
+    LinkWork work(num_keys_);
+    const size_t end = std::min(num_keys_, (part + size_t{1}) * kPartKeys);
+    for (size_t key = part * kPartKeys; key < end; ++key) {
+      const uint32_t* const lists = inverted.lists.data() + inverted.begin[key];
+      const size_t count = inverted.begin[key + 1] - inverted.begin[key];
+      if (count > 0) LinkKey(static_cast<uint32_t>(key), {lists, count}, &work);
+    }
+  });
+}
+
+// A key that a prior graph has linked keeps its neighbours among the candidates.
+void GraphBuilder::LinkKey(uint32_t key, std::span<const uint32_t> lists, LinkWork* work) {
+  std::vector<uint32_t>& candidates = work->candidates;
+  work->companions.Find(nearest_, lists, key, &candidates);
+  const std::span<const uint32_t> before = table_.list(key);
+  if (!before.empty()) {
+    candidates.insert(candidates.end(), before.begin(), before.end());
+    std::sort(candidates.begin(), candidates.end());
+    candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
+  }
+  const size_t max_kept = table_.capacity() - std::min(kReservedPlaces, table_.capacity() / 2);
+  ChooseNeighbours(codes_, key, max_kept, &candidates, &work->kept);
+  table_.Assign(key, work->kept);
+}
+
+// Keys that no query found: neighbours by distance, from among those that were.
+void GraphBuilder::LinkOthers() {
+  std::vector<uint32_t> others, targets;
+  for (uint32_t key = 0; key < num_keys_; ++key) {
+    (table_.list(key).empty() ? others : targets).push_back(key);
+  }
+  if (others.empty()) return;
+  if (targets.empty()) targets = others;
+  const size_t num_targets = std::min(kMaxTargets, targets.size());
+  for (size_t i = 0; i < num_targets; ++i)
+    targets[i] = targets[Spaced(i, num_targets, targets.size())];
+  targets.resize(num_targets);
+  const auto load_lifted = [&](uint32_t key, float* row) {
+    turned_.LoadKey(key, false, row);
+    std::fill_n(row + turned_.num_elements(), kLiftChannels, turned_.lift(key));
+  };
+  const ScanPlanes planes(num_targets, turned_.num_lifted(), options_.pool,
+                          [&](size_t i, float* row) { load_lifted(targets[i], row); });
+  const NearestLists near =
+      FindNearest({.planes = &planes,
+                   .num_queries = others.size(),
+                   .load = [&](size_t i, float* row) { load_lifted(others[i], row); },
+                   .length = kOtherCandidates,
+                   .pool = options_.pool,
+                   .cancel = options_.cancel});
+  if (Cancelled()) return;
+  const size_t max_kept = std::min(kOtherNeighbours, table_.capacity() / 2 + 1);
+  ForParts(options_.pool, (others.size() + kPartKeys - 1) / kPartKeys, [&](uint32_t part) {
+    std::vector<uint32_t> candidates, kept;
+    const size_t end = std::min(others.size(), (part + size_t{1}) * kPartKeys);
+    for (size_t i = part * kPartKeys; i < end; ++i) {
+      candidates.clear();
+      for (const uint32_t target : near.list(i)) candidates.push_back(targets[target]);
+      std::erase(candidates, others[i]);
+      ChooseNeighbours(codes_, others[i], max_kept, &candidates, &kept);
+      table_.Assign(others[i], kept);
+    }
+  });
+  AddReverse(others);
+}
+
+void GraphBuilder::AddReverse(const std::vector<uint32_t>& others) {
+  std::vector<uint32_t> neighbours;
+  for (const uint32_t key : others) {
+    const std::span<const uint32_t> list = table_.list(key);
+    neighbours.assign(list.begin(),
+                      list.begin() + static_cast<ptrdiff_t>(std::min(kReverseEdges, list.size())));
+    for (const uint32_t neighbour : neighbours) table_.Add(neighbour, key);
+  }
+}
+
+// Every key can be reached from the entry point: one that can't becomes a neighbour of one of its
+// neighbours or, where their slots are full, of the next key before or behind it that has room.
+void GraphBuilder::ConnectAll() {
+  std::vector<uint8_t> reached(num_keys_);
+  MarkReachable(entry_point_, &reached);
+  for (uint32_t key = 0; key < num_keys_; ++key) {
+    if (reached[key] != 0) continue;
+    const auto attach = [&](uint32_t to) {
+      return to != key && reached[to] != 0 && table_.Add(to, key);
+    };
+    const std::span<const uint32_t> list = table_.list(key);
+    bool found = std::ranges::any_of(list, attach);
+    for (uint32_t before = key; !found && before-- > 0;) found = attach(before);
+    for (uint32_t behind = key + 1; !found && behind < num_keys_; ++behind) found = attach(behind);
+    if (found) MarkReachable(key, &reached);
+  }
+}
+
+void GraphBuilder::MarkReachable(uint32_t from, std::vector<uint8_t>* reached) const {
+  std::vector<uint32_t> open = {from};
+  (*reached)[from] = 1;
+  while (!open.empty()) {
+    const uint32_t key = open.back();
+    open.pop_back();
+    for (const uint32_t next : table_.list(key)) {
+      if ((*reached)[next] != 0) continue;
+      (*reached)[next] = 1;
+      open.push_back(next);
+    }
+  }
+}
+
+Result<AlignedBuffer> GraphBuilder::Pack(GraphHeader* header) const {
+  const size_t num_routers =
+      std::min({kMaxRouters, queries_.size(), num_keys_ / kKeysPerRouter + 1});
+  *header = {.num_keys = num_keys_,
+             .num_elements = static_cast<uint32_t>(source_.keys.num_elements),
+             .dtype = source_.keys.dtype,
+             .slot_bytes = static_cast<uint32_t>(options_.slot_bytes),
+             .router_slot_bytes = kRouterSlotBytes,
+             .num_routers = static_cast<uint32_t>(num_routers),
+             .entry_point = entry_point_};
+  const GraphLayout layout(*header);
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer bytes, AlignedBuffer::AllocateZeroed(layout.num_bytes));
+  EncodeGraphHeader(*header, bytes.span().first(kGraphHeaderBytes));
+  const GraphView view = ViewGraph(*header, bytes.span());
+  auto* const slots = reinterpret_cast<uint8_t*>(bytes.data() + layout.slots);
+  for (size_t key = 0; key < num_keys_; ++key) {
+    WriteSlot(view.neighbours, key, table_.list(key), slots);
+  }
+  PackRouters(*header, bytes.data());
+  return bytes;
+}
+
+// In an order of which every beginning is spread over the context.
+void GraphBuilder::PackRouters(const GraphHeader& header, std::byte* bytes) const {
+  const GraphLayout layout(header);
+  const GraphView view = ViewGraph(header, {bytes, layout.num_bytes});
+  const size_t num_routers = header.num_routers;
+  size_t step = std::max<size_t>(1, num_routers * 618 / 1000);
+  while (std::gcd(step, num_routers) != 1) ++step;
+  std::vector<float> row(header.num_elements);
+  const size_t row_bytes = row.size() * DTypeBytes(header.dtype);
+  const size_t capacity = SlotCapacity(kRouterSlotBytes, view.router_keys.id_bits);
+  auto* const slots = reinterpret_cast<uint8_t*>(bytes + layout.router_slots);
+  for (size_t i = 0; i < num_routers; ++i) {
+    const size_t query = Spaced(i * step % num_routers, num_routers, queries_.size());
+    LoadQuery(queries_[query].row, row.data());
+    const double norm = Norm(row);
+    for (float& x : row) x = norm > 0 ? static_cast<float>(double{x} / norm) : 0.0f;
+    kernels::ConvertRows(DType::kFloat32, row.data(), row.size(), header.dtype,
+                         bytes + layout.router_rows + i * row_bytes, row.size(), 1, row.size(),
+                         row.size());
+    const std::span<const uint32_t> keys = nearest_.list(query);
+    WriteSlot(view.router_keys, i, keys.first(std::min(capacity, keys.size())), slots);
+  }
+}
+
+}  // namespace attndb::index

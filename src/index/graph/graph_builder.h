@@ -1,0 +1,109 @@
+// Internal to graph: the build of a graph from training queries.
+//
+// Phases:  each runs over its parts in parallel and writes only what its part owns; what one key
+//          does to another's list is applied in the order of keys afterwards. So the graph depends
+//          on the source and the options alone, not on threads.
+// Errors:  kCancelled, kResourceExhausted.
+// Threads: one thread, which calls the pool.
+#ifndef ATTNDB_INDEX_GRAPH_GRAPH_BUILDER_H_
+#define ATTNDB_INDEX_GRAPH_GRAPH_BUILDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attndb/result.h"
+#include "common/aligned_buffer.h"
+#include "index/graph/graph_codes.h"
+#include "index/graph/graph_format.h"
+#include "index/graph/graph_nearest.h"
+#include "index/graph/graph_source.h"
+
+namespace attndb::index {
+
+// Lists of keys that grow up to a common capacity.
+class NeighbourTable {
+ public:
+  NeighbourTable(size_t num_keys, size_t capacity)
+      : capacity_(capacity), ids_(num_keys * capacity), sizes_(num_keys) {}
+
+  size_t capacity() const { return capacity_; }
+  bool full(size_t key) const { return sizes_[key] == capacity_; }
+  std::span<const uint32_t> list(size_t key) const {
+    return {ids_.data() + key * capacity_, sizes_[key]};
+  }
+  // REQUIRES: ids.size() <= capacity().
+  void Assign(size_t key, std::span<const uint32_t> ids);
+  // False if the list is full; true if it has `id` now.
+  bool Add(size_t key, uint32_t id);
+
+ private:
+  size_t capacity_;
+  std::vector<uint32_t> ids_;
+  std::vector<uint8_t> sizes_;
+};
+
+// Chooses at most max_kept of `candidates` as neighbours of `key`, and orders them so: those that
+// no chosen one is nearer to than `key` is, nearest first; then, as there is room, the nearest of
+// the others. Reorders `candidates`.
+void ChooseNeighbours(const KeyCodes& codes, uint32_t key, size_t max_kept,
+                      std::vector<uint32_t>* candidates, std::vector<uint32_t>* kept);
+
+// A graph of keys [first_key, first_key + its number) of those to be built for.
+struct PriorGraph {
+  GraphView graph;
+  size_t first_key = 0;
+};
+
+struct LinkWork;
+
+class GraphBuilder {
+ public:
+  // `priors`: graphs of parts of these keys.
+  GraphBuilder(const GraphSource& source, std::span<const PriorGraph> priors,
+               const GraphOptions& options);
+
+  // The bytes of the graph and its header. REQUIRES: at least one key.
+  Result<AlignedBuffer> Build(GraphHeader* header);
+
+ private:
+  // A training query: a row of the source's queries, a router of a prior graph or, where there is
+  // neither, a key; and how many keys it may find.
+  struct Query {
+    const std::byte* row;
+    size_t limit;
+  };
+  void LoadQuery(const std::byte* row, float* out) const;
+  void AddQuery(const std::byte* row, size_t limit, std::vector<Query>* all) const;
+  size_t Limit(size_t row, size_t rank) const;
+  void ChooseQueries();
+  void FindLists();
+  void CopyPriors();
+  void LinkKey(uint32_t key, std::span<const uint32_t> lists, LinkWork* work);
+  void LinkCovered();
+  void LinkOthers();
+  void AddReverse(const std::vector<uint32_t>& others);
+  void ConnectAll();
+  void MarkReachable(uint32_t from, std::vector<uint8_t>* reached) const;
+  Result<AlignedBuffer> Pack(GraphHeader* header) const;
+  void PackRouters(const GraphHeader& header, std::byte* bytes) const;
+  bool Cancelled() const {
+    return options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed);
+  }
+
+  const GraphSource& source_;
+  const std::span<const PriorGraph> priors_;
+  const GraphOptions& options_;
+  const size_t num_keys_;
+  TurnedKeys turned_;
+  KeyCodes codes_;
+  std::vector<Query> queries_;
+  NearestLists nearest_;  // Of the queries.
+  uint32_t entry_point_ = 0;
+  NeighbourTable table_;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_GRAPH_BUILDER_H_

@@ -1,0 +1,125 @@
+// Internal to graph: the forms of keys that a build measures by, so that it reads a quarter of the
+// bytes of float32 and gets the same graph on every ISA.
+//
+// Inner products do not obey a triangle: the longest keys would be near to everything. A key x of
+// norm <= r therefore gets sqrt(r^2 - |x|^2) as one more coordinate ("lifted"); then all have norm
+// r, and the one of largest inner product is the nearest. The coordinate is spread over
+// kLiftChannels channels, lest it fill the range of the codes.
+//
+// Shapes:  rows of num_elements + kLiftChannels.
+// Errors:  none. Keys are finite.
+// Threads: constant once made.
+// Source:  reduction of inner products to distances by a coordinate: Bachrach et al. (RecSys 2014).
+#ifndef ATTNDB_INDEX_GRAPH_GRAPH_CODES_H_
+#define ATTNDB_INDEX_GRAPH_GRAPH_CODES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/aligned_buffer.h"
+#include "common/thread_pool.h"
+#include "kernels/layout.h"
+#include "kernels/planes.h"
+
+namespace attndb::index {
+
+inline constexpr size_t kLiftChannels = 16;
+
+// Calls pool->ParallelFor, or a loop if there is no pool.
+template <typename Fn>
+void ForParts(ThreadPool* pool, size_t num_parts, const Fn& fn) {
+  if (pool != nullptr) return pool->ParallelFor(static_cast<uint32_t>(num_parts), fn);
+  for (uint32_t part = 0; part < num_parts; ++part) fn(part);
+}
+
+// Keys centred and turned (kernels/hadamard.h), and how they were.
+class TurnedKeys {
+ public:
+  TurnedKeys(const kernels::RowsView& keys, size_t num_keys, ThreadPool* pool);
+
+  size_t num_keys() const { return num_keys_; }
+  size_t num_elements() const { return keys_.num_elements; }
+  size_t num_lifted() const { return keys_.num_elements + kLiftChannels; }
+
+  // A row of float32, turned; `centred`: less the mean of the keys, which changes no order of the
+  // scores of one q.
+  void LoadKey(size_t key, bool centred, float* row) const;
+  void TurnQuery(float* row) const;
+  // What a lifted key has in each of kLiftChannels channels.
+  float lift(size_t key) const { return lifts_[key]; }
+
+ private:
+  kernels::RowsView keys_;
+  size_t num_keys_;
+  std::vector<float> mean_;
+  std::vector<float> ones_;
+  std::vector<float> signs_;
+  std::vector<float> lifts_;
+};
+
+// Lifted keys with one scale for all: distances among them are integers.
+class KeyCodes {
+ public:
+  KeyCodes(const TurnedKeys& keys, ThreadPool* pool);
+
+  // The smaller, the nearer `a` is to `b`, for one and the same b: |a|^2 - 2 a.b.
+  int32_t Farness(uint32_t a, uint32_t b) const {
+    return norms_[a] - 2 * Dot(codes_.data() + a * width_, codes_.data() + b * width_);
+  }
+
+ private:
+  int32_t Dot(const int8_t* a, const int8_t* b) const {
+    int32_t sum = 0;
+    for (size_t i = 0; i < width_; ++i) sum += int32_t{a[i]} * int32_t{b[i]};
+    return sum;
+  }
+
+  size_t width_;
+  std::vector<int8_t> codes_;
+  std::vector<int32_t> norms_;
+};
+
+// Key planes (kernels/planes.h) of some rows, to be scanned.
+class ScanPlanes {
+ public:
+  // load(i, row) writes row i, `num_channels` float32.
+  template <typename Load>
+  ScanPlanes(size_t num_rows, size_t num_channels, ThreadPool* pool, const Load& load)
+      : ScanPlanes(num_rows, num_channels) {
+    ForParts(pool, NumParts(), [&](uint32_t part) {
+      std::vector<float> rows(kernels::kPlaneKeys * num_channels_);
+      for (size_t block = FirstBlock(part); block < FirstBlock(part + 1); ++block) {
+        const size_t first = block * kernels::kPlaneKeys;
+        const size_t count =
+            num_rows_ - first < kernels::kPlaneKeys ? num_rows_ - first : kernels::kPlaneKeys;
+        for (size_t i = 0; i < count; ++i) load(first + i, rows.data() + i * num_channels_);
+        EncodeBlock(block, count, rows.data());
+      }
+    });
+  }
+
+  size_t num_rows() const { return num_rows_; }
+  size_t num_channels() const { return num_channels_; }
+  kernels::PlanesView view() const;
+
+ private:
+  ScanPlanes(size_t num_rows, size_t num_channels);
+
+  size_t num_blocks() const { return (num_rows_ + kernels::kPlaneKeys - 1) / kernels::kPlaneKeys; }
+  size_t NumParts() const { return (num_blocks() + 127) / 128; }
+  size_t FirstBlock(size_t part) const {
+    return part * 128 < num_blocks() ? part * 128 : num_blocks();
+  }
+  void EncodeBlock(size_t block, size_t count, const float* rows);
+
+  size_t num_rows_;
+  size_t num_channels_;
+  std::vector<uint8_t> high_;
+  std::vector<uint8_t> low_;
+  std::vector<uint16_t> scales_;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_GRAPH_CODES_H_

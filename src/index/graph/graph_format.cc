@@ -1,0 +1,167 @@
+#include "index/graph/graph_format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "common/check.h"
+#include "common/checked_math.h"
+#include "common/coding.h"
+#include "kernels/convert.h"
+#include "storage/vfs/field_check.h"
+#include "storage/vfs/format.h"
+
+namespace attndb::index {
+namespace {
+
+using storage::ExpectAtMost;
+using storage::ExpectEqual;
+using storage::Mismatch;
+
+// Routers beyond this would cost an insert more than a scan of the keys.
+constexpr uint64_t kMaxRouters = 1 << 20;
+
+Status CheckSlotBytes(std::string_view object, std::string_view field, uint32_t slot_bytes) {
+  if (slot_bytes >= 16 && slot_bytes <= 64 && slot_bytes % 8 == 0) return Status::Ok();
+  return Mismatch(object, field, "a multiple of 8 from 16 to 64", std::to_string(slot_bytes));
+}
+
+Result<GraphHeader> DecodeHeader(std::span<const std::byte> bytes, const GraphShape& expected,
+                                 std::string_view object) {
+  ByteReader in(bytes, object);
+  ATTNDB_RETURN_IF_ERROR(storage::CheckMagicAndVersion(&in, object, kGraphMagic, kGraphVersion));
+  GraphHeader header;
+  header.num_elements = in.U32("num_elements");
+  header.num_keys = in.U64("num_keys");
+  const uint32_t dtype = in.U32("dtype");
+  header.slot_bytes = in.U32("slot_bytes");
+  header.router_slot_bytes = in.U32("router_slot_bytes");
+  header.num_routers = in.U32("num_routers");
+  header.entry_point = in.U32("entry_point");
+  ATTNDB_RETURN_IF_ERROR(storage::ReadZeros(&in, object, kGraphHeaderBytes));
+  ATTNDB_RETURN_IF_ERROR(
+      ExpectEqual(object, "num_elements", header.num_elements, expected.num_elements));
+  ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "num_keys", header.num_keys, expected.num_keys));
+  ATTNDB_RETURN_IF_ERROR(
+      ExpectEqual(object, "dtype", dtype, static_cast<uint32_t>(expected.dtype)));
+  header.dtype = expected.dtype;
+  ATTNDB_RETURN_IF_ERROR(CheckSlotBytes(object, "slot_bytes", header.slot_bytes));
+  ATTNDB_RETURN_IF_ERROR(CheckSlotBytes(object, "router_slot_bytes", header.router_slot_bytes));
+  ATTNDB_RETURN_IF_ERROR(ExpectAtMost(object, "num_routers", header.num_routers, kMaxRouters));
+  ATTNDB_RETURN_IF_ERROR(
+      ExpectAtMost(object, "entry_point", header.entry_point, header.num_keys - 1));
+  return header;
+}
+
+// `owner`: slot i is of key i, which may not list itself.
+Status CheckSlots(std::string_view object, std::string_view field, const SlotView& slots,
+                  size_t num_slots, uint64_t num_keys, bool owner) {
+  uint32_t ids[kMaxSlotIds];
+  const auto place = [&](size_t i) { return std::string(field) + '[' + std::to_string(i) + ']'; };
+  for (size_t i = 0; i < num_slots; ++i) {
+    if (!SlotIsCanonical(slots, i)) {
+      return Mismatch(object, place(i),
+                      "at most " + std::to_string(SlotCapacity(slots.slot_bytes, slots.id_bits)) +
+                          " keys and zeros behind them",
+                      std::to_string(slots.size(i)) + " keys and other bytes");
+    }
+    const size_t count = slots.Read(i, ids);
+    for (size_t j = 0; j < count; ++j) {
+      if (ids[j] < num_keys && (!owner || ids[j] != i)) continue;
+      return Mismatch(object, place(i),
+                      "keys below " + std::to_string(num_keys) + (owner ? ", not itself" : ""),
+                      std::to_string(ids[j]));
+    }
+  }
+  return Status::Ok();
+}
+
+Status CheckRouterRows(std::string_view object, const GraphView& graph) {
+  const kernels::RowsView& rows = graph.router_rows;
+  std::vector<float> row(rows.num_elements);
+  for (size_t i = 0; i < graph.header.num_routers; ++i) {
+    const auto report =
+        kernels::ConvertRows(rows.dtype, kernels::RowsFrom(rows, i).data, rows.stride,
+                             DType::kFloat32, row.data(), row.size(), 1, row.size(), row.size());
+    if (!report.nonfinite) continue;
+    return Mismatch(object, "router_rows[" + std::to_string(i) + ']', "finite numbers",
+                    "NaN or infinity");
+  }
+  return Status::Ok();
+}
+
+Status CheckPadding(std::string_view object, std::span<const std::byte> bytes, size_t begin,
+                    size_t end) {
+  for (size_t i = begin; i < end; ++i) {
+    if (bytes[i] == std::byte{0}) continue;
+    return Mismatch(object, "padding byte at offset " + std::to_string(i), "0",
+                    std::to_string(static_cast<int>(bytes[i])));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+GraphLayout::GraphLayout(const GraphHeader& header) {
+  const auto slot_piece = [](uint64_t count, uint64_t slot_bytes) {
+    return RoundUp(count * slot_bytes + kSlotPadBytes, kGraphAlignment);
+  };
+  slots = kGraphHeaderBytes;
+  router_rows = slots + slot_piece(header.num_keys, header.slot_bytes);
+  const uint64_t row_bytes = header.num_elements * DTypeBytes(header.dtype);
+  router_slots = router_rows + RoundUp(header.num_routers * row_bytes, kGraphAlignment);
+  num_bytes = router_slots + slot_piece(header.num_routers, header.router_slot_bytes);
+}
+
+void EncodeGraphHeader(const GraphHeader& header, std::span<std::byte> out) {
+  ByteWriter writer;
+  writer.Bytes(BytesOf(kGraphMagic));
+  writer.U32(kGraphVersion);
+  writer.U32(header.num_elements);
+  writer.U64(header.num_keys);
+  writer.U32(static_cast<uint32_t>(header.dtype));
+  writer.U32(header.slot_bytes);
+  writer.U32(header.router_slot_bytes);
+  writer.U32(header.num_routers);
+  writer.U32(header.entry_point);
+  writer.PadTo(kGraphHeaderBytes);
+  ATTNDB_CHECK(out.size() == kGraphHeaderBytes);
+  std::ranges::copy(writer.bytes(), out.begin());
+}
+
+GraphView ViewGraph(const GraphHeader& header, std::span<const std::byte> bytes) {
+  const GraphLayout layout(header);
+  const auto* const data = reinterpret_cast<const uint8_t*>(bytes.data());
+  const uint32_t id_bits = IdBits(header.num_keys);
+  const size_t width = header.num_elements;
+  return {header,
+          {data + layout.slots, header.slot_bytes, id_bits},
+          {data + layout.router_rows, width, width, header.dtype},
+          {data + layout.router_slots, header.router_slot_bytes, id_bits}};
+}
+
+Result<GraphView> ParseGraph(std::span<const std::byte> bytes, const GraphShape& expected,
+                             std::string_view object) {
+  ATTNDB_CHECK(reinterpret_cast<uintptr_t>(bytes.data()) % kGraphAlignment == 0);
+  ATTNDB_CHECK(expected.num_keys > 0 && expected.num_keys <= storage::kMaxSegmentTokens);
+  ATTNDB_ASSIGN_OR_RETURN(const GraphHeader header, DecodeHeader(bytes, expected, object));
+  const GraphLayout layout(header);
+  ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "bytes", bytes.size(), layout.num_bytes));
+  const GraphView graph = ViewGraph(header, bytes);
+  ATTNDB_RETURN_IF_ERROR(
+      CheckSlots(object, "neighbours", graph.neighbours, header.num_keys, header.num_keys, true));
+  ATTNDB_RETURN_IF_ERROR(CheckSlots(object, "router_keys", graph.router_keys, header.num_routers,
+                                    header.num_keys, false));
+  ATTNDB_RETURN_IF_ERROR(CheckRouterRows(object, graph));
+  ATTNDB_RETURN_IF_ERROR(CheckPadding(
+      object, bytes, layout.slots + header.num_keys * header.slot_bytes, layout.router_rows));
+  const size_t row_bytes = header.num_elements * DTypeBytes(header.dtype);
+  ATTNDB_RETURN_IF_ERROR(CheckPadding(
+      object, bytes, layout.router_rows + header.num_routers * row_bytes, layout.router_slots));
+  ATTNDB_RETURN_IF_ERROR(CheckPadding(
+      object, bytes, layout.router_slots + header.num_routers * size_t{header.router_slot_bytes},
+      layout.num_bytes));
+  return graph;
+}
+
+}  // namespace attndb::index

@@ -1,0 +1,118 @@
+#include "index/graph/graph_index.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "common/check.h"
+#include "common/checked_math.h"
+#include "index/graph/graph_builder.h"
+
+namespace attndb::index {
+
+Result<GraphIndex> GraphIndex::Build(const GraphSource& source, const GraphOptions& options) {
+  return Extend(source, {}, options);
+}
+
+Result<GraphIndex> GraphIndex::Extend(const GraphSource& source, std::span<const GraphRun> priors,
+                                      const GraphOptions& options) {
+  ATTNDB_CHECK(options.slot_bytes % 8 == 0 && options.slot_bytes >= 16 && options.slot_bytes <= 64);
+  ATTNDB_CHECK(options.keys_per_query > 0);
+  if (source.num_keys == 0) return GraphIndex();
+  std::vector<PriorGraph> graphs;
+  for (const GraphRun& run : priors) {
+    if (run.graph->view().header.num_keys == 0) continue;
+    const GraphHeader& prior = run.graph->view().header;
+    ATTNDB_CHECK(prior.num_elements == source.keys.num_elements);
+    ATTNDB_CHECK(prior.dtype == source.keys.dtype);
+    ATTNDB_CHECK(run.first_key + prior.num_keys <= source.num_keys);
+    graphs.push_back({run.graph->view(), run.first_key});
+  }
+  GraphHeader header;
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer,
+                          GraphBuilder(source, graphs, options).Build(&header));
+  return Own(std::move(buffer), header);
+}
+
+Result<GraphIndex> GraphIndex::Parse(std::span<const std::byte> bytes, const GraphShape& expected,
+                                     std::string_view object) {
+  GraphIndex graph;
+  ATTNDB_ASSIGN_OR_RETURN(graph.view_, ParseGraph(bytes, expected, object));
+  graph.bytes_ = bytes;
+  return graph;
+}
+
+GraphIndex GraphIndex::Own(AlignedBuffer buffer, const GraphHeader& header) {
+  GraphIndex graph;
+  graph.bytes_ = buffer.span();
+  graph.view_ = ViewGraph(header, graph.bytes_);
+  graph.buffer_ = std::move(buffer);
+  return graph;
+}
+
+// The run's part of a call, of the graph's keys; none visible: nothing to do.
+WalkCall GraphIndex::PartOf(const IndexCall& call, const IndexRun& run, const float* best) {
+  const auto& graph = static_cast<const GraphIndex&>(*run.index);
+  ATTNDB_CHECK(run.num_visible <= graph.num_keys());
+  return {.spec = call.spec,
+          .keys = kernels::RowsFrom(run.keys, graph.first_key_),
+          .num_visible = run.num_visible - std::min(run.num_visible, graph.first_key_),
+          .q = call.q,
+          .q_stride = call.q_stride,
+          .num_q_rows = call.num_q_rows,
+          .best = best};
+}
+
+size_t GraphIndex::ScratchBytes(const IndexCall& call) const {
+  size_t bytes = 0;
+  for (const IndexRun& run : call.runs) {
+    const auto& graph = static_cast<const GraphIndex&>(*run.index);
+    const WalkCall part = PartOf(call, run, nullptr);
+    bytes = std::max(bytes, WalkScratchBytes(graph.view_, part, graph.range_walk_));
+  }
+  return StateBytes(call) + bytes;
+}
+
+// What of all runs is kept for the q rows: the best score so far, and what the run under way finds.
+size_t GraphIndex::StateBytes(const IndexCall& call) {
+  return RoundUp(call.num_q_rows * (sizeof(FoundKeys) + sizeof(float)), kGraphAlignment);
+}
+
+// Run by run: what one finds raises the best that the next one's range counts from.
+void GraphIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                        SearchCost* cost) const {
+  auto* const parts = static_cast<FoundKeys*>(scratch);
+  auto* const best = reinterpret_cast<float*>(parts + call.num_q_rows);
+  std::byte* const rest = static_cast<std::byte*>(scratch) + StateBytes(call);
+  for (size_t r = 0; r < call.num_q_rows; ++r) {
+    found[r].count = 0;
+    best[r] = call.best == nullptr ? -std::numeric_limits<float>::infinity() : call.best[r];
+  }
+  for (const IndexRun& run : call.runs) {
+    const auto& graph = static_cast<const GraphIndex&>(*run.index);
+    const WalkCall part = PartOf(call, run, best);
+    if (part.num_visible == 0) continue;
+    for (size_t r = 0; r < call.num_q_rows; ++r) {
+      parts[r] = {found[r].tokens + found[r].count, found[r].scores + found[r].count, 0};
+    }
+    WalkGraph(graph.view_, part, graph.range_walk_, rest, parts, cost);
+    for (size_t r = 0; r < call.num_q_rows; ++r) graph.Take(run, parts[r], &found[r], &best[r]);
+  }
+}
+
+// Keys become tokens; those in front of the visible ones are left out.
+void GraphIndex::Take(const IndexRun& run, const FoundKeys& part, FoundKeys* found,
+                      float* best) const {
+  size_t count = 0;
+  for (size_t i = 0; i < part.count; ++i) {
+    const size_t key = first_key_ + part.tokens[i];
+    if (key < run.first_visible) continue;
+    part.tokens[count] = run.first_token + static_cast<uint32_t>(key);
+    part.scores[count] = part.scores[i];
+    *best = std::max(*best, part.scores[count++]);
+  }
+  found->count += count;
+}
+
+}  // namespace attndb::index

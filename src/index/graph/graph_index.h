@@ -1,0 +1,94 @@
+// A proximity graph over the keys of one kv head, shared by the q heads of its group: a search
+// walks from key to key towards those of largest score, and reads a few percent of K.
+//
+// Shapes:  as index/key_index.h; keys are the middle of a run: sinks and window are left out by the
+//          caller.
+// Effort:  top-k: the search window, keys of each q row that are kept and followed (0: three times
+//          k). A range: keys of each q row that are followed though they are out of range; for
+//          kListOrder AlayaDB's l0 (0: 192).
+// Errors:  Build, Extend, Merge: kCancelled; kResourceExhausted: no memory. Parse: those of
+//          graph_format.h.
+// Threads: constant once made; concurrent calls must not share scratch or what they write.
+// Source:  RoarGraph, Chen et al. (VLDB 2024, arXiv:2408.08933); DIPRS, AlayaDB 6.1. Ours differs:
+//          all lists that a key is in give it neighbours, not the last alone; distances among keys
+//          obey a triangle; a walk serves all q heads of a group, and starts at the keys of the
+//          training queries nearest to q (docs/formats/graph.md, graph_builder.h).
+#ifndef ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_
+#define ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "attndb/result.h"
+#include "common/aligned_buffer.h"
+#include "index/graph/graph_format.h"
+#include "index/graph/graph_source.h"
+#include "index/graph/graph_walk.h"
+#include "index/key_index.h"
+
+namespace attndb::index {
+
+class GraphIndex;
+
+// A graph of keys [first_key, first_key + graph->num_keys()).
+struct GraphRun {
+  const GraphIndex* graph = nullptr;
+  size_t first_key = 0;
+};
+
+class GraphIndex final : public KeyIndex {
+ public:
+  GraphIndex() = default;  // Of no keys.
+
+  // REQUIRES: options.slot_bytes is a multiple of 8 from 16 to 64; keys_per_query >= 1.
+  static Result<GraphIndex> Build(const GraphSource& source, const GraphOptions& options = {});
+
+  // A graph of keys of which graphs of some runs are there: `priors` of runs that do not overlap,
+  // of the same row length and type. Their routers are training queries beside the source's, which
+  // may have none, and their lists stay where nothing better is found. So keys are inserted (one
+  // prior graph, of the first keys) and graphs of adjacent segments merged. Inserts want the q rows
+  // of the new tokens: on heads that look near by, old queries know nothing of new keys (recall .34
+  // instead of .99 on one of SmolLM2's).
+  static Result<GraphIndex> Extend(const GraphSource& source, std::span<const GraphRun> priors,
+                                   const GraphOptions& options = {});
+
+  // A graph that was written before; `bytes`, at a multiple of kGraphAlignment, are used where they
+  // lie and must outlive the result. They may hold anything. `object` names them in errors.
+  static Result<GraphIndex> Parse(std::span<const std::byte> bytes, const GraphShape& expected,
+                                  std::string_view object);
+
+  // What Parse reads, as long as this lives. Empty of no keys.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const GraphView& view() const { return view_; }
+
+  void set_range_walk(RangeWalk walk) { range_walk_ = walk; }
+
+  // Keys of the run in front of those of the graph: sinks, which a graph is better without. Its own
+  // are numbered behind them.
+  void set_first_key(size_t first_key) { first_key_ = first_key; }
+
+  size_t first_key() const override { return first_key_; }
+  size_t num_keys() const override { return first_key_ + view_.header.num_keys; }
+  uint64_t memory_bytes() const override { return bytes_.size(); }
+  size_t ScratchBytes(const IndexCall& call) const override;
+  void Search(const IndexCall& call, void* scratch, FoundKeys* found,
+              SearchCost* cost) const override;
+
+ private:
+  static GraphIndex Own(AlignedBuffer buffer, const GraphHeader& header);
+  static WalkCall PartOf(const IndexCall& call, const IndexRun& run, const float* best);
+  static size_t StateBytes(const IndexCall& call);
+  void Take(const IndexRun& run, const FoundKeys& part, FoundKeys* found, float* best) const;
+
+  AlignedBuffer buffer_;  // The bytes, if they were made here.
+  std::span<const std::byte> bytes_;
+  GraphView view_;
+  size_t first_key_ = 0;
+  RangeWalk range_walk_ = RangeWalk::kBestFirst;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_

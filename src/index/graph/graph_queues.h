@@ -1,0 +1,250 @@
+// Internal to graph: what a walk keeps of one q row: the keys it found, and which to follow next.
+//
+// A queue has, for keys that are scored, each once, and a set of keys that were followed:
+//   Offer(batch, work)  takes notice of keys.
+//   Next(followed)      a key to follow, not in the set; kNoKey: there is none worth it.
+//   Finish(found)       writes what was found.
+// Threads: one thread.
+#ifndef ATTNDB_INDEX_GRAPH_GRAPH_QUEUES_H_
+#define ATTNDB_INDEX_GRAPH_GRAPH_QUEUES_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "index/graph/graph_slots.h"
+#include "index/key_index.h"
+#include "kernels/select.h"
+
+namespace attndb::index {
+
+// Numbers of keys, one bit each; not owned.
+class KeySet {
+ public:
+  static size_t Bytes(size_t num_keys) { return (num_keys + 511) / 512 * 64; }
+  KeySet(void* bits, size_t num_keys) : words_(static_cast<uint64_t*>(bits)) {
+    std::memset(bits, 0, Bytes(num_keys));
+  }
+
+  bool Has(uint32_t key) const { return (words_[key / 64] >> key % 64 & 1) != 0; }
+  // Whether it was not there.
+  bool Add(uint32_t key) {
+    const uint64_t bit = uint64_t{1} << key % 64;
+    const bool is_new = (words_[key / 64] & bit) == 0;
+    words_[key / 64] |= bit;
+    return is_new;
+  }
+
+ private:
+  uint64_t* words_;
+};
+
+struct Candidate {
+  float score;
+  uint32_t key;
+};
+
+// Keys and their scores; not owned.
+struct ScoredBatch {
+  const uint32_t* keys = nullptr;
+  const float* scores = nullptr;
+  size_t count = 0;
+};
+
+// What queues may use while they take a batch: room for its keys and kSelectSlack more.
+struct OfferWork {
+  uint32_t* indices = nullptr;
+  Candidate* sorted = nullptr;
+};
+
+// The best keys, in order, of which all are followed.
+class TopQueue {
+ public:
+  // `room` is for window.
+  void Start(const SearchSpec& spec, size_t window, Candidate* room) {
+    k_ = spec.k;
+    window_ = window;
+    best_ = room;
+    size_ = 0;
+    next_ = 0;
+  }
+
+  // What is good enough is sorted and merged: to put keys in one by one took two thirds of the time
+  // of a search.
+  void Offer(const ScoredBatch& batch, const OfferWork& work) {
+    const bool is_full = size_ == window_;
+    const float least = is_full ? best_[size_ - 1].score : -std::numeric_limits<float>::infinity();
+    const size_t count = kernels::SelectRange(batch.scores, batch.count, least, work.indices);
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t at = work.indices[i];
+      const float score = batch.scores[at];
+      // NaN, which sums of huge numbers may be, would have no place in an order.
+      work.sorted[i] = {score == score ? score : -std::numeric_limits<float>::infinity(),
+                        batch.keys[at]};
+    }
+    std::sort(work.sorted, work.sorted + count, IsBetter);
+    Merge(work.sorted, std::min(count, window_));
+  }
+
+  uint32_t Next(const KeySet& followed) {
+    while (next_ < size_ && followed.Has(best_[next_].key)) ++next_;
+    return next_ < size_ ? best_[next_].key : kNoKey;
+  }
+
+  void Finish(FoundKeys* found) const {
+    found->count = std::min(k_, size_);
+    for (size_t i = 0; i < found->count; ++i) {
+      found->tokens[i] = best_[i].key;
+      found->scores[i] = best_[i].score;
+    }
+  }
+
+ private:
+  static bool IsBetter(const Candidate& a, const Candidate& b) {
+    return a.score != b.score ? a.score > b.score : a.key < b.key;
+  }
+
+  // From the back, so that nothing is overwritten that is still to be moved.
+  void Merge(const Candidate* added, size_t num_added) {
+    size_t old_end = size_;
+    size_t to = old_end + num_added;
+    size_ = std::min(to, window_);
+    while (num_added > 0) {
+      const bool take_added = old_end == 0 || !IsBetter(added[num_added - 1], best_[old_end - 1]);
+      const Candidate next = take_added ? added[num_added - 1] : best_[old_end - 1];
+      num_added -= static_cast<size_t>(take_added);
+      old_end -= static_cast<size_t>(!take_added);
+      if (--to < size_) best_[to] = next;
+    }
+    next_ = std::min(next_, to);
+  }
+
+  size_t k_ = 0;
+  size_t window_ = 0;
+  size_t size_ = 0;
+  size_t next_ = 0;  // All before it were followed.
+  Candidate* best_ = nullptr;
+};
+
+// What both walks of a range share: the bound rises with the best score.
+class RangeFound {
+ public:
+  void Start(const SearchSpec& spec, float best, FoundKeys* found) {
+    beta_ = std::max(spec.beta, 0.0f);
+    best_ = best;
+    found_ = found;
+  }
+
+  bool InRange(float score) const { return score >= best_ - beta_; }
+  void See(float score) { best_ = std::max(best_, score); }
+  size_t size() const { return found_->count; }
+  uint32_t key(size_t i) const { return found_->tokens[i]; }
+  void Append(uint32_t key, float score) {
+    found_->tokens[found_->count] = key;
+    found_->scores[found_->count++] = score;
+  }
+
+  void Finish() {
+    size_t count = 0;
+    for (size_t i = 0; i < found_->count; ++i) {
+      found_->tokens[count] = found_->tokens[i];
+      found_->scores[count] = found_->scores[i];
+      count += static_cast<size_t>(InRange(found_->scores[i]));
+    }
+    found_->count = count;
+  }
+
+ private:
+  float beta_ = 0;
+  float best_ = 0;
+  FoundKeys* found_ = nullptr;
+};
+
+// Keys in range are followed, best first, and `effort` others.
+class RangeQueue {
+ public:
+  // `room` is for all visible keys.
+  void Start(const SearchSpec& spec, size_t effort, float best, FoundKeys* found, Candidate* room) {
+    range_.Start(spec, best, found);
+    effort_ = effort;
+    open_ = room;
+    num_open_ = 0;
+  }
+
+  void Offer(const ScoredBatch& batch, const OfferWork&) {
+    for (size_t i = 0; i < batch.count; ++i) OfferKey(batch.keys[i], batch.scores[i]);
+  }
+
+  uint32_t Next(const KeySet& followed) {
+    while (num_open_ > 0) {
+      const Candidate best = open_[0];
+      const bool in_range = range_.InRange(best.score);
+      if (!in_range && effort_ == 0) return kNoKey;
+      std::pop_heap(open_, open_ + num_open_--, IsWorse);
+      effort_ -= static_cast<size_t>(!in_range);
+      if (!followed.Has(best.key)) return best.key;
+    }
+    return kNoKey;
+  }
+
+  void Finish(FoundKeys*) { range_.Finish(); }
+
+ private:
+  static bool IsWorse(const Candidate& a, const Candidate& b) { return a.score < b.score; }
+
+  void OfferKey(uint32_t key, float score) {
+    range_.See(score);
+    if (range_.InRange(score)) {
+      range_.Append(key, score);
+    } else if (effort_ == 0) {
+      return;
+    }
+    open_[num_open_++] = {score, key};
+    std::push_heap(open_, open_ + num_open_, IsWorse);
+  }
+
+  RangeFound range_;
+  size_t effort_ = 0;  // Out of range, left to follow.
+  Candidate* open_ = nullptr;
+  size_t num_open_ = 0;
+};
+
+// AlayaDB, Algorithm 1: the list C is what is found, walked in order; tryAppend is Offer.
+class ListQueue {
+ public:
+  void Start(const SearchSpec& spec, size_t capacity, float best, FoundKeys* found) {
+    range_.Start(spec, best, found);
+    capacity_ = capacity;
+    next_ = 0;
+  }
+
+  void Offer(const ScoredBatch& batch, const OfferWork&) {
+    for (size_t i = 0; i < batch.count; ++i) {
+      // The best is that of the list before this key (line 11).
+      if (range_.size() > capacity_ && !range_.InRange(batch.scores[i])) continue;
+      range_.Append(batch.keys[i], batch.scores[i]);
+      range_.See(batch.scores[i]);
+    }
+  }
+
+  uint32_t Next(const KeySet& followed) {
+    while (next_ < range_.size()) {
+      const uint32_t key = range_.key(next_++);
+      if (!followed.Has(key)) return key;
+    }
+    return kNoKey;
+  }
+
+  void Finish(FoundKeys*) { range_.Finish(); }
+
+ private:
+  RangeFound range_;
+  size_t capacity_ = 0;  // l0.
+  size_t next_ = 0;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_GRAPH_QUEUES_H_

@@ -1,0 +1,41 @@
+// What a graph is built from, and how.
+//
+// Threads: values; who makes them keeps their memory alive.
+#ifndef ATTNDB_INDEX_GRAPH_GRAPH_SOURCE_H_
+#define ATTNDB_INDEX_GRAPH_GRAPH_SOURCE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "common/thread_pool.h"
+#include "kernels/layout.h"
+#include "storage/kv/query_rows.h"
+
+namespace attndb::index {
+
+struct GraphSource {
+  kernels::RowsView keys;  // Finite.
+  size_t num_keys = 0;
+  // Training queries, of the keys' type and row length: of all q heads of the group, which then
+  // share the graph. There may be none: keys stand in for them.
+  storage::QueryRows queries;
+  uint64_t first_token = 0;        // Of key 0, counted as queries.tokens are.
+  std::optional<uint32_t> q_head;  // Takes the queries of this head alone.
+};
+
+struct GraphOptions {
+  // Training queries at most, evenly spaced; 0: 40 % of the keys (AlayaDB 9.2.1) up to 32,768,
+  // which bounds the time of a build.
+  size_t max_queries = 0;
+  size_t keys_per_query = 100;  // RoarGraph's N_q.
+  size_t slot_bytes = 48;       // graph_slots.h.
+  ThreadPool* pool = nullptr;   // Null: the caller's thread alone.
+  // Polled with relaxed loads: a build that sees true returns kCancelled soon. Null: never.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_GRAPH_SOURCE_H_

@@ -1,0 +1,135 @@
+// Goal:   walks find what their kind promises: ranges hold what they should and nothing below, the
+//         filter is kept, and a prefix loses no recall.
+// Method: brute force; both walks of a range; prefixes of 5 % to all.
+// Replay: ATTNDB_SEED=17 ctest -R graph
+#include "index/graph/graph_walk.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "index/graph/graph_test_util.h"
+#include "testing/matchers.h"
+#include "testing/seed.h"
+
+namespace attndb::index {
+namespace {
+
+using test::FloatRows;
+using test::kDim;
+using test::kHeads;
+using test::Ranked;
+using test::Workload;
+
+constexpr size_t kNumKeys = 12000;
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+class GraphWalkTest : public ::testing::Test {
+ protected:
+  GraphWalkTest() : graph_(*GraphIndex::Build(work_.source())), queries_(work_.NewQueries(60)) {}
+
+  // Mean of exp(score - best) found over that of the true range.
+  double MassFound(float beta, uint32_t effort, const float* best) {
+    double found_share = 0;
+    const SearchSpec spec = {
+        .kind = SearchKind::kRange, .beta = beta, .effort = static_cast<float>(effort)};
+    for (size_t i = 0; i < queries_.num_rows(); i += kHeads) {
+      const auto rows =
+          test::SearchRows(graph_, spec, work_.keys, kNumKeys, queries_.row(i), kHeads, best);
+      for (size_t r = 0; r < kHeads; ++r) {
+        const auto ranked = Ranked(work_.keys, kNumKeys, queries_.row(i + r));
+        const float top = std::max(ranked[0].first, best == nullptr ? -kInf : best[r]);
+        double all = 0, found = 0;
+        for (const auto& [score, key] : ranked) {
+          if (score >= top - beta) all += std::exp(double{score} - double{top});
+        }
+        const float known = best == nullptr ? -kInf : best[r];
+        float top_found = known;
+        for (const float score : rows[r].scores) top_found = std::max(top_found, score);
+        for (const float score : rows[r].scores) {
+          EXPECT_GE(score, top_found - beta - 1e-3f);
+          found += std::exp(double{score} - double{top});
+        }
+        EXPECT_EQ(test::Keys(rows[r].keys.begin(), rows[r].keys.end()).size(), rows[r].keys.size());
+        found_share += all == 0 ? 1.0 : found / all;
+      }
+    }
+    return found_share / static_cast<double>(queries_.num_rows());
+  }
+
+  Workload work_{kNumKeys, 4500, attndb::test::SeedOr(91)};
+  GraphIndex graph_;
+  FloatRows queries_;
+};
+
+TEST_F(GraphWalkTest, RangesHoldTheirMass) {
+  for (const RangeWalk walk : {RangeWalk::kBestFirst, RangeWalk::kListOrder}) {
+    graph_.set_range_walk(walk);
+    // The order of the list leads astray more often.
+    const double least = walk == RangeWalk::kBestFirst ? 0.99 : 0.95;
+    for (const float beta : {2.0f, 8.0f}) EXPECT_GE(MassFound(beta, 0, nullptr), least) << beta;
+  }
+}
+
+TEST_F(GraphWalkTest, AKnownBestNarrowsARange) {
+  const float best[kHeads] = {1e6f, 1e6f, 1e6f};
+  const SearchSpec spec = {.kind = SearchKind::kRange, .beta = 4.0f, .effort = 1};
+  for (const RangeWalk walk : {RangeWalk::kBestFirst, RangeWalk::kListOrder}) {
+    graph_.set_range_walk(walk);
+    SearchCost without, with;
+    test::SearchRows(graph_, spec, work_.keys, kNumKeys, queries_.row(0), kHeads, nullptr,
+                     &without);
+    const auto rows =
+        test::SearchRows(graph_, spec, work_.keys, kNumKeys, queries_.row(0), kHeads, best, &with);
+    for (const auto& row : rows) EXPECT_TRUE(row.keys.empty());
+    EXPECT_LT(with.rows_read, without.rows_read);
+  }
+}
+
+TEST_F(GraphWalkTest, ABetaOfNothingFindsTheBest) {
+  for (const float beta : {0.0f, -5.0f}) {
+    const SearchSpec spec = {.kind = SearchKind::kRange, .beta = beta};
+    const auto rows = test::SearchRows(graph_, spec, work_.keys, kNumKeys, queries_.row(0), kHeads);
+    for (const auto& row : rows) EXPECT_EQ(row.keys.size(), 1u);
+  }
+}
+
+TEST_F(GraphWalkTest, AWiderListFindsNoLess) {
+  graph_.set_range_walk(RangeWalk::kListOrder);
+  double before = 0;
+  for (const uint32_t capacity : {1u, 8u, 64u, 512u}) {
+    const double mass = MassFound(1.0f, capacity, nullptr);
+    EXPECT_GE(mass, before - 0.01) << capacity;
+    before = mass;
+  }
+  EXPECT_GE(before, 0.999);
+}
+
+TEST_F(GraphWalkTest, PrefixesAreKeptAndLoseNoRecall) {
+  for (const size_t percent : {5u, 10u, 20u, 35u, 50u, 75u, 100u}) {
+    const size_t visible = kNumKeys * percent / 100;
+    EXPECT_GE(test::Recall(graph_, work_.keys, visible, queries_, 20, 60), 0.95) << percent;
+    const auto rows = test::SearchRows(graph_, {.kind = SearchKind::kTopK, .k = 40}, work_.keys,
+                                       visible, queries_.row(0), kHeads);
+    for (const auto& row : rows) {
+      EXPECT_EQ(row.keys.size(), 40u);
+      for (size_t i = 0; i < row.keys.size(); ++i) {
+        ASSERT_LT(row.keys[i], visible);
+      }
+    }
+  }
+}
+
+TEST_F(GraphWalkTest, ScoresAreThoseOfK) {
+  const auto rows = test::SearchRows(graph_, {.kind = SearchKind::kTopK, .k = 40}, work_.keys,
+                                     kNumKeys, queries_.row(0), kHeads);
+  for (size_t r = 0; r < kHeads; ++r) {
+    for (size_t i = 0; i < rows[r].keys.size(); ++i) {
+      EXPECT_NEAR(rows[r].scores[i], test::Score(queries_.row(r), work_.keys.row(rows[r].keys[i])),
+                  1e-3);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attndb::index
