@@ -27,6 +27,9 @@ std::vector<std::string> DefaultPlans(uint32_t k) {
   for (const char* effort : {"0.6", "0.7", "0.8", "0.9", "1", "1.1", "1.2", "1.4", "1.7", "2"}) {
     plans.push_back(topk + ",index=clustered,effort=" + effort + ")");
   }
+  for (const uint32_t width : {1U, 2U, 3U, 5U, 8U}) {
+    plans.push_back(topk + ",index=graph,beam_width=" + std::to_string(width * k) + ")");
+  }
   return plans;
 }
 
@@ -42,6 +45,8 @@ class HeadBench {
  public:
   HeadBench(const IndexHead& head, const IndexBenchOptions& options)
       : head_(head), options_(options) {}
+
+  const Truth& truth() const { return truth_; }
 
   Result<IndexHeadResult> Run(const std::string& dir) {
     DBOptions db_options;
@@ -169,15 +174,17 @@ class HeadBench {
     return Status();
   }
 
+  // A plan's queries one after the other, as peers are measured: what it reads is then as near as it
+  // gets in use. Another plan begins each round.
   Status RunRound(uint32_t round) {
-    const uint64_t num_calls = head_.num_test() * options_.num_rounds;
-    for (uint64_t i = 0; i < head_.num_test(); ++i) {
-      const uint64_t done = round * head_.num_test() + i;
-      if (options_.progress && !options_.progress(head_.name, done, num_calls)) {
+    for (size_t p = 0; p < runs_.size(); ++p) {
+      const uint64_t done = round * runs_.size() + p;
+      if (options_.progress &&
+          !options_.progress(head_.name, done, options_.num_rounds * runs_.size())) {
         return Status::Cancelled("interrupted");
       }
-      for (size_t p = 0; p < runs_.size(); ++p) {
-        PlanRun& run = runs_[(p + i + round) % runs_.size()];
+      PlanRun& run = runs_[(p + round) % runs_.size()];
+      for (uint64_t i = 0; i < head_.num_test(); ++i) {
         const double start = MonotonicSeconds();
         ATTNDB_ASSIGN_OR_RETURN(const std::vector<CriticalTokens> found,
                                 run.session.Search(0, Query(i)));
@@ -222,7 +229,7 @@ class HeadBench {
   const IndexBenchOptions& options_;
   std::vector<TokenId> tokens_;  // And one more, which the engine would run.
   std::vector<PlanRun> runs_;
-  std::vector<std::vector<std::vector<uint32_t>>> truth_;  // [query][q head], ascending.
+  Truth truth_;  // Ascending.
 };
 
 }  // namespace
@@ -280,14 +287,14 @@ Result<std::vector<IndexHeadResult>> RunIndexBench(HeadSource* source,
   for (const HeadPlace& place : places) {
     ATTNDB_ASSIGN_OR_RETURN(const IndexHead head,
                             IndexHead::Read(source, place, options.num_queries));
-    ATTNDB_ASSIGN_OR_RETURN(IndexHeadResult result, HeadBench(head, options).Run(dir.path()));
+    HeadBench bench(head, options);
+    ATTNDB_ASSIGN_OR_RETURN(IndexHeadResult result, bench.Run(dir.path()));
     results.push_back(std::move(result));
     if (options.peers.empty()) continue;
-    ATTNDB_RETURN_IF_ERROR(WriteHeadFiles(dir.path(), head, options.query_sample));
+    ATTNDB_RETURN_IF_ERROR(WriteHeadFiles(dir.path(), head, bench.truth(), options.query_sample));
   }
   if (options.peers.empty()) return results;
-  ATTNDB_RETURN_IF_ERROR(
-      WriteHeadList(dir.path(), results, HeadOriginName(source->info().origin), options.k));
+  ATTNDB_RETURN_IF_ERROR(WriteHeadList(dir.path(), results, HeadOriginName(source->info().origin)));
   ATTNDB_RETURN_IF_ERROR(RunPeers(options.peers, dir.path(), &results));
   return results;
 }

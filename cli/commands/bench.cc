@@ -100,7 +100,7 @@ class BenchCommand : public Command {
 
   Result<ExitCode> RunIndex(HeadSource* source, Environment* env) {
     const InterruptScope interrupt;
-    index_options_.progress = ShowProgress(env, [](const std::string&) { return "searches"; });
+    index_options_.progress = ShowProgress(env, [](const std::string&) { return "plans"; });
     const Result<std::vector<IndexHeadResult>> heads = RunIndexBench(source, index_options_);
     index_options_.progress = nullptr;
     ATTNDB_RETURN_IF_ERROR(heads.status());

@@ -32,6 +32,7 @@ from attndb._kv_file import KvFile, write_kv_file
 from attndb._results import (
     CompanionInfo,
     ContextInfo,
+    CriticalTokens,
     Damage,
     Explain,
     HeadExplain,
@@ -59,6 +60,7 @@ __all__ = [
     "Error",
     "Explain",
     "FailedPreconditionError",
+    "CriticalTokens",
     "HeadExplain",
     "InternalError",
     "InvalidArgumentError",

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attndb._spec import DType
 
 
@@ -62,8 +65,8 @@ class ContextInfo:
 
 @dataclass(frozen=True)
 class CriticalTokens:
-    """What a search chose for one q head: tokens between sink and window, in no order; none where the
-    head reads all."""
+    """What a search chose for one q head: tokens between sink and window, in no order; none where
+    the head reads all."""
 
     tokens: NDArray[np.uint32]  # [n]
     scores: NDArray[np.float32]  # [n]: q . k, unscaled, exact.
@@ -81,8 +84,8 @@ class HeadExplain:
     predicted_us: float  # Per row of q, of one thread.
     other_us: float  # The same of what was not chosen; -1 = there was no choice.
     selected_mean: float  # Critical tokens per row and q head, over the session so far.
-    # Of an index that does not score every key: keys looked at per row and q head; clusters visited,
-    # and reads that waited for the one before, per row of the whole group.
+    # Of an index that does not score every key: keys looked at per row and q head; clusters
+    # visited, and reads that waited for the one before, per row of the whole group.
     visited_mean: float
     clusters_mean: float
     hops_mean: float
