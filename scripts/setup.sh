@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Sets up what a build or the demo needs, once: Debian packages (as root), llama.cpp and the demo's
 # model; with the word `python` also what the Python package and its tests need (torch and its CUDA
-# libraries: 6 GB). Does nothing, in a fraction of a second, when all is there. Any number may run
-# at the same time.
+# libraries: 6 GB); with the word `peers` the libraries that bench/python/index_peers.py measures
+# indexes of (300 MB). Does nothing, in a fraction of a second, when all is there. Any number may
+# run at the same time.
 #
 # Result: .deps/{llama,models}, links into ${XDG_CACHE_HOME:-~/.cache}/attndb/engine-<key>, which
 #         all checkouts of a user share. The key covers the set-up files and the CPU, because
 #         llama.cpp is built for this CPU. A folder .deps/X that is no link is kept: yours.
+#         .deps/peers, a Python environment, a link into .../attndb/peers-<key>, likewise.
 #         .deps/venv, a Python environment of this checkout, into which attndb is installed; it sees
 #         the packages in .../attndb/python-<key>, which checkouts share too.
 # Crash:  a cache folder is used only once it holds the file `complete`, written last; what a killed
@@ -104,6 +106,15 @@ fill_python() {  # As fill_engine.
     --require-hashes -r scripts/requirements-python.txt
 }
 
+fill_peers() {  # As fill_engine.
+  say "installing the peers of the benchmark of indexes (one is compiled: 3 minutes)"
+  python3 -m venv "$1/peers"
+  local install=("$1/peers/bin/python" -m pip --quiet --disable-pip-version-check install
+    --no-cache-dir --require-hashes)
+  "${install[@]}" -r scripts/requirements-peers.txt
+  "${install[@]}" --no-deps --no-build-isolation -r scripts/requirements-peers-source.txt
+}
+
 make_cache() {  # make_cache PART CACHE_FOLDER
   local part=$1 cache=$2
   [[ -e $cache/complete ]] && return
@@ -122,10 +133,10 @@ make_cache() {  # make_cache PART CACHE_FOLDER
   say "done: $cache"
 }
 
-link_engine() {  # link_engine CACHE_FOLDER
+link_parts() {  # link_parts CACHE_FOLDER PART...
   local cache=$1 part
   mkdir -p .deps
-  for part in llama models; do
+  for part in "${@:2}"; do
     [[ -L .deps/$part || ! -e .deps/$part ]] || continue
     [[ $(readlink ".deps/$part" || true) == "$cache/$part" ]] && continue
     # By a rename, so that a build that runs beside this sees the old one or the new one.
@@ -149,9 +160,14 @@ readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}/attndb
 install_packages
 engine=$caches/engine-$(cache_key <(cpu) scripts/requirements{,-artifacts}.txt)
 make_cache engine "$engine"
-link_engine "$engine"
+link_parts "$engine" llama models
 if [[ ${1:-} == python ]]; then
   python=$caches/python-$(cache_key scripts/requirements-python.txt)
   make_cache python "$python"
   make_venv "$python"
+fi
+if [[ ${1:-} == peers ]]; then
+  peers=$caches/peers-$(cache_key <(cpu) scripts/requirements-peers{,-source}.txt)
+  make_cache peers "$peers"
+  link_parts "$peers" peers
 fi
