@@ -107,7 +107,7 @@ fill_python() {  # As fill_engine.
 }
 
 fill_peers() {  # As fill_engine.
-  say "installing the peers of the benchmark of indexes (one is compiled: 3 minutes)"
+  say "installing the peers of the benchmark of indexes (one is compiled: about 6 minutes)"
   python3 -m venv "$1/peers"
   local install=("$1/peers/bin/python" -m pip --quiet --disable-pip-version-check install
     --no-cache-dir --require-hashes)

@@ -174,8 +174,8 @@ class HeadBench {
     return Status();
   }
 
-  // A plan's queries one after the other, as peers are measured: what it reads is then as near as it
-  // gets in use. Another plan begins each round.
+  // A plan's queries one after the other, as peers are measured: what it reads is then as near as
+  // it gets in use. Another plan begins each round.
   Status RunRound(uint32_t round) {
     for (size_t p = 0; p < runs_.size(); ++p) {
       const uint64_t done = round * runs_.size() + p;
