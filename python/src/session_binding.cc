@@ -111,7 +111,9 @@ void Update(PySession& self, nb::handle q, nb::handle k, nb::handle v, LayerId l
 }
 
 // (tokens, scores) of each q head, as bytes of uint32 and float32: arrays are Python's business.
-nb::list Search(PySession& self, LayerId layer, nb::handle q) {
+using FoundBytes = nb::typed<nb::tuple, nb::bytes, nb::bytes>;
+
+nb::typed<nb::list, FoundBytes> Search(PySession& self, LayerId layer, nb::handle q) {
   const InputArray q_array(q, "q");
   const PySession::Use session(self);
   std::optional<Result<std::vector<CriticalTokens>>> found;
@@ -119,7 +121,7 @@ nb::list Search(PySession& self, LayerId layer, nb::handle q) {
     const nb::gil_scoped_release unlocked;
     found.emplace(session->Search(layer, q_array.view()));
   }
-  nb::list heads;
+  nb::typed<nb::list, FoundBytes> heads;
   for (const CriticalTokens& head : Unwrap(*std::move(found))) {
     heads.append(nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(head.tokens.data()),
                                           head.tokens.size() * sizeof(uint32_t)),
