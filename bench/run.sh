@@ -13,6 +13,9 @@
 #                                     each of 10^5 queries
 #   answers                           greedy answers and perplexity under auto(error=0.01)
 #   decode_long                       decode at 32,768 tokens through llama.cpp
+#   index                             recall and time of indexes at 65,536 tokens, beside other
+#                                     libraries' where `scripts/setup.sh peers` has run, RoarGraph's
+#                                     programs in $ROARGRAPH among them; half an hour, only if named
 #
 # Result: one JSON file a name in bench/results/, with machine and commit; the figures on stdout.
 #         bench/report.py makes docs/performance.md of them. --quick: smaller sizes, to see that all
@@ -120,6 +123,25 @@ bench_answers() {
 bench_decode_long() {
   "$bin/bench_decode" --text "$(text)" --store "$data/long_store" --context "$(pick 32768 2048)" \
     --rounds "$(pick 15 2)" --commit "$commit" --json "$results/decode_long.json"
+}
+
+# A capture at a length that the model was not trained for, with all of q.
+long_heads() {
+  local tokens; tokens=$(pick 65536 4096)
+  local file=$data/smollm2_yarn_$tokens.safetensors
+  [[ -f $file ]] || "$bin/attndb" capture "$(text)" -o "$file" --raw --tokens "$tokens" \
+    --layers 3,6,9,12,15,18,21,24,27 --rope-scaling yarn:8 \
+    --plan 'window(sink=64,window=4096)' >&2
+  echo "$file"
+}
+bench_index() {
+  local peers=.deps/peers/bin/python
+  local command=
+  [[ ! -x $peers ]] || command="$peers bench/python/index_peers.py"
+  [[ -z $command || -z ${ROARGRAPH:-} ]] || command+=" --roargraph $ROARGRAPH"
+  "$bin/attndb" bench index --json --capture "$(long_heads)" --peers "$command" \
+    --heads 3:0,6:1,9:2,12:1,15:0,18:2,21:1,24:2,27:0 --num-queries "$(pick 64 8)" |
+    python3 bench/python/keep_index_result.py "$results/index.json" "$commit"
 }
 
 [[ $# -gt 0 ]] || set -- decode peer planes llama attention_8k attention_biased \
