@@ -9,10 +9,11 @@ time by no other of its own. Prints a line a head and recall.
 from __future__ import annotations
 
 import json
-import platform
 import sys
 from pathlib import Path
 from typing import Any
+
+from keep_result import read_result
 
 
 def says_something(result: Any, all_of_head: list[Any]) -> bool:
@@ -32,11 +33,7 @@ def best_text(best: Any) -> str:
 
 def main() -> None:
     path, commit = sys.argv[1:]
-    result = json.load(sys.stdin)
-    if "error" in result:
-        sys.exit(f"{path}: {result['error']}")
-    result["commit"] = commit
-    result["machine"]["kernel"] = platform.release()
+    result = read_result(path, commit)
     for head in result["heads"]:
         results = head["results"]
         head["results"] = [one for one in results if says_something(one, results)]

@@ -11,15 +11,22 @@ import json
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 
-def main() -> None:
-    path, commit = sys.argv[1:]
+def read_result(path: str, commit: str) -> Any:
+    """What stdin has, with the commit and the kernel that it is of."""
     result = json.load(sys.stdin)
     if "error" in result:
         sys.exit(f"{path}: {result['error']}")
     result["commit"] = commit
     result["machine"]["kernel"] = platform.release()
+    return result
+
+
+def main() -> None:
+    path, commit = sys.argv[1:]
+    result = read_result(path, commit)
     for plan in result["plans"]:
         print(
             f"{plan['plan']:45} error {100 * plan['error_mean']:6.2f} %"

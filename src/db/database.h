@@ -130,10 +130,6 @@ class Database : public std::enable_shared_from_this<Database> {
   IndexCache* indexes(std::string_view finds_by) {
     return indexes_.find(finds_by)->second.cache.get();
   }
-  // Shorter segments have none.
-  uint64_t min_index_tokens(std::string_view finds_by) const {
-    return indexes_.find(finds_by)->second.form->kind().min_tokens;
-  }
   ThreadPool* pool() { return &pool_; }
   void SessionOpened(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
   void SessionMoved(ContextId from, ContextId to) ATTNDB_EXCLUDES(use_mutex_);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "db/plane_sources.h"
+#include "db/stored_heads.h"
 #include "index/graph/graph_index.h"
 #include "storage/vfs/format.h"
 
@@ -78,38 +79,24 @@ uint64_t GraphForm::MemoryBytes(const storage::Segment& segment, LayerId layer) 
 }
 
 uint64_t GraphForm::ObjectBytes(const storage::Segment& segment) const {
-  uint64_t bytes = 0;
-  for (const auto& layer : segment.shape().layers) {
-    bytes += layer.num_kv_heads * HeadBytes(segment);
-  }
-  return bytes;
+  return SumOverHeads(segment, [&](LayerId) { return HeadBytes(segment); });
 }
 
 Result<std::vector<HeadIndex>> GraphForm::Read(const storage::Companion& companion,
                                                const storage::Segment& segment,
                                                LayerId layer) const {
-  std::vector<HeadIndex> heads(segment.shape().layers[layer].num_kv_heads);
-  for (uint32_t head = 0; head < heads.size(); ++head) {
-    ATTNDB_ASSIGN_OR_RETURN(heads[head], ReadHead(companion, segment, layer, head));
-  }
-  return heads;
+  return ReadHeads<HeadIndex>(
+      segment, layer, [&](uint32_t head) { return ReadHead(companion, segment, layer, head); });
 }
 
 Status GraphForm::Write(const storage::Segment& segment, const ModelSpec& spec,
                         storage::CompanionWriter* writer,
                         const std::function<void(LayerId)>& layer_done) const {
-  for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
-    // No plan is looked at in a layer with a sliding window.
-    const bool wanted = spec.layers[layer].sliding_window == 0;
-    const PlaneSources sources(segment, layer, spec.layers[layer]);
-    for (uint32_t head = 0; head < spec.layers[layer].num_kv_heads; ++head) {
-      ATTNDB_RETURN_IF_ERROR(wanted && !segment.non_finite(layer, head)
-                                 ? WriteHead(segment, layer, head, sources, writer)
-                                 : writer->AddPart({}, 0));
-    }
-    layer_done(layer);
-  }
-  return Status::Ok();
+  const auto begin = [&](LayerId layer) {
+    return [&segment, layer, writer, sources = PlaneSources(segment, layer, spec.layers[layer])](
+               uint32_t head) { return WriteHead(segment, layer, head, sources, writer); };
+  };
+  return WriteHeads(segment, spec, 1, writer, begin, layer_done);
 }
 
 }  // namespace attndb::internal

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "db/plane_sources.h"
+#include "db/stored_heads.h"
 #include "storage/vfs/format.h"
 
 namespace attndb::internal {
@@ -47,13 +48,6 @@ Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_hea
   return writer->AddPart(parts.signs, planes.num_keys());
 }
 
-Status WriteNoHead(storage::CompanionWriter* writer) {
-  for (uint32_t part = 0; part < kNumParts; ++part) {
-    ATTNDB_RETURN_IF_ERROR(writer->AddPart({}, 0));
-  }
-  return Status::Ok();
-}
-
 }  // namespace
 
 const CompanionKind& KeyPlanesForm::kind() const {
@@ -69,11 +63,7 @@ uint64_t KeyPlanesForm::MemoryBytes(const storage::Segment& segment, LayerId lay
 }
 
 uint64_t KeyPlanesForm::ObjectBytes(const storage::Segment& segment) const {
-  uint64_t bytes = 0;
-  for (LayerId layer = 0; layer < segment.shape().layers.size(); ++layer) {
-    bytes += segment.shape().layers[layer].num_kv_heads * HeadBytes(segment, layer);
-  }
-  return bytes;
+  return SumOverHeads(segment, [&](LayerId layer) { return HeadBytes(segment, layer); });
 }
 
 Result<std::vector<HeadPlanes>> KeyPlanesForm::Build(const storage::Segment& segment, LayerId layer,
@@ -92,28 +82,18 @@ Result<std::vector<HeadPlanes>> KeyPlanesForm::Build(const storage::Segment& seg
 Result<std::vector<HeadPlanes>> KeyPlanesForm::Read(const storage::Companion& companion,
                                                     const storage::Segment& segment,
                                                     LayerId layer) const {
-  std::vector<HeadPlanes> heads(segment.shape().layers[layer].num_kv_heads);
-  for (uint32_t head = 0; head < heads.size(); ++head) {
-    ATTNDB_ASSIGN_OR_RETURN(heads[head], ReadHead(companion, segment, layer, head));
-  }
-  return heads;
+  return ReadHeads<HeadPlanes>(
+      segment, layer, [&](uint32_t head) { return ReadHead(companion, segment, layer, head); });
 }
 
 Status KeyPlanesForm::Write(const storage::Segment& segment, const ModelSpec& spec,
                             storage::CompanionWriter* writer,
                             const std::function<void(LayerId)>& layer_done) const {
-  for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
-    // No plan is looked at in a layer with a sliding window.
-    const bool wanted = spec.layers[layer].sliding_window == 0;
-    const PlaneSources sources(segment, layer, spec.layers[layer]);
-    for (uint32_t head = 0; head < spec.layers[layer].num_kv_heads; ++head) {
-      ATTNDB_RETURN_IF_ERROR(wanted && !segment.non_finite(layer, head)
-                                 ? WriteHead(segment, layer, head, sources, writer)
-                                 : WriteNoHead(writer));
-    }
-    layer_done(layer);
-  }
-  return Status::Ok();
+  const auto begin = [&](LayerId layer) {
+    return [&segment, layer, writer, sources = PlaneSources(segment, layer, spec.layers[layer])](
+               uint32_t head) { return WriteHead(segment, layer, head, sources, writer); };
+  };
+  return WriteHeads(segment, spec, kNumParts, writer, begin, layer_done);
 }
 
 }  // namespace attndb::internal

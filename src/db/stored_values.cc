@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "db/stored_heads.h"
 #include "kernels/layout.h"
 #include "storage/vfs/format.h"
 
@@ -34,12 +35,9 @@ uint64_t ValuePlanesForm::MemoryBytes(const storage::Segment& segment, LayerId l
 }
 
 uint64_t ValuePlanesForm::ObjectBytes(const storage::Segment& segment) const {
-  uint64_t bytes = 0;
-  for (LayerId layer = 0; layer < segment.shape().layers.size(); ++layer) {
-    bytes += segment.shape().layers[layer].num_kv_heads *
-             index::ValuePlanes::BytesFor(ShapeOf(segment, layer));
-  }
-  return bytes;
+  return SumOverHeads(segment, [&](LayerId layer) {
+    return index::ValuePlanes::BytesFor(ShapeOf(segment, layer));
+  });
 }
 
 Result<std::vector<HeadValues>> ValuePlanesForm::Build(const storage::Segment& segment,
@@ -89,17 +87,12 @@ Status ValuePlanesForm::WriteHead(const storage::Segment& segment, LayerId layer
 Status ValuePlanesForm::Write(const storage::Segment& segment, const ModelSpec& spec,
                               storage::CompanionWriter* writer,
                               const std::function<void(LayerId)>& layer_done) const {
-  for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
-    // No plan is looked at in a layer with a sliding window.
-    const bool wanted = spec.layers[layer].sliding_window == 0;
-    for (uint32_t head = 0; head < spec.layers[layer].num_kv_heads; ++head) {
-      ATTNDB_RETURN_IF_ERROR(wanted && !segment.non_finite(layer, head)
-                                 ? WriteHead(segment, layer, head, writer)
-                                 : writer->AddPart({}, 0));
-    }
-    layer_done(layer);
-  }
-  return Status::Ok();
+  const auto begin = [&](LayerId layer) {
+    return [this, &segment, layer, writer](uint32_t head) {
+      return WriteHead(segment, layer, head, writer);
+    };
+  };
+  return WriteHeads(segment, spec, 1, writer, begin, layer_done);
 }
 
 }  // namespace attndb::internal
