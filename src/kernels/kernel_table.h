@@ -40,6 +40,9 @@ struct KernelTable {
   float (*max_score)(const float* scores, size_t num_scores);
   size_t (*select_range)(const float* scores, size_t num_scores, float threshold,
                          uint32_t* indices);
+  size_t (*take_not_below)(const float* scores, size_t num_scores, float threshold, float* taken);
+  void (*mark_not_below)(const float* scores, size_t num_scores, float threshold, uint64_t* bits);
+  float (*top_threshold)(const float* scores, size_t num_scores, size_t k, void* scratch);
   size_t (*select_top_k)(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
                          void* scratch);
   // weights.h

@@ -64,51 +64,113 @@ size_t SelectRange(const float* scores, size_t num_scores, float threshold, uint
   return count;
 }
 
+// Keys that are sooner counted a dozen times than sorted by bytes.
+inline constexpr size_t kFewKeys = 4096;
+
+size_t TakeNotBelow(const float* scores, size_t num_scores, float threshold, float* taken) {
+  const Vec limit = Set1(threshold);
+  size_t count = 0;
+  size_t i = 0;
+  for (; i + kLanes <= num_scores; i += kLanes) {
+    const Vec x = Load(scores + i);
+    const uint32_t mask = MaskNotBelow(x, limit);
+    StoreSelected(mask, x, taken + count);  // Of none too: a branch would be missed too often.
+    count += static_cast<size_t>(__builtin_popcount(mask));
+  }
+  for (; i < num_scores; ++i) {
+    taken[count] = scores[i];
+    count += static_cast<size_t>(!(scores[i] < threshold));
+  }
+  return count;
+}
+
+void MarkNotBelow(const float* scores, size_t num_scores, float threshold, uint64_t* bits) {
+  constexpr size_t kWord = 64;
+  const Vec limit = Set1(threshold);
+  size_t i = 0;
+  for (; i + kWord <= num_scores; i += kWord) {
+    uint64_t word = 0;
+    for (size_t u = 0; u < kWord; u += kLanes) {
+      word |= uint64_t{MaskNotBelow(Load(scores + i + u), limit)} << u;
+    }
+    bits[i / kWord] |= word;
+  }
+  for (; i < num_scores; ++i) {
+    bits[i / kWord] |= uint64_t{!(scores[i] < threshold)} << i % kWord;
+  }
+}
+
 // Unsigned numbers in the order of scores: -0 is +0, NaN the largest.
 inline uint32_t OrderKey(float score) {
   if (score != score) return ~0u;
   const uint32_t bits = BitsOfFloat(score + 0.0f);
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
+inline constexpr uint32_t kInfinityKey = 0xff800000u;  // Above it are NaN.
 inline float ScoreOfKey(uint32_t key) { return FloatOfBits(key >> 31 ? key & 0x7fffffffu : ~key); }
 
-inline size_t CountNotBelow(const uint32_t* keys, size_t num_keys, uint32_t least) {
-  uint32_t count = 0;
-  for (size_t i = 0; i < num_keys; ++i) count += static_cast<uint32_t>(keys[i] >= least);
-  return count;
+// Three keys that part [low, high] in four, in (low, high]: evenly by score, which keys of one
+// selection are spread by; or by key, where these are no numbers or `by_key`.
+struct Parting {
+  uint32_t keys[3];
+};
+inline Parting PartRange(uint32_t low, uint32_t high, bool by_key) {
+  const float first = ScoreOfKey(low);
+  const float step = (ScoreOfKey(high) - first) * 0.25f;
+  Parting parting;
+  for (uint32_t i = 0; i < 3; ++i) {
+    const auto part = static_cast<uint32_t>((uint64_t{high} - low) * (i + 1) / 4);
+    const uint32_t of_score = OrderKey(first + step * static_cast<float>(i + 1));
+    const bool fits = !by_key && of_score > low && of_score <= high;
+    parting.keys[i] = fits ? of_score : low + (part == 0 ? 1 : part);
+  }
+  return parting;
 }
 
-// The k-th largest of few keys, by halving: a count of them all is a few dozen instructions.
-uint32_t KthOfFew(const uint32_t* keys, size_t num_keys, size_t k) {
+// Keys that are not below each.
+inline Parting CountNotBelow(const uint32_t* keys, size_t num_keys, const Parting& least) {
+  const uint32_t a = least.keys[0], b = least.keys[1], c = least.keys[2];
+  uint32_t of_a = 0, of_b = 0, of_c = 0;
+  for (size_t i = 0; i < num_keys; ++i) {
+    of_a += static_cast<uint32_t>(keys[i] >= a);
+    of_b += static_cast<uint32_t>(keys[i] >= b);
+    of_c += static_cast<uint32_t>(keys[i] >= c);
+  }
+  return {{of_a, of_b, of_c}};
+}
+
+// A key that at least k keys are not below (1 <= k <= num_keys), and at most `most`: the largest
+// such if equal ones are so many that there is none. A count of a few thousand keys is a few
+// hundred instructions.
+uint32_t SplitKeys(const uint32_t* keys, size_t num_keys, size_t k, size_t most) {
   uint32_t low = ~0u;
   uint32_t high = 0;
   for (size_t i = 0; i < num_keys; ++i) {
     low = keys[i] < low ? keys[i] : low;
     high = keys[i] > high ? keys[i] : high;
   }
-  while (low < high) {
-    const uint32_t middle = high - (high - low) / 2;
-    const size_t count = CountNotBelow(keys, num_keys, middle);
-    if (count < k) {
-      high = middle - 1;
-      continue;
+  // By turns: parting keys ends after 16 of them, whatever they are.
+  for (bool by_key = false; low < high; by_key = !by_key) {
+    const Parting parting = PartRange(low, high, by_key);
+    const Parting count = CountNotBelow(keys, num_keys, parting);
+    for (size_t i = 0; i < 3; ++i) {  // Ascending.
+      if (count.keys[i] >= k) {
+        low = parting.keys[i];
+        if (count.keys[i] <= most) return low;
+      } else {
+        high = parting.keys[i] - 1;
+        break;
+      }
     }
-    low = middle;
-    if (count > k) continue;
-    uint32_t least = ~0u;  // Of these k.
-    for (size_t i = 0; i < num_keys; ++i) {
-      least = keys[i] >= middle && keys[i] < least ? keys[i] : least;
-    }
-    return least;
   }
   return low;
 }
 
-// The k-th largest key (1 <= k <= num_keys); destroys `keys`. By bytes from the top: counts, picks
-// the byte's value that holds the k-th, keeps those keys only.
+// The k-th largest key (1 <= k <= num_keys) or, if that is larger than the next, one between them;
+// destroys `keys`. By bytes from the top: counts, picks the byte's value that holds the k-th, keeps
+// those keys only.
 uint32_t KthLargest(uint32_t* keys, size_t num_keys, size_t k) {
-  constexpr size_t kFewKeys = 4096;
-  if (num_keys <= kFewKeys) return KthOfFew(keys, num_keys, k);
+  if (num_keys <= kFewKeys) return SplitKeys(keys, num_keys, k, k);
   uint32_t found = 0;
   for (int shift = 24; shift >= 0; shift -= 8) {
     uint32_t counts[256] = {};
@@ -172,6 +234,19 @@ size_t SelectCandidates(const float* scores, size_t num_scores, size_t k, uint32
   return count >= k ? count : SelectRange(scores, num_scores, -kInfinity, candidates);
 }
 
+float TopThreshold(const float* scores, size_t num_scores, size_t k, void* scratch) {
+  if (k > num_scores) return -kInfinity;
+  auto* const keys = static_cast<uint32_t*>(scratch);
+  if (num_scores > kFewKeys) {
+    const float bound = LowerBound(scores, num_scores, k, keys);
+    if (bound != -kInfinity) return bound;
+  }
+  for (size_t i = 0; i < num_scores; ++i) keys[i] = OrderKey(scores[i]);
+  const uint32_t key = num_scores <= kFewKeys ? SplitKeys(keys, num_scores, k, k + k / 8 + 1)
+                                              : KthLargest(keys, num_scores, k);
+  return ScoreOfKey(key > kInfinityKey ? kInfinityKey : key);
+}
+
 size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
                   void* scratch) {
   if (k >= num_scores) {
@@ -185,7 +260,7 @@ size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* in
   for (size_t i = 0; i < num_candidates; ++i) work[i] = OrderKey(scores[candidates[i]]);
   const uint32_t kth = KthLargest(work, num_candidates, k);
   constexpr size_t kFewScores = 8192;  // Quicker looked through again than one candidate at a time.
-  if (num_scores <= kFewScores && kth != OrderKey(__builtin_nanf(""))) {
+  if (num_scores <= kFewScores && kth <= kInfinityKey) {
     num_candidates = SelectRange(scores, num_scores, ScoreOfKey(kth), candidates);
     if (num_candidates == k) {
       __builtin_memcpy(indices, candidates, k * sizeof(uint32_t));

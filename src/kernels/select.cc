@@ -12,6 +12,18 @@ size_t SelectRange(const float* scores, size_t num_scores, float threshold, uint
   return Kernels().select_range(scores, num_scores, threshold, indices);
 }
 
+size_t TakeNotBelow(const float* scores, size_t num_scores, float threshold, float* taken) {
+  return Kernels().take_not_below(scores, num_scores, threshold, taken);
+}
+
+void MarkNotBelow(const float* scores, size_t num_scores, float threshold, uint64_t* bits) {
+  Kernels().mark_not_below(scores, num_scores, threshold, bits);
+}
+
+float TopThreshold(const float* scores, size_t num_scores, size_t k, void* scratch) {
+  return Kernels().top_threshold(scores, num_scores, k, scratch);
+}
+
 size_t SelectTopKScratchBytes(size_t num_scores) {
   return 2 * (num_scores + kSelectSlack) * sizeof(uint32_t);
 }

@@ -23,7 +23,14 @@ float MaxScore(const float* scores, size_t num_scores);
 // REQUIRES: `indices` holds num_scores + kSelectSlack.
 size_t SelectRange(const float* scores, size_t num_scores, float threshold, uint32_t* indices);
 
-// Bytes of scratch that SelectTopK needs.
+// Writes all scores >= threshold (or NaN), in their order, and returns how many.
+// REQUIRES: `taken` holds num_scores + kSelectSlack.
+size_t TakeNotBelow(const float* scores, size_t num_scores, float threshold, float* taken);
+
+// Sets bit i % 64 of bits[i / 64] for all scores[i] >= threshold (or NaN); others stay.
+void MarkNotBelow(const float* scores, size_t num_scores, float threshold, uint64_t* bits);
+
+// Bytes of scratch that SelectTopK and TopThreshold need.
 size_t SelectTopKScratchBytes(size_t num_scores);
 
 // Writes the indices of the min(k, num_scores) largest scores, of equal ones those with the lowest
@@ -31,6 +38,11 @@ size_t SelectTopKScratchBytes(size_t num_scores);
 // REQUIRES: `indices` holds min(k, num_scores) + kSelectSlack; scratch is 64-byte aligned.
 size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
                   void* scratch);
+
+// A threshold that at least k scores are not below (k >= 1), and not many more: k / 8 + 1 of a few
+// thousand scores, more of many, any number that are equal. Quicker than who they are. -inf if
+// there are not so many scores; +inf if k are NaN. scratch as for SelectTopK.
+float TopThreshold(const float* scores, size_t num_scores, size_t k, void* scratch);
 
 }  // namespace attndb::kernels
 

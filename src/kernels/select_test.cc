@@ -107,6 +107,55 @@ TEST_P(SelectTest, RangeEqualsTheDefinition) {
   }
 }
 
+TEST_P(SelectTest, TakenAndMarkedAreTheRange) {
+  for (const size_t n : Sizes{0, 1, 15, 16, 17, 63, 64, 65, 259, 3000}) {
+    std::vector<float> scores = Normal(n);
+    if (n > 20) scores[n / 3] = kNaN;
+    for (const float threshold : {-kInf, -1.0f, 0.0f, 2.0f, kInf}) {
+      const std::vector<uint32_t> range = reference::Range(scores, threshold);
+      std::vector<float> taken(n + kSelectSlack + 1, 77.0f);
+      std::vector<uint64_t> bits(n / 64 + 2, uint64_t{1} << 63);
+      ASSERT_EQ(TakeNotBelow(scores.data(), n, threshold, taken.data()), range.size());
+      MarkNotBelow(scores.data(), n, threshold, bits.data());
+      EXPECT_EQ(taken.back(), 77.0f);
+      EXPECT_EQ(bits.back(), uint64_t{1} << 63);
+      std::vector<uint64_t> expected(bits.size(), uint64_t{1} << 63);
+      for (size_t i = 0; i < range.size(); ++i) {
+        expected[range[i] / 64] |= uint64_t{1} << range[i] % 64;
+        ASSERT_TRUE(std::isnan(taken[i]) || taken[i] == scores[range[i]]);
+      }
+      ASSERT_EQ(bits, expected) << n << " " << threshold;
+    }
+  }
+}
+
+TEST_P(SelectTest, ATopThresholdHasKAndFewMore) {
+  for (const size_t n : Sizes{1, 16, 100, 257, 4000, 4096, 5000, 100000}) {
+    std::vector<float> scores = Normal(n);
+    for (size_t i = 3; i < n; i += 9) scores[i] = -kInf;
+    for (const size_t k : Sizes{1, 10, 100, 1000}) {
+      AlignedFloats scratch(SelectTopKScratchBytes(n) / sizeof(float));
+      const float threshold = TopThreshold(scores.data(), n, k, scratch.data());
+      const size_t count = reference::Range(scores, threshold).size();
+      if (k > n) {
+        EXPECT_EQ(threshold, -kInf);
+        continue;
+      }
+      EXPECT_GE(count, k) << n;
+      EXPECT_TRUE(n > 4096 || threshold == -kInf || count <= k + k / 8 + 1) << n;
+    }
+  }
+}
+
+TEST_P(SelectTest, ATopThresholdOfEqualsAndNaNs) {
+  std::vector<float> scores(300, 2.0f);
+  AlignedFloats scratch(SelectTopKScratchBytes(scores.size()) / sizeof(float));
+  EXPECT_EQ(TopThreshold(scores.data(), scores.size(), 7, scratch.data()), 2.0f);
+  for (size_t i = 0; i < 10; ++i) scores[i * 13] = i % 2 ? kNaN : -kNaN;
+  EXPECT_EQ(TopThreshold(scores.data(), scores.size(), 7, scratch.data()), kInf);
+  EXPECT_EQ(TopThreshold(scores.data(), scores.size(), 11, scratch.data()), 2.0f);
+}
+
 TEST_P(SelectTest, MaxIsTheLargest) {
   EXPECT_EQ(MaxScore(nullptr, 0), -kInf);
   for (const size_t n : Sizes{1, 15, 16, 17, 63, 64, 65, 259}) {

@@ -23,10 +23,10 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kFirstTimes = 3;
 constexpr size_t kFirstLeast = 4;
 
-// Standard deviations of the estimates' error by which a candidate may look too light. On captured
-// heads, at an effort that visits all: 1.5 finds .993 of the best hundred, 2.5 .998 with a tenth
-// more rows of K.
-constexpr float kMargin = 2.5f;
+// Standard deviations of the estimates' error by which a candidate may look too light, at an effort
+// of 1. On captured heads, where all clusters are visited: 1.5 find .993 of the best hundred, 2.5
+// .998 with a tenth more rows of K.
+constexpr float kMargin = 2.2f;
 
 size_t Words(size_t num_bits) { return (num_bits + 63) / 64; }
 
@@ -60,9 +60,10 @@ ClusterSearch::Scratch ClusterSearch::Lay(const IndexCall& call, const Take& tak
   const size_t places = clusters * kClusterKeys;
   Scratch scratch;
   take(&scratch.first_clusters, call.runs.size() + 1);
-  take(&scratch.spare, rows * call.num_channels());
-  take(&scratch.codes, call.runs.size() * rows * QueryCodeBytes(call.num_channels()));
-  take(&scratch.queries, call.runs.size() * rows);
+  take(&scratch.spare, call.num_channels());
+  take(&scratch.codes, rows * QueryCodeBytes(call.num_channels()));
+  take(&scratch.queries, rows);
+  take(&scratch.norms, rows);
   take(&scratch.means, rows * clusters);
   take(&scratch.bounds, rows * clusters);
   take(&scratch.offsets, rows * clusters);
@@ -94,7 +95,9 @@ size_t ClusterSearch::ScratchBytes(const IndexCall& call) {
 }
 
 ClusterSearch::ClusterSearch(const IndexCall& call, void* scratch, SearchCost* cost)
-    : call_(call), cost_(cost) {
+    : call_(call),
+      cost_(cost),
+      effort_(call.spec.effort > 0 ? call.spec.effort : ClusteredKeys::kEffort) {
   auto* next = static_cast<std::byte*>(scratch);
   scratch_ = Lay(call, [&]<typename T>(T** to, size_t count) {
     *to = reinterpret_cast<T*>(next);
@@ -126,44 +129,36 @@ void ClusterSearch::ForEachRun(const uint32_t* clusters, size_t begin, size_t en
   }
 }
 
-void ClusterSearch::FindBounds() {
-  const float effort = call_.spec.effort > 0 ? call_.spec.effort : ClusteredKeys::kEffort;
+void ClusterSearch::PrepareQueries() {
+  const size_t code_bytes = QueryCodeBytes(num_channels());
+  const float margin = kMargin * effort_;
+  float error = 0;
+  for (size_t run = 0; run < call_.runs.size(); ++run) {
+    error = std::max(error, KeysOf(run).planes_.ScoreError(4, 1.0f));
+  }
   for (size_t r = 0; r < num_rows(); ++r) {
     const float* const q = call_.q + r * call_.q_stride;
-    // Until runs say what it is worth.
-    scratch_.margins[r] = static_cast<float>(Norm({q, num_channels()}));
-    for (size_t run = 0; run < call_.runs.size(); ++run) {
-      QueriesOf(run)[r].q = q;
-      QueriesOf(run)[r].plane.codes = nullptr;
-    }
+    scratch_.queries[r] =
+        KeysOf(0).planes_.Prepare(4, q, scratch_.spare, scratch_.codes + r * code_bytes);
+    scratch_.norms[r] = static_cast<float>(Norm({q, num_channels()}));
+    scratch_.margins[r] = margin * error * scratch_.norms[r];
   }
-  float error = 0;
+}
+
+void ClusterSearch::FindBounds() {
   for (size_t run = 0; run < call_.runs.size(); ++run) {
     const size_t first = scratch_.first_clusters[run];
     const size_t count = scratch_.first_clusters[run + 1] - first;
     const ClusteredKeys& keys = KeysOf(run);
-    error = std::max(error, keys.planes_.ScoreError(4, 1.0f));
-    keys.planes_.ScoreMeans(QueriesOf(run), count, scratch_.means + first, num_clusters_);
+    keys.means_.Scan(count, queries(), scratch_.means + first, num_clusters_);
     for (size_t r = 0; r < num_rows(); ++r) {
       const float* const means = scratch_.means + r * num_clusters_ + first;
       float* const bounds = scratch_.bounds + r * num_clusters_ + first;
-      const float reach = effort * scratch_.margins[r];
+      const float reach = effort_ * scratch_.norms[r];
       for (size_t c = 0; c < count; ++c) bounds[c] = means[c] + reach * keys.reaches_[c];
     }
   }
-  for (size_t r = 0; r < num_rows(); ++r) scratch_.margins[r] *= kMargin * error;
-  cost_->bytes_touched += num_clusters_ * num_channels() * sizeof(uint16_t);
-}
-
-void ClusterSearch::PrepareScan(size_t run) {
-  const std::span<EstimateQuery> queries = QueriesOf(run);
-  if (queries[0].plane.codes != nullptr) return;
-  const size_t code_bytes = QueryCodeBytes(num_channels());
-  for (size_t r = 0; r < num_rows(); ++r) {
-    queries[r] = KeysOf(run).planes_.Prepare(4, call_.q + r * call_.q_stride,
-                                             scratch_.spare + r * num_channels(),
-                                             scratch_.codes + (run * num_rows() + r) * code_bytes);
-  }
+  cost_->bytes_touched += num_clusters_ * num_channels();
 }
 
 // Whether all keys of the cluster's piece may be found, and so all of its own.
@@ -175,37 +170,42 @@ bool ClusterSearch::IsWhole(size_t run, size_t first_key) const {
          std::min(piece + kPieceKeys, num_keys) <= of.num_visible;
 }
 
-// In the piece where the visible ones end, clusters may have none.
-bool ClusterSearch::IsVisible(size_t run, size_t first_key) const {
-  if (IsWhole(run, first_key)) return true;
+// The keys of a cluster that may not be found, or are none, one bit each.
+uint64_t ClusterSearch::HiddenOf(size_t run, size_t first_key) const {
+  if (IsWhole(run, first_key)) return 0;
   const IndexRun& of = call_.runs[run];
   const ClusteredKeys& keys = KeysOf(run);
-  const size_t end = std::min(first_key + kClusterKeys, keys.num_keys());
-  for (size_t place = first_key; place < end; ++place) {
-    const uint32_t key = keys.KeyAt(place);
-    if (key >= of.first_visible && key < of.num_visible) return true;
+  const size_t piece = first_key / kPieceKeys * kPieceKeys;
+  const size_t count = std::min(kClusterKeys, keys.num_keys() - first_key);
+  // By number in the piece.
+  const auto first = static_cast<uint32_t>(std::max(of.first_visible, piece) - piece);
+  const auto end = static_cast<uint32_t>(std::max(of.num_visible, piece) - piece);
+  uint64_t hidden = count == kClusterKeys ? 0 : ~uint64_t{0} << count;
+  for (size_t j = 0; j < count; ++j) {
+    const uint32_t number = keys.numbers_[first_key + j];
+    hidden |= uint64_t{number < first || number >= end} << j;
   }
-  return false;
+  return hidden;
 }
 
-void ClusterSearch::Want(const uint32_t* clusters, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    scratch_.wanted[clusters[i] / 64] |= uint64_t{1} << clusters[i] % 64;
-  }
+void ClusterSearch::WantAbove(size_t row, float bound) {
+  kernels::MarkNotBelow(scratch_.bounds + row * num_clusters_, num_clusters_, bound,
+                        scratch_.wanted);
 }
 
 void ClusterSearch::WantBest() {
   const size_t num_first = std::min(NumFirst(call_.spec), num_clusters_);
   for (size_t r = 0; r < num_rows(); ++r) {
-    Want(scratch_.selected, kernels::SelectTopK(scratch_.bounds + r * num_clusters_, num_clusters_,
-                                                num_first, scratch_.selected, scratch_.select));
+    const float* const bounds = scratch_.bounds + r * num_clusters_;
+    WantAbove(r, kernels::TopThreshold(bounds, num_clusters_, num_first, scratch_.select));
   }
 }
 
-void ClusterSearch::WantAbove() {
+void ClusterSearch::WantPromising() {
+  // A range counts from the best estimate, and the best of many is too high.
+  const float share = call_.spec.kind == SearchKind::kRange ? 1.0f : 0.0f;
   for (size_t r = 0; r < num_rows(); ++r) {
-    Want(scratch_.selected, kernels::SelectRange(scratch_.bounds + r * num_clusters_, num_clusters_,
-                                                 scratch_.floors[r], scratch_.selected));
+    WantAbove(r, scratch_.floors[r] - share * scratch_.margins[r]);
   }
 }
 
@@ -220,7 +220,8 @@ void ClusterSearch::ScanWanted() {
       const size_t cluster = w * 64 + static_cast<size_t>(std::countr_zero(bits));
       while (cluster >= scratch_.first_clusters[run + 1]) ++run;
       const size_t first_key = (cluster - scratch_.first_clusters[run]) * kClusterKeys;
-      if (!IsVisible(run, first_key)) continue;
+      // In the piece where the visible ones end, clusters may have none.
+      if (HiddenOf(run, first_key) == ~uint64_t{0}) continue;
       scratch_.clusters[num_visited_++] = static_cast<uint32_t>(cluster);
     }
   }
@@ -230,54 +231,38 @@ void ClusterSearch::ScanWanted() {
 
 // Of slots of one run.
 void ClusterSearch::ScanRun(size_t run, size_t first, size_t end) {
-  PrepareScan(run);
   const KeyPlanes& planes = KeysOf(run).planes_;
   const size_t first_cluster = scratch_.first_clusters[run];
   // The planes number their blocks from 0.
   for (size_t i = first; i < end; ++i) {
     scratch_.selected[i - first] = static_cast<uint32_t>(scratch_.clusters[i] - first_cluster);
   }
-  planes.ScanBlocks({.queries = QueriesOf(run),
+  planes.ScanBlocks({.queries = queries(),
                      .blocks = {scratch_.selected, end - first},
                      .means = scratch_.means + first_cluster,
                      .means_stride = num_clusters_,
                      .work = scratch_.offsets},
                     scratch_.scores + first * kClusterKeys, stride_);
-  for (size_t slot = first; slot < end; ++slot) HideOthers(run, slot);
+  for (size_t slot = first; slot < end; ++slot) Hide(run, slot);
   cost_->clusters += end - first;
   cost_->keys_scored += (end - first) * kClusterKeys * num_rows();
   cost_->bytes_touched += (end - first) * kClusterKeys * planes.ScanBytes(4);
 }
 
-// Places of keys that may not be found, or are none.
-void ClusterSearch::HideOthers(size_t run, size_t slot) {
+// Places of keys that may not be found.
+void ClusterSearch::Hide(size_t run, size_t slot) {
   const size_t first_key = (scratch_.clusters[slot] - scratch_.first_clusters[run]) * kClusterKeys;
-  if (IsWhole(run, first_key)) return;
-  const IndexRun& of = call_.runs[run];
-  const ClusteredKeys& keys = KeysOf(run);
-  for (size_t j = 0; j < kClusterKeys; ++j) {
-    const bool is_key = first_key + j < keys.num_keys();
-    const uint32_t key = is_key ? keys.KeyAt(first_key + j) : 0;
-    if (is_key && key >= of.first_visible && key < of.num_visible) continue;
-    for (size_t r = 0; r < num_rows(); ++r) {
-      scratch_.scores[r * stride_ + slot * kClusterKeys + j] = -kInfinity;
-    }
+  for (uint64_t bits = HiddenOf(run, first_key); bits != 0; bits &= bits - 1) {
+    const size_t place = slot * kClusterKeys + static_cast<size_t>(std::countr_zero(bits));
+    for (size_t r = 0; r < num_rows(); ++r) scratch_.scores[r * stride_ + place] = -kInfinity;
   }
 }
 
-// The least of the k largest scores; -inf if there are not so many.
-float ClusterSearch::KthLargest(const float* scores, size_t count) {
-  if (count < call_.spec.k) return -kInfinity;
-  const size_t k =
-      kernels::SelectTopK(scores, count, call_.spec.k, scratch_.selected, scratch_.select);
-  float least = kInfinity;
-  for (size_t i = 0; i < k; ++i) least = std::min(least, scores[scratch_.selected[i]]);
-  return least;
-}
-
-// What a key must score to be wanted by the row, if these are the best that it has.
+// What a key must score to be wanted by the row, if these are the best that it has: about that.
 float ClusterSearch::Floor(size_t row, const float* scores, size_t count) {
-  if (call_.spec.kind == SearchKind::kTopK) return KthLargest(scores, count);
+  if (call_.spec.kind == SearchKind::kTopK) {
+    return kernels::TopThreshold(scores, count, call_.spec.k, scratch_.select);
+  }
   return std::max(kernels::MaxScore(scores, count), call_.best[row]) - call_.spec.beta;
 }
 
@@ -293,15 +278,9 @@ void ClusterSearch::MarkCandidates(size_t row) {
   const float* const scores = scratch_.scores + row * stride_;
   const float margin = scratch_.margins[row];
   const float floor = std::max(scratch_.floors[row] - margin, kLeast);
-  const size_t count = kernels::SelectRange(scores, num_places(), floor, scratch_.near);
-  float* const listed = scratch_.exact;
-  for (size_t i = 0; i < count; ++i) listed[i] = scores[scratch_.near[i]];
-  const float risen = Floor(row, listed, count) - margin;
-  for (size_t i = 0; i < count; ++i) {
-    if (listed[i] < risen) continue;
-    const uint32_t place = scratch_.near[i];
-    scratch_.candidates[place / 64] |= uint64_t{1} << place % 64;
-  }
+  const size_t count = kernels::TakeNotBelow(scores, num_places(), floor, scratch_.near);
+  const float risen = Floor(row, scratch_.near, count) - margin;
+  kernels::MarkNotBelow(scores, num_places(), std::max(risen, floor), scratch_.candidates);
 }
 
 void ClusterSearch::OrderSlots() {
@@ -375,12 +354,13 @@ void ClusterSearch::Choose(FoundKeys* found) {
 void ClusterSearch::Run(FoundKeys* found) {
   for (size_t r = 0; r < num_rows(); ++r) found[r].count = 0;
   if (num_clusters_ == 0) return;
+  PrepareQueries();
   FindBounds();
   WantBest();
   ScanWanted();
   num_first_ = num_visited_;
   FindFloors();
-  WantAbove();
+  WantPromising();
   ScanWanted();
   TakeCandidates();
   ScoreCandidates();

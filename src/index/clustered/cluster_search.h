@@ -34,27 +34,27 @@ class ClusterSearch {
   // Memory, in the order in which it is taken.
   struct Scratch {
     size_t* first_clusters = nullptr;  // [run]: its first one's number; and of all.
-    float* spare = nullptr;            // [q row][channels]
-    std::byte* codes = nullptr;        // [run][q row][QueryCodeBytes]
-    EstimateQuery* queries =
-        nullptr;                     // [run][q row]: those of runs that were scanned are prepared.
-    float* means = nullptr;          // [q row][cluster]
-    float* bounds = nullptr;         // [q row][cluster]
-    float* offsets = nullptr;        // [q row][cluster], of a scan.
-    float* floors = nullptr;         // [q row]: what is worth looking for.
-    float* margins = nullptr;        // [q row]: by how much estimates may be off.
-    uint32_t* clusters = nullptr;    // [slot], ascending in each of the two rounds.
-    uint32_t* order = nullptr;       // Slots by their clusters' numbers.
-    uint64_t* wanted = nullptr;      // A bit for each cluster,
-    uint64_t* visited = nullptr;     // ... and for those that were scanned, or need not be.
-    float* scores = nullptr;         // [q row][place]
-    uint32_t* selected = nullptr;    // What a selection gives.
-    uint32_t* near = nullptr;        // Places that come near a row's floor.
-    uint64_t* candidates = nullptr;  // A bit for each place.
-    uint32_t* keys = nullptr;        // Of candidates, by run,
-    uint32_t* tokens = nullptr;      // ... and as tokens.
-    float* exact = nullptr;          // [q row][candidate]
-    void* select = nullptr;          // Of kernels::SelectTopK.
+    float* spare = nullptr;            // [channels]
+    std::byte* codes = nullptr;        // [q row][QueryCodeBytes]
+    EstimateQuery* queries = nullptr;  // [q row], prepared: for all runs alike.
+    float* norms = nullptr;            // [q row]
+    float* means = nullptr;            // [q row][cluster]
+    float* bounds = nullptr;           // [q row][cluster]
+    float* offsets = nullptr;          // [q row][cluster], of a scan.
+    float* floors = nullptr;           // [q row]: what is worth looking for.
+    float* margins = nullptr;          // [q row]: by how much estimates may be off.
+    uint32_t* clusters = nullptr;      // [slot], ascending in each of the two rounds.
+    uint32_t* order = nullptr;         // Slots by their clusters' numbers.
+    uint64_t* wanted = nullptr;        // A bit for each cluster,
+    uint64_t* visited = nullptr;       // ... and for those that were scanned, or need not be.
+    float* scores = nullptr;           // [q row][place]
+    uint32_t* selected = nullptr;      // What a selection gives.
+    float* near = nullptr;             // Scores that come near a row's floor.
+    uint64_t* candidates = nullptr;    // A bit for each place.
+    uint32_t* keys = nullptr;          // Of candidates, by run,
+    uint32_t* tokens = nullptr;        // ... and as tokens.
+    float* exact = nullptr;            // [q row][candidate]
+    void* select = nullptr;            // Of kernels::SelectTopK.
   };
   template <typename Take>
   static Scratch Lay(const IndexCall& call, const Take& take);
@@ -65,25 +65,22 @@ class ClusterSearch {
   size_t num_rows() const { return call_.num_q_rows; }
   size_t num_channels() const { return call_.num_channels(); }
   size_t num_places() const { return num_visited_ * kClusterKeys; }
-  std::span<EstimateQuery> QueriesOf(size_t run) const {
-    return {scratch_.queries + run * num_rows(), num_rows()};
-  }
+  std::span<const EstimateQuery> queries() const { return {scratch_.queries, num_rows()}; }
   // Calls f(run, first, end) for the slots [begin, end) of each run, which ascend.
   template <typename F>
   void ForEachRun(const uint32_t* clusters, size_t begin, size_t end, const F& f) const;
 
   void NumberClusters();
+  void PrepareQueries();
   void FindBounds();
-  void PrepareScan(size_t run);
+  void WantAbove(size_t row, float bound);
   void WantBest();
-  void WantAbove();
-  void Want(const uint32_t* clusters, size_t count);
+  void WantPromising();
   bool IsWhole(size_t run, size_t first_key) const;
-  bool IsVisible(size_t run, size_t first_key) const;
+  uint64_t HiddenOf(size_t run, size_t first_key) const;
   void ScanWanted();
   void ScanRun(size_t run, size_t first, size_t end);
-  void HideOthers(size_t run, size_t slot);
-  float KthLargest(const float* scores, size_t count);
+  void Hide(size_t run, size_t slot);
   float Floor(size_t row, const float* scores, size_t count);
   void FindFloors();
   void MarkCandidates(size_t row);
@@ -94,6 +91,7 @@ class ClusterSearch {
 
   const IndexCall& call_;
   SearchCost* const cost_;
+  const float effort_;
   size_t num_clusters_ = 0;
   size_t stride_ = 0;  // Of scores.
   Scratch scratch_;

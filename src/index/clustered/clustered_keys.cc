@@ -17,6 +17,10 @@ namespace {
 
 using kernels::kWeightBlock;
 
+// Without factors for channels, which the runs of a chain would have of their own: a q is made
+// ready once for all of them.
+constexpr TransformId kClusterTransform = TransformId::kTurnBlocks;
+
 // Sampled queries that the metric is taken from, and that reaches are.
 constexpr size_t kMetricQueries = 1024;
 constexpr size_t kReachQueries = 48;
@@ -129,8 +133,9 @@ class ReachMeter {
 }  // namespace
 
 uint64_t ClusteredKeys::BytesFor(uint64_t num_keys, size_t num_channels) {
-  return PlaneLayout(num_keys, num_channels, TransformId::kLocal).main_bytes +
-         OrderLayout(num_keys).total_bytes;
+  return PlaneLayout(num_keys, num_channels, kClusterTransform).main_bytes +
+         OrderLayout(num_keys).total_bytes +
+         ClusterMeans::BytesFor(kernels::NumWeightBlocks(num_keys), num_channels);
 }
 
 Result<ClusteredKeys> ClusteredKeys::Build(const PlaneSource& source) {
@@ -143,8 +148,7 @@ Result<ClusteredKeys> ClusteredKeys::Build(const PlaneSource& source) {
   PlaneSource ordered = source;
   ordered.order = order;
   ordered.frequencies = {};
-  ATTNDB_ASSIGN_OR_RETURN(const KeyPlanes planes,
-                          KeyPlanes::BuildWith(TransformId::kLocal, ordered));
+  ATTNDB_ASSIGN_OR_RETURN(const KeyPlanes planes, KeyPlanes::BuildWith(kClusterTransform, ordered));
   if (planes.num_keys() == 0) return ClusteredKeys();
   const std::span<const std::byte> main = planes.parts().main;
   const OrderLayout layout(source.num_keys);
@@ -174,10 +178,11 @@ Result<ClusteredKeys> ClusteredKeys::Parse(const ClusterParts& parts, const Plan
   shape.main_only = true;
   ClusteredKeys keys;
   ATTNDB_ASSIGN_OR_RETURN(keys.planes_, KeyPlanes::Parse({parts.planes, {}, {}}, shape, object));
-  if (keys.planes_.transform() != TransformId::kLocal) {
-    return storage::Mismatch(object, "transform", TransformOf(TransformId::kLocal).name,
+  if (keys.planes_.transform() != kClusterTransform) {
+    return storage::Mismatch(object, "transform", TransformOf(kClusterTransform).name,
                              TransformOf(keys.planes_.transform()).name);
   }
+  ATTNDB_ASSIGN_OR_RETURN(keys.means_, ClusterMeans::Make(keys.planes_, object));
   ATTNDB_RETURN_IF_ERROR(CheckOrder(parts.order, shape.num_keys, object));
   const OrderLayout layout(shape.num_keys);
   keys.parts_ = parts;

@@ -23,6 +23,7 @@
 #include "attndb/result.h"
 #include "common/aligned_buffer.h"
 #include "index/clustered/cluster_format.h"
+#include "index/clustered/cluster_means.h"
 #include "index/clustered/key_order.h"
 #include "index/key_index.h"
 #include "index/planes/key_planes.h"
@@ -36,7 +37,7 @@ class ClusteredKeys final : public KeyIndex {
 
   ClusteredKeys() = default;  // Of no keys.
 
-  // The most bytes that the parts of so many keys take.
+  // The most bytes that so many keys take: the parts, and the means' codes that are made of them.
   static uint64_t BytesFor(uint64_t num_keys, size_t num_channels);
 
   // Of no keys if a key's square overflows float32. source.order must be empty.
@@ -51,7 +52,9 @@ class ClusteredKeys final : public KeyIndex {
   const ClusterParts& parts() const { return parts_; }
 
   size_t num_keys() const override { return planes_.num_keys(); }
-  uint64_t memory_bytes() const override { return parts_.planes.size() + parts_.order.size(); }
+  uint64_t memory_bytes() const override {
+    return parts_.planes.size() + parts_.order.size() + means_.memory_bytes();
+  }
   size_t ScratchBytes(const IndexCall& call) const override;
   void Search(const IndexCall& call, void* scratch, FoundKeys* found,
               SearchCost* cost) const override;
@@ -66,7 +69,8 @@ class ClusteredKeys final : public KeyIndex {
   friend class ClusterSearch;
 
   ClusterParts parts_;
-  KeyPlanes planes_;                   // In the order of clusters, centred by blocks.
+  KeyPlanes planes_;  // In the order of clusters, centred by blocks.
+  ClusterMeans means_;
   std::span<const uint16_t> numbers_;  // By place: the key's number in its piece.
   std::span<const float> reaches_;     // By cluster.
   AlignedBuffer buffer_;               // The parts, if they were built here.

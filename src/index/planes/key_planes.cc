@@ -257,26 +257,18 @@ void KeyPlanes::ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows
 
 void KeyPlanes::ScoreBlockMeans(size_t begin, size_t end, std::span<const EstimateQuery> queries,
                                 float* of_means) const {
-  const size_t num_channels = header_.num_channels;
   const size_t first_block = begin / kWeightBlock;
   const size_t q_stride =
-      queries.size() > 1 ? static_cast<size_t>(queries[1].q - queries[0].q) : num_channels;
-  const auto* const means = Piece<uint16_t>(layout_.block_means) + first_block * num_channels;
-  kernels::ScoreRows({means, num_channels, num_channels, DType::kBFloat16},
+      queries.size() > 1 ? static_cast<size_t>(queries[1].q - queries[0].q) : header_.num_channels;
+  kernels::ScoreRows(kernels::RowsFrom(block_means(), first_block),
                      kernels::NumWeightBlocks(end) - first_block, queries[0].q, q_stride,
                      queries.size(), of_means, kMeanBlocks);
 }
 
-void KeyPlanes::ScoreMeans(std::span<const EstimateQuery> queries, size_t num_blocks, float* scores,
-                           size_t scores_stride) const {
+kernels::RowsView KeyPlanes::block_means() const {
   ATTNDB_DCHECK(kind().centres_blocks);
-  ATTNDB_DCHECK(num_blocks <= kernels::NumWeightBlocks(header_.num_keys));
   const size_t num_channels = header_.num_channels;
-  const size_t q_stride =
-      queries.size() > 1 ? static_cast<size_t>(queries[1].q - queries[0].q) : num_channels;
-  kernels::ScoreRows(
-      {Piece<uint16_t>(layout_.block_means), num_channels, num_channels, DType::kBFloat16},
-      num_blocks, queries[0].q, q_stride, queries.size(), scores, scores_stride);
+  return {Piece<uint16_t>(layout_.block_means), num_channels, num_channels, DType::kBFloat16};
 }
 
 void KeyPlanes::ScanBlocks(const BlockScan& scan, float* scores, size_t scores_stride) const {

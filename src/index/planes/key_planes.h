@@ -73,11 +73,14 @@ class KeyPlanes final : public KeyEstimates {
 
   // Of planes whose transform centres by blocks, for who scans some of them only.
   //
-  // scores[r * scores_stride + b]: q_r times the mean of block b, for the first num_blocks.
-  void ScoreMeans(std::span<const EstimateQuery> queries, size_t num_blocks, float* scores,
-                  size_t scores_stride) const;
-  // scores[r * scores_stride + 64 i + j]: as Scan at 4 bits, of key j of blocks[i]; means is what
-  // ScoreMeans gave. Scores past the last key mean nothing. work [queries][blocks] is written.
+  // bfloat16 [blocks, num_channels]: the mean of each block of kernels::kWeightBlock keys.
+  kernels::RowsView block_means() const;
+  // Signs of the rotation of kernels/hadamard.h, the same in all planes of so many channels; empty
+  // if there is none.
+  std::span<const float> rotation() const { return signs_; }
+  // scores[r * scores_stride + 64 i + j]: as Scan at 4 bits, of key j of blocks[i], where
+  // means[r * means_stride + b] is q_r times the mean of block b. Scores past the last key mean
+  // nothing. work [queries][blocks] is written.
   struct BlockScan {
     std::span<const EstimateQuery> queries;
     std::span<const uint32_t> blocks;

@@ -25,6 +25,11 @@ constexpr TransformKind kTransforms[] = {
      .scales = true,
      .rotates = true,
      .scan_cost = 2.5},
+    {.id = TransformId::kTurnBlocks,
+     .name = "turn_blocks",
+     .centres_blocks = true,
+     .rotates = true,
+     .is_choice = false},
 };
 
 }  // namespace

@@ -34,6 +34,7 @@ enum class TransformId : uint32_t {
   kScale = 3,
   kLocal = 4,
   kUnbias = 5,
+  kTurnBlocks = 6,
 };
 
 struct TransformKind {
@@ -44,6 +45,8 @@ struct TransformKind {
   bool centres_blocks = false;  // Each block of kernels::kWeightBlock by its own.
   bool scales = false;          // Where there are queries to scale by.
   bool rotates = false;
+  // Whether planes may choose it: else it is for who asks for it by name.
+  bool is_choice = true;
   // What a scan of 4 bits costs, over that of the first, for the choice (docs/kernels.md).
   double scan_cost = 1.0;
 };

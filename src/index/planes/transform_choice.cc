@@ -186,7 +186,7 @@ Result<TransformChoice> ChooseTransform(const PlaneSource& source) {
   };
   double least = std::numeric_limits<double>::infinity();
   for (const TransformKind& kind : Transforms()) {
-    if (kind.removes_bias && source.frequencies.empty()) continue;
+    if (!kind.is_choice || (kind.removes_bias && source.frequencies.empty())) continue;
     ATTNDB_ASSIGN_OR_RETURN(TransformChoice choice, FitAndMeasure(kind, sample, trial));
     if (!(price(choice) < kTie * least)) continue;
     least = price(choice);
