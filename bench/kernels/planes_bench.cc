@@ -118,7 +118,7 @@ double KeepGbps(const char* data, size_t num_channels, size_t num_rows, const Gr
     kernels::KeptTokens kept = {tokens, kept_noise, kept_scores, kCallKeys, 0};
     if (in_one_pass) {
       kernels::KeepPlanes(planes, 4, key, kCallKeys, group.planes, num_rows, rule,
-                          draw.noise.data(), 0, &kept);
+                          draw.noise.data(), 0, nullptr, &kept);
     } else {
       constexpr size_t kTile = 1024;
       for (size_t i = 0; i < kCallKeys; i += kTile) {

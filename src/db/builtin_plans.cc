@@ -140,7 +140,8 @@ query::IndexType Clustered() {
           .predict = ClusteredWork,
           .finds_by = "clusters",
           .effort_key = "effort",
-          .scan_bits = 4};
+          .scan_bits = 4,
+          .draws = true};
 }
 
 // What a walk does: as measured on SmolLM2's heads, at the default window.

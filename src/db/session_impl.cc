@@ -269,6 +269,8 @@ void SessionImpl::ChoosePlan(LayerId layer, query::LayerCall* call) {
   facts.num_plane_tokens = StorablePlaneTokens();
   advisor_.SetThreads(call->num_parts);
   TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
+  CollectIndexes(layer, *call);
+  call->indexes = indexes_;
   CollectEstimates(layer, *call);
   call->estimates = estimates_;
   if (!estimates_.empty()) {
@@ -281,8 +283,6 @@ void SessionImpl::ChoosePlan(LayerId layer, query::LayerCall* call) {
   }
   CollectValues(layer, *call);
   call->values = values_;
-  CollectIndexes(layer, *call);
-  call->indexes = indexes_;
 }
 
 void SessionImpl::TakeChoice(LayerId layer, const query::LayerChoice& choice,
@@ -319,7 +319,11 @@ void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) 
   estimates_.clear();
   if (call.plan.bits == 0 || !query::ReasonForFull(call).empty()) return;
   for (size_t i = 0; i < chain_.size(); ++i) {
-    planes_.push_back(database_->planes()->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
+    // A draw by an index has estimates of its own.
+    const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
+    planes_.push_back(
+        has_index ? nullptr
+                  : database_->planes()->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
   }
   ListByRun(call, planes_, &estimates_);
 }
@@ -338,7 +342,7 @@ void SessionImpl::CollectValues(LayerId layer, const query::LayerCall& call) {
 void SessionImpl::CollectIndexes(LayerId layer, const query::LayerCall& call) {
   layer_indexes_.clear();
   indexes_.clear();
-  if (!call.plan.Finds() || !query::ReasonForFull(call).empty()) return;
+  if (!call.plan.UsesIndex() || !query::ReasonForFull(call).empty()) return;
   IndexCache* const cache = database_->indexes(call.plan.index->finds_by);
   for (size_t i = 0; i < chain_.size(); ++i) {
     layer_indexes_.push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
@@ -358,7 +362,8 @@ uint64_t SessionImpl::StorablePlaneTokens() const {
 uint64_t SessionImpl::CountPlaneTokens(const query::LayerCall& call) const {
   uint64_t num_tokens = 0;
   for (size_t i = 0; i < planes_.size(); ++i) {
-    if (planes_[i] != nullptr) num_tokens += call.runs[i].num_tokens;
+    const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
+    if (planes_[i] != nullptr || has_index) num_tokens += call.runs[i].num_tokens;
   }
   return num_tokens;
 }

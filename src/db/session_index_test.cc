@@ -69,6 +69,24 @@ TEST_P(SessionIndexTest, IndexesAnswerAsAllKeysDo) {
   EXPECT_GT(session.Explain(1)->heads[0].visited_mean, 0);
 }
 
+// With clusters alone: a graph knows nothing of keys that it did not look at.
+TEST_P(SessionIndexTest, DrawsByClustersAreAsGoodAsByAllKeys) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{9000, 5000, 100}, 1);
+  Session session = Resume(stored);
+  const std::string plan = "auto(error=0.05," + GetParam() + ")";
+  if (GetParam().starts_with("index=graph")) {
+    EXPECT_EQ(session.SetPlan(plan).code(), StatusCode::kUnsupported);
+    return;
+  }
+  BuildIndex(&session);
+  for (const uint64_t num_tokens : {14120u, 12000u, 9010u, 700u, 150u}) {
+    ATTNDB_ASSERT_OK(session.Crop(num_tokens));
+    const std::vector<float> full = ProbeWith(&session, "full");
+    EXPECT_LT(Difference(ProbeWith(&session, plan), full), 0.1) << num_tokens;
+    EXPECT_EQ(ProbeWith(&session, plan), Probe(&session)) << "not the same twice";
+  }
+}
+
 TEST_P(SessionIndexTest, SearchGivesWhatThePlanChooses) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
   Session session = Resume(stored, 300);
@@ -160,7 +178,8 @@ TEST_F(SessionIndexRefusalTest, WhatIndexesCannotDoIsRefused) {
   Session session = NewSession();
   const auto code = [&](const std::string& plan) { return session.SetPlan(plan).code(); };
   EXPECT_EQ(code("mass(p=0.9,index=clustered)"), StatusCode::kUnsupported);
-  EXPECT_EQ(code("auto(error=0.01,index=clustered)"), StatusCode::kUnsupported);
+  EXPECT_EQ(code("auto(error=0.01,index=graph)"), StatusCode::kUnsupported);
+  EXPECT_EQ(code("auto(error=0.01,index=clustered,bits=8)"), StatusCode::kUnsupported);
   EXPECT_EQ(code("topk(k=8,index=clustered,bits=4)"), StatusCode::kUnsupported);
   EXPECT_EQ(code("topk(k=8,index=clustered,effort=0)"), StatusCode::kInvalidArgument);
   EXPECT_EQ(code("topk(k=8,index=clustered,remainder=mean)"), StatusCode::kInvalidArgument);

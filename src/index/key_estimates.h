@@ -50,6 +50,10 @@ struct KeepCall {
   const float* noise = nullptr;  // Of first_key and those after it.
   uint32_t first_token = 0;      // Of first_key.
   float* work = nullptr;         // [queries][kWork], written.
+  // Null, or by how much the best keys of a block of 64 score above their mean, for a q of norm 1,
+  // by block of all keys; where no key that high is kept, the block is left out.
+  const float* reaches = nullptr;
+  const float* row_reaches = nullptr;  // [queries]: how many reaches count, times the norm of q.
 };
 
 class KeyEstimates {
@@ -77,8 +81,9 @@ class KeyEstimates {
                     size_t num_q_rows, float* scores, size_t scores_stride) const = 0;
 
   // Keeps, of the scores that Scan gives, what the rule draws; they are looked at while they lie in
-  // the cache, and forgotten. REQUIRES: as Scan.
-  virtual void Keep(const KeepCall& call, kernels::KeptTokens* kept) const = 0;
+  // the cache, and forgotten. Returns how many keys were scored. REQUIRES: as Scan; with reaches,
+  // first_key is that of a block, and blocks have means of their own.
+  virtual uint64_t Keep(const KeepCall& call, kernels::KeptTokens* kept) const = 0;
 
   // bounds[b]: no key of block first_block + b has a score, as Scan gives it without a shift, that
   // is further than this from q.k. Not a matter of probability: it holds for every q and key,

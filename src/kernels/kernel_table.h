@@ -81,9 +81,10 @@ struct KernelTable {
   void (*scan_plane_blocks)(const PlanesView& planes, int bits, const PlaneBlocks& list,
                             const PlaneQuery* queries, size_t num_q_rows, float* scores,
                             size_t scores_stride);
-  void (*keep_planes)(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
-                      const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
-                      const float* noise, uint32_t first_token, KeptTokens* kept);
+  size_t (*keep_planes)(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
+                        const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
+                        const float* noise, uint32_t first_token, const float* needs,
+                        KeptTokens* kept);
   // sign_plane.h
   void (*encode_sign_query)(const float* q, size_t num_channels, uint8_t* tables, float* scale,
                             int32_t* magnitude_sum);

@@ -172,6 +172,52 @@ template <int kBits, size_t kRows>
   kept->count = keeper.count();
 }
 
+// Lists the blocks of kPlaneKeys keys, counted in keys from the first, where some noise comes up to
+// what is needed. Returns how many.
+inline size_t ListNeeded(const float* needs, const float* noise, size_t num_keys, uint32_t* list) {
+  size_t count = 0;
+  for (size_t i = 0; i < num_keys; i += kPlaneKeys) {
+    const Vec need = Set1(needs[i / kOffsetKeys]);
+    uint32_t any = 0;
+    for (size_t k = 0; k < kPlaneKeys; k += kLanes) any |= MaskNotBelow(Load(noise + i + k), need);
+    list[count] = static_cast<uint32_t>(i);
+    count += static_cast<size_t>(any != 0);
+  }
+  return count;
+}
+
+// As KeepScores, of listed blocks, counted in keys from first_key.
+template <int kBits, size_t kRows>
+[[gnu::noinline]] void KeepListed(const PlanesView& planes, size_t first_key, const uint32_t* list,
+                                  size_t count, const PlaneQuery* queries, const DrawRule& rule,
+                                  const float* noise, uint32_t first_token, KeptTokens* kept) {
+  const size_t block_bytes = PlaneBlockBytes(planes.num_channels);
+  const uint8_t* const high = planes.high + first_key / kPlaneKeys * block_bytes;
+  const auto fetch = [&](size_t i) __attribute__((always_inline)) {
+    const uint8_t* const from = high + list[i] / kPlaneKeys * block_bytes;
+    for (size_t line = 0; line < block_bytes; line += 64) Prefetch(from + line);
+  };
+  const size_t lead = kPrefetchBytes / block_bytes + 1;
+  for (size_t i = 0; i < count && i < lead; ++i) fetch(i);
+  Keeper<kRows, false> keeper(rule, kRows, *kept);
+  PassQueries<kBits, kRows> pass(queries);
+  alignas(64) float scores[kRows * kPlaneKeys];
+  for (size_t i = 0; i < count; ++i) {
+    const size_t key = list[i];
+    if (i + lead < count) fetch(i + lead);
+    FindOffsets<kRows>(queries, key / kOffsetKeys, pass.terms.offset);
+    const size_t at = (first_key + key) / kPlaneKeys * block_bytes;
+    ScoreBlock<kBits, kRows>(planes.high + at, planes.low + (kBits == 8 ? at : 0), 0, pass.codes,
+                             planes.num_channels, planes.scales + first_key + key, pass.terms,
+                             scores, kPlaneKeys);
+    for (size_t k = 0; k < kPlaneKeys; k += kLanes) {
+      keeper.KeepVector(noise + key + k, first_token + static_cast<uint32_t>(key + k),
+                        [&](size_t r) { return Load(scores + r * kPlaneKeys + k); });
+    }
+  }
+  kept->count = keeper.count();
+}
+
 template <int kBits>
 void ScanBits(const PlanesView& planes, size_t first_key, size_t num_keys,
               const PlaneQuery* queries, size_t num_q_rows, float* scores, size_t scores_stride) {
@@ -246,16 +292,36 @@ void ScanPlaneBlocks(const PlanesView& planes, int bits, const PlaneBlocks& list
 
 static_assert(kKeepRows == kMaxPlaneRows && kKeepRows == kMostUnrolledRows);
 
-void KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
-                const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
-                const float* noise, uint32_t first_token, KeptTokens* kept) {
+template <int kBits, size_t kRows>
+size_t KeepBits(const PlanesView& planes, size_t first_key, size_t num_keys,
+                const PlaneQuery* queries, const DrawRule& rule, const float* noise,
+                uint32_t first_token, const float* needs, KeptTokens* kept) {
+  if (needs != nullptr) {
+    uint32_t list[kMostSkipping / kPlaneKeys];
+    const size_t count = ListNeeded(needs, noise, num_keys, list);
+    // Nearly all are sooner read one after the other.
+    if (4 * count * kPlaneKeys < 3 * num_keys) {
+      KeepListed<kBits, kRows>(planes, first_key, list, count, queries, rule, noise, first_token,
+                               kept);
+      return count * kPlaneKeys;
+    }
+  }
+  KeepScores<kBits, kRows>(planes, first_key, num_keys, queries, rule, noise, first_token, kept);
+  return num_keys;
+}
+
+size_t KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
+                  const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
+                  const float* noise, uint32_t first_token, const float* needs, KeptTokens* kept) {
+  size_t num_scored = 0;
   WithRowCount(num_q_rows, [&]<size_t kRows>() {
     if constexpr (kRows != 0) {
-      (bits == 4 ? KeepScores<4, kRows> : KeepScores<8, kRows>)(planes, first_key, num_keys,
-                                                                queries, rule, noise, first_token,
-                                                                kept);
+      num_scored = (bits == 4 ? KeepBits<4, kRows>
+                              : KeepBits<8, kRows>)(planes, first_key, num_keys, queries, rule,
+                                                    noise, first_token, needs, kept);
     }
   });
+  return num_scored;
 }
 
 }  // namespace

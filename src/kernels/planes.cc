@@ -36,17 +36,18 @@ void ScanPlaneBlocks(const PlanesView& planes, int bits, const PlaneBlocks& list
   Kernels().scan_plane_blocks(planes, bits, list, queries, num_q_rows, scores, scores_stride);
 }
 
-void KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
-                const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
-                const float* noise, uint32_t first_token, KeptTokens* kept) {
+size_t KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
+                  const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
+                  const float* noise, uint32_t first_token, const float* needs, KeptTokens* kept) {
   ATTNDB_DCHECK(planes.num_channels % kRowMultiple == 0);
   ATTNDB_DCHECK(planes.num_channels <= kMaxRowElements);
   ATTNDB_DCHECK(bits == 4 || (bits == 8 && planes.low != nullptr));
   ATTNDB_DCHECK(num_q_rows >= 1 && num_q_rows <= kKeepRows);
   ATTNDB_DCHECK(first_key % kPlaneKeys == 0 && num_keys % kPlaneKeys == 0);
   ATTNDB_DCHECK(rule.logit.soft_cap == 0);
-  Kernels().keep_planes(planes, bits, first_key, num_keys, queries, num_q_rows, rule, noise,
-                        first_token, kept);
+  ATTNDB_DCHECK(needs == nullptr || (first_key % kOffsetKeys == 0 && num_keys <= kMostSkipping));
+  return Kernels().keep_planes(planes, bits, first_key, num_keys, queries, num_q_rows, rule, noise,
+                               first_token, needs, kept);
 }
 
 }  // namespace attndb::kernels

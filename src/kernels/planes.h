@@ -107,13 +107,19 @@ void ScanPlaneBlocks(const PlanesView& planes, int bits, const PlaneBlocks& list
 // The most q rows of KeepPlanes.
 inline constexpr size_t kKeepRows = 4;
 
+// Keys of a scan that skips some, at most.
+inline constexpr size_t kMostSkipping = 4096;
+
 // ScanPlanes and, of what that scores, KeepTokens (draw.h), in one pass that writes no scores but
-// those of kept tokens. noise and first_token are of first_key.
+// those of kept tokens. noise and first_token are of first_key. needs: null, or of block b of
+// kOffsetKeys keys, counted from first_key's, the least noise by which one of its keys may be kept:
+// where no noise comes up to that, keys need not be scored. Returns how many were.
 // REQUIRES: as ScanPlanes; 1 <= num_q_rows <= kKeepRows; first_key and num_keys are multiples of
-// kPlaneKeys; the rule's logits have no cap.
-void KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
-                const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
-                const float* noise, uint32_t first_token, KeptTokens* kept);
+// kPlaneKeys; the rule's logits have no cap; with needs, first_key is a multiple of kOffsetKeys and
+// num_keys at most kMostSkipping.
+size_t KeepPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
+                  const PlaneQuery* queries, size_t num_q_rows, const DrawRule& rule,
+                  const float* noise, uint32_t first_token, const float* needs, KeptTokens* kept);
 
 }  // namespace attndb::kernels
 

@@ -342,6 +342,39 @@ TEST_P(PlanesTest, ListedBlocksScoreAsInAScan) {
   }
 }
 
+// Blocks that need more noise than there is are left out; where few are, all are scored.
+TEST_P(PlanesTest, KeysThatNeedMoreNoiseAreSkipped) {
+  constexpr size_t kKeys = 512;
+  const size_t channels = 32;
+  const Planes planes(Normal(kKeys * channels), channels, channels);
+  const std::vector<float> noise = Normal(kKeys, 3.0f);
+  const std::vector<float> thresholds = {1.0f, 2.0f, 1.0f, 2.0f};
+  const DrawRule rule = {{.scale = 0.5f}, thresholds.data()};
+  for (const size_t num_rows : Sizes{1, 2, 3, 4}) {
+    const Group group(Normal(num_rows * channels), channels);
+    const PlaneQuery* const queries = group.queries.data();
+    for (const float least : {-100.0f, 4.0f, 6.0f, 8.0f, 100.0f}) {
+      const std::vector<float> needs = {least, least + 1, 100.0f, least, 5.0f, least, least, least};
+      std::vector<float> hidden = noise;  // What is not scored can't be kept.
+      size_t num_listed = 0;
+      for (size_t i = 0; i < kKeys; i += kPlaneKeys) {
+        const float most = *std::max_element(&noise[i], &noise[i] + kPlaneKeys);
+        const bool listed = most >= needs[i / kOffsetKeys];
+        num_listed += listed ? kPlaneKeys : 0;
+        if (!listed) std::fill_n(&hidden[i], kPlaneKeys, -1e30f);
+      }
+      const bool skips = 4 * num_listed < 3 * kKeys;
+      TestKept expected(num_rows, kKeys), kept(num_rows, kKeys);
+      KeepPlanes(planes.view(), 4, 0, kKeys, queries, num_rows, rule,
+                 skips ? hidden.data() : noise.data(), 7, nullptr, &expected.kept);
+      ASSERT_EQ(KeepPlanes(planes.view(), 4, 0, kKeys, queries, num_rows, rule, noise.data(), 7,
+                           needs.data(), &kept.kept),
+                skips ? num_listed : kKeys);
+      ASSERT_TRUE(kept == expected) << num_rows << " rows, " << least;
+    }
+  }
+}
+
 // Whatever the noise says: some are kept, some not.
 TEST_P(PlanesTest, OnePassKeepsWhatAScanAndASecondOneDo) {
   constexpr size_t kKeys = 256;
@@ -362,8 +395,9 @@ TEST_P(PlanesTest, OnePassKeepsWhatAScanAndASecondOneDo) {
           ScanPlanes(planes.view(), bits, first, n, queries, num_rows, scores.data(), n);
           TestKept expected(num_rows, n), kept(num_rows, n);
           KeepTokens(rule, scores.data(), n, num_rows, n, noise.data(), 900, &expected.kept);
-          KeepPlanes(planes.view(), bits, first, n, queries, num_rows, rule, noise.data(), 900,
-                     &kept.kept);
+          ASSERT_EQ(KeepPlanes(planes.view(), bits, first, n, queries, num_rows, rule, noise.data(),
+                               900, nullptr, &kept.kept),
+                    n);
           ASSERT_EQ(kept.kept.count, expected.kept.count);
           ASSERT_TRUE(n < 64 || (kept.kept.count > 0 && kept.kept.count < n));
           ASSERT_TRUE(kept == expected) << num_rows << " rows, " << first << " + " << n;

@@ -192,4 +192,36 @@ Result<ClusteredKeys> ClusteredKeys::Parse(const ClusterParts& parts, const Plan
   return keys;
 }
 
+// Keys change places within their piece only.
+PlaceRange ClusteredKeys::PlacesOf(size_t first, size_t end) const {
+  if (first >= end) return {};
+  return {first / kPieceKeys * kPieceKeys,
+          std::min(num_keys(), (end + kPieceKeys - 1) / kPieceKeys * kPieceKeys)};
+}
+
+uint64_t ClusteredKeys::Draw(const DrawCall& call, kernels::KeptTokens* kept) const {
+  const float effort = call.effort > 0 ? call.effort : kEffort;
+  for (size_t r = 0; r < call.scan.queries.size(); ++r) {
+    call.row_reaches[r] = effort * call.q_norms[r];
+  }
+  KeepCall scan = call.scan;
+  scan.first_token = static_cast<uint32_t>(scan.first_key);  // Places, to begin with.
+  scan.reaches = reaches_.data();
+  scan.row_reaches = call.row_reaches;
+  kernels::KeptTokens& places = *call.work;
+  places.count = 0;
+  const uint64_t num_scored = planes_.Keep(scan, &places);
+  for (size_t i = 0; i < places.count; ++i) {
+    const uint32_t key = KeyAt(places.tokens[i]);
+    if (key < call.first_visible || key >= call.num_visible) continue;
+    const size_t to = kept->count++;
+    kept->tokens[to] = call.scan.first_token + key;
+    kept->noise[to] = places.noise[i];
+    for (size_t r = 0; r < scan.queries.size(); ++r) {
+      kept->scores[r * kept->stride + to] = places.scores[r * places.stride + i];
+    }
+  }
+  return num_scored;
+}
+
 }  // namespace attndb::index

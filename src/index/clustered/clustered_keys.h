@@ -59,6 +59,10 @@ class ClusteredKeys final : public KeyIndex {
   void Search(const IndexCall& call, void* scratch, FoundKeys* found,
               SearchCost* cost) const override;
 
+  const KeyEstimates* estimates() const override { return &planes_; }
+  PlaceRange PlacesOf(size_t first, size_t end) const override;
+  uint64_t Draw(const DrawCall& call, kernels::KeptTokens* kept) const override;
+
   size_t num_clusters() const { return reaches_.size(); }
   // The key at a place of the planes.
   uint32_t KeyAt(size_t place) const {

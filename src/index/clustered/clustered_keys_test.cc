@@ -10,9 +10,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <vector>
 
+#include "common/lane_sum.h"
+#include "common/random.h"
 #include "index/clustered/clusters_test_util.h"
 #include "index/clustered/key_order.h"
 
@@ -195,6 +198,125 @@ TEST(ClusteredKeysTest, BuildsTheSameBytesAgain) {
   const ClusteredKeys b = *ClusteredKeys::Build(head.source());
   EXPECT_TRUE(std::ranges::equal(a.parts().planes, b.parts().planes));
   EXPECT_TRUE(std::ranges::equal(a.parts().order, b.parts().order));
+}
+
+// What is drawn of all keys, by key: their scores.
+class Draws {
+ public:
+  Draws(const TopicHead& head, const ClusteredKeys& index, float num_wanted)
+      : index_(index), num_places_(index.num_keys()) {
+    AlignedBuffer codes = *AlignedBuffer::Allocate(kGroup * QueryCodeBytes(kDim));
+    AlignedBuffer spare = *AlignedBuffer::Allocate(kGroup * kDim * sizeof(float));
+    for (size_t r = 0; r < kGroup; ++r) {
+      const float* const q = head.queries(0) + r * kDim;
+      queries_.push_back(
+          index.estimates()->Prepare(4, q, reinterpret_cast<float*>(spare.data()) + r * kDim,
+                                     codes.data() + r * QueryCodeBytes(kDim)));
+      norms_.push_back(static_cast<float>(Norm({q, kDim})));
+    }
+    codes_buffer_ = std::move(codes);
+    scores_.resize(kGroup * num_places_);
+    index.estimates()->Scan(4, 0, num_places_, queries_.data(), kGroup, scores_.data(),
+                            num_places_);
+    Random random(3);
+    for (size_t i = 0; i < num_places_; ++i) {
+      noise_.push_back(static_cast<float>(
+          -std::log((static_cast<double>(random.Uniform(1 << 20)) + 0.5) * 0x1p-20)));
+    }
+    for (size_t r = 0; r < kGroup; ++r) {  // exp(score - threshold) sums to what is wanted.
+      const std::span<const float> of_row(&scores_[r * num_places_], num_places_);
+      const float max = *std::ranges::max_element(of_row);
+      double sum = 0;
+      for (const float score : of_row) sum += std::exp(double{kScale} * (score - max));
+      thresholds_.push_back(kScale * max + std::log(static_cast<float>(sum) / num_wanted));
+    }
+  }
+
+  // Of keys [first, end), as the rule says.
+  std::map<uint32_t, float> Expected(size_t first, size_t end) const {
+    std::map<uint32_t, float> drawn;
+    for (size_t i = 0; i < num_places_; ++i) {
+      const uint32_t key = index_.KeyAt(i);
+      bool is_drawn = false;
+      for (size_t r = 0; r < kGroup; ++r) {
+        is_drawn |= kScale * scores_[r * num_places_ + i] + noise_[i] >= thresholds_[r];
+      }
+      if (is_drawn && key >= first && key < end) drawn[1000 + key] = scores_[i];
+    }
+    return drawn;
+  }
+
+  std::map<uint32_t, float> Find(size_t first, size_t end, float effort, uint64_t* num_scored) {
+    Room found(num_places_);
+    Room work(4096);
+    std::vector<float> tile(kGroup * KeepCall::kWork);
+    std::vector<float> row_reaches(kGroup);
+    const PlaceRange places = index_.PlacesOf(first, end);
+    *num_scored = 0;
+    for (size_t begin = places.begin; begin < places.end; begin += 4096) {
+      DrawCall call = {.scan = {.first_key = begin,
+                                .num_keys = std::min<size_t>(4096, places.end - begin),
+                                .queries = queries_,
+                                .rule = {{.scale = kScale}, thresholds_.data()},
+                                .noise = noise_.data() + begin,
+                                .first_token = 1000,
+                                .work = tile.data()},
+                       .first_visible = first,
+                       .num_visible = end,
+                       .effort = effort,
+                       .q_norms = norms_.data(),
+                       .row_reaches = row_reaches.data(),
+                       .work = &work.kept};
+      *num_scored += index_.Draw(call, &found.kept);
+    }
+    std::map<uint32_t, float> drawn;
+    for (size_t i = 0; i < found.kept.count; ++i) drawn[found.tokens[i]] = found.scores[i];
+    EXPECT_EQ(drawn.size(), found.kept.count);  // None twice.
+    return drawn;
+  }
+
+ private:
+  static constexpr size_t kGroup = TopicHead::kGroup;
+  static constexpr size_t kDim = TopicHead::kDim;
+  static constexpr float kScale = 0.125f;
+
+  struct Room {
+    explicit Room(size_t size) : tokens(size), noise(size), scores(kGroup * size) {
+      kept = {tokens.data(), noise.data(), scores.data(), size, 0};
+    }
+    std::vector<uint32_t> tokens;
+    std::vector<float> noise;
+    std::vector<float> scores;
+    kernels::KeptTokens kept;
+  };
+
+  const ClusteredKeys& index_;
+  const size_t num_places_;
+  AlignedBuffer codes_buffer_;
+  std::vector<EstimateQuery> queries_;
+  std::vector<float> norms_;
+  std::vector<float> scores_;
+  std::vector<float> noise_;
+  std::vector<float> thresholds_;
+};
+
+TEST(ClusteredKeysTest, DrawsWhatARuleDrawsOfAllKeys) {
+  const TopicHead head(20000, 2000, 1, 13);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  Draws draws(head, index, 100.0f);
+  uint64_t num_scored = 0;
+  for (const auto& [first, end] : std::vector<std::pair<size_t, size_t>>{
+           {0, 20000}, {16, 19000}, {0, 5000}, {8192, 8200}, {12000, 12000}}) {
+    const auto expected = draws.Expected(first, end);
+    EXPECT_EQ(draws.Find(first, end, 1e6f, &num_scored), expected) << first << " to " << end;
+    EXPECT_EQ(num_scored, index.PlacesOf(first, end).end - index.PlacesOf(first, end).begin);
+    // At the usual effort, few are missed, and none is another.
+    const auto found = draws.Find(first, end, 0, &num_scored);
+    for (const auto& [token, score] : found) EXPECT_EQ(expected.at(token), score);
+    EXPECT_GE(static_cast<double>(found.size()), 0.98 * static_cast<double>(expected.size()));
+  }
+  (void)draws.Find(0, 20000, 0, &num_scored);
+  EXPECT_LT(num_scored, 12000u);
 }
 
 TEST(ClusteredKeysTest, FewKeysAreAllFound) {

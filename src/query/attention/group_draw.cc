@@ -88,16 +88,6 @@ GroupDraw::GroupDraw(const GroupCall& call, GroupScratch* scratch, CallCost* cos
   }
 }
 
-// Places of the slice's tokens that are neither sinks nor window.
-TokenRange GroupDraw::MiddleOf(const DrawSlice& slice) const {
-  const auto place_of = [&](uint64_t token) {
-    const std::span tokens(slice.kept.tokens, slice.kept.count);
-    const auto found = std::ranges::lower_bound(tokens, static_cast<uint32_t>(token));
-    return static_cast<uint64_t>(found - tokens.begin());
-  };
-  return {place_of(call_.middle.begin), place_of(call_.middle.end)};
-}
-
 // Logits of some of the middle tokens that were kept, each less the log of the probability with
 // which it was kept: of tokens so weighed, what any higher threshold draws can be told. Returns how
 // many kept ones each stands for.
@@ -108,7 +98,7 @@ double GroupDraw::SampleKept(size_t* num_sampled) {
   size_t count = 0;
   size_t skipped = 0;  // Tokens of the next slice before its first one.
   for (const DrawSlice& slice : call_.slices) {
-    const TokenRange middle = MiddleOf(slice);
+    const TokenRange middle = slice.middle;
     const size_t first = middle.begin + skipped;
     const size_t num = first < middle.end ? (middle.end - first + stride - 1) / stride : 0;
     skipped = first + num * stride - middle.end;
@@ -175,7 +165,7 @@ void GroupDraw::Draw() {
   const kernels::DrawRule rule = {logit(), scratch_.thresholds};
   const float heavy_lift = score_error_ == 0 ? kInfinity : std::log(kExactFrom);
   for (const DrawSlice& slice : call_.slices) {
-    const TokenRange middle = MiddleOf(slice);
+    const TokenRange middle = slice.middle;
     TakeFixed(slice, 0, middle.begin);
     kernels::PartDrawn(rule, slice.kept, middle.begin, middle.end, group(), heavy_lift, &lists);
     TakeFixed(slice, middle.end, slice.kept.count);

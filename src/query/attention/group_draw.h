@@ -35,6 +35,7 @@ namespace attndb::query {
 // Of a range of tokens: what a draw by low thresholds kept, sinks and window too.
 struct DrawSlice {
   kernels::KeptTokens kept;
+  TokenRange middle;                  // Places in `kept` of what is neither sink nor window.
   const float* thresholds = nullptr;  // [group], logits.
 };
 
@@ -92,7 +93,6 @@ class GroupDraw {
 
   uint32_t group() const { return call_.spec->group_size(); }
   kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }
-  TokenRange MiddleOf(const DrawSlice& slice) const;
   double SampleKept(size_t* num_sampled);
   void ChooseThresholds();
   void Draw();

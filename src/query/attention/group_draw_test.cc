@@ -81,8 +81,13 @@ class GroupDrawTest : public ::testing::Test {
     }
     slices_.clear();
     for (Kept& kept : kept_) {
+      const auto place_of = [&](uint64_t token) {
+        return static_cast<uint64_t>(std::ranges::lower_bound(kept.tokens, token) -
+                                     kept.tokens.begin());
+      };
       slices_.push_back(
           {{kept.tokens.data(), kept.noise.data(), kept.scores.data(), kTokens, kept.tokens.size()},
+           {place_of(kMiddle.begin), place_of(kMiddle.end)},
            thresholds_.data()});
     }
   }

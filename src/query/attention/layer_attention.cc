@@ -9,6 +9,7 @@
 #include "kernels/weights.h"
 #include "query/attention/call_util.h"
 #include "query/attention/tensor_rows.h"
+#include "query/attention/threshold_sample.h"
 
 namespace attndb::query {
 namespace {
@@ -96,6 +97,7 @@ size_t LayerAttention::PartBytes() const {
   if (call_.plan.Draws()) {
     bytes += ArenaBytes<float>(group * kMostSampled) + ArenaBytes<float>(group * kTileTokens) +
              GroupScratch::Bytes(group, call_.num_tokens, v_padded_);
+    if (!call_.indexes.empty()) bytes += PlacesBytes();
   } else {
     bytes += HeadScratch::Bytes(HeadSize());
   }
@@ -123,6 +125,24 @@ Status LayerAttention::MakeRoom() {
   size_t bytes = StateBytes(num_units * work_.num_ranges_max * range_rows_, v_padded_);
   if (chooses_) bytes += ChoiceBytes(num_units);
   return shared_.Reset(bytes);
+}
+
+size_t LayerAttention::PlacesBytes() const {
+  const uint32_t group = call_.spec.group_size();
+  constexpr size_t kPlaces = DrawNoise::kStretch;
+  return ArenaBytes<uint32_t>(kPlaces) + ArenaBytes<float>(kPlaces) +
+         ArenaBytes<float>(group * kPlaces) + 2 * ArenaBytes<float>(group);
+}
+
+void LayerAttention::TakePlaces(Part* part) const {
+  const uint32_t group = call_.spec.group_size();
+  constexpr size_t kPlaces = DrawNoise::kStretch;
+  part->places.tokens = part->arena.Take<uint32_t>(kPlaces);
+  part->places.noise = part->arena.Take<float>(kPlaces);
+  part->places.scores = part->arena.Take<float>(group * kPlaces);
+  part->places.stride = kPlaces;
+  part->q_norms = part->arena.Take<float>(group);
+  part->row_reaches = part->arena.Take<float>(group);
 }
 
 size_t LayerAttention::ChoiceBytes(size_t num_units) const {
@@ -190,6 +210,7 @@ void LayerAttention::TakeForScores(Part* part) const {
   part->sample = part->arena.Take<float>(group * kMostSampled);
   part->tile = part->arena.Take<float>(group * kTileTokens);
   part->group = GroupScratch::Take(group, call_.num_tokens, v_padded_, &part->arena);
+  if (!call_.indexes.empty()) TakePlaces(part);
 }
 
 bool LayerAttention::IsDense(uint32_t kv_head) const {
@@ -209,6 +230,7 @@ TokenRange LayerAttention::Middle(uint64_t row) const {
 }
 
 const index::KeyEstimates* LayerAttention::Estimates(uint32_t kv_head, size_t run) const {
+  if (call_.plan.Draws() && Index(kv_head, run) != nullptr) return Index(kv_head, run)->estimates();
   if (call_.plan.bits == 0 || call_.estimates.empty()) return nullptr;
   return call_.estimates[kv_head * call_.num_runs + run];
 }

@@ -110,13 +110,20 @@ class LayerAttention {
     float* sums = nullptr;    // As maxima; null unless needs_sums_.
   };
 
+  // Of what a range keeps: first sinks, then tokens of the middle, then the window.
+  struct KeptCounts {
+    uint32_t middle_begin = 0;
+    uint32_t middle_end = 0;
+    uint32_t end = 0;
+  };
+
   // What ranges of units keep for their groups, of a plan that draws (group_draw.h).
   struct Kept {
-    uint32_t* tokens = nullptr;   // [unit][num_tokens], those of a range from its begin on,
-    float* noise = nullptr;       // ... their noise,
-    float* scores = nullptr;      // ... and their scores: [unit][group][num_tokens].
-    uint32_t* count = nullptr;    // [unit][range]
-    float* thresholds = nullptr;  // [unit][range][group]
+    uint32_t* tokens = nullptr;    // [unit][num_tokens], those of a range from its begin on,
+    float* noise = nullptr;        // ... their noise,
+    float* scores = nullptr;       // ... and their scores: [unit][group][num_tokens].
+    KeptCounts* counts = nullptr;  // [unit][range]
+    float* thresholds = nullptr;   // [unit][range][group]
   };
 
   // Scores of a group: a row of `stride` elements a q head.
@@ -137,6 +144,9 @@ class LayerAttention {
     Kept kept;                                      // The same.
     float* sample = nullptr;                        // [group][kMostSampled]
     float* tile = nullptr;                          // [group][kTileTokens]
+    kernels::KeptTokens places;                     // Room for kStretch, where an index draws.
+    float* q_norms = nullptr;                       // [group], there too,
+    float* row_reaches = nullptr;                   // ... and so.
     std::vector<DrawSlice> slices;                  // Of a unit.
     const index::KeyEstimates* prepared = nullptr;  // What the queries were made for.
     std::byte* codes = nullptr;                     // Of the group's quantized q rows.
@@ -157,6 +167,8 @@ class LayerAttention {
   void TakeForScores(Part* part) const;
   // What is kept of so many units until their heads are finished.
   size_t ChoiceBytes(size_t num_units) const;
+  size_t PlacesBytes() const;
+  void TakePlaces(Part* part) const;
   size_t ScoreBytes(size_t num_units) const;
   Scores TakeScores(size_t num_units, Arena* arena) const;
 
@@ -195,8 +207,12 @@ class LayerAttention {
   void FindThresholds(const WorkUnit& unit, TokenRange range, float* thresholds, Part* part);
   uint64_t ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share, Part* part);
   void KeepAll(const WorkUnit& unit, TokenRange tokens, kernels::KeptTokens* kept, Part* part);
+  void KeepMiddle(const WorkUnit& unit, TokenRange middle, const kernels::DrawRule& rule,
+                  kernels::KeptTokens* kept, Part* part);
   void KeepDrawn(const WorkUnit& unit, size_t run, TokenRange tokens, const kernels::DrawRule& rule,
                  kernels::KeptTokens* kept, Part* part);
+  void KeepByIndex(const WorkUnit& unit, size_t run, TokenRange tokens,
+                   const kernels::DrawRule& rule, kernels::KeptTokens* kept, Part* part);
   Kept KeptOf(const WorkItem& item, Part* part) const;
   size_t KeptBytes(size_t num_units) const;
   Kept TakeKept(size_t num_units, Arena* arena) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/lane_sum.h"
 #include "kernels/draw.h"
 #include "query/attention/call_util.h"
 #include "query/attention/layer_attention.h"
@@ -107,6 +108,56 @@ void LayerAttention::KeepDrawn(const WorkUnit& unit, size_t run, TokenRange toke
   });
 }
 
+// The same of middle tokens of one run, by an index, which has an order of its own.
+void LayerAttention::KeepByIndex(const WorkUnit& unit, size_t run, TokenRange tokens,
+                                 const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
+  const index::KeyIndex& index = *Index(unit.kv_head, run);
+  const index::KeyEstimates& estimates = *PreparedEstimates(unit.kv_head, run, part);
+  const uint32_t group = call_.spec.group_size();
+  for (uint32_t g = 0; g < group; ++g) {
+    part->q_norms[g] = static_cast<float>(Norm({part->q + g * k_padded_, k_padded_}));
+  }
+  // Of the place, the run and the kv head.
+  const uint64_t seed =
+      (TokenOfRow(unit.first_row) * call_.spec.num_kv_heads + unit.kv_head) * call_.num_runs + run;
+  index::DrawCall draw = {.scan = {.bits = call_.plan.bits,
+                                   .queries = {part->queries, group},
+                                   .rule = rule,
+                                   .first_token = static_cast<uint32_t>(run_begin_[run]),
+                                   .work = part->tile},
+                          .first_visible = tokens.begin - run_begin_[run],
+                          .num_visible = tokens.end - run_begin_[run],
+                          .effort = call_.plan.Effort(),
+                          .q_norms = part->q_norms,
+                          .row_reaches = part->row_reaches,
+                          .work = &part->places};
+  const index::PlaceRange places = index.PlacesOf(draw.first_visible, draw.num_visible);
+  for (size_t begin = places.begin; begin < places.end;) {
+    const size_t next = (begin / DrawNoise::kStretch + 1) * DrawNoise::kStretch;
+    draw.scan.first_key = begin;
+    draw.scan.num_keys = std::min(places.end, next) - begin;
+    draw.scan.noise = DrawNoise(seed).From(begin);
+    const uint64_t num_scored = index.Draw(draw, kept);
+    part->cost.bytes_touched += num_scored * estimates.ScanBytes(call_.plan.bits);
+    part->cost.num_visited += num_scored * group;
+    begin = next;
+  }
+}
+
+void LayerAttention::KeepMiddle(const WorkUnit& unit, TokenRange middle,
+                                const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
+  for (size_t run = 0; run < call_.num_runs; ++run) {
+    const TokenRange tokens = Intersect(middle, {run_begin_[run], run_begin_[run + 1]});
+    if (tokens.begin >= tokens.end) continue;
+    if (Index(unit.kv_head, run) != nullptr) {
+      KeepByIndex(unit, run, tokens, rule, kept, part);
+      continue;
+    }
+    ForEachTile<DrawNoise::kStretch>(
+        tokens, [&](size_t of, TokenRange tile) { KeepDrawn(unit, of, tile, rule, kept, part); });
+  }
+}
+
 // Keeps sinks, window, and of the middle what the thresholds draw.
 void LayerAttention::CollectRange(const WorkItem& item, Part* part) {
   const WorkUnit& unit = work_.units[item.unit];
@@ -116,12 +167,11 @@ void LayerAttention::CollectRange(const WorkItem& item, Part* part) {
   FindThresholds(unit, range, room.thresholds, part);
   KeptTokens kept = {room.tokens, room.noise, room.scores, call_.num_tokens, 0};
   KeepAll(unit, Intersect(range, {0, middle.begin}), &kept, part);
-  const kernels::DrawRule rule = {Logit(call_.spec), room.thresholds};
-  ForEachTile<DrawNoise::kStretch>(Intersect(range, middle), [&](size_t run, TokenRange tokens) {
-    KeepDrawn(unit, run, tokens, rule, &kept, part);
-  });
+  room.counts->middle_begin = static_cast<uint32_t>(kept.count);
+  KeepMiddle(unit, Intersect(range, middle), {Logit(call_.spec), room.thresholds}, &kept, part);
+  room.counts->middle_end = static_cast<uint32_t>(kept.count);
   KeepAll(unit, Intersect(range, {middle.end, unit.tokens.end}), &kept, part);
-  *room.count = static_cast<uint32_t>(kept.count);
+  room.counts->end = static_cast<uint32_t>(kept.count);
 }
 
 LayerAttention::Kept LayerAttention::KeptOf(const WorkItem& item, Part* part) const {
@@ -133,7 +183,7 @@ LayerAttention::Kept LayerAttention::KeptOf(const WorkItem& item, Part* part) co
   const size_t begin = work_.units[item.unit].Range(item.range).begin;
   const size_t first = unit * call_.num_tokens + begin;
   return {from.tokens + first, from.noise + first,
-          from.scores + unit * group * call_.num_tokens + begin, from.count + slice,
+          from.scores + unit * group * call_.num_tokens + begin, from.counts + slice,
           from.thresholds + slice * group};
 }
 
@@ -142,7 +192,7 @@ size_t LayerAttention::KeptBytes(size_t num_units) const {
   const size_t num_slices = num_units * work_.num_ranges_max;
   const size_t num_tokens = num_units * call_.num_tokens;
   return ArenaBytes<uint32_t>(num_tokens) + ArenaBytes<float>(num_tokens) +
-         ArenaBytes<float>(group * num_tokens) + ArenaBytes<uint32_t>(num_slices) +
+         ArenaBytes<float>(group * num_tokens) + ArenaBytes<KeptCounts>(num_slices) +
          ArenaBytes<float>(group * num_slices);
 }
 
@@ -154,7 +204,7 @@ LayerAttention::Kept LayerAttention::TakeKept(size_t num_units, Arena* arena) co
   kept.tokens = arena->Take<uint32_t>(num_tokens);
   kept.noise = arena->Take<float>(num_tokens);
   kept.scores = arena->Take<float>(group * num_tokens);
-  kept.count = arena->Take<uint32_t>(num_slices);
+  kept.counts = arena->Take<KeptCounts>(num_slices);
   kept.thresholds = arena->Take<float>(group * num_slices);
   return kept;
 }
@@ -164,8 +214,10 @@ std::span<const DrawSlice> LayerAttention::SlicesOf(uint32_t unit, Part* part) c
   part->slices.clear();
   for (uint32_t range = 0; range < work_.units[unit].num_ranges; ++range) {
     const Kept kept = KeptOf({unit, range}, part);
-    part->slices.push_back(
-        {{kept.tokens, kept.noise, kept.scores, call_.num_tokens, *kept.count}, kept.thresholds});
+    const KeptCounts& counts = *kept.counts;
+    part->slices.push_back({{kept.tokens, kept.noise, kept.scores, call_.num_tokens, counts.end},
+                            {counts.middle_begin, counts.middle_end},
+                            kept.thresholds});
   }
   return part->slices;
 }

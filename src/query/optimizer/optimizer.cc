@@ -73,7 +73,8 @@ SearchSize SizeOf(const LayerQuestion& question, const HeadChoice& choice) {
   size.fixed_tokens = FixedTokens(question);
   size.bits = question.plan->Finds() ? question.plan->index->scan_bits : question.plan->bits;
   size.expected_tokens = std::max(0.0, choice.selected);
-  if (question.plan->Draws()) size.expected_tokens = kExactShare * choice.rows;
+  size.draws = question.plan->Draws();
+  if (size.draws) size.expected_tokens = kExactShare * choice.rows;
   return size;
 }
 
@@ -216,8 +217,7 @@ const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const Head
   const IndexType* best = plan.index;
   double best_ns = 0;
   for (const auto& index : question.registry->indexes()) {
-    const bool has_bits =
-        std::find(index->bits.begin(), index->bits.end(), plan.bits) != index->bits.end();
+    const bool has_bits = std::ranges::count(index->BitsFor(plan.kind), plan.bits) != 0;
     if (!index->for_auto || !has_bits) continue;
     double ns = 0;
     for (const HeadStatistics& head : heads) {

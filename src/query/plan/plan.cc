@@ -99,9 +99,13 @@ std::unique_ptr<const index::CriticalSearch> LayerPlan::MakeSearch(const LayerSp
   return index->make_search ? index->make_search(std::move(search), *this) : std::move(search);
 }
 
+float LayerPlan::Effort() const {
+  return index->effort_key.empty() ? 0.0f : static_cast<float>(Get(index->effort_key));
+}
+
 index::SearchSpec LayerPlan::MakeSpec(const LayerSpec& layer) const {
   index::SearchSpec spec = query->make_spec(*this, layer);
-  if (!index->effort_key.empty()) spec.effort = static_cast<float>(Get(index->effort_key));
+  spec.effort = Effort();
   return spec;
 }
 

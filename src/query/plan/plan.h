@@ -71,7 +71,11 @@ struct LayerPlan {
   // Whether it draws from the scores of all keys, instead of searching.
   bool Draws() const { return kind == QueryKind::kAuto; }
   // Whether its index finds keys without scoring all of them.
-  bool Finds() const { return kind == QueryKind::kSearch && !index->finds_by.empty(); }
+  bool Finds() const { return kind == QueryKind::kSearch && UsesIndex(); }
+  // ... or draws by one.
+  bool UsesIndex() const { return Chooses() && index != nullptr && !index->finds_by.empty(); }
+  // How hard its index is to look; 0: as it thinks fit. REQUIRES: UsesIndex().
+  float Effort() const;
   // Whether what is left out is estimated.
   bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
   // Whether value planes are read: of their values, or of their norms.

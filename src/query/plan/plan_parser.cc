@@ -160,18 +160,17 @@ class PlanParser {
       if (NumGiven(plan, argument.choice) == 0) return Error(start, plan.query->needs);
     }
     if (plan.Bounds()) ATTNDB_RETURN_IF_ERROR(CheckFallback(plan));
-    if (plan.Chooses() && !plan.index->finds_by.empty()) {
-      ATTNDB_RETURN_IF_ERROR(CheckFinds(plan, start));
-    }
-    if (!plan.Chooses() || HasBits(*plan.index, plan.bits)) return Status::Ok();
+    if (plan.UsesIndex()) ATTNDB_RETURN_IF_ERROR(CheckFinds(plan, start));
+    if (!plan.Chooses() || HasBits(plan, plan.bits)) return Status::Ok();
     const Status error = Error(start, "index=" + plan.index->name + " can't be searched at bits=" +
-                                          BitsText(plan.bits) + "; it has " + AllBits(*plan.index));
+                                          BitsText(plan.bits) + "; it has " + AllBits(plan));
     return Status::Unsupported(error.message());
   }
 
   // An index that finds keys knows nothing of those that it did not look at.
   Status CheckFinds(const LayerPlan& plan, size_t start) const {
     const std::string by = "index=" + plan.index->name;
+    if (plan.Draws() && plan.index->draws) return Status::Ok();
     if (plan.query->make_spec == nullptr) {
       const Status error =
           Error(start, by + " finds the best tokens; " + plan.query->name +
@@ -307,17 +306,18 @@ class PlanParser {
   static std::string BitsText(uint32_t bits) { return bits == 0 ? "exact" : std::to_string(bits); }
 
   // "exact, 8 and 4"
-  static std::string AllBits(const IndexType& index) {
+  static std::string AllBits(const LayerPlan& plan) {
+    const std::vector<uint32_t> bits = plan.index->BitsFor(plan.kind);
     std::string text;
-    for (size_t i = 0; i < index.bits.size(); ++i) {
-      if (i > 0) text += i + 1 == index.bits.size() ? " and " : ", ";
-      text += BitsText(index.bits[i]);
+    for (size_t i = 0; i < bits.size(); ++i) {
+      if (i > 0) text += i + 1 == bits.size() ? " and " : ", ";
+      text += BitsText(bits[i]);
     }
     return text;
   }
 
-  static bool HasBits(const IndexType& index, uint32_t bits) {
-    return std::find(index.bits.begin(), index.bits.end(), bits) != index.bits.end();
+  static bool HasBits(const LayerPlan& plan, uint32_t bits) {
+    return std::ranges::count(plan.index->BitsFor(plan.kind), bits) != 0;
   }
 
   Status SetIndex(const Item& value, LayerPlan* plan) const {
@@ -332,8 +332,8 @@ class PlanParser {
   Status SetBits(const Item& value, LayerPlan* plan) const {
     const std::optional<uint32_t> number =
         value.text == "exact" ? std::optional<uint32_t>(0) : ToInteger(value.text, 1, kMaxBits);
-    if (!number || !HasBits(*plan->index, *number)) {
-      return NotHere("bits", value, "bits=" + AllBits(*plan->index));
+    if (!number || !HasBits(*plan, *number)) {
+      return NotHere("bits", value, "bits=" + AllBits(*plan));
     }
     plan->bits = *number;
     return Status::Ok();

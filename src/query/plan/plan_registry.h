@@ -68,6 +68,7 @@ struct SearchSize {
   double fixed_tokens = 0;     // Sink and window.
   uint32_t bits = 0;           // Of the planes; 0 = K itself.
   double expected_tokens = 0;  // That it will select, per q head.
+  bool draws = false;          // By weight, from estimates of all that may weigh enough.
 };
 
 // What such a search reads and does: the optimizer prices it.
@@ -82,7 +83,7 @@ struct SearchWork {
 
 struct IndexType {
   std::string name;
-  std::vector<uint32_t> bits;       // That `bits=` may ask of it; 0 = K itself.
+  std::vector<uint32_t> bits;       // Of what a search scans; 0 = K itself.
   std::vector<Argument> arguments;  // Given after `index=`.
   // Makes a search of this index out of one that chooses among the scores of all keys.
   // Null = that search itself.
@@ -98,8 +99,15 @@ struct IndexType {
   std::string effort_key;
   // Bits of the planes that it scans on the way, for its price.
   uint32_t scan_bits = 0;
+  // Whether a plan that draws can do so by such an index: from what it scans, at scan_bits.
+  bool draws = false;
   // `auto` may choose it: its searches miss no more than their estimates' errors make them.
   bool for_auto = false;
+
+  // That `bits=` may ask of it in such a query.
+  std::vector<uint32_t> BitsFor(QueryKind kind) const {
+    return kind == QueryKind::kAuto && draws ? std::vector<uint32_t>{scan_bits} : bits;
+  }
 };
 
 struct QueryType {

@@ -83,6 +83,8 @@ TEST(PlanTest, CanonicalTextIsWhatItWas) {
   EXPECT_EQ(Parsed("topk(exact_fallback=0.5,k=9,bits=4)").ToString(),
             "topk(k=9,bits=4,exact_fallback=0.5,sink=16,window=128)");
   EXPECT_EQ(Parsed("auto(error=0.01)").ToString(), "auto(error=0.01,bits=4,sink=16,window=128)");
+  EXPECT_EQ(Parsed("auto(error=0.01,index=clustered,effort=1.5)").ToString(),
+            "auto(error=0.01,index=clustered,effort=1.5,bits=4,sink=16,window=128)");
   EXPECT_EQ(Parsed("auto(error=0.01,bits=exact)").ToString(),
             "auto(error=0.01,bits=exact,sink=16,window=128)");
 }
