@@ -237,9 +237,11 @@ size_t SelectCandidates(const float* scores, size_t num_scores, size_t k, uint32
 float TopThreshold(const float* scores, size_t num_scores, size_t k, void* scratch) {
   if (k > num_scores) return -kInfinity;
   auto* const keys = static_cast<uint32_t*>(scratch);
-  if (num_scores > kFewKeys) {
+  if (num_scores > kFewKeys) {  // Those that may be among the k largest.
+    auto* const taken = static_cast<float*>(scratch) + num_scores + kSelectSlack;
     const float bound = LowerBound(scores, num_scores, k, keys);
-    if (bound != -kInfinity) return bound;
+    num_scores = TakeNotBelow(scores, num_scores, bound, taken);
+    scores = taken;
   }
   for (size_t i = 0; i < num_scores; ++i) keys[i] = OrderKey(scores[i]);
   const uint32_t key = num_scores <= kFewKeys ? SplitKeys(keys, num_scores, k, k + k / 8 + 1)

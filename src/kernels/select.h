@@ -39,8 +39,8 @@ size_t SelectTopKScratchBytes(size_t num_scores);
 size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
                   void* scratch);
 
-// A threshold that at least k scores are not below (k >= 1), and not many more: k / 8 + 1 of a few
-// thousand scores, more of many, any number that are equal. Quicker than who they are. -inf if
+// A threshold that at least k scores are not below (k >= 1), and at most k / 8 + 1 more but for
+// equal ones. Quicker than who they are. -inf if
 // there are not so many scores; +inf if k are NaN. scratch as for SelectTopK.
 float TopThreshold(const float* scores, size_t num_scores, size_t k, void* scratch);
 

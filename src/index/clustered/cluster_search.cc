@@ -170,22 +170,28 @@ bool ClusterSearch::IsWhole(size_t run, size_t first_key) const {
          std::min(piece + kPieceKeys, num_keys) <= of.num_visible;
 }
 
-// The keys of a cluster that may not be found, or are none, one bit each.
-uint64_t ClusterSearch::HiddenOf(size_t run, size_t first_key) const {
-  if (IsWhole(run, first_key)) return 0;
+// Which keys of a cluster may be found: all, some or none. Quick: most clusters of a piece where
+// visible ones begin or end have only these.
+ClusterSearch::Sight ClusterSearch::SightOf(size_t run, size_t first_key) const {
+  if (IsWhole(run, first_key)) return Sight::kAll;
+  const NumberRange visible = VisibleNumbers(run, first_key);
+  const uint16_t* const numbers = KeysOf(run).numbers_.data() + first_key;
+  const size_t count = std::min(kClusterKeys, KeysOf(run).num_keys() - first_key);
+  const auto num_visible =
+      std::count_if(numbers, numbers + count, [&](uint16_t number) { return visible.Has(number); });
+  if (num_visible == 0) return Sight::kNone;
+  return num_visible == ptrdiff_t{kClusterKeys} ? Sight::kAll : Sight::kSome;
+}
+
+// Of the piece that the key lies in.
+ClusterSearch::NumberRange ClusterSearch::VisibleNumbers(size_t run, size_t first_key) const {
   const IndexRun& of = call_.runs[run];
-  const ClusteredKeys& keys = KeysOf(run);
   const size_t piece = first_key / kPieceKeys * kPieceKeys;
-  const size_t count = std::min(kClusterKeys, keys.num_keys() - first_key);
-  // By number in the piece.
-  const auto first = static_cast<uint32_t>(std::max(of.first_visible, piece) - piece);
-  const auto end = static_cast<uint32_t>(std::max(of.num_visible, piece) - piece);
-  uint64_t hidden = count == kClusterKeys ? 0 : ~uint64_t{0} << count;
-  for (size_t j = 0; j < count; ++j) {
-    const uint32_t number = keys.numbers_[first_key + j];
-    hidden |= uint64_t{number < first || number >= end} << j;
-  }
-  return hidden;
+  const auto number_of = [&](size_t key) {
+    return static_cast<uint16_t>(std::clamp(key, piece, piece + kPieceKeys) - piece);
+  };
+  const uint16_t first = number_of(of.first_visible);
+  return {first, static_cast<uint16_t>(number_of(of.num_visible) - first)};
 }
 
 void ClusterSearch::WantAbove(size_t row, float bound) {
@@ -221,7 +227,7 @@ void ClusterSearch::ScanWanted() {
       while (cluster >= scratch_.first_clusters[run + 1]) ++run;
       const size_t first_key = (cluster - scratch_.first_clusters[run]) * kClusterKeys;
       // In the piece where the visible ones end, clusters may have none.
-      if (HiddenOf(run, first_key) == ~uint64_t{0}) continue;
+      if (SightOf(run, first_key) == Sight::kNone) continue;
       scratch_.clusters[num_visited_++] = static_cast<uint32_t>(cluster);
     }
   }
@@ -249,12 +255,18 @@ void ClusterSearch::ScanRun(size_t run, size_t first, size_t end) {
   cost_->bytes_touched += (end - first) * kClusterKeys * planes.ScanBytes(4);
 }
 
-// Places of keys that may not be found.
+// Places of keys that may not be found, or are none.
 void ClusterSearch::Hide(size_t run, size_t slot) {
   const size_t first_key = (scratch_.clusters[slot] - scratch_.first_clusters[run]) * kClusterKeys;
-  for (uint64_t bits = HiddenOf(run, first_key); bits != 0; bits &= bits - 1) {
-    const size_t place = slot * kClusterKeys + static_cast<size_t>(std::countr_zero(bits));
-    for (size_t r = 0; r < num_rows(); ++r) scratch_.scores[r * stride_ + place] = -kInfinity;
+  if (SightOf(run, first_key) == Sight::kAll) return;
+  const NumberRange visible = VisibleNumbers(run, first_key);
+  const ClusteredKeys& keys = KeysOf(run);
+  for (size_t j = 0; j < kClusterKeys; ++j) {
+    const bool is_key = first_key + j < keys.num_keys();
+    if (is_key && visible.Has(keys.numbers_[first_key + j])) continue;
+    for (size_t r = 0; r < num_rows(); ++r) {
+      scratch_.scores[r * stride_ + slot * kClusterKeys + j] = -kInfinity;
+    }
   }
 }
 

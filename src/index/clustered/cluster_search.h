@@ -77,7 +77,15 @@ class ClusterSearch {
   void WantBest();
   void WantPromising();
   bool IsWhole(size_t run, size_t first_key) const;
-  uint64_t HiddenOf(size_t run, size_t first_key) const;
+  enum class Sight : uint8_t { kAll, kSome, kNone };
+  Sight SightOf(size_t run, size_t first_key) const;
+  // Numbers [first, first + count) of keys in their piece.
+  struct NumberRange {
+    uint16_t first = 0;
+    uint16_t count = 0;
+    bool Has(uint16_t number) const { return static_cast<uint16_t>(number - first) < count; }
+  };
+  NumberRange VisibleNumbers(size_t run, size_t first_key) const;
   void ScanWanted();
   void ScanRun(size_t run, size_t first, size_t end);
   void Hide(size_t run, size_t slot);

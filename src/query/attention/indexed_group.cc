@@ -31,38 +31,38 @@ size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::Index
   return count;
 }
 
-// The most that a search may need, of any kv head: as if all its tokens were in the middle.
-size_t SearchBytes(const IndexedScratchSize& size) {
+size_t StrideFor(uint64_t num_tokens) { return num_tokens + kernels::kSelectSlack; }
+
+}  // namespace
+
+// As if all tokens were in the middle.
+size_t IndexedScratchSize::SearchBytes() const {
   size_t bytes = 0;
-  std::vector<index::IndexRun> list(size.num_runs);
-  for (size_t first = 0; first < size.runs.size(); first += size.num_runs) {
-    const size_t count =
-        ListIndexes(size.runs.subspan(first, size.num_runs), {0, size.num_tokens}, list.data());
+  std::vector<index::IndexRun> list(num_runs);
+  for (size_t first = 0; first < runs.size(); first += num_runs) {
+    const size_t count = ListIndexes(runs.subspan(first, num_runs), {0, num_tokens}, list.data());
     if (count == 0) continue;
     index::IndexCall call;
-    call.spec = size.search;
+    call.spec = search;
     call.runs = {list.data(), count};
-    call.num_q_rows = size.group;
+    call.num_q_rows = group;
     bytes = std::max(bytes, list[0].index->ScratchBytes(call));
   }
   return bytes;
 }
 
-size_t StrideFor(uint64_t num_tokens) { return num_tokens + kernels::kSelectSlack; }
-
-}  // namespace
-
-size_t IndexedScratch::Bytes(const IndexedScratchSize& size) {
+size_t IndexedScratch::Bytes(const IndexedScratchSize& size, size_t search_bytes) {
   const size_t stride = StrideFor(size.num_tokens);
   return ArenaBytes<uint32_t>(size.group * stride) + 2 * ArenaBytes<float>(size.group * stride) +
          2 * ArenaBytes<uint32_t>(stride) + ArenaBytes<float>(size.group) +
          ArenaBytes<size_t>(size.group) + ArenaBytes<index::IndexRun>(size.num_runs) +
          ArenaBytes<index::FoundKeys>(size.group) +
          ArenaBytes<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens)) +
-         ArenaBytes<std::byte>(SearchBytes(size));
+         ArenaBytes<std::byte>(search_bytes);
 }
 
-IndexedScratch IndexedScratch::Take(const IndexedScratchSize& size, Arena* arena) {
+IndexedScratch IndexedScratch::Take(const IndexedScratchSize& size, size_t search_bytes,
+                                    Arena* arena) {
   IndexedScratch scratch;
   scratch.stride = StrideFor(size.num_tokens);
   scratch.tokens = arena->Take<uint32_t>(size.group * scratch.stride);
@@ -75,7 +75,7 @@ IndexedScratch IndexedScratch::Take(const IndexedScratchSize& size, Arena* arena
   scratch.found = arena->Take<index::FoundKeys>(size.group);
   scratch.runs = arena->Take<index::IndexRun>(size.num_runs);
   scratch.select = arena->Take<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens));
-  scratch.search = arena->Take<std::byte>(SearchBytes(size));
+  scratch.search = arena->Take<std::byte>(search_bytes);
   return scratch;
 }
 

@@ -45,6 +45,9 @@ struct IndexedScratchSize {
   uint64_t num_tokens = 0;
   uint32_t group = 0;
   size_t k_padded = 0;
+
+  // Of the indexes' scratch: the most that a kv head may need.
+  size_t SearchBytes() const;
 };
 
 struct IndexedScratch {
@@ -62,9 +65,10 @@ struct IndexedScratch {
   void* select = nullptr;  // Of kernels::SelectTopK,
   void* search = nullptr;  // ... and of the indexes.
 
-  static size_t Bytes(const IndexedScratchSize& size);
+  // search_bytes: size's.
+  static size_t Bytes(const IndexedScratchSize& size, size_t search_bytes);
   // REQUIRES: the arena has so many bytes.
-  static IndexedScratch Take(const IndexedScratchSize& size, Arena* arena);
+  static IndexedScratch Take(const IndexedScratchSize& size, size_t search_bytes, Arena* arena);
 };
 
 class IndexedGroup {

@@ -66,6 +66,7 @@ Status LayerAttention::Begin(const LayerCall& call) {
   const bool bounds = chooses_ && call.plan.Bounds();
   bounds_.assign(bounds ? static_cast<size_t>(call.q.rows()) * call.spec.num_q_heads : 0,
                  HeadBound());
+  search_bytes_ = finds_ ? IndexedSize().SearchBytes() : 0;
   ATTNDB_RETURN_IF_ERROR(MakeRoom());
   TakeFromArenas();
   next_item_.store(0, std::memory_order_relaxed);
@@ -91,7 +92,7 @@ size_t LayerAttention::PartBytes() const {
                  2 * ArenaBytes<uint32_t>(rows_max_) +
                  ArenaBytes<std::byte>(kernels::AttendBlockScratchBytes(k_padded_, v_padded_));
   if (!chooses_) return bytes;
-  if (finds_) return bytes + IndexedScratch::Bytes(IndexedSize());
+  if (finds_) return bytes + IndexedScratch::Bytes(IndexedSize(), search_bytes_);
   const uint32_t group = call_.spec.group_size();
   if (work_.num_ranges_max == 1) bytes += ChoiceBytes(1);
   if (call_.plan.Draws()) {
@@ -177,7 +178,7 @@ void LayerAttention::TakeFromArenas() {
     part.block = part.arena.Take<std::byte>(kernels::AttendBlockScratchBytes(k_padded_, v_padded_));
     if (!chooses_) continue;
     if (finds_) {
-      part.indexed = IndexedScratch::Take(IndexedSize(), &part.arena);
+      part.indexed = IndexedScratch::Take(IndexedSize(), search_bytes_, &part.arena);
       continue;
     }
     TakeForScores(&part);

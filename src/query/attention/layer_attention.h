@@ -251,6 +251,7 @@ class LayerAttention {
   uint64_t first_row_token_ = 0;
   size_t k_padded_ = 0;
   size_t v_padded_ = 0;
+  size_t search_bytes_ = 0;          // Of an index's scratch, for a part.
   size_t rows_max_ = 0;              // q rows of a unit,
   size_t range_rows_ = 0;            // ... rounded up to lines of the cache, where ranges share it.
   std::vector<uint64_t> run_begin_;  // First token of each run, and num_tokens.
