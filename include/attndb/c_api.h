@@ -245,6 +245,12 @@ ATTNDB_EXPORT attndb_code attndb_session_attend_part(attndb_session* session, ui
                                                      const attndb_tensor* q,
                                                      const attndb_tensor* out, float* lse,
                                                      uint32_t part, uint32_t num_parts);
+/* Session::Search: what the layer's plan chooses of the middle for the one row of q, q head after q
+ * head, num_found[num_q_heads] of each: *tokens, and their unscaled scores in *scores (which may be
+ * NULL). Both arrays are yours: attndb_free. */
+ATTNDB_EXPORT attndb_code attndb_session_search(attndb_session* session, uint32_t layer,
+                                                const attndb_tensor* q, uint64_t* num_found,
+                                                uint32_t** tokens, float** scores);
 /* Session::Update and Attention: AlayaDB's names. */
 ATTNDB_EXPORT attndb_code attndb_session_update(attndb_session* session, const attndb_tensor* q,
                                                 const attndb_tensor* k, const attndb_tensor* v,

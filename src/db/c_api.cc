@@ -457,6 +457,40 @@ attndb_code attndb_session_attend_part(attndb_session* session, uint32_t layer,
   });
 }
 
+attndb_code attndb_session_search(attndb_session* session, uint32_t layer, const attndb_tensor* q,
+                                  uint64_t* num_found, uint32_t** tokens, float** scores) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(num_found, "num_found"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(tokens, "tokens"));
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView queries, ToView(q, "q"));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<attndb::CriticalTokens> found,
+                            session->session.Search(layer, queries));
+    std::vector<uint32_t> all_tokens;
+    std::vector<float> all_scores;
+    for (const attndb::CriticalTokens& head : found) {
+      all_tokens.insert(all_tokens.end(), head.tokens.begin(), head.tokens.end());
+      all_scores.insert(all_scores.end(), head.scores.begin(), head.scores.end());
+    }
+    void* tokens_copy = nullptr;
+    ATTNDB_RETURN_IF_ERROR(
+        CopyOut(all_tokens.data(), all_tokens.size() * sizeof(uint32_t), &tokens_copy));
+    if (scores != nullptr) {
+      void* scores_copy = nullptr;
+      const Status status =
+          CopyOut(all_scores.data(), all_scores.size() * sizeof(float), &scores_copy);
+      if (!status.ok()) {
+        attndb_free(tokens_copy);
+        return status;
+      }
+      *scores = static_cast<float*>(scores_copy);
+    }
+    *tokens = static_cast<uint32_t*>(tokens_copy);
+    for (size_t i = 0; i < found.size(); ++i) num_found[i] = found[i].tokens.size();
+    return Status();
+  });
+}
+
 attndb_code attndb_session_update(attndb_session* session, const attndb_tensor* q,
                                   const attndb_tensor* k, const attndb_tensor* v, uint32_t layer) {
   return Call([&]() -> Status {

@@ -266,6 +266,33 @@ TEST_F(CApiTest, ForkCropResetAndBatch) {
   EXPECT_EQ(attndb_session_num_tokens(session.get()), 0U);
 }
 
+TEST_F(CApiTest, SearchGivesWhatThePlanChooses) {
+  const UniqueSession session = Start(kTokens);
+  Step(session.get(), 0, 100);
+  const attndb_tensor q = Tensor(q_[1], 99, 1, kQHeads);
+  uint64_t num_found[kQHeads] = {};
+  uint32_t* tokens = nullptr;
+  float* scores = nullptr;
+  ASSERT_EQ(attndb_session_set_plan(session.get(), "topk(k=8,sink=2,window=4)"), ATTNDB_OK);
+  ASSERT_EQ(attndb_session_search(session.get(), 1, &q, num_found, &tokens, &scores), ATTNDB_OK)
+      << attndb_last_error();
+  for (size_t i = 0; i < kQHeads * 8; ++i) {
+    EXPECT_TRUE(tokens[i] >= 2 && tokens[i] < 96) << tokens[i];
+    EXPECT_TRUE(std::isfinite(scores[i]));
+  }
+  for (const uint64_t count : num_found) EXPECT_EQ(count, 8U);
+  attndb_free(tokens);
+  attndb_free(scores);
+  tokens = nullptr;
+  ASSERT_EQ(attndb_session_search(session.get(), 1, &q, num_found, &tokens, nullptr), ATTNDB_OK);
+  attndb_free(tokens);
+  tokens = nullptr;
+  ASSERT_EQ(attndb_session_set_plan(session.get(), "full"), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_search(session.get(), 1, &q, num_found, &tokens, nullptr),
+            ATTNDB_FAILED_PRECONDITION);
+  EXPECT_EQ(tokens, nullptr);
+}
+
 TEST_F(CApiTest, WhatWasAppendedCanBeRead) {
   const UniqueSession session = Start(kTokens);
   Step(session.get(), 0, 20);
@@ -422,6 +449,8 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
   char* text = nullptr;
   int32_t* ids = nullptr;
   size_t n = 0;
+  uint64_t num = 0;
+  uint32_t* found = nullptr;
   const std::vector<attndb_code> codes = {
       attndb_db_open(nullptr, nullptr, &db),
       attndb_db_open("x", nullptr, nullptr),
@@ -463,6 +492,10 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
       attndb_session_set_plan(session.get(), nullptr),
       attndb_session_explain(session.get(), nullptr),
       attndb_session_explain_layer(nullptr, 0, &text),
+      attndb_session_search(nullptr, 0, &k, &num, &found, nullptr),
+      attndb_session_search(session.get(), 0, nullptr, &num, &found, nullptr),
+      attndb_session_search(session.get(), 0, &k, nullptr, &found, nullptr),
+      attndb_session_search(session.get(), 0, &k, &num, nullptr, nullptr),
       attndb_session_spec(nullptr, &text),
       attndb_spec_validate(nullptr),
       attndb_spec_kv_bytes_per_token(&c_spec_, nullptr)};

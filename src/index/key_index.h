@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <span>
 
-#include "index/key_estimates.h"
+#include "index/draw_index.h"
 #include "kernels/layout.h"
 
 namespace attndb::index {
@@ -37,11 +37,6 @@ struct SearchSpec {
 };
 
 class KeyIndex;
-
-struct PlaceRange {
-  size_t begin = 0;
-  size_t end = 0;
-};
 
 // A run of tokens with its index.
 struct IndexRun {
@@ -82,19 +77,6 @@ struct SearchCost {
   uint64_t clusters = 0;       // Clusters visited.
 };
 
-// What a draw asks of an index that has estimates of its keys' scores, in an order of its own: a
-// place is a key's number in that order.
-struct DrawCall {
-  KeepCall scan;  // first_key is a place, a multiple of 64; first_token is that of the run's key 0.
-  // Only these keys of the run may be drawn.
-  size_t first_visible = 0;
-  size_t num_visible = 0;
-  float effort = 0.0f;                  // As SearchSpec's.
-  const float* q_norms = nullptr;       // [queries]
-  float* row_reaches = nullptr;         // [queries], written.
-  kernels::KeptTokens* work = nullptr;  // Room for scan.num_keys tokens; written.
-};
-
 class KeyIndex {
  public:
   virtual ~KeyIndex() = default;
@@ -107,15 +89,8 @@ class KeyIndex {
   // Of 64-byte aligned scratch for a call whose first run this one's is.
   virtual size_t ScratchBytes(const IndexCall& call) const = 0;
 
-  // What estimates the scores of its keys, by place; null where nothing does, and draws can't be
-  // made from it.
-  virtual const KeyEstimates* estimates() const { return nullptr; }
-  // The places that hold keys [first, end): whole blocks of 64, but for the last.
-  virtual PlaceRange PlacesOf(size_t first, size_t end) const { return {first, end}; }
-  // As KeyEstimates::Keep, of the places of a scan: keeps what the rule draws, but skips blocks of
-  // which it thinks that they hold none. Tokens of a block come in the order of their places.
-  // REQUIRES: estimates().
-  virtual uint64_t Draw(const DrawCall& /*call*/, kernels::KeptTokens* /*kept*/) const { return 0; }
+  // The same index, for draws; null if it can't make them.
+  virtual const DrawIndex* draws() const { return nullptr; }
 
   // Searches all runs of the call, of which this one's is the first. found[r]: of q row r. A top-k
   // search finds k keys of each run at most, and the k best of all among them; a range search may

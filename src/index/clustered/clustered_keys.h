@@ -10,6 +10,8 @@
 //          log-sum-exp on the sampled queries (as SAAP, arXiv:2502.08246, and LoRANN,
 //          arXiv:2410.18926, learn theirs) gain less than a point of recall at the same number of
 //          keys.
+// Draws:   a block of 16 keys whose noise does not come up to what such a key would need is not
+//          scanned: the sample is that of a scan of all, but for what the reach misses.
 // Errors:  kResourceExhausted: no memory; Parse: those of cluster_format.h. Keys are finite.
 // Threads: constant once made.
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTERED_KEYS_H_
@@ -25,13 +27,14 @@
 #include "index/clustered/cluster_format.h"
 #include "index/clustered/cluster_means.h"
 #include "index/clustered/key_order.h"
+#include "index/draw_index.h"
 #include "index/key_index.h"
 #include "index/planes/key_planes.h"
 #include "index/planes/plane_source.h"
 
 namespace attndb::index {
 
-class ClusteredKeys final : public KeyIndex {
+class ClusteredKeys final : public KeyIndex, public DrawIndex {
  public:
   static constexpr float kEffort = 1.2f;
 
@@ -59,7 +62,8 @@ class ClusteredKeys final : public KeyIndex {
   void Search(const IndexCall& call, void* scratch, FoundKeys* found,
               SearchCost* cost) const override;
 
-  const KeyEstimates* estimates() const override { return &planes_; }
+  const DrawIndex* draws() const override { return this; }
+  const KeyEstimates& estimates() const override { return planes_; }
   PlaceRange PlacesOf(size_t first, size_t end) const override;
   uint64_t Draw(const DrawCall& call, kernels::KeptTokens* kept) const override;
 

@@ -210,14 +210,13 @@ class Draws {
     for (size_t r = 0; r < kGroup; ++r) {
       const float* const q = head.queries(0) + r * kDim;
       queries_.push_back(
-          index.estimates()->Prepare(4, q, reinterpret_cast<float*>(spare.data()) + r * kDim,
-                                     codes.data() + r * QueryCodeBytes(kDim)));
+          index.estimates().Prepare(4, q, reinterpret_cast<float*>(spare.data()) + r * kDim,
+                                    codes.data() + r * QueryCodeBytes(kDim)));
       norms_.push_back(static_cast<float>(Norm({q, kDim})));
     }
     codes_buffer_ = std::move(codes);
     scores_.resize(kGroup * num_places_);
-    index.estimates()->Scan(4, 0, num_places_, queries_.data(), kGroup, scores_.data(),
-                            num_places_);
+    index.estimates().Scan(4, 0, num_places_, queries_.data(), kGroup, scores_.data(), num_places_);
     Random random(3);
     for (size_t i = 0; i < num_places_; ++i) {
       noise_.push_back(static_cast<float>(

@@ -231,9 +231,15 @@ TokenRange LayerAttention::Middle(uint64_t row) const {
 }
 
 const index::KeyEstimates* LayerAttention::Estimates(uint32_t kv_head, size_t run) const {
-  if (call_.plan.Draws() && Index(kv_head, run) != nullptr) return Index(kv_head, run)->estimates();
+  if (const auto* const draws = Draws(kv_head, run)) return &draws->estimates();
   if (call_.plan.bits == 0 || call_.estimates.empty()) return nullptr;
   return call_.estimates[kv_head * call_.num_runs + run];
+}
+
+const index::DrawIndex* LayerAttention::Draws(uint32_t kv_head, size_t run) const {
+  if (!call_.plan.Draws()) return nullptr;
+  const index::KeyIndex* const index = Index(kv_head, run);
+  return index == nullptr ? nullptr : index->draws();
 }
 
 const index::KeyIndex* LayerAttention::Index(uint32_t kv_head, size_t run) const {

@@ -237,6 +237,8 @@ class LayerAttention {
   // Null unless the plan asks for estimates and the run has some.
   const index::KeyEstimates* Estimates(uint32_t kv_head, size_t run) const;
   const index::KeyIndex* Index(uint32_t kv_head, size_t run) const;
+  // Null unless the plan draws and the run has an index to draw by.
+  const index::DrawIndex* Draws(uint32_t kv_head, size_t run) const;
   const kernels::ValuePlanesView* CodedValues(uint32_t kv_head, size_t run) const;
   kernels::RowsView Keys(uint32_t kv_head, size_t run, uint64_t first_token) const;
   kernels::RowsView Values(uint32_t kv_head, size_t run, uint64_t first_token) const;

@@ -111,7 +111,7 @@ void LayerAttention::KeepDrawn(const WorkUnit& unit, size_t run, TokenRange toke
 // The same of middle tokens of one run, by an index, which has an order of its own.
 void LayerAttention::KeepByIndex(const WorkUnit& unit, size_t run, TokenRange tokens,
                                  const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
-  const index::KeyIndex& index = *Index(unit.kv_head, run);
+  const index::DrawIndex& index = *Draws(unit.kv_head, run);
   const index::KeyEstimates& estimates = *PreparedEstimates(unit.kv_head, run, part);
   const uint32_t group = call_.spec.group_size();
   for (uint32_t g = 0; g < group; ++g) {
@@ -149,7 +149,7 @@ void LayerAttention::KeepMiddle(const WorkUnit& unit, TokenRange middle,
   for (size_t run = 0; run < call_.num_runs; ++run) {
     const TokenRange tokens = Intersect(middle, {run_begin_[run], run_begin_[run + 1]});
     if (tokens.begin >= tokens.end) continue;
-    if (Index(unit.kv_head, run) != nullptr) {
+    if (Draws(unit.kv_head, run) != nullptr) {
       KeepByIndex(unit, run, tokens, rule, kept, part);
       continue;
     }
