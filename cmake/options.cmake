@@ -8,6 +8,7 @@ set(ATTNDB_BUILD_LLAMA ON CACHE STRING
 option(ATTNDB_BUILD_PYTHON "Build the Python package's module: what `pip install .` does" OFF)
 option(ATTNDB_WERROR "Treat warnings as errors" ON)
 set(ATTNDB_SANITIZE "" CACHE STRING "Sanitizer: empty, address (with undefined) or thread")
+option(ATTNDB_FUZZ "Build the fuzz targets (clang)" OFF)
 option(ATTNDB_COVERAGE "Instrument for coverage" OFF)
 
 set(CMAKE_CXX_STANDARD 20)

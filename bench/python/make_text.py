@@ -2,9 +2,10 @@
 
     python bench/python/make_text.py FILE [BYTES]
 
-Some 130,000 tokens of SmolLM2, of one kind and free to have. With BYTES, the sources of the standard
-library's modules follow, in the order of their names, until there are so many bytes: 256K tokens
-take some 1,200,000. Which Python it is of is in the text's length and SHA-256, which are printed.
+Some 130,000 tokens of SmolLM2, of one kind and free to have. With BYTES, the sources of the
+standard library's modules follow, in the order of their names, until there are so many bytes: 256K
+tokens take some 1,200,000. Which Python it is of is in the text's length and SHA-256, which are
+printed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,22 @@
+// What fuzzers do to the byte forms of indexes (docs/formats/clusters.md, graph.md): a form that a
+// build made is changed as the input says, and what a reader lets through is searched.
+//
+// Input:   any bytes. Edits of the form first, then how it is searched; missing bytes are 0.
+// Found:   a sanitizer's report, or a search that gives keys that may not be found, keys twice, or
+//          other scores than q.k: the process ends.
+// Threads: any.
+#ifndef ATTNDB_FUZZ_INDEX_FORMS_H_
+#define ATTNDB_FUZZ_INDEX_FORMS_H_
+
+#include <cstdint>
+#include <span>
+
+namespace attndb::fuzz {
+
+// Whether a reader took the changed form.
+bool FuzzClusters(std::span<const uint8_t> input);
+bool FuzzGraph(std::span<const uint8_t> input);
+
+}  // namespace attndb::fuzz
+
+#endif  // ATTNDB_FUZZ_INDEX_FORMS_H_

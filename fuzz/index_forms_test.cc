@@ -1,0 +1,41 @@
+// Goal:   the fuzz targets of indexes find nothing on inputs of a fixed seed, and get as far as a
+//         search on many of them.
+// Method: random bytes, few edits as often as many.
+// Replay: ATTNDB_SEED=5 ctest -R index_forms
+#include "fuzz/index_forms.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "common/random.h"
+#include "testing/seed.h"
+
+namespace attndb::fuzz {
+namespace {
+
+constexpr int kRounds = 400;
+
+// Inputs that were taken and searched.
+int CountSearched(bool (*target)(std::span<const uint8_t>), uint64_t seed) {
+  Random random(seed);
+  int count = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<uint8_t> input(random.Uniform(96));
+    for (uint8_t& byte : input) byte = static_cast<uint8_t>(random.Uniform(256));
+    if (!input.empty() && round % 2 == 0) input[0] = static_cast<uint8_t>(random.Uniform(3));
+    count += target(input) ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(IndexFormsTest, ChangedClustersAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzClusters, test::SeedOr(5)), kRounds / 8);
+}
+
+TEST(IndexFormsTest, ChangedGraphsAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzGraph, test::SeedOr(6)), kRounds / 8);
+}
+
+}  // namespace
+}  // namespace attndb::fuzz

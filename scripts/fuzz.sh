@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs the fuzz targets, each for so long:  scripts/fuzz.sh [SECONDS]   (600)
+#
+# Builds build/fuzz with clang, ASan and UBSan. What a target finds is written to build/fuzz/found/;
+# run the target on that file to see it again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly seconds=${1:-600} build=build/fuzz
+cmake -S . -B "$build" -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
+  -DCMAKE_BUILD_TYPE=None -DATTNDB_SANITIZE=address -DATTNDB_FUZZ=ON -DATTNDB_WERROR=OFF \
+  -DATTNDB_BUILD_CLI=OFF -DATTNDB_BUILD_BENCH=OFF -DATTNDB_BUILD_EXAMPLES=OFF \
+  -DATTNDB_BUILD_LLAMA=OFF >/dev/null
+ninja -C "$build" fuzz_clusters fuzz_graph
+for target in clusters graph; do
+  mkdir -p "$build/corpus/$target" "$build/found"
+  echo "== fuzz_$target, $seconds s"
+  "$build/bin/fuzz_$target" -max_total_time="$seconds" -max_len=128 -print_final_stats=1 \
+    -artifact_prefix="$build/found/$target-" "$build/corpus/$target"
+done
