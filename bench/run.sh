@@ -16,6 +16,8 @@
 #   index                             recall and time of indexes at 65,536 tokens, beside other
 #                                     libraries' where `scripts/setup.sh peers` has run, RoarGraph's
 #                                     programs in $ROARGRAPH among them; half an hour, only if named
+#   draws                             auto and topk by clusters at 262,144 tokens; an hour, most of
+#                                     it the capture, only if named
 #
 # Result: one JSON file a name in bench/results/, with machine and commit; the figures on stdout.
 #         bench/report.py makes docs/performance.md of them. --quick: smaller sizes, to see that all
@@ -126,20 +128,36 @@ bench_decode_long() {
 }
 
 # A capture at a length that the model was not trained for, with all of q.
+# long_heads TEXT TOKENS FACTOR QUERIES
 long_heads() {
-  local tokens; tokens=$(pick 65536 4096)
-  local file=$data/smollm2_yarn_$tokens.safetensors
-  [[ -f $file ]] || "$bin/attndb" capture "$(text)" -o "$file" --raw --tokens "$tokens" \
-    --layers 3,6,9,12,15,18,21,24,27 --rope-scaling yarn:8 \
+  local file=$data/smollm2_yarn_$2.safetensors
+  [[ -f $file ]] || "$bin/attndb" capture "$1" -o "$file" --raw --tokens "$2" --queries "$4" \
+    --layers 3,6,9,12,15,18,21,24,27 --rope-scaling "yarn:$3" \
     --plan 'window(sink=64,window=4096)' >&2
   echo "$file"
+}
+long_text() {
+  local file=$data/long_text.txt
+  [[ -f $file ]] || python3 bench/python/make_text.py "$file" 1200000 >&2
+  echo "$file"
+}
+bench_draws() {
+  local tokens; tokens=$(pick 262144 8192)
+  local by='auto(error=0.01,index=clustered'
+  attention draws 16 --plan "$auto" --plan "$by)" --plan "$by,effort=1)" --plan "$by,effort=1.5)" \
+    --plan 'topk(k=512,bits=4)' --plan 'topk(k=512,index=clustered)' \
+    --capture "$(long_heads "$(long_text)" "$tokens" 32 $((tokens / 4)))"
+}
+index_heads() {
+  local tokens; tokens=$(pick 65536 4096)
+  long_heads "$(text)" "$tokens" 8 "$tokens"
 }
 bench_index() {
   local peers=.deps/peers/bin/python
   local command=
   [[ ! -x $peers ]] || command="$peers bench/python/index_peers.py"
   [[ -z $command || -z ${ROARGRAPH:-} ]] || command+=" --roargraph $ROARGRAPH"
-  "$bin/attndb" bench index --json --capture "$(long_heads)" --peers "$command" \
+  "$bin/attndb" bench index --json --capture "$(index_heads)" --peers "$command" \
     --heads 3:0,6:1,9:2,12:1,15:0,18:2,21:1,24:2,27:0 --num-queries "$(pick 64 8)" |
     python3 bench/python/keep_index_result.py "$results/index.json" "$commit"
 }

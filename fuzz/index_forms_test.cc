@@ -33,6 +33,14 @@ TEST(IndexFormsTest, ChangedClustersAreRefusedOrHarmless) {
   EXPECT_GT(CountSearched(FuzzClusters, test::SeedOr(5)), kRounds / 8);
 }
 
+// Scales so large that floors were no numbers, and hidden keys came up to them.
+TEST(IndexFormsTest, EstimatesThatAreNoNumbersBringUpNothingHidden) {
+  std::vector<uint8_t> input = {0xc1, 0xf0, 0x97, 0x00, 0x00, 0x00};
+  input.insert(input.end(), 29, 0xff);
+  input.insert(input.end(), {0x00, 0x00, 0x00, 0x00, 0x5b, 0xb5, 0xb5, 0x2f});
+  EXPECT_TRUE(FuzzClusters(input));
+}
+
 TEST(IndexFormsTest, ChangedGraphsAreRefusedOrHarmless) {
   EXPECT_GT(CountSearched(FuzzGraph, test::SeedOr(6)), kRounds / 8);
 }

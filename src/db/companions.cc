@@ -42,7 +42,12 @@ void Database::Want(const storage::Segment& segment, const CompanionForm* form) 
 }
 
 Status Database::ForgetFormerKinds() {
-  for (const std::string& kind : key_planes_.kind().former) {
+  std::vector<std::string> kinds = key_planes_.kind().former;
+  for (const auto& [name, indexes] : indexes_) {
+    const std::vector<std::string>& former = indexes.form->kind().former;
+    kinds.insert(kinds.end(), former.begin(), former.end());
+  }
+  for (const std::string& kind : kinds) {
     const Status status = catalog_->DropKind(kind);
     // On a full disk they stay, and a Store gives them up.
     if (!status.ok() && status.code() != StatusCode::kResourceExhausted) return status;

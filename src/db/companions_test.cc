@@ -296,18 +296,16 @@ TEST_F(CompanionsTest, WhatWasDroppedWhileItsPlanesAreBuiltFillsNoQuota) {
 TEST_F(CompanionsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
   const Tokens stored = StoreLong("a", 1);
   db_.reset();
-  const std::string former = store() + "/segments/0000000000000001.key_planes.";
-  {
+  for (const std::string kind : {"key_planes", "clusters_1"}) {
     const auto catalog = *db::Catalog::Open({.path = store() + "/catalog.db"});
     const uint64_t generation = *catalog->ReserveGeneration();
-    ATTNDB_ASSERT_OK(
-        catalog->PublishCompanion(1, {.kind = "key_planes", .generation = generation}));
-    for (const char* end : {".obj", ".manifest"}) {
-      std::ofstream(former + std::to_string(generation) + end) << "whatever";
-    }
+    ATTNDB_ASSERT_OK(catalog->PublishCompanion(1, {.kind = kind, .generation = generation}));
+    const std::string file =
+        store() + "/segments/0000000000000001." + kind + "." + std::to_string(generation);
+    for (const char* end : {".obj", ".manifest"}) std::ofstream(file + end) << "whatever";
   }
   ATTNDB_ASSERT_OK(DB::Open(store(), {.read_only = true}));
-  EXPECT_EQ(NumSegmentFiles(), kFilesOfOne + 2);
+  EXPECT_EQ(NumSegmentFiles(), kFilesOfOne + 4);
   Open();
   EXPECT_EQ(NumSegmentFiles(), kFilesOfOne);
   EXPECT_EQ(Stats().num_companions, 1u);

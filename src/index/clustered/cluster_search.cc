@@ -289,10 +289,12 @@ void ClusterSearch::MarkCandidates(size_t row) {
   constexpr float kLeast = std::numeric_limits<float>::lowest();  // Above what is hidden.
   const float* const scores = scratch_.scores + row * stride_;
   const float margin = scratch_.margins[row];
-  const float floor = std::max(scratch_.floors[row] - margin, kLeast);
+  // Planes that were read may hold anything, and so floors and margins be no numbers.
+  const auto at_least = [](float least, float x) { return x > least ? x : least; };
+  const float floor = at_least(kLeast, scratch_.floors[row] - margin);
   const size_t count = kernels::TakeNotBelow(scores, num_places(), floor, scratch_.near);
   const float risen = Floor(row, scratch_.near, count) - margin;
-  kernels::MarkNotBelow(scores, num_places(), std::max(risen, floor), scratch_.candidates);
+  kernels::MarkNotBelow(scores, num_places(), at_least(floor, risen), scratch_.candidates);
 }
 
 void ClusterSearch::OrderSlots() {

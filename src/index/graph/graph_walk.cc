@@ -83,7 +83,8 @@ struct WalkScratch {
 
   template <typename T>
   T* Take(size_t count) {
-    std::byte* const piece = data + num_bytes;
+    // Null: who only asks for the bytes.
+    std::byte* const piece = data == nullptr ? nullptr : data + num_bytes;
     num_bytes += RoundUp(count * sizeof(T), 64);
     return reinterpret_cast<T*>(piece);
   }
