@@ -79,6 +79,9 @@ struct HeadExplain {
   double visited_mean = 0;
   double clusters_mean = 0;
   double hops_mean = 0;
+  // Of draws by an index: estimated share of the mass that it leaves out unseen, by blocks that
+  // were scored all the same; in the mean. -1 = there were none.
+  double missed_mass = -1;
   double error = -1;      // Estimated, of the output, in the mean; -1 = not estimated.
   double mass_left = -1;  // Estimated share of the mass that was not chosen; -1 = unknown.
   // Of a plan with exact_fallback: hard upper bounds of that share, and of the norm of what the

@@ -89,6 +89,7 @@ class HeadExplain:
     visited_mean: float
     clusters_mean: float
     hops_mean: float
+    missed_mass: float  # Of draws by an index: estimated share of the mass left unseen; -1: none.
     bytes_touched: int  # By the last attend.
     time_us: float  # Of the last attend, summed over threads.
     error: float  # Estimated, of the output, in the mean; -1 = not estimated.

@@ -77,6 +77,7 @@ Dict HeadDict(const HeadExplain& head) {
   dict["visited_mean"] = head.visited_mean;
   dict["clusters_mean"] = head.clusters_mean;
   dict["hops_mean"] = head.hops_mean;
+  dict["missed_mass"] = head.missed_mass;
   dict["bytes_touched"] = head.bytes_touched;
   dict["time_us"] = head.time_us;
   dict["error"] = head.error;

@@ -116,7 +116,7 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
   HeadExplain sum;
   sum.predicted_us = sum.time_us = sum.other_us = 0;
   double selected = 0, visited = 0, clusters = 0, hops = 0;
-  Known error, left, mass_bound, out_bound;
+  Known missed, error, left, mass_bound, out_bound;
   uint64_t num_heads = 0;
   bool compared = true;
   for (const LayerExplain& layer : layers) {
@@ -133,6 +133,7 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
       visited += head.visited_mean;
       clusters += head.clusters_mean;
       hops += head.hops_mean;
+      missed.Add(head.missed_mass);
       error.Add(head.error);
       left.Add(head.mass_left);
       mass_bound.Add(head.mass_bound);
@@ -156,6 +157,7 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
           mean(hops),
           has_run ? Bytes(sum.bytes_touched) : "-",
           has_run ? Number(sum.time_us, 1) : "-",
+          Percent(missed),
           Percent(error),
           Percent(left),
           Percent(mass_bound),
@@ -166,8 +168,8 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
 // What each head runs; layers whose heads run the same are folded.
 std::string HeadTable(const std::vector<LayerExplain>& layers) {
   std::vector<Row> rows = {{"layers", "heads", "runs [why]", "bytes?", "us?", "else us?",
-                            "selected", "visited", "clusters", "hops", "bytes", "us", "error",
-                            "mass left", "at most", "off by", "fell back"}};
+                            "selected", "visited", "clusters", "hops", "bytes", "us", "missed",
+                            "error", "mass left", "at most", "off by", "fell back"}};
   for (size_t begin = 0; begin < layers.size();) {
     const std::vector<HeadRun> runs = RunsOf(layers[begin]);
     size_t end = begin + 1;

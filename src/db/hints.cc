@@ -14,7 +14,7 @@ using query::MachineConstants;
 using query::MeanRatio;
 
 constexpr std::string_view kFileName = "hints.json";
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr size_t kMaxScans = 8;
 
 bool IsSameMachine(const MachineConstants& a, const MachineConstants& b) {
@@ -83,7 +83,9 @@ MachineConstants MachineOf(const Json& json) {
 Json JsonOf(const HeadStatistics& head) {
   return Json::array({head.rows.value(), head.rows.count(), head.sparse_time.value(),
                       head.sparse_time.count(), head.full_time.value(), head.full_time.count(),
-                      head.selected, head.error, head.mass_left, head.prefers_full});
+                      head.selected, head.error, head.mass_left, head.prefers_full,
+                      head.index_time.value(), head.index_time.count(), head.prefers_index,
+                      head.missed});
 }
 
 MeanRatio RatioOf(const Json& json, size_t i) {
@@ -104,6 +106,9 @@ HeadStatistics HeadOf(const Json& json) {
   head.error = MeanOf(json.at(7));
   head.mass_left = MeanOf(json.at(8));
   head.prefers_full = json.at(9).get<bool>();
+  head.index_time = RatioOf(json, 10);
+  head.prefers_index = json.at(12).get<bool>();
+  head.missed = std::max(0.0, MeanOf(json.at(13)));
   return head;
 }
 

@@ -39,9 +39,11 @@ class HintsTest : public ::testing::Test {
   }
   static ContextStatistics Statistics() {
     ContextStatistics statistics(2, std::vector<query::HeadStatistics>(3));
-    statistics[1][2].ObserveSparse({.selected = 9, .ns = 200}, {.ns = 100});
+    statistics[1][2].ObserveSparse({.selected = 9, .ns = 200}, {.ns = 100}, false);
     statistics[1][2].ObserveDraw(1.6, 10, 0.01);
     statistics[1][2].prefers_full = true;
+    statistics[0][1].ObserveSparse({.ns = 300, .missed = 0.01}, {.ns = 100}, true);
+    statistics[0][1].prefers_index = true;
     return statistics;
   }
   void SaveBoth() {

@@ -30,6 +30,7 @@ inline Json JsonOf(const HeadExplain& head) {
           {"visited_mean", head.visited_mean},
           {"clusters_mean", head.clusters_mean},
           {"hops_mean", head.hops_mean},
+          {"missed_mass", head.missed_mass},
           {"bytes_touched", head.bytes_touched},
           {"time_us", head.time_us},
           {"error", head.error},

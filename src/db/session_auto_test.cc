@@ -18,6 +18,7 @@ using ::testing::HasSubstr;
 using Tokens = std::vector<TokenId>;
 
 constexpr uint64_t kNumTokens = 1500;
+constexpr uint64_t kNumLong = 51000;  // Where clusters are worth a thought.
 
 // A machine that reads so slowly, or finds rows so slowly, that there is nothing to think about.
 query::MachineConstants Machine(bool searches) {
@@ -26,6 +27,17 @@ query::MachineConstants Machine(bool searches) {
   machine.select = machine.head = machine.row = searches ? 0 : 1e6;
   machine.attend = {1e4, 1e4, 1e4, 1e4};
   return machine;
+}
+
+// Norm of what they differ by, over that of b.
+double OffBy(const std::vector<float>& a, const std::vector<float>& b) {
+  double square = 0;
+  double norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    square += std::pow(double{a[i]} - double{b[i]}, 2);
+    norm += std::pow(double{b[i]}, 2);
+  }
+  return std::sqrt(square / norm);
 }
 
 class SessionAutoTest : public ::testing::Test {
@@ -63,8 +75,8 @@ class SessionAutoTest : public ::testing::Test {
     }
   }
 
-  void StoreContext() {
-    stored_ = ToyModel::Tokens(kNumTokens, 1);
+  void StoreContext(uint64_t num_tokens = kNumTokens) {
+    stored_ = ToyModel::Tokens(num_tokens, 1);
     const auto session = Resume("full", Tokens{1});
     Append(session.get(), stored_);
     ASSERT_TRUE(database_->Store(session.get(), stored_, {.name = "a"}).ok());
@@ -76,7 +88,7 @@ class SessionAutoTest : public ::testing::Test {
     std::vector<float> all;
     for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
       const LayerSpec& shape = model_.spec().layers[layer];
-      const std::vector<float> q = model_.Queries(layer, newest, kNumTokens - 1);
+      const std::vector<float> q = model_.Queries(layer, newest, stored_.size() - 1);
       std::vector<float> out(size_t{shape.num_q_heads} * shape.v_head_dim);
       const auto view = MutableTensorView::Contiguous(out.data(), DType::kFloat32, 1,
                                                       shape.num_q_heads, shape.v_head_dim);
@@ -218,6 +230,25 @@ TEST_F(SessionAutoTest, AnIndexOfATestRunsThroughADatabase) {
   const std::vector<float> nothing = Attend(Resume("topk(k=9,index=nothing)").get());
   ASSERT_EQ(window.size(), nothing.size());
   for (size_t i = 0; i < window.size(); ++i) EXPECT_NEAR(nothing[i], window[i], 1e-5);
+}
+
+TEST_F(SessionAutoTest, TriesAnIndexOfALongContextAndSaysWhatItMissed) {
+  StoreContext(kNumLong);
+  const std::vector<float> full = Attend(Resume("full").get());
+  auto session = Resume("auto(error=0.05)");
+  Attend(session.get());
+  ASSERT_TRUE(database_->WaitForBackground({}).ok());  // Clusters, which that call asked for.
+  for (int i = 0; i < 12; ++i) {
+    const std::vector<float> out = Attend(session.get());
+    EXPECT_LT(OffBy(out, full), 0.15);
+  }
+  const LayerExplain layer = *session->ExplainLayer(1);
+  for (const HeadExplain& head : layer.heads) {
+    EXPECT_THAT(head.plan, ::testing::AnyOf(HasSubstr("index=clustered"), HasSubstr("index=flat")));
+    EXPECT_GT(head.visited_mean, 0);
+    EXPECT_GE(head.missed_mass, 0);
+    EXPECT_LT(head.missed_mass, 0.05);
+  }
 }
 
 }  // namespace

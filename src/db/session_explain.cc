@@ -56,7 +56,7 @@ void SessionImpl::FillHeads(LayerId layer, const query::LayerChoice& choice,
     sum.ns += predicted.ns;
     HeadExplain head;
     head.kv_head = i;
-    head.plan = chosen.full || broken ? "full" : choice.plan.ToString();
+    head.plan = chosen.full || broken ? "full" : choice.PlanOf(i).ToString();
     head.reason = broken                                  ? "NaN or Inf: full"
                   : chosen.reason == query::Reason::kRule ? choice.full_reason
                                                           : query::TextOf(chosen.reason);
@@ -75,6 +75,7 @@ void SessionImpl::FillHeads(LayerId layer, const query::LayerChoice& choice,
     head.hops_mean = MeanOf(static_cast<double>(all.num_hops) * group, all.num_queries, 0);
     head.bytes_touched = last.bytes_touched;
     head.time_us = Micros(static_cast<double>(last.score_ns + last.select_ns + last.attend_ns));
+    head.missed_mass = all.MissedShare();
     head.error = MeanOf(all.error_sum, all.num_errors, -1);
     head.mass_left = MeanOf(all.mass_left_sum, all.num_masses, -1);
     head.mass_bound = MeanOf(all.mass_bound_sum, all.num_bounds, -1);

@@ -269,20 +269,25 @@ void SessionImpl::ChoosePlan(LayerId layer, query::LayerCall* call) {
   facts.num_plane_tokens = StorablePlaneTokens();
   advisor_.SetThreads(call->num_parts);
   TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
-  CollectIndexes(layer, *call);
-  call->indexes = indexes_;
-  CollectEstimates(layer, *call);
-  call->estimates = estimates_;
+  CollectForScores(layer, call);
   if (!estimates_.empty()) {
     const uint64_t found = CountPlaneTokens(*call);
     stats_[layer].num_plane_tokens = found;
     if (found != facts.num_plane_tokens) {
       facts.num_plane_tokens = found;
       TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
+      CollectForScores(layer, call);
     }
   }
   CollectValues(layer, *call);
   call->values = values_;
+}
+
+void SessionImpl::CollectForScores(LayerId layer, query::LayerCall* call) {
+  CollectIndexes(layer, *call);
+  call->indexes = indexes_;
+  CollectEstimates(layer, *call);
+  call->estimates = estimates_;
 }
 
 void SessionImpl::TakeChoice(LayerId layer, const query::LayerChoice& choice,
@@ -292,8 +297,10 @@ void SessionImpl::TakeChoice(LayerId layer, const query::LayerChoice& choice,
   call->full_reason = choice.full_reason;
   call->search = choice.all_full ? nullptr : SearchFor(layer, choice.plan);
   runs_full_ = non_finite_;
+  by_index_.assign(runs_full_.size(), 1);
   for (size_t head = 0; head < runs_full_.size(); ++head) {
     if (choice.heads[head].full) runs_full_[head] = 1;
+    if (!choice.others.empty()) by_index_[head] = choice.heads[head].index == choice.plan.index;
   }
   call->non_finite = runs_full_;
 }
@@ -318,12 +325,13 @@ void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) 
   planes_.clear();
   estimates_.clear();
   if (call.plan.bits == 0 || !query::ReasonForFull(call).empty()) return;
+  const bool any_scans = std::ranges::count(by_index_, 0) != 0;
   for (size_t i = 0; i < chain_.size(); ++i) {
     // A draw by an index has estimates of its own.
     const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
-    planes_.push_back(
-        has_index ? nullptr
-                  : database_->planes()->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
+    planes_.push_back(has_index && !any_scans ? nullptr
+                                              : database_->planes()->Get(*chain_[i].segment, layer,
+                                                                         call.spec, pins_[i]));
   }
   ListByRun(call, planes_, &estimates_);
 }
@@ -342,12 +350,19 @@ void SessionImpl::CollectValues(LayerId layer, const query::LayerCall& call) {
 void SessionImpl::CollectIndexes(LayerId layer, const query::LayerCall& call) {
   layer_indexes_.clear();
   indexes_.clear();
+  lacks_index_ = false;
   if (!call.plan.UsesIndex() || !query::ReasonForFull(call).empty()) return;
   IndexCache* const cache = database_->indexes(call.plan.index->finds_by);
   for (size_t i = 0; i < chain_.size(); ++i) {
-    layer_indexes_.push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
+    const storage::Segment& segment = *chain_[i].segment;
+    layer_indexes_.push_back(cache->Get(segment, layer, call.spec, pins_[i]));
+    const bool may_have_one = segment.num_tokens() >= database_->min_plane_tokens();
+    if (layer_indexes_.back() == nullptr && may_have_one) lacks_index_ = true;
   }
   ListByRun(call, layer_indexes_, &indexes_);
+  for (size_t i = 0; i < indexes_.size(); ++i) {
+    if (by_index_[i / call.num_runs] == 0) indexes_[i] = nullptr;
+  }
 }
 
 uint64_t SessionImpl::StorablePlaneTokens() const {
@@ -449,11 +464,13 @@ void SessionImpl::Teach(LayerId layer, uint64_t num_rows) {
   for (uint32_t head = 0; head < heads.size(); ++head) {
     const query::CallCost& cost = heads[head];
     query::HeadObservation seen;
-    // A head that ran `full` for its NaN teaches nothing about its plan.
-    if (non_finite_[head] == 0) {
+    // A head that ran `full` for its NaN teaches nothing about its plan, nor does one that had to
+    // scan what has no index yet.
+    if (non_finite_[head] == 0 && !(lacks_index_ && by_index_[head] != 0)) {
       seen.ns = static_cast<double>(cost.score_ns + cost.select_ns + cost.attend_ns) / rows;
     }
     seen.bytes = static_cast<double>(cost.bytes_touched) / rows;
+    seen.missed = cost.MissedShare();
     if (cost.num_queries > 0) {
       seen.selected =
           static_cast<double>(cost.num_selected) / static_cast<double>(cost.num_queries);

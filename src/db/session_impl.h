@@ -139,6 +139,8 @@ class SessionImpl {
   // Makes `call_` ready: pins the layer's segments and collects their rows.
   Status BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                    uint32_t num_parts);
+  // What finds or estimates scores of the chain's segments, for the plan that `call` has.
+  void CollectForScores(LayerId layer, query::LayerCall* call);
   // The key planes and value planes of the chain's segments, if the plan reads them.
   void CollectEstimates(LayerId layer, const query::LayerCall& call);
   void CollectValues(LayerId layer, const query::LayerCall& call);
@@ -199,6 +201,8 @@ class SessionImpl {
   std::vector<const index::KeyIndex*> indexes_;          // The same.
   std::vector<uint8_t> non_finite_;                      // By kv head: it has NaN or Inf,
   std::vector<uint8_t> runs_full_;  // ... or runs `full` for that or another reason.
+  std::vector<uint8_t> by_index_;   // ... or chooses by the plan's index; others scan.
+  bool lacks_index_ = false;        // Some segment has none yet that may have one.
   std::vector<query::HeadObservation> observed_;
 };
 

@@ -43,9 +43,9 @@ class DrawIndex {
   virtual PlaceRange PlacesOf(size_t first, size_t end) const = 0;
 
   // As KeyEstimates::Keep: keeps what the rule draws of the places of call.scan, in their order,
-  // but skips blocks of which it thinks that they hold none. Returns how many keys were scored.
+  // but skips blocks of which it thinks that they hold none, save those that it audits.
   // REQUIRES: queries were prepared by estimates() for 4 bits.
-  virtual uint64_t Draw(const DrawCall& call, kernels::KeptTokens* kept) const = 0;
+  virtual KeepCost Draw(const DrawCall& call, kernels::KeptTokens* kept) const = 0;
 };
 
 }  // namespace attndb::index

@@ -54,6 +54,16 @@ struct KeepCall {
   // by block of all keys; where no key that high is kept, the block is left out.
   const float* reaches = nullptr;
   const float* row_reaches = nullptr;  // [queries]: how many reaches count, times the norm of q.
+  // Of kAuditEvery blocks one is scored all the same, to see what the others may have missed: those
+  // whose number and this add up to a multiple.
+  uint32_t audit_phase = 0;
+  static constexpr uint32_t kAuditEvery = 32;
+};
+
+struct KeepCost {
+  uint64_t num_scored = 0;
+  // Of the keys of audited blocks, how many were kept that would have been left out.
+  uint64_t num_missed = 0;
 };
 
 class KeyEstimates {
@@ -81,9 +91,9 @@ class KeyEstimates {
                     size_t num_q_rows, float* scores, size_t scores_stride) const = 0;
 
   // Keeps, of the scores that Scan gives, what the rule draws; they are looked at while they lie in
-  // the cache, and forgotten. Returns how many keys were scored. REQUIRES: as Scan; with reaches,
-  // first_key is that of a block, and blocks have means of their own.
-  virtual uint64_t Keep(const KeepCall& call, kernels::KeptTokens* kept) const = 0;
+  // the cache, and forgotten. REQUIRES: as Scan; with reaches, first_key is that of a block, and
+  // blocks have means of their own.
+  virtual KeepCost Keep(const KeepCall& call, kernels::KeptTokens* kept) const = 0;
 
   // bounds[b]: no key of block first_block + b has a score, as Scan gives it without a shift, that
   // is further than this from q.k. Not a matter of probability: it holds for every q and key,

@@ -199,7 +199,7 @@ PlaceRange ClusteredKeys::PlacesOf(size_t first, size_t end) const {
           std::min(num_keys(), (end + kPieceKeys - 1) / kPieceKeys * kPieceKeys)};
 }
 
-uint64_t ClusteredKeys::Draw(const DrawCall& call, kernels::KeptTokens* kept) const {
+KeepCost ClusteredKeys::Draw(const DrawCall& call, kernels::KeptTokens* kept) const {
   const float effort = call.effort > 0 ? call.effort : kEffort;
   for (size_t r = 0; r < call.scan.queries.size(); ++r) {
     call.row_reaches[r] = effort * call.q_norms[r];
@@ -210,7 +210,7 @@ uint64_t ClusteredKeys::Draw(const DrawCall& call, kernels::KeptTokens* kept) co
   scan.row_reaches = call.row_reaches;
   kernels::KeptTokens& places = *call.work;
   places.count = 0;
-  const uint64_t num_scored = planes_.Keep(scan, &places);
+  const KeepCost cost = planes_.Keep(scan, &places);
   for (size_t i = 0; i < places.count; ++i) {
     const uint32_t key = KeyAt(places.tokens[i]);
     if (key < call.first_visible || key >= call.num_visible) continue;
@@ -221,7 +221,7 @@ uint64_t ClusteredKeys::Draw(const DrawCall& call, kernels::KeptTokens* kept) co
       kept->scores[r * kept->stride + to] = places.scores[r * places.stride + i];
     }
   }
-  return num_scored;
+  return cost;
 }
 
 }  // namespace attndb::index

@@ -65,7 +65,7 @@ class ClusteredKeys final : public KeyIndex, public DrawIndex {
   const DrawIndex* draws() const override { return this; }
   const KeyEstimates& estimates() const override { return planes_; }
   PlaceRange PlacesOf(size_t first, size_t end) const override;
-  uint64_t Draw(const DrawCall& call, kernels::KeptTokens* kept) const override;
+  KeepCost Draw(const DrawCall& call, kernels::KeptTokens* kept) const override;
 
   size_t num_clusters() const { return reaches_.size(); }
   // The key at a place of the planes.

@@ -245,13 +245,14 @@ class Draws {
     return drawn;
   }
 
-  std::map<uint32_t, float> Find(size_t first, size_t end, float effort, uint64_t* num_scored) {
+  std::map<uint32_t, float> Find(size_t first, size_t end, float effort, KeepCost* cost,
+                                 uint32_t audit_phase = 0) {
     Room found(num_places_);
     Room work(4096);
     std::vector<float> tile(kGroup * KeepCall::kWork);
     std::vector<float> row_reaches(kGroup);
     const PlaceRange places = index_.PlacesOf(first, end);
-    *num_scored = 0;
+    *cost = {};
     for (size_t begin = places.begin; begin < places.end; begin += 4096) {
       DrawCall call = {.scan = {.first_key = begin,
                                 .num_keys = std::min<size_t>(4096, places.end - begin),
@@ -259,14 +260,17 @@ class Draws {
                                 .rule = {{.scale = kScale}, thresholds_.data()},
                                 .noise = noise_.data() + begin,
                                 .first_token = 1000,
-                                .work = tile.data()},
+                                .work = tile.data(),
+                                .audit_phase = audit_phase},
                        .first_visible = first,
                        .num_visible = end,
                        .effort = effort,
                        .q_norms = norms_.data(),
                        .row_reaches = row_reaches.data(),
                        .work = &work.kept};
-      *num_scored += index_.Draw(call, &found.kept);
+      const KeepCost of_call = index_.Draw(call, &found.kept);
+      cost->num_scored += of_call.num_scored;
+      cost->num_missed += of_call.num_missed;
     }
     std::map<uint32_t, float> drawn;
     for (size_t i = 0; i < found.kept.count; ++i) drawn[found.tokens[i]] = found.scores[i];
@@ -303,19 +307,44 @@ TEST(ClusteredKeysTest, DrawsWhatARuleDrawsOfAllKeys) {
   const TopicHead head(20000, 2000, 1, 13);
   const ClusteredKeys index = *ClusteredKeys::Build(head.source());
   Draws draws(head, index, 100.0f);
-  uint64_t num_scored = 0;
+  KeepCost cost;
   for (const auto& [first, end] : std::vector<std::pair<size_t, size_t>>{
            {0, 20000}, {16, 19000}, {0, 5000}, {8192, 8200}, {12000, 12000}}) {
     const auto expected = draws.Expected(first, end);
-    EXPECT_EQ(draws.Find(first, end, 1e6f, &num_scored), expected) << first << " to " << end;
-    EXPECT_EQ(num_scored, index.PlacesOf(first, end).end - index.PlacesOf(first, end).begin);
+    EXPECT_EQ(draws.Find(first, end, 1e6f, &cost), expected) << first << " to " << end;
+    EXPECT_EQ(cost.num_missed, 0u);
+    EXPECT_EQ(cost.num_scored, index.PlacesOf(first, end).end - index.PlacesOf(first, end).begin);
     // At the usual effort, few are missed, and none is another.
-    const auto found = draws.Find(first, end, 0, &num_scored);
+    const auto found = draws.Find(first, end, 0, &cost);
     for (const auto& [token, score] : found) EXPECT_EQ(expected.at(token), score);
     EXPECT_GE(static_cast<double>(found.size()), 0.98 * static_cast<double>(expected.size()));
   }
-  (void)draws.Find(0, 20000, 0, &num_scored);
-  EXPECT_LT(num_scored, 12000u);
+  (void)draws.Find(0, 20000, 0, &cost);
+  EXPECT_LT(cost.num_scored, 12000u);
+}
+
+// Each block has its turn, and so what all audits find is what is missed without them.
+TEST(ClusteredKeysTest, AuditsTellWhatDrawsMiss) {
+  constexpr size_t kNumKeys = 20032;  // Whole blocks.
+  const TopicHead head(kNumKeys, 2000, 1, 13);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  Draws draws(head, index, 100.0f);
+  for (const float effort : {1.5f, 0.8f, 0.3f}) {
+    KeepCost cost;
+    std::map<uint32_t, float> always = draws.Find(0, kNumKeys, effort, &cost, 0);
+    std::erase_if(always, [other = draws.Find(0, kNumKeys, effort, &cost, 1)](const auto& item) {
+      return !other.contains(item.first);
+    });
+    uint64_t num_missed = 0;
+    for (uint32_t phase = 0; phase < KeepCall::kAuditEvery; ++phase) {
+      (void)draws.Find(0, kNumKeys, effort, &cost, phase);
+      num_missed += cost.num_missed;
+    }
+    EXPECT_EQ(num_missed, draws.Expected(0, kNumKeys).size() - always.size()) << effort;
+    if (effort < 0.5f) {
+      EXPECT_GT(num_missed, 10u);
+    }
+  }
 }
 
 TEST(ClusteredKeysTest, FewKeysAreAllFound) {

@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "common/lane_sum.h"
 #include "common/random.h"
+#include "index/planes/block_needs.h"
 #include "index/planes/plane_builder.h"
 #include "index/planes/transform_choice.h"
 #include "kernels/convert.h"
@@ -166,8 +167,8 @@ void KeyPlanes::Scan(uint32_t bits, size_t first_key, size_t num_keys, const Est
   });
 }
 
-uint64_t KeyPlanes::Keep(const KeepCall& call, kernels::KeptTokens* kept) const {
-  uint64_t num_scored = 0;
+KeepCost KeyPlanes::Keep(const KeepCall& call, kernels::KeptTokens* kept) const {
+  KeepCost cost;
   const size_t end = call.first_key + call.num_keys;
   ATTNDB_DCHECK(end <= header_.num_keys);
   for (size_t begin = call.first_key; begin < end;) {
@@ -180,47 +181,26 @@ uint64_t KeyPlanes::Keep(const KeepCall& call, kernels::KeptTokens* kept) const 
       });
       of_means = out;
     }
-    num_scored +=
+    const KeepCost piece =
         KeepPiece(call, begin, piece_end, {call.queries, of_means, begin / kWeightBlock}, kept);
+    cost.num_scored += piece.num_scored;
+    cost.num_missed += piece.num_missed;
     begin = piece_end;
   }
-  return num_scored;
+  return cost;
 }
-
-namespace {
-
-// By block, from the first of `rows` on: the least noise by which a key may be kept that scores as
-// the block's mean and its reach say.
-void FindNeeds(const KeepCall& call, const float* of_means, size_t stride, size_t first_block,
-               std::span<float> needs) {
-  const float scale = call.rule.logit.scale;
-  std::ranges::fill(needs, std::numeric_limits<float>::infinity());
-  for (size_t r = 0; r < call.queries.size(); ++r) {
-    const float* const means = of_means + r * stride;
-    const float* const reaches = call.reaches + first_block;
-    const float reach = call.row_reaches[r];
-    const float threshold = call.rule.thresholds[r] - scale * call.queries[r].offset;
-    for (size_t b = 0; b < needs.size(); ++b) {
-      needs[b] = std::min(needs[b], threshold - scale * (means[b] + reach * reaches[b]));
-    }
-  }
-}
-
-}  // namespace
 
 // In one pass where whole blocks of keys allow it, else tile by tile.
-uint64_t KeyPlanes::KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
+KeepCost KeyPlanes::KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
                               kernels::KeptTokens* kept) const {
   const bool in_one_pass = call.bits != 1 && bias_ == nullptr && call.rule.logit.soft_cap == 0 &&
                            rows.queries.size() <= kernels::kKeepRows;
   const size_t whole_end = end / kPlaneKeys * kPlaneKeys;
-  float needs[kMeanBlocks];
   const bool skips = in_one_pass && call.reaches != nullptr;
-  if (skips) {
-    const size_t num_blocks = kernels::NumWeightBlocks(end) - rows.first_block;
-    FindNeeds(call, rows.of_means, kMeanBlocks, rows.first_block, {needs, num_blocks});
-  }
-  uint64_t num_scored = 0;
+  BlockNeeds needs(call, {rows.first_block, end});
+  if (skips) needs.Find(rows.of_means, kMeanBlocks);
+  const size_t first_kept = kept->count;
+  KeepCost cost;
   while (begin < end) {
     const size_t done = begin - call.first_key;
     const float* const noise = call.noise + done;
@@ -231,13 +211,12 @@ uint64_t KeyPlanes::KeepPiece(const KeepCall& call, size_t begin, size_t end, co
     if (whole) {
       kernels::PlaneQuery planes[kScanRows];
       Complete(rows, begin, &EstimateQuery::plane, planes);
-      const float* const needed =
-          skips ? needs + (begin / kWeightBlock - rows.first_block) : nullptr;
-      num_scored +=
+      const float* const needed = skips ? needs.From(begin / kWeightBlock) : nullptr;
+      cost.num_scored +=
           kernels::KeepPlanes(view(), static_cast<int>(call.bits), begin, next - begin, planes,
                               rows.queries.size(), call.rule, noise, first_token, needed, kept);
     } else {
-      num_scored += next - begin;
+      cost.num_scored += next - begin;
       ForRows(rows.queries, [&](std::span<const EstimateQuery> some, size_t first) {
         const float* const of_means =
             rows.of_means == nullptr ? nullptr : rows.of_means + first * kMeanBlocks;
@@ -249,7 +228,8 @@ uint64_t KeyPlanes::KeepPiece(const KeepCall& call, size_t begin, size_t end, co
     }
     begin = next;
   }
-  return num_scored;
+  if (skips) cost.num_missed = needs.CountMissed(*kept, first_kept);
+  return cost;
 }
 
 kernels::PlanesView KeyPlanes::view() const {

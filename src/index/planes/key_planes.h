@@ -67,7 +67,7 @@ class KeyPlanes final : public KeyEstimates {
                         std::byte* codes) const override;
   void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
             size_t num_q_rows, float* scores, size_t scores_stride) const override;
-  uint64_t Keep(const KeepCall& call, kernels::KeptTokens* kept) const override;
+  KeepCost Keep(const KeepCall& call, kernels::KeptTokens* kept) const override;
   void ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block, size_t num_blocks,
                    float* bounds) const override;
 
@@ -127,7 +127,7 @@ class KeyPlanes final : public KeyEstimates {
   static void Complete(const ScanRows& rows, size_t begin, Query EstimateQuery::*member,
                        Query* queries);
   // Keep, of keys [begin, end) of at most kMeanBlocks blocks.
-  uint64_t KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
+  KeepCost KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
                      kernels::KeptTokens* kept) const;
   // Scan of keys [begin, end) for at most kScanRows rows.
   void ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows& rows, float* scores,

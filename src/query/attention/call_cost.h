@@ -18,6 +18,10 @@ struct CallCost {
   uint64_t num_visited = 0;
   uint64_t num_clusters = 0;
   uint64_t num_hops = 0;
+  // Of draws by an index: tokens that were kept, and about how many more would have been, were all
+  // scored.
+  uint64_t num_kept = 0;
+  uint64_t num_missed = 0;
   uint64_t bytes_touched = 0;
   int64_t score_ns = 0;
   int64_t select_ns = 0;
@@ -53,6 +57,13 @@ struct CallCost {
     ++num_bounds;
   }
 
+  // Estimated share of the mass that an index left out of what was drawn from: what is drawn weighs
+  // about the same, token by token. -1: nothing was drawn by one.
+  double MissedShare() const {
+    if (num_kept + num_missed == 0) return -1;
+    return static_cast<double>(num_missed) / static_cast<double>(num_kept + num_missed);
+  }
+
   // Of one row and q head that drew.
   void AddDraw(double error, double mass_left, double difficulty) {
     error_sum += error;
@@ -69,6 +80,8 @@ struct CallCost {
     num_visited += other.num_visited;
     num_clusters += other.num_clusters;
     num_hops += other.num_hops;
+    num_kept += other.num_kept;
+    num_missed += other.num_missed;
     bytes_touched += other.bytes_touched;
     score_ns += other.score_ns;
     select_ns += other.select_ns;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "common/lane_sum.h"
+#include "common/random.h"
 #include "kernels/draw.h"
 #include "query/attention/call_util.h"
 #include "query/attention/layer_attention.h"
@@ -124,24 +125,28 @@ void LayerAttention::KeepByIndex(const WorkUnit& unit, size_t run, TokenRange to
                                    .queries = {part->queries, group},
                                    .rule = rule,
                                    .first_token = static_cast<uint32_t>(run_begin_[run]),
-                                   .work = part->tile},
+                                   .work = part->tile,
+                                   .audit_phase = static_cast<uint32_t>(Random(seed).Next())},
                           .first_visible = tokens.begin - run_begin_[run],
                           .num_visible = tokens.end - run_begin_[run],
                           .effort = call_.plan.Effort(),
                           .q_norms = part->q_norms,
                           .row_reaches = part->row_reaches,
                           .work = &part->places};
+  const size_t first_kept = kept->count;
   const index::PlaceRange places = index.PlacesOf(draw.first_visible, draw.num_visible);
   for (size_t begin = places.begin; begin < places.end;) {
     const size_t next = (begin / DrawNoise::kStretch + 1) * DrawNoise::kStretch;
     draw.scan.first_key = begin;
     draw.scan.num_keys = std::min(places.end, next) - begin;
     draw.scan.noise = DrawNoise(seed).From(begin);
-    const uint64_t num_scored = index.Draw(draw, kept);
-    part->cost.bytes_touched += num_scored * estimates.ScanBytes(call_.plan.bits);
-    part->cost.num_visited += num_scored * group;
+    const index::KeepCost cost = index.Draw(draw, kept);
+    part->cost.bytes_touched += cost.num_scored * estimates.ScanBytes(call_.plan.bits);
+    part->cost.num_visited += cost.num_scored * group;
+    part->cost.num_missed += cost.num_missed * index::KeepCall::kAuditEvery;
     begin = next;
   }
+  part->cost.num_kept += kept->count - first_kept;
 }
 
 void LayerAttention::KeepMiddle(const WorkUnit& unit, TokenRange middle,

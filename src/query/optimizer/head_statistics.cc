@@ -11,6 +11,9 @@ constexpr double kMaxRatio = 64;
 constexpr double kOutlier = 4;
 constexpr uint32_t kMaxCount = 8;  // A mean of about so many calls.
 
+// What is found in a few audited blocks stands for many: a mean of few calls would say nothing.
+constexpr double kMissedCalls = 256;
+
 void AddMean(double value, double* mean) {
   if (value < 0 || !std::isfinite(value)) return;
   *mean = *mean < 0 ? value : *mean + (value - *mean) / kMaxCount;
@@ -34,8 +37,10 @@ void HeadStatistics::ObserveDraw(double difficulty, double rows_expected, double
   rows.Add(std::sqrt(difficulty / (rows_expected * aimed_error)));
 }
 
-void HeadStatistics::ObserveSparse(const HeadObservation& seen, const Cost& predicted) {
-  if (predicted.ns > 0) sparse_time.Add(seen.ns / predicted.ns);
+void HeadStatistics::ObserveSparse(const HeadObservation& seen, const Cost& predicted,
+                                   bool by_index) {
+  if (predicted.ns > 0) TimeOf(by_index).Add(seen.ns / predicted.ns);
+  if (by_index && seen.missed >= 0) missed += (seen.missed - missed) / kMissedCalls;
   AddMean(seen.selected, &selected);
   AddMean(seen.error, &error);
   AddMean(seen.mass_left, &mass_left);

@@ -37,23 +37,33 @@ struct HeadObservation {
   double bytes = 0;
   double ns = 0;
   double error = -1;       // Estimated, of the output; negative = unknown.
+  double missed = -1;      // Estimated share of the mass that an index left out; negative = none.
   double mass_left = -1;   // Estimated share of the mass that was left out; negative = unknown.
   double difficulty = -1;  // Of draws: error times rows, of which one falls as the other grows.
 };
 
 struct HeadStatistics {
   MeanRatio rows;         // Rows that its draws should begin with, over those of other heads.
-  MeanRatio sparse_time;  // Of calls that chose,
-  MeanRatio full_time;    // ... and of those that read all.
+  MeanRatio sparse_time;  // Of calls that chose from the scores of all,
+  MeanRatio index_time;   // ... that drew by an index,
+  MeanRatio full_time;    // ... and that read all.
   double selected = -1;   // Means; negative = unknown.
   double error = -1;
   double mass_left = -1;
   bool prefers_full = false;  // What the last decision by cost was.
   uint32_t retry_in = 0;      // Calls until it is tried again, if it prefers full,
   uint32_t num_trials = 0;    // ... as it was so often since it does.
+  // The same of scores of all keys, instead of an index.
+  bool prefers_index = false;
+  uint32_t index_retry_in = 0;
+  uint32_t num_index_trials = 0;
+  double missed = 0;  // Share of the mass that its index leaves out: a mean of many calls.
+
+  const MeanRatio& TimeOf(bool by_index) const { return by_index ? index_time : sparse_time; }
+  MeanRatio& TimeOf(bool by_index) { return by_index ? index_time : sparse_time; }
 
   // `predicted`: without the correction for time.
-  void ObserveSparse(const HeadObservation& seen, const Cost& predicted);
+  void ObserveSparse(const HeadObservation& seen, const Cost& predicted, bool by_index);
   // A draw of `rows_expected` rows, as of any head, for that error. A head's rows should be as the
   // root of its difficulty: then one row more makes every head's error less by as much, which is
   // the least error for so many rows.

@@ -48,7 +48,7 @@ TEST(HeadStatisticsTest, RowsGrowAsTheRootOfTheDifficulty) {
 
 TEST(HeadStatisticsTest, SparseCallsTeachTimeAndEstimates) {
   HeadStatistics head;
-  head.ObserveSparse({.selected = 100, .ns = 300, .error = 0.01}, {.ns = 200});
+  head.ObserveSparse({.selected = 100, .ns = 300, .error = 0.01}, {.ns = 200}, false);
   EXPECT_EQ(head.sparse_time.value(), 1.5);
   EXPECT_EQ(head.selected, 100);
   EXPECT_EQ(head.error, 0.01);

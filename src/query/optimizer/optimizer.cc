@@ -16,6 +16,14 @@ constexpr double kStillWorthSearching = 1.0;
 constexpr double kWorthValues = 0.92;
 constexpr uint64_t kLeastValueTokens = 24576;
 
+// An index must save so much of a scan before a head draws by it. Clusters of a context of fewer
+// tokens than these save nothing that their building would be worth.
+constexpr double kWorthIndex = 0.95;
+constexpr uint64_t kLeastIndexTokens = 49152;
+
+// Of the error, what an index may miss: errors of both add up as squares.
+constexpr double kMissedShare = 0.5;
+
 // A head that selects more than this share of the middle is broad.
 constexpr double kBroadShare = 0.25;
 
@@ -92,8 +100,8 @@ void PredictValues(const LayerQuestion& question, const HeadShape& shape, Sparse
   read->value_bytes = Middle(question) * shape.v_channels * per_channel;
 }
 
-bool PrefersFull(const HeadChoice& choice, const HeadStatistics& head) {
-  const bool was_searched = head.sparse_time.count() > 0 && !head.prefers_full;
+bool PrefersFull(const HeadChoice& choice, const MeanRatio& sparse_time, bool did) {
+  const bool was_searched = sparse_time.count() > 0 && !did;
   const double worth = was_searched ? kStillWorthSearching : kWorthSearching;
   return choice.sparse_ns > worth * choice.full_ns;
 }
@@ -112,6 +120,12 @@ std::string_view TextOf(Reason reason) {
       return "full seemed cheaper; measured again";
     case Reason::kMeasuresFull:
       return "measures what full takes";
+    case Reason::kIndexCheaper:
+      return "an index is cheaper than a scan";
+    case Reason::kIndexTried:
+      return "a scan seemed cheaper; measures an index";
+    case Reason::kScanTried:
+      return "an index seemed cheaper; measures a scan";
     case Reason::kAsAsked:
     case Reason::kRule:
       return "";
@@ -183,6 +197,7 @@ HeadChoice ChooseHead(const LayerQuestion& question, const IndexType& index,
   const HeadShape shape = ShapeOf(question);
   const double fixed = FixedTokens(question);
   HeadChoice choice;
+  choice.index = &index;
   ExpectRows(question, head, &choice);
   const double correction = question.plan->kind == QueryKind::kAuto ? head.rows.value() : 1.0;
   choice.rows = std::min(Middle(question), choice.rows_expected * correction);
@@ -190,7 +205,7 @@ HeadChoice ChooseHead(const LayerQuestion& question, const IndexType& index,
   SparseRead read = {index.predict(size), size.bits, fixed + choice.rows, DistinctShare(question)};
   PredictValues(question, shape, &read);
   choice.sparse_cost = SparseCost(shape, read, machine);
-  choice.sparse_ns = choice.sparse_cost.ns * head.sparse_time.value();
+  choice.sparse_ns = choice.sparse_cost.ns * head.TimeOf(index.draws).value();
   const auto rows = static_cast<double>(question.num_rows);
   choice.full_cost = FullCost(shape, static_cast<double>(question.chain.num_tokens), rows, machine);
   choice.full_cost.bytes /= rows;
@@ -200,7 +215,7 @@ HeadChoice ChooseHead(const LayerQuestion& question, const IndexType& index,
     choice.full = false;
     return choice;
   }
-  choice.full = PrefersFull(choice, head);
+  choice.full = PrefersFull(choice, head.TimeOf(index.draws), head.prefers_full);
   const bool broad = head.selected > kBroadShare * Middle(question);
   choice.reason = !choice.full ? Reason::kSparseCheaper
                   : broad      ? Reason::kBroadHead
@@ -218,7 +233,7 @@ const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const Head
   double best_ns = 0;
   for (const auto& index : question.registry->indexes()) {
     const bool has_bits = std::ranges::count(index->BitsFor(plan.kind), plan.bits) != 0;
-    if (!index->for_auto || !has_bits) continue;
+    if (!index->for_auto || index->draws || !has_bits) continue;
     double ns = 0;
     for (const HeadStatistics& head : heads) {
       ns += ChooseHead(question, *index, head, machine).sparse_ns;
@@ -229,6 +244,24 @@ const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const Head
     }
   }
   return best;
+}
+
+const IndexType* DrawingIndex(const LayerQuestion& question) {
+  const LayerPlan& plan = *question.plan;
+  if (!plan.Draws() || !plan.default_index) return nullptr;
+  if (question.chain.num_plane_tokens < kLeastIndexTokens) return nullptr;
+  for (const auto& index : question.registry->indexes()) {
+    const bool has_bits = std::ranges::count(index->BitsFor(plan.kind), plan.bits) != 0;
+    if (index->for_auto && index->draws && has_bits) return index.get();
+  }
+  return nullptr;
+}
+
+bool TakesIndex(const LayerQuestion& question, const HeadStatistics& head,
+                const HeadChoice& by_scan, const HeadChoice& by_index) {
+  if (head.missed > kMissedShare * question.plan->error) return false;
+  const double worth = head.prefers_index ? 1.0 : kWorthIndex;
+  return by_index.sparse_ns < worth * by_scan.sparse_ns;
 }
 
 uint32_t ChooseValueBits(const LayerQuestion& question, const IndexType& index,

@@ -61,6 +61,9 @@ enum class Reason : uint8_t {
   kSparseCheaper,  // Cost.
   kTriedAgain,     // A head that prefers `full`, measured again.
   kMeasuresFull,   // A head that would search, to learn what `full` takes on this machine.
+  kIndexCheaper,   // Cost: what an index leaves out needs no scan.
+  kIndexTried,     // A head that prefers to scan, measured by an index.
+  kScanTried,      // A head that prefers an index, measured without.
 };
 
 // What decided, in words; empty where nothing was to decide. Static text.
@@ -70,10 +73,11 @@ std::string_view TextOf(Reason reason);
 struct HeadChoice {
   bool full = true;
   Reason reason = Reason::kAsAsked;
-  double selected = 0;       // Critical tokens expected per q head; negative = unknown.
-  double rows_expected = 0;  // Selected and sampled rows per q head, of any head,
-  double rows = 0;           // ... and of this one.
-  Cost full_cost;            // Per row of q, without the corrections for time,
+  const IndexType* index = nullptr;  // That it searches or draws by, unless it is full.
+  double selected = 0;               // Critical tokens expected per q head; negative = unknown.
+  double rows_expected = 0;          // Selected and sampled rows per q head, of any head,
+  double rows = 0;                   // ... and of this one.
+  Cost full_cost;                    // Per row of q, without the corrections for time,
   Cost sparse_cost;
   double full_ns = 0;  // ... and with them.
   double sparse_ns = 0;
@@ -93,9 +97,19 @@ HeadChoice PriceSettled(const LayerQuestion& question, const MachineConstants& m
 
 HeadShape ShapeOf(const LayerQuestion& question);
 
-// The index whose search is cheapest: the one asked for, if one was. Layer 0 takes the default.
+// Of the indexes that score all keys, the one whose search is cheapest: the one asked for, if one
+// was. Layer 0 takes the default.
 const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const HeadStatistics> heads,
                              const MachineConstants& machine);
+
+// An index by which heads may draw without scoring all keys, where the plan leaves that open and
+// the context is long enough for it to pay for what it takes to build; or null.
+const IndexType* DrawingIndex(const LayerQuestion& question);
+
+// Whether a head that may scan or draw by an index should do the latter: if it is clearly cheaper,
+// and leaves out little of the mass that the error allows.
+bool TakesIndex(const LayerQuestion& question, const HeadStatistics& head,
+                const HeadChoice& by_scan, const HeadChoice& by_index);
 
 // Bits of the value planes that light rows of a draw are read from; 0 = V itself. The plan's, if it
 // says so; else 8 where a context is so long that a call takes milliseconds and that is clearly

@@ -159,6 +159,34 @@ TEST_F(OptimizerTest, TheCheapestIndexIsTakenButForLayer0) {
   EXPECT_EQ(ChooseIndex(question, heads, machine_)->name, "lossy");
 }
 
+TEST_F(OptimizerTest, LongContextsMayBeDrawnFromByAnIndex) {
+  ASSERT_NE(DrawingIndex(Ask("auto(error=0.01)", 131072)), nullptr);
+  EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01)", 131072))->name, "clustered");
+  EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01)", 16384)), nullptr);
+  EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01,bits=8)", 131072)), nullptr);
+  EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01,index=flat)", 131072)), nullptr);
+  EXPECT_EQ(DrawingIndex(Ask("topk(k=8)", 131072)), nullptr);
+}
+
+TEST_F(OptimizerTest, AnIndexIsTakenWhereItIsCheaperAndMissesLittle) {
+  const LayerQuestion question = Ask("auto(error=0.01)", 131072);
+  const IndexType* const drawing = DrawingIndex(question);
+  const auto takes = [&](const HeadStatistics& head) {
+    return TakesIndex(question, head, Choose(question, head),
+                      ChooseHead(question, *drawing, head, machine_));
+  };
+  HeadStatistics head;
+  head.index_time = MeanRatio(0.5, 8);
+  EXPECT_TRUE(takes(head));
+  head.missed = 0.004;
+  EXPECT_TRUE(takes(head));
+  head.missed = 0.006;  // Over half of the error.
+  EXPECT_FALSE(takes(head));
+  head.missed = 0;
+  head.index_time = MeanRatio(64, 8);
+  EXPECT_FALSE(takes(head));
+}
+
 TEST_F(OptimizerTest, SettledLayersArePricedToo) {
   EXPECT_EQ(PriceSettled(Ask("full", 1000), machine_).predicted().bytes, 1000 * 256);
   EXPECT_EQ(PriceSettled(Ask("window(sink=4,window=6)", 1000), machine_).predicted().bytes,

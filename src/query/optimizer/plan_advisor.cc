@@ -1,6 +1,7 @@
 #include "query/optimizer/plan_advisor.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/check.h"
 
@@ -28,17 +29,22 @@ constexpr double kClearlyBetter = 0.5;
 constexpr uint32_t kMeasureFullCalls = 2048;
 constexpr double kSelectedCalls = 8;  // That a mean of selected tokens is of, about.
 
-// Calls until a head that prefers `full` is tried again. Soon at first, since the calls that told
-// against a search may have been disturbed, as by planes that are built beside them; then four
-// times as late after each trial, and the later the worse a search looks, so that all trials
+constexpr uint32_t kFirstRetry = 6;
+
+// Calls until a head that prefers `full`, or a scan, is tried again. Soon at first, since the calls
+// that told against a search may have been disturbed, as by planes that are built beside them; then
+// four times as late after each trial, and the later the worse a search looks, so that all trials
 // together cost less than half a percent in the end.
-uint32_t CallsToRetry(const HeadChoice& choice, uint32_t num_trials) {
-  constexpr uint32_t kFirstRetry = 6;
+uint32_t CallsToRetry(double trial_ns, double chosen_ns, uint32_t num_trials) {
   constexpr double kMaxFactor = 256;
-  if (num_trials == 0) return kFirstRetry;
-  const double factor = std::clamp(choice.sparse_ns / choice.full_ns, 1.0, kMaxFactor);
+  const double factor = std::clamp(trial_ns / chosen_ns, 1.0, kMaxFactor);
   const uint32_t calls = kFirstRetry << 2 * std::min(num_trials, 8u);
   return static_cast<uint32_t>(factor * std::min(PlanAdvisor::kRetryCalls, calls));
+}
+
+bool IsTrial(Reason reason) {
+  return reason == Reason::kTriedAgain || reason == Reason::kIndexTried ||
+         reason == Reason::kScanTried;
 }
 
 }  // namespace
@@ -71,6 +77,7 @@ LayerQuestion PlanAdvisor::Ask(LayerId layer, const LayerPlan& plan,
 HeadStatistics PlanAdvisor::Informed(const HeadStatistics& head) const {
   HeadStatistics informed = head;
   if (head.sparse_time.count() == 0) informed.sparse_time = sparse_time_;
+  if (head.index_time.count() == 0) informed.index_time = index_time_;
   if (head.full_time.count() == 0) informed.full_time = full_time_;
   return informed;
 }
@@ -78,6 +85,7 @@ HeadStatistics PlanAdvisor::Informed(const HeadStatistics& head) const {
 void PlanAdvisor::Decide(const LayerQuestion& question, LayerChoice* choice) const {
   const std::vector<HeadStatistics>& heads = statistics_[question.layer];
   choice->heads.resize(heads.size());
+  choice->others.clear();
   const std::string_view rule = RuleFor(question);
   choice->priced = rule.empty() && choice->plan.Chooses();
   const MachineConstants& machine =
@@ -86,7 +94,8 @@ void PlanAdvisor::Decide(const LayerQuestion& question, LayerChoice* choice) con
     std::fill(choice->heads.begin(), choice->heads.end(), PriceSettled(question, machine));
   } else {
     choice->plan.index = ChooseIndex(question, heads, machine);
-    choice->plan.default_index = choice->plan.index == options_.registry->default_index();
+    choice->plan.default_index =
+        choice->plan.default_index && choice->plan.index == options_.registry->default_index();
     choice->plan.value_bits = ChooseValueBits(question, *choice->plan.index, heads, machine);
     choice->plan.default_value_bits =
         choice->plan.default_value_bits && choice->plan.value_bits == 0;
@@ -94,15 +103,46 @@ void PlanAdvisor::Decide(const LayerQuestion& question, LayerChoice* choice) con
       const HeadStatistics head = Informed(heads[i]);
       choice->heads[i] = ChooseHead(question, *choice->plan.index, head, machine);
     }
+    DecideIndexes(question, choice);
   }
   Summarize(choice);
   if (!choice->priced) choice->full_reason = rule;
 }
 
-void PlanAdvisor::Summarize(LayerChoice* choice) {
+// Heads that draw by an index where the plan leaves open how. REQUIRES: all are priced by a scan.
+void PlanAdvisor::DecideIndexes(const LayerQuestion& question, LayerChoice* choice) const {
+  const IndexType* const drawing = options_.learns ? DrawingIndex(question) : nullptr;
+  if (drawing == nullptr) return;
+  for (size_t i = 0; i < choice->heads.size(); ++i) {
+    const HeadStatistics head = Informed(statistics_[question.layer][i]);
+    HeadChoice& chosen = choice->heads[i];
+    HeadChoice& other =
+        choice->others.emplace_back(ChooseHead(question, *drawing, head, options_.machine(false)));
+    if (!TakesIndex(question, head, chosen, other)) continue;
+    std::swap(chosen, other);
+    if (!chosen.full) chosen.reason = Reason::kIndexCheaper;
+  }
+}
+
+LayerPlan LayerChoice::PlanOf(uint32_t kv_head) const {
+  LayerPlan of_head = plan;
+  if (others.empty()) return of_head;
+  of_head.index = heads[kv_head].index;
+  of_head.default_index = false;
+  return of_head;
+}
+
+// The plan has the index that any head draws by.
+void PlanAdvisor::Summarize(LayerChoice* choice) const {
   choice->all_full = std::all_of(choice->heads.begin(), choice->heads.end(),
                                  [](const HeadChoice& head) { return head.full; });
   choice->full_reason = choice->all_full ? TextOf(choice->heads.front().reason) : "";
+  if (choice->others.empty()) return;
+  const auto by_index = std::ranges::find_if(
+      choice->heads, [](const HeadChoice& head) { return !head.full && head.index->draws; });
+  const IndexType* const scanning = options_.registry->default_index();
+  choice->plan.default_index = by_index == choice->heads.end();
+  choice->plan.index = choice->plan.default_index ? scanning : by_index->index;
 }
 
 const LayerChoice& PlanAdvisor::Choose(LayerId layer, const ChainFacts& chain, uint64_t num_rows) {
@@ -129,7 +169,7 @@ void PlanAdvisor::Try(LayerId layer, LayerChoice* choice) {
   for (size_t i = 0; i < choice->heads.size(); ++i) {
     HeadStatistics& head = statistics_[layer][i];
     HeadChoice& chosen = choice->heads[i];
-    if (chosen.full && !head.prefers_full) head.retry_in = CallsToRetry(chosen, 0);
+    if (chosen.full && !head.prefers_full) head.retry_in = kFirstRetry;
     if (!chosen.full) head.num_trials = 0;
     head.prefers_full = chosen.full;
     if (!options_.learns) continue;
@@ -137,7 +177,7 @@ void PlanAdvisor::Try(LayerId layer, LayerChoice* choice) {
                         chosen.sparse_cost.ns < kMuchSlower * chosen.full_cost.ns &&
                         chosen.sparse_ns < kHopeless * chosen.full_ns;
     if (chosen.full && (is_new || head.retry_in-- == 0)) {
-      head.retry_in = CallsToRetry(chosen, ++head.num_trials);
+      head.retry_in = CallsToRetry(chosen.sparse_ns, chosen.full_ns, ++head.num_trials);
       chosen.full = false;
       chosen.reason = Reason::kTriedAgain;
     } else if (!chosen.full && wants_full && chosen.sparse_ns > kClearlyBetter * chosen.full_ns) {
@@ -147,7 +187,35 @@ void PlanAdvisor::Try(LayerId layer, LayerChoice* choice) {
       chosen.reason = Reason::kMeasuresFull;
     }
   }
+  TryIndex(layer, choice);
   Summarize(choice);
+}
+
+// The same between a scan and an index, where there is one. Both are measured before either is
+// believed in.
+void PlanAdvisor::TryIndex(LayerId layer, LayerChoice* choice) {
+  for (size_t i = 0; i < choice->others.size(); ++i) {
+    HeadStatistics& head = statistics_[layer][i];
+    HeadChoice& chosen = choice->heads[i];
+    HeadChoice& other = choice->others[i];
+    if (chosen.full) continue;
+    const bool by_index = chosen.index->draws;
+    if (!by_index && head.prefers_index) head.index_retry_in = kFirstRetry;
+    if (by_index) head.num_index_trials = 0;
+    head.prefers_index = by_index;
+    if (chosen.reason == Reason::kTriedAgain) continue;
+    const bool is_new = head.TimeOf(!by_index).count() < kFirstTrials &&
+                        other.sparse_cost.ns < kMuchSlower * chosen.sparse_cost.ns &&
+                        other.sparse_ns < kHopeless * chosen.sparse_ns;
+    if (!is_new && (by_index || head.index_retry_in-- != 0)) continue;
+    if (!by_index) {
+      head.index_retry_in =
+          CallsToRetry(other.sparse_ns, chosen.sparse_ns, ++head.num_index_trials);
+    }
+    std::swap(chosen, other);
+    chosen.full = false;
+    chosen.reason = by_index ? Reason::kScanTried : Reason::kIndexTried;
+  }
 }
 
 LayerChoice PlanAdvisor::Preview(LayerId layer, const ChainFacts& chain) const {
@@ -173,8 +241,11 @@ void PlanAdvisor::Observe(LayerId layer, uint64_t num_rows,
     }
     return;
   }
-  for (const HeadObservation& head : heads) {
-    if (head.error >= 0) draws_.Observe(head.error / choice.plan.error);
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (heads[i].error < 0) continue;
+    // What an index misses is an error that a draw does not find.
+    const double missed = heads[i].missed < 0 ? 0 : statistics_[layer][i].missed;
+    draws_.Observe(std::hypot(heads[i].error, missed) / choice.plan.error);
   }
   if (!options_.learns) return;
   ++num_observed_;
@@ -189,14 +260,15 @@ void PlanAdvisor::Observe(LayerId layer, uint64_t num_rows,
     }
     // A trial counts alone: what was seen long ago is what it is to test, and what was seen first
     // was seen with memory that nobody had touched.
-    if (chosen.reason == Reason::kTriedAgain) {
-      const bool is_second = head.sparse_time.count() == 1;
-      const double ratio = heads[i].ns / chosen.sparse_cost.ns;
-      head.sparse_time = is_second ? MeanRatio(ratio, 1) : MeanRatio();
+    const bool by_index = chosen.index->draws;
+    const double ratio = heads[i].ns / chosen.sparse_cost.ns;
+    if (IsTrial(chosen.reason)) {
+      MeanRatio& time = head.TimeOf(by_index);
+      time = time.count() == 1 ? MeanRatio(ratio, 1) : MeanRatio();
     }
-    head.ObserveSparse(heads[i], chosen.sparse_cost);
+    head.ObserveSparse(heads[i], chosen.sparse_cost, by_index);
     head.ObserveDraw(heads[i].difficulty, chosen.rows_expected, choice.aimed_error);
-    sparse_time_.Add(heads[i].ns / chosen.sparse_cost.ns);
+    (by_index ? index_time_ : sparse_time_).Add(ratio);
   }
 }
 
@@ -273,7 +345,9 @@ void PlanAdvisor::Restore(const std::vector<std::vector<HeadStatistics>>& statis
   for (std::vector<HeadStatistics>& heads : statistics_) {
     for (HeadStatistics& head : heads) {
       head.retry_in = kRestoredRetry;
+      head.index_retry_in = kRestoredRetry;
       if (head.sparse_time.count() > 0) sparse_time_.Add(head.sparse_time.value());
+      if (head.index_time.count() > 0) index_time_.Add(head.index_time.value());
       if (head.full_time.count() > 0) full_time_.Add(head.full_time.value());
     }
   }

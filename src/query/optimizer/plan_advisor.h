@@ -6,8 +6,9 @@
 //
 // Learning: every call of one row corrects its heads' predictions. A head that runs `full` is tried
 //           again after a few calls, four times as many each time up to kRetryCalls, or more if a
-//           search looks much worse; where a search is not clearly better, one head now and then
-//           runs `full`, to learn what that takes here.
+//           search looks much worse. An index is tried in the same way by heads that scan.
+//           Where a search is not clearly better, one head now and then runs `full`, to learn what
+//           that takes here.
 // Threads:  one at a time.
 #ifndef ATTNDB_QUERY_OPTIMIZER_PLAN_ADVISOR_H_
 #define ATTNDB_QUERY_OPTIMIZER_PLAN_ADVISOR_H_
@@ -34,6 +35,12 @@ struct LayerChoice {
   bool all_full = true;           // Every head runs `full`,
   std::string_view full_reason;   // ... for this reason, unless it was asked for. Static text.
   std::vector<HeadChoice> heads;  // By kv head.
+
+  // Where heads may scan or draw by an index: what each would do by the other one. Else empty.
+  // `plan` has the index by which any head draws.
+  std::vector<HeadChoice> others;
+  // `plan`, with the head's own index.
+  LayerPlan PlanOf(uint32_t kv_head) const;
 };
 
 // How a TPOT objective was met.
@@ -96,11 +103,13 @@ class PlanAdvisor {
   };
 
   LayerQuestion Ask(LayerId layer, const LayerPlan& plan, const ChainFacts& chain) const;
+  void DecideIndexes(const LayerQuestion& question, LayerChoice* choice) const;
   // The head with what other heads taught, where it was not observed itself.
   HeadStatistics Informed(const HeadStatistics& head) const;
   void Decide(const LayerQuestion& question, LayerChoice* choice) const;
   void Try(LayerId layer, LayerChoice* choice);
-  static void Summarize(LayerChoice* choice);
+  void TryIndex(LayerId layer, LayerChoice* choice);
+  void Summarize(LayerChoice* choice) const;
   double PredictWith(double error, const ChainFacts& chain) const;
   ErrorChoice FindError(double tpot_ms, const ChainFacts& chain) const;
   // The layer's plan with the error that its objective stands for.
@@ -115,6 +124,7 @@ class PlanAdvisor {
   std::vector<Settled> settled_;
   DrawControl draws_;
   MeanRatio sparse_time_;  // Of all heads.
+  MeanRatio index_time_;
   MeanRatio full_time_;
   uint32_t calls_since_full_ = 0;
   uint64_t num_observed_ = 0;

@@ -3,6 +3,7 @@
 // Method: a simulated machine whose real costs differ from the predicted ones.
 #include "query/optimizer/plan_advisor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "db/builtin_plans.h"
@@ -55,6 +56,29 @@ class PlanAdvisorTest : public ::testing::Test {
       advisor->Observe(layer, 1, seen);
     }
     return total;
+  }
+  // The same where heads may draw by an index: 0 scans half as fast as by it, 1 twice as fast; what
+  // is missed by 2's is too much, though it would be fast. Returns what each head did.
+  std::vector<std::string> StepByIndex(PlanAdvisor* advisor, bool index_is_there) const {
+    std::vector<std::string> did;
+    for (LayerId layer = 0; layer < kLayers; ++layer) {
+      const LayerChoice& choice = advisor->Choose(layer, Chain(131072), 1);
+      std::vector<HeadObservation> seen;
+      for (size_t i = 0; i < choice.heads.size(); ++i) {
+        const HeadChoice& head = choice.heads[i];
+        const bool by_index = !head.full && head.index->draws;
+        const double scan_ns = 2e5;
+        const double index_ns = i == 1 ? 2 * scan_ns : scan_ns / 2;
+        HeadObservation& of_head = seen.emplace_back();
+        of_head.ns = head.full ? 2e6 : by_index ? index_ns : scan_ns;
+        if (by_index && !index_is_there) of_head.ns = 0;
+        of_head.error = 0.009;
+        if (by_index) of_head.missed = i == 2 ? 0.1 : 0.0;
+        did.push_back(head.full ? "full" : head.index->name);
+      }
+      advisor->Observe(layer, 1, seen);
+    }
+    return did;
   }
   double FullTime(uint64_t num_tokens, double full_factor) const {
     const HeadShape shape = {.group_size = 3, .k_bytes = 128, .v_bytes = 128, .channels = 64};
@@ -123,6 +147,44 @@ TEST_F(PlanAdvisorTest, RowsFollowTheDifficultyOfHeads) {
   for (const DrawBudget& budget : first) {
     EXPECT_EQ(budget.first_rows, first[0].first_rows);
     EXPECT_GT(budget.tolerated_error, 0.01);
+  }
+}
+
+TEST_F(PlanAdvisorTest, HeadsEndUpWithAnIndexWhereItIsFasterAndFindsEnough) {
+  PlanAdvisor advisor = Advise("auto(error=0.01)");
+  constexpr int kSteps = 1000;
+  int num_others = 0;
+  std::vector<std::string> did;
+  for (int i = 0; i < kSteps; ++i) {
+    did = StepByIndex(&advisor, true);
+    for (size_t head = 0; head < did.size(); ++head) {
+      num_others += i >= 20 && did[head] != (head % kHeads == 0 ? "clustered" : "flat") ? 1 : 0;
+    }
+  }
+  EXPECT_LT(num_others, kSteps * static_cast<int>(did.size()) / 50);
+  const LayerChoice choice = advisor.Preview(1, Chain(131072));
+  EXPECT_EQ(choice.plan.index->name, "clustered");
+  EXPECT_THAT(choice.PlanOf(0).ToString(), ::testing::HasSubstr("index=clustered"));
+  EXPECT_THAT(choice.PlanOf(1).ToString(), ::testing::HasSubstr("index=flat"));
+  EXPECT_EQ(TextOf(choice.heads[0].reason), "an index is cheaper than a scan");
+  PlanAdvisor next = Advise("auto(error=0.01)");
+  next.Restore(advisor.statistics());
+  EXPECT_EQ(next.Preview(1, Chain(131072)).heads[0].index->name, "clustered");
+}
+
+TEST_F(PlanAdvisorTest, WhatAnIndexThatIsNotThereTakesIsNotLearned) {
+  PlanAdvisor advisor = Advise("auto(error=0.01)");
+  for (int i = 0; i < 50; ++i) StepByIndex(&advisor, false);
+  EXPECT_EQ(advisor.statistics()[1][0].index_time.count(), 0u);
+  EXPECT_EQ(advisor.Preview(1, Chain(131072)).heads[0].index->name, "flat");
+  for (int i = 0; i < 20; ++i) StepByIndex(&advisor, true);
+  EXPECT_EQ(advisor.Preview(1, Chain(131072)).heads[0].index->name, "clustered");
+}
+
+TEST_F(PlanAdvisorTest, WithoutLearningNoIndexIsChosen) {
+  PlanAdvisor advisor = Advise("auto(error=0.01)", /*learns=*/false);
+  for (int i = 0; i < 5; ++i) {
+    for (const std::string& did : StepByIndex(&advisor, true)) EXPECT_NE(did, "clustered");
   }
 }
 

@@ -53,9 +53,10 @@ struct LayerPlan {
   const IndexType* index = nullptr;   // Null: nothing is searched.
   ArgumentValues arguments;           // Of the query,
   ArgumentValues index_arguments;     // ... and of the index.
-  bool default_index = true;          // The registry's default is not written out.
-  double error = 0.0;                 // kAuto: what its draws are to keep, as a mean over heads.
-  uint32_t bits = 0;                  // Of the key planes that are searched; 0 = K itself.
+  // The registry's default is not written out; where it is given, `auto` may not choose another.
+  bool default_index = true;
+  double error = 0.0;  // kAuto: what its draws are to keep, as a mean over heads.
+  uint32_t bits = 0;   // Of the key planes that are searched; 0 = K itself.
   Remainder remainder = Remainder::kDrop;  // Of a search.
   uint32_t samples = 0;                    // Of kSample.
   // Of the value planes that stand for V of the remainder, or of what was drawn and weighs little;

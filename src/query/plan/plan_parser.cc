@@ -325,7 +325,8 @@ class PlanParser {
     if (index == nullptr) return NotHere("index", value, "index=" + registry_.KnownIndexes());
     plan->index = index;
     plan->index_arguments = {};
-    plan->default_index = index == registry_.default_index();
+    // Of `auto`, to say so leaves no choice.
+    plan->default_index = index == registry_.default_index() && plan->kind != QueryKind::kAuto;
     return Status::Ok();
   }
 

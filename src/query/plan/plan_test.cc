@@ -85,6 +85,8 @@ TEST(PlanTest, CanonicalTextIsWhatItWas) {
   EXPECT_EQ(Parsed("auto(error=0.01)").ToString(), "auto(error=0.01,bits=4,sink=16,window=128)");
   EXPECT_EQ(Parsed("auto(error=0.01,index=clustered,effort=1.5)").ToString(),
             "auto(error=0.01,index=clustered,effort=1.5,bits=4,sink=16,window=128)");
+  EXPECT_EQ(Parsed("auto(error=0.01,index=flat)").ToString(),
+            "auto(error=0.01,index=flat,bits=4,sink=16,window=128)");
   EXPECT_EQ(Parsed("auto(error=0.01,bits=exact)").ToString(),
             "auto(error=0.01,bits=exact,sink=16,window=128)");
 }
