@@ -72,7 +72,9 @@ std::vector<CommandEntry> StoreCommands() {
        "attndb verify manual",
        MakeVerify},
       {"compact", "Merge small segments, erase what no context uses, expire contexts",
-       "attndb compact", MakeCompact},
+       "attndb compact\n"
+       "attndb compact --segment-tokens 65536",
+       MakeCompact},
       {"stats", "Show the store's totals",
        "attndb stats\n"
        "attndb stats --json",

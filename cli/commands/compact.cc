@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "cli/commands/commands.h"
+#include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
 #include "cli/common/units.h"
 
@@ -10,14 +12,20 @@ namespace {
 
 class CompactCommand : public Command {
  public:
-  void AddFlags(Flags* /*flags*/) override {}
+  void AddFlags(Flags* flags) override {
+    flags->Add({"--segment-tokens", "N",
+                "Merge segments shorter than this, into ones of at most this; default: those below "
+                "2048, into any length"},
+               &segment_tokens_, uint64_t{1}, CompactOptions::kMaxSegmentTokens);
+  }
 
   Result<ExitCode> Run(Environment* env) override {
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, DBOptions()));
     ATTNDB_ASSIGN_OR_RETURN(const DBStats before, db.Stats());
     const double start = MonotonicSeconds();
-    ATTNDB_RETURN_IF_ERROR(db.Compact());
-    ATTNDB_RETURN_IF_ERROR(db.WaitForBackground());
+    const InterruptScope interrupt;
+    ATTNDB_RETURN_IF_ERROR(Merge(env, db));
+    ATTNDB_RETURN_IF_ERROR(FinishCompanions(env, db));
     const double seconds = MonotonicSeconds() - start;
     ATTNDB_ASSIGN_OR_RETURN(const DBStats after, db.Stats());
     env->PrintJson({{"num_contexts_before", before.num_contexts},
@@ -34,6 +42,32 @@ class CompactCommand : public Command {
                FormatSeconds(seconds) + "\n");
     return ExitCode::kOk;
   }
+
+ private:
+  using Progress = std::function<bool(uint64_t, uint64_t)>;
+
+  static Progress Show(ProgressLine* line) {
+    return [line](uint64_t done, uint64_t total) {
+      line->Update(done, total);
+      return !Interrupted();
+    };
+  }
+
+  Status Merge(Environment* env, const DB& db) const {
+    ProgressLine line({.label = "compact", .unit = "bytes", .enabled = env->show_progress()});
+    const Status status = db.Compact({.segment_tokens = segment_tokens_, .progress = Show(&line)});
+    if (status.code() != StatusCode::kCancelled) return status;
+    return env->WithAdvice(status, "what was merged stays merged; run it again for the rest");
+  }
+
+  static Status FinishCompanions(Environment* env, const DB& db) {
+    ProgressLine line({.label = "planes", .unit = "bytes", .enabled = env->show_progress()});
+    const Status status = db.WaitForBackground({.progress = Show(&line)});
+    if (status.code() != StatusCode::kCancelled) return status;
+    return env->WithAdvice(status, "all is merged; planes and indexes are built when they are used");
+  }
+
+  uint64_t segment_tokens_ = 0;
 };
 
 }  // namespace

@@ -133,6 +133,12 @@ typedef struct attndb_store_options {
   int32_t pin;
 } attndb_store_options;
 
+/* CompactOptions. NULL = defaults. */
+typedef struct attndb_compact_options {
+  size_t struct_size;
+  uint64_t segment_tokens; /* 0 = merge what is below 2048, into segments of any length. */
+} attndb_compact_options;
+
 /* The version of the library, what its kernels run on, and the name of a code. Static strings. */
 ATTNDB_EXPORT const char* attndb_version(void);
 ATTNDB_EXPORT const char* attndb_kernel_isa(void);
@@ -226,7 +232,12 @@ typedef int32_t (*attndb_progress)(uint64_t bytes_done, uint64_t bytes_total, vo
 ATTNDB_EXPORT attndb_code attndb_db_verify(const attndb_db* db, const char* context,
                                            attndb_progress progress, void* user_data,
                                            uint64_t* num_damages, char** json);
+/* DB::Compact with defaults, */
 ATTNDB_EXPORT attndb_code attndb_db_compact(const attndb_db* db);
+/* ... and with options; `progress` may be NULL. */
+ATTNDB_EXPORT attndb_code attndb_db_compact_with(const attndb_db* db,
+                                                 const attndb_compact_options* options,
+                                                 attndb_progress progress, void* user_data);
 /* DB::WaitForBackground; `progress` may be NULL. */
 ATTNDB_EXPORT attndb_code attndb_db_wait_for_background(const attndb_db* db,
                                                         attndb_progress progress, void* user_data);

@@ -114,8 +114,18 @@ class ATTNDB_EXPORT DB {
   // Reads and checks every byte. Damage is in the report, and quarantined; not an error.
   Result<VerifyReport> Verify(const VerifyOptions& options = {}) const;
   // Merges chains of small segments, erases tokens that no context uses, expires contexts. What is
-  // found damaged is quarantined: kCorruption in the end, with all other contexts compacted.
-  Status Compact() const;
+  // found damaged is quarantined: kCorruption in the end, with all other contexts compacted. The
+  // same again, with nothing stored or dropped in between, changes nothing.
+  //
+  // Contexts can be read meanwhile; a Store waits. Open sessions keep the segments that they have,
+  // whose files go with the last of them. What planes and indexes the old segments had, or were to
+  // have, is built for the new ones in the background; until then plans do without.
+  // Memory: K, V and sampled q of one layer of what becomes one segment, at once. Disk: what becomes
+  // one segment, a second time, until it is published and the old ones go.
+  // Errors: kInvalidArgument (segment_tokens), before anything is done; kCancelled (by progress);
+  //         kResourceExhausted (memory, disk full); kReadOnly; kIoError. What was merged until then
+  //         stays merged; a merge that did not end leaves nothing.
+  Status Compact(const CompactOptions& options = {}) const;
   Result<DBStats> Stats() const;
   // Returns when nothing is left to be done in the background, of any tenant: the planes of what
   // was stored are on disk then, and every later process finds them. Nothing depends on it.

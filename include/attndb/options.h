@@ -67,6 +67,19 @@ struct VerifyOptions {
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 
+struct CompactOptions {
+  static constexpr uint64_t kMaxSegmentTokens = uint64_t{1} << 31;
+
+  // The length that segments should have: neighbours that are shorter, and that the same contexts
+  // use, are merged from the front on, into segments of at most so many tokens. Planes and indexes
+  // are made for each segment, and one long segment is searched faster than many short ones; a long
+  // import makes segments of 4096. 0: those below 2048 are merged, into segments of any length.
+  uint64_t segment_tokens = 0;
+  // Called as layers are copied with bytes of K and V copied, and of all that are to be; false
+  // cancels. Stores wait meanwhile: it must not call the DB. May be null.
+  std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
+};
+
 struct WaitOptions {
   // Called as work goes on with bytes of K and V whose planes are built, and of all that were to be
   // built when it began or came since; false waits no longer. May be null.

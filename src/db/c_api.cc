@@ -405,9 +405,17 @@ attndb_code attndb_db_verify(const attndb_db* db, const char* context, attndb_pr
 }
 
 attndb_code attndb_db_compact(const attndb_db* db) {
+  return attndb_db_compact_with(db, nullptr, nullptr, nullptr);
+}
+
+attndb_code attndb_db_compact_with(const attndb_db* db, const attndb_compact_options* options,
+                                   attndb_progress progress, void* user_data) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
-    return db->db.Compact();
+    ATTNDB_ASSIGN_OR_RETURN(attndb::CompactOptions how,
+                            attndb::internal::ToCompactOptions(options));
+    how.progress = ToProgress(progress, user_data);
+    return db->db.Compact(how);
   });
 }
 

@@ -161,6 +161,15 @@ Result<StoreOptions> ToStoreOptions(const attndb_store_options* options) {
   return to;
 }
 
+Result<CompactOptions> ToCompactOptions(const attndb_compact_options* options) {
+  CompactOptions to;
+  if (options == nullptr) return to;
+  ATTNDB_ASSIGN_OR_RETURN(const attndb_compact_options from,
+                          CopyStruct(options, "attndb_compact_options"));
+  to.segment_tokens = from.segment_tokens;
+  return to;
+}
+
 Result<std::span<const TokenId>> ToTokens(const int32_t* tokens, size_t num_tokens) {
   if (tokens == nullptr && num_tokens != 0) return IsNull("tokens");
   return std::span<const TokenId>(tokens, num_tokens);

@@ -50,6 +50,7 @@ Result<ModelSpec> ToModelSpec(const attndb_model_spec* spec);
 Result<DBOptions> ToDBOptions(const attndb_db_options* options);
 Result<SessionOptions> ToSessionOptions(const attndb_session_options* options);
 Result<StoreOptions> ToStoreOptions(const attndb_store_options* options);
+Result<CompactOptions> ToCompactOptions(const attndb_compact_options* options);
 
 Result<std::span<const TokenId>> ToTokens(const int32_t* tokens, size_t num_tokens);
 

@@ -1,5 +1,6 @@
 // Database: companions, built in the background and dropped when something is wrong with them.
 #include <algorithm>
+#include <set>
 
 #include "db/database.h"
 #include "storage/vfs/store_files.h"
@@ -74,6 +75,27 @@ void Database::ScheduleCompanion(db::SegmentId segment) {
   if (!builds_companions()) return;
   const Result<db::SegmentRecord> record = catalog_->GetSegment(segment);
   if (record.ok() && WantsCompanion(*record)) worker_.Add(segment, record->kv_bytes);
+}
+
+void Database::InheritWanted(std::span<const db::ChainSegment> run,
+                             const db::SegmentRecord& merged) {
+  if (!builds_companions()) return;
+  MutexLock lock(&wanted_mutex_);
+  std::set<const CompanionForm*> inherited;
+  for (const db::ChainSegment& link : run) {
+    const auto add_written = [&](const CompanionForm& form) {
+      if (link.segment.FindCompanion(form.kind().name) != nullptr) inherited.insert(&form);
+    };
+    for (const auto& [bits, values] : values_) add_written(*values.form);
+    for (const auto& [name, indexes] : indexes_) add_written(*indexes.form);
+    const auto waiting = wanted_.extract(link.segment.id);
+    if (!waiting.empty()) inherited.insert(waiting.mapped().begin(), waiting.mapped().end());
+  }
+  // Too short for all of them, it would never be taken off the list.
+  std::erase_if(inherited, [&](const CompanionForm* form) {
+    return merged.num_tokens < form->kind().min_tokens;
+  });
+  if (!inherited.empty()) wanted_[merged.id] = std::move(inherited);
 }
 
 void Database::ForgetWanted(db::SegmentId segment) {

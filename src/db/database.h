@@ -12,6 +12,7 @@
 #define ATTNDB_DB_DATABASE_H_
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -105,7 +106,8 @@ class Database : public std::enable_shared_from_this<Database> {
   Status SetQuota(const std::string& tenant, uint64_t bytes);
   Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b);
   Result<VerifyReport> Verify(const std::string& tenant, const VerifyOptions& options);
-  Status Compact(const std::string& tenant) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  Status Compact(const std::string& tenant, const CompactOptions& options)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   Status WaitForBackground(const BackgroundWorker::Progress& progress);
   Result<DBStats> Stats(const std::string& tenant) const;
 
@@ -213,13 +215,27 @@ class Database : public std::enable_shared_from_this<Database> {
   void RemoveUnreferenced(std::span<const db::SegmentId> segments) ATTNDB_EXCLUDES(use_mutex_);
 
   // merge.cc
-  Status MergeChain(const db::Tenant& tenant, ContextId context, bool thorough)
+  // What a Store has made too many small segments of (merge_policy.h).
+  Status MergeEnd(const db::Tenant& tenant, ContextId context) ATTNDB_REQUIRES(store_mutex_)
+      ATTNDB_EXCLUDES(use_mutex_);
+  // Called before each layer with bytes of K and V of the run that are copied; false cancels.
+  using MergeProgress = std::function<bool(uint64_t bytes_done)>;
+  // One segment in place of the run, each cut to what is used of it. Quarantines what is damaged of
+  // the run. `progress` may be null.
+  Status MergeRun(std::span<const db::ChainSegment> run, const MergeProgress& progress)
       ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
-  // Quarantines what is damaged of the run.
-  Status MergeRun(std::span<const db::ChainSegment> run) ATTNDB_REQUIRES(store_mutex_)
-      ATTNDB_EXCLUDES(use_mutex_);
-  Status TryMergeRun(std::span<const db::ChainSegment> run) ATTNDB_REQUIRES(store_mutex_)
-      ATTNDB_EXCLUDES(use_mutex_);
+  Status TryMergeRun(std::span<const db::ChainSegment> run, const MergeProgress& progress)
+      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+
+  // compact.cc
+  struct Compaction;
+  // Bytes of K and V that will be copied, if `options` ask for progress.
+  uint64_t BytesToCompact(std::span<const db::ContextRecord> contexts,
+                          const CompactOptions& options) const;
+  Status CompactContexts(std::span<const db::ContextRecord> contexts, Compaction* work)
+      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+  Status CompactChain(const db::ContextRecord& context, Compaction* work)
+      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
 
   // companions.cc
   bool builds_companions() const { return options_.background_builds && !options_.read_only; }
@@ -239,6 +255,9 @@ class Database : public std::enable_shared_from_this<Database> {
   Result<uint64_t> CountPending(db::TenantId tenant) const;  // Of one tenant.
   // If it wants one that it has not.
   void ScheduleCompanion(db::SegmentId segment);
+  // What plans have read of the run's segments, they will read of the segment that replaced it.
+  void InheritWanted(std::span<const db::ChainSegment> run, const db::SegmentRecord& merged)
+      ATTNDB_EXCLUDES(wanted_mutex_);
   // What plans have read of it is about to be written.
   void ForgetWanted(db::SegmentId segment) ATTNDB_EXCLUDES(wanted_mutex_);
   // The same as ScheduleCompanion for the segments of a session's chain that hold tokens from this

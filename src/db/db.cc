@@ -203,7 +203,9 @@ Result<VerifyReport> DB::Verify(const VerifyOptions& options) const {
   return database_->Verify(tenant_, options);
 }
 
-Status DB::Compact() const { return database_->Compact(tenant_); }
+Status DB::Compact(const CompactOptions& options) const {
+  return database_->Compact(tenant_, options);
+}
 
 Status DB::WaitForBackground(const WaitOptions& options) const {
   return database_->WaitForBackground(options.progress);

@@ -1,4 +1,7 @@
-// Database: merging the small segments of a chain, in place or when the user asks (Compact).
+// Database: a run of a chain becomes one segment; after a Store, the small ones at its end.
+#include <functional>
+#include <string>
+
 #include "common/check.h"
 #include "db/database.h"
 #include "db/merge_policy.h"
@@ -12,13 +15,20 @@ namespace {
 // A run of a chain as the contents of one segment: its parts' rows, cut to what the chain uses.
 class RunSource final : public storage::SegmentSource {
  public:
-  // `tokens` of all parts together.
-  RunSource(std::vector<ChainEntry> parts, std::vector<TokenId> tokens)
-      : parts_(std::move(parts)), tokens_(std::move(tokens)) {}
+  // `tokens` of all parts together. `layer_begins` says before each layer whether to go on.
+  RunSource(std::vector<ChainEntry> parts, std::vector<TokenId> tokens,
+            std::function<bool(LayerId)> layer_begins)
+      : parts_(std::move(parts)),
+        tokens_(std::move(tokens)),
+        layer_begins_(std::move(layer_begins)) {}
 
   std::span<const TokenId> tokens() const override { return tokens_; }
 
   Status LoadLayer(LayerId layer) override {
+    if (!layer_begins_(layer)) {
+      return Status::Cancelled("merge of " + std::to_string(tokens_.size()) +
+                               " tokens: cancelled before layer " + std::to_string(layer));
+    }
     pins_.clear();
     layer_queries_.clear();
     for (const ChainEntry& part : parts_) {
@@ -62,6 +72,7 @@ class RunSource final : public storage::SegmentSource {
  private:
   const std::vector<ChainEntry> parts_;
   const std::vector<TokenId> tokens_;
+  const std::function<bool(LayerId)> layer_begins_;
   std::vector<storage::LayerPin> pins_;
   std::vector<storage::LayerQueries> layer_queries_;
   std::vector<storage::KvRows> rows_;
@@ -80,32 +91,19 @@ std::vector<MergeLink> LinksOf(const db::ContextDetail& detail) {
 
 }  // namespace
 
-Status Database::MergeChain(const db::Tenant& tenant, ContextId context, bool thorough) {
+Status Database::MergeEnd(const db::Tenant& tenant, ContextId context) {
   for (;;) {
     ATTNDB_ASSIGN_OR_RETURN(const db::ContextDetail detail, catalog_->Describe(tenant.id, context));
-    const std::vector<MergeLink> links = LinksOf(detail);
-    const std::optional<MergeChoice> choice =
-        thorough ? ChooseThoroughMerge(links) : ChooseMerge(links);
-    if (choice) {
-      ATTNDB_RETURN_IF_ERROR(
-          MergeRun(std::span(detail.chain).subspan(choice->begin, choice->end - choice->begin)));
-      continue;
-    }
-    if (!thorough) return Status::Ok();
-    // A segment with tokens that no context uses any more is written again without them.
-    const auto wasteful =
-        std::find_if(detail.chain.begin(), detail.chain.end(), [](const db::ChainSegment& link) {
-          return link.segment.damage.empty() && link.num_tokens_used == link.num_tokens_kept &&
-                 link.num_tokens_kept < link.segment.num_tokens;
-        });
-    if (wasteful == detail.chain.end()) return Status::Ok();
-    ATTNDB_RETURN_IF_ERROR(MergeRun({&*wasteful, 1}));
+    const std::optional<MergeChoice> choice = ChooseMerge(LinksOf(detail));
+    if (!choice) return Status::Ok();
+    const auto run = std::span(detail.chain).subspan(choice->begin, choice->end - choice->begin);
+    ATTNDB_RETURN_IF_ERROR(MergeRun(run, nullptr));
   }
 }
 
-Status Database::MergeRun(std::span<const db::ChainSegment> run) {
+Status Database::MergeRun(std::span<const db::ChainSegment> run, const MergeProgress& progress) {
   ATTNDB_CHECK(!run.empty());
-  const Status status = TryMergeRun(run);
+  const Status status = TryMergeRun(run, progress);
   if (status.code() != StatusCode::kCorruption) return status;
   // Which of them it is: verified one by one, and quarantined as by Verify.
   VerifyReport report;
@@ -115,7 +113,8 @@ Status Database::MergeRun(std::span<const db::ChainSegment> run) {
   return status;
 }
 
-Status Database::TryMergeRun(std::span<const db::ChainSegment> run) {
+Status Database::TryMergeRun(std::span<const db::ChainSegment> run,
+                             const MergeProgress& progress) {
   std::vector<ChainEntry> parts;
   std::vector<TokenId> tokens;
   db::MergeRequest request;
@@ -144,7 +143,10 @@ Status Database::TryMergeRun(std::span<const db::ChainSegment> run) {
   write.identity.num_tokens = merged.num_tokens;
   Result<db::MergeOutcome> outcome = Status::Internal("not merged");
   {
-    RunSource source(std::move(parts), std::move(tokens));
+    const uint64_t layer_bytes = merged.kv_bytes / write.identity.shape.layers.size();
+    RunSource source(std::move(parts), std::move(tokens), [&](LayerId layer) {
+      return !progress || progress(layer_bytes * layer);
+    });
     ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
                             storage::WriteSegment(write, &source));
     merged.file_bytes = written.file_bytes;
@@ -159,27 +161,9 @@ Status Database::TryMergeRun(std::span<const db::ChainSegment> run) {
     return std::move(outcome).status();
   }
   DiscardDoubtful();
+  InheritWanted(run, merged);
   RemoveUnreferenced(outcome->unreferenced);
   return Status::Ok();
-}
-
-Status Database::Compact(const std::string& tenant) {
-  ATTNDB_RETURN_IF_ERROR(CheckWritable());
-  MutexLock lock(&store_mutex_);
-  ATTNDB_RETURN_IF_ERROR(ExpireContexts());
-  ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::ContextRecord> contexts, catalog_->List(owner.id));
-  Status damage;
-  for (const db::ContextRecord& context : contexts) {
-    if (context.damaged) continue;
-    const Status status = MergeChain(owner, context.id, /*thorough=*/true);
-    // Damage of one context, quarantined now, or one that is gone with it, is not the others'.
-    if (status.ok() || status.code() == StatusCode::kNotFound) continue;
-    if (status.code() != StatusCode::kCorruption) return status;
-    if (damage.ok()) damage = status;
-  }
-  ATTNDB_RETURN_IF_ERROR(ScheduleMissing(owner.id));
-  return damage;
 }
 
 }  // namespace attndb::internal

@@ -5,7 +5,9 @@
 namespace attndb::internal {
 namespace {
 
-bool IsSmall(const MergeLink& link) { return link.mergeable && link.num_tokens < kSmallTokens; }
+bool IsSmall(const MergeLink& link, uint64_t small_tokens = kSmallTokens) {
+  return link.mergeable && link.num_tokens < small_tokens;
+}
 
 bool IsShared(const MergeLink& link) { return link.num_contexts > 1; }
 
@@ -27,17 +29,24 @@ std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain) {
   return MergeChoice{begin, chain.size()};
 }
 
-std::optional<MergeChoice> ChooseThoroughMerge(std::span<const MergeLink> chain) {
-  for (size_t begin = 0; begin < chain.size(); ++begin) {
-    size_t end = begin;
-    while (end < chain.size() && IsSmall(chain[end]) &&
-           chain[end].num_contexts == chain[begin].num_contexts) {
-      ++end;
+std::vector<MergeChoice> ChooseThoroughMerges(std::span<const MergeLink> chain,
+                                              const CompactRule& rule) {
+  std::vector<MergeChoice> choices;
+  size_t end = 0;
+  for (size_t begin = 0; begin < chain.size(); begin = end) {
+    uint64_t num_tokens = 0;
+    for (end = begin; end < chain.size(); ++end) {
+      const MergeLink& link = chain[end];
+      if (!IsSmall(link, rule.small_tokens) || link.num_contexts != chain[begin].num_contexts ||
+          link.num_tokens > rule.max_tokens - num_tokens) {
+        break;
+      }
+      num_tokens += link.num_tokens;
     }
-    if (end - begin >= 2) return MergeChoice{begin, end};
-    if (end > begin) begin = end - 1;
+    if (end - begin >= 2) choices.push_back({begin, end});
+    end = std::max(end, begin + 1);
   }
-  return std::nullopt;
+  return choices;
 }
 
 }  // namespace attndb::internal

@@ -4,7 +4,7 @@
 // older ones before it as long as these are not larger than what is merged already. A token is
 // rewritten O(log(kSmallTokens)) times in all, and a chain of n tokens, stored in any number of
 // turns, has at most n / kSmallTokens + log2(kSmallTokens) + 1 segments. What a long import seals
-// is larger from the start and never rewritten.
+// is larger from the start and rewritten only by a Compact that is told a length.
 //
 // Threads: pure functions.
 #ifndef ATTNDB_DB_MERGE_POLICY_H_
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace attndb::internal {
 
@@ -36,10 +37,19 @@ struct MergeChoice {
 // The run at the chain's end that a Store should merge now; none most of the time.
 std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain);
 
-// The first run of at least two small segments, anywhere, that the same number of contexts use:
-// what Compact merges until there is none. A run across a change of that number would copy what is
-// shared for each context that shares it.
-std::optional<MergeChoice> ChooseThoroughMerge(std::span<const MergeLink> chain);
+// Which segments Compact merges, and how far.
+struct CompactRule {
+  uint64_t small_tokens = kSmallTokens;  // Segments below this ...
+  uint64_t max_tokens = UINT64_MAX;      // ... become ones of at most this.
+};
+
+// What Compact merges: disjoint runs, in order, of at least two small segments that the same number
+// of contexts use. A run across a change of that number would copy what is shared for each context
+// that shares it. Greedy from the front: a run ends where the next segment would make it longer than
+// max_tokens, so that none could be merged with what follows it, and once all runs are merged there
+// are none.
+std::vector<MergeChoice> ChooseThoroughMerges(std::span<const MergeLink> chain,
+                                              const CompactRule& rule);
 
 }  // namespace attndb::internal
 

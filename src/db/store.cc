@@ -80,7 +80,7 @@ Result<ContextId> Database::StoreOnce(SessionImpl* session, std::span<const Toke
   ATTNDB_ASSIGN_OR_RETURN(const ContextId id, PublishSession(session, tokens, options, tenant));
   num_stores_.fetch_add(1, std::memory_order_relaxed);
   // The context is durable. A merge that fails costs nothing but the next one's time.
-  if (MergeChain(tenant, id, /*thorough=*/false).ok()) {
+  if (MergeEnd(tenant, id).ok()) {
     Result<Chain> chain = OpenChain(id, tokens);
     if (chain.ok()) session->Rebase(id, std::move(chain->entries), tokens);
   }

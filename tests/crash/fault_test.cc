@@ -316,7 +316,7 @@ TEST_F(FaultTest, Drop) {
 TEST_F(FaultTest, Compact) {
   RunEveryFault({.name = "compact",
                  .prepare = [this](Bench* bench) { return Open(bench); },
-                 .act = [](Bench* bench) { return bench->db->Compact(kTenant); }});
+                 .act = [](Bench* bench) { return bench->db->Compact(kTenant, {}); }});
 }
 
 }  // namespace
