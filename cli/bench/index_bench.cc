@@ -81,6 +81,9 @@ class HeadBench {
                                      std::span(&kv, 1), {},
                                      std::span(&queries, head_.num_train() > 0 ? 1 : 0))
                                .status());
+    if (options_.segment_tokens > 0) {
+      ATTNDB_RETURN_IF_ERROR(db.Compact({.segment_tokens = options_.segment_tokens}));
+    }
     return Wait(db, nullptr);
   }
 
@@ -212,6 +215,7 @@ class HeadBench {
     IndexHeadResult result;
     result.name = head_.name;
     result.num_keys = head_.num_keys();
+    result.num_segments = runs_.front().session.Explain().num_segments;
     result.group_size = head_.layer().num_q_heads;
     result.head_dim = head_.layer().head_dim;
     for (PlanRun& run : runs_) {

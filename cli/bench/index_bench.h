@@ -40,6 +40,8 @@ struct IndexBenchOptions {
   uint32_t k = 100;
   uint32_t num_queries = 64;  // Calls a round.
   uint32_t num_rounds = 5;
+  // Compacts the context to segments of so many tokens; 0: as it was imported.
+  uint64_t segment_tokens = 0;
   double query_sample = 0.4;  // Training queries per key ([Alaya] 9.2.1).
   std::string peers;          // Command; empty: none.
   std::string temp_dir;
@@ -59,7 +61,8 @@ struct IndexResult {
 
 struct IndexHeadResult {
   std::string name;
-  uint64_t num_keys = 0;  // Between sinks and window.
+  uint64_t num_keys = 0;      // Between sinks and window,
+  uint64_t num_segments = 0;  // ... of so many segments.
   uint32_t group_size = 0;
   uint32_t head_dim = 0;
   std::vector<IndexResult> results;

@@ -43,10 +43,14 @@ Json HeadJson(const IndexHeadResult& head) {
                     {"attndb", BestJson(FindBest(head, recall, true))},
                     {"peer", BestJson(FindBest(head, recall, false))}});
   }
-  return {
-      {"name", head.name},         {"num_keys", head.num_keys},     {"group_size", head.group_size},
-      {"head_dim", head.head_dim}, {"results", std::move(results)}, {"best", std::move(best)},
-      {"left_out", head.left_out}};
+  return {{"name", head.name},
+          {"num_keys", head.num_keys},
+          {"num_segments", head.num_segments},
+          {"group_size", head.group_size},
+          {"head_dim", head.head_dim},
+          {"results", std::move(results)},
+          {"best", std::move(best)},
+          {"left_out", head.left_out}};
 }
 
 std::string HeadText(const IndexHeadResult& head) {
@@ -66,7 +70,9 @@ std::string HeadText(const IndexHeadResult& head) {
                   result.build_seconds > 0 ? FormatFixed(result.build_seconds, 2) : "-",
                   result.index_bytes > 0 ? FormatFixed(result.index_bytes, 0) : "-"});
   }
-  return head.name + ": " + FormatCount(head.num_keys) + " keys of " +
+  return head.name + ": " + FormatCount(head.num_keys) + " keys in " +
+         std::to_string(head.num_segments) +
+         (head.num_segments == 1 ? " segment of " : " segments of ") +
          std::to_string(head.head_dim) + " channels, " + std::to_string(head.group_size) +
          " q heads\n" + table.ToText() + "\n";
 }

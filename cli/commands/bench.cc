@@ -74,6 +74,9 @@ class BenchCommand : public Command {
               &index_options_.num_rounds, 1U, 10000U);
     index.Add({"--query-sample", "RATE", "Training queries per key (default: 0.4)"},
               &index_options_.query_sample, 0.0, 16.0);
+    index.Add({"--segment-tokens", "N",
+               "Merge segments into ones of at most N tokens (default: as imported, 4096)"},
+              &index_options_.segment_tokens, uint64_t{1}, CompactOptions::kMaxSegmentTokens);
     index.Add({"--temp-dir", "PATH", "Folder of the temporary stores ($TMPDIR)"},
               &index_options_.temp_dir);
   }
