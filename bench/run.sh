@@ -18,6 +18,10 @@
 #                                     programs in $ROARGRAPH among them; half an hour, only if named
 #   draws                             auto and topk by clusters at 262,144 tokens; an hour, most of
 #                                     it the capture, only if named
+#   break_even                        flat, clusters and graphs from 8,192 to 65,536 tokens, and at
+#                                     262,144: the picture; only if named, after index and draws
+#   million                           the same plans on synthetic heads, 131,072 and 1,048,576
+#                                     tokens; half an hour, only if named
 #
 # Result: one JSON file a name in bench/results/, with machine and commit; the figures on stdout.
 #         bench/report.py makes docs/performance.md of them. --quick: smaller sizes, to see that all
@@ -158,8 +162,41 @@ bench_index() {
   [[ ! -x $peers ]] || command="$peers bench/python/index_peers.py"
   [[ -z $command || -z ${ROARGRAPH:-} ]] || command+=" --roargraph $ROARGRAPH"
   "$bin/attndb" bench index --json --capture "$(index_heads)" --peers "$command" \
+    --segment-tokens 65536 \
     --heads 3:0,6:1,9:2,12:1,15:0,18:2,21:1,24:2,27:0 --num-queries "$(pick 64 8)" |
     python3 bench/python/keep_index_result.py "$results/index.json" "$commit"
+}
+
+
+# Plans that do the same by a scan and by each index.
+readonly by_all=(--plan "$auto" --plan 'auto(error=0.01,index=flat)'
+  --plan 'auto(error=0.01,index=clustered)' --plan 'topk(k=100,bits=4)'
+  --plan 'topk(k=100,index=clustered)' --plan 'topk(k=100,index=graph)')
+# One line a run of `attndb bench attention`, each with arguments of its own.
+keep_lines() { python3 bench/python/keep_lines.py "$results/$1.json" "$commit"; }
+bench_break_even() {
+  local tokens
+  {
+    for tokens in $(pick "8192 16384 32768 65536" "2048 4096"); do
+      "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 8 1)" \
+        --capture "$(index_heads)" --first-tokens "$tokens" "${by_all[@]}"
+    done
+    "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 4 1)" "${by_all[@]}" \
+      --capture "$(long_heads "$(long_text)" "$(pick 262144 8192)" 32 "$(pick 65536 2048)")"
+  } | keep_lines break_even
+}
+synthetic() {
+  local file=$data/synthetic_$1.safetensors
+  [[ -f $file ]] || "$python" bench/python/synthetic_capture.py "$file" --tokens "$1" \
+    --queries "$(pick 32768 1024)" >&2
+  echo "$file"
+}
+bench_million() {
+  local tokens
+  for tokens in $(pick "131072 1048576" "4096 8192"); do
+    "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 4 1)" \
+      --capture "$(synthetic "$tokens")" "${by_all[@]}"
+  done | keep_lines million
 }
 
 [[ $# -gt 0 ]] || set -- decode peer planes llama attention_8k attention_biased \

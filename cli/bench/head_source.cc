@@ -176,7 +176,8 @@ Result<std::unique_ptr<HeadSource>> HeadsFromArrays(NpyArray keys, NpyArray valu
 }
 
 Result<std::unique_ptr<HeadSource>> HeadsFromCapture(const std::string& path,
-                                                     const std::string& layers) {
+                                                     const std::string& layers,
+                                                     uint64_t first_tokens) {
   ATTNDB_ASSIGN_OR_RETURN(KvFileReader reader, KvFileReader::Open(path));
   const KvFileContents& contents = reader.contents();
   if (contents.num_queries == 0) {
@@ -184,11 +185,19 @@ Result<std::unique_ptr<HeadSource>> HeadsFromCapture(const std::string& path,
   }
   Result<std::vector<LayerId>> chosen = LayersOf(contents, layers);
   if (!chosen.ok()) return chosen.status().WithContext(path);
+  const uint64_t num_tokens = contents.tokens.size();
+  const uint64_t first_query = num_tokens - contents.num_queries;
+  if (first_tokens > num_tokens || (first_tokens != 0 && first_tokens <= first_query)) {
+    return Status::InvalidArgument("'" + path + "': expected " + std::to_string(first_query + 1) +
+                                   " to " + std::to_string(num_tokens) +
+                                   " first tokens, so that some have q; found " +
+                                   std::to_string(first_tokens));
+  }
   HeadInfo info;
   info.model = contents.spec;
   info.layers = *std::move(chosen);
-  info.num_tokens = contents.tokens.size();
-  info.num_queries = contents.num_queries;
+  info.num_tokens = first_tokens == 0 ? num_tokens : first_tokens;
+  info.num_queries = info.num_tokens - first_query;
   info.first_position = contents.first_position;
   info.origin = HeadOrigin::kCaptured;
   const auto model = contents.notes.find("model");

@@ -67,9 +67,11 @@ class HeadSource {
 Result<std::unique_ptr<HeadSource>> HeadsFromArrays(NpyArray keys, NpyArray values,
                                                     NpyArray queries, DType kv_dtype);
 
-// A file that `attndb capture` wrote; `layers` as in "0,3,5-7", empty = all that it has.
+// A file that `attndb capture` wrote; `layers` as in "0,3,5-7", empty = all that it has;
+// `first_tokens`: so many of its tokens, 0 = all.
 Result<std::unique_ptr<HeadSource>> HeadsFromCapture(const std::string& path,
-                                                     const std::string& layers);
+                                                     const std::string& layers,
+                                                     uint64_t first_tokens = 0);
 
 }  // namespace attndb::cli
 

@@ -74,5 +74,19 @@ TEST(HeadSourceTest, ACaptureGivesTheLayersThatAreAskedFor) {
   std::filesystem::remove(path);
 }
 
+TEST(HeadSourceTest, ACaptureMayBeCutShortToWhereItHasQueries) {
+  const std::string path = WriteCapture("head_source_cut_test.safetensors", 40, {});
+  const auto heads = HeadsFromCapture(path, "2", 30);
+  ASSERT_TRUE(heads.ok()) << heads.status();
+  EXPECT_EQ((*heads)->info().num_tokens, 30u);
+  EXPECT_EQ((*heads)->info().num_queries, 10u);
+  std::vector<float> q(16);
+  ASSERT_TRUE((*heads)->ReadQueries(0, {29, 30}, q.data()).ok());
+  EXPECT_EQ(q[0], Normals(20 * 16, 32)[9 * 16]);
+  EXPECT_THAT(HeadsFromCapture(path, "2", 20).status().message(), HasSubstr("expected 21 to 40"));
+  EXPECT_FALSE(HeadsFromCapture(path, "2", 41).ok());
+  std::filesystem::remove(path);
+}
+
 }  // namespace
 }  // namespace attndb::cli

@@ -134,6 +134,8 @@ class BenchCommand : public Command {
                &capture_);
     flags->Add({"--layers", "LIST", "Its layers to measure, as in 0,3,5-7 (default: all)"},
                &layers_);
+    flags->Add({"--first-tokens", "N", "Its first N tokens alone"}, &first_tokens_, uint64_t{1},
+               uint64_t{1} << 30);
     flags->Add({"--stretch", "N",
                 "Make it N tokens long: more tokens with K and V of captured ones at random, keys "
                 "turned to positions that were captured; labelled so"},
@@ -162,8 +164,8 @@ class BenchCommand : public Command {
     if ((num_files != 0 ? 1 : 0) + (capture_.empty() ? 0 : 1) + (has_geometry ? 1 : 0) > 1) {
       return Status::InvalidArgument("expected one of --capture, --keys and --geometry");
     }
-    if (capture_.empty() && (stretch_ != 0 || !layers_.empty())) {
-      return Status::InvalidArgument("--stretch and --layers are of a --capture");
+    if (capture_.empty() && (stretch_ != 0 || first_tokens_ != 0 || !layers_.empty())) {
+      return Status::InvalidArgument("--stretch, --first-tokens and --layers are of a --capture");
     }
     if (num_files != 0) {
       ATTNDB_ASSIGN_OR_RETURN(NpyArray keys, ReadNpy(keys_));
@@ -173,7 +175,7 @@ class BenchCommand : public Command {
     }
     if (!capture_.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<HeadSource> heads,
-                              HeadsFromCapture(capture_, layers_));
+                              HeadsFromCapture(capture_, layers_, first_tokens_));
       if (stretch_ == 0) return heads;
       return StretchedHeads(std::move(heads), stretch_);
     }
@@ -189,6 +191,7 @@ class BenchCommand : public Command {
   bool sweep_ = false;
   std::string capture_;
   std::string layers_;
+  uint64_t first_tokens_ = 0;
   uint64_t stretch_ = 0;
   std::string keys_;
   std::string values_;
