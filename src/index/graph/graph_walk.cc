@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "index/graph/graph_queues.h"
+#include "kernels/prefetch.h"
 #include "kernels/score.h"
 
 namespace attndb::index {
@@ -48,15 +49,6 @@ bool ScansAll(const WalkCall& call) {
 
 size_t NumStartRouters(const GraphView& graph) {
   return std::min<size_t>(kRouters, graph.header.num_routers);
-}
-
-inline void Prefetch(const void* p) {
-#if defined(__x86_64__) && defined(__GNUC__)
-  // GCC 12 drops all but the first __builtin_prefetch of some loops; it keeps this one.
-  __asm__ volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(p)));
-#else
-  __builtin_prefetch(p);
-#endif
 }
 
 // Pieces of scratch, each at a multiple of 64 bytes.
@@ -174,7 +166,7 @@ class Walk {
 
   void PrefetchRow(uint32_t key) const {
     const auto* const row = static_cast<const std::byte*>(kernels::RowsFrom(call_.keys, key).data);
-    for (size_t byte = 0; byte < row_bytes_; byte += 64) Prefetch(row + byte);
+    for (size_t byte = 0; byte < row_bytes_; byte += 64) kernels::PrefetchNear(row + byte);
   }
 
   // Puts the key into the batch, or what it leads to if it is filtered out.
