@@ -125,6 +125,13 @@ bool NeighbourTable::Add(size_t key, uint32_t id) {
   return true;
 }
 
+void NeighbourTable::Insert(size_t key, uint32_t id) {
+  uint32_t& last = ids_[key * capacity_ + sizes_[key] - 1];
+  if (full(id)) --sizes_[id];
+  Add(id, last);
+  last = id;
+}
+
 void ChooseNeighbours(const KeyCodes& codes, uint32_t key, size_t max_kept,
                       std::vector<uint32_t>* candidates, std::vector<uint32_t>* kept) {
   std::vector<std::pair<int32_t, uint32_t>> order;
@@ -355,7 +362,8 @@ void GraphBuilder::ConnectAll() {
     bool found = std::ranges::any_of(list, attach);
     for (uint32_t before = key; !found && before-- > 0;) found = attach(before);
     for (uint32_t behind = key + 1; !found && behind < num_keys_; ++behind) found = attach(behind);
-    if (found) MarkReachable(key, &reached);
+    if (!found) table_.Insert(entry_point_, key);
+    MarkReachable(key, &reached);
   }
 }
 

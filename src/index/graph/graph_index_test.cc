@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "index/graph/graph_test_util.h"
@@ -93,6 +95,7 @@ void ExpectAllReachable(const GraphIndex& graph, const FloatRows& keys, const fl
     }
   }
   EXPECT_EQ(std::count(reached.begin(), reached.end(), 1), static_cast<ptrdiff_t>(n));
+  ATTNDB_EXPECT_OK(GraphIndex::Parse(graph.bytes(), {n, kDim, DType::kFloat32}, "built"));
   const auto rows = test::SearchRows(graph, {.kind = SearchKind::kTopK, .k = 10}, keys, n, q, 1);
   EXPECT_EQ(rows[0].keys.size(), std::min<size_t>(n, 10));
 }
@@ -199,6 +202,45 @@ TEST(GraphIndexTest, MergedGraphsFindWhatAFreshOneDoes) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex again,
                               GraphIndex::Extend(source, runs, {.pool = &pool}));
   EXPECT_TRUE(Copy(again) == Copy(merged));
+}
+
+// Of a prior graph whose keys stand in closed rings of full lists, room is found for one or two
+// ways out at most.
+TEST(GraphIndexTest, FullListsOfAPriorGraphLeaveNoKeyOut) {
+  constexpr uint32_t kKeys = 91, kRing = 18;
+  Workload work(kKeys, 3, attndb::test::SeedOr(91));
+  for (size_t d = 0; d < kDim; ++d) work.keys.row(0)[d] = 9 * work.queries.row(0)[d];
+  std::vector<uint32_t> one = {0};
+  GraphSource source = work.source();
+  source.queries.tokens = source.queries.q_heads = one;
+  const GraphOptions options = {.keys_per_query = 1, .slot_bytes = 16};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex built, GraphIndex::Build(source, options));
+  AlignedBuffer bytes = *AlignedBuffer::Allocate(built.bytes().size());
+  std::ranges::copy(built.bytes(), bytes.data());
+  const SlotView& slots = built.view().neighbours;
+  ASSERT_EQ(SlotCapacity(slots.slot_bytes, slots.id_bits), kRing - 1);
+  auto* const to =
+      reinterpret_cast<uint8_t*>(bytes.data() + GraphLayout(built.view().header).slots);
+  std::vector<uint32_t> firsts;
+  for (uint32_t key = 0; key < kKeys - 1; ++key) {
+    const uint32_t first = key / kRing * kRing;
+    if (key == first) firsts.push_back(key);
+    std::vector<uint32_t> others(kRing);
+    std::iota(others.begin(), others.end(), first);
+    std::erase(others, key);
+    WriteSlot(slots, key, others, to);
+  }
+  WriteSlot(slots, kKeys - 1, firsts, to);
+  const uint32_t entry_point = kKeys - 1;
+  std::memcpy(bytes.data() + 40, &entry_point, sizeof(entry_point));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const GraphIndex prior,
+      GraphIndex::Parse(bytes.span(), {kKeys, kDim, DType::kFloat32}, "rings"));
+  const GraphRun run = {&prior, 0};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex graph,
+                              GraphIndex::Extend(source, std::span(&run, 1), options));
+  EXPECT_EQ(graph.view().header.entry_point, 0u);
+  ExpectAllReachable(graph, work.keys, work.queries.row(0));
 }
 
 TEST(GraphIndexTest, ABuildCanBeCancelled) {
