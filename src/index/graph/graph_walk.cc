@@ -35,7 +35,7 @@ constexpr size_t kDefaultRangeEffort = 192;
 size_t Window(const WalkCall& call) {
   const size_t k = std::max<size_t>(call.spec.k, 1);
   const size_t wanted = call.spec.effort > 0 ? static_cast<size_t>(call.spec.effort) : 3 * k;
-  return std::min(std::max(wanted, k), call.num_visible);
+  return std::min(std::max(wanted, k), call.num_visible - call.first_visible);
 }
 
 size_t RangeEffort(const WalkCall& call) {
@@ -44,11 +44,16 @@ size_t RangeEffort(const WalkCall& call) {
 
 bool ScansAll(const WalkCall& call) {
   const size_t window = call.spec.kind == SearchKind::kTopK ? Window(call) : RangeEffort(call);
-  return call.num_visible <= kScanFactor * window;
+  return call.num_visible - call.first_visible <= kScanFactor * window;
 }
 
 size_t NumStartRouters(const GraphView& graph) {
   return std::min<size_t>(kRouters, graph.header.num_routers);
+}
+
+// Whether some keys of the graph may not be found.
+bool HidesKeys(const GraphView& graph, const WalkCall& call) {
+  return call.first_visible > 0 || call.num_visible < graph.header.num_keys;
 }
 
 // Pieces of scratch, each at a multiple of 64 bytes.
@@ -100,6 +105,7 @@ class Walk {
        SearchCost* cost)
       : graph_(graph),
         call_(call),
+        hides_keys_(HidesKeys(graph, call)),
         seen_(scratch.seen, graph.header.num_keys),
         followed_(scratch.followed, graph.header.num_keys),
         batch_(scratch.batch),
@@ -111,7 +117,7 @@ class Walk {
 
   // Scores all visible keys.
   void Scan() {
-    for (size_t first = 0; first < call_.num_visible; first += kBatchKeys) {
+    for (size_t first = call_.first_visible; first < call_.num_visible; first += kBatchKeys) {
       const size_t count = std::min(kBatchKeys, call_.num_visible - first);
       kernels::ScoreRows(kernels::RowsFrom(call_.keys, first), count, call_.q, call_.q_stride,
                          call_.num_q_rows, scores_, kBatchKeys);
@@ -123,7 +129,7 @@ class Walk {
   void Run() {
     See(graph_.header.entry_point);
     SeeRouters();
-    if (call_.num_visible < graph_.header.num_keys) SeeSpacedKeys();
+    if (hides_keys_) SeeSpacedKeys();
     ScoreBatch();
     while (Step()) {
     }
@@ -151,7 +157,7 @@ class Walk {
     uint32_t ids[kMaxSlotIds];
     const size_t count = graph_.neighbours.Read(key, ids);
     cost_.bytes_touched += graph_.header.slot_bytes;
-    if (call_.num_visible < graph_.header.num_keys) {
+    if (hides_keys_) {
       for (size_t j = 0; j < count; ++j) See(ids[j]);
       return;
     }
@@ -169,16 +175,20 @@ class Walk {
     for (size_t byte = 0; byte < row_bytes_; byte += 64) kernels::PrefetchNear(row + byte);
   }
 
+  bool IsVisible(uint32_t key) const {
+    return key >= call_.first_visible && key < call_.num_visible;
+  }
+
   // Puts the key into the batch, or what it leads to if it is filtered out.
   void See(uint32_t key) {
     if (!seen_.Add(key)) return;
-    if (key < call_.num_visible) return Append(key);
+    if (IsVisible(key)) return Append(key);
     uint32_t ids[kMaxSlotIds];
     const size_t count = graph_.neighbours.Read(key, ids);
     cost_.bytes_touched += graph_.header.slot_bytes;
     for (size_t j = 0; j < count; ++j) {
       // Those that are filtered out too stay unseen: a key in sight may lead to them.
-      if (ids[j] < call_.num_visible && seen_.Add(ids[j])) Append(ids[j]);
+      if (IsVisible(ids[j]) && seen_.Add(ids[j])) Append(ids[j]);
     }
   }
 
@@ -222,16 +232,16 @@ class Walk {
   void SeeSpacedKeys() {
     constexpr size_t kSpacedKeys = 16;
     for (size_t i = 0; i < kSpacedKeys; ++i) {
-      See(static_cast<uint32_t>(i * call_.num_visible / kSpacedKeys));
+      const size_t num_visible = call_.num_visible - call_.first_visible;
+      See(static_cast<uint32_t>(call_.first_visible + i * num_visible / kSpacedKeys));
     }
   }
 
   // Routers whose best key is visible, best first.
   size_t BestRouters(const float* scores, size_t num_routers, uint32_t* best) const {
-    const bool is_prefix = call_.num_visible < graph_.header.num_keys;
     size_t count = 0;
     for (uint32_t i = 0; i < num_routers; ++i) {
-      if (is_prefix && !(graph_.router_keys.First(i) < call_.num_visible)) continue;
+      if (hides_keys_ && !IsVisible(graph_.router_keys.First(i))) continue;
       if (count == kStartRouters && !(scores[i] > scores[best[count - 1]])) continue;
       size_t at = count < kStartRouters ? count++ : count - 1;
       for (; at > 0 && scores[i] > scores[best[at - 1]]; --at) best[at] = best[at - 1];
@@ -255,6 +265,7 @@ class Walk {
 
   const GraphView& graph_;
   const WalkCall& call_;
+  const bool hides_keys_;
   KeySet seen_;
   KeySet followed_;
   uint32_t* batch_;
