@@ -70,10 +70,15 @@ TEST(GraphIndexTest, FewKeysAreFoundAllTheSame) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex graph, GraphIndex::Build(work.source()));
     EXPECT_EQ(graph.num_keys(), n);
     const SearchSpec spec = {.kind = SearchKind::kTopK, .k = 5, .effort = 1};
+    const SearchSpec all = {.kind = SearchKind::kRange, .beta = 1e9f};
     for (size_t visible = 0; visible <= n; ++visible) {
-      const auto rows =
-          test::SearchRows(graph, spec, work.keys, visible, work.queries.row(0), kHeads);
-      for (const auto& row : rows) EXPECT_EQ(row.keys.size(), std::min<size_t>(visible, 5));
+      const auto search = [&](const SearchSpec& of) {
+        return test::SearchRows(graph, of, work.keys, visible, work.queries.row(0), kHeads);
+      };
+      for (const auto& row : search(spec)) {
+        EXPECT_EQ(row.keys.size(), std::min<size_t>(visible, 5));
+      }
+      for (const auto& row : search(all)) EXPECT_EQ(row.keys.size(), visible);
     }
   }
 }
@@ -121,6 +126,8 @@ TEST(GraphIndexTest, PoorSourcesGiveWholeGraphs) {
   check(work.source(), "equal queries");
   for (size_t i = 0; i < 300; ++i) std::fill_n(work.queries.row(i), kDim, 0.0f);
   check(work.source(), "zero queries");
+  std::fill_n(work.queries.row(0), 300 * kDim, std::numeric_limits<float>::quiet_NaN());
+  check(work.source(), "queries that are not finite");
   for (size_t i = 0; i < 2000; ++i) std::copy_n(work.keys.row(2500), kDim, work.keys.row(i));
   check(work.source(), "duplicate keys");
   for (size_t i = 0; i < 3000; ++i) std::fill_n(work.keys.row(i), kDim, 0.0f);
