@@ -5,8 +5,10 @@
 //         visited, so that only what the codes' estimates bring up differs; with such a beam_width
 //         short runs are scored whole.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "db/db_test_util.h"
 
@@ -126,6 +128,40 @@ TEST_P(SessionIndexTest, AReopenedStoreFindsThemAgain) {
     EXPECT_EQ(ProbeWith(&session, plan), first);
     EXPECT_GT(Visited(session), 0);
   }
+}
+
+// Closed while it is built, at moments from before its first head to after its last.
+TEST_P(SessionIndexTest, ABuildThatIsCutShortLeavesNothing) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  const std::string plan = "topk(k=60," + GetParam() + ")";
+  const auto files_without = FilesIn(store() + "/segments");
+  uint64_t num_cut = 0;
+  for (int ms = 0; ms < 30; ms += 5) {
+    {
+      Session session = Resume(stored);
+      (void)ProbeWith(&session, plan);
+      std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+    }
+    db_.reset();
+    const auto files = FilesIn(store() + "/segments");
+    Open({.background_builds = false});
+    const ContextInfo info = *db_->Describe("a");
+    EXPECT_TRUE(db_->Verify()->ok());
+    const auto& companions = info.segments[0].companions;
+    EXPECT_EQ(files.size(), 2 * (1 + companions.size())) << ms;
+    num_cut += companions.size() == 1 ? 1u : 0u;
+    if (companions.size() == 1) {
+      EXPECT_TRUE(files == files_without) << ms;
+    }
+    Open();
+    if (companions.size() > 1) break;
+  }
+  EXPECT_GE(num_cut, 1u);
+  Session session = Resume(stored);
+  BuildIndex(&session);
+  EXPECT_EQ(db_->Describe("a")->segments[0].companions.size(), 2u);
+  EXPECT_LT(Difference(ProbeWith(&session, plan), ProbeWith(&session, "topk(k=60)")), 0.05);
 }
 
 TEST_P(SessionIndexTest, PrefixesAndShortSegmentsAreRight) {
