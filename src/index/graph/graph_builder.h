@@ -60,6 +60,9 @@ struct PriorGraph {
   size_t first_key = 0;
 };
 
+// Of a graph of such keys with so many training queries, without its entry point.
+GraphHeader HeaderFor(const GraphShape& shape, size_t slot_bytes, size_t num_queries);
+
 struct LinkWork;
 
 class GraphBuilder {

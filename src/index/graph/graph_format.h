@@ -24,6 +24,8 @@ inline constexpr std::string_view kGraphMagic = "attngrph";
 inline constexpr uint32_t kGraphVersion = 1;
 inline constexpr size_t kGraphHeaderBytes = 64;
 inline constexpr size_t kGraphAlignment = 64;
+// Of a router, at most, in what is built; walks start at so many of those of each.
+inline constexpr size_t kRouterKeys = 16;
 
 struct GraphHeader {
   uint64_t num_keys = 0;      // >= 1.

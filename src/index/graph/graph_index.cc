@@ -11,6 +11,10 @@
 
 namespace attndb::index {
 
+uint64_t GraphIndex::BytesFor(const GraphShape& shape) {
+  return GraphLayout(HeaderFor(shape, GraphOptions().slot_bytes, shape.num_keys)).num_bytes;
+}
+
 Result<GraphIndex> GraphIndex::Build(const GraphSource& source, const GraphOptions& options) {
   return Extend(source, {}, options);
 }

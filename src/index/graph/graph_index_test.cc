@@ -33,7 +33,7 @@ TEST(GraphIndexTest, FindsTheBestKeysOfAGroup) {
   const FloatRows queries = work.NewQueries(60);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex graph, GraphIndex::Build(work.source()));
   EXPECT_EQ(graph.num_keys(), 20000u);
-  EXPECT_LE(graph.memory_bytes(), 20000u * 68);  // Rows of routers are float32 here.
+  EXPECT_LE(graph.memory_bytes(), 20000u * 56);
   SearchCost cost;
   const double recall = Recall(graph, work.keys, 20000, queries, 50, 0, &cost);
   EXPECT_GE(recall, 0.97);
@@ -61,6 +61,16 @@ TEST(GraphIndexTest, ThreadsDoNotShow) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex graph,
                                 GraphIndex::Build(work.source(), {.pool = &pool}));
     EXPECT_TRUE(Copy(graph) == Copy(alone)) << num_threads;
+  }
+}
+
+TEST(GraphIndexTest, BytesAreNoMoreThanSaid) {
+  EXPECT_LE(GraphIndex::BytesFor({65536, 128, DType::kFloat16}), 65536u * 61);
+  EXPECT_LE(GraphIndex::BytesFor({4096, 128, DType::kFloat16}), 4096u * 61);
+  for (const size_t n : {1u, 2u, 63u, 700u}) {
+    Workload work(n, 900, attndb::test::SeedOr(92));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex graph, GraphIndex::Build(work.source()));
+    EXPECT_LE(graph.memory_bytes(), GraphIndex::BytesFor({n, kDim, DType::kFloat32})) << n;
   }
 }
 

@@ -20,7 +20,6 @@ constexpr size_t kBatchKeys = 256;
 // them: the first of each spread over all of the training queries.
 constexpr size_t kRouters = 256;
 constexpr size_t kStartRouters = 4;
-constexpr size_t kStartKeys = 16;
 
 // Keys that a row follows in one step. More make longer batches, whose rows memory brings at the
 // same time, and follow keys that better ones would have displaced.
@@ -218,12 +217,12 @@ class Walk {
       const size_t count = BestRouters(scores_ + r * kRouters, num_routers, starts);
       for (size_t i = 0; i < count; ++i) {
         uint32_t ids[kMaxSlotIds];
-        const size_t num_ids = std::min(kStartKeys, graph_.router_keys.Read(starts[i], ids));
+        const size_t num_ids = std::min(kRouterKeys, graph_.router_keys.Read(starts[i], ids));
         cost_.bytes_touched += graph_.header.router_slot_bytes;
         for (size_t j = 0; j < num_ids; ++j) start_keys_[num_start_++] = ids[j];
       }
       // Scores of the routers lie where a batch's would.
-      if (num_start_ + kStartRouters * kStartKeys > kMaxStart) break;
+      if (num_start_ + kStartRouters * kRouterKeys > kMaxStart) break;
     }
     for (size_t i = 0; i < num_start_; ++i) See(start_keys_[i]);
   }
@@ -261,7 +260,7 @@ class Walk {
   }
 
   // Start keys of all rows; those of rows past the first 16 start where these lead.
-  static constexpr size_t kMaxStart = 16 * kStartRouters * kStartKeys;
+  static constexpr size_t kMaxStart = 16 * kStartRouters * kRouterKeys;
 
   const GraphView& graph_;
   const WalkCall& call_;
