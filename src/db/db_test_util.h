@@ -98,6 +98,14 @@ class DBFixture : public ::testing::Test {
     return std::move(Start(Tokens{1}, {.reuse = false, .plan = plan}).session);
   }
 
+  // A session that reuses all stored tokens and has so many more in its tail.
+  Session Resume(const Tokens& stored, size_t num_more = 20) {
+    SessionStart start = Start(Concat(stored, ToyModel::Tokens(num_more, 9)));
+    EXPECT_EQ(start.session.num_reused(), stored.size());
+    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
+    return std::move(start.session);
+  }
+
   // Runs what is not stored of `tokens`, and stores all of it.
   Result<ContextId> StoreTokens(std::span<const TokenId> tokens, const StoreOptions& options = {}) {
     SessionStart start = Start(tokens);
@@ -152,6 +160,25 @@ class DBFixture : public ::testing::Test {
     std::vector<float> out;
     ATTNDB_EXPECT_OK(model_.Probe(session, 7, &out));
     return out;
+  }
+
+  std::vector<float> ProbeWith(Session* session, const std::string& plan) {
+    ATTNDB_EXPECT_OK(session->SetPlan(plan));
+    return Probe(session);
+  }
+
+  // Equal but for rounding, NaN and infinities included.
+  static void ExpectNear(const std::vector<float>& found, const std::vector<float>& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (std::isnan(expected[i])) {
+        EXPECT_TRUE(std::isnan(found[i])) << i << ": " << found[i];
+      } else if (std::isinf(expected[i])) {
+        EXPECT_EQ(found[i], expected[i]) << i;
+      } else {
+        EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
+      }
+    }
   }
 
   // `session` holds `tokens` and attends to all of them.

@@ -5,8 +5,10 @@
 //         visited, so that only what the codes' estimates bring up differs; with such a beam_width
 //         short runs are scored whole.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "db/db_test_util.h"
 
@@ -21,19 +23,6 @@ using test::ToyModel;
 class SessionIndexTest : public DBFixture, public ::testing::WithParamInterface<std::string> {
  protected:
   SessionIndexTest() : DBFixture(/*background_builds=*/true) {}
-
-  Session Resume(const Tokens& stored, size_t num_more = 20) {
-    const Tokens more = ToyModel::Tokens(num_more, 9);
-    SessionStart start = Start(test::Concat(stored, more));
-    EXPECT_EQ(start.session.num_reused(), stored.size());
-    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
-    return std::move(start.session);
-  }
-
-  std::vector<float> ProbeWith(Session* session, const std::string& plan) {
-    ATTNDB_EXPECT_OK(session->SetPlan(plan));
-    return Probe(session);
-  }
 
   // Asks for it, and waits until it is there.
   void BuildIndex(Session* session) {
@@ -58,7 +47,7 @@ TEST_P(SessionIndexTest, IndexesAnswerAsAllKeysDo) {
   EXPECT_LT(Difference(before, ProbeWith(&session, "topk(k=60)")), 1e-5);
   EXPECT_EQ(Visited(session), 0);
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
-  for (const char* query : {"topk(k=60", "dipr(alpha=0.02", "dipr(beta=3"}) {
+  for (const char* query : {"topk(k=60", "dipr(alpha=0.02", "dipr(beta=3", "topk(k=60,sink=300"}) {
     const std::vector<float> all = ProbeWith(&session, std::string(query) + ")");
     const std::vector<float> found =
         ProbeWith(&session, std::string(query) + "," + GetParam() + ")");
@@ -141,6 +130,40 @@ TEST_P(SessionIndexTest, AReopenedStoreFindsThemAgain) {
   }
 }
 
+// Closed while it is built, at moments from before its first head to after its last.
+TEST_P(SessionIndexTest, ABuildThatIsCutShortLeavesNothing) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  const std::string plan = "topk(k=60," + GetParam() + ")";
+  const auto files_without = FilesIn(store() + "/segments");
+  uint64_t num_cut = 0;
+  for (int ms = 0; ms < 30; ms += 5) {
+    {
+      Session session = Resume(stored);
+      (void)ProbeWith(&session, plan);
+      std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+    }
+    db_.reset();
+    const auto files = FilesIn(store() + "/segments");
+    Open({.background_builds = false});
+    const ContextInfo info = *db_->Describe("a");
+    EXPECT_TRUE(db_->Verify()->ok());
+    const auto& companions = info.segments[0].companions;
+    EXPECT_EQ(files.size(), 2 * (1 + companions.size())) << ms;
+    num_cut += companions.size() == 1 ? 1u : 0u;
+    if (companions.size() == 1) {
+      EXPECT_TRUE(files == files_without) << ms;
+    }
+    Open();
+    if (companions.size() > 1) break;
+  }
+  EXPECT_GE(num_cut, 1u);
+  Session session = Resume(stored);
+  BuildIndex(&session);
+  EXPECT_EQ(db_->Describe("a")->segments[0].companions.size(), 2u);
+  EXPECT_LT(Difference(ProbeWith(&session, plan), ProbeWith(&session, "topk(k=60)")), 0.05);
+}
+
 TEST_P(SessionIndexTest, PrefixesAndShortSegmentsAreRight) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 300}, 1);
   Session session = Resume(stored);
@@ -153,22 +176,75 @@ TEST_P(SessionIndexTest, PrefixesAndShortSegmentsAreRight) {
   }
 }
 
-TEST_P(SessionIndexTest, HeadsWithInfinityRunFull) {
-  const Tokens stored =
-      StoreChain("a", std::vector<uint64_t>{3000}, 1, [](LayerId layer, auto* k, auto*) {
-        if (layer == 1) (*k)[33] = std::numeric_limits<float>::infinity();  // Head 0 or 1, token 0.
-      });
+// An index of a head with NaN or infinities is not there, whatever the plan asks for.
+TEST_P(SessionIndexTest, HeadsThatAreNotFiniteRunFull) {
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    for (const bool in_keys : {true, false}) {
+      const auto spoil = [&](LayerId layer, auto* k, auto* v) {
+        if (layer == 1) (*(in_keys ? k : v))[33] = bad;  // Head 0 or 1, token 0.
+      };
+      const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1, spoil);
+      Session session = Resume(stored);
+      BuildIndex(&session);
+      const std::vector<float> full = ProbeWith(&session, "full");
+      for (const char* plan : {"topk(k=100000,", "dipr(beta=1e9,"}) {
+        ExpectNear(ProbeWith(&session, plan + GetParam() + ")"), full);
+      }
+      ATTNDB_ASSERT_OK(db_->Drop("a"));
+    }
+  }
+}
+
+// Of a group's q heads one is not finite; the others get what they would without it.
+TEST_P(SessionIndexTest, QueriesThatAreNotFiniteHarmNoOthers) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
   Session session = Resume(stored);
   BuildIndex(&session);
-  const std::vector<float> full = ProbeWith(&session, "full");
-  const std::vector<float> found = ProbeWith(&session, "topk(k=100000," + GetParam() + ")");
-  ASSERT_EQ(found.size(), full.size());
-  for (size_t i = 0; i < full.size(); ++i) {
-    if (std::isnan(full[i])) {
-      EXPECT_TRUE(std::isnan(found[i])) << i;
-    } else {
-      EXPECT_NEAR(found[i], full[i], 1e-4) << i;
+  const LayerSpec& shape = model_.spec().layers[1];
+  const auto attend = [&](const std::vector<float>& q) {
+    std::vector<float> out(size_t{shape.num_q_heads} * shape.v_head_dim);
+    ATTNDB_EXPECT_OK(
+        session.Attend(1, test::ViewOf(q, shape.num_q_heads, shape.head_dim),
+                       MutableTensorView::Contiguous(out.data(), DType::kFloat32, 1,
+                                                     shape.num_q_heads, shape.v_head_dim)));
+    return out;
+  };
+  for (const char* plan : {"topk(k=60,", "dipr(beta=3,"}) {
+    ATTNDB_ASSERT_OK(session.SetPlan(plan + GetParam() + ")"));
+    std::vector<float> q(size_t{shape.num_q_heads} * shape.head_dim, 0.3f);
+    for (size_t i = 0; i < q.size(); ++i) q[i] += 0.05f * std::sin(static_cast<float>(i));
+    std::vector<float> expected = attend(q);
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      q[0] = bad;
+      std::vector<float> found = attend(q);
+      for (size_t i = 0; i < shape.v_head_dim; ++i) found[i] = expected[i];
+      EXPECT_LT(Difference(found, expected), 0.02) << plan << bad;
     }
+  }
+}
+
+// What a companion is made of is its segment alone.
+TEST_P(SessionIndexTest, CompanionsAreTheSameBytesForAnyNumberOfThreads) {
+  Open({.background_builds = false});
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  db_.reset();
+  const std::string plain = dir_.File("plain");
+  std::filesystem::rename(store(), plain);
+  std::map<std::string, std::string> first;
+  for (const uint32_t num_threads : {1u, 2u, 8u}) {
+    db_.reset();
+    std::filesystem::remove_all(store());
+    std::filesystem::copy(plain, store(), std::filesystem::copy_options::recursive);
+    Open({.num_threads = num_threads});
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+    Session session = Resume(stored);
+    BuildIndex(&session);
+    const auto files = FilesIn(store() + "/segments");
+    EXPECT_EQ(files.size(), 6u);  // A segment, its planes and its index, two files each.
+    if (first.empty()) first = files;
+    EXPECT_TRUE(files == first) << num_threads;
   }
 }
 
@@ -187,6 +263,12 @@ TEST_F(SessionIndexRefusalTest, WhatIndexesCannotDoIsRefused) {
   EXPECT_EQ(code("topk(k=8,effort=2)"), StatusCode::kInvalidArgument);
   EXPECT_EQ(code("topk(k=8,index=graph,effort=2)"), StatusCode::kInvalidArgument);
   EXPECT_EQ(code("topk(k=8,index=graph,beam_width=0)"), StatusCode::kInvalidArgument);
+  for (const char* index : {"clustered", "graph"}) {
+    for (const char* query : {"topk(k=0", "topk(k=-1", "dipr(beta=-1", "dipr(alpha=0"}) {
+      EXPECT_EQ(code(std::string(query) + ",index=" + index + ")"), StatusCode::kInvalidArgument);
+    }
+    ATTNDB_EXPECT_OK(session.SetPlan(std::string("dipr(beta=0,index=") + index + ")"));
+  }
   ATTNDB_EXPECT_OK(session.SetPlan("topk(k=8,index=clustered,effort=1.5)"));
   ATTNDB_EXPECT_OK(session.SetPlan("dipr(beta=8,index=graph,beam_width=64)"));
 }

@@ -16,15 +16,13 @@ namespace {
 // neighbour of all.
 constexpr uint64_t kSinkKeys = 16;
 
-// Bytes of a graph a key, at most: its slot, and the routers' share.
-constexpr uint64_t kBytesPerKey = 80;
-
 uint64_t FirstKey(const storage::Segment& segment) {
   return segment.first_position() == 0 ? kSinkKeys : 0;
 }
 
-uint64_t HeadBytes(const storage::Segment& segment) {
-  return segment.num_tokens() * kBytesPerKey + storage::kGranuleBytes;
+uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) {
+  return index::GraphIndex::BytesFor(
+      {segment.num_tokens(), KeyElements(segment, layer), segment.shape().dtype});
 }
 
 index::GraphSource SourceOf(const index::PlaneSource& all, uint64_t first_key) {
@@ -75,11 +73,13 @@ const CompanionKind& GraphForm::kind() const {
 }
 
 uint64_t GraphForm::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
-  return segment.shape().layers[layer].num_kv_heads * HeadBytes(segment);
+  // Read in whole granules: it begins and ends inside one.
+  constexpr uint64_t kEnds = 2 * storage::kGranuleBytes;
+  return segment.shape().layers[layer].num_kv_heads * (HeadBytes(segment, layer) + kEnds);
 }
 
 uint64_t GraphForm::ObjectBytes(const storage::Segment& segment) const {
-  return SumOverHeads(segment, [&](LayerId) { return HeadBytes(segment); });
+  return SumOverHeads(segment, [&](LayerId layer) { return HeadBytes(segment, layer); });
 }
 
 Result<std::vector<HeadIndex>> GraphForm::Read(const storage::Companion& companion,

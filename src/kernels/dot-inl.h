@@ -8,6 +8,7 @@
 #define ATTNDB_KERNELS_DOT_INL_H_
 
 #include "kernels/layout.h"
+#include "kernels/prefetch.h"
 #include "kernels/simd.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
@@ -19,19 +20,6 @@ inline constexpr size_t kTile = 64;
 // rows here and there, of which a core has a few dozen lines under way, at 20.
 inline constexpr size_t kPrefetchBytes = 8192;
 inline constexpr size_t kListedPrefetchBytes = 4096;
-
-// Into the second cache. A fetch into the first holds one of its few miss buffers (24 on Zen 4)
-// until memory has answered, so that a core reads 24 lines a latency: 9 GB/s where the second
-// cache's own 48 get 20 (measured by decode_bench, 4 q rows, on a Zen 4 in a virtual machine). What
-// is read from there then takes 14 cycles, which the core hides.
-inline void Prefetch(const void* p) {
-#if defined(__x86_64__) && defined(__GNUC__)
-  // GCC 12 drops all but the first __builtin_prefetch of some loops; it keeps this one.
-  __asm__ volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(p)));
-#else
-  __builtin_prefetch(p, 0, 2);
-#endif
-}
 
 // Whether element i of a row begins a line of the cache: rows do, and are fetched line by line.
 template <typename T>

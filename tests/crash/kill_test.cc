@@ -1,9 +1,10 @@
 // Goal:   a process that is killed at any moment loses nothing that it acknowledged, leaves nothing
 //         that it did not, and the next one opens the store without a repair.
-// Method: kill_worker stores, continues, imports, evicts, merges, drops and pins in a loop and
-//         reports each success with chains and hashes of outputs; it is killed with SIGKILL after a
-//         random time, 200 times on one store. After each kill the store is opened here and
-//         compared with the last report; what was under way may have happened or not, wholly.
+// Method: kill_worker stores, continues, imports, evicts, merges, drops, pins and asks by indexes,
+//         which are built in the background, in a loop and reports each success with chains and
+//         hashes of outputs; it is killed with SIGKILL after a random time, 200 times on one store.
+//         After each kill the store is opened here and compared with the last report; what was
+//         under way may have happened or not, wholly.
 // Replay: ATTNDB_SEED=17 ctest -R kill_test (the moments of the kills vary)
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -88,6 +90,7 @@ class KillTest : public ::testing::Test {
   uint64_t num_completed_ = 0;
   uint64_t num_resumed_ = 0;
   uint64_t num_companions_ = 0;
+  uint64_t num_indexes_ = 0;
 };
 
 void KillTest::CheckStore(const WorkerReport& report) {
@@ -160,6 +163,17 @@ void KillTest::CheckFiles(const DB& db) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DBStats stats, db.Stats());
   EXPECT_EQ(NumFilesIn(path_ + "/segments"), 2 * (segments.size() + stats.num_companions));
   num_companions_ += stats.num_companions;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> contexts, db.List());
+  for (const ContextInfo& context : contexts) {
+    if (context.name.empty()) continue;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo detail, db.Describe(context.name));
+    for (const SegmentInfo& segment : detail.segments) {
+      num_indexes_ += static_cast<uint64_t>(
+          std::ranges::count_if(segment.companions, [](const CompanionInfo& companion) {
+            return !companion.kind.starts_with("key_planes");
+          }));
+    }
+  }
 }
 
 // The next attempt of an import that was killed goes on from the last checkpoint.
@@ -204,19 +218,21 @@ TEST_F(KillTest, NothingAcknowledgedIsLostAndNothingElseIsThere) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf(
       "%d kills in %.0f s: %llu operations acknowledged, %llu contexts checked (%llu bit by "
-      "bit with their report, %llu made by what was under way), %llu imports to resume; "
+      "bit with their report, %llu made by what was under way), %llu imports to resume, %llu "
+      "indexes; "
       "killed during",
       num_kills, seconds, static_cast<unsigned long long>(num_acknowledged),
       static_cast<unsigned long long>(num_checked_),
       static_cast<unsigned long long>(num_bit_identical_),
       static_cast<unsigned long long>(num_completed_),
-      static_cast<unsigned long long>(num_resumed_));
+      static_cast<unsigned long long>(num_resumed_), static_cast<unsigned long long>(num_indexes_));
   for (const auto& [operation, count] : num_under_way_) {
     std::printf(" %s %llu", operation.c_str(), static_cast<unsigned long long>(count));
   }
   std::printf("\n");
   // It was worth looking, on however slow a machine.
   EXPECT_GE(num_companions_, 1u);
+  EXPECT_GE(num_indexes_, 1u);
   EXPECT_GE(num_acknowledged, 20u);
   EXPECT_GE(num_bit_identical_, 200u);
   EXPECT_GE(num_under_way_.size(), 3u);

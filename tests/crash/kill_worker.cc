@@ -5,6 +5,7 @@
 // Exit code 1 and a message on standard error if anything fails: nothing may, here.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -86,6 +87,8 @@ class Worker {
         return state_.empty() ? Store() : Drop();
       case 6:
         return random_.OneIn(2) ? Compact() : Pin();
+      case 7:
+        return Ask();
       default:
         return Store();
     }
@@ -138,6 +141,22 @@ class Worker {
     }
     Announce("import", name);
     return db_.Import(model_.spec(), tokens, layers, {.name = name, .replace = true}).status();
+  }
+
+  // By an index of the longest context, which is built beside what comes next.
+  Status Ask() {
+    const auto longest = std::ranges::max_element(
+        state_, {}, [](const auto& context) { return context.second.num_tokens; });
+    if (longest == state_.end()) return Store();
+    const std::string plan =
+        random_.OneIn(2) ? "topk(k=8,index=graph)" : "topk(k=8,index=clustered)";
+    Announce("ask", longest->first);
+    ATTNDB_ASSIGN_OR_RETURN(Tokens prompt, db_.Tokens(longest->first));
+    prompt.push_back(1);
+    ATTNDB_ASSIGN_OR_RETURN(
+        SessionStart start,
+        db_.CreateSession(model_.spec(), prompt, {.context = longest->first, .plan = plan}));
+    return model_.Step(&start.session, start.rest);
   }
 
   Status Drop() {

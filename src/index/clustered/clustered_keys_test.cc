@@ -347,8 +347,18 @@ TEST(ClusteredKeysTest, AuditsTellWhatDrawsMiss) {
   }
 }
 
+TEST(ClusteredKeysTest, ABuildIsTheSameTwice) {
+  for (const size_t num_train : {0u, 300u}) {
+    const TopicHead head(9000, num_train, 1, 13);
+    const ClusteredKeys one = *ClusteredKeys::Build(head.source());
+    const ClusteredKeys other = *ClusteredKeys::Build(head.source());
+    EXPECT_TRUE(std::ranges::equal(one.parts().planes, other.parts().planes));
+    EXPECT_TRUE(std::ranges::equal(one.parts().order, other.parts().order));
+  }
+}
+
 TEST(ClusteredKeysTest, FewKeysAreAllFound) {
-  for (const size_t num_keys : {1u, 2u, 63u, 65u}) {
+  for (const size_t num_keys : {1u, 2u, 63u, 64u, 65u}) {
     const TopicHead head(num_keys, 3, 1, 8);
     const ClusteredKeys index = *ClusteredKeys::Build(head.source());
     const IndexRun run = head.Run(index);
@@ -377,6 +387,10 @@ TEST(ClusteredKeysTest, EqualKeysZeroKeysAndEqualQueriesDoNoHarm) {
       std::memcpy(head.key_bits(i), head.key_bits(0), TopicHead::kDim * 2);
     }
   }
+  auto* const queries = const_cast<std::byte*>(head.source().queries.q);
+  for (size_t i = 1; i < 100; ++i) {
+    std::memcpy(queries + i * TopicHead::kDim * 2, queries, TopicHead::kDim * 2);
+  }
   for (const bool with_queries : {true, false}) {
     PlaneSource source = head.source();
     if (!with_queries) source.queries = {};
@@ -403,6 +417,40 @@ TEST(ClusteredKeysTest, QueriesThatAreNotFiniteAreLeftOut) {
   const ClusteredKeys index = *ClusteredKeys::Build(source);
   const IndexRun run = head.Run(index);
   EXPECT_EQ(Search(head.Call({&run, 1}, 0, TopK(20))).tokens[0].size(), 20u);
+}
+
+// Of a group's q rows one is not finite; the others find nearly all that there is, as alone.
+TEST(ClusteredKeysTest, RowsThatAreNotFiniteHarmNoOthers) {
+  const TopicHead head(20000, 500, 1, 14);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  const IndexRun run = head.Run(index);
+  const size_t count = TopicHead::kGroup * TopicHead::kDim;
+  for (const SearchSpec& spec : {TopK(50), Range(10.0f)}) {
+    IndexCall call = head.Call({&run, 1}, 0, spec);
+    const Found expected = SearchAll(call);
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      std::vector<float> q(call.q, call.q + count);
+      for (size_t d = 0; d < TopicHead::kDim; d += 2) q[TopicHead::kDim + d] = bad;
+      call.q = q.data();
+      const Found found = Search(call);
+      call.q = head.queries(0);
+      for (const size_t row : {0u, 2u}) {
+        std::vector<uint32_t> both;
+        std::ranges::set_intersection(found.tokens[row], expected.tokens[row],
+                                      std::back_inserter(both));
+        EXPECT_GE(10 * both.size(), 9 * expected.tokens[row].size()) << row << ' ' << bad;
+      }
+    }
+  }
+}
+
+TEST(ClusteredKeysTest, ABetaOfNothingFindsTheBest) {
+  const TopicHead head(9000, 500, 1, 15);
+  const ClusteredKeys index = *ClusteredKeys::Build(head.source());
+  const IndexRun run = head.Run(index);
+  const IndexCall call = head.Call({&run, 1}, 0, Range(0.0f, 1e6f));
+  EXPECT_EQ(Search(call).tokens, SearchAll(call).tokens);
 }
 
 }  // namespace

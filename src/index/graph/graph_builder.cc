@@ -37,9 +37,9 @@ constexpr size_t kCausalStep = 2;
 
 constexpr size_t kPartKeys = 512;
 
-constexpr size_t kRouterSlotBytes = 64;
+// A row of 128 halves and its keys then take 12 bytes a key. One for 16 keys finds as much.
 constexpr size_t kMaxRouters = 4096;
-constexpr size_t kKeysPerRouter = 16;
+constexpr size_t kKeysPerRouter = 24;
 
 // Element i of `count` evenly spaced ones of `total`.
 size_t Spaced(size_t i, size_t count, size_t total) { return i * total / count; }
@@ -123,6 +123,13 @@ bool NeighbourTable::Add(size_t key, uint32_t id) {
   if (full(key)) return false;
   ids_[key * capacity_ + sizes_[key]++] = id;
   return true;
+}
+
+void NeighbourTable::Insert(size_t key, uint32_t id) {
+  uint32_t& last = ids_[key * capacity_ + sizes_[key] - 1];
+  if (full(id)) --sizes_[id];
+  Add(id, last);
+  last = id;
 }
 
 void ChooseNeighbours(const KeyCodes& codes, uint32_t key, size_t max_kept,
@@ -355,7 +362,8 @@ void GraphBuilder::ConnectAll() {
     bool found = std::ranges::any_of(list, attach);
     for (uint32_t before = key; !found && before-- > 0;) found = attach(before);
     for (uint32_t behind = key + 1; !found && behind < num_keys_; ++behind) found = attach(behind);
-    if (found) MarkReachable(key, &reached);
+    if (!found) table_.Insert(entry_point_, key);
+    MarkReachable(key, &reached);
   }
 }
 
@@ -373,16 +381,23 @@ void GraphBuilder::MarkReachable(uint32_t from, std::vector<uint8_t>* reached) c
   }
 }
 
-Result<AlignedBuffer> GraphBuilder::Pack(GraphHeader* header) const {
+GraphHeader HeaderFor(const GraphShape& shape, size_t slot_bytes, size_t num_queries) {
+  const size_t router_bits = 8 + kRouterKeys * IdBits(shape.num_keys);
   const size_t num_routers =
-      std::min({kMaxRouters, queries_.size(), num_keys_ / kKeysPerRouter + 1});
-  *header = {.num_keys = num_keys_,
-             .num_elements = static_cast<uint32_t>(source_.keys.num_elements),
-             .dtype = source_.keys.dtype,
-             .slot_bytes = static_cast<uint32_t>(options_.slot_bytes),
-             .router_slot_bytes = kRouterSlotBytes,
-             .num_routers = static_cast<uint32_t>(num_routers),
-             .entry_point = entry_point_};
+      std::min({kMaxRouters, num_queries, shape.num_keys / kKeysPerRouter + 1});
+  return {.num_keys = shape.num_keys,
+          .num_elements = static_cast<uint32_t>(shape.num_elements),
+          .dtype = shape.dtype,
+          .slot_bytes = static_cast<uint32_t>(slot_bytes),
+          .router_slot_bytes =
+              static_cast<uint32_t>(std::max<size_t>(RoundUp((router_bits + 7) / 8, 8), 16)),
+          .num_routers = static_cast<uint32_t>(num_routers)};
+}
+
+Result<AlignedBuffer> GraphBuilder::Pack(GraphHeader* header) const {
+  *header = HeaderFor({num_keys_, source_.keys.num_elements, source_.keys.dtype},
+                      options_.slot_bytes, queries_.size());
+  header->entry_point = entry_point_;
   const GraphLayout layout(*header);
   ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer bytes, AlignedBuffer::AllocateZeroed(layout.num_bytes));
   EncodeGraphHeader(*header, bytes.span().first(kGraphHeaderBytes));
@@ -404,7 +419,6 @@ void GraphBuilder::PackRouters(const GraphHeader& header, std::byte* bytes) cons
   while (std::gcd(step, num_routers) != 1) ++step;
   std::vector<float> row(header.num_elements);
   const size_t row_bytes = row.size() * DTypeBytes(header.dtype);
-  const size_t capacity = SlotCapacity(kRouterSlotBytes, view.router_keys.id_bits);
   auto* const slots = reinterpret_cast<uint8_t*>(bytes + layout.router_slots);
   for (size_t i = 0; i < num_routers; ++i) {
     const size_t query = Spaced(i * step % num_routers, num_routers, queries_.size());
@@ -415,7 +429,7 @@ void GraphBuilder::PackRouters(const GraphHeader& header, std::byte* bytes) cons
                          bytes + layout.router_rows + i * row_bytes, row.size(), 1, row.size(),
                          row.size());
     const std::span<const uint32_t> keys = nearest_.list(query);
-    WriteSlot(view.router_keys, i, keys.first(std::min(capacity, keys.size())), slots);
+    WriteSlot(view.router_keys, i, keys.first(std::min(kRouterKeys, keys.size())), slots);
   }
 }
 

@@ -37,6 +37,10 @@ class NeighbourTable {
   void Assign(size_t key, std::span<const uint32_t> ids);
   // False if the list is full; true if it has `id` now.
   bool Add(size_t key, uint32_t id);
+  // Puts `id` in the place of the last neighbour of `key`, and that one into the list of `id`, if
+  // need be in the place of its last: what `key` leads to, it leads to still. REQUIRES: the list of
+  // `key` is full and lacks `id`.
+  void Insert(size_t key, uint32_t id);
 
  private:
   size_t capacity_;
@@ -55,6 +59,9 @@ struct PriorGraph {
   GraphView graph;
   size_t first_key = 0;
 };
+
+// Of a graph of such keys with so many training queries, without its entry point.
+GraphHeader HeaderFor(const GraphShape& shape, size_t slot_bytes, size_t num_queries);
 
 struct LinkWork;
 

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "common/coding.h"
 #include "kernels/convert.h"
+#include "kernels/prefetch.h"
 #include "storage/vfs/field_check.h"
 #include "storage/vfs/format.h"
 
@@ -53,28 +56,74 @@ Result<GraphHeader> DecodeHeader(std::span<const std::byte> bytes, const GraphSh
   return header;
 }
 
-// `owner`: slot i is of key i, which may not list itself.
-Status CheckSlots(std::string_view object, std::string_view field, const SlotView& slots,
-                  size_t num_slots, uint64_t num_keys, bool owner) {
-  uint32_t ids[kMaxSlotIds];
-  const auto place = [&](size_t i) { return std::string(field) + '[' + std::to_string(i) + ']'; };
-  for (size_t i = 0; i < num_slots; ++i) {
+// Checks lists of keys. Each key notes which list named it last: so one pass over the lists, in an
+// order in which a walk could come to them, shows which keys are named twice or never.
+class ListCheck {
+ public:
+  ListCheck(std::string_view object, uint64_t num_keys) : object_(object), last_(num_keys) {}
+
+  // Slot i is of key i, which may not list itself; all keys can be reached from `entry_point`.
+  Status CheckNeighbours(const SlotView& slots, uint32_t entry_point) {
+    std::vector<uint32_t> reached(last_.size() + 1);  // One more is written, but never counted.
+    size_t num_reached = 1;
+    reached[0] = entry_point;
+    for (size_t i = 0; i < num_reached; ++i) {
+      const uint32_t key = reached[i];
+      const uint32_t ahead = reached[std::min(i + kAhead, last_.size())];
+      kernels::PrefetchNear(slots.slot(ahead));
+      kernels::PrefetchNear(slots.slot(ahead) + slots.slot_bytes - 1);
+      last_[key] = num_lists_ + 1;  // As if its list had begun with it.
+      ATTNDB_RETURN_IF_ERROR(CheckList("neighbours", slots, key, [&](uint32_t id, bool first) {
+        reached[num_reached] = id;
+        num_reached += static_cast<size_t>(first);
+      }));
+    }
+    if (num_reached == last_.size()) return Status::Ok();
+    const auto lost = std::ranges::find(last_, 0u) - last_.begin();
+    return Mismatch(object_, "neighbours", "a way to every key", "none to " + std::to_string(lost));
+  }
+
+  Status CheckRouters(const SlotView& slots, size_t num_routers) {
+    for (size_t i = 0; i < num_routers; ++i) {
+      ATTNDB_RETURN_IF_ERROR(CheckList("router_keys", slots, i, [](uint32_t, bool) {}));
+    }
+    return Status::Ok();
+  }
+
+ private:
+  static constexpr size_t kAhead = 8;  // Lists that are on their way from memory.
+
+  // named(key, first) is called for each of the list's keys; `first`: no list has named it before.
+  template <typename Named>
+  Status CheckList(std::string_view field, const SlotView& slots, size_t i, const Named& named) {
+    const auto place = [&] { return std::string(field) + '[' + std::to_string(i) + ']'; };
     if (!SlotIsCanonical(slots, i)) {
-      return Mismatch(object, place(i),
+      return Mismatch(object_, place(),
                       "at most " + std::to_string(SlotCapacity(slots.slot_bytes, slots.id_bits)) +
                           " keys and zeros behind them",
                       std::to_string(slots.size(i)) + " keys and other bytes");
     }
+    uint32_t ids[kMaxSlotIds];
     const size_t count = slots.Read(i, ids);
+    const uint32_t list = ++num_lists_;
     for (size_t j = 0; j < count; ++j) {
-      if (ids[j] < num_keys && (!owner || ids[j] != i)) continue;
-      return Mismatch(object, place(i),
-                      "keys below " + std::to_string(num_keys) + (owner ? ", not itself" : ""),
-                      std::to_string(ids[j]));
+      if (ids[j] >= last_.size()) {
+        return Mismatch(object_, place(), "keys below " + std::to_string(last_.size()),
+                        std::to_string(ids[j]));
+      }
+      const uint32_t before = std::exchange(last_[ids[j]], list);
+      if (before == list) {
+        return Mismatch(object_, place(), "other keys, each once", std::to_string(ids[j]));
+      }
+      named(ids[j], before == 0);
     }
+    return Status::Ok();
   }
-  return Status::Ok();
-}
+
+  const std::string_view object_;
+  std::vector<uint32_t> last_;  // By key: the last list that named it, counted from 1; 0: none.
+  uint32_t num_lists_ = 0;
+};
 
 Status CheckRouterRows(std::string_view object, const GraphView& graph) {
   const kernels::RowsView& rows = graph.router_rows;
@@ -148,10 +197,9 @@ Result<GraphView> ParseGraph(std::span<const std::byte> bytes, const GraphShape&
   const GraphLayout layout(header);
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "bytes", bytes.size(), layout.num_bytes));
   const GraphView graph = ViewGraph(header, bytes);
-  ATTNDB_RETURN_IF_ERROR(
-      CheckSlots(object, "neighbours", graph.neighbours, header.num_keys, header.num_keys, true));
-  ATTNDB_RETURN_IF_ERROR(CheckSlots(object, "router_keys", graph.router_keys, header.num_routers,
-                                    header.num_keys, false));
+  ListCheck lists(object, header.num_keys);
+  ATTNDB_RETURN_IF_ERROR(lists.CheckNeighbours(graph.neighbours, header.entry_point));
+  ATTNDB_RETURN_IF_ERROR(lists.CheckRouters(graph.router_keys, header.num_routers));
   ATTNDB_RETURN_IF_ERROR(CheckRouterRows(object, graph));
   ATTNDB_RETURN_IF_ERROR(CheckPadding(
       object, bytes, layout.slots + header.num_keys * header.slot_bytes, layout.router_rows));

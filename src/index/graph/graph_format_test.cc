@@ -98,7 +98,7 @@ TEST_F(GraphFormatTest, EveryListIsChecked) {
   const auto with_first = [&](unsigned id) {
     return static_cast<uint16_t>((first & 0xf800u) | id);
   };
-  ExpectRefused(slot + 1, with_first(5), "neighbours[5]: expected keys below 1500, not itself");
+  ExpectRefused(slot + 1, with_first(5), "neighbours[5]: expected other keys, each once, found 5");
   ExpectRefused(slot + 1, with_first(kNumKeys), "neighbours[5]: expected keys below 1500");
   ExpectRefused(layout.router_slots, uint8_t{255}, "router_keys[0]: expected at most");
   for (const float bad :
@@ -108,6 +108,43 @@ TEST_F(GraphFormatTest, EveryListIsChecked) {
   const size_t pad = layout.slots + kNumKeys * graph_.view().header.slot_bytes;
   ExpectRefused<uint8_t>(pad, 1, "padding byte at offset " + std::to_string(pad));
   ATTNDB_EXPECT_OK(Parse());
+}
+
+TEST_F(GraphFormatTest, KeysThatAreNamedTwiceAreFound) {
+  const GraphView& view = graph_.view();
+  const GraphLayout layout(view.header);
+  const auto expect_refused = [&](const SlotView& slots, size_t offset, const std::string& field) {
+    std::vector<uint32_t> ids(kMaxSlotIds);
+    ids.resize(slots.Read(7, ids.data()));
+    ASSERT_GE(ids.size(), 3u);
+    ids.back() = ids[1];
+    WriteSlot(slots, 7, ids, reinterpret_cast<uint8_t*>(bytes_.data() + offset));
+    const Status status = Parse().status();
+    EXPECT_EQ(status.code(), StatusCode::kCorruption);
+    EXPECT_EQ(status.message(), "graph 7: " + field +
+                                    "[7]: expected other keys, each once, found " +
+                                    std::to_string(ids[1]));
+    std::ranges::copy(graph_.bytes(), bytes_.data());
+  };
+  expect_refused(view.neighbours, layout.slots, "neighbours");
+  expect_refused(view.router_keys, layout.router_slots, "router_keys");
+}
+
+TEST_F(GraphFormatTest, AKeyThatNoWayLeadsToIsFound) {
+  constexpr uint32_t kLost = 444;
+  const GraphView& view = graph_.view();
+  ASSERT_NE(view.header.entry_point, kLost);
+  auto* const slots = reinterpret_cast<uint8_t*>(bytes_.data() + GraphLayout(view.header).slots);
+  for (size_t key = 0; key < kNumKeys; ++key) {
+    std::vector<uint32_t> ids(kMaxSlotIds);
+    ids.resize(view.neighbours.Read(key, ids.data()));
+    std::erase(ids, kLost);
+    WriteSlot(view.neighbours, key, ids, slots);
+  }
+  const Status status = Parse().status();
+  EXPECT_EQ(status.code(), StatusCode::kCorruption);
+  EXPECT_EQ(status.message(),
+            "graph 7: neighbours: expected a way to every key, found none to 444");
 }
 
 TEST_F(GraphFormatTest, OtherLengthsAreRefused) {

@@ -11,6 +11,10 @@
 
 namespace attndb::index {
 
+uint64_t GraphIndex::BytesFor(const GraphShape& shape) {
+  return GraphLayout(HeaderFor(shape, GraphOptions().slot_bytes, shape.num_keys)).num_bytes;
+}
+
 Result<GraphIndex> GraphIndex::Build(const GraphSource& source, const GraphOptions& options) {
   return Extend(source, {}, options);
 }
@@ -55,9 +59,11 @@ GraphIndex GraphIndex::Own(AlignedBuffer buffer, const GraphHeader& header) {
 WalkCall GraphIndex::PartOf(const IndexCall& call, const IndexRun& run, const float* best) {
   const auto& graph = static_cast<const GraphIndex&>(*run.index);
   ATTNDB_CHECK(run.num_visible <= graph.num_keys());
+  const auto number = [&](size_t key) { return key - std::min(key, graph.first_key_); };
   return {.spec = call.spec,
           .keys = kernels::RowsFrom(run.keys, graph.first_key_),
-          .num_visible = run.num_visible - std::min(run.num_visible, graph.first_key_),
+          .first_visible = number(std::min(run.first_visible, run.num_visible)),
+          .num_visible = number(run.num_visible),
           .q = call.q,
           .q_stride = call.q_stride,
           .num_q_rows = call.num_q_rows,
@@ -92,7 +98,7 @@ void GraphIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found,
   for (const IndexRun& run : call.runs) {
     const auto& graph = static_cast<const GraphIndex&>(*run.index);
     const WalkCall part = PartOf(call, run, best);
-    if (part.num_visible == 0) continue;
+    if (part.num_visible == part.first_visible) continue;
     for (size_t r = 0; r < call.num_q_rows; ++r) {
       parts[r] = {found[r].tokens + found[r].count, found[r].scores + found[r].count, 0};
     }
@@ -101,18 +107,14 @@ void GraphIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found,
   }
 }
 
-// Keys become tokens; those in front of the visible ones are left out.
+// Keys become tokens.
 void GraphIndex::Take(const IndexRun& run, const FoundKeys& part, FoundKeys* found,
                       float* best) const {
-  size_t count = 0;
   for (size_t i = 0; i < part.count; ++i) {
-    const size_t key = first_key_ + part.tokens[i];
-    if (key < run.first_visible) continue;
-    part.tokens[count] = run.first_token + static_cast<uint32_t>(key);
-    part.scores[count] = part.scores[i];
-    *best = std::max(*best, part.scores[count++]);
+    part.tokens[i] += run.first_token + static_cast<uint32_t>(first_key_);
+    *best = std::max(*best, part.scores[i]);
   }
-  found->count += count;
+  found->count += part.count;
 }
 
 }  // namespace attndb::index

@@ -42,6 +42,9 @@ class GraphIndex final : public KeyIndex {
  public:
   GraphIndex() = default;  // Of no keys.
 
+  // The most bytes that a graph of such keys takes, built with the usual slots.
+  static uint64_t BytesFor(const GraphShape& shape);
+
   // REQUIRES: options.slot_bytes is a multiple of 8 from 16 to 64; keys_per_query >= 1.
   static Result<GraphIndex> Build(const GraphSource& source, const GraphOptions& options = {});
 

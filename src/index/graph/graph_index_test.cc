@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "index/graph/graph_test_util.h"
@@ -31,7 +33,7 @@ TEST(GraphIndexTest, FindsTheBestKeysOfAGroup) {
   const FloatRows queries = work.NewQueries(60);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex graph, GraphIndex::Build(work.source()));
   EXPECT_EQ(graph.num_keys(), 20000u);
-  EXPECT_LE(graph.memory_bytes(), 20000u * 68);  // Rows of routers are float32 here.
+  EXPECT_LE(graph.memory_bytes(), 20000u * 56);
   SearchCost cost;
   const double recall = Recall(graph, work.keys, 20000, queries, 50, 0, &cost);
   EXPECT_GE(recall, 0.97);
@@ -62,16 +64,31 @@ TEST(GraphIndexTest, ThreadsDoNotShow) {
   }
 }
 
+TEST(GraphIndexTest, BytesAreNoMoreThanSaid) {
+  EXPECT_LE(GraphIndex::BytesFor({65536, 128, DType::kFloat16}), 65536u * 61);
+  EXPECT_LE(GraphIndex::BytesFor({4096, 128, DType::kFloat16}), 4096u * 61);
+  for (const size_t n : {1u, 2u, 63u, 700u}) {
+    Workload work(n, 900, attndb::test::SeedOr(92));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex graph, GraphIndex::Build(work.source()));
+    EXPECT_LE(graph.memory_bytes(), GraphIndex::BytesFor({n, kDim, DType::kFloat32})) << n;
+  }
+}
+
 TEST(GraphIndexTest, FewKeysAreFoundAllTheSame) {
   for (const size_t n : {0u, 1u, 2u, 3u, 17u}) {
     Workload work(n, 30, attndb::test::SeedOr(85));
     ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex graph, GraphIndex::Build(work.source()));
     EXPECT_EQ(graph.num_keys(), n);
     const SearchSpec spec = {.kind = SearchKind::kTopK, .k = 5, .effort = 1};
+    const SearchSpec all = {.kind = SearchKind::kRange, .beta = 1e9f};
     for (size_t visible = 0; visible <= n; ++visible) {
-      const auto rows =
-          test::SearchRows(graph, spec, work.keys, visible, work.queries.row(0), kHeads);
-      for (const auto& row : rows) EXPECT_EQ(row.keys.size(), std::min<size_t>(visible, 5));
+      const auto search = [&](const SearchSpec& of) {
+        return test::SearchRows(graph, of, work.keys, visible, work.queries.row(0), kHeads);
+      };
+      for (const auto& row : search(spec)) {
+        EXPECT_EQ(row.keys.size(), std::min<size_t>(visible, 5));
+      }
+      for (const auto& row : search(all)) EXPECT_EQ(row.keys.size(), visible);
     }
   }
 }
@@ -93,6 +110,7 @@ void ExpectAllReachable(const GraphIndex& graph, const FloatRows& keys, const fl
     }
   }
   EXPECT_EQ(std::count(reached.begin(), reached.end(), 1), static_cast<ptrdiff_t>(n));
+  ATTNDB_EXPECT_OK(GraphIndex::Parse(graph.bytes(), {n, kDim, DType::kFloat32}, "built"));
   const auto rows = test::SearchRows(graph, {.kind = SearchKind::kTopK, .k = 10}, keys, n, q, 1);
   EXPECT_EQ(rows[0].keys.size(), std::min<size_t>(n, 10));
 }
@@ -118,6 +136,8 @@ TEST(GraphIndexTest, PoorSourcesGiveWholeGraphs) {
   check(work.source(), "equal queries");
   for (size_t i = 0; i < 300; ++i) std::fill_n(work.queries.row(i), kDim, 0.0f);
   check(work.source(), "zero queries");
+  std::fill_n(work.queries.row(0), 300 * kDim, std::numeric_limits<float>::quiet_NaN());
+  check(work.source(), "queries that are not finite");
   for (size_t i = 0; i < 2000; ++i) std::copy_n(work.keys.row(2500), kDim, work.keys.row(i));
   check(work.source(), "duplicate keys");
   for (size_t i = 0; i < 3000; ++i) std::fill_n(work.keys.row(i), kDim, 0.0f);
@@ -199,6 +219,45 @@ TEST(GraphIndexTest, MergedGraphsFindWhatAFreshOneDoes) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex again,
                               GraphIndex::Extend(source, runs, {.pool = &pool}));
   EXPECT_TRUE(Copy(again) == Copy(merged));
+}
+
+// Of a prior graph whose keys stand in closed rings of full lists, room is found for one or two
+// ways out at most.
+TEST(GraphIndexTest, FullListsOfAPriorGraphLeaveNoKeyOut) {
+  constexpr uint32_t kKeys = 91, kRing = 18;
+  Workload work(kKeys, 3, attndb::test::SeedOr(91));
+  for (size_t d = 0; d < kDim; ++d) work.keys.row(0)[d] = 9 * work.queries.row(0)[d];
+  std::vector<uint32_t> one = {0};
+  GraphSource source = work.source();
+  source.queries.tokens = source.queries.q_heads = one;
+  const GraphOptions options = {.keys_per_query = 1, .slot_bytes = 16};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex built, GraphIndex::Build(source, options));
+  AlignedBuffer bytes = *AlignedBuffer::Allocate(built.bytes().size());
+  std::ranges::copy(built.bytes(), bytes.data());
+  const SlotView& slots = built.view().neighbours;
+  ASSERT_EQ(SlotCapacity(slots.slot_bytes, slots.id_bits), kRing - 1);
+  auto* const to =
+      reinterpret_cast<uint8_t*>(bytes.data() + GraphLayout(built.view().header).slots);
+  std::vector<uint32_t> firsts;
+  for (uint32_t key = 0; key < kKeys - 1; ++key) {
+    const uint32_t first = key / kRing * kRing;
+    if (key == first) firsts.push_back(key);
+    std::vector<uint32_t> others(kRing);
+    std::iota(others.begin(), others.end(), first);
+    std::erase(others, key);
+    WriteSlot(slots, key, others, to);
+  }
+  WriteSlot(slots, kKeys - 1, firsts, to);
+  const uint32_t entry_point = kKeys - 1;
+  std::memcpy(bytes.data() + 40, &entry_point, sizeof(entry_point));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const GraphIndex prior,
+      GraphIndex::Parse(bytes.span(), {kKeys, kDim, DType::kFloat32}, "rings"));
+  const GraphRun run = {&prior, 0};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GraphIndex graph,
+                              GraphIndex::Extend(source, std::span(&run, 1), options));
+  EXPECT_EQ(graph.view().header.entry_point, 0u);
+  ExpectAllReachable(graph, work.keys, work.queries.row(0));
 }
 
 TEST(GraphIndexTest, ABuildCanBeCancelled) {

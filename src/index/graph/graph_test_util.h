@@ -118,12 +118,10 @@ struct FoundRow {
   std::vector<float> scores;
 };
 
-// One search of `num_rows` q rows.
-inline std::vector<FoundRow> SearchRows(const KeyIndex& index, const SearchSpec& spec,
-                                        const FloatRows& keys, size_t num_visible, const float* q,
-                                        size_t num_rows, const float* best = nullptr,
-                                        SearchCost* cost = nullptr) {
-  const IndexRun run = {.index = &index, .keys = keys.view(), .num_visible = num_visible};
+// One search of `num_rows` q rows in one run.
+inline std::vector<FoundRow> SearchRun(const IndexRun& run, const SearchSpec& spec, const float* q,
+                                       size_t num_rows, const float* best = nullptr,
+                                       SearchCost* cost = nullptr) {
   IndexCall call = {.spec = spec,
                     .runs = {&run, 1},
                     .q = q,
@@ -133,19 +131,28 @@ inline std::vector<FoundRow> SearchRows(const KeyIndex& index, const SearchSpec&
   std::vector<FoundRow> rows(num_rows);
   std::vector<FoundKeys> found(num_rows);
   for (size_t r = 0; r < num_rows; ++r) {
-    rows[r].keys.resize(num_visible);
-    rows[r].scores.resize(num_visible);
+    rows[r].keys.resize(run.num_visible);
+    rows[r].scores.resize(run.num_visible);
     found[r] = {rows[r].keys.data(), rows[r].scores.data(), 99};
   }
-  AlignedBuffer scratch = *AlignedBuffer::Allocate(index.ScratchBytes(call) + 64);
+  AlignedBuffer scratch = *AlignedBuffer::Allocate(run.index->ScratchBytes(call) + 64);
   std::memset(scratch.data(), 0xab, scratch.size());
   SearchCost unused;
-  index.Search(call, scratch.data(), found.data(), cost == nullptr ? &unused : cost);
+  run.index->Search(call, scratch.data(), found.data(), cost == nullptr ? &unused : cost);
   for (size_t r = 0; r < num_rows; ++r) {
     rows[r].keys.resize(found[r].count);
     rows[r].scores.resize(found[r].count);
   }
   return rows;
+}
+
+// The same in keys that are all visible up to `num_visible`.
+inline std::vector<FoundRow> SearchRows(const KeyIndex& index, const SearchSpec& spec,
+                                        const FloatRows& keys, size_t num_visible, const float* q,
+                                        size_t num_rows, const float* best = nullptr,
+                                        SearchCost* cost = nullptr) {
+  const IndexRun run = {.index = &index, .keys = keys.view(), .num_visible = num_visible};
+  return SearchRun(run, spec, q, num_rows, best, cost);
 }
 
 // Mean share of the k best visible keys that a search finds, kHeads rows a call.

@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "index/graph/graph_queues.h"
+#include "kernels/prefetch.h"
 #include "kernels/score.h"
 
 namespace attndb::index {
@@ -19,7 +20,6 @@ constexpr size_t kBatchKeys = 256;
 // them: the first of each spread over all of the training queries.
 constexpr size_t kRouters = 256;
 constexpr size_t kStartRouters = 4;
-constexpr size_t kStartKeys = 16;
 
 // Keys that a row follows in one step. More make longer batches, whose rows memory brings at the
 // same time, and follow keys that better ones would have displaced.
@@ -34,7 +34,7 @@ constexpr size_t kDefaultRangeEffort = 192;
 size_t Window(const WalkCall& call) {
   const size_t k = std::max<size_t>(call.spec.k, 1);
   const size_t wanted = call.spec.effort > 0 ? static_cast<size_t>(call.spec.effort) : 3 * k;
-  return std::min(std::max(wanted, k), call.num_visible);
+  return std::min(std::max(wanted, k), call.num_visible - call.first_visible);
 }
 
 size_t RangeEffort(const WalkCall& call) {
@@ -43,20 +43,16 @@ size_t RangeEffort(const WalkCall& call) {
 
 bool ScansAll(const WalkCall& call) {
   const size_t window = call.spec.kind == SearchKind::kTopK ? Window(call) : RangeEffort(call);
-  return call.num_visible <= kScanFactor * window;
+  return call.num_visible - call.first_visible <= kScanFactor * window;
 }
 
 size_t NumStartRouters(const GraphView& graph) {
   return std::min<size_t>(kRouters, graph.header.num_routers);
 }
 
-inline void Prefetch(const void* p) {
-#if defined(__x86_64__) && defined(__GNUC__)
-  // GCC 12 drops all but the first __builtin_prefetch of some loops; it keeps this one.
-  __asm__ volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(p)));
-#else
-  __builtin_prefetch(p);
-#endif
+// Whether some keys of the graph may not be found.
+bool HidesKeys(const GraphView& graph, const WalkCall& call) {
+  return call.first_visible > 0 || call.num_visible < graph.header.num_keys;
 }
 
 // Pieces of scratch, each at a multiple of 64 bytes.
@@ -108,6 +104,7 @@ class Walk {
        SearchCost* cost)
       : graph_(graph),
         call_(call),
+        hides_keys_(HidesKeys(graph, call)),
         seen_(scratch.seen, graph.header.num_keys),
         followed_(scratch.followed, graph.header.num_keys),
         batch_(scratch.batch),
@@ -119,7 +116,7 @@ class Walk {
 
   // Scores all visible keys.
   void Scan() {
-    for (size_t first = 0; first < call_.num_visible; first += kBatchKeys) {
+    for (size_t first = call_.first_visible; first < call_.num_visible; first += kBatchKeys) {
       const size_t count = std::min(kBatchKeys, call_.num_visible - first);
       kernels::ScoreRows(kernels::RowsFrom(call_.keys, first), count, call_.q, call_.q_stride,
                          call_.num_q_rows, scores_, kBatchKeys);
@@ -131,7 +128,7 @@ class Walk {
   void Run() {
     See(graph_.header.entry_point);
     SeeRouters();
-    if (call_.num_visible < graph_.header.num_keys) SeeSpacedKeys();
+    if (hides_keys_) SeeSpacedKeys();
     ScoreBatch();
     while (Step()) {
     }
@@ -159,7 +156,7 @@ class Walk {
     uint32_t ids[kMaxSlotIds];
     const size_t count = graph_.neighbours.Read(key, ids);
     cost_.bytes_touched += graph_.header.slot_bytes;
-    if (call_.num_visible < graph_.header.num_keys) {
+    if (hides_keys_) {
       for (size_t j = 0; j < count; ++j) See(ids[j]);
       return;
     }
@@ -174,19 +171,23 @@ class Walk {
 
   void PrefetchRow(uint32_t key) const {
     const auto* const row = static_cast<const std::byte*>(kernels::RowsFrom(call_.keys, key).data);
-    for (size_t byte = 0; byte < row_bytes_; byte += 64) Prefetch(row + byte);
+    for (size_t byte = 0; byte < row_bytes_; byte += 64) kernels::PrefetchNear(row + byte);
+  }
+
+  bool IsVisible(uint32_t key) const {
+    return key >= call_.first_visible && key < call_.num_visible;
   }
 
   // Puts the key into the batch, or what it leads to if it is filtered out.
   void See(uint32_t key) {
     if (!seen_.Add(key)) return;
-    if (key < call_.num_visible) return Append(key);
+    if (IsVisible(key)) return Append(key);
     uint32_t ids[kMaxSlotIds];
     const size_t count = graph_.neighbours.Read(key, ids);
     cost_.bytes_touched += graph_.header.slot_bytes;
     for (size_t j = 0; j < count; ++j) {
       // Those that are filtered out too stay unseen: a key in sight may lead to them.
-      if (ids[j] < call_.num_visible && seen_.Add(ids[j])) Append(ids[j]);
+      if (IsVisible(ids[j]) && seen_.Add(ids[j])) Append(ids[j]);
     }
   }
 
@@ -216,12 +217,12 @@ class Walk {
       const size_t count = BestRouters(scores_ + r * kRouters, num_routers, starts);
       for (size_t i = 0; i < count; ++i) {
         uint32_t ids[kMaxSlotIds];
-        const size_t num_ids = std::min(kStartKeys, graph_.router_keys.Read(starts[i], ids));
+        const size_t num_ids = std::min(kRouterKeys, graph_.router_keys.Read(starts[i], ids));
         cost_.bytes_touched += graph_.header.router_slot_bytes;
         for (size_t j = 0; j < num_ids; ++j) start_keys_[num_start_++] = ids[j];
       }
       // Scores of the routers lie where a batch's would.
-      if (num_start_ + kStartRouters * kStartKeys > kMaxStart) break;
+      if (num_start_ + kStartRouters * kRouterKeys > kMaxStart) break;
     }
     for (size_t i = 0; i < num_start_; ++i) See(start_keys_[i]);
   }
@@ -230,16 +231,16 @@ class Walk {
   void SeeSpacedKeys() {
     constexpr size_t kSpacedKeys = 16;
     for (size_t i = 0; i < kSpacedKeys; ++i) {
-      See(static_cast<uint32_t>(i * call_.num_visible / kSpacedKeys));
+      const size_t num_visible = call_.num_visible - call_.first_visible;
+      See(static_cast<uint32_t>(call_.first_visible + i * num_visible / kSpacedKeys));
     }
   }
 
   // Routers whose best key is visible, best first.
   size_t BestRouters(const float* scores, size_t num_routers, uint32_t* best) const {
-    const bool is_prefix = call_.num_visible < graph_.header.num_keys;
     size_t count = 0;
     for (uint32_t i = 0; i < num_routers; ++i) {
-      if (is_prefix && !(graph_.router_keys.First(i) < call_.num_visible)) continue;
+      if (hides_keys_ && !IsVisible(graph_.router_keys.First(i))) continue;
       if (count == kStartRouters && !(scores[i] > scores[best[count - 1]])) continue;
       size_t at = count < kStartRouters ? count++ : count - 1;
       for (; at > 0 && scores[i] > scores[best[at - 1]]; --at) best[at] = best[at - 1];
@@ -259,10 +260,11 @@ class Walk {
   }
 
   // Start keys of all rows; those of rows past the first 16 start where these lead.
-  static constexpr size_t kMaxStart = 16 * kStartRouters * kStartKeys;
+  static constexpr size_t kMaxStart = 16 * kStartRouters * kRouterKeys;
 
   const GraphView& graph_;
   const WalkCall& call_;
+  const bool hides_keys_;
   KeySet seen_;
   KeySet followed_;
   uint32_t* batch_;

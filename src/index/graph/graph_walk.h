@@ -4,8 +4,9 @@
 // that come into sight, whoever's they are, are scored for all rows while their lines are at hand.
 // So a row that another has led to its keys need not look for them.
 //
-// Filter:  keys beyond num_visible are never scored or found, but seen through: in place of such a
-//          neighbour stand its own (AlayaDB 7.1). Of a short prefix all keys are scored.
+// Filter:  keys outside of [first_visible, num_visible) are never scored or found, but seen
+//          through: in place of such a neighbour stand its own (AlayaDB 7.1). Of few visible keys
+//          all are scored.
 // Errors:  none.
 // Threads: stateless; concurrent calls must not share scratch.
 // Source:  best-first search of graphs; AlayaDB, Algorithm 1 (DIPRS).
@@ -30,7 +31,8 @@ enum class RangeWalk : uint8_t {
 struct WalkCall {
   SearchSpec spec;
   kernels::RowsView keys;
-  size_t num_visible = 0;
+  size_t first_visible = 0;
+  size_t num_visible = 0;  // > first_visible.
   const float* q = nullptr;
   size_t q_stride = 0;
   size_t num_q_rows = 0;

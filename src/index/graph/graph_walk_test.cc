@@ -120,6 +120,84 @@ TEST_F(GraphWalkTest, PrefixesAreKeptAndLoseNoRecall) {
   }
 }
 
+// Sinks are in front of a graph's keys, and those of a plan may be more. The hidden ones score
+// above all others.
+TEST_F(GraphWalkTest, KeysInFrontAreNotInTheWay) {
+  constexpr size_t kSinks = 16;
+  for (size_t i = 0; i < 200; ++i) {
+    for (size_t d = 0; d < kDim; ++d) work_.keys.row(i)[d] = 4 * queries_.row(i % kHeads)[d];
+  }
+  GraphSource source = work_.source();
+  source.keys = kernels::RowsFrom(source.keys, kSinks);
+  source.num_keys -= kSinks;
+  source.first_token = kSinks;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(GraphIndex graph, GraphIndex::Build(source));
+  graph.set_first_key(kSinks);
+  EXPECT_EQ(graph.num_keys(), kNumKeys);
+  const auto check = [&](const SearchSpec& spec, size_t first, size_t end) {
+    SCOPED_TRACE(std::to_string(first) + " to " + std::to_string(end));
+    const IndexRun run = {&graph, work_.keys.view(), first, end};
+    const auto rows = test::SearchRun(run, spec, queries_.row(0), kHeads);
+    const size_t from = std::max(first, kSinks);
+    for (size_t r = 0; r < kHeads; ++r) {
+      test::Keys expected;
+      const auto ranked = Ranked(work_.keys, end, queries_.row(r));
+      float best = -kInf;
+      for (const auto& [score, key] : ranked) {
+        if (key < from) continue;
+        best = std::max(best, score);
+        const bool wanted =
+            spec.kind == SearchKind::kTopK ? expected.size() < spec.k : score >= best - spec.beta;
+        if (wanted) expected.insert(key);
+      }
+      size_t hits = 0;
+      for (const uint32_t key : rows[r].keys) {
+        EXPECT_GE(key, from);
+        EXPECT_LT(key, end);
+        hits += expected.count(key);
+      }
+      if (spec.kind == SearchKind::kTopK) {
+        EXPECT_EQ(rows[r].keys.size(), expected.size());
+      }
+      EXPECT_GE(static_cast<double>(hits), 0.9 * static_cast<double>(expected.size()));
+    }
+  };
+  for (const size_t first : {0u, 16u, 40u, 200u, 5000u}) {
+    for (const size_t end : {16u, 17u, 100u, 6000u, 12000u}) {
+      if (first >= end) continue;
+      for (const RangeWalk walk : {RangeWalk::kBestFirst, RangeWalk::kListOrder}) {
+        graph.set_range_walk(walk);
+        check({.kind = SearchKind::kRange, .beta = 4.0f}, first, end);
+      }
+      check({.kind = SearchKind::kTopK, .k = 30, .effort = 120}, first, end);
+      check({.kind = SearchKind::kTopK, .k = 30, .effort = 20000}, first, end);
+      check({.kind = SearchKind::kRange, .beta = kInf, .effort = 20000}, first, end);
+    }
+  }
+}
+
+// A q row that is not finite finds something or nothing, and the others what they would alone.
+TEST_F(GraphWalkTest, RowsThatAreNotFiniteHarmNoOthers) {
+  const SearchSpec specs[] = {{.kind = SearchKind::kTopK, .k = 20},
+                              {.kind = SearchKind::kRange, .beta = 4.0f}};
+  for (const SearchSpec& spec : specs) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
+      FloatRows rows = work_.NewQueries(kHeads);
+      for (size_t d = 0; d < kDim; d += 2) rows.row(1)[d] = bad;
+      const auto found = test::SearchRows(graph_, spec, work_.keys, kNumKeys, rows.row(0), kHeads);
+      for (const size_t r : {0u, 2u}) {
+        const test::Keys keys(found[r].keys.begin(), found[r].keys.end());
+        const auto ranked = Ranked(work_.keys, kNumKeys, rows.row(r));
+        for (size_t i = 0; i < 20; ++i) {
+          if (spec.kind == SearchKind::kTopK || ranked[i].first >= ranked[0].first - spec.beta) {
+            EXPECT_EQ(keys.count(ranked[i].second), 1u) << r << ' ' << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_F(GraphWalkTest, ScoresAreThoseOfK) {
   const auto rows = test::SearchRows(graph_, {.kind = SearchKind::kTopK, .k = 40}, work_.keys,
                                      kNumKeys, queries_.row(0), kHeads);
