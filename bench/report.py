@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURES = {
     "frontier_8k": "Error of plans on SmolLM2's heads at 8,192 tokens",
     "frontier_stretched": "Error of plans on heads stretched to 131,072 tokens",
+    "break_even": "Where indexes are faster than a scan, and where not",
 }
 AUTO, FAST = "auto(error=0.01)", "auto(error=0.03)"
 SIGNS = "auto(error=0.03,bits=1)"
@@ -224,6 +225,79 @@ def never_slower(results: Results) -> Line:
     return Line(what, target, f"{slowest:.2f} ×", slowest >= 0.95, where)
 
 
+def index_against_peers(recall: float) -> Callable[[Results], Line]:
+    def line(results: Results) -> Line:
+        what = f"keys found, recall {recall:g} of the 100 best, 65,536 tokens, against the best peer"
+        target = "≥ 2 × on 6 of 9 heads, < 1 × on none"
+        if "index" not in results:
+            return Line(what, target, source="index")
+        ratios, peers = {}, set()
+        for head in results["index"]["heads"]:
+            best = next(best for best in head["best"] if best["recall"] == recall)
+            if not best["attndb"] or not best["peer"]:
+                continue
+            ratios[head["name"]] = best["peer"]["us_per_query"] / best["attndb"]["us_per_query"]
+            peers.add(best["peer"]["name"])
+        num_fast = sum(ratio >= 2 for ratio in ratios.values())
+        met = num_fast >= 6 and min(ratios.values()) >= 1
+        why = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+        return Line(what, target, f"≥ 2 × on {num_fast} of {len(ratios)}", met,
+                    f"{why}; best peers: {', '.join(sorted(peers))}", "index")
+
+    return line
+
+
+BY_SCAN, BY_CLUSTERS = "auto(error=0.01,index=flat)", "auto(error=0.01,index=clustered)"
+TOP_BY_SCAN, TOP_BY_CLUSTERS = "topk(k=100,bits=4)", "topk(k=100,index=clustered)"
+
+
+def clusters(what: str, run_of: Callable[[Results], Any], source: str, scan: str, index: str,
+             least: float) -> Callable[[Results], Line]:
+    def line(results: Results) -> Line:
+        target = f"≥ {least:g} ×"
+        if source not in results:
+            return Line(what, target, source=source)
+        by_scan, by_index = (plan_of(run_of(results), name) for name in (scan, index))
+        ratio = by_scan["ms_median"] / by_index["ms_median"]
+        why = (f"{by_scan['ms_median']:.2f} ms, error {percent(by_scan['error_mean'], 2)}, against "
+               f"{by_index['ms_median']:.2f} ms, {percent(by_index['error_mean'], 2)}")
+        return Line(what, target, f"{ratio:.2f} ×", ratio >= least, why, source)
+
+    return line
+
+
+def growth(plan: str) -> Callable[[Results], Line]:
+    def line(results: Results) -> Line:
+        what = f"`{plan}`, from 131,072 to 1,048,576 tokens (synthetic), takes longer"
+        target = "≤ 3 ×"
+        if "million" not in results:
+            return Line(what, target, source="million")
+        ms = [plan_of(run, plan)["ms_median"] for run in results["million"]["runs"]]
+        ratio = ms[-1] / ms[0]
+        return Line(what, target, f"{ratio:.2f} ×", ratio <= 3, f"{ms[0]:.3f} and {ms[-1]:.3f} ms",
+                    "million")
+
+    return line
+
+
+def never_a_slower_index(results: Results) -> Line:
+    what = "what `auto` chooses over the faster of scan and clusters, the worst length"
+    target = "≤ 1.05 ×"
+    runs = [run for name in ("break_even", "million") if name in results
+            for run in results[name]["runs"]]
+    if not runs:
+        return Line(what, target, source="break_even")
+    ratios = {}
+    for run in runs:
+        chosen, by_scan, by_index = (
+            plan_of(run, name)["ms_median"] for name in (AUTO, BY_SCAN, BY_CLUSTERS))
+        heads = run["heads"]
+        ratios[f"{heads['num_tokens']:,} {heads['origin']}"] = chosen / min(by_scan, by_index)
+    why = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+    return Line(what, target, f"{max(ratios.values()):.2f} ×", max(ratios.values()) <= 1.05, why,
+                "break_even")
+
+
 LINES: list[Callable[[Results], Line]] = [
     speedup("SmolLM2 heads stretched to 128K, error 0.01, against exact", "attention_stretched",
             AUTO, 4),
@@ -243,6 +317,18 @@ LINES: list[Callable[[Results], Line]] = [
     long_decode("llama.cpp", 6),
     long_decode("full", 2),
     never_slower,
+    index_against_peers(0.95),
+    index_against_peers(0.99),
+    clusters("draws by clusters over draws by a scan of 4 bits, 262,144 tokens, error 0.01",
+             lambda results: results["draws"], "draws", BY_SCAN, BY_CLUSTERS, 1.5),
+    clusters("the same at 1,048,576 tokens, synthetic heads",
+             lambda results: results["million"]["runs"][-1], "million", BY_SCAN, BY_CLUSTERS, 3),
+    clusters("the 100 best by clusters over a scan of 4 bits, 1,048,576 tokens, synthetic heads",
+             lambda results: results["million"]["runs"][-1], "million", TOP_BY_SCAN,
+             TOP_BY_CLUSTERS, 3),
+    growth(BY_CLUSTERS),
+    growth(TOP_BY_CLUSTERS),
+    never_a_slower_index,
 ]
 
 
@@ -291,7 +377,44 @@ def fill(page: str, results: Results) -> str:
     return filled(filled(page, "table", table(results)), "pictures", pictures(results))
 
 
+BREAK_EVEN = (
+    ("auto(error=0.01)", {BY_SCAN: "scan", BY_CLUSTERS: "clusters", AUTO: "as auto chooses"}),
+    ("the 100 best", {TOP_BY_SCAN: "scan", TOP_BY_CLUSTERS: "clusters",
+                      "topk(k=100,index=graph)": "graph"}),
+)
+
+
+def break_even(result: Any, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), dpi=150, layout="constrained")
+    colors = {"scan": "#0072B2", "clusters": "#D55E00", "graph": "#009E73"}
+    for axes, (title, plans) in zip(figure.subplots(1, 2), BREAK_EVEN, strict=True):
+        for name, label in plans.items():
+            points = [(run["heads"]["num_tokens"], plan["ms_median"]) for run in result["runs"]
+                      if (plan := plan_of(run, name))]
+            axes.plot([x for x, _ in points], [y for _, y in points], label=label, marker="o",
+                      markersize=4, color=colors.get(label, "#767676"),
+                      linestyle="--" if label not in colors else "-")
+        axes.set(xscale="log", yscale="log", title=title, xlabel="tokens")
+        axes.set_xticks([run["heads"]["num_tokens"] for run in result["runs"]],
+                        [f"{run['heads']['num_tokens'] // 1024}K" for run in result["runs"]],
+                        minor=False)
+        axes.minorticks_off()
+        axes.grid(True, color="#E6E6E6", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
+        axes.set_ylabel("ms a token")
+    heads = result["runs"][-1]["heads"]
+    figure.suptitle(f"SmolLM2 stretched by YaRN · {heads['num_layers']} layers · groups of "
+                    f"{heads['num_q_heads'] // heads['num_kv_heads']} q heads · one thread",
+                    fontsize=10)
+    figure.savefig(path)
+
+
 def picture(result: Any, path: Path) -> None:
+    if "runs" in result:
+        return break_even(result, path)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.2), dpi=150, layout="constrained")

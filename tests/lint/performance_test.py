@@ -93,6 +93,37 @@ class PerformanceTest(unittest.TestCase):
         self.assertIn("run token by token: 19; parts at token 7, logit gap 0.12", text)
         self.assertIn("+0.62 % | **MISSED**", text)
 
+    def test_indexes_are_held_against_peers_scans_and_what_auto_chooses(self):
+        def head(name, ours, peers):
+            return {"name": name, "best": [
+                {"recall": recall, "attndb": {"us_per_query": ours},
+                 "peer": {"name": "lorann", "us_per_query": peers}} for recall in (0.95, 0.99)]}
+
+        def run(num_tokens, chosen, by_scan, by_index, top_by_index=1.0):
+            times = {report.AUTO: chosen, report.BY_SCAN: by_scan, report.BY_CLUSTERS: by_index,
+                     report.TOP_BY_SCAN: 4.0, report.TOP_BY_CLUSTERS: top_by_index}
+            return {"heads": {"num_tokens": num_tokens, "origin": "synthetic"},
+                    "plans": [{**plan(name, 1, 0.01), "ms_median": ms}
+                              for name, ms in times.items()]}
+
+        machine = {"commit": "c0ffee", "machine": {"cpu": "A", "isa": "avx2", "kernel": "6"}}
+        good = {
+            "index": {**machine, "heads": [head(f"L{i}", 10, 21) for i in range(6)]},
+            "million": {**machine, "runs": [run(131072, 1, 3, 1), run(1048576, 2, 7, 2, 2.5)]},
+        }
+        text = report.table(good)
+        self.assertIn("| ≥ 2 × on 6 of 6 | met |", text)
+        self.assertIn("| 3.50 × | met |", text)  # 7 over 2.
+        self.assertIn("| 2.50 × | met |", text)  # A growth.
+        self.assertIn("| 1.00 × | met |", text)
+        slow = copy.deepcopy(good)
+        slow["index"]["heads"][0]["best"][1]["attndb"]["us_per_query"] = 22
+        slow["million"]["runs"][1] = run(1048576, 2.2, 7, 2, 5)
+        text = report.table(slow)
+        self.assertIn("| ≥ 2 × on 5 of 6 | **MISSED**", text)
+        self.assertIn("| 5.00 × | **MISSED**", text)
+        self.assertIn("| 1.10 × | **MISSED**", text)
+
 
 if __name__ == "__main__":
     unittest.main()
