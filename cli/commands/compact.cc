@@ -64,7 +64,8 @@ class CompactCommand : public Command {
     ProgressLine line({.label = "planes", .unit = "bytes", .enabled = env->show_progress()});
     const Status status = db.WaitForBackground({.progress = Show(&line)});
     if (status.code() != StatusCode::kCancelled) return status;
-    return env->WithAdvice(status, "all is merged; planes and indexes are built when they are used");
+    return env->WithAdvice(status,
+                           "all is merged; planes and indexes are built when they are used");
   }
 
   uint64_t segment_tokens_ = 0;

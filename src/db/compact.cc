@@ -71,8 +71,7 @@ std::vector<Run> RunsOf(const db::ContextDetail& detail, const CompactOptions& o
       if (IsWasteful(detail.chain[done])) runs.push_back({detail.chain[done]});
     }
   };
-  for (const MergeChoice& choice :
-       ChooseThoroughMerges(LinksOf(detail), RuleOf(detail, options))) {
+  for (const MergeChoice& choice : ChooseThoroughMerges(LinksOf(detail), RuleOf(detail, options))) {
     add_wasteful(choice.begin);
     runs.push_back(RunOf(detail, choice));
     done = choice.end;

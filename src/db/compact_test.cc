@@ -1,6 +1,6 @@
-// Goal:   Compact with a length makes segments of that length and changes nothing else: not an answer,
-//         a token or a sampled q, not what contexts share, not an open session; and what planes and
-//         indexes there were is there again.
+// Goal:   Compact with a length makes segments of that length and changes nothing else: not an
+//         answer, a token or a sampled q, not what contexts share, not an open session; and what
+//         planes and indexes there were is there again.
 // Method: long imports of a toy model, whose segments are counted, and whose answers are compared
 //         before and after; cancelled at every step; with builds under way.
 #include <algorithm>
@@ -77,8 +77,7 @@ class CompactTest : public DBFixture {
   // Layer, head, token of the context, q head and q of every sampled row.
   using Sample = std::tuple<LayerId, uint32_t, uint64_t, uint32_t, std::string>;
   std::vector<Sample> Samples(const std::string& name) const {
-    const auto session =
-        *internal::DbAccess::database(*db_)->OpenWhole(db_->tenant(), name);
+    const auto session = *internal::DbAccess::database(*db_)->OpenWhole(db_->tenant(), name);
     const storage::KvShape& shape = *session->shape();
     std::vector<Sample> samples;
     uint64_t first_token = 0;
@@ -109,9 +108,7 @@ class CompactTest : public DBFixture {
     EXPECT_EQ(db_->Stats()->bytes_merged, bytes_merged);
   }
   // Those of segments that contexts use, and no others.
-  void ExpectNoFileTooMany() const {
-    EXPECT_EQ(NumSegmentFiles(), 2 * db_->Stats()->num_segments);
-  }
+  void ExpectNoFileTooMany() const { EXPECT_EQ(NumSegmentFiles(), 2 * db_->Stats()->num_segments); }
 };
 
 TEST_F(CompactTest, ALongImportBecomesOneSegmentAndAnswersAsBefore) {
@@ -152,9 +149,10 @@ TEST_F(CompactTest, NoSegmentBecomesLongerThanAskedFor) {
 }
 
 TEST_F(CompactTest, ALengthBeyondWhatASegmentCanHaveIsRefused) {
-  EXPECT_THAT(db_->Compact({.segment_tokens = CompactOptions::kMaxSegmentTokens + 1}),
-              FailsWith(StatusCode::kInvalidArgument,
-                        HasSubstr("segment_tokens: expected at most 2147483648, found 2147483649")));
+  EXPECT_THAT(
+      db_->Compact({.segment_tokens = CompactOptions::kMaxSegmentTokens + 1}),
+      FailsWith(StatusCode::kInvalidArgument,
+                HasSubstr("segment_tokens: expected at most 2147483648, found 2147483649")));
   EXPECT_EQ(db_->Compact({.segment_tokens = UINT64_MAX}).code(), StatusCode::kInvalidArgument);
   ImportLong("a", 100);
   Open({.read_only = true});

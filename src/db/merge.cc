@@ -113,8 +113,7 @@ Status Database::MergeRun(std::span<const db::ChainSegment> run, const MergeProg
   return status;
 }
 
-Status Database::TryMergeRun(std::span<const db::ChainSegment> run,
-                             const MergeProgress& progress) {
+Status Database::TryMergeRun(std::span<const db::ChainSegment> run, const MergeProgress& progress) {
   std::vector<ChainEntry> parts;
   std::vector<TokenId> tokens;
   db::MergeRequest request;
@@ -144,9 +143,8 @@ Status Database::TryMergeRun(std::span<const db::ChainSegment> run,
   Result<db::MergeOutcome> outcome = Status::Internal("not merged");
   {
     const uint64_t layer_bytes = merged.kv_bytes / write.identity.shape.layers.size();
-    RunSource source(std::move(parts), std::move(tokens), [&](LayerId layer) {
-      return !progress || progress(layer_bytes * layer);
-    });
+    RunSource source(std::move(parts), std::move(tokens),
+                     [&](LayerId layer) { return !progress || progress(layer_bytes * layer); });
     ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
                             storage::WriteSegment(write, &source));
     merged.file_bytes = written.file_bytes;

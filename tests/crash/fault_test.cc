@@ -332,10 +332,9 @@ class CompactFaultTest : public FaultTest {
 
   static size_t NumSegments(const DB& db) { return db.Describe("chain")->segments.size(); }
   void RunCompact(const CompactOptions& options, size_t num_segments) {
-    RunEveryFault(
-        {.name = "compact to " + std::to_string(options.segment_tokens),
-         .prepare = [this](Bench* bench) { return Open(bench); },
-         .act = [&](Bench* bench) { return bench->db->Compact(kTenant, options); }});
+    RunEveryFault({.name = "compact to " + std::to_string(options.segment_tokens),
+                   .prepare = [this](Bench* bench) { return Open(bench); },
+                   .act = [&](Bench* bench) { return bench->db->Compact(kTenant, options); }});
     EXPECT_EQ(NumSegments(*DB::Open(path_, {.clock = StandingClock})), num_segments);
   }
 };
