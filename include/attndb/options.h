@@ -72,8 +72,8 @@ struct CompactOptions {
 
   // The length that segments should have: neighbours that are shorter, and that the same contexts
   // use, are merged from the front on, into segments of at most so many tokens. Planes and indexes
-  // are made for each segment, and one long segment is searched faster than many short ones; a long
-  // import makes segments of 4096. 0: those below 2048 are merged, into segments of any length.
+  // are built for each segment, and a search asks each of them; a long import makes segments of
+  // 4096. At most kMaxSegmentTokens. 0: those below 2048 are merged, into segments of any length.
   uint64_t segment_tokens = 0;
   // Called as layers are copied with bytes of K and V copied, and of all that are to be; false
   // cancels. Stores wait meanwhile: it must not call the DB. May be null.

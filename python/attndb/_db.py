@@ -366,9 +366,23 @@ class DB:
         damages = tuple(Damage(**row) for row in fields.pop("damages"))
         return VerifyReport(damages=damages, **fields)
 
-    def compact(self) -> None:
-        """Merges chains of small segments, erases tokens that no context uses, expires contexts."""
-        self._core.compact()
+    def compact(
+        self,
+        *,
+        segment_tokens: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Merges chains of small segments, erases tokens that no context uses, expires contexts.
+
+        ``segment_tokens``: the length that segments should have. Neighbours that are shorter, and
+        that the same contexts use, are merged into segments of at most so many tokens. A long
+        import makes segments of 4096; planes and indexes are built for each, and a search asks each
+        of them. 0: those below 2048 are merged, into any length. Open sessions keep the segments
+        that they have; planes and indexes are built again in the background.
+        ``progress(bytes_done, bytes_total)``, as layers are copied; False cancels and raises
+        CancelledError. It must not call the store, whose other writers wait.
+        """
+        self._core.compact(segment_tokens, progress)
 
     def wait_for_background(
         self, *, progress: Callable[[int, int], object] | None = None

@@ -183,6 +183,16 @@ Dict Verify(const PyDb& self, const std::string& context, const nb::object& prog
   return ToDict(Unwrap(std::move(report)));
 }
 
+void Compact(const PyDb& self, uint64_t segment_tokens, const nb::object& progress) {
+  const DB db = self.Get();
+  PyProgress py_progress(progress);
+  const CompactOptions options = {.segment_tokens = segment_tokens,
+                                  .progress = py_progress.function()};
+  const Status status = Unlocked([&] { return db.Compact(options); });
+  py_progress.Rethrow();
+  ThrowIfError(status);
+}
+
 void WaitForBackground(const PyDb& self, const nb::object& progress) {
   const DB db = self.Get();
   PyProgress py_progress(progress);
@@ -259,11 +269,7 @@ void BindDb(nb::module_& module) {
            })
       .def("declare_equal", DeclareEqual, nb::arg("fingerprint_a"), nb::arg("fingerprint_b"))
       .def("verify", Verify, context, nb::arg("progress").none())
-      .def("compact",
-           [](const PyDb& self) {
-             const DB db = self.Get();
-             ThrowIfError(Unlocked([&] { return db.Compact(); }));
-           })
+      .def("compact", Compact, nb::arg("segment_tokens"), nb::arg("progress").none())
       .def("wait_for_background", WaitForBackground, nb::arg("progress").none())
       .def(
           "machine",

@@ -113,6 +113,8 @@ static void TestRoundTrip(const char* path) {
   Step(session, kTokens - 1, kTokens, after);
   CHECK(memcmp(before, after, sizeof before) == 0);
   char* json = NULL;
+  const attndb_compact_options compact = {.struct_size = sizeof compact, .segment_tokens = 4096};
+  CHECK(attndb_db_compact_with(db, &compact, NULL, NULL) == ATTNDB_OK);
   CHECK(attndb_db_list(db, &json) == ATTNDB_OK);
   CHECK(strstr(json, "\"name\":\"round\"") != NULL);
   attndb_free(json);

@@ -147,6 +147,13 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   EXPECT_TRUE(stored->replace && stored->drop_base && stored->pin);
   EXPECT_EQ(stored->ttl, std::chrono::seconds(60));
 
+  auto compact = Zeroed<attndb_compact_options>();
+  compact.segment_tokens = 4096;
+  EXPECT_EQ(ToCompactOptions(&compact)->segment_tokens, 4096U);
+  EXPECT_EQ(ToCompactOptions(nullptr)->segment_tokens, 0U);
+  compact.struct_size = 8;
+  EXPECT_EQ(ToCompactOptions(&compact).status().code(), StatusCode::kInvalidArgument);
+
   auto session = Zeroed<attndb_session_options>();
   session.context = "c";
   session.no_reuse = 1;

@@ -392,6 +392,31 @@ TEST_F(CApiTest, VerifyCallsBackAndCanBeCancelled) {
   EXPECT_EQ(attndb_db_wait_for_background(nullptr, nullptr, nullptr), ATTNDB_INVALID_ARGUMENT);
 }
 
+TEST_F(CApiTest, CompactTakesALengthAndCanBeCancelled) {
+  StoreContext("short", 60);
+  StoreContext("book", 100);  // The first 60 tokens are shared: two segments.
+  ASSERT_EQ(attndb_db_drop(db_.get(), "short"), ATTNDB_OK);
+  const auto num_segments = [&] {
+    char* text = nullptr;
+    EXPECT_EQ(attndb_db_describe(db_.get(), "book", &text), ATTNDB_OK);
+    return Parsed(text)["segments"].size();
+  };
+  auto options = Sized<attndb_compact_options>();
+  options.segment_tokens = 99;
+  ASSERT_EQ(attndb_db_compact_with(db_.get(), &options, nullptr, nullptr), ATTNDB_OK);
+  EXPECT_EQ(num_segments(), 2U);
+  options.segment_tokens = 100;
+  const auto stop = [](uint64_t, uint64_t, void*) { return 0; };
+  EXPECT_EQ(attndb_db_compact_with(db_.get(), &options, stop, nullptr), ATTNDB_CANCELLED);
+  EXPECT_EQ(num_segments(), 2U);
+  ASSERT_EQ(attndb_db_compact_with(db_.get(), &options, nullptr, nullptr), ATTNDB_OK);
+  EXPECT_EQ(num_segments(), 1U);
+  ASSERT_EQ(attndb_db_compact_with(db_.get(), nullptr, nullptr, nullptr), ATTNDB_OK);
+  options.segment_tokens = UINT64_MAX;
+  EXPECT_EQ(attndb_db_compact_with(db_.get(), &options, nullptr, nullptr), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_THAT(attndb_last_error(), HasSubstr("segment_tokens"));
+}
+
 TEST_F(CApiTest, TenantsAreApartAndPlansAreExplained) {
   StoreContext("book", 100);
   attndb_db* made = nullptr;
@@ -475,6 +500,7 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
       attndb_db_declare_equal(db_.get(), nullptr, 1, "b", 1),
       attndb_db_verify(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
       attndb_db_compact(nullptr),
+      attndb_db_compact_with(nullptr, nullptr, nullptr, nullptr),
       attndb_session_append(nullptr, 0, &k, &k),
       attndb_session_append(session.get(), 0, nullptr, &k),
       attndb_session_append(session.get(), 0, &k, nullptr),

@@ -29,7 +29,7 @@ CompactRule RuleOf(const db::ContextDetail& detail, const CompactOptions& option
   if (options.segment_tokens != 0) rule.small_tokens = options.segment_tokens;
   rule.max_tokens =
       options.segment_tokens != 0 ? options.segment_tokens : storage::kMaxSegmentTokens;
-  // An object has a largest size too; the other half is for sampled queries.
+  // An object has a largest size too; the other half is for padding and sampled queries.
   for (const db::ChainSegment& link : detail.chain) {
     const uint64_t token_bytes = std::max<uint64_t>(BytesPerToken(link.segment), 1);
     rule.max_tokens = std::min(rule.max_tokens, storage::kMaxObjectBytes / 2 / token_bytes);
@@ -104,8 +104,8 @@ struct Database::Compaction {
 };
 
 Status Database::Compact(const std::string& tenant, const CompactOptions& options) {
-  ATTNDB_RETURN_IF_ERROR(CheckOptions(options));
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  ATTNDB_RETURN_IF_ERROR(CheckOptions(options));
   MutexLock lock(&store_mutex_);
   ATTNDB_RETURN_IF_ERROR(ExpireContexts());
   ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
@@ -156,6 +156,7 @@ Status Database::CompactChain(const db::ContextRecord& context, Compaction* work
     ATTNDB_RETURN_IF_ERROR(
         MergeRun(runs.front(), [&](uint64_t bytes) { return work->Report(bytes); }));
     work->bytes_done += KvBytes(runs.front());
+    if (!work->Report(0)) return Status::Cancelled("compact: cancelled between two segments");
   }
 }
 

@@ -46,8 +46,8 @@ struct CompactRule {
 // What Compact merges: disjoint runs, in order, of at least two small segments that the same number
 // of contexts use. A run across a change of that number would copy what is shared for each context
 // that shares it. Greedy from the front: a run ends where the next segment would make it longer
-// than max_tokens, so that none could be merged with what follows it, and once all runs are merged
-// there are none.
+// than max_tokens, so that what becomes of it does not fit together with what follows, and a chain
+// whose runs are merged has none.
 std::vector<MergeChoice> ChooseThoroughMerges(std::span<const MergeLink> chain,
                                               const CompactRule& rule);
 

@@ -156,7 +156,7 @@ TEST(MergePolicyTest, WhatWasMergedIsNotMergedAgain) {
          {CompactRule(), RuleOf(length), CompactRule{length, length / 2}}) {
       std::vector<MergeLink> chain(random() % 40);
       for (MergeLink& link : chain) {
-        link = {1 + random() % 2500, 1 + random() % 2, random() % 10 != 0};
+        link = {1 + random() % 2500, random() % 2 == 0 ? 1u : 2u, random() % 10 != 0};
       }
       const std::vector<MergeLink> merged = Merged(chain, rule);
       EXPECT_TRUE(ChooseThoroughMerges(merged, rule).empty()) << "seed " << seed;

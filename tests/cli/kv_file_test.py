@@ -100,6 +100,26 @@ class RoundTripTest(KvFileCase):
         self.assertEqual(first.read_bytes(), second.read_bytes())
         self.assertEqual(data_of(first), KvFile().data)  # Layout half, as it came.
 
+    def test_compact_makes_one_long_segment_of_an_import(self):
+        file = KvFile(tokens=[i * 7 % 1000 for i in range(5000)]).write(self.dir / "long.safetensors")
+        self.run_ok("import", "--safetensors", file)
+
+        def lengths():
+            return [segment["num_tokens"] for segment in
+                    self.run_json("describe", "long")["segments"]]
+
+        self.assertEqual(lengths(), [4096, 904])
+        for args in ((), ("--segment-tokens", 4999)):
+            self.assertEqual(self.run_json("compact", *args)["num_segments"], 2)
+        done = self.run_json("compact", "--segment-tokens", 5000)
+        self.assertEqual((done["num_segments_before"], done["num_segments"]), (2, 1))
+        self.assertEqual(lengths(), [5000])
+        self.assertIn("segments 1 -> 1", self.run_ok("compact", "--segment-tokens", 65536).out)
+        self.run_ok("verify")
+        out = self.dir / "out.safetensors"
+        self.run_ok("export", "long", "-o", out)
+        self.assertEqual(data_of(out), data_of(file))
+
     def test_importing_again_does_nothing_and_another_needs_replace(self):
         self.run_ok("import", "--safetensors", self.file)
         again = self.run_json("import", "--safetensors", self.file, "--pin")

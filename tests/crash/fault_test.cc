@@ -313,11 +313,35 @@ TEST_F(FaultTest, Drop) {
                  .apply = [](std::vector<KnownContext>* contexts) { contexts->pop_back(); }});
 }
 
-TEST_F(FaultTest, Compact) {
-  RunEveryFault({.name = "compact",
-                 .prepare = [this](Bench* bench) { return Open(bench); },
-                 .act = [](Bench* bench) { return bench->db->Compact(kTenant, {}); }});
-}
+// Beside the others, a context of three segments, which no Store has merged: they shrink.
+class CompactFaultTest : public FaultTest {
+ protected:
+  CompactFaultTest() {
+    const DB db = *DB::Open(path_, {.clock = StandingClock});
+    Tokens tokens;
+    for (const uint64_t size : {20u, 9u, 4u}) {
+      const Tokens more = ToyModel::Tokens(size, 50 + size);
+      tokens.insert(tokens.end(), more.begin(), more.end());
+      SessionStart start = *db.CreateSession(model_.spec(), tokens);
+      EXPECT_THAT(model_.Step(&start.session, start.rest), IsOk());
+      EXPECT_THAT(db.Store(start.session, tokens, {.name = "chain", .replace = true}), IsOk());
+    }
+    EXPECT_EQ(NumSegments(db), 3u);
+    contexts_.push_back({kTenant, "chain", tokens});
+  }
+
+  static size_t NumSegments(const DB& db) { return db.Describe("chain")->segments.size(); }
+  void RunCompact(const CompactOptions& options, size_t num_segments) {
+    RunEveryFault({.name = "compact to " + std::to_string(options.segment_tokens),
+                   .prepare = [this](Bench* bench) { return Open(bench); },
+                   .act = [&](Bench* bench) { return bench->db->Compact(kTenant, options); }});
+    EXPECT_EQ(NumSegments(*DB::Open(path_, {.clock = StandingClock})), num_segments);
+  }
+};
+
+TEST_F(CompactFaultTest, Compact) { RunCompact({}, 1); }
+
+TEST_F(CompactFaultTest, CompactToALength) { RunCompact({.segment_tokens = 29}, 2); }
 
 }  // namespace
 }  // namespace attndb::test

@@ -167,7 +167,7 @@ class Worker {
 
   Status Compact() {
     Announce("compact", "-");
-    return db_.Compact();
+    return db_.Compact({.segment_tokens = random_.OneIn(2) ? 0 : 1 + random_.Uniform(10000)});
   }
 
   // At most one is pinned, or nothing could be evicted in the end.

@@ -110,7 +110,8 @@ void Worker::Step() {
   if (dice < 17) return Drop();
   if (dice == 17) return Verify();
   if (dice == 18) return List();
-  Check("compact", db_.Compact());
+  const uint64_t segment_tokens = random_.OneIn(2) ? 0 : 1 + random_.Uniform(1000);
+  Check("compact", db_.Compact({.segment_tokens = segment_tokens}));
 }
 
 void Worker::Begin() {

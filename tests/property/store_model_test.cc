@@ -372,13 +372,21 @@ void StoreModelTest::SetQuota() {
 void StoreModelTest::Compact() {
   const std::set<ContextId> in_use = InUse();
   const std::string tenant = RandomTenant();
-  ATTNDB_ASSERT_OK(Handle(tenant).Compact());
+  const CompactOptions options = {.segment_tokens = random_.OneIn(2) ? 0 : 1 + Below(300)};
+  ATTNDB_ASSERT_OK(Handle(tenant).Compact(options));
   model_.Expire(in_use, now_us_);
+  const uint64_t bytes_merged = Handle(tenant).Stats()->bytes_merged;
+  ATTNDB_ASSERT_OK(Handle(tenant).Compact(options));
+  ASSERT_EQ(Handle(tenant).Stats()->bytes_merged, bytes_merged);  // There was nothing left to do.
   if (declared_equal_) return;  // Segments of two fingerprints stay apart.
   for (const ContextId id : model_.ContextsOf(tenant)) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, Handle(tenant).Describe(LabelOf(id)));
     for (size_t i = 1; i < info.segments.size(); ++i) {  // All of them are small.
-      ASSERT_NE(info.segments[i - 1].num_contexts, info.segments[i].num_contexts);
+      const SegmentInfo& a = info.segments[i - 1];
+      const SegmentInfo& b = info.segments[i];
+      const bool too_long =
+          options.segment_tokens != 0 && a.num_tokens + b.num_tokens > options.segment_tokens;
+      ASSERT_TRUE(too_long || a.num_contexts != b.num_contexts);
     }
   }
 }

@@ -170,6 +170,32 @@ def test_verifies_with_progress_and_reports_damage(
             db.create_session(spec, steps.ids, context="a")
 
 
+def test_compacts_to_a_length_with_progress(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "short", 50)
+    stored(db, spec, steps, "a", 80)
+    db.drop("short")
+
+    def lengths() -> list[int]:
+        return [segment.num_tokens for segment in db.describe("a").segments]
+
+    assert lengths() == [50, 30]
+    db.compact(segment_tokens=79)
+    assert lengths() == [50, 30]
+    with pytest.raises(attndb.CancelledError):
+        db.compact(segment_tokens=80, progress=lambda done, total: False)
+    assert lengths() == [50, 30]
+    seen: list[tuple[int, int]] = []
+    db.compact(segment_tokens=80, progress=lambda done, total: seen.append((done, total)))
+    assert lengths() == [80]
+    assert seen[-1][0] == seen[-1][1] > 0
+    assert db.tokens("a").tolist() == list(steps.ids[:80])
+    db.compact()
+    with pytest.raises(attndb.InvalidArgumentError, match="segment_tokens"):
+        db.compact(segment_tokens=2**31 + 1)
+
+
 def test_planes_come_to_disk_in_the_background(
     tmp_path: Path, spec: attndb.ModelSpec
 ) -> None:
