@@ -107,7 +107,7 @@ TEST_F(HintsTest, ADamagedFileIsNoFile) {
 TEST_F(HintsTest, AnotherVersionIsNotRead) {
   SaveBoth();
   std::string text = Text();
-  text.replace(text.find("\"version\":2"), 11, "\"version\":1");
+  text.replace(text.find("\"version\":3"), 11, "\"version\":1");
   Write(text);
   const Hints hints(storage::PosixFileSystem(), dir_.path());
   EXPECT_FALSE(hints.FindContext(kContext).has_value());

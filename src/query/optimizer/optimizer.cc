@@ -259,7 +259,9 @@ const IndexType* DrawingIndex(const LayerQuestion& question) {
 
 bool TakesIndex(const LayerQuestion& question, const HeadStatistics& head,
                 const HeadChoice& by_scan, const HeadChoice& by_index) {
-  if (head.missed > kMissedShare * question.plan->error) return false;
+  if (head.index_time.count() == 0 || head.missed > kMissedShare * question.plan->error) {
+    return false;
+  }
   const double worth = head.prefers_index ? 1.0 : kWorthIndex;
   return by_index.sparse_ns < worth * by_scan.sparse_ns;
 }

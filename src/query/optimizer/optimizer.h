@@ -106,8 +106,8 @@ const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const Head
 // the context is long enough for it to pay for what it takes to build; or null.
 const IndexType* DrawingIndex(const LayerQuestion& question);
 
-// Whether a head that may scan or draw by an index should do the latter: if it is clearly cheaper,
-// and leaves out little of the mass that the error allows.
+// Whether a head that may scan or draw by an index should do the latter: if that was measured to be
+// clearly cheaper, and leaves out little of the mass that the error allows.
 bool TakesIndex(const LayerQuestion& question, const HeadStatistics& head,
                 const HeadChoice& by_scan, const HeadChoice& by_index);
 

@@ -78,6 +78,9 @@ HeadStatistics PlanAdvisor::Informed(const HeadStatistics& head) const {
   HeadStatistics informed = head;
   if (head.sparse_time.count() == 0) informed.sparse_time = sparse_time_;
   if (head.index_time.count() == 0) informed.index_time = index_time_;
+  if (informed.index_time.count() == 0) {  // What is off for scans may be off for it too.
+    informed.index_time = MeanRatio(informed.sparse_time.value(), 0);
+  }
   if (head.full_time.count() == 0) informed.full_time = full_time_;
   return informed;
 }
@@ -173,7 +176,7 @@ void PlanAdvisor::Try(LayerId layer, LayerChoice* choice) {
     if (!chosen.full) head.num_trials = 0;
     head.prefers_full = chosen.full;
     if (!options_.learns) continue;
-    const bool is_new = head.sparse_time.count() < kFirstTrials &&
+    const bool is_new = head.TimeOf(chosen.index->draws).count() < kFirstTrials &&
                         chosen.sparse_cost.ns < kMuchSlower * chosen.full_cost.ns &&
                         chosen.sparse_ns < kHopeless * chosen.full_ns;
     if (chosen.full && (is_new || head.retry_in-- == 0)) {

@@ -222,7 +222,7 @@ TEST_F(PlanAdvisorTest, ATpotObjectiveTakesTheSmallestErrorThatFits) {
   EXPECT_EQ(found.error, 0.03);
   EXPECT_TRUE(found.reachable);
   EXPECT_EQ(tight.Choose(1, Chain(65536), 1).plan.error, 0.03);
-  EXPECT_EQ(tight.Choose(1, Chain(65536), 1).plan.ToString(),
+  EXPECT_EQ(tight.Preview(1, Chain(65536)).plan.ToString(),
             "auto(error=0.03,bits=4,sink=16,window=128)");
   PlanAdvisor impossible = Advise("auto(tpot=0.001)");
   EXPECT_FALSE(impossible.ErrorOf(1, Chain(65536))->reachable);
