@@ -83,7 +83,9 @@ TEST_F(StoredValuesTest, TheyComeToDiskOnceAPlanHasReadThem) {
   StoreLong("unasked", 2);
   EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2"));
   const std::vector<float> first = Ask(stored);
-  EXPECT_EQ(Counters(4).num_built, model_.spec().num_layers());
+  // Once the first layer asked for them, the background may be done before the others do.
+  EXPECT_GE(Counters(4).num_built, 1u);
+  EXPECT_EQ(Counters(4).num_built + Counters(4).num_read, model_.spec().num_layers());
   EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2", "value_planes_4"));
   EXPECT_THAT(Kinds("unasked"), ElementsAre("key_planes_2"));
   EXPECT_EQ(db_->Stats()->num_pending_companions, 0u);
