@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURES = {
     "frontier_8k": "Error of plans on SmolLM2's heads at 8,192 tokens",
     "frontier_stretched": "Error of plans on heads stretched to 131,072 tokens",
-    "break_even": "Where indexes are faster than a scan, and where not",
 }
+INDEX_PICTURES = {"break_even": "Where indexes are faster than a scan, and where not"}
 AUTO, FAST = "auto(error=0.01)", "auto(error=0.03)"
 SIGNS = "auto(error=0.03,bits=1)"
 
@@ -358,8 +358,8 @@ def machines(results: Results) -> str:
     return "".join(f"- {', '.join(names)}: {of}\n" for of, names in parts.items())
 
 
-def pictures(results: Results) -> str:
-    return "\n".join(f"![{caption}](images/{name}.png)\n" for name, caption in PICTURES.items()
+def pictures(results: Results, captions: dict[str, str]) -> str:
+    return "\n".join(f"![{caption}](images/{name}.png)\n" for name, caption in captions.items()
                      if name in results)
 
 
@@ -374,7 +374,9 @@ def filled(page: str, part: str, text: str) -> str:
 
 
 def fill(page: str, results: Results) -> str:
-    return filled(filled(page, "table", table(results)), "pictures", pictures(results))
+    page = filled(page, "table", table(results))
+    page = filled(page, "pictures", pictures(results, PICTURES))
+    return filled(page, "indexes", pictures(results, INDEX_PICTURES))
 
 
 BREAK_EVEN = (
@@ -469,7 +471,7 @@ def main() -> None:
     except ImportError:
         print("no matplotlib: the pictures stay as they are")
         return
-    for name in PICTURES:
+    for name in PICTURES | INDEX_PICTURES:
         if name in results:
             picture(results[name], arguments.page.parent / "images" / f"{name}.png")
 

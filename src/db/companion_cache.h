@@ -72,6 +72,11 @@ class CompanionCache {
                                    const LayerSpec& spec, const storage::LayerPin& pin)
       ATTNDB_EXCLUDES(mutex_);
 
+  // Whether the segment is long enough for one.
+  bool MayHave(const storage::Segment& segment) const {
+    return segment.num_tokens() >= form_->kind().min_tokens;
+  }
+
   Counters counters() const ATTNDB_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
     return counters_;
@@ -119,7 +124,7 @@ template <typename Form>
 auto CompanionCache<Form>::Get(const storage::Segment& segment, LayerId layer,
                                const LayerSpec& spec, const storage::LayerPin& pin)
     -> std::shared_ptr<const Heads> {
-  if (segment.num_tokens() < form_->kind().min_tokens) return nullptr;
+  if (!MayHave(segment)) return nullptr;
   std::shared_ptr<storage::ResidentGroup> group;
   CompanionPtr companion;
   {

@@ -356,8 +356,7 @@ void SessionImpl::CollectIndexes(LayerId layer, const query::LayerCall& call) {
   for (size_t i = 0; i < chain_.size(); ++i) {
     const storage::Segment& segment = *chain_[i].segment;
     layer_indexes_.push_back(cache->Get(segment, layer, call.spec, pins_[i]));
-    const bool may_have_one = segment.num_tokens() >= database_->min_plane_tokens();
-    if (layer_indexes_.back() == nullptr && may_have_one) lacks_index_ = true;
+    if (layer_indexes_.back() == nullptr && cache->MayHave(segment)) lacks_index_ = true;
   }
   ListByRun(call, layer_indexes_, &indexes_);
   for (size_t i = 0; i < indexes_.size(); ++i) {
