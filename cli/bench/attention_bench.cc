@@ -14,7 +14,9 @@ namespace attndb::cli {
 namespace {
 
 constexpr uint64_t kChunkTokens = 4096;
-constexpr uint64_t kMaxSampleRows = 256;
+// Rows that attend to a window alone, so that their q is sampled at no cost.
+constexpr uint64_t kSampledRows = 64;
+constexpr const char* kSamplingPlan = "window(sink=1,window=1)";
 // A share of the mass far above what float32 rounds in an lse.
 constexpr double kLeastShare = 1e-4;
 
@@ -158,24 +160,27 @@ class Bench {
     return Status();
   }
 
-  // The first piece is the short one, so that the last has rows for the sample of queries.
+  // With q of all tokens that there is q of, as an engine hands it over.
   Status StoreTokens(const DB& db) {
     ATTNDB_ASSIGN_OR_RETURN(MassProfiler profiler, MassProfiler::Create(&source_));
-    ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(spec_, tokens_));
-    uint64_t end = num_stored_ % kChunkTokens;
-    if (end == 0) end = std::min(kChunkTokens, num_stored_);
-    for (uint64_t begin = 0; begin < num_stored_; begin = end, end += kChunkTokens) {
+    ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
+                            db.CreateSession(spec_, tokens_, {.plan = kSamplingPlan}));
+    const uint64_t first_query = std::min(num_stored_, info_.num_tokens - info_.num_queries);
+    for (uint64_t begin = 0, end = 0; begin < num_stored_; begin = end) {
       ATTNDB_RETURN_IF_ERROR(Progress("store", begin, num_stored_));
-      ATTNDB_RETURN_IF_ERROR(AppendTokens(&start.session, {begin, end}, &profiler));
+      const bool has_queries = begin >= first_query;
+      end = has_queries ? std::min(begin + kSampledRows, num_stored_)
+                        : std::min(begin + kChunkTokens, first_query);
+      ATTNDB_RETURN_IF_ERROR(AppendTokens(&start.session, {begin, end}, has_queries, &profiler));
     }
-    ATTNDB_RETURN_IF_ERROR(SampleQueries(&start.session));
     ATTNDB_RETURN_IF_ERROR(db.Store(start.session, std::span(tokens_).first(num_stored_)).status());
     ATTNDB_RETURN_IF_ERROR(AddLastKeys(&profiler));
     result_.profile = profiler.Finish();
     return Progress("store", num_stored_, num_stored_);
   }
 
-  Status AppendTokens(Session* session, TokenRange range, MassProfiler* profiler) {
+  Status AppendTokens(Session* session, TokenRange range, bool has_queries,
+                      MassProfiler* profiler) {
     const auto rows = static_cast<int64_t>(range.end - range.begin);
     std::vector<float> k;
     std::vector<float> v;
@@ -190,6 +195,7 @@ class Bench {
           static_cast<LayerId>(i),
           TensorView::Contiguous(k.data(), DType::kFloat32, rows, heads, layer.head_dim),
           TensorView::Contiguous(v.data(), DType::kFloat32, rows, heads, layer.v_head_dim)));
+      if (has_queries) ATTNDB_RETURN_IF_ERROR(SampleQueries(session, i, range));
     }
     return Status();
   }
@@ -207,24 +213,19 @@ class Bench {
     return Status();
   }
 
-  // Attends with what queries there are before those of the steps; their outputs are of no use.
-  Status SampleQueries(Session* session) {
-    const uint64_t rows =
-        std::min({info_.num_queries - num_rows_, kMaxSampleRows, num_stored_, kChunkTokens});
-    if (rows == 0) return Status();
-    for (size_t i = 0; i < info_.layers.size(); ++i) {
-      const LayerSpec& layer = info_.layer(i);
-      std::vector<float> q(rows * layer.num_q_heads * layer.head_dim);
-      std::vector<float> out(rows * layer.num_q_heads * layer.v_head_dim);
-      ATTNDB_RETURN_IF_ERROR(source_.ReadQueries(i, {num_stored_ - rows, num_stored_}, q.data()));
-      const auto n = static_cast<int64_t>(rows);
-      ATTNDB_RETURN_IF_ERROR(session->Attend(
-          static_cast<LayerId>(i),
-          TensorView::Contiguous(q.data(), DType::kFloat32, n, layer.num_q_heads, layer.head_dim),
-          MutableTensorView::Contiguous(out.data(), DType::kFloat32, n, layer.num_q_heads,
-                                        layer.v_head_dim)));
-    }
-    return Status();
+  // The output is of no use.
+  Status SampleQueries(Session* session, size_t i, TokenRange range) {
+    const LayerSpec& layer = info_.layer(i);
+    const uint64_t rows = range.end - range.begin;
+    std::vector<float> q(rows * layer.num_q_heads * layer.head_dim);
+    std::vector<float> out(rows * layer.num_q_heads * layer.v_head_dim);
+    ATTNDB_RETURN_IF_ERROR(source_.ReadQueries(i, range, q.data()));
+    const auto n = static_cast<int64_t>(rows);
+    return session->Attend(
+        static_cast<LayerId>(i),
+        TensorView::Contiguous(q.data(), DType::kFloat32, n, layer.num_q_heads, layer.head_dim),
+        MutableTensorView::Contiguous(out.data(), DType::kFloat32, n, layer.num_q_heads,
+                                      layer.v_head_dim));
   }
 
   // All plans, another one first each time.
