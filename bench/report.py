@@ -283,8 +283,9 @@ def growth(plan: str) -> Callable[[Results], Line]:
 def never_a_slower_index(results: Results) -> Line:
     what = "what `auto` chooses over the faster of scan and clusters, the worst length"
     target = "≤ 1.05 ×"
+    least = 49152  # Tokens from which it has the choice (query/optimizer/optimizer.cc).
     runs = [run for name in ("break_even", "million") if name in results
-            for run in results[name]["runs"]]
+            for run in results[name]["runs"] if run["heads"]["num_tokens"] >= least]
     if not runs:
         return Line(what, target, source="break_even")
     ratios = {}
