@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 #include <utility>
 
 #include "attndb/db.h"
@@ -228,11 +230,12 @@ class Bench {
                                       layer.v_head_dim));
   }
 
-  // All plans, another one first each time.
+  // All plans, in another order each time: what ran before leaves its bytes in the cache.
   Status RunStep(const StepRows& rows, uint64_t step) {
     const uint64_t row = step % num_rows_;
-    for (size_t i = 0; i < runs_.size(); ++i) {
-      PlanRun& run = runs_[(i + step) % runs_.size()];
+    for (size_t i = runs_.size(); i > 1; --i) std::swap(order_[i - 1], order_[order_seed_() % i]);
+    for (const size_t i : order_) {
+      PlanRun& run = runs_[i];
       if (row == 0) ATTNDB_RETURN_IF_ERROR(run.session.Rewind());
       ATTNDB_RETURN_IF_ERROR(run.session.Step(rows, row, &run.output));
     }
@@ -240,6 +243,8 @@ class Bench {
   }
 
   Status RunSteps(const StepRows& rows) {
+    order_.resize(runs_.size());
+    std::iota(order_.begin(), order_.end(), size_t{0});
     const uint64_t num_steps = num_rows_ * options_.repeat;
     for (uint64_t step = 0; step < num_steps; ++step) {
       ATTNDB_RETURN_IF_ERROR(Progress("attend", step, num_steps));
@@ -373,6 +378,8 @@ class Bench {
   std::vector<TokenId> tokens_;
   std::vector<std::string> plans_;
   std::vector<PlanRun> runs_;  // `full` first.
+  std::vector<size_t> order_;  // Of runs_, in a step.
+  std::minstd_rand order_seed_;
   AttentionBenchResult result_;
 };
 
