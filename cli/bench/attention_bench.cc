@@ -233,6 +233,10 @@ class Bench {
   // All plans, in another order each time: what ran before leaves its bytes in the cache.
   Status RunStep(const StepRows& rows, uint64_t step) {
     const uint64_t row = step % num_rows_;
+    if (order_.empty()) {
+      order_.resize(runs_.size());
+      std::iota(order_.begin(), order_.end(), size_t{0});
+    }
     for (size_t i = runs_.size(); i > 1; --i) std::swap(order_[i - 1], order_[order_seed_() % i]);
     for (const size_t i : order_) {
       PlanRun& run = runs_[i];
@@ -243,8 +247,6 @@ class Bench {
   }
 
   Status RunSteps(const StepRows& rows) {
-    order_.resize(runs_.size());
-    std::iota(order_.begin(), order_.end(), size_t{0});
     const uint64_t num_steps = num_rows_ * options_.repeat;
     for (uint64_t step = 0; step < num_steps; ++step) {
       ATTNDB_RETURN_IF_ERROR(Progress("attend", step, num_steps));
