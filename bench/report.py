@@ -404,6 +404,9 @@ def break_even(result: Any, path: Path) -> None:
         axes.set_xticks([run["heads"]["num_tokens"] for run in result["runs"]],
                         [f"{run['heads']['num_tokens'] // 1024}K" for run in result["runs"]],
                         minor=False)
+        low, high = axes.get_ylim()
+        marks = [mark for mark in (1, 2, 3, 5, 10, 20, 30, 50, 100) if low <= mark <= high]
+        axes.set_yticks(marks, [str(mark) for mark in marks])
         axes.minorticks_off()
         axes.grid(True, color="#E6E6E6", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
