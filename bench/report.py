@@ -227,7 +227,8 @@ def never_slower(results: Results) -> Line:
 
 def index_against_peers(recall: float) -> Callable[[Results], Line]:
     def line(results: Results) -> Line:
-        what = f"keys found, recall {recall:g} of the 100 best, 65,536 tokens, against the best peer"
+        what = (f"keys found, recall {recall:g} of the 100 best, 65,536 tokens, against the best "
+                "peer")
         target = "≥ 2 × on 6 of 9 heads, < 1 × on none"
         if "index" not in results:
             return Line(what, target, source="index")

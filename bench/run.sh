@@ -148,7 +148,8 @@ long_text() {
 bench_draws() {
   local tokens; tokens=$(pick 262144 8192)
   local by='auto(error=0.01,index=clustered'
-  attention draws 16 --repeat "$(pick 4 1)" --plan "$auto" --plan 'auto(error=0.01,index=flat)' --plan "$by)" --plan "$by,effort=1)" --plan "$by,effort=1.5)" \
+  attention draws 16 --repeat "$(pick 4 1)" --plan "$auto" --plan 'auto(error=0.01,index=flat)' \
+    --plan "$by)" --plan "$by,effort=1)" --plan "$by,effort=1.5)" \
     --plan 'topk(k=512,bits=4)' --plan 'topk(k=512,index=clustered)' \
     --capture "$(long_heads "$(long_text)" "$tokens" 32 $((tokens / 4)))"
 }

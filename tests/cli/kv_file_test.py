@@ -101,7 +101,8 @@ class RoundTripTest(KvFileCase):
         self.assertEqual(data_of(first), KvFile().data)  # Layout half, as it came.
 
     def test_compact_makes_one_long_segment_of_an_import(self):
-        file = KvFile(tokens=[i * 7 % 1000 for i in range(5000)]).write(self.dir / "long.safetensors")
+        tokens = [i * 7 % 1000 for i in range(5000)]
+        file = KvFile(tokens=tokens).write(self.dir / "long.safetensors")
         self.run_ok("import", "--safetensors", file)
 
         def lengths():

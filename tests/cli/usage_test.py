@@ -85,7 +85,8 @@ class UsageTest(CliCase):
         self.assert_fails(USAGE, "quota", "much", says=["'much'"])
         self.assert_fails(USAGE, "quota", "0", says=["quota none"])
         for tokens in ("0", "-1", "many", str(2**31 + 1)):
-            self.assert_fails(USAGE, "compact", "--segment-tokens", tokens, says=["--segment-tokens"])
+            self.assert_fails(USAGE, "compact", "--segment-tokens", tokens,
+                              says=["--segment-tokens"])
         self.assert_fails(USAGE, "declare-equal", "a", "hex:0", says=["hex:0", "digits"])
         self.assert_fails(USAGE, "declare-equal", "a", "a", says=["one fingerprint"])
         self.assertFalse(self.store.exists())
