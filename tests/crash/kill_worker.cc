@@ -143,7 +143,7 @@ class Worker {
     return db_.Import(model_.spec(), tokens, layers, {.name = name, .replace = true}).status();
   }
 
-  // By an index of the longest context, which is built beside what comes next.
+  // By an index of the longest context, which is built beside what comes next, or before it.
   Status Ask() {
     const auto longest = std::ranges::max_element(
         state_, {}, [](const auto& context) { return context.second.num_tokens; });
@@ -156,7 +156,8 @@ class Worker {
     ATTNDB_ASSIGN_OR_RETURN(
         SessionStart start,
         db_.CreateSession(model_.spec(), prompt, {.context = longest->first, .plan = plan}));
-    return model_.Step(&start.session, start.rest);
+    ATTNDB_RETURN_IF_ERROR(model_.Step(&start.session, start.rest));
+    return random_.OneIn(2) ? db_.WaitForBackground() : Status::Ok();
   }
 
   Status Drop() {
