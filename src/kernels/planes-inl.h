@@ -87,7 +87,10 @@ void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float*
   const float inverse = max == 0 ? 0.0f : 1.0f / *scale;
   int32_t sum = 0;
   for (size_t i = 0; i < num_channels; ++i) {
-    const int32_t code = static_cast<int32_t>(RoundOne(q[i] * inverse));
+    const float rounded = RoundOne(q[i] * inverse);
+    // A NaN that got here after all gives a wrong code, not undefined behaviour.
+    const float at_least = rounded >= -127.0f ? rounded : -127.0f;
+    const auto code = static_cast<int32_t>(at_least < 127.0f ? at_least : 127.0f);
     codes[i] = static_cast<int8_t>(code);
     sum += code;
   }
