@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 
-def read_result(path: str, commit: str) -> Any:
-    """What stdin has, with the commit and the kernel that it is of."""
-    result = json.load(sys.stdin)
+def checked(path: str, result: Any, commit: str) -> Any:
+    """A result, with the commit and the kernel that it is of."""
     if "error" in result:
         sys.exit(f"{path}: {result['error']}")
     result["commit"] = commit
@@ -24,15 +23,24 @@ def read_result(path: str, commit: str) -> Any:
     return result
 
 
+def read_result(path: str, commit: str) -> Any:
+    """What stdin has."""
+    return checked(path, json.load(sys.stdin), commit)
+
+
+def plan_line(plan: Any) -> str:
+    return (
+        f"{plan['plan']:45} error {100 * plan['error_mean']:6.2f} %"
+        f"  bytes {100 * plan['share_of_full_bytes']:5.1f} %  {plan['ms_median']:9.3f} ms"
+        f"  {plan['speedup']:5.2f} x full"
+    )
+
+
 def main() -> None:
     path, commit = sys.argv[1:]
     result = read_result(path, commit)
     for plan in result["plans"]:
-        print(
-            f"{plan['plan']:45} error {100 * plan['error_mean']:6.2f} %"
-            f"  bytes {100 * plan['share_of_full_bytes']:5.1f} %  {plan['ms_median']:9.3f} ms"
-            f"  {plan['speedup']:5.2f} x full"
-        )
+        print(plan_line(plan))
     Path(path).write_text(json.dumps(result, indent=2) + "\n")
 
 

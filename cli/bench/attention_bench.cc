@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
 #include <utility>
 
@@ -158,6 +157,7 @@ class Bench {
                               db.CreateSession(spec_, tokens_, {.plan = dropping}));
       run.dropping.emplace(&info_, std::move(other.session));
     }
+    order_.push_back(runs_.size());
     runs_.push_back(std::move(run));
     return Status();
   }
@@ -233,10 +233,6 @@ class Bench {
   // All plans, in another order each time: what ran before leaves its bytes in the cache.
   Status RunStep(const StepRows& rows, uint64_t step) {
     const uint64_t row = step % num_rows_;
-    if (order_.empty()) {
-      order_.resize(runs_.size());
-      std::iota(order_.begin(), order_.end(), size_t{0});
-    }
     for (size_t i = runs_.size(); i > 1; --i) std::swap(order_[i - 1], order_[order_seed_() % i]);
     for (const size_t i : order_) {
       PlanRun& run = runs_[i];

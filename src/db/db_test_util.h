@@ -70,6 +70,18 @@ class KvArrays {
 };
 
 class DBFixture : public ::testing::Test {
+ public:
+  // Norm of what they differ by, over that of b.
+  static double Difference(const std::vector<float>& a, const std::vector<float>& b) {
+    double square = 0;
+    double norm = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      square += std::pow(double{a[i]} - double{b[i]}, 2);
+      norm += std::pow(double{b[i]}, 2);
+    }
+    return std::sqrt(square / norm);
+  }
+
  protected:
   // Without background builds a store's files are those of its segments, at any moment.
   explicit DBFixture(bool background_builds = false)
@@ -143,17 +155,6 @@ class DBFixture : public ::testing::Test {
     if (edit) edit(layer, &k, &v);
     return session->Append(layer, ViewOf(k, shape.num_kv_heads, shape.head_dim),
                            ViewOf(v, shape.num_kv_heads, shape.v_head_dim));
-  }
-
-  // Norm of what they differ by, over that of b.
-  static double Difference(const std::vector<float>& a, const std::vector<float>& b) {
-    double square = 0;
-    double norm = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-      square += std::pow(double{a[i]} - double{b[i]}, 2);
-      norm += std::pow(double{b[i]}, 2);
-    }
-    return std::sqrt(square / norm);
   }
 
   std::vector<float> Probe(Session* session) {

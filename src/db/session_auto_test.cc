@@ -3,8 +3,6 @@
 // Method: a toy model, and prices under which a search is nearly free or nearly impossible.
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "db/builtin_plans.h"
 #include "db/database.h"
 #include "db/db_test_util.h"
@@ -27,17 +25,6 @@ query::MachineConstants Machine(bool searches) {
   machine.select = machine.head = machine.row = searches ? 0 : 1e6;
   machine.attend = {1e4, 1e4, 1e4, 1e4};
   return machine;
-}
-
-// Norm of what they differ by, over that of b.
-double OffBy(const std::vector<float>& a, const std::vector<float>& b) {
-  double square = 0;
-  double norm = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    square += std::pow(double{a[i]} - double{b[i]}, 2);
-    norm += std::pow(double{b[i]}, 2);
-  }
-  return std::sqrt(square / norm);
 }
 
 class SessionAutoTest : public ::testing::Test {
@@ -240,7 +227,7 @@ TEST_F(SessionAutoTest, TriesAnIndexOfALongContextAndSaysWhatItMissed) {
   ASSERT_TRUE(database_->WaitForBackground({}).ok());  // Clusters, which that call asked for.
   for (int i = 0; i < 12; ++i) {
     const std::vector<float> out = Attend(session.get());
-    EXPECT_LT(OffBy(out, full), 0.15);
+    EXPECT_LT(test::DBFixture::Difference(out, full), 0.15);
   }
   const LayerExplain layer = *session->ExplainLayer(1);
   for (const HeadExplain& head : layer.heads) {

@@ -232,8 +232,7 @@ const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const Head
   const IndexType* best = plan.index;
   double best_ns = 0;
   for (const auto& index : question.registry->indexes()) {
-    const bool has_bits = std::ranges::count(index->BitsFor(plan.kind), plan.bits) != 0;
-    if (!index->for_auto || index->draws || !has_bits) continue;
+    if (!index->for_auto || index->draws || !index->HasBits(plan.kind, plan.bits)) continue;
     double ns = 0;
     for (const HeadStatistics& head : heads) {
       ns += ChooseHead(question, *index, head, machine).sparse_ns;
@@ -251,8 +250,7 @@ const IndexType* DrawingIndex(const LayerQuestion& question) {
   if (!plan.Draws() || !plan.default_index) return nullptr;
   if (question.chain.num_plane_tokens < kLeastIndexTokens) return nullptr;
   for (const auto& index : question.registry->indexes()) {
-    const bool has_bits = std::ranges::count(index->BitsFor(plan.kind), plan.bits) != 0;
-    if (index->for_auto && index->draws && has_bits) return index.get();
+    if (index->for_auto && index->draws && index->HasBits(plan.kind, plan.bits)) return index.get();
   }
   return nullptr;
 }

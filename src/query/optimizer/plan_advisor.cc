@@ -42,6 +42,21 @@ uint32_t CallsToRetry(double trial_ns, double chosen_ns, uint32_t num_trials) {
   return static_cast<uint32_t>(factor * std::min(PlanAdvisor::kRetryCalls, calls));
 }
 
+// What a call is expected to take, without the correction for time and with it.
+struct Expected {
+  double cost_ns = 0;
+  double ns = 0;
+};
+
+// Whether what was seldom or never tried should be, beside what is chosen.
+bool WantsFirstTrial(const MeanRatio& time, const Expected& trial, const Expected& chosen) {
+  return time.count() < kFirstTrials && trial.cost_ns < kMuchSlower * chosen.cost_ns &&
+         trial.ns < kHopeless * chosen.ns;
+}
+
+Expected SparseOf(const HeadChoice& head) { return {head.sparse_cost.ns, head.sparse_ns}; }
+Expected FullOf(const HeadChoice& head) { return {head.full_cost.ns, head.full_ns}; }
+
 bool IsTrial(Reason reason) {
   return reason == Reason::kTriedAgain || reason == Reason::kIndexTried ||
          reason == Reason::kScanTried;
@@ -102,29 +117,21 @@ void PlanAdvisor::Decide(const LayerQuestion& question, LayerChoice* choice) con
     choice->plan.value_bits = ChooseValueBits(question, *choice->plan.index, heads, machine);
     choice->plan.default_value_bits =
         choice->plan.default_value_bits && choice->plan.value_bits == 0;
+    const IndexType* const drawing = options_.learns ? DrawingIndex(question) : nullptr;
     for (size_t i = 0; i < heads.size(); ++i) {
       const HeadStatistics head = Informed(heads[i]);
-      choice->heads[i] = ChooseHead(question, *choice->plan.index, head, machine);
+      HeadChoice& chosen = choice->heads[i];
+      chosen = ChooseHead(question, *choice->plan.index, head, machine);
+      if (drawing == nullptr) continue;
+      HeadChoice& other =
+          choice->others.emplace_back(ChooseHead(question, *drawing, head, machine));
+      if (!TakesIndex(question, head, chosen, other)) continue;
+      std::swap(chosen, other);
+      if (!chosen.full) chosen.reason = Reason::kIndexCheaper;
     }
-    DecideIndexes(question, choice);
   }
   Summarize(choice);
   if (!choice->priced) choice->full_reason = rule;
-}
-
-// Heads that draw by an index where the plan leaves open how. REQUIRES: all are priced by a scan.
-void PlanAdvisor::DecideIndexes(const LayerQuestion& question, LayerChoice* choice) const {
-  const IndexType* const drawing = options_.learns ? DrawingIndex(question) : nullptr;
-  if (drawing == nullptr) return;
-  for (size_t i = 0; i < choice->heads.size(); ++i) {
-    const HeadStatistics head = Informed(statistics_[question.layer][i]);
-    HeadChoice& chosen = choice->heads[i];
-    HeadChoice& other =
-        choice->others.emplace_back(ChooseHead(question, *drawing, head, options_.machine(false)));
-    if (!TakesIndex(question, head, chosen, other)) continue;
-    std::swap(chosen, other);
-    if (!chosen.full) chosen.reason = Reason::kIndexCheaper;
-  }
 }
 
 LayerPlan LayerChoice::PlanOf(uint32_t kv_head) const {
@@ -176,9 +183,8 @@ void PlanAdvisor::Try(LayerId layer, LayerChoice* choice) {
     if (!chosen.full) head.num_trials = 0;
     head.prefers_full = chosen.full;
     if (!options_.learns) continue;
-    const bool is_new = head.TimeOf(chosen.index->draws).count() < kFirstTrials &&
-                        chosen.sparse_cost.ns < kMuchSlower * chosen.full_cost.ns &&
-                        chosen.sparse_ns < kHopeless * chosen.full_ns;
+    const bool is_new =
+        WantsFirstTrial(head.TimeOf(chosen.index->draws), SparseOf(chosen), FullOf(chosen));
     if (chosen.full && (is_new || head.retry_in-- == 0)) {
       head.retry_in = CallsToRetry(chosen.sparse_ns, chosen.full_ns, ++head.num_trials);
       chosen.full = false;
@@ -207,9 +213,7 @@ void PlanAdvisor::TryIndex(LayerId layer, LayerChoice* choice) {
     if (by_index) head.num_index_trials = 0;
     head.prefers_index = by_index;
     if (chosen.reason == Reason::kTriedAgain) continue;
-    const bool is_new = head.TimeOf(!by_index).count() < kFirstTrials &&
-                        other.sparse_cost.ns < kMuchSlower * chosen.sparse_cost.ns &&
-                        other.sparse_ns < kHopeless * chosen.sparse_ns;
+    const bool is_new = WantsFirstTrial(head.TimeOf(!by_index), SparseOf(other), SparseOf(chosen));
     if (!is_new && (by_index || head.index_retry_in-- != 0)) continue;
     if (!by_index) {
       head.index_retry_in =

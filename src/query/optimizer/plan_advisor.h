@@ -103,7 +103,6 @@ class PlanAdvisor {
   };
 
   LayerQuestion Ask(LayerId layer, const LayerPlan& plan, const ChainFacts& chain) const;
-  void DecideIndexes(const LayerQuestion& question, LayerChoice* choice) const;
   // The head with what other heads taught, where it was not observed itself.
   HeadStatistics Informed(const HeadStatistics& head) const;
   void Decide(const LayerQuestion& question, LayerChoice* choice) const;

@@ -161,7 +161,7 @@ class PlanParser {
     }
     if (plan.Bounds()) ATTNDB_RETURN_IF_ERROR(CheckFallback(plan));
     if (plan.UsesIndex()) ATTNDB_RETURN_IF_ERROR(CheckFinds(plan, start));
-    if (!plan.Chooses() || HasBits(plan, plan.bits)) return Status::Ok();
+    if (!plan.Chooses() || plan.index->HasBits(plan.kind, plan.bits)) return Status::Ok();
     const Status error = Error(start, "index=" + plan.index->name + " can't be searched at bits=" +
                                           BitsText(plan.bits) + "; it has " + AllBits(plan));
     return Status::Unsupported(error.message());
@@ -316,10 +316,6 @@ class PlanParser {
     return text;
   }
 
-  static bool HasBits(const LayerPlan& plan, uint32_t bits) {
-    return std::ranges::count(plan.index->BitsFor(plan.kind), bits) != 0;
-  }
-
   Status SetIndex(const Item& value, LayerPlan* plan) const {
     const IndexType* const index = registry_.FindIndex(value.text);
     if (index == nullptr) return NotHere("index", value, "index=" + registry_.KnownIndexes());
@@ -333,7 +329,7 @@ class PlanParser {
   Status SetBits(const Item& value, LayerPlan* plan) const {
     const std::optional<uint32_t> number =
         value.text == "exact" ? std::optional<uint32_t>(0) : ToInteger(value.text, 1, kMaxBits);
-    if (!number || !HasBits(*plan, *number)) {
+    if (!number || !plan->index->HasBits(plan->kind, *number)) {
       return NotHere("bits", value, "bits=" + AllBits(*plan));
     }
     plan->bits = *number;

@@ -12,6 +12,7 @@
 #ifndef ATTNDB_QUERY_PLAN_PLAN_REGISTRY_H_
 #define ATTNDB_QUERY_PLAN_PLAN_REGISTRY_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -107,6 +108,9 @@ struct IndexType {
   // That `bits=` may ask of it in such a query.
   std::vector<uint32_t> BitsFor(QueryKind kind) const {
     return kind == QueryKind::kAuto && draws ? std::vector<uint32_t>{scan_bits} : bits;
+  }
+  bool HasBits(QueryKind kind, uint32_t asked) const {
+    return std::ranges::count(BitsFor(kind), asked) != 0;
   }
 };
 
