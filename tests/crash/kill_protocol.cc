@@ -111,6 +111,7 @@ WorkerReport ParseWorkerReport(std::string_view text) {
     std::string word;
     line >> word;
     if (word == "intent") {
+      ++report.num_begun;
       report.intent.emplace();
       line >> report.intent->operation >> report.intent->name;
     } else if (word == "state") {

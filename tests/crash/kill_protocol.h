@@ -62,6 +62,7 @@ std::string StateBlock(const StoreState& state);
 struct WorkerReport {
   std::optional<StoreState> state;  // Of the last block that came whole.
   std::optional<Intent> intent;     // After it: what was under way.
+  uint64_t num_begun = 0;           // Operations that it announced.
   uint64_t num_acknowledged = 0;
 };
 WorkerReport ParseWorkerReport(std::string_view text);

@@ -2,9 +2,10 @@
 //         that it did not, and the next one opens the store without a repair.
 // Method: kill_worker stores, continues, imports, evicts, merges, drops, pins and asks by indexes,
 //         which are built in the background, in a loop and reports each success with chains and
-//         hashes of outputs; it is killed with SIGKILL after a random time, 200 times on one store.
-//         After each kill the store is opened here and compared with the last report; what was
-//         under way may have happened or not, wholly.
+//         hashes of outputs. It is killed with SIGKILL 200 times on one store: while it opens, or a
+//         random time after it began its first, second or third operation, so that a slow build or
+//         machine sees as many operations as a fast one. After each kill the store is opened here
+//         and compared with the last report; what was under way may have happened or not, wholly.
 // Replay: ATTNDB_SEED=17 ctest -R kill_test (the moments of the kills vary)
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +15,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "common/random.h"
@@ -28,6 +32,8 @@ namespace attndb::test {
 namespace {
 
 constexpr int kNumKills = 200;
+constexpr uint64_t kMaxOperations = 3;  // Begun by one worker before it is killed, or few more.
+constexpr uint64_t kMaxDelayMicros = 200'000;
 constexpr uint64_t kImportSegmentTokens = 4096;
 
 // A worker in its own process; its output is read by a thread, so that it never waits for us.
@@ -48,10 +54,19 @@ class WorkerProcess {
       char buffer[65536];
       ssize_t num_read = 0;
       while ((num_read = read(fd, buffer, sizeof(buffer))) > 0) {
-        output_.append(buffer, static_cast<size_t>(num_read));
+        Append(std::string_view(buffer, static_cast<size_t>(num_read)));
       }
       close(fd);
+      const std::lock_guard lock(mutex_);
+      is_closed_ = true;
+      changed_.notify_one();
     });
+  }
+
+  // Until it has begun so many operations, or has ended.
+  void WaitForOperations(uint64_t num_operations) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return num_operations_ >= num_operations || is_closed_; });
   }
 
   // Everything that it said. `killed`: it did not end by itself before.
@@ -65,9 +80,20 @@ class WorkerProcess {
   }
 
  private:
+  void Append(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    output_ += text;
+    num_operations_ = ParseWorkerReport(output_).num_begun;
+    changed_.notify_one();
+  }
+
   pid_t pid_ = -1;
   std::thread reader_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
   std::string output_;
+  uint64_t num_operations_ = 0;
+  bool is_closed_ = false;
 };
 
 class KillTest : public ::testing::Test {
@@ -202,8 +228,8 @@ TEST_F(KillTest, NothingAcknowledgedIsLostAndNothingElseIsThere) {
   while (num_kills < kNumKills) {
     SCOPED_TRACE("kill " + std::to_string(num_kills));
     WorkerProcess worker(path_, random.Next());
-    // From while it opens to some dozens of operations later.
-    std::this_thread::sleep_for(std::chrono::microseconds(random.Uniform(400'000)));
+    worker.WaitForOperations(random.Uniform(kMaxOperations + 1));
+    std::this_thread::sleep_for(std::chrono::microseconds(random.Uniform(kMaxDelayMicros)));
     bool killed = false;
     WorkerReport report = ParseWorkerReport(worker.Kill(&killed));
     ASSERT_TRUE(killed) << "the worker failed";
