@@ -85,6 +85,7 @@ class Bench {
     ATTNDB_ASSIGN_OR_RETURN(const TempDir dir, TempDir::Create(options_.temp_dir));
     DBOptions db_options;
     db_options.num_threads = options_.num_threads;
+    db_options.background_threads = 0;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, DB::Open(dir.path() + "/store", db_options));
     for (uint64_t i = 0; i < info_.num_tokens; ++i) tokens_.push_back(static_cast<TokenId>(i));
     ATTNDB_RETURN_IF_ERROR(CheckPlans(db));  // Before the long work.

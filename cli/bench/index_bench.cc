@@ -53,6 +53,7 @@ class HeadBench {
     db_options.num_threads = 1;
     db_options.query_sample = options_.query_sample;
     db_options.measure_machine = false;
+    db_options.background_threads = 0;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, DB::Open(dir + "/" + head_.name, db_options));
     ATTNDB_RETURN_IF_ERROR(Import(db));
     ATTNDB_RETURN_IF_ERROR(OpenPlans(db));

@@ -20,7 +20,8 @@ class CompactCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, DBOptions()));
+    // Who compacts waits for what is built then.
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, {.background_threads = 0}));
     ATTNDB_ASSIGN_OR_RETURN(const DBStats before, db.Stats());
     const double start = MonotonicSeconds();
     const InterruptScope interrupt;

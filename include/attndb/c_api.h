@@ -109,6 +109,7 @@ typedef struct attndb_db_options {
   uint32_t num_threads;         /* 0 = one; UINT32_MAX = all cores. */
   uint64_t host_memory_bytes;   /* 0 = three quarters of what is free. */
   int32_t no_background_builds; /* 1 = planes are not built after stores and kept on disk. */
+  uint32_t background_threads;  /* 0 = one; UINT32_MAX = all cores. */
   uint64_t gpu_memory_bytes;    /* 0 = none. */
   int32_t fixed_prices;         /* 1 = measure_machine off. */
 } attndb_db_options;

@@ -29,6 +29,9 @@ struct DBOptions {
   // Planes of new segments are built by a thread of low priority after Store and Import returned,
   // and kept on disk. Else a plan that needs them makes them in memory, in each process anew.
   bool background_builds = true;
+  // Threads that a build takes, all of low priority; 0 = all cores. Graphs, which take long, are
+  // built by all of them.
+  uint32_t background_threads = 1;
   // Memory of a GPU that plans may count on. It is planned for and explained; this version computes
   // on the CPU.
   uint64_t gpu_memory_bytes = 0;

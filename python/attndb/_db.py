@@ -51,6 +51,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     num_threads: int = 1,
     host_memory_bytes: int = 0,
     background_builds: bool = True,
+    background_threads: int = 1,
     gpu_memory_bytes: int = 0,
     measure_machine: bool = True,
 ) -> DB:
@@ -61,7 +62,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     of more rows than this runs `full`. ``num_threads``: of one attend; 0 = all cores.
     ``host_memory_bytes``: limit of segment data in memory; 0 = three quarters of what is free.
     ``background_builds``: planes of what is stored are built by a thread of low priority, and kept
-    on disk.
+    on disk. ``background_threads``: of one build, all of low priority; 0 = all cores.
     ``gpu_memory_bytes``: of a GPU that plans may count on; it is planned for, not used.
     ``measure_machine``: `auto` is priced by what this machine takes; else by fixed prices, so that
     every run decides alike.
@@ -79,6 +80,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         num_threads=num_threads,
         host_memory_bytes=host_memory_bytes,
         background_builds=background_builds,
+        background_threads=background_threads,
         gpu_memory_bytes=gpu_memory_bytes,
         measure_machine=measure_machine,
     )

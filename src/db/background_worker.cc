@@ -111,24 +111,25 @@ void BackgroundWorker::Report(uint64_t done) {
 
 void BackgroundWorker::Run() {
   LowerPriority();
+  ThreadPool pool(num_threads_);  // Threads have the priority of who starts them.
   MutexLock lock(&mutex_);
   for (;;) {
     while (items_.empty() && !stopping_) added_.Wait(&mutex_);
     if (stopping_) return;
     current_ = items_.front();
     items_.pop_front();
-    RunOne(*current_);
+    RunOne(*current_, &pool);
     current_.reset();
     changed_.NotifyAll();
   }
 }
 
-void BackgroundWorker::RunOne(const Item& item) {
+void BackgroundWorker::RunOne(const Item& item, ThreadPool* pool) {
   const db::SegmentId segment = item.segment;
   const uint64_t work = item.work;
   cancel_.store(false, std::memory_order_relaxed);
   mutex_.Unlock();
-  Control control(this);
+  Control control(this, pool);
   const int64_t start_ns = SteadyNowNanos();
   Status status = job_(segment, &control);
   const int64_t busy_ns = SteadyNowNanos() - start_ns;

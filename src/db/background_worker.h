@@ -20,6 +20,7 @@
 
 #include "attndb/status.h"
 #include "common/mutex.h"
+#include "common/thread_pool.h"
 #include "db/catalog/catalog_types.h"
 
 namespace attndb::internal {
@@ -31,13 +32,16 @@ class BackgroundWorker {
    public:
     // True: end soon, with kCancelled.
     const std::atomic<bool>* cancel() const { return &worker_->cancel_; }
+    // The worker's threads, for the job alone.
+    ThreadPool* pool() const { return pool_; }
     // So much of the job's work is done.
     void Report(uint64_t done) { worker_->Report(done); }
 
    private:
     friend class BackgroundWorker;
-    explicit Control(BackgroundWorker* worker) : worker_(worker) {}
+    Control(BackgroundWorker* worker, ThreadPool* pool) : worker_(worker), pool_(pool) {}
     BackgroundWorker* const worker_;
+    ThreadPool* const pool_;
   };
   using Job = std::function<Status(db::SegmentId, Control*)>;
   // Work done and in all of the jobs since the worker was last idle; false = wait no longer.
@@ -49,7 +53,9 @@ class BackgroundWorker {
     int64_t busy_ns = 0;  // In jobs.
   };
 
-  explicit BackgroundWorker(Job job) : job_(std::move(job)) {}
+  // Jobs run one by one, each on so many threads; 0 = one a core.
+  BackgroundWorker(uint32_t num_threads, Job job)
+      : num_threads_(num_threads), job_(std::move(job)) {}
   ~BackgroundWorker() { Stop(); }
   BackgroundWorker(const BackgroundWorker&) = delete;
   BackgroundWorker& operator=(const BackgroundWorker&) = delete;
@@ -79,10 +85,11 @@ class BackgroundWorker {
 
   void Run() ATTNDB_EXCLUDES(mutex_);
   // Lets the mutex go while the job runs.
-  void RunOne(const Item& item) ATTNDB_REQUIRES(mutex_);
+  void RunOne(const Item& item, ThreadPool* pool) ATTNDB_REQUIRES(mutex_);
   void Report(uint64_t done) ATTNDB_EXCLUDES(mutex_);
   bool IsIdle() const ATTNDB_REQUIRES(mutex_) { return !current_.has_value() && items_.empty(); }
 
+  const uint32_t num_threads_;
   const Job job_;
   // Set under mutex_ for the job under way; read by it without. Relaxed: it orders nothing.
   std::atomic<bool> cancel_ = false;

@@ -5,7 +5,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <barrier>
+#include <thread>
 #include <vector>
 
 #include "testing/matchers.h"
@@ -45,7 +50,7 @@ Status UntilCancelled(BackgroundWorker::Control* control) {
 TEST(BackgroundWorker, WorksInOrderAndTellsHowFar) {
   std::vector<db::SegmentId> done;
   Event go;
-  BackgroundWorker worker([&](db::SegmentId segment, BackgroundWorker::Control* control) {
+  BackgroundWorker worker(1, [&](db::SegmentId segment, BackgroundWorker::Control* control) {
     go.Await();
     done.push_back(segment);
     control->Report(5);
@@ -74,12 +79,13 @@ TEST(BackgroundWorker, WorksInOrderAndTellsHowFar) {
 }
 
 TEST(BackgroundWorker, NothingToDoIsNothingToWaitFor) {
-  BackgroundWorker worker([](db::SegmentId, BackgroundWorker::Control*) { return Status::Ok(); });
+  BackgroundWorker worker(1,
+                          [](db::SegmentId, BackgroundWorker::Control*) { return Status::Ok(); });
   ATTNDB_EXPECT_OK(worker.Wait(nullptr));
 }
 
 TEST(BackgroundWorker, AnErrorIsToldOnceAndStopsNothing) {
-  BackgroundWorker worker([](db::SegmentId segment, BackgroundWorker::Control*) {
+  BackgroundWorker worker(1, [](db::SegmentId segment, BackgroundWorker::Control*) {
     if (segment == 2) return Status::FailedPrecondition("gone");
     return segment == 1 ? Status::IoError("no disk") : Status::Ok();
   });
@@ -93,7 +99,7 @@ TEST(BackgroundWorker, AnErrorIsToldOnceAndStopsNothing) {
 TEST(BackgroundWorker, WhatIsCancelledEndsAndTheOthersDoNot) {
   std::vector<db::SegmentId> done;
   Event started;
-  BackgroundWorker worker([&](db::SegmentId segment, BackgroundWorker::Control* control) {
+  BackgroundWorker worker(1, [&](db::SegmentId segment, BackgroundWorker::Control* control) {
     if (segment == 1) {
       started.Set();
       return UntilCancelled(control);
@@ -114,7 +120,7 @@ TEST(BackgroundWorker, WhatIsCancelledEndsAndTheOthersDoNot) {
 TEST(BackgroundWorker, OneSegmentCanBeAwaited) {
   std::atomic<bool> ended = false;
   Event started;
-  BackgroundWorker worker([&](db::SegmentId segment, BackgroundWorker::Control* control) {
+  BackgroundWorker worker(1, [&](db::SegmentId segment, BackgroundWorker::Control* control) {
     if (segment == 1) started.Set();
     const Status status = UntilCancelled(control);
     if (segment == 1) ended = true;
@@ -132,7 +138,7 @@ TEST(BackgroundWorker, OneSegmentCanBeAwaited) {
 TEST(BackgroundWorker, AllCanBeCancelledAndItGoesOnWithWhatIsAddedThen) {
   std::vector<db::SegmentId> done;
   Event begun;
-  BackgroundWorker worker([&](db::SegmentId segment, BackgroundWorker::Control* control) {
+  BackgroundWorker worker(1, [&](db::SegmentId segment, BackgroundWorker::Control* control) {
     done.push_back(segment);
     if (segment != 1) return Status::Ok();
     begun.Set();
@@ -151,16 +157,32 @@ TEST(BackgroundWorker, AllCanBeCancelledAndItGoesOnWithWhatIsAddedThen) {
 
 TEST(BackgroundWorker, WhoWaitsCanGiveUp) {
   BackgroundWorker worker(
-      [](db::SegmentId, BackgroundWorker::Control* control) { return UntilCancelled(control); });
+      1, [](db::SegmentId, BackgroundWorker::Control* control) { return UntilCancelled(control); });
   worker.Add(1, 7);
   EXPECT_THAT(worker.Wait([](uint64_t, uint64_t) { return false; }),
               FailsWith(StatusCode::kCancelled, HasSubstr("0 of 7 bytes")));
 }
 
+TEST(BackgroundWorker, JobsHaveThreadsOfTheLowestPriority) {
+  std::atomic<int> num_low = 0;
+  BackgroundWorker worker(3, [&](db::SegmentId, BackgroundWorker::Control* control) {
+    EXPECT_EQ(control->pool()->num_threads(), 3u);
+    std::barrier all(3);  // So that each thread takes a part.
+    control->pool()->ParallelFor(3, [&](uint32_t) {
+      if (getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())) == 19) ++num_low;
+      all.arrive_and_wait();
+    });
+    return Status::Ok();
+  });
+  worker.Add(1, 1);
+  ATTNDB_EXPECT_OK(worker.Wait(nullptr));
+  EXPECT_EQ(num_low, 3);
+}
+
 TEST(BackgroundWorker, StoppingCancelsAndStartsNothingMore) {
   std::atomic<int> num_started = 0;
   Event started;
-  BackgroundWorker worker([&](db::SegmentId, BackgroundWorker::Control* control) {
+  BackgroundWorker worker(1, [&](db::SegmentId, BackgroundWorker::Control* control) {
     ++num_started;
     started.Set();
     return UntilCancelled(control);

@@ -15,6 +15,12 @@ static_assert(static_cast<int>(StatusCode::kInternal) == ATTNDB_INTERNAL);
 
 Status IsNull(const char* name) { return Status::InvalidArgument(std::string(name) + " is NULL"); }
 
+// 0 is one, UINT32_MAX all cores.
+uint32_t ToThreads(uint32_t number) {
+  if (number == 0) return 1;
+  return number == UINT32_MAX ? 0 : number;
+}
+
 std::string TextOf(const char* text) { return text == nullptr ? std::string() : text; }
 
 Result<DType> ToDType(int32_t number, const char* name) {
@@ -126,11 +132,10 @@ Result<DBOptions> ToDBOptions(const attndb_db_options* options) {
   if (from.plan != nullptr) to.plan = from.plan;
   if (from.query_sample != 0) to.query_sample = from.query_sample < 0 ? 0 : from.query_sample;
   if (from.dense_query_tokens != 0) to.dense_query_tokens = from.dense_query_tokens;
-  if (from.num_threads != 0) {
-    to.num_threads = from.num_threads == UINT32_MAX ? 0 : from.num_threads;
-  }
+  to.num_threads = ToThreads(from.num_threads);
   to.host_memory_bytes = from.host_memory_bytes;
   to.background_builds = from.no_background_builds == 0;
+  to.background_threads = ToThreads(from.background_threads);
   to.gpu_memory_bytes = from.gpu_memory_bytes;
   to.measure_machine = from.fixed_prices == 0;
   return to;

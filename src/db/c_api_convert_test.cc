@@ -106,6 +106,7 @@ TEST(CApiConvertTest, NullOptionsAndZeroFieldsAreTheDefaults) {
     EXPECT_EQ(options->num_threads, defaults.num_threads);
     EXPECT_EQ(options->host_memory_bytes, defaults.host_memory_bytes);
     EXPECT_EQ(options->background_builds, defaults.background_builds);
+    EXPECT_EQ(options->background_threads, defaults.background_threads);
     EXPECT_EQ(options->gpu_memory_bytes, defaults.gpu_memory_bytes);
     EXPECT_EQ(options->measure_machine, defaults.measure_machine);
   }
@@ -123,6 +124,7 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   db.num_threads = UINT32_MAX;
   db.host_memory_bytes = 5;
   db.no_background_builds = 1;
+  db.background_threads = 3;
   db.gpu_memory_bytes = 6;
   db.fixed_prices = 1;
   const auto options = ToDBOptions(&db);
@@ -135,6 +137,7 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   EXPECT_EQ(options->num_threads, 0U);
   EXPECT_EQ(options->host_memory_bytes, 5U);
   EXPECT_FALSE(options->background_builds);
+  EXPECT_EQ(options->background_threads, 3U);
   EXPECT_EQ(options->gpu_memory_bytes, 6U);
   EXPECT_FALSE(options->measure_machine);
 

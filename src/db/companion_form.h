@@ -10,6 +10,7 @@
 
 #include "attndb/status.h"
 #include "attndb/types.h"
+#include "common/thread_pool.h"
 #include "db/companion_files.h"
 #include "storage/kv/companion_writer.h"
 #include "storage/kv/segment.h"
@@ -25,9 +26,10 @@ class CompanionForm {
   // Of the object that the segment makes, nearly: without heads that have nothing.
   virtual uint64_t ObjectBytes(const storage::Segment& segment) const = 0;
 
-  // Adds all parts. Holds what is made of one head at a time. `layer_done` is called after each.
+  // Adds all parts. Holds what is made of one head at a time; may use `pool` for it. `layer_done`
+  // is called after each layer.
   // Errors: those of the segment and of the writer.
-  virtual Status Write(const storage::Segment& segment, const ModelSpec& spec,
+  virtual Status Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool* pool,
                        storage::CompanionWriter* writer,
                        const std::function<void(LayerId)>& layer_done) const = 0;
 };

@@ -168,7 +168,7 @@ Status Database::WriteCompanion(const db::SegmentRecord& record, const storage::
   ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(record.model));
   ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CompanionWriter> writer,
                           companions_.Create(segment, form.kind(), control->cancel()));
-  const Status parts = form.Write(segment, spec, writer.get(), [&](LayerId layer) {
+  const Status parts = form.Write(segment, spec, control->pool(), writer.get(), [&](LayerId layer) {
     control->Report(record.kv_bytes / spec.num_layers() * (layer + 1));
   });
   ReportDamage(segment, parts);  // Of its rows.

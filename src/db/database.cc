@@ -139,9 +139,10 @@ Database::Database(Key, Parts parts)
       planes_(&key_planes_, &budget_, &companions_, [](const storage::Segment&) {}),
       pool_(options_.num_threads),
       hints_(file_system_, path_),
-      worker_([this](db::SegmentId segment, BackgroundWorker::Control* control) {
-        return BuildCompanion(segment, control);
-      }) {
+      worker_(options_.background_threads,
+              [this](db::SegmentId segment, BackgroundWorker::Control* control) {
+                return BuildCompanion(segment, control);
+              }) {
   for (const uint32_t bits : {0u, 2u, 4u, 8u}) {
     Values& values = values_[bits];
     values.form = std::make_unique<const ValuePlanesForm>(bits);

@@ -237,7 +237,7 @@ TEST_P(SessionIndexTest, CompanionsAreTheSameBytesForAnyNumberOfThreads) {
     db_.reset();
     std::filesystem::remove_all(store());
     std::filesystem::copy(plain, store(), std::filesystem::copy_options::recursive);
-    Open({.num_threads = num_threads});
+    Open({.background_threads = num_threads});
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
     Session session = Resume(stored);
     BuildIndex(&session);

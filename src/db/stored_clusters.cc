@@ -74,7 +74,7 @@ Result<std::vector<HeadIndex>> ClustersForm::Read(const storage::Companion& comp
       segment, layer, [&](uint32_t head) { return ReadHead(companion, segment, layer, head); });
 }
 
-Status ClustersForm::Write(const storage::Segment& segment, const ModelSpec& spec,
+Status ClustersForm::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool*,
                            storage::CompanionWriter* writer,
                            const std::function<void(LayerId)>& layer_done) const {
   const auto begin = [&](LayerId layer) {

@@ -55,12 +55,12 @@ Result<HeadIndex> ReadHead(const storage::Companion& companion, const storage::S
 }
 
 Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                 const PlaneSources& sources, storage::CompanionWriter* writer) {
+                 const PlaneSources& sources, ThreadPool* pool, storage::CompanionWriter* writer) {
   ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows rows, segment.ReadKeys(layer, kv_head));
   ATTNDB_ASSIGN_OR_RETURN(
       const index::GraphIndex graph,
       index::GraphIndex::Build(SourceOf(sources.Of(kv_head, rows.data()), FirstKey(segment)),
-                               {.cancel = writer->cancel()}));
+                               {.pool = pool, .cancel = writer->cancel()}));
   return writer->AddPart(graph.bytes(), graph.num_keys());
 }
 
@@ -89,12 +89,14 @@ Result<std::vector<HeadIndex>> GraphForm::Read(const storage::Companion& compani
       segment, layer, [&](uint32_t head) { return ReadHead(companion, segment, layer, head); });
 }
 
-Status GraphForm::Write(const storage::Segment& segment, const ModelSpec& spec,
+Status GraphForm::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool* pool,
                         storage::CompanionWriter* writer,
                         const std::function<void(LayerId)>& layer_done) const {
   const auto begin = [&](LayerId layer) {
-    return [&segment, layer, writer, sources = PlaneSources(segment, layer, spec.layers[layer])](
-               uint32_t head) { return WriteHead(segment, layer, head, sources, writer); };
+    return [&segment, layer, pool, writer,
+            sources = PlaneSources(segment, layer, spec.layers[layer])](uint32_t head) {
+      return WriteHead(segment, layer, head, sources, pool, writer);
+    };
   };
   return WriteHeads(segment, spec, 1, writer, begin, layer_done);
 }

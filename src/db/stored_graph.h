@@ -24,7 +24,7 @@ class GraphForm final : public KeyIndexForm {
  public:
   const CompanionKind& kind() const override;
   uint64_t ObjectBytes(const storage::Segment& segment) const override;
-  Status Write(const storage::Segment& segment, const ModelSpec& spec,
+  Status Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool* pool,
                storage::CompanionWriter* writer,
                const std::function<void(LayerId)>& layer_done) const override;
   uint64_t MemoryBytes(const storage::Segment& segment, LayerId layer) const override;

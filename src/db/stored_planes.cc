@@ -86,7 +86,7 @@ Result<std::vector<HeadPlanes>> KeyPlanesForm::Read(const storage::Companion& co
       segment, layer, [&](uint32_t head) { return ReadHead(companion, segment, layer, head); });
 }
 
-Status KeyPlanesForm::Write(const storage::Segment& segment, const ModelSpec& spec,
+Status KeyPlanesForm::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool*,
                             storage::CompanionWriter* writer,
                             const std::function<void(LayerId)>& layer_done) const {
   const auto begin = [&](LayerId layer) {

@@ -84,7 +84,7 @@ Status ValuePlanesForm::WriteHead(const storage::Segment& segment, LayerId layer
   return writer->AddPart(planes.bytes(), planes.num_tokens());
 }
 
-Status ValuePlanesForm::Write(const storage::Segment& segment, const ModelSpec& spec,
+Status ValuePlanesForm::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool*,
                               storage::CompanionWriter* writer,
                               const std::function<void(LayerId)>& layer_done) const {
   const auto begin = [&](LayerId layer) {

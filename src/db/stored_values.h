@@ -41,7 +41,7 @@ class ValuePlanesForm final : public CompanionForm {
 
   const CompanionKind& kind() const override { return kind_; }
   uint64_t ObjectBytes(const storage::Segment& segment) const override;
-  Status Write(const storage::Segment& segment, const ModelSpec& spec,
+  Status Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool* pool,
                storage::CompanionWriter* writer,
                const std::function<void(LayerId)>& layer_done) const override;
 

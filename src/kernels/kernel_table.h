@@ -112,6 +112,9 @@ struct KernelTable {
   void (*attend_coded)(const float* scores, size_t scores_stride, size_t num_q_rows,
                        const ValuePlanesView& values, const uint32_t* indices, size_t num_indices,
                        const LogitSpec& logit, const StateRows& states);
+  // byte_dot.h
+  void (*dot_bytes)(const int8_t* row, const int8_t* rows, size_t stride, size_t num_channels,
+                    const uint32_t* indices, size_t num_indices, int32_t* dots);
   // bandwidth.h
   uint64_t (*xor_words)(const void* data, size_t num_bytes);
 };

@@ -5,6 +5,7 @@
 #include "kernels/attend-inl.h"
 #include "kernels/attend_block-inl.h"
 #include "kernels/bandwidth-inl.h"
+#include "kernels/byte_dot-inl.h"
 #include "kernels/centre-inl.h"
 #include "kernels/combine-inl.h"
 #include "kernels/convert-inl.h"
@@ -59,6 +60,7 @@ constexpr KernelTable kTable = {
     .add_value_block = AddValueBlock,
     .add_value_mean = AddValueMean,
     .attend_coded = AttendCoded,
+    .dot_bytes = DotBytes,
     .xor_words = XorWords,
 };
 

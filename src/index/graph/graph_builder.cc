@@ -6,6 +6,7 @@
 
 #include "common/checked_math.h"
 #include "common/lane_sum.h"
+#include "index/graph/graph_neighbours.h"
 #include "kernels/convert.h"
 
 namespace attndb::index {
@@ -18,10 +19,6 @@ constexpr size_t kMaxQueries = 32768;
 // keys get no neighbours, and hubs those of one query.
 constexpr size_t kPivotRanks = 10;
 constexpr size_t kLeastLists = 8;
-constexpr size_t kMostLists = 64;
-
-// Keys that most of a key's lists have, of which neighbours are chosen.
-constexpr size_t kCandidates = 200;
 
 // Places in a slot that covered keys leave to keys that no query found.
 constexpr size_t kReservedPlaces = 2;
@@ -77,39 +74,6 @@ ListsOfKeys InvertLists(const NearestLists& nearest, size_t num_keys) {
   return inverted;
 }
 
-// Counts how often keys stand beside a key.
-class Companions {
- public:
-  explicit Companions(size_t num_keys) : counts_(num_keys) {}
-
-  // The kCandidates keys that are in most of `lists`, but not `key` itself, in no order that
-  // matters.
-  void Find(const NearestLists& nearest, std::span<const uint32_t> lists, uint32_t key,
-            std::vector<uint32_t>* found) {
-    found->clear();
-    for (const uint32_t list : lists) {
-      for (const uint32_t other : nearest.list(list)) {
-        if (counts_[other]++ == 0) found->push_back(other);
-      }
-    }
-    if (found->size() > kCandidates) {
-      const auto order = [&](uint32_t a, uint32_t b) {
-        return counts_[a] != counts_[b] ? counts_[a] > counts_[b] : a < b;
-      };
-      // One more: `key` is in all of its lists.
-      const auto end = found->begin() + kCandidates;
-      std::nth_element(found->begin(), end, found->end(), order);
-      for (auto at = end + 1; at != found->end(); ++at) counts_[*at] = 0;
-      found->erase(end + 1, found->end());
-    }
-    for (const uint32_t other : *found) counts_[other] = 0;
-    std::erase(*found, key);
-  }
-
- private:
-  std::vector<uint16_t> counts_;
-};
-
 }  // namespace
 
 void NeighbourTable::Assign(size_t key, std::span<const uint32_t> ids) {
@@ -132,37 +96,13 @@ void NeighbourTable::Insert(size_t key, uint32_t id) {
   last = id;
 }
 
-void ChooseNeighbours(const KeyCodes& codes, uint32_t key, size_t max_kept,
-                      std::vector<uint32_t>* candidates, std::vector<uint32_t>* kept) {
-  std::vector<std::pair<int32_t, uint32_t>> order;
-  order.reserve(candidates->size());
-  for (const uint32_t c : *candidates) order.emplace_back(codes.Farness(c, key), c);
-  std::sort(order.begin(), order.end());
-  kept->clear();
-  size_t num_left = 0;
-  for (const auto& [farness, c] : order) {
-    if (kept->size() == max_kept) return;
-    const int32_t from_key = codes.Farness(key, c);
-    const bool is_hidden = std::ranges::any_of(
-        *kept, [&, id = c](uint32_t r) { return codes.Farness(r, id) < from_key; });
-    if (is_hidden) {
-      (*candidates)[num_left++] = c;
-    } else {
-      kept->push_back(c);
-    }
-  }
-  for (size_t i = 0; i < num_left && kept->size() < max_kept; ++i) {
-    kept->push_back((*candidates)[i]);
-  }
-}
-
 // What a thread links keys with.
 struct LinkWork {
-  explicit LinkWork(size_t num_keys) : companions(num_keys) {}
+  LinkWork(size_t num_keys, const KeyCodes* codes) : companions(num_keys), chooser(codes) {}
 
-  Companions companions;
+  ListCompanions companions;
+  NeighbourChooser chooser;
   std::vector<uint32_t> candidates;
-  std::vector<uint32_t> kept;
 };
 
 GraphBuilder::GraphBuilder(const GraphSource& source, std::span<const PriorGraph> priors,
@@ -272,7 +212,7 @@ void GraphBuilder::LinkCovered() {
   entry_point_ = static_cast<uint32_t>(std::ranges::max_element(first_of) - first_of.begin());
   ForParts(options_.pool, (num_keys_ + kPartKeys - 1) / kPartKeys, [&](uint32_t part) {
     if (Cancelled()) return;
-    LinkWork work(num_keys_);
+    LinkWork work(num_keys_, &codes_);
     const size_t end = std::min(num_keys_, (part + size_t{1}) * kPartKeys);
     for (size_t key = part * kPartKeys; key < end; ++key) {
       const uint32_t* const lists = inverted.lists.data() + inverted.begin[key];
@@ -293,8 +233,7 @@ void GraphBuilder::LinkKey(uint32_t key, std::span<const uint32_t> lists, LinkWo
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
   }
   const size_t max_kept = table_.capacity() - std::min(kReservedPlaces, table_.capacity() / 2);
-  ChooseNeighbours(codes_, key, max_kept, &candidates, &work->kept);
-  table_.Assign(key, work->kept);
+  table_.Assign(key, work->chooser.Choose(key, max_kept, candidates));
 }
 
 // Keys that no query found: neighbours by distance, from among those that were.
@@ -325,14 +264,14 @@ void GraphBuilder::LinkOthers() {
   if (Cancelled()) return;
   const size_t max_kept = std::min(kOtherNeighbours, table_.capacity() / 2 + 1);
   ForParts(options_.pool, (others.size() + kPartKeys - 1) / kPartKeys, [&](uint32_t part) {
-    std::vector<uint32_t> candidates, kept;
+    NeighbourChooser chooser(&codes_);
+    std::vector<uint32_t> candidates;
     const size_t end = std::min(others.size(), (part + size_t{1}) * kPartKeys);
     for (size_t i = part * kPartKeys; i < end; ++i) {
       candidates.clear();
       for (const uint32_t target : near.list(i)) candidates.push_back(targets[target]);
       std::erase(candidates, others[i]);
-      ChooseNeighbours(codes_, others[i], max_kept, &candidates, &kept);
-      table_.Assign(others[i], kept);
+      table_.Assign(others[i], chooser.Choose(others[i], max_kept, candidates));
     }
   });
   AddReverse(others);

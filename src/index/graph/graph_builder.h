@@ -48,12 +48,6 @@ class NeighbourTable {
   std::vector<uint8_t> sizes_;
 };
 
-// Chooses at most max_kept of `candidates` as neighbours of `key`, and orders them so: those that
-// no chosen one is nearer to than `key` is, nearest first; then, as there is room, the nearest of
-// the others. Reorders `candidates`.
-void ChooseNeighbours(const KeyCodes& codes, uint32_t key, size_t max_kept,
-                      std::vector<uint32_t>* candidates, std::vector<uint32_t>* kept);
-
 // A graph of keys [first_key, first_key + its number) of those to be built for.
 struct PriorGraph {
   GraphView graph;

@@ -122,7 +122,8 @@ KeyCodes::KeyCodes(const TurnedKeys& keys, ThreadPool* pool)
       std::ranges::transform(row, codes, encode);
       const int8_t lift = encode(keys.lift(key) - static_cast<float>(lift_mean));
       std::fill_n(codes + row.size(), kLiftChannels, lift);
-      norms_[key] = Dot(codes, codes);
+      const auto self = static_cast<uint32_t>(key);
+      Dots(self, {&self, 1}, &norms_[key]);
     }
   });
 }

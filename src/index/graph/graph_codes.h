@@ -15,10 +15,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/aligned_buffer.h"
 #include "common/thread_pool.h"
+#include "kernels/byte_dot.h"
 #include "kernels/layout.h"
 #include "kernels/planes.h"
 
@@ -63,18 +65,16 @@ class KeyCodes {
  public:
   KeyCodes(const TurnedKeys& keys, ThreadPool* pool);
 
-  // The smaller, the nearer `a` is to `b`, for one and the same b: |a|^2 - 2 a.b.
-  int32_t Farness(uint32_t a, uint32_t b) const {
-    return norms_[a] - 2 * Dot(codes_.data() + a * width_, codes_.data() + b * width_);
+  // Inner products of `key` with `others`. The distances of a and b from one c are ordered as
+  // norm(a) - 2 a.c and norm(b) - 2 b.c are.
+  void Dots(uint32_t key, std::span<const uint32_t> others, int32_t* dots) const {
+    kernels::DotBytes(codes_.data() + key * width_, codes_.data(), width_, width_, others.data(),
+                      others.size(), dots);
   }
+  // The inner product of `key` with itself.
+  int32_t norm(uint32_t key) const { return norms_[key]; }
 
  private:
-  int32_t Dot(const int8_t* a, const int8_t* b) const {
-    int32_t sum = 0;
-    for (size_t i = 0; i < width_; ++i) sum += int32_t{a[i]} * int32_t{b[i]};
-    return sum;
-  }
-
   size_t width_;
   std::vector<int8_t> codes_;
   std::vector<int32_t> norms_;

@@ -13,9 +13,9 @@ namespace {
 
 // Queries of a part and of a pass over a tile, and keys of a tile: codes of a tile stay in the
 // second cache for all queries of a part, scores of a pass too.
-constexpr size_t kPartQueries = 64;
-constexpr size_t kPassQueries = 8;
-constexpr size_t kTileKeys = 2048;
+constexpr size_t kPartQueries = 32;
+constexpr size_t kPassQueries = 32;
+constexpr size_t kTileKeys = 512;
 static_assert(kTileKeys % kernels::kOffsetKeys == 0);
 
 // The best of one query so far, and some more, in the order of their numbers: so the selection's
