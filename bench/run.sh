@@ -16,6 +16,8 @@
 #   index                             recall and time of indexes at 65,536 tokens, beside other
 #                                     libraries' where `scripts/setup.sh peers` has run, RoarGraph's
 #                                     programs in $ROARGRAPH among them; half an hour, only if named
+#   index_biased                      the same at 8,192 tokens, the model's own length, with key
+#                                     biases
 #   draws                             auto and topk by clusters at 262,144 tokens; an hour, most of
 #                                     it the capture, only if named
 #   break_even                        flat, clusters and graphs from 8,192 to 65,536 tokens, and at
@@ -131,12 +133,14 @@ bench_decode_long() {
     --rounds "$(pick 15 2)" --commit "$commit" --json "$results/decode_long.json"
 }
 
+readonly index_layers=3,6,9,12,15,18,21,24,27
+
 # A capture at a length that the model was not trained for, with all of q.
 # long_heads TEXT TOKENS FACTOR QUERIES
 long_heads() {
   local file=$data/smollm2_yarn_$2.safetensors
   [[ -f $file ]] || "$bin/attndb" capture "$1" -o "$file" --raw --tokens "$2" --queries "$4" \
-    --layers 3,6,9,12,15,18,21,24,27 --rope-scaling "yarn:$3" \
+    --layers "$index_layers" --rope-scaling "yarn:$3" \
     --plan 'window(sink=64,window=4096)' >&2
   echo "$file"
 }
@@ -157,17 +161,31 @@ index_heads() {
   local tokens; tokens=$(pick 65536 4096)
   long_heads "$(text)" "$tokens" 8 "$tokens"
 }
-bench_index() {
+# With all of q: of the model as it is, and with key biases.
+natural_heads() {
+  local tokens; tokens=$(pick 8192 1200)
+  local file=$data/smollm2_q_$tokens.safetensors
+  [[ -f $file ]] || "$bin/attndb" capture "$(text)" -o "$file" --raw --tokens "$tokens" \
+    --queries "$tokens" --layers "$index_layers" >&2
+  echo "$file"
+}
+biased_index_heads() {
+  local file; file=$data/biased_q_$(pick 8192 1200).safetensors
+  [[ -f $file ]] || "$python" bench/python/bias_capture.py "$(natural_heads)" "$file" >&2
+  echo "$file"
+}
+# against_peers NAME CAPTURE
+against_peers() {
   local peers=.deps/peers/bin/python
   local command=
   [[ ! -x $peers ]] || command="$peers bench/python/index_peers.py"
   [[ -z $command || -z ${ROARGRAPH:-} ]] || command+=" --roargraph $ROARGRAPH"
-  "$bin/attndb" bench index --json --capture "$(index_heads)" --peers "$command" \
-    --segment-tokens 65536 \
+  "$bin/attndb" bench index --json --capture "$2" --peers "$command" --segment-tokens 65536 \
     --heads 3:0,6:1,9:2,12:1,15:0,18:2,21:1,24:2,27:0 --num-queries "$(pick 64 8)" |
-    python3 bench/python/keep_index_result.py "$results/index.json" "$commit"
+    python3 bench/python/keep_index_result.py "$results/$1.json" "$commit"
 }
-
+bench_index() { against_peers index "$(index_heads)"; }
+bench_index_biased() { against_peers index_biased "$(biased_index_heads)"; }
 
 # Plans that do the same by a scan and by each index.
 readonly by_all=(--plan "$auto" --plan 'auto(error=0.01,index=flat)'
