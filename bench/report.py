@@ -280,6 +280,10 @@ def growth(plan: str) -> Callable[[Results], Line]:
     return line
 
 
+def group_size(run: Any) -> int:
+    return int(run["heads"]["num_q_heads"] // run["heads"]["num_kv_heads"])
+
+
 def never_a_slower_index(results: Results) -> Line:
     what = "what `auto` chooses over the faster of scan and clusters, the worst length"
     target = "≤ 1.05 ×"
@@ -294,8 +298,8 @@ def never_a_slower_index(results: Results) -> Line:
             plan_of(run, name)["ms_median"] for name in (AUTO, BY_SCAN, BY_CLUSTERS))
         heads = run["heads"]
         origin = "synthetic" if "synthetic" in heads.get("description", "") else heads["origin"]
-        ratios[f"{heads['num_tokens']:,} {origin}"] = chosen / min(by_scan, by_index)
-    why = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+        ratios[f"{heads['num_tokens']:,} {origin}, groups of {group_size(run)}"] = chosen / min(by_scan, by_index)
+    why = "; ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
     return Line(what, target, f"{max(ratios.values()):.2f} ×", max(ratios.values()) <= 1.05, why,
                 "break_even")
 
@@ -390,33 +394,38 @@ BREAK_EVEN = (
 )
 
 
+def draw_lines(axes: Any, runs: list[Any], plans: dict[str, str]) -> None:
+    colors = {"scan": "#0072B2", "clusters": "#D55E00", "graph": "#009E73"}
+    for name, label in plans.items():
+        points = [(run["heads"]["num_tokens"], plan["ms_median"]) for run in runs
+                  if (plan := plan_of(run, name))]
+        axes.plot([x for x, _ in points], [y for _, y in points], label=label, marker="o",
+                  markersize=4, color=colors.get(label, "#767676"),
+                  linestyle="--" if label not in colors else "-")
+    lengths = [run["heads"]["num_tokens"] for run in runs]
+    axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="ms a token")
+    axes.set_xticks(lengths, [f"{length // 1024}K" for length in lengths], minor=False)
+    low, high = axes.get_ylim()
+    marks = [mark for mark in (0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100) if low <= mark <= high]
+    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
+    axes.minorticks_off()
+    axes.grid(True, color="#E6E6E6", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+
+
 def break_even(result: Any, path: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4.2), dpi=150, layout="constrained")
-    colors = {"scan": "#0072B2", "clusters": "#D55E00", "graph": "#009E73"}
-    for axes, (title, plans) in zip(figure.subplots(1, 2), BREAK_EVEN, strict=True):
-        for name, label in plans.items():
-            points = [(run["heads"]["num_tokens"], plan["ms_median"]) for run in result["runs"]
-                      if (plan := plan_of(run, name))]
-            axes.plot([x for x, _ in points], [y for _, y in points], label=label, marker="o",
-                      markersize=4, color=colors.get(label, "#767676"),
-                      linestyle="--" if label not in colors else "-")
-        axes.set(xscale="log", yscale="log", title=title, xlabel="tokens")
-        axes.set_xticks([run["heads"]["num_tokens"] for run in result["runs"]],
-                        [f"{run['heads']['num_tokens'] // 1024}K" for run in result["runs"]],
-                        minor=False)
-        low, high = axes.get_ylim()
-        marks = [mark for mark in (1, 2, 3, 5, 10, 20, 30, 50, 100) if low <= mark <= high]
-        axes.set_yticks(marks, [str(mark) for mark in marks])
-        axes.minorticks_off()
-        axes.grid(True, color="#E6E6E6", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
-        axes.set_ylabel("ms a token")
+    sizes = sorted({group_size(run) for run in result["runs"]}, reverse=True)
+    figure = Figure(figsize=(10, 3.8 * len(sizes)), dpi=150, layout="constrained")
+    for row, size in zip(figure.subplots(len(sizes), 2, squeeze=False), sizes, strict=True):
+        runs = [run for run in result["runs"] if group_size(run) == size]
+        for axes, (title, plans) in zip(row, BREAK_EVEN, strict=True):
+            draw_lines(axes, runs, plans)
+            axes.set_title(f"{title}, {size} q head{'s' if size > 1 else ''} a kv head")
     heads = result["runs"][-1]["heads"]
-    figure.suptitle(f"SmolLM2 stretched by YaRN · {heads['num_layers']} layers · groups of "
-                    f"{heads['num_q_heads'] // heads['num_kv_heads']} q heads · one thread",
+    figure.suptitle(f"SmolLM2 stretched by YaRN · {heads['num_layers']} layers · one thread",
                     fontsize=10)
     figure.savefig(path)
 

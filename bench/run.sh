@@ -21,7 +21,8 @@
 #   draws                             auto and topk by clusters at 262,144 tokens; an hour, most of
 #                                     it the capture, only if named
 #   break_even                        flat, clusters and graphs from 8,192 to 65,536 tokens, and at
-#                                     262,144: the picture; only if named, after index and draws
+#                                     262,144, for three q heads a kv head and for one: the picture;
+#                                     only if named, after index and draws
 #   million                           the same plans on synthetic heads, 131,072 and 1,048,576
 #                                     tokens; half an hour, only if named
 #
@@ -194,15 +195,16 @@ readonly by_all=(--plan "$auto" --plan 'auto(error=0.01,index=flat)'
 # One line a run of `attndb bench attention`, each with arguments of its own.
 keep_lines() { python3 bench/python/keep_lines.py "$results/$1.json" "$commit"; }
 bench_break_even() {
-  local tokens
-  {
+  local tokens group
+  for group in 3 1; do
     for tokens in $(pick "8192 16384 32768 65536" "2048 4096"); do
       "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 8 1)" \
-        --capture "$(index_heads)" --first-tokens "$tokens" "${by_all[@]}"
+        --capture "$(index_heads)" --first-tokens "$tokens" --group-size "$group" "${by_all[@]}"
     done
     "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 4 1)" "${by_all[@]}" \
-      --capture "$(long_heads "$(long_text)" "$(pick 262144 8192)" 32 "$(pick 65536 2048)")"
-  } | keep_lines break_even
+      --capture "$(long_heads "$(long_text)" "$(pick 262144 8192)" 32 "$(pick 65536 2048)")" \
+      --group-size "$group"
+  done | keep_lines break_even
 }
 synthetic() {
   local file=$data/synthetic_$1.safetensors

@@ -11,6 +11,7 @@
 #include "cli/bench/head_source.h"
 #include "cli/bench/index_bench.h"
 #include "cli/bench/index_report.h"
+#include "cli/bench/smaller_groups.h"
 #include "cli/bench/stretched_heads.h"
 #include "cli/bench/synthetic_heads.h"
 #include "cli/commands/commands.h"
@@ -136,6 +137,8 @@ class BenchCommand : public Command {
                &layers_);
     flags->Add({"--first-tokens", "N", "Its first N tokens alone"}, &first_tokens_, uint64_t{1},
                uint64_t{1} << 30);
+    flags->Add({"--group-size", "N", "The first N q heads of each kv head alone"}, &group_size_, 1U,
+               1024U);
     flags->Add({"--stretch", "N",
                 "Make it N tokens long: more tokens with K and V of captured ones at random, keys "
                 "turned to positions that were captured; labelled so"},
@@ -164,8 +167,10 @@ class BenchCommand : public Command {
     if ((num_files != 0 ? 1 : 0) + (capture_.empty() ? 0 : 1) + (has_geometry ? 1 : 0) > 1) {
       return Status::InvalidArgument("expected one of --capture, --keys and --geometry");
     }
-    if (capture_.empty() && (stretch_ != 0 || first_tokens_ != 0 || !layers_.empty())) {
-      return Status::InvalidArgument("--stretch, --first-tokens and --layers are of a --capture");
+    if (capture_.empty() &&
+        (stretch_ != 0 || first_tokens_ != 0 || group_size_ != 0 || !layers_.empty())) {
+      return Status::InvalidArgument(
+          "--stretch, --first-tokens, --group-size and --layers are of a --capture");
     }
     if (num_files != 0) {
       ATTNDB_ASSIGN_OR_RETURN(NpyArray keys, ReadNpy(keys_));
@@ -176,6 +181,9 @@ class BenchCommand : public Command {
     if (!capture_.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<HeadSource> heads,
                               HeadsFromCapture(capture_, layers_, first_tokens_));
+      if (group_size_ != 0) {
+        ATTNDB_ASSIGN_OR_RETURN(heads, SmallerGroups(std::move(heads), group_size_));
+      }
       if (stretch_ == 0) return heads;
       return StretchedHeads(std::move(heads), stretch_);
     }
@@ -192,6 +200,7 @@ class BenchCommand : public Command {
   std::string capture_;
   std::string layers_;
   uint64_t first_tokens_ = 0;
+  uint32_t group_size_ = 0;  // 0: as captured.
   uint64_t stretch_ = 0;
   std::string keys_;
   std::string values_;

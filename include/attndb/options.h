@@ -13,6 +13,8 @@
 namespace attndb {
 
 struct DBOptions {
+  static constexpr uint32_t kMaxThreads = 1024;
+
   bool read_only = false;         // Beside a writer of another process; writes give kReadOnly.
   bool create_if_missing = true;  // Else kNotFound.
   // Plan of sessions that name none (plan text: docs/plan.md).
@@ -21,7 +23,8 @@ struct DBOptions {
   double query_sample = 0.1;
   // An Attend of more rows than this runs `full`: prefill is exact.
   uint32_t dense_query_tokens = 64;
-  // Threads of one Attend call (AttendPart runs on the caller's); 0 = all cores.
+  // Threads of one Attend call (AttendPart runs on the caller's), at most kMaxThreads; 0 = all
+  // cores.
   uint32_t num_threads = 1;
   // Bytes of segment data that the DB and its sessions may hold in memory; 0 = three quarters of
   // what the machine has free at open. kResourceExhausted beyond it.
@@ -29,8 +32,8 @@ struct DBOptions {
   // Planes of new segments are built by a thread of low priority after Store and Import returned,
   // and kept on disk. Else a plan that needs them makes them in memory, in each process anew.
   bool background_builds = true;
-  // Threads that a build takes, all of low priority; 0 = all cores. Graphs, which take long, are
-  // built by all of them.
+  // Threads that a build takes, all of low priority, at most kMaxThreads; 0 = all cores. Graphs,
+  // which take long, are built by all of them.
   uint32_t background_threads = 1;
   // Memory of a GPU that plans may count on. It is planned for and explained; this version computes
   // on the CPU.

@@ -71,6 +71,21 @@ Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
   return true;
 }
 
+Status CheckRanges(const DBOptions& options) {
+  if (!(options.query_sample >= 0.0 && options.query_sample <= 16.0)) {
+    return Status::InvalidArgument("query_sample is " + std::to_string(options.query_sample) +
+                                   ", expected 0 to 16 rows a key");
+  }
+  const auto check_threads = [](const char* name, uint32_t number) {
+    if (number <= DBOptions::kMaxThreads) return Status::Ok();
+    return Status::InvalidArgument(std::string(name) + " is " + std::to_string(number) +
+                                   ", expected at most " + std::to_string(DBOptions::kMaxThreads) +
+                                   "; 0 = all cores");
+  };
+  ATTNDB_RETURN_IF_ERROR(check_threads("num_threads", options.num_threads));
+  return check_threads("background_threads", options.background_threads);
+}
+
 }  // namespace
 
 std::string PathInStore(const storage::ObjectName& name) {
@@ -95,10 +110,7 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
     planning.registry = std::make_shared<const query::PlanRegistry>(BuiltinPlans());
   }
   ATTNDB_RETURN_IF_ERROR(query::Plan::Parse(options.plan, *planning.registry).status());
-  if (!(options.query_sample >= 0.0 && options.query_sample <= 16.0)) {
-    return Status::InvalidArgument("query_sample is " + std::to_string(options.query_sample) +
-                                   ", expected 0 to 16 rows a key");
-  }
+  ATTNDB_RETURN_IF_ERROR(CheckRanges(options));
   ATTNDB_ASSIGN_OR_RETURN(const bool create, PrepareFolders(file_system, path, options));
   std::unique_ptr<storage::FileLock> lock;
   if (!options.read_only) {

@@ -19,6 +19,22 @@ using test::ToyModel;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// --- Options ---
+
+TEST(OptionsTest, AreRefusedBeforeAStoreIsMade) {
+  const test::TempDir dir = test::TempDir::InMemory();
+  const auto expect_refused = [&](const DBOptions& options, const char* why) {
+    EXPECT_THAT(DB::Open(dir.File("store"), options).status(),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr(why)));
+  };
+  expect_refused({.query_sample = -0.1}, "query_sample is -0.1");
+  expect_refused({.query_sample = std::nan("")}, "query_sample is nan");
+  expect_refused({.num_threads = 1025}, "num_threads is 1025, expected at most 1024");
+  expect_refused({.background_threads = UINT32_MAX}, "background_threads is 4294967295");
+  EXPECT_THAT(DB::Open(dir.File("store"), {.create_if_missing = false}).status(),
+              FailsWith(StatusCode::kNotFound, HasSubstr("no store")));
+}
+
 // --- Import ---
 
 constexpr uint64_t kImportTokens = 5000;  // Import seals 4,096 at a time: two pieces.

@@ -212,7 +212,7 @@ def test_planes_come_to_disk_in_the_background(
         db.wait_for_background()
         assert db.stats().num_pending_companions == 1
         assert db.describe("a").companion_bytes == 0
-    with attndb.open(tmp_path / "store") as db:
+    with attndb.open(tmp_path / "store", background_threads=2) as db:
         db.wait_for_background(progress=lambda done, total: done <= total)
         stats = db.stats()
         assert (stats.num_companions, stats.num_pending_companions) == (1, 0)
