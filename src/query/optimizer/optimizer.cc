@@ -17,9 +17,11 @@ constexpr double kWorthValues = 0.92;
 constexpr uint64_t kLeastValueTokens = 24576;
 
 // An index must save so much of a scan before a head draws by it. Clusters of a context of fewer
-// tokens than these save nothing that their building would be worth.
+// tokens than these save nothing that their building would be worth: q heads of a group look in
+// different clusters, so that one q head breaks even near 22,000 tokens and three near 50,000
+// (bench/run.sh break_even). What more than three do is left to measurement.
 constexpr double kWorthIndex = 0.95;
-constexpr uint64_t kLeastIndexTokens = 49152;
+uint64_t LeastIndexTokens(uint32_t group_size) { return 12288 * (1 + std::min(group_size, 3u)); }
 
 // Of the error, what an index may miss: errors of both add up as squares.
 constexpr double kMissedShare = 0.5;
@@ -248,7 +250,8 @@ const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const Head
 const IndexType* DrawingIndex(const LayerQuestion& question) {
   const LayerPlan& plan = *question.plan;
   if (!plan.Draws() || !plan.default_index) return nullptr;
-  if (question.chain.num_plane_tokens < kLeastIndexTokens) return nullptr;
+  if (question.chain.num_plane_tokens < LeastIndexTokens(question.spec->group_size()))
+    return nullptr;
   for (const auto& index : question.registry->indexes()) {
     if (index->for_auto && index->draws && index->HasBits(plan.kind, plan.bits)) return index.get();
   }

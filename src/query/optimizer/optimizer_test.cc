@@ -162,7 +162,12 @@ TEST_F(OptimizerTest, TheCheapestIndexIsTakenButForLayer0) {
 TEST_F(OptimizerTest, LongContextsMayBeDrawnFromByAnIndex) {
   ASSERT_NE(DrawingIndex(Ask("auto(error=0.01)", 131072)), nullptr);
   EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01)", 131072))->name, "clustered");
-  EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01)", 16384)), nullptr);
+  for (const auto& [group_size, least] :
+       {std::pair{1u, 24576u}, {2u, 36864u}, {3u, 49152u}, {8u, 49152u}}) {
+    spec_.num_q_heads = spec_.num_kv_heads * group_size;
+    EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01)", least - 1)), nullptr) << group_size;
+    EXPECT_NE(DrawingIndex(Ask("auto(error=0.01)", least)), nullptr) << group_size;
+  }
   EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01,bits=8)", 131072)), nullptr);
   EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01,index=flat)", 131072)), nullptr);
   EXPECT_EQ(DrawingIndex(Ask("topk(k=8)", 131072)), nullptr);
