@@ -201,7 +201,7 @@ bench_break_even() {
       "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 8 1)" \
         --capture "$(index_heads)" --first-tokens "$tokens" --group-size "$group" "${by_all[@]}"
     done
-    "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 4 1)" "${by_all[@]}" \
+    "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 8 1)" "${by_all[@]}" \
       --capture "$(long_heads "$(long_text)" "$(pick 262144 8192)" 32 "$(pick 65536 2048)")" \
       --group-size "$group"
   done | keep_lines break_even
