@@ -302,7 +302,8 @@ def never_a_slower_index(results: Results) -> Line:
             plan_of(run, name)["ms_median"] for name in (AUTO, BY_SCAN, BY_CLUSTERS))
         heads = run["heads"]
         origin = "synthetic" if "synthetic" in heads.get("description", "") else heads["origin"]
-        ratios[f"{heads['num_tokens']:,} {origin}, groups of {group_size(run)}"] = chosen / min(by_scan, by_index)
+        name = f"{heads['num_tokens']:,} {origin}, groups of {group_size(run)}"
+        ratios[name] = chosen / min(by_scan, by_index)
     why = "; ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
     return Line(what, target, f"{max(ratios.values()):.2f} ×", max(ratios.values()) <= 1.05, why,
                 "break_even")

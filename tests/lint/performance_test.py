@@ -102,7 +102,8 @@ class PerformanceTest(unittest.TestCase):
         def run(num_tokens, chosen, by_scan, by_index, top_by_index=1.0):
             times = {report.AUTO: chosen, report.BY_SCAN: by_scan, report.BY_CLUSTERS: by_index,
                      report.TOP_BY_SCAN: 4.0, report.TOP_BY_CLUSTERS: top_by_index}
-            return {"heads": {"num_tokens": num_tokens, "origin": "synthetic"},
+            return {"heads": {"num_tokens": num_tokens, "origin": "synthetic", "num_q_heads": 8,
+                              "num_kv_heads": 2},
                     "plans": [{**plan(name, 1, 0.01), "ms_median": ms}
                               for name, ms in times.items()]}
 
@@ -123,6 +124,10 @@ class PerformanceTest(unittest.TestCase):
         self.assertIn("| ≥ 2 × on 5 of 6 | **MISSED**", text)
         self.assertIn("| 5.00 × | **MISSED**", text)
         self.assertIn("| 1.10 × | **MISSED**", text)
+        untrue = copy.deepcopy(good)  # Fast, but not as true as was asked.
+        by_clusters = report.plan_of(untrue["million"]["runs"][1], report.BY_CLUSTERS)
+        by_clusters["error_mean"] = 0.011
+        self.assertIn("| 3.50 × | **MISSED**", report.table(untrue))
 
 
 if __name__ == "__main__":
