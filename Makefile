@@ -1,9 +1,11 @@
 # The front door: every command sets up what it needs first (scripts/setup.sh: nothing when done).
 # The builds themselves are CMake's: CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup build python demo test test-asan test-tsan bench lint format clean
+.PHONY: help setup build python demo check test test-asan test-tsan test-long bench lint format clean \
+        packages tools engine torch library
 
 JOBS ?= $(shell nproc)
+BESIDE = $(MAKE) --no-print-directory --jobs=3  # Downloads and builds side by side.
 
 help:      ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,18 +13,27 @@ help:      ## This list.
 setup:     ## Debian packages (as root), llama.cpp, the demo's model. Once.
 	@scripts/setup.sh
 
-build: build-release ## The command line, at build/release/bin/attndb, and everything else.
+build: setup ## The command line, at build/release/bin/attndb, and everything else.
+	@scripts/build.sh release
 
-python: build-release ## The Python package, into .deps/venv, with torch and transformers.
-	@scripts/setup.sh python
+python: packages ## The Python package, into .deps/venv, with torch and transformers.
+	@$(BESIDE) engine torch library
+	@scripts/build.sh release attndb_cli
 	@scripts/install_python.sh
 
-demo: setup ## Import a text into a store; a second process answers from it.
+demo: packages ## Import a text into a store; a second process answers from it.
+	@$(BESIDE) engine library
 	@scripts/build.sh release attndb_cli
 	@scripts/demo.sh
 
-test: test-asan python ## Every test: lint, unit, asan + ubsan, engine, command line, Python.
-	@ctest --preset release -j $(JOBS)
+check: packages tools ## Before each commit: layers, format, unit tests that a change can affect.
+	@scripts/check.sh $(JOBS)
+
+test: packages tools ## Every test: lint, unit, asan + ubsan, engine, command line, Python.
+	@$(BESIDE) engine torch build-asan
+	@scripts/build.sh release
+	@scripts/install_python.sh
+	@scripts/test.sh $(JOBS)
 
 test-asan: build-asan ## The unit tests under AddressSanitizer and UBSan.
 	@ctest --preset asan -j $(JOBS)
@@ -30,18 +41,33 @@ test-asan: build-asan ## The unit tests under AddressSanitizer and UBSan.
 test-tsan: build-tsan ## The unit tests under ThreadSanitizer.
 	@ctest --preset tsan -j $(JOBS)
 
+test-long: python tools ## The sizes that prove: kills, flips, agreement, fuzzing, TSan. Hours.
+	@scripts/build.sh release
+	@scripts/test_long.sh
+
 bench: python ## Measure; writes bench/results/ and docs/performance.md. Two hours.
 	@bench/run.sh
 	@.deps/venv/bin/python bench/report.py
 
-lint: python ## The layers, headers, format and style of the sources.
+lint: python tools ## The layers, headers, format and style of the sources.
+	@scripts/build.sh release
 	@ctest --preset release -L lint
 
-format: setup ## Lay out the C++ sources.
+format: tools ## Lay out the C++ sources.
 	@scripts/format.py
 
 clean:     ## Remove the builds; what is set up stays.
 	@rm -rf build
 
-build-%: setup
+# Parts of the above, which may run side by side.
+packages tools engine:
+	@scripts/setup.sh $@
+
+torch:
+	@scripts/setup.sh python
+
+library: packages
+	@scripts/build.sh release attndb
+
+build-%: packages
 	@scripts/build.sh $*

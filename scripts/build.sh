@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Configures and builds a preset, quietly: build.sh PRESET [TARGET...]. Prints what failed, if
-# anything, and one line else. The whole log: build/PRESET/build.log.
+# anything, and one line else. The whole log: build/PRESET/build.log. Until llama.cpp is set up, what
+# needs it is left out: the library can be built beside it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # Checkouts in other folders share what was compiled.
+export CCACHE_SLOPPINESS=pch_defines,time_macros  # What ccache asks for to keep precompiled headers.
 readonly preset=$1
 shift
 readonly log=build/$preset/build.log
@@ -20,6 +22,10 @@ run() {
 
 : >"$log"
 start=$SECONDS
-run cmake --preset "$preset"
+llama=()
+if [[ $preset == release ]]; then
+  llama=("-DATTNDB_BUILD_LLAMA=$([[ -e .deps/llama ]] && echo ON || echo OFF)")
+fi
+run cmake --preset "$preset" "${llama[@]}"
 run cmake --build --preset "$preset" ${1:+--target "$@"}
 echo "$preset: built in $((SECONDS - start)) s"

@@ -62,7 +62,7 @@ def main():
     parser = lint.parser(__doc__)
     parser.add_argument("--compiler", default="c++")
     parser.add_argument("--isystem", action="append", default=[], help="of third-party headers")
-    parser.add_argument("--cache", type=pathlib.Path, required=True)
+    parser.add_argument("--cache", type=pathlib.Path, default=lint.default_cache())
     args = parser.parse_args()
     proven, problems = first_includes(args.root)
     tool, known, jobs = lint.tool_version(args.compiler, "--version"), {}, {}
@@ -70,7 +70,7 @@ def main():
         if path not in proven and not path.name.endswith(NEVER_ALONE):
             jobs[lint.fingerprint(args.root, path, tool, known)] = path
     problems += lint.run_cached(args.cache / "headers", jobs,
-                                lambda path: compile_alone(args, path))
+                                lambda group: compile_alone(args, group[0]))
     lint.finish(problems)
 
 

@@ -30,6 +30,17 @@ _BLANKED = re.compile(
     re.DOTALL)
 
 
+_BATCH = re.compile(r"unity_\d+_c(xx)?\.cx?x?$")
+_BATCHED = re.compile(r'^#include "(/[^"]+)"', re.MULTILINE)
+
+
+def sources_of(path):
+    """What a compiled file stands for: itself, or the sources that a batch of CMake's includes."""
+    if _BATCH.search(path.name):
+        return [pathlib.Path(name).resolve() for name in _BATCHED.findall(path.read_text())]
+    return [path]
+
+
 def compile_entries(root, databases):
     """(source as a path, entry) of each compile command of the files in `databases`.
 
@@ -40,10 +51,10 @@ def compile_entries(root, databases):
         if not database.is_file():
             raise SystemExit(f"{database} is missing: run `make build` and `make python`")
         for entry in json.loads(database.read_text()):
-            path = pathlib.Path(entry["directory"], entry["file"]).resolve()
-            if path not in seen and path.is_relative_to(root):
-                seen.add(path)
-                yield path.relative_to(root), entry
+            for path in sources_of(pathlib.Path(entry["directory"], entry["file"]).resolve()):
+                if path not in seen and path.is_relative_to(root):
+                    seen.add(path)
+                    yield path.relative_to(root), entry
 
 
 def parser(description):
@@ -134,21 +145,43 @@ def run_parallel(run, jobs):
         return [problem for found in pool.map(run, jobs) for problem in found]
 
 
-def run_cached(folder, jobs, run):
-    """Runs `run(job)` for each of `jobs` (a dict key -> job) whose key has no stamp in `folder`.
+_STAMPS_KEPT = 5000
 
-    `run` returns a list of problems; a job without problems is stamped and not run again until its
-    key changes. Stamps of other keys are removed.
+
+def default_cache():
+    """Where stamps lie unless --cache says: content decides, so checkouts share them."""
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base, "attndb", "lint")
+
+
+def run_cached(folder, jobs, run, batches=lambda jobs: [[job] for job in jobs]):
+    """Runs `run` for each of `jobs` (a dict key -> job) whose key has no stamp in `folder`.
+
+    `batches` groups a list of jobs; `run` takes a group and returns a list of problems. A group
+    with problems is halved until it is one job, whose problems are given; jobs without are stamped
+    and not run again until their key changes. The stamps used longest ago are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stamp in folder.iterdir():
-        if stamp.name not in jobs:
-            stamp.unlink(missing_ok=True)
+    keys = {id(job): key for key, job in jobs.items()}
 
-    def run_one(key):
-        found = run(jobs[key])
+    def run_group(group):
+        found = run(group)
+        if found and len(group) > 1:
+            middle = len(group) // 2
+            return run_group(group[:middle]) + run_group(group[middle:])
         if not found:
-            (folder / key).touch()
+            for job in group:
+                (folder / keys[id(job)]).touch()
         return found
 
-    return run_parallel(run_one, [key for key in jobs if not (folder / key).exists()])
+    todo = []
+    for key, job in jobs.items():
+        if (folder / key).exists():
+            (folder / key).touch()
+        else:
+            todo.append(job)
+    problems = run_parallel(run_group, batches(todo))
+    stamps = sorted(folder.iterdir(), key=lambda stamp: stamp.stat().st_mtime)
+    for stamp in stamps[:max(0, len(stamps) - _STAMPS_KEPT)]:
+        stamp.unlink(missing_ok=True)
+    return problems

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# Sets up what a build or the demo needs, once: Debian packages (as root), llama.cpp and the demo's
-# model; with the word `python` also what the Python package and its tests need (torch and its CUDA
-# libraries: 6 GB); with the word `peers` the libraries that bench/python/index_peers.py measures
-# indexes of (300 MB). Does nothing, in a fraction of a second, when all is there. Any number may
-# run at the same time.
+# Sets up what a build, the demo or a test needs, once. Does nothing, in a fraction of a second, when
+# all is there. Any number may run at the same time.
+#
+#   setup.sh            Debian packages (as root), llama.cpp and the demo's model
+#   setup.sh PART...    only these: packages; tools (clang and an emulator: what tests look at sources
+#                       and kernels with); engine (llama.cpp and the model); python (what the Python
+#                       package and its tests need: torch and its CUDA libraries, 6 GB); peers (what
+#                       bench/python/index_peers.py measures indexes of, 300 MB)
 #
 # Result: .deps/{llama,models}, links into ${XDG_CACHE_HOME:-~/.cache}/attndb/engine-<key>, which
-#         all checkouts of a user share. The key covers the set-up files and the CPU, because
-#         llama.cpp is built for this CPU. A folder .deps/X that is no link is kept: yours.
+#         all checkouts of a user share. The key covers how it is made and the CPU, because
+#         llama.cpp is built for this CPU; without AMX where the compiler gets it wrong
+#         (scripts/amx.py). A folder .deps/X that is no link is kept: yours.
 #         .deps/peers, a Python environment, a link into .../attndb/peers-<key>, likewise.
 #         .deps/venv, a Python environment of this checkout, into which attndb is installed; it sees
 #         the packages in .../attndb/python-<key>, which checkouts share too.
@@ -17,19 +21,20 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly packages=(
-  g++ make cmake ninja-build ccache clang-14 clang-format-14 clang-tidy-14
+readonly build_packages=(
+  g++ make cmake ninja-build ccache
   libsqlite3-dev libssl-dev libisal-dev nlohmann-json3-dev libcli11-dev
   libgtest-dev libgmock-dev libbenchmark-dev)
+readonly tool_packages=(clang-14 clang-format-14 clang-tidy-14 qemu-user)
 readonly model=SmolLM2-135M-Instruct.Q4_1.gguf
 readonly model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 
-missing_packages() {
+missing_packages() {  # missing_packages PACKAGE...
   local package
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     grep -qxF "$package installed" <<<"$installed" || echo "$package"
   done
   # Any Python 3.11 with venv will do, wherever it comes from.
@@ -37,14 +42,14 @@ missing_packages() {
     printf '%s\n' python3 python3-venv
 }
 
-install_packages() {
+install_packages() {  # install_packages PACKAGE...
   if ! command -v dpkg-query >/dev/null; then
-    say "not Debian: make sure that you have what these packages contain: ${packages[*]}"
+    say "not Debian: make sure that you have what these packages contain: $*"
     return
   fi
   local installed missing format='${Package} ${db:Status-Status}\n'
-  installed=$(dpkg-query -W -f "$format" "${packages[@]}" 2>/dev/null) || true
-  mapfile -t missing < <(missing_packages)
+  installed=$(dpkg-query -W -f "$format" "$@" 2>/dev/null) || true
+  mapfile -t missing < <(missing_packages "$@")
   [[ ${#missing[@]} -gt 0 ]] || return 0
   [[ $(id -u) -eq 0 ]] || fail "missing packages; as root: apt-get install ${missing[*]}"
   say "installing ${missing[*]}"
@@ -53,10 +58,11 @@ install_packages() {
   apt-get -qq -o DPkg::Lock::Timeout=900 install --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# What the cached parts depend on, besides this script: cache_key FILE...
+# What a cached part depends on, besides Python: cache_key "FUNCTION..." FILE...
 cache_key() {
   {
-    cat scripts/setup.sh "$@"
+    declare -f $1
+    cat "${@:2}"
     python3 -c 'import sys; print(sys.version, sys.base_prefix)'
   } | sha256sum | cut -c 1-16
 }
@@ -66,14 +72,24 @@ cpu() {
   grep -m 1 '^flags' /proc/cpuinfo || true
 }
 
+compiler() { "${CXX:-c++}" --version | head -n 1; }
+
 build_llama() {  # build_llama SOURCE_FOLDER INSTALL_PREFIX
   local part off=()
   for part in TOOLS EXAMPLES TESTS SERVER COMMON APP; do off+=("-DLLAMA_BUILD_$part=OFF"); done
+  local flags
+  flags=$(python3 scripts/amx.py --flags "${CC:-cc}" "${CXX:-c++}")
   cmake -S "$1/vendor/llama.cpp" -B "$1/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
     -DCMAKE_INSTALL_PREFIX="$2" -DCMAKE_INSTALL_LIBDIR=lib '-DCMAKE_INSTALL_RPATH=$ORIGIN' \
     -DGGML_NATIVE=ON -DLLAMA_CURL=OFF "${off[@]}"
   cmake --build "$1/build"
   cmake --install "$1/build"
+  python3 scripts/amx.py "$2"/lib/libggml-cpu.so
+  # What the test of the engine's AMX code compiles, on machines that have none, too.
+  mkdir -p "$2/share/attndb/ggml/src"
+  cp -r "$1/vendor/llama.cpp/ggml/include" "$2/share/attndb/ggml/"
+  cp -r "$1"/vendor/llama.cpp/ggml/src/{*.h,ggml-cpu} "$2/share/attndb/ggml/src/"
 }
 
 fill_engine() {  # fill_engine CACHE_FOLDER, which is empty; $work is scratch space.
@@ -156,18 +172,31 @@ make_venv() {  # make_venv CACHE_FOLDER
     echo "$shared" >"$own/attndb-packages.pth"
 }
 
+if [[ $# -eq 0 ]]; then set -- packages engine; fi
+for part in "$@"; do
+  [[ $part == @(packages|tools|engine|python|peers) ]] || fail "unknown part: $part"
+done
+wanted() { [[ " $parts " == *" $1 "* ]]; }
+readonly parts="$*"
+
 readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}/attndb
-install_packages
-engine=$caches/engine-$(cache_key <(cpu) scripts/requirements{,-artifacts}.txt)
-make_cache engine "$engine"
-link_parts "$engine" llama models
-if [[ ${1:-} == python ]]; then
-  python=$caches/python-$(cache_key scripts/requirements-python.txt)
+needed=()
+if wanted packages; then needed+=("${build_packages[@]}"); fi
+if wanted tools; then needed+=("${tool_packages[@]}"); fi
+if [[ ${#needed[@]} -gt 0 ]]; then install_packages "${needed[@]}"; fi
+if wanted engine; then
+  engine=$caches/engine-$(cache_key "fill_engine build_llama" <(cpu) <(compiler) scripts/amx.py \
+    scripts/requirements{,-artifacts}.txt)
+  make_cache engine "$engine"
+  link_parts "$engine" llama models
+fi
+if wanted python; then
+  python=$caches/python-$(cache_key fill_python scripts/requirements-python.txt)
   make_cache python "$python"
   make_venv "$python"
 fi
-if [[ ${1:-} == peers ]]; then
-  peers=$caches/peers-$(cache_key <(cpu) scripts/requirements-peers{,-source}.txt)
+if wanted peers; then
+  peers=$caches/peers-$(cache_key fill_peers <(cpu) scripts/requirements-peers{,-source}.txt)
   make_cache peers "$peers"
   link_parts "$peers" peers
 fi

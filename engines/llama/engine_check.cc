@@ -1,6 +1,5 @@
 // Judging generated tokens by plain llama.cpp.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "engines/llama/engine_impl.h"
@@ -10,13 +9,7 @@
 namespace attndb::llama {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr uint32_t kCellPad = 256;
-
-double MillisecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 double LargestDifference(std::span<const float> a, std::span<const float> b) {
   double largest = 0;

@@ -1,5 +1,4 @@
 // Generating text: prefill, then sample and decode until an end.
-#include <chrono>
 #include <utility>
 
 #include "engines/llama/engine_impl.h"
@@ -8,12 +7,6 @@
 
 namespace attndb::llama {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double MillisecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 // Shows text as it comes; knows when to end.
 class Output {

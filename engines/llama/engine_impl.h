@@ -2,6 +2,7 @@
 #ifndef ATTNDB_ENGINES_LLAMA_ENGINE_IMPL_H_
 #define ATTNDB_ENGINES_LLAMA_ENGINE_IMPL_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,6 +17,12 @@
 #include "engines/llama/tokenizer.h"
 
 namespace attndb::llama {
+
+using Clock = std::chrono::steady_clock;
+
+inline double MillisecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 class LlamaEngine::Impl {
  public:

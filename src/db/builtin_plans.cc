@@ -16,7 +16,7 @@ using query::Argument;
 using query::LayerPlan;
 using query::QueryKind;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 constexpr double kMaxK = 1u << 30;
 constexpr double kMaxError = 0.5;
 constexpr double kMaxTpotMs = 1e6;
@@ -52,7 +52,7 @@ query::QueryType Dipr() {
   return {.name = "dipr",
           .kind = QueryKind::kSearch,
           .arguments =
-              {{.key = "beta", .min = 0, .max = kInfinity, .error = "beta must be a number >= 0"},
+              {{.key = "beta", .min = 0, .max = kNoLimit, .error = "beta must be a number >= 0"},
                {.key = "alpha",
                 .min = 0,
                 .max = 1,

@@ -278,10 +278,12 @@ class FormatTest(LintTest):
 
 
 class ClangTest(LintTest):
-    def clang(self, text, path="src/common/check.cc"):
-        self.write(path, text)
+    def clang(self, text, path="src/common/check.cc", others=()):
+        for name, content in [(path, text), *others]:
+            self.write(name, content)
         self.write("build/compile_commands.json", json.dumps(
-            [{"directory": str(self.root), "file": path, "command": "c++ -Isrc -std=c++20 -O2"}]))
+            [{"directory": str(self.root), "file": name, "command": "c++ -Isrc -std=c++20 -O2"}
+             for name, _ in [(path, text), *others]]))
         return "\n".join(self.run_script(
             "check_clang.py", "--cache", str(self.root / "build"),
             "--compile-commands", str(self.root / "build/compile_commands.json")))
@@ -311,6 +313,28 @@ class ClangTest(LintTest):
 
     def test_finds_what_is_read_without_its_lock(self):
         self.assertIn("requires holding mutex 'mutex_'", self.clang(self.LOCKS))
+
+    def test_says_which_of_several_sources_it_was(self):
+        others = [(f"src/common/good{i}.cc", f"int Good{i}() {{ return {i}; }}\n") for i in range(4)]
+        found = self.clang("int Twice_It(int size) { return size * 2; }\n", others=others)
+        self.assertIn("src/common/check.cc:1: clang-tidy-14 found", found)
+        self.assertIn("invalid case style for function 'Twice_It'", found)
+        self.assertNotIn("good", found)
+
+    def test_lets_two_sources_use_one_name(self):
+        source = "namespace {\nint Size() { return 1; }\n}\nint %s() { return Size(); }\n"
+        self.assertEqual(self.clang(source % "First", others=[("src/common/b.cc", source % "Second")]),
+                         "")
+
+    def test_looks_at_the_sources_of_a_batch(self):
+        self.write("src/common/check.cc", "int Twice_It(int size) { return size * 2; }\n")
+        batch = "build/Unity/unity_0_cxx.cxx"
+        self.write(batch, f'#include "{self.root}/src/common/check.cc"\n')
+        self.write("build/compile_commands.json", json.dumps(
+            [{"directory": str(self.root), "file": batch, "command": "c++ -Isrc -std=c++20"}]))
+        self.assertIn("Twice_It", "\n".join(self.run_script(
+            "check_clang.py", "--cache", str(self.root / "build"),
+            "--compile-commands", str(self.root / "build/compile_commands.json"))))
 
     def test_finds_that_in_tests_too(self):
         self.assertIn("requires holding mutex 'mutex_'",

@@ -157,12 +157,6 @@ Result<KvFileContents> ParseMetadata(const std::map<std::string, std::string>& k
   return contents;
 }
 
-std::string ShapeText(const std::vector<uint64_t>& shape) {
-  std::string text = "[";
-  for (const uint64_t size : shape) text += (text == "[" ? "" : ", ") + std::to_string(size);
-  return text + "]";
-}
-
 std::string TensorName(LayerId layer, char array) {
   return "layers." + std::to_string(layer) + "." + array;
 }

@@ -178,12 +178,6 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   size_t num_offsets_ = 0;
 };
 
-std::string ShapeText(const std::vector<uint64_t>& shape) {
-  std::string text = "[";
-  for (const uint64_t size : shape) text += (text == "[" ? "" : ", ") + std::to_string(size);
-  return text + "]";
-}
-
 Status CheckEntry(const SafetensorsEntry& entry) {
   const uint64_t element_bytes = SafetensorsElementBytes(entry.dtype);
   const std::string where = "tensor " + Quoted(entry.name);
@@ -206,6 +200,12 @@ Status CheckEntry(const SafetensorsEntry& entry) {
 }
 
 }  // namespace
+
+std::string ShapeText(const std::vector<uint64_t>& shape) {
+  std::string text = "[";
+  for (const uint64_t size : shape) text += (text == "[" ? "" : ", ") + std::to_string(size);
+  return text + "]";
+}
 
 uint64_t SafetensorsElementBytes(std::string_view dtype) {
   constexpr std::array<std::pair<std::string_view, uint64_t>, 14> kTypes = {{{"BOOL", 1},

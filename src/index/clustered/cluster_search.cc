@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "common/check.h"
+#include "common/infinity.h"
 #include "common/lane_sum.h"
 #include "index/clustered/key_order.h"
 #include "kernels/score.h"
@@ -15,7 +16,6 @@
 namespace attndb::index {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kAlignment = 64;
 
 // Clusters that each q row looks at first: as many keys as it wants, several times, but at least a

@@ -1,14 +1,13 @@
 #include "index/planes/block_needs.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "common/infinity.h"
 
 namespace attndb::index {
 
 using kernels::kPlaneKeys;
 using kernels::kWeightBlock;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 BlockNeeds::BlockNeeds(const KeepCall& call, const Blocks& blocks)
     : call_(call),

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "common/clock.h"
+#include "common/infinity.h"
 #include "kernels/draw.h"
 #include "kernels/weights.h"
 #include "query/attention/threshold_sample.h"
@@ -15,8 +15,6 @@ using kernels::StateRows;
 using kernels::StatesFrom;
 
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // A draw that can't be made larger may be off by so much more before all is read.
 constexpr double kLastTolerance = 2;

@@ -1,10 +1,10 @@
 #include "query/attention/indexed_group.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "common/clock.h"
+#include "common/infinity.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
 #include "query/attention/call_util.h"
@@ -13,8 +13,6 @@ namespace attndb::query {
 namespace {
 
 using kernels::StateRows;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Lists the runs with an index that hold tokens of the range. Returns how many.
 size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::IndexRun* list) {
@@ -31,7 +29,7 @@ size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::Index
   return count;
 }
 
-size_t StrideFor(uint64_t num_tokens) { return num_tokens + kernels::kSelectSlack; }
+size_t ScoreStride(uint64_t num_tokens) { return num_tokens + kernels::kSelectSlack; }
 
 }  // namespace
 
@@ -52,7 +50,7 @@ size_t IndexedScratchSize::SearchBytes() const {
 }
 
 size_t IndexedScratch::Bytes(const IndexedScratchSize& size, size_t search_bytes) {
-  const size_t stride = StrideFor(size.num_tokens);
+  const size_t stride = ScoreStride(size.num_tokens);
   return ArenaBytes<uint32_t>(size.group * stride) + 2 * ArenaBytes<float>(size.group * stride) +
          2 * ArenaBytes<uint32_t>(stride) + ArenaBytes<float>(size.group) +
          ArenaBytes<size_t>(size.group) + ArenaBytes<index::IndexRun>(size.num_runs) +
@@ -64,7 +62,7 @@ size_t IndexedScratch::Bytes(const IndexedScratchSize& size, size_t search_bytes
 IndexedScratch IndexedScratch::Take(const IndexedScratchSize& size, size_t search_bytes,
                                     Arena* arena) {
   IndexedScratch scratch;
-  scratch.stride = StrideFor(size.num_tokens);
+  scratch.stride = ScoreStride(size.num_tokens);
   scratch.tokens = arena->Take<uint32_t>(size.group * scratch.stride);
   scratch.scores = arena->Take<float>(size.group * scratch.stride);
   scratch.fixed_scores = arena->Take<float>(size.group * scratch.stride);

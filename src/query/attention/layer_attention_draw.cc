@@ -22,7 +22,7 @@ constexpr uint64_t kLeastStride = 16;
 constexpr uint64_t kLeastPieces = 8;
 constexpr uint64_t kMostPieces = LayerAttention::kMostSampled / kPieceTokens;
 
-uint64_t StrideFor(uint64_t num_pieces) {
+uint64_t PieceStride(uint64_t num_pieces) {
   const uint64_t wanted = std::clamp(num_pieces / kLeastStride, kLeastPieces, kMostPieces);
   return std::max<uint64_t>(1, (num_pieces + wanted - 1) / wanted);
 }
@@ -35,7 +35,7 @@ uint64_t LayerAttention::ScorePieces(const WorkUnit& unit, TokenRange tokens, do
                                      Part* part) {
   const uint64_t num_tokens = tokens.end - tokens.begin;
   const uint64_t num_pieces = (num_tokens + kPieceTokens - 1) / kPieceTokens;
-  const uint64_t stride = StrideFor(num_pieces);
+  const uint64_t stride = PieceStride(num_pieces);
   uint64_t count = 0;
   for (uint64_t i = 0; i * stride < num_pieces; ++i) {
     // Not always the same one of a stride, in case scores repeat.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/infinity.h"
 #include "kernels/select.h"
 #include "kernels/value_planes.h"
 #include "kernels/weights.h"
@@ -129,7 +130,6 @@ double Rounding(const kernels::LogitSpec& logit, float max) {
 
 // The next float up, of what may be NaN: Inf then.
 float Upwards(double x) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   return x < double{std::numeric_limits<float>::max()}
              ? std::nextafter(static_cast<float>(x), kInfinity)
              : kInfinity;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 
+#include "common/infinity.h"
 #include "common/random.h"
 #include "kernels/draw.h"
 #include "kernels/select.h"
@@ -15,7 +15,6 @@
 namespace attndb::query {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLeastLogit = -60.0f;  // Of a threshold, below the largest logit.
 
 // Of the search for a threshold: nats, and so shares of what is wanted, by which it may miss.

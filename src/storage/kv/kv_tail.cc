@@ -27,17 +27,17 @@ uint64_t CapacityFor(uint64_t num_needed, uint64_t num_after) {
                             RoundUp(num_needed + num_after / 8, kCapacityMultiple));
 }
 
-// Bytes of one row of K, of V and of both.
-struct RowSizes {
-  uint64_t k = 0;
-  uint64_t v = 0;
-  uint64_t sum() const { return k + v; }
-};
-
 }  // namespace
 
 // Head h has its K rows at h * capacity * sizes.sum(), and its V rows right behind them.
 struct KvTail::Block {
+  // Bytes of one row of K, of V and of both.
+  struct RowSizes {
+    uint64_t k = 0;
+    uint64_t v = 0;
+    uint64_t sum() const { return k + v; }
+  };
+
   std::byte* k(uint32_t head) { return buffer.data() + head * HeadStride(); }
   std::byte* v(uint32_t head) { return k(head) + capacity * sizes.k; }
   uint64_t HeadStride() const { return capacity * sizes.sum(); }
