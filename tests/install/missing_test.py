@@ -51,6 +51,12 @@ class MissingTest(unittest.TestCase):
         self.assertFalse(ok)
         self.assertIn("apt-get install libisal-dev Elsewhere", said)
 
+    def test_the_python_package_asks_for_pythons_headers(self):
+        ok, said = configure("-DATTNDB_BUILD_PYTHON=ON", "-DATTNDB_BUILD_LLAMA=OFF",
+                             *hidden("Python", "CLI11"))
+        self.assertFalse(ok)
+        self.assertIn("apt-get install libcli11-dev python3-dev Elsewhere", said)
+
     def test_without_llama_cpp_the_package_is_built_and_it_is_said(self):
         ok, said = configure("-DATTNDB_BUILD_LLAMA=AUTO", "-DATTNDB_BUILD_TESTS=OFF",
                              "-DATTNDB_BUILD_BENCH=OFF", *hidden("llama"))
