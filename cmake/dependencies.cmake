@@ -1,4 +1,31 @@
-# All third-party packages. System packages first; what only PyPI has lies under .deps/.
+# All third-party packages. System packages first; what only PyPI has lies under .deps/. What is
+# missing is collected, and all of it said at once at the end.
+#
+# attndb_find(DEBIAN_PACKAGES NAME [VERSION] [find_package's arguments...])
+# attndb_missing(DEBIAN_PACKAGES TEXT)
+set(ATTNDB_MISSING "")
+set(ATTNDB_MISSING_PACKAGES "")
+
+macro(attndb_missing packages text)
+  string(APPEND ATTNDB_MISSING "  ${text}\n")
+  if(NOT "${packages}" STREQUAL "")
+    string(APPEND ATTNDB_MISSING_PACKAGES " ${packages}")
+  endif()
+endmacro()
+
+macro(attndb_find packages name)
+  find_package(${name} ${ARGN} QUIET)
+  if(NOT ${name}_FOUND)
+    set(attndb_found "")
+    if(${name}_VERSION)
+      set(attndb_found "; found ${${name}_VERSION}")
+    endif()
+    set(attndb_words ${name} ${ARGN})
+    list(JOIN attndb_words " " attndb_words)
+    attndb_missing("${packages}" "${attndb_words} (Debian: ${packages}${attndb_found})")
+  endif()
+endmacro()
+
 include(dependencies/threads)
 include(dependencies/sqlite)
 include(dependencies/openssl)
@@ -15,4 +42,16 @@ if(ATTNDB_BUILD_TESTS)
 endif()
 if(ATTNDB_BUILD_BENCH)
   include(dependencies/benchmark)
+endif()
+if(ATTNDB_BUILD_PYTHON)
+  include(dependencies/python)
+endif()
+
+if(ATTNDB_MISSING)
+  if(ATTNDB_MISSING_PACKAGES)
+    string(APPEND ATTNDB_MISSING "On Debian 12 or newer, as root:\n"
+                                 "  apt-get install${ATTNDB_MISSING_PACKAGES}\n"
+                                 "Elsewhere, install them and name their place in CMAKE_PREFIX_PATH.")
+  endif()
+  message(FATAL_ERROR "attndb is not built: these are missing, or too old:\n${ATTNDB_MISSING}")
 endif()

@@ -9,9 +9,13 @@
 namespace attndb::cli {
 namespace {
 
+constexpr const char* kHowToGetOne =
+    "in attndb's sources, run scripts/setup.sh (or name an installed llama.cpp in "
+    "CMAKE_PREFIX_PATH), then `pip install .` or CMake with -DATTNDB_BUILD_LLAMA=ON";
+
 Status NoEngine(Environment* env) {
   return env->WithAdvice(Status::Unsupported("this build has no engine to run a model with"),
-                         "build with -DATTNDB_BUILD_LLAMA=ON");
+                         kHowToGetOne);
 }
 
 class NoEngineCommand : public Command {
@@ -42,7 +46,7 @@ EngineReport FindEngine() {
   EngineReport report;
   report.name = "none";
   report.system = "built without llama.cpp";
-  report.problems = {"no model can be run: build with -DATTNDB_BUILD_LLAMA=ON"};
+  report.problems = {std::string("no model can be run: ") + kHowToGetOne};
   return report;
 }
 

@@ -1,2 +1,2 @@
-# Micro-benchmarks (Debian: libbenchmark-dev). Target: benchmark::benchmark.
-find_package(benchmark 1.7 REQUIRED)
+# Micro-benchmarks. Target: benchmark::benchmark.
+attndb_find(libbenchmark-dev benchmark 1.7)

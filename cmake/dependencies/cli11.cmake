@@ -1,2 +1,2 @@
-# Command-line parsing (Debian: libcli11-dev). Target: CLI11::CLI11.
-find_package(CLI11 2.1 CONFIG REQUIRED)
+# Command-line parsing. Target: CLI11::CLI11.
+attndb_find(libcli11-dev CLI11 2.1 CONFIG)

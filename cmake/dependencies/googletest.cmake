@@ -1,3 +1,3 @@
-# Unit tests (Debian: libgtest-dev, libgmock-dev). Targets: GTest::gtest, GTest::gmock.
-find_package(GTest 1.12 REQUIRED)
+# Unit tests. Targets: GTest::gtest, GTest::gmock.
+attndb_find("libgtest-dev libgmock-dev" GTest 1.12)
 include(GoogleTest)

@@ -1,2 +1,2 @@
-# SHA-256 and HMAC (Debian: libssl-dev). Target: OpenSSL::Crypto.
-find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
+# SHA-256 and HMAC. Target: OpenSSL::Crypto.
+attndb_find(libssl-dev OpenSSL 3.0 COMPONENTS Crypto)

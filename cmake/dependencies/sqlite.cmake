@@ -1,2 +1,2 @@
-# The catalog (Debian: libsqlite3-dev). Target: SQLite::SQLite3.
-find_package(SQLite3 3.40 REQUIRED)
+# The catalog. Target: SQLite::SQLite3.
+attndb_find(libsqlite3-dev SQLite3 3.40)

@@ -19,7 +19,7 @@ struct DBOptions {
   bool create_if_missing = true;  // Else kNotFound.
   // Plan of sessions that name none (plan text: docs/plan.md).
   std::string plan = "full";
-  // Rows of q kept per stored key and kv head as training queries of later indexes; 0 = none.
+  // Rows of q kept per stored key and kv head as training queries of indexes; 0 = none.
   double query_sample = 0.1;
   // An Attend of more rows than this runs `full`: prefill is exact.
   uint32_t dense_query_tokens = 64;

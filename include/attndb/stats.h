@@ -12,7 +12,7 @@
 
 namespace attndb {
 
-// Something on disk that is derived from a segment: its key planes.
+// Something on disk that is derived from a segment: planes or an index.
 struct CompanionInfo {
   std::string kind;
   uint64_t generation = 0;
@@ -100,7 +100,7 @@ struct LayerExplain {
   std::string plan;               // Canonical plan text of this layer.
   std::string reason;             // Why something else than the plan runs; empty if it does not.
   uint64_t num_tokens = 0;        // Visible to the newest token.
-  uint64_t num_middle = 0;        // Neither sink, nor window, nor tail.
+  uint64_t num_middle = 0;        // Neither sink nor window.
   double predicted_selected = 0;  // Critical tokens per q head; -1 = unknown before a run.
   uint64_t predicted_bytes = 0;   // K and V bytes read per token of q.
   double predicted_us = 0;        // Per token of q, all heads, by the threads of the session.

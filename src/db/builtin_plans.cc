@@ -183,8 +183,9 @@ query::PlanRegistry BuiltinPlans() {
   registry.AddIndex({.name = "flat", .bits = {0, 8, 4, 1}, .predict = FlatWork, .for_auto = true});
   registry.AddIndex(Clustered());
   registry.AddIndex(Graph());
-  // Settings of the papers: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench; k there is a fifth of the
-  // tokens, and must be given).
+  // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench; k there is a fifth of the
+  // tokens, and must be given). How they search is left out: without an index=... that follows,
+  // these score all keys.
   registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512)"});
   registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512)"});
   registry.AddPreset({"pqcache", "topk(index=pq,m=2,b=6)"});

@@ -42,5 +42,16 @@ TEST(BuiltinPlansTest, PlansThatChooseNothingHaveNoSearch) {
   EXPECT_EQ(query::Plan::Parse("window", registry)->ForLayer(0).MakeSearch({}), nullptr);
 }
 
+TEST(BuiltinPlansTest, PresetsOfPapersScoreAllKeysUnlessAnIndexFollows) {
+  const query::PlanRegistry registry = BuiltinPlans();
+  for (const std::string name : {"alaya", "retrieval_attention"}) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(query::Plan::Parse(name, registry)->ForLayer(0).index->name, "flat");
+    const query::Plan by_graph = *query::Plan::Parse(name + "(index=graph)", registry);
+    EXPECT_EQ(by_graph.ForLayer(0).index->name, "graph");
+    EXPECT_EQ(by_graph.ForLayer(0).window, 512u);
+  }
+}
+
 }  // namespace
 }  // namespace attndb::internal

@@ -3,7 +3,8 @@
 
 Builds from a copy of the sources, with pip's own build isolation; then, with nothing else
 installed: a context is stored and found, the command line runs, and attndb.hf and attndb.plot ask
-for what they miss by name.
+for what they miss by name. Where libraries are missing (hidden from CMake), pip's output ends in
+what they are and how to get them; without a llama.cpp the command line says how to get one.
 """
 
 import os
@@ -45,15 +46,16 @@ class PackageTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def run_in(self, *command):
+    def run_in(self, *command, code=0, **variables):
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
         environment["CCACHE_BASEDIR"] = str(self.folder)
         environment["CCACHE_NOHASHDIR"] = "1"
+        environment.update(variables)
         done = subprocess.run([str(word) for word in command], cwd=self.folder, env=environment,
                               capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
-        return done.stdout
+        self.assertEqual(done.returncode, code, done.stdout[-4000:] + done.stderr[-4000:])
+        return done.stdout if code == 0 else done.stdout + done.stderr
 
     def test_installs_into_an_empty_environment(self):
         source = self.folder / "source"
@@ -63,7 +65,11 @@ class PackageTest(unittest.TestCase):
             copy(ROOT / name, source / name)
         venv.create(self.folder / "venv", with_pip=True)
         python = self.folder / "venv/bin/python"
-        self.run_in(python, "-m", "pip", "install", "--quiet", source)
+        pip = (python, "-m", "pip", "install", "--quiet", source)
+        hidden = " ".join(f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("SQLite3", "ISAL"))
+        said = self.run_in(*pip, code=1, CMAKE_ARGS=hidden)
+        self.assertRegex(said, r"apt-get install libsqlite3-dev libisal-dev\n")
+        self.run_in(*pip)
         shutil.rmtree(source)
 
         self.run_in(python, "-c", STORES)
@@ -72,6 +78,13 @@ class PackageTest(unittest.TestCase):
         self.assertIn('"a"', listed)
         self.assertEqual(listed, self.run_in(python.with_name("attndb"), "ls", "--db", "store",
                                              "--json"))
+        site = pathlib.Path(self.run_in(python, "-c", "import attndb; print(attndb.__path__[0])")
+                            .strip())
+        for suffix in (".h", ".a", ".cmake"):  # What others build upon is not in a wheel.
+            self.assertEqual(list(site.rglob("*" + suffix)), [])
+        # The copied sources have no .deps.
+        said = self.run_in(python, "-m", "attndb", "ask", "x", "--db", "store", code=10)
+        self.assertIn("scripts/setup.sh", said)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,235 @@
+// Goal:   this version reads, uses and goes on with the stores that earlier ones left: every
+//         context, its limits, its identity, and what was derived from it.
+// Method: stores that make_store.cc made, one for each version that changed a format, are copied
+//         and opened. Rows are compared with those that they were made of, attention with float64
+//         attention over these; then the store is written to, compacted, and opened again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attndb/db.h"
+#include "attndb/kv_file.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+#include "testing/toy_model.h"
+#include "testing/toy_oracle.h"
+#include "tests/upgrade/held_contexts.h"
+
+namespace attndb::test {
+namespace {
+
+using ::testing::IsEmpty;
+using Tokens = std::vector<TokenId>;
+
+constexpr std::chrono::hours kNextDay(24);
+constexpr double kTolerance = 1e-4;  // Of float32 sums over float16 rows.
+
+// A value of at most 2 in size, and the same as it was stored.
+bool IsRounded(float found, float exact) { return std::abs(found - exact) <= 0x1p-11f; }
+
+TensorView Rows(const std::vector<float>& data, uint64_t n, uint32_t heads, uint32_t dim) {
+  return TensorView::Contiguous(data.data(), DType::kFloat32, static_cast<int64_t>(n), heads, dim);
+}
+MutableTensorView Rows(std::vector<float>* data, uint64_t n, uint32_t heads, uint32_t dim) {
+  return MutableTensorView::Contiguous(data->data(), DType::kFloat32, static_cast<int64_t>(n),
+                                       heads, dim);
+}
+
+std::string BytesOf(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class UpgradeTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  UpgradeTest() : data_(std::string(ATTNDB_UPGRADE_DATA) + '/' + GetParam()) {
+    std::filesystem::copy(data_ + "/store", store_, std::filesystem::copy_options::recursive);
+  }
+
+  // The handle that sees `context`.
+  Result<DB> Open(const HeldContext& context, DBOptions options = HeldOptions(kNextDay)) const {
+    ATTNDB_ASSIGN_OR_RETURN(DB db, DB::Open(store_, options));
+    if (context.tenant.empty()) return db;
+    return db.ForTenant(context.tenant);
+  }
+
+  // A prompt that begins with the context finds all of it, and goes on from it.
+  void ExpectServes(const DB& db, const HeldContext& context, const ToyModel& model) {
+    Tokens prompt = context.tokens;
+    for (const TokenId token : ToyModel::Tokens(5, 99)) prompt.push_back(token);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, db.CreateSession(model.spec(), prompt));
+    ASSERT_EQ(start.session.num_reused(), context.tokens.size());
+    ExpectRows(start.session, model, context.tokens);
+    std::vector<float> out;
+    ATTNDB_ASSERT_OK(model.Step(&start.session, start.rest, &out));
+    EXPECT_LT(OutputError(model, out, OracleStep(model, prompt, context.tokens.size())),
+              kTolerance);
+  }
+
+  // K and V are those that the store was made of.
+  static void ExpectRows(const Session& session, const ToyModel& model, const Tokens& tokens) {
+    const uint64_t n = tokens.size();
+    for (LayerId layer = 0; layer < model.spec().num_layers(); ++layer) {
+      const LayerSpec& spec = model.spec().layers[layer];
+      const std::vector<float> keys = model.Keys(layer, tokens, 0);
+      const std::vector<float> values = model.Values(layer, tokens, 0);
+      std::vector<float> k(keys.size()), v(values.size());
+      ATTNDB_ASSERT_OK(session.ReadKv(layer, {0, n}, Rows(&k, n, spec.num_kv_heads, spec.head_dim),
+                                      Rows(&v, n, spec.num_kv_heads, spec.v_head_dim)));
+      EXPECT_TRUE(std::ranges::equal(k, keys, IsRounded)) << "layer " << layer;
+      EXPECT_TRUE(std::ranges::equal(v, values, IsRounded)) << "layer " << layer;
+    }
+  }
+
+  const std::string data_;  // Never written to.
+  const TempDir folder_;
+  const std::string store_ = folder_.File("store");
+  const ToyModel model_{HeldSpec()};
+  const std::vector<HeldContext> held_ = HeldContexts();
+};
+
+TEST_P(UpgradeTest, ListsEveryContextWithItsNameAndLimits) {
+  for (const HeldContext& context : held_) {
+    SCOPED_TRACE(context.name);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(context));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> list, db.List());
+    const auto found = std::ranges::find(list, context.name, &ContextInfo::name);
+    ASSERT_NE(found, list.end());
+    EXPECT_EQ(found->num_tokens, context.tokens.size());
+    EXPECT_EQ(found->pinned, context.pinned);
+    EXPECT_EQ(found->ttl_seconds.value_or(0), context.ttl ? context.ttl->count() : 0);
+    EXPECT_EQ(found->created_us, kHeldMade.count());
+    EXPECT_EQ(found->fingerprint, model_.spec().fingerprint);
+    EXPECT_FALSE(found->damaged);
+    EXPECT_EQ(*db.Tokens(context.name), context.tokens);
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB other, Open(held_[2]));
+  EXPECT_EQ(other.Stats()->quota_bytes, kOtherQuota);
+}
+
+TEST_P(UpgradeTest, ServesEveryContextUnderTheSameModel) {
+  for (const HeldContext& context : held_) {
+    SCOPED_TRACE(context.name);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(context));
+    ExpectServes(db, context, model_);
+  }
+}
+
+TEST_P(UpgradeTest, KnowsTheFingerprintThatWasDeclaredEqual) {
+  ModelSpec spec = HeldSpec();
+  spec.fingerprint = kEqualName;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[0]));
+  ExpectServes(db, held_[0], ToyModel(spec));
+}
+
+TEST_P(UpgradeTest, ServesNoContextUnderAModelThatDiffers) {
+  ModelSpec spec = HeldSpec();
+  spec.layers[1].soft_cap = 31.0f;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[0]));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const SessionStart start, db.CreateSession(spec, held_[0].tokens));
+  EXPECT_EQ(start.session.num_reused(), 0u);
+}
+
+TEST_P(UpgradeTest, FindsNoDamageAndLeavesAStoreThatIsOnlyReadAsItWas) {
+  DBOptions options = HeldOptions(kNextDay);
+  options.read_only = true;
+  for (const HeldContext& context : held_) {
+    SCOPED_TRACE(context.name);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(context, options));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, db.Verify());
+    EXPECT_THAT(report.damages, IsEmpty());
+    EXPECT_GT(report.num_segments, 0u);
+    ExpectServes(db, context, model_);
+  }
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(data_ + "/store")) {
+    if (!entry.is_regular_file()) continue;
+    const std::filesystem::path copy =
+        store_ / std::filesystem::relative(entry.path(), data_ + "/store");
+    EXPECT_TRUE(BytesOf(copy) == BytesOf(entry.path())) << copy;
+  }
+}
+
+TEST_P(UpgradeTest, FindsWhatPlanesFoundAndBuildsNoneAgainThatItCanRead) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[0]));
+  std::vector<std::vector<CriticalTokens>> found;
+  for (const char* bits : {"exact", "8"}) {
+    const std::string plan = std::string("topk(k=16,sink=4,window=8,bits=") + bits + ")";
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        SessionStart start,
+        db.CreateSession(model_.spec(), held_[0].tokens, {.context = "handbook", .plan = plan}));
+    ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
+    const std::vector<float> q = model_.Queries(0, start.rest, 0);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        std::vector<CriticalTokens> heads,
+        start.session.Search(
+            0, Rows(q, 1, model_.spec().layers[0].num_q_heads, model_.spec().layers[0].head_dim)));
+    for (CriticalTokens& head : heads) std::ranges::sort(head.tokens);
+    found.push_back(std::move(heads));
+  }
+  ASSERT_EQ(found[0].size(), found[1].size());
+  for (size_t head = 0; head < found[0].size(); ++head) {
+    EXPECT_EQ(found[0][head].tokens.size(), 16u);
+    EXPECT_EQ(found[0][head].tokens, found[1][head].tokens) << "q head " << head;
+  }
+
+  ATTNDB_ASSERT_OK(db.WaitForBackground());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DBStats stats, db.Stats());
+  EXPECT_EQ(stats.num_pending_companions, 0u);
+  EXPECT_GT(stats.num_companions, 0u);
+  EXPECT_EQ(stats.num_companions_built, 0u);  // Other kinds than those of then would be built anew.
+}
+
+TEST_P(UpgradeTest, ExpiresWhatWasToExpireAndKeepsWhatIsPinned) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db,
+                              Open(held_[0], HeldOptions(std::chrono::hours(30 * 24))));
+  ATTNDB_ASSERT_OK(db.Compact());
+  EXPECT_THAT(db.Describe("branch"), FailsWith(StatusCode::kNotFound, ::testing::_));
+  ExpectServes(db, held_[0], model_);
+}
+
+TEST_P(UpgradeTest, GoesOnIsCompactedAndOpensAgain) {
+  HeldContext more = {.name = "more", .tokens = held_[1].tokens};
+  for (const TokenId token : ToyModel::Tokens(70, 5)) more.tokens.push_back(token);
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(more));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, db.CreateSession(model_.spec(), more.tokens));
+    EXPECT_EQ(start.session.num_reused(), held_[1].tokens.size());
+    ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
+    ATTNDB_ASSERT_OK(db.Store(start.session, more.tokens, {.name = more.name}).status());
+    ATTNDB_ASSERT_OK(db.Pin("branch"));
+    ATTNDB_ASSERT_OK(db.Drop("handbook"));
+    ATTNDB_ASSERT_OK(db.Compact());
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(more));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, db.Verify());
+  EXPECT_THAT(report.damages, IsEmpty());
+  EXPECT_THAT(db.Describe("handbook"), FailsWith(StatusCode::kNotFound, ::testing::_));
+  EXPECT_TRUE(db.Describe("branch")->pinned);
+  ExpectServes(db, held_[1], model_);
+  ExpectServes(db, more, model_);
+}
+
+TEST_P(UpgradeTest, ImportsAKvFileOfThen) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(folder_.File("new"), HeldOptions(kNextDay)));
+  ATTNDB_ASSERT_OK(
+      ImportKvFile(db, data_ + "/draft.safetensors", {.store = {.name = "draft"}}).status());
+  ExpectServes(db, held_[2], model_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, UpgradeTest, ::testing::Values("0.1"), [](const auto& version) {
+  std::string name = version.param;
+  std::ranges::replace(name, '.', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace attndb::test
