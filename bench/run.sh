@@ -77,7 +77,7 @@ biased_heads() {
 attention() {
   local name=$1 rows=$2; shift 2
   [[ $quick == 0 ]] || rows=4
-  "$bin/attndb" bench attention --json --rows "$rows" "$@" |
+  "$bin/attndb-bench" attention --json --rows "$rows" "$@" |
     python3 bench/python/keep_result.py "$results/$name.json" "$commit"
 }
 
@@ -181,7 +181,7 @@ against_peers() {
   local command=
   [[ ! -x $peers ]] || command="$peers bench/python/index_peers.py"
   [[ -z $command || -z ${ROARGRAPH:-} ]] || command+=" --roargraph $ROARGRAPH"
-  "$bin/attndb" bench index --json --capture "$2" --peers "$command" --segment-tokens 65536 \
+  "$bin/attndb-bench" index --json --capture "$2" --peers "$command" --segment-tokens 65536 \
     --heads 3:0,6:1,9:2,12:1,15:0,18:2,21:1,24:2,27:0 --num-queries "$(pick 64 8)" |
     python3 bench/python/keep_index_result.py "$results/$1.json" "$commit"
 }
@@ -192,16 +192,16 @@ bench_index_biased() { against_peers index_biased "$(biased_index_heads)"; }
 readonly by_all=(--plan "$auto" --plan 'auto(error=0.01,index=flat)'
   --plan 'auto(error=0.01,index=clustered)' --plan 'topk(k=100,bits=4)'
   --plan 'topk(k=100,index=clustered)' --plan 'topk(k=100,index=graph)')
-# One line a run of `attndb bench attention`, each with arguments of its own.
+# One line a run of `attndb-bench attention`, each with arguments of its own.
 keep_lines() { python3 bench/python/keep_lines.py "$results/$1.json" "$commit"; }
 bench_break_even() {
   local tokens group
   for group in 3 1; do
     for tokens in $(pick "8192 16384 32768 65536" "2048 4096"); do
-      "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 8 1)" \
+      "$bin/attndb-bench" attention --json --rows 16 --repeat "$(pick 8 1)" \
         --capture "$(index_heads)" --first-tokens "$tokens" --group-size "$group" "${by_all[@]}"
     done
-    "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 8 1)" "${by_all[@]}" \
+    "$bin/attndb-bench" attention --json --rows 16 --repeat "$(pick 8 1)" "${by_all[@]}" \
       --capture "$(long_heads "$(long_text)" "$(pick 262144 8192)" 32 "$(pick 65536 2048)")" \
       --group-size "$group"
   done | keep_lines break_even
@@ -215,7 +215,7 @@ synthetic() {
 bench_million() {
   local tokens
   for tokens in $(pick "131072 1048576" "4096 8192"); do
-    "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 4 1)" \
+    "$bin/attndb-bench" attention --json --rows 16 --repeat "$(pick 4 1)" \
       --capture "$(synthetic "$tokens")" "${by_all[@]}"
   done | keep_lines million
 }
