@@ -110,30 +110,45 @@ class AttentionTest(BenchCase):
         self.assert_fails(USAGE, *self.SMALL, "--plan", "topk(k=16", says=["column"])
 
 
-# A peer that says how many rows it was given, with recall 1; and one that can't run.
+# A peer that looks for the best keys itself, in double precision: its recall is how true the truth
+# is. And one that can't run.
 PEER = """
-import json, pathlib, sys
-folder = pathlib.Path(sys.argv[1])
+import ast, json, pathlib, struct, sys
+folder, k = pathlib.Path(sys.argv[-1]), 20
+
+def rows(path, kind):
+    data = path.read_bytes()
+    end = 10 + struct.unpack("<H", data[8:10])[0]
+    count, dim = ast.literal_eval(data[10:end].decode())["shape"]
+    values = struct.unpack("<%d%s" % (count * dim, kind), data[end:])
+    return [values[i * dim:(i + 1) * dim] for i in range(count)]
+
 for head in json.loads((folder / "heads.json").read_text())["heads"]:
-    sizes = {kind: (folder / (head["name"] + "." + kind + ".npy")).read_bytes()[10:128].decode()
-             for kind in ("keys", "train", "test", "truth")}
-    print(json.dumps({"head": head["name"], "peer": "all", "recall": 1.0, "us_per_query": 0.001,
-                      "build": sizes, "search": {}, "index_bytes": head["n"] * 4}))
+    keys, train, test = (rows(folder / (head["name"] + kind), "f")
+                         for kind in (".keys.npy", ".train.npy", ".test.npy"))
+    truth = rows(folder / (head["name"] + ".truth.npy"), "i")
+    found = 0
+    for q, best in zip(test, truth, strict=True):
+        scores = [sum(a * b for a, b in zip(q, key)) for key in keys]
+        found += len(set(best) & set(sorted(range(len(keys)), key=lambda i: -scores[i])[:k]))
+    sizes = {"keys": len(keys), "train": len(train), "test": len(test), "dim": len(keys[0])}
+    print(json.dumps({"head": head["name"], "peer": "all", "recall": found / k / len(test),
+                      "us_per_query": 0.001, "build": sizes, "search": {},
+                      "index_bytes": head["n"] * 4}))
 print(json.dumps({"head": None, "peer": "none", "left_out": "not installed"}))
 print("what is no JSON is passed over")
 """
 
 
 class IndexTest(BenchCase):
-    SMALL = ("index", "--geometry", "2x2x32", "--tokens", 4096, "-k", 20, "--num-queries", 8,
-             "--rounds", 2)
+    SMALL = ("index", "--geometry", "2x2x32", "-k", 20, "--num-queries", 8, "--rounds", 2)
 
     def test_recall_of_a_scan_is_whole_and_nothing_is_left(self):
         folder = self.dir / "tmp"
         folder.mkdir()
         scan, graph = "topk(k=20,bits=exact)", "topk(k=20,index=graph,beam_width=20)"
-        result = self.run_json(*self.SMALL, "--plan", scan, "--plan", graph, "--heads", "0:1",
-                               "--query-sample", 0.2, "--segment-tokens", 8192,
+        result = self.run_json(*self.SMALL, "--tokens", 4096, "--plan", scan, "--plan", graph,
+                               "--heads", "0:1", "--query-sample", 0.2, "--segment-tokens", 8192,
                                "--temp-dir", folder)
         self.assertEqual(list(folder.iterdir()), [])
         self.assertEqual((result["origin"], result["k"], result["num_queries"],
@@ -145,18 +160,19 @@ class IndexTest(BenchCase):
         self.assertEqual(by_graph["setting"], graph)
         self.assertGreater(by_graph["bytes_per_key"], 0)
         self.assertEqual([best["peer"] for best in head["best"]], [None, None])
-        text = self.run_ok(*self.SMALL, "--plan", scan).out
+        text = self.run_ok(*self.SMALL, "--tokens", 4096, "--plan", scan).out
         for word in ("synthetic", "of the 20 best", "L0H0", scan):
             self.assertIn(word, text)
 
     def test_a_peer_gets_the_same_heads_and_its_figures_stand_beside(self):
         script = self.write("peer.py", PEER)
-        run = (*self.SMALL, "--plan", "topk(k=20,bits=exact)", "--peers",
-               f"{sys.executable} {script}")
+        run = (*self.SMALL, "--tokens", 1500, "--dtype", "f32", "--plan", "topk(k=20,bits=exact)",
+               "--query-sample", 0.01, "--peers", f"{sys.executable} {script}")
         [head] = self.run_json(*run)["heads"]
         peer = next(result for result in head["results"] if result["name"] == "all")
-        for shape in (f"({head['num_keys']}, 32)", "(16, 32)", "(16, 20)"):
-            self.assertIn(shape, peer["setting"])
+        self.assertEqual(peer["recall"], 1)
+        self.assertEqual(peer["setting"], f"dim=32 keys={head['num_keys']} test=16 "
+                                          f"train={head['num_keys'] // 100}; ")
         self.assertEqual(peer["bytes_per_key"], 4)
         self.assertEqual(head["left_out"], ["none: not installed"])
         self.assertEqual([best["peer"]["name"] for best in head["best"]], ["all", "all"])
@@ -169,8 +185,8 @@ class IndexTest(BenchCase):
                      "print('{\"recall\": 1, \"head\": \"x\", \"peer\": \"p\", "
                      "\"us_per_query\": 1}')"):
             script = self.write("peer.py", f"import sys\n{line}\n")
-            done = self.run_any(*self.SMALL, "--plan", "topk(k=20,bits=exact)", "--peers",
-                                f"{sys.executable} {script}")
+            done = self.run_any(*self.SMALL, "--tokens", 1500, "--plan", "topk(k=20,bits=exact)",
+                                "--peers", f"{sys.executable} {script}")
             self.assertNotEqual(done.code, 0, line)
             self.assertTrue(done.err.startswith("attndb-bench: "), done)
 
