@@ -239,6 +239,8 @@ def index_against_peers(recall: float, where: str, source: str) -> Callable[[Res
             ratios[head["name"]] = best["peer"]["us_per_query"] / best["attndb"]["us_per_query"]
             peers.add(best["peer"]["name"])
         num_fast = sum(ratio >= 2 for ratio in ratios.values())
+        if not ratios:
+            return Line(what, target, "not measured beside peers", source=source)
         met = num_fast >= 6 and min(ratios.values()) >= 1
         why = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
         return Line(what, target, f"≥ 2 × on {num_fast} of {len(ratios)}", met,

@@ -1,34 +1,16 @@
 #!/usr/bin/env bash
 # Measures what README and docs/ promise, on this machine, each program alone:
 #
-#   run.sh [--quick] [NAME...]        all of them if none is named; an hour and a half, quick 10 min
+#   run.sh [--quick] [NAME...]        all of them if none is named; --quick: minutes
+#   run.sh --list                     the names, about how many minutes each takes on 2 cores (with
+#                                     the captures that it makes first), and what it measures
 #
-#   decode, peer, planes              kernels against the memory's bandwidth and llama.cpp's
-#   llama                             decode, prefill, first token through llama.cpp
-#   attention_8k, attention_biased    plans on all heads of SmolLM2 at 8,192 tokens; with key biases
-#   attention_stretched               ... stretched to 131,072 tokens
-#   attention_synthetic               Llama 3 8B's geometry, 131,072 tokens, synthetic heads
-#   frontier_8k, frontier_stretched   many plans: the pictures
-#   estimates                         the mass that plans think they leave out, and that they bound,
-#                                     each of 10^5 queries
-#   answers                           greedy answers and perplexity under auto(error=0.01)
-#   decode_long                       decode at 32,768 tokens through llama.cpp
-#   index                             recall and time of indexes at 65,536 tokens, beside other
-#                                     libraries' where `scripts/setup.sh peers` has run, RoarGraph's
-#                                     programs in $ROARGRAPH among them; half an hour, only if named
-#   index_biased                      the same at 8,192 tokens, the model's own length, with key
-#                                     biases
-#   draws                             auto and topk by clusters at 262,144 tokens; an hour, most of
-#                                     it the capture, only if named
-#   break_even                        flat, clusters and graphs from 8,192 to 65,536 tokens, and at
-#                                     262,144, for three q heads a kv head and for one: the picture;
-#                                     only if named, after index and draws
-#   million                           the same plans on synthetic heads, 131,072 and 1,048,576
-#                                     tokens; half an hour, only if named
-#
+# Needs:  scripts/build.sh release bench; for some, `make python` and `scripts/setup.sh peers`.
+#         `make bench` does all three, and writes docs/performance.md afterwards.
 # Result: one JSON file a name in bench/results/, with machine and commit; the figures on stdout.
 #         bench/report.py makes docs/performance.md of them. --quick: smaller sizes, to see that all
-#         runs, into $ATTNDB_BENCH_DATA/quick; nothing is claimed from it.
+#         runs, into $ATTNDB_BENCH_DATA/quick; nothing is claimed from it. One that fails does not
+#         keep the others from running; the exit code is then 1.
 # Data:   what is made once (text, capture, store) lies in $ATTNDB_BENCH_DATA, by default
 #         build/bench.
 # Method: each program alternates the two sides of its ratios within one run (see its first lines).
@@ -36,12 +18,46 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Name, minutes, what it measures. In the order of the runs: later ones use what earlier ones made.
+list() {
+  cat <<'END'
+decode                 1  kernels against the memory's bandwidth
+peer                   1  ... against llama.cpp's
+planes                 1  scans of key planes against the memory's bandwidth
+llama                 15  decode, prefill, first token, storage through llama.cpp
+attention_8k           3  plans on all heads of SmolLM2 at 8,192 tokens
+attention_biased       2  ... with key biases
+attention_stretched    8  ... stretched to 131,072 tokens
+attention_synthetic    6  Llama 3 8B's geometry, 131,072 tokens, synthetic heads
+frontier_8k            4  many plans: the picture
+frontier_stretched     6  ... of heads stretched to 131,072 tokens
+estimates             10  mass that plans think they leave out, and that they bound, of 10^5 queries
+answers               25  greedy answers and perplexity under auto(error=0.01)
+decode_long           10  decode at 32,768 tokens through llama.cpp
+index                 30  recall and time of indexes at 65,536 tokens, beside other libraries'
+index_biased          15  ... at 8,192 tokens, the model's own length, with key biases
+draws                 60  auto and topk by clusters at 262,144 tokens; most of it the capture
+break_even            15  flat, clusters and graphs from 8,192 to 262,144 tokens: the picture
+million               30  the same plans on synthetic heads, 131,072 and 1,048,576 tokens
+END
+}
+mapfile -t names < <(list | cut -d ' ' -f 1)
+readonly names
+
 readonly bin=build/release/bin data=${ATTNDB_BENCH_DATA:-build/bench}
 readonly python=.deps/venv/bin/python
 readonly auto='auto(error=0.01)' fast='auto(error=0.03)'
 quick=0
-[[ ${1:-} != --quick ]] || { quick=1; shift; }
+case ${1:-} in
+  --list) list; exit ;;
+  --quick) quick=1; shift ;;
+esac
 readonly quick
+[[ $# -gt 0 ]] || set -- "${names[@]}"
+for name in "$@"; do
+  [[ " ${names[*]} " == *" $name "* ]] || { echo "no benchmark '$name': see --list" >&2; exit 2; }
+done
+[[ -x $bin/attndb-bench ]] || { echo "first: scripts/build.sh release bench" >&2; exit 2; }
 results=bench/results
 [[ $quick == 0 ]] || results=$data/quick
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
@@ -67,17 +83,25 @@ heads() {
   echo "$file"
 }
 
+# Captures that are made with the Python package: with_package FILE SCRIPT ARGUMENT...
+with_package() {
+  local file=$1; shift
+  if [[ ! -f $file ]]; then
+    "$python" -c 'import attndb' || echo "run.sh: 'make python' makes what $1 needs" >&2
+    "$python" "$@" >&2
+  fi
+  echo "$file"
+}
 biased_heads() {
   local file; file=$data/biased_$(pick 8192 1200).safetensors
-  [[ -f $file ]] || "$python" bench/python/bias_capture.py "$(heads)" "$file"
-  echo "$file"
+  with_package "$file" bench/python/bias_capture.py "$(heads)" "$file"
 }
 
 # attention NAME ROWS ARGUMENT...: a run whose figures go to the file of that name.
 attention() {
   local name=$1 rows=$2; shift 2
   [[ $quick == 0 ]] || rows=4
-  "$bin/attndb" bench attention --json --rows "$rows" "$@" |
+  "$bin/attndb-bench" attention --json --rows "$rows" "$@" |
     python3 bench/python/keep_result.py "$results/$name.json" "$commit"
 }
 
@@ -172,61 +196,69 @@ natural_heads() {
 }
 biased_index_heads() {
   local file; file=$data/biased_q_$(pick 8192 1200).safetensors
-  [[ -f $file ]] || "$python" bench/python/bias_capture.py "$(natural_heads)" "$file" >&2
-  echo "$file"
+  with_package "$file" bench/python/bias_capture.py "$(natural_heads)" "$file"
 }
-# against_peers NAME CAPTURE
+# against_peers NAME CAPTURE_FUNCTION: a comparison with nobody is not kept, but for --quick.
 against_peers() {
-  local peers=.deps/peers/bin/python
-  local command=
-  [[ ! -x $peers ]] || command="$peers bench/python/index_peers.py"
+  local peers=.deps/peers/bin/python command=
+  if [[ -x $peers ]]; then
+    command="$peers bench/python/index_peers.py"
+  else
+    echo "$1: $(pick skipped "without peers"): 'scripts/setup.sh peers' has not set them up"
+    [[ $quick == 1 ]] || return 0
+  fi
   [[ -z $command || -z ${ROARGRAPH:-} ]] || command+=" --roargraph $ROARGRAPH"
-  "$bin/attndb" bench index --json --capture "$2" --peers "$command" --segment-tokens 65536 \
+  "$bin/attndb-bench" index --json --capture "$("$2")" --peers "$command" --segment-tokens 65536 \
     --heads 3:0,6:1,9:2,12:1,15:0,18:2,21:1,24:2,27:0 --num-queries "$(pick 64 8)" |
     python3 bench/python/keep_index_result.py "$results/$1.json" "$commit"
 }
-bench_index() { against_peers index "$(index_heads)"; }
-bench_index_biased() { against_peers index_biased "$(biased_index_heads)"; }
+bench_index() { against_peers index index_heads; }
+bench_index_biased() { against_peers index_biased biased_index_heads; }
 
 # Plans that do the same by a scan and by each index.
 readonly by_all=(--plan "$auto" --plan 'auto(error=0.01,index=flat)'
   --plan 'auto(error=0.01,index=clustered)' --plan 'topk(k=100,bits=4)'
   --plan 'topk(k=100,index=clustered)' --plan 'topk(k=100,index=graph)')
-# One line a run of `attndb bench attention`, each with arguments of its own.
+# One line a run of `attndb-bench attention`, each with arguments of its own.
 keep_lines() { python3 bench/python/keep_lines.py "$results/$1.json" "$commit"; }
 bench_break_even() {
   local tokens group
   for group in 3 1; do
     for tokens in $(pick "8192 16384 32768 65536" "2048 4096"); do
-      "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 8 1)" \
+      "$bin/attndb-bench" attention --json --rows 16 --repeat "$(pick 8 1)" \
         --capture "$(index_heads)" --first-tokens "$tokens" --group-size "$group" "${by_all[@]}"
     done
-    "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 8 1)" "${by_all[@]}" \
+    "$bin/attndb-bench" attention --json --rows 16 --repeat "$(pick 8 1)" "${by_all[@]}" \
       --capture "$(long_heads "$(long_text)" "$(pick 262144 8192)" 32 "$(pick 65536 2048)")" \
       --group-size "$group"
   done | keep_lines break_even
 }
 synthetic() {
   local file=$data/synthetic_$1.safetensors
-  [[ -f $file ]] || "$python" bench/python/synthetic_capture.py "$file" --tokens "$1" \
-    --queries "$(pick 32768 1024)" >&2
-  echo "$file"
+  with_package "$file" bench/python/synthetic_capture.py "$file" --tokens "$1" \
+    --queries "$(pick 32768 1024)"
 }
 bench_million() {
   local tokens
   for tokens in $(pick "131072 1048576" "4096 8192"); do
-    "$bin/attndb" bench attention --json --rows 16 --repeat "$(pick 4 1)" \
+    "$bin/attndb-bench" attention --json --rows 16 --repeat "$(pick 4 1)" \
       --capture "$(synthetic "$tokens")" "${by_all[@]}"
   done | keep_lines million
 }
 
-[[ $# -gt 0 ]] || set -- decode peer planes llama attention_8k attention_biased \
-  attention_stretched attention_synthetic frontier_8k frontier_stretched estimates answers \
-  decode_long
-for name in "$@"; do
-  [[ $(type -t "bench_$name") == function ]] || { echo "no benchmark '$name'" >&2; exit 2; }
-done
-for name in "$@"; do
-  echo "== $name (load before: $(cut -d ' ' -f 1 /proc/loadavg))"
-  "bench_$name"
-done
+main() {
+  trap "exit 130" INT  # Programs that Ctrl-C ends have exit codes of their own.
+  local name status failed=()
+  for name in "$@"; do
+    echo "== $name (load before: $(cut -d ' ' -f 1 /proc/loadavg))"
+    SECONDS=0
+    set +e  # In the subshell it holds only where nothing outside asks for the status.
+    (set -e; "bench_$name")
+    status=$?
+    set -e
+    [[ $status == 0 ]] || failed+=("$name")
+    echo "== $name: $SECONDS s$([[ $status == 0 ]] || echo ", failed with status $status")"
+  done
+  [[ ${#failed[@]} == 0 ]] || { echo "failed: ${failed[*]}" >&2; exit 1; }
+}
+main "$@"; exit  # In one line: this file may change while it runs.

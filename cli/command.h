@@ -1,4 +1,5 @@
-// One command of `attndb`: its flags and what it does. Each lives in its own file in commands/.
+// One command of a program: its flags and what it does. Each lives in its own file; those of
+// `attndb` in commands/.
 //
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMAND_H_
@@ -33,7 +34,7 @@ struct CommandEntry {
   std::unique_ptr<Command> (*make)();
 };
 
-// All commands, in the order of the help.
+// All commands of `attndb`, in the order of its help.
 const std::vector<CommandEntry>& AllCommands();
 
 }  // namespace attndb::cli

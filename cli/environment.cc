@@ -104,7 +104,7 @@ void Environment::Note(std::string_view text) const {
 }
 
 void Environment::Warn(std::string_view text) const {
-  WriteLine(stderr, "attndb: warning: " + std::string(text));
+  WriteLine(stderr, options_.program + ": warning: " + std::string(text));
 }
 
 Status Environment::WithAdvice(Status status, std::string advice) {
@@ -112,16 +112,17 @@ Status Environment::WithAdvice(Status status, std::string advice) {
   return status;
 }
 
-ExitCode ReportFailure(const Status& status, std::string_view advice, bool json) {
+ExitCode ReportFailure(const Status& status, std::string_view advice,
+                       const CommonOptions& options) {
   const ExitCode exit_code = ExitCodeOf(status.code());
-  if (json) {
+  if (options.json) {
     Json error = {{"code", StatusCodeName(status.code())}, {"message", status.message()}};
     if (!advice.empty()) error["advice"] = advice;
     error["exit_code"] = static_cast<int>(exit_code);
     WriteLine(stdout, Dump({{"error", std::move(error)}}));
     return exit_code;
   }
-  std::string line = "attndb: " + status.message();
+  std::string line = options.program + ": " + status.message();
   if (!advice.empty()) line += "; " + std::string(advice);
   WriteLine(stderr, line);
   return exit_code;

@@ -20,8 +20,9 @@ using Json = nlohmann::ordered_json;
 
 // Options of every command.
 struct CommonOptions {
-  std::string db_path;  // Empty: ATTNDB_PATH, else the user's data folder.
-  std::string tenant;   // Empty: the default tenant.
+  std::string program = "attndb";  // Whose failures and warnings these are.
+  std::string db_path;             // Empty: ATTNDB_PATH, else the user's data folder.
+  std::string tenant;              // Empty: the default tenant.
   bool json = false;
   bool quiet = false;
   double wait_seconds = 0;  // For another writer to end.
@@ -63,8 +64,8 @@ class Environment {
   std::string advice_;
 };
 
-// Writes a failure as "attndb: <what>; <what to do>", or as {"error": ...} with --json.
-ExitCode ReportFailure(const Status& status, std::string_view advice, bool json);
+// Writes a failure as "<program>: <what>; <what to do>", or as {"error": ...} with --json.
+ExitCode ReportFailure(const Status& status, std::string_view advice, const CommonOptions& options);
 
 // One line of JSON; bytes that are not UTF-8 become U+FFFD.
 std::string Dump(const Json& json);

@@ -6,7 +6,7 @@
 Runs in the environment that ``scripts/setup.sh peers`` makes. A peer whose library is missing is
 reported as left out, with the reason.
 
-Input:   FOLDER as ``attndb bench index --peers`` makes it: for each head of ``heads.json`` ("name",
+Input:   FOLDER as ``attndb-bench index --peers`` makes it: for each head of ``heads.json`` ("name",
          "label", "group_size", ...) float32 ``<head>.keys.npy`` [n, d], ``<head>.train.npy``
          [m, d], queries that an index may learn from, ``<head>.test.npy`` [t * g, d], rows of one
          group of g q heads together, and ``<head>.truth.npy`` [t * g, >= k] int32, exact answers,

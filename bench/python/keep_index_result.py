@@ -1,6 +1,6 @@
-"""Keeps what ``attndb bench index --json`` says, from stdin, with the commit it is of.
+"""Keeps what ``attndb-bench index --json`` says, from stdin, with the commit it is of.
 
-    attndb bench index --json | python bench/python/keep_index_result.py FILE COMMIT
+    attndb-bench index --json | python bench/python/keep_index_result.py FILE COMMIT
 
 Of each peer only the results that say something: of recall 0.9 or more, and beaten in recall and
 time by no other of its own. Prints a line a head and recall.

@@ -1,4 +1,4 @@
-"""Keeps results of several ``attndb bench attention --json``, from stdin, one a line.
+"""Keeps results of several ``attndb-bench attention --json``, from stdin, one a line.
 
     ... | python bench/python/keep_lines.py FILE COMMIT
 

@@ -1,6 +1,6 @@
-"""Keeps one result of ``attndb bench attention --json``, from stdin, with the commit it is of.
+"""Keeps one result of ``attndb-bench attention --json``, from stdin, with the commit it is of.
 
-    attndb bench attention --json | python bench/python/keep_result.py FILE COMMIT
+    attndb-bench attention --json | python bench/python/keep_result.py FILE COMMIT
 
 Prints a line a plan.
 """

@@ -47,7 +47,7 @@ std::vector<CommandEntry> ContextCommands() {
   };
 }
 
-// What looks after a store, and what measures.
+// What looks after a store, and what it runs on.
 std::vector<CommandEntry> StoreCommands() {
   return {
       {"pin", "Keep a context from eviction and expiry, or release it",
@@ -83,12 +83,6 @@ std::vector<CommandEntry> StoreCommands() {
        "attndb doctor\n"
        "attndb doctor --fast",
        MakeDoctor},
-      {"bench",
-       "Measure plans on this machine: error, bytes and time, on real or synthetic vectors",
-       "attndb bench attention --tokens 131072 --dtype bf16 --plan \"auto(error=0.01)\"\n"
-       "attndb bench attention --capture book.safetensors --stretch 131072 --sweep\n"
-       "attndb bench attention --keys k.npy --values v.npy --queries q.npy --plan \"topk(k=512)\"",
-       MakeBench},
       {"capture", "Write q, k and v of a model's layers to a file, for benchmarks",
        "attndb capture handbook.txt -o handbook.safetensors --layers 0,5-7 --queries 64\n"
        "attndb capture long.txt -o long.safetensors --rope-scaling yarn:4 --tokens 32768\n"

@@ -24,7 +24,6 @@ std::unique_ptr<Command> MakeVerify();
 std::unique_ptr<Command> MakeCompact();
 std::unique_ptr<Command> MakeStats();
 std::unique_ptr<Command> MakeDoctor();
-std::unique_ptr<Command> MakeBench();
 std::unique_ptr<Command> MakeCapture();
 
 }  // namespace attndb::cli

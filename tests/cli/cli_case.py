@@ -60,6 +60,7 @@ class CliCase(unittest.TestCase):
     """Each test has an empty folder, `self.dir`, and in it the path of a store, `self.store`."""
 
     maxDiff = None
+    program = "attndb"  # What it calls itself.
 
     def setUp(self):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="attndb-cli-"))
@@ -92,7 +93,7 @@ class CliCase(unittest.TestCase):
 
     def run_ok(self, *args, **options):
         done = self.run_any(*args, **options)
-        self.assertEqual(done.code, OK, f"attndb {' '.join(map(str, args))}: {done}")
+        self.assertEqual(done.code, OK, f"{self.program} {' '.join(map(str, args))}: {done}")
         return done
 
     def run_json(self, *args, **options):
@@ -101,8 +102,8 @@ class CliCase(unittest.TestCase):
     def assert_fails(self, code, *args, says=(), **options):
         """It fails with `code`, in words and in JSON, and says each of `says`."""
         done = self.run_any(*args, **options)
-        self.assertEqual(done.code, code, f"attndb {' '.join(map(str, args))}: {done}")
-        self.assertTrue(done.err.startswith("attndb: "), done)
+        self.assertEqual(done.code, code, f"{self.program} {' '.join(map(str, args))}: {done}")
+        self.assertTrue(done.err.startswith(f"{self.program}: "), done)
         for text in says:
             self.assertIn(text, done.err)
         in_json = self.run_any(*args, "--json", **options)

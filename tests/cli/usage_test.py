@@ -14,7 +14,7 @@ from cli_case import CliCase, DAMAGE, ERROR, NOT_FOUND, OK, UNSUPPORTED, USAGE, 
 
 ENGINE_COMMANDS = ["import", "ask", "chat", "explain", "capture"]
 COMMANDS = ["import", "export", "ask", "chat", "ls", "describe", "explain", "rm", "pin", "ttl",
-            "quota", "declare-equal", "verify", "compact", "stats", "doctor", "bench", "capture"]
+            "quota", "declare-equal", "verify", "compact", "stats", "doctor", "capture"]
 
 
 def commands_of_this_build():
@@ -40,11 +40,7 @@ class HelpTest(CliCase):
     def test_every_example_of_the_help_has_flags_that_exist(self):
         for command in commands_of_this_build():
             help_text = self.run_ok(command, "--help").out
-            if command == "bench":
-                help_text += self.run_ok("bench", "attention", "--help").out
-            options, examples = help_text.split("Examples:")[0], help_text.split("Examples:")[1]
-            if command == "bench":
-                options = help_text
+            options, examples = help_text.split("Examples:")
             for flag in re.findall(r" (--[a-z-]+)", examples):
                 self.assertIn(flag, options, command)
 
@@ -63,11 +59,17 @@ class HelpTest(CliCase):
 class UsageTest(CliCase):
     def test_what_is_not_understood_is_a_usage_error_that_points_at_the_help(self):
         for args in ([], ["frobnicate"], ["ls", "--no-such-flag"], ["describe"], ["rm"],
-                     ["ttl", "x"], ["ls", "--wait", "soon"], ["bench"],
-                     ["bench", "attention", "--tokens", "0"],
-                     ["bench", "attention", "--dtype", "int3"]):
+                     ["ttl", "x"], ["ls", "--wait", "soon"]):
             with self.subTest(args=args):
                 self.assert_fails(USAGE, *args, says=["--help"])
+
+    def test_bench_says_that_it_is_a_program_of_its_own(self):
+        for args in (["bench"], ["bench", "attention", "--tokens", "500"],
+                     ["--db", self.store, "bench", "index"]):
+            with self.subTest(args=args):
+                self.assert_fails(USAGE, *args, says=["no command", "attndb-bench", "make bench"])
+        # As a value it means itself.
+        self.assert_fails(NOT_FOUND, "describe", "bench", says=["attndb import"])
 
     def test_a_question_needs_a_context(self):
         if not has_engine():

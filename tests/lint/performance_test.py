@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Goal: docs/performance.md says what bench/results/ holds, and a miss is shown as one.
+"""Goal: docs/performance.md says what bench/results/ holds, and a miss is shown as one;
+bench/run.sh measures all of it.
 
-Method: bench/report.py --check on the tree; its lines on small results made here, good and bad.
+Method: bench/report.py --check on the tree; its lines on small results made here, good and bad. The
+list of bench/run.sh against what documents and results name; a copy of it whose programs all fail.
 """
 
 import copy
 import importlib.util
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPT = ROOT / "bench/report.py"
+RUN = ROOT / "bench/run.sh"
 
 specification = importlib.util.spec_from_file_location("report", SCRIPT)
 report = importlib.util.module_from_spec(specification)
@@ -128,6 +134,62 @@ class PerformanceTest(unittest.TestCase):
         by_clusters = report.plan_of(untrue["million"]["runs"][1], report.BY_CLUSTERS)
         by_clusters["error_mean"] = 0.011
         self.assertIn("| 3.50 × | **MISSED**", report.table(untrue))
+
+    def test_indexes_without_peers_are_no_figure(self):
+        alone = {"name": "L0", "best": [
+            {"recall": recall, "attndb": {"us_per_query": 1}, "peer": None}
+            for recall in (0.95, 0.99)]}
+        text = report.table({"index": {
+            "commit": "c0ffee", "machine": {"cpu": "A", "isa": "avx2", "kernel": "6"},
+            "heads": [alone]}})
+        self.assertEqual(text.count("| not measured beside peers | "), 2)
+
+
+class RunTest(unittest.TestCase):
+    def names(self):
+        listed = subprocess.run([RUN, "--list"], capture_output=True, text=True, check=True).stdout
+        lines = [re.fullmatch(r"(\w+) +\d+  \S.*", line) for line in listed.splitlines()]
+        self.assertTrue(all(lines), listed)
+        return [line.group(1) for line in lines]
+
+    def test_its_list_has_what_it_can_run(self):
+        functions = re.findall(r"^bench_(\w+)\(\)", RUN.read_text(), re.MULTILINE)
+        self.assertEqual(sorted(self.names()), sorted(functions))
+
+    def test_its_list_has_what_documents_and_results_name(self):
+        shown = {path.stem for path in (ROOT / "bench/results").glob("*.json")}
+        shown |= set(report.PICTURES | report.INDEX_PICTURES)
+        shown |= {line({}).source for line in report.LINES} - {""}
+        for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+            for command in re.findall(r"bench/run\.sh ([\w ]*)", page.read_text()):
+                shown |= set(command.split())
+        self.assertGreater(len(shown), 15)
+        self.assertEqual(shown - set(self.names()), set())
+
+    def test_all_of_it_runs_although_some_fail(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "bench").mkdir()
+            (root / "build/release/bin").mkdir(parents=True)
+            shutil.copy(RUN, root / "bench/run.sh")
+            stub = root / "build/release/bin/attndb-bench"
+            stub.write_text("#!/bin/sh\nexit 3\n")
+            stub.chmod(0o755)
+            for args in ([], ["--quick"]):
+                done = subprocess.run([root / "bench/run.sh", *args], capture_output=True,
+                                      text=True, check=False)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                begun = re.findall(r"^== (\w+) \(load", done.stdout, re.MULTILINE)
+                self.assertEqual(begun, self.names())
+                failed = done.stderr.splitlines()[-1]
+                skipped = set() if args else {"index", "index_biased"}  # No peers here.
+                for name in begun:
+                    self.assertEqual(f" {name} " in f"{failed} ", name not in skipped, failed)
+            one = subprocess.run([root / "bench/run.sh", "index", "no_such"], capture_output=True,
+                                 text=True, check=False)
+            self.assertEqual(one.returncode, 2)
+            self.assertIn("no_such", one.stderr)
+            self.assertEqual(one.stdout, "")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+// One plan in a benchmark: a session on the stored tokens, stepped through the last ones, and what
+// its steps gave.
+//
+// Errors:  of Session.
+// Threads: one thread at a time.
+#ifndef ATTNDB_BENCH_ATTENTION_PLAN_SESSION_H_
+#define ATTNDB_BENCH_ATTENTION_PLAN_SESSION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/session.h"
+#include "bench/heads/head_source.h"
+
+namespace attndb::bench {
+
+// The last tokens: for each row and layer.
+struct StepRows {
+  std::vector<std::vector<std::vector<float>>> k, v, q;  // [row][layer][values]
+
+  static Result<StepRows> Read(HeadSource* source, uint64_t num_rows);
+};
+
+// What one step gave: of each layer.
+struct StepOutput {
+  std::vector<std::vector<float>> out;           // [layer][q head, v_head_dim]
+  std::vector<std::vector<float>> lse;           // [layer][q head]
+  std::vector<std::vector<double>> mass_bounds;  // As lse: of the mass left out; or empty,
+  std::vector<std::vector<double>> out_bounds;   // ... of what the output is off by.
+  double ms = 0;                                 // Of the attends.
+  double bytes_touched = 0;
+};
+
+class PlanSession {
+ public:
+  PlanSession(const HeadInfo* info, Session session)
+      : info_(info), session_(std::move(session)), num_stored_(session_.num_tokens()) {}
+
+  // Row `row` as the next token.
+  Status Step(const StepRows& rows, size_t row, StepOutput* output);
+  // Forgets the rows that were stepped through.
+  Status Rewind() { return session_.Crop(num_stored_); }
+
+  // Critical tokens of a q head, mean over all steps and the layers without a sliding window.
+  double SelectedMean() const;
+
+ private:
+  const HeadInfo* info_;  // Not owned.
+  Session session_;
+  uint64_t num_stored_;
+};
+
+}  // namespace attndb::bench
+
+#endif  // ATTNDB_BENCH_ATTENTION_PLAN_SESSION_H_

@@ -1,0 +1,24 @@
+// How far a benchmark is, and how a user stops it.
+//
+// Threads: one thread at a time.
+#ifndef ATTNDB_BENCH_BENCH_PROGRESS_H_
+#define ATTNDB_BENCH_BENCH_PROGRESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "cli/environment.h"
+
+namespace attndb::bench {
+
+// Called with a phase, and what of it is done of how much; false cancels.
+using BenchProgress = std::function<bool(const std::string& phase, uint64_t done, uint64_t total)>;
+
+// A line on stderr a phase, which does so many of `unit_of(phase)`; Ctrl-C cancels.
+BenchProgress ShowProgress(const cli::Environment& env,
+                           std::function<std::string(const std::string&)> unit_of);
+
+}  // namespace attndb::bench
+
+#endif  // ATTNDB_BENCH_BENCH_PROGRESS_H_

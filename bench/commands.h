@@ -1,0 +1,16 @@
+// The makers of attndb-bench's commands.
+#ifndef ATTNDB_BENCH_COMMANDS_H_
+#define ATTNDB_BENCH_COMMANDS_H_
+
+#include <memory>
+
+#include "cli/command.h"
+
+namespace attndb::bench {
+
+std::unique_ptr<cli::Command> MakeAttentionBench();
+std::unique_ptr<cli::Command> MakeIndexBench();
+
+}  // namespace attndb::bench
+
+#endif  // ATTNDB_BENCH_COMMANDS_H_

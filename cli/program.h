@@ -1,0 +1,35 @@
+// A program of commands: parses its command line, runs the command that it names, and reports how
+// that ended. `attndb` and `attndb-bench` are two.
+//
+// Output:  help and version on stdout; what went wrong as environment.h says.
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_PROGRAM_H_
+#define ATTNDB_CLI_PROGRAM_H_
+
+#include <span>
+
+#include "cli/command.h"
+
+namespace attndb::cli {
+
+// A command that a program had once.
+struct MovedCommand {
+  const char* name;
+  const char* advice;  // What to run instead.
+};
+
+struct Program {
+  const char* name;
+  const char* about;      // One sentence.
+  const char* examples;   // Lines of the help's end, with indent.
+  bool has_store = true;  // Its commands use a store of the user's: --db, --tenant, --wait.
+  std::span<const CommandEntry> commands;
+  std::span<const MovedCommand> moved;
+};
+
+// Returns the exit code. No exception leaves it.
+int RunProgram(const Program& program, int argc, char** argv);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_PROGRAM_H_
