@@ -4,8 +4,8 @@ A model's layer calls ``cache.update(k, v, layer)``, which never sees q, and the
 function, which never sees the cache. So the cache's layers tag the key tensor (:func:`tag`) and
 return it; the attention function reads the tag. Nothing of torch is retained.
 
-The mask function makes no mask: it checks that the model asks for a causal one, with or without a
-sliding window. Left padding is read from the forward's own arguments (_step.py).
+The mask function makes no mask: what is asked for must be causal, with or without a sliding window
+(_masks.py). Left padding is read from the forward's own arguments (_step.py).
 
 Whatever carries no tag and belongs to no step runs on the implementation the model had before.
 """
@@ -13,7 +13,6 @@ Whatever carries no tag and belongs to no step runs on the implementation the mo
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -22,6 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterf
 
 from attndb._errors import UnsupportedError
 from attndb.hf import _switch
+from attndb.hf._masks import MaskRequest
 
 # Arguments that change nothing of what attention computes here: positions are checked before the
 # forward, the rest asks for other outputs.
@@ -61,8 +61,8 @@ class Consumer(Protocol):
 
     configs: list[Any]
 
-    def on_mask(self, mask_function: Callable[..., Any]) -> None:
-        """The model asks for the mask of `mask_function(batch, head, q_idx, kv_idx)`."""
+    def on_mask(self, request: MaskRequest) -> torch.Tensor | None:
+        """The model asks for a mask, and is given what this returns."""
 
     def attend(
         self,
@@ -70,10 +70,11 @@ class Consumer(Protocol):
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
+        mask: Any,
         arguments: Arguments,
     ) -> torch.Tensor:
-        """query [B, Hq, n, D], key [B, Hkv, n, D], value [B, Hkv, n, Dv], of the new tokens.
-        Returns [B, n, Hq, Dv]."""
+        """query [B, Hq, n, D], key [B, Hkv, n, D], value [B, Hkv, n, Dv], of the new tokens; mask:
+        what the model gives attention. Returns [B, n, Hq, Dv]."""
 
 
 def register() -> None:
@@ -107,16 +108,11 @@ def attention(
             module, query, key, value, attention_mask, scaling, dropout, kwargs
         )
     consumer, layer = tagged
-    if attention_mask is not None:
-        raise UnsupportedError(
-            f"layer {layer}: expected no mask beyond causality and left padding, found one of "
-            f"shape {list(getattr(attention_mask, 'shape', []))} that the model made itself"
-        )
     if dropout:
         raise UnsupportedError(f"layer {layer}: attention dropout {dropout}; call model.eval()")
     window, soft_cap = _read_arguments(layer, kwargs)
     arguments = Arguments(scaling, window, soft_cap)
-    return consumer.attend(layer, query, key, value, arguments), None
+    return consumer.attend(layer, query, key, value, attention_mask, arguments), None
 
 
 def _read_arguments(layer: int, kwargs: dict[str, Any]) -> tuple[int | None, float | None]:
@@ -148,7 +144,7 @@ def mask(
     attention_mask: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """transformers' mask function. None: attndb is causal and knows windows and padding.
+    """transformers' mask function. Mostly None: attndb is causal and knows windows and padding.
 
     Raises UnsupportedError if the model asks for another mask.
     """
@@ -166,12 +162,10 @@ def mask(
             **kwargs,
         )
     # transformers says so when it joins other rules to a causal mask (image blocks, packing, ...).
-    if kwargs.get("use_vmap") or not kwargs.get("allow_is_causal_skip", True):
-        raise UnsupportedError(
-            "the model asks for a mask other than causal with a sliding window or none"
-        )
-    consumer.on_mask(mask_function)
-    return None
+    is_plain = not kwargs.get("use_vmap") and kwargs.get("allow_is_causal_skip", True)
+    shape = (batch_size, 1, q_length, kv_length)
+    dtype = kwargs.get("dtype", torch.float32)
+    return consumer.on_mask(MaskRequest(mask_function, is_plain, shape, dtype))
 
 
 def _attend_elsewhere(

@@ -59,8 +59,9 @@ def use(
 ) -> Any:
     """Prepares `model` for caches of :func:`attndb.hf.create_session`, and returns it.
 
-    Runs one forward of two tokens to see what its attention layers are. Calling it again changes
-    the options for caches to come. Forwards without an AttndbCache stay as they are.
+    Runs a forward of two tokens and one of a single token, to see what its attention layers are.
+    Calling it again changes the options for caches to come. Forwards without an AttndbCache stay as
+    they are.
 
     ``plan``: of sessions that name none; None = the store's. ``tokenizer``: becomes part of the
     fingerprint. ``fingerprint``: used instead of the content's (:func:`attndb.hf.fingerprint`).
@@ -69,7 +70,8 @@ def use(
     Raises UnsupportedError, naming what: no transformers model, several models in one, weights not
     on the CPU, encoder-decoder, linear attention, recurrence, convolutions, shared KV, attention
     sinks, ALiBi, attention that is chunked or not causal, cross-attention, RoPE that depends on the
-    length, attention that is not called through transformers' AttentionInterface.
+    length, position_ids that are not honoured, a cache of transformers that forgets what the model
+    attends to, attention that is not called through transformers' AttentionInterface.
     """
     decoder = find_decoder(model)
     binding = _binding_of(decoder)
@@ -127,7 +129,7 @@ class Binding:
         check_config(decoder)
         _attention.register()
         self.configs = collect_configs(decoder)
-        self.layers = observe(decoder, self.configs)
+        self.layers, self.masks = observe(decoder, self.configs)
         self.model_kv_dtype = default_kv_dtype(self.layers, type(decoder).__name__)
         self.kv_dtype: DType = self.model_kv_dtype
         self.plan: str | None = None

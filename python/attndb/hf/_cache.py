@@ -289,7 +289,15 @@ class AttndbCache(Cache):
                     f"past_key_values: a session has {row.session.num_tokens} tokens, the cache "
                     f"gave it {len(row.ids)}; it was used without the cache"
                 )
-        step = Step(self, self.sessions, plan.begins, plan.num_new, binding.layers, binding.configs)
+        step = Step(
+            self,
+            self.sessions,
+            plan.begins,
+            plan.num_new,
+            binding.layers,
+            binding.masks,
+            binding.configs,
+        )
         step.on_queries = self.on_queries
         with self._lock:
             if self._step is not None:

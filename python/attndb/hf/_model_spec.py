@@ -18,14 +18,17 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.bfloat16: "bfloat16",
 }
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
-_ROPE_TYPES = {"default", "linear", "yarn", "llama3"}  # Whose angles do not depend on the length.
-_NOT_SCALING = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+# Whose angles do not depend on the length.
+_ROPE_TYPES = {"default", "linear", "yarn", "llama3", "proportional"}
+_NOT_SCALING = {"rope_type", "type", "rope_theta"}
+_IN_ROPE_DIMS = {"partial_rotary_factor"}
 
 
 def find_decoder(model: Any) -> Any:
     """The module that runs the layers: the innermost transformers model inside `model`.
 
-    Raises UnsupportedError: none, several beside each other, or an encoder-decoder model.
+    Raises UnsupportedError: none, several beside each other, an encoder-decoder model, or one of
+    more than text.
     """
     modules = getattr(model, "modules", None)
     models = [part for part in modules() if isinstance(part, PreTrainedModel)] if modules else []
@@ -39,18 +42,38 @@ def find_decoder(model: Any) -> Any:
                 f"{type(model).__name__} has several models inside: {type(outer).__name__} and "
                 f"{type(inner).__name__}; attndb serves models of text alone"
             )
-    return models[-1]
+    decoder = models[-1]
+    if decoder.main_input_name != "input_ids":
+        raise UnsupportedError(
+            f"{type(model).__name__} has a model of {decoder.main_input_name} inside, "
+            f"{type(decoder).__name__}; attndb serves models of text alone"
+        )
+    if _embeds_outside(models[0], decoder):
+        raise UnsupportedError(
+            f"{type(model).__name__} is a model of more than text around {type(decoder).__name__}, "
+            "which is given embeddings instead of token ids; use its model of text alone"
+        )
+    return decoder
+
+
+def _embeds_outside(outer: Any, decoder: Any) -> bool:
+    """Whether `outer` turns ids into embeddings before `decoder` sees them."""
+    config = outer.config
+    return config is not decoder.config and config.get_text_config(decoder=True) is not config
 
 
 def check_config(decoder: Any) -> None:
     """Raises UnsupportedError, by name, for what no observation is needed."""
     config = decoder.config
     name = type(decoder).__name__
-    if getattr(config, "add_cross_attention", False):
+    if getattr(config, "add_cross_attention", False) or getattr(
+        config, "cross_attention_layers", None
+    ):
         raise UnsupportedError(f"{name} has cross-attention")
     if getattr(config, "num_kv_shared_layers", None):
         raise UnsupportedError(f"{name}: {config.num_kv_shared_layers} layers share KV")
-    if getattr(config, "use_bidirectional_attention", False):
+    # "vision": between tokens of one image, which text alone has none of.
+    if getattr(config, "use_bidirectional_attention", None) not in (None, False, "vision"):
         raise UnsupportedError(f"{name}: attention is bidirectional, not causal")
     if getattr(config, "alibi", False):
         raise UnsupportedError(f"{name}: ALiBi")
@@ -95,7 +118,7 @@ def layer_specs(decoder: Any, observed: list[ObservedLayer]) -> list[LayerSpec]:
 
 
 def _layer_spec(decoder: Any, layer: int, seen: ObservedLayer) -> LayerSpec:
-    scaling, window, soft_cap = seen.arguments
+    scaling, _, soft_cap = seen.arguments
     usual = 1.0 / math.sqrt(seen.head_dim)
     is_usual = scaling is None or math.isclose(scaling, usual, rel_tol=1e-7)
     try:
@@ -109,18 +132,20 @@ def _layer_spec(decoder: Any, layer: int, seen: ObservedLayer) -> LayerSpec:
         v_head_dim=None if seen.v_head_dim == seen.head_dim else seen.v_head_dim,
         scale=None if is_usual else scaling,
         soft_cap=soft_cap,
-        sliding_window=window,
+        sliding_window=seen.sliding_window,
         rope=rope,
     )
 
 
 def _rope(config: Any, layer: int, seen: ObservedLayer) -> Rope | None:
-    """None for layers without RoPE, and for models of learned positions: their keys are reused at
-    equal positions only, like all keys."""
+    """None for layers without RoPE, and where keys depend on the position in another way (a learned
+    table, a norm behind RoPE): they are reused at equal positions only, like all keys."""
     params = _rope_params(config, layer)
     if params is None:
         return None
     factor = params.get("partial_rotary_factor", getattr(config, "partial_rotary_factor", None))
+    if params.get("rope_type") == "proportional":  # All channels, some of them by no angle.
+        factor = None
     dims = int(seen.head_dim * (1.0 if factor is None else factor)) & ~1
     rotation = find_rotation(seen, dims)
     if rotation is None:
@@ -158,7 +183,8 @@ def _scaling_text(params: dict[str, Any]) -> str | None:
     rope_type = params.get("rope_type", "default")
     if rope_type == "default":
         return None
-    values = {key: value for key, value in params.items() if key not in _NOT_SCALING}
+    left_out = _NOT_SCALING if rope_type == "proportional" else _NOT_SCALING | _IN_ROPE_DIMS
+    values = {key: value for key, value in params.items() if key not in left_out}
     texts = [f"{key}={_number(values[key])}" for key in sorted(values) if values[key] is not None]
     return f"{rope_type}:{','.join(texts)}"
 

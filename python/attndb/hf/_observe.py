@@ -5,26 +5,32 @@ q, k and v, its scale, window and soft cap, and whether it keeps its keys in the
 to just them. As v is the same for both tokens, attention is v, so all layers see what they see in
 real life, and their two keys differ by RoPE alone: that gives its layout.
 
-Cost: one forward of two tokens, under no_grad and in evaluation mode.
+Then it runs the token once more, as the next one of a long cache and without positions: its keys
+must be those of the position that the cache's length says.
+
+Cost: two forwards, of two tokens and of one, under no_grad and in evaluation mode.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from attndb._errors import Error, UnsupportedError
 from attndb._spec import RopeLayout
 from attndb.hf import _switch
 from attndb.hf._attention import Arguments, Consumer, tag
+from attndb.hf._masks import MaskProbe, MaskRequest, MasksSeen
 
 _POSITION_MAX = 4095  # Far enough that many channels turn, near enough for angles in float32.
+# Of a table of positions, those at its end that a model may mean by an offset (RoBERTa's 2).
+_TABLE_END = 4
 # Relative to the largest key: above the rounding of a deep model, far below what RoPE changes.
 _TOLERANCE = {torch.bfloat16: 0.05}
 _TOLERANCE_ELSE = 0.01
@@ -45,6 +51,7 @@ class ObservedLayer:
     head_dim: int
     v_head_dim: int
     arguments: Arguments
+    sliding_window: int | None  # Of the mask that the layer attends with.
     keys: torch.Tensor  # [num_kv_heads, 2, head_dim], at position 0 and at `position`.
 
 
@@ -101,16 +108,34 @@ class TaggingLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         return cache
 
 
-def observe(decoder: Any, configs: list[Any]) -> list[ObservedLayer]:
-    """The decoder's attention layers, in the order of their indices.
+def observe(decoder: Any, configs: list[Any]) -> tuple[list[ObservedLayer], MasksSeen]:
+    """The decoder's attention layers, in the order of their indices, and the masks that it asks
+    for.
 
     Raises UnsupportedError, naming the model, where its attention is not what attndb computes.
     """
     name = type(decoder).__name__
+    position = probe_position(decoder.config)
+    probe = _run(decoder, configs, position_ids=torch.tensor([[0, position]]))
+    layers = [probe.layers[layer] for layer in range(len(probe.layers))]
+    _check_windows(name, decoder.config, layers)
+    _check_positions(name, layers, _run(decoder, configs, num_held=position))
+    return layers, probe.masks.seen()
+
+
+def _run(
+    decoder: Any,
+    configs: list[Any],
+    num_held: int = 0,
+    position_ids: torch.Tensor | None = None,
+) -> _Probe:
+    """What a forward of one token, or as many as `position_ids` has, shows of each layer, with a
+    cache that says that it holds `num_held` tokens."""
+    name = type(decoder).__name__
     probe = _Probe(configs)
-    cache = _ProbeCache(probe, decoder.config.num_hidden_layers)
-    token = _probe_token(decoder.config)
-    positions = torch.tensor([[0, probe_position(decoder.config)]])
+    cache = _ProbeCache(probe, decoder.config.num_hidden_layers, num_held)
+    num_new = 1 if position_ids is None else position_ids.shape[1]
+    given = {} if position_ids is None else {"position_ids": position_ids}
     try:
         with (
             _in_evaluation(decoder),
@@ -118,17 +143,16 @@ def observe(decoder: Any, configs: list[Any]) -> list[ObservedLayer]:
             _switch.reporting_to(probe, configs),
         ):
             decoder(
-                input_ids=torch.full((1, 2), token),
-                position_ids=positions,
+                input_ids=torch.full((1, num_new), _probe_token(decoder.config)),
                 past_key_values=cache,
                 use_cache=True,
+                **given,
             )
     except Error as error:
         raise UnsupportedError(f"{name}: {error}") from error
     except Exception as error:
-        raise UnsupportedError(
-            f"{name}: a forward with attndb's cache failed: {type(error).__name__}: {error}"
-        ) from error
+        text = f"a forward with attndb's cache failed: {type(error).__name__}: {error}"
+        raise UnsupportedError(f"{name}: {text}") from error
     if not probe.layers:
         raise UnsupportedError(
             f"{name} does not call its attention through transformers' AttentionInterface"
@@ -139,26 +163,60 @@ def observe(decoder: Any, configs: list[Any]) -> list[ObservedLayer]:
             f"{name}: layers {missing} attend to no keys of their own in the cache (linear "
             "attention, recurrence, convolution or shared KV)"
         )
-    probe.check_masks(name)
-    return [probe.layers[layer] for layer in range(len(cache.layers))]
+    return probe
+
+
+def _check_windows(name: str, config: Any, layers: list[ObservedLayer]) -> None:
+    """The cache that transformers makes of `config` must hold all that the layers attend to: else
+    what the model computes depends on how its tokens are cut into forwards."""
+    for i, held in enumerate(DynamicCache(config=config).layers[: len(layers)]):
+        slides = getattr(held, "is_sliding", False)
+        window = getattr(held, "sliding_window", None) if slides else None
+        attended = layers[i].sliding_window
+        if window is not None and (attended is None or attended > window):
+            raise UnsupportedError(
+                f"{name}: layer {i}: transformers' own cache holds the last {window} tokens, and "
+                f"attention is not limited to them (its window: {attended}), so prefill and "
+                "decoding differ"
+            )
+
+
+def _check_positions(name: str, layers: list[ObservedLayer], later: _Probe) -> None:
+    """A token that comes without a position must have that of its place in the sequence."""
+    for i, layer in enumerate(layers):
+        near, far = layer.keys[:, 0].double(), layer.keys[:, 1].double()
+        if _is_equal(near, far, layer.keys.dtype):
+            continue  # Here keys do not depend on the position.
+        if not _is_equal(far, later.layers[i].keys[:, 0].double(), layer.keys.dtype):
+            raise UnsupportedError(
+                f"{name} does not honour position_ids: a token given position p has other keys "
+                "than the one behind p held tokens (ignored, or counted from another number)"
+            )
+        return  # Behind the first such layer, roundings may choose other experts.
 
 
 def probe_position(config: Any) -> int:
     """The second token's position: within what the model's tables allow."""
-    limit = getattr(config, "max_position_embeddings", None) or _POSITION_MAX + 1
-    return max(1, min(int(limit) - 1, _POSITION_MAX))
+    limits = (getattr(config, f"max_{of}_positions", None) for of in ("target", "source"))
+    limit = getattr(config, "max_position_embeddings", None) or next(filter(None, limits), None)
+    return max(1, min(int(limit or _POSITION_MAX + 1 + _TABLE_END) - 1 - _TABLE_END, _POSITION_MAX))
+
+
+def _is_equal(near: torch.Tensor, far: torch.Tensor, dtype: torch.dtype) -> bool:
+    tolerance = near.abs().max().item() * _TOLERANCE.get(dtype, _TOLERANCE_ELSE)
+    return not (near - far).abs().max().item() > tolerance
 
 
 def find_rotation(layer: ObservedLayer, dims: int) -> Rotation | None:
-    """How RoPE over the leading `dims` channels turned the observed keys; None = they are equal.
+    """How RoPE over the leading `dims` channels turned the observed keys; None = they are equal, or
+    depend on the position in another way.
 
     A rotation keeps the length of each pair of channels that it turns, and no other pairing does.
-    Raises UnsupportedError if no layout explains the keys.
     """
     near, far = layer.keys[:, 0].double(), layer.keys[:, 1].double()
     size = near.abs().max().item()
     tolerance = size * _TOLERANCE.get(layer.keys.dtype, _TOLERANCE_ELSE)
-    if size == 0.0 or not (near - far).abs().max().item() > tolerance:
+    if size == 0.0 or _is_equal(near, far, layer.keys.dtype):
         return None
     still = (near[:, dims:] - far[:, dims:]).abs().max().item() if dims < layer.head_dim else 0.0
     if still <= tolerance:
@@ -166,10 +224,7 @@ def find_rotation(layer: ObservedLayer, dims: int) -> Rotation | None:
             lengths = [_pair_lengths(keys[:, :dims], layout) for keys in (near, far)]
             if (lengths[0] - lengths[1]).abs().max().item() <= 2 * tolerance:
                 return Rotation(layout, dims)
-    raise UnsupportedError(
-        f"keys depend on the position, but not by RoPE over {dims} of {layer.head_dim} channels in "
-        "layout half or interleaved"
-    )
+    return None
 
 
 def _pair_lengths(keys: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
@@ -179,38 +234,14 @@ def _pair_lengths(keys: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
     return pairs.square().sum(dim=1 if half else 2).sqrt()
 
 
-def check_mask(mask_function: Callable[..., Any], windows: set[int | None]) -> int | None:
-    """The window of `mask_function`, which must be causal with one of `windows` (None: without).
-
-    Raises UnsupportedError for every other rule.
-    """
-    position = 1 << 20  # Beyond any window, so that a rule shows its far side.
-    zero = torch.tensor(0)
-    query = torch.tensor(position)
-
-    def allows(key: int) -> bool:
-        return bool(mask_function(zero, zero, query, torch.tensor(key)))
-
-    if allows(position) and not allows(position + 1):
-        if None in windows and allows(0):
-            return None
-        for window in sorted(window for window in windows if window is not None):
-            if allows(position - window + 1) and not allows(position - window):
-                return window
-    raise UnsupportedError(
-        "the model asks for a mask that is neither causal nor causal with the sliding window of "
-        "one of its layers (chunked or bidirectional attention)"
-    )
-
-
 class _Probe(Consumer):
     def __init__(self, configs: list[Any]) -> None:
         self.configs = configs
         self.layers: dict[int, ObservedLayer] = {}
-        self._mask_functions: list[Callable[..., Any]] = []
+        self.masks = MaskProbe()
 
-    def on_mask(self, mask_function: Callable[..., Any]) -> None:
-        self._mask_functions.append(mask_function)
+    def on_mask(self, request: MaskRequest) -> torch.Tensor:
+        return self.masks.give(request)
 
     def attend(
         self,
@@ -218,6 +249,7 @@ class _Probe(Consumer):
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
+        mask: Any,
         arguments: Arguments,
     ) -> torch.Tensor:
         if layer in self.layers:
@@ -225,34 +257,36 @@ class _Probe(Consumer):
         num_q_heads, num_kv_heads = query.shape[1], key.shape[1]
         if num_q_heads % num_kv_heads:
             raise UnsupportedError(f"layer {layer}: {num_q_heads} q heads, {num_kv_heads} kv heads")
+        window = self.masks.use(layer, mask).window
+        if arguments.sliding_window not in (None, window):
+            raise UnsupportedError(
+                f"layer {layer}: its mask has window {window}, its attention "
+                f"{arguments.sliding_window}"
+            )
         self.layers[layer] = ObservedLayer(
-            num_q_heads, num_kv_heads, key.shape[3], value.shape[3], arguments, key[0].clone()
+            num_q_heads,
+            num_kv_heads,
+            key.shape[3],
+            value.shape[3],
+            arguments,
+            window,
+            key[0].clone(),
         )
         out = value.repeat_interleave(num_q_heads // num_kv_heads, dim=1)
         return out.transpose(1, 2).to(query.dtype).contiguous()
 
-    def check_masks(self, name: str) -> None:
-        windows = {layer.arguments.sliding_window for layer in self.layers.values()}
-        try:
-            asked = {check_mask(function, windows) for function in self._mask_functions}
-        except UnsupportedError as error:
-            raise UnsupportedError(f"{name}: {error}") from error
-        if asked != windows:
-            raise UnsupportedError(
-                f"{name}: masks have windows {_sorted(asked)}, attention has {_sorted(windows)}"
-            )
-
 
 class _ProbeCache(Cache):
-    def __init__(self, probe: _Probe, num_layers: int) -> None:
+    def __init__(self, probe: _Probe, num_layers: int, num_held: int) -> None:
         super().__init__(layers=[TaggingLayer(self, layer) for layer in range(num_layers)])
         self._probe = probe
+        self._num_held = num_held
 
     def on_update(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> Consumer:
         return self._probe
 
     def layer_length(self, layer: int) -> int:
-        return 0
+        return self._num_held
 
 
 def _probe_token(config: Any) -> int:
@@ -271,7 +305,3 @@ def _in_evaluation(decoder: Any) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-def _sorted(windows: set[int | None]) -> list[int | None]:
-    return sorted(windows, key=lambda window: window or 0)

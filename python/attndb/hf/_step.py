@@ -15,7 +15,8 @@ import torch
 from attndb._errors import FailedPreconditionError, UnsupportedError
 from attndb._session import Session, attend_batch
 from attndb.hf._attention import Arguments, Consumer
-from attndb.hf._observe import ObservedLayer, check_mask
+from attndb.hf._masks import MaskRequest, MasksSeen, made_itself
+from attndb.hf._observe import ObservedLayer
 from attndb.hf._step_plan import StepPlan
 
 
@@ -30,6 +31,7 @@ class Step(Consumer):
         begins: list[int],
         num_new: int,
         layers: Sequence[ObservedLayer],
+        masks: MasksSeen,
         configs: list[Any],
     ) -> None:
         self.owner = weakref.ref(owner)
@@ -42,14 +44,15 @@ class Step(Consumer):
         self._begins = begins
         self._has_padding = any(begins)
         self._layers = layers
+        self._masks = masks
         self._updated: set[int] = set()
         self._attended: set[int] = set()
 
     def has_updated(self, layer: int) -> bool:
         return layer in self._updated
 
-    def on_mask(self, mask_function: Callable[..., Any]) -> None:
-        check_mask(mask_function, {layer.arguments.sliding_window for layer in self._layers})
+    def on_mask(self, request: MaskRequest) -> torch.Tensor | None:
+        return self._masks.mask_of_step(request)
 
     def on_update(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         seen = self._layers[layer]
@@ -67,8 +70,11 @@ class Step(Consumer):
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
+        mask: Any,
         arguments: Arguments,
     ) -> torch.Tensor:
+        if mask is not None:
+            raise made_itself(layer, mask)
         seen = self._layers[layer]
         if arguments != seen.arguments:
             raise UnsupportedError(

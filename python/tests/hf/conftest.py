@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +14,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import attndb  # noqa: E402
+from hf_models import fast_folder  # noqa: E402
 
 torch.set_num_threads(1)  # Models are tiny: a second thread waits more than it works.
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[attndb.DB]:
-    with attndb.open(tmp_path / "store") as opened:
+def db() -> Iterator[attndb.DB]:
+    with (
+        tempfile.TemporaryDirectory(dir=fast_folder()) as folder,
+        attndb.open(Path(folder) / "store") as opened,
+    ):
         yield opened
