@@ -95,7 +95,7 @@ def layer_specs(decoder: Any, observed: list[ObservedLayer]) -> list[LayerSpec]:
 
 
 def _layer_spec(decoder: Any, layer: int, seen: ObservedLayer) -> LayerSpec:
-    scaling, window, soft_cap = seen.arguments
+    scaling, window, soft_cap, logits = seen.arguments
     usual = 1.0 / math.sqrt(seen.head_dim)
     is_usual = scaling is None or math.isclose(scaling, usual, rel_tol=1e-7)
     try:
@@ -111,6 +111,7 @@ def _layer_spec(decoder: Any, layer: int, seen: ObservedLayer) -> LayerSpec:
         soft_cap=soft_cap,
         sliding_window=window,
         rope=rope,
+        denominator_logits=logits,
     )
 
 
