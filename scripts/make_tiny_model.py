@@ -176,6 +176,38 @@ def gemma3(seed):
                     attention__sliding_window_pattern=3, rope__freq_base_swa=1000.0)
 
 
+def gpt_oss(seed):
+    """A learned sink in each q head's softmax, of little to most of it; every other layer has a
+    window of 24; YaRN; experts."""
+    layers, embed, ff, experts, head_dim, q_heads, kv_heads = 4, 64, 32, 4, 32, 4, 2
+    model = Model("gpt-oss", seed, block_count=layers, embedding_length=embed,
+                  feed_forward_length=ff, expert_feed_forward_length=ff,
+                  expert_count=experts, expert_used_count=2,
+                  attention__head_count=q_heads, attention__head_count_kv=kv_heads,
+                  attention__key_length=head_dim, attention__value_length=head_dim,
+                  attention__sliding_window=24, attention__layer_norm_rms_epsilon=1e-5,
+                  rope__dimension_count=head_dim, rope__freq_base=150000.0,
+                  rope__scaling__type="yarn", rope__scaling__factor=8.0,
+                  rope__scaling__original_context_length=512)
+    model.tensor("token_embd.weight", embed, VOCAB)
+    model.norm("output_norm.weight", embed)
+    model.tensor("output.weight", embed, VOCAB, deviation=2.0 / math.sqrt(embed))
+    for i in range(layers):
+        prefix = f"blk.{i}."
+        _attention(model, prefix, embed, q_heads * head_dim, kv_heads * head_dim, bias=True)
+        model.norm(prefix + "attn_norm.weight", embed)
+        model.norm(prefix + "post_attention_norm.weight", embed)
+        model.tensor(prefix + "attn_sinks.weight", q_heads, mean=2.0, deviation=2.0)
+        model.tensor(prefix + "attn_output.bias", embed)
+        model.tensor(prefix + "ffn_gate_inp.weight", embed, experts)
+        model.tensor(prefix + "ffn_gate_inp.bias", experts)
+        for name, (rows, columns) in {"gate": (embed, ff), "up": (embed, ff),
+                                      "down": (ff, embed)}.items():
+            model.tensor(f"{prefix}ffn_{name}_exps.weight", rows, columns, experts)
+            model.tensor(f"{prefix}ffn_{name}_exps.bias", columns, experts)
+    return model
+
+
 def llama_lora(seed):
     """An adapter for `llama`: changes queries, keys and values of its first two layers."""
     embed, q_width, kv_width, rank = 256, 256, 64, 4
@@ -213,34 +245,6 @@ def refuse_alibi(seed):
     model.tensor("blk.0.attn_output.weight", embed, embed)
     model.tensor("blk.0.ffn_up.weight", embed, ff)
     model.tensor("blk.0.ffn_down.weight", ff, embed)
-    return model
-
-
-def refuse_sinks(seed):
-    """A learned sink in each head's softmax."""
-    embed, ff, experts, head_dim, q_heads, kv_heads = 64, 32, 4, 32, 4, 2
-    model = Model("gpt-oss", seed, block_count=2, embedding_length=embed, feed_forward_length=ff,
-                  expert_feed_forward_length=ff, expert_count=experts, expert_used_count=2,
-                  attention__head_count=q_heads, attention__head_count_kv=kv_heads,
-                  attention__key_length=head_dim, attention__value_length=head_dim,
-                  attention__sliding_window=16, attention__layer_norm_rms_epsilon=1e-5,
-                  rope__dimension_count=head_dim)
-    model.tensor("token_embd.weight", embed, VOCAB)
-    model.norm("output_norm.weight", embed)
-    model.tensor("output.weight", embed, VOCAB)
-    for i in range(2):
-        prefix = f"blk.{i}."
-        _attention(model, prefix, embed, q_heads * head_dim, kv_heads * head_dim, bias=True)
-        model.norm(prefix + "attn_norm.weight", embed)
-        model.norm(prefix + "post_attention_norm.weight", embed)
-        model.tensor(prefix + "attn_sinks.weight", q_heads)
-        model.tensor(prefix + "attn_output.bias", embed)
-        model.tensor(prefix + "ffn_gate_inp.weight", embed, experts)
-        model.tensor(prefix + "ffn_gate_inp.bias", experts)
-        for name, (rows, columns) in {"gate": (embed, ff), "up": (embed, ff),
-                                      "down": (ff, embed)}.items():
-            model.tensor(f"{prefix}ffn_{name}_exps.weight", rows, columns, experts)
-            model.tensor(f"{prefix}ffn_{name}_exps.bias", columns, experts)
     return model
 
 
@@ -297,8 +301,8 @@ def refuse_recurrent(seed):
 
 
 KINDS = {f.__name__: f for f in (
-    llama, llama_yarn, llama_lora, qwen2, qwen3, gemma2, gemma3, refuse_longrope, refuse_mrope,
-    refuse_alibi, refuse_sinks, refuse_mla, refuse_recurrent)}
+    llama, llama_yarn, llama_lora, qwen2, qwen3, gemma2, gemma3, gpt_oss, refuse_longrope,
+    refuse_mrope, refuse_alibi, refuse_mla, refuse_recurrent)}
 
 
 def main():

@@ -59,8 +59,13 @@ void AttendHead(const LayerData& layer, const float* q, uint32_t q_head, uint64_
   for (uint64_t token = first; token < num_visible; ++token) {
     logits.push_back(Logit(layer, q, token, kv_head));
   }
-  const double max = *std::max_element(logits.begin(), logits.end());
+  double max = *std::max_element(logits.begin(), logits.end());
   double sum = 0.0;
+  if (!spec.denominator_logits.empty()) {
+    const double denominator = double{spec.denominator_logits[q_head]};
+    max = std::max(max, denominator);
+    sum = std::exp(denominator - max);
+  }
   std::vector<double> mean(spec.v_head_dim);
   for (uint64_t token = first; token < num_visible; ++token) {
     const double weight = std::exp(logits[token - first] - max);

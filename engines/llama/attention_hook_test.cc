@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "engines/llama/graph_test_util.h"
@@ -61,7 +63,7 @@ class AttentionHookTest : public ::testing::Test {
   TestGraph graph_;
   std::vector<ggml_tensor*> nodes_;
   std::vector<llama_pos> positions_ = {0, 1, 2};
-  const ModelSpec spec_ = TwoLayers();
+  ModelSpec spec_ = TwoLayers();
   AttentionHook hook_{spec_, HookVariant::kRewrite};
   llama_context_params params_ = {};
 };
@@ -89,17 +91,41 @@ TEST_F(AttentionHookTest, RefusesALayerThatDiffersFromTheProbe) {
 TEST_F(AttentionHookTest, RefusesFeaturesThatAppearLater) {
   AddLayer();
   const Layer second = AddLayer();
-  second.attention->src[4] = graph_.Rows();
-  EXPECT_THAT(ShowBatch(), FailsWith(StatusCode::kUnsupported, HasSubstr("sinks")));
+  second.attention->src[3] = nullptr;
+  EXPECT_THAT(ShowBatch(), FailsWith(StatusCode::kUnsupported, HasSubstr("without mask")));
+}
+
+TEST_F(AttentionHookTest, SinksAreReadFromTheirWeightsAndMustBeThoseOfTheProbe) {
+  spec_.layers[1].denominator_logits = {0.5f, -2.0f};
+  AttentionHook hook(spec_, HookVariant::kRewrite);
+  hook.Attach(&params_);
+  const auto show = [&] {
+    hook.Begin({}, positions_);
+    for (ggml_tensor* node : nodes_) Ask(node);
+    return hook.End(0);
+  };
+  AddLayer();
+  ggml_tensor*& sinks = AddLayer().attention->src[4];
+  EXPECT_THAT(show(), FailsWith(StatusCode::kUnsupported, HasSubstr("layer 1 of this graph")));
+  sinks = graph_.Rows();
+  EXPECT_THAT(show(), FailsWith(StatusCode::kUnsupported, HasSubstr("sinks that are no weights")));
+  sinks = graph_.Weights({0.5f, -2.0f, 1.0f});
+  EXPECT_THAT(show(), FailsWith(StatusCode::kUnsupported, HasSubstr("3 f32 values, expected 2")));
+  sinks = graph_.Weights({0.5f, std::nanf("")});
+  EXPECT_THAT(show(), FailsWith(StatusCode::kUnsupported, HasSubstr("sinks that are not finite")));
+  sinks = graph_.Weights({0.5f, -2.5f});
+  EXPECT_THAT(show(), FailsWith(StatusCode::kUnsupported, HasSubstr("layer 1 of this graph")));
+  sinks = graph_.Weights({0.5f, -2.0f});
+  ATTNDB_EXPECT_OK(show());
 }
 
 TEST_F(AttentionHookTest, AGraphThatWasRewrittenInPartIsFinishedLater) {
   const Layer first = AddLayer();
   const Layer second = AddLayer();
-  second.attention->src[4] = graph_.Rows();
+  ggml_tensor* const mask = std::exchange(second.attention->src[3], nullptr);
   EXPECT_FALSE(ShowBatch().ok());
   EXPECT_EQ(first.attention->op, GGML_OP_CUSTOM);
-  second.attention->src[4] = nullptr;
+  second.attention->src[3] = mask;
   ATTNDB_EXPECT_OK(ShowBatch());
   EXPECT_EQ(second.attention->op, GGML_OP_CUSTOM);
 }

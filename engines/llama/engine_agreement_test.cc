@@ -233,12 +233,12 @@ std::string ParamName(const ::testing::TestParamInfo<EngineAgreementTest::ParamT
   return kind + (variant == HookVariant::kRewrite ? "_rewrite" : "_observe");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EngineAgreementTest,
-                         ::testing::Combine(::testing::Values("llama", "llama_yarn", "qwen2",
-                                                              "qwen3", "gemma2", "gemma3"),
-                                            ::testing::Values(HookVariant::kRewrite,
-                                                              HookVariant::kObserve)),
-                         ParamName);
+INSTANTIATE_TEST_SUITE_P(
+    Models, EngineAgreementTest,
+    ::testing::Combine(::testing::Values("llama", "llama_yarn", "qwen2", "qwen3", "gemma2",
+                                         "gemma3", "gpt_oss"),
+                       ::testing::Values(HookVariant::kRewrite, HookVariant::kObserve)),
+    ParamName);
 
 }  // namespace
 }  // namespace attndb::llama

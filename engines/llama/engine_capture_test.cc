@@ -151,7 +151,7 @@ TEST_P(EngineCaptureTest, BothVariantsCaptureTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(Models, EngineCaptureTest,
                          ::testing::Values("llama", "llama_yarn", "qwen2", "qwen3", "gemma2",
-                                           "gemma3"),
+                                           "gemma3", "gpt_oss"),
                          [](const auto& param) { return param.param; });
 
 class EngineCaptureErrorTest : public CaptureFixture,

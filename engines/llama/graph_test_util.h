@@ -51,6 +51,12 @@ class TestGraph {
     ggml_tensor* mask = ggml_new_tensor_2d(nodes(), GGML_TYPE_F16, kCells, kTokens);
     return ggml_flash_attn_ext(nodes(), q, Heads(k), Heads(v), mask, scale, 0.0f, 0.0f);
   }
+  ggml_tensor* Weights(const std::vector<float>& values) {
+    ggml_tensor* weights = InBuffer(GGML_TYPE_F32, static_cast<int64_t>(values.size()), 1,
+                                    GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    ggml_backend_tensor_set(weights, values.data(), 0, values.size() * sizeof(float));
+    return weights;
+  }
   ggml_tensor* Computation() { return ggml_add(nodes(), Rows(), Rows()); }
 
   // Positions 0, 1, 2 in memory that can be read.

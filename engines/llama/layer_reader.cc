@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace attndb::llama {
 namespace {
@@ -63,7 +64,6 @@ int64_t Stride(const ggml_tensor* tensor, int dim) {
 Status CheckAttentionParams(const AttentionSite& site) {
   const ggml_tensor* node = site.attention;
   if (FloatParam(node, kFlashMaxBias) != 0.0f) return Refuse(site, "ALiBi (position bias)");
-  if (node->src[4] != nullptr) return Refuse(site, "attention sinks in the softmax");
   if (node->op_params[kFlashMaxKv] != 0) return Refuse(site, "sparse attention (indexer)");
   for (int i = 5; i < GGML_MAX_SRC; ++i) {
     if (node->src[i] != nullptr) return Refuse(site, "unknown input of " + Describe(node));
@@ -114,6 +114,29 @@ Status CheckShapes(const AttentionSite& site) {
 bool IsWeight(const ggml_tensor* tensor) {
   return tensor != nullptr && tensor->op == GGML_OP_NONE && tensor->buffer != nullptr &&
          ggml_backend_buffer_get_usage(tensor->buffer) == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+}
+
+// The learned sinks of GPT-OSS and its like, one logit for each q head; none where the node has
+// none.
+Result<std::vector<float>> ReadDenominators(const AttentionSite& site) {
+  const ggml_tensor* const sinks = site.attention->src[4];
+  if (sinks == nullptr) return std::vector<float>();
+  const int64_t num_q_heads = site.attention->src[0]->ne[2];
+  if (!IsWeight(RootOf(sinks))) {
+    return Refuse(site, "attention sinks that are no weights: " + Describe(sinks));
+  }
+  if (sinks->type != GGML_TYPE_F32 || !ggml_is_contiguous(sinks) ||
+      ggml_nelements(sinks) != num_q_heads) {
+    return Refuse(site, "attention sinks of " + std::to_string(ggml_nelements(sinks)) + " " +
+                            ggml_type_name(sinks->type) + " values, expected " +
+                            std::to_string(num_q_heads) + " of type f32, one for each q head");
+  }
+  std::vector<float> logits(static_cast<size_t>(num_q_heads));
+  ggml_backend_tensor_get(sinks, logits.data(), 0, logits.size() * sizeof(float));
+  for (const float logit : logits) {
+    if (!std::isfinite(logit)) return Refuse(site, "attention sinks that are not finite");
+  }
+  return logits;
 }
 
 // The ROPE node that rotated the stored keys; null if there is none between them and the projection
@@ -207,6 +230,7 @@ Result<LayerSpec> ReadLayer(const AttentionSite& site) {
   spec.v_head_dim = static_cast<uint32_t>(v->ne[0]);
   spec.scale = FloatParam(site.attention, kFlashScale);
   spec.soft_cap = FloatParam(site.attention, kFlashSoftCap);
+  ATTNDB_ASSIGN_OR_RETURN(spec.denominator_logits, ReadDenominators(site));
   if (!(spec.scale > 0.0f) || !std::isfinite(spec.scale)) {
     return Refuse(site, "softmax scale " + std::to_string(spec.scale));
   }

@@ -15,9 +15,9 @@
 
 namespace attndb::llama {
 
-// Heads, dims, scale and soft cap; without sliding window (that is in the mask) and RoPE.
-// Refuses ALiBi, sinks, sparse attention, several streams, transposed V, quantised KV, unknown
-// types.
+// Heads, dims, scale, soft cap and denominators; without sliding window (that is in the mask) and
+// RoPE. Refuses ALiBi, sinks that are no weights of one for each q head, sparse attention, several
+// streams, transposed V, quantised KV, unknown types.
 Result<LayerSpec> ReadLayer(const AttentionSite& site);
 
 // The rotary embedding of the keys that the site stores. kNone layout if they are not rotated.

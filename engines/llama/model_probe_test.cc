@@ -70,11 +70,25 @@ TEST(ModelProbeTest, ReadsSlidingWindowsFromTheMask) {
   EXPECT_EQ(three[0].scale, 1.0f) << "Gemma scales q before attention";
 }
 
+TEST(ModelProbeTest, ReadsTheSinksOfGptOss) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine engine, OpenTiny("gpt_oss"));
+  const std::vector<LayerSpec>& layers = engine.spec().layers;
+  ASSERT_EQ(layers.size(), 4u);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    EXPECT_EQ(layers[i].sliding_window, i % 2 == 0 ? 24u : 0u) << i;
+    ASSERT_EQ(layers[i].denominator_logits.size(), 4u) << i;
+    EXPECT_THAT(layers[i].rope.scaling, HasSubstr("yarn:"));
+  }
+  EXPECT_NE(layers[0].denominator_logits, layers[2].denominator_logits);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine llama, OpenTiny("llama"));
+  EXPECT_TRUE(llama.spec().layers[0].denominator_logits.empty());
+}
+
 TEST(ModelProbeTest, RefusesByName) {
   const std::pair<const char*, const char*> cases[] = {
-      {"refuse_alibi", "ALiBi"},       {"refuse_sinks", "sinks"},
-      {"refuse_mla", "MLA"},           {"refuse_recurrent", "recurrent"},
-      {"refuse_longrope", "longrope"}, {"refuse_mrope", "multi-section"},
+      {"refuse_alibi", "ALiBi"},         {"refuse_mla", "MLA"},
+      {"refuse_recurrent", "recurrent"}, {"refuse_longrope", "longrope"},
+      {"refuse_mrope", "multi-section"},
   };
   for (const auto& [kind, feature] : cases) {
     EXPECT_THAT(OpenTiny(kind),

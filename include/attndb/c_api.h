@@ -85,6 +85,9 @@ typedef struct attndb_layer_spec {
   uint32_t rope_dims;       /* 0 = all of head_dim. */
   double rope_base;         /* 0 = 10000. */
   const char* rope_scaling; /* NULL = none. */
+  /* LayerSpec::denominator_logits: num_q_heads of them, or NULL and 0. */
+  const float* denominator_logits;
+  size_t num_denominator_logits;
 } attndb_layer_spec;
 
 /* ModelSpec of types.h. `layers` is an array of num_layers structs; its stride is the struct_size

@@ -7,7 +7,8 @@
 // Shapes:  q [num_rows, num_q_heads, head_dim]; k [n, num_kv_heads, head_dim]; v [n, num_kv_heads,
 //          v_head_dim]; out [num_rows, num_q_heads, v_head_dim], float32 or q's type; lse
 //          [num_rows, num_q_heads] float32.
-// Units:   lse is the natural log of the sum of exp(logit); logit = scale * (q . k).
+// Units:   lse is the natural log of the sum of exp(logit), a layer's denominator logit included;
+//          logit = scale * (q . k).
 // Errors:  a call that fails on its arguments changes nothing. A step that fails in the middle
 //          leaves layers of unequal length: then only Crop, Reset and destruction are legal.
 // Threads: one thread at a time, but for AttendPart. The DB may be used by other threads meanwhile.

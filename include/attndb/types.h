@@ -55,6 +55,10 @@ struct LayerSpec {
   float soft_cap = 0.0f;        // logit = soft_cap * tanh(logit / soft_cap); 0 = none.
   uint32_t sliding_window = 0;  // Token i sees (i - sliding_window, i]; 0 = all tokens up to i.
   Rope rope;
+  // [num_q_heads], finite; empty = none. Each adds exp(it) to the softmax's denominator of its q
+  // head, as a token of value 0 would that every row sees (GPT-OSS's learned sinks, `s_aux`). Not
+  // scaled, not capped; the lse includes it.
+  std::vector<float> denominator_logits;
 
   uint32_t group_size() const { return num_q_heads / num_kv_heads; }
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;

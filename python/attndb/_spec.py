@@ -37,6 +37,9 @@ class LayerSpec:
     soft_cap: float | None = None  # logit = soft_cap * tanh(logit / soft_cap).
     sliding_window: int | None = None  # Token i sees (i - sliding_window, i].
     rope: Rope | None = None  # None: keys are not rotated.
+    # For each q head: adds exp(it) to the softmax's denominator, as a token of value 0 would that
+    # every row sees (GPT-OSS's learned sinks, ``s_aux``). None = none. lse includes it.
+    denominator_logits: Sequence[float] | None = None
 
 
 @dataclass(frozen=True)

@@ -98,20 +98,23 @@ class PrefixHit:
 def attention_weights(file: KvFile, layer: int, query: int = -1) -> Doubles:
     """Softmax weights [num_q_heads, num_tokens] of one captured query; 0 for what it doesn't see.
 
-    Causal, with the layer's scale, soft cap and sliding window.
+    Causal, with the layer's scale, soft cap, sliding window and denominators, which keep the rest:
+    the weights of a layer that has some sum to less than 1.
     """
     row = _row(file, query)
     shape = _shape(file, layer)
     weights = np.zeros((shape.num_q_heads, file.num_tokens))
     for first_head, scores in _scores(file, layer, range(row, row + 1)):
         heads = slice(first_head, first_head + scores.shape[1])
-        weights[heads, : row + 1] = _softmax(_logits(shape, scores))[0]
+        extra = shape.denominator_logits
+        denominators = None if extra is None else np.asarray(extra[heads], np.float64)[:, None]
+        weights[heads, : row + 1] = _softmax(_logits(shape, scores), denominators)[0]
     return weights
 
 
 def tokens_for_mass(file: KvFile, mass: float = 0.9, queries: int = 16) -> Doubles:
-    """Tokens of largest weight that together hold `mass` of the softmax: [num_layers, num_q_heads],
-    mean over the last `queries` rows. Each head needs at least one."""
+    """Tokens of largest weight that together hold `mass` of what all tokens weigh: [num_layers,
+    num_q_heads], mean over the last `queries` rows. Each head needs at least one."""
     if not 0.0 < mass <= 1.0:
         raise InvalidArgumentError(f"mass: expected more than 0 and at most 1, found {mass}")
 
@@ -307,9 +310,12 @@ def _logits(shape: LayerSpec, scores: Doubles) -> Doubles:
     return logits
 
 
-def _softmax(logits: Doubles) -> Doubles:
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+def _softmax(logits: Doubles, denominators: Doubles | None = None) -> Doubles:
+    """denominators: [heads, 1], one more logit of each head that only the sum has."""
+    extra = np.full((1, 1), -np.inf) if denominators is None else denominators
+    most = np.maximum(logits.max(axis=-1, keepdims=True), extra)
+    weights = np.exp(logits - most)
+    return np.asarray(weights / (weights.sum(axis=-1, keepdims=True) + np.exp(extra - most)))
 
 
 def _by_head(

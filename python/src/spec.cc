@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "python/src/status_error.h"
 
@@ -49,6 +50,19 @@ std::string Text(nb::handle owner, const char* field) {
   return text;
 }
 
+std::vector<float> Numbers(nb::handle owner, const char* field) {
+  const nb::object values = owner.attr(field);
+  std::vector<float> numbers;
+  if (values.is_none()) return numbers;
+  if (!nb::isinstance<nb::iterable>(values)) Refuse(field, "a sequence of numbers", values);
+  for (const nb::handle value : nb::iter(values)) {
+    double number = 0;
+    if (!nb::try_cast<double>(value, number)) Refuse(field, "a sequence of numbers", value);
+    numbers.push_back(static_cast<float>(number));
+  }
+  return numbers;
+}
+
 Rope ToRope(nb::handle rope) {
   if (rope.is_none()) return {};
   const std::string layout = Text(rope, "layout");
@@ -70,7 +84,8 @@ LayerSpec ToLayer(nb::handle layer) {
           .scale = static_cast<float>(Number(layer, "scale")),
           .soft_cap = static_cast<float>(Number(layer, "soft_cap")),
           .sliding_window = Count(layer, "sliding_window"),
-          .rope = ToRope(layer.attr("rope"))};
+          .rope = ToRope(layer.attr("rope")),
+          .denominator_logits = Numbers(layer, "denominator_logits")};
 }
 
 nb::object NoneIfZero(double value) { return value == 0 ? nb::none() : nb::cast(value); }
@@ -82,12 +97,19 @@ nb::object FromRope(const Rope& rope, nb::handle module) {
                              scaling, rope.rope_dims);
 }
 
+nb::object FromNumbers(const std::vector<float>& values) {
+  if (values.empty()) return nb::none();
+  nb::list numbers;
+  for (const float value : values) numbers.append(static_cast<double>(value));
+  return nb::tuple(numbers);
+}
+
 nb::object FromLayer(const LayerSpec& layer, nb::handle module) {
   const nb::object window = layer.sliding_window == 0 ? nb::none() : nb::cast(layer.sliding_window);
-  return module.attr("LayerSpec")(layer.num_q_heads, layer.num_kv_heads, layer.head_dim,
-                                  layer.v_head_dim, NoneIfZero(static_cast<double>(layer.scale)),
-                                  NoneIfZero(static_cast<double>(layer.soft_cap)), window,
-                                  FromRope(layer.rope, module));
+  return module.attr("LayerSpec")(
+      layer.num_q_heads, layer.num_kv_heads, layer.head_dim, layer.v_head_dim,
+      NoneIfZero(static_cast<double>(layer.scale)), NoneIfZero(static_cast<double>(layer.soft_cap)),
+      window, FromRope(layer.rope, module), FromNumbers(layer.denominator_logits));
 }
 
 }  // namespace

@@ -57,6 +57,21 @@ Status CheckRope(size_t layer, const LayerSpec& spec) {
   return Status::Ok();
 }
 
+Status CheckDenominators(size_t layer, const LayerSpec& spec) {
+  const std::vector<float>& logits = spec.denominator_logits;
+  if (logits.empty()) return Status::Ok();
+  if (logits.size() != spec.num_q_heads) {
+    return FieldError(layer, "number of denominator_logits", std::to_string(logits.size()),
+                      "num_q_heads " + std::to_string(spec.num_q_heads) + ", or none");
+  }
+  for (size_t head = 0; head < logits.size(); ++head) {
+    if (std::isfinite(logits[head])) continue;
+    const std::string field = "denominator_logits[" + std::to_string(head) + "]";
+    return FieldError(layer, field.c_str(), std::to_string(logits[head]), "a finite number");
+  }
+  return Status::Ok();
+}
+
 Status CheckLayer(size_t layer, const LayerSpec& spec) {
   ATTNDB_RETURN_IF_ERROR(CheckCount(layer, "num_kv_heads", spec.num_kv_heads, kMaxKvHeads));
   ATTNDB_RETURN_IF_ERROR(CheckCount(layer, "num_q_heads", spec.num_q_heads, kMaxQHeads));
@@ -68,6 +83,7 @@ Status CheckLayer(size_t layer, const LayerSpec& spec) {
   ATTNDB_RETURN_IF_ERROR(CheckCount(layer, "v_head_dim", spec.v_head_dim, kMaxHeadDim));
   ATTNDB_RETURN_IF_ERROR(CheckNotNegative(layer, "scale", spec.scale));
   ATTNDB_RETURN_IF_ERROR(CheckNotNegative(layer, "soft_cap", spec.soft_cap));
+  ATTNDB_RETURN_IF_ERROR(CheckDenominators(layer, spec));
   return CheckRope(layer, spec);
 }
 

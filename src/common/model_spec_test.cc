@@ -25,6 +25,12 @@ TEST(ModelSpecTest, CountsBytesWithoutPadding) {
   EXPECT_EQ(GoodSpec().KvBytesPerToken(), 3u * 2 * (64 + 32) * 2);
 }
 
+TEST(ModelSpecTest, DenominatorLogitsAreAnyFiniteNumbersOfAllQHeadsOrNone) {
+  ModelSpec spec = GoodSpec();
+  spec.layers[1].denominator_logits = {-1e30f, -2.5f, 0.0f, -0.0f, 7.0f, 1e30f};
+  EXPECT_TRUE(spec.Validate().ok());
+}
+
 TEST(ModelSpecTest, RefusesWhatIsOutOfLimitsByName) {
   const struct {
     const char* message;
@@ -41,6 +47,18 @@ TEST(ModelSpecTest, RefusesWhatIsOutOfLimitsByName) {
       {"layer 0: scale is -1", [](ModelSpec& s) { s.layers[0].scale = -1.0f; }},
       {"layer 0: soft_cap is inf",
        [](ModelSpec& s) { s.layers[0].soft_cap = std::numeric_limits<float>::infinity(); }},
+      {"layer 1: number of denominator_logits is 5, expected num_q_heads 6",
+       [](ModelSpec& s) { s.layers[1].denominator_logits.assign(5, 0.5f); }},
+      {"layer 2: denominator_logits[3] is nan, expected a finite number",
+       [](ModelSpec& s) {
+         s.layers[2].denominator_logits.assign(6, 0.5f);
+         s.layers[2].denominator_logits[3] = std::numeric_limits<float>::quiet_NaN();
+       }},
+      {"layer 0: denominator_logits[5] is -inf, expected a finite number",
+       [](ModelSpec& s) {
+         s.layers[0].denominator_logits.assign(6, 0.5f);
+         s.layers[0].denominator_logits[5] = -std::numeric_limits<float>::infinity();
+       }},
       {"rope_dims is 65", [](ModelSpec& s) { s.layers[0].rope.rope_dims = 65; }},
       {"rope_dims is 128", [](ModelSpec& s) { s.layers[0].rope.rope_dims = 128; }},
       {"rope base is 0", [](ModelSpec& s) { s.layers[0].rope.base = 0.0; }},

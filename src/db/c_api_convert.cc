@@ -62,6 +62,11 @@ Result<LayerSpec> ToLayerSpec(const attndb_layer_spec& from) {
                                    std::to_string(from.rope_layout) +
                                    "; expected 0 (none), 1 (half) or 2 (interleaved)");
   }
+  if (from.denominator_logits == nullptr && from.num_denominator_logits != 0) {
+    return Status::InvalidArgument("attndb_layer_spec.num_denominator_logits is " +
+                                   std::to_string(from.num_denominator_logits) +
+                                   "; expected 0 where denominator_logits is NULL");
+  }
   LayerSpec layer;
   layer.num_q_heads = from.num_q_heads;
   layer.num_kv_heads = from.num_kv_heads;
@@ -74,6 +79,10 @@ Result<LayerSpec> ToLayerSpec(const attndb_layer_spec& from) {
   layer.rope.rope_dims = from.rope_dims;
   if (from.rope_base != 0) layer.rope.base = from.rope_base;
   layer.rope.scaling = TextOf(from.rope_scaling);
+  if (from.denominator_logits != nullptr) {
+    const float* const logits = from.denominator_logits;
+    layer.denominator_logits.assign(logits, logits + from.num_denominator_logits);
+  }
   return layer;
 }
 

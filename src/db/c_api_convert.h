@@ -7,6 +7,7 @@
 #ifndef ATTNDB_DB_C_API_CONVERT_H_
 #define ATTNDB_DB_C_API_CONVERT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -25,20 +26,28 @@ namespace attndb::internal {
 Status StructTooSmall(const char* name, size_t found, size_t expected);
 Status StructTooNew(const char* name, size_t found, size_t known);
 
+// The size of a struct's first version, the least that is accepted: its own unless it has grown.
+template <typename Struct>
+inline constexpr size_t kLeastBytes = sizeof(Struct);
+template <>
+inline constexpr size_t kLeastBytes<attndb_layer_spec> = offsetof(attndb_layer_spec,
+                                                                  denominator_logits);
+
 // `*from` as this library knows the struct: what an older caller lacks is zero, what a newer caller
-// has beyond must be zero. All structs are still at their first version; one that grows keeps its
-// first size here as the least that is accepted.
+// has beyond must be zero.
 template <typename Struct>
 Result<Struct> CopyStruct(const Struct* from, const char* name) {
   size_t struct_size = 0;
   std::memcpy(&struct_size, from, sizeof(struct_size));
-  if (struct_size < sizeof(Struct)) return StructTooSmall(name, struct_size, sizeof(Struct));
+  if (struct_size < kLeastBytes<Struct>) {
+    return StructTooSmall(name, struct_size, kLeastBytes<Struct>);
+  }
   const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
   for (size_t i = sizeof(Struct); i < struct_size; ++i) {
     if (bytes[i] != 0) return StructTooNew(name, struct_size, sizeof(Struct));
   }
-  Struct copy;
-  std::memcpy(&copy, from, sizeof(copy));
+  Struct copy = {};
+  std::memcpy(&copy, from, std::min(struct_size, sizeof(copy)));
   return copy;
 }
 

@@ -205,6 +205,36 @@ TEST_F(CApiSpecTest, ASpecArrivesWithItsDefaults) {
   EXPECT_TRUE(spec->Validate().ok());
 }
 
+TEST_F(CApiSpecTest, DenominatorLogitsArriveByQHead) {
+  const float logits[] = {0.5f, -1.0f, 2.0f, 0.0f};
+  layers_[1].denominator_logits = logits;
+  layers_[1].num_denominator_logits = 4;
+  const auto spec = ToModelSpec(&spec_);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->layers[0].denominator_logits.empty());
+  EXPECT_THAT(spec->layers[1].denominator_logits, ElementsAre(0.5f, -1.0f, 2.0f, 0.0f));
+  EXPECT_TRUE(spec->Validate().ok());
+  layers_[1].denominator_logits = nullptr;
+  EXPECT_THAT(ToModelSpec(&spec_).status().message(),
+              HasSubstr("num_denominator_logits is 4; expected 0"));
+}
+
+// As a program that was compiled before they were there says it.
+TEST_F(CApiSpecTest, ALayerThatIsTooShortForDenominatorLogitsHasNone) {
+  constexpr size_t kOldBytes = offsetof(attndb_layer_spec, denominator_logits);
+  std::vector<unsigned char> old(2 * kOldBytes);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i].struct_size = kOldBytes;
+    std::memcpy(old.data() + i * kOldBytes, &layers_[i], kOldBytes);
+  }
+  spec_.layers = reinterpret_cast<const attndb_layer_spec*>(old.data());
+  const auto spec = ToModelSpec(&spec_);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers[1].num_q_heads, 4u);
+  EXPECT_EQ(spec->layers[1].rope.layout, RopeLayout::kInterleaved);
+  EXPECT_TRUE(spec->layers[1].denominator_logits.empty());
+}
+
 TEST_F(CApiSpecTest, WhatIsWrongWithASpecIsNamed) {
   const auto message = [&] { return ToModelSpec(&spec_).status().message(); };
   EXPECT_EQ(ToModelSpec(nullptr).status().message(), "spec is NULL");

@@ -56,7 +56,8 @@ Json JsonOf(const LayerSpec& layer) {
           {"rope_layout", kLayouts[static_cast<size_t>(layer.rope.layout)]},
           {"rope_dims", layer.rope.rope_dims},
           {"rope_base", layer.rope.base},
-          {"rope_scaling", layer.rope.scaling}};
+          {"rope_scaling", layer.rope.scaling},
+          {"denominator_logits", layer.denominator_logits}};
 }
 
 }  // namespace

@@ -207,6 +207,40 @@ TEST_F(CApiTest, ARoundTripEqualsTheCppApiBitByBit) {
   EXPECT_GT(attndb_session_memory_bytes(again.get()), 0U);
 }
 
+TEST_F(CApiTest, DenominatorLogitsShrinkOutputsAndGrowLse) {
+  const std::vector<float> without = Step(Start(kTokens).get(), 0, 100);
+  StoreContext("without", 100);
+  std::vector<float> logits(kQHeads);
+  for (uint32_t head = 0; head < kQHeads; ++head)
+    logits[head] = 2.0f + 3.0f * static_cast<float>(head);
+  for (attndb_layer_spec& layer : layers_) {
+    layer.denominator_logits = logits.data();
+    layer.num_denominator_logits = kQHeads - 1;
+  }
+  EXPECT_EQ(attndb_spec_validate(&c_spec_), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_THAT(attndb_last_error(), HasSubstr("number of denominator_logits is"));
+  for (attndb_layer_spec& layer : layers_) layer.num_denominator_logits = kQHeads;
+  uint64_t num_reused = 1;
+  const UniqueSession session = Start(kTokens, &num_reused);
+  EXPECT_EQ(num_reused, 0U) << "of another model";
+  const std::vector<float> with = Step(session.get(), 0, 100);
+  const size_t layer_size = 100 * kQHeads * (kDim + 1);  // Outputs, then lse.
+  for (size_t row = 0; row < kLayers * 100 * kQHeads; ++row) {
+    const size_t layer = row / (100 * kQHeads) * layer_size;
+    const size_t in_layer = row % (100 * kQHeads);
+    const size_t lse = layer + 100 * kQHeads * kDim + in_layer;
+    const double weight = std::exp(double{logits[row % kQHeads]} - double{without[lse]});
+    EXPECT_NEAR(with[lse], double{without[lse]} + std::log1p(weight), 1e-5) << row;
+    for (size_t d = 0; d < kDim; ++d) {
+      const size_t i = layer + in_layer * kDim + d;
+      ASSERT_NEAR(with[i], double{without[i]} / (1 + weight), 1e-6) << row;
+    }
+  }
+  char* text = nullptr;
+  ASSERT_EQ(attndb_session_spec(session.get(), &text), ATTNDB_OK);
+  EXPECT_EQ(Parsed(text)["layers"][1]["denominator_logits"], json(logits));
+}
+
 TEST_F(CApiTest, PartsMakeTheWholeAndUpdateAndAttentionAreAppendAndAttend) {
   const UniqueSession whole = Start(kTokens);
   const std::vector<float> expected = Step(whole.get(), 0, 8);

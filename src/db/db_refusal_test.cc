@@ -237,6 +237,32 @@ class SpecTest : public DBFixture {
   const Tokens doc_ = ToyModel::Tokens(100, 5);
 };
 
+TEST_F(SpecTest, KvOfOtherDenominatorsIsNeverReused) {
+  const auto with = [](LayerId layer, float last) {
+    return [layer, last](ModelSpec* spec) {
+      std::vector<float> logits(spec->layers[layer].num_q_heads, 0.5f);
+      logits.back() = last;
+      spec->layers[layer].denominator_logits = logits;
+    };
+  };
+  const std::string num_q_heads = std::to_string(model_.spec().layers[1].num_q_heads);
+  const std::string last = std::to_string(model_.spec().layers[1].num_q_heads - 1);
+  const std::string count = "layer 1: number of denominator_logits ";
+  ATTNDB_ASSERT_OK(StoreTokens(doc_, {.name = "doc"}));
+  ExpectRefused({count + "0, expected " + num_q_heads, with(1, -2.5f)});
+
+  ModelSpec spec = model_.spec();
+  with(1, -2.5f)(&spec);
+  model_ = ToyModel(spec);
+  ATTNDB_ASSERT_OK(StoreTokens(doc_, {.name = "doc", .replace = true}));
+  ExpectRefused(
+      {{"layer 1: denominator_logits[" + last + "] -2.5, expected -2.25", with(1, -2.25f)},
+       {"layer 0: number of denominator_logits 0, expected ", with(0, 1.0f)},
+       {count + num_q_heads + ", expected 0",
+        [](ModelSpec* changed) { changed->layers[1].denominator_logits.clear(); }}});
+  EXPECT_EQ(db_->CreateSession(spec, doc_)->session.num_reused(), doc_.size() - 1);
+}
+
 TEST_F(SpecTest, ANamedContextOfAnotherModelIsRefusedByField) {
   StoreWith(RopeLayout::kHalf, RopeLayout::kHalf);
   ExpectRefused(ModelChanges());

@@ -54,6 +54,12 @@ std::string LayerDifference(const LayerSpec& found, const LayerSpec& expected) {
   compare("rope_dims", found.rope.rope_dims, expected.rope.rope_dims);
   compare("RoPE base", found.rope.base, expected.rope.base);
   compare("RoPE scaling", "'" + found.rope.scaling + "'", "'" + expected.rope.scaling + "'");
+  const std::vector<float>& logits = found.denominator_logits;
+  compare("number of denominator_logits", logits.size(), expected.denominator_logits.size());
+  for (size_t head = 0; head < logits.size() && text.view().empty(); ++head) {
+    const std::string name = "denominator_logits[" + std::to_string(head) + "]";
+    compare(name.c_str(), logits[head], expected.denominator_logits[head]);
+  }
   return text.str();
 }
 

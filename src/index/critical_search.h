@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "attndb/types.h"
 #include "index/score_view.h"
@@ -32,6 +33,8 @@ struct SearchCall {
   // in the mean than exp of its mean. Both 0: exact.
   float score_error = 0.0f;
   float score_shift = 0.0f;
+  // One more weight, of no token, that the row attends to in any case: its logit.
+  float denominator_logit = -std::numeric_limits<float>::infinity();
 };
 
 class CriticalSearch {

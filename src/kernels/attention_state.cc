@@ -45,6 +45,17 @@ void MergeStates(const StateRows& from, const StateRows& into, size_t num_rows, 
   }
 }
 
+void AddToDenominators(const float* logits, const StateRows& states, size_t num_rows,
+                       size_t v_head_dim) {
+  for (size_t r = 0; r < num_rows; ++r) {
+    const MergeWeights weights = WeightsOf(logits[r], states.max[r]);
+    states.max[r] = weights.max;
+    states.sum[r] = states.sum[r] * weights.into + weights.from;
+    float* const out = states.out + r * states.out_stride;
+    for (size_t i = 0; i < v_head_dim; ++i) out[i] *= weights.into;
+  }
+}
+
 void FinishStates(const StateRows& states, size_t num_rows, size_t v_head_dim, float* out,
                   size_t out_stride, float* lse) {
   for (size_t r = 0; r < num_rows; ++r) {

@@ -95,6 +95,40 @@ TEST_F(MergeTest, TwoEmptyStatesStayEmpty) {
   EXPECT_EQ(empty.lse[0], -kInf);
 }
 
+TEST_F(MergeTest, ADenominatorIsATokenOfValueZero) {
+  for (const float logit : {-200.0f, -3.0f, 0.0f, 4.5f, 40.0f, 200.0f}) {
+    States state = Attend(FirstTokens(kTokens));
+    AddToDenominators(&logit, state.rows, 1, kDim);
+    state.Finish();
+    reference::Attention expected = Expected();
+    const double lse = static_cast<double>(expected.lse);
+    const double max = std::max(lse, double{logit});
+    const double both = max + std::log(std::exp(lse - max) + std::exp(double{logit} - max));
+    for (auto& element : expected.out) element *= std::exp(lse - both);
+    expected.lse = both;
+    ExpectNear(state, 0, expected);
+  }
+}
+
+TEST_F(MergeTest, OfNoTokensTheDenominatorIsAllThereIs) {
+  States empty(1, kDim);
+  const float logit = -1.25f;
+  AddToDenominators(&logit, empty.rows, 1, kDim);
+  empty.Finish();
+  EXPECT_EQ(empty.lse[0], logit);
+  for (size_t i = 0; i < kDim; ++i) EXPECT_EQ(empty.out[i], 0.0f);
+}
+
+TEST_F(MergeTest, ADenominatorHidesNoNaN) {
+  States poisoned = Attend(FirstTokens(10));
+  poisoned.sum[0] = kNaN;
+  const float logit = 1e30f;
+  AddToDenominators(&logit, poisoned.rows, 1, kDim);
+  poisoned.Finish();
+  EXPECT_TRUE(std::isnan(poisoned.lse[0]));
+  EXPECT_TRUE(std::isnan(poisoned.out[0]));
+}
+
 TEST_F(MergeTest, NaNSurvivesAMerge) {
   States poisoned = Attend(FirstTokens(10));
   poisoned.sum[0] = kNaN;

@@ -73,6 +73,15 @@ std::vector<SpecCase> AllSpecs() {
   mixed.layers.push_back(sliding);
   mixed.layers.push_back(wide_group);
   cases.push_back({"SlidingWindowAndSoftCapInBFloat16", mixed});
+
+  LayerSpec full = Layer(8, 2, 64, 64);  // As GPT-OSS: every other layer slides.
+  full.denominator_logits = {0.3f, -1.0f, 2.0f, 0.0f, 5.0f, -20.0f, 1.5f, 0.7f};
+  LayerSpec slides = full;
+  slides.sliding_window = 24;
+  std::ranges::reverse(slides.denominator_logits);
+  ModelSpec alternating = ModelSpec::Uniform(4, full, DType::kFloat16, "alternating");
+  alternating.layers[0] = alternating.layers[2] = slides;
+  cases.push_back({"DenominatorLogitsWithSlidingLayersInFloat16", alternating});
   return cases;
 }
 

@@ -36,8 +36,7 @@ _HARMLESS = frozenset(
     }
 )
 _MEANING = {
-    "s_aux": "attention sinks in the denominator",
-    "sinks": "attention sinks in the denominator",
+    "sinks": "attention sinks that the tokens make",
     "head_mask": "masked heads",
     "position_bias": "a bias on the logits",
     "alibi": "a bias on the logits",
@@ -54,6 +53,8 @@ class Arguments(NamedTuple):
     scaling: float | None  # None = 1 / sqrt(head_dim).
     sliding_window: int | None
     soft_cap: float | None
+    # ``s_aux``, as float32: values, because weights may change after they were seen.
+    denominator_logits: tuple[float, ...] | None
 
 
 class Consumer(Protocol):
@@ -110,13 +111,14 @@ def attention(
     consumer, layer = tagged
     if dropout:
         raise UnsupportedError(f"layer {layer}: attention dropout {dropout}; call model.eval()")
-    window, soft_cap = _read_arguments(layer, kwargs)
-    arguments = Arguments(scaling, window, soft_cap)
+    arguments = _read_arguments(layer, scaling, query.shape[1], kwargs)
     return consumer.attend(layer, query, key, value, attention_mask, arguments), None
 
 
-def _read_arguments(layer: int, kwargs: dict[str, Any]) -> tuple[int | None, float | None]:
-    window = soft_cap = None
+def _read_arguments(
+    layer: int, scaling: float | None, num_q_heads: int, kwargs: dict[str, Any]
+) -> Arguments:
+    window = soft_cap = logits = None
     for name, value in kwargs.items():
         if value is None or name in _HARMLESS:
             continue
@@ -124,6 +126,8 @@ def _read_arguments(layer: int, kwargs: dict[str, Any]) -> tuple[int | None, flo
             window = value
         elif name == "softcap":
             soft_cap = value
+        elif name == "s_aux":
+            logits = _read_denominators(layer, num_q_heads, value)
         elif name == "is_causal" and value is True:
             continue
         elif name == "output_attentions" and not value:
@@ -131,7 +135,20 @@ def _read_arguments(layer: int, kwargs: dict[str, Any]) -> tuple[int | None, flo
         else:
             meaning = f" ({_MEANING[name]})" if name in _MEANING else ""
             raise UnsupportedError(f"layer {layer}: attention argument {name!r}{meaning}")
-    return window, soft_cap
+    return Arguments(scaling, window, soft_cap, logits)
+
+
+def _read_denominators(layer: int, num_q_heads: int, s_aux: torch.Tensor) -> tuple[float, ...]:
+    """Learned sinks: one logit for each q head, whatever the tokens."""
+    if tuple(s_aux.shape) != (num_q_heads,):
+        raise UnsupportedError(
+            f"layer {layer}: expected attention sinks 's_aux' of shape [{num_q_heads}], one for "
+            f"each q head, found {list(s_aux.shape)}"
+        )
+    logits = s_aux.detach().float()
+    if not bool(torch.isfinite(logits).all()):
+        raise UnsupportedError(f"layer {layer}: attention sinks 's_aux' that are not finite")
+    return tuple(logits.tolist())
 
 
 def mask(

@@ -118,7 +118,7 @@ def layer_specs(decoder: Any, observed: list[ObservedLayer]) -> list[LayerSpec]:
 
 
 def _layer_spec(decoder: Any, layer: int, seen: ObservedLayer) -> LayerSpec:
-    scaling, _, soft_cap = seen.arguments
+    scaling, _, soft_cap, logits = seen.arguments
     usual = 1.0 / math.sqrt(seen.head_dim)
     is_usual = scaling is None or math.isclose(scaling, usual, rel_tol=1e-7)
     try:
@@ -134,6 +134,7 @@ def _layer_spec(decoder: Any, layer: int, seen: ObservedLayer) -> LayerSpec:
         soft_cap=soft_cap,
         sliding_window=seen.sliding_window,
         rope=rope,
+        denominator_logits=logits,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 import attndb
@@ -30,8 +32,10 @@ class Steps:
             outputs.append(session.attend(layer, self.q[layer, begin:end]))
         return np.stack(outputs)
 
-    def expected(self, layer: int, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Attention and lse of tokens [begin, end), in float64."""
+    def expected(
+        self, layer: int, begin: int, end: int, denominators: Sequence[float] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Attention and lse of tokens [begin, end), in float64. denominators: logits by q head."""
         group = NUM_Q_HEADS // NUM_KV_HEADS
         k = np.repeat(self.k[layer, :end].astype(np.float64), group, axis=1)
         v = np.repeat(self.v[layer, :end].astype(np.float64), group, axis=1)
@@ -39,8 +43,11 @@ class Steps:
         logits /= np.sqrt(HEAD_DIM)
         future = np.arange(end)[None, None, :] > np.arange(begin, end)[:, None, None]
         logits = np.where(future, -np.inf, logits)
-        peak = logits.max(axis=2, keepdims=True)
+        extra = np.full((1, NUM_Q_HEADS, 1), -np.inf)
+        if denominators is not None:
+            extra[0, :, 0] = denominators
+        peak = np.maximum(logits.max(axis=2, keepdims=True), extra)
         weights = np.exp(logits - peak)
-        total = weights.sum(axis=2, keepdims=True)
+        total = weights.sum(axis=2, keepdims=True) + np.exp(extra - peak)
         out = np.einsum("nhm,mhd->nhd", weights / total, v)
         return out, (peak + np.log(total))[..., 0]

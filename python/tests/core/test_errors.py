@@ -92,6 +92,10 @@ def test_bad_tokens(db: attndb.DB, spec: attndb.ModelSpec, tokens: Any, message:
         ("scale", "big"),
         ("rope", attndb.Rope(layout="diagonal")),  # type: ignore[arg-type]
         ("rope", attndb.Rope(rope_dims=31)),
+        ("denominator_logits", [0.5] * 5),
+        ("denominator_logits", [0.5] * 5 + [float("inf")]),
+        ("denominator_logits", [0.5] * 5 + ["high"]),
+        ("denominator_logits", 0.5),
     ],
 )
 def test_bad_specs(db: attndb.DB, field: str, value: Any) -> None:

@@ -34,6 +34,42 @@ def test_attends_as_numpy_does_in_float64(
     assert session.num_tokens == len(session) == 90
 
 
+def test_denominator_logits_weigh_and_are_part_of_the_identity(
+    tmp_path: Path, steps: Steps
+) -> None:
+    """The tokens' lse is 4 or so."""
+    logits = (-3.0, 0.5, 2.0, 3.25, 4.0, 6.0)
+
+    def make_spec(last: float | None) -> attndb.ModelSpec:
+        layers = [
+            attndb.LayerSpec(
+                NUM_Q_HEADS,
+                NUM_KV_HEADS,
+                HEAD_DIM,
+                denominator_logits=None if last is None else (*logits[:-1], last),
+            )
+        ] * NUM_LAYERS
+        return attndb.ModelSpec(layers, "float32", b"model")
+
+    spec = make_spec(6.0)
+    with attndb.open(tmp_path / "store") as db:
+        session, _ = db.create_session(spec, steps.ids)
+        steps.run(session, 0, 77)
+        db.store(session, steps.ids[:77])
+        assert session.spec.layers[1].denominator_logits == logits
+    with attndb.open(tmp_path / "store") as db:
+        session, _ = db.create_session(spec, steps.ids)
+        assert session.num_reused == 77
+        for layer in range(NUM_LAYERS):
+            session.append(layer, steps.k[layer, 77:], steps.v[layer, 77:])
+            out, lse = session.attend(layer, steps.q[layer, 77:], return_lse=True)
+            expected_out, expected_lse = steps.expected(layer, 77, 90, logits)
+            np.testing.assert_allclose(out, expected_out, **CLOSE)
+            np.testing.assert_allclose(lse, expected_lse, **CLOSE)
+        for last in (None, 6.0001):
+            assert db.create_session(make_spec(last), steps.ids).session.num_reused == 0
+
+
 def test_the_stored_prefix_gives_the_same_bits_in_another_open(
     tmp_path: Path, spec: attndb.ModelSpec, steps: Steps
 ) -> None:

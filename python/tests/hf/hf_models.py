@@ -21,6 +21,8 @@ from transformers import (
     Gemma2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    GptOssConfig,
+    GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -57,6 +59,8 @@ _GEMMA3 = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     },
 }
+# Every other layer slides, the first too; YaRN as the config has it.
+_GPT_OSS = {"head_dim": 16, "sliding_window": 12, "num_local_experts": 4, "num_experts_per_tok": 2}
 # Name: (model class, config class, what differs from SIZES).
 ZOO: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "llama": (LlamaForCausalLM, LlamaConfig, {}),
@@ -65,6 +69,7 @@ ZOO: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "mistral": (MistralForCausalLM, MistralConfig, {"sliding_window": 12, "head_dim": 8}),
     "gemma2": (Gemma2ForCausalLM, Gemma2Config, {**_GEMMA, "attn_logit_softcapping": 20.0}),
     "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig, {**_GEMMA, **_GEMMA3}),
+    "gpt_oss": (GptOssForCausalLM, GptOssConfig, _GPT_OSS),
 }
 
 
@@ -83,6 +88,8 @@ def make(kind: Any, config: Any, dtype: torch.dtype = torch.float32, seed: int =
         for name, parameter in model.named_parameters():
             if "embed" in name:
                 parameter.normal_(0.0, 0.1, generator=generator)
+            elif name.endswith("sinks"):  # From little to most of the mass.
+                parameter.normal_(2.0, 2.0, generator=generator)
             elif parameter.ndim > 1:
                 parameter.normal_(0.0, 1.6 / parameter.shape[-1] ** 0.5, generator=generator)
             else:

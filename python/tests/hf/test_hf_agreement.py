@@ -124,6 +124,21 @@ def test_a_bare_forward_of_the_remaining_ids_needs_neither_mask_nor_positions(
         assert fork.get_seq_length() == 61
 
 
+def test_learned_sinks_matter_and_kv_of_others_is_not_reused(db: attndb.DB) -> None:
+    """By their values, too: both models have one fingerprint."""
+    ids = make_prompt(61)
+    model = attndb.hf.use(make_model("gpt_oss"), fingerprint=b"one")
+    _store(db, model, ids[:, :40])
+    assert attndb.hf.create_session(db, model, ids)[0].num_reused == 40
+    other = make_model("gpt_oss")
+    with torch.no_grad():
+        other.model.layers[1].self_attn.sinks[3] += 1.0
+        assert (other(ids).logits - model(ids).logits).abs().max() > 100 * TOLERANCE
+    cache, given = attndb.hf.create_session(db, attndb.hf.use(other, fingerprint=b"one"), ids)
+    assert cache.num_reused == 0
+    assert_same(generate(other, **_named(given), past_key_values=cache), generate(other, ids))
+
+
 def test_a_bare_forward_takes_what_create_session_gives(db: attndb.DB, model: Any) -> None:
     ids = make_prompt(61)
     _store(db, model, ids[:, :30])

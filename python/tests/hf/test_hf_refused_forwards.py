@@ -220,7 +220,10 @@ def test_there_is_no_gradient_through_attention(db: attndb.DB, ids: torch.Tensor
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"s_aux": torch.ones(8)}, "layer 1: attention argument 's_aux' .attention sinks"),
+        ({"s_aux": torch.ones(8)}, r"layer 1: Arguments.*denominator_logits=\(1.0, .*, expected"),
+        ({"s_aux": torch.ones(7)}, r"layer 1: .* 's_aux' of shape \[8\].*, found \[7\]"),
+        ({"s_aux": torch.ones(1, 8, 30, 1)}, r"layer 1: .* 's_aux' of shape \[8\]"),
+        ({"sinks": torch.ones(8)}, "layer 1: attention argument 'sinks' .attention sinks that"),
         ({"some_new_thing": 3}, "layer 1: attention argument 'some_new_thing'"),
         ({"is_causal": False}, "layer 1: attention argument 'is_causal'"),
         ({"sliding_window": 4}, "layer 1: Arguments.*sliding_window=4.*, expected"),

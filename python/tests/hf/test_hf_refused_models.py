@@ -51,6 +51,13 @@ def _moe(kind: Any, config: Any, **more: Any) -> Any:
     return kind(config(**_SMALL, head_dim=16, num_local_experts=2, **more))
 
 
+def _gpt_oss_with_sinks(value: float) -> Any:
+    model = _moe(hf.GptOssForCausalLM, hf.GptOssConfig, num_experts_per_tok=2)
+    for layer in model.model.layers:
+        torch.nn.init.constant_(layer.self_attn.sinks, value)
+    return model
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "encoder-decoder": (
         lambda: hf.T5ForConditionalGeneration(
@@ -90,9 +97,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: hf.DiffLlamaForCausalLM(hf.DiffLlamaConfig(**_SMALL)),
         "DiffLlamaModel(: the keys of layer 0 are attended to twice| does not call)",
     ),
-    "attention sinks": (
-        lambda: _moe(hf.GptOssForCausalLM, hf.GptOssConfig, num_experts_per_tok=2),
-        "GptOssModel: layer 0: attention argument 's_aux' .attention sinks",
+    "attention sinks that are no numbers": (
+        lambda: _gpt_oss_with_sinks(float("nan")),
+        "GptOssModel: layer 0: attention sinks 's_aux' that are not finite",
     ),
     "ALiBi": (
         lambda: hf.FalconForCausalLM(hf.FalconConfig(**_BERT, num_attention_heads=8, alibi=True)),
@@ -185,6 +192,11 @@ def test_use_leaves_training_mode_as_it_is() -> None:
     assert modes == [True, False, True] and model.training
 
 
+YARN = (
+    "yarn:beta_fast=32,beta_slow=1,factor=32,original_max_position_embeddings=4096,truncate=False"
+)
+
+
 @pytest.mark.parametrize("name", sorted(ZOO))
 def test_the_spec_is_what_the_config_says(name: str) -> None:
     model = make_model(name)
@@ -203,7 +215,12 @@ def test_the_spec_is_what_the_config_says(name: str) -> None:
         assert layer.rope is not None and layer.rope.layout == "half"
         stretched = name == "gemma3" and not slides
         assert layer.rope.base == (1e6 if stretched else config_base(config, kind))
-        assert layer.rope.scaling == ("linear:factor=4" if stretched else None)
+        scaling = "linear:factor=4" if stretched else YARN if name == "gpt_oss" else None
+        assert layer.rope.scaling == scaling
+        if name != "gpt_oss":
+            assert layer.denominator_logits is None
+            continue
+        assert layer.denominator_logits == tuple(model.model.layers[i].self_attn.sinks.tolist())
 
 
 def config_base(config: Any, kind: str | None) -> float:

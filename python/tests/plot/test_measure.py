@@ -46,10 +46,11 @@ def test_soft_caps_scales_and_sliding_windows_are_honoured(tmp_path: Path) -> No
     layers = [
         attndb.LayerSpec(4, 2, 8, scale=0.5, soft_cap=2.0),
         attndb.LayerSpec(4, 2, 8, sliding_window=7),
+        attndb.LayerSpec(4, 2, 8, denominator_logits=(-1.0, 2.0, 5.0, 9.0)),
     ]
     spec = attndb.ModelSpec(layers, "float32", b"x")
     path = tmp_path / "two.safetensors"
-    attndb.write_kv_file(path, spec, range(40), [(k, v, q), (k, v, q)])
+    attndb.write_kv_file(path, spec, range(40), [(k, v, q)] * 3)
     file = attndb.KvFile(path)
     for row in (3, 39):
         for head in range(4):
@@ -63,6 +64,10 @@ def test_soft_caps_scales_and_sliding_windows_are_honoured(tmp_path: Path) -> No
             found = measure.attention_weights(file, 1, row)[head]
             np.testing.assert_allclose(found[max(0, row - 6) : row + 1], near, atol=1e-6)
             assert np.count_nonzero(found) == min(7, row + 1)
+            extra = torch.tensor([layers[2].denominator_logits[head]], dtype=torch.float64)
+            less = torch.softmax(torch.cat([dots / 8**0.5, extra]), dim=0)[:-1]
+            found = measure.attention_weights(file, 2, row)[head]
+            np.testing.assert_allclose(found[: row + 1], less, atol=1e-6)
     assert measure.tokens_for_mass(file, 1.0, 30)[1].max() <= 7
     assert measure.dipr_tokens(file, beta=1e9, queries=30)[1].tolist() == [7] * 4
     selection = measure.critical_tokens(file, 1, "topk(k=1,sink=1,window=1)")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <string>
 
 #include "common/coding.h"
@@ -10,7 +11,10 @@
 namespace attndb::db {
 namespace {
 
+// Of models without denominator logits, and of models with some. The former must not change: what
+// is stored is found by it.
 constexpr uint32_t kEncodingVersion = 1;
+constexpr uint32_t kDenominatorsVersion = 2;
 constexpr size_t kLayerBytesMin = 4 * 4 + 4 + 4 + 4 + 1 + 4 + 8 + 4;
 
 // The encoding compares bits: -0 and 0 are one number.
@@ -24,6 +28,7 @@ LayerSpec Canonical(LayerSpec layer) {
     layer.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.head_dim)));
   }
   layer.soft_cap = WithoutMinusZero(layer.soft_cap);
+  for (float& logit : layer.denominator_logits) logit = WithoutMinusZero(logit);
   Rope& rope = layer.rope;
   if (rope.layout == RopeLayout::kNone) {
     rope = Rope{.layout = RopeLayout::kNone, .rope_dims = 0, .base = 0.0, .scaling = ""};
@@ -45,7 +50,13 @@ std::string ReadText(ByteReader* in, std::string_view field) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-void WriteLayer(const LayerSpec& layer, ByteWriter* out) {
+uint32_t VersionFor(const ModelSpec& spec) {
+  const bool any = std::ranges::any_of(
+      spec.layers, [](const LayerSpec& layer) { return !layer.denominator_logits.empty(); });
+  return any ? kDenominatorsVersion : kEncodingVersion;
+}
+
+void WriteLayer(const LayerSpec& layer, uint32_t version, ByteWriter* out) {
   out->U32(layer.num_q_heads);
   out->U32(layer.num_kv_heads);
   out->U32(layer.head_dim);
@@ -57,9 +68,20 @@ void WriteLayer(const LayerSpec& layer, ByteWriter* out) {
   out->U32(layer.rope.rope_dims);
   out->U64(std::bit_cast<uint64_t>(layer.rope.base));
   WriteText(layer.rope.scaling, out);
+  if (version != kDenominatorsVersion) return;
+  out->U32(static_cast<uint32_t>(layer.denominator_logits.size()));
+  out->Bytes(BytesOf(layer.denominator_logits));
 }
 
-LayerSpec ReadLayer(ByteReader* in) {
+std::vector<float> ReadDenominators(ByteReader* in) {
+  const uint64_t count = in->U32("number of denominator_logits");
+  const std::span<const std::byte> bytes = in->Bytes(count * sizeof(float), "denominator_logits");
+  std::vector<float> logits(bytes.size() / sizeof(float));  // None after an error.
+  if (!logits.empty()) std::memcpy(logits.data(), bytes.data(), bytes.size());
+  return logits;
+}
+
+LayerSpec ReadLayer(uint32_t version, ByteReader* in) {
   LayerSpec layer;
   layer.num_q_heads = in->U32("num_q_heads");
   layer.num_kv_heads = in->U32("num_kv_heads");
@@ -72,6 +94,7 @@ LayerSpec ReadLayer(ByteReader* in) {
   layer.rope.rope_dims = in->U32("rope_dims");
   layer.rope.base = std::bit_cast<double>(in->U64("rope base"));
   layer.rope.scaling = ReadText(in, "rope scaling");
+  if (version == kDenominatorsVersion) layer.denominator_logits = ReadDenominators(in);
   return layer;
 }
 
@@ -79,10 +102,11 @@ LayerSpec ReadLayer(ByteReader* in) {
 
 EncodedModel EncodeModel(const ModelSpec& spec) {
   ByteWriter out;
-  out.U32(kEncodingVersion);
+  const uint32_t version = VersionFor(spec);
+  out.U32(version);
   out.U8(static_cast<uint8_t>(spec.kv_dtype));
   out.U32(spec.num_layers());
-  for (const LayerSpec& layer : spec.layers) WriteLayer(Canonical(layer), &out);
+  for (const LayerSpec& layer : spec.layers) WriteLayer(Canonical(layer), version, &out);
   EncodedModel encoded;
   encoded.layout = Sha256::Of(out.bytes());
   WriteText(spec.fingerprint, &out);
@@ -94,9 +118,10 @@ EncodedModel EncodeModel(const ModelSpec& spec) {
 Result<ModelSpec> DecodeModel(std::span<const std::byte> bytes) {
   ByteReader in(bytes, "model");
   const uint32_t version = in.U32("version");
-  if (in.status().ok() && version != kEncodingVersion) {
+  if (in.status().ok() && version != kEncodingVersion && version != kDenominatorsVersion) {
     return Status::Corruption("model: encoding version " + std::to_string(version) + ", expected " +
-                              std::to_string(kEncodingVersion));
+                              std::to_string(kEncodingVersion) + " or " +
+                              std::to_string(kDenominatorsVersion));
   }
   ModelSpec spec;
   spec.kv_dtype = static_cast<DType>(in.U8("kv_dtype"));
@@ -107,7 +132,7 @@ Result<ModelSpec> DecodeModel(std::span<const std::byte> bytes) {
   }
   spec.layers.reserve(num_layers);
   for (uint32_t i = 0; i < num_layers && in.status().ok(); ++i) {
-    spec.layers.push_back(ReadLayer(&in));
+    spec.layers.push_back(ReadLayer(version, &in));
   }
   spec.fingerprint = ReadText(&in, "fingerprint");
   ATTNDB_RETURN_IF_ERROR(in.Finish());

@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <utility>
 
+#include "common/hex.h"
 #include "db/catalog/catalog_test_util.h"
 #include "testing/matchers.h"
 
@@ -34,6 +37,9 @@ TEST(ModelIdentity, EveryFieldBelongsToIt) {
       [](ModelSpec* s) { s->layers[1].rope.rope_dims = 8; },
       [](ModelSpec* s) { s->layers[1].rope.base = 5e5; },
       [](ModelSpec* s) { s->layers[1].rope.scaling = "linear:factor=4"; },
+      [](ModelSpec* s) {
+        s->layers[1].denominator_logits = {0.5f, -1.0f, 2.0f, 0.0f};
+      },
   };
   const ModelSpec spec = TestSpec();
   for (size_t i = 0; i < std::size(changes); ++i) {
@@ -56,6 +62,33 @@ TEST(ModelIdentity, DefaultsAreResolved) {
     layer.rope.rope_dims = 16;
   }
   EXPECT_EQ(IdentityOf(explicit_spec), IdentityOf(spec));
+}
+
+ModelSpec SpecWithDenominators() {
+  ModelSpec spec = TestSpec();
+  spec.layers[1].denominator_logits = {0.5f, -1.0f, 2.0f, 0.0f};
+  return spec;
+}
+
+TEST(ModelIdentity, EachDenominatorOfEachLayerBelongsToIt) {
+  const ModelSpec spec = SpecWithDenominators();
+  ModelSpec changed = spec;
+  changed.layers[1].denominator_logits[2] = std::nextafter(2.0f, 3.0f);
+  EXPECT_NE(IdentityOf(changed), IdentityOf(spec));
+  EXPECT_NE(EncodeModel(changed).layout, EncodeModel(spec).layout);
+  changed = spec;
+  std::swap(changed.layers[0].denominator_logits, changed.layers[1].denominator_logits);
+  EXPECT_NE(IdentityOf(changed), IdentityOf(spec));
+  changed = spec;
+  changed.layers[1].denominator_logits[3] = -0.0f;
+  EXPECT_EQ(IdentityOf(changed), IdentityOf(spec));
+}
+
+TEST(ModelIdentity, DenominatorsSurviveTheWayThroughTheEncoding) {
+  const ModelSpec spec = SpecWithDenominators();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ModelSpec decoded, DecodeModel(EncodeModel(spec).bytes));
+  EXPECT_TRUE(decoded.layers[0].denominator_logits.empty());
+  EXPECT_EQ(decoded.layers[1].denominator_logits, spec.layers[1].denominator_logits);
 }
 
 TEST(ModelIdentity, RopeLayoutsThatAreStoredAlikeAreOneModel) {
@@ -88,25 +121,35 @@ TEST(ModelIdentity, DecodingGivesTheCanonicalSpec) {
 TEST(ModelIdentity, TheEncodingIsTheDocumentedOne) {
   // docs/formats/catalog.md: header 9, two layers of 45, length and "weights".
   EXPECT_EQ(EncodeModel(TestSpec()).bytes.size(), 9u + 2 * 45 + 4 + 7);
+  EXPECT_EQ(EncodeModel(SpecWithDenominators()).bytes.size(), 9u + 2 * (45 + 4) + 4 * 4 + 4 + 7);
+}
+
+TEST(ModelIdentity, AModelWithoutDenominatorsIsWhoItWasBeforeThereWereAny) {
+  EXPECT_EQ(HexEncode(IdentityOf(TestSpec())),
+            "6b00fdbff00f474df21959514bd777704061f3eb859e340f20f45b33968c1162");
 }
 
 TEST(ModelIdentity, TruncatedOrExtendedEncodingsAreRefused) {
-  std::vector<std::byte> bytes = EncodeModel(TestSpec()).bytes;
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_EQ(DecodeModel(std::span(bytes).first(size)).status().code(), StatusCode::kCorruption);
+  for (const ModelSpec& spec : {TestSpec(), SpecWithDenominators()}) {
+    std::vector<std::byte> bytes = EncodeModel(spec).bytes;
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_EQ(DecodeModel(std::span(bytes).first(size)).status().code(), StatusCode::kCorruption);
+    }
+    bytes.push_back(std::byte{0});
+    EXPECT_EQ(DecodeModel(bytes).status().code(), StatusCode::kCorruption);
   }
-  bytes.push_back(std::byte{0});
-  EXPECT_EQ(DecodeModel(bytes).status().code(), StatusCode::kCorruption);
 }
 
 TEST(ModelIdentity, ChangedEncodingsAreRefusedOrAnotherModel) {
-  const EncodedModel encoded = EncodeModel(TestSpec());
-  for (size_t bit = 0; bit < encoded.bytes.size() * 8; ++bit) {
-    std::vector<std::byte> bytes = encoded.bytes;
-    bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
-    const Result<ModelSpec> decoded = DecodeModel(bytes);
-    if (!decoded.ok()) continue;
-    EXPECT_EQ(EncodeModel(*decoded).bytes, bytes);
+  for (const ModelSpec& spec : {TestSpec(), SpecWithDenominators()}) {
+    const EncodedModel encoded = EncodeModel(spec);
+    for (size_t bit = 0; bit < encoded.bytes.size() * 8; ++bit) {
+      std::vector<std::byte> bytes = encoded.bytes;
+      bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+      const Result<ModelSpec> decoded = DecodeModel(bytes);
+      if (!decoded.ok()) continue;
+      EXPECT_EQ(EncodeModel(*decoded).bytes, bytes);
+    }
   }
 }
 

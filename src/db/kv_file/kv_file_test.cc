@@ -141,6 +141,17 @@ TEST_F(KvFileTest, AChainOfSegmentsIsExportedWhole) {
   EXPECT_EQ(RawKvFile::Read(dir_.File("again")).data, RawKvFile::Read(path()).data);
 }
 
+TEST_F(KvFileTest, DenominatorLogitsSurvive) {
+  ModelSpec spec = model_.spec();
+  for (uint32_t head = 0; head < spec.layers[1].num_q_heads; ++head) {
+    spec.layers[1].denominator_logits.push_back(1.0f / 3.0f - static_cast<float>(head));
+  }
+  model_ = ToyModel(spec);
+  const Tokens tokens = ToyModel::Tokens(200, 3);
+  ATTNDB_ASSERT_OK(StoreTokens(tokens, {.name = "book"}));
+  ExpectRoundTrip(tokens);
+}
+
 TEST_F(KvFileTest, PositionsSurvive) {
   const Tokens tokens = ToyModel::Tokens(40, 3);
   SessionStart start = Start(tokens, {.first_position = 1000});

@@ -18,7 +18,7 @@ constexpr std::string_view kLayoutNames[] = {"none", "half", "interleaved"};
 
 // Parses without exceptions, and refuses what a tree would hide: repeated keys, deep nesting.
 Result<Json> ParseTree(std::string_view text) {
-  constexpr int kMaxDepth = 3;
+  constexpr int kMaxDepth = 4;
   std::vector<std::set<std::string>> keys;  // Of the objects that are open.
   std::string problem;
   const auto callback = [&](int depth, Json::parse_event_t event, Json& parsed) {
@@ -73,6 +73,21 @@ class LayerFields {
     } else {
       Refuse(name, *field, "a text");
     }
+  }
+
+  // None is a list that is left out: how many there must be is the spec's to check.
+  void Numbers(const char* name, std::vector<float>* values) {
+    const Json* const field = Find(name, /*required=*/false);
+    if (field == nullptr) return;
+    const auto fits = [](const Json& value) {
+      return value.is_number() &&
+             std::abs(value.get<double>()) <= double{std::numeric_limits<float>::max()};
+    };
+    if (!field->is_array() || !std::ranges::all_of(*field, fits)) {
+      Refuse(name, *field, "a list of numbers within the range of float32");
+      return;
+    }
+    for (const Json& value : *field) values->push_back(static_cast<float>(value.get<double>()));
   }
 
   void Layout(const char* name, RopeLayout* layout) {
@@ -140,22 +155,26 @@ Result<LayerSpec> ParseLayer(const Json& object, size_t index) {
   fields.Number("rope_base", is_rotated, &layer.rope.base);
   fields.Count("rope_dims", false, &layer.rope.rope_dims);
   fields.Text("rope_scaling", false, &layer.rope.scaling);
+  fields.Numbers("denominator_logits", &layer.denominator_logits);
   ATTNDB_RETURN_IF_ERROR(fields.Finish());
   return layer;
 }
 
 Json JsonOf(const LayerSpec& layer) {
-  return {{"num_q_heads", layer.num_q_heads},
-          {"num_kv_heads", layer.num_kv_heads},
-          {"head_dim", layer.head_dim},
-          {"v_head_dim", layer.v_head_dim},
-          {"scale", layer.scale},
-          {"soft_cap", layer.soft_cap},
-          {"sliding_window", layer.sliding_window},
-          {"rope_layout", kLayoutNames[static_cast<size_t>(layer.rope.layout)]},
-          {"rope_dims", layer.rope.rope_dims},
-          {"rope_base", layer.rope.base},
-          {"rope_scaling", layer.rope.scaling}};
+  Json json = {{"num_q_heads", layer.num_q_heads},
+               {"num_kv_heads", layer.num_kv_heads},
+               {"head_dim", layer.head_dim},
+               {"v_head_dim", layer.v_head_dim},
+               {"scale", layer.scale},
+               {"soft_cap", layer.soft_cap},
+               {"sliding_window", layer.sliding_window},
+               {"rope_layout", kLayoutNames[static_cast<size_t>(layer.rope.layout)]},
+               {"rope_dims", layer.rope.rope_dims},
+               {"rope_base", layer.rope.base},
+               {"rope_scaling", layer.rope.scaling}};
+  // Files of models without any are what they were before there were any.
+  if (!layer.denominator_logits.empty()) json["denominator_logits"] = layer.denominator_logits;
+  return json;
 }
 
 }  // namespace

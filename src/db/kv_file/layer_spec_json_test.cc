@@ -17,6 +17,7 @@ namespace {
 using test::FailsWith;
 using test::IsOk;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 LayerSpec Layer() {
   LayerSpec layer;
@@ -35,6 +36,7 @@ TEST(LayerSpecJsonTest, EveryFieldSurvivesExactly) {
   LayerSpec other = Layer();
   other.rope = {};
   other.sliding_window = 0;
+  other.denominator_logits = {0.1f, -1e-40f, 3e38f, -3e38f, 0, 1, 2, 1.0f / 3.0f};
   for (const std::vector<LayerSpec>& layers :
        {std::vector<LayerSpec>(5, Layer()), std::vector<LayerSpec>{Layer(), other, Layer()}}) {
     const Result<std::vector<LayerSpec>> parsed =
@@ -54,6 +56,13 @@ TEST(LayerSpecJsonTest, WhatMayBeLeftOutHasTheDefaultsOfTheStruct) {
   expected.head_dim = 64;
   expected.v_head_dim = 64;
   EXPECT_EQ(parsed->front(), expected);
+}
+
+TEST(LayerSpecJsonTest, TheTextOfALayerWithoutDenominatorsDoesNotNameThem) {
+  LayerSpec layer = Layer();
+  EXPECT_THAT(FormatLayerSpecs({&layer, 1}), Not(HasSubstr("denominator")));
+  layer.denominator_logits.assign(8, 0.5f);
+  EXPECT_THAT(FormatLayerSpecs({&layer, 1}), HasSubstr("\"denominator_logits\":[0.5,0.5,"));
 }
 
 TEST(LayerSpecJsonTest, WhatIsWrongIsRefusedByName) {
@@ -84,7 +93,13 @@ TEST(LayerSpecJsonTest, WhatIsWrongIsRefusedByName) {
       {"[{" + heads + R"(,"rope_layout":"none","v_head_dim":64.0}])", "v_head_dim '64.0'"},
       {"[{" + heads + R"(,"rope_layout":"none","scale":"1"}])", "scale '\"1\"', expected a number"},
       {"[{" + heads + R"(,"rope_layout":"none","scale":1e39}])", "scale '1e+39', expected"},
-      {"[{" + heads + R"(,"rope_layout":"none","rope_scaling":null}])", "rope_scaling 'null'"}};
+      {"[{" + heads + R"(,"rope_layout":"none","rope_scaling":null}])", "rope_scaling 'null'"},
+      {"[{" + heads + R"(,"rope_layout":"none","denominator_logits":0.5}])",
+       "denominator_logits '0.5', expected a list"},
+      {"[{" + heads + R"(,"rope_layout":"none","denominator_logits":[1,"2"]}])",
+       "denominator_logits '[1,\"2\"]', expected a list of numbers"},
+      {"[{" + heads + R"(,"rope_layout":"none","denominator_logits":[1,4e38]}])",
+       "denominator_logits '[1,4e+38]', expected a list of numbers within"}};
   for (const auto& c : cases) {
     EXPECT_THAT(ParseLayerSpecs(c.text, 1),
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr(c.message)))

@@ -1,5 +1,7 @@
 // The fewest middle tokens that, with sinks and window, hold a share of the softmax mass.
 //
+// Denominator: a weight of no token that is attended to in any case is part of the mass, as a
+//          sink's is: what it holds need not be found in tokens.
 // Estimated scores: their shift makes the mass right in the mean; what was chosen is kept.
 // Cost:    a pass over the blocks and one over the scores of blocks that hold a token heavy enough
 //          to matter (all lighter ones together weigh less than what may be left out).
@@ -14,7 +16,7 @@ namespace attndb::index {
 
 class MassSearch final : public CriticalSearch {
  public:
-  // p: share of the mass of all visible tokens, in (0, 1].
+  // p: share of the mass of all visible tokens and the denominator's, in (0, 1].
   MassSearch(double p, const kernels::LogitSpec& logit) : p_(p), logit_(logit) {}
 
   size_t ScratchBytes(size_t num_visible) const override;

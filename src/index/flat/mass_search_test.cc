@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -26,16 +27,20 @@ class Scores {
   }
 
   // The mass that is in the summary is found without it too.
-  std::vector<uint32_t> Search(double p, const kernels::LogitSpec& logit, TokenRange middle) const {
+  std::vector<uint32_t> Search(double p, const kernels::LogitSpec& logit, TokenRange middle,
+                               float denominator = -std::numeric_limits<float>::infinity()) const {
     const MassSearch search(p, logit);
     std::vector<uint32_t> indices(search.NumIndices(values_.size()));
     AlignedBuffer scratch = *AlignedBuffer::Allocate(search.ScratchBytes(values_.size()));
     TestScores scores(values_, logit);
-    indices.resize(search.Search({scores.view(), middle}, indices.data(), scratch.data()));
+    indices.resize(
+        search.Search({.view = scores.view(), .middle = middle, .denominator_logit = denominator},
+                      indices.data(), scratch.data()));
     std::vector<uint32_t> without(search.NumIndices(values_.size()));
     ScoreView view = scores.view();
     view.sums = nullptr;
-    without.resize(search.Search({view, middle}, without.data(), scratch.data()));
+    without.resize(search.Search({.view = view, .middle = middle, .denominator_logit = denominator},
+                                 without.data(), scratch.data()));
     EXPECT_NEAR(static_cast<double>(without.size()), static_cast<double>(indices.size()), 1);
     return indices;
   }
@@ -86,6 +91,34 @@ TEST(MassSearchTest, TheSetIsSmallestAndHoldsTheMass) {
         }
       }
     }
+  }
+}
+
+TEST(MassSearchTest, ADenominatorIsPartOfTheMassAndHeldInAnyCase) {
+  const kernels::LogitSpec logit = {0.5f};
+  const Scores scores(3000, 4.0f, 7);
+  const TokenRange middle = {30, 2900};
+  const double tokens = scores.Mass({0, 3000}, logit);
+  size_t before = scores.Search(0.9, logit, middle).size();
+  for (const double share : {0.01, 1.0, 4.0}) {
+    const auto denominator = static_cast<float>(std::log(share * tokens));
+    const std::vector<uint32_t> chosen = scores.Search(0.9, logit, middle, denominator);
+    double held = share * tokens + tokens - scores.Mass(middle, logit);
+    double lightest = tokens;
+    for (const uint32_t i : chosen) {
+      held += scores.Weight(i, logit);
+      lightest = std::min(lightest, scores.Weight(i, logit));
+    }
+    const double need = 0.9 * (1 + share) * tokens;
+    EXPECT_GE(held, need * (1 - 1e-5)) << share;
+    EXPECT_LT(held - lightest, need * (1 + 1e-5)) << share;
+    EXPECT_LT(chosen.size(), before) << share;
+    before = chosen.size();
+  }
+  // However much it weighs, all of the mass is all tokens, and less of it is none.
+  for (const float denominator : {30.0f, 2000.0f, 1e30f}) {
+    EXPECT_EQ(scores.Search(1.0, logit, middle, denominator).size(), 2870u);
+    EXPECT_TRUE(scores.Search(0.9, logit, middle, denominator).empty());
   }
 }
 

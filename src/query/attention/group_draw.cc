@@ -233,7 +233,8 @@ void GroupDraw::FindErrors(const StateRows& states) {
       head.error *= std::sqrt(share_of_chance);
       continue;
     }
-    // As if one were left out that is as far off as the output is long.
+    // As if one were left out that is as far off as the output is long; a denominator makes both
+    // shorter alike, so that it is left out of the mass.
     const double mass =
         double{states.sum[i]} * std::exp(double{states.max[i]} - double{scratch_.thresholds[i]});
     head.error = mass > 0 ? 1.0 / mass : 0.0;
@@ -241,17 +242,22 @@ void GroupDraw::FindErrors(const StateRows& states) {
 }
 
 // The output as it would be if either half of the light tokens stood for all of them. Half of the
-// distance of the two is the standard error of what both together give, weights and values alike.
+// distance of the two is the standard error of what both together give, weights and values alike. A
+// denominator is certain, and of value 0: what the halves' weights are off by does not cancel
+// against it.
 void GroupDraw::FindLightError(const StateRows& states, uint32_t i, HeadDraw* head) const {
   const StateRows parts[] = {StatesFrom(states, i), StatesFrom(scratch_.half_states, i),
                              StatesFrom(scratch_.half_states, group() + i)};
-  const double max = std::max({parts[0].max[0], parts[1].max[0], parts[2].max[0]});
+  const float denominator =
+      call_.denominator_logits == nullptr ? -kInfinity : call_.denominator_logits[i];
+  const double max = std::max({parts[0].max[0], parts[1].max[0], parts[2].max[0], denominator});
   double factor[3];
   double sum[3];
   for (size_t p = 0; p < 3; ++p) {
     factor[p] = std::exp(double{parts[p].max[0]} - max);
     sum[p] = factor[p] * double{parts[p].sum[0]};
   }
+  sum[0] += std::exp(double{denominator} - max);
   const double total = sum[0] + sum[1] + sum[2];
   double off = 0;
   double norm = 0;

@@ -46,6 +46,8 @@ struct GroupCall {
   QueryRows q;                    // The group's.
   uint64_t num_tokens = 0;        // Visible.
   TokenRange middle;
+  // [group] or null: of the denominators, which the states are left without.
+  const float* denominator_logits = nullptr;
   DrawBudget budget;                  // Of each head.
   std::span<const DrawSlice> slices;  // Of all ranges, in order.
 };

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -67,6 +68,26 @@ class GroupDrawTest : public ::testing::Test {
     spec_.num_q_heads = count;
   }
 
+  // By head, from less to more than all tokens weigh; and values that agree, so that outputs are
+  // off by what the tokens' weight is off by, which cancels only without a denominator.
+  void UseDenominators() {
+    for (size_t row = 0; row < kTokens; ++row) {
+      for (size_t i = 0; i < kDim; ++i) {
+        v_.Set(row, i, 1.5f + static_cast<float>(kernels::reference::At(v_.view(), row, i)));
+      }
+    }
+    for (uint32_t head = 0; head < kGroup; ++head) {
+      std::vector<uint32_t> all(kTokens);
+      std::iota(all.begin(), all.end(), 0u);
+      const float* const q = q_.data() + head * kDim;
+      const auto [out, lse] = kernels::reference::Attend(k_.view(), v_.view(), all, q, kLogit);
+      denominators_.push_back(static_cast<float>(lse + 2.5 * head - 2));
+      const double share = 1 / (1 + std::exp(double{denominators_[head]} - lse));
+      exact_[head] = out;
+      for (double& element : exact_[head]) element *= share;
+    }
+  }
+
   // What ranges of so many tokens keep, by thresholds that let a head draw `rows` of all tokens.
   void Keep(uint64_t range_tokens, double rows, uint64_t seed) {
     const uint32_t group = spec_.group_size();
@@ -101,6 +122,7 @@ class GroupDrawTest : public ::testing::Test {
         .q = {q_.data() + first_head_ * kDim, kDim, group},
         .num_tokens = kTokens,
         .middle = kMiddle,
+        .denominator_logits = denominators_.empty() ? nullptr : denominators_.data() + first_head_,
         .budget = {.first_rows = rows, .tolerated_error = tolerated_error},
         .slices = slices_,
     };
@@ -112,6 +134,9 @@ class GroupDrawTest : public ::testing::Test {
     cost_ = {};
     GroupDraw(call, &scratch, &cost_).Attend(states);
     std::vector<float> lse(group);
+    if (!denominators_.empty()) {
+      kernels::AddToDenominators(call.denominator_logits, states, group, kDim);
+    }
     kernels::FinishStates(states, group, kDim, states.out, states.out_stride, lse.data());
     Outputs outputs;
     for (uint32_t head = 0; head < group; ++head) {
@@ -124,6 +149,28 @@ class GroupDrawTest : public ::testing::Test {
   double ErrorOf(const Outputs& outputs, uint32_t head) const {
     const std::vector<double>& exact = exact_[first_head_ + head];
     return Distance(outputs[head], exact) / Length(exact);
+  }
+
+  // Many draws: right in the mean, and by as much as they say wrong.
+  void ExpectDrawsToKnowTheirError() {
+    constexpr int kDraws = 200;
+    Outputs sums(kGroup, std::vector<double>(kDim));
+    double error = 0;
+    double found = 0;
+    for (uint64_t seed = 0; seed < kDraws; ++seed) {
+      Keep(kTokens, 600, seed);
+      const Outputs outputs = Run(300, 1.0);
+      for (uint32_t head = 0; head < kGroup; ++head) {
+        error += ErrorOf(outputs, head) / (kDraws * kGroup);
+        for (uint32_t i = 0; i < kDim; ++i) sums[head][i] += outputs[head][i] / kDraws;
+      }
+      found += cost_.error_sum / static_cast<double>(kDraws * cost_.num_errors);
+      EXPECT_EQ(cost_.num_errors, kGroup);
+    }
+    EXPECT_NEAR(found, error, 0.1 * error);
+    for (uint32_t head = 0; head < kGroup; ++head) {
+      EXPECT_LT(ErrorOf(sums, head), 2 * error / std::sqrt(kDraws)) << head;
+    }
   }
 
   LayerSpec spec_;
@@ -164,35 +211,22 @@ class GroupDrawTest : public ::testing::Test {
 
   std::mt19937 random_;
   const kernels::TestRows k_;
-  const kernels::TestRows v_;
+  kernels::TestRows v_;
   std::vector<float> q_;
   std::vector<float> scores_;  // [kGroup][kTokens]
   HeadRun run_;
   uint32_t first_head_ = 0;
+  std::vector<float> denominators_;  // [kGroup], or none.
   std::vector<float> thresholds_;
   std::vector<Kept> kept_;
   std::vector<DrawSlice> slices_;
 };
 
-TEST_F(GroupDrawTest, DrawsAreRightInTheMeanAndAsFarOffAsTheySay) {
-  constexpr int kDraws = 200;
-  Outputs sums(kGroup, std::vector<double>(kDim));
-  double error = 0;
-  double found = 0;
-  for (uint64_t seed = 0; seed < kDraws; ++seed) {
-    Keep(kTokens, 600, seed);
-    const Outputs outputs = Run(300, 1.0);
-    for (uint32_t head = 0; head < kGroup; ++head) {
-      error += ErrorOf(outputs, head) / (kDraws * kGroup);
-      for (uint32_t i = 0; i < kDim; ++i) sums[head][i] += outputs[head][i] / kDraws;
-    }
-    found += cost_.error_sum / static_cast<double>(kDraws * cost_.num_errors);
-    EXPECT_EQ(cost_.num_errors, kGroup);
-  }
-  EXPECT_NEAR(found, error, 0.1 * error);
-  for (uint32_t head = 0; head < kGroup; ++head) {
-    EXPECT_LT(ErrorOf(sums, head), 2 * error / std::sqrt(kDraws)) << head;
-  }
+TEST_F(GroupDrawTest, DrawsAreRightInTheMeanAndAsFarOffAsTheySay) { ExpectDrawsToKnowTheirError(); }
+
+TEST_F(GroupDrawTest, WithDenominatorsTheyAreToo) {
+  UseDenominators();
+  ExpectDrawsToKnowTheirError();
 }
 
 TEST_F(GroupDrawTest, MoreRowsMeanLessError) {

@@ -430,6 +430,11 @@ void LayerAttention::FinishDense(const WorkItem& item, Part* part) {
 void LayerAttention::WriteOutput(const WorkUnit& unit, const StateRows& states, Part* part) {
   const uint32_t group = call_.spec.group_size();
   const uint32_t first_head = unit.kv_head * group;
+  if (const float* const logits = DenominatorLogits(call_.spec, unit.kv_head)) {
+    for (uint64_t r = 0; r < unit.num_rows; ++r) {
+      kernels::AddToDenominators(logits, StatesFrom(states, r * group), group, v_padded_);
+    }
+  }
   // The states' own memory takes the finished rows.
   float* const lse = part->spare;
   kernels::FinishStates(states, unit.num_rows * group, v_padded_, states.out, states.out_stride,
@@ -446,6 +451,9 @@ void LayerAttention::WriteOutput(const WorkUnit& unit, const StateRows& states, 
 void LayerAttention::WriteHeads(const WorkUnit& unit, uint32_t group_head, uint32_t count,
                                 const StateRows& states, Part* part) {
   const uint32_t head = unit.kv_head * call_.spec.group_size() + group_head;
+  if (const float* const logits = DenominatorLogits(call_.spec, unit.kv_head)) {
+    kernels::AddToDenominators(logits + group_head, states, count, v_padded_);
+  }
   float* const lse = part->spare;
   kernels::FinishStates(states, count, v_padded_, states.out, states.out_stride, lse);
   StoreHeads(states.out, states.out_stride, unit.first_row, head, count, call_.out);

@@ -11,6 +11,10 @@
 //         whole middle (candidates by estimates are scored exactly first), and attends to sinks,
 //         these and the window with the scores that it has. What it left out is dropped, or
 //         estimated from a sample. A plan that draws chooses for a group (group_draw.h).
+// Denominators: what a layer's denominator_logits weigh is added where states are finished, once,
+//         whatever the plan, the cut and the threads: as a token of value 0 that all rows attend
+//         to. It has no key, so a search by scores doesn't know it; where mass or error is meant,
+//         it is part of the whole.
 // Bits:   equal for equal call, chain of runs, ISA and num_parts, whatever thread does what.
 // Memory: scratch grows to the largest call and is kept.
 // Source: partial attention and its merge, RetrievalAttention App. B; DIPR, AlayaDB 6.1; sampled
@@ -73,7 +77,7 @@ struct LayerCall {
   uint64_t num_tokens = 0;
   TensorView q;
   MutableTensorView out;
-  float* lse = nullptr;  // [q.rows(), num_q_heads] or null.
+  float* lse = nullptr;  // [q.rows(), num_q_heads] or null. Denominators included.
   uint32_t num_parts = 1;
   uint32_t dense_query_tokens = 64;
 };
@@ -229,6 +233,8 @@ class LayerAttention {
   // Of `count` q heads of a unit of one row, from `group_head` on.
   void WriteHeads(const WorkUnit& unit, uint32_t group_head, uint32_t count,
                   const kernels::StateRows& states, Part* part);
+
+  float DenominatorLogit(uint32_t q_head) const;
 
   uint64_t TokenOfRow(uint64_t row) const { return first_row_token_ + row; }
   std::span<const HeadRun> HeadRuns(uint32_t kv_head) const;

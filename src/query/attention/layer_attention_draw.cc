@@ -236,6 +236,7 @@ void LayerAttention::FinishDraw(uint32_t unit_idx, Part* part) {
                           .q = {part->q, k_padded_, group},
                           .num_tokens = unit.tokens.end,
                           .middle = Middle(unit.first_row),
+                          .denominator_logits = DenominatorLogits(call_.spec, unit.kv_head),
                           .budget = call_.draws[unit.kv_head],
                           .slices = SlicesOf(unit_idx, part)};
   GroupDraw(call, &part->group, &part->cost).Attend(part->states);

@@ -1,5 +1,6 @@
 // The units of a plan that chooses: scores of all tokens, and who finishes which q head.
 #include <algorithm>
+#include <limits>
 
 #include "kernels/score.h"
 #include "query/attention/call_util.h"
@@ -128,6 +129,12 @@ void LayerAttention::FinishHeads(uint32_t unit_idx, Part* part) {
   }
 }
 
+// What weighs nothing, where the layer has none.
+float LayerAttention::DenominatorLogit(uint32_t q_head) const {
+  const std::vector<float>& logits = call_.spec.denominator_logits;
+  return logits.empty() ? -std::numeric_limits<float>::infinity() : logits[q_head];
+}
+
 void LayerAttention::FinishHead(uint32_t unit_idx, uint32_t group_head, Part* part) {
   const WorkUnit& unit = work_.units[unit_idx];
   const uint32_t q_head = unit.kv_head * call_.spec.group_size() + group_head;
@@ -138,6 +145,7 @@ void LayerAttention::FinishHead(uint32_t unit_idx, uint32_t group_head, Part* pa
                          .q = part->q + group_head * k_padded_,
                          .num_tokens = unit.tokens.end,
                          .middle = Middle(unit.first_row),
+                         .denominator_logit = DenominatorLogit(q_head),
                          .seed = TokenOfRow(unit.first_row) * call_.spec.num_q_heads + q_head,
                          .search = call_.search,
                          .view = ScoresOf(unit_idx, group_head, part),

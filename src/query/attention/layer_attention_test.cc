@@ -32,6 +32,8 @@ struct Shape {
   float soft_cap = 0.0f;
   RopeLayout layout = RopeLayout::kHalf;
   bool v_is_k = false;  // Values that go with the scores, as those of real heads do.
+  // Denominators of little to nearly all of the mass, by q head.
+  bool denominators = false;
 };
 
 // K, V and q of one layer in float32, and their stored form cut into runs.
@@ -66,6 +68,9 @@ class Layer {
                  .soft_cap = shape_.soft_cap,
                  .sliding_window = shape_.sliding_window,
                  .rope = {.layout = shape_.layout}};
+    for (uint32_t head = 0; shape_.denominators && head < shape_.q_heads; ++head) {
+      call.spec.denominator_logits.push_back(static_cast<float>(Denominator(head)));
+    }
     call.kv_dtype = dtype_;
     call.plan = plan;
     search_ = plan.MakeSearch(call.spec);
@@ -220,6 +225,11 @@ class Layer {
     return score;
   }
 
+  // The tokens' lse is 8 or so.
+  double Denominator(uint32_t head) const {
+    return shape_.denominators ? 1 + 9.0 * (head + 1) / shape_.q_heads : -kInf;
+  }
+
   double Logit(double score) const {
     const double x = score * Scale();
     return shape_.soft_cap == 0 ? x : shape_.soft_cap * std::tanh(x / shape_.soft_cap);
@@ -248,8 +258,8 @@ class Layer {
   }
 
   // The tokens that a q row attends to. slack: added to the share that a mass plan asks for.
-  std::vector<bool> Chosen(const LayerPlan& plan, uint64_t row, const std::vector<double>& scores,
-                           double slack) const {
+  std::vector<bool> Chosen(const LayerPlan& plan, uint64_t row, uint32_t head,
+                           const std::vector<double>& scores, double slack) const {
     const uint64_t end = num_tokens_ - num_rows_ + row + 1;
     std::vector<bool> chosen(end, true);
     if (shape_.sliding_window != 0) {
@@ -262,8 +272,8 @@ class Layer {
     for (uint64_t i = plan.sink; i + plan.window < end; ++i) middle.push_back(i);
     std::stable_sort(middle.begin(), middle.end(),
                      [&](uint64_t a, uint64_t b) { return scores[a] > scores[b]; });
-    double all = 0;
-    double held = 0;
+    double all = std::exp(Denominator(head) - Logit(max));
+    double held = all;
     for (uint64_t i = 0; i < end; ++i) {
       const double weight = std::exp(Logit(scores[i]) - Logit(max));
       all += weight;
@@ -289,14 +299,14 @@ class Layer {
     const uint64_t end = num_tokens_ - num_rows_ + row + 1;
     std::vector<double> scores(end);
     for (uint64_t i = 0; i < end; ++i) scores[i] = Score(row, head, i);
-    const std::vector<bool> chosen = Chosen(plan, row, scores, slack);
-    double max = -kInf;
+    const std::vector<bool> chosen = Chosen(plan, row, head, scores, slack);
+    double max = Denominator(head);
     const auto logit = [&](uint64_t i) { return Logit(scores[i]); };
     for (uint64_t i = 0; i < end; ++i) {
       if (chosen[i]) max = std::max(max, logit(i));
     }
     std::vector<double> out(shape_.v_head_dim);
-    double sum = 0;
+    double sum = shape_.denominators ? std::exp(Denominator(head) - max) : 0;
     const uint64_t kv_head = head / (shape_.q_heads / shape_.kv_heads);
     for (uint64_t i = 0; i < end; ++i) {
       if (!chosen[i]) continue;
@@ -357,7 +367,10 @@ TEST_P(LayerAttentionTest, EveryPlanMatchesFloat64OverAnyCut) {
                           {.q_heads = 3, .kv_heads = 3, .head_dim = 64, .v_head_dim = 48},
                           {.q_heads = 8, .kv_heads = 1, .soft_cap = 5.0f},
                           {.layout = RopeLayout::kInterleaved},
-                          {.sliding_window = 37}};
+                          {.sliding_window = 37},
+                          {.denominators = true},
+                          {.q_heads = 8, .sliding_window = 37, .denominators = true},
+                          {.q_heads = 4, .kv_heads = 1, .soft_cap = 5.0f, .denominators = true}};
   std::mt19937 random(GetParam());
   for (const Shape& shape : shapes) {
     for (const uint64_t num_rows : {1u, 3u, 64u, 65u, 200u}) {
@@ -380,15 +393,17 @@ TEST_P(LayerAttentionTest, EveryPlanMatchesFloat64OverAnyCut) {
 }
 
 TEST_P(LayerAttentionTest, ResultsAreBitIdenticalForEqualParts) {
-  Layer layer({}, DType::kFloat16, {900, 64, 333}, 2, GetParam());
   std::vector<std::string_view> texts(std::begin(kPlans), std::end(kPlans));
   texts.push_back(kDraw);
-  for (const std::string_view text : texts) {
-    for (const uint32_t parts : {1u, 2u, 3u}) {
-      layer.Run(PlanOf(text), parts);
-      const std::vector<float> first = layer.out();
-      layer.Run(PlanOf(text), parts, /*threads=*/true);
-      EXPECT_EQ(first, layer.out()) << text << " " << parts;
+  for (const bool denominators : {false, true}) {
+    Layer layer({.denominators = denominators}, DType::kFloat16, {900, 64, 333}, 2, GetParam());
+    for (const std::string_view text : texts) {
+      for (const uint32_t parts : {1u, 2u, 3u}) {
+        layer.Run(PlanOf(text), parts);
+        const std::vector<float> first = layer.out();
+        layer.Run(PlanOf(text), parts, /*threads=*/true);
+        EXPECT_EQ(first, layer.out()) << text << " " << parts;
+      }
     }
   }
 }
@@ -415,9 +430,9 @@ TEST_P(LayerAttentionTest, CostCountsWhatWasRead) {
 }
 
 TEST_P(LayerAttentionTest, ARemainderNoLargerThanItsSampleIsAttendedToWhole) {
-  for (const char* cap : {"", "capped"}) {
-    Layer layer({.soft_cap = *cap != 0 ? 4.0f : 0.0f}, DType::kBFloat16, {500, 200, 30}, 2,
-                GetParam());
+  const Shape shapes[] = {{}, {.soft_cap = 4.0f}, {.denominators = true}};
+  for (const Shape& shape : shapes) {
+    Layer layer(shape, DType::kBFloat16, {500, 200, 30}, 2, GetParam());
     layer.BuildPlanes();
     for (const char* bits : {"exact", "1", "4", "8"}) {
       for (const char* query : {"topk(k=9", "dipr(alpha=0.3", "mass(p=0.5"}) {
@@ -432,36 +447,45 @@ TEST_P(LayerAttentionTest, ARemainderNoLargerThanItsSampleIsAttendedToWhole) {
 }
 
 TEST_P(LayerAttentionTest, SamplingTheRemainderIsBetterThanDroppingIt) {
-  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 1000, 40}, 4, GetParam());
-  layer.BuildPlanes();
-  for (const char* bits : {"exact", "8", "4", "1"}) {
-    const std::string query = std::string("topk(k=200,bits=") + bits;
-    layer.Run(PlanOf(query + ")"), 1);
-    const double dropped = layer.MeanErrorOfFull();
-    layer.Run(PlanOf(query + ",remainder=sample:200)"), 1);
-    EXPECT_LT(layer.MeanErrorOfFull(), 0.5 * dropped) << bits;
+  for (const bool denominators : {false, true}) {
+    Layer layer({.v_is_k = true, .denominators = denominators}, DType::kFloat16, {3000, 1000, 40},
+                4, GetParam());
+    layer.BuildPlanes();
+    for (const char* bits : {"exact", "8", "4", "1"}) {
+      const std::string query = std::string("topk(k=200,bits=") + bits;
+      layer.Run(PlanOf(query + ")"), 1);
+      const double dropped = layer.MeanErrorOfFull();
+      layer.Run(PlanOf(query + ",remainder=sample:200)"), 1);
+      // Of signs, the mass is an estimate too, and what it is off by does not cancel against a
+      // denominator.
+      const double most = *bits == '1' && denominators ? 0.6 : 0.5;
+      EXPECT_LT(layer.MeanErrorOfFull(), most * dropped) << bits;
+    }
   }
 }
 
 TEST_P(LayerAttentionTest, ValuePlanesStandForTheRemainder) {
-  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 1000, 40}, 4, GetParam());
-  layer.BuildPlanes();
-  for (const char* bits : {"exact", "8", "4"}) {
-    const std::string query = std::string("topk(k=200,bits=") + bits;
-    layer.Run(PlanOf(query + ")"), 1);
-    double last = layer.MeanErrorOfFull();
-    uint32_t value_bits = 0;
-    for (const char* remainder : {"mean", "planes:2", "planes:4", "planes:8"}) {
-      layer.BuildValues(value_bits);
-      layer.Run(PlanOf(query + ",remainder=" + remainder + ")"), 2);
-      EXPECT_LT(layer.MeanErrorOfFull(), last) << bits << " " << remainder;
-      last = layer.MeanErrorOfFull();
-      const std::vector<float> first = layer.out();
-      layer.Run(PlanOf(query + ",remainder=" + remainder + ")"), 2, /*threads=*/true);
-      EXPECT_EQ(first, layer.out());
-      value_bits = value_bits == 0 ? 2 : 2 * value_bits;
+  for (const bool denominators : {false, true}) {
+    Layer layer({.v_is_k = true, .denominators = denominators}, DType::kFloat16, {3000, 1000, 40},
+                4, GetParam());
+    layer.BuildPlanes();
+    for (const char* bits : {"exact", "8", "4"}) {
+      const std::string query = std::string("topk(k=200,bits=") + bits;
+      layer.Run(PlanOf(query + ")"), 1);
+      double last = layer.MeanErrorOfFull();
+      uint32_t value_bits = 0;
+      for (const char* remainder : {"mean", "planes:2", "planes:4", "planes:8"}) {
+        layer.BuildValues(value_bits);
+        layer.Run(PlanOf(query + ",remainder=" + remainder + ")"), 2);
+        EXPECT_LT(layer.MeanErrorOfFull(), last) << bits << " " << remainder;
+        last = layer.MeanErrorOfFull();
+        const std::vector<float> first = layer.out();
+        layer.Run(PlanOf(query + ",remainder=" + remainder + ")"), 2, /*threads=*/true);
+        EXPECT_EQ(first, layer.out());
+        value_bits = value_bits == 0 ? 2 : 2 * value_bits;
+      }
+      EXPECT_LT(last, *bits == '4' ? 0.1 : 0.02) << bits;
     }
-    EXPECT_LT(last, *bits == '4' ? 0.1 : 0.02) << bits;
   }
 }
 
@@ -486,14 +510,17 @@ TEST_P(LayerAttentionTest, LightRowsOfADrawMayBeCodes) {
 }
 
 TEST_P(LayerAttentionTest, AutoKeepsItsError) {
-  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 3000, 40}, 4, GetParam());
-  layer.BuildPlanes();
-  double last = 1;
-  for (const char* error : {"0.1", "0.03", "0.01"}) {
-    layer.Run(PlanOf(std::string("auto(error=") + error + ")"), 1);
-    EXPECT_LT(layer.MeanErrorOfFull(), 1.2 * std::strtod(error, nullptr)) << error;
-    EXPECT_LE(layer.MeanErrorOfFull(), last) << error;
-    last = layer.MeanErrorOfFull();
+  for (const bool denominators : {false, true}) {
+    Layer layer({.v_is_k = true, .denominators = denominators}, DType::kFloat16, {3000, 3000, 40},
+                4, GetParam());
+    layer.BuildPlanes();
+    double last = 1;
+    for (const char* error : {"0.1", "0.03", "0.01"}) {
+      layer.Run(PlanOf(std::string("auto(error=") + error + ")"), 1);
+      EXPECT_LT(layer.MeanErrorOfFull(), 1.2 * std::strtod(error, nullptr)) << error;
+      EXPECT_LE(layer.MeanErrorOfFull(), last) << error;
+      last = layer.MeanErrorOfFull();
+    }
   }
 }
 
@@ -522,8 +549,9 @@ TEST_P(LayerAttentionTest, PlanesFindWhatExactScoresFind) {
 }
 
 TEST_P(LayerAttentionTest, BoundsHoldAndChangeNothingUnlessTheyAreExceeded) {
-  for (const float cap : {0.0f, 4.0f}) {
-    Layer layer({.soft_cap = cap}, DType::kFloat16, {700, 333, 50}, 3, GetParam());
+  const Shape shapes[] = {{}, {.soft_cap = 4.0f}, {.denominators = true}};
+  for (const Shape& shape : shapes) {
+    Layer layer(shape, DType::kFloat16, {700, 333, 50}, 3, GetParam());
     layer.BuildPlanes();
     for (const char* query : {"topk(k=50", "dipr(alpha=0.05", "mass(p=0.8"}) {
       for (const char* bits : {"exact", "8", "4"}) {
@@ -543,6 +571,21 @@ TEST_P(LayerAttentionTest, BoundsHoldAndChangeNothingUnlessTheyAreExceeded) {
       }
     }
   }
+}
+
+TEST_P(LayerAttentionTest, ADenominatorMakesBoundsSmaller) {
+  const char* const plan = "topk(k=50,bits=8,exact_fallback=1)";
+  Layer without({}, DType::kFloat16, {700, 333, 50}, 1, GetParam());
+  Layer with({.denominators = true}, DType::kFloat16, {700, 333, 50}, 1, GetParam());
+  without.BuildPlanes();
+  with.BuildPlanes();
+  without.Run(PlanOf(plan), 1);
+  with.Run(PlanOf(plan), 1);
+  for (uint32_t head = 0; head < 6; ++head) {
+    EXPECT_LT(with.bounds()[head].mass, without.bounds()[head].mass) << head;
+    EXPECT_LT(with.bounds()[head].out, without.bounds()[head].out) << head;
+  }
+  EXPECT_LT(with.bounds()[5].mass, 0.5f * without.bounds()[5].mass);  // Of more than all tokens.
 }
 
 TEST_P(LayerAttentionTest, RowsWhoseBoundIsExceededAttendToAllTokens) {

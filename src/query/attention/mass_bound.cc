@@ -151,7 +151,8 @@ LeftBound BoundLeft(const MassBoundCall& call, CallCost* cost) {
   Left left;
   for (const HeadRun& run : call.runs) sum.AddLeft(run, &left);
   const double rounding = std::exp(Rounding(call.logit, max));
-  const double chosen = sum.OfChosen();
+  const double denominator = std::exp(double{call.denominator_logit} - double{max});
+  const double chosen = sum.OfChosen() + denominator;
   const double mass = left.mass * rounding;
   const double share = mass / (mass + chosen);
   LeftBound bound;

@@ -13,7 +13,8 @@
 //          is at most the share times the longest row, and at most the sum of each block's weights
 //          times its longest row, over the mass of the chosen. Rows are as long as their block's
 //          value planes say, or as V is where there are none. The rounding by which out itself was
-//          summed is not in it.
+//          summed is not in it. A denominator's weight is one of the chosen, its row of V 0: all
+//          of this holds with it, and for the out that has it.
 // Memory:  nothing is allocated.
 // Threads: pure function; concurrent calls must not share spare or codes.
 #ifndef ATTNDB_QUERY_ATTENTION_MASS_BOUND_H_
@@ -21,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "attndb/types.h"
@@ -40,13 +42,15 @@ struct MassBoundCall {
   kernels::LogitSpec logit;
   float* spare = nullptr;      // [head_dim padded], 64-byte aligned. Written, as is
   std::byte* codes = nullptr;  // ... [index::QueryCodeBytes(head_dim padded)].
+  // Of a weight of value 0 that is no token's and counts as chosen; -inf for none.
+  float denominator_logit = -std::numeric_limits<float>::infinity();
 };
 
 struct LeftBound {
   float share = 0;  // Of the mass, in [0, 1]; 1 where nothing is known.
   float value = 0;  // Of share * |w|; Inf where rows of V overflow.
 
-  // Of |out - out of full|, by the norm of the out that the chosen tokens gave.
+  // Of |out - out of full|, by the norm of the out that the chosen tokens and the denominator gave.
   float OfOutput(double norm) const;
 };
 

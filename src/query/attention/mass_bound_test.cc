@@ -79,9 +79,12 @@ class Context {
     double share;        // Of the mass, left out.
     double granted = 0;  // Nats, of float32 scores.
     double out_bound = 0;
-    double off = 0;  // Norm of what the output is off by.
+    double off = 0;   // Norm of what the output is off by.
+    double norm = 0;  // Of the output.
   };
-  Outcome Try(uint32_t bits, const kernels::LogitSpec& logit, double chosen_share, float q_size) {
+  // above: what the denominator has over the largest logit, in nats; -inf where there is none.
+  Outcome Try(uint32_t bits, const kernels::LogitSpec& logit, double chosen_share, float q_size,
+              double above = -std::numeric_limits<double>::infinity()) {
     for (size_t d = 0; d < kDim; ++d) q()[d] = q_size * Gaussian();
     const TokenRange middle = {kSink, num_tokens_ - kWindow};
     std::vector<float> scores = Scores(bits, logit.scale, middle);
@@ -91,6 +94,8 @@ class Context {
     double largest = 0;
     double reference = Logit(logit, 0);
     for (uint64_t i = 1; i < num_tokens_; ++i) reference = std::max(reference, Logit(logit, i));
+    const auto denominator = static_cast<float>(reference + above);
+    kept.mass = std::exp(double{denominator} - reference);
     for (uint64_t i = 0; i < num_tokens_; ++i) {
       const bool fixed = i < middle.begin || i >= middle.end;
       const bool is_chosen = fixed || random_.NextDouble() < chosen_share;
@@ -103,9 +108,10 @@ class Context {
       if (!fixed) scores[i] = -std::numeric_limits<float>::infinity();
     }
     CallCost cost;
-    const LeftBound bound = BoundLeft({runs_, bits, q(), scores.data(), middle, chosen, logit,
-                                       reinterpret_cast<float*>(spare_.data()), codes_.data()},
-                                      &cost);
+    const LeftBound bound =
+        BoundLeft({runs_, bits, q(), scores.data(), middle, chosen, logit,
+                   reinterpret_cast<float*>(spare_.data()), codes_.data(), denominator},
+                  &cost);
     Outcome found = {.bound = bound.share, .share = left.mass / (left.mass + kept.mass)};
     found.granted = 2 * kDim * 0x1p-24 * logit.scale * Norm(q()) * largest;
     if (kept.mass == 0) return found;  // Below float64's range: no output to compare.
@@ -119,6 +125,7 @@ class Context {
     }
     found.out_bound = bound.OfOutput(std::sqrt(out_square));
     found.off = std::sqrt(off_square);
+    found.norm = std::sqrt(out_square);
     return found;
   }
 
@@ -214,6 +221,29 @@ TEST_F(MassBoundTest, NoMoreIsLeftOutThanTheBoundSays) {
     }
   }
   EXPECT_GE(num_queries, 12000u);
+}
+
+TEST_F(MassBoundTest, ADenominatorIsAChosenTokenOfValueZero) {
+  for (const Keys& kind : kKeys) {
+    for (uint32_t context_idx = 0; context_idx < 6; ++context_idx) {
+      Context context = Draw(kind);
+      const uint32_t bits = context_idx % 3 * 4;
+      for (const double above : {-30.0, -2.0, 0.5, 6.0, 40.0}) {
+        for (int i = 0; i < 20; ++i) {
+          const Context::Outcome found = context.Try(bits, {0.18f, 0.0f}, 0.3, 0.7f, above);
+          ASSERT_LE(found.share, found.bound * std::exp(found.granted))
+              << kind.name << ", " << bits << " bits, " << above << " nats";
+          // The difference of two outputs is itself rounded, which tells where little is left out.
+          const double rounding = 1e-15 * found.norm;
+          ASSERT_LE(found.off, found.out_bound * std::exp(found.granted) * (1 + 1e-12) + rounding)
+              << kind.name << ", " << bits << " bits, " << above << " nats";
+          if (bits != 0 || &kind != &kKeys[0]) continue;
+          // As tight as without one: see below.
+          ASSERT_LE(found.bound, 1.001 * found.share + 1e-20) << above << " nats";
+        }
+      }
+    }
+  }
 }
 
 TEST_F(MassBoundTest, TheBoundIsTight) {

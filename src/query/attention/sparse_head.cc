@@ -19,6 +19,7 @@ index::SearchCall DescribeSearch(const HeadCall& call) {
   index::SearchCall search = {call.view, call.middle};
   search.score_error = LargestScoreError(call.runs, call.plan->bits, call.q);
   search.score_shift = ScoreShift(search.score_error, call.spec->scale);
+  search.denominator_logit = call.denominator_logit;
   return search;
 }
 
@@ -62,6 +63,11 @@ SparseHead::SparseHead(const HeadCall& call, const HeadScratch& scratch, CallCos
       cost_(cost),
       v_padded_(kernels::RowElements(call.spec->v_head_dim)),
       search_(DescribeSearch(call)) {}
+
+double SparseHead::WholeSum(const StateRows& state) const {
+  const double denominator = std::exp(double{call_.denominator_logit} - double{state.max[0]});
+  return double{state.sum[0]} + denominator;
+}
 
 // Puts sinks before and window after the middle tokens in the scratch's indices, and the scores of
 // all into its scores. Returns how many they are.
@@ -121,7 +127,8 @@ LeftBound SparseHead::BoundChosen(size_t num_chosen) {
                     {scratch_.chosen_scores, num_chosen},
                     logit(),
                     scratch_.spare,
-                    scratch_.codes},
+                    scratch_.codes,
+                    call_.denominator_logit},
                    cost_);
 }
 
@@ -129,7 +136,7 @@ LeftBound SparseHead::BoundChosen(size_t num_chosen) {
 void SparseHead::NoteBound(const LeftBound& left, const StateRows& state) {
   double square = 0;
   for (size_t d = 0; d < v_padded_; ++d) square += double{state.out[d]} * double{state.out[d]};
-  *call_.bound = {left.share, left.OfOutput(std::sqrt(square) / double{state.sum[0]})};
+  *call_.bound = {left.share, left.OfOutput(std::sqrt(square) / WholeSum(state))};
   cost_->AddBound(double{call_.bound->mass}, double{call_.bound->out});
 }
 

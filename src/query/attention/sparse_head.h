@@ -16,6 +16,7 @@
 #define ATTNDB_QUERY_ATTENTION_SPARSE_HEAD_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "attndb/stats.h"
@@ -44,6 +45,8 @@ struct HeadCall {
   const float* q = nullptr;       // [head_dim padded]
   uint64_t num_tokens = 0;        // Visible.
   TokenRange middle;
+  // Of the q head's denominator, which the state is left without; -inf where there is none.
+  float denominator_logit = -std::numeric_limits<float>::infinity();
   uint64_t seed = 0;  // Of the sample.
   const index::CriticalSearch* search = nullptr;
   index::ScoreView view;            // Scores of all tokens. Changed.
@@ -86,6 +89,8 @@ class SparseHead {
 
  private:
   kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }
+  // What the state's tokens and the denominator weigh, in units of exp(state's max).
+  double WholeSum(const kernels::StateRows& state) const;
   size_t ListChosen(size_t num_middle);
   size_t Choose();
   size_t ChooseCritical(uint32_t* indices);

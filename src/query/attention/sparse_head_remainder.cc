@@ -55,7 +55,7 @@ void SparseHead::AttendSample(size_t num_left, const StateRows& state) {
                                    state.max[0], scratch_.masses, scratch_.weights};
   RemainderDraw draw = {RemainderMass(remainder), call_.plan->samples};
   if (!(draw.mass > 0)) return;
-  cost_->AddMassLeft(draw.mass, double{state.sum[0]});
+  cost_->AddMassLeft(draw.mass, WholeSum(state));
   if (num_left <= draw.num_samples) {
     AttendWholeRemainder(state);
     return;
@@ -80,7 +80,7 @@ void SparseHead::AttendValues(const StateRows& state) {
                                           .tokens = scratch_.indices,
                                           .token_scores = scratch_.chosen_scores},
                                          state, cost_);
-  if (mass > 0) cost_->AddMassLeft(mass, double{state.sum[0]} - mass);
+  if (mass > 0) cost_->AddMassLeft(mass, WholeSum(state) - mass);
 }
 
 void SparseHead::AttendRemainder(size_t num_left, const StateRows& state) {
