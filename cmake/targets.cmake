@@ -4,8 +4,8 @@
 #   One test program; links the static library (so it sees the internals), GoogleTest and testing/.
 #   With SHARDS its tests are dealt to n entries of ctest, NAME_1 to NAME_n, which run side by side.
 # attndb_add_isa_tests(NAME [FILTER pattern])
-#   A test program of attndb_add_test again, or its tests that GoogleTest's pattern chooses, with the
-#   kernels of each lesser instruction set forced.
+#   A test program of attndb_add_test again, or the tests of it that GoogleTest's pattern chooses,
+#   with the kernels of each lesser instruction set forced.
 function(attndb_add_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_library(attndb_${name} OBJECT ${ARG_SOURCES})
