@@ -1,9 +1,11 @@
 # attndb_add_layer(NAME SOURCES... [LIBS...])
 #   One folder of src/ as an object library `attndb_NAME`; all of them together make libattndb.
-# attndb_add_test(NAME SOURCE... [LIBS...] [LABELS...] [TIMEOUT seconds])
+# attndb_add_test(NAME SOURCES... [LIBS...] [LABELS...] [TIMEOUT seconds] [SHARDS n])
 #   One test program; links the static library (so it sees the internals), GoogleTest and testing/.
-# attndb_add_isa_tests(NAME)
-#   A test program of attndb_add_test again, with the kernels of each lesser instruction set forced.
+#   With SHARDS its tests are dealt to n entries of ctest, NAME_1 to NAME_n, which run side by side.
+# attndb_add_isa_tests(NAME [FILTER pattern])
+#   A test program of attndb_add_test again, or the tests of it that GoogleTest's pattern chooses,
+#   with the kernels of each lesser instruction set forced.
 function(attndb_add_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_library(attndb_${name} OBJECT ${ARG_SOURCES})
@@ -19,7 +21,7 @@ function(attndb_add_test name)
   if(NOT ATTNDB_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -28,18 +30,32 @@ function(attndb_add_test name)
   target_link_libraries(${name} PRIVATE attndb_warnings attndb_static attndb_testing ${ARG_LIBS}
                         GTest::gmock GTest::gtest GTest::gtest_main)
   attndb_test_speed(${name})
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if(NOT ARG_SHARDS)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    return()
+  endif()
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    math(EXPR shard_idx "${shard} - 1")
+    add_test(NAME ${name}_${shard} COMMAND ${name})
+    set_tests_properties(${name}_${shard} PROPERTIES
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard_idx}"
+      TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  endforeach()
 endfunction()
 
 function(attndb_add_isa_tests name)
   if(NOT ATTNDB_BUILD_TESTS OR ATTNDB_SANITIZE)
     return()
   endif()
-  get_test_property(${name} TIMEOUT timeout)
+  cmake_parse_arguments(ARG "" "FILTER" "" ${ARGN})
+  if(NOT ARG_FILTER)
+    set(ARG_FILTER "*")
+  endif()
   foreach(isa scalar avx2)
-    add_test(NAME ${name}_${isa} COMMAND ${name})
+    add_test(NAME ${name}_${isa} COMMAND ${name} --gtest_filter=${ARG_FILTER})
     set_tests_properties(${name}_${isa} PROPERTIES
-      ENVIRONMENT ATTNDB_ISA=${isa} TIMEOUT ${timeout} LABELS unit)
+      ENVIRONMENT ATTNDB_ISA=${isa} TIMEOUT 600 LABELS unit
+      FAIL_REGULAR_EXPRESSION "Running 0 tests")  # The pattern is of tests that are no more.
   endforeach()
 endfunction()

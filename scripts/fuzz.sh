@@ -16,5 +16,7 @@ for target in clusters graph; do
   mkdir -p "$build/corpus/$target" "$build/found"
   echo "== fuzz_$target, $seconds s"
   "$build/bin/fuzz_$target" -max_total_time="$seconds" -max_len=128 -print_final_stats=1 \
-    -artifact_prefix="$build/found/$target-" "$build/corpus/$target"
+    -artifact_prefix="$build/found/$target-" "$build/corpus/$target" 2>&1 | tee "$build/$target.log"
+  awk -v of="inputs of fuzz_$target in $seconds s" \
+    '/^stat::number_of_executed_units:/ {print "ATTNDB_COUNT", $2, of}' "$build/$target.log"
 done

@@ -1,6 +1,6 @@
 // Seeds of random tests: printed by every test that draws one, set again to replay a failure.
 //
-//   ATTNDB_SEED=17 ctest -R storage_kv
+//   ATTNDB_SEED=17 ctest -R storage_test
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_TESTING_SEED_H_

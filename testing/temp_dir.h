@@ -15,6 +15,8 @@ class TempDir {
   // On a file system in memory, where the machine has one: for tests of thousands of syncs whose
   // subject is not the disk.
   static TempDir InMemory();
+  // In the folder `parent`.
+  static TempDir In(const std::string& parent) { return TempDir(parent); }
   ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;

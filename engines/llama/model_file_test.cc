@@ -79,9 +79,12 @@ TEST_F(ModelFileTest, ResolvesPathsAndSaysWhatToDoOtherwise) {
 
 TEST_F(ModelFileTest, FindsTheKnownModelInTheFolderOfTheEnvironmentFirst) {
   const std::string path = Write("SmolLM2-135M-Instruct.Q4_1.gguf", "GGUF");
+  const char* const before = std::getenv("ATTNDB_MODELS");
+  const std::string kept = before == nullptr ? "" : before;
   ASSERT_EQ(::setenv("ATTNDB_MODELS", directory_.path().c_str(), 1), 0);
   const Result<std::string> resolved = ResolveModel("smollm2");
   ::unsetenv("ATTNDB_MODELS");
+  if (before != nullptr) ::setenv("ATTNDB_MODELS", kept.c_str(), 1);  // Other tests look there.
   ATTNDB_ASSERT_OK(resolved);
   EXPECT_EQ(*resolved, path);
 }

@@ -1,7 +1,8 @@
 // Goal:   on a real model attndb's logits are as close to llama.cpp's as those of llama.cpp's own
 //         kernels are to each other.
-// Method: SmolLM2; 20 prompts of up to 2,000 tokens of English, logits at several positions of
-//         each; all pairs of paths: attndb with float16 KV, plain with and without flash attention.
+// Method: SmolLM2; prompts of English, logits at several positions of each: 5 prompts, 2 of them of
+//         1,000 tokens and more (long: 20, 8 of them of 1,000 to 2,000), and as many positions. All
+//         pairs of paths: attndb with float16 KV, plain with and without flash attention.
 //         First with the weights in float32, where attention alone makes the difference; then the
 //         4-bit file as it is. There ggml rounds activations to 8 bits at every layer: any other
 //         arithmetic, however close, flips roundings, and all paths end up equally far apart.
@@ -29,17 +30,28 @@
 #include "engines/llama/plain_context.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
+#include "testing/test_size.h"
 
 namespace attndb::llama {
 namespace {
 
-constexpr size_t kPrompts = 20;
+using ::attndb::test::IsLongRun;
+using ::attndb::test::PrintCount;
+using ::attndb::test::Sized;
+
 constexpr size_t kPromptTokensMax = 2000;
 constexpr uint32_t kPlainTokens = 2048;
+constexpr size_t kParts = 8;  // Of each prompt; at the end of each, logits are compared.
 
-// One of 2,000 tokens, the others of 30 to 210: together 4,280.
-size_t PromptTokens(size_t prompt) {
-  return prompt + 1 == kPrompts ? kPromptTokensMax : 30 + prompt * 10;
+// Tokens of each prompt: together 2,470, and 13,347 in a long run.
+std::vector<size_t> PromptLengths() {
+  std::vector<size_t> lengths = {100, 130, 140, 1000, 1100};
+  if (IsLongRun()) {
+    lengths.clear();
+    for (size_t i = 0; i < 12; ++i) lengths.push_back(30 + 15 * i);
+    for (size_t i = 0; i < 8; ++i) lengths.push_back(1000 + (kPromptTokensMax - 1000) * i / 7);
+  }
+  return lengths;
 }
 
 size_t Best(std::span<const float> row) {
@@ -79,11 +91,22 @@ struct Path {
     session.emplace(std::move(start.session));
     return Status::Ok();
   }
-  Status Run(std::span<const TokenId> part) {
-    return plain != nullptr ? plain->Run(part) : engine->Prefill(*session, part);
-  }
-  std::span<const float> Logits() const {
-    return plain != nullptr ? plain->Logits() : engine->Logits();
+  // Logits after each of the last `num_rows` tokens of `part`.
+  Result<LogitRows> Run(std::span<const TokenId> part, size_t num_rows) {
+    const auto unseen = part.first(part.size() - num_rows);
+    const auto seen = part.last(num_rows);
+    LogitRows rows;
+    PrefillOptions options;
+    options.on_logits = [&](uint64_t, std::span<const float> logits) {
+      rows.emplace_back(logits.begin(), logits.end());
+    };
+    if (!unseen.empty()) {
+      ATTNDB_RETURN_IF_ERROR(plain != nullptr ? plain->Run(unseen)
+                                              : engine->Prefill(*session, unseen));
+    }
+    ATTNDB_RETURN_IF_ERROR(plain != nullptr ? plain->Run(seen, options.on_logits)
+                                            : engine->Prefill(*session, seen, options));
+    return rows;
   }
 };
 
@@ -127,14 +150,17 @@ class SmolLm2AgreementTest : public ::testing::Test {
     return Status::Ok();
   }
 
-  // Reads all prompts on all paths, compares at the ends of `num_parts` parts of each, and prints.
-  Status Compare(size_t num_parts) {
+  // Reads all prompts on all paths, compares at the last `num_rows` tokens of each part, and
+  // prints.
+  Status Compare(size_t num_rows) {
     ATTNDB_ASSIGN_OR_RETURN(const auto text, engines_.front().Tokenize(TestText(), false, false));
-    const size_t stride = (text.size() - kPromptTokensMax) / kPrompts;
-    for (size_t prompt = 0; prompt < kPrompts; ++prompt) {
+    const std::vector<size_t> lengths = PromptLengths();
+    const size_t stride = (text.size() - kPromptTokensMax) / lengths.size();
+    for (size_t i = 0; i < lengths.size(); ++i) {
       ATTNDB_RETURN_IF_ERROR(
-          ComparePrompt(std::span(text).subspan(prompt * stride, PromptTokens(prompt)), num_parts));
+          ComparePrompt(std::span(text).subspan(i * stride, lengths[i]), num_rows));
     }
+    PrintCounts(lengths);
     for (const auto& [names, distance] : distances_) {
       std::printf("%s from %s: mean %.4f max %.3f, same greedy token at %zu of %zu positions\n",
                   names.first.c_str(), names.second.c_str(), distance.Mean(), distance.max,
@@ -148,20 +174,38 @@ class SmolLm2AgreementTest : public ::testing::Test {
   }
 
  private:
-  Status ComparePrompt(std::span<const TokenId> ids, size_t num_parts) {
+  Status ComparePrompt(std::span<const TokenId> ids, size_t num_rows) {
     for (Path& path : paths_) ATTNDB_RETURN_IF_ERROR(path.Begin(*db_, ids));
-    for (size_t i = 0; i < num_parts; ++i) {
-      const size_t begin = ids.size() * i / num_parts;
-      const auto part = ids.subspan(begin, ids.size() * (i + 1) / num_parts - begin);
-      for (Path& path : paths_) ATTNDB_RETURN_IF_ERROR(path.Run(part));
+    for (size_t i = 0; i < kParts; ++i) {
+      const size_t begin = ids.size() * i / kParts;
+      const auto part = ids.subspan(begin, ids.size() * (i + 1) / kParts - begin);
+      std::vector<LogitRows> rows(paths_.size());
       for (size_t a = 0; a < paths_.size(); ++a) {
-        for (size_t b = a + 1; b < paths_.size(); ++b) {
-          distances_[std::minmax(paths_[a].name, paths_[b].name)].Add(paths_[a].Logits(),
-                                                                      paths_[b].Logits());
-        }
+        ATTNDB_ASSIGN_OR_RETURN(rows[a], paths_[a].Run(part, num_rows));
+        if (rows[a].size() != num_rows) return Status::Internal("logits of too few tokens");
       }
+      CompareRows(rows);
     }
     return Status::Ok();
+  }
+
+  void CompareRows(const std::vector<LogitRows>& rows) {
+    for (size_t a = 0; a < paths_.size(); ++a) {
+      for (size_t b = a + 1; b < paths_.size(); ++b) {
+        Distance& distance = distances_[std::minmax(paths_[a].name, paths_[b].name)];
+        for (size_t i = 0; i < rows[a].size(); ++i) distance.Add(rows[a][i], rows[b][i]);
+      }
+    }
+  }
+
+  void PrintCounts(const std::vector<size_t>& lengths) const {
+    const auto num_long =
+        static_cast<size_t>(std::ranges::count_if(lengths, [](size_t n) { return n >= 1000; }));
+    const auto [shortest, longest] = std::ranges::minmax(lengths);
+    PrintCount(lengths.size(), "prompts of " + std::to_string(shortest) + " to " +
+                                   std::to_string(longest) + " tokens");
+    PrintCount(num_long, "of them of 1,000 tokens and more");
+    PrintCount(distances_.begin()->second.num_positions, "positions compared");
   }
 
   ::attndb::test::TempDir directory_;
@@ -179,7 +223,7 @@ TEST_F(SmolLm2AgreementTest, InFloat32DiffersNoMoreThanLlamaCppFromItself) {
   const std::array plain = {"llama.cpp, flash", "llama.cpp"};
   ATTNDB_ASSERT_OK(AddPlain(plain[0], {.num_tokens = kPlainTokens}));
   ATTNDB_ASSERT_OK(AddPlain(plain[1], {.num_tokens = kPlainTokens, .flash_attention = false}));
-  ATTNDB_ASSERT_OK(Compare(8));
+  ATTNDB_ASSERT_OK(Compare(Sized(4, 1)));  // 160 positions.
 
   // float16 rounds K and V here, and there also q and the probabilities or their sums. On the CPU
   // that the test was written on neither figure exceeds the spread. Means of other prompts and
@@ -205,7 +249,7 @@ TEST_F(SmolLm2AgreementTest, QuantisedDiffersNoMoreThanLlamaCppFromItselfInTheMe
   ATTNDB_ASSERT_OK(AddPlain(
       plain[2],
       {.num_tokens = kPlainTokens, .flash_attention = false, .kv_dtype = DType::kFloat32}));
-  ATTNDB_ASSERT_OK(Compare(24));
+  ATTNDB_ASSERT_OK(Compare(Sized(12, 3)));  // 480 positions.
 
   const double spread =
       std::max({Between(plain[0], plain[1]).Mean(), Between(plain[0], plain[2]).Mean(),

@@ -26,22 +26,16 @@ target_compile_definitions(attndb_llama_testing PRIVATE
 target_link_libraries(attndb_llama_testing PUBLIC attndb_llama_static PRIVATE attndb_warnings)
 add_dependencies(attndb_llama_testing attndb_llama_test_data)
 
-# attndb_add_engine_test(NAME TIMEOUT SOURCES...)
-function(attndb_add_engine_test name timeout)
-  attndb_add_test(${name} SOURCES ${ARGN} LIBS attndb_llama_testing llama
-                  LABELS engine TIMEOUT ${timeout})
-  # llama.cpp's threads and ours share the cores: run one such test at a time.
-  set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
-endfunction()
-
-attndb_add_engine_test(llama_parts_test 300
-  attention_graph_test.cc attention_hook_test.cc fingerprint_test.cc model_file_test.cc sampler_test.cc
-  text_stream_test.cc)
-attndb_add_engine_test(llama_probe_test 300 model_probe_test.cc)
-attndb_add_engine_test(llama_agreement_test 600 engine_agreement_test.cc)
-attndb_add_engine_test(llama_capture_test 300 engine_capture_test.cc)
-attndb_add_engine_test(llama_failure_test 300 engine_failure_test.cc)
-attndb_add_engine_test(llama_chat_test 300 chat_template_test.cc engine_generate_test.cc)
-attndb_add_engine_test(llama_smollm2_test 1800 smollm2_agreement_test.cc)
-# On one thread, and the longest of all: beside the others, from the start.
-set_tests_properties(llama_smollm2_test PROPERTIES RUN_SERIAL OFF COST 1000)
+# All but a few tests run their model on one thread, so that programs can run side by side.
+attndb_add_test(llama_test
+  SOURCES attention_graph_test.cc attention_hook_test.cc chat_template_test.cc
+          engine_agreement_test.cc engine_capture_test.cc engine_failure_test.cc
+          engine_generate_test.cc fingerprint_test.cc model_file_test.cc model_probe_test.cc
+          sampler_test.cc text_stream_test.cc
+  LIBS attndb_llama_testing llama LABELS engine TIMEOUT 600 SHARDS 3)
+attndb_add_test(llama_smollm2_test
+  SOURCES smollm2_agreement_test.cc
+  LIBS attndb_llama_testing llama LABELS engine TIMEOUT 3600 SHARDS 2)
+foreach(shard 1 2)  # The longest of all: from the start.
+  set_tests_properties(llama_smollm2_test_${shard} PROPERTIES COST 1000)
+endforeach()

@@ -24,7 +24,7 @@ constexpr float kTooLarge = 70000.0f;  // float16 ends at 65504.
 
 // --- NaN and Inf ---
 
-class NonFiniteTest : public DBFixture {
+class NonFiniteSessionTest : public DBFixture {
  protected:
   static constexpr const char* kPlan = "topk(k=8,sink=4,window=16)";
   static constexpr uint64_t kSizes[] = {120, 60, 30};
@@ -102,7 +102,7 @@ class NonFiniteTest : public DBFixture {
   Tokens tokens_;
 };
 
-TEST_F(NonFiniteTest, StayVisibleThroughStoreReopenAndCompact) {
+TEST_F(NonFiniteSessionTest, StayVisibleThroughStoreReopenAndCompact) {
   tokens_ = StoreBroken();
   ASSERT_EQ(db_->Describe("kv")->segments.size(), 3u);
   ExpectBrokenHeadsRunFull();
@@ -117,13 +117,13 @@ TEST_F(NonFiniteTest, StayVisibleThroughStoreReopenAndCompact) {
 }
 
 // docs/plan.md: Explain says why a layer ran something else than its plan.
-TEST_F(NonFiniteTest, ExplainSaysWhyAHeadOfTheTailRunsFull) {
+TEST_F(NonFiniteSessionTest, ExplainSaysWhyAHeadOfTheTailRunsFull) {
   Session session = NewSession(kPlan);
   ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(100, 1), Break));
   ExpectReasons(&session);
 }
 
-TEST_F(NonFiniteTest, ExplainSaysWhyAStoredHeadRunsFull) {
+TEST_F(NonFiniteSessionTest, ExplainSaysWhyAStoredHeadRunsFull) {
   tokens_ = StoreBroken();
   for (const bool compacted : {false, true}) {
     if (compacted) {
@@ -135,7 +135,7 @@ TEST_F(NonFiniteTest, ExplainSaysWhyAStoredHeadRunsFull) {
   }
 }
 
-TEST_F(NonFiniteTest, AHealthyLayerHasNoReason) {
+TEST_F(NonFiniteSessionTest, AHealthyLayerHasNoReason) {
   Session session = NewSession(kPlan);
   ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(100, 1)));
   Probe(&session);

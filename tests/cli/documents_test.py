@@ -3,12 +3,15 @@
 
 Method: every ```sh block with a line that begins with "attndb " is run by `sh -e`, from the
 project's folder, in a home of its own. A line that sets PATH is left out: the binary under test
-comes first. A block after a line <!-- not run --> is left out.
+comes first. A block after a line <!-- not run --> is left out. With ATTNDB_TEST_STORE, a store that
+holds the shipped text, that one is copied first: what the documents import is then known by another
+name, and no model reads it again.
 """
 
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import cli_case
@@ -29,6 +32,11 @@ def blocks(document):
 
 
 class DocumentsTest(CliCase):
+    def setUp(self):
+        super().setUp()
+        if "ATTNDB_TEST_STORE" in os.environ:
+            shutil.copytree(os.environ["ATTNDB_TEST_STORE"], self.store)
+
     def run_blocks(self, document):
         home = self.dir / "home"
         home.mkdir()

@@ -18,6 +18,7 @@
 #include "testing/matchers.h"
 #include "testing/seed.h"
 #include "testing/temp_dir.h"
+#include "testing/test_size.h"
 #include "tests/crash/examination.h"
 #include "tests/crash/store_image.h"
 
@@ -26,7 +27,8 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-constexpr uint64_t kNumFlips = 5000;
+// A tenth as many in each of the two states that a crash leaves.
+uint64_t NumFlips() { return Sized(600, 5000); }
 
 // Small, so that a flip costs milliseconds, but with every kind of section.
 ModelSpec SmallSpec() {
@@ -168,9 +170,10 @@ void DamageTest::FlipRandomBits(uint64_t num_flips, Random* random) {
 
 TEST_F(DamageTest, EveryFlippedBitIsReportedOrChangesNothing) {
   Random random(SeedOr(5));
-  FlipRandomBits(kNumFlips, &random);
+  FlipRandomBits(NumFlips(), &random);
   PrintCounts("flipped bits");
-  EXPECT_EQ(num_trials_, kNumFlips);
+  PrintCount(num_trials_, "flips of a closed store");
+  EXPECT_EQ(num_trials_, NumFlips());
   EXPECT_EQ(num_unused_, 0u) << "every byte of a closed store is under some checksum";
 }
 
@@ -191,8 +194,9 @@ TEST_F(DamageTest, EveryFlippedBitOfWhatACrashLeavesIsReportedOrChangesNothing) 
   image_.Restore(path_);
   ASSERT_FALSE(image_.PathsWith("-shm").empty());
   Random random(SeedOr(6));
-  FlipRandomBits(kNumFlips / 10, &random);
+  FlipRandomBits(NumFlips() / 10, &random);
   PrintCounts("flipped bits after a crash");
+  PrintCount(num_trials_, "flips of what a crash leaves");
 }
 
 // A reader that holds on to an old state keeps the log from being emptied after a commit, so that
@@ -225,7 +229,7 @@ TEST_F(DamageTest, EveryFlippedBitOfALogIsReportedOrAsIfTheLastCommitWereTorn) {
   image_.Restore(path_);
   Random random(SeedOr(7));
   uint64_t num_torn = 0;
-  for (uint64_t i = 0; i < kNumFlips / 10 && !HasFailure(); ++i) {
+  for (uint64_t i = 0; i < NumFlips() / 10 && !HasFailure(); ++i) {
     const uint64_t bit = random.Uniform(num_bits);
     Flip(logs[0], bit);
     const Examination found = Examine(path_, {.clock = Clock}, model_, contexts_);
@@ -238,6 +242,7 @@ TEST_F(DamageTest, EveryFlippedBitOfALogIsReportedOrAsIfTheLastCommitWereTorn) {
     Judge("bit " + std::to_string(bit) + " of " + logs[0]);
   }
   PrintCounts("flipped bits of a log");
+  PrintCount(num_trials_ + num_torn, "flips of a log");
   std::printf("... and %llu as if the last commit were torn\n",
               static_cast<unsigned long long>(num_torn));
 }

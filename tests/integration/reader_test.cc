@@ -4,7 +4,7 @@
 //         removed, and that is dropped now and then. A read-only DB opens it by name over and over
 //         and asks some looks later, when much of what it opened is gone; the writer is a thread
 //         of this process or a process of its own. Outputs against float64 attention.
-// Replay: ATTNDB_SEED=17 ctest -R reader_test
+// Replay: ATTNDB_SEED=17 ctest -R integration_test
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

@@ -3,7 +3,7 @@
 // Method: four threads talk, store, drop, compact, verify and list by chance, each with names of
 //         its own, over documents that all of them begin with. Outputs against float64 attention,
 //         contexts against each thread's own record. Run under ThreadSanitizer as well.
-// Replay: ATTNDB_SEED=17 ctest -R threads_test
+// Replay: ATTNDB_SEED=17 ctest -R integration_test
 #include <gtest/gtest.h>
 
 #include <algorithm>

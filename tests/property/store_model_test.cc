@@ -5,7 +5,7 @@
 //         StoreModel. After each step the lists of both tenants, one lookup and one context's
 //         tokens are compared; K and V are a pure function of the token and its place, so every
 //         output can be recomputed.
-// Replay: ATTNDB_SEED=17 ctest -R store_model
+// Replay: ATTNDB_SEED=17 ctest -R property_test
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import pydoc_data.topics
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from sizes import sized
+
 MODELS = Path(__file__).resolve().parents[3] / ".deps" / "models"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-# Tokens of the document before each question: no multiple of a block; prompts of 100 to 4,000.
-CUTS = (83, 131, 197, 263, 411, 645, 1033, 1621, 2503, 3973)
-NUM_TOKENS = 64
+# Tokens of the document before each question: no multiple of a block.
+CUTS = sized((83, 263, 1033), (83, 131, 197, 263, 411, 645, 1033, 1621, 2503, 3973))
+NUM_TOKENS = sized(16, 64)
 
 
 def load_model() -> Any:
-    """In float32, with sdpa."""
-    model = AutoModelForCausalLM.from_pretrained(MODELS, gguf_file=FILE, dtype=torch.float32)
-    return model.eval()
+    """In float32, with sdpa. The file is read once a process; each caller has its own copy."""
+    return copy.deepcopy(_load()[0])
 
 
 def load_tokenizer() -> Any:
-    return AutoTokenizer.from_pretrained(MODELS, gguf_file=FILE)
+    return _load()[1]
+
+
+@functools.cache
+def _load() -> tuple[Any, Any]:
+    import gguf
+
+    # transformers reads the file's header three times, which is most of the time that it takes.
+    with mock.patch("gguf.GGUFReader", functools.cache(gguf.GGUFReader)):
+        tokenizer = AutoTokenizer.from_pretrained(MODELS, gguf_file=FILE)
+        model = AutoModelForCausalLM.from_pretrained(MODELS, gguf_file=FILE, dtype=torch.float32)
+    return model.eval(), tokenizer
 
 
 def document_and_questions(tokenizer: Any) -> tuple[torch.Tensor, list[torch.Tensor]]:

@@ -24,12 +24,12 @@ from smollm2 import (
 
 
 def main(result: str, store: str, tokens_file: str) -> None:
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     model, tokenizer = load_model(), load_tokenizer()
     document, questions = document_and_questions(tokenizer)
     expected = np.load(tokens_file)
     arrays: dict[str, Any] = {}
-    with attndb.open(store, read_only=True, num_threads=2) as db:
+    with attndb.open(store, read_only=True, num_threads=1) as db:
         for i, (cut, question) in enumerate(zip(CUTS, questions, strict=True)):
             ids = torch.cat([document[:, :cut], question], dim=1)
             attndb.hf.use(model, tokenizer=tokenizer)

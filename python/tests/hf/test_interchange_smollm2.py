@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +43,19 @@ def run_attndb(store: Path, *words: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[Any]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(2)
+def model() -> Any:
     loaded = load_model()
     attndb.hf.use(loaded, fingerprint=NAME, kv_dtype="float16")
-    yield loaded
-    torch.set_num_threads(num_threads)
+    return loaded
 
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in which llama.cpp read the text."""
+    """A store in which llama.cpp read the text: here, or before in the one that ATTNDB_TEST_STORE
+    names, where the import then finds it."""
     store = tmp_path_factory.mktemp("interchange") / "llama"
+    if "ATTNDB_TEST_STORE" in os.environ:
+        shutil.copytree(os.environ["ATTNDB_TEST_STORE"], store)
     run_attndb(store, "import", str(TEXT), "--name", "text")
     return store
 

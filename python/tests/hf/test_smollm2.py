@@ -1,7 +1,8 @@
 """Goal:   SmolLM2 under attndb says what it says with its built-in cache.
-Method: 10 prompts of 100 to 4,000 tokens: a prefix of a real text, cut where no block ends, and a
-        question. One process stores the prefixes, a new one starts from them. 64 greedy tokens;
-        with float32 KV all logits within 2e-3, with float16 KV the tokens of 9 prompts of 10."""
+Method: 3 prompts of 100 to 1,000 tokens, in a long run 10 of up to 4,000: a prefix of a real text,
+        cut where no block ends, and a question. One process stores the prefixes, a new one starts
+        from them. 16 or 64 greedy tokens; with float32 KV all logits within 2e-3, with float16 KV
+        the tokens of all prompts, or of 9 of 10 long ones."""
 
 from __future__ import annotations
 
@@ -36,22 +37,17 @@ Runs = tuple[list[tuple[list[int], torch.Tensor]], dict[str, np.ndarray]]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """What the built-in cache gives, (tokens, logits) by prompt, and what a new process gives from
     the store."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(2)
     folder = tmp_path_factory.mktemp("smollm2")
     model, tokenizer = load_model(), load_tokenizer()
     document, questions = document_and_questions(tokenizer)
     expected = _run_built_in(model, document, questions)
     np.save(folder / "tokens.npy", [tokens for tokens, _ in expected])
     _store_prefixes(folder / "store", model, tokenizer, document)
-    del model
-    torch.set_num_threads(num_threads)
     saved = in_new_process(
         "smollm2_in_new_process.py",
         str(folder / "store"),
         str(folder / "tokens.npy"),
         folder=folder,
-        num_threads=2,
     )
     return expected, saved
 
@@ -71,7 +67,7 @@ def _run_built_in(
 def _store_prefixes(store: Path, model: Any, tokenizer: Any, document: torch.Tensor) -> None:
     """With float32 KV a context at each cut. With float16 KV one, imported from those: the
     document is read once."""
-    with attndb.open(store, num_threads=2) as db, torch.inference_mode():
+    with attndb.open(store, num_threads=1) as db, torch.inference_mode():
         attndb.hf.use(model, tokenizer=tokenizer, kv_dtype="float16")
         spec16 = attndb.hf.spec(model)
         attndb.hf.use(model, tokenizer=tokenizer)
@@ -85,6 +81,7 @@ def _store_prefixes(store: Path, model: Any, tokenizer: Any, document: torch.Ten
 
 def test_prefixes_are_reused_to_the_token(runs: Runs) -> None:
     _, saved = runs
+    print(f"\nATTNDB_COUNT {len(CUTS)} prompts of {CUTS[0]} to {CUTS[-1]} tokens and a question")
     for name in ("reused", "reused16_"):
         assert [int(saved[f"{name}{i}"]) for i in range(len(CUTS))] == list(CUTS)
 
@@ -96,7 +93,7 @@ def test_float32_kv_gives_the_tokens_and_logits_of_the_built_in_cache(runs: Runs
         assert np.abs(saved[f"logits{i}"] - logits.numpy()).max() <= 2e-3, f"prompt {i}"
 
 
-def test_float16_kv_gives_the_tokens_of_nine_prompts_of_ten(runs: Runs) -> None:
+def test_float16_kv_gives_the_same_tokens_but_of_one_prompt_of_ten(runs: Runs) -> None:
     _, saved = runs
     equal = [bool(saved[f"says16_{i}"]) for i in range(len(CUTS))]
-    assert sum(equal) >= 9, equal
+    assert sum(equal) >= len(CUTS) - len(CUTS) // 10, equal

@@ -4,7 +4,7 @@
 // Method: a child process publishes, drops and merges, telling each finished step over a pipe, and
 //         is killed at a random moment; copies of the files taken between steps are opened
 //         elsewhere; two handles in one process stand for two processes.
-// Replay: ATTNDB_SEED=17 ctest -R db_catalog
+// Replay: ATTNDB_SEED=17 ctest -R db_test
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -207,9 +207,7 @@ TEST(CatalogHandles, AFullDiskIsReportedAndChangesNothing) {
     GTEST_SKIP() << "may not mount";
   }
   {
-    setenv("TMPDIR", mount_point.path().c_str(), 1);
-    CatalogHarness harness;
-    unsetenv("TMPDIR");
+    CatalogHarness harness(mount_point.path());
     Result<PublishOutcome> outcome = Status::Internal("not run");
     int num_published = 0;
     for (;; ++num_published) {

@@ -2,7 +2,7 @@
 // Method: single-bit flips, truncations and swapped pages; after each, everything that
 //         the API tells is compared with what it told before, and Verify must name the damage.
 //         ATTNDB_EXHAUSTIVE=1 flips a bit in every byte of the file instead of a sample.
-// Replay: ATTNDB_SEED=17 ctest -R db_catalog
+// Replay: ATTNDB_SEED=17 ctest -R db_test
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // Method: random publishes, growths, replaces, drops, quarantines, merges, expiries and reopenings
 //         over small alphabets (so that prefixes collide in every way), against a std::map; after
 //         each step random lookups are compared with brute force, at the end Verify finds nothing.
-// Replay: ATTNDB_SEED=17 ctest -R db_catalog
+// Replay: ATTNDB_SEED=17 ctest -R db_test
 #include <gtest/gtest.h>
 
 #include <algorithm>

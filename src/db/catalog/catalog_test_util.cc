@@ -35,7 +35,9 @@ ModelSpec TestSpec(const std::string& fingerprint) {
   return ModelSpec::Uniform(2, layer, DType::kFloat16, fingerprint);
 }
 
-CatalogHarness::CatalogHarness() : spec_(TestSpec()) {
+CatalogHarness::CatalogHarness(const std::string* parent)
+    : dir_(parent == nullptr ? test::TempDir::InMemory() : test::TempDir::In(*parent)),
+      spec_(TestSpec()) {
   Reopen();
   tenant_ = catalog_->EnsureTenant("default").value().id;
   model_ = catalog_->EnsureModel(spec_).value();

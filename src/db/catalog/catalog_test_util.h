@@ -30,7 +30,9 @@ struct Published {
 
 class CatalogHarness {
  public:
-  CatalogHarness();
+  // In memory, where the machine has a file system there: thousands of syncs. Or in `parent`.
+  CatalogHarness() : CatalogHarness(nullptr) {}
+  explicit CatalogHarness(const std::string& parent) : CatalogHarness(&parent) {}
 
   std::string path() const { return dir_.File("catalog.db"); }
   const std::string& dir() const { return dir_.path(); }
@@ -68,6 +70,8 @@ class CatalogHarness {
   int64_t now_us = 1'700'000'000'000'000;
 
  private:
+  explicit CatalogHarness(const std::string* parent);
+
   test::TempDir dir_;
   ModelSpec spec_;
   std::unique_ptr<Catalog> catalog_;

@@ -1,7 +1,7 @@
 // Goal:   a search goes on past contexts that may not be used, to the exact best that may.
 // Method: a fan of contexts of which more and more are shut out, compared with brute force. The
 //         whole catalog's random histories are in catalog_property_test.cc.
-// Replay: ATTNDB_SEED=17 ctest -R db_catalog
+// Replay: ATTNDB_SEED=17 ctest -R db_test
 #include "db/catalog/prefix_search.h"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,6 @@
 # KV files' tests: included by src/db/CMakeLists.txt.
-attndb_add_test(kv_file_test
-  SOURCES
+set(ATTNDB_KV_FILE_TESTS
     kv_file/kv_file_format_test.cc kv_file/kv_file_hostile_test.cc kv_file/kv_file_test.cc
     kv_file/kv_schema_test.cc
     kv_file/layer_spec_json_test.cc kv_file/safetensors_file_test.cc
-    kv_file/safetensors_header_test.cc
-  LIBS nlohmann_json::nlohmann_json LABELS unit)
+    kv_file/safetensors_header_test.cc)

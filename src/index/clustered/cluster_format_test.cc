@@ -2,7 +2,7 @@
 //         a reader or a search of what it let through.
 // Method: written parts are changed at random and cut short; fields are set to what they must not
 //         be. Run under ASan and UBSan too.
-// Replay: ATTNDB_SEED=17 ctest -R clustered
+// Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/clustered/cluster_format.h"
 
 #include <gmock/gmock.h>

@@ -2,7 +2,7 @@
 //         reader or a walk of what it let through.
 // Method: every field is set to what it must not be; bytes are changed at random and cut short. Run
 //         under ASan and UBSan too.
-// Replay: ATTNDB_SEED=17 ctest -R graph
+// Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/graph/graph_format.h"
 
 #include <gmock/gmock.h>

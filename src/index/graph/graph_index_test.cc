@@ -1,7 +1,7 @@
 // Goal:   a graph finds what a scan of all keys finds, but for a recorded part; it is the same for
 //         any number of threads; and no source, however poor, breaks it.
 // Method: keys and queries of different distributions, by seed; brute force.
-// Replay: ATTNDB_SEED=17 ctest -R graph
+// Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/graph/graph_index.h"
 
 #include <gtest/gtest.h>

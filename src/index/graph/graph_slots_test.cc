@@ -1,6 +1,6 @@
 // Goal:   what is written into a slot is read from it, at every width, and no neighbour is touched.
 // Method: random lists at every width and length.
-// Replay: ATTNDB_SEED=17 ctest -R graph
+// Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/graph/graph_slots.h"
 
 #include <gtest/gtest.h>

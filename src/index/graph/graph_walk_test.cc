@@ -1,7 +1,7 @@
 // Goal:   walks find what their kind promises: ranges hold what they should and nothing below, the
 //         filter is kept, and a prefix loses no recall.
 // Method: brute force; both walks of a range; prefixes of 5 % to all.
-// Replay: ATTNDB_SEED=17 ctest -R graph
+// Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/graph/graph_walk.h"
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 //         says something.
 // Method: against float64, for every transform, over distributions that quantization, rotation or
 //         float32 do badly on: some 1,000,000 scores.
-// Replay: ATTNDB_SEED=17 ctest -R key_planes
+// Replay: ATTNDB_SEED=17 ctest -R index_test
 #include <gtest/gtest.h>
 
 #include <cmath>

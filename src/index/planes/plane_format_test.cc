@@ -2,7 +2,7 @@
 //         reader or a scan of what it let through.
 // Method: written parts are changed at random and cut short; every field is set to what it must not
 //         be. Run under ASan and UBSan too.
-// Replay: ATTNDB_SEED=17 ctest -R key_planes
+// Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/planes/plane_format.h"
 
 #include <gmock/gmock.h>

@@ -3,7 +3,7 @@
 //         through.
 // Method: written bytes are changed at random and cut short; every field is set to what it must not
 //         be. Run under ASan and UBSan too.
-// Replay: ATTNDB_SEED=17 ctest -R key_planes
+// Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/planes/value_planes.h"
 
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 // Method: against float64, over keys that quantization does badly on, in runs that begin anywhere,
 //         for choices that no search would make: some 12,000 queries. Where scores are read from
 //         rows of K, what their float32 sums of products may be off by is granted.
-// Replay: ATTNDB_SEED=17 ctest -R mass_bound
+// Replay: ATTNDB_SEED=17 ctest -R query_test
 #include "query/attention/mass_bound.h"
 
 #include <gtest/gtest.h>

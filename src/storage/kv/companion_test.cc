@@ -2,7 +2,7 @@
 //         or damaged, is taken for it.
 // Method: random sections of many lengths; damaged bytes; another identity; a lost file; faults and
 //         a cancellation while it is written.
-// Replay: ATTNDB_SEED=17 ctest -R storage_kv
+// Replay: ATTNDB_SEED=17 ctest -R storage_test
 #include "storage/kv/companion.h"
 
 #include <gmock/gmock.h>

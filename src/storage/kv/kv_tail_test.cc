@@ -1,7 +1,7 @@
 // Goal:   a tail holds exactly what was appended, forks never see each other, memory stays bounded.
 // Method: random appends, crops, forks and resets against a model of plain vectors; budgets that
 //         run out; the 1.2 of the contract at every length.
-// Replay: ATTNDB_SEED=17 ctest -R storage_kv
+// Replay: ATTNDB_SEED=17 ctest -R storage_test
 #include "storage/kv/kv_tail.h"
 
 #include <gmock/gmock.h>

@@ -3,7 +3,7 @@
 // Method: a valid segment is changed at random, mostly in its numbers; CRCs, root hash and the
 //         catalog's view are then made to fit, so that the change gets as deep as it can. Run under
 //         ASan and UBSan too.
-// Replay: ATTNDB_SEED=17 ctest -R storage_kv
+// Replay: ATTNDB_SEED=17 ctest -R storage_test
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // Method: the n-th operation of the file system fails, for every n, once and for good, in four
 //         ways; power cuts after every operation; cancelling at every moment; sources that are
 //         wrong.
-// Replay: ATTNDB_SEED=17 ctest -R storage_kv
+// Replay: ATTNDB_SEED=17 ctest -R storage_test
 #include "storage/kv/segment_writer.h"
 
 #include <gmock/gmock.h>

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Writes what a long run counted into the table of docs/testing.md: long_runs.py PART LOG.
+
+Counts are the lines "ATTNDB_COUNT 200 kills" of the log (testing/test_size.h). A log without one is
+an error: a run that counted nothing proves nothing. scripts/test_long.sh calls this.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PARTS = ("kills", "flips", "agreement", "transformers", "fuzz", "tsan")
+BEGIN = "<!-- long runs: scripts/test_long.sh writes this table -->\n"
+END = "<!-- end of long runs -->\n"
+HEAD = "| part | counts | seconds | commit | date | machine |\n|---|---|---|---|---|---|\n"
+NOT_RUN = "not run yet"
+COUNT = re.compile(r"ATTNDB_COUNT (\d+) (.*\S)")
+
+
+def counts(log):
+    """What the log counted, in its order; what two tests say in the same words stands once."""
+    found = dict.fromkeys(COUNT.findall(log))
+    return ", ".join(f"{int(count):,} {what}" for count, what in found)
+
+
+def machine():
+    model = ""
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        match = re.search(r"^model name\s*: (.*)$", cpuinfo.read_text(), re.MULTILINE)
+        model = match[1].strip() if match else ""
+    return f"{model or platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+
+
+def commit():
+    """Of the sources that were run; with a + where they have changed since."""
+    def git(*args):
+        return subprocess.run(["git", "-C", ROOT, *args], capture_output=True, text=True,
+                              check=False).stdout.strip()
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/testing.md")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")
+
+
+def line(part, *cells):
+    return "| " + " | ".join([part, *cells]) + " |\n"
+
+
+def rewritten(page, part, cells):
+    """The page with the part's line; parts without one are said to be not run."""
+    before, rest = page.split(BEGIN)
+    table, after = rest.split(END)
+    lines = {row.split("|")[1].strip(): row + "\n" for row in table.splitlines()[2:]}
+    lines[part] = line(part, *cells)
+    rows = [lines.get(name, line(name, NOT_RUN, "", "", "", "")) for name in PARTS]
+    return before + BEGIN + HEAD + "".join(rows) + END + after
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("log", type=pathlib.Path)
+    parser.add_argument("--seconds", type=int, required=True)
+    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/testing.md")
+    args = parser.parse_args()
+    counted = counts(args.log.read_text(encoding="utf-8", errors="replace"))
+    if not counted:
+        sys.exit(f"long_runs: {args.log} has no line ATTNDB_COUNT: nothing was run")
+    cells = (counted, f"{args.seconds:,}", commit(), datetime.date.today().isoformat(), machine())
+    page = args.page.read_text(encoding="utf-8")
+    args.page.write_text(rewritten(page, args.part, cells), encoding="utf-8")
+    print(f"{args.part}: {counted}; {args.seconds} s")
+
+
+if __name__ == "__main__":
+    main()
