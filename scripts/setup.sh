@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.."
 readonly packages=(
   g++ make cmake ninja-build ccache clang-14 clang-format-14 clang-tidy-14
   libsqlite3-dev libssl-dev libisal-dev nlohmann-json3-dev libcli11-dev
-  libgtest-dev libgmock-dev libbenchmark-dev)
+  libgtest-dev libgmock-dev libbenchmark-dev qemu-user)
 readonly model=SmolLM2-135M-Instruct.Q4_1.gguf
 readonly model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
