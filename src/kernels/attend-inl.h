@@ -6,62 +6,11 @@
 
 #include "kernels/attention_state.h"
 #include "kernels/dot-inl.h"
-#include "kernels/math-inl.h"
 #include "kernels/quads_avx512-inl.h"
+#include "kernels/softmax-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
-
-// StatesFrom() of the header, here with internal linkage.
-inline StateRows StatesAt(const StateRows& states, size_t row) {
-  return {states.max + row, states.sum + row, states.out + row * states.out_stride,
-          states.out_stride};
-}
-
-// Turns kTile scores into weights exp(logit - max) of a state whose max and sum it
-// updates; weighs 0 what lies outside [begin, end). Returns what the state's `out` is to be scaled
-// by. Works in base 2: the shift is always max * kLog2E as rounded, so that tiles agree.
-inline float SoftmaxTile(float* scores, int begin, int end, const LogitSpec& logit, float* max,
-                         float* sum) {
-  constexpr size_t kCount = kTile / kLanes;
-  const bool capped = logit.soft_cap != 0;
-  const Vec scale = Set1(capped ? logit.scale / logit.soft_cap : logit.scale * kLog2E);
-  Vec x[kCount];
-#pragma GCC unroll 16
-  for (size_t c = 0; c < kCount; ++c) x[c] = Mul(Load(scores + c * kLanes), scale);
-  if (capped) {
-    for (size_t c = 0; c < kCount; ++c) x[c] = Mul(Tanh(x[c]), Set1(logit.soft_cap * kLog2E));
-  }
-  if (begin > 0 || end < static_cast<int>(kTile)) {
-#pragma GCC unroll 16
-    for (size_t c = 0; c < kCount; ++c) {
-      const int lane0 = static_cast<int>(c * kLanes);
-      x[c] = KeepLanes(x[c], Set1(-kInfinity), begin - lane0, end - lane0);
-    }
-  }
-  Vec largest = x[0];
-#pragma GCC unroll 16
-  for (size_t c = 1; c < kCount; ++c) largest = Max(largest, x[c]);
-  const float old_shift = *max * kLog2E;
-  float shift = old_shift;
-  float rescale = 1.0f;
-  if (const float new_shift = ReduceMax(largest); new_shift > old_shift) {
-    *max = new_shift * kLn2;
-    shift = *max * kLog2E;
-    rescale = First(Exp2(Set1(old_shift - shift)));
-  }
-  // Only -inf so far: subtract 0, so that all weights become 2^-inf = 0 and not NaN.
-  const Vec subtrahend = Set1(shift == -kInfinity ? 0.0f : shift);
-  Vec total = Zero();
-#pragma GCC unroll 16
-  for (size_t c = 0; c < kCount; ++c) {
-    x[c] = Exp2(Sub(x[c], subtrahend));
-    total = Add(total, x[c]);
-    Store(scores + c * kLanes, x[c]);
-  }
-  *sum = *sum * rescale + ReduceAdd(total);
-  return rescale;
-}
 
 // out_r[0, kVecs * kLanes) = out_r * rescale[r] + sum over keys of weights[r][key] * values[key].
 // kVecs is even or 1. Fetches the same elements of the rows `distance` further on.
@@ -138,9 +87,9 @@ inline size_t SweepRows(size_t row_bytes) {
 
 // All elements of num_keys rows of values, weighted, into the states' `out`.
 template <size_t kRows, typename Rows>
-inline void AddValuesTile(const Rows& values, size_t first, size_t num_keys, size_t num_elements,
-                          bool prefetch, const float* weights, const float* rescale, float* out,
-                          size_t out_stride) {
+[[gnu::noinline]] void AddValuesTile(const Rows& values, size_t first, size_t num_keys,
+                                     size_t num_elements, bool prefetch, const float* weights,
+                                     const float* rescale, float* out, size_t out_stride) {
   constexpr size_t kVecs = ValueVecs<kRows>();
   const size_t row_bytes = num_elements * sizeof(typename Rows::Element);
   const size_t distance = prefetch ? Rows::kAheadBytes / row_bytes : 0;
@@ -220,14 +169,14 @@ inline void ForEachTile(const float* q, size_t q_stride, size_t num_q_rows, size
                         size_t num_tokens, F&& tile) {
   constexpr bool kQuads = UseQuads<8, T>();
   Queries queries;
-  const size_t row_lanes = QueryStride<8, T>(num_elements);
+  const size_t row_lanes = QueryStride<kQuads>(num_elements);
   const size_t fit = kMaxSweepRows * kMaxRowElements / row_lanes;
   const size_t sweep = fit < kMaxSweepRows ? fit : kMaxSweepRows;
   for (size_t row = 0; row < num_q_rows; row += sweep) {
     const size_t num_rows = num_q_rows - row < sweep ? num_q_rows - row : sweep;
     ForEachPass<kQuads>(num_rows, [&]<size_t kRows>(size_t r) {
-      PrepareQueries<kRows, T>(q + (row + r) * q_stride, q_stride, num_elements,
-                               queries.lanes + r * row_lanes);
+      PrepareQueries<UseQuads<kRows, T>(), T>(q + (row + r) * q_stride, q_stride, kRows,
+                                              num_elements, queries.lanes + r * row_lanes);
     });
     for (size_t first = 0; first < num_tokens; first += kTile) {
       const size_t num_keys = num_tokens - first < kTile ? num_tokens - first : kTile;
@@ -239,10 +188,11 @@ inline void ForEachTile(const float* q, size_t q_stride, size_t num_q_rows, size
   }
 }
 
+template <bool kListed>
 void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_tokens,
             const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,
             const StateRows& states) {
-  WithRows(k, indices, num_tokens, [&]<typename Rows>(const Rows& keys) {
+  WithRows<kListed>(k, indices, num_tokens, [&]<typename Rows>(const Rows& keys) {
     using T = typename Rows::Element;
     Rows values = keys;
     values.data = static_cast<const T*>(v.data);
@@ -260,14 +210,13 @@ void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_
 
 // weights[r * kTile + j]: of token first + j by its score, 0 for the rest of the tile; updates max
 // and sum of the states. rescale: what their `out` are to be scaled by.
-template <size_t kRows>
-inline void WeighScored(const float* scores, size_t scores_stride, size_t first, size_t num_keys,
-                        const LogitSpec& logit, const StateRows& states, float* weights,
-                        float* rescale) {
-  for (size_t r = 0; r < kRows; ++r) {
+[[gnu::noinline]] void WeighScored(const float* scores, size_t scores_stride, size_t num_rows,
+                                   size_t first, size_t num_keys, const LogitSpec& logit,
+                                   const StateRows& states, float* weights, float* rescale) {
+  for (size_t r = 0; r < num_rows; ++r) {
     float* const row = weights + r * kTile;
-    for (size_t j = 0; j < num_keys; ++j) row[j] = scores[r * scores_stride + first + j];
-    for (size_t j = num_keys; j < kTile; ++j) row[j] = 0.0f;
+    __builtin_memcpy(row, scores + r * scores_stride + first, num_keys * sizeof(float));
+    __builtin_memset(row + num_keys, 0, (kTile - num_keys) * sizeof(float));
     rescale[r] =
         SoftmaxTile(row, 0, static_cast<int>(num_keys), logit, states.max + r, states.sum + r);
   }
@@ -281,15 +230,16 @@ template <size_t kRows, typename Rows>
                                         const StateRows& states) {
   alignas(64) float weights[kRows * kTile];
   float rescale[kRows];
-  WeighScored<kRows>(scores, scores_stride, first, num_keys, logit, states, weights, rescale);
+  WeighScored(scores, scores_stride, kRows, first, num_keys, logit, states, weights, rescale);
   AddValuesTile<kRows>(values, first, num_keys, num_elements, prefetch, weights, rescale,
                        states.out, states.out_stride);
 }
 
+template <bool kListed>
 void AttendScored(const float* scores, size_t scores_stride, size_t num_q_rows, const RowsView& v,
                   const uint32_t* indices, size_t num_tokens, const LogitSpec& logit,
                   const StateRows& states) {
-  WithRows(v, indices, num_tokens, [&]<typename Rows>(const Rows& values) {
+  WithRows<kListed>(v, indices, num_tokens, [&]<typename Rows>(const Rows& values) {
     constexpr bool kQuads = UseQuads<8, typename Rows::Element>();
     values.Start(v.num_elements);
     for (size_t first = 0; first < num_tokens; first += kTile) {
@@ -302,9 +252,10 @@ void AttendScored(const float* scores, size_t scores_stride, size_t num_q_rows, 
   });
 }
 
+template <bool kListed>
 void Score(const RowsView& k, const uint32_t* indices, size_t num_tokens, const float* q,
            size_t q_stride, size_t num_q_rows, float* scores, size_t scores_stride) {
-  WithRows(k, indices, num_tokens, [&]<typename Rows>(const Rows& keys) {
+  WithRows<kListed>(k, indices, num_tokens, [&]<typename Rows>(const Rows& keys) {
     keys.Start(k.num_elements);
     ForEachTile<typename Rows::Element>(
         q, q_stride, num_q_rows, k.num_elements, num_tokens,

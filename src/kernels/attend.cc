@@ -19,7 +19,7 @@ void AttendRows(const RowsView& k, const RowsView& v, size_t num_tokens, const f
   CheckRows(k);
   CheckRows(v);
   ATTNDB_DCHECK(k.dtype == v.dtype);
-  Kernels().attend(k, v, nullptr, num_tokens, q, q_stride, num_q_rows, logit, states);
+  Kernels().attend_rows->attend(k, v, nullptr, num_tokens, q, q_stride, num_q_rows, logit, states);
 }
 
 void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_indices,
@@ -29,16 +29,17 @@ void AttendGather(const RowsView& k, const RowsView& v, const uint32_t* indices,
   CheckRows(v);
   ATTNDB_DCHECK(k.dtype == v.dtype);
   ATTNDB_DCHECK(indices != nullptr || num_indices == 0);
-  if (num_indices == 0) return;  // A null list would mean every row.
-  Kernels().attend(k, v, indices, num_indices, q, q_stride, num_q_rows, logit, states);
+  Kernels().attend_listed->attend(k, v, indices, num_indices, q, q_stride, num_q_rows, logit,
+                                  states);
 }
 
 void AttendScored(const float* scores, size_t scores_stride, size_t num_q_rows, const RowsView& v,
                   const uint32_t* indices, size_t num_indices, const LogitSpec& logit,
                   const StateRows& states) {
   CheckRows(v);
-  Kernels().attend_scored(scores, scores_stride, num_q_rows, v, indices, num_indices, logit,
-                          states);
+  const KernelTable& table = Kernels();
+  const AttendKernels& kernels = *(indices == nullptr ? table.attend_rows : table.attend_listed);
+  kernels.attend_scored(scores, scores_stride, num_q_rows, v, indices, num_indices, logit, states);
 }
 
 }  // namespace attndb::kernels

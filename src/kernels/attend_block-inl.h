@@ -7,8 +7,9 @@
 #ifndef ATTNDB_KERNELS_ATTEND_BLOCK_INL_H_
 #define ATTNDB_KERNELS_ATTEND_BLOCK_INL_H_
 
-#include "kernels/attend-inl.h"
 #include "kernels/attend_block_layout.h"
+#include "kernels/dot-inl.h"
+#include "kernels/softmax-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {

@@ -16,7 +16,8 @@ void AttendBlock(const RowsView& k, const RowsView& v, size_t num_tokens, const 
   ATTNDB_DCHECK(k.num_elements % kRowMultiple == 0 && v.num_elements % kRowMultiple == 0);
   ATTNDB_DCHECK(k.dtype == v.dtype);
   ATTNDB_DCHECK(reinterpret_cast<uintptr_t>(scratch) % 64 == 0);
-  Kernels().attend_block(k, v, num_tokens, q, q_stride, num_q_rows, lo, hi, logit, states, scratch);
+  Kernels().attend_block->attend_block(k, v, num_tokens, q, q_stride, num_q_rows, lo, hi, logit,
+                                       states, scratch);
 }
 
 }  // namespace attndb::kernels

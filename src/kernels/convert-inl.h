@@ -2,9 +2,10 @@
 #ifndef ATTNDB_KERNELS_CONVERT_INL_H_
 #define ATTNDB_KERNELS_CONVERT_INL_H_
 
-#include "kernels/attend-inl.h"
 #include "kernels/convert.h"
+#include "kernels/dot-inl.h"
 #include "kernels/float_bits-inl.h"
+#include "kernels/math-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {

@@ -45,8 +45,8 @@ ConvertReport ConvertRows(DType from_dtype, const void* from, size_t from_stride
                           void* to, size_t to_stride, size_t num_rows, size_t num_cols,
                           size_t padded_cols) {
   ATTNDB_DCHECK(padded_cols >= num_cols);
-  return Kernels().convert_rows(from_dtype, from, from_stride, to_dtype, to, to_stride, num_rows,
-                                num_cols, padded_cols);
+  return Kernels().rows->convert_rows(from_dtype, from, from_stride, to_dtype, to, to_stride,
+                                      num_rows, num_cols, padded_cols);
 }
 
 void RopeToHalf(DType dtype, const void* from, size_t from_stride, void* to, size_t to_stride,

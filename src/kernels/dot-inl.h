@@ -117,15 +117,15 @@ inline void WithElement(DType dtype, F&& f) {
   if (dtype == DType::kBFloat16) f.template operator()<BFloat16>();
 }
 
-// Calls f(rows of `view`) with the kind of rows and the element type that apply.
-template <typename F>
+// Calls f(rows of `view`) with the element type that applies.
+template <bool kListed, typename F>
 inline void WithRows(const RowsView& view, const uint32_t* indices, size_t num_tokens, F&& f) {
   WithElement(view.dtype, [&]<typename T>() {
     const T* const data = static_cast<const T*>(view.data);
-    if (indices == nullptr) {
-      f(RunRows<T>{data, view.stride});
-    } else {
+    if constexpr (kListed) {
       f(ListedRows<T>{data, view.stride, indices, num_tokens});
+    } else {
+      f(RunRows<T>{data, view.stride});
     }
   });
 }
@@ -151,9 +151,9 @@ constexpr bool UseQuads() {
 }
 
 // Floats of q that a row of keys meets: 4 for each element by quads, in steps of 32 elements.
-template <size_t kRows, typename T>
+template <bool kQuads>
 inline size_t QueryStride(size_t num_elements) {
-  return UseQuads<kRows, T>() ? 4 * ((num_elements + 31) / 32 * 32) : num_elements;
+  return kQuads ? 4 * ((num_elements + 31) / 32 * 32) : num_elements;
 }
 
 // Elements at the end of a row that make no pair of registers.
@@ -161,11 +161,12 @@ inline size_t PairedElements(size_t num_elements) {
   return num_elements / (2 * kLanes) * (2 * kLanes);
 }
 
-template <size_t kRows, typename T>
-void PrepareQueries(const float* q, size_t q_stride, size_t num_elements, float* lanes) {
-  for (size_t r = 0; r < kRows; ++r, q += q_stride) {
-    float* const to = lanes + r * QueryStride<kRows, T>(num_elements);
-    if constexpr (UseQuads<kRows, T>()) {
+template <bool kQuads, typename T>
+[[gnu::noinline]] void PrepareQueries(const float* q, size_t q_stride, size_t num_rows,
+                                      size_t num_elements, float* lanes) {
+  for (size_t r = 0; r < num_rows; ++r, q += q_stride) {
+    float* const to = lanes + r * QueryStride<kQuads>(num_elements);
+    if constexpr (kQuads) {
       SpreadQuery<T>(q, num_elements, to);
     } else {
       const size_t paired = PairedElements(num_elements);
@@ -286,11 +287,12 @@ template <size_t kRows, typename Rows>
                                size_t num_elements, bool prefetch, float* scores) {
   using T = typename Rows::Element;
   constexpr bool kQuads = UseQuads<kRows, T>();
-  constexpr size_t kKeys = kQuads || kRows == 1 || (kManyRegisters && kRows < 4) ? 8 : 4;
+  constexpr bool kEight = kQuads || (kLanes > 4 && kRows == 1) || (kManyRegisters && kRows < 4);
+  constexpr size_t kKeys = kEight ? 8 : 4;
   const size_t distance = prefetch ? Rows::kAheadBytes / (num_elements * sizeof(T)) : 0;
   const auto dot = [&](const auto& group, float* to) __attribute__((always_inline)) {
     if constexpr (kQuads) {
-      DotQuads<kRows>(group, q, QueryStride<kRows, T>(num_elements), num_elements, to);
+      DotQuads<kRows>(group, q, QueryStride<kQuads>(num_elements), num_elements, to);
     } else if constexpr (!kManyRegisters && kRows >= 3) {
 #pragma GCC unroll 16
       for (size_t pair = 0; pair < kKeys; pair += 2) {
@@ -301,10 +303,19 @@ template <size_t kRows, typename Rows>
     }
   };
   size_t j = 0;
-  for (; j + kKeys <= num_keys; j += kKeys) {
-    dot(keys.template Group<kKeys>(first + j, distance), scores + j);
+  if constexpr (Rows::kInOrder) {
+    for (; j + kKeys <= num_keys; j += kKeys) {
+      dot(keys.template Group<kKeys>(first + j, distance), scores + j);
+    }
+    if (j < num_keys) dot(LastGroup<kKeys>(keys, first + j, num_keys - j), scores + j);
+  } else {  // Both kinds of group are of one type: one copy of the code.
+    for (; j < num_keys; j += kKeys) {
+      const size_t left = num_keys - j;
+      dot(left >= kKeys ? keys.template Group<kKeys>(first + j, distance)
+                        : LastGroup<kKeys>(keys, first + j, left),
+          scores + j);
+    }
   }
-  if (j < num_keys) dot(LastGroup<kKeys>(keys, first + j, num_keys - j), scores + j);
 }
 
 }  // namespace

@@ -5,22 +5,22 @@
 namespace attndb::kernels {
 
 float SumAtMost(const float* weights, size_t num_weights, float limit) {
-  return Kernels().sum_at_most(weights, num_weights, limit);
+  return Kernels().draw->sum_at_most(weights, num_weights, limit);
 }
 
 void LiftScores(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
                 size_t num_scores, float* lifts) {
-  Kernels().lift_scores(rule, scores, stride, num_rows, num_scores, lifts);
+  Kernels().draw->lift_scores(rule, scores, stride, num_rows, num_scores, lifts);
 }
 
 void KeepTokens(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
                 size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept) {
-  Kernels().keep_tokens(rule, scores, stride, num_rows, num_scores, noise, first_token, kept);
+  Kernels().draw->keep_tokens(rule, scores, stride, num_rows, num_scores, noise, first_token, kept);
 }
 
 void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
                size_t num_rows, float heavy_lift, DrawnLists* lists) {
-  Kernels().part_drawn(rule, kept, begin, end, num_rows, heavy_lift, lists);
+  Kernels().draw->part_drawn(rule, kept, begin, end, num_rows, heavy_lift, lists);
 }
 
 }  // namespace attndb::kernels

@@ -8,7 +8,7 @@ namespace attndb::kernels {
 void HadamardRows(float* rows, size_t stride, size_t num_rows, size_t num_channels,
                   const float* signs) {
   ATTNDB_DCHECK(num_channels % kRowMultiple == 0);
-  Kernels().hadamard_rows(rows, stride, num_rows, num_channels, signs);
+  Kernels().rows->hadamard_rows(rows, stride, num_rows, num_channels, signs);
 }
 
 }  // namespace attndb::kernels

@@ -10,41 +10,56 @@
 #include "kernels/kernel_table.h"
 
 namespace attndb::kernels {
+
+// What the *_target.cc define for a target, and the table of it. Here, in code that every CPU runs.
+#define ATTNDB_KERNEL_TARGET_(target)                                   \
+  namespace target {                                                    \
+  extern const AttendKernels kAttendRows, kAttendListed;                \
+  extern const AttendBlockKernels kAttendBlock;                         \
+  extern const SelectKernels kSelect;                                   \
+  extern const WeightKernels kWeights;                                  \
+  extern const DrawKernels kDraw;                                       \
+  extern const PlaneKernels kPlanes;                                    \
+  extern const SignKernels kSigns;                                      \
+  extern const ValueKernels kValues;                                    \
+  extern const RowKernels kRows;                                        \
+  constexpr KernelTable kTable = {                                      \
+      &kAttendRows, &kAttendListed, &kAttendBlock, &kSelect, &kWeights, \
+      &kDraw,       &kPlanes,       &kSigns,       &kValues, &kRows};   \
+  }
+
+ATTNDB_KERNEL_TARGET_(portable)
+#if defined(__x86_64__)
+ATTNDB_KERNEL_TARGET_(avx2)
+ATTNDB_KERNEL_TARGET_(avx512)
+
+// The scans of quantized keys are its own, the rest that of AVX-512.
+namespace avx512vnni {
+extern const PlaneKernels kPlanes;
+extern const SignKernels kSigns;
+constexpr KernelTable kTable = [] {
+  KernelTable table = avx512::kTable;
+  table.planes = &kPlanes;
+  table.signs = &kSigns;
+  return table;
+}();
+}  // namespace avx512vnni
+#endif
+
 namespace {
 
 // Null until first used. Relaxed suffices: tables are constants, and any thread that chooses comes
 // to the same choice.
 std::atomic<const KernelTable*> current{nullptr};
 
-// Put together here, in code that every CPU runs.
-const KernelTable* Avx512VnniTable() {
-  if (Avx512Table() == nullptr || Avx512VnniKernels() == nullptr) return nullptr;
-  static const KernelTable kTable = [] {
-    const PlaneKernels& own = *Avx512VnniKernels();
-    KernelTable table = *Avx512Table();
-    table.encode_planes = own.encode_planes;
-    table.encode_plane_query = own.encode_plane_query;
-    table.scan_planes = own.scan_planes;
-    table.keep_planes = own.keep_planes;
-    table.scan_plane_blocks = own.scan_plane_blocks;
-    table.encode_sign_query = own.encode_sign_query;
-    table.scan_signs = own.scan_signs;
-    return table;
-  }();
-  return &kTable;
-}
-
+// Null where the build does not have the target.
 const KernelTable* TableOf(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return ScalarTable();
-    case Isa::kAvx2:
-      return Avx2Table();
-    case Isa::kAvx512:
-      return Avx512Table();
-    case Isa::kAvx512Vnni:
-      return Avx512VnniTable();
-  }
+  if (isa == Isa::kScalar) return &portable::kTable;
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx2) return &avx2::kTable;
+  if (isa == Isa::kAvx512) return &avx512::kTable;
+  if (isa == Isa::kAvx512Vnni) return &avx512vnni::kTable;
+#endif
   return nullptr;
 }
 

@@ -58,6 +58,13 @@ inline unsigned SignShift(size_t key) { return key / 4 % 2 * 4; }
 
 #if !defined(__AVX2__)
 
+// Four passes share one copy, whatever constants they call it with. Clang has no such copies.
+#if defined(__clang__)
+#define ATTNDB_ONE_COPY_ gnu::noinline
+#else
+#define ATTNDB_ONE_COPY_ gnu::noinline, gnu::noclone
+#endif
+
 template <size_t kRows>
 inline void AddPlane(const uint8_t* plane, const Codes<kRows>& codes, size_t num_channels,
                      int weight, int32_t* sums) {
@@ -77,9 +84,10 @@ inline void AddPlane(const uint8_t* plane, const Codes<kRows>& codes, size_t num
 }
 
 template <int kBits, size_t kRows>
-inline void ScoreBlock(const uint8_t* high, const uint8_t* low, size_t, const Codes<kRows>& codes,
-                       size_t num_channels, const uint16_t* scales, const RowTerms<kRows>& terms,
-                       float* scores, size_t scores_stride) {
+[[ATTNDB_ONE_COPY_]] void ScoreBlock(const uint8_t* high, const uint8_t* low, size_t,
+                                     const Codes<kRows>& codes, size_t num_channels,
+                                     const uint16_t* scales, const RowTerms<kRows>& terms,
+                                     float* scores, size_t scores_stride) {
   int32_t sums[kRows * kPlaneKeys];
   for (size_t i = 0; i < kRows * kPlaneKeys; ++i) sums[i] = terms.first_sum[i / kPlaneKeys];
   AddPlane<kRows>(high, codes, num_channels, HighWeight<kBits>(), sums);

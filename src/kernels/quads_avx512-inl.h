@@ -14,7 +14,7 @@
 
 #if defined(ATTNDB_KERNELS_TARGET_AVX512)
 
-namespace attndb::kernels::avx512 {
+namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
 using Words = __m512i;
@@ -163,7 +163,7 @@ template <size_t kRows, typename Group>
 }
 
 }  // namespace
-}  // namespace attndb::kernels::avx512
+}  // namespace attndb::kernels::ATTNDB_TARGET
 
 #endif  // ATTNDB_KERNELS_TARGET_AVX512
 #endif  // ATTNDB_KERNELS_QUADS_AVX512_INL_H_

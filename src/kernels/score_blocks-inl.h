@@ -2,7 +2,7 @@
 #ifndef ATTNDB_KERNELS_SCORE_BLOCKS_INL_H_
 #define ATTNDB_KERNELS_SCORE_BLOCKS_INL_H_
 
-#include "kernels/dot-inl.h"
+#include "kernels/prefetch.h"
 #include "kernels/score_blocks.h"
 #include "kernels/select-inl.h"
 #include "kernels/weights-inl.h"

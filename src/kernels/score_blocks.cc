@@ -6,7 +6,7 @@ namespace attndb::kernels {
 
 void SummarizeScores(const float* scores, size_t num_scores, const LogitSpec& logit, float* maxima,
                      float* sums) {
-  Kernels().summarize_scores(scores, num_scores, logit, maxima, sums);
+  Kernels().select->summarize_scores(scores, num_scores, logit, maxima, sums);
 }
 
 void WeighBlocks(const float* maxima, const float* sums, size_t num_blocks, const LogitSpec& logit,
@@ -17,7 +17,7 @@ void WeighBlocks(const float* maxima, const float* sums, size_t num_blocks, cons
 
 size_t SelectFromBlocks(const float* scores, size_t num_scores, const float* maxima,
                         float threshold, uint32_t* indices) {
-  return Kernels().select_from_blocks(scores, num_scores, maxima, threshold, indices);
+  return Kernels().select->select_from_blocks(scores, num_scores, maxima, threshold, indices);
 }
 
 }  // namespace attndb::kernels

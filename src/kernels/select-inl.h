@@ -9,8 +9,8 @@
 #ifndef ATTNDB_KERNELS_SELECT_INL_H_
 #define ATTNDB_KERNELS_SELECT_INL_H_
 
-#include "kernels/attend-inl.h"
 #include "kernels/float_bits-inl.h"
+#include "kernels/math-inl.h"
 #include "kernels/select.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {

@@ -18,7 +18,7 @@
 #ifndef ATTNDB_KERNELS_SIMD_H_
 #define ATTNDB_KERNELS_SIMD_H_
 
-#if defined(ATTNDB_KERNELS_TARGET_AVX512)
+#if defined(ATTNDB_KERNELS_TARGET_AVX512) || defined(ATTNDB_KERNELS_TARGET_AVX512VNNI)
 #include "kernels/simd_avx512.h"
 #elif defined(ATTNDB_KERNELS_TARGET_AVX2)
 #include "kernels/simd_avx2.h"

@@ -13,9 +13,13 @@
 
 #include "kernels/element.h"
 
+#if defined(ATTNDB_KERNELS_TARGET_AVX512VNNI)
+#define ATTNDB_TARGET avx512vnni
+#else
 #define ATTNDB_TARGET avx512
+#endif
 
-namespace attndb::kernels::avx512 {
+namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
 using Vec = __m512;
@@ -213,7 +217,7 @@ inline Bits LoadBits(const void* p) { return _mm512_loadu_si512(p); }
 inline Bits Xor(Bits a, Bits b) { return _mm512_xor_si512(a, b); }
 
 }  // namespace
-}  // namespace attndb::kernels::avx512
+}  // namespace attndb::kernels::ATTNDB_TARGET
 
 #endif  // __AVX512F__
 #endif  // ATTNDB_KERNELS_SIMD_AVX512_H_

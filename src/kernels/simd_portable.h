@@ -62,9 +62,20 @@ inline Vec TimesPow2(Vec v, Vec n) {
 inline Vec TimesNormalPow2(Vec v, Vec n) { return TimesPow2(v, n); }
 
 inline Vec LoadRow(const float* p) { return Load(p); }
+// As WidenFloat16, four at a time.
 inline Vec LoadRow(const Float16* p) {
-  return Vec{WidenFloat16(p[0].bits), WidenFloat16(p[1].bits), WidenFloat16(p[2].bits),
-             WidenFloat16(p[3].bits)};
+  typedef uint16_t Halves __attribute__((vector_size(8)));
+  typedef uint32_t Words __attribute__((vector_size(16)));
+  typedef int32_t Ints __attribute__((vector_size(16)));
+  Halves halves;
+  __builtin_memcpy(&halves, p, sizeof(halves));
+  const Words bits = __builtin_convertvector(halves, Words);
+  const Words magnitude = bits & 0x7fffu;
+  const Words denormal = (Words)(__builtin_convertvector((Ints)magnitude, Vec) * Set1(0x1p-24f));
+  const Words fraction = magnitude << 13;
+  const Words finite = magnitude < 0x400u ? denormal : fraction + 0x38000000u;
+  const Words special = magnitude > 0x7c00u ? fraction | 0x7fc00000u : fraction | 0x7f800000u;
+  return (Vec)((bits & 0x8000u) << 16 | (magnitude < 0x7c00u ? finite : special));
 }
 inline Vec LoadRow(const BFloat16* p) {
   return Vec{WidenBFloat16(p[0].bits), WidenBFloat16(p[1].bits), WidenBFloat16(p[2].bits),
@@ -162,17 +173,21 @@ inline uint32_t MaskNaN(Vec v) {
   return mask;
 }
 inline size_t StoreIndices(uint32_t mask, uint32_t first, uint32_t* indices) {
+  if (mask == 0) return 0;
   size_t count = 0;
   for (uint32_t i = 0; i < kLanes; ++i) {
-    if (mask >> i & 1) indices[count++] = first + i;
+    indices[count] = first + i;
+    count += mask >> i & 1;
   }
   return count;
 }
 
 inline void StoreSelected(uint32_t mask, Vec v, float* to) {
+  if (mask == 0) return;
   for (uint32_t i = 0; i < kLanes; ++i) {
     const float x = v[i];
-    if (mask >> i & 1) __builtin_memcpy(to++, &x, sizeof(x));
+    __builtin_memcpy(to, &x, sizeof(x));
+    to += mask >> i & 1;
   }
 }
 

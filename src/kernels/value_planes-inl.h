@@ -229,7 +229,7 @@ template <size_t kRows>
                                        const StateRows& states) {
   alignas(64) float weights[kRows * kTile];
   float rescale[kRows];
-  WeighScored<kRows>(scores, scores_stride, first, num_keys, logit, states, weights, rescale);
+  WeighScored(scores, scores_stride, kRows, first, num_keys, logit, states, weights, rescale);
   float tile_scales[kTile];
   for (size_t j = 0; j < num_keys; ++j) {
     tile_scales[j] = scales[rows.indices[first + j] / kValueBlock];

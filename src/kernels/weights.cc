@@ -22,20 +22,20 @@ float ScoreOfLogit(float value, const LogitSpec& logit) {
 
 void ExpWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                 float* weights) {
-  Kernels().exp_weights(scores, num_scores, logit, max, weights);
+  Kernels().weights->exp_weights(scores, num_scores, logit, max, weights);
 }
 
 void ToLogits(const float* scores, size_t num_scores, const LogitSpec& logit, float* logits) {
-  Kernels().to_logits(scores, num_scores, logit, logits);
+  Kernels().weights->to_logits(scores, num_scores, logit, logits);
 }
 
 void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, float max,
                 float* sums) {
-  Kernels().sum_weights(scores, num_scores, logit, max, sums);
+  Kernels().weights->sum_weights(scores, num_scores, logit, max, sums);
 }
 
 float SumNotBelow(const float* weights, size_t num_weights, float threshold) {
-  return Kernels().sum_not_below(weights, num_weights, threshold);
+  return Kernels().weights->sum_not_below(weights, num_weights, threshold);
 }
 
 }  // namespace attndb::kernels
