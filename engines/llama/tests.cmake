@@ -20,7 +20,7 @@ add_custom_command(
   VERBATIM)
 add_custom_target(attndb_llama_test_data DEPENDS ${tiny_models}/stamp ${test_text})
 
-add_library(attndb_llama_testing STATIC engine_test_util.cc)
+add_library(attndb_llama_testing STATIC engine_test_util.cc gguf_test_util.cc)
 target_compile_definitions(attndb_llama_testing PRIVATE
   ATTNDB_TINY_MODELS="${tiny_models}" ATTNDB_TEST_TEXT="${test_text}")
 target_link_libraries(attndb_llama_testing PUBLIC attndb_llama_static PRIVATE attndb_warnings)
@@ -35,8 +35,12 @@ function(attndb_add_engine_test name timeout)
 endfunction()
 
 attndb_add_engine_test(llama_parts_test 300
-  attention_graph_test.cc attention_hook_test.cc fingerprint_test.cc model_file_test.cc sampler_test.cc
-  text_stream_test.cc)
+  abort_guard_test.cc attention_graph_test.cc attention_hook_test.cc fingerprint_test.cc
+  model_file_test.cc sampler_test.cc text_stream_test.cc)
+# These need no model, or one in a child process: no threads of llama.cpp in the program itself.
+attndb_add_engine_test(llama_gguf_test 300 child_process_test.cc gguf_check_test.cc gguf_file_test.cc)
+attndb_add_engine_test(llama_damage_test 600 damaged_model_test.cc)
+set_tests_properties(llama_gguf_test llama_damage_test PROPERTIES RUN_SERIAL OFF)
 attndb_add_engine_test(llama_probe_test 300 model_probe_test.cc)
 attndb_add_engine_test(llama_agreement_test 600 engine_agreement_test.cc)
 attndb_add_engine_test(llama_capture_test 300 engine_capture_test.cc)
