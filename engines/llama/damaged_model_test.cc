@@ -39,7 +39,11 @@ std::string ReadAll(const std::string& path) {
 
 int Tried(const Status& status) {
   dprintf(STDERR_FILENO, "%s\n", status.ToString().c_str());
-  return status.message().find("gave up") == std::string::npos ? kRefused : kGaveUp;
+  // Inside a load llama.cpp catches the guard's exception itself, and logs its words.
+  for (const char* const words : {"gave up", "GGML_ASSERT", "fatal error"}) {
+    if (status.message().find(words) != std::string::npos) return kGaveUp;
+  }
+  return kRefused;
 }
 
 // Opens and runs the model; in a child.

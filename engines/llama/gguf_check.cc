@@ -176,6 +176,7 @@ class ModelChecker {
     ATTNDB_RETURN_IF_ERROR(CheckEmbedding());
     ATTNDB_RETURN_IF_ERROR(CheckHeads());
     ATTNDB_RETURN_IF_ERROR(CheckLatent());
+    ATTNDB_RETURN_IF_ERROR(CheckWindows());
     return CheckRope();
   }
 
@@ -384,6 +385,7 @@ class ModelChecker {
                        "a divisor of head_count, " + std::to_string(num_heads));
       }
       ATTNDB_RETURN_IF_ERROR(CheckKvWidths(i, num_kv_heads));
+      ATTNDB_RETURN_IF_ERROR(CheckQueryWidth(i, num_heads));
     }
     return Status::Ok();
   }
@@ -414,6 +416,37 @@ class ModelChecker {
                      expected);
     }
     return Status::Ok();
+  }
+
+  // Others may have gates in the same tensor.
+  Status CheckQueryWidth(int64_t layer, int64_t num_heads) const {
+    const std::string name = "blk." + std::to_string(layer) + ".attn_q.weight";
+    const GgufTensor* const tensor = FindTensor(name);
+    if (tensor == nullptr || !IsOneOf(kWholeHeadRope, architecture_)) return Status::Ok();
+    const int64_t head_dim = HeadDim("attention.key_length");
+    if (static_cast<uint64_t>(num_heads * head_dim) == tensor->shape[1]) return Status::Ok();
+    return Damaged("attention.head_count",
+                   std::to_string(num_heads) + " x " + std::to_string(head_dim) + " channels",
+                   "the width of " + name + ", " + std::to_string(tensor->shape[1]));
+  }
+
+  // Where there is a window, a layer has it.
+  Status CheckWindows() const {
+    constexpr std::string_view kKey = "attention.sliding_window_pattern";
+    const GgufValue* const pattern = Find(kKey);
+    if (pattern == nullptr || Count("attention.sliding_window", 0) == 0) return Status::Ok();
+    if (pattern->type == GgufType::kString || pattern->is_float()) {
+      return Damaged(kKey, "of type " + pattern->TypeName(), "uint32, or an array of bool");
+    }
+    bool any = false;
+    if (pattern->is_array) {
+      for (uint64_t i = 0; i < pattern->count; ++i) any = any || pattern->Integer(i) != 0;
+    } else {
+      any = pattern->Integer() != 1;  // Each nth layer has none; of 0, all have it.
+    }
+    if (any) return Status::Ok();
+    return Damaged(kKey, pattern->is_array ? "an array without a layer" : "1",
+                   "one with layers that attention.sliding_window is for");
   }
 
   // Multi-head latent attention: the cache has one row of the latent with the rotated part.

@@ -179,6 +179,63 @@ TEST(GgufCheckTest, RefusesHeadsThatDontFitTheTensors) {
   EXPECT_THAT(Check(cut), Refuses("llama.attention.head_count", "6"));
 }
 
+TEST(GgufCheckTest, RefusesQueryHeadsThatTheirTensorDoesNotHave) {
+  GgufParts model = SmallModel();
+  model.AddTensor("blk.1.attn_q.weight", {32, 32});
+  ATTNDB_EXPECT_OK(Check(model));
+  for (const uint32_t heads : {2u, 8u, 65536u}) {
+    model.Set("llama.attention.head_count", GgufUint32(heads));
+    EXPECT_THAT(Check(model),
+                Refuses("llama.attention.head_count", std::to_string(heads) + " x 8"));
+  }
+}
+
+TEST(GgufCheckTest, RefusesAWindowThatNoLayerHas) {
+  const std::string pattern = "llama.attention.sliding_window_pattern";
+  GgufParts model = SmallModel();
+  model.Set(pattern, GgufUint32(1));
+  ATTNDB_EXPECT_OK(Check(model)) << "there is no window";
+  model.Set("llama.attention.sliding_window", GgufUint32(16));
+  EXPECT_THAT(Check(model), Refuses(pattern, "1"));
+  model.Set(pattern, GgufInt32s(std::vector<int32_t>{0, 0}));
+  EXPECT_THAT(Check(model), Refuses(pattern, "an array without a layer"));
+  model.Set(pattern, GgufText("x"));
+  EXPECT_THAT(Check(model), Refuses(pattern, "of type string"));
+  for (const std::string& value :
+       {GgufUint32(0), GgufUint32(2), GgufInt32s(std::vector<int32_t>{0, 1})}) {
+    model.Set(pattern, value);
+    ATTNDB_EXPECT_OK(Check(model));
+  }
+}
+
+TEST(GgufCheckTest, RefusesLatentKeysThatDontAddUp) {
+  GgufParts model = SmallModel();
+  model.Set("general.architecture", GgufText("deepseek2"));
+  for (auto& [key, value] : model.values) {
+    if (key.starts_with("llama.")) key = "deepseek2." + key.substr(6);
+  }
+  const auto set = [&](const std::string& key, uint32_t value) {
+    model.Set("deepseek2." + key, GgufUint32(value));
+  };
+  set("attention.kv_lora_rank", 16);
+  set("attention.head_count_kv", 1);
+  set("attention.key_length", 24);
+  set("attention.key_length_mla", 12);
+  set("attention.value_length_mla", 12);
+  ATTNDB_EXPECT_OK(Check(model));
+  set("attention.key_length", 25);
+  EXPECT_THAT(Check(model), Refuses("deepseek2.attention.key_length", "25"));
+  set("attention.key_length", 24);
+  set("attention.key_length_mla", 8);
+  EXPECT_THAT(Check(model), Refuses("deepseek2.attention.key_length_mla", "8"));
+  set("attention.key_length_mla", 12);
+  set("attention.head_count_kv", 2);
+  EXPECT_THAT(Check(model), Refuses("deepseek2.attention.head_count_kv", "2"));
+  set("attention.head_count_kv", 1);
+  model.Remove("deepseek2.attention.key_length");
+  EXPECT_THAT(Check(model), Refuses("deepseek2.attention.key_length", "missing"));
+}
+
 TEST(GgufCheckTest, RefusesRopeThatTurnsOtherThanTheHeads) {
   for (const uint32_t dims : {0u, 4u, 7u, 10u, 65536u}) {
     EXPECT_THAT(With("llama.rope.dimension_count", GgufUint32(dims)),
