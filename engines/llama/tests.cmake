@@ -40,6 +40,7 @@ attndb_add_engine_test(llama_parts_test 300
 # These need no model, or one in a child process: no threads of llama.cpp in the program itself.
 attndb_add_engine_test(llama_gguf_test 300 child_process_test.cc gguf_check_test.cc gguf_file_test.cc)
 attndb_add_engine_test(llama_damage_test 600 damaged_model_test.cc)
+attndb_add_engine_test(llama_self_check_test 300 self_check_test.cc)
 set_tests_properties(llama_gguf_test llama_damage_test PROPERTIES RUN_SERIAL OFF)
 attndb_add_engine_test(llama_probe_test 300 model_probe_test.cc)
 attndb_add_engine_test(llama_agreement_test 600 engine_agreement_test.cc)
