@@ -16,7 +16,6 @@ constexpr int64_t kWidthMax = 1 << 24;
 constexpr int64_t kHeadDimMax = 1 << 16;
 constexpr int64_t kHeadsMax = 1 << 16;
 constexpr int64_t kTokensMax = (int64_t{1} << 31) - 1;
-constexpr int64_t kWindowMax = 1 << 30;
 
 // A count is one uint32; counts may be an array instead, one for each layer.
 enum class CountKind : uint8_t { kOne, kEachLayer };
@@ -53,7 +52,7 @@ constexpr CountRule kCountRules[] = {
     {"attention.value_length_mla", CountKind::kOne, 1, kHeadDimMax},
     {"attention.q_lora_rank", CountKind::kOne, 0, kWidthMax},
     {"attention.kv_lora_rank", CountKind::kOne, 0, kWidthMax},
-    {"attention.sliding_window", CountKind::kOne, 0, kWindowMax},
+    {"attention.sliding_window", CountKind::kOne, 0, kTokensMax},
     {"attention.temperature_length", CountKind::kOne, 1, kTokensMax},
     {"attention.group_norm_groups", CountKind::kOne, 1, kWidthMax},
     {"rope.dimension_count", CountKind::kOne, 0, kHeadDimMax},
@@ -135,9 +134,11 @@ std::optional<int64_t> LayerOf(std::string_view tensor) {
   return layer;
 }
 
-// Norms, biases and the like are added or multiplied element by element: in float32 only.
-bool IsElementwise(std::string_view name) {
-  return name.ends_with("norm.weight") || name.ends_with(".bias") ||
+// Norms, biases and the like are added or multiplied element by element: in float32 only. Biases of
+// experts have a row for each, and an operation of their own.
+bool IsElementwise(const GgufTensor& tensor) {
+  const std::string_view name = tensor.name;
+  return name.ends_with("norm.weight") || (name.ends_with(".bias") && tensor.num_dims == 1) ||
          name.ends_with("attn_sinks.weight") || name.ends_with("rope_freqs.weight");
 }
 
@@ -147,7 +148,7 @@ Status CheckTensorTypes(const GgufFile& file, std::span<const TensorForm> forms)
   for (const GgufTensor& tensor : file.tensors()) {
     const std::string field = "tensor '" + QuoteBytes(tensor.name) + "'";
     const std::string found = "of type " + std::to_string(tensor.type);
-    if (IsElementwise(tensor.name)) {
+    if (IsElementwise(tensor)) {
       if (tensor.type != kTensorFloat32) {
         return DamagedGguf(file.name(), field, found, "type 0 (float32)");
       }
@@ -281,7 +282,8 @@ class ModelChecker {
     }
     // No number that a model is described with is none.
     for (const auto& [key, value] : model_.values()) {
-      if (!value.is_float()) continue;
+      const bool is_read = key.starts_with(architecture_ + ".") || key.starts_with("tokenizer.");
+      if (!value.is_float() || !is_read) continue;
       for (uint64_t i = 0; i < value.count; ++i) {
         if (std::isnan(value.Float(i))) {
           return DamagedGguf(model_.name(), QuoteBytes(key), "NaN", "a number");

@@ -60,6 +60,9 @@ TEST(GgufCheckTest, TakesAModelThatIsInOrder) {
   ATTNDB_EXPECT_OK(With("llama.feed_forward_length", GgufInt32s(std::vector<int32_t>{48, 0})));
   ATTNDB_EXPECT_OK(With("llama.rope.scaling.factor", GgufFloat32(0.0f)));
   ATTNDB_EXPECT_OK(With("llama.unknown", GgufFloat32(-kInfinity)));
+  ATTNDB_EXPECT_OK(With("somebody.else", GgufFloat32(kNan)));
+  ATTNDB_EXPECT_OK(With("llama.attention.sliding_window", GgufUint32(2147483647)))
+      << "some converters' way to say none";
   ATTNDB_EXPECT_OK(Without("llama.rope.scaling.type"));
   ATTNDB_EXPECT_OK(Without("llama.attention.key_length")) << "32 channels are 4 heads of 8";
 }
