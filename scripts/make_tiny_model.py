@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes tiny random GGUF models for tests, with nothing but Python's standard library.
 
-The models are float32, seeded, a few MB, and without tokenizer ("no_vocab"): token ids go in,
-logits come out. Some are made to be refused: each has one feature that attndb can't honour.
+The models are float32, seeded, a few MB, and mostly without tokenizer ("no_vocab"): token ids go
+in, logits come out. Some are made to be refused: each has one feature that attndb can't honour.
 
     make_tiny_model.py --kind qwen2 --out tiny.gguf
     make_tiny_model.py --all build/models
@@ -21,7 +21,7 @@ import sys
 
 ALIGNMENT = 32
 VOCAB = 320
-GGUF_UINT32, GGUF_FLOAT32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY = 4, 6, 7, 8, 9
+GGUF_UINT32, GGUF_INT32, GGUF_FLOAT32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY = 4, 5, 6, 7, 8, 9
 GGML_F32 = 0
 
 
@@ -39,9 +39,15 @@ def _value(value):
         return struct.pack("<If", GGUF_FLOAT32, value)
     if isinstance(value, str):
         return struct.pack("<I", GGUF_STRING) + _string(value)
-    if isinstance(value, list):  # Of integers.
-        return struct.pack("<IIQ", GGUF_ARRAY, GGUF_UINT32, len(value)) + struct.pack(
-            f"<{len(value)}I", *value)
+    if isinstance(value, list) and isinstance(value[0], str):
+        return struct.pack("<IIQ", GGUF_ARRAY, GGUF_STRING, len(value)) + b"".join(
+            map(_string, value))
+    if isinstance(value, list) and isinstance(value[0], float):
+        return struct.pack("<IIQ", GGUF_ARRAY, GGUF_FLOAT32, len(value)) + struct.pack(
+            f"<{len(value)}f", *value)
+    if isinstance(value, list):  # Of integers, which llama.cpp takes as either kind.
+        return struct.pack("<IIQ", GGUF_ARRAY, GGUF_INT32, len(value)) + struct.pack(
+            f"<{len(value)}i", *value)
     raise TypeError(f"no GGUF type for {value!r}")
 
 
@@ -208,6 +214,57 @@ def gpt_oss(seed):
     return model
 
 
+# Kinds of tokens, as GGUF numbers them.
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+
+
+def llama_spm(seed):
+    """A vocabulary with scores, as SentencePiece makes them; two experts of four."""
+    model = _decoder("llama", seed, layers=1, embed=64, q_heads=4, kv_heads=2, head_dim=16, ff=32,
+                     expert_count=4, expert_used_count=2)
+    embed, ff, experts = 64, 32, 4
+    model.tensors = [t for t in model.tensors if ".ffn_" not in t[0] or "norm" in t[0]]
+    model.tensor("blk.0.ffn_gate_inp.weight", embed, experts)
+    model.tensor("blk.0.ffn_gate_exps.weight", embed, ff, experts)
+    model.tensor("blk.0.ffn_up_exps.weight", embed, ff, experts)
+    model.tensor("blk.0.ffn_down_exps.weight", ff, embed, experts)
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    kinds = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256
+    pieces = [f"\u2581{a}{b}" for a in "abcdefgh" for b in "aeiouxyz"][:VOCAB - len(tokens)]
+    model.meta |= {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens + pieces,
+        "tokenizer.ggml.scores": [0.0] * len(tokens) + [-1.0 * i for i in range(len(pieces))],
+        "tokenizer.ggml.token_type": kinds + [NORMAL] * len(pieces),
+        "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}{% endfor %}"}
+    return model
+
+
+def llama_bpe(seed):
+    """A vocabulary with merges, as GPT-2's; counts of heads and widths that are lists."""
+    model = _decoder("llama", seed, layers=2, embed=64, q_heads=4, kv_heads=2, head_dim=16, ff=32)
+    model.keys(attention__head_count=[4, 4], attention__head_count_kv=[2, 2],
+               feed_forward_length=[32, 32])
+    shown = [byte for byte in range(256) if 33 <= byte < 127 or 161 <= byte < 173 or byte > 173]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    letters = {byte: chr(byte) for byte in shown}
+    letters |= {byte: chr(256 + i) for i, byte in enumerate(hidden)}
+    pairs = [(a, b) for a in "bcdfghkl" for b in "aeiouxyz"][:VOCAB - 258]
+    tokens = [letters[byte] for byte in range(256)] + [a + b for a, b in pairs]
+    tokens += ["<|endoftext|>", "<|im_end|>"]
+    model.meta |= {
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [NORMAL] * (len(tokens) - 2) + [CONTROL] * 2,
+        "tokenizer.ggml.merges": [f"{a} {b}" for a, b in pairs],
+        "tokenizer.ggml.bos_token_id": VOCAB - 2, "tokenizer.ggml.eos_token_id": VOCAB - 1,
+        "tokenizer.ggml.padding_token_id": VOCAB - 2, "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.ggml.add_space_prefix": False}
+    return model
+
+
 def llama_lora(seed):
     """An adapter for `llama`: changes queries, keys and values of its first two layers."""
     embed, q_width, kv_width, rank = 256, 256, 64, 4
@@ -301,8 +358,8 @@ def refuse_recurrent(seed):
 
 
 KINDS = {f.__name__: f for f in (
-    llama, llama_yarn, llama_lora, qwen2, qwen3, gemma2, gemma3, gpt_oss, refuse_longrope,
-    refuse_mrope, refuse_alibi, refuse_mla, refuse_recurrent)}
+    llama, llama_yarn, llama_spm, llama_bpe, llama_lora, qwen2, qwen3, gemma2, gemma3, gpt_oss,
+    refuse_longrope, refuse_mrope, refuse_alibi, refuse_mla, refuse_recurrent)}
 
 
 def main():

@@ -67,13 +67,29 @@ class Report {
   std::vector<std::string> warnings_;
 };
 
+// What src/kernels are compiled for, by their name.
+std::string KernelInstructionSets() {
+  const std::string_view name = KernelIsa();
+  if (name == "avx2") return "AVX2, FMA, F16C";
+  if (name == "avx512") return "AVX-512 F, BW, DQ, VL";
+  if (name == "avx512vnni") return "AVX-512 F, BW, DQ, VL, VNNI, VBMI";
+  return "";
+}
+
+std::string Join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
 void ReportMachine(bool fast, Report* report) {
   const CpuInfo cpu = ReadCpuInfo();
   const MemoryInfo memory = ReadMemoryInfo();
   report->Section("machine");
   report->Add("cpu", cpu.model + ", " + std::to_string(cpu.num_cores) +
                          (cpu.num_cores == 1 ? " core" : " cores") + " for this process");
-  report->Add("kernels", KernelIsa());
+  const std::string sets = KernelInstructionSets();
+  report->Add("kernels", KernelIsa() + (sets.empty() ? "" : ": " + sets));
   report->Add("last-level cache", FormatBytes(cpu.last_cache_bytes));
   report->Add("memory",
               FormatBytes(memory.available_bytes) + " free of " + FormatBytes(memory.total_bytes));
@@ -173,11 +189,30 @@ void ReportStore(Environment* env, bool fast, Report* report) {
   ReportDisk(folder, fast, report);
 }
 
-void ReportEngine(Report* report) {
+void ReportForward(const EngineReport& engine, Report* report) {
+  Json& json = report->json["engine"];
+  json["instruction_sets"] = engine.instruction_sets;
+  json["forward"] = nullptr;
+  if (!engine.instruction_sets.empty()) {
+    report->Add("instruction sets", Join(engine.instruction_sets));
+  }
+  if (!engine.forward) return;
+  const ForwardReport& forward = *engine.forward;
+  json["forward"] = {{"ok", forward.ok},
+                     {"signal", forward.signal.empty() ? Json() : Json(forward.signal)},
+                     {"problem", forward.problem},
+                     {"advice", forward.advice},
+                     {"seconds", forward.seconds}};
+  report->Add("forward",
+              forward.ok ? "of a tiny quantized model: right, in " + FormatSeconds(forward.seconds)
+                         : "FAILED: " + forward.problem);
+}
+
+void ReportEngine(const EngineReport& engine, Report* report) {
   report->Section("engine");
-  const EngineReport engine = FindEngine();
   report->json["engine"] = {{"name", engine.name}, {"system", engine.system}};
   report->Add(engine.name, engine.system);
+  ReportForward(engine, report);
   Json models = Json::array();
   for (const FoundModel& model : engine.models) {
     report->Add(model.name, model.path + ", " + FormatBytes(model.file_bytes));
@@ -203,20 +238,23 @@ void ReportEnvironment(Report* report) {
 class DoctorCommand : public Command {
  public:
   void AddFlags(Flags* flags) override {
-    flags->Add({"--fast", "", "Measure nothing: no load on memory and disk"}, &fast_);
+    flags->Add({"--fast", "", "Measure nothing: no load on memory and disk; the forward is tried"},
+               &fast_);
   }
 
   Result<ExitCode> Run(Environment* env) override {
     Report report;
     report.json["version"] = Version();
+    // First of all: it forks, and later there are threads.
+    const EngineReport engine = FindEngine();
     ReportMachine(fast_, &report);
     ReportStore(env, fast_, &report);
-    ReportEngine(&report);
+    ReportEngine(engine, &report);
     ReportEnvironment(&report);
     env->Print(std::string("attndb ") + Version() + "\n\n" + report.Text());
     report.json["warnings"] = report.warnings();
     env->PrintJson(report.json);
-    return ExitCode::kOk;
+    return engine.forward && !engine.forward->ok ? ExitCode::kError : ExitCode::kOk;
   }
 
  private:

@@ -1,10 +1,11 @@
 // What there is to run models with: the engine that this build has, and the models that it finds.
 //
-// Threads: one thread at a time.
+// Threads: one thread at a time, and while the process has no other: it forks.
 #ifndef ATTNDB_CLI_COMMON_ENGINE_REPORT_H_
 #define ATTNDB_CLI_COMMON_ENGINE_REPORT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,20 @@ struct FoundModel {
   uint64_t file_bytes = 0;
 };
 
+// A forward of a tiny model on the engine, in a process of its own.
+struct ForwardReport {
+  bool ok = false;
+  std::string signal;   // "SIGILL" if it died of it, else "".
+  std::string problem;  // What was seen; "" if ok.
+  std::string advice;   // What to do about it; "" if ok.
+  double seconds = 0;
+};
+
 struct EngineReport {
-  std::string name;    // "llama.cpp", or "none".
-  std::string system;  // What it says about itself.
+  std::string name;                           // "llama.cpp", or "none".
+  std::string system;                         // What it says about itself.
+  std::vector<std::string> instruction_sets;  // That it was compiled for.
+  std::optional<ForwardReport> forward;       // Nothing without an engine.
   std::vector<FoundModel> models;
   std::vector<std::string> problems;
 };

@@ -46,6 +46,8 @@ class LlamaEngine::Impl {
   std::optional<ChatTemplate> chat;
 
  private:
+  // Open, of files that were checked.
+  Status OpenChecked(const std::vector<std::string>& files);
   Status LoadModel();
   Status LoadAdapters();
   void ReadInfo();

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "engines/llama/abort_guard.h"
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/fingerprint.h"
 #include "engines/llama/llama_log.h"
@@ -72,7 +73,6 @@ void InitBackendOnce() {
 }  // namespace
 
 Status LlamaEngine::Impl::LoadModel() {
-  ATTNDB_RETURN_IF_ERROR(CheckGguf(info.path));
   BeginLog();
   InitBackendOnce();
   ggml_backend_dev_t no_devices[] = {nullptr};  // The CPU only.
@@ -89,7 +89,7 @@ Status LlamaEngine::Impl::LoadModel() {
 
 Status LlamaEngine::Impl::LoadAdapters() {
   for (const AdapterFile& adapter : options.adapters) {
-    ATTNDB_RETURN_IF_ERROR(CheckGguf(adapter.path));
+    ATTNDB_RETURN_IF_ERROR(CheckAdapterFile(adapter.path));
     adapters_.push_back(llama_adapter_lora_init(model_.get(), adapter.path.c_str()));
     if (adapters_.back() == nullptr) {
       return Status::InvalidArgument("llama.cpp can't load adapter '" + adapter.path +
@@ -141,6 +141,11 @@ Status LlamaEngine::Impl::Open(const std::string& model_name) {
     std::error_code error;
     info.file_bytes += std::filesystem::file_size(file, error);
   }
+  ATTNDB_RETURN_IF_ERROR(CheckModelFiles(files));
+  return Guarded("model '" + info.path + "'", [&] { return OpenChecked(files); });
+}
+
+Status LlamaEngine::Impl::OpenChecked(const std::vector<std::string>& files) {
   ATTNDB_RETURN_IF_ERROR(LoadModel());
   ReadInfo();
   const ContextFactory factory = [this](const llama_context_params& params) {

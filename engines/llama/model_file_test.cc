@@ -29,29 +29,45 @@ class ModelFileTest : public ::testing::Test {
   ::attndb::test::TempDir directory_;
 };
 
-TEST_F(ModelFileTest, KnowsAGgufByItsMagicAndVersion) {
-  ATTNDB_EXPECT_OK(CheckGguf(TinyModel("llama")));
-  EXPECT_THAT(CheckGguf(Write("text", "# A text, not a model")),
+TEST_F(ModelFileTest, ChecksAModelThatIsThereAndNothingElse) {
+  const auto check = [](const std::string& path) { return CheckModelFiles({&path, 1}); };
+  ATTNDB_EXPECT_OK(check(TinyModel("llama")));
+  ATTNDB_EXPECT_OK(CheckAdapterFile(TinyModel("llama_lora")));
+  EXPECT_THAT(check(Write("text", "# A text, not a model")),
               FailsWith(StatusCode::kInvalidArgument,
                         AllOf(HasSubstr("text"), HasSubstr("expected it to begin with 'GGUF'"),
                               HasSubstr("'# A text'"))));
-  EXPECT_THAT(CheckGguf(Write("short", "GG")),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("found 'GG'")));
-  EXPECT_THAT(CheckGguf(Write("empty", "")),
+  EXPECT_THAT(check(Write("empty", "")),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("found ''")));
-  EXPECT_THAT(CheckGguf(Write("future", std::string("GGUF\x63\0\0\0", 8))),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("version 99")));
-  EXPECT_THAT(CheckGguf(directory_.File("missing")),
+  EXPECT_THAT(check(directory_.File("missing")),
               FailsWith(StatusCode::kIoError, HasSubstr("missing")));
+  EXPECT_THAT(check(directory_.path()),
+              FailsWith(StatusCode::kIoError, HasSubstr(directory_.path())));
 }
 
-TEST_F(ModelFileTest, DamagedModelsAreErrorsWithLlamaCppsWords) {
+TEST_F(ModelFileTest, AModelThatIsCutOffIsAnErrorWithTheTensorsName) {
   std::ifstream source(TinyModel("llama"), std::ios::binary);
   const std::string content((std::istreambuf_iterator<char>(source)), {});
   const std::string cut = Write("cut.gguf", content.substr(0, content.size() / 2));
   EXPECT_THAT(LlamaEngine::Open(cut, TinyOptions(HookVariant::kRewrite)),
               FailsWith(StatusCode::kInvalidArgument,
-                        AllOf(HasSubstr("cut.gguf"), HasSubstr("not within the file bounds"))));
+                        AllOf(HasSubstr("cut.gguf"), HasSubstr("tensor 'blk."),
+                              HasSubstr("not within the file"))));
+}
+
+// Types that ggml had once have no form; those of all common quantizations do.
+TEST_F(ModelFileTest, KnowsTheTensorsThatGgmlCanMultiplyWith) {
+  const std::vector<TensorForm> forms = KnownTensorForms();
+  ASSERT_GT(forms.size(), 30u);
+  EXPECT_EQ(forms[0].block_bytes, 4u);
+  EXPECT_TRUE(forms[0].is_weight && forms[1].is_weight && forms[2].is_weight);
+  EXPECT_EQ(forms[2].block_elements, 32u);  // Q4_0: 4 bits each and a float16.
+  EXPECT_EQ(forms[2].block_bytes, 18u);
+  EXPECT_EQ(forms[12].block_elements, 256u);  // Q4_K.
+  EXPECT_TRUE(forms[12].is_weight);
+  EXPECT_EQ(forms[4].block_elements, 0u);
+  EXPECT_FALSE(forms[26].is_weight);  // int32.
+  EXPECT_FALSE(forms[9].is_weight);   // Q8_1, for activations only.
 }
 
 TEST_F(ModelFileTest, NamesThePartsOfASplitModel) {

@@ -169,7 +169,10 @@ Result<std::vector<LayerSpec>> ProbeModel(const llama_model* model, const Contex
   params.abort_callback = Probe::OnAbort;
   const ContextHandle context = factory(params);
   if (context == nullptr) {
-    return Status::ResourceExhausted("llama.cpp made no context: " + LoggedComplaints());
+    const std::string words = "llama.cpp made no context: " + LoggedComplaints();
+    // Of an assertion that an AbortGuard made an exception of: what the file says is wrong.
+    const bool asserted = words.find("GGML_ASSERT") != std::string::npos;
+    return asserted ? Status::InvalidArgument(words) : Status::ResourceExhausted(words);
   }
   probe.set_num_tokens(num_tokens);
   std::vector<llama_token> tokens(num_tokens, 0);

@@ -5,7 +5,8 @@
 // w of them (sliding window). To see a window of w tokens the probe builds a graph of w + 2.
 //
 // Threads: one thread.
-// Errors:  kUnsupported, naming the layer and what attndb can't honour; kResourceExhausted.
+// Errors:  kUnsupported, naming the layer and what attndb can't honour; kResourceExhausted;
+//          kInvalidArgument (llama.cpp asserted something of the model, under an AbortGuard).
 #ifndef ATTNDB_ENGINES_LLAMA_MODEL_PROBE_H_
 #define ATTNDB_ENGINES_LLAMA_MODEL_PROBE_H_
 

@@ -20,7 +20,7 @@ add_custom_command(
   VERBATIM)
 add_custom_target(attndb_llama_test_data DEPENDS ${tiny_models}/stamp ${test_text})
 
-add_library(attndb_llama_testing STATIC engine_test_util.cc)
+add_library(attndb_llama_testing STATIC engine_test_util.cc gguf_test_util.cc)
 target_compile_definitions(attndb_llama_testing PRIVATE
   ATTNDB_TINY_MODELS="${tiny_models}" ATTNDB_TEST_TEXT="${test_text}")
 target_link_libraries(attndb_llama_testing PUBLIC attndb_llama_static PRIVATE attndb_warnings)
@@ -28,7 +28,7 @@ add_dependencies(attndb_llama_testing attndb_llama_test_data)
 
 # All but a few tests run their model on one thread, so that programs can run side by side.
 attndb_add_test(llama_test
-  SOURCES attention_graph_test.cc attention_hook_test.cc chat_template_test.cc
+  SOURCES abort_guard_test.cc attention_graph_test.cc attention_hook_test.cc chat_template_test.cc
           engine_agreement_test.cc engine_capture_test.cc engine_failure_test.cc
           engine_generate_test.cc fingerprint_test.cc model_file_test.cc model_probe_test.cc
           sampler_test.cc text_stream_test.cc
@@ -39,3 +39,13 @@ attndb_add_test(llama_smollm2_test
 foreach(shard 1 2)  # The longest of all: from the start.
   set_tests_properties(llama_smollm2_test_${shard} PROPERTIES COST 1000)
 endforeach()
+# These need no model, or one in a child process.
+attndb_add_test(llama_gguf_test
+  SOURCES child_process_test.cc gguf_check_test.cc gguf_file_test.cc
+  LIBS attndb_llama_testing llama LABELS engine)
+attndb_add_test(llama_damage_test
+  SOURCES damaged_model_test.cc
+  LIBS attndb_llama_testing llama LABELS engine TIMEOUT 600 SHARDS 2)
+# Starts children before any thread of llama.cpp, so it is a program of its own.
+attndb_add_test(llama_self_check_test
+  SOURCES self_check_test.cc LIBS attndb_llama_testing llama LABELS engine)

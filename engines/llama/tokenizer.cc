@@ -1,7 +1,9 @@
 #include "engines/llama/tokenizer.h"
 
 #include <array>
+#include <exception>
 #include <limits>
+#include <string>
 
 namespace attndb::llama {
 namespace {
@@ -23,6 +25,16 @@ Status Tokenizer::CheckPresent() const {
 Result<std::vector<TokenId>> Tokenizer::Tokenize(std::string_view text, bool add_special,
                                                  bool parse_special) const {
   ATTNDB_RETURN_IF_ERROR(CheckPresent());
+  try {
+    return TryTokenize(text, add_special, parse_special);
+  } catch (const std::exception& error) {  // A byte of the text that no token stands for.
+    return Status::InvalidArgument(std::string("the model's vocabulary can't hold the text: ") +
+                                   error.what());
+  }
+}
+
+Result<std::vector<TokenId>> Tokenizer::TryTokenize(std::string_view text, bool add_special,
+                                                    bool parse_special) const {
   if (text.size() > kTextBytesMax) {
     return Status::InvalidArgument("text of " + std::to_string(text.size()) +
                                    " bytes, at most 1 GiB can be tokenized at once");

@@ -1,7 +1,8 @@
 // Text to token ids and back, through the model's own tokenizer in llama.cpp.
 //
 // Threads: thread-safe (llama.cpp's tokenizer is).
-// Errors:  kUnsupported (the model file has no tokenizer); kInvalidArgument.
+// Errors:  kUnsupported (the model file has no tokenizer); kInvalidArgument (a text or an id that
+//          the vocabulary does not have).
 #ifndef ATTNDB_ENGINES_LLAMA_TOKENIZER_H_
 #define ATTNDB_ENGINES_LLAMA_TOKENIZER_H_
 
@@ -42,6 +43,9 @@ class Tokenizer {
 
  private:
   Status CheckPresent() const;
+  // May throw what llama.cpp throws.
+  Result<std::vector<TokenId>> TryTokenize(std::string_view text, bool add_special,
+                                           bool parse_special) const;
 
   const llama_vocab* vocab_;
   bool present_;

@@ -132,6 +132,9 @@ class DoctorTest(CliCase):
         self.assertGreaterEqual(report["machine"]["num_cores"], 1)
         self.assertEqual(report["environment"]["ATTNDB_PATH"], str(self.store))
         self.assertFalse(self.store.exists())
+        # Without an engine there is nothing to try.
+        self.assertEqual(report["engine"]["forward"] is not None, has_engine())
+        self.assertEqual(bool(report["engine"]["instruction_sets"]), has_engine())
 
     def test_doctor_measures_and_leaves_nothing(self):
         report = self.run_json("doctor")

@@ -1,0 +1,36 @@
+// A step in a process of its own, so that its death is an answer and not ours.
+//
+// The child is a copy of this process (fork): call it while this process has one thread, or where
+// the step uses nothing that another thread may hold. It writes no core file, and what it prints
+// is kept instead of shown.
+//
+// Errors:  kResourceExhausted (no process).
+// Threads: see above.
+#ifndef ATTNDB_ENGINES_LLAMA_CHILD_PROCESS_H_
+#define ATTNDB_ENGINES_LLAMA_CHILD_PROCESS_H_
+
+#include <functional>
+#include <string>
+
+#include "attndb/result.h"
+
+namespace attndb::llama {
+
+struct ChildEnd {
+  int exit_code = -1;      // Of a child that ended by itself.
+  int signal = 0;          // That ended it, else 0.
+  bool timed_out = false;  // It was ended by us, after `timeout_seconds`.
+  std::string output;      // The last 16 KiB of what it wrote to stdout and stderr.
+
+  bool ok() const { return !timed_out && signal == 0 && exit_code == 0; }
+};
+
+// Runs `step` in a child, which exits with what it returns.
+Result<ChildEnd> RunInChild(const std::function<int()>& step, double timeout_seconds);
+
+// "SIGSEGV", or "signal 77" where it has no name.
+std::string SignalName(int signal);
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_CHILD_PROCESS_H_

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""`attndb doctor` runs a forward: it works here, and where it dies doctor lives and says so."""
+
+import argparse
+import struct
+import sys
+import unittest
+
+import cli_case
+from cli_case import ERROR, USAGE, CliCase
+
+_dying_llama = None
+
+
+class ForwardTest(CliCase):
+    def test_a_forward_of_a_tiny_model_works_here(self):
+        report = self.run_json("doctor", "--fast")
+        forward = report["engine"]["forward"]
+        self.assertTrue(forward["ok"], forward)
+        self.assertIsNone(forward["signal"])
+        self.assertGreater(forward["seconds"], 0)
+        self.assertTrue(report["engine"]["instruction_sets"])
+        text = self.run_ok("doctor", "--fast").out
+        self.assertIn("of a tiny quantized model: right", text)
+        for name in report["engine"]["instruction_sets"]:
+            self.assertIn(name, text)
+
+    def test_a_forward_that_dies_is_reported_and_is_an_error(self):
+        env = {"LD_PRELOAD": _dying_llama}
+        done = self.run_any("doctor", "--fast", env=env)
+        self.assertEqual(done.code, ERROR, done)
+        self.assertIn("died of SIGILL", done.out)
+        self.assertIn("scripts/setup.sh", done.out)
+        self.assertIn("environment\n", done.out, "the rest of the report is there")
+        self.assertNotIn("No trouble found", done.out)
+        in_json = self.run_any("doctor", "--fast", "--json", env=env)
+        self.assertEqual(in_json.code, ERROR, in_json)
+        report = in_json.json()
+        self.assertFalse(report["engine"]["forward"]["ok"])
+        self.assertEqual(report["engine"]["forward"]["signal"], "SIGILL")
+        self.assertIn("scripts/setup.sh", report["engine"]["forward"]["advice"])
+        self.assertTrue(any("SIGILL" in warning for warning in report["warnings"]))
+
+    def test_nothing_is_left_where_temporary_files_go(self):
+        temp = self.dir / "tmp"
+        temp.mkdir()
+        self.run_ok("doctor", "--fast", env={"TMPDIR": str(temp)})
+        self.run_any("doctor", "--fast", env={"TMPDIR": str(temp), "LD_PRELOAD": _dying_llama})
+        self.assertEqual(list(temp.iterdir()), [])
+
+    def test_without_a_place_for_the_model_it_says_so(self):
+        done = self.run_ok("doctor", "--fast", env={"TMPDIR": str(self.dir / "missing")})
+        self.assertIn("no forward of a tiny model", done.out)
+
+
+class DamagedModelTest(CliCase):
+    def test_a_damaged_field_of_a_model_is_named_and_is_a_usage_error(self):
+        def text(value):
+            return struct.pack("<Q", len(value)) + value
+
+        for count in (0, 10**6, 2**32 - 1):
+            path = self.dir / "model.gguf"
+            path.write_bytes(
+                struct.pack("<4sIQQ", b"GGUF", 3, 0, 2) +
+                text(b"general.architecture") + struct.pack("<I", 8) + text(b"llama") +
+                text(b"llama.block_count") + struct.pack("<II", 4, count))
+            self.assert_fails(USAGE, "import", "-", "--name", "x", "--model", path, stdin="text",
+                              says=[str(path), f"llama.block_count is {count}",
+                                    "expected 1 to 512"])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dying-llama", required=True)
+    arguments, rest = parser.parse_known_args()
+    _dying_llama = arguments.dying_llama
+    sys.argv[1:] = rest
+    cli_case.main()
