@@ -6,6 +6,8 @@ option(ATTNDB_BUILD_EXAMPLES "Build the examples" ON)
 set(ATTNDB_BUILD_LLAMA ON CACHE STRING
     "Build the llama.cpp adapter: ON (needs an installed llama.cpp), OFF, AUTO (if there is one)")
 option(ATTNDB_BUILD_PYTHON "Build the Python package's module: what `pip install .` does" OFF)
+set(ATTNDB_PREBUILT "" CACHE PATH
+    "Of the Python package: an installed attndb to take the library and the command line from")
 option(ATTNDB_WERROR "Treat warnings as errors" ON)
 set(ATTNDB_SANITIZE "" CACHE STRING "Sanitizer: empty, address (with undefined) or thread")
 option(ATTNDB_FUZZ "Build the fuzz targets (clang)" OFF)

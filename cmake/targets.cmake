@@ -30,6 +30,9 @@ function(attndb_add_test name)
   target_link_libraries(${name} PRIVATE attndb_warnings attndb_static attndb_testing ${ARG_LIBS}
                         GTest::gmock GTest::gtest GTest::gtest_main)
   attndb_test_speed(${name})
+  if(unit IN_LIST ARG_LABELS)
+    attndb_unit_test(${name})
+  endif()
   if(NOT ARG_SHARDS)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
@@ -42,6 +45,14 @@ function(attndb_add_test name)
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard_idx}"
       TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
   endforeach()
+endfunction()
+
+# Makes programs part of the target `unit_tests`: what `make check` builds.
+function(attndb_unit_test)
+  if(NOT TARGET unit_tests)
+    add_custom_target(unit_tests)
+  endif()
+  add_dependencies(unit_tests ${ARGN})
 endfunction()
 
 function(attndb_add_isa_tests name)

@@ -16,7 +16,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Without -Wall, which would speak of what a misuse leaves unused.
-FLAGS = ["-std=c++20", "-fsyntax-only", "-Werror", "-fno-diagnostics-color", "-Iinclude", "-Isrc"]
+FLAGS = ["-std=c++20", "-fsyntax-only", "-Werror", "-fno-diagnostics-color"]
 ARGS = None
 
 
@@ -38,7 +38,7 @@ def misuse_lines(text):
 
 def compile_case(compiler, path, *flags):
     environment = {"LC_ALL": "C", "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    return subprocess.run([*compiler, *FLAGS, *flags, path], cwd=ROOT, env=environment,
+    return subprocess.run([*compiler, *FLAGS, *(f"-I{folder}" for folder in ARGS.include), *flags, path], cwd=ROOT, env=environment,
                           capture_output=True, text=True, check=False)
 
 
@@ -75,5 +75,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--clang", default="")
+    parser.add_argument("--include", action="append", default=[], help="a folder of our headers")
     ARGS, rest = parser.parse_known_args()
     sys.exit(unittest.main(argv=[sys.argv[0], *rest]))

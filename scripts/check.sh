@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# What is run before each commit: check.sh [JOBS]. Layers, format and style of the sources, then the
+# unit tests of every layer that can have changed. Needs no model, no torch and no llama.cpp (what is
+# built of it is tried too).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly jobs=${1:-$(nproc)}
+scripts/build.sh release unit_tests &
+build=$!
+trap 'kill "$build" 2>/dev/null || true' EXIT
+python3 -B scripts/check_layers.py
+python3 -B scripts/format.py --check
+python3 -B scripts/tidy.py
+wait "$build"
+trap - EXIT
+python3 -B scripts/run_changed.py --build build/release --label unit --jobs "$jobs"
