@@ -6,9 +6,11 @@ the stores to the rest (GCC bug 114098, mended in GCC 11.5, 12.4, 13.3 and 14): 
 product of matrices then ends the process. A version tells little of what a distribution mended, so
 the code itself is looked at.
 
-  amx.py OBJECT...              a line for each load that is wrong or can't be judged; exit code 1 if any
-  amx.py --flags COMPILER...    the flags with which llama.cpp must be compiled: none if every compiler
-                                writes its stores (or has no AMX), else those that leave AMX out
+  amx.py OBJECT...            a line for each load that is wrong or can't be judged; exit code 1
+                              if there is any
+  amx.py --flags COMPILER...  the flags with which llama.cpp must be compiled: none if every
+                              compiler writes its stores (or has no AMX), else those that leave
+                              AMX out
 
 A load is right if, in its function and before it, something other than zeros is stored to the bytes
 of its operand that name each tile's columns (16 to 31) and rows (48 to 55).
@@ -45,8 +47,9 @@ void Use(int index) {
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 _INSTRUCTION = re.compile(r"^\s+[0-9a-f]+:\s+(\S+)\s*(.*)$")
 _MEMORY = re.compile(r"^(-?0x[0-9a-f]+)?\((%\w+)\)$")
-_WIDTHS = {"movb": 1, "movw": 2, "movl": 4, "movq": 8, "movabs": 8, "vmovd": 4, "vmovq": 8, "movd": 4,
-           "vmovlps": 8, "vmovhps": 8, "movlps": 8, "movhps": 8, "vmovss": 4, "vmovsd": 8}
+_WIDTHS = {"movb": 1, "movw": 2, "movl": 4, "movq": 8, "movabs": 8, "movd": 4, "vmovd": 4,
+           "vmovq": 8, "vmovss": 4, "vmovsd": 8, "movlps": 8, "movhps": 8, "vmovlps": 8,
+           "vmovhps": 8}
 _VECTORS = {"x": 16, "y": 32, "z": 64}
 _COLUMNS, _ROWS = range(16, 32), range(48, 56)
 
@@ -117,8 +120,8 @@ def faults_in(name, code):
         missing = [what for what, part in (("columns", _COLUMNS), ("rows", _ROWS))
                    if not found & set(part)]
         if missing:
-            yield (f"{name}: ldtilecfg {text}: the {' and the '.join(missing)} of its tiles were never"
-                   " stored (GCC bug 114098)")
+            yield (f"{name}: ldtilecfg {text}: the {' and the '.join(missing)} of its tiles were "
+                   "never stored (GCC bug 114098)")
 
 
 def faults(disassembly):
@@ -147,8 +150,8 @@ def is_wrong(compiler):
     with tempfile.TemporaryDirectory() as folder:
         source, code = pathlib.Path(folder, "probe.cc"), pathlib.Path(folder, "probe.o")
         source.write_text(PROBE)
-        done = subprocess.run([compiler, "-O3", "-std=c++17", "-march=sapphirerapids", "-c", str(source),
-                               "-o", str(code)], capture_output=True, check=False)
+        done = subprocess.run([compiler, "-O3", "-std=c++17", "-march=sapphirerapids", "-c",
+                               str(source), "-o", str(code)], capture_output=True, check=False)
         return done.returncode == 0 and bool(faults_of(code))
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Configures and builds a preset, quietly: build.sh PRESET [TARGET...]. Prints what failed, if
-# anything, and one line else. The whole log: build/PRESET/build.log. Until llama.cpp is set up, what
-# needs it is left out: the library can be built beside it.
+# anything, and one line else. The whole log: build/PRESET/build.log. Until llama.cpp is set up,
+# what needs it is left out: the library can be built beside it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # Checkouts in other folders share what was compiled.
-export CCACHE_SLOPPINESS=pch_defines,time_macros  # What ccache asks for to keep precompiled headers.
+# Checkouts in other folders share what was compiled; precompiled headers are kept, too.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 readonly preset=$1
 shift
 readonly log=build/$preset/build.log

@@ -33,7 +33,7 @@ def compile_flags(entry):
         elif words[i].startswith(("-I", "-D", "-std", "-W", "-m", "-f")):
             kept.append(words[i])
         i += 1
-    return [word for word in kept if not word.startswith("-fsanitize") and word != "-Winvalid-pch"]
+    return [word for word in kept if not word.startswith(("-fsanitize", "-Winvalid-pch"))]
 
 
 def batches(jobs):
@@ -42,7 +42,8 @@ def batches(jobs):
     for job in sorted(jobs):
         path, flags = job
         alike[path.suffix, is_test(path), tuple(flags)].append(job)
-    return [group[i:i + _BATCH] for group in alike.values() for i in range(0, len(group), _BATCH)]
+    return [group[i:i + _BATCH] for group in alike.values()
+            for i in range(0, len(group), _BATCH)]
 
 
 def is_test(path):
@@ -61,8 +62,8 @@ def run_clang(args, jobs):
         if is_test(path):
             command = [args.clang, *flags, "-Werror", "-fsyntax-only", source]
         else:
-            command = [args.clang_tidy, "--quiet", f"--config-file={args.root / '.clang-tidy'}", source,
-                       "--", *flags]
+            settings = f"--config-file={args.root / '.clang-tidy'}"
+            command = [args.clang_tidy, "--quiet", settings, source, "--", *flags]
         done = subprocess.run(command, cwd=args.root, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return []

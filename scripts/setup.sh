@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Sets up what a build, the demo or a test needs, once. Does nothing, in a fraction of a second, when
-# all is there. Any number may run at the same time.
+# Sets up what a build, the demo or a test needs, once. Does nothing, in a fraction of a second,
+# when all is there. Any number may run at the same time.
 #
 #   setup.sh            Debian packages (as root), llama.cpp and the demo's model
-#   setup.sh PART...    only these: packages; tools (clang and an emulator: what tests look at sources
-#                       and kernels with); engine (llama.cpp and the model); python (what the Python
-#                       package and its tests need: torch and its CUDA libraries, 6 GB); peers (what
-#                       bench/python/index_peers.py measures indexes of, 300 MB)
+#   setup.sh PART...    only these: packages; tools (clang and an emulator, with which tests look at
+#                       sources and kernels); engine (llama.cpp and the model); python (what the
+#                       Python package and its tests need: torch and its CUDA libraries, 6 GB);
+#                       peers (what bench/python/index_peers.py measures indexes of, 300 MB)
 #
 # Result: .deps/{llama,models}, links into ${XDG_CACHE_HOME:-~/.cache}/attndb/engine-<key>, which
 #         all checkouts of a user share. The key covers how it is made and the CPU, because

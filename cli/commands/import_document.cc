@@ -69,11 +69,14 @@ class ImportRun {
     llama::PrefillOptions options;
     options.progress = [&](const llama::PrefillProgress& p) {
       progress.Update(num_reused_ + p.tokens_done, tokens_.size());
-      return !Interrupted();
+      // All read: it is as quick to finish as to keep a checkpoint of the whole.
+      return !Interrupted() || p.tokens_done == rest.size();
     };
     uint64_t last_checkpoint = 0;
     options.checkpoint = [&](uint64_t tokens_done) {
-      if (tokens_done - last_checkpoint < checkpoint_tokens) return Status();
+      if (tokens_done - last_checkpoint < checkpoint_tokens || tokens_done == rest.size()) {
+        return Status();
+      }
       last_checkpoint = tokens_done;
       return StoreCheckpoint(session).status();
     };

@@ -17,9 +17,10 @@
 #include <vector>
 
 #include "attndb/result.h"
-#include "engines/llama/gguf_file.h"
 
 namespace attndb::llama {
+
+struct TensorForm;  // gguf_file.h
 
 // The path that `model`, a path or a known name, stands for. The file exists.
 Result<std::string> ResolveModel(const std::string& model);

@@ -19,7 +19,7 @@ uint64_t ClustersBytes(const storage::Segment& segment, LayerId layer) {
 }
 
 Result<HeadIndex> ReadClusters(const storage::Companion& companion, const storage::Segment& segment,
-                           LayerId layer, uint32_t kv_head) {
+                               LayerId layer, uint32_t kv_head) {
   HeadIndex head;
   const storage::PartPlace planes = {layer, kv_head, kClusterPlanes};
   if (companion.num_rows(planes) == 0) return head;
@@ -39,7 +39,7 @@ Result<HeadIndex> ReadClusters(const storage::Companion& companion, const storag
 }
 
 Status WriteClusters(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                 const PlaneSources& sources, storage::CompanionWriter* writer) {
+                     const PlaneSources& sources, storage::CompanionWriter* writer) {
   ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows rows, segment.ReadKeys(layer, kv_head));
   ATTNDB_ASSIGN_OR_RETURN(const index::ClusteredKeys keys,
                           index::ClusteredKeys::Build(sources.Of(kv_head, rows.data())));

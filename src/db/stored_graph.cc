@@ -35,7 +35,7 @@ index::GraphSource SourceOf(const index::PlaneSource& all, uint64_t first_key) {
 }
 
 Result<HeadIndex> ReadGraph(const storage::Companion& companion, const storage::Segment& segment,
-                           LayerId layer, uint32_t kv_head) {
+                            LayerId layer, uint32_t kv_head) {
   HeadIndex head;
   const storage::PartPlace place = {layer, kv_head, 0};
   if (companion.num_rows(place) == 0) return head;
@@ -55,7 +55,7 @@ Result<HeadIndex> ReadGraph(const storage::Companion& companion, const storage::
 }
 
 Status WriteGraph(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                 const PlaneSources& sources, ThreadPool* pool, storage::CompanionWriter* writer) {
+                  const PlaneSources& sources, ThreadPool* pool, storage::CompanionWriter* writer) {
   ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows rows, segment.ReadKeys(layer, kv_head));
   ATTNDB_ASSIGN_OR_RETURN(
       const index::GraphIndex graph,

@@ -16,7 +16,7 @@ uint64_t PlanesBytes(const storage::Segment& segment, LayerId layer) {
 }
 
 Result<HeadPlanes> ReadPlanes(const storage::Companion& companion, const storage::Segment& segment,
-                            LayerId layer, uint32_t kv_head) {
+                              LayerId layer, uint32_t kv_head) {
   HeadPlanes head;
   const storage::PartPlace main = {layer, kv_head, kMain};
   if (companion.num_rows(main) == 0) return head;
@@ -38,7 +38,7 @@ Result<HeadPlanes> ReadPlanes(const storage::Companion& companion, const storage
 }
 
 Status WritePlanes(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                 const PlaneSources& sources, storage::CompanionWriter* writer) {
+                   const PlaneSources& sources, storage::CompanionWriter* writer) {
   ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows keys, segment.ReadKeys(layer, kv_head));
   ATTNDB_ASSIGN_OR_RETURN(const index::KeyPlanes planes,
                           index::KeyPlanes::Build(sources.Of(kv_head, keys.data())));

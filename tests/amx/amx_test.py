@@ -46,8 +46,8 @@ STORED = """\
 class RecordedCodeTest(unittest.TestCase):
     def test_finds_stores_that_were_dropped(self):
         self.assertEqual(list(amx.faults(DROPPED)), [
-            "multiply: ldtilecfg 0xc0(%rsp): the columns and the rows of its tiles were never stored"
-            " (GCC bug 114098)"])
+            "multiply: ldtilecfg 0xc0(%rsp): the columns and the rows of its tiles were never "
+            "stored (GCC bug 114098)"])
 
     def test_accepts_stores(self):
         self.assertEqual(list(amx.faults(STORED)), [])
@@ -75,16 +75,16 @@ class CompilerTest(unittest.TestCase):
         """The wrong loads of a source, compiled for a CPU with AMX."""
         with tempfile.TemporaryDirectory() as folder:
             code = pathlib.Path(folder, "code.o")
-            subprocess.run([compiler, "-std=gnu++17", "-O3", "-DNDEBUG", "-fPIC", "-w", "-D_GNU_SOURCE",
-                            "-march=sapphirerapids", *flags, "-c", str(source), "-o", str(code)],
-                           check=True)
+            subprocess.run([compiler, "-std=gnu++17", "-O3", "-DNDEBUG", "-fPIC", "-w",
+                            "-D_GNU_SOURCE", "-march=sapphirerapids", *flags, "-c", str(source),
+                            "-o", str(code)], check=True)
             loads = subprocess.run(["objdump", "-d", str(code)], capture_output=True, text=True,
                                    check=True).stdout.count("ldtilecfg")
             return loads, amx.faults_of(code)
 
     def flags(self):
-        done = subprocess.run([sys.executable, str(ROOT / "scripts/amx.py"), "--flags", ARGS.compiler],
-                              capture_output=True, text=True, check=True)
+        command = [sys.executable, str(ROOT / "scripts/amx.py"), "--flags", ARGS.compiler]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout.split()
 
     def test_the_probe_is_right_with_the_flags_of_the_set_up(self):
@@ -110,7 +110,8 @@ class CompilerTest(unittest.TestCase):
             self.assertEqual(loads, 0)
             # What the flags are for: without them this compiler is wrong.
             self.assertEqual(len(self.compile(ARGS.compiler, source, *folders)[1]), 1)
-        print(f"amx: {ARGS.compiler} {' '.join(self.flags()) or 'with AMX'}: {loads} loads, none wrong")
+        flags = " ".join(self.flags()) or "with AMX"
+        print(f"amx: {ARGS.compiler} {flags}: {loads} loads, none wrong")
 
     def test_the_installed_libraries_are_right(self):
         libraries = [path for path in pathlib.Path(ARGS.llama, "lib").glob("lib*.so*")

@@ -38,7 +38,8 @@ def misuse_lines(text):
 
 def compile_case(compiler, path, *flags):
     environment = {"LC_ALL": "C", "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    return subprocess.run([*compiler, *FLAGS, *(f"-I{folder}" for folder in ARGS.include), *flags, path], cwd=ROOT, env=environment,
+    folders = [f"-I{folder}" for folder in ARGS.include]
+    return subprocess.run([*compiler, *FLAGS, *folders, *flags, path], cwd=ROOT, env=environment,
                           capture_output=True, text=True, check=False)
 
 

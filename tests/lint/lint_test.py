@@ -315,7 +315,8 @@ class ClangTest(LintTest):
         self.assertIn("requires holding mutex 'mutex_'", self.clang(self.LOCKS))
 
     def test_says_which_of_several_sources_it_was(self):
-        others = [(f"src/common/good{i}.cc", f"int Good{i}() {{ return {i}; }}\n") for i in range(4)]
+        others = [(f"src/common/good{i}.cc", f"int Good{i}() {{ return {i}; }}\n")
+                  for i in range(4)]
         found = self.clang("int Twice_It(int size) { return size * 2; }\n", others=others)
         self.assertIn("src/common/check.cc:1: clang-tidy-14 found", found)
         self.assertIn("invalid case style for function 'Twice_It'", found)
@@ -323,8 +324,8 @@ class ClangTest(LintTest):
 
     def test_lets_two_sources_use_one_name(self):
         source = "namespace {\nint Size() { return 1; }\n}\nint %s() { return Size(); }\n"
-        self.assertEqual(self.clang(source % "First", others=[("src/common/b.cc", source % "Second")]),
-                         "")
+        others = [("src/common/b.cc", source % "Second")]
+        self.assertEqual(self.clang(source % "First", others=others), "")
 
     def test_looks_at_the_sources_of_a_batch(self):
         self.write("src/common/check.cc", "int Twice_It(int size) { return size * 2; }\n")
