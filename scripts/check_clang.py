@@ -3,9 +3,9 @@
 the tests.
 
 Warnings are errors. A file is looked at once for each content (its own, its headers', the
-settings'): the stamps lie in --cache. Sources with the same flags are looked at eight in one pass,
-which takes a fifth of the time, because they share most of what they include; a pass that finds
-anything, be it two names that clash, is halved until it is about one source.
+settings'): the stamps lie in --cache. Sources with the same flags are looked at sixteen in one
+pass, which takes a fifth of the time, because they share most of what they include; a pass that
+finds anything, be it two names that clash, is halved until it is about one source.
 """
 
 import collections
@@ -16,7 +16,7 @@ import tempfile
 
 import lint_common as lint
 
-_BATCH = 8
+_BATCH = 16
 _FLAGS = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
 
 
@@ -37,7 +37,7 @@ def compile_flags(entry):
 
 
 def batches(jobs):
-    """Jobs of one language, kind and set of flags, neighbours in the tree, eight together."""
+    """Jobs of one language, kind and set of flags, neighbours in the tree, sixteen together."""
     alike = collections.defaultdict(list)
     for job in sorted(jobs):
         path, flags = job

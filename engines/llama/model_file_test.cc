@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "engines/llama/engine_test_util.h"
+#include "engines/llama/gguf_file.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
