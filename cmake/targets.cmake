@@ -66,7 +66,7 @@ function(attndb_add_isa_tests name)
   foreach(isa scalar avx2)
     add_test(NAME ${name}_${isa} COMMAND ${name} --gtest_filter=${ARG_FILTER})
     set_tests_properties(${name}_${isa} PROPERTIES
-      ENVIRONMENT ATTNDB_ISA=${isa} TIMEOUT 600 LABELS unit
+      ENVIRONMENT ATTNDB_ISA=${isa} TIMEOUT 600 LABELS isa
       FAIL_REGULAR_EXPRESSION "Running 0 tests")  # The pattern is of tests that are no more.
   endforeach()
 endfunction()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is run before each commit: check.sh [JOBS]. Layers, format and style of the sources, then
-# the unit tests of every layer, as far as they can have changed. Needs no model, no torch and no
-# llama.cpp.
+# the unit tests of every layer, as far as they can have changed, with this machine's kernels (`make
+# test` tries the others). Needs no model, no torch and no llama.cpp.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -17,6 +17,7 @@
 #include "index/planes/key_planes.h"
 #include "index/planes/value_planes.h"
 #include "kernels/convert.h"
+#include "testing/test_size.h"
 
 namespace attndb::query {
 namespace {
@@ -372,8 +373,11 @@ TEST_P(LayerAttentionTest, EveryPlanMatchesFloat64OverAnyCut) {
                           {.q_heads = 8, .sliding_window = 37, .denominators = true},
                           {.q_heads = 4, .kv_heads = 1, .soft_cap = 5.0f, .denominators = true}};
   std::mt19937 random(GetParam());
+  uint32_t number = 0;
   for (const Shape& shape : shapes) {
     for (const uint64_t num_rows : {1u, 3u, 64u, 65u, 200u}) {
+      // A short run deals the cases to the three seeds, a long one tries each with each.
+      if (++number % 3 != GetParam() % 3 && !test::IsLongRun()) continue;
       std::vector<uint64_t> runs = {num_rows + random() % 70};
       for (auto n = random() % 3; n > 0; --n) runs.push_back(1 + random() % 700);
       const DType dtype = static_cast<DType>(random() % 3);
