@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PARTS = ("kills", "flips", "agreement", "transformers", "fuzz", "tsan")
+PARTS = ("unit", "kills", "flips", "agreement", "transformers", "fuzz", "tsan")
 BEGIN = "<!-- long runs: scripts/test_long.sh writes this table -->\n"
 END = "<!-- end of long runs -->\n"
 HEAD = "| part | counts | seconds | commit | date | machine |\n|---|---|---|---|---|---|\n"

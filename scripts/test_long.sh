@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
-#   scripts/test_long.sh [PART...]      all of: kills flips agreement transformers fuzz tsan
+#   scripts/test_long.sh [PART...]      all of: unit kills flips agreement transformers fuzz tsan
+#   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
+#   unit          the unit tests that have two sizes
 #   kills         processes killed on one store, 200
 #   flips         flipped bits, 5,000 and 1,000, under AddressSanitizer and UBSan
 #   agreement     logits against llama.cpp's: 20 prompts, 8 of them of 1,000 to 2,000 tokens
@@ -15,29 +17,49 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly all=(kills flips agreement transformers fuzz tsan)
+readonly all=(unit kills flips agreement transformers fuzz tsan)
+# The programs, and the files of pytest, that have a size: a use that none of them reaches is an
+# error (tests/lint/sizes_test.py).
+readonly -A sized=(
+  [unit]="db_test query_test testing_test"
+  [kills]=kill_test
+  [flips]=bit_flip_test
+  [agreement]=llama_smollm2_test
+  [transformers]="python/tests/hf/test_smollm2.py python/tests/hf/test_capture_smollm2.py
+                  python/tests/hf/test_interchange_smollm2.py python/tests/hf/test_sizes.py"
+)
 export ATTNDB_TEST_SIZE=long
 
-kills() {
-  scripts/build.sh release kill_test
-  build/release/bin/kill_test
+run_sized() {  # run_sized PRESET PART: each program of the part, whole.
+  local program
+  scripts/build.sh "$1" ${sized[$2]}
+  for program in ${sized[$2]}; do "build/$1/bin/$program"; done
 }
 
-flips() {
-  scripts/build.sh asan bit_flip_test
-  ASAN_OPTIONS=detect_stack_use_after_return=1 build/asan/bin/bit_flip_test
+# Prints how many tests of GoogleTest passed: ATTNDB_COUNT of a run that has no other.
+count_tests() {  # count_tests LOG
+  awk '/\[  PASSED  \] [0-9]+ test/ {for (i = 1; i < NF; i++) if ($i == "]") sum += $(i + 1)}
+       END {print "ATTNDB_COUNT", sum + 0, "tests"}' "$1"
 }
 
-agreement() {
-  scripts/build.sh release llama_smollm2_test
-  build/release/bin/llama_smollm2_test
+unit() {
+  local log=build/long/unit-tests.log
+  run_sized release unit >"$log" 2>&1 || { cat "$log"; return 1; }
+  grep -E '^(ATTNDB_|\[  PASSED  \])' "$log"
+  count_tests "$log"
 }
+
+kills() { run_sized release kills; }
+
+flips() { ASAN_OPTIONS=detect_stack_use_after_return=1 run_sized asan flips; }
+
+agreement() { run_sized release agreement; }
 
 transformers() {
   scripts/setup.sh python
   scripts/install_python.sh
   OMP_NUM_THREADS=1 .deps/venv/bin/python -B -m pytest -q -s -p no:cacheprovider \
-    python/tests/hf/test_smollm2.py
+    ${sized[transformers]}
 }
 
 fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-600}"; }
@@ -48,10 +70,20 @@ tsan() {
   # Each test of its own is short: what a long run adds is the sanitizer.
   ATTNDB_TEST_SIZE=short ctest --preset tsan -V -j "$(nproc)" >"$log" || { cat "$log"; return 1; }
   tail -n 4 "$log"
-  awk '/\[  PASSED  \] [0-9]+ test/ {for (i = 1; i < NF; i++) if ($i == "]") sum += $(i + 1)}
-       END {print "ATTNDB_COUNT", sum + 0, "tests"}' "$log"
+  count_tests "$log"
 }
 
+list() {
+  local part program
+  for part in "${all[@]}"; do
+    for program in ${sized[$part]:-}; do echo "$part $program"; done
+  done
+}
+
+if [[ ${1:-} == --list ]]; then
+  list
+  exit
+fi
 (($#)) || set -- "${all[@]}"
 for part in "$@"; do
   [[ " ${all[*]} " == *" $part "* ]] || {

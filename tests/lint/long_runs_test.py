@@ -38,13 +38,14 @@ class TableTest(unittest.TestCase):
         kills = long_runs.rewritten(PAGE, "kills", ("200 kills", "65", "c0ffee", "day", "box"))
         rows = self.rows(kills)
         self.assertEqual(len(rows), len(long_runs.PARTS))
-        self.assertEqual(rows[0], "| kills | 200 kills | 65 | c0ffee | day | box |")
-        self.assertTrue(all(long_runs.NOT_RUN in row for row in rows[1:]))
+        at = long_runs.PARTS.index("kills")
+        self.assertEqual(rows[at], "| kills | 200 kills | 65 | c0ffee | day | box |")
+        self.assertTrue(all(long_runs.NOT_RUN in row for row in rows[:at] + rows[at + 1:]))
         both = self.rows(long_runs.rewritten(kills, "tsan", ("9 tests", "1", "f00", "day", "box")))
-        self.assertEqual(both[0], rows[0])
+        self.assertEqual(both[at], rows[at])
         self.assertEqual(both[-1], "| tsan | 9 tests | 1 | f00 | day | box |")
         again = long_runs.rewritten(kills, "kills", ("201 kills", "66", "dad", "day", "box"))
-        self.assertEqual(self.rows(again)[0], "| kills | 201 kills | 66 | dad | day | box |")
+        self.assertEqual(self.rows(again)[at], "| kills | 201 kills | 66 | dad | day | box |")
 
     def run_on(self, log):
         with tempfile.TemporaryDirectory() as folder:
