@@ -129,6 +129,15 @@ TEST(ModelIdentity, AModelWithoutDenominatorsIsWhoItWasBeforeThereWereAny) {
             "6b00fdbff00f474df21959514bd777704061f3eb859e340f20f45b33968c1162");
 }
 
+// Both digests were computed from the grammar in docs/formats/catalog.md, by other code than this.
+TEST(ModelIdentity, AModelWithDenominatorsIsWhoItWasWhenTheyCame) {
+  const EncodedModel encoded = EncodeModel(SpecWithDenominators());
+  EXPECT_EQ(HexEncode(encoded.layout),
+            "3029acc02cdbe793deb9a6538cb6961828aa3d59c47b827469d1315f04429342");
+  EXPECT_EQ(HexEncode(encoded.identity),
+            "aa854765fc7059a026413e3edbcc2457d6ccf0e2904fc0a8984659127b935325");
+}
+
 TEST(ModelIdentity, TruncatedOrExtendedEncodingsAreRefused) {
   for (const ModelSpec& spec : {TestSpec(), SpecWithDenominators()}) {
     std::vector<std::byte> bytes = EncodeModel(spec).bytes;
