@@ -1,4 +1,4 @@
-// What the committed stores of tests/upgrade/data hold: contexts of a model without weights, whose
+// What the committed stores of tests/upgrade/data hold: contexts of models without weights, whose
 // keys and values are a function of token, position, layer and head (testing/toy_model.h). Never
 // changed: what made the data and what reads it years later must agree.
 //
@@ -25,13 +25,21 @@ struct HeldContext {
   std::optional<std::chrono::seconds> ttl;
 };
 
-// Two layers: one whose rows are padded, with values of another size, a scale, a soft cap and
-// interleaved RoPE with a scaling; one of a group of four with a sliding window.
-ModelSpec HeldSpec();
+struct HeldStore {
+  std::string folder;  // Below that of a version.
+  ModelSpec spec;
+  // In the order in which they were stored: one that is long enough for what the plans read, and
+  // pinned; one that shares its first 200 tokens, and expires; one of another tenant.
+  std::vector<HeldContext> contexts;
+  std::vector<std::string> plans;  // Run on each context, so that what they read got written.
+};
 
-// In the order in which they were stored: one that is long enough for planes, and pinned; one that
-// shares its first 200 tokens, and expires; one of another tenant.
-std::vector<HeldContext> HeldContexts();
+// Planes, and two layers: one whose rows are padded, with values of another size, a scale, a soft
+// cap and interleaved RoPE with a scaling; one of a group of four with a sliding window.
+HeldStore PlainStore();
+
+// Clusters and a graph, and two layers with denominator logits, one of them with a sliding window.
+HeldStore DenominatorStore();
 
 inline constexpr const char* kOtherTenant = "other";
 inline constexpr uint64_t kOtherQuota = 1 << 30;       // Of the other tenant.

@@ -1,7 +1,7 @@
 // Goal:   this version reads, uses and goes on with the stores that earlier ones left: every
 //         context, its limits, its identity, and what was derived from it.
-// Method: stores that make_store.cc made, one for each version that changed a format, are copied
-//         and opened. Rows are compared with those that they were made of, attention with float64
+// Method: stores that make_store.cc made, for each version that changed a format, are copied and
+//         opened. Rows are compared with those that they were made of, attention with float64
 //         attention over these; then the store is written to, compacted, and opened again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,6 +33,11 @@ using Tokens = std::vector<TokenId>;
 constexpr std::chrono::hours kNextDay(24);
 constexpr double kTolerance = 1e-4;  // Of float32 sums over float16 rows.
 
+// Ways of a plan to find tokens, the first by all keys.
+const std::vector<std::string> kByPlanes = {"bits=exact", "bits=8"};
+const std::vector<std::string> kByIndexes = {"bits=exact", "bits=8", "index=clustered,effort=100",
+                                             "index=graph,beam_width=2000"};
+
 // A value of at most 2 in size, and the same as it was stored.
 bool IsRounded(float found, float exact) { return std::abs(found - exact) <= 0x1p-11f; }
 
@@ -49,9 +54,17 @@ std::string BytesOf(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-class UpgradeTest : public ::testing::TestWithParam<const char*> {
+// What of which version.
+struct Left {
+  const char* version;
+  HeldStore (*what)();
+};
+
+class UpgradeTest : public ::testing::TestWithParam<Left> {
  protected:
-  UpgradeTest() : data_(std::string(ATTNDB_UPGRADE_DATA) + '/' + GetParam()) {
+  UpgradeTest()
+      : held_store_(GetParam().what()),
+        data_(std::string(ATTNDB_UPGRADE_DATA) + '/' + GetParam().version + held_store_.folder) {
     std::filesystem::copy(data_ + "/store", store_, std::filesystem::copy_options::recursive);
   }
 
@@ -90,11 +103,12 @@ class UpgradeTest : public ::testing::TestWithParam<const char*> {
     }
   }
 
+  const HeldStore held_store_;
   const std::string data_;  // Never written to.
   const TempDir folder_;
   const std::string store_ = folder_.File("store");
-  const ToyModel model_{HeldSpec()};
-  const std::vector<HeldContext> held_ = HeldContexts();
+  const ToyModel model_{held_store_.spec};
+  const std::vector<HeldContext>& held_ = held_store_.contexts;
 };
 
 TEST_P(UpgradeTest, ListsEveryContextWithItsNameAndLimits) {
@@ -125,18 +139,22 @@ TEST_P(UpgradeTest, ServesEveryContextUnderTheSameModel) {
 }
 
 TEST_P(UpgradeTest, KnowsTheFingerprintThatWasDeclaredEqual) {
-  ModelSpec spec = HeldSpec();
+  ModelSpec spec = model_.spec();
   spec.fingerprint = kEqualName;
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[0]));
   ExpectServes(db, held_[0], ToyModel(spec));
 }
 
 TEST_P(UpgradeTest, ServesNoContextUnderAModelThatDiffers) {
-  ModelSpec spec = HeldSpec();
-  spec.layers[1].soft_cap = 31.0f;
+  ModelSpec capped = model_.spec();
+  capped.layers[1].soft_cap = 31.0f;
+  ModelSpec others = model_.spec();
+  others.layers[0].denominator_logits = {6.5f, -1.5f};
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[0]));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const SessionStart start, db.CreateSession(spec, held_[0].tokens));
-  EXPECT_EQ(start.session.num_reused(), 0u);
+  for (const ModelSpec& spec : {capped, others}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const SessionStart start, db.CreateSession(spec, held_[0].tokens));
+    EXPECT_EQ(start.session.num_reused(), 0u);
+  }
 }
 
 TEST_P(UpgradeTest, FindsNoDamageAndLeavesAStoreThatIsOnlyReadAsItWas) {
@@ -158,11 +176,14 @@ TEST_P(UpgradeTest, FindsNoDamageAndLeavesAStoreThatIsOnlyReadAsItWas) {
   }
 }
 
-TEST_P(UpgradeTest, FindsWhatPlanesFoundAndBuildsNoneAgainThatItCanRead) {
+// What was derived is read: what plans find by it is what they find by all keys, and nothing is
+// built again, as kinds other than those of then would be.
+TEST_P(UpgradeTest, FindsWhatWasFoundAndBuildsNothingAgainThatItCanRead) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[0]));
+  const LayerSpec& shape = model_.spec().layers[0];
   std::vector<std::vector<CriticalTokens>> found;
-  for (const char* bits : {"exact", "8"}) {
-    const std::string plan = std::string("topk(k=16,sink=4,window=8,bits=") + bits + ")";
+  for (const std::string& how : GetParam().what == PlainStore ? kByPlanes : kByIndexes) {
+    const std::string plan = "topk(k=16,sink=4,window=8," + how + ")";
     ATTNDB_ASSERT_OK_AND_ASSIGN(
         SessionStart start,
         db.CreateSession(model_.spec(), held_[0].tokens, {.context = "handbook", .plan = plan}));
@@ -170,22 +191,24 @@ TEST_P(UpgradeTest, FindsWhatPlanesFoundAndBuildsNoneAgainThatItCanRead) {
     const std::vector<float> q = model_.Queries(0, start.rest, 0);
     ATTNDB_ASSERT_OK_AND_ASSIGN(
         std::vector<CriticalTokens> heads,
-        start.session.Search(
-            0, Rows(q, 1, model_.spec().layers[0].num_q_heads, model_.spec().layers[0].head_dim)));
+        start.session.Search(0, Rows(q, 1, shape.num_q_heads, shape.head_dim)));
     for (CriticalTokens& head : heads) std::ranges::sort(head.tokens);
     found.push_back(std::move(heads));
+    const bool by_index = how.starts_with("index");
+    EXPECT_EQ(start.session.Explain(0)->heads[0].visited_mean > 0, by_index) << how;
   }
-  ASSERT_EQ(found[0].size(), found[1].size());
-  for (size_t head = 0; head < found[0].size(); ++head) {
+  for (size_t head = 0; head < shape.num_q_heads; ++head) {
     EXPECT_EQ(found[0][head].tokens.size(), 16u);
-    EXPECT_EQ(found[0][head].tokens, found[1][head].tokens) << "q head " << head;
+    for (const std::vector<CriticalTokens>& heads : found) {
+      EXPECT_EQ(heads[head].tokens, found[0][head].tokens) << "q head " << head;
+    }
   }
 
   ATTNDB_ASSERT_OK(db.WaitForBackground());
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DBStats stats, db.Stats());
   EXPECT_EQ(stats.num_pending_companions, 0u);
   EXPECT_GT(stats.num_companions, 0u);
-  EXPECT_EQ(stats.num_companions_built, 0u);  // Other kinds than those of then would be built anew.
+  EXPECT_EQ(stats.num_companions_built, 0u);
 }
 
 TEST_P(UpgradeTest, ExpiresWhatWasToExpireAndKeepsWhatIsPinned) {
@@ -225,11 +248,14 @@ TEST_P(UpgradeTest, ImportsAKvFileOfThen) {
   ExpectServes(db, held_[2], model_);
 }
 
-INSTANTIATE_TEST_SUITE_P(Versions, UpgradeTest, ::testing::Values("0.1"), [](const auto& version) {
-  std::string name = version.param;
-  std::ranges::replace(name, '.', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Versions, UpgradeTest,
+                         ::testing::Values(Left{"0.1", PlainStore}, Left{"0.1", DenominatorStore}),
+                         [](const auto& test) {
+                           std::string name = test.param.version + test.param.what().folder;
+                           std::ranges::replace(name, '.', '_');
+                           std::ranges::replace(name, '/', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace attndb::test
