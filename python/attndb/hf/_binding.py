@@ -70,8 +70,9 @@ def use(
     Raises UnsupportedError, naming what: no transformers model, several models in one, weights not
     on the CPU, encoder-decoder, linear attention, recurrence, convolutions, shared KV, attention
     sinks, ALiBi, attention that is chunked or not causal, cross-attention, RoPE that depends on the
-    length, position_ids that are not honoured, a cache of transformers that forgets what the model
-    attends to, attention that is not called through transformers' AttentionInterface.
+    length, position_ids that are not honoured, several token ids at each position, a cache of
+    transformers that forgets what the model attends to, attention that is not called through
+    transformers' AttentionInterface.
     """
     decoder = find_decoder(model)
     binding = _binding_of(decoder)

@@ -77,6 +77,12 @@ def check_config(decoder: Any) -> None:
         raise UnsupportedError(f"{name}: attention is bidirectional, not causal")
     if getattr(config, "alibi", False):
         raise UnsupportedError(f"{name}: ALiBi")
+    tables = getattr(decoder, "embed_tokens", None)
+    if isinstance(tables, torch.nn.ModuleList) and len(tables) > 1:
+        raise UnsupportedError(
+            f"{name} reads {len(tables)} token ids at each position (codebooks); attndb finds "
+            "contexts by one"
+        )
     others = set(getattr(config, "layer_types", None) or []) - _LAYER_TYPES
     if others:
         raise UnsupportedError(f"{name}: layers of type {', '.join(sorted(others))}")

@@ -105,6 +105,19 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: hf.FalconForCausalLM(hf.FalconConfig(**_BERT, num_attention_heads=8, alibi=True)),
         "FalconModel: ALiBi",
     ),
+    "codebooks": (
+        lambda: hf.MusicgenForCausalLM(
+            hf.MusicgenDecoderConfig(
+                vocab_size=97,
+                hidden_size=64,
+                ffn_dim=96,
+                num_hidden_layers=2,
+                num_attention_heads=8,
+                num_codebooks=3,
+            )
+        ),
+        r"MusicgenDecoder reads 3 token ids at each position \(codebooks\)",
+    ),
     "no AttentionInterface": (
         lambda: hf.BloomForCausalLM(
             hf.BloomConfig(vocab_size=97, hidden_size=64, n_layer=2, n_head=8)
