@@ -11,8 +11,8 @@ cmake -S . -B "$build" -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=cl
   -DCMAKE_BUILD_TYPE=None -DATTNDB_SANITIZE=address -DATTNDB_FUZZ=ON -DATTNDB_WERROR=OFF \
   -DATTNDB_BUILD_CLI=OFF -DATTNDB_BUILD_BENCH=OFF -DATTNDB_BUILD_EXAMPLES=OFF \
   -DATTNDB_BUILD_LLAMA=OFF >/dev/null
-ninja -C "$build" fuzz_clusters fuzz_graph fuzz_gguf
-for target in clusters graph gguf; do
+ninja -C "$build" fuzz_clusters fuzz_graph
+for target in clusters graph; do
   mkdir -p "$build/corpus/$target" "$build/found"
   echo "== fuzz_$target, $seconds s"
   "$build/bin/fuzz_$target" -max_total_time="$seconds" -max_len=128 -print_final_stats=1 \

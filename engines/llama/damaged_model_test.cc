@@ -8,12 +8,10 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <optional>
 
 #include "attndb/db.h"
 #include "engines/llama/child_process.h"
 #include "engines/llama/engine_test_util.h"
-#include "engines/llama/gguf_check.h"
 #include "engines/llama/gguf_test_util.h"
 #include "engines/llama/model_file.h"
 #include "testing/matchers.h"
@@ -31,11 +29,6 @@ constexpr int kOpened = 0;
 constexpr int kRefused = 3;
 constexpr int kGaveUp = 4;  // An assertion of llama.cpp's, which the check should know.
 constexpr const char* kAdapter = "llama_lora";
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 int Tried(const Status& status) {
   dprintf(STDERR_FILENO, "%s\n", status.ToString().c_str());
@@ -74,31 +67,27 @@ int TryModel(const std::string& path, const std::string& adapter, const std::str
 class DamagedModelTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    bytes_ = ReadAll(TinyModel(GetParam()));
-    const Result<GgufFile> file = GgufFile::Parse(AsBytes(bytes_), forms_, GetParam());
-    ATTNDB_ASSERT_OK(file);
-    model_ = GgufParts::Of(*file, bytes_);
-    for (const auto& [key, value] : file->values()) {
-      hostile_.emplace_back(key, HostileValues(value));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const GgufFile file, GgufFile::Open(TinyModel(GetParam())));
+    model_ = GgufParts::Of(file);
+    architecture_ = file.Text("general.architecture").value_or("");
+    for (int64_t id = 0; id < gguf_get_n_kv(file.context()); ++id) {
+      hostile_.emplace_back(gguf_get_key(file.context(), id), HostileValues(file, id));
     }
   }
 
   bool is_adapter() const { return std::string_view(GetParam()) == kAdapter; }
 
-  Status Check(const std::string& bytes) const {
-    ATTNDB_ASSIGN_OR_RETURN(const GgufFile file,
-                            GgufFile::Parse(AsBytes(bytes), forms_, "damaged"));
-    return is_adapter() ? CheckAdapterFields(file, forms_) : CheckModelFields({&file, 1}, forms_);
+  Status Check(const std::string& path) const {
+    return is_adapter() ? CheckAdapterFile(path) : CheckModelFiles({&path, 1});
   }
 
   // Either the check refuses it, or a child lives through it.
   void Try(const GgufParts& damaged, const std::string& what) {
     ++num_tried_;
-    const std::string bytes = damaged.Bytes();
-    if (!Check(bytes).ok()) return;
-    ++num_run_;
     const std::string path = directory_.File("damaged.gguf");
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << damaged.Bytes();
+    if (!Check(path).ok()) return;
+    ++num_run_;
     const test::TempDir folder = test::TempDir::InMemory();
     ATTNDB_ASSERT_OK_AND_ASSIGN(const ChildEnd end,
                                 RunInChild(
@@ -116,9 +105,8 @@ class DamagedModelTest : public ::testing::TestWithParam<const char*> {
         << end.output;
   }
 
-  std::vector<TensorForm> forms_ = KnownTensorForms();
-  std::string bytes_;
   GgufParts model_;
+  std::string architecture_;
   std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::string>>>> hostile_;
   test::TempDir directory_ = test::TempDir::InMemory();
   int num_tried_ = 0;
@@ -126,8 +114,10 @@ class DamagedModelTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(DamagedModelTest, AsItIsItPassesTheCheck) {
-  ATTNDB_EXPECT_OK(Check(bytes_));
-  ATTNDB_EXPECT_OK(Check(model_.Bytes()));
+  ATTNDB_EXPECT_OK(Check(TinyModel(GetParam())));
+  const std::string path = directory_.File("same.gguf");
+  std::ofstream(path, std::ios::binary) << model_.Bytes();
+  ATTNDB_EXPECT_OK(Check(path));
 }
 
 TEST_P(DamagedModelTest, NoDamageOfOneFieldEndsTheProcess) {
@@ -150,10 +140,6 @@ TEST_P(DamagedModelTest, NoDamageOfOneFieldEndsTheProcess) {
 // Fields that a model of another kind has.
 TEST_P(DamagedModelTest, NoFieldThatIsAddedEndsTheProcess) {
   if (is_adapter()) return;
-  const std::string architecture = [&] {
-    const Result<GgufFile> file = GgufFile::Parse(AsBytes(bytes_), forms_, "");
-    return std::string(file->Text("general.architecture"));
-  }();
   for (const char* const key :
        {"rope.scaling.factor", "attention.sliding_window", "expert_count", "attention.causal",
         "nextn_predict_layers", "pooling_type", "attention.key_length_swa", "rope.freq_base_swa",
@@ -161,7 +147,7 @@ TEST_P(DamagedModelTest, NoFieldThatIsAddedEndsTheProcess) {
     const bool is_real = std::string_view(key).starts_with("rope.");
     for (const uint32_t number : {0u, 1u, 1000000u, 4294967295u}) {
       GgufParts damaged = model_;
-      damaged.Set(architecture + "." + key,
+      damaged.Set(architecture_ + "." + key,
                   is_real ? GgufFloat32(-static_cast<float>(number)) : GgufUint32(number));
       ASSERT_NO_FATAL_FAILURE(Try(damaged, std::string(key) + " = " + std::to_string(number)));
     }
@@ -196,10 +182,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DamagedModelTest,
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST(DamagedModelErrorTest, AnEngineSaysWhichFieldOfWhichFile) {
-  const std::string bytes = ReadAll(TinyModel("llama_bpe"));
-  const std::vector<TensorForm> forms = KnownTensorForms();
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const GgufFile file, GgufFile::Parse(AsBytes(bytes), forms, "m"));
-  GgufParts damaged = GgufParts::Of(file, bytes);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GgufFile file, GgufFile::Open(TinyModel("llama_bpe")));
+  GgufParts damaged = GgufParts::Of(file);
   damaged.Set("llama.block_count", GgufUint32(1000000));
   const test::TempDir directory;
   const std::string path = directory.File("bad.gguf");

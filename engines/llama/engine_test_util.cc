@@ -14,6 +14,8 @@ std::string TinyModel(const std::string& kind) {
   return std::string(ATTNDB_TINY_MODELS) + "/" + kind + ".gguf";
 }
 
+std::string ArchModels() { return ATTNDB_ARCH_MODELS; }
+
 std::string TestText() {
   std::ifstream file(ATTNDB_TEST_TEXT);
   std::ostringstream text;

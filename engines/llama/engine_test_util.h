@@ -20,6 +20,9 @@ using LogitRows = std::vector<std::vector<float>>;
 // Path of a model that scripts/make_tiny_model.py made.
 std::string TinyModel(const std::string& kind);
 
+// The folder that scripts/make_arch_models.py fills; a test's fixture runs it.
+std::string ArchModels();
+
 // The text for prompts: about 0.7 MB of English.
 std::string TestText();
 

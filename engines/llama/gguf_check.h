@@ -1,9 +1,9 @@
 // What a GGUF file says about its model, checked before llama.cpp acts on it: llama.cpp asserts
-// much of this, divides by it or allocates by it, and an assertion ends the process.
+// some of it, divides by it or computes no numbers with it, and an assertion ends the process.
 //
-// Checked: types and ranges of the keys that decoders have; that heads, widths, layers, experts and
-//          the vocabulary agree with each other and with the tensors. Whether a tensor has the
-//          shape that its architecture wants is llama.cpp's own, orderly, check.
+// Checked: only what plain llama.cpp dies of or goes wrong with; gguf_refusals_test has a file for
+//          each. What llama.cpp refuses in order (keys that are missing or of another type, shapes
+//          of tensors, a file that is cut off) is left to it.
 // Source:  llama.cpp 0.5.0 (llama-model.cpp, llama-vocab.cpp, llama-adapter.cpp, src/models/): its
 //          assertions, and the limits of its tables.
 // Errors:  kInvalidArgument naming file, field, what was found and what was expected; kUnsupported
@@ -20,15 +20,10 @@
 namespace attndb::llama {
 
 // `parts`: the files of one model, in order; the first has its keys. REQUIRES: at least one.
-// `forms`: those that the parts were read with.
-Status CheckModelFields(std::span<const GgufFile> parts, std::span<const TensorForm> forms);
+Status CheckModelFields(std::span<const GgufFile> parts);
 
 // A LoRA adapter.
-Status CheckAdapterFields(const GgufFile& adapter, std::span<const TensorForm> forms);
-
-// The part of CheckModelFields that is about tokens. `num_rows`: of the token embedding; 0 =
-// unknown.
-Status CheckVocabulary(const GgufFile& model, uint64_t num_rows);
+Status CheckAdapterFields(const GgufFile& adapter);
 
 }  // namespace attndb::llama
 

@@ -1,8 +1,17 @@
 #include "engines/llama/gguf_test_util.h"
 
+#include <gtest/gtest.h>
+#include <llama.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <fstream>
 #include <limits>
+
+#include "engines/llama/child_process.h"
 
 namespace attndb::llama {
 namespace {
@@ -18,11 +27,11 @@ std::string RawText(std::string_view text) {
   return Raw(uint64_t{text.size()}) + std::string(text);
 }
 
-std::string TypeOf(GgufType type) { return Raw(static_cast<uint32_t>(type)); }
+std::string TypeOf(gguf_type type) { return Raw(static_cast<uint32_t>(type)); }
 
 template <typename T>
-std::string Array(GgufType type, std::span<const T> values) {
-  std::string raw = TypeOf(GgufType::kArray) + TypeOf(type) + Raw(uint64_t{values.size()});
+std::string Array(gguf_type type, std::span<const T> values) {
+  std::string raw = TypeOf(GGUF_TYPE_ARRAY) + TypeOf(type) + Raw(uint64_t{values.size()});
   for (const T& value : values) raw += Raw(value);
   return raw;
 }
@@ -47,83 +56,170 @@ void AddHostileReals(Named* all) {
   }
 }
 
-void AddHostileArrays(const GgufValue& value, Named* all) {
-  const auto count = static_cast<size_t>(value.count);
-  if (value.type == GgufType::kString) {
-    const std::string last = "the last";
-    for (const char* const text : {"", " ", "same", "a b c"}) {
-      std::vector<std::string> texts(count, text);
-      all->emplace_back("all '" + std::string(text) + "'", GgufTexts(texts));
-      for (size_t i = 0; i < count; ++i) texts[i] = text + std::to_string(i);
-      all->emplace_back("all like '" + std::string(text) + "'", GgufTexts(texts));
-      texts.pop_back();
-      all->emplace_back("one less like '" + std::string(text) + "'", GgufTexts(texts));
-    }
-    all->emplace_back("no text", GgufTexts({}));
-  } else if (value.is_float()) {
-    for (const float real : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
-      all->emplace_back("all " + std::to_string(real),
-                        GgufFloat32s(std::vector<float>(count, real)));
-    }
-    all->emplace_back("one real", GgufFloat32s(std::vector<float>(1, 0.0f)));
-    all->emplace_back("no real", GgufFloat32s({}));
-  } else {
-    for (const int32_t number : {0, -1, 7, 1000000, 2147483647}) {
-      std::vector<int32_t> numbers(count, number);
-      all->emplace_back("all " + std::to_string(number), GgufInt32s(numbers));
-      for (size_t i = 0; i + 1 < count; ++i) {
-        numbers[i] = static_cast<int32_t>(value.Integer(i));
-      }
-      all->emplace_back("last " + std::to_string(number), GgufInt32s(numbers));
-      numbers.push_back(number);
-      all->emplace_back("one more " + std::to_string(number), GgufInt32s(numbers));
-    }
-    all->emplace_back("no number", GgufInt32s({}));
+void AddHostileTexts(size_t count, Named* all) {
+  for (const char* const text : {"", " ", "same", "a b c"}) {
+    std::vector<std::string> texts(count, text);
+    all->emplace_back("all '" + std::string(text) + "'", GgufTexts(texts));
+    for (size_t i = 0; i < count; ++i) texts[i] = text + std::to_string(i);
+    all->emplace_back("all like '" + std::string(text) + "'", GgufTexts(texts));
+    texts.pop_back();
+    all->emplace_back("one less like '" + std::string(text) + "'", GgufTexts(texts));
   }
+  all->emplace_back("no text", GgufTexts({}));
+}
+
+void AddHostileRealLists(size_t count, Named* all) {
+  for (const float real : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    all->emplace_back("all " + std::to_string(real), GgufFloat32s(std::vector<float>(count, real)));
+  }
+  all->emplace_back("one real", GgufFloat32s(std::vector<float>(1, 0.0f)));
+  all->emplace_back("no real", GgufFloat32s({}));
+}
+
+// `values`: those that the file has.
+void AddHostileIntegerLists(std::span<const int32_t> values, Named* all) {
+  for (const int32_t number : {0, -1, 7, 1000000, 2147483647}) {
+    all->emplace_back("all " + std::to_string(number),
+                      GgufInt32s(std::vector<int32_t>(values.size(), number)));
+    std::vector<int32_t> numbers(values.begin(), values.end());
+    numbers.back() = number;
+    all->emplace_back("last " + std::to_string(number), GgufInt32s(numbers));
+    numbers.push_back(number);
+    all->emplace_back("one more " + std::to_string(number), GgufInt32s(numbers));
+  }
+  all->emplace_back("no number", GgufInt32s({}));
+}
+
+void AddHostileArrays(const gguf_context* file, int64_t id, Named* all) {
+  const size_t count = gguf_get_arr_n(file, id);
+  const gguf_type type = gguf_get_arr_type(file, id);
+  if (type == GGUF_TYPE_STRING) {
+    AddHostileTexts(count, all);
+  } else if (type == GGUF_TYPE_FLOAT32) {
+    AddHostileRealLists(count, all);
+  } else {
+    AddHostileIntegerLists({static_cast<const int32_t*>(gguf_get_arr_data(file, id)), count}, all);
+  }
+}
+
+constexpr std::array<size_t, GGUF_TYPE_COUNT> kTypeBytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+// Type and bytes of a value, as they stand in the file.
+std::string RawValue(const gguf_context* file, int64_t id) {
+  const gguf_type type = gguf_get_kv_type(file, id);
+  if (type == GGUF_TYPE_STRING) return GgufText(gguf_get_val_str(file, id));
+  if (type != GGUF_TYPE_ARRAY) {
+    const auto* const data = static_cast<const char*>(gguf_get_val_data(file, id));
+    return TypeOf(type) + std::string(data, kTypeBytes[type]);
+  }
+  const gguf_type element = gguf_get_arr_type(file, id);
+  const size_t count = gguf_get_arr_n(file, id);
+  if (element != GGUF_TYPE_STRING) {
+    const auto* const data = static_cast<const char*>(gguf_get_arr_data(file, id));
+    return TypeOf(type) + TypeOf(element) + Raw(uint64_t{count}) +
+           std::string(data, count * kTypeBytes[element]);
+  }
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < count; ++i) texts.emplace_back(gguf_get_arr_str(file, id, i));
+  return GgufTexts(texts);
+}
+
+constexpr rlim_t kMemoryMax = rlim_t{8} << 30;  // So that a huge allocation fails here as anywhere.
+constexpr double kSecondsMax = 30;
+
+void TokenizeAndBack(const llama_vocab* vocab) {
+  const std::string_view text = "ba be\n bi\xe2\x82\xac";
+  std::array<llama_token, 64> ids = {};
+  std::array<char, 512> back = {};
+  const int count = llama_tokenize(vocab, text.data(), static_cast<int>(text.size()), ids.data(),
+                                   static_cast<int>(ids.size()), true, true);
+  llama_detokenize(vocab, ids.data(), std::max(count, 0), back.data(),
+                   static_cast<int>(back.size()), false, true);
+}
+
+PlainEnd RunTokens(llama_context* context, const llama_model* model) {
+  const int num_tokens = llama_vocab_n_tokens(llama_model_get_vocab(model));
+  std::array<llama_token, 9> ids = {};
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int>(5 + 37 * i) % std::max(num_tokens, 1);
+  }
+  const llama_batch batch = llama_batch_get_one(ids.data(), static_cast<int>(ids.size()));
+  if (llama_model_has_encoder(model) && llama_encode(context, batch) != 0)
+    return PlainEnd::kRefused;
+  if (llama_decode(context, batch) != 0) return PlainEnd::kRefused;
+  const float* const logits = llama_get_logits(context);
+  const bool wrong = logits != nullptr && std::any_of(logits, logits + num_tokens, [](float logit) {
+                       return std::isnan(logit);
+                     });
+  return wrong ? PlainEnd::kWrong : PlainEnd::kRan;
+}
+
+// In a child: nothing is given back, and an exception that llama.cpp lets go ends it.
+PlainEnd RunPlainLlama(const std::string& path, const std::string& adapter_path) noexcept {
+  const rlimit memory = {kMemoryMax, kMemoryMax};
+  setrlimit(RLIMIT_AS, &memory);
+  setenv("GGML_NO_BACKTRACE", "1", 1);  // NOLINT(concurrency-mt-unsafe): one thread.
+  llama_model_params params = llama_model_default_params();
+  ggml_backend_dev_t no_devices[] = {nullptr};
+  params.devices = no_devices;
+  llama_model* const model = llama_model_load_from_file(path.c_str(), params);
+  if (model == nullptr) return PlainEnd::kRefused;
+  const llama_vocab* const vocab = llama_model_get_vocab(model);
+  if (llama_vocab_type(vocab) != LLAMA_VOCAB_TYPE_NONE) TokenizeAndBack(vocab);
+  llama_context_params context_params = llama_context_default_params();
+  context_params.n_ctx = context_params.n_batch = context_params.n_ubatch = 64;
+  context_params.n_threads = context_params.n_threads_batch = 1;
+  llama_context* const context = llama_init_from_model(model, context_params);
+  if (context == nullptr) return PlainEnd::kRefused;
+  if (!adapter_path.empty()) {
+    llama_adapter_lora* adapter = llama_adapter_lora_init(model, adapter_path.c_str());
+    float scale = 1.0f;
+    if (adapter == nullptr || llama_set_adapters_lora(context, &adapter, 1, &scale) != 0) {
+      return PlainEnd::kRefused;
+    }
+  }
+  return RunTokens(context, model);
 }
 
 }  // namespace
 
-std::string GgufUint32(uint32_t value) { return TypeOf(GgufType::kUint32) + Raw(value); }
-std::string GgufInt32(int32_t value) { return TypeOf(GgufType::kInt32) + Raw(value); }
-std::string GgufUint64(uint64_t value) { return TypeOf(GgufType::kUint64) + Raw(value); }
-std::string GgufUint16(uint16_t value) { return TypeOf(GgufType::kUint16) + Raw(value); }
-std::string GgufFloat32(float value) { return TypeOf(GgufType::kFloat32) + Raw(value); }
-std::string GgufBool(bool value) { return TypeOf(GgufType::kBool) + Raw(uint8_t{value}); }
-std::string GgufText(std::string_view value) { return TypeOf(GgufType::kString) + RawText(value); }
+std::string GgufUint32(uint32_t value) { return TypeOf(GGUF_TYPE_UINT32) + Raw(value); }
+std::string GgufInt32(int32_t value) { return TypeOf(GGUF_TYPE_INT32) + Raw(value); }
+std::string GgufUint64(uint64_t value) { return TypeOf(GGUF_TYPE_UINT64) + Raw(value); }
+std::string GgufUint16(uint16_t value) { return TypeOf(GGUF_TYPE_UINT16) + Raw(value); }
+std::string GgufFloat32(float value) { return TypeOf(GGUF_TYPE_FLOAT32) + Raw(value); }
+std::string GgufBool(bool value) { return TypeOf(GGUF_TYPE_BOOL) + Raw(uint8_t{value}); }
+std::string GgufText(std::string_view value) { return TypeOf(GGUF_TYPE_STRING) + RawText(value); }
 
 std::string GgufTexts(std::span<const std::string> values) {
   std::string raw =
-      TypeOf(GgufType::kArray) + TypeOf(GgufType::kString) + Raw(uint64_t{values.size()});
+      TypeOf(GGUF_TYPE_ARRAY) + TypeOf(GGUF_TYPE_STRING) + Raw(uint64_t{values.size()});
   for (const std::string& value : values) raw += RawText(value);
   return raw;
 }
 
 std::string GgufUint32s(std::span<const uint32_t> values) {
-  return Array(GgufType::kUint32, values);
+  return Array(GGUF_TYPE_UINT32, values);
 }
-std::string GgufInt32s(std::span<const int32_t> values) { return Array(GgufType::kInt32, values); }
-std::string GgufFloat32s(std::span<const float> values) {
-  return Array(GgufType::kFloat32, values);
-}
+std::string GgufInt32s(std::span<const int32_t> values) { return Array(GGUF_TYPE_INT32, values); }
+std::string GgufFloat32s(std::span<const float> values) { return Array(GGUF_TYPE_FLOAT32, values); }
 
-GgufParts GgufParts::Of(const GgufFile& file, std::string_view bytes) {
+GgufParts GgufParts::Of(const GgufFile& file) {
+  const gguf_context* const context = file.context();
   GgufParts parts;
-  for (const auto& [key, value] : file.values()) {
-    std::string raw;
-    if (value.is_array) raw += TypeOf(GgufType::kArray);
-    raw += TypeOf(value.type);
-    if (value.is_array) raw += Raw(value.count);
-    raw.append(reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size());
-    parts.values.emplace_back(key, std::move(raw));
+  for (int64_t id = 0; id < gguf_get_n_kv(context); ++id) {
+    parts.values.emplace_back(gguf_get_key(context, id), RawValue(context, id));
   }
-  for (const GgufTensor& tensor : file.tensors()) {
-    parts.tensors.push_back({tensor.name,
-                             {tensor.shape.begin(), tensor.shape.begin() + tensor.num_dims},
-                             tensor.type,
-                             tensor.offset});
+  int64_t i = 0;
+  for (const GgufTensor& tensor : file.Tensors()) {
+    std::vector<uint64_t> shape(tensor.shape, tensor.shape + GGML_MAX_DIMS);
+    while (shape.size() > 1 && shape.back() == 1) shape.pop_back();
+    parts.tensors.push_back({std::string(tensor.name), shape, static_cast<uint32_t>(tensor.type),
+                             gguf_get_tensor_offset(context, i++)});
   }
-  parts.data = std::string(bytes.substr(file.data_begin()));
+  std::ifstream bytes(file.path(), std::ios::binary);
+  bytes.seekg(static_cast<std::streamoff>(gguf_get_data_offset(context)));
+  parts.data = std::string(std::istreambuf_iterator<char>(bytes), {});
   return parts;
 }
 
@@ -140,12 +236,28 @@ void GgufParts::Remove(std::string_view key) {
   std::erase_if(values, [&](const auto& entry) { return entry.first == key; });
 }
 
-void GgufParts::AddTensor(const std::string& name, std::vector<uint64_t> shape) {
-  uint64_t num_bytes = sizeof(float);
-  for (const uint64_t size : shape) num_bytes *= size;
-  tensors.push_back({name, std::move(shape), 0, data.size()});
-  data.append(num_bytes, '\0');
-  Pad(&data);
+void GgufParts::Replace(std::string_view ending, const std::vector<uint64_t>& shape,
+                        uint32_t type) {
+  std::string changed;
+  bool found = false;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const uint64_t end = i + 1 < tensors.size() ? tensors[i + 1].offset : data.size();
+    std::string bytes = data.substr(tensors[i].offset, end - tensors[i].offset);
+    tensors[i].offset = changed.size();
+    if (tensors[i].name.ends_with(ending)) {
+      found = true;
+      tensors[i].shape = shape;
+      tensors[i].type = type;
+      uint64_t num_bytes =
+          ggml_row_size(static_cast<ggml_type>(type), static_cast<int64_t>(shape[0]));
+      for (size_t d = 1; d < shape.size(); ++d) num_bytes *= shape[d];
+      bytes.assign(num_bytes, '\0');
+      Pad(&bytes);
+    }
+    changed += bytes;
+  }
+  EXPECT_TRUE(found) << ending;
+  data = std::move(changed);
 }
 
 std::string GgufParts::Bytes() const {
@@ -161,76 +273,32 @@ std::string GgufParts::Bytes() const {
   return bytes + data;
 }
 
-GgufParts SmallModel() {
-  constexpr uint32_t kEmbed = 32;
-  constexpr uint32_t kTokens = 16;
-  GgufParts model;
-  model.Set("general.architecture", GgufText("llama"));
-  for (const auto& [key, value] : std::map<std::string, uint32_t>{{"block_count", 2},
-                                                                  {"context_length", 64},
-                                                                  {"embedding_length", kEmbed},
-                                                                  {"feed_forward_length", 48},
-                                                                  {"attention.head_count", 4},
-                                                                  {"attention.head_count_kv", 2},
-                                                                  {"attention.key_length", 8},
-                                                                  {"attention.value_length", 8},
-                                                                  {"rope.dimension_count", 8},
-                                                                  {"expert_count", 4},
-                                                                  {"expert_used_count", 2}}) {
-    model.Set("llama." + key, GgufUint32(value));
-  }
-  model.Set("llama.attention.layer_norm_rms_epsilon", GgufFloat32(1e-5f));
-  model.Set("llama.rope.freq_base", GgufFloat32(10000.0f));
-  model.Set("llama.rope.scaling.type", GgufText("linear"));
-  model.Set("llama.rope.scaling.factor", GgufFloat32(2.0f));
-  std::vector<std::string> tokens;
-  for (uint32_t i = 0; i < kTokens; ++i) tokens.push_back("token " + std::to_string(i));
-  model.Set("tokenizer.ggml.model", GgufText("llama"));
-  model.Set("tokenizer.ggml.tokens", GgufTexts(tokens));
-  model.Set("tokenizer.ggml.scores", GgufFloat32s(std::vector<float>(kTokens, -1.0f)));
-  model.Set("tokenizer.ggml.token_type", GgufInt32s(std::vector<int32_t>(kTokens, 1)));
-  model.Set("tokenizer.ggml.bos_token_id", GgufUint32(1));
-  model.Set("tokenizer.ggml.add_bos_token", GgufBool(true));
-  model.AddTensor("token_embd.weight", {kEmbed, kTokens});
-  model.AddTensor("output_norm.weight", {kEmbed});
-  for (const char* const layer : {"blk.0.", "blk.1."}) {
-    model.AddTensor(std::string(layer) + "attn_norm.weight", {kEmbed});
-    model.AddTensor(std::string(layer) + "attn_k.weight", {kEmbed, 16});
-    model.AddTensor(std::string(layer) + "attn_v.weight", {kEmbed, 16});
-  }
-  return model;
+PlainTrial TryPlainLlama(const std::string& model, const std::string& adapter) {
+  const Result<ChildEnd> end =
+      RunInChild([&] { return static_cast<int>(RunPlainLlama(model, adapter)); }, kSecondsMax);
+  if (!end.ok()) return {PlainEnd::kRan, end.status().ToString()};
+  if (end->timed_out || end->signal != 0) return {PlainEnd::kDied, end->output};
+  return {static_cast<PlainEnd>(end->exit_code), end->output};
 }
 
-std::vector<TensorForm> FewTensorForms() {
-  std::vector<TensorForm> forms(25);
-  forms[0] = {1, 4, true};
-  forms[1] = {1, 2, true};
-  forms[8] = {32, 34, true};
-  forms[24] = {1, 1, false};
-  return forms;
-}
-
-std::span<const std::byte> AsBytes(std::string_view text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
-
-Named HostileValues(const GgufValue& value) {
+Named HostileValues(const GgufFile& file, int64_t id) {
+  const gguf_type type = gguf_get_kv_type(file.context(), id);
   Named all = {{"a text", GgufText("x")},
                {"a flag", GgufBool(true)},
                {"a list", GgufInt32s(std::vector<int32_t>{1, 2, 3})},
                {"a wide number", GgufUint64(5)},
                {"a signed number", GgufInt32(-1)}};
-  if (value.is_array) {
-    AddHostileArrays(value, &all);
+  if (type == GGUF_TYPE_ARRAY) {
+    AddHostileArrays(file.context(), id, &all);
     all.emplace_back("one number", GgufUint32(1));
-  } else if (value.is_float()) {
+  } else if (type == GGUF_TYPE_FLOAT32) {
     AddHostileReals(&all);
     all.emplace_back("no real", GgufUint32(1));
-  } else if (value.is_integer()) {
+  } else if (type == GGUF_TYPE_UINT32) {
     AddHostileIntegers(&all);
     all.emplace_back("a real", GgufFloat32(1.0f));
-  } else if (value.type == GgufType::kBool) {
-    all.emplace_back("the other", GgufBool(value.Integer() == 0));
+  } else if (type == GGUF_TYPE_BOOL) {
+    all.emplace_back("the other", GgufBool(!gguf_get_val_bool(file.context(), id)));
   } else {
     all.emplace_back("empty", GgufText(""));
     all.emplace_back("long", GgufText(std::string(100000, '\x7f')));

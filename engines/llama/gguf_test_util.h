@@ -1,12 +1,11 @@
-// GGUF files byte by byte, right or wrong, without ggml: what tests and fuzzers of the readers
-// share.
+// GGUF files byte by byte, right or wrong, and what plain llama.cpp does with them: what tests of
+// the checks share.
 //
-// Threads: thread-compatible.
+// Threads: one thread.
 #ifndef ATTNDB_ENGINES_LLAMA_GGUF_TEST_UTIL_H_
 #define ATTNDB_ENGINES_LLAMA_GGUF_TEST_UTIL_H_
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,29 +42,34 @@ struct GgufParts {
   std::vector<Tensor> tensors;
   std::string data;  // Of all tensors.
 
-  // The parts of a file. REQUIRES: `file` was read from `bytes`.
-  static GgufParts Of(const GgufFile& file, std::string_view bytes);
+  static GgufParts Of(const GgufFile& file);
 
   // Replaces the value, or appends it.
   void Set(std::string_view key, std::string value);
   void Remove(std::string_view key);
-  // Appends a tensor of float32 zeros.
-  void AddTensor(const std::string& name, std::vector<uint64_t> shape);
+  // Makes zeros of this shape and type of the tensors whose name ends with `ending`.
+  // REQUIRES: there is one.
+  void Replace(std::string_view ending, const std::vector<uint64_t>& shape, uint32_t type = 0);
 
   std::string Bytes() const;
 };
 
-// A small decoder that is in order: two layers, a vocabulary of 16 tokens, four experts.
-GgufParts SmallModel();
+// How plain llama.cpp ends, in a child process, that loads a model (and an adapter, if that is not
+// ""), makes tokens of a text and texts of tokens, and runs nine tokens.
+enum class PlainEnd : uint8_t {
+  kRan,
+  kRefused,  // An error of its own.
+  kDied,     // By a signal, or after 30 seconds.
+  kWrong,    // Its logits are not numbers.
+};
+struct PlainTrial {
+  PlainEnd end;
+  std::string words;  // The last that it wrote.
+};
+PlainTrial TryPlainLlama(const std::string& model, const std::string& adapter);
 
-// Types 0 (float32), 1 (float16), 8 (blocks of 32) and 24 (int8) as ggml has them, for readers that
-// are tried without ggml.
-std::vector<TensorForm> FewTensorForms();
-
-std::span<const std::byte> AsBytes(std::string_view text);
-
-// Values that no such key should have, of its own type and of others, each with a name.
-std::vector<std::pair<std::string, std::string>> HostileValues(const GgufValue& value);
+// Values that key `id` should not have, of its own type and of others, each with a name.
+std::vector<std::pair<std::string, std::string>> HostileValues(const GgufFile& file, int64_t id);
 
 }  // namespace attndb::llama
 

@@ -249,7 +249,7 @@ Result<Rope> ReadRope(const AttentionSite& site) {
   }
   if (node->op_params[kRopeOffset] != 0) return Refuse(site, "RoPE of inner channels");
   const int dims = node->op_params[kRopeDims];
-  if (node->ne[0] != head_dim || dims <= 0 || dims > head_dim) {
+  if (node->ne[0] != head_dim || dims <= 0 || dims % 2 != 0 || dims > head_dim) {
     return Refuse(site, "RoPE over " + std::to_string(dims) + " of " + std::to_string(node->ne[0]) +
                             " channels of heads of " + std::to_string(head_dim));
   }

@@ -1,16 +1,7 @@
 #include "engines/llama/model_file.h"
 
-#include <fcntl.h>
-#include <ggml.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <regex>
 #include <system_error>
@@ -92,44 +83,6 @@ fs::path FindSmolLm() {
   return {};
 }
 
-// A file's bytes in memory, read as they are looked at.
-class MappedFile {
- public:
-  static Result<MappedFile> Open(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return Failed(path, "can't be opened");
-    struct stat info = {};
-    const bool known = fstat(fd, &info) == 0;
-    const auto num_bytes = static_cast<size_t>(info.st_size);
-    void* data = nullptr;
-    if (known && num_bytes > 0) data = mmap(nullptr, num_bytes, PROT_READ, MAP_SHARED, fd, 0);
-    const int error = errno;
-    close(fd);
-    errno = error;
-    if (!known || data == MAP_FAILED) return Failed(path, "can't be read");
-    return MappedFile(static_cast<const std::byte*>(data), num_bytes);
-  }
-
-  MappedFile(MappedFile&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), num_bytes_(other.num_bytes_) {}
-  MappedFile& operator=(MappedFile&&) = delete;
-  ~MappedFile() {
-    if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), num_bytes_);
-  }
-
-  std::span<const std::byte> bytes() const { return {data_, data_ == nullptr ? 0 : num_bytes_}; }
-
- private:
-  MappedFile(const std::byte* data, size_t num_bytes) : data_(data), num_bytes_(num_bytes) {}
-
-  static Status Failed(const std::string& path, const char* what) {
-    return Status::IoError("model '" + path + "' " + what + ": " + std::strerror(errno));
-  }
-
-  const std::byte* data_;  // Null of an empty file.
-  size_t num_bytes_;
-};
-
 }  // namespace
 
 Result<std::string> ResolveModel(const std::string& model) {
@@ -172,37 +125,18 @@ Result<std::vector<std::string>> ModelFiles(const std::string& path) {
   return files;
 }
 
-std::vector<TensorForm> KnownTensorForms() {
-  std::vector<TensorForm> forms(GGML_TYPE_COUNT);
-  for (int i = 0; i < GGML_TYPE_COUNT; ++i) {
-    const ggml_type_traits* const traits = ggml_get_type_traits(static_cast<ggml_type>(i));
-    TensorForm& form = forms[static_cast<size_t>(i)];
-    form.block_elements = static_cast<uint32_t>(traits->blck_size);
-    form.block_bytes = static_cast<uint32_t>(traits->type_size);
-    // What ggml can make floats of, it can multiply with.
-    form.is_weight = i == GGML_TYPE_F32 || traits->to_float != nullptr;
-  }
-  return forms;
-}
-
 Status CheckModelFiles(std::span<const std::string> files) {
-  const std::vector<TensorForm> forms = KnownTensorForms();
-  std::vector<MappedFile> mapped;
   std::vector<GgufFile> parts;
   for (const std::string& file : files) {
-    ATTNDB_ASSIGN_OR_RETURN(MappedFile bytes, MappedFile::Open(file));
-    mapped.push_back(std::move(bytes));
-    ATTNDB_ASSIGN_OR_RETURN(GgufFile part, GgufFile::Parse(mapped.back().bytes(), forms, file));
+    ATTNDB_ASSIGN_OR_RETURN(GgufFile part, GgufFile::Open(file));
     parts.push_back(std::move(part));
   }
-  return CheckModelFields(parts, forms);
+  return CheckModelFields(parts);
 }
 
 Status CheckAdapterFile(const std::string& path) {
-  const std::vector<TensorForm> forms = KnownTensorForms();
-  ATTNDB_ASSIGN_OR_RETURN(const MappedFile mapped, MappedFile::Open(path));
-  ATTNDB_ASSIGN_OR_RETURN(const GgufFile adapter, GgufFile::Parse(mapped.bytes(), forms, path));
-  return CheckAdapterFields(adapter, forms);
+  ATTNDB_ASSIGN_OR_RETURN(const GgufFile adapter, GgufFile::Open(path));
+  return CheckAdapterFields(adapter);
 }
 
 }  // namespace attndb::llama

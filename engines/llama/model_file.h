@@ -20,8 +20,6 @@
 
 namespace attndb::llama {
 
-struct TensorForm;  // gguf_file.h
-
 // The path that `model`, a path or a known name, stands for. The file exists.
 Result<std::string> ResolveModel(const std::string& model);
 
@@ -30,13 +28,10 @@ Result<std::string> ResolveModel(const std::string& model);
 Result<std::vector<std::string>> ModelFiles(const std::string& path);
 
 // Reads the heads of all files of a model (ModelFiles), or of an adapter: gguf_check.h.
-// Errors: kInvalidArgument with file, field, what was found and what was expected; kUnsupported;
-//         kIoError.
+// Errors: kInvalidArgument with file, field, what was found and what was expected, or with what
+//         ggml says of the file; kUnsupported; kIoError.
 Status CheckModelFiles(std::span<const std::string> files);
 Status CheckAdapterFile(const std::string& path);
-
-// The tensors that the linked ggml knows, by ggml_type.
-std::vector<TensorForm> KnownTensorForms();
 
 }  // namespace attndb::llama
 

@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "engines/llama/engine_test_util.h"
-#include "engines/llama/gguf_file.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
 
@@ -36,10 +35,9 @@ TEST_F(ModelFileTest, ChecksAModelThatIsThereAndNothingElse) {
   ATTNDB_EXPECT_OK(CheckAdapterFile(TinyModel("llama_lora")));
   EXPECT_THAT(check(Write("text", "# A text, not a model")),
               FailsWith(StatusCode::kInvalidArgument,
-                        AllOf(HasSubstr("text"), HasSubstr("expected it to begin with 'GGUF'"),
-                              HasSubstr("'# A text'"))));
+                        AllOf(HasSubstr("text"), HasSubstr("expected 'GGUF'"))));
   EXPECT_THAT(check(Write("empty", "")),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("found ''")));
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("failed to read magic")));
   EXPECT_THAT(check(directory_.File("missing")),
               FailsWith(StatusCode::kIoError, HasSubstr("missing")));
   EXPECT_THAT(check(directory_.path()),
@@ -53,22 +51,7 @@ TEST_F(ModelFileTest, AModelThatIsCutOffIsAnErrorWithTheTensorsName) {
   EXPECT_THAT(LlamaEngine::Open(cut, TinyOptions(HookVariant::kRewrite)),
               FailsWith(StatusCode::kInvalidArgument,
                         AllOf(HasSubstr("cut.gguf"), HasSubstr("tensor 'blk."),
-                              HasSubstr("not within the file"))));
-}
-
-// Types that ggml had once have no form; those of all common quantizations do.
-TEST_F(ModelFileTest, KnowsTheTensorsThatGgmlCanMultiplyWith) {
-  const std::vector<TensorForm> forms = KnownTensorForms();
-  ASSERT_GT(forms.size(), 30u);
-  EXPECT_EQ(forms[0].block_bytes, 4u);
-  EXPECT_TRUE(forms[0].is_weight && forms[1].is_weight && forms[2].is_weight);
-  EXPECT_EQ(forms[2].block_elements, 32u);  // Q4_0: 4 bits each and a float16.
-  EXPECT_EQ(forms[2].block_bytes, 18u);
-  EXPECT_EQ(forms[12].block_elements, 256u);  // Q4_K.
-  EXPECT_TRUE(forms[12].is_weight);
-  EXPECT_EQ(forms[4].block_elements, 0u);
-  EXPECT_FALSE(forms[26].is_weight);  // int32.
-  EXPECT_FALSE(forms[9].is_weight);   // Q8_1, for activations only.
+                              HasSubstr("not within the file bounds"))));
 }
 
 TEST_F(ModelFileTest, NamesThePartsOfASplitModel) {

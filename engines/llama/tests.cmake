@@ -20,10 +20,19 @@ add_custom_command(
   VERBATIM)
 add_custom_target(attndb_llama_test_data DEPENDS ${tiny_models}/stamp ${test_text})
 
+# Models of many architectures, written with llama.cpp's own package, which `make python` installs.
+set(arch_models ${CMAKE_CURRENT_BINARY_DIR}/arch_models)
+add_test(NAME llama_arch_models
+  COMMAND ${CMAKE_SOURCE_DIR}/.deps/venv/bin/python -B
+          ${CMAKE_SOURCE_DIR}/scripts/make_arch_models.py ${arch_models})
+set_tests_properties(llama_arch_models PROPERTIES
+  FIXTURES_SETUP arch_models LABELS engine TIMEOUT 300)
+
 add_library(attndb_llama_testing STATIC engine_test_util.cc gguf_test_util.cc)
 target_compile_definitions(attndb_llama_testing PRIVATE
-  ATTNDB_TINY_MODELS="${tiny_models}" ATTNDB_TEST_TEXT="${test_text}")
-target_link_libraries(attndb_llama_testing PUBLIC attndb_llama_static PRIVATE attndb_warnings)
+  ATTNDB_TINY_MODELS="${tiny_models}" ATTNDB_TEST_TEXT="${test_text}"
+  ATTNDB_ARCH_MODELS="${arch_models}")
+target_link_libraries(attndb_llama_testing PUBLIC attndb_llama_static PRIVATE llama GTest::gtest attndb_warnings)
 add_dependencies(attndb_llama_testing attndb_llama_test_data)
 
 # All but a few tests run their model on one thread, so that programs can run side by side.
@@ -43,6 +52,7 @@ endforeach()
 attndb_add_test(llama_gguf_test
   SOURCES child_process_test.cc gguf_check_test.cc gguf_file_test.cc
   LIBS attndb_llama_testing llama LABELS engine)
+set_tests_properties(llama_gguf_test PROPERTIES FIXTURES_REQUIRED arch_models)
 attndb_add_test(llama_damage_test
   SOURCES damaged_model_test.cc
   LIBS attndb_llama_testing llama LABELS engine TIMEOUT 600 SHARDS 2)
