@@ -1,7 +1,7 @@
 # All third-party packages. System packages first; what only PyPI has lies under .deps/. What is
 # missing is collected, and all of it said at once at the end.
 #
-# attndb_find(DEBIAN_PACKAGES NAME [VERSION] [find_package's arguments...])
+# attndb_find(NAME [VERSION] [find_package's arguments...])   debian_packages.txt has its packages
 # attndb_missing(DEBIAN_PACKAGES TEXT)
 set(ATTNDB_MISSING "")
 set(ATTNDB_MISSING_PACKAGES "")
@@ -13,7 +13,7 @@ macro(attndb_missing packages text)
   endif()
 endmacro()
 
-macro(attndb_find packages name)
+macro(attndb_find name)
   find_package(${name} ${ARGN} QUIET)
   if(NOT ${name}_FOUND)
     set(attndb_found "")
@@ -22,7 +22,8 @@ macro(attndb_find packages name)
     endif()
     set(attndb_words ${name} ${ARGN})
     list(JOIN attndb_words " " attndb_words)
-    attndb_missing("${packages}" "${attndb_words} (Debian: ${packages}${attndb_found})")
+    attndb_debian_packages(attndb_packages ${name})
+    attndb_missing("${attndb_packages}" "${attndb_words} (Debian: ${attndb_packages}${attndb_found})")
   endif()
 endmacro()
 
@@ -53,5 +54,5 @@ if(ATTNDB_MISSING)
                                  "  apt-get install${ATTNDB_MISSING_PACKAGES}\n"
                                  "Elsewhere, install them and name their place in CMAKE_PREFIX_PATH.")
   endif()
-  message(FATAL_ERROR "attndb is not built: these are missing, or too old:\n${ATTNDB_MISSING}")
+  message(FATAL_ERROR "attndb is not built: these are missing, too old or wrong:\n${ATTNDB_MISSING}")
 endif()

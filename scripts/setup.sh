@@ -21,16 +21,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly build_packages=(
-  g++ make cmake ninja-build ccache
-  libsqlite3-dev libssl-dev libisal-dev nlohmann-json3-dev libcli11-dev
-  libgtest-dev libgmock-dev libbenchmark-dev)
-readonly tool_packages=(clang-14 clang-format-14 clang-tidy-14 qemu-user)
+readonly build_parts='compiler|make|library|cli|tests|bench'
 readonly model=SmolLM2-135M-Instruct.Q4_1.gguf
 readonly model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
+
+debian_packages() {  # debian_packages PARTS, as an extended regular expression
+  awk -v parts="^($1)\$" '!/^#/ && $2 ~ parts {print $1}' cmake/debian_packages.txt
+}
 
 missing_packages() {  # missing_packages PACKAGE...
   local package
@@ -181,8 +181,8 @@ readonly parts="$*"
 
 readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}/attndb
 needed=()
-if wanted packages; then needed+=("${build_packages[@]}"); fi
-if wanted tools; then needed+=("${tool_packages[@]}"); fi
+if wanted packages; then mapfile -t needed < <(debian_packages "$build_parts"); fi
+if wanted tools; then mapfile -t -O ${#needed[@]} needed < <(debian_packages tools); fi
 if [[ ${#needed[@]} -gt 0 ]]; then install_packages "${needed[@]}"; fi
 if wanted engine; then
   engine=$caches/engine-$(cache_key "fill_engine build_llama" <(cpu) <(compiler) scripts/amx.py \

@@ -1,2 +1,2 @@
 # Micro-benchmarks. Target: benchmark::benchmark.
-attndb_find(libbenchmark-dev benchmark 1.7)
+attndb_find(benchmark 1.7)

@@ -1,3 +1,3 @@
 # Unit tests. Targets: GTest::gtest, GTest::gmock.
-attndb_find("libgtest-dev libgmock-dev" GTest 1.12)
+attndb_find(GTest 1.12)
 include(GoogleTest)

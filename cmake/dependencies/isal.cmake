@@ -1,2 +1,2 @@
 # CRC32C at memory speed: crc32_iscsi of ISA-L. Target: ISAL::isal.
-attndb_find(libisal-dev ISAL)
+attndb_find(ISAL)

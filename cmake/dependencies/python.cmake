@@ -1,2 +1,2 @@
 # Headers to build a module of Python with. Target: Python::Module.
-attndb_find(python3-dev Python 3.11 COMPONENTS Interpreter Development.Module)
+attndb_find(Python 3.11 COMPONENTS Interpreter Development.Module)

@@ -1,2 +1,2 @@
 # The catalog. Target: SQLite::SQLite3.
-attndb_find(libsqlite3-dev SQLite3 3.40)
+attndb_find(SQLite3 3.40)

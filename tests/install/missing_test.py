@@ -7,15 +7,23 @@ Configures this tree with packages hidden, as `pip install .` does it and as a b
 import argparse
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ALL = {"SQLite3": "libsqlite3-dev", "OpenSSL": "libssl-dev", "ISAL": "libisal-dev",
-       "nlohmann_json": "nlohmann-json3-dev", "CLI11": "libcli11-dev", "GTest": "libgtest-dev",
-       "benchmark": "libbenchmark-dev"}
+
+
+def debian_packages(*parts):
+    """{package: its name in find_package(), or None} of parts of the list that all read."""
+    lines = (ROOT / "cmake/debian_packages.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    return {row[0]: row[2] if len(row) > 2 else None for row in rows if row[1] in parts}
+
+
+ALL = debian_packages("library", "cli", "tests", "bench")
 
 
 def configure(*defines, env=None):
@@ -33,12 +41,14 @@ def hidden(*names):
 
 class MissingTest(unittest.TestCase):
     def test_all_that_is_missing_is_said_at_once(self):
-        ok, said = configure(*hidden(*ALL, "llama"))
+        ok, said = configure(*hidden(*set(ALL.values()), "llama"))
         self.assertFalse(ok)
-        for name, package in ALL.items():
-            self.assertRegex(said, rf"{name}[ 0-9.A-Za-z]* \(Debian: {package}")
+        for package, name in ALL.items():
+            self.assertRegex(said, rf"{name}[ 0-9.A-Za-z]* \(Debian: [a-z0-9 -]*{package}")
         packages = said.partition("apt-get install ")[2].split(" Elsewhere")[0].split()
-        self.assertEqual(sorted(packages), sorted([*ALL.values(), "libgmock-dev"]))
+        self.assertEqual(sorted(packages), sorted(ALL))
+        for package in ("libsqlite3-dev", "libgmock-dev", "libbenchmark-dev"):
+            self.assertIn(package, packages)
         self.assertIn("llama.cpp, installed in CMAKE_PREFIX_PATH: scripts/setup.sh", said)
 
     def test_what_is_switched_off_is_not_missed(self):
@@ -72,7 +82,42 @@ class MissingTest(unittest.TestCase):
             ok, said = configure(env={"PATH": folder, "HOME": folder})
         self.assertFalse(ok)
         self.assertIn("there is no C++ compiler", said)
-        self.assertIn("apt-get install g++ libsqlite3-dev", said)
+        needed = " ".join(debian_packages("compiler", "library", "cli"))
+        self.assertIn(f"apt-get install {needed} For the Python package also python3-dev", said)
+
+
+class OneListTest(unittest.TestCase):
+    def test_the_handbook_names_the_packages_of_the_list(self):
+        text = (ROOT / "docs/install.md").read_text()
+        named = text.partition("\napt-get install ")[2].partition("\n")[0].split()
+        self.assertEqual(sorted(named),
+                         sorted(debian_packages("compiler", "library", "cli", "python")))
+        static = [package for package, name in debian_packages("library").items()
+                  if name != "nlohmann_json"]  # The archive does not refer to it: headers only.
+        self.assertIn(f"`{' '.join(static)}`", text)
+
+    def test_no_other_file_lists_packages(self):
+        wanted = re.compile("|".join(map(re.escape, debian_packages("library", "cli", "bench"))))
+        files = [*ROOT.glob("*.*"), ROOT / "Makefile", *ROOT.glob("cmake/**/*.*"),
+                 *ROOT.glob("scripts/*.*")]
+        listing = [file for file in files if file.is_file() and wanted.search(file.read_text())]
+        self.assertEqual(listing, [ROOT / "cmake/debian_packages.txt"])
+
+    def test_the_set_up_asks_for_the_packages_of_the_list(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fake = pathlib.Path(folder, "dpkg-query")  # Nothing is installed, it says.
+            fake.write_text("#!/bin/sh\n")
+            fake.chmod(0o755)
+            fake_id = pathlib.Path(folder, "id")  # Else root installs them.
+            fake_id.write_text("#!/bin/sh\necho 1000\n")
+            fake_id.chmod(0o755)
+            done = subprocess.run([ROOT / "scripts/setup.sh", "packages", "tools"], check=False,
+                                  env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        asked = done.stdout.partition("apt-get install ")[2].split()
+        expected = debian_packages("compiler", "make", "library", "cli", "tests", "bench", "tools")
+        self.assertEqual(asked, list(expected))
 
 
 if __name__ == "__main__":

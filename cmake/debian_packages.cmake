@@ -1,0 +1,18 @@
+# attndb_debian_packages(VARIABLE WORD...)
+#   The packages of debian_packages.txt, in a text, with blanks between: those whose part, or whose
+#   name in find_package(), is one of the words.
+function(attndb_debian_packages variable)
+  file(STRINGS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/debian_packages.txt lines REGEX "^[^#]")
+  set(packages "")
+  foreach(line IN LISTS lines)
+    string(REGEX MATCHALL "[^ ]+" words "${line}")
+    list(POP_FRONT words package)
+    foreach(word IN LISTS words)
+      if(word IN_LIST ARGN)
+        list(APPEND packages ${package})
+      endif()
+    endforeach()
+  endforeach()
+  list(JOIN packages " " packages)
+  set(${variable} "${packages}" PARENT_SCOPE)
+endfunction()
