@@ -7,7 +7,7 @@ product of matrices then ends the process. A version tells little of what a dist
 the code itself is looked at.
 
   amx.py OBJECT...            a line for each load that is wrong or can't be judged; exit code 1
-                              if there is any
+                              if there is any, or (with nothing on stdout) a file can't be read
   amx.py --flags COMPILER...  the flags with which llama.cpp must be compiled: none if every
                               compiler writes its stores (or has no AMX), else those that leave
                               AMX out
@@ -141,7 +141,9 @@ def faults(disassembly):
 
 def faults_of(path):
     done = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(path)], capture_output=True,
-                          text=True, check=True)
+                          text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr.strip())  # Exit code 1, and nothing on stdout.
     return list(faults(done.stdout))
 
 

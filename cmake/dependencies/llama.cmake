@@ -12,14 +12,49 @@ elseif(NOT llama_FOUND)
 .deps/llama; or do without, by -DATTNDB_BUILD_LLAMA=OFF")
 endif()
 
-# One that its compiler got wrong ends every process that uses it: better said here than found there.
-set(cpu_library ${LLAMA_LIB_DIR}/libggml-cpu.so)
-if(llama_FOUND AND EXISTS ${cpu_library})
-  execute_process(COMMAND python3 -B ${CMAKE_SOURCE_DIR}/scripts/amx.py ${cpu_library}
-                  RESULT_VARIABLE status OUTPUT_VARIABLE faults ERROR_QUIET)
-  if(status EQUAL 1 AND faults)
-    message(WARNING "This llama.cpp would end in its first forward on a CPU with AMX:\n${faults}Build it "
-                    "with -mno-amx-tile -mno-amx-int8 -mno-amx-bf16, or with GCC 11.5, 12.4, 13.3, 14 or "
-                    "later.")
-  endif()
+# One that its compiler got wrong ends every process that runs a model, on a CPU with AMX. An error,
+# because a pip that succeeds shows no warning.
+option(ATTNDB_CHECK_AMX "Refuse a llama.cpp whose AMX code is wrong; OFF: only warn" ON)
+if(NOT llama_FOUND OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  return()
+endif()
+# Those that are loaded at run time, one for each kind of CPU, are installed among the programs.
+set(cpu_libraries "")
+foreach(folder IN LISTS LLAMA_LIB_DIR GGML_LIB_DIR LLAMA_BIN_DIR GGML_BACKEND_DIR)
+  file(GLOB found ${folder}/libggml-cpu*.so* ${folder}/libggml-cpu*.a ${folder}/libggml.so*
+                  ${folder}/libggml.a)
+  foreach(library IN LISTS found)
+    file(REAL_PATH ${library} library)
+    list(APPEND cpu_libraries ${library})
+  endforeach()
+endforeach()
+list(REMOVE_DUPLICATES cpu_libraries)
+set(python python3)
+if(Python_EXECUTABLE)  # That of pip, which may be the only one.
+  set(python ${Python_EXECUTABLE})
+endif()
+execute_process(COMMAND ${python} -B ${CMAKE_SOURCE_DIR}/scripts/amx.py ${cpu_libraries}
+                RESULT_VARIABLE status OUTPUT_VARIABLE faults ERROR_VARIABLE trouble)
+if(status EQUAL 0)
+  return()
+endif()
+if(faults)
+  string(REGEX REPLACE "\n$" "" faults "${faults}")
+  string(REPLACE "\n" "\n    " faults "${faults}")
+  set(faults "its compiler got its AMX code wrong, which ends the process in its first forward on a CPU \
+with AMX:\n    ${faults}")
+else()
+  string(REGEX MATCH "[^\n]*\n?$" trouble "${status}\n${trouble}")
+  string(STRIP "${trouble}" trouble)
+  set(faults "its AMX code can't be looked at by scripts/amx.py: ${trouble}")
+endif()
+set(faults "the llama.cpp in ${LLAMA_LIB_DIR}: ${faults}\n\
+    Build it with the flags -mno-amx-tile -mno-amx-int8 -mno-amx-bf16, or with GCC 11.5, 12.4, 13.3, 14\n\
+    or later; or let scripts/setup.sh build one into .deps/llama; or do without, by\n\
+    -DATTNDB_BUILD_LLAMA=OFF. For CPUs without AMX only, it can be used as it is:\n\
+    -DATTNDB_CHECK_AMX=OFF (pip: CMAKE_ARGS=-DATTNDB_CHECK_AMX=OFF pip install .)")
+if(ATTNDB_CHECK_AMX)
+  attndb_missing("" "${faults}")
+else()
+  message(WARNING "${faults}")
 endif()
