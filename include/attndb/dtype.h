@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "attndb/require_cpp20.h"
+
 namespace attndb {
 
 // The numbers are part of the on-disk format and of the C ABI: never renumber.

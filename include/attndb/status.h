@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "attndb/export.h"
+#include "attndb/require_cpp20.h"
 
 namespace attndb {
 

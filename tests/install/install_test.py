@@ -77,6 +77,30 @@ class InstallTest(unittest.TestCase):
         self.runs_a_model(build / "llama_consumer")
         self.runs_a_model(build / "llama_consumer_static")
 
+    def test_a_cmake_project_without_cpp_links_the_shared_library(self):
+        build = self.configure("only_c", "-DCONSUMER_LANGUAGES=C")
+        run("cmake", "--build", build)
+        self.runs(build / "consumer_c")
+
+    def test_a_newer_standard_of_the_project_is_kept(self):
+        build = self.configure("newer", "-DCMAKE_CXX_STANDARD=23",
+                               "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+        self.assertRegex((build / "compile_commands.json").read_text(), r"-std=gnu\+\+(23|2b)")
+
+    def test_an_older_standard_is_refused_in_the_first_line(self):
+        compiler = ("c++", f"-I{self.prefix / 'include'}", "-x", "c++", "-fsyntax-only")
+        headers = [path.name for path in (self.prefix / "include/attndb").glob("*.h")]
+        for header in headers:
+            source = self.folder / "older.cc"
+            source.write_text(f"#include <attndb/{header}>\n")
+            run(*compiler, "-Werror", "-std=c++20", source)
+            if header in ("c_api.h", "export.h", "version.h"):  # Nothing in them is C++20.
+                run(*compiler, "-Werror", "-std=c++17", source)
+                continue
+            said = run(*compiler, "-std=c++17", source, fails=True)
+            first = next(line for line in said.splitlines() if "error:" in line)
+            self.assertIn("attndb needs C++20: compile with -std=c++20", first, header)
+
     def test_pkg_config_is_enough(self):
         folder = self.folder / "make"
         shutil.copytree(HERE / "consumer", folder)

@@ -1,0 +1,12 @@
+// Says in one line what a C++ program lacks that is compiled for an older standard, before its
+// compiler says it in its own way: these headers are C++20. c_api.h is not one of them: C, and any
+// C++.
+#ifndef ATTNDB_REQUIRE_CPP20_H_
+#define ATTNDB_REQUIRE_CPP20_H_
+
+// 201703 is C++17; GCC 10 gives its C++20 a number of its own, between the two.
+#if __cplusplus <= 201703L
+#error "attndb needs C++20: compile with -std=c++20 or newer"
+#endif
+
+#endif  // ATTNDB_REQUIRE_CPP20_H_
