@@ -67,19 +67,21 @@ class Report {
   std::vector<std::string> warnings_;
 };
 
-// What src/kernels are compiled for, by their name.
-std::string KernelInstructionSets() {
-  const std::string_view name = KernelIsa();
-  if (name == "avx2") return "AVX2, FMA, F16C";
-  if (name == "avx512") return "AVX-512 F, BW, DQ, VL";
-  if (name == "avx512vnni") return "AVX-512 F, BW, DQ, VL, VNNI, VBMI";
-  return "";
-}
-
 std::string Join(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
   return text;
+}
+
+// "AVX2, FMA" as a list, the form that the engine's sets have.
+Json SplitSets(std::string text) {
+  Json sets = Json::array();
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(", "), text.size());
+    sets.push_back(text.substr(0, end));
+    text.erase(0, end + 2);
+  }
+  return sets;
 }
 
 void ReportMachine(bool fast, Report* report) {
@@ -96,6 +98,7 @@ void ReportMachine(bool fast, Report* report) {
   report->json["machine"] = {{"cpu", cpu.model},
                              {"num_cores", cpu.num_cores},
                              {"isa", KernelIsa()},
+                             {"instruction_sets", SplitSets(sets)},
                              {"last_cache_bytes", cpu.last_cache_bytes},
                              {"memory_total_bytes", memory.total_bytes},
                              {"memory_available_bytes", memory.available_bytes}};

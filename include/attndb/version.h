@@ -13,6 +13,10 @@ ATTNDB_EXPORT const char* Version();
 // environment forces one.
 ATTNDB_EXPORT const char* KernelIsa();
 
+// The instruction sets that these kernels were compiled for, by the names of the compiler's flags:
+// "AVX2, FMA, F16C"; "" for those that every CPU of the platform runs ("scalar").
+ATTNDB_EXPORT const char* KernelInstructionSets();
+
 }  // namespace attndb
 
 #endif  // ATTNDB_VERSION_H_

@@ -109,6 +109,8 @@ const char* Version() { return ATTNDB_VERSION; }
 
 const char* KernelIsa() { return kernels::IsaName(kernels::CurrentIsa().used).data(); }
 
+const char* KernelInstructionSets() { return kernels::CurrentInstructionSets(); }
+
 DB::DB(std::shared_ptr<internal::Database> database, std::string tenant)
     : database_(std::move(database)), tenant_(std::move(tenant)) {}
 

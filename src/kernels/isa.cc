@@ -12,20 +12,21 @@
 namespace attndb::kernels {
 
 // What the *_target.cc define for a target, and the table of it. Here, in code that every CPU runs.
-#define ATTNDB_KERNEL_TARGET_(target)                                   \
-  namespace target {                                                    \
-  extern const AttendKernels kAttendRows, kAttendListed;                \
-  extern const AttendBlockKernels kAttendBlock;                         \
-  extern const SelectKernels kSelect;                                   \
-  extern const WeightKernels kWeights;                                  \
-  extern const DrawKernels kDraw;                                       \
-  extern const PlaneKernels kPlanes;                                    \
-  extern const SignKernels kSigns;                                      \
-  extern const ValueKernels kValues;                                    \
-  extern const RowKernels kRows;                                        \
-  constexpr KernelTable kTable = {                                      \
-      &kAttendRows, &kAttendListed, &kAttendBlock, &kSelect, &kWeights, \
-      &kDraw,       &kPlanes,       &kSigns,       &kValues, &kRows};   \
+#define ATTNDB_KERNEL_TARGET_(target)                                                      \
+  namespace target {                                                                       \
+  extern const AttendKernels kAttendRows, kAttendListed;                                   \
+  extern const AttendBlockKernels kAttendBlock;                                            \
+  extern const SelectKernels kSelect;                                                      \
+  extern const WeightKernels kWeights;                                                     \
+  extern const DrawKernels kDraw;                                                          \
+  extern const PlaneKernels kPlanes;                                                       \
+  extern const SignKernels kSigns;                                                         \
+  extern const ValueKernels kValues;                                                       \
+  extern const RowKernels kRows;                                                           \
+  extern const char kInstructionSets[];                                                    \
+  constexpr KernelTable kTable = {&kAttendRows, &kAttendListed, &kAttendBlock,   &kSelect, \
+                                  &kWeights,    &kDraw,         &kPlanes,        &kSigns,  \
+                                  &kValues,     &kRows,         kInstructionSets};         \
   }
 
 ATTNDB_KERNEL_TARGET_(portable)
@@ -37,10 +38,12 @@ ATTNDB_KERNEL_TARGET_(avx512)
 namespace avx512vnni {
 extern const PlaneKernels kPlanes;
 extern const SignKernels kSigns;
+extern const char kInstructionSets[];
 constexpr KernelTable kTable = [] {
   KernelTable table = avx512::kTable;
   table.planes = &kPlanes;
   table.signs = &kSigns;
+  table.instruction_sets = kInstructionSets;
   return table;
 }();
 }  // namespace avx512vnni
@@ -155,6 +158,8 @@ IsaChoice CurrentIsa() {
   choice.honoured = choice.requested.empty() || choice.requested == IsaName(choice.used);
   return choice;
 }
+
+const char* CurrentInstructionSets() { return Kernels().instruction_sets; }
 
 bool ForceIsa(std::optional<Isa> isa) {
   if (isa && !IsaSupported(*isa)) return false;

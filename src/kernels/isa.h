@@ -40,6 +40,10 @@ struct IsaChoice {
 };
 IsaChoice CurrentIsa();
 
+// What the kernels in use were compiled for, by the names of the compiler's flags: "AVX2, FMA,
+// F16C"; "" of kScalar's, which have no flags. CpuSupports() in isa.cc asks the CPU for each.
+const char* CurrentInstructionSets();
+
 // Switches all kernels of the process to `isa`; nullopt goes back to what the environment says.
 // Returns false and changes nothing if it is not supported.
 bool ForceIsa(std::optional<Isa> isa);

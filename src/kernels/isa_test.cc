@@ -3,8 +3,12 @@
 // Method: set the environment and re-choose.
 #include "kernels/isa.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/bandwidth.h"
@@ -56,6 +60,50 @@ TEST_F(IsaChoiceTest, ForceIsaRefusesWhatTheCpuLacks) {
     EXPECT_EQ(CurrentIsa().used, isa);
   }
 }
+
+#if defined(__x86_64__)
+// Whether this CPU has a set, by the name that isa.h gives it; nullopt of a name not known here.
+std::optional<bool> CpuHas(std::string_view name) {
+  if (name == "AVX2") return __builtin_cpu_supports("avx2") != 0;
+  if (name == "FMA") return __builtin_cpu_supports("fma") != 0;
+  if (name == "F16C") {  // Each CPU with AVX2 has it, and clang 14 can't ask.
+    return __builtin_cpu_supports("avx2") != 0;
+  }
+  if (name == "AVX512F") return __builtin_cpu_supports("avx512f") != 0;
+  if (name == "AVX512BW") return __builtin_cpu_supports("avx512bw") != 0;
+  if (name == "AVX512DQ") return __builtin_cpu_supports("avx512dq") != 0;
+  if (name == "AVX512VL") return __builtin_cpu_supports("avx512vl") != 0;
+  if (name == "AVX512VNNI") return __builtin_cpu_supports("avx512vnni") != 0;
+  if (name == "AVX512VBMI") return __builtin_cpu_supports("avx512vbmi") != 0;
+  return std::nullopt;
+}
+
+// What the kernels in use were compiled for, one by one.
+std::vector<std::string> Sets() {
+  std::string text = CurrentInstructionSets();
+  std::vector<std::string> sets;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(", "), text.size());
+    sets.push_back(text.substr(0, end));
+    text.erase(0, end + 2);
+  }
+  return sets;
+}
+
+// A set that is added to a target's flags in CMakeLists.txt is one to ask the CPU for.
+TEST(InstructionSetsTest, TheCpuHasThoseThatTheKernelsInUseWereCompiledFor) {
+  size_t num_before = 0;
+  for (const Isa isa : kAllIsas) {
+    if (!ForceIsa(isa)) continue;
+    const std::vector<std::string> sets = Sets();
+    EXPECT_EQ(sets.empty(), isa == Isa::kScalar);
+    EXPECT_GE(sets.size(), num_before + (isa == Isa::kScalar ? 0 : 2)) << IsaName(isa);
+    for (const std::string& set : sets) EXPECT_EQ(CpuHas(set), true) << set;
+    num_before = sets.size();
+  }
+  ForceIsa(std::nullopt);
+}
+#endif
 
 TEST(IsaNameTest, NamesParseBack) {
   for (const Isa isa : kAllIsas) EXPECT_EQ(ParseIsa(IsaName(isa)), isa);

@@ -150,6 +150,7 @@ struct KernelTable {
   const SignKernels* signs;
   const ValueKernels* values;
   const RowKernels* rows;
+  const char* instruction_sets;  // What planes_target.cc was compiled for: isa.h.
 };
 
 // The table in use; the first call chooses it.

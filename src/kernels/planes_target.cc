@@ -1,4 +1,5 @@
-// Quantized keys: planes.h, sign_plane.h.
+// Quantized keys: planes.h, sign_plane.h. This family is compiled for every target, so it tells
+// what for.
 #include "kernels/kernel_table.h"
 #include "kernels/planes-inl.h"
 #include "kernels/sign_plane-inl.h"
@@ -12,5 +13,6 @@ extern constexpr PlaneKernels kPlanes = {.encode_planes = EncodePlanes,
                                          .keep_planes = KeepPlanes};
 extern constexpr SignKernels kSigns = {.encode_sign_query = EncodeSignQuery,
                                        .scan_signs = ScanSigns};
+extern constexpr char kInstructionSets[] = ATTNDB_KERNELS_INSTRUCTION_SETS;
 
 }  // namespace attndb::kernels::ATTNDB_TARGET

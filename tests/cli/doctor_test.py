@@ -2,6 +2,7 @@
 """`attndb doctor` runs a forward: it works here, and where it dies doctor lives and says so."""
 
 import argparse
+import pathlib
 import struct
 import sys
 import unittest
@@ -20,6 +21,9 @@ class ForwardTest(CliCase):
         self.assertIsNone(forward["signal"])
         self.assertGreater(forward["seconds"], 0)
         self.assertTrue(report["engine"]["instruction_sets"])
+        known = pathlib.Path("/proc/cpuinfo").read_text().replace("_", "").split()
+        for name in report["machine"]["instruction_sets"]:
+            self.assertIn(name.lower(), known, "this processor has what the kernels use")
         text = self.run_ok("doctor", "--fast").out
         self.assertIn("of a tiny quantized model: right", text)
         for name in report["engine"]["instruction_sets"]:
@@ -40,6 +44,13 @@ class ForwardTest(CliCase):
         self.assertEqual(report["engine"]["forward"]["signal"], "SIGILL")
         self.assertIn("scripts/setup.sh", report["engine"]["forward"]["advice"])
         self.assertTrue(any("SIGILL" in warning for warning in report["warnings"]))
+
+    def test_the_kernels_that_are_forced_name_their_instruction_sets(self):
+        machine = self.run_json("doctor", "--fast", env={"ATTNDB_ISA": "scalar"})["machine"]
+        self.assertEqual((machine["isa"], machine["instruction_sets"]), ("scalar", []))
+        machine = self.run_json("doctor", "--fast", env={"ATTNDB_ISA": "avx2"})["machine"]
+        if machine["isa"] == "avx2":
+            self.assertEqual(machine["instruction_sets"], ["AVX2", "FMA", "F16C"])
 
     def test_nothing_is_left_where_temporary_files_go(self):
         temp = self.dir / "tmp"
