@@ -31,7 +31,7 @@ check: packages tools ## Before each commit: layers, format, unit tests that a c
 
 test: packages tools ## Every test: lint, unit, asan + ubsan, engine, command line, Python.
 	@$(BESIDE) engine torch build-asan
-	@scripts/build.sh release
+	@scripts/build.sh release all bench_test
 	@scripts/install_python.sh
 	@scripts/test.sh $(JOBS)
 
@@ -70,5 +70,5 @@ torch:
 library: packages
 	@scripts/build.sh release attndb
 
-build-%: packages
-	@scripts/build.sh $*
+build-%: packages  # For the tests: attndb-bench and its own are no part of `all`.
+	@scripts/build.sh $* all bench_test
