@@ -4,9 +4,12 @@
 Builds from a copy of the sources, with pip's own build isolation; then, with nothing else
 installed: a context is stored and found, the command line runs, and attndb.hf and attndb.plot ask
 for what they miss by name. Where libraries are missing (hidden from CMake), pip's output ends in
-what they are and how to get them; without a llama.cpp the command line says how to get one.
+what they are and how to get them; without a llama.cpp the command line says how to get one. With
+one that was installed elsewhere, the package has that llama.cpp in it: nothing of where it was
+built is needed, and `attndb doctor` runs a forward on it.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -17,8 +20,17 @@ import unittest
 import venv
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+LLAMA = ROOT / ".deps/llama"
 SOURCES = ("CMakeLists.txt", "LICENSE", "README.md", "cli", "cmake", "engines", "include",
-           "pyproject.toml", "python", "src")
+           "pyproject.toml", "python", "scripts", "src")
+# What llama.cpp itself installs has no search path; the libraries of the set-up have $ORIGIN.
+WITHOUT_SEARCH_PATH = """
+file(GLOB libraries ${FOLDER}/lib/*.so)
+foreach(library IN LISTS libraries)
+  file(REAL_PATH ${library} library)
+  file(RPATH_REMOVE FILE ${library})
+endforeach()
+"""
 
 STORES = """
 import attndb, numpy as np
@@ -57,14 +69,56 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout[-4000:] + done.stderr[-4000:])
         return done.stdout if code == 0 else done.stdout + done.stderr
 
-    def test_installs_into_an_empty_environment(self):
+    def copy_sources(self):
+        """A copy of the sources, which has no .deps, and the python of an empty environment."""
         source = self.folder / "source"
         for name in SOURCES:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             source.mkdir(exist_ok=True)
             copy(ROOT / name, source / name)
         venv.create(self.folder / "venv", with_pip=True)
-        python = self.folder / "venv/bin/python"
+        return source, self.folder / "venv/bin/python"
+
+    def copy_llama(self):
+        """An installed llama.cpp outside of any sources."""
+        llama = self.folder / "llama"
+        shutil.copytree(LLAMA, llama, symlinks=True)
+        script = self.folder / "remove.cmake"
+        script.write_text(WITHOUT_SEARCH_PATH)
+        self.run_in("cmake", f"-DFOLDER={llama}", "-P", script)
+        return llama
+
+    def assert_advice_is_for_a_package(self, said):
+        self.assertIn("pip install", said)
+        for word in ("scripts/", "make setup", ".deps/llama"):
+            self.assertNotIn(word, said)
+
+    def test_a_wheel_has_the_llama_cpp_in_it_that_it_was_built_with(self):
+        if not LLAMA.exists():
+            self.skipTest("no .deps/llama: scripts/setup.sh engine builds one")
+        source, python = self.copy_sources()
+        llama = self.copy_llama()
+        self.run_in(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "wheels",
+                    source, CMAKE_PREFIX_PATH=str(llama),
+                    LDFLAGS="-Wl,--as-needed")  # What Ubuntu's compiler does by itself.
+        shutil.rmtree(source)
+        shutil.rmtree(llama)
+        wheels = list((self.folder / "wheels").glob("attndb-*.whl"))
+        self.run_in(python, "-m", "pip", "install", "--quiet", *wheels)
+
+        attndb = (python, "-m", "attndb")
+        report = json.loads(self.run_in(*attndb, "doctor", "--fast", "--json", "--db", "store"))
+        self.assertTrue(report["engine"]["forward"]["ok"], report)
+        self.run_in("c++", "-shared", "-fPIC", "-o", "dying.so",
+                    ROOT / "tests/cli/dying_llama.cc")
+        preload = str(self.folder / "dying.so")
+        program = next((self.folder / "venv").glob("lib/python3*/site-packages/attndb/bin/attndb"))
+        said = self.run_in(program, "doctor", "--fast", "--db", "store", code=1, LD_PRELOAD=preload)
+        self.assertIn("died of SIGILL", said)
+        self.assert_advice_is_for_a_package(said)
+
+    def test_installs_into_an_empty_environment(self):
+        source, python = self.copy_sources()
         pip = (python, "-m", "pip", "install", "--quiet", source)
         hidden = " ".join(f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("SQLite3", "ISAL"))
         said = self.run_in(*pip, code=1, CMAKE_ARGS=hidden)
@@ -82,9 +136,9 @@ class PackageTest(unittest.TestCase):
                             .strip())
         for suffix in (".h", ".a", ".cmake"):  # What others build upon is not in a wheel.
             self.assertEqual(list(site.rglob("*" + suffix)), [])
-        # The copied sources have no .deps.
         said = self.run_in(python, "-m", "attndb", "ask", "x", "--db", "store", code=10)
-        self.assertIn("scripts/setup.sh", said)
+        self.assertIn("CMAKE_PREFIX_PATH=/path/to/llama pip install", said)
+        self.assert_advice_is_for_a_package(said)
 
 
 if __name__ == "__main__":
