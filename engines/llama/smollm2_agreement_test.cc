@@ -14,9 +14,12 @@
 #include <array>
 #include <cstdio>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -58,22 +61,82 @@ size_t Best(std::span<const float> row) {
   return static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
 }
 
-// How far two paths are apart: the largest |logit difference| of each position.
-struct Distance {
-  double sum = 0;
-  double max = 0;
-  size_t num_positions = 0;
-  size_t num_equal = 0;  // Positions with the same greedy token.
-
-  double Mean() const { return sum / static_cast<double>(num_positions); }
+// How far two paths are apart: the largest |logit difference| of each position, by prompt. Positions
+// of one prompt see much of the same context, so that prompts are what is drawn independently.
+class Distance {
+ public:
+  void BeginPrompt() { prompts_.emplace_back(); }
   void Add(std::span<const float> a, std::span<const float> b) {
     const double difference = RowDifference(a, b);
-    sum += difference;
-    max = std::max(max, difference);
-    ++num_positions;
-    if (Best(a) == Best(b)) ++num_equal;
+    Prompt& prompt = prompts_.back();
+    prompt.sum += difference;
+    prompt.max = std::max(prompt.max, difference);
+    ++prompt.num_positions;
+    if (Best(a) == Best(b)) ++num_equal_;
   }
+
+  // Of all prompts, or of the prompts with these indices.
+  double Mean() const { return Mean(AllPrompts()); }
+  double Max() const { return Max(AllPrompts()); }
+  double Mean(std::span<const size_t> drawn) const {
+    double sum = 0;
+    size_t count = 0;
+    for (const size_t i : drawn) {
+      sum += prompts_[i].sum;
+      count += prompts_[i].num_positions;
+    }
+    return sum / static_cast<double>(count);
+  }
+  double Max(std::span<const size_t> drawn) const {
+    double max = 0;
+    for (const size_t i : drawn) max = std::max(max, prompts_[i].max);
+    return max;
+  }
+  size_t num_prompts() const { return prompts_.size(); }
+  size_t num_equal() const { return num_equal_; }  // Positions with the same greedy token.
+  size_t num_positions() const {
+    size_t count = 0;
+    for (const Prompt& prompt : prompts_) count += prompt.num_positions;
+    return count;
+  }
+
+ private:
+  struct Prompt {
+    double sum = 0;
+    double max = 0;
+    size_t num_positions = 0;
+  };
+  std::vector<size_t> AllPrompts() const {
+    std::vector<size_t> all(prompts_.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    return all;
+  }
+
+  std::vector<Prompt> prompts_;
+  size_t num_equal_ = 0;
 };
+
+// Prints by how much other prompts would change the ratio of two distances: the middle 95 % of
+// redraws of the prompts, with replacement (the bootstrap, Efron 1979). The limits of the tests are
+// judged by it (docs/testing.md).
+void PrintRedraws(const std::string& name, const Distance& distance, const Distance& spread) {
+  constexpr size_t kRedraws = 10'000;
+  std::mt19937 random(1);
+  std::vector<double> means, maxima;
+  std::vector<size_t> drawn(distance.num_prompts());
+  for (size_t i = 0; i < kRedraws; ++i) {
+    for (size_t& prompt : drawn) prompt = random() % drawn.size();
+    means.push_back(distance.Mean(drawn) / spread.Mean(drawn));
+    maxima.push_back(distance.Max(drawn) / spread.Max(drawn));
+  }
+  std::ranges::sort(means);
+  std::ranges::sort(maxima);
+  constexpr size_t kLow = kRedraws / 40;
+  constexpr size_t kHigh = kRedraws - 1 - kLow;
+  std::printf("%s over the spread: mean %.3f (%.3f to %.3f), max %.3f (%.3f to %.3f)\n",
+              name.c_str(), distance.Mean() / spread.Mean(), means[kLow], means[kHigh],
+              distance.Max() / spread.Max(), maxima[kLow], maxima[kHigh]);
+}
 
 // One way from tokens to logits.
 struct Path {
@@ -163,8 +226,8 @@ class SmolLm2AgreementTest : public ::testing::Test {
     PrintCounts(lengths);
     for (const auto& [names, distance] : distances_) {
       std::printf("%s from %s: mean %.4f max %.3f, same greedy token at %zu of %zu positions\n",
-                  names.first.c_str(), names.second.c_str(), distance.Mean(), distance.max,
-                  distance.num_equal, distance.num_positions);
+                  names.first.c_str(), names.second.c_str(), distance.Mean(), distance.Max(),
+                  distance.num_equal(), distance.num_positions());
     }
     return Status::Ok();
   }
@@ -176,6 +239,7 @@ class SmolLm2AgreementTest : public ::testing::Test {
  private:
   Status ComparePrompt(std::span<const TokenId> ids, size_t num_rows) {
     for (Path& path : paths_) ATTNDB_RETURN_IF_ERROR(path.Begin(*db_, ids));
+    ForPairs([&](size_t, size_t, Distance* distance) { distance->BeginPrompt(); });
     for (size_t i = 0; i < kParts; ++i) {
       const size_t begin = ids.size() * i / kParts;
       const auto part = ids.subspan(begin, ids.size() * (i + 1) / kParts - begin);
@@ -189,13 +253,20 @@ class SmolLm2AgreementTest : public ::testing::Test {
     return Status::Ok();
   }
 
-  void CompareRows(const std::vector<LogitRows>& rows) {
+  // Calls f(a, b, &distance) for each pair of paths.
+  template <typename F>
+  void ForPairs(const F& f) {
     for (size_t a = 0; a < paths_.size(); ++a) {
       for (size_t b = a + 1; b < paths_.size(); ++b) {
-        Distance& distance = distances_[std::minmax(paths_[a].name, paths_[b].name)];
-        for (size_t i = 0; i < rows[a].size(); ++i) distance.Add(rows[a][i], rows[b][i]);
+        f(a, b, &distances_[std::minmax(paths_[a].name, paths_[b].name)]);
       }
     }
+  }
+
+  void CompareRows(const std::vector<LogitRows>& rows) {
+    ForPairs([&](size_t a, size_t b, Distance* distance) {
+      for (size_t i = 0; i < rows[a].size(); ++i) distance->Add(rows[a][i], rows[b][i]);
+    });
   }
 
   void PrintCounts(const std::vector<size_t>& lengths) const {
@@ -205,7 +276,7 @@ class SmolLm2AgreementTest : public ::testing::Test {
     PrintCount(lengths.size(), "prompts of " + std::to_string(shortest) + " to " +
                                    std::to_string(longest) + " tokens");
     PrintCount(num_long, "of them of 1,000 tokens and more");
-    PrintCount(distances_.begin()->second.num_positions, "positions compared");
+    PrintCount(distances_.begin()->second.num_positions(), "positions compared");
   }
 
   ::attndb::test::TempDir directory_;
@@ -225,17 +296,17 @@ TEST_F(SmolLm2AgreementTest, InFloat32DiffersNoMoreThanLlamaCppFromItself) {
   ATTNDB_ASSERT_OK(AddPlain(plain[1], {.num_tokens = kPlainTokens, .flash_attention = false}));
   ATTNDB_ASSERT_OK(Compare(Sized(4, 1)));  // 160 positions.
 
-  // float16 rounds K and V here, and there also q and the probabilities or their sums. On the CPU
-  // that the test was written on neither figure exceeds the spread. Means of other prompts and
-  // kernels vary by 2 %; the largest of 160 values exceeded the spread's in a quarter of redraws.
+  // float16 rounds K and V here, and there also q and the probabilities or their sums. What other
+  // prompts change is printed, and why these are the limits is in docs/testing.md.
   const Distance& spread = Between(plain[0], plain[1]);
-  ASSERT_LT(spread.max, 0.5) << "no yardstick";
-  for (const char* const a : ours) {
-    for (const char* const b : plain) {
+  ASSERT_LT(spread.Max(), 0.5) << "no yardstick";
+  for (const std::string a : ours) {
+    for (const std::string b : plain) {
       const Distance& distance = Between(a, b);
+      PrintRedraws(a + " from " + b, distance, spread);
       EXPECT_LE(distance.Mean(), 1.02 * spread.Mean()) << a << " from " << b;
-      EXPECT_LE(distance.max, 1.25 * spread.max) << a << " from " << b;
-      EXPECT_GE(100 * distance.num_equal, 99 * distance.num_positions) << a << " from " << b;
+      EXPECT_LE(distance.Max(), 1.25 * spread.Max()) << a << " from " << b;
+      EXPECT_GE(100 * distance.num_equal(), 99 * distance.num_positions()) << a << " from " << b;
     }
   }
 }
@@ -251,16 +322,17 @@ TEST_F(SmolLm2AgreementTest, QuantisedDiffersNoMoreThanLlamaCppFromItselfInTheMe
       {.num_tokens = kPlainTokens, .flash_attention = false, .kv_dtype = DType::kFloat32}));
   ATTNDB_ASSERT_OK(Compare(Sized(12, 3)));  // 480 positions.
 
-  const double spread =
-      std::max({Between(plain[0], plain[1]).Mean(), Between(plain[0], plain[2]).Mean(),
-                Between(plain[1], plain[2]).Mean()});
-  ASSERT_LT(spread, 1.5) << "no yardstick";
-  for (const char* const b : plain) {
+  const Distance& spread =
+      std::max({std::cref(Between(plain[0], plain[1])), std::cref(Between(plain[0], plain[2])),
+                std::cref(Between(plain[1], plain[2]))},
+               [](const Distance& a, const Distance& b) { return a.Mean() < b.Mean(); });
+  ASSERT_LT(spread.Mean(), 1.5) << "no yardstick";
+  for (const std::string b : plain) {
     const Distance& distance = Between(ours, b);
-    // All means are samples of one saturated noise of rounding. The standard error of each, of 480
-    // values from 20 prompts, is 1 to 2 %; maxima vary twofold and are only printed.
-    EXPECT_LE(distance.Mean(), 1.05 * spread) << "from " << b;
-    EXPECT_GE(10 * distance.num_equal, 9 * distance.num_positions) << "from " << b;
+    // All means are samples of one saturated noise of rounding; maxima vary twofold and more.
+    PrintRedraws(ours + (" from " + b), distance, spread);
+    EXPECT_LE(distance.Mean(), 1.05 * spread.Mean()) << "from " << b;
+    EXPECT_GE(10 * distance.num_equal(), 9 * distance.num_positions()) << "from " << b;
   }
 }
 
