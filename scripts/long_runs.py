@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes what a long run counted into the table of docs/testing.md: long_runs.py PART LOG.
 
-Counts are the lines "ATTNDB_COUNT 200 kills" of the log (testing/test_size.h). A log without one is
-an error: a run that counted nothing proves nothing. scripts/test_long.sh calls this.
+Counts and seeds are those that the tests printed into the log (testing/test_size.h, seed.h). A log
+without a count is an error: a run that counted nothing proves nothing. scripts/test_long.sh calls
+this.
 """
 
 import argparse
@@ -15,18 +16,33 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python/tests/hf"))
+
+from sizes import counts_in, seeds_in  # noqa: E402
+
 PARTS = ("unit", "kills", "flips", "agreement", "transformers", "fuzz", "tsan")
 BEGIN = "<!-- long runs: scripts/test_long.sh writes this table -->\n"
 END = "<!-- end of long runs -->\n"
-HEAD = "| part | counts | seconds | commit | date | machine |\n|---|---|---|---|---|---|\n"
+HEAD = ("| part | counts | seeds | seconds | commit | date | machine |\n"
+        "|---|---|---|---|---|---|---|\n")
 NOT_RUN = "not run yet"
-COUNT = re.compile(r"ATTNDB_COUNT (\d+) (.*\S)")
 
 
 def counts(log):
     """What the log counted, in its order; what two tests say in the same words stands once."""
-    found = dict.fromkeys(COUNT.findall(log))
-    return ", ".join(f"{int(count):,} {what}" for count, what in found)
+    return ", ".join(f"{count:,} {what}" for count, what in dict.fromkeys(counts_in(log)))
+
+
+def seeds(log):
+    """The seeds of its tests, those that follow each other as 3-7."""
+    runs = []
+    for seed in sorted(set(seeds_in(log))):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run))
+                     for run in runs) or "none drawn"
 
 
 def machine():
@@ -57,7 +73,7 @@ def rewritten(page, part, cells):
     table, after = rest.split(END)
     lines = {row.split("|")[1].strip(): row + "\n" for row in table.splitlines()[2:]}
     lines[part] = line(part, *cells)
-    rows = [lines.get(name, line(name, NOT_RUN, "", "", "", "")) for name in PARTS]
+    rows = [lines.get(name, line(name, NOT_RUN, "", "", "", "", "")) for name in PARTS]
     return before + BEGIN + HEAD + "".join(rows) + END + after
 
 
@@ -68,13 +84,15 @@ def main():
     parser.add_argument("--seconds", type=int, required=True)
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/testing.md")
     args = parser.parse_args()
-    counted = counts(args.log.read_text(encoding="utf-8", errors="replace"))
+    log = args.log.read_text(encoding="utf-8", errors="replace")
+    counted = counts(log)
     if not counted:
-        sys.exit(f"long_runs: {args.log} has no line ATTNDB_COUNT: nothing was run")
-    cells = (counted, f"{args.seconds:,}", commit(), datetime.date.today().isoformat(), machine())
+        sys.exit(f"long_runs: {args.log} counts nothing: nothing was run")
+    cells = (counted, seeds(log), f"{args.seconds:,}", commit(), datetime.date.today().isoformat(),
+             machine())
     page = args.page.read_text(encoding="utf-8")
     args.page.write_text(rewritten(page, args.part, cells), encoding="utf-8")
-    print(f"{args.part}: {counted}; {args.seconds} s")
+    print(f"{args.part}: {counted}; seeds: {seeds(log)}; {args.seconds} s")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@
 # broken off goes on with the parts that are left. Logs: build/long/PART.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/counts.sh
 
 readonly all=(unit kills flips agreement transformers fuzz tsan)
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
@@ -36,17 +37,10 @@ run_sized() {  # run_sized PRESET PART: each program of the part, whole.
   for program in ${sized[$2]}; do "build/$1/bin/$program"; done
 }
 
-# Prints how many tests of GoogleTest passed: ATTNDB_COUNT of a run that has no other.
-count_tests() {  # count_tests LOG
-  awk '/\[  PASSED  \] [0-9]+ test/ {for (i = 1; i < NF; i++) if ($i == "]") sum += $(i + 1)}
-       END {print "ATTNDB_COUNT", sum + 0, "tests"}' "$1"
-}
-
 unit() {
   local log=build/long/unit-tests.log
-  run_sized release unit >"$log" 2>&1 || { cat "$log"; return 1; }
-  grep -E '^(ATTNDB_|\[  PASSED  \])' "$log"
-  count_tests "$log"
+  GTEST_BRIEF=1 run_sized release unit 2>&1 | tee "$log"
+  print_tests "$log"
 }
 
 kills() { run_sized release kills; }
@@ -70,7 +64,7 @@ tsan() {
   # Each test of its own is short: what a long run adds is the sanitizer.
   ATTNDB_TEST_SIZE=short ctest --preset tsan -V -j "$(nproc)" >"$log" || { cat "$log"; return 1; }
   tail -n 4 "$log"
-  count_tests "$log"
+  print_tests "$log"
 }
 
 list() {

@@ -102,6 +102,22 @@ class TreeTest(unittest.TestCase):
         self.assertEqual(set(listed) - used, set())
 
 
+class OnePlaceTest(unittest.TestCase):
+    """What tests and scripts tell each other is read and written in one place a language."""
+
+    def test_variables_and_lines_are_named_in_one_file_a_language(self):
+        testing = {"testing/test_size.h", "testing/test_size.cc", "testing/test_size_test.cc"}
+        python = {"python/tests/hf/sizes.py", "python/tests/hf/test_sizes.py"}
+        lint = {"tests/lint/long_runs_test.py", "tests/lint/sizes_test.py"}
+        for name, scripts in (("COUNT", {"scripts/counts.sh"}),
+                              ("TEST_SIZE", {"scripts/test_long.sh"})):
+            word = f"ATTNDB_{name}"
+            found = {str(path) for path in lint_common.all_files(ROOT)
+                     if path.suffix in (".h", ".cc", ".c", ".py", ".sh", ".cmake", ".txt")
+                     and word in lint_common.read(ROOT, path)}
+            self.assertEqual(found - testing - python - lint - scripts, set(), word)
+
+
 class UnreachedTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -162,6 +178,7 @@ class ScriptTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         (self.root / "scripts").mkdir()
+        shutil.copy(ROOT / "scripts/counts.sh", self.root / "scripts")
         script = pathlib.Path(shutil.copy(ROOT / "scripts/test_long.sh", self.root / "scripts"))
         (self.root / "scripts/long_runs.py").write_text("")
         for name in ("build", "setup", "install_python"):

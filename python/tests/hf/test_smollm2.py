@@ -18,6 +18,7 @@ from transformers import DynamicCache
 import attndb
 import attndb.hf
 from hf_models import in_new_process
+from sizes import print_count
 from smollm2 import (
     CUTS,
     FILE,
@@ -81,7 +82,7 @@ def _store_prefixes(store: Path, model: Any, tokenizer: Any, document: torch.Ten
 
 def test_prefixes_are_reused_to_the_token(runs: Runs) -> None:
     _, saved = runs
-    print(f"\nATTNDB_COUNT {len(CUTS)} prompts of {CUTS[0]} to {CUTS[-1]} tokens and a question")
+    print_count(len(CUTS), f"prompts of {CUTS[0]} to {CUTS[-1]} tokens and a question")
     for name in ("reused", "reused16_"):
         assert [int(saved[f"{name}{i}"]) for i in range(len(CUTS))] == list(CUTS)
 
