@@ -6,9 +6,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly jobs=${1:-$(nproc)}
-scripts/build.sh release unit_tests &
-build=$!
-trap 'kill "$build" 2>/dev/null || true' EXIT
+set -m  # The build is a process group: to end it is to end Ninja, too, not its script alone.
+scripts/build.sh release unit_tests </dev/null &
+readonly build=$!
+set +m
+trap 'kill -- "-$build" 2>/dev/null && wait "$build" || true' EXIT
 python3 -B scripts/check_layers.py
 python3 -B scripts/format.py --check
 python3 -B scripts/tidy.py

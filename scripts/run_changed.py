@@ -2,7 +2,8 @@
 """Runs the tests of a label that can have changed since they passed.
 
 A test is left out if its program, our libraries that it loads and what it is given (arguments,
-environment, shard) are, byte for byte, those with which it passed: nothing else could make it fail.
+environment, shard; our own variables and GoogleTest's) are, byte for byte, those with which it
+passed: nothing else of this tree could make it fail.
 Of a test that is a script, the files beside it and in the folders that it is given count, too. What
 passed stands in BUILD/passed.
 """
@@ -10,6 +11,7 @@ passed stands in BUILD/passed.
 import argparse
 import hashlib
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -52,7 +54,8 @@ def inputs(words):
 
 
 def fingerprint(command, environment, known):
-    digest = hashlib.sha256(repr((command, environment)).encode())
+    given = sorted(item for item in os.environ.items() if item[0].startswith(("ATTNDB_", "GTEST_")))
+    digest = hashlib.sha256(repr((command, environment, given)).encode())
     for file in inputs(command):
         if file not in known:
             known[file] = hashlib.sha256(file.read_bytes()).digest()
