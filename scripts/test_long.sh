@@ -2,6 +2,7 @@
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
 #   scripts/test_long.sh [PART...]      all of: unit kills flips agreement transformers fuzz tsan
+                                        tsan-engine
 #   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
 #   unit          the unit tests that have two sizes
@@ -11,6 +12,7 @@
 #   transformers  tokens and logits against transformers' own cache: 10 prompts of up to 4,000
 #   fuzz          each fuzz target for 10 minutes; FUZZ_SECONDS=60 for one
 #   tsan          all tests of the C++ library under ThreadSanitizer
+#   tsan-engine   llama.cpp's adapter on tiny models, in two of ggml's threads, likewise
 #
 # Each part that passes writes its line into the table of docs/testing.md, so that a run that was
 # broken off goes on with the parts that are left. Logs: build/long/PART.log.
@@ -18,7 +20,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/counts.sh
 
-readonly all=(unit kills flips agreement transformers fuzz tsan)
+readonly all=(unit kills flips agreement transformers fuzz tsan tsan-engine)
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
@@ -64,6 +66,17 @@ tsan() {
   # Each test of its own is short: what a long run adds is the sanitizer.
   ATTNDB_TEST_SIZE=short ctest --preset tsan -V -j "$(nproc)" >"$log" || { cat "$log"; return 1; }
   tail -n 4 "$log"
+  print_tests "$log"
+}
+
+tsan-engine() {
+  local log=build/long/tsan-engine-tests.log
+  scripts/setup.sh engine-tsan
+  scripts/build.sh tsan-llama llama_test
+  # Not those on SmolLM2: they are of text, and would take hours.
+  ATTNDB_TEST_SIZE=short GTEST_BRIEF=1 TSAN_OPTIONS=halt_on_error=1 \
+    build/tsan-llama/bin/llama_test "--gtest_filter=-ChatTemplateTest.*:EngineGenerateTest.*" \
+    >"$log" 2>&1 || { cat "$log"; return 1; }
   print_tests "$log"
 }
 

@@ -25,7 +25,7 @@ std::string TestText() {
 
 EngineOptions TinyOptions(HookVariant variant) {
   EngineOptions options;
-  options.num_threads = 1;
+  options.num_threads = ATTNDB_TINY_THREADS;
   options.kv_dtype = DType::kFloat32;
   options.ubatch_tokens = 64;
   options.variant = variant;

@@ -26,8 +26,9 @@ std::string ArchModels();
 // The text for prompts: about 0.7 MB of English.
 std::string TestText();
 
-// An engine on a tiny model: float32 KV, ubatches of 64. One thread: ggml's threads spin at
-// barriers, which costs a time slice each where other programs keep the cores busy.
+// An engine on a tiny model: float32 KV, ubatches of 64. One thread, or two under ThreadSanitizer:
+// ggml's threads spin at barriers, which costs a time slice each where other programs keep the
+// cores busy.
 EngineOptions TinyOptions(HookVariant variant);
 
 // `count` ids below `vocab_size`, the same for the same seed.

@@ -31,11 +31,13 @@ set_tests_properties(llama_arch_models PROPERTIES
 add_library(attndb_llama_testing STATIC engine_test_util.cc gguf_test_util.cc)
 target_compile_definitions(attndb_llama_testing PRIVATE
   ATTNDB_TINY_MODELS="${tiny_models}" ATTNDB_TEST_TEXT="${test_text}"
-  ATTNDB_ARCH_MODELS="${arch_models}")
+  ATTNDB_ARCH_MODELS="${arch_models}"
+  ATTNDB_TINY_THREADS=$<IF:$<STREQUAL:${ATTNDB_SANITIZE},thread>,2,1>)
 target_link_libraries(attndb_llama_testing PUBLIC attndb_llama_static PRIVATE llama GTest::gtest attndb_warnings)
 add_dependencies(attndb_llama_testing attndb_llama_test_data)
 
-# All but a few tests run their model on one thread, so that programs can run side by side.
+# All but a few tests run their model on one thread, so that programs can run side by side; under
+# ThreadSanitizer on two, which then meet in every test.
 attndb_add_test(llama_test
   SOURCES abort_guard_test.cc attention_graph_test.cc attention_hook_test.cc chat_template_test.cc
           engine_agreement_test.cc engine_capture_test.cc engine_failure_test.cc
