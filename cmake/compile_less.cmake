@@ -5,7 +5,8 @@
 #                              namespace must then differ from its neighbours'.
 #   attndb_test_speed(TARGET)  precompiles GoogleTest for a test program, and optimises less: what
 #                              tests spend their time in is the library.
-# ATTNDB_UNITY=OFF compiles each source alone: it sees that each includes what it uses.
+# ATTNDB_UNITY=OFF compiles each source alone. Without it, scripts/check_alone.py sees that each
+# includes what it uses.
 option(ATTNDB_UNITY "Compile sources in batches, and with precompiled headers" ON)
 
 function(attndb_batch target)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What is run before each commit: check.sh [JOBS]. Layers, format and style of the sources, then
-# the unit tests of every layer, as far as they can have changed, with this machine's kernels (`make
-# test` tries the others). Needs no model, no torch and no llama.cpp.
+# What is run before each commit: check.sh [JOBS]. Layers, format and style of the sources; whether
+# those that differ from the last commit compile alone; then the unit tests of every layer, as far
+# as they can have changed, with this machine's kernels (`make test` tries the others). Needs no
+# model, no torch and no llama.cpp.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,4 +17,5 @@ python3 -B scripts/format.py --check
 python3 -B scripts/tidy.py
 wait "$build"
 trap - EXIT
+python3 -B scripts/check_alone.py --changed --compile-commands build/release/compile_commands.json
 python3 -B scripts/run_changed.py --build build/release --label unit --jobs "$jobs"

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ CODE_FOLDERS = ("include", "src", "testing", "tests", "fuzz", "bench", "engines"
                 "python", "tools", "examples")
 # Where `#include "a/b.h"` is looked for, in this order.
 INCLUDE_ROOTS = ("src", "include", "")
-SKIPPED_FOLDERS = {".git", ".deps", "build", "__pycache__"}
+SKIPPED = {".git", ".deps", "build", "__pycache__"}
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 _BLANKED = re.compile(
@@ -57,6 +58,37 @@ def compile_entries(root, databases):
                     yield path.relative_to(root), entry
 
 
+def compile_flags(entry):
+    """The flags of a compile command that matter to what the code means."""
+    words = shlex.split(entry["command"])
+    kept, i = [], 0
+    while i < len(words):
+        if words[i] == "-include" and words[i + 1].endswith("cmake_pch.hxx"):
+            i += 1  # A precompiled header of the build's compiler: sources include what they use.
+        elif words[i] in ("-isystem", "-include", "-x"):
+            kept += words[i:i + 2]
+            i += 1
+        elif words[i].startswith(("-I", "-D", "-std", "-W", "-m", "-f")):
+            kept.append(words[i])
+        i += 1
+    return [word for word in kept if not word.startswith(("-fsanitize", "-Winvalid-pch"))]
+
+
+def compiled_sources(root, databases):
+    """(path, flags) of each of our sources that the files in `databases` compile.
+
+    Paths in flags are relative to `root`, so that checkouts in other places share stamps.
+    """
+    ours = set(code_files(root, (".cc",)))
+    return [(path, [flag.replace(f"{root}/", "").replace(str(root), ".")
+                    for flag in compile_flags(entry)])
+            for path, entry in compile_entries(root, databases) if path in ours]
+
+
+def is_test(path):
+    return path.stem.endswith("_test")
+
+
 def parser(description):
     result = argparse.ArgumentParser(description=description)
     result.add_argument("--root", type=pathlib.Path,
@@ -74,8 +106,8 @@ def finish(problems):
 def all_files(root):
     """Every file of the tree, as paths relative to it."""
     for folder, subfolders, names in os.walk(root):
-        subfolders[:] = sorted(set(subfolders) - SKIPPED_FOLDERS)
-        for name in sorted(names):
+        subfolders[:] = sorted(set(subfolders) - SKIPPED)
+        for name in sorted(set(names) - SKIPPED):  # A file .git is what a second work tree has.
             yield pathlib.Path(folder, name).relative_to(root)
 
 
@@ -117,24 +149,35 @@ def tool_version(*command):
     return done.stdout + pathlib.Path(sys.argv[0]).read_bytes()
 
 
+def reached(root, path, cache):
+    """(our files that a file includes and that these do, itself among them; others' headers).
+
+    `cache` is a dict kept by the caller.
+    """
+    seen, others, todo = {path}, set(), [path]
+    while todo:
+        current = todo.pop()
+        if current not in cache:
+            text = read(root, current)
+            found = [(resolve(root, name), name) for _, _, name in includes(text)]
+            cache[current] = (hashlib.sha256(text.encode()).digest(),
+                              [file for file, _ in found if file],
+                              [name for file, name in found if not file])
+        others.update(cache[current][2])
+        for included in cache[current][1]:
+            if included not in seen:
+                seen.add(included)
+                todo.append(included)
+    return seen, others
+
+
 def fingerprint(root, path, tool, cache):
     """Digest of a file, of all our headers that it reaches and of `tool`, what it is checked with.
 
     `cache` is a dict kept by the caller.
     """
     digest = hashlib.sha256(tool)
-    seen, todo = {path}, [path]
-    while todo:
-        current = todo.pop()
-        if current not in cache:
-            text = read(root, current)
-            found = (resolve(root, included) for _, _, included in includes(text))
-            cache[current] = (hashlib.sha256(text.encode()).digest(), [f for f in found if f])
-        for included in cache[current][1]:
-            if included not in seen:
-                seen.add(included)
-                todo.append(included)
-    for member in sorted(seen):
+    for member in sorted(reached(root, path, cache)[0]):
         digest.update(str(member).encode() + b"\0" + cache[member][0])
     return digest.hexdigest()
 

@@ -17,6 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = ROOT / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+import check_alone  # noqa: E402
+import check_clang  # noqa: E402
 import cpp_functions  # noqa: E402
 import format as formatter  # noqa: E402
 import lint_common  # noqa: E402
@@ -277,16 +279,24 @@ class FormatTest(LintTest):
                          f"/* {words}\n * abcd more. */\n * {words} */")
 
 
-class ClangTest(LintTest):
-    def clang(self, text, path="src/common/check.cc", others=()):
-        for name, content in [(path, text), *others]:
-            self.write(name, content)
+class CompiledTest(LintTest):
+    """Of scripts that look at what a build compiles."""
+
+    def found(self, script, sources, *arguments):
+        """What the script prints of `sources`, {path: text}."""
+        for name, text in sources.items():
+            self.write(name, text)
         self.write("build/compile_commands.json", json.dumps(
-            [{"directory": str(self.root), "file": name, "command": "c++ -Isrc -std=c++20 -O2"}
-             for name, _ in [(path, text), *others]]))
+            [{"directory": str(self.root), "file": name,
+              "command": "c++ -Isrc -std=c++20 -O2 -Wall -Wextra"} for name in sources]))
         return "\n".join(self.run_script(
-            "check_clang.py", "--cache", str(self.root / "build"),
-            "--compile-commands", str(self.root / "build/compile_commands.json")))
+            script, "--cache", str(self.root / "build"),
+            "--compile-commands", str(self.root / "build/compile_commands.json"), *arguments))
+
+
+class ClangTest(CompiledTest):
+    def clang(self, text, path="src/common/check.cc", others=()):
+        return self.found("check_clang.py", {path: text, **dict(others)})
 
     def test_silent_on_good_names(self):
         self.assertEqual(self.clang("namespace attndb {\nconstexpr int kSize = 1;\n"
@@ -297,22 +307,11 @@ class ClangTest(LintTest):
             "int Twice_It(int size) { return size * 2; }\n"))
         self.assertIn("invalid case style for class 'my_class'", self.clang("class my_class {};\n"))
 
-    LOCKS = textwrap.dedent("""\
-        class __attribute__((capability("mutex"))) Mutex {
-         public:
-          void Lock() __attribute__((acquire_capability()));
-        };
-        class Counter {
-         public:
-          int Get() { return count_; }
-         private:
-          Mutex mutex_;
-          int count_ __attribute__((guarded_by(mutex_))) = 0;
-        };
-        """)
-
-    def test_finds_what_is_read_without_its_lock(self):
-        self.assertIn("requires holding mutex 'mutex_'", self.clang(self.LOCKS))
+    def test_finds_a_bad_name_in_a_header(self):
+        self.write("src/common/a.h", "struct my_struct {};\n")
+        self.assertIn("invalid case style for struct 'my_struct'",
+                      self.clang('#include "common/a.h"\n',
+                                 others=[("src/common/b.cc", '#include <string>\n')]))
 
     def test_says_which_of_several_sources_it_was(self):
         others = [(f"src/common/good{i}.cc", f"int Good{i}() {{ return {i}; }}\n")
@@ -327,19 +326,84 @@ class ClangTest(LintTest):
         others = [("src/common/b.cc", source % "Second")]
         self.assertEqual(self.clang(source % "First", others=others), "")
 
+    def test_looks_at_sources_that_define_one_name_in_two_passes(self):
+        sources = {"a.cc": "enum Part { kA };\n", "b.cc": "struct Part {\n  int Size();\n};\n",
+                   "c.cc": "int Part::Size() { return 1; }\n", "d.cc": "int Size() { return 2; }\n"}
+        for name, text in sources.items():
+            self.write(name, text)
+        found = check_clang.batches(self.root, [(pathlib.Path(name), []) for name in sources])
+        self.assertEqual([[str(path) for path, _ in batch] for batch in found],
+                         [["a.cc", "c.cc", "d.cc"], ["b.cc"]])
+
     def test_looks_at_the_sources_of_a_batch(self):
         self.write("src/common/check.cc", "int Twice_It(int size) { return size * 2; }\n")
         batch = "build/Unity/unity_0_cxx.cxx"
-        self.write(batch, f'#include "{self.root}/src/common/check.cc"\n')
-        self.write("build/compile_commands.json", json.dumps(
-            [{"directory": str(self.root), "file": batch, "command": "c++ -Isrc -std=c++20"}]))
-        self.assertIn("Twice_It", "\n".join(self.run_script(
-            "check_clang.py", "--cache", str(self.root / "build"),
-            "--compile-commands", str(self.root / "build/compile_commands.json"))))
+        text = f'#include "{self.root}/src/common/check.cc"\n'
+        self.assertIn("Twice_It", self.found("check_clang.py", {batch: text}))
 
-    def test_finds_that_in_tests_too(self):
-        self.assertIn("requires holding mutex 'mutex_'",
-                      self.clang(self.LOCKS, "src/common/check_test.cc"))
+
+class AloneTest(CompiledTest):
+    def alone(self, *arguments, **sources):
+        return self.found("check_alone.py", {f"src/common/{name}.cc": text
+                                             for name, text in sources.items()}, *arguments)
+
+    LOCKS = textwrap.dedent("""\
+        class __attribute__((capability("mutex"))) Mutex {
+         public:
+          void Lock() __attribute__((acquire_capability()));
+        };
+        class Counter {
+         public:
+          int Get() { return count_; }
+         private:
+          Mutex mutex_;
+          int count_ __attribute__((guarded_by(mutex_))) = 0;
+        };
+        """)
+    LACKS = "std::string text;\n"
+
+    def test_finds_a_source_that_lives_on_its_neighbours_includes(self):
+        self.write("src/common/a.cc", "#include <string>\n")
+        self.write("src/common/b.cc", self.LACKS)
+        batch = "".join(f'#include "{self.root}/src/common/{name}.cc"\n' for name in "ab")
+        found = self.found("check_alone.py", {"build/Unity/unity_0_cxx.cxx": batch})
+        self.assertIn("src/common/b.cc:1: does not compile alone", found)
+        self.assertNotIn("src/common/a.cc", found)
+
+    def test_finds_a_constant_that_nothing_uses(self):
+        self.assertIn("unused variable 'kSize'", self.alone(
+            a="namespace {\nconstexpr int kSize = 1;\n}\n"))
+
+    def test_finds_what_is_read_without_its_lock(self):
+        self.assertIn("requires holding mutex 'mutex_'", self.alone(a=self.LOCKS))
+        self.assertIn("requires holding mutex 'mutex_'", self.alone(a_test=self.LOCKS))
+
+    def test_precompiles_nothing_that_a_source_lacks(self):
+        includes = "".join(f"#include <{name}>\n" for name in check_alone.PRECOMPILED[-1])
+        found = self.alone(lacks=self.LACKS, a=includes, b=includes, c=includes,
+                           d=includes + "std::vector<std::string> texts;\n")
+        self.assertEqual([line for line in found.splitlines() if line.endswith(" alone:")],
+                         ["src/common/lacks.cc:1: does not compile alone:"])
+
+    def test_finds_a_header_that_lives_on_what_its_source_includes_next(self):
+        includes = "".join(f"#include <{name}>\n" for name in check_alone.PRECOMPILED[-1])
+        self.write("src/common/a.h", "inline std::string Text() { return {}; }\n")
+        found = self.alone(a='#include "common/a.h"\n\n' + includes, b=includes, c=includes,
+                           d=includes, e=includes)
+        self.assertIn("src/common/a.cc:1: does not compile alone", found)
+
+    def test_looks_only_at_what_changed_if_told_so(self):
+        def git(*words):
+            subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@example.com", *words],
+                           cwd=self.root, check=True, capture_output=True)
+        git("init")
+        self.write("src/common/old.cc", self.LACKS)
+        git("add", ".")
+        git("commit", "-m", "x")
+        self.assertEqual(self.alone("--changed", old=self.LACKS), "")
+        found = self.alone("--changed", old=self.LACKS, new=self.LACKS)
+        self.assertIn("src/common/new.cc:1: does not compile alone", found)
+        self.assertNotIn("old.cc", found)
 
 
 class FunctionsTest(unittest.TestCase):
