@@ -61,6 +61,9 @@ class PackageTest(unittest.TestCase):
     def run_in(self, *command, code=0, **variables):
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        # As the build names its compiler: what it compiled is in ccache, also by that name.
+        environment.setdefault("CC", "cc")
+        environment.setdefault("CXX", "c++")
         environment["CCACHE_BASEDIR"] = str(self.folder)
         environment["CCACHE_NOHASHDIR"] = "1"
         environment.update(variables)
