@@ -12,20 +12,20 @@
 namespace attndb::internal {
 namespace {
 
-enum ClustersPart : uint32_t { kClusterPlanes, kClusterOrder, kNumClustersParts };
+enum Part : uint32_t { kPlanes, kOrder, kNumParts };
 
-uint64_t ClustersBytes(const storage::Segment& segment, LayerId layer) {
+uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) {
   return index::ClusteredKeys::BytesFor(segment.num_tokens(), KeyElements(segment, layer));
 }
 
-Result<HeadIndex> ReadClusters(const storage::Companion& companion, const storage::Segment& segment,
-                               LayerId layer, uint32_t kv_head) {
+Result<HeadIndex> ReadHead(const storage::Companion& companion, const storage::Segment& segment,
+                           LayerId layer, uint32_t kv_head) {
   HeadIndex head;
-  const storage::PartPlace planes = {layer, kv_head, kClusterPlanes};
+  const storage::PartPlace planes = {layer, kv_head, kPlanes};
   if (companion.num_rows(planes) == 0) return head;
   ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange plane_range, companion.ReadPart(planes));
   ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange order_range,
-                          companion.ReadPart({layer, kv_head, kClusterOrder}));
+                          companion.ReadPart({layer, kv_head, kOrder}));
   ATTNDB_ASSIGN_OR_RETURN(
       index::ClusteredKeys keys,
       index::ClusteredKeys::Parse({plane_range.bytes, order_range.bytes},
@@ -38,8 +38,8 @@ Result<HeadIndex> ReadClusters(const storage::Companion& companion, const storag
   return head;
 }
 
-Status WriteClusters(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                     const PlaneSources& sources, storage::CompanionWriter* writer) {
+Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
+                 const PlaneSources& sources, storage::CompanionWriter* writer) {
   ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows rows, segment.ReadKeys(layer, kv_head));
   ATTNDB_ASSIGN_OR_RETURN(const index::ClusteredKeys keys,
                           index::ClusteredKeys::Build(sources.Of(kv_head, rows.data())));
@@ -59,19 +59,19 @@ const CompanionKind& ClustersForm::kind() const {
 
 uint64_t ClustersForm::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
   // Read in whole granules: each part begins and ends inside one.
-  constexpr uint64_t kEnds = uint64_t{2} * kNumClustersParts * storage::kGranuleBytes;
-  return segment.shape().layers[layer].num_kv_heads * (ClustersBytes(segment, layer) + kEnds);
+  constexpr uint64_t kEnds = uint64_t{2} * kNumParts * storage::kGranuleBytes;
+  return segment.shape().layers[layer].num_kv_heads * (HeadBytes(segment, layer) + kEnds);
 }
 
 uint64_t ClustersForm::ObjectBytes(const storage::Segment& segment) const {
-  return SumOverHeads(segment, [&](LayerId layer) { return ClustersBytes(segment, layer); });
+  return SumOverHeads(segment, [&](LayerId layer) { return HeadBytes(segment, layer); });
 }
 
 Result<std::vector<HeadIndex>> ClustersForm::Read(const storage::Companion& companion,
                                                   const storage::Segment& segment,
                                                   LayerId layer) const {
   return ReadHeads<HeadIndex>(
-      segment, layer, [&](uint32_t head) { return ReadClusters(companion, segment, layer, head); });
+      segment, layer, [&](uint32_t head) { return ReadHead(companion, segment, layer, head); });
 }
 
 Status ClustersForm::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool*,
@@ -79,9 +79,9 @@ Status ClustersForm::Write(const storage::Segment& segment, const ModelSpec& spe
                            const std::function<void(LayerId)>& layer_done) const {
   const auto begin = [&](LayerId layer) {
     return [&segment, layer, writer, sources = PlaneSources(segment, layer, spec.layers[layer])](
-               uint32_t head) { return WriteClusters(segment, layer, head, sources, writer); };
+               uint32_t head) { return WriteHead(segment, layer, head, sources, writer); };
   };
-  return WriteHeads(segment, spec, kNumClustersParts, writer, begin, layer_done);
+  return WriteHeads(segment, spec, kNumParts, writer, begin, layer_done);
 }
 
 }  // namespace attndb::internal

@@ -20,7 +20,7 @@ uint64_t FirstKey(const storage::Segment& segment) {
   return segment.first_position() == 0 ? kSinkKeys : 0;
 }
 
-uint64_t GraphBytes(const storage::Segment& segment, LayerId layer) {
+uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) {
   return index::GraphIndex::BytesFor(
       {segment.num_tokens(), KeyElements(segment, layer), segment.shape().dtype});
 }
@@ -34,8 +34,8 @@ index::GraphSource SourceOf(const index::PlaneSource& all, uint64_t first_key) {
   return source;
 }
 
-Result<HeadIndex> ReadGraph(const storage::Companion& companion, const storage::Segment& segment,
-                            LayerId layer, uint32_t kv_head) {
+Result<HeadIndex> ReadHead(const storage::Companion& companion, const storage::Segment& segment,
+                           LayerId layer, uint32_t kv_head) {
   HeadIndex head;
   const storage::PartPlace place = {layer, kv_head, 0};
   if (companion.num_rows(place) == 0) return head;
@@ -54,8 +54,8 @@ Result<HeadIndex> ReadGraph(const storage::Companion& companion, const storage::
   return head;
 }
 
-Status WriteGraph(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                  const PlaneSources& sources, ThreadPool* pool, storage::CompanionWriter* writer) {
+Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
+                 const PlaneSources& sources, ThreadPool* pool, storage::CompanionWriter* writer) {
   ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows rows, segment.ReadKeys(layer, kv_head));
   ATTNDB_ASSIGN_OR_RETURN(
       const index::GraphIndex graph,
@@ -75,18 +75,18 @@ const CompanionKind& GraphForm::kind() const {
 uint64_t GraphForm::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
   // Read in whole granules: it begins and ends inside one.
   constexpr uint64_t kEnds = 2 * storage::kGranuleBytes;
-  return segment.shape().layers[layer].num_kv_heads * (GraphBytes(segment, layer) + kEnds);
+  return segment.shape().layers[layer].num_kv_heads * (HeadBytes(segment, layer) + kEnds);
 }
 
 uint64_t GraphForm::ObjectBytes(const storage::Segment& segment) const {
-  return SumOverHeads(segment, [&](LayerId layer) { return GraphBytes(segment, layer); });
+  return SumOverHeads(segment, [&](LayerId layer) { return HeadBytes(segment, layer); });
 }
 
 Result<std::vector<HeadIndex>> GraphForm::Read(const storage::Companion& companion,
                                                const storage::Segment& segment,
                                                LayerId layer) const {
   return ReadHeads<HeadIndex>(
-      segment, layer, [&](uint32_t head) { return ReadGraph(companion, segment, layer, head); });
+      segment, layer, [&](uint32_t head) { return ReadHead(companion, segment, layer, head); });
 }
 
 Status GraphForm::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool* pool,
@@ -95,7 +95,7 @@ Status GraphForm::Write(const storage::Segment& segment, const ModelSpec& spec, 
   const auto begin = [&](LayerId layer) {
     return [&segment, layer, pool, writer,
             sources = PlaneSources(segment, layer, spec.layers[layer])](uint32_t head) {
-      return WriteGraph(segment, layer, head, sources, pool, writer);
+      return WriteHead(segment, layer, head, sources, pool, writer);
     };
   };
   return WriteHeads(segment, spec, 1, writer, begin, layer_done);

@@ -9,14 +9,14 @@
 namespace attndb::internal {
 namespace {
 
-enum PlanesPart : uint32_t { kMain, kLow, kSigns, kNumPlanesParts };
+enum Part : uint32_t { kMain, kLow, kSigns, kNumParts };
 
-uint64_t PlanesBytes(const storage::Segment& segment, LayerId layer) {
+uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) {
   return index::KeyPlanes::BytesFor(segment.num_tokens(), KeyElements(segment, layer));
 }
 
-Result<HeadPlanes> ReadPlanes(const storage::Companion& companion, const storage::Segment& segment,
-                              LayerId layer, uint32_t kv_head) {
+Result<HeadPlanes> ReadHead(const storage::Companion& companion, const storage::Segment& segment,
+                            LayerId layer, uint32_t kv_head) {
   HeadPlanes head;
   const storage::PartPlace main = {layer, kv_head, kMain};
   if (companion.num_rows(main) == 0) return head;
@@ -37,8 +37,8 @@ Result<HeadPlanes> ReadPlanes(const storage::Companion& companion, const storage
   return head;
 }
 
-Status WritePlanes(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                   const PlaneSources& sources, storage::CompanionWriter* writer) {
+Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
+                 const PlaneSources& sources, storage::CompanionWriter* writer) {
   ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows keys, segment.ReadKeys(layer, kv_head));
   ATTNDB_ASSIGN_OR_RETURN(const index::KeyPlanes planes,
                           index::KeyPlanes::Build(sources.Of(kv_head, keys.data())));
@@ -58,12 +58,12 @@ const CompanionKind& KeyPlanesForm::kind() const {
 
 uint64_t KeyPlanesForm::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
   // Read in whole granules: each part begins and ends inside one.
-  constexpr uint64_t kEnds = uint64_t{2} * kNumPlanesParts * storage::kGranuleBytes;
-  return segment.shape().layers[layer].num_kv_heads * (PlanesBytes(segment, layer) + kEnds);
+  constexpr uint64_t kEnds = uint64_t{2} * kNumParts * storage::kGranuleBytes;
+  return segment.shape().layers[layer].num_kv_heads * (HeadBytes(segment, layer) + kEnds);
 }
 
 uint64_t KeyPlanesForm::ObjectBytes(const storage::Segment& segment) const {
-  return SumOverHeads(segment, [&](LayerId layer) { return PlanesBytes(segment, layer); });
+  return SumOverHeads(segment, [&](LayerId layer) { return HeadBytes(segment, layer); });
 }
 
 Result<std::vector<HeadPlanes>> KeyPlanesForm::Build(const storage::Segment& segment, LayerId layer,
@@ -83,7 +83,7 @@ Result<std::vector<HeadPlanes>> KeyPlanesForm::Read(const storage::Companion& co
                                                     const storage::Segment& segment,
                                                     LayerId layer) const {
   return ReadHeads<HeadPlanes>(
-      segment, layer, [&](uint32_t head) { return ReadPlanes(companion, segment, layer, head); });
+      segment, layer, [&](uint32_t head) { return ReadHead(companion, segment, layer, head); });
 }
 
 Status KeyPlanesForm::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool*,
@@ -91,9 +91,9 @@ Status KeyPlanesForm::Write(const storage::Segment& segment, const ModelSpec& sp
                             const std::function<void(LayerId)>& layer_done) const {
   const auto begin = [&](LayerId layer) {
     return [&segment, layer, writer, sources = PlaneSources(segment, layer, spec.layers[layer])](
-               uint32_t head) { return WritePlanes(segment, layer, head, sources, writer); };
+               uint32_t head) { return WriteHead(segment, layer, head, sources, writer); };
   };
-  return WriteHeads(segment, spec, kNumPlanesParts, writer, begin, layer_done);
+  return WriteHeads(segment, spec, kNumParts, writer, begin, layer_done);
 }
 
 }  // namespace attndb::internal
