@@ -11,10 +11,6 @@
 # includes what it uses.
 option(ATTNDB_UNITY "Compile sources in batches, and with precompiled headers" ON)
 
-# A batch includes its sources by their whole path. Without that in __FILE__, what one folder compiled
-# serves another: `pip install .` compiles again, elsewhere, what a build has in ccache.
-add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
-
 function(attndb_batch target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${ATTNDB_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
