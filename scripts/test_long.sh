@@ -2,7 +2,7 @@
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
 #   scripts/test_long.sh [PART...]      all of: unit kills flips agreement transformers fuzz tsan
-                                        tsan-engine
+#                                       tsan-engine
 #   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
 #   unit          the unit tests that have two sizes
@@ -53,6 +53,7 @@ agreement() { run_sized release agreement; }
 
 transformers() {
   scripts/setup.sh python
+  scripts/build.sh release attndb_cli
   scripts/install_python.sh
   OMP_NUM_THREADS=1 .deps/venv/bin/python -B -m pytest -q -s -p no:cacheprovider \
     ${sized[transformers]}
