@@ -25,7 +25,6 @@ PICTURES = {
 }
 INDEX_PICTURES = {"break_even": "Where indexes are faster than a scan, and where not"}
 AUTO, FAST = "auto(error=0.01)", "auto(error=0.03)"
-SIGNS = "auto(error=0.03,bits=1)"
 
 Results = dict[str, Any]  # By name of the file, without .json.
 
@@ -316,10 +315,8 @@ LINES: list[Callable[[Results], Line]] = [
             AUTO, 4),
     speedup("synthetic heads of Llama 3 8B's geometry, 128K, error 0.01", "attention_synthetic",
             AUTO, 5),
-    speedup("the same at error 0.03, sign plane in front", "attention_synthetic", SIGNS, 7),
     scan(8, 0.85),
     scan(4, 0.75),
-    scan(1, 0.60),
     planes_built,
     error_8k,
     greedy,

@@ -122,12 +122,11 @@ bench_attention_biased() {
 }
 bench_attention_stretched() {
   attention attention_stretched 16 --capture "$(heads)" --stretch "$(pick 131072 8192)" \
-    --plan "$auto" --plan "$fast" --try-plan 'auto(error=0.03,bits=1)'
+    --plan "$auto" --plan "$fast"
 }
 bench_attention_synthetic() {
   attention attention_synthetic 16 --geometry llama3-8b --dtype bf16 \
-    --tokens "$(pick 131072 8192)" --plan "$auto" --plan "$fast" \
-    --try-plan 'auto(error=0.03,bits=1)'
+    --tokens "$(pick 131072 8192)" --plan "$auto" --plan "$fast"
 }
 bench_frontier_8k() {
   attention frontier_8k 16 --capture "$(heads)" --sweep

@@ -156,7 +156,7 @@ class HeadBench {
         run.result.build_seconds = of_index[index].seconds;
         run.result.index_bytes = of_index[index].bytes_per_key;
       } else if (index.empty() && plan.find("bits=exact") == std::string::npos) {
-        run.result.index_bytes = static_cast<double>(at_first.at("key_planes_2")) /
+        run.result.index_bytes = static_cast<double>(at_first.at("key_planes_3")) /
                                  static_cast<double>(head_.num_tokens);
       }
       runs_.push_back(std::move(run));

@@ -20,7 +20,6 @@
 
 #include "bench/kernels/bench_util.h"
 #include "kernels/hadamard.h"
-#include "kernels/sign_plane.h"
 
 namespace attndb::bench {
 namespace {
@@ -31,27 +30,20 @@ constexpr size_t kBufferBytes = size_t{512} << 20;
 constexpr size_t kMaxChannels = 128;
 constexpr size_t kMaxGroup = 8;
 
-// Quantized q rows for the scans of 4 and 8 bits, and of 1 bit.
+// Quantized q rows.
 struct Group {
   std::vector<int8_t> codes;
-  std::vector<uint8_t> tables;
   kernels::PlaneQuery planes[kMaxGroup];
-  kernels::SignQuery signs[kMaxGroup];
 };
 
 Group MakeGroup(const float* q, size_t num_channels) {
   Group group;
   group.codes.resize(kMaxGroup * num_channels);
-  group.tables.resize(kMaxGroup * kernels::SignTableBytes(num_channels));
   for (size_t r = 0; r < kMaxGroup; ++r, q += num_channels) {
     int8_t* const codes = group.codes.data() + r * num_channels;
     kernels::PlaneQuery& query = group.planes[r];
     kernels::EncodePlaneQuery(q, num_channels, codes, &query.scale, &query.code_sum);
     query.codes = codes;
-    uint8_t* const tables = group.tables.data() + r * kernels::SignTableBytes(num_channels);
-    kernels::SignQuery& signs = group.signs[r];
-    kernels::EncodeSignQuery(q, num_channels, tables, &signs.scale, &signs.magnitude_sum);
-    signs.tables = tables;
   }
   return group;
 }
@@ -64,15 +56,10 @@ double ScanGbps(const char* data, size_t bits, size_t num_channels, size_t num_r
   const auto* const scales =
       reinterpret_cast<const uint16_t*>(data + kKeys * num_channels * bits / 8);
   const kernels::PlanesView planes = {codes, codes + plane_bytes, scales, num_channels};
-  const kernels::SignView signs = {codes, scales, num_channels};
   const double start = ThreadSeconds();
   for (size_t key = 0; key < kKeys; key += kCallKeys) {
-    if (bits == 1) {
-      kernels::ScanSigns(signs, key, kCallKeys, group.signs, num_rows, scores, kCallKeys);
-    } else {
-      kernels::ScanPlanes(planes, static_cast<int>(bits), key, kCallKeys, group.planes, num_rows,
-                          scores, kCallKeys);
-    }
+    kernels::ScanPlanes(planes, static_cast<int>(bits), key, kCallKeys, group.planes, num_rows,
+                        scores, kCallKeys);
     sink = sink + static_cast<uint64_t>(scores[0] > 0);
   }
   return Gbps(num_bytes, start);
@@ -138,12 +125,9 @@ double EncodeNs(const float* rows, size_t num_channels, bool rotate) {
   static float work[kernels::kPlaneKeys * kMaxChannels];
   static uint8_t planes[2 * kernels::PlaneBlockBytes(kMaxChannels)];
   static const std::vector<float> kSigns(2 * kMaxChannels, -1.0f);
-  static uint8_t sign_plane[kernels::SignBlockBytes(kMaxChannels)];
   uint16_t scales[kernels::kPlaneKeys];
-  uint16_t factors[kernels::kPlaneKeys];
   float residual_sq[kernels::kPlaneKeys];
-  const kernels::PlaneBlock block = {
-      planes, planes + sizeof(planes) / 2, scales, sign_plane, factors, residual_sq};
+  const kernels::PlaneBlock block = {planes, planes + sizeof(planes) / 2, scales, residual_sq};
   const size_t num_floats = kernels::kPlaneKeys * num_channels;
   const double start = ThreadSeconds();
   for (size_t i = 0; i < kRepeats; ++i) {
@@ -170,7 +154,7 @@ int Main(int argc, char** argv) {
     for (const size_t num_channels : std::vector<size_t>{64, 128}) {
       const std::string d = "/d" + std::to_string(num_channels);
       const Group group = MakeGroup(rows, num_channels);
-      for (const size_t bits : std::vector<size_t>{1, 4, 8}) {
+      for (const size_t bits : std::vector<size_t>{4, 8}) {
         const size_t num_bytes = kKeys * (num_channels * bits / 8 + 2);
         for (const size_t num_rows : std::vector<size_t>{1, 3, 4, 8}) {
           const std::string name =
@@ -189,7 +173,7 @@ int Main(int argc, char** argv) {
                                   in_one_pass));
             }
           }
-          if (num_rows < 8) aims[name] = bits == 1 ? 0.6 : bits == 4 ? 0.75 : 0.85;
+          if (num_rows < 8) aims[name] = bits == 4 ? 0.75 : 0.85;
         }
       }
       report.Add("encode" + d, "ns/key", EncodeNs(rows, num_channels, false));

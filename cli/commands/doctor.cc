@@ -156,8 +156,7 @@ void ReportPrices(const DB& db, bool fast, Report* report) {
   }
   // Of a group of 4.
   report->Add("plan prices", "a token of 128 + 128 channels, group of 4: full " +
-                                 FormatFixed(machine->attend_ns[2], 1) + " ns, scan of 1 bit " +
-                                 FormatFixed(machine->scan1_ns[2], 1) + ", of 4 bits " +
+                                 FormatFixed(machine->attend_ns[2], 1) + " ns, scan of 4 bits " +
                                  FormatFixed(machine->scan4_ns[2], 1) + ", of 8 bits " +
                                  FormatFixed(machine->scan8_ns[2], 1) + ", choosing " +
                                  FormatFixed(machine->select_ns, 1) + "; a row here and there " +

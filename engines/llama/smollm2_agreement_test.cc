@@ -61,8 +61,9 @@ size_t Best(std::span<const float> row) {
   return static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
 }
 
-// How far two paths are apart: the largest |logit difference| of each position, by prompt. Positions
-// of one prompt see much of the same context, so that prompts are what is drawn independently.
+// How far two paths are apart: the largest |logit difference| of each position, by prompt.
+// Positions of one prompt see much of the same context, so that prompts are what is drawn
+// independently.
 class Distance {
  public:
   void BeginPrompt() { prompts_.emplace_back(); }

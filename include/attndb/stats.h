@@ -160,8 +160,7 @@ struct ATTNDB_EXPORT MachineProfile {
   std::vector<double> attend_ns;        // K and V of a token.
   std::vector<double> score_ns;         // K of a token.
   std::vector<double> scan8_ns;         // A key of the planes, at 8 bits,
-  std::vector<double> scan4_ns;         // ... at 4,
-  std::vector<double> scan1_ns;         // ... and at 1.
+  std::vector<double> scan4_ns;         // ... and at 4.
   double select_ns = 0;                 // A token that one q head compares.
   double row_ns = 0;                    // A row here and there, for one q head.
   double hop_ns = 0;                    // A read that waits for the one before.

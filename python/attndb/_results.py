@@ -161,8 +161,7 @@ class MachineProfile:
     attend_ns: tuple[float, ...]  # K and V of a token.
     score_ns: tuple[float, ...]  # K of a token.
     scan8_ns: tuple[float, ...]  # A key of the planes, at 8 bits,
-    scan4_ns: tuple[float, ...]  # ... at 4,
-    scan1_ns: tuple[float, ...]  # ... and at 1.
+    scan4_ns: tuple[float, ...]  # ... and at 4.
     select_ns: float  # A token that one q head compares.
     row_ns: float  # A row here and there, for one q head.
     hop_ns: float  # A read that waits for the one before.

@@ -186,7 +186,6 @@ Dict ToDict(const MachineProfile& machine) {
   dict["score_ns"] = Numbers(machine.score_ns);
   dict["scan8_ns"] = Numbers(machine.scan8_ns);
   dict["scan4_ns"] = Numbers(machine.scan4_ns);
-  dict["scan1_ns"] = Numbers(machine.scan1_ns);
   dict["select_ns"] = machine.select_ns;
   dict["row_ns"] = machine.row_ns;
   dict["hop_ns"] = machine.hop_ns;

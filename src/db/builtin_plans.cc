@@ -180,7 +180,7 @@ query::PlanRegistry BuiltinPlans() {
   registry.AddQuery(Dipr());
   registry.AddQuery(Mass());
   registry.AddQuery(Auto());
-  registry.AddIndex({.name = "flat", .bits = {0, 8, 4, 1}, .predict = FlatWork, .for_auto = true});
+  registry.AddIndex({.name = "flat", .bits = {0, 8, 4}, .predict = FlatWork, .for_auto = true});
   registry.AddIndex(Clustered());
   registry.AddIndex(Graph());
   // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench; k there is a fifth of the

@@ -281,7 +281,7 @@ TEST_F(CompactCompanionsTest, WhatTheOldSegmentsHadIsBuiltForTheNewOne) {
   Answer(tokens, "topk(k=60,bits=4,remainder=planes:4)");
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   std::vector<std::string> kinds = Kinds("a");
-  EXPECT_THAT(kinds, Contains("clusters_2"));
+  EXPECT_THAT(kinds, Contains("clusters_3"));
   EXPECT_THAT(kinds, Contains("graph_1"));
   EXPECT_THAT(kinds, Contains("value_planes_4"));
   const std::vector<float> before = Answer(tokens, kAll);
@@ -307,7 +307,7 @@ TEST_F(CompactCompanionsTest, SegmentsWhosePlanesAreBeingBuiltCanBeMerged) {
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
     EXPECT_THAT(Lengths("a"), ElementsAre(9000));
     const std::vector<std::string> kinds = Kinds("a");
-    EXPECT_THAT(kinds, Contains("key_planes_2"));
+    EXPECT_THAT(kinds, Contains("key_planes_3"));
     EXPECT_EQ(NumSegmentFiles(), 2 * (1 + kinds.size()));
     EXPECT_TRUE(db_->Verify()->ok());
     ATTNDB_ASSERT_OK(db_->Drop("a"));

@@ -90,7 +90,7 @@ TEST_F(CompanionsTest, PlanesComeToDiskAndAreReadByTheNextProcess) {
   const ContextInfo info = *db_->Describe("a");
   ASSERT_EQ(info.segments.size(), 1u);
   ASSERT_EQ(info.segments[0].companions.size(), 1u);
-  EXPECT_EQ(info.segments[0].companions[0].kind, "key_planes_2");
+  EXPECT_EQ(info.segments[0].companions[0].kind, "key_planes_3");
   EXPECT_EQ(info.companion_bytes, stats.companion_bytes);
   EXPECT_EQ(info.file_bytes, info.segments[0].file_bytes + info.companion_bytes);
   EXPECT_EQ(stats.file_bytes, info.file_bytes);
@@ -296,7 +296,7 @@ TEST_F(CompanionsTest, WhatWasDroppedWhileItsPlanesAreBuiltFillsNoQuota) {
 TEST_F(CompanionsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
   const Tokens stored = StoreLong("a", 1);
   db_.reset();
-  for (const std::string kind : {"key_planes", "clusters_1"}) {
+  for (const std::string kind : {"key_planes", "key_planes_2", "clusters_1", "clusters_2"}) {
     const auto catalog = *db::Catalog::Open({.path = store() + "/catalog.db"});
     const uint64_t generation = *catalog->ReserveGeneration();
     ATTNDB_ASSERT_OK(catalog->PublishCompanion(1, {.kind = kind, .generation = generation}));
@@ -305,7 +305,7 @@ TEST_F(CompanionsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
     for (const char* end : {".obj", ".manifest"}) std::ofstream(file + end) << "whatever";
   }
   ATTNDB_ASSERT_OK(DB::Open(store(), {.read_only = true}));
-  EXPECT_EQ(NumSegmentFiles(), kFilesOfOne + 4);
+  EXPECT_EQ(NumSegmentFiles(), kFilesOfOne + 8);
   Open();
   EXPECT_EQ(NumSegmentFiles(), kFilesOfOne);
   EXPECT_EQ(Stats().num_companions, 1u);

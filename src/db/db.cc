@@ -228,7 +228,6 @@ Result<MachineProfile> DB::Machine(bool measure) const {
                         .score_ns = {machine.score.begin(), machine.score.end()},
                         .scan8_ns = {machine.Scan(8).begin(), machine.Scan(8).end()},
                         .scan4_ns = {machine.Scan(4).begin(), machine.Scan(4).end()},
-                        .scan1_ns = {machine.Scan(1).begin(), machine.Scan(1).end()},
                         .select_ns = machine.select,
                         .row_ns = machine.row,
                         .hop_ns = machine.hop};

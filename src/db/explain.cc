@@ -281,7 +281,6 @@ std::string MachineProfile::ToJson() const {
                    {"score_ns", score_ns},
                    {"scan8_ns", scan8_ns},
                    {"scan4_ns", scan4_ns},
-                   {"scan1_ns", scan1_ns},
                    {"select_ns", select_ns},
                    {"row_ns", row_ns},
                    {"hop_ns", hop_ns}});

@@ -21,7 +21,6 @@
 #include "kernels/planes.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
-#include "kernels/sign_plane.h"
 #include "query/attention/threshold_sample.h"
 
 namespace attndb::internal {
@@ -38,7 +37,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kMinBytes = 8 * kMiB;
 constexpr uint64_t kMaxBytes = 256 * kMiB;
 constexpr size_t kMaxGroup = kBaseGroups.back();
-constexpr uint32_t kScanBits[] = {8, 4, 1};
+constexpr uint32_t kScanBits[] = {8, 4};
 constexpr size_t kTokens = 32768;         // Of one measurement of a kernel,
 constexpr size_t kRows = 8192;            // ... of rows here and there,
 constexpr uint64_t kHeadTokens = 131072;  // ... of a head of so many tokens,
@@ -59,7 +58,6 @@ class Bench {
     }
     q_.assign(kMaxGroup * kDim, 0.01f);
     codes_.assign(kDim, 1);
-    tables_.assign(kernels::SignTableBytes(kDim), 1);
     scores_.resize(kMaxGroup * kTokens);
     for (float& score : scores_) score = Normal();
     out_.resize(kMaxGroup * kDim);
@@ -122,19 +120,12 @@ class Bench {
       const kernels::PlanesView view = {bytes, bytes + plane_bytes,
                                         reinterpret_cast<const uint16_t*>(bytes + 2 * plane_bytes),
                                         kDim};
-      const kernels::SignView signs = {view.high, view.scales, kDim};
       const std::vector<kernels::PlaneQuery> queries(
           group, {.codes = codes_.data(), .scale = 0.01f, .code_sum = kDim});
-      const std::vector<kernels::SignQuery> sign_queries(
-          group, {.tables = tables_.data(), .scale = 0.01f});
       return Best(
           [&] {
-            if (bits == 1) {
-              kernels::ScanSigns(signs, 0, n, sign_queries.data(), group, scores_.data(), kTokens);
-            } else {
-              kernels::ScanPlanes(view, static_cast<int>(bits), 0, n, queries.data(), group,
-                                  scores_.data(), kTokens);
-            }
+            kernels::ScanPlanes(view, static_cast<int>(bits), 0, n, queries.data(), group,
+                                scores_.data(), kTokens);
           },
           static_cast<double>(n), 1);
     });
@@ -250,8 +241,7 @@ class Bench {
   size_t next_ = 0;
   uint64_t sink_ = 0;
   std::vector<float> q_;
-  std::vector<int8_t> codes_;    // Of every q row,
-  std::vector<uint8_t> tables_;  // ... for signs.
+  std::vector<int8_t> codes_;  // Of every q row.
   std::vector<float> scores_;
   std::vector<float> weights_;
   std::vector<float> out_;

@@ -24,7 +24,7 @@ TEST(MeasureMachineTest, GivesPositiveFiniteConstants) {
     expect_price(machine->score[i]);
     for (const query::ScanNanos& scan : machine->scans) expect_price(scan.per_key[i]);
   }
-  ASSERT_EQ(machine->scans.size(), 3u);
+  ASSERT_EQ(machine->scans.size(), 2u);
   for (const double price :
        {machine->one_bytes_per_ns, machine->select, machine->row, machine->hop}) {
     expect_price(price);

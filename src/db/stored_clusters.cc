@@ -53,7 +53,7 @@ Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_hea
 const CompanionKind& ClustersForm::kind() const {
   // A search of fewer tokens takes no less time than a scan of their planes.
   static const CompanionKind kKind = {
-      "clusters_2", {"planes", "order"}, 2048, /*former=*/{"clusters_1"}};
+      "clusters_3", {"planes", "order"}, 2048, /*former=*/{"clusters_1", "clusters_2"}};
   return kKind;
 }
 

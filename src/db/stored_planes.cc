@@ -9,7 +9,7 @@
 namespace attndb::internal {
 namespace {
 
-enum Part : uint32_t { kMain, kLow, kSigns, kNumParts };
+enum Part : uint32_t { kMain, kLow, kNumParts };
 
 uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) {
   return index::KeyPlanes::BytesFor(segment.num_tokens(), KeyElements(segment, layer));
@@ -23,17 +23,14 @@ Result<HeadPlanes> ReadHead(const storage::Companion& companion, const storage::
   ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange main_range, companion.ReadPart(main));
   ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange low_range,
                           companion.ReadPart({layer, kv_head, kLow}));
-  ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange sign_range,
-                          companion.ReadPart({layer, kv_head, kSigns}));
   const index::PlaneShape expected = {segment.num_tokens(), KeyElements(segment, layer)};
   ATTNDB_ASSIGN_OR_RETURN(
       head.planes,
-      index::KeyPlanes::Parse({main_range.bytes, low_range.bytes, sign_range.bytes}, expected,
+      index::KeyPlanes::Parse({main_range.bytes, low_range.bytes}, expected,
                               storage::Describe(companion.name()) + ", layer " +
                                   std::to_string(layer) + ", head " + std::to_string(kv_head)));
   head.main = std::move(main_range.buffer);
   head.low = std::move(low_range.buffer);
-  head.signs = std::move(sign_range.buffer);
   return head;
 }
 
@@ -44,15 +41,14 @@ Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_hea
                           index::KeyPlanes::Build(sources.Of(kv_head, keys.data())));
   const index::PlaneParts parts = planes.num_keys() == 0 ? index::PlaneParts() : planes.parts();
   ATTNDB_RETURN_IF_ERROR(writer->AddPart(parts.main, planes.num_keys()));
-  ATTNDB_RETURN_IF_ERROR(writer->AddPart(parts.low, planes.num_keys()));
-  return writer->AddPart(parts.signs, planes.num_keys());
+  return writer->AddPart(parts.low, planes.num_keys());
 }
 
 }  // namespace
 
 const CompanionKind& KeyPlanesForm::kind() const {
   static const CompanionKind kKind = {
-      "key_planes_2", {"main", "low", "signs"}, 256, /*former=*/{"key_planes"}};
+      "key_planes_3", {"main", "low"}, 256, /*former=*/{"key_planes", "key_planes_2"}};
   return kKind;
 }
 

@@ -27,12 +27,11 @@ struct HeadPlanes {
   // Where the parts lie, if they were read and not built.
   AlignedBuffer main;
   AlignedBuffer low;
-  AlignedBuffer signs;
 
   const index::KeyPlanes* get() const { return planes.num_keys() == 0 ? nullptr : &planes; }
 };
 
-// The companion: parts "main", "low" and "signs" of docs/formats/key_planes.md.
+// The companion: parts "main" and "low" of docs/formats/key_planes.md.
 class KeyPlanesForm final : public CompanionForm {
  public:
   using Head = HeadPlanes;

@@ -81,13 +81,13 @@ TEST_F(StoredValuesTest, WhatIsLeftOutIsEstimatedFromThem) {
 TEST_F(StoredValuesTest, TheyComeToDiskOnceAPlanHasReadThem) {
   const Tokens stored = StoreLong("a", 1);
   StoreLong("unasked", 2);
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3"));
   const std::vector<float> first = Ask(stored);
   // Once the first layer asked for them, the background may be done before the others do.
   EXPECT_GE(Counters(4).num_built, 1u);
   EXPECT_EQ(Counters(4).num_built + Counters(4).num_read, model_.spec().num_layers());
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2", "value_planes_4"));
-  EXPECT_THAT(Kinds("unasked"), ElementsAre("key_planes_2"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_planes_4"));
+  EXPECT_THAT(Kinds("unasked"), ElementsAre("key_planes_3"));
   EXPECT_EQ(db_->Stats()->num_pending_companions, 0u);
   Open();
   EXPECT_EQ(Ask(stored), first);
@@ -102,11 +102,11 @@ TEST_F(StoredValuesTest, TheyComeToDiskOnceAPlanHasReadThem) {
 TEST_F(StoredValuesTest, EachPlanHasItsOwn) {
   const Tokens stored = StoreLong("a", 1);
   Ask(stored, "topk(k=30,remainder=mean)");
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2", "value_means"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means"));
   Ask(stored, "topk(k=30,remainder=planes:8)");
   Ask(stored, "topk(k=30,remainder=planes:2)");
   EXPECT_THAT(Kinds("a"),
-              ElementsAre("key_planes_2", "value_means", "value_planes_2", "value_planes_8"));
+              ElementsAre("key_planes_3", "value_means", "value_planes_2", "value_planes_8"));
 }
 
 TEST_F(StoredValuesTest, BoundsOfTheOutputReadNormsAndAreTheSameFromDisk) {
@@ -125,7 +125,7 @@ TEST_F(StoredValuesTest, BoundsOfTheOutputReadNormsAndAreTheSameFromDisk) {
   };
   const std::vector<double> made = bounds();
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2", "value_means"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means"));
   Open();
   EXPECT_EQ(bounds(), made);
   EXPECT_EQ(Counters(0).num_built, 0u);
@@ -176,11 +176,11 @@ TEST_F(StoredValuesTest, AQuotaHoldsThemOut) {
   const Tokens stored = StoreLong("a", 1);
   ATTNDB_ASSERT_OK(db_->SetQuota(db_->Stats()->file_bytes + 2000));
   const std::vector<float> first = Ask(stored);
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3"));
   ATTNDB_ASSERT_OK(db_->SetQuota(0));
   Open();
   EXPECT_EQ(Ask(stored), first);
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_2", "value_planes_4"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_planes_4"));
 }
 
 }  // namespace

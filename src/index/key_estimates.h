@@ -13,16 +13,13 @@
 
 #include "kernels/draw.h"
 #include "kernels/planes.h"
-#include "kernels/sign_plane.h"
 
 namespace attndb::index {
 
-// A q row, made ready for scans of one KeyEstimates at some bits.
+// A q row, made ready for scans of one KeyEstimates.
 struct EstimateQuery {
-  // The codes, for scans of 4 and 8 bits or of 1. Their own offsets mean nothing.
-  kernels::PlaneQuery plane;
-  kernels::SignQuery signs;
-  float offset = 0.0f;  // Added to every score: a caller may shift it.
+  kernels::PlaneQuery plane;  // Its own offset means nothing.
+  float offset = 0.0f;        // Added to every score: a caller may shift it.
   // What ScoreBounds needs: upper bounds of the norm of q as its codes stand for it, of the norm of
   // what these leave out, and of what rounding adds to any score.
   float norm = 0.0f;
@@ -33,9 +30,10 @@ struct EstimateQuery {
   const float* position_terms = nullptr;
 };
 
-// Bytes of the codes of a query of so many channels, whatever the bits.
+// Bytes of the codes of a query of so many channels.
 constexpr size_t QueryCodeBytes(size_t num_channels) {
-  return kernels::SignTableBytes(num_channels);
+  constexpr size_t kAlignment = 64;
+  return (num_channels + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 // A scan that keeps what a draw needs (kernels/draw.h).
@@ -72,20 +70,18 @@ class KeyEstimates {
 
   virtual size_t num_keys() const = 0;
 
-  // Bytes that a scan at `bits` (1, 4 or 8) reads per key.
+  // Bytes that a scan at `bits` (4 or 8) reads per key.
   virtual uint64_t ScanBytes(uint32_t bits) const = 0;
 
   // Standard deviation of the error of a score at `bits`, for a q of this norm.
   virtual float ScoreError(uint32_t bits, float q_norm) const = 0;
 
-  // Makes a query for scans at `bits`; one for 4 is one for 8 too, and the other way round. q
-  // [padded head_dim] float32; `spare`, of as many elements, and `codes`, of QueryCodeBytes, both
-  // 64-byte aligned, are written. All three must live as long as the result.
-  virtual EstimateQuery Prepare(uint32_t bits, const float* q, float* spare,
-                                std::byte* codes) const = 0;
+  // Makes a query for scans at any bits. q [padded head_dim] float32; `spare`, of as many
+  // elements, and `codes`, of QueryCodeBytes, both 64-byte aligned, are written. All three must
+  // live as long as the result.
+  virtual EstimateQuery Prepare(const float* q, float* spare, std::byte* codes) const = 0;
 
   // scores[r * scores_stride + i]: estimate of q_r . k of key first_key + i.
-  // REQUIRES: queries were prepared for these bits, here and below.
   // REQUIRES: the q of the queries are rows of one matrix, one after the other.
   virtual void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
                     size_t num_q_rows, float* scores, size_t scores_stride) const = 0;

@@ -18,7 +18,6 @@
 #include "kernels/draw.h"
 #include "kernels/layout.h"
 #include "kernels/planes.h"
-#include "kernels/sign_plane.h"
 #include "kernels/value_planes.h"
 
 namespace attndb::kernels {
@@ -98,15 +97,6 @@ struct PlaneKernels {
                         KeptTokens* kept);
 };
 
-// sign_plane.h
-struct SignKernels {
-  void (*encode_sign_query)(const float* q, size_t num_channels, uint8_t* tables, float* scale,
-                            int32_t* magnitude_sum);
-  void (*scan_signs)(const SignView& signs, size_t first_key, size_t num_keys,
-                     const SignQuery* queries, size_t num_q_rows, float* scores,
-                     size_t scores_stride);
-};
-
 // value_planes.h
 struct ValueKernels {
   void (*encode_values)(float* rows, size_t stride, size_t num_tokens, size_t num_elements,
@@ -147,7 +137,6 @@ struct KernelTable {
   const WeightKernels* weights;
   const DrawKernels* draw;
   const PlaneKernels* planes;
-  const SignKernels* signs;
   const ValueKernels* values;
   const RowKernels* rows;
   const char* instruction_sets;  // What planes_target.cc was compiled for: isa.h.

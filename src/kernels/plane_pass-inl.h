@@ -1,4 +1,4 @@
-// Internal: the way over a run of keys that scans of key planes share.
+// Internal: the way of a scan of key planes over a run of keys.
 //
 // A pass has up to four q rows, whose sums take half of AVX2's 16 registers. More rows take more
 // passes over each tile of keys, which then lies in the L1 cache.
@@ -15,32 +15,33 @@ inline constexpr size_t kMaxPlaneRows = 4;
 
 // What is added to the scores of the keys of one block of kOffsetKeys, counted from the first one
 // of the scan.
-template <size_t kRows, typename Query>
-[[gnu::always_inline]] inline void FindOffsets(const Query* queries, size_t block, float* offsets) {
+template <size_t kRows>
+[[gnu::always_inline]] inline void FindOffsets(const PlaneQuery* queries, size_t block,
+                                               float* offsets) {
   for (size_t r = 0; r < kRows; ++r) {
     const float* const of_blocks = queries[r].block_offsets;
     offsets[r] = queries[r].offset + (of_blocks == nullptr ? 0.0f : of_blocks[block]);
   }
 }
 
-// Calls pass(begin, end, scores, stride) for the blocks of kKeys keys that hold keys
+// Calls pass(begin, end, scores, stride) for the blocks of kPlaneKeys keys that hold keys
 // [begin, end), so that passes see whole blocks alone; `scores` is of key `begin`.
-template <size_t kRows, size_t kKeys, typename Pass>
+template <size_t kRows, typename Pass>
 inline void ForBlocks(size_t begin, size_t end, float* scores, size_t scores_stride,
                       const Pass& pass) {
-  static_assert(kTile % kKeys == 0);
-  size_t whole = (begin + kKeys - 1) / kKeys * kKeys;
+  static_assert(kTile % kPlaneKeys == 0);
+  size_t whole = (begin + kPlaneKeys - 1) / kPlaneKeys * kPlaneKeys;
   const auto part = [&](size_t key, size_t from, size_t to) {
-    alignas(64) float parts[kRows * kKeys];
-    pass(key, key + kKeys, parts, kKeys);
+    alignas(64) float parts[kRows * kPlaneKeys];
+    pass(key, key + kPlaneKeys, parts, kPlaneKeys);
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t k = from; k < to; ++k) {
-        scores[r * scores_stride + (k - begin)] = parts[r * kKeys + (k - key)];
+        scores[r * scores_stride + (k - begin)] = parts[r * kPlaneKeys + (k - key)];
       }
     }
   };
-  if (whole > begin) part(whole - kKeys, begin, whole < end ? whole : end);
-  const size_t last = end / kKeys * kKeys;
+  if (whole > begin) part(whole - kPlaneKeys, begin, whole < end ? whole : end);
+  const size_t last = end / kPlaneKeys * kPlaneKeys;
   if (last > whole) {
     pass(whole, last, scores + (whole - begin), scores_stride);
     whole = last;

@@ -30,14 +30,6 @@ inline uint32_t KeyScale(float max) {
   return max == 0 ? 0 : above < kLeastScale ? kLeastScale : above;
 }
 
-// As bfloat16. Not beyond the largest: a key near the end of float32 may round up to more.
-inline uint16_t SignFactor(float scale, int32_t square, int32_t magnitude) {
-  const float ratio = static_cast<float>(square) / static_cast<float>(magnitude + (magnitude == 0));
-  const uint32_t bits = BitsOfFloat(scale * ratio);
-  const uint32_t factor = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  return static_cast<uint16_t>(factor < 0x7f80 ? factor : 0x7f7f);
-}
-
 void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_channels,
                   const PlaneBlock& block) {
   BlockRows keys;
@@ -54,11 +46,7 @@ void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_
     keys.scale[key] = FloatOfBits(bits << 16);
     keys.inverse[key] = max[key] == 0 ? 0.0f : 1.0f / keys.scale[key];
   }
-  CodeSums sums;
-  EncodeBlock(keys, num_channels, block, &sums);
-  for (size_t key = 0; key < kPlaneKeys; ++key) {
-    block.factors[key] = SignFactor(keys.scale[key], sums.square[key], sums.magnitude[key]);
-  }
+  EncodeBlock(keys, num_channels, block);
 }
 
 // The largest |x[i] + x[i + 1]| / 2 of pairs of channels. Halved, as a sum may overflow.
@@ -226,12 +214,12 @@ void ScanBits(const PlanesView& planes, size_t first_key, size_t num_keys,
               const PlaneQuery* queries, size_t num_q_rows, float* scores, size_t scores_stride) {
   ForPasses(first_key, num_keys, num_q_rows, kPlaneAhead<kBits>,
             [&]<size_t kRows>(size_t begin, size_t end, size_t ahead, size_t r) {
-              ForBlocks<kRows, kPlaneKeys>(
-                  begin, end, scores + r * scores_stride + (begin - first_key), scores_stride,
-                  [&](size_t first, size_t last, float* to, size_t stride) {
-                    ScanPass<kBits, kRows>(planes, first_key, first, last, ahead, queries + r, to,
-                                           stride);
-                  });
+              ForBlocks<kRows>(begin, end, scores + r * scores_stride + (begin - first_key),
+                               scores_stride,
+                               [&](size_t first, size_t last, float* to, size_t stride) {
+                                 ScanPass<kBits, kRows>(planes, first_key, first, last, ahead,
+                                                        queries + r, to, stride);
+                               });
             });
 }
 

@@ -60,9 +60,6 @@ struct PlaneBlock {
   uint8_t* high = nullptr;     // PlaneBlockBytes().
   uint8_t* low = nullptr;      // As many.
   uint16_t* scales = nullptr;  // kPlaneKeys.
-  // Half a block of the sign plane (sign_plane.h), 8 bytes of each 16 from here on: SignOffset().
-  uint8_t* signs = nullptr;
-  uint16_t* factors = nullptr;  // kPlaneKeys.
   // Squared norm of x - scale * c (8 bits), in float32: inf where it overflows. num_keys.
   float* residual_sq = nullptr;
 };

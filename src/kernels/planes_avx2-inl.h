@@ -230,17 +230,10 @@ struct CodeWords {
   __m256i second;
 };
 
-// Parts of the sums of a key: of the squares of what codes leave, each register on top of the one
-// before, and of codes.
-struct KeySums {
-  __m256 residual;
-  __m256i square;
-  __m256i magnitude;
-};
-
-// Quantizes num_vecs <= 8 registers of x.
+// Quantizes num_vecs <= 8 registers of x; adds the squares of what codes leave to *left_sq, each
+// register on top of the one before.
 [[gnu::always_inline]] inline CodeWords QuantizeWords(const float* x, size_t num_vecs, __m256 scale,
-                                                      __m256 inverse, KeySums* sums) {
+                                                      __m256 inverse, __m256* left_sq) {
   __m256i codes[8];
 #pragma GCC unroll 16
   for (size_t v = 0; v < 8; ++v) {
@@ -251,7 +244,7 @@ struct KeySums {
     codes[v] = _mm256_min_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(values, inverse)),
                                 _mm256_set1_epi32(127));
     const __m256 left = _mm256_sub_ps(values, _mm256_mul_ps(_mm256_cvtepi32_ps(codes[v]), scale));
-    sums->residual = _mm256_add_ps(sums->residual, _mm256_mul_ps(left, left));
+    *left_sq = _mm256_add_ps(*left_sq, _mm256_mul_ps(left, left));
   }
   // Packing works in halves: the low ones become the first four channels of each line.
   __m256i bytes[2];
@@ -259,13 +252,7 @@ struct KeySums {
   for (int i = 0; i < 2; ++i) {
     const __m256i a = _mm256_packs_epi32(codes[4 * i], codes[4 * i + 1]);
     const __m256i b = _mm256_packs_epi32(codes[4 * i + 2], codes[4 * i + 3]);
-    const __m256i squares = _mm256_add_epi32(_mm256_madd_epi16(a, a), _mm256_madd_epi16(b, b));
-    sums->square = _mm256_add_epi32(sums->square, squares);
-    const __m256i signed_bytes = _mm256_packs_epi16(a, b);
-    const __m256i magnitudes =
-        _mm256_sad_epu8(_mm256_abs_epi8(signed_bytes), _mm256_setzero_si256());
-    sums->magnitude = _mm256_add_epi32(sums->magnitude, magnitudes);
-    bytes[i] = _mm256_xor_si256(signed_bytes, _mm256_set1_epi8(-128));
+    bytes[i] = _mm256_xor_si256(_mm256_packs_epi16(a, b), _mm256_set1_epi8(-128));
   }
   return {_mm256_permute2x128_si256(bytes[0], bytes[1], 0x20),
           _mm256_permute2x128_si256(bytes[0], bytes[1], 0x31)};
@@ -281,94 +268,46 @@ struct KeySums {
   }
 }
 
-// Signs of lines [0, num_lines) of 8 keys: half a byte of each mask is of one line.
-[[gnu::always_inline]] inline void StoreSigns(const uint32_t* masks, size_t num_lines,
-                                              uint8_t* signs) {
-  const __m256i half_bytes = _mm256_set1_epi8(15);
-  const __m256i keys = Load32(masks);
-  const __m256i even = _mm256_and_si256(keys, half_bytes);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(keys, 4), half_bytes);
-  // Lines 2i and 2i + 1 are in the low and the high half; keys 0 to 3 in the low halves of bytes.
-  const __m256i first_keys = _mm256_permute2x128_si256(even, odd, 0x20);
-  const __m256i last_keys = _mm256_permute2x128_si256(even, odd, 0x31);
-  const __m256i by_key = _mm256_or_si256(first_keys, _mm256_slli_epi32(last_keys, 4));
-  const __m256i transposition = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-  alignas(32) uint32_t words[2][4];
-  Store32(words, _mm256_shuffle_epi8(by_key, transposition));
-#pragma GCC unroll 16
-  for (size_t o = 0; o < 8; ++o) {
-    if (o < num_lines) __builtin_memcpy(signs + 32 * o, &words[o % 2][o / 2], sizeof(uint32_t));
-  }
-}
-
 // num_lines <= 8 lines of eight keys from `first_key` and `channel` on. A constant num_lines makes
 // code without branches.
 [[gnu::always_inline]] inline void EncodeLines(const BlockRows& keys, size_t first_key,
                                                size_t channel, size_t num_lines,
-                                               const PlaneBlock& block, KeySums* sums) {
+                                               const PlaneBlock& block, __m256* left_sq) {
   const __m256i mask = _mm256_set1_epi8(15);
   __m256i high_words[8], low_words[8];
-  alignas(32) uint32_t first_signs[8], second_signs[8];
   for (size_t j = 0; j < 8; ++j) {
     const size_t key = first_key + j;
     const CodeWords words =
         QuantizeWords(keys.row[key] + channel, num_lines, _mm256_set1_ps(keys.scale[key]),
-                      _mm256_set1_ps(keys.inverse[key]), &sums[key]);
+                      _mm256_set1_ps(keys.inverse[key]), &left_sq[key]);
     const __m256i shifted = _mm256_srli_epi16(words.first, 4);
     high_words[j] =
         _mm256_or_si256(_mm256_and_si256(shifted, mask), _mm256_andnot_si256(mask, words.second));
     const __m256i second = _mm256_slli_epi16(words.second, 4);
     low_words[j] =
         _mm256_or_si256(_mm256_and_si256(words.first, mask), _mm256_andnot_si256(mask, second));
-    first_signs[j] = static_cast<uint32_t>(_mm256_movemask_epi8(words.first));
-    second_signs[j] = static_cast<uint32_t>(_mm256_movemask_epi8(words.second));
   }
   const size_t at = channel * 8 + first_key * 4;
   StoreLines(high_words, num_lines, block.high + at);
   StoreLines(low_words, num_lines, block.low + at);
-  uint8_t* const signs = block.signs + channel * 4 + SignByte(first_key);
-  StoreSigns(first_signs, num_lines, signs);
-  StoreSigns(second_signs, num_lines, signs + 16);
-}
-
-// The sum of the lanes of each of eight registers.
-inline __m256i SumLanes(__m256i (&parts)[8]) {
-  TransposeWords(parts);
-  __m256i sum = parts[0];
-#pragma GCC unroll 16
-  for (size_t i = 1; i < 8; ++i) sum = _mm256_add_epi32(sum, parts[i]);
-  return sum;
 }
 
 // Codes of a block whose scales are known.
-void EncodeBlock(const BlockRows& keys, size_t num_channels, const PlaneBlock& block,
-                 CodeSums* sums) {
-  KeySums parts[kPlaneKeys];
-  for (KeySums& part : parts) {
-    part = {_mm256_setzero_ps(), _mm256_setzero_si256(), _mm256_setzero_si256()};
-  }
+void EncodeBlock(const BlockRows& keys, size_t num_channels, const PlaneBlock& block) {
+  __m256 left_sq[kPlaneKeys];
+  for (__m256& sums : left_sq) sums = _mm256_setzero_ps();
   for (size_t channel = 0; channel < num_channels; channel += 64) {
     const size_t num_lines = (num_channels - channel) / 8;
     for (size_t key = 0; key < kPlaneKeys; key += 8) {
       if (num_lines >= 8) {
-        EncodeLines(keys, key, channel, 8, block, parts);
+        EncodeLines(keys, key, channel, 8, block, left_sq);
       } else {
-        EncodeLines(keys, key, channel, num_lines, block, parts);
+        EncodeLines(keys, key, channel, num_lines, block, left_sq);
       }
     }
   }
   for (size_t key = 0; key < keys.num_keys; ++key) {
-    block.residual_sq[key] = ReduceAdd8(parts[key].residual);
-  }
-  for (size_t first = 0; first < kPlaneKeys; first += 8) {
-    __m256i squares[8], magnitudes[8];
-    for (size_t i = 0; i < 8; ++i) {
-      squares[i] = parts[first + i].square;
-      magnitudes[i] = parts[first + i].magnitude;
-    }
-    Store32(sums->square + first, SumLanes(squares));
-    Store32(sums->magnitude + first, SumLanes(magnitudes));
+    block.residual_sq[key] = ReduceAdd8(left_sq[key]);
   }
 }
 

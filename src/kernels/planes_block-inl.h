@@ -46,16 +46,6 @@ struct BlockRows {
   size_t num_keys;
 };
 
-// Over the codes of each key.
-struct CodeSums {
-  alignas(32) int32_t square[kPlaneKeys];
-  alignas(32) int32_t magnitude[kPlaneKeys];
-};
-
-// Where the signs of four channels of a key lie among those of a block of signs.
-inline size_t SignByte(size_t key) { return key / 8 * 4 + key % 4; }
-inline unsigned SignShift(size_t key) { return key / 4 % 2 * 4; }
-
 #if !defined(__AVX2__)
 
 // Four passes share one copy, whatever constants they call it with. Clang has no such copies.
@@ -101,9 +91,9 @@ template <int kBits, size_t kRows>
   }
 }
 
-// Adds the nibbles and signs of one key to its block; returns the squared norm of what they leave.
+// Adds the nibbles of one key to its block; returns the squared norm of what they leave.
 inline float EncodeKey(const BlockRows& keys, size_t key, size_t num_channels,
-                       const PlaneBlock& block, CodeSums* sums) {
+                       const PlaneBlock& block) {
   const float* const x = keys.row[key];
   float left_sq[8] = {};  // In the order of ReduceAdd8.
   for (size_t i = 0; i < num_channels; ++i) {
@@ -112,29 +102,22 @@ inline float EncodeKey(const BlockRows& keys, size_t key, size_t num_channels,
     const float left = x[i] - whole * keys.scale[key];
     left_sq[i % 8] = left_sq[i % 8] + left * left;
     const int32_t code = static_cast<int32_t>(whole);
-    sums->square[key] += code * code;
-    sums->magnitude[key] += code < 0 ? -code : code;
     const unsigned byte = static_cast<unsigned>(code + 128);
     const size_t at = i / 8 * 64 + 4 * key + i % 4;
     const unsigned shift = i % 8 / 4 * 4;
     block.high[at] = static_cast<uint8_t>(block.high[at] | byte >> 4 << shift);
     block.low[at] = static_cast<uint8_t>(block.low[at] | (byte & 15) << shift);
-    uint8_t* const signs = block.signs + i / 4 * 16 + SignByte(key);
-    *signs = static_cast<uint8_t>(*signs | byte >> 7 << (SignShift(key) + i % 4));
   }
   const float even = (left_sq[0] + left_sq[4]) + (left_sq[2] + left_sq[6]);
   const float odd = (left_sq[1] + left_sq[5]) + (left_sq[3] + left_sq[7]);
   return even + odd;
 }
 
-void EncodeBlock(const BlockRows& keys, size_t num_channels, const PlaneBlock& block,
-                 CodeSums* sums) {
+void EncodeBlock(const BlockRows& keys, size_t num_channels, const PlaneBlock& block) {
   __builtin_memset(block.high, 0, PlaneBlockBytes(num_channels));
   __builtin_memset(block.low, 0, PlaneBlockBytes(num_channels));
-  for (size_t at = 0; at < num_channels * 4; at += 16) __builtin_memset(block.signs + at, 0, 8);
-  *sums = {};
   for (size_t key = 0; key < kPlaneKeys; ++key) {
-    const float left_sq = EncodeKey(keys, key, num_channels, block, sums);
+    const float left_sq = EncodeKey(keys, key, num_channels, block);
     if (key < keys.num_keys) block.residual_sq[key] = left_sq;
   }
 }

@@ -1,8 +1,7 @@
-// Quantized keys: planes.h, sign_plane.h. This family is compiled for every target, so it tells
+// Quantized keys: planes.h. This family is compiled for every target, so it tells
 // what for.
 #include "kernels/kernel_table.h"
 #include "kernels/planes-inl.h"
-#include "kernels/sign_plane-inl.h"
 
 namespace attndb::kernels::ATTNDB_TARGET {
 
@@ -11,8 +10,6 @@ extern constexpr PlaneKernels kPlanes = {.encode_planes = EncodePlanes,
                                          .scan_planes = ScanPlanes,
                                          .scan_plane_blocks = ScanPlaneBlocks,
                                          .keep_planes = KeepPlanes};
-extern constexpr SignKernels kSigns = {.encode_sign_query = EncodeSignQuery,
-                                       .scan_signs = ScanSigns};
 extern constexpr char kInstructionSets[] = ATTNDB_KERNELS_INSTRUCTION_SETS;
 
 }  // namespace attndb::kernels::ATTNDB_TARGET

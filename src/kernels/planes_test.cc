@@ -41,11 +41,8 @@ struct Planes {
       rows.resize((n - 1) * stride + channels);
       rows.shrink_to_fit();
       const size_t at = key / kPlaneKeys * PlaneBlockBytes(channels);
-      std::vector<uint8_t> signs(4 * channels - 8);  // See sign_plane_test.cc.
-      std::vector<uint16_t> factors(kPlaneKeys);
-      EncodePlanes(
-          rows.data(), stride, n, channels,
-          {&high[at], &low[at], &scales[key], signs.data(), factors.data(), &residual_sq[key]});
+      EncodePlanes(rows.data(), stride, n, channels,
+                   {&high[at], &low[at], &scales[key], &residual_sq[key]});
     }
   }
   PlanesView view() const { return {high.data(), low.data(), scales.data(), num_channels}; }

@@ -217,5 +217,5 @@ def test_planes_come_to_disk_in_the_background(
         stats = db.stats()
         assert (stats.num_companions, stats.num_pending_companions) == (1, 0)
         (companion,) = db.describe("a").segments[0].companions
-        assert companion.kind == "key_planes_2"
+        assert companion.kind == "key_planes_3"
         assert companion.file_bytes == stats.companion_bytes

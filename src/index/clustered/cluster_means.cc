@@ -8,7 +8,6 @@
 #include "common/lane_sum.h"
 #include "index/planes/key_sample.h"
 #include "kernels/hadamard.h"
-#include "kernels/sign_plane.h"
 #include "storage/vfs/field_check.h"
 
 namespace attndb::index {
@@ -52,8 +51,6 @@ Result<ClusterMeans> ClusterMeans::Make(const KeyPlanes& planes, std::string_vie
   auto* const scales = reinterpret_cast<uint16_t*>(bytes + layout.scales);
   made.view_ = {bytes, bytes + layout.low, scales, num_channels};
   std::vector<float> rows(kPlaneKeys * num_channels);
-  std::vector<uint8_t> signs(kernels::SignBlockBytes(num_channels));  // Not wanted.
-  uint16_t factors[kPlaneKeys];
   float residual_sq[kPlaneKeys];
   for (size_t block = 0; block < layout.num_blocks; ++block) {
     const size_t first = block * kPlaneKeys;
@@ -71,8 +68,6 @@ Result<ClusterMeans> ClusterMeans::Make(const KeyPlanes& planes, std::string_vie
                           {.high = bytes + at,
                            .low = bytes + layout.low + at,
                            .scales = scales + first,
-                           .signs = signs.data(),
-                           .factors = factors,
                            .residual_sq = residual_sq});
   }
   return made;

@@ -139,7 +139,7 @@ void ClusterSearch::PrepareQueries() {
   for (size_t r = 0; r < num_rows(); ++r) {
     const float* const q = call_.q + r * call_.q_stride;
     scratch_.queries[r] =
-        KeysOf(0).planes_.Prepare(4, q, scratch_.spare, scratch_.codes + r * code_bytes);
+        KeysOf(0).planes_.Prepare(q, scratch_.spare, scratch_.codes + r * code_bytes);
     scratch_.norms[r] = static_cast<float>(Norm({q, num_channels()}));
     scratch_.margins[r] = margin * error * scratch_.norms[r];
   }

@@ -177,7 +177,7 @@ Result<ClusteredKeys> ClusteredKeys::Parse(const ClusterParts& parts, const Plan
   PlaneShape shape = expected;
   shape.main_only = true;
   ClusteredKeys keys;
-  ATTNDB_ASSIGN_OR_RETURN(keys.planes_, KeyPlanes::Parse({parts.planes, {}, {}}, shape, object));
+  ATTNDB_ASSIGN_OR_RETURN(keys.planes_, KeyPlanes::Parse({parts.planes, {}}, shape, object));
   if (keys.planes_.transform() != kClusterTransform) {
     return storage::Mismatch(object, "transform", TransformOf(kClusterTransform).name,
                              TransformOf(keys.planes_.transform()).name);

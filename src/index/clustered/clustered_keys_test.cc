@@ -210,7 +210,7 @@ class Draws {
     for (size_t r = 0; r < kGroup; ++r) {
       const float* const q = head.queries(0) + r * kDim;
       queries_.push_back(
-          index.estimates().Prepare(4, q, reinterpret_cast<float*>(spare.data()) + r * kDim,
+          index.estimates().Prepare(q, reinterpret_cast<float*>(spare.data()) + r * kDim,
                                     codes.data() + r * QueryCodeBytes(kDim)));
       norms_.push_back(static_cast<float>(Norm({q, kDim})));
     }

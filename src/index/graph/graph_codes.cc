@@ -8,7 +8,6 @@
 #include "kernels/centre.h"
 #include "kernels/convert.h"
 #include "kernels/hadamard.h"
-#include "kernels/sign_plane.h"
 
 namespace attndb::index {
 namespace {
@@ -140,17 +139,12 @@ kernels::PlanesView ScanPlanes::view() const {
 }
 
 void ScanPlanes::EncodeBlock(size_t block, size_t count, const float* rows) {
-  // Signs are made along with the planes; nobody reads them here.
-  std::vector<uint8_t> signs(kernels::SignBlockBytes(num_channels_));
-  uint16_t factors[kernels::kPlaneKeys];
   float residual_sq[kernels::kPlaneKeys];
   const size_t at = block * kernels::PlaneBlockBytes(num_channels_);
   kernels::EncodePlanes(rows, num_channels_, count, num_channels_,
                         {.high = high_.data() + at,
                          .low = low_.data() + at,
                          .scales = scales_.data() + block * kernels::kPlaneKeys,
-                         .signs = signs.data(),
-                         .factors = factors,
                          .residual_sq = residual_sq});
 }
 

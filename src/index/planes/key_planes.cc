@@ -13,7 +13,6 @@
 #include "kernels/convert.h"
 #include "kernels/hadamard.h"
 #include "kernels/score.h"
-#include "kernels/sign_plane.h"
 #include "kernels/weights.h"
 
 namespace attndb::index {
@@ -95,7 +94,7 @@ uint64_t KeyPlanes::ScanBytes(uint32_t bits) const {
 }
 
 float KeyPlanes::ScoreError(uint32_t bits, float q_norm) const {
-  const float error = bits == 1 ? header_.error1 : bits == 4 ? header_.error4 : header_.error8;
+  const float error = bits == 4 ? header_.error4 : header_.error8;
   return error * q_norm;
 }
 
@@ -110,17 +109,7 @@ double KeyPlanes::EncodeQuery(const float* q, int8_t* codes, kernels::PlaneQuery
   }));
 }
 
-double KeyPlanes::EncodeSignQuery(const float* q, uint8_t* tables,
-                                  kernels::SignQuery* query) const {
-  kernels::EncodeSignQuery(q, header_.num_channels, tables, &query->scale, &query->magnitude_sum);
-  query->tables = tables;
-  // Half a step a channel; a code is at most 255, and rounded twice on its way.
-  constexpr double kStep = 0.5 + 0x1p-15;
-  return kStep * double{query->scale} * std::sqrt(static_cast<double>(header_.num_channels));
-}
-
-EstimateQuery KeyPlanes::Prepare(uint32_t bits, const float* q, float* spare,
-                                 std::byte* codes) const {
+EstimateQuery KeyPlanes::Prepare(const float* q, float* spare, std::byte* codes) const {
   const size_t num_channels = header_.num_channels;
   const auto* const mean = Piece<float>(layout_.mean);
   const auto* const scale = Piece<float>(layout_.channel_scale);
@@ -131,9 +120,7 @@ EstimateQuery KeyPlanes::Prepare(uint32_t bits, const float* q, float* spare,
       LaneSum<double>(num_channels, [&](size_t d) { return double{q[d]} * double{mean[d]}; }));
   for (size_t d = 0; d < num_channels; ++d) spare[d] = q[d] / scale[d];
   if (!signs_.empty()) kernels::HadamardRows(spare, num_channels, 1, num_channels, signs_.data());
-  const double residual =
-      bits == 1 ? EncodeSignQuery(spare, reinterpret_cast<uint8_t*>(codes), &query.signs)
-                : EncodeQuery(spare, reinterpret_cast<int8_t*>(codes), &query.plane);
+  const double residual = EncodeQuery(spare, reinterpret_cast<int8_t*>(codes), &query.plane);
   // See plane_builder.h. A score is rounded five times, first the sum.
   const double norm = Norm({spare, num_channels});
   query.norm = static_cast<float>(norm * (1 + kTransformRounding));
@@ -193,7 +180,7 @@ KeepCost KeyPlanes::Keep(const KeepCall& call, kernels::KeptTokens* kept) const 
 // In one pass where whole blocks of keys allow it, else tile by tile.
 KeepCost KeyPlanes::KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
                               kernels::KeptTokens* kept) const {
-  const bool in_one_pass = call.bits != 1 && bias_ == nullptr && call.rule.logit.soft_cap == 0 &&
+  const bool in_one_pass = bias_ == nullptr && call.rule.logit.soft_cap == 0 &&
                            rows.queries.size() <= kernels::kKeepRows;
   const size_t whole_end = end / kPlaneKeys * kPlaneKeys;
   const bool skips = in_one_pass && call.reaches != nullptr;
@@ -210,7 +197,7 @@ KeepCost KeyPlanes::KeepPiece(const KeepCall& call, size_t begin, size_t end, co
     const size_t next = whole ? whole_end : std::min(end, tile_end);
     if (whole) {
       kernels::PlaneQuery planes[kScanRows];
-      Complete(rows, begin, &EstimateQuery::plane, planes);
+      Complete(rows, begin, planes);
       const float* const needed = skips ? needs.From(begin / kWeightBlock) : nullptr;
       cost.num_scored +=
           kernels::KeepPlanes(view(), static_cast<int>(call.bits), begin, next - begin, planes,
@@ -237,11 +224,9 @@ kernels::PlanesView KeyPlanes::view() const {
           Piece<uint16_t>(layout_.scales), header_.num_channels};
 }
 
-template <typename Query>
-void KeyPlanes::Complete(const ScanRows& rows, size_t begin, Query EstimateQuery::*member,
-                         Query* queries) {
+void KeyPlanes::Complete(const ScanRows& rows, size_t begin, kernels::PlaneQuery* queries) {
   for (size_t r = 0; r < rows.queries.size(); ++r) {
-    queries[r] = rows.queries[r].*member;
+    queries[r] = rows.queries[r].plane;
     queries[r].offset = rows.queries[r].offset;
     if (rows.of_means == nullptr) continue;
     queries[r].block_offsets =
@@ -252,18 +237,10 @@ void KeyPlanes::Complete(const ScanRows& rows, size_t begin, Query EstimateQuery
 void KeyPlanes::ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows& rows,
                          float* scores, size_t scores_stride) const {
   const size_t num_rows = rows.queries.size();
-  if (bits == 1) {
-    kernels::SignQuery signs[kScanRows];
-    Complete(rows, begin, &EstimateQuery::signs, signs);
-    kernels::ScanSigns({reinterpret_cast<const uint8_t*>(parts_.signs.data() + layout_.signs),
-                        factors(), header_.num_channels},
-                       begin, end - begin, signs, num_rows, scores, scores_stride);
-  } else {
-    kernels::PlaneQuery planes[kScanRows];
-    Complete(rows, begin, &EstimateQuery::plane, planes);
-    kernels::ScanPlanes(view(), static_cast<int>(bits), begin, end - begin, planes, num_rows,
-                        scores, scores_stride);
-  }
+  kernels::PlaneQuery planes[kScanRows];
+  Complete(rows, begin, planes);
+  kernels::ScanPlanes(view(), static_cast<int>(bits), begin, end - begin, planes, num_rows, scores,
+                      scores_stride);
   if (bias_ == nullptr) return;
   const float* terms[kScanRows];
   for (size_t r = 0; r < num_rows; ++r) terms[r] = rows.queries[r].position_terms;
@@ -306,32 +283,17 @@ void KeyPlanes::ScanBlocks(const BlockScan& scan, float* scores, size_t scores_s
 
 // With y the transformed key and u the transformed q, y' and u' what their codes say:
 // u.y - u'.y' = u.(y - y') + (u - u').y', by Cauchy and Schwarz at most |u||y - y'| + |u - u'||y'|.
-// Of signs s with factor f, y' = f s has norm f sqrt(d), and is no further from the key's codes
-// than that: |c|^2 - 2 f s.c + f^2 d, where f s.c is |c|^2 but for the rounding of f.
 void KeyPlanes::ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block,
                             size_t num_blocks, float* bounds) const {
   ATTNDB_DCHECK(first_block + num_blocks <= kernels::NumWeightBlocks(header_.num_keys));
   const auto* const blocks = Piece<PlaneBound>(layout_.bounds) + first_block;
-  const float root = std::sqrt(static_cast<float>(header_.num_channels));
   constexpr float kUp = 1.0f + 0x1p-20f;  // This sum's own rounding.
   for (size_t b = 0; b < num_blocks; ++b) {
-    float residual = bits == 4 ? blocks[b].residual4 : blocks[b].residual8;
-    float code_norm = blocks[b].norm + residual;
-    if (bits == 1) {
-      code_norm = root * LargestFactor(first_block + b);
-      residual += code_norm;
-    }
+    const float residual = bits == 4 ? blocks[b].residual4 : blocks[b].residual8;
+    const float code_norm = blocks[b].norm + residual;
     const float bound = kUp * (query.norm * residual + query.residual * code_norm + query.rounding);
     bounds[b] = std::isnan(bound) ? std::numeric_limits<float>::infinity() : bound;
   }
-}
-
-float KeyPlanes::LargestFactor(size_t block) const {
-  const size_t begin = block * kWeightBlock;
-  const size_t end = std::min<size_t>(begin + kWeightBlock, header_.num_keys);
-  // Positive numbers compare as their bits do.
-  return kernels::ToFloat32(*std::max_element(factors() + begin, factors() + end),
-                            DType::kBFloat16);
 }
 
 }  // namespace attndb::index

@@ -2,9 +2,8 @@
 //
 // Form:    keys go through a transform (transform.h) and are quantized to 8 bits a channel in two
 //          planes of nibbles (kernels/planes.h), one scale a key. The high nibbles alone are the
-//          4-bit reading; a copy of the sign bits (kernels/sign_plane.h) is that of 1 bit. What the
-//          transform took out is added back in a scan, so scores are estimates of q.k and
-//          comparable with exact ones. Byte form: plane_format.h.
+//          4-bit reading. What the transform took out is added back in a scan, so scores are
+//          estimates of q.k and comparable with exact ones. Byte form: plane_format.h.
 // Choice:  where there are sampled queries, each transform is tried on some of the keys, and the
 //          one with the least error at 4 bits times cost of a scan is taken (transform_choice.h).
 // Errors:  kResourceExhausted: no memory; Parse: those of plane_format.h. Keys must be finite
@@ -63,8 +62,7 @@ class KeyPlanes final : public KeyEstimates {
   size_t num_keys() const override { return header_.num_keys; }
   uint64_t ScanBytes(uint32_t bits) const override;
   float ScoreError(uint32_t bits, float q_norm) const override;
-  EstimateQuery Prepare(uint32_t bits, const float* q, float* spare,
-                        std::byte* codes) const override;
+  EstimateQuery Prepare(const float* q, float* spare, std::byte* codes) const override;
   void Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
             size_t num_q_rows, float* scores, size_t scores_stride) const override;
   KeepCost Keep(const KeepCall& call, kernels::KeptTokens* kept) const override;
@@ -101,12 +99,8 @@ class KeyPlanes final : public KeyEstimates {
   const T* Piece(size_t offset) const {
     return reinterpret_cast<const T*>(parts_.main.data() + offset);
   }
-  const uint16_t* factors() const {
-    return reinterpret_cast<const uint16_t*>(parts_.signs.data() + layout_.factors);
-  }
   // Codes of a transformed q, and the norm of what they leave of it.
   double EncodeQuery(const float* q, int8_t* codes, kernels::PlaneQuery* query) const;
-  double EncodeSignQuery(const float* q, uint8_t* tables, kernels::SignQuery* query) const;
   // Blocks whose means are scored at a time.
   static constexpr size_t kMeanBlocks = 64;
   static_assert(kMeanBlocks * kernels::kWeightBlock == kernels::kMostSkipping);
@@ -123,16 +117,13 @@ class KeyPlanes final : public KeyEstimates {
   };
   kernels::PlanesView view() const;
   // Queries of codes with offsets, for scans that begin with key `begin`.
-  template <typename Query>
-  static void Complete(const ScanRows& rows, size_t begin, Query EstimateQuery::*member,
-                       Query* queries);
+  static void Complete(const ScanRows& rows, size_t begin, kernels::PlaneQuery* queries);
   // Keep, of keys [begin, end) of at most kMeanBlocks blocks.
   KeepCost KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
                      kernels::KeptTokens* kept) const;
   // Scan of keys [begin, end) for at most kScanRows rows.
   void ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows& rows, float* scores,
                 size_t scores_stride) const;
-  float LargestFactor(size_t block) const;
   // q times the means of the blocks of keys [begin, end), at most kMeanBlocks of them.
   void ScoreBlockMeans(size_t begin, size_t end, std::span<const EstimateQuery> queries,
                        float* of_means) const;

@@ -9,22 +9,16 @@
 #include "kernels/centre.h"
 #include "kernels/convert.h"
 #include "kernels/hadamard.h"
-#include "kernels/sign_plane.h"
 #include "kernels/weights.h"
 
 namespace attndb::index {
 namespace {
 
 using kernels::kPlaneKeys;
-using kernels::kSignKeys;
 using kernels::kWeightBlock;
 using kernels::PlaneBlockBytes;
 
-static_assert(kWeightBlock % kPlaneKeys == 0 && kWeightBlock % kSignKeys == 0);
-
-// Of a score by signs, for q and k of norm sqrt(num_channels) and 1: pi / 2 - 1, and 2 % more of a
-// deviation for the rounding of q.
-constexpr double kSignVariance = 0.5708 * 1.04;
+static_assert(kWeightBlock % kPlaneKeys == 0);
 
 float MaxOf(const std::vector<float>& x) { return *std::ranges::max_element(x); }
 
@@ -55,7 +49,6 @@ Result<KeyPlanes> PlaneBuilder::Build(size_t first_key, size_t num_keys,
   header.added_norm = static_cast<float>((bias_norm_ + mean_norm_max_) * (1 + 0x1p-20));
   if (!std::isfinite(double{header.added_norm} + residual_sq_ + bound_sum_)) return KeyPlanes();
   const PlaneErrors errors = measured ? *measured : EstimateErrors();
-  header.error1 = errors.bits1;
   header.error4 = errors.bits4;
   header.error8 = errors.bits8;
   EncodePlaneHeader(header, planes_.buffer_.span().first(kPlanesHeaderBytes));
@@ -65,7 +58,7 @@ Result<KeyPlanes> PlaneBuilder::Build(size_t first_key, size_t num_keys,
 Status PlaneBuilder::Start(size_t first_key, size_t num_keys) {
   first_key_ = first_key;
   mean_norm_max_ = kind_.centres ? Norm(mean_) : 0.0;
-  scale_sq_ = norm_sq_ = residual_sq_ = bound_sum_ = 0;
+  scale_sq_ = residual_sq_ = bound_sum_ = 0;
   PlaneHeader header = {.num_keys = num_keys,
                         .num_channels = static_cast<uint32_t>(num_channels_),
                         .transform = kind_.id};
@@ -77,9 +70,7 @@ Status PlaneBuilder::Start(size_t first_key, size_t num_keys) {
   ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer,
                           AlignedBuffer::AllocateZeroed(layout.total_bytes()));
   const std::span<const std::byte> bytes = buffer.span();
-  planes_ = KeyPlanes(
-      header, {bytes.first(layout.main_bytes), bytes.subspan(layout.main_bytes, layout.low_bytes),
-               bytes.subspan(layout.main_bytes + layout.low_bytes)});
+  planes_ = KeyPlanes(header, {bytes.first(layout.main_bytes), bytes.subspan(layout.main_bytes)});
   planes_.buffer_ = std::move(buffer);
   planes_.bias_ = bias_;
   if (kind_.centres) std::ranges::copy(mean_, Piece<float>(layout.mean));
@@ -129,20 +120,15 @@ void PlaneBuilder::TakeOut(size_t first, size_t count) {
 void PlaneBuilder::EncodeRows(size_t first, size_t count, const float* rows, const float* norm_sq) {
   const PlaneLayout& layout = planes_.layout_;
   const size_t at = first / kPlaneKeys * PlaneBlockBytes(num_channels_);
-  const size_t signs = layout.main_bytes + layout.low_bytes;
   float residual_sq[kPlaneKeys];
-  const kernels::PlaneBlock block = {
-      .high = Piece<uint8_t>(layout.high + at),
-      .low = Piece<uint8_t>(layout.main_bytes + at),
-      .scales = Piece<uint16_t>(layout.scales) + first,
-      .signs = Piece<uint8_t>(signs + layout.signs + kernels::SignOffset(first, num_channels_)),
-      .factors = Piece<uint16_t>(signs + layout.factors) + first,
-      .residual_sq = residual_sq};
+  const kernels::PlaneBlock block = {.high = Piece<uint8_t>(layout.high + at),
+                                     .low = Piece<uint8_t>(layout.main_bytes + at),
+                                     .scales = Piece<uint16_t>(layout.scales) + first,
+                                     .residual_sq = residual_sq};
   kernels::EncodePlanes(rows, num_channels_, count, num_channels_, block);
   for (size_t i = 0; i < count; ++i) {
     const float scale = kernels::ToFloat32(block.scales[i], DType::kBFloat16);
     scale_sq_ += double{scale} * double{scale};
-    norm_sq_ += double{norm_sq[i]};
     residual_sq_ += double{residual_sq[i]};
     maxima_.residual_sq = std::max(maxima_.residual_sq, residual_sq[i]);
     maxima_.norm_sq = std::max(maxima_.norm_sq, norm_sq[i]);
@@ -171,16 +157,13 @@ PlaneBound PlaneBuilder::BoundOf(const BlockMaxima& maxima) const {
 // The low nibble is any of 16 values, equally often: variance (16^2 - 1) / 12 code units. Turned, q
 // and k alike are spread over all channels, so that the rounding of q to as many steps would cost a
 // twelfth of the square of the key's scale; its steps are 1.33 times as long (kernels/planes.h).
-// For signs see kernels/sign_plane.h.
 PlaneErrors PlaneBuilder::EstimateErrors() const {
   const auto num_keys = static_cast<double>(planes_.num_keys());
   const double unit = scale_sq_ / num_keys / 12.0;
   const auto num_channels = static_cast<double>(num_channels_);
   constexpr double kQueryUnits = 1.33 * 1.33;
   const double variance8 = residual_sq_ / num_keys / num_channels + kQueryUnits * unit;
-  const double variance1 = kSignVariance * norm_sq_ / num_keys / num_channels;
-  return {static_cast<float>(std::sqrt(variance1)),
-          static_cast<float>(std::sqrt(variance8 + 255.0 * unit)),
+  return {static_cast<float>(std::sqrt(variance8 + 255.0 * unit)),
           static_cast<float>(std::sqrt(variance8))};
 }
 

@@ -28,7 +28,6 @@ inline constexpr double kUnderflow = 0x1p-100;
 
 // Standard deviation of a score's error for a q of norm 1.
 struct PlaneErrors {
-  float bits1 = 0.0f;
   float bits4 = 0.0f;
   float bits8 = 0.0f;
 };
@@ -82,10 +81,8 @@ class PlaneBuilder {
   KeyPlanes planes_;
   double mean_norm_max_ = 0;
   BlockMaxima maxima_;
-  // Sums over keys of the squared scales, of the squared norms, and of those of what 8 bits leave
-  // out.
+  // Sums over keys of the squared scales, and of the squared norms of what 8 bits leave out.
   double scale_sq_ = 0;
-  double norm_sq_ = 0;
   double residual_sq_ = 0;
   double bound_sum_ = 0;  // Of all bounds: finite if they are.
 };

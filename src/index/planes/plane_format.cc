@@ -9,7 +9,6 @@
 #include "index/planes/piece_check.h"
 #include "kernels/layout.h"
 #include "kernels/planes.h"
-#include "kernels/sign_plane.h"
 #include "kernels/weights.h"
 #include "storage/vfs/field_check.h"
 #include "storage/vfs/format.h"
@@ -49,8 +48,7 @@ Result<PlaneHeader> DecodeHeader(std::span<const std::byte> main, std::string_vi
   header.first_position = in.I64("first_position");
   const uint32_t transform = in.U32("transform");
   header.num_pairs = in.U32("num_pairs");
-  const uint32_t statistics[] = {in.U32("error1"), in.U32("error4"), in.U32("error8"),
-                                 in.U32("added_norm")};
+  const uint32_t statistics[] = {in.U32("error4"), in.U32("error8"), in.U32("added_norm")};
   ATTNDB_RETURN_IF_ERROR(storage::ReadZeros(&in, object, kPlanesHeaderBytes));
 
   if (header.num_channels == 0 || header.num_channels % kernels::kRowMultiple != 0 ||
@@ -72,10 +70,9 @@ Result<PlaneHeader> DecodeHeader(std::span<const std::byte> main, std::string_vi
   header.transform = static_cast<TransformId>(transform);
   ATTNDB_RETURN_IF_ERROR(
       ExpectBits<uint32_t>(object, "statistics", statistics, ~0u, 0, kInfinityBits));
-  header.error1 = std::bit_cast<float>(statistics[0]);
-  header.error4 = std::bit_cast<float>(statistics[1]);
-  header.error8 = std::bit_cast<float>(statistics[2]);
-  header.added_norm = std::bit_cast<float>(statistics[3]);
+  header.error4 = std::bit_cast<float>(statistics[0]);
+  header.error8 = std::bit_cast<float>(statistics[1]);
+  header.added_norm = std::bit_cast<float>(statistics[2]);
   return header;
 }
 
@@ -97,9 +94,6 @@ PlaneLayout::PlaneLayout(uint64_t num_keys, size_t num_channels, TransformId tra
   high = scales + RoundUpToPiece(num_blocks * kernels::kPlaneKeys * sizeof(uint16_t));
   low_bytes = num_blocks * kernels::PlaneBlockBytes(num_channels);
   main_bytes = high + low_bytes;
-  const uint64_t num_sign_blocks = (num_keys + kernels::kSignKeys - 1) / kernels::kSignKeys;
-  signs = factors + RoundUpToPiece(num_sign_blocks * kernels::kSignKeys * sizeof(uint16_t));
-  sign_bytes = signs + num_sign_blocks * kernels::SignBlockBytes(num_channels);
 }
 
 void EncodePlaneHeader(const PlaneHeader& header, std::span<std::byte> out) {
@@ -111,7 +105,6 @@ void EncodePlaneHeader(const PlaneHeader& header, std::span<std::byte> out) {
   writer.I64(header.first_position);
   writer.U32(static_cast<uint32_t>(header.transform));
   writer.U32(header.num_pairs);
-  writer.U32(std::bit_cast<uint32_t>(header.error1));
   writer.U32(std::bit_cast<uint32_t>(header.error4));
   writer.U32(std::bit_cast<uint32_t>(header.error8));
   writer.U32(std::bit_cast<uint32_t>(header.added_norm));
@@ -124,18 +117,14 @@ Result<PlaneHeader> DecodePlaneParts(const PlaneParts& parts, const PlaneShape& 
                                      std::string_view object) {
   ATTNDB_CHECK(reinterpret_cast<uintptr_t>(parts.main.data()) % kPieceAlignment == 0);
   ATTNDB_CHECK(reinterpret_cast<uintptr_t>(parts.low.data()) % kPieceAlignment == 0);
-  ATTNDB_CHECK(reinterpret_cast<uintptr_t>(parts.signs.data()) % kPieceAlignment == 0);
   ATTNDB_ASSIGN_OR_RETURN(const PlaneHeader header, DecodeHeader(parts.main, object));
   const size_t channels = header.num_channels;
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "num_channels", channels, expected.num_channels));
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "num_keys", header.num_keys, expected.num_keys));
   const PlaneLayout layout(header.num_keys, channels, header.transform);
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "main bytes", parts.main.size(), layout.main_bytes));
-  const bool has_others = !expected.main_only;
-  ATTNDB_RETURN_IF_ERROR(
-      ExpectEqual(object, "low bytes", parts.low.size(), has_others ? layout.low_bytes : 0));
-  ATTNDB_RETURN_IF_ERROR(
-      ExpectEqual(object, "sign bytes", parts.signs.size(), has_others ? layout.sign_bytes : 0));
+  ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "low bytes", parts.low.size(),
+                                     expected.main_only ? 0 : layout.low_bytes));
   const auto floats = [&](std::string_view field, size_t offset, size_t count, uint32_t mask,
                           uint32_t min) {
     return ExpectBits(object, field, Bits(parts.main, offset, count), mask, min, kInfinityBits);
@@ -149,16 +138,12 @@ Result<PlaneHeader> DecodePlaneParts(const PlaneParts& parts, const PlaneShape& 
       object, PieceOf<double>(parts.main, layout.frequency, channels / 2), header.num_pairs));
   const size_t num_bounds = kernels::NumWeightBlocks(header.num_keys);
   ATTNDB_RETURN_IF_ERROR(floats("bounds", layout.bounds, 3 * num_bounds, ~0u, 0));
-  const auto halves = [&](std::string_view field, std::span<const std::byte> part, size_t begin,
-                          size_t end, uint16_t mask) {
-    const auto bits = PieceOf<uint16_t>(part, begin, (end - begin) / sizeof(uint16_t));
+  const auto halves = [&](std::string_view field, size_t begin, size_t end, uint16_t mask) {
+    const auto bits = PieceOf<uint16_t>(parts.main, begin, (end - begin) / sizeof(uint16_t));
     return ExpectBits<uint16_t>(object, field, bits, mask, 0, kBFloat16Infinity);
   };
-  ATTNDB_RETURN_IF_ERROR(
-      halves("block_means", parts.main, layout.block_means, layout.scales, 0x7fff));
-  ATTNDB_RETURN_IF_ERROR(halves("scales", parts.main, layout.scales, layout.high, 0xffff));
-  if (!has_others) return header;
-  ATTNDB_RETURN_IF_ERROR(halves("factors", parts.signs, layout.factors, layout.signs, 0xffff));
+  ATTNDB_RETURN_IF_ERROR(halves("block_means", layout.block_means, layout.scales, 0x7fff));
+  ATTNDB_RETURN_IF_ERROR(halves("scales", layout.scales, layout.high, 0xffff));
   return header;
 }
 

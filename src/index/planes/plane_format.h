@@ -1,10 +1,9 @@
 // The byte form of the key planes of one kv head: docs/formats/key_planes.md is the grammar. It is
 // their form in memory too: planes that are read back are used where they lie.
 //
-// Three parts, so that a reader who scans with 4 bits alone need not read the others:
+// Two parts, so that a reader who scans with 4 bits alone need not read the other:
 //   main   header, vectors of the transform, bounds, scales, high plane
 //   low    low plane
-//   signs  factors, sign plane
 // Units:   offsets and sizes in bytes, from the start of the part; all pieces start at multiples of
 //          kPieceAlignment, and so must the parts in memory.
 // Errors:  kCorruption, or kUnsupported for another version or transform, naming object, field,
@@ -25,7 +24,7 @@
 namespace attndb::index {
 
 inline constexpr std::string_view kPlanesMagic = "attnkpln";
-inline constexpr uint32_t kPlanesVersion = 2;
+inline constexpr uint32_t kPlanesVersion = 3;
 inline constexpr size_t kPlanesHeaderBytes = 64;
 
 // What is known of the keys of one block of kernels::kWeightBlock: none of them is further from
@@ -43,7 +42,6 @@ struct PlaneHeader {
   uint32_t num_pairs = 0;      // Pairs of channels that the rotary embedding turns.
   int64_t first_position = 0;  // RoPE position of the first key.
   // Standard deviation of a score's error, for a q of norm 1.
-  float error1 = 0.0f;
   float error4 = 0.0f;
   float error8 = 0.0f;
   // Upper bound of the norm of what was taken out of any key: R(p) b + m of transform.h.
@@ -70,32 +68,27 @@ struct PlaneLayout {
   size_t high = 0;
   size_t main_bytes = 0;
   size_t low_bytes = 0;
-  // In the part of signs, as SignView.
-  size_t factors = 0;
-  size_t signs = 0;
-  size_t sign_bytes = 0;
 
-  uint64_t total_bytes() const { return main_bytes + low_bytes + sign_bytes; }
+  uint64_t total_bytes() const { return main_bytes + low_bytes; }
 };
 
 // What the owner of the planes knows of them.
 struct PlaneShape {
   uint64_t num_keys = 0;
   size_t num_channels = 0;
-  bool main_only = false;  // The other parts are not there, so that only 4 bits can be scanned.
+  bool main_only = false;  // The other part is not there, so that only 4 bits can be scanned.
 };
 
 struct PlaneParts {
   std::span<const std::byte> main;
   std::span<const std::byte> low;
-  std::span<const std::byte> signs;
 };
 
 // Writes kPlanesHeaderBytes.
 void EncodePlaneHeader(const PlaneHeader& header, std::span<std::byte> out);
 
-// Checks every field, all lengths, and every float32, scale and factor: what is returned can be
-// scanned. `object` names it in errors. REQUIRES: parts aligned as above.
+// Checks every field, all lengths, and every float32 and scale: what is returned can be scanned.
+// `object` names it in errors. REQUIRES: parts aligned as above.
 Result<PlaneHeader> DecodePlaneParts(const PlaneParts& parts, const PlaneShape& expected,
                                      std::string_view object);
 

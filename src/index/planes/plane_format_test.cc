@@ -37,7 +37,6 @@ class PlaneFormatTest : public ::testing::Test {
     planes_ = *KeyPlanes::Build({keys, kDim, kDim, DType::kFloat32}, kNumKeys);
     main_ = Copy(planes_.parts().main);
     low_ = Copy(planes_.parts().low);
-    signs_ = Copy(planes_.parts().signs);
   }
 
   static AlignedBuffer Copy(std::span<const std::byte> bytes) {
@@ -46,7 +45,7 @@ class PlaneFormatTest : public ::testing::Test {
     return copy;
   }
 
-  Result<KeyPlanes> Parse() const { return Parse({main_.span(), low_.span(), signs_.span()}); }
+  Result<KeyPlanes> Parse() const { return Parse({main_.span(), low_.span()}); }
 
   static Result<KeyPlanes> Parse(const PlaneParts& parts) {
     return KeyPlanes::Parse(parts, {kNumKeys, kDim}, "planes 7");
@@ -72,11 +71,11 @@ class PlaneFormatTest : public ::testing::Test {
   // Scores and bounds of one q, of all keys.
   static std::vector<float> ScanAll(const KeyPlanes& planes, uint32_t bits) {
     AlignedBuffer q = *AlignedBuffer::Allocate(3 * kernels::kMaxRowElements * sizeof(float));
-    static_assert(QueryCodeBytes(kernels::kMaxRowElements) == 4 * kernels::kMaxRowElements);
+    static_assert(QueryCodeBytes(kernels::kMaxRowElements) <= 4 * kernels::kMaxRowElements);
     auto* const rows = reinterpret_cast<float*>(q.data());
     for (size_t d = 0; d < kDim; ++d) rows[d] = std::sin(static_cast<float>(d));
     const EstimateQuery query =
-        planes.Prepare(bits, rows, rows + kernels::kMaxRowElements,
+        planes.Prepare(rows, rows + kernels::kMaxRowElements,
                        reinterpret_cast<std::byte*>(rows + 2 * kernels::kMaxRowElements));
     std::vector<float> scores(planes.num_keys());
     planes.Scan(bits, 0, scores.size(), &query, 1, scores.data(), scores.size());
@@ -88,7 +87,7 @@ class PlaneFormatTest : public ::testing::Test {
 
   Random random_{test::SeedOr(71)};
   KeyPlanes planes_;
-  AlignedBuffer main_, low_, signs_;
+  AlignedBuffer main_, low_;
 };
 
 TEST_F(PlaneFormatTest, WhatIsReadBackScoresTheSame) {
@@ -97,7 +96,7 @@ TEST_F(PlaneFormatTest, WhatIsReadBackScoresTheSame) {
   EXPECT_EQ(parsed.transform(), planes_.transform());
   EXPECT_EQ(parsed.memory_bytes(), 0u);
   EXPECT_EQ(parsed.parts().main.data(), main_.data());
-  for (const uint32_t bits : {1u, 4u, 8u}) {
+  for (const uint32_t bits : {4u, 8u}) {
     EXPECT_EQ(ScanAll(parsed, bits), ScanAll(planes_, bits));
     EXPECT_EQ(parsed.ScoreError(bits, 2.0f), planes_.ScoreError(bits, 2.0f));
   }
@@ -106,8 +105,8 @@ TEST_F(PlaneFormatTest, WhatIsReadBackScoresTheSame) {
 TEST_F(PlaneFormatTest, EveryFieldIsChecked) {
   const StatusCode corrupt = StatusCode::kCorruption;
   ExpectRefused<uint8_t>(0, 'A', corrupt, "magic: expected");
-  for (const uint32_t version : {1u, 3u}) {
-    ExpectRefused<uint32_t>(8, version, StatusCode::kUnsupported, "version: expected 2, found");
+  for (const uint32_t version : {2u, 4u}) {
+    ExpectRefused<uint32_t>(8, version, StatusCode::kUnsupported, "version: expected 3, found");
   }
   for (const uint32_t channels : {0u, 17u, 2048u, 0xfffffff0u}) {
     ExpectRefused<uint32_t>(12, channels, corrupt, "num_channels: expected a multiple of 16");
@@ -124,7 +123,6 @@ TEST_F(PlaneFormatTest, EveryFieldIsChecked) {
     ExpectRefused(40, bad, corrupt, "statistics[0]: expected");
     ExpectRefused(44, bad, corrupt, "statistics[1]: expected");
     ExpectRefused(48, bad, corrupt, "statistics[2]: expected");
-    ExpectRefused(52, bad, corrupt, "statistics[3]: expected");
   }
   ExpectRefused<uint8_t>(63, 1, corrupt, "reserved byte at offset 63: expected 0, found 1");
   const PlaneLayout layout(kNumKeys, kDim, planes_.transform());
@@ -145,23 +143,16 @@ TEST_F(PlaneFormatTest, EveryFieldIsChecked) {
     ExpectRefused(layout.scales + 2, static_cast<uint16_t>(bad), corrupt, "scales[1]: expected");
   }
   ATTNDB_EXPECT_OK(Parse());
-  uint16_t factor = 0xffff;
-  std::memcpy(signs_.data() + 4, &factor, sizeof(factor));
-  EXPECT_THAT(Parse().status().message(), ::testing::HasSubstr("factors[2]: expected"));
 }
 
 TEST_F(PlaneFormatTest, PartsOfOtherLengthsAreRefused) {
-  const PlaneParts whole = {main_.span(), low_.span(), signs_.span()};
+  const PlaneParts whole = {main_.span(), low_.span()};
   for (size_t size = 0; size < whole.main.size(); size += size < 200 ? 1 : 97) {
-    const Status status = Parse({whole.main.first(size), whole.low, whole.signs}).status();
+    const Status status = Parse({whole.main.first(size), whole.low}).status();
     EXPECT_EQ(status.code(), StatusCode::kCorruption) << size;
   }
   for (const size_t size : {size_t{0}, whole.low.size() - 1}) {
-    const Status status = Parse({whole.main, whole.low.first(size), whole.signs}).status();
-    EXPECT_EQ(status.code(), StatusCode::kCorruption) << size;
-  }
-  for (const size_t size : {size_t{0}, whole.signs.size() - 1}) {
-    const Status status = Parse({whole.main, whole.low, whole.signs.first(size)}).status();
+    const Status status = Parse({whole.main, whole.low.first(size)}).status();
     EXPECT_EQ(status.code(), StatusCode::kCorruption) << size;
   }
 }
@@ -177,11 +168,7 @@ TEST_F(PlaneFormatTest, NoBytesCrashAReader) {
     const Result<KeyPlanes> parsed = Parse();
     if (parsed.ok()) {
       ++num_read;
-      EXPECT_EQ(ScanAll(*parsed, random_.OneIn(3)   ? 1
-                                 : random_.OneIn(2) ? 4
-                                                    : 8)
-                    .size(),
-                kNumKeys + 3);
+      EXPECT_EQ(ScanAll(*parsed, random_.OneIn(2) ? 4 : 8).size(), kNumKeys + 3);
     }
     main_.data()[at] = before;
   }

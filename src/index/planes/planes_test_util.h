@@ -52,7 +52,7 @@ inline Estimated Estimate(const KeyPlanes& planes, const float* q, size_t dim, u
   AlignedBuffer spare = *AlignedBuffer::Allocate(dim * sizeof(float));
   AlignedBuffer codes = *AlignedBuffer::Allocate(QueryCodeBytes(dim));
   const EstimateQuery query =
-      planes.Prepare(bits, q, reinterpret_cast<float*>(spare.data()), codes.data());
+      planes.Prepare(q, reinterpret_cast<float*>(spare.data()), codes.data());
   const size_t n = planes.num_keys();
   Estimated result = {std::vector<float>(n), std::vector<float>(kernels::NumWeightBlocks(n))};
   planes.Scan(bits, 0, n, &query, 1, result.scores.data(), n);

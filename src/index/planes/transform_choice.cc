@@ -32,7 +32,6 @@ class Trial {
  private:
   // Sums of squares of errors over the norms of their queries, of the scores that count.
   struct SquaredErrors {
-    double bits1 = 0;
     double bits4 = 0;
     double bits8 = 0;
   };
@@ -134,8 +133,7 @@ void Trial::AddErrors(const KeyPlanes& planes, size_t first_row, std::byte* spar
   std::byte* const codes = spare + num_channels_ * sizeof(float);
   for (size_t i = 0; i < num_queries(); ++i) {
     const BlockOfQuery at = {i, first_row};
-    AddSquares(planes, planes.Prepare(1, query(i), floats, codes), 1, at, &sums->bits1);
-    const EstimateQuery prepared = planes.Prepare(8, query(i), floats, codes);  // For 4 too.
+    const EstimateQuery prepared = planes.Prepare(query(i), floats, codes);
     AddSquares(planes, prepared, 4, at, &sums->bits4);
     AddSquares(planes, prepared, 8, at, &sums->bits8);
   }
@@ -152,7 +150,7 @@ Result<PlaneErrors> Trial::Measure(const TransformKind& kind,
     ATTNDB_ASSIGN_OR_RETURN(const KeyPlanes planes,
                             builder.Build(block.first_key, block.num_keys, std::nullopt));
     if (planes.num_keys() == 0) {
-      squares.bits1 = squares.bits4 = squares.bits8 = std::numeric_limits<double>::infinity();
+      squares.bits4 = squares.bits8 = std::numeric_limits<double>::infinity();
       break;
     }
     AddErrors(planes, first_row, spare.data(), &squares);
@@ -162,7 +160,7 @@ Result<PlaneErrors> Trial::Measure(const TransformKind& kind,
   const auto deviation = [=](double sum) {
     return static_cast<float>(std::sqrt(sum / std::max(1.0, num_counted)));
   };
-  return PlaneErrors{deviation(squares.bits1), deviation(squares.bits4), deviation(squares.bits8)};
+  return PlaneErrors{deviation(squares.bits4), deviation(squares.bits8)};
 }
 
 Result<TransformChoice> FitAndMeasure(const TransformKind& kind, const KeySample& sample,

@@ -33,7 +33,7 @@ void LayerAttention::ScoreRange(const WorkItem& item, Part* part) {
 void LayerAttention::PrepareScan(const index::KeyEstimates& estimates, Part* part) const {
   for (uint32_t g = 0; g < call_.spec.group_size(); ++g) {
     const float* const q = part->q + g * k_padded_;
-    part->queries[g] = estimates.Prepare(call_.plan.bits, q, part->spare + g * k_padded_,
+    part->queries[g] = estimates.Prepare(q, part->spare + g * k_padded_,
                                          part->codes + g * index::QueryCodeBytes(k_padded_));
     part->queries[g].offset -=
         ScoreShift(ScoreError(estimates, call_.plan.bits, q, k_padded_), call_.spec.scale);

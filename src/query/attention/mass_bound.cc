@@ -60,7 +60,7 @@ class MassSum {
     index::EstimateQuery query;
     double shift = 0;
     if (run.estimates != nullptr) {
-      query = run.estimates->Prepare(call_.bits, call_.q, call_.spare, call_.codes);
+      query = run.estimates->Prepare(call_.q, call_.spare, call_.codes);
       const float error = ScoreError(*run.estimates, call_.bits, call_.q, run.k.num_elements);
       // The margin is that of a score's five roundings, each of which the shift takes part in.
       shift = double{ScoreShift(error, call_.logit.scale)} * (1 + 0x1p-20);

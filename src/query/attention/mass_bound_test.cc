@@ -167,7 +167,7 @@ class Context {
         continue;
       }
       index::EstimateQuery query =
-          run.estimates->Prepare(bits, q(), reinterpret_cast<float*>(spare_.data()), codes_.data());
+          run.estimates->Prepare(q(), reinterpret_cast<float*>(spare_.data()), codes_.data());
       query.offset -= ScoreShift(ScoreError(*run.estimates, bits, q(), kDim), scale);
       run.estimates->Scan(bits, 0, count, &query, 1, out, count);
     }

@@ -43,7 +43,7 @@ struct MachineConstants {
   double all_bytes_per_ns = 18.0;        // ... and by all of them together.
   GroupNanos attend = {50, 50, 52, 84};  // K and V of a token, in a stream.
   GroupNanos score = {25, 25, 26, 42};   // K of a token, in a stream.
-  std::vector<ScanNanos> scans = {{8, {12, 12, 16, 32}}, {4, {6, 7, 12, 24}}, {1, {2, 2.5, 4, 9}}};
+  std::vector<ScanNanos> scans = {{8, {12, 12, 16, 32}}, {4, {6, 7, 12, 24}}};
   double select = 2.0;   // A token that one q head compares and weighs.
   double row = 45.0;     // A row read here and there, and what one q head does with it.
   double hop = 110.0;    // A read that waits for the one before.

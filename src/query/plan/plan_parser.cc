@@ -17,6 +17,14 @@ constexpr uint32_t kMaxBits = 32;
 constexpr uint32_t kMaxLayer = 1u << 16;
 constexpr std::string_view kSample = "sample:";
 
+// A value that earlier versions had, and what does in its place.
+struct FormerValue {
+  std::string_view key;
+  std::string_view value;
+  std::string_view successor;
+};
+constexpr FormerValue kFormerValues[] = {{"bits", "1", "4"}};
+
 bool IsWordChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
@@ -187,12 +195,8 @@ class PlanParser {
     return Status::Ok();
   }
 
-  // One bit a channel says too little of a key to bound its weight, and an estimate of the
-  // remainder is no more certain for a bound of what it estimates.
+  // An estimate of the remainder is no more certain for a bound of what it estimates.
   Status CheckFallback(const LayerPlan& plan) const {
-    if (plan.bits == 1) {
-      return Error(fallback_pos_, "exact_fallback needs bits=exact, 8 or 4; bits=1 bounds nothing");
-    }
     if (plan.remainder != Remainder::kDrop) {
       return Error(fallback_pos_, "exact_fallback needs remainder=drop: it bounds what is dropped");
     }
@@ -296,10 +300,15 @@ class PlanParser {
     return Status::Ok();
   }
 
-  // A value that the plan language has, or will have, and this version has not.
+  // A value that the plan language has had, has, or will have, and this version has not.
   Status NotHere(std::string_view key, const Item& value, const std::string& known) const {
-    const Status error = Error(value.pos, std::string(key) + "=" + std::string(value.text) +
-                                              " is not in this version; it has " + known);
+    std::string why = " is not in this version; it has " + known;
+    for (const FormerValue& former : kFormerValues) {
+      if (former.key != key || former.value != value.text) continue;
+      why = " is no more; " + std::string(key) + "=" + std::string(former.successor) +
+            " takes its place";
+    }
+    const Status error = Error(value.pos, std::string(key) + "=" + std::string(value.text) + why);
     return Status::Unsupported(error.message());
   }
 

@@ -169,7 +169,6 @@ TEST(PlanTest, ErrorsNameTheColumn) {
       {"topk(k=1,exact_fallback=0)", "column 25: exact_fallback must be a number in (0, 1]"},
       {"topk(k=1,exact_fallback=1.5)", "column 25: exact_fallback must be"},
       {"topk(k=1,exact_fallback=x)", "column 25: exact_fallback must be"},
-      {"topk(k=1,exact_fallback=0.1,bits=1)", "column 10: exact_fallback needs bits=exact, 8 or 4"},
       {"mass(p=1,remainder=sample:9,exact_fallback=0.1)",
        "column 29: exact_fallback needs remainder=drop"},
       {"auto(error=0.1,exact_fallback=0.1)", "column 16: unknown key 'exact_fallback'"},
@@ -197,6 +196,22 @@ TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
     ASSERT_FALSE(plan.ok()) << text;
     EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << plan.status();
     EXPECT_THAT(plan.status().message(), HasSubstr("column"));
+  }
+}
+
+TEST(PlanTest, ValuesOfFormerVersionsNameWhatTakesTheirPlace) {
+  const struct {
+    const char* text;
+    const char* message;
+  } cases[] = {
+      {"topk(k=5,bits=1)", "column 15: bits=1 is no more; bits=4 takes its place"},
+      {"auto(error=0.03,bits=1)", "column 22: bits=1 is no more; bits=4 takes its place"},
+  };
+  for (const auto& c : cases) {
+    const Result<Plan> plan = Parse(c.text);
+    ASSERT_FALSE(plan.ok()) << c.text;
+    EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << c.text;
+    EXPECT_THAT(plan.status().message(), HasSubstr(c.message));
   }
 }
 
