@@ -11,11 +11,6 @@ namespace {
 constexpr double kWorthSearching = 0.9;
 constexpr double kStillWorthSearching = 1.0;
 
-// Value planes must save so much of the time, as they take a quarter of the bytes of K and V again,
-// and are not thought of for fewer tokens.
-constexpr double kWorthValues = 0.92;
-constexpr uint64_t kLeastValueTokens = 24576;
-
 // An index must save so much of a scan before a head draws by it. Clusters of a context of fewer
 // tokens than these save nothing that their building would be worth: q heads of a group look in
 // different clusters, so that one q head breaks even near 22,000 tokens and three near 50,000
@@ -265,25 +260,6 @@ bool TakesIndex(const LayerQuestion& question, const HeadStatistics& head,
   }
   const double worth = head.prefers_index ? 1.0 : kWorthIndex;
   return by_index.sparse_ns < worth * by_scan.sparse_ns;
-}
-
-uint32_t ChooseValueBits(const LayerQuestion& question, const IndexType& index,
-                         std::span<const HeadStatistics> heads, const MachineConstants& machine) {
-  const LayerPlan& plan = *question.plan;
-  if (!plan.Draws() || !plan.default_value_bits) return plan.value_bits;
-  if (question.chain.num_plane_tokens < kLeastValueTokens) return 0;
-  constexpr uint32_t kBits = 8;
-  LayerPlan coded = plan;
-  coded.value_bits = kBits;
-  LayerQuestion with_codes = question;
-  with_codes.plan = &coded;
-  double ns = 0;
-  double coded_ns = 0;
-  for (const HeadStatistics& head : heads) {
-    ns += ChooseHead(question, index, head, machine).sparse_cost.ns;
-    coded_ns += ChooseHead(with_codes, index, head, machine).sparse_cost.ns;
-  }
-  return coded_ns < kWorthValues * ns ? kBits : 0;
 }
 
 std::string NotesOf(const LayerQuestion& question) {

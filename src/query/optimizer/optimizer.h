@@ -111,12 +111,6 @@ const IndexType* DrawingIndex(const LayerQuestion& question);
 bool TakesIndex(const LayerQuestion& question, const HeadStatistics& head,
                 const HeadChoice& by_scan, const HeadChoice& by_index);
 
-// Bits of the value planes that light rows of a draw are read from; 0 = V itself. The plan's, if it
-// says so; else 8 where a context is so long that a call takes milliseconds and that is clearly
-// cheaper: planes take a quarter of the bytes of K and V.
-uint32_t ChooseValueBits(const LayerQuestion& question, const IndexType& index,
-                         std::span<const HeadStatistics> heads, const MachineConstants& machine);
-
 // Prices a head of a question that no rule settles. `question.plan` is `auto`, or any query that
 // chooses: that one runs as asked, and is priced for Explain.
 HeadChoice ChooseHead(const LayerQuestion& question, const IndexType& index,

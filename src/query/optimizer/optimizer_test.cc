@@ -77,19 +77,8 @@ TEST_F(OptimizerTest, SmallerErrorsNeedMoreRows) {
   EXPECT_LE(Choose(Ask("auto(error=0.000001)", 65536)).rows, 65536);
 }
 
-TEST_F(OptimizerTest, CodesOfValuesAreReadWhereManyRowsAre) {
-  const std::vector<HeadStatistics> heads(1);
-  const auto chosen = [&](const char* plan, uint64_t num_tokens) {
-    const LayerQuestion question = Ask(plan, num_tokens);
-    return ChooseValueBits(question, *plan_.index, heads, machine_);
-  };
-  EXPECT_EQ(chosen("auto(error=0.001)", 131072), 8u);
-  EXPECT_EQ(chosen("auto(error=0.03)", 131072), 0u);
-  EXPECT_EQ(chosen("auto(error=0.001)", 8192), 0u);
-  EXPECT_EQ(chosen("auto(error=0.01,value_bits=8)", 8192), 8u);
-  EXPECT_EQ(chosen("auto(error=0.01,value_bits=exact)", 131072), 0u);
-  EXPECT_EQ(chosen("topk(k=9,remainder=planes:4)", 8192), 4u);
-  const HeadChoice exact = Choose(Ask("auto(error=0.01,value_bits=exact)", 131072));
+TEST_F(OptimizerTest, CodesOfValuesCostLessThanRowsOfV) {
+  const HeadChoice exact = Choose(Ask("auto(error=0.01)", 131072));
   const HeadChoice coded = Choose(Ask("auto(error=0.01,value_bits=8)", 131072));
   EXPECT_LT(coded.sparse_cost.bytes, exact.sparse_cost.bytes);
   EXPECT_LT(coded.sparse_cost.ns, exact.sparse_cost.ns);

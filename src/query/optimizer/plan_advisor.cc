@@ -114,9 +114,6 @@ void PlanAdvisor::Decide(const LayerQuestion& question, LayerChoice* choice) con
     choice->plan.index = ChooseIndex(question, heads, machine);
     choice->plan.default_index =
         choice->plan.default_index && choice->plan.index == options_.registry->default_index();
-    choice->plan.value_bits = ChooseValueBits(question, *choice->plan.index, heads, machine);
-    choice->plan.default_value_bits =
-        choice->plan.default_value_bits && choice->plan.value_bits == 0;
     const IndexType* const drawing = options_.learns ? DrawingIndex(question) : nullptr;
     for (size_t i = 0; i < heads.size(); ++i) {
       const HeadStatistics head = Informed(heads[i]);

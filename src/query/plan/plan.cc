@@ -58,9 +58,8 @@ std::string SearchText(const LayerPlan& plan) {
     text += ",bits=" + (plan.bits == 0 ? "exact" : std::to_string(plan.bits));
   }
   text += RemainderText(plan);
-  if (plan.Draws() && !plan.default_value_bits) {
-    text += ",value_bits=" + (plan.value_bits == 0 ? "exact" : std::to_string(plan.value_bits));
-  }
+  if (plan.Draws() && plan.value_bits != 0)
+    text += ",value_bits=" + std::to_string(plan.value_bits);
   if (plan.Bounds()) text += ",exact_fallback=" + NumberText(plan.exact_fallback);
   return text;
 }

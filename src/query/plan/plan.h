@@ -62,7 +62,6 @@ struct LayerPlan {
   // Of the value planes that stand for V of the remainder, or of what was drawn and weighs little;
   // 0 = none.
   uint32_t value_bits = 0;
-  bool default_value_bits = true;  // kAuto: not given, so that the optimizer chooses.
   double exact_fallback = 0.0;  // Of the mass left out, what a row's bound may be; 0 = no bounds.
   uint32_t sink = 16;           // First tokens that are always attended to.
   uint32_t window = 128;        // Last tokens that are always attended to, the row's own too.

@@ -383,7 +383,6 @@ class PlanParser {
       return NotHere("value_bits", value, "value_bits=exact and 8");
     }
     plan->value_bits = value.text == "8" ? 8 : 0;
-    plan->default_value_bits = false;
     return Status::Ok();
   }
 

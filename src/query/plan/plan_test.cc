@@ -52,10 +52,10 @@ TEST(PlanTest, ReadsEveryQuery) {
   EXPECT_EQ(automatic.kind, QueryKind::kAuto);
   EXPECT_EQ(automatic.error, 0.01);
   EXPECT_EQ(automatic.bits, 4u);
-  EXPECT_TRUE(automatic.default_value_bits);
+  EXPECT_EQ(automatic.value_bits, 0u);
   EXPECT_FALSE(automatic.ReadsValues());
   EXPECT_EQ(Parsed("auto(error=0.01,value_bits=8)").value_bits, 8u);
-  EXPECT_FALSE(Parsed("auto(error=0.01,value_bits=exact)").default_value_bits);
+  EXPECT_EQ(Parsed("auto(error=0.01,value_bits=exact)"), automatic);
   EXPECT_EQ(Parsed("topk(k=3,bits=8)").bits, 8u);
   EXPECT_EQ(Parsed("topk(k=3,bits=8)").Bounds(), false);
   EXPECT_EQ(Parsed("dipr(beta=3,exact_fallback=0.05)").exact_fallback, 0.05);
