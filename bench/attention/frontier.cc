@@ -23,9 +23,8 @@ std::vector<std::string> SweepPlans() {
   }
   for (const char* query : {"topk(k=64", "topk(k=256", "topk(k=1024", "mass(p=0.9", "mass(p=0.95",
                             "mass(p=0.99", "dipr(alpha=0.012"}) {
-    for (const char* options :
-         {")", ",bits=8)", ",bits=4)", ",bits=4,remainder=mean)", ",bits=4,remainder=sample:64)",
-          ",bits=4,remainder=sample:256)", ",bits=4,remainder=planes:2)"}) {
+    for (const char* options : {")", ",bits=8)", ",bits=4)", ",bits=4,remainder=mean)",
+                                ",bits=4,remainder=sample:64)", ",bits=4,remainder=sample:256)"}) {
       plans.push_back(std::string(query) + options);
     }
   }

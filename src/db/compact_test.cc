@@ -278,12 +278,12 @@ TEST_F(CompactCompanionsTest, WhatTheOldSegmentsHadIsBuiltForTheNewOne) {
                                     "topk(k=60,index=graph,beam_width=6000)"};
   const Tokens tokens = ImportLong("a", 6000);
   for (const char* plan : kPlans) Answer(tokens, plan);
-  Answer(tokens, "topk(k=60,bits=4,remainder=planes:4)");
+  Answer(tokens, "topk(k=60,bits=4,remainder=mean)");
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   std::vector<std::string> kinds = Kinds("a");
   EXPECT_THAT(kinds, Contains("clusters_3"));
   EXPECT_THAT(kinds, Contains("graph_1"));
-  EXPECT_THAT(kinds, Contains("value_planes_4"));
+  EXPECT_THAT(kinds, Contains("value_means"));
   const std::vector<float> before = Answer(tokens, kAll);
 
   ATTNDB_ASSERT_OK(db_->Compact({.segment_tokens = 65536}));

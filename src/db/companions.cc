@@ -43,11 +43,14 @@ void Database::Want(const storage::Segment& segment, const CompanionForm* form) 
 }
 
 Status Database::ForgetFormerKinds() {
-  std::vector<std::string> kinds = key_planes_.kind().former;
-  for (const auto& [name, indexes] : indexes_) {
-    const std::vector<std::string>& former = indexes.form->kind().former;
+  std::vector<std::string> kinds;
+  const auto add = [&kinds](const CompanionForm& form) {
+    const std::vector<std::string>& former = form.kind().former;
     kinds.insert(kinds.end(), former.begin(), former.end());
-  }
+  };
+  add(key_planes_);
+  for (const auto& [bits, values] : values_) add(*values.form);
+  for (const auto& [name, indexes] : indexes_) add(*indexes.form);
   for (const std::string& kind : kinds) {
     const Status status = catalog_->DropKind(kind);
     // On a full disk they stay, and a Store gives them up.

@@ -296,7 +296,8 @@ TEST_F(CompanionsTest, WhatWasDroppedWhileItsPlanesAreBuiltFillsNoQuota) {
 TEST_F(CompanionsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
   const Tokens stored = StoreLong("a", 1);
   db_.reset();
-  for (const std::string kind : {"key_planes", "key_planes_2", "clusters_1", "clusters_2"}) {
+  for (const std::string kind : {"key_planes", "key_planes_2", "value_planes_2", "value_planes_4",
+                                 "clusters_1", "clusters_2"}) {
     const auto catalog = *db::Catalog::Open({.path = store() + "/catalog.db"});
     const uint64_t generation = *catalog->ReserveGeneration();
     ATTNDB_ASSERT_OK(catalog->PublishCompanion(1, {.kind = kind, .generation = generation}));
@@ -305,7 +306,7 @@ TEST_F(CompanionsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
     for (const char* end : {".obj", ".manifest"}) std::ofstream(file + end) << "whatever";
   }
   ATTNDB_ASSERT_OK(DB::Open(store(), {.read_only = true}));
-  EXPECT_EQ(NumSegmentFiles(), kFilesOfOne + 8);
+  EXPECT_EQ(NumSegmentFiles(), kFilesOfOne + 12);
   Open();
   EXPECT_EQ(NumSegmentFiles(), kFilesOfOne);
   EXPECT_EQ(Stats().num_companions, 1u);

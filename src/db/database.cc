@@ -155,7 +155,7 @@ Database::Database(Key, Parts parts)
               [this](db::SegmentId segment, BackgroundWorker::Control* control) {
                 return BuildCompanion(segment, control);
               }) {
-  for (const uint32_t bits : {0u, 2u, 4u, 8u}) {
+  for (const uint32_t bits : {0u, 8u}) {
     Values& values = values_[bits];
     values.form = std::make_unique<const ValuePlanesForm>(bits);
     values.cache = std::make_unique<ValueCache>(

@@ -125,7 +125,7 @@ class Database : public std::enable_shared_from_this<Database> {
   PlaneCache* planes() { return &planes_; }
   // Shorter segments have no planes.
   uint64_t min_plane_tokens() const { return key_planes_.kind().min_tokens; }
-  // Value planes of these bits. REQUIRES: 0, 2, 4 or 8.
+  // Value planes of these bits. REQUIRES: 0 or 8.
   ValueCache* values(uint32_t bits) { return values_.at(bits).cache.get(); }
   // What finds keys for plans whose index has this name (query/plan/plan_registry.h). REQUIRES: one
   // has.

@@ -13,14 +13,15 @@ namespace {
 // As key planes: shorter segments are read whole.
 constexpr uint64_t kMinTokens = 256;
 
-std::string NameOf(uint32_t bits) {
-  return bits == 0 ? "value_means" : "value_planes_" + std::to_string(bits);
+CompanionKind KindOf(uint32_t bits) {
+  if (bits == 0) return {"value_means", {"values"}, kMinTokens, {}};
+  return {
+      "value_planes_8", {"values"}, kMinTokens, /*former=*/{"value_planes_2", "value_planes_4"}};
 }
 
 }  // namespace
 
-ValuePlanesForm::ValuePlanesForm(uint32_t bits)
-    : bits_(bits), kind_{NameOf(bits), {"values"}, kMinTokens, {}} {}
+ValuePlanesForm::ValuePlanesForm(uint32_t bits) : bits_(bits), kind_(KindOf(bits)) {}
 
 index::ValueShape ValuePlanesForm::ShapeOf(const storage::Segment& segment, LayerId layer) const {
   const uint32_t head_dim = segment.shape().layers[layer].v_head_dim;

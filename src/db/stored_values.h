@@ -37,7 +37,7 @@ class ValuePlanesForm final : public CompanionForm {
  public:
   using Head = HeadValues;
 
-  explicit ValuePlanesForm(uint32_t bits);  // 0 (means alone), 2, 4 or 8.
+  explicit ValuePlanesForm(uint32_t bits);  // 8, or 0 (means alone).
 
   const CompanionKind& kind() const override { return kind_; }
   uint64_t ObjectBytes(const storage::Segment& segment) const override;

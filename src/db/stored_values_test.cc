@@ -17,7 +17,7 @@ using test::Tokens;
 using test::ToyModel;
 using ::testing::ElementsAre;
 
-constexpr const char* kPlan = "topk(k=30,bits=4,remainder=planes:4)";
+constexpr const char* kPlan = "topk(k=30,bits=4,remainder=mean)";
 
 class StoredValuesTest : public DBFixture {
  protected:
@@ -68,13 +68,8 @@ TEST_F(StoredValuesTest, WhatIsLeftOutIsEstimatedFromThem) {
   for (const char* bits : {"exact", "8"}) {
     const std::string query = std::string("topk(k=30,bits=") + bits;
     const double dropped = Difference(Ask(stored, query + ")"), full);
-    const auto error = [&](const char* remainder) {
-      return Difference(Ask(stored, query + ",remainder=" + remainder + ")"), full);
-    };
-    EXPECT_LT(error("mean"), 0.7 * dropped) << bits;
-    EXPECT_LT(error("planes:2"), 0.5 * dropped) << bits;
-    EXPECT_LT(error("planes:4"), 0.2 * dropped) << bits;
-    EXPECT_LT(error("planes:8"), 0.1 * dropped) << bits;
+    const double estimated = Difference(Ask(stored, query + ",remainder=mean)"), full);
+    EXPECT_LT(estimated, 0.7 * dropped) << bits;
   }
 }
 
@@ -84,29 +79,25 @@ TEST_F(StoredValuesTest, TheyComeToDiskOnceAPlanHasReadThem) {
   EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3"));
   const std::vector<float> first = Ask(stored);
   // Once the first layer asked for them, the background may be done before the others do.
-  EXPECT_GE(Counters(4).num_built, 1u);
-  EXPECT_EQ(Counters(4).num_built + Counters(4).num_read, model_.spec().num_layers());
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_planes_4"));
+  EXPECT_GE(Counters(0).num_built, 1u);
+  EXPECT_EQ(Counters(0).num_built + Counters(0).num_read, model_.spec().num_layers());
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means"));
   EXPECT_THAT(Kinds("unasked"), ElementsAre("key_planes_3"));
   EXPECT_EQ(db_->Stats()->num_pending_companions, 0u);
   Open();
   EXPECT_EQ(Ask(stored), first);
-  EXPECT_EQ(Counters(4).num_read, model_.spec().num_layers());
-  EXPECT_EQ(Counters(4).num_built, 0u);
+  EXPECT_EQ(Counters(0).num_read, model_.spec().num_layers());
+  EXPECT_EQ(Counters(0).num_built, 0u);
   EXPECT_TRUE(db_->Verify()->ok());
   ATTNDB_ASSERT_OK(db_->Drop("a"));
   ATTNDB_ASSERT_OK(db_->Drop("unasked"));
   EXPECT_EQ(NumSegmentFiles(), 0u);
 }
 
-TEST_F(StoredValuesTest, EachPlanHasItsOwn) {
+TEST_F(StoredValuesTest, APlanOverKeysHasThemToo) {
   const Tokens stored = StoreLong("a", 1);
   Ask(stored, "topk(k=30,remainder=mean)");
   EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means"));
-  Ask(stored, "topk(k=30,remainder=planes:8)");
-  Ask(stored, "topk(k=30,remainder=planes:2)");
-  EXPECT_THAT(Kinds("a"),
-              ElementsAre("key_planes_3", "value_means", "value_planes_2", "value_planes_8"));
 }
 
 TEST_F(StoredValuesTest, BoundsOfTheOutputReadNormsAndAreTheSameFromDisk) {
@@ -134,7 +125,7 @@ TEST_F(StoredValuesTest, BoundsOfTheOutputReadNormsAndAreTheSameFromDisk) {
 TEST_F(StoredValuesTest, ShortSegmentsAreReadExactly) {
   const Tokens stored = StoreLong("a", 1, 255);
   const std::vector<float> full = Ask(stored, "full");
-  EXPECT_LT(Difference(Ask(stored, "topk(k=3,sink=1,window=1,remainder=planes:2)"), full), 1e-4);
+  EXPECT_LT(Difference(Ask(stored, "topk(k=3,sink=1,window=1,remainder=mean)"), full), 1e-4);
   EXPECT_EQ(NumSegmentFiles(), 2u);
 }
 
@@ -142,7 +133,7 @@ TEST_F(StoredValuesTest, DamagedOnesAreMadeAgainAndAnswersStayRight) {
   const Tokens stored = StoreLong("a", 1);
   const std::vector<float> right = Ask(stored);
   for (const double place : {0.01, 0.3, 0.9}) {
-    const std::string path = PathOf("value_planes_4");
+    const std::string path = PathOf("value_means");
     ASSERT_NE(path, "");
     db_.reset();
     {
@@ -180,7 +171,7 @@ TEST_F(StoredValuesTest, AQuotaHoldsThemOut) {
   ATTNDB_ASSERT_OK(db_->SetQuota(0));
   Open();
   EXPECT_EQ(Ask(stored), first);
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_planes_4"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means"));
 }
 
 }  // namespace

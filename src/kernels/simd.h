@@ -8,7 +8,6 @@
 //   TimesPow2(v, n)     v * 2^n for integral n in [-300, 300], denormals included.
 //   TimesNormalPow2     the same where v and the result are normal numbers; quicker.
 //   LoadRow(p)          kLanes elements of a row of any type, widened. StoreRow(p, v) narrows.
-//   LoadCodes<bits>(p)  kLanes codes of 2 or 4 bits without a sign, low bits first; of 8 with one.
 //   WidenPair WidenHalf LoadPair StorePair: two registers at a time, see simd_avx512.h; WidenHalf
 //                       only where registers are few.
 //   ReduceAdd ReduceMax KeepLanes StoreSums4 Transpose Abs ZeroBelow MaskNotBelow MaskNaN

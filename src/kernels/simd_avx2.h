@@ -77,20 +77,6 @@ inline Vec LoadRow(const Int8* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(raw));
 }
 
-template <uint32_t kBits>
-inline Vec LoadCodes(const uint8_t* p) {
-  if constexpr (kBits == 8) {
-    return LoadRow(reinterpret_cast<const Int8*>(p));
-  } else {
-    uint32_t word = 0;
-    __builtin_memcpy(&word, p, kBits);  // Eight codes.
-    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m256i shift = _mm256_slli_epi32(lane, kBits == 4 ? 2 : 1);
-    const __m256i codes = _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(word)), shift);
-    return _mm256_cvtepi32_ps(_mm256_and_si256(codes, _mm256_set1_epi32((1 << kBits) - 1)));
-  }
-}
-
 template <typename T>
 inline void WidenPair(const T* p, Vec* a, Vec* b) {
   *a = LoadRow(p);

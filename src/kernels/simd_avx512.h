@@ -68,25 +68,6 @@ inline Vec LoadRow(const Int8* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(raw));
 }
 
-template <uint32_t kBits>
-inline Vec LoadCodes(const uint8_t* p) {
-  if constexpr (kBits == 8) {
-    return LoadRow(reinterpret_cast<const Int8*>(p));
-  } else {
-    uint32_t words[2] = {};  // Sixteen codes: one word of 2 bits, two of 4.
-    __builtin_memcpy(words, p, 2 * kBits);
-    const __m512i low = _mm512_set1_epi32(static_cast<int>(words[0]));
-    const __m256i high = _mm256_set1_epi32(static_cast<int>(words[1]));
-    const __m512i spread = kBits == 4 ? _mm512_inserti64x4(low, high, 1) : low;
-    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i shift = kBits == 4
-                              ? _mm512_slli_epi32(_mm512_and_si512(lane, _mm512_set1_epi32(7)), 2)
-                              : _mm512_slli_epi32(lane, 1);
-    const __m512i codes = _mm512_srlv_epi32(spread, shift);
-    return _mm512_cvtepi32_ps(_mm512_and_si512(codes, _mm512_set1_epi32((1 << kBits) - 1)));
-  }
-}
-
 // Two registers of consecutive elements, widened the cheapest way, in an order of the type's own;
 // LoadPair and StorePair of floats are the same order, so sums may stay in it.
 template <typename T>

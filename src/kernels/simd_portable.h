@@ -86,20 +86,6 @@ inline Vec LoadRow(const Int8* p) {
              static_cast<float>(p[2].value), static_cast<float>(p[3].value)};
 }
 
-template <uint32_t kBits>
-inline Vec LoadCodes(const uint8_t* p) {
-  if constexpr (kBits == 8) {
-    return LoadRow(reinterpret_cast<const Int8*>(p));
-  } else {
-    const uint32_t word = kBits == 4 ? p[0] | static_cast<uint32_t>(p[1]) << 8 : p[0];
-    Vec v;
-    for (size_t i = 0; i < kLanes; ++i) {
-      v[i] = static_cast<float>(word >> (i * kBits) & ((1u << kBits) - 1));
-    }
-    return v;
-  }
-}
-
 template <typename T>
 inline void WidenPair(const T* p, Vec* a, Vec* b) {
   *a = LoadRow(p);

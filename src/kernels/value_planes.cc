@@ -5,20 +5,14 @@
 
 namespace attndb::kernels {
 
-void EncodeValues(float* rows, size_t stride, size_t num_tokens, size_t num_elements, uint32_t bits,
-                  const ValueBlock& block) {
+void EncodeValues(const float* rows, size_t stride, size_t num_tokens, size_t num_elements,
+                  uint32_t bits, const ValueBlock& block) {
   ATTNDB_DCHECK(num_tokens > 0 && num_tokens <= kValueBlock);
   Kernels().values->encode_values(rows, stride, num_tokens, num_elements, bits, block);
 }
 
 float LongestRow(const RowsView& rows, size_t num_rows) {
   return Kernels().values->longest_row(rows, num_rows);
-}
-
-void AddValueBlock(const ValuePlanesView& values, size_t block, const float* weights,
-                   size_t num_tokens, float* out) {
-  ATTNDB_DCHECK(num_tokens <= kValueBlock);
-  Kernels().values->add_value_block(values, block, weights, num_tokens, out);
 }
 
 void AddValueMean(const ValuePlanesView& values, size_t block, float weight, float* out) {

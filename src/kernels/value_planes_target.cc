@@ -6,7 +6,6 @@ namespace attndb::kernels::ATTNDB_TARGET {
 
 extern constexpr ValueKernels kValues = {.encode_values = EncodeValues,
                                          .longest_row = LongestRow,
-                                         .add_value_block = AddValueBlock,
                                          .add_value_mean = AddValueMean,
                                          .attend_coded = AttendCoded};
 

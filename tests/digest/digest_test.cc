@@ -67,7 +67,6 @@ const char* const kPlans[] = {
     "mass(p=0.9,bits=4)",
     "topk(k=40,remainder=mean)",
     "topk(k=40,bits=4,remainder=sample:64)",
-    "dipr(alpha=0.1,remainder=planes:4)",
     "topk(k=40,exact_fallback=0.5)",
     "topk(k=40,bits=8,exact_fallback=0.9)",
     "topk(k=40,index=clustered)",

@@ -38,7 +38,7 @@ HeldStore PlainStore() {
                    .kv_dtype = DType::kFloat16,
                    .fingerprint = "tests/upgrade"},
           .contexts = Contexts(260),
-          .plans = {"topk(k=8,sink=4,window=8,bits=4,remainder=planes:4)"}};
+          .plans = {"topk(k=8,sink=4,window=8,bits=4,remainder=mean)"}};
 }
 
 // Rows are as short as they get, and tokens as few as have indexes.

@@ -236,8 +236,7 @@ TEST_P(UpgradeTest, FindsWhatWasFoundAndKeepsNothingOfAFormerKind) {
   EXPECT_EQ(stats.num_pending_companions, 0u);
   EXPECT_GT(stats.num_companions, 0u);
   EXPECT_EQ(stats.num_companions_built, 0u);  // The first open has built what was wanted.
-  EXPECT_THAT(Kinds(),
-              ::testing::IsSubsetOf({"key_planes_3", "clusters_3", "graph_1", "value_planes_4"}));
+  EXPECT_THAT(Kinds(), ::testing::IsSubsetOf({"key_planes_3", "clusters_3", "graph_1"}));
 }
 
 TEST_P(UpgradeTest, ExpiresWhatWasToExpireAndKeepsWhatIsPinned) {

@@ -1,4 +1,4 @@
-// Value planes: the values of one kv head of a run of tokens, quantized to 2, 4 or 8 bits
+// Value planes: the values of one kv head of a run of tokens, quantized to 8 bits
 // (kernels/value_planes.h), or the means of blocks of them alone. They stand for V of tokens whose
 // weight is not worth a read of V.
 //
@@ -26,7 +26,7 @@ namespace attndb::index {
 struct ValueShape {
   uint64_t num_tokens = 0;
   size_t num_elements = 0;  // Padded.
-  uint32_t bits = 0;        // 0, 2, 4 or 8; 0: means alone.
+  uint32_t bits = 0;        // 8, or 0: means alone.
 };
 
 class ValuePlanes {

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ namespace {
 
 constexpr size_t kNumTokens = 150;
 constexpr size_t kDim = 32;
-constexpr uint32_t kAllBits[] = {0, 2, 4, 8};
+constexpr uint32_t kAllBits[] = {0, 8};
 
 class ValuePlanesFormTest : public ::testing::Test {
  protected:
@@ -44,14 +45,25 @@ class ValuePlanesFormTest : public ::testing::Test {
     return ValuePlanes::Parse(bytes.span(), {kNumTokens, kDim, bits}, "values 7");
   }
 
-  // The mean of all values, as the planes have them.
+  // The mean of all values: of the blocks' means, and of codes where there are some.
   static std::vector<float> MeanOf(const ValuePlanes& planes) {
     std::vector<float> out(kDim, 0.0f);
-    const std::vector<float> weights(kernels::kValueBlock, 1.0f / kNumTokens);
-    for (size_t first = 0; first < kNumTokens; first += kernels::kValueBlock) {
-      kernels::AddValueBlock(planes.view(), first / kernels::kValueBlock, weights.data(),
-                             std::min(kernels::kValueBlock, kNumTokens - first), out.data());
+    if (planes.view().bits == 0) {
+      for (size_t first = 0; first < kNumTokens; first += kernels::kValueBlock) {
+        const auto count = std::min(kernels::kValueBlock, kNumTokens - first);
+        kernels::AddValueMean(planes.view(), first / kernels::kValueBlock,
+                              static_cast<float>(count) / kNumTokens, out.data());
+      }
+      return out;
     }
+    std::vector<uint32_t> tokens(kNumTokens);
+    std::iota(tokens.begin(), tokens.end(), 0u);
+    const std::vector<float> scores(kNumTokens, 0.0f);
+    float max = -std::numeric_limits<float>::infinity();
+    float sum = 0;
+    kernels::AttendCoded(scores.data(), kNumTokens, 1, planes.view(), tokens.data(), kNumTokens,
+                         {1.0f}, {&max, &sum, out.data(), kDim});
+    for (float& x : out) x /= sum;
     return out;
   }
 
@@ -75,7 +87,7 @@ TEST_F(ValuePlanesFormTest, ReadBackAreWhatWasWritten) {
 }
 
 TEST_F(ValuePlanesFormTest, TokensWithoutValuesAndOverflowHaveNone) {
-  EXPECT_EQ(ValuePlanes::Build(Rows(), 0, 4)->num_tokens(), 0u);
+  EXPECT_EQ(ValuePlanes::Build(Rows(), 0, 8)->num_tokens(), 0u);
   rows_[100] = std::numeric_limits<float>::max();
   for (const uint32_t bits : kAllBits) {
     EXPECT_EQ(ValuePlanes::Build(Rows(), kNumTokens, bits)->num_tokens(), 0u) << bits;
@@ -91,12 +103,12 @@ TEST_F(ValuePlanesFormTest, EightBitsAreNotKeptWhereOneValueLeavesTheOthersFewSt
 }
 
 TEST_F(ValuePlanesFormTest, ReadersRefuseWhatDoesNotFit) {
-  const ValuePlanes planes = *ValuePlanes::Build(Rows(), kNumTokens, 4);
+  const ValuePlanes planes = *ValuePlanes::Build(Rows(), kNumTokens, 8);
   const auto expect_refused = [&](size_t offset, auto value, StatusCode code,
                                   const std::string& message) {
     AlignedBuffer bytes = Copy(planes.bytes());
     std::memcpy(bytes.data() + offset, &value, sizeof(value));
-    const Status status = Parse(bytes, 4).status();
+    const Status status = Parse(bytes, 8).status();
     EXPECT_EQ(status.code(), code) << message;
     EXPECT_THAT(status.message(), ::testing::StartsWith("values 7: " + message));
   };
@@ -104,19 +116,19 @@ TEST_F(ValuePlanesFormTest, ReadersRefuseWhatDoesNotFit) {
   expect_refused(8, uint32_t{2}, StatusCode::kUnsupported, "version");
   expect_refused(12, uint32_t{48}, StatusCode::kCorruption, "num_elements: expected 32, found 48");
   expect_refused(16, uint64_t{1} << 60, StatusCode::kCorruption, "num_tokens: expected 150");
-  expect_refused(24, uint32_t{8}, StatusCode::kCorruption, "bits: expected 4, found 8");
+  expect_refused(24, uint32_t{4}, StatusCode::kCorruption, "bits: expected 8, found 4");
   expect_refused(28, uint8_t{1}, StatusCode::kCorruption, "reserved");
   expect_refused(64, std::numeric_limits<float>::infinity(), StatusCode::kCorruption, "scales[0]");
   expect_refused(68, -1.0f, StatusCode::kCorruption, "scales[1]");
   expect_refused(128, -1.0f, StatusCode::kCorruption, "norms[0]");
   expect_refused(192, uint16_t{0x7fc0}, StatusCode::kCorruption, "means[0]");
-  EXPECT_EQ(Parse(Copy(planes.bytes().first(planes.bytes().size() - 1)), 4).status().code(),
+  EXPECT_EQ(Parse(Copy(planes.bytes().first(planes.bytes().size() - 1)), 8).status().code(),
             StatusCode::kCorruption);
 }
 
 TEST_F(ValuePlanesFormTest, NoBytesCrashAReader) {
   for (int round = 0; round < 2000; ++round) {
-    const uint32_t bits = kAllBits[random_.Uniform(4)];
+    const uint32_t bits = kAllBits[random_.Uniform(2)];
     const ValuePlanes planes = *ValuePlanes::Build(Rows(), kNumTokens, bits);
     AlignedBuffer bytes = Copy(planes.bytes());
     const uint64_t num_changes = 1 + random_.Uniform(4);

@@ -78,7 +78,7 @@ Status LayerAttention::Begin(const LayerCall& call) {
 }
 
 HeadScratchSize LayerAttention::HeadSize() const {
-  return {&call_.plan, call_.search, call_.num_tokens, call_.num_runs, k_padded_};
+  return {&call_.plan, call_.search, call_.num_tokens, k_padded_};
 }
 
 // Of the kv head that needs most.

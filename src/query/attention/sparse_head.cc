@@ -36,7 +36,7 @@ size_t HeadScratch::Bytes(const HeadScratchSize& size) {
   }
   if (!size.plan->Estimates()) return bytes;
   return bytes + ArenaBytes<float>(num_tokens) +
-         ArenaBytes<float>(NumMasses(num_tokens, size.num_runs)) +
+         ArenaBytes<float>(kernels::NumWeightBlocks(num_tokens)) +
          ArenaBytes<float>(kernels::kWeightBlock);
 }
 
@@ -52,7 +52,7 @@ HeadScratch HeadScratch::Take(const HeadScratchSize& size, Arena* arena) {
   }
   if (!size.plan->Estimates()) return scratch;
   scratch.drawn = arena->Take<float>(num_tokens);
-  scratch.masses = arena->Take<float>(NumMasses(num_tokens, size.num_runs));
+  scratch.masses = arena->Take<float>(kernels::NumWeightBlocks(num_tokens));
   scratch.weights = arena->Take<float>(kernels::kWeightBlock);
   return scratch;
 }

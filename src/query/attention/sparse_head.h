@@ -58,7 +58,6 @@ struct HeadScratchSize {
   const LayerPlan* plan = nullptr;
   const index::CriticalSearch* search = nullptr;
   uint64_t num_tokens = 0;
-  size_t num_runs = 0;
   size_t k_padded = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a q head's search left out, estimated from a sample or from value planes.
+// What a q head's search left out, estimated from a sample or from means of values.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -75,8 +75,6 @@ void SparseHead::AttendValues(const StateRows& state) {
                                           .scores = call_.view.scores,
                                           .middle = call_.middle,
                                           .logit = logit(),
-                                          .masses = scratch_.masses,
-                                          .weights = scratch_.weights,
                                           .tokens = scratch_.indices,
                                           .token_scores = scratch_.chosen_scores},
                                          state, cost_);

@@ -15,9 +15,8 @@ static_assert(kernels::kValueBlock == kWeightBlock);
 
 // The part of a run's block that lies in the middle.
 struct BlockPart {
-  size_t block = 0;    // Of the run.
-  TokenRange tokens;   // Of the call.
-  size_t skipped = 0;  // Tokens of the block before them.
+  size_t block = 0;   // Of the run.
+  TokenRange tokens;  // Of the call.
 };
 
 // Calls f(run, part) for the parts of all blocks of runs with value planes, in order.
@@ -30,7 +29,7 @@ void ForEachBlock(const ValueRemainderCall& call, const F& f) {
       const size_t block = (begin - run.tokens.begin) / kWeightBlock;
       const uint64_t first = run.tokens.begin + block * kWeightBlock;
       const uint64_t end = std::min<uint64_t>(first + kWeightBlock, tokens.end);
-      f(run, BlockPart{block, {begin, end}, begin - first});
+      f(run, BlockPart{block, {begin, end}});
       begin = end;
     }
   }
@@ -66,33 +65,16 @@ double FoldValueRemainder(const ValueRemainderCall& call, const kernels::StateRo
   const double of_values = FoldExactly(call, state, cost);
   const float max = state.max[0];
   double total = 0;
-  size_t num_blocks = 0;
-  ForEachBlock(call, [&](const HeadRun&, const BlockPart& part) {
-    float* const mass = call.masses + num_blocks++;
+  ForEachBlock(call, [&](const HeadRun& run, const BlockPart& part) {
+    float mass = 0;
     kernels::SumWeights(call.scores + part.tokens.begin, part.tokens.end - part.tokens.begin,
-                        call.logit, max, mass);
-    total += double{*mass};
+                        call.logit, max, &mass);
+    total += double{mass};
+    if (!(mass > 0)) return;
+    kernels::AddValueMean(*run.values, part.block, mass, state.out);
+    cost->bytes_touched += run.values->num_elements * sizeof(uint16_t);
   });
   if (!(total > 0)) return of_values + total;
-  const double light = kLightShare * total / static_cast<double>(num_blocks);
-  size_t i = 0;
-  ForEachBlock(call, [&](const HeadRun& run, const BlockPart& part) {
-    const float mass = call.masses[i++];
-    const kernels::ValuePlanesView& values = *run.values;
-    cost->bytes_touched += values.num_elements * sizeof(uint16_t) + sizeof(float);
-    const size_t count = part.tokens.end - part.tokens.begin;
-    // A mean is that of the whole block.
-    const bool is_whole = count == kWeightBlock;
-    if (values.bits == 0 || (is_whole && double{mass} < light)) {
-      kernels::AddValueMean(values, part.block, mass, state.out);
-      return;
-    }
-    std::fill_n(call.weights, part.skipped, 0.0f);
-    kernels::ExpWeights(call.scores + part.tokens.begin, count, call.logit, max,
-                        call.weights + part.skipped);
-    kernels::AddValueBlock(values, part.block, call.weights, part.skipped + count, state.out);
-    cost->bytes_touched += count * kernels::ValueRowBytes(values.num_elements, values.bits);
-  });
   state.sum[0] += static_cast<float>(total);
   return of_values + total;
 }

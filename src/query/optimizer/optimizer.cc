@@ -93,8 +93,7 @@ void PredictValues(const LayerQuestion& question, const HeadShape& shape, Sparse
   }
   constexpr double kBlock = 64;     // Tokens that share a mean (kernels/value_planes.h),
   constexpr double kMeanBytes = 2;  // ... a bfloat16 a channel.
-  const double per_channel = plan.value_bits / 8.0 + kMeanBytes / kBlock;
-  read->value_bytes = Middle(question) * shape.v_channels * per_channel;
+  read->value_bytes = Middle(question) * shape.v_channels * kMeanBytes / kBlock;
 }
 
 bool PrefersFull(const HeadChoice& choice, const MeanRatio& sparse_time, bool did) {

@@ -84,11 +84,11 @@ TEST_F(OptimizerTest, CodesOfValuesCostLessThanRowsOfV) {
   EXPECT_LT(coded.sparse_cost.ns, exact.sparse_cost.ns);
 }
 
-TEST_F(OptimizerTest, ValuePlanesOfTheRemainderArePriced) {
+TEST_F(OptimizerTest, MeansOfTheRemainderArePriced) {
   const HeadChoice dropped = Choose(Ask("topk(k=1000,sink=4,window=6)", 1100));
-  const HeadChoice coded = Choose(Ask("topk(k=1000,sink=4,window=6,remainder=planes:4)", 1100));
-  // Of 1,090 tokens of 64 channels: half a byte, and a 64th of the mean's two.
-  EXPECT_EQ(coded.sparse_cost.bytes, dropped.sparse_cost.bytes + 3 * 1090 * 64 * (0.5 + 2.0 / 64));
+  const HeadChoice by_means = Choose(Ask("topk(k=1000,sink=4,window=6,remainder=mean)", 1100));
+  // Of 1,090 tokens of 64 channels: a 64th of the mean's two bytes.
+  EXPECT_EQ(by_means.sparse_cost.bytes, dropped.sparse_cost.bytes + 3 * 1090 * 64 * 2.0 / 64);
 }
 
 TEST_F(OptimizerTest, ABroadHeadRunsFull) {

@@ -40,8 +40,6 @@ std::string RemainderText(const LayerPlan& plan) {
       return ",remainder=mean";
     case Remainder::kSample:
       return ",remainder=sample:" + std::to_string(plan.samples);
-    case Remainder::kPlanes:
-      return ",remainder=planes:" + std::to_string(plan.value_bits);
   }
   return "";
 }

@@ -6,8 +6,8 @@
 //
 // Names: queries, indexes and presets, and the keys that each takes of its own, are those of a
 //        PlanRegistry. Keys of every query but full: sink, window; of every one that chooses tokens
-//        index, bits=exact|..., and remainder=drop|mean|sample:n|planes:2|4|8 or exact_fallback, or
-//        for auto value_bits=exact|8.
+//        index, bits=exact|..., and remainder=drop|mean|sample:n or exact_fallback, or for auto
+//        value_bits=exact|8.
 // Threads: values. They point into the registry that they were parsed with.
 #ifndef ATTNDB_QUERY_PLAN_PLAN_H_
 #define ATTNDB_QUERY_PLAN_PLAN_H_
@@ -43,7 +43,6 @@ enum class Remainder : uint8_t {
   kDrop,
   kMean,    // Estimated: means of blocks of values, by the blocks' estimated mass.
   kSample,  // ... from a sample of `samples` tokens.
-  kPlanes,  // ... by values of `value_bits` where the mass is worth it, means elsewhere.
 };
 
 // The query of one layer.
@@ -59,8 +58,7 @@ struct LayerPlan {
   uint32_t bits = 0;   // Of the key planes that are searched; 0 = K itself.
   Remainder remainder = Remainder::kDrop;  // Of a search.
   uint32_t samples = 0;                    // Of kSample.
-  // Of the value planes that stand for V of the remainder, or of what was drawn and weighs little;
-  // 0 = none.
+  // kAuto: of the value planes that stand for V of what was drawn and weighs little; 0 = none.
   uint32_t value_bits = 0;
   double exact_fallback = 0.0;  // Of the mass left out, what a row's bound may be; 0 = no bounds.
   uint32_t sink = 16;           // First tokens that are always attended to.
@@ -79,10 +77,7 @@ struct LayerPlan {
   // Whether what is left out is estimated.
   bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
   // Whether value planes are read: of their values, or of their norms.
-  bool ReadsValues() const {
-    return remainder == Remainder::kMean || remainder == Remainder::kPlanes || value_bits != 0 ||
-           Bounds();
-  }
+  bool ReadsValues() const { return remainder == Remainder::kMean || value_bits != 0 || Bounds(); }
   // Whether what is left out is bounded, and rows whose bound is too large attend to all tokens.
   bool Bounds() const { return exact_fallback > 0.0; }
   // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.

@@ -23,7 +23,10 @@ struct FormerValue {
   std::string_view value;
   std::string_view successor;
 };
-constexpr FormerValue kFormerValues[] = {{"bits", "1", "4"}};
+constexpr FormerValue kFormerValues[] = {{"bits", "1", "4"},
+                                         {"remainder", "planes:2", "sample:512"},
+                                         {"remainder", "planes:4", "sample:1024"},
+                                         {"remainder", "planes:8", "sample:1024"}};
 
 bool IsWordChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -348,7 +351,6 @@ class PlanParser {
   // Where a preset has set another remainder, this one takes its place.
   Status SetRemainder(const Item& value, LayerPlan* plan) const {
     plan->samples = 0;
-    plan->value_bits = 0;
     if (value.text == "drop" || value.text == "mean") {
       plan->remainder = value.text == "drop" ? Remainder::kDrop : Remainder::kMean;
       return Status::Ok();
@@ -357,14 +359,7 @@ class PlanParser {
       plan->remainder = Remainder::kSample;
       return SetSamples(value, plan);
     }
-    for (const uint32_t bits : {2u, 4u, 8u}) {
-      if (value.text != "planes:" + std::to_string(bits)) continue;
-      plan->remainder = Remainder::kPlanes;
-      plan->value_bits = bits;
-      return Status::Ok();
-    }
-    return NotHere("remainder", value,
-                   "remainder=drop, mean, sample:n, planes:2, planes:4 and planes:8");
+    return NotHere("remainder", value, "remainder=drop, mean and sample:n");
   }
 
   Status SetSamples(const Item& value, LayerPlan* plan) const {
