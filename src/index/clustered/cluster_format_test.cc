@@ -92,8 +92,8 @@ TEST_F(ClusterFormatTest, EveryFieldIsChecked) {
 }
 
 TEST_F(ClusterFormatTest, OtherTransformsAndLengthsAreRefused) {
-  const uint32_t rotate = 2;
-  std::memcpy(planes_.data() + 32, &rotate, sizeof(rotate));
+  const uint32_t local = 4;
+  std::memcpy(planes_.data() + 32, &local, sizeof(local));
   EXPECT_EQ(Parse().status().code(), StatusCode::kCorruption);
   const uint32_t turn_blocks = 6;
   std::memcpy(planes_.data() + 32, &turn_blocks, sizeof(turn_blocks));

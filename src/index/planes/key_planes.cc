@@ -28,8 +28,7 @@ using kernels::kWeightBlock;
 constexpr size_t kScanRows = 16;
 static_assert(kWeightBlock == kernels::kOffsetKeys);
 
-std::vector<float> RotationSigns(TransformId transform, size_t num_channels) {
-  if (!TransformOf(transform).rotates) return {};
+std::vector<float> RotationSigns(size_t num_channels) {
   Random random(kRotationSeed);
   std::vector<float> signs(2 * num_channels);
   for (float& sign : signs) sign = random.OneIn(2) ? -1.0f : 1.0f;
@@ -52,7 +51,7 @@ KeyPlanes::KeyPlanes(const PlaneHeader& header, const PlaneParts& parts)
     : header_(header),
       layout_(header.num_keys, header.num_channels, header.transform),
       parts_(parts),
-      signs_(RotationSigns(header.transform, header.num_channels)) {}
+      signs_(RotationSigns(header.num_channels)) {}
 
 uint64_t KeyPlanes::BytesFor(uint64_t num_keys, size_t num_channels) {
   uint64_t most = 0;
@@ -89,7 +88,7 @@ Result<KeyPlanes> KeyPlanes::Parse(const PlaneParts& parts, const PlaneShape& ex
 
 uint64_t KeyPlanes::ScanBytes(uint32_t bits) const {
   const uint64_t channels = header_.num_channels;
-  const uint64_t of_means = kind().centres_blocks ? channels * sizeof(uint16_t) / kWeightBlock : 0;
+  const uint64_t of_means = has_block_means() ? channels * sizeof(uint16_t) / kWeightBlock : 0;
   return channels * bits / 8 + sizeof(uint16_t) + of_means;
 }
 
@@ -119,7 +118,7 @@ EstimateQuery KeyPlanes::Prepare(const float* q, float* spare, std::byte* codes)
   query.offset = static_cast<float>(
       LaneSum<double>(num_channels, [&](size_t d) { return double{q[d]} * double{mean[d]}; }));
   for (size_t d = 0; d < num_channels; ++d) spare[d] = q[d] / scale[d];
-  if (!signs_.empty()) kernels::HadamardRows(spare, num_channels, 1, num_channels, signs_.data());
+  kernels::HadamardRows(spare, num_channels, 1, num_channels, signs_.data());
   const double residual = EncodeQuery(spare, reinterpret_cast<int8_t*>(codes), &query.plane);
   // See plane_builder.h. A score is rounded five times, first the sum.
   const double norm = Norm({spare, num_channels});
@@ -138,7 +137,7 @@ EstimateQuery KeyPlanes::Prepare(const float* q, float* spare, std::byte* codes)
 void KeyPlanes::Scan(uint32_t bits, size_t first_key, size_t num_keys, const EstimateQuery* queries,
                      size_t num_q_rows, float* scores, size_t scores_stride) const {
   ATTNDB_DCHECK(first_key + num_keys <= header_.num_keys);
-  const bool has_means = kind().centres_blocks;
+  const bool has_means = has_block_means();
   float of_means[kScanRows * kMeanBlocks];
   const size_t end = first_key + num_keys;
   ForRows({queries, num_q_rows}, [&](std::span<const EstimateQuery> some, size_t first) {
@@ -161,7 +160,7 @@ KeepCost KeyPlanes::Keep(const KeepCall& call, kernels::KeptTokens* kept) const 
   for (size_t begin = call.first_key; begin < end;) {
     const size_t piece_end = std::min(end, NextMultiple(begin, kMeanBlocks * kWeightBlock));
     const float* of_means = nullptr;
-    if (kind().centres_blocks) {
+    if (has_block_means()) {
       float* const out = call.work + call.queries.size() * kKeepKeys;
       ForRows(call.queries, [&](std::span<const EstimateQuery> some, size_t first) {
         ScoreBlockMeans(begin, piece_end, some, out + first * kMeanBlocks);
@@ -259,7 +258,7 @@ void KeyPlanes::ScoreBlockMeans(size_t begin, size_t end, std::span<const Estima
 }
 
 kernels::RowsView KeyPlanes::block_means() const {
-  ATTNDB_DCHECK(kind().centres_blocks);
+  ATTNDB_DCHECK(has_block_means());
   const size_t num_channels = header_.num_channels;
   return {Piece<uint16_t>(layout_.block_means), num_channels, num_channels, DType::kBFloat16};
 }

@@ -69,12 +69,11 @@ class KeyPlanes final : public KeyEstimates {
   void ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block, size_t num_blocks,
                    float* bounds) const override;
 
-  // Of planes whose transform centres by blocks, for who scans some of them only.
+  // Of planes whose blocks have means of their own, for who scans some of them only.
   //
   // bfloat16 [blocks, num_channels]: the mean of each block of kernels::kWeightBlock keys.
   kernels::RowsView block_means() const;
-  // Signs of the rotation of kernels/hadamard.h, the same in all planes of so many channels; empty
-  // if there is none.
+  // Signs of the rotation of kernels/hadamard.h, the same in all planes of so many channels.
   std::span<const float> rotation() const { return signs_; }
   // scores[r * scores_stride + 64 i + j]: as Scan at 4 bits, of key j of blocks[i], where
   // means[r * means_stride + b] is q_r times the mean of block b. Scores past the last key mean
@@ -95,6 +94,7 @@ class KeyPlanes final : public KeyEstimates {
   KeyPlanes(const PlaneHeader& header, const PlaneParts& parts);
 
   const TransformKind& kind() const { return TransformOf(header_.transform); }
+  bool has_block_means() const { return !kind().removes_bias; }
   template <typename T>
   const T* Piece(size_t offset) const {
     return reinterpret_cast<const T*>(parts_.main.data() + offset);
@@ -129,10 +129,10 @@ class KeyPlanes final : public KeyEstimates {
                        float* of_means) const;
 
   PlaneHeader header_;
-  PlaneLayout layout_{0, 0, TransformId::kNone};
+  PlaneLayout layout_{0, 0, TransformId::kLocal};
   PlaneParts parts_;
   AlignedBuffer buffer_;                    // The parts, if they were built here.
-  std::vector<float> signs_;                // Of the rotation; empty if there is none.
+  std::vector<float> signs_;                // Of the rotation.
   std::shared_ptr<const RotaryBias> bias_;  // Null if the transform leaves it in.
 };
 

@@ -119,11 +119,10 @@ TransformVectors KeySample::Fit(const TransformKind& kind, std::span<const float
     }
   }
   vectors.mean.resize(num_channels_);
-  if (kind.centres) {
+  if (kind.removes_bias) {
     vectors.mean = MeanOf(rows.data(), num_rows());
     Subtract(vectors.mean, rows.data(), num_rows());
-  }
-  if (kind.centres_blocks) {
+  } else {
     float* row = rows.data();
     for (const Block& block : blocks_) {
       Subtract(MeanOf(row, block.num_keys), row, block.num_keys);

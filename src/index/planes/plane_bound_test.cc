@@ -1,7 +1,7 @@
 // Goal:   no score is further from q.k than its block's bound, whatever q and k are; and the bound
 //         says something.
 // Method: against float64, for every transform, over distributions that quantization, rotation or
-//         float32 do badly on: some 1,100,000 scores.
+//         float32 do badly on: some 500,000 scores.
 // Replay: ATTNDB_SEED=17 ctest -R index_test
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ TEST_F(PlaneBoundTest, NoScoreIsFurtherOffThanItsBound) {
       }
     }
   }
-  EXPECT_GT(num_checked_, 1000000u);
+  EXPECT_GT(num_checked_, 500000u);
 }
 
 TEST_F(PlaneBoundTest, TheBoundIsSmall) {

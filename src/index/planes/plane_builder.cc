@@ -57,7 +57,7 @@ Result<KeyPlanes> PlaneBuilder::Build(size_t first_key, size_t num_keys,
 
 Status PlaneBuilder::Start(size_t first_key, size_t num_keys) {
   first_key_ = first_key;
-  mean_norm_max_ = kind_.centres ? Norm(mean_) : 0.0;
+  mean_norm_max_ = kind_.removes_bias ? Norm(mean_) : 0.0;
   scale_sq_ = residual_sq_ = bound_sum_ = 0;
   PlaneHeader header = {.num_keys = num_keys,
                         .num_channels = static_cast<uint32_t>(num_channels_),
@@ -73,7 +73,7 @@ Status PlaneBuilder::Start(size_t first_key, size_t num_keys) {
   planes_ = KeyPlanes(header, {bytes.first(layout.main_bytes), bytes.subspan(layout.main_bytes)});
   planes_.buffer_ = std::move(buffer);
   planes_.bias_ = bias_;
-  if (kind_.centres) std::ranges::copy(mean_, Piece<float>(layout.mean));
+  if (kind_.removes_bias) std::ranges::copy(mean_, Piece<float>(layout.mean));
   std::ranges::copy(vectors_.channel_scale, Piece<float>(layout.channel_scale));
   std::ranges::copy(vectors_.bias, Piece<float>(layout.bias));
   std::ranges::copy(vectors_.frequencies, Piece<double>(layout.frequency));
@@ -86,9 +86,7 @@ void PlaneBuilder::EncodeBlock(size_t first, size_t count) {
   float norm_sq[kWeightBlock];
   kernels::CentreRows(rows_.data(), num_channels_, count, num_channels_, mean_.data(),
                       vectors_.channel_scale.data(), norm_sq);
-  if (kind_.rotates) {
-    kernels::HadamardRows(rows_.data(), num_channels_, count, num_channels_, planes_.signs_.data());
-  }
+  kernels::HadamardRows(rows_.data(), num_channels_, count, num_channels_, planes_.signs_.data());
   maxima_ = {};
   for (size_t i = 0; i < count; i += kPlaneKeys) {
     EncodeRows(first + i, std::min(kPlaneKeys, count - i), rows_.data() + i * num_channels_,
@@ -103,8 +101,8 @@ void PlaneBuilder::TakeOut(size_t first, size_t count) {
   if (turns_) {
     const auto position = source_.first_position + static_cast<int64_t>(first_key_ + first);
     turns_->Subtract(vectors_.bias.data(), position, count, rows_.data(), num_channels_);
+    return;
   }
-  if (!kind_.centres_blocks) return;
   kernels::SumRows(rows_.data(), num_channels_, count, num_channels_, mean_.data());
   auto* const stored =
       Piece<uint16_t>(planes_.layout_.block_means) + first / kWeightBlock * num_channels_;

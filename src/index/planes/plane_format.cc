@@ -63,8 +63,7 @@ Result<PlaneHeader> DecodeHeader(std::span<const std::byte> main, std::string_vi
   ATTNDB_RETURN_IF_ERROR(
       ExpectAtMost(object, "num_pairs", header.num_pairs, header.num_channels / 2));
   if (!FindTransform(transform)) {
-    return Status::Unsupported(std::string(object) + ": transform: expected at most " +
-                               std::to_string(Transforms().size() - 1) + ", found " +
+    return Status::Unsupported(std::string(object) + ": transform: expected 4 to 6, found " +
                                std::to_string(transform));
   }
   header.transform = static_cast<TransformId>(transform);
@@ -88,7 +87,7 @@ PlaneLayout::PlaneLayout(uint64_t num_keys, size_t num_channels, TransformId tra
   bounds = frequency + RoundUpToPiece(num_channels / 2 * sizeof(double));
   const uint64_t num_bounds = kernels::NumWeightBlocks(num_keys);
   block_means = bounds + RoundUpToPiece(num_bounds * sizeof(PlaneBound));
-  const bool has_means = TransformOf(transform).centres_blocks;
+  const bool has_means = !TransformOf(transform).removes_bias;
   scales = block_means + (has_means ? num_bounds * num_channels * sizeof(uint16_t) : 0);
   scales = RoundUpToPiece(scales);
   high = scales + RoundUpToPiece(num_blocks * kernels::kPlaneKeys * sizeof(uint16_t));

@@ -38,7 +38,7 @@ struct PlaneBound {
 struct PlaneHeader {
   uint64_t num_keys = 0;      // >= 1.
   uint32_t num_channels = 0;  // Padded: a multiple of 16.
-  TransformId transform = TransformId::kNone;
+  TransformId transform = TransformId::kLocal;
   uint32_t num_pairs = 0;      // Pairs of channels that the rotary embedding turns.
   int64_t first_position = 0;  // RoPE position of the first key.
   // Standard deviation of a score's error, for a q of norm 1.

@@ -115,7 +115,9 @@ TEST_F(PlaneFormatTest, EveryFieldIsChecked) {
   ExpectRefused<uint64_t>(16, 0, corrupt, "num_keys: expected 1 or more, found 0");
   ExpectRefused<uint64_t>(16, UINT64_MAX, corrupt, "num_keys: expected at most");
   ExpectRefused<uint64_t>(16, kNumKeys + 1, corrupt, "num_keys: expected 150, found 151");
-  ExpectRefused<uint32_t>(32, 999, StatusCode::kUnsupported, "transform: expected");
+  for (const uint32_t transform : {0u, 3u, 7u, 999u}) {
+    ExpectRefused<uint32_t>(32, transform, StatusCode::kUnsupported, "transform: expected 4 to 6");
+  }
   ExpectRefused<uint32_t>(36, kDim / 2 + 1, corrupt, "num_pairs: expected at most 16, found 17");
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();

@@ -8,28 +8,9 @@ namespace attndb::index {
 namespace {
 
 constexpr TransformKind kTransforms[] = {
-    {.id = TransformId::kNone, .name = "none"},
-    {.id = TransformId::kCentre, .name = "centre", .centres = true},
-    {.id = TransformId::kRotate, .name = "rotate", .centres = true, .rotates = true},
-    {.id = TransformId::kScale, .name = "scale", .centres = true, .scales = true, .rotates = true},
-    {.id = TransformId::kLocal,
-     .name = "local",
-     .centres_blocks = true,
-     .scales = true,
-     .rotates = true,
-     .scan_cost = 1.15},
-    {.id = TransformId::kUnbias,
-     .name = "unbias",
-     .removes_bias = true,
-     .centres = true,
-     .scales = true,
-     .rotates = true,
-     .scan_cost = 2.5},
-    {.id = TransformId::kTurnBlocks,
-     .name = "turn_blocks",
-     .centres_blocks = true,
-     .rotates = true,
-     .is_choice = false},
+    {.id = TransformId::kLocal, .name = "local", .scan_cost = 1.15},
+    {.id = TransformId::kUnbias, .name = "unbias", .removes_bias = true, .scan_cost = 2.5},
+    {.id = TransformId::kTurnBlocks, .name = "turn_blocks", .scales = false, .is_choice = false},
 };
 
 }  // namespace

@@ -2,10 +2,10 @@
 // keys apart: the set of transforms that planes may be built with.
 //
 // Map:     key k at position p becomes H(s * (k - R(p) b - m)), where R(p) is the model's rotary
-//          embedding, b a bias that all keys had before it, m the mean of all keys or of the 64 of
-//          a block, s a factor for each channel, H the random rotation of kernels/hadamard.h. A
-//          transform leaves out some of these: then b and m are 0, s is 1. The score is
-//          q.k = q.R(p) b + q.m + H(q / s).H(s * (k - R(p) b - m)).
+//          embedding, b a bias that all keys had before it, m the mean of the 64 keys of a block,
+//          or of all where a bias is taken out, s a factor for each channel, H the random rotation
+//          of kernels/hadamard.h. A transform may leave out b and s: then b is 0, s is 1. The score
+//          is q.k = q.R(p) b + q.m + H(q / s).H(s * (k - R(p) b - m)).
 // Why:     a mean that all keys share costs code range and tells nothing apart, and neighbours
 //          share more than all do: channels that turn slowly, topics. A rotation spreads a key's
 //          few large channels over all, so that one scale fits; its noise is then the same in all
@@ -26,28 +26,24 @@
 
 namespace attndb::index {
 
-// Stored with planes: a number never changes its meaning.
+// Stored with planes: a number never changes its meaning. 0 to 3 are taken: parts of kLocal, each
+// of which errs more than the whole on every kind of heads that was tried (docs/plan.md).
 enum class TransformId : uint32_t {
-  kNone = 0,
-  kCentre = 1,
-  kRotate = 2,
-  kScale = 3,
   kLocal = 4,
   kUnbias = 5,
   kTurnBlocks = 6,
 };
 
 struct TransformKind {
-  TransformId id = TransformId::kNone;
+  TransformId id = TransformId::kLocal;
   std::string_view name;
+  // The bias is taken out, and all keys have one mean; else each block of kernels::kWeightBlock has
+  // its own.
   bool removes_bias = false;
-  bool centres = false;         // All keys by one mean.
-  bool centres_blocks = false;  // Each block of kernels::kWeightBlock by its own.
-  bool scales = false;          // Where there are queries to scale by.
-  bool rotates = false;
+  bool scales = true;  // Where there are queries to scale by.
   // Whether planes may choose it: else it is for who asks for it by name.
   bool is_choice = true;
-  // What a scan of 4 bits costs, over that of the first, for the choice (docs/kernels.md).
+  // What a scan of 4 bits costs, over that of codes alone, for the choice (docs/kernels.md).
   double scan_cost = 1.0;
 };
 

@@ -115,8 +115,8 @@ TEST(TransformChoiceTest, ChannelsThatQueriesDoNotReadGetFewCodes) {
   }
   const KeyPlanes planes = *KeyPlanes::Build(head.source());
   EXPECT_TRUE(TransformOf(planes.transform()).scales);
-  const float rotated = TryTransform(head.source(), TransformId::kRotate)->errors->bits4;
-  EXPECT_LT(planes.ScoreError(4, 1.0f), 0.3f * rotated);
+  const float unscaled = TryTransform(head.source(), TransformId::kTurnBlocks)->errors->bits4;
+  EXPECT_LT(planes.ScoreError(4, 1.0f), 0.3f * unscaled);
 }
 
 TEST(TransformChoiceTest, NeighboursThatAreAlikeShareTheirMean) {
