@@ -143,8 +143,7 @@ query::IndexType Clustered() {
           .finds_by = "clusters",
           .effort_key = "effort",
           .scan_bits = 4,
-          .draws = true,
-          .for_auto = true};
+          .draws = true};
 }
 
 // What a walk does: as measured on SmolLM2's heads, at the default window.
@@ -180,7 +179,7 @@ query::PlanRegistry BuiltinPlans() {
   registry.AddQuery(Dipr());
   registry.AddQuery(Mass());
   registry.AddQuery(Auto());
-  registry.AddIndex({.name = "flat", .bits = {0, 8, 4}, .predict = FlatWork, .for_auto = true});
+  registry.AddIndex({.name = "flat", .bits = {0, 8, 4}, .predict = FlatWork});
   registry.AddIndex(Clustered());
   registry.AddIndex(Graph());
   // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench; k there is a fifth of the

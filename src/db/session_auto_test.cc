@@ -199,14 +199,14 @@ TEST_F(SessionAutoTest, NotesNamePartialReuseAndTheGpu) {
   EXPECT_THAT(explain.ToText(), AllOf(HasSubstr("coarse index"), HasSubstr("runs [why]")));
 }
 
-TEST_F(SessionAutoTest, AnIndexOfATestRunsThroughADatabase) {
+TEST_F(SessionAutoTest, AQueryOfATestRunsThroughADatabase) {
   StoreContext();
   auto registry = std::make_shared<query::PlanRegistry>(BuiltinPlans());
-  registry->AddIndex(
+  registry->AddQuery(
       {.name = "nothing",
-       .bits = {0},
-       .make_search = [](std::unique_ptr<const index::CriticalSearch>,
-                         const query::LayerPlan&) -> std::unique_ptr<const index::CriticalSearch> {
+       .arguments = {{.key = "n", .min = 1, .max = 9, .whole = true}},
+       .make_search = [](const query::LayerPlan&,
+                         const LayerSpec&) -> std::unique_ptr<const index::CriticalSearch> {
          class Nothing final : public index::CriticalSearch {
           public:
            size_t ScratchBytes(size_t) const override { return 0; }
@@ -216,13 +216,12 @@ TEST_F(SessionAutoTest, AnIndexOfATestRunsThroughADatabase) {
            }
          };
          return std::make_unique<Nothing>();
-       },
-       .predict = [](const query::SearchSize&) { return query::SearchWork{}; }});
+       }});
   database_.reset();
   database_ = *Database::Open(dir_.File("store"), {}, storage::PosixFileSystem(),
                               {.registry = registry, .machine = Machine(true)});
   const std::vector<float> window = Attend(Resume("window").get());
-  const std::vector<float> nothing = Attend(Resume("topk(k=9,index=nothing)").get());
+  const std::vector<float> nothing = Attend(Resume("nothing(n=1)").get());
   ASSERT_EQ(window.size(), nothing.size());
   for (size_t i = 0; i < window.size(); ++i) EXPECT_NEAR(nothing[i], window[i], 1e-5);
 }

@@ -219,35 +219,13 @@ HeadChoice ChooseHead(const LayerQuestion& question, const IndexType& index,
   return choice;
 }
 
-const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const HeadStatistics> heads,
-                             const MachineConstants& machine) {
-  const LayerPlan& plan = *question.plan;
-  if (plan.kind != QueryKind::kAuto || !plan.default_index || question.layer == 0) {
-    return plan.index;
-  }
-  const IndexType* best = plan.index;
-  double best_ns = 0;
-  for (const auto& index : question.registry->indexes()) {
-    if (!index->for_auto || index->draws || !index->HasBits(plan.kind, plan.bits)) continue;
-    double ns = 0;
-    for (const HeadStatistics& head : heads) {
-      ns += ChooseHead(question, *index, head, machine).sparse_ns;
-    }
-    if (index.get() == plan.index || ns < best_ns) {
-      best = index.get();
-      best_ns = ns;
-    }
-  }
-  return best;
-}
-
 const IndexType* DrawingIndex(const LayerQuestion& question) {
   const LayerPlan& plan = *question.plan;
   if (!plan.Draws() || !plan.default_index) return nullptr;
   if (question.chain.num_plane_tokens < LeastIndexTokens(question.spec->group_size()))
     return nullptr;
   for (const auto& index : question.registry->indexes()) {
-    if (index->for_auto && index->draws && index->HasBits(plan.kind, plan.bits)) return index.get();
+    if (index->draws && index->HasBits(plan.kind, plan.bits)) return index.get();
   }
   return nullptr;
 }

@@ -2,8 +2,9 @@
 //
 // Rules:   AlayaDB 6.2, Fig. 8, in its order: a short context is read whole; a context that is
 //          reused in part is searched with a filter; a GPU with room for the keys and values would
-//          search blocks there; layer 0 is searched flat. Then each index is priced against
-//          reading everything, and a head takes what is cheaper.
+//          search blocks there. Then a scan of all keys is priced against reading everything, and
+//          where the context is long, draws by an index against a scan; a head takes what is
+//          cheapest.
 // Ours:    a head is priced by what was observed of it (HeadStatistics), so heads that need many
 //          tokens, and machines that differ from their constants, end up at `full`; they are tried
 //          again now and then.
@@ -13,7 +14,6 @@
 #define ATTNDB_QUERY_OPTIMIZER_OPTIMIZER_H_
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -96,11 +96,6 @@ std::string_view RuleFor(const LayerQuestion& question);
 HeadChoice PriceSettled(const LayerQuestion& question, const MachineConstants& machine);
 
 HeadShape ShapeOf(const LayerQuestion& question);
-
-// Of the indexes that score all keys, the one whose search is cheapest: the one asked for, if one
-// was. Layer 0 takes the default.
-const IndexType* ChooseIndex(const LayerQuestion& question, std::span<const HeadStatistics> heads,
-                             const MachineConstants& machine);
 
 // An index by which heads may draw without scoring all keys, where the plan leaves that open and
 // the context is long enough for it to pay for what it takes to build; or null.

@@ -129,25 +129,6 @@ TEST_F(OptimizerTest, NotesSayWhatTheRulesFound) {
   EXPECT_THAT(NotesOf(question), HasSubstr("can't hold 100"));
 }
 
-TEST_F(OptimizerTest, TheCheapestIndexIsTakenButForLayer0) {
-  registry_.AddIndex({.name = "nearly_free",
-                      .bits = {0, 4},
-                      .predict =
-                          [](const SearchSize& size) {
-                            return SearchWork{.exact_keys = size.fixed_tokens, .hops = 10};
-                          },
-                      .for_auto = true});
-  registry_.AddIndex(
-      {.name = "lossy", .bits = {0, 4}, .predict = [](const SearchSize&) { return SearchWork{}; }});
-  const std::vector<HeadStatistics> heads(3);
-  LayerQuestion question = Ask("auto(error=0.01)", 131072);
-  EXPECT_EQ(ChooseIndex(question, heads, machine_)->name, "nearly_free");
-  question.layer = 0;
-  EXPECT_EQ(ChooseIndex(question, heads, machine_)->name, "flat");
-  question = Ask("auto(error=0.01,index=lossy)", 131072);
-  EXPECT_EQ(ChooseIndex(question, heads, machine_)->name, "lossy");
-}
-
 TEST_F(OptimizerTest, LongContextsMayBeDrawnFromByAnIndex) {
   ASSERT_NE(DrawingIndex(Ask("auto(error=0.01)", 131072)), nullptr);
   EXPECT_EQ(DrawingIndex(Ask("auto(error=0.01)", 131072))->name, "clustered");

@@ -111,9 +111,6 @@ void PlanAdvisor::Decide(const LayerQuestion& question, LayerChoice* choice) con
   if (!choice->priced) {
     std::fill(choice->heads.begin(), choice->heads.end(), PriceSettled(question, machine));
   } else {
-    choice->plan.index = ChooseIndex(question, heads, machine);
-    choice->plan.default_index =
-        choice->plan.default_index && choice->plan.index == options_.registry->default_index();
     const IndexType* const drawing = options_.learns ? DrawingIndex(question) : nullptr;
     for (size_t i = 0; i < heads.size(); ++i) {
       const HeadStatistics head = Informed(heads[i]);

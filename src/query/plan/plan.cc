@@ -92,8 +92,7 @@ bool LayerPlan::Is(std::string_view query_name) const {
 
 std::unique_ptr<const index::CriticalSearch> LayerPlan::MakeSearch(const LayerSpec& layer) const {
   if (!Chooses() || Draws() || Finds()) return nullptr;
-  std::unique_ptr<const index::CriticalSearch> search = query->make_search(*this, layer);
-  return index->make_search ? index->make_search(std::move(search), *this) : std::move(search);
+  return query->make_search(*this, layer);
 }
 
 float LayerPlan::Effort() const {

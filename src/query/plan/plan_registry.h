@@ -2,7 +2,7 @@
 // how the search it stands for is made, and what that search costs.
 //
 //   PlanRegistry registry = internal::BuiltinPlans();     // what this version has
-//   registry.AddIndex({.name = "toy", .bits = {0}, ...}); // one more
+//   registry.AddQuery({.name = "toy", ...});              // one more
 //   Result<Plan> plan = Plan::Parse("topk(k=8,index=toy)", registry);
 //
 // A new query or index is a folder of its own and one Add: nothing else knows its name.
@@ -86,11 +86,6 @@ struct IndexType {
   std::string name;
   std::vector<uint32_t> bits;       // Of what a search scans; 0 = K itself.
   std::vector<Argument> arguments;  // Given after `index=`.
-  // Makes a search of this index out of one that chooses among the scores of all keys.
-  // Null = that search itself.
-  std::function<std::unique_ptr<const index::CriticalSearch>(
-      std::unique_ptr<const index::CriticalSearch> search, const LayerPlan& plan)>
-      make_search;
   std::function<SearchWork(const SearchSize&)> predict;
   // It finds keys without scoring all of them (index/key_index.h), in companions of this name;
   // empty: it chooses among the scores of all. Of the bits, such an index has 0: what it finds is
@@ -100,10 +95,9 @@ struct IndexType {
   std::string effort_key;
   // Bits of the planes that it scans on the way, for its price.
   uint32_t scan_bits = 0;
-  // Whether a plan that draws can do so by such an index: from what it scans, at scan_bits.
+  // Whether a plan that draws can do so by such an index: from what it scans, at scan_bits. `auto`
+  // may choose it then.
   bool draws = false;
-  // `auto` may choose it: its searches miss no more than their estimates' errors make them.
-  bool for_auto = false;
 
   // That `bits=` may ask of it in such a query.
   std::vector<uint32_t> BitsFor(QueryKind kind) const {

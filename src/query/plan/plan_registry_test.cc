@@ -1,7 +1,6 @@
-// Goal:   an index and a query that only a test knows are parsed, printed and searched like those
-//         that are built in: adding one changes no existing file.
-// Method: an index that sees every stride-th token, a query that takes the newest tokens, and a
-//         registry that has these alone.
+// Goal:   an index that only a test knows is parsed and printed, and a query searched too, like
+//         those that are built in: adding one changes no existing file.
+// Method: a query that takes the newest tokens, and a registry that has both beside the others.
 #include "query/plan/plan_registry.h"
 
 #include <gmock/gmock.h>
@@ -20,28 +19,6 @@ namespace {
 using index::CriticalSearch;
 using index::SearchCall;
 using ::testing::HasSubstr;
-
-// Keeps those tokens of another search whose number is a multiple of the stride.
-class StrideSearch final : public CriticalSearch {
- public:
-  StrideSearch(std::unique_ptr<const CriticalSearch> all, uint32_t stride)
-      : all_(std::move(all)), stride_(stride) {}
-
-  size_t ScratchBytes(size_t num_visible) const override { return all_->ScratchBytes(num_visible); }
-  size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override {
-    const size_t count = all_->Search(call, indices, scratch);
-    const auto skipped = [this](uint32_t token) { return token % stride_ != 0; };
-    return static_cast<size_t>(std::remove_if(indices, indices + count, skipped) - indices);
-  }
-  size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
-                void* scratch) const override {
-    return all_->Refine(call, max, indices, num_indices, scratch);
-  }
-
- private:
-  const std::unique_ptr<const CriticalSearch> all_;
-  const uint32_t stride_;
-};
 
 // The newest middle tokens, whatever their scores.
 class NewestSearch final : public CriticalSearch {
@@ -67,12 +44,7 @@ class NewestSearch final : public CriticalSearch {
 IndexType Stride() {
   return {.name = "stride",
           .bits = {0},
-          .arguments = {{.key = "step", .min = 1, .max = 1000, .whole = true, .fallback = 2}},
-          .make_search = [](std::unique_ptr<const CriticalSearch> all,
-                            const LayerPlan& plan) -> std::unique_ptr<const CriticalSearch> {
-            return std::make_unique<StrideSearch>(std::move(all),
-                                                  static_cast<uint32_t>(plan.Get("step")));
-          }};
+          .arguments = {{.key = "step", .min = 1, .max = 1000, .whole = true, .fallback = 2}}};
 }
 
 QueryType Newest() {
@@ -101,17 +73,13 @@ std::vector<uint32_t> Selected(const LayerPlan& plan, const std::vector<float>& 
   return indices;
 }
 
-TEST(PlanRegistryTest, ANewIndexIsSearched) {
+TEST(PlanRegistryTest, ANewQueryIsSearched) {
   const PlanRegistry registry = Registry();
   const std::vector<float> scores = {9, 8, 7, 6, 5, 4, 3};
   const auto plan_of = [&](std::string_view text) {
     return Plan::Parse(text, registry)->ForLayer(0);
   };
   EXPECT_EQ(Selected(plan_of("dipr(beta=4)"), scores), (std::vector<uint32_t>{0, 1, 2, 3, 4}));
-  EXPECT_EQ(Selected(plan_of("dipr(beta=4,index=stride)"), scores),
-            (std::vector<uint32_t>{0, 2, 4}));
-  EXPECT_EQ(Selected(plan_of("dipr(beta=4,index=stride,step=3)"), scores),
-            (std::vector<uint32_t>{0, 3}));
   EXPECT_EQ(Selected(plan_of("newest(n=2)"), scores), (std::vector<uint32_t>{5, 6}));
 }
 
