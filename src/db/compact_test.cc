@@ -283,7 +283,7 @@ TEST_F(CompactCompanionsTest, WhatTheOldSegmentsHadIsBuiltForTheNewOne) {
   std::vector<std::string> kinds = Kinds("a");
   EXPECT_THAT(kinds, Contains("clusters_3"));
   EXPECT_THAT(kinds, Contains("graph_1"));
-  EXPECT_THAT(kinds, Contains("value_means"));
+  EXPECT_THAT(kinds, Contains("value_means_1"));
   const std::vector<float> before = Answer(tokens, kAll);
 
   ATTNDB_ASSERT_OK(db_->Compact({.segment_tokens = 65536}));

@@ -49,7 +49,8 @@ Status Database::ForgetFormerKinds() {
     kinds.insert(kinds.end(), former.begin(), former.end());
   };
   add(key_planes_);
-  for (const auto& [bits, values] : values_) add(*values.form);
+  add(value_planes_);
+  add(value_means_);
   for (const auto& [name, indexes] : indexes_) add(*indexes.form);
   for (const std::string& kind : kinds) {
     const Status status = catalog_->DropKind(kind);
@@ -89,7 +90,8 @@ void Database::InheritWanted(std::span<const db::ChainSegment> run,
     const auto add_written = [&](const CompanionForm& form) {
       if (link.segment.FindCompanion(form.kind().name) != nullptr) inherited.insert(&form);
     };
-    for (const auto& [bits, values] : values_) add_written(*values.form);
+    add_written(value_planes_);
+    add_written(value_means_);
     for (const auto& [name, indexes] : indexes_) add_written(*indexes.form);
     const auto waiting = wanted_.extract(link.segment.id);
     if (!waiting.empty()) inherited.insert(waiting.mapped().begin(), waiting.mapped().end());

@@ -296,7 +296,7 @@ TEST_F(CompanionsTest, WhatWasDroppedWhileItsPlanesAreBuiltFillsNoQuota) {
 TEST_F(CompanionsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
   const Tokens stored = StoreLong("a", 1);
   db_.reset();
-  for (const std::string kind : {"key_planes", "key_planes_2", "value_planes_2", "value_planes_4",
+  for (const std::string kind : {"key_planes", "key_planes_2", "value_planes_4", "value_means",
                                  "clusters_1", "clusters_2"}) {
     const auto catalog = *db::Catalog::Open({.path = store() + "/catalog.db"});
     const uint64_t generation = *catalog->ReserveGeneration();

@@ -149,19 +149,16 @@ Database::Database(Key, Parts parts)
       companions_(file_system_, segments_dir_, catalog_.get(), options_.read_only,
                   [this](db::SegmentId segment) { ScheduleCompanion(segment); }),
       planes_(&key_planes_, &budget_, &companions_, [](const storage::Segment&) {}),
+      values_(&value_planes_, &budget_, &companions_,
+              [this](const storage::Segment& segment) { Want(segment, &value_planes_); }),
+      means_(&value_means_, &budget_, &companions_,
+             [this](const storage::Segment& segment) { Want(segment, &value_means_); }),
       pool_(options_.num_threads),
       hints_(file_system_, path_),
       worker_(options_.background_threads,
               [this](db::SegmentId segment, BackgroundWorker::Control* control) {
                 return BuildCompanion(segment, control);
               }) {
-  for (const uint32_t bits : {0u, 8u}) {
-    Values& values = values_[bits];
-    values.form = std::make_unique<const ValuePlanesForm>(bits);
-    values.cache = std::make_unique<ValueCache>(
-        values.form.get(), &budget_, &companions_,
-        [this, form = values.form.get()](const storage::Segment& segment) { Want(segment, form); });
-  }
   indexes_["clusters"].form = std::make_unique<const ClustersForm>();
   indexes_["graph"].form = std::make_unique<const GraphForm>();
   for (auto& [name, indexes] : indexes_) {

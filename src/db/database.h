@@ -125,8 +125,8 @@ class Database : public std::enable_shared_from_this<Database> {
   PlaneCache* planes() { return &planes_; }
   // Shorter segments have no planes.
   uint64_t min_plane_tokens() const { return key_planes_.kind().min_tokens; }
-  // Value planes of these bits. REQUIRES: 0 or 8.
-  ValueCache* values(uint32_t bits) { return values_.at(bits).cache.get(); }
+  ValueCache* values() { return &values_; }
+  MeansCache* means() { return &means_; }
   // What finds keys for plans whose index has this name (query/plan/plan_registry.h). REQUIRES: one
   // has.
   IndexCache* indexes(std::string_view finds_by) {
@@ -300,11 +300,10 @@ class Database : public std::enable_shared_from_this<Database> {
   CompanionFiles companions_;
   const KeyPlanesForm key_planes_;
   PlaneCache planes_;
-  struct Values {
-    std::unique_ptr<const ValuePlanesForm> form;
-    std::unique_ptr<ValueCache> cache;
-  };
-  std::map<uint32_t, Values> values_;  // By bits.
+  const ValuePlanesForm value_planes_;
+  ValueCache values_;
+  const ValueMeansForm value_means_;
+  MeansCache means_;
   struct Indexes {
     std::unique_ptr<const KeyIndexForm> form;
     std::unique_ptr<IndexCache> cache;

@@ -121,9 +121,9 @@ TEST_F(SessionAutoTest, SearchesWhereThatIsCheaperAndReadsWhereItIsNot) {
 TEST_F(SessionAutoTest, ReadsCodesOfValuesWhereItIsToldToAndNowhereElse) {
   StoreContext();
   Attend(Resume("auto(error=0.05)").get());
-  EXPECT_EQ(database_->values(8)->counters().num_built, 0u);
+  EXPECT_EQ(database_->values()->counters().num_built, 0u);
   Attend(Resume("auto(error=0.05,value_bits=8)").get());
-  EXPECT_GT(database_->values(8)->counters().num_built, 0u);
+  EXPECT_GT(database_->values()->counters().num_built, 0u);
 }
 
 TEST_F(SessionAutoTest, HeadsOfALayerMayDiffer) {

@@ -281,6 +281,7 @@ void SessionImpl::ChoosePlan(LayerId layer, query::LayerCall* call) {
   }
   CollectValues(layer, *call);
   call->values = values_;
+  call->means = means_;
 }
 
 void SessionImpl::CollectForScores(LayerId layer, query::LayerCall* call) {
@@ -339,12 +340,17 @@ void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) 
 void SessionImpl::CollectValues(LayerId layer, const query::LayerCall& call) {
   layer_values_.clear();
   values_.clear();
-  if (!call.plan.ReadsValues() || !query::ReasonForFull(call).empty()) return;
-  ValueCache* const cache = database_->values(call.plan.value_bits);
-  for (size_t i = 0; i < chain_.size(); ++i) {
-    layer_values_.push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
-  }
-  ListByRun(call, layer_values_, &values_);
+  layer_means_.clear();
+  means_.clear();
+  if (!query::ReasonForFull(call).empty()) return;
+  const auto collect = [&](auto* cache, auto* heads, auto* list) {
+    for (size_t i = 0; i < chain_.size(); ++i) {
+      heads->push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
+    }
+    ListByRun(call, *heads, list);
+  };
+  if (call.plan.value_bits != 0) collect(database_->values(), &layer_values_, &values_);
+  if (call.plan.ReadsMeans()) collect(database_->means(), &layer_means_, &means_);
 }
 
 void SessionImpl::CollectIndexes(LayerId layer, const query::LayerCall& call) {
@@ -402,6 +408,7 @@ void SessionImpl::EndCall() {
   pins_.clear();  // The budget keeps the layers; it may drop them between calls.
   planes_.clear();
   layer_values_.clear();
+  layer_means_.clear();
   layer_indexes_.clear();
 }
 

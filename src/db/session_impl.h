@@ -194,10 +194,12 @@ class SessionImpl {
   std::vector<storage::LayerPin> pins_;
   std::vector<std::shared_ptr<const LayerPlanes>> planes_;          // By entry of the chain.
   std::vector<std::shared_ptr<const LayerValues>> layer_values_;    // The same.
+  std::vector<std::shared_ptr<const LayerMeans>> layer_means_;      // The same.
   std::vector<std::shared_ptr<const LayerIndexes>> layer_indexes_;  // The same.
   std::vector<storage::KvRows> runs_;
   std::vector<const index::KeyEstimates*> estimates_;    // As runs_; empty if the plan wants none.
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
+  std::vector<const kernels::ValueMeansView*> means_;    // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.
   std::vector<uint8_t> non_finite_;                      // By kv head: it has NaN or Inf,
   std::vector<uint8_t> runs_full_;  // ... or runs `full` for that or another reason.

@@ -13,87 +13,96 @@ namespace {
 // As key planes: shorter segments are read whole.
 constexpr uint64_t kMinTokens = 256;
 
-CompanionKind KindOf(uint32_t bits) {
-  if (bits == 0) return {"value_means", {"values"}, kMinTokens, {}};
-  return {
-      "value_planes_8", {"values"}, kMinTokens, /*former=*/{"value_planes_2", "value_planes_4"}};
+index::ValueShape ShapeOf(const storage::Segment& segment, LayerId layer) {
+  return {segment.num_tokens(), kernels::RowElements(segment.shape().layers[layer].v_head_dim)};
+}
+
+kernels::RowsView RowsOf(const storage::Segment& segment, LayerId layer, const std::byte* v) {
+  const size_t num_elements = ShapeOf(segment, layer).num_elements;
+  return {v, num_elements, num_elements, segment.shape().dtype};
 }
 
 }  // namespace
 
-ValuePlanesForm::ValuePlanesForm(uint32_t bits) : bits_(bits), kind_(KindOf(bits)) {}
-
-index::ValueShape ValuePlanesForm::ShapeOf(const storage::Segment& segment, LayerId layer) const {
-  const uint32_t head_dim = segment.shape().layers[layer].v_head_dim;
-  return {segment.num_tokens(), kernels::RowElements(head_dim), bits_};
+template <>
+const CompanionKind& ValueForm<index::ValuePlanes>::kind() const {
+  static const CompanionKind kKind = {"value_codes_1",
+                                      {"values"},
+                                      kMinTokens,
+                                      /*former=*/
+                                      {"value_planes_2", "value_planes_4", "value_planes_8"}};
+  return kKind;
 }
 
-uint64_t ValuePlanesForm::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
+template <>
+const CompanionKind& ValueForm<index::ValueMeans>::kind() const {
+  static const CompanionKind kKind = {
+      "value_means_1", {"values"}, kMinTokens, /*former=*/{"value_means"}};
+  return kKind;
+}
+
+template <typename Object>
+uint64_t ValueForm<Object>::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
   // Read in whole granules: a part begins and ends inside one.
   constexpr uint64_t kEnds = uint64_t{2} * storage::kGranuleBytes;
   return segment.shape().layers[layer].num_kv_heads *
-         (index::ValuePlanes::BytesFor(ShapeOf(segment, layer)) + kEnds);
+         (Object::BytesFor(ShapeOf(segment, layer)) + kEnds);
 }
 
-uint64_t ValuePlanesForm::ObjectBytes(const storage::Segment& segment) const {
-  return SumOverHeads(segment, [&](LayerId layer) {
-    return index::ValuePlanes::BytesFor(ShapeOf(segment, layer));
+template <typename Object>
+uint64_t ValueForm<Object>::ObjectBytes(const storage::Segment& segment) const {
+  return SumOverHeads(segment,
+                      [&](LayerId layer) { return Object::BytesFor(ShapeOf(segment, layer)); });
+}
+
+template <typename Object>
+Result<std::vector<HeadValues<Object>>> ValueForm<Object>::Build(
+    const storage::Segment& segment, LayerId layer, const LayerSpec& /*spec*/,
+    const storage::LayerPin& pin) const {
+  std::vector<Head> heads(pin.num_kv_heads());
+  for (uint32_t head = 0; head < pin.num_kv_heads(); ++head) {
+    if (pin.non_finite(head)) continue;
+    const kernels::RowsView values = RowsOf(segment, layer, pin.rows(head).v);
+    ATTNDB_ASSIGN_OR_RETURN(heads[head].object, Object::Build(values, segment.num_tokens()));
+  }
+  return heads;
+}
+
+template <typename Object>
+Result<std::vector<HeadValues<Object>>> ValueForm<Object>::Read(const storage::Companion& companion,
+                                                                const storage::Segment& segment,
+                                                                LayerId layer) const {
+  return ReadHeads<Head>(segment, layer, [&](uint32_t kv_head) -> Result<Head> {
+    Head head;
+    const storage::PartPlace place = {layer, kv_head, 0};
+    if (companion.num_rows(place) == 0) return head;
+    ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange range, companion.ReadPart(place));
+    ATTNDB_ASSIGN_OR_RETURN(head.object, Object::Parse(range.bytes, ShapeOf(segment, layer),
+                                                       storage::Describe(companion.name()) +
+                                                           ", layer " + std::to_string(layer) +
+                                                           ", head " + std::to_string(kv_head)));
+    head.bytes = std::move(range.buffer);
+    return head;
   });
 }
 
-Result<std::vector<HeadValues>> ValuePlanesForm::Build(const storage::Segment& segment,
-                                                       LayerId layer, const LayerSpec& /*spec*/,
-                                                       const storage::LayerPin& pin) const {
-  const index::ValueShape shape = ShapeOf(segment, layer);
-  std::vector<HeadValues> heads(pin.num_kv_heads());
-  for (uint32_t head = 0; head < pin.num_kv_heads(); ++head) {
-    if (pin.non_finite(head)) continue;
-    const kernels::RowsView values = {pin.rows(head).v, shape.num_elements, shape.num_elements,
-                                      segment.shape().dtype};
-    ATTNDB_ASSIGN_OR_RETURN(heads[head].planes,
-                            index::ValuePlanes::Build(values, shape.num_tokens, bits_));
-  }
-  return heads;
-}
-
-Result<std::vector<HeadValues>> ValuePlanesForm::Read(const storage::Companion& companion,
-                                                      const storage::Segment& segment,
-                                                      LayerId layer) const {
-  std::vector<HeadValues> heads(segment.shape().layers[layer].num_kv_heads);
-  for (uint32_t head = 0; head < heads.size(); ++head) {
-    const storage::PartPlace place = {layer, head, 0};
-    if (companion.num_rows(place) == 0) continue;
-    ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange range, companion.ReadPart(place));
-    ATTNDB_ASSIGN_OR_RETURN(
-        heads[head].planes,
-        index::ValuePlanes::Parse(range.bytes, ShapeOf(segment, layer),
-                                  storage::Describe(companion.name()) + ", layer " +
-                                      std::to_string(layer) + ", head " + std::to_string(head)));
-    heads[head].bytes = std::move(range.buffer);
-  }
-  return heads;
-}
-
-Status ValuePlanesForm::WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                                  storage::CompanionWriter* writer) const {
-  ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows rows, segment.ReadValues(layer, kv_head));
-  const index::ValueShape shape = ShapeOf(segment, layer);
-  const kernels::RowsView values = {rows.data(), shape.num_elements, shape.num_elements,
-                                    segment.shape().dtype};
-  ATTNDB_ASSIGN_OR_RETURN(const index::ValuePlanes planes,
-                          index::ValuePlanes::Build(values, shape.num_tokens, bits_));
-  return writer->AddPart(planes.bytes(), planes.num_tokens());
-}
-
-Status ValuePlanesForm::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool*,
-                              storage::CompanionWriter* writer,
-                              const std::function<void(LayerId)>& layer_done) const {
+template <typename Object>
+Status ValueForm<Object>::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool*,
+                                storage::CompanionWriter* writer,
+                                const std::function<void(LayerId)>& layer_done) const {
   const auto begin = [&](LayerId layer) {
-    return [this, &segment, layer, writer](uint32_t head) {
-      return WriteHead(segment, layer, head, writer);
+    return [&segment, layer, writer](uint32_t head) -> Status {
+      ATTNDB_ASSIGN_OR_RETURN(const storage::HeadRows rows, segment.ReadValues(layer, head));
+      ATTNDB_ASSIGN_OR_RETURN(
+          const Object object,
+          Object::Build(RowsOf(segment, layer, rows.data()), segment.num_tokens()));
+      return writer->AddPart(object.bytes(), object.num_tokens());
     };
   };
   return WriteHeads(segment, spec, 1, writer, begin, layer_done);
 }
+
+template class ValueForm<index::ValuePlanes>;
+template class ValueForm<index::ValueMeans>;
 
 }  // namespace attndb::internal

@@ -1,4 +1,5 @@
-// Value planes of segments: made from V, written as companion objects, and read back.
+// Value planes and value means of segments: made from V, written as companion objects, and read
+// back.
 //
 // Threads: constant; thread-safe.
 #ifndef ATTNDB_DB_STORED_VALUES_H_
@@ -22,24 +23,24 @@
 namespace attndb::internal {
 
 // Of one kv head. Moving it keeps the addresses of its bytes.
+template <typename Object>
 struct HeadValues {
-  index::ValuePlanes planes;  // Of no tokens: the head has none, V is read.
-  AlignedBuffer bytes;        // Where they lie, if they were read and not built.
+  Object object;        // Of no tokens: the head has none, V is read.
+  AlignedBuffer bytes;  // Where it lies, if it was read and not built.
 
-  const kernels::ValuePlanesView* get() const {
-    return planes.num_tokens() == 0 ? nullptr : &planes.view();
+  const typename Object::View* get() const {
+    return object.num_tokens() == 0 ? nullptr : &object.view();
   }
 };
 
-// The companion of these bits: one part a head, of docs/formats/value_planes.md. It is written only
-// for segments of which a plan has read it.
-class ValuePlanesForm final : public CompanionForm {
+// The companion: one part a head, of docs/formats/value_planes.md. It is written only for segments
+// of which a plan has read it. Object: index::ValuePlanes or index::ValueMeans.
+template <typename Object>
+class ValueForm final : public CompanionForm {
  public:
-  using Head = HeadValues;
+  using Head = HeadValues<Object>;
 
-  explicit ValuePlanesForm(uint32_t bits);  // 8, or 0 (means alone).
-
-  const CompanionKind& kind() const override { return kind_; }
+  const CompanionKind& kind() const override;
   uint64_t ObjectBytes(const storage::Segment& segment) const override;
   Status Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool* pool,
                storage::CompanionWriter* writer,
@@ -53,18 +54,21 @@ class ValuePlanesForm final : public CompanionForm {
   // ... kCorruption, kUnsupported, kIoError.
   Result<std::vector<Head>> Read(const storage::Companion& companion,
                                  const storage::Segment& segment, LayerId layer) const;
-
- private:
-  index::ValueShape ShapeOf(const storage::Segment& segment, LayerId layer) const;
-  Status WriteHead(const storage::Segment& segment, LayerId layer, uint32_t kv_head,
-                   storage::CompanionWriter* writer) const;
-
-  const uint32_t bits_;
-  const CompanionKind kind_;
 };
 
+template <>
+const CompanionKind& ValueForm<index::ValuePlanes>::kind() const;
+template <>
+const CompanionKind& ValueForm<index::ValueMeans>::kind() const;
+extern template class ValueForm<index::ValuePlanes>;
+extern template class ValueForm<index::ValueMeans>;
+
+using ValuePlanesForm = ValueForm<index::ValuePlanes>;
+using ValueMeansForm = ValueForm<index::ValueMeans>;
 using ValueCache = CompanionCache<ValuePlanesForm>;
+using MeansCache = CompanionCache<ValueMeansForm>;
 using LayerValues = ValueCache::Heads;
+using LayerMeans = MeansCache::Heads;
 
 }  // namespace attndb::internal
 

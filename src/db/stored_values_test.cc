@@ -1,7 +1,6 @@
-// Goal:   plans that read value planes answer nearly as the full plan does, and the same whether
-//         the planes are made in memory or read from disk; planes come to disk only for segments
-//         that a plan has read them of, and never change an answer when they are damaged or have no
-//         room.
+// Goal:   plans that read means of values answer nearly as the full plan does, and the same whether
+//         these are made in memory or read from disk; they come to disk only for segments that a
+//         plan has read them of, and never change an answer when they are damaged or have no room.
 // Method: toy model's contexts with background builds; plan against plan.
 #include "db/stored_values.h"
 
@@ -50,8 +49,8 @@ class StoredValuesTest : public DBFixture {
     std::ranges::sort(kinds);
     return kinds;
   }
-  internal::ValueCache::Counters Counters(uint32_t bits) const {
-    return internal::DbAccess::database(*db_)->values(bits)->counters();
+  internal::MeansCache::Counters Counters() const {
+    return internal::DbAccess::database(*db_)->means()->counters();
   }
   std::string PathOf(const std::string& kind) const {
     for (const auto& entry : std::filesystem::directory_iterator(store() + "/segments")) {
@@ -79,15 +78,15 @@ TEST_F(StoredValuesTest, TheyComeToDiskOnceAPlanHasReadThem) {
   EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3"));
   const std::vector<float> first = Ask(stored);
   // Once the first layer asked for them, the background may be done before the others do.
-  EXPECT_GE(Counters(0).num_built, 1u);
-  EXPECT_EQ(Counters(0).num_built + Counters(0).num_read, model_.spec().num_layers());
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means"));
+  EXPECT_GE(Counters().num_built, 1u);
+  EXPECT_EQ(Counters().num_built + Counters().num_read, model_.spec().num_layers());
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means_1"));
   EXPECT_THAT(Kinds("unasked"), ElementsAre("key_planes_3"));
   EXPECT_EQ(db_->Stats()->num_pending_companions, 0u);
   Open();
   EXPECT_EQ(Ask(stored), first);
-  EXPECT_EQ(Counters(0).num_read, model_.spec().num_layers());
-  EXPECT_EQ(Counters(0).num_built, 0u);
+  EXPECT_EQ(Counters().num_read, model_.spec().num_layers());
+  EXPECT_EQ(Counters().num_built, 0u);
   EXPECT_TRUE(db_->Verify()->ok());
   ATTNDB_ASSERT_OK(db_->Drop("a"));
   ATTNDB_ASSERT_OK(db_->Drop("unasked"));
@@ -97,7 +96,7 @@ TEST_F(StoredValuesTest, TheyComeToDiskOnceAPlanHasReadThem) {
 TEST_F(StoredValuesTest, APlanOverKeysHasThemToo) {
   const Tokens stored = StoreLong("a", 1);
   Ask(stored, "topk(k=30,remainder=mean)");
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means_1"));
 }
 
 TEST_F(StoredValuesTest, BoundsOfTheOutputReadNormsAndAreTheSameFromDisk) {
@@ -116,10 +115,10 @@ TEST_F(StoredValuesTest, BoundsOfTheOutputReadNormsAndAreTheSameFromDisk) {
   };
   const std::vector<double> made = bounds();
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means_1"));
   Open();
   EXPECT_EQ(bounds(), made);
-  EXPECT_EQ(Counters(0).num_built, 0u);
+  EXPECT_EQ(Counters().num_built, 0u);
 }
 
 TEST_F(StoredValuesTest, ShortSegmentsAreReadExactly) {
@@ -133,7 +132,7 @@ TEST_F(StoredValuesTest, DamagedOnesAreMadeAgainAndAnswersStayRight) {
   const Tokens stored = StoreLong("a", 1);
   const std::vector<float> right = Ask(stored);
   for (const double place : {0.01, 0.3, 0.9}) {
-    const std::string path = PathOf("value_means");
+    const std::string path = PathOf("value_means_1");
     ASSERT_NE(path, "");
     db_.reset();
     {
@@ -171,7 +170,7 @@ TEST_F(StoredValuesTest, AQuotaHoldsThemOut) {
   ATTNDB_ASSERT_OK(db_->SetQuota(0));
   Open();
   EXPECT_EQ(Ask(stored), first);
-  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means"));
+  EXPECT_THAT(Kinds("a"), ElementsAre("key_planes_3", "value_means_1"));
 }
 
 }  // namespace

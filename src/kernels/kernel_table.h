@@ -99,10 +99,10 @@ struct PlaneKernels {
 
 // value_planes.h
 struct ValueKernels {
-  void (*encode_values)(const float* rows, size_t stride, size_t num_tokens, size_t num_elements,
-                        uint32_t bits, const ValueBlock& block);
+  void (*encode_values)(const ValueRows& block, uint8_t* codes, float* scale);
+  void (*mean_of_values)(const ValueRows& block, uint16_t* mean, float* norm);
   float (*longest_row)(const RowsView& rows, size_t num_rows);
-  void (*add_value_mean)(const ValuePlanesView& values, size_t block, float weight, float* out);
+  void (*add_value_mean)(const ValueMeansView& values, size_t block, float weight, float* out);
   void (*attend_coded)(const float* scores, size_t scores_stride, size_t num_q_rows,
                        const ValuePlanesView& values, const uint32_t* indices, size_t num_indices,
                        const LogitSpec& logit, const StateRows& states);

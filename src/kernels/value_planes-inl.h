@@ -1,4 +1,4 @@
-// Internal: value planes.
+// Internal: value planes and value means.
 #ifndef ATTNDB_KERNELS_VALUE_PLANES_INL_H_
 #define ATTNDB_KERNELS_VALUE_PLANES_INL_H_
 
@@ -10,28 +10,6 @@ namespace {
 
 // Scales whose reciprocal would overflow are 0.
 inline constexpr float kLeastValueScale = 0x1p-120f;
-
-inline const BFloat16* MeanOf(const ValuePlanesView& values, size_t block) {
-  return reinterpret_cast<const BFloat16*>(values.means) + block * values.num_elements;
-}
-
-// Writes a block's mean. Returns the sum of the squares of what it leaves of the rows.
-inline float TakeMean(const float* rows, size_t stride, size_t num_tokens, size_t num_elements,
-                      BFloat16* mean) {
-  const Vec share = Set1(1.0f / static_cast<float>(num_tokens));
-  Vec squares = Zero();
-  for (size_t d = 0; d < num_elements; d += kLanes) {
-    Vec sum = Zero();
-    for (size_t i = 0; i < num_tokens; ++i) sum = Add(sum, Load(rows + i * stride + d));
-    StoreRow(mean + d, Mul(sum, share));
-    const Vec stored = LoadRow(mean + d);
-    for (size_t i = 0; i < num_tokens; ++i) {
-      const Vec x = Sub(Load(rows + i * stride + d), stored);
-      squares = Fma(x, x, squares);
-    }
-  }
-  return ReduceAdd(squares);
-}
 
 // No row is longer: upper bound of the roots of sums in float32, of which each of at most 1024 / 4
 // additions, and those of the lanes, loses 2^-24, and terms below its range may be missing.
@@ -60,47 +38,47 @@ float LongestRow(const RowsView& rows, size_t num_rows) {
   return longest;
 }
 
-inline float LargestOf(const float* rows, size_t stride, size_t num_tokens, size_t num_elements) {
+inline float LargestOf(const ValueRows& block) {
   Vec largest = Zero();
-  for (size_t i = 0; i < num_tokens; ++i) {
-    for (size_t d = 0; d < num_elements; d += kLanes) {
-      largest = Max(largest, Abs(Load(rows + i * stride + d)));
+  for (size_t i = 0; i < block.num_tokens; ++i) {
+    for (size_t d = 0; d < block.num_elements; d += kLanes) {
+      largest = Max(largest, Abs(Load(block.rows + i * block.stride + d)));
     }
   }
   return ReduceMax(largest);
 }
 
-// Codes of rows: whole numbers of -127 to 127.
-inline void EncodeRows(const float* rows, size_t stride, size_t num_tokens, size_t num_elements,
-                       float scale, uint8_t* codes) {
-  const Vec inverse = Set1(scale == 0 ? 0.0f : 1.0f / scale);
+void EncodeValues(const ValueRows& block, uint8_t* codes, float* scale) {
+  const float wanted = LargestOf(block) / 127.0f;
+  *scale = wanted < kLeastValueScale ? 0.0f : wanted;
+  const Vec inverse = Set1(*scale == 0 ? 0.0f : 1.0f / *scale);
   float row[kMaxRowElements];
-  for (size_t i = 0; i < num_tokens; ++i, codes += num_elements) {
-    for (size_t d = 0; d < num_elements; d += kLanes) {
-      const Vec code = Fma(Load(rows + i * stride + d), inverse, Zero());
+  for (size_t i = 0; i < block.num_tokens; ++i, codes += block.num_elements) {
+    for (size_t d = 0; d < block.num_elements; d += kLanes) {
+      const Vec code = Fma(Load(block.rows + i * block.stride + d), inverse, Zero());
       Store(row + d, Round(Max(Set1(-127.0f), Min(Set1(127.0f), code))));
     }
-    for (size_t d = 0; d < num_elements; ++d) {
+    for (size_t d = 0; d < block.num_elements; ++d) {
       codes[d] = static_cast<uint8_t>(static_cast<int32_t>(row[d]));
     }
   }
 }
 
-void EncodeValues(const float* rows, size_t stride, size_t num_tokens, size_t num_elements,
-                  uint32_t bits, const ValueBlock& block) {
-  *block.norm = LongestOf(rows, stride, num_tokens, num_elements);
-  const float squares =
-      TakeMean(rows, stride, num_tokens, num_elements, reinterpret_cast<BFloat16*>(block.mean));
-  float scale = 0.0f;
-  if (bits == 8) scale = LargestOf(rows, stride, num_tokens, num_elements) / 127.0f;
-  if (scale < kLeastValueScale) scale = 0.0f;
-  if (!(squares < kInfinity)) scale = kInfinity;
-  *block.scale = scale;
-  if (bits == 8) EncodeRows(rows, stride, num_tokens, num_elements, scale, block.codes);
+void MeanOfValues(const ValueRows& block, uint16_t* mean, float* norm) {
+  *norm = LongestOf(block.rows, block.stride, block.num_tokens, block.num_elements);
+  const Vec share = Set1(1.0f / static_cast<float>(block.num_tokens));
+  for (size_t d = 0; d < block.num_elements; d += kLanes) {
+    Vec sum = Zero();
+    for (size_t i = 0; i < block.num_tokens; ++i) {
+      sum = Add(sum, Load(block.rows + i * block.stride + d));
+    }
+    StoreRow(reinterpret_cast<BFloat16*>(mean) + d, Mul(sum, share));
+  }
 }
 
-void AddValueMean(const ValuePlanesView& values, size_t block, float weight, float* out) {
-  const BFloat16* const mean = MeanOf(values, block);
+void AddValueMean(const ValueMeansView& values, size_t block, float weight, float* out) {
+  const auto* const mean =
+      reinterpret_cast<const BFloat16*>(values.means) + block * values.num_elements;
   for (size_t d = 0; d < values.num_elements; d += kLanes) {
     Store(out + d, Fma(Set1(weight), LoadRow(mean + d), Load(out + d)));
   }

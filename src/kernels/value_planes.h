@@ -1,12 +1,12 @@
-// Value planes: the values of a run of tokens quantized to 8 bits, and their means.
+// Values of a run of tokens in smaller forms: value planes, codes of 8 bits; and value means, a
+// mean and a bound of the norms for each block.
 //
-// Block:   kValueBlock tokens share a mean (a bfloat16 a channel), a scale, and a bound of their
-//          values' norms; the last block may have fewer. A row of codes is num_elements bytes, rows
-//          lie in token order.
-// Code:    v = scale * c, c a signed byte of -127 to 127, so that a row can be read without its
-//          block's mean; the scale is max|v| / 127. 0 bits: the means alone.
-// Errors:  none; sizes are preconditions. Values are finite. *scale is not finite, and codes mean
-//          nothing, where the block's squares overflow float32.
+// Block:   kValueBlock tokens; the last one may have fewer. Its scale is of the planes, its mean (a
+//          bfloat16 a channel) and norm of the means.
+// Code:    v = scale * c, c a signed byte of -127 to 127, so that a row can be read by itself; the
+//          scale is max|v| / 127. A row of codes is num_elements bytes, rows lie in token order.
+// Errors:  none; sizes are preconditions. Values are finite. A norm is not finite, and the mean may
+//          be neither, where the block's squares overflow float32.
 // Threads: stateless; concurrent calls must not share outputs.
 #ifndef ATTNDB_KERNELS_VALUE_PLANES_H_
 #define ATTNDB_KERNELS_VALUE_PLANES_H_
@@ -25,41 +25,39 @@ constexpr size_t NumValueBlocks(size_t num_tokens) {
   return (num_tokens + kValueBlock - 1) / kValueBlock;
 }
 
-// Bytes of a row of codes.
-constexpr size_t ValueRowBytes(size_t num_elements, uint32_t bits) {
-  return num_elements * bits / 8;
-}
-
-// Not owned. Fastest if codes are 64-byte aligned.
+// Not owned. num_elements is a multiple of 16, at most kMaxRowElements.
 struct ValuePlanesView {
-  const uint8_t* codes = nullptr;   // [num_tokens][ValueRowBytes]; null for 0 bits.
+  const uint8_t* codes = nullptr;  // [num_tokens][num_elements]. Fastest if 64-byte aligned.
+  const float* scales = nullptr;   // [NumValueBlocks]
+  size_t num_elements = 0;
+};
+struct ValueMeansView {
   const uint16_t* means = nullptr;  // [NumValueBlocks][num_elements]
-  const float* scales = nullptr;    // [NumValueBlocks]
   const float* norms = nullptr;     // [NumValueBlocks]: no value of the block is longer.
-  uint32_t bits = 0;                // 0 or 8.
-  size_t num_elements = 0;          // A multiple of 16, at most kMaxRowElements.
+  size_t num_elements = 0;
 };
 
-// One block to be written.
-struct ValueBlock {
-  uint8_t* codes = nullptr;
-  uint16_t* mean = nullptr;
-  float* scale = nullptr;
-  float* norm = nullptr;
+// A block of rows [num_tokens, num_elements] of float32, `stride` elements apart.
+struct ValueRows {
+  const float* rows = nullptr;
+  size_t stride = 0;
+  size_t num_tokens = 0;  // 1 to kValueBlock.
+  size_t num_elements = 0;
 };
 
-// Makes a block of rows [num_tokens, num_elements] of float32, `stride` elements apart.
-// REQUIRES: 0 < num_tokens <= kValueBlock.
-void EncodeValues(const float* rows, size_t stride, size_t num_tokens, size_t num_elements,
-                  uint32_t bits, const ValueBlock& block);
+// Makes the codes of a block.
+void EncodeValues(const ValueRows& block, uint8_t* codes, float* scale);
+
+// Makes the mean of a block, and the bound of its norms.
+void MeanOfValues(const ValueRows& block, uint16_t* mean, float* norm);
 
 // Upper bound of the norms of rows, off by less than 2^-15 of itself; Inf where a square overflows.
 float LongestRow(const RowsView& rows, size_t num_rows);
 
 // out += weight * the mean of a block. out: num_elements.
-void AddValueMean(const ValuePlanesView& values, size_t block, float weight, float* out);
+void AddValueMean(const ValueMeansView& values, size_t block, float weight, float* out);
 
-// As AttendScored (attend.h) with values of 8 bits. REQUIRES: bits 8; indices are not null.
+// As AttendScored (attend.h) with codes. REQUIRES: indices are not null.
 void AttendCoded(const float* scores, size_t scores_stride, size_t num_q_rows,
                  const ValuePlanesView& values, const uint32_t* indices, size_t num_indices,
                  const LogitSpec& logit, const StateRows& states);

@@ -5,6 +5,7 @@
 namespace attndb::kernels::ATTNDB_TARGET {
 
 extern constexpr ValueKernels kValues = {.encode_values = EncodeValues,
+                                         .mean_of_values = MeanOfValues,
                                          .longest_row = LongestRow,
                                          .add_value_mean = AddValueMean,
                                          .attend_coded = AttendCoded};

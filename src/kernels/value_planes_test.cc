@@ -16,17 +16,14 @@
 namespace attndb::kernels {
 namespace {
 
-constexpr uint32_t kAllBits[] = {0, 8};
-
-// Values, and planes of them that own their memory.
+// Planes and means of values, which own their memory.
 struct TestPlanes {
-  TestPlanes(const std::vector<float>& rows, size_t num_elements, uint32_t bits)
+  TestPlanes(const std::vector<float>& rows, size_t num_elements)
       : num_tokens(rows.size() / num_elements),
         codes(num_tokens * num_elements + 64, 0xff),
         means(NumValueBlocks(num_tokens) * num_elements),
         scales(NumValueBlocks(num_tokens)),
         norms(NumValueBlocks(num_tokens)) {
-    view = {codes.data(), means.data(), scales.data(), norms.data(), bits, num_elements};
     for (size_t b = 0; b < scales.size(); ++b) {
       const size_t first = b * kValueBlock;
       const size_t count = std::min(kValueBlock, num_tokens - first);
@@ -35,21 +32,29 @@ struct TestPlanes {
       for (size_t i = 0; i < count * num_elements; ++i) {
         block[i / num_elements * stride + i % num_elements] = rows[first * num_elements + i];
       }
-      EncodeValues(block.data(), stride, count, num_elements, bits,
-                   {codes.data() + first * num_elements, means.data() + b * num_elements,
-                    scales.data() + b, norms.data() + b});
+      const ValueRows values = {block.data(), stride, count, num_elements};
+      EncodeValues(values, codes.data() + first * num_elements, scales.data() + b);
+      MeanOfValues(values, means.data() + b * num_elements, norms.data() + b);
     }
   }
 
+  ValuePlanesView planes(size_t num_elements) const {
+    return {codes.data(), scales.data(), num_elements};
+  }
+  ValueMeansView of_blocks(size_t num_elements) const {
+    return {means.data(), norms.data(), num_elements};
+  }
   double At(size_t token, size_t channel) const {
-    const auto code = static_cast<int8_t>(codes[token * view.num_elements + channel]);
+    const size_t num_elements = means.size() / norms.size();
+    const auto code = static_cast<int8_t>(codes[token * num_elements + channel]);
     return double{scales[token / kValueBlock]} * code;
   }
   // All tokens, as float32 rows.
   std::vector<float> Decoded() const {
-    std::vector<float> rows(num_tokens * view.num_elements);
+    const size_t num_elements = means.size() / norms.size();
+    std::vector<float> rows(num_tokens * num_elements);
     for (size_t i = 0; i < rows.size(); ++i) {
-      rows[i] = static_cast<float>(At(i / view.num_elements, i % view.num_elements));
+      rows[i] = static_cast<float>(At(i / num_elements, i % num_elements));
     }
     return rows;
   }
@@ -59,7 +64,6 @@ struct TestPlanes {
   std::vector<uint16_t> means;
   std::vector<float> scales;
   std::vector<float> norms;
-  ValuePlanesView view;
 };
 
 class ValuePlanesTest : public IsaTest {
@@ -77,7 +81,7 @@ TEST_P(ValuePlanesTest, LoseWhatTheirStepsAllow) {
   const size_t n = 64 * 40;
   const size_t elements = 64;
   const std::vector<float> rows = Values(n, elements);
-  const TestPlanes planes(rows, elements, 8);
+  const TestPlanes planes(rows, elements);
   double squares = 0;
   double steps = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -94,10 +98,10 @@ TEST_P(ValuePlanesTest, MeansAreThoseOfTheBlock) {
   const size_t elements = 48;
   const size_t n = 64 + 5;
   const std::vector<float> rows = Values(n, elements);
-  const TestPlanes planes(rows, elements, 0);
+  const TestPlanes planes(rows, elements);
   for (const size_t block : Sizes{0, 1}) {
     AlignedFloats out(elements, 0.0f);
-    AddValueMean(planes.view, block, 2.0f, out.data());
+    AddValueMean(planes.of_blocks(elements), block, 2.0f, out.data());
     const size_t count = block == 0 ? 64 : 5;
     for (size_t d = 0; d < elements; ++d) {
       double mean = 0;
@@ -112,22 +116,20 @@ TEST_P(ValuePlanesTest, NoValueIsLongerThanTheNormOfItsBlock) {
   for (const size_t elements : Sizes{16, 64, 1024}) {
     const size_t n = 64 + 5;
     const std::vector<float> rows = Values(n, elements);
-    for (const uint32_t bits : kAllBits) {
-      const TestPlanes planes(rows, elements, bits);
-      double longest[2] = {};
-      for (size_t i = 0; i < n; ++i) {
-        double square = 0;
-        for (size_t d = 0; d < elements; ++d) {
-          square += double{rows[i * elements + d]} * double{rows[i * elements + d]};
-        }
-        longest[i / 64] = std::max(longest[i / 64], std::sqrt(square));
+    const TestPlanes planes(rows, elements);
+    double longest[2] = {};
+    for (size_t i = 0; i < n; ++i) {
+      double square = 0;
+      for (size_t d = 0; d < elements; ++d) {
+        square += double{rows[i * elements + d]} * double{rows[i * elements + d]};
       }
-      EXPECT_EQ(LongestRow({rows.data(), elements, elements, DType::kFloat32}, n),
-                std::max(planes.norms[0], planes.norms[1]));
-      for (const size_t block : Sizes{0, 1}) {
-        EXPECT_GE(planes.norms[block], longest[block]);
-        EXPECT_LE(planes.norms[block], longest[block] * 1.0001);
-      }
+      longest[i / 64] = std::max(longest[i / 64], std::sqrt(square));
+    }
+    EXPECT_EQ(LongestRow({rows.data(), elements, elements, DType::kFloat32}, n),
+              std::max(planes.norms[0], planes.norms[1]));
+    for (const size_t block : Sizes{0, 1}) {
+      EXPECT_GE(planes.norms[block], longest[block]);
+      EXPECT_LE(planes.norms[block], longest[block] * 1.0001);
     }
   }
 }
@@ -164,7 +166,7 @@ TEST_P(ValuePlanesTest, RowsOfEachTypeHaveALongest) {
 TEST_P(ValuePlanesTest, ListedRowsAttendAsDecodedOnesDo) {
   constexpr size_t kTokens = 200;
   for (const size_t elements : Sizes{16, 64, 80, 128}) {
-    const TestPlanes planes(Values(kTokens, elements), elements, 8);
+    const TestPlanes planes(Values(kTokens, elements), elements);
     const std::vector<float> decoded = planes.Decoded();
     const RowsView v = {decoded.data(), elements, elements, DType::kFloat32};
     const TestRows k(DType::kFloat32, kTokens, elements, false, &random_);
@@ -176,8 +178,8 @@ TEST_P(ValuePlanesTest, ListedRowsAttendAsDecodedOnesDo) {
       ScoreGather(k.view(), tokens.data(), tokens.size(), q.data(), q.stride(), num_rows,
                   scores.data(), kTokens);
       States states(num_rows, elements);
-      AttendCoded(scores.data(), kTokens, num_rows, planes.view, tokens.data(), tokens.size(),
-                  SpecFor(elements), states.rows);
+      AttendCoded(scores.data(), kTokens, num_rows, planes.planes(elements), tokens.data(),
+                  tokens.size(), SpecFor(elements), states.rows);
       states.Finish();
       for (size_t r = 0; r < num_rows; ++r) {
         ExpectNear(
@@ -189,16 +191,14 @@ TEST_P(ValuePlanesTest, ListedRowsAttendAsDecodedOnesDo) {
 }
 
 TEST_P(ValuePlanesTest, TellsZerosAndOverflow) {
-  for (const uint32_t bits : kAllBits) {
-    const TestPlanes zeros(std::vector<float>(64 * 16, 0.0f), 16, bits);
-    EXPECT_EQ(zeros.scales[0], 0.0f);
-    EXPECT_TRUE(bits == 0 || zeros.codes[3] == 0);
-    const TestPlanes tiny(std::vector<float>(64 * 16, 1e-40f), 16, bits);
-    EXPECT_EQ(tiny.scales[0], 0.0f);
-    std::vector<float> large(64 * 16, 3e38f);
-    large[5] = -3e38f;
-    EXPECT_FALSE(std::isfinite(TestPlanes(large, 16, bits).scales[0]));
-  }
+  const TestPlanes zeros(std::vector<float>(64 * 16, 0.0f), 16);
+  EXPECT_EQ(zeros.scales[0], 0.0f);
+  EXPECT_EQ(zeros.codes[3], 0);
+  const TestPlanes tiny(std::vector<float>(64 * 16, 1e-40f), 16);
+  EXPECT_EQ(tiny.scales[0], 0.0f);
+  std::vector<float> large(64 * 16, 3e38f);
+  large[5] = -3e38f;
+  EXPECT_FALSE(std::isfinite(TestPlanes(large, 16).norms[0]));
 }
 
 ATTNDB_INSTANTIATE_ISAS(ValuePlanesTest);

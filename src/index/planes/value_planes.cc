@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <string>
 #include <vector>
 
 #include "common/check.h"
@@ -18,112 +16,118 @@ namespace {
 
 using kernels::kValueBlock;
 using kernels::NumValueBlocks;
-using kernels::ValueRowBytes;
 using storage::ExpectEqual;
 
-constexpr std::string_view kMagic = "attnvpln";
+constexpr std::string_view kValuePlanesMagic = "attnvcod";
+constexpr std::string_view kValueMeansMagic = "attnvmea";
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 64;
 
 // One scale serves all channels and tokens of a block. Where single values are so large that codes
-// of 8 bits are off by more than this share of the others, they would be wrong unseen: both halves
-// of a sample, whose distance tells its error, are read from the same codes.
+// are off by more than this share of the others, they would be wrong unseen: both halves of a
+// sample, whose distance tells its error, are read from the same codes.
 constexpr double kMostOff = 0.02;
 
-// Where the pieces lie, from the start of the bytes.
+// Where the pieces lie: a float32 for each block, and then what `piece_bytes` are of.
 struct Layout {
-  explicit Layout(const ValueShape& shape) {
-    const size_t num_blocks = NumValueBlocks(shape.num_tokens);
-    scales = kHeaderBytes;
-    norms = RoundUpToPiece(scales + num_blocks * sizeof(float));
-    means = RoundUpToPiece(norms + num_blocks * sizeof(float));
-    codes = RoundUpToPiece(means + num_blocks * shape.num_elements * sizeof(uint16_t));
-    bytes = codes + shape.num_tokens * ValueRowBytes(shape.num_elements, shape.bits);
-  }
+  Layout(const ValueShape& shape, size_t piece_bytes)
+      : piece(RoundUpToPiece(floats + NumValueBlocks(shape.num_tokens) * sizeof(float))),
+        bytes(piece + piece_bytes) {}
 
-  size_t scales = 0;  // float32 [blocks]
-  size_t norms = 0;   // The same
-  size_t means = 0;   // bfloat16 [blocks, num_elements]
-  size_t codes = 0;   // [num_tokens, ValueRowBytes]
-  size_t bytes = 0;
+  size_t floats = kHeaderBytes;
+  size_t piece;
+  size_t bytes;
 };
 
-std::vector<std::byte> EncodeHeader(const ValueShape& shape) {
+Layout LayoutOfPlanes(const ValueShape& shape) {
+  return {shape, shape.num_tokens * shape.num_elements};
+}
+
+Layout LayoutOfMeans(const ValueShape& shape) {
+  return {shape, NumValueBlocks(shape.num_tokens) * shape.num_elements * sizeof(uint16_t)};
+}
+
+// The header, and zeros up to the piece.
+Result<AlignedBuffer> BeginBytes(std::string_view magic, const ValueShape& shape,
+                                 const Layout& layout) {
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, AlignedBuffer::Allocate(layout.bytes));
+  std::fill_n(buffer.data(), layout.piece, std::byte{0});
   ByteWriter writer;
-  writer.Bytes(BytesOf(kMagic));
+  writer.Bytes(BytesOf(magic));
   writer.U32(kVersion);
   writer.U32(static_cast<uint32_t>(shape.num_elements));
   writer.U64(shape.num_tokens);
-  writer.U32(shape.bits);
-  writer.PadTo(kHeaderBytes);
-  const std::span<const std::byte> bytes = writer.bytes();
-  return {bytes.begin(), bytes.end()};
+  std::ranges::copy(writer.bytes(), buffer.data());
+  return buffer;
 }
 
-Status CheckHeader(std::span<const std::byte> bytes, const ValueShape& expected,
-                   std::string_view object) {
+// Header, length and floats.
+Status CheckBytes(std::span<const std::byte> bytes, std::string_view magic,
+                  const ValueShape& expected, const Layout& layout, std::string_view floats,
+                  std::string_view object) {
+  ATTNDB_CHECK(reinterpret_cast<uintptr_t>(bytes.data()) % kPieceAlignment == 0);
   ByteReader in(bytes, object);
-  ATTNDB_RETURN_IF_ERROR(storage::CheckMagicAndVersion(&in, object, kMagic, kVersion));
+  ATTNDB_RETURN_IF_ERROR(storage::CheckMagicAndVersion(&in, object, magic, kVersion));
   const uint32_t num_elements = in.U32("num_elements");
   const uint64_t num_tokens = in.U64("num_tokens");
-  const uint32_t bits = in.U32("bits");
   ATTNDB_RETURN_IF_ERROR(storage::ReadZeros(&in, object, kHeaderBytes));
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "num_elements", num_elements, expected.num_elements));
   ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "num_tokens", num_tokens, expected.num_tokens));
-  return ExpectEqual(object, "bits", bits, expected.bits);
+  ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "bytes", bytes.size(), layout.bytes));
+  const size_t num_blocks = NumValueBlocks(expected.num_tokens);
+  return ExpectBits<uint32_t>(object, floats, PieceOf<uint32_t>(bytes, layout.floats, num_blocks),
+                              ~0u, 0, kInfinityBits);
 }
 
-// The largest scale of codes of 8 bits that are good enough for these values.
-double MostScale(const float* values, size_t count) {
-  const auto square =
-      LaneSum<double>(count, [&](size_t i) { return double{values[i]} * double{values[i]}; });
+// Calls f(number, block), which says whether to go on, for each block of the values.
+template <typename F>
+Status ForEachBlock(const kernels::RowsView& values, size_t num_tokens, const F& f) {
+  ATTNDB_ASSIGN_OR_RETURN(
+      AlignedBuffer spare,
+      AlignedBuffer::Allocate(kValueBlock * values.num_elements * sizeof(float)));
+  auto* const rows = reinterpret_cast<float*>(spare.data());
+  for (size_t block = 0; block < NumValueBlocks(num_tokens); ++block) {
+    const size_t first = block * kValueBlock;
+    const size_t count = std::min(kValueBlock, num_tokens - first);
+    LoadRows(values, first, count, rows);
+    if (!f(block, kernels::ValueRows{rows, values.num_elements, count, values.num_elements})) break;
+  }
+  return Status::Ok();
+}
+
+// The largest scale of codes that are good enough for these values.
+double MostScale(const kernels::ValueRows& block) {
+  const size_t count = block.num_tokens * block.num_elements;
+  const auto square = LaneSum<double>(
+      count, [&](size_t i) { return double{block.rows[i]} * double{block.rows[i]}; });
   return kMostOff * std::sqrt(12.0 * square / static_cast<double>(count));
 }
 
 }  // namespace
 
 ValuePlanes::ValuePlanes(const ValueShape& shape, std::span<const std::byte> bytes)
-    : num_tokens_(shape.num_tokens), bytes_(bytes) {
-  const Layout layout(shape);
-  view_.codes =
-      shape.bits == 0 ? nullptr : reinterpret_cast<const uint8_t*>(bytes.data() + layout.codes);
-  view_.means = reinterpret_cast<const uint16_t*>(bytes.data() + layout.means);
-  view_.scales = reinterpret_cast<const float*>(bytes.data() + layout.scales);
-  view_.norms = reinterpret_cast<const float*>(bytes.data() + layout.norms);
-  view_.bits = shape.bits;
-  view_.num_elements = shape.num_elements;
+    : StoredValues(shape, bytes) {
+  const Layout layout = LayoutOfPlanes(shape);
+  view_.scales = reinterpret_cast<const float*>(bytes.data() + layout.floats);
+  view_.codes = reinterpret_cast<const uint8_t*>(bytes.data() + layout.piece);
 }
 
-uint64_t ValuePlanes::BytesFor(const ValueShape& shape) { return Layout(shape).bytes; }
+uint64_t ValuePlanes::BytesFor(const ValueShape& shape) { return LayoutOfPlanes(shape).bytes; }
 
-Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t num_tokens,
-                                       uint32_t bits) {
+Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t num_tokens) {
   if (num_tokens == 0) return ValuePlanes();
-  const ValueShape shape = {num_tokens, values.num_elements, bits};
-  const Layout layout(shape);
-  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, AlignedBuffer::Allocate(layout.bytes));
-  std::fill_n(buffer.data(), layout.codes, std::byte{0});
-  std::ranges::copy(EncodeHeader(shape), buffer.data());
-  ATTNDB_ASSIGN_OR_RETURN(
-      AlignedBuffer spare,
-      AlignedBuffer::Allocate(kValueBlock * values.num_elements * sizeof(float)));
-  auto* const rows = reinterpret_cast<float*>(spare.data());
-  auto* const scales = reinterpret_cast<float*>(buffer.data() + layout.scales);
-  auto* const norms = reinterpret_cast<float*>(buffer.data() + layout.norms);
-  auto* const means = reinterpret_cast<uint16_t*>(buffer.data() + layout.means);
-  auto* const codes = reinterpret_cast<uint8_t*>(buffer.data() + layout.codes);
-  for (size_t block = 0; block < NumValueBlocks(num_tokens); ++block) {
-    const size_t first = block * kValueBlock;
-    const size_t count = std::min(kValueBlock, num_tokens - first);
-    LoadRows(values, first, count, rows);
-    double most_scale = std::numeric_limits<double>::infinity();
-    if (bits == 8) most_scale = MostScale(rows, count * values.num_elements);
-    kernels::EncodeValues(rows, values.num_elements, count, values.num_elements, bits,
-                          {codes + first * ValueRowBytes(values.num_elements, bits),
-                           means + block * values.num_elements, scales + block, norms + block});
-    if (double{scales[block]} > most_scale) return ValuePlanes();
-    if (!std::isfinite(scales[block]) || !std::isfinite(norms[block])) return ValuePlanes();
-  }
+  const ValueShape shape = {num_tokens, values.num_elements};
+  const Layout layout = LayoutOfPlanes(shape);
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, BeginBytes(kValuePlanesMagic, shape, layout));
+  auto* const scales = reinterpret_cast<float*>(buffer.data() + layout.floats);
+  auto* const codes = reinterpret_cast<uint8_t*>(buffer.data() + layout.piece);
+  bool good = true;
+  ATTNDB_RETURN_IF_ERROR(
+      ForEachBlock(values, num_tokens, [&](size_t i, const kernels::ValueRows& block) {
+        kernels::EncodeValues(block, codes + i * kValueBlock * values.num_elements, scales + i);
+        return good = double{scales[i]} <= MostScale(block);
+      }));
+  if (!good) return ValuePlanes();
   ValuePlanes planes(shape, buffer.span());
   planes.buffer_ = std::move(buffer);
   return planes;
@@ -131,22 +135,48 @@ Result<ValuePlanes> ValuePlanes::Build(const kernels::RowsView& values, size_t n
 
 Result<ValuePlanes> ValuePlanes::Parse(std::span<const std::byte> bytes, const ValueShape& expected,
                                        std::string_view object) {
-  ATTNDB_CHECK(reinterpret_cast<uintptr_t>(bytes.data()) % kPieceAlignment == 0);
-  ATTNDB_RETURN_IF_ERROR(CheckHeader(bytes, expected, object));
-  const Layout layout(expected);
-  ATTNDB_RETURN_IF_ERROR(ExpectEqual(object, "bytes", bytes.size(), layout.bytes));
-  const size_t num_blocks = NumValueBlocks(expected.num_tokens);
-  const auto sizes = [&](std::string_view field, size_t offset) {
-    return ExpectBits<uint32_t>(object, field, PieceOf<uint32_t>(bytes, offset, num_blocks), ~0u, 0,
-                                kInfinityBits);
-  };
-  ATTNDB_RETURN_IF_ERROR(sizes("scales", layout.scales));
-  ATTNDB_RETURN_IF_ERROR(sizes("norms", layout.norms));
-  const size_t num_means = num_blocks * expected.num_elements;
-  ATTNDB_RETURN_IF_ERROR(ExpectBits<uint16_t>(object, "means",
-                                              PieceOf<uint16_t>(bytes, layout.means, num_means),
-                                              0x7fff, 0, kBFloat16Infinity));
+  ATTNDB_RETURN_IF_ERROR(
+      CheckBytes(bytes, kValuePlanesMagic, expected, LayoutOfPlanes(expected), "scales", object));
   return ValuePlanes(expected, bytes);
+}
+
+ValueMeans::ValueMeans(const ValueShape& shape, std::span<const std::byte> bytes)
+    : StoredValues(shape, bytes) {
+  const Layout layout = LayoutOfMeans(shape);
+  view_.norms = reinterpret_cast<const float*>(bytes.data() + layout.floats);
+  view_.means = reinterpret_cast<const uint16_t*>(bytes.data() + layout.piece);
+}
+
+uint64_t ValueMeans::BytesFor(const ValueShape& shape) { return LayoutOfMeans(shape).bytes; }
+
+Result<ValueMeans> ValueMeans::Build(const kernels::RowsView& values, size_t num_tokens) {
+  if (num_tokens == 0) return ValueMeans();
+  const ValueShape shape = {num_tokens, values.num_elements};
+  const Layout layout = LayoutOfMeans(shape);
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, BeginBytes(kValueMeansMagic, shape, layout));
+  auto* const norms = reinterpret_cast<float*>(buffer.data() + layout.floats);
+  auto* const means = reinterpret_cast<uint16_t*>(buffer.data() + layout.piece);
+  bool finite = true;
+  ATTNDB_RETURN_IF_ERROR(
+      ForEachBlock(values, num_tokens, [&](size_t i, const kernels::ValueRows& block) {
+        kernels::MeanOfValues(block, means + i * values.num_elements, norms + i);
+        return finite = std::isfinite(norms[i]);
+      }));
+  if (!finite) return ValueMeans();
+  ValueMeans made(shape, buffer.span());
+  made.buffer_ = std::move(buffer);
+  return made;
+}
+
+Result<ValueMeans> ValueMeans::Parse(std::span<const std::byte> bytes, const ValueShape& expected,
+                                     std::string_view object) {
+  const Layout layout = LayoutOfMeans(expected);
+  ATTNDB_RETURN_IF_ERROR(CheckBytes(bytes, kValueMeansMagic, expected, layout, "norms", object));
+  const size_t num_means = NumValueBlocks(expected.num_tokens) * expected.num_elements;
+  ATTNDB_RETURN_IF_ERROR(ExpectBits<uint16_t>(object, "means",
+                                              PieceOf<uint16_t>(bytes, layout.piece, num_means),
+                                              0x7fff, 0, kBFloat16Infinity));
+  return ValueMeans(expected, bytes);
 }
 
 }  // namespace attndb::index

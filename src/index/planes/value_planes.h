@@ -1,6 +1,6 @@
-// Value planes: the values of one kv head of a run of tokens, quantized to 8 bits
-// (kernels/value_planes.h), or the means of blocks of them alone. They stand for V of tokens whose
-// weight is not worth a read of V.
+// What stands for the values of one kv head of a run of tokens (kernels/value_planes.h): value
+// planes, codes of 8 bits, for V of tokens whose weight is not worth a read of V; and value means,
+// means of blocks, and bounds of the norms in them, for tokens that are not looked at one by one.
 //
 // Byte form: docs/formats/value_planes.md; it is their form in memory too.
 // Errors:    kResourceExhausted: no memory; Parse: kCorruption, or kUnsupported for another
@@ -22,42 +22,66 @@
 
 namespace attndb::index {
 
-// What the planes of a kv head must be.
+// What those of a kv head must be.
 struct ValueShape {
   uint64_t num_tokens = 0;
   size_t num_elements = 0;  // Padded.
-  uint32_t bits = 0;        // 8, or 0: means alone.
 };
 
-class ValuePlanes {
+// What both have: bytes, which were built here or lie elsewhere, and a view of them.
+template <typename ViewType>
+class StoredValues {
  public:
-  ValuePlanes() = default;  // Of no tokens.
-
-  static uint64_t BytesFor(const ValueShape& shape);
-
-  // Planes of no tokens if the squares of a block overflow float32, or if 8 bits are too few for
-  // what single values of a block are over the others.
-  static Result<ValuePlanes> Build(const kernels::RowsView& values, size_t num_tokens,
-                                   uint32_t bits);
-
-  // Planes that were written before; `bytes`, at a multiple of kPieceAlignment, are used where they
-  // lie and must outlive the result. They may hold anything. `object` names them in errors.
-  static Result<ValuePlanes> Parse(std::span<const std::byte> bytes, const ValueShape& expected,
-                                   std::string_view object);
+  using View = ViewType;
 
   size_t num_tokens() const { return num_tokens_; }
-  const kernels::ValuePlanesView& view() const { return view_; }
+  const View& view() const { return view_; }
   // What Parse reads, as long as this lives.
   std::span<const std::byte> bytes() const { return bytes_; }
   uint64_t memory_bytes() const { return buffer_.size(); }
 
- private:
-  ValuePlanes(const ValueShape& shape, std::span<const std::byte> bytes);
+ protected:
+  StoredValues() = default;  // Of no tokens.
+  StoredValues(const ValueShape& shape, std::span<const std::byte> bytes)
+      : num_tokens_(shape.num_tokens), bytes_(bytes) {
+    view_.num_elements = shape.num_elements;
+  }
 
   size_t num_tokens_ = 0;
-  kernels::ValuePlanesView view_;
+  View view_;
   std::span<const std::byte> bytes_;
   AlignedBuffer buffer_;  // The bytes, if they were built here.
+};
+
+// Of each: Build gives one of no tokens where there can be none. Parse takes what was written
+// before; `bytes`, at a multiple of kPieceAlignment, are used where they lie and must outlive the
+// result. They may hold anything. `object` names them in errors.
+class ValuePlanes final : public StoredValues<kernels::ValuePlanesView> {
+ public:
+  ValuePlanes() = default;
+
+  static uint64_t BytesFor(const ValueShape& shape);
+  // None where 8 bits are too few for what single values of a block are over the others.
+  static Result<ValuePlanes> Build(const kernels::RowsView& values, size_t num_tokens);
+  static Result<ValuePlanes> Parse(std::span<const std::byte> bytes, const ValueShape& expected,
+                                   std::string_view object);
+
+ private:
+  ValuePlanes(const ValueShape& shape, std::span<const std::byte> bytes);
+};
+
+class ValueMeans final : public StoredValues<kernels::ValueMeansView> {
+ public:
+  ValueMeans() = default;
+
+  static uint64_t BytesFor(const ValueShape& shape);
+  // None where the squares of a value overflow float32.
+  static Result<ValueMeans> Build(const kernels::RowsView& values, size_t num_tokens);
+  static Result<ValueMeans> Parse(std::span<const std::byte> bytes, const ValueShape& expected,
+                                  std::string_view object);
+
+ private:
+  ValueMeans(const ValueShape& shape, std::span<const std::byte> bytes);
 };
 
 }  // namespace attndb::index

@@ -246,11 +246,6 @@ const index::KeyIndex* LayerAttention::Index(uint32_t kv_head, size_t run) const
   return call_.indexes.empty() ? nullptr : call_.indexes[kv_head * call_.num_runs + run];
 }
 
-const kernels::ValuePlanesView* LayerAttention::CodedValues(uint32_t kv_head, size_t run) const {
-  if (!call_.plan.ReadsValues() || call_.values.empty()) return nullptr;
-  return call_.values[kv_head * call_.num_runs + run];
-}
-
 RowsView LayerAttention::Keys(uint32_t kv_head, size_t run, uint64_t first_token) const {
   const storage::KvRows& rows = call_.runs[kv_head * call_.num_runs + run];
   return {rows.k + first_token * k_padded_ * DTypeBytes(call_.kv_dtype), k_padded_, k_padded_,
@@ -265,13 +260,15 @@ RowsView LayerAttention::Values(uint32_t kv_head, size_t run, uint64_t first_tok
 
 void LayerAttention::ListHeadRuns() {
   head_runs_.clear();
+  const auto at = [](const auto& list, size_t i) { return list.empty() ? nullptr : list[i]; };
   for (uint32_t head = 0; head < call_.spec.num_kv_heads; ++head) {
     for (size_t run = 0; run < call_.num_runs; ++run) {
       head_runs_.push_back({{run_begin_[run], run_begin_[run + 1]},
                             Keys(head, run, 0),
                             Values(head, run, 0),
                             Estimates(head, run),
-                            CodedValues(head, run),
+                            at(call_.values, head_runs_.size()),
+                            at(call_.means, head_runs_.size()),
                             Index(head, run)});
     }
   }

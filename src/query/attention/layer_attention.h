@@ -69,8 +69,9 @@ struct LayerCall {
   // [num_q_heads]: takes what the plan chooses for the one row, and nothing is attended to.
   // Null: attention. REQUIRES: the plan searches.
   CriticalTokens* found = nullptr;
-  // The same for values that weigh little, of the plan's value_bits.
+  // As estimates: what stands for values that weigh little, and for those that are not looked at.
   std::span<const kernels::ValuePlanesView* const> values;
+  std::span<const kernels::ValueMeansView* const> means;
   // [num_kv_heads]: not 0 where `full` runs: K or V has NaN or Inf, or the optimizer said so.
   std::span<const uint8_t> non_finite;
   std::string_view full_reason;  // Not empty: why the optimizer lets all heads run `full`.
@@ -245,7 +246,6 @@ class LayerAttention {
   const index::KeyIndex* Index(uint32_t kv_head, size_t run) const;
   // Null unless the plan draws and the run has an index to draw by.
   const index::DrawIndex* Draws(uint32_t kv_head, size_t run) const;
-  const kernels::ValuePlanesView* CodedValues(uint32_t kv_head, size_t run) const;
   kernels::RowsView Keys(uint32_t kv_head, size_t run, uint64_t first_token) const;
   kernels::RowsView Values(uint32_t kv_head, size_t run, uint64_t first_token) const;
   void ListHeadRuns();

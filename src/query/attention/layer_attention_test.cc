@@ -82,6 +82,7 @@ class Layer {
     call.runs = runs_;
     call.estimates = estimates_;
     call.values = values_;
+    call.means = means_;
     call.num_runs = run_lengths_.size();
     call.non_finite = non_finite_;
     call.num_tokens = num_tokens_;
@@ -109,18 +110,20 @@ class Layer {
     }
   }
 
-  // Value planes of these bits for every run but the last.
-  void BuildValues(uint32_t bits) {
+  // Value planes and means for every run but the last.
+  void BuildValues() {
     const size_t padded = kernels::RowElements(shape_.v_head_dim);
-    coded_.clear();
-    values_.clear();
     coded_.reserve(runs_.size());
+    averaged_.reserve(runs_.size());
     for (size_t i = 0; i < runs_.size(); ++i) {
       values_.push_back(nullptr);
+      means_.push_back(nullptr);
       if (i % run_lengths_.size() + 1 == run_lengths_.size()) continue;
-      coded_.push_back(*index::ValuePlanes::Build({runs_[i].v, padded, padded, dtype_},
-                                                  runs_[i].num_tokens, bits));
+      const kernels::RowsView v = {runs_[i].v, padded, padded, dtype_};
+      coded_.push_back(*index::ValuePlanes::Build(v, runs_[i].num_tokens));
+      averaged_.push_back(*index::ValueMeans::Build(v, runs_[i].num_tokens));
       values_.back() = &coded_.back().view();
+      means_.back() = &averaged_.back().view();
     }
   }
 
@@ -336,7 +339,9 @@ class Layer {
   std::vector<index::KeyPlanes> planes_;
   std::vector<const index::KeyEstimates*> estimates_;
   std::vector<index::ValuePlanes> coded_;
+  std::vector<index::ValueMeans> averaged_;
   std::vector<const kernels::ValuePlanesView*> values_;
+  std::vector<const kernels::ValueMeansView*> means_;
   std::vector<uint8_t> non_finite_;
   std::unique_ptr<const index::CriticalSearch> search_;
   std::vector<DrawBudget> draws_;
@@ -477,7 +482,7 @@ TEST_P(LayerAttentionTest, MeansStandForTheRemainder) {
     Layer layer({.v_is_k = true, .denominators = denominators}, DType::kFloat16, {3000, 1000, 40},
                 4, GetParam());
     layer.BuildPlanes();
-    layer.BuildValues(0);
+    layer.BuildValues();
     for (const char* bits : {"exact", "8", "4"}) {
       const std::string query = std::string("topk(k=200,bits=") + bits;
       layer.Run(PlanOf(query + ")"), 1);
@@ -500,7 +505,7 @@ TEST_P(LayerAttentionTest, WithoutValuePlanesTheRemainderIsReadFromV) {
 TEST_P(LayerAttentionTest, LightRowsOfADrawMayBeCodes) {
   Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 3000, 40}, 4, GetParam());
   layer.BuildPlanes();
-  layer.BuildValues(8);
+  layer.BuildValues();
   const CallCost exact = layer.Run(PlanOf("auto(error=0.02,value_bits=exact)"), 1);
   const double error = layer.MeanErrorOfFull();
   const CallCost coded = layer.Run(PlanOf("auto(error=0.02,value_bits=8)"), 1);
@@ -555,7 +560,7 @@ TEST_P(LayerAttentionTest, BoundsHoldAndChangeNothingUnlessTheyAreExceeded) {
         EXPECT_TRUE(layer.bounds().empty());
         CallCost cost = layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
         layer.ExpectBoundsHold(text.c_str());
-        layer.BuildValues(0);
+        layer.BuildValues();
         cost = layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
         EXPECT_EQ(layer.out(), without) << text;
         EXPECT_EQ(cost.num_fallbacks, 0u);

@@ -73,7 +73,7 @@ void AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
     if (by_codes && run.values != nullptr) {
       kernels::AttendCoded(from, scores.stride, scores.num_q_rows, *run.values, tokens, count,
                            logit, states);
-      cost->bytes_touched += count * kernels::ValueRowBytes(run.v.num_elements, run.values->bits);
+      cost->bytes_touched += count * run.v.num_elements;
     } else {
       kernels::AttendScored(from, scores.stride, scores.num_q_rows, run.v, tokens, count, logit,
                             states);

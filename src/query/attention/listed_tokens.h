@@ -26,9 +26,9 @@ struct HeadRun {
   TokenRange tokens;
   kernels::RowsView k;
   kernels::RowsView v;
-  const index::KeyEstimates* estimates = nullptr;  // What the middle's scores come from; or null.
-  // What may stand for values that weigh little, of the plan's bits; or null.
-  const kernels::ValuePlanesView* values = nullptr;
+  const index::KeyEstimates* estimates = nullptr;    // What the middle's scores come from; or null.
+  const kernels::ValuePlanesView* values = nullptr;  // For values that weigh little; or null.
+  const kernels::ValueMeansView* means = nullptr;    // For values that are not looked at; or null.
   const index::KeyIndex* index = nullptr;  // What finds its keys, of the plan's index; or null.
 };
 

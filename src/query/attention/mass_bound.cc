@@ -105,9 +105,9 @@ class MassSum {
 
   // No row of V of a block, or of its tokens here, is longer.
   float NormOf(const HeadRun& run, size_t block, TokenRange tokens) const {
-    if (run.values != nullptr) {
+    if (run.means != nullptr) {
       cost_->bytes_touched += sizeof(float);
-      return run.values->norms[block];
+      return run.means->norms[block];
     }
     const size_t count = tokens.end - tokens.begin;
     const kernels::RowsView& v = run.v;

@@ -58,12 +58,13 @@ class Context {
     for (const uint64_t length : run_lengths) {
       const kernels::RowsView k = {&keys_[begin * kDim], kDim, kDim, DType::kFloat32};
       planes_.push_back(*index::KeyPlanes::Build(k, length));
-      values_.push_back(*index::ValuePlanes::Build(k, length, /*bits=*/0));
+      values_.push_back(*index::ValueMeans::Build(k, length));
       const bool has_values = random->Uniform(2) == 0;
       runs_.push_back({{begin, begin + length},
                        k,
                        k,  // Values are as long, and as different, as keys.
                        &planes_.back(),
+                       /*values=*/nullptr,
                        has_values ? &values_.back().view() : nullptr});
       begin += length;
     }
@@ -180,7 +181,7 @@ class Context {
   uint64_t num_tokens_ = 0;
   std::vector<float> keys_;
   std::vector<index::KeyPlanes> planes_;
-  std::vector<index::ValuePlanes> values_;
+  std::vector<index::ValueMeans> values_;
   std::vector<HeadRun> runs_;
   AlignedBuffer q_, spare_, codes_;
 };

@@ -19,11 +19,11 @@ struct BlockPart {
   TokenRange tokens;  // Of the call.
 };
 
-// Calls f(run, part) for the parts of all blocks of runs with value planes, in order.
+// Calls f(run, part) for the parts of all blocks of runs with means, in order.
 template <typename F>
 void ForEachBlock(const ValueRemainderCall& call, const F& f) {
   for (const HeadRun& run : call.runs) {
-    if (run.values == nullptr) continue;
+    if (run.means == nullptr) continue;
     const TokenRange tokens = Intersect(run.tokens, call.middle);
     for (uint64_t begin = tokens.begin; begin < tokens.end;) {
       const size_t block = (begin - run.tokens.begin) / kWeightBlock;
@@ -35,13 +35,13 @@ void ForEachBlock(const ValueRemainderCall& call, const F& f) {
   }
 }
 
-// Runs without value planes: their tokens by V.
+// Runs without means: their tokens by V.
 double FoldExactly(const ValueRemainderCall& call, const kernels::StateRows& state,
                    CallCost* cost) {
   double mass = 0;
   for (const HeadRun& run : call.runs) {
     const TokenRange tokens = Intersect(run.tokens, call.middle);
-    if (run.values != nullptr || tokens.begin >= tokens.end) continue;
+    if (run.means != nullptr || tokens.begin >= tokens.end) continue;
     const size_t count = kernels::SelectRange(call.scores + tokens.begin, tokens.end - tokens.begin,
                                               -std::numeric_limits<float>::max(), call.tokens);
     for (size_t i = 0; i < count; ++i) {
@@ -71,8 +71,8 @@ double FoldValueRemainder(const ValueRemainderCall& call, const kernels::StateRo
                         call.logit, max, &mass);
     total += double{mass};
     if (!(mass > 0)) return;
-    kernels::AddValueMean(*run.values, part.block, mass, state.out);
-    cost->bytes_touched += run.values->num_elements * sizeof(uint16_t);
+    kernels::AddValueMean(*run.means, part.block, mass, state.out);
+    cost->bytes_touched += run.means->num_elements * sizeof(uint16_t);
   });
   if (!(total > 0)) return of_values + total;
   state.sum[0] += static_cast<float>(total);

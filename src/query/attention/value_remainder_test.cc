@@ -37,9 +37,9 @@ class ValueRemainderTest : public ::testing::Test {
     uint64_t begin = 0;
     for (size_t i = 0; i < 3; ++i) {
       const kernels::RowsView v = {values_.data() + begin * kDim, kDim, kDim, DType::kFloat32};
-      planes_[i] = *index::ValuePlanes::Build(v, kRunTokens[i], /*bits=*/0);
-      runs_[i] = {{begin, begin + kRunTokens[i]}, v, v, nullptr, nullptr};
-      if (i != without) runs_[i].values = &planes_[i].view();
+      made_[i] = *index::ValueMeans::Build(v, kRunTokens[i]);
+      runs_[i] = {.tokens = {begin, begin + kRunTokens[i]}, .k = v, .v = v};
+      if (i != without) runs_[i].means = &made_[i].view();
       begin += kRunTokens[i];
     }
   }
@@ -78,7 +78,7 @@ class ValueRemainderTest : public ::testing::Test {
   double Value(uint64_t i, size_t d) const {
     size_t run = 0;
     while (i >= runs_[run].tokens.end) ++run;
-    if (runs_[run].values == nullptr) return double{values_[i * kDim + d]};
+    if (runs_[run].means == nullptr) return double{values_[i * kDim + d]};
     const uint64_t first = runs_[run].tokens.begin;
     const uint64_t begin = first + (i - first) / 64 * 64;
     const uint64_t end = std::min(begin + 64, runs_[run].tokens.end);
@@ -95,7 +95,7 @@ class ValueRemainderTest : public ::testing::Test {
   std::vector<float> scores_ = std::vector<float>(kNumTokens);
   std::vector<uint32_t> tokens_ = std::vector<uint32_t>(kNumTokens + 64);
   std::vector<float> token_scores_ = std::vector<float>(kNumTokens);
-  index::ValuePlanes planes_[3];
+  index::ValueMeans made_[3];
   HeadRun runs_[3];
   float max_ = 0;
   float sum_ = 0;

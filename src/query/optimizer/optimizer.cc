@@ -83,14 +83,11 @@ SearchSize SizeOf(const LayerQuestion& question, const HeadChoice& choice) {
   return size;
 }
 
-// What value planes are read for a plan that reads them.
+// What is read of value planes and means.
 void PredictValues(const LayerQuestion& question, const HeadShape& shape, SparseRead* read) {
   const LayerPlan& plan = *question.plan;
-  if (!plan.ReadsValues()) return;
-  if (plan.Draws()) {
-    read->coded = kLightRows;
-    return;
-  }
+  if (plan.value_bits != 0) read->coded = kLightRows;
+  if (!plan.ReadsMeans()) return;
   constexpr double kBlock = 64;     // Tokens that share a mean (kernels/value_planes.h),
   constexpr double kMeanBytes = 2;  // ... a bfloat16 a channel.
   read->value_bytes = Middle(question) * shape.v_channels * kMeanBytes / kBlock;

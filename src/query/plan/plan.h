@@ -76,8 +76,8 @@ struct LayerPlan {
   float Effort() const;
   // Whether what is left out is estimated.
   bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
-  // Whether value planes are read: of their values, or of their norms.
-  bool ReadsValues() const { return remainder == Remainder::kMean || value_bits != 0 || Bounds(); }
+  // Whether means of values, or norms of them, are read.
+  bool ReadsMeans() const { return remainder == Remainder::kMean || Bounds(); }
   // Whether what is left out is bounded, and rows whose bound is too large attend to all tokens.
   bool Bounds() const { return exact_fallback > 0.0; }
   // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.
