@@ -113,7 +113,11 @@ class Layer {
   // Value planes and means for every run but the last.
   void BuildValues() {
     const size_t padded = kernels::RowElements(shape_.v_head_dim);
-    coded_.reserve(runs_.size());
+    coded_.clear();
+    averaged_.clear();
+    values_.clear();
+    means_.clear();
+    coded_.reserve(runs_.size());  // Views point into them.
     averaged_.reserve(runs_.size());
     for (size_t i = 0; i < runs_.size(); ++i) {
       values_.push_back(nullptr);
