@@ -61,6 +61,7 @@ TREE = {
     "scripts/check_layers.py": CHECK,
     "scripts/format.py": "",
     "scripts/tidy.py": "",
+    "scripts/check_alone.py": "",
     "shared.h": "enum { kStatus = 0 };\n",
     "one.c": '#include "shared.h"\nint main(void) { return kStatus; }\n',
     "two.c": '#include "shared.h"\nint main(void) { return 2 * kStatus; }\n',
