@@ -32,7 +32,9 @@ def tidy_flags(sources):
     optional libraries makes no difference to clang-tidy.
     """
     system = sorted({f"-isystem{folder}" for _, flags in sources
-                     for flag, folder in zip(flags, flags[1:]) if flag == "-isystem"})
+                     for flag, folder in zip(flags, flags[1:]) if flag == "-isystem"} |
+                    {f"-isystem{flag[2:]}" for _, flags in sources for flag in flags
+                     if flag.startswith("-I/")})
     paths = [f"-I{folder or '.'}" for folder in lint.INCLUDE_ROOTS]
     for path, flags in sources:
         kept = [flag for flag in flags if flag.startswith(("-D", "-std", "-m", "-f", "-x"))
