@@ -6,15 +6,15 @@
 
 #include "index/flat/flat_search.h"
 #include "index/flat/mass_search.h"
-#include "query/plan/plan.h"
+#include "planner/plan.h"
 
 namespace attndb::internal {
 namespace {
 
 using index::CriticalSearch;
-using query::Argument;
-using query::LayerPlan;
-using query::QueryKind;
+using planner::Argument;
+using planner::LayerPlan;
+using planner::QueryKind;
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 constexpr double kMaxK = 1u << 30;
@@ -24,7 +24,7 @@ constexpr uint32_t kAutoBits = 4;
 
 kernels::LogitSpec Logit(const LayerSpec& layer) { return {layer.scale, layer.soft_cap}; }
 
-query::QueryType TopK() {
+planner::QueryType TopK() {
   return {.name = "topk",
           .kind = QueryKind::kSearch,
           .arguments = {{.key = "k", .min = 1, .max = kMaxK, .whole = true}},
@@ -48,7 +48,7 @@ float BetaOf(const LayerPlan& plan, const LayerSpec& layer) {
                                                 : plan.Get("beta"));
 }
 
-query::QueryType Dipr() {
+planner::QueryType Dipr() {
   return {.name = "dipr",
           .kind = QueryKind::kSearch,
           .arguments =
@@ -70,7 +70,7 @@ query::QueryType Dipr() {
               }};
 }
 
-query::QueryType Mass() {
+planner::QueryType Mass() {
   return {.name = "mass",
           .kind = QueryKind::kSearch,
           .arguments = {{.key = "p",
@@ -85,7 +85,7 @@ query::QueryType Mass() {
           }};
 }
 
-query::QueryType Auto() {
+planner::QueryType Auto() {
   return {.name = "auto",
           .kind = QueryKind::kAuto,
           .arguments = {{.key = "error",
@@ -103,8 +103,8 @@ query::QueryType Auto() {
 }
 
 // What a scan of all keys, or of their planes, does.
-query::SearchWork FlatWork(const query::SearchSize& size) {
-  query::SearchWork work;
+planner::SearchWork FlatWork(const planner::SearchSize& size) {
+  planner::SearchWork work;
   work.scanned_keys = size.bits == 0 ? 0.0 : std::min(size.plane_tokens, size.middle_tokens);
   work.exact_keys = size.fixed_tokens + size.middle_tokens - work.scanned_keys;
   work.compared_keys = size.middle_tokens;
@@ -115,12 +115,12 @@ query::SearchWork FlatWork(const query::SearchSize& size) {
 
 // What a search of clusters does, or a draw by them: as measured on SmolLM2's heads at 65,536
 // tokens, at the default effort. Heads differ; what is observed corrects it.
-query::SearchWork ClusteredWork(const query::SearchSize& size) {
+planner::SearchWork ClusteredWork(const planner::SearchSize& size) {
   constexpr double kClusterKeys = 64;
   constexpr double kVisited = 0.12;
   constexpr double kDrawnFrom = 0.4;
   constexpr double kReranked = 1.1;  // A row serves the whole group.
-  query::SearchWork work;
+  planner::SearchWork work;
   const double indexed = std::min(size.plane_tokens, size.middle_tokens);
   const double means = indexed / kClusterKeys;
   work.exact_keys = size.fixed_tokens + size.middle_tokens - indexed + means;
@@ -130,7 +130,7 @@ query::SearchWork ClusteredWork(const query::SearchSize& size) {
   return work;
 }
 
-query::IndexType Clustered() {
+planner::IndexType Clustered() {
   constexpr double kMaxEffort = 100;
   return {.name = "clustered",
           .bits = {0},
@@ -147,10 +147,10 @@ query::IndexType Clustered() {
 }
 
 // What a walk does: as measured on SmolLM2's heads, at the default window.
-query::SearchWork GraphWork(const query::SearchSize& size) {
+planner::SearchWork GraphWork(const planner::SearchSize& size) {
   constexpr double kRowsPerFound = 8;  // Of K, for the group.
   constexpr double kHops = 60;
-  query::SearchWork work;
+  planner::SearchWork work;
   const double indexed = std::min(size.plane_tokens, size.middle_tokens);
   work.exact_keys = size.fixed_tokens + size.middle_tokens - indexed;
   work.reranked_keys = std::min(indexed, kRowsPerFound * size.expected_tokens) / size.group_size;
@@ -159,7 +159,7 @@ query::SearchWork GraphWork(const query::SearchSize& size) {
   return work;
 }
 
-query::IndexType Graph() {
+planner::IndexType Graph() {
   constexpr double kMaxWidth = 1u << 20;
   return {.name = "graph",
           .bits = {0},
@@ -171,8 +171,8 @@ query::IndexType Graph() {
 
 }  // namespace
 
-query::PlanRegistry BuiltinPlans() {
-  query::PlanRegistry registry;
+planner::PlanRegistry BuiltinPlans() {
+  planner::PlanRegistry registry;
   registry.AddQuery({.name = "full", .kind = QueryKind::kFull});
   registry.AddQuery({.name = "window", .kind = QueryKind::kWindow});
   registry.AddQuery(TopK());

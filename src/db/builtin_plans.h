@@ -4,11 +4,11 @@
 #ifndef ATTNDB_DB_BUILTIN_PLANS_H_
 #define ATTNDB_DB_BUILTIN_PLANS_H_
 
-#include "query/plan/plan_registry.h"
+#include "planner/plan_registry.h"
 
 namespace attndb::internal {
 
-query::PlanRegistry BuiltinPlans();
+planner::PlanRegistry BuiltinPlans();
 
 }  // namespace attndb::internal
 

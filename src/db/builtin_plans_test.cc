@@ -9,15 +9,15 @@
 
 #include "common/aligned_buffer.h"
 #include "index/search_test_util.h"
-#include "query/plan/plan.h"
+#include "planner/plan.h"
 
 namespace attndb::internal {
 namespace {
 
 std::vector<uint32_t> Selected(std::string_view plan, float scale,
                                const std::vector<float>& scores) {
-  const query::PlanRegistry registry = BuiltinPlans();
-  const query::Plan parsed = *query::Plan::Parse(plan, registry);
+  const planner::PlanRegistry registry = BuiltinPlans();
+  const planner::Plan parsed = *planner::Plan::Parse(plan, registry);
   const auto search = parsed.ForLayer(0).MakeSearch({.scale = scale});
   std::vector<uint32_t> indices(search->NumIndices(scores.size()));
   AlignedBuffer scratch = *AlignedBuffer::Allocate(search->ScratchBytes(scores.size()) + 64);
@@ -37,17 +37,17 @@ TEST(BuiltinPlansTest, BuildsWhatThePlanNames) {
 }
 
 TEST(BuiltinPlansTest, PlansThatChooseNothingHaveNoSearch) {
-  const query::PlanRegistry registry = BuiltinPlans();
-  EXPECT_EQ(query::Plan::Parse("full", registry)->ForLayer(0).MakeSearch({}), nullptr);
-  EXPECT_EQ(query::Plan::Parse("window", registry)->ForLayer(0).MakeSearch({}), nullptr);
+  const planner::PlanRegistry registry = BuiltinPlans();
+  EXPECT_EQ(planner::Plan::Parse("full", registry)->ForLayer(0).MakeSearch({}), nullptr);
+  EXPECT_EQ(planner::Plan::Parse("window", registry)->ForLayer(0).MakeSearch({}), nullptr);
 }
 
 TEST(BuiltinPlansTest, PresetsOfPapersScoreAllKeysUnlessAnIndexFollows) {
-  const query::PlanRegistry registry = BuiltinPlans();
+  const planner::PlanRegistry registry = BuiltinPlans();
   for (const std::string name : {"alaya", "retrieval_attention"}) {
     SCOPED_TRACE(name);
-    EXPECT_EQ(query::Plan::Parse(name, registry)->ForLayer(0).index->name, "flat");
-    const query::Plan by_graph = *query::Plan::Parse(name + "(index=graph)", registry);
+    EXPECT_EQ(planner::Plan::Parse(name, registry)->ForLayer(0).index->name, "flat");
+    const planner::Plan by_graph = *planner::Plan::Parse(name + "(index=graph)", registry);
     EXPECT_EQ(by_graph.ForLayer(0).index->name, "graph");
     EXPECT_EQ(by_graph.ForLayer(0).window, 512u);
   }

@@ -107,9 +107,9 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
                                                  storage::FileSystem* file_system,
                                                  Planning planning) {
   if (planning.registry == nullptr) {
-    planning.registry = std::make_shared<const query::PlanRegistry>(BuiltinPlans());
+    planning.registry = std::make_shared<const planner::PlanRegistry>(BuiltinPlans());
   }
-  ATTNDB_RETURN_IF_ERROR(query::Plan::Parse(options.plan, *planning.registry).status());
+  ATTNDB_RETURN_IF_ERROR(planner::Plan::Parse(options.plan, *planning.registry).status());
   ATTNDB_RETURN_IF_ERROR(CheckRanges(options));
   ATTNDB_ASSIGN_OR_RETURN(const bool create, PrepareFolders(file_system, path, options));
   std::unique_ptr<storage::FileLock> lock;

@@ -38,8 +38,8 @@
 #include "db/stored_index.h"
 #include "db/stored_planes.h"
 #include "db/stored_values.h"
-#include "query/optimizer/machine_constants.h"
-#include "query/plan/plan_registry.h"
+#include "planner/machine_constants.h"
+#include "planner/plan_registry.h"
 #include "storage/io/file_system.h"
 #include "storage/kv/memory_budget.h"
 
@@ -49,8 +49,8 @@ class Database : public std::enable_shared_from_this<Database> {
  public:
   // What plans are made of, and priced by.
   struct Planning {
-    std::shared_ptr<const query::PlanRegistry> registry;  // Null: what this version has.
-    std::optional<query::MachineConstants> machine;       // Instead of this machine's.
+    std::shared_ptr<const planner::PlanRegistry> registry;  // Null: what this version has.
+    std::optional<planner::MachineConstants> machine;       // Instead of this machine's.
   };
 
   // `file_system` must outlive the database.
@@ -114,10 +114,10 @@ class Database : public std::enable_shared_from_this<Database> {
   // --- For sessions. ---
 
   const DBOptions& options() const { return options_; }
-  const query::PlanRegistry& plans() const { return *planning_.registry; }
+  const planner::PlanRegistry& plans() const { return *planning_.registry; }
   // What plans are priced by. `needed`: measures this machine if nobody has, and that is allowed.
   // The result holds as long as the database.
-  const query::MachineConstants& Machine(bool needed) ATTNDB_EXCLUDES(machine_mutex_);
+  const planner::MachineConstants& Machine(bool needed) ATTNDB_EXCLUDES(machine_mutex_);
   // Errors: kResourceExhausted (memory).
   Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
   Hints* hints() { return &hints_; }
@@ -127,7 +127,7 @@ class Database : public std::enable_shared_from_this<Database> {
   uint64_t min_plane_tokens() const { return key_planes_.kind().min_tokens; }
   ValueCache* values() { return &values_; }
   MeansCache* means() { return &means_; }
-  // What finds keys for plans whose index has this name (query/plan/plan_registry.h). REQUIRES: one
+  // What finds keys for plans whose index has this name (planner/plan_registry.h). REQUIRES: one
   // has.
   IndexCache* indexes(std::string_view finds_by) {
     return indexes_.find(finds_by)->second.cache.get();
@@ -165,7 +165,7 @@ class Database : public std::enable_shared_from_this<Database> {
   std::vector<ContextId> ContextsInUse() const ATTNDB_EXCLUDES(use_mutex_);
 
   // machine.cc
-  void KeepMachine(query::MachineConstants machine) ATTNDB_REQUIRES(machine_mutex_);
+  void KeepMachine(planner::MachineConstants machine) ATTNDB_REQUIRES(machine_mutex_);
 
   // open_session.cc
   Result<Match> FindPrefix(const db::Tenant& tenant, const ModelSpec& spec,
@@ -313,11 +313,12 @@ class Database : public std::enable_shared_from_this<Database> {
   Hints hints_;
 
   Mutex machine_mutex_;  // One measures. A leaf, but for the mutex of hints_.
-  std::unique_ptr<const query::MachineConstants> default_machine_ ATTNDB_GUARDED_BY(machine_mutex_);
-  std::unique_ptr<const query::MachineConstants> known_machine_ ATTNDB_GUARDED_BY(machine_mutex_);
+  std::unique_ptr<const planner::MachineConstants> default_machine_
+      ATTNDB_GUARDED_BY(machine_mutex_);
+  std::unique_ptr<const planner::MachineConstants> known_machine_ ATTNDB_GUARDED_BY(machine_mutex_);
   // What Machine gives. Set once more when it was measured: released with the constants that it
   // points to, which stay; acquired by who reads them.
-  std::atomic<const query::MachineConstants*> machine_ = nullptr;
+  std::atomic<const planner::MachineConstants*> machine_ = nullptr;
 
   Mutex store_mutex_;  // One Store, merge or eviction at a time.
   // Sealed, and their commit failed: see DiscardUnpublished.

@@ -217,7 +217,7 @@ Result<DBStats> DB::Stats() const { return database_->Stats(tenant_); }
 
 Result<MachineProfile> DB::Machine(bool measure) const {
   if (measure) ATTNDB_RETURN_IF_ERROR(database_->MeasureNow());
-  const query::MachineConstants& machine = database_->Machine(/*needed=*/false);
+  const planner::MachineConstants& machine = database_->Machine(/*needed=*/false);
   return MachineProfile{.cpu = machine.cpu,
                         .isa = machine.isa,
                         .num_threads = machine.num_threads,

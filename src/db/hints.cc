@@ -9,9 +9,9 @@
 namespace attndb::internal {
 namespace {
 
-using query::HeadStatistics;
-using query::MachineConstants;
-using query::MeanRatio;
+using planner::HeadStatistics;
+using planner::MachineConstants;
+using planner::MeanRatio;
 
 constexpr std::string_view kFileName = "hints.json";
 constexpr int kVersion = 3;
@@ -23,7 +23,7 @@ bool IsSameMachine(const MachineConstants& a, const MachineConstants& b) {
 
 Json JsonOf(const MachineConstants& machine) {
   Json scans = Json::array();
-  for (const query::ScanNanos& scan : machine.scans) {
+  for (const planner::ScanNanos& scan : machine.scans) {
     scans.push_back({{"bits", scan.bits}, {"per_key", scan.per_key}});
   }
   return {{"cpu", machine.cpu},
@@ -48,8 +48,8 @@ double PriceOf(const Json& json) {
   return price;
 }
 
-query::GroupNanos GroupOf(const Json& json) {
-  query::GroupNanos nanos{};
+planner::GroupNanos GroupOf(const Json& json) {
+  planner::GroupNanos nanos{};
   if (json.size() != nanos.size()) throw std::out_of_range("not a price a group");
   for (size_t i = 0; i < nanos.size(); ++i) nanos[i] = PriceOf(json.at(i));
   return nanos;

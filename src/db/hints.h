@@ -1,5 +1,5 @@
-// What a store has learned: what its machines take (query::MachineConstants), and what the heads of
-// its contexts need (query::HeadStatistics). Advice for the optimizer, never truth: a missing,
+// What a store has learned: what its machines take (planner::MachineConstants), and what the heads
+// of its contexts need (planner::HeadStatistics). Advice for the optimizer, never truth: a missing,
 // damaged or foreign file costs time and nothing else.
 //
 // On disk: hints.json beside the catalog, at most kMaxFileBytes; written whole, under another name
@@ -17,13 +17,13 @@
 
 #include "attndb/types.h"
 #include "common/mutex.h"
-#include "query/optimizer/head_statistics.h"
-#include "query/optimizer/machine_constants.h"
+#include "planner/head_statistics.h"
+#include "planner/machine_constants.h"
 #include "storage/io/file_system.h"
 
 namespace attndb::internal {
 
-using ContextStatistics = std::vector<std::vector<query::HeadStatistics>>;  // By layer, kv head.
+using ContextStatistics = std::vector<std::vector<planner::HeadStatistics>>;  // By layer, kv head.
 
 class Hints {
  public:
@@ -35,9 +35,9 @@ class Hints {
   Hints(storage::FileSystem* file_system, const std::string& dir);
 
   // Constants that were measured on a machine like `machine`: processor, ISA, number of threads.
-  std::optional<query::MachineConstants> FindMachine(const query::MachineConstants& machine) const
-      ATTNDB_EXCLUDES(mutex_);
-  void NoteMachine(const query::MachineConstants& machine) ATTNDB_EXCLUDES(mutex_);
+  std::optional<planner::MachineConstants> FindMachine(
+      const planner::MachineConstants& machine) const ATTNDB_EXCLUDES(mutex_);
+  void NoteMachine(const planner::MachineConstants& machine) ATTNDB_EXCLUDES(mutex_);
 
   std::optional<ContextStatistics> FindContext(ContextId context) const ATTNDB_EXCLUDES(mutex_);
   void NoteContext(ContextId context, const ContextStatistics& statistics) ATTNDB_EXCLUDES(mutex_);
@@ -57,9 +57,9 @@ class Hints {
   storage::FileSystem* const file_system_;
   const std::string path_;
 
-  mutable Mutex mutex_;                                                      // A leaf.
-  std::vector<query::MachineConstants> machines_ ATTNDB_GUARDED_BY(mutex_);  // Oldest first.
-  std::vector<Context> contexts_ ATTNDB_GUARDED_BY(mutex_);                  // Oldest first.
+  mutable Mutex mutex_;                                                        // A leaf.
+  std::vector<planner::MachineConstants> machines_ ATTNDB_GUARDED_BY(mutex_);  // Oldest first.
+  std::vector<Context> contexts_ ATTNDB_GUARDED_BY(mutex_);                    // Oldest first.
   bool changed_ ATTNDB_GUARDED_BY(mutex_) = false;
 };
 

@@ -28,8 +28,8 @@ class HintsTest : public ::testing::Test {
   }
   void Write(const std::string& text) const { std::ofstream(File()) << text; }
 
-  static query::MachineConstants Machine(const std::string& cpu) {
-    query::MachineConstants machine;
+  static planner::MachineConstants Machine(const std::string& cpu) {
+    planner::MachineConstants machine;
     machine.cpu = cpu;
     machine.isa = "avx2";
     machine.num_threads = 4;
@@ -38,7 +38,7 @@ class HintsTest : public ::testing::Test {
     return machine;
   }
   static ContextStatistics Statistics() {
-    ContextStatistics statistics(2, std::vector<query::HeadStatistics>(3));
+    ContextStatistics statistics(2, std::vector<planner::HeadStatistics>(3));
     statistics[1][2].ObserveSparse({.selected = 9, .ns = 200}, {.ns = 100}, false);
     statistics[1][2].ObserveDraw(1.6, 10, 0.01);
     statistics[1][2].prefers_full = true;

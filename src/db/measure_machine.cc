@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "attention/threshold_sample.h"
 #include "common/aligned_buffer.h"
 #include "common/clock.h"
 #include "common/random.h"
@@ -21,17 +22,16 @@
 #include "kernels/planes.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
-#include "query/attention/threshold_sample.h"
 
 namespace attndb::internal {
 namespace {
 
-using query::GroupNanos;
-using query::kBaseGroups;
-using query::MachineConstants;
+using planner::GroupNanos;
+using planner::kBaseGroups;
+using planner::MachineConstants;
 
 constexpr size_t kDim = 128;  // MachineConstants are of such rows, of 16 bits.
-static_assert(kDim == static_cast<size_t>(query::kBaseChannels));
+static_assert(kDim == static_cast<size_t>(planner::kBaseChannels));
 constexpr size_t kRowBytes = 2 * kDim;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kMinBytes = 8 * kMiB;
@@ -134,13 +134,13 @@ class Bench {
   // What one q head takes to find a threshold for some of `n` tokens, and to draw by it.
   double Choose(size_t n) {
     for (size_t i = 0; i < n; ++i) scores_[i] = Normal();
-    const query::DrawNoise noise(kDrawnRows);
+    const attention::DrawNoise noise(kDrawnRows);
     return Best(
         [&] {
           const size_t num_sampled = n / static_cast<size_t>(kSampledShare);
           std::copy_n(scores_.data(), num_sampled, weights_.data());
-          const float threshold = query::FindThresholdOfScores(weights_.data(), num_sampled, {1.0f},
-                                                               kSampledShare, kDrawnRows);
+          const float threshold = attention::FindThresholdOfScores(
+              weights_.data(), num_sampled, {1.0f}, kSampledShare, kDrawnRows);
           kernels::KeptTokens kept = {indices_.data(), weights_.data(), scores_.data() + kTokens};
           for (size_t i = 0; i < n; i += kTile) {
             kernels::KeepTokens({{1.0f}, &threshold}, scores_.data() + i, 0, 1,

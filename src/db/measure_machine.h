@@ -10,18 +10,18 @@
 #include <cstdint>
 
 #include "attndb/result.h"
-#include "query/optimizer/machine_constants.h"
+#include "planner/machine_constants.h"
 
 namespace attndb::internal {
 
 // Default constants, with what they hold for: processor, instruction set, number of cores.
-query::MachineConstants DefaultMachine();
+planner::MachineConstants DefaultMachine();
 
 // Bytes of the buffer that streams are measured over.
 uint64_t MeasuredBytes();
 
 // Errors: kResourceExhausted (no memory for the buffer).
-Result<query::MachineConstants> MeasureMachine(uint64_t buffer_bytes);
+Result<planner::MachineConstants> MeasureMachine(uint64_t buffer_bytes);
 
 }  // namespace attndb::internal
 

@@ -9,7 +9,7 @@ namespace attndb::internal {
 namespace {
 
 TEST(MeasureMachineTest, GivesPositiveFiniteConstants) {
-  const Result<query::MachineConstants> machine = MeasureMachine(uint64_t{16} << 20);
+  const Result<planner::MachineConstants> machine = MeasureMachine(uint64_t{16} << 20);
   ASSERT_TRUE(machine.ok()) << machine.status();
   EXPECT_TRUE(machine->measured);
   EXPECT_EQ(machine->isa, kernels::IsaName(kernels::CurrentIsa().used));
@@ -19,10 +19,10 @@ TEST(MeasureMachineTest, GivesPositiveFiniteConstants) {
     EXPECT_GT(nanos, 0);
     EXPECT_LT(nanos, 1e6);
   };
-  for (size_t i = 0; i < query::kBaseGroups.size(); ++i) {
+  for (size_t i = 0; i < planner::kBaseGroups.size(); ++i) {
     expect_price(machine->attend[i]);
     expect_price(machine->score[i]);
-    for (const query::ScanNanos& scan : machine->scans) expect_price(scan.per_key[i]);
+    for (const planner::ScanNanos& scan : machine->scans) expect_price(scan.per_key[i]);
   }
   ASSERT_EQ(machine->scans.size(), 2u);
   for (const double price :

@@ -198,7 +198,8 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
   seed.shape = std::make_shared<const storage::KvShape>(ShapeOf(spec));
   seed.first_position = options.first_position;
   ATTNDB_ASSIGN_OR_RETURN(
-      seed.plan, query::Plan::Parse(options.plan.empty() ? options_.plan : options.plan, plans()));
+      seed.plan,
+      planner::Plan::Parse(options.plan.empty() ? options_.plan : options.plan, plans()));
   ATTNDB_RETURN_IF_ERROR(seed.plan.CheckLayers(spec.num_layers()));
   num_lookups_.fetch_add(1, std::memory_order_relaxed);
   num_prompt_tokens_.fetch_add(tokens.size(), std::memory_order_relaxed);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "attention/tensor_rows.h"
 #include "common/random.h"
 #include "kernels/convert.h"
 #include "kernels/layout.h"
-#include "query/attention/tensor_rows.h"
 
 namespace attndb::internal {
 namespace {
@@ -51,9 +51,9 @@ void QuerySample::Keep(const ModelSpec& spec, LayerId layer, const TensorView& q
   const LayerSpec& shape = spec.layers[layer];
   const size_t padded = kernels::RowElements(shape.head_dim);
   scratch_.resize(2 * padded);
-  query::LoadHeads(q, row, q_head, 1, padded, scratch_.data());
-  query::ToHalfLayout(shape.rope, shape.head_dim, 1, padded, scratch_.data(),
-                      scratch_.data() + padded);
+  attention::LoadHeads(q, row, q_head, 1, padded, scratch_.data());
+  attention::ToHalfLayout(shape.rope, shape.head_dim, 1, padded, scratch_.data(),
+                          scratch_.data() + padded);
   Head& head = layers_[layer].heads[q_head / shape.group_size()];
   const size_t begin = head.rows.size();
   head.rows.resize(begin + layers_[layer].row_bytes);

@@ -19,8 +19,8 @@ constexpr uint64_t kNumTokens = 1500;
 constexpr uint64_t kNumLong = 51000;  // Where clusters are worth a thought.
 
 // A machine that reads so slowly, or finds rows so slowly, that there is nothing to think about.
-query::MachineConstants Machine(bool searches) {
-  query::MachineConstants machine;
+planner::MachineConstants Machine(bool searches) {
+  planner::MachineConstants machine;
   machine.measured = true;
   machine.select = machine.head = machine.row = searches ? 0 : 1e6;
   machine.attend = {1e4, 1e4, 1e4, 1e4};
@@ -31,7 +31,7 @@ class SessionAutoTest : public ::testing::Test {
  protected:
   SessionAutoTest() : dir_(test::TempDir::InMemory()) { Open(Machine(/*searches=*/true)); }
 
-  void Open(const query::MachineConstants& machine, DBOptions options = {}) {
+  void Open(const planner::MachineConstants& machine, DBOptions options = {}) {
     database_.reset();
     Result<std::shared_ptr<Database>> opened =
         Database::Open(dir_.File("store"), options, storage::PosixFileSystem(),
@@ -130,9 +130,9 @@ TEST_F(SessionAutoTest, HeadsOfALayerMayDiffer) {
   StoreContext();
   ContextStatistics learned;
   for (const LayerSpec& layer : model_.spec().layers) learned.emplace_back(layer.num_kv_heads);
-  for (query::HeadStatistics& head : learned[0]) head.sparse_time = query::MeanRatio(1, 8);
-  learned[0][1].sparse_time = query::MeanRatio(64, 8);
-  query::MachineConstants machine = Machine(/*searches=*/true);
+  for (planner::HeadStatistics& head : learned[0]) head.sparse_time = planner::MeanRatio(1, 8);
+  learned[0][1].sparse_time = planner::MeanRatio(64, 8);
+  planner::MachineConstants machine = Machine(/*searches=*/true);
   machine.attend = {100, 100, 100, 100};
   machine.row = 20;
   database_->hints()->NoteContext(Resume("full")->context(), learned);
@@ -201,11 +201,11 @@ TEST_F(SessionAutoTest, NotesNamePartialReuseAndTheGpu) {
 
 TEST_F(SessionAutoTest, AQueryOfATestRunsThroughADatabase) {
   StoreContext();
-  auto registry = std::make_shared<query::PlanRegistry>(BuiltinPlans());
+  auto registry = std::make_shared<planner::PlanRegistry>(BuiltinPlans());
   registry->AddQuery(
       {.name = "nothing",
        .arguments = {{.key = "n", .min = 1, .max = 9, .whole = true}},
-       .make_search = [](const query::LayerPlan&,
+       .make_search = [](const planner::LayerPlan&,
                          const LayerSpec&) -> std::unique_ptr<const index::CriticalSearch> {
          class Nothing final : public index::CriticalSearch {
           public:

@@ -16,13 +16,13 @@ double MeanOf(double sum, uint64_t count, double none) {
 
 }  // namespace
 
-query::CallCost SessionImpl::LayerStats::Total() const {
-  query::CallCost total;
-  for (const query::CallCost& head : all_heads) total.Add(head);
+attention::CallCost SessionImpl::LayerStats::Total() const {
+  attention::CallCost total;
+  for (const attention::CallCost& head : all_heads) total.Add(head);
   return total;
 }
 
-std::span<const query::HeadBound> SessionImpl::LayerStats::LastBounds(uint32_t kv_head) const {
+std::span<const attention::HeadBound> SessionImpl::LayerStats::LastBounds(uint32_t kv_head) const {
   if (last_bounds.empty() || last_heads[kv_head].num_bounds == 0) return {};
   const size_t group = last_bounds.size() / last_heads.size();
   return std::span(last_bounds).subspan(kv_head * group, group);
@@ -43,31 +43,31 @@ std::string SessionImpl::NonFiniteReason(LayerId layer) const {
   return heads.empty() ? "" : "NaN or Inf in kv head " + heads + ": full there";
 }
 
-void SessionImpl::FillHeads(LayerId layer, const query::LayerChoice& choice,
+void SessionImpl::FillHeads(LayerId layer, const planner::LayerChoice& choice,
                             LayerExplain* explain) const {
   const LayerStats& stats = stats_[layer];
-  query::Cost sum;
+  planner::Cost sum;
   for (uint32_t i = 0; i < choice.heads.size(); ++i) {
-    const query::HeadChoice& chosen = choice.heads[i];
-    const bool broken = choice.plan.kind != query::QueryKind::kFull && IsNonFinite(layer, i);
-    const query::Cost predicted =
-        broken ? query::Cost{chosen.full_cost.bytes, chosen.full_ns} : chosen.predicted();
+    const planner::HeadChoice& chosen = choice.heads[i];
+    const bool broken = choice.plan.kind != planner::QueryKind::kFull && IsNonFinite(layer, i);
+    const planner::Cost predicted =
+        broken ? planner::Cost{chosen.full_cost.bytes, chosen.full_ns} : chosen.predicted();
     sum.bytes += predicted.bytes;
     sum.ns += predicted.ns;
     HeadExplain head;
     head.kv_head = i;
     head.plan = chosen.full || broken ? "full" : choice.PlanOf(i).ToString();
-    head.reason = broken                                  ? "NaN or Inf: full"
-                  : chosen.reason == query::Reason::kRule ? choice.full_reason
-                                                          : query::TextOf(chosen.reason);
+    head.reason = broken                                    ? "NaN or Inf: full"
+                  : chosen.reason == planner::Reason::kRule ? choice.full_reason
+                                                            : planner::TextOf(chosen.reason);
     head.predicted_selected = chosen.full || broken ? 0 : chosen.selected;
     head.predicted_bytes = static_cast<uint64_t>(predicted.bytes);
     head.predicted_us = Micros(predicted.ns);
-    if (choice.priced && choice.plan.kind == query::QueryKind::kAuto && !broken) {
+    if (choice.priced && choice.plan.kind == planner::QueryKind::kAuto && !broken) {
       head.other_us = Micros(chosen.full ? chosen.sparse_ns : chosen.full_ns);
     }
-    const query::CallCost& all = stats.all_heads[i];
-    const query::CallCost& last = stats.last_heads[i];
+    const attention::CallCost& all = stats.all_heads[i];
+    const attention::CallCost& last = stats.last_heads[i];
     head.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);
     head.visited_mean = MeanOf(static_cast<double>(all.num_visited), all.num_queries, 0);
     const uint32_t group = spec_.layers[layer].group_size();
@@ -81,7 +81,7 @@ void SessionImpl::FillHeads(LayerId layer, const query::LayerChoice& choice,
     head.mass_bound = MeanOf(all.mass_bound_sum, all.num_bounds, -1);
     head.out_bound = MeanOf(all.out_bound_sum, all.num_bounds, -1);
     head.num_fallbacks = all.num_fallbacks;
-    for (const query::HeadBound& bound : stats.LastBounds(i)) {
+    for (const attention::HeadBound& bound : stats.LastBounds(i)) {
       head.last_mass_bounds.push_back(double{bound.mass});
       head.last_out_bounds.push_back(double{bound.out});
     }
@@ -89,14 +89,14 @@ void SessionImpl::FillHeads(LayerId layer, const query::LayerChoice& choice,
   }
   explain->predicted_bytes = static_cast<uint64_t>(sum.bytes);
   explain->predicted_us =
-      query::WallMicros(sum, PartsFor(1, layer), database_->Machine(/*needed=*/false));
+      planner::WallMicros(sum, PartsFor(1, layer), database_->Machine(/*needed=*/false));
 }
 
 Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
-  const query::ChainFacts facts = Facts(layer);
-  const query::LayerChoice choice = advisor_.Preview(layer, facts);
-  const query::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::ChainFacts facts = Facts(layer);
+  const planner::LayerChoice choice = advisor_.Preview(layer, facts);
+  const planner::LayerPlan& plan = plan_.ForLayer(layer);
   const LayerStats& stats = stats_[layer];
   LayerExplain explain;
   explain.layer = layer;
@@ -104,14 +104,14 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   explain.reason = choice.full_reason;
   explain.notes = advisor_.Notes(layer, facts);
   const bool runs_plan = explain.reason.empty();
-  if (runs_plan && plan.kind != query::QueryKind::kFull) explain.reason = NonFiniteReason(layer);
+  if (runs_plan && plan.kind != planner::QueryKind::kFull) explain.reason = NonFiniteReason(layer);
   explain.num_tokens = facts.num_tokens;
   const uint64_t fixed = uint64_t{plan.sink} + plan.window;
   explain.num_middle =
-      plan.kind == query::QueryKind::kFull || !runs_plan || facts.num_tokens < fixed
+      plan.kind == planner::QueryKind::kFull || !runs_plan || facts.num_tokens < fixed
           ? 0
           : facts.num_tokens - fixed;
-  const query::CallCost all = stats.Total();
+  const attention::CallCost all = stats.Total();
   explain.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);
   explain.candidates_mean = MeanOf(static_cast<double>(all.num_candidates), all.num_queries, 0);
   if (plan.Chooses() && plan.query->predict_selected) {
@@ -140,7 +140,7 @@ attndb::Explain SessionImpl::Explain() const {
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     explain.layers.push_back(*ExplainLayer(layer));
     explain.predicted_us += explain.layers.back().predicted_us;
-    const std::optional<query::ErrorChoice> error = advisor_.ErrorOf(layer, Facts(layer));
+    const std::optional<planner::ErrorChoice> error = advisor_.ErrorOf(layer, Facts(layer));
     if (!error) continue;
     explain.tpot_error = std::max(explain.tpot_error, error->error);
     explain.unreachable = explain.unreachable || !error->reachable;

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/tensor_rows.h"
 #include "common/check.h"
 #include "common/clock.h"
 #include "db/database.h"
 #include "db/view_check.h"
 #include "kernels/convert.h"
 #include "kernels/layout.h"
-#include "query/attention/tensor_rows.h"
 
 namespace attndb::internal {
 namespace {
@@ -66,11 +66,11 @@ SessionImpl::~SessionImpl() {
   database_->SessionClosed(context_);
 }
 
-query::PlanAdvisor::Options SessionImpl::AdvisorOptions() const {
+planner::PlanAdvisor::Options SessionImpl::AdvisorOptions() const {
   const DBOptions& options = database_->options();
   return {.dense_query_tokens = options.dense_query_tokens,
           .learns = options.measure_machine,
-          .machine = [database = database_.get()](bool needed) -> const query::MachineConstants& {
+          .machine = [database = database_.get()](bool needed) -> const planner::MachineConstants& {
             return database->Machine(needed);
           },
           .registry = &database_->plans()};
@@ -157,11 +157,11 @@ Status SessionImpl::WriteRows(LayerId layer, const TensorView& view, bool is_key
       convert_scratch_.resize(2 * piece.num_rows * padded);
       float* const rows = convert_scratch_.data();
       for (uint64_t i = 0; i < piece.num_rows; ++i) {
-        query::LoadHeads(view, piece.first_row + i, head, 1, padded, rows + i * padded);
+        attention::LoadHeads(view, piece.first_row + i, head, 1, padded, rows + i * padded);
       }
       if (permute) {
-        query::ToHalfLayout(shape.rope, shape.head_dim, piece.num_rows, padded, rows,
-                            rows + piece.num_rows * padded);
+        attention::ToHalfLayout(shape.rope, shape.head_dim, piece.num_rows, padded, rows,
+                                rows + piece.num_rows * padded);
       }
       report = kernels::ConvertRows(DType::kFloat32, rows, padded, spec_.kv_dtype, to, padded,
                                     piece.num_rows, padded, padded);
@@ -180,7 +180,7 @@ Status SessionImpl::OverflowError(LayerId layer, const TensorView& view, bool is
   const auto dim = static_cast<size_t>(view.dim());
   std::vector<float> row(kernels::RowElements(dim));
   for (uint64_t i = first_row; i < first_row + num_rows; ++i) {
-    query::LoadHeads(view, i, head, 1, row.size(), row.data());
+    attention::LoadHeads(view, i, head, 1, row.size(), row.data());
     for (size_t d = 0; d < dim; ++d) {
       const uint16_t stored = kernels::FromFloat32(row[d], spec_.kv_dtype);
       if (!std::isfinite(row[d]) || std::isfinite(kernels::ToFloat32(stored, spec_.kv_dtype))) {
@@ -222,7 +222,7 @@ Status SessionImpl::CheckAttend(LayerId layer, const TensorView& q,
 Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out,
                               float* lse, uint32_t num_parts) {
   ATTNDB_RETURN_IF_ERROR(CheckAttend(layer, q, out));
-  query::LayerCall call = DescribeCall(layer);
+  attention::LayerCall call = DescribeCall(layer);
   const uint32_t num_heads = call.spec.num_kv_heads;
   pins_.clear();
   for (const ChainEntry& entry : chain_) {
@@ -263,9 +263,9 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
 }
 
 // What is decided for planes that may be there is decided again if they are not.
-void SessionImpl::ChoosePlan(LayerId layer, query::LayerCall* call) {
+void SessionImpl::ChoosePlan(LayerId layer, attention::LayerCall* call) {
   const auto num_rows = static_cast<uint64_t>(call->q.rows());
-  query::ChainFacts facts = Facts(layer);
+  planner::ChainFacts facts = Facts(layer);
   facts.num_plane_tokens = StorablePlaneTokens();
   advisor_.SetThreads(call->num_parts);
   TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
@@ -284,15 +284,15 @@ void SessionImpl::ChoosePlan(LayerId layer, query::LayerCall* call) {
   call->means = means_;
 }
 
-void SessionImpl::CollectForScores(LayerId layer, query::LayerCall* call) {
+void SessionImpl::CollectForScores(LayerId layer, attention::LayerCall* call) {
   CollectIndexes(layer, *call);
   call->indexes = indexes_;
   CollectEstimates(layer, *call);
   call->estimates = estimates_;
 }
 
-void SessionImpl::TakeChoice(LayerId layer, const query::LayerChoice& choice,
-                             query::LayerCall* call) {
+void SessionImpl::TakeChoice(LayerId layer, const planner::LayerChoice& choice,
+                             attention::LayerCall* call) {
   call->plan = choice.plan;
   call->draws = choice.draws;
   call->full_reason = choice.full_reason;
@@ -310,7 +310,8 @@ namespace {
 
 // By kv head and run, what the heads of the chain's segments have; null for the others.
 template <typename Heads, typename Value>
-void ListByRun(const query::LayerCall& call, const Heads& heads, std::vector<const Value*>* list) {
+void ListByRun(const attention::LayerCall& call, const Heads& heads,
+               std::vector<const Value*>* list) {
   list->clear();
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
     for (size_t run = 0; run < call.num_runs; ++run) {
@@ -322,10 +323,10 @@ void ListByRun(const query::LayerCall& call, const Heads& heads, std::vector<con
 
 }  // namespace
 
-void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) {
+void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& call) {
   planes_.clear();
   estimates_.clear();
-  if (call.plan.bits == 0 || !query::ReasonForFull(call).empty()) return;
+  if (call.plan.bits == 0 || !attention::ReasonForFull(call).empty()) return;
   const bool any_scans = std::ranges::count(by_index_, 0) != 0;
   for (size_t i = 0; i < chain_.size(); ++i) {
     // A draw by an index has estimates of its own.
@@ -337,12 +338,12 @@ void SessionImpl::CollectEstimates(LayerId layer, const query::LayerCall& call) 
   ListByRun(call, planes_, &estimates_);
 }
 
-void SessionImpl::CollectValues(LayerId layer, const query::LayerCall& call) {
+void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call) {
   layer_values_.clear();
   values_.clear();
   layer_means_.clear();
   means_.clear();
-  if (!query::ReasonForFull(call).empty()) return;
+  if (!attention::ReasonForFull(call).empty()) return;
   const auto collect = [&](auto* cache, auto* heads, auto* list) {
     for (size_t i = 0; i < chain_.size(); ++i) {
       heads->push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
@@ -353,11 +354,11 @@ void SessionImpl::CollectValues(LayerId layer, const query::LayerCall& call) {
   if (call.plan.ReadsMeans()) collect(database_->means(), &layer_means_, &means_);
 }
 
-void SessionImpl::CollectIndexes(LayerId layer, const query::LayerCall& call) {
+void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call) {
   layer_indexes_.clear();
   indexes_.clear();
   lacks_index_ = false;
-  if (!call.plan.UsesIndex() || !query::ReasonForFull(call).empty()) return;
+  if (!call.plan.UsesIndex() || !attention::ReasonForFull(call).empty()) return;
   IndexCache* const cache = database_->indexes(call.plan.index->finds_by);
   for (size_t i = 0; i < chain_.size(); ++i) {
     const storage::Segment& segment = *chain_[i].segment;
@@ -379,7 +380,7 @@ uint64_t SessionImpl::StorablePlaneTokens() const {
   return num_tokens;
 }
 
-uint64_t SessionImpl::CountPlaneTokens(const query::LayerCall& call) const {
+uint64_t SessionImpl::CountPlaneTokens(const attention::LayerCall& call) const {
   uint64_t num_tokens = 0;
   for (size_t i = 0; i < planes_.size(); ++i) {
     const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
@@ -388,8 +389,8 @@ uint64_t SessionImpl::CountPlaneTokens(const query::LayerCall& call) const {
   return num_tokens;
 }
 
-query::ChainFacts SessionImpl::Facts(LayerId layer) const {
-  query::ChainFacts facts;
+planner::ChainFacts SessionImpl::Facts(LayerId layer) const {
+  planner::ChainFacts facts;
   facts.num_tokens = LayerTokens(layer);
   facts.num_stored = num_stored_;
   for (const ChainEntry& entry : chain_) {
@@ -452,11 +453,11 @@ void SessionImpl::NoteCost(LayerId layer, uint64_t num_rows) {
   LayerStats& stats = stats_[layer];
   stats.last = attention_.cost();
   stats.num_rows += num_rows;
-  const std::span<const query::HeadBound> bounds = attention_.bounds();
+  const std::span<const attention::HeadBound> bounds = attention_.bounds();
   const size_t of_last_row = bounds.empty() ? 0 : bounds.size() / num_rows;
   stats.last_bounds.assign(bounds.end() - static_cast<std::ptrdiff_t>(of_last_row), bounds.end());
   for (uint32_t head = 0; head < stats.all_heads.size(); ++head) {
-    const query::CallCost cost = attention_.head_cost(head);
+    const attention::CallCost cost = attention_.head_cost(head);
     stats.last_heads[head] = cost;
     stats.all_heads[head].Add(cost);
   }
@@ -465,11 +466,11 @@ void SessionImpl::NoteCost(LayerId layer, uint64_t num_rows) {
 
 void SessionImpl::Teach(LayerId layer, uint64_t num_rows) {
   const auto rows = static_cast<double>(num_rows);
-  const std::vector<query::CallCost>& heads = stats_[layer].last_heads;
+  const std::vector<attention::CallCost>& heads = stats_[layer].last_heads;
   observed_.clear();
   for (uint32_t head = 0; head < heads.size(); ++head) {
-    const query::CallCost& cost = heads[head];
-    query::HeadObservation seen;
+    const attention::CallCost& cost = heads[head];
+    planner::HeadObservation seen;
     // A head that ran `full` for its NaN teaches nothing about its plan, nor does one that had to
     // scan what has no index yet.
     if (non_finite_[head] == 0 && !(lacks_index_ && by_index_[head] != 0)) {
@@ -521,8 +522,8 @@ Result<std::vector<CriticalTokens>> SessionImpl::Search(LayerId layer, const Ten
     return Status::InvalidArgument("q of " + LayerText(layer) + ": expected 1 row, found " +
                                    std::to_string(q.rows()));
   }
-  const query::LayerPlan& plan = plan_.ForLayer(layer);
-  if (plan.kind != query::QueryKind::kSearch) {
+  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  if (plan.kind != planner::QueryKind::kSearch) {
     return Status::FailedPrecondition(LayerText(layer) + ": plan '" + plan.ToString() +
                                       "' does not search; topk, dipr and mass do");
   }
@@ -585,14 +586,14 @@ void SessionImpl::Reset() {
 }
 
 Status SessionImpl::SetPlan(std::string_view text) {
-  ATTNDB_ASSIGN_OR_RETURN(query::Plan plan, query::Plan::Parse(text, database_->plans()));
+  ATTNDB_ASSIGN_OR_RETURN(planner::Plan plan, planner::Plan::Parse(text, database_->plans()));
   ATTNDB_RETURN_IF_ERROR(plan.CheckLayers(spec_.num_layers()));
   plan_ = std::move(plan);
   advisor_.SetPlan(&plan_);
   return Status::Ok();
 }
 
-const index::CriticalSearch* SessionImpl::SearchFor(LayerId layer, const query::LayerPlan& plan) {
+const index::CriticalSearch* SessionImpl::SearchFor(LayerId layer, const planner::LayerPlan& plan) {
   if (searches_[layer] == nullptr || physical_[layer] != plan) {
     searches_[layer] = plan.MakeSearch(spec_.layers[layer]);
     physical_[layer] = plan;
@@ -649,8 +650,8 @@ uint64_t SessionImpl::memory_bytes() const {
   return bytes;
 }
 
-query::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
-  query::LayerCall call;
+attention::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
+  attention::LayerCall call;
   call.spec = spec_.layers[layer];
   call.kv_dtype = spec_.kv_dtype;
   call.plan = plan_.ForLayer(layer);

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/layer_attention.h"
 #include "attndb/options.h"
 #include "attndb/result.h"
 #include "attndb/stats.h"
@@ -25,9 +26,8 @@
 #include "db/stored_index.h"
 #include "db/stored_planes.h"
 #include "db/stored_values.h"
-#include "query/attention/layer_attention.h"
-#include "query/optimizer/plan_advisor.h"
-#include "query/plan/plan.h"
+#include "planner/plan.h"
+#include "planner/plan_advisor.h"
 #include "storage/kv/kv_tail.h"
 #include "storage/kv/segment.h"
 
@@ -46,7 +46,7 @@ struct SessionSeed {
   std::string tenant;
   ModelSpec spec;  // Defaults resolved.
   std::shared_ptr<const storage::KvShape> shape;
-  query::Plan plan;
+  planner::Plan plan;
   int64_t first_position = 0;
   ContextId context = ContextId::kNone;
   std::vector<ChainEntry> chain;
@@ -100,29 +100,30 @@ class SessionImpl {
  private:
   // Of one layer, since the session began.
   struct LayerStats {
-    query::CallCost last;
+    attention::CallCost last;
     uint64_t num_rows = 0;
     int64_t append_ns = 0;
-    std::vector<query::CallCost> last_heads;    // By kv head: of the last call,
-    std::vector<query::CallCost> all_heads;     // ... and of all calls.
-    std::vector<query::HeadBound> last_bounds;  // By q head: of the last row; or the plan has none.
+    std::vector<attention::CallCost> last_heads;  // By kv head: of the last call,
+    std::vector<attention::CallCost> all_heads;   // ... and of all calls.
+    std::vector<attention::HeadBound>
+        last_bounds;  // By q head: of the last row; or the plan has none.
     // Tokens of the chain that had planes in the last call that looked for them.
     std::optional<uint64_t> num_plane_tokens;
 
-    query::CallCost Total() const;
-    std::span<const query::HeadBound> LastBounds(uint32_t kv_head) const;
+    attention::CallCost Total() const;
+    std::span<const attention::HeadBound> LastBounds(uint32_t kv_head) const;
   };
 
   // What a call of the layer will find; planes as it found them last, or as they may be.
-  query::ChainFacts Facts(LayerId layer) const;
+  planner::ChainFacts Facts(LayerId layer) const;
   uint64_t StorablePlaneTokens() const;
-  uint64_t CountPlaneTokens(const query::LayerCall& call) const;
+  uint64_t CountPlaneTokens(const attention::LayerCall& call) const;
   // Settles what the layer runs, and collects the planes that it reads.
-  void ChoosePlan(LayerId layer, query::LayerCall* call);
-  void TakeChoice(LayerId layer, const query::LayerChoice& choice, query::LayerCall* call);
+  void ChoosePlan(LayerId layer, attention::LayerCall* call);
+  void TakeChoice(LayerId layer, const planner::LayerChoice& choice, attention::LayerCall* call);
   void NoteCost(LayerId layer, uint64_t num_rows);
   void Teach(LayerId layer, uint64_t num_rows);
-  void FillHeads(LayerId layer, const query::LayerChoice& choice, LayerExplain* explain) const;
+  void FillHeads(LayerId layer, const planner::LayerChoice& choice, LayerExplain* explain) const;
   void KeepStatistics() const;
 
   // Whether K or V of a kv head holds NaN or Inf, so that `full` runs for it.
@@ -140,20 +141,20 @@ class SessionImpl {
   Status BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                    uint32_t num_parts);
   // What finds or estimates scores of the chain's segments, for the plan that `call` has.
-  void CollectForScores(LayerId layer, query::LayerCall* call);
+  void CollectForScores(LayerId layer, attention::LayerCall* call);
   // The key planes and value planes of the chain's segments, if the plan reads them.
-  void CollectEstimates(LayerId layer, const query::LayerCall& call);
-  void CollectValues(LayerId layer, const query::LayerCall& call);
+  void CollectEstimates(LayerId layer, const attention::LayerCall& call);
+  void CollectValues(LayerId layer, const attention::LayerCall& call);
   // What finds keys of the chain's segments, if the plan's index does.
-  void CollectIndexes(LayerId layer, const query::LayerCall& call);
+  void CollectIndexes(LayerId layer, const attention::LayerCall& call);
   void EndCall();
   Status Fail(Status status);
   // The search of a layer's physical plan, made again if that has changed.
-  const index::CriticalSearch* SearchFor(LayerId layer, const query::LayerPlan& plan);
-  query::PlanAdvisor::Options AdvisorOptions() const;
+  const index::CriticalSearch* SearchFor(LayerId layer, const planner::LayerPlan& plan);
+  planner::PlanAdvisor::Options AdvisorOptions() const;
   uint64_t LayerTokens(LayerId layer) const { return num_stored_ + tail_.num_tokens(layer); }
   uint32_t PartsFor(uint64_t num_rows, LayerId layer) const;
-  query::LayerCall DescribeCall(LayerId layer) const;
+  attention::LayerCall DescribeCall(LayerId layer) const;
 
   const std::shared_ptr<Database> database_;
   const std::string tenant_;
@@ -161,10 +162,10 @@ class SessionImpl {
   const std::shared_ptr<const storage::KvShape> shape_;
   const int64_t first_position_;
 
-  query::Plan plan_;
-  query::PlanAdvisor advisor_;
+  planner::Plan plan_;
+  planner::PlanAdvisor advisor_;
   // By layer: what it ran last, and the search of that.
-  std::vector<query::LayerPlan> physical_;
+  std::vector<planner::LayerPlan> physical_;
   std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;
   ContextId context_;
   std::vector<ChainEntry> chain_;
@@ -190,7 +191,7 @@ class SessionImpl {
   uint32_t call_parts_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
   LayerId call_layer_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
   Status call_status_ ATTNDB_GUARDED_BY(call_mutex_);
-  query::LayerAttention attention_;
+  attention::LayerAttention attention_;
   std::vector<storage::LayerPin> pins_;
   std::vector<std::shared_ptr<const LayerPlanes>> planes_;          // By entry of the chain.
   std::vector<std::shared_ptr<const LayerValues>> layer_values_;    // The same.
@@ -205,7 +206,7 @@ class SessionImpl {
   std::vector<uint8_t> runs_full_;  // ... or runs `full` for that or another reason.
   std::vector<uint8_t> by_index_;   // ... or chooses by the plan's index; others scan.
   bool lacks_index_ = false;        // Some segment has none yet that may have one.
-  std::vector<query::HeadObservation> observed_;
+  std::vector<planner::HeadObservation> observed_;
 };
 
 }  // namespace attndb::internal

@@ -118,9 +118,9 @@ class LayersTest(LintTest):
     def test_finds_a_circle_in_the_table(self):
         table = CLEAN["scripts/layers.toml"].replace(
             '"src/storage/io" = { may = ["@values", "src/common"] }',
-            '"src/storage/io" = { may = ["@values", "src/common", "src/query/plan"] }').replace(
-            '"src/query/plan" = { may = ["@values", "src/common"] }',
-            '"src/query/plan" = { may = ["@values", "src/storage/io"] }')
+            '"src/storage/io" = { may = ["@values", "src/common", "src/planner"] }').replace(
+            '"src/planner" = { may = ["@values", "src/common"] }',
+            '"src/planner" = { may = ["@values", "src/storage/io"] }')
         self.write("scripts/layers.toml", table)
         self.expect("check_layers.py", "scripts/layers.toml:1: circle: ")
 

@@ -1,0 +1,103 @@
+// What an Attend cost.
+//
+// Threads: a value.
+#ifndef ATTNDB_ATTENTION_CALL_COST_H_
+#define ATTNDB_ATTENTION_CALL_COST_H_
+
+#include <cstdint>
+
+namespace attndb::attention {
+
+struct CallCost {
+  uint64_t num_selected = 0;    // Critical tokens, summed over rows and q heads.
+  uint64_t num_queries = 0;     // Rows times q heads that chose.
+  uint64_t num_candidates = 0;  // Of estimates: scored exactly.
+  // Of an index that does not score every key: keys that it looked at, summed over rows and q
+  // heads; clusters that it visited, and reads that waited for the one before, for all q heads
+  // together.
+  uint64_t num_visited = 0;
+  uint64_t num_clusters = 0;
+  uint64_t num_hops = 0;
+  // Of draws by an index: tokens that were kept, and about how many more would have been, were all
+  // scored.
+  uint64_t num_kept = 0;
+  uint64_t num_missed = 0;
+  uint64_t bytes_touched = 0;
+  int64_t score_ns = 0;
+  int64_t select_ns = 0;
+  int64_t attend_ns = 0;
+  // Estimates of rows that drew a sample, summed, and how many there are: the error of the output,
+  // and the share of the mass that was not chosen.
+  double error_sum = 0;
+  uint64_t num_errors = 0;
+  double mass_left_sum = 0;
+  uint64_t num_masses = 0;
+
+  // Hard bounds of that share, and of the norm of what the output is off by, of rows whose plan has
+  // them (mass_bound.h): 0 for those that exceeded what is tolerated and attended to all tokens
+  // instead.
+  double mass_bound_sum = 0;
+  double out_bound_sum = 0;
+  uint64_t num_bounds = 0;
+  uint64_t num_fallbacks = 0;
+
+  // Of rows that drew, summed: an error that was found, times the rows that it took.
+  double difficulty_sum = 0;
+
+  // Of one row and q head: masses by one measure.
+  void AddMassLeft(double left, double chosen) {
+    mass_left_sum += left / (left + chosen);
+    ++num_masses;
+  }
+
+  // Of one row and q head.
+  void AddBound(double mass, double out) {
+    mass_bound_sum += mass;
+    out_bound_sum += out;
+    ++num_bounds;
+  }
+
+  // Estimated share of the mass that an index left out of what was drawn from: what is drawn weighs
+  // about the same, token by token. -1: nothing was drawn by one.
+  double MissedShare() const {
+    if (num_kept + num_missed == 0) return -1;
+    return static_cast<double>(num_missed) / static_cast<double>(num_kept + num_missed);
+  }
+
+  // Of one row and q head that drew.
+  void AddDraw(double error, double mass_left, double difficulty) {
+    error_sum += error;
+    ++num_errors;
+    mass_left_sum += mass_left;
+    ++num_masses;
+    difficulty_sum += difficulty;
+  }
+
+  void Add(const CallCost& other) {
+    num_selected += other.num_selected;
+    num_queries += other.num_queries;
+    num_candidates += other.num_candidates;
+    num_visited += other.num_visited;
+    num_clusters += other.num_clusters;
+    num_hops += other.num_hops;
+    num_kept += other.num_kept;
+    num_missed += other.num_missed;
+    bytes_touched += other.bytes_touched;
+    score_ns += other.score_ns;
+    select_ns += other.select_ns;
+    attend_ns += other.attend_ns;
+    error_sum += other.error_sum;
+    num_errors += other.num_errors;
+    mass_left_sum += other.mass_left_sum;
+    num_masses += other.num_masses;
+    mass_bound_sum += other.mass_bound_sum;
+    out_bound_sum += other.out_bound_sum;
+    num_bounds += other.num_bounds;
+    num_fallbacks += other.num_fallbacks;
+    difficulty_sum += other.difficulty_sum;
+  }
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_CALL_COST_H_

@@ -1,0 +1,354 @@
+#include "attention/group_draw.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/threshold_sample.h"
+#include "common/clock.h"
+#include "common/infinity.h"
+#include "kernels/draw.h"
+#include "kernels/weights.h"
+
+namespace attndb::attention {
+
+using kernels::StateRows;
+using kernels::StatesFrom;
+
+namespace {
+
+// A draw that can't be made larger may be off by so much more before all is read.
+constexpr double kLastTolerance = 2;
+
+// Reading more than this share of the rows here and there costs more than a stream of all.
+constexpr double kMostShare = 0.5;
+
+// A token of more than so many thresholds of a head is scored exactly: what the estimates of
+// lighter ones are off by is less than what leaving tokens to chance costs.
+constexpr float kExactFrom = 3;
+
+// The error falls faster than by the square root of the rows, since more of the mass is certain
+// then: on SmolLM2's heads about as one over the rows.
+double MoreRows(double rows, double found_over_tolerated) {
+  return rows * std::max(1.5, 1.3 * found_over_tolerated);
+}
+
+size_t DrawnBytes(uint32_t group, uint64_t num_tokens, bool light) {
+  const uint64_t room = num_tokens + kernels::kDrawSlack;
+  return ArenaBytes<uint32_t>(room) + ArenaBytes<float>(group * room) +
+         (light ? ArenaBytes<float>(room) : 0);
+}
+
+kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, bool light, Arena* arena) {
+  const uint64_t room = num_tokens + kernels::kDrawSlack;
+  kernels::DrawnTokens drawn;
+  drawn.tokens = arena->Take<uint32_t>(room);
+  drawn.logits = arena->Take<float>(group * room);
+  if (light) drawn.lifts = arena->Take<float>(room);
+  drawn.stride = room;
+  return drawn;
+}
+
+// Half of the tokens, and the one that makes an odd number even.
+uint64_t HalfOf(uint64_t num_tokens) { return num_tokens / 2 + 1; }
+
+}  // namespace
+
+size_t GroupScratch::Bytes(uint32_t group, uint64_t num_tokens, size_t v_padded) {
+  return ArenaBytes<HeadDraw>(group) + ArenaBytes<float>(group) +
+         ArenaBytes<float>(group * kSampled) + ArenaBytes<float>(num_tokens) +
+         2 * DrawnBytes(group, num_tokens, false) +
+         2 * DrawnBytes(group, HalfOf(num_tokens), true) + StateBytes(2 * group, v_padded);
+}
+
+GroupScratch GroupScratch::Take(uint32_t group, uint64_t num_tokens, size_t v_padded,
+                                Arena* arena) {
+  GroupScratch scratch;
+  scratch.heads = arena->Take<HeadDraw>(group);
+  scratch.thresholds = arena->Take<float>(group);
+  scratch.sample = arena->Take<float>(group * kSampled);
+  scratch.lifts = arena->Take<float>(num_tokens);
+  scratch.lists.certain = TakeDrawn(group, num_tokens, false, arena);
+  scratch.lists.heavy = TakeDrawn(group, num_tokens, false, arena);
+  scratch.lists.even = TakeDrawn(group, HalfOf(num_tokens), true, arena);
+  scratch.lists.odd = TakeDrawn(group, HalfOf(num_tokens), true, arena);
+  scratch.half_states = TakeStates(2 * group, v_padded, arena);
+  return scratch;
+}
+
+GroupDraw::GroupDraw(const GroupCall& call, GroupScratch* scratch, CallCost* cost)
+    : call_(call),
+      scratch_(*scratch),
+      cost_(cost),
+      v_padded_(kernels::RowElements(call.spec->v_head_dim)) {
+  for (uint32_t head = 0; head < group(); ++head) {
+    const float* const q = call.q.q + head * call.q.stride;
+    score_error_ = std::max(score_error_, LargestScoreError(call.runs, call.plan->bits, q));
+  }
+}
+
+// Logits of some of the middle tokens that were kept, each less the log of the probability with
+// which it was kept: of tokens so weighed, what any higher threshold draws can be told. Returns how
+// many kept ones each stands for.
+double GroupDraw::SampleKept(size_t* num_sampled) {
+  size_t num_kept = 0;
+  for (const DrawSlice& slice : call_.slices) num_kept += slice.kept.count;
+  const size_t stride = num_kept / GroupScratch::kSampled + 1;
+  size_t count = 0;
+  size_t skipped = 0;  // Tokens of the next slice before its first one.
+  for (const DrawSlice& slice : call_.slices) {
+    const TokenRange middle = slice.middle;
+    const size_t first = middle.begin + skipped;
+    const size_t num = first < middle.end ? (middle.end - first + stride - 1) / stride : 0;
+    skipped = first + num * stride - middle.end;
+    for (uint32_t head = 0; head < group(); ++head) {
+      const float* const from = slice.kept.scores + head * slice.kept.stride + first;
+      float* const to = scratch_.sample + head * GroupScratch::kSampled + count;
+      for (size_t i = 0; i < num; ++i) to[i] = from[i * stride];
+    }
+    kernels::LiftScores({logit(), slice.thresholds}, scratch_.sample + count,
+                        GroupScratch::kSampled, group(), num, scratch_.lifts);
+    for (uint32_t head = 0; head < group(); ++head) {
+      float* const logits = scratch_.sample + head * GroupScratch::kSampled + count;
+      kernels::ToLogits(logits, num, logit(), logits);
+      for (size_t i = 0; i < num; ++i) logits[i] -= std::min(scratch_.lifts[i], 0.0f);
+    }
+    count += num;
+  }
+  *num_sampled = count;
+  return static_cast<double>(stride);
+}
+
+// No lower than what was kept allows.
+void GroupDraw::ChooseThresholds() {
+  size_t num_sampled = 0;
+  const double share = SampleKept(&num_sampled);
+  for (uint32_t head = 0; head < group(); ++head) {
+    float least = -kInfinity;
+    for (const DrawSlice& slice : call_.slices) least = std::max(least, slice.thresholds[head]);
+    float* const sample = scratch_.sample + head * GroupScratch::kSampled;
+    const float wanted =
+        FindThresholdOfScores(sample, num_sampled, {1.0f}, share, scratch_.heads[head].rows);
+    scratch_.thresholds[head] = std::max(least, wanted);
+    HeadDraw& draw = scratch_.heads[head];
+    draw.rows = std::min(draw.rows, kKept * call_.budget.first_rows);
+    draw.can_grow = wanted > least && draw.rows < kKept * call_.budget.first_rows;
+  }
+}
+
+// Sinks and window are certain, and their scores exact.
+void GroupDraw::TakeFixed(const DrawSlice& slice, size_t begin, size_t end) {
+  Drawn& to = scratch_.lists.certain;
+  const size_t count = end - begin;
+  std::copy_n(slice.kept.tokens + begin, count, to.tokens + to.count);
+  for (uint32_t head = 0; head < group(); ++head) {
+    const float* const scores = slice.kept.scores + head * slice.kept.stride + begin;
+    float* const logits = to.logits + head * to.stride + to.count;
+    if (to.are_scores) {
+      std::copy_n(scores, count, logits);
+    } else {
+      kernels::ToLogits(scores, count, logit(), logits);
+    }
+  }
+  to.count += count;
+}
+
+// Scores are to be made exact of heavy tokens, and of all where errors do not even out.
+void GroupDraw::Draw() {
+  kernels::DrawnLists& lists = scratch_.lists;
+  const bool all_exact = score_error_ != 0 && !ErrorsEvenOut(score_error_, call_.spec->scale);
+  for (Drawn* const list : {&lists.certain, &lists.heavy, &lists.even, &lists.odd}) {
+    list->count = 0;
+    list->are_scores = all_exact || list == &lists.heavy;
+  }
+  const kernels::DrawRule rule = {logit(), scratch_.thresholds};
+  const float heavy_lift = score_error_ == 0 ? kInfinity : std::log(kExactFrom);
+  for (const DrawSlice& slice : call_.slices) {
+    const TokenRange middle = slice.middle;
+    TakeFixed(slice, 0, middle.begin);
+    kernels::PartDrawn(rule, slice.kept, middle.begin, middle.end, group(), heavy_lift, &lists);
+    TakeFixed(slice, middle.end, slice.kept.count);
+  }
+}
+
+// Makes exact what is to be. Light tokens weigh what makes up for their probability, whatever that
+// was drawn by.
+void GroupDraw::ScoreDrawn() {
+  kernels::DrawnLists& lists = scratch_.lists;
+  for (Drawn* const list : {&lists.certain, &lists.heavy, &lists.even, &lists.odd}) {
+    if (!list->are_scores) continue;
+    ScoreListed(call_.runs, {list->tokens, list->count}, call_.q, list->logits, list->stride,
+                cost_);
+    list->are_scores = false;
+    const bool light = list == &lists.even || list == &lists.odd;
+    for (uint32_t head = 0; head < group(); ++head) {
+      float* const logits = list->logits + head * list->stride;
+      kernels::ToLogits(logits, list->count, logit(), logits);
+      for (size_t i = 0; light && i < list->count; ++i) logits[i] -= list->lifts[i];
+    }
+  }
+}
+
+// What the codes of light tokens are off by evens out: each weighs less than a threshold.
+void GroupDraw::AttendList(const Drawn& drawn, bool light, const StateRows& states) {
+  AttendListed(call_.runs, {drawn.tokens, drawn.count}, {drawn.logits, drawn.stride, group()},
+               {1.0f}, light && call_.plan->value_bits != 0, states, cost_);
+}
+
+void GroupDraw::AttendDrawn(const StateRows& states) {
+  const StateRows odd = StatesFrom(scratch_.half_states, group());
+  kernels::InitStates(states, group(), v_padded_);
+  kernels::InitStates(scratch_.half_states, 2 * group(), v_padded_);
+  const kernels::DrawnLists& lists = scratch_.lists;
+  AttendList(lists.certain, false, states);
+  AttendList(lists.heavy, false, states);
+  AttendList(lists.even, true, scratch_.half_states);
+  AttendList(lists.odd, true, odd);
+  FindErrors(states);
+  kernels::MergeStates(scratch_.half_states, states, group(), v_padded_);
+  kernels::MergeStates(odd, states, group(), v_padded_);
+}
+
+// What the light tokens' part in a variance is over what it would be if their probabilities were
+// small: the mean of 1 - p. A token that was almost certain says little about chance.
+double GroupDraw::ShareOfChance() const {
+  double sum = 0;
+  size_t count = 0;
+  for (const Drawn* const light : {&scratch_.lists.even, &scratch_.lists.odd}) {
+    kernels::ExpWeights(light->lifts, light->count, {1.0f}, 0.0f, scratch_.lifts);
+    sum += double{kernels::SumAtMost(scratch_.lifts, light->count, 1.0f)};
+    count += light->count;
+  }
+  return 1.0 - sum / static_cast<double>(count);
+}
+
+// states: of certain tokens.
+void GroupDraw::FindErrors(const StateRows& states) {
+  const bool any_light = scratch_.lists.even.count + scratch_.lists.odd.count > 0;
+  const double share_of_chance = any_light ? ShareOfChance() : 0;
+  for (uint32_t i = 0; i < group(); ++i) {
+    HeadDraw& head = scratch_.heads[i];
+    head.mass_left = 0;
+    if (any_light) {
+      FindLightError(states, i, &head);
+      head.error *= std::sqrt(share_of_chance);
+      continue;
+    }
+    // As if one were left out that is as far off as the output is long; a denominator makes both
+    // shorter alike, so that it is left out of the mass.
+    const double mass =
+        double{states.sum[i]} * std::exp(double{states.max[i]} - double{scratch_.thresholds[i]});
+    head.error = mass > 0 ? 1.0 / mass : 0.0;
+  }
+}
+
+// The output as it would be if either half of the light tokens stood for all of them. Half of the
+// distance of the two is the standard error of what both together give, weights and values alike. A
+// denominator is certain, and of value 0: what the halves' weights are off by does not cancel
+// against it.
+void GroupDraw::FindLightError(const StateRows& states, uint32_t i, HeadDraw* head) const {
+  const StateRows parts[] = {StatesFrom(states, i), StatesFrom(scratch_.half_states, i),
+                             StatesFrom(scratch_.half_states, group() + i)};
+  const float denominator =
+      call_.denominator_logits == nullptr ? -kInfinity : call_.denominator_logits[i];
+  const double max = std::max({parts[0].max[0], parts[1].max[0], parts[2].max[0], denominator});
+  double factor[3];
+  double sum[3];
+  for (size_t p = 0; p < 3; ++p) {
+    factor[p] = std::exp(double{parts[p].max[0]} - max);
+    sum[p] = factor[p] * double{parts[p].sum[0]};
+  }
+  sum[0] += std::exp(double{denominator} - max);
+  const double total = sum[0] + sum[1] + sum[2];
+  double off = 0;
+  double norm = 0;
+  for (size_t c = 0; c < v_padded_; ++c) {
+    const double certain = factor[0] * double{parts[0].out[c]};
+    const double even = factor[1] * double{parts[1].out[c]};
+    const double odd = factor[2] * double{parts[2].out[c]};
+    const double by_even = (certain + 2 * even) / (sum[0] + 2 * sum[1]);
+    const double by_odd = sum[0] + 2 * sum[2] > 0 ? (certain + 2 * odd) / (sum[0] + 2 * sum[2]) : 0;
+    const double out = (certain + even + odd) / total;
+    off += 0.25 * (by_even - by_odd) * (by_even - by_odd);
+    norm += out * out;
+  }
+  head->error = norm > 0 ? std::sqrt(off / norm) : 0;
+  head->mass_left = (sum[1] + sum[2]) / total;
+}
+
+// Which of the open heads are to draw again, with more rows, and which are to read all instead.
+// Returns whether there are any of the former. Whoever is good enough stays so.
+bool GroupDraw::WantsMore() {
+  const auto num_middle = static_cast<double>(call_.middle.end - call_.middle.begin);
+  bool wants_more = false;
+  for (uint32_t i = 0; i < group(); ++i) {
+    HeadDraw& head = scratch_.heads[i];
+    if (!head.open) continue;
+    head.difficulty = head.error * head.rows;
+    const double tolerated = (head.can_grow ? 1.0 : kLastTolerance) * call_.budget.tolerated_error;
+    head.open = head.error > tolerated;
+    if (!head.open) continue;
+    head.rows = MoreRows(head.rows, head.error / tolerated);
+    head.reads_all = !head.can_grow || head.rows >= kMostShare * num_middle;
+    head.open = !head.reads_all;
+    wants_more = wants_more || head.open;
+  }
+  return wants_more;
+}
+
+// The states of heads that read all, in one pass over all of these.
+void GroupDraw::ReadAll(const StateRows& states) {
+  uint32_t first = group();
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < group(); ++i) {
+    if (!scratch_.heads[i].reads_all) continue;
+    first = std::min(first, i);
+    last = i + 1;
+  }
+  if (first >= last) return;
+  for (uint32_t i = first; i < last; ++i) scratch_.heads[i].reads_all = true;
+  const StateRows rows = StatesFrom(states, first);
+  kernels::InitStates(rows, last - first, v_padded_);
+  AttendAll(call_.runs, call_.num_tokens,
+            {call_.q.q + first * call_.q.stride, call_.q.stride, last - first}, logit(), rows,
+            cost_);
+}
+
+void GroupDraw::Book() {
+  const uint64_t num_middle = call_.middle.end - call_.middle.begin;
+  const size_t num_certain = scratch_.lists.certain.count + scratch_.lists.heavy.count;
+  const uint64_t num_fixed = call_.num_tokens - num_middle;
+  cost_->num_queries += group();
+  for (uint32_t i = 0; i < group(); ++i) {
+    const HeadDraw& head = scratch_.heads[i];
+    cost_->num_selected += head.reads_all ? num_middle : num_certain - num_fixed;
+    if (head.reads_all) {
+      cost_->AddDraw(0, 0, head.difficulty);
+    } else {
+      cost_->AddDraw(head.error, head.mass_left, head.difficulty);
+    }
+  }
+}
+
+void GroupDraw::Attend(const StateRows& states) {
+  const auto num_middle = static_cast<double>(call_.middle.end - call_.middle.begin);
+  const double rows = call_.budget.first_rows;
+  const bool reads_all = rows >= kMostShare * num_middle;
+  std::fill_n(scratch_.heads, group(),
+              HeadDraw{.rows = rows, .open = !reads_all, .reads_all = reads_all});
+  for (bool more = !reads_all; more; more = WantsMore()) {
+    const int64_t start_ns = SteadyNowNanos();
+    ChooseThresholds();
+    Draw();
+    const int64_t drawn_ns = SteadyNowNanos();
+    ScoreDrawn();
+    AttendDrawn(states);
+    cost_->select_ns += drawn_ns - start_ns;
+    cost_->attend_ns += SteadyNowNanos() - drawn_ns;
+  }
+  const int64_t start_ns = SteadyNowNanos();
+  ReadAll(states);
+  cost_->attend_ns += SteadyNowNanos() - start_ns;
+  Book();
+}
+
+}  // namespace attndb::attention

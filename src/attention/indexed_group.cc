@@ -1,0 +1,235 @@
+#include "attention/indexed_group.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "attention/call_util.h"
+#include "common/clock.h"
+#include "common/infinity.h"
+#include "kernels/score.h"
+#include "kernels/select.h"
+
+namespace attndb::attention {
+namespace {
+
+using kernels::StateRows;
+
+// Lists the runs with an index that hold tokens of the range. Returns how many.
+size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::IndexRun* list) {
+  size_t count = 0;
+  for (const HeadRun& run : runs) {
+    const TokenRange tokens = Intersect(range, run.tokens);
+    if (run.index == nullptr || tokens.begin == tokens.end) continue;
+    list[count++] = {.index = run.index,
+                     .keys = run.k,
+                     .first_visible = tokens.begin - run.tokens.begin,
+                     .num_visible = tokens.end - run.tokens.begin,
+                     .first_token = static_cast<uint32_t>(run.tokens.begin)};
+  }
+  return count;
+}
+
+size_t ScoreStride(uint64_t num_tokens) { return num_tokens + kernels::kSelectSlack; }
+
+}  // namespace
+
+// As if all tokens were in the middle.
+size_t IndexedScratchSize::SearchBytes() const {
+  size_t bytes = 0;
+  std::vector<index::IndexRun> list(num_runs);
+  for (size_t first = 0; first < runs.size(); first += num_runs) {
+    const size_t count = ListIndexes(runs.subspan(first, num_runs), {0, num_tokens}, list.data());
+    if (count == 0) continue;
+    index::IndexCall call;
+    call.spec = search;
+    call.runs = {list.data(), count};
+    call.num_q_rows = group;
+    bytes = std::max(bytes, list[0].index->ScratchBytes(call));
+  }
+  return bytes;
+}
+
+size_t IndexedScratch::Bytes(const IndexedScratchSize& size, size_t search_bytes) {
+  const size_t stride = ScoreStride(size.num_tokens);
+  return ArenaBytes<uint32_t>(size.group * stride) + 2 * ArenaBytes<float>(size.group * stride) +
+         2 * ArenaBytes<uint32_t>(stride) + ArenaBytes<float>(size.group) +
+         ArenaBytes<size_t>(size.group) + ArenaBytes<index::IndexRun>(size.num_runs) +
+         ArenaBytes<index::FoundKeys>(size.group) +
+         ArenaBytes<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens)) +
+         ArenaBytes<std::byte>(search_bytes);
+}
+
+IndexedScratch IndexedScratch::Take(const IndexedScratchSize& size, size_t search_bytes,
+                                    Arena* arena) {
+  IndexedScratch scratch;
+  scratch.stride = ScoreStride(size.num_tokens);
+  scratch.tokens = arena->Take<uint32_t>(size.group * scratch.stride);
+  scratch.scores = arena->Take<float>(size.group * scratch.stride);
+  scratch.fixed_scores = arena->Take<float>(size.group * scratch.stride);
+  scratch.fixed = arena->Take<uint32_t>(scratch.stride);
+  scratch.selected = arena->Take<uint32_t>(scratch.stride);
+  scratch.best = arena->Take<float>(size.group);
+  scratch.count = arena->Take<size_t>(size.group);
+  scratch.found = arena->Take<index::FoundKeys>(size.group);
+  scratch.runs = arena->Take<index::IndexRun>(size.num_runs);
+  scratch.select = arena->Take<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens));
+  scratch.search = arena->Take<std::byte>(search_bytes);
+  return scratch;
+}
+
+IndexedGroup::IndexedGroup(const IndexedCall& call, const IndexedScratch& scratch, CallCost* cost)
+    : call_(call),
+      scratch_(scratch),
+      cost_(cost),
+      group_(call.spec->group_size()),
+      v_padded_(kernels::RowElements(call.spec->v_head_dim)) {
+  std::fill_n(scratch_.best, group_, -kInfinity);
+  std::fill_n(scratch_.count, group_, size_t{0});
+}
+
+// Of tokens of one run: q head g's at scores + g * stride.
+void IndexedGroup::ScoreRange(const HeadRun& run, TokenRange tokens, float* scores) {
+  const uint64_t count = tokens.end - tokens.begin;
+  kernels::ScoreRows(kernels::RowsFrom(run.k, tokens.begin - run.tokens.begin), count, call_.q.q,
+                     call_.q.stride, group_, scores, scratch_.stride);
+  cost_->bytes_touched += count * run.k.num_elements * DTypeBytes(run.k.dtype);
+}
+
+void IndexedGroup::RaiseBest(uint32_t head, const float* scores, size_t count) {
+  scratch_.best[head] = std::max(scratch_.best[head], kernels::MaxScore(scores, count));
+}
+
+void IndexedGroup::ScoreFixed(TokenRange tokens) {
+  for (const HeadRun& run : call_.runs) {
+    const TokenRange piece = Intersect(tokens, run.tokens);
+    const size_t count = piece.end - piece.begin;
+    if (count == 0) continue;
+    ScoreRange(run, piece, scratch_.fixed_scores + num_fixed_);
+    for (uint32_t head = 0; head < group_; ++head) {
+      RaiseBest(head, fixed_scores(head) + num_fixed_, count);
+    }
+    for (uint64_t token = piece.begin; token < piece.end; ++token) {
+      scratch_.fixed[num_fixed_++] = static_cast<uint32_t>(token);
+    }
+  }
+}
+
+// Tokens that no index covers: all of them may be critical.
+void IndexedGroup::AddAll(const HeadRun& run, TokenRange tokens) {
+  const size_t count = tokens.end - tokens.begin;
+  // Heads have lists of unequal length, so scores go to a place that is free for all of them.
+  float* const free = scratch_.fixed_scores + num_fixed_;
+  ScoreRange(run, tokens, free);
+  for (uint32_t head = 0; head < group_; ++head) {
+    const float* const from = free + head * scratch_.stride;
+    const size_t at = scratch_.count[head];
+    std::copy_n(from, count, scores(head) + at);
+    for (size_t i = 0; i < count; ++i) {
+      tokens_of(head)[at + i] = static_cast<uint32_t>(tokens.begin + i);
+    }
+    scratch_.count[head] += count;
+    RaiseBest(head, from, count);
+  }
+}
+
+// REQUIRES: nothing is listed yet.
+void IndexedGroup::SearchIndexes() {
+  for (uint32_t head = 0; head < group_; ++head) {
+    scratch_.found[head] = {tokens_of(head), scores(head), 0};
+  }
+  const size_t num_runs = ListIndexes(call_.runs, call_.middle, scratch_.runs);
+  if (num_runs == 0) return;
+  index::IndexCall call;
+  call.spec = call_.search;
+  call.runs = {scratch_.runs, num_runs};
+  call.q = call_.q.q;
+  call.q_stride = call_.q.stride;
+  call.num_q_rows = group_;
+  call.best = scratch_.best;
+  index::SearchCost cost;
+  scratch_.runs[0].index->Search(call, scratch_.search, scratch_.found, &cost);
+  for (uint32_t head = 0; head < group_; ++head) {
+    const index::FoundKeys& found = scratch_.found[head];
+    scratch_.count[head] = found.count;
+    RaiseBest(head, found.scores, found.count);
+  }
+  cost_->bytes_touched += cost.bytes_touched;
+  cost_->num_candidates += cost.rows_read * group_;
+  cost_->num_visited += cost.keys_scored;
+  cost_->num_clusters += cost.clusters;
+  cost_->num_hops += cost.hops;
+}
+
+void IndexedGroup::AddOthers() {
+  for (const HeadRun& run : call_.runs) {
+    const TokenRange tokens = Intersect(call_.middle, run.tokens);
+    const uint64_t covered =
+        run.index == nullptr ? run.tokens.end : run.tokens.begin + run.index->first_key();
+    const TokenRange others = Intersect(tokens, {run.tokens.begin, covered});
+    if (others.begin < others.end) AddAll(run, others);
+  }
+}
+
+// Keeps what is critical by the scores of all runs.
+void IndexedGroup::Filter(uint32_t head) {
+  const size_t listed = scratch_.count[head];
+  float* const head_scores = scores(head);
+  size_t count = 0;
+  if (call_.search.kind == index::SearchKind::kTopK) {
+    count = kernels::SelectTopK(head_scores, listed, call_.search.k, scratch_.selected,
+                                scratch_.select);
+  } else {
+    count = kernels::SelectRange(head_scores, listed, scratch_.best[head] - call_.search.beta,
+                                 scratch_.selected);
+  }
+  size_t num_found = 0;
+  for (size_t i = 0; i < count; ++i) {  // Places ascend, so none is overwritten before it is read.
+    num_found += scratch_.selected[i] < scratch_.found[head].count ? 1 : 0;
+    tokens_of(head)[i] = tokens_of(head)[scratch_.selected[i]];
+    head_scores[i] = head_scores[scratch_.selected[i]];
+  }
+  scratch_.found[head].count = num_found;
+  scratch_.count[head] = count;
+  cost_->num_selected += count;
+}
+
+void IndexedGroup::Fold(const StateRows& states) {
+  const kernels::LogitSpec logit = Logit(*call_.spec);
+  kernels::InitStates(states, group_, v_padded_);
+  AttendListed(call_.runs, {scratch_.fixed, num_fixed_},
+               {scratch_.fixed_scores, scratch_.stride, group_}, logit, /*by_codes=*/false, states,
+               cost_);
+  for (uint32_t head = 0; head < group_; ++head) {
+    const StateRows state = kernels::StatesFrom(states, head);
+    const size_t num_found = scratch_.found[head].count;
+    // Each part goes run by run.
+    AttendListed(call_.runs, {tokens_of(head), num_found}, {scores(head), 0, 1}, logit,
+                 /*by_codes=*/false, state, cost_);
+    AttendListed(call_.runs, {tokens_of(head) + num_found, scratch_.count[head] - num_found},
+                 {scores(head) + num_found, 0, 1}, logit, /*by_codes=*/false, state, cost_);
+  }
+}
+
+void IndexedGroup::Attend(const StateRows& states) {
+  const int64_t start_ns = SteadyNowNanos();
+  cost_->num_queries += group_;
+  ScoreFixed({0, call_.middle.begin});
+  ScoreFixed({call_.middle.end, call_.num_tokens});
+  SearchIndexes();
+  AddOthers();
+  for (uint32_t head = 0; head < group_; ++head) Filter(head);
+  const int64_t chosen_ns = SteadyNowNanos();
+  cost_->select_ns += chosen_ns - start_ns;
+  if (call_.found == nullptr) {
+    Fold(states);
+    cost_->attend_ns += SteadyNowNanos() - chosen_ns;
+    return;
+  }
+  for (uint32_t head = 0; head < group_; ++head) {
+    const size_t count = scratch_.count[head];
+    call_.found[head].tokens.assign(tokens_of(head), tokens_of(head) + count);
+    call_.found[head].scores.assign(scores(head), scores(head) + count);
+  }
+}
+
+}  // namespace attndb::attention

@@ -1,0 +1,107 @@
+// The q heads of one kv head, for one row, under a plan whose index finds keys without scoring all
+// of them (index/key_index.h): what is attended to, and the attention over it.
+//
+//   1. Sinks, window and what no index covers (the session's tail, short segments) are scored
+//      exactly.
+//   2. The indexes of all runs are searched at once, for the whole group, with the best score so
+//      far.
+//   3. What was found is filtered by the final best of all; the rest is dropped.
+//   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
+//
+// Memory:  scratch is the caller's; nothing is allocated but by who collects what was found.
+// Threads: one thread a group; groups are independent.
+// Source:  [Alaya] 6.1, 7.1 (the window seeds the search); [RA] App. B.
+#ifndef ATTNDB_ATTENTION_INDEXED_GROUP_H_
+#define ATTNDB_ATTENTION_INDEXED_GROUP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "attention/arena.h"
+#include "attention/call_cost.h"
+#include "attention/listed_tokens.h"
+#include "attndb/stats.h"
+#include "attndb/types.h"
+#include "index/key_index.h"
+#include "kernels/attention_state.h"
+
+namespace attndb::attention {
+
+struct IndexedCall {
+  const LayerSpec* spec = nullptr;
+  index::SearchSpec search;
+  std::span<const HeadRun> runs;  // All tokens, in order.
+  QueryRows q;                    // The group's.
+  uint64_t num_tokens = 0;        // Visible.
+  TokenRange middle;
+  CriticalTokens* found = nullptr;  // [group]: takes what was found, and nothing is attended to.
+};
+
+struct IndexedScratchSize {
+  std::span<const HeadRun> runs;  // Of all kv heads,
+  size_t num_runs = 0;            // ... so many of each.
+  index::SearchSpec search;
+  uint64_t num_tokens = 0;
+  uint32_t group = 0;
+  size_t k_padded = 0;
+
+  // Of the indexes' scratch: the most that a kv head may need.
+  size_t SearchBytes() const;
+};
+
+struct IndexedScratch {
+  // Of each q head, room for every token: first those of the middle that may be critical.
+  uint32_t* tokens = nullptr;  // [group][stride]
+  float* scores = nullptr;     // [group][stride]
+  size_t stride = 0;
+  uint32_t* fixed = nullptr;          // Sinks and window,
+  float* fixed_scores = nullptr;      // ... and their scores: [group][stride].
+  float* best = nullptr;              // [group]
+  size_t* count = nullptr;            // [group]
+  index::FoundKeys* found = nullptr;  // [group]
+  index::IndexRun* runs = nullptr;    // Those with an index.
+  uint32_t* selected = nullptr;
+  void* select = nullptr;  // Of kernels::SelectTopK,
+  void* search = nullptr;  // ... and of the indexes.
+
+  // search_bytes: size's.
+  static size_t Bytes(const IndexedScratchSize& size, size_t search_bytes);
+  // REQUIRES: the arena has so many bytes.
+  static IndexedScratch Take(const IndexedScratchSize& size, size_t search_bytes, Arena* arena);
+};
+
+class IndexedGroup {
+ public:
+  // Pointers must outlive it.
+  IndexedGroup(const IndexedCall& call, const IndexedScratch& scratch, CallCost* cost);
+
+  // Writes a row of each head.
+  void Attend(const kernels::StateRows& states);
+
+ private:
+  uint32_t* tokens_of(uint32_t head) const { return scratch_.tokens + head * scratch_.stride; }
+  float* scores(uint32_t head) const { return scratch_.scores + head * scratch_.stride; }
+  float* fixed_scores(uint32_t head) const {
+    return scratch_.fixed_scores + head * scratch_.stride;
+  }
+  void ScoreRange(const HeadRun& run, TokenRange tokens, float* scores);
+  void ScoreFixed(TokenRange tokens);
+  void RaiseBest(uint32_t head, const float* scores, size_t count);
+  void SearchIndexes();
+  void AddOthers();
+  void AddAll(const HeadRun& run, TokenRange tokens);
+  void Filter(uint32_t head);
+  void Fold(const kernels::StateRows& states);
+
+  const IndexedCall& call_;
+  const IndexedScratch& scratch_;
+  CallCost* const cost_;
+  const uint32_t group_;
+  const size_t v_padded_;
+  size_t num_fixed_ = 0;
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_INDEXED_GROUP_H_

@@ -1,0 +1,86 @@
+// Tokens of one kv head that were picked out of its runs: exact scores for them, and attention over
+// them.
+//
+// Shapes:  scores [num_q_rows] rows, scores_stride apart, an element a token; q [num_q_rows] rows.
+// Memory:  nothing is allocated.
+// Threads: stateless.
+#ifndef ATTNDB_ATTENTION_LISTED_TOKENS_H_
+#define ATTNDB_ATTENTION_LISTED_TOKENS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "attention/call_cost.h"
+#include "attndb/types.h"
+#include "index/key_estimates.h"
+#include "index/key_index.h"
+#include "kernels/attention_state.h"
+#include "kernels/layout.h"
+#include "kernels/value_planes.h"
+
+namespace attndb::attention {
+
+// A run of tokens of one kv head.
+struct HeadRun {
+  TokenRange tokens;
+  kernels::RowsView k;
+  kernels::RowsView v;
+  const index::KeyEstimates* estimates = nullptr;    // What the middle's scores come from; or null.
+  const kernels::ValuePlanesView* values = nullptr;  // For values that weigh little; or null.
+  const kernels::ValueMeansView* means = nullptr;    // For values that are not looked at; or null.
+  const index::KeyIndex* index = nullptr;  // What finds its keys, of the plan's index; or null.
+};
+
+// Ascending.
+struct ListedTokens {
+  uint32_t* tokens = nullptr;
+  size_t count = 0;
+};
+
+// Of listed tokens: q row r's of token i at scores[r * stride + i].
+struct ListedScores {
+  const float* scores = nullptr;
+  size_t stride = 0;
+  size_t num_q_rows = 1;
+};
+
+struct QueryRows {
+  const float* q = nullptr;
+  size_t stride = 0;
+  size_t count = 0;
+};
+
+// By how much estimates of a q row's scores are off, as a standard deviation.
+float ScoreError(const index::KeyEstimates& estimates, uint32_t bits, const float* q,
+                 size_t num_elements);
+
+// The largest of any run; 0 where all scores are exact.
+float LargestScoreError(std::span<const HeadRun> runs, uint32_t bits, const float* q);
+
+// By how much estimates with this error are lowered, so that the weights they give are right in the
+// mean: the mean of exp(scale * x) for normal x of deviation `error` is exp((scale * error)^2 / 2).
+inline float ScoreShift(float error, float scale) { return 0.5f * scale * error * error; }
+
+// Whether errors of scores are so small that weights by estimates are right enough over many
+// tokens. On SmolLM2's heads, whose 4-bit errors are .28 nats, V alone of twice as many tokens
+// gives less error than K and V of the drawn; at 1 nat estimated weights are wrong by factors.
+inline bool ErrorsEvenOut(float error, float scale) { return error * scale <= 0.5f; }
+
+// Replaces scores that are estimates by exact ones, from K.
+void ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const QueryRows& q,
+                 float* scores, size_t scores_stride, CallCost* cost);
+
+// Folds the tokens into a state of each q row: by V, or by codes of it (8 bits) in runs that have
+// them. Leaves the tokens relative to their runs.
+void AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
+                  const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
+                  const kernels::StateRows& states, CallCost* cost);
+
+// Folds every token in sight, by exact scores, into a state of each q row.
+void AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const QueryRows& q,
+               const kernels::LogitSpec& logit, const kernels::StateRows& states, CallCost* cost);
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_LISTED_TOKENS_H_

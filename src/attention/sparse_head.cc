@@ -1,0 +1,184 @@
+#include "attention/sparse_head.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "attention/value_remainder.h"
+#include "common/clock.h"
+#include "kernels/select.h"
+
+namespace attndb::attention {
+namespace {
+
+using kernels::StateRows;
+
+// What the searched scores are: exact, or off by the largest error of any run.
+index::SearchCall DescribeSearch(const HeadCall& call) {
+  index::SearchCall search = {call.view, call.middle};
+  search.score_error = LargestScoreError(call.runs, call.plan->bits, call.q);
+  search.score_shift = ScoreShift(search.score_error, call.spec->scale);
+  search.denominator_logit = call.denominator_logit;
+  return search;
+}
+
+}  // namespace
+
+size_t HeadScratch::Bytes(const HeadScratchSize& size) {
+  const uint64_t num_tokens = size.num_tokens;
+  size_t bytes = ArenaBytes<uint32_t>(index::CriticalSearch::NumIndices(num_tokens)) +
+                 ArenaBytes<float>(num_tokens) +
+                 ArenaBytes<std::byte>(size.search->ScratchBytes(num_tokens));
+  if (size.plan->Bounds()) {
+    bytes += ArenaBytes<float>(size.k_padded) +
+             ArenaBytes<std::byte>(index::QueryCodeBytes(size.k_padded));
+  }
+  if (!size.plan->Estimates()) return bytes;
+  return bytes + ArenaBytes<float>(num_tokens) +
+         ArenaBytes<float>(kernels::NumWeightBlocks(num_tokens)) +
+         ArenaBytes<float>(kernels::kWeightBlock);
+}
+
+HeadScratch HeadScratch::Take(const HeadScratchSize& size, Arena* arena) {
+  const uint64_t num_tokens = size.num_tokens;
+  HeadScratch scratch;
+  scratch.indices = arena->Take<uint32_t>(index::CriticalSearch::NumIndices(num_tokens));
+  scratch.chosen_scores = arena->Take<float>(num_tokens);
+  scratch.select = arena->Take<std::byte>(size.search->ScratchBytes(num_tokens));
+  if (size.plan->Bounds()) {
+    scratch.spare = arena->Take<float>(size.k_padded);
+    scratch.codes = arena->Take<std::byte>(index::QueryCodeBytes(size.k_padded));
+  }
+  if (!size.plan->Estimates()) return scratch;
+  scratch.drawn = arena->Take<float>(num_tokens);
+  scratch.masses = arena->Take<float>(kernels::NumWeightBlocks(num_tokens));
+  scratch.weights = arena->Take<float>(kernels::kWeightBlock);
+  return scratch;
+}
+
+SparseHead::SparseHead(const HeadCall& call, const HeadScratch& scratch, CallCost* cost)
+    : call_(call),
+      scratch_(scratch),
+      cost_(cost),
+      v_padded_(kernels::RowElements(call.spec->v_head_dim)),
+      search_(DescribeSearch(call)) {}
+
+double SparseHead::WholeSum(const StateRows& state) const {
+  const double denominator = std::exp(double{call_.denominator_logit} - double{state.max[0]});
+  return double{state.sum[0]} + denominator;
+}
+
+// Puts sinks before and window after the middle tokens in the scratch's indices, and the scores of
+// all into its scores. Returns how many they are.
+size_t SparseHead::ListChosen(size_t num_middle) {
+  const TokenRange middle = call_.middle;
+  uint32_t* const first = scratch_.indices + middle.begin;
+  std::iota(scratch_.indices, first, 0u);
+  uint32_t* const window = first + num_middle;
+  uint32_t* const end = window + (call_.num_tokens - middle.end);
+  std::iota(window, end, static_cast<uint32_t>(middle.end));
+  const auto num_chosen = static_cast<size_t>(end - scratch_.indices);
+  for (size_t i = 0; i < num_chosen; ++i) {
+    scratch_.chosen_scores[i] = call_.view.scores[scratch_.indices[i]];
+  }
+  return num_chosen;
+}
+
+// Chooses the critical tokens, and marks them in the view, for the remainder.
+size_t SparseHead::Choose() {
+  uint32_t* const critical = scratch_.indices + call_.middle.begin;
+  const size_t num_critical = ChooseCritical(critical);
+  const size_t num_chosen = ListChosen(num_critical);
+  cost_->num_selected += num_critical;
+  if (!call_.plan->Estimates() && !call_.plan->Bounds()) return num_chosen;
+  for (size_t i = 0; i < num_critical; ++i) {
+    call_.view.scores[critical[i]] = -std::numeric_limits<float>::infinity();
+    call_.view.MarkChanged(critical[i]);
+  }
+  return num_chosen;
+}
+
+size_t SparseHead::ChooseCritical(uint32_t* indices) {
+  const size_t count = call_.search->Search(search_, indices, scratch_.select);
+  if (search_.score_error == 0) return count;
+  float* const exact = scratch_.chosen_scores;
+  float* const scores = call_.view.scores;
+  for (size_t i = 0; i < count; ++i) exact[i] = scores[indices[i]];
+  ScoreExactly(indices, count, exact);
+  for (size_t i = 0; i < count; ++i) {
+    scores[indices[i]] = exact[i];
+    call_.view.MarkChanged(indices[i]);
+  }
+  const TokenRange middle = call_.middle;
+  const float max = std::max({kernels::MaxScore(scores, middle.begin),
+                              kernels::MaxScore(scores + middle.end, call_.num_tokens - middle.end),
+                              kernels::MaxScore(exact, count)});
+  return call_.search->Refine(search_, max, indices, count, scratch_.select);
+}
+
+LeftBound SparseHead::BoundChosen(size_t num_chosen) {
+  if (num_chosen == call_.num_tokens) return {};
+  return BoundLeft({call_.runs,
+                    call_.plan->bits,
+                    call_.q,
+                    call_.view.scores,
+                    call_.middle,
+                    {scratch_.chosen_scores, num_chosen},
+                    logit(),
+                    scratch_.spare,
+                    scratch_.codes,
+                    call_.denominator_logit},
+                   cost_);
+}
+
+// left: nothing where all was attended to instead. state: of the chosen.
+void SparseHead::NoteBound(const LeftBound& left, const StateRows& state) {
+  double square = 0;
+  for (size_t d = 0; d < v_padded_; ++d) square += double{state.out[d]} * double{state.out[d]};
+  *call_.bound = {left.share, left.OfOutput(std::sqrt(square) / WholeSum(state))};
+  cost_->AddBound(double{call_.bound->mass}, double{call_.bound->out});
+}
+
+void SparseHead::ScoreExactly(uint32_t* indices, size_t count, float* scores) {
+  ScoreListed(call_.runs, {indices, count}, {call_.q, 0, 1}, scores, count, cost_);
+}
+
+void SparseHead::Fold(uint32_t* indices, const float* scores, size_t count,
+                      const kernels::LogitSpec& logit, const StateRows& state) {
+  AttendListed(call_.runs, {indices, count}, {scores, count}, logit, /*by_codes=*/false, state,
+               cost_);
+}
+
+void SparseHead::Attend(const StateRows& state) {
+  ++cost_->num_queries;
+  const int64_t start_ns = SteadyNowNanos();
+  const size_t num_chosen = Choose();
+  if (call_.found != nullptr) {
+    const size_t first = call_.middle.begin;
+    const size_t end = num_chosen - (call_.num_tokens - call_.middle.end);
+    call_.found->tokens.assign(scratch_.indices + first, scratch_.indices + end);
+    call_.found->scores.assign(scratch_.chosen_scores + first, scratch_.chosen_scores + end);
+    cost_->select_ns += SteadyNowNanos() - start_ns;
+    return;
+  }
+  const bool bounds = call_.plan->Bounds();
+  LeftBound left = bounds ? BoundChosen(num_chosen) : LeftBound();
+  const bool attends_to_all = bounds && double{left.share} > call_.plan->exact_fallback;
+  const int64_t chosen_ns = SteadyNowNanos();
+  cost_->select_ns += chosen_ns - start_ns;
+  kernels::InitStates(state, 1, v_padded_);
+  if (attends_to_all) {
+    AttendAll(call_.runs, call_.num_tokens, {call_.q, 0, 1}, logit(), state, cost_);
+    ++cost_->num_fallbacks;
+    left = {};
+  } else {
+    Fold(scratch_.indices, scratch_.chosen_scores, num_chosen, logit(), state);
+  }
+  if (bounds) NoteBound(left, state);
+  const size_t num_left = call_.num_tokens - num_chosen;
+  if (call_.plan->Estimates() && num_left > 0) AttendRemainder(num_left, state);
+  cost_->attend_ns += SteadyNowNanos() - chosen_ns;
+}
+
+}  // namespace attndb::attention

@@ -1,0 +1,121 @@
+// One q head of a row whose plan leaves tokens out: from the scores of all tokens to its state.
+//
+//   1. The search chooses candidates in the middle. Where their scores are estimates, they are
+//      scored exactly, and the search keeps what is critical then.
+//   2. Sinks, critical tokens and window are folded into the state, with the scores that they have.
+//   3. The remainder is dropped, or estimated from a sample of its tokens (remainder.h) or from
+//      value planes (value_remainder.h).
+//
+// A plan with exact_fallback bounds the mass left out before step 2 (mass_bound.h). Where that is
+// too much, all tokens are attended to exactly instead; elsewhere, the output's error is bounded.
+//
+// Memory:  scratch is the caller's; nothing is allocated.
+// Threads: one thread a head; heads are independent.
+// Source:  search, then exact attention over what it found: RetrievalAttention App. B.
+#ifndef ATTNDB_ATTENTION_SPARSE_HEAD_H_
+#define ATTNDB_ATTENTION_SPARSE_HEAD_H_
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "attention/arena.h"
+#include "attention/call_cost.h"
+#include "attention/listed_tokens.h"
+#include "attention/mass_bound.h"
+#include "attention/remainder.h"
+#include "attndb/stats.h"
+#include "attndb/types.h"
+#include "index/critical_search.h"
+#include "kernels/attention_state.h"
+#include "planner/plan.h"
+
+namespace attndb::attention {
+
+// Hard upper bounds of a row of a q head; 0 where all was attended to.
+struct HeadBound {
+  float mass = -1;  // Share of the softmax mass that is left out.
+  float out = -1;   // Norm of what the output is off by.
+};
+
+struct HeadCall {
+  const LayerSpec* spec = nullptr;
+  const planner::LayerPlan* plan = nullptr;
+  std::span<const HeadRun> runs;  // All tokens, in order.
+  const float* q = nullptr;       // [head_dim padded]
+  uint64_t num_tokens = 0;        // Visible.
+  TokenRange middle;
+  // Of the q head's denominator, which the state is left without; -inf where there is none.
+  float denominator_logit = -std::numeric_limits<float>::infinity();
+  uint64_t seed = 0;  // Of the sample.
+  const index::CriticalSearch* search = nullptr;
+  index::ScoreView view;            // Scores of all tokens. Changed.
+  HeadBound* bound = nullptr;       // If the plan bounds. Written.
+  CriticalTokens* found = nullptr;  // Takes what was chosen, and nothing is attended to.
+};
+
+struct HeadScratchSize {
+  const planner::LayerPlan* plan = nullptr;
+  const index::CriticalSearch* search = nullptr;
+  uint64_t num_tokens = 0;
+  size_t k_padded = 0;
+};
+
+struct HeadScratch {
+  uint32_t* indices = nullptr;     // [num_tokens + slack]
+  float* chosen_scores = nullptr;  // [num_tokens]
+  void* select = nullptr;          // Of the search.
+  // If the plan bounds: for a run's query.
+  float* spare = nullptr;      // [head_dim padded]
+  std::byte* codes = nullptr;  // [index::QueryCodeBytes(head_dim padded)]
+  // If the plan estimates the remainder.
+  float* drawn = nullptr;    // [num_tokens]: scores by which tokens were drawn.
+  float* masses = nullptr;   // Of blocks.
+  float* weights = nullptr;  // Of a block.
+
+  static size_t Bytes(const HeadScratchSize& size);
+  // REQUIRES: the arena has so many bytes.
+  static HeadScratch Take(const HeadScratchSize& size, Arena* arena);
+};
+
+class SparseHead {
+ public:
+  // Pointers must outlive it.
+  SparseHead(const HeadCall& call, const HeadScratch& scratch, CallCost* cost);
+
+  // Writes one row.
+  void Attend(const kernels::StateRows& state);
+
+ private:
+  kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }
+  // What the state's tokens and the denominator weigh, in units of exp(state's max).
+  double WholeSum(const kernels::StateRows& state) const;
+  size_t ListChosen(size_t num_middle);
+  size_t Choose();
+  size_t ChooseCritical(uint32_t* indices);
+  // What the chosen tokens leave out at most; all of the mass if that is too much.
+  LeftBound BoundChosen(size_t num_chosen);
+  void NoteBound(const LeftBound& left, const kernels::StateRows& state);
+  void ScoreExactly(uint32_t* indices, size_t count, float* scores);
+  // Leaves the indices relative to their runs.
+  void Fold(uint32_t* indices, const float* scores, size_t count, const kernels::LogitSpec& logit,
+            const kernels::StateRows& state);
+
+  // sparse_head_remainder.cc
+  bool EvensOut() const;
+  void AttendRemainder(size_t num_left, const kernels::StateRows& state);
+  void AttendSample(size_t num_left, const kernels::StateRows& state);
+  void AttendValues(const kernels::StateRows& state);
+  void AttendWholeRemainder(const kernels::StateRows& state);
+  void WeighSample(size_t num_drawn, float log_share);
+
+  const HeadCall& call_;
+  const HeadScratch& scratch_;
+  CallCost* const cost_;
+  const size_t v_padded_;
+  index::SearchCall search_;
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_SPARSE_HEAD_H_

@@ -1,0 +1,74 @@
+#include "attention/work_plan.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace attndb::attention {
+namespace {
+
+// q rows (tokens x group) of a dense unit. Large enough that packing a tile of K is a few percent
+// of the work on it, small enough that states and q stay in L2.
+constexpr uint64_t kDenseUnitRows = 384;
+// A range shorter than this costs more to merge than it saves.
+constexpr uint64_t kMinRangeTokens = 256;
+// Items per part: more even out what one thread has left at the end.
+constexpr uint64_t kItemsPerPart = 4;
+
+uint64_t DivideUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+uint64_t RowsPerUnit(const WorkSizes& sizes) {
+  if (sizes.by_row) return 1;
+  const uint64_t rows = std::max<uint64_t>(1, kDenseUnitRows / sizes.group_size);
+  const uint64_t num_blocks = DivideUp(sizes.num_rows, rows);
+  return DivideUp(sizes.num_rows, num_blocks);  // Blocks of equal size.
+}
+
+uint32_t NumRanges(const WorkSizes& sizes, uint64_t num_units) {
+  if (sizes.num_parts == 1 || sizes.uncut) return 1;
+  const uint64_t wanted = sizes.num_parts * kItemsPerPart;
+  if (num_units >= wanted) return 1;
+  uint64_t ranges = DivideUp(wanted, num_units);
+  if (num_units % sizes.num_parts != 0) {
+    ranges = DivideUp(ranges, sizes.num_parts) * sizes.num_parts;  // Equal shares for all parts.
+  }
+  const uint64_t seen =
+      sizes.window == 0 ? sizes.num_tokens : std::min(sizes.num_tokens, sizes.window);
+  return static_cast<uint32_t>(std::max<uint64_t>(1, std::min(ranges, seen / kMinRangeTokens)));
+}
+
+}  // namespace
+
+TokenRange WorkUnit::Range(uint32_t range) const {
+  const uint64_t num_tokens = tokens.end - tokens.begin;
+  const uint64_t share =
+      DivideUp(DivideUp(num_tokens, num_ranges), kRangeMultiple) * kRangeMultiple;
+  return {tokens.begin + std::min(range * share, num_tokens),
+          tokens.begin + std::min((range + 1) * share, num_tokens)};
+}
+
+void WorkPlan::Reset(const WorkSizes& sizes) {
+  ATTNDB_CHECK(sizes.num_rows >= 1 && sizes.num_rows <= sizes.num_tokens && sizes.num_parts >= 1);
+  units.clear();
+  items.clear();
+  rows_per_unit_max = RowsPerUnit(sizes);
+  const uint64_t num_blocks = DivideUp(sizes.num_rows, rows_per_unit_max);
+  num_ranges_max = NumRanges(sizes, num_blocks * sizes.num_kv_heads);
+  // Causal attention: later rows see more tokens, so they go first.
+  for (uint64_t block = num_blocks; block-- > 0;) {
+    const uint64_t first_row = block * rows_per_unit_max;
+    const uint64_t end_row = std::min(first_row + rows_per_unit_max, sizes.num_rows);
+    const uint64_t first_token = sizes.num_tokens - sizes.num_rows + first_row;  // Of first_row.
+    const TokenRange tokens = {
+        sizes.window == 0 || first_token < sizes.window ? 0 : first_token + 1 - sizes.window,
+        sizes.num_tokens - (sizes.num_rows - end_row)};
+    for (uint32_t head = 0; head < sizes.num_kv_heads; ++head) {
+      for (uint32_t range = 0; range < num_ranges_max; ++range) {
+        items.push_back({static_cast<uint32_t>(units.size()), range});
+      }
+      units.push_back({head, first_row, end_row - first_row, tokens, num_ranges_max});
+    }
+  }
+}
+
+}  // namespace attndb::attention

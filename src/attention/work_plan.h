@@ -1,0 +1,61 @@
+// How one Attend is cut into items of work: a pure function of its sizes, so that results do not
+// depend on which thread does what.
+//
+// A unit is a set of q rows of one kv head that is finished together. Its tokens may be cut into
+// ranges; (unit, range) is an item. Who finishes the last item of a unit merges the unit's ranges,
+// in order: no thread ever waits for another.
+//
+// Threads: values and pure functions.
+#ifndef ATTNDB_ATTENTION_WORK_PLAN_H_
+#define ATTNDB_ATTENTION_WORK_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "attndb/types.h"
+
+namespace attndb::attention {
+
+struct WorkSizes {
+  uint32_t num_kv_heads = 0;
+  uint32_t group_size = 0;
+  uint64_t num_rows = 0;    // Rows of q: the newest tokens.
+  uint64_t num_tokens = 0;  // Up to and including the newest row's.
+  uint64_t window = 0;      // Token i sees (i - window, i]; 0 = all up to i.
+  bool by_row = false;      // Each row chooses its tokens itself: a sparse plan.
+  uint32_t num_parts = 1;
+  bool uncut = false;  // A unit is not cut into ranges.
+};
+
+struct WorkUnit {
+  uint32_t kv_head = 0;
+  uint64_t first_row = 0;
+  uint64_t num_rows = 0;
+  TokenRange tokens;  // Seen by any of its rows.
+  uint32_t num_ranges = 1;
+
+  // Tokens of range `range`: equal shares of kRangeMultiple tokens; the last ones may be empty.
+  TokenRange Range(uint32_t range) const;
+};
+
+struct WorkItem {
+  uint32_t unit = 0;
+  uint32_t range = 0;
+};
+
+struct WorkPlan {
+  std::vector<WorkUnit> units;
+  std::vector<WorkItem> items;  // In the order of execution: longest units first.
+  uint64_t rows_per_unit_max = 0;
+  uint32_t num_ranges_max = 0;
+
+  // Makes the plan for `sizes`, keeping the vectors' memory.
+  // REQUIRES: 1 <= num_rows <= num_tokens; num_parts >= 1.
+  void Reset(const WorkSizes& sizes);
+};
+
+inline constexpr uint64_t kRangeMultiple = 64;
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_WORK_PLAN_H_

@@ -1,0 +1,160 @@
+#include "planner/plan.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "common/check.h"
+
+namespace attndb::planner {
+namespace {
+
+// Shortest text that reads back as the same number; whole ones without an exponent.
+std::string NumberText(double value) {
+  constexpr double kLongestWhole = 1u << 30;
+  if (value == std::floor(value) && std::abs(value) <= kLongestWhole) {
+    return std::to_string(static_cast<int64_t>(value));
+  }
+  char text[40];
+  for (int precision = 1; precision <= 17; ++precision) {
+    std::snprintf(text, sizeof(text), "%.*g", precision, value);
+    if (std::strtod(text, nullptr) == value) break;
+  }
+  return text;
+}
+
+std::string GivenText(const std::vector<Argument>& arguments, const ArgumentValues& values) {
+  std::string text;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!values.given[i]) continue;
+    text += (text.empty() ? "" : ",") + arguments[i].key + "=" + NumberText(values.values[i]);
+  }
+  return text;
+}
+
+std::string RemainderText(const LayerPlan& plan) {
+  switch (plan.remainder) {
+    case Remainder::kDrop:
+      return "";
+    case Remainder::kMean:
+      return ",remainder=mean";
+    case Remainder::kSample:
+      return ",remainder=sample:" + std::to_string(plan.samples);
+  }
+  return "";
+}
+
+// How tokens are searched, and what becomes of those left out; the defaults are not written.
+std::string SearchText(const LayerPlan& plan) {
+  std::string text;
+  if (!plan.default_index) {
+    text += ",index=" + plan.index->name;
+    const std::string given = GivenText(plan.index->arguments, plan.index_arguments);
+    if (!given.empty()) text += "," + given;
+  }
+  if (plan.bits != plan.query->default_bits || plan.bits != 0) {
+    text += ",bits=" + (plan.bits == 0 ? "exact" : std::to_string(plan.bits));
+  }
+  text += RemainderText(plan);
+  if (plan.Draws() && plan.value_bits != 0)
+    text += ",value_bits=" + std::to_string(plan.value_bits);
+  if (plan.Bounds()) text += ",exact_fallback=" + NumberText(plan.exact_fallback);
+  return text;
+}
+
+// Of `key` in a list of arguments; its size if it is not there.
+size_t PlaceOf(const std::vector<Argument>& arguments, std::string_view key) {
+  size_t i = 0;
+  while (i < arguments.size() && arguments[i].key != key) ++i;
+  return i;
+}
+
+}  // namespace
+
+double LayerPlan::Get(std::string_view key) const {
+  const size_t i = PlaceOf(query->arguments, key);
+  if (i < query->arguments.size()) {
+    return arguments.given[i] ? arguments.values[i] : query->arguments[i].fallback;
+  }
+  const size_t j = PlaceOf(index->arguments, key);
+  ATTNDB_CHECK(j < index->arguments.size());
+  return index_arguments.given[j] ? index_arguments.values[j] : index->arguments[j].fallback;
+}
+
+bool LayerPlan::Given(std::string_view key) const {
+  const size_t i = PlaceOf(query->arguments, key);
+  return i < query->arguments.size() && arguments.given[i];
+}
+
+bool LayerPlan::Is(std::string_view query_name) const {
+  return query == nullptr ? query_name == "full" : query->name == query_name;
+}
+
+std::unique_ptr<const index::CriticalSearch> LayerPlan::MakeSearch(const LayerSpec& layer) const {
+  if (!Chooses() || Draws() || Finds()) return nullptr;
+  return query->make_search(*this, layer);
+}
+
+float LayerPlan::Effort() const {
+  return index->effort_key.empty() ? 0.0f : static_cast<float>(Get(index->effort_key));
+}
+
+index::SearchSpec LayerPlan::MakeSpec(const LayerSpec& layer) const {
+  index::SearchSpec spec = query->make_spec(*this, layer);
+  spec.effort = Effort();
+  return spec;
+}
+
+std::string_view LayerPlan::ReasonForFull(const LayerSpec& layer, const CallSize& size) const {
+  if (kind == QueryKind::kFull) return "";
+  if (layer.sliding_window != 0) return "sliding-window layer: exact over its window";
+  if (size.num_rows > size.dense_query_tokens) return "more rows than dense_query_tokens: full";
+  if (size.num_tokens <= uint64_t{sink} + window) return "sink and window hold all tokens: full";
+  return "";
+}
+
+void LayerPlan::SetError(double value) {
+  error = value;
+  for (size_t i = 0; i < query->arguments.size(); ++i) {
+    arguments.given[i] = query->arguments[i].key == "error";
+    arguments.values[i] = arguments.given[i] ? value : 0.0;
+  }
+}
+
+std::string LayerPlan::ToString() const {
+  if (kind == QueryKind::kFull) return "full";
+  std::string keys;
+  if (Chooses()) keys = GivenText(query->arguments, arguments) + SearchText(*this) + ",";
+  return query->name + "(" + keys + "sink=" + std::to_string(sink) +
+         ",window=" + std::to_string(window) + ")";
+}
+
+const LayerPlan& Plan::ForLayer(LayerId layer) const {
+  for (auto it = overrides_.rbegin(); it != overrides_.rend(); ++it) {
+    if (it->first <= layer && layer <= it->last) return it->plan;
+  }
+  return base_;
+}
+
+std::string Plan::ToString() const {
+  std::string text = base_.ToString();
+  for (const Override& item : overrides_) {
+    text += "; layers " + std::to_string(item.first);
+    if (item.last != item.first) text += "-" + std::to_string(item.last);
+    text += ": " + item.plan.ToString();
+  }
+  return text;
+}
+
+Status Plan::CheckLayers(uint32_t num_layers) const {
+  for (const Override& item : overrides_) {
+    if (item.last >= num_layers) {
+      return Status::InvalidArgument("plan '" + ToString() + "': layer " +
+                                     std::to_string(item.last) + " does not exist; the model has " +
+                                     std::to_string(num_layers) + " layers, counted from 0");
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace attndb::planner

@@ -1,0 +1,128 @@
+// What a session computes in each layer: the plan, and its text.
+//
+//   plan  := query { ";" "layers" range { "," range } ":" query }
+//   range := number [ "-" number ]                                (both ends included)
+//   query := name [ "(" key "=" value { "," key "=" value } ")" ]
+//
+// Names: queries, indexes and presets, and the keys that each takes of its own, are those of a
+//        PlanRegistry. Keys of every query but full: sink, window; of every one that chooses tokens
+//        index, bits=exact|..., and remainder=drop|mean|sample:n or exact_fallback, or for auto
+//        value_bits=exact|8.
+// Threads: values. They point into the registry that they were parsed with.
+#ifndef ATTNDB_PLANNER_PLAN_H_
+#define ATTNDB_PLANNER_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "index/critical_search.h"
+#include "planner/plan_registry.h"
+
+namespace attndb::planner {
+
+// Of a call.
+struct CallSize {
+  uint64_t num_rows = 1;    // Of q.
+  uint64_t num_tokens = 0;  // Visible to the newest row.
+  uint32_t dense_query_tokens = 64;
+};
+
+// What a plan that draws may read of a call's middle, per row and q head.
+struct DrawBudget {
+  double first_rows = 0;       // At first; more where the sample finds itself off
+  double tolerated_error = 0;  // ... by more than this, relative to the norm of the output.
+};
+
+// What becomes of the middle tokens that a search leaves out.
+enum class Remainder : uint8_t {
+  kDrop,
+  kMean,    // Estimated: means of blocks of values, by the blocks' estimated mass.
+  kSample,  // ... from a sample of `samples` tokens.
+};
+
+// The query of one layer.
+struct LayerPlan {
+  QueryKind kind = QueryKind::kFull;  // query's.
+  const QueryType* query = nullptr;   // Null: full.
+  const IndexType* index = nullptr;   // Null: nothing is searched.
+  ArgumentValues arguments;           // Of the query,
+  ArgumentValues index_arguments;     // ... and of the index.
+  // The registry's default is not written out; where it is given, `auto` may not choose another.
+  bool default_index = true;
+  double error = 0.0;  // kAuto: what its draws are to keep, as a mean over heads.
+  uint32_t bits = 0;   // Of the key planes that are searched; 0 = K itself.
+  Remainder remainder = Remainder::kDrop;  // Of a search.
+  uint32_t samples = 0;                    // Of kSample.
+  // kAuto: of the value planes that stand for V of what was drawn and weighs little; 0 = none.
+  uint32_t value_bits = 0;
+  double exact_fallback = 0.0;  // Of the mass left out, what a row's bound may be; 0 = no bounds.
+  uint32_t sink = 16;           // First tokens that are always attended to.
+  uint32_t window = 128;        // Last tokens that are always attended to, the row's own too.
+
+  // Whether it chooses tokens, per q head.
+  bool Chooses() const { return kind == QueryKind::kSearch || kind == QueryKind::kAuto; }
+  // Whether it draws from the scores of all keys, instead of searching.
+  bool Draws() const { return kind == QueryKind::kAuto; }
+  // Whether its index finds keys without scoring all of them.
+  bool Finds() const { return kind == QueryKind::kSearch && UsesIndex(); }
+  // ... or draws by one.
+  bool UsesIndex() const { return Chooses() && index != nullptr && !index->finds_by.empty(); }
+  // How hard its index is to look; 0: as it thinks fit. REQUIRES: UsesIndex().
+  float Effort() const;
+  // Whether what is left out is estimated.
+  bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
+  // Whether means of values, or norms of them, are read.
+  bool ReadsMeans() const { return remainder == Remainder::kMean || Bounds(); }
+  // Whether what is left out is bounded, and rows whose bound is too large attend to all tokens.
+  bool Bounds() const { return exact_fallback > 0.0; }
+  // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.
+  double Get(std::string_view key) const;
+  bool Given(std::string_view key) const;
+  bool Is(std::string_view query_name) const;
+  // What its index is asked for. REQUIRES: Finds().
+  index::SearchSpec MakeSpec(const LayerSpec& layer) const;
+  // Null for plans that choose no tokens, draw them, or find them by an index. The layer says how
+  // scores become logits.
+  std::unique_ptr<const index::CriticalSearch> MakeSearch(const LayerSpec& layer) const;
+  // Why such a call has no choice but to read all that it sees; empty if it chooses. Static text.
+  std::string_view ReasonForFull(const LayerSpec& layer, const CallSize& size) const;
+  // Replaces the objective of `auto` by an error.
+  void SetError(double value);
+  // Canonical text; parses back to an equal plan.
+  std::string ToString() const;
+  friend bool operator==(const LayerPlan&, const LayerPlan&) = default;
+};
+
+class Plan {
+ public:
+  // `registry` must outlive the plan.
+  // Errors: kInvalidArgument with the column (from 1) and what was expected there; kUnsupported for
+  //         an index, bits and a remainder that this version does not have.
+  static Result<Plan> Parse(std::string_view text, const PlanRegistry& registry);
+
+  const LayerPlan& ForLayer(LayerId layer) const;  // The last override that names it, or the base.
+  std::string ToString() const;
+
+  // Errors: kInvalidArgument if an override names a layer that a model of num_layers does not have.
+  Status CheckLayers(uint32_t num_layers) const;
+
+ private:
+  friend class PlanParser;
+  struct Override {
+    LayerId first = 0;
+    LayerId last = 0;
+    LayerPlan plan;
+  };
+
+  LayerPlan base_;
+  std::vector<Override> overrides_;
+};
+
+}  // namespace attndb::planner
+
+#endif  // ATTNDB_PLANNER_PLAN_H_

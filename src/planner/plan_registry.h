@@ -1,0 +1,162 @@
+// The queries and indexes that plans can name, in tables: what each is called, the keys it takes,
+// how the search it stands for is made, and what that search costs.
+//
+//   PlanRegistry registry = internal::BuiltinPlans();     // what this version has
+//   registry.AddQuery({.name = "toy", ...});              // one more
+//   Result<Plan> plan = Plan::Parse("topk(k=8,index=toy)", registry);
+//
+// A new query or index is a folder of its own and one Add: nothing else knows its name.
+//
+// Threads: constant after the last Add; then shared by any number of threads. Plans point into it,
+//          so it outlives them.
+#ifndef ATTNDB_PLANNER_PLAN_REGISTRY_H_
+#define ATTNDB_PLANNER_PLAN_REGISTRY_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/types.h"
+#include "index/critical_search.h"
+#include "index/key_index.h"
+
+namespace attndb::planner {
+
+struct LayerPlan;
+
+// What the attention engine does for a query.
+enum class QueryKind : uint8_t {
+  kFull,    // All tokens.
+  kWindow,  // Sink and window only.
+  kSearch,  // Sink, window and what a search chooses of the middle, per q head.
+  kAuto,    // Sink, window and, per q head, a draw of the middle that keeps LayerPlan::error.
+};
+
+inline constexpr size_t kMaxArguments = 4;  // Of one query, and of one index.
+
+// A key with a number.
+struct Argument {
+  std::string key;
+  double min = 0.0;
+  double max = 0.0;
+  bool above_min = false;  // `min` itself is out of range.
+  bool whole = false;
+  std::string error;  // Of a value that is no number or out of range; whole numbers need none.
+  // Of a query: exactly one of those that share a choice is given. Of an index: all may be left
+  // out.
+  uint8_t choice = 0;
+  double fallback = 0.0;  // Where it is not given.
+};
+
+// Arguments as they were given: values in the order of the type's arguments.
+struct ArgumentValues {
+  std::array<double, kMaxArguments> values{};
+  std::array<bool, kMaxArguments> given{};
+  friend bool operator==(const ArgumentValues&, const ArgumentValues&) = default;
+};
+
+// What a search is about to be asked, of one kv head and one row of q.
+struct SearchSize {
+  uint32_t group_size = 1;     // q heads that are searched together.
+  double middle_tokens = 0;    // Neither sink nor window.
+  double plane_tokens = 0;     // Of these, those with key planes.
+  double fixed_tokens = 0;     // Sink and window.
+  uint32_t bits = 0;           // Of the planes; 0 = K itself.
+  double expected_tokens = 0;  // That it will select, per q head.
+  bool draws = false;          // By weight, from estimates of all that may weigh enough.
+};
+
+// What such a search reads and does: the optimizer prices it.
+struct SearchWork {
+  double exact_keys = 0;     // Scored in a stream of K, once for the group.
+  double scanned_keys = 0;   // Scored from planes, once for the group.
+  double compared_keys = 0;  // That each q head chooses among.
+  double reranked_keys = 0;  // Rows of K read here and there by each q head.
+  double hops = 0;           // Reads by each q head that wait for the one before.
+  double page_reads = 0;     // Of the disk.
+};
+
+struct IndexType {
+  std::string name;
+  std::vector<uint32_t> bits;       // Of what a search scans; 0 = K itself.
+  std::vector<Argument> arguments;  // Given after `index=`.
+  std::function<SearchWork(const SearchSize&)> predict;
+  // It finds keys without scoring all of them (index/key_index.h), in companions of this name;
+  // empty: it chooses among the scores of all. Of the bits, such an index has 0: what it finds is
+  // exact.
+  std::string finds_by;
+  // Which of its arguments is the effort of a search (index/key_index.h); empty: none.
+  std::string effort_key;
+  // Bits of the planes that it scans on the way, for its price.
+  uint32_t scan_bits = 0;
+  // Whether a plan that draws can do so by such an index: from what it scans, at scan_bits. `auto`
+  // may choose it then.
+  bool draws = false;
+
+  // That `bits=` may ask of it in such a query.
+  std::vector<uint32_t> BitsFor(QueryKind kind) const {
+    return kind == QueryKind::kAuto && draws ? std::vector<uint32_t>{scan_bits} : bits;
+  }
+  bool HasBits(QueryKind kind, uint32_t asked) const {
+    return std::ranges::count(BitsFor(kind), asked) != 0;
+  }
+};
+
+struct QueryType {
+  std::string name;
+  QueryKind kind = QueryKind::kSearch;
+  std::vector<Argument> arguments;
+  std::string needs;          // What must be given, with an example; empty if nothing must.
+  uint32_t default_bits = 0;  // Where the text has none.
+  // The search over scores of all keys. Null if the query does not search.
+  std::function<std::unique_ptr<const index::CriticalSearch>(const LayerPlan& plan,
+                                                             const LayerSpec& layer)>
+      make_search;
+  // What an index that finds keys is asked for. Null if that can't be said.
+  std::function<index::SearchSpec(const LayerPlan& plan, const LayerSpec& layer)> make_spec;
+  // Middle tokens that a q head will select; negative = nobody knows before a run. May be null.
+  std::function<double(const LayerPlan& plan, double middle_tokens)> predict_selected;
+};
+
+class PlanRegistry {
+ public:
+  // A plan text under a name, e.g. a paper's setting; more keys may follow the name.
+  struct Preset {
+    std::string name;
+    std::string text;
+  };
+
+  // REQUIRES: names not taken; at most kMaxArguments arguments. The first index is the default one.
+  void AddQuery(QueryType query);
+  void AddIndex(IndexType index);
+  void AddPreset(Preset preset);
+
+  // Null if there is none.
+  const QueryType* FindQuery(std::string_view name) const;
+  const IndexType* FindIndex(std::string_view name) const;
+  const Preset* FindPreset(std::string_view name) const;
+
+  // REQUIRES: an index was added.
+  const IndexType* default_index() const { return indexes_.front().get(); }
+  std::span<const std::unique_ptr<const IndexType>> indexes() const { return indexes_; }
+
+  // "full, topk(k=...), ...": for who named something else.
+  std::string KnownQueries() const;
+  std::string KnownIndexes() const;
+
+ private:
+  // Behind pointers, which plans keep.
+  std::vector<std::unique_ptr<const QueryType>> queries_;
+  std::vector<std::unique_ptr<const IndexType>> indexes_;
+  std::vector<Preset> presets_;
+};
+
+}  // namespace attndb::planner
+
+#endif  // ATTNDB_PLANNER_PLAN_REGISTRY_H_

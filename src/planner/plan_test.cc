@@ -1,0 +1,242 @@
+// Goal:   plan text means what plan.h says, errors point at the column, text round-trips.
+#include "planner/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "db/builtin_plans.h"
+
+namespace attndb::planner {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const PlanRegistry& Registry() {
+  static const PlanRegistry registry = internal::BuiltinPlans();
+  return registry;
+}
+
+Result<Plan> Parse(std::string_view text) { return Plan::Parse(text, Registry()); }
+
+LayerPlan Parsed(std::string_view text) {
+  const Result<Plan> plan = Parse(text);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? plan->ForLayer(0) : LayerPlan{};
+}
+
+TEST(PlanTest, ReadsEveryQuery) {
+  EXPECT_EQ(Parsed("full").kind, QueryKind::kFull);
+  const LayerPlan window = Parsed("window(sink=4,window=32)");
+  EXPECT_EQ(window.kind, QueryKind::kWindow);
+  EXPECT_EQ(window.sink, 4u);
+  EXPECT_EQ(window.window, 32u);
+  EXPECT_EQ(Parsed(" topk( k = 512 ) ").Get("k"), 512);
+  EXPECT_EQ(Parsed("dipr(beta=50)").Get("beta"), 50);
+  const LayerPlan sampled = Parsed("mass(p=0.99,bits=4,remainder=sample:128)");
+  EXPECT_EQ(sampled.Get("p"), 0.99);
+  EXPECT_EQ(sampled.bits, 4u);
+  EXPECT_EQ(sampled.samples, 128u);
+  EXPECT_EQ(sampled.remainder, Remainder::kSample);
+  EXPECT_FALSE(sampled.ReadsMeans());
+  const LayerPlan mean = Parsed("topk(k=3,remainder=mean)");
+  EXPECT_EQ(mean.remainder, Remainder::kMean);
+  EXPECT_EQ(mean.value_bits, 0u);
+  EXPECT_TRUE(mean.ReadsMeans());
+  const LayerPlan automatic = Parsed("auto(error=0.01)");
+  EXPECT_EQ(automatic.kind, QueryKind::kAuto);
+  EXPECT_EQ(automatic.error, 0.01);
+  EXPECT_EQ(automatic.bits, 4u);
+  EXPECT_EQ(automatic.value_bits, 0u);
+  EXPECT_FALSE(automatic.ReadsMeans());
+  EXPECT_EQ(Parsed("auto(error=0.01,value_bits=8)").value_bits, 8u);
+  EXPECT_EQ(Parsed("auto(error=0.01,value_bits=exact)"), automatic);
+  EXPECT_EQ(Parsed("topk(k=3,bits=8)").bits, 8u);
+  EXPECT_EQ(Parsed("topk(k=3,bits=8)").Bounds(), false);
+  EXPECT_EQ(Parsed("dipr(beta=3,exact_fallback=0.05)").exact_fallback, 0.05);
+}
+
+TEST(PlanTest, DefaultsMayBeWritten) {
+  EXPECT_EQ(Parsed("dipr(alpha=0.012,index=flat,bits=exact,remainder=drop)"),
+            Parsed("dipr(alpha=0.012)"));
+  EXPECT_EQ(Parsed("auto(error=0.01,bits=4,sink=16,window=128)"), Parsed("auto(error=0.01)"));
+}
+
+TEST(PlanTest, CanonicalTextIsWhatItWas) {
+  EXPECT_EQ(Parsed("full").ToString(), "full");
+  EXPECT_EQ(Parsed("window").ToString(), "window(sink=16,window=128)");
+  EXPECT_EQ(Parsed("topk(k=500)").ToString(), "topk(k=500,sink=16,window=128)");
+  EXPECT_EQ(Parsed("alaya").ToString(), "dipr(alpha=0.012,sink=128,window=512)");
+  EXPECT_EQ(Parsed("mass(p=0.9,bits=8,remainder=sample:7)").ToString(),
+            "mass(p=0.9,bits=8,remainder=sample:7,sink=16,window=128)");
+  EXPECT_EQ(Parsed("topk(k=9,remainder=mean)").ToString(),
+            "topk(k=9,remainder=mean,sink=16,window=128)");
+  EXPECT_EQ(Parsed("auto(error=0.01,value_bits=8)").ToString(),
+            "auto(error=0.01,bits=4,value_bits=8,sink=16,window=128)");
+  EXPECT_EQ(Parsed("topk(exact_fallback=0.5,k=9,bits=4)").ToString(),
+            "topk(k=9,bits=4,exact_fallback=0.5,sink=16,window=128)");
+  EXPECT_EQ(Parsed("auto(error=0.01)").ToString(), "auto(error=0.01,bits=4,sink=16,window=128)");
+  EXPECT_EQ(Parsed("auto(error=0.01,index=clustered,effort=1.5)").ToString(),
+            "auto(error=0.01,index=clustered,effort=1.5,bits=4,sink=16,window=128)");
+  EXPECT_EQ(Parsed("auto(error=0.01,index=flat)").ToString(),
+            "auto(error=0.01,index=flat,bits=4,sink=16,window=128)");
+  EXPECT_EQ(Parsed("auto(error=0.01,bits=exact)").ToString(),
+            "auto(error=0.01,bits=exact,sink=16,window=128)");
+}
+
+TEST(PlanTest, PresetsAreThePapersSettings) {
+  const LayerPlan alaya = Parsed("alaya");
+  EXPECT_EQ(alaya.Get("alpha"), 0.012);
+  EXPECT_EQ(alaya.sink, 128u);
+  EXPECT_EQ(alaya.window, 512u);
+  EXPECT_EQ(Parsed("retrieval_attention").Get("k"), 100);
+  EXPECT_EQ(Parsed("retrieval_attention(k=7)").Get("k"), 7);
+  EXPECT_EQ(Parsed("alaya(beta=50)").ToString(), "dipr(beta=50,sink=128,window=512)");
+}
+
+TEST(PlanTest, APresetOfAnIndexThatIsNotThereSaysSo) {
+  const Result<Plan> plan = Parse("full; layers 1: pqcache(k=1600)");
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(plan.status().message(),
+              AllOf(HasSubstr("column 17: 'pqcache' stands for topk(index=pq,m=2,b=6)"),
+                    HasSubstr("index=pq is not in this version; it has index=flat")));
+}
+
+TEST(PlanTest, LaterOverridesWin) {
+  const Result<Plan> plan = Parse("topk(k=8); layers 0-3,7: full; layers 2: window;");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->ForLayer(0).kind, QueryKind::kFull);
+  EXPECT_EQ(plan->ForLayer(2).kind, QueryKind::kWindow);
+  EXPECT_EQ(plan->ForLayer(5).kind, QueryKind::kSearch);
+  EXPECT_EQ(plan->ForLayer(7).kind, QueryKind::kFull);
+  EXPECT_TRUE(plan->CheckLayers(8).ok());
+  EXPECT_EQ(plan->CheckLayers(7).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(PlanTest, TextRoundTrips) {
+  for (const char* text : {"full", "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
+                           "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)",
+                           "auto(error=0.03)", "auto(error=0.01,bits=exact)", "auto(tpot=7.5)",
+                           "mass(p=1,bits=8,remainder=sample:7,sink=0)",
+                           "mass(p=0.9,bits=8,exact_fallback=1e-5)", "alaya(exact_fallback=1)"}) {
+    const Result<Plan> plan = Parse(text);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const Result<Plan> again = Parse(plan->ToString());
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(plan->ToString(), again->ToString());
+    for (LayerId layer = 0; layer < 4; ++layer) {
+      EXPECT_EQ(plan->ForLayer(layer), again->ForLayer(layer)) << text;
+    }
+  }
+}
+
+TEST(PlanTest, ErrorsNameTheColumn) {
+  const struct {
+    const char* text;
+    const char* message;
+  } cases[] = {
+      {"fulll", "column 1: unknown query 'fulll'"},
+      {"", "column 1: unknown query"},
+      {"topk(k=0)", "column 8: expected a whole number from 1"},
+      {"topk(k=99999999999)", "column 8: expected a whole number"},
+      {"topk(k=5", "column 9: expected ')'"},
+      {"topk", "column 1: topk needs k"},
+      {"topk(beta=1)", "column 6: unknown key 'beta'"},
+      {"topk(k=1,k=2)", "column 10: key 'k' is given twice"},
+      {"dipr(alpha=2)", "column 12: alpha must be"},
+      {"dipr(beta=nan)", "column 11: beta must be"},
+      {"dipr(beta=1,alpha=0.5)", "column 13: give beta or alpha"},
+      {"full(sink=3)", "column 6: unknown key 'sink'"},
+      {"auto", "column 1: auto needs error or tpot"},
+      {"auto(tpot=0)", "column 11: tpot must be"},
+      {"auto(error=0.1,tpot=3)", "column 16: give error or tpot, not both"},
+      {"auto(error=0)", "column 12: error must be"},
+      {"auto(error=0.01,remainder=drop)", "column 17: unknown key 'remainder'"},
+      {"mass", "column 1: mass needs p"},
+      {"mass(p=0)", "column 8: p must be"},
+      {"mass(p=1.5)", "column 8: p must be"},
+      {"mass(k=3)", "column 6: unknown key 'k'"},
+      {"topk(k=1,remainder=sample:0)", "column 20: expected sample:n"},
+      {"topk(k=1,remainder=sample:)", "column 20: expected sample:n"},
+      {"topk(k=1,exact_fallback=0)", "column 25: exact_fallback must be a number in (0, 1]"},
+      {"topk(k=1,exact_fallback=1.5)", "column 25: exact_fallback must be"},
+      {"topk(k=1,exact_fallback=x)", "column 25: exact_fallback must be"},
+      {"mass(p=1,remainder=sample:9,exact_fallback=0.1)",
+       "column 29: exact_fallback needs remainder=drop"},
+      {"auto(error=0.1,exact_fallback=0.1)", "column 16: unknown key 'exact_fallback'"},
+      {"window(exact_fallback=0.1)", "column 8: unknown key 'exact_fallback'"},
+      {"topk(k=3)(sink=1)", "column 10: expected ';' or the end"},
+      {"full extra", "column 6: expected ';' or the end"},
+      {"full; layer 0: full", "column 7: expected 'layers'"},
+      {"full; layers x: full", "column 14: expected the number of a layer"},
+      {"full; layers 3-1: full", "column 17: the range of layers is empty"},
+      {"full; layers 1 full", "column 16: expected ':'"},
+  };
+  for (const auto& c : cases) {
+    const Result<Plan> plan = Parse(c.text);
+    ASSERT_FALSE(plan.ok()) << c.text;
+    EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument) << c.text;
+    EXPECT_THAT(plan.status().message(), HasSubstr(c.message));
+  }
+}
+
+TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
+  for (const char* text :
+       {"topk(k=5,index=coarse)", "dipr(beta=1,bits=2)", "dipr(beta=1,remainder=planes:3)",
+        "topk(k=1,remainder=planes:)", "mass(p=0.5,bits=many)", "auto(error=0.01,value_bits=4)"}) {
+    const Result<Plan> plan = Parse(text);
+    ASSERT_FALSE(plan.ok()) << text;
+    EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << plan.status();
+    EXPECT_THAT(plan.status().message(), HasSubstr("column"));
+  }
+}
+
+TEST(PlanTest, ValuesOfFormerVersionsNameWhatTakesTheirPlace) {
+  const struct {
+    const char* text;
+    const char* message;
+  } cases[] = {
+      {"topk(k=5,bits=1)", "column 15: bits=1 is no more; bits=4 takes its place"},
+      {"auto(error=0.03,bits=1)", "column 22: bits=1 is no more; bits=4 takes its place"},
+      {"topk(k=5,remainder=planes:2)",
+       "column 20: remainder=planes:2 is no more; remainder=sample:512 takes its place"},
+      {"mass(p=0.9,bits=4,remainder=planes:8)",
+       "column 29: remainder=planes:8 is no more; remainder=sample:1024 takes its place"},
+  };
+  for (const auto& c : cases) {
+    const Result<Plan> plan = Parse(c.text);
+    ASSERT_FALSE(plan.ok()) << c.text;
+    EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << c.text;
+    EXPECT_THAT(plan.status().message(), HasSubstr(c.message));
+  }
+}
+
+TEST(PlanTest, SaysWhatBecomesOfTheRemainder) {
+  EXPECT_TRUE(Parsed("auto(error=0.01)").Draws());
+  EXPECT_TRUE(Parsed("auto(error=0.01)").Estimates());
+  EXPECT_EQ(Parsed("auto(error=0.01)").MakeSearch({}), nullptr);
+  EXPECT_FALSE(Parsed("mass(p=0.7,remainder=sample:9)").Draws());
+  EXPECT_TRUE(Parsed("mass(p=0.7,remainder=sample:9)").Estimates());
+  EXPECT_FALSE(Parsed("mass(p=0.7)").Estimates());
+}
+
+TEST(PlanTest, RandomTextNeverCrashes) {
+  std::mt19937 random(17);
+  constexpr std::string_view kPieces[] = {
+      "full", "topk", "dipr",   "(", ")",    "k",    "=", ",", ";",    "0",         "-",
+      "12",   ":",    "layers", " ", "beta", "mass", "p", ".", "bits", "remainder", "sample:"};
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (auto n = random() % 12; n > 0; --n) text += kPieces[random() % std::size(kPieces)];
+    const Result<Plan> plan = Parse(text);
+    if (plan.ok()) {
+      EXPECT_TRUE(Parse(plan->ToString()).ok()) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attndb::planner
