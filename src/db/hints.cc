@@ -14,7 +14,7 @@ using planner::MachineConstants;
 using planner::MeanRatio;
 
 constexpr std::string_view kFileName = "hints.json";
-constexpr int kVersion = 3;
+constexpr int kVersion = 4;
 constexpr size_t kMaxScans = 8;
 
 bool IsSameMachine(const MachineConstants& a, const MachineConstants& b) {
@@ -37,7 +37,6 @@ Json JsonOf(const MachineConstants& machine) {
           {"select", machine.select},
           {"row", machine.row},
           {"hop", machine.hop},
-          {"page", machine.page},
           {"head", machine.head}};
 }
 
@@ -74,18 +73,21 @@ MachineConstants MachineOf(const Json& json) {
   machine.select = PriceOf(json.at("select"));
   machine.row = PriceOf(json.at("row"));
   machine.hop = PriceOf(json.at("hop"));
-  machine.page = PriceOf(json.at("page"));
   machine.head = PriceOf(json.at("head"));
   return machine;
 }
 
 // One array a head, as the file has it.
 Json JsonOf(const HeadStatistics& head) {
-  return Json::array({head.rows.value(), head.rows.count(), head.sparse_time.value(),
-                      head.sparse_time.count(), head.full_time.value(), head.full_time.count(),
-                      head.selected, head.error, head.mass_left, head.prefers_full,
-                      head.index_time.value(), head.index_time.count(), head.prefers_index,
-                      head.missed});
+  Json json = Json::array({head.rows.value(), head.rows.count()});
+  for (const MeanRatio& time : head.time) {
+    json.push_back(time.value());
+    json.push_back(time.count());
+  }
+  json.push_back(head.selected);
+  json.push_back(head.missed);
+  json.push_back(static_cast<uint32_t>(head.last));
+  return json;
 }
 
 MeanRatio RatioOf(const Json& json, size_t i) {
@@ -99,16 +101,14 @@ double MeanOf(const Json& json) {
 
 HeadStatistics HeadOf(const Json& json) {
   HeadStatistics head;
-  head.rows = RatioOf(json, 0);
-  head.sparse_time = RatioOf(json, 2);
-  head.full_time = RatioOf(json, 4);
-  head.selected = MeanOf(json.at(6));
-  head.error = MeanOf(json.at(7));
-  head.mass_left = MeanOf(json.at(8));
-  head.prefers_full = json.at(9).get<bool>();
-  head.index_time = RatioOf(json, 10);
-  head.prefers_index = json.at(12).get<bool>();
-  head.missed = std::max(0.0, MeanOf(json.at(13)));
+  size_t i = 0;
+  head.rows = RatioOf(json, i);
+  for (MeanRatio& time : head.time) time = RatioOf(json, i += 2);
+  head.selected = MeanOf(json.at(i += 2));
+  head.missed = std::max(0.0, MeanOf(json.at(++i)));
+  const auto last = json.at(++i).get<uint32_t>();
+  if (last >= planner::kNumMethods) throw std::out_of_range("not a method");
+  head.last = static_cast<planner::Method>(last);
   return head;
 }
 

@@ -17,7 +17,7 @@
 
 #include "attndb/types.h"
 #include "common/mutex.h"
-#include "planner/head_statistics.h"
+#include "planner/learned_state.h"
 #include "planner/machine_constants.h"
 #include "storage/io/file_system.h"
 

@@ -39,11 +39,12 @@ class HintsTest : public ::testing::Test {
   }
   static ContextStatistics Statistics() {
     ContextStatistics statistics(2, std::vector<planner::HeadStatistics>(3));
-    statistics[1][2].ObserveSparse({.selected = 9, .ns = 200}, {.ns = 100}, false);
-    statistics[1][2].ObserveDraw(1.6, 10, 0.01);
-    statistics[1][2].prefers_full = true;
-    statistics[0][1].ObserveSparse({.ns = 300, .missed = 0.01}, {.ns = 100}, true);
-    statistics[0][1].prefers_index = true;
+    statistics[1][2].rows = planner::MeanRatio(4, 1);
+    statistics[1][2].time_of(planner::Method::kFull) = planner::MeanRatio(2, 3);
+    statistics[1][2].selected = 9;
+    statistics[0][1].time_of(planner::Method::kIndex) = planner::MeanRatio(3, 8);
+    statistics[0][1].missed = 0.01;
+    statistics[0][1].last = planner::Method::kIndex;
     return statistics;
   }
   void SaveBoth() {
@@ -107,7 +108,7 @@ TEST_F(HintsTest, ADamagedFileIsNoFile) {
 TEST_F(HintsTest, AnotherVersionIsNotRead) {
   SaveBoth();
   std::string text = Text();
-  text.replace(text.find("\"version\":3"), 11, "\"version\":1");
+  text.replace(text.find("\"version\":4"), 11, "\"version\":1");
   Write(text);
   const Hints hints(storage::PosixFileSystem(), dir_.path());
   EXPECT_FALSE(hints.FindContext(kContext).has_value());

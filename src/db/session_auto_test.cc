@@ -130,8 +130,9 @@ TEST_F(SessionAutoTest, HeadsOfALayerMayDiffer) {
   StoreContext();
   ContextStatistics learned;
   for (const LayerSpec& layer : model_.spec().layers) learned.emplace_back(layer.num_kv_heads);
-  for (planner::HeadStatistics& head : learned[0]) head.sparse_time = planner::MeanRatio(1, 8);
-  learned[0][1].sparse_time = planner::MeanRatio(64, 8);
+  for (planner::HeadStatistics& head : learned[0])
+    head.time_of(planner::Method::kScan) = planner::MeanRatio(1, 8);
+  learned[0][1].time_of(planner::Method::kScan) = planner::MeanRatio(64, 8);
   planner::MachineConstants machine = Machine(/*searches=*/true);
   machine.attend = {100, 100, 100, 100};
   machine.row = 20;
@@ -158,10 +159,12 @@ TEST_F(SessionAutoTest, WhatASessionLearnedIsKeptWithTheContext) {
   const ContextId context = Resume("full")->context();
   const auto before = database_->hints()->FindContext(context);
   ASSERT_TRUE(before.has_value());
-  EXPECT_GT((*before)[0][0].sparse_time.count(), 0u);
+  EXPECT_GT((*before)[0][0].time_of(planner::Method::kScan).count(), 0u);
   Open(Machine(/*searches=*/true));
   EXPECT_EQ(database_->hints()->FindContext(context)->size(), before->size());
-  EXPECT_GT((*database_->hints()->FindContext(context))[0][0].sparse_time.count(), 0u);
+  EXPECT_GT(
+      (*database_->hints()->FindContext(context))[0][0].time_of(planner::Method::kScan).count(),
+      0u);
 }
 
 TEST_F(SessionAutoTest, AShortContextIsReadWhole) {

@@ -43,28 +43,27 @@ std::string SessionImpl::NonFiniteReason(LayerId layer) const {
   return heads.empty() ? "" : "NaN or Inf in kv head " + heads + ": full there";
 }
 
-void SessionImpl::FillHeads(LayerId layer, const planner::LayerChoice& choice,
+void SessionImpl::FillHeads(LayerId layer, const planner::LayerExecution& execution,
                             LayerExplain* explain) const {
   const LayerStats& stats = stats_[layer];
   planner::Cost sum;
-  for (uint32_t i = 0; i < choice.heads.size(); ++i) {
-    const planner::HeadChoice& chosen = choice.heads[i];
-    const bool broken = choice.plan.kind != planner::QueryKind::kFull && IsNonFinite(layer, i);
-    const planner::Cost predicted =
-        broken ? planner::Cost{chosen.full_cost.bytes, chosen.full_ns} : chosen.predicted();
+  for (uint32_t i = 0; i < execution.heads.size(); ++i) {
+    const planner::HeadExecution& planned = execution.heads[i];
+    const bool is_full = planned.method == planner::Method::kFull;
+    const planner::Cost predicted = planned.predicted();
     sum.bytes += predicted.bytes;
     sum.ns += predicted.ns;
     HeadExplain head;
     head.kv_head = i;
-    head.plan = chosen.full || broken ? "full" : choice.PlanOf(i).ToString();
-    head.reason = broken                                    ? "NaN or Inf: full"
-                  : chosen.reason == planner::Reason::kRule ? choice.full_reason
-                                                            : planner::TextOf(chosen.reason);
-    head.predicted_selected = chosen.full || broken ? 0 : chosen.selected;
+    head.plan = is_full ? "full" : execution.PlanOf(i).ToString();
+    head.reason = planned.reason == planner::Reason::kRule ? execution.full_reason
+                                                           : planner::TextOf(planned.reason);
+    head.predicted_selected = is_full ? 0 : planned.selected;
     head.predicted_bytes = static_cast<uint64_t>(predicted.bytes);
     head.predicted_us = Micros(predicted.ns);
-    if (choice.priced && choice.plan.kind == planner::QueryKind::kAuto && !broken) {
-      head.other_us = Micros(chosen.full ? chosen.sparse_ns : chosen.full_ns);
+    if (execution.priced && execution.plan.kind == planner::QueryKind::kAuto &&
+        planned.reason != planner::Reason::kNonFinite) {
+      head.other_us = Micros(planned.other_ns());
     }
     const attention::CallCost& all = stats.all_heads[i];
     const attention::CallCost& last = stats.last_heads[i];
@@ -94,23 +93,24 @@ void SessionImpl::FillHeads(LayerId layer, const planner::LayerChoice& choice,
 
 Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
-  const planner::ChainFacts facts = Facts(layer);
-  const planner::LayerChoice choice = advisor_.Preview(layer, facts);
+  LayerFacts facts;
+  FindFacts(layer, &facts);
+  const planner::LayerExecution execution = Preview(layer, facts);
   const planner::LayerPlan& plan = plan_.ForLayer(layer);
   const LayerStats& stats = stats_[layer];
   LayerExplain explain;
   explain.layer = layer;
   explain.plan = plan.ToString();
-  explain.reason = choice.full_reason;
-  explain.notes = advisor_.Notes(layer, facts);
+  explain.reason = execution.full_reason;
+  explain.notes = planner::NotesOf(Ask(layer, facts, plan));
   const bool runs_plan = explain.reason.empty();
   if (runs_plan && plan.kind != planner::QueryKind::kFull) explain.reason = NonFiniteReason(layer);
-  explain.num_tokens = facts.num_tokens;
+  explain.num_tokens = facts.chain.num_tokens;
   const uint64_t fixed = uint64_t{plan.sink} + plan.window;
   explain.num_middle =
-      plan.kind == planner::QueryKind::kFull || !runs_plan || facts.num_tokens < fixed
+      plan.kind == planner::QueryKind::kFull || !runs_plan || explain.num_tokens < fixed
           ? 0
-          : facts.num_tokens - fixed;
+          : explain.num_tokens - fixed;
   const attention::CallCost all = stats.Total();
   explain.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);
   explain.candidates_mean = MeanOf(static_cast<double>(all.num_candidates), all.num_queries, 0);
@@ -120,7 +120,7 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   } else if (plan.Chooses()) {  // What it was so far is the best guess.
     explain.predicted_selected = all.num_queries > 0 ? explain.selected_mean : -1.0;
   }
-  FillHeads(layer, choice, &explain);
+  FillHeads(layer, execution, &explain);
   explain.num_queries = stats.num_rows;
   explain.bytes_touched = stats.last.bytes_touched;
   explain.score_us = Micros(static_cast<double>(stats.last.score_ns));
@@ -140,7 +140,9 @@ attndb::Explain SessionImpl::Explain() const {
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     explain.layers.push_back(*ExplainLayer(layer));
     explain.predicted_us += explain.layers.back().predicted_us;
-    const std::optional<planner::ErrorChoice> error = advisor_.ErrorOf(layer, Facts(layer));
+    LayerFacts facts;
+    FindFacts(layer, &facts);
+    const auto error = planner::ErrorOf(plan_.ForLayer(layer), OutlookOf(facts));
     if (!error) continue;
     explain.tpot_error = std::max(explain.tpot_error, error->error);
     explain.unreachable = explain.unreachable || !error->reachable;

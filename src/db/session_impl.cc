@@ -38,13 +38,14 @@ SessionImpl::SessionImpl(SessionSeed seed)
       shape_(std::move(seed.shape)),
       first_position_(seed.first_position),
       plan_(std::move(seed.plan)),
-      advisor_(&spec_, AdvisorOptions()),
+      learned_(spec_, database_->options().measure_machine),
       physical_(spec_.num_layers()),
       searches_(spec_.num_layers()),
       context_(seed.context),
       chain_(std::move(seed.chain)),
       stored_tokens_(std::move(seed.tokens)),
       num_stored_(ChainTokens(chain_)),
+      kv_bytes_per_token_(spec_.KvBytesPerToken()),
       tail_(shape_, database_->budget()),
       query_sample_(spec_, database_->options().query_sample),
       stats_(spec_.num_layers()) {
@@ -53,9 +54,8 @@ SessionImpl::SessionImpl(SessionSeed seed)
     stats_[layer].last_heads.resize(spec_.layers[layer].num_kv_heads);
     stats_[layer].all_heads.resize(spec_.layers[layer].num_kv_heads);
   }
-  advisor_.SetPlan(&plan_);
   const auto statistics = database_->hints()->FindContext(context_);
-  if (statistics && database_->options().measure_machine) advisor_.Restore(*statistics);
+  if (statistics && learned_.learns()) learned_.Restore(*statistics);
   database_->SessionOpened(context_);
 }
 
@@ -66,19 +66,9 @@ SessionImpl::~SessionImpl() {
   database_->SessionClosed(context_);
 }
 
-planner::PlanAdvisor::Options SessionImpl::AdvisorOptions() const {
-  const DBOptions& options = database_->options();
-  return {.dense_query_tokens = options.dense_query_tokens,
-          .learns = options.measure_machine,
-          .machine = [database = database_.get()](bool needed) -> const planner::MachineConstants& {
-            return database->Machine(needed);
-          },
-          .registry = &database_->plans()};
-}
-
 void SessionImpl::KeepStatistics() const {
-  if (context_ == ContextId::kNone || !advisor_.has_learned()) return;
-  database_->hints()->NoteContext(context_, advisor_.statistics());
+  if (context_ == ContextId::kNone || !learned_.has_learned()) return;
+  database_->hints()->NoteContext(context_, learned_.layers());
 }
 
 Status SessionImpl::Fail(Status status) {
@@ -222,8 +212,26 @@ Status SessionImpl::CheckAttend(LayerId layer, const TensorView& q,
 Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out,
                               float* lse, uint32_t num_parts) {
   ATTNDB_RETURN_IF_ERROR(CheckAttend(layer, q, out));
+  const auto num_rows = static_cast<uint64_t>(q.rows());
+  PlanCall(layer, num_rows, num_parts);
   attention::LayerCall call = DescribeCall(layer);
-  const uint32_t num_heads = call.spec.num_kv_heads;
+  call.q = q;
+  call.out = out;
+  call.lse = lse;
+  call.num_parts = num_parts;
+  call.found = found_;
+  ATTNDB_RETURN_IF_ERROR(ReadRuns(layer, &call));
+  TakeExecution(layer, &call);
+  CollectDerived(layer, &call);
+  const uint64_t first_token = call.num_tokens - num_rows;
+  if (first_token >= num_stored_) {
+    query_sample_.Offer(spec_, layer, q, first_token - num_stored_,
+                        first_position_ + static_cast<int64_t>(first_token));
+  }
+  return attention_.Begin(call);
+}
+
+Status SessionImpl::ReadRuns(LayerId layer, attention::LayerCall* call) {
   pins_.clear();
   for (const ChainEntry& entry : chain_) {
     Result<storage::LayerPin> pin = entry.segment->PinLayer(layer);
@@ -234,175 +242,17 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
     pins_.push_back(*std::move(pin));
   }
   runs_.clear();
-  non_finite_.assign(num_heads, 0);
-  for (uint32_t head = 0; head < num_heads; ++head) {
+  for (uint32_t head = 0; head < call->spec.num_kv_heads; ++head) {
     for (size_t i = 0; i < chain_.size(); ++i) {
       storage::KvRows rows = pins_[i].rows(head);
       rows.num_tokens = chain_[i].num_tokens_used;
       runs_.push_back(rows);
-      if (pins_[i].non_finite(head)) non_finite_[head] = 1;
     }
     for (const storage::KvRows& rows : tail_.runs(layer, head)) runs_.push_back(rows);
-    if (tail_.non_finite(layer, head)) non_finite_[head] = 1;
   }
-  call.runs = runs_;
-  call.num_runs = runs_.size() / num_heads;
-  call.q = q;
-  call.out = out;
-  call.lse = lse;
-  call.num_parts = num_parts;
-  call.found = found_;
-  ChoosePlan(layer, &call);
-  const auto num_rows = static_cast<uint64_t>(q.rows());
-  const uint64_t first_token = call.num_tokens - num_rows;
-  if (first_token >= num_stored_) {
-    query_sample_.Offer(spec_, layer, q, first_token - num_stored_,
-                        first_position_ + static_cast<int64_t>(first_token));
-  }
-  return attention_.Begin(call);
-}
-
-// What is decided for planes that may be there is decided again if they are not.
-void SessionImpl::ChoosePlan(LayerId layer, attention::LayerCall* call) {
-  const auto num_rows = static_cast<uint64_t>(call->q.rows());
-  planner::ChainFacts facts = Facts(layer);
-  facts.num_plane_tokens = StorablePlaneTokens();
-  advisor_.SetThreads(call->num_parts);
-  TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
-  CollectForScores(layer, call);
-  if (!estimates_.empty()) {
-    const uint64_t found = CountPlaneTokens(*call);
-    stats_[layer].num_plane_tokens = found;
-    if (found != facts.num_plane_tokens) {
-      facts.num_plane_tokens = found;
-      TakeChoice(layer, advisor_.Choose(layer, facts, num_rows), call);
-      CollectForScores(layer, call);
-    }
-  }
-  CollectValues(layer, *call);
-  call->values = values_;
-  call->means = means_;
-}
-
-void SessionImpl::CollectForScores(LayerId layer, attention::LayerCall* call) {
-  CollectIndexes(layer, *call);
-  call->indexes = indexes_;
-  CollectEstimates(layer, *call);
-  call->estimates = estimates_;
-}
-
-void SessionImpl::TakeChoice(LayerId layer, const planner::LayerChoice& choice,
-                             attention::LayerCall* call) {
-  call->plan = choice.plan;
-  call->draws = choice.draws;
-  call->full_reason = choice.full_reason;
-  call->search = choice.all_full ? nullptr : SearchFor(layer, choice.plan);
-  runs_full_ = non_finite_;
-  by_index_.assign(runs_full_.size(), 1);
-  for (size_t head = 0; head < runs_full_.size(); ++head) {
-    if (choice.heads[head].full) runs_full_[head] = 1;
-    if (!choice.others.empty()) by_index_[head] = choice.heads[head].index == choice.plan.index;
-  }
-  call->non_finite = runs_full_;
-}
-
-namespace {
-
-// By kv head and run, what the heads of the chain's segments have; null for the others.
-template <typename Heads, typename Value>
-void ListByRun(const attention::LayerCall& call, const Heads& heads,
-               std::vector<const Value*>* list) {
-  list->clear();
-  for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
-    for (size_t run = 0; run < call.num_runs; ++run) {
-      const bool has = run < heads.size() && heads[run] != nullptr;
-      list->push_back(has ? heads[run]->head(head) : nullptr);
-    }
-  }
-}
-
-}  // namespace
-
-void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& call) {
-  planes_.clear();
-  estimates_.clear();
-  if (call.plan.bits == 0 || !attention::ReasonForFull(call).empty()) return;
-  const bool any_scans = std::ranges::count(by_index_, 0) != 0;
-  for (size_t i = 0; i < chain_.size(); ++i) {
-    // A draw by an index has estimates of its own.
-    const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
-    planes_.push_back(has_index && !any_scans ? nullptr
-                                              : database_->planes()->Get(*chain_[i].segment, layer,
-                                                                         call.spec, pins_[i]));
-  }
-  ListByRun(call, planes_, &estimates_);
-}
-
-void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call) {
-  layer_values_.clear();
-  values_.clear();
-  layer_means_.clear();
-  means_.clear();
-  if (!attention::ReasonForFull(call).empty()) return;
-  const auto collect = [&](auto* cache, auto* heads, auto* list) {
-    for (size_t i = 0; i < chain_.size(); ++i) {
-      heads->push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
-    }
-    ListByRun(call, *heads, list);
-  };
-  if (call.plan.value_bits != 0) collect(database_->values(), &layer_values_, &values_);
-  if (call.plan.ReadsMeans()) collect(database_->means(), &layer_means_, &means_);
-}
-
-void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call) {
-  layer_indexes_.clear();
-  indexes_.clear();
-  lacks_index_ = false;
-  if (!call.plan.UsesIndex() || !attention::ReasonForFull(call).empty()) return;
-  IndexCache* const cache = database_->indexes(call.plan.index->finds_by);
-  for (size_t i = 0; i < chain_.size(); ++i) {
-    const storage::Segment& segment = *chain_[i].segment;
-    layer_indexes_.push_back(cache->Get(segment, layer, call.spec, pins_[i]));
-    if (layer_indexes_.back() == nullptr && cache->MayHave(segment)) lacks_index_ = true;
-  }
-  ListByRun(call, layer_indexes_, &indexes_);
-  for (size_t i = 0; i < indexes_.size(); ++i) {
-    if (by_index_[i / call.num_runs] == 0) indexes_[i] = nullptr;
-  }
-}
-
-uint64_t SessionImpl::StorablePlaneTokens() const {
-  uint64_t num_tokens = 0;
-  for (const ChainEntry& entry : chain_) {
-    const bool is_long = entry.segment->num_tokens() >= database_->min_plane_tokens();
-    if (is_long) num_tokens += entry.num_tokens_used;
-  }
-  return num_tokens;
-}
-
-uint64_t SessionImpl::CountPlaneTokens(const attention::LayerCall& call) const {
-  uint64_t num_tokens = 0;
-  for (size_t i = 0; i < planes_.size(); ++i) {
-    const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
-    if (planes_[i] != nullptr || has_index) num_tokens += call.runs[i].num_tokens;
-  }
-  return num_tokens;
-}
-
-planner::ChainFacts SessionImpl::Facts(LayerId layer) const {
-  planner::ChainFacts facts;
-  facts.num_tokens = LayerTokens(layer);
-  facts.num_stored = num_stored_;
-  for (const ChainEntry& entry : chain_) {
-    facts.num_filtered += entry.segment->num_tokens() - entry.num_tokens_used;
-  }
-  const uint64_t storable = StorablePlaneTokens();
-  facts.num_plane_tokens = stats_[layer].num_plane_tokens.value_or(storable);
-  facts.num_plane_tokens = std::min(facts.num_plane_tokens, storable);
-  facts.planes_missing = facts.num_plane_tokens < storable;
-  facts.kv_bytes = spec_.KvBytesPerToken() * facts.num_tokens;
-  facts.gpu_bytes = database_->options().gpu_memory_bytes;
-  return facts;
+  call->runs = runs_;
+  call->num_runs = runs_.size() / call->spec.num_kv_heads;
+  return Status::Ok();
 }
 
 void SessionImpl::EndCall() {
@@ -473,10 +323,9 @@ void SessionImpl::Teach(LayerId layer, uint64_t num_rows) {
     planner::HeadObservation seen;
     // A head that ran `full` for its NaN teaches nothing about its plan, nor does one that had to
     // scan what has no index yet.
-    if (non_finite_[head] == 0 && !(lacks_index_ && by_index_[head] != 0)) {
+    if (facts_.chain.IsFinite(head) && !(lacks_index_ && by_index_[head] != 0)) {
       seen.ns = static_cast<double>(cost.score_ns + cost.select_ns + cost.attend_ns) / rows;
     }
-    seen.bytes = static_cast<double>(cost.bytes_touched) / rows;
     seen.missed = cost.MissedShare();
     if (cost.num_queries > 0) {
       seen.selected =
@@ -486,12 +335,9 @@ void SessionImpl::Teach(LayerId layer, uint64_t num_rows) {
       seen.error = cost.error_sum / static_cast<double>(cost.num_errors);
       seen.difficulty = cost.difficulty_sum / static_cast<double>(cost.num_errors);
     }
-    if (cost.num_masses > 0) {
-      seen.mass_left = cost.mass_left_sum / static_cast<double>(cost.num_masses);
-    }
     observed_.push_back(seen);
   }
-  advisor_.Observe(layer, num_rows, observed_);
+  learned_.Observe(layer, num_rows, execution_, observed_);
 }
 
 // One part where the work is too small to share.
@@ -569,7 +415,7 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
       database_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_, stored_tokens_});
   fork->tail_ = tail_.Fork();
   fork->query_sample_ = query_sample_;
-  fork->advisor_.Restore(advisor_.statistics());
+  fork->learned_.Restore(learned_.layers());
   return fork;
 }
 
@@ -589,7 +435,7 @@ Status SessionImpl::SetPlan(std::string_view text) {
   ATTNDB_ASSIGN_OR_RETURN(planner::Plan plan, planner::Plan::Parse(text, database_->plans()));
   ATTNDB_RETURN_IF_ERROR(plan.CheckLayers(spec_.num_layers()));
   plan_ = std::move(plan);
-  advisor_.SetPlan(&plan_);
+  objectives_.Forget();
   return Status::Ok();
 }
 

@@ -26,8 +26,11 @@
 #include "db/stored_index.h"
 #include "db/stored_planes.h"
 #include "db/stored_values.h"
+#include "planner/execution.h"
+#include "planner/learned_state.h"
+#include "planner/objective.h"
 #include "planner/plan.h"
-#include "planner/plan_advisor.h"
+#include "planner/plan_layer.h"
 #include "storage/kv/kv_tail.h"
 #include "storage/kv/segment.h"
 
@@ -107,23 +110,40 @@ class SessionImpl {
     std::vector<attention::CallCost> all_heads;   // ... and of all calls.
     std::vector<attention::HeadBound>
         last_bounds;  // By q head: of the last row; or the plan has none.
-    // Tokens of the chain that had planes in the last call that looked for them.
-    std::optional<uint64_t> num_plane_tokens;
+    // By entry of the chain: not 0 where the last call that looked for planes found none.
+    std::vector<uint8_t> lacks_planes;
 
     attention::CallCost Total() const;
     std::span<const attention::HeadBound> LastBounds(uint32_t kv_head) const;
   };
 
-  // What a call of the layer will find; planes as it found them last, or as they may be.
-  planner::ChainFacts Facts(LayerId layer) const;
-  uint64_t StorablePlaneTokens() const;
-  uint64_t CountPlaneTokens(const attention::LayerCall& call) const;
-  // Settles what the layer runs, and collects the planes that it reads.
-  void ChoosePlan(LayerId layer, attention::LayerCall* call);
-  void TakeChoice(LayerId layer, const planner::LayerChoice& choice, attention::LayerCall* call);
+  // What is known of a layer's chain, without a look at its rows, and the room for it.
+  struct LayerFacts {
+    planner::ChainFacts chain;
+    std::vector<planner::RunFacts> runs;
+    std::vector<uint8_t> non_finite;
+  };
+  // Planes are there as the last call found them, or may be.
+  void FindFacts(LayerId layer, LayerFacts* facts) const;
+  // A question of one row about the layer. `facts` and `plan` must outlive it.
+  planner::LayerQuestion Ask(LayerId layer, const LayerFacts& facts,
+                             const planner::LayerPlan& plan) const;
+  planner::Outlook OutlookOf(const LayerFacts& facts) const;
+  // What the layer would run, exploring nothing.
+  planner::LayerExecution Preview(LayerId layer, const LayerFacts& facts) const;
+  // Settles what the layer runs: facts_ become execution_.
+  void PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts);
+  // Pins the layer's segments, and lists their rows and those of the tail.
+  Status ReadRuns(LayerId layer, attention::LayerCall* call);
+  // Collects what is derived from the chain's segments and the execution reads. Plans again if some
+  // expected planes turn out to be missing.
+  void CollectDerived(LayerId layer, attention::LayerCall* call);
+  bool LacksExpectedPlanes(LayerId layer);
+  void TakeExecution(LayerId layer, attention::LayerCall* call);
   void NoteCost(LayerId layer, uint64_t num_rows);
   void Teach(LayerId layer, uint64_t num_rows);
-  void FillHeads(LayerId layer, const planner::LayerChoice& choice, LayerExplain* explain) const;
+  void FillHeads(LayerId layer, const planner::LayerExecution& execution,
+                 LayerExplain* explain) const;
   void KeepStatistics() const;
 
   // Whether K or V of a kv head holds NaN or Inf, so that `full` runs for it.
@@ -151,7 +171,6 @@ class SessionImpl {
   Status Fail(Status status);
   // The search of a layer's physical plan, made again if that has changed.
   const index::CriticalSearch* SearchFor(LayerId layer, const planner::LayerPlan& plan);
-  planner::PlanAdvisor::Options AdvisorOptions() const;
   uint64_t LayerTokens(LayerId layer) const { return num_stored_ + tail_.num_tokens(layer); }
   uint32_t PartsFor(uint64_t num_rows, LayerId layer) const;
   attention::LayerCall DescribeCall(LayerId layer) const;
@@ -163,7 +182,8 @@ class SessionImpl {
   const int64_t first_position_;
 
   planner::Plan plan_;
-  planner::PlanAdvisor advisor_;
+  planner::LearnedState learned_;
+  planner::Objectives objectives_;
   // By layer: what it ran last, and the search of that.
   std::vector<planner::LayerPlan> physical_;
   std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;
@@ -171,6 +191,7 @@ class SessionImpl {
   std::vector<ChainEntry> chain_;
   std::vector<TokenId> stored_tokens_;  // Of the chain.
   uint64_t num_stored_ = 0;
+  const uint64_t kv_bytes_per_token_;
   storage::KvTail tail_;
   QuerySample query_sample_;
 
@@ -202,10 +223,12 @@ class SessionImpl {
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
   std::vector<const kernels::ValueMeansView*> means_;    // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.
-  std::vector<uint8_t> non_finite_;                      // By kv head: it has NaN or Inf,
-  std::vector<uint8_t> runs_full_;  // ... or runs `full` for that or another reason.
-  std::vector<uint8_t> by_index_;   // ... or chooses by the plan's index; others scan.
-  bool lacks_index_ = false;        // Some segment has none yet that may have one.
+  LayerFacts facts_;
+  planner::LayerExecution execution_;
+  std::vector<planner::DrawBudget> budgets_;  // By kv head, of a plan that draws.
+  std::vector<uint8_t> runs_full_;            // By kv head: it runs `full`,
+  std::vector<uint8_t> by_index_;             // ... or chooses by the plan's index; others scan.
+  bool lacks_index_ = false;                  // Some segment has none yet that may have one.
   std::vector<planner::HeadObservation> observed_;
 };
 

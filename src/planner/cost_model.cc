@@ -54,8 +54,7 @@ Cost SparseCost(const HeadShape& shape, const SparseRead& read, const MachineCon
             StreamNanos(scan_bytes, scan_ns, shape, machine) +
             group * StreamNanos(read.value_bytes, 0, shape, machine) +
             group * (machine.head + work.compared_keys * machine.select +
-                     (k_rows + v_rows) / kBaseRowBytes * machine.row + work.hops * machine.hop +
-                     work.page_reads * machine.page);
+                     (k_rows + v_rows) / kBaseRowBytes * machine.row + work.hops * machine.hop);
   return cost;
 }
 

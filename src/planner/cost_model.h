@@ -1,9 +1,9 @@
 // What it costs to attend: bytes and nanoseconds of one kv head of a layer, for one call.
 //
 // Model:   streams cost what the kernels were measured to take, and at least bytes / bandwidth; on
-//          top come choosing (per token and q head), rows that are read here and there, dependent
-//          hops and pages of the disk. All linear: it prices plans against each other, and
-//          what it gets wrong on a machine is corrected by what was observed (head_statistics.h).
+//          top come choosing (per token and q head), rows that are read here and there and
+//          dependent hops. All linear: it prices plans against each other, and what it gets wrong
+//          on a machine is corrected by what was observed (learned_state.h).
 // Units:   ns of one thread; K and V bytes that are read.
 // Threads: pure functions.
 #ifndef ATTNDB_PLANNER_COST_MODEL_H_

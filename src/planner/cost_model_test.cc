@@ -21,7 +21,6 @@ MachineConstants Machine() {
   machine.select = 1;
   machine.row = 40;
   machine.hop = 100;
-  machine.page = 1000;
   machine.head = 500;
   return machine;
 }
@@ -49,14 +48,13 @@ TEST(CostModelTest, ASearchReadsItsKeysAndItsRows) {
                                     .scanned_keys = 900,
                                     .compared_keys = 1000,
                                     .reranked_keys = 10,
-                                    .hops = 2,
-                                    .page_reads = 1},
+                                    .hops = 2},
                            .bits = 4,
                            .rows = 50};
   const Cost cost = SparseCost(kShape, read, fast);
   EXPECT_EQ(cost.bytes, 100 * 128 + 900 * (32 + 2) + 3 * 60 * 128);
   const double streams = 100 * 7.5 / 2 + 900 * 3.0 / 2;
-  const double heads = 3 * (500 + 1000 * 1 + 60 * 0.5 * 40 + 2 * 100 + 1 * 1000);
+  const double heads = 3 * (500 + 1000 * 1 + 60 * 0.5 * 40 + 2 * 100);
   EXPECT_DOUBLE_EQ(cost.ns, streams + heads);
 }
 

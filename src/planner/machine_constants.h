@@ -47,7 +47,6 @@ struct MachineConstants {
   double select = 2.0;   // A token that one q head compares and weighs.
   double row = 45.0;     // A row read here and there, and what one q head does with it.
   double hop = 110.0;    // A read that waits for the one before.
-  double page = 1e5;     // A page of the disk.
   double head = 2000.0;  // What choosing costs a q head however few tokens there are.
 
   friend bool operator==(const MachineConstants&, const MachineConstants&) = default;

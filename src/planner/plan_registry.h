@@ -79,7 +79,6 @@ struct SearchWork {
   double compared_keys = 0;  // That each q head chooses among.
   double reranked_keys = 0;  // Rows of K read here and there by each q head.
   double hops = 0;           // Reads by each q head that wait for the one before.
-  double page_reads = 0;     // Of the disk.
 };
 
 struct IndexType {

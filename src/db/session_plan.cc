@@ -1,0 +1,207 @@
+// SessionImpl: what a call runs, planned from facts alone, and what is derived from the chain's
+// segments and the call reads.
+#include <algorithm>
+
+#include "db/database.h"
+#include "db/session_impl.h"
+
+namespace attndb::internal {
+
+namespace {
+
+// By kv head and run, what the heads of the chain's segments have; null for the others.
+template <typename Heads, typename Value>
+void ListByRun(const attention::LayerCall& call, const Heads& heads,
+               std::vector<const Value*>* list) {
+  list->clear();
+  for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
+    for (size_t run = 0; run < call.num_runs; ++run) {
+      const bool has = run < heads.size() && heads[run] != nullptr;
+      list->push_back(has ? heads[run]->head(head) : nullptr);
+    }
+  }
+}
+
+}  // namespace
+
+void SessionImpl::FindFacts(LayerId layer, LayerFacts* facts) const {
+  planner::ChainFacts& chain = facts->chain;
+  chain = {};
+  facts->runs.clear();
+  const std::vector<uint8_t>& lacks_planes = stats_[layer].lacks_planes;
+  for (size_t i = 0; i < chain_.size(); ++i) {
+    const storage::Segment& segment = *chain_[i].segment;
+    planner::RunFacts& run = facts->runs.emplace_back();
+    run.num_tokens = chain_[i].num_tokens_used;
+    run.may_have_planes = segment.num_tokens() >= database_->min_plane_tokens();
+    run.has_planes = run.may_have_planes && (i >= lacks_planes.size() || lacks_planes[i] == 0);
+    chain.num_hidden += segment.num_tokens() - run.num_tokens;
+  }
+  facts->runs.push_back({.num_tokens = tail_.num_tokens(layer)});
+  facts->non_finite.clear();
+  for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
+    facts->non_finite.push_back(IsNonFinite(layer, head));
+  }
+  chain.num_tokens = LayerTokens(layer);
+  chain.num_stored = num_stored_;
+  chain.runs = facts->runs;
+  chain.non_finite = facts->non_finite;
+  chain.kv_bytes = kv_bytes_per_token_ * chain.num_tokens;
+  chain.gpu_bytes = database_->options().gpu_memory_bytes;
+}
+
+planner::LayerQuestion SessionImpl::Ask(LayerId layer, const LayerFacts& facts,
+                                        const planner::LayerPlan& plan) const {
+  planner::LayerQuestion question;
+  question.layer = layer;
+  question.spec = &spec_.layers[layer];
+  question.kv_dtype = spec_.kv_dtype;
+  question.plan = &plan;
+  question.registry = &database_->plans();
+  question.chain = facts.chain;
+  question.num_threads = PartsFor(1, layer);
+  question.dense_query_tokens = database_->options().dense_query_tokens;
+  return question;
+}
+
+planner::Outlook SessionImpl::OutlookOf(const LayerFacts& facts) const {
+  planner::Outlook outlook;
+  outlook.spec = &spec_;
+  outlook.plan = &plan_;
+  outlook.learned = &learned_;
+  outlook.machine = &database_->Machine(/*needed=*/false);
+  outlook.question = Ask(0, facts, plan_.ForLayer(0));
+  outlook.question.chain.non_finite = {};  // Of one layer; predictions are for all.
+  outlook.question.explores = false;
+  return outlook;
+}
+
+planner::LayerExecution SessionImpl::Preview(LayerId layer, const LayerFacts& facts) const {
+  planner::LayerPlan plan = plan_.ForLayer(layer);
+  const planner::Outlook outlook = OutlookOf(facts);
+  if (const auto choice = planner::ErrorOf(plan, outlook)) plan.SetError(choice->error);
+  planner::LayerQuestion question = Ask(layer, facts, plan);
+  question.explores = false;
+  planner::LayerExecution execution;
+  planner::PlanLayer(question, learned_, *outlook.machine, &execution);
+  return execution;
+}
+
+void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts) {
+  stats_[layer].lacks_planes.clear();  // Looked for by each call.
+  FindFacts(layer, &facts_);
+  planner::Outlook outlook = OutlookOf(facts_);
+  outlook.question.num_threads = num_parts;
+  const planner::LayerPlan plan = objectives_.Settle(layer, outlook);
+  planner::LayerQuestion question = Ask(layer, facts_, plan);
+  question.num_rows = num_rows;
+  question.num_threads = num_parts;
+  const bool is_priced =
+      plan.kind == planner::QueryKind::kAuto && planner::RuleFor(question).empty();
+  planner::PlanLayer(question, learned_, database_->Machine(is_priced), &execution_);
+}
+
+bool SessionImpl::LacksExpectedPlanes(LayerId layer) {
+  if (planes_.empty()) return false;
+  std::vector<uint8_t>& lacks = stats_[layer].lacks_planes;
+  lacks.clear();
+  for (size_t i = 0; i < planes_.size(); ++i) {
+    const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
+    lacks.push_back(facts_.runs[i].may_have_planes && planes_[i] == nullptr && !has_index);
+  }
+  return std::ranges::count(lacks, 1) != 0;
+}
+
+void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
+  CollectForScores(layer, call);
+  if (LacksExpectedPlanes(layer)) {
+    for (size_t i = 0; i < planes_.size(); ++i) {
+      if (stats_[layer].lacks_planes[i] != 0) facts_.runs[i].has_planes = false;
+    }
+    planner::LayerPlan plan = plan_.ForLayer(layer);
+    if (execution_.plan.Draws()) plan.SetError(execution_.plan.error);
+    planner::LayerQuestion question = Ask(layer, facts_, plan);
+    question.num_rows = static_cast<uint64_t>(call->q.rows());
+    question.num_threads = call->num_parts;
+    planner::PlanLayer(question, learned_, database_->Machine(/*needed=*/false), &execution_);
+    TakeExecution(layer, call);
+    CollectForScores(layer, call);
+  }
+  CollectValues(layer, *call);
+  call->values = values_;
+  call->means = means_;
+}
+
+void SessionImpl::CollectForScores(LayerId layer, attention::LayerCall* call) {
+  CollectIndexes(layer, *call);
+  call->indexes = indexes_;
+  CollectEstimates(layer, *call);
+  call->estimates = estimates_;
+}
+
+void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
+  call->plan = execution_.plan;
+  call->full_reason = execution_.full_reason;
+  const bool runs_plan = execution_.full_reason.empty();
+  call->search = runs_plan ? SearchFor(layer, execution_.plan) : nullptr;
+  budgets_.clear();
+  runs_full_.clear();
+  by_index_.clear();
+  for (const planner::HeadExecution& head : execution_.heads) {
+    budgets_.push_back(head.budget);
+    runs_full_.push_back(head.method == planner::Method::kFull);
+    by_index_.push_back(!execution_.offers_index || head.method == planner::Method::kIndex);
+  }
+  call->draws = budgets_;
+  call->non_finite = runs_full_;
+}
+
+void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& call) {
+  planes_.clear();
+  estimates_.clear();
+  if (call.plan.bits == 0 || !attention::ReasonForFull(call).empty()) return;
+  const bool any_scans = std::ranges::count(by_index_, 0) != 0;
+  for (size_t i = 0; i < chain_.size(); ++i) {
+    // A draw by an index has estimates of its own.
+    const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
+    planes_.push_back(has_index && !any_scans ? nullptr
+                                              : database_->planes()->Get(*chain_[i].segment, layer,
+                                                                         call.spec, pins_[i]));
+  }
+  ListByRun(call, planes_, &estimates_);
+}
+
+void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call) {
+  layer_values_.clear();
+  values_.clear();
+  layer_means_.clear();
+  means_.clear();
+  if (!attention::ReasonForFull(call).empty()) return;
+  const auto collect = [&](auto* cache, auto* heads, auto* list) {
+    for (size_t i = 0; i < chain_.size(); ++i) {
+      heads->push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
+    }
+    ListByRun(call, *heads, list);
+  };
+  if (call.plan.value_bits != 0) collect(database_->values(), &layer_values_, &values_);
+  if (call.plan.ReadsMeans()) collect(database_->means(), &layer_means_, &means_);
+}
+
+void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call) {
+  layer_indexes_.clear();
+  indexes_.clear();
+  lacks_index_ = false;
+  if (!call.plan.UsesIndex() || !attention::ReasonForFull(call).empty()) return;
+  IndexCache* const cache = database_->indexes(call.plan.index->finds_by);
+  for (size_t i = 0; i < chain_.size(); ++i) {
+    const storage::Segment& segment = *chain_[i].segment;
+    layer_indexes_.push_back(cache->Get(segment, layer, call.spec, pins_[i]));
+    if (layer_indexes_.back() == nullptr && cache->MayHave(segment)) lacks_index_ = true;
+  }
+  ListByRun(call, layer_indexes_, &indexes_);
+  for (size_t i = 0; i < indexes_.size(); ++i) {
+    if (by_index_[i / call.num_runs] == 0) indexes_[i] = nullptr;
+  }
+}
+
+}  // namespace attndb::internal

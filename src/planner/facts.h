@@ -1,0 +1,37 @@
+// What is known of a chain without touching one of its rows: lengths, what is derived from its
+// segments and ready, heads with NaN or Inf.
+//
+// Threads: values. The spans belong to who asks, and must outlive the question.
+#ifndef ATTNDB_PLANNER_FACTS_H_
+#define ATTNDB_PLANNER_FACTS_H_
+
+#include <cstdint>
+#include <span>
+
+namespace attndb::planner {
+
+// One run of a chain: the tokens of a segment, or of the tail.
+struct RunFacts {
+  uint64_t num_tokens = 0;       // That the session has of it, from the first on.
+  bool may_have_planes = false;  // It is long enough for key planes,
+  bool has_planes = false;       // ... and they are ready.
+  uint32_t indexes = 0;          // Bit i: index i of the registry is ready for it.
+
+  bool HasIndex(uint32_t index_id) const { return (indexes >> index_id & 1u) != 0; }
+};
+
+struct ChainFacts {
+  uint64_t num_tokens = 0;              // Visible to the newest row.
+  uint64_t num_stored = 0;              // Of these, in sealed segments; the rest is the tail.
+  uint64_t num_hidden = 0;              // Tokens of its segments behind the reused prefix.
+  std::span<const RunFacts> runs;       // Together num_tokens.
+  std::span<const uint8_t> non_finite;  // [num_kv_heads]: not 0 where K or V has NaN or Inf.
+  uint64_t kv_bytes = 0;                // K and V of all layers.
+  uint64_t gpu_bytes = 0;               // The memory of the GPU, if there is one.
+
+  bool IsFinite(uint32_t kv_head) const { return non_finite.empty() || non_finite[kv_head] == 0; }
+};
+
+}  // namespace attndb::planner
+
+#endif  // ATTNDB_PLANNER_FACTS_H_

@@ -1,0 +1,61 @@
+// The error that a TPOT objective, `auto(tpot=...)`, stands for: the smallest one of a ladder with
+// which attention of all layers is predicted to take no longer.
+//
+// Threads: one at a time.
+#ifndef ATTNDB_PLANNER_OBJECTIVE_H_
+#define ATTNDB_PLANNER_OBJECTIVE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "attndb/types.h"
+#include "planner/learned_state.h"
+#include "planner/machine_constants.h"
+#include "planner/plan.h"
+#include "planner/plan_layer.h"
+
+namespace attndb::planner {
+
+// How an objective is met.
+struct ErrorChoice {
+  double error = 0;
+  double predicted_us = 0;  // Attention of all layers, for one row of q.
+  bool reachable = true;    // False: even the largest error takes longer.
+};
+
+// What a prediction for all layers is made of. All must outlive it.
+struct Outlook {
+  const ModelSpec* spec = nullptr;
+  const Plan* plan = nullptr;
+  const LearnedState* learned = nullptr;
+  const MachineConstants* machine = nullptr;
+  LayerQuestion question;  // For one row; layer, spec and plan are filled in for each layer.
+};
+
+// Attention of all layers for one row, in microseconds, where objectives stand for `error`.
+double PredictMicros(const Outlook& outlook, double error);
+
+// Nothing for a plan without an objective.
+std::optional<ErrorChoice> ErrorOf(const LayerPlan& plan, const Outlook& outlook);
+
+// Remembers what was found for an objective for some calls, or until the context has grown.
+class Objectives {
+ public:
+  // The layer's plan, with the error that its objective stands for.
+  LayerPlan Settle(LayerId layer, const Outlook& outlook);
+  void Forget() { settled_.clear(); }
+
+ private:
+  struct Settled {
+    double tpot_ms = 0;
+    uint64_t num_tokens = 0;
+    uint32_t calls_left = 0;
+    double error = 0;
+  };
+  std::vector<Settled> settled_;
+};
+
+}  // namespace attndb::planner
+
+#endif  // ATTNDB_PLANNER_OBJECTIVE_H_

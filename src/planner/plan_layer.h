@@ -1,0 +1,61 @@
+// Which physical plan answers `auto` in a layer, head by head: rules first, then cost.
+//
+//   LayerExecution = PlanLayer(facts of the chain, what was learned, prices of the machine)
+//
+// Rules:   AlayaDB 6.2, Fig. 8, in its order: a short context is read whole; a context that is
+//          reused in part is searched with a filter; a GPU with room for the keys and values would
+//          search blocks there. Then each head takes what is cheapest: reading everything, a scan
+//          of all keys, or, where the context is long, an index.
+// Ours:    a head is priced by what was observed of it (learned_state.h), so heads that need many
+//          tokens, and machines that differ from their constants, end up at `full`. What seemed
+//          slower is explored now and then.
+// Threads: pure functions: equal arguments give an equal execution. No disk, no clock.
+// Source:  AlayaDB (arXiv:2504.10326) 6.2.
+#ifndef ATTNDB_PLANNER_PLAN_LAYER_H_
+#define ATTNDB_PLANNER_PLAN_LAYER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "attndb/dtype.h"
+#include "attndb/types.h"
+#include "planner/execution.h"
+#include "planner/facts.h"
+#include "planner/learned_state.h"
+#include "planner/machine_constants.h"
+#include "planner/plan.h"
+
+namespace attndb::planner {
+
+// Up to so many tokens nothing is priced: reading them takes microseconds.
+inline constexpr uint64_t kShortContextTokens = 1024;
+
+struct LayerQuestion {
+  LayerId layer = 0;
+  const LayerSpec* spec = nullptr;
+  DType kv_dtype = DType::kFloat16;
+  const LayerPlan* plan = nullptr;         // What was asked for; its objective is an error.
+  const PlanRegistry* registry = nullptr;  // Indexes that `auto` may choose among.
+  ChainFacts chain;
+  uint64_t num_rows = 1;  // Rows of q.
+  uint32_t num_threads = 1;
+  uint32_t dense_query_tokens = 64;
+  bool explores = true;  // Heads may do what seems slower, to learn what it takes.
+};
+
+// The rule that makes all heads of a layer run `full` before anything is priced; empty if none
+// does. Static text.
+std::string_view RuleFor(const LayerQuestion& question);
+
+// Answers the question. Reuses the memory of `execution`.
+void PlanLayer(const LayerQuestion& question, const LearnedState& learned,
+               const MachineConstants& machine, LayerExecution* execution);
+
+// Notes on a layer, for Explain: what the rules would have done with what is not there.
+std::string NotesOf(const LayerQuestion& question);
+
+}  // namespace attndb::planner
+
+#endif  // ATTNDB_PLANNER_PLAN_LAYER_H_
