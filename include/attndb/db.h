@@ -8,9 +8,9 @@
 // Promise: acknowledged = durable; a stored byte is used only after its checksum and its identity
 //          were verified; a damaged context is quarantined and listed, the others work.
 // Threads: a DB is thread-safe and cheap to copy: copies share one open store, which closes when
-//          the last copy and the last session are gone. One writing process a store. A thread of
-//          its own builds planes of what was stored (DBOptions::background_builds); a store that
-//          closes meanwhile does not wait for it, and the next open goes on.
+//          the last copy and the last session are gone. One writing process a store. Threads of
+//          its own build planes of what was stored, and what plans ask for; no Attend waits for
+//          them. A store that closes meanwhile does not either, and the next open goes on.
 // Tenants: a handle sees one tenant's contexts and no trace of the others'.
 #ifndef ATTNDB_DB_H_
 #define ATTNDB_DB_H_
@@ -128,7 +128,8 @@ class ATTNDB_EXPORT DB {
   Status Compact(const CompactOptions& options = {}) const;
   Result<DBStats> Stats() const;
   // Returns when nothing is left to be done in the background, of any tenant: the planes of what
-  // was stored are on disk then, and every later process finds them. Nothing depends on it.
+  // was stored are on disk then, and every later process finds them; what plans have asked for is
+  // ready. Answers are right without it; plans read more until then.
   // Errors: kCancelled (by progress); else the first that a build met since the last call, as
   //         kResourceExhausted or kIoError: what is stored is whole.
   Status WaitForBackground(const WaitOptions& options = {}) const;

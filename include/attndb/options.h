@@ -30,7 +30,8 @@ struct DBOptions {
   // what the machine has free at open. kResourceExhausted beyond it.
   uint64_t host_memory_bytes = 0;
   // Planes of new segments are built by a thread of low priority after Store and Import returned,
-  // and kept on disk. Else a plan that needs them makes them in memory, in each process anew.
+  // and kept on disk. Else they are built in memory once a plan asks for them, in each process
+  // anew, by the same thread.
   bool background_builds = true;
   // Threads that a build takes, all of low priority, at most kMaxThreads; 0 = all cores. Graphs,
   // which take long, are built by all of them.

@@ -9,8 +9,6 @@
 
 #include "db/builtin_plans.h"
 #include "db/non_finite.h"
-#include "db/stored_clusters.h"
-#include "db/stored_graph.h"
 #include "storage/vfs/store_files.h"
 
 namespace attndb::internal {
@@ -146,28 +144,17 @@ Database::Database(Key, Parts parts)
       budget_(options_.host_memory_bytes),
       catalog_(std::move(parts.catalog)),
       registry_(file_system_, segments_dir_, catalog_.get(), &budget_),
-      companions_(file_system_, segments_dir_, catalog_.get(), options_.read_only,
-                  [this](db::SegmentId segment) { ScheduleCompanion(segment); }),
-      planes_(&key_planes_, &budget_, &companions_, [](const storage::Segment&) {}),
-      values_(&value_planes_, &budget_, &companions_,
-              [this](const storage::Segment& segment) { Want(segment, &value_planes_); }),
-      means_(&value_means_, &budget_, &companions_,
-             [this](const storage::Segment& segment) { Want(segment, &value_means_); }),
+      kinds_(derived::BuiltinKinds()),
+      object_files_(file_system_, segments_dir_, catalog_->store_uuid()),
+      objects_(&kinds_, &budget_, &object_files_,
+               [this](const storage::ObjectName& name, const derived::Kind& kind,
+                      const Status& status) { builder_.ReportLoss(name, kind, status); }),
+      builder_({&kinds_, &objects_, &budget_, &object_files_, this, &background_},
+               {.writes = writes_objects(), .looks_again = options_.read_only}),
       pool_(options_.num_threads),
       hints_(file_system_, path_),
-      worker_(options_.background_threads,
-              [this](db::SegmentId segment, BackgroundWorker::Control* control) {
-                return BuildCompanion(segment, control);
-              }) {
-  indexes_["clusters"].form = std::make_unique<const ClustersForm>();
-  indexes_["graph"].form = std::make_unique<const GraphForm>();
-  for (auto& [name, indexes] : indexes_) {
-    indexes.cache =
-        std::make_unique<IndexCache>(indexes.form.get(), &budget_, &companions_,
-                                     [this, form = indexes.form.get()](
-                                         const storage::Segment& segment) { Want(segment, form); });
-  }
-}
+      background_({derived::Lanes::Priority::kLowest, derived::Lanes::Priority::kLowest},
+                  options_.background_threads) {}
 
 Database::~Database() {
   if (!options_.read_only) hints_.Save();
@@ -275,7 +262,7 @@ ContextInfo Database::InfoOf(const db::ContextDetail& detail) const {
       segment.companions.push_back({companion.kind, companion.generation, companion.file_bytes});
       info.companion_bytes += companion.file_bytes;
     }
-    if (WantsCompanion(link.segment)) ++info.num_pending_companions;
+    if (builder_.IsPending(FactsOf(link.segment))) ++info.num_pending_companions;
   }
   return info;
 }
@@ -365,7 +352,7 @@ Result<VerifyReport> Database::Verify(const std::string& tenant, const VerifyOpt
   for (const db::SegmentRecord& record : segments) {
     ATTNDB_RETURN_IF_ERROR(VerifySegment(record, &report));
     for (const db::CompanionRecord& companion : record.companions) {
-      ATTNDB_RETURN_IF_ERROR(VerifyCompanion(record, companion, &report));
+      ATTNDB_RETURN_IF_ERROR(VerifyObject(record, companion, &report));
     }
     ++report.num_segments;
     report.num_bytes += record.total_bytes();
@@ -410,6 +397,10 @@ Status Database::VerifySegment(const db::SegmentRecord& record, VerifyReport* re
   return Status::Ok();
 }
 
+Status Database::WaitForBackground(const derived::Lanes::Progress& progress) {
+  return background_.Wait(progress);
+}
+
 Result<DBStats> Database::Stats(const std::string& tenant) const {
   ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const db::CatalogStats catalog, catalog_->Stats(owner.id));
@@ -424,9 +415,8 @@ Result<DBStats> Database::Stats(const std::string& tenant) const {
   stats.num_companions = catalog.num_companions;
   stats.companion_bytes = catalog.companion_bytes;
   ATTNDB_ASSIGN_OR_RETURN(stats.num_pending_companions, CountPending(owner.id));
-  const BackgroundWorker::Counters background = worker_.counters();
-  stats.num_companions_built = background.num_done;
-  stats.background_seconds = static_cast<double>(background.busy_ns) * 1e-9;
+  stats.num_companions_built = builder_.num_written();
+  stats.background_seconds = static_cast<double>(background_.busy_ns()) * 1e-9;
   stats.quota_bytes = owner.quota_bytes;
   stats.memory_bytes = budget_.used_bytes();
   stats.memory_limit_bytes = budget_.limit_bytes();

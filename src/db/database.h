@@ -4,10 +4,11 @@
 //          the commit; a file that the catalog does not name is an orphan, removed at the next
 //          open.
 // Parts:   opening and admin here; what plans are priced by in machine.cc; prefix lookup in
-//          open_session.cc, sealing in store.cc, merging in merge.cc, companions of segments in
-//          companions.cc.
-// Threads: thread-safe; one thread of its own builds companions. Order of locks: store_mutex_,
-//          use_mutex_, then those of catalog, registry, worker and budget, which are leaves.
+//          open_session.cc, sealing in store.cc, merging in merge.cc, what derived objects need
+//          in derived_objects.cc.
+// Threads: thread-safe; threads of its own build derived objects. Order of locks: store_mutex_,
+//          use_mutex_, that of the builder, then those of catalog, registry, lanes, cache and
+//          budget, which are leaves.
 #ifndef ATTNDB_DB_DATABASE_H_
 #define ATTNDB_DB_DATABASE_H_
 
@@ -29,15 +30,16 @@
 #include "attndb/types.h"
 #include "common/mutex.h"
 #include "common/thread_pool.h"
-#include "db/background_worker.h"
 #include "db/catalog/catalog.h"
-#include "db/companion_files.h"
 #include "db/hints.h"
 #include "db/segment_registry.h"
 #include "db/session_impl.h"
-#include "db/stored_index.h"
-#include "db/stored_planes.h"
-#include "db/stored_values.h"
+#include "derived/builder.h"
+#include "derived/cache.h"
+#include "derived/kinds.h"
+#include "derived/lanes.h"
+#include "derived/object_files.h"
+#include "derived/store.h"
 #include "planner/machine_constants.h"
 #include "planner/plan_registry.h"
 #include "storage/io/file_system.h"
@@ -45,7 +47,7 @@
 
 namespace attndb::internal {
 
-class Database : public std::enable_shared_from_this<Database> {
+class Database : public std::enable_shared_from_this<Database>, private derived::Store {
  public:
   // What plans are made of, and priced by.
   struct Planning {
@@ -57,7 +59,7 @@ class Database : public std::enable_shared_from_this<Database> {
   static Result<std::shared_ptr<Database>> Open(const std::string& path, const DBOptions& options,
                                                 storage::FileSystem* file_system,
                                                 Planning planning = {});
-  ~Database();
+  ~Database() override;
 
  private:
   class Key {  // Only Open can make one: the constructor is public for make_shared alone.
@@ -108,7 +110,7 @@ class Database : public std::enable_shared_from_this<Database> {
   Result<VerifyReport> Verify(const std::string& tenant, const VerifyOptions& options);
   Status Compact(const std::string& tenant, const CompactOptions& options)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
-  Status WaitForBackground(const BackgroundWorker::Progress& progress);
+  Status WaitForBackground(const derived::Lanes::Progress& progress);
   Result<DBStats> Stats(const std::string& tenant) const;
 
   // --- For sessions. ---
@@ -122,22 +124,16 @@ class Database : public std::enable_shared_from_this<Database> {
   Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
   Hints* hints() { return &hints_; }
   storage::MemoryBudget* budget() { return &budget_; }
-  PlaneCache* planes() { return &planes_; }
-  // Shorter segments have no planes.
-  uint64_t min_plane_tokens() const { return key_planes_.kind().min_tokens; }
-  ValueCache* values() { return &values_; }
-  MeansCache* means() { return &means_; }
-  // What finds keys for plans whose index has this name (planner/plan_registry.h). REQUIRES: one
-  // has.
-  IndexCache* indexes(std::string_view finds_by) {
-    return indexes_.find(finds_by)->second.cache.get();
-  }
+  const derived::Kinds& kinds() const { return kinds_; }
+  const derived::Cache& objects() const { return objects_; }
+  derived::Builder* builder() { return &builder_; }
+  derived::Lanes* background() { return &background_; }
   ThreadPool* pool() { return &pool_; }
   void SessionOpened(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
   void SessionMoved(ContextId from, ContextId to) ATTNDB_EXCLUDES(use_mutex_);
   void SessionClosed(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
   // Quarantines the segment if `status` says that its bytes are wrong.
-  void ReportDamage(const storage::Segment& segment, const Status& status);
+  void ReportDamage(const storage::Segment& segment, const Status& status) override;
 
  private:
   struct Chain {
@@ -148,7 +144,7 @@ class Database : public std::enable_shared_from_this<Database> {
   struct Victims {
     std::vector<ContextId> contexts;
     uint64_t freed_bytes = 0;
-    bool companions = false;  // All of the tenant's as well.
+    bool objects = false;  // All derived objects of the tenant's as well.
   };
   // A context found for a prompt.
   struct Match {
@@ -196,9 +192,9 @@ class Database : public std::enable_shared_from_this<Database> {
   Result<Victims> ChooseVictims(const db::Tenant& tenant, uint64_t new_bytes) const
       ATTNDB_EXCLUDES(use_mutex_);
   // Contexts to evict before `missing_bytes` are free, by what their segments give back, with or
-  // without companions; and how many bytes that is, which may be fewer.
+  // without derived objects; and how many bytes that is, which may be fewer.
   Result<Victims> Evictable(const db::Tenant& tenant, uint64_t missing_bytes,
-                            bool with_companions) const ATTNDB_EXCLUDES(use_mutex_);
+                            bool with_objects) const ATTNDB_EXCLUDES(use_mutex_);
   // Removes a segment that was sealed and that no commit names.
   void DiscardSegment(db::SegmentId id);
   // The same after the commit that should name it gave `status`. A commit that failed while it was
@@ -237,54 +233,50 @@ class Database : public std::enable_shared_from_this<Database> {
   Status CompactChain(const db::ContextRecord& context, Compaction* work)
       ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
 
-  // companions.cc
-  bool builds_companions() const { return options_.background_builds && !options_.read_only; }
-  // Key planes, and what else plans have read of the segment, if it has them not.
-  std::vector<const CompanionForm*> WantedForms(const db::SegmentRecord& segment) const
-      ATTNDB_EXCLUDES(wanted_mutex_);
-  bool WantsCompanion(const db::SegmentRecord& segment) const {
-    return !WantedForms(segment).empty();
-  }
-  // A plan has asked for a companion of the segment that it has not: it is worth writing.
-  void Want(const storage::Segment& segment, const CompanionForm* form)
-      ATTNDB_EXCLUDES(wanted_mutex_);
-  // Drops companions of kinds that the ones we read took the place of. Their files become orphans.
+  // derived_objects.cc
+  static derived::SegmentFacts FactsOf(const db::SegmentRecord& record);
+  bool writes_objects() const { return options_.background_builds && !options_.read_only; }
+  // Drops objects of kinds that the ones we read took the place of. Their files become orphans.
   Status ForgetFormerKinds();
-  // Of one tenant, or of all with kNone.
+  // Segments of one tenant, or of all with kNone, that lack what every segment has.
+  Result<std::set<db::SegmentId>> SegmentsToBuild(db::TenantId tenant) const;
+  // Builds what they lack in the background.
   Status ScheduleMissing(db::TenantId tenant);
   Result<uint64_t> CountPending(db::TenantId tenant) const;  // Of one tenant.
-  // If it wants one that it has not.
-  void ScheduleCompanion(db::SegmentId segment);
-  // What plans have read of the run's segments, they will read of the segment that replaced it.
-  void InheritWanted(std::span<const db::ChainSegment> run, const db::SegmentRecord& merged)
-      ATTNDB_EXCLUDES(wanted_mutex_);
-  // What plans have read of it is about to be written.
-  void ForgetWanted(db::SegmentId segment) ATTNDB_EXCLUDES(wanted_mutex_);
-  // The same as ScheduleCompanion for the segments of a session's chain that hold tokens from this
-  // one on.
+  // The same for a segment, with what it inherited,
+  void ScheduleObjects(db::SegmentId segment);
+  // ... and for the segments of a session's chain that hold tokens from this one on.
   void ScheduleFrom(const SessionImpl& session, uint64_t first_token);
+  // What plans have read of the run's segments, they will read of the segment that replaced it.
+  void InheritObjects(std::span<const db::ChainSegment> run, const db::SegmentRecord& merged);
+  // The catalog names them no more.
+  void ForgetObjects(std::span<const storage::ObjectName> names);
   // All of a tenant's, or of all with kNone; false if the catalog could not.
-  bool DropCompanions(db::TenantId tenant);
+  bool DropObjects(db::TenantId tenant);
   // The same on a full disk, and none is built meanwhile.
-  void GiveUpCompanions() ATTNDB_EXCLUDES(store_mutex_);
-  // Waits until the worker has let go of segments that lost their last context: they count as used
-  // as long as it reads them.
+  void GiveUpObjects() ATTNDB_EXCLUDES(store_mutex_);
+  // Waits until the background has let go of segments that lost their last context: they count as
+  // used as long as it reads them.
   void EndDroppedBuilds() ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
-  // The worker's job.
-  Status BuildCompanion(db::SegmentId id, BackgroundWorker::Control* control)
-      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
-  Status WriteCompanion(const db::SegmentRecord& record, const storage::Segment& segment,
-                        const CompanionForm& form, BackgroundWorker::Control* control)
-      ATTNDB_EXCLUDES(store_mutex_);
-  Status PublishCompanion(const db::SegmentRecord& segment, const db::CompanionRecord& companion)
-      ATTNDB_EXCLUDES(store_mutex_);
+  Status VerifyObject(const db::SegmentRecord& segment, const db::CompanionRecord& object,
+                      VerifyReport* report);
+  // Errors: kFailedPrecondition (there is no such segment any more).
+  Result<db::SegmentRecord> SegmentToBuild(derived::SegmentId id) const;
   // kFailedPrecondition if so many more bytes would leave too little of the disk to those who
   // store,
   Status CheckDisk(uint64_t new_bytes) const;
-  // ... or do not fit into the tenant's quota: nothing is evicted for a companion.
+  // ... or do not fit into the tenant's quota: nothing is evicted for a derived object.
   Status CheckRoom(db::TenantId id, uint64_t new_bytes) const;
-  Status VerifyCompanion(const db::SegmentRecord& segment, const db::CompanionRecord& companion,
-                         VerifyReport* report);
+
+  // As derived/store.h.
+  Result<derived::OpenedSegment> OpenSegment(derived::SegmentId id) override
+      ATTNDB_EXCLUDES(use_mutex_);
+  void SegmentReleased() override ATTNDB_EXCLUDES(use_mutex_);
+  Status Admit(derived::SegmentId id, uint64_t bytes) override;
+  Result<uint64_t> ReserveGeneration() override;
+  Status PublishObject(derived::SegmentId id, const derived::ObjectRecord& object) override
+      ATTNDB_EXCLUDES(store_mutex_);
+  void ReportLoss(const storage::ObjectName& name, const Status& status) override;
 
   // Constant after Open.
   const std::string path_;
@@ -297,18 +289,10 @@ class Database : public std::enable_shared_from_this<Database> {
   storage::MemoryBudget budget_;
   const std::unique_ptr<db::Catalog> catalog_;
   SegmentRegistry registry_;
-  CompanionFiles companions_;
-  const KeyPlanesForm key_planes_;
-  PlaneCache planes_;
-  const ValuePlanesForm value_planes_;
-  ValueCache values_;
-  const ValueMeansForm value_means_;
-  MeansCache means_;
-  struct Indexes {
-    std::unique_ptr<const KeyIndexForm> form;
-    std::unique_ptr<IndexCache> cache;
-  };
-  std::map<std::string, Indexes, std::less<>> indexes_;  // By what plans call them.
+  const derived::Kinds kinds_;
+  const derived::ObjectFiles object_files_;
+  derived::Cache objects_;
+  derived::Builder builder_;
   ThreadPool pool_;
   Hints hints_;
 
@@ -338,10 +322,7 @@ class Database : public std::enable_shared_from_this<Database> {
   std::atomic<uint64_t> bytes_written_ = 0;
   std::atomic<uint64_t> bytes_merged_ = 0;
 
-  mutable Mutex wanted_mutex_;  // A leaf.
-  std::map<db::SegmentId, std::set<const CompanionForm*>> wanted_ ATTNDB_GUARDED_BY(wanted_mutex_);
-
-  BackgroundWorker worker_;  // The last: it uses all others until it has stopped.
+  derived::Lanes background_;  // The last: its jobs use all others until they have ended.
 };
 
 // Path of an object's data file in the store.

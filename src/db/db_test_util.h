@@ -168,6 +168,13 @@ class DBFixture : public ::testing::Test {
     return Probe(session);
   }
 
+  // Another session asks for what the plan reads of the stored tokens, and that is made.
+  void MakeReady(const Tokens& stored, const std::string& plan) {
+    Session session = Resume(stored);
+    (void)ProbeWith(&session, plan);
+    ATTNDB_EXPECT_OK(db_->WaitForBackground());
+  }
+
   // Equal but for rounding, NaN and infinities included.
   static void ExpectNear(const std::vector<float>& found, const std::vector<float>& expected) {
     ASSERT_EQ(found.size(), expected.size());

@@ -151,6 +151,7 @@ Result<Database::Chain> Database::OpenChain(ContextId context, std::span<const T
       }
       return std::move(stored).status();
     }
+    objects_.Learn(*segment, FactsOf(record));
     const uint64_t used =
         std::min<uint64_t>(link.num_tokens_used, tokens.size() - chain.tokens.size());
     if (!std::equal(stored->begin(), stored->begin() + static_cast<int64_t>(used),

@@ -23,9 +23,7 @@
 #include "attndb/types.h"
 #include "common/mutex.h"
 #include "db/query_sample.h"
-#include "db/stored_index.h"
-#include "db/stored_planes.h"
-#include "db/stored_values.h"
+#include "derived/cache.h"
 #include "planner/execution.h"
 #include "planner/learned_state.h"
 #include "planner/objective.h"
@@ -162,6 +160,9 @@ class SessionImpl {
                    uint32_t num_parts);
   // What finds or estimates scores of the chain's segments, for the plan that `call` has.
   void CollectForScores(LayerId layer, attention::LayerCall* call);
+  // What is ready for the chain's segments of the kind, by entry of the chain; asks for the rest.
+  void CollectObjects(LayerId layer, const derived::Kind& kind,
+                      std::vector<derived::LayerObjectsPtr>* objects);
   // The key planes and value planes of the chain's segments, if the plan reads them.
   void CollectEstimates(LayerId layer, const attention::LayerCall& call);
   void CollectValues(LayerId layer, const attention::LayerCall& call);
@@ -214,10 +215,10 @@ class SessionImpl {
   Status call_status_ ATTNDB_GUARDED_BY(call_mutex_);
   attention::LayerAttention attention_;
   std::vector<storage::LayerPin> pins_;
-  std::vector<std::shared_ptr<const LayerPlanes>> planes_;          // By entry of the chain.
-  std::vector<std::shared_ptr<const LayerValues>> layer_values_;    // The same.
-  std::vector<std::shared_ptr<const LayerMeans>> layer_means_;      // The same.
-  std::vector<std::shared_ptr<const LayerIndexes>> layer_indexes_;  // The same.
+  std::vector<derived::LayerObjectsPtr> planes_;         // By entry of the chain.
+  std::vector<derived::LayerObjectsPtr> layer_values_;   // The same.
+  std::vector<derived::LayerObjectsPtr> layer_means_;    // The same.
+  std::vector<derived::LayerObjectsPtr> layer_indexes_;  // The same.
   std::vector<storage::KvRows> runs_;
   std::vector<const index::KeyEstimates*> estimates_;    // As runs_; empty if the plan wants none.
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.

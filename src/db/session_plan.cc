@@ -9,15 +9,16 @@ namespace attndb::internal {
 
 namespace {
 
-// By kv head and run, what the heads of the chain's segments have; null for the others.
-template <typename Heads, typename Value>
-void ListByRun(const attention::LayerCall& call, const Heads& heads,
-               std::vector<const Value*>* list) {
+// By kv head and run, what the objects of the chain's segments have; null for the others.
+template <typename Value>
+void ListByRun(const attention::LayerCall& call,
+               const std::vector<derived::LayerObjectsPtr>& objects,
+               const Value* derived::Head::*value, std::vector<const Value*>* list) {
   list->clear();
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
     for (size_t run = 0; run < call.num_runs; ++run) {
-      const bool has = run < heads.size() && heads[run] != nullptr;
-      list->push_back(has ? heads[run]->head(head) : nullptr);
+      const bool has = run < objects.size() && objects[run] != nullptr;
+      list->push_back(has ? objects[run]->head(head).*value : nullptr);
     }
   }
 }
@@ -29,11 +30,12 @@ void SessionImpl::FindFacts(LayerId layer, LayerFacts* facts) const {
   chain = {};
   facts->runs.clear();
   const std::vector<uint8_t>& lacks_planes = stats_[layer].lacks_planes;
+  const derived::Kind& planes = database_->kinds().ForUse(derived::kKeyPlanes);
   for (size_t i = 0; i < chain_.size(); ++i) {
     const storage::Segment& segment = *chain_[i].segment;
     planner::RunFacts& run = facts->runs.emplace_back();
     run.num_tokens = chain_[i].num_tokens_used;
-    run.may_have_planes = segment.num_tokens() >= database_->min_plane_tokens();
+    run.may_have_planes = planes.MayHave(segment.num_tokens());
     run.has_planes = run.may_have_planes && (i >= lacks_planes.size() || lacks_planes[i] == 0);
     chain.num_hidden += segment.num_tokens() - run.num_tokens;
   }
@@ -156,19 +158,27 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
   call->non_finite = runs_full_;
 }
 
+void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,
+                                 std::vector<derived::LayerObjectsPtr>* objects) {
+  for (const ChainEntry& entry : chain_) {
+    objects->push_back(database_->builder()->Get(*entry.segment, kind, layer));
+  }
+}
+
 void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& call) {
   planes_.clear();
   estimates_.clear();
   if (call.plan.bits == 0 || !attention::ReasonForFull(call).empty()) return;
+  const derived::Kind& kind = database_->kinds().ForUse(derived::kKeyPlanes);
   const bool any_scans = std::ranges::count(by_index_, 0) != 0;
   for (size_t i = 0; i < chain_.size(); ++i) {
     // A draw by an index has estimates of its own.
     const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
-    planes_.push_back(has_index && !any_scans ? nullptr
-                                              : database_->planes()->Get(*chain_[i].segment, layer,
-                                                                         call.spec, pins_[i]));
+    planes_.push_back(has_index && !any_scans
+                          ? nullptr
+                          : database_->builder()->Get(*chain_[i].segment, kind, layer));
   }
-  ListByRun(call, planes_, &estimates_);
+  ListByRun(call, planes_, &derived::Head::estimates, &estimates_);
 }
 
 void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call) {
@@ -177,14 +187,14 @@ void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call)
   layer_means_.clear();
   means_.clear();
   if (!attention::ReasonForFull(call).empty()) return;
-  const auto collect = [&](auto* cache, auto* heads, auto* list) {
-    for (size_t i = 0; i < chain_.size(); ++i) {
-      heads->push_back(cache->Get(*chain_[i].segment, layer, call.spec, pins_[i]));
-    }
-    ListByRun(call, *heads, list);
-  };
-  if (call.plan.value_bits != 0) collect(database_->values(), &layer_values_, &values_);
-  if (call.plan.ReadsMeans()) collect(database_->means(), &layer_means_, &means_);
+  if (call.plan.value_bits != 0) {
+    CollectObjects(layer, database_->kinds().ForUse(derived::kValuePlanes), &layer_values_);
+    ListByRun(call, layer_values_, &derived::Head::value_planes, &values_);
+  }
+  if (call.plan.ReadsMeans()) {
+    CollectObjects(layer, database_->kinds().ForUse(derived::kValueMeans), &layer_means_);
+    ListByRun(call, layer_means_, &derived::Head::value_means, &means_);
+  }
 }
 
 void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call) {
@@ -192,13 +202,14 @@ void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call
   indexes_.clear();
   lacks_index_ = false;
   if (!call.plan.UsesIndex() || !attention::ReasonForFull(call).empty()) return;
-  IndexCache* const cache = database_->indexes(call.plan.index->finds_by);
+  const derived::Kind& kind = database_->kinds().ForUse(call.plan.index->finds_by);
+  CollectObjects(layer, kind, &layer_indexes_);
   for (size_t i = 0; i < chain_.size(); ++i) {
-    const storage::Segment& segment = *chain_[i].segment;
-    layer_indexes_.push_back(cache->Get(segment, layer, call.spec, pins_[i]));
-    if (layer_indexes_.back() == nullptr && cache->MayHave(segment)) lacks_index_ = true;
+    if (layer_indexes_[i] == nullptr && kind.MayHave(chain_[i].segment->num_tokens())) {
+      lacks_index_ = true;
+    }
   }
-  ListByRun(call, layer_indexes_, &indexes_);
+  ListByRun(call, layer_indexes_, &derived::Head::index, &indexes_);
   for (size_t i = 0; i < indexes_.size(); ++i) {
     if (by_index_[i / call.num_runs] == 0) indexes_[i] = nullptr;
   }

@@ -52,7 +52,7 @@ Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId>
   Result<ContextId> id = StoreOnce(session, tokens, options);
   if (id.status().code() != StatusCode::kResourceExhausted) return id;
   if (IsDiskFull(*session)) {
-    GiveUpCompanions();  // They can be made again.
+    GiveUpObjects();  // They can be made again.
   } else {
     EndDroppedBuilds();
   }
@@ -156,7 +156,7 @@ Result<ContextId> Database::PublishSession(SessionImpl* session, std::span<const
       return std::move(victims).status();
     }
     // If that fails the quota is exceeded by that much, as it was before.
-    if (victims->companions) (void)DropCompanions(tenant.id);
+    if (victims->objects) (void)DropObjects(tenant.id);
     request.evict = std::move(victims->contexts);
     chain.push_back({*std::move(segment), num_new});
   }
@@ -244,10 +244,10 @@ Result<Database::Victims> Database::ChooseVictims(const db::Tenant& tenant,
   const uint64_t missing_bytes = stats.file_bytes + new_bytes - tenant.quota_bytes;
   ATTNDB_ASSIGN_OR_RETURN(Victims victims, Evictable(tenant, missing_bytes, true));
   if (victims.freed_bytes >= missing_bytes) return victims;
-  // Companions alone are no reason to refuse: they can be made again.
+  // Derived objects alone are no reason to refuse: they can be made again.
   const uint64_t missing_without = missing_bytes - std::min(missing_bytes, stats.companion_bytes);
   ATTNDB_ASSIGN_OR_RETURN(victims, Evictable(tenant, missing_without, false));
-  victims.companions = true;
+  victims.objects = true;
   if (victims.freed_bytes >= missing_without) return victims;
   return Status::ResourceExhausted(
       "tenant '" + tenant.name + "': quota of " + std::to_string(tenant.quota_bytes) + " bytes; " +
@@ -257,7 +257,7 @@ Result<Database::Victims> Database::ChooseVictims(const db::Tenant& tenant,
 }
 
 Result<Database::Victims> Database::Evictable(const db::Tenant& tenant, uint64_t missing_bytes,
-                                              bool with_companions) const {
+                                              bool with_objects) const {
   Victims victims;
   constexpr size_t kMaxCandidates = 100000;
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::EvictionCandidate> candidates,
@@ -271,7 +271,7 @@ Result<Database::Victims> Database::Evictable(const db::Tenant& tenant, uint64_t
     for (const db::ChainSegment& link : detail.chain) {
       uint32_t& users = num_users.emplace(link.segment.id, link.num_contexts).first->second;
       if (--users > 0) continue;
-      victims.freed_bytes += with_companions ? link.segment.total_bytes() : link.segment.file_bytes;
+      victims.freed_bytes += with_objects ? link.segment.total_bytes() : link.segment.file_bytes;
     }
     victims.contexts.push_back(candidate.id);
   }
@@ -299,7 +299,8 @@ void Database::RemoveUnreferenced(std::span<const db::SegmentId> segments) {
   MutexLock lock(&use_mutex_);
   std::vector<db::SegmentId> removable;
   for (const db::SegmentId id : segments) {
-    worker_.Cancel(id);  // If it is at it, it lets go soon, and sweeps.
+    // A job that is at it lets go soon, and sweeps.
+    builder_.Cancel(static_cast<derived::SegmentId>(id));
     if (registry_.InUse(id)) {
       unreferenced_.insert(id);
     } else {
@@ -313,7 +314,7 @@ void Database::RemoveUnreferenced(std::span<const db::SegmentId> segments) {
   for (const db::SegmentRecord& segment : *removed) {
     DiscardSegment(segment.id);
     for (const db::CompanionRecord& companion : segment.companions) {
-      companions_.RemoveFiles(
+      object_files_.Remove(
           {static_cast<uint64_t>(segment.id), companion.kind, companion.generation});
     }
   }

@@ -1,6 +1,6 @@
 // Goal:   planes of stored segments come to disk by themselves, are used by later processes, go
-//         with their segments, and never change an answer: not when they are damaged, lost,
-//         half-written or in the way of a quota.
+//         with their segments, and never change an answer once they are ready: not when they were
+//         damaged, lost, half-written or in the way of a quota.
 // Method: a toy model's contexts with background builds; files counted, damaged and removed;
 //         answers of a plan that reads planes against those of the same plan without any on disk.
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include "db/database.h"
 #include "db/db_access.h"
 #include "db/db_test_util.h"
-#include "db/stored_planes.h"
 #include "testing/fault_file_system.h"
 #include "testing/seed.h"
 
@@ -27,9 +26,9 @@ using ::testing::HasSubstr;
 constexpr const char* kPlan = "topk(k=60,bits=4,remainder=sample:32)";
 constexpr uint64_t kFilesOfOne = 4;  // A segment and its planes, two files each.
 
-class CompanionsTest : public DBFixture {
+class DerivedObjectsTest : public DBFixture {
  protected:
-  CompanionsTest() : DBFixture(/*background_builds=*/true) {}
+  DerivedObjectsTest() : DBFixture(/*background_builds=*/true) {}
 
   // A context of one segment that is long enough; its planes are on disk.
   Tokens StoreLong(const std::string& name, uint64_t seed, uint64_t num_tokens = 600) {
@@ -38,29 +37,34 @@ class CompanionsTest : public DBFixture {
     return tokens;
   }
   DBStats Stats() const { return *db_->Stats(); }
-  internal::PlaneCache::Counters PlaneCounters() const {
-    return internal::DbAccess::database(*db_)->planes()->counters();
+  static derived::Cache::Counters PlaneCounters(const DB& db) {
+    const internal::Database& database = *internal::DbAccess::database(db);
+    return database.objects().counters(database.kinds().ForUse(derived::kKeyPlanes));
   }
-  // What a plan that reads planes answers for a stored context.
-  std::vector<float> Ask(const Tokens& stored) {
-    SessionStart start = Start(test::Concat(stored, Tokens{5}), {.plan = kPlan});
+  // What a plan that reads planes answers for a stored context, with what is ready now,
+  std::vector<float> AskOnce(const DB& db, const Tokens& stored) {
+    SessionStart start =
+        *db.CreateSession(model_.spec(), test::Concat(stored, Tokens{5}), {.plan = kPlan});
     EXPECT_EQ(start.session.num_reused(), stored.size());
     ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
     return Probe(&start.session);
   }
-  // The same without any companion.
+  // ... and when all is ready that it asked for.
+  std::vector<float> AskOf(const DB& db, const Tokens& stored) {
+    (void)AskOnce(db, stored);
+    ATTNDB_EXPECT_OK(db.WaitForBackground());
+    return AskOnce(db, stored);
+  }
+  std::vector<float> Ask(const Tokens& stored) { return AskOf(*db_, stored); }
+  // The same without any planes on disk.
   std::vector<float> AskWithout(const Tokens& stored) {
     const std::string without = dir_.File("without");
     std::filesystem::remove_all(without);
     std::filesystem::copy(store(), without, std::filesystem::copy_options::recursive);
-    for (const std::string& path : CompanionPaths(without)) std::filesystem::remove(path);
-    const DB db = *DB::Open(without, {.read_only = true});
-    SessionStart start =
-        *db.CreateSession(model_.spec(), test::Concat(stored, Tokens{5}), {.plan = kPlan});
-    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
-    return Probe(&start.session);
+    for (const std::string& path : PlanePaths(without)) std::filesystem::remove(path);
+    return AskOf(*DB::Open(without, {.read_only = true}), stored);
   }
-  static std::vector<std::string> CompanionPaths(const std::string& dir) {
+  static std::vector<std::string> PlanePaths(const std::string& dir) {
     std::vector<std::string> paths;
     for (const auto& entry : std::filesystem::directory_iterator(dir + "/segments")) {
       const std::string path = entry.path().string();
@@ -69,7 +73,7 @@ class CompanionsTest : public DBFixture {
     std::ranges::sort(paths);
     return paths;
   }
-  std::vector<std::string> CompanionPaths() const { return CompanionPaths(store()); }
+  std::vector<std::string> PlanePaths() const { return PlanePaths(store()); }
   static void FlipBit(const std::string& path, int64_t offset) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(offset);
@@ -79,7 +83,7 @@ class CompanionsTest : public DBFixture {
   }
 };
 
-TEST_F(CompanionsTest, PlanesComeToDiskAndAreReadByTheNextProcess) {
+TEST_F(DerivedObjectsTest, PlanesComeToDiskAndAreReadByTheNextProcess) {
   const Tokens stored = StoreLong("a", 1);
   EXPECT_EQ(NumSegmentFiles(), kFilesOfOne);
   const DBStats stats = Stats();
@@ -99,17 +103,17 @@ TEST_F(CompanionsTest, PlanesComeToDiskAndAreReadByTheNextProcess) {
   const std::vector<float> built = AskWithout(stored);
   Open();
   EXPECT_EQ(Ask(stored), built);
-  EXPECT_EQ(PlaneCounters().num_read, model_.spec().num_layers());
-  EXPECT_EQ(PlaneCounters().num_built, 0u);
+  EXPECT_EQ(PlaneCounters(*db_).num_read, model_.spec().num_layers());
+  EXPECT_EQ(PlaneCounters(*db_).num_built, 0u);
 }
 
-TEST_F(CompanionsTest, ShortSegmentsHaveNone) {
+TEST_F(DerivedObjectsTest, ShortSegmentsHaveNone) {
   StoreLong("a", 1, 255);
   EXPECT_EQ(NumSegmentFiles(), 2u);
   EXPECT_EQ(Stats().num_pending_companions, 0u);
 }
 
-TEST_F(CompanionsTest, HeadsWithNaNAndLayersWithAWindowHaveNone) {
+TEST_F(DerivedObjectsTest, HeadsWithNaNAndLayersWithAWindowHaveNone) {
   ModelSpec spec = model_.spec();
   spec.layers[0].sliding_window = 50;
   const Tokens stored = ToyModel::Tokens(600, 1);
@@ -124,7 +128,7 @@ TEST_F(CompanionsTest, HeadsWithNaNAndLayersWithAWindowHaveNone) {
   EXPECT_LT(bytes, Stats().companion_bytes - bytes);
 }
 
-TEST_F(CompanionsTest, MergedSegmentsGetNewOnesAndTheOldGo) {
+TEST_F(DerivedObjectsTest, MergedSegmentsGetNewOnesAndTheOldGo) {
   const Tokens stored = StoreLong("a", 1, 300);
   Tokens more = test::Concat(stored, ToyModel::Tokens(400, 2));
   ATTNDB_ASSERT_OK(StoreTokens(more, {.name = "a", .replace = true}));
@@ -135,7 +139,7 @@ TEST_F(CompanionsTest, MergedSegmentsGetNewOnesAndTheOldGo) {
   EXPECT_EQ(Ask(more), AskWithout(more));
 }
 
-TEST_F(CompanionsTest, CompactRebuildsThem) {
+TEST_F(DerivedObjectsTest, CompactRebuildsThem) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{900, 400, 300}, 1);
   ATTNDB_ASSERT_OK(db_->Compact());
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
@@ -144,7 +148,7 @@ TEST_F(CompanionsTest, CompactRebuildsThem) {
   EXPECT_EQ(Ask(stored), AskWithout(stored));
 }
 
-TEST_F(CompanionsTest, TheyGoWithTheirSegment) {
+TEST_F(DerivedObjectsTest, TheyGoWithTheirSegment) {
   StoreLong("a", 1);
   StoreLong("b", 2);
   EXPECT_EQ(NumSegmentFiles(), 2 * kFilesOfOne);
@@ -158,7 +162,7 @@ TEST_F(CompanionsTest, TheyGoWithTheirSegment) {
   EXPECT_EQ(NumSegmentFiles(), kFilesOfOne);
 }
 
-TEST_F(CompanionsTest, OneThatIsBuiltWhenItsContextGoesLeavesNothing) {
+TEST_F(DerivedObjectsTest, OneThatIsBuiltWhenItsContextGoesLeavesNothing) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     StoreChain("a", std::vector<uint64_t>{3000}, seed);
     std::this_thread::sleep_for(std::chrono::milliseconds(seed));
@@ -168,7 +172,7 @@ TEST_F(CompanionsTest, OneThatIsBuiltWhenItsContextGoesLeavesNothing) {
   }
 }
 
-TEST_F(CompanionsTest, ClosingDoesNotWaitAndTheNextOpenGoesOn) {
+TEST_F(DerivedObjectsTest, ClosingDoesNotWaitAndTheNextOpenGoesOn) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
   Open();
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
@@ -176,7 +180,7 @@ TEST_F(CompanionsTest, ClosingDoesNotWaitAndTheNextOpenGoesOn) {
   EXPECT_EQ(Ask(stored), AskWithout(stored));
 }
 
-TEST_F(CompanionsTest, WaitingTellsHowFar) {
+TEST_F(DerivedObjectsTest, WaitingTellsHowFar) {
   StoreChain("a", std::vector<uint64_t>{2000}, 1);
   uint64_t total = 0;
   ATTNDB_EXPECT_OK(db_->WaitForBackground({.progress = [&](uint64_t done, uint64_t all) {
@@ -187,12 +191,12 @@ TEST_F(CompanionsTest, WaitingTellsHowFar) {
   EXPECT_EQ(total % db_->Describe("a")->kv_bytes, 0u);
 }
 
-TEST_F(CompanionsTest, DamagedOnesAreBuiltAgainAndAnswersStayRight) {
+TEST_F(DerivedObjectsTest, DamagedOnesAreBuiltAgainAndAnswersStayRight) {
   const Tokens stored = StoreLong("a", 1);
   const std::vector<float> right = AskWithout(stored);
   Random random(test::SeedOr(5));
   for (int i = 0; i < 30; ++i) {
-    const std::vector<std::string> paths = CompanionPaths();
+    const std::vector<std::string> paths = PlanePaths();
     ASSERT_EQ(paths.size(), 2u);
     db_.reset();
     const std::string& path = paths[random.Uniform(2)];
@@ -201,20 +205,20 @@ TEST_F(CompanionsTest, DamagedOnesAreBuiltAgainAndAnswersStayRight) {
     EXPECT_EQ(Ask(stored), right) << path;
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
     // Damage between sections, where there is only padding, may go unseen until Verify.
-    if (CompanionPaths() == paths) {
+    if (PlanePaths() == paths) {
       EXPECT_FALSE(db_->Verify()->ok()) << path;
       ATTNDB_ASSERT_OK(db_->WaitForBackground());
     }
-    EXPECT_NE(CompanionPaths(), paths);
+    EXPECT_NE(PlanePaths(), paths);
     EXPECT_TRUE(db_->Verify()->ok());
     EXPECT_FALSE(db_->Describe("a")->damaged);
     EXPECT_EQ(NumSegmentFiles(), kFilesOfOne);
   }
 }
 
-TEST_F(CompanionsTest, VerifyFindsDamageThatNoQueryMet) {
+TEST_F(DerivedObjectsTest, VerifyFindsDamageThatNoQueryMet) {
   StoreLong("a", 1);
-  const std::vector<std::string> paths = CompanionPaths();
+  const std::vector<std::string> paths = PlanePaths();
   std::filesystem::remove(paths[1]);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, db_->Verify());
   ASSERT_EQ(report.damages.size(), 1u);
@@ -226,33 +230,24 @@ TEST_F(CompanionsTest, VerifyFindsDamageThatNoQueryMet) {
   EXPECT_EQ(NumSegmentFiles(), kFilesOfOne);
 }
 
-TEST_F(CompanionsTest, AReaderBesideTheWriterUsesThemAndWritesNothing) {
+TEST_F(DerivedObjectsTest, AReaderBesideTheWriterUsesThemAndWritesNothing) {
   const Tokens stored = StoreLong("a", 1);
   const DB reader = *DB::Open(store(), {.read_only = true});
   const std::vector<float> right = AskWithout(stored);
-  const auto ask_reader = [&] {
-    SessionStart start =
-        *reader.CreateSession(model_.spec(), test::Concat(stored, Tokens{5}), {.plan = kPlan});
-    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
-    return Probe(&start.session);
-  };
-  EXPECT_EQ(ask_reader(), right);
-  EXPECT_EQ(internal::DbAccess::database(reader)->planes()->counters().num_built, 0u);
-  ATTNDB_EXPECT_OK(reader.WaitForBackground());
+  EXPECT_EQ(AskOf(reader, stored), right);
+  EXPECT_EQ(PlaneCounters(reader).num_built, 0u);
   // Damage is the writer's to mend.
   const DB second = *DB::Open(store(), {.read_only = true});
-  const std::vector<std::string> paths = CompanionPaths();
+  const std::vector<std::string> paths = PlanePaths();
   FlipBit(paths[0], 5);
   const auto before = FilesIn(store() + "/segments");
   EXPECT_FALSE(second.Verify()->ok());
-  SessionStart start =
-      *second.CreateSession(model_.spec(), test::Concat(stored, Tokens{5}), {.plan = kPlan});
-  ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
-  EXPECT_EQ(Probe(&start.session), right);
+  EXPECT_EQ(AskOf(second, stored), right);
+  EXPECT_EQ(PlaneCounters(second).num_built, model_.spec().num_layers());
   EXPECT_EQ(FilesIn(store() + "/segments"), before);
 }
 
-TEST_F(CompanionsTest, AQuotaHoldsThemOutButThemAlone) {
+TEST_F(DerivedObjectsTest, AQuotaHoldsThemOutButThemAlone) {
   StoreLong("a", 1);
   const uint64_t segment_bytes = db_->Describe("a")->segments[0].file_bytes;
   ATTNDB_ASSERT_OK(db_->Pin("a"));
@@ -271,7 +266,7 @@ TEST_F(CompanionsTest, AQuotaHoldsThemOutButThemAlone) {
   EXPECT_EQ(Stats().num_pending_companions, 0u);
 }
 
-TEST_F(CompanionsTest, WhatWasDroppedWhileItsPlanesAreBuiltFillsNoQuota) {
+TEST_F(DerivedObjectsTest, WhatWasDroppedWhileItsPlanesAreBuiltFillsNoQuota) {
   StoreLong("first", 1, 3000);
   const uint64_t segment_bytes = db_->Describe("first")->segments[0].file_bytes;
   ATTNDB_ASSERT_OK(db_->Drop("first"));
@@ -293,7 +288,7 @@ TEST_F(CompanionsTest, WhatWasDroppedWhileItsPlanesAreBuiltFillsNoQuota) {
 }
 
 // As a version wrote it whose planes had other bytes.
-TEST_F(CompanionsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
+TEST_F(DerivedObjectsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
   const Tokens stored = StoreLong("a", 1);
   db_.reset();
   for (const std::string kind : {"key_planes", "key_planes_2", "value_planes_4", "value_means",
@@ -314,7 +309,7 @@ TEST_F(CompanionsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
   EXPECT_EQ(Ask(stored), AskWithout(stored));
 }
 
-TEST_F(CompanionsTest, WhatACrashLeftOfOneIsRemoved) {
+TEST_F(DerivedObjectsTest, WhatACrashLeftOfOneIsRemoved) {
   StoreLong("a", 1);
   db_.reset();
   for (const char* name :
@@ -328,7 +323,7 @@ TEST_F(CompanionsTest, WhatACrashLeftOfOneIsRemoved) {
 
 // Every operation of the file system that a build makes fails, in several ways. What a process that
 // ended there leaves is a whole store, and the next open builds.
-TEST_F(CompanionsTest, AFaultWhileOneIsBuiltHarmsNothing) {
+TEST_F(DerivedObjectsTest, AFaultWhileOneIsBuiltHarmsNothing) {
   using internal::Database;
   Open({.background_builds = false});
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{600}, 1);
@@ -369,14 +364,14 @@ TEST_F(CompanionsTest, AFaultWhileOneIsBuiltHarmsNothing) {
 }
 
 // Sessions ask while planes of other contexts are built, dropped and built again.
-TEST_F(CompanionsTest, SessionsNeverWaitForThem) {
+TEST_F(DerivedObjectsTest, SessionsAnswerWhileOthersAreBuilt) {
   const Tokens stored = StoreLong("a", 1);
   const std::vector<float> right = Ask(stored);
   std::vector<std::thread> threads;
   std::atomic<bool> stop = false;
   for (int i = 0; i < 2; ++i) {
     threads.emplace_back([&] {
-      while (!stop.load()) EXPECT_EQ(Ask(stored), right);
+      while (!stop.load()) EXPECT_EQ(AskOnce(*db_, stored), right);
     });
   }
   for (uint64_t seed = 10; seed < 16; ++seed) {
@@ -391,7 +386,7 @@ TEST_F(CompanionsTest, SessionsNeverWaitForThem) {
   EXPECT_EQ(NumSegmentFiles(), 2 * kFilesOfOne);
 }
 
-TEST(CompanionsOff, NothingIsBuiltAndWhatIsThereIsUsed) {
+TEST(DerivedObjectsOff, NothingIsBuiltAndWhatIsThereIsUsed) {
   test::TempDir dir = test::TempDir::InMemory();
   const ToyModel model;
   const Tokens tokens = ToyModel::Tokens(600, 1);

@@ -2,8 +2,8 @@
 //
 // Errors:  none: sampled queries that can't be read leave what is made less good, but right.
 // Threads: constant once made.
-#ifndef ATTNDB_DB_PLANE_SOURCES_H_
-#define ATTNDB_DB_PLANE_SOURCES_H_
+#ifndef ATTNDB_DERIVED_PLANE_SOURCES_H_
+#define ATTNDB_DERIVED_PLANE_SOURCES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "kernels/layout.h"
 #include "storage/kv/segment.h"
 
-namespace attndb::internal {
+namespace attndb::derived {
 
 // Padded elements of a row of K.
 inline size_t KeyElements(const storage::Segment& segment, LayerId layer) {
@@ -50,6 +50,6 @@ class PlaneSources {
   const Result<storage::LayerQueries> queries_;
 };
 
-}  // namespace attndb::internal
+}  // namespace attndb::derived
 
-#endif  // ATTNDB_DB_PLANE_SOURCES_H_
+#endif  // ATTNDB_DERIVED_PLANE_SOURCES_H_

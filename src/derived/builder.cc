@@ -1,0 +1,227 @@
+#include "derived/builder.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+
+namespace attndb::derived {
+namespace {
+
+constexpr size_t kMaxRequests = 1024;  // Those that ended long ago are forgotten beyond this.
+
+BuildLane LaneOf(const Kind& kind) { return kind.traits().slow ? kSlowLane : kFastLane; }
+
+bool Lacks(const SegmentFacts& segment, const Kind& kind) {
+  return !segment.damaged && kind.MayHave(segment.num_tokens) &&
+         segment.Find(kind.traits().object) == nullptr;
+}
+
+}  // namespace
+
+LayerObjectsPtr Builder::Get(const storage::Segment& segment, const Kind& kind, LayerId layer) {
+  if (!kind.MayHave(segment.num_tokens())) return nullptr;
+  LayerObjectsPtr objects = parts_.cache->Find(segment, kind, layer);
+  if (objects == nullptr) Ask(segment, kind);
+  return objects;
+}
+
+void Builder::Ask(const storage::Segment& segment, const Kind& kind) {
+  if (kind.traits().slow && !options_.writes && !options_.looks_again) return;
+  if (parts_.cache->IsOnDisk(segment.id(), kind)) return;  // It lacks nothing but memory.
+  MutexLock lock(&mutex_);
+  const Key key = KeyOf(segment.id(), kind);
+  Request& request = requests_[key];
+  request.by_session = true;
+  if (request.state == Request::State::kQueued) return;
+  const bool ended = request.state == Request::State::kEnded;
+  if (ended && SteadyNowNanos() - request.ended_ns < kAskAgainNs) return;
+  Queue(key, segment.file_bytes());
+}
+
+void Builder::Queue(const Key& key, uint64_t work) {
+  requests_[key].state = Request::State::kQueued;
+  Shrink();
+  parts_.lanes->Add(LaneOf(*parts_.kinds->all()[key.second]),
+                    {.subject = key.first, .work = work, .run = [=, this](Lanes::Control* control) {
+                       Status status = Make(key, work, control);
+                       End(key);
+                       return status;
+                     }});
+}
+
+void Builder::End(const Key& key) {
+  const bool is_ready = parts_.cache->IsOnDisk(key.first, *parts_.kinds->all()[key.second]);
+  MutexLock lock(&mutex_);
+  const auto request = requests_.find(key);
+  if (request == requests_.end()) return;  // Cancelled.
+  if (is_ready) {
+    requests_.erase(request);
+    return;
+  }
+  request->second = {.state = Request::State::kEnded, .ended_ns = SteadyNowNanos()};
+}
+
+void Builder::Shrink() {
+  if (requests_.size() <= kMaxRequests) return;
+  const int64_t now_ns = SteadyNowNanos();
+  std::erase_if(requests_, [now_ns](const auto& item) {
+    const Request& request = item.second;
+    return request.state == Request::State::kEnded && now_ns - request.ended_ns >= kAskAgainNs;
+  });
+}
+
+bool Builder::IsAsked(const Key& key) const {
+  const auto request = requests_.find(key);
+  return request != requests_.end() && request->second.state != Request::State::kEnded;
+}
+
+bool Builder::IsAskedBySession(const Key& key) const {
+  MutexLock lock(&mutex_);
+  const auto request = requests_.find(key);
+  return request != requests_.end() && request->second.by_session;
+}
+
+void Builder::ReportLoss(const storage::ObjectName& name, const Kind& kind, const Status& status) {
+  // In the kind's lane, so that it comes before what is asked for in the lost one's place.
+  parts_.lanes->Add(LaneOf(kind),
+                    {.subject = name.segment_id, .run = [this, name, status](Lanes::Control*) {
+                       parts_.store->ReportLoss(name, status);
+                       return Status::Ok();
+                     }});
+}
+
+void Builder::Schedule(const SegmentFacts& segment) {
+  if (!options_.writes) return;
+  MutexLock lock(&mutex_);
+  for (const auto& kind : parts_.kinds->all()) {
+    const Key key = KeyOf(segment.id, *kind);
+    const auto request = requests_.find(key);
+    const bool known = request != requests_.end();
+    const bool inherited = known && request->second.state == Request::State::kInherited;
+    if (known && request->second.state == Request::State::kQueued) continue;
+    if (Lacks(segment, *kind) && (kind->traits().always || inherited)) Queue(key, segment.kv_bytes);
+  }
+}
+
+void Builder::Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged) {
+  if (!options_.writes) return;
+  MutexLock lock(&mutex_);
+  for (const auto& kind : parts_.kinds->all()) {
+    if (kind->traits().always || !kind->MayHave(merged.num_tokens)) continue;
+    const bool is_read =
+        std::ranges::any_of(run, [&](const SegmentFacts& segment) ATTNDB_NO_THREAD_SAFETY_ANALYSIS {
+          return segment.Find(kind->traits().object) != nullptr ||
+                 IsAsked(KeyOf(segment.id, *kind));
+        });
+    if (is_read) requests_.try_emplace(KeyOf(merged.id, *kind));
+  }
+}
+
+bool Builder::IsPending(const SegmentFacts& segment) const {
+  MutexLock lock(&mutex_);
+  return std::ranges::any_of(parts_.kinds->all(),
+                             [&](const auto& kind) ATTNDB_NO_THREAD_SAFETY_ANALYSIS {
+                               return Lacks(segment, *kind) &&
+                                      (kind->traits().always || IsAsked(KeyOf(segment.id, *kind)));
+                             });
+}
+
+void Builder::Cancel(SegmentId segment) {
+  {
+    MutexLock lock(&mutex_);
+    requests_.erase(requests_.lower_bound({segment, 0}), requests_.lower_bound({segment + 1, 0}));
+  }
+  parts_.lanes->Cancel(segment);
+}
+
+void Builder::CancelAll() {
+  parts_.lanes->CancelAll();
+  MutexLock lock(&mutex_);
+  requests_.clear();
+}
+
+uint64_t Builder::num_written() const {
+  MutexLock lock(&mutex_);
+  return num_written_;
+}
+
+Status Builder::Make(const Key& key, uint64_t work, Lanes::Control* control) {
+  const Kind& kind = *parts_.kinds->all()[key.second];
+  ATTNDB_ASSIGN_OR_RETURN(OpenedSegment opened, parts_.store->OpenSegment(key.first));
+  parts_.cache->Learn(opened.segment, opened.facts);
+  Status status;
+  if (!parts_.cache->IsOnDisk(key.first, kind)) {
+    status = Write(opened, kind, work, control);
+    const bool refused = status.code() == StatusCode::kFailedPrecondition;
+    const bool failed = !status.ok() && status.code() != StatusCode::kCancelled;
+    if (failed && !kind.traits().slow && IsAskedBySession(key)) {
+      Status in_memory = BuildInMemory(opened, kind, work, control);
+      if (refused) status = std::move(in_memory);
+    }
+  }
+  opened.segment.reset();
+  parts_.store->SegmentReleased();
+  return status;
+}
+
+Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t work,
+                      Lanes::Control* control) {
+  const storage::Segment& segment = *opened.segment;
+  if (!options_.writes || !Lacks(opened.facts, kind)) {
+    return Status::FailedPrecondition("segment " + std::to_string(segment.id()) + " wants no " +
+                                      kind.traits().object + " on disk");
+  }
+  ATTNDB_RETURN_IF_ERROR(parts_.store->Admit(segment.id(), kind.ObjectBytes(segment)));
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t generation, parts_.store->ReserveGeneration());
+  ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CompanionWriter> writer,
+                          parts_.files->Create(segment, kind, generation, control->cancel()));
+  ThreadPool* const pool = kind.traits().slow ? control->pool() : nullptr;
+  const uint64_t num_layers = opened.spec.num_layers();
+  const Status rows = kind.Write(segment, opened.spec, pool, writer.get(), [&](LayerId layer) {
+    control->Report(work / num_layers * (layer + 1));
+  });
+  parts_.store->ReportDamage(segment, rows);
+  ATTNDB_RETURN_IF_ERROR(rows);
+  ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenObject written, writer->Finish());
+  const ObjectRecord object = {.kind = kind.traits().object,
+                               .generation = generation,
+                               .file_bytes = written.object_bytes + written.manifest_bytes,
+                               .root_hash = written.root_hash};
+  const Status published = parts_.store->PublishObject(segment.id(), object);
+  if (!published.ok()) {
+    // If the commit got through although it failed, readers find no files, and drop it.
+    parts_.files->Remove(writer->name());
+    return published;
+  }
+  parts_.cache->Learn(opened.segment, {.objects = {object}});
+  MutexLock lock(&mutex_);
+  ++num_written_;
+  return Status::Ok();
+}
+
+Status Builder::BuildInMemory(const OpenedSegment& opened, const Kind& kind, uint64_t work,
+                              Lanes::Control* control) {
+  const storage::Segment& segment = *opened.segment;
+  const uint64_t num_layers = opened.spec.num_layers();
+  for (LayerId layer = 0; layer < num_layers; ++layer) {
+    const LayerSpec& spec = opened.spec.layers[layer];
+    if (!HasObjects(spec) || parts_.cache->IsInMemory(segment.id(), kind, layer)) continue;
+    std::optional<storage::Reservation> reservation =
+        parts_.budget->ReserveIfFree(kind.MemoryBytes(segment, layer));
+    if (!reservation) return Status::Ok();  // K and V are read where memory is short.
+    Result<std::vector<Head>> heads =
+        kind.BuildLayer(segment, layer, spec, {.cancel = control->cancel()});
+    if (heads.status().code() == StatusCode::kResourceExhausted) return Status::Ok();
+    parts_.store->ReportDamage(segment, heads.status());
+    ATTNDB_RETURN_IF_ERROR(heads.status());
+    parts_.cache->Keep(segment, kind, layer, *std::move(reservation), *std::move(heads));
+    control->Report(work / num_layers * (layer + 1));
+  }
+  return Status::Ok();
+}
+
+}  // namespace attndb::derived

@@ -1,0 +1,127 @@
+// Makes derived objects in the background: sessions and the store ask, what is made is ready in the
+// cache. Nobody waits for it: until an object is ready, K and V are read instead.
+//
+// Asked:   a session asks for what a plan reads and is not ready (Get). The store asks, once a
+//          segment is published, for the kinds that every segment has (Schedule).
+// Made:    an object is written and published, where the store allows that. If it may not be, or
+//          has no room, what a session asked for is built in memory, as far as memory is free.
+// Lanes:   kinds that take long have a lane of their own, so that they delay no others.
+// Limits:  one job at a time for an object; one that was made in vain may be asked for again after
+//          kAskAgainNs.
+// Errors:  those of jobs, kept by Lanes::Wait.
+// Threads: thread-safe. Get and what else a session calls take no lock that is held over I/O. Order
+//          of locks: the builder's, then that of the lanes.
+#ifndef ATTNDB_DERIVED_BUILDER_H_
+#define ATTNDB_DERIVED_BUILDER_H_
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "attndb/status.h"
+#include "attndb/types.h"
+#include "common/mutex.h"
+#include "derived/cache.h"
+#include "derived/kinds.h"
+#include "derived/lanes.h"
+#include "derived/object_files.h"
+#include "derived/store.h"
+#include "storage/kv/memory_budget.h"
+#include "storage/kv/segment.h"
+
+namespace attndb::derived {
+
+// The lanes that a builder needs.
+enum BuildLane : size_t { kFastLane, kSlowLane, kNumBuildLanes };
+
+class Builder {
+ public:
+  static constexpr int64_t kAskAgainNs = 1'000'000'000;
+
+  struct Options {
+    bool writes = true;        // Else objects are built in memory only.
+    bool looks_again = false;  // Another process may publish objects, which are looked for.
+  };
+  struct Parts {
+    const Kinds* kinds;
+    Cache* cache;
+    storage::MemoryBudget* budget;
+    const ObjectFiles* files;
+    Store* store;
+    Lanes* lanes;
+  };
+
+  // All parts must outlive the builder; the lanes must have stopped before it goes.
+  Builder(const Parts& parts, const Options& options) : parts_(parts), options_(options) {}
+
+  // --- For sessions. ---
+
+  // The layer's objects of the kind. Null if they are not ready: then they are asked for.
+  LayerObjectsPtr Get(const storage::Segment& segment, const Kind& kind, LayerId layer)
+      ATTNDB_EXCLUDES(mutex_);
+  // What could not be read is dropped in the background, if its bytes are wrong.
+  void ReportLoss(const storage::ObjectName& name, const Kind& kind, const Status& status);
+
+  // --- For the store. ---
+
+  // Builds what the segment lacks of the kinds that every segment has, and of those that it
+  // inherited.
+  void Schedule(const SegmentFacts& segment) ATTNDB_EXCLUDES(mutex_);
+  // `merged` takes the place of a run of segments: what plans have read of these, they will read of
+  // it. Nothing is built before Schedule.
+  void Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged)
+      ATTNDB_EXCLUDES(mutex_);
+  // Whether the segment lacks an object that every segment has, or that is asked for.
+  bool IsPending(const SegmentFacts& segment) const ATTNDB_EXCLUDES(mutex_);
+  // Forgets what is asked for of the segment; a job that is under way is told to end.
+  void Cancel(SegmentId segment) ATTNDB_EXCLUDES(mutex_);
+  // The same for all segments; waits until the jobs under way have ended.
+  void CancelAll() ATTNDB_EXCLUDES(mutex_);
+
+  // Objects that were written and published.
+  uint64_t num_written() const ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  struct Request {
+    enum class State {
+      kInherited,  // Schedule will queue it.
+      kQueued,     // Or under way.
+      kEnded,      // In vain: not again before ended_ns + kAskAgainNs.
+    };
+    State state = State::kInherited;
+    bool by_session = false;  // Somebody waits for it: memory will do.
+    int64_t ended_ns = 0;
+  };
+  using Key = std::pair<SegmentId, size_t>;  // Segment and number of the kind.
+
+  Key KeyOf(SegmentId segment, const Kind& kind) const {
+    return {segment, parts_.kinds->NumberOf(kind)};
+  }
+  void Ask(const storage::Segment& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
+  void Queue(const Key& key, uint64_t work) ATTNDB_REQUIRES(mutex_);
+  // Whether it waits or is under way.
+  bool IsAsked(const Key& key) const ATTNDB_REQUIRES(mutex_);
+  bool IsAskedBySession(const Key& key) const ATTNDB_EXCLUDES(mutex_);
+  void End(const Key& key) ATTNDB_EXCLUDES(mutex_);
+  // Forgets requests that ended long ago.
+  void Shrink() ATTNDB_REQUIRES(mutex_);
+
+  // The jobs. `work` is what they report in all.
+  Status Make(const Key& key, uint64_t work, Lanes::Control* control) ATTNDB_EXCLUDES(mutex_);
+  Status Write(const OpenedSegment& opened, const Kind& kind, uint64_t work,
+               Lanes::Control* control) ATTNDB_EXCLUDES(mutex_);
+  Status BuildInMemory(const OpenedSegment& opened, const Kind& kind, uint64_t work,
+                       Lanes::Control* control);
+
+  const Parts parts_;
+  const Options options_;
+
+  mutable Mutex mutex_;
+  std::map<Key, Request> requests_ ATTNDB_GUARDED_BY(mutex_);
+  uint64_t num_written_ ATTNDB_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace attndb::derived
+
+#endif  // ATTNDB_DERIVED_BUILDER_H_

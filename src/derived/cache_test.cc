@@ -1,0 +1,111 @@
+// Goal:   the cache says what is ready without looking further: what it has learned, less what was
+//         lost or dropped since; layers are read once, shared, and dropped for other memory.
+// Method: a folder with a segment and objects of it, damaged and removed.
+#include "derived/cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "derived/derived_test_util.h"
+
+namespace attndb::derived {
+namespace {
+
+using test::FakeStore;
+using test::FirstBytesKind;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uint64_t kLimit = uint64_t{1} << 20;
+
+class CacheTest : public ::testing::Test {
+ protected:
+  CacheTest() : store_(&budget_), kinds_(MakeKinds()), kind_(*kinds_.all()[0]) {}
+
+  static Kinds MakeKinds() {
+    Kinds kinds;
+    kinds.Add(std::make_unique<FirstBytesKind>(FirstBytesKind::Of("first")));
+    kinds.Add(std::make_unique<FirstBytesKind>(FirstBytesKind::Of("other")));
+    return kinds;
+  }
+  void WriteAndLearn() {
+    ATTNDB_ASSERT_OK(store_.WriteObject(kind_));
+    cache_.Learn(store_.segment_ptr(), store_.facts());
+  }
+  storage::ObjectName NameOf(uint64_t generation) const {
+    return {FakeStore::kSegment, "first", generation};
+  }
+  LayerObjectsPtr Find() { return cache_.Find(store_.segment(), kind_, 0); }
+
+  storage::MemoryBudget budget_{kLimit};
+  FakeStore store_;
+  const Kinds kinds_;
+  const Kind& kind_;
+  std::vector<storage::ObjectName> lost_;
+  Cache cache_{&kinds_, &budget_, &store_.files(),
+               [this](const auto& name, const Kind&, const Status&) { lost_.push_back(name); }};
+};
+
+TEST_F(CacheTest, WhatItHasNotLearnedIsNotThere) {
+  ATTNDB_ASSERT_OK(store_.WriteObject(kind_));
+  EXPECT_EQ(Find(), nullptr);
+  cache_.Learn(store_.segment_ptr(), store_.facts());
+  const LayerObjectsPtr objects = Find();
+  ASSERT_NE(objects, nullptr);
+  EXPECT_EQ(FirstBytesKind::BytesOf(objects->head(1)), store_.ExpectedOf(1));
+  EXPECT_EQ(Find(), objects);
+  EXPECT_EQ(cache_.counters(kind_).num_read, 1u);
+  EXPECT_EQ(cache_.Find(store_.segment(), *kinds_.all()[1], 0), nullptr);
+}
+
+TEST_F(CacheTest, ALostObjectIsReportedOnceAndNotLearnedAgain) {
+  WriteAndLearn();
+  store_.files().Remove(NameOf(1));
+  EXPECT_EQ(Find(), nullptr);
+  EXPECT_EQ(Find(), nullptr);
+  EXPECT_THAT(lost_, SizeIs(1));
+  cache_.Learn(store_.segment_ptr(), store_.facts());  // As from a record that was read before.
+  EXPECT_FALSE(cache_.IsOnDisk(FakeStore::kSegment, kind_));
+  WriteAndLearn();  // A newer one.
+  EXPECT_NE(Find(), nullptr);
+}
+
+TEST_F(CacheTest, WhatIsDroppedIsForgottenUnlessItWasReplaced) {
+  WriteAndLearn();
+  WriteAndLearn();
+  cache_.Forget(NameOf(1));
+  EXPECT_TRUE(cache_.IsOnDisk(FakeStore::kSegment, kind_));
+  cache_.Forget(NameOf(2));
+  EXPECT_FALSE(cache_.IsOnDisk(FakeStore::kSegment, kind_));
+  EXPECT_EQ(Find(), nullptr);
+  cache_.Forget({FakeStore::kSegment, "unknown", 3});
+  cache_.Forget({8, "first", 3});
+  EXPECT_THAT(lost_, IsEmpty());
+}
+
+TEST_F(CacheTest, LayersGoWhenMemoryIsWantedAndAreReadAgain) {
+  WriteAndLearn();
+  ASSERT_NE(Find(), nullptr);
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const storage::Reservation all, budget_.Reserve(kLimit, "all"));
+    EXPECT_FALSE(cache_.IsInMemory(FakeStore::kSegment, kind_, 0));
+    EXPECT_EQ(Find(), nullptr) << "no memory is no loss";
+    EXPECT_TRUE(cache_.IsOnDisk(FakeStore::kSegment, kind_));
+  }
+  EXPECT_NE(Find(), nullptr);
+  EXPECT_EQ(cache_.counters(kind_).num_read, 2u);
+  EXPECT_THAT(lost_, IsEmpty());
+}
+
+TEST_F(CacheTest, TheFirstLayerInMemoryIsKept) {
+  std::vector<Head> heads(2);
+  cache_.Keep(store_.segment(), kind_, 0, *budget_.ReserveIfFree(100), heads);
+  const LayerObjectsPtr first = Find();
+  ASSERT_NE(first, nullptr);
+  cache_.Keep(store_.segment(), kind_, 0, *budget_.ReserveIfFree(100), heads);
+  EXPECT_EQ(Find(), first);
+  EXPECT_FALSE(cache_.IsOnDisk(FakeStore::kSegment, kind_));
+}
+
+}  // namespace
+}  // namespace attndb::derived

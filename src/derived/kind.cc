@@ -1,0 +1,124 @@
+#include "derived/kind.h"
+
+#include <optional>
+#include <utility>
+
+#include "derived/plane_sources.h"
+#include "storage/vfs/format.h"
+
+namespace attndb::derived {
+namespace {
+
+// Makes the heads of one layer, one after another.
+class LayerBuilder {
+ public:
+  LayerBuilder(const Kind& kind, const storage::Segment& segment, LayerId layer,
+               const LayerSpec& spec, const Kind::BuildOptions& options)
+      : kind_(kind), segment_(segment), layer_(layer), options_(options) {
+    if (IsOfKeys()) sources_.emplace(segment, layer, spec);
+  }
+
+  // Of a head without NaN and Inf.
+  Result<BuiltHead> Build(uint32_t kv_head) const {
+    ATTNDB_ASSIGN_OR_RETURN(
+        const storage::HeadRows rows,
+        IsOfKeys() ? segment_.ReadKeys(layer_, kv_head) : segment_.ReadValues(layer_, kv_head));
+    HeadSource source = {.segment = &segment_,
+                         .layer = layer_,
+                         .rows = rows.data(),
+                         .pool = options_.pool,
+                         .cancel = options_.cancel};
+    if (!IsOfKeys()) return kind_.Build(source);
+    const index::PlaneSource keys = sources_->Of(kv_head, rows.data());
+    source.keys = &keys;
+    return kind_.Build(source);
+  }
+
+ private:
+  bool IsOfKeys() const { return kind_.traits().made_of == Kind::Rows::kKeys; }
+
+  const Kind& kind_;
+  const storage::Segment& segment_;
+  const LayerId layer_;
+  const Kind::BuildOptions options_;
+  std::optional<PlaneSources> sources_;
+};
+
+uint32_t NumHeads(const storage::Segment& segment, LayerId layer) {
+  return segment.shape().layers[layer].num_kv_heads;
+}
+
+}  // namespace
+
+bool HasObjects(const LayerSpec& spec) { return spec.sliding_window == 0; }
+
+uint64_t Kind::ObjectBytes(const storage::Segment& segment) const {
+  uint64_t bytes = 0;
+  for (LayerId layer = 0; layer < segment.shape().layers.size(); ++layer) {
+    bytes += NumHeads(segment, layer) * HeadBytes(segment, layer);
+  }
+  return bytes;
+}
+
+uint64_t Kind::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
+  // Parts are read in whole granules: each begins and ends inside one.
+  const uint64_t ends = uint64_t{2} * traits_.parts.size() * storage::kGranuleBytes;
+  return NumHeads(segment, layer) * (HeadBytes(segment, layer) + ends);
+}
+
+Result<std::vector<Head>> Kind::BuildLayer(const storage::Segment& segment, LayerId layer,
+                                           const LayerSpec& spec,
+                                           const BuildOptions& options) const {
+  const LayerBuilder builder(*this, segment, layer, spec, options);
+  std::vector<Head> heads(NumHeads(segment, layer));
+  for (uint32_t head = 0; head < heads.size(); ++head) {
+    if (segment.non_finite(layer, head)) continue;
+    if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
+      return Status::Cancelled(traits_.object + " of layer " + std::to_string(layer));
+    }
+    ATTNDB_ASSIGN_OR_RETURN(BuiltHead built, builder.Build(head));
+    heads[head] = std::move(built.head);
+  }
+  return heads;
+}
+
+Result<std::vector<Head>> Kind::ReadLayer(const storage::Companion& object,
+                                          const storage::Segment& segment, LayerId layer) const {
+  std::vector<Head> heads(NumHeads(segment, layer));
+  for (uint32_t head = 0; head < heads.size(); ++head) {
+    if (object.num_rows({layer, head, 0}) == 0) continue;
+    HeadParts parts = {.segment = &segment,
+                       .layer = layer,
+                       .name = storage::Describe(object.name()) + ", layer " +
+                               std::to_string(layer) + ", head " + std::to_string(head)};
+    for (uint32_t part = 0; part < traits_.parts.size(); ++part) {
+      ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange range, object.ReadPart({layer, head, part}));
+      parts.parts.push_back(std::move(range));
+    }
+    ATTNDB_ASSIGN_OR_RETURN(heads[head], Parse(std::move(parts)));
+  }
+  return heads;
+}
+
+Status Kind::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool* pool,
+                   storage::CompanionWriter* writer,
+                   const std::function<void(LayerId)>& layer_done) const {
+  for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
+    const LayerBuilder builder(*this, segment, layer, spec.layers[layer],
+                               {.pool = pool, .cancel = writer->cancel()});
+    for (uint32_t head = 0; head < NumHeads(segment, layer); ++head) {
+      BuiltHead built;
+      if (HasObjects(spec.layers[layer]) && !segment.non_finite(layer, head)) {
+        ATTNDB_ASSIGN_OR_RETURN(built, builder.Build(head));
+      }
+      built.parts.resize(traits_.parts.size());
+      for (const std::span<const std::byte> part : built.parts) {
+        ATTNDB_RETURN_IF_ERROR(writer->AddPart(part, built.num_rows));
+      }
+    }
+    layer_done(layer);
+  }
+  return Status::Ok();
+}
+
+}  // namespace attndb::derived

@@ -1,0 +1,51 @@
+#include "derived/kinds.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "derived/clusters_kind.h"
+#include "derived/graph_kind.h"
+#include "derived/key_planes_kind.h"
+#include "derived/value_kinds.h"
+
+namespace attndb::derived {
+
+void Kinds::Add(std::unique_ptr<const Kind> kind) {
+  for (const auto& other : kinds_) {
+    ATTNDB_CHECK(other->traits().use != kind->traits().use);
+    ATTNDB_CHECK(other->traits().object != kind->traits().object);
+  }
+  kinds_.push_back(std::move(kind));
+}
+
+size_t Kinds::NumberOf(const Kind& kind) const {
+  const auto found = std::ranges::find(kinds_, &kind, &std::unique_ptr<const Kind>::get);
+  ATTNDB_CHECK(found != kinds_.end());
+  return static_cast<size_t>(found - kinds_.begin());
+}
+
+const Kind& Kinds::ForUse(std::string_view use) const {
+  const auto found =
+      std::ranges::find_if(kinds_, [use](const auto& kind) { return kind->traits().use == use; });
+  ATTNDB_CHECK(found != kinds_.end());
+  return **found;
+}
+
+const Kind* Kinds::FindObject(std::string_view object) const {
+  const auto found = std::ranges::find_if(
+      kinds_, [object](const auto& kind) { return kind->traits().object == object; });
+  return found == kinds_.end() ? nullptr : found->get();
+}
+
+Kinds BuiltinKinds() {
+  Kinds kinds;
+  kinds.Add(MakeKeyPlanesKind());
+  kinds.Add(MakeValuePlanesKind());
+  kinds.Add(MakeValueMeansKind());
+  kinds.Add(MakeClustersKind());
+  kinds.Add(MakeGraphKind());
+  return kinds;
+}
+
+}  // namespace attndb::derived

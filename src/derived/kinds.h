@@ -1,0 +1,48 @@
+// The kinds of derived objects: one list. A new kind is a folder in index, a pair of files here,
+// and one line in BuiltinKinds.
+//
+// Threads: constant after the last Add.
+#ifndef ATTNDB_DERIVED_KINDS_H_
+#define ATTNDB_DERIVED_KINDS_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "derived/kind.h"
+
+namespace attndb::derived {
+
+// What sessions call them. Plans name those that find keys (planner/plan_registry.h: finds_by).
+inline constexpr std::string_view kKeyPlanes = "key_planes";
+inline constexpr std::string_view kValuePlanes = "value_planes";
+inline constexpr std::string_view kValueMeans = "value_means";
+inline constexpr std::string_view kClusters = "clusters";
+inline constexpr std::string_view kGraph = "graph";
+
+class Kinds {
+ public:
+  // REQUIRES: neither its use nor the name of its objects is taken.
+  void Add(std::unique_ptr<const Kind> kind);
+
+  size_t size() const { return kinds_.size(); }
+  std::span<const std::unique_ptr<const Kind>> all() const { return kinds_; }
+  // Its place in all(). REQUIRES: it is one of them.
+  size_t NumberOf(const Kind& kind) const;
+  // REQUIRES: there is one.
+  const Kind& ForUse(std::string_view use) const;
+  // Null if no kind that this version reads has objects of that name.
+  const Kind* FindObject(std::string_view object) const;
+
+ private:
+  std::vector<std::unique_ptr<const Kind>> kinds_;
+};
+
+// Those that this version has.
+Kinds BuiltinKinds();
+
+}  // namespace attndb::derived
+
+#endif  // ATTNDB_DERIVED_KINDS_H_

@@ -1,0 +1,117 @@
+// Goal:   each kind that this version has gives the same object whether it was built in memory or
+//         written and read back, has nothing for heads with NaN, and knows its size.
+// Method: a segment of random rows; all of BuiltinKinds, so that a new kind is tested by its line
+//         in the list.
+#include "derived/kinds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "derived/object_files.h"
+#include "storage/kv/segment_writer.h"
+#include "testing/kv_data.h"
+#include "testing/matchers.h"
+#include "testing/memory_file_system.h"
+#include "testing/seed.h"
+#include "testing/segment_data.h"
+
+namespace attndb::derived {
+namespace {
+
+constexpr uint64_t kTokens = 2100;
+constexpr uint32_t kDim = 32;
+
+// One layer of two kv heads, the second with a NaN in K.
+class KindsTest : public ::testing::TestWithParam<size_t> {
+ protected:
+  KindsTest() {
+    ATTNDB_EXPECT_OK(fs_.CreateDir("segments"));
+    test::SegmentData data =
+        test::RandomSegment({.shape = test::UniformShape(DType::kFloat16, 1, {2, kDim, kDim}),
+                             .num_tokens = kTokens,
+                             .num_queries = 64},
+                            &random_);
+    test::SetNan({DType::kFloat16, kTokens, kDim}, 5, 3, data.layers[0][1].k.data());
+    test::DataSource source(&data, kTokens);
+    const auto written = storage::WriteSegment(
+        {.file_system = &fs_, .dir = "segments", .identity = data.identity}, &source);
+    EXPECT_THAT(written, test::IsOk());
+    segment_ =
+        *storage::Segment::Open(&fs_, "segments", {data.identity, written->root_hash}, &budget_);
+    LayerSpec layer;
+    layer.num_q_heads = layer.num_kv_heads = 2;
+    layer.head_dim = layer.v_head_dim = kDim;
+    spec_ = ModelSpec::Uniform(1, layer, DType::kFloat16, "test");
+  }
+
+  // Writes the object and opens it.
+  Result<std::shared_ptr<const storage::Companion>> Write() {
+    ATTNDB_ASSIGN_OR_RETURN(const auto writer, files_.Create(*segment_, kind(), 1, nullptr));
+    ATTNDB_RETURN_IF_ERROR(kind().Write(*segment_, spec_, &pool_, writer.get(), [](LayerId) {}));
+    ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenObject written, writer->Finish());
+    file_bytes_ = written.object_bytes;
+    return files_.Open(*segment_, kind(), {kind().traits().object, 1, 0, written.root_hash});
+  }
+  const Kind& kind() const { return *kinds_.all()[GetParam()]; }
+
+  Random random_{test::SeedOr(3)};
+  test::MemoryFileSystem fs_;
+  storage::MemoryBudget budget_{uint64_t{1} << 30};
+  const ObjectFiles files_{&fs_, "segments", {}};
+  const Kinds kinds_ = BuiltinKinds();
+  std::shared_ptr<const storage::Segment> segment_;
+  ModelSpec spec_;
+  ThreadPool pool_{2};
+  uint64_t file_bytes_ = 0;
+};
+
+bool HasAny(const Head& head) {
+  return head.estimates != nullptr || head.index != nullptr || head.value_planes != nullptr ||
+         head.value_means != nullptr;
+}
+
+TEST_P(KindsTest, BuiltAndReadHeadsAreOfTheSameSort) {
+  ASSERT_TRUE(kind().MayHave(kTokens));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const std::vector<Head> built,
+      kind().BuildLayer(*segment_, 0, spec_.layers[0], {.pool = &pool_, .cancel = nullptr}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto object, Write());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<Head> read,
+                              kind().ReadLayer(*object, *segment_, 0));
+  ASSERT_EQ(built.size(), 2u);
+  ASSERT_EQ(read.size(), 2u);
+  for (const std::vector<Head>* heads : {&built, &read}) {
+    EXPECT_TRUE(HasAny((*heads)[0]));
+    EXPECT_FALSE(HasAny((*heads)[1])) << "it has a NaN";
+  }
+  EXPECT_EQ(built[0].estimates != nullptr, read[0].estimates != nullptr);
+  EXPECT_EQ(built[0].index != nullptr, read[0].index != nullptr);
+  EXPECT_EQ(built[0].value_planes != nullptr, read[0].value_planes != nullptr);
+  EXPECT_EQ(built[0].value_means != nullptr, read[0].value_means != nullptr);
+  if (built[0].index == nullptr) return;
+  EXPECT_EQ(built[0].index->num_keys(), read[0].index->num_keys());
+}
+
+TEST_P(KindsTest, SizesAreKnownBefore) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto object, Write());
+  EXPECT_LE(kind().HeadBytes(*segment_, 0) * 2, kind().MemoryBytes(*segment_, 0));
+  EXPECT_LE(file_bytes_, kind().ObjectBytes(*segment_) + (uint64_t{64} << 10));
+  EXPECT_GE(2 * file_bytes_, kind().HeadBytes(*segment_, 0));
+}
+
+TEST_P(KindsTest, NamesAreFound) {
+  EXPECT_EQ(&kinds_.ForUse(kind().traits().use), &kind());
+  EXPECT_EQ(kinds_.FindObject(kind().traits().object), &kind());
+  for (const std::string& former : kind().traits().former) {
+    EXPECT_EQ(kinds_.FindObject(former), nullptr);
+  }
+  EXPECT_TRUE(storage::IsKindName(kind().traits().object));
+}
+
+INSTANTIATE_TEST_SUITE_P(Builtin, KindsTest, ::testing::Range(size_t{0}, BuiltinKinds().size()),
+                         [](const auto& test) {
+                           return BuiltinKinds().all()[test.param]->traits().object;
+                         });
+
+}  // namespace
+}  // namespace attndb::derived

@@ -1,0 +1,218 @@
+// Goal:   each job that is added is done once, in the order of its lane; a long one delays no other
+//         lane; what is cancelled ends; waiting ends when nothing is left; stopping ends at once
+//         and starts nothing more.
+// Method: jobs that note what they do, or wait at a gate (run under TSan too).
+#include "derived/lanes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <barrier>
+#include <thread>
+#include <vector>
+
+#include "derived/derived_test_util.h"
+#include "testing/matchers.h"
+
+namespace attndb::derived {
+namespace {
+
+using test::Event;
+using test::FailsWith;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Control = Lanes::Control;
+constexpr auto kLowest = Lanes::Priority::kLowest;
+constexpr auto kNormal = Lanes::Priority::kNormal;
+
+// Ends when it is told to.
+Status UntilCancelled(Control* control) {
+  while (!control->cancel()->load()) std::this_thread::yield();
+  return Status::Cancelled("test");
+}
+
+Lanes::Job JobOf(uint64_t subject, uint64_t work, std::function<Status(Control*)> run) {
+  return {.subject = subject, .work = work, .run = std::move(run)};
+}
+
+TEST(Lanes, JobsRunInOrderAndTellHowFar) {
+  std::vector<uint64_t> done;
+  Event go;
+  Lanes lanes({kLowest}, 1);
+  for (const uint64_t subject : {3u, 1u, 2u}) {
+    lanes.Add(0, JobOf(subject, 10 * subject, [&, subject](Control* control) {
+                go.Await();
+                done.push_back(subject);
+                control->Report(5);
+                return Status::Ok();
+              }));
+  }
+  uint64_t last_done = 0;
+  ATTNDB_EXPECT_OK(lanes.Wait([&](uint64_t work_done, uint64_t work_total) {
+    go.Set();
+    EXPECT_LE(last_done, work_done);
+    EXPECT_EQ(work_total, 60u);
+    last_done = work_done;
+    return true;
+  }));
+  EXPECT_THAT(done, ElementsAre(3, 1, 2));
+  lanes.Add(0, JobOf(3, 10, [](Control*) { return Status::Ok(); }));  // Counted anew.
+  ATTNDB_EXPECT_OK(lanes.Wait([](uint64_t, uint64_t work_total) {
+    EXPECT_EQ(work_total, 10u);
+    return true;
+  }));
+}
+
+TEST(Lanes, ALongJobDelaysNoOtherLane) {
+  Lanes lanes({kLowest, kLowest}, 1);
+  Event is_free;
+  Event short_one;
+  lanes.Add(0, JobOf(1, 1, [&](Control*) {
+              is_free.Await();
+              return Status::Ok();
+            }));
+  lanes.Add(1, JobOf(1, 1, [&](Control*) {
+              short_one.Set();
+              return Status::Ok();
+            }));
+  short_one.Await();
+  is_free.Set();
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+}
+
+TEST(Lanes, NothingToDoIsNothingToWaitFor) {
+  Lanes lanes({kLowest, kNormal}, 1);
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+}
+
+TEST(Lanes, AnErrorIsToldOnceAndStopsNothing) {
+  Lanes lanes({kLowest}, 1);
+  bool reached = false;
+  lanes.Add(0, JobOf(1, 1, [](Control*) { return Status::IoError("no disk"); }));
+  lanes.Add(0, JobOf(2, 1, [](Control*) { return Status::FailedPrecondition("gone"); }));
+  lanes.Add(0, JobOf(3, 1, [&](Control*) {
+              reached = true;
+              return Status::Ok();
+            }));
+  EXPECT_THAT(lanes.Wait(nullptr), FailsWith(StatusCode::kIoError, HasSubstr("no disk")));
+  EXPECT_TRUE(reached);
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+}
+
+TEST(Lanes, WhatIsCancelledEndsAndTheOthersDoNot) {
+  std::vector<uint64_t> done;
+  Event started;
+  Lanes lanes({kLowest}, 1);
+  lanes.Add(0, JobOf(1, 1, [&](Control* control) {
+              started.Set();
+              return UntilCancelled(control);
+            }));
+  for (const uint64_t subject : {2u, 3u}) {
+    lanes.Add(0, JobOf(subject, 1, [&, subject](Control* control) {
+                EXPECT_FALSE(control->cancel()->load());
+                done.push_back(subject);
+                return Status::Ok();
+              }));
+  }
+  started.Await();
+  lanes.Cancel(2);
+  lanes.Cancel(9);
+  lanes.Cancel(1);
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+  EXPECT_THAT(done, ElementsAre(3));
+}
+
+TEST(Lanes, OneSubjectCanBeAwaited) {
+  std::atomic<bool> ended = false;
+  Event started;
+  Lanes lanes({kLowest}, 1);
+  lanes.Add(0, JobOf(1, 1, [&](Control* control) {
+              started.Set();
+              const Status status = UntilCancelled(control);
+              ended = true;
+              return status;
+            }));
+  lanes.Add(0, JobOf(2, 1, UntilCancelled));
+  started.Await();
+  lanes.Await(2);  // Its turn has not come.
+  lanes.Cancel(1);
+  lanes.Await(1);
+  EXPECT_TRUE(ended);
+}
+
+TEST(Lanes, AllCanBeCancelledAndTheyGoOnWithWhatIsAddedThen) {
+  std::vector<uint64_t> done;
+  Event begun;
+  Lanes lanes({kLowest}, 1);
+  const auto note = [&](uint64_t subject) {
+    return JobOf(subject, 1, [&, subject](Control*) {
+      done.push_back(subject);
+      return Status::Ok();
+    });
+  };
+  lanes.Add(0, JobOf(1, 1, [&](Control* control) {
+              begun.Set();
+              return UntilCancelled(control);
+            }));
+  lanes.Add(0, note(2));
+  begun.Await();
+  lanes.CancelAll();
+  lanes.CancelAll();  // Of nothing.
+  lanes.Add(0, note(3));
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+  EXPECT_THAT(done, ElementsAre(3));
+}
+
+TEST(Lanes, WhoWaitsCanGiveUp) {
+  Lanes lanes({kLowest}, 1);
+  lanes.Add(0, JobOf(1, 7, UntilCancelled));
+  EXPECT_THAT(lanes.Wait([](uint64_t, uint64_t) { return false; }),
+              FailsWith(StatusCode::kCancelled, HasSubstr("0 of 7 bytes")));
+}
+
+TEST(Lanes, JobsHaveThreadsOfTheirLanesPriority) {
+  for (const Lanes::Priority priority : {kLowest, kNormal}) {
+    const int here = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+    const int expected = priority == kLowest ? 19 : here;
+    std::atomic<int> num_right = 0;
+    Lanes lanes({priority}, 3);
+    lanes.Add(0, JobOf(1, 1, [&](Control* control) {
+                EXPECT_EQ(control->pool()->num_threads(), 3u);
+                std::barrier all(3);  // So that each thread takes a part.
+                control->pool()->ParallelFor(3, [&](uint32_t) {
+                  const int found = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+                  if (found == expected) ++num_right;
+                  all.arrive_and_wait();
+                });
+                return Status::Ok();
+              }));
+    ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+    EXPECT_EQ(num_right, 3);
+  }
+}
+
+TEST(Lanes, StoppingCancelsAndStartsNothingMore) {
+  std::atomic<int> num_started = 0;
+  Event started;
+  Lanes lanes({kLowest}, 1);
+  const auto job = [&](Control* control) {
+    ++num_started;
+    started.Set();
+    return UntilCancelled(control);
+  };
+  lanes.Add(0, JobOf(1, 1, job));
+  lanes.Add(0, JobOf(2, 1, job));
+  started.Await();
+  std::thread waiter([&] { ATTNDB_EXPECT_OK(lanes.Wait(nullptr)); });
+  lanes.Stop();
+  lanes.Add(0, JobOf(3, 1, job));
+  waiter.join();
+  EXPECT_EQ(num_started, 1);
+}
+
+}  // namespace
+}  // namespace attndb::derived
