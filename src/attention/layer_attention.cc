@@ -83,7 +83,7 @@ HeadScratchSize LayerAttention::HeadSize() const {
 
 // Of the kv head that needs most.
 IndexedScratchSize LayerAttention::IndexedSize() const {
-  return {head_runs_,       call_.num_runs,          call_.plan.MakeSpec(call_.spec),
+  return {head_runs_,       call_.num_runs,          call_.find,
           call_.num_tokens, call_.spec.group_size(), k_padded_};
 }
 

@@ -56,6 +56,7 @@ struct LayerCall {
   DType kv_dtype = DType::kFloat16;
   planner::LayerPlan plan;
   const index::CriticalSearch* search = nullptr;  // Of the plan; null if it has none.
+  index::SearchSpec find;                         // What the plan's index finds, if it finds.
   std::span<const planner::DrawBudget> draws;     // [num_kv_heads]: of a plan that draws.
   // runs[h * num_runs + i]: run i of kv head h. Runs of one index have equal lengths for all heads;
   // together they are tokens [0, num_tokens).

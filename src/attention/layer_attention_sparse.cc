@@ -101,7 +101,7 @@ void LayerAttention::FinishFound(uint32_t unit_idx, Part* part) {
   const uint32_t group = call_.spec.group_size();
   const IndexedCall call = {
       .spec = &call_.spec,
-      .search = call_.plan.MakeSpec(call_.spec),
+      .search = call_.find,
       .runs = HeadRuns(unit.kv_head),
       .q = {part->q, k_padded_, group},
       .num_tokens = unit.tokens.end,

@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "attention/registry.h"
 #include "common/aligned_buffer.h"
 #include "db/builtin_plans.h"
 #include "index/planes/key_planes.h"
@@ -74,7 +75,7 @@ class Layer {
     }
     call.kv_dtype = dtype_;
     call.plan = plan;
-    search_ = plan.MakeSearch(call.spec);
+    search_ = Registry().MakeSearch(plan, call.spec);
     call.search = search_.get();
     // The last draw may be off by twice what is tolerated.
     draws_.assign(call.spec.num_kv_heads, {100, plan.error / 2});

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/registry.h"
 #include "attndb/db.h"
 #include "attndb/options.h"
 #include "attndb/result.h"
@@ -47,10 +48,12 @@ namespace attndb::internal {
 
 class Database : public std::enable_shared_from_this<Database> {
  public:
-  // What plans are made of, and priced by.
+  // What plans are made of, what runs them, and what they are priced by.
   struct Planning {
-    std::shared_ptr<const planner::PlanRegistry> registry;  // Null: what this version has.
-    std::optional<planner::MachineConstants> machine;       // Instead of this machine's.
+    // Null: what this version has.
+    std::shared_ptr<const planner::PlanRegistry> registry;
+    std::shared_ptr<const attention::Registry> operators;
+    std::optional<planner::MachineConstants> machine;  // Instead of this machine's.
   };
 
   // `file_system` must outlive the database.
@@ -115,6 +118,7 @@ class Database : public std::enable_shared_from_this<Database> {
 
   const DBOptions& options() const { return options_; }
   const planner::PlanRegistry& plans() const { return *planning_.registry; }
+  const attention::Registry& operators() const { return *planning_.operators; }
   // What plans are priced by. `needed`: measures this machine if nobody has, and that is allowed.
   // The result holds as long as the database.
   const planner::MachineConstants& Machine(bool needed) ATTNDB_EXCLUDES(machine_mutex_);

@@ -297,6 +297,9 @@ void SessionImpl::TakeChoice(LayerId layer, const planner::LayerChoice& choice,
   call->draws = choice.draws;
   call->full_reason = choice.full_reason;
   call->search = choice.all_full ? nullptr : SearchFor(layer, choice.plan);
+  if (choice.plan.Finds()) {
+    call->find = database_->operators().MakeSpec(choice.plan, spec_.layers[layer]);
+  }
   runs_full_ = non_finite_;
   by_index_.assign(runs_full_.size(), 1);
   for (size_t head = 0; head < runs_full_.size(); ++head) {
@@ -595,7 +598,7 @@ Status SessionImpl::SetPlan(std::string_view text) {
 
 const index::CriticalSearch* SessionImpl::SearchFor(LayerId layer, const planner::LayerPlan& plan) {
   if (searches_[layer] == nullptr || physical_[layer] != plan) {
-    searches_[layer] = plan.MakeSearch(spec_.layers[layer]);
+    searches_[layer] = database_->operators().MakeSearch(plan, spec_.layers[layer]);
     physical_[layer] = plan;
   }
   return searches_[layer].get();
