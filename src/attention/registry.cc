@@ -1,9 +1,17 @@
 #include "attention/registry.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "attention/call_util.h"
+#include "attention/dense_operator.h"
+#include "attention/draw_operator.h"
+#include "attention/index_operator.h"
+#include "attention/scan_operator.h"
+#include "attention/select_operator.h"
+#include "attention/window_operator.h"
 #include "common/check.h"
 #include "index/flat/flat_search.h"
 #include "index/flat/mass_search.h"
@@ -53,6 +61,33 @@ QuerySearch Mass() {
   }};
 }
 
+struct OperatorType {
+  bool (*runs)(const LayerCall& call);
+  std::unique_ptr<Operator> (*make)();
+};
+
+template <typename T>
+std::unique_ptr<Operator> Make() {
+  return std::make_unique<T>();
+}
+
+// What runs a call is the first that says so.
+constexpr OperatorType kOperators[] = {
+    {[](const LayerCall& call) {
+       return call.plan.kind == planner::QueryKind::kFull || !ReasonForFull(call).empty();
+     },
+     Make<DenseOperator>},
+    {[](const LayerCall& call) { return call.plan.kind == planner::QueryKind::kWindow; },
+     Make<WindowOperator>},
+    {[](const LayerCall& call) { return call.plan.Draws(); }, Make<DrawOperator>},
+    {[](const LayerCall& call) { return call.found != nullptr && call.plan.Finds(); },
+     Make<SelectByIndex>},
+    {[](const LayerCall& call) { return call.found != nullptr; }, Make<SelectByScan>},
+    {[](const LayerCall& call) { return call.plan.Finds(); }, Make<IndexOperator>},
+    {[](const LayerCall&) { return true; }, Make<ScanOperator>},
+};
+constexpr size_t kDense = 0;
+
 }  // namespace
 
 Registry::Registry() {
@@ -82,6 +117,22 @@ SearchSpec Registry::MakeSpec(const LayerPlan& plan, const LayerSpec& layer) con
   SearchSpec spec = SearchOf(plan).make_spec(plan, layer);
   spec.effort = plan.Effort();
   return spec;
+}
+
+std::vector<std::unique_ptr<Operator>> Registry::MakeOperators() const {
+  std::vector<std::unique_ptr<Operator>> operators;
+  for (const OperatorType& type : kOperators) operators.push_back(type.make());
+  return operators;
+}
+
+void Registry::Choose(const LayerCall& call, OperatorChoice* choice) const {
+  const auto* const type =
+      std::ranges::find_if(kOperators, [&](const auto& candidate) { return candidate.runs(call); });
+  choice->of_plan = static_cast<size_t>(type - std::begin(kOperators));
+  choice->heads.assign(call.spec.num_kv_heads, choice->of_plan);
+  for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
+    if (call.non_finite[head] != 0) choice->heads[head] = kDense;
+  }
 }
 
 }  // namespace attndb::attention

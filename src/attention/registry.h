@@ -1,8 +1,12 @@
-// What the queries of plans stand for, by name: the one place that makes concrete searches.
+// What plans stand for: which operator runs a call, and the search that a query names. The one
+// place that knows concrete operators and searches, and that tells kinds of queries apart.
 //
 //   Registry registry;                                  // what this version has
 //   registry.AddSearch("toy", {.make_search = ...});    // one more
-//   const auto search = registry.MakeSearch(plan, layer);
+//   CallRunner runner(registry.MakeOperators());
+//   call.search = registry.MakeSearch(plan, layer).get();
+//   registry.Choose(call, &choice);
+//   runner.Begin(call, choice);
 //
 // A query's name, keys and price are in planner/plan_registry.h; what it does is here.
 //
@@ -14,7 +18,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "attention/call_runner.h"
+#include "attention/layer_call.h"
+#include "attention/operator.h"
 #include "attndb/types.h"
 #include "index/critical_search.h"
 #include "index/key_index.h"
@@ -47,6 +55,12 @@ class Registry {
                                                           const LayerSpec& layer) const;
   // What the plan's index is asked for. REQUIRES: plan.Finds().
   index::SearchSpec MakeSpec(const planner::LayerPlan& plan, const LayerSpec& layer) const;
+
+  // One of each, for a runner.
+  std::vector<std::unique_ptr<Operator>> MakeOperators() const;
+  // Which of them runs the call, and each of its heads: heads with NaN or Inf are attended to
+  // whole.
+  void Choose(const LayerCall& call, OperatorChoice* choice) const;
 
  private:
   const QuerySearch& SearchOf(const planner::LayerPlan& plan) const;
