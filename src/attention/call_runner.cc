@@ -35,14 +35,10 @@ Status CallRunner::Begin(const LayerCall& call, const OperatorChoice& choice) {
   return Status::Ok();
 }
 
-// Grows by half at least, so that a session that gains one token a call does not allocate at each.
 Status CallRunner::TakeScratch() {
   Arena measure;
   TakeFrom(&measure);
-  if (measure.used() > scratch_.size()) {
-    const size_t num_bytes = std::max(measure.used(), scratch_.size() + scratch_.size() / 2);
-    ATTNDB_ASSIGN_OR_RETURN(scratch_, AlignedBuffer::Allocate(num_bytes));
-  }
+  ATTNDB_ASSIGN_OR_RETURN(scratch_, pool_->Lease(measure.used()));
   Arena arena(scratch_.data(), scratch_.size());
   TakeFrom(&arena);
   return Status::Ok();

@@ -3,14 +3,15 @@
 //
 //   runner.Begin(call, operators);              // one thread
 //   runner.RunPart(part);                       // each of num_parts threads, in any order
-//   runner.cost();                              // after all of them
+//   runner.End();                               // after all of them
+//   runner.cost();
 //
 // Bits:    equal for equal call, chain of runs, ISA and num_parts, whatever thread does what.
 // Waiting: none. Who finishes the last item of a unit finishes the unit; where that goes by q head,
 //          threads that have run out of items take some of the heads.
 // Errors:  that of a read ends the call: items that are not begun are left out, and what was
 //          written is not defined.
-// Memory:  scratch grows to the largest call and is kept.
+// Memory:  scratch is leased from Begin to End; calls like those before allocate nothing.
 #ifndef ATTNDB_ATTENTION_CALL_RUNNER_H_
 #define ATTNDB_ATTENTION_CALL_RUNNER_H_
 
@@ -23,7 +24,7 @@
 #include "attention/call_cost.h"
 #include "attention/call_view.h"
 #include "attention/operator.h"
-#include "common/aligned_buffer.h"
+#include "attention/scratch_pool.h"
 
 namespace attndb::attention {
 
@@ -35,15 +36,19 @@ struct OperatorChoice {
 
 class CallRunner {
  public:
-  explicit CallRunner(std::vector<std::unique_ptr<Operator>> operators)
-      : operators_(std::move(operators)) {}
+  // `pool` must outlive it.
+  CallRunner(std::vector<std::unique_ptr<Operator>> operators, ScratchPool* pool)
+      : operators_(std::move(operators)), pool_(pool) {}
 
   // Plans the work of `call` and makes room for it.
-  // Errors: kResourceExhausted (scratch). REQUIRES: views checked; no part of another call running.
+  // Errors: kResourceExhausted (scratch). REQUIRES: views checked; no other call under way.
   Status Begin(const LayerCall& call, const OperatorChoice& choice);
 
   // Works until no item is left. REQUIRES: part < num_parts; each part once.
   Status RunPart(uint32_t part);
+
+  // Returns the scratch. What the call cost is known until the next one.
+  void End() { scratch_.Return(); }
 
   CallCost cost() const;
   CallCost head_cost(uint32_t kv_head) const;  // What of it one kv head cost.
@@ -74,12 +79,13 @@ class CallRunner {
   void BookCost(uint32_t unit, Part* part) const;
 
   const std::vector<std::unique_ptr<Operator>> operators_;
+  ScratchPool* const pool_;
   CallView view_;
   size_t of_plan_ = 0;
   std::vector<Operator*> of_head_;  // [num_kv_heads]
   std::vector<Operator*> in_call_;  // Each that a head has, once.
   std::vector<Part> parts_;
-  AlignedBuffer scratch_;
+  ScratchLease scratch_;
   Progress* progress_ = nullptr;  // [units], in the scratch.
   // Items are handed out in order; what they write is published by Progress.
   std::atomic<size_t> next_item_ = 0;

@@ -165,7 +165,7 @@ class Layer {
 
  private:
   CallCost RunCall(const LayerCall& call, bool threads) {
-    CallRunner runner(Registry().MakeOperators());
+    CallRunner runner(Registry().MakeOperators(), &pool_);
     const uint32_t num_parts = call.num_parts;
     OperatorChoice choice;
     Registry().Choose(call, &choice);
@@ -179,6 +179,7 @@ class Layer {
     } else {
       for (uint32_t p = num_parts; p-- > 0;) EXPECT_TRUE(runner.RunPart(p).ok());
     }
+    runner.End();
     bounds_.assign(runner.bounds().begin(), runner.bounds().end());
     return runner.cost();
   }
@@ -388,6 +389,8 @@ class Layer {
   std::vector<float> out_;
   std::vector<float> lse_;
   std::vector<HeadBound> bounds_;  // Of the last call, if its plan has some.
+  storage::MemoryBudget budget_{uint64_t{1} << 32};
+  ScratchPool pool_{&budget_};
 };
 
 inline const planner::PlanRegistry& Plans() {

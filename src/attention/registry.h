@@ -3,7 +3,7 @@
 //
 //   Registry registry;                                  // what this version has
 //   registry.AddSearch("toy", {.make_search = ...});    // one more
-//   CallRunner runner(registry.MakeOperators());
+//   CallRunner runner(registry.MakeOperators(), &pool);
 //   call.search = registry.MakeSearch(plan, layer).get();
 //   registry.Choose(call, &choice);
 //   runner.Begin(call, choice);

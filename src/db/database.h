@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "attention/registry.h"
+#include "attention/scratch_pool.h"
 #include "attndb/db.h"
 #include "attndb/options.h"
 #include "attndb/result.h"
@@ -126,6 +127,7 @@ class Database : public std::enable_shared_from_this<Database> {
   Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
   Hints* hints() { return &hints_; }
   storage::MemoryBudget* budget() { return &budget_; }
+  attention::ScratchPool* scratch() { return &scratch_; }
   PlaneCache* planes() { return &planes_; }
   // Shorter segments have no planes.
   uint64_t min_plane_tokens() const { return key_planes_.kind().min_tokens; }
@@ -299,6 +301,7 @@ class Database : public std::enable_shared_from_this<Database> {
   const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
 
   storage::MemoryBudget budget_;
+  attention::ScratchPool scratch_{&budget_};
   const std::unique_ptr<db::Catalog> catalog_;
   SegmentRegistry registry_;
   CompanionFiles companions_;

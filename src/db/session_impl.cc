@@ -48,7 +48,7 @@ SessionImpl::SessionImpl(SessionSeed seed)
       tail_(shape_, database_->budget()),
       query_sample_(spec_, database_->options().query_sample),
       stats_(spec_.num_layers()),
-      runner_(database_->operators().MakeOperators()) {
+      runner_(database_->operators().MakeOperators(), database_->scratch()) {
   ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     stats_[layer].last_heads.resize(spec_.layers[layer].num_kv_heads);
@@ -411,6 +411,7 @@ planner::ChainFacts SessionImpl::Facts(LayerId layer) const {
 }
 
 void SessionImpl::EndCall() {
+  runner_.End();
   pins_.clear();  // The budget keeps the layers; it may drop them between calls.
   planes_.clear();
   layer_values_.clear();
