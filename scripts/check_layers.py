@@ -26,10 +26,10 @@ class Table:
             self.layers[layer] = may
 
     def layer_of(self, path):
-        """The longest layer that contains `path`; None if there is none."""
-        for folder in path.parents:
-            if folder.as_posix() in self.layers:
-                return folder.as_posix()
+        """The longest layer that contains `path`, or is its unit; None if there is none."""
+        for place in [path.with_suffix(""), *path.parents]:
+            if place.as_posix() in self.layers:
+                return place.as_posix()
         return None
 
     def allows(self, layer, included):

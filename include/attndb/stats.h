@@ -196,7 +196,8 @@ struct ATTNDB_EXPORT DBStats {
   uint64_t companion_bytes = 0;         // Of file_bytes.
   uint64_t num_pending_companions = 0;  // Segments whose planes are not built, or not yet.
   uint64_t quota_bytes = 0;             // 0 = none.
-  uint64_t memory_bytes = 0;            // Segment data held in memory, all tenants.
+  // K and V, what was derived from them, and scratch, held in memory: all tenants.
+  uint64_t memory_bytes = 0;
   uint64_t memory_limit_bytes = 0;
   uint64_t num_sessions = 0;  // Open in this process, all tenants.
   uint64_t num_damaged_segments = 0;

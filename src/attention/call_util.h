@@ -1,4 +1,4 @@
-// Internal: what the parts of layer_attention share.
+// Small functions that operators share.
 #ifndef ATTNDB_ATTENTION_CALL_UTIL_H_
 #define ATTNDB_ATTENTION_CALL_UTIL_H_
 

@@ -32,12 +32,6 @@ double MoreRows(double rows, double found_over_tolerated) {
   return rows * std::max(1.5, 1.3 * found_over_tolerated);
 }
 
-size_t DrawnBytes(uint32_t group, uint64_t num_tokens, bool light) {
-  const uint64_t room = num_tokens + kernels::kDrawSlack;
-  return ArenaBytes<uint32_t>(room) + ArenaBytes<float>(group * room) +
-         (light ? ArenaBytes<float>(room) : 0);
-}
-
 kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, bool light, Arena* arena) {
   const uint64_t room = num_tokens + kernels::kDrawSlack;
   kernels::DrawnTokens drawn;
@@ -52,13 +46,6 @@ kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, bool light, 
 uint64_t HalfOf(uint64_t num_tokens) { return num_tokens / 2 + 1; }
 
 }  // namespace
-
-size_t GroupScratch::Bytes(uint32_t group, uint64_t num_tokens, size_t v_padded) {
-  return ArenaBytes<HeadDraw>(group) + ArenaBytes<float>(group) +
-         ArenaBytes<float>(group * kSampled) + ArenaBytes<float>(num_tokens) +
-         2 * DrawnBytes(group, num_tokens, false) +
-         2 * DrawnBytes(group, HalfOf(num_tokens), true) + StateBytes(2 * group, v_padded);
-}
 
 GroupScratch GroupScratch::Take(uint32_t group, uint64_t num_tokens, size_t v_padded,
                                 Arena* arena) {

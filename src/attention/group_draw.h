@@ -73,8 +73,6 @@ struct GroupScratch {
 
   static constexpr size_t kSampled = 2048;
 
-  static size_t Bytes(uint32_t group, uint64_t num_tokens, size_t v_padded);
-  // REQUIRES: the arena has so many bytes.
   static GroupScratch Take(uint32_t group, uint64_t num_tokens, size_t v_padded, Arena* arena);
 };
 

@@ -126,9 +126,11 @@ class GroupDrawTest : public ::testing::Test {
         .budget = {.first_rows = rows, .tolerated_error = tolerated_error},
         .slices = slices_,
     };
-    Arena arena;
-    EXPECT_TRUE(
-        arena.Reset(GroupScratch::Bytes(group, kTokens, kDim) + StateBytes(group, kDim)).ok());
+    Arena measure;
+    GroupScratch::Take(group, kTokens, kDim, &measure);
+    TakeStates(group, kDim, &measure);
+    AlignedBuffer memory = *AlignedBuffer::Allocate(measure.used());
+    Arena arena(memory.data(), memory.size());
     GroupScratch scratch = GroupScratch::Take(group, kTokens, kDim, &arena);
     const kernels::StateRows states = TakeStates(group, kDim, &arena);
     cost_ = {};

@@ -1,7 +1,6 @@
 #include "attention/indexed_group.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "attention/call_util.h"
 #include "common/clock.h"
@@ -29,52 +28,38 @@ size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::Index
   return count;
 }
 
-size_t ScoreStride(uint64_t num_tokens) { return num_tokens + kernels::kSelectSlack; }
-
 }  // namespace
 
-// As if all tokens were in the middle.
-size_t IndexedScratchSize::SearchBytes() const {
-  size_t bytes = 0;
-  std::vector<index::IndexRun> list(num_runs);
-  for (size_t first = 0; first < runs.size(); first += num_runs) {
-    const size_t count = ListIndexes(runs.subspan(first, num_runs), {0, num_tokens}, list.data());
-    if (count == 0) continue;
-    index::IndexCall call;
-    call.spec = search;
-    call.runs = {list.data(), count};
-    call.num_q_rows = group;
-    bytes = std::max(bytes, list[0].index->ScratchBytes(call));
-  }
-  return bytes;
-}
-
-size_t IndexedScratch::Bytes(const IndexedScratchSize& size, size_t search_bytes) {
-  const size_t stride = ScoreStride(size.num_tokens);
-  return ArenaBytes<uint32_t>(size.group * stride) + 2 * ArenaBytes<float>(size.group * stride) +
-         2 * ArenaBytes<uint32_t>(stride) + ArenaBytes<float>(size.group) +
-         ArenaBytes<size_t>(size.group) + ArenaBytes<index::IndexRun>(size.num_runs) +
-         ArenaBytes<index::FoundKeys>(size.group) +
-         ArenaBytes<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens)) +
-         ArenaBytes<std::byte>(search_bytes);
-}
-
-IndexedScratch IndexedScratch::Take(const IndexedScratchSize& size, size_t search_bytes,
-                                    Arena* arena) {
+IndexedScratch IndexedScratch::Take(uint32_t group, uint64_t num_tokens, size_t num_runs,
+                                    size_t search_bytes, Arena* arena) {
   IndexedScratch scratch;
-  scratch.stride = ScoreStride(size.num_tokens);
-  scratch.tokens = arena->Take<uint32_t>(size.group * scratch.stride);
-  scratch.scores = arena->Take<float>(size.group * scratch.stride);
-  scratch.fixed_scores = arena->Take<float>(size.group * scratch.stride);
+  scratch.stride = num_tokens + kernels::kSelectSlack;
+  scratch.tokens = arena->Take<uint32_t>(group * scratch.stride);
+  scratch.scores = arena->Take<float>(group * scratch.stride);
+  scratch.fixed_scores = arena->Take<float>(group * scratch.stride);
   scratch.fixed = arena->Take<uint32_t>(scratch.stride);
   scratch.selected = arena->Take<uint32_t>(scratch.stride);
-  scratch.best = arena->Take<float>(size.group);
-  scratch.count = arena->Take<size_t>(size.group);
-  scratch.found = arena->Take<index::FoundKeys>(size.group);
-  scratch.runs = arena->Take<index::IndexRun>(size.num_runs);
-  scratch.select = arena->Take<std::byte>(kernels::SelectTopKScratchBytes(size.num_tokens));
+  scratch.best = arena->Take<float>(group);
+  scratch.count = arena->Take<size_t>(group);
+  scratch.found = arena->Take<index::FoundKeys>(group);
+  scratch.runs = arena->Take<index::IndexRun>(num_runs);
+  scratch.select = arena->Take<std::byte>(kernels::SelectTopKScratchBytes(num_tokens));
   scratch.search = arena->Take<std::byte>(search_bytes);
   return scratch;
+}
+
+// As if all tokens were in the middle.
+size_t IndexedGroup::SearchBytes(std::span<const HeadRun> runs, const index::SearchSpec& search,
+                                 uint64_t num_tokens, uint32_t group,
+                                 std::vector<index::IndexRun>* list) {
+  list->resize(runs.size());
+  const size_t count = ListIndexes(runs, {0, num_tokens}, list->data());
+  if (count == 0) return 0;
+  index::IndexCall call;
+  call.spec = search;
+  call.runs = {list->data(), count};
+  call.num_q_rows = group;
+  return (*list)[0].index->ScratchBytes(call);
 }
 
 IndexedGroup::IndexedGroup(const IndexedCall& call, const IndexedScratch& scratch, CallCost* cost)
@@ -193,7 +178,19 @@ void IndexedGroup::Filter(uint32_t head) {
   cost_->num_selected += count;
 }
 
-void IndexedGroup::Fold(const StateRows& states) {
+void IndexedGroup::Select() {
+  const int64_t start_ns = SteadyNowNanos();
+  cost_->num_queries += group_;
+  ScoreFixed({0, call_.middle.begin});
+  ScoreFixed({call_.middle.end, call_.num_tokens});
+  SearchIndexes();
+  AddOthers();
+  for (uint32_t head = 0; head < group_; ++head) Filter(head);
+  cost_->select_ns += SteadyNowNanos() - start_ns;
+}
+
+void IndexedGroup::Attend(const StateRows& states) {
+  const int64_t start_ns = SteadyNowNanos();
   const kernels::LogitSpec logit = Logit(*call_.spec);
   kernels::InitStates(states, group_, v_padded_);
   AttendListed(call_.runs, {scratch_.fixed, num_fixed_},
@@ -208,28 +205,7 @@ void IndexedGroup::Fold(const StateRows& states) {
     AttendListed(call_.runs, {tokens_of(head) + num_found, scratch_.count[head] - num_found},
                  {scores(head) + num_found, 0, 1}, logit, /*by_codes=*/false, state, cost_);
   }
-}
-
-void IndexedGroup::Attend(const StateRows& states) {
-  const int64_t start_ns = SteadyNowNanos();
-  cost_->num_queries += group_;
-  ScoreFixed({0, call_.middle.begin});
-  ScoreFixed({call_.middle.end, call_.num_tokens});
-  SearchIndexes();
-  AddOthers();
-  for (uint32_t head = 0; head < group_; ++head) Filter(head);
-  const int64_t chosen_ns = SteadyNowNanos();
-  cost_->select_ns += chosen_ns - start_ns;
-  if (call_.found == nullptr) {
-    Fold(states);
-    cost_->attend_ns += SteadyNowNanos() - chosen_ns;
-    return;
-  }
-  for (uint32_t head = 0; head < group_; ++head) {
-    const size_t count = scratch_.count[head];
-    call_.found[head].tokens.assign(tokens_of(head), tokens_of(head) + count);
-    call_.found[head].scores.assign(scores(head), scores(head) + count);
-  }
+  cost_->attend_ns += SteadyNowNanos() - start_ns;
 }
 
 }  // namespace attndb::attention

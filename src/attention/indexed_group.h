@@ -8,7 +8,7 @@
 //   3. What was found is filtered by the final best of all; the rest is dropped.
 //   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
 //
-// Memory:  scratch is the caller's; nothing is allocated but by who collects what was found.
+// Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group; groups are independent.
 // Source:  [Alaya] 6.1, 7.1 (the window seeds the search); [RA] App. B.
 #ifndef ATTNDB_ATTENTION_INDEXED_GROUP_H_
@@ -17,11 +17,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "attention/arena.h"
 #include "attention/call_cost.h"
 #include "attention/listed_tokens.h"
-#include "attndb/stats.h"
 #include "attndb/types.h"
 #include "index/key_index.h"
 #include "kernels/attention_state.h"
@@ -35,19 +35,6 @@ struct IndexedCall {
   QueryRows q;                    // The group's.
   uint64_t num_tokens = 0;        // Visible.
   TokenRange middle;
-  CriticalTokens* found = nullptr;  // [group]: takes what was found, and nothing is attended to.
-};
-
-struct IndexedScratchSize {
-  std::span<const HeadRun> runs;  // Of all kv heads,
-  size_t num_runs = 0;            // ... so many of each.
-  index::SearchSpec search;
-  uint64_t num_tokens = 0;
-  uint32_t group = 0;
-  size_t k_padded = 0;
-
-  // Of the indexes' scratch: the most that a kv head may need.
-  size_t SearchBytes() const;
 };
 
 struct IndexedScratch {
@@ -65,10 +52,9 @@ struct IndexedScratch {
   void* select = nullptr;  // Of kernels::SelectTopK,
   void* search = nullptr;  // ... and of the indexes.
 
-  // search_bytes: size's.
-  static size_t Bytes(const IndexedScratchSize& size, size_t search_bytes);
-  // REQUIRES: the arena has so many bytes.
-  static IndexedScratch Take(const IndexedScratchSize& size, size_t search_bytes, Arena* arena);
+  // search_bytes: IndexedGroup::SearchBytes.
+  static IndexedScratch Take(uint32_t group, uint64_t num_tokens, size_t num_runs,
+                             size_t search_bytes, Arena* arena);
 };
 
 class IndexedGroup {
@@ -76,7 +62,18 @@ class IndexedGroup {
   // Pointers must outlive it.
   IndexedGroup(const IndexedCall& call, const IndexedScratch& scratch, CallCost* cost);
 
-  // Writes a row of each head.
+  // Bytes of the indexes' scratch for a search of these runs; 0 if none has an index. Changes
+  // `list`.
+  static size_t SearchBytes(std::span<const HeadRun> runs, const index::SearchSpec& search,
+                            uint64_t num_tokens, uint32_t group,
+                            std::vector<index::IndexRun>* list);
+
+  // Selects, for each q head.
+  void Select();
+  SelectedTokens selected(uint32_t head) const {
+    return {tokens_of(head), scores(head), scratch_.count[head]};
+  }
+  // Attends to sinks, window and what was selected: writes a row of each head.
   void Attend(const kernels::StateRows& states);
 
  private:
@@ -92,7 +89,6 @@ class IndexedGroup {
   void AddOthers();
   void AddAll(const HeadRun& run, TokenRange tokens);
   void Filter(uint32_t head);
-  void Fold(const kernels::StateRows& states);
 
   const IndexedCall& call_;
   const IndexedScratch& scratch_;

@@ -12,25 +12,12 @@
 #include <span>
 
 #include "attention/call_cost.h"
+#include "attention/head_run.h"
 #include "attndb/types.h"
 #include "index/key_estimates.h"
-#include "index/key_index.h"
 #include "kernels/attention_state.h"
-#include "kernels/layout.h"
-#include "kernels/value_planes.h"
 
 namespace attndb::attention {
-
-// A run of tokens of one kv head.
-struct HeadRun {
-  TokenRange tokens;
-  kernels::RowsView k;
-  kernels::RowsView v;
-  const index::KeyEstimates* estimates = nullptr;    // What the middle's scores come from; or null.
-  const kernels::ValuePlanesView* values = nullptr;  // For values that weigh little; or null.
-  const kernels::ValueMeansView* means = nullptr;    // For values that are not looked at; or null.
-  const index::KeyIndex* index = nullptr;  // What finds its keys, of the plan's index; or null.
-};
 
 // Ascending.
 struct ListedTokens {
@@ -43,6 +30,13 @@ struct ListedScores {
   const float* scores = nullptr;
   size_t stride = 0;
   size_t num_q_rows = 1;
+};
+
+// What was selected of the middle, with exact scores.
+struct SelectedTokens {
+  const uint32_t* tokens = nullptr;
+  const float* scores = nullptr;
+  size_t count = 0;
 };
 
 struct QueryRows {

@@ -31,6 +31,12 @@
 
 namespace attndb::attention {
 
+// Hard upper bounds of a row of a q head; 0 where all was attended to.
+struct HeadBound {
+  float mass = -1;  // Share of the softmax mass that is left out.
+  float out = -1;   // Norm of what the output is off by.
+};
+
 struct MassBoundCall {
   std::span<const HeadRun> runs;  // All tokens, in order.
   uint32_t bits = 0;              // That estimates were scanned at.

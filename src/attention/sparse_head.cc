@@ -25,21 +25,6 @@ index::SearchCall DescribeSearch(const HeadCall& call) {
 
 }  // namespace
 
-size_t HeadScratch::Bytes(const HeadScratchSize& size) {
-  const uint64_t num_tokens = size.num_tokens;
-  size_t bytes = ArenaBytes<uint32_t>(index::CriticalSearch::NumIndices(num_tokens)) +
-                 ArenaBytes<float>(num_tokens) +
-                 ArenaBytes<std::byte>(size.search->ScratchBytes(num_tokens));
-  if (size.plan->Bounds()) {
-    bytes += ArenaBytes<float>(size.k_padded) +
-             ArenaBytes<std::byte>(index::QueryCodeBytes(size.k_padded));
-  }
-  if (!size.plan->Estimates()) return bytes;
-  return bytes + ArenaBytes<float>(num_tokens) +
-         ArenaBytes<float>(kernels::NumWeightBlocks(num_tokens)) +
-         ArenaBytes<float>(kernels::kWeightBlock);
-}
-
 HeadScratch HeadScratch::Take(const HeadScratchSize& size, Arena* arena) {
   const uint64_t num_tokens = size.num_tokens;
   HeadScratch scratch;
@@ -150,18 +135,20 @@ void SparseHead::Fold(uint32_t* indices, const float* scores, size_t count,
                cost_);
 }
 
+SelectedTokens SparseHead::Select() {
+  ++cost_->num_queries;
+  const int64_t start_ns = SteadyNowNanos();
+  const size_t num_chosen = Choose();
+  cost_->select_ns += SteadyNowNanos() - start_ns;
+  const size_t first = call_.middle.begin;
+  const size_t end = num_chosen - (call_.num_tokens - call_.middle.end);
+  return {scratch_.indices + first, scratch_.chosen_scores + first, end - first};
+}
+
 void SparseHead::Attend(const StateRows& state) {
   ++cost_->num_queries;
   const int64_t start_ns = SteadyNowNanos();
   const size_t num_chosen = Choose();
-  if (call_.found != nullptr) {
-    const size_t first = call_.middle.begin;
-    const size_t end = num_chosen - (call_.num_tokens - call_.middle.end);
-    call_.found->tokens.assign(scratch_.indices + first, scratch_.indices + end);
-    call_.found->scores.assign(scratch_.chosen_scores + first, scratch_.chosen_scores + end);
-    cost_->select_ns += SteadyNowNanos() - start_ns;
-    return;
-  }
   const bool bounds = call_.plan->Bounds();
   LeftBound left = bounds ? BoundChosen(num_chosen) : LeftBound();
   const bool attends_to_all = bounds && double{left.share} > call_.plan->exact_fallback;

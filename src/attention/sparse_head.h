@@ -24,19 +24,12 @@
 #include "attention/listed_tokens.h"
 #include "attention/mass_bound.h"
 #include "attention/remainder.h"
-#include "attndb/stats.h"
 #include "attndb/types.h"
 #include "index/critical_search.h"
 #include "kernels/attention_state.h"
 #include "planner/plan.h"
 
 namespace attndb::attention {
-
-// Hard upper bounds of a row of a q head; 0 where all was attended to.
-struct HeadBound {
-  float mass = -1;  // Share of the softmax mass that is left out.
-  float out = -1;   // Norm of what the output is off by.
-};
 
 struct HeadCall {
   const LayerSpec* spec = nullptr;
@@ -49,9 +42,8 @@ struct HeadCall {
   float denominator_logit = -std::numeric_limits<float>::infinity();
   uint64_t seed = 0;  // Of the sample.
   const index::CriticalSearch* search = nullptr;
-  index::ScoreView view;            // Scores of all tokens. Changed.
-  HeadBound* bound = nullptr;       // If the plan bounds. Written.
-  CriticalTokens* found = nullptr;  // Takes what was chosen, and nothing is attended to.
+  index::ScoreView view;       // Scores of all tokens. Changed.
+  HeadBound* bound = nullptr;  // If the plan bounds. Written.
 };
 
 struct HeadScratchSize {
@@ -73,8 +65,6 @@ struct HeadScratch {
   float* masses = nullptr;   // Of blocks.
   float* weights = nullptr;  // Of a block.
 
-  static size_t Bytes(const HeadScratchSize& size);
-  // REQUIRES: the arena has so many bytes.
   static HeadScratch Take(const HeadScratchSize& size, Arena* arena);
 };
 
@@ -83,8 +73,10 @@ class SparseHead {
   // Pointers must outlive it.
   SparseHead(const HeadCall& call, const HeadScratch& scratch, CallCost* cost);
 
-  // Writes one row.
+  // Selects, and attends to what was selected: writes one row.
   void Attend(const kernels::StateRows& state);
+  // Selects only.
+  SelectedTokens Select();
 
  private:
   kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }

@@ -18,14 +18,14 @@ constexpr uint64_t kItemsPerPart = 4;
 uint64_t DivideUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 uint64_t RowsPerUnit(const WorkSizes& sizes) {
-  if (sizes.by_row) return 1;
+  if (sizes.cut.by_row) return 1;
   const uint64_t rows = std::max<uint64_t>(1, kDenseUnitRows / sizes.group_size);
   const uint64_t num_blocks = DivideUp(sizes.num_rows, rows);
   return DivideUp(sizes.num_rows, num_blocks);  // Blocks of equal size.
 }
 
 uint32_t NumRanges(const WorkSizes& sizes, uint64_t num_units) {
-  if (sizes.num_parts == 1 || sizes.uncut) return 1;
+  if (sizes.num_parts == 1 || sizes.cut.uncut) return 1;
   const uint64_t wanted = sizes.num_parts * kItemsPerPart;
   if (num_units >= wanted) return 1;
   uint64_t ranges = DivideUp(wanted, num_units);

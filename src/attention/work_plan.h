@@ -16,15 +16,20 @@
 
 namespace attndb::attention {
 
+// How an operator's calls are to be cut.
+struct WorkCut {
+  bool by_row = false;  // Each row chooses its tokens itself: a sparse plan.
+  bool uncut = false;   // A unit is not cut into ranges.
+};
+
 struct WorkSizes {
   uint32_t num_kv_heads = 0;
   uint32_t group_size = 0;
   uint64_t num_rows = 0;    // Rows of q: the newest tokens.
   uint64_t num_tokens = 0;  // Up to and including the newest row's.
   uint64_t window = 0;      // Token i sees (i - window, i]; 0 = all up to i.
-  bool by_row = false;      // Each row chooses its tokens itself: a sparse plan.
+  WorkCut cut;
   uint32_t num_parts = 1;
-  bool uncut = false;  // A unit is not cut into ranges.
 };
 
 struct WorkUnit {

@@ -39,15 +39,15 @@ TEST(WorkPlanTest, CoversEachRowAndTokenOnce) {
         for (const uint64_t tokens : {512u, 700u, 70000u}) {
           for (const uint32_t parts : {1u, 2u, 5u}) {
             for (const uint64_t window : {0u, 5u, 600u}) {
-              ExpectCovers({heads, group, rows, tokens, window, false, parts});
-              ExpectCovers({heads, group, rows, tokens, window, true, parts});
+              ExpectCovers({heads, group, rows, tokens, window, {}, parts});
+              ExpectCovers({heads, group, rows, tokens, window, {.by_row = true}, parts});
             }
           }
         }
       }
     }
   }
-  ExpectCovers({3, 3, 1, 1, 0, false, 2});
+  ExpectCovers({3, 3, 1, 1, 0, {}, 2});
 }
 
 TEST(WorkPlanTest, OnePartReadsEachHeadInOnePiece) {
@@ -58,7 +58,7 @@ TEST(WorkPlanTest, OnePartReadsEachHeadInOnePiece) {
 
 TEST(WorkPlanTest, TwoPartsGetEqualShares) {
   WorkPlan plan;
-  plan.Reset({3, 3, 1, 6000, 0, false, 2});
+  plan.Reset({3, 3, 1, 6000, 0, {}, 2});
   EXPECT_EQ(plan.items.size() % 2, 0u);
 }
 

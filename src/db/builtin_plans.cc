@@ -1,17 +1,13 @@
 #include "db/builtin_plans.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
-#include "index/flat/flat_search.h"
-#include "index/flat/mass_search.h"
 #include "planner/plan.h"
 
 namespace attndb::internal {
 namespace {
 
-using index::CriticalSearch;
 using planner::Argument;
 using planner::LayerPlan;
 using planner::QueryKind;
@@ -22,30 +18,15 @@ constexpr double kMaxError = 0.5;
 constexpr double kMaxTpotMs = 1e6;
 constexpr uint32_t kAutoBits = 4;
 
-kernels::LogitSpec Logit(const LayerSpec& layer) { return {layer.scale, layer.soft_cap}; }
-
 planner::QueryType TopK() {
   return {.name = "topk",
           .kind = QueryKind::kSearch,
           .arguments = {{.key = "k", .min = 1, .max = kMaxK, .whole = true}},
           .needs = "topk needs k, for example topk(k=512)",
-          .make_search = [](const LayerPlan& plan,
-                            const LayerSpec&) -> std::unique_ptr<const CriticalSearch> {
-            return std::make_unique<index::FlatTopK>(static_cast<uint32_t>(plan.Get("k")));
-          },
-          .make_spec =
-              [](const LayerPlan& plan, const LayerSpec&) {
-                return index::SearchSpec{.kind = index::SearchKind::kTopK,
-                                         .k = static_cast<uint32_t>(plan.Get("k"))};
-              },
-          .predict_selected = [](const LayerPlan& plan,
-                                 double middle) { return std::min(plan.Get("k"), middle); }};
-}
-
-// alpha is a ratio of attention weights: -ln(alpha) / scale in scores ([Alaya] 6.1).
-float BetaOf(const LayerPlan& plan, const LayerSpec& layer) {
-  return static_cast<float>(plan.Given("alpha") ? -std::log(plan.Get("alpha")) / double{layer.scale}
-                                                : plan.Get("beta"));
+          .by_index = true,
+          .predict_selected = [](const LayerPlan& plan, double middle) {
+            return std::min(plan.Get("k"), middle);
+          }};
 }
 
 planner::QueryType Dipr() {
@@ -59,15 +40,7 @@ planner::QueryType Dipr() {
                 .above_min = true,
                 .error = "alpha must be a number in (0, 1]"}},
           .needs = "dipr needs beta or alpha, for example dipr(alpha=0.012)",
-          .make_search = [](const LayerPlan& plan,
-                            const LayerSpec& layer) -> std::unique_ptr<const CriticalSearch> {
-            return std::make_unique<index::FlatDipr>(BetaOf(plan, layer));
-          },
-          .make_spec =
-              [](const LayerPlan& plan, const LayerSpec& layer) {
-                return index::SearchSpec{.kind = index::SearchKind::kRange,
-                                         .beta = BetaOf(plan, layer)};
-              }};
+          .by_index = true};
 }
 
 planner::QueryType Mass() {
@@ -78,11 +51,7 @@ planner::QueryType Mass() {
                          .max = 1,
                          .above_min = true,
                          .error = "p must be a number in (0, 1]"}},
-          .needs = "mass needs p, for example mass(p=0.99)",
-          .make_search = [](const LayerPlan& plan,
-                            const LayerSpec& layer) -> std::unique_ptr<const CriticalSearch> {
-            return std::make_unique<index::MassSearch>(plan.Get("p"), Logit(layer));
-          }};
+          .needs = "mass needs p, for example mass(p=0.99)"};
 }
 
 planner::QueryType Auto() {

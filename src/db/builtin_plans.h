@@ -1,4 +1,5 @@
-// The queries, indexes and presets of this version: the one place that knows the concrete indexes.
+// The queries, indexes and presets of this version: what they are called, what they take
+// and what they cost. What searches for them is in attention/registry.h.
 //
 // Threads: pure function.
 #ifndef ATTNDB_DB_BUILTIN_PLANS_H_

@@ -107,6 +107,9 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
   if (planning.registry == nullptr) {
     planning.registry = std::make_shared<const planner::PlanRegistry>(BuiltinPlans());
   }
+  if (planning.operators == nullptr) {
+    planning.operators = std::make_shared<const attention::Registry>();
+  }
   ATTNDB_RETURN_IF_ERROR(planner::Plan::Parse(options.plan, *planning.registry).status());
   ATTNDB_RETURN_IF_ERROR(CheckRanges(options));
   ATTNDB_ASSIGN_OR_RETURN(const bool create, PrepareFolders(file_system, path, options));

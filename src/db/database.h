@@ -23,6 +23,8 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/registry.h"
+#include "attention/scratch_pool.h"
 #include "attndb/db.h"
 #include "attndb/options.h"
 #include "attndb/result.h"
@@ -49,10 +51,12 @@ namespace attndb::internal {
 
 class Database : public std::enable_shared_from_this<Database>, private derived::Store {
  public:
-  // What plans are made of, and priced by.
+  // What plans are made of, what runs them, and what they are priced by.
   struct Planning {
-    std::shared_ptr<const planner::PlanRegistry> registry;  // Null: what this version has.
-    std::optional<planner::MachineConstants> machine;       // Instead of this machine's.
+    // Null: what this version has.
+    std::shared_ptr<const planner::PlanRegistry> registry;
+    std::shared_ptr<const attention::Registry> operators;
+    std::optional<planner::MachineConstants> machine;  // Instead of this machine's.
   };
 
   // `file_system` must outlive the database.
@@ -117,6 +121,7 @@ class Database : public std::enable_shared_from_this<Database>, private derived:
 
   const DBOptions& options() const { return options_; }
   const planner::PlanRegistry& plans() const { return *planning_.registry; }
+  const attention::Registry& operators() const { return *planning_.operators; }
   // What plans are priced by. `needed`: measures this machine if nobody has, and that is allowed.
   // The result holds as long as the database.
   const planner::MachineConstants& Machine(bool needed) ATTNDB_EXCLUDES(machine_mutex_);
@@ -124,6 +129,7 @@ class Database : public std::enable_shared_from_this<Database>, private derived:
   Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
   Hints* hints() { return &hints_; }
   storage::MemoryBudget* budget() { return &budget_; }
+  attention::ScratchPool* scratch() { return &scratch_; }
   const derived::Kinds& kinds() const { return kinds_; }
   const derived::Cache& objects() const { return objects_; }
   derived::Builder* builder() { return &builder_; }
@@ -287,6 +293,7 @@ class Database : public std::enable_shared_from_this<Database>, private derived:
   const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
 
   storage::MemoryBudget budget_;
+  attention::ScratchPool scratch_{&budget_};
   const std::unique_ptr<db::Catalog> catalog_;
   SegmentRegistry registry_;
   const derived::Kinds kinds_;

@@ -209,25 +209,25 @@ TEST_F(SessionAutoTest, NotesNamePartialReuseAndTheGpu) {
 
 TEST_F(SessionAutoTest, AQueryOfATestRunsThroughADatabase) {
   StoreContext();
+  class Nothing final : public index::CriticalSearch {
+   public:
+    size_t ScratchBytes(size_t) const override { return 0; }
+    size_t Search(const index::SearchCall&, uint32_t*, void*) const override { return 0; }
+    size_t Refine(const index::SearchCall&, float, uint32_t*, size_t, void*) const override {
+      return 0;
+    }
+  };
   auto registry = std::make_shared<planner::PlanRegistry>(BuiltinPlans());
   registry->AddQuery(
-      {.name = "nothing",
-       .arguments = {{.key = "n", .min = 1, .max = 9, .whole = true}},
-       .make_search = [](const planner::LayerPlan&,
-                         const LayerSpec&) -> std::unique_ptr<const index::CriticalSearch> {
-         class Nothing final : public index::CriticalSearch {
-          public:
-           size_t ScratchBytes(size_t) const override { return 0; }
-           size_t Search(const index::SearchCall&, uint32_t*, void*) const override { return 0; }
-           size_t Refine(const index::SearchCall&, float, uint32_t*, size_t, void*) const override {
-             return 0;
-           }
-         };
-         return std::make_unique<Nothing>();
-       }});
+      {.name = "nothing", .arguments = {{.key = "n", .min = 1, .max = 9, .whole = true}}});
+  auto operators = std::make_shared<attention::Registry>();
+  operators->AddSearch("nothing", {.make_search = [](const auto&, const auto&) {
+                         return std::make_unique<Nothing>();
+                       }});
   database_.reset();
-  database_ = *Database::Open(dir_.File("store"), {}, storage::PosixFileSystem(),
-                              {.registry = registry, .machine = Machine(true)});
+  database_ =
+      *Database::Open(dir_.File("store"), {}, storage::PosixFileSystem(),
+                      {.registry = registry, .operators = operators, .machine = Machine(true)});
   const std::vector<float> window = Attend(Resume("window").get());
   const std::vector<float> nothing = Attend(Resume("nothing(n=1)").get());
   ASSERT_EQ(window.size(), nothing.size());

@@ -48,7 +48,8 @@ SessionImpl::SessionImpl(SessionSeed seed)
       kv_bytes_per_token_(spec_.KvBytesPerToken()),
       tail_(shape_, database_->budget()),
       query_sample_(spec_, database_->options().query_sample),
-      stats_(spec_.num_layers()) {
+      stats_(spec_.num_layers()),
+      runner_(database_->operators().MakeOperators(), database_->scratch()) {
   ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     stats_[layer].last_heads.resize(spec_.layers[layer].num_kv_heads);
@@ -228,7 +229,8 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
     query_sample_.Offer(spec_, layer, q, first_token - num_stored_,
                         first_position_ + static_cast<int64_t>(first_token));
   }
-  return attention_.Begin(call);
+  database_->operators().Choose(call, &operators_);
+  return runner_.Begin(call, operators_);
 }
 
 Status SessionImpl::ReadRuns(LayerId layer, attention::LayerCall* call) {
@@ -256,6 +258,7 @@ Status SessionImpl::ReadRuns(LayerId layer, attention::LayerCall* call) {
 }
 
 void SessionImpl::EndCall() {
+  runner_.End();
   pins_.clear();  // The budget keeps the layers; it may drop them between calls.
   planes_.clear();
   layer_values_.clear();
@@ -285,13 +288,12 @@ Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const Mutable
     ++num_joined_;
     run = call_status_.ok();
   }
-  if (run) attention_.RunPart(part);
+  Status part_status = run ? runner_.RunPart(part) : Status::Ok();
   MutexLock lock(&call_mutex_);
+  if (!part_status.ok()) call_status_ = Fail(std::move(part_status));
   Status status = call_status_;
   if (++num_left_ == call_parts_) {
-    if (run) {
-      NoteCost(layer, static_cast<uint64_t>(q.rows()));
-    }
+    if (call_status_.ok()) NoteCost(layer, static_cast<uint64_t>(q.rows()));
     num_joined_ = 0;
     num_left_ = 0;
     EndCall();
@@ -301,13 +303,13 @@ Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const Mutable
 
 void SessionImpl::NoteCost(LayerId layer, uint64_t num_rows) {
   LayerStats& stats = stats_[layer];
-  stats.last = attention_.cost();
+  stats.last = runner_.cost();
   stats.num_rows += num_rows;
-  const std::span<const attention::HeadBound> bounds = attention_.bounds();
+  const std::span<const attention::HeadBound> bounds = runner_.bounds();
   const size_t of_last_row = bounds.empty() ? 0 : bounds.size() / num_rows;
   stats.last_bounds.assign(bounds.end() - static_cast<std::ptrdiff_t>(of_last_row), bounds.end());
   for (uint32_t head = 0; head < stats.all_heads.size(); ++head) {
-    const attention::CallCost cost = attention_.head_cost(head);
+    const attention::CallCost cost = runner_.head_cost(head);
     stats.last_heads[head] = cost;
     stats.all_heads[head].Add(cost);
   }
@@ -441,7 +443,7 @@ Status SessionImpl::SetPlan(std::string_view text) {
 
 const index::CriticalSearch* SessionImpl::SearchFor(LayerId layer, const planner::LayerPlan& plan) {
   if (searches_[layer] == nullptr || physical_[layer] != plan) {
-    searches_[layer] = plan.MakeSearch(spec_.layers[layer]);
+    searches_[layer] = database_->operators().MakeSearch(plan, spec_.layers[layer]);
     physical_[layer] = plan;
   }
   return searches_[layer].get();

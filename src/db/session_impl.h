@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "attention/layer_attention.h"
+#include "attention/call_runner.h"
 #include "attndb/options.h"
 #include "attndb/result.h"
 #include "attndb/stats.h"
@@ -206,14 +206,15 @@ class SessionImpl {
   std::vector<uint8_t> appended_non_finite_;  // By kv head, of the Append under way.
 
   // One Attend: the first part that comes sets it up under the mutex, the last that leaves ends it;
-  // in between, parts share attention_, which is made for that.
+  // in between, parts share runner_, which is made for that.
   Mutex call_mutex_;
   uint32_t num_joined_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
   uint32_t num_left_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
   uint32_t call_parts_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
   LayerId call_layer_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
   Status call_status_ ATTNDB_GUARDED_BY(call_mutex_);
-  attention::LayerAttention attention_;
+  attention::CallRunner runner_;
+  attention::OperatorChoice operators_;
   std::vector<storage::LayerPin> pins_;
   std::vector<derived::LayerObjectsPtr> planes_;         // By entry of the chain.
   std::vector<derived::LayerObjectsPtr> layer_values_;   // The same.

@@ -146,6 +146,9 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
   call->full_reason = execution_.full_reason;
   const bool runs_plan = execution_.full_reason.empty();
   call->search = runs_plan ? SearchFor(layer, execution_.plan) : nullptr;
+  if (execution_.plan.Finds()) {
+    call->find = database_->operators().MakeSpec(execution_.plan, spec_.layers[layer]);
+  }
   budgets_.clear();
   runs_full_.clear();
   by_index_.clear();

@@ -90,19 +90,8 @@ bool LayerPlan::Is(std::string_view query_name) const {
   return query == nullptr ? query_name == "full" : query->name == query_name;
 }
 
-std::unique_ptr<const index::CriticalSearch> LayerPlan::MakeSearch(const LayerSpec& layer) const {
-  if (!Chooses() || Draws() || Finds()) return nullptr;
-  return query->make_search(*this, layer);
-}
-
 float LayerPlan::Effort() const {
   return index->effort_key.empty() ? 0.0f : static_cast<float>(Get(index->effort_key));
-}
-
-index::SearchSpec LayerPlan::MakeSpec(const LayerSpec& layer) const {
-  index::SearchSpec spec = query->make_spec(*this, layer);
-  spec.effort = Effort();
-  return spec;
 }
 
 std::string_view LayerPlan::ReasonForFull(const LayerSpec& layer, const CallSize& size) const {

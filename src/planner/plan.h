@@ -13,14 +13,12 @@
 #define ATTNDB_PLANNER_PLAN_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "attndb/result.h"
 #include "attndb/types.h"
-#include "index/critical_search.h"
 #include "planner/plan_registry.h"
 
 namespace attndb::planner {
@@ -84,11 +82,6 @@ struct LayerPlan {
   double Get(std::string_view key) const;
   bool Given(std::string_view key) const;
   bool Is(std::string_view query_name) const;
-  // What its index is asked for. REQUIRES: Finds().
-  index::SearchSpec MakeSpec(const LayerSpec& layer) const;
-  // Null for plans that choose no tokens, draw them, or find them by an index. The layer says how
-  // scores become logits.
-  std::unique_ptr<const index::CriticalSearch> MakeSearch(const LayerSpec& layer) const;
   // Why such a call has no choice but to read all that it sees; empty if it chooses. Static text.
   std::string_view ReasonForFull(const LayerSpec& layer, const CallSize& size) const;
   // Replaces the objective of `auto` by an error.

@@ -1,5 +1,5 @@
-// The queries and indexes that plans can name, in tables: what each is called, the keys it takes,
-// how the search it stands for is made, and what that search costs.
+// The queries and indexes that plans can name, in tables: what each is called, the keys it takes
+// and what its search costs. How it searches is attention's to know (attention/registry.h).
 //
 //   PlanRegistry registry = internal::BuiltinPlans();     // what this version has
 //   registry.AddQuery({.name = "toy", ...});              // one more
@@ -21,10 +21,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "attndb/types.h"
-#include "index/critical_search.h"
-#include "index/key_index.h"
 
 namespace attndb::planner {
 
@@ -113,12 +109,7 @@ struct QueryType {
   std::vector<Argument> arguments;
   std::string needs;          // What must be given, with an example; empty if nothing must.
   uint32_t default_bits = 0;  // Where the text has none.
-  // The search over scores of all keys. Null if the query does not search.
-  std::function<std::unique_ptr<const index::CriticalSearch>(const LayerPlan& plan,
-                                                             const LayerSpec& layer)>
-      make_search;
-  // What an index that finds keys is asked for. Null if that can't be said.
-  std::function<index::SearchSpec(const LayerPlan& plan, const LayerSpec& layer)> make_spec;
+  bool by_index = false;      // An index that finds keys without scoring all of them can answer it.
   // Middle tokens that a q head will select; negative = nobody knows before a run. May be null.
   std::function<double(const LayerPlan& plan, double middle_tokens)> predict_selected;
 };

@@ -217,7 +217,6 @@ TEST(PlanTest, ValuesOfFormerVersionsNameWhatTakesTheirPlace) {
 TEST(PlanTest, SaysWhatBecomesOfTheRemainder) {
   EXPECT_TRUE(Parsed("auto(error=0.01)").Draws());
   EXPECT_TRUE(Parsed("auto(error=0.01)").Estimates());
-  EXPECT_EQ(Parsed("auto(error=0.01)").MakeSearch({}), nullptr);
   EXPECT_FALSE(Parsed("mass(p=0.7,remainder=sample:9)").Draws());
   EXPECT_TRUE(Parsed("mass(p=0.7,remainder=sample:9)").Estimates());
   EXPECT_FALSE(Parsed("mass(p=0.7)").Estimates());

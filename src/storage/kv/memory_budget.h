@@ -1,8 +1,10 @@
-// The limit on bytes of K and V held in memory, and the list of what may be dropped under it.
+// The limit on bytes of K and V held in memory, of what is derived from them and of scratch, and
+// the list of what may be dropped under it.
 //
-// Everything that holds KV reserves first. What can be read again (a verified layer of a segment)
-// is registered as resident; when a reservation does not fit, residents that nobody but the budget
-// holds are dropped: of the group (segment) that was used longest ago, the resident used last.
+// Everything that holds such bytes reserves first. What can be had again (a verified layer of a
+// segment, scratch that no call has) is registered as resident; when a reservation does not fit,
+// residents that nobody but the budget holds are dropped: of the group (segment) that was used
+// longest ago, the resident used last.
 //
 // Why that one: decoding goes through the layers of a context round and round, so the layer just
 // left is the one needed latest. Dropping the least recently used layer would always drop the next

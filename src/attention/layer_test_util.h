@@ -1,28 +1,29 @@
-// Goal:   attention of a layer equals a float64 reference for every plan, cut and shape, and is
-//         bit-identical for equal number of parts, whatever the order in which parts run.
-// Method: random K and V cut into random runs; the reference chooses tokens by its own float64
-//         scores, so a plan's selection is tested as well as the sum.
-// Replay: a test's seeds are its parameter, or follow from it.
-#include "attention/layer_attention.h"
+// K, V and q of one layer, random, and a float64 reference of attention by each plan over them.
+#ifndef ATTNDB_ATTENTION_LAYER_TEST_UTIL_H_
+#define ATTNDB_ATTENTION_LAYER_TEST_UTIL_H_
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <random>
+#include <string_view>
 #include <thread>
+#include <vector>
 
+#include "attention/call_runner.h"
+#include "attention/registry.h"
 #include "common/aligned_buffer.h"
 #include "db/builtin_plans.h"
 #include "index/planes/key_planes.h"
 #include "index/planes/value_planes.h"
 #include "kernels/convert.h"
-#include "testing/test_size.h"
 
 namespace attndb::attention {
-namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Shape {
   uint32_t q_heads = 6;
@@ -74,7 +75,7 @@ class Layer {
     }
     call.kv_dtype = dtype_;
     call.plan = plan;
-    search_ = plan.MakeSearch(call.spec);
+    search_ = Registry().MakeSearch(plan, call.spec);
     call.search = search_.get();
     // The last draw may be off by twice what is tolerated.
     draws_.assign(call.spec.num_kv_heads, {100, plan.error / 2});
@@ -133,21 +134,57 @@ class Layer {
 
   // Runs the call in `num_parts` parts, last part first, on one thread or on as many.
   CallCost Run(const planner::LayerPlan& plan, uint32_t num_parts, bool threads = false) {
-    LayerAttention attention;
-    EXPECT_TRUE(attention.Begin(Call(plan, num_parts)).ok());
+    return RunCall(Call(plan, num_parts), threads);
+  }
+
+  // What the plan selects, by q head.
+  std::vector<CriticalTokens> Search(const planner::LayerPlan& plan, uint32_t num_parts) {
+    std::vector<CriticalTokens> found(shape_.q_heads);
+    LayerCall call = Call(plan, num_parts);
+    call.found = found.data();
+    RunCall(call, /*threads=*/false);
+    return found;
+  }
+
+  // These are the `count` best tokens of the range, in order, with their scores.
+  void ExpectBest(const CriticalTokens& found, uint32_t head, TokenRange range,
+                  size_t count) const {
+    std::vector<std::pair<double, uint32_t>> best;
+    for (uint64_t token = range.begin; token < range.end; ++token) {
+      best.emplace_back(-Score(0, head, token), static_cast<uint32_t>(token));
+    }
+    std::ranges::sort(best);
+    best.resize(count);
+    std::ranges::sort(best, {}, [](const auto& entry) { return entry.second; });
+    ASSERT_EQ(found.tokens.size(), count);
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(found.tokens[i], best[i].second) << head;
+      EXPECT_NEAR(double{found.scores[i]}, -best[i].first, 1e-4) << head;
+    }
+  }
+
+ private:
+  CallCost RunCall(const LayerCall& call, bool threads) {
+    CallRunner runner(Registry().MakeOperators(), &pool_);
+    const uint32_t num_parts = call.num_parts;
+    OperatorChoice choice;
+    Registry().Choose(call, &choice);
+    EXPECT_TRUE(runner.Begin(call, choice).ok());
     if (threads) {
       std::vector<std::thread> workers;
       for (uint32_t p = 0; p < num_parts; ++p) {
-        workers.emplace_back([&attention, p] { attention.RunPart(p); });
+        workers.emplace_back([&runner, p] { EXPECT_TRUE(runner.RunPart(p).ok()); });
       }
       for (std::thread& worker : workers) worker.join();
     } else {
-      for (uint32_t p = num_parts; p-- > 0;) attention.RunPart(p);
+      for (uint32_t p = num_parts; p-- > 0;) EXPECT_TRUE(runner.RunPart(p).ok());
     }
-    bounds_.assign(attention.bounds().begin(), attention.bounds().end());
-    return attention.cost();
+    runner.End();
+    bounds_.assign(runner.bounds().begin(), runner.bounds().end());
+    return runner.cost();
   }
 
+ public:
   // The share of the mass that the last call left out, and what its output is off by, are no more
   // than their bounds.
   void ExpectBoundsHold(const char* text) {
@@ -352,290 +389,19 @@ class Layer {
   std::vector<float> out_;
   std::vector<float> lse_;
   std::vector<HeadBound> bounds_;  // Of the last call, if its plan has some.
+  storage::MemoryBudget budget_{uint64_t{1} << 32};
+  ScratchPool pool_{&budget_};
 };
 
-const planner::PlanRegistry& Registry() {
+inline const planner::PlanRegistry& Plans() {
   static const planner::PlanRegistry registry = internal::BuiltinPlans();
   return registry;
 }
 
-planner::LayerPlan PlanOf(std::string_view text) {
-  return planner::Plan::Parse(text, Registry())->ForLayer(0);
+inline planner::LayerPlan PlanOf(std::string_view text) {
+  return planner::Plan::Parse(text, Plans())->ForLayer(0);
 }
 
-constexpr std::string_view kPlans[] = {"full",
-                                       "window(sink=4,window=30)",
-                                       "topk(k=20,sink=4,window=16)",
-                                       "topk(k=5000)",
-                                       "dipr(alpha=0.05,sink=3,window=9)",
-                                       "dipr(beta=0,sink=0,window=1)",
-                                       "mass(p=0.8,sink=2,window=5)"};
-constexpr std::string_view kDraw = "auto(error=0.05,sink=2,window=5)";
-
-// The parameter is the number of rows.
-class RowsLayerAttentionTest : public ::testing::TestWithParam<uint32_t> {};
-
-TEST_P(RowsLayerAttentionTest, EveryPlanMatchesFloat64OverAnyCut) {
-  const Shape shapes[] = {{},
-                          {.q_heads = 3, .kv_heads = 3, .head_dim = 64, .v_head_dim = 48},
-                          {.q_heads = 8, .kv_heads = 1, .soft_cap = 5.0f},
-                          {.layout = RopeLayout::kInterleaved},
-                          {.sliding_window = 37},
-                          {.denominators = true},
-                          {.q_heads = 8, .sliding_window = 37, .denominators = true},
-                          {.q_heads = 4, .kv_heads = 1, .soft_cap = 5.0f, .denominators = true}};
-  const auto num_rows = GetParam();
-  for (uint32_t number = 0; number < std::size(shapes); ++number) {
-    // A short run takes one seed for each shape and number of rows, a long one three, which are the
-    // three types. A case is the same in both.
-    for (uint32_t seed = 0; seed < test::Sized(1, 3); ++seed) {
-      const auto dtype = static_cast<DType>((number + num_rows + seed) % 3);
-      SCOPED_TRACE("shape " + std::to_string(number) + ", seed " + std::to_string(seed));
-      std::seed_seq seeds = {number, num_rows, seed};
-      std::mt19937 random(seeds);
-      std::vector<uint64_t> runs = {num_rows + random() % 70};
-      for (auto n = random() % 3; n > 0; --n) runs.push_back(1 + random() % 700);
-      Layer layer(shapes[number], dtype, runs, num_rows, static_cast<uint32_t>(random()));
-      for (const std::string_view text : kPlans) {
-        const auto num_parts = static_cast<uint32_t>(1 + random() % 4);
-        layer.Run(PlanOf(text), num_parts);
-        layer.ExpectExact(PlanOf(text), 1e-4);
-        if (HasFatalFailure()) return;
-      }
-      // So small an error that all is drawn, or read.
-      layer.Run(PlanOf("auto(error=1e-6,sink=2,window=5)"), /*num_parts=*/3);
-      layer.ExpectExact(PlanOf("full"), 1e-4);
-      if (HasFatalFailure()) return;
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Rows, RowsLayerAttentionTest, ::testing::Values(1u, 3u, 64u, 65u, 200u));
-
-class LayerAttentionTest : public ::testing::TestWithParam<uint32_t> {};
-
-TEST_P(LayerAttentionTest, ResultsAreBitIdenticalForEqualParts) {
-  std::vector<std::string_view> texts(std::begin(kPlans), std::end(kPlans));
-  texts.push_back(kDraw);
-  for (const bool denominators : {false, true}) {
-    Layer layer({.denominators = denominators}, DType::kFloat16, {900, 64, 333}, 2, GetParam());
-    for (const std::string_view text : texts) {
-      for (const uint32_t parts : {1u, 2u, 3u}) {
-        layer.Run(PlanOf(text), parts);
-        const std::vector<float> first = layer.out();
-        layer.Run(PlanOf(text), parts, /*threads=*/true);
-        EXPECT_EQ(first, layer.out()) << text << " " << parts;
-      }
-    }
-  }
-}
-
-TEST_P(LayerAttentionTest, HeadsWithNonFiniteValuesRunFull) {
-  Layer layer({}, DType::kFloat32, {400}, 1, GetParam());
-  layer.non_finite()[0] = 1;
-  layer.Run(PlanOf("full"), 1);
-  const std::vector<float> full = layer.out();
-  const CallCost cost = layer.Run(PlanOf("topk(k=1,sink=0,window=1)"), 2);
-  const size_t head_0 = full.size() / 2;
-  for (size_t i = 0; i < head_0; ++i) EXPECT_NEAR(layer.out()[i], full[i], 1e-6);
-  EXPECT_EQ(cost.num_queries, 3u);  // The q heads of the other kv head.
-  EXPECT_EQ(cost.num_selected, 3u);
-}
-
-TEST_P(LayerAttentionTest, CostCountsWhatWasRead) {
-  Layer layer({}, DType::kFloat16, {1000}, 1, GetParam());
-  const uint64_t row_bytes = 32 * 2;
-  EXPECT_EQ(layer.Run(PlanOf("full"), 2).bytes_touched, 2 * 1000 * 2 * row_bytes);
-  const CallCost top = layer.Run(PlanOf("topk(k=10,sink=4,window=6)"), 2);
-  EXPECT_EQ(top.bytes_touched, 2 * 1000 * row_bytes + 6 * 20 * row_bytes);
-  EXPECT_EQ(top.num_selected, 60u);
-}
-
-TEST_P(LayerAttentionTest, ARemainderNoLargerThanItsSampleIsAttendedToWhole) {
-  const Shape shapes[] = {{}, {.soft_cap = 4.0f}, {.denominators = true}};
-  for (const Shape& shape : shapes) {
-    Layer layer(shape, DType::kBFloat16, {500, 200, 30}, 2, GetParam());
-    layer.BuildPlanes();
-    for (const char* bits : {"exact", "4", "8"}) {
-      for (const char* query : {"topk(k=9", "dipr(alpha=0.3", "mass(p=0.5"}) {
-        const std::string text =
-            std::string(query) + ",bits=" + bits + ",remainder=sample:730,sink=2,window=3)";
-        layer.Run(PlanOf(text), 2);
-        layer.ExpectExact(PlanOf("full"), 1e-4);
-        if (HasFatalFailure()) return;
-      }
-    }
-  }
-}
-
-TEST_P(LayerAttentionTest, SamplingTheRemainderIsBetterThanDroppingIt) {
-  for (const bool denominators : {false, true}) {
-    Layer layer({.v_is_k = true, .denominators = denominators}, DType::kFloat16, {3000, 1000, 40},
-                4, GetParam());
-    layer.BuildPlanes();
-    for (const char* bits : {"exact", "8", "4"}) {
-      const std::string query = std::string("topk(k=200,bits=") + bits;
-      layer.Run(PlanOf(query + ")"), 1);
-      const double dropped = layer.MeanErrorOfFull();
-      layer.Run(PlanOf(query + ",remainder=sample:200)"), 1);
-      EXPECT_LT(layer.MeanErrorOfFull(), 0.5 * dropped) << bits;
-    }
-  }
-}
-
-TEST_P(LayerAttentionTest, MeansStandForTheRemainder) {
-  for (const bool denominators : {false, true}) {
-    Layer layer({.v_is_k = true, .denominators = denominators}, DType::kFloat16, {3000, 1000, 40},
-                4, GetParam());
-    layer.BuildPlanes();
-    layer.BuildValues();
-    for (const char* bits : {"exact", "8", "4"}) {
-      const std::string query = std::string("topk(k=200,bits=") + bits;
-      layer.Run(PlanOf(query + ")"), 1);
-      const double dropped = layer.MeanErrorOfFull();
-      layer.Run(PlanOf(query + ",remainder=mean)"), 2);
-      EXPECT_LT(layer.MeanErrorOfFull(), dropped) << bits;
-      const std::vector<float> first = layer.out();
-      layer.Run(PlanOf(query + ",remainder=mean)"), 2, /*threads=*/true);
-      EXPECT_EQ(first, layer.out());
-    }
-  }
-}
-
-TEST_P(LayerAttentionTest, WithoutValuePlanesTheRemainderIsReadFromV) {
-  Layer layer({}, DType::kBFloat16, {500, 200, 30}, 2, GetParam());
-  layer.Run(PlanOf("topk(k=9,sink=2,window=3,remainder=mean)"), 2);
-  layer.ExpectExact(PlanOf("full"), 1e-4);
-}
-
-TEST_P(LayerAttentionTest, LightRowsOfADrawMayBeCodes) {
-  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 3000, 40}, 4, GetParam());
-  layer.BuildPlanes();
-  layer.BuildValues();
-  const CallCost exact = layer.Run(PlanOf("auto(error=0.02,value_bits=exact)"), 1);
-  const double error = layer.MeanErrorOfFull();
-  const CallCost coded = layer.Run(PlanOf("auto(error=0.02,value_bits=8)"), 1);
-  EXPECT_LT(coded.bytes_touched, exact.bytes_touched);
-  EXPECT_NEAR(layer.MeanErrorOfFull(), error, 0.05 * error);
-}
-
-TEST_P(LayerAttentionTest, AutoKeepsItsError) {
-  for (const bool denominators : {false, true}) {
-    Layer layer({.v_is_k = true, .denominators = denominators}, DType::kFloat16, {3000, 3000, 40},
-                4, GetParam());
-    layer.BuildPlanes();
-    double last = 1;
-    for (const char* error : {"0.1", "0.03", "0.01"}) {
-      layer.Run(PlanOf(std::string("auto(error=") + error + ")"), 1);
-      EXPECT_LT(layer.MeanErrorOfFull(), 1.2 * std::strtod(error, nullptr)) << error;
-      EXPECT_LE(layer.MeanErrorOfFull(), last) << error;
-      last = layer.MeanErrorOfFull();
-    }
-  }
-}
-
-TEST_P(LayerAttentionTest, PlanesFindWhatExactScoresFind) {
-  Layer layer({.head_dim = 64, .v_head_dim = 64}, DType::kFloat16, {900, 700, 100}, 2, GetParam());
-  layer.BuildPlanes();
-  const std::string_view plans[] = {"topk(k=100)", "dipr(alpha=0.05)", "mass(p=0.9)"};
-  for (const std::string_view text : plans) {
-    const double exact = (layer.Run(PlanOf(text), 1), layer.MeanErrorOfFull());
-    for (const uint32_t bits : {8u, 4u}) {
-      planner::LayerPlan plan = PlanOf(text);
-      plan.bits = bits;
-      const CallCost cost = layer.Run(plan, 2);
-      EXPECT_NEAR(layer.MeanErrorOfFull(), exact, bits == 8 ? 0.01 : 0.05) << plan.ToString();
-      EXPECT_GE(cost.num_candidates, cost.num_selected / 2);
-      const std::vector<float> first = layer.out();
-      layer.Run(plan, 2, /*threads=*/true);
-      EXPECT_EQ(first, layer.out()) << plan.ToString();
-    }
-  }
-}
-
-TEST_P(LayerAttentionTest, BoundsHoldAndChangeNothingUnlessTheyAreExceeded) {
-  const Shape shapes[] = {{}, {.soft_cap = 4.0f}, {.denominators = true}};
-  for (const Shape& shape : shapes) {
-    Layer layer(shape, DType::kFloat16, {700, 333, 50}, 3, GetParam());
-    layer.BuildPlanes();
-    for (const char* query : {"topk(k=50", "dipr(alpha=0.05", "mass(p=0.8"}) {
-      for (const char* bits : {"exact", "8", "4"}) {
-        const std::string text = std::string(query) + ",bits=" + bits;
-        layer.Run(PlanOf(text + ")"), 2);
-        const std::vector<float> without = layer.out();
-        EXPECT_TRUE(layer.bounds().empty());
-        CallCost cost = layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
-        layer.ExpectBoundsHold(text.c_str());
-        layer.BuildValues();
-        cost = layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
-        EXPECT_EQ(layer.out(), without) << text;
-        EXPECT_EQ(cost.num_fallbacks, 0u);
-        EXPECT_EQ(cost.num_bounds, 18u);
-        layer.ExpectBoundsHold(text.c_str());
-        if (HasFatalFailure()) return;
-      }
-    }
-  }
-}
-
-TEST_P(LayerAttentionTest, ADenominatorMakesBoundsSmaller) {
-  const char* const plan = "topk(k=50,bits=8,exact_fallback=1)";
-  Layer without({}, DType::kFloat16, {700, 333, 50}, 1, GetParam());
-  Layer with({.denominators = true}, DType::kFloat16, {700, 333, 50}, 1, GetParam());
-  without.BuildPlanes();
-  with.BuildPlanes();
-  without.Run(PlanOf(plan), 1);
-  with.Run(PlanOf(plan), 1);
-  for (uint32_t head = 0; head < 6; ++head) {
-    EXPECT_LT(with.bounds()[head].mass, without.bounds()[head].mass) << head;
-    EXPECT_LT(with.bounds()[head].out, without.bounds()[head].out) << head;
-  }
-  EXPECT_LT(with.bounds()[5].mass, 0.5f * without.bounds()[5].mass);  // Of more than all tokens.
-}
-
-TEST_P(LayerAttentionTest, RowsWhoseBoundIsExceededAttendToAllTokens) {
-  Layer layer({}, DType::kBFloat16, {400, 65, 30}, 2, GetParam());
-  layer.BuildPlanes();
-  for (const char* query : {"topk(k=9", "dipr(alpha=0.3", "mass(p=0.5,bits=8", "topk(k=9,bits=4"}) {
-    const std::string text = query;
-    const CallCost cost = layer.Run(PlanOf(text + ",exact_fallback=1e-6)"), 2);
-    EXPECT_EQ(cost.num_fallbacks, 12u) << text;
-    EXPECT_EQ(cost.mass_bound_sum, 0) << text;
-    layer.ExpectExact(PlanOf("full"), 1e-4);
-    if (HasFatalFailure()) return;
-    // Some do, some don't, and no bound is larger than what is tolerated.
-    layer.Run(PlanOf(text + ",exact_fallback=1)"), 2);
-    std::vector<float> bounds;
-    for (const HeadBound& bound : layer.bounds()) bounds.push_back(bound.mass);
-    std::nth_element(bounds.begin(), bounds.begin() + 6, bounds.end());
-    planner::LayerPlan plan = PlanOf(text + ")");
-    plan.exact_fallback = bounds[6];
-    EXPECT_EQ(layer.Run(plan, 1).num_fallbacks, 5u) << plan.ToString();
-    layer.ExpectBoundsHold(text.c_str());
-    if (HasFatalFailure()) return;
-  }
-}
-
-TEST_P(LayerAttentionTest, NothingLeftOutIsABoundOfNothing) {
-  Layer layer({}, DType::kFloat16, {300, 20}, 1, GetParam());
-  layer.BuildPlanes();
-  const CallCost cost = layer.Run(PlanOf("topk(k=5000,bits=4,exact_fallback=1e-9)"), 1);
-  EXPECT_EQ(cost.num_fallbacks, 0u);
-  EXPECT_EQ(cost.mass_bound_sum, 0);
-  EXPECT_EQ(cost.out_bound_sum, 0);
-}
-
-TEST_P(LayerAttentionTest, CostOfPlanesIsWhatTheyHold) {
-  Layer layer({}, DType::kFloat16, {5000, 100}, 1, GetParam());
-  layer.BuildPlanes();
-  const CallCost cost = layer.Run(PlanOf("topk(k=10,bits=4,sink=4,window=6)"), 2);
-  const uint64_t row_bytes = 32 * 2;
-  const uint64_t planes = 2 * (5000 - 4) * (32 / 2 + 2 + 32 * 2 / 64);  // Codes, scale, means.
-  const uint64_t exact_keys = 2 * (4 + 100) * row_bytes + cost.num_candidates * row_bytes;
-  EXPECT_EQ(cost.bytes_touched, planes + exact_keys + 6 * 20 * row_bytes);
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, LayerAttentionTest, ::testing::Values(1u, 2u, 3u));
-
-}  // namespace
 }  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_LAYER_TEST_UTIL_H_

@@ -1,0 +1,80 @@
+// A call under way, as its operators see it: what was asked, how it is cut, and what follows.
+//
+// Shapes:  q rows of a unit: [rows][group][head_dim padded] float32, in half layout.
+// Threads: constant between Reset and the next one; a Part is one thread's.
+#ifndef ATTNDB_ATTENTION_CALL_VIEW_H_
+#define ATTNDB_ATTENTION_CALL_VIEW_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attention/call_cost.h"
+#include "attention/head_run.h"
+#include "attention/layer_call.h"
+#include "attention/work_plan.h"
+#include "kernels/attention_state.h"
+
+namespace attndb::attention {
+
+// What one thread has of a call, whatever operators it runs.
+struct Part {
+  uint32_t number = 0;
+  float* q = nullptr;         // Of the unit under way: [rows of a unit * group][head_dim padded].
+  float* spare = nullptr;     // As q.
+  kernels::StateRows states;  // [rows of a unit * group]
+  CallCost cost;              // Of the item under way,
+  std::vector<CallCost> head_costs;  // ... and of those before, by kv head.
+};
+
+class CallView {
+ public:
+  // Keeps the vectors' memory. REQUIRES: views checked.
+  void Reset(const LayerCall& call, const WorkCut& cut);
+
+  const LayerCall& call() const { return call_; }
+  const LayerSpec& spec() const { return call_.spec; }
+  const planner::LayerPlan& plan() const { return call_.plan; }
+  const WorkPlan& work() const { return work_; }
+  const WorkUnit& unit(size_t i) const { return work_.units[i]; }
+  // Whether units have several ranges, so that what these give is shared by all parts.
+  bool is_shared() const { return work_.num_ranges_max > 1; }
+  uint32_t group() const { return call_.spec.group_size(); }
+  size_t rows_max() const { return work_.rows_per_unit_max * group(); }  // q rows of a unit.
+  size_t k_padded() const { return k_padded_; }
+  size_t v_padded() const { return v_padded_; }
+
+  // All tokens, in order.
+  std::span<const HeadRun> HeadRuns(uint32_t kv_head) const {
+    return std::span(head_runs_).subspan(kv_head * call_.num_runs, call_.num_runs);
+  }
+  uint64_t TokenOfRow(uint64_t row) const { return first_row_token_ + row; }
+  // The tokens that a row sees, and those of them that are neither sink nor window.
+  TokenRange Visible(uint64_t row) const;
+  TokenRange Middle(uint64_t row) const;
+  // Of what weighs nothing, where the layer has none.
+  float DenominatorLogit(uint32_t q_head) const;
+
+  // Fills part->q with the unit's rows.
+  void LoadQueries(const WorkUnit& unit, Part* part) const;
+  // Adds denominators, finishes the states and writes out and lse: of q heads [first, first +
+  // count) of the group, for each row of the unit. The states' own memory takes the finished rows.
+  void WriteHeads(const WorkUnit& unit, uint32_t first, uint32_t count,
+                  const kernels::StateRows& states, Part* part) const;
+
+ private:
+  void ListHeadRuns();
+  const index::KeyEstimates* EstimatesOf(size_t i) const;
+
+  LayerCall call_;
+  WorkPlan work_;
+  uint64_t first_row_token_ = 0;
+  size_t k_padded_ = 0;
+  size_t v_padded_ = 0;
+  std::vector<HeadRun> head_runs_;  // [kv head][run]
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_CALL_VIEW_H_

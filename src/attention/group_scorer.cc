@@ -1,0 +1,71 @@
+#include "attention/group_scorer.h"
+
+#include "attention/call_util.h"
+#include "attention/listed_tokens.h"
+#include "kernels/score.h"
+
+namespace attndb::attention {
+
+void GroupScorer::Take(const CallView& call, Arena* arena) {
+  call_ = &call;
+  if (call.plan().bits == 0) return;
+  codes_ = arena->Take<std::byte>(call.group() * index::QueryCodeBytes(call.k_padded()));
+  queries_ = arena->Take<index::EstimateQuery>(call.group());
+}
+
+void GroupScorer::Begin(const WorkUnit& unit, Part* part) {
+  part_ = part;
+  middle_ = call_->Middle(unit.first_row);
+  prepared_ = nullptr;
+}
+
+std::span<const index::EstimateQuery> GroupScorer::Prepared(const HeadRun& run) {
+  const index::KeyEstimates& estimates = *run.estimates;
+  const size_t padded = call_->k_padded();
+  const uint32_t num_unprepared = prepared_ == &estimates ? 0 : call_->group();
+  for (uint32_t g = 0; g < num_unprepared; ++g) {
+    const float* const q = part_->q + g * padded;
+    queries_[g] =
+        estimates.Prepare(q, part_->spare + g * padded, codes_ + g * index::QueryCodeBytes(padded));
+    queries_[g].offset -=
+        ScoreShift(ScoreError(estimates, call_->plan().bits, q, padded), call_->spec().scale);
+  }
+  prepared_ = &estimates;
+  return {queries_, call_->group()};
+}
+
+void GroupScorer::Score(const HeadRun& run, TokenRange tokens, const GroupScores& to) {
+  if (run.estimates == nullptr) {
+    ScoreExactly(run, tokens, to);
+    return;
+  }
+  const auto place_of = [&](TokenRange piece) -> GroupScores {
+    return {to.scores + (piece.begin - tokens.begin), to.stride};
+  };
+  const TokenRange before = Intersect(tokens, {0, middle_.begin});
+  const TokenRange inside = Intersect(tokens, middle_);
+  const TokenRange after = Intersect(tokens, {middle_.end, call_->call().num_tokens});
+  ScoreExactly(run, before, place_of(before));
+  Estimate(run, inside, place_of(inside));
+  ScoreExactly(run, after, place_of(after));
+}
+
+void GroupScorer::ScoreExactly(const HeadRun& run, TokenRange tokens, const GroupScores& to) {
+  const uint64_t num_tokens = tokens.end - tokens.begin;
+  if (num_tokens == 0) return;
+  kernels::ScoreRows(kernels::RowsFrom(run.k, tokens.begin - run.tokens.begin), num_tokens,
+                     part_->q, call_->k_padded(), call_->group(), to.scores, to.stride);
+  part_->cost.bytes_touched += num_tokens * run.k.num_elements * DTypeBytes(run.k.dtype);
+}
+
+void GroupScorer::Estimate(const HeadRun& run, TokenRange tokens, const GroupScores& to) {
+  const uint64_t num_tokens = tokens.end - tokens.begin;
+  if (num_tokens == 0) return;
+  const uint32_t bits = call_->plan().bits;
+  const std::span<const index::EstimateQuery> queries = Prepared(run);
+  run.estimates->Scan(bits, tokens.begin - run.tokens.begin, num_tokens, queries.data(),
+                      queries.size(), to.scores, to.stride);
+  part_->cost.bytes_touched += num_tokens * run.estimates->ScanBytes(bits);
+}
+
+}  // namespace attndb::attention

@@ -1,0 +1,55 @@
+// Scores of keys for the q heads of a group, one row of each, in pieces that a caller looks at
+// while they lie in the cache: exact ones for sinks and window and for runs that have no estimates,
+// estimates for the rest.
+//
+// Shapes:  q head g's score of the piece's token i at scores[g * stride + i].
+// Memory:  scratch is the caller's; nothing is allocated.
+// Threads: one thread at a time.
+#ifndef ATTNDB_ATTENTION_GROUP_SCORER_H_
+#define ATTNDB_ATTENTION_GROUP_SCORER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "attention/arena.h"
+#include "attention/call_view.h"
+#include "index/key_estimates.h"
+
+namespace attndb::attention {
+
+// Room for scores of a group.
+struct GroupScores {
+  float* scores = nullptr;
+  size_t stride = 0;
+};
+
+class GroupScorer {
+ public:
+  // Tokens that are scored before they are looked at: those of a group still lie in the L1 cache.
+  static constexpr uint64_t kTileTokens = index::KeepCall::kWork;
+
+  void Take(const CallView& call, Arena* arena);
+  // Scores for the rows that part->q holds. REQUIRES: a unit of one row.
+  void Begin(const WorkUnit& unit, Part* part);
+
+  // Of tokens of one run.
+  void Score(const HeadRun& run, TokenRange tokens, const GroupScores& to);
+  void ScoreExactly(const HeadRun& run, TokenRange tokens, const GroupScores& to);
+  // The group's queries, made ready for scans of the run's estimates. REQUIRES: it has some.
+  std::span<const index::EstimateQuery> Prepared(const HeadRun& run);
+
+ private:
+  void Estimate(const HeadRun& run, TokenRange tokens, const GroupScores& to);
+
+  const CallView* call_ = nullptr;
+  Part* part_ = nullptr;
+  TokenRange middle_;
+  const index::KeyEstimates* prepared_ = nullptr;  // What the queries were made ready for.
+  std::byte* codes_ = nullptr;                     // Of the queries.
+  index::EstimateQuery* queries_ = nullptr;        // [group]
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_GROUP_SCORER_H_

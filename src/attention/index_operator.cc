@@ -1,0 +1,43 @@
+#include "attention/index_operator.h"
+
+#include <algorithm>
+
+namespace attndb::attention {
+
+void IndexOperator::Begin(const CallView& call) {
+  call_ = &call;
+  parts_.resize(call.call().num_parts);
+  search_bytes_ = 0;
+  for (uint32_t head = 0; head < call.spec().num_kv_heads; ++head) {
+    search_bytes_ = std::max(
+        search_bytes_, IndexedGroup::SearchBytes(call.HeadRuns(head), call.call().find,
+                                                 call.call().num_tokens, call.group(), &indexes_));
+  }
+}
+
+void IndexOperator::TakePart(uint32_t part, Arena* arena) {
+  const LayerCall& call = call_->call();
+  parts_[part] =
+      IndexedScratch::Take(call_->group(), call.num_tokens, call.num_runs, search_bytes_, arena);
+}
+
+Status IndexOperator::RunItem(const WorkItem& item, Part* part) {
+  const WorkUnit& unit = call_->unit(item.unit);
+  const IndexedCall indexed = {.spec = &call_->spec(),
+                               .search = call_->call().find,
+                               .runs = call_->HeadRuns(unit.kv_head),
+                               .q = {part->q, call_->k_padded(), call_->group()},
+                               .num_tokens = unit.tokens.end,
+                               .middle = call_->Middle(unit.first_row)};
+  IndexedGroup group(indexed, parts_[part->number], &part->cost);
+  group.Select();
+  Conclude(&group, unit, part);
+  return Status::Ok();
+}
+
+void IndexOperator::Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const {
+  group->Attend(part->states);
+  call_->WriteHeads(unit, 0, call_->group(), part->states, part);
+}
+
+}  // namespace attndb::attention

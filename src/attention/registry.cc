@@ -1,0 +1,138 @@
+#include "attention/registry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "attention/call_util.h"
+#include "attention/dense_operator.h"
+#include "attention/draw_operator.h"
+#include "attention/index_operator.h"
+#include "attention/scan_operator.h"
+#include "attention/select_operator.h"
+#include "attention/window_operator.h"
+#include "common/check.h"
+#include "index/flat/flat_search.h"
+#include "index/flat/mass_search.h"
+
+namespace attndb::attention {
+namespace {
+
+using index::CriticalSearch;
+using index::SearchKind;
+using index::SearchSpec;
+using planner::LayerPlan;
+
+uint32_t KOf(const LayerPlan& plan) { return static_cast<uint32_t>(plan.Get("k")); }
+
+// alpha is a ratio of attention weights: -ln(alpha) / scale in scores ([Alaya] 6.1).
+float BetaOf(const LayerPlan& plan, const LayerSpec& layer) {
+  return static_cast<float>(plan.Given("alpha") ? -std::log(plan.Get("alpha")) / double{layer.scale}
+                                                : plan.Get("beta"));
+}
+
+QuerySearch TopK() {
+  return {.make_search = [](const LayerPlan& plan,
+                            const LayerSpec&) -> std::unique_ptr<const CriticalSearch> {
+            return std::make_unique<index::FlatTopK>(KOf(plan));
+          },
+          .make_spec =
+              [](const LayerPlan& plan, const LayerSpec&) {
+                return SearchSpec{.kind = SearchKind::kTopK, .k = KOf(plan)};
+              }};
+}
+
+QuerySearch Dipr() {
+  return {.make_search = [](const LayerPlan& plan,
+                            const LayerSpec& layer) -> std::unique_ptr<const CriticalSearch> {
+            return std::make_unique<index::FlatDipr>(BetaOf(plan, layer));
+          },
+          .make_spec =
+              [](const LayerPlan& plan, const LayerSpec& layer) {
+                return SearchSpec{.kind = SearchKind::kRange, .beta = BetaOf(plan, layer)};
+              }};
+}
+
+QuerySearch Mass() {
+  return {.make_search = [](const LayerPlan& plan,
+                            const LayerSpec& layer) -> std::unique_ptr<const CriticalSearch> {
+    return std::make_unique<index::MassSearch>(plan.Get("p"), Logit(layer));
+  }};
+}
+
+struct OperatorType {
+  bool (*runs)(const LayerCall& call);
+  std::unique_ptr<Operator> (*make)();
+};
+
+template <typename T>
+std::unique_ptr<Operator> Make() {
+  return std::make_unique<T>();
+}
+
+// What runs a call is the first that says so.
+constexpr OperatorType kOperators[] = {
+    {[](const LayerCall& call) {
+       return call.plan.kind == planner::QueryKind::kFull || !ReasonForFull(call).empty();
+     },
+     Make<DenseOperator>},
+    {[](const LayerCall& call) { return call.plan.kind == planner::QueryKind::kWindow; },
+     Make<WindowOperator>},
+    {[](const LayerCall& call) { return call.plan.Draws(); }, Make<DrawOperator>},
+    {[](const LayerCall& call) { return call.found != nullptr && call.plan.Finds(); },
+     Make<SelectByIndex>},
+    {[](const LayerCall& call) { return call.found != nullptr; }, Make<SelectByScan>},
+    {[](const LayerCall& call) { return call.plan.Finds(); }, Make<IndexOperator>},
+    {[](const LayerCall&) { return true; }, Make<ScanOperator>},
+};
+constexpr size_t kDense = 0;
+
+}  // namespace
+
+Registry::Registry() {
+  AddSearch("topk", TopK());
+  AddSearch("dipr", Dipr());
+  AddSearch("mass", Mass());
+}
+
+void Registry::AddSearch(std::string query, QuerySearch search) {
+  ATTNDB_CHECK(searches_.emplace(std::move(query), std::move(search)).second);
+}
+
+const QuerySearch& Registry::SearchOf(const LayerPlan& plan) const {
+  const auto found = searches_.find(plan.query->name);
+  ATTNDB_CHECK(found != searches_.end());
+  return found->second;
+}
+
+std::unique_ptr<const CriticalSearch> Registry::MakeSearch(const LayerPlan& plan,
+                                                           const LayerSpec& layer) const {
+  if (!plan.Chooses() || plan.Draws() || plan.Finds()) return nullptr;
+  return SearchOf(plan).make_search(plan, layer);
+}
+
+SearchSpec Registry::MakeSpec(const LayerPlan& plan, const LayerSpec& layer) const {
+  ATTNDB_CHECK(plan.Finds());
+  SearchSpec spec = SearchOf(plan).make_spec(plan, layer);
+  spec.effort = plan.Effort();
+  return spec;
+}
+
+std::vector<std::unique_ptr<Operator>> Registry::MakeOperators() const {
+  std::vector<std::unique_ptr<Operator>> operators;
+  for (const OperatorType& type : kOperators) operators.push_back(type.make());
+  return operators;
+}
+
+void Registry::Choose(const LayerCall& call, OperatorChoice* choice) const {
+  const auto* const type =
+      std::ranges::find_if(kOperators, [&](const auto& candidate) { return candidate.runs(call); });
+  choice->of_plan = static_cast<size_t>(type - std::begin(kOperators));
+  choice->heads.assign(call.spec.num_kv_heads, choice->of_plan);
+  for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
+    if (call.non_finite[head] != 0) choice->heads[head] = kDense;
+  }
+}
+
+}  // namespace attndb::attention

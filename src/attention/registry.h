@@ -1,0 +1,73 @@
+// What plans stand for: which operator runs a call, and the search that a query names. The one
+// place that knows concrete operators and searches, and that tells kinds of queries apart.
+//
+//   Registry registry;                                  // what this version has
+//   registry.AddSearch("toy", {.make_search = ...});    // one more
+//   CallRunner runner(registry.MakeOperators(), &pool);
+//   call.search = registry.MakeSearch(plan, layer).get();
+//   registry.Choose(call, &choice);
+//   runner.Begin(call, choice);
+//
+// A query's name, keys and price are in planner/plan_registry.h; what it does is here.
+//
+// Threads: constant after the last Add; then shared by any number of threads.
+#ifndef ATTNDB_ATTENTION_REGISTRY_H_
+#define ATTNDB_ATTENTION_REGISTRY_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attention/call_runner.h"
+#include "attention/layer_call.h"
+#include "attention/operator.h"
+#include "attndb/types.h"
+#include "index/critical_search.h"
+#include "index/key_index.h"
+#include "planner/plan.h"
+
+namespace attndb::attention {
+
+// How a query that searches is answered.
+struct QuerySearch {
+  // By a search over the scores of all keys.
+  std::function<std::unique_ptr<const index::CriticalSearch>(const planner::LayerPlan& plan,
+                                                             const LayerSpec& layer)>
+      make_search;
+  // By an index that finds keys without scoring all of them: what it is asked for. Null where the
+  // plan registry says that no index answers the query.
+  std::function<index::SearchSpec(const planner::LayerPlan& plan, const LayerSpec& layer)>
+      make_spec;
+};
+
+class Registry {
+ public:
+  Registry();
+
+  // REQUIRES: the query has none yet.
+  void AddSearch(std::string query, QuerySearch search);
+
+  // Null for plans that choose no tokens, draw them, or find them by an index. The layer says how
+  // scores become logits.
+  std::unique_ptr<const index::CriticalSearch> MakeSearch(const planner::LayerPlan& plan,
+                                                          const LayerSpec& layer) const;
+  // What the plan's index is asked for. REQUIRES: plan.Finds().
+  index::SearchSpec MakeSpec(const planner::LayerPlan& plan, const LayerSpec& layer) const;
+
+  // One of each, for a runner.
+  std::vector<std::unique_ptr<Operator>> MakeOperators() const;
+  // Which of them runs the call, and each of its heads: heads with NaN or Inf are attended to
+  // whole.
+  void Choose(const LayerCall& call, OperatorChoice* choice) const;
+
+ private:
+  const QuerySearch& SearchOf(const planner::LayerPlan& plan) const;
+
+  std::map<std::string, QuerySearch, std::less<>> searches_;  // By query.
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_REGISTRY_H_

@@ -1,0 +1,26 @@
+// Session::Search: selects what a plan selects, by a scan or by an index, and attends to nothing.
+//
+// Output:  LayerCall::found, of each q head: the critical tokens and their exact scores.
+// Memory:  the caller's lists grow.
+// Threads: as operator.h.
+#ifndef ATTNDB_ATTENTION_SELECT_OPERATOR_H_
+#define ATTNDB_ATTENTION_SELECT_OPERATOR_H_
+
+#include "attention/index_operator.h"
+#include "attention/scan_operator.h"
+
+namespace attndb::attention {
+
+class SelectByScan final : public ScanOperator {
+ private:
+  void Conclude(SparseHead* head, uint32_t unit, uint32_t group_head, Part* part) const override;
+};
+
+class SelectByIndex final : public IndexOperator {
+ private:
+  void Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const override;
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_SELECT_OPERATOR_H_
