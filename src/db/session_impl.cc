@@ -6,6 +6,7 @@
 #include "attention/tensor_rows.h"
 #include "common/check.h"
 #include "common/clock.h"
+#include "common/mutex.h"
 #include "db/database.h"
 #include "db/view_check.h"
 #include "kernels/convert.h"
@@ -21,6 +22,10 @@ uint64_t ChainTokens(const std::vector<ChainEntry>& chain) {
 }
 
 std::string LayerText(LayerId layer) { return "layer " + std::to_string(layer); }
+
+std::string CallText(const CallGate::Call& call) {
+  return LayerText(call.layer) + " in " + std::to_string(call.num_parts) + " parts";
+}
 
 // Head `head` of rows [first_row, first_row + num_rows) of `view`.
 const std::byte* HeadRows(const TensorView& view, uint64_t first_row, uint32_t head) {
@@ -419,33 +424,19 @@ Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const Mutable
     return Status::InvalidArgument("part " + std::to_string(part) + " of " +
                                    std::to_string(num_parts) + " parts");
   }
-  bool run = false;
-  {
-    MutexLock lock(&call_mutex_);
-    if (num_joined_ == 0) {
-      call_parts_ = num_parts;
-      call_layer_ = layer;
-      call_status_ = BeginCall(layer, q, out, lse, num_parts);
-    } else if (num_parts != call_parts_ || layer != call_layer_) {
-      return Status::FailedPrecondition("part of another call: " + LayerText(layer) + " in " +
-                                        std::to_string(num_parts) + " parts, while " +
-                                        LayerText(call_layer_) + " in " +
-                                        std::to_string(call_parts_) + " parts is under way");
-    }
-    ++num_joined_;
-    run = call_status_.ok();
+  const CallGate::Call call = {.layer = layer, .num_parts = num_parts};
+  const CallGate::Call found =
+      gate_.Enter(call, [&] { call_status_ = BeginCall(layer, q, out, lse, num_parts); });
+  if (found != call) {
+    return Status::FailedPrecondition("part of another call: " + CallText(call) + ", while " +
+                                      CallText(found) + " is under way");
   }
-  if (run) attention_.RunPart(part);
-  MutexLock lock(&call_mutex_);
   Status status = call_status_;
-  if (++num_left_ == call_parts_) {
-    if (run) {
-      NoteCost(layer, static_cast<uint64_t>(q.rows()));
-    }
-    num_joined_ = 0;
-    num_left_ = 0;
+  if (status.ok()) attention_.RunPart(part);
+  gate_.Leave([&] {
+    if (status.ok()) NoteCost(layer, static_cast<uint64_t>(q.rows()));
     EndCall();
-  }
+  });
   return status;
 }
 
@@ -510,8 +501,9 @@ Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTens
   Status status;
   database_->pool()->ParallelFor(num_parts, [&](uint32_t part) {
     Status part_status = AttendPart(layer, q, out, lse, part, num_parts);
+    if (part_status.ok()) return;
     MutexLock lock(&mutex);
-    if (!part_status.ok()) status = std::move(part_status);
+    status = std::move(part_status);
   });
   return status;
 }

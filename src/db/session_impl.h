@@ -21,7 +21,7 @@
 #include "attndb/stats.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
-#include "common/mutex.h"
+#include "db/call_gate.h"
 #include "db/query_sample.h"
 #include "db/stored_index.h"
 #include "db/stored_planes.h"
@@ -63,7 +63,7 @@ class SessionImpl {
   Status Append(LayerId layer, const TensorView& k, const TensorView& v);
   Status Attend(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse);
   Status AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
-                    uint32_t part, uint32_t num_parts) ATTNDB_EXCLUDES(call_mutex_);
+                    uint32_t part, uint32_t num_parts);
   Result<std::vector<CriticalTokens>> Search(LayerId layer, const TensorView& q);
   Status CheckQuery(LayerId layer, const TensorView& q) const;
   Status ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
@@ -183,14 +183,10 @@ class SessionImpl {
   CriticalTokens* found_ = nullptr;
   std::vector<uint8_t> appended_non_finite_;  // By kv head, of the Append under way.
 
-  // One Attend: the first part that comes sets it up under the mutex, the last that leaves ends it;
-  // in between, parts share attention_, which is made for that.
-  Mutex call_mutex_;
-  uint32_t num_joined_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
-  uint32_t num_left_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
-  uint32_t call_parts_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
-  LayerId call_layer_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
-  Status call_status_ ATTNDB_GUARDED_BY(call_mutex_);
+  // One Attend: the first part that comes through the gate sets up what follows, the last that
+  // leaves ends it; in between, parts share attention_, which is made for that.
+  CallGate gate_;
+  Status call_status_;  // Of BeginCall.
   attention::LayerAttention attention_;
   std::vector<storage::LayerPin> pins_;
   std::vector<std::shared_ptr<const LayerPlanes>> planes_;          // By entry of the chain.
