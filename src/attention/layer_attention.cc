@@ -73,6 +73,7 @@ Status LayerAttention::Begin(const LayerCall& call) {
   for (size_t i = 0; i < work_.units.size(); ++i) {
     remaining_[i].store(work_.units[i].num_ranges, std::memory_order_relaxed);
     next_head_[i].store(call.spec.group_size(), std::memory_order_relaxed);
+    thresholds_[i].store(Thresholds::kUnknown, std::memory_order_relaxed);
   }
   return Status::Ok();
 }
@@ -96,7 +97,8 @@ size_t LayerAttention::PartBytes() const {
   const uint32_t group = call_.spec.group_size();
   if (work_.num_ranges_max == 1) bytes += ChoiceBytes(1);
   if (call_.plan.Draws()) {
-    bytes += ArenaBytes<float>(group * kMostSampled) + ArenaBytes<float>(group * kTileTokens) +
+    bytes += ArenaBytes<float>(group * kMostSampled) + ArenaBytes<float>(group) +
+             ArenaBytes<float>(group * kTileTokens) +
              GroupScratch::Bytes(group, call_.num_tokens, v_padded_);
     if (!call_.indexes.empty()) bytes += PlacesBytes();
   } else {
@@ -120,6 +122,7 @@ Status LayerAttention::MakeRoom() {
   if (num_units > remaining_capacity_) {
     remaining_ = std::make_unique<std::atomic<uint32_t>[]>(num_units);
     next_head_ = std::make_unique<std::atomic<uint32_t>[]>(num_units);
+    thresholds_ = std::make_unique<std::atomic<Thresholds>[]>(num_units);
     remaining_capacity_ = num_units;
   }
   if (work_.num_ranges_max == 1) return Status::Ok();
@@ -209,6 +212,7 @@ void LayerAttention::TakeForScores(Part* part) const {
   const uint32_t group = call_.spec.group_size();
   if (own) part->kept = TakeKept(1, &part->arena);
   part->sample = part->arena.Take<float>(group * kMostSampled);
+  part->thresholds = part->arena.Take<float>(group);
   part->tile = part->arena.Take<float>(group * kTileTokens);
   part->group = GroupScratch::Take(group, call_.num_tokens, v_padded_, &part->arena);
   if (!call_.indexes.empty()) TakePlaces(part);

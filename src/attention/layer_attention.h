@@ -90,7 +90,7 @@ class LayerAttention {
  public:
   // Tokens that are scored before they are looked at: those of a group still lie in the L1 cache.
   static constexpr uint64_t kTileTokens = index::KeepCall::kWork;
-  // Tokens from which a threshold is found before a range is scanned.
+  // Tokens from which thresholds are found before a unit is scanned.
   static constexpr uint64_t kMostSampled = 2048;
 
   // Plans the work of `call` and makes room for it.
@@ -128,8 +128,11 @@ class LayerAttention {
     float* noise = nullptr;        // ... their noise,
     float* scores = nullptr;       // ... and their scores: [unit][group][num_tokens].
     KeptCounts* counts = nullptr;  // [unit][range]
-    float* thresholds = nullptr;   // [unit][range][group]
+    float* thresholds = nullptr;   // [unit][group]: published for those that come later.
   };
+
+  // How far the thresholds of a unit are that all its ranges share.
+  enum class Thresholds : uint8_t { kUnknown, kWritten, kPublished };
 
   // Scores of a group: a row of `stride` elements a q head.
   struct ScoreRows {
@@ -148,6 +151,7 @@ class LayerAttention {
     Scores scores;                                  // Of a unit, if it has one range only.
     Kept kept;                                      // The same.
     float* sample = nullptr;                        // [group][kMostSampled]
+    float* thresholds = nullptr;                    // [group]: of the unit of the item under way.
     float* tile = nullptr;                          // [group][kTileTokens]
     kernels::KeptTokens places;                     // Room for kStretch, where an index draws.
     float* q_norms = nullptr;                       // [group], there too,
@@ -209,7 +213,8 @@ class LayerAttention {
 
   // layer_attention_draw.cc
   void CollectRange(const WorkItem& item, Part* part);
-  void FindThresholds(const WorkUnit& unit, TokenRange range, float* thresholds, Part* part);
+  void FindThresholds(const WorkUnit& unit, Part* part);
+  void TakeThresholds(uint32_t unit_idx, Part* part);
   uint64_t ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share, Part* part);
   void KeepAll(const WorkUnit& unit, TokenRange tokens, kernels::KeptTokens* kept, Part* part);
   void KeepMiddle(const WorkUnit& unit, TokenRange middle, const kernels::DrawRule& rule,
@@ -280,6 +285,8 @@ class LayerAttention {
   // there; group_size or more before that, and when none is left. Its release pairs with the
   // acquire of whoever takes a head.
   std::unique_ptr<std::atomic<uint32_t>[]> next_head_;
+  // thresholds_[unit]: the release of kPublished pairs with the acquire of who takes them.
+  std::unique_ptr<std::atomic<Thresholds>[]> thresholds_;
   size_t remaining_capacity_ = 0;
 };
 

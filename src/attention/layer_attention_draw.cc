@@ -16,7 +16,7 @@ using kernels::KeptTokens;
 
 namespace {
 
-// Thresholds of what is kept are found from some pieces of the range: they need not be right.
+// Thresholds of what is kept are found from some pieces of the middle: they need not be right.
 constexpr uint64_t kPieceTokens = 64;
 constexpr uint64_t kLeastStride = 16;
 constexpr uint64_t kLeastPieces = 8;
@@ -51,20 +51,40 @@ uint64_t LayerAttention::ScorePieces(const WorkUnit& unit, TokenRange tokens, do
   return count;
 }
 
-// By q head, the threshold of what is kept.
-void LayerAttention::FindThresholds(const WorkUnit& unit, TokenRange range, float* thresholds,
-                                    Part* part) {
+// By q head, the threshold of what all ranges of the unit keep together.
+void LayerAttention::FindThresholds(const WorkUnit& unit, Part* part) {
   const double wanted = GroupDraw::kKept * call_.draws[unit.kv_head].first_rows;
-  const TokenRange middle = Intersect(range, Middle(unit.first_row));
+  const TokenRange middle = Intersect(unit.tokens, Middle(unit.first_row));
   const uint32_t group = call_.spec.group_size();
-  std::fill_n(thresholds, group, -std::numeric_limits<float>::infinity());
+  std::fill_n(part->thresholds, group, -std::numeric_limits<float>::infinity());
   if (static_cast<double>(middle.end - middle.begin) <= wanted) return;
   double share = 1.0;
   const uint64_t count = ScorePieces(unit, middle, &share, part);
   for (uint32_t g = 0; g < group; ++g) {
-    thresholds[g] = FindThresholdOfScores(part->sample + g * kMostSampled, count, Logit(call_.spec),
-                                          share, wanted);
+    part->thresholds[g] = FindThresholdOfScores(part->sample + g * kMostSampled, count,
+                                                Logit(call_.spec), share, wanted);
   }
+}
+
+// The first range of a unit to be worked on finds the unit's thresholds and publishes them. Where a
+// second one is begun before that, its thread finds the same ones for itself instead of waiting.
+void LayerAttention::TakeThresholds(uint32_t unit_idx, Part* part) {
+  const WorkUnit& unit = work_.units[unit_idx];
+  if (unit.num_ranges == 1) return FindThresholds(unit, part);
+  const uint32_t group = call_.spec.group_size();
+  float* const published = shared_kept_.thresholds + size_t{unit_idx} * group;
+  std::atomic<Thresholds>& state = thresholds_[unit_idx];
+  if (state.load(std::memory_order_acquire) == Thresholds::kPublished) {
+    std::copy_n(published, group, part->thresholds);
+    return;
+  }
+  FindThresholds(unit, part);
+  Thresholds unknown = Thresholds::kUnknown;
+  if (!state.compare_exchange_strong(unknown, Thresholds::kWritten, std::memory_order_relaxed)) {
+    return;
+  }
+  std::copy_n(part->thresholds, group, published);
+  state.store(Thresholds::kPublished, std::memory_order_release);
 }
 
 // All of some tokens, by exact scores.
@@ -169,11 +189,11 @@ void LayerAttention::CollectRange(const WorkItem& item, Part* part) {
   const TokenRange range = unit.Range(item.range);
   const TokenRange middle = Middle(unit.first_row);
   const Kept room = KeptOf(item, part);
-  FindThresholds(unit, range, room.thresholds, part);
+  TakeThresholds(item.unit, part);
   KeptTokens kept = {room.tokens, room.noise, room.scores, call_.num_tokens, 0};
   KeepAll(unit, Intersect(range, {0, middle.begin}), &kept, part);
   room.counts->middle_begin = static_cast<uint32_t>(kept.count);
-  KeepMiddle(unit, Intersect(range, middle), {Logit(call_.spec), room.thresholds}, &kept, part);
+  KeepMiddle(unit, Intersect(range, middle), {Logit(call_.spec), part->thresholds}, &kept, part);
   room.counts->middle_end = static_cast<uint32_t>(kept.count);
   KeepAll(unit, Intersect(range, {middle.end, unit.tokens.end}), &kept, part);
   room.counts->end = static_cast<uint32_t>(kept.count);
@@ -188,8 +208,7 @@ LayerAttention::Kept LayerAttention::KeptOf(const WorkItem& item, Part* part) co
   const size_t begin = work_.units[item.unit].Range(item.range).begin;
   const size_t first = unit * call_.num_tokens + begin;
   return {from.tokens + first, from.noise + first,
-          from.scores + unit * group * call_.num_tokens + begin, from.counts + slice,
-          from.thresholds + slice * group};
+          from.scores + unit * group * call_.num_tokens + begin, from.counts + slice};
 }
 
 size_t LayerAttention::KeptBytes(size_t num_units) const {
@@ -198,7 +217,7 @@ size_t LayerAttention::KeptBytes(size_t num_units) const {
   const size_t num_tokens = num_units * call_.num_tokens;
   return ArenaBytes<uint32_t>(num_tokens) + ArenaBytes<float>(num_tokens) +
          ArenaBytes<float>(group * num_tokens) + ArenaBytes<KeptCounts>(num_slices) +
-         ArenaBytes<float>(group * num_slices);
+         ArenaBytes<float>(group * num_units);
 }
 
 LayerAttention::Kept LayerAttention::TakeKept(size_t num_units, Arena* arena) const {
@@ -210,7 +229,7 @@ LayerAttention::Kept LayerAttention::TakeKept(size_t num_units, Arena* arena) co
   kept.noise = arena->Take<float>(num_tokens);
   kept.scores = arena->Take<float>(group * num_tokens);
   kept.counts = arena->Take<KeptCounts>(num_slices);
-  kept.thresholds = arena->Take<float>(group * num_slices);
+  kept.thresholds = arena->Take<float>(group * num_units);
   return kept;
 }
 
@@ -221,8 +240,7 @@ std::span<const DrawSlice> LayerAttention::SlicesOf(uint32_t unit, Part* part) c
     const Kept kept = KeptOf({unit, range}, part);
     const KeptCounts& counts = *kept.counts;
     part->slices.push_back({{kept.tokens, kept.noise, kept.scores, call_.num_tokens, counts.end},
-                            {counts.middle_begin, counts.middle_end},
-                            kept.thresholds});
+                            {counts.middle_begin, counts.middle_end}});
   }
   return part->slices;
 }
@@ -238,7 +256,8 @@ void LayerAttention::FinishDraw(uint32_t unit_idx, Part* part) {
                           .middle = Middle(unit.first_row),
                           .denominator_logits = DenominatorLogits(call_.spec, unit.kv_head),
                           .budget = call_.draws[unit.kv_head],
-                          .slices = SlicesOf(unit_idx, part)};
+                          .slices = SlicesOf(unit_idx, part),
+                          .thresholds = part->thresholds};
   GroupDraw(call, &part->group, &part->cost).Attend(part->states);
   WriteHeads(unit, 0, group, part->states, part);
 }
