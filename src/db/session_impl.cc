@@ -42,6 +42,7 @@ SessionImpl::SessionImpl(SessionSeed seed)
       spec_(std::move(seed.spec)),
       shape_(std::move(seed.shape)),
       first_position_(seed.first_position),
+      kv_bytes_per_token_(spec_.KvBytesPerToken()),
       plan_(std::move(seed.plan)),
       advisor_(&spec_, AdvisorOptions()),
       physical_(spec_.num_layers()),
@@ -405,7 +406,7 @@ planner::ChainFacts SessionImpl::Facts(LayerId layer) const {
   facts.num_plane_tokens = stats_[layer].num_plane_tokens.value_or(storable);
   facts.num_plane_tokens = std::min(facts.num_plane_tokens, storable);
   facts.planes_missing = facts.num_plane_tokens < storable;
-  facts.kv_bytes = spec_.KvBytesPerToken() * facts.num_tokens;
+  facts.kv_bytes = kv_bytes_per_token_ * facts.num_tokens;
   facts.gpu_bytes = database_->options().gpu_memory_bytes;
   return facts;
 }

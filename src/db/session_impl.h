@@ -161,6 +161,7 @@ class SessionImpl {
   const ModelSpec spec_;
   const std::shared_ptr<const storage::KvShape> shape_;
   const int64_t first_position_;
+  const uint64_t kv_bytes_per_token_;  // Of all layers.
 
   planner::Plan plan_;
   planner::PlanAdvisor advisor_;
