@@ -310,6 +310,39 @@ def never_a_slower_index(results: Results) -> Line:
                 "break_even")
 
 
+def rows_of(results: Results, begin: str, end: str = "") -> dict[str, Any]:
+    """Of calls: what lies between the two in each name, and its row."""
+    return {row["name"].removeprefix(begin).removesuffix(end): row
+            for row in results["calls"]["results"]
+            if row["name"].startswith(begin) and row["name"].endswith(end)}
+
+
+def hand_over(results: Results) -> Line:
+    what, target = "a call handed to a worker that waits for one", "≤ 5 µs"
+    if "calls" not in results:
+        return Line(what, target, source="calls")
+    micros = {name: row["median"] for name, row in rows_of(results, "handover").items()}
+    why = f"{micros['/asleep']:.1f} µs to one that sleeps"
+    return Line(what, target, f"{micros['']:.2f} µs", micros[""] <= 5, why, "calls")
+
+
+def two_threads(what: str, begin: str, least: float, unit: str) -> Callable[[Results], Line]:
+    def line(results: Results) -> Line:
+        number = f"{percent(least, 0)}" if unit == "%" else f"{least:g} ×"
+        if "calls" not in results:
+            return Line(what, f"≥ {number}", source="calls")
+        shares = {name: row["share"]
+                  for name, row in rows_of(results, begin, "/threads2").items()}
+        texts = {name: percent(share, 0) if unit == "%" else f"{share:.2f} ×"
+                 for name, share in shares.items()}
+        worst = min(shares, key=lambda name: shares[name])
+        why = ", ".join(f"{name.strip('/').replace('/', ', ')} tokens: {text}"
+                        for name, text in texts.items())
+        return Line(what, f"≥ {number}", texts[worst], shares[worst] >= least, why, "calls")
+
+    return line
+
+
 LINES: list[Callable[[Results], Line]] = [
     speedup("SmolLM2 heads stretched to 128K, error 0.01, against exact", "attention_stretched",
             AUTO, 4),
@@ -342,6 +375,12 @@ LINES: list[Callable[[Results], Line]] = [
     growth(BY_CLUSTERS),
     growth(TOP_BY_CLUSTERS),
     never_a_slower_index,
+    hand_over,
+    two_threads("`full` by two threads, of what two threads read, the worst case", "bytes/full/",
+                0.9, "%"),
+    two_threads("`auto(error=0.01)` by two threads over one, 3 kv heads, the worst case",
+                "auto/3x3x64", 1.5, "×"),
+    two_threads("the same, 8 kv heads", "auto/8x4x128", 1.8, "×"),
 ]
 
 

@@ -24,6 +24,7 @@ list() {
 decode                 1  kernels against the memory's bandwidth
 peer                   1  ... against llama.cpp's
 planes                 1  scans of key planes against the memory's bandwidth
+calls                  3  hand-over of a call to threads, and one thread against two
 llama                 15  decode, prefill, first token, storage through llama.cpp
 attention_8k           3  plans on all heads of SmolLM2 at 8,192 tokens
 attention_biased       2  ... with key biases
@@ -109,6 +110,9 @@ bench_decode() { "$bin/decode_bench" --commit "$commit" --json "$results/decode.
 bench_peer() { "$bin/peer_bench" --commit "$commit" --json "$results/peer.json" --rounds 5; }
 bench_planes() {
   "$bin/planes_bench" --commit "$commit" --json "$results/planes.json" --rounds "$(pick 15 2)"
+}
+bench_calls() {
+  "$bin/calls_bench" --commit "$commit" --json "$results/calls.json" --rounds "$(pick 15 1)"
 }
 bench_llama() {
   "$bin/bench_llama" --commit "$commit" --json "$results/llama.json" \

@@ -1,6 +1,7 @@
 #include "attention/draw_operator.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "attention/call_util.h"
 #include "attention/threshold_sample.h"
@@ -15,7 +16,7 @@ using kernels::KeptTokens;
 
 namespace {
 
-// Thresholds of what is kept are found from some pieces of the range: they need not be right.
+// Thresholds of what is kept are found from some pieces of the middle: they need not be right.
 constexpr uint64_t kTileTokens = GroupScorer::kTileTokens;
 constexpr uint64_t kPieceTokens = 64;
 constexpr uint64_t kLeastStride = 16;
@@ -53,20 +54,42 @@ uint64_t DrawOperator::ScorePieces(const WorkUnit& unit, TokenRange tokens, doub
   return count;
 }
 
-// By q head, the threshold of what is kept.
-void DrawOperator::FindThresholds(const WorkUnit& unit, TokenRange range, float* thresholds,
-                                  Part* part) {
+// By q head, the threshold of what all ranges of the unit keep together.
+void DrawOperator::FindThresholds(const WorkUnit& unit, Part* part) {
+  Scratch& scratch = ScratchOf(part);
   const double wanted = GroupDraw::kKept * call_->call().draws[unit.kv_head].first_rows;
-  const TokenRange middle = Intersect(range, call_->Middle(unit.first_row));
+  const TokenRange middle = Intersect(unit.tokens, call_->Middle(unit.first_row));
   const uint32_t group = call_->group();
-  std::fill_n(thresholds, group, -kInfinity);
+  std::fill_n(scratch.thresholds, group, -kInfinity);
   if (static_cast<double>(middle.end - middle.begin) <= wanted) return;
   double share = 1.0;
   const uint64_t count = ScorePieces(unit, middle, &share, part);
   for (uint32_t g = 0; g < group; ++g) {
-    thresholds[g] = FindThresholdOfScores(ScratchOf(part).sample + g * kMostSampled, count,
-                                          Logit(call_->spec()), share, wanted);
+    scratch.thresholds[g] = FindThresholdOfScores(scratch.sample + g * kMostSampled, count,
+                                                  Logit(call_->spec()), share, wanted);
   }
+}
+
+// The first range of a unit to be worked on finds the unit's thresholds and publishes them. Where a
+// second one is begun before that, its thread finds the same ones for itself instead of waiting.
+void DrawOperator::TakeThresholds(uint32_t unit_idx, Part* part) {
+  const WorkUnit& unit = call_->unit(unit_idx);
+  if (unit.num_ranges == 1) return FindThresholds(unit, part);
+  const uint32_t group = call_->group();
+  float* const published = shared_.thresholds + size_t{unit_idx} * group;
+  std::atomic<Thresholds>& state = thresholds_[unit_idx];
+  float* const own = ScratchOf(part).thresholds;
+  if (state.load(std::memory_order_acquire) == Thresholds::kPublished) {
+    std::copy_n(published, group, own);
+    return;
+  }
+  FindThresholds(unit, part);
+  Thresholds unknown = Thresholds::kUnknown;
+  if (!state.compare_exchange_strong(unknown, Thresholds::kWritten, std::memory_order_relaxed)) {
+    return;
+  }
+  std::copy_n(own, group, published);
+  state.store(Thresholds::kPublished, std::memory_order_release);
 }
 
 // All of some tokens, by exact scores.
@@ -181,11 +204,12 @@ void DrawOperator::CollectRange(const WorkItem& item, Part* part) {
   const TokenRange range = unit.Range(item.range);
   const TokenRange middle = call_->Middle(unit.first_row);
   const Kept room = KeptOf(item, part);
-  FindThresholds(unit, range, room.thresholds, part);
+  TakeThresholds(item.unit, part);
   KeptTokens kept = {room.tokens, room.noise, room.scores, call_->call().num_tokens, 0};
   KeepAll(unit, Intersect(range, {0, middle.begin}), &kept, part);
   room.counts->middle_begin = static_cast<uint32_t>(kept.count);
-  KeepMiddle(unit, Intersect(range, middle), {Logit(call_->spec()), room.thresholds}, &kept, part);
+  KeepMiddle(unit, Intersect(range, middle), {Logit(call_->spec()), ScratchOf(part).thresholds},
+             &kept, part);
   room.counts->middle_end = static_cast<uint32_t>(kept.count);
   KeepAll(unit, Intersect(range, {middle.end, unit.tokens.end}), &kept, part);
   room.counts->end = static_cast<uint32_t>(kept.count);
@@ -201,7 +225,7 @@ DrawOperator::Kept DrawOperator::KeptOf(const WorkItem& item, const Part* part) 
   const size_t begin = call_->unit(item.unit).Range(item.range).begin;
   const size_t first = unit * num_tokens + begin;
   return {from.tokens + first, from.noise + first, from.scores + unit * group * num_tokens + begin,
-          from.counts + slice, from.thresholds + slice * group};
+          from.counts + slice};
 }
 
 DrawOperator::Kept DrawOperator::TakeKept(size_t num_units, Arena* arena) const {
@@ -213,7 +237,7 @@ DrawOperator::Kept DrawOperator::TakeKept(size_t num_units, Arena* arena) const 
   kept.noise = arena->Take<float>(num_tokens);
   kept.scores = arena->Take<float>(group * num_tokens);
   kept.counts = arena->Take<KeptCounts>(num_slices);
-  kept.thresholds = arena->Take<float>(group * num_slices);
+  kept.thresholds = arena->Take<float>(group * num_units);
   return kept;
 }
 
@@ -234,7 +258,11 @@ void DrawOperator::Begin(const CallView& call) {
 }
 
 void DrawOperator::TakeShared(Arena* arena) {
-  shared_ = TakeKept(call_->work().units.size(), arena);
+  const size_t num_units = call_->work().units.size();
+  shared_ = TakeKept(num_units, arena);
+  thresholds_ = arena->Take<std::atomic<Thresholds>>(num_units);
+  if (thresholds_ == nullptr) return;  // The arena measures.
+  for (size_t i = 0; i < num_units; ++i) std::construct_at(&thresholds_[i], Thresholds::kUnknown);
 }
 
 void DrawOperator::TakePart(uint32_t part, Arena* arena) {
@@ -243,6 +271,7 @@ void DrawOperator::TakePart(uint32_t part, Arena* arena) {
   scratch.scorer.Take(*call_, arena);
   if (!call_->is_shared()) scratch.kept = TakeKept(1, arena);
   scratch.sample = arena->Take<float>(group * kMostSampled);
+  scratch.thresholds = arena->Take<float>(group);
   scratch.tile = arena->Take<float>(group * kTileTokens);
   scratch.slices = arena->Take<DrawSlice>(call_->work().num_ranges_max);
   scratch.group = GroupScratch::Take(group, call_->call().num_tokens, call_->v_padded(), arena);
@@ -265,8 +294,7 @@ std::span<const DrawSlice> DrawOperator::SlicesOf(uint32_t unit, Part* part) con
     const Kept kept = KeptOf({unit, range}, part);
     const KeptCounts& counts = *kept.counts;
     slices[range] = {{kept.tokens, kept.noise, kept.scores, call_->call().num_tokens, counts.end},
-                     {counts.middle_begin, counts.middle_end},
-                     kept.thresholds};
+                     {counts.middle_begin, counts.middle_end}};
   }
   return {slices, num_ranges};
 }
@@ -282,7 +310,8 @@ Status DrawOperator::Finish(uint32_t unit_idx, uint32_t /*group_head*/, Part* pa
                           .middle = call_->Middle(unit.first_row),
                           .denominator_logits = DenominatorLogits(call_->spec(), unit.kv_head),
                           .budget = call_->call().draws[unit.kv_head],
-                          .slices = SlicesOf(unit_idx, part)};
+                          .slices = SlicesOf(unit_idx, part),
+                          .thresholds = ScratchOf(part).thresholds};
   GroupDraw(call, &ScratchOf(part).group, &part->cost).Attend(part->states);
   call_->WriteHeads(unit, 0, group, part->states, part);
   return Status::Ok();

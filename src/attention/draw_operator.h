@@ -1,16 +1,18 @@
 // Draws a sample of the middle for all q heads of a group (`auto`), and attends to it with sinks
 // and window (group_draw.h).
 //
-//   1. A range of a unit keeps more than will be drawn: the tokens above a threshold for each q
-//      head, which is found from a sample of the range's scores. Scores are looked at while they
-//      lie in the cache, and forgotten.
-//   2. When all ranges are there, the draw is made from what they kept.
+//   1. The first range of a unit to be worked on finds a threshold for each q head, from a sample
+//      of the scores of the unit's middle. All ranges of the unit share them.
+//   2. A range keeps the tokens above the thresholds, more than will be drawn. Scores are looked at
+//      while they lie in the cache, and forgotten.
+//   3. When all ranges are there, the draw is made from what they kept.
 //
 // Threads: as operator.h. What ranges keep is everyone's if units have several; then who finishes
 //          the last range draws.
 #ifndef ATTNDB_ATTENTION_DRAW_OPERATOR_H_
 #define ATTNDB_ATTENTION_DRAW_OPERATOR_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,7 +27,7 @@ namespace attndb::attention {
 
 class DrawOperator final : public Operator {
  public:
-  // Tokens from which a threshold is found before a range is scanned.
+  // Tokens from which thresholds are found before a unit is scanned.
   static constexpr uint64_t kMostSampled = 2048;
 
   WorkCut cut() const override { return {.by_row = true}; }
@@ -48,13 +50,16 @@ class DrawOperator final : public Operator {
     float* noise = nullptr;        // ... their noise,
     float* scores = nullptr;       // ... and their scores: [unit][group][num_tokens].
     KeptCounts* counts = nullptr;  // [unit][range]
-    float* thresholds = nullptr;   // [unit][range][group]
+    float* thresholds = nullptr;   // [unit][group]: published for those that come later.
   };
+  // How far the thresholds of a unit are that all its ranges share.
+  enum class Thresholds : uint8_t { kUnknown, kWritten, kPublished };
   struct Scratch {
     GroupScorer scorer;
     GroupScratch group;
     Kept kept;                     // Of a unit, if it has one range only.
     float* sample = nullptr;       // [group][kMostSampled]
+    float* thresholds = nullptr;   // [group]: of the unit of the item under way.
     float* tile = nullptr;         // [group][GroupScorer::kTileTokens]
     DrawSlice* slices = nullptr;   // Of a unit.
     kernels::KeptTokens places;    // Room for DrawNoise::kStretch, where an index draws.
@@ -63,7 +68,8 @@ class DrawOperator final : public Operator {
   };
 
   void CollectRange(const WorkItem& item, Part* part);
-  void FindThresholds(const WorkUnit& unit, TokenRange range, float* thresholds, Part* part);
+  void FindThresholds(const WorkUnit& unit, Part* part);
+  void TakeThresholds(uint32_t unit_idx, Part* part);
   uint64_t ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share, Part* part);
   void KeepAll(const WorkUnit& unit, TokenRange tokens, kernels::KeptTokens* kept, Part* part);
   void KeepMiddle(const WorkUnit& unit, TokenRange middle, const kernels::DrawRule& rule,
@@ -81,6 +87,8 @@ class DrawOperator final : public Operator {
   const CallView* call_ = nullptr;
   std::vector<Scratch> parts_;
   Kept shared_;
+  // [unit]: the release of kPublished pairs with the acquire of who takes a unit's thresholds.
+  std::atomic<Thresholds>* thresholds_ = nullptr;
 };
 
 }  // namespace attndb::attention

@@ -43,6 +43,19 @@ TEST_P(DrawOperatorTest, AutoKeepsItsError) {
   }
 }
 
+TEST_P(DrawOperatorTest, RangesOfAUnitDrawWhatOneRangeDraws) {
+  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 3000, 40}, 1, GetParam());
+  for (const bool planes : {false, true}) {
+    if (planes) layer.BuildPlanes();
+    const CallCost one = layer.Run(PlanOf("auto(error=0.05)"), 1);
+    const std::vector<float> out = layer.out();
+    const CallCost ranges = layer.Run(PlanOf("auto(error=0.05)"), 3);
+    EXPECT_EQ(ranges.bytes_touched, one.bytes_touched);
+    EXPECT_EQ(ranges.num_selected, one.num_selected);
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(layer.out()[i], out[i], 1e-5) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, DrawOperatorTest, ::testing::Values(1u, 2u, 3u));
 
 }  // namespace

@@ -92,7 +92,7 @@ double GroupDraw::SampleKept(size_t* num_sampled) {
       float* const to = scratch_.sample + head * GroupScratch::kSampled + count;
       for (size_t i = 0; i < num; ++i) to[i] = from[i * stride];
     }
-    kernels::LiftScores({logit(), slice.thresholds}, scratch_.sample + count,
+    kernels::LiftScores({logit(), call_.thresholds}, scratch_.sample + count,
                         GroupScratch::kSampled, group(), num, scratch_.lifts);
     for (uint32_t head = 0; head < group(); ++head) {
       float* const logits = scratch_.sample + head * GroupScratch::kSampled + count;
@@ -110,8 +110,7 @@ void GroupDraw::ChooseThresholds() {
   size_t num_sampled = 0;
   const double share = SampleKept(&num_sampled);
   for (uint32_t head = 0; head < group(); ++head) {
-    float least = -kInfinity;
-    for (const DrawSlice& slice : call_.slices) least = std::max(least, slice.thresholds[head]);
+    const float least = call_.thresholds[head];
     float* const sample = scratch_.sample + head * GroupScratch::kSampled;
     const float wanted =
         FindThresholdOfScores(sample, num_sampled, {1.0f}, share, scratch_.heads[head].rows);

@@ -35,8 +35,7 @@ namespace attndb::attention {
 // Of a range of tokens: what a draw by low thresholds kept, sinks and window too.
 struct DrawSlice {
   kernels::KeptTokens kept;
-  TokenRange middle;                  // Places in `kept` of what is neither sink nor window.
-  const float* thresholds = nullptr;  // [group], logits.
+  TokenRange middle;  // Places in `kept` of what is neither sink nor window.
 };
 
 struct GroupCall {
@@ -49,7 +48,8 @@ struct GroupCall {
   // [group] or null: of the denominators, which the states are left without.
   const float* denominator_logits = nullptr;
   planner::DrawBudget budget;         // Of each head.
-  std::span<const DrawSlice> slices;  // Of all ranges, in order.
+  std::span<const DrawSlice> slices;  // Of all ranges, in order,
+  const float* thresholds = nullptr;  // ... and the logits that they were kept by: [group].
 };
 
 // One q head of the group.
@@ -78,7 +78,7 @@ struct GroupScratch {
 
 class GroupDraw {
  public:
-  // What a range keeps, in rows that a head may read at first: as many times more may be drawn
+  // What all ranges keep, in rows that a head may read at first: as many times more may be drawn
   // before all is read.
   static constexpr double kKept = 1.5;
 

@@ -108,8 +108,7 @@ class GroupDrawTest : public ::testing::Test {
       };
       slices_.push_back(
           {{kept.tokens.data(), kept.noise.data(), kept.scores.data(), kTokens, kept.tokens.size()},
-           {place_of(kMiddle.begin), place_of(kMiddle.end)},
-           thresholds_.data()});
+           {place_of(kMiddle.begin), place_of(kMiddle.end)}});
     }
   }
 
@@ -125,6 +124,7 @@ class GroupDrawTest : public ::testing::Test {
         .denominator_logits = denominators_.empty() ? nullptr : denominators_.data() + first_head_,
         .budget = {.first_rows = rows, .tolerated_error = tolerated_error},
         .slices = slices_,
+        .thresholds = thresholds_.data(),
     };
     Arena measure;
     GroupScratch::Take(group, kTokens, kDim, &measure);

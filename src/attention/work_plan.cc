@@ -62,11 +62,15 @@ void WorkPlan::Reset(const WorkSizes& sizes) {
     const TokenRange tokens = {
         sizes.window == 0 || first_token < sizes.window ? 0 : first_token + 1 - sizes.window,
         sizes.num_tokens - (sizes.num_rows - end_row)};
+    const auto first_unit = static_cast<uint32_t>(units.size());
     for (uint32_t head = 0; head < sizes.num_kv_heads; ++head) {
-      for (uint32_t range = 0; range < num_ranges_max; ++range) {
-        items.push_back({static_cast<uint32_t>(units.size()), range});
-      }
+      items.push_back({first_unit + head, 0});
       units.push_back({head, first_row, end_row - first_row, tokens, num_ranges_max});
+    }
+    for (uint32_t head = 0; head < sizes.num_kv_heads; ++head) {
+      for (uint32_t range = 1; range < num_ranges_max; ++range) {
+        items.push_back({first_unit + head, range});
+      }
     }
   }
 }

@@ -50,7 +50,10 @@ struct WorkItem {
 
 struct WorkPlan {
   std::vector<WorkUnit> units;
-  std::vector<WorkItem> items;  // In the order of execution: longest units first.
+  // In the order of execution: longest units first. Of units that are as long, all first ranges go
+  // ahead, so that what a first range finds for its unit is there when the others begin; then one
+  // unit after another, so that some are finished while others are still read.
+  std::vector<WorkItem> items;
   uint64_t rows_per_unit_max = 0;
   uint32_t num_ranges_max = 0;
 

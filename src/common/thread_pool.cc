@@ -5,64 +5,75 @@
 #include "common/check.h"
 
 namespace attndb {
+namespace {
 
-ThreadPool::ThreadPool(uint32_t num_threads) {
-  if (num_threads == 0) num_threads = std::max(1u, std::thread::hardware_concurrency());
-  workers_.reserve(num_threads - 1);
-  for (uint32_t i = 1; i < num_threads; ++i) workers_.emplace_back([this] { WorkerLoop(); });
+uint32_t NumCores() { return std::max(1u, std::thread::hardware_concurrency()); }
+
+}  // namespace
+
+ThreadPool::ThreadPool(uint32_t num_threads)
+    : num_threads_(num_threads == 0 ? NumCores() : num_threads),
+      spins_(num_threads_ <= NumCores()) {
+  workers_.reserve(num_threads_ - 1);
+  for (uint32_t i = 1; i < num_threads_; ++i) workers_.emplace_back([this] { WorkerLoop(); });
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    MutexLock lock(&mutex_);
-    ATTNDB_CHECK(jobs_ == nullptr);
-    stopping_ = true;
-  }
-  work_.NotifyAll();
+  for (const Slot& slot : slots_) ATTNDB_CHECK(!slot.is_taken.load());
+  stopping_.store(true);
+  work_.WakeAll();
   for (std::thread& worker : workers_) worker.join();
 }
 
 void ThreadPool::Run(uint32_t num_parts, PartFn fn, const void* context) {
-  if (workers_.empty() || num_parts <= 1) {
+  Slot* const slot = workers_.empty() || num_parts <= 1 ? nullptr : TakeSlot();
+  if (slot == nullptr) {
     for (uint32_t part = 0; part < num_parts; ++part) fn(context, part);
     return;
   }
-  Job job{.fn = fn, .context = context, .num_parts = num_parts, .done = {}};
-  MutexLock lock(&mutex_);
-  Enqueue(&job);
-  for (uint32_t i = 1; i < std::min(num_parts, num_threads()); ++i) work_.NotifyOne();
-  while (job.next_part < job.num_parts) RunOnePart(&job);
-  while (job.num_done < job.num_parts) job.done.Wait(&mutex_);
+  slot->fn = fn;
+  slot->context = context;
+  slot->num_parts = num_parts;
+  slot->num_unfinished.store(num_parts, std::memory_order_relaxed);
+  slot->num_unstarted.store(num_parts);
+  work_.Wake(num_parts - 1);
+  while (RunOnePart(slot)) {
+  }
+  slot->done.Await([slot] { return slot->num_unfinished.load() == 0; }, spins_);
+  slot->is_taken.store(false, std::memory_order_release);
 }
 
-void ThreadPool::RunOnePart(Job* job) {
-  const uint32_t part = job->next_part++;
-  if (job->next_part == job->num_parts) Dequeue(job);
-  mutex_.Unlock();
-  job->fn(job->context, part);
-  mutex_.Lock();
-  // The caller may free `job` as soon as the mutex is let go.
-  if (++job->num_done == job->num_parts) job->done.NotifyOne();
+ThreadPool::Slot* ThreadPool::TakeSlot() {
+  for (Slot& slot : slots_) {
+    if (!slot.is_taken.exchange(true, std::memory_order_acquire)) return &slot;
+  }
+  return nullptr;
 }
 
-void ThreadPool::Enqueue(Job* job) {
-  Job** link = &jobs_;
-  while (*link != nullptr) link = &(*link)->next;
-  *link = job;
+bool ThreadPool::RunOnePart(Slot* slot) {
+  uint32_t num_left = slot->num_unstarted.load(std::memory_order_relaxed);
+  do {
+    if (num_left == 0) return false;
+  } while (!slot->num_unstarted.compare_exchange_weak(
+      num_left, num_left - 1, std::memory_order_acquire, std::memory_order_relaxed));
+  slot->fn(slot->context, slot->num_parts - num_left);
+  // After the last part the slot may be another caller's, which is then woken for nothing.
+  if (slot->num_unfinished.fetch_sub(1) == 1) slot->done.WakeAll();
+  return true;
 }
 
-void ThreadPool::Dequeue(Job* job) {
-  Job** link = &jobs_;
-  while (*link != job) link = &(*link)->next;
-  *link = job->next;
+bool ThreadPool::RunAnyPart() {
+  return std::ranges::any_of(slots_, [](Slot& slot) { return RunOnePart(&slot); });
+}
+
+bool ThreadPool::HasPart() const {
+  return std::ranges::any_of(slots_,
+                             [](const Slot& slot) { return slot.num_unstarted.load() != 0; });
 }
 
 void ThreadPool::WorkerLoop() {
-  MutexLock lock(&mutex_);
-  for (;;) {
-    while (jobs_ == nullptr && !stopping_) work_.Wait(&mutex_);
-    if (jobs_ == nullptr) return;
-    RunOnePart(jobs_);
+  while (!stopping_.load()) {
+    if (!RunAnyPart()) work_.Await([this] { return HasPart() || stopping_.load(); }, spins_);
   }
 }
 

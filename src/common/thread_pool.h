@@ -3,24 +3,32 @@
 //   pool.ParallelFor(8, [&](uint32_t part) { AttendPart(q, part, 8); });
 //
 // The caller works too, so a pool of one thread has no worker and costs a loop. A call allocates
-// nothing. Several threads may call at the same time: they share the workers. A part may not call
-// ParallelFor of its own pool.
+// nothing. Several threads may call at the same time: they share the workers, and a caller beyond
+// kSlots of them works alone. A part may not call ParallelFor of its own pool.
 //
+// Hand-over: workers look for parts for a tenth of a millisecond before they sleep
+//          (event_count.h), so a call that comes soon after another reaches them in less than a
+//          microsecond. Where there are fewer cores than threads, they sleep at once.
 // Errors:  none; `fn` must not throw.
 // Threads: thread-safe.
 #ifndef ATTNDB_COMMON_THREAD_POOL_H_
 #define ATTNDB_COMMON_THREAD_POOL_H_
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/event_count.h"
 
 namespace attndb {
 
 class ThreadPool {
  public:
+  static constexpr size_t kSlots = 8;  // Calls that workers take part in at a time.
+
   // num_threads counts the caller; 0 = one a core of the machine.
   explicit ThreadPool(uint32_t num_threads);
   // REQUIRES: no call in progress.
@@ -28,7 +36,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  uint32_t num_threads() const { return static_cast<uint32_t>(workers_.size()) + 1; }
+  uint32_t num_threads() const { return num_threads_; }
 
   // Calls fn(part) once for each part in [0, num_parts), on any thread in any order; returns when
   // all have returned.
@@ -41,28 +49,37 @@ class ThreadPool {
  private:
   using PartFn = void (*)(const void* context, uint32_t part);
 
-  // One call in progress; lives on its caller's stack and in the list of jobs with parts to start.
-  struct Job {
-    PartFn fn;
-    const void* context;
-    uint32_t num_parts;
-    uint32_t next_part = 0;
-    uint32_t num_done = 0;
-    Job* next = nullptr;
-    CondVar done;
+  // Room for a call in progress, used by one caller after another.
+  //
+  // Atomics: is_taken's release by one caller pairs with the acquire of the next.
+  //          num_unstarted: the caller's store hands the call over; who takes a part decrements it,
+  //          and thereby acquires the plain members. They are not written before all parts are
+  //          done, so whoever has a part may read them, even if it looked at an earlier call.
+  //          num_unfinished: the release of each decrement pairs with the caller's acquire of 0.
+  //          Both are sequentially consistent where an EventCount asks for it.
+  struct alignas(128) Slot {  // Lines of the cache that are fetched together.
+    PartFn fn = nullptr;
+    const void* context = nullptr;
+    uint32_t num_parts = 0;
+    std::atomic<bool> is_taken = false;
+    std::atomic<uint32_t> num_unstarted = 0;
+    std::atomic<uint32_t> num_unfinished = 0;
+    EventCount done;  // The caller awaits it.
   };
 
-  void Run(uint32_t num_parts, PartFn fn, const void* context) ATTNDB_EXCLUDES(mutex_);
-  void WorkerLoop() ATTNDB_EXCLUDES(mutex_);
-  // Runs the next part of `job`, which has one; lets the mutex go meanwhile.
-  void RunOnePart(Job* job) ATTNDB_REQUIRES(mutex_);
-  void Enqueue(Job* job) ATTNDB_REQUIRES(mutex_);
-  void Dequeue(Job* job) ATTNDB_REQUIRES(mutex_);
+  void Run(uint32_t num_parts, PartFn fn, const void* context);
+  Slot* TakeSlot();  // Null if none is free.
+  // Starts and ends a part of the call, if one is left.
+  static bool RunOnePart(Slot* slot);
+  bool RunAnyPart();
+  bool HasPart() const;
+  void WorkerLoop();
 
-  Mutex mutex_;
-  CondVar work_;
-  Job* jobs_ ATTNDB_GUARDED_BY(mutex_) = nullptr;  // Oldest first; each has a part to start.
-  bool stopping_ ATTNDB_GUARDED_BY(mutex_) = false;
+  const uint32_t num_threads_;
+  const bool spins_;
+  std::array<Slot, kSlots> slots_;
+  std::atomic<bool> stopping_ = false;
+  EventCount work_;  // Workers await parts, or the end.
 
   std::vector<std::thread> workers_;  // Constant after construction.
 };

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -29,10 +30,11 @@ TEST(ThreadPool, RunsEachPartOnce) {
   }
 }
 
+// More callers than there is room for, too.
 TEST(ThreadPool, CallersShareTheWorkers) {
   ThreadPool pool(3);
   std::vector<std::thread> callers;
-  for (int caller = 0; caller < 4; ++caller) {
+  for (size_t caller = 0; caller < ThreadPool::kSlots + 2; ++caller) {
     callers.emplace_back([&] {
       for (int i = 0; i < 200; ++i) ExpectEachPartOnce(&pool, 5);
     });
@@ -49,6 +51,19 @@ TEST(ThreadPool, WorkersTakePartsWhileTheCallerIsBusy) {
     while (num_started.load() < 2) std::this_thread::yield();
   });
   EXPECT_EQ(num_started.load(), 2);
+}
+
+TEST(ThreadPool, WorkersThatSleepAreWoken) {
+  ThreadPool pool(3);
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::atomic<int> num_started = 0;
+    pool.ParallelFor(3, [&](uint32_t) {
+      ++num_started;
+      while (num_started.load() < 3) std::this_thread::yield();
+    });
+    EXPECT_EQ(num_started.load(), 3);
+  }
 }
 
 TEST(ThreadPool, ZeroMeansOneThreadACore) {

@@ -6,6 +6,7 @@
 #include "attention/tensor_rows.h"
 #include "common/check.h"
 #include "common/clock.h"
+#include "common/mutex.h"
 #include "db/database.h"
 #include "db/view_check.h"
 #include "kernels/convert.h"
@@ -22,6 +23,10 @@ uint64_t ChainTokens(const std::vector<ChainEntry>& chain) {
 
 std::string LayerText(LayerId layer) { return "layer " + std::to_string(layer); }
 
+std::string CallText(const CallGate::Call& call) {
+  return LayerText(call.layer) + " in " + std::to_string(call.num_parts) + " parts";
+}
+
 // Head `head` of rows [first_row, first_row + num_rows) of `view`.
 const std::byte* HeadRows(const TensorView& view, uint64_t first_row, uint32_t head) {
   return static_cast<const std::byte*>(view.data) +
@@ -37,6 +42,7 @@ SessionImpl::SessionImpl(SessionSeed seed)
       spec_(std::move(seed.spec)),
       shape_(std::move(seed.shape)),
       first_position_(seed.first_position),
+      kv_bytes_per_token_(spec_.KvBytesPerToken()),
       plan_(std::move(seed.plan)),
       learned_(spec_, database_->options().measure_machine),
       physical_(spec_.num_layers()),
@@ -45,7 +51,6 @@ SessionImpl::SessionImpl(SessionSeed seed)
       chain_(std::move(seed.chain)),
       stored_tokens_(std::move(seed.tokens)),
       num_stored_(ChainTokens(chain_)),
-      kv_bytes_per_token_(spec_.KvBytesPerToken()),
       tail_(shape_, database_->budget()),
       query_sample_(spec_, database_->options().query_sample),
       stats_(spec_.num_layers()),
@@ -272,32 +277,26 @@ Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const Mutable
     return Status::InvalidArgument("part " + std::to_string(part) + " of " +
                                    std::to_string(num_parts) + " parts");
   }
-  bool run = false;
-  {
-    MutexLock lock(&call_mutex_);
-    if (num_joined_ == 0) {
-      call_parts_ = num_parts;
-      call_layer_ = layer;
-      call_status_ = BeginCall(layer, q, out, lse, num_parts);
-    } else if (num_parts != call_parts_ || layer != call_layer_) {
-      return Status::FailedPrecondition("part of another call: " + LayerText(layer) + " in " +
-                                        std::to_string(num_parts) + " parts, while " +
-                                        LayerText(call_layer_) + " in " +
-                                        std::to_string(call_parts_) + " parts is under way");
-    }
-    ++num_joined_;
-    run = call_status_.ok();
+  const CallGate::Call call = {.layer = layer, .num_parts = num_parts};
+  const CallGate::Call found =
+      gate_.Enter(call, [&] { call_status_ = BeginCall(layer, q, out, lse, num_parts); });
+  if (found != call) {
+    return Status::FailedPrecondition("part of another call: " + CallText(call) + ", while " +
+                                      CallText(found) + " is under way");
   }
-  Status part_status = run ? runner_.RunPart(part) : Status::Ok();
-  MutexLock lock(&call_mutex_);
-  if (!part_status.ok()) call_status_ = Fail(std::move(part_status));
   Status status = call_status_;
-  if (++num_left_ == call_parts_) {
-    if (call_status_.ok()) NoteCost(layer, static_cast<uint64_t>(q.rows()));
-    num_joined_ = 0;
-    num_left_ = 0;
-    EndCall();
+  if (status.ok()) {
+    status = runner_.RunPart(part);
+    if (!status.ok()) part_failed_.store(true, std::memory_order_relaxed);
   }
+  gate_.Leave([&] {
+    if (part_failed_.exchange(false, std::memory_order_relaxed)) {
+      failed_ = true;
+    } else if (call_status_.ok()) {
+      NoteCost(layer, static_cast<uint64_t>(q.rows()));
+    }
+    EndCall();
+  });
   return status;
 }
 
@@ -358,8 +357,9 @@ Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTens
   Status status;
   database_->pool()->ParallelFor(num_parts, [&](uint32_t part) {
     Status part_status = AttendPart(layer, q, out, lse, part, num_parts);
+    if (part_status.ok()) return;
     MutexLock lock(&mutex);
-    if (!part_status.ok()) status = std::move(part_status);
+    status = std::move(part_status);
   });
   return status;
 }

@@ -8,6 +8,7 @@
 #ifndef ATTNDB_DB_SESSION_IMPL_H_
 #define ATTNDB_DB_SESSION_IMPL_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,7 +22,7 @@
 #include "attndb/stats.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
-#include "common/mutex.h"
+#include "db/call_gate.h"
 #include "db/query_sample.h"
 #include "derived/cache.h"
 #include "planner/execution.h"
@@ -64,7 +65,7 @@ class SessionImpl {
   Status Append(LayerId layer, const TensorView& k, const TensorView& v);
   Status Attend(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse);
   Status AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
-                    uint32_t part, uint32_t num_parts) ATTNDB_EXCLUDES(call_mutex_);
+                    uint32_t part, uint32_t num_parts);
   Result<std::vector<CriticalTokens>> Search(LayerId layer, const TensorView& q);
   Status CheckQuery(LayerId layer, const TensorView& q) const;
   Status ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
@@ -181,6 +182,7 @@ class SessionImpl {
   const ModelSpec spec_;
   const std::shared_ptr<const storage::KvShape> shape_;
   const int64_t first_position_;
+  const uint64_t kv_bytes_per_token_;  // Of all layers.
 
   planner::Plan plan_;
   planner::LearnedState learned_;
@@ -192,7 +194,6 @@ class SessionImpl {
   std::vector<ChainEntry> chain_;
   std::vector<TokenId> stored_tokens_;  // Of the chain.
   uint64_t num_stored_ = 0;
-  const uint64_t kv_bytes_per_token_;
   storage::KvTail tail_;
   QuerySample query_sample_;
 
@@ -205,14 +206,11 @@ class SessionImpl {
   CriticalTokens* found_ = nullptr;
   std::vector<uint8_t> appended_non_finite_;  // By kv head, of the Append under way.
 
-  // One Attend: the first part that comes sets it up under the mutex, the last that leaves ends it;
-  // in between, parts share runner_, which is made for that.
-  Mutex call_mutex_;
-  uint32_t num_joined_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
-  uint32_t num_left_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
-  uint32_t call_parts_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
-  LayerId call_layer_ ATTNDB_GUARDED_BY(call_mutex_) = 0;
-  Status call_status_ ATTNDB_GUARDED_BY(call_mutex_);
+  // One Attend: the first part that comes through the gate sets up what follows, the last that
+  // leaves ends it; in between, parts share runner_, which is made for that.
+  CallGate gate_;
+  Status call_status_;                     // Of BeginCall.
+  std::atomic<bool> part_failed_ = false;  // Relaxed: the gate orders it.
   attention::CallRunner runner_;
   attention::OperatorChoice operators_;
   std::vector<storage::LayerPin> pins_;

@@ -1,0 +1,105 @@
+// Goal:   each call is begun once, before any of its parts works, and ended once, after all have.
+// Method: threads that share calls, one call after another; the calls' state is plain, so that TSan
+//         sees what the gate does not order.
+#include "db/call_gate.h"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace attndb::internal {
+namespace {
+
+using Call = CallGate::Call;
+
+// The state of a call, as a session has it.
+struct Work {
+  int num_begun = 0;
+  int num_ended = 0;
+  std::vector<int> parts;
+
+  void Begin(uint32_t num_parts) {
+    EXPECT_EQ(num_begun++, num_ended);
+    parts.assign(num_parts, 0);
+  }
+  void End() {
+    EXPECT_EQ(++num_ended, num_begun);
+    for (const int part : parts) EXPECT_EQ(part, 1);
+  }
+};
+
+void RunPart(CallGate* gate, const Call& call, uint32_t part, Work* work) {
+  ASSERT_EQ(gate->Enter(call, [&] { work->Begin(call.num_parts); }), call);
+  ++work->parts[part];
+  gate->Leave([&] { work->End(); });
+}
+
+TEST(CallGateTest, ThreadsShareCalls) {
+  constexpr uint32_t kParts = 4;
+  constexpr int kCalls = 300;
+  CallGate gate;
+  Work work;
+  std::barrier all_returned(kParts);
+  std::vector<std::thread> threads;
+  for (uint32_t part = 0; part < kParts; ++part) {
+    threads.emplace_back([&, part] {
+      for (int i = 0; i < kCalls; ++i) {
+        RunPart(&gate, {.layer = 2, .num_parts = kParts}, part, &work);
+        all_returned.arrive_and_wait();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(work.num_ended, kCalls);
+}
+
+TEST(CallGateTest, OneThreadMayBringAllParts) {
+  CallGate gate;
+  Work work;
+  for (uint32_t num_parts = 1; num_parts < 4; ++num_parts) {
+    for (uint32_t part = 0; part < num_parts; ++part) {
+      RunPart(&gate, {.layer = 0, .num_parts = num_parts}, part, &work);
+    }
+    EXPECT_EQ(work.num_ended, static_cast<int>(num_parts));
+  }
+}
+
+TEST(CallGateTest, PartsWaitForASlowBeginning) {
+  CallGate gate;
+  Work work;
+  const Call call = {.layer = 1, .num_parts = 2};
+  std::barrier begun(2);
+  std::thread first([&] {
+    gate.Enter(call, [&] {
+      begun.arrive_and_wait();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // Others fall asleep.
+      work.Begin(call.num_parts);
+    });
+    ++work.parts[0];
+    gate.Leave([&] { work.End(); });
+  });
+  begun.arrive_and_wait();
+  RunPart(&gate, call, 1, &work);
+  first.join();
+  EXPECT_EQ(work.num_ended, 1);
+}
+
+TEST(CallGateTest, APartOfAnotherCallIsToldWhichIsUnderWay) {
+  CallGate gate;
+  Work work;
+  const Call call = {.layer = 3, .num_parts = 2};
+  RunPart(&gate, call, 0, &work);
+  const auto no_begin = [] { FAIL() << "a call is under way"; };
+  EXPECT_EQ(gate.Enter({.layer = 4, .num_parts = 2}, no_begin), call);
+  EXPECT_EQ(gate.Enter({.layer = 3, .num_parts = 3}, no_begin), call);
+  RunPart(&gate, call, 1, &work);
+  EXPECT_EQ(work.num_ended, 1);
+  RunPart(&gate, {.layer = 4, .num_parts = 1}, 0, &work);
+  EXPECT_EQ(work.num_ended, 2);
+}
+
+}  // namespace
+}  // namespace attndb::internal
