@@ -39,9 +39,9 @@ struct DBOptions {
   // Memory of a GPU that plans may count on. It is planned for and explained; this version computes
   // on the CPU.
   uint64_t gpu_memory_bytes = 0;
-  // `auto` is priced by what this machine was measured to take, once, when it first matters (a few
-  // hundred milliseconds; never if read_only), and by what calls then take. False: by fixed prices,
-  // so that every run decides alike.
+  // `auto` is priced by what this machine was measured to take, once, in the background, when it
+  // first matters (a few hundred milliseconds; never if read_only), and by what calls then take.
+  // False: by fixed prices, so that every run decides alike.
   bool measure_machine = true;
   // Microseconds since the Unix epoch; a test may simulate time. Null = the system's clock.
   std::function<int64_t()> clock;

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "db/builtin_plans.h"
+#include "db/measure_machine.h"
 #include "db/non_finite.h"
 #include "storage/vfs/store_files.h"
 
@@ -156,10 +157,15 @@ Database::Database(Key, Parts parts)
                {.writes = writes_objects(), .looks_again = options_.read_only}),
       pool_(options_.num_threads),
       hints_(file_system_, path_),
-      background_({derived::Lanes::Priority::kLowest, derived::Lanes::Priority::kLowest},
-                  options_.background_threads) {}
+      default_machine_(planning_.machine.value_or(DefaultMachine())),
+      background_({derived::Lanes::Priority::kLowest, derived::Lanes::Priority::kLowest,
+                   derived::Lanes::Priority::kNormal},  // A starved machine measures nothing.
+                  options_.background_threads) {
+  TakeMachine();
+}
 
 Database::~Database() {
+  background_.Stop();  // What it learned is kept.
   if (!options_.read_only) hints_.Save();
 }
 

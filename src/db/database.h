@@ -51,6 +51,10 @@ namespace attndb::internal {
 
 class Database : public std::enable_shared_from_this<Database>, private derived::Store {
  public:
+  // Lanes of the background: those of the builder, and one to measure the machine.
+  static constexpr size_t kMachineLane = derived::kNumBuildLanes;
+  static constexpr size_t kNumLanes = kMachineLane + 1;
+
   // What plans are made of, what runs them, and what they are priced by.
   struct Planning {
     // Null: what this version has.
@@ -122,10 +126,10 @@ class Database : public std::enable_shared_from_this<Database>, private derived:
   const DBOptions& options() const { return options_; }
   const planner::PlanRegistry& plans() const { return *planning_.registry; }
   const attention::Registry& operators() const { return *planning_.operators; }
-  // What plans are priced by. `needed`: measures this machine if nobody has, and that is allowed.
-  // The result holds as long as the database.
-  const planner::MachineConstants& Machine(bool needed) ATTNDB_EXCLUDES(machine_mutex_);
-  // Errors: kResourceExhausted (memory).
+  // What plans are priced by, as far as is known. `needed`: asks the background to measure this
+  // machine if nobody has, and that is allowed. The result holds as long as the database.
+  const planner::MachineConstants& Machine(bool needed);
+  // Measures this machine if nobody has. Errors: kResourceExhausted (memory).
   Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
   Hints* hints() { return &hints_; }
   storage::MemoryBudget* budget() { return &budget_; }
@@ -167,6 +171,8 @@ class Database : public std::enable_shared_from_this<Database>, private derived:
   std::vector<ContextId> ContextsInUse() const ATTNDB_EXCLUDES(use_mutex_);
 
   // machine.cc
+  // What was measured before, or fixed prices.
+  void TakeMachine() ATTNDB_EXCLUDES(machine_mutex_);
   void KeepMachine(planner::MachineConstants machine) ATTNDB_REQUIRES(machine_mutex_);
 
   // open_session.cc
@@ -303,13 +309,13 @@ class Database : public std::enable_shared_from_this<Database>, private derived:
   ThreadPool pool_;
   Hints hints_;
 
+  const planner::MachineConstants default_machine_;  // Given, or fixed prices.
   Mutex machine_mutex_;  // One measures. A leaf, but for the mutex of hints_.
-  std::unique_ptr<const planner::MachineConstants> default_machine_
-      ATTNDB_GUARDED_BY(machine_mutex_);
   std::unique_ptr<const planner::MachineConstants> known_machine_ ATTNDB_GUARDED_BY(machine_mutex_);
   // What Machine gives. Set once more when it was measured: released with the constants that it
   // points to, which stay; acquired by who reads them.
   std::atomic<const planner::MachineConstants*> machine_ = nullptr;
+  std::atomic<bool> asked_to_measure_ = false;  // Relaxed: the lanes order the rest.
 
   Mutex store_mutex_;  // One Store, merge or eviction at a time.
   // Sealed, and their commit failed: see DiscardUnpublished.

@@ -2,13 +2,13 @@
 //         segments and a tail, in any later process; until planes are ready, and without memory for
 //         them, it answers exactly.
 // Method: toy model; plan against plan.
-#include <atomic>
 #include <cmath>
 #include <limits>
 
 #include "db/database.h"
 #include "db/db_access.h"
 #include "db/db_test_util.h"
+#include "testing/event.h"
 
 namespace attndb {
 namespace {
@@ -44,15 +44,14 @@ TEST_F(SessionPlanesTest, UntilPlanesAreReadyTheKeysAreScanned) {
   Session session = Resume(stored);
   const std::vector<float> exact = ProbeWith(&session, "topk(k=60)");
   derived::Lanes* const background = internal::DbAccess::database(*db_)->background();
-  std::atomic<bool> is_free = false;
+  test::Event is_free;
   background->Add(derived::kFastLane, {.run = [&](derived::Lanes::Control*) {
-                    is_free.wait(false);
+                    is_free.Await();
                     return Status::Ok();
                   }});
   EXPECT_EQ(ProbeWith(&session, kPlan), exact);
   EXPECT_EQ(Probe(&session), exact);
-  is_free = true;
-  is_free.notify_all();
+  is_free.Set();
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   EXPECT_NE(Probe(&session), exact);
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "derived/derived_test_util.h"
+#include "testing/event.h"
 
 namespace attndb::derived {
 namespace {

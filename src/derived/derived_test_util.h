@@ -1,7 +1,7 @@
-// What tests of derived objects share: an event that threads wait for, a kind whose objects are the
-// first bytes of each head's rows, and a store of one segment that notes what it is asked for.
+// What tests of derived objects share: a kind whose objects are the first bytes of each head's
+// rows, and a store of one segment that notes what it is asked for.
 //
-// Threads: Event and FakeStore are thread-safe.
+// Threads: FakeStore is thread-safe.
 #ifndef ATTNDB_DERIVED_DERIVED_TEST_UTIL_H_
 #define ATTNDB_DERIVED_DERIVED_TEST_UTIL_H_
 
@@ -26,25 +26,6 @@
 #include "testing/segment_data.h"
 
 namespace attndb::test {
-
-// Something that one thread does and others wait for.
-class Event {
- public:
-  void Set() {
-    MutexLock lock(&mutex_);
-    set_ = true;
-    condition_.NotifyAll();
-  }
-  void Await() {
-    MutexLock lock(&mutex_);
-    while (!set_) condition_.Wait(&mutex_);
-  }
-
- private:
-  Mutex mutex_;
-  CondVar condition_;
-  bool set_ ATTNDB_GUARDED_BY(mutex_) = false;
-};
 
 class FirstBytesKind final : public derived::Kind {
  public:

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "derived/derived_test_util.h"
+#include "testing/event.h"
 #include "testing/matchers.h"
 
 namespace attndb::derived {
