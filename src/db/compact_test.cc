@@ -12,7 +12,7 @@
 #include "db/database.h"
 #include "db/db_access.h"
 #include "db/db_test_util.h"
-#include "db/session_impl.h"
+#include "session/session_impl.h"
 #include "storage/kv/kv_layout.h"
 
 namespace attndb {

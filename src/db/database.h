@@ -35,7 +35,6 @@
 #include "db/catalog/catalog.h"
 #include "db/hints.h"
 #include "db/segment_registry.h"
-#include "db/session_impl.h"
 #include "derived/builder.h"
 #include "derived/cache.h"
 #include "derived/kinds.h"
@@ -44,12 +43,15 @@
 #include "derived/store.h"
 #include "planner/machine_constants.h"
 #include "planner/plan_registry.h"
+#include "session/session_impl.h"
 #include "storage/io/file_system.h"
 #include "storage/kv/memory_budget.h"
 
 namespace attndb::internal {
 
-class Database : public std::enable_shared_from_this<Database>, private derived::Store {
+class Database : public std::enable_shared_from_this<Database>,
+                 public SessionHost,
+                 private derived::Store {
  public:
   // Lanes of the background: those of the builder, and one to measure the machine.
   static constexpr size_t kMachineLane = derived::kNumBuildLanes;
@@ -121,29 +123,34 @@ class Database : public std::enable_shared_from_this<Database>, private derived:
   Status WaitForBackground(const derived::Lanes::Progress& progress);
   Result<DBStats> Stats(const std::string& tenant) const;
 
-  // --- For sessions. ---
+  // --- SessionHost. ---
+
+  const SessionParts& parts() const override { return session_parts_; }
+  const SessionSettings& settings() const override { return session_settings_; }
+  const planner::MachineConstants& Machine(bool needed) override;
+  void ReportDamage(const storage::Segment& segment, const Status& status) override;
+  void SessionOpened(ContextId context) override ATTNDB_EXCLUDES(use_mutex_);
+  void SessionMoved(ContextId from, ContextId to) override ATTNDB_EXCLUDES(use_mutex_);
+  void SessionClosed(ContextId context) override ATTNDB_EXCLUDES(use_mutex_);
+  std::optional<ContextStatistics> FindLearned(ContextId context) const override {
+    return hints_.FindContext(context);
+  }
+  void KeepLearned(ContextId context, const ContextStatistics& learned) override {
+    hints_.NoteContext(context, learned);
+  }
+
+  // --- For DB and for tests. ---
 
   const DBOptions& options() const { return options_; }
   const planner::PlanRegistry& plans() const { return *planning_.registry; }
-  const attention::Registry& operators() const { return *planning_.operators; }
-  // What plans are priced by, as far as is known. `needed`: asks the background to measure this
-  // machine if nobody has, and that is allowed. The result holds as long as the database.
-  const planner::MachineConstants& Machine(bool needed);
   // Measures this machine if nobody has. Errors: kResourceExhausted (memory).
   Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
   Hints* hints() { return &hints_; }
   storage::MemoryBudget* budget() { return &budget_; }
-  attention::ScratchPool* scratch() { return &scratch_; }
   const derived::Kinds& kinds() const { return kinds_; }
   const derived::Cache& objects() const { return objects_; }
   derived::Builder* builder() { return &builder_; }
   derived::Lanes* background() { return &background_; }
-  ThreadPool* pool() { return &pool_; }
-  void SessionOpened(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
-  void SessionMoved(ContextId from, ContextId to) ATTNDB_EXCLUDES(use_mutex_);
-  void SessionClosed(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
-  // Quarantines the segment if `status` says that its bytes are wrong.
-  void ReportDamage(const storage::Segment& segment, const Status& status) override;
 
  private:
   struct Chain {
@@ -308,6 +315,8 @@ class Database : public std::enable_shared_from_this<Database>, private derived:
   derived::Builder builder_;
   ThreadPool pool_;
   Hints hints_;
+  const SessionParts session_parts_;
+  const SessionSettings session_settings_;
 
   const planner::MachineConstants default_machine_;  // Given, or fixed prices.
   Mutex machine_mutex_;  // One measures. A leaf, but for the mutex of hints_.

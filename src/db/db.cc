@@ -7,8 +7,8 @@
 #include "common/check.h"
 #include "db/database.h"
 #include "db/import.h"
-#include "db/view_check.h"
 #include "kernels/isa.h"
+#include "session/view_check.h"
 #include "storage/io/file_system.h"
 
 namespace attndb {
@@ -164,7 +164,7 @@ Result<ContextId> DB::Import(const ModelSpec& spec, std::span<const TokenId> tok
 
 Result<ContextId> DB::Store(Session& session, std::span<const TokenId> tokens,
                             const StoreOptions& options) const {
-  if (session.impl_->database() != database_ || session.impl_->tenant() != tenant_) {
+  if (session.impl_->host() != database_ || session.impl_->tenant() != tenant_) {
     return Status::InvalidArgument("the session belongs to another store or tenant");
   }
   return database_->Store(session.impl_.get(), tokens, options);

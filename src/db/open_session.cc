@@ -193,7 +193,7 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
   ATTNDB_RETURN_IF_ERROR(CheckPrompt(tokens));
   ATTNDB_RETURN_IF_ERROR(CheckFirstPosition(options.first_position));
   SessionSeed seed;
-  seed.database = shared_from_this();
+  seed.host = shared_from_this();
   seed.tenant = tenant;
   seed.spec = Resolve(spec);
   seed.shape = std::make_shared<const storage::KvShape>(ShapeOf(spec));

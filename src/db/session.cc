@@ -2,8 +2,8 @@
 #include "attndb/session.h"
 
 #include "common/check.h"
-#include "db/session_impl.h"
-#include "db/view_check.h"
+#include "session/session_impl.h"
+#include "session/view_check.h"
 
 namespace attndb {
 

@@ -9,8 +9,8 @@
 #include "common/coding.h"
 #include "db/kv_file/kv_schema.h"
 #include "db/kv_file/safetensors_file.h"
-#include "db/strided_rows.h"
-#include "db/view_check.h"
+#include "session/strided_rows.h"
+#include "session/view_check.h"
 #include "storage/io/file_system.h"
 
 namespace attndb {

@@ -1,4 +1,4 @@
-#include "db/session_impl.h"
+#include "session/session_impl.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,10 +7,9 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/mutex.h"
-#include "db/database.h"
-#include "db/view_check.h"
 #include "kernels/convert.h"
 #include "kernels/layout.h"
+#include "session/view_check.h"
 
 namespace attndb::internal {
 namespace {
@@ -37,44 +36,44 @@ const std::byte* HeadRows(const TensorView& view, uint64_t first_row, uint32_t h
 }  // namespace
 
 SessionImpl::SessionImpl(SessionSeed seed)
-    : database_(std::move(seed.database)),
+    : host_(std::move(seed.host)),
       tenant_(std::move(seed.tenant)),
       spec_(std::move(seed.spec)),
       shape_(std::move(seed.shape)),
       first_position_(seed.first_position),
       kv_bytes_per_token_(spec_.KvBytesPerToken()),
       plan_(std::move(seed.plan)),
-      learned_(spec_, database_->options().measure_machine),
+      learned_(spec_, host_->settings().learns),
       physical_(spec_.num_layers()),
       searches_(spec_.num_layers()),
       context_(seed.context),
       chain_(std::move(seed.chain)),
       stored_tokens_(std::move(seed.tokens)),
       num_stored_(ChainTokens(chain_)),
-      tail_(shape_, database_->budget()),
-      query_sample_(spec_, database_->options().query_sample),
+      tail_(shape_, host_->parts().budget),
+      query_sample_(spec_, host_->settings().query_sample),
       stats_(spec_.num_layers()),
-      runner_(database_->operators().MakeOperators(), database_->scratch()) {
+      runner_(host_->parts().operators->MakeOperators(), host_->parts().scratch) {
   ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     stats_[layer].last_heads.resize(spec_.layers[layer].num_kv_heads);
     stats_[layer].all_heads.resize(spec_.layers[layer].num_kv_heads);
   }
-  const auto statistics = database_->hints()->FindContext(context_);
+  const auto statistics = host_->FindLearned(context_);
   if (statistics && learned_.learns()) learned_.Restore(*statistics);
-  database_->SessionOpened(context_);
+  host_->SessionOpened(context_);
 }
 
 SessionImpl::~SessionImpl() {
   KeepStatistics();
   chain_.clear();
   pins_.clear();
-  database_->SessionClosed(context_);
+  host_->SessionClosed(context_);
 }
 
 void SessionImpl::KeepStatistics() const {
   if (context_ == ContextId::kNone || !learned_.has_learned()) return;
-  database_->hints()->NoteContext(context_, learned_.layers());
+  host_->KeepLearned(context_, learned_.layers());
 }
 
 Status SessionImpl::Fail(Status status) {
@@ -234,7 +233,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
     query_sample_.Offer(spec_, layer, q, first_token - num_stored_,
                         first_position_ + static_cast<int64_t>(first_token));
   }
-  database_->operators().Choose(call, &operators_);
+  host_->parts().operators->Choose(call, &operators_);
   return runner_.Begin(call, operators_);
 }
 
@@ -243,7 +242,7 @@ Status SessionImpl::ReadRuns(LayerId layer, attention::LayerCall* call) {
   for (const ChainEntry& entry : chain_) {
     Result<storage::LayerPin> pin = entry.segment->PinLayer(layer);
     if (!pin.ok()) {
-      database_->ReportDamage(*entry.segment, pin.status());
+      host_->ReportDamage(*entry.segment, pin.status());
       return Fail(std::move(pin).status());
     }
     pins_.push_back(*std::move(pin));
@@ -345,7 +344,7 @@ void SessionImpl::Teach(LayerId layer, uint64_t num_rows) {
 uint32_t SessionImpl::PartsFor(uint64_t num_rows, LayerId layer) const {
   constexpr uint64_t kMinRowsTimesTokens = 2048;
   if (num_rows * LayerTokens(layer) < kMinRowsTimesTokens) return 1;
-  return database_->pool()->num_threads();
+  return host_->parts().pool->num_threads();
 }
 
 Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTensorView& out,
@@ -355,7 +354,7 @@ Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTens
   if (num_parts == 1) return AttendPart(layer, q, out, lse, 0, 1);
   Mutex mutex;
   Status status;
-  database_->pool()->ParallelFor(num_parts, [&](uint32_t part) {
+  host_->parts().pool->ParallelFor(num_parts, [&](uint32_t part) {
     Status part_status = AttendPart(layer, q, out, lse, part, num_parts);
     if (part_status.ok()) return;
     MutexLock lock(&mutex);
@@ -414,7 +413,7 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
 Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
   auto fork = std::make_unique<SessionImpl>(SessionSeed{
-      database_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_, stored_tokens_});
+      host_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_, stored_tokens_});
   fork->tail_ = tail_.Fork();
   fork->query_sample_ = query_sample_;
   fork->learned_.Restore(learned_.layers());
@@ -429,12 +428,12 @@ void SessionImpl::Reset() {
   num_stored_ = 0;
   next_layer_ = 0;
   failed_ = false;
-  database_->SessionMoved(context_, ContextId::kNone);
+  host_->SessionMoved(context_, ContextId::kNone);
   context_ = ContextId::kNone;
 }
 
 Status SessionImpl::SetPlan(std::string_view text) {
-  ATTNDB_ASSIGN_OR_RETURN(planner::Plan plan, planner::Plan::Parse(text, database_->plans()));
+  ATTNDB_ASSIGN_OR_RETURN(planner::Plan plan, planner::Plan::Parse(text, *host_->parts().plans));
   ATTNDB_RETURN_IF_ERROR(plan.CheckLayers(spec_.num_layers()));
   plan_ = std::move(plan);
   objectives_.Forget();
@@ -443,7 +442,7 @@ Status SessionImpl::SetPlan(std::string_view text) {
 
 const index::CriticalSearch* SessionImpl::SearchFor(LayerId layer, const planner::LayerPlan& plan) {
   if (searches_[layer] == nullptr || physical_[layer] != plan) {
-    searches_[layer] = database_->operators().MakeSearch(plan, spec_.layers[layer]);
+    searches_[layer] = host_->parts().operators->MakeSearch(plan, spec_.layers[layer]);
     physical_[layer] = plan;
   }
   return searches_[layer].get();
@@ -483,7 +482,7 @@ Status SessionImpl::CheckTokens(std::span<const TokenId> tokens) const {
 void SessionImpl::Rebase(ContextId context, std::vector<ChainEntry> chain,
                          std::span<const TokenId> tokens) {
   ATTNDB_CHECK(ChainTokens(chain) == num_tokens() && tokens.size() == num_tokens());
-  database_->SessionMoved(context_, context);
+  host_->SessionMoved(context_, context);
   context_ = context;
   chain_ = std::move(chain);
   stored_tokens_.assign(tokens.begin(), tokens.end());
@@ -504,7 +503,7 @@ attention::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
   call.kv_dtype = spec_.kv_dtype;
   call.plan = plan_.ForLayer(layer);
   call.num_tokens = LayerTokens(layer);
-  call.dense_query_tokens = database_->options().dense_query_tokens;
+  call.dense_query_tokens = host_->settings().dense_query_tokens;
   call.q.shape[0] = 1;
   return call;
 }

@@ -6,8 +6,8 @@
 // Shapes:  rows [n, RowElements(head_dim)] of kv_dtype in RoPE layout half; token indices count
 //          from the first token of the tail.
 // Threads: one thread at a time. A copy is independent.
-#ifndef ATTNDB_DB_QUERY_SAMPLE_H_
-#define ATTNDB_DB_QUERY_SAMPLE_H_
+#ifndef ATTNDB_SESSION_QUERY_SAMPLE_H_
+#define ATTNDB_SESSION_QUERY_SAMPLE_H_
 
 #include <cstdint>
 #include <vector>
@@ -56,4 +56,4 @@ class QuerySample {
 
 }  // namespace attndb::internal
 
-#endif  // ATTNDB_DB_QUERY_SAMPLE_H_
+#endif  // ATTNDB_SESSION_QUERY_SAMPLE_H_

@@ -3,8 +3,8 @@
 // Units:   strides in elements; `scratch` is the caller's, so that many calls allocate once.
 // Errors:  none: views were checked before (view_check.h).
 // Threads: stateless.
-#ifndef ATTNDB_DB_STRIDED_ROWS_H_
-#define ATTNDB_DB_STRIDED_ROWS_H_
+#ifndef ATTNDB_SESSION_STRIDED_ROWS_H_
+#define ATTNDB_SESSION_STRIDED_ROWS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -34,4 +34,4 @@ kernels::ConvertReport GatherRows(const TensorView& from, const HeadRange& range
 
 }  // namespace attndb::internal
 
-#endif  // ATTNDB_DB_STRIDED_ROWS_H_
+#endif  // ATTNDB_SESSION_STRIDED_ROWS_H_

@@ -1,6 +1,6 @@
 // Goal:   the sample has the rate that was asked for, does not depend on how tokens came in, and
 //         follows crops.
-#include "db/query_sample.h"
+#include "session/query_sample.h"
 
 #include <gtest/gtest.h>
 

@@ -16,8 +16,8 @@
 //          is_open_ is set after `begin`; a part that sees it set sees what `begin` wrote. The
 //          release of each decrement of num_inside_ pairs with the acquire of the last one, so that
 //          `end` sees what all parts wrote.
-#ifndef ATTNDB_DB_CALL_GATE_H_
-#define ATTNDB_DB_CALL_GATE_H_
+#ifndef ATTNDB_SESSION_CALL_GATE_H_
+#define ATTNDB_SESSION_CALL_GATE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -70,4 +70,4 @@ class CallGate {
 
 }  // namespace attndb::internal
 
-#endif  // ATTNDB_DB_CALL_GATE_H_
+#endif  // ATTNDB_SESSION_CALL_GATE_H_

@@ -1,7 +1,7 @@
 // Goal:   each call is begun once, before any of its parts works, and ended once, after all have.
 // Method: threads that share calls, one call after another; the calls' state is plain, so that TSan
 //         sees what the gate does not order.
-#include "db/call_gate.h"
+#include "session/call_gate.h"
 
 #include <gtest/gtest.h>
 

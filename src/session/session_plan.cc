@@ -2,8 +2,7 @@
 // segments and the call reads.
 #include <algorithm>
 
-#include "db/database.h"
-#include "db/session_impl.h"
+#include "session/session_impl.h"
 
 namespace attndb::internal {
 
@@ -30,7 +29,7 @@ void SessionImpl::FindFacts(LayerId layer, LayerFacts* facts) const {
   chain = {};
   facts->runs.clear();
   const std::vector<uint8_t>& lacks_planes = stats_[layer].lacks_planes;
-  const derived::Kind& planes = database_->kinds().ForUse(derived::kKeyPlanes);
+  const derived::Kind& planes = host_->parts().kinds->ForUse(derived::kKeyPlanes);
   for (size_t i = 0; i < chain_.size(); ++i) {
     const storage::Segment& segment = *chain_[i].segment;
     planner::RunFacts& run = facts->runs.emplace_back();
@@ -49,7 +48,7 @@ void SessionImpl::FindFacts(LayerId layer, LayerFacts* facts) const {
   chain.runs = facts->runs;
   chain.non_finite = facts->non_finite;
   chain.kv_bytes = kv_bytes_per_token_ * chain.num_tokens;
-  chain.gpu_bytes = database_->options().gpu_memory_bytes;
+  chain.gpu_bytes = host_->settings().gpu_memory_bytes;
 }
 
 planner::LayerQuestion SessionImpl::Ask(LayerId layer, const LayerFacts& facts,
@@ -59,10 +58,10 @@ planner::LayerQuestion SessionImpl::Ask(LayerId layer, const LayerFacts& facts,
   question.spec = &spec_.layers[layer];
   question.kv_dtype = spec_.kv_dtype;
   question.plan = &plan;
-  question.registry = &database_->plans();
+  question.registry = host_->parts().plans;
   question.chain = facts.chain;
   question.num_threads = PartsFor(1, layer);
-  question.dense_query_tokens = database_->options().dense_query_tokens;
+  question.dense_query_tokens = host_->settings().dense_query_tokens;
   return question;
 }
 
@@ -71,7 +70,7 @@ planner::Outlook SessionImpl::OutlookOf(const LayerFacts& facts) const {
   outlook.spec = &spec_;
   outlook.plan = &plan_;
   outlook.learned = &learned_;
-  outlook.machine = &database_->Machine(/*needed=*/false);
+  outlook.machine = &host_->Machine(/*needed=*/false);
   outlook.question = Ask(0, facts, plan_.ForLayer(0));
   outlook.question.chain.non_finite = {};  // Of one layer; predictions are for all.
   outlook.question.explores = false;
@@ -100,7 +99,7 @@ void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts)
   question.num_threads = num_parts;
   const bool is_priced =
       plan.kind == planner::QueryKind::kAuto && planner::RuleFor(question).empty();
-  planner::PlanLayer(question, learned_, database_->Machine(is_priced), &execution_);
+  planner::PlanLayer(question, learned_, host_->Machine(is_priced), &execution_);
 }
 
 bool SessionImpl::LacksExpectedPlanes(LayerId layer) {
@@ -125,7 +124,7 @@ void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
     planner::LayerQuestion question = Ask(layer, facts_, plan);
     question.num_rows = static_cast<uint64_t>(call->q.rows());
     question.num_threads = call->num_parts;
-    planner::PlanLayer(question, learned_, database_->Machine(/*needed=*/false), &execution_);
+    planner::PlanLayer(question, learned_, host_->Machine(/*needed=*/false), &execution_);
     TakeExecution(layer, call);
     CollectForScores(layer, call);
   }
@@ -147,7 +146,7 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
   const bool runs_plan = execution_.full_reason.empty();
   call->search = runs_plan ? SearchFor(layer, execution_.plan) : nullptr;
   if (execution_.plan.Finds()) {
-    call->find = database_->operators().MakeSpec(execution_.plan, spec_.layers[layer]);
+    call->find = host_->parts().operators->MakeSpec(execution_.plan, spec_.layers[layer]);
   }
   budgets_.clear();
   runs_full_.clear();
@@ -164,7 +163,7 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
 void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,
                                  std::vector<derived::LayerObjectsPtr>* objects) {
   for (const ChainEntry& entry : chain_) {
-    objects->push_back(database_->builder()->Get(*entry.segment, kind, layer));
+    objects->push_back(host_->parts().builder->Get(*entry.segment, kind, layer));
   }
 }
 
@@ -172,14 +171,14 @@ void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& ca
   planes_.clear();
   estimates_.clear();
   if (call.plan.bits == 0 || !attention::ReasonForFull(call).empty()) return;
-  const derived::Kind& kind = database_->kinds().ForUse(derived::kKeyPlanes);
+  const derived::Kind& kind = host_->parts().kinds->ForUse(derived::kKeyPlanes);
   const bool any_scans = std::ranges::count(by_index_, 0) != 0;
   for (size_t i = 0; i < chain_.size(); ++i) {
     // A draw by an index has estimates of its own.
     const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
     planes_.push_back(has_index && !any_scans
                           ? nullptr
-                          : database_->builder()->Get(*chain_[i].segment, kind, layer));
+                          : host_->parts().builder->Get(*chain_[i].segment, kind, layer));
   }
   ListByRun(call, planes_, &derived::Head::estimates, &estimates_);
 }
@@ -191,11 +190,11 @@ void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call)
   means_.clear();
   if (!attention::ReasonForFull(call).empty()) return;
   if (call.plan.value_bits != 0) {
-    CollectObjects(layer, database_->kinds().ForUse(derived::kValuePlanes), &layer_values_);
+    CollectObjects(layer, host_->parts().kinds->ForUse(derived::kValuePlanes), &layer_values_);
     ListByRun(call, layer_values_, &derived::Head::value_planes, &values_);
   }
   if (call.plan.ReadsMeans()) {
-    CollectObjects(layer, database_->kinds().ForUse(derived::kValueMeans), &layer_means_);
+    CollectObjects(layer, host_->parts().kinds->ForUse(derived::kValueMeans), &layer_means_);
     ListByRun(call, layer_means_, &derived::Head::value_means, &means_);
   }
 }
@@ -205,7 +204,7 @@ void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call
   indexes_.clear();
   lacks_index_ = false;
   if (!call.plan.UsesIndex() || !attention::ReasonForFull(call).empty()) return;
-  const derived::Kind& kind = database_->kinds().ForUse(call.plan.index->finds_by);
+  const derived::Kind& kind = host_->parts().kinds->ForUse(call.plan.index->finds_by);
   CollectObjects(layer, kind, &layer_indexes_);
   for (size_t i = 0; i < chain_.size(); ++i) {
     if (layer_indexes_[i] == nullptr && kind.MayHave(chain_[i].segment->num_tokens())) {

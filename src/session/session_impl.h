@@ -5,8 +5,8 @@
 // Step:    layer 0 appends n tokens, then layer 1 the same n, ... next_layer_ is the one whose turn
 //          it is. An error inside a step sets failed_, which Crop and Reset clear.
 // Threads: as session.h: one thread at a time, but for AttendPart.
-#ifndef ATTNDB_DB_SESSION_IMPL_H_
-#define ATTNDB_DB_SESSION_IMPL_H_
+#ifndef ATTNDB_SESSION_SESSION_IMPL_H_
+#define ATTNDB_SESSION_SESSION_IMPL_H_
 
 #include <atomic>
 #include <memory>
@@ -22,20 +22,19 @@
 #include "attndb/stats.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
-#include "db/call_gate.h"
-#include "db/query_sample.h"
 #include "derived/cache.h"
 #include "planner/execution.h"
 #include "planner/learned_state.h"
 #include "planner/objective.h"
 #include "planner/plan.h"
 #include "planner/plan_layer.h"
+#include "session/call_gate.h"
+#include "session/query_sample.h"
+#include "session/session_host.h"
 #include "storage/kv/kv_tail.h"
 #include "storage/kv/segment.h"
 
 namespace attndb::internal {
-
-class Database;
 
 struct ChainEntry {
   std::shared_ptr<storage::Segment> segment;
@@ -44,7 +43,7 @@ struct ChainEntry {
 
 // What a session starts from.
 struct SessionSeed {
-  std::shared_ptr<Database> database;  // Kept open by its sessions.
+  std::shared_ptr<SessionHost> host;  // Kept open by its sessions.
   std::string tenant;
   ModelSpec spec;  // Defaults resolved.
   std::shared_ptr<const storage::KvShape> shape;
@@ -97,7 +96,7 @@ class SessionImpl {
   const storage::KvTail& tail() const { return tail_; }
   QuerySample& query_sample() { return query_sample_; }
   const std::shared_ptr<const storage::KvShape>& shape() const { return shape_; }
-  const std::shared_ptr<Database>& database() const { return database_; }
+  const std::shared_ptr<SessionHost>& host() const { return host_; }
 
  private:
   // Of one layer, since the session began.
@@ -177,7 +176,7 @@ class SessionImpl {
   uint32_t PartsFor(uint64_t num_rows, LayerId layer) const;
   attention::LayerCall DescribeCall(LayerId layer) const;
 
-  const std::shared_ptr<Database> database_;
+  const std::shared_ptr<SessionHost> host_;
   const std::string tenant_;
   const ModelSpec spec_;
   const std::shared_ptr<const storage::KvShape> shape_;
@@ -234,4 +233,4 @@ class SessionImpl {
 
 }  // namespace attndb::internal
 
-#endif  // ATTNDB_DB_SESSION_IMPL_H_
+#endif  // ATTNDB_SESSION_SESSION_IMPL_H_

@@ -1,4 +1,4 @@
-#include "db/view_check.h"
+#include "session/view_check.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "db/query_sample.h"
+#include "session/query_sample.h"
 
 #include <algorithm>
 

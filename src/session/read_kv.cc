@@ -3,12 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "db/database.h"
-#include "db/session_impl.h"
-#include "db/strided_rows.h"
-#include "db/view_check.h"
 #include "kernels/convert.h"
 #include "kernels/layout.h"
+#include "session/session_impl.h"
+#include "session/strided_rows.h"
+#include "session/view_check.h"
 
 namespace attndb::internal {
 namespace {
@@ -109,7 +108,7 @@ Status SessionImpl::ReadKv(LayerId layer, TokenRange range, const MutableTensorV
     if (part.begin < part.end) {
       Result<storage::LayerPin> pin = entry.segment->PinLayer(layer);
       if (!pin.ok()) {
-        database_->ReportDamage(*entry.segment, pin.status());
+        host_->ReportDamage(*entry.segment, pin.status());
         return std::move(pin).status();
       }
       for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {

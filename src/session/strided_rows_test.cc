@@ -1,7 +1,7 @@
 // Goal:   ScatterRows and GatherRows are each other's inverse for every stride, and touch nothing
 //         else.
 // Method: numbered elements through each kind of view, compared one by one.
-#include "db/strided_rows.h"
+#include "session/strided_rows.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "db/strided_rows.h"
+#include "session/strided_rows.h"
 
 #include <cstring>
 

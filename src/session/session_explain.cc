@@ -1,9 +1,8 @@
 // SessionImpl: what was, or would be, attended to, and what it costs.
 #include <algorithm>
 
-#include "db/database.h"
-#include "db/session_impl.h"
-#include "db/view_check.h"
+#include "session/session_impl.h"
+#include "session/view_check.h"
 
 namespace attndb::internal {
 namespace {
@@ -88,7 +87,7 @@ void SessionImpl::FillHeads(LayerId layer, const planner::LayerExecution& execut
   }
   explain->predicted_bytes = static_cast<uint64_t>(sum.bytes);
   explain->predicted_us =
-      planner::WallMicros(sum, PartsFor(1, layer), database_->Machine(/*needed=*/false));
+      planner::WallMicros(sum, PartsFor(1, layer), host_->Machine(/*needed=*/false));
 }
 
 Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {

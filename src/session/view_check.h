@@ -3,8 +3,8 @@
 //
 // Errors:  kInvalidArgument naming the array, the layer, what was expected and what was found.
 // Threads: pure functions.
-#ifndef ATTNDB_DB_VIEW_CHECK_H_
-#define ATTNDB_DB_VIEW_CHECK_H_
+#ifndef ATTNDB_SESSION_VIEW_CHECK_H_
+#define ATTNDB_SESSION_VIEW_CHECK_H_
 
 #include <string_view>
 
@@ -37,4 +37,4 @@ Status CheckOutput(std::string_view name, LayerId layer, const MutableTensorView
 
 }  // namespace attndb::internal
 
-#endif  // ATTNDB_DB_VIEW_CHECK_H_
+#endif  // ATTNDB_SESSION_VIEW_CHECK_H_

@@ -1,0 +1,71 @@
+// What a session needs of the DB that it belongs to, and no more: so that sessions know no catalog
+// and no file.
+//
+// Threads: thread-safe.
+#ifndef ATTNDB_SESSION_SESSION_HOST_H_
+#define ATTNDB_SESSION_SESSION_HOST_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "attention/registry.h"
+#include "attention/scratch_pool.h"
+#include "attndb/status.h"
+#include "attndb/types.h"
+#include "common/thread_pool.h"
+#include "derived/builder.h"
+#include "derived/kinds.h"
+#include "planner/learned_state.h"
+#include "planner/machine_constants.h"
+#include "planner/plan_registry.h"
+#include "storage/kv/memory_budget.h"
+#include "storage/kv/segment.h"
+
+namespace attndb::internal {
+
+// What sessions of a DB share.
+struct SessionParts {
+  const planner::PlanRegistry* plans = nullptr;
+  const attention::Registry* operators = nullptr;
+  attention::ScratchPool* scratch = nullptr;
+  storage::MemoryBudget* budget = nullptr;
+  const derived::Kinds* kinds = nullptr;
+  derived::Builder* builder = nullptr;
+  ThreadPool* pool = nullptr;
+};
+
+// As DBOptions has them.
+struct SessionSettings {
+  uint32_t dense_query_tokens = 64;
+  uint64_t gpu_memory_bytes = 0;
+  double query_sample = 0;
+  bool learns = true;  // From what calls cost: measure_machine.
+};
+
+class SessionHost {
+ public:
+  virtual ~SessionHost() = default;
+
+  // Both hold as long as the host.
+  virtual const SessionParts& parts() const = 0;
+  virtual const SessionSettings& settings() const = 0;
+
+  // What plans are priced by. `needed`: if this machine was not measured, it is to be, in the
+  // background. The result holds as long as the host.
+  virtual const planner::MachineConstants& Machine(bool needed) = 0;
+  // Quarantines the segment if `status` says that its bytes are wrong.
+  virtual void ReportDamage(const storage::Segment& segment, const Status& status) = 0;
+
+  // A context that a session reads is not evicted.
+  virtual void SessionOpened(ContextId context) = 0;
+  virtual void SessionMoved(ContextId from, ContextId to) = 0;
+  virtual void SessionClosed(ContextId context) = 0;
+
+  // What sessions of the context learned.
+  virtual std::optional<planner::LearnedState::Layers> FindLearned(ContextId context) const = 0;
+  virtual void KeepLearned(ContextId context, const planner::LearnedState::Layers& learned) = 0;
+};
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_SESSION_SESSION_HOST_H_
