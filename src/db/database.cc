@@ -162,6 +162,7 @@ Database::Database(Key, Parts parts)
                      .scratch = &scratch_,
                      .budget = &budget_,
                      .kinds = &kinds_,
+                     .objects = &objects_,
                      .builder = &builder_,
                      .pool = &pool_},
       session_settings_{.dense_query_tokens = options_.dense_query_tokens,

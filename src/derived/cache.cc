@@ -16,6 +16,7 @@ void Cache::Learn(const std::shared_ptr<const storage::Segment>& segment,
     if (slot.record && slot.record->generation >= found->generation) continue;
     slot.record = *found;
     slot.file = nullptr;
+    version_.fetch_add(1, std::memory_order_release);
   }
 }
 
@@ -29,6 +30,7 @@ void Cache::Forget(const storage::ObjectName& name) {
   if (!slot.record || slot.record->generation > name.generation) return;
   slot.record.reset();
   slot.file = nullptr;
+  version_.fetch_add(1, std::memory_order_release);
 }
 
 LayerObjectsPtr Cache::Find(const storage::Segment& segment, const Kind& kind, LayerId layer) {
@@ -78,6 +80,18 @@ bool Cache::IsInMemory(SegmentId segment, const Kind& kind, LayerId layer) const
   return slot != nullptr && !slot->layers[layer].expired();
 }
 
+uint64_t Cache::ReadyKinds(SegmentId segment, LayerId layer) const {
+  MutexLock lock(&mutex_);
+  const auto entry = entries_.find(segment);
+  if (entry == entries_.end()) return 0;
+  uint64_t ready = 0;
+  for (size_t i = 0; i < kinds_->size(); ++i) {
+    const Slot& slot = entry->second.slots[i];
+    if (slot.record || !slot.layers[layer].expired()) ready |= uint64_t{1} << i;
+  }
+  return ready;
+}
+
 void Cache::Keep(const storage::Segment& segment, const Kind& kind, LayerId layer,
                  storage::Reservation reservation, std::vector<Head> heads) {
   std::shared_ptr<storage::ResidentGroup> group;
@@ -103,6 +117,7 @@ LayerObjectsPtr Cache::KeepFirst(const storage::Segment& segment, const Kind& ki
     std::weak_ptr<const LayerObjects>& place = SlotOf(segment, kind).layers[layer];
     if (LayerObjectsPtr first = place.lock()) return first;
     place = objects;
+    version_.fetch_add(1, std::memory_order_release);
   }
   budget_->Keep(objects);
   return objects;

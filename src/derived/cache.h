@@ -11,6 +11,7 @@
 #ifndef ATTNDB_DERIVED_CACHE_H_
 #define ATTNDB_DERIVED_CACHE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -80,6 +81,12 @@ class Cache {
   bool IsOnDisk(SegmentId segment, const Kind& kind) const ATTNDB_EXCLUDES(mutex_);
   bool IsInMemory(SegmentId segment, const Kind& kind, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
 
+  // The kinds whose objects are ready for a layer of the segment: bit i stands for kind i.
+  uint64_t ReadyKinds(SegmentId segment, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
+  // Grows when an object becomes ready, or is lost. Who sees it unchanged sees what ReadyKinds said
+  // before, but for what was built in memory and made room since: Find is null then.
+  uint64_t version() const { return version_.load(std::memory_order_acquire); }
+
   // Makes a layer that was built in memory ready.
   void Keep(const storage::Segment& segment, const Kind& kind, LayerId layer,
             storage::Reservation reservation, std::vector<Head> heads) ATTNDB_EXCLUDES(mutex_);
@@ -127,6 +134,9 @@ class Cache {
   size_t shrink_at_ ATTNDB_GUARDED_BY(mutex_) = kMaxIdle;     // So many entries are looked through.
   size_t num_files_ ATTNDB_GUARDED_BY(mutex_) = 0;            // Opened since all were closed.
   std::vector<Counters> counters_ ATTNDB_GUARDED_BY(mutex_);  // By number of the kind.
+
+  // Its release, after the change, pairs with the acquire of version().
+  std::atomic<uint64_t> version_ = 0;
 };
 
 }  // namespace attndb::derived

@@ -58,6 +58,21 @@ TEST_F(CacheTest, WhatItHasNotLearnedIsNotThere) {
   EXPECT_EQ(cache_.Find(store_.segment(), *kinds_.all()[1], 0), nullptr);
 }
 
+TEST_F(CacheTest, TheVersionTellsWhenWhatIsReadyHasChanged) {
+  EXPECT_EQ(cache_.ReadyKinds(FakeStore::kSegment, 0), 0u);
+  uint64_t version = cache_.version();
+  WriteAndLearn();
+  EXPECT_GT(cache_.version(), version);
+  EXPECT_EQ(cache_.ReadyKinds(FakeStore::kSegment, 0), 1u);
+  (void)Find();
+  version = cache_.version();
+  (void)Find();
+  cache_.Learn(store_.segment_ptr(), store_.facts());
+  EXPECT_EQ(cache_.version(), version) << "nothing new";
+  cache_.Forget(NameOf(1));
+  EXPECT_GT(cache_.version(), version);
+}
+
 TEST_F(CacheTest, ALostObjectIsReportedOnceAndNotLearnedAgain) {
   WriteAndLearn();
   store_.files().Remove(NameOf(1));

@@ -14,6 +14,7 @@
 #include "attndb/types.h"
 #include "common/thread_pool.h"
 #include "derived/builder.h"
+#include "derived/cache.h"
 #include "derived/kinds.h"
 #include "planner/learned_state.h"
 #include "planner/machine_constants.h"
@@ -30,6 +31,7 @@ struct SessionParts {
   attention::ScratchPool* scratch = nullptr;
   storage::MemoryBudget* budget = nullptr;
   const derived::Kinds* kinds = nullptr;
+  const derived::Cache* objects = nullptr;
   derived::Builder* builder = nullptr;
   ThreadPool* pool = nullptr;
 };

@@ -55,6 +55,7 @@ SessionImpl::SessionImpl(SessionSeed seed)
       stats_(spec_.num_layers()),
       runner_(host_->parts().operators->MakeOperators(), host_->parts().scratch) {
   ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
+  ready_.resize(spec_.num_layers());
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     stats_[layer].last_heads.resize(spec_.layers[layer].num_kv_heads);
     stats_[layer].all_heads.resize(spec_.layers[layer].num_kv_heads);
@@ -403,6 +404,7 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
     last.num_tokens_used -= cut;
     num_stored_ -= cut;
     if (last.num_tokens_used == 0) chain_.pop_back();
+    ++chain_version_;
   }
   stored_tokens_.resize(num_stored_);
   next_layer_ = 0;
@@ -424,6 +426,7 @@ void SessionImpl::Reset() {
   tail_.Reset();
   query_sample_.Crop(0);
   chain_.clear();
+  ++chain_version_;
   stored_tokens_.clear();
   num_stored_ = 0;
   next_layer_ = 0;
@@ -485,6 +488,7 @@ void SessionImpl::Rebase(ContextId context, std::vector<ChainEntry> chain,
   host_->SessionMoved(context_, context);
   context_ = context;
   chain_ = std::move(chain);
+  ++chain_version_;
   stored_tokens_.assign(tokens.begin(), tokens.end());
   num_stored_ = stored_tokens_.size();
   tail_.Reset();

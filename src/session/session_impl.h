@@ -108,8 +108,6 @@ class SessionImpl {
     std::vector<attention::CallCost> all_heads;   // ... and of all calls.
     std::vector<attention::HeadBound>
         last_bounds;  // By q head: of the last row; or the plan has none.
-    // By entry of the chain: not 0 where the last call that looked for planes found none.
-    std::vector<uint8_t> lacks_planes;
 
     attention::CallCost Total() const;
     std::span<const attention::HeadBound> LastBounds(uint32_t kv_head) const;
@@ -121,7 +119,16 @@ class SessionImpl {
     std::vector<planner::RunFacts> runs;
     std::vector<uint8_t> non_finite;
   };
-  // Planes are there as the last call found them, or may be.
+  // What is ready of a layer, for the entries of the chain: bit i stands for derived kind i.
+  struct ReadyObjects {
+    static constexpr uint64_t kNever = ~uint64_t{0};
+    uint64_t objects_version = kNever;  // Of the cache, when it was looked at,
+    uint64_t chain_version = kNever;    // ... and of the chain.
+    std::vector<uint64_t> kinds;        // By entry of the chain.
+  };
+  void FindReady(LayerId layer, std::vector<uint64_t>* kinds) const;
+  void FindFacts(LayerId layer, std::span<const uint64_t> ready, LayerFacts* facts) const;
+  // The same, looked up anew.
   void FindFacts(LayerId layer, LayerFacts* facts) const;
   // A question of one row about the layer. `facts` and `plan` must outlive it.
   planner::LayerQuestion Ask(LayerId layer, const LayerFacts& facts,
@@ -133,10 +140,11 @@ class SessionImpl {
   void PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts);
   // Pins the layer's segments, and lists their rows and those of the tail.
   Status ReadRuns(LayerId layer, attention::LayerCall* call);
-  // Collects what is derived from the chain's segments and the execution reads. Plans again if some
-  // expected planes turn out to be missing.
+  // Asks for planes that the plan would read, if they are not ready.
+  void AskForPlanes(LayerId layer);
+  // Collects what is derived from the chain's segments and the execution reads. What turns out to
+  // be missing is read exactly.
   void CollectDerived(LayerId layer, attention::LayerCall* call);
-  bool LacksExpectedPlanes(LayerId layer);
   void TakeExecution(LayerId layer, attention::LayerCall* call);
   void NoteCost(LayerId layer, uint64_t num_rows);
   void Teach(LayerId layer, uint64_t num_rows);
@@ -191,6 +199,7 @@ class SessionImpl {
   std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;
   ContextId context_;
   std::vector<ChainEntry> chain_;
+  uint64_t chain_version_ = 0;          // Grows when the chain changes.
   std::vector<TokenId> stored_tokens_;  // Of the chain.
   uint64_t num_stored_ = 0;
   storage::KvTail tail_;
@@ -222,6 +231,7 @@ class SessionImpl {
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
   std::vector<const kernels::ValueMeansView*> means_;    // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.
+  std::vector<ReadyObjects> ready_;                      // By layer.
   LayerFacts facts_;
   planner::LayerExecution execution_;
   std::vector<planner::DrawBudget> budgets_;  // By kv head, of a plan that draws.

@@ -24,18 +24,40 @@ void ListByRun(const attention::LayerCall& call,
 
 }  // namespace
 
+void SessionImpl::FindReady(LayerId layer, std::vector<uint64_t>* kinds) const {
+  kinds->clear();
+  for (const ChainEntry& entry : chain_) {
+    kinds->push_back(host_->parts().objects->ReadyKinds(entry.segment->id(), layer));
+  }
+}
+
 void SessionImpl::FindFacts(LayerId layer, LayerFacts* facts) const {
+  std::vector<uint64_t> ready;
+  FindReady(layer, &ready);
+  FindFacts(layer, ready, facts);
+}
+
+void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
+                            LayerFacts* facts) const {
   planner::ChainFacts& chain = facts->chain;
   chain = {};
   facts->runs.clear();
-  const std::vector<uint8_t>& lacks_planes = stats_[layer].lacks_planes;
-  const derived::Kind& planes = host_->parts().kinds->ForUse(derived::kKeyPlanes);
+  const derived::Kinds& kinds = *host_->parts().kinds;
+  const derived::Kind& planes = kinds.ForUse(derived::kKeyPlanes);
+  const auto& indexes = host_->parts().plans->indexes();
   for (size_t i = 0; i < chain_.size(); ++i) {
     const storage::Segment& segment = *chain_[i].segment;
+    const auto is_ready = [&](const derived::Kind& kind) {
+      return (ready[i] >> kinds.NumberOf(kind) & 1u) != 0;
+    };
     planner::RunFacts& run = facts->runs.emplace_back();
     run.num_tokens = chain_[i].num_tokens_used;
     run.may_have_planes = planes.MayHave(segment.num_tokens());
-    run.has_planes = run.may_have_planes && (i >= lacks_planes.size() || lacks_planes[i] == 0);
+    run.has_planes = is_ready(planes);
+    for (size_t id = 0; id < indexes.size(); ++id) {
+      const std::string& use = indexes[id]->finds_by;
+      if (!use.empty() && is_ready(kinds.ForUse(use))) run.indexes |= 1u << id;
+    }
     chain.num_hidden += segment.num_tokens() - run.num_tokens;
   }
   facts->runs.push_back({.num_tokens = tail_.num_tokens(layer)});
@@ -89,8 +111,14 @@ planner::LayerExecution SessionImpl::Preview(LayerId layer, const LayerFacts& fa
 }
 
 void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts) {
-  stats_[layer].lacks_planes.clear();  // Looked for by each call.
-  FindFacts(layer, &facts_);
+  ReadyObjects& ready = ready_[layer];
+  const uint64_t objects_version = host_->parts().objects->version();
+  if (ready.objects_version != objects_version || ready.chain_version != chain_version_) {
+    FindReady(layer, &ready.kinds);
+    ready.objects_version = objects_version;
+    ready.chain_version = chain_version_;
+  }
+  FindFacts(layer, ready.kinds, &facts_);
   planner::Outlook outlook = OutlookOf(facts_);
   outlook.question.num_threads = num_parts;
   const planner::LayerPlan plan = objectives_.Settle(layer, outlook);
@@ -102,32 +130,18 @@ void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts)
   planner::PlanLayer(question, learned_, host_->Machine(is_priced), &execution_);
 }
 
-bool SessionImpl::LacksExpectedPlanes(LayerId layer) {
-  if (planes_.empty()) return false;
-  std::vector<uint8_t>& lacks = stats_[layer].lacks_planes;
-  lacks.clear();
-  for (size_t i = 0; i < planes_.size(); ++i) {
-    const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
-    lacks.push_back(facts_.runs[i].may_have_planes && planes_[i] == nullptr && !has_index);
+void SessionImpl::AskForPlanes(LayerId layer) {
+  const derived::Kind& planes = host_->parts().kinds->ForUse(derived::kKeyPlanes);
+  for (size_t i = 0; i < chain_.size(); ++i) {
+    const planner::RunFacts& run = facts_.runs[i];
+    if (!run.may_have_planes || run.has_planes) continue;
+    (void)host_->parts().builder->Get(*chain_[i].segment, planes, layer);
   }
-  return std::ranges::count(lacks, 1) != 0;
 }
 
 void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
+  if (execution_.priced && execution_.plan.bits != 0) AskForPlanes(layer);
   CollectForScores(layer, call);
-  if (LacksExpectedPlanes(layer)) {
-    for (size_t i = 0; i < planes_.size(); ++i) {
-      if (stats_[layer].lacks_planes[i] != 0) facts_.runs[i].has_planes = false;
-    }
-    planner::LayerPlan plan = plan_.ForLayer(layer);
-    if (execution_.plan.Draws()) plan.SetError(execution_.plan.error);
-    planner::LayerQuestion question = Ask(layer, facts_, plan);
-    question.num_rows = static_cast<uint64_t>(call->q.rows());
-    question.num_threads = call->num_parts;
-    planner::PlanLayer(question, learned_, host_->Machine(/*needed=*/false), &execution_);
-    TakeExecution(layer, call);
-    CollectForScores(layer, call);
-  }
   CollectValues(layer, *call);
   call->values = values_;
   call->means = means_;
@@ -179,6 +193,8 @@ void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& ca
     planes_.push_back(has_index && !any_scans
                           ? nullptr
                           : host_->parts().builder->Get(*chain_[i].segment, kind, layer));
+    // What was built in memory may have made room since.
+    if (facts_.runs[i].has_planes && planes_.back() == nullptr) ready_[layer] = {};
   }
   ListByRun(call, planes_, &derived::Head::estimates, &estimates_);
 }
