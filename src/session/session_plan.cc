@@ -127,7 +127,7 @@ void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts)
   question.num_threads = num_parts;
   const bool is_priced =
       plan.kind == planner::QueryKind::kAuto && planner::RuleFor(question).empty();
-  if (is_priced && !Machine().measured) host_->AskForPrices();
+  if (is_priced && settings_.learns && !Machine().measured) host_->AskForPrices();
   planner::PlanLayer(question, learned_, Machine(), &execution_);
 }
 

@@ -49,10 +49,17 @@ void Exit() {
   --depth;
 }
 
+TensorView ViewOf(const std::vector<float>& rows, uint32_t num_heads, uint32_t dim) {
+  return TensorView::Contiguous(rows.data(), DType::kFloat32,
+                                static_cast<int64_t>(rows.size() / (size_t{num_heads} * dim)),
+                                num_heads, dim);
+}
+
+// Empty, or what went wrong.
 std::string Run(const std::string& folder) {
   using llama::LlamaEngine;
-  Result<LlamaEngine> engine =
-      LlamaEngine::Open(llama::TinyModel("gqa"), llama::TinyOptions(llama::HookVariant::kAuto));
+  Result<LlamaEngine> engine = LlamaEngine::Open(llama::TinyModel("llama"),
+                                                 llama::TinyOptions(llama::HookVariant::kRewrite));
   if (!engine.ok()) return engine.status().message();
   // Long enough for `auto` to have a choice.
   constexpr size_t kTokens = 4000;
@@ -62,12 +69,13 @@ std::string Run(const std::string& folder) {
   if (!db.ok()) return db.status().message();
   const test::ToyModel toy(engine->spec());
   {
-    Session session = std::move(db->CreateSession(engine->spec(), {}, {.reuse = false})->session);
+    Session session =
+        std::move(db->CreateSession(engine->spec(), {tokens.data(), 1}, {.reuse = false})->session);
     for (LayerId layer = 0; layer < engine->spec().num_layers(); ++layer) {
       const LayerSpec& shape = engine->spec().layers[layer];
       const Status status = session.Append(
-          layer, test::ViewOf(toy.Keys(layer, tokens, 0), shape.num_kv_heads, shape.head_dim),
-          test::ViewOf(toy.Values(layer, tokens, 0), shape.num_kv_heads, shape.v_head_dim));
+          layer, ViewOf(toy.Keys(layer, tokens, 0), shape.num_kv_heads, shape.head_dim),
+          ViewOf(toy.Values(layer, tokens, 0), shape.num_kv_heads, shape.v_head_dim));
       if (!status.ok()) return status.message();
     }
     const Result<ContextId> stored = db->Store(session, tokens);
