@@ -12,6 +12,7 @@ option(ATTNDB_WERROR "Treat warnings as errors" ON)
 set(ATTNDB_SANITIZE "" CACHE STRING "Sanitizer: empty, address (with undefined) or thread")
 option(ATTNDB_FUZZ "Build the fuzz targets (clang)" OFF)
 option(ATTNDB_COVERAGE "Instrument for coverage" OFF)
+option(ATTNDB_ROOMS "Build the probe of the rooms that a call enters" OFF)
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

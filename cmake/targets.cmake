@@ -1,7 +1,9 @@
 # attndb_add_layer(NAME SOURCES... [LIBS...])
 #   One folder of src/ as an object library `attndb_NAME`; all of them together make libattndb.
-# attndb_add_test(NAME SOURCES... [LIBS...] [LABELS...] [TIMEOUT seconds] [SHARDS n])
-#   One test program; links the static library (so it sees the internals), GoogleTest and testing/.
+# attndb_add_test(NAME SOURCES... [LIBS...] [LABELS...] [TIMEOUT seconds] [SHARDS n]
+#                 [ALONE layers...])
+#   One test program; links the static library (so it sees the internals), GoogleTest and testing/;
+#   with ALONE these layers only, which proves that they need no others.
 #   With SHARDS its tests are dealt to n entries of ctest, NAME_1 to NAME_n, which run side by side.
 # attndb_add_isa_tests(NAME [FILTER pattern])
 #   A test program of attndb_add_test again, or the tests of it that GoogleTest's pattern chooses,
@@ -21,13 +23,17 @@ function(attndb_add_test name)
   if(NOT ATTNDB_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "SOURCES;LIBS;LABELS;ALONE" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE attndb_warnings attndb_static attndb_testing ${ARG_LIBS}
+  set(tested attndb_static attndb_testing)
+  if(ARG_ALONE)
+    set(tested ${ARG_ALONE} ISAL::isal OpenSSL::Crypto Threads::Threads)
+  endif()
+  target_link_libraries(${name} PRIVATE attndb_warnings ${tested} ${ARG_LIBS}
                         GTest::gmock GTest::gtest GTest::gtest_main)
   attndb_test_speed(${name})
   if(unit IN_LIST ARG_LABELS)

@@ -16,10 +16,10 @@
 #include "attention/call_runner.h"
 #include "attention/registry.h"
 #include "common/aligned_buffer.h"
-#include "db/builtin_plans.h"
 #include "index/planes/key_planes.h"
 #include "index/planes/value_planes.h"
 #include "kernels/convert.h"
+#include "planner/builtin_plans.h"
 
 namespace attndb::attention {
 
@@ -394,7 +394,7 @@ class Layer {
 };
 
 inline const planner::PlanRegistry& Plans() {
-  static const planner::PlanRegistry registry = internal::BuiltinPlans();
+  static const planner::PlanRegistry registry = planner::BuiltinPlans();
   return registry;
 }
 

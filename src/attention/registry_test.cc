@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/aligned_buffer.h"
-#include "db/builtin_plans.h"
 #include "index/search_test_util.h"
+#include "planner/builtin_plans.h"
 
 namespace attndb::attention {
 namespace {
@@ -64,7 +64,7 @@ class RegistryTest : public ::testing::Test {
   }
 
   const std::vector<float> kScores = {0, 5, 9, 10, 8.9f};
-  planner::PlanRegistry plans_ = internal::BuiltinPlans();
+  planner::PlanRegistry plans_ = planner::BuiltinPlans();
   Registry registry_;
 };
 

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "db/builtin_plans.h"
 #include "db/measure_machine.h"
 #include "db/non_finite.h"
+#include "planner/builtin_plans.h"
 #include "storage/vfs/store_files.h"
 
 namespace attndb::internal {
@@ -106,7 +106,7 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
                                                  storage::FileSystem* file_system,
                                                  Planning planning) {
   if (planning.registry == nullptr) {
-    planning.registry = std::make_shared<const planner::PlanRegistry>(BuiltinPlans());
+    planning.registry = std::make_shared<const planner::PlanRegistry>(planner::BuiltinPlans());
   }
   if (planning.operators == nullptr) {
     planning.operators = std::make_shared<const attention::Registry>();
@@ -164,7 +164,8 @@ Database::Database(Key, Parts parts)
                      .kinds = &kinds_,
                      .objects = &objects_,
                      .builder = &builder_,
-                     .pool = &pool_},
+                     .pool = &pool_,
+                     .machine = &machine_},
       session_settings_{.dense_query_tokens = options_.dense_query_tokens,
                         .gpu_memory_bytes = options_.gpu_memory_bytes,
                         .query_sample = options_.query_sample,

@@ -127,7 +127,7 @@ class Database : public std::enable_shared_from_this<Database>,
 
   const SessionParts& parts() const override { return session_parts_; }
   const SessionSettings& settings() const override { return session_settings_; }
-  const planner::MachineConstants& Machine(bool needed) override;
+  void AskForPrices() override;
   void ReportDamage(const storage::Segment& segment, const Status& status) override;
   void SessionOpened(ContextId context) override ATTNDB_EXCLUDES(use_mutex_);
   void SessionMoved(ContextId from, ContextId to) override ATTNDB_EXCLUDES(use_mutex_);
@@ -143,6 +143,9 @@ class Database : public std::enable_shared_from_this<Database>,
 
   const DBOptions& options() const { return options_; }
   const planner::PlanRegistry& plans() const { return *planning_.registry; }
+  const planner::MachineConstants& Machine() const {
+    return *machine_.load(std::memory_order_acquire);
+  }
   // Measures this machine if nobody has. Errors: kResourceExhausted (memory).
   Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
   Hints* hints() { return &hints_; }

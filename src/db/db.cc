@@ -217,7 +217,7 @@ Result<DBStats> DB::Stats() const { return database_->Stats(tenant_); }
 
 Result<MachineProfile> DB::Machine(bool measure) const {
   if (measure) ATTNDB_RETURN_IF_ERROR(database_->MeasureNow());
-  const planner::MachineConstants& machine = database_->Machine(/*needed=*/false);
+  const planner::MachineConstants& machine = database_->Machine();
   return MachineProfile{.cpu = machine.cpu,
                         .isa = machine.isa,
                         .num_threads = machine.num_threads,

@@ -17,25 +17,20 @@ void Database::KeepMachine(planner::MachineConstants machine) {
   machine_.store(known_machine_.get(), std::memory_order_release);
 }
 
-const planner::MachineConstants& Database::Machine(bool needed) {
-  const planner::MachineConstants& machine = *machine_.load(std::memory_order_acquire);
+void Database::AskForPrices() {
   const bool may_measure = options_.measure_machine && !options_.read_only && !planning_.machine;
-  if (!needed || machine.measured || !may_measure) return machine;
-  if (asked_to_measure_.load(std::memory_order_relaxed) || asked_to_measure_.exchange(true)) {
-    return machine;
-  }
+  if (Machine().measured || !may_measure) return;
+  if (asked_to_measure_.load(std::memory_order_relaxed) || asked_to_measure_.exchange(true)) return;
   background_.Add(kMachineLane, {.run = [this](derived::Lanes::Control*) {
                     // Where there is no memory to measure with, the fixed prices must do.
                     (void)MeasureNow();
                     return Status::Ok();
                   }});
-  return machine;
 }
 
 Status Database::MeasureNow() {
   MutexLock lock(&machine_mutex_);
-  const bool known = machine_.load(std::memory_order_acquire)->measured;
-  if (known || planning_.machine) return Status::Ok();
+  if (Machine().measured || planning_.machine) return Status::Ok();
   ATTNDB_ASSIGN_OR_RETURN(planner::MachineConstants measured, MeasureMachine(MeasuredBytes()));
   if (options_.measure_machine && !options_.read_only) hints_.NoteMachine(measured);
   KeepMachine(std::move(measured));

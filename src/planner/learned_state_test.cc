@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "db/builtin_plans.h"
+#include "planner/builtin_plans.h"
 
 namespace attndb::planner {
 namespace {
@@ -20,7 +20,7 @@ ModelSpec Spec() {
 
 class LearnedStateTest : public ::testing::Test {
  protected:
-  LearnedStateTest() : registry_(internal::BuiltinPlans()), learned_(Spec(), /*learns=*/true) {}
+  LearnedStateTest() : registry_(BuiltinPlans()), learned_(Spec(), /*learns=*/true) {}
 
   // What two heads did that were predicted to take 100 ns and to read 400 rows.
   LayerExecution Did(Method method, Reason reason = Reason::kScanCheaper) const {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "db/builtin_plans.h"
+#include "planner/builtin_plans.h"
 
 namespace attndb::planner {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 class ObjectiveTest : public ::testing::Test {
  protected:
   ObjectiveTest()
-      : registry_(internal::BuiltinPlans()),
+      : registry_(BuiltinPlans()),
         spec_(ModelSpec::Uniform(4,
                                  {.num_q_heads = 9,
                                   .num_kv_heads = 3,

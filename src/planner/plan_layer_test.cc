@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "db/builtin_plans.h"
+#include "planner/builtin_plans.h"
 
 namespace attndb::planner {
 namespace {
@@ -23,7 +23,7 @@ constexpr uint32_t kHeads = 3;
 class PlanLayerTest : public ::testing::Test {
  protected:
   PlanLayerTest()
-      : registry_(internal::BuiltinPlans()),
+      : registry_(BuiltinPlans()),
         spec_(ModelSpec::Uniform(2,
                                  {.num_q_heads = 9,
                                   .num_kv_heads = kHeads,

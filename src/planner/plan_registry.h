@@ -1,7 +1,7 @@
 // The queries and indexes that plans can name, in tables: what each is called, the keys it takes
 // and what its search costs. How it searches is attention's to know (attention/registry.h).
 //
-//   PlanRegistry registry = internal::BuiltinPlans();     // what this version has
+//   PlanRegistry registry = BuiltinPlans();     // what this version has
 //   registry.AddQuery({.name = "toy", ...});              // one more
 //   Result<Plan> plan = Plan::Parse("topk(k=8,index=toy)", registry);
 //

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "db/builtin_plans.h"
+#include "planner/builtin_plans.h"
 #include "planner/plan.h"
 
 namespace attndb::planner {
@@ -26,7 +26,7 @@ QueryType Newest() {
 }
 
 PlanRegistry Registry() {
-  PlanRegistry registry = internal::BuiltinPlans();
+  PlanRegistry registry = BuiltinPlans();
   registry.AddIndex(Stride());
   registry.AddQuery(Newest());
   return registry;

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "db/builtin_plans.h"
+#include "planner/builtin_plans.h"
 
 namespace attndb::planner {
 namespace {
@@ -15,7 +15,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const PlanRegistry& Registry() {
-  static const PlanRegistry registry = internal::BuiltinPlans();
+  static const PlanRegistry registry = BuiltinPlans();
   return registry;
 }
 

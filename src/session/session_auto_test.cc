@@ -3,9 +3,9 @@
 // Method: a toy model, and prices under which a search is nearly free or nearly impossible.
 #include <gmock/gmock.h>
 
-#include "db/builtin_plans.h"
 #include "db/database.h"
 #include "db/db_test_util.h"
+#include "planner/builtin_plans.h"
 
 namespace attndb::internal {
 namespace {
@@ -217,7 +217,7 @@ TEST_F(SessionAutoTest, AQueryOfATestRunsThroughADatabase) {
       return 0;
     }
   };
-  auto registry = std::make_shared<planner::PlanRegistry>(BuiltinPlans());
+  auto registry = std::make_shared<planner::PlanRegistry>(planner::BuiltinPlans());
   registry->AddQuery(
       {.name = "nothing", .arguments = {{.key = "n", .min = 1, .max = 9, .whole = true}}});
   auto operators = std::make_shared<attention::Registry>();

@@ -86,8 +86,7 @@ void SessionImpl::FillHeads(LayerId layer, const planner::LayerExecution& execut
     explain->heads.push_back(std::move(head));
   }
   explain->predicted_bytes = static_cast<uint64_t>(sum.bytes);
-  explain->predicted_us =
-      planner::WallMicros(sum, PartsFor(1, layer), host_->Machine(/*needed=*/false));
+  explain->predicted_us = planner::WallMicros(sum, PartsFor(1, layer), Machine());
 }
 
 Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {

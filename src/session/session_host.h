@@ -5,6 +5,7 @@
 #ifndef ATTNDB_SESSION_SESSION_HOST_H_
 #define ATTNDB_SESSION_SESSION_HOST_H_
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -34,6 +35,8 @@ struct SessionParts {
   const derived::Cache* objects = nullptr;
   derived::Builder* builder = nullptr;
   ThreadPool* pool = nullptr;
+  // What plans are priced by, as far as is known; each stays as long as the host.
+  const std::atomic<const planner::MachineConstants*>* machine = nullptr;
 };
 
 // As DBOptions has them.
@@ -52,9 +55,8 @@ class SessionHost {
   virtual const SessionParts& parts() const = 0;
   virtual const SessionSettings& settings() const = 0;
 
-  // What plans are priced by. `needed`: if this machine was not measured, it is to be, in the
-  // background. The result holds as long as the host.
-  virtual const planner::MachineConstants& Machine(bool needed) = 0;
+  // This machine is to be measured in the background, if it was not and that is allowed.
+  virtual void AskForPrices() = 0;
   // Quarantines the segment if `status` says that its bytes are wrong.
   virtual void ReportDamage(const storage::Segment& segment, const Status& status) = 0;
 

@@ -37,23 +37,25 @@ const std::byte* HeadRows(const TensorView& view, uint64_t first_row, uint32_t h
 
 SessionImpl::SessionImpl(SessionSeed seed)
     : host_(std::move(seed.host)),
+      parts_(host_->parts()),
+      settings_(host_->settings()),
       tenant_(std::move(seed.tenant)),
       spec_(std::move(seed.spec)),
       shape_(std::move(seed.shape)),
       first_position_(seed.first_position),
       kv_bytes_per_token_(spec_.KvBytesPerToken()),
       plan_(std::move(seed.plan)),
-      learned_(spec_, host_->settings().learns),
+      learned_(spec_, settings_.learns),
       physical_(spec_.num_layers()),
       searches_(spec_.num_layers()),
       context_(seed.context),
       chain_(std::move(seed.chain)),
       stored_tokens_(std::move(seed.tokens)),
       num_stored_(ChainTokens(chain_)),
-      tail_(shape_, host_->parts().budget),
-      query_sample_(spec_, host_->settings().query_sample),
+      tail_(shape_, parts_.budget),
+      query_sample_(spec_, settings_.query_sample),
       stats_(spec_.num_layers()),
-      runner_(host_->parts().operators->MakeOperators(), host_->parts().scratch) {
+      runner_(parts_.operators->MakeOperators(), parts_.scratch) {
   ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
   ready_.resize(spec_.num_layers());
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
@@ -234,7 +236,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
     query_sample_.Offer(spec_, layer, q, first_token - num_stored_,
                         first_position_ + static_cast<int64_t>(first_token));
   }
-  host_->parts().operators->Choose(call, &operators_);
+  parts_.operators->Choose(call, &operators_);
   return runner_.Begin(call, operators_);
 }
 
@@ -345,7 +347,7 @@ void SessionImpl::Teach(LayerId layer, uint64_t num_rows) {
 uint32_t SessionImpl::PartsFor(uint64_t num_rows, LayerId layer) const {
   constexpr uint64_t kMinRowsTimesTokens = 2048;
   if (num_rows * LayerTokens(layer) < kMinRowsTimesTokens) return 1;
-  return host_->parts().pool->num_threads();
+  return parts_.pool->num_threads();
 }
 
 Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTensorView& out,
@@ -355,7 +357,7 @@ Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTens
   if (num_parts == 1) return AttendPart(layer, q, out, lse, 0, 1);
   Mutex mutex;
   Status status;
-  host_->parts().pool->ParallelFor(num_parts, [&](uint32_t part) {
+  parts_.pool->ParallelFor(num_parts, [&](uint32_t part) {
     Status part_status = AttendPart(layer, q, out, lse, part, num_parts);
     if (part_status.ok()) return;
     MutexLock lock(&mutex);
@@ -436,7 +438,7 @@ void SessionImpl::Reset() {
 }
 
 Status SessionImpl::SetPlan(std::string_view text) {
-  ATTNDB_ASSIGN_OR_RETURN(planner::Plan plan, planner::Plan::Parse(text, *host_->parts().plans));
+  ATTNDB_ASSIGN_OR_RETURN(planner::Plan plan, planner::Plan::Parse(text, *parts_.plans));
   ATTNDB_RETURN_IF_ERROR(plan.CheckLayers(spec_.num_layers()));
   plan_ = std::move(plan);
   objectives_.Forget();
@@ -445,7 +447,7 @@ Status SessionImpl::SetPlan(std::string_view text) {
 
 const index::CriticalSearch* SessionImpl::SearchFor(LayerId layer, const planner::LayerPlan& plan) {
   if (searches_[layer] == nullptr || physical_[layer] != plan) {
-    searches_[layer] = host_->parts().operators->MakeSearch(plan, spec_.layers[layer]);
+    searches_[layer] = parts_.operators->MakeSearch(plan, spec_.layers[layer]);
     physical_[layer] = plan;
   }
   return searches_[layer].get();
@@ -507,7 +509,7 @@ attention::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
   call.kv_dtype = spec_.kv_dtype;
   call.plan = plan_.ForLayer(layer);
   call.num_tokens = LayerTokens(layer);
-  call.dense_query_tokens = host_->settings().dense_query_tokens;
+  call.dense_query_tokens = settings_.dense_query_tokens;
   call.q.shape[0] = 1;
   return call;
 }

@@ -182,9 +182,14 @@ class SessionImpl {
   const index::CriticalSearch* SearchFor(LayerId layer, const planner::LayerPlan& plan);
   uint64_t LayerTokens(LayerId layer) const { return num_stored_ + tail_.num_tokens(layer); }
   uint32_t PartsFor(uint64_t num_rows, LayerId layer) const;
+  const planner::MachineConstants& Machine() const {
+    return *parts_.machine->load(std::memory_order_acquire);
+  }
   attention::LayerCall DescribeCall(LayerId layer) const;
 
   const std::shared_ptr<SessionHost> host_;
+  const SessionParts parts_;
+  const SessionSettings settings_;
   const std::string tenant_;
   const ModelSpec spec_;
   const std::shared_ptr<const storage::KvShape> shape_;

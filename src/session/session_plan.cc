@@ -27,7 +27,7 @@ void ListByRun(const attention::LayerCall& call,
 void SessionImpl::FindReady(LayerId layer, std::vector<uint64_t>* kinds) const {
   kinds->clear();
   for (const ChainEntry& entry : chain_) {
-    kinds->push_back(host_->parts().objects->ReadyKinds(entry.segment->id(), layer));
+    kinds->push_back(parts_.objects->ReadyKinds(entry.segment->id(), layer));
   }
 }
 
@@ -42,9 +42,9 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
   planner::ChainFacts& chain = facts->chain;
   chain = {};
   facts->runs.clear();
-  const derived::Kinds& kinds = *host_->parts().kinds;
+  const derived::Kinds& kinds = *parts_.kinds;
   const derived::Kind& planes = kinds.ForUse(derived::kKeyPlanes);
-  const auto& indexes = host_->parts().plans->indexes();
+  const auto& indexes = parts_.plans->indexes();
   for (size_t i = 0; i < chain_.size(); ++i) {
     const storage::Segment& segment = *chain_[i].segment;
     const auto is_ready = [&](const derived::Kind& kind) {
@@ -70,7 +70,7 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
   chain.runs = facts->runs;
   chain.non_finite = facts->non_finite;
   chain.kv_bytes = kv_bytes_per_token_ * chain.num_tokens;
-  chain.gpu_bytes = host_->settings().gpu_memory_bytes;
+  chain.gpu_bytes = settings_.gpu_memory_bytes;
 }
 
 planner::LayerQuestion SessionImpl::Ask(LayerId layer, const LayerFacts& facts,
@@ -80,10 +80,10 @@ planner::LayerQuestion SessionImpl::Ask(LayerId layer, const LayerFacts& facts,
   question.spec = &spec_.layers[layer];
   question.kv_dtype = spec_.kv_dtype;
   question.plan = &plan;
-  question.registry = host_->parts().plans;
+  question.registry = parts_.plans;
   question.chain = facts.chain;
   question.num_threads = PartsFor(1, layer);
-  question.dense_query_tokens = host_->settings().dense_query_tokens;
+  question.dense_query_tokens = settings_.dense_query_tokens;
   return question;
 }
 
@@ -92,7 +92,7 @@ planner::Outlook SessionImpl::OutlookOf(const LayerFacts& facts) const {
   outlook.spec = &spec_;
   outlook.plan = &plan_;
   outlook.learned = &learned_;
-  outlook.machine = &host_->Machine(/*needed=*/false);
+  outlook.machine = &Machine();
   outlook.question = Ask(0, facts, plan_.ForLayer(0));
   outlook.question.chain.non_finite = {};  // Of one layer; predictions are for all.
   outlook.question.explores = false;
@@ -112,7 +112,7 @@ planner::LayerExecution SessionImpl::Preview(LayerId layer, const LayerFacts& fa
 
 void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts) {
   ReadyObjects& ready = ready_[layer];
-  const uint64_t objects_version = host_->parts().objects->version();
+  const uint64_t objects_version = parts_.objects->version();
   if (ready.objects_version != objects_version || ready.chain_version != chain_version_) {
     FindReady(layer, &ready.kinds);
     ready.objects_version = objects_version;
@@ -127,15 +127,16 @@ void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts)
   question.num_threads = num_parts;
   const bool is_priced =
       plan.kind == planner::QueryKind::kAuto && planner::RuleFor(question).empty();
-  planner::PlanLayer(question, learned_, host_->Machine(is_priced), &execution_);
+  if (is_priced && settings_.learns && !Machine().measured) host_->AskForPrices();
+  planner::PlanLayer(question, learned_, Machine(), &execution_);
 }
 
 void SessionImpl::AskForPlanes(LayerId layer) {
-  const derived::Kind& planes = host_->parts().kinds->ForUse(derived::kKeyPlanes);
+  const derived::Kind& planes = parts_.kinds->ForUse(derived::kKeyPlanes);
   for (size_t i = 0; i < chain_.size(); ++i) {
     const planner::RunFacts& run = facts_.runs[i];
     if (!run.may_have_planes || run.has_planes) continue;
-    (void)host_->parts().builder->Get(*chain_[i].segment, planes, layer);
+    (void)parts_.builder->Get(*chain_[i].segment, planes, layer);
   }
 }
 
@@ -160,7 +161,7 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
   const bool runs_plan = execution_.full_reason.empty();
   call->search = runs_plan ? SearchFor(layer, execution_.plan) : nullptr;
   if (execution_.plan.Finds()) {
-    call->find = host_->parts().operators->MakeSpec(execution_.plan, spec_.layers[layer]);
+    call->find = parts_.operators->MakeSpec(execution_.plan, spec_.layers[layer]);
   }
   budgets_.clear();
   runs_full_.clear();
@@ -177,7 +178,7 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
 void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,
                                  std::vector<derived::LayerObjectsPtr>* objects) {
   for (const ChainEntry& entry : chain_) {
-    objects->push_back(host_->parts().builder->Get(*entry.segment, kind, layer));
+    objects->push_back(parts_.builder->Get(*entry.segment, kind, layer));
   }
 }
 
@@ -185,14 +186,13 @@ void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& ca
   planes_.clear();
   estimates_.clear();
   if (call.plan.bits == 0 || !attention::ReasonForFull(call).empty()) return;
-  const derived::Kind& kind = host_->parts().kinds->ForUse(derived::kKeyPlanes);
+  const derived::Kind& kind = parts_.kinds->ForUse(derived::kKeyPlanes);
   const bool any_scans = std::ranges::count(by_index_, 0) != 0;
   for (size_t i = 0; i < chain_.size(); ++i) {
     // A draw by an index has estimates of its own.
     const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
-    planes_.push_back(has_index && !any_scans
-                          ? nullptr
-                          : host_->parts().builder->Get(*chain_[i].segment, kind, layer));
+    planes_.push_back(
+        has_index && !any_scans ? nullptr : parts_.builder->Get(*chain_[i].segment, kind, layer));
     // What was built in memory may have made room since.
     if (facts_.runs[i].has_planes && planes_.back() == nullptr) ready_[layer] = {};
   }
@@ -206,11 +206,11 @@ void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call)
   means_.clear();
   if (!attention::ReasonForFull(call).empty()) return;
   if (call.plan.value_bits != 0) {
-    CollectObjects(layer, host_->parts().kinds->ForUse(derived::kValuePlanes), &layer_values_);
+    CollectObjects(layer, parts_.kinds->ForUse(derived::kValuePlanes), &layer_values_);
     ListByRun(call, layer_values_, &derived::Head::value_planes, &values_);
   }
   if (call.plan.ReadsMeans()) {
-    CollectObjects(layer, host_->parts().kinds->ForUse(derived::kValueMeans), &layer_means_);
+    CollectObjects(layer, parts_.kinds->ForUse(derived::kValueMeans), &layer_means_);
     ListByRun(call, layer_means_, &derived::Head::value_means, &means_);
   }
 }
@@ -220,7 +220,7 @@ void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call
   indexes_.clear();
   lacks_index_ = false;
   if (!call.plan.UsesIndex() || !attention::ReasonForFull(call).empty()) return;
-  const derived::Kind& kind = host_->parts().kinds->ForUse(call.plan.index->finds_by);
+  const derived::Kind& kind = parts_.kinds->ForUse(call.plan.index->finds_by);
   CollectObjects(layer, kind, &layer_indexes_);
   for (size_t i = 0; i < chain_.size(); ++i) {
     if (layer_indexes_[i] == nullptr && kind.MayHave(chain_[i].segment->num_tokens())) {

@@ -2,15 +2,15 @@
 // and what they cost. What searches for them is in attention/registry.h.
 //
 // Threads: pure function.
-#ifndef ATTNDB_DB_BUILTIN_PLANS_H_
-#define ATTNDB_DB_BUILTIN_PLANS_H_
+#ifndef ATTNDB_PLANNER_BUILTIN_PLANS_H_
+#define ATTNDB_PLANNER_BUILTIN_PLANS_H_
 
 #include "planner/plan_registry.h"
 
-namespace attndb::internal {
+namespace attndb::planner {
 
-planner::PlanRegistry BuiltinPlans();
+PlanRegistry BuiltinPlans();
 
-}  // namespace attndb::internal
+}  // namespace attndb::planner
 
-#endif  // ATTNDB_DB_BUILTIN_PLANS_H_
+#endif  // ATTNDB_PLANNER_BUILTIN_PLANS_H_

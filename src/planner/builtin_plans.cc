@@ -1,16 +1,12 @@
-#include "db/builtin_plans.h"
+#include "planner/builtin_plans.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "planner/plan.h"
 
-namespace attndb::internal {
+namespace attndb::planner {
 namespace {
-
-using planner::Argument;
-using planner::LayerPlan;
-using planner::QueryKind;
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 constexpr double kMaxK = 1u << 30;
@@ -18,7 +14,7 @@ constexpr double kMaxError = 0.5;
 constexpr double kMaxTpotMs = 1e6;
 constexpr uint32_t kAutoBits = 4;
 
-planner::QueryType TopK() {
+QueryType TopK() {
   return {.name = "topk",
           .kind = QueryKind::kSearch,
           .arguments = {{.key = "k", .min = 1, .max = kMaxK, .whole = true}},
@@ -29,7 +25,7 @@ planner::QueryType TopK() {
           }};
 }
 
-planner::QueryType Dipr() {
+QueryType Dipr() {
   return {.name = "dipr",
           .kind = QueryKind::kSearch,
           .arguments =
@@ -43,7 +39,7 @@ planner::QueryType Dipr() {
           .by_index = true};
 }
 
-planner::QueryType Mass() {
+QueryType Mass() {
   return {.name = "mass",
           .kind = QueryKind::kSearch,
           .arguments = {{.key = "p",
@@ -54,7 +50,7 @@ planner::QueryType Mass() {
           .needs = "mass needs p, for example mass(p=0.99)"};
 }
 
-planner::QueryType Auto() {
+QueryType Auto() {
   return {.name = "auto",
           .kind = QueryKind::kAuto,
           .arguments = {{.key = "error",
@@ -72,8 +68,8 @@ planner::QueryType Auto() {
 }
 
 // What a scan of all keys, or of their planes, does.
-planner::SearchWork FlatWork(const planner::SearchSize& size) {
-  planner::SearchWork work;
+SearchWork FlatWork(const SearchSize& size) {
+  SearchWork work;
   work.scanned_keys = size.bits == 0 ? 0.0 : std::min(size.plane_tokens, size.middle_tokens);
   work.exact_keys = size.fixed_tokens + size.middle_tokens - work.scanned_keys;
   work.compared_keys = size.middle_tokens;
@@ -84,12 +80,12 @@ planner::SearchWork FlatWork(const planner::SearchSize& size) {
 
 // What a search of clusters does, or a draw by them: as measured on SmolLM2's heads at 65,536
 // tokens, at the default effort. Heads differ; what is observed corrects it.
-planner::SearchWork ClusteredWork(const planner::SearchSize& size) {
+SearchWork ClusteredWork(const SearchSize& size) {
   constexpr double kClusterKeys = 64;
   constexpr double kVisited = 0.12;
   constexpr double kDrawnFrom = 0.4;
   constexpr double kReranked = 1.1;  // A row serves the whole group.
-  planner::SearchWork work;
+  SearchWork work;
   const double indexed = std::min(size.plane_tokens, size.middle_tokens);
   const double means = indexed / kClusterKeys;
   work.exact_keys = size.fixed_tokens + size.middle_tokens - indexed + means;
@@ -99,7 +95,7 @@ planner::SearchWork ClusteredWork(const planner::SearchSize& size) {
   return work;
 }
 
-planner::IndexType Clustered() {
+IndexType Clustered() {
   constexpr double kMaxEffort = 100;
   return {.name = "clustered",
           .bits = {0},
@@ -116,10 +112,10 @@ planner::IndexType Clustered() {
 }
 
 // What a walk does: as measured on SmolLM2's heads, at the default window.
-planner::SearchWork GraphWork(const planner::SearchSize& size) {
+SearchWork GraphWork(const SearchSize& size) {
   constexpr double kRowsPerFound = 8;  // Of K, for the group.
   constexpr double kHops = 60;
-  planner::SearchWork work;
+  SearchWork work;
   const double indexed = std::min(size.plane_tokens, size.middle_tokens);
   work.exact_keys = size.fixed_tokens + size.middle_tokens - indexed;
   work.reranked_keys = std::min(indexed, kRowsPerFound * size.expected_tokens) / size.group_size;
@@ -128,7 +124,7 @@ planner::SearchWork GraphWork(const planner::SearchSize& size) {
   return work;
 }
 
-planner::IndexType Graph() {
+IndexType Graph() {
   constexpr double kMaxWidth = 1u << 20;
   return {.name = "graph",
           .bits = {0},
@@ -140,8 +136,8 @@ planner::IndexType Graph() {
 
 }  // namespace
 
-planner::PlanRegistry BuiltinPlans() {
-  planner::PlanRegistry registry;
+PlanRegistry BuiltinPlans() {
+  PlanRegistry registry;
   registry.AddQuery({.name = "full", .kind = QueryKind::kFull});
   registry.AddQuery({.name = "window", .kind = QueryKind::kWindow});
   registry.AddQuery(TopK());
@@ -160,4 +156,4 @@ planner::PlanRegistry BuiltinPlans() {
   return registry;
 }
 
-}  // namespace attndb::internal
+}  // namespace attndb::planner

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""The rooms that one Attend enters are those that ARCHITECTURE.md draws, and the way goes down.
+
+Builds the preset `rooms`, in which every function of the library tells that it is entered, and runs
+its probe: one Attend of `auto` over a stored context, called by llama.cpp. Functions are mapped to
+rooms, the folders of src/, by the source file in their debug information. No product code takes
+part.
+"""
+
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROBE = ROOT / "build/rooms/bin/rooms_probe"
+ROOMS = re.compile(re.escape(str(ROOT)) + r"/src/([a-z]+)/")
+# A call may go from a room to one further down.
+ORDER = ["db", "session", "planner", "attention", "derived", "index", "storage", "kernels",
+         "common"]
+
+
+def drawn():
+    """Pairs of rooms, as ARCHITECTURE.md draws them: `session -> planner attention`."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    block = re.search(r"<!-- rooms of an Attend.*?-->\n```\n(.*?)```", text, re.DOTALL)
+    pairs = set()
+    for line in block[1].splitlines():
+        caller, called = line.split("->")
+        pairs |= {(caller.strip(), room) for room in called.split()}
+    return pairs
+
+
+def room_of(location):
+    match = ROOMS.match(location)
+    return match[1] if match else None
+
+
+def entered():
+    """Pairs of rooms of one Attend, each with a pair of functions that is an example."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace = subprocess.run([PROBE, f"{folder}/store"], check=True, capture_output=True,
+                               text=True).stdout
+    pairs = [line.split() for line in trace.splitlines()]
+    addresses = sorted({address for pair in pairs for address in pair})
+    lines = subprocess.run(["addr2line", "-f", "-C", "-e", PROBE], input="\n".join(addresses),
+                           check=True, capture_output=True, text=True).stdout.splitlines()
+    known = {address: (room_of(lines[2 * i + 1]), lines[2 * i])
+             for i, address in enumerate(addresses)}
+    rooms = {}
+    for caller, called in pairs:
+        (from_room, from_name), (to_room, to_name) = known[caller], known[called]
+        if from_room and to_room and from_room != to_room:
+            rooms.setdefault((from_room, to_room), f"{from_name} -> {to_name}")
+    return rooms
+
+
+class RoomsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        subprocess.run([ROOT / "scripts/build.sh", "rooms", "rooms_probe"], check=True)
+        cls.rooms = entered()
+
+    def test_the_way_is_the_one_that_is_drawn(self):
+        self.assertEqual(sorted(self.rooms), sorted(drawn()),
+                         "\n".join(f"{pair}: {example}" for pair, example in self.rooms.items()))
+
+    def test_the_way_goes_down(self):
+        up = {pair: example for pair, example in self.rooms.items()
+              if ORDER.index(pair[0]) > ORDER.index(pair[1])}
+        self.assertEqual(up, {})
+
+
+if __name__ == "__main__":
+    unittest.main()
