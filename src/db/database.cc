@@ -171,8 +171,9 @@ Database::Database(Key, Parts parts)
                         .query_sample = options_.query_sample,
                         .learns = options_.measure_machine},
       default_machine_(planning_.machine.value_or(DefaultMachine())),
-      background_({derived::Lanes::Priority::kLowest, derived::Lanes::Priority::kLowest,
-                   derived::Lanes::Priority::kNormal},  // A starved machine measures nothing.
+      background_({derived::Lanes::Priority::kLow,      // Sessions wait for less to read.
+                   derived::Lanes::Priority::kLowest,   // What takes long.
+                   derived::Lanes::Priority::kNormal},  // Who starves measures nothing.
                   options_.background_threads) {
   TakeMachine();
 }

@@ -14,9 +14,12 @@ namespace {
 
 // Linux has a nice value for each thread, although POSIX has one for the process. That it can't be
 // set is no reason not to work.
-void LowerPriority() {
-  constexpr int kLowest = 19;
-  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowest);
+void SetPriority(Lanes::Priority priority) {
+  constexpr int kLowest = 19;  // A seventieth of what another thread gets.
+  constexpr int kLow = 10;     // A tenth.
+  if (priority == Lanes::Priority::kNormal) return;
+  const int nice = priority == Lanes::Priority::kLowest ? kLowest : kLow;
+  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice);
 }
 
 bool IsFailure(const Status& status) {
@@ -30,8 +33,8 @@ const std::atomic<bool>* Lanes::Control::cancel() const { return &lane_->cancel;
 
 ThreadPool* Lanes::Control::pool() {
   // Threads have the priority of who starts them.
-  if (lane_->pool == nullptr) lane_->pool = std::make_unique<ThreadPool>(lanes_->num_threads_);
-  return lane_->pool.get();
+  if (*pool_ == nullptr) *pool_ = std::make_unique<ThreadPool>(lanes_->num_threads_);
+  return pool_->get();
 }
 
 Lanes::Lanes(std::initializer_list<Priority> priorities, uint32_t num_threads)
@@ -48,6 +51,7 @@ void Lanes::Add(size_t lane_number, Job job) {
   lane->jobs.push_back(std::move(job));
   if (!lane->thread.joinable()) lane->thread = std::thread([this, lane] { Run(lane); });
   lane->added.NotifyOne();
+  changed_.NotifyAll();
 }
 
 void Lanes::Cancel(uint64_t subject) {
@@ -85,8 +89,13 @@ void Lanes::CancelAll() {
 }
 
 Status Lanes::Wait(const Progress& progress) {
+  std::unique_ptr<ThreadPool> pool;
   MutexLock lock(&mutex_);
   while (!IsIdle()) {
+    if (Lane* const lane = progress ? nullptr : FindNext()) {
+      RunNext(lane, &pool);
+      continue;
+    }
     if (progress) {
       const uint64_t done = WorkDone();
       const uint64_t total = work_total_;
@@ -119,6 +128,8 @@ void Lanes::Stop() {
   for (std::thread& thread : threads) {
     if (thread.joinable()) thread.join();
   }
+  MutexLock lock(&mutex_);
+  while (!IsIdle()) changed_.Wait(&mutex_);  // Who waits may be at a job.
 }
 
 int64_t Lanes::busy_ns() const {
@@ -144,24 +155,34 @@ void Lanes::Report(Lane* lane, uint64_t done) {
 }
 
 void Lanes::Run(Lane* lane) {
-  if (lane->priority == Priority::kLowest) LowerPriority();
+  SetPriority(lane->priority);
   MutexLock lock(&mutex_);
   for (;;) {
-    while (lane->jobs.empty() && !stopping_) lane->added.Wait(&mutex_);
+    while (!HasNext(*lane) && !stopping_) lane->added.Wait(&mutex_);
     if (stopping_) return;
-    lane->current = std::move(lane->jobs.front());
-    lane->jobs.pop_front();
-    RunCurrent(lane);
-    lane->current.reset();
-    changed_.NotifyAll();
+    RunNext(lane, &lane->pool);
   }
 }
 
-void Lanes::RunCurrent(Lane* lane) {
+Lanes::Lane* Lanes::FindNext() const {
+  const auto found = std::ranges::find_if(lanes_, [](const auto& lane) { return HasNext(*lane); });
+  return found == lanes_.end() ? nullptr : found->get();
+}
+
+void Lanes::RunNext(Lane* lane, std::unique_ptr<ThreadPool>* pool) {
+  lane->current = std::move(lane->jobs.front());
+  lane->jobs.pop_front();
+  RunCurrent(lane, pool);
+  lane->current.reset();
+  lane->added.NotifyOne();
+  changed_.NotifyAll();
+}
+
+void Lanes::RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) {
   lane->cancel.store(false, std::memory_order_relaxed);
   Job& job = *lane->current;  // Nobody else changes it.
   mutex_.Unlock();
-  Control control(this, lane);
+  Control control(this, lane, pool);
   const int64_t start_ns = SteadyNowNanos();
   Status status = job.run(&control);
   const int64_t busy_ns = SteadyNowNanos() - start_ns;

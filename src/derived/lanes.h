@@ -2,8 +2,9 @@
 // a long job delays only what stands in its own lane.
 //
 // A lane's thread starts with its first job, so that who adds none has no thread. Jobs of a lane
-// run in the order in which they were added, each once; what they leave undone is the caller's to
-// add again.
+// run in the order in which they were added, one at a time, each once; what they leave undone is
+// the caller's to add again. Who waits for the lanes works in them, at its own priority: threads of
+// low priority starve on a busy machine.
 //
 // Errors:  what a job returns is kept for Wait, but for kCancelled and kFailedPrecondition, which
 //          say that the job is not needed any more.
@@ -38,23 +39,25 @@ class Lanes {
    public:
     // True: end soon, with kCancelled.
     const std::atomic<bool>* cancel() const;
-    // The lane's threads, for the job alone. They start when a job first asks for them.
+    // Threads of the lane's priority, for the job alone. They start when a job first asks for them.
     ThreadPool* pool();
     // So much of the job's work is done.
     void Report(uint64_t done) { lanes_->Report(lane_, done); }
 
    private:
     friend class Lanes;
-    Control(Lanes* lanes, Lane* lane) : lanes_(lanes), lane_(lane) {}
+    Control(Lanes* lanes, Lane* lane, std::unique_ptr<ThreadPool>* pool)
+        : lanes_(lanes), lane_(lane), pool_(pool) {}
     Lanes* const lanes_;
     Lane* const lane_;
+    std::unique_ptr<ThreadPool>* const pool_;  // Of the thread that runs the job.
   };
   struct Job {
     uint64_t subject = 0;  // Whom it is for: what Cancel and Await are told.
     uint64_t work = 0;     // In any unit, for progress.
     std::function<Status(Control*)> run;
   };
-  enum class Priority { kLowest, kNormal };
+  enum class Priority { kLowest, kLow, kNormal };
   // Work done and in all of the jobs since the lanes were last idle; false = wait no longer.
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
@@ -72,7 +75,7 @@ class Lanes {
   void Await(uint64_t subject) ATTNDB_EXCLUDES(mutex_);
   // Forgets what waits, cancels the jobs under way and waits until they have ended.
   void CancelAll() ATTNDB_EXCLUDES(mutex_);
-  // Until nothing is left to do.
+  // Until nothing is left to do; without `progress` the caller works, too.
   // Errors: kCancelled (by `progress`, which may be null); the first of the jobs' errors since the
   //         last Wait.
   Status Wait(const Progress& progress) ATTNDB_EXCLUDES(mutex_);
@@ -89,7 +92,7 @@ class Lanes {
     const Priority priority;
     // Set under mutex_ for the job under way; read by it without. Relaxed: it orders nothing.
     std::atomic<bool> cancel = false;
-    std::unique_ptr<ThreadPool> pool;  // Of the lane's thread; null until a job asks for it.
+    std::unique_ptr<ThreadPool> pool;  // Of `thread`, which alone uses it.
 
     // Guarded by mutex_.
     CondVar added;
@@ -100,8 +103,14 @@ class Lanes {
   };
 
   void Run(Lane* lane) ATTNDB_EXCLUDES(mutex_);
+  // Whether the lane has a job to begin.
+  static bool HasNext(const Lane& lane) { return !lane.jobs.empty() && !lane.current; }
+  // Runs the lane's next job, by this thread, whose pool is given. REQUIRES: it has one.
+  void RunNext(Lane* lane, std::unique_ptr<ThreadPool>* pool) ATTNDB_REQUIRES(mutex_);
   // Lets the mutex go while the lane's current job runs.
-  void RunCurrent(Lane* lane) ATTNDB_REQUIRES(mutex_);
+  void RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) ATTNDB_REQUIRES(mutex_);
+  // Null if none has a job to begin.
+  Lane* FindNext() const ATTNDB_REQUIRES(mutex_);
   void Report(Lane* lane, uint64_t done) ATTNDB_EXCLUDES(mutex_);
   bool IsIdle() const ATTNDB_REQUIRES(mutex_);
   // Work done in the jobs that are over and under way.
@@ -113,7 +122,7 @@ class Lanes {
 
   // A leaf. No job runs, and no progress is called, under it.
   mutable Mutex mutex_;
-  CondVar changed_;  // Progress was made, or a lane became idle.
+  CondVar changed_;  // Progress was made, a job ended, or one was added.
   bool stopping_ ATTNDB_GUARDED_BY(mutex_) = false;
   uint64_t work_over_ ATTNDB_GUARDED_BY(mutex_) = 0;   // Since the lanes were last idle,
   uint64_t work_total_ ATTNDB_GUARDED_BY(mutex_) = 0;  // ... as this.
