@@ -21,6 +21,7 @@ Status CallRunner::Begin(const LayerCall& call, const OperatorChoice& choice) {
   parts_.resize(std::max<size_t>(parts_.size(), call.num_parts));
   for (uint32_t i = 0; i < call.num_parts; ++i) {
     parts_[i].number = i;
+    parts_[i].rows.Reset(call.rows);
     parts_[i].cost = {};
     parts_[i].head_costs.assign(call.spec.num_kv_heads, {});
   }

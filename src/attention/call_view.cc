@@ -33,17 +33,20 @@ void CallView::ListHeadRuns() {
   const auto at = [](const auto& list, size_t i) { return list.empty() ? nullptr : list[i]; };
   for (uint32_t head = 0; head < call_.spec.num_kv_heads; ++head) {
     uint64_t begin = 0;
-    for (size_t run = 0; run < call_.num_runs; ++run) {
+    for (uint32_t run = 0; run < num_runs(); ++run) {
       const size_t i = head_runs_.size();
-      const storage::KvRows& rows = call_.runs[i];
-      head_runs_.push_back({.tokens = {begin, begin + rows.num_tokens},
-                            .k = {rows.k, k_padded_, k_padded_, call_.kv_dtype},
-                            .v = {rows.v, v_padded_, v_padded_, call_.kv_dtype},
+      const uint64_t num_tokens = call_.run_tokens[run];
+      head_runs_.push_back({.tokens = {begin, begin + num_tokens},
+                            .number = run,
+                            .kv_head = head,
+                            .k_elements = k_padded_,
+                            .v_elements = v_padded_,
+                            .dtype = call_.kv_dtype,
                             .estimates = EstimatesOf(i),
                             .values = at(call_.values, i),
                             .means = at(call_.means, i),
                             .index = at(call_.indexes, i)});
-      begin += rows.num_tokens;
+      begin += num_tokens;
     }
     ATTNDB_CHECK(begin == call_.num_tokens);
   }

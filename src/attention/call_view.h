@@ -24,6 +24,7 @@ struct Part {
   float* q = nullptr;         // Of the unit under way: [rows of a unit * group][head_dim padded].
   float* spare = nullptr;     // As q.
   kernels::StateRows states;  // [rows of a unit * group]
+  storage::RowLease rows;     // Of the phase under way.
   CallCost cost;              // Of the item under way,
   std::vector<CallCost> head_costs;  // ... and of those before, by kv head.
 };
@@ -42,12 +43,13 @@ class CallView {
   bool is_shared() const { return work_.num_ranges_max > 1; }
   uint32_t group() const { return call_.spec.group_size(); }
   size_t rows_max() const { return work_.rows_per_unit_max * group(); }  // q rows of a unit.
+  size_t num_runs() const { return call_.run_tokens.size(); }
   size_t k_padded() const { return k_padded_; }
   size_t v_padded() const { return v_padded_; }
 
   // All tokens, in order.
   std::span<const HeadRun> HeadRuns(uint32_t kv_head) const {
-    return std::span(head_runs_).subspan(kv_head * call_.num_runs, call_.num_runs);
+    return std::span(head_runs_).subspan(kv_head * num_runs(), num_runs());
   }
   uint64_t TokenOfRow(uint64_t row) const { return first_row_token_ + row; }
   // The tokens that a row sees, and those of them that are neither sink nor window.

@@ -10,7 +10,6 @@
 namespace attndb::attention {
 namespace {
 
-using kernels::RowsFrom;
 using kernels::RowsView;
 using kernels::StateRows;
 using kernels::StatesFrom;
@@ -55,26 +54,44 @@ Status DenseOperator::RunItem(const WorkItem& item, Part* part) {
   kernels::InitStates(states, unit.num_rows * call_->group(), call_->v_padded());
   const TokenRange range = unit.Range(item.range);
   const TokenRange left_out = LeftOut(unit);
-  AttendTokens(unit, Intersect(range, {0, left_out.begin}), states, part);
-  AttendTokens(unit, Intersect(range, {left_out.end, unit.tokens.end}), states, part);
+  ATTNDB_RETURN_IF_ERROR(AttendTokens(unit, Intersect(range, {0, left_out.begin}), states, part));
+  ATTNDB_RETURN_IF_ERROR(
+      AttendTokens(unit, Intersect(range, {left_out.end, unit.tokens.end}), states, part));
   part->cost.attend_ns += SteadyNowNanos() - start_ns;
   return Status::Ok();
 }
 
-void DenseOperator::AttendTokens(const WorkUnit& unit, TokenRange range, const StateRows& states,
-                                 Part* part) {
+Status DenseOperator::AttendTokens(const WorkUnit& unit, TokenRange range, const StateRows& states,
+                                   Part* part) {
   for (const HeadRun& run : call_->HeadRuns(unit.kv_head)) {
     const TokenRange tokens = Intersect(range, run.tokens);
-    if (tokens.begin < tokens.end) AttendRun(unit, run, tokens, states, part);
+    if (tokens.begin == tokens.end) continue;
+    ATTNDB_RETURN_IF_ERROR(AttendRun(unit, run, tokens, states, part));
   }
+  return Status::Ok();
 }
 
-bool DenseOperator::FindVisible(const WorkUnit& unit, TokenRange range,
-                                const Scratch& scratch) const {
+Status DenseOperator::AttendRun(const WorkUnit& unit, const HeadRun& run, TokenRange range,
+                                const StateRows& states, Part* part) {
   const uint32_t group = call_->group();
-  bool all_visible = true;
+  const RowRange all = {unit.first_row, unit.num_rows};
+  part->cost.bytes_touched += (range.end - range.begin) * (run.k_bytes() + run.v_bytes());
+  if (unit.num_rows * group >= kBlockMinRows || FindVisible(all, range, parts_[part->number])) {
+    return AttendRows(unit, all, run, range, states, part);
+  }
   for (uint64_t r = 0; r < unit.num_rows; ++r) {
     const TokenRange seen = Intersect(call_->Visible(unit.first_row + r), range);
+    ATTNDB_RETURN_IF_ERROR(
+        AttendRows(unit, {unit.first_row + r, 1}, run, seen, StatesFrom(states, r * group), part));
+  }
+  return Status::Ok();
+}
+
+bool DenseOperator::FindVisible(RowRange rows, TokenRange range, const Scratch& scratch) const {
+  const uint32_t group = call_->group();
+  bool all_visible = true;
+  for (uint64_t r = 0; r < rows.count; ++r) {
+    const TokenRange seen = Intersect(call_->Visible(rows.first + r), range);
     const bool empty = seen.begin == seen.end;
     const auto lo = static_cast<uint32_t>(empty ? 0 : seen.begin - range.begin);
     const auto hi = static_cast<uint32_t>(empty ? 0 : seen.end - range.begin);
@@ -85,32 +102,33 @@ bool DenseOperator::FindVisible(const WorkUnit& unit, TokenRange range,
   return all_visible;
 }
 
-void DenseOperator::AttendRun(const WorkUnit& unit, const HeadRun& run, TokenRange range,
-                              const StateRows& states, Part* part) {
+// REQUIRES: if they are few, all of the rows see all of the range.
+Status DenseOperator::AttendRows(const WorkUnit& unit, RowRange rows, const HeadRun& run,
+                                 TokenRange range, const StateRows& states, Part* part) {
   const Scratch& scratch = parts_[part->number];
-  const uint32_t group = call_->group();
-  const size_t num_q_rows = unit.num_rows * group;
-  const uint64_t num_tokens = range.end - range.begin;
-  const bool all_visible = FindVisible(unit, range, scratch);
-  const RowsView k = RowsFrom(run.k, range.begin - run.tokens.begin);
-  const RowsView v = RowsFrom(run.v, range.begin - run.tokens.begin);
   const kernels::LogitSpec logit = Logit(call_->spec());
-  const size_t q_stride = call_->k_padded();
-  part->cost.bytes_touched += num_tokens * (k.num_elements + v.num_elements) * DTypeBytes(k.dtype);
-  if (num_q_rows >= kBlockMinRows) {
-    kernels::AttendBlock(k, v, num_tokens, part->q, q_stride, num_q_rows,
-                         all_visible ? nullptr : scratch.lo, all_visible ? nullptr : scratch.hi,
-                         logit, states, scratch.block);
-  } else if (all_visible) {
-    kernels::AttendRows(k, v, num_tokens, part->q, q_stride, num_q_rows, logit, states);
-  } else {
-    for (uint64_t r = 0; r < unit.num_rows; ++r) {
-      const uint64_t lo = scratch.lo[r * group];
-      kernels::AttendRows(RowsFrom(k, lo), RowsFrom(v, lo), scratch.hi[r * group] - lo,
-                          part->q + r * group * q_stride, q_stride, group, logit,
-                          StatesFrom(states, r * group));
-    }
-  }
+  const size_t num_q_rows = rows.count * call_->group();
+  const size_t stride = call_->k_padded();
+  const float* const q = part->q + (rows.first - unit.first_row) * call_->group() * stride;
+  const uint64_t first = range.begin - run.tokens.begin;
+  part->rows.Clear();
+  const size_t keys = part->rows.Want(run.k_strip(), first, range.end - range.begin);
+  const size_t values = part->rows.Want(run.v_strip(), first, range.end - range.begin);
+  ATTNDB_RETURN_IF_ERROR(part->rows.Read());
+  storage::ForEachPiece(
+      part->rows, keys, values,
+      [&](const RowsView& k, const RowsView& v, uint64_t from, uint64_t num_tokens) {
+        if (num_q_rows < kBlockMinRows) {
+          kernels::AttendRows(k, v, num_tokens, q, stride, num_q_rows, logit, states);
+          return;
+        }
+        const uint64_t begin = range.begin + from;
+        const bool all_visible = FindVisible(rows, {begin, begin + num_tokens}, scratch);
+        kernels::AttendBlock(k, v, num_tokens, q, stride, num_q_rows,
+                             all_visible ? nullptr : scratch.lo, all_visible ? nullptr : scratch.hi,
+                             logit, states, scratch.block);
+      });
+  return Status::Ok();
 }
 
 Status DenseOperator::Finish(uint32_t unit_idx, uint32_t /*group_head*/, Part* part) {

@@ -33,16 +33,24 @@ class DenseOperator : public Operator {
     uint32_t* hi = nullptr;  // ... and the one after the last.
   };
 
+  struct RowRange {
+    uint64_t first = 0;
+    uint64_t count = 0;
+  };
+
   // Tokens that rows of the unit see and do not attend to.
   virtual TokenRange LeftOut(const WorkUnit& /*unit*/) const { return {}; }
 
   kernels::StateRows StatesOf(const WorkItem& item, Part* part) const;
-  void AttendTokens(const WorkUnit& unit, TokenRange range, const kernels::StateRows& states,
-                    Part* part);
-  void AttendRun(const WorkUnit& unit, const HeadRun& run, TokenRange range,
-                 const kernels::StateRows& states, Part* part);
+  Status AttendTokens(const WorkUnit& unit, TokenRange range, const kernels::StateRows& states,
+                      Part* part);
+  Status AttendRun(const WorkUnit& unit, const HeadRun& run, TokenRange range,
+                   const kernels::StateRows& states, Part* part);
+  // By some rows of the unit.
+  Status AttendRows(const WorkUnit& unit, RowRange rows, const HeadRun& run, TokenRange range,
+                    const kernels::StateRows& states, Part* part);
   // What of the range each q row sees, relative to its begin. Returns whether all see all of it.
-  bool FindVisible(const WorkUnit& unit, TokenRange range, const Scratch& scratch) const;
+  bool FindVisible(RowRange rows, TokenRange range, const Scratch& scratch) const;
 
   const CallView* call_ = nullptr;
   std::vector<Scratch> parts_;

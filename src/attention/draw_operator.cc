@@ -32,8 +32,8 @@ uint64_t PieceStride(uint64_t num_pieces) {
 
 // Scores of some pieces of the tokens, one piece a stride, of every q head: [group][kMostSampled].
 // Returns how many; each stands for *share tokens.
-uint64_t DrawOperator::ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share,
-                                   Part* part) {
+Result<uint64_t> DrawOperator::ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share,
+                                           Part* part) {
   Scratch& scratch = ScratchOf(part);
   const uint64_t num_tokens = tokens.end - tokens.begin;
   const uint64_t num_pieces = (num_tokens + kPieceTokens - 1) / kPieceTokens;
@@ -44,35 +44,37 @@ uint64_t DrawOperator::ScorePieces(const WorkUnit& unit, TokenRange tokens, doub
     const uint64_t piece = std::min(i * stride + i % stride, num_pieces - 1);
     const uint64_t begin = tokens.begin + piece * kPieceTokens;
     const TokenRange range = {begin, std::min(begin + kPieceTokens, tokens.end)};
-    ForEachTile<kTileTokens>(
+    ATTNDB_RETURN_IF_ERROR(ForEachTile<kTileTokens>(
         call_->HeadRuns(unit.kv_head), range, [&](const HeadRun& run, TokenRange tile) {
-          scratch.scorer.Score(run, tile, {scratch.sample + count, kMostSampled});
+          const size_t place = count;
           count += tile.end - tile.begin;
-        });
+          return scratch.scorer.Score(run, tile, {scratch.sample + place, kMostSampled});
+        }));
   }
   *share = static_cast<double>(num_tokens) / static_cast<double>(count);
   return count;
 }
 
 // By q head, the threshold of what all ranges of the unit keep together.
-void DrawOperator::FindThresholds(const WorkUnit& unit, Part* part) {
+Status DrawOperator::FindThresholds(const WorkUnit& unit, Part* part) {
   Scratch& scratch = ScratchOf(part);
   const double wanted = GroupDraw::kKept * call_->call().draws[unit.kv_head].first_rows;
   const TokenRange middle = Intersect(unit.tokens, call_->Middle(unit.first_row));
   const uint32_t group = call_->group();
   std::fill_n(scratch.thresholds, group, -kInfinity);
-  if (static_cast<double>(middle.end - middle.begin) <= wanted) return;
+  if (static_cast<double>(middle.end - middle.begin) <= wanted) return Status::Ok();
   double share = 1.0;
-  const uint64_t count = ScorePieces(unit, middle, &share, part);
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t count, ScorePieces(unit, middle, &share, part));
   for (uint32_t g = 0; g < group; ++g) {
     scratch.thresholds[g] = FindThresholdOfScores(scratch.sample + g * kMostSampled, count,
                                                   Logit(call_->spec()), share, wanted);
   }
+  return Status::Ok();
 }
 
 // The first range of a unit to be worked on finds the unit's thresholds and publishes them. Where a
 // second one is begun before that, its thread finds the same ones for itself instead of waiting.
-void DrawOperator::TakeThresholds(uint32_t unit_idx, Part* part) {
+Status DrawOperator::TakeThresholds(uint32_t unit_idx, Part* part) {
   const WorkUnit& unit = call_->unit(unit_idx);
   if (unit.num_ranges == 1) return FindThresholds(unit, part);
   const uint32_t group = call_->group();
@@ -81,32 +83,36 @@ void DrawOperator::TakeThresholds(uint32_t unit_idx, Part* part) {
   float* const own = ScratchOf(part).thresholds;
   if (state.load(std::memory_order_acquire) == Thresholds::kPublished) {
     std::copy_n(published, group, own);
-    return;
+    return Status::Ok();
   }
-  FindThresholds(unit, part);
+  ATTNDB_RETURN_IF_ERROR(FindThresholds(unit, part));
   Thresholds unknown = Thresholds::kUnknown;
   if (!state.compare_exchange_strong(unknown, Thresholds::kWritten, std::memory_order_relaxed)) {
-    return;
+    return Status::Ok();
   }
   std::copy_n(own, group, published);
   state.store(Thresholds::kPublished, std::memory_order_release);
+  return Status::Ok();
 }
 
 // All of some tokens, by exact scores.
-void DrawOperator::KeepAll(const WorkUnit& unit, TokenRange tokens, KeptTokens* kept, Part* part) {
+Status DrawOperator::KeepAll(const WorkUnit& unit, TokenRange tokens, KeptTokens* kept,
+                             Part* part) {
   const auto runs = call_->HeadRuns(unit.kv_head);
-  ForEachTile<kTileTokens>(runs, tokens, [&](const HeadRun& run, TokenRange tile) {
-    ScratchOf(part).scorer.ScoreExactly(run, tile, {kept->scores + kept->count, kept->stride});
+  return ForEachTile<kTileTokens>(runs, tokens, [&](const HeadRun& run, TokenRange tile) -> Status {
+    ATTNDB_RETURN_IF_ERROR(
+        ScratchOf(part).scorer.ScoreExactly(run, tile, {kept->scores + kept->count, kept->stride}));
     for (uint64_t token = tile.begin; token < tile.end; ++token, ++kept->count) {
       kept->tokens[kept->count] = static_cast<uint32_t>(token);
       kept->noise[kept->count] = 0.0f;
     }
+    return Status::Ok();
   });
 }
 
 // Of middle tokens of one run, at most DrawNoise::kStretch of them, what the rule draws.
-void DrawOperator::KeepDrawn(const WorkUnit& unit, const HeadRun& run, TokenRange tokens,
-                             const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
+Status DrawOperator::KeepDrawn(const WorkUnit& unit, const HeadRun& run, TokenRange tokens,
+                               const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
   // Of the token and the kv head alone.
   const uint64_t seed =
       call_->TokenOfRow(unit.first_row) * call_->spec().num_kv_heads + unit.kv_head;
@@ -127,14 +133,16 @@ void DrawOperator::KeepDrawn(const WorkUnit& unit, const HeadRun& run, TokenRang
                          .work = scratch.tile},
                         kept);
     part->cost.bytes_touched += num_tokens * run.estimates->ScanBytes(bits);
-    return;
+    return Status::Ok();
   }
-  ForEachTile<kTileTokens>({&run, 1}, tokens, [&](const HeadRun&, TokenRange tile) {
-    scratch.scorer.ScoreExactly(run, tile, {scratch.tile, kTileTokens});
-    const uint64_t done = tile.begin - tokens.begin;
-    kernels::KeepTokens(rule, scratch.tile, kTileTokens, group, tile.end - tile.begin, noise + done,
-                        first + static_cast<uint32_t>(done), kept);
-  });
+  return ForEachTile<kTileTokens>(
+      {&run, 1}, tokens, [&](const HeadRun&, TokenRange tile) -> Status {
+        ATTNDB_RETURN_IF_ERROR(scratch.scorer.ScoreExactly(run, tile, {scratch.tile, kTileTokens}));
+        const uint64_t done = tile.begin - tokens.begin;
+        kernels::KeepTokens(rule, scratch.tile, kTileTokens, group, tile.end - tile.begin,
+                            noise + done, first + static_cast<uint32_t>(done), kept);
+        return Status::Ok();
+      });
 }
 
 // The same of middle tokens of one run, by an index, which has an order of its own.
@@ -183,8 +191,8 @@ void DrawOperator::KeepByIndex(const WorkUnit& unit, const HeadRun& run, TokenRa
   part->cost.num_kept += kept->count - first_kept;
 }
 
-void DrawOperator::KeepMiddle(const WorkUnit& unit, TokenRange middle,
-                              const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
+Status DrawOperator::KeepMiddle(const WorkUnit& unit, TokenRange middle,
+                                const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
   for (const HeadRun& run : call_->HeadRuns(unit.kv_head)) {
     const TokenRange tokens = Intersect(middle, run.tokens);
     if (tokens.begin >= tokens.end) continue;
@@ -192,27 +200,32 @@ void DrawOperator::KeepMiddle(const WorkUnit& unit, TokenRange middle,
       KeepByIndex(unit, run, tokens, rule, kept, part);
       continue;
     }
-    ForEachTile<DrawNoise::kStretch>({&run, 1}, tokens, [&](const HeadRun&, TokenRange tile) {
-      KeepDrawn(unit, run, tile, rule, kept, part);
-    });
+    ATTNDB_RETURN_IF_ERROR(
+        ForEachTile<DrawNoise::kStretch>({&run, 1}, tokens, [&](const HeadRun&, TokenRange tile) {
+          return KeepDrawn(unit, run, tile, rule, kept, part);
+        }));
   }
+  return Status::Ok();
 }
 
 // Keeps sinks, window, and of the middle what the thresholds draw.
-void DrawOperator::CollectRange(const WorkItem& item, Part* part) {
+Status DrawOperator::CollectRange(const WorkItem& item, Part* part) {
   const WorkUnit& unit = call_->unit(item.unit);
   const TokenRange range = unit.Range(item.range);
   const TokenRange middle = call_->Middle(unit.first_row);
   const Kept room = KeptOf(item, part);
-  TakeThresholds(item.unit, part);
+  ATTNDB_RETURN_IF_ERROR(TakeThresholds(item.unit, part));
   KeptTokens kept = {room.tokens, room.noise, room.scores, call_->call().num_tokens, 0};
-  KeepAll(unit, Intersect(range, {0, middle.begin}), &kept, part);
+  ATTNDB_RETURN_IF_ERROR(KeepAll(unit, Intersect(range, {0, middle.begin}), &kept, part));
   room.counts->middle_begin = static_cast<uint32_t>(kept.count);
-  KeepMiddle(unit, Intersect(range, middle), {Logit(call_->spec()), ScratchOf(part).thresholds},
-             &kept, part);
+  ATTNDB_RETURN_IF_ERROR(KeepMiddle(unit, Intersect(range, middle),
+                                    {Logit(call_->spec()), ScratchOf(part).thresholds}, &kept,
+                                    part));
   room.counts->middle_end = static_cast<uint32_t>(kept.count);
-  KeepAll(unit, Intersect(range, {middle.end, unit.tokens.end}), &kept, part);
+  ATTNDB_RETURN_IF_ERROR(
+      KeepAll(unit, Intersect(range, {middle.end, unit.tokens.end}), &kept, part));
   room.counts->end = static_cast<uint32_t>(kept.count);
+  return Status::Ok();
 }
 
 DrawOperator::Kept DrawOperator::KeptOf(const WorkItem& item, const Part* part) const {
@@ -281,7 +294,7 @@ void DrawOperator::TakePart(uint32_t part, Arena* arena) {
 Status DrawOperator::RunItem(const WorkItem& item, Part* part) {
   const int64_t start_ns = SteadyNowNanos();
   ScratchOf(part).scorer.Begin(call_->unit(item.unit), part);
-  CollectRange(item, part);
+  ATTNDB_RETURN_IF_ERROR(CollectRange(item, part));
   part->cost.score_ns += SteadyNowNanos() - start_ns;
   return Status::Ok();
 }
@@ -311,8 +324,9 @@ Status DrawOperator::Finish(uint32_t unit_idx, uint32_t /*group_head*/, Part* pa
                           .denominator_logits = DenominatorLogits(call_->spec(), unit.kv_head),
                           .budget = call_->call().draws[unit.kv_head],
                           .slices = SlicesOf(unit_idx, part),
-                          .thresholds = ScratchOf(part).thresholds};
-  GroupDraw(call, &ScratchOf(part).group, &part->cost).Attend(part->states);
+                          .thresholds = ScratchOf(part).thresholds,
+                          .rows = &part->rows};
+  ATTNDB_RETURN_IF_ERROR(GroupDraw(call, &ScratchOf(part).group, &part->cost).Attend(part->states));
   call_->WriteHeads(unit, 0, group, part->states, part);
   return Status::Ok();
 }

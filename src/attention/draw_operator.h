@@ -67,15 +67,15 @@ class DrawOperator final : public Operator {
     float* row_reaches = nullptr;  // ... and so.
   };
 
-  void CollectRange(const WorkItem& item, Part* part);
-  void FindThresholds(const WorkUnit& unit, Part* part);
-  void TakeThresholds(uint32_t unit_idx, Part* part);
-  uint64_t ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share, Part* part);
-  void KeepAll(const WorkUnit& unit, TokenRange tokens, kernels::KeptTokens* kept, Part* part);
-  void KeepMiddle(const WorkUnit& unit, TokenRange middle, const kernels::DrawRule& rule,
-                  kernels::KeptTokens* kept, Part* part);
-  void KeepDrawn(const WorkUnit& unit, const HeadRun& run, TokenRange tokens,
-                 const kernels::DrawRule& rule, kernels::KeptTokens* kept, Part* part);
+  Status CollectRange(const WorkItem& item, Part* part);
+  Status FindThresholds(const WorkUnit& unit, Part* part);
+  Status TakeThresholds(uint32_t unit_idx, Part* part);
+  Result<uint64_t> ScorePieces(const WorkUnit& unit, TokenRange tokens, double* share, Part* part);
+  Status KeepAll(const WorkUnit& unit, TokenRange tokens, kernels::KeptTokens* kept, Part* part);
+  Status KeepMiddle(const WorkUnit& unit, TokenRange middle, const kernels::DrawRule& rule,
+                    kernels::KeptTokens* kept, Part* part);
+  Status KeepDrawn(const WorkUnit& unit, const HeadRun& run, TokenRange tokens,
+                   const kernels::DrawRule& rule, kernels::KeptTokens* kept, Part* part);
   void KeepByIndex(const WorkUnit& unit, const HeadRun& run, TokenRange tokens,
                    const kernels::DrawRule& rule, kernels::KeptTokens* kept, Part* part);
   Kept KeptOf(const WorkItem& item, const Part* part) const;

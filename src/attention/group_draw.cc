@@ -158,12 +158,12 @@ void GroupDraw::Draw() {
 
 // Makes exact what is to be. Light tokens weigh what makes up for their probability, whatever that
 // was drawn by.
-void GroupDraw::ScoreDrawn() {
+Status GroupDraw::ScoreDrawn() {
   kernels::DrawnLists& lists = scratch_.lists;
   for (Drawn* const list : {&lists.certain, &lists.heavy, &lists.even, &lists.odd}) {
     if (!list->are_scores) continue;
-    ScoreListed(call_.runs, {list->tokens, list->count}, call_.q, list->logits, list->stride,
-                cost_);
+    ATTNDB_RETURN_IF_ERROR(ScoreListed(call_.runs, {list->tokens, list->count}, call_.q,
+                                       {list->logits, list->stride}, call_.rows, cost_));
     list->are_scores = false;
     const bool light = list == &lists.even || list == &lists.odd;
     for (uint32_t head = 0; head < group(); ++head) {
@@ -172,26 +172,29 @@ void GroupDraw::ScoreDrawn() {
       for (size_t i = 0; light && i < list->count; ++i) logits[i] -= list->lifts[i];
     }
   }
+  return Status::Ok();
 }
 
 // What the codes of light tokens are off by evens out: each weighs less than a threshold.
-void GroupDraw::AttendList(const Drawn& drawn, bool light, const StateRows& states) {
-  AttendListed(call_.runs, {drawn.tokens, drawn.count}, {drawn.logits, drawn.stride, group()},
-               {1.0f}, light && call_.plan->value_bits != 0, states, cost_);
+Status GroupDraw::AttendList(const Drawn& drawn, bool light, const StateRows& states) {
+  return AttendListed(call_.runs, {drawn.tokens, drawn.count},
+                      {drawn.logits, drawn.stride, group()}, {1.0f},
+                      light && call_.plan->value_bits != 0, states, call_.rows, cost_);
 }
 
-void GroupDraw::AttendDrawn(const StateRows& states) {
+Status GroupDraw::AttendDrawn(const StateRows& states) {
   const StateRows odd = StatesFrom(scratch_.half_states, group());
   kernels::InitStates(states, group(), v_padded_);
   kernels::InitStates(scratch_.half_states, 2 * group(), v_padded_);
   const kernels::DrawnLists& lists = scratch_.lists;
-  AttendList(lists.certain, false, states);
-  AttendList(lists.heavy, false, states);
-  AttendList(lists.even, true, scratch_.half_states);
-  AttendList(lists.odd, true, odd);
+  ATTNDB_RETURN_IF_ERROR(AttendList(lists.certain, false, states));
+  ATTNDB_RETURN_IF_ERROR(AttendList(lists.heavy, false, states));
+  ATTNDB_RETURN_IF_ERROR(AttendList(lists.even, true, scratch_.half_states));
+  ATTNDB_RETURN_IF_ERROR(AttendList(lists.odd, true, odd));
   FindErrors(states);
   kernels::MergeStates(scratch_.half_states, states, group(), v_padded_);
   kernels::MergeStates(odd, states, group(), v_padded_);
+  return Status::Ok();
 }
 
 // What the light tokens' part in a variance is over what it would be if their probabilities were
@@ -282,7 +285,7 @@ bool GroupDraw::WantsMore() {
 }
 
 // The states of heads that read all, in one pass over all of these.
-void GroupDraw::ReadAll(const StateRows& states) {
+Status GroupDraw::ReadAll(const StateRows& states) {
   uint32_t first = group();
   uint32_t last = 0;
   for (uint32_t i = 0; i < group(); ++i) {
@@ -290,13 +293,13 @@ void GroupDraw::ReadAll(const StateRows& states) {
     first = std::min(first, i);
     last = i + 1;
   }
-  if (first >= last) return;
+  if (first >= last) return Status::Ok();
   for (uint32_t i = first; i < last; ++i) scratch_.heads[i].reads_all = true;
   const StateRows rows = StatesFrom(states, first);
   kernels::InitStates(rows, last - first, v_padded_);
-  AttendAll(call_.runs, call_.num_tokens,
-            {call_.q.q + first * call_.q.stride, call_.q.stride, last - first}, logit(), rows,
-            cost_);
+  return AttendAll(call_.runs, call_.num_tokens,
+                   {call_.q.q + first * call_.q.stride, call_.q.stride, last - first}, logit(),
+                   rows, call_.rows, cost_);
 }
 
 void GroupDraw::Book() {
@@ -315,7 +318,7 @@ void GroupDraw::Book() {
   }
 }
 
-void GroupDraw::Attend(const StateRows& states) {
+Status GroupDraw::Attend(const StateRows& states) {
   const auto num_middle = static_cast<double>(call_.middle.end - call_.middle.begin);
   const double rows = call_.budget.first_rows;
   const bool reads_all = rows >= kMostShare * num_middle;
@@ -326,15 +329,16 @@ void GroupDraw::Attend(const StateRows& states) {
     ChooseThresholds();
     Draw();
     const int64_t drawn_ns = SteadyNowNanos();
-    ScoreDrawn();
-    AttendDrawn(states);
+    ATTNDB_RETURN_IF_ERROR(ScoreDrawn());
+    ATTNDB_RETURN_IF_ERROR(AttendDrawn(states));
     cost_->select_ns += drawn_ns - start_ns;
     cost_->attend_ns += SteadyNowNanos() - drawn_ns;
   }
   const int64_t start_ns = SteadyNowNanos();
-  ReadAll(states);
+  ATTNDB_RETURN_IF_ERROR(ReadAll(states));
   cost_->attend_ns += SteadyNowNanos() - start_ns;
   Book();
+  return Status::Ok();
 }
 
 }  // namespace attndb::attention

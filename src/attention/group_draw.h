@@ -10,6 +10,7 @@
 //   4. A head that finds itself off by too much lets the group draw again with more rows. Where
 //      that does not help, or most tokens would be read, the head reads all.
 //
+// Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group; groups are independent.
 // Source:  threshold sampling, Duffield, Lund and Thorup (threshold_sample.h); coordinated samples
@@ -25,6 +26,7 @@
 #include "attention/arena.h"
 #include "attention/call_cost.h"
 #include "attention/listed_tokens.h"
+#include "attndb/status.h"
 #include "attndb/types.h"
 #include "kernels/attention_state.h"
 #include "kernels/draw.h"
@@ -50,6 +52,7 @@ struct GroupCall {
   planner::DrawBudget budget;         // Of each head.
   std::span<const DrawSlice> slices;  // Of all ranges, in order,
   const float* thresholds = nullptr;  // ... and the logits that they were kept by: [group].
+  storage::RowLease* rows = nullptr;
 };
 
 // One q head of the group.
@@ -86,7 +89,7 @@ class GroupDraw {
   GroupDraw(const GroupCall& call, GroupScratch* scratch, CallCost* cost);
 
   // Writes a row of each head.
-  void Attend(const kernels::StateRows& states);
+  Status Attend(const kernels::StateRows& states);
 
  private:
   using Drawn = kernels::DrawnTokens;
@@ -97,14 +100,14 @@ class GroupDraw {
   void ChooseThresholds();
   void Draw();
   void TakeFixed(const DrawSlice& slice, size_t begin, size_t end);
-  void ScoreDrawn();
-  void AttendDrawn(const kernels::StateRows& states);
-  void AttendList(const Drawn& drawn, bool light, const kernels::StateRows& states);
+  Status ScoreDrawn();
+  Status AttendDrawn(const kernels::StateRows& states);
+  Status AttendList(const Drawn& drawn, bool light, const kernels::StateRows& states);
   double ShareOfChance() const;
   void FindErrors(const kernels::StateRows& states);
   void FindLightError(const kernels::StateRows& states, uint32_t i, HeadDraw* head) const;
   bool WantsMore();
-  void ReadAll(const kernels::StateRows& states);
+  Status ReadAll(const kernels::StateRows& states);
   void Book();
 
   const GroupCall& call_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "attention/threshold_sample.h"
+#include "attention/view_rows_test_util.h"
 #include "kernels/draw.h"
 #include "kernels/reference/reference.h"
 #include "kernels/test_rows.h"
@@ -43,7 +44,7 @@ class GroupDrawTest : public ::testing::Test {
         v_(DType::kFloat16, kTokens, kDim, false, &random_),
         q_(kGroup * kDim),
         scores_(kGroup * kTokens),
-        run_{{0, kTokens}, k_.view(), v_.view(), nullptr} {
+        run_(source_.Add({0, kTokens}, k_.view(), v_.view())) {
     std::normal_distribution<float> normal;
     for (float& x : q_) x = normal(random_);
     spec_.num_q_heads = kGroup;
@@ -125,6 +126,7 @@ class GroupDrawTest : public ::testing::Test {
         .budget = {.first_rows = rows, .tolerated_error = tolerated_error},
         .slices = slices_,
         .thresholds = thresholds_.data(),
+        .rows = &rows_,
     };
     Arena measure;
     GroupScratch::Take(group, kTokens, kDim, &measure);
@@ -134,7 +136,8 @@ class GroupDrawTest : public ::testing::Test {
     GroupScratch scratch = GroupScratch::Take(group, kTokens, kDim, &arena);
     const kernels::StateRows states = TakeStates(group, kDim, &arena);
     cost_ = {};
-    GroupDraw(call, &scratch, &cost_).Attend(states);
+    rows_.Reset(&source_);
+    EXPECT_TRUE(GroupDraw(call, &scratch, &cost_).Attend(states).ok());
     std::vector<float> lse(group);
     if (!denominators_.empty()) {
       kernels::AddToDenominators(call.denominator_logits, states, group, kDim);
@@ -216,6 +219,8 @@ class GroupDrawTest : public ::testing::Test {
   kernels::TestRows v_;
   std::vector<float> q_;
   std::vector<float> scores_;  // [kGroup][kTokens]
+  ViewRows source_;
+  storage::RowLease rows_;
   HeadRun run_;
   uint32_t first_head_ = 0;
   std::vector<float> denominators_;  // [kGroup], or none.

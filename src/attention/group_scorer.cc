@@ -1,8 +1,6 @@
 #include "attention/group_scorer.h"
 
 #include "attention/call_util.h"
-#include "attention/listed_tokens.h"
-#include "kernels/score.h"
 
 namespace attndb::attention {
 
@@ -34,10 +32,9 @@ std::span<const index::EstimateQuery> GroupScorer::Prepared(const HeadRun& run) 
   return {queries_, call_->group()};
 }
 
-void GroupScorer::Score(const HeadRun& run, TokenRange tokens, const GroupScores& to) {
+Status GroupScorer::Score(const HeadRun& run, TokenRange tokens, const GroupScores& to) {
   if (run.estimates == nullptr) {
-    ScoreExactly(run, tokens, to);
-    return;
+    return ScoreExactly(run, tokens, to);
   }
   const auto place_of = [&](TokenRange piece) -> GroupScores {
     return {to.scores + (piece.begin - tokens.begin), to.stride};
@@ -45,17 +42,18 @@ void GroupScorer::Score(const HeadRun& run, TokenRange tokens, const GroupScores
   const TokenRange before = Intersect(tokens, {0, middle_.begin});
   const TokenRange inside = Intersect(tokens, middle_);
   const TokenRange after = Intersect(tokens, {middle_.end, call_->call().num_tokens});
-  ScoreExactly(run, before, place_of(before));
+  ATTNDB_RETURN_IF_ERROR(ScoreExactly(run, before, place_of(before)));
   Estimate(run, inside, place_of(inside));
-  ScoreExactly(run, after, place_of(after));
+  return ScoreExactly(run, after, place_of(after));
 }
 
-void GroupScorer::ScoreExactly(const HeadRun& run, TokenRange tokens, const GroupScores& to) {
+Status GroupScorer::ScoreExactly(const HeadRun& run, TokenRange tokens, const GroupScores& to) {
   const uint64_t num_tokens = tokens.end - tokens.begin;
-  if (num_tokens == 0) return;
-  kernels::ScoreRows(kernels::RowsFrom(run.k, tokens.begin - run.tokens.begin), num_tokens,
-                     part_->q, call_->k_padded(), call_->group(), to.scores, to.stride);
-  part_->cost.bytes_touched += num_tokens * run.k.num_elements * DTypeBytes(run.k.dtype);
+  if (num_tokens == 0) return Status::Ok();
+  ATTNDB_RETURN_IF_ERROR(
+      ScoreRange(run, tokens, {part_->q, call_->k_padded(), call_->group()}, to, &part_->rows));
+  part_->cost.bytes_touched += num_tokens * run.k_bytes();
+  return Status::Ok();
 }
 
 void GroupScorer::Estimate(const HeadRun& run, TokenRange tokens, const GroupScores& to) {

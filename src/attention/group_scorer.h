@@ -14,15 +14,10 @@
 
 #include "attention/arena.h"
 #include "attention/call_view.h"
+#include "attention/listed_tokens.h"
 #include "index/key_estimates.h"
 
 namespace attndb::attention {
-
-// Room for scores of a group.
-struct GroupScores {
-  float* scores = nullptr;
-  size_t stride = 0;
-};
 
 class GroupScorer {
  public:
@@ -34,8 +29,8 @@ class GroupScorer {
   void Begin(const WorkUnit& unit, Part* part);
 
   // Of tokens of one run.
-  void Score(const HeadRun& run, TokenRange tokens, const GroupScores& to);
-  void ScoreExactly(const HeadRun& run, TokenRange tokens, const GroupScores& to);
+  Status Score(const HeadRun& run, TokenRange tokens, const GroupScores& to);
+  Status ScoreExactly(const HeadRun& run, TokenRange tokens, const GroupScores& to);
   // The group's queries, made ready for scans of the run's estimates. REQUIRES: it has some.
   std::span<const index::EstimateQuery> Prepared(const HeadRun& run);
 

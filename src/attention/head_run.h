@@ -1,4 +1,5 @@
-// A run of tokens of one kv head, as operators see it: its rows, and what was derived from them.
+// A run of tokens of one kv head, as operators see it: where its rows are asked for, and what was
+// derived from them.
 //
 // Threads: values and pure functions.
 #ifndef ATTNDB_ATTENTION_HEAD_RUN_H_
@@ -8,36 +9,47 @@
 #include <cstdint>
 #include <span>
 
+#include "attndb/dtype.h"
+#include "attndb/result.h"
 #include "attndb/types.h"
 #include "index/key_estimates.h"
 #include "index/key_index.h"
-#include "kernels/layout.h"
 #include "kernels/value_planes.h"
+#include "storage/kv/row_source.h"
 
 namespace attndb::attention {
 
 struct HeadRun {
-  TokenRange tokens;  // Of the call.
-  kernels::RowsView k;
-  kernels::RowsView v;
+  TokenRange tokens;    // Of the call.
+  uint32_t number = 0;  // Of the chain's runs.
+  uint32_t kv_head = 0;
+  size_t k_elements = 0;  // Of a row, padding included.
+  size_t v_elements = 0;
+  DType dtype = DType::kFloat16;
   const index::KeyEstimates* estimates = nullptr;    // What the middle's scores come from; or null.
   const kernels::ValuePlanesView* values = nullptr;  // For values that weigh little; or null.
   const kernels::ValueMeansView* means = nullptr;    // For values that are not looked at; or null.
   const index::KeyIndex* index = nullptr;            // What finds or draws its keys; or null.
+
+  storage::Strip k_strip() const { return {number, kv_head, storage::RowPart::kKeys}; }
+  storage::Strip v_strip() const { return {number, kv_head, storage::RowPart::kValues}; }
+  uint64_t k_bytes() const { return k_elements * DTypeBytes(dtype); }  // Of a row.
+  uint64_t v_bytes() const { return v_elements * DTypeBytes(dtype); }
 };
 
 // Calls f(run, tokens) for pieces of the range that lie in one run and one tile of kTokens tokens,
-// in order.
+// in order, until one fails.
 template <uint64_t kTokens, typename F>
-void ForEachTile(std::span<const HeadRun> runs, TokenRange range, const F& f) {
+Status ForEachTile(std::span<const HeadRun> runs, TokenRange range, const F& f) {
   for (const HeadRun& run : runs) {
     const uint64_t end = std::min(range.end, run.tokens.end);
     TokenRange tile = {std::max(range.begin, run.tokens.begin), 0};
     for (; tile.begin < end; tile.begin = tile.end) {
       tile.end = std::min(end, (tile.begin / kTokens + 1) * kTokens);
-      f(run, tile);
+      ATTNDB_RETURN_IF_ERROR(f(run, tile));
     }
   }
+  return Status::Ok();
 }
 
 }  // namespace attndb::attention

@@ -17,8 +17,8 @@ void IndexOperator::Begin(const CallView& call) {
 
 void IndexOperator::TakePart(uint32_t part, Arena* arena) {
   const LayerCall& call = call_->call();
-  parts_[part] =
-      IndexedScratch::Take(call_->group(), call.num_tokens, call.num_runs, search_bytes_, arena);
+  parts_[part] = IndexedScratch::Take(call_->group(), call.num_tokens, call_->num_runs(),
+                                      search_bytes_, arena);
 }
 
 Status IndexOperator::RunItem(const WorkItem& item, Part* part) {
@@ -28,16 +28,17 @@ Status IndexOperator::RunItem(const WorkItem& item, Part* part) {
                                .runs = call_->HeadRuns(unit.kv_head),
                                .q = {part->q, call_->k_padded(), call_->group()},
                                .num_tokens = unit.tokens.end,
-                               .middle = call_->Middle(unit.first_row)};
+                               .middle = call_->Middle(unit.first_row),
+                               .rows = &part->rows};
   IndexedGroup group(indexed, parts_[part->number], &part->cost);
-  group.Select();
-  Conclude(&group, unit, part);
-  return Status::Ok();
+  ATTNDB_RETURN_IF_ERROR(group.Select());
+  return Conclude(&group, unit, part);
 }
 
-void IndexOperator::Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const {
-  group->Attend(part->states);
+Status IndexOperator::Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const {
+  ATTNDB_RETURN_IF_ERROR(group->Attend(part->states));
   call_->WriteHeads(unit, 0, call_->group(), part->states, part);
+  return Status::Ok();
 }
 
 }  // namespace attndb::attention

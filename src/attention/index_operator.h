@@ -25,7 +25,7 @@ class IndexOperator : public Operator {
 
  private:
   // What becomes of the tokens that the group's search found: attention over them.
-  virtual void Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const;
+  virtual Status Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const;
 
   const CallView* call_ = nullptr;
   size_t search_bytes_ = 0;  // Of an index's scratch: the most that a kv head may need.

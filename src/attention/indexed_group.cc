@@ -5,7 +5,6 @@
 #include "attention/call_util.h"
 #include "common/clock.h"
 #include "common/infinity.h"
-#include "kernels/score.h"
 #include "kernels/select.h"
 
 namespace attndb::attention {
@@ -13,14 +12,19 @@ namespace {
 
 using kernels::StateRows;
 
+bool IsSearched(const HeadRun& run, TokenRange range) {
+  const TokenRange tokens = Intersect(range, run.tokens);
+  return run.index != nullptr && tokens.begin < tokens.end;
+}
+
 // Lists the runs with an index that hold tokens of the range. Returns how many.
 size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::IndexRun* list) {
   size_t count = 0;
   for (const HeadRun& run : runs) {
+    if (!IsSearched(run, range)) continue;
     const TokenRange tokens = Intersect(range, run.tokens);
-    if (run.index == nullptr || tokens.begin == tokens.end) continue;
     list[count++] = {.index = run.index,
-                     .keys = run.k,
+                     .keys = {nullptr, run.k_elements, run.k_elements, run.dtype},
                      .first_visible = tokens.begin - run.tokens.begin,
                      .num_visible = tokens.end - run.tokens.begin,
                      .first_token = static_cast<uint32_t>(run.tokens.begin)};
@@ -73,23 +77,21 @@ IndexedGroup::IndexedGroup(const IndexedCall& call, const IndexedScratch& scratc
 }
 
 // Of tokens of one run: q head g's at scores + g * stride.
-void IndexedGroup::ScoreRange(const HeadRun& run, TokenRange tokens, float* scores) {
-  const uint64_t count = tokens.end - tokens.begin;
-  kernels::ScoreRows(kernels::RowsFrom(run.k, tokens.begin - run.tokens.begin), count, call_.q.q,
-                     call_.q.stride, group_, scores, scratch_.stride);
-  cost_->bytes_touched += count * run.k.num_elements * DTypeBytes(run.k.dtype);
+Status IndexedGroup::ScoreRange(const HeadRun& run, TokenRange tokens, float* scores) {
+  cost_->bytes_touched += (tokens.end - tokens.begin) * run.k_bytes();
+  return attention::ScoreRange(run, tokens, call_.q, {scores, scratch_.stride}, call_.rows);
 }
 
 void IndexedGroup::RaiseBest(uint32_t head, const float* scores, size_t count) {
   scratch_.best[head] = std::max(scratch_.best[head], kernels::MaxScore(scores, count));
 }
 
-void IndexedGroup::ScoreFixed(TokenRange tokens) {
+Status IndexedGroup::ScoreFixed(TokenRange tokens) {
   for (const HeadRun& run : call_.runs) {
     const TokenRange piece = Intersect(tokens, run.tokens);
     const size_t count = piece.end - piece.begin;
     if (count == 0) continue;
-    ScoreRange(run, piece, scratch_.fixed_scores + num_fixed_);
+    ATTNDB_RETURN_IF_ERROR(ScoreRange(run, piece, scratch_.fixed_scores + num_fixed_));
     for (uint32_t head = 0; head < group_; ++head) {
       RaiseBest(head, fixed_scores(head) + num_fixed_, count);
     }
@@ -97,14 +99,15 @@ void IndexedGroup::ScoreFixed(TokenRange tokens) {
       scratch_.fixed[num_fixed_++] = static_cast<uint32_t>(token);
     }
   }
+  return Status::Ok();
 }
 
 // Tokens that no index covers: all of them may be critical.
-void IndexedGroup::AddAll(const HeadRun& run, TokenRange tokens) {
+Status IndexedGroup::AddAll(const HeadRun& run, TokenRange tokens) {
   const size_t count = tokens.end - tokens.begin;
   // Heads have lists of unequal length, so scores go to a place that is free for all of them.
   float* const free = scratch_.fixed_scores + num_fixed_;
-  ScoreRange(run, tokens, free);
+  ATTNDB_RETURN_IF_ERROR(ScoreRange(run, tokens, free));
   for (uint32_t head = 0; head < group_; ++head) {
     const float* const from = free + head * scratch_.stride;
     const size_t at = scratch_.count[head];
@@ -115,15 +118,17 @@ void IndexedGroup::AddAll(const HeadRun& run, TokenRange tokens) {
     scratch_.count[head] += count;
     RaiseBest(head, from, count);
   }
+  return Status::Ok();
 }
 
 // REQUIRES: nothing is listed yet.
-void IndexedGroup::SearchIndexes() {
+Status IndexedGroup::SearchIndexes() {
   for (uint32_t head = 0; head < group_; ++head) {
     scratch_.found[head] = {tokens_of(head), scores(head), 0};
   }
   const size_t num_runs = ListIndexes(call_.runs, call_.middle, scratch_.runs);
-  if (num_runs == 0) return;
+  if (num_runs == 0) return Status::Ok();
+  ATTNDB_RETURN_IF_ERROR(ReadKeys(num_runs));
   index::IndexCall call;
   call.spec = call_.search;
   call.runs = {scratch_.runs, num_runs};
@@ -143,16 +148,34 @@ void IndexedGroup::SearchIndexes() {
   cost_->num_visited += cost.keys_scored;
   cost_->num_clusters += cost.clusters;
   cost_->num_hops += cost.hops;
+  return Status::Ok();
 }
 
-void IndexedGroup::AddOthers() {
+// The keys of each run that is searched.
+Status IndexedGroup::ReadKeys(size_t num_runs) {
+  call_.rows->Clear();
+  for (const HeadRun& run : call_.runs) {
+    if (IsSearched(run, call_.middle)) {
+      call_.rows->WantWhole(run.k_strip(), 0, run.index->num_keys());
+    }
+  }
+  ATTNDB_RETURN_IF_ERROR(call_.rows->Read());
+  for (size_t i = 0; i < num_runs; ++i) {
+    uint64_t num_rows = 0;
+    scratch_.runs[i].keys = call_.rows->Piece(i, 0, &num_rows);
+  }
+  return Status::Ok();
+}
+
+Status IndexedGroup::AddOthers() {
   for (const HeadRun& run : call_.runs) {
     const TokenRange tokens = Intersect(call_.middle, run.tokens);
     const uint64_t covered =
         run.index == nullptr ? run.tokens.end : run.tokens.begin + run.index->first_key();
     const TokenRange others = Intersect(tokens, {run.tokens.begin, covered});
-    if (others.begin < others.end) AddAll(run, others);
+    if (others.begin < others.end) ATTNDB_RETURN_IF_ERROR(AddAll(run, others));
   }
+  return Status::Ok();
 }
 
 // Keeps what is critical by the scores of all runs.
@@ -178,34 +201,38 @@ void IndexedGroup::Filter(uint32_t head) {
   cost_->num_selected += count;
 }
 
-void IndexedGroup::Select() {
+Status IndexedGroup::Select() {
   const int64_t start_ns = SteadyNowNanos();
   cost_->num_queries += group_;
-  ScoreFixed({0, call_.middle.begin});
-  ScoreFixed({call_.middle.end, call_.num_tokens});
-  SearchIndexes();
-  AddOthers();
+  ATTNDB_RETURN_IF_ERROR(ScoreFixed({0, call_.middle.begin}));
+  ATTNDB_RETURN_IF_ERROR(ScoreFixed({call_.middle.end, call_.num_tokens}));
+  ATTNDB_RETURN_IF_ERROR(SearchIndexes());
+  ATTNDB_RETURN_IF_ERROR(AddOthers());
   for (uint32_t head = 0; head < group_; ++head) Filter(head);
   cost_->select_ns += SteadyNowNanos() - start_ns;
+  return Status::Ok();
 }
 
-void IndexedGroup::Attend(const StateRows& states) {
+Status IndexedGroup::Attend(const StateRows& states) {
   const int64_t start_ns = SteadyNowNanos();
   const kernels::LogitSpec logit = Logit(*call_.spec);
   kernels::InitStates(states, group_, v_padded_);
-  AttendListed(call_.runs, {scratch_.fixed, num_fixed_},
-               {scratch_.fixed_scores, scratch_.stride, group_}, logit, /*by_codes=*/false, states,
-               cost_);
+  ATTNDB_RETURN_IF_ERROR(AttendListed(call_.runs, {scratch_.fixed, num_fixed_},
+                                      {scratch_.fixed_scores, scratch_.stride, group_}, logit,
+                                      /*by_codes=*/false, states, call_.rows, cost_));
   for (uint32_t head = 0; head < group_; ++head) {
     const StateRows state = kernels::StatesFrom(states, head);
     const size_t num_found = scratch_.found[head].count;
     // Each part goes run by run.
-    AttendListed(call_.runs, {tokens_of(head), num_found}, {scores(head), 0, 1}, logit,
-                 /*by_codes=*/false, state, cost_);
-    AttendListed(call_.runs, {tokens_of(head) + num_found, scratch_.count[head] - num_found},
-                 {scores(head) + num_found, 0, 1}, logit, /*by_codes=*/false, state, cost_);
+    ATTNDB_RETURN_IF_ERROR(AttendListed(call_.runs, {tokens_of(head), num_found},
+                                        {scores(head), 0, 1}, logit,
+                                        /*by_codes=*/false, state, call_.rows, cost_));
+    ATTNDB_RETURN_IF_ERROR(AttendListed(
+        call_.runs, {tokens_of(head) + num_found, scratch_.count[head] - num_found},
+        {scores(head) + num_found, 0, 1}, logit, /*by_codes=*/false, state, call_.rows, cost_));
   }
   cost_->attend_ns += SteadyNowNanos() - start_ns;
+  return Status::Ok();
 }
 
 }  // namespace attndb::attention

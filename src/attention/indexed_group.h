@@ -8,6 +8,8 @@
 //   3. What was found is filtered by the final best of all; the rest is dropped.
 //   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
 //
+// Rows:    an index reads keys of its runs as it sees fit, so all of these keys are asked for.
+// Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group; groups are independent.
 // Source:  [Alaya] 6.1, 7.1 (the window seeds the search); [RA] App. B.
@@ -22,6 +24,7 @@
 #include "attention/arena.h"
 #include "attention/call_cost.h"
 #include "attention/listed_tokens.h"
+#include "attndb/status.h"
 #include "attndb/types.h"
 #include "index/key_index.h"
 #include "kernels/attention_state.h"
@@ -35,6 +38,7 @@ struct IndexedCall {
   QueryRows q;                    // The group's.
   uint64_t num_tokens = 0;        // Visible.
   TokenRange middle;
+  storage::RowLease* rows = nullptr;
 };
 
 struct IndexedScratch {
@@ -69,12 +73,12 @@ class IndexedGroup {
                             std::vector<index::IndexRun>* list);
 
   // Selects, for each q head.
-  void Select();
+  Status Select();
   SelectedTokens selected(uint32_t head) const {
     return {tokens_of(head), scores(head), scratch_.count[head]};
   }
   // Attends to sinks, window and what was selected: writes a row of each head.
-  void Attend(const kernels::StateRows& states);
+  Status Attend(const kernels::StateRows& states);
 
  private:
   uint32_t* tokens_of(uint32_t head) const { return scratch_.tokens + head * scratch_.stride; }
@@ -82,12 +86,13 @@ class IndexedGroup {
   float* fixed_scores(uint32_t head) const {
     return scratch_.fixed_scores + head * scratch_.stride;
   }
-  void ScoreRange(const HeadRun& run, TokenRange tokens, float* scores);
-  void ScoreFixed(TokenRange tokens);
+  Status ScoreRange(const HeadRun& run, TokenRange tokens, float* scores);
+  Status ScoreFixed(TokenRange tokens);
   void RaiseBest(uint32_t head, const float* scores, size_t count);
-  void SearchIndexes();
-  void AddOthers();
-  void AddAll(const HeadRun& run, TokenRange tokens);
+  Status SearchIndexes();
+  Status ReadKeys(size_t num_runs);
+  Status AddOthers();
+  Status AddAll(const HeadRun& run, TokenRange tokens);
   void Filter(uint32_t head);
 
   const IndexedCall& call_;

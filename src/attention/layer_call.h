@@ -17,7 +17,7 @@
 #include "index/key_index.h"
 #include "kernels/value_planes.h"
 #include "planner/plan.h"
-#include "storage/kv/kv_rows.h"
+#include "storage/kv/row_source.h"
 
 namespace attndb::attention {
 
@@ -28,12 +28,12 @@ struct LayerCall {
   const index::CriticalSearch* search = nullptr;  // Of the plan; null if it has none.
   index::SearchSpec find;                         // What the plan's index finds, if it finds.
   std::span<const planner::DrawBudget> draws;     // [num_kv_heads]: of a plan that draws.
-  // runs[h * num_runs + i]: run i of kv head h. Runs of one index have equal lengths for all heads;
-  // together they are tokens [0, num_tokens).
-  std::span<const storage::KvRows> runs;
-  size_t num_runs = 0;
-  // As runs: what estimates the scores of a run's keys, of at least as many tokens; null where
-  // nothing does. Empty: nowhere.
+  // Where K and V of the chain's runs are read, and how many tokens each run has: together they are
+  // tokens [0, num_tokens).
+  const storage::RowSource* rows = nullptr;
+  std::span<const uint64_t> run_tokens;
+  // [kv head][run]: what estimates the scores of a run's keys, of at least as many tokens; null
+  // where nothing does. Empty: nowhere.
   std::span<const index::KeyEstimates* const> estimates;
   // As estimates: what finds a run's keys, of the plan's index.
   std::span<const index::KeyIndex* const> indexes;

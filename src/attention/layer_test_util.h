@@ -20,6 +20,7 @@
 #include "index/planes/value_planes.h"
 #include "kernels/convert.h"
 #include "planner/builtin_plans.h"
+#include "storage/kv/resident_rows.h"
 
 namespace attndb::attention {
 
@@ -80,11 +81,13 @@ class Layer {
     // The last draw may be off by twice what is tolerated.
     draws_.assign(call.spec.num_kv_heads, {100, plan.error / 2});
     call.draws = draws_;
-    call.runs = runs_;
+    const storage::LayerShape rows = {shape_.kv_heads, shape_.head_dim, shape_.v_head_dim};
+    resident_.Reset(runs_, run_lengths_.size(), rows, dtype_);
+    call.rows = &resident_;
+    call.run_tokens = run_lengths_;
     call.estimates = estimates_;
     call.values = values_;
     call.means = means_;
-    call.num_runs = run_lengths_.size();
     call.non_finite = non_finite_;
     call.num_tokens = num_tokens_;
     call.q =
@@ -377,6 +380,7 @@ class Layer {
   std::vector<AlignedBuffer> k_;
   std::vector<AlignedBuffer> v_;
   std::vector<storage::KvRows> runs_;
+  storage::ResidentRows resident_;
   std::vector<index::KeyPlanes> planes_;
   std::vector<const index::KeyEstimates*> estimates_;
   std::vector<index::ValuePlanes> coded_;

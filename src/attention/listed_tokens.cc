@@ -9,22 +9,31 @@
 namespace attndb::attention {
 namespace {
 
-// Calls f(run, first, count) for the tokens of each run that has some: those from place `first` of
-// the list on, meanwhile relative to the run.
+// Calls f(run, first, count) for the tokens of each run that has some, until one fails: those from
+// place `first` of the list on, meanwhile relative to the run.
 template <typename F>
-void ForEachRun(std::span<const HeadRun> runs, const ListedTokens& listed, const F& f) {
+Status ForEachRun(std::span<const HeadRun> runs, const ListedTokens& listed, const F& f) {
   size_t first = 0;
   for (const HeadRun& run : runs) {
-    if (first == listed.count) return;
+    if (first == listed.count) break;
     uint32_t* const begin = listed.tokens + first;
     uint32_t* const end = std::lower_bound(begin, listed.tokens + listed.count,
                                            static_cast<uint32_t>(run.tokens.end));
     const auto count = static_cast<size_t>(end - begin);
     const auto offset = static_cast<uint32_t>(run.tokens.begin);
     for (uint32_t* i = begin; i != end; ++i) *i -= offset;
-    f(run, first, count);
+    if (count > 0) ATTNDB_RETURN_IF_ERROR(f(run, first, count));
     first += count;
   }
+  return Status::Ok();
+}
+
+Result<storage::ListedRows> ReadListed(const storage::Strip& strip, const uint32_t* tokens,
+                                       size_t count, storage::RowLease* rows) {
+  rows->Clear();
+  const size_t request = rows->WantListed(strip, tokens, count);
+  ATTNDB_RETURN_IF_ERROR(rows->Read());
+  return rows->Listed(request);
 }
 
 float NormOf(const float* q, size_t num_elements) {
@@ -39,7 +48,7 @@ float ScoreError(const index::KeyEstimates& estimates, uint32_t bits, const floa
 }
 
 float LargestScoreError(std::span<const HeadRun> runs, uint32_t bits, const float* q) {
-  const float norm = runs.empty() ? 0 : NormOf(q, runs[0].k.num_elements);
+  const float norm = runs.empty() ? 0 : NormOf(q, runs[0].k_elements);
   float largest = 0;
   for (const HeadRun& run : runs) {
     if (run.estimates != nullptr) {
@@ -49,49 +58,77 @@ float LargestScoreError(std::span<const HeadRun> runs, uint32_t bits, const floa
   return largest;
 }
 
-void ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const QueryRows& q,
-                 float* scores, size_t scores_stride, CallCost* cost) {
-  ForEachRun(runs, listed, [&](const HeadRun& run, size_t first, size_t count) {
+Status ScoreRange(const HeadRun& run, TokenRange tokens, const QueryRows& q, const GroupScores& to,
+                  storage::RowLease* rows) {
+  const uint64_t count = tokens.end - tokens.begin;
+  rows->Clear();
+  const size_t keys = rows->Want(run.k_strip(), tokens.begin - run.tokens.begin, count);
+  ATTNDB_RETURN_IF_ERROR(rows->Read());
+  uint64_t num_rows = 0;
+  for (uint64_t from = 0; from < count; from += num_rows) {
+    const kernels::RowsView k = rows->Piece(keys, from, &num_rows);
+    kernels::ScoreRows(k, num_rows, q.q, q.stride, q.count, to.scores + from, to.stride);
+  }
+  return Status::Ok();
+}
+
+Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const QueryRows& q,
+                   const GroupScores& scores, storage::RowLease* rows, CallCost* cost) {
+  return ForEachRun(runs, listed, [&](const HeadRun& run, size_t first, size_t count) -> Status {
     uint32_t* const tokens = listed.tokens + first;
-    if (run.estimates != nullptr && count > 0) {
-      kernels::ScoreGather(run.k, tokens, count, q.q, q.stride, q.count, scores + first,
-                           scores_stride);
+    if (run.estimates != nullptr) {
+      ATTNDB_ASSIGN_OR_RETURN(const storage::ListedRows k,
+                              ReadListed(run.k_strip(), tokens, count, rows));
+      kernels::ScoreGather(k.rows, k.list, count, q.q, q.stride, q.count, scores.scores + first,
+                           scores.stride);
       cost->num_candidates += count * q.count;
-      cost->bytes_touched += count * run.k.num_elements * DTypeBytes(run.k.dtype);
+      cost->bytes_touched += count * run.k_bytes();
     }
     const auto offset = static_cast<uint32_t>(run.tokens.begin);
     for (size_t i = 0; i < count; ++i) tokens[i] += offset;
+    return Status::Ok();
   });
 }
 
-void AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
-                  const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
-                  const kernels::StateRows& states, CallCost* cost) {
-  ForEachRun(runs, listed, [&](const HeadRun& run, size_t first, size_t count) {
+Status AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
+                    const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
+                    const kernels::StateRows& states, storage::RowLease* rows, CallCost* cost) {
+  return ForEachRun(runs, listed, [&](const HeadRun& run, size_t first, size_t count) -> Status {
     const uint32_t* const tokens = listed.tokens + first;
     const float* const from = scores.scores + first;
     if (by_codes && run.values != nullptr) {
       kernels::AttendCoded(from, scores.stride, scores.num_q_rows, *run.values, tokens, count,
                            logit, states);
-      cost->bytes_touched += count * run.v.num_elements;
-    } else {
-      kernels::AttendScored(from, scores.stride, scores.num_q_rows, run.v, tokens, count, logit,
-                            states);
-      cost->bytes_touched += count * run.v.num_elements * DTypeBytes(run.v.dtype);
+      cost->bytes_touched += count * run.v_elements;
+      return Status::Ok();
     }
+    ATTNDB_ASSIGN_OR_RETURN(const storage::ListedRows v,
+                            ReadListed(run.v_strip(), tokens, count, rows));
+    kernels::AttendScored(from, scores.stride, scores.num_q_rows, v.rows, v.list, count, logit,
+                          states);
+    cost->bytes_touched += count * run.v_bytes();
+    return Status::Ok();
   });
 }
 
-void AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const QueryRows& q,
-               const kernels::LogitSpec& logit, const kernels::StateRows& states, CallCost* cost) {
+Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const QueryRows& q,
+                 const kernels::LogitSpec& logit, const kernels::StateRows& states,
+                 storage::RowLease* rows, CallCost* cost) {
   for (const HeadRun& run : runs) {
     const uint64_t end = std::min(run.tokens.end, num_tokens);
-    if (run.tokens.begin >= end) return;
+    if (run.tokens.begin >= end) break;
     const uint64_t count = end - run.tokens.begin;
-    kernels::AttendRows(run.k, run.v, count, q.q, q.stride, q.count, logit, states);
-    cost->bytes_touched +=
-        count * (run.k.num_elements + run.v.num_elements) * DTypeBytes(run.k.dtype);
+    rows->Clear();
+    const size_t keys = rows->Want(run.k_strip(), 0, count);
+    const size_t values = rows->Want(run.v_strip(), 0, count);
+    ATTNDB_RETURN_IF_ERROR(rows->Read());
+    storage::ForEachPiece(*rows, keys, values,
+                          [&](const auto& k, const auto& v, uint64_t, uint64_t n) {
+                            kernels::AttendRows(k, v, n, q.q, q.stride, q.count, logit, states);
+                          });
+    cost->bytes_touched += count * (run.k_bytes() + run.v_bytes());
   }
+  return Status::Ok();
 }
 
 }  // namespace attndb::attention

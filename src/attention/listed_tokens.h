@@ -2,6 +2,8 @@
 // them.
 //
 // Shapes:  scores [num_q_rows] rows, scores_stride apart, an element a token; q [num_q_rows] rows.
+// Rows:    those of all runs are asked for at once.
+// Errors:  those of reads.
 // Memory:  nothing is allocated.
 // Threads: stateless.
 #ifndef ATTNDB_ATTENTION_LISTED_TOKENS_H_
@@ -13,6 +15,7 @@
 
 #include "attention/call_cost.h"
 #include "attention/head_run.h"
+#include "attndb/status.h"
 #include "attndb/types.h"
 #include "index/key_estimates.h"
 #include "kernels/attention_state.h"
@@ -45,6 +48,16 @@ struct QueryRows {
   size_t count = 0;
 };
 
+// Room for scores of q rows: that of row r and token i is at scores[r * stride + i].
+struct GroupScores {
+  float* scores = nullptr;
+  size_t stride = 0;
+};
+
+// Exact scores of consecutive tokens of one run.
+Status ScoreRange(const HeadRun& run, TokenRange tokens, const QueryRows& q, const GroupScores& to,
+                  storage::RowLease* rows);
+
 // By how much estimates of a q row's scores are off, as a standard deviation.
 float ScoreError(const index::KeyEstimates& estimates, uint32_t bits, const float* q,
                  size_t num_elements);
@@ -62,18 +75,19 @@ inline float ScoreShift(float error, float scale) { return 0.5f * scale * error 
 inline bool ErrorsEvenOut(float error, float scale) { return error * scale <= 0.5f; }
 
 // Replaces scores that are estimates by exact ones, from K.
-void ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const QueryRows& q,
-                 float* scores, size_t scores_stride, CallCost* cost);
+Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const QueryRows& q,
+                   const GroupScores& scores, storage::RowLease* rows, CallCost* cost);
 
 // Folds the tokens into a state of each q row: by V, or by codes of it (8 bits) in runs that have
 // them. Leaves the tokens relative to their runs.
-void AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
-                  const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
-                  const kernels::StateRows& states, CallCost* cost);
+Status AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
+                    const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
+                    const kernels::StateRows& states, storage::RowLease* rows, CallCost* cost);
 
 // Folds every token in sight, by exact scores, into a state of each q row.
-void AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const QueryRows& q,
-               const kernels::LogitSpec& logit, const kernels::StateRows& states, CallCost* cost);
+Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const QueryRows& q,
+                 const kernels::LogitSpec& logit, const kernels::StateRows& states,
+                 storage::RowLease* rows, CallCost* cost);
 
 }  // namespace attndb::attention
 

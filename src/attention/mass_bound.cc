@@ -54,14 +54,15 @@ class MassSum {
   }
 
   // At most, of the middle tokens of a run that were not chosen.
-  void AddLeft(const HeadRun& run, Left* left) const {
+  Status AddLeft(const HeadRun& run, Left* left) const {
     const TokenRange tokens = Intersect(run.tokens, call_.middle);
-    if (tokens.begin == tokens.end) return;
+    if (tokens.begin == tokens.end) return Status::Ok();
+    if (run.means == nullptr) ATTNDB_RETURN_IF_ERROR(ReadValues(run, tokens));
     index::EstimateQuery query;
     double shift = 0;
     if (run.estimates != nullptr) {
       query = run.estimates->Prepare(call_.q, call_.spare, call_.codes);
-      const float error = ScoreError(*run.estimates, call_.bits, call_.q, run.k.num_elements);
+      const float error = ScoreError(*run.estimates, call_.bits, call_.q, run.k_elements);
       // The margin is that of a score's five roundings, each of which the shift takes part in.
       shift = double{ScoreShift(error, call_.logit.scale)} * (1 + 0x1p-20);
     }
@@ -75,9 +76,17 @@ class MassSum {
       AddTile(run, query, shift, tile, left);
       begin = tile.end;
     }
+    return Status::Ok();
   }
 
  private:
+  // For NormOf.
+  Status ReadValues(const HeadRun& run, TokenRange tokens) const {
+    call_.rows->Clear();
+    call_.rows->Want(run.v_strip(), tokens.begin - run.tokens.begin, tokens.end - tokens.begin);
+    return call_.rows->Read();
+  }
+
   void Weigh(const float* scores, size_t count, float* sums) const {
     kernels::SumWeights(scores, count, call_.logit, max_, sums);
   }
@@ -109,10 +118,17 @@ class MassSum {
       cost_->bytes_touched += sizeof(float);
       return run.means->norms[block];
     }
-    const size_t count = tokens.end - tokens.begin;
-    const kernels::RowsView& v = run.v;
-    cost_->bytes_touched += count * v.num_elements * DTypeBytes(v.dtype);
-    return kernels::LongestRow(kernels::RowsFrom(v, tokens.begin - run.tokens.begin), count);
+    const uint64_t count = tokens.end - tokens.begin;
+    const uint64_t first_read = Intersect(run.tokens, call_.middle).begin;
+    cost_->bytes_touched += count * run.v_bytes();
+    float norm = 0;
+    uint64_t num_rows = 0;
+    for (uint64_t i = 0; i < count; i += num_rows) {
+      const kernels::RowsView v = call_.rows->Piece(0, tokens.begin - first_read + i, &num_rows);
+      num_rows = std::min(num_rows, count - i);
+      norm = std::max(norm, kernels::LongestRow(v, num_rows));
+    }
+    return norm;
   }
 
   const MassBoundCall& call_;
@@ -141,7 +157,7 @@ float LeftBound::OfOutput(double norm) const {
   return share == 0 ? 0.0f : Upwards(double{share} * norm + double{value});
 }
 
-LeftBound BoundLeft(const MassBoundCall& call, CallCost* cost) {
+Result<LeftBound> BoundLeft(const MassBoundCall& call, CallCost* cost) {
   const TokenRange middle = call.middle;
   const float chosen_max = kernels::MaxScore(call.chosen_scores.data(), call.chosen_scores.size());
   const float left_max = kernels::MaxScore(call.scores + middle.begin, middle.end - middle.begin);
@@ -149,7 +165,7 @@ LeftBound BoundLeft(const MassBoundCall& call, CallCost* cost) {
   const float max = kernels::LogitOf(std::max(chosen_max, left_max), call.logit);
   const MassSum sum(call, max, cost);
   Left left;
-  for (const HeadRun& run : call.runs) sum.AddLeft(run, &left);
+  for (const HeadRun& run : call.runs) ATTNDB_RETURN_IF_ERROR(sum.AddLeft(run, &left));
   const double rounding = std::exp(Rounding(call.logit, max));
   const double denominator = std::exp(double{call.denominator_logit} - double{max});
   const double chosen = sum.OfChosen() + denominator;

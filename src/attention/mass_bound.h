@@ -26,6 +26,7 @@
 #include <span>
 
 #include "attention/listed_tokens.h"
+#include "attndb/result.h"
 #include "attndb/types.h"
 #include "kernels/attention_state.h"
 
@@ -50,6 +51,7 @@ struct MassBoundCall {
   std::byte* codes = nullptr;  // ... [index::QueryCodeBytes(head_dim padded)].
   // Of a weight of value 0 that is no token's and counts as chosen; -inf for none.
   float denominator_logit = -std::numeric_limits<float>::infinity();
+  storage::RowLease* rows = nullptr;
 };
 
 struct LeftBound {
@@ -60,8 +62,8 @@ struct LeftBound {
   float OfOutput(double norm) const;
 };
 
-// REQUIRES: some token was chosen; logit.scale > 0.
-LeftBound BoundLeft(const MassBoundCall& call, CallCost* cost);
+// Errors: those of reads. REQUIRES: some token was chosen; logit.scale > 0.
+Result<LeftBound> BoundLeft(const MassBoundCall& call, CallCost* cost);
 
 }  // namespace attndb::attention
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/view_rows_test_util.h"
 #include "common/aligned_buffer.h"
 #include "common/random.h"
 #include "index/planes/key_planes.h"
@@ -60,12 +61,10 @@ class Context {
       planes_.push_back(*index::KeyPlanes::Build(k, length));
       values_.push_back(*index::ValueMeans::Build(k, length));
       const bool has_values = random->Uniform(2) == 0;
-      runs_.push_back({{begin, begin + length},
-                       k,
-                       k,  // Values are as long, and as different, as keys.
-                       &planes_.back(),
-                       /*values=*/nullptr,
-                       has_values ? &values_.back().view() : nullptr});
+      // Values are as long, and as different, as keys.
+      runs_.push_back(source_.Add({begin, begin + length}, k, k));
+      runs_.back().estimates = &planes_.back();
+      if (has_values) runs_.back().means = &values_.back().view();
       begin += length;
     }
     runs_.back().estimates = nullptr;
@@ -109,10 +108,11 @@ class Context {
       if (!fixed) scores[i] = -std::numeric_limits<float>::infinity();
     }
     CallCost cost;
+    rows_.Reset(&source_);
     const LeftBound bound =
-        BoundLeft({runs_, bits, q(), scores.data(), middle, chosen, logit,
-                   reinterpret_cast<float*>(spare_.data()), codes_.data(), denominator},
-                  &cost);
+        *BoundLeft({runs_, bits, q(), scores.data(), middle, chosen, logit,
+                    reinterpret_cast<float*>(spare_.data()), codes_.data(), denominator, &rows_},
+                   &cost);
     Outcome found = {.bound = bound.share, .share = left.mass / (left.mass + kept.mass)};
     found.granted = 2 * kDim * 0x1p-24 * logit.scale * Norm(q()) * largest;
     if (kept.mass == 0) return found;  // Below float64's range: no output to compare.
@@ -164,7 +164,8 @@ class Context {
       float* const out = &scores[run.tokens.begin];
       if (bits == 0) run.estimates = nullptr;
       if (run.estimates == nullptr) {
-        kernels::ScoreRows(run.k, count, q(), kDim, 1, out, count);
+        kernels::ScoreRows({&keys_[run.tokens.begin * kDim], kDim, kDim, DType::kFloat32}, count,
+                           q(), kDim, 1, out, count);
         continue;
       }
       index::EstimateQuery query =
@@ -182,6 +183,8 @@ class Context {
   std::vector<float> keys_;
   std::vector<index::KeyPlanes> planes_;
   std::vector<index::ValueMeans> values_;
+  ViewRows source_;
+  storage::RowLease rows_;
   std::vector<HeadRun> runs_;
   AlignedBuffer q_, spare_, codes_;
 };

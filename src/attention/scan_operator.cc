@@ -67,14 +67,17 @@ Status ScanOperator::RunItem(const WorkItem& item, Part* part) {
   scorer.Begin(unit, part);
   float* const scores = ScoresOf(item.unit, 0, part).scores;
   uint64_t summarized = range.begin;  // Whole blocks, and at the end what is left.
-  ForEachTile<GroupScorer::kTileTokens>(
-      call_->HeadRuns(unit.kv_head), range, [&](const HeadRun& run, TokenRange tile) {
-        scorer.Score(run, tile, {scores + tile.begin, call_->call().num_tokens});
-        const uint64_t whole =
-            tile.end == range.end ? tile.end : tile.end / kWeightBlock * kWeightBlock;
-        if (whole > summarized) Summarize(item.unit, {summarized, whole}, part);
-        summarized = std::max(summarized, whole);
-      });
+  const auto score = [&](const HeadRun& run, TokenRange tile) -> Status {
+    ATTNDB_RETURN_IF_ERROR(
+        scorer.Score(run, tile, {scores + tile.begin, call_->call().num_tokens}));
+    const uint64_t whole =
+        tile.end == range.end ? tile.end : tile.end / kWeightBlock * kWeightBlock;
+    if (whole > summarized) Summarize(item.unit, {summarized, whole}, part);
+    summarized = std::max(summarized, whole);
+    return Status::Ok();
+  };
+  ATTNDB_RETURN_IF_ERROR(
+      ForEachTile<GroupScorer::kTileTokens>(call_->HeadRuns(unit.kv_head), range, score));
   part->cost.score_ns += SteadyNowNanos() - start_ns;
   return Status::Ok();
 }
@@ -105,16 +108,17 @@ Status ScanOperator::Finish(uint32_t unit_idx, uint32_t group_head, Part* part) 
       .seed = call_->TokenOfRow(unit.first_row) * num_q_heads + q_head,
       .search = call_->call().search,
       .view = ScoresOf(unit_idx, group_head, part),
+      .rows = &part->rows,
       .bound = bounds_.empty() ? nullptr : &bounds_[unit.first_row * num_q_heads + q_head]};
   SparseHead head(head_call, parts_[part->number].head, &part->cost);
-  Conclude(&head, unit_idx, group_head, part);
-  return Status::Ok();
+  return Conclude(&head, unit_idx, group_head, part);
 }
 
-void ScanOperator::Conclude(SparseHead* head, uint32_t unit, uint32_t group_head,
-                            Part* part) const {
-  head->Attend(part->states);
+Status ScanOperator::Conclude(SparseHead* head, uint32_t unit, uint32_t group_head,
+                              Part* part) const {
+  ATTNDB_RETURN_IF_ERROR(head->Attend(part->states));
   call_->WriteHeads(call_->unit(unit), group_head, 1, part->states, part);
+  return Status::Ok();
 }
 
 }  // namespace attndb::attention

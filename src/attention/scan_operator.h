@@ -46,7 +46,7 @@ class ScanOperator : public Operator {
   };
 
   // What becomes of the tokens that a q head selects: attention over them.
-  virtual void Conclude(SparseHead* head, uint32_t unit, uint32_t group_head, Part* part) const;
+  virtual Status Conclude(SparseHead* head, uint32_t unit, uint32_t group_head, Part* part) const;
 
   Scores TakeScores(size_t num_units, Arena* arena) const;
   index::ScoreView ScoresOf(uint32_t unit, uint32_t group_head, const Part* part) const;

@@ -10,16 +10,19 @@ void Copy(const SelectedTokens& selected, CriticalTokens* found) {
 
 }  // namespace
 
-void SelectByScan::Conclude(SparseHead* head, uint32_t unit, uint32_t group_head,
-                            Part* /*part*/) const {
-  Copy(head->Select(),
-       &call().call().found[call().unit(unit).kv_head * call().group() + group_head]);
+Status SelectByScan::Conclude(SparseHead* head, uint32_t unit, uint32_t group_head,
+                              Part* /*part*/) const {
+  const uint32_t q_head = call().unit(unit).kv_head * call().group() + group_head;
+  ATTNDB_ASSIGN_OR_RETURN(const SelectedTokens selected, head->Select());
+  Copy(selected, &call().call().found[q_head]);
+  return Status::Ok();
 }
 
-void SelectByIndex::Conclude(IndexedGroup* group, const WorkUnit& unit, Part* /*part*/) const {
+Status SelectByIndex::Conclude(IndexedGroup* group, const WorkUnit& unit, Part* /*part*/) const {
   for (uint32_t head = 0; head < call().group(); ++head) {
     Copy(group->selected(head), &call().call().found[unit.kv_head * call().group() + head]);
   }
+  return Status::Ok();
 }
 
 }  // namespace attndb::attention

@@ -13,12 +13,12 @@ namespace attndb::attention {
 
 class SelectByScan final : public ScanOperator {
  private:
-  void Conclude(SparseHead* head, uint32_t unit, uint32_t group_head, Part* part) const override;
+  Status Conclude(SparseHead* head, uint32_t unit, uint32_t group_head, Part* part) const override;
 };
 
 class SelectByIndex final : public IndexOperator {
  private:
-  void Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const override;
+  Status Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const override;
 };
 
 }  // namespace attndb::attention

@@ -71,9 +71,9 @@ size_t SparseHead::ListChosen(size_t num_middle) {
 }
 
 // Chooses the critical tokens, and marks them in the view, for the remainder.
-size_t SparseHead::Choose() {
+Result<size_t> SparseHead::Choose() {
   uint32_t* const critical = scratch_.indices + call_.middle.begin;
-  const size_t num_critical = ChooseCritical(critical);
+  ATTNDB_ASSIGN_OR_RETURN(const size_t num_critical, ChooseCritical(critical));
   const size_t num_chosen = ListChosen(num_critical);
   cost_->num_selected += num_critical;
   if (!call_.plan->Estimates() && !call_.plan->Bounds()) return num_chosen;
@@ -84,13 +84,13 @@ size_t SparseHead::Choose() {
   return num_chosen;
 }
 
-size_t SparseHead::ChooseCritical(uint32_t* indices) {
+Result<size_t> SparseHead::ChooseCritical(uint32_t* indices) {
   const size_t count = call_.search->Search(search_, indices, scratch_.select);
   if (search_.score_error == 0) return count;
   float* const exact = scratch_.chosen_scores;
   float* const scores = call_.view.scores;
   for (size_t i = 0; i < count; ++i) exact[i] = scores[indices[i]];
-  ScoreExactly(indices, count, exact);
+  ATTNDB_RETURN_IF_ERROR(ScoreExactly(indices, count, exact));
   for (size_t i = 0; i < count; ++i) {
     scores[indices[i]] = exact[i];
     call_.view.MarkChanged(indices[i]);
@@ -102,8 +102,8 @@ size_t SparseHead::ChooseCritical(uint32_t* indices) {
   return call_.search->Refine(search_, max, indices, count, scratch_.select);
 }
 
-LeftBound SparseHead::BoundChosen(size_t num_chosen) {
-  if (num_chosen == call_.num_tokens) return {};
+Result<LeftBound> SparseHead::BoundChosen(size_t num_chosen) {
+  if (num_chosen == call_.num_tokens) return LeftBound();
   return BoundLeft({call_.runs,
                     call_.plan->bits,
                     call_.q,
@@ -113,7 +113,8 @@ LeftBound SparseHead::BoundChosen(size_t num_chosen) {
                     logit(),
                     scratch_.spare,
                     scratch_.codes,
-                    call_.denominator_logit},
+                    call_.denominator_logit,
+                    call_.rows},
                    cost_);
 }
 
@@ -125,47 +126,56 @@ void SparseHead::NoteBound(const LeftBound& left, const StateRows& state) {
   cost_->AddBound(double{call_.bound->mass}, double{call_.bound->out});
 }
 
-void SparseHead::ScoreExactly(uint32_t* indices, size_t count, float* scores) {
-  ScoreListed(call_.runs, {indices, count}, {call_.q, 0, 1}, scores, count, cost_);
+Status SparseHead::ScoreExactly(uint32_t* indices, size_t count, float* scores) {
+  return ScoreListed(call_.runs, {indices, count}, {call_.q, 0, 1}, {scores, count}, call_.rows,
+                     cost_);
 }
 
-void SparseHead::Fold(uint32_t* indices, const float* scores, size_t count,
-                      const kernels::LogitSpec& logit, const StateRows& state) {
-  AttendListed(call_.runs, {indices, count}, {scores, count}, logit, /*by_codes=*/false, state,
-               cost_);
+Status SparseHead::Fold(uint32_t* indices, const float* scores, size_t count,
+                        const kernels::LogitSpec& logit, const StateRows& state) {
+  return AttendListed(call_.runs, {indices, count}, {scores, count}, logit, /*by_codes=*/false,
+                      state, call_.rows, cost_);
 }
 
-SelectedTokens SparseHead::Select() {
+Result<SelectedTokens> SparseHead::Select() {
   ++cost_->num_queries;
   const int64_t start_ns = SteadyNowNanos();
-  const size_t num_chosen = Choose();
+  ATTNDB_ASSIGN_OR_RETURN(const size_t num_chosen, Choose());
   cost_->select_ns += SteadyNowNanos() - start_ns;
   const size_t first = call_.middle.begin;
   const size_t end = num_chosen - (call_.num_tokens - call_.middle.end);
-  return {scratch_.indices + first, scratch_.chosen_scores + first, end - first};
+  return SelectedTokens{scratch_.indices + first, scratch_.chosen_scores + first, end - first};
 }
 
-void SparseHead::Attend(const StateRows& state) {
+Status SparseHead::Attend(const StateRows& state) {
   ++cost_->num_queries;
   const int64_t start_ns = SteadyNowNanos();
-  const size_t num_chosen = Choose();
+  ATTNDB_ASSIGN_OR_RETURN(const size_t num_chosen, Choose());
   const bool bounds = call_.plan->Bounds();
-  LeftBound left = bounds ? BoundChosen(num_chosen) : LeftBound();
+  LeftBound left;
+  if (bounds) {
+    ATTNDB_ASSIGN_OR_RETURN(left, BoundChosen(num_chosen));
+  }
   const bool attends_to_all = bounds && double{left.share} > call_.plan->exact_fallback;
   const int64_t chosen_ns = SteadyNowNanos();
   cost_->select_ns += chosen_ns - start_ns;
   kernels::InitStates(state, 1, v_padded_);
   if (attends_to_all) {
-    AttendAll(call_.runs, call_.num_tokens, {call_.q, 0, 1}, logit(), state, cost_);
+    ATTNDB_RETURN_IF_ERROR(AttendAll(call_.runs, call_.num_tokens, {call_.q, 0, 1}, logit(), state,
+                                     call_.rows, cost_));
     ++cost_->num_fallbacks;
     left = {};
   } else {
-    Fold(scratch_.indices, scratch_.chosen_scores, num_chosen, logit(), state);
+    ATTNDB_RETURN_IF_ERROR(
+        Fold(scratch_.indices, scratch_.chosen_scores, num_chosen, logit(), state));
   }
   if (bounds) NoteBound(left, state);
   const size_t num_left = call_.num_tokens - num_chosen;
-  if (call_.plan->Estimates() && num_left > 0) AttendRemainder(num_left, state);
+  if (call_.plan->Estimates() && num_left > 0) {
+    ATTNDB_RETURN_IF_ERROR(AttendRemainder(num_left, state));
+  }
   cost_->attend_ns += SteadyNowNanos() - chosen_ns;
+  return Status::Ok();
 }
 
 }  // namespace attndb::attention

@@ -9,6 +9,7 @@
 // A plan with exact_fallback bounds the mass left out before step 2 (mass_bound.h). Where that is
 // too much, all tokens are attended to exactly instead; elsewhere, the output's error is bounded.
 //
+// Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a head; heads are independent.
 // Source:  search, then exact attention over what it found: RetrievalAttention App. B.
@@ -24,6 +25,7 @@
 #include "attention/listed_tokens.h"
 #include "attention/mass_bound.h"
 #include "attention/remainder.h"
+#include "attndb/result.h"
 #include "attndb/types.h"
 #include "index/critical_search.h"
 #include "kernels/attention_state.h"
@@ -42,7 +44,8 @@ struct HeadCall {
   float denominator_logit = -std::numeric_limits<float>::infinity();
   uint64_t seed = 0;  // Of the sample.
   const index::CriticalSearch* search = nullptr;
-  index::ScoreView view;       // Scores of all tokens. Changed.
+  index::ScoreView view;  // Scores of all tokens. Changed.
+  storage::RowLease* rows = nullptr;
   HeadBound* bound = nullptr;  // If the plan bounds. Written.
 };
 
@@ -74,32 +77,32 @@ class SparseHead {
   SparseHead(const HeadCall& call, const HeadScratch& scratch, CallCost* cost);
 
   // Selects, and attends to what was selected: writes one row.
-  void Attend(const kernels::StateRows& state);
+  Status Attend(const kernels::StateRows& state);
   // Selects only.
-  SelectedTokens Select();
+  Result<SelectedTokens> Select();
 
  private:
   kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }
   // What the state's tokens and the denominator weigh, in units of exp(state's max).
   double WholeSum(const kernels::StateRows& state) const;
   size_t ListChosen(size_t num_middle);
-  size_t Choose();
-  size_t ChooseCritical(uint32_t* indices);
+  Result<size_t> Choose();
+  Result<size_t> ChooseCritical(uint32_t* indices);
   // What the chosen tokens leave out at most; all of the mass if that is too much.
-  LeftBound BoundChosen(size_t num_chosen);
+  Result<LeftBound> BoundChosen(size_t num_chosen);
   void NoteBound(const LeftBound& left, const kernels::StateRows& state);
-  void ScoreExactly(uint32_t* indices, size_t count, float* scores);
+  Status ScoreExactly(uint32_t* indices, size_t count, float* scores);
   // Leaves the indices relative to their runs.
-  void Fold(uint32_t* indices, const float* scores, size_t count, const kernels::LogitSpec& logit,
-            const kernels::StateRows& state);
+  Status Fold(uint32_t* indices, const float* scores, size_t count, const kernels::LogitSpec& logit,
+              const kernels::StateRows& state);
 
   // sparse_head_remainder.cc
   bool EvensOut() const;
-  void AttendRemainder(size_t num_left, const kernels::StateRows& state);
-  void AttendSample(size_t num_left, const kernels::StateRows& state);
-  void AttendValues(const kernels::StateRows& state);
-  void AttendWholeRemainder(const kernels::StateRows& state);
-  void WeighSample(size_t num_drawn, float log_share);
+  Status AttendRemainder(size_t num_left, const kernels::StateRows& state);
+  Status AttendSample(size_t num_left, const kernels::StateRows& state);
+  Status AttendValues(const kernels::StateRows& state);
+  Status AttendWholeRemainder(const kernels::StateRows& state);
+  Status WeighSample(size_t num_drawn, float log_share);
 
   const HeadCall& call_;
   const HeadScratch& scratch_;

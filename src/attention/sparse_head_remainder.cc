@@ -13,7 +13,7 @@ namespace attndb::attention {
 
 using kernels::StateRows;
 
-void SparseHead::AttendWholeRemainder(const StateRows& state) {
+Status SparseHead::AttendWholeRemainder(const StateRows& state) {
   const TokenRange middle = call_.middle;
   uint32_t* const indices = scratch_.indices;
   const size_t count =
@@ -23,8 +23,8 @@ void SparseHead::AttendWholeRemainder(const StateRows& state) {
     indices[i] += static_cast<uint32_t>(middle.begin);
     scratch_.chosen_scores[i] = call_.view.scores[indices[i]];
   }
-  ScoreExactly(indices, count, scratch_.chosen_scores);
-  Fold(indices, scratch_.chosen_scores, count, logit(), state);
+  ATTNDB_RETURN_IF_ERROR(ScoreExactly(indices, count, scratch_.chosen_scores));
+  return Fold(indices, scratch_.chosen_scores, count, logit(), state);
 }
 
 // Whether errors of the scores are so small that they even out over many tokens.
@@ -34,31 +34,31 @@ bool SparseHead::EvensOut() const { return ErrorsEvenOut(search_.score_error, ca
 // stand for an equal share of the mass, as the scores by which they were drawn are exact, or their
 // errors so small that they even out over the tokens left. Else times what makes a token's weight
 // the exact one, so that errors cost precision but no bias (importance sampling), and a row of K.
-void SparseHead::WeighSample(size_t num_drawn, float log_share) {
+Status SparseHead::WeighSample(size_t num_drawn, float log_share) {
   float* const logits = scratch_.chosen_scores;
   if (EvensOut()) {
     std::fill_n(logits, num_drawn, log_share);
-    return;
+    return Status::Ok();
   }
   std::copy_n(scratch_.drawn, num_drawn, logits);
-  ScoreExactly(scratch_.indices, num_drawn, logits);
+  ATTNDB_RETURN_IF_ERROR(ScoreExactly(scratch_.indices, num_drawn, logits));
   for (size_t i = 0; i < num_drawn; ++i) {
     logits[i] = log_share + (kernels::LogitOf(logits[i], logit()) -
                              kernels::LogitOf(scratch_.drawn[i], logit()));
   }
+  return Status::Ok();
 }
 
 // Folds a sample of the middle tokens that were not chosen into `state`, or all of them if they are
 // no more than the sample.
-void SparseHead::AttendSample(size_t num_left, const StateRows& state) {
+Status SparseHead::AttendSample(size_t num_left, const StateRows& state) {
   const RemainderCall remainder = {call_.view,   call_.middle,    logit(),
                                    state.max[0], scratch_.masses, scratch_.weights};
   RemainderDraw draw = {RemainderMass(remainder), call_.plan->samples};
-  if (!(draw.mass > 0)) return;
+  if (!(draw.mass > 0)) return Status::Ok();
   cost_->AddMassLeft(draw.mass, WholeSum(state));
   if (num_left <= draw.num_samples) {
-    AttendWholeRemainder(state);
-    return;
+    return AttendWholeRemainder(state);
   }
   draw.offset = Random(call_.seed).NextDouble();
   DrawRemainder(remainder, draw, scratch_.indices);
@@ -66,27 +66,30 @@ void SparseHead::AttendSample(size_t num_left, const StateRows& state) {
     scratch_.drawn[i] = call_.view.scores[scratch_.indices[i]];
   }
   const double share = draw.mass / static_cast<double>(draw.num_samples);
-  WeighSample(draw.num_samples, remainder.max + static_cast<float>(std::log(share)));
-  Fold(scratch_.indices, scratch_.chosen_scores, draw.num_samples, {.scale = 1.0f}, state);
+  ATTNDB_RETURN_IF_ERROR(
+      WeighSample(draw.num_samples, remainder.max + static_cast<float>(std::log(share))));
+  return Fold(scratch_.indices, scratch_.chosen_scores, draw.num_samples, {.scale = 1.0f}, state);
 }
 
-void SparseHead::AttendValues(const StateRows& state) {
-  const double mass = FoldValueRemainder({.runs = call_.runs,
-                                          .scores = call_.view.scores,
-                                          .middle = call_.middle,
-                                          .logit = logit(),
-                                          .tokens = scratch_.indices,
-                                          .token_scores = scratch_.chosen_scores},
-                                         state, cost_);
+Status SparseHead::AttendValues(const StateRows& state) {
+  ATTNDB_ASSIGN_OR_RETURN(const double mass,
+                          FoldValueRemainder({.runs = call_.runs,
+                                              .scores = call_.view.scores,
+                                              .middle = call_.middle,
+                                              .logit = logit(),
+                                              .tokens = scratch_.indices,
+                                              .token_scores = scratch_.chosen_scores,
+                                              .rows = call_.rows},
+                                             state, cost_));
   if (mass > 0) cost_->AddMassLeft(mass, WholeSum(state) - mass);
+  return Status::Ok();
 }
 
-void SparseHead::AttendRemainder(size_t num_left, const StateRows& state) {
+Status SparseHead::AttendRemainder(size_t num_left, const StateRows& state) {
   if (call_.plan->remainder == planner::Remainder::kSample) {
-    AttendSample(num_left, state);
-  } else {
-    AttendValues(state);
+    return AttendSample(num_left, state);
   }
+  return AttendValues(state);
 }
 
 }  // namespace attndb::attention

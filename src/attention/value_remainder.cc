@@ -36,8 +36,8 @@ void ForEachBlock(const ValueRemainderCall& call, const F& f) {
 }
 
 // Runs without means: their tokens by V.
-double FoldExactly(const ValueRemainderCall& call, const kernels::StateRows& state,
-                   CallCost* cost) {
+Result<double> FoldExactly(const ValueRemainderCall& call, const kernels::StateRows& state,
+                           CallCost* cost) {
   double mass = 0;
   for (const HeadRun& run : call.runs) {
     const TokenRange tokens = Intersect(run.tokens, call.middle);
@@ -50,8 +50,9 @@ double FoldExactly(const ValueRemainderCall& call, const kernels::StateRows& sta
     }
     const double before = state.sum[0];
     const double max = state.max[0];
-    AttendListed({&run, 1}, {call.tokens, count}, {call.token_scores, count}, call.logit,
-                 /*by_codes=*/false, state, cost);
+    ATTNDB_RETURN_IF_ERROR(AttendListed({&run, 1}, {call.tokens, count}, {call.token_scores, count},
+                                        call.logit,
+                                        /*by_codes=*/false, state, call.rows, cost));
     const double factor = std::exp(max - double{state.max[0]});
     mass = mass * factor + double{state.sum[0]} - before * factor;
   }
@@ -60,9 +61,9 @@ double FoldExactly(const ValueRemainderCall& call, const kernels::StateRows& sta
 
 }  // namespace
 
-double FoldValueRemainder(const ValueRemainderCall& call, const kernels::StateRows& state,
-                          CallCost* cost) {
-  const double of_values = FoldExactly(call, state, cost);
+Result<double> FoldValueRemainder(const ValueRemainderCall& call, const kernels::StateRows& state,
+                                  CallCost* cost) {
+  ATTNDB_ASSIGN_OR_RETURN(const double of_values, FoldExactly(call, state, cost));
   const float max = state.max[0];
   double total = 0;
   ForEachBlock(call, [&](const HeadRun& run, const BlockPart& part) {

@@ -15,6 +15,7 @@
 
 #include "attention/call_cost.h"
 #include "attention/listed_tokens.h"
+#include "attndb/result.h"
 #include "attndb/types.h"
 #include "kernels/attention_state.h"
 #include "kernels/weights.h"
@@ -28,12 +29,13 @@ struct ValueRemainderCall {
   kernels::LogitSpec logit;
   uint32_t* tokens = nullptr;
   float* token_scores = nullptr;  // As tokens.
+  storage::RowLease* rows = nullptr;
 };
 
 // Folds the remainder into `state`, which holds the chosen tokens. Returns its mass over exp(the
 // state's max); NaN if a score is NaN.
-double FoldValueRemainder(const ValueRemainderCall& call, const kernels::StateRows& state,
-                          CallCost* cost);
+Result<double> FoldValueRemainder(const ValueRemainderCall& call, const kernels::StateRows& state,
+                                  CallCost* cost);
 
 }  // namespace attndb::attention
 

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "attention/view_rows_test_util.h"
 #include "index/planes/value_planes.h"
 
 namespace attndb::attention {
@@ -38,7 +39,7 @@ class ValueRemainderTest : public ::testing::Test {
     for (size_t i = 0; i < 3; ++i) {
       const kernels::RowsView v = {values_.data() + begin * kDim, kDim, kDim, DType::kFloat32};
       made_[i] = *index::ValueMeans::Build(v, kRunTokens[i]);
-      runs_[i] = {.tokens = {begin, begin + kRunTokens[i]}, .k = v, .v = v};
+      runs_[i] = source_.Add({begin, begin + kRunTokens[i]}, v, v);
       if (i != without) runs_[i].means = &made_[i].view();
       begin += kRunTokens[i];
     }
@@ -49,13 +50,15 @@ class ValueRemainderTest : public ::testing::Test {
     max_ = 1.0f;
     sum_ = 1.0f;
     out_.assign(kDim, 0.0f);
-    return FoldValueRemainder({.runs = runs_,
-                               .scores = scores_.data(),
-                               .middle = kMiddle,
-                               .logit = {kScale},
-                               .tokens = tokens_.data(),
-                               .token_scores = token_scores_.data()},
-                              {&max_, &sum_, out_.data(), kDim}, &cost_);
+    rows_.Reset(&source_);
+    return *FoldValueRemainder({.runs = runs_,
+                                .scores = scores_.data(),
+                                .middle = kMiddle,
+                                .logit = {kScale},
+                                .tokens = tokens_.data(),
+                                .token_scores = token_scores_.data(),
+                                .rows = &rows_},
+                               {&max_, &sum_, out_.data(), kDim}, &cost_);
   }
 
   double Weight(uint64_t i) const { return std::exp(kScale * double{scores_[i]} - 1.0); }
@@ -96,6 +99,8 @@ class ValueRemainderTest : public ::testing::Test {
   std::vector<uint32_t> tokens_ = std::vector<uint32_t>(kNumTokens + 64);
   std::vector<float> token_scores_ = std::vector<float>(kNumTokens);
   index::ValueMeans made_[3];
+  ViewRows source_;
+  storage::RowLease rows_;
   HeadRun runs_[3];
   float max_ = 0;
   float sum_ = 0;

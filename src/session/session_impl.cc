@@ -259,8 +259,12 @@ Status SessionImpl::ReadRuns(LayerId layer, attention::LayerCall* call) {
     }
     for (const storage::KvRows& rows : tail_.runs(layer, head)) runs_.push_back(rows);
   }
-  call->runs = runs_;
-  call->num_runs = runs_.size() / call->spec.num_kv_heads;
+  const size_t num_runs = runs_.size() / call->spec.num_kv_heads;
+  run_tokens_.clear();
+  for (size_t i = 0; i < num_runs; ++i) run_tokens_.push_back(runs_[i].num_tokens);
+  rows_.Reset(runs_, num_runs, shape_->layers[layer], shape_->dtype);
+  call->rows = &rows_;
+  call->run_tokens = run_tokens_;
   return Status::Ok();
 }
 

@@ -32,6 +32,7 @@
 #include "session/query_sample.h"
 #include "session/session_host.h"
 #include "storage/kv/kv_tail.h"
+#include "storage/kv/resident_rows.h"
 #include "storage/kv/segment.h"
 
 namespace attndb::internal {
@@ -231,7 +232,9 @@ class SessionImpl {
   std::vector<derived::LayerObjectsPtr> layer_values_;   // The same.
   std::vector<derived::LayerObjectsPtr> layer_means_;    // The same.
   std::vector<derived::LayerObjectsPtr> layer_indexes_;  // The same.
-  std::vector<storage::KvRows> runs_;
+  std::vector<storage::KvRows> runs_;                    // [kv head][run]
+  std::vector<uint64_t> run_tokens_;                     // By run.
+  storage::ResidentRows rows_;                           // Of runs_.
   std::vector<const index::KeyEstimates*> estimates_;    // As runs_; empty if the plan wants none.
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
   std::vector<const kernels::ValueMeansView*> means_;    // The same.

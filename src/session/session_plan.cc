@@ -15,7 +15,7 @@ void ListByRun(const attention::LayerCall& call,
                const Value* derived::Head::*value, std::vector<const Value*>* list) {
   list->clear();
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
-    for (size_t run = 0; run < call.num_runs; ++run) {
+    for (size_t run = 0; run < call.run_tokens.size(); ++run) {
       const bool has = run < objects.size() && objects[run] != nullptr;
       list->push_back(has ? objects[run]->head(head).*value : nullptr);
     }
@@ -229,7 +229,7 @@ void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call
   }
   ListByRun(call, layer_indexes_, &derived::Head::index, &indexes_);
   for (size_t i = 0; i < indexes_.size(); ++i) {
-    if (by_index_[i / call.num_runs] == 0) indexes_[i] = nullptr;
+    if (by_index_[i / call.run_tokens.size()] == 0) indexes_[i] = nullptr;
   }
 }
 
