@@ -21,6 +21,7 @@
 #include "kernels/convert.h"
 #include "planner/builtin_plans.h"
 #include "storage/kv/resident_rows.h"
+#include "testing/copied_rows.h"
 
 namespace attndb::attention {
 
@@ -83,7 +84,8 @@ class Layer {
     call.draws = draws_;
     const storage::LayerShape rows = {shape_.kv_heads, shape_.head_dim, shape_.v_head_dim};
     resident_.Reset(runs_, run_lengths_.size(), rows, dtype_);
-    call.rows = &resident_;
+    copied_.Reset(&resident_);
+    call.rows = copies_rows_ ? static_cast<const storage::RowSource*>(&copied_) : &resident_;
     call.run_tokens = run_lengths_;
     call.estimates = estimates_;
     call.values = values_;
@@ -100,6 +102,10 @@ class Layer {
     call.num_parts = num_parts;
     return call;
   }
+
+  // From now on rows are read through a source that copies and counts them.
+  void CopyRows() { copies_rows_ = true; }
+  const test::CopiedRows& copied() const { return copied_; }
 
   // Key planes for every run but the last.
   void BuildPlanes() {
@@ -381,6 +387,8 @@ class Layer {
   std::vector<AlignedBuffer> v_;
   std::vector<storage::KvRows> runs_;
   storage::ResidentRows resident_;
+  test::CopiedRows copied_;
+  bool copies_rows_ = false;
   std::vector<index::KeyPlanes> planes_;
   std::vector<const index::KeyEstimates*> estimates_;
   std::vector<index::ValuePlanes> coded_;

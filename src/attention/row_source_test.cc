@@ -1,0 +1,109 @@
+// Goal:   what operators compute does not depend on where rows lie, and they ask for no more than
+//         their plan needs.
+// Method: every plan over rows in place, and over a source that copies each row it is asked for to
+//         a place of its own, with NaN around, and counts.
+// Replay: a test's seed is its parameter.
+#include "storage/kv/row_source.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "attention/layer_test_util.h"
+
+namespace attndb::attention {
+namespace {
+
+using storage::RowPart;
+
+constexpr uint32_t kRuns = 3;
+constexpr uint32_t kKvHeads = 2;
+constexpr uint64_t kLengths[kRuns] = {900, 700, 100};
+constexpr uint64_t kTokens = 1700;
+
+constexpr std::string_view kPlans[] = {"full",
+                                       "window(sink=4,window=30)",
+                                       "topk(k=20,sink=4,window=16)",
+                                       "topk(k=20,bits=4,sink=4,window=16)",
+                                       "topk(k=20,bits=8,remainder=sample:50)",
+                                       "topk(k=20,bits=8,remainder=mean)",
+                                       "topk(k=20,bits=8,exact_fallback=0.3)",
+                                       "dipr(alpha=0.05,sink=3,window=9)",
+                                       "mass(p=0.8,bits=8,sink=2,window=5)",
+                                       "auto(error=0.05,sink=2,window=5)",
+                                       "auto(error=0.05,value_bits=8)"};
+
+class RowSourceTest : public ::testing::TestWithParam<uint32_t> {
+ protected:
+  RowSourceTest()
+      : layer_({}, DType::kFloat16, {std::begin(kLengths), std::end(kLengths)}, 1, GetParam()) {
+    layer_.BuildPlanes();
+    layer_.BuildValues();
+  }
+
+  // Rows asked for that are neither sink nor window nor of the last run, which has no planes.
+  static uint64_t NumOfMiddle(const test::CopiedRows::Asked& asked, uint64_t sink) {
+    return static_cast<uint64_t>(std::ranges::count_if(asked, [&](const auto& row) {
+      const auto& [run, head, number] = row;
+      return run + 1 != kRuns && (run != 0 || number >= sink);
+    }));
+  }
+
+  Layer layer_;
+};
+
+TEST_P(RowSourceTest, BitsDoNotDependOnTheSource) {
+  for (const std::string_view text : kPlans) {
+    for (const uint32_t num_parts : {1u, 3u}) {
+      layer_.Run(PlanOf(text), num_parts);
+      const std::vector<float> in_place = layer_.out();
+      Layer copied({}, DType::kFloat16, {std::begin(kLengths), std::end(kLengths)}, 1, GetParam());
+      copied.BuildPlanes();
+      copied.BuildValues();
+      copied.CopyRows();
+      copied.Run(PlanOf(text), num_parts);
+      EXPECT_EQ(copied.out(), in_place) << text << ", " << num_parts << " parts";
+    }
+  }
+}
+
+TEST_P(RowSourceTest, FullAsksForAllRowsAndAWindowForItsOwn) {
+  layer_.CopyRows();
+  layer_.Run(PlanOf("full"), 1);
+  EXPECT_EQ(layer_.copied().asked(RowPart::kKeys).size(), kKvHeads * kTokens);
+  EXPECT_EQ(layer_.copied().asked(RowPart::kValues).size(), kKvHeads * kTokens);
+  layer_.Run(PlanOf("window(sink=4,window=30)"), 1);
+  EXPECT_EQ(layer_.copied().asked(RowPart::kKeys).size(), kKvHeads * 34);
+  EXPECT_EQ(layer_.copied().asked(RowPart::kValues).size(), kKvHeads * 34);
+}
+
+TEST_P(RowSourceTest, ASearchByPlanesAsksForCandidatesAndWhatItChose) {
+  layer_.CopyRows();
+  for (const std::string_view text :
+       {"topk(k=20,bits=4,sink=4,window=16)", "dipr(alpha=0.05,bits=8,sink=4,window=16)"}) {
+    const CallCost cost = layer_.Run(PlanOf(text), 1);
+    const auto keys = layer_.copied().asked(RowPart::kKeys);
+    const auto values = layer_.copied().asked(RowPart::kValues);
+    EXPECT_LE(NumOfMiddle(keys, 4), cost.num_candidates) << text;
+    EXPECT_LT(NumOfMiddle(keys, 4), kKvHeads * 1600 / 2) << text;
+    EXPECT_LE(values.size(), cost.num_selected + kKvHeads * 20) << text;
+    EXPECT_TRUE(std::ranges::includes(keys, values)) << text << ": a value without its key";
+  }
+}
+
+// 100 rows a q head at first, of 6,000 tokens of each kv head with planes.
+TEST_P(RowSourceTest, ADrawAsksForAFewRows) {
+  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 3000, 40}, 1, GetParam());
+  layer.BuildPlanes();
+  layer.CopyRows();
+  layer.Run(PlanOf("auto(error=0.5,sink=4,window=16)"), 1);
+  EXPECT_LT(NumOfMiddle(layer.copied().asked(RowPart::kKeys), 4), kKvHeads * 6000 / 8);
+  EXPECT_LT(layer.copied().asked(RowPart::kValues).size(), kKvHeads * 6000 / 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RowSourceTest, ::testing::Values(1u, 2u));
+
+}  // namespace
+}  // namespace attndb::attention
