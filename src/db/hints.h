@@ -1,5 +1,5 @@
 // What a store has learned: what its machines take (planner::MachineConstants), and what the heads
-// of its contexts need (planner::HeadStatistics). Advice for the optimizer, never truth: a missing,
+// of its contexts need (planner::HeadStatistics). Advice for the planner, never truth: a missing,
 // damaged or foreign file costs time and nothing else.
 //
 // On disk: hints.json beside the catalog, at most kMaxFileBytes; written whole, under another name
