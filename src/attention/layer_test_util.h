@@ -146,6 +146,18 @@ class Layer {
     return RunCall(Call(plan, num_parts), threads);
   }
 
+  // What each part of a call returns, one after another.
+  std::vector<Status> RunParts(const LayerCall& call) {
+    CallRunner runner(Registry().MakeOperators(), &pool_);
+    OperatorChoice choice;
+    Registry().Choose(call, &choice);
+    EXPECT_TRUE(runner.Begin(call, choice).ok());
+    std::vector<Status> statuses;
+    for (uint32_t p = 0; p < call.num_parts; ++p) statuses.push_back(runner.RunPart(p));
+    runner.End();
+    return statuses;
+  }
+
   // What the plan selects, by q head.
   std::vector<CriticalTokens> Search(const planner::LayerPlan& plan, uint32_t num_parts) {
     std::vector<CriticalTokens> found(shape_.q_heads);

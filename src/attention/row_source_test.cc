@@ -35,6 +35,20 @@ constexpr std::string_view kPlans[] = {"full",
                                        "auto(error=0.05,sink=2,window=5)",
                                        "auto(error=0.05,value_bits=8)"};
 
+// Fails from a given read on, counted from 0.
+class FailingRows final : public storage::RowSource {
+ public:
+  FailingRows(const storage::RowSource* base, int fail_at) : base_(base), left_(fail_at) {}
+  Status Acquire(storage::RowLease* lease) const override {
+    return left_-- <= 0 ? Status::IoError("a read that fails") : base_->Acquire(lease);
+  }
+  bool failed() const { return left_ < 0; }
+
+ private:
+  const storage::RowSource* const base_;
+  mutable int left_;
+};
+
 class RowSourceTest : public ::testing::TestWithParam<uint32_t> {
  protected:
   RowSourceTest()
@@ -101,6 +115,27 @@ TEST_P(RowSourceTest, ADrawAsksForAFewRows) {
   layer.Run(PlanOf("auto(error=0.5,sink=4,window=16)"), 1);
   EXPECT_LT(NumOfMiddle(layer.copied().asked(RowPart::kKeys), 4), kKvHeads * 6000 / 8);
   EXPECT_LT(layer.copied().asked(RowPart::kValues).size(), kKvHeads * 6000 / 8);
+}
+
+TEST_P(RowSourceTest, AReadThatFailsEndsTheCallWithItsStatus) {
+  for (const std::string_view text : kPlans) {
+    bool failed = true;
+    int num_failed = 0;
+    for (int fail_at = 0; failed; fail_at += 1 + fail_at / 4) {
+      LayerCall call = layer_.Call(PlanOf(text), 2);
+      const FailingRows rows(call.rows, fail_at);
+      call.rows = &rows;
+      const std::vector<Status> parts = layer_.RunParts(call);
+      failed = rows.failed();
+      num_failed += failed ? 1 : 0;
+      const auto is_io_error = [](const Status& status) {
+        return status.code() == StatusCode::kIoError;
+      };
+      EXPECT_EQ(std::ranges::any_of(parts, is_io_error), failed) << text << ", read " << fail_at;
+    }
+    EXPECT_GT(num_failed, 0) << text;
+    layer_.Run(PlanOf(text), 2);  // The next call is whole.
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RowSourceTest, ::testing::Values(1u, 2u));
