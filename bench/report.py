@@ -291,7 +291,7 @@ def group_size(run: Any) -> int:
 def never_a_slower_index(results: Results) -> Line:
     what = "what `auto` chooses over the faster of scan and clusters, the worst length"
     target = "≤ 1.05 ×"
-    # Tokens from which it has the choice: planner/optimizer.cc.
+    # Tokens from which it has the choice: planner/plan_layer.cc.
     runs = [run for name in ("break_even", "million") if name in results
             for run in results[name]["runs"]
             if run["heads"]["num_tokens"] >= 12288 * (1 + min(group_size(run), 3))]

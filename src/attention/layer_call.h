@@ -40,9 +40,9 @@ struct LayerCall {
   // As estimates: what stands for values that weigh little, and for those that are not looked at.
   std::span<const kernels::ValuePlanesView* const> values;
   std::span<const kernels::ValueMeansView* const> means;
-  // [num_kv_heads]: not 0 where `full` runs: K or V has NaN or Inf, or the optimizer said so.
+  // [num_kv_heads]: not 0 where `full` runs: K or V has NaN or Inf, or the plan says so.
   std::span<const uint8_t> non_finite;
-  std::string_view full_reason;  // Not empty: why the optimizer lets all heads run `full`.
+  std::string_view full_reason;  // Not empty: why all heads run `full`.
   uint64_t num_tokens = 0;
   TensorView q;
   MutableTensorView out;

@@ -68,7 +68,7 @@ struct SearchSize {
   bool draws = false;          // By weight, from estimates of all that may weigh enough.
 };
 
-// What such a search reads and does: the optimizer prices it.
+// What such a search reads and does: the cost model prices it.
 struct SearchWork {
   double exact_keys = 0;     // Scored in a stream of K, once for the group.
   double scanned_keys = 0;   // Scored from planes, once for the group.

@@ -1,4 +1,4 @@
-// Goal:   `auto` runs what its optimizer chose, head by head, says so in Explain, and begins the
+// Goal:   `auto` runs what was planned, head by head, says so in Explain, and begins the
 //         next session with what this one learned.
 // Method: a toy model, and prices under which a search is nearly free or nearly impossible.
 #include <gmock/gmock.h>
