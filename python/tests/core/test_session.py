@@ -301,6 +301,7 @@ def test_plans_that_estimate_come_near_the_reference(
     session, _ = db.create_session(spec, steps.ids)
     steps.run(session, 0, 3000)
     db.store(session, steps.ids[:3000])
+    db.wait_for_background()  # Planes are read once they are there.
     expected = np.stack([steps.expected(layer, 3000, 3001)[0] for layer in range(NUM_LAYERS)])
     errors = []
     for rest in ("drop", "sample:64", "sample:512", "sample:3001"):
