@@ -15,10 +15,11 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROBE = ROOT / "build/rooms/bin/rooms_probe"
-ROOMS = re.compile(re.escape(str(ROOT)) + r"/src/([a-z]+)/")
 # A call may go from a room to one further down.
 ORDER = ["db", "session", "planner", "attention", "derived", "index", "storage", "kernels",
          "common"]
+# Objects may come from another checkout, by ccache, and name its folder.
+SOURCE = re.compile(r"/src/((%s)/[^:]+):" % "|".join(ORDER))
 
 
 def drawn():
@@ -33,8 +34,8 @@ def drawn():
 
 
 def room_of(location):
-    match = ROOMS.match(location)
-    return match[1] if match else None
+    match = SOURCE.search(location)
+    return match[2] if match and (ROOT / "src" / match[1]).exists() else None
 
 
 def entered():
