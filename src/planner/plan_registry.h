@@ -5,7 +5,8 @@
 //   registry.AddQuery({.name = "toy", ...});              // one more
 //   Result<Plan> plan = Plan::Parse("topk(k=8,index=toy)", registry);
 //
-// A new query or index is a folder of its own and one Add: nothing else knows its name.
+// What searches for a query is registered in attention/registry.h, what an index is made of in
+// derived/kinds.h: nothing else knows their names.
 //
 // Threads: constant after the last Add; then shared by any number of threads. Plans point into it,
 //          so it outlives them.

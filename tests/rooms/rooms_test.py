@@ -3,8 +3,8 @@
 
 Builds the preset `rooms`, in which every function of the library tells that it is entered, and runs
 its probe: one Attend of `auto` over a stored context, called by llama.cpp. Functions are mapped to
-rooms, the folders of src/, by the source file in their debug information. No product code takes
-part.
+rooms, the folders of src/, by the source file in their debug information. A lambda that a room
+hands down is its own code, and no call upwards. No product code takes part.
 """
 
 import pathlib
