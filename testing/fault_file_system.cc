@@ -99,6 +99,12 @@ FaultFileSystem::Fault FaultFileSystem::Next(const std::string& what) {
                                                        : num_operations_ == plan_.fail_at);
   if (!now) return {};
   ++num_faults_;
+  if (Event* const release = plan_.waits_for) {
+    plan_.waiting->Set();
+    lock.Unlock();
+    release->Await();
+    return {};
+  }
   const bool no_space = plan_.kind == FaultKind::kNoSpace || plan_.kind == FaultKind::kTornWrite;
   return {.now = true,
           .kind = plan_.kind,

@@ -15,6 +15,7 @@
 
 #include "common/mutex.h"
 #include "storage/io/file_system.h"
+#include "testing/event.h"
 
 namespace attndb::test {
 
@@ -32,6 +33,9 @@ class FaultFileSystem final : public storage::FileSystem {
     bool sticky = false;   // All later operations fail too: a broken disk.
     FaultKind kind = FaultKind::kIoError;
     bool removes_fail = true;  // Whether Remove may fail: clean-up then leaves files.
+    // Not null: operations wait for it where they would fail, and are done then,
+    Event* waits_for = nullptr;
+    Event* waiting = nullptr;  // ... which this one says.
   };
 
   // `base` must outlive this.

@@ -20,7 +20,7 @@
 #include "index/planes/value_planes.h"
 #include "kernels/convert.h"
 #include "planner/builtin_plans.h"
-#include "storage/kv/resident_rows.h"
+#include "storage/kv/chain_rows.h"
 #include "testing/copied_rows.h"
 
 namespace attndb::attention {
@@ -83,9 +83,16 @@ class Layer {
     draws_.assign(call.spec.num_kv_heads, {100, plan.error / 2});
     call.draws = draws_;
     const storage::LayerShape rows = {shape_.kv_heads, shape_.head_dim, shape_.v_head_dim};
-    resident_.Reset(runs_, run_lengths_.size(), rows, dtype_);
-    copied_.Reset(&resident_);
-    call.rows = copies_rows_ ? static_cast<const storage::RowSource*>(&copied_) : &resident_;
+    in_memory_.Reset(rows, dtype_);
+    for (size_t run = 0; run < run_lengths_.size(); ++run) {
+      std::vector<storage::KvRows> heads;
+      for (uint32_t head = 0; head < shape_.kv_heads; ++head) {
+        heads.push_back(runs_[head * run_lengths_.size() + run]);
+      }
+      in_memory_.AddRun(heads);
+    }
+    copied_.Reset(&in_memory_);
+    call.rows = copies_rows_ ? static_cast<const storage::RowSource*>(&copied_) : &in_memory_;
     call.run_tokens = run_lengths_;
     call.estimates = estimates_;
     call.values = values_;
@@ -398,7 +405,7 @@ class Layer {
   std::vector<AlignedBuffer> k_;
   std::vector<AlignedBuffer> v_;
   std::vector<storage::KvRows> runs_;
-  storage::ResidentRows resident_;
+  storage::ChainRows in_memory_;
   test::CopiedRows copied_;
   bool copies_rows_ = false;
   std::vector<index::KeyPlanes> planes_;

@@ -1,7 +1,9 @@
-// Goal:   no Attend waits for what is slow: while building, the catalog and measuring are stuck for
-//         ever, a thousand Attends of eight threads return, with the bits of what was ready before.
+// Goal:   no Attend waits for what is slow: while building, the catalog, sealing, files and measuring
+//         are stuck for ever, a thousand Attends of eight threads return, with the bits of what was
+//         ready before.
 // Method: in each lane a job that waits; a clock that does so inside a transaction of the catalog,
-//         which holds its mutex.
+//         which holds its mutex; a file system that does so at its next operation, which is a
+//         Store's.
 #include <atomic>
 #include <thread>
 
@@ -9,6 +11,7 @@
 #include "db/db_access.h"
 #include "db/db_test_util.h"
 #include "testing/event.h"
+#include "testing/fault_file_system.h"
 
 namespace attndb {
 namespace {
@@ -101,6 +104,40 @@ TEST_F(BlockedBackgroundTest, AThousandAttendsReturn) {
   behind_it.join();
   ATTNDB_EXPECT_OK(db.WaitForBackground());
   EXPECT_GT(db.Stats()->num_companions_built, 4u);
+}
+
+// A Store that is stuck in its first write holds the lock of those who store, and every file
+// operation after it waits as well.
+TEST_F(BlockedBackgroundTest, AThousandAttendsReturnWhileSealingIsStuck) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000, 700, 100}, 1);
+  db_.reset();
+  test::FaultFileSystem files(storage::PosixFileSystem());
+  const DB db = internal::DbAccess::Wrap(*internal::Database::Open(store(), {}, &files));
+  std::vector<Session> sessions;
+  for (const char* plan : kPlans) sessions.push_back(SessionOn(db, stored, plan));
+  for (Session& session : sessions) (void)Probe(&session);  // Brings rows into memory.
+  ATTNDB_ASSERT_OK(db.WaitForBackground());
+  for (Session& session : sessions) (void)Probe(&session);  // ... and what is derived.
+
+  Session writer = SessionOn(db, stored, "full");
+  Event stuck;
+  files.SetPlan({.fail_at = 1, .sticky = true, .waits_for = &release_, .waiting = &stuck});
+  std::thread storing([&] {
+    ATTNDB_EXPECT_OK(db.Store(writer, test::Concat(stored, Tokens{5}), {.name = "b"}));
+  });
+  stuck.Await();
+  constexpr int kProbes = 63;
+  std::vector<std::thread> threads;
+  for (Session& session : sessions) {
+    threads.emplace_back([&] {
+      for (int probe = 0; probe < kProbes; ++probe) (void)Probe(&session);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(db.Describe("b"), test::FailsWith(StatusCode::kNotFound, ::testing::HasSubstr("b")));
+  release_.Set();
+  storing.join();
+  EXPECT_THAT(db.Describe("b"), test::IsOk());
 }
 
 // Prices that are not known are asked for, and fixed ones taken until then.

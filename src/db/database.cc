@@ -10,6 +10,7 @@
 #include "db/measure_machine.h"
 #include "db/non_finite.h"
 #include "planner/builtin_plans.h"
+#include "storage/kv/chain_rows.h"
 #include "storage/vfs/store_files.h"
 
 namespace attndb::internal {
@@ -111,6 +112,9 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
   if (planning.operators == nullptr) {
     planning.operators = std::make_shared<const attention::Registry>();
   }
+  if (planning.make_rows == nullptr) {
+    planning.make_rows = [] { return std::make_unique<storage::ChainRows>(); };
+  }
   ATTNDB_RETURN_IF_ERROR(planner::Plan::Parse(options.plan, *planning.registry).status());
   ATTNDB_RETURN_IF_ERROR(CheckRanges(options));
   ATTNDB_ASSIGN_OR_RETURN(const bool create, PrepareFolders(file_system, path, options));
@@ -147,6 +151,7 @@ Database::Database(Key, Parts parts)
       lock_(std::move(parts.lock)),
       budget_(options_.host_memory_bytes),
       catalog_(std::move(parts.catalog)),
+      damage_reports_(catalog_.get()),
       registry_(file_system_, segments_dir_, catalog_.get(), &budget_),
       kinds_(derived::BuiltinKinds()),
       object_files_(file_system_, segments_dir_, catalog_->store_uuid()),
@@ -161,6 +166,7 @@ Database::Database(Key, Parts parts)
                      .operators = planning_.operators.get(),
                      .scratch = &scratch_,
                      .budget = &budget_,
+                     .make_rows = planning_.make_rows,
                      .kinds = &kinds_,
                      .objects = &objects_,
                      .builder = &builder_,
@@ -173,13 +179,14 @@ Database::Database(Key, Parts parts)
       default_machine_(planning_.machine.value_or(DefaultMachine())),
       background_({derived::Lanes::Priority::kLow,      // Sessions wait for less to read.
                    derived::Lanes::Priority::kLowest,   // What takes long.
-                   derived::Lanes::Priority::kNormal},  // Who starves measures nothing.
+                   derived::Lanes::Priority::kNormal},  // Short; who starves measures nothing.
                   options_.background_threads) {
   TakeMachine();
 }
 
 Database::~Database() {
   background_.Stop();  // What it learned is kept.
+  damage_reports_.Quarantine();
   if (!options_.read_only) hints_.Save();
 }
 
@@ -254,6 +261,15 @@ void Database::ReportDamage(const storage::Segment& segment, const Status& statu
   (void)catalog_->Quarantine(static_cast<db::SegmentId>(segment.id()), status.message());
 }
 
+void Database::NoteDamage(const storage::Segment& segment, const Status& status) {
+  if (status.code() != StatusCode::kCorruption || options_.read_only) return;
+  damage_reports_.Note(static_cast<db::SegmentId>(segment.id()), status.message());
+  background_.Add(kSessionLane, {.run = [this](derived::Lanes::Control*) {
+                    damage_reports_.Quarantine();
+                    return Status::Ok();
+                  }});
+}
+
 // --- Admin ---
 
 ContextInfo Database::InfoOf(const db::ContextDetail& detail) const {
@@ -291,6 +307,7 @@ ContextInfo Database::InfoOf(const db::ContextDetail& detail) const {
 }
 
 Result<ContextInfo> Database::Describe(const std::string& tenant, std::string_view context) const {
+  damage_reports_.Quarantine();
   ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord record, Find(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(const db::ContextDetail detail,
                           catalog_->Describe(record.tenant, record.id));
@@ -311,6 +328,7 @@ Result<ContextInfo> Database::Describe(const std::string& tenant, std::string_vi
 }
 
 Result<std::vector<ContextInfo>> Database::List(const std::string& tenant) const {
+  damage_reports_.Quarantine();
   ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::ContextRecord> records, catalog_->List(owner.id));
   std::vector<ContextInfo> infos;

@@ -33,6 +33,7 @@
 #include "common/mutex.h"
 #include "common/thread_pool.h"
 #include "db/catalog/catalog.h"
+#include "db/damage_reports.h"
 #include "db/hints.h"
 #include "db/segment_registry.h"
 #include "derived/builder.h"
@@ -53,16 +54,18 @@ class Database : public std::enable_shared_from_this<Database>,
                  public SessionHost,
                  private derived::Store {
  public:
-  // Lanes of the background: those of the builder, and one to measure the machine.
-  static constexpr size_t kMachineLane = derived::kNumBuildLanes;
-  static constexpr size_t kNumLanes = kMachineLane + 1;
+  // Lanes of the background: those of the builder, and one for what sessions ask for else.
+  static constexpr size_t kSessionLane = derived::kNumBuildLanes;
+  static constexpr size_t kNumLanes = kSessionLane + 1;
 
-  // What plans are made of, what runs them, and what they are priced by.
+  // What plans are made of, what runs them, and what they are priced by; what rows are read through.
   struct Planning {
     // Null: what this version has.
     std::shared_ptr<const planner::PlanRegistry> registry;
     std::shared_ptr<const attention::Registry> operators;
     std::optional<planner::MachineConstants> machine;  // Instead of this machine's.
+    // Null: layers that stay in memory.
+    std::function<std::unique_ptr<storage::ChainSource>()> make_rows;
   };
 
   // `file_system` must outlive the database.
@@ -128,7 +131,7 @@ class Database : public std::enable_shared_from_this<Database>,
   const SessionParts& parts() const override { return session_parts_; }
   const SessionSettings& settings() const override { return session_settings_; }
   void AskForPrices() override;
-  void ReportDamage(const storage::Segment& segment, const Status& status) override;
+  void NoteDamage(const storage::Segment& segment, const Status& status) override;
   void SessionOpened(ContextId context) override ATTNDB_EXCLUDES(use_mutex_);
   void SessionMoved(ContextId from, ContextId to) override ATTNDB_EXCLUDES(use_mutex_);
   void SessionClosed(ContextId context) override ATTNDB_EXCLUDES(use_mutex_);
@@ -298,6 +301,7 @@ class Database : public std::enable_shared_from_this<Database>,
   Result<uint64_t> ReserveGeneration() override;
   Status PublishObject(derived::SegmentId id, const derived::ObjectRecord& object) override
       ATTNDB_EXCLUDES(store_mutex_);
+  void ReportDamage(const storage::Segment& segment, const Status& status) override;
   void ReportLoss(const storage::ObjectName& name, const Status& status) override;
 
   // Constant after Open.
@@ -311,6 +315,7 @@ class Database : public std::enable_shared_from_this<Database>,
   storage::MemoryBudget budget_;
   attention::ScratchPool scratch_{&budget_};
   const std::unique_ptr<db::Catalog> catalog_;
+  mutable DamageReports damage_reports_;  // Written down by who reads the catalog.
   SegmentRegistry registry_;
   const derived::Kinds kinds_;
   const derived::ObjectFiles object_files_;

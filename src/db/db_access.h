@@ -4,11 +4,16 @@
 #ifndef ATTNDB_DB_DB_ACCESS_H_
 #define ATTNDB_DB_DB_ACCESS_H_
 
+#include <memory>
+#include <utility>
+
 #include "attndb/db.h"
 
 namespace attndb::internal {
 
 struct DbAccess {
+  // A handle for the tenant "default", as DB::Open gives it.
+  static DB Wrap(std::shared_ptr<Database> database) { return {std::move(database), "default"}; }
   // As long as the handle lives.
   static Database* database(const DB& db) { return db.database_.get(); }
 };

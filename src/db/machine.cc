@@ -21,7 +21,7 @@ void Database::AskForPrices() {
   const bool may_measure = options_.measure_machine && !options_.read_only && !planning_.machine;
   if (Machine().measured || !may_measure) return;
   if (asked_to_measure_.load(std::memory_order_relaxed) || asked_to_measure_.exchange(true)) return;
-  background_.Add(kMachineLane, {.run = [this](derived::Lanes::Control*) {
+  background_.Add(kSessionLane, {.run = [this](derived::Lanes::Control*) {
                     // Where there is no memory to measure with, the fixed prices must do.
                     (void)MeasureNow();
                     return Status::Ok();

@@ -96,6 +96,7 @@ Result<Database::Match> Database::FindPrefix(const db::Tenant& tenant, const Mod
                                              std::span<const TokenId> tokens,
                                              const SessionOptions& options) const {
   if (!options.reuse) return Match{};
+  damage_reports_.Quarantine();
   if (options.context.empty()) {
     if (tokens.empty()) return Match{};
     if (tenant.id == db::TenantId::kNone) return Match{};

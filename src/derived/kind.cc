@@ -22,7 +22,8 @@ class LayerBuilder {
   Result<BuiltHead> Build(uint32_t kv_head) const {
     ATTNDB_ASSIGN_OR_RETURN(
         const storage::HeadRows rows,
-        IsOfKeys() ? segment_.ReadKeys(layer_, kv_head) : segment_.ReadValues(layer_, kv_head));
+        segment_.ReadRows(layer_, kv_head,
+                          IsOfKeys() ? storage::RowPart::kKeys : storage::RowPart::kValues));
     HeadSource source = {.segment = &segment_,
                          .layer = layer_,
                          .rows = rows.data(),

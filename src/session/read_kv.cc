@@ -25,10 +25,9 @@ class RowCopier {
         dim_(static_cast<size_t>(to.dim())),
         padded_(kernels::RowElements(dim_)) {}
 
-  // Rows from `from_row` of `rows` on go to `range` of the view.
-  void Copy(const std::byte* rows, uint64_t from_row, const HeadRange& range) {
+  // `rows` go to `range` of the view.
+  void Copy(const std::byte* rows, const HeadRange& range) {
     if (to_.data == nullptr) return;
-    rows += from_row * padded_ * DTypeBytes(stored_dtype_);
     for (uint64_t done = 0; done < range.num_rows; done += kBlockRows) {
       const uint64_t count = std::min(kBlockRows, range.num_rows - done);
       CopyBlock(rows + done * padded_ * DTypeBytes(stored_dtype_),
@@ -58,6 +57,37 @@ class RowCopier {
   std::vector<std::byte> permuted_;
   std::vector<std::byte> scratch_;
 };
+
+// Rows [first, first + num_rows) of a run, which are the view's from to_row on.
+struct RunRange {
+  uint32_t run = 0;
+  uint64_t first = 0;
+  uint64_t to_row = 0;
+  uint64_t num_rows = 0;
+};
+
+// copiers: of keys and values.
+Status CopyRun(const storage::RowSource& source, const RunRange& from, uint32_t num_kv_heads,
+               std::span<RowCopier, 2> copiers) {
+  storage::RowLease lease;
+  lease.Reset(&source);
+  for (uint32_t head = 0; head < num_kv_heads; ++head) {
+    for (const auto part : {storage::RowPart::kKeys, storage::RowPart::kValues}) {
+      lease.Want({from.run, head, part}, from.first, from.num_rows);
+    }
+  }
+  ATTNDB_RETURN_IF_ERROR(lease.Read());
+  uint64_t count = 0;
+  for (size_t request = 0; request < lease.requests().size(); ++request) {
+    const uint32_t head = lease.requests()[request].strip.kv_head;
+    for (uint64_t row = 0; row < from.num_rows; row += count) {
+      const kernels::RowsView rows = lease.Piece(request, row, &count);
+      copiers[request % 2].Copy(static_cast<const std::byte*>(rows.data),
+                                {head, from.to_row + row, count});
+    }
+  }
+  return Status::Ok();
+}
 
 // The part of `range` that lies in tokens [begin, begin + num_tokens), empty if there is none.
 TokenRange Overlap(TokenRange range, uint64_t begin, uint64_t num_tokens) {
@@ -90,41 +120,24 @@ Status SessionImpl::CheckRead(LayerId layer, TokenRange range, const MutableTens
 Status SessionImpl::ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
                            const MutableTensorView& v) const {
   ATTNDB_RETURN_IF_ERROR(CheckRead(layer, range, k, v));
-  const LayerSpec& shape = spec_.layers[layer];
+  const std::unique_ptr<storage::ChainSource> rows = parts_.make_rows();
+  ListRuns(layer, rows.get());
   const Rope no_rope;
-  RowCopier k_copier(spec_.kv_dtype, shape.rope, k);
-  RowCopier v_copier(spec_.kv_dtype, no_rope, v);
-  // Copies what `range` has of a run of `head` that begins with token `begin`.
-  const auto copy = [&](const storage::KvRows& run, uint64_t begin, uint32_t head) {
-    const TokenRange part = Overlap(range, begin, run.num_tokens);
-    if (part.begin >= part.end) return;
-    const HeadRange rows = {head, part.begin - range.begin, part.end - part.begin};
-    k_copier.Copy(run.k, part.begin - begin, rows);
-    v_copier.Copy(run.v, part.begin - begin, rows);
-  };
+  RowCopier copiers[] = {{spec_.kv_dtype, spec_.layers[layer].rope, k},
+                         {spec_.kv_dtype, no_rope, v}};
   uint64_t begin = 0;
-  for (const ChainEntry& entry : chain_) {
-    const TokenRange part = Overlap(range, begin, entry.num_tokens_used);
+  for (uint32_t run = 0; run < rows->run_tokens().size(); ++run) {
+    const TokenRange part = Overlap(range, begin, rows->run_tokens()[run]);
     if (part.begin < part.end) {
-      Result<storage::LayerPin> pin = entry.segment->PinLayer(layer);
-      if (!pin.ok()) {
-        host_->ReportDamage(*entry.segment, pin.status());
-        return std::move(pin).status();
-      }
-      for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
-        storage::KvRows run = pin->rows(head);
-        run.num_tokens = entry.num_tokens_used;
-        copy(run, begin, head);
+      const RunRange from = {run, part.begin - begin, part.begin - range.begin,
+                             part.end - part.begin};
+      Status status = CopyRun(*rows, from, spec_.layers[layer].num_kv_heads, copiers);
+      if (!status.ok()) {
+        ReportFailure(rows.get());
+        return status;
       }
     }
-    begin += entry.num_tokens_used;
-  }
-  for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
-    uint64_t run_begin = begin;
-    for (const storage::KvRows& run : tail_.runs(layer, head)) {
-      copy(run, run_begin, head);
-      run_begin += run.num_tokens;
-    }
+    begin += rows->run_tokens()[run];
   }
   return Status::Ok();
 }

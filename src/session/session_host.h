@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 
 #include "attention/registry.h"
@@ -20,6 +22,7 @@
 #include "planner/learned_state.h"
 #include "planner/machine_constants.h"
 #include "planner/plan_registry.h"
+#include "storage/kv/chain_source.h"
 #include "storage/kv/memory_budget.h"
 #include "storage/kv/segment.h"
 
@@ -31,6 +34,7 @@ struct SessionParts {
   const attention::Registry* operators = nullptr;
   attention::ScratchPool* scratch = nullptr;
   storage::MemoryBudget* budget = nullptr;
+  std::function<std::unique_ptr<storage::ChainSource>()> make_rows;  // What a session reads through.
   const derived::Kinds* kinds = nullptr;
   const derived::Cache* objects = nullptr;
   derived::Builder* builder = nullptr;
@@ -57,8 +61,9 @@ class SessionHost {
 
   // This machine is to be measured in the background, if it was not and that is allowed.
   virtual void AskForPrices() = 0;
-  // Quarantines the segment if `status` says that its bytes are wrong.
-  virtual void ReportDamage(const storage::Segment& segment, const Status& status) = 0;
+  // The segment's rows could not be read. If `status` says that its bytes are wrong, it will be
+  // quarantined: by the background, or by who looks into the catalog before that.
+  virtual void NoteDamage(const storage::Segment& segment, const Status& status) = 0;
 
   // A context that a session reads is not evicted.
   virtual void SessionOpened(ContextId context) = 0;

@@ -55,7 +55,8 @@ SessionImpl::SessionImpl(SessionSeed seed)
       tail_(shape_, parts_.budget),
       query_sample_(spec_, settings_.query_sample),
       stats_(spec_.num_layers()),
-      runner_(parts_.operators->MakeOperators(), parts_.scratch) {
+      runner_(parts_.operators->MakeOperators(), parts_.scratch),
+      rows_(parts_.make_rows()) {
   ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
   ready_.resize(spec_.num_layers());
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
@@ -70,7 +71,6 @@ SessionImpl::SessionImpl(SessionSeed seed)
 SessionImpl::~SessionImpl() {
   KeepStatistics();
   chain_.clear();
-  pins_.clear();
   host_->SessionClosed(context_);
 }
 
@@ -228,7 +228,9 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   call.lse = lse;
   call.num_parts = num_parts;
   call.found = found_;
-  ATTNDB_RETURN_IF_ERROR(ReadRuns(layer, &call));
+  ListRuns(layer, rows_.get());
+  call.rows = rows_.get();
+  call.run_tokens = rows_->run_tokens();
   TakeExecution(layer, &call);
   CollectDerived(layer, &call);
   const uint64_t first_token = call.num_tokens - num_rows;
@@ -240,37 +242,23 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   return runner_.Begin(call, operators_);
 }
 
-Status SessionImpl::ReadRuns(LayerId layer, attention::LayerCall* call) {
-  pins_.clear();
+void SessionImpl::ListRuns(LayerId layer, storage::ChainSource* rows) const {
+  rows->Reset(shape_->layers[layer], shape_->dtype);
   for (const ChainEntry& entry : chain_) {
-    Result<storage::LayerPin> pin = entry.segment->PinLayer(layer);
-    if (!pin.ok()) {
-      host_->ReportDamage(*entry.segment, pin.status());
-      return Fail(std::move(pin).status());
-    }
-    pins_.push_back(*std::move(pin));
+    rows->AddSegment(entry.segment.get(), layer, entry.num_tokens_used);
   }
-  runs_.clear();
-  for (uint32_t head = 0; head < call->spec.num_kv_heads; ++head) {
-    for (size_t i = 0; i < chain_.size(); ++i) {
-      storage::KvRows rows = pins_[i].rows(head);
-      rows.num_tokens = chain_[i].num_tokens_used;
-      runs_.push_back(rows);
-    }
-    for (const storage::KvRows& rows : tail_.runs(layer, head)) runs_.push_back(rows);
-  }
-  const size_t num_runs = runs_.size() / call->spec.num_kv_heads;
-  run_tokens_.clear();
-  for (size_t i = 0; i < num_runs; ++i) run_tokens_.push_back(runs_[i].num_tokens);
-  rows_.Reset(runs_, num_runs, shape_->layers[layer], shape_->dtype);
-  call->rows = &rows_;
-  call->run_tokens = run_tokens_;
-  return Status::Ok();
+  rows->AddTail(tail_, layer);
 }
 
-void SessionImpl::EndCall() {
+void SessionImpl::ReportFailure(storage::ChainSource* rows) const {
+  const std::optional<storage::ChainSource::Failure> failure = rows->TakeFailure();
+  if (failure) host_->NoteDamage(*failure->segment, failure->status);
+}
+
+void SessionImpl::EndCall(LayerId layer) {
   runner_.End();
-  pins_.clear();  // The budget keeps the layers; it may drop them between calls.
+  // The budget keeps the layers; it may drop them between calls.
+  rows_->Reset(shape_->layers[layer], shape_->dtype);
   planes_.clear();
   layer_values_.clear();
   layer_means_.clear();
@@ -298,10 +286,11 @@ Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const Mutable
   gate_.Leave([&] {
     if (part_failed_.exchange(false, std::memory_order_relaxed)) {
       failed_ = true;
+      ReportFailure(rows_.get());
     } else if (call_status_.ok()) {
       NoteCost(layer, static_cast<uint64_t>(q.rows()));
     }
-    EndCall();
+    EndCall(layer);
   });
   return status;
 }

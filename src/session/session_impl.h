@@ -31,8 +31,8 @@
 #include "session/call_gate.h"
 #include "session/query_sample.h"
 #include "session/session_host.h"
+#include "storage/kv/chain_source.h"
 #include "storage/kv/kv_tail.h"
-#include "storage/kv/resident_rows.h"
 #include "storage/kv/segment.h"
 
 namespace attndb::internal {
@@ -139,8 +139,8 @@ class SessionImpl {
   planner::LayerExecution Preview(LayerId layer, const LayerFacts& facts) const;
   // Settles what the layer runs: facts_ become execution_.
   void PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts);
-  // Pins the layer's segments, and lists their rows and those of the tail.
-  Status ReadRuns(LayerId layer, attention::LayerCall* call);
+  // Lists the rows of the layer's segments and of the tail. None is read.
+  void ListRuns(LayerId layer, storage::ChainSource* rows) const;
   // Asks for planes that the plan would read, if they are not ready.
   void AskForPlanes(LayerId layer);
   // Collects what is derived from the chain's segments and the execution reads. What turns out to
@@ -164,7 +164,7 @@ class SessionImpl {
   Status CheckAttend(LayerId layer, const TensorView& q, const MutableTensorView& out) const;
   Status CheckRead(LayerId layer, TokenRange range, const MutableTensorView& k,
                    const MutableTensorView& v) const;
-  // Makes `call_` ready: pins the layer's segments and collects their rows.
+  // Plans the call, lists its rows, and has the runner begin it.
   Status BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                    uint32_t num_parts);
   // What finds or estimates scores of the chain's segments, for the plan that `call` has.
@@ -177,7 +177,9 @@ class SessionImpl {
   void CollectValues(LayerId layer, const attention::LayerCall& call);
   // What finds keys of the chain's segments, if the plan's index does.
   void CollectIndexes(LayerId layer, const attention::LayerCall& call);
-  void EndCall();
+  void EndCall(LayerId layer);
+  // Tells the host of rows that could not be read.
+  void ReportFailure(storage::ChainSource* rows) const;
   Status Fail(Status status);
   // The search of a layer's physical plan, made again if that has changed.
   const index::CriticalSearch* SearchFor(LayerId layer, const planner::LayerPlan& plan);
@@ -227,15 +229,12 @@ class SessionImpl {
   std::atomic<bool> part_failed_ = false;  // Relaxed: the gate orders it.
   attention::CallRunner runner_;
   attention::OperatorChoice operators_;
-  std::vector<storage::LayerPin> pins_;
   std::vector<derived::LayerObjectsPtr> planes_;         // By entry of the chain.
   std::vector<derived::LayerObjectsPtr> layer_values_;   // The same.
   std::vector<derived::LayerObjectsPtr> layer_means_;    // The same.
   std::vector<derived::LayerObjectsPtr> layer_indexes_;  // The same.
-  std::vector<storage::KvRows> runs_;                    // [kv head][run]
-  std::vector<uint64_t> run_tokens_;                     // By run.
-  storage::ResidentRows rows_;                           // Of runs_.
-  std::vector<const index::KeyEstimates*> estimates_;    // As runs_; empty if the plan wants none.
+  const std::unique_ptr<storage::ChainSource> rows_;
+  std::vector<const index::KeyEstimates*> estimates_;  // [kv head][run], or empty: none are read.
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
   std::vector<const kernels::ValueMeansView*> means_;    // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.

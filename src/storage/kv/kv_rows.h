@@ -30,6 +30,8 @@ struct KvShape {
   friend bool operator==(const KvShape&, const KvShape&) = default;
 };
 
+enum class RowPart : uint8_t { kKeys, kValues };
+
 // Consecutive tokens of one kv head of one layer.
 struct KvRows {
   const std::byte* k = nullptr;

@@ -27,10 +27,9 @@
 #include "attndb/status.h"
 #include "common/check.h"
 #include "kernels/layout.h"
+#include "storage/kv/kv_rows.h"
 
 namespace attndb::storage {
-
-enum class RowPart : uint8_t { kKeys, kValues };
 
 // The keys or the values of one kv head in one run of the chain.
 struct Strip {

@@ -183,25 +183,24 @@ Result<LayerQueries> Segment::ReadQueries(LayerId layer) const {
   return queries;
 }
 
-Result<HeadRows> Segment::ReadRows(const SectionEntry& section, const std::string& name) const {
+Result<HeadRows> Segment::ReadRows(LayerId layer, uint32_t kv_head, RowPart part,
+                                   TokenRange tokens) const {
+  ATTNDB_CHECK(tokens.begin <= tokens.end && tokens.end <= num_tokens());
+  const bool keys = part == RowPart::kKeys;
+  const SectionEntry& section =
+      sections_[keys ? layout_.keys(layer, kv_head) : layout_.values(layer, kv_head)];
+  const std::string name = (keys ? "keys of " : "values of ") + LayerName(*object_, layer);
+  const uint64_t row_bytes = section.num_rows == 0 ? 0 : section.length / section.num_rows;
+  const uint64_t begin = section.offset + tokens.begin * row_bytes;
+  const uint64_t length = (tokens.end - tokens.begin) * row_bytes;
   HeadRows rows;
-  ATTNDB_ASSIGN_OR_RETURN(
-      rows.reservation_,
-      budget_->Reserve(object_->ReadBufferBytes(section.offset, section.length), name));
-  Result<ObjectRange> data = object_->Read(section.offset, section.length);
+  ATTNDB_ASSIGN_OR_RETURN(rows.reservation_,
+                          budget_->Reserve(object_->ReadBufferBytes(begin, length), name));
+  Result<ObjectRange> data = object_->Read(begin, length);
   if (!data.ok()) return data.status().WithContext(name);
   rows.data_ = data->bytes.data();
   rows.buffer_ = std::move(data->buffer);  // Moving keeps the address.
   return rows;
-}
-
-Result<HeadRows> Segment::ReadKeys(LayerId layer, uint32_t kv_head) const {
-  return ReadRows(sections_[layout_.keys(layer, kv_head)], "keys of " + LayerName(*object_, layer));
-}
-
-Result<HeadRows> Segment::ReadValues(LayerId layer, uint32_t kv_head) const {
-  return ReadRows(sections_[layout_.values(layer, kv_head)],
-                  "values of " + LayerName(*object_, layer));
 }
 
 Status Segment::VerifyAll(const std::function<bool(uint64_t bytes_done)>& progress) const {

@@ -58,6 +58,7 @@ class LayerPin {
   LayerPin() = default;  // Of nothing.
 
   uint32_t num_kv_heads() const { return static_cast<uint32_t>(data_->rows.size()); }
+  std::span<const KvRows> heads() const { return data_->rows; }
 
   // All tokens of the segment. REQUIRES: kv_head < num_kv_heads().
   const KvRows& rows(uint32_t kv_head) const {
@@ -89,11 +90,11 @@ class LayerQueries {
   std::vector<QueryRows> rows_;  // By kv head; into buffer_.
 };
 
-// The keys or the values of one kv head, in memory as long as this lives. Not kept resident, as
+// Keys or values of one kv head, in memory as long as this lives. Not kept resident, as
 // LayerQueries.
 class HeadRows {
  public:
-  // [num_tokens, KRowBytes or VRowBytes].
+  // [tokens that were asked for, KRowBytes or VRowBytes].
   const std::byte* data() const { return data_; }
 
  private:
@@ -146,9 +147,12 @@ class Segment {
   Result<LayerPin> PinLayer(LayerId layer) ATTNDB_EXCLUDES(mutex_);
 
   Result<LayerQueries> ReadQueries(LayerId layer) const;
-  // REQUIRES: layer and kv_head exist.
-  Result<HeadRows> ReadKeys(LayerId layer, uint32_t kv_head) const;
-  Result<HeadRows> ReadValues(LayerId layer, uint32_t kv_head) const;
+  // Reads, and verifies, no more than the granules in which these rows lie. REQUIRES: layer and
+  // kv_head exist; tokens.begin <= tokens.end <= num_tokens().
+  Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part, TokenRange tokens) const;
+  Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part) const {
+    return ReadRows(layer, kv_head, part, {0, num_tokens()});
+  }
 
   // Reads every byte of both files from disk and verifies it, keeping nothing. `progress`, called
   // about every MiB with the bytes done, may be null; false stops with kCancelled.
@@ -164,7 +168,6 @@ class Segment {
   };
 
   Status ReadHeaderAndTable();
-  Result<HeadRows> ReadRows(const SectionEntry& section, const std::string& name) const;
   Result<std::shared_ptr<const internal::LayerData>> LoadLayer(LayerId layer) const;
 
   // Constant after Open.

@@ -106,9 +106,9 @@ Status SegmentTest::ReadAll(const SegmentExpectation& expected, const SegmentDat
     ATTNDB_ASSIGN_OR_RETURN(const LayerQueries queries, segment->ReadQueries(layer));
     ExpectQueries(queries, data, layer);
     for (uint32_t head = 0; head < data.layers[layer].size(); ++head) {
-      ATTNDB_ASSIGN_OR_RETURN(const HeadRows keys, segment->ReadKeys(layer, head));
+      ATTNDB_ASSIGN_OR_RETURN(const HeadRows keys, segment->ReadRows(layer, head, RowPart::kKeys));
       EXPECT_TRUE(EqualBytes(keys.data(), data.head(layer, head).k)) << layer << ' ' << head;
-      ATTNDB_ASSIGN_OR_RETURN(const HeadRows values, segment->ReadValues(layer, head));
+      ATTNDB_ASSIGN_OR_RETURN(const HeadRows values, segment->ReadRows(layer, head, RowPart::kValues));
       EXPECT_TRUE(EqualBytes(values.data(), data.head(layer, head).v)) << layer << ' ' << head;
     }
   }

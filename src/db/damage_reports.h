@@ -1,0 +1,35 @@
+// Segments whose rows turned out to be wrong while a session read them, until the catalog knows: a
+// session only takes a note, which costs it no wait for a disk.
+//
+// Threads: thread-safe. Latching order: mutex_ is a leaf.
+#ifndef ATTNDB_DB_DAMAGE_REPORTS_H_
+#define ATTNDB_DB_DAMAGE_REPORTS_H_
+
+#include <map>
+#include <string>
+
+#include "common/mutex.h"
+#include "db/catalog/catalog.h"
+
+namespace attndb::internal {
+
+class DamageReports {
+ public:
+  // `catalog` must outlive it.
+  explicit DamageReports(db::Catalog* catalog) : catalog_(catalog) {}
+
+  // `damage` says what was expected and found.
+  void Note(db::SegmentId segment, const std::string& damage) ATTNDB_EXCLUDES(mutex_);
+  // Quarantines what was noted. May wait for the catalog. If that can't be written the note is
+  // lost: who reads the segment next takes it again.
+  void Quarantine() ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  db::Catalog* const catalog_;
+  Mutex mutex_;
+  std::map<db::SegmentId, std::string> noted_ ATTNDB_GUARDED_BY(mutex_);
+};
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_DB_DAMAGE_REPORTS_H_

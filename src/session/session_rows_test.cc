@@ -1,0 +1,218 @@
+// Goal:   what a session answers does not depend on where the rows of its chain lie, and it asks for
+//         no more of them than its plan needs; rows that are lost fail the step that needs them.
+// Method: each plan over each shape of a chain, through layers in memory and through a source that
+//         reads each row from the file; all that is derived is ready.
+#include <fstream>
+#include <set>
+
+#include "db/database.h"
+#include "db/db_access.h"
+#include "db/db_test_util.h"
+#include "testing/file_rows.h"
+
+namespace attndb {
+namespace {
+
+using internal::Database;
+using storage::RowPart;
+using test::DBFixture;
+using test::RowCounts;
+using test::Tokens;
+using test::ToyModel;
+
+constexpr const char* kPlans[] = {"full",
+                                  "window(sink=4,window=30)",
+                                  "topk(k=30,sink=4,window=30)",
+                                  "topk(k=30,bits=4,sink=4,window=30)",
+                                  "topk(k=30,bits=8,remainder=sample:50)",
+                                  "topk(k=30,bits=8,remainder=mean)",
+                                  "topk(k=30,bits=8,exact_fallback=0.3)",
+                                  "topk(k=30,index=clustered,sink=4,window=30)",
+                                  "dipr(alpha=0.05,index=graph,sink=4,window=30)",
+                                  "mass(p=0.8,bits=8,sink=2,window=5)",
+                                  "auto(error=0.1)",
+                                  "auto(error=0.1,index=clustered)",
+                                  "auto(error=0.1,value_bits=8)"};
+
+struct ChainShape {
+  const char* name;
+  std::vector<uint64_t> segments;  // Tokens of each.
+  uint64_t num_reused = 0;         // The last segment may be cut.
+  uint64_t num_more = 0;           // In the tail.
+};
+const ChainShape kShapes[] = {{"one segment", {5000}, 5000, 20},
+                              {"segments that shrink", {5000, 2100, 200, 60}, 7360, 300},
+                              {"a segment of which a part is reused", {5000, 900}, 5600, 40},
+                              {"a tail alone", {}, 0, 600}};
+
+class SessionRowsTest : public DBFixture {
+ protected:
+  SessionRowsTest() : DBFixture(/*background_builds=*/true) {}
+
+  // Prices are fixed and nothing is learned, so that equal calls have equal plans.
+  void OpenWith(std::function<std::unique_ptr<storage::ChainSource>()> make_rows) {
+    db_.reset();
+    const DBOptions options = {.num_threads = 2, .measure_machine = false};
+    Result<std::shared_ptr<Database>> database =
+        Database::Open(store(), options, storage::PosixFileSystem(), {.make_rows = make_rows});
+    ASSERT_THAT(database, test::IsOk());
+    db_.emplace(internal::DbAccess::Wrap(*std::move(database)));
+  }
+  void OpenOnFiles() {
+    OpenWith([this] { return std::make_unique<test::FileRows>(counts_); });
+  }
+
+  Session SessionOn(const Tokens& stored, const ChainShape& shape, const std::string& plan) {
+    const Tokens more = ToyModel::Tokens(shape.num_more, 77);
+    const Tokens prompt =
+        test::Concat(Tokens(stored.begin(), stored.begin() + int64_t(shape.num_reused)), more);
+    SessionStart start = Start(prompt, {.plan = plan});
+    EXPECT_EQ(start.session.num_reused(), shape.num_reused);
+    ATTNDB_EXPECT_OK(AppendTokens(&start.session, start.rest, nullptr));
+    return std::move(start.session);
+  }
+
+  // Probes each plan on a session of its own.
+  std::vector<std::vector<float>> ProbeAll(const Tokens& stored, const ChainShape& shape) {
+    std::vector<std::vector<float>> answers;
+    for (const char* plan : kPlans) {
+      Session session = SessionOn(stored, shape, plan);
+      (void)counts_->Take();
+      answers.push_back(Probe(&session));
+      rows_read_.push_back(counts_->Take());
+    }
+    return answers;
+  }
+
+  const std::shared_ptr<RowCounts> counts_ = std::make_shared<RowCounts>();
+  std::vector<std::set<RowCounts::Row>> rows_read_;  // By plan: all layers as one.
+};
+
+TEST_F(SessionRowsTest, AnswersDoNotDependOnTheSource) {
+  for (const ChainShape& shape : kShapes) {
+    SCOPED_TRACE(shape.name);
+    db_.reset();
+    std::filesystem::remove_all(store());
+    OpenWith(nullptr);
+    Tokens stored = StoreChain("a", shape.segments, 1);
+    (void)ProbeAll(stored, shape);  // Asks for what is derived.
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+    const std::vector<std::vector<float>> in_memory = ProbeAll(stored, shape);
+    OpenOnFiles();
+    (void)ProbeAll(stored, shape);  // Reads what is derived into memory.
+    rows_read_.clear();
+    const std::vector<std::vector<float>> from_files = ProbeAll(stored, shape);
+    for (size_t i = 0; i < std::size(kPlans); ++i) {
+      EXPECT_EQ(from_files[i], in_memory[i]) << kPlans[i];
+    }
+  }
+}
+
+// As the answers are those of the plans, so is what they read.
+TEST_F(SessionRowsTest, APlanAsksForNoMoreThanItNeeds) {
+  const ChainShape& shape = kShapes[1];
+  const Tokens stored = StoreChain("a", shape.segments, 1);
+  (void)ProbeAll(stored, shape);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  OpenOnFiles();
+  (void)ProbeAll(stored, shape);
+  rows_read_.clear();
+  (void)ProbeAll(stored, shape);
+  const auto rows_of = [&](std::string_view plan) -> const std::set<RowCounts::Row>& {
+    return rows_read_[static_cast<size_t>(
+        std::ranges::find(kPlans, plan, [](const char* text) { return std::string_view(text); }) -
+        std::begin(kPlans))];
+  };
+  // Two layers of 2 and 3 kv heads: 3 in all that differ; K and V of each.
+  const size_t all = size_t{3} * 2 * shape.num_reused;
+  EXPECT_EQ(rows_of("full").size(), all);
+  // The window lies in the tail.
+  EXPECT_EQ(rows_of("window(sink=4,window=30)").size(), size_t{3} * 2 * 4);
+  for (const char* plan : {"topk(k=30,bits=4,sink=4,window=30)",
+                           "topk(k=30,bits=8,remainder=sample:50)",
+                           "topk(k=30,index=clustered,sink=4,window=30)",
+                           "dipr(alpha=0.05,index=graph,sink=4,window=30)"}) {
+    EXPECT_LT(rows_of(plan).size(), all / 2) << plan;
+    EXPECT_GT(rows_of(plan).size(), 0u) << plan;
+  }
+}
+
+// Layers are brought into memory run by run, when a row is asked for.
+TEST_F(SessionRowsTest, AWindowLeavesTheMiddleOnDisk) {
+  const std::vector<uint64_t> sizes = {900, 500, 200};
+  const Tokens stored = StoreChain("a", sizes, 1);
+  Open();
+  const ChainShape shape = {"", sizes, 1600, 10};
+  Session session = SessionOn(stored, shape, "window(sink=4,window=30)");
+  const uint64_t before = session.Explain().memory_bytes;
+  (void)Probe(&session);
+  const uint64_t window = session.Explain().memory_bytes - before;
+  (void)ProbeWith(&session, "full");
+  const uint64_t full = session.Explain().memory_bytes - before;
+  // The first and the last segment, of 1,100 tokens, but for granules.
+  EXPECT_NEAR(double(window) / double(full), 1100.0 / 1600, 0.05);
+}
+
+class LostRowsTest : public SessionRowsTest {
+ protected:
+  // Bytes of K and V of the context's segment.
+  void Damage(const ContextInfo& info, size_t segment) {
+    char name[64];
+    std::snprintf(name, sizeof(name), "%016llx.seg",
+                  static_cast<unsigned long long>(info.segments[segment].segment_id));
+    std::fstream file(store() + "/segments/" + name,
+                      std::ios::in | std::ios::out | std::ios::binary);
+    const uint64_t bytes = info.segments[segment].file_bytes;
+    for (uint64_t at = bytes / 4; at < 3 * bytes / 4; at += 2048) {
+      file.seekp(static_cast<int64_t>(at));
+      file.put('\x5a');
+    }
+  }
+};
+
+TEST_F(LostRowsTest, FailTheStepThatNeedsThemAndNothingElse) {
+  for (const bool on_files : {false, true}) {
+    SCOPED_TRACE(on_files);
+    db_.reset();
+    std::filesystem::remove_all(store());
+    OpenWith(nullptr);
+    const std::vector<uint64_t> sizes = {900, 500, 200};
+    const Tokens stored = StoreChain("a", sizes, 1);
+    const Tokens other = StoreChain("b", std::vector<uint64_t>{300}, 50);
+    const ContextInfo info = *db_->Describe("a");
+    on_files ? OpenOnFiles() : OpenWith(nullptr);
+    const ChainShape shape = {"", sizes, 1600, 10};
+    Session session = SessionOn(stored, shape, "window(sink=4,window=30)");
+    Damage(info, 1);
+    const std::vector<float> window = Probe(&session);  // Reads none of that segment.
+    ATTNDB_ASSERT_OK(session.SetPlan("full"));
+    std::vector<float> out;
+    EXPECT_THAT(model_.Probe(&session, 7, &out),
+                test::FailsWith(StatusCode::kCorruption, ::testing::HasSubstr("segment")));
+    // The session goes on, with a plan that needs none of the lost rows.
+    ATTNDB_ASSERT_OK(session.Crop(session.num_tokens()));
+    EXPECT_EQ(ProbeWith(&session, "window(sink=4,window=30)"), window);
+    ExpectAnswers(test::Concat(other, Tokens{3}), other.size());
+    EXPECT_TRUE(db_->Describe("a")->damaged);
+    EXPECT_FALSE(db_->Describe("b")->damaged);
+  }
+}
+
+// ... also if nobody has looked into the catalog before the store is closed.
+TEST_F(LostRowsTest, AreRememberedByTheNextProcess) {
+  const std::vector<uint64_t> sizes = {900, 500, 200};
+  const Tokens stored = StoreChain("a", sizes, 1);
+  const ContextInfo info = *db_->Describe("a");
+  Open();
+  {
+    Session session = SessionOn(stored, {"", sizes, 1600, 10}, "full");
+    Damage(info, 1);
+    std::vector<float> out;
+    EXPECT_EQ(model_.Probe(&session, 7, &out).code(), StatusCode::kCorruption);
+  }
+  Open();
+  EXPECT_TRUE(db_->Describe("a")->damaged);
+}
+
+}  // namespace
+}  // namespace attndb

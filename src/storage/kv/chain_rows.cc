@@ -1,0 +1,96 @@
+#include "storage/kv/chain_rows.h"
+
+#include <utility>
+
+#include "common/check.h"
+#include "kernels/layout.h"
+
+namespace attndb::storage {
+
+void ChainRows::Reset(const LayerShape& shape, DType dtype) {
+  for (size_t i = 0; i < run_tokens_.size(); ++i) runs_[i]->pin = {};
+  run_tokens_.clear();
+  const size_t k_elements = kernels::RowElements(shape.head_dim);
+  const size_t v_elements = kernels::RowElements(shape.v_head_dim);
+  k_format_ = {nullptr, k_elements, k_elements, dtype};
+  v_format_ = {nullptr, v_elements, v_elements, dtype};
+  MutexLock lock(&mutex_);
+  failure_.reset();
+}
+
+ChainRows::Run& ChainRows::NextRun(uint64_t num_tokens) {
+  run_tokens_.push_back(num_tokens);
+  if (run_tokens_.size() > runs_.size()) runs_.push_back(std::make_unique<Run>());
+  return *runs_[run_tokens_.size() - 1];
+}
+
+void ChainRows::AddSegment(Segment* segment, LayerId layer, uint64_t num_tokens) {
+  ATTNDB_DCHECK(num_tokens <= segment->num_tokens());
+  Run& run = NextRun(num_tokens);
+  run.segment = segment;
+  run.layer = layer;
+  run.heads.store(nullptr, std::memory_order_relaxed);
+}
+
+void ChainRows::AddRun(std::span<const KvRows> heads) {
+  Run& run = NextRun(heads[0].num_tokens);
+  run.segment = nullptr;
+  run.rows.assign(heads.begin(), heads.end());
+  run.heads.store(run.rows.data(), std::memory_order_relaxed);
+}
+
+void ChainRows::AddTail(const KvTail& tail, LayerId layer) {
+  const uint32_t num_heads = tail.shape().layers[layer].num_kv_heads;
+  for (size_t i = 0; i < tail.runs(layer, 0).size(); ++i) {
+    Run& run = NextRun(tail.runs(layer, 0)[i].num_tokens);
+    run.segment = nullptr;
+    run.rows.clear();
+    for (uint32_t head = 0; head < num_heads; ++head) {
+      run.rows.push_back(tail.runs(layer, head)[i]);
+    }
+    run.heads.store(run.rows.data(), std::memory_order_relaxed);
+  }
+}
+
+Status ChainRows::Acquire(RowLease* lease) const {
+  for (const RowRequest& request : lease->requests()) {
+    const Strip& strip = request.strip;
+    ATTNDB_DCHECK(strip.run < run_tokens_.size());
+    Run* const run = runs_[strip.run].get();
+    const KvRows* heads = run->heads.load(std::memory_order_acquire);
+    if (heads == nullptr) {
+      ATTNDB_ASSIGN_OR_RETURN(heads, Bring(run));
+    }
+    const bool keys = strip.part == RowPart::kKeys;
+    kernels::RowsView rows = keys ? k_format_ : v_format_;
+    rows.data = keys ? heads[strip.kv_head].k : heads[strip.kv_head].v;
+    if (request.list != nullptr) {
+      lease->PlaceList({rows, request.list});
+    } else {
+      lease->PlaceRange(kernels::RowsFrom(rows, request.first), request.count, 0);
+    }
+  }
+  return Status::Ok();
+}
+
+// The segment sees to it that of several threads one reads.
+Result<const KvRows*> ChainRows::Bring(Run* run) const {
+  Result<LayerPin> pin = run->segment->PinLayer(run->layer);
+  MutexLock lock(&mutex_);
+  if (!pin.ok()) {
+    if (!failure_) failure_ = {run->segment, pin.status()};
+    return std::move(pin).status();
+  }
+  if (run->heads.load(std::memory_order_relaxed) == nullptr) {
+    run->pin = *std::move(pin);
+    run->heads.store(run->pin.heads().data(), std::memory_order_release);
+  }
+  return run->heads.load(std::memory_order_relaxed);
+}
+
+std::optional<ChainRows::Failure> ChainRows::TakeFailure() {
+  MutexLock lock(&mutex_);
+  return std::exchange(failure_, std::nullopt);
+}
+
+}  // namespace attndb::storage

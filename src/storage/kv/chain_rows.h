@@ -1,0 +1,62 @@
+// Rows of a chain's layer that lie in memory: of segments, whose layer is brought there, whole, when
+// its first row is asked for; and of runs that are there, as a tail's.
+//
+// Errors:  those of Segment::PinLayer.
+// Memory:  a layer stays in memory until Reset. What is added allocates nothing once grown.
+// Threads: as ChainSource. Of several threads that ask for a segment first, one reads it and the
+//          others wait.
+#ifndef ATTNDB_STORAGE_KV_CHAIN_ROWS_H_
+#define ATTNDB_STORAGE_KV_CHAIN_ROWS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "attndb/result.h"
+#include "common/mutex.h"
+#include "storage/kv/chain_source.h"
+
+namespace attndb::storage {
+
+class ChainRows final : public ChainSource {
+ public:
+  void Reset(const LayerShape& shape, DType dtype) override ATTNDB_EXCLUDES(mutex_);
+  void AddSegment(Segment* segment, LayerId layer, uint64_t num_tokens) override;
+  void AddTail(const KvTail& tail, LayerId layer) override;
+  // A run in memory: [num_kv_heads], of equal length.
+  void AddRun(std::span<const KvRows> heads);
+
+  std::span<const uint64_t> run_tokens() const override { return run_tokens_; }
+  Status Acquire(RowLease* lease) const override ATTNDB_EXCLUDES(mutex_);
+  std::optional<Failure> TakeFailure() override ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  struct Run {
+    Segment* segment = nullptr;  // Null: `rows` are there.
+    LayerId layer = 0;
+    std::vector<KvRows> rows;  // By kv head.
+    LayerPin pin;              // Of the segment. Written once, under mutex_.
+    // By kv head; null until a segment is in memory. The release that sets them pairs with the
+    // acquire of who reads.
+    std::atomic<const KvRows*> heads = nullptr;
+  };
+
+  Run& NextRun(uint64_t num_tokens);
+  Result<const KvRows*> Bring(Run* run) const ATTNDB_EXCLUDES(mutex_);
+
+  kernels::RowsView k_format_;
+  kernels::RowsView v_format_;
+  std::vector<uint64_t> run_tokens_;
+  std::vector<std::unique_ptr<Run>> runs_;  // The first run_tokens_.size() of them.
+
+  // No I/O is waited for under it.
+  mutable Mutex mutex_;
+  mutable std::optional<Failure> failure_ ATTNDB_GUARDED_BY(mutex_);
+};
+
+}  // namespace attndb::storage
+
+#endif  // ATTNDB_STORAGE_KV_CHAIN_ROWS_H_

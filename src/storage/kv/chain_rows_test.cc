@@ -1,0 +1,150 @@
+// Goal:   a layer of a segment is read when one of its rows is asked for, and not before; what can't
+//         be read fails those who ask for it and nobody else.
+// Replay: --gtest_random_seed or ATTNDB_SEED.
+#include "storage/kv/chain_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "storage/kv/segment_writer.h"
+#include "storage/vfs/store_files.h"
+#include "testing/kv_data.h"
+#include "testing/matchers.h"
+#include "testing/memory_file_system.h"
+#include "testing/seed.h"
+#include "testing/segment_data.h"
+
+namespace attndb::storage {
+namespace {
+
+using test::DataSource;
+using test::SegmentData;
+
+constexpr LayerShape kLayer = {.num_kv_heads = 2, .head_dim = 32, .v_head_dim = 48};
+constexpr uint64_t kTokens = 300;
+constexpr LayerId kLayers = 2;
+const std::string kDir = "segments";
+
+class ChainRowsTest : public ::testing::Test {
+ protected:
+  ChainRowsTest() {
+    ATTNDB_EXPECT_OK(files_.CreateDir(kDir));
+    for (uint64_t id = 1; id <= 2; ++id) {
+      data_.push_back(test::RandomSegment(
+          {.shape = shape_, .num_tokens = kTokens, .segment_id = id}, &random_));
+      DataSource source(&data_.back(), kTokens);
+      const Result<WrittenSegment> written = WriteSegment(
+          {.file_system = &files_, .dir = kDir, .identity = data_.back().identity}, &source);
+      EXPECT_THAT(written, test::IsOk());
+      segments_.push_back(*Segment::Open(
+          &files_, kDir, {.identity = data_.back().identity, .root_hash = written->root_hash},
+          &budget_));
+    }
+    Fill();
+  }
+
+  // Layer 1 of all of segment 1, and of 100 tokens of segment 2.
+  void Fill() {
+    rows_.Reset(kLayer, shape_.dtype);
+    rows_.AddSegment(segments_[0].get(), 1, kTokens);
+    rows_.AddSegment(segments_[1].get(), 1, 100);
+  }
+
+  // Whether the row is what was stored.
+  void ExpectRow(const kernels::RowsView& found, uint32_t run, uint32_t head, RowPart part,
+                 uint64_t row) const {
+    const test::HeadData& head_data = data_[run].head(1, head);
+    const AlignedBuffer& expected = part == RowPart::kKeys ? head_data.k : head_data.v;
+    const size_t row_bytes = found.num_elements * DTypeBytes(found.dtype);
+    const auto* const bytes = static_cast<const std::byte*>(found.data);
+    EXPECT_TRUE(std::equal(bytes, bytes + row_bytes, expected.data() + row * row_bytes))
+        << "run " << run << ", head " << head << ", row " << row;
+  }
+
+  test::MemoryFileSystem files_;
+  MemoryBudget budget_{uint64_t{1} << 30};
+  Random random_{test::SeedOr(5)};
+  const KvShape shape_ = test::UniformShape(DType::kFloat16, kLayers, kLayer);
+  std::vector<SegmentData> data_;
+  std::vector<std::shared_ptr<Segment>> segments_;
+  ChainRows rows_;
+};
+
+TEST_F(ChainRowsTest, ASegmentIsReadWhenItsFirstRowIsAskedFor) {
+  EXPECT_EQ(rows_.run_tokens().size(), 2u);
+  EXPECT_EQ(rows_.run_tokens()[1], 100u);
+  RowLease lease;
+  lease.Reset(&rows_);
+  const uint32_t list[] = {3, 99, 7};
+  const size_t listed = lease.WantListed({1, 1, RowPart::kValues}, list, 3);
+  const size_t range = lease.Want({1, 0, RowPart::kKeys}, 10, 80);
+  ATTNDB_ASSERT_OK(lease.Read());
+  EXPECT_EQ(segments_[0]->resident_bytes(), 0u);
+  EXPECT_GT(segments_[1]->resident_bytes(), 0u);
+  for (size_t i = 0; i < 3; ++i) {
+    const ListedRows rows = lease.Listed(listed);
+    ExpectRow(kernels::RowsFrom(rows.rows, rows.list[i]), 1, 1, RowPart::kValues, list[i]);
+  }
+  uint64_t num_rows = 0;
+  for (uint64_t row = 0; row < 80; ++row) {
+    ExpectRow(lease.Piece(range, row, &num_rows), 1, 0, RowPart::kKeys, 10 + row);
+  }
+  // The other one's turn, by a lease that is used again.
+  lease.Clear();
+  const size_t other = lease.Want({0, 1, RowPart::kKeys}, 299, 1);
+  ATTNDB_ASSERT_OK(lease.Read());
+  ExpectRow(lease.Piece(other, 0, &num_rows), 0, 1, RowPart::kKeys, 299);
+  EXPECT_GT(segments_[0]->resident_bytes(), 0u);
+  EXPECT_FALSE(rows_.TakeFailure());
+}
+
+TEST_F(ChainRowsTest, WhatCanNotBeReadFailsWhoAsksForIt) {
+  const std::string path = JoinPath(kDir, FileNameOf({.segment_id = 1}, ObjectFile::kData));
+  std::vector<std::byte> damaged = files_.Contents(path);
+  for (size_t at = damaged.size() / 2; at < damaged.size(); at += 1000) damaged[at] ^= std::byte{8};
+  files_.SetContents(path, std::move(damaged));
+  RowLease lease;
+  lease.Reset(&rows_);
+  lease.Want({1, 0, RowPart::kKeys}, 0, 10);
+  ATTNDB_ASSERT_OK(lease.Read());
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    lease.Clear();
+    lease.Want({0, 0, RowPart::kKeys}, 0, 10);
+    EXPECT_EQ(lease.Read().code(), StatusCode::kCorruption);
+  }
+  const auto failure = rows_.TakeFailure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->segment, segments_[0].get());
+  EXPECT_EQ(failure->status.code(), StatusCode::kCorruption);
+  EXPECT_FALSE(rows_.TakeFailure());  // Told once.
+  lease.Clear();
+  lease.Want({1, 1, RowPart::kValues}, 0, 10);
+  ATTNDB_EXPECT_OK(lease.Read());
+}
+
+TEST_F(ChainRowsTest, ManyThreadsAskFirst) {
+  for (int round = 0; round < 20; ++round) {
+    Fill();
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        RowLease lease;
+        lease.Reset(&rows_);
+        const size_t a = lease.Want({i % 2, i / 2, RowPart::kKeys}, 50, 1);
+        const size_t b = lease.Want({1 - i % 2, i / 2, RowPart::kValues}, 50, 1);
+        ATTNDB_EXPECT_OK(lease.Read());
+        uint64_t num_rows = 0;
+        ExpectRow(lease.Piece(a, 0, &num_rows), i % 2, i / 2, RowPart::kKeys, 50);
+        ExpectRow(lease.Piece(b, 0, &num_rows), 1 - i % 2, i / 2, RowPart::kValues, 50);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+}  // namespace
+}  // namespace attndb::storage
