@@ -1,6 +1,7 @@
 #include "attention/call_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.h"
 #include "common/clock.h"
@@ -18,13 +19,7 @@ Status CallRunner::Begin(const LayerCall& call, const OperatorChoice& choice) {
     if (std::ranges::count(in_call_, op) == 0) in_call_.push_back(op);
   }
   ATTNDB_CHECK(of_head_.size() == call.spec.num_kv_heads);
-  parts_.resize(std::max<size_t>(parts_.size(), call.num_parts));
-  for (uint32_t i = 0; i < call.num_parts; ++i) {
-    parts_[i].number = i;
-    parts_[i].rows.Reset(call.rows);
-    parts_[i].cost = {};
-    parts_[i].head_costs.assign(call.spec.num_kv_heads, {});
-  }
+  ResetParts();
   for (Operator* const op : in_call_) op->Begin(view_);
   ATTNDB_RETURN_IF_ERROR(TakeScratch());
   next_item_.store(0, std::memory_order_relaxed);
@@ -34,6 +29,22 @@ Status CallRunner::Begin(const LayerCall& call, const OperatorChoice& choice) {
     progress_[i].next_head.store(view_.group(), std::memory_order_relaxed);
   }
   return Status::Ok();
+}
+
+void CallRunner::ResetParts() {
+  const LayerCall& call = view_.call();
+  const uint32_t num_parts = view_.num_parts();
+  parts_.resize(std::max<size_t>(parts_.size(), num_parts));
+  meanwhile_.clear();
+  for (uint32_t next = call.num_parts; next < num_parts; ++next) {
+    meanwhile_.emplace_back(this, &parts_[next]);
+  }
+  for (uint32_t i = 0; i < num_parts; ++i) {
+    parts_[i].number = i;
+    parts_[i].rows.Reset(call.rows, i < meanwhile_.size() ? &meanwhile_[i] : nullptr);
+    parts_[i].cost = {};
+    parts_[i].head_costs.assign(call.spec.num_kv_heads, {});
+  }
 }
 
 Status CallRunner::TakeScratch() {
@@ -50,7 +61,7 @@ void CallRunner::TakeFrom(Arena* arena) {
   for (Operator* const op : in_call_) {
     if (view_.is_shared()) op->TakeShared(arena);
   }
-  for (uint32_t i = 0; i < view_.call().num_parts; ++i) {
+  for (uint32_t i = 0; i < view_.num_parts(); ++i) {
     TakePart(&parts_[i], arena);
     for (Operator* const op : in_call_) op->TakePart(i, arena);
   }
@@ -66,17 +77,33 @@ void CallRunner::TakePart(Part* part, Arena* arena) const {
 Status CallRunner::RunPart(uint32_t number) {
   ATTNDB_CHECK(number < view_.call().num_parts);
   Status status = RunItems(&parts_[number]);
-  if (!status.ok()) next_item_.store(view_.work().items.size(), std::memory_order_relaxed);
+  if (!status.ok()) LeaveOutItems();
+  for (size_t i = number; i < meanwhile_.size() && status.ok(); i += view_.call().num_parts) {
+    status = meanwhile_[i].status();
+  }
   return status;
+}
+
+const WorkItem* CallRunner::NextItem() {
+  const std::vector<WorkItem>& items = view_.work().items;
+  const size_t i = next_item_.fetch_add(1, std::memory_order_relaxed);
+  return i < items.size() ? &items[i] : nullptr;
+}
+
+bool CallRunner::Meanwhile::TakeSome() {
+  const WorkItem* const item = runner_->NextItem();
+  if (item == nullptr) return false;
+  Status status = runner_->RunItem(*item, part_);
+  if (!status.ok()) {
+    runner_->LeaveOutItems();
+    if (status_.ok()) status_ = std::move(status);
+  }
+  return true;
 }
 
 Status CallRunner::RunItems(Part* part) {
   const WorkPlan& work = view_.work();
-  for (;;) {
-    const size_t i = next_item_.fetch_add(1, std::memory_order_relaxed);
-    if (i >= work.items.size()) break;
-    ATTNDB_RETURN_IF_ERROR(RunItem(work.items[i], part));
-  }
+  while (const WorkItem* const item = NextItem()) ATTNDB_RETURN_IF_ERROR(RunItem(*item, part));
   // What other parts have not finished yet, where it is everyone's.
   if (!view_.is_shared()) return Status::Ok();
   for (uint32_t unit = 0; unit < work.units.size(); ++unit) {
@@ -133,7 +160,7 @@ CallCost CallRunner::cost() const {
 
 CallCost CallRunner::head_cost(uint32_t kv_head) const {
   CallCost total;
-  for (uint32_t i = 0; i < view_.call().num_parts; ++i) total.Add(parts_[i].head_costs[kv_head]);
+  for (uint32_t i = 0; i < view_.num_parts(); ++i) total.Add(parts_[i].head_costs[kv_head]);
   return total;
 }
 

@@ -7,8 +7,9 @@
 //   runner.cost();
 //
 // Bits:    equal for equal call, chain of runs, ISA and num_parts, whatever thread does what.
-// Waiting: none. Who finishes the last item of a unit finishes the unit; where that goes by q head,
-//          threads that have run out of items take some of the heads.
+// Waiting: for rows alone, and then a thread takes other items, as long as there are some. Who
+//          finishes the last item of a unit finishes the unit; where that goes by q head, threads
+//          that have run out of items take some of the heads.
 // Errors:  that of a read ends the call: items that are not begun are left out, and what was
 //          written is not defined.
 // Memory:  scratch is leased from Begin to End; calls like those before allocate nothing.
@@ -67,10 +68,27 @@ class CallRunner {
     std::atomic<uint32_t> next_head;
   };
 
+  // Runs items while one of the part's is parked.
+  class Meanwhile final : public storage::OtherWork {
+   public:
+    Meanwhile(CallRunner* runner, Part* part) : runner_(runner), part_(part) {}
+    bool TakeSome() override;
+    const Status& status() const { return status_; }
+
+   private:
+    CallRunner* const runner_;
+    Part* const part_;  // What it runs them with.
+    Status status_;     // Of the first that failed.
+  };
+
+  void ResetParts();
   Status TakeScratch();
   void TakeFrom(Arena* arena);
   void TakePart(Part* part, Arena* arena) const;
   Operator& OperatorOf(uint32_t unit) const { return *of_head_[view_.unit(unit).kv_head]; }
+  // Null: none is left.
+  const WorkItem* NextItem();
+  void LeaveOutItems() { next_item_.store(view_.work().items.size(), std::memory_order_relaxed); }
   Status RunItems(Part* part);
   Status RunItem(const WorkItem& item, Part* part);
   // Finishes q heads of a unit until none is left, if its ranges are done.
@@ -84,7 +102,9 @@ class CallRunner {
   size_t of_plan_ = 0;
   std::vector<Operator*> of_head_;  // [num_kv_heads]
   std::vector<Operator*> in_call_;  // Each that a head has, once.
-  std::vector<Part> parts_;
+  std::vector<Part> parts_;         // [depth][part of the call]
+  std::vector<Meanwhile>
+      meanwhile_;  // As parts_, but for the last depth: while that one is parked.
   ScratchLease scratch_;
   Progress* progress_ = nullptr;  // [units], in the scratch.
   // Items are handed out in order; what they write is published by Progress.

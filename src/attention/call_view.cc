@@ -52,6 +52,10 @@ void CallView::ListHeadRuns() {
   }
 }
 
+uint32_t CallView::num_parts() const {
+  return call_.num_parts * (call_.rows->parks() ? kMaxDepth : 1);
+}
+
 // An index that draws has estimates of its own.
 const index::KeyEstimates* CallView::EstimatesOf(size_t i) const {
   if (call_.plan.bits == 0) return nullptr;

@@ -20,7 +20,7 @@ namespace attndb::attention {
 
 // What one thread has of a call, whatever operators it runs.
 struct Part {
-  uint32_t number = 0;
+  uint32_t number = 0;        // < CallView::num_parts().
   float* q = nullptr;         // Of the unit under way: [rows of a unit * group][head_dim padded].
   float* spare = nullptr;     // As q.
   kernels::StateRows states;  // [rows of a unit * group]
@@ -31,6 +31,10 @@ struct Part {
 
 class CallView {
  public:
+  // Items of a thread that may be under way at once, if rows are waited for (storage::OtherWork):
+  // one runs, the others are parked.
+  static constexpr uint32_t kMaxDepth = 4;
+
   // Keeps the vectors' memory. REQUIRES: views checked.
   void Reset(const LayerCall& call, const WorkCut& cut);
 
@@ -43,6 +47,8 @@ class CallView {
   bool is_shared() const { return work_.num_ranges_max > 1; }
   uint32_t group() const { return call_.spec.group_size(); }
   size_t rows_max() const { return work_.rows_per_unit_max * group(); }  // q rows of a unit.
+  // As many as the call has, and for each of these those that run while it is parked.
+  uint32_t num_parts() const;
   size_t num_runs() const { return call_.run_tokens.size(); }
   size_t k_padded() const { return k_padded_; }
   size_t v_padded() const { return v_padded_; }

@@ -25,7 +25,7 @@ constexpr size_t kRowsPerLine = 128 / sizeof(float);
 
 void DenseOperator::Begin(const CallView& call) {
   call_ = &call;
-  parts_.resize(call.call().num_parts);
+  parts_.resize(call.num_parts());
   range_rows_ = (call.rows_max() + kRowsPerLine - 1) / kRowsPerLine * kRowsPerLine;
 }
 

@@ -267,7 +267,7 @@ void DrawOperator::TakePlaces(Scratch* scratch, Arena* arena) const {
 
 void DrawOperator::Begin(const CallView& call) {
   call_ = &call;
-  parts_.resize(call.call().num_parts);
+  parts_.resize(call.num_parts());
 }
 
 void DrawOperator::TakeShared(Arena* arena) {

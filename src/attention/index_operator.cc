@@ -6,7 +6,7 @@ namespace attndb::attention {
 
 void IndexOperator::Begin(const CallView& call) {
   call_ = &call;
-  parts_.resize(call.call().num_parts);
+  parts_.resize(call.num_parts());
   search_bytes_ = 0;
   for (uint32_t head = 0; head < call.spec().num_kv_heads; ++head) {
     search_bytes_ = std::max(

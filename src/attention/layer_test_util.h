@@ -191,7 +191,7 @@ class Layer {
     }
   }
 
- private:
+  // A call that Call described.
   CallCost RunCall(const LayerCall& call, bool threads) {
     CallRunner runner(Registry().MakeOperators(), &pool_);
     const uint32_t num_parts = call.num_parts;
@@ -212,7 +212,6 @@ class Layer {
     return runner.cost();
   }
 
- public:
   // The share of the mass that the last call left out, and what its output is off by, are no more
   // than their bounds.
   void ExpectBoundsHold(const char* text) {

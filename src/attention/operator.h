@@ -7,8 +7,10 @@
 // Scratch: what TakeShared and TakePart take. Each is called twice a call: with an arena that
 //          measures, and with one that has the memory.
 // Errors:  those of reads.
-// Threads: RunItem and Finish may be called by as many threads as the call has parts, each with a
-//          part of its own; all else by one thread while no call is under way.
+// Parking: while RunItem or Finish waits for rows, its thread may call them for other items, with
+//          another part.
+// Threads: RunItem and Finish may be called by as many threads as the call has parts, each with
+//          parts of its own; all else by one thread while no call is under way.
 #ifndef ATTNDB_ATTENTION_OPERATOR_H_
 #define ATTNDB_ATTENTION_OPERATOR_H_
 

@@ -19,7 +19,7 @@ static_assert(kRangeMultiple % kWeightBlock == 0);
 
 void ScanOperator::Begin(const CallView& call) {
   call_ = &call;
-  parts_.resize(call.call().num_parts);
+  parts_.resize(call.num_parts());
   needs_sums_ = call.plan().Estimates() || call.call().search->NeedsSums();
   const size_t num_bounds = static_cast<size_t>(call.call().q.rows()) * call.spec().num_q_heads;
   bounds_.assign(call.plan().Bounds() ? num_bounds : 0, HeadBound());

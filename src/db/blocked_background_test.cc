@@ -1,6 +1,6 @@
-// Goal:   no Attend waits for what is slow: while building, the catalog, sealing, files and measuring
-//         are stuck for ever, a thousand Attends of eight threads return, with the bits of what was
-//         ready before.
+// Goal:   no Attend waits for what is slow: while building, the catalog, sealing, files and
+//         measuring are stuck for ever, a thousand Attends of eight threads return, with the bits
+//         of what was ready before.
 // Method: in each lane a job that waits; a clock that does so inside a transaction of the catalog,
 //         which holds its mutex; a file system that does so at its next operation, which is a
 //         Store's.
@@ -122,9 +122,8 @@ TEST_F(BlockedBackgroundTest, AThousandAttendsReturnWhileSealingIsStuck) {
   Session writer = SessionOn(db, stored, "full");
   Event stuck;
   files.SetPlan({.fail_at = 1, .sticky = true, .waits_for = &release_, .waiting = &stuck});
-  std::thread storing([&] {
-    ATTNDB_EXPECT_OK(db.Store(writer, test::Concat(stored, Tokens{5}), {.name = "b"}));
-  });
+  std::thread storing(
+      [&] { ATTNDB_EXPECT_OK(db.Store(writer, test::Concat(stored, Tokens{5}), {.name = "b"})); });
   stuck.Await();
   constexpr int kProbes = 63;
   std::vector<std::thread> threads;

@@ -58,7 +58,8 @@ class Database : public std::enable_shared_from_this<Database>,
   static constexpr size_t kSessionLane = derived::kNumBuildLanes;
   static constexpr size_t kNumLanes = kSessionLane + 1;
 
-  // What plans are made of, what runs them, and what they are priced by; what rows are read through.
+  // What plans are made of, what runs them, and what they are priced by; what rows are read
+  // through.
   struct Planning {
     // Null: what this version has.
     std::shared_ptr<const planner::PlanRegistry> registry;

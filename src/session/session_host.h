@@ -34,7 +34,8 @@ struct SessionParts {
   const attention::Registry* operators = nullptr;
   attention::ScratchPool* scratch = nullptr;
   storage::MemoryBudget* budget = nullptr;
-  std::function<std::unique_ptr<storage::ChainSource>()> make_rows;  // What a session reads through.
+  std::function<std::unique_ptr<storage::ChainSource>()>
+      make_rows;  // What a session reads through.
   const derived::Kinds* kinds = nullptr;
   const derived::Cache* objects = nullptr;
   derived::Builder* builder = nullptr;

@@ -234,7 +234,7 @@ class SessionImpl {
   std::vector<derived::LayerObjectsPtr> layer_means_;    // The same.
   std::vector<derived::LayerObjectsPtr> layer_indexes_;  // The same.
   const std::unique_ptr<storage::ChainSource> rows_;
-  std::vector<const index::KeyEstimates*> estimates_;  // [kv head][run], or empty: none are read.
+  std::vector<const index::KeyEstimates*> estimates_;    // [kv head][run], or empty: none are read.
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
   std::vector<const kernels::ValueMeansView*> means_;    // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.

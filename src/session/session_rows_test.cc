@@ -1,5 +1,6 @@
-// Goal:   what a session answers does not depend on where the rows of its chain lie, and it asks for
-//         no more of them than its plan needs; rows that are lost fail the step that needs them.
+// Goal:   what a session answers does not depend on where the rows of its chain lie, and it asks
+//         for no more of them than its plan needs; rows that are lost fail the step that needs
+//         them.
 // Method: each plan over each shape of a chain, through layers in memory and through a source that
 //         reads each row from the file; all that is derived is ready.
 #include <fstream>
@@ -128,10 +129,10 @@ TEST_F(SessionRowsTest, APlanAsksForNoMoreThanItNeeds) {
   EXPECT_EQ(rows_of("full").size(), all);
   // The window lies in the tail.
   EXPECT_EQ(rows_of("window(sink=4,window=30)").size(), size_t{3} * 2 * 4);
-  for (const char* plan : {"topk(k=30,bits=4,sink=4,window=30)",
-                           "topk(k=30,bits=8,remainder=sample:50)",
-                           "topk(k=30,index=clustered,sink=4,window=30)",
-                           "dipr(alpha=0.05,index=graph,sink=4,window=30)"}) {
+  for (const char* plan :
+       {"topk(k=30,bits=4,sink=4,window=30)", "topk(k=30,bits=8,remainder=sample:50)",
+        "topk(k=30,index=clustered,sink=4,window=30)",
+        "dipr(alpha=0.05,index=graph,sink=4,window=30)"}) {
     EXPECT_LT(rows_of(plan).size(), all / 2) << plan;
     EXPECT_GT(rows_of(plan).size(), 0u) << plan;
   }

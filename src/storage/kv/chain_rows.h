@@ -1,5 +1,5 @@
-// Rows of a chain's layer that lie in memory: of segments, whose layer is brought there, whole, when
-// its first row is asked for; and of runs that are there, as a tail's.
+// Rows of a chain's layer that lie in memory: of segments, whose layer is brought there, whole,
+// when its first row is asked for; and of runs that are there, as a tail's.
 //
 // Errors:  those of Segment::PinLayer.
 // Memory:  a layer stays in memory until Reset. What is added allocates nothing once grown.

@@ -13,6 +13,8 @@
 // Pieces:  a range may lie in several places. A piece ends with the range or a multiple of
 //          kPieceRows after its begin, whatever the source, and kernels fold that many rows at a
 //          time: so bits don't depend on the source.
+// Parking: while rows are on their way, a source may have the thread do other work of its call:
+//          what asked for them is parked on the stack until that is done and they are there.
 // Errors:  those of the source; a row is only visible after it was verified.
 // Threads: a source is thread-safe and outlives its leases; a lease is one thread's.
 #ifndef ATTNDB_STORAGE_KV_ROW_SOURCE_H_
@@ -55,19 +57,30 @@ struct ListedRows {
 
 class RowSource;
 
+// What a thread can do while rows are on their way.
+class OtherWork {
+ public:
+  virtual ~OtherWork() = default;
+  // Does a piece of it; false: there is none. Its errors go to who has it.
+  virtual bool TakeSome() = 0;
+};
+
 // The rows of one phase of one worker. Reused: allocates nothing once grown, but by its source.
 class RowLease {
  public:
   static constexpr uint64_t kPieceRows = 64;
 
-  // Lets go of what it holds, and reads from `source` from now on.
-  void Reset(const RowSource* source) {
+  // Lets go of what it holds, and reads from `source` from now on. `other_work` may be null.
+  void Reset(const RowSource* source, OtherWork* other_work = nullptr) {
     source_ = source;
+    other_work_ = other_work;
+    Clear();
+  }
+  // Forgets its requests.
+  void Clear() {
     requests_.clear();
     places_.clear();
   }
-  // Forgets its requests.
-  void Clear() { Reset(source_); }
 
   // Each returns the request's number: 0, 1, ... since Clear.
   size_t Want(const Strip& strip, uint64_t first, uint64_t count) {
@@ -101,7 +114,12 @@ class RowLease {
   }
   ListedRows Listed(size_t request) const { return {places_[request].rows, places_[request].list}; }
 
-  // --- For sources: where the rows of the next request lie, in the order of requests. ---
+  // --- For sources. ---
+
+  // Of the thread that reads; null: it waits.
+  OtherWork* other_work() const { return other_work_; }
+
+  // Where the rows of the next request lie, in the order of requests.
 
   // A range in pieces of `piece_rows`, each piece_bytes after the one before.
   // REQUIRES: piece_rows is a multiple of kPieceRows, or the whole range is one piece.
@@ -119,6 +137,7 @@ class RowLease {
   };
 
   const RowSource* source_ = nullptr;
+  OtherWork* other_work_ = nullptr;
   std::vector<RowRequest> requests_;
   std::vector<Place> places_;
 };
@@ -130,6 +149,9 @@ class RowSource {
   // Makes the rows of all of the lease's requests readable, and says where they are, until the
   // lease is cleared or read again.
   virtual Status Acquire(RowLease* lease) const = 0;
+
+  // Whether Acquire takes other work: who reads has scratch for it then.
+  virtual bool parks() const { return false; }
 };
 
 inline Status RowLease::Read() { return source_->Acquire(this); }

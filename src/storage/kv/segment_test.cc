@@ -108,7 +108,8 @@ Status SegmentTest::ReadAll(const SegmentExpectation& expected, const SegmentDat
     for (uint32_t head = 0; head < data.layers[layer].size(); ++head) {
       ATTNDB_ASSIGN_OR_RETURN(const HeadRows keys, segment->ReadRows(layer, head, RowPart::kKeys));
       EXPECT_TRUE(EqualBytes(keys.data(), data.head(layer, head).k)) << layer << ' ' << head;
-      ATTNDB_ASSIGN_OR_RETURN(const HeadRows values, segment->ReadRows(layer, head, RowPart::kValues));
+      ATTNDB_ASSIGN_OR_RETURN(const HeadRows values,
+                              segment->ReadRows(layer, head, RowPart::kValues));
       EXPECT_TRUE(EqualBytes(values.data(), data.head(layer, head).v)) << layer << ' ' << head;
     }
   }
