@@ -12,20 +12,21 @@
 namespace attndb::kernels {
 
 // What the *_target.cc define for a target, and the table of it. Here, in code that every CPU runs.
-#define ATTNDB_KERNEL_TARGET_(target)                                                     \
-  namespace target {                                                                      \
-  extern const AttendKernels kAttendRows, kAttendListed;                                  \
-  extern const AttendBlockKernels kAttendBlock;                                           \
-  extern const SelectKernels kSelect;                                                     \
-  extern const WeightKernels kWeights;                                                    \
-  extern const DrawKernels kDraw;                                                         \
-  extern const PlaneKernels kPlanes;                                                      \
-  extern const ValueKernels kValues;                                                      \
-  extern const RowKernels kRows;                                                          \
-  extern const char kInstructionSets[];                                                   \
-  constexpr KernelTable kTable = {&kAttendRows, &kAttendListed,  &kAttendBlock, &kSelect, \
-                                  &kWeights,    &kDraw,          &kPlanes,      &kValues, \
-                                  &kRows,       kInstructionSets};                        \
+#define ATTNDB_KERNEL_TARGET_(target)                                                            \
+  namespace target {                                                                             \
+  extern const AttendKernels kAttendRows, kAttendListed;                                         \
+  extern const AttendBlockKernels kAttendBlock;                                                  \
+  extern const SelectKernels kSelect;                                                            \
+  extern const WeightKernels kWeights;                                                           \
+  extern const DrawKernels kDraw;                                                                \
+  extern const PlaneKernels kPlanes;                                                             \
+  extern const ProductCodeKernels kProductCodes;                                                 \
+  extern const ValueKernels kValues;                                                             \
+  extern const RowKernels kRows;                                                                 \
+  extern const char kInstructionSets[];                                                          \
+  constexpr KernelTable kTable = {&kAttendRows, &kAttendListed, &kAttendBlock,   &kSelect,       \
+                                  &kWeights,    &kDraw,         &kPlanes,        &kProductCodes, \
+                                  &kValues,     &kRows,         kInstructionSets};               \
   }
 
 ATTNDB_KERNEL_TARGET_(portable)
@@ -36,10 +37,12 @@ ATTNDB_KERNEL_TARGET_(avx512)
 // The scans of quantized keys are its own, the rest that of AVX-512.
 namespace avx512vnni {
 extern const PlaneKernels kPlanes;
+extern const ProductCodeKernels kProductCodes;
 extern const char kInstructionSets[];
 constexpr KernelTable kTable = [] {
   KernelTable table = avx512::kTable;
   table.planes = &kPlanes;
+  table.product_codes = &kProductCodes;
   table.instruction_sets = kInstructionSets;
   return table;
 }();

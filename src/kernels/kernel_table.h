@@ -18,6 +18,7 @@
 #include "kernels/draw.h"
 #include "kernels/layout.h"
 #include "kernels/planes.h"
+#include "kernels/product_codes.h"
 #include "kernels/value_planes.h"
 
 namespace attndb::kernels {
@@ -97,6 +98,20 @@ struct PlaneKernels {
                         KeptTokens* kept);
 };
 
+// product_codes.h; find_nearest of one subspace.
+struct ProductCodeKernels {
+  void (*build_lookup_tables)(const CodebookView& codebook, const float* q, size_t q_stride,
+                              size_t num_q_rows, std::byte* entries, TableRow* rows);
+  void (*scan_product_codes)(const ProductCodesView& view, size_t first_key, size_t num_keys,
+                             const LookupTables& tables, float* scores, size_t scores_stride);
+  void (*weigh_product_codes)(const ProductCodesView& view, size_t first_key, size_t num_keys,
+                              const LookupTables& tables, const WeightRow* maps,
+                              const CodeWeights& out);
+  void (*find_nearest)(const float* centroids, const float* half_squares, size_t width,
+                       size_t num_entries, const float* rows, size_t stride, size_t num_keys,
+                       uint8_t* nearest, float* gains);
+};
+
 // value_planes.h
 struct ValueKernels {
   void (*encode_values)(const ValueRows& block, uint8_t* codes, float* scale);
@@ -135,6 +150,7 @@ struct KernelTable {
   const WeightKernels* weights;
   const DrawKernels* draw;
   const PlaneKernels* planes;
+  const ProductCodeKernels* product_codes;
   const ValueKernels* values;
   const RowKernels* rows;
   const char* instruction_sets;  // What planes_target.cc was compiled for: isa.h.

@@ -6,7 +6,7 @@
 
 #include "common/check.h"
 #include "common/coding.h"
-#include "index/planes/piece_check.h"
+#include "index/piece_check.h"
 #include "kernels/layout.h"
 #include "kernels/planes.h"
 #include "kernels/weights.h"

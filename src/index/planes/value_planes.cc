@@ -7,8 +7,8 @@
 #include "common/check.h"
 #include "common/coding.h"
 #include "common/lane_sum.h"
+#include "index/piece_check.h"
 #include "index/planes/key_sample.h"
-#include "index/planes/piece_check.h"
 #include "storage/vfs/format.h"
 
 namespace attndb::index {

@@ -1,0 +1,105 @@
+// The codebook of product codes (kernels/product_codes.h): centroids of each run of channels of the
+// keys of one kv head, found by k-means on some of them.
+//
+// Method:  sampled keys are spread evenly over the run. k-means++ on up to kSeedingKeys of them,
+//          then rounds of assignment and means. A centroid that no key is near to becomes the key
+//          that is furthest from its own; where all keys lie on centroids it stays. So fewer keys
+//          than centroids, or equal ones, leave some centroids double, of which codes name the
+//          first.
+// Bits:    of a seed, the same whatever the number of threads: each subspace is trained by itself,
+//          with random numbers of its own. Between instruction sets they differ, as roundings do.
+// Errors:  kInvalidArgument: no such shape, or channels that are not a multiple of num_subspaces.
+//          Keys must be finite (heads with NaN or Inf run `full`).
+// Source:  k-means++: Arthur and Vassilvitskii, SODA 2007. Product codes of keys: PQCache
+//          (arXiv:2407.12820), section 4.1.
+#ifndef ATTNDB_INDEX_PQ_PQ_CODEBOOK_H_
+#define ATTNDB_INDEX_PQ_PQ_CODEBOOK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "attndb/result.h"
+#include "kernels/layout.h"
+#include "kernels/product_codes.h"
+#include "storage/kv/query_rows.h"
+
+namespace attndb::index {
+
+// What codes are made of. Who makes it keeps its memory alive.
+struct PqSource {
+  kernels::RowsView keys;  // Finite.
+  size_t num_keys = 0;
+  // Key i is row order[i]; empty: row i.
+  std::span<const uint32_t> order;
+  // Sampled q rows, of the keys' type and row length: the error is measured by them. May be none.
+  storage::QueryRows queries;
+};
+
+struct PqOptions {
+  size_t num_subspaces = 8;
+  size_t bits = 8;
+  size_t num_rounds = 12;      // Of k-means; fewer where nothing changes any more.
+  size_t num_sampled = 16384;  // Keys, at most.
+  uint64_t seed = 0x6174746e6462;
+};
+
+// Rows `order[first]` on of the source's keys, as float32. rows [count, num_channels].
+void LoadPqKeys(const PqSource& source, size_t first, size_t count, float* rows);
+
+struct PqCodebook {
+  kernels::CodebookView view() const {
+    return {centroids.data(), half_squares.data(), num_channels, num_subspaces, bits};
+  }
+  size_t width() const { return num_channels / num_subspaces; }
+
+  size_t num_channels = 0;
+  size_t num_subspaces = 0;
+  size_t bits = 0;
+  std::vector<float> centroids;     // As CodebookView has them.
+  std::vector<float> half_squares;  // Likewise.
+};
+
+// Subspaces may be trained by several threads, each by one.
+class PqTrainer {
+ public:
+  static constexpr size_t kSeedingKeys = 4096;
+
+  // Takes the sample. REQUIRES: source.num_keys > 0.
+  static Result<PqTrainer> Make(const PqSource& source, const PqOptions& options);
+
+  size_t num_subspaces() const { return options_.num_subspaces; }
+
+  // Once for each.
+  void TrainSubspace(size_t subspace);
+
+  // When all are trained.
+  PqCodebook Take() { return std::move(codebook_); }
+
+ private:
+  PqTrainer(const PqSource& source, const PqOptions& options);
+
+  void Seed(size_t subspace);
+  // Assigns the sample; returns whether any key moved.
+  bool Assign(size_t subspace, std::vector<uint8_t>* nearest, std::vector<float>* gains) const;
+  void MoveToMeans(size_t subspace, const std::vector<uint8_t>& nearest,
+                   const std::vector<float>& gains);
+  void SetCentroid(size_t subspace, size_t entry, const float* x);
+  const float* Row(size_t i, size_t subspace) const {
+    return sample_.data() + i * codebook_.num_channels + subspace * codebook_.width();
+  }
+
+  PqOptions options_;
+  size_t num_rows_ = 0;
+  std::vector<float> sample_;  // [num_rows, num_channels]
+  PqCodebook codebook_;
+};
+
+// All subspaces, one after the other.
+Result<PqCodebook> TrainPqCodebook(const PqSource& source, const PqOptions& options);
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_PQ_PQ_CODEBOOK_H_

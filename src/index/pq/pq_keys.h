@@ -1,0 +1,130 @@
+// Product codes of the keys of one kv head of a run of tokens (kernels/product_codes.h): a codebook
+// of their own (pq_codebook.h), codes of num_subspaces * bits bits a key, and scans of these that
+// score or weigh all keys for the q rows of a group.
+//
+// Form:    byte form and form in memory are one: pq_format.h. Scores are estimates of q.k and
+//          comparable with exact ones.
+// Why not KeyEstimates: that interface makes each q row ready by itself, in a few bytes for codes
+// of
+//          q, where product codes want tables of a whole group, of up to 64 KiB for four rows; it
+//          has bits to choose at a scan, which are the codebook's here; and it has no weights,
+//          which are what draws by product codes are made of.
+// Bias:    what a model added to keys before the rotary embedding is not taken out, as planes do.
+//          Centroids stand for most of it: with a bias of the keys' own rms added to keys of
+//          SmolLM2, scores of 8 subspaces of 8 bits erred a tenth more, with three times that half
+//          as much again.
+// Errors:  kResourceExhausted: no memory; Build: those of pq_codebook.h; Parse: those of
+//          pq_format.h. Keys must be finite (heads with NaN or Inf run `full`).
+// Threads: constant once made; concurrent calls must not share memory that they write.
+#ifndef ATTNDB_INDEX_PQ_PQ_KEYS_H_
+#define ATTNDB_INDEX_PQ_PQ_KEYS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "attndb/result.h"
+#include "common/aligned_buffer.h"
+#include "index/pq/pq_codebook.h"
+#include "index/pq/pq_format.h"
+#include "kernels/draw.h"
+#include "kernels/product_codes.h"
+
+namespace attndb::index {
+
+// The q rows of a group, made ready for scans of one PqKeys.
+struct PqQueries {
+  kernels::LookupTables tables;
+  std::span<kernels::TableRow> rows;  // Of the tables: a caller may shift offsets and max_score.
+  std::span<const float> norms;       // Of the q rows, rounded up.
+};
+
+// A scan that keeps what a draw needs (kernels/draw.h), as KeepCall of key_estimates.h.
+struct PqKeepCall {
+  static constexpr size_t kWork = 1024;  // Keys at a time.
+
+  size_t first_key = 0;
+  size_t num_keys = 0;
+  kernels::DrawRule rule;
+  const float* noise = nullptr;  // Of first_key and those after it.
+  uint32_t first_token = 0;      // Of first_key.
+  float* work = nullptr;         // [q rows][kWork], written.
+};
+
+class PqKeys {
+ public:
+  PqKeys() = default;  // Of no keys.
+
+  static uint64_t BytesFor(uint64_t num_keys, size_t num_channels, const PqOptions& options);
+
+  // Of no keys where their squares overflow float32. The error is measured with the sampled
+  // queries; without them, queries are taken to come from everywhere alike.
+  static Result<PqKeys> Build(const PqSource& source, const PqOptions& options);
+  // The same with a codebook that was trained elsewhere, perhaps on other keys.
+  static Result<PqKeys> BuildWith(const PqCodebook& codebook, const PqSource& source);
+
+  // Codes that were written before; `bytes`, at a multiple of kPieceAlignment, are used where they
+  // lie and must outlive the result. They may hold anything. `object` names them in errors.
+  static Result<PqKeys> Parse(std::span<const std::byte> bytes, const PqShape& expected,
+                              std::string_view object);
+
+  // What Parse reads, as long as this lives. REQUIRES: num_keys() > 0.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  uint64_t memory_bytes() const { return buffer_.size(); }
+
+  size_t num_keys() const { return header_.num_keys; }
+  size_t num_subspaces() const { return header_.num_subspaces; }
+  size_t bits() const { return header_.bits; }
+
+  // Bytes that a scan reads per key.
+  double ScanBytes() const;
+
+  // Standard deviation of the error of a score for a q of this norm, without that of the tables
+  // (TableRow::rounding_deviation).
+  float ScoreError(float q_norm) const { return header_.error * q_norm; }
+
+  // Makes the q rows of a group ready: q [num_q_rows, num_channels] float32, rows q_stride elements
+  // apart. memory, of QueryBytes, 64-byte aligned, is written and must live as long as the result.
+  size_t QueryBytes(size_t num_q_rows) const;
+  PqQueries Prepare(const float* q, size_t q_stride, size_t num_q_rows, std::byte* memory) const;
+
+  // scores[r * scores_stride + i]: estimate of q_r . k of key first_key + i.
+  void Scan(const PqQueries& queries, size_t first_key, size_t num_keys, float* scores,
+            size_t scores_stride) const;
+
+  // Weights for draws, of kernels::WeighProductCodes. maps: of kernels::MapWeights, by q row.
+  // REQUIRES: first_key is a multiple of kernels::kCodeKeys.
+  void Weigh(const PqQueries& queries, std::span<const kernels::WeightRow> maps, size_t first_key,
+             size_t num_keys, const kernels::CodeWeights& out) const;
+
+  // Keeps, of the scores that Scan gives, what the rule draws.
+  void Keep(const PqQueries& queries, const PqKeepCall& call, kernels::KeptTokens* kept) const;
+
+  // bounds[b]: no key of block first_block + b has a score, as Scan gives it for row r without a
+  // shift, that is further than this from q.k. Not a matter of probability: it holds for every q
+  // and key, rounding included. Block i is keys [64 i, 64 i + 64).
+  void ScoreBounds(const PqQueries& queries, size_t row, size_t first_block, size_t num_blocks,
+                   float* bounds) const;
+
+ private:
+  friend class PqBuilder;
+
+  PqKeys(const PqHeader& header, std::span<const std::byte> bytes);
+
+  template <typename T>
+  const T* Piece(size_t offset) const {
+    return reinterpret_cast<const T*>(bytes_.data() + offset);
+  }
+  kernels::ProductCodesView view() const;
+
+  PqHeader header_;
+  std::span<const std::byte> bytes_;
+  // No less than the norm of any key as its codes say.
+  double code_norm_ = 0;
+  AlignedBuffer buffer_;  // The bytes, if they were built here.
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_PQ_PQ_KEYS_H_
