@@ -12,6 +12,7 @@
 #include "index/graph/graph_index.h"
 #include "index/key_index.h"
 #include "kernels/convert.h"
+#include "testing/search_in_memory.h"
 
 namespace attndb::fuzz {
 namespace {
@@ -133,7 +134,7 @@ void Search(Input* input, const index::KeyIndex& index) {
   }
   AlignedBuffer scratch = *AlignedBuffer::Allocate(index.ScratchBytes(call) + 64);
   index::SearchCost cost;
-  index.Search(call, scratch.data(), found.data(), &cost);
+  ATTNDB_CHECK(test::SearchInMemory(call, scratch.data(), found.data(), &cost).ok());
   for (size_t r = 0; r < kGroup; ++r) CheckFound(run, r, found[r]);
 }
 

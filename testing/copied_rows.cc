@@ -97,8 +97,7 @@ void CopiedRows::CopyList(const RowLease& from, size_t number, RowLease* lease, 
 
 void CopiedRows::CopyRange(const RowLease& from, size_t number, RowLease* lease, Copies* copies) {
   const RowRequest& request = lease->requests()[number];
-  const uint64_t piece_rows =
-      request.whole ? std::max<uint64_t>(1, request.count) : RowLease::kPieceRows;
+  constexpr uint64_t piece_rows = RowLease::kPieceRows;
   uint64_t num_rows = 0;
   const RowsView like = from.Piece(number, 0, &num_rows);
   const size_t row_bytes = RowBytes(like);

@@ -24,6 +24,7 @@ size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::Index
     if (!IsSearched(run, range)) continue;
     const TokenRange tokens = Intersect(range, run.tokens);
     list[count++] = {.index = run.index,
+                     .strip = run.k_strip(),
                      .keys = {nullptr, run.k_elements, run.k_elements, run.dtype},
                      .first_visible = tokens.begin - run.tokens.begin,
                      .num_visible = tokens.end - run.tokens.begin,
@@ -128,7 +129,6 @@ Status IndexedGroup::SearchIndexes() {
   }
   const size_t num_runs = ListIndexes(call_.runs, call_.middle, scratch_.runs);
   if (num_runs == 0) return Status::Ok();
-  ATTNDB_RETURN_IF_ERROR(ReadKeys(num_runs));
   index::IndexCall call;
   call.spec = call_.search;
   call.runs = {scratch_.runs, num_runs};
@@ -136,8 +136,10 @@ Status IndexedGroup::SearchIndexes() {
   call.q_stride = call_.q.stride;
   call.num_q_rows = group_;
   call.best = scratch_.best;
+  call.rows = call_.rows;
   index::SearchCost cost;
-  scratch_.runs[0].index->Search(call, scratch_.search, scratch_.found, &cost);
+  ATTNDB_RETURN_IF_ERROR(
+      scratch_.runs[0].index->Search(call, scratch_.search, scratch_.found, &cost));
   for (uint32_t head = 0; head < group_; ++head) {
     const index::FoundKeys& found = scratch_.found[head];
     scratch_.count[head] = found.count;
@@ -148,22 +150,6 @@ Status IndexedGroup::SearchIndexes() {
   cost_->num_visited += cost.keys_scored;
   cost_->num_clusters += cost.clusters;
   cost_->num_hops += cost.hops;
-  return Status::Ok();
-}
-
-// The keys of each run that is searched.
-Status IndexedGroup::ReadKeys(size_t num_runs) {
-  call_.rows->Clear();
-  for (const HeadRun& run : call_.runs) {
-    if (IsSearched(run, call_.middle)) {
-      call_.rows->WantWhole(run.k_strip(), 0, run.index->num_keys());
-    }
-  }
-  ATTNDB_RETURN_IF_ERROR(call_.rows->Read());
-  for (size_t i = 0; i < num_runs; ++i) {
-    uint64_t num_rows = 0;
-    scratch_.runs[i].keys = call_.rows->Piece(i, 0, &num_rows);
-  }
   return Status::Ok();
 }
 

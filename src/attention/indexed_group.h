@@ -8,7 +8,8 @@
 //   3. What was found is filtered by the final best of all; the rest is dropped.
 //   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
 //
-// Rows:    an index reads keys of its runs as it sees fit, so all of these keys are asked for.
+// Rows:    keys that are scored here are asked for run by run; an index asks for those that it
+//          scores.
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group; groups are independent.
@@ -90,7 +91,6 @@ class IndexedGroup {
   Status ScoreFixed(TokenRange tokens);
   void RaiseBest(uint32_t head, const float* scores, size_t count);
   Status SearchIndexes();
-  Status ReadKeys(size_t num_runs);
   Status AddOthers();
   Status AddAll(const HeadRun& run, TokenRange tokens);
   void Filter(uint32_t head);

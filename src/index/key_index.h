@@ -9,8 +9,10 @@
 // Units:   scores are inner products q.k, unscaled, exact: from K where it lies. Larger is better.
 // Filter:  only keys [first_visible, num_visible) of a run may be found: without sinks, and of a
 //          prefix, as a reused context has.
-// Errors:  none; sizes are preconditions. Keys and q are finite (heads with NaN or Inf run `full`).
-// Threads: constant once built; concurrent calls must not share scratch or what they write.
+// Rows:    keys that are scored are asked for in lists, one a phase.
+// Errors:  those of reading keys; sizes are preconditions. Keys and q are finite (heads with NaN or
+//          Inf run `full`).
+// Threads: constant once built; concurrent calls must not share scratch, lease or what they write.
 #ifndef ATTNDB_INDEX_KEY_INDEX_H_
 #define ATTNDB_INDEX_KEY_INDEX_H_
 
@@ -18,8 +20,10 @@
 #include <cstdint>
 #include <span>
 
+#include "attndb/status.h"
 #include "index/draw_index.h"
 #include "kernels/layout.h"
+#include "storage/kv/row_source.h"
 
 namespace attndb::index {
 
@@ -41,7 +45,8 @@ class KeyIndex;
 // A run of tokens with its index.
 struct IndexRun {
   const KeyIndex* index = nullptr;
-  kernels::RowsView keys;
+  storage::Strip strip;    // Of its keys,
+  kernels::RowsView keys;  // ... and their form; where they lie is the lease's to say.
   size_t first_visible = 0;
   size_t num_visible = 0;    // <= the index's num_keys().
   uint32_t first_token = 0;  // Of key 0.
@@ -56,6 +61,7 @@ struct IndexCall {
   // [num_q_rows]: the best score that is known from elsewhere: sinks and window. -inf: none. A
   // range counts from the better of this and what is found.
   const float* best = nullptr;
+  storage::RowLease* rows = nullptr;  // By which keys are read.
 
   size_t num_channels() const { return runs[0].keys.num_elements; }
 };
@@ -94,9 +100,10 @@ class KeyIndex {
 
   // Searches all runs of the call, of which this one's is the first. found[r]: of q row r. A top-k
   // search finds k keys of each run at most, and the k best of all among them; a range search may
-  // find keys that only the best of a later run puts out of range. Allocates nothing.
-  virtual void Search(const IndexCall& call, void* scratch, FoundKeys* found,
-                      SearchCost* cost) const = 0;
+  // find keys that only the best of a later run puts out of range. Allocates nothing. After an
+  // error what was found means nothing.
+  virtual Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                        SearchCost* cost) const = 0;
 };
 
 }  // namespace attndb::index

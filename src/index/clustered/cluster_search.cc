@@ -324,28 +324,48 @@ void ClusterSearch::TakeCandidates() {
       const uint32_t key = keys.KeyAt(first_key + static_cast<size_t>(std::countr_zero(bits)));
       scratch_.keys[num_candidates_] = key;
       scratch_.tokens[num_candidates_++] = of.first_token + key;
-      // Asked for now, for all runs alike: a gather of a few rows has nothing to fetch ahead.
-      const kernels::RowsView row = kernels::RowsFrom(of.keys, key);
-      const auto* const from = static_cast<const char*>(row.data);
-      for (size_t at = 0; at < num_channels() * DTypeBytes(row.dtype); at += kAlignment) {
-        __builtin_prefetch(from + at);
-      }
     }
   }
 }
 
-void ClusterSearch::ScoreCandidates() {
+// For all runs alike, before the first is scored: a gather of a few rows has nothing to fetch
+// ahead.
+void ClusterSearch::FetchAhead(const storage::ListedRows& rows, size_t count) const {
+  for (size_t i = 0; i < count; ++i) {
+    const auto* const row =
+        static_cast<const char*>(kernels::RowsFrom(rows.rows, rows.list[i]).data);
+    for (size_t at = 0; at < num_channels() * DTypeBytes(rows.rows.dtype); at += kAlignment) {
+      __builtin_prefetch(row + at);
+    }
+  }
+}
+
+Status ClusterSearch::ScoreCandidates() {
+  storage::RowLease& rows = *call_.rows;
+  rows.Clear();
   size_t begin = 0;
   for (const IndexRun& run : call_.runs) {
     const size_t end_token = run.first_token + run.num_visible;
     size_t end = begin;
     while (end < num_candidates_ && scratch_.tokens[end] < end_token) ++end;
-    kernels::ScoreGather(run.keys, scratch_.keys + begin, end - begin, call_.q, call_.q_stride,
-                         num_rows(), scratch_.exact + begin, stride_);
+    rows.WantListed(run.strip, scratch_.keys + begin, end - begin);
     begin = end;
+  }
+  ATTNDB_RETURN_IF_ERROR(rows.Read());
+  for (size_t i = 0; i < call_.runs.size(); ++i) {
+    FetchAhead(rows.Listed(i), rows.requests()[i].count);
+  }
+  float* scores = scratch_.exact;
+  for (size_t i = 0; i < call_.runs.size(); ++i) {
+    const storage::ListedRows listed = rows.Listed(i);
+    const size_t count = rows.requests()[i].count;
+    kernels::ScoreGather(listed.rows, listed.list, count, call_.q, call_.q_stride, num_rows(),
+                         scores, stride_);
+    scores += count;
   }
   cost_->rows_read += num_candidates_;
   cost_->bytes_touched += num_candidates_ * num_channels() * DTypeBytes(call_.runs[0].keys.dtype);
+  return Status::Ok();
 }
 
 void ClusterSearch::Choose(FoundKeys* found) {
@@ -365,9 +385,9 @@ void ClusterSearch::Choose(FoundKeys* found) {
   }
 }
 
-void ClusterSearch::Run(FoundKeys* found) {
+Status ClusterSearch::Run(FoundKeys* found) {
   for (size_t r = 0; r < num_rows(); ++r) found[r].count = 0;
-  if (num_clusters_ == 0) return;
+  if (num_clusters_ == 0) return Status::Ok();
   PrepareQueries();
   FindBounds();
   WantBest();
@@ -377,17 +397,18 @@ void ClusterSearch::Run(FoundKeys* found) {
   WantPromising();
   ScanWanted();
   TakeCandidates();
-  ScoreCandidates();
+  ATTNDB_RETURN_IF_ERROR(ScoreCandidates());
   Choose(found);
+  return Status::Ok();
 }
 
 size_t ClusteredKeys::ScratchBytes(const IndexCall& call) const {
   return ClusterSearch::ScratchBytes(call);
 }
 
-void ClusteredKeys::Search(const IndexCall& call, void* scratch, FoundKeys* found,
-                           SearchCost* cost) const {
-  ClusterSearch(call, scratch, cost).Run(found);
+Status ClusteredKeys::Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                             SearchCost* cost) const {
+  return ClusterSearch(call, scratch, cost).Run(found);
 }
 
 }  // namespace attndb::index

@@ -26,7 +26,7 @@ class ClusterSearch {
   // All must outlive it. REQUIRES: the runs' indexes are ClusteredKeys; scratch has so many bytes.
   ClusterSearch(const IndexCall& call, void* scratch, SearchCost* cost);
 
-  void Run(FoundKeys* found);
+  Status Run(FoundKeys* found);
 
  private:
   static constexpr size_t kClusterKeys = 64;
@@ -94,7 +94,8 @@ class ClusterSearch {
   void MarkCandidates(size_t row);
   void OrderSlots();
   void TakeCandidates();
-  void ScoreCandidates();
+  Status ScoreCandidates();
+  void FetchAhead(const storage::ListedRows& rows, size_t count) const;
   void Choose(FoundKeys* found);
 
   const IndexCall& call_;

@@ -59,8 +59,8 @@ class ClusteredKeys final : public KeyIndex, public DrawIndex {
     return parts_.planes.size() + parts_.order.size() + means_.memory_bytes();
   }
   size_t ScratchBytes(const IndexCall& call) const override;
-  void Search(const IndexCall& call, void* scratch, FoundKeys* found,
-              SearchCost* cost) const override;
+  Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                SearchCost* cost) const override;
 
   const DrawIndex* draws() const override { return this; }
   const KeyEstimates& estimates() const override { return planes_; }

@@ -3,6 +3,8 @@
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTERS_TEST_UTIL_H_
 #define ATTNDB_INDEX_CLUSTERED_CLUSTERS_TEST_UTIL_H_
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,6 +19,7 @@
 #include "index/planes/plane_source.h"
 #include "kernels/convert.h"
 #include "kernels/score.h"
+#include "testing/search_in_memory.h"
 
 namespace attndb::index::test {
 
@@ -123,7 +126,7 @@ inline Found Search(const IndexCall& call) {
   }
   AlignedBuffer scratch = *AlignedBuffer::Allocate(call.runs[0].index->ScratchBytes(call) + 64);
   Found result;
-  call.runs[0].index->Search(call, scratch.data(), found.data(), &result.cost);
+  EXPECT_TRUE(attndb::test::SearchInMemory(call, scratch.data(), found.data(), &result.cost).ok());
   for (const FoundKeys& row : found) {
     std::vector<size_t> order(row.count);
     std::iota(order.begin(), order.end(), size_t{0});

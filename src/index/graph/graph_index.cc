@@ -61,7 +61,10 @@ WalkCall GraphIndex::PartOf(const IndexCall& call, const IndexRun& run, const fl
   ATTNDB_CHECK(run.num_visible <= graph.num_keys());
   const auto number = [&](size_t key) { return key - std::min(key, graph.first_key_); };
   return {.spec = call.spec,
-          .keys = kernels::RowsFrom(run.keys, graph.first_key_),
+          .keys = run.keys,
+          .rows = call.rows,
+          .strip = run.strip,
+          .first_key = graph.first_key_,
           .first_visible = number(std::min(run.first_visible, run.num_visible)),
           .num_visible = number(run.num_visible),
           .q = call.q,
@@ -86,8 +89,8 @@ size_t GraphIndex::StateBytes(const IndexCall& call) {
 }
 
 // Run by run: what one finds raises the best that the next one's range counts from.
-void GraphIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found,
-                        SearchCost* cost) const {
+Status GraphIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                          SearchCost* cost) const {
   auto* const parts = static_cast<FoundKeys*>(scratch);
   auto* const best = reinterpret_cast<float*>(parts + call.num_q_rows);
   std::byte* const rest = static_cast<std::byte*>(scratch) + StateBytes(call);
@@ -102,9 +105,10 @@ void GraphIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found,
     for (size_t r = 0; r < call.num_q_rows; ++r) {
       parts[r] = {found[r].tokens + found[r].count, found[r].scores + found[r].count, 0};
     }
-    WalkGraph(graph.view_, part, graph.range_walk_, rest, parts, cost);
+    ATTNDB_RETURN_IF_ERROR(WalkGraph(graph.view_, part, graph.range_walk_, rest, parts, cost));
     for (size_t r = 0; r < call.num_q_rows; ++r) graph.Take(run, parts[r], &found[r], &best[r]);
   }
+  return Status::Ok();
 }
 
 // Keys become tokens.

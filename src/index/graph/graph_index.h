@@ -76,8 +76,8 @@ class GraphIndex final : public KeyIndex {
   size_t num_keys() const override { return first_key_ + view_.header.num_keys; }
   uint64_t memory_bytes() const override { return bytes_.size(); }
   size_t ScratchBytes(const IndexCall& call) const override;
-  void Search(const IndexCall& call, void* scratch, FoundKeys* found,
-              SearchCost* cost) const override;
+  Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                SearchCost* cost) const override;
 
  private:
   static GraphIndex Own(AlignedBuffer buffer, const GraphHeader& header);

@@ -2,6 +2,8 @@
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_TEST_UTIL_H_
 #define ATTNDB_INDEX_GRAPH_GRAPH_TEST_UTIL_H_
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -12,6 +14,7 @@
 #include "common/aligned_buffer.h"
 #include "common/random.h"
 #include "index/graph/graph_index.h"
+#include "testing/search_in_memory.h"
 
 namespace attndb::index::test {
 
@@ -138,7 +141,9 @@ inline std::vector<FoundRow> SearchRun(const IndexRun& run, const SearchSpec& sp
   AlignedBuffer scratch = *AlignedBuffer::Allocate(run.index->ScratchBytes(call) + 64);
   std::memset(scratch.data(), 0xab, scratch.size());
   SearchCost unused;
-  run.index->Search(call, scratch.data(), found.data(), cost == nullptr ? &unused : cost);
+  EXPECT_TRUE(attndb::test::SearchInMemory(call, scratch.data(), found.data(),
+                                           cost == nullptr ? &unused : cost)
+                  .ok());
   for (size_t r = 0; r < num_rows; ++r) {
     rows[r].keys.resize(found[r].count);
     rows[r].scores.resize(found[r].count);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 #include "common/check.h"
 #include "common/checked_math.h"
@@ -64,6 +65,7 @@ struct WalkScratch {
     followed = Take<uint64_t>(KeySet::Bytes(num_keys) / sizeof(uint64_t));
     const size_t rows = call.num_q_rows;
     batch = Take<uint32_t>(kBatchKeys + 1);  // A key that was seen is written, too.
+    listed = Take<uint32_t>(kBatchKeys);
     work.indices = Take<uint32_t>(kBatchKeys + kernels::kSelectSlack);
     work.sorted = Take<Candidate>(kBatchKeys);
     scores = Take<float>(rows * std::max(kBatchKeys, kRouters));
@@ -90,6 +92,7 @@ struct WalkScratch {
   uint64_t* seen;
   uint64_t* followed;
   uint32_t* batch;
+  uint32_t* listed;
   OfferWork work;
   float* scores;  // [q row][kBatchKeys].
   std::byte* queues;
@@ -108,30 +111,33 @@ class Walk {
         seen_(scratch.seen, graph.header.num_keys),
         followed_(scratch.followed, graph.header.num_keys),
         batch_(scratch.batch),
+        listed_(scratch.listed),
         work_(scratch.work),
         scores_(scratch.scores),
         queues_(queues),
         row_bytes_(call.keys.num_elements * DTypeBytes(call.keys.dtype)),
+        resident_(static_cast<const std::byte*>(call.rows->Resident(call.strip))),
         cost_(*cost) {}
 
   // Scores all visible keys.
-  void Scan() {
+  Status Scan() {
     for (size_t first = call_.first_visible; first < call_.num_visible; first += kBatchKeys) {
       const size_t count = std::min(kBatchKeys, call_.num_visible - first);
-      kernels::ScoreRows(kernels::RowsFrom(call_.keys, first), count, call_.q, call_.q_stride,
-                         call_.num_q_rows, scores_, kBatchKeys);
+      ATTNDB_RETURN_IF_ERROR(ScoreRange(first, count));
       std::iota(batch_, batch_ + count, static_cast<uint32_t>(first));
       Offer(count);
     }
+    return Status::Ok();
   }
 
-  void Run() {
+  Status Run() {
     See(graph_.header.entry_point);
     SeeRouters();
     if (hides_keys_) SeeSpacedKeys();
     ScoreBatch();
-    while (Step()) {
+    while (status_.ok() && Step()) {
     }
+    return std::move(status_);
   }
 
  private:
@@ -170,7 +176,8 @@ class Walk {
   }
 
   void PrefetchRow(uint32_t key) const {
-    const auto* const row = static_cast<const std::byte*>(kernels::RowsFrom(call_.keys, key).data);
+    if (resident_ == nullptr) return;
+    const std::byte* const row = resident_ + (call_.first_key + key) * row_bytes_;
     for (size_t byte = 0; byte < row_bytes_; byte += 64) kernels::PrefetchNear(row + byte);
   }
 
@@ -197,12 +204,37 @@ class Walk {
     if (num_batch_ == kBatchKeys) ScoreBatch();
   }
 
+  // Nothing once a read has failed.
   void ScoreBatch() {
     if (num_batch_ == 0) return;
-    kernels::ScoreGather(call_.keys, batch_, num_batch_, call_.q, call_.q_stride, call_.num_q_rows,
-                         scores_, kBatchKeys);
-    Offer(num_batch_);
+    if (status_.ok()) status_ = ScoreListed();
+    if (status_.ok()) Offer(num_batch_);
     num_batch_ = 0;
+  }
+
+  Status ScoreListed() {
+    const auto first_key = static_cast<uint32_t>(call_.first_key);
+    for (size_t i = 0; i < num_batch_; ++i) listed_[i] = first_key + batch_[i];
+    call_.rows->Clear();
+    call_.rows->WantListed(call_.strip, listed_, num_batch_);
+    ATTNDB_RETURN_IF_ERROR(call_.rows->Read());
+    const storage::ListedRows rows = call_.rows->Listed(0);
+    kernels::ScoreGather(rows.rows, rows.list, num_batch_, call_.q, call_.q_stride,
+                         call_.num_q_rows, scores_, kBatchKeys);
+    return Status::Ok();
+  }
+
+  Status ScoreRange(size_t first, size_t count) {
+    call_.rows->Clear();
+    call_.rows->Want(call_.strip, call_.first_key + first, count);
+    ATTNDB_RETURN_IF_ERROR(call_.rows->Read());
+    uint64_t num_rows = 0;
+    for (size_t from = 0; from < count; from += num_rows) {
+      const kernels::RowsView rows = call_.rows->Piece(0, from, &num_rows);
+      kernels::ScoreRows(rows, num_rows, call_.q, call_.q_stride, call_.num_q_rows, scores_ + from,
+                         kBatchKeys);
+    }
+    return Status::Ok();
   }
 
   void SeeRouters() {
@@ -268,19 +300,22 @@ class Walk {
   KeySet seen_;
   KeySet followed_;
   uint32_t* batch_;
+  uint32_t* listed_;  // The batch, as rows of the strip.
   OfferWork work_;
   size_t num_batch_ = 0;
   float* scores_;
   Queue* queues_;
   size_t row_bytes_;
+  const std::byte* resident_;  // Row 0 of the strip, or null.
+  Status status_;              // Of the first read that failed.
   SearchCost& cost_;
   uint32_t start_keys_[kMaxStart];
   size_t num_start_ = 0;
 };
 
 template <typename Queue>
-void Run(const GraphView& graph, const WalkCall& call, const WalkScratch& scratch, FoundKeys* found,
-         SearchCost* cost) {
+Status Run(const GraphView& graph, const WalkCall& call, const WalkScratch& scratch,
+           FoundKeys* found, SearchCost* cost) {
   static_assert(std::is_trivially_destructible_v<Queue>);
   Queue* const queues = reinterpret_cast<Queue*>(scratch.queues);
   for (size_t r = 0; r < call.num_q_rows; ++r) {
@@ -297,12 +332,9 @@ void Run(const GraphView& graph, const WalkCall& call, const WalkScratch& scratc
     }
   }
   Walk<Queue> walk(graph, call, scratch, queues, cost);
-  if (ScansAll(call)) {
-    walk.Scan();
-  } else {
-    walk.Run();
-  }
+  ATTNDB_RETURN_IF_ERROR(ScansAll(call) ? walk.Scan() : walk.Run());
   for (size_t r = 0; r < call.num_q_rows; ++r) queues[r].Finish(&found[r]);
+  return Status::Ok();
 }
 
 }  // namespace
@@ -311,16 +343,14 @@ size_t WalkScratchBytes(const GraphView& graph, const WalkCall& call, RangeWalk 
   return WalkScratch(graph, call, range_walk, nullptr).num_bytes;
 }
 
-void WalkGraph(const GraphView& graph, const WalkCall& call, RangeWalk range_walk, void* scratch,
-               FoundKeys* found, SearchCost* cost) {
+Status WalkGraph(const GraphView& graph, const WalkCall& call, RangeWalk range_walk, void* scratch,
+                 FoundKeys* found, SearchCost* cost) {
   const WalkScratch pieces(graph, call, range_walk, scratch);
-  if (call.spec.kind == SearchKind::kTopK) {
-    Run<TopQueue>(graph, call, pieces, found, cost);
-  } else if (range_walk == RangeWalk::kBestFirst) {
-    Run<RangeQueue>(graph, call, pieces, found, cost);
-  } else {
-    Run<ListQueue>(graph, call, pieces, found, cost);
+  if (call.spec.kind == SearchKind::kTopK) return Run<TopQueue>(graph, call, pieces, found, cost);
+  if (range_walk == RangeWalk::kBestFirst) {
+    return Run<RangeQueue>(graph, call, pieces, found, cost);
   }
+  return Run<ListQueue>(graph, call, pieces, found, cost);
 }
 
 }  // namespace attndb::index

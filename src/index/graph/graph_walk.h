@@ -30,7 +30,10 @@ enum class RangeWalk : uint8_t {
 // One run of a search; keys are those of the graph.
 struct WalkCall {
   SearchSpec spec;
-  kernels::RowsView keys;
+  kernels::RowsView keys;             // Their form.
+  storage::RowLease* rows = nullptr;  // By which they are read:
+  storage::Strip strip;               // ... those of this strip,
+  size_t first_key = 0;               // ... from this row of it on.
   size_t first_visible = 0;
   size_t num_visible = 0;  // > first_visible.
   const float* q = nullptr;
@@ -44,8 +47,8 @@ size_t WalkScratchBytes(const GraphView& graph, const WalkCall& call, RangeWalk 
 
 // Finds keys of the graph, as KeyIndex::Search does tokens. REQUIRES: at least one visible key and
 // one q row.
-void WalkGraph(const GraphView& graph, const WalkCall& call, RangeWalk range_walk, void* scratch,
-               FoundKeys* found, SearchCost* cost);
+Status WalkGraph(const GraphView& graph, const WalkCall& call, RangeWalk range_walk, void* scratch,
+                 FoundKeys* found, SearchCost* cost);
 
 }  // namespace attndb::index
 

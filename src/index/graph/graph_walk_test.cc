@@ -146,7 +146,8 @@ TEST_F(GraphWalkTest, KeysInFrontAreNotInTheWay) {
   // Adds what was found of what should be.
   const auto check = [&](const SearchSpec& spec, size_t first, size_t end, Hits* hits) {
     SCOPED_TRACE(std::to_string(first) + " to " + std::to_string(end));
-    const IndexRun run = {&graph, work_.keys.view(), first, end};
+    const IndexRun run = {
+        .index = &graph, .keys = work_.keys.view(), .first_visible = first, .num_visible = end};
     const auto rows = test::SearchRun(run, spec, queries_.row(0), kHeads);
     const size_t from = std::max(first, kSinks);
     for (size_t r = 0; r < kHeads; ++r) {

@@ -73,6 +73,12 @@ Status ChainRows::Acquire(RowLease* lease) const {
   return Status::Ok();
 }
 
+const void* ChainRows::Resident(const Strip& strip) const {
+  const KvRows* const heads = runs_[strip.run]->heads.load(std::memory_order_acquire);
+  if (heads == nullptr) return nullptr;
+  return strip.part == RowPart::kKeys ? heads[strip.kv_head].k : heads[strip.kv_head].v;
+}
+
 // The segment sees to it that of several threads one reads.
 Result<const KvRows*> ChainRows::Bring(Run* run) const {
   Result<LayerPin> pin = run->segment->PinLayer(run->layer);

@@ -45,7 +45,6 @@ struct RowRequest {
   uint64_t first = 0;  // Of a range.
   uint64_t count = 0;
   const uint32_t* list = nullptr;  // Rows of the strip; null for a range.
-  bool whole = false;              // The range is to be one piece.
 };
 
 // Where the rows of a request are, in the order in which they were asked for: row i of a list is
@@ -87,11 +86,6 @@ class RowLease {
     requests_.push_back({.strip = strip, .first = first, .count = count});
     return requests_.size() - 1;
   }
-  // As one piece: for who can't read pieces.
-  size_t WantWhole(const Strip& strip, uint64_t first, uint64_t count) {
-    requests_.push_back({.strip = strip, .first = first, .count = count, .whole = true});
-    return requests_.size() - 1;
-  }
   // `list` must live as long as the rows are read.
   size_t WantListed(const Strip& strip, const uint32_t* list, uint64_t count) {
     requests_.push_back({.strip = strip, .count = count, .list = list});
@@ -100,6 +94,8 @@ class RowLease {
 
   // Brings all that was asked for into memory. May block.
   Status Read();
+  // As RowSource::Resident.
+  const void* Resident(const Strip& strip) const;
 
   std::span<const RowRequest> requests() const { return requests_; }
   // The longest piece of a range from its row `from` on, and how many rows it has.
@@ -152,9 +148,15 @@ class RowSource {
 
   // Whether Acquire takes other work: who reads has scratch for it then.
   virtual bool parks() const { return false; }
+
+  // Where row 0 of a strip lies, if all of its rows are in memory; or null. For prefetches alone:
+  // a row may be read once a lease has it.
+  virtual const void* Resident(const Strip& /*strip*/) const { return nullptr; }
 };
 
 inline Status RowLease::Read() { return source_->Acquire(this); }
+
+inline const void* RowLease::Resident(const Strip& strip) const { return source_->Resident(strip); }
 
 // Calls f(k, v, from, num_rows) for pieces of two ranges of equal length, in order.
 template <typename F>
