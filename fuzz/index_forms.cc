@@ -11,8 +11,8 @@
 #include "index/clustered/clustered_keys.h"
 #include "index/graph/graph_index.h"
 #include "index/key_index.h"
+#include "index/search_test_util.h"
 #include "kernels/convert.h"
-#include "testing/search_in_memory.h"
 
 namespace attndb::fuzz {
 namespace {
@@ -134,7 +134,7 @@ void Search(Input* input, const index::KeyIndex& index) {
   }
   AlignedBuffer scratch = *AlignedBuffer::Allocate(index.ScratchBytes(call) + 64);
   index::SearchCost cost;
-  ATTNDB_CHECK(test::SearchInMemory(call, scratch.data(), found.data(), &cost).ok());
+  ATTNDB_CHECK(index::test::SearchInMemory(call, scratch.data(), found.data(), &cost).ok());
   for (size_t r = 0; r < kGroup; ++r) CheckFound(run, r, found[r]);
 }
 

@@ -44,7 +44,7 @@ struct GroupCall {
   const LayerSpec* spec = nullptr;
   const planner::LayerPlan* plan = nullptr;
   std::span<const HeadRun> runs;  // All tokens, in order.
-  QueryRows q;                    // The group's.
+  GroupQueries q;                 // The group's.
   uint64_t num_tokens = 0;        // Visible.
   TokenRange middle;
   // [group] or null: of the denominators, which the states are left without.

@@ -1,36 +1,20 @@
-// Searches an index that finds keys without scoring all of them, once for all q heads of a group,
-// and attends to what it found (indexed_group.h).
+// Attends to what an index finds for a group (searching.h).
 //
-// Threads: as operator.h. A unit is one item: a search sees all runs of the chain at once.
+// Threads: as operator.h.
 #ifndef ATTNDB_ATTENTION_INDEX_OPERATOR_H_
 #define ATTNDB_ATTENTION_INDEX_OPERATOR_H_
 
-#include <cstdint>
-#include <vector>
-
-#include "attention/indexed_group.h"
-#include "attention/operator.h"
+#include "attention/searching.h"
 
 namespace attndb::attention {
 
-class IndexOperator : public Operator {
- public:
-  WorkCut cut() const final { return {.by_row = true, .uncut = true}; }
-  void Begin(const CallView& call) final;
-  void TakePart(uint32_t part, Arena* arena) final;
-  Status RunItem(const WorkItem& item, Part* part) final;
-
- protected:
-  const CallView& call() const { return *call_; }
-
+class IndexOperator final : public Searching {
  private:
-  // What becomes of the tokens that the group's search found: attention over them.
-  virtual Status Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const;
-
-  const CallView* call_ = nullptr;
-  size_t search_bytes_ = 0;  // Of an index's scratch: the most that a kv head may need.
-  std::vector<index::IndexRun> indexes_;  // Of a kv head, to ask for that.
-  std::vector<IndexedScratch> parts_;
+  Status Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const override {
+    ATTNDB_RETURN_IF_ERROR(group->Attend(part->states));
+    call().WriteHeads(unit, 0, call().group(), part->states, part);
+    return Status::Ok();
+  }
 };
 
 }  // namespace attndb::attention

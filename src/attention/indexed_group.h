@@ -36,7 +36,7 @@ struct IndexedCall {
   const LayerSpec* spec = nullptr;
   index::SearchSpec search;
   std::span<const HeadRun> runs;  // All tokens, in order.
-  QueryRows q;                    // The group's.
+  GroupQueries q;                 // The group's.
   uint64_t num_tokens = 0;        // Visible.
   TokenRange middle;
   storage::RowLease* rows = nullptr;

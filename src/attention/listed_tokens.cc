@@ -58,8 +58,8 @@ float LargestScoreError(std::span<const HeadRun> runs, uint32_t bits, const floa
   return largest;
 }
 
-Status ScoreRange(const HeadRun& run, TokenRange tokens, const QueryRows& q, const GroupScores& to,
-                  storage::RowLease* rows) {
+Status ScoreRange(const HeadRun& run, TokenRange tokens, const GroupQueries& q,
+                  const GroupScores& to, storage::RowLease* rows) {
   const uint64_t count = tokens.end - tokens.begin;
   rows->Clear();
   const size_t keys = rows->Want(run.k_strip(), tokens.begin - run.tokens.begin, count);
@@ -72,7 +72,7 @@ Status ScoreRange(const HeadRun& run, TokenRange tokens, const QueryRows& q, con
   return Status::Ok();
 }
 
-Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const QueryRows& q,
+Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const GroupQueries& q,
                    const GroupScores& scores, storage::RowLease* rows, CallCost* cost) {
   return ForEachRun(runs, listed, [&](const HeadRun& run, size_t first, size_t count) -> Status {
     uint32_t* const tokens = listed.tokens + first;
@@ -111,7 +111,7 @@ Status AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
   });
 }
 
-Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const QueryRows& q,
+Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const GroupQueries& q,
                  const kernels::LogitSpec& logit, const kernels::StateRows& states,
                  storage::RowLease* rows, CallCost* cost) {
   for (const HeadRun& run : runs) {

@@ -42,7 +42,7 @@ struct SelectedTokens {
   size_t count = 0;
 };
 
-struct QueryRows {
+struct GroupQueries {
   const float* q = nullptr;
   size_t stride = 0;
   size_t count = 0;
@@ -55,8 +55,8 @@ struct GroupScores {
 };
 
 // Exact scores of consecutive tokens of one run.
-Status ScoreRange(const HeadRun& run, TokenRange tokens, const QueryRows& q, const GroupScores& to,
-                  storage::RowLease* rows);
+Status ScoreRange(const HeadRun& run, TokenRange tokens, const GroupQueries& q,
+                  const GroupScores& to, storage::RowLease* rows);
 
 // By how much estimates of a q row's scores are off, as a standard deviation.
 float ScoreError(const index::KeyEstimates& estimates, uint32_t bits, const float* q,
@@ -75,7 +75,7 @@ inline float ScoreShift(float error, float scale) { return 0.5f * scale * error 
 inline bool ErrorsEvenOut(float error, float scale) { return error * scale <= 0.5f; }
 
 // Replaces scores that are estimates by exact ones, from K.
-Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const QueryRows& q,
+Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const GroupQueries& q,
                    const GroupScores& scores, storage::RowLease* rows, CallCost* cost);
 
 // Folds the tokens into a state of each q row: by V, or by codes of it (8 bits) in runs that have
@@ -85,7 +85,7 @@ Status AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
                     const kernels::StateRows& states, storage::RowLease* rows, CallCost* cost);
 
 // Folds every token in sight, by exact scores, into a state of each q row.
-Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const QueryRows& q,
+Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const GroupQueries& q,
                  const kernels::LogitSpec& logit, const kernels::StateRows& states,
                  storage::RowLease* rows, CallCost* cost);
 

@@ -6,17 +6,17 @@
 #ifndef ATTNDB_ATTENTION_SELECT_OPERATOR_H_
 #define ATTNDB_ATTENTION_SELECT_OPERATOR_H_
 
-#include "attention/index_operator.h"
-#include "attention/scan_operator.h"
+#include "attention/scanning.h"
+#include "attention/searching.h"
 
 namespace attndb::attention {
 
-class SelectByScan final : public ScanOperator {
+class SelectByScan final : public Scanning {
  private:
   Status Conclude(SparseHead* head, uint32_t unit, uint32_t group_head, Part* part) const override;
 };
 
-class SelectByIndex final : public IndexOperator {
+class SelectByIndex final : public Searching {
  private:
   Status Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const override;
 };

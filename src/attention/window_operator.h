@@ -4,11 +4,11 @@
 #ifndef ATTNDB_ATTENTION_WINDOW_OPERATOR_H_
 #define ATTNDB_ATTENTION_WINDOW_OPERATOR_H_
 
-#include "attention/dense_operator.h"
+#include "attention/streaming.h"
 
 namespace attndb::attention {
 
-class WindowOperator final : public DenseOperator {
+class WindowOperator final : public Streaming {
  public:
   // Each row has a window of its own.
   WorkCut cut() const override { return {.by_row = true}; }

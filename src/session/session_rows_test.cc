@@ -131,8 +131,7 @@ TEST_F(SessionRowsTest, APlanAsksForNoMoreThanItNeeds) {
   EXPECT_EQ(rows_of("window(sink=4,window=30)").size(), size_t{3} * 2 * 4);
   for (const char* plan :
        {"topk(k=30,bits=4,sink=4,window=30)", "topk(k=30,bits=8,remainder=sample:50)",
-        "topk(k=30,index=clustered,sink=4,window=30)",
-        "topk(k=10,index=graph,sink=4,window=30)"}) {
+        "topk(k=30,index=clustered,sink=4,window=30)", "topk(k=10,index=graph,sink=4,window=30)"}) {
     EXPECT_LT(rows_of(plan).size(), all / 2) << plan;
     EXPECT_GT(rows_of(plan).size(), 0u) << plan;
     // Whose value was read was chosen by its exact score.

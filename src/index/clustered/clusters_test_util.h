@@ -17,9 +17,9 @@
 #include "common/random.h"
 #include "index/key_index.h"
 #include "index/planes/plane_source.h"
+#include "index/search_test_util.h"
 #include "kernels/convert.h"
 #include "kernels/score.h"
-#include "testing/search_in_memory.h"
 
 namespace attndb::index::test {
 
@@ -126,7 +126,7 @@ inline Found Search(const IndexCall& call) {
   }
   AlignedBuffer scratch = *AlignedBuffer::Allocate(call.runs[0].index->ScratchBytes(call) + 64);
   Found result;
-  EXPECT_TRUE(attndb::test::SearchInMemory(call, scratch.data(), found.data(), &result.cost).ok());
+  EXPECT_TRUE(SearchInMemory(call, scratch.data(), found.data(), &result.cost).ok());
   for (const FoundKeys& row : found) {
     std::vector<size_t> order(row.count);
     std::iota(order.begin(), order.end(), size_t{0});

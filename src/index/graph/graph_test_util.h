@@ -14,7 +14,7 @@
 #include "common/aligned_buffer.h"
 #include "common/random.h"
 #include "index/graph/graph_index.h"
-#include "testing/search_in_memory.h"
+#include "index/search_test_util.h"
 
 namespace attndb::index::test {
 
@@ -141,9 +141,8 @@ inline std::vector<FoundRow> SearchRun(const IndexRun& run, const SearchSpec& sp
   AlignedBuffer scratch = *AlignedBuffer::Allocate(run.index->ScratchBytes(call) + 64);
   std::memset(scratch.data(), 0xab, scratch.size());
   SearchCost unused;
-  EXPECT_TRUE(attndb::test::SearchInMemory(call, scratch.data(), found.data(),
-                                           cost == nullptr ? &unused : cost)
-                  .ok());
+  EXPECT_TRUE(
+      SearchInMemory(call, scratch.data(), found.data(), cost == nullptr ? &unused : cost).ok());
   for (size_t r = 0; r < num_rows; ++r) {
     rows[r].keys.resize(found[r].count);
     rows[r].scores.resize(found[r].count);

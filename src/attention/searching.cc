@@ -1,10 +1,10 @@
-#include "attention/index_operator.h"
+#include "attention/searching.h"
 
 #include <algorithm>
 
 namespace attndb::attention {
 
-void IndexOperator::Begin(const CallView& call) {
+void Searching::Begin(const CallView& call) {
   call_ = &call;
   parts_.resize(call.num_parts());
   search_bytes_ = 0;
@@ -15,13 +15,13 @@ void IndexOperator::Begin(const CallView& call) {
   }
 }
 
-void IndexOperator::TakePart(uint32_t part, Arena* arena) {
+void Searching::TakePart(uint32_t part, Arena* arena) {
   const LayerCall& call = call_->call();
   parts_[part] = IndexedScratch::Take(call_->group(), call.num_tokens, call_->num_runs(),
                                       search_bytes_, arena);
 }
 
-Status IndexOperator::RunItem(const WorkItem& item, Part* part) {
+Status Searching::RunItem(const WorkItem& item, Part* part) {
   const WorkUnit& unit = call_->unit(item.unit);
   const IndexedCall indexed = {.spec = &call_->spec(),
                                .search = call_->call().find,
@@ -33,12 +33,6 @@ Status IndexOperator::RunItem(const WorkItem& item, Part* part) {
   IndexedGroup group(indexed, parts_[part->number], &part->cost);
   ATTNDB_RETURN_IF_ERROR(group.Select());
   return Conclude(&group, unit, part);
-}
-
-Status IndexOperator::Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const {
-  ATTNDB_RETURN_IF_ERROR(group->Attend(part->states));
-  call_->WriteHeads(unit, 0, call_->group(), part->states, part);
-  return Status::Ok();
 }
 
 }  // namespace attndb::attention

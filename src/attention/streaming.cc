@@ -1,4 +1,4 @@
-#include "attention/dense_operator.h"
+#include "attention/streaming.h"
 
 #include <algorithm>
 
@@ -23,31 +23,31 @@ constexpr size_t kRowsPerLine = 128 / sizeof(float);
 
 }  // namespace
 
-void DenseOperator::Begin(const CallView& call) {
+void Streaming::Begin(const CallView& call) {
   call_ = &call;
   parts_.resize(call.num_parts());
   range_rows_ = (call.rows_max() + kRowsPerLine - 1) / kRowsPerLine * kRowsPerLine;
 }
 
-void DenseOperator::TakeShared(Arena* arena) {
+void Streaming::TakeShared(Arena* arena) {
   const WorkPlan& work = call_->work();
   shared_ =
       TakeStates(work.units.size() * work.num_ranges_max * range_rows_, call_->v_padded(), arena);
 }
 
-void DenseOperator::TakePart(uint32_t part, Arena* arena) {
+void Streaming::TakePart(uint32_t part, Arena* arena) {
   parts_[part].lo = arena->Take<uint32_t>(call_->rows_max());
   parts_[part].hi = arena->Take<uint32_t>(call_->rows_max());
   parts_[part].block = arena->Take<std::byte>(
       kernels::AttendBlockScratchBytes(call_->k_padded(), call_->v_padded()));
 }
 
-StateRows DenseOperator::StatesOf(const WorkItem& item, Part* part) const {
+StateRows Streaming::StatesOf(const WorkItem& item, Part* part) const {
   if (!call_->is_shared()) return part->states;
   return StatesFrom(shared_, (item.unit * call_->work().num_ranges_max + item.range) * range_rows_);
 }
 
-Status DenseOperator::RunItem(const WorkItem& item, Part* part) {
+Status Streaming::RunItem(const WorkItem& item, Part* part) {
   const int64_t start_ns = SteadyNowNanos();
   const WorkUnit& unit = call_->unit(item.unit);
   const StateRows states = StatesOf(item, part);
@@ -61,8 +61,8 @@ Status DenseOperator::RunItem(const WorkItem& item, Part* part) {
   return Status::Ok();
 }
 
-Status DenseOperator::AttendTokens(const WorkUnit& unit, TokenRange range, const StateRows& states,
-                                   Part* part) {
+Status Streaming::AttendTokens(const WorkUnit& unit, TokenRange range, const StateRows& states,
+                               Part* part) {
   for (const HeadRun& run : call_->HeadRuns(unit.kv_head)) {
     const TokenRange tokens = Intersect(range, run.tokens);
     if (tokens.begin == tokens.end) continue;
@@ -71,8 +71,8 @@ Status DenseOperator::AttendTokens(const WorkUnit& unit, TokenRange range, const
   return Status::Ok();
 }
 
-Status DenseOperator::AttendRun(const WorkUnit& unit, const HeadRun& run, TokenRange range,
-                                const StateRows& states, Part* part) {
+Status Streaming::AttendRun(const WorkUnit& unit, const HeadRun& run, TokenRange range,
+                            const StateRows& states, Part* part) {
   const uint32_t group = call_->group();
   const RowRange all = {unit.first_row, unit.num_rows};
   part->cost.bytes_touched += (range.end - range.begin) * (run.k_bytes() + run.v_bytes());
@@ -87,7 +87,7 @@ Status DenseOperator::AttendRun(const WorkUnit& unit, const HeadRun& run, TokenR
   return Status::Ok();
 }
 
-bool DenseOperator::FindVisible(RowRange rows, TokenRange range, const Scratch& scratch) const {
+bool Streaming::FindVisible(RowRange rows, TokenRange range, const Scratch& scratch) const {
   const uint32_t group = call_->group();
   bool all_visible = true;
   for (uint64_t r = 0; r < rows.count; ++r) {
@@ -103,8 +103,8 @@ bool DenseOperator::FindVisible(RowRange rows, TokenRange range, const Scratch& 
 }
 
 // REQUIRES: if they are few, all of the rows see all of the range.
-Status DenseOperator::AttendRows(const WorkUnit& unit, RowRange rows, const HeadRun& run,
-                                 TokenRange range, const StateRows& states, Part* part) {
+Status Streaming::AttendRows(const WorkUnit& unit, RowRange rows, const HeadRun& run,
+                             TokenRange range, const StateRows& states, Part* part) {
   const Scratch& scratch = parts_[part->number];
   const kernels::LogitSpec logit = Logit(call_->spec());
   const size_t num_q_rows = rows.count * call_->group();
@@ -131,7 +131,7 @@ Status DenseOperator::AttendRows(const WorkUnit& unit, RowRange rows, const Head
   return Status::Ok();
 }
 
-Status DenseOperator::Finish(uint32_t unit_idx, uint32_t /*group_head*/, Part* part) {
+Status Streaming::Finish(uint32_t unit_idx, uint32_t /*group_head*/, Part* part) {
   const int64_t start_ns = SteadyNowNanos();
   const WorkUnit& unit = call_->unit(unit_idx);
   const StateRows states = StatesOf({unit_idx, 0}, part);

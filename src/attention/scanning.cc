@@ -1,4 +1,4 @@
-#include "attention/scan_operator.h"
+#include "attention/scanning.h"
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ static_assert(kRangeMultiple % kWeightBlock == 0);
 
 }  // namespace
 
-void ScanOperator::Begin(const CallView& call) {
+void Scanning::Begin(const CallView& call) {
   call_ = &call;
   parts_.resize(call.num_parts());
   needs_sums_ = call.plan().Estimates() || call.call().search->NeedsSums();
@@ -25,11 +25,9 @@ void ScanOperator::Begin(const CallView& call) {
   bounds_.assign(call.plan().Bounds() ? num_bounds : 0, HeadBound());
 }
 
-void ScanOperator::TakeShared(Arena* arena) {
-  shared_ = TakeScores(call_->work().units.size(), arena);
-}
+void Scanning::TakeShared(Arena* arena) { shared_ = TakeScores(call_->work().units.size(), arena); }
 
-void ScanOperator::TakePart(uint32_t part, Arena* arena) {
+void Scanning::TakePart(uint32_t part, Arena* arena) {
   Scratch& scratch = parts_[part];
   scratch.scorer.Take(*call_, arena);
   scratch.head = HeadScratch::Take(
@@ -37,7 +35,7 @@ void ScanOperator::TakePart(uint32_t part, Arena* arena) {
   if (!call_->is_shared()) scratch.scores = TakeScores(1, arena);
 }
 
-ScanOperator::Scores ScanOperator::TakeScores(size_t num_units, Arena* arena) const {
+Scanning::Scores Scanning::TakeScores(size_t num_units, Arena* arena) const {
   const size_t num_rows = num_units * call_->group();
   const size_t num_tokens = call_->call().num_tokens;
   const size_t num_blocks = num_rows * kernels::NumWeightBlocks(num_tokens);
@@ -48,8 +46,7 @@ ScanOperator::Scores ScanOperator::TakeScores(size_t num_units, Arena* arena) co
   return scores;
 }
 
-index::ScoreView ScanOperator::ScoresOf(uint32_t unit, uint32_t group_head,
-                                        const Part* part) const {
+index::ScoreView Scanning::ScoresOf(uint32_t unit, uint32_t group_head, const Part* part) const {
   const bool shared = call_->is_shared();
   const Scores& from = shared ? shared_ : parts_[part->number].scores;
   const size_t num_tokens = call_->call().num_tokens;
@@ -59,7 +56,7 @@ index::ScoreView ScanOperator::ScoresOf(uint32_t unit, uint32_t group_head,
           from.sums == nullptr ? nullptr : from.sums + block};
 }
 
-Status ScanOperator::RunItem(const WorkItem& item, Part* part) {
+Status Scanning::RunItem(const WorkItem& item, Part* part) {
   const int64_t start_ns = SteadyNowNanos();
   const WorkUnit& unit = call_->unit(item.unit);
   const TokenRange range = unit.Range(item.range);
@@ -83,7 +80,7 @@ Status ScanOperator::RunItem(const WorkItem& item, Part* part) {
 }
 
 // REQUIRES: tokens.begin is the first of a block.
-void ScanOperator::Summarize(uint32_t unit, TokenRange tokens, const Part* part) const {
+void Scanning::Summarize(uint32_t unit, TokenRange tokens, const Part* part) const {
   const size_t block = tokens.begin / kWeightBlock;
   for (uint32_t g = 0; g < call_->group(); ++g) {
     const index::ScoreView view = ScoresOf(unit, g, part);
@@ -93,7 +90,7 @@ void ScanOperator::Summarize(uint32_t unit, TokenRange tokens, const Part* part)
   }
 }
 
-Status ScanOperator::Finish(uint32_t unit_idx, uint32_t group_head, Part* part) {
+Status Scanning::Finish(uint32_t unit_idx, uint32_t group_head, Part* part) {
   const WorkUnit& unit = call_->unit(unit_idx);
   const uint32_t num_q_heads = call_->spec().num_q_heads;
   const uint32_t q_head = unit.kv_head * call_->group() + group_head;
@@ -112,13 +109,6 @@ Status ScanOperator::Finish(uint32_t unit_idx, uint32_t group_head, Part* part) 
       .bound = bounds_.empty() ? nullptr : &bounds_[unit.first_row * num_q_heads + q_head]};
   SparseHead head(head_call, parts_[part->number].head, &part->cost);
   return Conclude(&head, unit_idx, group_head, part);
-}
-
-Status ScanOperator::Conclude(SparseHead* head, uint32_t unit, uint32_t group_head,
-                              Part* part) const {
-  ATTNDB_RETURN_IF_ERROR(head->Attend(part->states));
-  call_->WriteHeads(call_->unit(unit), group_head, 1, part->states, part);
-  return Status::Ok();
 }
 
 }  // namespace attndb::attention

@@ -1,0 +1,70 @@
+// What operators have in common that scan the keys of a group in one pass, exactly or by estimates:
+// then each q head selects its critical tokens among the scores of all (sparse_head.h), and the
+// operator says what becomes of them.
+//
+// Denominators: what a layer's denominator_logits weigh has no key, so a search by scores doesn't
+//          know it; where mass or error is meant, it is part of the whole.
+// Threads: as operator.h. The scores of a unit that has several ranges are everyone's, so that its
+//          q heads are finished by whatever threads are free.
+// Source:  search, then exact attention over what it found: RetrievalAttention App. B.
+#ifndef ATTNDB_ATTENTION_SCANNING_H_
+#define ATTNDB_ATTENTION_SCANNING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attention/group_scorer.h"
+#include "attention/operator.h"
+#include "attention/sparse_head.h"
+#include "index/score_view.h"
+
+namespace attndb::attention {
+
+class Scanning : public Operator {
+ public:
+  WorkCut cut() const final { return {.by_row = true}; }
+  bool finishes_by_head() const final { return true; }
+  void Begin(const CallView& call) final;
+  void TakeShared(Arena* arena) final;
+  void TakePart(uint32_t part, Arena* arena) final;
+  Status RunItem(const WorkItem& item, Part* part) final;
+  Status Finish(uint32_t unit, uint32_t group_head, Part* part) final;
+  std::span<const HeadBound> bounds() const final { return bounds_; }
+
+ private:
+  // Of q heads of units, with their summaries (index/score_view.h).
+  struct Scores {
+    float* scores = nullptr;  // [unit][group][num_tokens]
+    float* maxima = nullptr;  // [unit][group][blocks of num_tokens]
+    float* sums = nullptr;    // As maxima; null unless the search reads them.
+  };
+  struct Scratch {
+    GroupScorer scorer;
+    HeadScratch head;
+    Scores scores;  // Of a unit, if it has one range only.
+  };
+
+  // What becomes of the tokens that a q head selects.
+  virtual Status Conclude(SparseHead* head, uint32_t unit, uint32_t group_head,
+                          Part* part) const = 0;
+
+  Scores TakeScores(size_t num_units, Arena* arena) const;
+  index::ScoreView ScoresOf(uint32_t unit, uint32_t group_head, const Part* part) const;
+  void Summarize(uint32_t unit, TokenRange tokens, const Part* part) const;
+
+ protected:
+  const CallView& call() const { return *call_; }
+
+ private:
+  const CallView* call_ = nullptr;
+  bool needs_sums_ = false;  // The weights of blocks.
+  std::vector<Scratch> parts_;
+  Scores shared_;
+  std::vector<HeadBound> bounds_;  // Each written by who finishes its head.
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_SCANNING_H_
