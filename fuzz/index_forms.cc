@@ -11,7 +11,7 @@
 #include "index/clustered/clustered_keys.h"
 #include "index/graph/graph_index.h"
 #include "index/key_index.h"
-#include "index/search_test_util.h"
+#include "index/key_search_test_util.h"
 #include "kernels/convert.h"
 
 namespace attndb::fuzz {

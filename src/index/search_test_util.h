@@ -1,37 +1,32 @@
-// Searches of indexes over keys that lie in memory, where their runs' views say.
-//
-// Threads: stateless.
+// Test helper: scores with their summary.
 #ifndef ATTNDB_INDEX_SEARCH_TEST_UTIL_H_
 #define ATTNDB_INDEX_SEARCH_TEST_UTIL_H_
 
-#include <cstdint>
+#include <utility>
 #include <vector>
 
-#include "index/key_index.h"
-#include "storage/kv/chain_rows.h"
+#include "index/score_view.h"
 
-namespace attndb::index::test {
+namespace attndb::index {
 
-// As KeyIndex::Search of the first run's index. REQUIRES: rows of keys are padded, and lie one
-// after the other.
-inline Status SearchInMemory(IndexCall call, void* scratch, FoundKeys* found, SearchCost* cost) {
-  std::vector<IndexRun> runs(call.runs.begin(), call.runs.end());
-  const auto dim = static_cast<uint32_t>(call.num_channels());
-  storage::ChainRows rows;
-  rows.Reset({.num_kv_heads = 1, .head_dim = dim, .v_head_dim = dim}, runs[0].keys.dtype);
-  for (uint32_t i = 0; i < runs.size(); ++i) {
-    const auto* const keys = static_cast<const std::byte*>(runs[i].keys.data);
-    const storage::KvRows head = {keys, keys, runs[i].index->num_keys()};
-    rows.AddRun({&head, 1});
-    runs[i].strip = {i, 0, storage::RowPart::kKeys};
+class TestScores {
+ public:
+  explicit TestScores(std::vector<float> scores, const kernels::LogitSpec& logit = {1.0f})
+      : scores_(std::move(scores)),
+        maxima_(kernels::NumWeightBlocks(scores_.size())),
+        sums_(maxima_.size()) {
+    kernels::SummarizeScores(scores_.data(), scores_.size(), logit, maxima_.data(), sums_.data());
   }
-  storage::RowLease lease;
-  lease.Reset(&rows);
-  call.rows = &lease;
-  call.runs = runs;
-  return runs[0].index->Search(call, scratch, found, cost);
-}
 
-}  // namespace attndb::index::test
+  ScoreView view() { return {scores_.data(), scores_.size(), maxima_.data(), sums_.data()}; }
+  float& operator[](size_t i) { return scores_[i]; }
+
+ private:
+  std::vector<float> scores_;
+  std::vector<float> maxima_;
+  std::vector<float> sums_;
+};
+
+}  // namespace attndb::index
 
 #endif  // ATTNDB_INDEX_SEARCH_TEST_UTIL_H_

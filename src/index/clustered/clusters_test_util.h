@@ -16,8 +16,8 @@
 #include "common/aligned_buffer.h"
 #include "common/random.h"
 #include "index/key_index.h"
+#include "index/key_search_test_util.h"
 #include "index/planes/plane_source.h"
-#include "index/search_test_util.h"
 #include "kernels/convert.h"
 #include "kernels/score.h"
 

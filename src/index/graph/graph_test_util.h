@@ -14,7 +14,7 @@
 #include "common/aligned_buffer.h"
 #include "common/random.h"
 #include "index/graph/graph_index.h"
-#include "index/search_test_util.h"
+#include "index/key_search_test_util.h"
 
 namespace attndb::index::test {
 
