@@ -60,9 +60,9 @@ Status CopiedRows::Acquire(RowLease* lease) const {
   from.Reset(base_);
   for (const RowRequest& request : lease->requests()) {
     if (request.list != nullptr) {
-      from.WantListed(request.strip, request.list, request.count);
+      from.RequestListed(request.strip, request.list, request.count);
     } else {
-      from.Want(request.strip, request.first, request.count);
+      from.Request(request.strip, request.first, request.count);
     }
   }
   ATTNDB_RETURN_IF_ERROR(from.Read());

@@ -96,11 +96,11 @@ void FileRows::PlaceTail(const RowRequest& request, RowLease* lease) const {
   from.Reset(&tail_);
   uint64_t num_rows = 0;
   if (request.list == nullptr) {
-    from.Want(strip, request.first, request.count);
+    from.Request(strip, request.first, request.count);
     ATTNDB_CHECK(from.Read().ok());
     lease->PlaceRange(from.Piece(0, 0, &num_rows), request.count, 0);
   } else {
-    from.WantListed(strip, request.list, request.count);
+    from.RequestListed(strip, request.list, request.count);
     ATTNDB_CHECK(from.Read().ok());
     lease->PlaceList(from.Listed(0));
   }

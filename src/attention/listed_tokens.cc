@@ -31,7 +31,7 @@ Status ForEachRun(std::span<const HeadRun> runs, const ListedTokens& listed, con
 Result<storage::ListedRows> ReadListed(const storage::Strip& strip, const uint32_t* tokens,
                                        size_t count, storage::RowLease* rows) {
   rows->Clear();
-  const size_t request = rows->WantListed(strip, tokens, count);
+  const size_t request = rows->RequestListed(strip, tokens, count);
   ATTNDB_RETURN_IF_ERROR(rows->Read());
   return rows->Listed(request);
 }
@@ -62,7 +62,7 @@ Status ScoreRange(const HeadRun& run, TokenRange tokens, const GroupQueries& q,
                   const GroupScores& to, storage::RowLease* rows) {
   const uint64_t count = tokens.end - tokens.begin;
   rows->Clear();
-  const size_t keys = rows->Want(run.k_strip(), tokens.begin - run.tokens.begin, count);
+  const size_t keys = rows->Request(run.k_strip(), tokens.begin - run.tokens.begin, count);
   ATTNDB_RETURN_IF_ERROR(rows->Read());
   uint64_t num_rows = 0;
   for (uint64_t from = 0; from < count; from += num_rows) {
@@ -119,8 +119,8 @@ Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const Group
     if (run.tokens.begin >= end) break;
     const uint64_t count = end - run.tokens.begin;
     rows->Clear();
-    const size_t keys = rows->Want(run.k_strip(), 0, count);
-    const size_t values = rows->Want(run.v_strip(), 0, count);
+    const size_t keys = rows->Request(run.k_strip(), 0, count);
+    const size_t values = rows->Request(run.v_strip(), 0, count);
     ATTNDB_RETURN_IF_ERROR(rows->Read());
     storage::ForEachPiece(*rows, keys, values,
                           [&](const auto& k, const auto& v, uint64_t, uint64_t n) {

@@ -83,7 +83,7 @@ class MassSum {
   // For NormOf.
   Status ReadValues(const HeadRun& run, TokenRange tokens) const {
     call_.rows->Clear();
-    call_.rows->Want(run.v_strip(), tokens.begin - run.tokens.begin, tokens.end - tokens.begin);
+    call_.rows->Request(run.v_strip(), tokens.begin - run.tokens.begin, tokens.end - tokens.begin);
     return call_.rows->Read();
   }
 

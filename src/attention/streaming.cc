@@ -112,8 +112,8 @@ Status Streaming::AttendRows(const WorkUnit& unit, RowRange rows, const HeadRun&
   const float* const q = part->q + (rows.first - unit.first_row) * call_->group() * stride;
   const uint64_t first = range.begin - run.tokens.begin;
   part->rows.Clear();
-  const size_t keys = part->rows.Want(run.k_strip(), first, range.end - range.begin);
-  const size_t values = part->rows.Want(run.v_strip(), first, range.end - range.begin);
+  const size_t keys = part->rows.Request(run.k_strip(), first, range.end - range.begin);
+  const size_t values = part->rows.Request(run.v_strip(), first, range.end - range.begin);
   ATTNDB_RETURN_IF_ERROR(part->rows.Read());
   storage::ForEachPiece(
       part->rows, keys, values,

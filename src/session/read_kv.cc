@@ -73,7 +73,7 @@ Status CopyRun(const storage::RowSource& source, const RunRange& from, uint32_t 
   lease.Reset(&source);
   for (uint32_t head = 0; head < num_kv_heads; ++head) {
     for (const auto part : {storage::RowPart::kKeys, storage::RowPart::kValues}) {
-      lease.Want({from.run, head, part}, from.first, from.num_rows);
+      lease.Request({from.run, head, part}, from.first, from.num_rows);
     }
   }
   ATTNDB_RETURN_IF_ERROR(lease.Read());

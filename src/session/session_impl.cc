@@ -307,10 +307,10 @@ void SessionImpl::NoteCost(LayerId layer, uint64_t num_rows) {
     stats.last_heads[head] = cost;
     stats.all_heads[head].Add(cost);
   }
-  if (found_ == nullptr) Teach(layer, num_rows);  // A search takes less than a call.
+  if (found_ == nullptr) ObserveCall(layer, num_rows);  // A search takes less than a call.
 }
 
-void SessionImpl::Teach(LayerId layer, uint64_t num_rows) {
+void SessionImpl::ObserveCall(LayerId layer, uint64_t num_rows) {
   const auto rows = static_cast<double>(num_rows);
   const std::vector<attention::CallCost>& heads = stats_[layer].last_heads;
   observed_.clear();

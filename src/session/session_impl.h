@@ -148,7 +148,7 @@ class SessionImpl {
   void CollectDerived(LayerId layer, attention::LayerCall* call);
   void TakeExecution(LayerId layer, attention::LayerCall* call);
   void NoteCost(LayerId layer, uint64_t num_rows);
-  void Teach(LayerId layer, uint64_t num_rows);
+  void ObserveCall(LayerId layer, uint64_t num_rows);
   void FillHeads(LayerId layer, const planner::LayerExecution& execution,
                  LayerExplain* explain) const;
   void KeepStatistics() const;

@@ -71,7 +71,7 @@ ClusterSearch::Scratch ClusterSearch::Lay(const IndexCall& call, const Take& tak
   take(&scratch.margins, rows);
   take(&scratch.clusters, clusters);
   take(&scratch.order, clusters);
-  take(&scratch.wanted, Words(clusters));
+  take(&scratch.marked, Words(clusters));
   take(&scratch.visited, Words(clusters));
   take(&scratch.scores, rows * places);
   take(&scratch.selected, places + kernels::kSelectSlack);
@@ -113,7 +113,7 @@ void ClusterSearch::NumberClusters() {
   }
   scratch_.first_clusters[call_.runs.size()] = num_clusters_;
   stride_ = num_clusters_ * kClusterKeys;
-  std::memset(scratch_.wanted, 0, Words(num_clusters_) * sizeof(uint64_t));
+  std::memset(scratch_.marked, 0, Words(num_clusters_) * sizeof(uint64_t));
   std::memset(scratch_.visited, 0, Words(num_clusters_) * sizeof(uint64_t));
 }
 
@@ -194,33 +194,33 @@ ClusterSearch::NumberRange ClusterSearch::VisibleNumbers(size_t run, size_t firs
   return {first, static_cast<uint16_t>(number_of(of.num_visible) - first)};
 }
 
-void ClusterSearch::WantAbove(size_t row, float bound) {
+void ClusterSearch::MarkAbove(size_t row, float bound) {
   kernels::MarkNotBelow(scratch_.bounds + row * num_clusters_, num_clusters_, bound,
-                        scratch_.wanted);
+                        scratch_.marked);
 }
 
-void ClusterSearch::WantBest() {
+void ClusterSearch::MarkBest() {
   const size_t num_first = std::min(NumFirst(call_.spec), num_clusters_);
   for (size_t r = 0; r < num_rows(); ++r) {
     const float* const bounds = scratch_.bounds + r * num_clusters_;
-    WantAbove(r, kernels::TopThreshold(bounds, num_clusters_, num_first, scratch_.select));
+    MarkAbove(r, kernels::TopThreshold(bounds, num_clusters_, num_first, scratch_.select));
   }
 }
 
-void ClusterSearch::WantPromising() {
+void ClusterSearch::MarkPromising() {
   // A range counts from the best estimate, and the best of many is too high.
   const float share = call_.spec.kind == SearchKind::kRange ? 1.0f : 0.0f;
   for (size_t r = 0; r < num_rows(); ++r) {
-    WantAbove(r, scratch_.floors[r] - share * scratch_.margins[r]);
+    MarkAbove(r, scratch_.floors[r] - share * scratch_.margins[r]);
   }
 }
 
-// Scans what is wanted and was not yet scanned, in the order of numbers.
-void ClusterSearch::ScanWanted() {
+// Scans what is marked and was not yet scanned, in the order of numbers.
+void ClusterSearch::ScanMarked() {
   const size_t first = num_visited_;
   size_t run = 0;
   for (size_t w = 0; w < Words(num_clusters_); ++w) {
-    const uint64_t fresh = scratch_.wanted[w] & ~scratch_.visited[w];
+    const uint64_t fresh = scratch_.marked[w] & ~scratch_.visited[w];
     scratch_.visited[w] |= fresh;
     for (uint64_t bits = fresh; bits != 0; bits &= bits - 1) {
       const size_t cluster = w * 64 + static_cast<size_t>(std::countr_zero(bits));
@@ -270,7 +270,8 @@ void ClusterSearch::Hide(size_t run, size_t slot) {
   }
 }
 
-// What a key must score to be wanted by the row, if these are the best that it has: about that.
+// Returns the approximate score that a key must reach to enter the row's result, if these are the
+// best scores so far.
 float ClusterSearch::Floor(size_t row, const float* scores, size_t count) {
   if (call_.spec.kind == SearchKind::kTopK) {
     return kernels::TopThreshold(scores, count, call_.spec.k, scratch_.select);
@@ -348,7 +349,7 @@ Status ClusterSearch::ScoreCandidates() {
     const size_t end_token = run.first_token + run.num_visible;
     size_t end = begin;
     while (end < num_candidates_ && scratch_.tokens[end] < end_token) ++end;
-    rows.WantListed(run.strip, scratch_.keys + begin, end - begin);
+    rows.RequestListed(run.strip, scratch_.keys + begin, end - begin);
     begin = end;
   }
   ATTNDB_RETURN_IF_ERROR(rows.Read());
@@ -390,12 +391,12 @@ Status ClusterSearch::Run(FoundKeys* found) {
   if (num_clusters_ == 0) return Status::Ok();
   PrepareQueries();
   FindBounds();
-  WantBest();
-  ScanWanted();
+  MarkBest();
+  ScanMarked();
   num_first_ = num_visited_;
   FindFloors();
-  WantPromising();
-  ScanWanted();
+  MarkPromising();
+  ScanMarked();
   TakeCandidates();
   ATTNDB_RETURN_IF_ERROR(ScoreCandidates());
   Choose(found);

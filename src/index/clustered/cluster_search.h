@@ -45,7 +45,7 @@ class ClusterSearch {
     float* margins = nullptr;          // [q row]: by how much estimates may be off.
     uint32_t* clusters = nullptr;      // [slot], ascending in each of the two rounds.
     uint32_t* order = nullptr;         // Slots by their clusters' numbers.
-    uint64_t* wanted = nullptr;        // A bit for each cluster,
+    uint64_t* marked = nullptr;        // A bit for each cluster,
     uint64_t* visited = nullptr;       // ... and for those that were scanned, or need not be.
     float* scores = nullptr;           // [q row][place]
     uint32_t* selected = nullptr;      // What a selection gives.
@@ -73,9 +73,9 @@ class ClusterSearch {
   void NumberClusters();
   void PrepareQueries();
   void FindBounds();
-  void WantAbove(size_t row, float bound);
-  void WantBest();
-  void WantPromising();
+  void MarkAbove(size_t row, float bound);
+  void MarkBest();
+  void MarkPromising();
   bool IsWhole(size_t run, size_t first_key) const;
   enum class Sight : uint8_t { kAll, kSome, kNone };
   Sight SightOf(size_t run, size_t first_key) const;
@@ -86,7 +86,7 @@ class ClusterSearch {
     bool Has(uint16_t number) const { return static_cast<uint16_t>(number - first) < count; }
   };
   NumberRange VisibleNumbers(size_t run, size_t first_key) const;
-  void ScanWanted();
+  void ScanMarked();
   void ScanRun(size_t run, size_t first, size_t end);
   void Hide(size_t run, size_t slot);
   float Floor(size_t row, const float* scores, size_t count);

@@ -216,7 +216,7 @@ class Walk {
     const auto first_key = static_cast<uint32_t>(call_.first_key);
     for (size_t i = 0; i < num_batch_; ++i) listed_[i] = first_key + batch_[i];
     call_.rows->Clear();
-    call_.rows->WantListed(call_.strip, listed_, num_batch_);
+    call_.rows->RequestListed(call_.strip, listed_, num_batch_);
     ATTNDB_RETURN_IF_ERROR(call_.rows->Read());
     const storage::ListedRows rows = call_.rows->Listed(0);
     kernels::ScoreGather(rows.rows, rows.list, num_batch_, call_.q, call_.q_stride,
@@ -226,7 +226,7 @@ class Walk {
 
   Status ScoreRange(size_t first, size_t count) {
     call_.rows->Clear();
-    call_.rows->Want(call_.strip, call_.first_key + first, count);
+    call_.rows->Request(call_.strip, call_.first_key + first, count);
     ATTNDB_RETURN_IF_ERROR(call_.rows->Read());
     uint64_t num_rows = 0;
     for (size_t from = 0; from < count; from += num_rows) {

@@ -80,8 +80,8 @@ TEST_F(ChainRowsTest, ASegmentIsReadWhenItsFirstRowIsAskedFor) {
   RowLease lease;
   lease.Reset(&rows_);
   const uint32_t list[] = {3, 99, 7};
-  const size_t listed = lease.WantListed({1, 1, RowPart::kValues}, list, 3);
-  const size_t range = lease.Want({1, 0, RowPart::kKeys}, 10, 80);
+  const size_t listed = lease.RequestListed({1, 1, RowPart::kValues}, list, 3);
+  const size_t range = lease.Request({1, 0, RowPart::kKeys}, 10, 80);
   ATTNDB_ASSERT_OK(lease.Read());
   EXPECT_EQ(segments_[0]->resident_bytes(), 0u);
   EXPECT_GT(segments_[1]->resident_bytes(), 0u);
@@ -95,7 +95,7 @@ TEST_F(ChainRowsTest, ASegmentIsReadWhenItsFirstRowIsAskedFor) {
   }
   // The other one's turn, by a lease that is used again.
   lease.Clear();
-  const size_t other = lease.Want({0, 1, RowPart::kKeys}, 299, 1);
+  const size_t other = lease.Request({0, 1, RowPart::kKeys}, 299, 1);
   ATTNDB_ASSERT_OK(lease.Read());
   ExpectRow(lease.Piece(other, 0, &num_rows), 0, 1, RowPart::kKeys, 299);
   EXPECT_GT(segments_[0]->resident_bytes(), 0u);
@@ -109,11 +109,11 @@ TEST_F(ChainRowsTest, WhatCanNotBeReadFailsWhoAsksForIt) {
   files_.SetContents(path, std::move(damaged));
   RowLease lease;
   lease.Reset(&rows_);
-  lease.Want({1, 0, RowPart::kKeys}, 0, 10);
+  lease.Request({1, 0, RowPart::kKeys}, 0, 10);
   ATTNDB_ASSERT_OK(lease.Read());
   for (int attempt = 0; attempt < 2; ++attempt) {
     lease.Clear();
-    lease.Want({0, 0, RowPart::kKeys}, 0, 10);
+    lease.Request({0, 0, RowPart::kKeys}, 0, 10);
     EXPECT_EQ(lease.Read().code(), StatusCode::kCorruption);
   }
   const auto failure = rows_.TakeFailure();
@@ -122,7 +122,7 @@ TEST_F(ChainRowsTest, WhatCanNotBeReadFailsWhoAsksForIt) {
   EXPECT_EQ(failure->status.code(), StatusCode::kCorruption);
   EXPECT_FALSE(rows_.TakeFailure());  // Told once.
   lease.Clear();
-  lease.Want({1, 1, RowPart::kValues}, 0, 10);
+  lease.Request({1, 1, RowPart::kValues}, 0, 10);
   ATTNDB_EXPECT_OK(lease.Read());
 }
 
@@ -134,8 +134,8 @@ TEST_F(ChainRowsTest, ManyThreadsAskFirst) {
       threads.emplace_back([&, i] {
         RowLease lease;
         lease.Reset(&rows_);
-        const size_t a = lease.Want({i % 2, i / 2, RowPart::kKeys}, 50, 1);
-        const size_t b = lease.Want({1 - i % 2, i / 2, RowPart::kValues}, 50, 1);
+        const size_t a = lease.Request({i % 2, i / 2, RowPart::kKeys}, 50, 1);
+        const size_t b = lease.Request({1 - i % 2, i / 2, RowPart::kValues}, 50, 1);
         ATTNDB_EXPECT_OK(lease.Read());
         uint64_t num_rows = 0;
         ExpectRow(lease.Piece(a, 0, &num_rows), i % 2, i / 2, RowPart::kKeys, 50);

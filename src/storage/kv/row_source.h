@@ -2,8 +2,8 @@
 // and V and where they lie.
 //
 //   lease.Reset(&source);
-//   const size_t keys = lease.Want({run, kv_head, RowPart::kKeys}, first, count);
-//   const size_t values = lease.WantListed({run, kv_head, RowPart::kValues}, list, num_listed);
+//   const size_t keys = lease.Request({run, kv_head, RowPart::kKeys}, first, count);
+//   const size_t values = lease.RequestListed({run, kv_head, RowPart::kValues}, list, num_listed);
 //   ATTNDB_RETURN_IF_ERROR(lease.Read());
 //   ... lease.Piece(keys, from, &num_rows) ... lease.Listed(values) ...
 //
@@ -82,12 +82,12 @@ class RowLease {
   }
 
   // Each returns the request's number: 0, 1, ... since Clear.
-  size_t Want(const Strip& strip, uint64_t first, uint64_t count) {
+  size_t Request(const Strip& strip, uint64_t first, uint64_t count) {
     requests_.push_back({.strip = strip, .first = first, .count = count});
     return requests_.size() - 1;
   }
   // `list` must live as long as the rows are read.
-  size_t WantListed(const Strip& strip, const uint32_t* list, uint64_t count) {
+  size_t RequestListed(const Strip& strip, const uint32_t* list, uint64_t count) {
     requests_.push_back({.strip = strip, .count = count, .list = list});
     return requests_.size() - 1;
   }
