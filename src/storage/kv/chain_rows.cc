@@ -56,14 +56,16 @@ Status ChainRows::Acquire(RowLease* lease) const {
   for (const RowRequest& request : lease->requests()) {
     const Strip& strip = request.strip;
     ATTNDB_DCHECK(strip.run < run_tokens_.size());
-    Run* const run = runs_[strip.run].get();
-    const KvRows* heads = run->heads.load(std::memory_order_acquire);
-    if (heads == nullptr) {
-      ATTNDB_ASSIGN_OR_RETURN(heads, Bring(run));
-    }
     const bool keys = strip.part == RowPart::kKeys;
     kernels::RowsView rows = keys ? k_format_ : v_format_;
-    rows.data = keys ? heads[strip.kv_head].k : heads[strip.kv_head].v;
+    if (request.count > 0) {  // Who asks for no row needs no layer.
+      Run* const run = runs_[strip.run].get();
+      const KvRows* heads = run->heads.load(std::memory_order_acquire);
+      if (heads == nullptr) {
+        ATTNDB_ASSIGN_OR_RETURN(heads, Bring(run));
+      }
+      rows.data = keys ? heads[strip.kv_head].k : heads[strip.kv_head].v;
+    }
     if (request.list != nullptr) {
       lease->PlaceList({rows, request.list});
     } else {

@@ -102,6 +102,19 @@ TEST_F(ChainRowsTest, ASegmentIsReadWhenItsFirstRowIsAskedFor) {
   EXPECT_FALSE(rows_.TakeFailure());
 }
 
+TEST_F(ChainRowsTest, WhoAsksForNoRowReadsNone) {
+  RowLease lease;
+  lease.Reset(&rows_);
+  const uint32_t list[] = {0};
+  lease.RequestListed({0, 0, RowPart::kKeys}, list, 0);
+  lease.Request({0, 1, RowPart::kValues}, 5, 0);
+  const size_t one = lease.RequestListed({1, 0, RowPart::kKeys}, list, 1);
+  ATTNDB_ASSERT_OK(lease.Read());
+  EXPECT_EQ(segments_[0]->resident_bytes(), 0u);
+  EXPECT_EQ(lease.requests()[0].count, 0u);
+  ExpectRow(lease.Listed(one).rows, 1, 0, RowPart::kKeys, 0);
+}
+
 TEST_F(ChainRowsTest, WhatCanNotBeReadFailsWhoAsksForIt) {
   const std::string path = JoinPath(kDir, FileNameOf({.segment_id = 1}, ObjectFile::kData));
   std::vector<std::byte> damaged = files_.Contents(path);
