@@ -16,6 +16,8 @@
 #include "attention/call_runner.h"
 #include "attention/registry.h"
 #include "common/aligned_buffer.h"
+#include "index/clustered/clustered_keys.h"
+#include "index/graph/graph_index.h"
 #include "index/planes/key_planes.h"
 #include "index/planes/value_planes.h"
 #include "kernels/convert.h"
@@ -94,7 +96,9 @@ class Layer {
     copied_.Reset(&in_memory_);
     call.rows = copies_rows_ ? static_cast<const storage::RowSource*>(&copied_) : &in_memory_;
     call.run_tokens = run_lengths_;
+    if (plan.Finds()) call.find = Registry().MakeSpec(plan, call.spec);
     call.estimates = estimates_;
+    if (plan.UsesIndex()) call.indexes = plan.index->name == "graph" ? graphs_ : clusters_;
     call.values = values_;
     call.means = means_;
     call.non_finite = non_finite_;
@@ -124,6 +128,23 @@ class Layer {
       planes_.push_back(
           *index::KeyPlanes::Build({runs_[i].k, padded, padded, dtype_}, runs_[i].num_tokens));
       estimates_.back() = &planes_.back();
+    }
+  }
+
+  // Clusters and a graph for every run but the last.
+  void BuildIndexes() {
+    const size_t padded = kernels::RowElements(shape_.head_dim);
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      clusters_.push_back(nullptr);
+      graphs_.push_back(nullptr);
+      if (i % run_lengths_.size() + 1 == run_lengths_.size()) continue;
+      const kernels::RowsView keys = {runs_[i].k, padded, padded, dtype_};
+      clustered_.push_back(std::make_unique<index::ClusteredKeys>(*index::ClusteredKeys::Build(
+          index::PlaneSource{.keys = keys, .num_keys = runs_[i].num_tokens})));
+      graph_.push_back(std::make_unique<index::GraphIndex>(*index::GraphIndex::Build(
+          index::GraphSource{.keys = keys, .num_keys = runs_[i].num_tokens})));
+      clusters_.back() = clustered_.back().get();
+      graphs_.back() = graph_.back().get();
     }
   }
 
@@ -409,6 +430,10 @@ class Layer {
   bool copies_rows_ = false;
   std::vector<index::KeyPlanes> planes_;
   std::vector<const index::KeyEstimates*> estimates_;
+  std::vector<std::unique_ptr<index::ClusteredKeys>> clustered_;
+  std::vector<std::unique_ptr<index::GraphIndex>> graph_;
+  std::vector<const index::KeyIndex*> clusters_;
+  std::vector<const index::KeyIndex*> graphs_;
   std::vector<index::ValuePlanes> coded_;
   std::vector<index::ValueMeans> averaged_;
   std::vector<const kernels::ValuePlanesView*> values_;

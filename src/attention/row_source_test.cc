@@ -33,7 +33,11 @@ constexpr std::string_view kPlans[] = {"full",
                                        "dipr(alpha=0.05,sink=3,window=9)",
                                        "mass(p=0.8,bits=8,sink=2,window=5)",
                                        "auto(error=0.05,sink=2,window=5)",
-                                       "auto(error=0.05,value_bits=8)"};
+                                       "auto(error=0.05,value_bits=8)",
+                                       "topk(k=5,index=clustered,sink=4,window=16)",
+                                       "dipr(beta=2,index=clustered,sink=4,window=16)",
+                                       "topk(k=5,index=graph,sink=4,window=16)",
+                                       "dipr(beta=2,index=graph,beam_width=8,sink=4,window=16)"};
 
 // Fails from a given read on, counted from 0.
 class FailingRows final : public storage::RowSource {
@@ -55,6 +59,7 @@ class RowSourceTest : public ::testing::TestWithParam<uint32_t> {
       : layer_({}, DType::kFloat16, {std::begin(kLengths), std::end(kLengths)}, 1, GetParam()) {
     layer_.BuildPlanes();
     layer_.BuildValues();
+    layer_.BuildIndexes();
   }
 
   // Rows asked for that are neither sink nor window nor of the last run, which has no planes.
@@ -69,16 +74,28 @@ class RowSourceTest : public ::testing::TestWithParam<uint32_t> {
 };
 
 TEST_P(RowSourceTest, BitsDoNotDependOnTheSource) {
-  for (const std::string_view text : kPlans) {
-    for (const uint32_t num_parts : {1u, 3u}) {
-      layer_.Run(PlanOf(text), num_parts);
-      const std::vector<float> in_place = layer_.out();
-      Layer copied({}, DType::kFloat16, {std::begin(kLengths), std::end(kLengths)}, 1, GetParam());
-      copied.BuildPlanes();
-      copied.BuildValues();
+  const std::vector<uint64_t> chains[] = {{std::begin(kLengths), std::end(kLengths)},
+                                          {1700},
+                                          {1300, 20},
+                                          {400, 300, 90, 70, 64, 1, 30}};
+  for (const std::vector<uint64_t>& lengths : chains) {
+    for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+      Layer in_place({}, dtype, lengths, 1, GetParam());
+      Layer copied({}, dtype, lengths, 1, GetParam());
+      for (Layer* const layer : {&in_place, &copied}) {
+        layer->BuildPlanes();
+        layer->BuildValues();
+        layer->BuildIndexes();
+      }
       copied.CopyRows();
-      copied.Run(PlanOf(text), num_parts);
-      EXPECT_EQ(copied.out(), in_place) << text << ", " << num_parts << " parts";
+      for (const std::string_view text : kPlans) {
+        for (const uint32_t num_parts : {1u, 3u}) {
+          in_place.Run(PlanOf(text), num_parts);
+          copied.Run(PlanOf(text), num_parts);
+          EXPECT_EQ(copied.out(), in_place.out())
+              << text << ", " << num_parts << " parts, " << lengths.size() << " runs";
+        }
+      }
     }
   }
 }
@@ -105,6 +122,34 @@ TEST_P(RowSourceTest, ASearchByPlanesAsksForCandidatesAndWhatItChose) {
     EXPECT_LE(values.size(), cost.num_selected + kKvHeads * 20) << text;
     EXPECT_TRUE(std::ranges::includes(keys, values)) << text << ": a value without its key";
   }
+}
+
+// Each row serves the group, whose q heads count it one by one.
+TEST_P(RowSourceTest, ASearchByAnIndexAsksForTheKeysThatItScores) {
+  layer_.CopyRows();
+  for (const std::string_view text :
+       {"topk(k=5,index=clustered,sink=4,window=16)", "topk(k=5,index=graph,sink=4,window=16)",
+        "dipr(beta=2,index=clustered,sink=4,window=16)"}) {
+    const CallCost cost = layer_.Run(PlanOf(text), 1);
+    const auto keys = layer_.copied().asked(RowPart::kKeys);
+    const auto values = layer_.copied().asked(RowPart::kValues);
+    EXPECT_LE(NumOfMiddle(keys, 4), cost.num_candidates / 3) << text;
+    EXPECT_LT(NumOfMiddle(keys, 4), kKvHeads * 1600 * 9 / 10) << text;  // Random keys.
+    EXPECT_LE(values.size(), cost.num_selected + kKvHeads * 20) << text;
+    EXPECT_TRUE(std::ranges::includes(keys, values)) << text << ": a value without its key";
+  }
+}
+
+// What a row reads beyond its plan, because its bound is too large, is counted.
+TEST_P(RowSourceTest, FallingBackAsksForAllRowsAndIsCounted) {
+  layer_.CopyRows();
+  const CallCost never = layer_.Run(PlanOf("topk(k=20,bits=8,exact_fallback=1)"), 1);
+  EXPECT_EQ(never.num_fallbacks, 0u);
+  EXPECT_LT(layer_.copied().asked(RowPart::kValues).size(), kKvHeads * kTokens / 2);
+  const CallCost always = layer_.Run(PlanOf("topk(k=20,bits=8,exact_fallback=0.000001)"), 1);
+  EXPECT_EQ(always.num_fallbacks, 6u);
+  EXPECT_EQ(layer_.copied().asked(RowPart::kKeys).size(), kKvHeads * kTokens);
+  EXPECT_EQ(layer_.copied().asked(RowPart::kValues).size(), kKvHeads * kTokens);
 }
 
 // 100 rows a q head at first, of 6,000 tokens of each kv head with planes.
