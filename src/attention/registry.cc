@@ -26,6 +26,13 @@ using planner::LayerPlan;
 
 uint32_t KOf(const LayerPlan& plan) { return static_cast<uint32_t>(plan.Get("k")); }
 
+// Of a call in which so many tokens are visible.
+uint32_t KOf(const LayerPlan& plan, uint64_t num_tokens) {
+  if (!plan.Given("ratio")) return KOf(plan);
+  const uint64_t num_fixed = std::min<uint64_t>(num_tokens, uint64_t{plan.sink} + plan.window);
+  return index::CountOfRatio(plan.Get("ratio"), num_tokens, num_fixed);
+}
+
 // alpha is a ratio of attention weights: -ln(alpha) / scale in scores ([Alaya] 6.1).
 float BetaOf(const LayerPlan& plan, const LayerSpec& layer) {
   return static_cast<float>(plan.Given("alpha") ? -std::log(plan.Get("alpha")) / double{layer.scale}
@@ -35,11 +42,12 @@ float BetaOf(const LayerPlan& plan, const LayerSpec& layer) {
 QuerySearch TopK() {
   return {.make_search = [](const LayerPlan& plan,
                             const LayerSpec&) -> std::unique_ptr<const CriticalSearch> {
-            return std::make_unique<index::FlatTopK>(KOf(plan));
+            if (!plan.Given("ratio")) return std::make_unique<index::FlatTopK>(KOf(plan));
+            return std::make_unique<index::FlatTopK>(index::FlatTopK::OfRatio(plan.Get("ratio")));
           },
           .make_spec =
-              [](const LayerPlan& plan, const LayerSpec&) {
-                return SearchSpec{.kind = SearchKind::kTopK, .k = KOf(plan)};
+              [](const LayerPlan& plan, const LayerSpec&, uint64_t num_tokens) {
+                return SearchSpec{.kind = SearchKind::kTopK, .k = KOf(plan, num_tokens)};
               }};
 }
 
@@ -49,7 +57,7 @@ QuerySearch Dipr() {
             return std::make_unique<index::FlatDipr>(BetaOf(plan, layer));
           },
           .make_spec =
-              [](const LayerPlan& plan, const LayerSpec& layer) {
+              [](const LayerPlan& plan, const LayerSpec& layer, uint64_t) {
                 return SearchSpec{.kind = SearchKind::kRange, .beta = BetaOf(plan, layer)};
               }};
 }
@@ -112,9 +120,10 @@ std::unique_ptr<const CriticalSearch> Registry::MakeSearch(const LayerPlan& plan
   return SearchOf(plan).make_search(plan, layer);
 }
 
-SearchSpec Registry::MakeSpec(const LayerPlan& plan, const LayerSpec& layer) const {
+SearchSpec Registry::MakeSpec(const LayerPlan& plan, const LayerSpec& layer,
+                              uint64_t num_tokens) const {
   ATTNDB_CHECK(plan.Finds());
-  SearchSpec spec = SearchOf(plan).make_spec(plan, layer);
+  SearchSpec spec = SearchOf(plan).make_spec(plan, layer, num_tokens);
   spec.effort = plan.Effort();
   return spec;
 }

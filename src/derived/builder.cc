@@ -203,10 +203,21 @@ Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t wo
   return Status::Ok();
 }
 
+// Where K and V of all layers leave no room for the objects of all layers, memory is free for a
+// moment only: what would be made in it is what calls are about to need.
+bool Builder::HasRoomBeside(const storage::Segment& segment, const Kind& kind) const {
+  uint64_t bytes = segment.file_bytes();
+  for (LayerId layer = 0; layer < segment.shape().layers.size(); ++layer) {
+    bytes += kind.MemoryBytes(segment, layer);
+  }
+  return bytes <= parts_.budget->limit_bytes();
+}
+
 Status Builder::BuildInMemory(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                               Lanes::Control* control) {
   const storage::Segment& segment = *opened.segment;
   const uint64_t num_layers = opened.spec.num_layers();
+  if (!HasRoomBeside(segment, kind)) return Status::Ok();
   for (LayerId layer = 0; layer < num_layers; ++layer) {
     const LayerSpec& spec = opened.spec.layers[layer];
     if (!HasObjects(spec) || parts_.cache->IsInMemory(segment.id(), kind, layer)) continue;

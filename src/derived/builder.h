@@ -111,6 +111,7 @@ class Builder {
   Status Make(const Key& key, uint64_t work, Lanes::Control* control) ATTNDB_EXCLUDES(mutex_);
   Status Write(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                Lanes::Control* control) ATTNDB_EXCLUDES(mutex_);
+  bool HasRoomBeside(const storage::Segment& segment, const Kind& kind) const;
   Status BuildInMemory(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                        Lanes::Control* control);
 

@@ -7,6 +7,7 @@
 #include "derived/clusters_kind.h"
 #include "derived/graph_kind.h"
 #include "derived/key_planes_kind.h"
+#include "derived/pq_kind.h"
 #include "derived/value_kinds.h"
 
 namespace attndb::derived {
@@ -45,6 +46,7 @@ Kinds BuiltinKinds() {
   kinds.Add(MakeValueMeansKind());
   kinds.Add(MakeClustersKind());
   kinds.Add(MakeGraphKind());
+  for (auto& kind : MakePqKinds()) kinds.Add(std::move(kind));
   return kinds;
 }
 

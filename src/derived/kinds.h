@@ -21,6 +21,7 @@ inline constexpr std::string_view kValuePlanes = "value_planes";
 inline constexpr std::string_view kValueMeans = "value_means";
 inline constexpr std::string_view kClusters = "clusters";
 inline constexpr std::string_view kGraph = "graph";
+inline constexpr std::string_view kPq = "pq";  // ... followed by a setting, as in "pq_8x8".
 
 class Kinds {
  public:

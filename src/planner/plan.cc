@@ -90,6 +90,14 @@ bool LayerPlan::Is(std::string_view query_name) const {
   return query == nullptr ? query_name == "full" : query->name == query_name;
 }
 
+std::string LayerPlan::FindsBy() const {
+  std::string name = index->finds_by;
+  for (size_t i = 0; i < index->settings.size(); ++i) {
+    name += (i == 0 ? "_" : "x") + std::to_string(static_cast<uint32_t>(Get(index->settings[i])));
+  }
+  return name;
+}
+
 float LayerPlan::Effort() const {
   return index->effort_key.empty() ? 0.0f : static_cast<float>(Get(index->effort_key));
 }

@@ -70,6 +70,9 @@ struct LayerPlan {
   bool Finds() const { return kind == QueryKind::kSearch && UsesIndex(); }
   // ... or draws by one.
   bool UsesIndex() const { return Chooses() && index != nullptr && !index->finds_by.empty(); }
+  // The companions by which its index finds keys (IndexType::finds_by), settings included.
+  // REQUIRES: UsesIndex().
+  std::string FindsBy() const;
   // How hard its index is to look; 0: as it thinks fit. REQUIRES: UsesIndex().
   float Effort() const;
   // Whether what is left out is estimated.

@@ -290,6 +290,10 @@ class PlanParser {
     if (argument.whole) {
       uint32_t number = 0;
       ATTNDB_RETURN_IF_ERROR(SetInteger(value, static_cast<uint32_t>(argument.min), &number));
+      const std::vector<uint32_t>& allowed = argument.values;
+      if (!allowed.empty() && std::ranges::count(allowed, number) == 0) {
+        return Error(value.pos, argument.error);
+      }
       values->values[i] = number;
     } else {
       const std::optional<double> number = ToNumber(value.text);

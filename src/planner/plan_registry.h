@@ -44,6 +44,7 @@ struct Argument {
   double max = 0.0;
   bool above_min = false;  // `min` itself is out of range.
   bool whole = false;
+  std::vector<uint32_t> values;  // Not empty: a whole number that is one of these.
   std::string error;  // Of a value that is no number or out of range; whole numbers need none.
   // Of a query: exactly one of those that share a choice is given. Of an index: all may be left
   // out.
@@ -87,6 +88,9 @@ struct IndexType {
   // empty: it chooses among the scores of all. Of the bits, such an index has 0: what it finds is
   // exact.
   std::string finds_by;
+  // Arguments of which each setting has companions of its own: finds_by and their values name them,
+  // as in "pq_8x6". Usually none.
+  std::vector<std::string> settings;
   // Which of its arguments is the effort of a search (index/key_index.h); empty: none.
   std::string effort_key;
   // Bits of the planes that it scans on the way, for its price.

@@ -96,13 +96,34 @@ TEST(PlanTest, PresetsAreThePapersSettings) {
   EXPECT_EQ(Parsed("alaya(beta=50)").ToString(), "dipr(beta=50,sink=128,window=512)");
 }
 
-TEST(PlanTest, APresetOfAnIndexThatIsNotThereSaysSo) {
-  const Result<Plan> plan = Parse("full; layers 1: pqcache(k=1600)");
-  ASSERT_FALSE(plan.ok());
-  EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported);
-  EXPECT_THAT(plan.status().message(),
-              AllOf(HasSubstr("column 17: 'pqcache' stands for topk(index=pq,m=2,b=6)"),
-                    HasSubstr("index=pq is not in this version; it has index=flat")));
+TEST(PlanTest, ProductCodesHaveSettings) {
+  const LayerPlan published = Parsed("pqcache");
+  EXPECT_EQ(published.ToString(), "topk(ratio=0.2,index=pq,m=2,b=6,sink=16,window=128)");
+  EXPECT_EQ(published.FindsBy(), "pq_2x6");
+  EXPECT_TRUE(published.Finds());
+  EXPECT_EQ(Parsed("pqcache(ratio=0.1,m=4,b=8)").FindsBy(), "pq_4x8");
+  EXPECT_EQ(Parsed("pqcache(k=1600)").ToString(),
+            "topk(k=1600,index=pq,m=2,b=6,sink=16,window=128)");
+  EXPECT_EQ(Parsed("dipr(alpha=0.1,index=pq)").FindsBy(), "pq_8x8");
+  EXPECT_EQ(Parsed("topk(k=5,index=pq)").Effort(), 1.0f);
+  EXPECT_EQ(Parsed("topk(k=5,index=clustered)").FindsBy(), "clusters");
+}
+
+TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
+  for (const auto& [text, message] :
+       {std::pair{"topk(k=5,index=pq,m=3)", "column 21: m, the number of subspaces, must be"},
+        std::pair{"topk(k=5,index=pq,m=64)", "must be 2, 4, 8, 16 or 32"},
+        std::pair{"topk(k=5,index=pq,b=5)", "b, the bits of a subspace, must be 4, 6 or 8"},
+        std::pair{"topk(k=5,index=pq,effort=0.5)", "effort must be a number from 1 to 100"},
+        std::pair{"topk(k=5,m=4)", "unknown key 'm'"},
+        std::pair{"topk(ratio=0)", "ratio must be a number in (0, 1]"},
+        std::pair{"topk(k=5,ratio=0.5)", "give k or ratio, not both"},
+        std::pair{"mass(p=0.9,index=pq)", "mass needs the scores of all"},
+        std::pair{"topk(k=5,index=pq,remainder=mean)", "needs remainder=drop"}}) {
+    const Result<Plan> plan = Parse(text);
+    ASSERT_FALSE(plan.ok()) << text;
+    EXPECT_THAT(plan.status().message(), HasSubstr(message)) << text;
+  }
 }
 
 TEST(PlanTest, LaterOverridesWin) {

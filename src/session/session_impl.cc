@@ -232,6 +232,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   call.rows = rows_.get();
   call.run_tokens = rows_->run_tokens();
   TakeExecution(layer, &call);
+  ATTNDB_RETURN_IF_ERROR(HoldRows());
   CollectDerived(layer, &call);
   const uint64_t first_token = call.num_tokens - num_rows;
   if (first_token >= num_stored_) {
@@ -239,6 +240,14 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
                         first_position_ + static_cast<int64_t>(first_token));
   }
   parts_.operators->Choose(call, &operators_);
+  Status status = runner_.Begin(call, operators_);
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  // Scratch has no room beside what is derived: the call does without that.
+  ForgetDerived();
+  call.estimates = {};
+  call.indexes = {};
+  call.values = {};
+  call.means = {};
   return runner_.Begin(call, operators_);
 }
 
@@ -250,6 +259,16 @@ void SessionImpl::ListRuns(LayerId layer, storage::ChainSource* rows) const {
   rows->AddTail(tail_, layer);
 }
 
+// What is derived takes what memory K and V leave, which can be read without it: where some is to
+// be held, rows come first. Else they come when they are asked for.
+Status SessionImpl::HoldRows() {
+  if (!execution_.plan.Chooses() || execution_.all_full) return Status::Ok();
+  Status status = rows_->BringAll();
+  if (status.ok()) return status;
+  ReportFailure(rows_.get());
+  return Fail(std::move(status));
+}
+
 void SessionImpl::ReportFailure(storage::ChainSource* rows) const {
   const std::optional<storage::ChainSource::Failure> failure = rows->TakeFailure();
   if (failure) host_->NoteDamage(*failure->segment, failure->status);
@@ -259,6 +278,10 @@ void SessionImpl::EndCall(LayerId layer) {
   runner_.End();
   // The budget keeps the layers; it may drop them between calls.
   rows_->Reset(shape_->layers[layer], shape_->dtype);
+  ForgetDerived();
+}
+
+void SessionImpl::ForgetDerived() {
   planes_.clear();
   layer_values_.clear();
   layer_means_.clear();

@@ -146,6 +146,8 @@ class SessionImpl {
   // Collects what is derived from the chain's segments and the execution reads. What turns out to
   // be missing is read exactly.
   void CollectDerived(LayerId layer, attention::LayerCall* call);
+  // Lets go of it.
+  void ForgetDerived();
   void TakeExecution(LayerId layer, attention::LayerCall* call);
   void NoteCost(LayerId layer, uint64_t num_rows);
   void ObserveCall(LayerId layer, uint64_t num_rows);
@@ -178,6 +180,8 @@ class SessionImpl {
   // What finds keys of the chain's segments, if the plan's index does.
   void CollectIndexes(LayerId layer, const attention::LayerCall& call);
   void EndCall(LayerId layer);
+  // Holds rows where derived objects, too, will be held.
+  Status HoldRows();
   // Tells the host of rows that could not be read.
   void ReportFailure(storage::ChainSource* rows) const;
   Status Fail(Status status);

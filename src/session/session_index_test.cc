@@ -63,7 +63,7 @@ TEST_P(SessionIndexTest, DrawsByClustersAreAsGoodAsByAllKeys) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{9000, 5000, 100}, 1);
   Session session = Resume(stored);
   const std::string plan = "auto(error=0.05," + GetParam() + ")";
-  if (GetParam().starts_with("index=graph")) {
+  if (!GetParam().starts_with("index=clustered")) {
     EXPECT_EQ(session.SetPlan(plan).code(), StatusCode::kUnsupported);
     return;
   }
@@ -275,10 +275,12 @@ TEST_F(SessionIndexRefusalTest, WhatIndexesCannotDoIsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Indexes, SessionIndexTest,
                          ::testing::Values("index=clustered,effort=100",
-                                           "index=graph,beam_width=5000"),
+                                           "index=graph,beam_width=5000",
+                                           "index=pq,m=16,b=8,effort=60"),
                          [](const auto& test) {
-                           return test.param.find("graph") == std::string::npos ? "Clustered"
-                                                                                : "Graph";
+                           const bool is_pq = test.param.find("pq") != std::string::npos;
+                           const bool is_graph = test.param.find("graph") != std::string::npos;
+                           return is_pq ? "Pq" : is_graph ? "Graph" : "Clustered";
                          });
 
 }  // namespace

@@ -22,6 +22,13 @@ void ListByRun(const attention::LayerCall& call,
   }
 }
 
+// The companions by which the index finds keys in a layer of such a plan; empty: it has none. Those
+// that are made by settings are those of the plan.
+std::string UseOf(const planner::IndexType& index, const planner::LayerPlan& plan) {
+  if (index.settings.empty()) return index.finds_by;
+  return plan.UsesIndex() && plan.index == &index ? plan.FindsBy() : "";
+}
+
 }  // namespace
 
 void SessionImpl::FindReady(LayerId layer, std::vector<uint64_t>* kinds) const {
@@ -55,7 +62,7 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
     run.may_have_planes = planes.MayHave(segment.num_tokens());
     run.has_planes = is_ready(planes);
     for (size_t id = 0; id < indexes.size(); ++id) {
-      const std::string& use = indexes[id]->finds_by;
+      const std::string use = UseOf(*indexes[id], plan_.ForLayer(layer));
       if (!use.empty() && is_ready(kinds.ForUse(use))) run.indexes |= 1u << id;
     }
     chain.num_hidden += segment.num_tokens() - run.num_tokens;
@@ -161,7 +168,7 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
   const bool runs_plan = execution_.full_reason.empty();
   call->search = runs_plan ? SearchFor(layer, execution_.plan) : nullptr;
   if (execution_.plan.Finds()) {
-    call->find = parts_.operators->MakeSpec(execution_.plan, spec_.layers[layer]);
+    call->find = parts_.operators->MakeSpec(execution_.plan, spec_.layers[layer], call->num_tokens);
   }
   budgets_.clear();
   runs_full_.clear();
@@ -220,7 +227,7 @@ void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call
   indexes_.clear();
   lacks_index_ = false;
   if (!call.plan.UsesIndex() || !attention::ReasonForFull(call).empty()) return;
-  const derived::Kind& kind = parts_.kinds->ForUse(call.plan.index->finds_by);
+  const derived::Kind& kind = parts_.kinds->ForUse(call.plan.FindsBy());
   CollectObjects(layer, kind, &layer_indexes_);
   for (size_t i = 0; i < chain_.size(); ++i) {
     if (layer_indexes_[i] == nullptr && kind.MayHave(chain_[i].segment->num_tokens())) {

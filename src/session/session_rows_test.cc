@@ -30,6 +30,9 @@ constexpr const char* kPlans[] = {"full",
                                   "topk(k=30,bits=8,exact_fallback=0.3)",
                                   "topk(k=30,index=clustered,sink=4,window=30)",
                                   "topk(k=10,index=graph,sink=4,window=30)",
+                                  "topk(k=30,index=pq,m=4,b=8,sink=4,window=30)",
+                                  "dipr(alpha=0.05,index=pq)",
+                                  "pqcache",
                                   "mass(p=0.8,bits=8,sink=2,window=5)",
                                   "auto(error=0.1)",
                                   "auto(error=0.1,index=clustered)",
@@ -131,7 +134,9 @@ TEST_F(SessionRowsTest, APlanAsksForNoMoreThanItNeeds) {
   EXPECT_EQ(rows_of("window(sink=4,window=30)").size(), size_t{3} * 2 * 4);
   for (const char* plan :
        {"topk(k=30,bits=4,sink=4,window=30)", "topk(k=30,bits=8,remainder=sample:50)",
-        "topk(k=30,index=clustered,sink=4,window=30)", "topk(k=10,index=graph,sink=4,window=30)"}) {
+        "topk(k=30,index=clustered,sink=4,window=30)",
+        "topk(k=30,index=pq,m=4,b=8,sink=4,window=30)",
+        "topk(k=10,index=graph,sink=4,window=30)"}) {
     EXPECT_LT(rows_of(plan).size(), all / 2) << plan;
     EXPECT_GT(rows_of(plan).size(), 0u) << plan;
     // Whose value was read was chosen by its exact score.

@@ -81,17 +81,24 @@ size_t FlatTopK::ScratchBytes(size_t num_visible) const {
          PaddedCount(num_visible) * (sizeof(float) + sizeof(uint32_t));
 }
 
+uint32_t FlatTopK::K(const SearchCall& call) const {
+  if (ratio_ == 0) return k_;
+  const uint64_t num_tokens = call.view.num_tokens;
+  return CountOfRatio(ratio_, num_tokens, num_tokens - (call.middle.end - call.middle.begin));
+}
+
 size_t FlatTopK::Search(const SearchCall& call, uint32_t* indices, void* scratch) const {
+  const uint32_t k = K(call);
   const bool exact = call.score_error == 0;
   const float margin = exact ? 0.0f : Margin(call);  // An error on either side.
-  const size_t count = SelectNearTopK(call, k_, margin, indices, scratch);
-  const size_t most = exact ? k_ : kCandidatesPerK * size_t{k_};
+  const size_t count = SelectNearTopK(call, k, margin, indices, scratch);
+  const size_t most = exact ? k : kCandidatesPerK * size_t{k};
   return KeepTopK(call.view.scores, most, indices, count, scratch);
 }
 
 size_t FlatTopK::Refine(const SearchCall& call, float, uint32_t* indices, size_t num_indices,
                         void* scratch) const {
-  return KeepTopK(call.view.scores, k_, indices, num_indices, scratch);
+  return KeepTopK(call.view.scores, K(call), indices, num_indices, scratch);
 }
 
 size_t FlatDipr::ScratchBytes(size_t) const { return 0; }

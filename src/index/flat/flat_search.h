@@ -5,14 +5,30 @@
 #ifndef ATTNDB_INDEX_FLAT_FLAT_SEARCH_H_
 #define ATTNDB_INDEX_FLAT_FLAT_SEARCH_H_
 
+#include <algorithm>
+#include <cstdint>
+
 #include "index/critical_search.h"
 
 namespace attndb::index {
+
+// Tokens of the middle that are selected where `ratio` of all are to be attended to, sinks and
+// window included ([PQC] 4.1): at least one.
+inline uint32_t CountOfRatio(double ratio, uint64_t num_tokens, uint64_t num_fixed) {
+  const double count = ratio * static_cast<double>(num_tokens) - static_cast<double>(num_fixed);
+  return static_cast<uint32_t>(std::max(1.0, count));
+}
 
 // The k middle tokens of largest score; of equal scores the earlier token.
 class FlatTopK final : public CriticalSearch {
  public:
   explicit FlatTopK(uint32_t k) : k_(k) {}
+  // k is CountOfRatio of each call.
+  static FlatTopK OfRatio(double ratio) {
+    FlatTopK search(0);
+    search.ratio_ = ratio;
+    return search;
+  }
 
   size_t ScratchBytes(size_t num_visible) const override;
   size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const override;
@@ -20,7 +36,10 @@ class FlatTopK final : public CriticalSearch {
                 void* scratch) const override;
 
  private:
-  const uint32_t k_;
+  uint32_t K(const SearchCall& call) const;
+
+  uint32_t k_;
+  double ratio_ = 0;  // Not 0: k_ is none.
 };
 
 // Every middle token with score >= max - beta, where max is over all visible tokens: sinks, window

@@ -81,6 +81,14 @@ const void* ChainRows::Resident(const Strip& strip) const {
   return strip.part == RowPart::kKeys ? heads[strip.kv_head].k : heads[strip.kv_head].v;
 }
 
+Status ChainRows::BringAll() {
+  for (size_t i = 0; i < run_tokens_.size(); ++i) {
+    if (runs_[i]->heads.load(std::memory_order_relaxed) != nullptr) continue;
+    ATTNDB_RETURN_IF_ERROR(Bring(runs_[i].get()).status());
+  }
+  return Status::Ok();
+}
+
 // The segment sees to it that of several threads one reads.
 Result<const KvRows*> ChainRows::Bring(Run* run) const {
   Result<LayerPin> pin = run->segment->PinLayer(run->layer);

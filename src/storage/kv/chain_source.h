@@ -41,6 +41,8 @@ class ChainSource : public RowSource {
 
   // By run.
   virtual std::span<const uint64_t> run_tokens() const = 0;
+  // Brings all of the runs into memory, if that is where they are read. Errors: as reading them.
+  virtual Status BringAll() = 0;
   // Of the first segment that could not be read since Reset; it is told once.
   virtual std::optional<Failure> TakeFailure() = 0;
 };

@@ -1,0 +1,196 @@
+#include "index/pq/pq_index.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/checked_math.h"
+#include "common/infinity.h"
+#include "kernels/score.h"
+#include "kernels/select.h"
+#include "kernels/weights.h"
+
+namespace attndb::index {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+const PqKeys& KeysOf(const IndexRun& run) { return static_cast<const PqIndex&>(*run.index).keys(); }
+
+size_t NumVisible(const IndexRun& run) {
+  return run.num_visible - std::min(run.first_visible, run.num_visible);
+}
+
+size_t NumVisible(const IndexCall& call) {
+  size_t count = 0;
+  for (const IndexRun& run : call.runs) count += NumVisible(run);
+  return count;
+}
+
+// One search. Places number the visible keys of all runs, one run after another.
+class PqSearch {
+ public:
+  // Null scratch: measures.
+  PqSearch(const IndexCall& call, void* scratch, SearchCost* cost)
+      : call_(call),
+        cost_(cost),
+        next_(static_cast<std::byte*>(scratch)),
+        num_places_(NumVisible(call)),
+        effort_(call.spec.effort > 0 ? call.spec.effort : 1.0f) {
+    size_t query_bytes = 0;
+    for (const IndexRun& run : call.runs) {
+      query_bytes = std::max(query_bytes, KeysOf(run).QueryBytes(call.num_q_rows));
+    }
+    tables_ = Take<std::byte>(query_bytes);
+    scores_ = Take<float>(call.num_q_rows * num_places_);
+    worth_ = Take<float>(num_places_);
+    places_ = Take<uint32_t>(num_places_ + kernels::kSelectSlack);
+    keys_ = Take<uint32_t>(num_places_);
+    tokens_ = Take<uint32_t>(num_places_);
+    select_ = Take<std::byte>(kernels::SelectTopKScratchBytes(num_places_));
+  }
+
+  size_t scratch_bytes() const { return num_bytes_; }
+
+  Status Run(FoundKeys* found) {
+    for (size_t r = 0; r < call_.num_q_rows; ++r) found[r].count = 0;
+    if (num_places_ == 0) return Status::Ok();
+    Estimate();
+    Select();
+    ATTNDB_RETURN_IF_ERROR(ScoreSelected());
+    for (size_t r = 0; r < call_.num_q_rows; ++r) Choose(r, &found[r]);
+    return Status::Ok();
+  }
+
+ private:
+  template <typename T>
+  T* Take(size_t count) {
+    std::byte* const piece = next_ == nullptr ? nullptr : next_ + num_bytes_;
+    num_bytes_ += RoundUp(count * sizeof(T), kAlignment);
+    return reinterpret_cast<T*>(piece);
+  }
+
+  bool IsRange() const { return call_.spec.kind == SearchKind::kRange; }
+  const float* QueryRow(size_t row) const { return call_.q + row * call_.q_stride; }
+
+  // Of all places, for all rows; and the largest allowance for the codes' error.
+  void Estimate() {
+    size_t place = 0;
+    for (const IndexRun& run : call_.runs) {
+      const size_t count = NumVisible(run);
+      if (count == 0) continue;
+      const PqKeys& keys = KeysOf(run);
+      const PqQueries queries = keys.Prepare(call_.q, call_.q_stride, call_.num_q_rows, tables_);
+      keys.Scan(queries, run.first_visible, count, scores_ + place, num_places_);
+      for (size_t r = 0; r < call_.num_q_rows; ++r) {
+        const float rounding = queries.rows[r].rounding_deviation;
+        const float error = std::hypot(keys.ScoreError(queries.norms[r]), rounding);
+        if (std::isfinite(error)) margin_ = std::max(margin_, error);
+      }
+      place += count;
+      cost_->bytes_touched += static_cast<uint64_t>(static_cast<double>(count) * keys.ScanBytes());
+    }
+    cost_->keys_scored += num_places_ * call_.num_q_rows;
+  }
+
+  // The places that are worth most to any row: of a range, those that may lie in it. A row that is
+  // not finite has no say.
+  void Select() {
+    std::fill_n(worth_, num_places_, -kInfinity);
+    for (size_t r = 0; r < call_.num_q_rows; ++r) {
+      const float* const scores = scores_ + r * num_places_;
+      const float best = std::max(kernels::MaxScore(scores, num_places_), call_.best[r]);
+      if (!std::isfinite(best)) continue;
+      for (size_t i = 0; i < num_places_; ++i) {
+        worth_[i] = std::max(worth_[i], scores[i] - best);
+      }
+    }
+    if (IsRange()) {
+      // The best estimate errs upwards as much as others err downwards.
+      const float floor = -(call_.spec.beta + 2 * effort_ * margin_);
+      num_selected_ = kernels::SelectRange(worth_, num_places_, floor, places_);
+      return;
+    }
+    const double wanted = std::ceil(static_cast<double>(effort_) * call_.spec.k);
+    const auto count = static_cast<size_t>(std::min(wanted, static_cast<double>(num_places_)));
+    num_selected_ =
+        kernels::SelectTopK(worth_, num_places_, static_cast<uint32_t>(count), places_, select_);
+  }
+
+  // Exact scores, of all rows, in the place of the estimates: [q row][selected].
+  Status ScoreSelected() {
+    storage::RowLease& rows = *call_.rows;
+    rows.Clear();
+    size_t first_place = 0;
+    size_t begin = 0;
+    for (const IndexRun& run : call_.runs) {
+      const size_t end_place = first_place + NumVisible(run);
+      size_t end = begin;
+      for (; end < num_selected_ && places_[end] < end_place; ++end) {
+        keys_[end] = static_cast<uint32_t>(run.first_visible + places_[end] - first_place);
+        tokens_[end] = run.first_token + keys_[end];
+      }
+      rows.RequestListed(run.strip, keys_ + begin, end - begin);
+      begin = end;
+      first_place = end_place;
+    }
+    ATTNDB_RETURN_IF_ERROR(rows.Read());
+    begin = 0;
+    for (size_t i = 0; i < call_.runs.size(); ++i) {
+      const storage::ListedRows listed = rows.Listed(i);
+      const size_t count = rows.requests()[i].count;
+      kernels::ScoreGather(listed.rows, listed.list, count, call_.q, call_.q_stride,
+                           call_.num_q_rows, scores_ + begin, num_places_);
+      begin += count;
+    }
+    cost_->rows_read += num_selected_;
+    cost_->bytes_touched +=
+        num_selected_ * call_.num_channels() * DTypeBytes(call_.runs[0].keys.dtype);
+    return Status::Ok();
+  }
+
+  // Of the selected, what the row finds.
+  void Choose(size_t row, FoundKeys* found) {
+    const float* const exact = scores_ + row * num_places_;
+    size_t count = 0;
+    if (IsRange()) {
+      const float best = std::max(kernels::MaxScore(exact, num_selected_), call_.best[row]);
+      count = kernels::SelectRange(exact, num_selected_, best - call_.spec.beta, places_);
+    } else {
+      count = kernels::SelectTopK(exact, num_selected_, call_.spec.k, places_, select_);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      found->tokens[i] = tokens_[places_[i]];
+      found->scores[i] = exact[places_[i]];
+    }
+    found->count = count;
+  }
+
+  const IndexCall& call_;
+  SearchCost* const cost_;
+  std::byte* const next_;
+  size_t num_bytes_ = 0;
+  const size_t num_places_;
+  const float effort_;
+  float margin_ = 0;
+  size_t num_selected_ = 0;
+  std::byte* tables_ = nullptr;  // Of a run's lookup tables.
+  float* scores_ = nullptr;      // [q row][place], then [q row][selected], both num_places_ apart.
+  float* worth_ = nullptr;       // [place]
+  uint32_t* places_ = nullptr;   // Selected, ascending; then a row's choice of them.
+  uint32_t* keys_ = nullptr;     // Selected, by run,
+  uint32_t* tokens_ = nullptr;   // ... and as tokens.
+  std::byte* select_ = nullptr;  // Of kernels::SelectTopK.
+};
+
+}  // namespace
+
+size_t PqIndex::ScratchBytes(const IndexCall& call) const {
+  return PqSearch(call, nullptr, nullptr).scratch_bytes();
+}
+
+Status PqIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                       SearchCost* cost) const {
+  return PqSearch(call, scratch, cost).Run(found);
+}
+
+}  // namespace attndb::index

@@ -1,0 +1,44 @@
+// Searches by product codes (pq_keys.h) for a group: the codes of all visible keys are scored for
+// all q rows, one selection is made for the group, and what it selects is scored exactly.
+//
+// Group:   a key's worth is the largest, over q rows, of its estimate less the best score that the
+//          row knows of: the weight that it has in the head that needs it most, next to that
+//          head's largest. So one selection serves the group ([PQC] 3.2), and no head goes without
+//          its best keys because others weigh more.
+// Effort:  of a top-k search, so many times k keys are scored exactly, of which each row finds its
+//          k best; 1, the default, is as published: all rows find the keys that were selected. Of
+//          a range search, so many standard deviations of the codes' error are allowed for.
+// Errors:  as KeyIndex.
+// Threads: as KeyIndex.
+// Source:  PQCache (arXiv:2407.12820) 3.2.
+#ifndef ATTNDB_INDEX_PQ_PQ_INDEX_H_
+#define ATTNDB_INDEX_PQ_PQ_INDEX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "index/key_index.h"
+#include "index/pq/pq_keys.h"
+
+namespace attndb::index {
+
+class PqIndex final : public KeyIndex {
+ public:
+  explicit PqIndex(PqKeys keys) : keys_(std::move(keys)) {}
+
+  const PqKeys& keys() const { return keys_; }
+
+  size_t num_keys() const override { return keys_.num_keys(); }
+  uint64_t memory_bytes() const override { return keys_.memory_bytes(); }
+  size_t ScratchBytes(const IndexCall& call) const override;
+  Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                SearchCost* cost) const override;
+
+ private:
+  PqKeys keys_;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_PQ_PQ_INDEX_H_

@@ -1,0 +1,128 @@
+// Goal:   a search by product codes gives a group one selection, with exact scores: the keys that
+//         are worth most to any of its rows, as far as codes tell.
+// Method: keys around topics, q rows near some of them; against exact scores of all.
+// Replay: a test's seed is its parameter.
+#include "index/pq/pq_index.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "index/clustered/clusters_test_util.h"
+
+namespace attndb::index {
+namespace {
+
+using test::Found;
+using test::TopicHead;
+
+PqIndex Build(const PlaneSource& source, size_t num_subspaces, size_t bits) {
+  return PqIndex(
+      *PqKeys::Build({.keys = source.keys, .num_keys = source.num_keys, .queries = source.queries},
+                     {.num_subspaces = num_subspaces, .bits = bits}));
+}
+
+class PqIndexTest : public ::testing::TestWithParam<uint32_t> {
+ protected:
+  static constexpr size_t kKeys = 4000;
+  PqIndexTest() : head_(kKeys, 400, 4, GetParam()), index_(Build(head_.source(), 16, 8)) {}
+
+  // Of each row's exact finds, the share that was found.
+  static double Recall(const Found& found, const Found& exact) {
+    double hits = 0;
+    double all = 0;
+    for (size_t r = 0; r < exact.tokens.size(); ++r) {
+      const std::set<uint32_t> tokens(found.tokens[r].begin(), found.tokens[r].end());
+      for (const uint32_t token : exact.tokens[r]) hits += tokens.contains(token) ? 1 : 0;
+      all += static_cast<double>(exact.tokens[r].size());
+    }
+    return hits / all;
+  }
+
+  TopicHead head_;
+  PqIndex index_;
+};
+
+TEST_P(PqIndexTest, OneSelectionServesTheGroup) {
+  const IndexRun run = head_.Run(index_);
+  const IndexCall call = head_.Call({&run, 1}, 0, {.k = 100});
+  const Found found = test::Search(call);
+  for (const std::vector<uint32_t>& tokens : found.tokens) {
+    EXPECT_EQ(tokens.size(), 100u);
+    EXPECT_EQ(tokens, found.tokens[0]);
+  }
+  EXPECT_EQ(found.cost.rows_read, 100u);
+  EXPECT_EQ(found.cost.keys_scored, kKeys * call.num_q_rows);
+}
+
+TEST_P(PqIndexTest, ScoresAreExact) {
+  const IndexRun run = head_.Run(index_);
+  const IndexCall call = head_.Call({&run, 1}, 1, {.k = 60});
+  const Found found = test::Search(call);
+  std::vector<float> exact(kKeys);
+  for (size_t r = 0; r < call.num_q_rows; ++r) {
+    kernels::ScoreRows(run.keys, kKeys, call.q + r * call.q_stride, call.q_stride, 1, exact.data(),
+                       exact.size());
+    for (size_t i = 0; i < found.tokens[r].size(); ++i) {
+      EXPECT_NEAR(found.scores[r][i], exact[found.tokens[r][i]], 1e-3f);
+    }
+  }
+}
+
+// Each row's best keys are among several times as many that are scored exactly.
+TEST_P(PqIndexTest, EffortFindsWhatCodesMissed) {
+  const IndexRun run = head_.Run(index_);
+  double last = 0;
+  for (const float effort : {1.0f, 4.0f, 40.0f}) {
+    const IndexCall call = head_.Call({&run, 1}, 2, {.k = 50, .effort = effort});
+    const Found exact = test::SearchAll(call);
+    const double recall = Recall(test::Search(call), exact);
+    EXPECT_GE(recall, last) << effort;
+    last = recall;
+  }
+  EXPECT_GT(last, 0.98);
+}
+
+TEST_P(PqIndexTest, ARangeFindsNearlyAllThatLieInIt) {
+  const IndexRun run = head_.Run(index_);
+  const IndexCall call =
+      head_.Call({&run, 1}, 3, {.kind = SearchKind::kRange, .beta = 3.0f, .effort = 2.0f});
+  const Found exact = test::SearchAll(call);
+  const Found found = test::Search(call);
+  EXPECT_GT(Recall(found, exact), 0.95);
+  EXPECT_GT(Recall(exact, found), 0.999) << "found what lies outside";
+}
+
+// Runs of a chain share the selection; a prefix hides what follows, and sinks what is before.
+TEST_P(PqIndexTest, OnlyVisibleKeysOfAllRunsAreFound) {
+  const PqIndex other = Build(head_.source(), 8, 8);
+  std::vector<IndexRun> runs = {head_.Run(index_), head_.Run(other)};
+  runs[0].first_visible = 100;
+  runs[1].num_visible = 1500;
+  runs[1].first_token = kKeys;
+  const Found found = test::Search(head_.Call(runs, 0, {.k = 80}));
+  bool in_second = false;
+  for (const uint32_t token : found.tokens[0]) {
+    EXPECT_GE(token, 100u);
+    EXPECT_LT(token, kKeys + 1500);
+    in_second = in_second || token >= kKeys;
+  }
+  EXPECT_EQ(found.tokens[0].size(), 80u);
+  EXPECT_TRUE(in_second);
+}
+
+TEST_P(PqIndexTest, MoreThanThereAreFindsAll) {
+  IndexRun run = head_.Run(index_);
+  run.num_visible = 70;
+  EXPECT_EQ(test::Search(head_.Call({&run, 1}, 0, {.k = 500})).tokens[0].size(), 70u);
+  run.first_visible = 70;
+  EXPECT_TRUE(test::Search(head_.Call({&run, 1}, 0, {.k = 500})).tokens[0].empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PqIndexTest, ::testing::Values(1u, 2u));
+
+}  // namespace
+}  // namespace attndb::index
