@@ -97,18 +97,18 @@ void CopiedRows::CopyList(const RowLease& from, size_t number, RowLease* lease, 
 
 void CopiedRows::CopyRange(const RowLease& from, size_t number, RowLease* lease, Copies* copies) {
   const RowRequest& request = lease->requests()[number];
-  constexpr uint64_t piece_rows = RowLease::kPieceRows;
+  constexpr uint64_t kRows = RowLease::kPieceRows;
   uint64_t num_rows = 0;
   const RowsView like = from.Piece(number, 0, &num_rows);
   const size_t row_bytes = RowBytes(like);
-  const uint64_t piece_bytes = piece_rows * row_bytes + kGapBytes;
-  copies->buffers.push_back(NaNBuffer((request.count / piece_rows + 1) * piece_bytes));
+  const uint64_t piece_bytes = kRows * row_bytes + kGapBytes;
+  copies->buffers.push_back(NaNBuffer((request.count / kRows + 1) * piece_bytes));
   std::byte* const data = copies->buffers.back().data();
   for (uint64_t row = 0; row < request.count; ++row) {
-    std::byte* const to = data + row / piece_rows * piece_bytes + row % piece_rows * row_bytes;
+    std::byte* const to = data + row / kRows * piece_bytes + row % kRows * row_bytes;
     std::memcpy(to, from.Piece(number, row, &num_rows).data, row_bytes);
   }
-  lease->PlaceRange(Packed(like, data), piece_rows, piece_bytes);
+  lease->PlaceRange(Packed(like, data), kRows, piece_bytes);
 }
 
 CopiedRows::Asked CopiedRows::asked(storage::RowPart part) const {
