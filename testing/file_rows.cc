@@ -7,7 +7,6 @@
 namespace attndb::test {
 
 using storage::RowLease;
-using storage::RowPart;
 using storage::RowRequest;
 
 void RowCounts::Add(const Row& row) {
@@ -21,10 +20,7 @@ std::set<RowCounts::Row> RowCounts::Take() {
 }
 
 void FileRows::Reset(const storage::LayerShape& shape, DType dtype) {
-  const size_t k_elements = kernels::RowElements(shape.head_dim);
-  const size_t v_elements = kernels::RowElements(shape.v_head_dim);
-  k_format_ = {nullptr, k_elements, k_elements, dtype};
-  v_format_ = {nullptr, v_elements, v_elements, dtype};
+  formats_ = storage::RowFormats(shape, dtype);
   segments_.clear();
   run_tokens_.clear();
   tail_.Reset(shape, dtype);
@@ -50,7 +46,7 @@ Status FileRows::Acquire(RowLease* lease) const {
       PlaceTail(request, lease);
       continue;
     }
-    kernels::RowsView rows = request.strip.part == RowPart::kKeys ? k_format_ : v_format_;
+    kernels::RowsView rows = formats_.At(request.strip.part, nullptr);
     const uint64_t num_bytes = request.count * rows.num_elements * DTypeBytes(rows.dtype);
     copies.buffers.push_back(*AlignedBuffer::Allocate(num_bytes));
     ATTNDB_RETURN_IF_ERROR(ReadRequest(request, copies.buffers.back().data()));
@@ -70,7 +66,7 @@ Status FileRows::Acquire(RowLease* lease) const {
 
 Status FileRows::ReadRequest(const RowRequest& request, std::byte* to) const {
   const auto& [run, kv_head, part] = request.strip;
-  const kernels::RowsView& format = part == RowPart::kKeys ? k_format_ : v_format_;
+  const kernels::RowsView format = formats_.At(part, nullptr);
   const size_t row_bytes = format.num_elements * DTypeBytes(format.dtype);
   for (uint64_t i = 0; i < request.count; ++i) {
     const uint64_t row = request.list == nullptr ? request.first + i : request.list[i];

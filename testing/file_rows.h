@@ -63,8 +63,7 @@ class FileRows final : public storage::ChainSource {
   void PlaceTail(const storage::RowRequest& request, storage::RowLease* lease) const;
 
   const std::shared_ptr<RowCounts> counts_;
-  kernels::RowsView k_format_;
-  kernels::RowsView v_format_;
+  storage::RowFormats formats_;
   std::vector<SegmentRun> segments_;
   std::vector<uint64_t> run_tokens_;
   storage::ChainRows tail_;  // Its runs are numbered from 0.

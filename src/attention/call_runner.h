@@ -103,8 +103,8 @@ class CallRunner {
   std::vector<Operator*> of_head_;  // [num_kv_heads]
   std::vector<Operator*> in_call_;  // Each that a head has, once.
   std::vector<Part> parts_;         // [depth][part of the call]
-  std::vector<Meanwhile>
-      meanwhile_;  // As parts_, but for the last depth: while that one is parked.
+  // What runs while the part of that number is parked; parts of the last depth have none.
+  std::vector<Meanwhile> meanwhile_;
   ScratchLease scratch_;
   Progress* progress_ = nullptr;  // [units], in the scratch.
   // Items are handed out in order; what they write is published by Progress.

@@ -26,7 +26,7 @@ using planner::LayerPlan;
 
 uint32_t KOf(const LayerPlan& plan) { return static_cast<uint32_t>(plan.Get("k")); }
 
-// Of a call in which so many tokens are visible.
+// The k of a call in which num_tokens are visible.
 uint32_t KOf(const LayerPlan& plan, uint64_t num_tokens) {
   if (!plan.Given("ratio")) return KOf(plan);
   const uint64_t num_fixed = std::min<uint64_t>(num_tokens, uint64_t{plan.sink} + plan.window);

@@ -34,7 +34,7 @@ class Scanning : public Operator {
   std::span<const HeadBound> bounds() const final { return bounds_; }
 
  private:
-  // Of q heads of units, with their summaries (index/score_view.h).
+  // The scores of all q heads of units, with their summaries (index/score_view.h).
   struct Scores {
     float* scores = nullptr;  // [unit][group][num_tokens]
     float* maxima = nullptr;  // [unit][group][blocks of num_tokens]

@@ -228,7 +228,8 @@ void ScanProductCodes(const ProductCodesView& view, size_t first_key, size_t num
 struct BlockWeights {
   static constexpr size_t kRegisters = kCodeKeys / kWordLanes;
 
-  // Of these sums; 0 from num_keys on, and then the sums are written.
+  // Weighs the keys that have these sums. Keys from num_keys on weigh 0; the sums are overwritten
+  // then.
   [[gnu::always_inline]] void Weigh(const WeightRow& map, size_t num_keys, uint16_t* sums) {
     const Words16 max_sum = SetWords(map.max_sum), limit = SetWords(map.limit);
     const Words16 spread = SetWords(map.spread), slope = SetWords(map.slope);

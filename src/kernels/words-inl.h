@@ -52,7 +52,7 @@ inline float SumOf16(const Vec (&v)[kVecsOf16]) {
   const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
-// Of four rows at a time: registers of two, of four, and quarters.
+// Sums four registers at once, by halves: two rows share a register, then four do.
 inline void SumsOfFour(Vec a, Vec b, Vec c, Vec d, float* sums) {
   const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44),  //
                                   _mm512_shuffle_f32x4(a, b, 0xee));

@@ -5,6 +5,7 @@
 #ifndef ATTNDB_PLANNER_FACTS_H_
 #define ATTNDB_PLANNER_FACTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -12,6 +13,8 @@ namespace attndb::planner {
 
 // One run of a chain: the tokens of a segment, or of the tail.
 struct RunFacts {
+  static constexpr size_t kMaxIndexes = 32;  // Bits of `indexes`.
+
   uint64_t num_tokens = 0;       // That the session has of it, from the first on.
   bool may_have_planes = false;  // It is long enough for key planes,
   bool has_planes = false;       // ... and they are ready.

@@ -1,6 +1,7 @@
 // SessionImpl: what a call runs, planned from facts alone, and what is derived from the chain's
 // segments and the call reads.
 #include <algorithm>
+#include <array>
 
 #include "session/session_impl.h"
 
@@ -22,11 +23,13 @@ void ListByRun(const attention::LayerCall& call,
   }
 }
 
-// The companions by which the index finds keys in a layer of such a plan; empty: it has none. Those
-// that are made by settings are those of the plan.
-std::string UseOf(const planner::IndexType& index, const planner::LayerPlan& plan) {
-  if (index.settings.empty()) return index.finds_by;
-  return plan.UsesIndex() && plan.index == &index ? plan.FindsBy() : "";
+// The kind of companions by which the index finds keys in a layer of such a plan, or null. Where
+// settings make kinds, it is that of the plan's own.
+const derived::Kind* KindOf(const planner::IndexType& index, const planner::LayerPlan& plan,
+                            const derived::Kinds& kinds) {
+  if (index.finds_by.empty()) return nullptr;
+  if (index.settings.empty()) return &kinds.ForUse(index.finds_by);
+  return plan.UsesIndex() && plan.index == &index ? &kinds.ForUse(plan.FindsBy()) : nullptr;
 }
 
 }  // namespace
@@ -52,6 +55,11 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
   const derived::Kinds& kinds = *parts_.kinds;
   const derived::Kind& planes = kinds.ForUse(derived::kKeyPlanes);
   const auto& indexes = parts_.plans->indexes();
+  std::array<const derived::Kind*, planner::RunFacts::kMaxIndexes> finders{};
+  ATTNDB_CHECK(indexes.size() <= finders.size());
+  for (size_t id = 0; id < indexes.size(); ++id) {
+    finders[id] = KindOf(*indexes[id], plan_.ForLayer(layer), kinds);
+  }
   for (size_t i = 0; i < chain_.size(); ++i) {
     const storage::Segment& segment = *chain_[i].segment;
     const auto is_ready = [&](const derived::Kind& kind) {
@@ -62,8 +70,7 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
     run.may_have_planes = planes.MayHave(segment.num_tokens());
     run.has_planes = is_ready(planes);
     for (size_t id = 0; id < indexes.size(); ++id) {
-      const std::string use = UseOf(*indexes[id], plan_.ForLayer(layer));
-      if (!use.empty() && is_ready(kinds.ForUse(use))) run.indexes |= 1u << id;
+      if (finders[id] != nullptr && is_ready(*finders[id])) run.indexes |= 1u << id;
     }
     chain.num_hidden += segment.num_tokens() - run.num_tokens;
   }

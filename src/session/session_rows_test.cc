@@ -211,7 +211,7 @@ TEST_F(LostRowsTest, FailTheStepThatNeedsThemAndNothingElse) {
   }
 }
 
-// ... also if nobody has looked into the catalog before the store is closed.
+// A store that is closed writes down what nobody has looked for in its catalog before.
 TEST_F(LostRowsTest, AreRememberedByTheNextProcess) {
   const std::vector<uint64_t> sizes = {900, 500, 200};
   const Tokens stored = StoreChain("a", sizes, 1);

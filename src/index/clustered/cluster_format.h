@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "attndb/result.h"
-#include "index/planes/piece_check.h"
+#include "index/piece_check.h"
 
 namespace attndb::index {
 

@@ -9,6 +9,7 @@
 #include "common/infinity.h"
 #include "common/lane_sum.h"
 #include "index/clustered/key_order.h"
+#include "kernels/prefetch.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
 #include "kernels/weights.h"
@@ -334,9 +335,9 @@ void ClusterSearch::TakeCandidates() {
 void ClusterSearch::FetchAhead(const storage::ListedRows& rows, size_t count) const {
   for (size_t i = 0; i < count; ++i) {
     const auto* const row =
-        static_cast<const char*>(kernels::RowsFrom(rows.rows, rows.list[i]).data);
+        static_cast<const std::byte*>(kernels::RowsFrom(rows.rows, rows.list[i]).data);
     for (size_t at = 0; at < num_channels() * DTypeBytes(rows.rows.dtype); at += kAlignment) {
-      __builtin_prefetch(row + at);
+      kernels::PrefetchNear(row + at);
     }
   }
 }

@@ -52,7 +52,7 @@ class KeyLanes {
     return LaneSum<double>(count_, [&](size_t i) { return double{distances_[i]}; });
   }
 
-  // Of each key, squared, from the nearest centroid.
+  // The squared distance of each key from the nearest centroid.
   std::span<const float> distances() const { return {distances_.data(), count_}; }
 
  private:

@@ -72,7 +72,8 @@ class PqSearch {
   bool IsRange() const { return call_.spec.kind == SearchKind::kRange; }
   const float* QueryRow(size_t row) const { return call_.q + row * call_.q_stride; }
 
-  // Of all places, for all rows; and the largest allowance for the codes' error.
+  // Estimates the scores of all places for all rows, and finds the largest error of any run's
+  // codes.
   void Estimate() {
     size_t place = 0;
     for (const IndexRun& run : call_.runs) {
@@ -148,7 +149,7 @@ class PqSearch {
     return Status::Ok();
   }
 
-  // Of the selected, what the row finds.
+  // Gives the row what it finds among the selected keys.
   void Choose(size_t row, FoundKeys* found) {
     const float* const exact = scores_ + row * num_places_;
     size_t count = 0;

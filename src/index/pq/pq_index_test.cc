@@ -30,7 +30,7 @@ class PqIndexTest : public ::testing::TestWithParam<uint32_t> {
   static constexpr size_t kKeys = 4000;
   PqIndexTest() : head_(kKeys, 400, 4, GetParam()), index_(Build(head_.source(), 16, 8)) {}
 
-  // Of each row's exact finds, the share that was found.
+  // Returns which share of what the rows find exactly was found.
   static double Recall(const Found& found, const Found& exact) {
     double hits = 0;
     double all = 0;

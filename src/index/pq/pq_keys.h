@@ -58,8 +58,8 @@ class PqKeys {
 
   static uint64_t BytesFor(uint64_t num_keys, size_t num_channels, const PqOptions& options);
 
-  // Of no keys where their squares overflow float32. The error is measured with the sampled
-  // queries; without them, queries are taken to come from everywhere alike.
+  // The result has no keys where their squares overflow float32. The error is measured with the
+  // sampled queries; without them, queries are taken to come from everywhere alike.
   static Result<PqKeys> Build(const PqSource& source, const PqOptions& options);
   // The same with a codebook that was trained elsewhere, perhaps on other keys.
   static Result<PqKeys> BuildWith(const PqCodebook& codebook, const PqSource& source);

@@ -10,10 +10,7 @@ namespace attndb::storage {
 void ChainRows::Reset(const LayerShape& shape, DType dtype) {
   for (size_t i = 0; i < run_tokens_.size(); ++i) runs_[i]->pin = {};
   run_tokens_.clear();
-  const size_t k_elements = kernels::RowElements(shape.head_dim);
-  const size_t v_elements = kernels::RowElements(shape.v_head_dim);
-  k_format_ = {nullptr, k_elements, k_elements, dtype};
-  v_format_ = {nullptr, v_elements, v_elements, dtype};
+  formats_ = RowFormats(shape, dtype);
   MutexLock lock(&mutex_);
   failure_.reset();
 }
@@ -56,15 +53,14 @@ Status ChainRows::Acquire(RowLease* lease) const {
   for (const RowRequest& request : lease->requests()) {
     const Strip& strip = request.strip;
     ATTNDB_DCHECK(strip.run < run_tokens_.size());
-    const bool keys = strip.part == RowPart::kKeys;
-    kernels::RowsView rows = keys ? k_format_ : v_format_;
+    kernels::RowsView rows = formats_.At(strip.part, nullptr);
     if (request.count > 0) {  // Who asks for no row needs no layer.
       Run* const run = runs_[strip.run].get();
       const KvRows* heads = run->heads.load(std::memory_order_acquire);
       if (heads == nullptr) {
         ATTNDB_ASSIGN_OR_RETURN(heads, Bring(run));
       }
-      rows.data = keys ? heads[strip.kv_head].k : heads[strip.kv_head].v;
+      rows.data = heads[strip.kv_head].At(strip.part);
     }
     if (request.list != nullptr) {
       lease->PlaceList({rows, request.list});
@@ -78,7 +74,7 @@ Status ChainRows::Acquire(RowLease* lease) const {
 const void* ChainRows::Resident(const Strip& strip) const {
   const KvRows* const heads = runs_[strip.run]->heads.load(std::memory_order_acquire);
   if (heads == nullptr) return nullptr;
-  return strip.part == RowPart::kKeys ? heads[strip.kv_head].k : heads[strip.kv_head].v;
+  return heads[strip.kv_head].At(strip.part);
 }
 
 Status ChainRows::BringAll() {

@@ -49,8 +49,7 @@ class ChainRows final : public ChainSource {
   Run& NextRun(uint64_t num_tokens);
   Result<const KvRows*> Bring(Run* run) const ATTNDB_EXCLUDES(mutex_);
 
-  kernels::RowsView k_format_;
-  kernels::RowsView v_format_;
+  RowFormats formats_;
   std::vector<uint64_t> run_tokens_;
   std::vector<std::unique_ptr<Run>> runs_;  // The first run_tokens_.size() of them.
 

@@ -12,18 +12,42 @@
 #ifndef ATTNDB_STORAGE_KV_CHAIN_SOURCE_H_
 #define ATTNDB_STORAGE_KV_CHAIN_SOURCE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
 #include "attndb/status.h"
 #include "attndb/types.h"
+#include "kernels/layout.h"
 #include "storage/kv/kv_rows.h"
 #include "storage/kv/kv_tail.h"
 #include "storage/kv/row_source.h"
 #include "storage/kv/segment.h"
 
 namespace attndb::storage {
+
+// How keys and values of a layer lie: rows one after another, padded. Where, `data` says.
+struct RowFormats {
+  RowFormats() = default;
+  RowFormats(const LayerShape& shape, DType dtype)
+      : keys(FormatOf(shape.head_dim, dtype)), values(FormatOf(shape.v_head_dim, dtype)) {}
+
+  kernels::RowsView At(RowPart part, const std::byte* data) const {
+    kernels::RowsView rows = part == RowPart::kKeys ? keys : values;
+    rows.data = data;
+    return rows;
+  }
+
+  kernels::RowsView keys;
+  kernels::RowsView values;
+
+ private:
+  static kernels::RowsView FormatOf(uint32_t dim, DType dtype) {
+    const size_t num_elements = kernels::RowElements(dim);
+    return {nullptr, num_elements, num_elements, dtype};
+  }
+};
 
 class ChainSource : public RowSource {
  public:

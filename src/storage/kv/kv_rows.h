@@ -37,6 +37,8 @@ struct KvRows {
   const std::byte* k = nullptr;
   const std::byte* v = nullptr;
   uint64_t num_tokens = 0;
+
+  const std::byte* At(RowPart part) const { return part == RowPart::kKeys ? k : v; }
 };
 
 }  // namespace attndb::storage
