@@ -43,6 +43,9 @@ struct CallCost {
 
   // Of rows that drew, summed: an error that was found, times the rows that it took.
   double difficulty_sum = 0;
+  // Of rows that drew by codes: an error over the deviation of the weights' sum.
+  double spread_sum = 0;
+  uint64_t num_spreads = 0;
 
   // Of one row and q head: masses by one measure.
   void AddMassLeft(double left, double chosen) {
@@ -73,6 +76,18 @@ struct CallCost {
     difficulty_sum += difficulty;
   }
 
+  // ... by codes.
+  void AddPhasedDraw(double error, double mass_left) {
+    error_sum += error;
+    ++num_errors;
+    mass_left_sum += mass_left;
+    ++num_masses;
+  }
+  void AddSpread(double spread) {
+    spread_sum += spread;
+    ++num_spreads;
+  }
+
   void Add(const CallCost& other) {
     num_selected += other.num_selected;
     num_queries += other.num_queries;
@@ -95,6 +110,8 @@ struct CallCost {
     num_bounds += other.num_bounds;
     num_fallbacks += other.num_fallbacks;
     difficulty_sum += other.difficulty_sum;
+    spread_sum += other.spread_sum;
+    num_spreads += other.num_spreads;
   }
 };
 

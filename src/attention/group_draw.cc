@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/split_error.h"
 #include "attention/threshold_sample.h"
 #include "common/clock.h"
 #include "common/infinity.h"
@@ -197,71 +198,31 @@ Status GroupDraw::AttendDrawn(const StateRows& states) {
   return Status::Ok();
 }
 
-// What the light tokens' part in a variance is over what it would be if their probabilities were
-// small: the mean of 1 - p. A token that was almost certain says little about chance.
-double GroupDraw::ShareOfChance() const {
-  double sum = 0;
-  size_t count = 0;
-  for (const Drawn* const light : {&scratch_.lists.even, &scratch_.lists.odd}) {
-    kernels::ExpWeights(light->lifts, light->count, {1.0f}, 0.0f, scratch_.lifts);
-    sum += double{kernels::SumAtMost(scratch_.lifts, light->count, 1.0f)};
-    count += light->count;
-  }
-  return 1.0 - sum / static_cast<double>(count);
-}
-
-// states: of certain tokens.
+// states: of certain tokens. A denominator makes weights and outputs shorter alike, so that it is
+// left out of a mass.
 void GroupDraw::FindErrors(const StateRows& states) {
-  const bool any_light = scratch_.lists.even.count + scratch_.lists.odd.count > 0;
-  const double share_of_chance = any_light ? ShareOfChance() : 0;
+  const Drawn& even = scratch_.lists.even;
+  const Drawn& odd = scratch_.lists.odd;
+  const bool any_light = even.count + odd.count > 0;
+  const double share_of_chance = any_light ? ShareOfChance(even, odd, scratch_.lifts) : 0;
   for (uint32_t i = 0; i < group(); ++i) {
     HeadDraw& head = scratch_.heads[i];
     head.mass_left = 0;
     if (any_light) {
-      FindLightError(states, i, &head);
-      head.error *= std::sqrt(share_of_chance);
+      const float denominator =
+          call_.denominator_logits == nullptr ? -kInfinity : call_.denominator_logits[i];
+      const SplitError found =
+          FindSplitError(StatesFrom(states, i), StatesFrom(scratch_.half_states, i),
+                         StatesFrom(scratch_.half_states, group() + i), denominator, v_padded_);
+      head.error = found.error * std::sqrt(share_of_chance);
+      head.mass_left = found.mass_left;
       continue;
     }
-    // As if one were left out that is as far off as the output is long; a denominator makes both
-    // shorter alike, so that it is left out of the mass.
+    // As if one were left out that is as far off as the output is long.
     const double mass =
         double{states.sum[i]} * std::exp(double{states.max[i]} - double{scratch_.thresholds[i]});
     head.error = mass > 0 ? 1.0 / mass : 0.0;
   }
-}
-
-// The output as it would be if either half of the light tokens stood for all of them. Half of the
-// distance of the two is the standard error of what both together give, weights and values alike. A
-// denominator is certain, and of value 0: what the halves' weights are off by does not cancel
-// against it.
-void GroupDraw::FindLightError(const StateRows& states, uint32_t i, HeadDraw* head) const {
-  const StateRows parts[] = {StatesFrom(states, i), StatesFrom(scratch_.half_states, i),
-                             StatesFrom(scratch_.half_states, group() + i)};
-  const float denominator =
-      call_.denominator_logits == nullptr ? -kInfinity : call_.denominator_logits[i];
-  const double max = std::max({parts[0].max[0], parts[1].max[0], parts[2].max[0], denominator});
-  double factor[3];
-  double sum[3];
-  for (size_t p = 0; p < 3; ++p) {
-    factor[p] = std::exp(double{parts[p].max[0]} - max);
-    sum[p] = factor[p] * double{parts[p].sum[0]};
-  }
-  sum[0] += std::exp(double{denominator} - max);
-  const double total = sum[0] + sum[1] + sum[2];
-  double off = 0;
-  double norm = 0;
-  for (size_t c = 0; c < v_padded_; ++c) {
-    const double certain = factor[0] * double{parts[0].out[c]};
-    const double even = factor[1] * double{parts[1].out[c]};
-    const double odd = factor[2] * double{parts[2].out[c]};
-    const double by_even = (certain + 2 * even) / (sum[0] + 2 * sum[1]);
-    const double by_odd = sum[0] + 2 * sum[2] > 0 ? (certain + 2 * odd) / (sum[0] + 2 * sum[2]) : 0;
-    const double out = (certain + even + odd) / total;
-    off += 0.25 * (by_even - by_odd) * (by_even - by_odd);
-    norm += out * out;
-  }
-  head->error = norm > 0 ? std::sqrt(off / norm) : 0;
-  head->mass_left = (sum[1] + sum[2]) / total;
 }
 
 // Which of the open heads are to draw again, with more rows, and which are to read all instead.

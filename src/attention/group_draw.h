@@ -103,9 +103,7 @@ class GroupDraw {
   Status ScoreDrawn();
   Status AttendDrawn(const kernels::StateRows& states);
   Status AttendList(const Drawn& drawn, bool light, const kernels::StateRows& states);
-  double ShareOfChance() const;
   void FindErrors(const kernels::StateRows& states);
-  void FindLightError(const kernels::StateRows& states, uint32_t i, HeadDraw* head) const;
   bool WantsMore();
   Status ReadAll(const kernels::StateRows& states);
   void Book();

@@ -20,6 +20,7 @@
 #include "index/graph/graph_index.h"
 #include "index/planes/key_planes.h"
 #include "index/planes/value_planes.h"
+#include "index/pq/pq_index.h"
 #include "kernels/convert.h"
 #include "planner/builtin_plans.h"
 #include "storage/kv/chain_rows.h"
@@ -38,6 +39,7 @@ struct Shape {
   float soft_cap = 0.0f;
   RopeLayout layout = RopeLayout::kHalf;
   bool v_is_k = false;  // Values that go with the scores, as those of real heads do.
+  bool topics = false;  // Keys and values around few others, as those of real heads lie.
   // Denominators of little to nearly all of the mass, by q head.
   bool denominators = false;
 };
@@ -82,7 +84,10 @@ class Layer {
     search_ = Registry().MakeSearch(plan, call.spec);
     call.search = search_.get();
     // The last draw may be off by twice what is tolerated.
-    draws_.assign(call.spec.num_kv_heads, {100, plan.error / 2});
+    draws_.assign(call.spec.num_kv_heads, {.first_rows = 100,
+                                           .tolerated_error = plan.error / 2,
+                                           .trade = 15 * std::pow(plan.error, 3),
+                                           .max_spread = plan.error});
     call.draws = draws_;
     const storage::LayerShape rows = {shape_.kv_heads, shape_.head_dim, shape_.v_head_dim};
     in_memory_.Reset(rows, dtype_);
@@ -98,7 +103,11 @@ class Layer {
     call.run_tokens = run_lengths_;
     if (plan.Finds()) call.find = Registry().MakeSpec(plan, call.spec, num_tokens_);
     call.estimates = estimates_;
-    if (plan.UsesIndex()) call.indexes = plan.index->name == "graph" ? graphs_ : clusters_;
+    if (plan.UsesIndex()) {
+      call.indexes = plan.index->name == "graph" ? graphs_
+                     : plan.index->name == "pq"  ? codes_
+                                                 : clusters_;
+    }
     call.values = values_;
     call.means = means_;
     call.non_finite = non_finite_;
@@ -147,6 +156,26 @@ class Layer {
       graphs_.back() = graph_.back().get();
     }
   }
+
+  // Product codes for every run but the last.
+  void BuildCodes() {
+    const size_t padded = kernels::RowElements(shape_.head_dim);
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      codes_.push_back(nullptr);
+      if (i % run_lengths_.size() + 1 == run_lengths_.size()) continue;
+      index::PqSource source;
+      source.keys = {runs_[i].k, padded, padded, dtype_};
+      source.num_keys = runs_[i].num_tokens;
+      pq_.push_back(std::make_unique<index::PqIndex>(*index::PqKeys::Build(source, {})));
+      codes_.back() = pq_.back().get();
+    }
+  }
+  void ForgetCodesOfRun(size_t run) {
+    for (size_t i = run; i < codes_.size(); i += run_lengths_.size()) codes_[i] = nullptr;
+  }
+
+  // The first element of the first q head's.
+  void PoisonQuery() { q_[0] = std::nanf(""); }
 
   // Value planes and means for every run but the last.
   void BuildValues() {
@@ -294,6 +323,7 @@ class Layer {
     std::normal_distribution<float> normal;
     std::vector<float> rows(n * dim);
     for (float& x : rows) x = normal(*random);
+    if (shape_.topics) MoveToTopics(dim, random, &rows);
     const size_t padded = kernels::RowElements(dim);
     AlignedBuffer stored = *AlignedBuffer::Allocate(n * padded * DTypeBytes(dtype_) + 64);
     kernels::ConvertRows(DType::kFloat32, rows.data(), dim, dtype_, stored.data(), padded, n, dim,
@@ -302,6 +332,18 @@ class Layer {
                          dim);
     values->insert(values->end(), rows.begin(), rows.end());
     return stored;
+  }
+
+  // Rows around one of some others, that they may be told by few bits.
+  static void MoveToTopics(uint32_t dim, std::mt19937* random, std::vector<float>* rows) {
+    constexpr size_t kTopics = 200;
+    std::normal_distribution<float> normal;
+    std::vector<float> topics(kTopics * dim);
+    for (float& x : topics) x = 0.9f * normal(*random);
+    for (size_t i = 0; i < rows->size(); i += dim) {
+      const float* const topic = &topics[(*random)() % kTopics * dim];
+      for (uint32_t d = 0; d < dim; ++d) (*rows)[i + d] = 0.35f * (*rows)[i + d] + topic[d];
+    }
   }
 
   double Score(uint64_t row, uint32_t head, uint64_t token) const {
@@ -432,6 +474,8 @@ class Layer {
   std::vector<const index::KeyEstimates*> estimates_;
   std::vector<std::unique_ptr<index::ClusteredKeys>> clustered_;
   std::vector<std::unique_ptr<index::GraphIndex>> graph_;
+  std::vector<std::unique_ptr<index::PqIndex>> pq_;
+  std::vector<const index::KeyIndex*> codes_;
   std::vector<const index::KeyIndex*> clusters_;
   std::vector<const index::KeyIndex*> graphs_;
   std::vector<index::ValuePlanes> coded_;

@@ -36,6 +36,23 @@ Result<storage::ListedRows> ReadListed(const storage::Strip& strip, const uint32
   return rows->Listed(request);
 }
 
+// Of tokens relative to the run.
+Status ReadScoresOfRun(const HeadRun& run, const uint32_t* tokens, size_t count,
+                       const GroupQueries& q, const GroupScores& to, storage::RowLease* rows,
+                       CallCost* cost) {
+  ATTNDB_ASSIGN_OR_RETURN(const storage::ListedRows k,
+                          ReadListed(run.k_strip(), tokens, count, rows));
+  kernels::ScoreGather(k.rows, k.list, count, q.q, q.stride, q.count, to.scores, to.stride);
+  cost->num_candidates += count * q.count;
+  cost->bytes_touched += count * run.k_bytes();
+  return Status::Ok();
+}
+
+void ToTokensOfCall(const HeadRun& run, uint32_t* tokens, size_t count) {
+  const auto offset = static_cast<uint32_t>(run.tokens.begin);
+  for (size_t i = 0; i < count; ++i) tokens[i] += offset;
+}
+
 float NormOf(const float* q, size_t num_elements) {
   return static_cast<float>(Norm({q, num_elements}));
 }
@@ -72,20 +89,24 @@ Status ScoreRange(const HeadRun& run, TokenRange tokens, const GroupQueries& q,
   return Status::Ok();
 }
 
+Status ReadScores(std::span<const HeadRun> runs, const ListedTokens& listed, const GroupQueries& q,
+                  const GroupScores& scores, storage::RowLease* rows, CallCost* cost) {
+  return ForEachRun(runs, listed, [&](const HeadRun& run, size_t first, size_t count) -> Status {
+    ATTNDB_RETURN_IF_ERROR(ReadScoresOfRun(run, listed.tokens + first, count, q,
+                                           {scores.scores + first, scores.stride}, rows, cost));
+    ToTokensOfCall(run, listed.tokens + first, count);
+    return Status::Ok();
+  });
+}
+
 Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const GroupQueries& q,
                    const GroupScores& scores, storage::RowLease* rows, CallCost* cost) {
   return ForEachRun(runs, listed, [&](const HeadRun& run, size_t first, size_t count) -> Status {
-    uint32_t* const tokens = listed.tokens + first;
     if (run.estimates != nullptr) {
-      ATTNDB_ASSIGN_OR_RETURN(const storage::ListedRows k,
-                              ReadListed(run.k_strip(), tokens, count, rows));
-      kernels::ScoreGather(k.rows, k.list, count, q.q, q.stride, q.count, scores.scores + first,
-                           scores.stride);
-      cost->num_candidates += count * q.count;
-      cost->bytes_touched += count * run.k_bytes();
+      ATTNDB_RETURN_IF_ERROR(ReadScoresOfRun(run, listed.tokens + first, count, q,
+                                             {scores.scores + first, scores.stride}, rows, cost));
     }
-    const auto offset = static_cast<uint32_t>(run.tokens.begin);
-    for (size_t i = 0; i < count; ++i) tokens[i] += offset;
+    ToTokensOfCall(run, listed.tokens + first, count);
     return Status::Ok();
   });
 }
@@ -94,19 +115,20 @@ Status AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
                     const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
                     const kernels::StateRows& states, storage::RowLease* rows, CallCost* cost) {
   return ForEachRun(runs, listed, [&](const HeadRun& run, size_t first, size_t count) -> Status {
-    const uint32_t* const tokens = listed.tokens + first;
+    uint32_t* const tokens = listed.tokens + first;
     const float* const from = scores.scores + first;
     if (by_codes && run.values != nullptr) {
       kernels::AttendCoded(from, scores.stride, scores.num_q_rows, *run.values, tokens, count,
                            logit, states);
       cost->bytes_touched += count * run.v_elements;
-      return Status::Ok();
+    } else {
+      ATTNDB_ASSIGN_OR_RETURN(const storage::ListedRows v,
+                              ReadListed(run.v_strip(), tokens, count, rows));
+      kernels::AttendScored(from, scores.stride, scores.num_q_rows, v.rows, v.list, count, logit,
+                            states);
+      cost->bytes_touched += count * run.v_bytes();
     }
-    ATTNDB_ASSIGN_OR_RETURN(const storage::ListedRows v,
-                            ReadListed(run.v_strip(), tokens, count, rows));
-    kernels::AttendScored(from, scores.stride, scores.num_q_rows, v.rows, v.list, count, logit,
-                          states);
-    cost->bytes_touched += count * run.v_bytes();
+    ToTokensOfCall(run, tokens, count);
     return Status::Ok();
   });
 }

@@ -78,8 +78,12 @@ inline bool ErrorsEvenOut(float error, float scale) { return error * scale <= 0.
 Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const GroupQueries& q,
                    const GroupScores& scores, storage::RowLease* rows, CallCost* cost);
 
+// Exact scores of all listed tokens, from K.
+Status ReadScores(std::span<const HeadRun> runs, const ListedTokens& listed, const GroupQueries& q,
+                  const GroupScores& scores, storage::RowLease* rows, CallCost* cost);
+
 // Folds the tokens into a state of each q row: by V, or by codes of it (8 bits) in runs that have
-// them. Leaves the tokens relative to their runs.
+// them.
 Status AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
                     const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
                     const kernels::StateRows& states, storage::RowLease* rows, CallCost* cost);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attention/call_util.h"
+#include "attention/code_draw_operator.h"
 #include "attention/dense_operator.h"
 #include "attention/draw_operator.h"
 #include "attention/index_operator.h"
@@ -87,6 +88,7 @@ constexpr OperatorType kOperators[] = {
      Make<DenseOperator>},
     {[](const LayerCall& call) { return call.plan.kind == planner::QueryKind::kWindow; },
      Make<WindowOperator>},
+    {[](const LayerCall& call) { return call.plan.DrawsByCodes(); }, Make<CodeDrawOperator>},
     {[](const LayerCall& call) { return call.plan.Draws(); }, Make<DrawOperator>},
     {[](const LayerCall& call) { return call.found != nullptr && call.plan.Finds(); },
      Make<SelectByIndex>},

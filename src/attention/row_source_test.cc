@@ -34,6 +34,9 @@ constexpr std::string_view kPlans[] = {"full",
                                        "mass(p=0.8,bits=8,sink=2,window=5)",
                                        "auto(error=0.05,sink=2,window=5)",
                                        "auto(error=0.05,value_bits=8)",
+                                       "auto(error=0.1,index=pq,sink=2,window=5)",
+                                       "auto(error=0.1,index=pq,value_bits=8)",
+                                       "topk(k=5,index=pq,sink=4,window=16)",
                                        "topk(k=5,index=clustered,sink=4,window=16)",
                                        "dipr(beta=2,index=clustered,sink=4,window=16)",
                                        "topk(k=5,index=graph,sink=4,window=16)",
@@ -60,6 +63,7 @@ class RowSourceTest : public ::testing::TestWithParam<uint32_t> {
     layer_.BuildPlanes();
     layer_.BuildValues();
     layer_.BuildIndexes();
+    layer_.BuildCodes();
   }
 
   // Rows asked for that are neither sink nor window nor of the last run, which has no planes.
@@ -86,6 +90,7 @@ TEST_P(RowSourceTest, BitsDoNotDependOnTheSource) {
         layer->BuildPlanes();
         layer->BuildValues();
         layer->BuildIndexes();
+        layer->BuildCodes();
       }
       copied.CopyRows();
       for (const std::string_view text : kPlans) {

@@ -87,6 +87,8 @@ Json JsonOf(const HeadStatistics& head) {
   json.push_back(head.selected);
   json.push_back(head.missed);
   json.push_back(static_cast<uint32_t>(head.last));
+  json.push_back(head.spread.value());
+  json.push_back(head.spread.count());
   return json;
 }
 
@@ -109,6 +111,7 @@ HeadStatistics HeadOf(const Json& json) {
   const auto last = json.at(++i).get<uint32_t>();
   if (last >= planner::kNumMethods) throw std::out_of_range("not a method");
   head.last = static_cast<planner::Method>(last);
+  if (json.size() > ++i) head.spread = RatioOf(json, i);  // Older files have none.
   return head;
 }
 

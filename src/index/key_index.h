@@ -22,6 +22,7 @@
 
 #include "attndb/status.h"
 #include "index/draw_index.h"
+#include "index/weigh_index.h"
 #include "kernels/layout.h"
 #include "storage/kv/row_source.h"
 
@@ -97,6 +98,9 @@ class KeyIndex {
 
   // The same index, for draws; null if it can't make them.
   virtual const DrawIndex* draws() const { return nullptr; }
+
+  // The same index, for draws in two phases; null if it weighs no keys.
+  virtual const WeighIndex* weighs() const { return nullptr; }
 
   // Searches all runs of the call, of which this one's is the first. found[r]: of q row r. A top-k
   // search finds k keys of each run at most, and the k best of all among them; a range search may

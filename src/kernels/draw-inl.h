@@ -100,11 +100,12 @@ struct KeptVector {
 
   // Appends the lanes of the mask; `less` is taken off their logits.
   template <bool kHasLifts>
-  [[gnu::always_inline]] void AppendTo(DrawnTokens* list, uint32_t mask, Vec less) const {
+  [[gnu::always_inline]] void AppendTo(DrawnTokens* list, uint32_t mask, Vec less,
+                                       Vec chance) const {
     if (mask == 0) return;
     const size_t at = list->count;
     StoreSelected(mask, From(kept.tokens), reinterpret_cast<float*>(list->tokens + at));
-    if constexpr (kHasLifts) StoreSelected(mask, less, list->lifts + at);
+    if constexpr (kHasLifts) StoreSelected(mask, chance, list->lifts + at);
     const bool are_scores = list->are_scores;
     for (size_t r = 0; r < num_rows; ++r) {
       const Vec scores = Scores(r);
@@ -126,16 +127,18 @@ void PartPass(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t
         LiftOf(map, rule.thresholds, num_rows, [&](size_t r) { return from.Scores(r); });
     const uint32_t present = (1u << count) - 1;
     const uint32_t drawn = MaskNotBelow(Add(lift, from.From(kept.noise)), Zero()) & present;
-    const uint32_t certain = MaskNotBelow(lift, Zero()) & drawn;
+    const Vec less = Min(lift, Zero());
+    const Vec chance = kept.chances == nullptr ? less : Add(less, from.From(kept.chances));
+    const uint32_t certain = MaskNotBelow(chance, Zero()) & drawn;
     const uint32_t not_heavy = MaskNotBelow(Set1(heavy_lift), lift) & certain;
     const uint32_t light = drawn & ~certain;
     const uint32_t first_half = EverySecond(light);
     const bool odd_first = lists->even.count > lists->odd.count;
     const uint32_t even = odd_first ? light & ~first_half : first_half;
-    from.template AppendTo<true>(&lists->even, even, lift);
-    from.template AppendTo<true>(&lists->odd, light & ~even, lift);
-    from.template AppendTo<false>(&lists->certain, not_heavy, Zero());
-    from.template AppendTo<false>(&lists->heavy, certain & ~not_heavy, Zero());
+    from.template AppendTo<true>(&lists->even, even, less, chance);
+    from.template AppendTo<true>(&lists->odd, light & ~even, less, chance);
+    from.template AppendTo<false>(&lists->certain, not_heavy, Zero(), Zero());
+    from.template AppendTo<false>(&lists->heavy, certain & ~not_heavy, Zero(), Zero());
   };
   size_t i = begin;
   for (; i + kLanes <= end; i += kLanes) part(i, kLanes);

@@ -23,4 +23,9 @@ void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_
   Kernels().draw->part_drawn(rule, kept, begin, end, num_rows, heavy_lift, lists);
 }
 
+size_t DrawByWords(const WordDraw& draw, size_t num_tokens, uint32_t first_token, uint32_t* tokens,
+                   uint16_t* lifts) {
+  return Kernels().draw->draw_by_words(draw, num_tokens, first_token, tokens, lifts);
+}
+
 }  // namespace attndb::kernels

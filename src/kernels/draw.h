@@ -38,6 +38,9 @@ struct KeptTokens {
   float* scores = nullptr;  // [q row], stride apart.
   size_t stride = 0;
   size_t count = 0;
+  // Where tokens were kept by chance and scores make up for that: logs of the probabilities. Null:
+  // those that noise and thresholds say.
+  const float* chances = nullptr;
 };
 
 // Appends token first_token + i, of scores[r * stride + i] and noise[i], where the rule says so.
@@ -67,8 +70,24 @@ struct DrawnLists {
 
 // Appends those of the kept tokens [begin, end) that the rule draws, as what LiftScores lifts them
 // by says: from 0 on they are certain, below that light, and stand for more than their own weight.
+// With chances, only what these make certain, too, is certain.
 void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
                size_t num_rows, float heavy_lift, DrawnLists* lists);
+
+// Draws by weights that are bits of bfloat16 (product_codes.h), where logarithms are integers. A
+// token's lift is by how many bits the weight of some q row is above that row's base, 0 at least.
+struct WordDraw {
+  const uint16_t* weights = nullptr;  // [q row], stride apart.
+  size_t stride = 0;
+  const uint16_t* bases = nullptr;  // [q row]
+  size_t num_rows = 0;
+  const uint16_t* noise = nullptr;  // Of the tokens.
+};
+
+// Writes those of the tokens [first_token, first_token + num_tokens) whose lift is no less than
+// their noise, ascending, and their lifts. Returns how many there are; there is room for all.
+size_t DrawByWords(const WordDraw& draw, size_t num_tokens, uint32_t first_token, uint32_t* tokens,
+                   uint16_t* lifts);
 
 }  // namespace attndb::kernels
 

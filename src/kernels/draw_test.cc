@@ -203,6 +203,40 @@ TEST_P(DrawTest, EveryTokenIsLiftedByNoThreshold) {
   for (const float lift : lifts) EXPECT_EQ(lift, kInf);
 }
 
+TEST_P(DrawTest, WordsDrawWhomTheirLiftIsNotBelowTheNoiseOf) {
+  std::mt19937 random(5);
+  const auto words = [&](size_t count, uint32_t most) {
+    std::vector<uint16_t> list(count);
+    for (uint16_t& word : list) word = static_cast<uint16_t>(random() % (most + 1));
+    return list;
+  };
+  for (const size_t n : Sizes{0, 1, 7, 31, 32, 33, 64, 1000}) {
+    for (const size_t num_rows : Sizes{1, 2, 3, 4, 7}) {
+      const size_t stride = n + 3;
+      const std::vector<uint16_t> weights = words(num_rows * stride, 0xffff);
+      const std::vector<uint16_t> bases = words(num_rows, 0xffff);
+      const std::vector<uint16_t> noise = words(n, 0xffff);
+      std::vector<uint32_t> tokens(n);
+      std::vector<uint16_t> lifts(n);
+      const WordDraw draw = {weights.data(), stride, bases.data(), num_rows, noise.data()};
+      const size_t count = DrawByWords(draw, n, 100, tokens.data(), lifts.data());
+      size_t found = 0;
+      for (size_t i = 0; i < n; ++i) {
+        int lift = 0;
+        for (size_t r = 0; r < num_rows; ++r) {
+          lift = std::max(lift, int{weights[r * stride + i]} - int{bases[r]});
+        }
+        if (lift < int{noise[i]}) continue;
+        ASSERT_LT(found, count);
+        ASSERT_EQ(tokens[found], 100 + i);
+        ASSERT_EQ(int{lifts[found]}, lift);
+        ++found;
+      }
+      ASSERT_EQ(found, count) << n << " tokens, " << num_rows << " rows";
+    }
+  }
+}
+
 ATTNDB_INSTANTIATE_ISAS(PartDrawnTest);
 ATTNDB_INSTANTIATE_ISAS(DrawTest);
 

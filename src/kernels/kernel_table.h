@@ -78,6 +78,8 @@ struct DrawKernels {
                       KeptTokens* kept);
   void (*part_drawn)(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
                      size_t num_rows, float heavy_lift, DrawnLists* lists);
+  size_t (*draw_by_words)(const WordDraw& draw, size_t num_tokens, uint32_t first_token,
+                          uint32_t* tokens, uint16_t* lifts);
 };
 
 // planes.h

@@ -1,5 +1,6 @@
 // What is done with scores: select.h, score_blocks.h, weights.h, draw.h.
 #include "kernels/draw-inl.h"
+#include "kernels/draw_words-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/score_blocks-inl.h"
 #include "kernels/select-inl.h"
@@ -22,6 +23,7 @@ extern constexpr WeightKernels kWeights = {.exp_weights = ExpWeights,
 extern constexpr DrawKernels kDraw = {.sum_at_most = SumAtMost,
                                       .lift_scores = LiftScores,
                                       .keep_tokens = KeepTokens,
-                                      .part_drawn = PartDrawn};
+                                      .part_drawn = PartDrawn,
+                                      .draw_by_words = DrawByWords};
 
 }  // namespace attndb::kernels::ATTNDB_TARGET

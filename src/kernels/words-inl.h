@@ -4,6 +4,7 @@
 //   WordsAt StoreWords SetWords AddWords SubWords MaxWords MinWords
 //   SubSaturated        0 where the difference is negative.
 //   MulLow MulHigh      the two halves of a product.
+//   MarkNotBelow(a, b)  kMarks bits a lane, of which the lowest says whether a >= b.
 //   HighBytes           each word's upper byte; RaisedBytes: its lower byte, times 256.
 //   EvenFloats OddFloats: bfloat16 of even and of odd lanes, as floats.
 //   WordsAsFloats(p)    kLanes words of memory, converted.
@@ -36,6 +37,8 @@ inline Words16 MaxWords(Words16 a, Words16 b) { return _mm512_max_epu16(a, b); }
 inline Words16 MinWords(Words16 a, Words16 b) { return _mm512_min_epu16(a, b); }
 inline Words16 MulLow(Words16 a, Words16 b) { return _mm512_mullo_epi16(a, b); }
 inline Words16 MulHigh(Words16 a, Words16 b) { return _mm512_mulhi_epu16(a, b); }
+inline constexpr unsigned kMarks = 1;
+inline uint32_t MarkNotBelow(Words16 a, Words16 b) { return _mm512_cmpge_epu16_mask(a, b); }
 inline Words16 HighBytes(Words16 v) { return _mm512_srli_epi16(v, 8); }
 inline Words16 RaisedBytes(Words16 v) { return _mm512_slli_epi16(v, 8); }
 inline Vec EvenFloats(Words16 v) { return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)); }
@@ -83,6 +86,11 @@ inline Words16 MaxWords(Words16 a, Words16 b) { return _mm256_max_epu16(a, b); }
 inline Words16 MinWords(Words16 a, Words16 b) { return _mm256_min_epu16(a, b); }
 inline Words16 MulLow(Words16 a, Words16 b) { return _mm256_mullo_epi16(a, b); }
 inline Words16 MulHigh(Words16 a, Words16 b) { return _mm256_mulhi_epu16(a, b); }
+inline constexpr unsigned kMarks = 2;
+inline uint32_t MarkNotBelow(Words16 a, Words16 b) {
+  const __m256i is_not_below = _mm256_cmpeq_epi16(_mm256_max_epu16(a, b), a);
+  return static_cast<uint32_t>(_mm256_movemask_epi8(is_not_below)) & 0x55555555u;
+}
 inline Words16 HighBytes(Words16 v) { return _mm256_srli_epi16(v, 8); }
 inline Words16 RaisedBytes(Words16 v) { return _mm256_slli_epi16(v, 8); }
 inline Vec EvenFloats(Words16 v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
@@ -124,6 +132,12 @@ inline Words16 MulHigh(Words16 a, Words16 b) {
   const WideWords product =
       __builtin_convertvector(a, WideWords) * __builtin_convertvector(b, WideWords);
   return __builtin_convertvector(product >> 16, Words16);
+}
+inline constexpr unsigned kMarks = 1;
+inline uint32_t MarkNotBelow(Words16 a, Words16 b) {
+  uint32_t marks = 0;
+  for (unsigned i = 0; i < kWordLanes; ++i) marks |= static_cast<uint32_t>(a[i] >= b[i]) << i;
+  return marks;
 }
 inline Vec EvenFloats(Words16 v) { return (Vec)((WordPairs)v << 16); }
 inline Vec OddFloats(Words16 v) { return (Vec)((WordPairs)v & 0xffff0000u); }

@@ -114,7 +114,7 @@ IndexType Clustered() {
           .finds_by = "clusters",
           .effort_key = "effort",
           .scan_bits = 4,
-          .draws = true};
+          .draws = IndexType::Draws::kByEstimates};
 }
 
 // What a walk does: as measured on SmolLM2's heads, at the default window.
@@ -179,7 +179,8 @@ IndexType Pq() {
           .finds_by = "pq",
           .settings = {"m", "b"},
           .effort_key = "effort",
-          .scan_bits = 4};
+          .scan_bits = 4,
+          .draws = IndexType::Draws::kByCodes};
 }
 
 }  // namespace

@@ -16,6 +16,11 @@ constexpr uint32_t kMaxCount = 8;  // A mean of about so many calls.
 // What is found in a few audited blocks stands for many: a mean of few calls would say nothing.
 constexpr double kMissedCalls = 256;
 
+// The error that draws are to find, over the one asked for: samples that stop because they find
+// themselves good flatter themselves a little. By codes few draw more than once.
+constexpr double kWanted = 0.85;
+constexpr double kWantedByCodes = 0.97;
+
 constexpr uint64_t kMinCalls = 16;  // Calls before statistics are worth keeping.
 
 }  // namespace
@@ -54,8 +59,9 @@ void LearnedState::Observe(LayerId layer, uint64_t num_rows, const LayerExecutio
     const HeadObservation& seen = heads[i];
     // What an index misses is an error that a draw does not find.
     if (seen.error >= 0 && execution.plan.error > 0) {
-      ObserveError(std::hypot(seen.error, seen.missed < 0 ? 0 : head.missed) /
-                   execution.plan.error);
+      const double error = std::hypot(seen.error, seen.missed < 0 ? 0 : head.missed);
+      const double wanted = execution.plan.DrawsByCodes() ? kWantedByCodes : kWanted;
+      ObserveError(error / (wanted * execution.plan.error));
     }
     if (execution.heads[i].method != Method::kFull) {
       head.selected = head.selected < 0
@@ -83,18 +89,18 @@ void LearnedState::ObserveTime(HeadStatistics* head, const HeadExecution& did,
   }
   time_[static_cast<size_t>(did.method)].Add(ratio);
   if (seen.missed >= 0) head->missed += (seen.missed - head->missed) / kMissedCalls;
-  if (did.method == Method::kFull || seen.difficulty < 0 || !(did.rows_expected > 0)) return;
+  if (did.method == Method::kFull || !(did.rows_expected > 0)) return;
+  if (seen.spread > 0) head->spread.Add(seen.spread);
+  if (seen.difficulty < 0) return;
   head->rows.Add(std::sqrt(seen.difficulty / (did.rows_expected * did.aimed_error)));
 }
 
 void LearnedState::ObserveError(double error_ratio) {
   constexpr uint32_t kBatch = 64;  // Heads that are looked at together.
-  // Samples that stop because they find themselves good flatter themselves a little.
-  constexpr double kWanted = 0.85;
   error_sum_ += error_ratio;
   if (++num_errors_ < kBatch) return;
   const double mean = error_sum_ / num_errors_;
-  const double step = mean > 0 ? std::clamp(std::sqrt(kWanted / mean), 0.75, 1.25) : 1.25;
+  const double step = mean > 0 ? std::clamp(std::sqrt(1.0 / mean), 0.75, 1.25) : 1.25;
   aim_ = std::clamp(aim_ * step, 0.1, 2.0);
   error_sum_ = 0;
   num_errors_ = 0;

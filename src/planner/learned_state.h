@@ -44,10 +44,12 @@ struct HeadObservation {
   double error = -1;       // Estimated, of the output; negative = unknown.
   double missed = -1;      // Estimated share of the mass that an index left out; negative = none.
   double difficulty = -1;  // Of draws: error times rows, of which one falls as the other grows.
+  double spread = -1;      // Of draws by codes: error over the deviation of weights.
 };
 
 struct HeadStatistics {
-  MeanRatio rows;  // Rows that its draws should begin with, over those of other heads.
+  MeanRatio rows;    // Rows that its draws should begin with, over those of other heads.
+  MeanRatio spread;  // What its errors by codes are over the deviation of its weights' sum.
   std::array<MeanRatio, kNumMethods> time;
   double selected = -1;  // Mean; negative = unknown.
   double missed = 0;     // Share of the mass that its index leaves out: a mean of many calls.

@@ -34,6 +34,10 @@ struct CallSize {
 struct DrawBudget {
   double first_rows = 0;       // At first; more where the sample finds itself off
   double tolerated_error = 0;  // ... by more than this, relative to the norm of the output.
+  // By codes, of weights over their sum (attention/weight_histogram.h): what one more token must
+  // take off the standard deviation, and what that may be at most.
+  double trade = 0;
+  double max_spread = 0;
 };
 
 // What becomes of the middle tokens that a search leaves out.
@@ -70,6 +74,10 @@ struct LayerPlan {
   bool Finds() const { return kind == QueryKind::kSearch && UsesIndex(); }
   // ... or draws by one.
   bool UsesIndex() const { return Chooses() && index != nullptr && !index->finds_by.empty(); }
+  // ... in two phases (IndexType::Draws::kByCodes).
+  bool DrawsByCodes() const {
+    return Draws() && index != nullptr && index->draws == IndexType::Draws::kByCodes;
+  }
   // The companions by which its index finds keys (IndexType::finds_by), settings included.
   // REQUIRES: UsesIndex().
   std::string FindsBy() const;

@@ -17,6 +17,13 @@ constexpr double kLeastRows = 64;     // Fewer are not worth less.
 // An error over that of the mean at which a row draws again: rows of a head differ.
 constexpr double kTolerated = 3;
 
+// Draws by codes: what one more token must take off a head's error, over the cube of the error that
+// is wanted of the mean. With it errors of heads go as their difficulty to 2/3, which is the least
+// mean error for so many tokens; SmolLM2's heads then come to about the error at 8,192 tokens, and
+// as the rule has no length in it, at others. The largest error of a head is less than tolerated.
+constexpr double kTrade = 15;
+constexpr double kLargest = 0.8;
+
 // Of the error, what an index may miss: errors of both add up as squares.
 constexpr double kMissedShare = 0.5;
 
@@ -73,7 +80,8 @@ const IndexType* DrawingIndex(const LayerQuestion& question) {
       CountTokens(question, [](const RunFacts& run) { return run.may_have_planes; });
   if (num_tokens < LeastIndexTokens(question.spec->group_size())) return nullptr;
   for (const auto& index : question.registry->indexes()) {
-    if (index->draws && index->HasBits(plan.kind, plan.bits)) return index.get();
+    if (index->draws == IndexType::Draws::kByEstimates && index->HasBits(plan.kind, plan.bits))
+      return index.get();
   }
   return nullptr;
 }
@@ -154,7 +162,9 @@ void ExpectRows(const LayerQuestion& question, const HeadStatistics& learned, do
   head->rows_expected = std::min(middle, rows);
   head->rows = std::min(middle, head->rows_expected * learned.rows.value());
   head->aimed_error = aimed_error;
-  head->budget = {std::max(kLeastRows, head->rows), kTolerated * aimed_error};
+  head->budget = {std::max(kLeastRows, head->rows), kTolerated * aimed_error,
+                  kTrade * std::pow(aimed_error, 3) / learned.spread.value(),
+                  kLargest * kTolerated * aimed_error / learned.spread.value()};
 }
 
 // The layer's methods, simplest first.

@@ -181,7 +181,7 @@ class PlanParser {
   // An index that finds keys knows nothing of those that it did not look at.
   Status CheckFinds(const LayerPlan& plan, size_t start) const {
     const std::string by = "index=" + plan.index->name;
-    if (plan.Draws() && plan.index->draws) return Status::Ok();
+    if (plan.Draws() && plan.index->draws != IndexType::Draws::kNot) return Status::Ok();
     if (!plan.query->by_index) {
       const Status error =
           Error(start, by + " finds the best tokens; " + plan.query->name +

@@ -95,13 +95,18 @@ struct IndexType {
   std::string effort_key;
   // Bits of the planes that it scans on the way, for its price.
   uint32_t scan_bits = 0;
-  // Whether a plan that draws can do so by such an index: from what it scans, at scan_bits. `auto`
-  // may choose it then.
-  bool draws = false;
+  // How a plan that draws does so by such an index. `auto` may choose one that has estimates.
+  enum class Draws : uint8_t {
+    kNot,
+    kByEstimates,  // Of the scores that it scans, at scan_bits.
+    kByCodes,      // In two phases, the first by weights that small codes give.
+  };
+  Draws draws = Draws::kNot;
 
   // That `bits=` may ask of it in such a query.
   std::vector<uint32_t> BitsFor(QueryKind kind) const {
-    return kind == QueryKind::kAuto && draws ? std::vector<uint32_t>{scan_bits} : bits;
+    return kind == QueryKind::kAuto && draws != Draws::kNot ? std::vector<uint32_t>{scan_bits}
+                                                            : bits;
   }
   bool HasBits(QueryKind kind, uint32_t asked) const {
     return std::ranges::count(BitsFor(kind), asked) != 0;

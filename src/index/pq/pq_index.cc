@@ -14,6 +14,10 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
+// Weights are up to exp(kMostNats): the largest score that there may be is far above those that
+// there are, and words reach as far below 1 as above it.
+constexpr float kMostNats = 60;
+
 const PqKeys& KeysOf(const IndexRun& run) { return static_cast<const PqIndex&>(*run.index).keys(); }
 
 size_t NumVisible(const IndexRun& run) {
@@ -192,6 +196,29 @@ size_t PqIndex::ScratchBytes(const IndexCall& call) const {
 Status PqIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found,
                        SearchCost* cost) const {
   return PqSearch(call, scratch, cost).Run(found);
+}
+
+// Tables and norms, and one map a row.
+size_t PqIndex::WeighScratchBytes(size_t num_q_rows) const {
+  return RoundUp(keys_.QueryBytes(num_q_rows), kAlignment) +
+         num_q_rows * sizeof(kernels::WeightRow);
+}
+
+void PqIndex::Weigh(const WeighCall& call, void* scratch) const {
+  auto* const memory = static_cast<std::byte*>(scratch);
+  const PqQueries queries = keys_.Prepare(call.q, call.q_stride, call.num_q_rows, memory);
+  auto* const maps = reinterpret_cast<kernels::WeightRow*>(
+      memory + RoundUp(keys_.QueryBytes(call.num_q_rows), kAlignment));
+  for (size_t r = 0; r < call.num_q_rows; ++r) {
+    const kernels::TableRow& row = queries.rows[r];
+    call.references[r] = call.logit_scale * row.max_score - kMostNats;
+    maps[r] = kernels::MapWeights(row, call.logit_scale, call.references[r]);
+  }
+  keys_.Weigh(queries, {maps, call.num_q_rows}, call.first_key, call.num_keys,
+              {.weights = call.words,
+               .weights_stride = call.words_stride,
+               .sums = call.sums,
+               .sums_stride = call.sums_stride});
 }
 
 }  // namespace attndb::index

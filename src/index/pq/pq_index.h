@@ -20,10 +20,11 @@
 
 #include "index/key_index.h"
 #include "index/pq/pq_keys.h"
+#include "index/weigh_index.h"
 
 namespace attndb::index {
 
-class PqIndex final : public KeyIndex {
+class PqIndex final : public KeyIndex, public WeighIndex {
  public:
   explicit PqIndex(PqKeys keys) : keys_(std::move(keys)) {}
 
@@ -34,6 +35,11 @@ class PqIndex final : public KeyIndex {
   size_t ScratchBytes(const IndexCall& call) const override;
   Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
                 SearchCost* cost) const override;
+
+  const WeighIndex* weighs() const override { return this; }
+  size_t WeighScratchBytes(size_t num_q_rows) const override;
+  void Weigh(const WeighCall& call, void* scratch) const override;
+  double WeighedBytes() const override { return keys_.ScanBytes(); }
 
  private:
   PqKeys keys_;

@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <vector>
 
 #include "index/clustered/clusters_test_util.h"
 
@@ -120,6 +122,49 @@ TEST_P(PqIndexTest, MoreThanThereAreFindsAll) {
   EXPECT_EQ(test::Search(head_.Call({&run, 1}, 0, {.k = 500})).tokens[0].size(), 70u);
   run.first_visible = 70;
   EXPECT_TRUE(test::Search(head_.Call({&run, 1}, 0, {.k = 500})).tokens[0].empty());
+}
+
+// Weights are those of the scores that the codes give, within what bits of bfloat16 say.
+TEST_P(PqIndexTest, WeightsAreThoseOfItsScores) {
+  constexpr float kScale = 0.2f;
+  constexpr size_t kFirst = 128;
+  constexpr size_t kCount = 1000;
+  constexpr size_t kStride = 1024;
+  const IndexRun run = head_.Run(index_);
+  const IndexCall call = head_.Call({&run, 1}, 1, {.k = 1});
+  const size_t num_rows = call.num_q_rows;
+  AlignedBuffer scratch = *AlignedBuffer::Allocate(index_.WeighScratchBytes(num_rows));
+  std::vector<float> references(num_rows);
+  std::vector<uint16_t> words(num_rows * kStride);
+  std::vector<float> sums(num_rows * 16);
+  index_.Weigh({.q = call.q,
+                .q_stride = call.q_stride,
+                .num_q_rows = num_rows,
+                .logit_scale = kScale,
+                .first_key = kFirst,
+                .num_keys = kCount,
+                .references = references.data(),
+                .words = words.data(),
+                .words_stride = kStride,
+                .sums = sums.data(),
+                .sums_stride = 16},
+               scratch.data());
+  AlignedBuffer memory = *AlignedBuffer::Allocate(index_.keys().QueryBytes(num_rows));
+  const PqQueries queries = index_.keys().Prepare(call.q, call.q_stride, num_rows, memory.data());
+  std::vector<float> scores(num_rows * kCount);
+  index_.keys().Scan(queries, kFirst, kCount, scores.data(), kCount);
+  for (size_t r = 0; r < num_rows; ++r) {
+    double sum = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      const uint32_t bits = uint32_t{words[r * kStride + i]} << 16;
+      const double weight = double{std::bit_cast<float>(bits)};
+      const double log = double{kScale * scores[r * kCount + i]} - double{references[r]};
+      ASSERT_NEAR(std::log(weight), log, 0.12) << r << " " << i;
+      sum += weight;
+    }
+    const double summed = std::accumulate(&sums[r * 16], &sums[r * 16] + 16, 0.0);
+    EXPECT_NEAR(summed, sum, 1e-4 * sum);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, PqIndexTest, ::testing::Values(1u, 2u));

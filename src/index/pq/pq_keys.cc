@@ -123,16 +123,6 @@ void PqKeys::Weigh(const PqQueries& queries, std::span<const kernels::WeightRow>
   kernels::WeighProductCodes(view(), first_key, num_keys, queries.tables, maps.data(), out);
 }
 
-void PqKeys::Keep(const PqQueries& queries, const PqKeepCall& call,
-                  kernels::KeptTokens* kept) const {
-  for (size_t done = 0; done < call.num_keys; done += PqKeepCall::kWork) {
-    const size_t count = std::min(PqKeepCall::kWork, call.num_keys - done);
-    Scan(queries, call.first_key + done, count, call.work, PqKeepCall::kWork);
-    kernels::KeepTokens(call.rule, call.work, PqKeepCall::kWork, queries.rows.size(), count,
-                        call.noise + done, call.first_token + static_cast<uint32_t>(done), kept);
-  }
-}
-
 // q.k - q.c = q.(k - c), by Cauchy and Schwarz at most |q||k - c|. The q.c of each subspace is a
 // sum of float32 products in their order, and then comes what the tables round.
 void PqKeys::ScoreBounds(const PqQueries& queries, size_t row, size_t first_block,

@@ -28,7 +28,6 @@
 #include "common/aligned_buffer.h"
 #include "index/pq/pq_codebook.h"
 #include "index/pq/pq_format.h"
-#include "kernels/draw.h"
 #include "kernels/product_codes.h"
 
 namespace attndb::index {
@@ -38,18 +37,6 @@ struct PqQueries {
   kernels::LookupTables tables;
   std::span<kernels::TableRow> rows;  // Of the tables: a caller may shift offsets and max_score.
   std::span<const float> norms;       // Of the q rows, rounded up.
-};
-
-// A scan that keeps what a draw needs (kernels/draw.h), as KeepCall of key_estimates.h.
-struct PqKeepCall {
-  static constexpr size_t kWork = 1024;  // Keys at a time.
-
-  size_t first_key = 0;
-  size_t num_keys = 0;
-  kernels::DrawRule rule;
-  const float* noise = nullptr;  // Of first_key and those after it.
-  uint32_t first_token = 0;      // Of first_key.
-  float* work = nullptr;         // [q rows][kWork], written.
 };
 
 class PqKeys {
@@ -97,9 +84,6 @@ class PqKeys {
   // REQUIRES: first_key is a multiple of kernels::kCodeKeys.
   void Weigh(const PqQueries& queries, std::span<const kernels::WeightRow> maps, size_t first_key,
              size_t num_keys, const kernels::CodeWeights& out) const;
-
-  // Keeps, of the scores that Scan gives, what the rule draws.
-  void Keep(const PqQueries& queries, const PqKeepCall& call, kernels::KeptTokens* kept) const;
 
   // bounds[b]: no key of block first_block + b has a score, as Scan gives it for row r without a
   // shift, that is further than this from q.k. Not a matter of probability: it holds for every q

@@ -14,7 +14,6 @@
 
 #include "index/pq/pq_test_util.h"
 #include "kernels/convert.h"
-#include "kernels/test_kept.h"
 #include "kernels/weights.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
@@ -158,30 +157,6 @@ TEST_F(PqKeysTest, KeysMayBeInAnotherOrderAndType) {
   for (size_t i = 0; i < 200; ++i) {
     EXPECT_NEAR(double{scores[i]}, Dot(q.data(), rows.row(order[i]), kDim), tolerance) << i;
   }
-}
-
-TEST_F(PqKeysTest, KeepsWhatKeepTokensKeepsOfAScan) {
-  const PqRows rows = TopicRows(3000, kDim, &random_);
-  const PqKeys keys = Build(rows, {.num_subspaces = 8, .bits = 4, .num_rounds = 2});
-  const std::vector<float> q = Gaussians(3 * kDim, 1.0, &random_);
-  const Prepared prepared(keys, q, kDim);
-  const std::vector<float> noise = Gaussians(3000, 1.0, &random_);
-  const std::vector<float> thresholds = {6.0f, 8.0f, 7.0f};
-  const kernels::DrawRule rule = {{}, thresholds.data()};
-  kernels::TestKept kept(3, 2500), expected(3, 2500);
-  std::vector<float> work(3 * PqKeepCall::kWork), scores(3 * 2500);
-  keys.Keep(prepared.queries,
-            {.first_key = 70,
-             .num_keys = 2500,
-             .rule = rule,
-             .noise = noise.data(),
-             .first_token = 1000,
-             .work = work.data()},
-            &kept.kept);
-  keys.Scan(prepared.queries, 70, 2500, scores.data(), 2500);
-  kernels::KeepTokens(rule, scores.data(), 2500, 3, 2500, noise.data(), 1000, &expected.kept);
-  EXPECT_GT(expected.kept.count, 10u);
-  EXPECT_TRUE(kept == expected);
 }
 
 // Sums of weights are the mass that the softmax of the scores has.

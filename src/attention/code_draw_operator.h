@@ -1,0 +1,92 @@
+// Draws a sample of the middle for all q heads of a group, in two phases, from small codes of the
+// keys (index/weigh_index.h), and attends to it with sinks and window (group_draw.h).
+//
+//   1. Ranges of a unit weigh their tokens by the codes, for each q head: sixteen bits a token, and
+//      no exponentials. A weight may be off by any factor, for the draw corrects for it.
+//   2. When all ranges are there, tokens are drawn by these weights, more than will be attended to:
+//      a token with the largest of the probabilities that the heads give it, the same for all
+//      heads. Their keys are read, and with the scores that these give, each stands for its true
+//      weight over its probability.
+//   3. Of these tokens a sample is drawn by what they stand for, and its values are read
+//      (group_draw.h).
+//
+// Runs without codes are scored exactly, and drawn from like the others.
+//
+// Words:   a run's tokens are weighed in blocks of kBlockTokens that count from its first token; a
+//          block is done by the range in which its first token lies. Words of a run are relative to
+//          the run's own reference.
+// Threads: as operator.h. Words of all ranges are everyone's if units have several; then who
+//          finishes the last range draws.
+// Source:  draws in two phases: Neyman, Contribution to the theory of sampling human populations,
+//          JASA 33(201), 1938; weights by product codes: ours.
+#ifndef ATTNDB_ATTENTION_CODE_DRAW_OPERATOR_H_
+#define ATTNDB_ATTENTION_CODE_DRAW_OPERATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attention/operator.h"
+#include "attention/phased_draw.h"
+#include "index/weigh_index.h"
+
+namespace attndb::attention {
+
+class CodeDrawOperator final : public Operator {
+ public:
+  static constexpr uint64_t kBlockTokens = index::WeighIndex::kBlockKeys;
+
+  WorkCut cut() const override { return {.by_row = true}; }
+  void Begin(const CallView& call) override;
+  void TakeShared(Arena* arena) override;
+  void TakePart(uint32_t part, Arena* arena) override;
+  Status RunItem(const WorkItem& item, Part* part) override;
+  Status Finish(uint32_t unit, uint32_t group_head, Part* part) override;
+
+ private:
+  // Words of units.
+  struct Weights {
+    uint16_t* words = nullptr;    // [unit][group][words of a unit]
+    float* references = nullptr;  // [unit][range][run][group]: logits of weight 1,
+    float* sums = nullptr;        // ... and sums of weights.
+  };
+  struct Scratch {
+    Weights weights;                  // Of a unit, if it has one range only.
+    std::byte* weigh = nullptr;       // Of index::WeighIndex.
+    float* block_sums = nullptr;      // [group][blocks of a unit]
+    float* scores = nullptr;          // [group][kScoredTokens]
+    WeighedTokens* pieces = nullptr;  // Of a unit.
+    PhasedScratch draw;
+  };
+  // What of a run lies in a range: whole blocks.
+  struct Piece {
+    const HeadRun* run = nullptr;
+    size_t first = 0;             // Token of the run; a multiple of kBlockTokens.
+    size_t count = 0;             // Tokens,
+    size_t num_hidden = 0;        // ... of which the first are sinks.
+    uint16_t* words = nullptr;    // Of the first q head.
+    float* references = nullptr;  // [group]
+    float* sums = nullptr;        // [group]: of those that are not hidden.
+  };
+
+  // Calls f(piece) for what of the unit's middle is the range's, run after run, until one fails.
+  template <typename F>
+  Status ForEachPiece(uint32_t unit, uint32_t range, const Part* part, const F& f) const;
+  Weights WeightsOf(uint32_t unit, const Part* part) const;
+  Weights TakeWeights(size_t num_units, Arena* arena) const;
+  size_t num_words() const;  // Of a unit and q head.
+  void WeighByCodes(const Piece& piece, Part* part);
+  Status WeighExactly(const Piece& piece, Part* part);
+  std::span<const WeighedTokens> WeightsOfMiddle(uint32_t unit, Part* part);
+  Status AttendAllTokens(const WorkUnit& unit, Part* part);
+  uint64_t Seed(const WorkUnit& unit) const;
+
+  const CallView* call_ = nullptr;
+  std::vector<Scratch> parts_;
+  Weights shared_;
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_CODE_DRAW_OPERATOR_H_

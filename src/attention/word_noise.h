@@ -1,0 +1,44 @@
+// Noise by which tokens are drawn whose weights are the bits of bfloat16 (kernels/draw.h:
+// DrawByWords), and with which probability that is.
+//
+// Draw:    a token of lift l is drawn with the share of the table's words that are no more than l.
+//          That share is counted, so that sums of 1 / probability are unbiased to the last bit,
+//          whatever the bits of a bfloat16 make of a logarithm. From kCertain on it is 1; at lift
+//          0, that of all light tokens, it is 1 / kSize: no token is never drawn.
+// Threads: pure functions.
+#ifndef ATTNDB_ATTENTION_WORD_NOISE_H_
+#define ATTNDB_ATTENTION_WORD_NOISE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace attndb::attention {
+
+class WordNoise {
+ public:
+  static constexpr uint64_t kSize = 1u << 14;
+  static constexpr uint64_t kStretch = kSize;
+  // A lift of one power of two, and of them all.
+  static constexpr uint16_t kBitsOfTwo = 128;
+  static constexpr uint16_t kCertain = 14 * kBitsOfTwo;
+
+  explicit WordNoise(uint64_t seed) : seed_(seed) {}
+
+  // The noise of `token` and those after it, up to the next multiple of kStretch.
+  const uint16_t* From(uint64_t token) const;
+
+  // Of tokens by lift, up to kCertain.
+  struct Chances {
+    std::array<float, kCertain + 1> logs;      // Of the probability of being drawn,
+    std::array<float, kCertain + 1> left_out;  // ... and 1 less it.
+  };
+  static const Chances& ChancesOfLifts();
+
+ private:
+  const uint64_t seed_;
+};
+
+}  // namespace attndb::attention
+
+#endif  // ATTNDB_ATTENTION_WORD_NOISE_H_
