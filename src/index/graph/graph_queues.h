@@ -182,7 +182,7 @@ class RangeQueue {
       const Candidate best = open_[0];
       const bool in_range = range_.InRange(best.score);
       if (!in_range && effort_ == 0) return kNoKey;
-      std::pop_heap(open_, open_ + num_open_--, IsWorse);
+      std::pop_heap(open_, open_ + num_open_--, IsWorse());
       effort_ -= static_cast<size_t>(!in_range);
       if (!followed.Has(best.key)) return best.key;
     }
@@ -192,7 +192,10 @@ class RangeQueue {
   void Finish(FoundKeys*) { range_.Finish(); }
 
  private:
-  static bool IsWorse(const Candidate& a, const Candidate& b) { return a.score < b.score; }
+  // An object, which the heap's functions are compiled with, where a function would be called.
+  struct IsWorse {
+    bool operator()(const Candidate& a, const Candidate& b) const { return a.score < b.score; }
+  };
 
   void OfferKey(uint32_t key, float score) {
     range_.See(score);
@@ -202,7 +205,7 @@ class RangeQueue {
       return;
     }
     open_[num_open_++] = {score, key};
-    std::push_heap(open_, open_ + num_open_, IsWorse);
+    std::push_heap(open_, open_ + num_open_, IsWorse());
   }
 
   RangeFound range_;
