@@ -48,6 +48,7 @@ readonly names
 readonly bin=build/release/bin data=${ATTNDB_BENCH_DATA:-build/bench}
 readonly python=.deps/venv/bin/python
 readonly auto='auto(error=0.01)' fast='auto(error=0.03)'
+readonly codes='auto(error=0.01,index=pq)' fast_codes='auto(error=0.03,index=pq)'
 quick=0
 case ${1:-} in
   --list) list; exit ;;
@@ -119,14 +120,16 @@ bench_llama() {
     --contexts $(pick "0 2048 6000" "0 512")
 }
 bench_attention_8k() {
-  attention attention_8k 16 --capture "$(heads)" --plan "$auto" --plan "$fast"
+  attention attention_8k 16 --capture "$(heads)" --plan "$auto" --plan "$fast" \
+    --plan "$codes" --plan "$fast_codes"
 }
 bench_attention_biased() {
-  attention attention_biased 16 --capture "$(biased_heads)" --plan "$auto" --plan "$fast"
+  attention attention_biased 16 --capture "$(biased_heads)" --plan "$auto" --plan "$fast" \
+    --plan "$codes" --plan "$fast_codes"
 }
 bench_attention_stretched() {
   attention attention_stretched 16 --capture "$(heads)" --stretch "$(pick 131072 8192)" \
-    --plan "$auto" --plan "$fast"
+    --plan "$auto" --plan "$fast" --plan "$codes" --plan "$fast_codes"
 }
 bench_attention_synthetic() {
   attention attention_synthetic 16 --geometry llama3-8b --dtype bf16 \
