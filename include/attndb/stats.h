@@ -79,6 +79,11 @@ struct HeadExplain {
   double visited_mean = 0;
   double clusters_mean = 0;
   double hops_mean = 0;
+  // Of draws in two phases, of the group together, per row: tokens that were weighed by codes,
+  // those whose keys were drawn, and of these those whose values were.
+  double weighed_mean = 0;
+  double drawn_keys_mean = 0;
+  double drawn_values_mean = 0;
   // Of draws by an index: estimated share of the mass that it leaves out unseen, by blocks that
   // were scored all the same; in the mean. -1 = there were none.
   double missed_mass = -1;

@@ -89,6 +89,11 @@ class HeadExplain:
     visited_mean: float
     clusters_mean: float
     hops_mean: float
+    # Of draws in two phases, per row of the whole group: tokens weighed by codes, those whose keys
+    # were drawn, and of these those whose values were.
+    weighed_mean: float
+    drawn_keys_mean: float
+    drawn_values_mean: float
     missed_mass: float  # Of draws by an index: estimated share of the mass left unseen; -1: none.
     bytes_touched: int  # By the last attend.
     time_us: float  # Of the last attend, summed over threads.

@@ -77,6 +77,9 @@ Dict HeadDict(const HeadExplain& head) {
   dict["visited_mean"] = head.visited_mean;
   dict["clusters_mean"] = head.clusters_mean;
   dict["hops_mean"] = head.hops_mean;
+  dict["weighed_mean"] = head.weighed_mean;
+  dict["drawn_keys_mean"] = head.drawn_keys_mean;
+  dict["drawn_values_mean"] = head.drawn_values_mean;
   dict["missed_mass"] = head.missed_mass;
   dict["bytes_touched"] = head.bytes_touched;
   dict["time_us"] = head.time_us;

@@ -22,6 +22,11 @@ struct CallCost {
   // scored.
   uint64_t num_kept = 0;
   uint64_t num_missed = 0;
+  // Of draws in two phases, of all q heads of a group together: tokens that were weighed by codes,
+  // drawn for their keys, and of these for their values.
+  uint64_t num_weighed = 0;
+  uint64_t num_drawn_keys = 0;
+  uint64_t num_drawn_values = 0;
   uint64_t bytes_touched = 0;
   int64_t score_ns = 0;
   int64_t select_ns = 0;
@@ -97,6 +102,9 @@ struct CallCost {
     num_hops += other.num_hops;
     num_kept += other.num_kept;
     num_missed += other.num_missed;
+    num_weighed += other.num_weighed;
+    num_drawn_keys += other.num_drawn_keys;
+    num_drawn_values += other.num_drawn_values;
     bytes_touched += other.bytes_touched;
     score_ns += other.score_ns;
     select_ns += other.select_ns;

@@ -158,6 +158,7 @@ void CodeDrawOperator::WeighByCodes(const Piece& piece, Part* part) {
   }
   const double bytes = static_cast<double>(piece.count) * codes.WeighedBytes();
   part->cost.bytes_touched += static_cast<uint64_t>(bytes);
+  part->cost.num_weighed += piece.count;
 }
 
 Status CodeDrawOperator::WeighExactly(const Piece& piece, Part* part) {

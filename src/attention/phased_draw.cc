@@ -398,7 +398,10 @@ Status PhasedDraw::ReadAll(const StateRows& states) {
 
 void PhasedDraw::Book() {
   const size_t num_certain = scratch_.lists.certain.count;
+  const kernels::DrawnLists& lists = scratch_.lists;
   cost_->num_queries += group();
+  cost_->num_drawn_keys += scratch_.drawn.count;
+  cost_->num_drawn_values += lists.certain.count + lists.even.count + lists.odd.count;
   for (uint32_t g = 0; g < group(); ++g) {
     const PhasedHead& head = scratch_.heads[g];
     cost_->num_selected += head.reads_all ? num_middle() : num_certain;

@@ -116,6 +116,7 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
   HeadExplain sum;
   sum.predicted_us = sum.time_us = sum.other_us = 0;
   double selected = 0, visited = 0, clusters = 0, hops = 0;
+  double weighed = 0, drawn_keys = 0, drawn_values = 0;
   Known missed, error, left, mass_bound, out_bound;
   uint64_t num_heads = 0;
   bool compared = true;
@@ -133,6 +134,9 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
       visited += head.visited_mean;
       clusters += head.clusters_mean;
       hops += head.hops_mean;
+      weighed += head.weighed_mean;
+      drawn_keys += head.drawn_keys_mean;
+      drawn_values += head.drawn_values_mean;
       missed.Add(head.missed_mass);
       error.Add(head.error);
       left.Add(head.mass_left);
@@ -155,6 +159,9 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
           mean(visited),
           mean(clusters),
           mean(hops),
+          weighed + drawn_keys > 0
+              ? mean(weighed) + " > " + mean(drawn_keys) + " > " + mean(drawn_values)
+              : "-",
           has_run ? Bytes(sum.bytes_touched) : "-",
           has_run ? Number(sum.time_us, 1) : "-",
           Percent(missed),
@@ -168,8 +175,9 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
 // What each head runs; layers whose heads run the same are folded.
 std::string HeadTable(const std::vector<LayerExplain>& layers) {
   std::vector<Row> rows = {{"layers", "heads", "runs [why]", "bytes?", "us?", "else us?",
-                            "selected", "visited", "clusters", "hops", "bytes", "us", "missed",
-                            "error", "mass left", "at most", "off by", "fell back"}};
+                            "selected", "visited", "clusters", "hops", "codes > keys > values",
+                            "bytes", "us", "missed", "error", "mass left", "at most", "off by",
+                            "fell back"}};
   for (size_t begin = 0; begin < layers.size();) {
     const std::vector<HeadRun> runs = RunsOf(layers[begin]);
     size_t end = begin + 1;

@@ -69,8 +69,14 @@ void SessionImpl::FillHeads(LayerId layer, const planner::LayerExecution& execut
     head.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);
     head.visited_mean = MeanOf(static_cast<double>(all.num_visited), all.num_queries, 0);
     const uint32_t group = spec_.layers[layer].group_size();
-    head.clusters_mean = MeanOf(static_cast<double>(all.num_clusters) * group, all.num_queries, 0);
-    head.hops_mean = MeanOf(static_cast<double>(all.num_hops) * group, all.num_queries, 0);
+    const auto of_group = [&](uint64_t count) {
+      return MeanOf(static_cast<double>(count) * group, all.num_queries, 0);
+    };
+    head.clusters_mean = of_group(all.num_clusters);
+    head.hops_mean = of_group(all.num_hops);
+    head.weighed_mean = of_group(all.num_weighed);
+    head.drawn_keys_mean = of_group(all.num_drawn_keys);
+    head.drawn_values_mean = of_group(all.num_drawn_values);
     head.bytes_touched = last.bytes_touched;
     head.time_us = Micros(static_cast<double>(last.score_ns + last.select_ns + last.attend_ns));
     head.missed_mass = all.MissedShare();
