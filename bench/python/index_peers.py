@@ -34,6 +34,9 @@ Method:  searches use one thread, builds all cores. A search is what a user woul
 Peers:   lorann      LoRANN, learning from the training queries; sqrt(n) clusters and around.
          ivf         faiss, inverted lists of float32, inner product.
          pqfs        faiss, PQ of 4 bits for each 2 channels by fast scan, lists and flat; refined.
+         pq          faiss, product codes of 2 x 6, 4 x 8 and 8 x 8 bits, all of them scanned and
+                     nothing refined: the recall of codes alone.
+         numpy_pq    The same by a program of its own, in NumPy: k-means from random keys.
          rabitq_fs   faiss, lists of RaBitQ codes by fast scan; refined.
          rabitq      RaBitQ's own library: lists with raw vectors to rerank, and with 8-bit codes.
          roargraph   RoarGraph, its authors' programs test_build_roargraph and test_search_roargraph
@@ -344,6 +347,56 @@ def pqfs_indexes(head: Head) -> Iterator[Index]:
     yield faiss_index(head, f"IVF{lists},{codes}", "centred", sweeps)
 
 
+PQ_SHAPES = ((2, 6), (4, 8), (8, 8))  # Parts of a key, and bits of each.
+PQ_ROUNDS, PQ_SAMPLE = 25, 16384
+
+
+def pq_indexes(head: Head) -> Iterator[Index]:
+    for parts, bits in PQ_SHAPES:
+        yield faiss_index(head, f"PQ{parts}x{bits}", "raw", [[({}, lambda _: None)]])
+
+
+def nearest(rows: Array, centroids: Array) -> NDArray[Any]:
+    return np.argmax(rows @ centroids.T - 0.5 * (centroids**2).sum(axis=1), axis=1)
+
+
+def numpy_means(rows: Array, count: int, random: np.random.Generator) -> Array:
+    centroids = rows[random.permutation(len(rows))[:count]].copy()
+    for _ in range(PQ_ROUNDS):
+        of_row = nearest(rows, centroids)
+        sizes = np.bincount(of_row, minlength=count)
+        for channel in range(rows.shape[1]):
+            sums = np.bincount(of_row, weights=rows[:, channel], minlength=count)
+            centroids[sizes > 0, channel] = (sums / np.maximum(sizes, 1))[sizes > 0]
+        centroids[sizes == 0] = rows[random.integers(len(rows), size=int((sizes == 0).sum()))]
+    return centroids
+
+
+def numpy_pq_search(head: Head, centroids: list[Array], codes: NDArray[Any]) -> Search:
+    def search(rows: Array) -> NDArray[Any]:
+        scores = np.zeros((len(rows), len(head.keys)), np.float32)
+        width = head.keys.shape[1] // len(centroids)
+        for part, of_part in enumerate(centroids):
+            table = rows[:, part * width : (part + 1) * width] @ of_part.T
+            scores += table[:, codes[part]]
+        return np.argpartition(-scores, head.k, axis=1)[:, : head.k]
+
+    return search
+
+
+def numpy_pq_indexes(head: Head) -> Iterator[Index]:
+    for parts, bits in PQ_SHAPES:
+        random = np.random.default_rng(1)
+        start = time.perf_counter()
+        pieces = np.split(head.keys, parts, axis=1)
+        sample = random.permutation(len(head.keys))[:PQ_SAMPLE]
+        centroids = [numpy_means(piece[sample], 2**bits, random) for piece in pieces]
+        codes = np.stack([nearest(piece, of) for piece, of in zip(pieces, centroids, strict=True)])
+        build_s = time.perf_counter() - start
+        search = numpy_pq_search(head, centroids, codes)
+        yield Index({"index": f"PQ{parts}x{bits}", "keys": "raw"}, build_s, None, [[({}, search)]])
+
+
 def rabitq_fs_indexes(head: Head) -> Iterator[Index]:
     lists = head.rounded_root(4)
     sweeps: list[Makers] = [
@@ -391,8 +444,8 @@ def flat_indexes(head: Head) -> Iterator[Index]:
 
 IN_PROCESS: dict[str, Callable[[Head], Iterator[Index]]] = {
     "lorann": lorann_indexes, "ivf": ivf_indexes, "pqfs": pqfs_indexes,
-    "rabitq_fs": rabitq_fs_indexes, "rabitq": rabitq_indexes, "hnsw": hnsw_indexes,
-    "flat": flat_indexes,
+    "pq": pq_indexes, "numpy_pq": numpy_pq_indexes, "rabitq_fs": rabitq_fs_indexes,
+    "rabitq": rabitq_indexes, "hnsw": hnsw_indexes, "flat": flat_indexes,
 }  # fmt: skip
 PEERS = (*IN_PROCESS, "roargraph")
 

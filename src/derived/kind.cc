@@ -14,7 +14,7 @@ class LayerBuilder {
  public:
   LayerBuilder(const Kind& kind, const storage::Segment& segment, LayerId layer,
                const LayerSpec& spec, const Kind::BuildOptions& options)
-      : kind_(kind), segment_(segment), layer_(layer), options_(options) {
+      : kind_(kind), segment_(segment), layer_(layer), spec_(spec), options_(options) {
     if (IsOfKeys()) sources_.emplace(segment, layer, spec);
   }
 
@@ -26,6 +26,7 @@ class LayerBuilder {
                           IsOfKeys() ? storage::RowPart::kKeys : storage::RowPart::kValues));
     HeadSource source = {.segment = &segment_,
                          .layer = layer_,
+                         .spec = &spec_,
                          .rows = rows.data(),
                          .pool = options_.pool,
                          .cancel = options_.cancel};
@@ -41,6 +42,7 @@ class LayerBuilder {
   const Kind& kind_;
   const storage::Segment& segment_;
   const LayerId layer_;
+  const LayerSpec& spec_;
   const Kind::BuildOptions options_;
   std::optional<PlaneSources> sources_;
 };

@@ -54,6 +54,7 @@ struct BuiltHead {
 struct HeadSource {
   const storage::Segment* segment = nullptr;
   LayerId layer = 0;
+  const LayerSpec* spec = nullptr;
   const std::byte* rows = nullptr;            // Of K or V, as the kind says.
   const index::PlaneSource* keys = nullptr;   // Null if the kind is made of values.
   ThreadPool* pool = nullptr;                 // For the caller alone.

@@ -19,6 +19,12 @@ std::string NameOf(const index::PqOptions& options) {
          std::to_string(options.bits);
 }
 
+// Rows are stored with the halves of what is rotated behind each other.
+size_t NumPairs(const LayerSpec& spec) {
+  if (spec.rope.layout == RopeLayout::kNone) return 0;
+  return (spec.rope.rope_dims == 0 ? spec.head_dim : spec.rope.rope_dims) / 2;
+}
+
 class PqKind final : public Kind {
  public:
   explicit PqKind(const index::PqOptions& options)
@@ -39,10 +45,12 @@ class PqKind final : public Kind {
     const index::PlaneSource& keys = *source.keys;
     // Rows that don't divide into so many parts are read exactly.
     if (keys.keys.num_elements % options_.num_subspaces != 0) return BuiltHead();
-    ATTNDB_ASSIGN_OR_RETURN(
-        index::PqKeys codes,
-        index::PqKeys::Build(
-            {.keys = keys.keys, .num_keys = keys.num_keys, .queries = keys.queries}, options_));
+    ATTNDB_ASSIGN_OR_RETURN(index::PqKeys codes,
+                            index::PqKeys::Build({.keys = keys.keys,
+                                                  .num_keys = keys.num_keys,
+                                                  .queries = keys.queries,
+                                                  .num_pairs = NumPairs(*source.spec)},
+                                                 options_));
     if (codes.num_keys() == 0) return BuiltHead();
     const auto owned = Own(index::PqIndex(std::move(codes)));
     return BuiltHead{HeadOf(owned), {owned->object.keys().bytes()}, owned->object.num_keys()};

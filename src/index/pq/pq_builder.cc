@@ -39,6 +39,7 @@ Result<PqKeys> PqBuilder::Build() {
   header.num_channels = static_cast<uint32_t>(codebook_.num_channels);
   header.num_subspaces = static_cast<uint32_t>(codebook_.num_subspaces);
   header.bits = static_cast<uint32_t>(codebook_.bits);
+  header.num_pairs = static_cast<uint32_t>(source_.num_pairs);
   const PqLayout layout(header);
   ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, AlignedBuffer::AllocateZeroed(layout.total_bytes));
   std::byte* const to = buffer.data();
@@ -90,13 +91,14 @@ std::vector<float> PqBuilder::TakeQueries() const {
   const size_t num_channels = codebook_.num_channels;
   const size_t num_rows = source_.queries.num_rows();
   const size_t num_taken = std::min(num_rows, kErrorQueries);
-  std::vector<float> queries, q(num_channels);
+  std::vector<float> queries, q(num_channels), scratch(num_channels);
   for (size_t i = 0; i < num_taken; ++i) {
     const kernels::RowsView all = {source_.queries.q, num_channels, num_channels,
                                    source_.keys.dtype};
     kernels::ConvertRows(all.dtype, kernels::RowsFrom(all, i * num_rows / num_taken).data,
                          num_channels, DType::kFloat32, q.data(), num_channels, 1, num_channels,
                          num_channels);
+    PairChannels(source_.num_pairs, num_channels, 1, q.data(), scratch.data());
     const double norm = Norm(q);
     if (!(norm > 0) || !std::isfinite(norm)) continue;  // What was imported may be anything.
     for (const float x : q) queries.push_back(static_cast<float>(double{x} / norm));

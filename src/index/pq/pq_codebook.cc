@@ -86,8 +86,26 @@ void LoadPqKeys(const PqSource& source, size_t first, size_t count, float* rows)
                          source.keys.stride, DType::kFloat32, to, num_channels, num_rows,
                          num_channels, num_channels);
   };
-  if (source.order.empty()) return load(first, count, rows);
-  for (size_t i = 0; i < count; ++i) load(source.order[first + i], 1, rows + i * num_channels);
+  if (source.order.empty()) {
+    load(first, count, rows);
+  } else {
+    for (size_t i = 0; i < count; ++i) load(source.order[first + i], 1, rows + i * num_channels);
+  }
+  float scratch[kernels::kMaxRowElements];
+  PairChannels(source.num_pairs, num_channels, count, rows, scratch);
+}
+
+void PairChannels(size_t num_pairs, size_t num_channels, size_t num_rows, float* rows,
+                  float* scratch) {
+  if (num_pairs == 0) return;
+  ATTNDB_DCHECK(2 * num_pairs <= num_channels);
+  for (float* row = rows; row != rows + num_rows * num_channels; row += num_channels) {
+    std::copy_n(row, 2 * num_pairs, scratch);
+    for (size_t i = 0; i < num_pairs; ++i) {
+      row[2 * i] = scratch[i];
+      row[2 * i + 1] = scratch[num_pairs + i];
+    }
+  }
 }
 
 Result<PqTrainer> PqTrainer::Make(const PqSource& source, const PqOptions& options) {

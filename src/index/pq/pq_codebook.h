@@ -1,6 +1,9 @@
 // The codebook of product codes (kernels/product_codes.h): centroids of each run of channels of the
 // keys of one kv head, found by k-means on some of them.
 //
+// Pairs:   channels that the rotary embedding turns together are put into one subspace: they lie on
+//          a circle, which a centroid of both says better than two of one each. On SmolLM2's heads
+//          the recall of the 100 best rises by up to 4 points at 8 x 8 bits, and by up to 15 at 4 x 8.
 // Method:  sampled keys are spread evenly over the run. k-means++ on up to kSeedingKeys of them,
 //          then rounds of assignment and means. A centroid that no key is near to becomes the key
 //          that is furthest from its own; where all keys lie on centroids it stays. So fewer keys
@@ -36,7 +39,15 @@ struct PqSource {
   std::span<const uint32_t> order;
   // Sampled q rows, of the keys' type and row length: the error is measured by them. May be none.
   storage::QueryRows queries;
+  // Channels i and i + num_pairs, for i below it, are turned together by the rotary embedding.
+  size_t num_pairs = 0;
 };
+
+// Brings channels that are turned together side by side, i and i + num_pairs to 2 i and 2 i + 1,
+// and leaves the others. `rows`, num_channels elements each, are changed in place; scratch has room
+// for one.
+void PairChannels(size_t num_pairs, size_t num_channels, size_t num_rows, float* rows,
+                  float* scratch);
 
 struct PqOptions {
   size_t num_subspaces = 8;
@@ -46,7 +57,7 @@ struct PqOptions {
   uint64_t seed = 0x6174746e6462;
 };
 
-// Rows `order[first]` on of the source's keys, as float32. rows [count, num_channels].
+// Rows `order[first]` on of the source's keys, as float32 and paired. rows [count, num_channels].
 void LoadPqKeys(const PqSource& source, size_t first, size_t count, float* rows);
 
 struct PqCodebook {

@@ -30,6 +30,7 @@ Result<PqHeader> DecodeHeader(std::span<const std::byte> bytes, std::string_view
   header.num_subspaces = in.U32("num_subspaces");
   header.bits = in.U32("bits");
   const uint32_t error[] = {in.U32("error")};
+  header.num_pairs = in.U32("num_pairs");
   ATTNDB_RETURN_IF_ERROR(storage::ReadZeros(&in, object, kPqHeaderBytes));
 
   if (header.num_keys == 0) return Mismatch(object, "num_keys", "1 or more", "0");
@@ -46,6 +47,8 @@ Result<PqHeader> DecodeHeader(std::span<const std::byte> bytes, std::string_view
                         std::to_string(kernels::kMaxRowElements),
                     std::to_string(header.num_channels));
   }
+  ATTNDB_RETURN_IF_ERROR(
+      ExpectAtMost(object, "num_pairs", header.num_pairs, header.num_channels / 2));
   ATTNDB_RETURN_IF_ERROR(ExpectBits<uint32_t>(object, "error", error, ~0u, 0, kInfinityBits));
   header.error = std::bit_cast<float>(error[0]);
   return header;
@@ -80,6 +83,7 @@ void EncodePqHeader(const PqHeader& header, std::span<std::byte> out) {
   writer.U32(header.num_subspaces);
   writer.U32(header.bits);
   writer.U32(std::bit_cast<uint32_t>(header.error));
+  writer.U32(header.num_pairs);
   writer.PadTo(kPqHeaderBytes);
   ATTNDB_CHECK(out.size() == kPqHeaderBytes);
   std::ranges::copy(writer.bytes(), out.begin());

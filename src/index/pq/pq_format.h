@@ -34,7 +34,8 @@ struct PqHeader {
   uint32_t num_channels = 0;
   uint32_t num_subspaces = 0;
   uint32_t bits = 0;
-  float error = 0.0f;  // Standard deviation of a score's error, for a q of norm 1.
+  float error = 0.0f;      // Standard deviation of a score's error, for a q of norm 1.
+  uint32_t num_pairs = 0;  // PqSource::num_pairs.
 };
 
 // Where the pieces lie.

@@ -39,10 +39,14 @@ struct QueryLayout {
   QueryLayout(const PqHeader& header, size_t num_q_rows)
       : rows(kernels::LookupTableBytes(header.num_subspaces, header.bits, num_q_rows)),
         norms(rows + RoundUpToPiece(num_q_rows * sizeof(kernels::TableRow))),
-        total_bytes(norms + RoundUpToPiece(num_q_rows * sizeof(float))) {}
+        paired(norms + RoundUpToPiece(num_q_rows * sizeof(float))),
+        // One more to pair them with.
+        total_bytes(paired +
+                    RoundUpToPiece((num_q_rows + 1) * header.num_channels * sizeof(float))) {}
 
   size_t rows;
   size_t norms;
+  size_t paired;
   size_t total_bytes;
 };
 
@@ -97,13 +101,18 @@ PqQueries PqKeys::Prepare(const float* q, size_t q_stride, size_t num_q_rows,
                                           header_.bits};
   auto* const rows = reinterpret_cast<kernels::TableRow*>(memory + layout.rows);
   auto* const norms = reinterpret_cast<float*>(memory + layout.norms);
+  auto* const paired = reinterpret_cast<float*>(memory + layout.paired);
   for (size_t r = 0; r < num_q_rows; ++r) {
     const double norm = Norm({q + r * q_stride, header_.num_channels});
     norms[r] = static_cast<float>(norm * (1 + 4 * kEpsilon));
+    std::copy_n(q + r * q_stride, header_.num_channels, paired + r * header_.num_channels);
   }
-  return {kernels::BuildLookupTables(codebook, q, q_stride, num_q_rows, memory, rows),
-          {rows, num_q_rows},
-          {norms, num_q_rows}};
+  PairChannels(header_.num_pairs, header_.num_channels, num_q_rows, paired,
+               paired + num_q_rows * header_.num_channels);
+  return {
+      kernels::BuildLookupTables(codebook, paired, header_.num_channels, num_q_rows, memory, rows),
+      {rows, num_q_rows},
+      {norms, num_q_rows}};
 }
 
 kernels::ProductCodesView PqKeys::view() const {

@@ -213,5 +213,34 @@ TEST_F(PqKeysTest, SizesAreAsTold) {
   EXPECT_EQ(keys.bits(), 4u);
 }
 
+// Channels that are turned together are coded together, as if rows had them side by side.
+TEST_F(PqKeysTest, PairsAreCodedSideBySide) {
+  constexpr size_t kPairs = 10;  // Of 32 channels; the rest stays.
+  Random random(8);
+  test::PqRows rows = test::TopicRows(3000, 32, &random);
+  std::vector<float> q = test::Gaussians(3 * 32, 1.0, &random);
+  PqSource apart = rows.source();
+  apart.num_pairs = kPairs;
+  const PqKeys paired = *PqKeys::Build(apart, {.num_subspaces = 8, .bits = 8});
+  test::PqRows beside = rows;
+  std::vector<float> q_beside = q;
+  for (std::vector<float>* const values : {&beside.values, &q_beside}) {
+    for (size_t row = 0; row < values->size(); row += 32) {
+      const std::vector<float> before(values->begin() + static_cast<long>(row),
+                                      values->begin() + static_cast<long>(row) + 32);
+      for (size_t i = 0; i < kPairs; ++i) {
+        (*values)[row + 2 * i] = before[i];
+        (*values)[row + 2 * i + 1] = before[kPairs + i];
+      }
+    }
+  }
+  const PqKeys plain = *PqKeys::Build(beside.source(), {.num_subspaces = 8, .bits = 8});
+  std::vector<float> scores(3 * 3000), expected(3 * 3000);
+  paired.Scan(test::Prepared(paired, q, 32).queries, 0, 3000, scores.data(), 3000);
+  plain.Scan(test::Prepared(plain, q_beside, 32).queries, 0, 3000, expected.data(), 3000);
+  EXPECT_EQ(scores, expected);
+  EXPECT_EQ(paired.ScoreError(1.0f), plain.ScoreError(1.0f));
+}
+
 }  // namespace
 }  // namespace attndb::index::test
