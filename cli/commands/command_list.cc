@@ -71,6 +71,11 @@ std::vector<CommandEntry> StoreCommands() {
        "attndb verify\n"
        "attndb verify manual",
        MakeVerify},
+      {"build", "Build an index of a context's keys, and wait for it",
+       "attndb build manual --index pq\n"
+       "attndb build manual --index pq,m=16,b=8\n"
+       "attndb build '#12' --index graph --json",
+       MakeBuild},
       {"compact", "Merge small segments, erase what no context uses, expire contexts",
        "attndb compact\n"
        "attndb compact --segment-tokens 65536",

@@ -21,6 +21,7 @@ std::unique_ptr<Command> MakeTtl();
 std::unique_ptr<Command> MakeQuota();
 std::unique_ptr<Command> MakeDeclareEqual();
 std::unique_ptr<Command> MakeVerify();
+std::unique_ptr<Command> MakeBuild();
 std::unique_ptr<Command> MakeCompact();
 std::unique_ptr<Command> MakeStats();
 std::unique_ptr<Command> MakeDoctor();

@@ -1,5 +1,6 @@
 #include "cli/common/context_text.h"
 
+#include <map>
 #include <utility>
 
 #include "attndb/fingerprint.h"
@@ -51,8 +52,30 @@ std::string NameOf(const ContextInfo& context) {
   return "#" + std::to_string(static_cast<int64_t>(context.id));
 }
 
+// What is made of the context's keys and values: bytes by kind, over its segments.
+std::map<std::string, uint64_t> BytesByKind(const ContextInfo& context) {
+  std::map<std::string, uint64_t> bytes;
+  for (const SegmentInfo& segment : context.segments) {
+    for (const CompanionInfo& companion : segment.companions) {
+      bytes[companion.kind] += companion.file_bytes;
+    }
+  }
+  return bytes;
+}
+
 std::string PlanesText(uint64_t bytes, uint64_t num_pending) {
   std::string text = bytes == 0 && num_pending == 0 ? "none" : FormatBytes(bytes);
+  if (num_pending > 0) text += ", not built of " + FormatCount(num_pending) + " segments";
+  return text;
+}
+
+std::string DerivedText(const ContextInfo& context) {
+  std::string text;
+  for (const auto& [kind, bytes] : BytesByKind(context)) {
+    text += (text.empty() ? "" : ", ") + kind + " " + FormatBytes(bytes);
+  }
+  if (text.empty()) text = "none";
+  const uint64_t num_pending = context.num_pending_companions;
   if (num_pending > 0) text += ", not built of " + FormatCount(num_pending) + " segments";
   return text;
 }
@@ -68,6 +91,7 @@ Json ToJson(const ContextInfo& context) {
                {"own_bytes", context.own_bytes},
                {"companion_bytes", context.companion_bytes},
                {"num_pending_companions", context.num_pending_companions},
+               {"derived_bytes", BytesByKind(context)},
                {"retained_bytes", context.retained_bytes},
                {"query_sample_bytes", context.query_sample_bytes},
                {"created_us", context.created_us},
@@ -110,7 +134,7 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
                  ", " + std::to_string(context.num_layers) + " layers"},
       {"on disk", FormatBytes(context.file_bytes) + ", " + FormatBytes(context.own_bytes) +
                       " of it shared with no other context"},
-      {"key planes", PlanesText(context.companion_bytes, context.num_pending_companions)},
+      {"derived", DerivedText(context)},
       {"query sample", FormatBytes(context.query_sample_bytes)},
       {"retained", FormatBytes(context.retained_bytes) + " of tokens that no context uses"},
       {"created", when(context.created_us)},

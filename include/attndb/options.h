@@ -87,6 +87,12 @@ struct CompactOptions {
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 
+struct BuildOptions {
+  // As WaitOptions::progress: false waits no longer. What was asked for stays asked for, and is
+  // built while the store is open. May be null.
+  std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
+};
+
 struct WaitOptions {
   // Called as work goes on with bytes of K and V whose planes are built, and of all that were to be
   // built when it began or came since; false waits no longer. May be null.

@@ -54,6 +54,16 @@ struct ContextInfo {
   std::vector<SegmentInfo> segments;          // Oldest first. Filled by Describe only.
 };
 
+// What Build found and made, in segments of the context.
+struct BuildReport {
+  std::string kind;            // Of the companions, as in CompanionInfo.
+  uint64_t num_built = 0;      // By this call, or meanwhile,
+  uint64_t num_present = 0;    // ... there before,
+  uint64_t num_too_short = 0;  // ... shorter than what has one: their keys are read,
+  uint64_t num_missing = 0;    // ... not built: damaged, or no room on disk.
+  uint64_t file_bytes = 0;     // Of those that are there now.
+};
+
 // What a search chose for one q head: tokens between sink and window, in no order. No tokens where
 // the head reads all: a short context, NaN or Inf in K or V.
 struct CriticalTokens {

@@ -30,6 +30,7 @@ from attndb._errors import (
 )
 from attndb._kv_file import KvFile, write_kv_file
 from attndb._results import (
+    BuildReport,
     CompanionInfo,
     ContextInfo,
     CriticalTokens,
@@ -51,6 +52,7 @@ __version__ = _core.version()
 __all__ = [
     "DB",
     "AlreadyExistsError",
+    "BuildReport",
     "BusyError",
     "CancelledError",
     "CompanionInfo",

@@ -17,6 +17,7 @@ from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
 from attndb._errors import InvalidArgumentError
 from attndb._results import (
+    BuildReport,
     CompanionInfo,
     ContextInfo,
     Damage,
@@ -385,6 +386,22 @@ class DB:
         CancelledError. It must not call the store, whose other writers wait.
         """
         self._core.compact(segment_tokens, progress)
+
+    def build(
+        self,
+        context: Context,
+        index: str,
+        *,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> BuildReport:
+        """Builds an index of each of the context's segments that has none, and waits.
+
+        Else the first call of a plan that names one starts that. ``index``: as in plans,
+        ``"clustered"``, ``"graph"``, ``"pq"`` or ``"pq,m=4,b=8"``; or ``"planes"``, which every
+        segment gets by itself. ``progress(bytes_done, bytes_total)``, as work goes on; False waits
+        no longer and raises CancelledError.
+        """
+        return BuildReport(**self._core.build(_context_text(context), index, progress))
 
     def wait_for_background(
         self, *, progress: Callable[[int, int], object] | None = None

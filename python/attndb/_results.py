@@ -210,6 +210,18 @@ class VerifyReport:
 
 
 @dataclass(frozen=True)
+class BuildReport:
+    """What build found and made, in segments of the context."""
+
+    kind: str  # Of the companions, as describe names them.
+    num_built: int  # By this call, or meanwhile,
+    num_present: int  # ... there before,
+    num_too_short: int  # ... shorter than what has one: their keys are read,
+    num_missing: int  # ... not built: damaged, or no room on disk.
+    file_bytes: int  # Of those that are there now.
+
+
+@dataclass(frozen=True)
 class Stats:
     """Counts and sizes of a store, as one tenant sees it."""
 

@@ -194,6 +194,16 @@ void Compact(const PyDb& self, uint64_t segment_tokens, const nb::object& progre
   ThrowIfError(status);
 }
 
+Dict Build(const PyDb& self, const std::string& context, const std::string& index,
+           const nb::object& progress) {
+  const DB db = self.Get();
+  PyProgress py_progress(progress);
+  const BuildOptions options = {.progress = py_progress.function()};
+  Result<BuildReport> report = Unlocked([&] { return db.Build(context, index, options); });
+  py_progress.Rethrow();
+  return ToDict(Unwrap(std::move(report)));
+}
+
 void WaitForBackground(const PyDb& self, const nb::object& progress) {
   const DB db = self.Get();
   PyProgress py_progress(progress);
@@ -272,6 +282,7 @@ void BindDb(nb::module_& module) {
       .def("declare_equal", DeclareEqual, nb::arg("fingerprint_a"), nb::arg("fingerprint_b"))
       .def("verify", Verify, context, nb::arg("progress").none())
       .def("compact", Compact, nb::arg("segment_tokens"), nb::arg("progress").none())
+      .def("build", Build, context, nb::arg("index"), nb::arg("progress").none())
       .def("wait_for_background", WaitForBackground, nb::arg("progress").none())
       .def(
           "machine",

@@ -177,6 +177,17 @@ Dict ToDict(const VerifyReport& report) {
   return dict;
 }
 
+Dict ToDict(const BuildReport& report) {
+  Dict dict;
+  dict["kind"] = report.kind;
+  dict["num_built"] = report.num_built;
+  dict["num_present"] = report.num_present;
+  dict["num_too_short"] = report.num_too_short;
+  dict["num_missing"] = report.num_missing;
+  dict["file_bytes"] = report.file_bytes;
+  return dict;
+}
+
 Dict ToDict(const MachineProfile& machine) {
   Dict dict;
   dict["cpu"] = machine.cpu;

@@ -18,6 +18,7 @@ Dict ToDict(const Explain& explain);
 Dict ToDict(const MachineProfile& machine);
 Dict ToDict(const PrefixExplain& explain);
 Dict ToDict(const VerifyReport& report);
+Dict ToDict(const BuildReport& report);
 Dict ToDict(const DBStats& stats);
 
 }  // namespace attndb::python

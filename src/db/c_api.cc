@@ -404,6 +404,19 @@ attndb_code attndb_db_verify(const attndb_db* db, const char* context, attndb_pr
   });
 }
 
+attndb_code attndb_db_build(const attndb_db* db, const char* context, const char* index,
+                            attndb_progress progress, void* user_data, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(context, "context"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(index, "index"));
+    ATTNDB_ASSIGN_OR_RETURN(
+        const attndb::BuildReport report,
+        db->db.Build(context, index, {.progress = ToProgress(progress, user_data)}));
+    return json == nullptr ? Status() : TextOut(attndb::internal::ToJson(report), json);
+  });
+}
+
 attndb_code attndb_db_compact(const attndb_db* db) {
   return attndb_db_compact_with(db, nullptr, nullptr, nullptr);
 }

@@ -86,6 +86,15 @@ std::string ToJson(const VerifyReport& report) {
                    {"damages", std::move(damages)}});
 }
 
+std::string ToJson(const BuildReport& report) {
+  return DumpJson({{"kind", report.kind},
+                   {"num_built", report.num_built},
+                   {"num_present", report.num_present},
+                   {"num_too_short", report.num_too_short},
+                   {"num_missing", report.num_missing},
+                   {"file_bytes", report.file_bytes}});
+}
+
 std::string ToJson(const ModelSpec& spec) {
   Json layers = Json::array();
   for (const LayerSpec& layer : spec.layers) layers.push_back(JsonOf(layer));

@@ -124,6 +124,8 @@ class Database : public std::enable_shared_from_this<Database>,
   Result<VerifyReport> Verify(const std::string& tenant, const VerifyOptions& options);
   Status Compact(const std::string& tenant, const CompactOptions& options)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  Result<BuildReport> Build(const std::string& tenant, std::string_view context,
+                            std::string_view index, const BuildOptions& options);
   Status WaitForBackground(const derived::Lanes::Progress& progress);
   Result<DBStats> Stats(const std::string& tenant) const;
 

@@ -209,6 +209,11 @@ Status DB::Compact(const CompactOptions& options) const {
   return database_->Compact(tenant_, options);
 }
 
+Result<BuildReport> DB::Build(std::string_view context, std::string_view index,
+                              const BuildOptions& options) const {
+  return database_->Build(tenant_, context, index, options);
+}
+
 Status DB::WaitForBackground(const WaitOptions& options) const {
   return database_->WaitForBackground(options.progress);
 }

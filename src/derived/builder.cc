@@ -107,6 +107,16 @@ void Builder::Schedule(const SegmentFacts& segment) {
   }
 }
 
+void Builder::Order(const SegmentFacts& segment, const Kind& kind) {
+  if (!options_.writes || !Lacks(segment, kind)) return;
+  MutexLock lock(&mutex_);
+  const Key key = KeyOf(segment.id, kind);
+  const auto request = requests_.find(key);
+  const bool is_queued =
+      request != requests_.end() && request->second.state == Request::State::kQueued;
+  if (!is_queued) Queue(key, segment.kv_bytes);
+}
+
 void Builder::Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged) {
   if (!options_.writes) return;
   MutexLock lock(&mutex_);

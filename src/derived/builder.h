@@ -68,6 +68,8 @@ class Builder {
   // Builds what the segment lacks of the kinds that every segment has, and of those that it
   // inherited.
   void Schedule(const SegmentFacts& segment) ATTNDB_EXCLUDES(mutex_);
+  // Builds the segment's object of the kind, if it lacks that.
+  void Order(const SegmentFacts& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
   // `merged` takes the place of a run of segments: what plans have read of these, they will read of
   // it. Nothing is built before Schedule.
   void Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged)

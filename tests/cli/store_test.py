@@ -12,7 +12,7 @@ import tempfile
 import time
 
 import cli_case
-from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, READ_ONLY,
+from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, READ_ONLY, UNSUPPORTED,
                       USAGE)
 
 LIGHTHOUSE = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. "
@@ -102,6 +102,19 @@ class ManageTest(StoreCase):
         self.assertIn("contexts", self.run_ok("stats").out)
         after = self.run_json("compact")
         self.assertEqual(after["num_contexts"], 2)
+
+    def test_build_tells_what_segments_have(self):
+        report = self.run_json("build", "harbour", "--index", "planes")
+        self.assertEqual(report["num_built"], 0)
+        self.assertEqual(report["num_present"] + report["num_too_short"], 1)
+        report = self.run_json("build", "harbour", "--index", "pq")
+        self.assertEqual(report, {"kind": "pq_8x8", "num_built": 0, "num_present": 0,
+                                  "num_too_short": 1, "num_missing": 0, "file_bytes": 0})
+        self.assertIn("attndb compact", self.run_ok("build", "harbour", "--index", "graph").err)
+        self.assertIn("derived_bytes", self.run_json("describe", "harbour"))
+        self.assert_fails(NOT_FOUND, "build", "nobody", "--index", "pq", says=["nobody"])
+        self.assert_fails(UNSUPPORTED, "build", "harbour", "--index", "tree", says=["tree"])
+        self.assert_fails(USAGE, "build", "harbour", "--index", "flat", says=["flat"])
 
     def test_tenants_do_not_see_each_other(self):
         self.assertEqual(self.names("--tenant", "alice"), [])

@@ -14,7 +14,8 @@ from cli_case import CliCase, DAMAGE, ERROR, NOT_FOUND, OK, UNSUPPORTED, USAGE, 
 
 ENGINE_COMMANDS = ["import", "ask", "chat", "explain", "capture"]
 COMMANDS = ["import", "export", "ask", "chat", "ls", "describe", "explain", "rm", "pin", "ttl",
-            "quota", "declare-equal", "verify", "compact", "stats", "doctor", "capture"]
+            "quota", "declare-equal", "verify", "build", "compact", "stats", "doctor",
+            "capture"]
 
 
 def commands_of_this_build():
@@ -89,6 +90,7 @@ class UsageTest(CliCase):
         for tokens in ("0", "-1", "many", str(2**31 + 1)):
             self.assert_fails(USAGE, "compact", "--segment-tokens", tokens,
                               says=["--segment-tokens"])
+        self.assert_fails(USAGE, "build", "a", says=["--index"])
         self.assert_fails(USAGE, "declare-equal", "a", "hex:0", says=["hex:0", "digits"])
         self.assert_fails(USAGE, "declare-equal", "a", "a", says=["one fingerprint"])
         self.assertFalse(self.store.exists())
@@ -106,7 +108,7 @@ class UsageTest(CliCase):
 class StoreTest(CliCase):
     def test_reading_a_store_that_is_not_there_says_how_to_make_one(self):
         for args in (["ls"], ["stats"], ["describe", "x"], ["rm", "x"], ["pin", "x"],
-                     ["ttl", "x", "1h"], ["verify"], ["compact"], ["quota"],
+                     ["ttl", "x", "1h"], ["verify"], ["compact"], ["quota"], ["build", "x", "--index", "pq"],
                      ["declare-equal", "a", "b"]):
             with self.subTest(args=args):
                 self.assert_fails(NOT_FOUND, *args, says=["attndb import"])

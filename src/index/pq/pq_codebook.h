@@ -3,7 +3,8 @@
 //
 // Pairs:   channels that the rotary embedding turns together are put into one subspace: they lie on
 //          a circle, which a centroid of both says better than two of one each. On SmolLM2's heads
-//          the recall of the 100 best rises by up to 4 points at 8 x 8 bits, and by up to 15 at 4 x 8.
+//          the recall of the 100 best rises by up to 4 points at 8 x 8 bits, and by up to 15 at 4 x
+//          8.
 // Method:  sampled keys are spread evenly over the run. k-means++ on up to kSeedingKeys of them,
 //          then rounds of assignment and means. A centroid that no key is near to becomes the key
 //          that is furthest from its own; where all keys lie on centroids it stays. So fewer keys
@@ -76,7 +77,7 @@ struct PqCodebook {
 // Subspaces may be trained by several threads, each by one.
 class PqTrainer {
  public:
-  static constexpr size_t kSeedingKeys = 4096;
+  static constexpr size_t kSeedingKeys = 2048;
 
   // Takes the sample. REQUIRES: source.num_keys > 0.
   static Result<PqTrainer> Make(const PqSource& source, const PqOptions& options);

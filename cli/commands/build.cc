@@ -1,0 +1,64 @@
+#include <string>
+
+#include "cli/commands/commands.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/progress.h"
+#include "cli/common/units.h"
+
+namespace attndb::cli {
+namespace {
+
+class BuildCommand : public Command {
+ public:
+  void AddFlags(Flags* flags) override {
+    flags->Add({"context", "CONTEXT", "Name, or #id", /*required=*/true}, &context_);
+    flags->Add(
+        {"--index", "INDEX",
+         "As in plans: clustered, graph, pq or pq,m=4,b=8; or planes, which are built anyway",
+         /*required=*/true},
+        &index_);
+  }
+
+  Result<ExitCode> Run(Environment* env) override {
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, {.background_threads = 0}));
+    const InterruptScope interrupt;
+    ProgressLine line({.label = "build", .unit = "bytes", .enabled = env->show_progress()});
+    const Result<BuildReport> report =
+        db.Build(context_, index_, {.progress = [&](uint64_t done, uint64_t total) {
+                   line.Update(done, total);
+                   return !Interrupted();
+                 }});
+    line.Clear();
+    if (report.status().code() == StatusCode::kCancelled) {
+      return env->WithAdvice(report.status(), "what is built stays; run it again for the rest");
+    }
+    ATTNDB_RETURN_IF_ERROR(report.status());
+    env->PrintJson({{"kind", report->kind},
+                    {"num_built", report->num_built},
+                    {"num_present", report->num_present},
+                    {"num_too_short", report->num_too_short},
+                    {"num_missing", report->num_missing},
+                    {"file_bytes", report->file_bytes}});
+    env->Print(report->kind + ": built for " + FormatCount(report->num_built) + " segments, " +
+               FormatCount(report->num_present) + " had it, " + FormatBytes(report->file_bytes) +
+               " in all, in " + FormatSeconds(line.elapsed_seconds()) + "\n");
+    if (report->num_too_short > 0) {
+      env->Note(FormatCount(report->num_too_short) +
+                " segments are too short for one: 'attndb compact' merges them");
+    }
+    if (report->num_missing > 0) {
+      env->Note(FormatCount(report->num_missing) + " segments have none: see 'attndb describe'");
+    }
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::string context_;
+  std::string index_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeBuild() { return std::make_unique<BuildCommand>(); }
+
+}  // namespace attndb::cli

@@ -1,0 +1,77 @@
+// Database: builds of indexes that a caller asks for, and waits for.
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "db/database.h"
+#include "planner/plan.h"
+
+namespace attndb::internal {
+namespace {
+
+constexpr std::string_view kPlanes = "planes";
+
+// What plans with this index find keys by.
+Result<std::string> UseOf(std::string_view index, const planner::PlanRegistry& plans) {
+  if (index == kPlanes) return std::string(derived::kKeyPlanes);
+  const std::string text = "topk(k=1,index=" + std::string(index) + ")";
+  Result<planner::Plan> plan = planner::Plan::Parse(text, plans);
+  if (!plan.ok()) {
+    return Status(plan.status().code(),
+                  "index '" + std::string(index) + "': " + std::string(plan.status().message()));
+  }
+  const planner::LayerPlan& layer = plan->ForLayer(0);
+  if (!layer.UsesIndex()) {
+    return Status::InvalidArgument("index '" + std::string(index) +
+                                   "' scores all keys, and nothing is built for it; expected "
+                                   "planes, clustered, graph or pq");
+  }
+  return layer.FindsBy();
+}
+
+}  // namespace
+
+Result<BuildReport> Database::Build(const std::string& tenant, std::string_view context,
+                                    std::string_view index, const BuildOptions& options) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::string use, UseOf(index, plans()));
+  ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  if (!options_.background_builds) {
+    return Status::FailedPrecondition(
+        "store '" + path_ + "' was opened without background_builds, which build indexes");
+  }
+  const derived::Kind& kind = kinds_.ForUse(use);
+  const std::string& object = kind.traits().object;
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord record, Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextDetail before,
+                          catalog_->Describe(record.tenant, record.id));
+  BuildReport report;
+  report.kind = object;
+  for (const db::ChainSegment& link : before.chain) {
+    const derived::SegmentFacts segment = FactsOf(link.segment);
+    if (segment.Find(object) != nullptr) {
+      ++report.num_present;
+    } else if (!kind.MayHave(segment.num_tokens)) {
+      ++report.num_too_short;
+    } else {
+      builder_.Order(segment, kind);
+    }
+  }
+  ATTNDB_RETURN_IF_ERROR(WaitForBackground(options.progress));
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextDetail after,
+                          catalog_->Describe(record.tenant, record.id));
+  uint64_t num_there = 0;
+  for (const db::ChainSegment& link : after.chain) {
+    const derived::SegmentFacts segment = FactsOf(link.segment);
+    const derived::ObjectRecord* const made = segment.Find(object);
+    if (made == nullptr) continue;
+    ++num_there;
+    report.file_bytes += made->file_bytes;
+  }
+  report.num_built = num_there - std::min(num_there, report.num_present);
+  const uint64_t num_known = num_there + report.num_too_short;
+  report.num_missing = after.chain.size() - std::min<uint64_t>(after.chain.size(), num_known);
+  return report;
+}
+
+}  // namespace attndb::internal

@@ -1,0 +1,92 @@
+// Goal:   an index that is asked for is there when Build returns, what can't have one is told, and
+//         nothing is built twice.
+#include <string>
+#include <vector>
+
+#include "db/db_access.h"
+#include "db/db_test_util.h"
+
+namespace attndb {
+namespace {
+
+using test::DBFixture;
+using test::FailsWith;
+using test::Tokens;
+using ::testing::HasSubstr;
+
+class BuildIndexTest : public DBFixture {
+ protected:
+  BuildIndexTest() : DBFixture(/*background_builds=*/true) {}
+
+  uint64_t NumOfKind(const std::string& context, const std::string& kind) {
+    uint64_t count = 0;
+    const ContextInfo info = *db_->Describe(context);
+    for (const SegmentInfo& segment : info.segments) {
+      for (const CompanionInfo& companion : segment.companions) count += companion.kind == kind;
+    }
+    return count;
+  }
+};
+
+TEST_F(BuildIndexTest, WhatIsAskedForIsThereWhenItReturns) {
+  StoreChain("a", std::vector<uint64_t>{3000, 700, 2100}, 1);
+  for (const char* index : {"pq", "pq,m=4,b=6", "clustered", "graph"}) {
+    const Result<BuildReport> report = db_->Build("a", index);
+    ATTNDB_ASSERT_OK(report.status());
+    EXPECT_EQ(report->num_built, 2u) << index;
+    EXPECT_EQ(report->num_present, 0u) << index;
+    EXPECT_EQ(report->num_too_short, 1u) << index;
+    EXPECT_EQ(report->num_missing, 0u) << index;
+    EXPECT_GT(report->file_bytes, 0u) << index;
+    EXPECT_EQ(NumOfKind("a", report->kind), 2u) << index;
+
+    const uint64_t num_built = db_->Stats()->num_companions_built;
+    const Result<BuildReport> again = db_->Build("a", index);
+    ATTNDB_ASSERT_OK(again.status());
+    EXPECT_EQ(again->num_built, 0u) << index;
+    EXPECT_EQ(again->num_present, 2u) << index;
+    EXPECT_EQ(again->file_bytes, report->file_bytes) << index;
+    EXPECT_EQ(db_->Stats()->num_companions_built, num_built) << index;
+  }
+  ATTNDB_ASSERT_OK(db_->Build("a", "planes").status());
+  EXPECT_EQ(db_->Build("a", "planes")->num_present, 3u);
+}
+
+// The first call of a plan finds it, and asks for nothing more.
+TEST_F(BuildIndexTest, PlansUseIt) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  ATTNDB_ASSERT_OK(db_->Build("a", "pq").status());
+  const uint64_t num_built = db_->Stats()->num_companions_built;
+  Session session = Resume(stored);
+  ATTNDB_ASSERT_OK(session.SetPlan("topk(k=20,index=pq)"));
+  (void)Probe(&session);
+  EXPECT_GT(session.Explain().layers[0].heads[0].visited_mean, 0);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(db_->Stats()->num_companions_built, num_built);
+}
+
+TEST_F(BuildIndexTest, WhatIsNoIndexIsRefused) {
+  StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  EXPECT_THAT(db_->Build("a", "tree"), FailsWith(StatusCode::kUnsupported, HasSubstr("tree")));
+  EXPECT_THAT(db_->Build("a", "flat"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("scores all keys")));
+  EXPECT_THAT(db_->Build("a", "pq,m=3"), FailsWith(StatusCode::kInvalidArgument, HasSubstr("m")));
+  EXPECT_THAT(db_->Build("a", ""), FailsWith(StatusCode::kUnsupported, HasSubstr("index")));
+  EXPECT_THAT(db_->Build("b", "pq"), FailsWith(StatusCode::kNotFound, HasSubstr("b")));
+}
+
+TEST_F(BuildIndexTest, WhoMayNotWriteOrWaitsNoLongerIsTold) {
+  StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  EXPECT_THAT(db_->Build("a", "graph", {.progress = [](uint64_t, uint64_t) { return false; }}),
+              FailsWith(StatusCode::kCancelled, HasSubstr("")));
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());  // It was built all the same.
+  EXPECT_EQ(db_->Build("a", "graph")->num_present, 1u);
+  Open({.background_builds = false});
+  EXPECT_THAT(db_->Build("a", "pq"),
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("background_builds")));
+  const DB reader = *DB::Open(store(), {.read_only = true});
+  EXPECT_THAT(reader.Build("a", "pq"), FailsWith(StatusCode::kReadOnly, HasSubstr("reading")));
+}
+
+}  // namespace
+}  // namespace attndb
