@@ -119,6 +119,33 @@ def error_8k(results: Results) -> Line:
                 error <= 0.01 and share <= 0.35, why, "attention_8k")
 
 
+CODES, FAST_CODES = "auto(error=0.01,index=pq)", "auto(error=0.03,index=pq)"
+
+
+def by_codes(what: str, source: str, most: tuple[float, float]) -> Callable[[Results], Line]:
+    """Bytes of draws by product codes at errors of 1 and 3 %."""
+
+    def line(results: Results) -> Line:
+        target = " and ".join(f"≤ {percent(share, 0)}" for share in most)
+        plans = [plan_of(results[source], name) for name in (CODES, FAST_CODES)] \
+            if source in results else []
+        if not plans or None in plans:
+            return Line(what, target, source=source)
+        shares = [plan["share_of_full_bytes"] for plan in plans]
+        met = all(share <= bound and plan["error_mean"] <= error for share, bound, plan, error
+                  in zip(shares, most, plans, (0.01, 0.03), strict=True))
+        why = "; ".join(
+            f"error {percent(plan['error_mean'], 2)}, worst head "
+            f"{percent(plan['error_worst_head'])}, {plan['speedup']:.2f} × full's speed; draws by "
+            f"planes take {percent(other['share_of_full_bytes'])} and {other['speedup']:.2f} ×"
+            for plan, other in zip(plans, [plan_of(results[source], name) for name in (AUTO, FAST)],
+                                   strict=True))
+        measured = " and ".join(percent(share) for share in shares)
+        return Line(what, target, measured, met, why, source)
+
+    return line
+
+
 def biased(results: Results) -> Line:
     what, target = "error with a Qwen-kind key bias (synthetic) over the unbiased", "≤ 1.5 ×"
     if not {"attention_8k", "attention_biased"} <= results.keys():
@@ -354,6 +381,9 @@ LINES: list[Callable[[Results], Line]] = [
     error_8k,
     greedy,
     perplexity,
+    by_codes("SmolLM2, 8,192 tokens: bytes of draws by product codes at errors of 1 and 3 %",
+             "attention_8k", (0.10, 0.07)),
+    by_codes("the same stretched to 131,072", "attention_stretched", (0.05, 0.03)),
     biased,
     bounds,
     estimates,

@@ -32,7 +32,7 @@ TEST_P(CodeDrawOperatorTest, AutoKeepsItsError) {
     for (const char* error : {"0.1", "0.03", "0.01"}) {
       layer.Run(ByCodes(error), 1);
       EXPECT_LT(layer.MeanErrorOfFull(), 1.2 * std::strtod(error, nullptr)) << error;
-      EXPECT_LT(layer.MeanErrorOfFull(), last) << error;
+      EXPECT_LT(layer.MeanErrorOfFull(), last + 1e-5) << error;  // Both may have read all.
       last = layer.MeanErrorOfFull();
     }
   }

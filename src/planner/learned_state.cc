@@ -18,7 +18,7 @@ constexpr double kMissedCalls = 256;
 
 // The error that draws are to find, over the one asked for: samples that stop because they find
 // themselves good flatter themselves a little. By codes few draw more than once.
-constexpr double kWanted = 0.85;
+constexpr double kWanted = 0.83;
 constexpr double kWantedByCodes = 0.9;
 
 constexpr uint64_t kMinCalls = 16;  // Calls before statistics are worth keeping.

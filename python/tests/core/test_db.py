@@ -196,6 +196,22 @@ def test_compacts_to_a_length_with_progress(
         db.compact(segment_tokens=2**31 + 1)
 
 
+def test_build_makes_what_is_asked_for_and_waits(db: attndb.DB, spec: attndb.ModelSpec) -> None:
+    steps = Steps(2100)
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, 0, 2100)
+    db.store(session, steps.ids, name="a")
+    report = db.build("a", "pq,m=4,b=6")
+    assert (report.kind, report.num_built, report.num_missing) == ("pq_4x6", 1, 0)
+    assert report.file_bytes > 0
+    again = db.build("a", "pq,m=4,b=6", progress=lambda done, total: True)
+    assert (again.num_built, again.num_present) == (0, 1)
+    with pytest.raises(attndb.InvalidArgumentError, match="scores all keys"):
+        db.build("a", "flat")
+    with pytest.raises(attndb.NotFoundError):
+        db.build("nobody", "pq")
+
+
 def test_planes_come_to_disk_in_the_background(
     tmp_path: Path, spec: attndb.ModelSpec
 ) -> None:
