@@ -1,6 +1,5 @@
 #include "cli/common/context_text.h"
 
-#include <map>
 #include <utility>
 
 #include "attndb/fingerprint.h"
@@ -52,17 +51,6 @@ std::string NameOf(const ContextInfo& context) {
   return "#" + std::to_string(static_cast<int64_t>(context.id));
 }
 
-// What is made of the context's keys and values: bytes by kind, over its segments.
-std::map<std::string, uint64_t> BytesByKind(const ContextInfo& context) {
-  std::map<std::string, uint64_t> bytes;
-  for (const SegmentInfo& segment : context.segments) {
-    for (const CompanionInfo& companion : segment.companions) {
-      bytes[companion.kind] += companion.file_bytes;
-    }
-  }
-  return bytes;
-}
-
 std::string PlanesText(uint64_t bytes, uint64_t num_pending) {
   std::string text = bytes == 0 && num_pending == 0 ? "none" : FormatBytes(bytes);
   if (num_pending > 0) text += ", not built of " + FormatCount(num_pending) + " segments";
@@ -71,7 +59,7 @@ std::string PlanesText(uint64_t bytes, uint64_t num_pending) {
 
 std::string DerivedText(const ContextInfo& context) {
   std::string text;
-  for (const auto& [kind, bytes] : BytesByKind(context)) {
+  for (const auto& [kind, bytes] : context.derived_bytes) {
     text += (text.empty() ? "" : ", ") + kind + " " + FormatBytes(bytes);
   }
   if (text.empty()) text = "none";
@@ -91,7 +79,7 @@ Json ToJson(const ContextInfo& context) {
                {"own_bytes", context.own_bytes},
                {"companion_bytes", context.companion_bytes},
                {"num_pending_companions", context.num_pending_companions},
-               {"derived_bytes", BytesByKind(context)},
+               {"derived_bytes", context.derived_bytes},
                {"retained_bytes", context.retained_bytes},
                {"query_sample_bytes", context.query_sample_bytes},
                {"created_us", context.created_us},

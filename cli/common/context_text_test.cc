@@ -58,6 +58,17 @@ TEST(ContextTextTest, DescribeShowsSegmentsAndWhatIsWrong) {
   EXPECT_THAT(text, HasSubstr("7         1,024  2,048   0 B         0  DAMAGED: checksum"));
 }
 
+TEST(ContextTextTest, WhatIsDerivedIsShownByKind) {
+  ContextInfo context = Book();
+  EXPECT_THAT(ContextText(context, kNow), HasSubstr("none\n"));
+  EXPECT_EQ(ToJson(context)["derived_bytes"], Json::object());
+  context.derived_bytes = {{"pq_8x8", 2048}, {"key_planes_3", 3 << 20}};
+  context.num_pending_companions = 1;
+  EXPECT_THAT(ContextText(context, kNow),
+              HasSubstr("key_planes_3 3.0 MiB, pq_8x8 2.0 KiB, not built of 1 segments\n"));
+  EXPECT_EQ(ToJson(context)["derived_bytes"]["pq_8x8"], 2048);
+}
+
 TEST(ContextTextTest, JsonHasNullForNoTtlAndSegmentsOnlyWhereThereAreSome) {
   const Json json = ToJson(Book());
   EXPECT_TRUE(json["ttl_seconds"].is_null());

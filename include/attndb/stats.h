@@ -3,6 +3,7 @@
 #define ATTNDB_STATS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ struct ContextInfo {
   uint64_t file_bytes = 0;       // Of all its segments, shared ones counted in full; of companions.
   uint64_t own_bytes = 0;        // Of the segments that no other context uses.
   uint64_t companion_bytes = 0;  // Of file_bytes, those of its segments' companions.
+  std::map<std::string, uint64_t> derived_bytes;  // companion_bytes, by CompanionInfo::kind.
   uint64_t num_pending_companions = 0;  // Segments whose planes are not built, or not yet.
   uint64_t retained_bytes = 0;  // In its segments, of tokens that no context uses (until Compact).
   uint64_t query_sample_bytes = 0;

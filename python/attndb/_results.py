@@ -5,7 +5,7 @@ Fields are those of include/attndb/stats.h; times are aware datetimes, sizes byt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -47,6 +47,7 @@ class ContextInfo:
     file_bytes: int  # Of all its segments, shared ones counted in full; of companions.
     own_bytes: int  # Of the segments that no other context uses.
     companion_bytes: int  # Of file_bytes, those of its segments' companions.
+    derived_bytes: dict[str, int] = field(hash=False)  # companion_bytes, by CompanionInfo.kind.
     num_pending_companions: int  # Segments whose planes are not built, or not yet.
     retained_bytes: int  # In its segments, of tokens that no context uses (until compact).
     query_sample_bytes: int

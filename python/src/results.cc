@@ -104,6 +104,9 @@ Dict ToDict(const ContextInfo& info) {
   dict["file_bytes"] = info.file_bytes;
   dict["own_bytes"] = info.own_bytes;
   dict["companion_bytes"] = info.companion_bytes;
+  Dict derived_bytes;
+  for (const auto& [kind, bytes] : info.derived_bytes) derived_bytes[kind.c_str()] = bytes;
+  dict["derived_bytes"] = derived_bytes;
   dict["num_pending_companions"] = info.num_pending_companions;
   dict["retained_bytes"] = info.retained_bytes;
   dict["query_sample_bytes"] = info.query_sample_bytes;

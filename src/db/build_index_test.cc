@@ -1,5 +1,6 @@
 // Goal:   an index that is asked for is there when Build returns, what can't have one is told, and
 //         nothing is built twice.
+#include <map>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,21 @@ TEST_F(BuildIndexTest, WhatIsAskedForIsThereWhenItReturns) {
   }
   ATTNDB_ASSERT_OK(db_->Build("a", "planes").status());
   EXPECT_EQ(db_->Build("a", "planes")->num_present, 3u);
+}
+
+TEST_F(BuildIndexTest, DescribeAndListShowBytesByKind) {
+  StoreChain("a", std::vector<uint64_t>{3000, 700, 2100}, 1);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const BuildReport planes, db_->Build("a", "planes"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const BuildReport graph, db_->Build("a", "graph"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const BuildReport codes, db_->Build("a", "pq,b=6"));
+  const std::map<std::string, uint64_t> expected = {{planes.kind, planes.file_bytes},
+                                                    {graph.kind, graph.file_bytes},
+                                                    {codes.kind, codes.file_bytes}};
+  EXPECT_EQ(codes.kind, "pq_8x6");
+  EXPECT_EQ(db_->Describe("a")->derived_bytes, expected);
+  EXPECT_EQ(db_->List()->front().derived_bytes, expected);
+  EXPECT_EQ(db_->Describe("a")->companion_bytes,
+            planes.file_bytes + graph.file_bytes + codes.file_bytes);
 }
 
 // The first call of a plan finds it, and asks for nothing more.

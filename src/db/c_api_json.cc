@@ -28,6 +28,7 @@ Json JsonOf(const ContextInfo& c) {
           {"file_bytes", c.file_bytes},
           {"own_bytes", c.own_bytes},
           {"companion_bytes", c.companion_bytes},
+          {"derived_bytes", c.derived_bytes},
           {"num_pending_companions", c.num_pending_companions},
           {"retained_bytes", c.retained_bytes},
           {"query_sample_bytes", c.query_sample_bytes},

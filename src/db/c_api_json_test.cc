@@ -17,6 +17,7 @@ TEST(CApiJsonTest, AContextHasAllItsFields) {
   context.name = "book";
   context.num_tokens = 9;
   context.ttl_seconds = 60;
+  context.derived_bytes = {{"pq_8x8", 5}};
   context.segments.push_back({.segment_id = 3, .damage = "checksum"});
   const json parsed = json::parse(ToJson(context));
   EXPECT_EQ(parsed["id"], 7);
@@ -24,6 +25,7 @@ TEST(CApiJsonTest, AContextHasAllItsFields) {
   EXPECT_EQ(parsed["num_tokens"], 9);
   EXPECT_EQ(parsed["ttl_seconds"], 60);
   EXPECT_EQ(parsed["kv_dtype"], "float16");
+  EXPECT_EQ(parsed["derived_bytes"], (json{{"pq_8x8", 5}}));
   EXPECT_EQ(parsed["segments"][0]["segment_id"], 3);
   EXPECT_EQ(parsed["segments"][0]["damage"], "checksum");
   context.ttl_seconds.reset();
@@ -47,6 +49,21 @@ TEST(CApiJsonTest, AReportListsItsDamages) {
   const json parsed = json::parse(ToJson(report));
   EXPECT_EQ(parsed["ok"], false);
   EXPECT_EQ(parsed["damages"][0]["contexts"][0], "book");
+}
+
+TEST(CApiJsonTest, ABuildsReportHasAllItsFields) {
+  const BuildReport report = {.kind = "graph",
+                              .num_built = 1,
+                              .num_present = 2,
+                              .num_too_short = 3,
+                              .num_missing = 4,
+                              .file_bytes = 5};
+  EXPECT_EQ(json::parse(ToJson(report)), (json{{"kind", "graph"},
+                                               {"num_built", 1},
+                                               {"num_present", 2},
+                                               {"num_too_short", 3},
+                                               {"num_missing", 4},
+                                               {"file_bytes", 5}}));
 }
 
 TEST(CApiJsonTest, ALayersFiguresAreThere) {

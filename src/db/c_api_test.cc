@@ -426,6 +426,22 @@ TEST_F(CApiTest, VerifyCallsBackAndCanBeCancelled) {
   EXPECT_EQ(attndb_db_wait_for_background(nullptr, nullptr, nullptr), ATTNDB_INVALID_ARGUMENT);
 }
 
+TEST_F(CApiTest, BuildTellsWhatSegmentsHave) {
+  StoreContext("book", 100);
+  char* text = nullptr;
+  ASSERT_EQ(attndb_db_build(db_.get(), "book", "pq,m=4", nullptr, nullptr, &text), ATTNDB_OK)
+      << attndb_last_error();
+  const json report = Parsed(text);
+  EXPECT_EQ(report["kind"], "pq_4x8");
+  EXPECT_EQ(report["num_built"], 0);
+  EXPECT_EQ(report["num_too_short"], 1);
+  ASSERT_EQ(attndb_db_build(db_.get(), "book", "graph", nullptr, nullptr, nullptr), ATTNDB_OK);
+  EXPECT_EQ(attndb_db_build(db_.get(), "nobody", "pq", nullptr, nullptr, nullptr),
+            ATTNDB_NOT_FOUND);
+  ASSERT_EQ(attndb_db_describe(db_.get(), "book", &text), ATTNDB_OK);
+  EXPECT_TRUE(Parsed(text)["derived_bytes"].is_object());
+}
+
 TEST_F(CApiTest, CompactTakesALengthAndCanBeCancelled) {
   StoreContext("short", 60);
   StoreContext("book", 100);  // The first 60 tokens are shared: two segments.
@@ -533,6 +549,9 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
       attndb_db_set_quota(nullptr, 1),
       attndb_db_declare_equal(db_.get(), nullptr, 1, "b", 1),
       attndb_db_verify(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
+      attndb_db_build(nullptr, "a", "pq", nullptr, nullptr, nullptr),
+      attndb_db_build(db_.get(), nullptr, "pq", nullptr, nullptr, nullptr),
+      attndb_db_build(db_.get(), "a", nullptr, nullptr, nullptr, nullptr),
       attndb_db_compact(nullptr),
       attndb_db_compact_with(nullptr, nullptr, nullptr, nullptr),
       attndb_session_append(nullptr, 0, &k, &k),

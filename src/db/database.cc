@@ -300,6 +300,7 @@ ContextInfo Database::InfoOf(const db::ContextDetail& detail) const {
     for (const db::CompanionRecord& companion : link.segment.companions) {
       segment.companions.push_back({companion.kind, companion.generation, companion.file_bytes});
       info.companion_bytes += companion.file_bytes;
+      info.derived_bytes[companion.kind] += companion.file_bytes;
     }
     if (builder_.IsPending(FactsOf(link.segment))) ++info.num_pending_companions;
   }

@@ -121,6 +121,23 @@ class RoundTripTest(KvFileCase):
         self.run_ok("export", "long", "-o", out)
         self.assertEqual(data_of(out), data_of(file))
 
+    def test_indexes_of_an_import_are_built_once_and_shown_by_kind(self):
+        tokens = [i * 7 % 1000 for i in range(5000)]
+        file = KvFile(tokens=tokens).write(self.dir / "long.safetensors")
+        self.run_ok("import", "--safetensors", file)
+        report = self.run_json("build", "long", "--index", "pq,m=4,b=4")
+        self.assertGreater(report.pop("file_bytes"), 0)
+        self.assertEqual(report, {"kind": "pq_4x4", "num_built": 1, "num_present": 0,
+                                  "num_too_short": 1, "num_missing": 0})
+        again = self.run_json("build", "long", "--index", "pq,m=4,b=4")
+        self.assertEqual((again["num_built"], again["num_present"]), (0, 1))
+        info = self.run_json("describe", "long")
+        self.assertEqual(info["derived_bytes"]["pq_4x4"], again["file_bytes"])
+        self.assertEqual(sum(info["derived_bytes"].values()), info["companion_bytes"])
+        self.assertEqual(self.run_json("ls")["contexts"][0]["derived_bytes"],
+                         info["derived_bytes"])
+        self.assertIn(", pq_4x4 ", self.run_ok("describe", "long").out)
+
     def test_importing_again_does_nothing_and_another_needs_replace(self):
         self.run_ok("import", "--safetensors", self.file)
         again = self.run_json("import", "--safetensors", self.file, "--pin")

@@ -109,8 +109,7 @@ class StoreTest(CliCase):
     def test_reading_a_store_that_is_not_there_says_how_to_make_one(self):
         for args in (["ls"], ["stats"], ["describe", "x"], ["rm", "x"], ["pin", "x"],
                      ["ttl", "x", "1h"], ["verify"], ["compact"], ["quota"],
-                     ["build", "x", "--index", "pq"],
-                     ["declare-equal", "a", "b"]):
+                     ["build", "x", "--index", "pq"], ["declare-equal", "a", "b"]):
             with self.subTest(args=args):
                 self.assert_fails(NOT_FOUND, *args, says=["attndb import"])
         self.assertFalse(self.store.exists())

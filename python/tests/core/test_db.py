@@ -235,3 +235,4 @@ def test_planes_come_to_disk_in_the_background(
         (companion,) = db.describe("a").segments[0].companions
         assert companion.kind == "key_planes_3"
         assert companion.file_bytes == stats.companion_bytes
+        assert db.describe("a").derived_bytes == {companion.kind: companion.file_bytes}
