@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <string>
 
 #include "cli/commands/commands.h"
@@ -17,6 +18,8 @@ class BuildCommand : public Command {
          "As in plans: clustered, graph, pq or pq,m=4,b=8; or planes, which are built anyway",
          /*required=*/true},
         &index_);
+    flags->Add({"--m", "M", "Subspaces of pq, as m= in INDEX"}, &m_, 1u, kMaxSetting);
+    flags->Add({"--b", "B", "Bits of each of them, as b= in INDEX"}, &b_, 1u, kMaxSetting);
   }
 
   Result<ExitCode> Run(Environment* env) override {
@@ -24,7 +27,7 @@ class BuildCommand : public Command {
     const InterruptScope interrupt;
     ProgressLine line({.label = "build", .unit = "bytes", .enabled = env->show_progress()});
     const Result<BuildReport> report =
-        db.Build(context_, index_, {.progress = [&](uint64_t done, uint64_t total) {
+        db.Build(context_, Index(), {.progress = [&](uint64_t done, uint64_t total) {
                    line.Update(done, total);
                    return !Interrupted();
                  }});
@@ -53,8 +56,19 @@ class BuildCommand : public Command {
   }
 
  private:
+  static constexpr uint32_t kMaxSetting = 1024;  // The library says which ones there are.
+
+  std::string Index() const {
+    std::string index = index_;
+    if (m_ != 0) index += ",m=" + std::to_string(m_);
+    if (b_ != 0) index += ",b=" + std::to_string(b_);
+    return index;
+  }
+
   std::string context_;
   std::string index_;
+  uint32_t m_ = 0;  // 0: not given.
+  uint32_t b_ = 0;
 };
 
 }  // namespace

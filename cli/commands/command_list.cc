@@ -73,7 +73,7 @@ std::vector<CommandEntry> StoreCommands() {
        MakeVerify},
       {"build", "Build an index of a context's keys, and wait for it",
        "attndb build manual --index pq\n"
-       "attndb build manual --index pq,m=16,b=8\n"
+       "attndb build manual --index pq --m 16 --b 8\n"
        "attndb build '#12' --index graph --json",
        MakeBuild},
       {"compact", "Merge small segments, erase what no context uses, expire contexts",

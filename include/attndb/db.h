@@ -127,11 +127,12 @@ class ATTNDB_EXPORT DB {
   //         stays merged; a merge that did not end leaves nothing.
   Status Compact(const CompactOptions& options = {}) const;
   Result<DBStats> Stats() const;
-  // Builds an index of each of the context's segments that has none, all layers, and waits: else
-  // the first call of a plan that names one starts that. `index`: as in plans, "clustered",
-  // "graph", "pq" or "pq,m=4,b=8"; or "planes", which every segment gets by itself.
-  // Errors: kInvalidArgument, kUnsupported (index); kNotFound; kReadOnly; kFailedPrecondition
-  //         (opened without background_builds); kCancelled (by progress); else those of a build, as
+  // Builds an index of each of the context's segments that has none, all layers, and waits until
+  // they are on disk: else the first call of a plan that names one starts that. `index`: as in
+  // plans, "clustered", "graph", "pq" or "pq,m=4,b=8"; or "planes", which every segment gets by
+  // itself. It is done in the background, after what that is at; no Attend waits for it.
+  // Errors: kInvalidArgument (index); kNotFound; kReadOnly; kFailedPrecondition (opened without
+  //         background_builds); kCancelled (by progress); else those of these builds, as
   //         kResourceExhausted or kIoError: what was built until then is there.
   Result<BuildReport> Build(std::string_view context, std::string_view index,
                             const BuildOptions& options = {}) const;

@@ -88,8 +88,9 @@ struct CompactOptions {
 };
 
 struct BuildOptions {
-  // As WaitOptions::progress: false waits no longer. What was asked for stays asked for, and is
-  // built while the store is open. May be null.
+  // Called as work goes on with bytes of K and V whose index is built, and of all that lack one;
+  // false waits no longer: what was asked for stays asked for, and is built while the store is
+  // open. May be null.
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 

@@ -392,16 +392,20 @@ class DB:
         context: Context,
         index: str,
         *,
+        m: int | None = None,
+        b: int | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> BuildReport:
         """Builds an index of each of the context's segments that has none, and waits.
 
         Else the first call of a plan that names one starts that. ``index``: as in plans,
         ``"clustered"``, ``"graph"``, ``"pq"`` or ``"pq,m=4,b=8"``; or ``"planes"``, which every
-        segment gets by itself. ``progress(bytes_done, bytes_total)``, as work goes on; False waits
+        segment gets by itself. ``m`` and ``b`` are those of ``"pq"``: ``index="pq", m=4, b=8`` is
+        ``"pq,m=4,b=8"``. ``progress(bytes_done, bytes_total)``, as work goes on; False waits
         no longer and raises CancelledError.
         """
-        return BuildReport(**self._core.build(_context_text(context), index, progress))
+        settings = "".join(f",{key}={n}" for key, n in (("m", m), ("b", b)) if n is not None)
+        return BuildReport(**self._core.build(_context_text(context), index + settings, progress))
 
     def wait_for_background(
         self, *, progress: Callable[[int, int], object] | None = None

@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "db/database.h"
 #include "db/db_access.h"
 #include "db/db_test_util.h"
+#include "testing/event.h"
 
 namespace attndb {
 namespace {
@@ -81,13 +83,59 @@ TEST_F(BuildIndexTest, PlansUseIt) {
   EXPECT_EQ(db_->Stats()->num_companions_built, num_built);
 }
 
+// Tenants see no trace of each other, and a job that is stuck delays only its own lane.
+TEST_F(BuildIndexTest, WhatElseTheBackgroundDoesIsNotWaitedFor) {
+  StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  derived::Lanes* const lanes = internal::DbAccess::database(*db_)->background();
+  test::Event is_free;
+  lanes->Add(derived::kSlowLane,
+             {.run = [](derived::Lanes::Control*) { return Status::IoError("of another"); }});
+  lanes->Add(derived::kFastLane, {.run = [&](derived::Lanes::Control*) {
+               is_free.Await();
+               return Status::Ok();
+             }});
+  const Result<BuildReport> report = db_->Build("a", "pq");
+  is_free.Set();
+  ATTNDB_ASSERT_OK(report.status());
+  EXPECT_EQ(report->num_built, 1u);
+  EXPECT_THAT(db_->WaitForBackground(), FailsWith(StatusCode::kIoError, HasSubstr("of another")));
+}
+
+TEST_F(BuildIndexTest, WhatHasNoRoomIsMissing) {
+  StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  const ContextInfo before = *db_->Describe("a");
+  ATTNDB_ASSERT_OK(db_->SetQuota(before.file_bytes + 1));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const BuildReport report, db_->Build("a", "pq"));
+  EXPECT_EQ(report.num_built, 0u);
+  EXPECT_EQ(report.num_missing, 1u);
+  EXPECT_EQ(db_->Describe("a")->derived_bytes, before.derived_bytes);
+  ATTNDB_ASSERT_OK(db_->SetQuota(0));
+  EXPECT_EQ(db_->Build("a", "pq")->num_built, 1u);  // At once: it is asked for anew.
+}
+
 TEST_F(BuildIndexTest, WhatIsNoIndexIsRefused) {
   StoreChain("a", std::vector<uint64_t>{3000}, 1);
-  EXPECT_THAT(db_->Build("a", "tree"), FailsWith(StatusCode::kUnsupported, HasSubstr("tree")));
-  EXPECT_THAT(db_->Build("a", "flat"),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("scores all keys")));
-  EXPECT_THAT(db_->Build("a", "pq,m=3"), FailsWith(StatusCode::kInvalidArgument, HasSubstr("m")));
-  EXPECT_THAT(db_->Build("a", ""), FailsWith(StatusCode::kUnsupported, HasSubstr("index")));
+  const struct {
+    const char* index;
+    const char* why;
+  } cases[] = {
+      {"tree", "index 'tree' is not known; expected planes, clustered, graph, pq"},
+      {"", "index '' is not known"},
+      {"flat", "index 'flat' scores all keys"},
+      {"pq,m=3", "m, the number of subspaces"},
+      {"pq,m=4,m=8", "m"},
+      {"pq,", "expected"},
+      {"graph,m=4", "no setting of graph; expected beam_width"},
+      {"planes,m=4", "index 'planes,m=4' is not known"},
+      {"pq,m=4,sink=9", "no setting of pq; expected m, b, effort"},
+      {"pq,m=4);0:full(", "no setting of pq"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(db_->Build("a", c.index), FailsWith(StatusCode::kInvalidArgument, HasSubstr(c.why)))
+        << c.index;
+  }
   EXPECT_THAT(db_->Build("b", "pq"), FailsWith(StatusCode::kNotFound, HasSubstr("b")));
 }
 

@@ -43,14 +43,16 @@ void Builder::Ask(const storage::Segment& segment, const Kind& kind) {
 }
 
 void Builder::Queue(const Key& key, uint64_t work) {
-  requests_[key].state = Request::State::kQueued;
+  Request& request = requests_[key];
+  request.state = Request::State::kQueued;
   Shrink();
-  parts_.lanes->Add(LaneOf(*parts_.kinds->all()[key.second]),
-                    {.subject = key.first, .work = work, .run = [=, this](Lanes::Control* control) {
-                       Status status = Make(key, work, control);
-                       End(key);
-                       return status;
-                     }});
+  request.job = parts_.lanes->Add(
+      LaneOf(*parts_.kinds->all()[key.second]),
+      {.subject = key.first, .work = work, .run = [=, this](Lanes::Control* control) {
+         Status status = Make(key, work, control);
+         End(key);
+         return status;
+       }});
 }
 
 void Builder::End(const Key& key) {
@@ -107,14 +109,15 @@ void Builder::Schedule(const SegmentFacts& segment) {
   }
 }
 
-void Builder::Order(const SegmentFacts& segment, const Kind& kind) {
-  if (!options_.writes || !Lacks(segment, kind)) return;
+Lanes::AddedPtr Builder::Order(const SegmentFacts& segment, const Kind& kind) {
+  if (!options_.writes || !Lacks(segment, kind)) return nullptr;
   MutexLock lock(&mutex_);
   const Key key = KeyOf(segment.id, kind);
   const auto request = requests_.find(key);
   const bool is_queued =
       request != requests_.end() && request->second.state == Request::State::kQueued;
   if (!is_queued) Queue(key, segment.kv_bytes);
+  return requests_[key].job;
 }
 
 void Builder::Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged) {

@@ -68,8 +68,9 @@ class Builder {
   // Builds what the segment lacks of the kinds that every segment has, and of those that it
   // inherited.
   void Schedule(const SegmentFacts& segment) ATTNDB_EXCLUDES(mutex_);
-  // Builds the segment's object of the kind, if it lacks that.
-  void Order(const SegmentFacts& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
+  // Builds the segment's object of the kind. Null if it does not lack that; else the job, for
+  // Lanes::WaitFor: one that is asked for already, or a new one.
+  Lanes::AddedPtr Order(const SegmentFacts& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
   // `merged` takes the place of a run of segments: what plans have read of these, they will read of
   // it. Nothing is built before Schedule.
   void Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged)
@@ -93,6 +94,7 @@ class Builder {
     };
     State state = State::kInherited;
     bool by_session = false;  // Somebody waits for it: memory will do.
+    Lanes::AddedPtr job;      // If it is queued.
     int64_t ended_ns = 0;
   };
   using Key = std::pair<SegmentId, size_t>;  // Segment and number of the kind.

@@ -42,25 +42,40 @@ Lanes::Lanes(std::initializer_list<Priority> priorities, uint32_t num_threads)
   for (const Priority priority : priorities) lanes_.push_back(std::make_unique<Lane>(priority));
 }
 
-void Lanes::Add(size_t lane_number, Job job) {
+Lanes::AddedPtr Lanes::Add(size_t lane_number, Job job) {
   Lane* const lane = lanes_.at(lane_number).get();
+  const auto added = std::make_shared<Added>(Added{.job = std::move(job), .lane = lane});
   MutexLock lock(&mutex_);
-  if (stopping_) return;
+  if (stopping_) {
+    Discard(added.get());
+    return added;
+  }
   if (IsIdle()) work_over_ = work_total_ = 0;
-  work_total_ += job.work;
-  lane->jobs.push_back(std::move(job));
+  work_total_ += added->job.work;
+  lane->jobs.push_back(added);
   if (!lane->thread.joinable()) lane->thread = std::thread([this, lane] { Run(lane); });
   lane->added.NotifyOne();
   changed_.NotifyAll();
+  return added;
+}
+
+void Lanes::Discard(Added* added) {
+  added->job.run = nullptr;
+  added->is_over = true;
+  added->status = Status::Cancelled("the job was given up before it began");
 }
 
 void Lanes::Cancel(uint64_t subject) {
   MutexLock lock(&mutex_);
   for (const auto& lane : lanes_) {
-    const auto is_for = [subject](const Job& job) { return job.subject == subject; };
-    for (const Job& job : lane->jobs) work_total_ -= is_for(job) ? job.work : 0;
+    const auto is_for = [subject](const AddedPtr& added) { return added->job.subject == subject; };
+    for (const AddedPtr& added : lane->jobs) {
+      if (!is_for(added)) continue;
+      work_total_ -= added->job.work;
+      Discard(added.get());
+    }
     std::erase_if(lane->jobs, is_for);
-    if (lane->current && is_for(*lane->current)) {
+    if (lane->current != nullptr && is_for(lane->current)) {
       lane->cancel.store(true, std::memory_order_relaxed);
     }
   }
@@ -70,12 +85,14 @@ void Lanes::Cancel(uint64_t subject) {
 void Lanes::Await(uint64_t subject) {
   MutexLock lock(&mutex_);
   for (const auto& lane : lanes_) {
-    while (lane->current && lane->current->subject == subject) changed_.Wait(&mutex_);
+    while (lane->current != nullptr && lane->current->job.subject == subject)
+      changed_.Wait(&mutex_);
   }
 }
 
 void Lanes::CancelLanes() {
   for (const auto& lane : lanes_) {
+    for (const AddedPtr& added : lane->jobs) Discard(added.get());
     lane->jobs.clear();
     lane->cancel.store(true, std::memory_order_relaxed);
   }
@@ -88,29 +105,61 @@ void Lanes::CancelAll() {
   while (!IsIdle()) changed_.Wait(&mutex_);
 }
 
-Status Lanes::Wait(const Progress& progress) {
+Status Lanes::WaitUntil(const Goal& goal, const Progress& progress) {
   std::unique_ptr<ThreadPool> pool;
   MutexLock lock(&mutex_);
-  while (!IsIdle()) {
-    if (Lane* const lane = progress ? nullptr : FindNext()) {
+  while (!goal.is_over()) {
+    if (Lane* const lane = progress ? nullptr : goal.find_next()) {
       RunNext(lane, &pool);
       continue;
     }
     if (progress) {
-      const uint64_t done = WorkDone();
-      const uint64_t total = work_total_;
+      const Work work = goal.work();
       lock.Unlock();
-      const bool go_on = progress(done, total);
+      const bool go_on = progress(work.done, work.total);
       lock.Lock();
       if (!go_on) {
-        return Status::Cancelled("waited no longer: " + std::to_string(done) + " of " +
-                                 std::to_string(total) + " bytes done in the background");
+        return Status::Cancelled("waited no longer: " + std::to_string(work.done) + " of " +
+                                 std::to_string(work.total) + " bytes done in the background");
       }
       // What changed while the mutex was free is not waited for.
-      if (IsIdle() || done != WorkDone() || total != work_total_) continue;
+      if (goal.is_over() || work != goal.work()) continue;
     }
     changed_.Wait(&mutex_);
   }
+  return Status::Ok();
+}
+
+Status Lanes::WaitFor(std::span<const AddedPtr> jobs, const Progress& progress) {
+  const Goal goal = {.is_over =
+                         [jobs] {
+                           return std::ranges::all_of(
+                               jobs, [](const AddedPtr& added) { return added->is_over; });
+                         },
+                     .find_next = [jobs] { return FindNextOf(jobs); },
+                     .work =
+                         [jobs] {
+                           Work work;
+                           for (const AddedPtr& added : jobs) {
+                             work.done += added->is_over ? added->job.work : added->done;
+                             work.total += added->job.work;
+                           }
+                           return work;
+                         }};
+  ATTNDB_RETURN_IF_ERROR(WaitUntil(goal, progress));
+  MutexLock lock(&mutex_);
+  for (const AddedPtr& added : jobs) {
+    if (IsFailure(added->status)) return added->status;
+  }
+  return Status::Ok();
+}
+
+Status Lanes::Wait(const Progress& progress) {
+  const Goal goal = {.is_over = [this]() ATTNDB_NO_THREAD_SAFETY_ANALYSIS { return IsIdle(); },
+                     .find_next = [this]() ATTNDB_NO_THREAD_SAFETY_ANALYSIS { return FindNext(); },
+                     .work = [this]() ATTNDB_NO_THREAD_SAFETY_ANALYSIS { return AllWork(); }};
+  ATTNDB_RETURN_IF_ERROR(WaitUntil(goal, progress));
+  MutexLock lock(&mutex_);
   return std::exchange(error_, Status());
 }
 
@@ -139,18 +188,18 @@ int64_t Lanes::busy_ns() const {
 
 bool Lanes::IsIdle() const {
   return std::ranges::all_of(
-      lanes_, [](const auto& lane) { return !lane->current.has_value() && lane->jobs.empty(); });
+      lanes_, [](const auto& lane) { return lane->current == nullptr && lane->jobs.empty(); });
 }
 
-uint64_t Lanes::WorkDone() const {
-  uint64_t done = work_over_;
-  for (const auto& lane : lanes_) done += lane->current_done;
-  return done;
+Lanes::Work Lanes::AllWork() const {
+  Work work = {.done = work_over_, .total = work_total_};
+  for (const auto& lane : lanes_) work.done += lane->current == nullptr ? 0 : lane->current->done;
+  return work;
 }
 
 void Lanes::Report(Lane* lane, uint64_t done) {
   MutexLock lock(&mutex_);
-  lane->current_done = std::min(done, lane->current->work);
+  lane->current->done = std::min(done, lane->current->job.work);
   changed_.NotifyAll();
 }
 
@@ -169,6 +218,12 @@ Lanes::Lane* Lanes::FindNext() const {
   return found == lanes_.end() ? nullptr : found->get();
 }
 
+Lanes::Lane* Lanes::FindNextOf(std::span<const AddedPtr> jobs) {
+  const auto found = std::ranges::find_if(
+      jobs, [](const AddedPtr& added) { return !added->is_over && HasNext(*added->lane); });
+  return found == jobs.end() ? nullptr : (*found)->lane;
+}
+
 void Lanes::RunNext(Lane* lane, std::unique_ptr<ThreadPool>* pool) {
   lane->current = std::move(lane->jobs.front());
   lane->jobs.pop_front();
@@ -180,7 +235,7 @@ void Lanes::RunNext(Lane* lane, std::unique_ptr<ThreadPool>* pool) {
 
 void Lanes::RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) {
   lane->cancel.store(false, std::memory_order_relaxed);
-  Job& job = *lane->current;  // Nobody else changes it.
+  Job& job = lane->current->job;  // Nobody else changes it.
   mutex_.Unlock();
   Control control(this, lane, pool);
   const int64_t start_ns = SteadyNowNanos();
@@ -188,7 +243,8 @@ void Lanes::RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) {
   const int64_t busy_ns = SteadyNowNanos() - start_ns;
   job.run = nullptr;  // What it holds goes while nobody waits for the mutex.
   mutex_.Lock();
-  lane->current_done = 0;
+  lane->current->is_over = true;
+  lane->current->status = status;
   work_over_ += job.work;
   busy_ns_ += busy_ns;
   if (IsFailure(status) && error_.ok()) error_ = std::move(status);

@@ -19,7 +19,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -58,7 +58,16 @@ class Lanes {
     std::function<Status(Control*)> run;
   };
   enum class Priority { kLowest, kLow, kNormal };
-  // Work done and in all of the jobs since the lanes were last idle; false = wait no longer.
+  // A job that was added. Its state is guarded by the lanes' mutex.
+  struct Added {
+    Job job;
+    Lane* lane = nullptr;
+    uint64_t done = 0;  // Of job.work.
+    bool is_over = false;
+    Status status;  // What it returned; kCancelled if it never began.
+  };
+  using AddedPtr = std::shared_ptr<Added>;
+  // Work done and in all; false = wait no longer.
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
   // A lane for each priority; jobs have so many threads, 0 = one a core.
@@ -67,15 +76,20 @@ class Lanes {
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
 
-  // No effect after Stop. REQUIRES: there is such a lane.
-  void Add(size_t lane, Job job) ATTNDB_EXCLUDES(mutex_);
+  // After Stop, it is over at once. REQUIRES: there is such a lane.
+  AddedPtr Add(size_t lane, Job job) ATTNDB_EXCLUDES(mutex_);
   // Forgets what waits for the subject; what is under way for it is told to end. Does not wait.
   void Cancel(uint64_t subject) ATTNDB_EXCLUDES(mutex_);
   // Until nothing is under way for the subject; it may wait its turn.
   void Await(uint64_t subject) ATTNDB_EXCLUDES(mutex_);
   // Forgets what waits, cancels the jobs under way and waits until they have ended.
   void CancelAll() ATTNDB_EXCLUDES(mutex_);
-  // Until nothing is left to do; without `progress` the caller works, too.
+  // Until these jobs are over, whatever else is left to do; without `progress` the caller works in
+  // their lanes, too. Progress is of these jobs.
+  // Errors: kCancelled (by `progress`, which may be null); the first of these jobs' errors.
+  Status WaitFor(std::span<const AddedPtr> jobs, const Progress& progress) ATTNDB_EXCLUDES(mutex_);
+  // Until nothing is left to do; without `progress` the caller works, too. Progress is of all jobs
+  // since the lanes were last idle.
   // Errors: kCancelled (by `progress`, which may be null); the first of the jobs' errors since the
   //         last Wait.
   Status Wait(const Progress& progress) ATTNDB_EXCLUDES(mutex_);
@@ -97,24 +111,42 @@ class Lanes {
     // Guarded by mutex_.
     CondVar added;
     std::thread thread;
-    std::deque<Job> jobs;
-    std::optional<Job> current;
-    uint64_t current_done = 0;
+    std::deque<AddedPtr> jobs;
+    AddedPtr current;  // Null if none is under way.
+  };
+
+  struct Work {
+    uint64_t done = 0;
+    uint64_t total = 0;
+    friend bool operator==(const Work&, const Work&) = default;
   };
 
   void Run(Lane* lane) ATTNDB_EXCLUDES(mutex_);
   // Whether the lane has a job to begin.
-  static bool HasNext(const Lane& lane) { return !lane.jobs.empty() && !lane.current; }
+  static bool HasNext(const Lane& lane) { return !lane.jobs.empty() && lane.current == nullptr; }
   // Runs the lane's next job, by this thread, whose pool is given. REQUIRES: it has one.
   void RunNext(Lane* lane, std::unique_ptr<ThreadPool>* pool) ATTNDB_REQUIRES(mutex_);
   // Lets the mutex go while the lane's current job runs.
   void RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) ATTNDB_REQUIRES(mutex_);
   // Null if none has a job to begin.
   Lane* FindNext() const ATTNDB_REQUIRES(mutex_);
+  // The same of the lanes that the jobs are in.
+  static Lane* FindNextOf(std::span<const AddedPtr> jobs);
+  // What is waited for: whether it is over, the next lane that the caller may work in, and how far
+  // it is. Called under mutex_.
+  struct Goal {
+    std::function<bool()> is_over;
+    std::function<Lane*()> find_next;
+    std::function<Work()> work;
+  };
+  // Errors: kCancelled (by `progress`).
+  Status WaitUntil(const Goal& goal, const Progress& progress) ATTNDB_EXCLUDES(mutex_);
+  // It was given up before it began.
+  static void Discard(Added* added);
   void Report(Lane* lane, uint64_t done) ATTNDB_EXCLUDES(mutex_);
   bool IsIdle() const ATTNDB_REQUIRES(mutex_);
-  // Work done in the jobs that are over and under way.
-  uint64_t WorkDone() const ATTNDB_REQUIRES(mutex_);
+  // Of the jobs that are over, under way and to come.
+  Work AllWork() const ATTNDB_REQUIRES(mutex_);
   void CancelLanes() ATTNDB_REQUIRES(mutex_);
 
   const uint32_t num_threads_;

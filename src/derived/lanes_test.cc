@@ -196,6 +196,60 @@ TEST(Lanes, WhoWaitsCanGiveUp) {
               FailsWith(StatusCode::kCancelled, HasSubstr("0 of 7 bytes")));
 }
 
+TEST(Lanes, WhoWaitsForSomeJobsWaitsForNoOtherAndIsToldOfNoOther) {
+  Event is_free;
+  Event failed;
+  Lanes lanes({kLowest, kLowest}, 1);
+  lanes.Add(0, JobOf(1, 1, [&](Control*) {
+              is_free.Await();
+              return Status::Ok();
+            }));
+  lanes.Add(1, JobOf(2, 1, [&](Control*) {
+              failed.Set();
+              return Status::IoError("of another");
+            }));
+  failed.Await();
+  const Lanes::AddedPtr jobs[] = {
+      lanes.Add(1, JobOf(3, 10, [](Control*) { return Status::Ok(); })),
+      lanes.Add(1, JobOf(4, 20, [](Control*) { return Status::FailedPrecondition("gone"); }))};
+  ATTNDB_EXPECT_OK(lanes.WaitFor(jobs, [](uint64_t done, uint64_t total) {
+    EXPECT_LE(done, total);
+    EXPECT_EQ(total, 30u);
+    return true;
+  }));
+  ATTNDB_EXPECT_OK(lanes.WaitFor(jobs, nullptr));
+  ATTNDB_EXPECT_OK(lanes.WaitFor({}, [](uint64_t, uint64_t) { return false; }));
+
+  const Lanes::AddedPtr fails =
+      lanes.Add(1, JobOf(5, 1, [](Control*) { return Status::IoError("no disk"); }));
+  for (int i = 0; i < 2; ++i) {  // Who asks again is told again.
+    EXPECT_THAT(lanes.WaitFor({&fails, 1}, nullptr),
+                FailsWith(StatusCode::kIoError, HasSubstr("no disk")));
+  }
+  is_free.Set();
+  EXPECT_THAT(lanes.Wait(nullptr), FailsWith(StatusCode::kIoError, HasSubstr("of another")));
+}
+
+TEST(Lanes, WhatIsGivenUpIsOverForWhoWaitsForIt) {
+  Event started;
+  Lanes lanes({kLowest}, 1);
+  const Lanes::AddedPtr first = lanes.Add(0, JobOf(1, 1, [&](Control* control) {
+                                            started.Set();
+                                            return UntilCancelled(control);
+                                          }));
+  const Lanes::AddedPtr second = lanes.Add(0, JobOf(2, 1, UntilCancelled));
+  const Lanes::AddedPtr third = lanes.Add(0, JobOf(3, 1, UntilCancelled));
+  started.Await();
+  EXPECT_THAT(lanes.WaitFor({&first, 1}, [](uint64_t, uint64_t) { return false; }),
+              FailsWith(StatusCode::kCancelled, HasSubstr("0 of 1 bytes")));
+  lanes.Cancel(2);
+  ATTNDB_EXPECT_OK(lanes.WaitFor({&second, 1}, nullptr));
+  lanes.Stop();
+  for (const Lanes::AddedPtr& job : {first, third, lanes.Add(0, JobOf(4, 1, UntilCancelled))}) {
+    ATTNDB_EXPECT_OK(lanes.WaitFor({&job, 1}, nullptr));
+  }
+}
+
 TEST(Lanes, JobsHaveThreadsOfTheirLanesPriority) {
   const int here = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
   const std::map<Lanes::Priority, int> nice = {

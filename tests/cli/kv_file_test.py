@@ -129,7 +129,7 @@ class RoundTripTest(KvFileCase):
         self.assertGreater(report.pop("file_bytes"), 0)
         self.assertEqual(report, {"kind": "pq_4x4", "num_built": 1, "num_present": 0,
                                   "num_too_short": 1, "num_missing": 0})
-        again = self.run_json("build", "long", "--index", "pq,m=4,b=4")
+        again = self.run_json("build", "long", "--index", "pq", "--m", 4, "--b", 4)
         self.assertEqual((again["num_built"], again["num_present"]), (0, 1))
         info = self.run_json("describe", "long")
         self.assertEqual(info["derived_bytes"]["pq_4x4"], again["file_bytes"])

@@ -12,8 +12,7 @@ import tempfile
 import time
 
 import cli_case
-from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, READ_ONLY, UNSUPPORTED,
-                      USAGE)
+from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, READ_ONLY, USAGE)
 
 LIGHTHOUSE = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. "
 # Shares no token with the other: raw, and another first word.
@@ -113,7 +112,9 @@ class ManageTest(StoreCase):
         self.assertIn("attndb compact", self.run_ok("build", "harbour", "--index", "graph").err)
         self.assertIn("derived_bytes", self.run_json("describe", "harbour"))
         self.assert_fails(NOT_FOUND, "build", "nobody", "--index", "pq", says=["nobody"])
-        self.assert_fails(UNSUPPORTED, "build", "harbour", "--index", "tree", says=["tree"])
+        self.assert_fails(USAGE, "build", "harbour", "--index", "tree", says=["tree", "graph, pq"])
+        self.assert_fails(USAGE, "build", "harbour", "--index", "graph", "--m", 4,
+                          says=["no setting of graph"])
         self.assert_fails(USAGE, "build", "harbour", "--index", "flat", says=["flat"])
 
     def test_tenants_do_not_see_each_other(self):

@@ -91,6 +91,7 @@ class UsageTest(CliCase):
             self.assert_fails(USAGE, "compact", "--segment-tokens", tokens,
                               says=["--segment-tokens"])
         self.assert_fails(USAGE, "build", "a", says=["--index"])
+        self.assert_fails(USAGE, "build", "a", "--index", "pq", "--m", "0", says=["--m"])
         self.assert_fails(USAGE, "declare-equal", "a", "hex:0", says=["hex:0", "digits"])
         self.assert_fails(USAGE, "declare-equal", "a", "a", says=["one fingerprint"])
         self.assertFalse(self.store.exists())
