@@ -141,6 +141,26 @@ def test_equal_fingerprints_share_contexts(
     assert db.create_session(twin, steps.ids).session.num_reused == 50
 
 
+def test_builds_an_index_with_settings_and_shows_its_bytes(
+    db: attndb.DB, spec: attndb.ModelSpec
+) -> None:
+    steps = Steps(2100)
+    stored(db, spec, steps, "short", 50)
+    stored(db, spec, steps, "long", 2100)  # Two segments: the first is that of "short".
+    report = db.build("long", index="pq", m=4, b=6)
+    assert (report.kind, report.num_built, report.num_too_short) == ("pq_4x6", 1, 1)
+    assert db.build("long", "pq,m=4,b=6").num_present == 1
+    assert db.describe("long").derived_bytes["pq_4x6"] == report.file_bytes > 0
+    assert db.list()[1].derived_bytes == db.describe("long").derived_bytes
+    assert db.build("short", "graph").num_too_short == 1
+    with pytest.raises(attndb.CancelledError):
+        db.build("long", "graph", progress=lambda done, total: False)
+    with pytest.raises(attndb.InvalidArgumentError, match="planes, clustered, graph, pq"):
+        db.build("long", "tree")
+    with pytest.raises(attndb.InvalidArgumentError, match="no setting of clustered"):
+        db.build("long", "clustered", m=4)
+
+
 def test_verifies_with_progress_and_reports_damage(
     tmp_path: Path, spec: attndb.ModelSpec, steps: Steps
 ) -> None:
