@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "attndb/result.h"
 #include "common/clock.h"
 
 namespace attndb::derived {
