@@ -2,8 +2,8 @@
 // cache. Nobody waits for it: until an object is ready, K and V are read instead.
 //
 // Asked:   a session asks for what a plan reads and is not ready (Get). The store asks, once a
-//          segment is published, for the kinds that every segment has (Schedule); and for one kind where
-//          a caller wants that and waits for it (Order).
+//          segment is published, for the kinds that every segment has (Schedule); and for one kind
+//          where a caller wants that and waits for it (Order).
 // Made:    an object is written and published, where the store allows that. If it may not be, or
 //          has no room, what a session asked for is built in memory, as far as memory is free.
 // Lanes:   kinds that take long have a lane of their own, so that they delay no others.
