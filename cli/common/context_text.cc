@@ -44,6 +44,18 @@ std::string SegmentTable(const std::vector<SegmentInfo>& segments) {
   return table.ToText();
 }
 
+std::string PendingText(uint64_t num_pending) {
+  return num_pending == 0 ? "" : ", not built of " + FormatCount(num_pending) + " segments";
+}
+
+std::string DerivedText(const ContextInfo& context) {
+  std::string text;
+  for (const auto& [kind, bytes] : context.derived_bytes) {
+    text += (text.empty() ? "" : ", ") + kind + " " + FormatBytes(bytes);
+  }
+  return (text.empty() ? "none" : text) + PendingText(context.num_pending_companions);
+}
+
 }  // namespace
 
 std::string NameOf(const ContextInfo& context) {
@@ -52,20 +64,7 @@ std::string NameOf(const ContextInfo& context) {
 }
 
 std::string PlanesText(uint64_t bytes, uint64_t num_pending) {
-  std::string text = bytes == 0 && num_pending == 0 ? "none" : FormatBytes(bytes);
-  if (num_pending > 0) text += ", not built of " + FormatCount(num_pending) + " segments";
-  return text;
-}
-
-std::string DerivedText(const ContextInfo& context) {
-  std::string text;
-  for (const auto& [kind, bytes] : context.derived_bytes) {
-    text += (text.empty() ? "" : ", ") + kind + " " + FormatBytes(bytes);
-  }
-  if (text.empty()) text = "none";
-  const uint64_t num_pending = context.num_pending_companions;
-  if (num_pending > 0) text += ", not built of " + FormatCount(num_pending) + " segments";
-  return text;
+  return (bytes == 0 && num_pending == 0 ? "none" : FormatBytes(bytes)) + PendingText(num_pending);
 }
 
 Json ToJson(const ContextInfo& context) {

@@ -91,8 +91,8 @@ struct HeadExplain {
   double visited_mean = 0;
   double clusters_mean = 0;
   double hops_mean = 0;
-  // Of draws in two phases, of the group together, per row: tokens that were weighed by codes,
-  // those whose keys were drawn, and of these those whose values were.
+  // A draw in two phases serves the whole group. It weighs tokens by codes, reads the keys of some,
+  // and the values of some of these: how many of each there are per row, in the mean.
   double weighed_mean = 0;
   double drawn_keys_mean = 0;
   double drawn_values_mean = 0;

@@ -42,6 +42,9 @@ struct Rope {
   // Canonical text of the scaling with all its parameters, e.g. "linear:factor=4"; "" = none. Part
   // of the identity; attndb does not interpret it.
   std::string scaling;
+
+  // Leading channels that are rotated, of so many.
+  uint32_t DimsOf(uint32_t head_dim) const { return rope_dims == 0 ? head_dim : rope_dims; }
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 

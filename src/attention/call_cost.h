@@ -22,8 +22,8 @@ struct CallCost {
   // scored.
   uint64_t num_kept = 0;
   uint64_t num_missed = 0;
-  // Of draws in two phases, of all q heads of a group together: tokens that were weighed by codes,
-  // drawn for their keys, and of these for their values.
+  // A draw in two phases serves all q heads of a group at once, and is counted once: the tokens
+  // that it weighed by codes, those whose keys it read, and those of them whose values it read.
   uint64_t num_weighed = 0;
   uint64_t num_drawn_keys = 0;
   uint64_t num_drawn_values = 0;
@@ -46,9 +46,11 @@ struct CallCost {
   uint64_t num_bounds = 0;
   uint64_t num_fallbacks = 0;
 
-  // Of rows that drew, summed: an error that was found, times the rows that it took.
+  // Rows that drew by planes add the error that they found, times the tokens that it took.
   double difficulty_sum = 0;
-  // Of rows that drew by codes: an error over the deviation of the weights' sum.
+  uint64_t num_difficulties = 0;
+  // Rows that drew by codes add the error that they found, over the deviation of their weights'
+  // sum.
   double spread_sum = 0;
   uint64_t num_spreads = 0;
 
@@ -72,21 +74,16 @@ struct CallCost {
     return static_cast<double>(num_missed) / static_cast<double>(num_kept + num_missed);
   }
 
-  // Of one row and q head that drew.
-  void AddDraw(double error, double mass_left, double difficulty) {
+  // The next three are of one row and q head that drew.
+  void AddDraw(double error, double mass_left) {
     error_sum += error;
     ++num_errors;
     mass_left_sum += mass_left;
     ++num_masses;
-    difficulty_sum += difficulty;
   }
-
-  // ... by codes.
-  void AddPhasedDraw(double error, double mass_left) {
-    error_sum += error;
-    ++num_errors;
-    mass_left_sum += mass_left;
-    ++num_masses;
+  void AddDifficulty(double difficulty) {
+    difficulty_sum += difficulty;
+    ++num_difficulties;
   }
   void AddSpread(double spread) {
     spread_sum += spread;
@@ -118,6 +115,7 @@ struct CallCost {
     num_bounds += other.num_bounds;
     num_fallbacks += other.num_fallbacks;
     difficulty_sum += other.difficulty_sum;
+    num_difficulties += other.num_difficulties;
     spread_sum += other.spread_sum;
     num_spreads += other.num_spreads;
   }

@@ -1,39 +1,30 @@
 #include "attention/code_draw_operator.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
 
 #include "attention/call_util.h"
 #include "common/clock.h"
-#include "common/infinity.h"
 #include "common/lane_sum.h"
 #include "index/key_index.h"
-#include "kernels/product_codes.h"
+#include "kernels/weight_words.h"
 #include "kernels/weights.h"
 
 namespace attndb::attention {
-
-using kernels::kCodeKeys;
 
 namespace {
 
 // Tokens of a run without codes that are scored at a time.
 constexpr uint64_t kScoredTokens = 1024;
 
-constexpr float kBitsOfOne = 127 * 128;
-constexpr float kBitsOfNat = 184.664965f;  // 128 / ln 2
-
 // The bits of a bfloat16 near exp(log), within the range of weights.
 uint16_t WordOf(float log) {
-  const float word = kBitsOfOne + kBitsOfNat * log;
+  const float word = float{kernels::kWordOfOne} + static_cast<float>(kernels::kWordsOfNat) * log;
   const auto least = static_cast<float>(kernels::kLeastWeight);
   const auto largest = static_cast<float>(kernels::kLargestWeight);
   return static_cast<uint16_t>(std::clamp(word, least, largest));
 }
-
-float FloatOf(uint16_t word) { return std::bit_cast<float>(uint32_t{word} << 16); }
 
 const index::WeighIndex* CodesOf(const HeadRun& run) {
   return run.index == nullptr ? nullptr : run.index->weighs();
@@ -152,7 +143,7 @@ void CodeDrawOperator::WeighByCodes(const Piece& piece, Part* part) {
       const uint16_t* const words = piece.words + g * num_words();
       const size_t in_block = std::min<size_t>(kBlockTokens, piece.count);
       sums[0] = 0;
-      for (size_t i = piece.num_hidden; i < in_block; ++i) sums[0] += FloatOf(words[i]);
+      for (size_t i = piece.num_hidden; i < in_block; ++i) sums[0] += kernels::WeightOf(words[i]);
     }
     piece.sums[g] = std::accumulate(sums, sums + num_blocks, 0.0f);
   }
@@ -180,7 +171,7 @@ Status CodeDrawOperator::WeighExactly(const Piece& piece, Part* part) {
       uint16_t* const words = piece.words + g * num_words() + done;
       for (size_t i = 0; i < count; ++i) {
         words[i] = WordOf(logits[i] - piece.references[g]);
-        if (done + i >= piece.num_hidden) piece.sums[g] += FloatOf(words[i]);
+        if (done + i >= piece.num_hidden) piece.sums[g] += kernels::WeightOf(words[i]);
       }
     }
   }
@@ -204,11 +195,17 @@ uint64_t CodeDrawOperator::Seed(const WorkUnit& unit) const {
   return call_->TokenOfRow(unit.first_row) * call_->spec().num_kv_heads + unit.kv_head;
 }
 
+// A query that is no number gives all that `full` gives.
 Status CodeDrawOperator::AttendAllTokens(const WorkUnit& unit, Part* part) {
-  kernels::InitStates(part->states, call_->group(), call_->v_padded());
-  return AttendAll(call_->HeadRuns(unit.kv_head), unit.tokens.end,
-                   {part->q, call_->k_padded(), call_->group()}, Logit(call_->spec()), part->states,
-                   &part->rows, &part->cost);
+  const uint32_t group = call_->group();
+  const SampleRead read = {.runs = call_->HeadRuns(unit.kv_head),
+                           .num_tokens = unit.tokens.end,
+                           .q = {part->q, call_->k_padded(), group},
+                           .logit = Logit(call_->spec()),
+                           .v_padded = call_->v_padded(),
+                           .rows = &part->rows,
+                           .cost = &part->cost};
+  return AttendAllFor(read, 0, group, part->states);
 }
 
 // The weights of the unit's middle, in order.

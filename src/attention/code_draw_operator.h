@@ -1,5 +1,5 @@
 // Draws a sample of the middle for all q heads of a group, in two phases, from small codes of the
-// keys (index/weigh_index.h), and attends to it with sinks and window (group_draw.h).
+// keys (index/weigh_index.h), and attends to it with sinks and window (phased_draw.h).
 //
 //   1. Ranges of a unit weigh their tokens by the codes, for each q head: sixteen bits a token, and
 //      no exponentials. A weight may be off by any factor, for the draw corrects for it.
@@ -8,7 +8,7 @@
 //      heads. Their keys are read, and with the scores that these give, each stands for its true
 //      weight over its probability.
 //   3. Of these tokens a sample is drawn by what they stand for, and its values are read
-//      (group_draw.h).
+//      (phased_draw.h).
 //
 // Runs without codes are scored exactly, and drawn from like the others.
 //

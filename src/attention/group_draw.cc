@@ -13,15 +13,11 @@
 namespace attndb::attention {
 
 using kernels::StateRows;
-using kernels::StatesFrom;
 
 namespace {
 
 // A draw that can't be made larger may be off by so much more before all is read.
 constexpr double kLastTolerance = 2;
-
-// Reading more than this share of the rows here and there costs more than a stream of all.
-constexpr double kMostShare = 0.5;
 
 // A token of more than so many thresholds of a head is scored exactly: what the estimates of
 // lighter ones are off by is less than what leaving tokens to chance costs.
@@ -33,19 +29,6 @@ double MoreRows(double rows, double found_over_tolerated) {
   return rows * std::max(1.5, 1.3 * found_over_tolerated);
 }
 
-kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, bool light, Arena* arena) {
-  const uint64_t room = num_tokens + kernels::kDrawSlack;
-  kernels::DrawnTokens drawn;
-  drawn.tokens = arena->Take<uint32_t>(room);
-  drawn.logits = arena->Take<float>(group * room);
-  if (light) drawn.lifts = arena->Take<float>(room);
-  drawn.stride = room;
-  return drawn;
-}
-
-// Half of the tokens, and the one that makes an odd number even.
-uint64_t HalfOf(uint64_t num_tokens) { return num_tokens / 2 + 1; }
-
 }  // namespace
 
 GroupScratch GroupScratch::Take(uint32_t group, uint64_t num_tokens, size_t v_padded,
@@ -55,10 +38,10 @@ GroupScratch GroupScratch::Take(uint32_t group, uint64_t num_tokens, size_t v_pa
   scratch.thresholds = arena->Take<float>(group);
   scratch.sample = arena->Take<float>(group * kSampled);
   scratch.lifts = arena->Take<float>(num_tokens);
-  scratch.lists.certain = TakeDrawn(group, num_tokens, false, arena);
-  scratch.lists.heavy = TakeDrawn(group, num_tokens, false, arena);
-  scratch.lists.even = TakeDrawn(group, HalfOf(num_tokens), true, arena);
-  scratch.lists.odd = TakeDrawn(group, HalfOf(num_tokens), true, arena);
+  scratch.lists.certain = TakeDrawn(group, num_tokens, arena);
+  scratch.lists.heavy = TakeDrawn(group, num_tokens, arena);
+  scratch.lists.even = TakeDrawnHalf(group, num_tokens, arena);
+  scratch.lists.odd = TakeDrawnHalf(group, num_tokens, arena);
   scratch.half_states = TakeStates(2 * group, v_padded, arena);
   return scratch;
 }
@@ -176,25 +159,24 @@ Status GroupDraw::ScoreDrawn() {
   return Status::Ok();
 }
 
-// What the codes of light tokens are off by evens out: each weighs less than a threshold.
-Status GroupDraw::AttendList(const Drawn& drawn, bool light, const StateRows& states) {
-  return AttendListed(call_.runs, {drawn.tokens, drawn.count},
-                      {drawn.logits, drawn.stride, group()}, {1.0f},
-                      light && call_.plan->value_bits != 0, states, call_.rows, cost_);
+// What the codes of light tokens' values are off by evens out: each weighs less than a threshold.
+SampleRead GroupDraw::read() const {
+  return {.runs = call_.runs,
+          .num_tokens = call_.num_tokens,
+          .q = {call_.q.q, call_.q.stride, group()},
+          .logit = logit(),
+          .v_padded = v_padded_,
+          .light_by_codes = call_.plan->value_bits != 0,
+          .rows = call_.rows,
+          .cost = cost_};
 }
 
 Status GroupDraw::AttendDrawn(const StateRows& states) {
-  const StateRows odd = StatesFrom(scratch_.half_states, group());
-  kernels::InitStates(states, group(), v_padded_);
-  kernels::InitStates(scratch_.half_states, 2 * group(), v_padded_);
   const kernels::DrawnLists& lists = scratch_.lists;
-  ATTNDB_RETURN_IF_ERROR(AttendList(lists.certain, false, states));
-  ATTNDB_RETURN_IF_ERROR(AttendList(lists.heavy, false, states));
-  ATTNDB_RETURN_IF_ERROR(AttendList(lists.even, true, scratch_.half_states));
-  ATTNDB_RETURN_IF_ERROR(AttendList(lists.odd, true, odd));
+  ATTNDB_RETURN_IF_ERROR(
+      AttendSample(read(), {&lists.certain, &lists.heavy}, lists, states, scratch_.half_states));
   FindErrors(states);
-  kernels::MergeStates(scratch_.half_states, states, group(), v_padded_);
-  kernels::MergeStates(odd, states, group(), v_padded_);
+  MergeHalves(read(), scratch_.half_states, states);
   return Status::Ok();
 }
 
@@ -209,11 +191,8 @@ void GroupDraw::FindErrors(const StateRows& states) {
     HeadDraw& head = scratch_.heads[i];
     head.mass_left = 0;
     if (any_light) {
-      const float denominator =
-          call_.denominator_logits == nullptr ? -kInfinity : call_.denominator_logits[i];
       const SplitError found =
-          FindSplitError(StatesFrom(states, i), StatesFrom(scratch_.half_states, i),
-                         StatesFrom(scratch_.half_states, group() + i), denominator, v_padded_);
+          FindErrorOf(read(), i, states, scratch_.half_states, call_.denominator_logits);
       head.error = found.error * std::sqrt(share_of_chance);
       head.mass_left = found.mass_left;
       continue;
@@ -238,29 +217,11 @@ bool GroupDraw::WantsMore() {
     head.open = head.error > tolerated;
     if (!head.open) continue;
     head.rows = MoreRows(head.rows, head.error / tolerated);
-    head.reads_all = !head.can_grow || head.rows >= kMostShare * num_middle;
+    head.reads_all = !head.can_grow || head.rows >= kMostShareOfRows * num_middle;
     head.open = !head.reads_all;
     wants_more = wants_more || head.open;
   }
   return wants_more;
-}
-
-// The states of heads that read all, in one pass over all of these.
-Status GroupDraw::ReadAll(const StateRows& states) {
-  uint32_t first = group();
-  uint32_t last = 0;
-  for (uint32_t i = 0; i < group(); ++i) {
-    if (!scratch_.heads[i].reads_all) continue;
-    first = std::min(first, i);
-    last = i + 1;
-  }
-  if (first >= last) return Status::Ok();
-  for (uint32_t i = first; i < last; ++i) scratch_.heads[i].reads_all = true;
-  const StateRows rows = StatesFrom(states, first);
-  kernels::InitStates(rows, last - first, v_padded_);
-  return AttendAll(call_.runs, call_.num_tokens,
-                   {call_.q.q + first * call_.q.stride, call_.q.stride, last - first}, logit(),
-                   rows, call_.rows, cost_);
 }
 
 void GroupDraw::Book() {
@@ -271,18 +232,15 @@ void GroupDraw::Book() {
   for (uint32_t i = 0; i < group(); ++i) {
     const HeadDraw& head = scratch_.heads[i];
     cost_->num_selected += head.reads_all ? num_middle : num_certain - num_fixed;
-    if (head.reads_all) {
-      cost_->AddDraw(0, 0, head.difficulty);
-    } else {
-      cost_->AddDraw(head.error, head.mass_left, head.difficulty);
-    }
+    cost_->AddDraw(head.reads_all ? 0 : head.error, head.reads_all ? 0 : head.mass_left);
+    cost_->AddDifficulty(head.difficulty);
   }
 }
 
 Status GroupDraw::Attend(const StateRows& states) {
   const auto num_middle = static_cast<double>(call_.middle.end - call_.middle.begin);
   const double rows = call_.budget.first_rows;
-  const bool reads_all = rows >= kMostShare * num_middle;
+  const bool reads_all = rows >= kMostShareOfRows * num_middle;
   std::fill_n(scratch_.heads, group(),
               HeadDraw{.rows = rows, .open = !reads_all, .reads_all = reads_all});
   for (bool more = !reads_all; more; more = WantsMore()) {
@@ -296,7 +254,7 @@ Status GroupDraw::Attend(const StateRows& states) {
     cost_->attend_ns += SteadyNowNanos() - drawn_ns;
   }
   const int64_t start_ns = SteadyNowNanos();
-  ATTNDB_RETURN_IF_ERROR(ReadAll(states));
+  ATTNDB_RETURN_IF_ERROR(ReadAllMarked(read(), scratch_.heads, states));
   cost_->attend_ns += SteadyNowNanos() - start_ns;
   Book();
   return Status::Ok();

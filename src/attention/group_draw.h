@@ -25,6 +25,7 @@
 
 #include "attention/arena.h"
 #include "attention/call_cost.h"
+#include "attention/drawn_sample.h"
 #include "attention/listed_tokens.h"
 #include "attndb/status.h"
 #include "attndb/types.h"
@@ -96,16 +97,15 @@ class GroupDraw {
 
   uint32_t group() const { return call_.spec->group_size(); }
   kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }
+  SampleRead read() const;
   double SampleKept(size_t* num_sampled);
   void ChooseThresholds();
   void Draw();
   void TakeFixed(const DrawSlice& slice, size_t begin, size_t end);
   Status ScoreDrawn();
   Status AttendDrawn(const kernels::StateRows& states);
-  Status AttendList(const Drawn& drawn, bool light, const kernels::StateRows& states);
   void FindErrors(const kernels::StateRows& states);
   bool WantsMore();
-  Status ReadAll(const kernels::StateRows& states);
   void Book();
 
   const GroupCall& call_;

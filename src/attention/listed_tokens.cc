@@ -36,7 +36,7 @@ Result<storage::ListedRows> ReadListed(const storage::Strip& strip, const uint32
   return rows->Listed(request);
 }
 
-// Of tokens relative to the run.
+// Scores listed tokens, whose numbers count from the begin of the run, from its keys.
 Status ReadScoresOfRun(const HeadRun& run, const uint32_t* tokens, size_t count,
                        const GroupQueries& q, const GroupScores& to, storage::RowLease* rows,
                        CallCost* cost) {

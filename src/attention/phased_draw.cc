@@ -5,30 +5,30 @@
 #include <cmath>
 
 #include "attention/call_util.h"
-#include "attention/split_error.h"
 #include "attention/threshold_sample.h"
 #include "attention/word_noise.h"
 #include "common/clock.h"
 #include "common/infinity.h"
 #include "kernels/select.h"
+#include "kernels/weight_words.h"
 #include "kernels/weights.h"
 
 namespace attndb::attention {
 
 using kernels::DrawnTokens;
 using kernels::StateRows;
-using kernels::StatesFrom;
 
 namespace {
 
-// Of a head's goal, what its keys are drawn for: codes are off, so that more keys must be drawn
-// than values. On SmolLM2's heads anything from 0.15 to 2 takes as many bytes within a tenth.
+// Keys are drawn for this share of a head's trade and of its variance. Codes misjudge weights, so
+// that more keys must be drawn than values. On SmolLM2's heads every trade from 0.15 to 2 takes the
+// same bytes within a tenth.
 constexpr double kKeyTrade = 0.35;
 constexpr double kKeyShare = 0.35;
-// ... and the least of its variance that is left to its values, whatever the keys came to.
+// The draw of values may add this share of the head's variance, even where the keys used it all up.
 constexpr double kLeastValueShare = 0.25;
 
-// Weights that are counted, at most: thresholds need not be right.
+// Thresholds need not be right, so that they are found from so many weights at most, in blocks.
 constexpr uint64_t kBlock = 64;
 constexpr uint64_t kMostCounted = 1024;
 
@@ -36,28 +36,14 @@ constexpr uint64_t kMostCounted = 1024;
 constexpr uint32_t kMostRounds = 3;
 constexpr double kLower = 0.7;
 
-// Reading more than this share of the rows here and there costs more than a stream of all.
-constexpr double kMostShare = 0.5;
-
+// A head whose deviation is smaller leaves too little to chance to learn from.
 constexpr double kLeastSpread = 1e-6;
 
-constexpr int kUnit = 127 * WeightHistogram::kWordsOfTwo;  // The word of weight 1.
-constexpr float kWordsOfNat = 184.664965f;
+constexpr int kUnit = kernels::kWordOfOne;
+constexpr auto kWordsOfNat = static_cast<float>(kernels::kWordsOfNat);
 
-DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, bool light, Arena* arena) {
-  const uint64_t room = num_tokens + kernels::kDrawSlack;
-  DrawnTokens drawn;
-  drawn.tokens = arena->Take<uint32_t>(room);
-  drawn.logits = arena->Take<float>(group * room);
-  if (light) drawn.lifts = arena->Take<float>(room);
-  drawn.stride = room;
-  return drawn;
-}
-
-// Half of the tokens, and the one that makes an odd number even.
-uint64_t HalfOf(uint64_t num_tokens) { return num_tokens / 2 + 1; }
-
-// Of a ratio; those that are no number of a float32 are as far off.
+// The words that stand for a logarithm of a ratio of weights. Ratios beyond the range of float32
+// count as its ends.
 constexpr double kMostNats = 80;
 int WordsOf(double log) {
   return static_cast<int>(std::clamp(log, -kMostNats, kMostNats) * double{kWordsOfNat});
@@ -68,7 +54,8 @@ double AddLogs(double a, double b) {
   return most == -kInfinity ? most : most + std::log1p(std::exp(std::min(a, b) - most));
 }
 
-// Of what tokens stand for: the sum of (weight * weight * probability of being left out).
+// Estimates the variance of a sum over a sample: each drawn token, which stands for weights[i],
+// adds its square times the probability that it had been left out.
 double SumOfVariances(const float* weights, const float* left_out, size_t count) {
   constexpr size_t kLanes = 16;
   float sums[kLanes] = {};
@@ -115,10 +102,10 @@ PhasedScratch PhasedScratch::Take(uint32_t group, uint64_t num_tokens, uint64_t 
   scratch.drawn.scores = arena->Take<float>(group * num_tokens);
   scratch.drawn.stride = num_tokens;
   scratch.drawn.chances = scratch.chances;
-  scratch.fixed = TakeDrawn(group, num_fixed, false, arena);
-  scratch.lists.certain = TakeDrawn(group, num_tokens, false, arena);
-  scratch.lists.even = TakeDrawn(group, HalfOf(num_tokens), true, arena);
-  scratch.lists.odd = TakeDrawn(group, HalfOf(num_tokens), true, arena);
+  scratch.fixed = TakeDrawn(group, num_fixed, arena);
+  scratch.lists.certain = TakeDrawn(group, num_tokens, arena);
+  scratch.lists.even = TakeDrawnHalf(group, num_tokens, arena);
+  scratch.lists.odd = TakeDrawnHalf(group, num_tokens, arena);
   scratch.weights = arena->Take<float>(num_tokens);
   scratch.half_states = TakeStates(2 * group, v_padded, arena);
   return scratch;
@@ -166,7 +153,7 @@ double PhasedDraw::FixedMass(uint32_t g) const {
   return AddLogs(log, double{call_.denominator_logits[g]});
 }
 
-// Of all that a head sees: by codes what is of the middle.
+// Estimates the mass of all tokens that a head sees: sinks and window exactly, the middle by codes.
 void PhasedDraw::FindMasses() {
   for (uint32_t g = 0; g < group(); ++g) {
     PhasedHead& head = scratch_.heads[g];
@@ -275,7 +262,7 @@ Status PhasedDraw::ScoreKeys() {
   return Status::Ok();
 }
 
-// What of a head's variance its keys have left is its values'.
+// The draw of values may have the variance that the draw of keys has left of a head's.
 void PhasedDraw::ChooseValues() {
   const kernels::KeptTokens& drawn = scratch_.drawn;
   float* const weights = scratch_.weights;
@@ -285,7 +272,7 @@ void PhasedDraw::ChooseValues() {
     const double sum = ExpSum(drawn.scores + g * drawn.stride, drawn.count, weights, &most);
     head.log_mass =
         drawn.count == 0 ? head.log_fixed : AddLogs(head.log_fixed, double{most} + std::log(sum));
-    // Of weights over the largest; in the words of bfloat16 as they are.
+    // Both are of weights over the largest one, which are the bits of a bfloat16 once cut.
     double of_keys = SumOfVariances(weights, scratch_.left_out, drawn.count);
     scratch_.by_keys->Reset(kUnit + 1);
     const size_t stride = drawn.count / kMostCounted + 1;
@@ -316,21 +303,23 @@ void PhasedDraw::DrawValues() {
                      group(), kInfinity, &lists);
 }
 
+SampleRead PhasedDraw::read() const {
+  return {.runs = call_.runs,
+          .num_tokens = call_.visible.end,
+          .q = {call_.q.q, call_.q.stride, group()},
+          .logit = logit(),
+          .v_padded = v_padded_,
+          .light_by_codes = call_.plan->value_bits != 0,
+          .rows = call_.rows,
+          .cost = cost_};
+}
+
 Status PhasedDraw::AttendDrawn(const StateRows& states) {
-  const StateRows odd = StatesFrom(scratch_.half_states, group());
-  kernels::InitStates(states, group(), v_padded_);
-  kernels::InitStates(scratch_.half_states, 2 * group(), v_padded_);
-  const auto attend = [&](const DrawnTokens& list, bool light, const StateRows& to) {
-    return AttendListed(call_.runs, {list.tokens, list.count}, {list.logits, list.stride, group()},
-                        {1.0f}, light && call_.plan->value_bits != 0, to, call_.rows, cost_);
-  };
-  ATTNDB_RETURN_IF_ERROR(attend(scratch_.fixed, false, states));
-  ATTNDB_RETURN_IF_ERROR(attend(scratch_.lists.certain, false, states));
-  ATTNDB_RETURN_IF_ERROR(attend(scratch_.lists.even, true, scratch_.half_states));
-  ATTNDB_RETURN_IF_ERROR(attend(scratch_.lists.odd, true, odd));
+  const kernels::DrawnLists& lists = scratch_.lists;
+  ATTNDB_RETURN_IF_ERROR(
+      AttendSample(read(), {&scratch_.fixed, &lists.certain}, lists, states, scratch_.half_states));
   FindErrors(states);
-  kernels::MergeStates(scratch_.half_states, states, group(), v_padded_);
-  kernels::MergeStates(odd, states, group(), v_padded_);
+  MergeHalves(read(), scratch_.half_states, states);
   return Status::Ok();
 }
 
@@ -346,11 +335,8 @@ void PhasedDraw::FindErrors(const StateRows& states) {
   }
   const double chance = std::sqrt(ShareOfChance(lists.even, lists.odd, scratch_.weights));
   for (uint32_t g = 0; g < group(); ++g) {
-    const float denominator =
-        call_.denominator_logits == nullptr ? -kInfinity : call_.denominator_logits[g];
     const SplitError found =
-        FindSplitError(StatesFrom(states, g), StatesFrom(scratch_.half_states, g),
-                       StatesFrom(scratch_.half_states, group() + g), denominator, v_padded_);
+        FindErrorOf(read(), g, states, scratch_.half_states, call_.denominator_logits);
     scratch_.heads[g].error = chance * found.error;
     scratch_.heads[g].mass_left = found.mass_left;
   }
@@ -359,8 +345,8 @@ void PhasedDraw::FindErrors(const StateRows& states) {
 // Which of the open heads are to draw again, with less variance, and which are to read all instead.
 // Returns whether there are any of the former. Whoever is good enough stays so.
 bool PhasedDraw::WantsMore() {
-  const bool draws_most =
-      static_cast<double>(scratch_.drawn.count) >= kMostShare * static_cast<double>(num_middle());
+  const bool draws_most = static_cast<double>(scratch_.drawn.count) >=
+                          kMostShareOfRows * static_cast<double>(num_middle());
   ++round_;
   bool wants_more = false;
   for (uint32_t g = 0; g < group(); ++g) {
@@ -378,35 +364,15 @@ bool PhasedDraw::WantsMore() {
   return wants_more;
 }
 
-// The states of heads that read all, in one pass over all of these.
-Status PhasedDraw::ReadAll(const StateRows& states) {
-  uint32_t first = group();
-  uint32_t last = 0;
-  for (uint32_t g = 0; g < group(); ++g) {
-    if (!scratch_.heads[g].reads_all) continue;
-    first = std::min(first, g);
-    last = g + 1;
-  }
-  if (first >= last) return Status::Ok();
-  for (uint32_t g = first; g < last; ++g) scratch_.heads[g].reads_all = true;
-  const StateRows rows = StatesFrom(states, first);
-  kernels::InitStates(rows, last - first, v_padded_);
-  return AttendAll(call_.runs, call_.visible.end,
-                   {call_.q.q + first * call_.q.stride, call_.q.stride, last - first}, logit(),
-                   rows, call_.rows, cost_);
-}
-
 void PhasedDraw::Book() {
-  const size_t num_certain = scratch_.lists.certain.count;
   const kernels::DrawnLists& lists = scratch_.lists;
   cost_->num_queries += group();
   cost_->num_drawn_keys += scratch_.drawn.count;
   cost_->num_drawn_values += lists.certain.count + lists.even.count + lists.odd.count;
   for (uint32_t g = 0; g < group(); ++g) {
     const PhasedHead& head = scratch_.heads[g];
-    cost_->num_selected += head.reads_all ? num_middle() : num_certain;
-    cost_->AddPhasedDraw(head.reads_all ? 0 : head.error, head.reads_all ? 0 : head.mass_left);
-    // What is hardly left to chance tells nothing.
+    cost_->num_selected += head.reads_all ? num_middle() : lists.certain.count;
+    cost_->AddDraw(head.reads_all ? 0 : head.error, head.reads_all ? 0 : head.mass_left);
     if (head.predicted > kLeastSpread) cost_->AddSpread(head.error / head.predicted);
   }
 }
@@ -431,7 +397,7 @@ Status PhasedDraw::Attend(const StateRows& states) {
     cost_->attend_ns += SteadyNowNanos() - drawn_ns;
   } while (WantsMore());
   const int64_t all_ns = SteadyNowNanos();
-  ATTNDB_RETURN_IF_ERROR(ReadAll(states));
+  ATTNDB_RETURN_IF_ERROR(ReadAllMarked(read(), scratch_.heads, states));
   cost_->attend_ns += SteadyNowNanos() - all_ns;
   Book();
   return Status::Ok();

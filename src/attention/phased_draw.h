@@ -14,7 +14,7 @@
 //
 // Spread:  an error is a standard deviation of weights, over their sum, times how far values are
 //          from the output, over that output's norm. What the latter comes to is learned
-//          (DrawBudget::spread).
+//          (planner::HeadStatistics::spread), and so what DrawBudget allows.
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group; groups are independent.
@@ -31,6 +31,7 @@
 
 #include "attention/arena.h"
 #include "attention/call_cost.h"
+#include "attention/drawn_sample.h"
 #include "attention/listed_tokens.h"
 #include "attention/weight_histogram.h"
 #include "attndb/status.h"
@@ -115,6 +116,7 @@ class PhasedDraw {
   kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }
   uint64_t num_middle() const { return call_.middle.end - call_.middle.begin; }
 
+  SampleRead read() const;
   Status ScoreFixed(TokenRange tokens);
   void CountWeights();
   double FixedMass(uint32_t g) const;
@@ -127,7 +129,6 @@ class PhasedDraw {
   Status AttendDrawn(const kernels::StateRows& states);
   void FindErrors(const kernels::StateRows& states);
   bool WantsMore();
-  Status ReadAll(const kernels::StateRows& states);
   void Book();
 
   const PhasedCall& call_;

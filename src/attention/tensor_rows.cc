@@ -75,7 +75,7 @@ void StoreHeads(const float* from, size_t from_stride, uint64_t row, uint32_t fi
 void ToHalfLayout(const Rope& rope, uint32_t head_dim, size_t num_rows, size_t padded, float* rows,
                   float* spare) {
   if (rope.layout != RopeLayout::kInterleaved) return;
-  const size_t rope_dims = rope.rope_dims == 0 ? head_dim : rope.rope_dims;
+  const size_t rope_dims = rope.DimsOf(head_dim);
   std::memcpy(spare, rows, num_rows * padded * sizeof(float));
   kernels::RopeToHalf(DType::kFloat32, spare, padded, rows, padded, num_rows, rope_dims, padded);
 }

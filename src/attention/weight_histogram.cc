@@ -13,7 +13,7 @@ int WeightHistogram::FindThreshold(const DrawGoal& goal, double share, int unit,
   // Of the lighter ones: weights over that at the lower end of the bucket, and their squares.
   double sum = 0;
   double sum_squares = 0;
-  double edge = std::exp2(static_cast<double>(first_ - unit) / kWordsOfTwo);
+  double edge = std::exp2(static_cast<double>(first_ - unit) / kernels::kWordsOfTwo);
   double square = edge * edge;
   const double trade_square = goal.trade * goal.trade;
   int found = 0;

@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/weight_words.h"
+
 namespace attndb::attention {
 
 // What a draw is for. One more token takes t^2 / (2 sqrt(V)) off the standard deviation sqrt(V): a
@@ -25,8 +27,7 @@ struct DrawGoal {
 
 class WeightHistogram {
  public:
-  static constexpr int kWordsOfTwo = 128;
-  static constexpr int kBucketWords = kWordsOfTwo / 4;
+  static constexpr int kBucketWords = kernels::kWordsOfTwo / 4;
   static constexpr int kNumBuckets = 256;
 
   // From now on words in [top - kNumBuckets * kBucketWords, top) are told apart; others count as

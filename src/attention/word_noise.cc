@@ -11,13 +11,11 @@
 namespace attndb::attention {
 namespace {
 
-constexpr uint32_t kBitsOfOne = 127 * WordNoise::kBitsOfTwo;
-
 // By how many bits of a bfloat16, rounded up, u in (0, 1) is above 2^-14; 0 if it is below.
 uint16_t WordOf(float u) {
   const auto bits = std::bit_cast<uint32_t>(u);
   const uint32_t rounded_up = (bits + 0xffffu) >> 16;
-  constexpr uint32_t kLeast = kBitsOfOne - WordNoise::kCertain;
+  constexpr uint32_t kLeast = kernels::kWordOfOne - WordNoise::kCertain;
   return static_cast<uint16_t>(std::max(rounded_up, kLeast) - kLeast);
 }
 

@@ -13,15 +13,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/weight_words.h"
+
 namespace attndb::attention {
 
 class WordNoise {
  public:
   static constexpr uint64_t kSize = 1u << 14;
   static constexpr uint64_t kStretch = kSize;
-  // A lift of one power of two, and of them all.
-  static constexpr uint16_t kBitsOfTwo = 128;
-  static constexpr uint16_t kCertain = 14 * kBitsOfTwo;
+  // The lift from which on a token is certain: kSize is 14 powers of two.
+  static constexpr uint16_t kCertain = 14 * kernels::kWordsOfTwo;
 
   explicit WordNoise(uint64_t seed) : seed_(seed) {}
 

@@ -35,7 +35,7 @@ TEST(WordNoiseTest, ChancesAreSharesOfAStretch) {
 
 TEST(WordNoiseTest, ChancesAreTheBitsOfABfloat16) {
   const WordNoise::Chances& chances = WordNoise::ChancesOfLifts();
-  constexpr int kExact = WordNoise::kCertain - 7 * WordNoise::kBitsOfTwo;
+  constexpr int kExact = WordNoise::kCertain - 7 * kernels::kWordsOfTwo;
   for (int lift = kExact; lift <= WordNoise::kCertain; ++lift) {
     const auto bits = static_cast<uint32_t>(127 * 128 - WordNoise::kCertain + lift);
     const double value = double{std::bit_cast<float>(bits << 16)};

@@ -42,7 +42,7 @@ Status CheckRope(size_t layer, const LayerSpec& spec) {
       return FieldError(layer, "rope layout", std::to_string(static_cast<int>(rope.layout)),
                         "none (0), half (1) or interleaved (2)");
   }
-  const uint32_t rope_dims = rope.rope_dims == 0 ? spec.head_dim : rope.rope_dims;
+  const uint32_t rope_dims = rope.DimsOf(spec.head_dim);
   if (rope_dims % 2 != 0 || rope_dims > spec.head_dim) {
     return FieldError(layer, "rope_dims", std::to_string(rope_dims),
                       "an even number up to head_dim " + std::to_string(spec.head_dim));

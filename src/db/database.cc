@@ -98,7 +98,7 @@ ModelSpec Resolve(ModelSpec spec) {
     if (layer.scale == 0.0f) {
       layer.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.head_dim)));
     }
-    if (layer.rope.rope_dims == 0) layer.rope.rope_dims = layer.head_dim;
+    layer.rope.rope_dims = layer.rope.DimsOf(layer.head_dim);
   }
   return spec;
 }

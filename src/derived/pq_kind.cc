@@ -21,8 +21,7 @@ std::string NameOf(const index::PqOptions& options) {
 
 // Rows are stored with the halves of what is rotated behind each other.
 size_t NumPairs(const LayerSpec& spec) {
-  if (spec.rope.layout == RopeLayout::kNone) return 0;
-  return (spec.rope.rope_dims == 0 ? spec.head_dim : spec.rope.rope_dims) / 2;
+  return spec.rope.layout == RopeLayout::kNone ? 0 : spec.rope.DimsOf(spec.head_dim) / 2;
 }
 
 class PqKind final : public Kind {

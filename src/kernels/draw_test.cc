@@ -112,10 +112,13 @@ struct DrawnRoom {
 class PartDrawnTest : public DrawTest {
  protected:
   // Draws tokens [begin, begin + n) by `rule`; token i of kept ones is token 3 i.
-  void Part(const LogitSpec& logit, size_t num_rows, size_t begin, size_t n, bool are_scores) {
+  // They were kept by chance where `chances` are given.
+  void Part(const LogitSpec& logit, size_t num_rows, size_t begin, size_t n, bool are_scores,
+            const float* chances = nullptr) {
     std::vector<uint32_t> tokens(kStride);
     for (uint32_t i = 0; i < kStride; ++i) tokens[i] = 3 * i;
-    const KeptTokens kept = {tokens.data(), noise_.data(), scores_.data(), kStride, kStride};
+    const KeptTokens kept = {tokens.data(), noise_.data(), scores_.data(),
+                             kStride,       kStride,       chances};
     for (DrawnTokens* const list : {&lists_.certain, &lists_.heavy, &lists_.even, &lists_.odd}) {
       rooms_.push_back(std::make_unique<DrawnRoom>(num_rows, n));
       *list = rooms_.back()->View();
@@ -173,6 +176,35 @@ TEST_P(PartDrawnTest, PartsTheDrawnByWhatLiftsThem) {
       }
     }
   }
+}
+
+// What was kept by chance is left to chance, however heavy it is, and a light one to both chances.
+TEST_P(PartDrawnTest, WhatWasKeptByChanceIsNotCertain) {
+  constexpr size_t kCount = 990;
+  std::vector<float> chances(kStride);
+  for (size_t i = 0; i < kStride; ++i) chances[i] = i % 3 == 0 ? -0.5f : 0.0f;
+  Part(kLogits[0], 3, 0, kCount, false, chances.data());
+  std::vector<float> lifts(kStride);
+  LiftScores({kLogits[0], kThresholds.data()}, scores_.data(), kStride, 3, kStride, lifts.data());
+  size_t num_light = 0;
+  std::map<const DrawnTokens*, size_t> seen;
+  for (size_t i = 0; i < kCount; ++i) {
+    if (!(lifts[i] + noise_[i] >= 0.0f)) continue;
+    const float less = std::min(lifts[i], 0.0f);
+    const bool is_light = less + chances[i] < 0.0f;
+    const DrawnTokens* const list = is_light ? (num_light++ % 2 == 0 ? &lists_.even : &lists_.odd)
+                                    : lifts[i] > kHeavyLift ? &lists_.heavy
+                                                            : &lists_.certain;
+    const size_t at = seen[list]++;
+    ASSERT_LT(at, list->count) << i;
+    ASSERT_EQ(list->tokens[at], 3 * i);
+    ASSERT_EQ(is_light ? list->lifts[at] : 0.0f, is_light ? less + chances[i] : 0.0f) << i;
+    for (size_t r = 0; r < 3; ++r) {
+      const double logit = reference::LogitOf(scores_[r * kStride + i], kLogits[0]);
+      ASSERT_NEAR(list->logits[r * list->stride + at], logit - double{less}, 1e-5) << i;
+    }
+  }
+  for (const auto& [list, count] : seen) ASSERT_EQ(list->count, count);
 }
 
 TEST_P(DrawTest, NaNIsLiftedAndMinusInfinityIsNot) {

@@ -10,11 +10,6 @@
 namespace attndb::kernels {
 namespace {
 
-// Bits of a bfloat16 are 128 to a power of two; those of 1.
-constexpr double kBitsOfTwo = 128.0;
-constexpr double kBitsOfOne = 127 * kBitsOfTwo;
-constexpr double kLog2E = 1.4426950408889634;
-
 constexpr double kLargestWord = 65535.0;
 
 // Rounded, and within 16 bits; 0 of NaN.
@@ -41,10 +36,9 @@ void ScanProductCodes(const ProductCodesView& codes, size_t first_key, size_t nu
 }
 
 WeightRow MapWeights(const TableRow& row, float logit_scale, float reference) {
-  const double per_logit = kBitsOfTwo * kLog2E;
   const double scale = double{logit_scale};
-  const double slope = per_logit * scale * double{row.scale};
-  double top = kBitsOfOne + per_logit * (scale * double{row.max_score} - double{reference});
+  const double slope = kWordsOfNat * scale * double{row.scale};
+  double top = kWordOfOne + kWordsOfNat * (scale * double{row.max_score} - double{reference});
   uint32_t max_sum = row.max_sum;
   if (top > kLargestWeight && slope > 0) {  // Sums that all have the largest weight are one.
     const double skipped =

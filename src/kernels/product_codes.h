@@ -28,6 +28,7 @@
 #include <cstdint>
 
 #include "kernels/layout.h"
+#include "kernels/weight_words.h"
 
 namespace attndb::kernels {
 
@@ -126,8 +127,6 @@ struct WeightRow {
   uint16_t slope = 0;
   uint16_t top = 0;
 };
-inline constexpr uint16_t kLeastWeight = (127 - 100) << 7;
-inline constexpr uint16_t kLargestWeight = (127 + 100) << 7;
 
 // For logits logit_scale * score, where `reference` is the logit of weight 1: that of max_score, so
 // that no weight is above 1, or what is known of the lse, so that weights are probabilities.

@@ -78,6 +78,8 @@ struct LayerPlan {
   bool DrawsByCodes() const {
     return Draws() && index != nullptr && index->draws == IndexType::Draws::kByCodes;
   }
+  // Whether it scores what it can from key planes.
+  bool ReadsPlanes() const { return Chooses() && bits != 0 && !DrawsByCodes(); }
   // The companions by which its index finds keys (IndexType::finds_by), settings included.
   // REQUIRES: UsesIndex().
   std::string FindsBy() const;

@@ -290,7 +290,7 @@ Access AccessOf(const LayerPlan& plan, const HeadExecution& head, const RunFacts
                 uint32_t index_id) {
   if (head.method == Method::kFull || !plan.Chooses()) return Access::kExact;
   if (head.method == Method::kIndex && run.HasIndex(index_id)) return Access::kIndex;
-  const bool by_planes = plan.bits != 0 && run.has_planes;
+  const bool by_planes = plan.ReadsPlanes() && run.has_planes;
   return by_planes ? Access::kPlanes : Access::kExact;
 }
 
@@ -397,7 +397,7 @@ std::string NotesOf(const LayerQuestion& question) {
   const bool lacks_planes = CountTokens(question, [](const RunFacts& run) {
                               return run.may_have_planes && !run.has_planes;
                             }) > 0;
-  if (question.plan->Chooses() && question.plan->bits != 0 && lacks_planes) {
+  if (question.plan->ReadsPlanes() && lacks_planes) {
     add("no key planes for some stored tokens (memory, or they are being built): scored exactly");
   }
   return text;

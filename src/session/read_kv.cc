@@ -40,7 +40,7 @@ class RowCopier {
     size_t stride = padded_;
     if (rope_.layout == RopeLayout::kInterleaved) {
       permuted_.resize(kBlockRows * dim_ * DTypeBytes(stored_dtype_));
-      const size_t rope_dims = rope_.rope_dims == 0 ? dim_ : rope_.rope_dims;
+      const size_t rope_dims = rope_.DimsOf(static_cast<uint32_t>(dim_));
       kernels::RopeToInterleaved(stored_dtype_, rows, padded_, permuted_.data(), dim_,
                                  range.num_rows, rope_dims, dim_);
       rows = permuted_.data();

@@ -337,7 +337,6 @@ void SessionImpl::ObserveCall(LayerId layer, uint64_t num_rows) {
   const auto rows = static_cast<double>(num_rows);
   const std::vector<attention::CallCost>& heads = stats_[layer].last_heads;
   observed_.clear();
-  const bool by_codes = execution_.plan.DrawsByCodes();
   for (uint32_t head = 0; head < heads.size(); ++head) {
     const attention::CallCost& cost = heads[head];
     planner::HeadObservation seen;
@@ -353,7 +352,9 @@ void SessionImpl::ObserveCall(LayerId layer, uint64_t num_rows) {
     }
     if (cost.num_errors > 0) {
       seen.error = cost.error_sum / static_cast<double>(cost.num_errors);
-      if (!by_codes) seen.difficulty = cost.difficulty_sum / static_cast<double>(cost.num_errors);
+    }
+    if (cost.num_difficulties > 0) {
+      seen.difficulty = cost.difficulty_sum / static_cast<double>(cost.num_difficulties);
     }
     if (cost.num_spreads > 0) {
       seen.spread = cost.spread_sum / static_cast<double>(cost.num_spreads);

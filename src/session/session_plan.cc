@@ -155,7 +155,7 @@ void SessionImpl::AskForPlanes(LayerId layer) {
 }
 
 void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
-  if (execution_.priced && execution_.plan.bits != 0) AskForPlanes(layer);
+  if (execution_.priced && execution_.plan.ReadsPlanes()) AskForPlanes(layer);
   CollectForScores(layer, call);
   CollectValues(layer, *call);
   call->values = values_;
@@ -199,7 +199,7 @@ void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,
 void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& call) {
   planes_.clear();
   estimates_.clear();
-  if (call.plan.bits == 0 || !attention::ReasonForFull(call).empty()) return;
+  if (!call.plan.ReadsPlanes() || !attention::ReasonForFull(call).empty()) return;
   const derived::Kind& kind = parts_.kinds->ForUse(derived::kKeyPlanes);
   const bool any_scans = std::ranges::count(by_index_, 0) != 0;
   for (size_t i = 0; i < chain_.size(); ++i) {

@@ -35,7 +35,7 @@ LayerSpec Canonical(LayerSpec layer) {
     return layer;
   }
   rope.layout = RopeLayout::kHalf;
-  if (rope.rope_dims == 0) rope.rope_dims = layer.head_dim;
+  rope.rope_dims = rope.DimsOf(layer.head_dim);
   rope.base = WithoutMinusZero(rope.base);
   return layer;
 }

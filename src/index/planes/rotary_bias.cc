@@ -100,7 +100,7 @@ void SinCos(const double* angles, size_t count, double* sin, double* cos) {
 
 std::vector<double> RotaryFrequencies(const Rope& rope, uint32_t head_dim) {
   const double factor = LinearFactor(rope.scaling);
-  const uint32_t dims = rope.rope_dims == 0 ? head_dim : rope.rope_dims;
+  const uint32_t dims = rope.DimsOf(head_dim);
   if (rope.layout == RopeLayout::kNone || factor == 0.0 || !(rope.base >= 1.0)) return {};
   std::vector<double> frequencies(dims / 2);
   for (size_t i = 0; i < frequencies.size(); ++i) {
