@@ -92,7 +92,7 @@ template <size_t kRows, typename Rows>
                                      const float* rescale, float* out, size_t out_stride) {
   constexpr size_t kVecs = ValueVecs<kRows>();
   const size_t row_bytes = num_elements * sizeof(typename Rows::Element);
-  const size_t distance = prefetch ? Rows::kAheadBytes / row_bytes : 0;
+  const size_t distance = prefetch ? Rows::RowsAhead(kRows, row_bytes) : 0;
   const bool sweeps = num_elements > kVecs * kLanes && Rows::kInOrder;
   const size_t step = sweeps ? SweepRows<kRows>(row_bytes) : num_keys;
   float ones[kRows];

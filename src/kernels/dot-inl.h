@@ -16,9 +16,8 @@ namespace {
 
 // Keys that one round works on; a tile of scores lies in L1 between its phases.
 inline constexpr size_t kTile = 64;
-// How far ahead rows are fetched: memory's latency under load, some 200 ns, at 40 bytes a ns; for
-// rows here and there, of which a core has a few dozen lines under way, at 20.
-inline constexpr size_t kPrefetchBytes = 8192;
+// How far ahead rows here and there are fetched, of which a core has a few dozen lines under way:
+// half as far as a run (StreamAheadBytes) where memory is fast.
 inline constexpr size_t kListedPrefetchBytes = 4096;
 
 // Whether element i of a row begins a line of the cache: rows do, and are fetched line by line.
@@ -55,11 +54,14 @@ struct ListedGroup {
 template <typename T>
 struct RunRows {
   using Element = T;
-  static constexpr size_t kAheadBytes = kPrefetchBytes;
   static constexpr bool kInOrder = true;
   const T* data;
   size_t stride;
 
+  // How many rows ahead a pass of num_q_rows fetches.
+  static size_t RowsAhead(size_t num_q_rows, size_t row_bytes) {
+    return StreamAheadBytes(num_q_rows, row_bytes) / row_bytes;
+  }
   // Fetches what nobody would before the first rows are read.
   void Start(size_t) const {}
 
@@ -73,15 +75,15 @@ struct RunRows {
 template <typename T>
 struct ListedRows {
   using Element = T;
-  static constexpr size_t kAheadBytes = kListedPrefetchBytes;
   static constexpr bool kInOrder = false;
   const T* data;
   size_t stride;
   const uint32_t* indices;
   size_t num_indices;
 
+  static size_t RowsAhead(size_t, size_t row_bytes) { return kListedPrefetchBytes / row_bytes; }
   void Start(size_t num_elements) const {
-    const size_t num_ahead = kAheadBytes / (num_elements * sizeof(T));
+    const size_t num_ahead = RowsAhead(1, num_elements * sizeof(T));
     for (size_t i = 0; i < num_ahead && i < num_indices; ++i) {
       for (size_t e = 0; e < num_elements; e += 64 / sizeof(T)) Prefetch((*this)[i] + e);
     }
@@ -289,7 +291,7 @@ template <size_t kRows, typename Rows>
   constexpr bool kQuads = UseQuads<kRows, T>();
   constexpr bool kEight = kQuads || (kLanes > 4 && kRows == 1) || (kManyRegisters && kRows < 4);
   constexpr size_t kKeys = kEight ? 8 : 4;
-  const size_t distance = prefetch ? Rows::kAheadBytes / (num_elements * sizeof(T)) : 0;
+  const size_t distance = prefetch ? Rows::RowsAhead(kRows, num_elements * sizeof(T)) : 0;
   const auto dot = [&](const auto& group, float* to) __attribute__((always_inline)) {
     if constexpr (kQuads) {
       DotQuads<kRows>(group, q, QueryStride<kQuads>(num_elements), num_elements, to);

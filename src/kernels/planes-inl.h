@@ -95,9 +95,11 @@ inline int32_t FirstSum(const PlaneQuery& query) {
   return (kBits == 8 ? -128 : -241) * query.code_sum;
 }
 
-// The planes share what can be on its way at a time.
+// How far ahead planes are fetched: 2,560 to 8,192 bytes took the same time on a Xeon. The planes
+// of eight bits share what can be on its way at a time.
+inline constexpr size_t kPlaneAheadBytes = 8192;
 template <int kBits>
-inline constexpr size_t kPlaneAhead = kBits == 4 ? kPrefetchBytes : kPrefetchBytes / 2;
+inline constexpr size_t kPlaneAhead = kBits == 4 ? kPlaneAheadBytes : kPlaneAheadBytes / 2;
 
 template <int kBits, size_t kRows>
 struct PassQueries {
@@ -188,7 +190,7 @@ template <int kBits, size_t kRows>
     const uint8_t* const from = high + list[i] / kPlaneKeys * block_bytes;
     for (size_t line = 0; line < block_bytes; line += 64) Prefetch(from + line);
   };
-  const size_t lead = kPrefetchBytes / block_bytes + 1;
+  const size_t lead = kPlaneAheadBytes / block_bytes + 1;
   for (size_t i = 0; i < count && i < lead; ++i) fetch(i);
   Keeper<kRows, false> keeper(rule, kRows, *kept);
   PassQueries<kBits, kRows> pass(queries);
@@ -239,13 +241,13 @@ inline void FetchListed(const PlanesView& planes, uint32_t block) {
   for (size_t line = 0; line < block_bytes; line += 64) Prefetch(from + line);
 }
 
-// Memory is asked for blocks some way down the list, as far as kPrefetchBytes.
+// Memory is asked for blocks some way down the list, as far as kPlaneAheadBytes.
 template <int kBits, size_t kRows>
 [[gnu::noinline]] void ScanListed(const PlanesView& planes, const PlaneBlocks& list,
                                   const PlaneQuery* queries, float* scores, size_t scores_stride) {
   const size_t num_channels = planes.num_channels;
   const size_t block_bytes = kOffsetKeys / kPlaneKeys * PlaneBlockBytes(num_channels);
-  const size_t lead = kPrefetchBytes / block_bytes + 1;
+  const size_t lead = kPlaneAheadBytes / block_bytes + 1;
   for (size_t i = 0; i < list.num_blocks && i < lead; ++i) FetchListed(planes, list.blocks[i]);
   PassQueries<kBits, kRows> pass(queries);
   for (size_t i = 0; i < list.num_blocks; ++i) {
