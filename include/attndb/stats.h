@@ -91,6 +91,7 @@ struct HeadExplain {
   double visited_mean = 0;
   double clusters_mean = 0;
   double hops_mean = 0;
+  uint64_t num_full_scans = 0;  // Searches of the group that scored every key instead, all in all.
   // A draw in two phases serves the whole group. It weighs tokens by codes, reads the keys of some,
   // and the values of some of these: how many of each there are per row, in the mean.
   double weighed_mean = 0;
@@ -102,11 +103,14 @@ struct HeadExplain {
   double error = -1;      // Estimated, of the output, in the mean; -1 = not estimated.
   double mass_left = -1;  // Estimated share of the mass that was not chosen; -1 = unknown.
   // Of a plan with exact_fallback: hard upper bounds of that share, and of the norm of what the
-  // output is off by, |out - out of full|; in the mean over rows and q heads, 0 for those that
-  // attended to all tokens instead, which are counted. -1 = no bounds.
+  // output is off by, |out - out of full|; in the mean over rows and q heads, 0 for those that fell
+  // back. -1 = no bounds.
   double mass_bound = -1;
   double out_bound = -1;
+  // Rows and q heads that attended to all tokens instead, because their bound or the estimated
+  // error of their draw was too large; and how often the group drew again, for a larger sample.
   uint64_t num_fallbacks = 0;
+  uint64_t num_redraws = 0;
   std::vector<double> last_mass_bounds;  // Of the last Attend's newest row, by q head of the group.
   std::vector<double> last_out_bounds;
 };

@@ -90,6 +90,7 @@ class HeadExplain:
     visited_mean: float
     clusters_mean: float
     hops_mean: float
+    num_full_scans: int  # Searches of the group that scored every key instead, all in all.
     # Of draws in two phases, per row of the whole group: tokens weighed by codes, those whose keys
     # were drawn, and of these those whose values were.
     weighed_mean: float
@@ -102,7 +103,10 @@ class HeadExplain:
     mass_left: float  # Estimated share of the mass that was not chosen; -1 = unknown.
     mass_bound: float  # Hard bound of that share, in the mean; -1: the plan has no exact_fallback.
     out_bound: float  # Hard bound of the norm of what the output is off by, in the mean; -1 too.
-    num_fallbacks: int  # Rows and q heads that attended to all tokens instead; their bounds are 0.
+    # Rows and q heads that attended to all tokens instead, because their bound (0 then) or the
+    # error of their draw was too large; and how often the group drew again, for a larger sample.
+    num_fallbacks: int
+    num_redraws: int
     last_mass_bounds: tuple[float, ...]  # Of the last attend's newest row, by q head of the group.
     last_out_bounds: tuple[float, ...]
 

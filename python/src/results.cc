@@ -77,6 +77,7 @@ Dict HeadDict(const HeadExplain& head) {
   dict["visited_mean"] = head.visited_mean;
   dict["clusters_mean"] = head.clusters_mean;
   dict["hops_mean"] = head.hops_mean;
+  dict["num_full_scans"] = head.num_full_scans;
   dict["weighed_mean"] = head.weighed_mean;
   dict["drawn_keys_mean"] = head.drawn_keys_mean;
   dict["drawn_values_mean"] = head.drawn_values_mean;
@@ -88,6 +89,7 @@ Dict HeadDict(const HeadExplain& head) {
   dict["mass_bound"] = head.mass_bound;
   dict["out_bound"] = head.out_bound;
   dict["num_fallbacks"] = head.num_fallbacks;
+  dict["num_redraws"] = head.num_redraws;
   dict["last_mass_bounds"] = Numbers(head.last_mass_bounds);
   dict["last_out_bounds"] = Numbers(head.last_out_bounds);
   return dict;

@@ -18,6 +18,8 @@ struct CallCost {
   uint64_t num_visited = 0;
   uint64_t num_clusters = 0;
   uint64_t num_hops = 0;
+  // Searches that scored every key, since that is less than looking for the best: by an index.
+  uint64_t num_full_scans = 0;
   // Of draws by an index: tokens that were kept, and about how many more would have been, were all
   // scored.
   uint64_t num_kept = 0;
@@ -39,12 +41,15 @@ struct CallCost {
   uint64_t num_masses = 0;
 
   // Hard bounds of that share, and of the norm of what the output is off by, of rows whose plan has
-  // them (mass_bound.h): 0 for those that exceeded what is tolerated and attended to all tokens
-  // instead.
+  // them (mass_bound.h): 0 for those that fell back.
   double mass_bound_sum = 0;
   double out_bound_sum = 0;
   uint64_t num_bounds = 0;
+
+  // Rows and q heads that attended to all tokens instead: their bound, or the error of their draw,
+  // exceeded what is tolerated. And how often a group drew a row's sample again, for a larger one.
   uint64_t num_fallbacks = 0;
+  uint64_t num_redraws = 0;
 
   // Rows that drew by planes add the error that they found, times the tokens that it took.
   double difficulty_sum = 0;
@@ -97,6 +102,7 @@ struct CallCost {
     num_visited += other.num_visited;
     num_clusters += other.num_clusters;
     num_hops += other.num_hops;
+    num_full_scans += other.num_full_scans;
     num_kept += other.num_kept;
     num_missed += other.num_missed;
     num_weighed += other.num_weighed;
@@ -114,6 +120,7 @@ struct CallCost {
     out_bound_sum += other.out_bound_sum;
     num_bounds += other.num_bounds;
     num_fallbacks += other.num_fallbacks;
+    num_redraws += other.num_redraws;
     difficulty_sum += other.difficulty_sum;
     num_difficulties += other.num_difficulties;
     spread_sum += other.spread_sum;

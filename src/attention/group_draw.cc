@@ -234,6 +234,7 @@ void GroupDraw::Book() {
     cost_->num_selected += head.reads_all ? num_middle : num_certain - num_fixed;
     cost_->AddDraw(head.reads_all ? 0 : head.error, head.reads_all ? 0 : head.mass_left);
     cost_->AddDifficulty(head.difficulty);
+    cost_->num_fallbacks += static_cast<uint64_t>(head.reads_all);
   }
 }
 
@@ -243,7 +244,7 @@ Status GroupDraw::Attend(const StateRows& states) {
   const bool reads_all = rows >= kMostShareOfRows * num_middle;
   std::fill_n(scratch_.heads, group(),
               HeadDraw{.rows = rows, .open = !reads_all, .reads_all = reads_all});
-  for (bool more = !reads_all; more; more = WantsMore()) {
+  for (bool more = !reads_all; more;) {
     const int64_t start_ns = SteadyNowNanos();
     ChooseThresholds();
     Draw();
@@ -252,6 +253,8 @@ Status GroupDraw::Attend(const StateRows& states) {
     ATTNDB_RETURN_IF_ERROR(AttendDrawn(states));
     cost_->select_ns += drawn_ns - start_ns;
     cost_->attend_ns += SteadyNowNanos() - drawn_ns;
+    more = WantsMore();
+    cost_->num_redraws += static_cast<uint64_t>(more);
   }
   const int64_t start_ns = SteadyNowNanos();
   ATTNDB_RETURN_IF_ERROR(ReadAllMarked(read(), scratch_.heads, states));

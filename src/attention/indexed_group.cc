@@ -150,6 +150,7 @@ Status IndexedGroup::SearchIndexes() {
   cost_->num_visited += cost.keys_scored;
   cost_->num_clusters += cost.clusters;
   cost_->num_hops += cost.hops;
+  cost_->num_full_scans += cost.full_scans;
   return Status::Ok();
 }
 

@@ -367,12 +367,14 @@ bool PhasedDraw::WantsMore() {
 void PhasedDraw::Book() {
   const kernels::DrawnLists& lists = scratch_.lists;
   cost_->num_queries += group();
+  cost_->num_redraws += round_ - 1;
   cost_->num_drawn_keys += scratch_.drawn.count;
   cost_->num_drawn_values += lists.certain.count + lists.even.count + lists.odd.count;
   for (uint32_t g = 0; g < group(); ++g) {
     const PhasedHead& head = scratch_.heads[g];
     cost_->num_selected += head.reads_all ? num_middle() : lists.certain.count;
     cost_->AddDraw(head.reads_all ? 0 : head.error, head.reads_all ? 0 : head.mass_left);
+    cost_->num_fallbacks += static_cast<uint64_t>(head.reads_all);
     if (head.predicted > kLeastSpread) cost_->AddSpread(head.error / head.predicted);
   }
 }

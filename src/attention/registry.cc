@@ -80,7 +80,7 @@ std::unique_ptr<Operator> Make() {
   return std::make_unique<T>();
 }
 
-// What runs a call is the first that says so.
+// What runs a call is the first that says so, but for heads that Choose tells apart.
 constexpr OperatorType kOperators[] = {
     {[](const LayerCall& call) {
        return call.plan.kind == planner::QueryKind::kFull || !ReasonForFull(call).empty();
@@ -97,6 +97,16 @@ constexpr OperatorType kOperators[] = {
     {[](const LayerCall&) { return true; }, Make<ScanOperator>},
 };
 constexpr size_t kDense = 0;
+constexpr size_t kDrawByCodes = 2;
+constexpr size_t kDraw = 3;
+
+// Whether some run of the head is reached by the plan's index.
+bool HasIndex(const LayerCall& call, uint32_t kv_head) {
+  const size_t num_runs = call.run_tokens.size();
+  if (call.indexes.empty()) return false;
+  const auto of_head = call.indexes.subspan(kv_head * num_runs, num_runs);
+  return std::ranges::any_of(of_head, [](const auto* index) { return index != nullptr; });
+}
 
 }  // namespace
 
@@ -142,7 +152,11 @@ void Registry::Choose(const LayerCall& call, OperatorChoice* choice) const {
   choice->of_plan = static_cast<size_t>(type - std::begin(kOperators));
   choice->heads.assign(call.spec.num_kv_heads, choice->of_plan);
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
-    if (call.non_finite[head] != 0) choice->heads[head] = kDense;
+    if (call.non_finite[head] != 0) {
+      choice->heads[head] = kDense;
+    } else if (choice->of_plan == kDrawByCodes && !HasIndex(call, head)) {
+      choice->heads[head] = kDraw;
+    }
   }
 }
 

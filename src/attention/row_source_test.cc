@@ -167,6 +167,47 @@ TEST_P(RowSourceTest, ADrawAsksForAFewRows) {
   EXPECT_LT(layer.copied().asked(RowPart::kValues).size(), kKvHeads * 6000 / 8);
 }
 
+// A draw that finds itself off by too much draws again, and at last reads all: both are counted.
+TEST_P(RowSourceTest, DrawsThatWantMoreAreCounted) {
+  constexpr uint64_t kAll = kKvHeads * 6040;
+  Layer layer({.v_is_k = true}, DType::kFloat16, {3000, 3000, 40}, 1, GetParam());
+  layer.BuildPlanes();
+  layer.BuildCodes();
+  layer.CopyRows();
+  const auto num_asked = [&](RowPart part) { return layer.copied().asked(part).size(); };
+  const CallCost content = layer.Run(PlanOf("auto(error=0.5,sink=4,window=16)"), 1);
+  EXPECT_GT(content.num_redraws, 0u);
+  EXPECT_EQ(content.num_fallbacks, 0u);
+  EXPECT_LT(num_asked(RowPart::kValues), kAll / 8);
+  const CallCost strict = layer.Run(PlanOf("auto(error=0.1,sink=4,window=16)"), 1);
+  EXPECT_GT(strict.num_redraws, 0u);
+  EXPECT_EQ(strict.num_fallbacks, 6u);
+  EXPECT_EQ(num_asked(RowPart::kKeys), kAll);
+  EXPECT_EQ(num_asked(RowPart::kValues), kAll);
+
+  const CallCost by_codes = layer.Run(PlanOf("auto(error=0.2,index=pq,sink=4,window=16)"), 1);
+  EXPECT_GT(by_codes.num_redraws, 0u);
+  EXPECT_EQ(by_codes.num_fallbacks, 0u);
+  EXPECT_LT(num_asked(RowPart::kKeys), kAll / 2);
+  EXPECT_LT(num_asked(RowPart::kValues), kAll / 3);
+  const CallCost too_strict = layer.Run(PlanOf("auto(error=0.01,index=pq,sink=4,window=16)"), 1);
+  EXPECT_EQ(too_strict.num_fallbacks, 6u);
+  EXPECT_EQ(num_asked(RowPart::kKeys), kAll);
+  EXPECT_EQ(num_asked(RowPart::kValues), kAll);
+}
+
+// Where so many keys are wanted that walking a graph does not pay, the search scores all of a run.
+TEST_P(RowSourceTest, GraphsThatAreNotWalkedAreCounted) {
+  layer_.CopyRows();
+  const CallCost walked = layer_.Run(PlanOf("topk(k=5,index=graph,sink=4,window=16)"), 1);
+  EXPECT_EQ(walked.num_full_scans, 0u);
+  EXPECT_GT(walked.num_hops, 0u);
+  const CallCost scanned = layer_.Run(PlanOf("topk(k=20,index=graph,sink=4,window=16)"), 1);
+  EXPECT_EQ(scanned.num_full_scans, kKvHeads * 2u);  // The last run has no graph.
+  EXPECT_EQ(scanned.num_hops, 0u);
+  EXPECT_EQ(NumOfMiddle(layer_.copied().asked(RowPart::kKeys), 4), kKvHeads * (1600u - 4));
+}
+
 TEST_P(RowSourceTest, AReadThatFailsEndsTheCallWithItsStatus) {
   for (const std::string_view text : kPlans) {
     bool failed = true;

@@ -169,7 +169,7 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
           Percent(left),
           Percent(mass_bound),
           out_bound.count == 0 ? "-" : Number(out_bound.Mean(), 4),
-          mass_bound.count == 0 ? "-" : std::to_string(sum.num_fallbacks)};
+          mass_bound.count + error.count == 0 ? "-" : std::to_string(sum.num_fallbacks)};
 }
 
 // What each head runs; layers whose heads run the same are folded.
@@ -260,7 +260,7 @@ std::string Explain::ToText() const {
       "and mass left are estimates where samples were drawn. `at most` is the hard bound of the "
       "mass\n"
       "left, `off by` of the distance from full's output, `fell back` how many rows and q heads\n"
-      "attended to all tokens for theirs.\n";
+      "attended to all tokens, for their bound or the error of their draw.\n";
   return text;
 }
 

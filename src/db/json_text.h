@@ -30,6 +30,7 @@ inline Json JsonOf(const HeadExplain& head) {
           {"visited_mean", head.visited_mean},
           {"clusters_mean", head.clusters_mean},
           {"hops_mean", head.hops_mean},
+          {"num_full_scans", head.num_full_scans},
           {"weighed_mean", head.weighed_mean},
           {"drawn_keys_mean", head.drawn_keys_mean},
           {"drawn_values_mean", head.drawn_values_mean},
@@ -41,6 +42,7 @@ inline Json JsonOf(const HeadExplain& head) {
           {"mass_bound", head.mass_bound},
           {"out_bound", head.out_bound},
           {"num_fallbacks", head.num_fallbacks},
+          {"num_redraws", head.num_redraws},
           {"last_mass_bounds", head.last_mass_bounds},
           {"last_out_bounds", head.last_out_bounds}};
 }

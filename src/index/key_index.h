@@ -82,6 +82,7 @@ struct SearchCost {
   uint64_t rows_read = 0;      // Rows of K.
   uint64_t hops = 0;           // Reads that waited for the one before.
   uint64_t clusters = 0;       // Clusters visited.
+  uint64_t full_scans = 0;     // Runs of which every visible key was scored, since they are few.
 };
 
 class KeyIndex {

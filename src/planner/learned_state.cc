@@ -60,7 +60,9 @@ void LearnedState::Observe(LayerId layer, uint64_t num_rows, const LayerExecutio
     // What an index misses is an error that a draw does not find.
     if (seen.error >= 0 && execution.plan.error > 0) {
       const double error = std::hypot(seen.error, seen.missed < 0 ? 0 : head.missed);
-      const double wanted = execution.plan.DrawsByCodes() ? kWantedByCodes : kWanted;
+      const bool by_codes =
+          execution.plan.DrawsByCodes() && execution.heads[i].method == Method::kIndex;
+      const double wanted = by_codes ? kWantedByCodes : kWanted;
       ObserveError(error / (wanted * execution.plan.error));
     }
     if (execution.heads[i].method != Method::kFull) {

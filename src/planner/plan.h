@@ -78,8 +78,9 @@ struct LayerPlan {
   bool DrawsByCodes() const {
     return Draws() && index != nullptr && index->draws == IndexType::Draws::kByCodes;
   }
-  // Whether it scores what it can from key planes.
-  bool ReadsPlanes() const { return Chooses() && bits != 0 && !DrawsByCodes(); }
+  // Whether it scores what it can from key planes. A plan that draws by codes does for heads that
+  // take less time so.
+  bool ReadsPlanes() const { return Chooses() && bits != 0; }
   // The companions by which its index finds keys (IndexType::finds_by), settings included.
   // REQUIRES: UsesIndex().
   std::string FindsBy() const;

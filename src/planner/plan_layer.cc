@@ -183,6 +183,10 @@ Methods MethodsOf(const LayerQuestion& question, bool learns) {
   methods.index_is_asked = plan.UsesIndex();
   const auto asked = static_cast<size_t>(plan.UsesIndex() ? Method::kIndex : Method::kScan);
   methods.index[asked] = plan.index;
+  // Codes so small misjudge the weights of some heads: these draw by a scan of planes.
+  if (learns && plan.DrawsByCodes() && plan.ReadsPlanes()) {
+    methods.index[static_cast<size_t>(Method::kScan)] = question.registry->FindIndex("flat");
+  }
   if (const IndexType* const drawing = learns ? DrawingIndex(question) : nullptr) {
     methods.index[static_cast<size_t>(Method::kIndex)] = drawing;
   }
@@ -287,10 +291,11 @@ HeadExecution PlanSettled(const LayerQuestion& question, bool has_rule,
 }
 
 Access AccessOf(const LayerPlan& plan, const HeadExecution& head, const RunFacts& run,
-                uint32_t index_id) {
+                uint32_t index_id, bool has_codes) {
   if (head.method == Method::kFull || !plan.Chooses()) return Access::kExact;
   if (head.method == Method::kIndex && run.HasIndex(index_id)) return Access::kIndex;
-  const bool by_planes = plan.ReadsPlanes() && run.has_planes;
+  const bool by_codes = head.method == Method::kIndex && has_codes;
+  const bool by_planes = plan.ReadsPlanes() && run.has_planes && !by_codes;
   return by_planes ? Access::kPlanes : Access::kExact;
 }
 
@@ -298,9 +303,13 @@ void ListAccess(const LayerQuestion& question, LayerExecution* execution) {
   execution->access.clear();
   const LayerPlan& plan = execution->plan;
   const uint32_t id = plan.UsesIndex() ? IdOf(question, *plan.index) : 0;
+  // A draw by codes of some runs scores the keys of the others exactly.
+  const bool has_codes = plan.DrawsByCodes() && CountTokens(question, [id](const RunFacts& run) {
+                                                  return run.HasIndex(id);
+                                                }) > 0;
   for (const HeadExecution& head : execution->heads) {
     for (const RunFacts& run : question.chain.runs) {
-      execution->access.push_back(AccessOf(plan, head, run, id));
+      execution->access.push_back(AccessOf(plan, head, run, id, has_codes));
     }
   }
 }

@@ -85,6 +85,8 @@ void SessionImpl::FillHeads(LayerId layer, const planner::LayerExecution& execut
     head.mass_bound = MeanOf(all.mass_bound_sum, all.num_bounds, -1);
     head.out_bound = MeanOf(all.out_bound_sum, all.num_bounds, -1);
     head.num_fallbacks = all.num_fallbacks;
+    head.num_redraws = all.num_redraws;
+    head.num_full_scans = all.num_full_scans;
     for (const attention::HeadBound& bound : stats.LastBounds(i)) {
       head.last_mass_bounds.push_back(double{bound.mass});
       head.last_out_bounds.push_back(double{bound.out});

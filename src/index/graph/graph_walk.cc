@@ -332,7 +332,9 @@ Status Run(const GraphView& graph, const WalkCall& call, const WalkScratch& scra
     }
   }
   Walk<Queue> walk(graph, call, scratch, queues, cost);
-  ATTNDB_RETURN_IF_ERROR(ScansAll(call) ? walk.Scan() : walk.Run());
+  const bool scans_all = ScansAll(call);
+  cost->full_scans += static_cast<uint64_t>(scans_all);
+  ATTNDB_RETURN_IF_ERROR(scans_all ? walk.Scan() : walk.Run());
   for (size_t r = 0; r < call.num_q_rows; ++r) queues[r].Finish(&found[r]);
   return Status::Ok();
 }
