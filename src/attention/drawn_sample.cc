@@ -20,7 +20,7 @@ DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, Arena* arena) {
 // Half of the tokens, and the one that makes an odd number even.
 DrawnTokens TakeDrawnHalf(uint32_t group, uint64_t num_tokens, Arena* arena) {
   DrawnTokens drawn = TakeDrawn(group, num_tokens / 2 + 1, arena);
-  drawn.lifts = arena->Take<float>(drawn.stride);
+  drawn.margins = arena->Take<float>(drawn.stride);
   return drawn;
 }
 

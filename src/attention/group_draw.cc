@@ -37,7 +37,7 @@ GroupScratch GroupScratch::Take(uint32_t group, uint64_t num_tokens, size_t v_pa
   scratch.heads = arena->Take<HeadDraw>(group);
   scratch.thresholds = arena->Take<float>(group);
   scratch.sample = arena->Take<float>(group * kSampled);
-  scratch.lifts = arena->Take<float>(num_tokens);
+  scratch.margins = arena->Take<float>(num_tokens);
   scratch.lists.certain = TakeDrawn(group, num_tokens, arena);
   scratch.lists.heavy = TakeDrawn(group, num_tokens, arena);
   scratch.lists.even = TakeDrawnHalf(group, num_tokens, arena);
@@ -76,12 +76,12 @@ double GroupDraw::SampleKept(size_t* num_sampled) {
       float* const to = scratch_.sample + head * GroupScratch::kSampled + count;
       for (size_t i = 0; i < num; ++i) to[i] = from[i * stride];
     }
-    kernels::LiftScores({logit(), call_.thresholds}, scratch_.sample + count,
-                        GroupScratch::kSampled, group(), num, scratch_.lifts);
+    kernels::FindMargins({logit(), call_.thresholds}, scratch_.sample + count,
+                         GroupScratch::kSampled, group(), num, scratch_.margins);
     for (uint32_t head = 0; head < group(); ++head) {
       float* const logits = scratch_.sample + head * GroupScratch::kSampled + count;
       kernels::ToLogits(logits, num, logit(), logits);
-      for (size_t i = 0; i < num; ++i) logits[i] -= std::min(scratch_.lifts[i], 0.0f);
+      for (size_t i = 0; i < num; ++i) logits[i] -= std::min(scratch_.margins[i], 0.0f);
     }
     count += num;
   }
@@ -131,11 +131,11 @@ void GroupDraw::Draw() {
     list->are_scores = all_exact || list == &lists.heavy;
   }
   const kernels::DrawRule rule = {logit(), scratch_.thresholds};
-  const float heavy_lift = score_error_ == 0 ? kInfinity : std::log(kExactFrom);
+  const float heavy_margin = score_error_ == 0 ? kInfinity : std::log(kExactFrom);
   for (const DrawSlice& slice : call_.slices) {
     const TokenRange middle = slice.middle;
     TakeFixed(slice, 0, middle.begin);
-    kernels::PartDrawn(rule, slice.kept, middle.begin, middle.end, group(), heavy_lift, &lists);
+    kernels::PartDrawn(rule, slice.kept, middle.begin, middle.end, group(), heavy_margin, &lists);
     TakeFixed(slice, middle.end, slice.kept.count);
   }
 }
@@ -153,7 +153,7 @@ Status GroupDraw::ScoreDrawn() {
     for (uint32_t head = 0; head < group(); ++head) {
       float* const logits = list->logits + head * list->stride;
       kernels::ToLogits(logits, list->count, logit(), logits);
-      for (size_t i = 0; light && i < list->count; ++i) logits[i] -= list->lifts[i];
+      for (size_t i = 0; light && i < list->count; ++i) logits[i] -= list->margins[i];
     }
   }
   return Status::Ok();
@@ -186,7 +186,7 @@ void GroupDraw::FindErrors(const StateRows& states) {
   const Drawn& even = scratch_.lists.even;
   const Drawn& odd = scratch_.lists.odd;
   const bool any_light = even.count + odd.count > 0;
-  const double share_of_chance = any_light ? ShareOfChance(even, odd, scratch_.lifts) : 0;
+  const double share_of_chance = any_light ? ShareOfChance(even, odd, scratch_.margins) : 0;
   for (uint32_t i = 0; i < group(); ++i) {
     HeadDraw& head = scratch_.heads[i];
     head.mass_left = 0;

@@ -71,7 +71,7 @@ struct GroupScratch {
   HeadDraw* heads = nullptr;       // [group]
   float* thresholds = nullptr;     // [group]
   float* sample = nullptr;         // [group][kSampled]: of what was kept, to choose thresholds by.
-  float* lifts = nullptr;          // [num_tokens]: of the sample; then what light ones were lifted.
+  float* margins = nullptr;        // [num_tokens]: of the sample; then of light ones.
   kernels::DrawnLists lists;       // Certain ones with sinks and window.
   kernels::StateRows half_states;  // [2 * group]: of the even ones, then of the odd.
 

@@ -94,7 +94,7 @@ PhasedScratch PhasedScratch::Take(uint32_t group, uint64_t num_tokens, uint64_t 
   scratch.bases = arena->Take<uint16_t>(group);
   scratch.key_words = arena->Take<int>(group);
   scratch.thresholds = arena->Take<float>(group);
-  scratch.lifts = arena->Take<uint16_t>(num_tokens);
+  scratch.margins = arena->Take<uint16_t>(num_tokens);
   scratch.chances = arena->Take<float>(num_tokens);
   scratch.left_out = arena->Take<float>(num_tokens);
   scratch.drawn.tokens = arena->Take<uint32_t>(num_tokens);
@@ -226,8 +226,9 @@ void PhasedDraw::DrawKeys() {
       const kernels::WordDraw draw = {piece.words + (token - piece.tokens.begin),
                                       call_.words_stride, scratch_.bases, group(),
                                       noise.From(token)};
-      drawn.count += kernels::DrawByWords(draw, end - token, static_cast<uint32_t>(token),
-                                          drawn.tokens + drawn.count, scratch_.lifts + drawn.count);
+      drawn.count +=
+          kernels::DrawByWords(draw, end - token, static_cast<uint32_t>(token),
+                               drawn.tokens + drawn.count, scratch_.margins + drawn.count);
       token = end;
     }
   }
@@ -239,7 +240,7 @@ Status PhasedDraw::ScoreKeys() {
   const kernels::KeptTokens& drawn = scratch_.drawn;
   ATTNDB_RETURN_IF_ERROR(ReadScores(call_.runs, {drawn.tokens, drawn.count}, call_.q,
                                     {drawn.scores, drawn.stride}, call_.rows, cost_));
-  const WordNoise::Chances& chances = WordNoise::ChancesOfLifts();
+  const WordNoise::Chances& chances = WordNoise::ChancesOfMargins();
   const DrawNoise noise(~call_.seed);
   const float* from = nullptr;
   uint64_t stretch = ~uint64_t{0};
@@ -250,9 +251,9 @@ Status PhasedDraw::ScoreKeys() {
       from = noise.From(stretch * DrawNoise::kStretch);
     }
     drawn.noise[i] = from[token % DrawNoise::kStretch];
-    const uint16_t lift = std::min(scratch_.lifts[i], WordNoise::kCertain);
-    scratch_.chances[i] = chances.logs[lift];
-    scratch_.left_out[i] = chances.left_out[lift];
+    const uint16_t margin = std::min(scratch_.margins[i], WordNoise::kCertain);
+    scratch_.chances[i] = chances.logs[margin];
+    scratch_.left_out[i] = chances.left_out[margin];
   }
   for (uint32_t g = 0; g < group(); ++g) {
     float* const logits = drawn.scores + g * drawn.stride;

@@ -90,7 +90,7 @@ struct PhasedScratch {
   int* key_words = nullptr;             // [group]: thresholds of the first phase,
   float* thresholds = nullptr;          // ... and logits of the second.
   kernels::KeptTokens drawn;            // What the first phase drew: scores are logits.
-  uint16_t* lifts = nullptr;            // [num_tokens]
+  uint16_t* margins = nullptr;          // [num_tokens]
   float* chances = nullptr;             // [num_tokens]: logs of its probabilities,
   float* left_out = nullptr;            // ... and 1 less these.
   kernels::DrawnTokens fixed;           // Sinks and window.

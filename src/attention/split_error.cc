@@ -41,7 +41,7 @@ double ShareOfChance(const kernels::DrawnTokens& even, const kernels::DrawnToken
                      float* scratch) {
   double sum = 0;
   for (const kernels::DrawnTokens* const half : {&even, &odd}) {
-    kernels::ExpWeights(half->lifts, half->count, {1.0f}, 0.0f, scratch);
+    kernels::ExpWeights(half->margins, half->count, {1.0f}, 0.0f, scratch);
     sum += double{kernels::SumAtMost(scratch, half->count, 1.0f)};
   }
   return 1.0 - sum / static_cast<double>(even.count + odd.count);

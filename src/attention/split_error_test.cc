@@ -51,13 +51,13 @@ TEST(SplitErrorTest, ADenominatorTurnsWeightsIntoErrors) {
 }
 
 TEST(SplitErrorTest, ShareOfChanceIsTheMeanOfWhatIsNotDrawn) {
-  std::vector<float> lifts = {std::log(0.5f), std::log(0.25f), std::log(0.75f)};
+  std::vector<float> margins = {std::log(0.5f), std::log(0.25f), std::log(0.75f)};
   std::vector<float> scratch(4);
   kernels::DrawnTokens even;
-  even.lifts = lifts.data();
+  even.margins = margins.data();
   even.count = 2;
   kernels::DrawnTokens odd;
-  odd.lifts = lifts.data() + 2;
+  odd.margins = margins.data() + 2;
   odd.count = 1;
   EXPECT_NEAR(ShareOfChance(even, odd, scratch.data()), 0.5, 1e-6);
 }

@@ -28,10 +28,10 @@ struct Table {
       ++counts[words[i]];
     }
     uint32_t not_above = 0;
-    for (size_t lift = 0; lift < counts.size(); ++lift) {
-      not_above += counts[lift];
-      chances.logs[lift] = static_cast<float>(std::log(not_above / double{WordNoise::kSize}));
-      chances.left_out[lift] = 1.0f - static_cast<float>(not_above) / float{WordNoise::kSize};
+    for (size_t margin = 0; margin < counts.size(); ++margin) {
+      not_above += counts[margin];
+      chances.logs[margin] = static_cast<float>(std::log(not_above / double{WordNoise::kSize}));
+      chances.left_out[margin] = 1.0f - static_cast<float>(not_above) / float{WordNoise::kSize};
     }
     Random random(kSeed);
     for (size_t i = WordNoise::kSize; i > 1; --i) std::swap(words[i - 1], words[random.Uniform(i)]);
@@ -55,6 +55,6 @@ const uint16_t* WordNoise::From(uint64_t token) const {
   return TheTable().words.data() + place + token % kStretch;
 }
 
-const WordNoise::Chances& WordNoise::ChancesOfLifts() { return TheTable().chances; }
+const WordNoise::Chances& WordNoise::ChancesOfMargins() { return TheTable().chances; }
 
 }  // namespace attndb::attention

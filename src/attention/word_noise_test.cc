@@ -18,28 +18,28 @@ std::vector<uint16_t> Stretch(uint64_t seed, uint64_t number) {
 }
 
 TEST(WordNoiseTest, ChancesAreSharesOfAStretch) {
-  const WordNoise::Chances& chances = WordNoise::ChancesOfLifts();
+  const WordNoise::Chances& chances = WordNoise::ChancesOfMargins();
   std::vector<uint16_t> noise = Stretch(1, 0);
   std::ranges::sort(noise);
-  for (int lift = 0; lift <= WordNoise::kCertain; ++lift) {
+  for (int margin = 0; margin <= WordNoise::kCertain; ++margin) {
     const auto not_above =
-        static_cast<double>(std::ranges::upper_bound(noise, lift) - noise.begin());
+        static_cast<double>(std::ranges::upper_bound(noise, margin) - noise.begin());
     const double share = not_above / WordNoise::kSize;
-    ASSERT_GT(share, 0) << lift;
-    ASSERT_NEAR(std::exp(double{chances.logs[static_cast<size_t>(lift)]}), share, 1e-6 * share);
-    ASSERT_NEAR(chances.left_out[static_cast<size_t>(lift)], 1 - share, 1e-7);
+    ASSERT_GT(share, 0) << margin;
+    ASSERT_NEAR(std::exp(double{chances.logs[static_cast<size_t>(margin)]}), share, 1e-6 * share);
+    ASSERT_NEAR(chances.left_out[static_cast<size_t>(margin)], 1 - share, 1e-7);
   }
   EXPECT_EQ(chances.logs[WordNoise::kCertain], 0.0f);
   EXPECT_EQ(chances.left_out[WordNoise::kCertain], 0.0f);
 }
 
 TEST(WordNoiseTest, ChancesAreTheBitsOfABfloat16) {
-  const WordNoise::Chances& chances = WordNoise::ChancesOfLifts();
+  const WordNoise::Chances& chances = WordNoise::ChancesOfMargins();
   constexpr int kExact = WordNoise::kCertain - 7 * kernels::kWordsOfTwo;
-  for (int lift = kExact; lift <= WordNoise::kCertain; ++lift) {
-    const auto bits = static_cast<uint32_t>(127 * 128 - WordNoise::kCertain + lift);
+  for (int margin = kExact; margin <= WordNoise::kCertain; ++margin) {
+    const auto bits = static_cast<uint32_t>(127 * 128 - WordNoise::kCertain + margin);
     const double value = double{std::bit_cast<float>(bits << 16)};
-    ASSERT_NEAR(std::exp(double{chances.logs[static_cast<size_t>(lift)]}), value, 1e-6 * value);
+    ASSERT_NEAR(std::exp(double{chances.logs[static_cast<size_t>(margin)]}), value, 1e-6 * value);
   }
 }
 

@@ -14,10 +14,10 @@ float SumAtMost(const float* weights, size_t num_weights, float limit) {
   return SumClipped(weights, num_weights, [&](Vec x) { return Min(x, most); });
 }
 
-// What tokens are lifted by; load(r) gives the scores of row r.
+// Margins of tokens; load(r) gives the scores of row r.
 template <bool kCapped, typename LoadScores>
-[[gnu::always_inline]] inline Vec LiftOf(const LogitMap<kCapped>& map, const float* thresholds,
-                                         size_t num_rows, const LoadScores& load) {
+[[gnu::always_inline]] inline Vec MarginOf(const LogitMap<kCapped>& map, const float* thresholds,
+                                           size_t num_rows, const LoadScores& load) {
   Vec most = Set1(-kInfinity);
   for (size_t r = 0; r < num_rows; ++r) {
     // Min gives its second operand for a NaN.
@@ -27,26 +27,26 @@ template <bool kCapped, typename LoadScores>
 }
 
 template <size_t kRows, bool kCapped>
-void LiftPass(const DrawRule& rule, const float* scores, size_t stride, size_t any_rows,
-              size_t num_scores, float* lifts) {
+void MarginPass(const DrawRule& rule, const float* scores, size_t stride, size_t any_rows,
+                size_t num_scores, float* margins) {
   const size_t num_rows = kRows == 0 ? any_rows : kRows;
   const LogitMap<kCapped> map(rule.logit);
-  const auto lift_of = [&](const auto& load) {
-    return LiftOf(map, rule.thresholds, num_rows, load);
+  const auto margin_of = [&](const auto& load) {
+    return MarginOf(map, rule.thresholds, num_rows, load);
   };
   size_t i = 0;
   for (; i + kLanes <= num_scores; i += kLanes) {
-    Store(lifts + i, lift_of([&](size_t r) { return Load(scores + r * stride + i); }));
+    Store(margins + i, margin_of([&](size_t r) { return Load(scores + r * stride + i); }));
   }
   for (; i < num_scores; ++i) {
-    lifts[i] = First(lift_of([&](size_t r) { return Set1(scores[r * stride + i]); }));
+    margins[i] = First(margin_of([&](size_t r) { return Set1(scores[r * stride + i]); }));
   }
 }
 
-void LiftScores(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
-                size_t num_scores, float* lifts) {
+void FindMargins(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                 size_t num_scores, float* margins) {
   WithPass(rule.logit, num_rows, [&]<size_t kRows, bool kCapped>() {
-    LiftPass<kRows, kCapped>(rule, scores, stride, num_rows, num_scores, lifts);
+    MarginPass<kRows, kCapped>(rule, scores, stride, num_rows, num_scores, margins);
   });
 }
 
@@ -99,13 +99,13 @@ struct KeptVector {
   }
 
   // Appends the lanes of the mask; `less` is taken off their logits.
-  template <bool kHasLifts>
+  template <bool kHasChances>
   [[gnu::always_inline]] void AppendTo(DrawnTokens* list, uint32_t mask, Vec less,
                                        Vec chance) const {
     if (mask == 0) return;
     const size_t at = list->count;
     StoreSelected(mask, From(kept.tokens), reinterpret_cast<float*>(list->tokens + at));
-    if constexpr (kHasLifts) StoreSelected(mask, chance, list->lifts + at);
+    if constexpr (kHasChances) StoreSelected(mask, chance, list->margins + at);
     const bool are_scores = list->are_scores;
     for (size_t r = 0; r < num_rows; ++r) {
       const Vec scores = Scores(r);
@@ -118,19 +118,19 @@ struct KeptVector {
 
 template <size_t kRows, bool kCapped>
 void PartPass(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
-              size_t any_rows, float heavy_lift, DrawnLists* lists) {
+              size_t any_rows, float heavy_margin, DrawnLists* lists) {
   const size_t num_rows = kRows == 0 ? any_rows : kRows;
   const LogitMap<kCapped> map(rule.logit);
   const auto part = [&](size_t first, size_t count) __attribute__((always_inline)) {
     const KeptVector<kCapped> from = {map, kept, first, count, num_rows};
-    const Vec lift =
-        LiftOf(map, rule.thresholds, num_rows, [&](size_t r) { return from.Scores(r); });
+    const Vec margin =
+        MarginOf(map, rule.thresholds, num_rows, [&](size_t r) { return from.Scores(r); });
     const uint32_t present = (1u << count) - 1;
-    const uint32_t drawn = MaskNotBelow(Add(lift, from.From(kept.noise)), Zero()) & present;
-    const Vec less = Min(lift, Zero());
+    const uint32_t drawn = MaskNotBelow(Add(margin, from.From(kept.noise)), Zero()) & present;
+    const Vec less = Min(margin, Zero());
     const Vec chance = kept.chances == nullptr ? less : Add(less, from.From(kept.chances));
     const uint32_t certain = MaskNotBelow(chance, Zero()) & drawn;
-    const uint32_t not_heavy = MaskNotBelow(Set1(heavy_lift), lift) & certain;
+    const uint32_t not_heavy = MaskNotBelow(Set1(heavy_margin), margin) & certain;
     const uint32_t light = drawn & ~certain;
     const uint32_t first_half = EverySecond(light);
     const bool odd_first = lists->even.count > lists->odd.count;
@@ -146,9 +146,9 @@ void PartPass(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t
 }
 
 void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
-               size_t num_rows, float heavy_lift, DrawnLists* lists) {
+               size_t num_rows, float heavy_margin, DrawnLists* lists) {
   WithPass(rule.logit, num_rows, [&]<size_t kRows, bool kCapped>() {
-    PartPass<kRows, kCapped>(rule, kept, begin, end, num_rows, heavy_lift, lists);
+    PartPass<kRows, kCapped>(rule, kept, begin, end, num_rows, heavy_margin, lists);
   });
 }
 

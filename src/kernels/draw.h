@@ -1,8 +1,8 @@
 // Drawing tokens by weight: heavy ones for certain, light ones by chance.
 //
 // Units:   as weights.h; noise is added to logits, in nats.
-// Values:  a NaN score is lifted by +inf and always drawn; one of -inf never, unless a threshold is
-//          that too.
+// Values:  a NaN score has a margin of +inf and is always drawn; one of -inf never, unless a
+//          threshold is that too.
 // Errors:  none; num_scores < 2^31.
 // Threads: stateless.
 #ifndef ATTNDB_KERNELS_DRAW_H_
@@ -26,10 +26,10 @@ struct DrawRule {
 };
 
 // By how much a token's logit lies over a threshold, for the q row of which that is most:
-// lifts[i] = max over rows r of logit(scores[r * stride + i]) - thresholds[r]; +inf for NaN, and
+// margins[i] = max over rows r of logit(scores[r * stride + i]) - thresholds[r]; +inf for NaN, and
 // where a threshold is -inf.
-void LiftScores(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
-                size_t num_scores, float* lifts);
+void FindMargins(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                 size_t num_scores, float* margins);
 
 // Tokens that were kept, ascending. Not owned: each array has room for every token that is offered.
 struct KeptTokens {
@@ -54,28 +54,28 @@ inline constexpr size_t kDrawSlack = 16;
 // offered, of light ones by turns for half of them and one, and kDrawSlack.
 struct DrawnTokens {
   uint32_t* tokens = nullptr;
-  float* logits = nullptr;  // [q row], stride apart: of the weights that tokens stand for,
-  bool are_scores = false;  // ... or the scores, where these are yet to be made exact.
-  float* lifts = nullptr;   // Logs of the probabilities of light ones; null of others.
+  float* logits = nullptr;   // [q row], stride apart: of the weights that tokens stand for,
+  bool are_scores = false;   // ... or the scores, where these are yet to be made exact.
+  float* margins = nullptr;  // Logs of the probabilities of light ones; null of others.
   size_t stride = 0;
   size_t count = 0;
 };
 
 struct DrawnLists {
   DrawnTokens certain;
-  DrawnTokens heavy;  // Certain, and lifted by more than heavy_lift.
+  DrawnTokens heavy;  // Certain, with a margin of more than heavy_margin.
   DrawnTokens even;   // Light ones by turns: each half is a draw of half of the tokens.
   DrawnTokens odd;
 };
 
-// Appends those of the kept tokens [begin, end) that the rule draws, as what LiftScores lifts them
-// by says: from 0 on they are certain, below that light, and stand for more than their own weight.
-// With chances, only what these make certain, too, is certain.
+// Appends those of the kept tokens [begin, end) that the rule draws, by their margins
+// (FindMargins): from 0 on they are certain, below that light, and stand for more than their own
+// weight. With chances, only what these make certain, too, is certain.
 void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
-               size_t num_rows, float heavy_lift, DrawnLists* lists);
+               size_t num_rows, float heavy_margin, DrawnLists* lists);
 
 // Draws by weights that are bits of bfloat16 (product_codes.h), where logarithms are integers. A
-// token's lift is by how many bits the weight of some q row is above that row's base, 0 at least.
+// token's margin is by how many bits the weight of some q row is above that row's base, 0 at least.
 struct WordDraw {
   const uint16_t* weights = nullptr;  // [q row], stride apart.
   size_t stride = 0;
@@ -84,10 +84,10 @@ struct WordDraw {
   const uint16_t* noise = nullptr;  // Of the tokens.
 };
 
-// Writes those of the tokens [first_token, first_token + num_tokens) whose lift is no less than
-// their noise, ascending, and their lifts. Returns how many there are; there is room for all.
+// Writes those of the tokens [first_token, first_token + num_tokens) whose margin is no less than
+// their noise, ascending, and their margins. Returns how many there are; there is room for all.
 size_t DrawByWords(const WordDraw& draw, size_t num_tokens, uint32_t first_token, uint32_t* tokens,
-                   uint16_t* lifts);
+                   uint16_t* margins);
 
 }  // namespace attndb::kernels
 

@@ -1,4 +1,4 @@
-// Goal:   sums are capped token by token; who is kept and drawn is whom noise lifts over a
+// Goal:   sums are capped token by token; who is kept and drawn is whom noise margins over a
 //         threshold, and each of these is in the right list.
 // Method: against float64, for any length and cap; what lies within rounding may go either way.
 // Replay: seeds are constants.
@@ -39,7 +39,8 @@ const std::vector<float> kThresholds = {1.5f, -2.0f, 0.25f, 4.0f, -1.0f, -3.0f, 
 constexpr size_t kStride = 1001;
 
 // By how much the highest row of token i is over its threshold.
-double LiftOf(const std::vector<float>& scores, size_t num_rows, const LogitSpec& logit, size_t i) {
+double MarginOf(const std::vector<float>& scores, size_t num_rows, const LogitSpec& logit,
+                size_t i) {
   double most = -kInf;
   for (size_t r = 0; r < num_rows; ++r) {
     const double value = reference::LogitOf(scores[r * kStride + i], logit);
@@ -48,22 +49,23 @@ double LiftOf(const std::vector<float>& scores, size_t num_rows, const LogitSpec
   return most;
 }
 
-TEST_P(DrawTest, LiftsAreOverTheThresholdOfTheHighestRow) {
+TEST_P(DrawTest, MarginsAreOverTheThresholdOfTheHighestRow) {
   for (const LogitSpec& logit : kLogits) {
     const std::vector<float> scores = Normal(8 * kStride, 10.0f);
     for (const size_t n : Sizes{0, 1, 31, 64, 1000}) {
       for (const size_t num_rows : Sizes{1, 2, 3, 5, 8}) {
-        std::vector<float> lifts(n);
-        LiftScores({logit, kThresholds.data()}, scores.data(), kStride, num_rows, n, lifts.data());
+        std::vector<float> margins(n);
+        FindMargins({logit, kThresholds.data()}, scores.data(), kStride, num_rows, n,
+                    margins.data());
         for (size_t i = 0; i < n; ++i) {
-          ASSERT_NEAR(lifts[i], LiftOf(scores, num_rows, logit, i), 1e-5) << n << " " << i;
+          ASSERT_NEAR(margins[i], MarginOf(scores, num_rows, logit, i), 1e-5) << n << " " << i;
         }
       }
     }
   }
 }
 
-TEST_P(DrawTest, KeepsWhomTheNoiseLiftsAndWritesNothingBeyond) {
+TEST_P(DrawTest, KeepsWhomTheNoiseRaisesAndWritesNothingBeyond) {
   constexpr uint32_t kFirst = 5000;
   const std::vector<float> noise = Normal(kStride, 1.0f);
   for (const LogitSpec& logit : kLogits) {
@@ -79,10 +81,10 @@ TEST_P(DrawTest, KeepsWhomTheNoiseLiftsAndWritesNothingBeyond) {
                    kFirst + static_cast<uint32_t>(half), &room.kept);
         size_t at = 0;
         for (size_t i = 0; i < n; ++i) {
-          const double lifted = LiftOf(scores, num_rows, logit, i) + double{noise[i]};
+          const double raised = MarginOf(scores, num_rows, logit, i) + double{noise[i]};
           const bool is_kept = at < room.kept.count && room.kept.tokens[at] == kFirst + i;
-          const bool is_clear = std::abs(lifted) > 1e-5;
-          ASSERT_TRUE(!is_clear || is_kept == (lifted > 0)) << n << " " << i;
+          const bool is_clear = std::abs(raised) > 1e-5;
+          ASSERT_TRUE(!is_clear || is_kept == (raised > 0)) << n << " " << i;
           if (!is_kept) continue;
           ASSERT_EQ(room.kept.noise[at], noise[i]);
           for (size_t r = 0; r < num_rows; ++r) {
@@ -100,12 +102,14 @@ TEST_P(DrawTest, KeepsWhomTheNoiseLiftsAndWritesNothingBeyond) {
 // Room for drawn tokens.
 struct DrawnRoom {
   DrawnRoom(size_t num_rows, size_t num_tokens)
-      : tokens(num_tokens + kDrawSlack), lifts(tokens.size()), logits(num_rows * tokens.size()) {}
+      : tokens(num_tokens + kDrawSlack), margins(tokens.size()), logits(num_rows * tokens.size()) {}
 
-  DrawnTokens View() { return {tokens.data(), logits.data(), false, lifts.data(), tokens.size()}; }
+  DrawnTokens View() {
+    return {tokens.data(), logits.data(), false, margins.data(), tokens.size()};
+  }
 
   std::vector<uint32_t> tokens;
-  std::vector<float> lifts;
+  std::vector<float> margins;
   std::vector<float> logits;
 };
 
@@ -125,49 +129,49 @@ class PartDrawnTest : public DrawTest {
       list->are_scores = are_scores;
     }
     const DrawRule rule = {logit, kThresholds.data()};
-    PartDrawn(rule, kept, begin, begin + n / 3, num_rows, kHeavyLift, &lists_);
-    PartDrawn(rule, kept, begin + n / 3, begin + n, num_rows, kHeavyLift, &lists_);
+    PartDrawn(rule, kept, begin, begin + n / 3, num_rows, kHeavyMargin, &lists_);
+    PartDrawn(rule, kept, begin + n / 3, begin + n, num_rows, kHeavyMargin, &lists_);
   }
 
-  // The list that token i belongs to; null if it is not drawn. `lifts` by LiftScores.
-  const DrawnTokens* ListOf(float lift, size_t i, size_t* num_light) const {
-    if (!(lift + noise_[i] >= 0.0f)) return nullptr;
-    if (lift >= 0.0f) return lift > kHeavyLift ? &lists_.heavy : &lists_.certain;
+  // The list that token i belongs to; null if it is not drawn. `margins` by FindMargins.
+  const DrawnTokens* ListOf(float margin, size_t i, size_t* num_light) const {
+    if (!(margin + noise_[i] >= 0.0f)) return nullptr;
+    if (margin >= 0.0f) return margin > kHeavyMargin ? &lists_.heavy : &lists_.certain;
     return (*num_light)++ % 2 == 0 ? &lists_.even : &lists_.odd;
   }
 
-  static constexpr float kHeavyLift = 2.0f;
+  static constexpr float kHeavyMargin = 2.0f;
   std::vector<float> noise_ = Normal(kStride, 3.0f);
   std::vector<float> scores_ = Normal(8 * kStride, 10.0f);
   DrawnLists lists_;
   std::vector<std::unique_ptr<DrawnRoom>> rooms_;
 };
 
-TEST_P(PartDrawnTest, PartsTheDrawnByWhatLiftsThem) {
+TEST_P(PartDrawnTest, PartsTheDrawnByTheirMargins) {
   for (const LogitSpec& logit : kLogits) {
     for (const size_t num_rows : Sizes{1, 2, 3, 4, 5, 8}) {
       for (const bool are_scores : {false, true}) {
         constexpr size_t kBegin = 2;
         for (const size_t n : Sizes{0, 1, 17, 64, 990}) {
           Part(logit, num_rows, kBegin, n, are_scores);
-          std::vector<float> lifts(kStride);
-          LiftScores({logit, kThresholds.data()}, scores_.data(), kStride, num_rows, kStride,
-                     lifts.data());
+          std::vector<float> margins(kStride);
+          FindMargins({logit, kThresholds.data()}, scores_.data(), kStride, num_rows, kStride,
+                      margins.data());
           size_t num_light = 0;
           std::map<const DrawnTokens*, size_t> seen;
           for (size_t i = kBegin; i < kBegin + n; ++i) {
-            const DrawnTokens* const list = ListOf(lifts[i], i, &num_light);
+            const DrawnTokens* const list = ListOf(margins[i], i, &num_light);
             if (list == nullptr) continue;
             const size_t at = seen[list]++;
             ASSERT_LT(at, list->count) << i;
             ASSERT_EQ(list->tokens[at], 3 * i);
             const bool light = list == &lists_.even || list == &lists_.odd;
-            ASSERT_EQ(light ? list->lifts[at] : lifts[i], lifts[i]);
+            ASSERT_EQ(light ? list->margins[at] : margins[i], margins[i]);
             for (size_t r = 0; r < num_rows; ++r) {
               const float score = scores_[r * kStride + i];
               const double expected =
                   are_scores ? double{score}
-                             : reference::LogitOf(score, logit) - (light ? double{lifts[i]} : 0);
+                             : reference::LogitOf(score, logit) - (light ? double{margins[i]} : 0);
               ASSERT_NEAR(list->logits[r * list->stride + at], expected, 1e-5) << i;
             }
           }
@@ -184,21 +188,22 @@ TEST_P(PartDrawnTest, WhatWasKeptByChanceIsNotCertain) {
   std::vector<float> chances(kStride);
   for (size_t i = 0; i < kStride; ++i) chances[i] = i % 3 == 0 ? -0.5f : 0.0f;
   Part(kLogits[0], 3, 0, kCount, false, chances.data());
-  std::vector<float> lifts(kStride);
-  LiftScores({kLogits[0], kThresholds.data()}, scores_.data(), kStride, 3, kStride, lifts.data());
+  std::vector<float> margins(kStride);
+  FindMargins({kLogits[0], kThresholds.data()}, scores_.data(), kStride, 3, kStride,
+              margins.data());
   size_t num_light = 0;
   std::map<const DrawnTokens*, size_t> seen;
   for (size_t i = 0; i < kCount; ++i) {
-    if (!(lifts[i] + noise_[i] >= 0.0f)) continue;
-    const float less = std::min(lifts[i], 0.0f);
+    if (!(margins[i] + noise_[i] >= 0.0f)) continue;
+    const float less = std::min(margins[i], 0.0f);
     const bool is_light = less + chances[i] < 0.0f;
     const DrawnTokens* const list = is_light ? (num_light++ % 2 == 0 ? &lists_.even : &lists_.odd)
-                                    : lifts[i] > kHeavyLift ? &lists_.heavy
-                                                            : &lists_.certain;
+                                    : margins[i] > kHeavyMargin ? &lists_.heavy
+                                                                : &lists_.certain;
     const size_t at = seen[list]++;
     ASSERT_LT(at, list->count) << i;
     ASSERT_EQ(list->tokens[at], 3 * i);
-    ASSERT_EQ(is_light ? list->lifts[at] : 0.0f, is_light ? less + chances[i] : 0.0f) << i;
+    ASSERT_EQ(is_light ? list->margins[at] : 0.0f, is_light ? less + chances[i] : 0.0f) << i;
     for (size_t r = 0; r < 3; ++r) {
       const double logit = reference::LogitOf(scores_[r * kStride + i], kLogits[0]);
       ASSERT_NEAR(list->logits[r * list->stride + at], logit - double{less}, 1e-5) << i;
@@ -207,17 +212,17 @@ TEST_P(PartDrawnTest, WhatWasKeptByChanceIsNotCertain) {
   for (const auto& [list, count] : seen) ASSERT_EQ(list->count, count);
 }
 
-TEST_P(DrawTest, NaNIsLiftedAndMinusInfinityIsNot) {
+TEST_P(DrawTest, NaNIsDrawnAndMinusInfinityIsNot) {
   const std::vector<float> thresholds = {-30.0f, 2.0f};
   for (const LogitSpec& logit : kLogits) {
     std::vector<float> scores(2 * 70, -kInf);
     scores[3] = kNaN;
     scores[70 + 68] = kNaN;
     const DrawRule rule = {logit, thresholds.data()};
-    std::vector<float> lifts(70);
-    LiftScores(rule, scores.data(), 70, 2, 70, lifts.data());
-    EXPECT_EQ(lifts[3], kInf);
-    EXPECT_EQ(lifts[4], -kInf);
+    std::vector<float> margins(70);
+    FindMargins(rule, scores.data(), 70, 2, 70, margins.data());
+    EXPECT_EQ(margins[3], kInf);
+    EXPECT_EQ(margins[4], -kInf);
     const std::vector<float> noise(70, 9.0f);
     TestKept room(2, 70);
     KeepTokens(rule, scores.data(), 70, 2, 70, noise.data(), 0, &room.kept);
@@ -227,15 +232,15 @@ TEST_P(DrawTest, NaNIsLiftedAndMinusInfinityIsNot) {
   }
 }
 
-TEST_P(DrawTest, EveryTokenIsLiftedByNoThreshold) {
+TEST_P(DrawTest, WithoutAThresholdEveryTokenIsDrawn) {
   const std::vector<float> scores(20, -5.0f);
   const float threshold = -kInf;
-  std::vector<float> lifts(20);
-  LiftScores({kLogits[0], &threshold}, scores.data(), 20, 1, 20, lifts.data());
-  for (const float lift : lifts) EXPECT_EQ(lift, kInf);
+  std::vector<float> margins(20);
+  FindMargins({kLogits[0], &threshold}, scores.data(), 20, 1, 20, margins.data());
+  for (const float margin : margins) EXPECT_EQ(margin, kInf);
 }
 
-TEST_P(DrawTest, WordsDrawWhomTheirLiftIsNotBelowTheNoiseOf) {
+TEST_P(DrawTest, WordsDrawWhoseMarginIsNotBelowTheNoise) {
   std::mt19937 random(5);
   const auto words = [&](size_t count, uint32_t most) {
     std::vector<uint16_t> list(count);
@@ -249,19 +254,19 @@ TEST_P(DrawTest, WordsDrawWhomTheirLiftIsNotBelowTheNoiseOf) {
       const std::vector<uint16_t> bases = words(num_rows, 0xffff);
       const std::vector<uint16_t> noise = words(n, 0xffff);
       std::vector<uint32_t> tokens(n);
-      std::vector<uint16_t> lifts(n);
+      std::vector<uint16_t> margins(n);
       const WordDraw draw = {weights.data(), stride, bases.data(), num_rows, noise.data()};
-      const size_t count = DrawByWords(draw, n, 100, tokens.data(), lifts.data());
+      const size_t count = DrawByWords(draw, n, 100, tokens.data(), margins.data());
       size_t found = 0;
       for (size_t i = 0; i < n; ++i) {
-        int lift = 0;
+        int margin = 0;
         for (size_t r = 0; r < num_rows; ++r) {
-          lift = std::max(lift, int{weights[r * stride + i]} - int{bases[r]});
+          margin = std::max(margin, int{weights[r * stride + i]} - int{bases[r]});
         }
-        if (lift < int{noise[i]}) continue;
+        if (margin < int{noise[i]}) continue;
         ASSERT_LT(found, count);
         ASSERT_EQ(tokens[found], 100 + i);
-        ASSERT_EQ(int{lifts[found]}, lift);
+        ASSERT_EQ(int{margins[found]}, margin);
         ++found;
       }
       ASSERT_EQ(found, count) << n << " tokens, " << num_rows << " rows";

@@ -13,8 +13,8 @@ namespace {
 template <size_t kRows>
 class WordDrawer {
  public:
-  WordDrawer(const WordDraw& draw, uint32_t* tokens, uint16_t* lifts)
-      : draw_(draw), tokens_(tokens), lifts_(lifts) {}
+  WordDrawer(const WordDraw& draw, uint32_t* tokens, uint16_t* margins)
+      : draw_(draw), tokens_(tokens), margins_(margins) {}
 
   size_t count() const { return count_; }
 
@@ -24,20 +24,20 @@ class WordDrawer {
     const auto load = [&](const uint16_t* from) __attribute__((always_inline)) {
       return is_whole ? WordsAt(from) : FirstWords(from, num_present);
     };
-    Words16 lift = SetWords(0);
+    Words16 margin = SetWords(0);
     for (size_t r = 0; r < NumRows(); ++r) {
       const Words16 weight = load(draw_.weights + r * draw_.stride + i);
-      lift = MaxWords(lift, SubSaturated(weight, SetWords(draw_.bases[r])));
+      margin = MaxWords(margin, SubSaturated(weight, SetWords(draw_.bases[r])));
     }
-    uint32_t marks = MarkNotBelow(lift, load(draw_.noise + i));
+    uint32_t marks = MarkNotBelow(margin, load(draw_.noise + i));
     if (!is_whole) marks &= (1u << num_present * kMarks) - 1;
     if (marks == 0) return;
     alignas(64) uint16_t all[kWordLanes];
-    StoreWords(all, lift);
+    StoreWords(all, margin);
     for (; marks != 0; marks &= marks - 1) {
       const auto lane = static_cast<unsigned>(__builtin_ctz(marks)) / kMarks;
       tokens_[count_] = first_token + static_cast<uint32_t>(i) + lane;
-      lifts_[count_] = all[lane];
+      margins_[count_] = all[lane];
       ++count_;
     }
   }
@@ -53,15 +53,15 @@ class WordDrawer {
 
   const WordDraw draw_;
   uint32_t* const tokens_;
-  uint16_t* const lifts_;
+  uint16_t* const margins_;
   size_t count_ = 0;
 };
 
 size_t DrawByWords(const WordDraw& draw, size_t num_tokens, uint32_t first_token, uint32_t* tokens,
-                   uint16_t* lifts) {
+                   uint16_t* margins) {
   size_t count = 0;
   WithRowCount(draw.num_rows, [&]<size_t kRows>() {
-    WordDrawer<kRows> drawer(draw, tokens, lifts);
+    WordDrawer<kRows> drawer(draw, tokens, margins);
     size_t i = 0;
     for (; i + kWordLanes <= num_tokens; i += kWordLanes) {
       drawer.DrawRegister(i, kWordLanes, first_token);

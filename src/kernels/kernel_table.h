@@ -71,15 +71,15 @@ struct WeightKernels {
 // draw.h
 struct DrawKernels {
   float (*sum_at_most)(const float* weights, size_t num_weights, float limit);
-  void (*lift_scores)(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
-                      size_t num_scores, float* lifts);
+  void (*find_margins)(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
+                       size_t num_scores, float* margins);
   void (*keep_tokens)(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
                       size_t num_scores, const float* noise, uint32_t first_token,
                       KeptTokens* kept);
   void (*part_drawn)(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
-                     size_t num_rows, float heavy_lift, DrawnLists* lists);
+                     size_t num_rows, float heavy_margin, DrawnLists* lists);
   size_t (*draw_by_words)(const WordDraw& draw, size_t num_tokens, uint32_t first_token,
-                          uint32_t* tokens, uint16_t* lifts);
+                          uint32_t* tokens, uint16_t* margins);
 };
 
 // planes.h

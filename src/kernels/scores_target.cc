@@ -21,7 +21,7 @@ extern constexpr WeightKernels kWeights = {.exp_weights = ExpWeights,
                                            .sum_weights = SumWeights,
                                            .sum_not_below = SumNotBelow};
 extern constexpr DrawKernels kDraw = {.sum_at_most = SumAtMost,
-                                      .lift_scores = LiftScores,
+                                      .find_margins = FindMargins,
                                       .keep_tokens = KeepTokens,
                                       .part_drawn = PartDrawn,
                                       .draw_by_words = DrawByWords};
