@@ -20,10 +20,14 @@ class BuildCommand : public Command {
         &index_);
     flags->Add({"--m", "M", "Subspaces of pq, as m= in INDEX"}, &m_, 1u, kMaxSetting);
     flags->Add({"--b", "B", "Bits of each of them, as b= in INDEX"}, &b_, 1u, kMaxSetting);
+    flags->Add({"--iterations", "N", "Of k-means, for pq (default: 8)"}, &iterations_, 1u,
+               DBOptions::kMaxKmeansIterations);
   }
 
   Result<ExitCode> Run(Environment* env) override {
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, {.background_threads = 0}));
+    ATTNDB_ASSIGN_OR_RETURN(
+        const DB db,
+        env->OpenForWriting(false, {.background_threads = 0, .kmeans_iterations = iterations_}));
     const InterruptScope interrupt;
     ProgressLine line({.label = "build", .unit = "bytes", .enabled = env->show_progress()});
     const Result<BuildReport> report =
@@ -69,6 +73,7 @@ class BuildCommand : public Command {
   std::string index_;
   uint32_t m_ = 0;  // 0: not given.
   uint32_t b_ = 0;
+  uint32_t iterations_ = 0;
 };
 
 }  // namespace

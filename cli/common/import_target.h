@@ -38,7 +38,9 @@ class ImportTarget {
   Status CheckNameIsFree(const DB& db) const;
 
   // Of the store that it goes to.
-  DBOptions db_options() const { return {.background_builds = !no_planes_}; }
+  DBOptions db_options() const {
+    return {.background_builds = !no_planes_, .index = index_, .kmeans_iterations = iterations_};
+  }
   // Waits for its planes, which are built as soon as it is stored. An interrupted or failed build
   // is only told: the import is done.
   void FinishPlanes(Environment* env, const DB& db) const;
@@ -52,6 +54,8 @@ class ImportTarget {
  private:
   std::string ttl_ = "never";
   bool no_planes_ = false;
+  std::string index_;
+  uint32_t iterations_ = 0;
   StoreOptions options_;
 };
 

@@ -115,6 +115,8 @@ typedef struct attndb_db_options {
   uint32_t background_threads;  /* 0 = one; UINT32_MAX = all cores. */
   uint64_t gpu_memory_bytes;    /* 0 = none. */
   int32_t fixed_prices;         /* 1 = measure_machine off. */
+  const char* index;            /* NULL = none. */
+  uint32_t kmeans_iterations;   /* 0 = the default. */
 } attndb_db_options;
 
 /* SessionOptions. NULL = defaults. */
@@ -296,6 +298,7 @@ ATTNDB_EXPORT attndb_code attndb_session_read_kv(const attndb_session* session, 
                                                  uint64_t begin, uint64_t end,
                                                  const attndb_tensor* k, const attndb_tensor* v);
 ATTNDB_EXPORT attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens);
+ATTNDB_EXPORT attndb_code attndb_session_await_derived(attndb_session* session, uint32_t layer);
 /* *fork is yours: attndb_session_free. */
 ATTNDB_EXPORT attndb_code attndb_session_fork(const attndb_session* session, attndb_session** fork);
 ATTNDB_EXPORT attndb_code attndb_session_reset(attndb_session* session);

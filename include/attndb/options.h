@@ -36,6 +36,17 @@ struct DBOptions {
   // Threads that a build takes, all of low priority, at most kMaxThreads; 0 = all cores. Graphs,
   // which take long, are built by all of them.
   uint32_t background_threads = 1;
+  // What is built of each segment behind its planes, as plans name it: "pq", "pq,m=4,b=8",
+  // "clustered" or "graph"; empty = nothing: the first call of a plan that asks for one has it
+  // built. A document that is stored piece by piece while a model reads it is so indexed meanwhile.
+  // Needs background_builds.
+  std::string index;
+  // Rounds of k-means by which codebooks of product quantization are trained, at most
+  // kMaxKmeansIterations; fewer where nothing changes any more. 0 = 8: [PQC] Eq. 3 with a twentieth
+  // of a prefill's time for all codes of its tokens gives 10 for SmolLM2 at 8,192 tokens on two
+  // cores, and recall grows little beyond 6 (docs/plan.md#indexes).
+  uint32_t kmeans_iterations = 0;
+  static constexpr uint32_t kMaxKmeansIterations = 1000;
   // Memory of a GPU that plans may count on. It is planned for and explained; this version computes
   // on the CPU.
   uint64_t gpu_memory_bytes = 0;

@@ -105,6 +105,14 @@ class ATTNDB_EXPORT Session {
   // Sets the plan for the calls to come. Errors: kInvalidArgument, with the column.
   Status SetPlan(std::string_view plan);
 
+  // Waits until what the layer's plan reads of planes, indexes and codes is made for all stored
+  // tokens, as far as it can be: [PQC] Alg. 1 waits so for a layer's codes before the layer's
+  // second token. Attend never does: what is not there it reads exactly. Segments of tokens that
+  // were stored while the prompt was read are there soon (DBOptions::index).
+  // Errors: kInvalidArgument (layer); else those of what could not be made, which Attend reads
+  //         exactly. The session is unchanged.
+  Status AwaitDerived(LayerId layer);
+
   // Plan, prediction and what the last call of each layer cost.
   attndb::Explain Explain() const;
   Result<LayerExplain> Explain(LayerId layer) const;

@@ -55,6 +55,8 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     background_threads: int = 1,
     gpu_memory_bytes: int = 0,
     measure_machine: bool = True,
+    index: str = "",
+    kmeans_iterations: int = 0,
 ) -> DB:
     """Opens or creates the store in folder `path`; what a crash left unfinished is removed.
 
@@ -66,7 +68,9 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     on disk. ``background_threads``: of one build, all of low priority; 0 = all cores.
     ``gpu_memory_bytes``: of a GPU that plans may count on; it is planned for, not used.
     ``measure_machine``: `auto` is priced by what this machine takes; else by fixed prices, so that
-    every run decides alike.
+    every run decides alike. ``index``: what is built of each segment behind its planes, as in
+    plans, e.g. ``"pq"`` or ``"pq,m=4,b=8"``; empty = nothing, until a plan asks for one.
+    ``kmeans_iterations``: of codebooks of product codes; 0 = 8.
 
     Raises BusyError (another process writes), NotFoundError, UnsupportedError (made by a newer
     attndb), CorruptionError (the catalog itself), IoError.
@@ -84,6 +88,8 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         background_threads=background_threads,
         gpu_memory_bytes=gpu_memory_bytes,
         measure_machine=measure_machine,
+        index=index,
+        kmeans_iterations=kmeans_iterations,
     )
     return DB(core, _Family(), os.fspath(path))
 

@@ -151,6 +151,14 @@ class Session:
         """Keeps the first `num_tokens` tokens, and makes a failed session usable again."""
         self._core.crop(num_tokens)
 
+    def await_derived(self, layer: int) -> None:
+        """Waits until what the layer's plan reads of planes, indexes and codes is made.
+
+        For all stored tokens, as far as it can be: PQCache (Alg. 1) waits so for a layer's codes
+        before its second token. `attend` never does: what is not there it reads exactly.
+        """
+        self._core.await_derived(layer)
+
     def fork(self) -> Session:
         """A second session with the same tokens; tails are shared until one of them appends."""
         session = Session(self._core.fork(), self._spec, self._db)

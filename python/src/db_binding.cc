@@ -40,7 +40,8 @@ std::span<const TokenId> Span(const Ids& ids) { return {ids.data(), ids.size()};
 PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const std::string& plan,
           double query_sample, uint32_t dense_query_tokens, uint32_t num_threads,
           uint64_t host_memory_bytes, bool background_builds, uint32_t background_threads,
-          uint64_t gpu_memory_bytes, bool measure_machine) {
+          uint64_t gpu_memory_bytes, bool measure_machine, const std::string& index,
+          uint32_t kmeans_iterations) {
   const DBOptions options = {.read_only = read_only,
                              .create_if_missing = create_if_missing,
                              .plan = plan,
@@ -50,6 +51,8 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
                              .host_memory_bytes = host_memory_bytes,
                              .background_builds = background_builds,
                              .background_threads = background_threads,
+                             .index = index,
+                             .kmeans_iterations = kmeans_iterations,
                              .gpu_memory_bytes = gpu_memory_bytes,
                              .measure_machine = measure_machine,
                              .clock = nullptr};
@@ -241,7 +244,7 @@ void BindDb(nb::module_& module) {
                   nb::arg("dense_query_tokens"), nb::arg("num_threads"),
                   nb::arg("host_memory_bytes"), nb::arg("background_builds"),
                   nb::arg("background_threads"), nb::arg("gpu_memory_bytes"),
-                  nb::arg("measure_machine"))
+                  nb::arg("measure_machine"), nb::arg("index"), nb::arg("kmeans_iterations"))
       .def("for_tenant",
            [](const PyDb& self, const std::string& name) {
              return PyDb(Unwrap(self.Get().ForTenant(name)));

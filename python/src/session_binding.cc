@@ -183,6 +183,16 @@ void Crop(PySession& self, uint64_t num_tokens) {
   ThrowIfError(session->Crop(num_tokens));
 }
 
+void AwaitDerived(PySession& self, LayerId layer) {
+  const PySession::Use session(self);
+  Status status;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = session->AwaitDerived(layer);
+  }
+  ThrowIfError(status);
+}
+
 std::unique_ptr<PySession> Fork(PySession& self) {
   const PySession::Use session(self);
   return std::make_unique<PySession>(Unwrap(session->Fork()));
@@ -225,6 +235,7 @@ void BindSession(nb::module_& module) {
                    [](PySession& self) { return static_cast<int64_t>(Use(self)->context_id()); })
       .def_prop_ro("memory_bytes", [](PySession& self) { return Use(self)->memory_bytes(); })
       .def("crop", Crop, nb::arg("num_tokens"))
+      .def("await_derived", AwaitDerived, nb::arg("layer"))
       .def("fork", Fork)
       .def("reset", [](PySession& self) { Use(self)->Reset(); })
       .def("set_plan", SetPlan, nb::arg("plan"))

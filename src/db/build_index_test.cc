@@ -1,5 +1,6 @@
 // Goal:   an index that is asked for is there when Build returns, what can't have one is told, and
 //         nothing is built twice.
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace {
 using test::DBFixture;
 using test::FailsWith;
 using test::Tokens;
+using test::ToyModel;
 using ::testing::HasSubstr;
 
 class BuildIndexTest : public DBFixture {
@@ -81,6 +83,82 @@ TEST_F(BuildIndexTest, PlansUseIt) {
   EXPECT_GT(session.Explain().layers[0].heads[0].visited_mean, 0);
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   EXPECT_EQ(db_->Stats()->num_companions_built, num_built);
+}
+
+TEST_F(BuildIndexTest, EverySegmentHasWhatTheStoreIsOpenedFor) {
+  Open({.index = "pq,m=4,b=8"});
+  StoreChain("a", std::vector<uint64_t>{3000, 700, 2100}, 1);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(NumOfKind("a", "pq_4x8"), 2u);  // One segment is too short.
+  EXPECT_EQ(db_->Describe("a")->num_pending_companions, 0u);
+  Open({.index = "clustered"});  // Of what is there already, too.
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(db_->Build("a", "clustered")->num_present, 2u);
+}
+
+// A prompt that is stored piece by piece is indexed while the rest of it is read.
+TEST_F(BuildIndexTest, APieceIsIndexedWhileTheNextIsRead) {
+  Open({.index = "pq"});
+  Session session = NewSession("topk(k=20,index=pq,sink=4,window=16)");
+  Tokens tokens = ToyModel::Tokens(3000, 1);
+  ATTNDB_ASSERT_OK(AppendTokens(&session, tokens, nullptr));
+  ATTNDB_ASSERT_OK(db_->Store(session, tokens, {.name = "a"}));
+  size_t num_steps = 0;
+  for (; NumOfKind("a", "pq_8x8") == 0 && num_steps < 100'000; ++num_steps) {
+    ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(1, 9), nullptr));
+  }
+  EXPECT_EQ(NumOfKind("a", "pq_8x8"), 1u) << "nothing waited for it";
+  EXPECT_GT(num_steps, 0u);
+  (void)Probe(&session);
+  EXPECT_GT(session.Explain().layers[0].heads[0].visited_mean, 0);
+}
+
+// [PQC] Alg. 1: codes are there before the second token, where the caller waits for them.
+TEST_F(BuildIndexTest, WhoAwaitsWhatIsDerivedHasItInTheNextCall) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  for (const char* plan :
+       {"topk(k=20,index=pq,m=4,b=8)", "topk(k=20,index=clustered)", "topk(k=20,index=graph)"}) {
+    Session session = Resume(stored);
+    ATTNDB_ASSERT_OK(session.SetPlan(plan));
+    for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
+      ATTNDB_ASSERT_OK(session.AwaitDerived(layer));
+    }
+    (void)Probe(&session);  // The first of the plan.
+    EXPECT_GT(session.Explain().layers[0].heads[0].visited_mean, 0) << plan;
+    EXPECT_LT(session.Explain().layers[0].heads[0].bytes_touched, 3000u * 2 * 2 * 16) << plan;
+  }
+  Session session = Resume(stored);
+  ATTNDB_EXPECT_OK(session.AwaitDerived(0));  // `full` reads nothing derived.
+  EXPECT_THAT(session.AwaitDerived(7),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("layer 7")));
+}
+
+TEST_F(BuildIndexTest, IterationsTrainTheCodebook) {
+  const auto answers_of = [&](uint32_t iterations) {
+    db_.reset();
+    std::filesystem::remove_all(store());
+    Open({.kmeans_iterations = iterations});
+    const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
+    EXPECT_THAT(db_->Build("a", "pq,m=2,b=6"), test::IsOk());
+    Session session = Resume(stored);
+    return ProbeWith(&session, "topk(k=20,index=pq,m=2,b=6)");
+  };
+  EXPECT_EQ(answers_of(0), answers_of(8));
+  EXPECT_NE(answers_of(1), answers_of(8));
+}
+
+TEST_F(BuildIndexTest, OptionsThatCannotBeMetAreRefused) {
+  const auto error_of = [&](const DBOptions& options) {
+    return DB::Open(dir_.File("other"), options).status();
+  };
+  EXPECT_THAT(error_of({.index = "tree"}),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'tree'")));
+  EXPECT_THAT(error_of({.index = "pq,m=3"}),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("m")));
+  EXPECT_THAT(error_of({.background_builds = false, .index = "pq"}),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("background_builds")));
+  EXPECT_THAT(error_of({.kmeans_iterations = 1001}),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("1001")));
 }
 
 // Tenants see no trace of each other, and a job that is stuck delays only its own lane.

@@ -597,6 +597,13 @@ attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens) {
   });
 }
 
+attndb_code attndb_session_await_derived(attndb_session* session, uint32_t layer) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    return session->session.AwaitDerived(layer);
+  });
+}
+
 attndb_code attndb_session_fork(const attndb_session* session, attndb_session** fork) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));

@@ -147,6 +147,8 @@ Result<DBOptions> ToDBOptions(const attndb_db_options* options) {
   to.background_threads = ToThreads(from.background_threads);
   to.gpu_memory_bytes = from.gpu_memory_bytes;
   to.measure_machine = from.fixed_prices == 0;
+  to.index = TextOf(from.index);
+  to.kmeans_iterations = from.kmeans_iterations;
   return to;
 }
 

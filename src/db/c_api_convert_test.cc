@@ -109,6 +109,8 @@ TEST(CApiConvertTest, NullOptionsAndZeroFieldsAreTheDefaults) {
     EXPECT_EQ(options->background_threads, defaults.background_threads);
     EXPECT_EQ(options->gpu_memory_bytes, defaults.gpu_memory_bytes);
     EXPECT_EQ(options->measure_machine, defaults.measure_machine);
+    EXPECT_EQ(options->index, defaults.index);
+    EXPECT_EQ(options->kmeans_iterations, defaults.kmeans_iterations);
   }
   EXPECT_TRUE(ToSessionOptions(nullptr)->reuse);
   EXPECT_FALSE(ToStoreOptions(nullptr)->ttl.has_value());
@@ -127,6 +129,8 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   db.background_threads = 3;
   db.gpu_memory_bytes = 6;
   db.fixed_prices = 1;
+  db.index = "pq";
+  db.kmeans_iterations = 4;
   const auto options = ToDBOptions(&db);
   ASSERT_TRUE(options.ok());
   EXPECT_TRUE(options->read_only);
@@ -140,6 +144,8 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   EXPECT_EQ(options->background_threads, 3U);
   EXPECT_EQ(options->gpu_memory_bytes, 6U);
   EXPECT_FALSE(options->measure_machine);
+  EXPECT_EQ(options->index, "pq");
+  EXPECT_EQ(options->kmeans_iterations, 4U);
 
   auto store = Zeroed<attndb_store_options>();
   store.name = "n";

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "db/index_use.h"
 #include "db/measure_machine.h"
 #include "db/non_finite.h"
 #include "planner/builtin_plans.h"
@@ -83,7 +84,17 @@ Status CheckRanges(const DBOptions& options) {
                                    "; 0 = all cores");
   };
   ATTNDB_RETURN_IF_ERROR(check_threads("num_threads", options.num_threads));
-  return check_threads("background_threads", options.background_threads);
+  ATTNDB_RETURN_IF_ERROR(check_threads("background_threads", options.background_threads));
+  if (options.kmeans_iterations > DBOptions::kMaxKmeansIterations) {
+    return Status::InvalidArgument(
+        "kmeans_iterations is " + std::to_string(options.kmeans_iterations) +
+        ", expected at most " + std::to_string(DBOptions::kMaxKmeansIterations) + "; 0 = 8");
+  }
+  if (!options.index.empty() && !options.background_builds) {
+    return Status::InvalidArgument("index is '" + options.index +
+                                   "', which needs background_builds, and these are off");
+  }
+  return Status::Ok();
 }
 
 }  // namespace
@@ -117,6 +128,10 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
   }
   ATTNDB_RETURN_IF_ERROR(planner::Plan::Parse(options.plan, *planning.registry).status());
   ATTNDB_RETURN_IF_ERROR(CheckRanges(options));
+  std::string index_use;
+  if (!options.index.empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(index_use, IndexUse(options.index, *planning.registry));
+  }
   ATTNDB_ASSIGN_OR_RETURN(const bool create, PrepareFolders(file_system, path, options));
   std::unique_ptr<storage::FileLock> lock;
   if (!options.read_only) {
@@ -132,8 +147,8 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
   DBOptions resolved = options;
   if (resolved.host_memory_bytes == 0) resolved.host_memory_bytes = DefaultHostMemory();
   auto database = std::make_shared<Database>(
-      Key(),
-      Parts{path, resolved, file_system, std::move(planning), std::move(lock), std::move(catalog)});
+      Key(), Parts{path, resolved, std::move(index_use), file_system, std::move(planning),
+                   std::move(lock), std::move(catalog)});
   if (!options.read_only) {
     ATTNDB_RETURN_IF_ERROR(database->ForgetFormerKinds());
     ATTNDB_RETURN_IF_ERROR(database->RemoveOrphans());
@@ -153,13 +168,15 @@ Database::Database(Key, Parts parts)
       catalog_(std::move(parts.catalog)),
       damage_reports_(catalog_.get()),
       registry_(file_system_, segments_dir_, catalog_.get(), &budget_),
-      kinds_(derived::BuiltinKinds()),
+      kinds_(derived::BuiltinKinds(options_.kmeans_iterations)),
       object_files_(file_system_, segments_dir_, catalog_->store_uuid()),
       objects_(&kinds_, &budget_, &object_files_,
                [this](const storage::ObjectName& name, const derived::Kind& kind,
                       const Status& status) { builder_.ReportLoss(name, kind, status); }),
       builder_({&kinds_, &objects_, &budget_, &object_files_, this, &background_},
-               {.writes = writes_objects(), .looks_again = options_.read_only}),
+               {.writes = writes_objects(),
+                .also = parts.index_use.empty() ? nullptr : &kinds_.ForUse(parts.index_use),
+                .looks_again = options_.read_only}),
       pool_(options_.num_threads),
       hints_(file_system_, path_),
       session_parts_{.plans = planning_.registry.get(),

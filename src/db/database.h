@@ -85,6 +85,7 @@ class Database : public std::enable_shared_from_this<Database>,
   struct Parts {
     std::string path;
     DBOptions options;
+    std::string index_use;  // Of options.index.
     storage::FileSystem* file_system = nullptr;
     Planning planning;
     std::unique_ptr<storage::FileLock> lock;
@@ -134,6 +135,9 @@ class Database : public std::enable_shared_from_this<Database>,
   const SessionParts& parts() const override { return session_parts_; }
   const SessionSettings& settings() const override { return session_settings_; }
   void AskForPrices() override;
+  Status WaitFor(std::span<const derived::Lanes::AddedPtr> jobs) override {
+    return background_.WaitFor(jobs, nullptr);
+  }
   void NoteDamage(const storage::Segment& segment, const Status& status) override;
   void SessionOpened(ContextId context) override ATTNDB_EXCLUDES(use_mutex_);
   void SessionMoved(ContextId from, ContextId to) override ATTNDB_EXCLUDES(use_mutex_);

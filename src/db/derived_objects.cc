@@ -36,7 +36,7 @@ Status Database::ForgetFormerKinds() {
 Result<std::set<db::SegmentId>> Database::SegmentsToBuild(db::TenantId tenant) const {
   std::set<db::SegmentId> all;
   for (const auto& kind : kinds_.all()) {
-    if (!kind->traits().always) continue;
+    if (!builder_.IsForAll(*kind)) continue;
     ATTNDB_ASSIGN_OR_RETURN(
         const std::vector<db::SegmentId> segments,
         catalog_->SegmentsWithout(tenant, {kind->traits().object, kind->traits().min_tokens}));

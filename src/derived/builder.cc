@@ -105,8 +105,16 @@ void Builder::Schedule(const SegmentFacts& segment) {
     const bool known = request != requests_.end();
     const bool inherited = known && request->second.state == Request::State::kInherited;
     if (known && request->second.state == Request::State::kQueued) continue;
-    if (Lacks(segment, *kind) && (kind->traits().always || inherited)) Queue(key, segment.kv_bytes);
+    if (Lacks(segment, *kind) && (IsForAll(*kind) || inherited)) Queue(key, segment.kv_bytes);
   }
+}
+
+Lanes::AddedPtr Builder::JobOf(const storage::Segment& segment, const Kind& kind) const {
+  MutexLock lock(&mutex_);
+  const auto request = requests_.find(KeyOf(segment.id(), kind));
+  if (request == requests_.end() || request->second.state != Request::State::kQueued)
+    return nullptr;
+  return request->second.job;
 }
 
 Lanes::AddedPtr Builder::Order(const SegmentFacts& segment, const Kind& kind) {
@@ -136,11 +144,10 @@ void Builder::Inherit(std::span<const SegmentFacts> run, const SegmentFacts& mer
 
 bool Builder::IsPending(const SegmentFacts& segment) const {
   MutexLock lock(&mutex_);
-  return std::ranges::any_of(parts_.kinds->all(),
-                             [&](const auto& kind) ATTNDB_NO_THREAD_SAFETY_ANALYSIS {
-                               return Lacks(segment, *kind) &&
-                                      (kind->traits().always || IsAsked(KeyOf(segment.id, *kind)));
-                             });
+  return std::ranges::any_of(
+      parts_.kinds->all(), [&](const auto& kind) ATTNDB_NO_THREAD_SAFETY_ANALYSIS {
+        return Lacks(segment, *kind) && (IsForAll(*kind) || IsAsked(KeyOf(segment.id, *kind)));
+      });
 }
 
 void Builder::Cancel(SegmentId segment) {

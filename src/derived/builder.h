@@ -41,7 +41,9 @@ class Builder {
   static constexpr int64_t kAskAgainNs = 1'000'000'000;
 
   struct Options {
-    bool writes = true;        // Else objects are built in memory only.
+    bool writes = true;  // Else objects are built in memory only.
+    // A kind that every segment gets beside those that always have it; null: none.
+    const Kind* also = nullptr;
     bool looks_again = false;  // Another process may publish objects, which are looked for.
   };
   struct Parts {
@@ -66,9 +68,15 @@ class Builder {
 
   // --- For the store. ---
 
+  // Whether it is a kind that every segment is to have.
+  bool IsForAll(const Kind& kind) const { return kind.traits().always || &kind == options_.also; }
   // Builds what the segment lacks of the kinds that every segment has, and of those that it
   // inherited.
   void Schedule(const SegmentFacts& segment) ATTNDB_EXCLUDES(mutex_);
+  // The job that makes what the segment lacks of the kind, which a session has asked for or the
+  // store has scheduled; null if there is none.
+  Lanes::AddedPtr JobOf(const storage::Segment& segment, const Kind& kind) const
+      ATTNDB_EXCLUDES(mutex_);
   // Builds the segment's object of the kind. Null if it does not lack that; else the job, for
   // Lanes::WaitFor: one that is asked for already, or a new one.
   Lanes::AddedPtr Order(const SegmentFacts& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);

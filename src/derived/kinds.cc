@@ -39,14 +39,14 @@ const Kind* Kinds::FindObject(std::string_view object) const {
   return found == kinds_.end() ? nullptr : found->get();
 }
 
-Kinds BuiltinKinds() {
+Kinds BuiltinKinds(size_t kmeans_iterations) {
   Kinds kinds;
   kinds.Add(MakeKeyPlanesKind());
   kinds.Add(MakeValuePlanesKind());
   kinds.Add(MakeValueMeansKind());
   kinds.Add(MakeClustersKind());
   kinds.Add(MakeGraphKind());
-  for (auto& kind : MakePqKinds()) kinds.Add(std::move(kind));
+  for (auto& kind : MakePqKinds(kmeans_iterations)) kinds.Add(std::move(kind));
   return kinds;
 }
 

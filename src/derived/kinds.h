@@ -41,8 +41,8 @@ class Kinds {
   std::vector<std::unique_ptr<const Kind>> kinds_;
 };
 
-// Those that this version has.
-Kinds BuiltinKinds();
+// Those that this version has. kmeans_iterations: of codebooks; 0 = as the index thinks fit.
+Kinds BuiltinKinds(size_t kmeans_iterations = 0);
 
 }  // namespace attndb::derived
 

@@ -79,12 +79,13 @@ class PqKind final : public Kind {
 
 }  // namespace
 
-std::vector<std::unique_ptr<const Kind>> MakePqKinds() {
+std::vector<std::unique_ptr<const Kind>> MakePqKinds(size_t num_rounds) {
   std::vector<std::unique_ptr<const Kind>> kinds;
   for (const size_t num_subspaces : kSubspaces) {
     for (const size_t bits : kBits) {
-      kinds.push_back(std::make_unique<const PqKind>(
-          index::PqOptions{.num_subspaces = num_subspaces, .bits = bits}));
+      index::PqOptions options = {.num_subspaces = num_subspaces, .bits = bits};
+      if (num_rounds != 0) options.num_rounds = num_rounds;
+      kinds.push_back(std::make_unique<const PqKind>(options));
     }
   }
   return kinds;

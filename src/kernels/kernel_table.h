@@ -112,6 +112,8 @@ struct ProductCodeKernels {
   void (*find_nearest)(const float* centroids, const float* half_squares, size_t width,
                        size_t num_entries, const float* rows, size_t stride, size_t num_keys,
                        uint8_t* nearest, float* gains);
+  void (*lower_distances)(const float* keys, size_t width, size_t num_blocks, const float* centroid,
+                          float* distances);
 };
 
 // value_planes.h

@@ -107,6 +107,27 @@ void FindNearest(const float* centroids, const float* half_squares, size_t width
                                                     rows, stride, num_keys, nearest, gains);
 }
 
+void LowerDistances(const float* keys, size_t width, size_t num_blocks, const float* centroid,
+                    float* distances) {
+  constexpr size_t kVecs = kDistanceKeys / kLanes;
+  for (size_t b = 0; b < num_blocks; ++b) {
+    const float* const block = keys + b * width * kDistanceKeys;
+    float* const to = distances + b * kDistanceKeys;
+    Vec sums[kVecs];
+    for (size_t v = 0; v < kVecs; ++v) sums[v] = Zero();
+    for (size_t j = 0; j < width; ++j) {
+      const Vec c = Set1(centroid[j]);
+      for (size_t v = 0; v < kVecs; ++v) {
+        const Vec difference = Sub(Load(block + j * kDistanceKeys + v * kLanes), c);
+        sums[v] = Fma(difference, difference, sums[v]);
+      }
+    }
+    for (size_t v = 0; v < kVecs; ++v) {
+      Store(to + v * kLanes, Min(Load(to + v * kLanes), sums[v]));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace attndb::kernels::ATTNDB_TARGET
 

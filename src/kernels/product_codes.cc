@@ -79,6 +79,11 @@ void FindNearest(const CodebookView& codebook, size_t subspace, const float* row
                                         num_entries, rows, stride, num_keys, nearest, gains);
 }
 
+void LowerDistances(const float* keys, size_t width, size_t num_blocks, const float* centroid,
+                    float* distances) {
+  Kernels().product_codes->lower_distances(keys, width, num_blocks, centroid, distances);
+}
+
 void EncodeProductCodes(const CodebookView& codebook, const float* rows, size_t stride,
                         size_t num_keys, uint8_t* block, float* gains) {
   ATTNDB_DCHECK(IsCodebook(codebook));

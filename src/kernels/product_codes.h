@@ -154,6 +154,13 @@ void WeighProductCodes(const ProductCodesView& codes, size_t first_key, size_t n
 void FindNearest(const CodebookView& codebook, size_t subspace, const float* rows, size_t stride,
                  size_t num_keys, uint8_t* nearest, float* gains);
 
+// Lowers distances[i] to the squared distance of key i from the centroid, where that is less: what
+// k-means++ draws the next centroid by. keys: kDistanceKeys keys side by side, as [blocks, width,
+// kDistanceKeys]. distances [num_blocks * kDistanceKeys].
+inline constexpr size_t kDistanceKeys = 16;
+void LowerDistances(const float* keys, size_t width, size_t num_blocks, const float* centroid,
+                    float* distances);
+
 // Writes the codes of a block of keys, rows [num_keys, num_channels]; gains[i] is the sum over
 // subspaces of those of FindNearest. REQUIRES: 0 < num_keys <= kCodeKeys.
 void EncodeProductCodes(const CodebookView& codebook, const float* rows, size_t stride,

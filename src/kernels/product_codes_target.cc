@@ -8,6 +8,7 @@ namespace attndb::kernels::ATTNDB_TARGET {
 extern constexpr ProductCodeKernels kProductCodes = {.build_lookup_tables = BuildLookupTables,
                                                      .scan_product_codes = ScanProductCodes,
                                                      .weigh_product_codes = WeighProductCodes,
-                                                     .find_nearest = FindNearest};
+                                                     .find_nearest = FindNearest,
+                                                     .lower_distances = LowerDistances};
 
 }  // namespace attndb::kernels::ATTNDB_TARGET

@@ -446,6 +446,29 @@ TEST_P(ProductCodesTest, TheNearestCentroidIsFound) {
   }
 }
 
+TEST_P(ProductCodesTest, DistancesAreLoweredToThoseOfNearerCentroids) {
+  for (const size_t width : Sizes{1, 3, 8, 32}) {
+    for (const size_t num_blocks : Sizes{0, 1, 5}) {
+      const std::vector<float> keys = Normal(num_blocks * width * kDistanceKeys);
+      const std::vector<float> centroid = Normal(width);
+      std::vector<float> distances(num_blocks * kDistanceKeys);
+      for (size_t i = 0; i < distances.size(); ++i) distances[i] = i % 3 == 0 ? 0.5f : 1e30f;
+      const std::vector<float> before = distances;
+      LowerDistances(keys.data(), width, num_blocks, centroid.data(), distances.data());
+      for (size_t i = 0; i < distances.size(); ++i) {
+        double sum = 0;
+        for (size_t j = 0; j < width; ++j) {
+          const size_t at = (i / kDistanceKeys * width + j) * kDistanceKeys + i % kDistanceKeys;
+          const double difference = double{keys[at]} - double{centroid[j]};
+          sum += difference * difference;
+        }
+        const double expected = std::min(double{before[i]}, sum);
+        ASSERT_NEAR(double{distances[i]}, expected, 1e-5 * (1 + sum)) << width << " " << i;
+      }
+    }
+  }
+}
+
 TEST_P(ProductCodesTest, OfEqualCentroidsTheFirstIsTaken) {
   for (const size_t bits : kBits) {
     Codebook codebook = RandomCodebook(2, bits, 8);

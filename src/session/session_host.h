@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "attention/registry.h"
 #include "attention/scratch_pool.h"
@@ -19,6 +20,7 @@
 #include "derived/builder.h"
 #include "derived/cache.h"
 #include "derived/kinds.h"
+#include "derived/lanes.h"
 #include "planner/learned_state.h"
 #include "planner/machine_constants.h"
 #include "planner/plan_registry.h"
@@ -62,6 +64,8 @@ class SessionHost {
 
   // This machine is to be measured in the background, if it was not and that is allowed.
   virtual void AskForPrices() = 0;
+  // Until these jobs of the builder are over; the caller may do some of them. Errors: theirs.
+  virtual Status WaitFor(std::span<const derived::Lanes::AddedPtr> jobs) = 0;
   // The segment's rows could not be read. If `status` says that its bytes are wrong, it will be
   // quarantined: by the background, or by who looks into the catalog before that.
   virtual void NoteDamage(const storage::Segment& segment, const Status& status) = 0;

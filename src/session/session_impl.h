@@ -74,6 +74,7 @@ class SessionImpl {
   Result<std::unique_ptr<SessionImpl>> Fork();
   void Reset();
   Status SetPlan(std::string_view text);
+  Status AwaitDerived(LayerId layer);
   attndb::Explain Explain() const;
   Result<LayerExplain> ExplainLayer(LayerId layer) const;
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "session/session_impl.h"
+#include "session/view_check.h"
 
 namespace attndb::internal {
 
@@ -152,6 +153,26 @@ void SessionImpl::AskForPlanes(LayerId layer) {
     if (!run.may_have_planes || run.has_planes) continue;
     (void)parts_.builder->Get(*chain_[i].segment, planes, layer);
   }
+}
+
+// What is asked for and has no job is on disk, cannot be made, or is made by another process.
+Status SessionImpl::AwaitDerived(LayerId layer) {
+  ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
+  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  std::vector<std::string> uses;
+  if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
+  if (plan.UsesIndex()) uses.push_back(plan.FindsBy());
+  if (plan.value_bits != 0) uses.emplace_back(derived::kValuePlanes);
+  if (plan.ReadsMeans()) uses.emplace_back(derived::kValueMeans);
+  std::vector<derived::Lanes::AddedPtr> jobs;
+  for (const std::string& use : uses) {
+    const derived::Kind& kind = parts_.kinds->ForUse(use);
+    for (const ChainEntry& entry : chain_) {
+      if (parts_.builder->Get(*entry.segment, kind, layer) != nullptr) continue;
+      if (auto job = parts_.builder->JobOf(*entry.segment, kind)) jobs.push_back(std::move(job));
+    }
+  }
+  return host_->WaitFor(jobs);
 }
 
 void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {

@@ -138,6 +138,16 @@ class RoundTripTest(KvFileCase):
                          info["derived_bytes"])
         self.assertIn(", pq_4x4 ", self.run_ok("describe", "long").out)
 
+    def test_an_import_builds_the_index_that_it_is_asked_for(self):
+        tokens = [i * 11 % 1000 for i in range(5000)]
+        file = KvFile(tokens=tokens).write(self.dir / "long.safetensors")
+        self.run_ok("import", "--safetensors", file, "--index", "pq,m=4,b=4", "--iterations", 2)
+        self.assertEqual(self.run_json("build", "long", "--index", "pq,m=4,b=4")["num_present"], 1)
+        again = ("import", "--safetensors", file, "--name", "other", "--index")
+        self.assert_fails(USAGE, *again, "tree", says=["tree", "graph, pq"])
+        self.assert_fails(USAGE, *again, "pq", "--no-planes", says=["background_builds"])
+        self.assert_fails(USAGE, *again, "pq", "--iterations", 1001, says=["--iterations"])
+
     def test_importing_again_does_nothing_and_another_needs_replace(self):
         self.run_ok("import", "--safetensors", self.file)
         again = self.run_json("import", "--safetensors", self.file, "--pin")

@@ -232,6 +232,23 @@ def test_build_makes_what_is_asked_for_and_waits(db: attndb.DB, spec: attndb.Mod
         db.build("nobody", "pq")
 
 
+def test_a_store_builds_the_index_that_it_is_opened_for(
+    tmp_path: Path, spec: attndb.ModelSpec
+) -> None:
+    steps = Steps(2100)
+    with attndb.open(tmp_path / "store", index="pq,m=4,b=6", kmeans_iterations=3) as db:
+        session, _ = db.create_session(spec, steps.ids)
+        steps.run(session, 0, 2100)
+        db.store(session, steps.ids, name="a")
+        session.set_plan("topk(k=5,index=pq,m=4,b=6)")
+        session.await_derived(0)
+        assert "pq_4x6" in db.describe("a").derived_bytes
+        with pytest.raises(attndb.InvalidArgumentError, match="layer 99"):
+            session.await_derived(99)
+    with pytest.raises(attndb.InvalidArgumentError, match="'tree'"):
+        attndb.open(tmp_path / "store", index="tree")
+
+
 def test_planes_come_to_disk_in_the_background(
     tmp_path: Path, spec: attndb.ModelSpec
 ) -> None:

@@ -17,38 +17,29 @@ namespace {
 // Random numbers of a subspace begin this far from those of the one before.
 constexpr uint64_t kSeedStep = 0x9e3779b97f4a7c15u;
 
-// Keys of one subspace, kLanes side by side for processors to take together; the last one fills up.
+// Keys of one subspace as kernels::LowerDistances takes them; the last one fills up its block.
 class KeyLanes {
  public:
   explicit KeyLanes(size_t width) : width_(width) {}
 
   void Add(const float* x) {
-    if (count_ % kLanes == 0) {
-      lanes_.resize(lanes_.size() + width_ * kLanes);
-      distances_.resize(distances_.size() + kLanes, std::numeric_limits<float>::max());
+    const size_t lane_of = count_ % kernels::kDistanceKeys;
+    if (lane_of == 0) {
+      lanes_.resize(lanes_.size() + width_ * kernels::kDistanceKeys);
+      distances_.resize(distances_.size() + kernels::kDistanceKeys,
+                        std::numeric_limits<float>::max());
     }
-    float* const to = lanes_.data() + count_ / kLanes * width_ * kLanes;
-    for (size_t lane = count_ % kLanes; lane < kLanes; ++lane) {
-      for (size_t j = 0; j < width_; ++j) to[j * kLanes + lane] = x[j];
+    float* const to = lanes_.data() + (count_ - lane_of) * width_;
+    for (size_t lane = lane_of; lane < kernels::kDistanceKeys; ++lane) {
+      for (size_t j = 0; j < width_; ++j) to[j * kernels::kDistanceKeys + lane] = x[j];
     }
     ++count_;
   }
 
   // Lowers distances to those from this centroid; returns their sum.
   double LowerTo(const float* centroid) {
-    for (size_t i = 0; i < count_; i += kLanes) {
-      const float* const of_lanes = lanes_.data() + i * width_;
-      float sums[kLanes] = {};
-      for (size_t j = 0; j < width_; ++j) {
-        for (size_t lane = 0; lane < kLanes; ++lane) {
-          const float difference = of_lanes[j * kLanes + lane] - centroid[j];
-          sums[lane] += difference * difference;
-        }
-      }
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        distances_[i + lane] = std::min(distances_[i + lane], sums[lane]);
-      }
-    }
+    kernels::LowerDistances(lanes_.data(), width_, distances_.size() / kernels::kDistanceKeys,
+                            centroid, distances_.data());
     return LaneSum<double>(count_, [&](size_t i) { return double{distances_[i]}; });
   }
 
@@ -56,11 +47,9 @@ class KeyLanes {
   std::span<const float> distances() const { return {distances_.data(), count_}; }
 
  private:
-  static constexpr size_t kLanes = 8;
-
   const size_t width_;
   size_t count_ = 0;
-  std::vector<float> lanes_;  // [keys / kLanes][width][kLanes]
+  std::vector<float> lanes_;  // [blocks, width, kDistanceKeys]
   std::vector<float> distances_;
 };
 

@@ -53,7 +53,7 @@ void PairChannels(size_t num_pairs, size_t num_channels, size_t num_rows, float*
 struct PqOptions {
   size_t num_subspaces = 8;
   size_t bits = 8;
-  size_t num_rounds = 12;      // Of k-means; fewer where nothing changes any more.
+  size_t num_rounds = 8;       // Of k-means; fewer where nothing changes any more.
   size_t num_sampled = 16384;  // Keys, at most.
   uint64_t seed = 0x6174746e6462;
 };
