@@ -1,11 +1,16 @@
 #include "attention/indexed_group.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "attention/call_util.h"
 #include "common/clock.h"
 #include "common/infinity.h"
+#include "common/log_sum.h"
+#include "index/mass_cut.h"
 #include "kernels/select.h"
+#include "kernels/weights.h"
 
 namespace attndb::attention {
 namespace {
@@ -45,6 +50,8 @@ IndexedScratch IndexedScratch::Take(uint32_t group, uint64_t num_tokens, size_t 
   scratch.fixed = arena->Take<uint32_t>(scratch.stride);
   scratch.selected = arena->Take<uint32_t>(scratch.stride);
   scratch.best = arena->Take<float>(group);
+  scratch.log_fixed = arena->Take<double>(group);
+  scratch.weights = arena->Take<float>(scratch.stride);
   scratch.count = arena->Take<size_t>(group);
   scratch.found = arena->Take<index::FoundKeys>(group);
   scratch.runs = arena->Take<index::IndexRun>(num_runs);
@@ -136,6 +143,7 @@ Status IndexedGroup::SearchIndexes() {
   call.q_stride = call_.q.stride;
   call.num_q_rows = group_;
   call.best = scratch_.best;
+  call.log_fixed = scratch_.log_fixed;
   call.rows = call_.rows;
   index::SearchCost cost;
   ATTNDB_RETURN_IF_ERROR(
@@ -165,6 +173,39 @@ Status IndexedGroup::AddOthers() {
   return Status::Ok();
 }
 
+double IndexedGroup::LogMass(const float* scores, size_t count) const {
+  if (count == 0) return -kInfinity;
+  const kernels::LogitSpec& logit = call_.search.logit;
+  const float max_logit = kernels::LogitOf(kernels::MaxScore(scores, count), logit);
+  kernels::ExpWeights(scores, count, logit, max_logit, scratch_.weights);
+  return double{max_logit} + std::log(double{kernels::SumNotBelow(scratch_.weights, count, 0)});
+}
+
+// Tokens of the indexes that were not found weigh what the search estimated.
+size_t IndexedGroup::SelectMass(uint32_t head, const float* scores, size_t listed) {
+  const auto select_all = [&] {
+    std::iota(scratch_.selected, scratch_.selected + listed, 0u);
+    return listed;
+  };
+  const size_t num_found = scratch_.found[head].count;
+  const double others = LogMass(scores + num_found, listed - num_found);
+  const double middle = AddLogs(scratch_.found[head].log_mass, others);
+  const double all = AddLogs(middle, scratch_.log_fixed[head]);
+  const float max_logit = kernels::LogitOf(scratch_.best[head], call_.search.logit);
+  const double need = call_.search.p * std::exp(all - double{max_logit}) -
+                      std::exp(scratch_.log_fixed[head] - double{max_logit});
+  if (!std::isfinite(need)) return select_all();
+  if (need <= 0) return 0;
+  kernels::ExpWeights(scores, listed, call_.search.logit, max_logit, scratch_.weights);
+  index::MassCut cut = index::FindMassCut(scratch_.weights, listed, need);
+  size_t count = 0;
+  for (size_t i = 0; i < listed; ++i) {
+    scratch_.selected[count] = static_cast<uint32_t>(i);
+    count += static_cast<size_t>(cut.Takes(scratch_.weights[i]));
+  }
+  return count;
+}
+
 // Keeps what is critical by the scores of all runs.
 void IndexedGroup::Filter(uint32_t head) {
   const size_t listed = scratch_.count[head];
@@ -173,6 +214,8 @@ void IndexedGroup::Filter(uint32_t head) {
   if (call_.search.kind == index::SearchKind::kTopK) {
     count = kernels::SelectTopK(head_scores, listed, call_.search.k, scratch_.selected,
                                 scratch_.select);
+  } else if (call_.search.kind == index::SearchKind::kMass) {
+    count = SelectMass(head, head_scores, listed);
   } else {
     count = kernels::SelectRange(head_scores, listed, scratch_.best[head] - call_.search.beta,
                                  scratch_.selected);
@@ -193,6 +236,12 @@ Status IndexedGroup::Select() {
   cost_->num_queries += group_;
   ATTNDB_RETURN_IF_ERROR(ScoreFixed({0, call_.middle.begin}));
   ATTNDB_RETURN_IF_ERROR(ScoreFixed({call_.middle.end, call_.num_tokens}));
+  for (uint32_t head = 0; head < group_; ++head) {
+    scratch_.log_fixed[head] = LogMass(fixed_scores(head), num_fixed_);
+    if (call_.denominator_logits == nullptr) continue;
+    scratch_.log_fixed[head] =
+        AddLogs(scratch_.log_fixed[head], double{call_.denominator_logits[head]});
+  }
   ATTNDB_RETURN_IF_ERROR(SearchIndexes());
   ATTNDB_RETURN_IF_ERROR(AddOthers());
   for (uint32_t head = 0; head < group_; ++head) Filter(head);

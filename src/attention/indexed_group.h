@@ -39,6 +39,8 @@ struct IndexedCall {
   GroupQueries q;                 // The group's.
   uint64_t num_tokens = 0;        // Visible.
   TokenRange middle;
+  // [group] or null: of the denominators, whose mass needs no tokens.
+  const float* denominator_logits = nullptr;
   storage::RowLease* rows = nullptr;
 };
 
@@ -50,6 +52,8 @@ struct IndexedScratch {
   uint32_t* fixed = nullptr;          // Sinks and window,
   float* fixed_scores = nullptr;      // ... and their scores: [group][stride].
   float* best = nullptr;              // [group]
+  double* log_fixed = nullptr;        // [group]: mass of sinks, window and denominator.
+  float* weights = nullptr;           // [stride]: of a head.
   size_t* count = nullptr;            // [group]
   index::FoundKeys* found = nullptr;  // [group]
   index::IndexRun* runs = nullptr;    // Those with an index.
@@ -94,6 +98,9 @@ class IndexedGroup {
   Status AddOthers();
   Status AddAll(const HeadRun& run, TokenRange tokens);
   void Filter(uint32_t head);
+  double LogMass(const float* scores, size_t count) const;
+  // The fewest listed tokens that hold the mass.
+  size_t SelectMass(uint32_t head, const float* scores, size_t listed);
 
   const IndexedCall& call_;
   const IndexedScratch& scratch_;

@@ -9,6 +9,7 @@
 #include "attention/word_noise.h"
 #include "common/clock.h"
 #include "common/infinity.h"
+#include "common/log_sum.h"
 #include "kernels/select.h"
 #include "kernels/weight_words.h"
 #include "kernels/weights.h"
@@ -47,11 +48,6 @@ constexpr auto kWordsOfNat = static_cast<float>(kernels::kWordsOfNat);
 constexpr double kMostNats = 80;
 int WordsOf(double log) {
   return static_cast<int>(std::clamp(log, -kMostNats, kMostNats) * double{kWordsOfNat});
-}
-
-double AddLogs(double a, double b) {
-  const double most = std::max(a, b);
-  return most == -kInfinity ? most : most + std::log1p(std::exp(std::min(a, b) - most));
 }
 
 // Estimates the variance of a sum over a sample: each drawn token, which stands for weights[i],

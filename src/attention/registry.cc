@@ -66,8 +66,13 @@ QuerySearch Dipr() {
 QuerySearch Mass() {
   return {.make_search = [](const LayerPlan& plan,
                             const LayerSpec& layer) -> std::unique_ptr<const CriticalSearch> {
-    return std::make_unique<index::MassSearch>(plan.Get("p"), Logit(layer));
-  }};
+            return std::make_unique<index::MassSearch>(plan.Get("p"), Logit(layer));
+          },
+          .make_spec =
+              [](const LayerPlan& plan, const LayerSpec& layer, uint64_t) {
+                return SearchSpec{
+                    .kind = SearchKind::kMass, .p = plan.Get("p"), .logit = Logit(layer)};
+              }};
 }
 
 struct OperatorType {

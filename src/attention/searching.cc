@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "attention/call_util.h"
+
 namespace attndb::attention {
 
 void Searching::Begin(const CallView& call) {
@@ -29,6 +31,7 @@ Status Searching::RunItem(const WorkItem& item, Part* part) {
                                .q = {part->q, call_->k_padded(), call_->group()},
                                .num_tokens = unit.tokens.end,
                                .middle = call_->Middle(unit.first_row),
+                               .denominator_logits = DenominatorLogits(call_->spec(), unit.kv_head),
                                .rows = &part->rows};
   IndexedGroup group(indexed, parts_[part->number], &part->cost);
   ATTNDB_RETURN_IF_ERROR(group.Select());

@@ -18,11 +18,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "attndb/status.h"
 #include "index/draw_index.h"
 #include "index/weigh_index.h"
+#include "kernels/attention_state.h"
 #include "kernels/layout.h"
 #include "storage/kv/row_source.h"
 
@@ -32,6 +34,7 @@ namespace attndb::index {
 enum class SearchKind : uint8_t {
   kTopK,   // The k best.
   kRange,  // All with score >= best - beta: DIPR, AlayaDB 6.1.
+  kMass,   // The fewest that hold a share of the softmax mass, with what is attended to anyway.
 };
 
 struct SearchSpec {
@@ -39,6 +42,8 @@ struct SearchSpec {
   uint32_t k = 0;       // >= 1.
   float beta = 0.0f;    // >= 0.
   float effort = 0.0f;  // How hard it looks, in the unit of the index; 0: as it thinks fit.
+  double p = 0;         // Of kMass, in (0, 1], with what makes logits of scores.
+  kernels::LogitSpec logit;
 };
 
 class KeyIndex;
@@ -62,6 +67,8 @@ struct IndexCall {
   // [num_q_rows]: the best score that is known from elsewhere: sinks and window. -inf: none. A
   // range counts from the better of this and what is found.
   const float* best = nullptr;
+  // [num_q_rows]: of kMass, the log of the mass that sinks, window and denominator hold.
+  const double* log_fixed = nullptr;
   storage::RowLease* rows = nullptr;  // By which keys are read.
 
   size_t num_channels() const { return runs[0].keys.num_elements; }
@@ -73,6 +80,8 @@ struct FoundKeys {
   uint32_t* tokens = nullptr;
   float* scores = nullptr;
   size_t count = 0;
+  // Of kMass: the log of the mass of all visible keys, estimated where they were not found.
+  double log_mass = -std::numeric_limits<double>::infinity();
 };
 
 // What a search did, added to what is there: of all q rows together.

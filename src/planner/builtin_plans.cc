@@ -180,7 +180,8 @@ IndexType Pq() {
           .settings = {"m", "b"},
           .effort_key = "effort",
           .scan_bits = 4,
-          .draws = IndexType::Draws::kByCodes};
+          .draws = IndexType::Draws::kByCodes,
+          .scores_all = true};
 }
 
 }  // namespace

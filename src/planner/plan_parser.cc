@@ -182,7 +182,7 @@ class PlanParser {
   Status CheckFinds(const LayerPlan& plan, size_t start) const {
     const std::string by = "index=" + plan.index->name;
     if (plan.Draws() && plan.index->draws != IndexType::Draws::kNot) return Status::Ok();
-    if (!plan.query->by_index) {
+    if (!plan.query->by_index && !plan.index->scores_all) {
       const Status error =
           Error(start, by + " finds the best tokens; " + plan.query->name +
                            " needs the scores of all: index=" + registry_.default_index()->name);

@@ -102,6 +102,7 @@ struct IndexType {
     kByCodes,      // In two phases, the first by weights that small codes give.
   };
   Draws draws = Draws::kNot;
+  bool scores_all = false;  // It estimates the scores of all keys, of which a mass can be told.
 
   // That `bits=` may ask of it in such a query.
   std::vector<uint32_t> BitsFor(QueryKind kind) const {

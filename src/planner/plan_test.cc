@@ -118,7 +118,7 @@ TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
         std::pair{"topk(k=5,m=4)", "unknown key 'm'"},
         std::pair{"topk(ratio=0)", "ratio must be a number in (0, 1]"},
         std::pair{"topk(k=5,ratio=0.5)", "give k or ratio, not both"},
-        std::pair{"mass(p=0.9,index=pq)", "mass needs the scores of all"},
+        std::pair{"mass(p=0.9,index=graph)", "mass needs the scores of all"},
         std::pair{"topk(k=5,index=pq,remainder=mean)", "needs remainder=drop"}}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_FALSE(plan.ok()) << text;

@@ -77,6 +77,33 @@ TEST_P(SessionIndexTest, DrawsAreAsGoodAsByAllKeys) {
   }
 }
 
+// Codes estimate the mass of all keys; clusters and graphs know nothing of those that they left
+// out.
+TEST_P(SessionIndexTest, AMassIsHeldByCodesAsByAllKeys) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100, 100}, 1);
+  Session session = Resume(stored);
+  if (!GetParam().starts_with("index=pq")) {
+    EXPECT_EQ(session.SetPlan("mass(p=0.9," + GetParam() + ")").code(), StatusCode::kUnsupported);
+    return;
+  }
+  const std::vector<float> before = ProbeWith(&session, "mass(p=0.9," + GetParam() + ")");
+  EXPECT_LT(Difference(before, ProbeWith(&session, "mass(p=0.9)")), 1e-4);  // No codes yet.
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  const std::vector<float> full = ProbeWith(&session, "full");
+  for (const std::string query : {"mass(p=0.8,index=pq", "mass(p=0.99,index=pq,m=16"}) {
+    const std::string exact = query.substr(0, query.find(",index"));
+    MakeReady(stored, query + ")");
+    for (const uint64_t num_tokens : {7220u, 6000u, 5100u, 150u}) {
+      ATTNDB_ASSERT_OK(session.Crop(num_tokens));
+      const std::vector<float> all = ProbeWith(&session, "full");
+      const double least = Difference(ProbeWith(&session, exact + ")"), all);
+      EXPECT_LT(Difference(ProbeWith(&session, query + ")"), all), 1.3 * least + 0.01)
+          << query << ", " << num_tokens;
+    }
+    session = Resume(stored);
+  }
+}
+
 TEST_P(SessionIndexTest, SearchGivesWhatThePlanChooses) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
   Session session = Resume(stored, 300);

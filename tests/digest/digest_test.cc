@@ -76,6 +76,7 @@ const char* const kPlans[] = {
     "topk(k=40,index=pq)",
     "dipr(alpha=0.1,index=pq,m=4,b=6)",
     "auto(error=0.1,index=pq)",
+    "mass(p=0.9,index=pq)",
     "auto(error=0.1)",
     "auto(error=0.1,index=clustered)",
     "auto(error=0.1,value_bits=8)",

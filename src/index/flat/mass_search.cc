@@ -1,38 +1,15 @@
 #include "index/flat/mass_search.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
 
+#include "index/mass_cut.h"
 #include "kernels/select.h"
 #include "kernels/weights.h"
 
 namespace attndb::index {
 namespace {
-
-// What is selected: all weights above `least`, and the first `num_equal` of those equal to it.
-struct Cut {
-  float least;
-  size_t num_equal;
-};
-
-// The highest cut that holds `need`. Positive floats compare as their bits do, so bisecting these
-// takes some 30 passes of additions, which sorting could not match.
-Cut FindCut(const float* weights, size_t num_weights, double need) {
-  const auto mass_from = [&](uint32_t bits) {
-    return double{kernels::SumNotBelow(weights, num_weights, std::bit_cast<float>(bits))};
-  };
-  uint32_t low = 0;                               // Holds enough, or all there is.
-  uint32_t high = std::bit_cast<uint32_t>(2.0f);  // Holds nothing: weights are at most 1.
-  while (high - low > 1) {
-    const uint32_t middle = low + (high - low) / 2;
-    (mass_from(middle) >= need ? low : high) = middle;
-  }
-  const float least = std::bit_cast<float>(low);
-  const double missing = std::max(0.0, need - mass_from(high));
-  return {least, static_cast<size_t>(std::ceil(missing / std::max(double{least}, 1e-300)))};
-}
 
 // What a denominator is above the largest logit at most: as good as infinite, but fit for sums.
 constexpr double kMostNats = 700;
@@ -76,14 +53,11 @@ size_t MassSearch::Search(const SearchCall& call, uint32_t* indices, void* scrat
   if (num_candidates == 0) return 0;
   for (size_t i = 0; i < num_candidates; ++i) weights[i] = call.view.scores[indices[i]];
   kernels::ExpWeights(weights, num_candidates, logit_, max_logit, weights);
-  const Cut cut = FindCut(weights, num_candidates, need);
+  MassCut cut = FindMassCut(weights, num_candidates, need);
   size_t count = 0;
-  size_t num_equal = 0;
   for (size_t i = 0; i < num_candidates; ++i) {
     indices[count] = indices[i];
-    const bool equal = weights[i] == cut.least && num_equal < cut.num_equal;
-    num_equal += static_cast<size_t>(equal);
-    count += static_cast<size_t>(equal || weights[i] > cut.least);
+    count += static_cast<size_t>(cut.Takes(weights[i]));
   }
   return count;
 }

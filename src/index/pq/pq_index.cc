@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "common/checked_math.h"
 #include "common/infinity.h"
+#include "common/lane_sum.h"
+#include "common/log_sum.h"
+#include "index/mass_cut.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
 #include "kernels/weights.h"
@@ -13,6 +17,9 @@ namespace attndb::index {
 namespace {
 
 constexpr size_t kAlignment = 64;
+
+// A search by mass selects so often at most.
+constexpr int kMostRounds = 5;
 
 // Weights are up to exp(kMostNats): the largest score that there may be is far above those that
 // there are, and words reach as far below 1 as above it.
@@ -47,6 +54,13 @@ class PqSearch {
     tables_ = Take<std::byte>(query_bytes);
     scores_ = Take<float>(call.num_q_rows * num_places_);
     worth_ = Take<float>(num_places_);
+    exact_ = scores_;
+    if (IsMass()) {
+      exact_ = Take<float>(call.num_q_rows * num_places_);
+      weights_ = Take<float>(call.num_q_rows * num_places_);
+      spare_ = Take<float>(num_places_);
+      masses_ = Take<RowMass>(call.num_q_rows);
+    }
     places_ = Take<uint32_t>(num_places_ + kernels::kSelectSlack);
     keys_ = Take<uint32_t>(num_places_);
     tokens_ = Take<uint32_t>(num_places_);
@@ -59,8 +73,12 @@ class PqSearch {
     for (size_t r = 0; r < call_.num_q_rows; ++r) found[r].count = 0;
     if (num_places_ == 0) return Status::Ok();
     Estimate();
-    Select();
-    ATTNDB_RETURN_IF_ERROR(ScoreSelected());
+    if (IsMass()) {
+      ATTNDB_RETURN_IF_ERROR(FindMass(found));
+    } else {
+      Select();
+      ATTNDB_RETURN_IF_ERROR(ScoreSelected());
+    }
     for (size_t r = 0; r < call_.num_q_rows; ++r) Choose(r, &found[r]);
     return Status::Ok();
   }
@@ -73,7 +91,13 @@ class PqSearch {
     return reinterpret_cast<T*>(piece);
   }
 
+  struct RowMass {
+    double max_logit = 0;
+    double all = 0;  // The sum of its weights over that of max_logit.
+  };
+
   bool IsRange() const { return call_.spec.kind == SearchKind::kRange; }
+  bool IsMass() const { return call_.spec.kind == SearchKind::kMass; }
   const float* QueryRow(size_t row) const { return call_.q + row * call_.q_stride; }
 
   // Estimates the scores of all places for all rows, and finds the largest error of any run's
@@ -89,12 +113,91 @@ class PqSearch {
       for (size_t r = 0; r < call_.num_q_rows; ++r) {
         const float rounding = queries.rows[r].rounding_deviation;
         const float error = std::hypot(keys.ScoreError(queries.norms[r]), rounding);
-        if (std::isfinite(error)) margin_ = std::max(margin_, error);
+        if (!std::isfinite(error)) continue;
+        margin_ = std::max(margin_, error);
+        if (IsMass()) RaiseScores(r, place, count, error);
       }
       place += count;
       cost_->bytes_touched += static_cast<uint64_t>(static_cast<double>(count) * keys.ScanBytes());
     }
     cost_->keys_scored += num_places_ * call_.num_q_rows;
+  }
+
+  // So that the weights that the estimates give are right in the mean: a key lies about its
+  // centroids, and the mean of exp(scale * x) for normal x of deviation `error` is
+  // exp((scale * error)^2 / 2). (Scores by planes are lowered: there estimates lie about the
+  // key's.)
+  void RaiseScores(size_t row, size_t first_place, size_t count, float error) {
+    const float shift = 0.5f * call_.spec.logit.scale * error * error;
+    float* const scores = scores_ + row * num_places_ + first_place;
+    for (size_t i = 0; i < count; ++i) scores[i] += shift;
+  }
+
+  const float* WeightsOf(size_t row) const { return weights_ + row * num_places_; }
+
+  // Weights of all places, over that of the row's best score.
+  void Weigh(size_t row) {
+    const float* const scores = scores_ + row * num_places_;
+    float* const weights = weights_ + row * num_places_;
+    const float best = std::max(kernels::MaxScore(scores, num_places_), call_.best[row]);
+    masses_[row].max_logit = double{kernels::LogitOf(best, call_.spec.logit)};
+    kernels::ExpWeights(scores, num_places_, call_.spec.logit,
+                        static_cast<float>(masses_[row].max_logit), weights);
+    masses_[row].all = double{kernels::SumNotBelow(weights, num_places_, 0)};
+  }
+
+  // What is selected by estimates looks heavier than it is, so that it may hold too little once it
+  // is scored: then more is selected.
+  Status FindMass(FoundKeys* found) {
+    for (size_t r = 0; r < call_.num_q_rows; ++r) Weigh(r);
+    double left = (1 - call_.spec.p) / double{effort_};
+    for (int round = 0; round < kMostRounds; ++round, left /= 2) {
+      SelectMass(1 - left);
+      ATTNDB_RETURN_IF_ERROR(ScoreSelected());
+      bool holds = true;
+      for (size_t r = 0; r < call_.num_q_rows; ++r) {
+        const double fixed = call_.log_fixed[r];
+        const double selected = AddLogs(fixed, LogMass(exact_ + r * num_places_, num_selected_));
+        found[r].log_mass = LogMassLeft(r);
+        const double share = std::exp(selected - AddLogs(selected, found[r].log_mass));
+        holds = holds && !(share < call_.spec.p);  // NaN: of a row that has no say.
+      }
+      if (holds) break;
+    }
+    return Status::Ok();
+  }
+
+  // The places that some row needs for a share of its mass, by estimates. A row that is not finite
+  // has no say.
+  void SelectMass(double p) {
+    std::fill_n(worth_, num_places_, -1.0f);
+    for (size_t r = 0; r < call_.num_q_rows; ++r) {
+      const float* const weights = WeightsOf(r);
+      const double all = masses_[r].all;
+      const double fixed = std::exp(call_.log_fixed[r] - masses_[r].max_logit);
+      const double need = p * (fixed + all) - fixed;
+      if (!(need > 0)) continue;
+      // All below this weight together may be left out.
+      const auto light =
+          static_cast<float>(0.999 * (all - need) / static_cast<double>(num_places_));
+      size_t num_heavy = 0;
+      for (size_t i = 0; i < num_places_; ++i) {
+        spare_[num_heavy] = weights[i];
+        num_heavy += static_cast<size_t>(weights[i] > light);
+      }
+      const MassCut cut = FindMassCut(spare_, num_heavy, need);
+      for (size_t i = 0; i < num_places_; ++i)
+        worth_[i] = weights[i] >= cut.least ? 1.0f : worth_[i];
+    }
+    num_selected_ = kernels::SelectRange(worth_, num_places_, 0, places_);
+  }
+
+  // The log of the mass of what was not selected, by estimates.
+  double LogMassLeft(size_t row) const {
+    const float* const weights = WeightsOf(row);
+    const auto selected =
+        LaneSum<double>(num_selected_, [&](size_t i) { return double{weights[places_[i]]}; });
+    return masses_[row].max_logit + std::log(std::max(masses_[row].all - selected, 0.0));
   }
 
   // The places that are worth most to any row: of a range, those that may lie in it. A row that is
@@ -121,7 +224,7 @@ class PqSearch {
         kernels::SelectTopK(worth_, num_places_, static_cast<uint32_t>(count), places_, select_);
   }
 
-  // Exact scores, of all rows, in the place of the estimates: [q row][selected].
+  // Exact scores, of all rows: [q row][selected].
   Status ScoreSelected() {
     storage::RowLease& rows = *call_.rows;
     rows.Clear();
@@ -144,7 +247,7 @@ class PqSearch {
       const storage::ListedRows listed = rows.Listed(i);
       const size_t count = rows.requests()[i].count;
       kernels::ScoreGather(listed.rows, listed.list, count, call_.q, call_.q_stride,
-                           call_.num_q_rows, scores_ + begin, num_places_);
+                           call_.num_q_rows, exact_ + begin, num_places_);
       begin += count;
     }
     cost_->rows_read += num_selected_;
@@ -155,8 +258,16 @@ class PqSearch {
 
   // Gives the row what it finds among the selected keys.
   void Choose(size_t row, FoundKeys* found) {
-    const float* const exact = scores_ + row * num_places_;
+    const float* const exact = exact_ + row * num_places_;
     size_t count = 0;
+    if (IsMass()) {
+      count = num_selected_;
+      std::copy_n(tokens_, count, found->tokens);
+      std::copy_n(exact, count, found->scores);
+      found->count = count;
+      found->log_mass = AddLogs(found->log_mass, LogMass(exact, count));
+      return;
+    }
     if (IsRange()) {
       const float best = std::max(kernels::MaxScore(exact, num_selected_), call_.best[row]);
       count = kernels::SelectRange(exact, num_selected_, best - call_.spec.beta, places_);
@@ -170,6 +281,14 @@ class PqSearch {
     found->count = count;
   }
 
+  // The log of the mass of some scores, which are few.
+  double LogMass(const float* scores, size_t count) {
+    if (count == 0) return -std::numeric_limits<double>::infinity();
+    const float max_logit = kernels::LogitOf(kernels::MaxScore(scores, count), call_.spec.logit);
+    kernels::ExpWeights(scores, count, call_.spec.logit, max_logit, spare_);
+    return double{max_logit} + std::log(double{kernels::SumNotBelow(spare_, count, 0)});
+  }
+
   const IndexCall& call_;
   SearchCost* const cost_;
   std::byte* const next_;
@@ -179,8 +298,13 @@ class PqSearch {
   float margin_ = 0;
   size_t num_selected_ = 0;
   std::byte* tables_ = nullptr;  // Of a run's lookup tables.
-  float* scores_ = nullptr;      // [q row][place], then [q row][selected], both num_places_ apart.
+  float* scores_ = nullptr;      // [q row][place]: estimates.
+  float* exact_ = nullptr;       // [q row][selected], num_places_ apart; perhaps in their place.
   float* worth_ = nullptr;       // [place]
+  // If masses are compared:
+  float* weights_ = nullptr;     // [q row][place], by estimates,
+  RowMass* masses_ = nullptr;    // ... [q row],
+  float* spare_ = nullptr;       // ... and room for a row.
   uint32_t* places_ = nullptr;   // Selected, ascending; then a row's choice of them.
   uint32_t* keys_ = nullptr;     // Selected, by run,
   uint32_t* tokens_ = nullptr;   // ... and as tokens.

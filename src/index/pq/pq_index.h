@@ -7,7 +7,9 @@
 //          its best keys because others weigh more.
 // Effort:  of a top-k search, so many times k keys are scored exactly, of which each row finds its
 //          k best; 1, the default, is as published: all rows find the keys that were selected. Of
-//          a range search, so many standard deviations of the codes' error are allowed for.
+//          a range search, so many standard deviations of the codes' error are allowed for. Of a
+//          search by mass, the share that is left out is made so many times smaller before it is
+//          chosen by estimates; all rows find what was selected.
 // Errors:  as KeyIndex.
 // Threads: as KeyIndex.
 // Source:  PQCache (arXiv:2407.12820) 3.2.

@@ -98,6 +98,36 @@ TEST_P(PqIndexTest, ARangeFindsNearlyAllThatLieInIt) {
   EXPECT_GT(Recall(exact, found), 0.999) << "found what lies outside";
 }
 
+// What is found holds the share, by exact scores of all keys; sinks and window that hold it already
+// need no key; and a row that is not finite has no say.
+TEST_P(PqIndexTest, AMassIsHeldByWhatIsFound) {
+  const kernels::LogitSpec logit = {0.125f};
+  const IndexRun run = head_.Run(index_);
+  std::vector<float> exact(kKeys);
+  for (const double p : {0.5, 0.9, 0.99}) {
+    IndexCall call = head_.Call({&run, 1}, 1, {.kind = SearchKind::kMass, .p = p, .logit = logit});
+    const std::vector<double> log_fixed(call.num_q_rows, 1.0);
+    call.log_fixed = log_fixed.data();
+    const Found found = test::Search(call);
+    EXPECT_LT(found.tokens[0].size(), kKeys * 3 / 4) << p;
+    for (size_t r = 0; r < call.num_q_rows; ++r) {
+      EXPECT_EQ(found.tokens[r], found.tokens[0]);
+      kernels::ScoreRows(run.keys, kKeys, call.q + r * call.q_stride, call.q_stride, 1,
+                         exact.data(), exact.size());
+      double all = std::exp(1.0);
+      double held = all;
+      for (const float score : exact) all += std::exp(double{logit.scale} * double{score});
+      for (const uint32_t token : found.tokens[r]) {
+        held += std::exp(double{logit.scale} * double{exact[token]});
+      }
+      EXPECT_GT(held / all, p - 0.02) << p << ", row " << r;
+    }
+    const std::vector<double> heavy(call.num_q_rows, 60.0);
+    call.log_fixed = heavy.data();
+    EXPECT_TRUE(test::Search(call).tokens[0].empty());
+  }
+}
+
 // Runs of a chain share the selection; a prefix hides what follows, and sinks what is before.
 TEST_P(PqIndexTest, OnlyVisibleKeysOfAllRunsAreFound) {
   const PqIndex other = Build(head_.source(), 8, 8);
