@@ -56,6 +56,31 @@ TEST_P(CodeDrawOperatorTest, RunsWithoutCodesAreScoredExactly) {
   EXPECT_LT(layer.MeanErrorOfFull(), 1.2 * 0.03);
 }
 
+// ... unless no run of the head has codes: it draws as without them, the others by theirs.
+TEST_P(CodeDrawOperatorTest, HeadsWithoutCodesDrawByPlanes) {
+  const auto outputs_of = [&](const std::vector<float>& out, bool of_first) {
+    const auto middle = out.begin() + static_cast<std::ptrdiff_t>(out.size() / 2);
+    return of_first ? std::vector<float>(out.begin(), middle)
+                    : std::vector<float>(middle, out.end());
+  };
+  Layer layer({.v_is_k = true, .topics = true}, DType::kFloat16, {3000, 40}, 1, GetParam());
+  layer.BuildPlanes();
+  layer.BuildCodes();
+  layer.Run(ByCodes("0.1"), 1);
+  const std::vector<float> by_codes = layer.out();
+  layer.Run(PlanOf("auto(error=0.1)"), 1);
+  const std::vector<float> by_planes = layer.out();
+  EXPECT_NE(by_codes, by_planes);
+  layer.ForgetCodesOfHead(0);
+  for (const uint32_t parts : {1u, 3u}) {
+    layer.Run(ByCodes("0.1"), parts);
+    EXPECT_LT(layer.MeanErrorOfFull(), 1.2 * 0.1);
+    if (parts != 1) continue;
+    EXPECT_EQ(outputs_of(layer.out(), true), outputs_of(by_planes, true));
+    EXPECT_EQ(outputs_of(layer.out(), false), outputs_of(by_codes, false));
+  }
+}
+
 TEST_P(CodeDrawOperatorTest, RangesOfAUnitDrawWhatOneRangeDraws) {
   Layer layer({.v_is_k = true, .topics = true}, DType::kFloat16, {3001, 2990, 40}, 1, GetParam());
   layer.BuildCodes();

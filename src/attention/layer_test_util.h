@@ -170,6 +170,10 @@ class Layer {
       codes_.back() = pq_.back().get();
     }
   }
+  void ForgetCodesOfHead(uint32_t head) {
+    const size_t num_runs = run_lengths_.size();
+    for (size_t run = 0; run < num_runs; ++run) codes_[head * num_runs + run] = nullptr;
+  }
   void ForgetCodesOfRun(size_t run) {
     for (size_t i = run; i < codes_.size(); i += run_lengths_.size()) codes_[i] = nullptr;
   }

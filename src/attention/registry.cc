@@ -75,9 +75,18 @@ QuerySearch Mass() {
               }};
 }
 
+// Whether some run of the head is reached by the plan's index.
+bool HasIndex(const LayerCall& call, uint32_t kv_head) {
+  const size_t num_runs = call.run_tokens.size();
+  if (call.indexes.empty()) return false;
+  const auto of_head = call.indexes.subspan(kv_head * num_runs, num_runs);
+  return std::ranges::any_of(of_head, [](const auto* index) { return index != nullptr; });
+}
+
 struct OperatorType {
   bool (*runs)(const LayerCall& call);
   std::unique_ptr<Operator> (*make)();
+  bool (*runs_head)(const LayerCall& call, uint32_t kv_head) = nullptr;  // Null: any of the call.
 };
 
 template <typename T>
@@ -85,7 +94,7 @@ std::unique_ptr<Operator> Make() {
   return std::make_unique<T>();
 }
 
-// What runs a call is the first that says so, but for heads that Choose tells apart.
+// What runs a call, and a head of it, is the first that says so; the last one runs what is left.
 constexpr OperatorType kOperators[] = {
     {[](const LayerCall& call) {
        return call.plan.kind == planner::QueryKind::kFull || !ReasonForFull(call).empty();
@@ -93,7 +102,8 @@ constexpr OperatorType kOperators[] = {
      Make<DenseOperator>},
     {[](const LayerCall& call) { return call.plan.kind == planner::QueryKind::kWindow; },
      Make<WindowOperator>},
-    {[](const LayerCall& call) { return call.plan.DrawsByCodes(); }, Make<CodeDrawOperator>},
+    {[](const LayerCall& call) { return call.plan.DrawsByCodes(); }, Make<CodeDrawOperator>,
+     HasIndex},
     {[](const LayerCall& call) { return call.plan.Draws(); }, Make<DrawOperator>},
     {[](const LayerCall& call) { return call.found != nullptr && call.plan.Finds(); },
      Make<SelectByIndex>},
@@ -102,16 +112,6 @@ constexpr OperatorType kOperators[] = {
     {[](const LayerCall&) { return true; }, Make<ScanOperator>},
 };
 constexpr size_t kDense = 0;
-constexpr size_t kDrawByCodes = 2;
-constexpr size_t kDraw = 3;
-
-// Whether some run of the head is reached by the plan's index.
-bool HasIndex(const LayerCall& call, uint32_t kv_head) {
-  const size_t num_runs = call.run_tokens.size();
-  if (call.indexes.empty()) return false;
-  const auto of_head = call.indexes.subspan(kv_head * num_runs, num_runs);
-  return std::ranges::any_of(of_head, [](const auto* index) { return index != nullptr; });
-}
 
 }  // namespace
 
@@ -152,16 +152,16 @@ std::vector<std::unique_ptr<Operator>> Registry::MakeOperators() const {
 }
 
 void Registry::Choose(const LayerCall& call, OperatorChoice* choice) const {
-  const auto* const type =
-      std::ranges::find_if(kOperators, [&](const auto& candidate) { return candidate.runs(call); });
-  choice->of_plan = static_cast<size_t>(type - std::begin(kOperators));
-  choice->heads.assign(call.spec.num_kv_heads, choice->of_plan);
+  choice->of_plan = 0;
+  while (!kOperators[choice->of_plan].runs(call)) ++choice->of_plan;
+  choice->heads.clear();
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
-    if (call.non_finite[head] != 0) {
-      choice->heads[head] = kDense;
-    } else if (choice->of_plan == kDrawByCodes && !HasIndex(call, head)) {
-      choice->heads[head] = kDraw;
-    }
+    const auto runs = [&](const OperatorType& type) {
+      return type.runs(call) && (type.runs_head == nullptr || type.runs_head(call, head));
+    };
+    size_t of_head = choice->of_plan;
+    while (!runs(kOperators[of_head])) ++of_head;
+    choice->heads.push_back(call.non_finite[head] != 0 ? kDense : of_head);
   }
 }
 

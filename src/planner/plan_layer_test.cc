@@ -254,6 +254,29 @@ TEST_F(PlanLayerTest, AnExecutionSaysHowEachRunIsReached) {
   EXPECT_EQ(execution.plan.index->name, "clustered");
 }
 
+// Of heads that may draw by codes, each ends up with what is faster for it.
+TEST_F(PlanLayerTest, HeadsDrawByCodesByPlanesOrNotAtAll) {
+  const LayerQuestion question = Ask("auto(error=0.01,index=pq)", 100000);
+  EXPECT_TRUE(question.plan->ReadsPlanes());
+  const std::array<std::array<double, 3>, kHeads> factors = {{{1, 1, 3}, {1, 4, 1}, {1, 5, 5}}};
+  (void)Run("auto(error=0.01,index=pq)", 100000, 200, [&](uint32_t i, const HeadExecution& head) {
+    const auto method = static_cast<size_t>(head.method);
+    return HeadObservation{.selected = 200, .ns = head.cost[method].ns * factors[i][method]};
+  });
+  EXPECT_GT(counts_[0][static_cast<size_t>(Method::kScan)], 180);
+  EXPECT_GT(counts_[1][static_cast<size_t>(Method::kIndex)], 180);
+  EXPECT_GT(counts_[2][static_cast<size_t>(Method::kFull)], 180);
+  const LayerExecution execution = Answer(question);
+  EXPECT_TRUE(execution.plan.DrawsByCodes());
+  EXPECT_EQ(execution.AccessOf(0, 0), Access::kPlanes);
+  EXPECT_EQ(execution.AccessOf(1, 0), Access::kIndex);
+  EXPECT_EQ(execution.AccessOf(2, 0), Access::kExact);
+  EXPECT_EQ(execution.PlanOf(0).index->name, "flat");
+  EXPECT_EQ(execution.PlanOf(1).index->name, "pq");
+  learned_ = LearnedState(spec_, /*learns=*/false);
+  for (const HeadExecution& head : Answer(question).heads) EXPECT_NE(head.method, Method::kScan);
+}
+
 TEST_F(PlanLayerTest, IsNeverMuchSlowerThanFull) {
   for (const uint64_t num_tokens : {2000u, 8192u, 32768u}) {
     for (const double scan : {0.5, 1.0, 3.0, 8.0}) {
