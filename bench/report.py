@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -353,6 +354,16 @@ def hand_over(results: Results) -> Line:
     return Line(what, target, f"{micros['']:.2f} µs", micros[""] <= 5, why, "calls")
 
 
+def kernel_share(results: Results) -> str:
+    """What the kernel of one thread reaches of what one thread reads, groups of three and four."""
+    shares = [row["share"] for row in results.get("decode", {}).get("results", [])
+              if re.fullmatch(r"decode/float16/d(64|128)/group[34]", row["name"])]
+    if not shares:
+        return ""
+    return (f"; the kernel by itself reads {percent(min(shares), 0)} to {percent(max(shares), 0)} "
+            "of what one thread reads")
+
+
 def two_threads(what: str, begin: str, least: float, unit: str) -> Callable[[Results], Line]:
     def line(results: Results) -> Line:
         number = f"{percent(least, 0)}" if unit == "%" else f"{least:g} ×"
@@ -365,6 +376,11 @@ def two_threads(what: str, begin: str, least: float, unit: str) -> Callable[[Res
         worst = min(shares, key=lambda name: shares[name])
         why = ", ".join(f"{name.strip('/').replace('/', ', ')} tokens: {text}"
                         for name, text in texts.items())
+        if unit == "%":
+            over_one = rows_of(results, begin.removeprefix("bytes/"), "/threads2")
+            why += "; times one thread: " + ", ".join(
+                f"{row['share']:.2f}" for row in over_one.values())
+            why += kernel_share(results)
         return Line(what, f"≥ {number}", texts[worst], shares[worst] >= least, why, "calls")
 
     return line
