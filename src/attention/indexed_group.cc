@@ -191,6 +191,7 @@ size_t IndexedGroup::SelectMass(uint32_t head, const float* scores, size_t liste
   const double others = LogMass(scores + num_found, listed - num_found);
   const double middle = AddLogs(scratch_.found[head].log_mass, others);
   const double all = AddLogs(middle, scratch_.log_fixed[head]);
+  if (scratch_.log_fixed[head] >= std::log(call_.search.p) + all) return 0;  // However heavy it is.
   const float max_logit = kernels::LogitOf(scratch_.best[head], call_.search.logit);
   const double need = call_.search.p * std::exp(all - double{max_logit}) -
                       std::exp(scratch_.log_fixed[head] - double{max_logit});

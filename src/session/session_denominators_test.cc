@@ -214,13 +214,44 @@ TEST_P(SessionDenominatorsTest, WhatIsChosenIsAttendedToWithThem) {
   }
 }
 
+// A denominator is part of the mass: what it holds alone needs no token.
+TEST_P(SessionDenominatorsTest, AMassIsHeldWithThem) {
+  if (!GetParam().starts_with("index=pq")) return;  // Others know no mass.
+  Session session = Indexed();
+  for (const double p : {0.3, 0.9}) {
+    ATTNDB_ASSERT_OK(session.SetPlan("mass(p=" + std::to_string(p) + "," + GetParam() + ")"));
+    for (LayerId layer = 0; layer < 2; ++layer) {
+      const Float64Layer exact(model_, layer, tokens_);
+      const std::vector<float> q = Queries(layer, 1);
+      ATTNDB_ASSERT_OK_AND_ASSIGN(
+          const std::vector<CriticalTokens> found,
+          session.Search(layer, test::ViewOf(q, Spec(layer).num_q_heads, Spec(layer).head_dim)));
+      ExpectAttends(&session, layer, 1, [&](uint64_t, uint32_t head) {
+        const auto scores =
+            exact.Scores(head, &q[size_t{head} * Spec(layer).head_dim], tokens_.size());
+        std::vector<uint32_t> all(scores.size());
+        std::iota(all.begin(), all.end(), 0u);
+        const std::vector<uint32_t> chosen = Chosen(found[head].tokens, tokens_.size());
+        const HeadAnswer answer = exact.Attend(head, scores, chosen);
+        const double whole = exact.Attend(head, scores, all).lse;
+        EXPECT_GT(std::exp(answer.lse - whole), p - 0.02) << head;
+        const HeadAnswer fixed = exact.Attend(head, scores, Chosen({}, tokens_.size()));
+        const bool is_held = std::exp(fixed.lse - whole) > p + 0.02;
+        EXPECT_TRUE(!is_held || found[head].tokens.empty()) << head;
+        return answer;
+      });
+    }
+  }
+}
+
 TEST_P(SessionDenominatorsTest, WithRoomForAllTokensTheyAnswerAsFull) {
   Session session = Indexed();
   ExpectFull(&session, "topk(k=100000," + GetParam() + ")");
   ExpectFull(&session, "dipr(beta=1e9," + GetParam() + ")");
 }
 
-// Without the denominators, heads would be off by up to 20 times their output. Graphs draw nothing.
+// Without the denominators, heads would be off by up to 20 times their output. Graphs draw nothing;
+// CodeDrawOperatorTest has draws by codes.
 TEST_P(SessionDenominatorsTest, DrawsAnswerNearlyAsFull) {
   Session session = Indexed();
   const std::string plan = "auto(error=0.05," + GetParam() + ")";
@@ -228,15 +259,17 @@ TEST_P(SessionDenominatorsTest, DrawsAnswerNearlyAsFull) {
     EXPECT_EQ(session.SetPlan(plan).code(), StatusCode::kUnsupported);
     return;
   }
-  ExpectFull(&session, plan, 0.25);
+  if (GetParam().starts_with("index=clustered")) ExpectFull(&session, plan, 0.25);
 }
 
 INSTANTIATE_TEST_SUITE_P(Indexes, SessionDenominatorsTest,
                          ::testing::Values("index=clustered,effort=100",
-                                           "index=graph,beam_width=5000"),
+                                           "index=graph,beam_width=5000",
+                                           "index=pq,m=16,b=8,effort=60"),
                          [](const auto& test) {
-                           return test.param.find("graph") == std::string::npos ? "Clustered"
-                                                                                : "Graph";
+                           const bool is_pq = test.param.starts_with("index=pq");
+                           const bool is_graph = test.param.starts_with("index=graph");
+                           return is_pq ? "Pq" : is_graph ? "Graph" : "Clustered";
                          });
 
 }  // namespace

@@ -186,8 +186,9 @@ class PqSearch {
         num_heavy += static_cast<size_t>(weights[i] > light);
       }
       const MassCut cut = FindMassCut(spare_, num_heavy, need);
-      for (size_t i = 0; i < num_places_; ++i)
+      for (size_t i = 0; i < num_places_; ++i) {
         worth_[i] = weights[i] >= cut.least ? 1.0f : worth_[i];
+      }
     }
     num_selected_ = kernels::SelectRange(worth_, num_places_, 0, places_);
   }
