@@ -10,6 +10,7 @@ void DamageReports::Note(db::SegmentId segment, const std::string& damage) {
 }
 
 void DamageReports::Quarantine() {
+  MutexLock writing(&writing_);
   std::map<db::SegmentId, std::string> noted;
   {
     MutexLock lock(&mutex_);

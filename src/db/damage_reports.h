@@ -1,7 +1,7 @@
 // Segments whose rows turned out to be wrong while a session read them, until the catalog knows: a
 // session only takes a note, which costs it no wait for a disk.
 //
-// Threads: thread-safe. Latching order: mutex_ is a leaf.
+// Threads: thread-safe. Latching order: writing_, the catalog's, mutex_, which is a leaf.
 #ifndef ATTNDB_DB_DAMAGE_REPORTS_H_
 #define ATTNDB_DB_DAMAGE_REPORTS_H_
 
@@ -20,12 +20,14 @@ class DamageReports {
 
   // `damage` says what was expected and found.
   void Note(db::SegmentId segment, const std::string& damage) ATTNDB_EXCLUDES(mutex_);
-  // Quarantines what was noted. May wait for the catalog. If that can't be written the note is
-  // lost: who reads the segment next takes it again.
-  void Quarantine() ATTNDB_EXCLUDES(mutex_);
+  // Quarantines what was noted: when it returns the catalog knows, whichever thread wrote it down.
+  // May wait for the catalog. If that can't be written the note is lost: who reads the segment next
+  // takes it again.
+  void Quarantine() ATTNDB_EXCLUDES(writing_, mutex_);
 
  private:
   db::Catalog* const catalog_;
+  Mutex writing_;  // Held while notes go to the catalog.
   Mutex mutex_;
   std::map<db::SegmentId, std::string> noted_ ATTNDB_GUARDED_BY(mutex_);
 };
