@@ -56,7 +56,8 @@ TEST_P(CodeDrawOperatorTest, RunsWithoutCodesAreScoredExactly) {
   EXPECT_LT(layer.MeanErrorOfFull(), 1.2 * 0.03);
 }
 
-// ... unless no run of the head has codes: it draws as without them, the others by theirs.
+// A head none of whose runs has codes draws by planes, bit by bit as a plan without codes does;
+// heads that have codes are not changed by that.
 TEST_P(CodeDrawOperatorTest, HeadsWithoutCodesDrawByPlanes) {
   const auto outputs_of = [&](const std::vector<float>& out, bool of_first) {
     const auto middle = out.begin() + static_cast<std::ptrdiff_t>(out.size() / 2);

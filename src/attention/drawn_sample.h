@@ -29,7 +29,8 @@ inline constexpr double kMostShareOfRows = 0.5;
 
 // Room for so many tokens.
 kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, Arena* arena);
-// ... for either half of them, by turns, with the logs of their probabilities.
+// Takes room for half of so many tokens, as two halves take tokens by turns, with the logs of the
+// probabilities by which they were drawn.
 kernels::DrawnTokens TakeDrawnHalf(uint32_t group, uint64_t num_tokens, Arena* arena);
 
 // What a group reads by.

@@ -174,11 +174,17 @@ Status IndexedGroup::AddOthers() {
 }
 
 double IndexedGroup::LogMass(const float* scores, size_t count) const {
-  if (count == 0) return -kInfinity;
-  const kernels::LogitSpec& logit = call_.search.logit;
-  const float max_logit = kernels::LogitOf(kernels::MaxScore(scores, count), logit);
-  kernels::ExpWeights(scores, count, logit, max_logit, scratch_.weights);
-  return double{max_logit} + std::log(double{kernels::SumNotBelow(scratch_.weights, count, 0)});
+  return index::LogMassOf(scores, count, call_.search.logit, scratch_.weights);
+}
+
+// What sinks, window and denominators hold.
+void IndexedGroup::FindFixedMass() {
+  for (uint32_t head = 0; head < group_; ++head) {
+    scratch_.log_fixed[head] = LogMass(fixed_scores(head), num_fixed_);
+    if (call_.denominator_logits == nullptr) continue;
+    scratch_.log_fixed[head] =
+        AddLogs(scratch_.log_fixed[head], double{call_.denominator_logits[head]});
+  }
 }
 
 // Tokens of the indexes that were not found weigh what the search estimated.
@@ -237,12 +243,7 @@ Status IndexedGroup::Select() {
   cost_->num_queries += group_;
   ATTNDB_RETURN_IF_ERROR(ScoreFixed({0, call_.middle.begin}));
   ATTNDB_RETURN_IF_ERROR(ScoreFixed({call_.middle.end, call_.num_tokens}));
-  for (uint32_t head = 0; head < group_; ++head) {
-    scratch_.log_fixed[head] = LogMass(fixed_scores(head), num_fixed_);
-    if (call_.denominator_logits == nullptr) continue;
-    scratch_.log_fixed[head] =
-        AddLogs(scratch_.log_fixed[head], double{call_.denominator_logits[head]});
-  }
+  if (call_.search.kind == index::SearchKind::kMass) FindFixedMass();
   ATTNDB_RETURN_IF_ERROR(SearchIndexes());
   ATTNDB_RETURN_IF_ERROR(AddOthers());
   for (uint32_t head = 0; head < group_; ++head) Filter(head);

@@ -98,6 +98,7 @@ class IndexedGroup {
   Status AddOthers();
   Status AddAll(const HeadRun& run, TokenRange tokens);
   void Filter(uint32_t head);
+  void FindFixedMass();
   double LogMass(const float* scores, size_t count) const;
   // The fewest listed tokens that hold the mass.
   size_t SelectMass(uint32_t head, const float* scores, size_t listed);

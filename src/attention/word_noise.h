@@ -29,7 +29,7 @@ class WordNoise {
   // The noise of `token` and those after it, up to the next multiple of kStretch.
   const uint16_t* From(uint64_t token) const;
 
-  // Of tokens by margin, up to kCertain.
+  // What is known of a token by its margin, which is at most kCertain.
   struct Chances {
     std::array<float, kCertain + 1> logs;      // Of the probability of being drawn,
     std::array<float, kCertain + 1> left_out;  // ... and 1 less it.

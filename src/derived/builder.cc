@@ -109,22 +109,24 @@ void Builder::Schedule(const SegmentFacts& segment) {
   }
 }
 
+Lanes::AddedPtr Builder::QueuedJob(const Key& key) const {
+  const auto request = requests_.find(key);
+  const bool is_queued =
+      request != requests_.end() && request->second.state == Request::State::kQueued;
+  return is_queued ? request->second.job : nullptr;
+}
+
 Lanes::AddedPtr Builder::JobOf(const storage::Segment& segment, const Kind& kind) const {
   MutexLock lock(&mutex_);
-  const auto request = requests_.find(KeyOf(segment.id(), kind));
-  if (request == requests_.end() || request->second.state != Request::State::kQueued)
-    return nullptr;
-  return request->second.job;
+  return QueuedJob(KeyOf(segment.id(), kind));
 }
 
 Lanes::AddedPtr Builder::Order(const SegmentFacts& segment, const Kind& kind) {
   if (!options_.writes || !Lacks(segment, kind)) return nullptr;
   MutexLock lock(&mutex_);
   const Key key = KeyOf(segment.id, kind);
-  const auto request = requests_.find(key);
-  const bool is_queued =
-      request != requests_.end() && request->second.state == Request::State::kQueued;
-  if (!is_queued) Queue(key, segment.kv_bytes);
+  if (Lanes::AddedPtr job = QueuedJob(key)) return job;
+  Queue(key, segment.kv_bytes);
   return requests_[key].job;
 }
 

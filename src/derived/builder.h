@@ -113,6 +113,8 @@ class Builder {
   }
   void Ask(const storage::Segment& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
   void Queue(const Key& key, uint64_t work) ATTNDB_REQUIRES(mutex_);
+  // The job of a request that waits or is under way; else null.
+  Lanes::AddedPtr QueuedJob(const Key& key) const ATTNDB_REQUIRES(mutex_);
   // Whether it waits or is under way.
   bool IsAsked(const Key& key) const ATTNDB_REQUIRES(mutex_);
   bool IsAskedBySession(const Key& key) const ATTNDB_EXCLUDES(mutex_);

@@ -80,7 +80,8 @@ struct FoundKeys {
   uint32_t* tokens = nullptr;
   float* scores = nullptr;
   size_t count = 0;
-  // Of kMass: the log of the mass of all visible keys, estimated where they were not found.
+  // A search by mass writes the log of the mass of all visible keys here. That of keys that it did
+  // not find is estimated.
   double log_mass = -std::numeric_limits<double>::infinity();
 };
 

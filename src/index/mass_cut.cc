@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "common/infinity.h"
+#include "kernels/select.h"
 #include "kernels/weights.h"
 
 namespace attndb::index {
@@ -24,6 +26,14 @@ MassCut FindMassCut(const float* weights, size_t num_weights, double need) {
   const float least = std::bit_cast<float>(low);
   const double missing = std::max(0.0, need - mass_from(high));
   return {least, static_cast<size_t>(std::ceil(missing / std::max(double{least}, 1e-300)))};
+}
+
+double LogMassOf(const float* scores, size_t num_scores, const kernels::LogitSpec& logit,
+                 float* weights) {
+  if (num_scores == 0) return -kInfinity;
+  const float max_logit = kernels::LogitOf(kernels::MaxScore(scores, num_scores), logit);
+  kernels::ExpWeights(scores, num_scores, logit, max_logit, weights);
+  return double{max_logit} + std::log(double{kernels::SumNotBelow(weights, num_scores, 0)});
 }
 
 }  // namespace attndb::index

@@ -1,10 +1,12 @@
-// The fewest of some weights that hold a mass.
+// The fewest of some weights that hold a mass, and the mass of some scores.
 //
 // Threads: stateless.
 #ifndef ATTNDB_INDEX_MASS_CUT_H_
 #define ATTNDB_INDEX_MASS_CUT_H_
 
 #include <cstddef>
+
+#include "kernels/attention_state.h"
 
 namespace attndb::index {
 
@@ -13,7 +15,7 @@ struct MassCut {
   float least = 0;
   size_t num_equal = 0;
 
-  // Of weights one after another: whether the next one is selected.
+  // Tells whether a weight is selected. It is asked about all weights, in their order.
   bool Takes(float weight) {
     if (weight != least || num_equal == 0) return weight > least;
     --num_equal;
@@ -23,6 +25,10 @@ struct MassCut {
 
 // The highest cut that holds `need`, which is > 0; all, if they hold less. Weights are in [0, 1].
 MassCut FindMassCut(const float* weights, size_t num_weights, double need);
+
+// The log of the sum of exp(logit) over some scores; -inf of none. weights [num_scores] is written.
+double LogMassOf(const float* scores, size_t num_scores, const kernels::LogitSpec& logit,
+                 float* weights);
 
 }  // namespace attndb::index
 

@@ -254,7 +254,7 @@ TEST_F(PlanLayerTest, AnExecutionSaysHowEachRunIsReached) {
   EXPECT_EQ(execution.plan.index->name, "clustered");
 }
 
-// Of heads that may draw by codes, each ends up with what is faster for it.
+// A head that may draw by codes ends up with whatever is fastest for it: codes, planes or full.
 TEST_F(PlanLayerTest, HeadsDrawByCodesByPlanesOrNotAtAll) {
   const LayerQuestion question = Ask("auto(error=0.01,index=pq)", 100000);
   EXPECT_TRUE(question.plan->ReadsPlanes());

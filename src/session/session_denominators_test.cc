@@ -142,6 +142,20 @@ class SessionDenominatorsTest : public DBFixture,
     }
   }
 
+  // One row: `expected(q_head, exact scores of all tokens, what the plan finds)`.
+  template <typename Expected>
+  void ExpectFound(Session* session, LayerId layer, const Float64Layer& exact, Expected expected) {
+    const LayerSpec& spec = Spec(layer);
+    const std::vector<float> q = Queries(layer, 1);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        const std::vector<CriticalTokens> found,
+        session->Search(layer, test::ViewOf(q, spec.num_q_heads, spec.head_dim)));
+    ExpectAttends(session, layer, 1, [&](uint64_t, uint32_t head) {
+      const auto scores = exact.Scores(head, &q[size_t{head} * spec.head_dim], tokens_.size());
+      return expected(head, scores, found[head]);
+    });
+  }
+
   // Three rows: as float64 attention over all that a row sees.
   void ExpectFull(Session* session, const std::string& plan, double tolerance = kTolerance) {
     SCOPED_TRACE(plan);
@@ -195,21 +209,16 @@ TEST_P(SessionDenominatorsTest, WhatIsChosenIsAttendedToWithThem) {
     ATTNDB_ASSERT_OK(session.SetPlan(query.text + GetParam() + ")"));
     for (LayerId layer = 0; layer < 2; ++layer) {
       const Float64Layer exact(model_, layer, tokens_);
-      const std::vector<float> q = Queries(layer, 1);
-      ATTNDB_ASSERT_OK_AND_ASSIGN(
-          const std::vector<CriticalTokens> found,
-          session.Search(layer, test::ViewOf(q, Spec(layer).num_q_heads, Spec(layer).head_dim)));
-      ExpectAttends(&session, layer, 1, [&](uint64_t, uint32_t head) {
-        const auto scores =
-            exact.Scores(head, &q[size_t{head} * Spec(layer).head_dim], tokens_.size());
-        const std::vector<uint32_t> best = Critical(scores, query.k, query.beta);
-        const auto num_best = std::ranges::count_if(best, [&](uint32_t token) {
-          return std::ranges::find(found[head].tokens, token) != found[head].tokens.end();
-        });
-        EXPECT_LE(found[head].tokens.size(), best.size());
-        EXPECT_GE(num_best, static_cast<long>(0.95 * static_cast<double>(best.size()))) << head;
-        return exact.Attend(head, scores, Chosen(found[head].tokens, tokens_.size()));
-      });
+      ExpectFound(
+          &session, layer, exact, [&](uint32_t head, const auto& scores, const auto& found) {
+            const std::vector<uint32_t> best = Critical(scores, query.k, query.beta);
+            const auto num_best = std::ranges::count_if(best, [&](uint32_t token) {
+              return std::ranges::find(found.tokens, token) != found.tokens.end();
+            });
+            EXPECT_LE(found.tokens.size(), best.size());
+            EXPECT_GE(num_best, static_cast<long>(0.95 * static_cast<double>(best.size()))) << head;
+            return exact.Attend(head, scores, Chosen(found.tokens, tokens_.size()));
+          });
     }
   }
 }
@@ -222,24 +231,19 @@ TEST_P(SessionDenominatorsTest, AMassIsHeldWithThem) {
     ATTNDB_ASSERT_OK(session.SetPlan("mass(p=" + std::to_string(p) + "," + GetParam() + ")"));
     for (LayerId layer = 0; layer < 2; ++layer) {
       const Float64Layer exact(model_, layer, tokens_);
-      const std::vector<float> q = Queries(layer, 1);
-      ATTNDB_ASSERT_OK_AND_ASSIGN(
-          const std::vector<CriticalTokens> found,
-          session.Search(layer, test::ViewOf(q, Spec(layer).num_q_heads, Spec(layer).head_dim)));
-      ExpectAttends(&session, layer, 1, [&](uint64_t, uint32_t head) {
-        const auto scores =
-            exact.Scores(head, &q[size_t{head} * Spec(layer).head_dim], tokens_.size());
-        std::vector<uint32_t> all(scores.size());
-        std::iota(all.begin(), all.end(), 0u);
-        const std::vector<uint32_t> chosen = Chosen(found[head].tokens, tokens_.size());
-        const HeadAnswer answer = exact.Attend(head, scores, chosen);
-        const double whole = exact.Attend(head, scores, all).lse;
-        EXPECT_GT(std::exp(answer.lse - whole), p - 0.02) << head;
-        const HeadAnswer fixed = exact.Attend(head, scores, Chosen({}, tokens_.size()));
-        const bool is_held = std::exp(fixed.lse - whole) > p + 0.02;
-        EXPECT_TRUE(!is_held || found[head].tokens.empty()) << head;
-        return answer;
-      });
+      ExpectFound(&session, layer, exact,
+                  [&](uint32_t head, const auto& scores, const auto& found) {
+                    std::vector<uint32_t> all(scores.size());
+                    std::iota(all.begin(), all.end(), 0u);
+                    const std::vector<uint32_t> chosen = Chosen(found.tokens, tokens_.size());
+                    const HeadAnswer answer = exact.Attend(head, scores, chosen);
+                    const double whole = exact.Attend(head, scores, all).lse;
+                    EXPECT_GT(std::exp(answer.lse - whole), p - 0.02) << head;
+                    const HeadAnswer fixed = exact.Attend(head, scores, Chosen({}, tokens_.size()));
+                    const bool is_held = std::exp(fixed.lse - whole) > p + 0.02;
+                    EXPECT_TRUE(!is_held || found.tokens.empty()) << head;
+                    return answer;
+                  });
     }
   }
 }

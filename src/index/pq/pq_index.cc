@@ -98,7 +98,6 @@ class PqSearch {
 
   bool IsRange() const { return call_.spec.kind == SearchKind::kRange; }
   bool IsMass() const { return call_.spec.kind == SearchKind::kMass; }
-  const float* QueryRow(size_t row) const { return call_.q + row * call_.q_stride; }
 
   // Estimates the scores of all places for all rows, and finds the largest error of any run's
   // codes.
@@ -157,7 +156,7 @@ class PqSearch {
       bool holds = true;
       for (size_t r = 0; r < call_.num_q_rows; ++r) {
         const double fixed = call_.log_fixed[r];
-        const double selected = AddLogs(fixed, LogMass(exact_ + r * num_places_, num_selected_));
+        const double selected = AddLogs(fixed, LogMass(exact_ + r * num_places_));
         found[r].log_mass = LogMassLeft(r);
         const double share = std::exp(selected - AddLogs(selected, found[r].log_mass));
         holds = holds && !(share < call_.spec.p);  // NaN: of a row that has no say.
@@ -191,6 +190,11 @@ class PqSearch {
       }
     }
     num_selected_ = kernels::SelectRange(worth_, num_places_, 0, places_);
+  }
+
+  // The log of the mass of a row's exact scores.
+  double LogMass(const float* exact) const {
+    return LogMassOf(exact, num_selected_, call_.spec.logit, spare_);
   }
 
   // The log of the mass of what was not selected, by estimates.
@@ -266,7 +270,7 @@ class PqSearch {
       std::copy_n(tokens_, count, found->tokens);
       std::copy_n(exact, count, found->scores);
       found->count = count;
-      found->log_mass = AddLogs(found->log_mass, LogMass(exact, count));
+      found->log_mass = AddLogs(found->log_mass, LogMass(exact));
       return;
     }
     if (IsRange()) {
@@ -280,14 +284,6 @@ class PqSearch {
       found->scores[i] = exact[places_[i]];
     }
     found->count = count;
-  }
-
-  // The log of the mass of some scores, which are few.
-  double LogMass(const float* scores, size_t count) {
-    if (count == 0) return -std::numeric_limits<double>::infinity();
-    const float max_logit = kernels::LogitOf(kernels::MaxScore(scores, count), call_.spec.logit);
-    kernels::ExpWeights(scores, count, call_.spec.logit, max_logit, spare_);
-    return double{max_logit} + std::log(double{kernels::SumNotBelow(spare_, count, 0)});
   }
 
   const IndexCall& call_;
