@@ -34,29 +34,58 @@ void Builder::Ask(const storage::Segment& segment, const Kind& kind) {
   if (parts_.cache->IsOnDisk(segment.id(), kind)) return;  // It lacks nothing but memory.
   MutexLock lock(&mutex_);
   const Key key = KeyOf(segment.id(), kind);
-  Request& request = requests_[key];
-  request.by_session = true;
-  if (request.state == Request::State::kQueued) return;
-  const bool ended = request.state == Request::State::kEnded;
-  if (ended && SteadyNowNanos() - request.ended_ns < kAskAgainNs) return;
-  Queue(key, segment.file_bytes());
+  if (IsDue(key)) QueueSegment(key, segment.file_bytes());
 }
 
-void Builder::Queue(const Key& key, uint64_t work) {
+LayerObjectsPtr Builder::Get(const std::shared_ptr<const storage::TailBlock>& block,
+                             const Kind& kind, LayerId layer, const LayerSpec& spec) {
+  if (!kind.MayHave(block->num_tokens()) || !HasObjects(spec)) return nullptr;
+  LayerObjectsPtr objects = parts_.cache->FindInMemory(*block, kind, layer);
+  if (objects != nullptr) return objects;
+  MutexLock lock(&mutex_);
+  const Key key = KeyOf(block->id(), kind, layer);
+  if (!IsDue(key)) return nullptr;
+  const auto make = [=, this, &kind,
+                     weak_block = std::weak_ptr(block)](Lanes::Control* control) -> Result<bool> {
+    const std::shared_ptr<const storage::TailBlock> held = weak_block.lock();
+    if (held == nullptr) return Status::Cancelled("the session has gone on without its tokens");
+    return BuildLayer(*held, kind, layer, spec, control);
+  };
+  Queue(key, kind.MemoryBytes(*block, layer), make);
+  return nullptr;
+}
+
+bool Builder::IsDue(const Key& key) {
+  Request& request = requests_[key];
+  request.by_session = true;
+  if (request.state == Request::State::kQueued) return false;
+  const bool ended = request.state == Request::State::kEnded;
+  return !ended || SteadyNowNanos() - request.ended_ns >= kAskAgainNs;
+}
+
+void Builder::QueueSegment(const Key& key, uint64_t work) {
+  Queue(key, work, [=, this](Lanes::Control* control) -> Result<bool> {
+    ATTNDB_RETURN_IF_ERROR(MakeOfSegment(key, work, control));
+    return parts_.cache->IsOnDisk(key.run, *parts_.kinds->all()[key.kind]);
+  });
+}
+
+void Builder::Queue(const Key& key, uint64_t work, Make make) {
   Request& request = requests_[key];
   request.state = Request::State::kQueued;
   Shrink();
-  request.job = parts_.lanes->Add(
-      LaneOf(*parts_.kinds->all()[key.second]),
-      {.subject = key.first, .work = work, .run = [=, this](Lanes::Control* control) {
-         Status status = Make(key, work, control);
-         End(key);
-         return status;
-       }});
+  request.job =
+      parts_.lanes->Add(LaneOf(*parts_.kinds->all()[key.kind]),
+                        {.subject = key.run,
+                         .work = work,
+                         .run = [this, key, make = std::move(make)](Lanes::Control* control) {
+                           const Result<bool> is_ready = make(control);
+                           End(key, is_ready.ok() && *is_ready);
+                           return is_ready.status();
+                         }});
 }
 
-void Builder::End(const Key& key) {
-  const bool is_ready = parts_.cache->IsOnDisk(key.first, *parts_.kinds->all()[key.second]);
+void Builder::End(const Key& key, bool is_ready) {
   MutexLock lock(&mutex_);
   const auto request = requests_.find(key);
   if (request == requests_.end()) return;  // Cancelled.
@@ -105,7 +134,9 @@ void Builder::Schedule(const SegmentFacts& segment) {
     const bool known = request != requests_.end();
     const bool inherited = known && request->second.state == Request::State::kInherited;
     if (known && request->second.state == Request::State::kQueued) continue;
-    if (Lacks(segment, *kind) && (IsForAll(*kind) || inherited)) Queue(key, segment.kv_bytes);
+    if (Lacks(segment, *kind) && (IsForAll(*kind) || inherited)) {
+      QueueSegment(key, segment.kv_bytes);
+    }
   }
 }
 
@@ -121,12 +152,18 @@ Lanes::AddedPtr Builder::JobOf(const storage::Segment& segment, const Kind& kind
   return QueuedJob(KeyOf(segment.id(), kind));
 }
 
+Lanes::AddedPtr Builder::JobOf(const storage::TailBlock& block, const Kind& kind,
+                               LayerId layer) const {
+  MutexLock lock(&mutex_);
+  return QueuedJob(KeyOf(block.id(), kind, layer));
+}
+
 Lanes::AddedPtr Builder::Order(const SegmentFacts& segment, const Kind& kind) {
   if (!options_.writes || !Lacks(segment, kind)) return nullptr;
   MutexLock lock(&mutex_);
   const Key key = KeyOf(segment.id, kind);
   if (Lanes::AddedPtr job = QueuedJob(key)) return job;
-  Queue(key, segment.kv_bytes);
+  QueueSegment(key, segment.kv_bytes);
   return requests_[key].job;
 }
 
@@ -155,7 +192,8 @@ bool Builder::IsPending(const SegmentFacts& segment) const {
 void Builder::Cancel(SegmentId segment) {
   {
     MutexLock lock(&mutex_);
-    requests_.erase(requests_.lower_bound({segment, 0}), requests_.lower_bound({segment + 1, 0}));
+    requests_.erase(requests_.lower_bound({.run = segment}),
+                    requests_.lower_bound({.run = segment + 1}));
   }
   parts_.lanes->Cancel(segment);
 }
@@ -171,12 +209,12 @@ uint64_t Builder::num_written() const {
   return num_written_;
 }
 
-Status Builder::Make(const Key& key, uint64_t work, Lanes::Control* control) {
-  const Kind& kind = *parts_.kinds->all()[key.second];
-  ATTNDB_ASSIGN_OR_RETURN(OpenedSegment opened, parts_.store->OpenSegment(key.first));
+Status Builder::MakeOfSegment(const Key& key, uint64_t work, Lanes::Control* control) {
+  const Kind& kind = *parts_.kinds->all()[key.kind];
+  ATTNDB_ASSIGN_OR_RETURN(OpenedSegment opened, parts_.store->OpenSegment(key.run));
   parts_.cache->Learn(opened.segment, opened.facts);
   Status status;
-  if (!parts_.cache->IsOnDisk(key.first, kind)) {
+  if (!parts_.cache->IsOnDisk(key.run, kind)) {
     status = Write(opened, kind, work, control);
     const bool refused = status.code() == StatusCode::kFailedPrecondition;
     const bool failed = !status.ok() && status.code() != StatusCode::kCancelled;
@@ -243,18 +281,27 @@ Status Builder::BuildInMemory(const OpenedSegment& opened, const Kind& kind, uin
   for (LayerId layer = 0; layer < num_layers; ++layer) {
     const LayerSpec& spec = opened.spec.layers[layer];
     if (!HasObjects(spec) || parts_.cache->IsInMemory(segment.id(), kind, layer)) continue;
-    std::optional<storage::Reservation> reservation =
-        parts_.budget->ReserveIfFree(kind.MemoryBytes(segment, layer));
-    if (!reservation) return Status::Ok();  // K and V are read where memory is short.
-    Result<std::vector<Head>> heads =
-        kind.BuildLayer(segment, layer, spec, {.cancel = control->cancel()});
-    if (heads.status().code() == StatusCode::kResourceExhausted) return Status::Ok();
-    parts_.store->ReportDamage(segment, heads.status());
-    ATTNDB_RETURN_IF_ERROR(heads.status());
-    parts_.cache->Keep(segment, kind, layer, *std::move(reservation), *std::move(heads));
+    const Result<bool> is_built = BuildLayer(segment, kind, layer, spec, control);
+    parts_.store->ReportDamage(segment, is_built.status());
+    ATTNDB_RETURN_IF_ERROR(is_built.status());
+    if (!*is_built) return Status::Ok();
     control->Report(work / num_layers * (layer + 1));
   }
   return Status::Ok();
+}
+
+Result<bool> Builder::BuildLayer(const storage::KvRun& run, const Kind& kind, LayerId layer,
+                                 const LayerSpec& spec, Lanes::Control* control) {
+  std::optional<storage::Reservation> reservation =
+      parts_.budget->ReserveIfFree(kind.MemoryBytes(run, layer));
+  if (!reservation) return false;
+  ThreadPool* const pool = kind.traits().slow ? control->pool() : nullptr;
+  Result<std::vector<Head>> heads =
+      kind.BuildLayer(run, layer, spec, {.pool = pool, .cancel = control->cancel()});
+  if (heads.status().code() == StatusCode::kResourceExhausted) return false;
+  ATTNDB_RETURN_IF_ERROR(heads.status());
+  parts_.cache->Keep(run, kind, layer, *std::move(reservation), *std::move(heads));
+  return true;
 }
 
 }  // namespace attndb::derived

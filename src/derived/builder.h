@@ -5,7 +5,8 @@
 //          segment is published, for the kinds that every segment has (Schedule); and for one kind
 //          where a caller wants that and waits for it (Order).
 // Made:    an object is written and published, where the store allows that. If it may not be, or
-//          has no room, what a session asked for is built in memory, as far as memory is free.
+//          has no room, what a session asked for is built in memory, as far as memory is free. Of a
+//          tail's block, every kind is: layer by layer, as sessions ask, and as long as one has it.
 // Lanes:   kinds that take long have a lane of their own, so that they delay no others.
 // Limits:  one job at a time for an object; one that was made in vain may be asked for again after
 //          kAskAgainNs.
@@ -16,10 +17,12 @@
 #define ATTNDB_DERIVED_BUILDER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <span>
-#include <utility>
 
+#include "attndb/result.h"
 #include "attndb/status.h"
 #include "attndb/types.h"
 #include "common/mutex.h"
@@ -30,6 +33,7 @@
 #include "derived/store.h"
 #include "storage/kv/memory_budget.h"
 #include "storage/kv/segment.h"
+#include "storage/kv/tail_block.h"
 
 namespace attndb::derived {
 
@@ -63,6 +67,9 @@ class Builder {
   // The layer's objects of the kind. Null if they are not ready: then they are asked for.
   LayerObjectsPtr Get(const storage::Segment& segment, const Kind& kind, LayerId layer)
       ATTNDB_EXCLUDES(mutex_);
+  // The same of a tail's block. REQUIRES: it has the layer, which is as `spec` says.
+  LayerObjectsPtr Get(const std::shared_ptr<const storage::TailBlock>& block, const Kind& kind,
+                      LayerId layer, const LayerSpec& spec) ATTNDB_EXCLUDES(mutex_);
   // What could not be read is dropped in the background, if its bytes are wrong.
   void ReportLoss(const storage::ObjectName& name, const Kind& kind, const Status& status);
 
@@ -73,9 +80,11 @@ class Builder {
   // Builds what the segment lacks of the kinds that every segment has, and of those that it
   // inherited.
   void Schedule(const SegmentFacts& segment) ATTNDB_EXCLUDES(mutex_);
-  // The job that makes what the segment lacks of the kind, which a session has asked for or the
-  // store has scheduled; null if there is none.
+  // The job that makes what the segment, or a layer of the block, lacks of the kind, which a
+  // session has asked for or the store has scheduled; null if there is none.
   Lanes::AddedPtr JobOf(const storage::Segment& segment, const Kind& kind) const
+      ATTNDB_EXCLUDES(mutex_);
+  Lanes::AddedPtr JobOf(const storage::TailBlock& block, const Kind& kind, LayerId layer) const
       ATTNDB_EXCLUDES(mutex_);
   // Builds the segment's object of the kind. Null if it does not lack that; else the job, for
   // Lanes::WaitFor: one that is asked for already, or a new one.
@@ -106,29 +115,43 @@ class Builder {
     Lanes::AddedPtr job;      // If it is queued.
     int64_t ended_ns = 0;
   };
-  using Key = std::pair<SegmentId, size_t>;  // Segment and number of the kind.
+  struct Key {
+    RunId run = 0;
+    size_t kind = 0;    // Its number.
+    LayerId layer = 0;  // Of a block; of a segment, 0 stands for all.
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  // Makes what a key names; true: it is ready.
+  using Make = std::function<Result<bool>(Lanes::Control*)>;
 
-  Key KeyOf(SegmentId segment, const Kind& kind) const {
-    return {segment, parts_.kinds->NumberOf(kind)};
+  Key KeyOf(RunId run, const Kind& kind, LayerId layer = 0) const {
+    return {run, parts_.kinds->NumberOf(kind), layer};
   }
   void Ask(const storage::Segment& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
-  void Queue(const Key& key, uint64_t work) ATTNDB_REQUIRES(mutex_);
+  // Notes that a session asks; false: it has done so, and it is early to make it again.
+  bool IsDue(const Key& key) ATTNDB_REQUIRES(mutex_);
+  void QueueSegment(const Key& key, uint64_t work) ATTNDB_REQUIRES(mutex_);
+  void Queue(const Key& key, uint64_t work, Make make) ATTNDB_REQUIRES(mutex_);
   // The job of a request that waits or is under way; else null.
   Lanes::AddedPtr QueuedJob(const Key& key) const ATTNDB_REQUIRES(mutex_);
   // Whether it waits or is under way.
   bool IsAsked(const Key& key) const ATTNDB_REQUIRES(mutex_);
   bool IsAskedBySession(const Key& key) const ATTNDB_EXCLUDES(mutex_);
-  void End(const Key& key) ATTNDB_EXCLUDES(mutex_);
+  void End(const Key& key, bool is_ready) ATTNDB_EXCLUDES(mutex_);
   // Forgets requests that ended long ago.
   void Shrink() ATTNDB_REQUIRES(mutex_);
 
   // The jobs. `work` is what they report in all.
-  Status Make(const Key& key, uint64_t work, Lanes::Control* control) ATTNDB_EXCLUDES(mutex_);
+  Status MakeOfSegment(const Key& key, uint64_t work, Lanes::Control* control)
+      ATTNDB_EXCLUDES(mutex_);
   Status Write(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                Lanes::Control* control) ATTNDB_EXCLUDES(mutex_);
   bool HasRoomBeside(const storage::Segment& segment, const Kind& kind) const;
   Status BuildInMemory(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                        Lanes::Control* control);
+  // False: memory is short, so that K and V are read.
+  Result<bool> BuildLayer(const storage::KvRun& run, const Kind& kind, LayerId layer,
+                          const LayerSpec& spec, Lanes::Control* control);
 
   const Parts parts_;
   const Options options_;

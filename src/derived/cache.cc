@@ -34,16 +34,13 @@ void Cache::Forget(const storage::ObjectName& name) {
 }
 
 LayerObjectsPtr Cache::Find(const storage::Segment& segment, const Kind& kind, LayerId layer) {
+  if (LayerObjectsPtr objects = FindInMemory(segment, kind, layer)) return objects;
   std::shared_ptr<storage::ResidentGroup> group;
   std::optional<ObjectRecord> record;
   ObjectPtr file;
   {
     MutexLock lock(&mutex_);
     const Slot& slot = SlotOf(segment, kind);
-    if (LayerObjectsPtr objects = slot.layers[layer].lock()) {
-      budget_->Touch(*objects);
-      return objects;
-    }
     if (!slot.record) return nullptr;
     group = slot.group;
     record = slot.record;
@@ -68,21 +65,30 @@ LayerObjectsPtr Cache::Find(const storage::Segment& segment, const Kind& kind, L
                                                         *std::move(heads)));
 }
 
+LayerObjectsPtr Cache::FindInMemory(const storage::KvRun& run, const Kind& kind, LayerId layer) {
+  MutexLock lock(&mutex_);
+  const Slot* const slot = FindSlot(run.id(), kind);
+  if (slot == nullptr) return nullptr;
+  LayerObjectsPtr objects = slot->layers[layer].lock();
+  if (objects != nullptr) budget_->Touch(*objects);
+  return objects;
+}
+
 bool Cache::IsOnDisk(SegmentId segment, const Kind& kind) const {
   MutexLock lock(&mutex_);
   const Slot* const slot = FindSlot(segment, kind);
   return slot != nullptr && slot->record.has_value();
 }
 
-bool Cache::IsInMemory(SegmentId segment, const Kind& kind, LayerId layer) const {
+bool Cache::IsInMemory(RunId run, const Kind& kind, LayerId layer) const {
   MutexLock lock(&mutex_);
-  const Slot* const slot = FindSlot(segment, kind);
+  const Slot* const slot = FindSlot(run, kind);
   return slot != nullptr && !slot->layers[layer].expired();
 }
 
-uint64_t Cache::ReadyKinds(SegmentId segment, LayerId layer) const {
+uint64_t Cache::ReadyKinds(RunId run, LayerId layer) const {
   MutexLock lock(&mutex_);
-  const auto entry = entries_.find(segment);
+  const auto entry = entries_.find(run);
   if (entry == entries_.end()) return 0;
   uint64_t ready = 0;
   for (size_t i = 0; i < kinds_->size(); ++i) {
@@ -92,15 +98,15 @@ uint64_t Cache::ReadyKinds(SegmentId segment, LayerId layer) const {
   return ready;
 }
 
-void Cache::Keep(const storage::Segment& segment, const Kind& kind, LayerId layer,
+void Cache::Keep(const storage::KvRun& run, const Kind& kind, LayerId layer,
                  storage::Reservation reservation, std::vector<Head> heads) {
   std::shared_ptr<storage::ResidentGroup> group;
   {
     MutexLock lock(&mutex_);
-    group = SlotOf(segment, kind).group;
+    group = SlotOf(run, kind).group;
     ++counters_[kinds_->NumberOf(kind)].num_built;
   }
-  (void)KeepFirst(segment, kind, layer,
+  (void)KeepFirst(run, kind, layer,
                   std::make_shared<const LayerObjects>(std::move(reservation), std::move(group),
                                                        std::move(heads)));
 }
@@ -110,11 +116,11 @@ Cache::Counters Cache::counters(const Kind& kind) const {
   return counters_[kinds_->NumberOf(kind)];
 }
 
-LayerObjectsPtr Cache::KeepFirst(const storage::Segment& segment, const Kind& kind, LayerId layer,
+LayerObjectsPtr Cache::KeepFirst(const storage::KvRun& run, const Kind& kind, LayerId layer,
                                  LayerObjectsPtr objects) {
   {
     MutexLock lock(&mutex_);
-    std::weak_ptr<const LayerObjects>& place = SlotOf(segment, kind).layers[layer];
+    std::weak_ptr<const LayerObjects>& place = SlotOf(run, kind).layers[layer];
     if (LayerObjectsPtr first = place.lock()) return first;
     place = objects;
     version_.fetch_add(1, std::memory_order_release);
@@ -148,22 +154,22 @@ void Cache::Lose(const storage::Segment& segment, const Kind& kind, uint64_t gen
   on_lost_(name, kind, status);
 }
 
-Cache::Slot& Cache::SlotOf(const storage::Segment& segment, const Kind& kind) {
-  return EntryOf(segment).slots[kinds_->NumberOf(kind)];
+Cache::Slot& Cache::SlotOf(const storage::KvRun& run, const Kind& kind) {
+  return EntryOf(run).slots[kinds_->NumberOf(kind)];
 }
 
-const Cache::Slot* Cache::FindSlot(SegmentId segment, const Kind& kind) const {
-  const auto entry = entries_.find(segment);
+const Cache::Slot* Cache::FindSlot(RunId run, const Kind& kind) const {
+  const auto entry = entries_.find(run);
   return entry == entries_.end() ? nullptr : &entry->second.slots[kinds_->NumberOf(kind)];
 }
 
-Cache::Entry& Cache::EntryOf(const storage::Segment& segment) {
-  const auto found = entries_.find(segment.id());
+Cache::Entry& Cache::EntryOf(const storage::KvRun& run) {
+  const auto found = entries_.find(run.id());
   if (found != entries_.end()) return found->second;
   Shrink();
-  Entry& entry = entries_[segment.id()];
+  Entry& entry = entries_[run.id()];
   entry.slots.resize(kinds_->size());
-  for (Slot& slot : entry.slots) slot.layers.resize(segment.shape().layers.size());
+  for (Slot& slot : entry.slots) slot.layers.resize(run.shape().layers.size());
   return entry;
 }
 

@@ -26,6 +26,7 @@
 #include "derived/object_files.h"
 #include "derived/store.h"
 #include "storage/kv/companion.h"
+#include "storage/kv/kv_run.h"
 #include "storage/kv/memory_budget.h"
 #include "storage/kv/segment.h"
 
@@ -77,25 +78,28 @@ class Cache {
   // Of a layer; null if the object is not ready, or has no memory. Does not look further.
   LayerObjectsPtr Find(const storage::Segment& segment, const Kind& kind, LayerId layer)
       ATTNDB_EXCLUDES(mutex_);
+  // The same of what is in memory. Of a run that is no segment, there is nothing else.
+  LayerObjectsPtr FindInMemory(const storage::KvRun& run, const Kind& kind, LayerId layer)
+      ATTNDB_EXCLUDES(mutex_);
   // Whether there is an object on disk that can be read, as far as is known.
   bool IsOnDisk(SegmentId segment, const Kind& kind) const ATTNDB_EXCLUDES(mutex_);
-  bool IsInMemory(SegmentId segment, const Kind& kind, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
+  bool IsInMemory(RunId run, const Kind& kind, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
 
-  // The kinds whose objects are ready for a layer of the segment: bit i stands for kind i.
-  uint64_t ReadyKinds(SegmentId segment, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
+  // The kinds whose objects are ready for a layer of the run: bit i stands for kind i.
+  uint64_t ReadyKinds(RunId run, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
   // Grows when an object becomes ready, or is lost. Who sees it unchanged sees what ReadyKinds said
   // before, but for what was built in memory and made room since: Find is null then.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
   // Makes a layer that was built in memory ready.
-  void Keep(const storage::Segment& segment, const Kind& kind, LayerId layer,
+  void Keep(const storage::KvRun& run, const Kind& kind, LayerId layer,
             storage::Reservation reservation, std::vector<Head> heads) ATTNDB_EXCLUDES(mutex_);
 
   Counters counters(const Kind& kind) const ATTNDB_EXCLUDES(mutex_);
 
  private:
   using ObjectPtr = std::shared_ptr<const storage::Companion>;
-  // One kind of a segment.
+  // One kind of a run.
   struct Slot {
     std::shared_ptr<storage::ResidentGroup> group = std::make_shared<storage::ResidentGroup>();
     std::optional<ObjectRecord> record;  // Of the object that is ready on disk.
@@ -104,14 +108,14 @@ class Cache {
     std::vector<std::weak_ptr<const LayerObjects>> layers;
   };
   struct Entry {
-    std::weak_ptr<const storage::Segment> segment;
-    std::vector<Slot> slots;  // By number of the kind.
+    std::weak_ptr<const storage::Segment> segment;  // Null: nothing of it is on disk.
+    std::vector<Slot> slots;                        // By number of the kind.
   };
 
-  Slot& SlotOf(const storage::Segment& segment, const Kind& kind) ATTNDB_REQUIRES(mutex_);
+  Slot& SlotOf(const storage::KvRun& run, const Kind& kind) ATTNDB_REQUIRES(mutex_);
   // Null if nothing is known.
-  const Slot* FindSlot(SegmentId segment, const Kind& kind) const ATTNDB_REQUIRES(mutex_);
-  Entry& EntryOf(const storage::Segment& segment) ATTNDB_REQUIRES(mutex_);
+  const Slot* FindSlot(RunId run, const Kind& kind) const ATTNDB_REQUIRES(mutex_);
+  Entry& EntryOf(const storage::KvRun& run) ATTNDB_REQUIRES(mutex_);
   // Makes room for one more entry: forgets those of which nothing is open or in memory.
   void Shrink() ATTNDB_REQUIRES(mutex_);
   // Opens the object if it is not open.
@@ -120,7 +124,7 @@ class Cache {
   void Lose(const storage::Segment& segment, const Kind& kind, uint64_t generation,
             const Status& status) ATTNDB_EXCLUDES(mutex_);
   // The first to come is kept.
-  LayerObjectsPtr KeepFirst(const storage::Segment& segment, const Kind& kind, LayerId layer,
+  LayerObjectsPtr KeepFirst(const storage::KvRun& run, const Kind& kind, LayerId layer,
                             LayerObjectsPtr objects) ATTNDB_EXCLUDES(mutex_);
 
   const Kinds* const kinds_;
@@ -130,7 +134,7 @@ class Cache {
 
   // A leaf, but for the budget's own mutex. Nothing is read or built under it.
   mutable Mutex mutex_;
-  std::map<SegmentId, Entry> entries_ ATTNDB_GUARDED_BY(mutex_);
+  std::map<RunId, Entry> entries_ ATTNDB_GUARDED_BY(mutex_);
   size_t shrink_at_ ATTNDB_GUARDED_BY(mutex_) = kMaxIdle;     // So many entries are looked through.
   size_t num_files_ ATTNDB_GUARDED_BY(mutex_) = 0;            // Opened since all were closed.
   std::vector<Counters> counters_ ATTNDB_GUARDED_BY(mutex_);  // By number of the kind.

@@ -21,8 +21,8 @@ class ClustersKind final : public Kind {
               .former = {"clusters_1", "clusters_2"},
               .slow = true}) {}
 
-  uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) const override {
-    return index::ClusteredKeys::BytesFor(segment.num_tokens(), KeyElements(segment, layer));
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+    return index::ClusteredKeys::BytesFor(run.num_tokens(), KeyElements(run, layer));
   }
 
   Result<BuiltHead> Build(const HeadSource& source) const override {
@@ -36,9 +36,9 @@ class ClustersKind final : public Kind {
   Result<Head> Parse(HeadParts parts) const override {
     ATTNDB_ASSIGN_OR_RETURN(
         index::ClusteredKeys keys,
-        index::ClusteredKeys::Parse(
-            {parts.parts[0].bytes, parts.parts[1].bytes},
-            {parts.segment->num_tokens(), KeyElements(*parts.segment, parts.layer)}, parts.name));
+        index::ClusteredKeys::Parse({parts.parts[0].bytes, parts.parts[1].bytes},
+                                    {parts.run->num_tokens(), KeyElements(*parts.run, parts.layer)},
+                                    parts.name));
     return HeadOf(Own(std::move(keys), std::move(parts.parts)));
   }
 

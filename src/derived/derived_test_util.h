@@ -46,11 +46,11 @@ class FirstBytesKind final : public derived::Kind {
     return std::static_pointer_cast<const derived::OwnedHead<Bytes>>(head.owner)->object;
   }
 
-  uint64_t HeadBytes(const storage::Segment&, LayerId) const override { return kBytes; }
+  uint64_t HeadBytes(const storage::KvRun&, LayerId) const override { return kBytes; }
   Result<derived::BuiltHead> Build(const derived::HeadSource& source) const override {
     if (on_build_) on_build_();
     const auto owned = derived::Own(Bytes(source.rows, source.rows + kBytes));
-    return derived::BuiltHead{{.owner = owned}, {owned->object}, source.segment->num_tokens()};
+    return derived::BuiltHead{{.owner = owned}, {owned->object}, source.run->num_tokens()};
   }
   Result<derived::Head> Parse(derived::HeadParts parts) const override {
     const auto bytes = parts.parts[0].bytes;

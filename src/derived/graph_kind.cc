@@ -14,9 +14,7 @@ namespace {
 // neighbour of all.
 constexpr uint64_t kSinkKeys = 16;
 
-uint64_t FirstKey(const storage::Segment& segment) {
-  return segment.first_position() == 0 ? kSinkKeys : 0;
-}
+uint64_t FirstKey(const storage::KvRun& run) { return run.first_position() == 0 ? kSinkKeys : 0; }
 
 index::GraphSource SourceOf(const index::PlaneSource& all, uint64_t first_key) {
   index::GraphSource source;
@@ -36,13 +34,13 @@ class GraphKind final : public Kind {
               .min_tokens = 2048,  // Shorter runs are scored faster than walked.
               .slow = true}) {}
 
-  uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) const override {
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
     return index::GraphIndex::BytesFor(
-        {segment.num_tokens(), KeyElements(segment, layer), segment.shape().dtype});
+        {run.num_tokens(), KeyElements(run, layer), run.shape().dtype});
   }
 
   Result<BuiltHead> Build(const HeadSource& source) const override {
-    const uint64_t first_key = FirstKey(*source.segment);
+    const uint64_t first_key = FirstKey(*source.run);
     ATTNDB_ASSIGN_OR_RETURN(
         index::GraphIndex graph,
         index::GraphIndex::Build(SourceOf(*source.keys, first_key),
@@ -54,14 +52,14 @@ class GraphKind final : public Kind {
   }
 
   Result<Head> Parse(HeadParts parts) const override {
-    const storage::Segment& segment = *parts.segment;
-    const uint64_t first_key = FirstKey(segment);
+    const storage::KvRun& run = *parts.run;
+    const uint64_t first_key = FirstKey(run);
     ATTNDB_ASSIGN_OR_RETURN(
         index::GraphIndex graph,
-        index::GraphIndex::Parse(parts.parts[0].bytes,
-                                 {segment.num_tokens() - first_key,
-                                  KeyElements(segment, parts.layer), segment.shape().dtype},
-                                 parts.name));
+        index::GraphIndex::Parse(
+            parts.parts[0].bytes,
+            {run.num_tokens() - first_key, KeyElements(run, parts.layer), run.shape().dtype},
+            parts.name));
     graph.set_first_key(first_key);
     return HeadOf(Own(std::move(graph), std::move(parts.parts)));
   }

@@ -20,8 +20,8 @@ class KeyPlanesKind final : public Kind {
               .former = {"key_planes", "key_planes_2"},
               .always = true}) {}
 
-  uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) const override {
-    return index::KeyPlanes::BytesFor(segment.num_tokens(), KeyElements(segment, layer));
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+    return index::KeyPlanes::BytesFor(run.num_tokens(), KeyElements(run, layer));
   }
 
   Result<BuiltHead> Build(const HeadSource& source) const override {
@@ -33,8 +33,8 @@ class KeyPlanesKind final : public Kind {
   }
 
   Result<Head> Parse(HeadParts parts) const override {
-    const index::PlaneShape expected = {parts.segment->num_tokens(),
-                                        KeyElements(*parts.segment, parts.layer)};
+    const index::PlaneShape expected = {parts.run->num_tokens(),
+                                        KeyElements(*parts.run, parts.layer)};
     ATTNDB_ASSIGN_OR_RETURN(index::KeyPlanes planes,
                             index::KeyPlanes::Parse({parts.parts[0].bytes, parts.parts[1].bytes},
                                                     expected, parts.name));

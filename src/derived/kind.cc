@@ -12,19 +12,19 @@ namespace {
 // Makes the heads of one layer, one after another.
 class LayerBuilder {
  public:
-  LayerBuilder(const Kind& kind, const storage::Segment& segment, LayerId layer,
-               const LayerSpec& spec, const Kind::BuildOptions& options)
-      : kind_(kind), segment_(segment), layer_(layer), spec_(spec), options_(options) {
-    if (IsOfKeys()) sources_.emplace(segment, layer, spec);
+  LayerBuilder(const Kind& kind, const storage::KvRun& run, LayerId layer, const LayerSpec& spec,
+               const Kind::BuildOptions& options)
+      : kind_(kind), run_(run), layer_(layer), spec_(spec), options_(options) {
+    if (IsOfKeys()) sources_.emplace(run, layer, spec);
   }
 
   // Of a head without NaN and Inf.
   Result<BuiltHead> Build(uint32_t kv_head) const {
     ATTNDB_ASSIGN_OR_RETURN(
         const storage::HeadRows rows,
-        segment_.ReadRows(layer_, kv_head,
-                          IsOfKeys() ? storage::RowPart::kKeys : storage::RowPart::kValues));
-    HeadSource source = {.segment = &segment_,
+        run_.ReadRows(layer_, kv_head,
+                      IsOfKeys() ? storage::RowPart::kKeys : storage::RowPart::kValues));
+    HeadSource source = {.run = &run_,
                          .layer = layer_,
                          .spec = &spec_,
                          .rows = rows.data(),
@@ -40,42 +40,42 @@ class LayerBuilder {
   bool IsOfKeys() const { return kind_.traits().made_of == Kind::Rows::kKeys; }
 
   const Kind& kind_;
-  const storage::Segment& segment_;
+  const storage::KvRun& run_;
   const LayerId layer_;
   const LayerSpec& spec_;
   const Kind::BuildOptions options_;
   std::optional<PlaneSources> sources_;
 };
 
-uint32_t NumHeads(const storage::Segment& segment, LayerId layer) {
-  return segment.shape().layers[layer].num_kv_heads;
+uint32_t NumHeads(const storage::KvRun& run, LayerId layer) {
+  return run.shape().layers[layer].num_kv_heads;
 }
 
 }  // namespace
 
 bool HasObjects(const LayerSpec& spec) { return spec.sliding_window == 0; }
 
-uint64_t Kind::ObjectBytes(const storage::Segment& segment) const {
+uint64_t Kind::ObjectBytes(const storage::KvRun& run) const {
   uint64_t bytes = 0;
-  for (LayerId layer = 0; layer < segment.shape().layers.size(); ++layer) {
-    bytes += NumHeads(segment, layer) * HeadBytes(segment, layer);
+  for (LayerId layer = 0; layer < run.shape().layers.size(); ++layer) {
+    bytes += NumHeads(run, layer) * HeadBytes(run, layer);
   }
   return bytes;
 }
 
-uint64_t Kind::MemoryBytes(const storage::Segment& segment, LayerId layer) const {
+uint64_t Kind::MemoryBytes(const storage::KvRun& run, LayerId layer) const {
   // Parts are read in whole granules: each begins and ends inside one.
   const uint64_t ends = uint64_t{2} * traits_.parts.size() * storage::kGranuleBytes;
-  return NumHeads(segment, layer) * (HeadBytes(segment, layer) + ends);
+  return NumHeads(run, layer) * (HeadBytes(run, layer) + ends);
 }
 
-Result<std::vector<Head>> Kind::BuildLayer(const storage::Segment& segment, LayerId layer,
+Result<std::vector<Head>> Kind::BuildLayer(const storage::KvRun& run, LayerId layer,
                                            const LayerSpec& spec,
                                            const BuildOptions& options) const {
-  const LayerBuilder builder(*this, segment, layer, spec, options);
-  std::vector<Head> heads(NumHeads(segment, layer));
+  const LayerBuilder builder(*this, run, layer, spec, options);
+  std::vector<Head> heads(NumHeads(run, layer));
   for (uint32_t head = 0; head < heads.size(); ++head) {
-    if (segment.non_finite(layer, head)) continue;
+    if (run.non_finite(layer, head)) continue;
     if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
       return Status::Cancelled(traits_.object + " of layer " + std::to_string(layer));
     }
@@ -86,11 +86,11 @@ Result<std::vector<Head>> Kind::BuildLayer(const storage::Segment& segment, Laye
 }
 
 Result<std::vector<Head>> Kind::ReadLayer(const storage::Companion& object,
-                                          const storage::Segment& segment, LayerId layer) const {
-  std::vector<Head> heads(NumHeads(segment, layer));
+                                          const storage::KvRun& run, LayerId layer) const {
+  std::vector<Head> heads(NumHeads(run, layer));
   for (uint32_t head = 0; head < heads.size(); ++head) {
     if (object.num_rows({layer, head, 0}) == 0) continue;
-    HeadParts parts = {.segment = &segment,
+    HeadParts parts = {.run = &run,
                        .layer = layer,
                        .name = storage::Describe(object.name()) + ", layer " +
                                std::to_string(layer) + ", head " + std::to_string(head)};
@@ -103,15 +103,15 @@ Result<std::vector<Head>> Kind::ReadLayer(const storage::Companion& object,
   return heads;
 }
 
-Status Kind::Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool* pool,
+Status Kind::Write(const storage::KvRun& run, const ModelSpec& spec, ThreadPool* pool,
                    storage::CompanionWriter* writer,
                    const std::function<void(LayerId)>& layer_done) const {
   for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
-    const LayerBuilder builder(*this, segment, layer, spec.layers[layer],
+    const LayerBuilder builder(*this, run, layer, spec.layers[layer],
                                {.pool = pool, .cancel = writer->cancel()});
-    for (uint32_t head = 0; head < NumHeads(segment, layer); ++head) {
+    for (uint32_t head = 0; head < NumHeads(run, layer); ++head) {
       BuiltHead built;
-      if (HasObjects(spec.layers[layer]) && !segment.non_finite(layer, head)) {
+      if (HasObjects(spec.layers[layer]) && !run.non_finite(layer, head)) {
         ATTNDB_ASSIGN_OR_RETURN(built, builder.Build(head));
       }
       built.parts.resize(traits_.parts.size());

@@ -1,10 +1,10 @@
 // A kind of derived object: what it is called, what it is made from, and how it is made, written
 // and read, one kv head at a time.
 //
-// A kind gives functions of one head; what is done for all heads of a layer or of a segment follows
+// A kind gives functions of one head; what is done for all heads of a layer or of a run follows
 // from them, and is here once for all kinds. kinds.h lists the kinds that there are.
 //
-// Errors:  those of the segment, of the object's file and of the index that is made:
+// Errors:  those of the run, of the object's file and of the index that is made:
 //          kResourceExhausted, kCorruption, kUnsupported, kIoError, kCancelled.
 // Threads: constant; thread-safe.
 #ifndef ATTNDB_DERIVED_KIND_H_
@@ -29,7 +29,7 @@
 #include "kernels/value_planes.h"
 #include "storage/kv/companion.h"
 #include "storage/kv/companion_writer.h"
-#include "storage/kv/segment.h"
+#include "storage/kv/kv_run.h"
 
 namespace attndb::derived {
 
@@ -52,7 +52,7 @@ struct BuiltHead {
 
 // What a head is made from.
 struct HeadSource {
-  const storage::Segment* segment = nullptr;
+  const storage::KvRun* run = nullptr;
   LayerId layer = 0;
   const LayerSpec* spec = nullptr;
   const std::byte* rows = nullptr;            // Of K or V, as the kind says.
@@ -63,7 +63,7 @@ struct HeadSource {
 
 // What a head is read from.
 struct HeadParts {
-  const storage::Segment* segment = nullptr;
+  const storage::KvRun* run = nullptr;
   LayerId layer = 0;
   std::string name;                         // Of object, layer and head, for errors.
   std::vector<storage::ObjectRange> parts;  // In the order of the kind's parts.
@@ -76,7 +76,7 @@ class Kind {
     std::string use;                  // What sessions and plans call it: kinds.h.
     std::string object;               // Names its objects; one whose bytes change gets another.
     std::vector<std::string> parts;   // Of each head.
-    uint64_t min_tokens = 0;          // Shorter segments have none.
+    uint64_t min_tokens = 0;          // Shorter runs have none.
     std::vector<std::string> former;  // Names of objects with other bytes, which nobody reads.
     Rows made_of = Rows::kKeys;
     bool always = false;  // Built for each segment; others once a plan has asked for them.
@@ -93,28 +93,28 @@ class Kind {
   bool MayHave(uint64_t num_tokens) const { return num_tokens >= traits_.min_tokens; }
 
   // Bytes of all parts of a head, at most.
-  virtual uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) const = 0;
+  virtual uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const = 0;
   virtual Result<BuiltHead> Build(const HeadSource& source) const = 0;
   // REQUIRES: the parts are not empty.
   virtual Result<Head> Parse(HeadParts parts) const = 0;
 
-  // Of the segment's object, nearly: without heads that have none.
-  uint64_t ObjectBytes(const storage::Segment& segment) const;
+  // Of the run's object, nearly: without heads that have none.
+  uint64_t ObjectBytes(const storage::KvRun& run) const;
   // Memory that a layer takes, built or read.
-  uint64_t MemoryBytes(const storage::Segment& segment, LayerId layer) const;
+  uint64_t MemoryBytes(const storage::KvRun& run, LayerId layer) const;
 
   struct BuildOptions {
     ThreadPool* pool = nullptr;
     const std::atomic<bool>* cancel = nullptr;
   };
   // All heads of a layer.
-  Result<std::vector<Head>> BuildLayer(const storage::Segment& segment, LayerId layer,
+  Result<std::vector<Head>> BuildLayer(const storage::KvRun& run, LayerId layer,
                                        const LayerSpec& spec, const BuildOptions& options) const;
-  Result<std::vector<Head>> ReadLayer(const storage::Companion& object,
-                                      const storage::Segment& segment, LayerId layer) const;
+  Result<std::vector<Head>> ReadLayer(const storage::Companion& object, const storage::KvRun& run,
+                                      LayerId layer) const;
   // Adds all parts of all heads. Holds what is made of one head at a time. `layer_done` is called
   // after each layer.
-  Status Write(const storage::Segment& segment, const ModelSpec& spec, ThreadPool* pool,
+  Status Write(const storage::KvRun& run, const ModelSpec& spec, ThreadPool* pool,
                storage::CompanionWriter* writer,
                const std::function<void(LayerId)>& layer_done) const;
 

@@ -1,4 +1,4 @@
-// What key planes and indexes of a stored layer's heads are made from.
+// What key planes and indexes of a layer's heads are made from.
 //
 // Errors:  none: sampled queries that can't be read leave what is made less good, but right.
 // Threads: constant once made.
@@ -14,26 +14,26 @@
 #include "index/planes/plane_source.h"
 #include "index/planes/rotary_bias.h"
 #include "kernels/layout.h"
-#include "storage/kv/segment.h"
+#include "storage/kv/kv_run.h"
 
 namespace attndb::derived {
 
 // Padded elements of a row of K.
-inline size_t KeyElements(const storage::Segment& segment, LayerId layer) {
-  return kernels::RowElements(segment.shape().layers[layer].head_dim);
+inline size_t KeyElements(const storage::KvRun& run, LayerId layer) {
+  return kernels::RowElements(run.shape().layers[layer].head_dim);
 }
 
 class PlaneSources {
  public:
-  // The segment must outlive it.
-  PlaneSources(const storage::Segment& segment, LayerId layer, const LayerSpec& spec)
-      : row_(KeyElements(segment, layer)),
-        source_{.num_keys = segment.num_tokens(), .first_position = segment.first_position()},
-        dtype_(segment.shape().dtype),
+  // The run must outlive it.
+  PlaneSources(const storage::KvRun& run, LayerId layer, const LayerSpec& spec)
+      : row_(KeyElements(run, layer)),
+        source_{.num_keys = run.num_tokens(), .first_position = run.first_position()},
+        dtype_(run.shape().dtype),
         frequencies_(index::RotaryFrequencies(spec.rope, spec.head_dim)),
-        queries_(segment.ReadQueries(layer)) {}
+        queries_(run.ReadQueries(layer)) {}
 
-  // `k`: the head's rows, all of the segment. The result points into this.
+  // `k`: the head's rows, all of the run. The result points into this.
   index::PlaneSource Of(uint32_t kv_head, const std::byte* k) const {
     index::PlaneSource source = source_;
     source.keys = {k, row_, row_, dtype_};

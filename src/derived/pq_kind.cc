@@ -34,10 +34,10 @@ class PqKind final : public Kind {
               .slow = true}),
         options_(options) {}
 
-  uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) const override {
-    const size_t elements = KeyElements(segment, layer);
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+    const size_t elements = KeyElements(run, layer);
     if (elements % options_.num_subspaces != 0) return 0;
-    return index::PqKeys::BytesFor(segment.num_tokens(), elements, options_);
+    return index::PqKeys::BytesFor(run.num_tokens(), elements, options_);
   }
 
   Result<BuiltHead> Build(const HeadSource& source) const override {
@@ -58,9 +58,9 @@ class PqKind final : public Kind {
   Result<Head> Parse(HeadParts parts) const override {
     ATTNDB_ASSIGN_OR_RETURN(
         index::PqKeys codes,
-        index::PqKeys::Parse(
-            parts.parts[0].bytes,
-            {parts.segment->num_tokens(), KeyElements(*parts.segment, parts.layer)}, parts.name));
+        index::PqKeys::Parse(parts.parts[0].bytes,
+                             {parts.run->num_tokens(), KeyElements(*parts.run, parts.layer)},
+                             parts.name));
     if (codes.num_subspaces() != options_.num_subspaces || codes.bits() != options_.bits) {
       return Status::Corruption(parts.name + ": codes of " + std::to_string(codes.num_subspaces()) +
                                 " subspaces of " + std::to_string(codes.bits()) +

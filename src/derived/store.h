@@ -22,6 +22,7 @@
 namespace attndb::derived {
 
 using SegmentId = uint64_t;
+using RunId = uint64_t;  // A segment's, or that of a block of a tail: storage::KvRun::id.
 
 // A derived object on disk, as the catalog knows it.
 struct ObjectRecord {

@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint64_t kMinTokens = 256;  // As key planes: shorter segments are read whole.
 
-index::ValueShape ShapeOf(const storage::Segment& segment, LayerId layer) {
-  return {segment.num_tokens(), kernels::RowElements(segment.shape().layers[layer].v_head_dim)};
+index::ValueShape ShapeOf(const storage::KvRun& run, LayerId layer) {
+  return {run.num_tokens(), kernels::RowElements(run.shape().layers[layer].v_head_dim)};
 }
 
 Head HeadOf(std::shared_ptr<const OwnedHead<index::ValuePlanes>> owned) {
@@ -30,14 +30,14 @@ class ValueKind final : public Kind {
  public:
   using Kind::Kind;
 
-  uint64_t HeadBytes(const storage::Segment& segment, LayerId layer) const override {
-    return Object::BytesFor(ShapeOf(segment, layer));
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+    return Object::BytesFor(ShapeOf(run, layer));
   }
 
   Result<BuiltHead> Build(const HeadSource& source) const override {
-    const auto [num_tokens, num_elements] = ShapeOf(*source.segment, source.layer);
+    const auto [num_tokens, num_elements] = ShapeOf(*source.run, source.layer);
     const kernels::RowsView rows = {source.rows, num_elements, num_elements,
-                                    source.segment->shape().dtype};
+                                    source.run->shape().dtype};
     ATTNDB_ASSIGN_OR_RETURN(Object object, Object::Build(rows, num_tokens));
     if (object.num_tokens() == 0) return BuiltHead();
     const auto owned = Own(std::move(object));
@@ -47,7 +47,7 @@ class ValueKind final : public Kind {
   Result<Head> Parse(HeadParts parts) const override {
     ATTNDB_ASSIGN_OR_RETURN(
         Object object,
-        Object::Parse(parts.parts[0].bytes, ShapeOf(*parts.segment, parts.layer), parts.name));
+        Object::Parse(parts.parts[0].bytes, ShapeOf(*parts.run, parts.layer), parts.name));
     return HeadOf(Own(std::move(object), std::move(parts.parts)));
   }
 };

@@ -133,6 +133,7 @@ Status SessionImpl::Append(LayerId layer, const TensorView& k, const TensorView&
   }
   step_rows_ = num_rows;
   next_layer_ = layer + 1 == spec_.num_layers() ? 0 : layer + 1;
+  DeriveWhileReading(layer);
   stats_[layer].append_ns = SteadyNowNanos() - start_ns;
   return Status::Ok();
 }
@@ -221,6 +222,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
                               float* lse, uint32_t num_parts) {
   ATTNDB_RETURN_IF_ERROR(CheckAttend(layer, q, out));
   const auto num_rows = static_cast<uint64_t>(q.rows());
+  if (num_rows <= settings_.dense_query_tokens && DerivesFromTail(layer)) JoinTail(layer);
   PlanCall(layer, num_rows, num_parts);
   attention::LayerCall call = DescribeCall(layer);
   call.q = q;
@@ -420,6 +422,7 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
   }
   const uint64_t num_tail = num_tokens > num_stored_ ? num_tokens - num_stored_ : 0;
   tail_.Crop(num_tail);
+  CropBlocks(num_tail);
   query_sample_.Crop(num_tail);
   while (num_tokens < num_stored_) {
     ChainEntry& last = chain_.back();
@@ -440,6 +443,7 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   auto fork = std::make_unique<SessionImpl>(SessionSeed{
       host_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_, stored_tokens_});
   fork->tail_ = tail_.Fork();
+  fork->blocks_ = WholeBlocks();
   fork->query_sample_ = query_sample_;
   fork->learned_.Restore(learned_.layers());
   return fork;
@@ -447,6 +451,7 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
 
 void SessionImpl::Reset() {
   tail_.Reset();
+  CropBlocks(0);
   query_sample_.Crop(0);
   chain_.clear();
   ++chain_version_;
@@ -515,6 +520,7 @@ void SessionImpl::Rebase(ContextId context, std::vector<ChainEntry> chain,
   stored_tokens_.assign(tokens.begin(), tokens.end());
   num_stored_ = stored_tokens_.size();
   tail_.Reset();
+  CropBlocks(0);
   query_sample_.Crop(0);
 }
 

@@ -1,7 +1,8 @@
 // A session's state: the chain of sealed segments that it reads, its tail, its plan.
 //
 // Chain:   entries (segment, number of its first tokens that the session has), oldest first; then
-//          the tail. Crop shortens entries; Store moves the tail into a new entry.
+//          the tail. Crop shortens entries; Store moves the tail into a new entry. Where the plan
+//          reads what is derived, complete blocks of the tail are runs to derive from, as segments.
 // Step:    layer 0 appends n tokens, then layer 1 the same n, ... next_layer_ is the one whose turn
 //          it is. An error inside a step sets failed_, which Crop and Reset clear.
 // Threads: as session.h: one thread at a time, but for AttendPart.
@@ -34,6 +35,7 @@
 #include "storage/kv/chain_source.h"
 #include "storage/kv/kv_tail.h"
 #include "storage/kv/segment.h"
+#include "storage/kv/tail_block.h"
 
 namespace attndb::internal {
 
@@ -121,14 +123,32 @@ class SessionImpl {
     std::vector<planner::RunFacts> runs;
     std::vector<uint8_t> non_finite;
   };
-  // What is ready of a layer, for the entries of the chain: bit i stands for derived kind i.
+  // What is ready of a layer, for its derived runs: bit i stands for derived kind i.
   struct ReadyObjects {
     static constexpr uint64_t kNever = ~uint64_t{0};
     uint64_t objects_version = kNever;  // Of the cache, when it was looked at,
     uint64_t chain_version = kNever;    // ... and of the chain.
-    std::vector<uint64_t> kinds;        // By entry of the chain.
+    std::vector<uint64_t> kinds;        // By derived run.
   };
+  // Whether the layer's plan may read what is derived from blocks of the tail.
+  bool DerivesFromTail(LayerId layer) const;
+  // Makes blocks of the tail's tokens that are complete in the layer.
+  void JoinTail(LayerId layer);
+  // The same while a prompt is read, and asks for the index that the plan names.
+  void DeriveWhileReading(LayerId layer);
+  void CropBlocks(uint64_t num_tail);
+  // Those that a fork may have, too.
+  std::vector<std::shared_ptr<storage::TailBlock>> WholeBlocks() const;
+  // The layer's runs from which objects are derived, by number: segments, then blocks of the tail.
+  // They are the first runs of the layer.
+  uint64_t NumDerivedRuns(LayerId layer) const;
+  const storage::KvRun& DerivedRun(uint64_t run) const;
+  uint64_t TokensUsed(uint64_t run) const;
+  // What is ready of the run; asks for it if it is not.
+  derived::LayerObjectsPtr GetObjects(uint64_t run, const derived::Kind& kind, LayerId layer) const;
+  derived::Lanes::AddedPtr JobOf(uint64_t run, const derived::Kind& kind, LayerId layer) const;
   void FindReady(LayerId layer, std::vector<uint64_t>* kinds) const;
+  // `ready`: as FindReady found it.
   void FindFacts(LayerId layer, std::span<const uint64_t> ready, LayerFacts* facts) const;
   // The same, looked up anew.
   void FindFacts(LayerId layer, LayerFacts* facts) const;
@@ -144,8 +164,8 @@ class SessionImpl {
   void ListRuns(LayerId layer, storage::ChainSource* rows) const;
   // Asks for planes that the plan would read, if they are not ready.
   void AskForPlanes(LayerId layer);
-  // Collects what is derived from the chain's segments and the execution reads. What turns out to
-  // be missing is read exactly.
+  // Collects what is derived from the layer's runs and the execution reads. What turns out to be
+  // missing is read exactly.
   void CollectDerived(LayerId layer, attention::LayerCall* call);
   // Lets go of it.
   void ForgetDerived();
@@ -170,15 +190,15 @@ class SessionImpl {
   // Plans the call, lists its rows, and has the runner begin it.
   Status BeginCall(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                    uint32_t num_parts);
-  // What finds or estimates scores of the chain's segments, for the plan that `call` has.
+  // What finds or estimates scores of the derived runs, for the plan that `call` has.
   void CollectForScores(LayerId layer, attention::LayerCall* call);
-  // What is ready for the chain's segments of the kind, by entry of the chain; asks for the rest.
+  // What is ready of the kind, by derived run; asks for the rest.
   void CollectObjects(LayerId layer, const derived::Kind& kind,
                       std::vector<derived::LayerObjectsPtr>* objects);
-  // The key planes and value planes of the chain's segments, if the plan reads them.
+  // The key planes and value planes of the derived runs, if the plan reads them.
   void CollectEstimates(LayerId layer, const attention::LayerCall& call);
   void CollectValues(LayerId layer, const attention::LayerCall& call);
-  // What finds keys of the chain's segments, if the plan's index does.
+  // What finds keys of the derived runs, if the plan's index does.
   void CollectIndexes(LayerId layer, const attention::LayerCall& call);
   void EndCall(LayerId layer);
   // Holds rows where derived objects, too, will be held.
@@ -212,10 +232,13 @@ class SessionImpl {
   std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;
   ContextId context_;
   std::vector<ChainEntry> chain_;
-  uint64_t chain_version_ = 0;          // Grows when the chain changes.
+  uint64_t chain_version_ = 0;          // Grows when the chain or blocks_ change.
   std::vector<TokenId> stored_tokens_;  // Of the chain.
   uint64_t num_stored_ = 0;
   storage::KvTail tail_;
+  // Of the tail's first tokens. A layer that has nothing derived may be missing in any of them; the
+  // layers of others are added as calls reach them.
+  std::vector<std::shared_ptr<storage::TailBlock>> blocks_;
   QuerySample query_sample_;
 
   LayerId next_layer_ = 0;
@@ -234,7 +257,7 @@ class SessionImpl {
   std::atomic<bool> part_failed_ = false;  // Relaxed: the gate orders it.
   attention::CallRunner runner_;
   attention::OperatorChoice operators_;
-  std::vector<derived::LayerObjectsPtr> planes_;         // By entry of the chain.
+  std::vector<derived::LayerObjectsPtr> planes_;         // By derived run.
   std::vector<derived::LayerObjectsPtr> layer_values_;   // The same.
   std::vector<derived::LayerObjectsPtr> layer_means_;    // The same.
   std::vector<derived::LayerObjectsPtr> layer_indexes_;  // The same.
@@ -249,7 +272,7 @@ class SessionImpl {
   std::vector<planner::DrawBudget> budgets_;  // By kv head, of a plan that draws.
   std::vector<uint8_t> runs_full_;            // By kv head: it runs `full`,
   std::vector<uint8_t> by_index_;             // ... or chooses by the plan's index; others scan.
-  bool lacks_index_ = false;                  // Some segment has none yet that may have one.
+  bool lacks_index_ = false;                  // Some derived run has none yet that may have one.
   std::vector<planner::HeadObservation> observed_;
 };
 

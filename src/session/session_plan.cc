@@ -35,13 +35,6 @@ const derived::Kind* KindOf(const planner::IndexType& index, const planner::Laye
 
 }  // namespace
 
-void SessionImpl::FindReady(LayerId layer, std::vector<uint64_t>* kinds) const {
-  kinds->clear();
-  for (const ChainEntry& entry : chain_) {
-    kinds->push_back(parts_.objects->ReadyKinds(entry.segment->id(), layer));
-  }
-}
-
 void SessionImpl::FindFacts(LayerId layer, LayerFacts* facts) const {
   std::vector<uint64_t> ready;
   FindReady(layer, &ready);
@@ -61,21 +54,23 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
   for (size_t id = 0; id < indexes.size(); ++id) {
     finders[id] = KindOf(*indexes[id], plan_.ForLayer(layer), kinds);
   }
-  for (size_t i = 0; i < chain_.size(); ++i) {
-    const storage::Segment& segment = *chain_[i].segment;
+  uint64_t num_in_runs = 0;
+  for (uint64_t i = 0; i < ready.size(); ++i) {
+    const storage::KvRun& of = DerivedRun(i);
     const auto is_ready = [&](const derived::Kind& kind) {
       return (ready[i] >> kinds.NumberOf(kind) & 1u) != 0;
     };
     planner::RunFacts& run = facts->runs.emplace_back();
-    run.num_tokens = chain_[i].num_tokens_used;
-    run.may_have_planes = planes.MayHave(segment.num_tokens());
+    run.num_tokens = TokensUsed(i);
+    run.may_have_planes = planes.MayHave(of.num_tokens());
     run.has_planes = is_ready(planes);
     for (size_t id = 0; id < indexes.size(); ++id) {
       if (finders[id] != nullptr && is_ready(*finders[id])) run.indexes |= 1u << id;
     }
-    chain.num_hidden += segment.num_tokens() - run.num_tokens;
+    chain.num_hidden += of.num_tokens() - run.num_tokens;
+    num_in_runs += run.num_tokens;
   }
-  facts->runs.push_back({.num_tokens = tail_.num_tokens(layer)});
+  facts->runs.push_back({.num_tokens = LayerTokens(layer) - num_in_runs});
   facts->non_finite.clear();
   for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
     facts->non_finite.push_back(IsNonFinite(layer, head));
@@ -146,35 +141,6 @@ void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts)
   planner::PlanLayer(question, learned_, Machine(), &execution_);
 }
 
-void SessionImpl::AskForPlanes(LayerId layer) {
-  const derived::Kind& planes = parts_.kinds->ForUse(derived::kKeyPlanes);
-  for (size_t i = 0; i < chain_.size(); ++i) {
-    const planner::RunFacts& run = facts_.runs[i];
-    if (!run.may_have_planes || run.has_planes) continue;
-    (void)parts_.builder->Get(*chain_[i].segment, planes, layer);
-  }
-}
-
-// What is asked for and has no job is on disk, cannot be made, or is made by another process.
-Status SessionImpl::AwaitDerived(LayerId layer) {
-  ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
-  std::vector<std::string> uses;
-  if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
-  if (plan.UsesIndex()) uses.push_back(plan.FindsBy());
-  if (plan.value_bits != 0) uses.emplace_back(derived::kValuePlanes);
-  if (plan.ReadsMeans()) uses.emplace_back(derived::kValueMeans);
-  std::vector<derived::Lanes::AddedPtr> jobs;
-  for (const std::string& use : uses) {
-    const derived::Kind& kind = parts_.kinds->ForUse(use);
-    for (const ChainEntry& entry : chain_) {
-      if (parts_.builder->Get(*entry.segment, kind, layer) != nullptr) continue;
-      if (auto job = parts_.builder->JobOf(*entry.segment, kind)) jobs.push_back(std::move(job));
-    }
-  }
-  return host_->WaitFor(jobs);
-}
-
 void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
   if (execution_.priced && execution_.plan.ReadsPlanes()) AskForPlanes(layer);
   CollectForScores(layer, call);
@@ -210,24 +176,16 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
   call->non_finite = runs_full_;
 }
 
-void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,
-                                 std::vector<derived::LayerObjectsPtr>* objects) {
-  for (const ChainEntry& entry : chain_) {
-    objects->push_back(parts_.builder->Get(*entry.segment, kind, layer));
-  }
-}
-
 void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& call) {
   planes_.clear();
   estimates_.clear();
   if (!call.plan.ReadsPlanes() || !attention::ReasonForFull(call).empty()) return;
   const derived::Kind& kind = parts_.kinds->ForUse(derived::kKeyPlanes);
   const bool any_scans = std::ranges::count(by_index_, 0) != 0;
-  for (size_t i = 0; i < chain_.size(); ++i) {
+  for (uint64_t i = 0; i < NumDerivedRuns(layer); ++i) {
     // A draw by an index has estimates of its own.
     const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
-    planes_.push_back(
-        has_index && !any_scans ? nullptr : parts_.builder->Get(*chain_[i].segment, kind, layer));
+    planes_.push_back(has_index && !any_scans ? nullptr : GetObjects(i, kind, layer));
     // What was built in memory may have made room since.
     if (facts_.runs[i].has_planes && planes_.back() == nullptr) ready_[layer] = {};
   }
@@ -257,8 +215,8 @@ void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call
   if (!call.plan.UsesIndex() || !attention::ReasonForFull(call).empty()) return;
   const derived::Kind& kind = parts_.kinds->ForUse(call.plan.FindsBy());
   CollectObjects(layer, kind, &layer_indexes_);
-  for (size_t i = 0; i < chain_.size(); ++i) {
-    if (layer_indexes_[i] == nullptr && kind.MayHave(chain_[i].segment->num_tokens())) {
+  for (uint64_t i = 0; i < layer_indexes_.size(); ++i) {
+    if (layer_indexes_[i] == nullptr && kind.MayHave(DerivedRun(i).num_tokens())) {
       lacks_index_ = true;
     }
   }

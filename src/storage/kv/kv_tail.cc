@@ -15,6 +15,8 @@ namespace {
 // Capacities are multiples of this: 16 rows of any dtype end on a 64-byte boundary.
 constexpr uint64_t kCapacityMultiple = 16;
 
+constexpr uint64_t kBlocksJoined = KvTail::kJoinedTokens / KvTail::kBlockTokens;
+
 constexpr uint64_t BlockOf(uint64_t token) { return token / KvTail::kBlockTokens; }
 constexpr uint64_t NumBlocks(uint64_t num_tokens) {
   return (num_tokens + KvTail::kBlockTokens - 1) / KvTail::kBlockTokens;
@@ -29,7 +31,13 @@ uint64_t CapacityFor(uint64_t num_needed, uint64_t num_after) {
 
 }  // namespace
 
-// Head h has its K rows at h * capacity * sizes.sum(), and its V rows right behind them.
+struct KvTail::Memory {
+  Reservation reservation;
+  AlignedBuffer buffer;
+};
+
+// In memory of its own, head h has its K rows at h * capacity * sizes.sum(), and its V rows right
+// behind them. Blocks that were joined share memory in which their rows follow each other's.
 struct KvTail::Block {
   // Bytes of one row of K, of V and of both.
   struct RowSizes {
@@ -38,28 +46,50 @@ struct KvTail::Block {
     uint64_t sum() const { return k + v; }
   };
 
-  std::byte* k(uint32_t head) { return buffer.data() + head * HeadStride(); }
-  std::byte* v(uint32_t head) { return k(head) + capacity * sizes.k; }
-  uint64_t HeadStride() const { return capacity * sizes.sum(); }
+  std::byte* k(uint32_t head) { return k_base + head * head_stride; }
+  std::byte* v(uint32_t head) { return v_base + head * head_stride; }
 
-  Reservation reservation;
-  AlignedBuffer buffer;
+  // Tokens [first, first + num_tokens) of it, in the same memory.
+  std::shared_ptr<Block> Part(uint64_t first, uint64_t num_tokens) const {
+    auto part = std::make_shared<Block>(*this);
+    part->k_base += first * sizes.k;
+    part->v_base += first * sizes.v;
+    part->capacity = num_tokens;
+    return part;
+  }
+
+  std::shared_ptr<const Memory> memory;
+  std::byte* k_base = nullptr;
+  std::byte* v_base = nullptr;
+  uint64_t head_stride = 0;
   RowSizes sizes;
   uint64_t capacity = 0;
 };
 
 struct KvTail::BlockRef {
   std::shared_ptr<Block> block;
-  bool shared = false;  // A fork may hold it too: never write to it.
+  bool shared = false;  // Others may hold its memory too: never write to it.
 };
 
 // Block i holds tokens [256 i, 256 (i + 1)); all but the last have room for 256. Between
 // BeginAppend and CommitAppend there may be spare blocks behind num_tokens.
 struct KvTail::Layer {
+  // Where the run begins that block `block` is in: a run for all blocks of joined tokens, and one
+  // for each of the others.
+  uint64_t RunOf(uint64_t block) const {
+    const uint64_t num_joined_blocks = num_joined * kBlocksJoined;
+    return block < num_joined_blocks ? block / kBlocksJoined
+                                     : num_joined + block - num_joined_blocks;
+  }
+  uint64_t FirstBlock(uint64_t run) const {
+    return run <= num_joined ? run * kBlocksJoined : num_joined * kBlocksJoined + run - num_joined;
+  }
+
   std::vector<BlockRef> blocks;
   uint64_t num_tokens = 0;
+  uint64_t num_joined = 0;                // Times kJoinedTokens, of the first tokens.
   std::vector<bool> non_finite;           // By kv head.
-  std::vector<std::vector<KvRows>> runs;  // By kv head: one run a block.
+  std::vector<std::vector<KvRows>> runs;  // By kv head.
 };
 
 KvTail::KvTail(std::shared_ptr<const KvShape> shape, MemoryBudget* budget)
@@ -68,6 +98,7 @@ KvTail::KvTail(std::shared_ptr<const KvShape> shape, MemoryBudget* budget)
   for (const LayerShape& layer : shape_->layers) {
     layers_.push_back({.blocks = {},
                        .num_tokens = 0,
+                       .num_joined = 0,
                        .non_finite = std::vector<bool>(layer.num_kv_heads, false),
                        .runs = std::vector<std::vector<KvRows>>(layer.num_kv_heads)});
   }
@@ -109,7 +140,7 @@ Result<AppendSlot> KvTail::BeginAppend(LayerId layer, uint64_t num_rows) {
                        .num_rows = num_needed - num_kept,
                        .k_base = data.k(0) + num_kept * data.sizes.k,
                        .v_base = data.v(0) + num_kept * data.sizes.v,
-                       .head_stride = data.HeadStride()});
+                       .head_stride = data.head_stride});
   }
   return AppendSlot{.pieces = pieces_};
 }
@@ -128,25 +159,33 @@ Status KvTail::MakeWritable(LayerId layer, uint64_t block, uint64_t num_kept, ui
     blocks.push_back({.block = std::move(fresh), .shared = false});
     return Status::Ok();
   }
-  Block& old = *blocks[block].block;
-  for (uint32_t head = 0; head < shape_->layers[layer].num_kv_heads; ++head) {
-    std::memcpy(fresh->k(head), old.k(head), num_kept * old.sizes.k);
-    std::memcpy(fresh->v(head), old.v(head), num_kept * old.sizes.v);
-  }
+  CopyTokens(layer, *blocks[block].block, num_kept, fresh.get());
   blocks[block] = {.block = std::move(fresh), .shared = false};
   UpdateRuns(layer, block);
   return Status::Ok();
 }
 
+void KvTail::CopyTokens(LayerId layer, Block& from, uint64_t num_tokens, Block* to) const {
+  for (uint32_t head = 0; head < shape_->layers[layer].num_kv_heads; ++head) {
+    std::memcpy(to->k(head), from.k(head), num_tokens * from.sizes.k);
+    std::memcpy(to->v(head), from.v(head), num_tokens * from.sizes.v);
+  }
+}
+
 Result<std::shared_ptr<KvTail::Block>> KvTail::NewBlock(LayerId layer, uint64_t capacity) const {
   const uint64_t num_bytes = capacity * LayerBytesPerToken(*shape_, layer);
+  auto memory = std::make_shared<Memory>();
+  ATTNDB_ASSIGN_OR_RETURN(
+      memory->reservation,
+      budget_->Reserve(num_bytes, "the tail of layer " + std::to_string(layer)));
+  ATTNDB_ASSIGN_OR_RETURN(memory->buffer, AlignedBuffer::Allocate(num_bytes));
   auto block = std::make_shared<Block>();
   block->sizes = {.k = KRowBytes(*shape_, layer), .v = VRowBytes(*shape_, layer)};
   block->capacity = capacity;
-  ATTNDB_ASSIGN_OR_RETURN(
-      block->reservation,
-      budget_->Reserve(num_bytes, "the tail of layer " + std::to_string(layer)));
-  ATTNDB_ASSIGN_OR_RETURN(block->buffer, AlignedBuffer::Allocate(num_bytes));
+  block->head_stride = capacity * block->sizes.sum();
+  block->k_base = memory->buffer.data();
+  block->v_base = block->k_base + capacity * block->sizes.k;
+  block->memory = std::move(memory);
   return block;
 }
 
@@ -160,18 +199,49 @@ void KvTail::CommitAppend(LayerId layer) {
 
 void KvTail::UpdateRuns(LayerId layer, uint64_t first_block) {
   Layer& state = layers_[layer];
-  const uint64_t num_blocks = NumBlocks(state.num_tokens);
+  const uint64_t first_run = state.RunOf(first_block);
+  const uint64_t num_runs = state.RunOf(NumBlocks(state.num_tokens));
   for (uint32_t head = 0; head < state.runs.size(); ++head) {
     std::vector<KvRows>& runs = state.runs[head];
-    runs.resize(num_blocks);
-    for (uint64_t block = first_block; block < num_blocks; ++block) {
-      Block& data = *state.blocks[block].block;
-      const uint64_t num_tokens = state.num_tokens - block * kBlockTokens;
-      runs[block] = {.k = data.k(head),
-                     .v = data.v(head),
-                     .num_tokens = std::min<uint64_t>(num_tokens, kBlockTokens)};
+    runs.resize(num_runs);
+    for (uint64_t run = first_run; run < num_runs; ++run) {
+      const uint64_t first = state.FirstBlock(run);
+      Block& data = *state.blocks[first].block;
+      const uint64_t end = std::min(state.num_tokens, state.FirstBlock(run + 1) * kBlockTokens);
+      runs[run] = {.k = data.k(head), .v = data.v(head), .num_tokens = end - first * kBlockTokens};
     }
   }
+}
+
+bool KvTail::CanJoin(LayerId layer) const {
+  const Layer& state = layers_[layer];
+  return state.num_tokens >= (state.num_joined + 1) * kJoinedTokens;
+}
+
+Status KvTail::Join(LayerId layer) {
+  ATTNDB_CHECK(CanJoin(layer));
+  Layer& state = layers_[layer];
+  ATTNDB_ASSIGN_OR_RETURN(const std::shared_ptr<Block> joined, NewBlock(layer, kJoinedTokens));
+  const uint64_t first_block = state.num_joined * kBlocksJoined;
+  for (uint64_t i = 0; i < kBlocksJoined; ++i) {
+    BlockRef& ref = state.blocks[first_block + i];
+    std::shared_ptr<Block> part = joined->Part(i * kBlockTokens, kBlockTokens);
+    CopyTokens(layer, *ref.block, kBlockTokens, part.get());
+    ref = {.block = std::move(part), .shared = true};
+  }
+  ++state.num_joined;
+  UpdateRuns(layer, first_block);
+  return Status::Ok();
+}
+
+uint64_t KvTail::num_joined(LayerId layer) const { return layers_[layer].num_joined; }
+
+JoinedTokens KvTail::joined(LayerId layer, uint64_t i) const {
+  const Layer& state = layers_[layer];
+  ATTNDB_CHECK(i < state.num_joined);
+  JoinedTokens tokens = {.memory = state.blocks[i * kBlocksJoined].block->memory, .rows = {}};
+  for (const std::vector<KvRows>& runs : state.runs) tokens.rows.push_back(runs[i]);
+  return tokens;
 }
 
 void KvTail::CropLayer(LayerId layer, uint64_t num_tokens) {
@@ -179,7 +249,13 @@ void KvTail::CropLayer(LayerId layer, uint64_t num_tokens) {
   state.num_tokens = std::min(state.num_tokens, num_tokens);
   const uint64_t num_blocks = NumBlocks(state.num_tokens);
   if (state.blocks.size() > num_blocks) state.blocks.resize(num_blocks);
-  UpdateRuns(layer, num_blocks == 0 ? 0 : num_blocks - 1);
+  uint64_t first_changed = num_blocks == 0 ? 0 : num_blocks - 1;
+  const uint64_t num_joined = std::min(state.num_joined, state.num_tokens / kJoinedTokens);
+  if (num_joined != state.num_joined) {
+    state.num_joined = num_joined;
+    first_changed = std::min(first_changed, num_joined * kBlocksJoined);
+  }
+  UpdateRuns(layer, first_changed);
 }
 
 void KvTail::Crop(uint64_t num_tokens) {
@@ -214,7 +290,9 @@ std::span<const KvRows> KvTail::runs(LayerId layer, uint32_t kv_head) const {
 uint64_t KvTail::memory_bytes() const {
   uint64_t sum = 0;
   for (const Layer& layer : layers_) {
-    for (const BlockRef& ref : layer.blocks) sum += ref.block->buffer.size();
+    for (const BlockRef& ref : layer.blocks) {
+      sum += ref.block->capacity * ref.block->sizes.sum() * layer.runs.size();
+    }
   }
   return sum;
 }

@@ -5,6 +5,9 @@
 // that a tail needs at most 1.2 times its KV (plus 16 tokens a layer). Forks share blocks; who
 // writes to a shared block copies it first.
 //
+// Joined:  4,096 tokens of a layer, the first that are complete and the next, may be joined into
+//          one run, from which objects can be derived. Nothing is written to them any more.
+//
 //   ATTNDB_ASSIGN_OR_RETURN(const AppendSlot slot, tail.BeginAppend(layer, n));
 //   for (const AppendPiece& piece : slot.pieces)
 //     convert rows [piece.first_row, + piece.num_rows) of each head to piece.k(head),
@@ -48,9 +51,17 @@ struct AppendSlot {
   std::span<const AppendPiece> pieces;  // In token order; valid until the next call on the tail.
 };
 
+// kJoinedTokens of one layer, each head's rows together. They stay as they are as long as somebody
+// holds this, whatever becomes of the tail.
+struct JoinedTokens {
+  std::shared_ptr<const void> memory;
+  std::vector<KvRows> rows;  // By kv head; into memory.
+};
+
 class KvTail {
  public:
   static constexpr uint32_t kBlockTokens = 256;
+  static constexpr uint32_t kJoinedTokens = 4096;
 
   // `budget` must outlive the tail and its forks. REQUIRES: ValidateShape(shape).ok().
   KvTail(std::shared_ptr<const KvShape> shape, MemoryBudget* budget);
@@ -74,11 +85,19 @@ class KvTail {
   // Tokens complete in every layer.
   uint64_t num_tokens() const;
 
-  // Keeps the first num_tokens tokens of every layer that has more. The last block keeps its size.
+  // Joins the layer's next kJoinedTokens tokens. REQUIRES: CanJoin(layer).
+  Status Join(LayerId layer);
+  bool CanJoin(LayerId layer) const;
+  uint64_t num_joined(LayerId layer) const;
+  // REQUIRES: i < num_joined(layer).
+  JoinedTokens joined(LayerId layer, uint64_t i) const;
+
+  // Keeps the first num_tokens tokens of every layer that has more. The last block keeps its size;
+  // joined tokens of which some go are joined no more.
   void Crop(uint64_t num_tokens);
   void Reset();
 
-  // K and V in token order. Valid until the next append to this layer, Crop or Reset.
+  // K and V in token order. Valid until the next append to this layer, Join, Crop or Reset.
   std::span<const KvRows> runs(LayerId layer, uint32_t kv_head) const;
 
   const KvShape& shape() const { return *shape_; }
@@ -86,6 +105,7 @@ class KvTail {
   uint64_t memory_bytes() const;
 
  private:
+  struct Memory;
   struct Block;
   struct BlockRef;
   struct Layer;
@@ -95,6 +115,8 @@ class KvTail {
   Status MakeWritable(LayerId layer, uint64_t block, uint64_t num_kept, uint64_t num_needed,
                       uint64_t num_after);
   Result<std::shared_ptr<Block>> NewBlock(LayerId layer, uint64_t capacity) const;
+  // Copies the first num_tokens tokens of all heads.
+  void CopyTokens(LayerId layer, Block& from, uint64_t num_tokens, Block* to) const;
   void UpdateRuns(LayerId layer, uint64_t first_block);
   void CropLayer(LayerId layer, uint64_t num_tokens);
 

@@ -123,7 +123,7 @@ void Step(std::vector<Tracked>* tails, Random* random) {
   const size_t index = random->Uniform(tails->size());
   KvTail* const tail = (*tails)[index].tail.get();
   Model* const model = &(*tails)[index].model;
-  switch (random->Uniform(10)) {
+  switch (random->Uniform(12)) {
     case 0: {  // Crop, now and then to nothing.
       const uint64_t keep = random->OneIn(8) ? 0 : random->Uniform(tail->num_tokens() + 20);
       tail->Crop(keep);
@@ -145,8 +145,16 @@ void Step(std::vector<Tracked>* tails, Random* random) {
       }
       break;
     }
+    case 3:
+      for (LayerId layer = 0; layer < model->size(); ++layer) {
+        if (!tail->CanJoin(layer) || random->OneIn(3)) continue;
+        ATTNDB_ASSERT_OK(tail->Join(layer));
+      }
+      break;
     default: {  // A token as in decoding, or a batch as in prefill.
-      const uint64_t num_values = random->OneIn(4) ? random->Uniform(700) : 1 + random->Uniform(3);
+      const uint64_t num_values = random->OneIn(4)    ? random->Uniform(700)
+                                  : random->OneIn(16) ? 4000 + random->Uniform(200)
+                                                      : 1 + random->Uniform(3);
       for (LayerId layer = 0; layer < model->size(); ++layer) {
         const std::vector<uint64_t> values = Values(num_values, random);
         ATTNDB_ASSERT_OK(Append(tail, layer, values));
@@ -201,6 +209,56 @@ TEST(KvTail, MemoryStaysWithinOnePointTwoTimesItsKv) {
       ASSERT_EQ(tail.memory_bytes(), budget.used_bytes());
     }
   }
+}
+
+TEST(KvTail, JoinedTokensAreOneRunAndStayWhateverBecomesOfTheTail) {
+  Random random(test::SeedOr(37));
+  MemoryBudget budget(kPlenty);
+  KvTail tail(MixedShape(), &budget);
+  Model model(3);
+  model[0] = Values(9000, &random);
+  ATTNDB_ASSERT_OK(Append(&tail, 0, model[0]));
+  const std::vector<uint64_t> second(model[0].begin() + 4096, model[0].begin() + 8192);
+  ATTNDB_ASSERT_OK(tail.Join(0));
+  ATTNDB_ASSERT_OK(tail.Join(0));
+  EXPECT_FALSE(tail.CanJoin(0));
+  ASSERT_EQ(tail.num_joined(0), 2u);
+  ASSERT_EQ(tail.runs(0, 1).size(), 2u + 4u);
+  EXPECT_EQ(tail.runs(0, 1)[1].num_tokens, 4096u);
+  ExpectTail(tail, model);
+  EXPECT_EQ(tail.memory_bytes(), budget.used_bytes());
+
+  const JoinedTokens held = tail.joined(0, 1);
+  tail.Crop(5000);
+  EXPECT_EQ(tail.num_joined(0), 1u);
+  model[0].resize(5000);
+  ExpectTail(tail, model);
+  const std::vector<uint64_t> more = Values(3500, &random);
+  ATTNDB_ASSERT_OK(Append(&tail, 0, more));
+  model[0].insert(model[0].end(), more.begin(), more.end());
+  ExpectTail(tail, model);
+  ATTNDB_ASSERT_OK(tail.Join(0));
+  ExpectTail(tail, model);
+  tail.Reset();
+  const uint64_t k_bytes = KRowBytes(tail.shape(), 0);
+  for (uint64_t row = 0; row < second.size(); ++row) {
+    ASSERT_TRUE(IsRow(second[row], 1, 'k', k_bytes, held.rows[1].k + row * k_bytes)) << row;
+  }
+}
+
+TEST(KvTail, AJoinThatHasNoMemoryChangesNothing) {
+  Random random(test::SeedOr(38));
+  const auto shape = MixedShape();
+  MemoryBudget budget(5000 * LayerBytesPerToken(*shape, 0));
+  KvTail tail(shape, &budget);
+  Model model(3);
+  model[0] = Values(4500, &random);
+  ATTNDB_ASSERT_OK(Append(&tail, 0, model[0]));
+  EXPECT_THAT(tail.Join(0),
+              FailsWith(StatusCode::kResourceExhausted, HasSubstr("tail of layer 0")));
+  EXPECT_EQ(tail.num_joined(0), 0u);
+  EXPECT_TRUE(tail.CanJoin(0));
+  ExpectTail(tail, model);
 }
 
 TEST(KvTail, AForkCostsNothingUntilItWrites) {

@@ -28,6 +28,7 @@
 #include "common/sha256.h"
 #include "storage/io/file_system.h"
 #include "storage/kv/kv_rows.h"
+#include "storage/kv/kv_run.h"
 #include "storage/kv/memory_budget.h"
 #include "storage/kv/query_rows.h"
 #include "storage/kv/segment_header.h"
@@ -76,41 +77,13 @@ class LayerPin {
   std::shared_ptr<const internal::LayerData> data_;
 };
 
-// The sampled queries of one layer, in memory as long as this lives. Not kept resident: decoding
-// does not need them, building an index does, once.
-class LayerQueries {
- public:
-  uint32_t num_kv_heads() const { return static_cast<uint32_t>(rows_.size()); }
-  const QueryRows& rows(uint32_t kv_head) const { return rows_[kv_head]; }
-
- private:
-  friend class Segment;
-  Reservation reservation_;
-  AlignedBuffer buffer_;
-  std::vector<QueryRows> rows_;  // By kv head; into buffer_.
-};
-
-// Keys or values of one kv head, in memory as long as this lives. Not kept resident, as
-// LayerQueries.
-class HeadRows {
- public:
-  // [tokens that were asked for, KRowBytes or VRowBytes].
-  const std::byte* data() const { return data_; }
-
- private:
-  friend class Segment;
-  Reservation reservation_;
-  AlignedBuffer buffer_;
-  const std::byte* data_ = nullptr;  // Into buffer_.
-};
-
 // What the catalog knows of a segment; all of it is compared with the files.
 struct SegmentExpectation {
   SegmentIdentity identity;
   Sha256Digest root_hash{};  // SHA-256 of the manifest, as WriteSegment returned it.
 };
 
-class Segment {
+class Segment final : public KvRun {
   // Lets only the factory construct.
   struct Key {
     explicit Key() = default;
@@ -125,20 +98,20 @@ class Segment {
                                                MemoryBudget* budget);
   Segment(Key, FileSystem* file_system, std::string dir, const SegmentExpectation& expected,
           MemoryBudget* budget);
-  ~Segment();
+  ~Segment() override;
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
-  uint64_t id() const { return expected_.identity.segment_id; }
-  uint64_t num_tokens() const { return expected_.identity.num_tokens; }
-  int64_t first_position() const { return expected_.identity.first_position; }
-  const KvShape& shape() const { return expected_.identity.shape; }
+  uint64_t id() const override { return expected_.identity.segment_id; }
+  uint64_t num_tokens() const override { return expected_.identity.num_tokens; }
+  int64_t first_position() const override { return expected_.identity.first_position; }
+  const KvShape& shape() const override { return expected_.identity.shape; }
   const Sha256Digest& root_hash() const { return expected_.root_hash; }
   // Length of both files.
   uint64_t file_bytes() const { return object_->length() + object_->manifest_bytes(); }
 
   // Known without reading the layer. REQUIRES: layer and kv_head exist.
-  bool non_finite(LayerId layer, uint32_t kv_head) const;
+  bool non_finite(LayerId layer, uint32_t kv_head) const override;
 
   Result<std::vector<TokenId>> ReadTokens() const;
 
@@ -146,11 +119,11 @@ class Segment {
   // that come first, one reads and the others wait. REQUIRES: layer < shape().layers.size().
   Result<LayerPin> PinLayer(LayerId layer) ATTNDB_EXCLUDES(mutex_);
 
-  Result<LayerQueries> ReadQueries(LayerId layer) const;
+  Result<LayerQueries> ReadQueries(LayerId layer) const override;
   // Reads, and verifies, no more than the granules in which these rows lie. REQUIRES: layer and
   // kv_head exist; tokens.begin <= tokens.end <= num_tokens().
   Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part, TokenRange tokens) const;
-  Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part) const {
+  Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part) const override {
     return ReadRows(layer, kv_head, part, {0, num_tokens()});
   }
 

@@ -1,0 +1,139 @@
+// SessionImpl: the runs of a layer from which objects are derived, segments of the chain and then
+// blocks of the tail, and what is ready of them.
+#include <algorithm>
+#include <utility>
+
+#include "session/session_impl.h"
+#include "session/view_check.h"
+
+namespace attndb::internal {
+
+bool SessionImpl::DerivesFromTail(LayerId layer) const {
+  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  return derived::HasObjects(spec_.layers[layer]) &&
+         (plan.kind == planner::QueryKind::kAuto || plan.ReadsPlanes() || plan.UsesIndex() ||
+          plan.value_bits != 0 || plan.ReadsMeans());
+}
+
+// Where memory is too short to join tokens, they are read as they lie.
+void SessionImpl::JoinTail(LayerId layer) {
+  for (size_t i = 0;; ++i) {
+    if (i < blocks_.size() && blocks_[i]->HasLayer(layer)) continue;
+    if (i == tail_.num_joined(layer)) {
+      if (!tail_.CanJoin(layer) || !tail_.Join(layer).ok()) return;
+    }
+    if (i == blocks_.size()) {
+      const uint64_t first_token = num_stored_ + i * storage::KvTail::kJoinedTokens;
+      blocks_.push_back(std::make_shared<storage::TailBlock>(
+          shape_, first_position_ + static_cast<int64_t>(first_token)));
+    }
+    std::vector<bool> non_finite;
+    for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
+      non_finite.push_back(tail_.non_finite(layer, head));
+    }
+    blocks_[i]->AddLayer(layer, tail_.joined(layer, i), std::move(non_finite));
+    ++chain_version_;
+  }
+}
+
+void SessionImpl::DeriveWhileReading(LayerId layer) {
+  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  if (!plan.UsesIndex() || !DerivesFromTail(layer)) return;
+  const uint64_t num_before = NumDerivedRuns(layer);
+  JoinTail(layer);
+  const derived::Kind& kind = parts_.kinds->ForUse(plan.FindsBy());
+  for (uint64_t run = num_before; run < NumDerivedRuns(layer); ++run) {
+    (void)GetObjects(run, kind, layer);
+  }
+}
+
+void SessionImpl::CropBlocks(uint64_t num_tail) {
+  const uint64_t num_whole = num_tail / storage::KvTail::kJoinedTokens;
+  if (num_whole >= blocks_.size()) return;
+  blocks_.resize(num_whole);
+  ++chain_version_;
+}
+
+// Two sessions must not add layers to one block.
+std::vector<std::shared_ptr<storage::TailBlock>> SessionImpl::WholeBlocks() const {
+  const auto is_whole = [this](const std::shared_ptr<storage::TailBlock>& block) {
+    for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
+      if (derived::HasObjects(spec_.layers[layer]) && !block->HasLayer(layer)) return false;
+    }
+    return true;
+  };
+  return {blocks_.begin(), std::ranges::find_if_not(blocks_, is_whole)};
+}
+
+uint64_t SessionImpl::NumDerivedRuns(LayerId layer) const {
+  const auto end = std::ranges::find_if_not(
+      blocks_, [layer](const auto& block) { return block->HasLayer(layer); });
+  return chain_.size() + static_cast<uint64_t>(end - blocks_.begin());
+}
+
+const storage::KvRun& SessionImpl::DerivedRun(uint64_t run) const {
+  if (run < chain_.size()) return *chain_[run].segment;
+  return *blocks_[run - chain_.size()];
+}
+
+uint64_t SessionImpl::TokensUsed(uint64_t run) const {
+  return run < chain_.size() ? chain_[run].num_tokens_used
+                             : blocks_[run - chain_.size()]->num_tokens();
+}
+
+derived::LayerObjectsPtr SessionImpl::GetObjects(uint64_t run, const derived::Kind& kind,
+                                                 LayerId layer) const {
+  if (run < chain_.size()) return parts_.builder->Get(*chain_[run].segment, kind, layer);
+  return parts_.builder->Get(blocks_[run - chain_.size()], kind, layer, spec_.layers[layer]);
+}
+
+derived::Lanes::AddedPtr SessionImpl::JobOf(uint64_t run, const derived::Kind& kind,
+                                            LayerId layer) const {
+  if (run < chain_.size()) return parts_.builder->JobOf(*chain_[run].segment, kind);
+  return parts_.builder->JobOf(*blocks_[run - chain_.size()], kind, layer);
+}
+
+void SessionImpl::FindReady(LayerId layer, std::vector<uint64_t>* kinds) const {
+  kinds->clear();
+  for (uint64_t run = 0; run < NumDerivedRuns(layer); ++run) {
+    kinds->push_back(parts_.objects->ReadyKinds(DerivedRun(run).id(), layer));
+  }
+}
+
+void SessionImpl::AskForPlanes(LayerId layer) {
+  const derived::Kind& planes = parts_.kinds->ForUse(derived::kKeyPlanes);
+  for (uint64_t i = 0; i < NumDerivedRuns(layer); ++i) {
+    const planner::RunFacts& run = facts_.runs[i];
+    if (run.may_have_planes && !run.has_planes) (void)GetObjects(i, planes, layer);
+  }
+}
+
+// What is asked for and has no job is on disk, cannot be made, or is made by another process.
+Status SessionImpl::AwaitDerived(LayerId layer) {
+  ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
+  if (DerivesFromTail(layer)) JoinTail(layer);
+  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  std::vector<std::string> uses;
+  if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
+  if (plan.UsesIndex()) uses.push_back(plan.FindsBy());
+  if (plan.value_bits != 0) uses.emplace_back(derived::kValuePlanes);
+  if (plan.ReadsMeans()) uses.emplace_back(derived::kValueMeans);
+  std::vector<derived::Lanes::AddedPtr> jobs;
+  for (const std::string& use : uses) {
+    const derived::Kind& kind = parts_.kinds->ForUse(use);
+    for (uint64_t run = 0; run < NumDerivedRuns(layer); ++run) {
+      if (GetObjects(run, kind, layer) != nullptr) continue;
+      if (auto job = JobOf(run, kind, layer)) jobs.push_back(std::move(job));
+    }
+  }
+  return host_->WaitFor(jobs);
+}
+
+void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,
+                                 std::vector<derived::LayerObjectsPtr>* objects) {
+  for (uint64_t run = 0; run < NumDerivedRuns(layer); ++run) {
+    objects->push_back(GetObjects(run, kind, layer));
+  }
+}
+
+}  // namespace attndb::internal
