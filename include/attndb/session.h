@@ -110,8 +110,14 @@ class ATTNDB_EXPORT Session {
   // second token. Attend never does: what is not there it reads exactly. Segments of tokens that
   // were stored while the prompt was read are there soon (DBOptions::index).
   // Errors: kInvalidArgument (layer); else those of what could not be made, which Attend reads
-  //         exactly. The session is unchanged.
+  //         exactly. The session is unchanged, but for awaits_derived.
   Status AwaitDerived(LayerId layer);
+
+  // Whether an engine is to call AwaitDerived before the layer's next call of a single token, if
+  // that is not the first after the prompt: the layer's plan says await=1 and reads what is
+  // derived, and nobody has waited since the plan was set and the stored tokens last changed, in
+  // vain or not. Takes no lock. False for a layer that the model does not have.
+  bool awaits_derived(LayerId layer) const;
 
   // Plan, prediction and what the last call of each layer cost.
   attndb::Explain Explain() const;

@@ -159,6 +159,15 @@ class Session:
         """
         self._core.await_derived(layer)
 
+    def awaits_derived(self, layer: int) -> bool:
+        """Whether an engine is to call `await_derived` before the layer's next single token.
+
+        The layer's plan says ``await=1`` and reads what is derived, and nobody has waited since
+        the plan was set and the stored tokens last changed. Cheap. The first token after a prompt
+        is not waited for. False for a layer that the model does not have.
+        """
+        return self._core.awaits_derived(layer)
+
     def fork(self) -> Session:
         """A second session with the same tokens; tails are shared until one of them appends."""
         session = Session(self._core.fork(), self._spec, self._db)

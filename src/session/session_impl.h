@@ -75,6 +75,7 @@ class SessionImpl {
   void Reset();
   Status SetPlan(std::string_view text);
   Status AwaitDerived(LayerId layer);
+  bool AwaitsDerived(LayerId layer) const;
   attndb::Explain Explain() const;
   Result<LayerExplain> ExplainLayer(LayerId layer) const;
 
@@ -121,9 +122,9 @@ class SessionImpl {
     std::vector<planner::RunFacts> runs;
     std::vector<uint8_t> non_finite;
   };
+  static constexpr uint64_t kNever = ~uint64_t{0};  // No version is this.
   // What is ready of a layer, for the entries of the chain: bit i stands for derived kind i.
   struct ReadyObjects {
-    static constexpr uint64_t kNever = ~uint64_t{0};
     uint64_t objects_version = kNever;  // Of the cache, when it was looked at,
     uint64_t chain_version = kNever;    // ... and of the chain.
     std::vector<uint64_t> kinds;        // By entry of the chain.
@@ -244,6 +245,8 @@ class SessionImpl {
   std::vector<const kernels::ValueMeansView*> means_;    // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.
   std::vector<ReadyObjects> ready_;                      // By layer.
+  // By layer: the chain_version_ at the last AwaitDerived since the plan was set.
+  std::vector<uint64_t> awaited_;
   LayerFacts facts_;
   planner::LayerExecution execution_;
   std::vector<planner::DrawBudget> budgets_;  // By kv head, of a plan that draws.

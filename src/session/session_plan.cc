@@ -158,6 +158,7 @@ void SessionImpl::AskForPlanes(LayerId layer) {
 // What is asked for and has no job is on disk, cannot be made, or is made by another process.
 Status SessionImpl::AwaitDerived(LayerId layer) {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
+  awaited_[layer] = chain_version_;
   const planner::LayerPlan& plan = plan_.ForLayer(layer);
   std::vector<std::string> uses;
   if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
@@ -173,6 +174,13 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
     }
   }
   return host_->WaitFor(jobs);
+}
+
+bool SessionImpl::AwaitsDerived(LayerId layer) const {
+  if (layer >= spec_.num_layers() || awaited_[layer] == chain_version_) return false;
+  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  // The plan does not apply to a layer with a sliding window.
+  return plan.awaits && plan.ReadsDerived() && spec_.layers[layer].sliding_window == 0;
 }
 
 void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
