@@ -253,7 +253,9 @@ class LlamaEngine {
                  const PrefillOptions& options = {});
   Status Decode(Session& session, TokenId token);
   // One pass for several sessions, max_sessions and ubatch_tokens in all at most. All are cropped
-  // back if one fails. Logits(i): after the last token of entry i.
+  // back if one fails. Logits(i): after the last token of entry i. Before the pass, as in Decode,
+  // sessions that run a single token wait for what a plan with await=1 reads
+  // (Session::awaits_derived); what can't be had is no error. Prefill never waits.
   Status DecodeBatch(std::span<const BatchEntry> entries);
 
   // Logits of the last successful call, [vocab_size]; valid until the next call.
