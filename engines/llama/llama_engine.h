@@ -149,7 +149,8 @@ struct Generation {
   uint64_t num_prefilled = 0;
   double prefill_ms = 0;
   double first_token_ms = 0;       // From the call to the first sampled token.
-  double decode_ms_per_token = 0;  // Mean over the tokens after the first.
+  double second_token_ms = 0;      // To the second, waits of await=1 included; 0 if there is none.
+  double decode_ms_per_token = 0;  // Mean over the tokens after the first, these waits included.
 };
 
 // llama.cpp's own KV cache: what it could hold, and what it holds between calls.
