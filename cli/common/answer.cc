@@ -35,6 +35,9 @@ Result<Answer> Generate(Environment* env, llama::LlamaEngine* engine, Session* s
   answer.stats.new_tokens = rest.size();
   answer.stats.generated_tokens = generation.tokens.size();
   answer.stats.first_token_ms = lookup_ms + generation.first_token_ms;
+  if (generation.second_token_ms > 0) {
+    answer.stats.second_token_ms = lookup_ms + generation.second_token_ms;
+  }
   if (generation.decode_ms_per_token > 0) {
     answer.stats.tokens_per_second = 1e3 / generation.decode_ms_per_token;
   }
@@ -42,18 +45,20 @@ Result<Answer> Generate(Environment* env, llama::LlamaEngine* engine, Session* s
 }
 
 Json ToJson(const AnswerStats& stats) {
-  return {{"reused_tokens", stats.reused_tokens},
-          {"new_tokens", stats.new_tokens},
-          {"generated_tokens", stats.generated_tokens},
-          {"first_token_ms", stats.first_token_ms},
-          {"tokens_per_second", stats.tokens_per_second}};
+  return {
+      {"reused_tokens", stats.reused_tokens},       {"new_tokens", stats.new_tokens},
+      {"generated_tokens", stats.generated_tokens}, {"first_token_ms", stats.first_token_ms},
+      {"second_token_ms", stats.second_token_ms},   {"tokens_per_second", stats.tokens_per_second}};
 }
 
 std::string ToText(const AnswerStats& stats) {
   std::string text = "reused " + FormatCount(stats.reused_tokens) + " tokens, ran " +
                      FormatCount(stats.new_tokens) + " new; first token after " +
-                     FormatSeconds(stats.first_token_ms / 1e3) + "; " +
-                     FormatCount(stats.generated_tokens) + " tokens";
+                     FormatSeconds(stats.first_token_ms / 1e3);
+  if (stats.second_token_ms > 0) {
+    text += ", second after " + FormatSeconds(stats.second_token_ms / 1e3);
+  }
+  text += "; " + FormatCount(stats.generated_tokens) + " tokens";
   if (stats.tokens_per_second > 0) {
     text += " at " + FormatFixed(stats.tokens_per_second, 1) + " tokens/s";
   }

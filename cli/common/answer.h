@@ -21,6 +21,7 @@ struct AnswerStats {
   uint64_t new_tokens = 0;     // Of the prompt.
   uint64_t generated_tokens = 0;
   double first_token_ms = 0;     // From finding the context to the first token.
+  double second_token_ms = 0;    // To the second; 0 if there is none.
   double tokens_per_second = 0;  // After the first; 0 if there is none.
 };
 

@@ -71,6 +71,8 @@ Result<Generation> LlamaEngine::Impl::Generate(Session& session, std::span<const
     if (result.first_token_ms == 0) {
       result.first_token_ms = MillisecondsSince(start);
       first_token = Clock::now();
+    } else if (result.second_token_ms == 0) {
+      result.second_token_ms = MillisecondsSince(start);
     }
     if (!generate.ignore_end && tokenizer->IsEndOfGeneration(token)) {
       result.finish = FinishReason::kEnd;

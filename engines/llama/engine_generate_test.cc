@@ -107,6 +107,7 @@ TEST_F(EngineGenerateTest, EndsAtTheModelsEndAndHoldsAllTokens) {
   EXPECT_EQ(generation.num_prefilled, start.rest.size());
   EXPECT_GT(generation.prefill_ms, 0);
   EXPECT_GE(generation.first_token_ms, generation.prefill_ms);
+  EXPECT_GT(generation.second_token_ms, generation.first_token_ms);
   EXPECT_GT(generation.decode_ms_per_token, 0);
 }
 
@@ -130,6 +131,9 @@ TEST_F(EngineGenerateTest, EndsAtStopStringsLimitsAndWishes) {
   EXPECT_EQ(limited.num_in_session, 1u);
 
   EXPECT_TRUE(run({.max_tokens = 0}).tokens.empty());
+  const Generation one = run({.max_tokens = 1});
+  EXPECT_GT(one.first_token_ms, 0);
+  EXPECT_EQ(one.second_token_ms, 0);
 
   GenerateOptions cancelled;
   cancelled.on_piece = [](std::string_view) { return false; };

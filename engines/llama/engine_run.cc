@@ -14,6 +14,19 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Waits for what the plan of each layer says is waited for (await=1). Before the batch and not
+// inside it: ggml's threads would spin meanwhile, and an object of a segment is made for all of its
+// layers at once. What could not be made is read exactly, so its errors are none of the answer's.
+Status AwaitDerived(Session* session) {
+  const auto num_layers = static_cast<LayerId>(session->spec().num_layers());
+  for (LayerId layer = 0; layer < num_layers; ++layer) {
+    if (!session->awaits_derived(layer)) continue;
+    Status status = session->AwaitDerived(layer);
+    if (status.code() == StatusCode::kInvalidArgument) return status;
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Status LlamaEngine::Impl::CheckRun(const Session& session, std::span<const TokenId> tokens) const {
@@ -85,6 +98,9 @@ Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries) {
     return Status::InvalidArgument("batch of " + std::to_string(num_tokens) +
                                    " tokens, expected at most " +
                                    std::to_string(options.ubatch_tokens));
+  }
+  for (const BatchEntry& entry : entries) {
+    if (entry.tokens.size() == 1) ATTNDB_RETURN_IF_ERROR(AwaitDerived(entry.session));
   }
   ATTNDB_RETURN_IF_ERROR(hooked_->Run(entries, {}));
   for (size_t i = 0; i < entries.size(); ++i) entry_rows_.push_back(i);

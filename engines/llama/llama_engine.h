@@ -149,7 +149,8 @@ struct Generation {
   uint64_t num_prefilled = 0;
   double prefill_ms = 0;
   double first_token_ms = 0;       // From the call to the first sampled token.
-  double decode_ms_per_token = 0;  // Mean over the tokens after the first.
+  double second_token_ms = 0;      // To the second, waits of await=1 included; 0 if there is none.
+  double decode_ms_per_token = 0;  // Mean over the tokens after the first, these waits included.
 };
 
 // llama.cpp's own KV cache: what it could hold, and what it holds between calls.
@@ -253,7 +254,9 @@ class LlamaEngine {
                  const PrefillOptions& options = {});
   Status Decode(Session& session, TokenId token);
   // One pass for several sessions, max_sessions and ubatch_tokens in all at most. All are cropped
-  // back if one fails. Logits(i): after the last token of entry i.
+  // back if one fails. Logits(i): after the last token of entry i. Before the pass, as in Decode,
+  // sessions that run a single token wait for what a plan with await=1 reads
+  // (Session::awaits_derived); what can't be had is no error. Prefill never waits.
   Status DecodeBatch(std::span<const BatchEntry> entries);
 
   // Logits of the last successful call, [vocab_size]; valid until the next call.

@@ -299,6 +299,8 @@ ATTNDB_EXPORT attndb_code attndb_session_read_kv(const attndb_session* session, 
                                                  const attndb_tensor* k, const attndb_tensor* v);
 ATTNDB_EXPORT attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens);
 ATTNDB_EXPORT attndb_code attndb_session_await_derived(attndb_session* session, uint32_t layer);
+/* Session::awaits_derived: 1 or 0; 0 for NULL. */
+ATTNDB_EXPORT int attndb_session_awaits_derived(const attndb_session* session, uint32_t layer);
 /* *fork is yours: attndb_session_free. */
 ATTNDB_EXPORT attndb_code attndb_session_fork(const attndb_session* session, attndb_session** fork);
 ATTNDB_EXPORT attndb_code attndb_session_reset(attndb_session* session);

@@ -106,12 +106,20 @@ class ATTNDB_EXPORT Session {
   Status SetPlan(std::string_view plan);
 
   // Waits until what the layer's plan reads of planes, indexes and codes is made for all stored
-  // tokens, as far as it can be: [PQC] Alg. 1 waits so for a layer's codes before the layer's
-  // second token. Attend never does: what is not there it reads exactly. Segments of tokens that
-  // were stored while the prompt was read are there soon (DBOptions::index).
+  // tokens, and for those that are not stored in whole blocks of 4,096, as far as it can be: [PQC]
+  // Alg. 1 waits so for a layer's codes before the layer's second token. Attend never does: what is
+  // not there it reads exactly. What is made while the prompt is read is there soon: the index that
+  // the plan names, of the tail's blocks; that of DBOptions::index, of segments stored meanwhile.
   // Errors: kInvalidArgument (layer); else those of what could not be made, which Attend reads
-  //         exactly. The session is unchanged.
+  //         exactly. The session is unchanged, but for awaits_derived.
   Status AwaitDerived(LayerId layer);
+
+  // Whether an engine is to call AwaitDerived before the layer's next call of a single token, if
+  // that is not the first after the prompt: the layer's plan says await=1 and reads what is
+  // derived, and nobody has waited, in vain or not, since the plan was set, the stored tokens
+  // changed and the tail's last block of 4,096 tokens was complete. Takes no lock. False for a
+  // layer that the model does not have.
+  bool awaits_derived(LayerId layer) const;
 
   // Plan, prediction and what the last call of each layer cost.
   attndb::Explain Explain() const;

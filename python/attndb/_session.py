@@ -154,10 +154,21 @@ class Session:
     def await_derived(self, layer: int) -> None:
         """Waits until what the layer's plan reads of planes, indexes and codes is made.
 
-        For all stored tokens, as far as it can be: PQCache (Alg. 1) waits so for a layer's codes
+        For all stored tokens, and for those that are not stored in whole blocks of 4,096, as far as
+        it can be: PQCache (Alg. 1) waits so for a layer's codes
         before its second token. `attend` never does: what is not there it reads exactly.
         """
         self._core.await_derived(layer)
+
+    def awaits_derived(self, layer: int) -> bool:
+        """Whether an engine is to call `await_derived` before the layer's next single token.
+
+        The layer's plan says ``await=1`` and reads what is derived, and nobody has waited since
+        the plan was set, the stored tokens changed and the last block of 4,096 tokens that are not
+        stored was complete. Cheap. The first token after a prompt
+        is not waited for. False for a layer that the model does not have.
+        """
+        return self._core.awaits_derived(layer)
 
     def fork(self) -> Session:
         """A second session with the same tokens; tails are shared until one of them appends."""

@@ -236,6 +236,10 @@ void BindSession(nb::module_& module) {
       .def_prop_ro("memory_bytes", [](PySession& self) { return Use(self)->memory_bytes(); })
       .def("crop", Crop, nb::arg("num_tokens"))
       .def("await_derived", AwaitDerived, nb::arg("layer"))
+      .def(
+          "awaits_derived",
+          [](PySession& self, LayerId layer) { return Use(self)->awaits_derived(layer); },
+          nb::arg("layer"))
       .def("fork", Fork)
       .def("reset", [](PySession& self) { Use(self)->Reset(); })
       .def("set_plan", SetPlan, nb::arg("plan"))

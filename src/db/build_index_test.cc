@@ -9,6 +9,7 @@
 #include "db/db_access.h"
 #include "db/db_test_util.h"
 #include "testing/event.h"
+#include "testing/fault_file_system.h"
 
 namespace attndb {
 namespace {
@@ -129,6 +130,68 @@ TEST_F(BuildIndexTest, WhoAwaitsWhatIsDerivedHasItInTheNextCall) {
   ATTNDB_EXPECT_OK(session.AwaitDerived(0));  // `full` reads nothing derived.
   EXPECT_THAT(session.AwaitDerived(7),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("layer 7")));
+}
+
+TEST_F(BuildIndexTest, AWaitIsDueOnceForAPlanAndWhatIsStored) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  const std::string plan = "topk(k=20,index=pq,m=4,b=8";
+  const std::string awaits = plan + ",await=1); layers 1: full";
+  Session session = Resume(stored);
+  EXPECT_FALSE(session.awaits_derived(0)) << "`full` reads nothing derived";
+  ATTNDB_ASSERT_OK(session.SetPlan(plan + ")"));
+  EXPECT_FALSE(session.awaits_derived(0));
+  ATTNDB_ASSERT_OK(session.SetPlan("topk(k=20,await=1)"));
+  EXPECT_FALSE(session.awaits_derived(0)) << "it reads nothing derived";
+  ATTNDB_ASSERT_OK(session.SetPlan(awaits));
+  EXPECT_FALSE(session.awaits_derived(1));
+  EXPECT_FALSE(session.awaits_derived(7));
+
+  const auto expect_due_once = [](Session* due, const char* after) {
+    EXPECT_TRUE(due->awaits_derived(0)) << after;
+    ATTNDB_EXPECT_OK(due->AwaitDerived(0));
+    EXPECT_FALSE(due->awaits_derived(0)) << after;
+  };
+  expect_due_once(&session, "a plan was set");
+  const Tokens more = ToyModel::Tokens(2100, 5);
+  ATTNDB_ASSERT_OK(model_.Step(&session, more));
+  EXPECT_FALSE(session.awaits_derived(0)) << "a tail has nothing derived";
+  const Tokens all = test::Concat(test::Concat(stored, ToyModel::Tokens(20, 9)), more);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "b"}));
+  expect_due_once(&session, "the tail was stored");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session fork, session.Fork());
+  expect_due_once(&fork, "a session began");
+  ATTNDB_ASSERT_OK(session.SetPlan(awaits));
+  expect_due_once(&session, "a plan was set again");
+}
+
+// `await` is for those who call.
+TEST_F(BuildIndexTest, APlanComputesTheSameWhetherItAwaitsOrNot) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000, 700}, 1);
+  const std::string plans[] = {"topk(k=20,index=pq", "dipr(beta=1,bits=8", "mass(p=0.9,bits=4",
+                               "pqcache(ratio=0.2"};
+  for (const std::string& plan : plans) {
+    MakeReady(stored, plan + ")");
+    Session session = Resume(stored);
+    const std::vector<float> without = ProbeWith(&session, plan + ",await=0)");
+    EXPECT_EQ(ProbeWith(&session, plan + ",await=1)"), without) << plan;
+  }
+}
+
+// Who waits is told; who attends reads K and V, and the wait is not due again at each token.
+TEST_F(BuildIndexTest, AWaitInVainIsOver) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  db_.reset();
+  test::FaultFileSystem files(storage::PosixFileSystem());
+  db_.emplace(internal::DbAccess::Wrap(*internal::Database::Open(store(), {}, &files)));
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  Session session = Resume(stored);
+  const std::vector<float> exact = ProbeWith(&session, "topk(k=20)");
+  files.SetPlan({.fail_at = 1, .sticky = true});
+  ATTNDB_ASSERT_OK(session.SetPlan("topk(k=20,index=pq,await=1)"));
+  EXPECT_THAT(session.AwaitDerived(0), FailsWith(StatusCode::kIoError, HasSubstr("")));
+  EXPECT_FALSE(session.awaits_derived(0));
+  ExpectNear(Probe(&session), exact);
+  db_.reset();  // Before the files.
 }
 
 TEST_F(BuildIndexTest, IterationsTrainTheCodebook) {

@@ -604,6 +604,10 @@ attndb_code attndb_session_await_derived(attndb_session* session, uint32_t layer
   });
 }
 
+int attndb_session_awaits_derived(const attndb_session* session, uint32_t layer) {
+  return session != nullptr && session->session.awaits_derived(layer) ? 1 : 0;
+}
+
 attndb_code attndb_session_fork(const attndb_session* session, attndb_session** fork) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));

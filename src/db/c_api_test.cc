@@ -278,6 +278,13 @@ TEST_F(CApiTest, ForkCropResetAndBatch) {
   EXPECT_EQ(attndb_session_crop(fork.get(), 11), ATTNDB_INVALID_ARGUMENT);
   EXPECT_EQ(attndb_session_await_derived(fork.get(), 0), ATTNDB_OK);
   EXPECT_EQ(attndb_session_await_derived(fork.get(), 99), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(attndb_session_awaits_derived(nullptr, 0), 0);
+  EXPECT_EQ(attndb_session_awaits_derived(fork.get(), 0), 0);
+  ASSERT_EQ(attndb_session_set_plan(fork.get(), "topk(k=9,index=pq,await=1)"), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_awaits_derived(fork.get(), 0), 1);
+  EXPECT_EQ(attndb_session_await_derived(fork.get(), 0), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_awaits_derived(fork.get(), 0), 0);
+  ASSERT_EQ(attndb_session_set_plan(fork.get(), "full"), ATTNDB_OK);
   EXPECT_EQ(Step(fork.get(), 10, 20), [&] {
     const UniqueSession fresh = Start(kTokens);
     Step(fresh.get(), 0, 10);

@@ -66,6 +66,7 @@ Result<Session> Session::Fork() const {
 void Session::Reset() { impl_->Reset(); }
 Status Session::SetPlan(std::string_view plan) { return impl_->SetPlan(plan); }
 Status Session::AwaitDerived(LayerId layer) { return impl_->AwaitDerived(layer); }
+bool Session::awaits_derived(LayerId layer) const { return impl_->AwaitsDerived(layer); }
 attndb::Explain Session::Explain() const { return impl_->Explain(); }
 Result<LayerExplain> Session::Explain(LayerId layer) const { return impl_->ExplainLayer(layer); }
 

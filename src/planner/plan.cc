@@ -59,6 +59,7 @@ std::string SearchText(const LayerPlan& plan) {
   if (plan.Draws() && plan.value_bits != 0)
     text += ",value_bits=" + std::to_string(plan.value_bits);
   if (plan.Bounds()) text += ",exact_fallback=" + NumberText(plan.exact_fallback);
+  if (plan.awaits) text += ",await=1";
   return text;
 }
 

@@ -6,8 +6,8 @@
 //
 // Names: queries, indexes and presets, and the keys that each takes of its own, are those of a
 //        PlanRegistry. Keys of every query but full: sink, window; of every one that chooses tokens
-//        index, bits=exact|..., and remainder=drop|mean|sample:n or exact_fallback, or for auto
-//        value_bits=exact|8.
+//        index, bits=exact|..., await=0|1, and remainder=drop|mean|sample:n or exact_fallback, or
+//        for auto value_bits=exact|8.
 // Threads: values. They point into the registry that they were parsed with.
 #ifndef ATTNDB_PLANNER_PLAN_H_
 #define ATTNDB_PLANNER_PLAN_H_
@@ -63,8 +63,11 @@ struct LayerPlan {
   // kAuto: of the value planes that stand for V of what was drawn and weighs little; 0 = none.
   uint32_t value_bits = 0;
   double exact_fallback = 0.0;  // Of the mass left out, what a row's bound may be; 0 = no bounds.
-  uint32_t sink = 16;           // First tokens that are always attended to.
-  uint32_t window = 128;        // Last tokens that are always attended to, the row's own too.
+  // Engines are to wait, before a context's second token, for what it reads of derived objects
+  // (Session::awaits_derived). No call computes anything else for it.
+  bool awaits = false;
+  uint32_t sink = 16;     // First tokens that are always attended to.
+  uint32_t window = 128;  // Last tokens that are always attended to, the row's own too.
 
   // Whether it chooses tokens, per q head.
   bool Chooses() const { return kind == QueryKind::kSearch || kind == QueryKind::kAuto; }
@@ -90,6 +93,10 @@ struct LayerPlan {
   bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
   // Whether means of values, or norms of them, are read.
   bool ReadsMeans() const { return remainder == Remainder::kMean || Bounds(); }
+  // Whether it reads anything that is derived from K and V, where that is ready.
+  bool ReadsDerived() const {
+    return ReadsPlanes() || UsesIndex() || value_bits != 0 || ReadsMeans();
+  }
   // Whether what is left out is bounded, and rows whose bound is too large attend to all tokens.
   bool Bounds() const { return exact_fallback > 0.0; }
   // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.

@@ -246,6 +246,7 @@ class PlanParser {
     if (plan->Chooses()) {
       if (item.text == "index") return SetIndex(value, plan);
       if (item.text == "bits") return SetBits(value, plan);
+      if (item.text == "await") return SetAwaits(value, plan);
       if (item.text == "remainder" && plan->kind != QueryKind::kAuto) {
         return SetRemainder(value, plan);
       }
@@ -349,6 +350,12 @@ class PlanParser {
       return NotHere("bits", value, "bits=" + AllBits(*plan));
     }
     plan->bits = *number;
+    return Status::Ok();
+  }
+
+  Status SetAwaits(const Item& value, LayerPlan* plan) const {
+    if (value.text != "0" && value.text != "1") return Error(value.pos, "await must be 0 or 1");
+    plan->awaits = value.text == "1";
     return Status::Ok();
   }
 

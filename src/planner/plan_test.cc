@@ -98,15 +98,34 @@ TEST(PlanTest, PresetsAreThePapersSettings) {
 
 TEST(PlanTest, ProductCodesHaveSettings) {
   const LayerPlan published = Parsed("pqcache");
-  EXPECT_EQ(published.ToString(), "topk(ratio=0.2,index=pq,m=2,b=6,sink=16,window=128)");
+  EXPECT_EQ(published.ToString(), "topk(ratio=0.2,index=pq,m=2,b=6,await=1,sink=16,window=128)");
   EXPECT_EQ(published.FindsBy(), "pq_2x6");
   EXPECT_TRUE(published.Finds());
   EXPECT_EQ(Parsed("pqcache(ratio=0.1,m=4,b=8)").FindsBy(), "pq_4x8");
   EXPECT_EQ(Parsed("pqcache(k=1600)").ToString(),
-            "topk(k=1600,index=pq,m=2,b=6,sink=16,window=128)");
+            "topk(k=1600,index=pq,m=2,b=6,await=1,sink=16,window=128)");
   EXPECT_EQ(Parsed("dipr(alpha=0.1,index=pq)").FindsBy(), "pq_8x8");
   EXPECT_EQ(Parsed("topk(k=5,index=pq)").Effort(), 1.0f);
   EXPECT_EQ(Parsed("topk(k=5,index=clustered)").FindsBy(), "clusters");
+}
+
+TEST(PlanTest, AnyPlanThatChoosesCanSayThatEnginesWait) {
+  EXPECT_FALSE(Parsed("topk(k=5)").awaits);
+  for (const char* text : {"topk(k=5,bits=4,await=1,sink=16,window=128)",
+                           "dipr(beta=1,index=graph,await=1,sink=16,window=128)",
+                           "mass(p=0.9,bits=8,remainder=mean,await=1,sink=16,window=128)",
+                           "mass(p=0.9,exact_fallback=0.1,await=1,sink=16,window=128)",
+                           "auto(error=0.1,bits=4,value_bits=8,await=1,sink=16,window=128)"}) {
+    EXPECT_TRUE(Parsed(text).awaits) << text;
+    EXPECT_TRUE(Parsed(text).ReadsDerived()) << text;
+    EXPECT_EQ(Parsed(text).ToString(), text);
+  }
+  EXPECT_EQ(Parsed("topk(k=5,await=0)"), Parsed("topk(k=5)"));
+  EXPECT_FALSE(Parsed("topk(k=5,await=1)").ReadsDerived());
+  EXPECT_FALSE(Parsed("full").ReadsDerived());
+  EXPECT_TRUE(Parsed("pqcache").awaits);
+  EXPECT_EQ(Parsed("pqcache(await=0)").ToString(),
+            "topk(ratio=0.2,index=pq,m=2,b=6,sink=16,window=128)");
 }
 
 TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
@@ -118,6 +137,12 @@ TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
         std::pair{"topk(k=5,m=4)", "unknown key 'm'"},
         std::pair{"topk(ratio=0)", "ratio must be a number in (0, 1]"},
         std::pair{"topk(k=5,ratio=0.5)", "give k or ratio, not both"},
+        std::pair{"topk(k=5,await=2)", "column 16: await must be 0 or 1"},
+        std::pair{"topk(k=5,await=yes)", "column 16: await must be 0 or 1"},
+        std::pair{"topk(k=5,await=)", "column 16: await must be 0 or 1"},
+        std::pair{"topk(k=5,await=1,await=1)", "key 'await' is given twice"},
+        std::pair{"window(await=1)", "column 8: unknown key 'await'"},
+        std::pair{"full(await=0)", "column 6: unknown key 'await'"},
         std::pair{"mass(p=0.9,index=graph)", "mass needs the scores of all"},
         std::pair{"topk(k=5,index=pq,remainder=mean)", "needs remainder=drop"}}) {
     const Result<Plan> plan = Parse(text);
@@ -142,7 +167,8 @@ TEST(PlanTest, TextRoundTrips) {
                            "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)",
                            "auto(error=0.03)", "auto(error=0.01,bits=exact)", "auto(tpot=7.5)",
                            "mass(p=1,bits=8,remainder=sample:7,sink=0)",
-                           "mass(p=0.9,bits=8,exact_fallback=1e-5)", "alaya(exact_fallback=1)"}) {
+                           "mass(p=0.9,bits=8,exact_fallback=1e-5)", "alaya(exact_fallback=1)",
+                           "pqcache", "pqcache(await=0); layers 1: auto(error=0.1,await=1)"}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_TRUE(plan.ok()) << plan.status();
     const Result<Plan> again = Parse(plan->ToString());

@@ -59,6 +59,7 @@ SessionImpl::SessionImpl(SessionSeed seed)
       rows_(parts_.make_rows()) {
   ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
   ready_.resize(spec_.num_layers());
+  awaited_.resize(spec_.num_layers());
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     stats_[layer].last_heads.resize(spec_.layers[layer].num_kv_heads);
     stats_[layer].all_heads.resize(spec_.layers[layer].num_kv_heads);
@@ -468,6 +469,7 @@ Status SessionImpl::SetPlan(std::string_view text) {
   ATTNDB_RETURN_IF_ERROR(plan.CheckLayers(spec_.num_layers()));
   plan_ = std::move(plan);
   objectives_.Forget();
+  awaited_.assign(spec_.num_layers(), {});
   return Status::Ok();
 }
 

@@ -77,6 +77,7 @@ class SessionImpl {
   void Reset();
   Status SetPlan(std::string_view text);
   Status AwaitDerived(LayerId layer);
+  bool AwaitsDerived(LayerId layer) const;
   attndb::Explain Explain() const;
   Result<LayerExplain> ExplainLayer(LayerId layer) const;
 
@@ -123,13 +124,20 @@ class SessionImpl {
     std::vector<planner::RunFacts> runs;
     std::vector<uint8_t> non_finite;
   };
+  static constexpr uint64_t kNever = ~uint64_t{0};  // No version is this.
   // What is ready of a layer, for its derived runs: bit i stands for derived kind i.
   struct ReadyObjects {
-    static constexpr uint64_t kNever = ~uint64_t{0};
     uint64_t objects_version = kNever;  // Of the cache, when it was looked at,
     uint64_t chain_version = kNever;    // ... and of the chain.
     std::vector<uint64_t> kinds;        // By derived run.
   };
+  // Of which runs a layer's objects were awaited.
+  struct AwaitedRuns {
+    uint64_t chain_version = kNever;
+    uint64_t num_blocks = 0;  // Of the tail.
+    friend bool operator==(const AwaitedRuns&, const AwaitedRuns&) = default;
+  };
+  AwaitedRuns RunsToAwait(LayerId layer) const;  // Those that there are now.
   // Whether the layer's plan may read what is derived from blocks of the tail.
   bool DerivesFromTail(LayerId layer) const;
   // Makes blocks of the tail's tokens that are complete in the layer.
@@ -232,7 +240,7 @@ class SessionImpl {
   std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;
   ContextId context_;
   std::vector<ChainEntry> chain_;
-  uint64_t chain_version_ = 0;          // Grows when the chain or blocks_ change.
+  uint64_t chain_version_ = 0;          // Grows when the chain changes, or blocks_ are cropped.
   std::vector<TokenId> stored_tokens_;  // Of the chain.
   uint64_t num_stored_ = 0;
   storage::KvTail tail_;
@@ -267,6 +275,7 @@ class SessionImpl {
   std::vector<const kernels::ValueMeansView*> means_;    // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.
   std::vector<ReadyObjects> ready_;                      // By layer.
+  std::vector<AwaitedRuns> awaited_;                     // By layer, since the plan was set.
   LayerFacts facts_;
   planner::LayerExecution execution_;
   std::vector<planner::DrawBudget> budgets_;  // By kv head, of a plan that draws.

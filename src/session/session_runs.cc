@@ -11,8 +11,7 @@ namespace attndb::internal {
 bool SessionImpl::DerivesFromTail(LayerId layer) const {
   const planner::LayerPlan& plan = plan_.ForLayer(layer);
   return derived::HasObjects(spec_.layers[layer]) &&
-         (plan.kind == planner::QueryKind::kAuto || plan.ReadsPlanes() || plan.UsesIndex() ||
-          plan.value_bits != 0 || plan.ReadsMeans());
+         (plan.kind == planner::QueryKind::kAuto || plan.ReadsDerived());
 }
 
 // Where memory is too short to join tokens, they are read as they lie.
@@ -32,7 +31,7 @@ void SessionImpl::JoinTail(LayerId layer) {
       non_finite.push_back(tail_.non_finite(layer, head));
     }
     blocks_[i]->AddLayer(layer, tail_.joined(layer, i), std::move(non_finite));
-    ++chain_version_;
+    ready_[layer] = {};
   }
 }
 
@@ -112,6 +111,7 @@ void SessionImpl::AskForPlanes(LayerId layer) {
 Status SessionImpl::AwaitDerived(LayerId layer) {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
   if (DerivesFromTail(layer)) JoinTail(layer);
+  awaited_[layer] = RunsToAwait(layer);
   const planner::LayerPlan& plan = plan_.ForLayer(layer);
   std::vector<std::string> uses;
   if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
@@ -127,6 +127,20 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
     }
   }
   return host_->WaitFor(jobs);
+}
+
+bool SessionImpl::AwaitsDerived(LayerId layer) const {
+  if (layer >= spec_.num_layers()) return false;
+  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  // The plan does not apply to a layer with a sliding window.
+  if (!plan.awaits || !plan.ReadsDerived() || !derived::HasObjects(spec_.layers[layer])) {
+    return false;
+  }
+  return awaited_[layer] != RunsToAwait(layer);
+}
+
+SessionImpl::AwaitedRuns SessionImpl::RunsToAwait(LayerId layer) const {
+  return {chain_version_, tail_.num_tokens(layer) / storage::KvTail::kJoinedTokens};
 }
 
 void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,

@@ -29,12 +29,14 @@ class AskTest(CliCase):
         self.assertTrue(done["check"]["within_spread"], done)
         self.assertGreaterEqual(done["check"]["num_compared"], done["generated_tokens"])
         self.assertLess(done["first_token_ms"], done["check"]["cold_prefill_ms"])
+        self.assertGreater(done["second_token_ms"], done["first_token_ms"])
 
     def test_text_goes_to_stdout_and_figures_to_stderr(self):
         done = self.run_ok("ask", "-c", "skerry", "What is the keeper called?")
         self.assertIn("Maren", done.out)
         self.assertTrue(done.out.endswith("\n"))
-        self.assertRegex(done.err, r"reused [\d,]+ tokens, ran \d+ new; first token after ")
+        self.assertRegex(done.err, r"reused [\d,]+ tokens, ran \d+ new; "
+                                   r"first token after [\d.]+ \w+, second after [\d.]+ \w+; ")
         quiet = self.run_ok("ask", "-c", "skerry", "-q", "What is the keeper called?")
         self.assertEqual(quiet.out, done.out)
         self.assertEqual(quiet.err, "")

@@ -299,6 +299,7 @@ class AttndbCache(Cache):
             binding.configs,
         )
         step.on_queries = self.on_queries
+        step.awaits = plan.num_new == 1 and self._has_run  # From the second token on.
         with self._lock:
             if self._step is not None:
                 raise _in_another_thread()

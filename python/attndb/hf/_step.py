@@ -12,7 +12,12 @@ from typing import Any
 
 import torch
 
-from attndb._errors import FailedPreconditionError, UnsupportedError
+from attndb._errors import (
+    Error,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
 from attndb._session import Session, attend_batch
 from attndb.hf._attention import Arguments, Consumer
 from attndb.hf._masks import MaskRequest, MasksSeen, made_itself
@@ -40,6 +45,7 @@ class Step(Consumer):
         self.thread_id = threading.get_ident()
         self.plan: StepPlan | None = None  # For who ends the step.
         self.on_queries: Callable[[int, torch.Tensor], None] | None = None
+        self.awaits = False  # Whether what a plan with await=1 reads is waited for.
         self._sessions = sessions
         self._begins = begins
         self._has_padding = any(begins)
@@ -98,6 +104,8 @@ class Step(Consumer):
         queries, keys, values = (states.transpose(1, 2) for states in (query, key, value))
         if self.on_queries is not None:
             self.on_queries(layer, queries)
+        if self.awaits:
+            self._await_derived(layer)
         out = torch.empty((*queries.shape[:3], value.shape[3]), dtype=query.dtype)
         if len(self._sessions) > 1 and not self._has_padding:
             return self._run_batch(layer, queries, keys, values, out)
@@ -110,6 +118,18 @@ class Step(Consumer):
                 session.append(layer, k, v)
                 session.attend(layer, q, out=row)
         return out
+
+    def _await_derived(self, layer: int) -> None:
+        """What can't be had is read exactly, so its errors are none of the forward's."""
+        for session in self._sessions:
+            if not session.awaits_derived(layer):
+                continue
+            try:
+                session.await_derived(layer)
+            except InvalidArgumentError:
+                raise
+            except Error:
+                pass
 
     def _check_states(
         self, layer: int, name: str, states: torch.Tensor, num_heads: int, dim: int

@@ -245,6 +245,11 @@ def test_a_store_builds_the_index_that_it_is_opened_for(
         assert "pq_4x6" in db.describe("a").derived_bytes
         with pytest.raises(attndb.InvalidArgumentError, match="layer 99"):
             session.await_derived(99)
+        session.set_plan("topk(k=5,index=pq,m=4,b=6,await=1)")
+        assert session.awaits_derived(0)
+        session.await_derived(0)
+        assert not session.awaits_derived(0)
+        assert not session.awaits_derived(99)
     with pytest.raises(attndb.InvalidArgumentError, match="'tree'"):
         attndb.open(tmp_path / "store", index="tree")
 
