@@ -155,8 +155,8 @@ class Session:
         """Waits until what the layer's plan reads of planes, indexes and codes is made.
 
         For all stored tokens, and for those that are not stored in whole blocks of 4,096, as far as
-        it can be: PQCache (Alg. 1) waits so for a layer's codes
-        before its second token. `attend` never does: what is not there it reads exactly.
+        it can be: PQCache (Alg. 1) waits so for a layer's codes before its second token. `attend`
+        never does: what is not there it reads exactly.
         """
         self._core.await_derived(layer)
 

@@ -117,6 +117,19 @@ TEST_F(SessionTailTest, WhoAwaitsWhatIsDerivedHasItInTheNextCall) {
   }
 }
 
+TEST_F(SessionTailTest, AWaitIsDueOnceABlock) {
+  Session session = Read(ToyModel::Tokens(kBlock - 1, 3), "topk(k=60,index=pq,m=16,await=1)");
+  ATTNDB_ASSERT_OK(session.AwaitDerived(0));
+  EXPECT_FALSE(session.awaits_derived(0));
+  ATTNDB_ASSERT_OK(AppendTokens(&session, ToyModel::Tokens(10, 4), nullptr));
+  for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
+    EXPECT_TRUE(session.awaits_derived(layer));
+    ATTNDB_ASSERT_OK(session.AwaitDerived(layer));
+    EXPECT_FALSE(session.awaits_derived(layer));
+  }
+  EXPECT_FALSE(session.awaits_derived(0));
+}
+
 TEST_F(SessionTailTest, ACropIntoABlockDropsWhatWasDerivedFromIt) {
   const Tokens tokens = ToyModel::Tokens(2 * kBlock + 900, 3);
   const Tokens others = ToyModel::Tokens(2 * kBlock, 4);
