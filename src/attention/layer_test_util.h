@@ -101,7 +101,7 @@ class Layer {
     copied_.Reset(&in_memory_);
     call.rows = copies_rows_ ? static_cast<const storage::RowSource*>(&copied_) : &in_memory_;
     call.run_tokens = run_lengths_;
-    if (plan.Finds()) call.find = Registry().MakeSpec(plan, call.spec, num_tokens_);
+    if (plan.Finds()) call.find = Registry().MakeSpec(plan, call.spec, {.num_tokens = num_tokens_});
     call.estimates = estimates_;
     if (plan.UsesIndex()) {
       call.indexes = plan.index->name == "graph" ? graphs_

@@ -199,10 +199,11 @@ PlanRegistry BuiltinPlans() {
   registry.AddIndex(Graph());
   registry.AddIndex(Pq());
   // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench). How the first two search
-  // is left out: without an index=... that follows, these score all keys. [PQC] Alg. 1 waits for a
-  // layer's codes before the layer's second token.
-  registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512)"});
-  registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512)"});
+  // is left out: without an index=... that follows, these score all keys. New tokens of a session
+  // are attended to ([Alaya] 7.2, [RA] App. C). [PQC] Alg. 1 waits for a layer's codes before the
+  // layer's second token.
+  registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512,tail=exact)"});
+  registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"pqcache", "topk(ratio=0.2,index=pq,m=2,b=6,await=1)"});
   return registry;
 }

@@ -1,5 +1,6 @@
 #include "planner/plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -103,12 +104,24 @@ float LayerPlan::Effort() const {
   return index->effort_key.empty() ? 0.0f : static_cast<float>(Get(index->effort_key));
 }
 
+TokenRange LayerPlan::MiddleOf(uint64_t num_tokens, uint64_t num_stored) const {
+  const uint64_t begin = std::min<uint64_t>(sink, num_tokens);
+  const uint64_t end = exact_tail ? std::min(num_tokens, num_stored) : num_tokens;
+  return {begin, std::max(begin, end - std::min<uint64_t>(window, end))};
+}
+
+uint64_t LayerPlan::NumFixed(uint64_t num_tokens, uint64_t num_stored) const {
+  const TokenRange middle = MiddleOf(num_tokens, num_stored);
+  return num_tokens - (middle.end - middle.begin);
+}
+
 std::string_view LayerPlan::ReasonForFull(const LayerSpec& layer, const CallSize& size) const {
   if (kind == QueryKind::kFull) return "";
   if (layer.sliding_window != 0) return "sliding-window layer: exact over its window";
   if (size.num_rows > size.dense_query_tokens) return "more rows than dense_query_tokens: full";
-  if (size.num_tokens <= uint64_t{sink} + window) return "sink and window hold all tokens: full";
-  return "";
+  if (NumFixed(size.num_tokens, size.num_stored) < size.num_tokens) return "";
+  return exact_tail ? "sink and window, with the tail, hold all tokens: full"
+                    : "sink and window hold all tokens: full";
 }
 
 void LayerPlan::SetError(double value) {
@@ -124,7 +137,7 @@ std::string LayerPlan::ToString() const {
   std::string keys;
   if (Chooses()) keys = GivenText(query->arguments, arguments) + SearchText(*this) + ",";
   return query->name + "(" + keys + "sink=" + std::to_string(sink) +
-         ",window=" + std::to_string(window) + ")";
+         ",window=" + std::to_string(window) + (exact_tail ? ",tail=exact)" : ")");
 }
 
 const LayerPlan& Plan::ForLayer(LayerId layer) const {

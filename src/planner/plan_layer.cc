@@ -49,8 +49,8 @@ constexpr double kSlowestExplored = 4;
 uint64_t LeastIndexTokens(uint32_t group_size) { return 12288 * (1 + std::min(group_size, 3u)); }
 
 double FixedTokens(const LayerQuestion& question) {
-  return static_cast<double>(std::min<uint64_t>(
-      question.chain.num_tokens, uint64_t{question.plan->sink} + question.plan->window));
+  const ChainFacts& chain = question.chain;
+  return static_cast<double>(question.plan->NumFixed(chain.num_tokens, chain.num_stored));
 }
 
 double Middle(const LayerQuestion& question) {
@@ -357,8 +357,9 @@ LayerPlan LayerExecution::PlanOf(uint32_t kv_head) const {
 
 std::string_view RuleFor(const LayerQuestion& question) {
   const LayerPlan& plan = *question.plan;
-  const std::string_view rule = plan.ReasonForFull(
-      *question.spec, {question.num_rows, question.chain.num_tokens, question.dense_query_tokens});
+  const std::string_view rule =
+      plan.ReasonForFull(*question.spec, {question.num_rows, question.chain.num_tokens,
+                                          question.chain.num_stored, question.dense_query_tokens});
   if (!rule.empty()) return rule;
   const bool is_short = question.chain.num_tokens <= kShortContextTokens;
   return plan.kind == QueryKind::kAuto && is_short ? "short context: full" : "";

@@ -250,6 +250,7 @@ class PlanParser {
       if (item.text == "remainder" && plan->kind != QueryKind::kAuto) {
         return SetRemainder(value, plan);
       }
+      if (item.text == "tail" && plan->kind != QueryKind::kAuto) return SetTail(value, plan);
       if (item.text == "value_bits" && plan->kind == QueryKind::kAuto) {
         return SetValueBits(value, plan);
       }
@@ -356,6 +357,14 @@ class PlanParser {
   Status SetAwaits(const Item& value, LayerPlan* plan) const {
     if (value.text != "0" && value.text != "1") return Error(value.pos, "await must be 0 or 1");
     plan->awaits = value.text == "1";
+    return Status::Ok();
+  }
+
+  Status SetTail(const Item& value, LayerPlan* plan) const {
+    if (value.text != "searched" && value.text != "exact") {
+      return Error(value.pos, "tail must be searched or exact");
+    }
+    plan->exact_tail = value.text == "exact";
     return Status::Ok();
   }
 

@@ -68,7 +68,7 @@ TEST(PlanTest, CanonicalTextIsWhatItWas) {
   EXPECT_EQ(Parsed("full").ToString(), "full");
   EXPECT_EQ(Parsed("window").ToString(), "window(sink=16,window=128)");
   EXPECT_EQ(Parsed("topk(k=500)").ToString(), "topk(k=500,sink=16,window=128)");
-  EXPECT_EQ(Parsed("alaya").ToString(), "dipr(alpha=0.012,sink=128,window=512)");
+  EXPECT_EQ(Parsed("alaya").ToString(), "dipr(alpha=0.012,sink=128,window=512,tail=exact)");
   EXPECT_EQ(Parsed("mass(p=0.9,bits=8,remainder=sample:7)").ToString(),
             "mass(p=0.9,bits=8,remainder=sample:7,sink=16,window=128)");
   EXPECT_EQ(Parsed("topk(k=9,remainder=mean)").ToString(),
@@ -93,7 +93,25 @@ TEST(PlanTest, PresetsAreThePapersSettings) {
   EXPECT_EQ(alaya.window, 512u);
   EXPECT_EQ(Parsed("retrieval_attention").Get("k"), 100);
   EXPECT_EQ(Parsed("retrieval_attention(k=7)").Get("k"), 7);
-  EXPECT_EQ(Parsed("alaya(beta=50)").ToString(), "dipr(beta=50,sink=128,window=512)");
+  EXPECT_EQ(Parsed("alaya(beta=50)").ToString(), "dipr(beta=50,sink=128,window=512,tail=exact)");
+  EXPECT_EQ(Parsed("retrieval_attention(tail=searched)").ToString(),
+            "topk(k=100,sink=128,window=512)");
+}
+
+TEST(PlanTest, ATailThatIsExactIsNoCandidate) {
+  const LayerPlan plan = Parsed("topk(k=5,sink=4,window=10,tail=exact)");
+  EXPECT_EQ(plan.MiddleOf(100, 80), (TokenRange{4, 70}));
+  EXPECT_EQ(plan.MiddleOf(60, 80), (TokenRange{4, 50})) << "a row within what is stored";
+  EXPECT_EQ(plan.NumFixed(100, 80), 34u);
+  EXPECT_EQ(plan.NumFixed(100, 0), 100u);
+  EXPECT_EQ(plan.NumFixed(100, 13), 100u);
+  EXPECT_EQ(plan.NumFixed(3, 3), 3u);
+  const LayerPlan searched = Parsed("topk(k=5,sink=4,window=10)");
+  EXPECT_EQ(searched, Parsed("topk(k=5,sink=4,window=10,tail=searched)"));
+  EXPECT_EQ(searched.MiddleOf(100, 80), (TokenRange{4, 90}));
+  EXPECT_EQ(searched.NumFixed(100, 0), 14u);
+  EXPECT_EQ(searched.NumFixed(14, 0), 14u);
+  EXPECT_EQ(searched.NumFixed(9, 0), 9u);
 }
 
 TEST(PlanTest, ProductCodesHaveSettings) {
@@ -138,6 +156,9 @@ TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
         std::pair{"topk(ratio=0)", "ratio must be a number in (0, 1]"},
         std::pair{"topk(k=5,ratio=0.5)", "give k or ratio, not both"},
         std::pair{"topk(k=5,await=2)", "column 16: await must be 0 or 1"},
+        std::pair{"topk(k=5,tail=dense)", "column 15: tail must be searched or exact"},
+        std::pair{"auto(error=0.1,tail=exact)", "column 16: unknown key 'tail'"},
+        std::pair{"window(tail=exact)", "column 8: unknown key 'tail'"},
         std::pair{"topk(k=5,await=yes)", "column 16: await must be 0 or 1"},
         std::pair{"topk(k=5,await=)", "column 16: await must be 0 or 1"},
         std::pair{"topk(k=5,await=1,await=1)", "key 'await' is given twice"},
@@ -163,12 +184,13 @@ TEST(PlanTest, LaterOverridesWin) {
 }
 
 TEST(PlanTest, TextRoundTrips) {
-  for (const char* text : {"full", "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
-                           "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)",
-                           "auto(error=0.03)", "auto(error=0.01,bits=exact)", "auto(tpot=7.5)",
-                           "mass(p=1,bits=8,remainder=sample:7,sink=0)",
-                           "mass(p=0.9,bits=8,exact_fallback=1e-5)", "alaya(exact_fallback=1)",
-                           "pqcache", "pqcache(await=0); layers 1: auto(error=0.1,await=1)"}) {
+  for (const char* text :
+       {"full", "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
+        "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)", "auto(error=0.03)",
+        "auto(error=0.01,bits=exact)", "auto(tpot=7.5)",
+        "mass(p=1,bits=8,remainder=sample:7,sink=0)", "mass(p=0.9,bits=8,exact_fallback=1e-5)",
+        "alaya(exact_fallback=1)", "pqcache", "mass(p=0.5,tail=exact)",
+        "pqcache(await=0); layers 1: auto(error=0.1,await=1)"}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_TRUE(plan.ok()) << plan.status();
     const Result<Plan> again = Parse(plan->ToString());

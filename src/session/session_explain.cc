@@ -112,11 +112,9 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   const bool runs_plan = explain.reason.empty();
   if (runs_plan && plan.kind != planner::QueryKind::kFull) explain.reason = NonFiniteReason(layer);
   explain.num_tokens = facts.chain.num_tokens;
-  const uint64_t fixed = uint64_t{plan.sink} + plan.window;
-  explain.num_middle =
-      plan.kind == planner::QueryKind::kFull || !runs_plan || explain.num_tokens < fixed
-          ? 0
-          : explain.num_tokens - fixed;
+  const bool has_middle = runs_plan && plan.kind != planner::QueryKind::kFull;
+  const uint64_t num_fixed = plan.NumFixed(explain.num_tokens, num_stored_);
+  explain.num_middle = has_middle ? explain.num_tokens - num_fixed : 0;
   const attention::CallCost all = stats.Total();
   explain.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);
   explain.candidates_mean = MeanOf(static_cast<double>(all.num_candidates), all.num_queries, 0);

@@ -538,6 +538,7 @@ attention::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
   call.kv_dtype = spec_.kv_dtype;
   call.plan = plan_.ForLayer(layer);
   call.num_tokens = LayerTokens(layer);
+  call.num_stored = num_stored_;
   call.dense_query_tokens = settings_.dense_query_tokens;
   call.q.shape[0] = 1;
   return call;

@@ -162,7 +162,7 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
   const bool runs_plan = execution_.full_reason.empty();
   call->search = runs_plan ? SearchFor(layer, execution_.plan) : nullptr;
   if (execution_.plan.Finds()) {
-    call->find = parts_.operators->MakeSpec(execution_.plan, spec_.layers[layer], call->num_tokens);
+    call->find = parts_.operators->MakeSpec(execution_.plan, call->spec, attention::SizeOf(*call));
   }
   budgets_.clear();
   runs_full_.clear();

@@ -10,7 +10,7 @@ namespace attndb::internal {
 
 bool SessionImpl::DerivesFromTail(LayerId layer) const {
   const planner::LayerPlan& plan = plan_.ForLayer(layer);
-  return derived::HasObjects(spec_.layers[layer]) &&
+  return derived::HasObjects(spec_.layers[layer]) && !plan.exact_tail &&
          (plan.kind == planner::QueryKind::kAuto || plan.ReadsDerived());
 }
 
@@ -140,7 +140,8 @@ bool SessionImpl::AwaitsDerived(LayerId layer) const {
 }
 
 SessionImpl::AwaitedRuns SessionImpl::RunsToAwait(LayerId layer) const {
-  return {chain_version_, tail_.num_tokens(layer) / storage::KvTail::kJoinedTokens};
+  const uint64_t num_tail = DerivesFromTail(layer) ? tail_.num_tokens(layer) : 0;
+  return {chain_version_, num_tail / storage::KvTail::kJoinedTokens};
 }
 
 void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,
