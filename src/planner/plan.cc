@@ -24,11 +24,16 @@ std::string NumberText(double value) {
   return text;
 }
 
+std::string ValueText(const Argument& argument, double value) {
+  return argument.words.empty() ? NumberText(value) : argument.words[static_cast<size_t>(value)];
+}
+
 std::string GivenText(const std::vector<Argument>& arguments, const ArgumentValues& values) {
   std::string text;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!values.given[i]) continue;
-    text += (text.empty() ? "" : ",") + arguments[i].key + "=" + NumberText(values.values[i]);
+    text += (text.empty() ? "" : ",") + arguments[i].key + "=" +
+            ValueText(arguments[i], values.values[i]);
   }
   return text;
 }
@@ -88,6 +93,24 @@ bool LayerPlan::Given(std::string_view key) const {
   return i < query->arguments.size() && arguments.given[i];
 }
 
+std::string_view LayerPlan::Word(std::string_view key) const {
+  if (query == nullptr || !Given(key)) return "";
+  const size_t i = PlaceOf(query->arguments, key);
+  return query->arguments[i].words[static_cast<size_t>(arguments.values[i])];
+}
+
+void LayerPlan::Set(std::string_view key, double value) {
+  const size_t i = PlaceOf(query->arguments, key);
+  ATTNDB_CHECK(i < query->arguments.size());
+  arguments.values[i] = value;
+  arguments.given[i] = true;
+}
+
+void LayerPlan::Clear(std::string_view key) {
+  Set(key, 0);
+  arguments.given[PlaceOf(query->arguments, key)] = false;
+}
+
 bool LayerPlan::Is(std::string_view query_name) const {
   return query == nullptr ? query_name == "full" : query->name == query_name;
 }
@@ -126,16 +149,16 @@ std::string_view LayerPlan::ReasonForFull(const LayerSpec& layer, const CallSize
 
 void LayerPlan::SetError(double value) {
   error = value;
-  for (size_t i = 0; i < query->arguments.size(); ++i) {
-    arguments.given[i] = query->arguments[i].key == "error";
-    arguments.values[i] = arguments.given[i] ? value : 0.0;
-  }
+  arguments = {};
+  Set("error", value);
 }
 
 std::string LayerPlan::ToString() const {
   if (kind == QueryKind::kFull) return "full";
+  const std::string given = GivenText(query->arguments, arguments);
+  if (kind == QueryKind::kRules) return query->name + "(" + given + (awaits ? ",await=1)" : ")");
   std::string keys;
-  if (Chooses()) keys = GivenText(query->arguments, arguments) + SearchText(*this) + ",";
+  if (Chooses()) keys = given + SearchText(*this) + ",";
   return query->name + "(" + keys + "sink=" + std::to_string(sink) +
          ",window=" + std::to_string(window) + (exact_tail ? ",tail=exact)" : ")");
 }

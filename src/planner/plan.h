@@ -105,6 +105,11 @@ struct LayerPlan {
   // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.
   double Get(std::string_view key) const;
   bool Given(std::string_view key) const;
+  // The word of an argument of the query; empty if it is not given, or there is none.
+  std::string_view Word(std::string_view key) const;
+  // Changes an argument of the query. REQUIRES: it has the key.
+  void Set(std::string_view key, double value);
+  void Clear(std::string_view key);
   bool Is(std::string_view query_name) const;
   // The candidates of a row that sees num_tokens, of which the first num_stored are sealed.
   TokenRange MiddleOf(uint64_t num_tokens, uint64_t num_stored) const;

@@ -396,7 +396,7 @@ Result<std::vector<CriticalTokens>> SessionImpl::Search(LayerId layer, const Ten
     return Status::InvalidArgument("q of " + LayerText(layer) + ": expected 1 row, found " +
                                    std::to_string(q.rows()));
   }
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   if (plan.kind != planner::QueryKind::kSearch) {
     return Status::FailedPrecondition(LayerText(layer) + ": plan '" + plan.ToString() +
                                       "' does not search; topk, dipr and mass do");

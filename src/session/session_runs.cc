@@ -9,7 +9,7 @@
 namespace attndb::internal {
 
 bool SessionImpl::DerivesFromTail(LayerId layer) const {
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   return derived::HasObjects(spec_.layers[layer]) && !plan.exact_tail &&
          (plan.kind == planner::QueryKind::kAuto || plan.ReadsDerived());
 }
@@ -36,7 +36,7 @@ void SessionImpl::JoinTail(LayerId layer) {
 }
 
 void SessionImpl::DeriveWhileReading(LayerId layer) {
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   if (!plan.UsesIndex() || !DerivesFromTail(layer)) return;
   const uint64_t num_before = NumDerivedRuns(layer);
   JoinTail(layer);
@@ -112,7 +112,7 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
   if (DerivesFromTail(layer)) JoinTail(layer);
   awaited_[layer] = RunsToAwait(layer);
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   std::vector<std::string> uses;
   if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
   if (plan.UsesIndex()) uses.push_back(plan.FindsBy());
@@ -131,7 +131,7 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
 
 bool SessionImpl::AwaitsDerived(LayerId layer) const {
   if (layer >= spec_.num_layers()) return false;
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   // The plan does not apply to a layer with a sliding window.
   if (!plan.awaits || !plan.ReadsDerived() || !derived::HasObjects(spec_.layers[layer])) {
     return false;
