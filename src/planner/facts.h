@@ -11,6 +11,9 @@
 
 namespace attndb::planner {
 
+// Up to so many tokens `auto` reads all of them, and prices nothing: that takes microseconds.
+inline constexpr uint64_t kShortContextTokens = 1024;
+
 // One run of a chain: the tokens of a segment, or of the tail.
 struct RunFacts {
   static constexpr size_t kMaxIndexes = 32;  // Bits of `indexes`.
