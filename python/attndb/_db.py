@@ -350,16 +350,18 @@ class DB:
         names: Any,
         options: dict[str, Any],
     ) -> list[int]:
-        count = len(prompts)
-        each_layers = _one_a_prompt("layers", layers, count)
-        each_queries = [None] * count if queries is None else queries
-        each_name = [None] * count if names is None else names
-        _one_a_prompt("queries", each_queries, count)
-        _one_a_prompt("name", each_name, count)
+        none = [None] * len(prompts)
+        items = zip(
+            prompts,
+            _one_a_prompt("layers", layers, len(prompts)),
+            _one_a_prompt("queries", none if queries is None else queries, len(prompts)),
+            _one_a_prompt("name", none if names is None else names, len(prompts)),
+            strict=True,
+        )
         contexts: list[int] = []
-        for prompt, *item in zip(prompts, each_layers, each_queries, each_name, strict=True):
+        for prompt, kv, q, name in items:
             try:
-                contexts.append(self._import_one(spec, prompt, *item, options))
+                contexts.append(self._import_one(spec, prompt, kv, q, name, options))
             except (Error, TypeError, ValueError) as error:
                 raise type(error)(_failed_import(prompt, error, contexts)) from error
         return contexts

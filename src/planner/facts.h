@@ -28,7 +28,8 @@ struct RunFacts {
 
 struct ChainFacts {
   uint64_t num_tokens = 0;              // Visible to the newest row.
-  uint64_t num_stored = 0;              // Of these, in sealed segments; the rest is the tail.
+  uint64_t num_stored_seen = 0;         // Of these, in sealed segments; the rest is the tail.
+  uint64_t num_stored = 0;              // In sealed segments, with those that a filter hides.
   uint64_t num_hidden = 0;              // Tokens of its segments behind the reused prefix.
   uint64_t num_filtered = 0;            // Tokens before the newest that a filter hides.
   std::span<const RunFacts> runs;       // Together num_tokens.

@@ -52,7 +52,7 @@ uint64_t LeastIndexTokens(uint32_t group_size) { return 12288 * (1 + std::min(gr
 
 double FixedTokens(const LayerQuestion& question) {
   const ChainFacts& chain = question.chain;
-  return static_cast<double>(question.plan->NumFixed(chain.num_tokens, chain.num_stored));
+  return static_cast<double>(question.plan->NumFixed(chain.num_tokens, chain.num_stored_seen));
 }
 
 double Middle(const LayerQuestion& question) {
@@ -390,9 +390,9 @@ LayerPlan LayerExecution::PlanOf(uint32_t kv_head) const {
 
 std::string_view RuleFor(const LayerQuestion& question) {
   const LayerPlan& plan = *question.plan;
-  const std::string_view rule =
-      plan.ReasonForFull(*question.spec, {question.num_rows, question.chain.num_tokens,
-                                          question.chain.num_stored, question.dense_query_tokens});
+  const std::string_view rule = plan.ReasonForFull(
+      *question.spec, {question.num_rows, question.chain.num_tokens, question.chain.num_stored_seen,
+                       question.dense_query_tokens});
   if (!rule.empty()) return rule;
   const bool is_short = question.chain.num_tokens <= kShortContextTokens;
   return plan.kind == QueryKind::kAuto && is_short ? "short context: full" : "";

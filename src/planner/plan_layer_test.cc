@@ -44,7 +44,7 @@ class PlanLayerTest : public ::testing::Test {
     question.plan = &plan_;
     question.registry = &registry_;
     question.chain.num_tokens = num_tokens;
-    question.chain.num_stored = num_tokens;
+    question.chain.num_stored = question.chain.num_stored_seen = num_tokens;
     question.chain.runs = runs_;
     return question;
   }

@@ -74,6 +74,19 @@ TEST_F(SessionExactTailTest, EveryRowHasTheWindowOfStoredTokens) {
   }
 }
 
+TEST_F(SessionExactTailTest, WhatAFilterHidesIsNoPartOfWindowOrTail) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{1500}, 1);
+  Session session = Resume(stored, kTail);
+  // Of the tail's 200 tokens 170 are left.
+  const TokenRange seen[] = {{0, 300}, {700, 1480}, {1530, 1700}};
+  ATTNDB_ASSERT_OK(session.SetFilter(seen));
+  for (const std::string query : {"topk(k=40,", "topk(ratio=0.2,", "dipr(alpha=0.1,"}) {
+    const std::vector<float> longer = ProbeWith(&session, query + "sink=4,window=220)");
+    EXPECT_EQ(ProbeWith(&session, query + "sink=4,window=50,tail=exact)"), longer) << query;
+    EXPECT_EQ(session.Explain(1)->num_middle, 300u + 780 - 54) << query;
+  }
+}
+
 TEST_F(SessionExactTailTest, SearchFindsNoTokenOfTheTail) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{1500}, 1);
   Session session = Resume(stored, kTail);

@@ -118,7 +118,7 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   }
   explain.num_tokens = facts.chain.num_tokens;
   const bool has_middle = runs_plan && plan.kind != planner::QueryKind::kFull;
-  const uint64_t num_fixed = plan.NumFixed(explain.num_tokens, num_stored_);
+  const uint64_t num_fixed = plan.NumFixed(explain.num_tokens, facts.chain.num_stored_seen);
   explain.num_middle = has_middle ? explain.num_tokens - num_fixed : 0;
   const attention::CallCost all = stats.Total();
   explain.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);

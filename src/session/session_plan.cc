@@ -84,8 +84,9 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
 planner::ChainFacts SessionImpl::ChainOf(LayerId layer) const {
   planner::ChainFacts chain;
   chain.num_tokens = NumSeen(layer);
+  chain.num_stored = num_stored_;
+  chain.num_stored_seen = filter_.NumSeen({0, num_stored_});
   chain.num_filtered = LayerTokens(layer) - chain.num_tokens;
-  chain.num_stored = filter_.NumSeen({0, num_stored_});
   for (const ChainEntry& entry : chain_) {
     chain.num_hidden += entry.segment->num_tokens() - entry.num_tokens_used;
   }
