@@ -14,6 +14,7 @@
 #include "cli/common/progress.h"
 #include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"
+#include "cli/common/token_ranges.h"
 
 namespace attndb::cli {
 namespace {
@@ -39,6 +40,10 @@ class AskCommand : public Command {
         {"-c,--context", "CONTEXT", "Name, or #id, of the context to ask", /*required=*/true},
         &context_);
     plan_.AddTo(flags);
+    flags->Add({"--tokens", "LIST",
+                "Attend to these of its tokens alone, and to its first 4, as in 0-800,1200-1500: "
+                "800 and 1500 are not among them (default: all)"},
+               &tokens_);
     flags->Add({"--explain", "", "Show what was attended to, layer by layer, and what it cost"},
                &explain_);
     flags->Add({"--check", "", "Compare with plain llama.cpp on the whole prompt (slow)"}, &check_);
@@ -50,6 +55,11 @@ class AskCommand : public Command {
     if (check_ && !sampler_.greedy()) {
       return Status::InvalidArgument("--check compares greedy answers: leave --temp out");
     }
+    if (check_ && !tokens_.empty()) {
+      return Status::InvalidArgument(
+          "--check compares answers from all tokens: leave --tokens out");
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenRange> ranges, ParseTokenRanges(tokens_));
     ATTNDB_ASSIGN_OR_RETURN(const std::string question, Question());
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse());
@@ -64,6 +74,7 @@ class AskCommand : public Command {
     Result<SessionStart> start =
         db.CreateSession(engine.spec(), prompt, {.context = context_, .plan = plan_.text()});
     if (!start.ok()) return WithModelAdvice(env, start.status());
+    ATTNDB_RETURN_IF_ERROR(start->session.SetFilter(WithFirstTokens(ranges)));
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
     ATTNDB_ASSIGN_OR_RETURN(
         const Answer answer,
@@ -109,6 +120,7 @@ class AskCommand : public Command {
   std::string question_;
   std::string context_;
   PlanFlag plan_;
+  std::string tokens_;
   bool explain_ = false;
   bool check_ = false;
   ModelFlags model_;

@@ -298,6 +298,15 @@ ATTNDB_EXPORT attndb_code attndb_session_read_kv(const attndb_session* session, 
                                                  uint64_t begin, uint64_t end,
                                                  const attndb_tensor* k, const attndb_tensor* v);
 ATTNDB_EXPORT attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens);
+/* Tokens [begin, end). */
+typedef struct attndb_token_range {
+  uint64_t begin;
+  uint64_t end;
+} attndb_token_range;
+/* Session::SetFilter; `ranges` may be NULL if there are none: then all tokens are attended to. */
+ATTNDB_EXPORT attndb_code attndb_session_set_filter(attndb_session* session,
+                                                    const attndb_token_range* ranges,
+                                                    size_t num_ranges);
 ATTNDB_EXPORT attndb_code attndb_session_await_derived(attndb_session* session, uint32_t layer);
 /* Session::awaits_derived: 1 or 0; 0 for NULL. */
 ATTNDB_EXPORT int attndb_session_awaits_derived(const attndb_session* session, uint32_t layer);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -150,6 +150,17 @@ class Session:
     def crop(self, num_tokens: int) -> None:
         """Keeps the first `num_tokens` tokens, and makes a failed session usable again."""
         self._core.crop(num_tokens)
+
+    def set_filter(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        """Attends, of the tokens that the session holds now, to those in `ranges` alone.
+
+        Each is ``(begin, end)``, without `end`: chapters of a document, one of several documents.
+        They stand in order and do not overlap. Tokens that are appended later are all attended to;
+        without a range, all are again. Models lean on the first few tokens of a text: keep these
+        too. What is appended while tokens are hidden has keys and values of its own: `store`
+        refuses until it was cropped.
+        """
+        self._core.set_filter([(begin, end) for begin, end in ranges])
 
     def await_derived(self, layer: int) -> None:
         """Waits until what the layer's plan reads of planes, indexes and codes is made.

@@ -1,5 +1,6 @@
 #include "python/src/session_binding.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -183,6 +184,13 @@ void Crop(PySession& self, uint64_t num_tokens) {
   ThrowIfError(session->Crop(num_tokens));
 }
 
+void SetFilter(PySession& self, const std::vector<std::pair<uint64_t, uint64_t>>& ranges) {
+  std::vector<TokenRange> filter;
+  for (const auto& [begin, end] : ranges) filter.push_back({begin, end});
+  const PySession::Use session(self);
+  ThrowIfError(session->SetFilter(filter));
+}
+
 void AwaitDerived(PySession& self, LayerId layer) {
   const PySession::Use session(self);
   Status status;
@@ -235,6 +243,7 @@ void BindSession(nb::module_& module) {
                    [](PySession& self) { return static_cast<int64_t>(Use(self)->context_id()); })
       .def_prop_ro("memory_bytes", [](PySession& self) { return Use(self)->memory_bytes(); })
       .def("crop", Crop, nb::arg("num_tokens"))
+      .def("set_filter", SetFilter, nb::arg("ranges"))
       .def("await_derived", AwaitDerived, nb::arg("layer"))
       .def(
           "awaits_derived",

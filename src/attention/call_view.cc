@@ -35,9 +35,10 @@ void CallView::ListHeadRuns() {
     uint64_t begin = 0;
     for (uint32_t run = 0; run < num_runs(); ++run) {
       const size_t i = head_runs_.size();
-      const uint64_t num_tokens = call_.run_tokens[run];
+      const auto& [number, first, num_tokens] = call_.parts[run];
       head_runs_.push_back({.tokens = {begin, begin + num_tokens},
-                            .number = run,
+                            .origin = begin - first,
+                            .number = number,
                             .kv_head = head,
                             .k_elements = k_padded_,
                             .v_elements = v_padded_,

@@ -49,7 +49,7 @@ class CallView {
   size_t rows_max() const { return work_.rows_per_unit_max * group(); }  // q rows of a unit.
   // As many as the call has, and for each of these those that run while it is parked.
   uint32_t num_parts() const;
-  size_t num_runs() const { return call_.run_tokens.size(); }
+  size_t num_runs() const { return call_.parts.size(); }
   size_t k_padded() const { return k_padded_; }
   size_t v_padded() const { return v_padded_; }
 

@@ -38,7 +38,7 @@ void CodeDrawOperator::Begin(const CallView& call) {
 }
 
 size_t CodeDrawOperator::num_words() const {
-  return call_->call().num_tokens / kBlockTokens * kBlockTokens + call_->num_runs() * kBlockTokens;
+  return call_->call().num_tokens + 2 * call_->num_runs() * kBlockTokens;
 }
 
 CodeDrawOperator::Weights CodeDrawOperator::TakeWeights(size_t num_units, Arena* arena) const {
@@ -92,26 +92,28 @@ Status CodeDrawOperator::ForEachPiece(uint32_t unit_idx, uint32_t range, const P
   const TokenRange of_range = unit.Range(range);
   const TokenRange middle = call_->Middle(unit.first_row);
   const Weights weights = WeightsOf(unit_idx, part);
-  const auto block_from = [](uint64_t token, uint64_t first) {
-    return token <= first ? 0 : (token - first + kBlockTokens - 1) / kBlockTokens * kBlockTokens;
-  };
+  const auto floor = [](uint64_t row) { return row / kBlockTokens * kBlockTokens; };
+  const auto ceil = [&floor](uint64_t row) { return floor(row + kBlockTokens - 1); };
   uint16_t* words = weights.words;
   const std::span<const HeadRun> runs = call_->HeadRuns(unit.kv_head);
   for (uint32_t i = 0; i < runs.size(); ++i) {
     const HeadRun& run = runs[i];
     const TokenRange tokens = Intersect(middle, run.tokens);
-    const uint64_t first = run.tokens.begin;
+    const uint64_t first = floor(run.RowOf(run.tokens.begin));
     Piece piece = {.run = &run, .words = words};
-    words += (run.tokens.end - first + kBlockTokens - 1) / kBlockTokens * kBlockTokens;
+    words += ceil(run.RowOf(run.tokens.end)) - first;
     if (tokens.begin >= tokens.end) continue;
-    const uint64_t visible_from = (tokens.begin - first) / kBlockTokens * kBlockTokens;
-    const uint64_t begin = std::max(block_from(of_range.begin, first), visible_from);
-    const uint64_t end = std::min(block_from(of_range.end, first), tokens.end - first);
+    // The range's blocks are those that begin in it.
+    const auto block_from = [&](uint64_t token) {
+      return token <= run.tokens.begin ? 0 : ceil(run.RowOf(token));
+    };
+    const uint64_t begin = std::max(block_from(of_range.begin), floor(run.RowOf(tokens.begin)));
+    const uint64_t end = std::min(block_from(of_range.end), run.RowOf(tokens.end));
     if (begin >= end) continue;
     piece.first = begin;
     piece.count = end - begin;
-    piece.num_hidden = std::max(tokens.begin - first, begin) - begin;
-    piece.words += begin;
+    piece.num_hidden = std::max(run.RowOf(tokens.begin), begin) - begin;
+    piece.words += begin - first;
     const size_t number = (size_t{range} * runs.size() + i) * call_->group();
     piece.references = weights.references + number;
     piece.sums = weights.sums + number;
@@ -156,7 +158,7 @@ Status CodeDrawOperator::WeighExactly(const Piece& piece, Part* part) {
   float* const scores = parts_[part->number].scores;
   const uint32_t group = call_->group();
   const GroupQueries q = {part->q, call_->k_padded(), group};
-  const uint64_t first_token = piece.run->tokens.begin + piece.first;
+  const uint64_t first_token = piece.run->origin + piece.first;
   for (size_t done = 0; done < piece.count; done += kScoredTokens) {
     const size_t count = std::min<size_t>(kScoredTokens, piece.count - done);
     const TokenRange tokens = {first_token + done, first_token + done + count};
@@ -215,7 +217,7 @@ std::span<const WeighedTokens> CodeDrawOperator::WeightsOfMiddle(uint32_t unit_i
   size_t count = 0;
   for (uint32_t range = 0; range < unit.num_ranges; ++range) {
     (void)ForEachPiece(unit_idx, range, part, [&](const Piece& piece) {
-      const uint64_t first = piece.run->tokens.begin + piece.first;
+      const uint64_t first = piece.run->origin + piece.first;
       pieces[count++] = {{first + piece.num_hidden, first + piece.count},
                          piece.words + piece.num_hidden,
                          piece.references,

@@ -124,7 +124,7 @@ Status DrawOperator::KeepDrawn(const WorkUnit& unit, const HeadRun& run, TokenRa
   if (run.estimates != nullptr) {
     const uint32_t bits = call_->plan().bits;
     run.estimates->Keep({.bits = bits,
-                         .first_key = tokens.begin - run.tokens.begin,
+                         .first_key = run.RowOf(tokens.begin),
                          .num_keys = num_tokens,
                          .queries = scratch.scorer.Prepared(run),
                          .rule = rule,
@@ -166,11 +166,11 @@ void DrawOperator::KeepByIndex(const WorkUnit& unit, const HeadRun& run, TokenRa
   index::DrawCall draw = {.scan = {.bits = bits,
                                    .queries = scratch.scorer.Prepared(run),
                                    .rule = rule,
-                                   .first_token = static_cast<uint32_t>(run.tokens.begin),
+                                   .first_token = static_cast<uint32_t>(run.origin),
                                    .work = scratch.tile,
                                    .audit_phase = static_cast<uint32_t>(Random(seed).Next())},
-                          .first_visible = tokens.begin - run.tokens.begin,
-                          .num_visible = tokens.end - run.tokens.begin,
+                          .first_visible = run.RowOf(tokens.begin),
+                          .num_visible = run.RowOf(tokens.end),
                           .effort = call_->plan().Effort(),
                           .q_norms = scratch.q_norms,
                           .row_reaches = scratch.row_reaches,

@@ -61,8 +61,8 @@ void GroupScorer::Estimate(const HeadRun& run, TokenRange tokens, const GroupSco
   if (num_tokens == 0) return;
   const uint32_t bits = call_->plan().bits;
   const std::span<const index::EstimateQuery> queries = Prepared(run);
-  run.estimates->Scan(bits, tokens.begin - run.tokens.begin, num_tokens, queries.data(),
-                      queries.size(), to.scores, to.stride);
+  run.estimates->Scan(bits, run.RowOf(tokens.begin), num_tokens, queries.data(), queries.size(),
+                      to.scores, to.stride);
   part_->cost.bytes_touched += num_tokens * run.estimates->ScanBytes(bits);
 }
 

@@ -20,7 +20,10 @@
 namespace attndb::attention {
 
 struct HeadRun {
-  TokenRange tokens;    // Of the call.
+  TokenRange tokens;  // Of the call.
+  // What row 0 of the strip would be of the call's tokens, modulo 2^64: rows before those that the
+  // call sees may come before its first token.
+  uint64_t origin = 0;
   uint32_t number = 0;  // Of the chain's runs.
   uint32_t kv_head = 0;
   size_t k_elements = 0;  // Of a row, padding included.
@@ -31,6 +34,8 @@ struct HeadRun {
   const kernels::ValueMeansView* means = nullptr;    // For values that are not looked at; or null.
   const index::KeyIndex* index = nullptr;            // What finds or draws its keys; or null.
 
+  // Row of a token in the strips and in what was derived from them.
+  uint64_t RowOf(uint64_t token) const { return token - origin; }
   storage::Strip k_strip() const { return {number, kv_head, storage::RowPart::kKeys}; }
   storage::Strip v_strip() const { return {number, kv_head, storage::RowPart::kValues}; }
   uint64_t k_bytes() const { return k_elements * DTypeBytes(dtype); }  // Of a row.

@@ -31,9 +31,9 @@ size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::Index
     list[count++] = {.index = run.index,
                      .strip = run.k_strip(),
                      .keys = {nullptr, run.k_elements, run.k_elements, run.dtype},
-                     .first_visible = tokens.begin - run.tokens.begin,
-                     .num_visible = tokens.end - run.tokens.begin,
-                     .first_token = static_cast<uint32_t>(run.tokens.begin)};
+                     .first_visible = run.RowOf(tokens.begin),
+                     .num_visible = run.RowOf(tokens.end),
+                     .first_token = static_cast<uint32_t>(run.origin)};
   }
   return count;
 }
@@ -165,9 +165,12 @@ Status IndexedGroup::SearchIndexes() {
 Status IndexedGroup::AddOthers() {
   for (const HeadRun& run : call_.runs) {
     const TokenRange tokens = Intersect(call_.middle, run.tokens);
-    const uint64_t covered =
-        run.index == nullptr ? run.tokens.end : run.tokens.begin + run.index->first_key();
-    const TokenRange others = Intersect(tokens, {run.tokens.begin, covered});
+    const uint64_t first_row = run.RowOf(run.tokens.begin);
+    const uint64_t not_covered = run.index == nullptr
+                                     ? run.RowOf(run.tokens.end)
+                                     : std::max<uint64_t>(first_row, run.index->first_key());
+    const TokenRange others =
+        Intersect(tokens, {run.tokens.begin, run.tokens.begin + (not_covered - first_row)});
     if (others.begin < others.end) ATTNDB_RETURN_IF_ERROR(AddAll(run, others));
   }
   return Status::Ok();

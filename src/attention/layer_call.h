@@ -21,6 +21,14 @@
 
 namespace attndb::attention {
 
+// Consecutive tokens of a chain that a call sees: rows [first, first + num_tokens) of a run of its
+// source.
+struct RunPart {
+  uint32_t run = 0;
+  uint64_t first = 0;
+  uint64_t num_tokens = 0;
+};
+
 struct LayerCall {
   LayerSpec spec;  // scale and rope_dims resolved.
   DType kv_dtype = DType::kFloat16;
@@ -28,14 +36,14 @@ struct LayerCall {
   const index::CriticalSearch* search = nullptr;  // Of the plan; null if it has none.
   index::SearchSpec find;                         // What the plan's index finds, if it finds.
   std::span<const planner::DrawBudget> draws;     // [num_kv_heads]: of a plan that draws.
-  // Where K and V of the chain's runs are read, and how many tokens each run has: together they are
-  // tokens [0, num_tokens).
+  // Where K and V of the chain's runs are read, and the parts of them that are seen: together they
+  // are tokens [0, num_tokens).
   const storage::RowSource* rows = nullptr;
-  std::span<const uint64_t> run_tokens;
-  // [kv head][run]: what estimates the scores of a run's keys, of at least as many tokens; null
-  // where nothing does. Empty: nowhere.
+  std::span<const RunPart> parts;
+  // [kv head][part]: what estimates the scores of the keys of the part's run, at least as far as
+  // the part goes; null where nothing does. Empty: nowhere.
   std::span<const index::KeyEstimates* const> estimates;
-  // As estimates: what finds a run's keys, of the plan's index.
+  // As estimates: what finds the run's keys, of the plan's index.
   std::span<const index::KeyIndex* const> indexes;
   // As estimates: what stands for values that weigh little, and for those that are not looked at.
   std::span<const kernels::ValuePlanesView* const> values;

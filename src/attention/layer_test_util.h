@@ -100,7 +100,11 @@ class Layer {
     }
     copied_.Reset(&in_memory_);
     call.rows = copies_rows_ ? static_cast<const storage::RowSource*>(&copied_) : &in_memory_;
-    call.run_tokens = run_lengths_;
+    parts_.clear();
+    for (const uint64_t n : run_lengths_) {
+      parts_.push_back({static_cast<uint32_t>(parts_.size()), 0, n});
+    }
+    call.parts = parts_;
     if (plan.Finds()) call.find = Registry().MakeSpec(plan, call.spec, num_tokens_);
     call.estimates = estimates_;
     if (plan.UsesIndex()) {
@@ -463,6 +467,7 @@ class Layer {
   const Shape shape_;
   const DType dtype_;
   const std::vector<uint64_t> run_lengths_;
+  std::vector<RunPart> parts_;
   const uint64_t num_rows_;
   uint64_t num_tokens_ = 0;
   std::vector<float> q_;

@@ -20,7 +20,7 @@ Status ForEachRun(std::span<const HeadRun> runs, const ListedTokens& listed, con
     uint32_t* const end = std::lower_bound(begin, listed.tokens + listed.count,
                                            static_cast<uint32_t>(run.tokens.end));
     const auto count = static_cast<size_t>(end - begin);
-    const auto offset = static_cast<uint32_t>(run.tokens.begin);
+    const auto offset = static_cast<uint32_t>(run.origin);
     for (uint32_t* i = begin; i != end; ++i) *i -= offset;
     if (count > 0) ATTNDB_RETURN_IF_ERROR(f(run, first, count));
     first += count;
@@ -36,7 +36,7 @@ Result<storage::ListedRows> ReadListed(const storage::Strip& strip, const uint32
   return rows->Listed(request);
 }
 
-// Scores listed tokens, whose numbers count from the begin of the run, from its keys.
+// Scores listed tokens, whose numbers are rows of the run, from its keys.
 Status ReadScoresOfRun(const HeadRun& run, const uint32_t* tokens, size_t count,
                        const GroupQueries& q, const GroupScores& to, storage::RowLease* rows,
                        CallCost* cost) {
@@ -49,7 +49,7 @@ Status ReadScoresOfRun(const HeadRun& run, const uint32_t* tokens, size_t count,
 }
 
 void ToTokensOfCall(const HeadRun& run, uint32_t* tokens, size_t count) {
-  const auto offset = static_cast<uint32_t>(run.tokens.begin);
+  const auto offset = static_cast<uint32_t>(run.origin);
   for (size_t i = 0; i < count; ++i) tokens[i] += offset;
 }
 
@@ -79,7 +79,7 @@ Status ScoreRange(const HeadRun& run, TokenRange tokens, const GroupQueries& q,
                   const GroupScores& to, storage::RowLease* rows) {
   const uint64_t count = tokens.end - tokens.begin;
   rows->Clear();
-  const size_t keys = rows->Request(run.k_strip(), tokens.begin - run.tokens.begin, count);
+  const size_t keys = rows->Request(run.k_strip(), run.RowOf(tokens.begin), count);
   ATTNDB_RETURN_IF_ERROR(rows->Read());
   uint64_t num_rows = 0;
   for (uint64_t from = 0; from < count; from += num_rows) {
@@ -141,8 +141,9 @@ Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const Group
     if (run.tokens.begin >= end) break;
     const uint64_t count = end - run.tokens.begin;
     rows->Clear();
-    const size_t keys = rows->Request(run.k_strip(), 0, count);
-    const size_t values = rows->Request(run.v_strip(), 0, count);
+    const uint64_t first = run.RowOf(run.tokens.begin);
+    const size_t keys = rows->Request(run.k_strip(), first, count);
+    const size_t values = rows->Request(run.v_strip(), first, count);
     ATTNDB_RETURN_IF_ERROR(rows->Read());
     storage::ForEachPiece(*rows, keys, values,
                           [&](const auto& k, const auto& v, uint64_t, uint64_t n) {

@@ -67,11 +67,11 @@ class MassSum {
       shift = double{ScoreShift(error, call_.logit.scale)} * (1 + 0x1p-20);
     }
     for (uint64_t begin = tokens.begin; begin < tokens.end;) {
-      const uint64_t block = (begin - run.tokens.begin) / kWeightBlock;
+      const uint64_t block = run.RowOf(begin) / kWeightBlock;
       // Up to whole blocks first.
-      const bool whole = begin == run.tokens.begin + block * kWeightBlock;
+      const bool whole = begin == run.origin + block * kWeightBlock;
       const uint64_t num_blocks = whole ? kTileBlocks : 1;
-      const uint64_t tile_end = run.tokens.begin + (block + num_blocks) * kWeightBlock;
+      const uint64_t tile_end = run.origin + (block + num_blocks) * kWeightBlock;
       const TokenRange tile = {begin, std::min(tile_end, tokens.end)};
       AddTile(run, query, shift, tile, left);
       begin = tile.end;
@@ -83,7 +83,7 @@ class MassSum {
   // For NormOf.
   Status ReadValues(const HeadRun& run, TokenRange tokens) const {
     call_.rows->Clear();
-    call_.rows->Request(run.v_strip(), tokens.begin - run.tokens.begin, tokens.end - tokens.begin);
+    call_.rows->Request(run.v_strip(), run.RowOf(tokens.begin), tokens.end - tokens.begin);
     return call_.rows->Read();
   }
 
@@ -98,7 +98,7 @@ class MassSum {
     float bounds[kTileBlocks] = {};
     const size_t count = tile.end - tile.begin;
     const size_t num_blocks = kernels::NumWeightBlocks(count);
-    const size_t first_block = (tile.begin - run.tokens.begin) / kWeightBlock;
+    const size_t first_block = run.RowOf(tile.begin) / kWeightBlock;
     Weigh(call_.scores + tile.begin, count, sums);
     if (run.estimates != nullptr) {
       run.estimates->ScoreBounds(call_.bits, query, first_block, num_blocks, bounds);

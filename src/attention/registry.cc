@@ -77,7 +77,7 @@ QuerySearch Mass() {
 
 // Whether some run of the head is reached by the plan's index.
 bool HasIndex(const LayerCall& call, uint32_t kv_head) {
-  const size_t num_runs = call.run_tokens.size();
+  const size_t num_runs = call.parts.size();
   if (call.indexes.empty()) return false;
   const auto of_head = call.indexes.subspan(kv_head * num_runs, num_runs);
   return std::ranges::any_of(of_head, [](const auto* index) { return index != nullptr; });

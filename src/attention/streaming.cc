@@ -110,7 +110,7 @@ Status Streaming::AttendRows(const WorkUnit& unit, RowRange rows, const HeadRun&
   const size_t num_q_rows = rows.count * call_->group();
   const size_t stride = call_->k_padded();
   const float* const q = part->q + (rows.first - unit.first_row) * call_->group() * stride;
-  const uint64_t first = range.begin - run.tokens.begin;
+  const uint64_t first = run.RowOf(range.begin);
   part->rows.Clear();
   const size_t keys = part->rows.Request(run.k_strip(), first, range.end - range.begin);
   const size_t values = part->rows.Request(run.v_strip(), first, range.end - range.begin);

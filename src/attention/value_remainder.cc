@@ -19,42 +19,62 @@ struct BlockPart {
   TokenRange tokens;  // Of the call.
 };
 
-// Calls f(run, part) for the parts of all blocks of runs with means, in order.
+// Of a run's tokens in the middle, those for which means of blocks stand: of a block that the call
+// does not see whole, the mean is of hidden values, too.
+TokenRange TokensByMeans(const HeadRun& run, TokenRange tokens) {
+  const TokenRange none = {tokens.begin, tokens.begin};
+  const uint64_t first_block = (run.RowOf(run.tokens.begin) + kWeightBlock - 1) / kWeightBlock;
+  const uint64_t end_block = run.RowOf(run.tokens.end) / kWeightBlock;
+  if (run.means == nullptr || first_block >= end_block) return none;
+  const TokenRange by_means = Intersect(
+      tokens, {run.origin + first_block * kWeightBlock, run.origin + end_block * kWeightBlock});
+  return by_means.begin < by_means.end ? by_means : none;
+}
+
+// Calls f(run, part) for the parts of all blocks for which means stand, in order.
 template <typename F>
 void ForEachBlock(const ValueRemainderCall& call, const F& f) {
   for (const HeadRun& run : call.runs) {
-    if (run.means == nullptr) continue;
-    const TokenRange tokens = Intersect(run.tokens, call.middle);
+    const TokenRange tokens = TokensByMeans(run, Intersect(run.tokens, call.middle));
     for (uint64_t begin = tokens.begin; begin < tokens.end;) {
-      const size_t block = (begin - run.tokens.begin) / kWeightBlock;
-      const uint64_t first = run.tokens.begin + block * kWeightBlock;
-      const uint64_t end = std::min<uint64_t>(first + kWeightBlock, tokens.end);
+      const size_t block = run.RowOf(begin) / kWeightBlock;
+      const uint64_t block_end = run.origin + (block + 1) * kWeightBlock;
+      const uint64_t end = std::min<uint64_t>(block_end, tokens.end);
       f(run, BlockPart{block, {begin, end}});
       begin = end;
     }
   }
 }
 
-// Runs without means: their tokens by V.
+// Tokens of a run by V. Adds their weight to `mass`, which is over exp(the state's max).
+Status FoldTokens(const ValueRemainderCall& call, const HeadRun& run, TokenRange tokens,
+                  const kernels::StateRows& state, CallCost* cost, double* mass) {
+  if (tokens.begin >= tokens.end) return Status::Ok();
+  const size_t count = kernels::SelectRange(call.scores + tokens.begin, tokens.end - tokens.begin,
+                                            -std::numeric_limits<float>::max(), call.tokens);
+  for (size_t i = 0; i < count; ++i) {
+    call.tokens[i] += static_cast<uint32_t>(tokens.begin);
+    call.token_scores[i] = call.scores[call.tokens[i]];
+  }
+  const double before = state.sum[0];
+  const double max = state.max[0];
+  ATTNDB_RETURN_IF_ERROR(AttendListed({&run, 1}, {call.tokens, count}, {call.token_scores, count},
+                                      call.logit, /*by_codes=*/false, state, call.rows, cost));
+  const double factor = std::exp(max - double{state.max[0]});
+  *mass = *mass * factor + double{state.sum[0]} - before * factor;
+  return Status::Ok();
+}
+
+// Tokens for which no means stand.
 Result<double> FoldExactly(const ValueRemainderCall& call, const kernels::StateRows& state,
                            CallCost* cost) {
   double mass = 0;
   for (const HeadRun& run : call.runs) {
     const TokenRange tokens = Intersect(run.tokens, call.middle);
-    if (run.means != nullptr || tokens.begin >= tokens.end) continue;
-    const size_t count = kernels::SelectRange(call.scores + tokens.begin, tokens.end - tokens.begin,
-                                              -std::numeric_limits<float>::max(), call.tokens);
-    for (size_t i = 0; i < count; ++i) {
-      call.tokens[i] += static_cast<uint32_t>(tokens.begin);
-      call.token_scores[i] = call.scores[call.tokens[i]];
-    }
-    const double before = state.sum[0];
-    const double max = state.max[0];
-    ATTNDB_RETURN_IF_ERROR(AttendListed({&run, 1}, {call.tokens, count}, {call.token_scores, count},
-                                        call.logit,
-                                        /*by_codes=*/false, state, call.rows, cost));
-    const double factor = std::exp(max - double{state.max[0]});
-    mass = mass * factor + double{state.sum[0]} - before * factor;
+    const TokenRange by_means = TokensByMeans(run, tokens);
+    ATTNDB_RETURN_IF_ERROR(
+        FoldTokens(call, run, {tokens.begin, by_means.begin}, state, cost, &mass));
+    ATTNDB_RETURN_IF_ERROR(FoldTokens(call, run, {by_means.end, tokens.end}, state, cost, &mass));
   }
   return mass;
 }

@@ -1,8 +1,8 @@
 // The remainder estimated from means of values: the middle tokens that a search left out, those of
 // a block by their estimated weights and the mean of the block's values.
 //
-// Bias:    what weights and values of a block's tokens have in common is lost. Runs without means
-//          are read from V.
+// Bias:    what weights and values of a block's tokens have in common is lost. Runs without means,
+//          and blocks of which the call does not see all tokens, are read from V.
 // Memory:  tokens and token_scores [num_tokens of the call].
 // Threads: pure function.
 // Source:  block means that stand for clusters of tokens: RetroInfer (arXiv:2505.02922).

@@ -18,6 +18,7 @@ class ViewRows final : public storage::RowSource {
   HeadRun Add(TokenRange tokens, const kernels::RowsView& k, const kernels::RowsView& v) {
     views_.emplace_back(k, v);
     return {.tokens = tokens,
+            .origin = tokens.begin,
             .number = static_cast<uint32_t>(views_.size() - 1),
             .k_elements = k.num_elements,
             .v_elements = v.num_elements,

@@ -597,6 +597,17 @@ attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens) {
   });
 }
 
+attndb_code attndb_session_set_filter(attndb_session* session, const attndb_token_range* ranges,
+                                      size_t num_ranges) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    if (num_ranges > 0) ATTNDB_RETURN_IF_ERROR(NotNull(ranges, "ranges"));
+    std::vector<attndb::TokenRange> filter;
+    for (size_t i = 0; i < num_ranges; ++i) filter.push_back({ranges[i].begin, ranges[i].end});
+    return session->session.SetFilter(filter);
+  });
+}
+
 attndb_code attndb_session_await_derived(attndb_session* session, uint32_t layer) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));

@@ -276,6 +276,12 @@ TEST_F(CApiTest, ForkCropResetAndBatch) {
   ASSERT_EQ(attndb_session_crop(fork.get(), 10), ATTNDB_OK);
   EXPECT_EQ(attndb_session_num_tokens(fork.get()), 10U);
   EXPECT_EQ(attndb_session_crop(fork.get(), 11), ATTNDB_INVALID_ARGUMENT);
+  const attndb_token_range ranges[] = {{0, 2}, {5, 9}};
+  EXPECT_EQ(attndb_session_set_filter(fork.get(), ranges, 2), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_set_filter(fork.get(), nullptr, 2), ATTNDB_INVALID_ARGUMENT);
+  const attndb_token_range backwards[] = {{5, 9}, {0, 2}};
+  EXPECT_EQ(attndb_session_set_filter(fork.get(), backwards, 2), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(attndb_session_set_filter(fork.get(), nullptr, 0), ATTNDB_OK);
   EXPECT_EQ(attndb_session_await_derived(fork.get(), 0), ATTNDB_OK);
   EXPECT_EQ(attndb_session_await_derived(fork.get(), 99), ATTNDB_INVALID_ARGUMENT);
   EXPECT_EQ(attndb_session_awaits_derived(nullptr, 0), 0);
@@ -574,6 +580,7 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
       attndb_attend_batch(nullptr, nullptr, 1, 0, &k, &k, nullptr),
       attndb_session_read_kv(nullptr, 0, 0, 1, &k, &k),
       attndb_session_crop(nullptr, 0),
+      attndb_session_set_filter(nullptr, nullptr, 0),
       attndb_session_await_derived(nullptr, 0),
       attndb_session_fork(nullptr, &s),
       attndb_session_fork(session.get(), nullptr),

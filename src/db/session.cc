@@ -64,6 +64,7 @@ Result<Session> Session::Fork() const {
 }
 
 void Session::Reset() { impl_->Reset(); }
+Status Session::SetFilter(std::span<const TokenRange> ranges) { return impl_->SetFilter(ranges); }
 Status Session::SetPlan(std::string_view plan) { return impl_->SetPlan(plan); }
 Status Session::AwaitDerived(LayerId layer) { return impl_->AwaitDerived(layer); }
 bool Session::awaits_derived(LayerId layer) const { return impl_->AwaitsDerived(layer); }

@@ -55,7 +55,7 @@ struct IndexRun {
   kernels::RowsView keys;  // ... and their form; where they lie is the lease's to say.
   size_t first_visible = 0;
   size_t num_visible = 0;    // <= the index's num_keys().
-  uint32_t first_token = 0;  // Of key 0.
+  uint32_t first_token = 0;  // Of key 0, modulo 2^32: keys that are not visible may come before 0.
 };
 
 struct IndexCall {

@@ -15,7 +15,7 @@ namespace attndb::planner {
 struct RunFacts {
   static constexpr size_t kMaxIndexes = 32;  // Bits of `indexes`.
 
-  uint64_t num_tokens = 0;       // That the session has of it, from the first on.
+  uint64_t num_tokens = 0;       // That are visible.
   bool may_have_planes = false;  // It is long enough for key planes,
   bool has_planes = false;       // ... and they are ready.
   uint32_t indexes = 0;          // Bit i: index i of the registry is ready for it.
@@ -27,6 +27,7 @@ struct ChainFacts {
   uint64_t num_tokens = 0;              // Visible to the newest row.
   uint64_t num_stored = 0;              // Of these, in sealed segments; the rest is the tail.
   uint64_t num_hidden = 0;              // Tokens of its segments behind the reused prefix.
+  uint64_t num_filtered = 0;            // Tokens before the newest that a filter hides.
   std::span<const RunFacts> runs;       // Together num_tokens.
   std::span<const uint8_t> non_finite;  // [num_kv_heads]: not 0 where K or V has NaN or Inf.
   uint64_t kv_bytes = 0;                // K and V of all layers.

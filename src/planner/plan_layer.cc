@@ -396,6 +396,10 @@ std::string NotesOf(const LayerQuestion& question) {
     add("partial reuse: filtered to the first " + std::to_string(chain.num_stored) + " of " +
         std::to_string(chain.num_stored + chain.num_hidden) + " stored tokens");
   }
+  if (chain.num_filtered > 0) {
+    add("filter: " + std::to_string(chain.num_filtered) + " of " +
+        std::to_string(chain.num_tokens + chain.num_filtered) + " tokens are hidden");
+  }
   if (chain.gpu_bytes > 0 && chain.gpu_bytes >= chain.kv_bytes) {
     add("GPU memory holds all keys and values: topk over a coarse index there, which this version "
         "has not; planned for the CPU");

@@ -128,6 +128,7 @@ Status SessionImpl::Append(LayerId layer, const TensorView& k, const TensorView&
     }
   }
   if (!status.ok()) return layer == 0 ? status : Fail(std::move(status));
+  if (filter_.hides()) filtered_from_ = std::min(filtered_from_, LayerTokens(layer));
   tail_.CommitAppend(layer);
   for (uint32_t head = 0; head < appended_non_finite_.size(); ++head) {
     if (appended_non_finite_[head] != 0) tail_.SetNonFinite(layer, head);
@@ -216,6 +217,16 @@ Status SessionImpl::CheckAttend(LayerId layer, const TensorView& q,
                                    " rows, but the layer holds " +
                                    std::to_string(LayerTokens(layer)) + " tokens");
   }
+  // Rows see one another: all but the first must be of tokens that are not hidden.
+  if (filter_.hides() && filter_.end() + static_cast<uint64_t>(q.rows()) > LayerTokens(layer) + 1) {
+    return Status::FailedPrecondition(
+        LayerText(layer) + ": q has " + std::to_string(q.rows()) + " rows, but only " +
+        std::to_string(LayerTokens(layer) - filter_.end()) +
+        " tokens were appended since the filter was set; clear it, or append first");
+  }
+  if (NumSeen(layer) == 0) {
+    return Status::FailedPrecondition(LayerText(layer) + ": the filter leaves no token");
+  }
   return Status::Ok();
 }
 
@@ -233,12 +244,13 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   call.found = found_;
   ListRuns(layer, rows_.get());
   call.rows = rows_.get();
-  call.run_tokens = rows_->run_tokens();
+  ListParts();
+  call.parts = parts_of_runs_;
   TakeExecution(layer, &call);
   ATTNDB_RETURN_IF_ERROR(HoldRows());
   CollectDerived(layer, &call);
-  const uint64_t first_token = call.num_tokens - num_rows;
-  if (first_token >= num_stored_) {
+  const uint64_t first_token = LayerTokens(layer) - num_rows;
+  if (first_token >= num_stored_ && !filter_.hides()) {
     query_sample_.Offer(spec_, layer, q, first_token - num_stored_,
                         first_position_ + static_cast<int64_t>(first_token));
   }
@@ -252,6 +264,18 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   call.values = {};
   call.means = {};
   return runner_.Begin(call, operators_);
+}
+
+void SessionImpl::ListParts() {
+  parts_of_runs_.clear();
+  uint64_t begin = 0;
+  for (uint32_t run = 0; run < rows_->run_tokens().size(); ++run) {
+    const uint64_t end = begin + rows_->run_tokens()[run];
+    filter_.ForEachSeen({begin, end}, [&](TokenRange seen) {
+      parts_of_runs_.push_back({run, seen.begin - begin, seen.end - seen.begin});
+    });
+    begin = end;
+  }
 }
 
 void SessionImpl::ListRuns(LayerId layer, storage::ChainSource* rows) const {
@@ -412,6 +436,11 @@ Result<std::vector<CriticalTokens>> SessionImpl::Search(LayerId layer, const Ten
                          nullptr);
   found_ = nullptr;
   ATTNDB_RETURN_IF_ERROR(status);
+  for (CriticalTokens& of_head : found) {
+    for (uint32_t& token : of_head.tokens) {
+      token = static_cast<uint32_t>(filter_.SeenToken(token));
+    }
+  }
   return found;
 }
 
@@ -424,6 +453,8 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
   const uint64_t num_tail = num_tokens > num_stored_ ? num_tokens - num_stored_ : 0;
   tail_.Crop(num_tail);
   CropBlocks(num_tail);
+  filter_.Crop(num_tokens);
+  if (num_tokens <= filtered_from_) filtered_from_ = kNever;
   query_sample_.Crop(num_tail);
   while (num_tokens < num_stored_) {
     ChainEntry& last = chain_.back();
@@ -445,6 +476,8 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
       host_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_, stored_tokens_});
   fork->tail_ = tail_.Fork();
   fork->blocks_ = WholeBlocks();
+  fork->filter_ = filter_;
+  fork->filtered_from_ = filtered_from_;
   fork->query_sample_ = query_sample_;
   fork->learned_.Restore(learned_.layers());
   return fork;
@@ -453,6 +486,8 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
 void SessionImpl::Reset() {
   tail_.Reset();
   CropBlocks(0);
+  filter_ = {};
+  filtered_from_ = kNever;
   query_sample_.Crop(0);
   chain_.clear();
   ++chain_version_;
@@ -462,6 +497,26 @@ void SessionImpl::Reset() {
   failed_ = false;
   host_->SessionMoved(context_, ContextId::kNone);
   context_ = ContextId::kNone;
+}
+
+Status SessionImpl::SetFilter(std::span<const TokenRange> ranges) {
+  ATTNDB_RETURN_IF_ERROR(CheckComplete());
+  for (LayerId layer = 0; layer < spec_.num_layers() && !ranges.empty(); ++layer) {
+    if (spec_.layers[layer].sliding_window == 0) continue;
+    return Status::Unsupported(LayerText(layer) +
+                               " has a sliding window: its tokens can't be filtered");
+  }
+  ATTNDB_ASSIGN_OR_RETURN(filter_, TokenFilter::Of(ranges, num_tokens()));
+  return Status::Ok();
+}
+
+Status SessionImpl::CheckUnfiltered() const {
+  if (filtered_from_ == kNever) return Status::Ok();
+  return Status::FailedPrecondition(
+      "tokens from " + std::to_string(filtered_from_) +
+      " on were appended while a filter hid others, so that their K and V are not those of the "
+      "whole prompt; Crop(" +
+      std::to_string(filtered_from_) + ") first");
 }
 
 Status SessionImpl::SetPlan(std::string_view text) {
@@ -537,7 +592,7 @@ attention::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
   call.spec = spec_.layers[layer];
   call.kv_dtype = spec_.kv_dtype;
   call.plan = plan_.ForLayer(layer);
-  call.num_tokens = LayerTokens(layer);
+  call.num_tokens = NumSeen(layer);
   call.dense_query_tokens = settings_.dense_query_tokens;
   call.q.shape[0] = 1;
   return call;

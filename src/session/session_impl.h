@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "attention/call_runner.h"
+#include "attention/layer_call.h"
 #include "attndb/options.h"
 #include "attndb/result.h"
 #include "attndb/stats.h"
@@ -32,6 +33,7 @@
 #include "session/call_gate.h"
 #include "session/query_sample.h"
 #include "session/session_host.h"
+#include "session/token_filter.h"
 #include "storage/kv/chain_source.h"
 #include "storage/kv/kv_tail.h"
 #include "storage/kv/segment.h"
@@ -75,6 +77,7 @@ class SessionImpl {
   Status Crop(uint64_t num_tokens);
   Result<std::unique_ptr<SessionImpl>> Fork();
   void Reset();
+  Status SetFilter(std::span<const TokenRange> ranges);
   Status SetPlan(std::string_view text);
   Status AwaitDerived(LayerId layer);
   bool AwaitsDerived(LayerId layer) const;
@@ -91,6 +94,8 @@ class SessionImpl {
   Status CheckComplete() const;
   // Ok if `tokens` may be the ids of what the session holds: their number, and the stored prefix.
   Status CheckTokens(std::span<const TokenId> tokens) const;
+  // Ok if K and V of all tokens are those of the whole prompt.
+  Status CheckUnfiltered() const;
   // The tail is now in the last entries of `chain`, which make up context `context`.
   void Rebase(ContextId context, std::vector<ChainEntry> chain, std::span<const TokenId> tokens);
 
@@ -151,7 +156,10 @@ class SessionImpl {
   // They are the first runs of the layer.
   uint64_t NumDerivedRuns(LayerId layer) const;
   const storage::KvRun& DerivedRun(uint64_t run) const;
-  uint64_t TokensUsed(uint64_t run) const;
+  // The session's tokens that the run holds, of those that it has.
+  TokenRange TokensOf(uint64_t run) const;
+  // Of the layer's tokens, those that the filter does not hide.
+  uint64_t NumSeen(LayerId layer) const { return filter_.NumSeen({0, LayerTokens(layer)}); }
   // What is ready of the run; asks for it if it is not.
   derived::LayerObjectsPtr GetObjects(uint64_t run, const derived::Kind& kind, LayerId layer) const;
   derived::Lanes::AddedPtr JobOf(uint64_t run, const derived::Kind& kind, LayerId layer) const;
@@ -170,6 +178,8 @@ class SessionImpl {
   void PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts);
   // Lists the rows of the layer's segments and of the tail. None is read.
   void ListRuns(LayerId layer, storage::ChainSource* rows) const;
+  // Lists what the filter leaves of rows_'s runs.
+  void ListParts();
   // Asks for planes that the plan would read, if they are not ready.
   void AskForPlanes(LayerId layer);
   // Collects what is derived from the layer's runs and the execution reads. What turns out to be
@@ -248,6 +258,10 @@ class SessionImpl {
   // layers of others are added as calls reach them.
   std::vector<std::shared_ptr<storage::TailBlock>> blocks_;
   QuerySample query_sample_;
+  TokenFilter filter_;
+  // The first token that was appended while a filter hid others: its K and V, and those after it,
+  // are not those of the whole prompt.
+  uint64_t filtered_from_ = kNever;
 
   LayerId next_layer_ = 0;
   uint64_t step_rows_ = 0;
@@ -270,7 +284,8 @@ class SessionImpl {
   std::vector<derived::LayerObjectsPtr> layer_means_;    // The same.
   std::vector<derived::LayerObjectsPtr> layer_indexes_;  // The same.
   const std::unique_ptr<storage::ChainSource> rows_;
-  std::vector<const index::KeyEstimates*> estimates_;    // [kv head][run], or empty: none are read.
+  std::vector<attention::RunPart> parts_of_runs_;
+  std::vector<const index::KeyEstimates*> estimates_;  // [kv head][part], or empty: none are read.
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
   std::vector<const kernels::ValueMeansView*> means_;    // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.

@@ -10,16 +10,16 @@ namespace attndb::internal {
 
 namespace {
 
-// By kv head and run, what the objects of the chain's segments have; null for the others.
+// By kv head and part, what the objects of the chain's segments have; null for the others.
 template <typename Value>
 void ListByRun(const attention::LayerCall& call,
                const std::vector<derived::LayerObjectsPtr>& objects,
                const Value* derived::Head::*value, std::vector<const Value*>* list) {
   list->clear();
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
-    for (size_t run = 0; run < call.run_tokens.size(); ++run) {
-      const bool has = run < objects.size() && objects[run] != nullptr;
-      list->push_back(has ? objects[run]->head(head).*value : nullptr);
+    for (const attention::RunPart& part : call.parts) {
+      const bool has = part.run < objects.size() && objects[part.run] != nullptr;
+      list->push_back(has ? objects[part.run]->head(head).*value : nullptr);
     }
   }
 }
@@ -61,22 +61,24 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
       return (ready[i] >> kinds.NumberOf(kind) & 1u) != 0;
     };
     planner::RunFacts& run = facts->runs.emplace_back();
-    run.num_tokens = TokensUsed(i);
+    const TokenRange tokens = TokensOf(i);
+    run.num_tokens = filter_.NumSeen(tokens);
     run.may_have_planes = planes.MayHave(of.num_tokens());
     run.has_planes = is_ready(planes);
     for (size_t id = 0; id < indexes.size(); ++id) {
       if (finders[id] != nullptr && is_ready(*finders[id])) run.indexes |= 1u << id;
     }
-    chain.num_hidden += of.num_tokens() - run.num_tokens;
+    chain.num_hidden += of.num_tokens() - (tokens.end - tokens.begin);
     num_in_runs += run.num_tokens;
   }
-  facts->runs.push_back({.num_tokens = LayerTokens(layer) - num_in_runs});
+  chain.num_tokens = NumSeen(layer);
+  facts->runs.push_back({.num_tokens = chain.num_tokens - num_in_runs});
   facts->non_finite.clear();
   for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
     facts->non_finite.push_back(IsNonFinite(layer, head));
   }
-  chain.num_tokens = LayerTokens(layer);
   chain.num_stored = num_stored_;
+  chain.num_filtered = LayerTokens(layer) - chain.num_tokens;
   chain.runs = facts->runs;
   chain.non_finite = facts->non_finite;
   chain.kv_bytes = kv_bytes_per_token_ * chain.num_tokens;
@@ -222,7 +224,7 @@ void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call
   }
   ListByRun(call, layer_indexes_, &derived::Head::index, &indexes_);
   for (size_t i = 0; i < indexes_.size(); ++i) {
-    if (by_index_[i / call.run_tokens.size()] == 0) indexes_[i] = nullptr;
+    if (by_index_[i / call.parts.size()] == 0) indexes_[i] = nullptr;
   }
 }
 

@@ -75,9 +75,14 @@ const storage::KvRun& SessionImpl::DerivedRun(uint64_t run) const {
   return *blocks_[run - chain_.size()];
 }
 
-uint64_t SessionImpl::TokensUsed(uint64_t run) const {
-  return run < chain_.size() ? chain_[run].num_tokens_used
-                             : blocks_[run - chain_.size()]->num_tokens();
+TokenRange SessionImpl::TokensOf(uint64_t run) const {
+  if (run >= chain_.size()) {
+    const uint64_t begin = num_stored_ + (run - chain_.size()) * storage::KvTail::kJoinedTokens;
+    return {begin, begin + storage::KvTail::kJoinedTokens};
+  }
+  uint64_t begin = 0;
+  for (uint64_t i = 0; i < run; ++i) begin += chain_[i].num_tokens_used;
+  return {begin, begin + chain_[run].num_tokens_used};
 }
 
 derived::LayerObjectsPtr SessionImpl::GetObjects(uint64_t run, const derived::Kind& kind,

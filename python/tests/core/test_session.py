@@ -331,3 +331,21 @@ def test_sessions_close_by_call_by_with_and_by_the_collector(
         del kept
         gc.collect()
         assert db.stats().num_sessions == 0
+
+
+def test_a_filter_hides_all_but_its_ranges(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, 0, 60)
+    whole = session.attend(0, steps.q[0, 59:60])
+    session.set_filter([(0, 4), (30, 50)])
+    left = session.attend(0, steps.q[0, 59:60])
+    kept, _ = db.create_session(spec, steps.ids, reuse=False)
+    rows = np.r_[0:4, 30:50]
+    kept.append(0, steps.k[0, rows], steps.v[0, rows])
+    np.testing.assert_allclose(left, kept.attend(0, steps.q[0, 59:60]), **CLOSE)
+    session.set_filter()
+    np.testing.assert_array_equal(session.attend(0, steps.q[0, 59:60]), whole)
+    with pytest.raises(attndb.InvalidArgumentError, match=r"\[50, 30\) holds no token"):
+        session.set_filter([(50, 30)])

@@ -347,7 +347,7 @@ Status ClusterSearch::ScoreCandidates() {
   rows.Clear();
   size_t begin = 0;
   for (const IndexRun& run : call_.runs) {
-    const size_t end_token = run.first_token + run.num_visible;
+    const auto end_token = static_cast<uint32_t>(run.first_token + run.num_visible);
     size_t end = begin;
     while (end < num_candidates_ && scratch_.tokens[end] < end_token) ++end;
     rows.RequestListed(run.strip, scratch_.keys + begin, end - begin);

@@ -117,7 +117,7 @@ void BlockSearch::SelectBlocks() {
   }
   const auto room = static_cast<size_t>(wanted);
   size_t num_more = std::max<size_t>(1, room / shape_.form.block_keys);
-  // Blocks that are not whole leave room for others: few, as only the ends of runs are cut.
+  // Blocks of which keys are hidden leave room for others.
   while (num_more > 0 && num_selected_ < num_blocks_) {
     num_selected_ =
         kernels::SelectTopK(worth_, num_blocks_, num_selected_ + num_more, selected_, select_);
