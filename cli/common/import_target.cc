@@ -19,7 +19,7 @@ void ImportTarget::AddTo(Flags* flags) {
   flags->Add({"--no-planes", "", "Leave key planes to be made when a plan asks for them"},
              &no_planes_);
   flags->Add({"--index", "INDEX",
-              "Built while the rest is read, as in plans: pq or pq,m=4,b=8, clustered, graph"},
+              "Built while the rest is read, as in plans: pq or pq,m=4,b=8, graph, ..."},
              &index_);
   flags->Add({"--iterations", "N", "Of k-means, for --index pq (default: 8)"}, &iterations_, 1u,
              DBOptions::kMaxKmeansIterations);

@@ -36,8 +36,8 @@ struct DBOptions {
   // Threads that a build takes, all of low priority, at most kMaxThreads; 0 = all cores. Graphs,
   // which take long, are built by all of them.
   uint32_t background_threads = 1;
-  // What is built of each segment behind its planes, as plans name it: "pq", "pq,m=4,b=8",
-  // "clustered" or "graph"; empty = nothing: the first call of a plan that asks for one has it
+  // What is built of each segment behind its planes, as plans name it: "pq", "pq,m=4,b=8", "quest",
+  // "clustered", ...; empty = nothing: the first call of a plan that asks for one has it
   // built. A document that is stored piece by piece while a model reads it is so indexed meanwhile.
   // Needs background_builds.
   std::string index;

@@ -86,8 +86,8 @@ struct HeadExplain {
   double selected_mean = 0;    // Critical tokens per row and q head.
   uint64_t bytes_touched = 0;  // By the last Attend.
   double time_us = 0;          // Of the last Attend, summed over threads.
-  // Of an index that does not score every key, per row and q head: keys that it looked at. Of the
-  // group together, per row: clusters that it visited, and reads that waited for the one before.
+  // Of an index that does not score every key, per row and q head: what it scored. Of the group
+  // together, per row: clusters or blocks whose keys it read, and reads that waited for another.
   double visited_mean = 0;
   double clusters_mean = 0;
   double hops_mean = 0;

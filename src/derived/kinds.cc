@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "derived/blocks_kind.h"
 #include "derived/clusters_kind.h"
 #include "derived/graph_kind.h"
 #include "derived/key_planes_kind.h"
@@ -13,6 +14,7 @@
 namespace attndb::derived {
 
 void Kinds::Add(std::unique_ptr<const Kind> kind) {
+  ATTNDB_CHECK(kinds_.size() < kMost);
   for (const auto& other : kinds_) {
     ATTNDB_CHECK(other->traits().use != kind->traits().use);
     ATTNDB_CHECK(other->traits().object != kind->traits().object);
@@ -47,6 +49,7 @@ Kinds BuiltinKinds(size_t kmeans_iterations) {
   kinds.Add(MakeClustersKind());
   kinds.Add(MakeGraphKind());
   for (auto& kind : MakePqKinds(kmeans_iterations)) kinds.Add(std::move(kind));
+  for (auto& kind : MakeBlocksKinds()) kinds.Add(std::move(kind));
   return kinds;
 }
 

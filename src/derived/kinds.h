@@ -21,11 +21,16 @@ inline constexpr std::string_view kValuePlanes = "value_planes";
 inline constexpr std::string_view kValueMeans = "value_means";
 inline constexpr std::string_view kClusters = "clusters";
 inline constexpr std::string_view kGraph = "graph";
-inline constexpr std::string_view kPq = "pq";  // ... followed by a setting, as in "pq_8x8".
+// ... followed by a setting, as in "pq_8x8":
+inline constexpr std::string_view kPq = "pq";
+inline constexpr std::string_view kQuest = "quest";
+inline constexpr std::string_view kInfLlm = "infllm";
 
 class Kinds {
  public:
-  // REQUIRES: neither its use nor the name of its objects is taken.
+  static constexpr size_t kMost = 64;  // Cache::ReadyKinds has a bit for each.
+
+  // REQUIRES: neither its use nor the name of its objects is taken; there are fewer than kMost.
   void Add(std::unique_ptr<const Kind> kind);
 
   size_t size() const { return kinds_.size(); }

@@ -1,6 +1,6 @@
 // The interface of an index over the keys of one kv head of a run of tokens: it finds the critical
-// ones for all q heads of a group, without scoring every key. Clusters (clustered/) and graphs
-// (graph/) implement it.
+// ones for all q heads of a group, without scoring every key. Clusters (clustered/), graphs
+// (graph/), product codes (pq/) and blocks (coarse/) implement it.
 //
 // Chains:  one search serves all runs of a chain: who looks in all of them at once knows better
 //          what is worth looking at in each.
@@ -91,7 +91,7 @@ struct SearchCost {
   uint64_t keys_scored = 0;    // Keys whose score was estimated or computed, once a q row.
   uint64_t rows_read = 0;      // Rows of K.
   uint64_t hops = 0;           // Reads that waited for the one before.
-  uint64_t clusters = 0;       // Clusters visited.
+  uint64_t clusters = 0;       // Clusters, or blocks, whose keys were visited.
   uint64_t full_scans = 0;     // Runs of which every visible key was scored, since they are few.
 };
 

@@ -44,7 +44,8 @@ QueryType Dipr() {
                 .above_min = true,
                 .error = "alpha must be a number in (0, 1]"}},
           .needs = "dipr needs beta or alpha, for example dipr(alpha=0.012)",
-          .by_index = true};
+          .by_index = true,
+          .is_range = true};
 }
 
 QueryType Mass() {
@@ -194,6 +195,73 @@ IndexType Pq() {
           .scores_all = true};
 }
 
+// What a search of blocks does that have a row of `row_keys` keys' bytes for each `block_keys`
+// keys.
+SearchWork BlocksWork(const SearchSize& size, double block_keys, double row_keys) {
+  SearchWork work;
+  const double indexed = std::min(size.plane_tokens, size.middle_tokens);
+  const double blocks = indexed / block_keys;
+  work.exact_keys = size.fixed_tokens + size.middle_tokens - indexed + row_keys * blocks;
+  work.compared_keys = 2 * blocks + size.expected_tokens;
+  work.reranked_keys = size.expected_tokens / size.group_size;  // One selection serves the group.
+  return work;
+}
+
+// Of blocks that are selected whole, so many times k keys are scored.
+Argument BlocksEffort() {
+  constexpr double kMaxEffort = 1000;
+  return {.key = "effort",
+          .min = 1,
+          .max = kMaxEffort,
+          .error = "effort must be a number from 1 to 1000",
+          .fallback = 1};
+}
+
+IndexType Quest() {
+  constexpr double kPage = 16;  // Priced at the default.
+  return {.name = "quest",
+          .bits = {0},
+          .arguments = {{.key = "page",
+                         .min = 1,
+                         .whole = true,
+                         .values = {8, 16, 32, 64},
+                         .error = "page, the tokens of a page, must be 8, 16, 32 or 64",
+                         .fallback = kPage},
+                        BlocksEffort()},
+          // The largest and the smallest of each channel.
+          .predict = [](const SearchSize& size) { return BlocksWork(size, kPage, 2); },
+          .finds_by = "quest",
+          .settings = {"page"},
+          .effort_key = "effort",
+          .best_only = true};
+}
+
+IndexType InfLlm() {
+  constexpr double kBlock = 128;
+  return {.name = "infllm",
+          .bits = {0},
+          .arguments = {{.key = "block",
+                         .min = 1,
+                         .whole = true,
+                         .values = {32, 64, 128, 256, 512},
+                         .error = "block, the tokens of a block, must be 32, 64, 128, 256 or 512",
+                         .fallback = kBlock},
+                        {.key = "representatives",
+                         .min = 1,
+                         .whole = true,
+                         .values = {1, 2, 4, 8},
+                         .error = "representatives, the tokens that stand for a block, must be 1, "
+                                  "2, 4 or 8",
+                         .fallback = 4},
+                        BlocksEffort()},
+          // A mean in float32, of keys of 16 bits.
+          .predict = [](const SearchSize& size) { return BlocksWork(size, kBlock, 2); },
+          .finds_by = "infllm",
+          .settings = {"block", "representatives"},
+          .effort_key = "effort",
+          .best_only = true};
+}
+
 }  // namespace
 
 PlanRegistry BuiltinPlans() {
@@ -208,13 +276,16 @@ PlanRegistry BuiltinPlans() {
   registry.AddIndex(Clustered());
   registry.AddIndex(Graph());
   registry.AddIndex(Pq());
+  registry.AddIndex(Quest());
+  registry.AddIndex(InfLlm());
   // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench). How the first two search
   // is left out: without an index=... that follows, these score all keys. New tokens of a session
   // are attended to ([Alaya] 7.2, [RA] App. C). [PQC] Alg. 1 waits for a layer's codes before the
-  // layer's second token.
+  // layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial ones and 4,096 local ones.
   registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"pqcache", "topk(ratio=0.2,index=pq,m=2,b=6,await=1)"});
+  registry.AddPreset({"infllm", "topk(k=2048,index=infllm,sink=128,window=4096)"});
   return registry;
 }
 

@@ -204,6 +204,12 @@ class PlanParser {
                            " needs the scores of all: index=" + registry_.default_index()->name);
       return Status::Unsupported(error.message());
     }
+    if (plan.query->is_range && plan.index->best_only) {
+      const Status error =
+          Error(start, by + " finds blocks of the best tokens; " + plan.query->name +
+                           " asks for a range: topk, or another index");
+      return Status::Unsupported(error.message());
+    }
     if (plan.remainder != Remainder::kDrop) {
       return Error(start, by + " needs remainder=drop: it does not score what it leaves out");
     }

@@ -106,6 +106,9 @@ struct IndexType {
   };
   Draws draws = Draws::kNot;
   bool scores_all = false;  // It estimates the scores of all keys, of which a mass can be told.
+  // It selects blocks of keys, of which it can tell no more than which are best: it answers queries
+  // for the k best, and no ranges.
+  bool best_only = false;
 
   // That `bits=` may ask of it in such a query.
   std::vector<uint32_t> BitsFor(QueryKind kind) const {
@@ -123,7 +126,8 @@ struct QueryType {
   std::vector<Argument> arguments;
   std::string needs;          // What must be given, with an example; empty if nothing must.
   uint32_t default_bits = 0;  // Where the text has none.
-  bool by_index = false;      // An index that finds keys without scoring all of them can answer it.
+  bool by_index = false;      // An index that finds keys without scoring all of them can answer it,
+  bool is_range = false;      // ... if it can tell keys that lie in a range of the best.
   // Middle tokens that a q head will select; negative = nobody knows before a run. May be null.
   std::function<double(const LayerPlan& plan, double middle_tokens)> predict_selected;
 };

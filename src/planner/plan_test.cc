@@ -127,6 +127,18 @@ TEST(PlanTest, ProductCodesHaveSettings) {
   EXPECT_EQ(Parsed("topk(k=5,index=clustered)").FindsBy(), "clusters");
 }
 
+TEST(PlanTest, BlocksHaveSettings) {
+  const LayerPlan pages = Parsed("topk(k=1024,index=quest)");
+  EXPECT_EQ(pages.FindsBy(), "quest_16");
+  EXPECT_EQ(pages.Effort(), 1.0f);
+  EXPECT_TRUE(pages.Finds());
+  EXPECT_EQ(Parsed("topk(k=5,index=quest,page=64,effort=4)").ToString(),
+            "topk(k=5,index=quest,page=64,effort=4,sink=16,window=128)");
+  EXPECT_EQ(Parsed("infllm").ToString(), "topk(k=2048,index=infllm,sink=128,window=4096)");
+  EXPECT_EQ(Parsed("infllm").FindsBy(), "infllm_128x4");
+  EXPECT_EQ(Parsed("infllm(block=512,representatives=8)").FindsBy(), "infllm_512x8");
+}
+
 TEST(PlanTest, AnyPlanThatChoosesCanSayThatEnginesWait) {
   EXPECT_FALSE(Parsed("topk(k=5)").awaits);
   for (const char* text : {"topk(k=5,bits=4,await=1,sink=16,window=128)",
@@ -184,6 +196,14 @@ TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
         std::pair{"topk(k=5,await=1,await=1)", "key 'await' is given twice"},
         std::pair{"window(await=1)", "column 8: unknown key 'await'"},
         std::pair{"full(await=0)", "column 6: unknown key 'await'"},
+        std::pair{"topk(k=5,index=quest,page=12)", "page, the tokens of a page, must be 8, 16, 32"},
+        std::pair{"topk(k=5,index=quest,page=0)", "column 27: expected a whole number from 1"},
+        std::pair{"topk(k=5,index=quest,block=32)", "unknown key 'block'"},
+        std::pair{"topk(k=5,index=quest,effort=1001)", "effort must be a number from 1 to 1000"},
+        std::pair{"topk(k=5,index=infllm,block=100)", "block, the tokens of a block, must be 32"},
+        std::pair{"topk(k=5,index=infllm,representatives=3)", "must be 1, 2, 4 or 8"},
+        std::pair{"dipr(beta=1,index=quest)", "index=quest finds blocks of the best tokens; dipr"},
+        std::pair{"mass(p=0.9,index=infllm)", "mass needs the scores of all"},
         std::pair{"mass(p=0.9,index=graph)", "mass needs the scores of all"},
         std::pair{"topk(k=5,index=pq,remainder=mean)", "needs remainder=drop"}}) {
     const Result<Plan> plan = Parse(text);

@@ -134,6 +134,10 @@ TEST_F(SessionFilterTest, PlansChooseAmongWhatIsLeft) {
         settings.emplace_back(index);
       }
     }
+    if (query.starts_with("topk")) {
+      settings.emplace_back(",index=quest,effort=1000");
+      settings.emplace_back(",index=infllm,block=64,effort=1000");
+    }
     for (const std::string& setting : settings) {
       const std::string plan = query + setting + ")";
       ATTNDB_ASSERT_OK(session.SetPlan(plan));

@@ -38,6 +38,8 @@ constexpr const char* kPlans[] = {"full",
                                   "mass(p=0.8,index=pq,m=16)",
                                   "auto(error=0.1,index=pq)",
                                   "pqcache",
+                                  "topk(k=60,index=quest,page=8,sink=4,window=30)",
+                                  "topk(k=200,index=infllm,block=32,sink=4,window=30)",
                                   "mass(p=0.8,bits=8,sink=2,window=5)",
                                   "auto(error=0.1)",
                                   "auto(error=0.1,index=clustered)",
@@ -183,7 +185,9 @@ TEST_F(SessionRowsTest, APlanAsksForNoMoreThanItNeeds) {
        {"topk(k=30,bits=4,sink=4,window=30)", "topk(k=30,bits=8,remainder=sample:50)",
         "topk(k=30,index=clustered,sink=4,window=30)",
         "topk(k=30,index=pq,m=4,b=8,sink=4,window=30)", "topk(k=10,index=graph,sink=4,window=30)",
-        "dipr(beta=0.05,index=graph,beam_width=8,sink=4,window=30)"}) {
+        "dipr(beta=0.05,index=graph,beam_width=8,sink=4,window=30)",
+        "topk(k=60,index=quest,page=8,sink=4,window=30)",
+        "topk(k=200,index=infllm,block=32,sink=4,window=30)"}) {
     EXPECT_LT(rows_of(plan).size(), all / 2) << plan;
     EXPECT_GT(rows_of(plan).size(), 0u) << plan;
     // Whose value was read was chosen by its exact score.

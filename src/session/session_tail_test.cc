@@ -20,8 +20,12 @@ using test::ToyModel;
 constexpr uint64_t kBlock = 4096;
 
 // How a plan finds keys, by something that looks at nearly all of them.
-constexpr const char* kSettings[] = {"bits=8", "index=clustered,effort=100",
-                                     "index=graph,beam_width=6000", "index=pq,m=16,effort=60"};
+constexpr const char* kSettings[] = {"bits=8",
+                                     "index=clustered,effort=100",
+                                     "index=graph,beam_width=6000",
+                                     "index=pq,m=16,effort=60",
+                                     "index=quest,effort=1000",
+                                     "index=infllm,block=64,effort=1000"};
 
 class SessionTailTest : public DBFixture {
  protected:

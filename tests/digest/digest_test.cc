@@ -77,6 +77,8 @@ const char* const kPlans[] = {
     "dipr(alpha=0.1,index=pq,m=4,b=6)",
     "auto(error=0.1,index=pq)",
     "mass(p=0.9,index=pq)",
+    "topk(k=100,index=quest)",
+    "topk(k=200,index=infllm,block=32)",
     "auto(error=0.1)",
     "auto(error=0.1,index=clustered)",
     "auto(error=0.1,value_bits=8)",

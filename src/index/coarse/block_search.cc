@@ -1,0 +1,186 @@
+#include "index/coarse/block_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/checked_math.h"
+#include "common/infinity.h"
+#include "kernels/score.h"
+#include "kernels/select.h"
+
+namespace attndb::index {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+size_t NumVisible(const IndexRun& run) {
+  return run.num_visible - std::min(run.first_visible, run.num_visible);
+}
+
+}  // namespace
+
+template <typename T>
+T* BlockSearch::Take(size_t count) {
+  std::byte* const piece = next_ == nullptr ? nullptr : next_ + num_bytes_;
+  num_bytes_ += RoundUp(count * sizeof(T), kAlignment);
+  return reinterpret_cast<T*>(piece);
+}
+
+BlockSearch::BlockSearch(const IndexCall& call, void* scratch, SearchCost* cost)
+    : call_(call),
+      cost_(cost),
+      next_(static_cast<std::byte*>(scratch)),
+      shape_(KeysOf(call.runs[0]).shape()) {
+  for (const IndexRun& run : call.runs) {
+    num_keys_ += NumVisible(run);
+    num_blocks_ += VisibleBlocks(run).count;
+  }
+  queries_ = Take<float>(call.num_q_rows * shape_.row_elements());
+  scores_ = Take<float>(call.num_q_rows * num_blocks_);
+  worth_ = Take<float>(num_blocks_);
+  selected_ = Take<uint32_t>(num_blocks_ + kernels::kSelectSlack);
+  counts_ = Take<size_t>(call.runs.size());
+  keys_ = Take<uint32_t>(num_keys_);
+  tokens_ = Take<uint32_t>(num_keys_);
+  exact_ = Take<float>(call.num_q_rows * num_keys_);
+  chosen_ = Take<uint32_t>(num_keys_ + kernels::kSelectSlack);
+  select_ = Take<std::byte>(kernels::SelectTopKScratchBytes(num_keys_));
+}
+
+BlockSearch::BlockRange BlockSearch::VisibleBlocks(const IndexRun& run) {
+  if (NumVisible(run) == 0) return {};
+  const size_t block_keys = KeysOf(run).block_keys();
+  const size_t first = run.first_visible / block_keys;
+  return {first, (run.num_visible - 1) / block_keys + 1 - first};
+}
+
+template <typename F>
+void BlockSearch::ForEachSelected(const F& f) const {
+  size_t i = 0;
+  size_t first_of_run = 0;
+  for (size_t run = 0; run < call_.runs.size(); ++run) {
+    const IndexRun& of = call_.runs[run];
+    const BlockRange blocks = VisibleBlocks(of);
+    for (; i < num_selected_ && selected_[i] < first_of_run + blocks.count; ++i) {
+      const size_t begin = (blocks.first + selected_[i] - first_of_run) * shape_.form.block_keys;
+      f(run, std::max(begin, of.first_visible),
+        std::min(begin + shape_.form.block_keys, of.num_visible));
+    }
+    first_of_run += blocks.count;
+  }
+}
+
+void BlockSearch::ScoreBlocks() {
+  KeysOf(call_.runs[0]).Prepare(call_.q, call_.q_stride, call_.num_q_rows, queries_);
+  size_t at = 0;
+  for (const IndexRun& run : call_.runs) {
+    const BlockRange blocks = VisibleBlocks(run);
+    KeysOf(run).ScoreBlocks(queries_, call_.num_q_rows, blocks.first, blocks.count, scores_ + at,
+                            num_blocks_);
+    at += blocks.count;
+  }
+  cost_->bytes_touched += num_blocks_ * shape_.row_bytes();
+  cost_->keys_scored += num_blocks_ * call_.num_q_rows;
+}
+
+void BlockSearch::RateByBest() {
+  std::fill_n(worth_, num_blocks_, -kInfinity);
+  for (size_t r = 0; r < call_.num_q_rows; ++r) {
+    const float* const scores = ScoresOf(r);
+    const float best = std::max(kernels::MaxScore(scores, num_blocks_), call_.best[r]);
+    if (!std::isfinite(best)) continue;
+    for (size_t i = 0; i < num_blocks_; ++i) worth_[i] = std::max(worth_[i], scores[i] - best);
+  }
+}
+
+void BlockSearch::RateBySum() {
+  std::fill_n(worth_, num_blocks_, 0.0f);
+  for (size_t r = 0; r < call_.num_q_rows; ++r) {
+    const float* const scores = ScoresOf(r);
+    if (!std::isfinite(kernels::MaxScore(scores, num_blocks_))) continue;
+    for (size_t i = 0; i < num_blocks_; ++i) worth_[i] += scores[i];
+  }
+}
+
+size_t BlockSearch::NumKeysSelected() const {
+  size_t count = 0;
+  ForEachSelected([&](size_t, size_t first, size_t end) { count += end - first; });
+  return count;
+}
+
+void BlockSearch::SelectBlocks() {
+  const double effort = call_.spec.effort > 0 ? double{call_.spec.effort} : 1.0;
+  const double wanted = std::ceil(effort * call_.spec.k);
+  if (wanted >= static_cast<double>(num_keys_)) {
+    num_selected_ = kernels::SelectTopK(worth_, num_blocks_, num_blocks_, selected_, select_);
+    return;
+  }
+  const auto room = static_cast<size_t>(wanted);
+  size_t num_more = std::max<size_t>(1, room / shape_.form.block_keys);
+  // Blocks of which keys are hidden leave room for others.
+  while (num_more > 0 && num_selected_ < num_blocks_) {
+    num_selected_ =
+        kernels::SelectTopK(worth_, num_blocks_, num_selected_ + num_more, selected_, select_);
+    num_more = (room - std::min(room, NumKeysSelected())) / shape_.form.block_keys;
+  }
+}
+
+void BlockSearch::ListKeys() {
+  std::fill_n(counts_, call_.runs.size(), size_t{0});
+  ForEachSelected([&](size_t run, size_t first, size_t end) {
+    for (size_t key = first; key < end; ++key) {
+      keys_[num_listed_] = static_cast<uint32_t>(key);
+      tokens_[num_listed_++] = static_cast<uint32_t>(call_.runs[run].first_token + key);
+    }
+    counts_[run] += end - first;
+  });
+}
+
+// For all rows: a row of K serves the whole group.
+Status BlockSearch::ScoreKeys() {
+  storage::RowLease& rows = *call_.rows;
+  rows.Clear();
+  size_t begin = 0;
+  for (size_t run = 0; run < call_.runs.size(); begin += counts_[run++]) {
+    rows.RequestListed(call_.runs[run].strip, keys_ + begin, counts_[run]);
+  }
+  ATTNDB_RETURN_IF_ERROR(rows.Read());
+  begin = 0;
+  for (size_t run = 0; run < call_.runs.size(); begin += counts_[run++]) {
+    const storage::ListedRows listed = rows.Listed(run);
+    kernels::ScoreGather(listed.rows, listed.list, counts_[run], call_.q, call_.q_stride,
+                         call_.num_q_rows, exact_ + begin, num_keys_);
+  }
+  cost_->clusters += num_selected_;
+  cost_->keys_scored += num_listed_ * call_.num_q_rows;
+  cost_->rows_read += num_listed_;
+  cost_->bytes_touched += num_listed_ * call_.num_channels() * DTypeBytes(call_.runs[0].keys.dtype);
+  return Status::Ok();
+}
+
+void BlockSearch::Choose(size_t row, FoundKeys* found) const {
+  const float* const exact = exact_ + row * num_keys_;
+  found->count = kernels::SelectTopK(exact, num_listed_, call_.spec.k, chosen_, select_);
+  for (size_t i = 0; i < found->count; ++i) {
+    found->tokens[i] = tokens_[chosen_[i]];
+    found->scores[i] = exact[chosen_[i]];
+  }
+}
+
+Status BlockSearch::Run(FoundKeys* found) {
+  for (size_t r = 0; r < call_.num_q_rows; ++r) found[r].count = 0;
+  if (num_keys_ == 0) return Status::Ok();
+  ScoreBlocks();
+  if (shape_.form.summary == BlockSummary::kBounds) {
+    RateByBest();
+  } else {
+    RateBySum();
+  }
+  SelectBlocks();
+  ListKeys();
+  ATTNDB_RETURN_IF_ERROR(ScoreKeys());
+  for (size_t r = 0; r < call_.num_q_rows; ++r) Choose(r, &found[r]);
+  return Status::Ok();
+}
+
+}  // namespace attndb::index
