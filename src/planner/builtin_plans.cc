@@ -130,14 +130,32 @@ SearchWork GraphWork(const SearchSize& size) {
   return work;
 }
 
+// What belongs to one of the two walks alone.
+std::string WalkConflict(const LayerPlan& plan) {
+  const bool is_published = plan.Word("walk") == "diprs";
+  if (is_published && !plan.Is("dipr")) {
+    return "walk=diprs finds a range: it needs dipr, for example dipr(beta=50,index=graph,"
+           "walk=diprs)";
+  }
+  if (is_published && plan.Given("beam_width")) return "walk=diprs has no beam_width: give l0";
+  if (!is_published && plan.Given("l0")) return "l0 is of walk=diprs: give that too, or beam_width";
+  return "";
+}
+
 IndexType Graph() {
   constexpr double kMaxWidth = 1u << 20;
+  constexpr double kListThreshold = 256;
   return {.name = "graph",
           .bits = {0},
-          .arguments = {{.key = "beam_width", .min = 1, .max = kMaxWidth, .whole = true}},
+          .arguments =
+              {{.key = "beam_width", .min = 1, .max = kMaxWidth, .whole = true},
+               {.key = "walk", .words = {"group", "diprs"}},
+               {.key = "l0", .min = 0, .max = kMaxWidth, .whole = true, .fallback = kListThreshold},
+               {.key = "expand", .words = {"hidden", "all"}}},
           .predict = GraphWork,
           .finds_by = "graph",
-          .effort_key = "beam_width"};
+          .effort_key = "beam_width",
+          .conflict = WalkConflict};
 }
 
 // What a search by product codes does. A scan of them takes so much of the time of one of 4-bit

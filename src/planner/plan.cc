@@ -27,7 +27,10 @@ std::string GivenText(const std::vector<Argument>& arguments, const ArgumentValu
   std::string text;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!values.given[i]) continue;
-    text += (text.empty() ? "" : ",") + arguments[i].key + "=" + NumberText(values.values[i]);
+    const std::vector<std::string>& words = arguments[i].words;
+    text += (text.empty() ? "" : ",") + arguments[i].key + "=";
+    text +=
+        words.empty() ? NumberText(values.values[i]) : words[static_cast<size_t>(values.values[i])];
   }
   return text;
 }
@@ -84,7 +87,16 @@ double LayerPlan::Get(std::string_view key) const {
 
 bool LayerPlan::Given(std::string_view key) const {
   const size_t i = PlaceOf(query->arguments, key);
-  return i < query->arguments.size() && arguments.given[i];
+  if (i < query->arguments.size()) return arguments.given[i];
+  if (index == nullptr) return false;
+  const size_t j = PlaceOf(index->arguments, key);
+  return j < index->arguments.size() && index_arguments.given[j];
+}
+
+std::string_view LayerPlan::Word(std::string_view key) const {
+  const size_t i = index == nullptr ? 0 : PlaceOf(index->arguments, key);
+  if (index == nullptr || i == index->arguments.size()) return "";
+  return index->arguments[i].words[static_cast<size_t>(index_arguments.values[i])];
 }
 
 bool LayerPlan::Is(std::string_view query_name) const {

@@ -101,6 +101,9 @@ struct LayerPlan {
   bool Bounds() const { return exact_fallback > 0.0; }
   // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.
   double Get(std::string_view key) const;
+  // The word of such an argument of the index; empty if the index has none of that name.
+  std::string_view Word(std::string_view key) const;
+  // Whether the text has that argument, of the query or of the index.
   bool Given(std::string_view key) const;
   bool Is(std::string_view query_name) const;
   // Why such a call has no choice but to read all that it sees; empty if it chooses. Static text.

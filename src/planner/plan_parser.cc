@@ -191,6 +191,10 @@ class PlanParser {
     if (plan.remainder != Remainder::kDrop) {
       return Error(start, by + " needs remainder=drop: it does not score what it leaves out");
     }
+    if (plan.index->conflict != nullptr) {
+      const std::string conflict = plan.index->conflict(plan);
+      if (!conflict.empty()) return Error(start, conflict);
+    }
     if (plan.Bounds()) {
       return Error(fallback_pos_, by + " bounds nothing; exact_fallback needs index=" +
                                       registry_.default_index()->name);
@@ -288,7 +292,11 @@ class PlanParser {
 
   Status SetNumber(const Argument& argument, const Item& value, size_t i,
                    ArgumentValues* values) const {
-    if (argument.whole) {
+    if (!argument.words.empty()) {
+      const auto word = std::ranges::find(argument.words, value.text);
+      if (word == argument.words.end()) return Error(value.pos, WordsText(argument));
+      values->values[i] = static_cast<double>(word - argument.words.begin());
+    } else if (argument.whole) {
       uint32_t number = 0;
       ATTNDB_RETURN_IF_ERROR(SetInteger(value, static_cast<uint32_t>(argument.min), &number));
       const std::vector<uint32_t>& allowed = argument.values;
@@ -306,6 +314,16 @@ class PlanParser {
     }
     values->given[i] = true;
     return Status::Ok();
+  }
+
+  // "walk must be group or diprs"
+  static std::string WordsText(const Argument& argument) {
+    std::string text = argument.key + " must be ";
+    for (size_t i = 0; i < argument.words.size(); ++i) {
+      if (i > 0) text += i + 1 == argument.words.size() ? " or " : ", ";
+      text += argument.words[i];
+    }
+    return text;
   }
 
   // A value that the plan language has had, has, or will have, and this version has not.

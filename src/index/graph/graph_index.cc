@@ -78,7 +78,7 @@ size_t GraphIndex::ScratchBytes(const IndexCall& call) const {
   for (const IndexRun& run : call.runs) {
     const auto& graph = static_cast<const GraphIndex&>(*run.index);
     const WalkCall part = PartOf(call, run, nullptr);
-    bytes = std::max(bytes, WalkScratchBytes(graph.view_, part, graph.range_walk_));
+    bytes = std::max(bytes, WalkScratchBytes(graph.view_, part));
   }
   return StateBytes(call) + bytes;
 }
@@ -105,7 +105,7 @@ Status GraphIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found
     for (size_t r = 0; r < call.num_q_rows; ++r) {
       parts[r] = {found[r].tokens + found[r].count, found[r].scores + found[r].count, 0};
     }
-    ATTNDB_RETURN_IF_ERROR(WalkGraph(graph.view_, part, graph.range_walk_, rest, parts, cost));
+    ATTNDB_RETURN_IF_ERROR(WalkGraph(graph.view_, part, rest, parts, cost));
     for (size_t r = 0; r < call.num_q_rows; ++r) graph.Take(run, parts[r], &found[r], &best[r]);
   }
   return Status::Ok();

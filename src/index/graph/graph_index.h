@@ -4,8 +4,8 @@
 // Shapes:  as index/key_index.h; keys are the middle of a run: sinks and window are left out by the
 //          caller.
 // Effort:  top-k: the search window, keys of each q row that are kept and followed (0: three times
-//          k). A range: keys of each q row that are followed though they are out of range; for
-//          kListOrder AlayaDB's l0 (0: 192).
+//          k). A range: keys of each q row that are followed though they are out of range (0:
+//          192). A range in the order of its list has list_threshold instead.
 // Errors:  Build, Extend, Merge: kCancelled; kResourceExhausted: no memory. Parse: those of
 //          graph_format.h.
 // Threads: constant once made; concurrent calls must not share scratch or what they write.
@@ -66,8 +66,6 @@ class GraphIndex final : public KeyIndex {
   std::span<const std::byte> bytes() const { return bytes_; }
   const GraphView& view() const { return view_; }
 
-  void set_range_walk(RangeWalk walk) { range_walk_ = walk; }
-
   // Keys of the run in front of those of the graph: sinks, which a graph is better without. Its own
   // are numbered behind them.
   void set_first_key(size_t first_key) { first_key_ = first_key; }
@@ -89,7 +87,6 @@ class GraphIndex final : public KeyIndex {
   std::span<const std::byte> bytes_;
   GraphView view_;
   size_t first_key_ = 0;
-  RangeWalk range_walk_ = RangeWalk::kBestFirst;
 };
 
 }  // namespace attndb::index
