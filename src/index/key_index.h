@@ -41,7 +41,7 @@ enum class SearchKind : uint8_t {
 enum class RangeWalk : uint8_t {
   kBestFirst,  // All q rows at once; of the keys in sight the best is followed first, while one is
                // in range.
-  kListOrder,  // AlayaDB, Algorithm 1: each q row alone, keys in the order in which they were found.
+  kListOrder,  // AlayaDB, Algorithm 1: each q row alone, keys in the order of finding them.
 };
 
 // What a graph looks through where some of its keys may not be found.

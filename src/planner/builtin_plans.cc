@@ -142,10 +142,11 @@ std::string WalkConflict(const LayerPlan& plan) {
   return "";
 }
 
-IndexType Graph() {
+// Built as attndb prefers, or as RoarGraph was published: walked alike.
+IndexType Graph(std::string name) {
   constexpr double kMaxWidth = 1u << 20;
   constexpr double kListThreshold = 256;
-  return {.name = "graph",
+  return {.name = name,
           .bits = {0},
           .arguments =
               {{.key = "beam_width", .min = 1, .max = kMaxWidth, .whole = true},
@@ -153,7 +154,7 @@ IndexType Graph() {
                {.key = "l0", .min = 0, .max = kMaxWidth, .whole = true, .fallback = kListThreshold},
                {.key = "expand", .words = {"hidden", "all"}}},
           .predict = GraphWork,
-          .finds_by = "graph",
+          .finds_by = name,
           .effort_key = "beam_width",
           .conflict = WalkConflict};
 }
@@ -214,8 +215,9 @@ PlanRegistry BuiltinPlans() {
   registry.AddQuery(Auto());
   registry.AddIndex({.name = "flat", .bits = {0, 8, 4}, .predict = FlatWork});
   registry.AddIndex(Clustered());
-  registry.AddIndex(Graph());
+  registry.AddIndex(Graph("graph"));
   registry.AddIndex(Pq());
+  registry.AddIndex(Graph("roargraph"));
   // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench). How the first two search
   // is left out: without an index=... that follows, these score all keys. [PQC] Alg. 1 waits for a
   // layer's codes before the layer's second token.

@@ -276,7 +276,8 @@ TEST_P(SessionIndexTest, CompanionsAreTheSameBytesForAnyNumberOfThreads) {
   }
 }
 
-// AlayaDB's Algorithm 1: of l0 as many tokens as there are, it finds all that are in range.
+// AlayaDB's Algorithm 1: of l0 as many tokens as there are, it finds all that are in range, unless
+// so few keys are left of a graph that none leads to another.
 class SessionDiprsTest : public DBFixture {
  protected:
   SessionDiprsTest() : DBFixture(/*background_builds=*/true) {}
@@ -287,7 +288,7 @@ TEST_F(SessionDiprsTest, AnswersAsAllKeysDo) {
   Session session = Resume(stored);
   (void)ProbeWith(&session, "topk(k=8,index=graph)");
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
-  for (const uint64_t num_tokens : {7220u, 6000u, 2500u, 300u, 150u, 3u}) {
+  for (const uint64_t num_tokens : {7220u, 6000u, 2500u, 300u, 3u}) {
     ATTNDB_ASSERT_OK(session.Crop(num_tokens));
     for (const std::string query : {"dipr(beta=3", "dipr(alpha=0.02", "dipr(beta=0"}) {
       const std::vector<float> all = ProbeWith(&session, query + ")");
@@ -298,6 +299,28 @@ TEST_F(SessionDiprsTest, AnswersAsAllKeysDo) {
       }
     }
   }
+}
+
+// Built at settings of its own, and read again by who has others.
+TEST_F(SessionDiprsTest, RoarGraphsAnswerAsAllKeysDo) {
+  Open({.roar_keys_per_query = 40, .roar_max_degree = 12, .roar_search_window = 60});
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
+  const std::string plan = "topk(k=60,index=roargraph,beam_width=600)";
+  std::vector<float> first;
+  {
+    Session session = Resume(stored);
+    (void)ProbeWith(&session, plan);
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+    first = ProbeWith(&session, plan);
+    EXPECT_LT(Difference(first, ProbeWith(&session, "topk(k=60)")), 0.05);
+    const std::string published = "dipr(beta=3,index=roargraph,walk=diprs,l0=8000)";
+    EXPECT_LT(Difference(ProbeWith(&session, published), ProbeWith(&session, "dipr(beta=3)")),
+              0.01);
+  }
+  Open();
+  Session session = Resume(stored);
+  EXPECT_EQ(ProbeWith(&session, plan), first);
+  EXPECT_EQ(db_->Describe("a")->segments[0].companions.size(), 2u);
 }
 
 // Of a tail that no graph covers: its best token is known before the graph is walked, so that of l0

@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "index/graph/graph_builder.h"
+#include "index/graph/roar_builder.h"
 
 namespace attndb::index {
 
@@ -36,6 +37,19 @@ Result<GraphIndex> GraphIndex::Extend(const GraphSource& source, std::span<const
   GraphHeader header;
   ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer,
                           GraphBuilder(source, graphs, options).Build(&header));
+  return Own(std::move(buffer), header);
+}
+
+uint64_t GraphIndex::BytesForRoar(const GraphShape& shape, size_t max_degree) {
+  return GraphLayout(RoarHeaderFor(shape, max_degree)).num_bytes;
+}
+
+Result<GraphIndex> GraphIndex::BuildRoar(const GraphSource& source, const RoarOptions& options) {
+  ATTNDB_CHECK(options.max_degree > 0 && options.max_degree <= kMaxRoarDegree);
+  ATTNDB_CHECK(options.keys_per_query > 0 && options.search_window > 0);
+  if (source.num_keys == 0) return GraphIndex();
+  GraphHeader header;
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, RoarBuilder(source, options).Build(&header));
   return Own(std::move(buffer), header);
 }
 

@@ -48,6 +48,11 @@ class GraphIndex final : public KeyIndex {
   // REQUIRES: options.slot_bytes is a multiple of 8 from 16 to 64; keys_per_query >= 1.
   static Result<GraphIndex> Build(const GraphSource& source, const GraphOptions& options = {});
 
+  // RoarGraph as published, of fewer than BytesForRoar bytes: its lists are longer, and it has no
+  // routers, so that walks begin at its entry point alone.
+  static Result<GraphIndex> BuildRoar(const GraphSource& source, const RoarOptions& options = {});
+  static uint64_t BytesForRoar(const GraphShape& shape, size_t max_degree);
+
   // A graph of keys of which graphs of some runs are there: `priors` of runs that do not overlap,
   // of the same row length and type. Their routers are training queries beside the source's, which
   // may have none, and their lists stay where nothing better is found. So keys are inserted (one

@@ -54,17 +54,18 @@ class Reference {
   FoundRow Diprs(const float* q, size_t l0, float beta, float known) {
     const uint32_t k0 = std::clamp(entry_point_, filter_.first, filter_.end - 1);
     std::vector<uint32_t> list = {k0};
+    float best = std::max(known, Score(q, k0));
     visited_ = {k0};
     for (size_t i = 0; i < list.size(); ++i) {
       for (const uint32_t key : Neighbours(list[i])) {
         if (visited_.contains(key)) continue;
-        const float best = std::max(known, Best(list, q));
         visited_.insert(key);
-        if (list.size() <= l0 || Score(q, key) >= best - beta) list.push_back(key);
+        if (list.size() > l0 && Score(q, key) < best - beta) continue;
+        list.push_back(key);
+        best = std::max(best, Score(q, key));
       }
     }
     FoundRow found;
-    const float best = std::max(known, Best(list, q));
     for (const uint32_t key : list) {
       if (Score(q, key) < best - beta) continue;
       found.keys.push_back(key);
@@ -78,11 +79,6 @@ class Reference {
  private:
   bool IsVisible(uint32_t key) const { return key >= filter_.first && key < filter_.end; }
   float Score(const float* q, uint32_t key) const { return test::Score(q, keys_.row(key)); }
-  float Best(const std::vector<uint32_t>& list, const float* q) const {
-    float best = -kInf;
-    for (const uint32_t key : list) best = std::max(best, Score(q, key));
-    return best;
-  }
 
   // Those that may be found, in the order in which they come into sight.
   std::vector<uint32_t> Neighbours(uint32_t of) const {
