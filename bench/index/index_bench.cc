@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "bench/index/index_head.h"
@@ -105,6 +105,9 @@ class HeadBench {
   Result<Session> Open(const DB& db, const std::string& plan) const {
     ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
                             db.CreateSession(head_.spec, tokens_, {.plan = plan}));
+    if (options_.prefix_tokens > 0 && options_.prefix_tokens < head_.num_tokens) {
+      ATTNDB_RETURN_IF_ERROR(start.session.Crop(options_.prefix_tokens));
+    }
     return std::move(start.session);
   }
 
@@ -165,12 +168,16 @@ class HeadBench {
   }
 
   Status FindTruth(const DB& db) {
-    const std::string plan = "topk(k=" + std::to_string(options_.k) + ",bits=exact)";
+    const std::string plan = options_.find.empty()
+                                 ? "topk(k=" + std::to_string(options_.k) + ",bits=exact)"
+                                 : options_.find;
     ATTNDB_ASSIGN_OR_RETURN(Session session, Open(db, plan));
     for (uint64_t i = 0; i < head_.num_test(); ++i) {
       ATTNDB_ASSIGN_OR_RETURN(std::vector<CriticalTokens> found, session.Search(0, Query(i)));
       std::vector<std::vector<uint32_t>>& of_query = truth_.emplace_back();
+      std::vector<Shares>& shares = shares_.emplace_back();
       for (CriticalTokens& head : found) {
+        shares.push_back(SharesOf(head));
         std::ranges::sort(head.tokens);
         of_query.push_back(std::move(head.tokens));
       }
@@ -193,29 +200,52 @@ class HeadBench {
         ATTNDB_ASSIGN_OR_RETURN(const std::vector<CriticalTokens> found,
                                 run.session.Search(0, Query(i)));
         run.us.push_back((cli::MonotonicSeconds() - start) * 1e6);
-        if (round == 0) run.recall_sum += RecallOf(found, truth_[i]);
+        if (round == 0) run.recall_sum += RecallOf(found, shares_[i]);
       }
     }
     return Status();
   }
 
-  static double RecallOf(const std::vector<CriticalTokens>& found,
-                         const std::vector<std::vector<uint32_t>>& truth) {
-    double sum = 0;
-    for (size_t head = 0; head < truth.size(); ++head) {
-      const std::set<uint32_t> tokens(found[head].tokens.begin(), found[head].tokens.end());
-      const auto both = std::ranges::count_if(
-          truth[head], [&](uint32_t token) { return tokens.contains(token); });
-      sum +=
-          static_cast<double>(both) / static_cast<double>(std::max<size_t>(1, truth[head].size()));
+  // What a token that is to be found counts for; 1 in all.
+  using Shares = std::map<uint32_t, double>;
+
+  // Of the best tokens all the same, of a range that of the softmax mass.
+  Shares SharesOf(const CriticalTokens& head) const {
+    Shares shares;
+    if (head.tokens.empty()) return shares;
+    const double best = *std::ranges::max_element(head.scores);
+    double all = 0;
+    for (size_t i = 0; i < head.tokens.size(); ++i) {
+      const double logit = (head.scores[i] - best) * double{head_.layer().scale};
+      const double weight = options_.find.starts_with("dipr") ? std::exp(logit) : 1.0;
+      shares[head.tokens[i]] = weight;
+      all += weight;
     }
-    return sum / static_cast<double>(truth.size());
+    for (auto& [token, share] : shares) share /= all;
+    return shares;
+  }
+
+  // Of nothing to be found, all is found.
+  static double RecallOf(const std::vector<CriticalTokens>& found,
+                         const std::vector<Shares>& shares) {
+    double sum = 0;
+    for (size_t head = 0; head < shares.size(); ++head) {
+      sum += shares[head].empty() ? 1.0 : 0.0;
+      for (const uint32_t token : found[head].tokens) {
+        const auto share = shares[head].find(token);
+        if (share != shares[head].end()) sum += share->second;
+      }
+    }
+    return sum / static_cast<double>(shares.size());
   }
 
   Result<IndexHeadResult> Summarize() {
     IndexHeadResult result;
     result.name = head_.name;
     result.num_keys = head_.num_keys();
+    if (options_.prefix_tokens > 0 && options_.prefix_tokens < head_.num_tokens) {
+      result.num_keys -= head_.num_tokens - options_.prefix_tokens;
+    }
     result.num_segments = runs_.front().session.Explain().num_segments;
     result.group_size = head_.layer().num_q_heads;
     result.head_dim = head_.layer().head_dim;
@@ -234,7 +264,8 @@ class HeadBench {
   const IndexBenchOptions& options_;
   std::vector<TokenId> tokens_;  // And one more, which the engine would run.
   std::vector<PlanRun> runs_;
-  Truth truth_;  // Ascending.
+  Truth truth_;                              // Ascending.
+  std::vector<std::vector<Shares>> shares_;  // By query and q head.
 };
 
 }  // namespace
@@ -285,6 +316,15 @@ Result<std::vector<HeadPlace>> ParseHeads(const HeadInfo& info, std::string_view
 
 Result<std::vector<IndexHeadResult>> RunIndexBench(HeadSource* source,
                                                    const IndexBenchOptions& options) {
+  const bool finds_topk = options.find.empty();
+  if (!finds_topk && (options.plans.empty() || !options.peers.empty())) {
+    return Status::InvalidArgument("what is found by --find needs --plan, and has no --peers");
+  }
+  if (options.prefix_tokens > 0 && options.prefix_tokens <= IndexHead::kSink + IndexHead::kWindow) {
+    return Status::InvalidArgument("prefix of " + std::to_string(options.prefix_tokens) +
+                                   " tokens, expected more than sinks and window, " +
+                                   std::to_string(IndexHead::kSink + IndexHead::kWindow));
+  }
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<HeadPlace> places,
                           ParseHeads(source->info(), options.heads));
   ATTNDB_ASSIGN_OR_RETURN(const cli::TempDir dir, cli::TempDir::Create(options.temp_dir));

@@ -5,7 +5,9 @@
 //          `tail` are imported, with q of the tokens before them to sample from; the background
 //          builds what the plans ask for. Queries are q of some of the last tokens, a group of q
 //          heads a call. A round takes each query once, plans in turn; times are of
-//          Session::Search, medians over all. What is to be found is what topk over K itself finds.
+//          Session::Search, medians over all. What is to be found is what topk over K itself finds,
+//          or another query: of a range, recall is the share that is found of the softmax mass of
+//          its tokens.
 // Peers:   a program that is given a folder with the same keys and queries, and prints a line of
 //          JSON for each index and setting (index_peers.h).
 // Errors:  as DB and Session; kInvalidArgument for heads that the source lacks; kCancelled if
@@ -38,7 +40,9 @@ struct IndexBenchOptions {
   std::vector<std::string> plans;  // Queries topk with index and effort; empty: a sweep.
   std::string heads;               // "3:0,12:1": layer and kv head; empty: one of each layer.
   uint32_t k = 100;
-  uint32_t num_queries = 64;  // Calls a round.
+  std::string find;            // The query, as in "dipr(alpha=0.012)"; empty: topk of k.
+  uint64_t prefix_tokens = 0;  // Sessions reuse so many tokens of the context; 0: all.
+  uint32_t num_queries = 64;   // Calls a round.
   uint32_t num_rounds = 5;
   // Compacts the context to segments of so many tokens; 0: as it was imported.
   uint64_t segment_tokens = 0;
@@ -52,7 +56,7 @@ struct IndexBenchOptions {
 struct IndexResult {
   std::string name;     // "attndb", or a peer's.
   std::string setting;  // A plan, or a peer's parameters.
-  double recall = 0;    // Of the k best, mean over queries.
+  double recall = 0;    // Of what is to be found, mean over queries.
   double us_per_query = 0;
   double visited = -1;       // Share of the keys that a query looked at; -1 = unknown.
   double build_seconds = 0;  // Of the index, 0 = none.

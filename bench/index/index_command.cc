@@ -25,6 +25,11 @@ class IndexCommand : public cli::Command {
         {"--heads", "LIST", "Layer and kv head, as in 3:0,12:1 (default: one of each layer)"},
         &options_.heads);
     flags->Add({"-k", "N", "Keys to be found (default: 100)"}, &options_.k, 1U, 65536U);
+    flags->Add({"--find", "QUERY",
+                "What is to be found, as in dipr(alpha=0.012): recall is of its softmax mass"},
+               &options_.find);
+    flags->Add({"--prefix", "N", "Sessions reuse the first N tokens (default: all)"},
+               &options_.prefix_tokens, uint64_t{1}, uint64_t{1} << 40);
     vectors_.AddTo(flags);
     flags->Group("How it is measured");
     flags->Add({"--num-queries", "N", "Groups of queries (default: 64)"}, &options_.num_queries, 1U,

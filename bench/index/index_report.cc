@@ -105,6 +105,8 @@ Json IndexBenchJson(const HeadInfo& info, const IndexBenchOptions& options,
           {"origin", HeadOriginName(info.origin)},
           {"description", info.description},
           {"k", options.k},
+          {"find", options.find.empty() ? Json(nullptr) : Json(options.find)},
+          {"prefix_tokens", options.prefix_tokens},
           {"num_queries", options.num_queries},
           {"num_rounds", options.num_rounds},
           {"heads", std::move(list)}};
@@ -116,7 +118,8 @@ std::string IndexBenchText(const HeadInfo& info, const IndexBenchOptions& option
       cli::PairsText(
           {{"vectors", std::string(HeadOriginName(info.origin)) + ": " + info.description},
            {"on", cli::ReadCpuInfo().model + ", " + KernelIsa() + ", 1 thread"},
-           {"recall", "of the " + std::to_string(options.k) + " best"}}) +
+           {"recall", options.find.empty() ? "of the " + std::to_string(options.k) + " best"
+                                           : "of the softmax mass of " + options.find}}) +
       "\n";
   for (const IndexHeadResult& head : heads) text += HeadText(head);
   cli::Table table({{"head"}, {"recall"}, {"attndb"}, {"best peer"}, {"faster"}});

@@ -13,21 +13,31 @@ class BuildCommand : public Command {
  public:
   void AddFlags(Flags* flags) override {
     flags->Add({"context", "CONTEXT", "Name, or #id", /*required=*/true}, &context_);
-    flags->Add(
-        {"--index", "INDEX",
-         "As in plans: clustered, graph, quest, infllm, pq or pq,m=4,b=8; or planes (built anyway)",
-         /*required=*/true},
-        &index_);
+    flags->Add({"--index", "INDEX",
+                "As in plans: clustered, graph, roargraph, quest, infllm, pq or pq,m=4,b=8; or "
+                "planes, built "
+                "anyway",
+                /*required=*/true},
+               &index_);
     flags->Add({"--m", "M", "Subspaces of pq, as m= in INDEX"}, &m_, 1u, kMaxSetting);
     flags->Add({"--b", "B", "Bits of each of them, as b= in INDEX"}, &b_, 1u, kMaxSetting);
     flags->Add({"--iterations", "N", "Of k-means, for pq (default: 8)"}, &iterations_, 1u,
                DBOptions::kMaxKmeansIterations);
+    flags->Add({"--roar-keys", "N_Q", "Keys that a query of roargraph finds (default: 100)"},
+               &roar_keys_, 1u, DBOptions::kMaxRoarKeys);
+    flags->Add({"--roar-degree", "M", "Neighbours of its projection (default: 35)"}, &roar_degree_,
+               1u, DBOptions::kMaxRoarDegree);
+    flags->Add({"--roar-window", "L", "Keys that its enhancement keeps (default: 500)"},
+               &roar_window_, 1u, DBOptions::kMaxRoarKeys);
   }
 
   Result<ExitCode> Run(Environment* env) override {
-    ATTNDB_ASSIGN_OR_RETURN(
-        const DB db,
-        env->OpenForWriting(false, {.background_threads = 0, .kmeans_iterations = iterations_}));
+    ATTNDB_ASSIGN_OR_RETURN(const DB db,
+                            env->OpenForWriting(false, {.background_threads = 0,
+                                                        .kmeans_iterations = iterations_,
+                                                        .roar_keys_per_query = roar_keys_,
+                                                        .roar_max_degree = roar_degree_,
+                                                        .roar_search_window = roar_window_}));
     const InterruptScope interrupt;
     ProgressLine line({.label = "build", .unit = "bytes", .enabled = env->show_progress()});
     const Result<BuildReport> report =
@@ -74,6 +84,9 @@ class BuildCommand : public Command {
   uint32_t m_ = 0;  // 0: not given.
   uint32_t b_ = 0;
   uint32_t iterations_ = 0;
+  uint32_t roar_keys_ = 0;
+  uint32_t roar_degree_ = 0;
+  uint32_t roar_window_ = 0;
 };
 
 }  // namespace

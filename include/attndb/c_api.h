@@ -117,6 +117,9 @@ typedef struct attndb_db_options {
   int32_t fixed_prices;         /* 1 = measure_machine off. */
   const char* index;            /* NULL = none. */
   uint32_t kmeans_iterations;   /* 0 = the default. */
+  uint32_t roar_keys_per_query; /* 0 = the default, of these three. */
+  uint32_t roar_max_degree;
+  uint32_t roar_search_window;
 } attndb_db_options;
 
 /* SessionOptions. NULL = defaults. */

@@ -36,10 +36,10 @@ struct DBOptions {
   // Threads that a build takes, all of low priority, at most kMaxThreads; 0 = all cores. Graphs,
   // which take long, are built by all of them.
   uint32_t background_threads = 1;
-  // What is built of each segment behind its planes, as plans name it: "pq", "pq,m=4,b=8", "quest",
-  // "clustered", ...; empty = nothing: the first call of a plan that asks for one has it
-  // built. A document that is stored piece by piece while a model reads it is so indexed meanwhile.
-  // Needs background_builds.
+  // What is built of each segment behind its planes, as plans name it: "pq", "pq,m=4,b=8",
+  // "clustered", "graph", "roargraph", "quest", ...; empty = nothing: the first call of a plan that
+  // asks for one has it built. A document that is stored piece by piece while a model reads it is
+  // so indexed meanwhile. Needs background_builds.
   std::string index;
   // Rounds of k-means by which codebooks of product quantization are trained, at most
   // kMaxKmeansIterations; fewer where nothing changes any more. 0 = 8: [PQC] Eq. 3 with a twentieth
@@ -47,6 +47,14 @@ struct DBOptions {
   // cores, and recall grows little beyond 6 (docs/plan.md#indexes).
   uint32_t kmeans_iterations = 0;
   static constexpr uint32_t kMaxKmeansIterations = 1000;
+  // How RoarGraph (index=roargraph) is built, where it is built from now on; 0 = as published:
+  // training queries find N_q = 100 keys each, keys get M = 35 neighbours of the projection and M
+  // of the enhancement, whose searches keep L = 500 keys (docs/plan.md#roargraph).
+  uint32_t roar_keys_per_query = 0;
+  uint32_t roar_max_degree = 0;
+  uint32_t roar_search_window = 0;
+  static constexpr uint32_t kMaxRoarDegree = 127;
+  static constexpr uint32_t kMaxRoarKeys = 65536;  // N_q and L.
   // Memory of a GPU that plans may count on. It is planned for and explained; this version computes
   // on the CPU.
   uint64_t gpu_memory_bytes = 0;

@@ -59,6 +59,9 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     measure_machine: bool = True,
     index: str = "",
     kmeans_iterations: int = 0,
+    roar_keys_per_query: int = 0,
+    roar_max_degree: int = 0,
+    roar_search_window: int = 0,
 ) -> DB:
     """Opens or creates the store in folder `path`; what a crash left unfinished is removed.
 
@@ -72,7 +75,8 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     ``measure_machine``: `auto` is priced by what this machine takes; else by fixed prices, so that
     every run decides alike. ``index``: what is built of each segment behind its planes, as in
     plans, e.g. ``"pq"`` or ``"pq,m=4,b=8"``; empty = nothing, until a plan asks for one.
-    ``kmeans_iterations``: of codebooks of product codes; 0 = 8.
+    ``kmeans_iterations``: of codebooks of product codes; 0 = 8. ``roar_keys_per_query``,
+    ``roar_max_degree``, ``roar_search_window``: N_q, M and L of RoarGraph; 0 = 100, 35 and 500.
 
     Raises BusyError (another process writes), NotFoundError, UnsupportedError (made by a newer
     attndb), CorruptionError (the catalog itself), IoError.
@@ -92,6 +96,9 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         measure_machine=measure_machine,
         index=index,
         kmeans_iterations=kmeans_iterations,
+        roar_keys_per_query=roar_keys_per_query,
+        roar_max_degree=roar_max_degree,
+        roar_search_window=roar_search_window,
     )
     return DB(core, _Family(), os.fspath(path))
 

@@ -41,7 +41,8 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
           double query_sample, uint32_t dense_query_tokens, uint32_t num_threads,
           uint64_t host_memory_bytes, bool background_builds, uint32_t background_threads,
           uint64_t gpu_memory_bytes, bool measure_machine, const std::string& index,
-          uint32_t kmeans_iterations) {
+          uint32_t kmeans_iterations, uint32_t roar_keys_per_query, uint32_t roar_max_degree,
+          uint32_t roar_search_window) {
   const DBOptions options = {.read_only = read_only,
                              .create_if_missing = create_if_missing,
                              .plan = plan,
@@ -53,6 +54,9 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
                              .background_threads = background_threads,
                              .index = index,
                              .kmeans_iterations = kmeans_iterations,
+                             .roar_keys_per_query = roar_keys_per_query,
+                             .roar_max_degree = roar_max_degree,
+                             .roar_search_window = roar_search_window,
                              .gpu_memory_bytes = gpu_memory_bytes,
                              .measure_machine = measure_machine,
                              .clock = nullptr};
@@ -239,12 +243,13 @@ StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_bas
 void BindDb(nb::module_& module) {
   const auto context = nb::arg("context");
   nb::class_<PyDb>(module, "DB", nb::is_final())
-      .def_static("open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
-                  nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),
-                  nb::arg("dense_query_tokens"), nb::arg("num_threads"),
-                  nb::arg("host_memory_bytes"), nb::arg("background_builds"),
-                  nb::arg("background_threads"), nb::arg("gpu_memory_bytes"),
-                  nb::arg("measure_machine"), nb::arg("index"), nb::arg("kmeans_iterations"))
+      .def_static(
+          "open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
+          nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),
+          nb::arg("dense_query_tokens"), nb::arg("num_threads"), nb::arg("host_memory_bytes"),
+          nb::arg("background_builds"), nb::arg("background_threads"), nb::arg("gpu_memory_bytes"),
+          nb::arg("measure_machine"), nb::arg("index"), nb::arg("kmeans_iterations"),
+          nb::arg("roar_keys_per_query"), nb::arg("roar_max_degree"), nb::arg("roar_search_window"))
       .def("for_tenant",
            [](const PyDb& self, const std::string& name) {
              return PyDb(Unwrap(self.Get().ForTenant(name)));

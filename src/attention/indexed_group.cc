@@ -129,10 +129,11 @@ Status IndexedGroup::AddAll(const HeadRun& run, TokenRange tokens) {
   return Status::Ok();
 }
 
-// REQUIRES: nothing is listed yet.
+// Lists what is found behind what is listed.
 Status IndexedGroup::SearchIndexes() {
   for (uint32_t head = 0; head < group_; ++head) {
-    scratch_.found[head] = {tokens_of(head), scores(head), 0};
+    const size_t listed = scratch_.count[head];
+    scratch_.found[head] = {tokens_of(head) + listed, scores(head) + listed, 0};
   }
   const size_t num_runs = ListIndexes(call_.runs, call_.middle, scratch_.runs);
   if (num_runs == 0) return Status::Ok();
@@ -150,7 +151,7 @@ Status IndexedGroup::SearchIndexes() {
       scratch_.runs[0].index->Search(call, scratch_.search, scratch_.found, &cost));
   for (uint32_t head = 0; head < group_; ++head) {
     const index::FoundKeys& found = scratch_.found[head];
-    scratch_.count[head] = found.count;
+    scratch_.count[head] += found.count;
     RaiseBest(head, found.scores, found.count);
   }
   cost_->bytes_touched += cost.bytes_touched;
@@ -172,6 +173,20 @@ Status IndexedGroup::AddOthers() {
     const TokenRange others =
         Intersect(tokens, {run.tokens.begin, run.tokens.begin + (not_covered - first_row)});
     if (others.begin < others.end) ATTNDB_RETURN_IF_ERROR(AddAll(run, others));
+  }
+  return Status::Ok();
+}
+
+// A search that knows the best score of all other tokens: those are scored before it, and then
+// stand behind what it found, as they do elsewhere.
+Status IndexedGroup::SearchSeeded() {
+  ATTNDB_RETURN_IF_ERROR(AddOthers());
+  const size_t num_others = scratch_.count[0];  // Of each head.
+  ATTNDB_RETURN_IF_ERROR(SearchIndexes());
+  for (uint32_t head = 0; head < group_; ++head) {
+    const size_t count = scratch_.count[head];
+    std::rotate(tokens_of(head), tokens_of(head) + num_others, tokens_of(head) + count);
+    std::rotate(scores(head), scores(head) + num_others, scores(head) + count);
   }
   return Status::Ok();
 }
@@ -247,8 +262,12 @@ Status IndexedGroup::Select() {
   ATTNDB_RETURN_IF_ERROR(ScoreFixed({0, call_.middle.begin}));
   ATTNDB_RETURN_IF_ERROR(ScoreFixed({call_.middle.end, call_.num_tokens}));
   if (call_.search.kind == index::SearchKind::kMass) FindFixedMass();
-  ATTNDB_RETURN_IF_ERROR(SearchIndexes());
-  ATTNDB_RETURN_IF_ERROR(AddOthers());
+  if (call_.search.range_walk == index::RangeWalk::kListOrder) {
+    ATTNDB_RETURN_IF_ERROR(SearchSeeded());
+  } else {
+    ATTNDB_RETURN_IF_ERROR(SearchIndexes());
+    ATTNDB_RETURN_IF_ERROR(AddOthers());
+  }
   for (uint32_t head = 0; head < group_; ++head) Filter(head);
   cost_->select_ns += SteadyNowNanos() - start_ns;
   return Status::Ok();

@@ -4,7 +4,7 @@
 //   1. Sinks, window and what no index covers (the session's tail, short segments) are scored
 //      exactly.
 //   2. The indexes of all runs are searched at once, for the whole group, with the best score so
-//      far.
+//      far: that of sinks and window or, for AlayaDB's Algorithm 1, of all that is scored exactly.
 //   3. What was found is filtered by the final best of all; the rest is dropped.
 //   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
 //
@@ -96,6 +96,7 @@ class IndexedGroup {
   void RaiseBest(uint32_t head, const float* scores, size_t count);
   Status SearchIndexes();
   Status AddOthers();
+  Status SearchSeeded();
   Status AddAll(const HeadRun& run, TokenRange tokens);
   void Filter(uint32_t head);
   void FindFixedMass();

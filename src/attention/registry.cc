@@ -83,6 +83,15 @@ bool HasIndex(const LayerCall& call, uint32_t kv_head) {
   return std::ranges::any_of(of_head, [](const auto* index) { return index != nullptr; });
 }
 
+// How a graph is walked; other indexes have no such words.
+void SetWalk(const LayerPlan& plan, SearchSpec* spec) {
+  if (plan.Word("walk") == "diprs") {
+    spec->range_walk = index::RangeWalk::kListOrder;
+    spec->list_threshold = static_cast<uint32_t>(plan.Get("l0"));
+  }
+  if (plan.Word("expand") == "all") spec->expand = index::Expand::kAll;
+}
+
 struct OperatorType {
   bool (*runs)(const LayerCall& call);
   std::unique_ptr<Operator> (*make)();
@@ -142,6 +151,7 @@ SearchSpec Registry::MakeSpec(const LayerPlan& plan, const LayerSpec& layer,
   ATTNDB_CHECK(plan.Finds());
   SearchSpec spec = SearchOf(plan).make_spec(plan, layer, size);
   spec.effort = plan.Effort();
+  SetWalk(plan, &spec);
   return spec;
 }
 

@@ -96,5 +96,17 @@ TEST_F(RegistryTest, AsksAnIndexForWhatTheQueryMeans) {
   EXPECT_EQ(range.beta, 5.0f);
 }
 
+TEST_F(RegistryTest, TellsAGraphHowToWalk) {
+  const index::SearchSpec ours =
+      registry_.MakeSpec(Plan("dipr(beta=5,index=graph)"), {}, {.num_tokens = 1000});
+  EXPECT_EQ(ours.range_walk, index::RangeWalk::kBestFirst);
+  EXPECT_EQ(ours.expand, index::Expand::kHidden);
+  const index::SearchSpec published = registry_.MakeSpec(
+      Plan("dipr(beta=5,index=roargraph,walk=diprs,l0=0,expand=all)"), {}, {.num_tokens = 1000});
+  EXPECT_EQ(published.range_walk, index::RangeWalk::kListOrder);
+  EXPECT_EQ(published.list_threshold, 0u);
+  EXPECT_EQ(published.expand, index::Expand::kAll);
+}
+
 }  // namespace
 }  // namespace attndb::attention

@@ -149,6 +149,9 @@ Result<DBOptions> ToDBOptions(const attndb_db_options* options) {
   to.measure_machine = from.fixed_prices == 0;
   to.index = TextOf(from.index);
   to.kmeans_iterations = from.kmeans_iterations;
+  to.roar_keys_per_query = from.roar_keys_per_query;
+  to.roar_max_degree = from.roar_max_degree;
+  to.roar_search_window = from.roar_search_window;
   return to;
 }
 

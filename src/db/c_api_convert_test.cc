@@ -111,6 +111,9 @@ TEST(CApiConvertTest, NullOptionsAndZeroFieldsAreTheDefaults) {
     EXPECT_EQ(options->measure_machine, defaults.measure_machine);
     EXPECT_EQ(options->index, defaults.index);
     EXPECT_EQ(options->kmeans_iterations, defaults.kmeans_iterations);
+    EXPECT_EQ(options->roar_keys_per_query, defaults.roar_keys_per_query);
+    EXPECT_EQ(options->roar_max_degree, defaults.roar_max_degree);
+    EXPECT_EQ(options->roar_search_window, defaults.roar_search_window);
   }
   EXPECT_TRUE(ToSessionOptions(nullptr)->reuse);
   EXPECT_FALSE(ToStoreOptions(nullptr)->ttl.has_value());
@@ -131,6 +134,9 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   db.fixed_prices = 1;
   db.index = "pq";
   db.kmeans_iterations = 4;
+  db.roar_keys_per_query = 50;
+  db.roar_max_degree = 16;
+  db.roar_search_window = 200;
   const auto options = ToDBOptions(&db);
   ASSERT_TRUE(options.ok());
   EXPECT_TRUE(options->read_only);
@@ -146,6 +152,9 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   EXPECT_FALSE(options->measure_machine);
   EXPECT_EQ(options->index, "pq");
   EXPECT_EQ(options->kmeans_iterations, 4U);
+  EXPECT_EQ(options->roar_keys_per_query, 50U);
+  EXPECT_EQ(options->roar_max_degree, 16U);
+  EXPECT_EQ(options->roar_search_window, 200U);
 
   auto store = Zeroed<attndb_store_options>();
   store.name = "n";

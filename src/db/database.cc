@@ -72,6 +72,20 @@ Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
   return true;
 }
 
+Status CheckRoarOptions(const DBOptions& options) {
+  const auto check = [](const char* name, uint32_t number, uint32_t most, uint32_t fallback) {
+    if (number <= most) return Status::Ok();
+    return Status::InvalidArgument(std::string(name) + " is " + std::to_string(number) +
+                                   ", expected at most " + std::to_string(most) +
+                                   "; 0 = " + std::to_string(fallback));
+  };
+  ATTNDB_RETURN_IF_ERROR(
+      check("roar_keys_per_query", options.roar_keys_per_query, DBOptions::kMaxRoarKeys, 100));
+  ATTNDB_RETURN_IF_ERROR(
+      check("roar_max_degree", options.roar_max_degree, DBOptions::kMaxRoarDegree, 35));
+  return check("roar_search_window", options.roar_search_window, DBOptions::kMaxRoarKeys, 500);
+}
+
 Status CheckRanges(const DBOptions& options) {
   if (!(options.query_sample >= 0.0 && options.query_sample <= 16.0)) {
     return Status::InvalidArgument("query_sample is " + std::to_string(options.query_sample) +
@@ -90,6 +104,7 @@ Status CheckRanges(const DBOptions& options) {
         "kmeans_iterations is " + std::to_string(options.kmeans_iterations) +
         ", expected at most " + std::to_string(DBOptions::kMaxKmeansIterations) + "; 0 = 8");
   }
+  ATTNDB_RETURN_IF_ERROR(CheckRoarOptions(options));
   if (!options.index.empty() && !options.background_builds) {
     return Status::InvalidArgument("index is '" + options.index +
                                    "', which needs background_builds, and these are off");
@@ -168,7 +183,10 @@ Database::Database(Key, Parts parts)
       catalog_(std::move(parts.catalog)),
       damage_reports_(catalog_.get()),
       registry_(file_system_, segments_dir_, catalog_.get(), &budget_),
-      kinds_(derived::BuiltinKinds(options_.kmeans_iterations)),
+      kinds_(derived::BuiltinKinds({.kmeans_iterations = options_.kmeans_iterations,
+                                    .roar_keys_per_query = options_.roar_keys_per_query,
+                                    .roar_max_degree = options_.roar_max_degree,
+                                    .roar_search_window = options_.roar_search_window})),
       object_files_(file_system_, segments_dir_, catalog_->store_uuid()),
       objects_(&kinds_, &budget_, &object_files_,
                [this](const storage::ObjectName& name, const derived::Kind& kind,

@@ -25,26 +25,27 @@ index::GraphSource SourceOf(const index::PlaneSource& all, uint64_t first_key) {
   return source;
 }
 
-class GraphKind final : public Kind {
+Kind::Traits TraitsOf(std::string_view use, std::string object) {
+  return {.use = std::string(use),
+          .object = std::move(object),
+          .parts = {"graph"},
+          .min_tokens = 2048,  // Shorter runs are scored faster than walked.
+          .slow = true};
+}
+
+// What graphs of both builds have in common.
+class AnyGraphKind : public Kind {
  public:
-  GraphKind()
-      : Kind({.use = std::string(kGraph),
-              .object = "graph_1",
-              .parts = {"graph"},
-              .min_tokens = 2048,  // Shorter runs are scored faster than walked.
-              .slow = true}) {}
+  using Kind::Kind;
 
   uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
-    return index::GraphIndex::BytesFor(
-        {run.num_tokens(), KeyElements(run, layer), run.shape().dtype});
+    return BytesFor({run.num_tokens(), KeyElements(run, layer), run.shape().dtype});
   }
 
   Result<BuiltHead> Build(const HeadSource& source) const override {
     const uint64_t first_key = FirstKey(*source.run);
-    ATTNDB_ASSIGN_OR_RETURN(
-        index::GraphIndex graph,
-        index::GraphIndex::Build(SourceOf(*source.keys, first_key),
-                                 {.pool = source.pool, .cancel = source.cancel}));
+    ATTNDB_ASSIGN_OR_RETURN(index::GraphIndex graph, BuildGraph(SourceOf(*source.keys, first_key),
+                                                                source.pool, source.cancel));
     const uint64_t num_keys = graph.num_keys();
     graph.set_first_key(first_key);
     const auto owned = Own(std::move(graph));
@@ -65,13 +66,59 @@ class GraphKind final : public Kind {
   }
 
  private:
+  virtual uint64_t BytesFor(const index::GraphShape& shape) const = 0;
+  virtual Result<index::GraphIndex> BuildGraph(const index::GraphSource& source, ThreadPool* pool,
+                                               const std::atomic<bool>* cancel) const = 0;
+
   static Head HeadOf(std::shared_ptr<const OwnedHead<index::GraphIndex>> owned) {
     return {.index = &owned->object, .owner = owned};
   }
 };
 
+class GraphKind final : public AnyGraphKind {
+ public:
+  GraphKind() : AnyGraphKind(TraitsOf(kGraph, "graph_1")) {}
+
+ private:
+  uint64_t BytesFor(const index::GraphShape& shape) const override {
+    return index::GraphIndex::BytesFor(shape);
+  }
+  Result<index::GraphIndex> BuildGraph(const index::GraphSource& source, ThreadPool* pool,
+                                       const std::atomic<bool>* cancel) const override {
+    return index::GraphIndex::Build(source, {.pool = pool, .cancel = cancel});
+  }
+};
+
+class RoarGraphKind final : public AnyGraphKind {
+ public:
+  explicit RoarGraphKind(const index::RoarOptions& options)
+      : AnyGraphKind(TraitsOf(kRoarGraph, "roargraph_1")), options_(options) {}
+
+ private:
+  uint64_t BytesFor(const index::GraphShape& shape) const override {
+    return index::GraphIndex::BytesForRoar(shape, options_.max_degree);
+  }
+  Result<index::GraphIndex> BuildGraph(const index::GraphSource& source, ThreadPool* pool,
+                                       const std::atomic<bool>* cancel) const override {
+    index::RoarOptions options = options_;
+    options.pool = pool;
+    options.cancel = cancel;
+    return index::GraphIndex::BuildRoar(source, options);
+  }
+
+  const index::RoarOptions options_;
+};
+
 }  // namespace
 
 std::unique_ptr<const Kind> MakeGraphKind() { return std::make_unique<const GraphKind>(); }
+
+std::unique_ptr<const Kind> MakeRoarGraphKind(const KindOptions& options) {
+  index::RoarOptions roar;
+  if (options.roar_keys_per_query != 0) roar.keys_per_query = options.roar_keys_per_query;
+  if (options.roar_max_degree != 0) roar.max_degree = options.roar_max_degree;
+  if (options.roar_search_window != 0) roar.search_window = options.roar_search_window;
+  return std::make_unique<const RoarGraphKind>(roar);
+}
 
 }  // namespace attndb::derived

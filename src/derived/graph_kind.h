@@ -8,10 +8,14 @@
 #include <memory>
 
 #include "derived/kind.h"
+#include "derived/kinds.h"
 
 namespace attndb::derived {
 
 std::unique_ptr<const Kind> MakeGraphKind();
+
+// The same, built as RoarGraph was published.
+std::unique_ptr<const Kind> MakeRoarGraphKind(const KindOptions& options);
 
 }  // namespace attndb::derived
 

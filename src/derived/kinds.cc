@@ -41,14 +41,15 @@ const Kind* Kinds::FindObject(std::string_view object) const {
   return found == kinds_.end() ? nullptr : found->get();
 }
 
-Kinds BuiltinKinds(size_t kmeans_iterations) {
+Kinds BuiltinKinds(const KindOptions& options) {
   Kinds kinds;
   kinds.Add(MakeKeyPlanesKind());
   kinds.Add(MakeValuePlanesKind());
   kinds.Add(MakeValueMeansKind());
   kinds.Add(MakeClustersKind());
   kinds.Add(MakeGraphKind());
-  for (auto& kind : MakePqKinds(kmeans_iterations)) kinds.Add(std::move(kind));
+  kinds.Add(MakeRoarGraphKind(options));
+  for (auto& kind : MakePqKinds(options.kmeans_iterations)) kinds.Add(std::move(kind));
   for (auto& kind : MakeBlocksKinds()) kinds.Add(std::move(kind));
   return kinds;
 }

@@ -21,6 +21,7 @@ inline constexpr std::string_view kValuePlanes = "value_planes";
 inline constexpr std::string_view kValueMeans = "value_means";
 inline constexpr std::string_view kClusters = "clusters";
 inline constexpr std::string_view kGraph = "graph";
+inline constexpr std::string_view kRoarGraph = "roargraph";
 // ... followed by a setting, as in "pq_8x8":
 inline constexpr std::string_view kPq = "pq";
 inline constexpr std::string_view kQuest = "quest";
@@ -46,8 +47,18 @@ class Kinds {
   std::vector<std::unique_ptr<const Kind>> kinds_;
 };
 
-// Those that this version has. kmeans_iterations: of codebooks; 0 = as the index thinks fit.
-Kinds BuiltinKinds(size_t kmeans_iterations = 0);
+// How kinds are built, where something can be chosen. What was built otherwise is read all the
+// same. 0: as the index thinks fit.
+struct KindOptions {
+  size_t kmeans_iterations = 0;  // Of codebooks.
+  // RoarGraph's N_q, M and L: index/graph/graph_source.h.
+  size_t roar_keys_per_query = 0;
+  size_t roar_max_degree = 0;
+  size_t roar_search_window = 0;
+};
+
+// Those that this version has.
+Kinds BuiltinKinds(const KindOptions& options = {});
 
 }  // namespace attndb::derived
 

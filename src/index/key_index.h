@@ -37,12 +37,28 @@ enum class SearchKind : uint8_t {
   kMass,   // The fewest that hold a share of the softmax mass, with what is attended to anyway.
 };
 
+// How a graph walks a range; other indexes have one way.
+enum class RangeWalk : uint8_t {
+  kBestFirst,  // All q rows at once; of the keys in sight the best is followed first, while one is
+               // in range.
+  kListOrder,  // AlayaDB, Algorithm 1: each q row alone, keys in the order of finding them.
+};
+
+// What a graph looks through where some of its keys may not be found.
+enum class Expand : uint8_t {
+  kHidden,  // Keys that may not be found: their neighbours stand in their place.
+  kAll,     // All neighbours of a key that is followed: their neighbours too (AlayaDB 7.1).
+};
+
 struct SearchSpec {
   SearchKind kind = SearchKind::kTopK;
   uint32_t k = 0;       // >= 1.
   float beta = 0.0f;    // >= 0.
   float effort = 0.0f;  // How hard it looks, in the unit of the index; 0: as it thinks fit.
-  double p = 0;         // Of kMass, in (0, 1], with what makes logits of scores.
+  RangeWalk range_walk = RangeWalk::kBestFirst;
+  uint32_t list_threshold = 0;  // Of kListOrder: AlayaDB's l0.
+  Expand expand = Expand::kHidden;
+  double p = 0;  // Of kMass, in (0, 1], with what makes logits of scores.
   kernels::LogitSpec logit;
 };
 

@@ -141,14 +141,33 @@ SearchWork GraphWork(const SearchSize& size) {
   return work;
 }
 
-IndexType Graph() {
+// What belongs to one of the two walks alone.
+std::string WalkConflict(const LayerPlan& plan) {
+  const bool is_published = plan.Word("walk") == "diprs";
+  if (is_published && !plan.Is("dipr")) {
+    return "walk=diprs finds a range: it needs dipr, for example dipr(beta=50,index=graph,"
+           "walk=diprs)";
+  }
+  if (is_published && plan.Given("beam_width")) return "walk=diprs has no beam_width: give l0";
+  if (!is_published && plan.Given("l0")) return "l0 is of walk=diprs: give that too, or beam_width";
+  return "";
+}
+
+// Built as attndb prefers, or as RoarGraph was published: walked alike.
+IndexType Graph(std::string name) {
   constexpr double kMaxWidth = 1u << 20;
-  return {.name = "graph",
+  constexpr double kListThreshold = 256;
+  return {.name = name,
           .bits = {0},
-          .arguments = {{.key = "beam_width", .min = 1, .max = kMaxWidth, .whole = true}},
+          .arguments =
+              {{.key = "beam_width", .min = 1, .max = kMaxWidth, .whole = true},
+               {.key = "walk", .words = {"group", "diprs"}},
+               {.key = "l0", .min = 0, .max = kMaxWidth, .whole = true, .fallback = kListThreshold},
+               {.key = "expand", .words = {"hidden", "all"}}},
           .predict = GraphWork,
-          .finds_by = "graph",
-          .effort_key = "beam_width"};
+          .finds_by = name,
+          .effort_key = "beam_width",
+          .conflict = WalkConflict};
 }
 
 // What a search by product codes does. A scan of them takes so much of the time of one of 4-bit
@@ -274,14 +293,16 @@ PlanRegistry BuiltinPlans() {
   registry.AddQuery(Auto());
   registry.AddIndex({.name = "flat", .bits = {0, 8, 4}, .predict = FlatWork});
   registry.AddIndex(Clustered());
-  registry.AddIndex(Graph());
+  registry.AddIndex(Graph("graph"));
   registry.AddIndex(Pq());
   registry.AddIndex(Quest());
   registry.AddIndex(InfLlm());
+  registry.AddIndex(Graph("roargraph"));
   // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench). How the first two search
   // is left out: without an index=... that follows, these score all keys. New tokens of a session
   // are attended to ([Alaya] 7.2, [RA] App. C). [PQC] Alg. 1 waits for a layer's codes before the
-  // layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial ones and 4,096 local ones.
+  // layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial ones and 4,096 local
+  // ones.
   registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"pqcache", "topk(ratio=0.2,index=pq,m=2,b=6,await=1)"});

@@ -24,8 +24,13 @@ std::string NumberText(double value) {
   return text;
 }
 
+// REQUIRES: it takes words.
+const std::string& WordOf(const Argument& argument, double value) {
+  return argument.words[static_cast<size_t>(value)];
+}
+
 std::string ValueText(const Argument& argument, double value) {
-  return argument.words.empty() ? NumberText(value) : argument.words[static_cast<size_t>(value)];
+  return argument.words.empty() ? NumberText(value) : WordOf(argument, value);
 }
 
 std::string GivenText(const std::vector<Argument>& arguments, const ArgumentValues& values) {
@@ -90,13 +95,22 @@ double LayerPlan::Get(std::string_view key) const {
 
 bool LayerPlan::Given(std::string_view key) const {
   const size_t i = PlaceOf(query->arguments, key);
-  return i < query->arguments.size() && arguments.given[i];
+  if (i < query->arguments.size()) return arguments.given[i];
+  if (index == nullptr) return false;
+  const size_t j = PlaceOf(index->arguments, key);
+  return j < index->arguments.size() && index_arguments.given[j];
 }
 
 std::string_view LayerPlan::Word(std::string_view key) const {
-  if (query == nullptr || !Given(key)) return "";
+  if (query == nullptr) return "";
   const size_t i = PlaceOf(query->arguments, key);
-  return query->arguments[i].words[static_cast<size_t>(arguments.values[i])];
+  if (i < query->arguments.size()) {
+    if (!arguments.given[i]) return "";
+    return WordOf(query->arguments[i], arguments.values[i]);
+  }
+  const size_t j = index == nullptr ? 0 : PlaceOf(index->arguments, key);
+  if (index == nullptr || j == index->arguments.size()) return "";
+  return WordOf(index->arguments[j], index_arguments.values[j]);
 }
 
 void LayerPlan::Set(std::string_view key, double value) {

@@ -104,8 +104,10 @@ struct LayerPlan {
   bool Bounds() const { return exact_fallback > 0.0; }
   // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.
   double Get(std::string_view key) const;
+  // Whether the text has that argument, of the query or of the index.
   bool Given(std::string_view key) const;
-  // The word of an argument of the query; empty if it is not given, or there is none.
+  // The word of such an argument: of the query, empty if it is not given; of the index, then the
+  // first of its words. Empty if there is none of that name.
   std::string_view Word(std::string_view key) const;
   // Changes an argument of the query. REQUIRES: it has the key.
   void Set(std::string_view key, double value);

@@ -213,6 +213,10 @@ class PlanParser {
     if (plan.remainder != Remainder::kDrop) {
       return Error(start, by + " needs remainder=drop: it does not score what it leaves out");
     }
+    if (plan.index->conflict != nullptr) {
+      const std::string conflict = plan.index->conflict(plan);
+      if (!conflict.empty()) return Error(start, conflict);
+    }
     if (plan.Bounds()) {
       return Error(fallback_pos_, by + " bounds nothing; exact_fallback needs index=" +
                                       registry_.default_index()->name);
@@ -313,7 +317,7 @@ class PlanParser {
                    ArgumentValues* values) const {
     if (!argument.words.empty()) {
       const auto word = std::ranges::find(argument.words, value.text);
-      if (word == argument.words.end()) return NotHere(argument.key, value, WordsOf(argument));
+      if (word == argument.words.end()) return Error(value.pos, WordsText(argument));
       values->values[i] = static_cast<double>(word - argument.words.begin());
     } else if (argument.whole) {
       uint32_t number = 0;
@@ -335,11 +339,12 @@ class PlanParser {
     return Status::Ok();
   }
 
-  // "budget=even or pyramid"
-  static std::string WordsOf(const Argument& argument) {
-    std::string text = argument.key + "=";
+  // "walk must be group or diprs"
+  static std::string WordsText(const Argument& argument) {
+    std::string text = argument.key + " must be ";
     for (size_t i = 0; i < argument.words.size(); ++i) {
-      text += (i == 0 ? "" : " or ") + argument.words[i];
+      if (i > 0) text += i + 1 == argument.words.size() ? " or " : ", ";
+      text += argument.words[i];
     }
     return text;
   }

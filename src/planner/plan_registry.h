@@ -38,7 +38,7 @@ enum class QueryKind : uint8_t {
 
 inline constexpr size_t kMaxArguments = 4;  // Of one query, and of one index.
 
-// A key with a number or a word.
+// A key with a number, or with one of some words.
 struct Argument {
   std::string key;
   double min = 0.0;
@@ -46,8 +46,9 @@ struct Argument {
   bool above_min = false;  // `min` itself is out of range.
   bool whole = false;
   std::vector<uint32_t> values;  // Not empty: a whole number that is one of these.
+  // Not empty: one of these, kept as its place among them. The first one where it is not given.
+  std::vector<std::string> words;
   std::string error;  // Of a value that is no number or out of range; whole numbers need none.
-  std::vector<std::string> words;  // Not empty: a word, whose place here is the value.
   // Of a query: exactly one of those that share a choice is given, unless they are optional. Of an
   // index: all may be left out.
   uint8_t choice = 0;
@@ -96,6 +97,8 @@ struct IndexType {
   std::vector<std::string> settings;
   // Which of its arguments is the effort of a search (index/key_index.h); empty: none.
   std::string effort_key;
+  // Why its arguments don't go together, or not with the query; empty if they do. May be null.
+  std::function<std::string(const LayerPlan& plan)> conflict;
   // Bits of the planes that it scans on the way, for its price.
   uint32_t scan_bits = 0;
   // How a plan that draws does so by such an index. `auto` may choose one that has estimates.

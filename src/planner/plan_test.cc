@@ -139,6 +139,42 @@ TEST(PlanTest, BlocksHaveSettings) {
   EXPECT_EQ(Parsed("infllm(block=512,representatives=8)").FindsBy(), "infllm_512x8");
 }
 
+TEST(PlanTest, GraphsAreToldHowToWalk) {
+  const LayerPlan ours = Parsed("dipr(beta=50,index=graph)");
+  EXPECT_EQ(ours.Word("walk"), "group");
+  EXPECT_EQ(ours.Word("expand"), "hidden");
+  EXPECT_EQ(ours.Word("none"), "");
+  EXPECT_FALSE(ours.Given("walk"));
+  EXPECT_EQ(Parsed("full").Word("walk"), "");
+  const LayerPlan published = Parsed("dipr(beta=50,index=graph,walk=diprs,l0=0,expand=all)");
+  EXPECT_EQ(published.Word("walk"), "diprs");
+  EXPECT_EQ(published.Get("l0"), 0);
+  EXPECT_TRUE(published.Given("l0"));
+  EXPECT_EQ(published.ToString(),
+            "dipr(beta=50,index=graph,walk=diprs,l0=0,expand=all,sink=16,window=128)");
+  EXPECT_EQ(Parsed("alaya(index=graph,walk=diprs)").Get("l0"), 256);
+  EXPECT_EQ(Parsed("topk(k=9,index=graph,expand=all)").Word("expand"), "all");
+}
+
+TEST(PlanTest, WhatBelongsToOneWalkIsRefusedOfTheOther) {
+  const auto message = [](std::string_view text) {
+    const Status status = Parse(text).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message("dipr(beta=5,index=graph,walk=best)"),
+              AllOf(HasSubstr("column 30"), HasSubstr("walk must be group or diprs")));
+  EXPECT_THAT(message("dipr(beta=5,index=graph,walk=1)"), HasSubstr("walk must be group or diprs"));
+  EXPECT_THAT(message("dipr(beta=5,index=graph,expand=)"), HasSubstr("hidden or all"));
+  EXPECT_THAT(message("topk(k=5,index=graph,walk=diprs)"), HasSubstr("needs dipr, for example"));
+  EXPECT_THAT(message("dipr(beta=5,index=graph,l0=8)"), HasSubstr("l0 is of walk=diprs"));
+  EXPECT_THAT(message("dipr(beta=5,index=graph,walk=diprs,beam_width=8)"), HasSubstr("give l0"));
+  EXPECT_THAT(message("dipr(beta=5,index=graph,walk=diprs,l0=-1)"),
+              HasSubstr("expected a whole number from 0"));
+  EXPECT_THAT(message("dipr(beta=5,walk=diprs)"), HasSubstr("unknown key 'walk'"));
+  EXPECT_THAT(message("dipr(beta=5,index=clustered,expand=all)"), HasSubstr("unknown key"));
+}
+
 TEST(PlanTest, AnyPlanThatChoosesCanSayThatEnginesWait) {
   EXPECT_FALSE(Parsed("topk(k=5)").awaits);
   for (const char* text : {"topk(k=5,bits=4,await=1,sink=16,window=128)",
@@ -172,10 +208,9 @@ TEST(PlanTest, WordsAreReadAndWritten) {
   EXPECT_EQ(Parsed("topk(k=5)").Word("budget"), "");
   EXPECT_EQ(Parsed("retrieval_attention(budget=pyramid)").ToString(),
             "topk(k=100,budget=pyramid,sink=128,window=512,tail=exact)");
-  EXPECT_THAT(Parse("auto(rules=fig8)").status().message(),
-              HasSubstr("rules=fig8 is not in this version; it has rules=alaya"));
+  EXPECT_THAT(Parse("auto(rules=fig8)").status().message(), HasSubstr("rules must be alaya"));
   EXPECT_THAT(Parse("topk(k=5,budget=4)").status().message(),
-              HasSubstr("it has budget=even or pyramid"));
+              HasSubstr("budget must be even or pyramid"));
 }
 
 TEST(PlanTest, SettingsThatThereAreNotAreRefused) {

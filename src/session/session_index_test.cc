@@ -339,6 +339,79 @@ TEST_P(SessionIndexTest, CompanionsAreTheSameBytesForAnyNumberOfThreads) {
   }
 }
 
+// AlayaDB's Algorithm 1: of l0 as many tokens as there are, it finds all that are in range, unless
+// so few keys are left of a graph that none leads to another.
+class SessionDiprsTest : public DBFixture {
+ protected:
+  SessionDiprsTest() : DBFixture(/*background_builds=*/true) {}
+};
+
+TEST_F(SessionDiprsTest, AnswersAsAllKeysDo) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100, 100}, 1);
+  Session session = Resume(stored);
+  (void)ProbeWith(&session, "topk(k=8,index=graph)");
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  for (const uint64_t num_tokens : {7220u, 6000u, 2500u, 300u, 3u}) {
+    ATTNDB_ASSERT_OK(session.Crop(num_tokens));
+    for (const std::string query : {"dipr(beta=3", "dipr(alpha=0.02", "dipr(beta=0"}) {
+      const std::vector<float> all = ProbeWith(&session, query + ")");
+      for (const char* expand : {"hidden", "all"}) {
+        const std::string plan =
+            query + ",index=graph,walk=diprs,l0=8000,expand=" + std::string(expand) + ")";
+        EXPECT_LT(Difference(ProbeWith(&session, plan), all), 0.01) << plan << num_tokens;
+      }
+    }
+  }
+}
+
+// Built at settings of its own, and read again by who has others.
+TEST_F(SessionDiprsTest, RoarGraphsAnswerAsAllKeysDo) {
+  Open({.roar_keys_per_query = 40, .roar_max_degree = 12, .roar_search_window = 60});
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
+  const std::string plan = "topk(k=60,index=roargraph,beam_width=600)";
+  std::vector<float> first;
+  {
+    Session session = Resume(stored);
+    (void)ProbeWith(&session, plan);
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+    first = ProbeWith(&session, plan);
+    EXPECT_LT(Difference(first, ProbeWith(&session, "topk(k=60)")), 0.05);
+    const std::string published = "dipr(beta=3,index=roargraph,walk=diprs,l0=8000)";
+    EXPECT_LT(Difference(ProbeWith(&session, published), ProbeWith(&session, "dipr(beta=3)")),
+              0.01);
+  }
+  Open();
+  Session session = Resume(stored);
+  EXPECT_EQ(ProbeWith(&session, plan), first);
+  EXPECT_EQ(db_->Describe("a")->segments[0].companions.size(), 2u);
+}
+
+// Of a tail that no graph covers: its best token is known before the graph is walked, so that of l0
+// = 0 no key out of its range is followed.
+TEST_F(SessionDiprsTest, TheTailsBestNarrowsTheWalk) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
+  Session session = Resume(stored, 300);
+  const LayerSpec& shape = model_.spec().layers[1];
+  std::vector<float> q(size_t{shape.num_q_heads} * shape.head_dim, 0.3f);
+  for (size_t i = 0; i < q.size(); ++i) q[i] += 0.05f * std::sin(static_cast<float>(i));
+  const TensorView view = test::ViewOf(q, shape.num_q_heads, shape.head_dim);
+  ATTNDB_ASSERT_OK(session.SetPlan("dipr(beta=0,sink=0,window=1,index=graph,walk=diprs,l0=0)"));
+  (void)session.Search(1, view);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  ATTNDB_ASSERT_OK(session.SetPlan("dipr(beta=1e9,sink=0,window=1)"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto all, session.Search(1, view));
+  ATTNDB_ASSERT_OK(session.SetPlan("dipr(beta=0,sink=0,window=1,index=graph,walk=diprs,l0=0)"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto found, session.Search(1, view));
+  for (size_t head = 0; head < shape.num_q_heads; ++head) {
+    float of_tail = -std::numeric_limits<float>::infinity();
+    for (size_t i = 0; i < all[head].tokens.size(); ++i) {
+      if (all[head].tokens[i] >= 5000) of_tail = std::max(of_tail, all[head].scores[i]);
+    }
+    ASSERT_FALSE(found[head].tokens.empty());
+    for (const float score : found[head].scores) EXPECT_GE(score, of_tail);
+  }
+}
+
 using SessionIndexRefusalTest = DBFixture;
 
 TEST_F(SessionIndexRefusalTest, WhatIndexesCannotDoIsRefused) {
@@ -375,18 +448,18 @@ TEST_F(SessionIndexRefusalTest, WhatIndexesCannotDoIsRefused) {
   ATTNDB_EXPECT_OK(session.SetPlan("dipr(beta=8,index=graph,beam_width=64)"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Indexes, SessionIndexTest,
-                         ::testing::Values("index=clustered,effort=100",
-                                           "index=graph,beam_width=5000",
-                                           "index=pq,m=16,b=8,effort=60", "index=quest,effort=1000",
-                                           "index=infllm,block=64,effort=1000"),
-                         [](const auto& test) {
-                           const size_t begin = test.param.find('=') + 1;
-                           std::string name =
-                               test.param.substr(begin, test.param.find(',') - begin);
-                           name[0] = static_cast<char>(name[0] - 'a' + 'A');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Indexes, SessionIndexTest,
+    ::testing::Values("index=clustered,effort=100", "index=graph,beam_width=5000",
+                      "index=graph,expand=all,beam_width=5000", "index=pq,m=16,b=8,effort=60",
+                      "index=quest,effort=1000", "index=infllm,block=64,effort=1000"),
+    [](const auto& test) {
+      const size_t begin = test.param.find('=') + 1;
+      std::string name = test.param.substr(begin, test.param.find(',') - begin);
+      if (test.param.find("expand") != std::string::npos) name += "All";
+      name[0] = static_cast<char>(name[0] - 'a' + 'A');
+      return name;
+    });
 
 }  // namespace
 }  // namespace attndb

@@ -7,12 +7,11 @@
 #include "common/checked_math.h"
 #include "common/lane_sum.h"
 #include "index/graph/graph_neighbours.h"
+#include "index/graph/training_queries.h"
 #include "kernels/convert.h"
 
 namespace attndb::index {
 namespace {
-
-constexpr size_t kMaxQueries = 32768;
 
 // A key is linked by the lists in which it is among the first kPivotRanks, and by others until it
 // has kLeastLists. RoarGraph takes the first rank alone, and of several lists the last: half of all
@@ -37,9 +36,6 @@ constexpr size_t kPartKeys = 512;
 // A row of 128 halves and its keys then take 12 bytes a key. One for 16 keys finds as much.
 constexpr size_t kMaxRouters = 4096;
 constexpr size_t kKeysPerRouter = 24;
-
-// Element i of `count` evenly spaced ones of `total`.
-size_t Spaced(size_t i, size_t count, size_t total) { return i * total / count; }
 
 // The lists that each key is linked by: of key x, lists[begin[x], begin[x + 1]).
 struct ListsOfKeys {
@@ -76,26 +72,6 @@ ListsOfKeys InvertLists(const NearestLists& nearest, size_t num_keys) {
 
 }  // namespace
 
-void NeighbourTable::Assign(size_t key, std::span<const uint32_t> ids) {
-  std::ranges::copy(ids, ids_.begin() + static_cast<ptrdiff_t>(key * capacity_));
-  sizes_[key] = static_cast<uint8_t>(ids.size());
-}
-
-bool NeighbourTable::Add(size_t key, uint32_t id) {
-  const std::span<const uint32_t> ids = list(key);
-  if (std::ranges::find(ids, id) != ids.end()) return true;
-  if (full(key)) return false;
-  ids_[key * capacity_ + sizes_[key]++] = id;
-  return true;
-}
-
-void NeighbourTable::Insert(size_t key, uint32_t id) {
-  uint32_t& last = ids_[key * capacity_ + sizes_[key] - 1];
-  if (full(id)) --sizes_[id];
-  Add(id, last);
-  last = id;
-}
-
 // What a thread links keys with.
 struct LinkWork {
   LinkWork(size_t num_keys, const KeyCodes* codes) : companions(num_keys), chooser(codes) {}
@@ -121,22 +97,9 @@ Result<AlignedBuffer> GraphBuilder::Build(GraphHeader* header) {
   CopyPriors();
   if (!Cancelled()) LinkCovered();
   if (!Cancelled()) LinkOthers();
-  if (!Cancelled()) ConnectAll();
+  if (!Cancelled()) table_.ConnectAll(entry_point_);
   if (Cancelled()) return Status::Cancelled("build of a graph");
   return Pack(header);
-}
-
-void GraphBuilder::LoadQuery(const std::byte* row, float* out) const {
-  const size_t width = source_.keys.num_elements;
-  kernels::ConvertRows(source_.keys.dtype, row, width, DType::kFloat32, out, width, 1, width,
-                       width);
-}
-
-void GraphBuilder::AddQuery(const std::byte* row, size_t limit, std::vector<Query>* all) const {
-  std::vector<float> values(source_.keys.num_elements);
-  LoadQuery(row, values.data());
-  const double norm = Norm(values);
-  if (norm > 0 && std::isfinite(norm)) all->push_back({row, limit});
 }
 
 // Of two queries one finds the keys that it saw, those before it, as a session does that reuses a
@@ -154,12 +117,14 @@ void GraphBuilder::ChooseQueries() {
   std::vector<Query> all;
   for (size_t i = 0; i < rows.num_rows(); ++i) {
     if (source_.q_head && rows.q_heads[i] != *source_.q_head) continue;
-    AddQuery(rows.q + i * row_bytes, Limit(i, all.size()), &all);
+    const std::byte* const row = rows.q + i * row_bytes;
+    if (CanTrain(source_, row)) all.push_back({row, Limit(i, all.size())});
   }
   for (const PriorGraph& prior : priors_) {
     const auto* const routers = static_cast<const std::byte*>(prior.graph.router_rows.data);
     for (size_t i = 0; i < prior.graph.header.num_routers; ++i) {
-      AddQuery(routers + i * row_bytes, num_keys_, &all);
+      const std::byte* const row = routers + i * row_bytes;
+      if (CanTrain(source_, row)) all.push_back({row, num_keys_});
     }
   }
   for (size_t key = 0; all.empty() && key < num_keys_; ++key) {
@@ -167,10 +132,7 @@ void GraphBuilder::ChooseQueries() {
     queries_.push_back({static_cast<const std::byte*>(row.data), num_keys_});
   }
   if (all.empty()) all.swap(queries_);
-  const size_t most = options_.max_queries > 0
-                          ? options_.max_queries
-                          : std::min(kMaxQueries, std::max<size_t>(num_keys_ * 2 / 5, 1000));
-  const size_t count = std::min(most, all.size());
+  const size_t count = std::min(MostQueries(options_.max_queries, num_keys_), all.size());
   queries_.clear();
   for (size_t i = 0; i < count; ++i) queries_.push_back(all[Spaced(i, count, all.size())]);
 }
@@ -182,7 +144,7 @@ void GraphBuilder::FindLists() {
                           .num_queries = queries_.size(),
                           .load =
                               [&](size_t i, float* row) {
-                                LoadQuery(queries_[i].row, row);
+                                LoadTrainingQuery(source_, queries_[i].row, row);
                                 turned_.TurnQuery(row);
                               },
                           .limit = [&](size_t i) { return queries_[i].limit; },
@@ -287,39 +249,6 @@ void GraphBuilder::AddReverse(const std::vector<uint32_t>& others) {
   }
 }
 
-// Every key can be reached from the entry point: one that can't becomes a neighbour of one of its
-// neighbours or, where their slots are full, of the next key before or behind it that has room.
-void GraphBuilder::ConnectAll() {
-  std::vector<uint8_t> reached(num_keys_);
-  MarkReachable(entry_point_, &reached);
-  for (uint32_t key = 0; key < num_keys_; ++key) {
-    if (reached[key] != 0) continue;
-    const auto attach = [&](uint32_t to) {
-      return to != key && reached[to] != 0 && table_.Add(to, key);
-    };
-    const std::span<const uint32_t> list = table_.list(key);
-    bool found = std::ranges::any_of(list, attach);
-    for (uint32_t before = key; !found && before-- > 0;) found = attach(before);
-    for (uint32_t behind = key + 1; !found && behind < num_keys_; ++behind) found = attach(behind);
-    if (!found) table_.Insert(entry_point_, key);
-    MarkReachable(key, &reached);
-  }
-}
-
-void GraphBuilder::MarkReachable(uint32_t from, std::vector<uint8_t>* reached) const {
-  std::vector<uint32_t> open = {from};
-  (*reached)[from] = 1;
-  while (!open.empty()) {
-    const uint32_t key = open.back();
-    open.pop_back();
-    for (const uint32_t next : table_.list(key)) {
-      if ((*reached)[next] != 0) continue;
-      (*reached)[next] = 1;
-      open.push_back(next);
-    }
-  }
-}
-
 GraphHeader HeaderFor(const GraphShape& shape, size_t slot_bytes, size_t num_queries) {
   const size_t router_bits = 8 + kRouterKeys * IdBits(shape.num_keys);
   const size_t num_routers =
@@ -337,14 +266,7 @@ Result<AlignedBuffer> GraphBuilder::Pack(GraphHeader* header) const {
   *header = HeaderFor({num_keys_, source_.keys.num_elements, source_.keys.dtype},
                       options_.slot_bytes, queries_.size());
   header->entry_point = entry_point_;
-  const GraphLayout layout(*header);
-  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer bytes, AlignedBuffer::AllocateZeroed(layout.num_bytes));
-  EncodeGraphHeader(*header, bytes.span().first(kGraphHeaderBytes));
-  const GraphView view = ViewGraph(*header, bytes.span());
-  auto* const slots = reinterpret_cast<uint8_t*>(bytes.data() + layout.slots);
-  for (size_t key = 0; key < num_keys_; ++key) {
-    WriteSlot(view.neighbours, key, table_.list(key), slots);
-  }
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer bytes, table_.Pack(*header));
   PackRouters(*header, bytes.data());
   return bytes;
 }
@@ -361,7 +283,7 @@ void GraphBuilder::PackRouters(const GraphHeader& header, std::byte* bytes) cons
   auto* const slots = reinterpret_cast<uint8_t*>(bytes + layout.router_slots);
   for (size_t i = 0; i < num_routers; ++i) {
     const size_t query = Spaced(i * step % num_routers, num_routers, queries_.size());
-    LoadQuery(queries_[query].row, row.data());
+    LoadTrainingQuery(source_, queries_[query].row, row.data());
     const double norm = Norm(row);
     for (float& x : row) x = norm > 0 ? static_cast<float>(double{x} / norm) : 0.0f;
     kernels::ConvertRows(DType::kFloat32, row.data(), row.size(), header.dtype,

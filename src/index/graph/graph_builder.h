@@ -19,34 +19,9 @@
 #include "index/graph/graph_format.h"
 #include "index/graph/graph_nearest.h"
 #include "index/graph/graph_source.h"
+#include "index/graph/neighbour_table.h"
 
 namespace attndb::index {
-
-// Lists of keys that grow up to a common capacity.
-class NeighbourTable {
- public:
-  NeighbourTable(size_t num_keys, size_t capacity)
-      : capacity_(capacity), ids_(num_keys * capacity), sizes_(num_keys) {}
-
-  size_t capacity() const { return capacity_; }
-  bool full(size_t key) const { return sizes_[key] == capacity_; }
-  std::span<const uint32_t> list(size_t key) const {
-    return {ids_.data() + key * capacity_, sizes_[key]};
-  }
-  // REQUIRES: ids.size() <= capacity().
-  void Assign(size_t key, std::span<const uint32_t> ids);
-  // False if the list is full; true if it has `id` now.
-  bool Add(size_t key, uint32_t id);
-  // Puts `id` in the place of the last neighbour of `key`, and that one into the list of `id`, if
-  // need be in the place of its last: what `key` leads to, it leads to still. REQUIRES: the list of
-  // `key` is full and lacks `id`.
-  void Insert(size_t key, uint32_t id);
-
- private:
-  size_t capacity_;
-  std::vector<uint32_t> ids_;
-  std::vector<uint8_t> sizes_;
-};
 
 // A graph of keys [first_key, first_key + its number) of those to be built for.
 struct PriorGraph {
@@ -75,8 +50,6 @@ class GraphBuilder {
     const std::byte* row;
     size_t limit;
   };
-  void LoadQuery(const std::byte* row, float* out) const;
-  void AddQuery(const std::byte* row, size_t limit, std::vector<Query>* all) const;
   size_t Limit(size_t row, size_t rank) const;
   void ChooseQueries();
   void FindLists();
@@ -85,8 +58,6 @@ class GraphBuilder {
   void LinkCovered();
   void LinkOthers();
   void AddReverse(const std::vector<uint32_t>& others);
-  void ConnectAll();
-  void MarkReachable(uint32_t from, std::vector<uint8_t>* reached) const;
   Result<AlignedBuffer> Pack(GraphHeader* header) const;
   void PackRouters(const GraphHeader& header, std::byte* bytes) const;
   bool Cancelled() const {

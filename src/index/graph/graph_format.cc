@@ -9,6 +9,7 @@
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "common/coding.h"
+#include "common/hex.h"
 #include "kernels/convert.h"
 #include "kernels/prefetch.h"
 #include "storage/vfs/field_check.h"
@@ -24,15 +25,46 @@ using storage::Mismatch;
 // Routers beyond this would cost an insert more than a scan of the keys.
 constexpr uint64_t kMaxRouters = 1 << 20;
 
-Status CheckSlotBytes(std::string_view object, std::string_view field, uint32_t slot_bytes) {
-  if (slot_bytes >= 16 && slot_bytes <= 64 && slot_bytes % 8 == 0) return Status::Ok();
-  return Mismatch(object, field, "a multiple of 8 from 16 to 64", std::to_string(slot_bytes));
+// Bytes that a slot may have.
+struct SlotRange {
+  size_t least = 16;
+  size_t most = kMaxSlotBytes;
+};
+
+constexpr SlotRange kWideSlots = {kMaxSlotBytes + 8, kMaxWideSlotBytes};
+
+Status CheckSlotBytes(std::string_view object, std::string_view field, uint32_t slot_bytes,
+                      const SlotRange& range) {
+  if (slot_bytes >= range.least && slot_bytes <= range.most && slot_bytes % 8 == 0) {
+    return Status::Ok();
+  }
+  return Mismatch(
+      object, field,
+      "a multiple of 8 from " + std::to_string(range.least) + " to " + std::to_string(range.most),
+      std::to_string(slot_bytes));
+}
+
+// The version follows from the slots: what has no wide ones is read by those that know none.
+uint32_t VersionOf(const GraphHeader& header) {
+  return header.slot_bytes > kMaxSlotBytes ? kWideGraphVersion : kGraphVersion;
+}
+
+Result<uint32_t> ReadVersion(ByteReader* in, std::string_view object) {
+  const std::span<const std::byte> magic = in->Bytes(kGraphMagic.size(), "magic");
+  const uint32_t version = in->U32("version");
+  ATTNDB_RETURN_IF_ERROR(in->status());
+  if (!std::ranges::equal(magic, BytesOf(kGraphMagic))) {
+    return Mismatch(object, "magic", HexEncode(BytesOf(kGraphMagic)), HexEncode(magic));
+  }
+  if (version == kGraphVersion || version == kWideGraphVersion) return version;
+  return Status::Unsupported(std::string(object) + ": version: expected 1 or 2, found " +
+                             std::to_string(version));
 }
 
 Result<GraphHeader> DecodeHeader(std::span<const std::byte> bytes, const GraphShape& expected,
                                  std::string_view object) {
   ByteReader in(bytes, object);
-  ATTNDB_RETURN_IF_ERROR(storage::CheckMagicAndVersion(&in, object, kGraphMagic, kGraphVersion));
+  ATTNDB_ASSIGN_OR_RETURN(const uint32_t version, ReadVersion(&in, object));
   GraphHeader header;
   header.num_elements = in.U32("num_elements");
   header.num_keys = in.U64("num_keys");
@@ -48,8 +80,10 @@ Result<GraphHeader> DecodeHeader(std::span<const std::byte> bytes, const GraphSh
   ATTNDB_RETURN_IF_ERROR(
       ExpectEqual(object, "dtype", dtype, static_cast<uint32_t>(expected.dtype)));
   header.dtype = expected.dtype;
-  ATTNDB_RETURN_IF_ERROR(CheckSlotBytes(object, "slot_bytes", header.slot_bytes));
-  ATTNDB_RETURN_IF_ERROR(CheckSlotBytes(object, "router_slot_bytes", header.router_slot_bytes));
+  const SlotRange range = version == kWideGraphVersion ? kWideSlots : SlotRange();
+  ATTNDB_RETURN_IF_ERROR(CheckSlotBytes(object, "slot_bytes", header.slot_bytes, range));
+  ATTNDB_RETURN_IF_ERROR(
+      CheckSlotBytes(object, "router_slot_bytes", header.router_slot_bytes, SlotRange()));
   ATTNDB_RETURN_IF_ERROR(ExpectAtMost(object, "num_routers", header.num_routers, kMaxRouters));
   ATTNDB_RETURN_IF_ERROR(
       ExpectAtMost(object, "entry_point", header.entry_point, header.num_keys - 1));
@@ -165,7 +199,7 @@ GraphLayout::GraphLayout(const GraphHeader& header) {
 void EncodeGraphHeader(const GraphHeader& header, std::span<std::byte> out) {
   ByteWriter writer;
   writer.Bytes(BytesOf(kGraphMagic));
-  writer.U32(kGraphVersion);
+  writer.U32(VersionOf(header));
   writer.U32(header.num_elements);
   writer.U64(header.num_keys);
   writer.U32(static_cast<uint32_t>(header.dtype));

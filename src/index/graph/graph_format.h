@@ -22,6 +22,7 @@ namespace attndb::index {
 
 inline constexpr std::string_view kGraphMagic = "attngrph";
 inline constexpr uint32_t kGraphVersion = 1;
+inline constexpr uint32_t kWideGraphVersion = 2;  // Of wide slots of neighbours.
 inline constexpr size_t kGraphHeaderBytes = 64;
 inline constexpr size_t kGraphAlignment = 64;
 // Of a router, at most, in what is built; walks start at so many of those of each.

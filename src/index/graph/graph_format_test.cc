@@ -70,7 +70,8 @@ TEST_F(GraphFormatTest, WhatIsReadBackFindsTheSame) {
 
 TEST_F(GraphFormatTest, EveryFieldIsChecked) {
   ExpectRefused<uint8_t>(0, 'A', "magic: expected");
-  ExpectRefused<uint32_t>(8, 2, "version: expected 1, found 2", StatusCode::kUnsupported);
+  ExpectRefused<uint32_t>(8, 3, "version: expected 1 or 2, found 3", StatusCode::kUnsupported);
+  ExpectRefused<uint32_t>(8, 2, "slot_bytes: expected a multiple of 8 from 72 to 1024, found 48");
   ExpectRefused<uint32_t>(12, 64, "num_elements: expected 32, found 64");
   ExpectRefused<uint64_t>(16, 0, "num_keys: expected 1500, found 0");
   ExpectRefused<uint64_t>(16, UINT64_MAX, "num_keys: expected 1500");

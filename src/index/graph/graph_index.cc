@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "index/graph/graph_builder.h"
+#include "index/graph/roar_builder.h"
 
 namespace attndb::index {
 
@@ -36,6 +37,19 @@ Result<GraphIndex> GraphIndex::Extend(const GraphSource& source, std::span<const
   GraphHeader header;
   ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer,
                           GraphBuilder(source, graphs, options).Build(&header));
+  return Own(std::move(buffer), header);
+}
+
+uint64_t GraphIndex::BytesForRoar(const GraphShape& shape, size_t max_degree) {
+  return GraphLayout(RoarHeaderFor(shape, max_degree)).num_bytes;
+}
+
+Result<GraphIndex> GraphIndex::BuildRoar(const GraphSource& source, const RoarOptions& options) {
+  ATTNDB_CHECK(options.max_degree > 0 && options.max_degree <= kMaxRoarDegree);
+  ATTNDB_CHECK(options.keys_per_query > 0 && options.search_window > 0);
+  if (source.num_keys == 0) return GraphIndex();
+  GraphHeader header;
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, RoarBuilder(source, options).Build(&header));
   return Own(std::move(buffer), header);
 }
 
@@ -78,7 +92,7 @@ size_t GraphIndex::ScratchBytes(const IndexCall& call) const {
   for (const IndexRun& run : call.runs) {
     const auto& graph = static_cast<const GraphIndex&>(*run.index);
     const WalkCall part = PartOf(call, run, nullptr);
-    bytes = std::max(bytes, WalkScratchBytes(graph.view_, part, graph.range_walk_));
+    bytes = std::max(bytes, WalkScratchBytes(graph.view_, part));
   }
   return StateBytes(call) + bytes;
 }
@@ -105,7 +119,7 @@ Status GraphIndex::Search(const IndexCall& call, void* scratch, FoundKeys* found
     for (size_t r = 0; r < call.num_q_rows; ++r) {
       parts[r] = {found[r].tokens + found[r].count, found[r].scores + found[r].count, 0};
     }
-    ATTNDB_RETURN_IF_ERROR(WalkGraph(graph.view_, part, graph.range_walk_, rest, parts, cost));
+    ATTNDB_RETURN_IF_ERROR(WalkGraph(graph.view_, part, rest, parts, cost));
     for (size_t r = 0; r < call.num_q_rows; ++r) graph.Take(run, parts[r], &found[r], &best[r]);
   }
   return Status::Ok();

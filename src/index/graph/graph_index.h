@@ -4,8 +4,8 @@
 // Shapes:  as index/key_index.h; keys are the middle of a run: sinks and window are left out by the
 //          caller.
 // Effort:  top-k: the search window, keys of each q row that are kept and followed (0: three times
-//          k). A range: keys of each q row that are followed though they are out of range; for
-//          kListOrder AlayaDB's l0 (0: 192).
+//          k). A range: keys of each q row that are followed though they are out of range (0:
+//          192). A range in the order of its list has list_threshold instead.
 // Errors:  Build, Extend, Merge: kCancelled; kResourceExhausted: no memory. Parse: those of
 //          graph_format.h.
 // Threads: constant once made; concurrent calls must not share scratch or what they write.
@@ -48,6 +48,11 @@ class GraphIndex final : public KeyIndex {
   // REQUIRES: options.slot_bytes is a multiple of 8 from 16 to 64; keys_per_query >= 1.
   static Result<GraphIndex> Build(const GraphSource& source, const GraphOptions& options = {});
 
+  // RoarGraph as published, of fewer than BytesForRoar bytes: its lists are longer, and it has no
+  // routers, so that walks begin at its entry point alone.
+  static Result<GraphIndex> BuildRoar(const GraphSource& source, const RoarOptions& options = {});
+  static uint64_t BytesForRoar(const GraphShape& shape, size_t max_degree);
+
   // A graph of keys of which graphs of some runs are there: `priors` of runs that do not overlap,
   // of the same row length and type. Their routers are training queries beside the source's, which
   // may have none, and their lists stay where nothing better is found. So keys are inserted (one
@@ -65,8 +70,6 @@ class GraphIndex final : public KeyIndex {
   // What Parse reads, as long as this lives. Empty of no keys.
   std::span<const std::byte> bytes() const { return bytes_; }
   const GraphView& view() const { return view_; }
-
-  void set_range_walk(RangeWalk walk) { range_walk_ = walk; }
 
   // Keys of the run in front of those of the graph: sinks, which a graph is better without. Its own
   // are numbered behind them.
@@ -89,7 +92,6 @@ class GraphIndex final : public KeyIndex {
   std::span<const std::byte> bytes_;
   GraphView view_;
   size_t first_key_ = 0;
-  RangeWalk range_walk_ = RangeWalk::kBestFirst;
 };
 
 }  // namespace attndb::index

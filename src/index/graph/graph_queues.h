@@ -11,35 +11,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
-#include "index/graph/graph_slots.h"
+#include "index/graph/graph_sight.h"
 #include "index/key_index.h"
 #include "kernels/select.h"
 
 namespace attndb::index {
-
-// Numbers of keys, one bit each; not owned.
-class KeySet {
- public:
-  static size_t Bytes(size_t num_keys) { return (num_keys + 511) / 512 * 64; }
-  KeySet(void* bits, size_t num_keys) : words_(static_cast<uint64_t*>(bits)) {
-    std::memset(bits, 0, Bytes(num_keys));
-  }
-
-  bool Has(uint32_t key) const { return (words_[key / 64] >> key % 64 & 1) != 0; }
-  // Whether it was not there.
-  bool Add(uint32_t key) {
-    const uint64_t bit = uint64_t{1} << key % 64;
-    const bool is_new = (words_[key / 64] & bit) == 0;
-    words_[key / 64] |= bit;
-    return is_new;
-  }
-
- private:
-  uint64_t* words_;
-};
 
 struct Candidate {
   float score;
@@ -128,7 +106,8 @@ class TopQueue {
   Candidate* best_ = nullptr;
 };
 
-// What both walks of a range share: the bound rises with the best score.
+// What both walks of a range share, the best-first one and that in the order of the list
+// (graph_list_walk.h): the bound rises with the best score.
 class RangeFound {
  public:
   void Start(const SearchSpec& spec, float best, FoundKeys* found) {
@@ -212,40 +191,6 @@ class RangeQueue {
   size_t effort_ = 0;  // Out of range, left to follow.
   Candidate* open_ = nullptr;
   size_t num_open_ = 0;
-};
-
-// AlayaDB, Algorithm 1: the list C is what is found, walked in order; tryAppend is Offer.
-class ListQueue {
- public:
-  void Start(const SearchSpec& spec, size_t capacity, float best, FoundKeys* found) {
-    range_.Start(spec, best, found);
-    capacity_ = capacity;
-    next_ = 0;
-  }
-
-  void Offer(const ScoredBatch& batch, const OfferWork&) {
-    for (size_t i = 0; i < batch.count; ++i) {
-      // The best is that of the list before this key (line 11).
-      if (range_.size() > capacity_ && !range_.InRange(batch.scores[i])) continue;
-      range_.Append(batch.keys[i], batch.scores[i]);
-      range_.See(batch.scores[i]);
-    }
-  }
-
-  uint32_t Next(const KeySet& followed) {
-    while (next_ < range_.size()) {
-      const uint32_t key = range_.key(next_++);
-      if (!followed.Has(key)) return key;
-    }
-    return kNoKey;
-  }
-
-  void Finish(FoundKeys*) { range_.Finish(); }
-
- private:
-  RangeFound range_;
-  size_t capacity_ = 0;  // l0.
-  size_t next_ = 0;
 };
 
 }  // namespace attndb::index

@@ -4,7 +4,7 @@
 //
 // Layout:  byte 0: how many numbers; then the numbers, id_bits each, lowest bit first; then zeros.
 //          kSlotPadBytes follow the last slot, so that a number is read by one load of 8 bytes.
-// Units:   slot_bytes is a multiple of 8, 16 to 64; id_bits 1 to 32.
+// Units:   slot_bytes is a multiple of 8, 16 to 64 or, wide, 72 to 1024; id_bits 1 to 32.
 // Errors:  none; sizes are preconditions.
 // Threads: stateless.
 // Source:  bit packing is common; slots of a line of the cache instead of offsets and lists of any
@@ -21,8 +21,12 @@
 namespace attndb::index {
 
 inline constexpr size_t kSlotPadBytes = 8;
-// The longest list: what one byte's count and the largest slot have room for at 8 bits a number.
-inline constexpr size_t kMaxSlotIds = 63;
+inline constexpr size_t kMaxSlotBytes = 64;
+inline constexpr size_t kMaxWideSlotBytes = 1024;
+// The longest list: what one byte can count.
+inline constexpr size_t kMaxSlotIds = 255;
+// Of a slot that is not wide: what the largest has room for at 8 bits a number.
+inline constexpr size_t kMaxNarrowIds = 63;
 
 // The number of no key.
 inline constexpr uint32_t kNoKey = ~uint32_t{0};
@@ -34,7 +38,8 @@ constexpr uint32_t IdBits(uint64_t num_ids) {
 
 constexpr size_t SlotCapacity(size_t slot_bytes, uint32_t id_bits) {
   const size_t room = (8 * slot_bytes - 8) / id_bits;
-  return room < kMaxSlotIds ? room : kMaxSlotIds;
+  const size_t most = slot_bytes > kMaxSlotBytes ? kMaxSlotIds : kMaxNarrowIds;
+  return room < most ? room : most;
 }
 
 // Slots one after the other; not owned.

@@ -20,13 +20,15 @@ TEST(GraphSlotsTest, BitsHoldEveryId) {
   EXPECT_EQ(IdBits(65536), 16u);
   EXPECT_EQ(IdBits(65537), 17u);
   EXPECT_EQ(SlotCapacity(64, 16), 31u);
-  EXPECT_EQ(SlotCapacity(64, 1), kMaxSlotIds);
+  EXPECT_EQ(SlotCapacity(64, 1), kMaxNarrowIds);
+  EXPECT_EQ(SlotCapacity(152, 17), 71u);
+  EXPECT_EQ(SlotCapacity(1024, 8), kMaxSlotIds);
 }
 
 TEST(GraphSlotsTest, ListsComeBack) {
   Random random(attndb::test::SeedOr(81));
   for (uint32_t bits = 1; bits <= 32; ++bits) {
-    for (const size_t slot_bytes : {size_t{16}, size_t{48}, size_t{64}}) {
+    for (const size_t slot_bytes : {size_t{16}, size_t{48}, size_t{64}, size_t{72}, size_t{1024}}) {
       constexpr size_t kSlots = 9;
       std::vector<uint8_t> data(kSlots * slot_bytes + kSlotPadBytes, 0xee);
       const SlotView slots = {data.data(), slot_bytes, bits};

@@ -36,6 +36,17 @@ struct GraphOptions {
   const std::atomic<bool>* cancel = nullptr;
 };
 
+// Of RoarGraph as published (roar_builder.h).
+struct RoarOptions {
+  size_t max_queries = 0;       // As of GraphOptions.
+  size_t keys_per_query = 100;  // N_q; >= 1.
+  size_t max_degree = 35;       // M, 1 to kMaxRoarDegree: a key has 2 M neighbours at most.
+  size_t search_window = 500;   // L; >= 1.
+  ThreadPool* pool = nullptr;
+  const std::atomic<bool>* cancel = nullptr;
+};
+inline constexpr size_t kMaxRoarDegree = 127;
+
 }  // namespace attndb::index
 
 #endif  // ATTNDB_INDEX_GRAPH_GRAPH_SOURCE_H_

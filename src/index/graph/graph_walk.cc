@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/checked_math.h"
+#include "index/graph/graph_list_walk.h"
 #include "index/graph/graph_queues.h"
-#include "kernels/prefetch.h"
+#include "index/graph/graph_sight.h"
 #include "kernels/score.h"
 
 namespace attndb::index {
 namespace {
-
-// Keys of a batch: what comes into sight is scored by so many at most.
-constexpr size_t kBatchKeys = 256;
 
 // A walk starts at the keys of so many routers for each q row, found among the first kRouters of
 // them: the first of each spread over all of the training queries.
@@ -51,45 +48,24 @@ size_t NumStartRouters(const GraphView& graph) {
   return std::min<size_t>(kRouters, graph.header.num_routers);
 }
 
-// Whether some keys of the graph may not be found.
-bool HidesKeys(const GraphView& graph, const WalkCall& call) {
-  return call.first_visible > 0 || call.num_visible < graph.header.num_keys;
-}
-
-// Pieces of scratch, each at a multiple of 64 bytes.
 struct WalkScratch {
-  WalkScratch(const GraphView& graph, const WalkCall& call, RangeWalk range_walk, void* scratch)
-      : data(static_cast<std::byte*>(scratch)) {
-    const size_t num_keys = graph.header.num_keys;
-    seen = Take<uint64_t>(KeySet::Bytes(num_keys) / sizeof(uint64_t));
-    followed = Take<uint64_t>(KeySet::Bytes(num_keys) / sizeof(uint64_t));
+  WalkScratch(const GraphView& graph, const WalkCall& call, void* scratch) : pieces(scratch) {
+    const size_t set_bytes = KeySet::Bytes(graph.header.num_keys);
+    sets = pieces.Take<std::byte>(KeySight::NumSets(graph, call) * set_bytes);
+    followed = pieces.Take<uint64_t>(set_bytes / sizeof(uint64_t));
     const size_t rows = call.num_q_rows;
-    batch = Take<uint32_t>(kBatchKeys + 1);  // A key that was seen is written, too.
-    listed = Take<uint32_t>(kBatchKeys);
-    work.indices = Take<uint32_t>(kBatchKeys + kernels::kSelectSlack);
-    work.sorted = Take<Candidate>(kBatchKeys);
-    scores = Take<float>(rows * std::max(kBatchKeys, kRouters));
-    queues =
-        Take<std::byte>(rows * std::max({sizeof(TopQueue), sizeof(RangeQueue), sizeof(ListQueue)}));
-    if (call.spec.kind == SearchKind::kTopK) {
-      room_stride = Window(call);
-    } else if (range_walk == RangeWalk::kBestFirst) {
-      room_stride = call.num_visible;
-    }
-    room = Take<Candidate>(rows * room_stride);
+    batch = pieces.Take<uint32_t>(kBatchKeys + 1);  // A key that was seen is written, too.
+    listed = pieces.Take<uint32_t>(kBatchKeys);
+    work.indices = pieces.Take<uint32_t>(kBatchKeys + kernels::kSelectSlack);
+    work.sorted = pieces.Take<Candidate>(kBatchKeys);
+    scores = pieces.Take<float>(rows * std::max(kBatchKeys, kRouters));
+    queues = pieces.Take<std::byte>(rows * std::max(sizeof(TopQueue), sizeof(RangeQueue)));
+    room_stride = call.spec.kind == SearchKind::kTopK ? Window(call) : call.num_visible;
+    room = pieces.Take<Candidate>(rows * room_stride);
   }
 
-  template <typename T>
-  T* Take(size_t count) {
-    // Null: who only asks for the bytes.
-    std::byte* const piece = data == nullptr ? nullptr : data + num_bytes;
-    num_bytes += RoundUp(count * sizeof(T), 64);
-    return reinterpret_cast<T*>(piece);
-  }
-
-  std::byte* data;
-  size_t num_bytes = 0;
-  uint64_t* seen;
+  WalkPieces pieces;
+  std::byte* sets;
   uint64_t* followed;
   uint32_t* batch;
   uint32_t* listed;
@@ -107,16 +83,13 @@ class Walk {
        SearchCost* cost)
       : graph_(graph),
         call_(call),
-        hides_keys_(HidesKeys(graph, call)),
-        seen_(scratch.seen, graph.header.num_keys),
+        sight_(graph, call, scratch.sets, cost),
+        scorer_(call, scratch.listed),
         followed_(scratch.followed, graph.header.num_keys),
         batch_(scratch.batch),
-        listed_(scratch.listed),
         work_(scratch.work),
         scores_(scratch.scores),
         queues_(queues),
-        row_bytes_(call.keys.num_elements * DTypeBytes(call.keys.dtype)),
-        resident_(static_cast<const std::byte*>(call.rows->Resident(call.strip))),
         cost_(*cost) {}
 
   // Scores all visible keys.
@@ -133,7 +106,7 @@ class Walk {
   Status Run() {
     See(graph_.header.entry_point);
     SeeRouters();
-    if (hides_keys_) SeeSpacedKeys();
+    if (sight_.hides_keys()) SeeSpacedKeys();
     ScoreBatch();
     while (status_.ok() && Step()) {
     }
@@ -159,47 +132,25 @@ class Walk {
   }
 
   void Follow(uint32_t key) {
+    if (sight_.hides_keys()) return sight_.SeeFrom(key, [&](uint32_t id) { Append(id); });
     uint32_t ids[kMaxSlotIds];
     const size_t count = graph_.neighbours.Read(key, ids);
     cost_.bytes_touched += graph_.header.slot_bytes;
-    if (hides_keys_) {
-      for (size_t j = 0; j < count; ++j) See(ids[j]);
-      return;
-    }
     if (num_batch_ + count > kBatchKeys) ScoreBatch();
     for (size_t j = 0; j < count; ++j) {
       // Whether it was seen cannot be guessed, so nothing branches on it.
-      PrefetchRow(ids[j]);
+      scorer_.Prefetch(ids[j]);
       batch_[num_batch_] = ids[j];
-      num_batch_ += static_cast<size_t>(seen_.Add(ids[j]));
+      num_batch_ += static_cast<size_t>(sight_.seen().Add(ids[j]));
     }
   }
 
-  void PrefetchRow(uint32_t key) const {
-    if (resident_ == nullptr) return;
-    const std::byte* const row = resident_ + (call_.first_key + key) * row_bytes_;
-    for (size_t byte = 0; byte < row_bytes_; byte += 64) kernels::PrefetchNear(row + byte);
-  }
-
-  bool IsVisible(uint32_t key) const {
-    return key >= call_.first_visible && key < call_.num_visible;
-  }
-
-  // Puts the key into the batch, or what it leads to if it is filtered out.
   void See(uint32_t key) {
-    if (!seen_.Add(key)) return;
-    if (IsVisible(key)) return Append(key);
-    uint32_t ids[kMaxSlotIds];
-    const size_t count = graph_.neighbours.Read(key, ids);
-    cost_.bytes_touched += graph_.header.slot_bytes;
-    for (size_t j = 0; j < count; ++j) {
-      // Those that are filtered out too stay unseen: a key in sight may lead to them.
-      if (IsVisible(ids[j]) && seen_.Add(ids[j])) Append(ids[j]);
-    }
+    sight_.See(key, [&](uint32_t id) { Append(id); });
   }
 
   void Append(uint32_t key) {
-    PrefetchRow(key);
+    scorer_.Prefetch(key);
     batch_[num_batch_++] = key;
     if (num_batch_ == kBatchKeys) ScoreBatch();
   }
@@ -207,21 +158,11 @@ class Walk {
   // Nothing once a read has failed.
   void ScoreBatch() {
     if (num_batch_ == 0) return;
-    if (status_.ok()) status_ = ScoreListed();
+    if (status_.ok()) {
+      status_ = scorer_.Score(batch_, num_batch_, call_.q, call_.num_q_rows, scores_);
+    }
     if (status_.ok()) Offer(num_batch_);
     num_batch_ = 0;
-  }
-
-  Status ScoreListed() {
-    const auto first_key = static_cast<uint32_t>(call_.first_key);
-    for (size_t i = 0; i < num_batch_; ++i) listed_[i] = first_key + batch_[i];
-    call_.rows->Clear();
-    call_.rows->RequestListed(call_.strip, listed_, num_batch_);
-    ATTNDB_RETURN_IF_ERROR(call_.rows->Read());
-    const storage::ListedRows rows = call_.rows->Listed(0);
-    kernels::ScoreGather(rows.rows, rows.list, num_batch_, call_.q, call_.q_stride,
-                         call_.num_q_rows, scores_, kBatchKeys);
-    return Status::Ok();
   }
 
   Status ScoreRange(size_t first, size_t count) {
@@ -243,7 +184,7 @@ class Walk {
     kernels::ScoreRows(graph_.router_rows, num_routers, call_.q, call_.q_stride, call_.num_q_rows,
                        scores_, kRouters);
     cost_.keys_scored += num_routers * call_.num_q_rows;
-    cost_.bytes_touched += num_routers * row_bytes_;
+    cost_.bytes_touched += num_routers * scorer_.row_bytes();
     uint32_t starts[kStartRouters];
     for (size_t r = 0; r < call_.num_q_rows; ++r) {
       const size_t count = BestRouters(scores_ + r * kRouters, num_routers, starts);
@@ -272,7 +213,7 @@ class Walk {
   size_t BestRouters(const float* scores, size_t num_routers, uint32_t* best) const {
     size_t count = 0;
     for (uint32_t i = 0; i < num_routers; ++i) {
-      if (hides_keys_ && !IsVisible(graph_.router_keys.First(i))) continue;
+      if (sight_.hides_keys() && !sight_.IsVisible(graph_.router_keys.First(i))) continue;
       if (count == kStartRouters && !(scores[i] > scores[best[count - 1]])) continue;
       size_t at = count < kStartRouters ? count++ : count - 1;
       for (; at > 0 && scores[i] > scores[best[at - 1]]; --at) best[at] = best[at - 1];
@@ -288,7 +229,7 @@ class Walk {
     }
     cost_.rows_read += num_rows;
     cost_.keys_scored += num_rows * call_.num_q_rows;
-    cost_.bytes_touched += num_rows * row_bytes_;
+    cost_.bytes_touched += num_rows * scorer_.row_bytes();
   }
 
   // Start keys of all rows; those of rows past the first 16 start where these lead.
@@ -296,18 +237,15 @@ class Walk {
 
   const GraphView& graph_;
   const WalkCall& call_;
-  const bool hides_keys_;
-  KeySet seen_;
+  KeySight sight_;
+  KeyScorer scorer_;
   KeySet followed_;
   uint32_t* batch_;
-  uint32_t* listed_;  // The batch, as rows of the strip.
   OfferWork work_;
   size_t num_batch_ = 0;
   float* scores_;
   Queue* queues_;
-  size_t row_bytes_;
-  const std::byte* resident_;  // Row 0 of the strip, or null.
-  Status status_;              // Of the first read that failed.
+  Status status_;  // Of the first read that failed.
   SearchCost& cost_;
   uint32_t start_keys_[kMaxStart];
   size_t num_start_ = 0;
@@ -325,10 +263,8 @@ Status Run(const GraphView& graph, const WalkCall& call, const WalkScratch& scra
         call.best == nullptr ? -std::numeric_limits<float>::infinity() : call.best[r];
     if constexpr (std::is_same_v<Queue, TopQueue>) {
       queue->Start(call.spec, Window(call), room);
-    } else if constexpr (std::is_same_v<Queue, RangeQueue>) {
-      queue->Start(call.spec, RangeEffort(call), best, &found[r], room);
     } else {
-      queue->Start(call.spec, RangeEffort(call), best, &found[r]);
+      queue->Start(call.spec, RangeEffort(call), best, &found[r], room);
     }
   }
   Walk<Queue> walk(graph, call, scratch, queues, cost);
@@ -339,20 +275,23 @@ Status Run(const GraphView& graph, const WalkCall& call, const WalkScratch& scra
   return Status::Ok();
 }
 
-}  // namespace
-
-size_t WalkScratchBytes(const GraphView& graph, const WalkCall& call, RangeWalk range_walk) {
-  return WalkScratch(graph, call, range_walk, nullptr).num_bytes;
+bool WalksList(const WalkCall& call) {
+  return call.spec.kind == SearchKind::kRange && call.spec.range_walk == RangeWalk::kListOrder;
 }
 
-Status WalkGraph(const GraphView& graph, const WalkCall& call, RangeWalk range_walk, void* scratch,
-                 FoundKeys* found, SearchCost* cost) {
-  const WalkScratch pieces(graph, call, range_walk, scratch);
+}  // namespace
+
+size_t WalkScratchBytes(const GraphView& graph, const WalkCall& call) {
+  if (WalksList(call)) return ListWalkScratchBytes(graph, call);
+  return WalkScratch(graph, call, nullptr).pieces.num_bytes();
+}
+
+Status WalkGraph(const GraphView& graph, const WalkCall& call, void* scratch, FoundKeys* found,
+                 SearchCost* cost) {
+  if (WalksList(call)) return WalkInListOrder(graph, call, scratch, found, cost);
+  const WalkScratch pieces(graph, call, scratch);
   if (call.spec.kind == SearchKind::kTopK) return Run<TopQueue>(graph, call, pieces, found, cost);
-  if (range_walk == RangeWalk::kBestFirst) {
-    return Run<RangeQueue>(graph, call, pieces, found, cost);
-  }
-  return Run<ListQueue>(graph, call, pieces, found, cost);
+  return Run<RangeQueue>(graph, call, pieces, found, cost);
 }
 
 }  // namespace attndb::index

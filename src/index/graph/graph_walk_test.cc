@@ -1,5 +1,5 @@
 // Goal:   walks find what their kind promises: ranges hold what they should and nothing below, the
-//         filter is kept, and a prefix loses no recall.
+//         filter is kept, and a prefix loses no recall, seen through in either way.
 // Method: brute force; both walks of a range; prefixes of 5 % to all.
 // Replay: ATTNDB_SEED=17 ctest -R index_test
 #include "index/graph/graph_walk.h"
@@ -24,15 +24,19 @@ using test::Workload;
 constexpr size_t kNumKeys = 12000;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
+SearchSpec Range(float beta, RangeWalk walk, uint32_t threshold = 256) {
+  return {
+      .kind = SearchKind::kRange, .beta = beta, .range_walk = walk, .list_threshold = threshold};
+}
+
 class GraphWalkTest : public ::testing::Test {
  protected:
   GraphWalkTest() : graph_(*GraphIndex::Build(work_.source())), queries_(work_.NewQueries(60)) {}
 
   // Mean of exp(score - best) found over that of the true range.
-  double MassFound(float beta, uint32_t effort, const float* best) {
+  double MassFound(const SearchSpec& spec, const float* best = nullptr) {
     double found_share = 0;
-    const SearchSpec spec = {
-        .kind = SearchKind::kRange, .beta = beta, .effort = static_cast<float>(effort)};
+    const float beta = spec.beta;
     for (size_t i = 0; i < queries_.num_rows(); i += kHeads) {
       const auto rows =
           test::SearchRows(graph_, spec, work_.keys, kNumKeys, queries_.row(i), kHeads, best);
@@ -57,6 +61,28 @@ class GraphWalkTest : public ::testing::Test {
     return found_share / static_cast<double>(queries_.num_rows());
   }
 
+  // The same of the first `visible` keys, by q rows of that range.
+  double PrefixMass(const SearchSpec& spec, size_t visible, SearchCost* cost) {
+    double share = 0;
+    for (size_t i = 0; i < queries_.num_rows(); i += kHeads) {
+      const auto rows = test::SearchRows(graph_, spec, work_.keys, visible, queries_.row(i), kHeads,
+                                         nullptr, cost);
+      for (size_t r = 0; r < kHeads; ++r) {
+        const auto ranked = Ranked(work_.keys, visible, queries_.row(i + r));
+        const auto mass = [&](float score) {
+          return score < ranked[0].first - spec.beta ? 0.0
+                                                     : std::exp(double{score} - ranked[0].first);
+        };
+        double all = 0, found = 0;
+        for (const auto& [score, key] : ranked) all += mass(score);
+        for (const float score : rows[r].scores) found += mass(score);
+        for (const uint32_t key : rows[r].keys) EXPECT_LT(key, visible);
+        share += found / all;
+      }
+    }
+    return share / static_cast<double>(queries_.num_rows());
+  }
+
   Workload work_{kNumKeys, 4500, attndb::test::SeedOr(91)};
   GraphIndex graph_;
   FloatRows queries_;
@@ -64,18 +90,19 @@ class GraphWalkTest : public ::testing::Test {
 
 TEST_F(GraphWalkTest, RangesHoldTheirMass) {
   for (const RangeWalk walk : {RangeWalk::kBestFirst, RangeWalk::kListOrder}) {
-    graph_.set_range_walk(walk);
-    // The order of the list leads astray more often.
-    const double least = walk == RangeWalk::kBestFirst ? 0.99 : 0.95;
-    for (const float beta : {2.0f, 8.0f}) EXPECT_GE(MassFound(beta, 0, nullptr), least) << beta;
+    // The order of the list leads astray more often: of one that is shorter than the keys are many,
+    // see below.
+    for (const float beta : {2.0f, 8.0f}) {
+      EXPECT_GE(MassFound(Range(beta, walk, kNumKeys)), 0.99) << beta;
+    }
   }
 }
 
 TEST_F(GraphWalkTest, AKnownBestNarrowsARange) {
   const float best[kHeads] = {1e6f, 1e6f, 1e6f};
-  const SearchSpec spec = {.kind = SearchKind::kRange, .beta = 4.0f, .effort = 1};
   for (const RangeWalk walk : {RangeWalk::kBestFirst, RangeWalk::kListOrder}) {
-    graph_.set_range_walk(walk);
+    SearchSpec spec = Range(4.0f, walk, 1);
+    spec.effort = 1;
     SearchCost without, with;
     test::SearchRows(graph_, spec, work_.keys, kNumKeys, queries_.row(0), kHeads, nullptr,
                      &without);
@@ -88,18 +115,19 @@ TEST_F(GraphWalkTest, AKnownBestNarrowsARange) {
 
 TEST_F(GraphWalkTest, ABetaOfNothingFindsTheBest) {
   for (const float beta : {0.0f, -5.0f}) {
-    const SearchSpec spec = {.kind = SearchKind::kRange, .beta = beta};
-    const auto rows = test::SearchRows(graph_, spec, work_.keys, kNumKeys, queries_.row(0), kHeads);
-    for (const auto& row : rows) EXPECT_EQ(row.keys.size(), 1u);
+    for (const RangeWalk walk : {RangeWalk::kBestFirst, RangeWalk::kListOrder}) {
+      const auto rows = test::SearchRows(graph_, Range(beta, walk), work_.keys, kNumKeys,
+                                         queries_.row(0), kHeads);
+      for (const auto& row : rows) EXPECT_EQ(row.keys.size(), 1u);
+    }
   }
 }
 
 TEST_F(GraphWalkTest, AWiderListFindsNoLess) {
-  graph_.set_range_walk(RangeWalk::kListOrder);
   double before = 0;
-  for (const uint32_t capacity : {1u, 8u, 64u, 512u}) {
-    const double mass = MassFound(1.0f, capacity, nullptr);
-    EXPECT_GE(mass, before - 0.01) << capacity;
+  for (const uint32_t threshold : {1u, 256u, 4096u, uint32_t{kNumKeys}}) {
+    const double mass = MassFound(Range(1.0f, RangeWalk::kListOrder, threshold));
+    EXPECT_GE(mass, before - 0.01) << threshold;
     before = mass;
   }
   EXPECT_GE(before, 0.999);
@@ -116,6 +144,29 @@ TEST_F(GraphWalkTest, PrefixesAreKeptAndLoseNoRecall) {
       for (size_t i = 0; i < row.keys.size(); ++i) {
         ASSERT_LT(row.keys[i], visible);
       }
+    }
+  }
+}
+
+// AlayaDB's expansion looks at more keys, and finds no fewer.
+TEST_F(GraphWalkTest, AllNeighboursOfNeighboursShowMoreOfAPrefix) {
+  constexpr float kBeta = 8.0f;
+  for (const size_t percent : {10u, 30u, 60u}) {
+    const size_t visible = kNumKeys * percent / 100;
+    for (const RangeWalk walk : {RangeWalk::kBestFirst, RangeWalk::kListOrder}) {
+      double share[2];
+      uint64_t visits[2];
+      for (const Expand expand : {Expand::kHidden, Expand::kAll}) {
+        SearchSpec spec = Range(kBeta, walk);
+        spec.effort = 30;
+        spec.expand = expand;
+        SearchCost cost;
+        share[static_cast<size_t>(expand)] = PrefixMass(spec, visible, &cost);
+        visits[static_cast<size_t>(expand)] = cost.rows_read;
+      }
+      EXPECT_GE(share[1], share[0] - 0.005) << percent;
+      EXPECT_GE(share[1], 0.98) << percent;
+      EXPECT_GE(visits[1], visits[0]) << percent;
     }
   }
 }
@@ -177,8 +228,7 @@ TEST_F(GraphWalkTest, KeysInFrontAreNotInTheWay) {
     for (const size_t end : {16u, 17u, 100u, 6000u, 12000u}) {
       if (first >= end) continue;
       for (const RangeWalk walk : {RangeWalk::kBestFirst, RangeWalk::kListOrder}) {
-        graph.set_range_walk(walk);
-        check({.kind = SearchKind::kRange, .beta = 4.0f}, first, end, &of_ranges);
+        check(Range(4.0f, walk), first, end, &of_ranges);
       }
       const SearchSpec specs[] = {{.kind = SearchKind::kTopK, .k = 30, .effort = 120},
                                   {.kind = SearchKind::kTopK, .k = 30, .effort = 20000},
@@ -196,7 +246,8 @@ TEST_F(GraphWalkTest, KeysInFrontAreNotInTheWay) {
 // A q row that is not finite finds something or nothing, and the others what they would alone.
 TEST_F(GraphWalkTest, RowsThatAreNotFiniteHarmNoOthers) {
   const SearchSpec specs[] = {{.kind = SearchKind::kTopK, .k = 20},
-                              {.kind = SearchKind::kRange, .beta = 4.0f}};
+                              Range(4.0f, RangeWalk::kBestFirst),
+                              Range(4.0f, RangeWalk::kListOrder, kNumKeys)};
   for (const SearchSpec& spec : specs) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
       FloatRows rows = work_.NewQueries(kHeads);

@@ -1,0 +1,128 @@
+// Internal to graph: which keys come into sight of a walk, each once.
+//
+// Filter:  where some keys may not be found (sinks, the window, what lies behind a reused prefix),
+//          they are seen through, so that those behind them still come into sight. kHidden: in
+//          place of a neighbour that may not be found stand its own neighbours. kAll: the
+//          neighbours of every neighbour come into sight, behind all of the neighbours, and those
+//          that may not be found are left out: AlayaDB 7.1, as ACORN (Patel et al. 2024) has it.
+// Threads: one thread.
+#ifndef ATTNDB_INDEX_GRAPH_GRAPH_SIGHT_H_
+#define ATTNDB_INDEX_GRAPH_GRAPH_SIGHT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "index/graph/graph_format.h"
+#include "index/graph/walk_call.h"
+
+namespace attndb::index {
+
+// Numbers of keys, one bit each; not owned.
+class KeySet {
+ public:
+  static size_t Bytes(size_t num_keys) { return (num_keys + 511) / 512 * 64; }
+  KeySet(void* bits, size_t num_keys) : words_(static_cast<uint64_t*>(bits)), num_keys_(num_keys) {
+    Clear();
+  }
+
+  void Clear() { std::memset(words_, 0, Bytes(num_keys_)); }
+  bool Has(uint32_t key) const { return (words_[key / 64] >> key % 64 & 1) != 0; }
+  // Whether it was not there.
+  bool Add(uint32_t key) {
+    const uint64_t bit = uint64_t{1} << key % 64;
+    const bool is_new = (words_[key / 64] & bit) == 0;
+    words_[key / 64] |= bit;
+    return is_new;
+  }
+
+ private:
+  uint64_t* words_;
+  size_t num_keys_;
+};
+
+class KeySight {
+ public:
+  // Whether some keys of the graph may not be found.
+  static bool HidesKeys(const GraphView& graph, const WalkCall& call) {
+    return call.first_visible > 0 || call.num_visible < graph.header.num_keys;
+  }
+  // Sets of keys that it needs.
+  static size_t NumSets(const GraphView& graph, const WalkCall& call) {
+    return HidesKeys(graph, call) && call.spec.expand == Expand::kAll ? 2 : 1;
+  }
+
+  // `sets` has room for NumSets of all keys. What is read of the graph is added to *cost.
+  KeySight(const GraphView& graph, const WalkCall& call, std::byte* sets, SearchCost* cost)
+      : graph_(graph),
+        first_(static_cast<uint32_t>(call.first_visible)),
+        end_(static_cast<uint32_t>(call.num_visible)),
+        hides_keys_(HidesKeys(graph, call)),
+        expands_all_(NumSets(graph, call) > 1),
+        seen_(sets, graph.header.num_keys),
+        opened_(sets + (expands_all_ ? KeySet::Bytes(graph.header.num_keys) : 0),
+                graph.header.num_keys),
+        cost_(*cost) {}
+
+  bool hides_keys() const { return hides_keys_; }
+  bool IsVisible(uint32_t key) const { return key >= first_ && key < end_; }
+  KeySet& seen() { return seen_; }
+
+  void Clear() {
+    seen_.Clear();
+    opened_.Clear();
+  }
+
+  // Calls append(key) if it is new, or append of what it leads to if it may not be found.
+  template <typename Append>
+  void See(uint32_t key, const Append& append) {
+    if (!seen_.Add(key)) return;
+    if (IsVisible(key)) return append(key);
+    // Those that may not be found either stay unseen: a key in sight may lead to them.
+    SeeVisible(key, append);
+  }
+
+  // Calls append of all new keys to which `key` leads.
+  template <typename Append>
+  void SeeFrom(uint32_t key, const Append& append) {
+    uint32_t ids[kMaxSlotIds];
+    const size_t count = Read(key, ids);
+    if (!expands_all_) {
+      for (size_t j = 0; j < count; ++j) See(ids[j], append);
+      return;
+    }
+    for (size_t j = 0; j < count; ++j) {
+      if (IsVisible(ids[j]) && seen_.Add(ids[j])) append(ids[j]);
+    }
+    for (size_t j = 0; j < count; ++j) {
+      if (opened_.Add(ids[j])) SeeVisible(ids[j], append);
+    }
+  }
+
+ private:
+  size_t Read(uint32_t key, uint32_t* ids) {
+    cost_.bytes_touched += graph_.header.slot_bytes;
+    return graph_.neighbours.Read(key, ids);
+  }
+
+  template <typename Append>
+  void SeeVisible(uint32_t key, const Append& append) {
+    uint32_t ids[kMaxSlotIds];
+    const size_t count = Read(key, ids);
+    for (size_t j = 0; j < count; ++j) {
+      if (IsVisible(ids[j]) && seen_.Add(ids[j])) append(ids[j]);
+    }
+  }
+
+  const GraphView& graph_;
+  const uint32_t first_, end_;
+  const bool hides_keys_;
+  const bool expands_all_;
+  KeySet seen_;
+  KeySet opened_;  // Keys whose neighbours are in sight; the same set if none is needed.
+  SearchCost& cost_;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_GRAPH_SIGHT_H_

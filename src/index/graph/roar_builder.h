@@ -1,0 +1,92 @@
+// Internal to graph: the build of RoarGraph as it was published.
+//
+//   1. Each training query finds the N_q keys that score highest, exactly.
+//   2. Projection: the first of them, its pivot, gets neighbours from among the others, M at most.
+//      Of queries with one pivot the last one counts. Neighbours link back.
+//   3. Enhancement: each key searches the projected graph for the L keys that score highest with
+//      it, from the medoid of what the projection linked (from another no way may lead on), and
+//      gets M neighbours of these, which link back.
+//   4. What both give are the neighbours, 2 M at most.
+//
+// Neighbours are chosen in the order of their scores with the key; one that scores higher with a
+// chosen one than with the key is passed over. In 2 what is passed over fills up what is left of M.
+// Lists that become too long as others link back are chosen from anew.
+//
+// Errors:  kCancelled, kResourceExhausted.
+// Threads: one thread, which calls the pool; the graph does not depend on the number of threads.
+//          It may depend on the instruction set, whose sums are rounded in another order.
+// Source:  RoarGraph, Chen et al. (VLDB 2024, arXiv:2408.08933), section 4; AlayaDB 7.2 (ii). Keys
+//          that cannot be reached in the end are linked, as formats want it; the authors' code
+//          links back while others read the lists, ours when all are there.
+#ifndef ATTNDB_INDEX_GRAPH_ROAR_BUILDER_H_
+#define ATTNDB_INDEX_GRAPH_ROAR_BUILDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attndb/result.h"
+#include "common/aligned_buffer.h"
+#include "index/graph/graph_format.h"
+#include "index/graph/graph_nearest.h"
+#include "index/graph/graph_source.h"
+
+namespace attndb::index {
+
+// Chooses neighbours of keys by inner products. One a thread.
+class NeighbourPruner {
+ public:
+  explicit NeighbourPruner(const kernels::RowsView& keys);
+
+  // At most max_kept of `candidates`, of equal scores the lowest first; `fills`: up to max_kept of
+  // those that were passed over behind them. Valid until the next call. REQUIRES: candidates are
+  // different keys, and `key` is none of them.
+  const std::vector<uint32_t>& Choose(uint32_t key, std::span<const uint32_t> candidates,
+                                      size_t max_kept, bool fills);
+
+ private:
+  void Score(uint32_t key, std::span<const uint32_t> others);
+  // Takes what scores higher with `chosen` than with the key out of what is open.
+  void PassOver(uint32_t chosen);
+
+  const kernels::RowsView keys_;
+  std::vector<float> row_;
+  std::vector<float> scores_;
+  std::vector<uint32_t> order_;  // Candidates, best first.
+  std::vector<uint32_t> open_;   // Those that may be chosen,
+  std::vector<float> of_open_;   // ... and their scores with the key.
+  std::vector<uint32_t> kept_;
+};
+
+// Of a graph of such keys, without its entry point.
+GraphHeader RoarHeaderFor(const GraphShape& shape, size_t max_degree);
+
+class RoarBuilder {
+ public:
+  RoarBuilder(const GraphSource& source, const RoarOptions& options);
+
+  // The bytes of the graph and its header. REQUIRES: at least one key.
+  Result<AlignedBuffer> Build(GraphHeader* header);
+
+ private:
+  using Lists = std::vector<std::vector<uint32_t>>;  // By key.
+
+  NearestLists FindNearestKeys() const;
+  Lists Project(const NearestLists& nearest) const;
+  Lists Enhance(const Lists& projected) const;
+  void LinkBack(bool fills, Lists* lists) const;
+  uint32_t FindMedoid(const Lists& projected) const;
+  bool Cancelled() const {
+    return options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed);
+  }
+
+  const GraphSource& source_;
+  const RoarOptions& options_;
+  const size_t num_keys_;
+  uint32_t entry_point_ = 0;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_ROAR_BUILDER_H_

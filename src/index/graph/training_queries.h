@@ -1,0 +1,31 @@
+// Internal to graph: which rows of a source train a graph.
+//
+// Threads: pure functions.
+#ifndef ATTNDB_INDEX_GRAPH_TRAINING_QUERIES_H_
+#define ATTNDB_INDEX_GRAPH_TRAINING_QUERIES_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "index/graph/graph_source.h"
+
+namespace attndb::index {
+
+// Element i of `count` evenly spaced ones of `total`.
+inline size_t Spaced(size_t i, size_t count, size_t total) { return i * total / count; }
+
+// How many may train a graph of such keys; max_queries: GraphOptions.
+size_t MostQueries(size_t max_queries, size_t num_keys);
+
+// A row of queries, or of keys, as float32.
+void LoadTrainingQuery(const GraphSource& source, const std::byte* row, float* out);
+
+// Whether it is finite and not zero.
+bool CanTrain(const GraphSource& source, const std::byte* row);
+
+// Evenly spaced rows of the source's queries that can train; keys where there are none.
+std::vector<const std::byte*> TrainingQueries(const GraphSource& source, size_t max_queries);
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_TRAINING_QUERIES_H_

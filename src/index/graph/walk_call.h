@@ -1,0 +1,94 @@
+// Internal to graph: what a walk is asked, its scratch, and how it reads and scores keys.
+//
+// Threads: one thread.
+#ifndef ATTNDB_INDEX_GRAPH_WALK_CALL_H_
+#define ATTNDB_INDEX_GRAPH_WALK_CALL_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attndb/status.h"
+#include "common/checked_math.h"
+#include "index/key_index.h"
+#include "kernels/prefetch.h"
+#include "kernels/score.h"
+
+namespace attndb::index {
+
+// One run of a search; keys are those of the graph.
+struct WalkCall {
+  SearchSpec spec;
+  kernels::RowsView keys;             // Their form.
+  storage::RowLease* rows = nullptr;  // By which they are read:
+  storage::Strip strip;               // ... those of this strip,
+  size_t first_key = 0;               // ... from this row of it on.
+  size_t first_visible = 0;
+  size_t num_visible = 0;  // > first_visible.
+  const float* q = nullptr;
+  size_t q_stride = 0;
+  size_t num_q_rows = 0;
+  const float* best = nullptr;  // As of IndexCall; null: nothing is known.
+};
+
+// Keys of a batch: what comes into sight is scored by so many at most.
+inline constexpr size_t kBatchKeys = 256;
+
+// Pieces of scratch, each at a multiple of 64 bytes. Of null: who only asks for the bytes.
+class WalkPieces {
+ public:
+  explicit WalkPieces(void* scratch) : data_(static_cast<std::byte*>(scratch)) {}
+
+  template <typename T>
+  T* Take(size_t count) {
+    std::byte* const piece = data_ == nullptr ? nullptr : data_ + num_bytes_;
+    num_bytes_ += RoundUp(count * sizeof(T), 64);
+    return reinterpret_cast<T*>(piece);
+  }
+  size_t num_bytes() const { return num_bytes_; }
+
+ private:
+  std::byte* data_;
+  size_t num_bytes_ = 0;
+};
+
+// Reads keys of a run and scores them.
+class KeyScorer {
+ public:
+  // `listed` has room for a batch.
+  KeyScorer(const WalkCall& call, uint32_t* listed)
+      : call_(call),
+        row_bytes_(call.keys.num_elements * DTypeBytes(call.keys.dtype)),
+        resident_(static_cast<const std::byte*>(call.rows->Resident(call.strip))),
+        listed_(listed) {}
+
+  size_t row_bytes() const { return row_bytes_; }
+
+  void Prefetch(uint32_t key) const {
+    if (resident_ == nullptr) return;
+    const std::byte* const row = resident_ + (call_.first_key + key) * row_bytes_;
+    for (size_t byte = 0; byte < row_bytes_; byte += 64) kernels::PrefetchNear(row + byte);
+  }
+
+  // Those of `keys`, at most a batch, for `num_rows` q rows: row r's at scores + r * kBatchKeys.
+  Status Score(const uint32_t* keys, size_t count, const float* q, size_t num_rows, float* scores) {
+    const auto first_key = static_cast<uint32_t>(call_.first_key);
+    for (size_t i = 0; i < count; ++i) listed_[i] = first_key + keys[i];
+    call_.rows->Clear();
+    call_.rows->RequestListed(call_.strip, listed_, count);
+    ATTNDB_RETURN_IF_ERROR(call_.rows->Read());
+    const storage::ListedRows rows = call_.rows->Listed(0);
+    kernels::ScoreGather(rows.rows, rows.list, count, q, call_.q_stride, num_rows, scores,
+                         kBatchKeys);
+    return Status::Ok();
+  }
+
+ private:
+  const WalkCall& call_;
+  size_t row_bytes_;
+  const std::byte* resident_;  // Row 0 of the strip, or null.
+  uint32_t* listed_;           // The batch, as rows of the strip.
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_WALK_CALL_H_
