@@ -422,8 +422,8 @@ std::string NotesOf(const LayerQuestion& question) {
   }
   if (question.plan->kind == QueryKind::kRules) return text;  // They say the rest.
   if (chain.gpu_bytes > 0 && chain.gpu_bytes >= chain.kv_bytes) {
-    add("GPU memory holds all keys and values: topk over a coarse index there, which this version "
-        "has not; planned for the CPU");
+    add("GPU memory holds all keys and values: rules=alaya would take topk over a coarse index; "
+        "planned by cost, for the CPU");
   } else if (chain.gpu_bytes > 0) {
     add("GPU memory of " + std::to_string(chain.gpu_bytes) + " bytes can't hold " +
         std::to_string(chain.kv_bytes) + ": CPU");

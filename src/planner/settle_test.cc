@@ -97,10 +97,9 @@ TEST_F(SettleTest, MemoryThatHoldsAllIsSearchedByBlocksWhereThereAreSome) {
   chain.gpu_bytes = chain.kv_bytes;
   for (const LayerId layer : {0u, 7u}) {
     const SettledPlan settled = Alaya(layer, chain);
-    EXPECT_EQ(settled.plan.Get("k"), 4096);
-    EXPECT_EQ(settled.plan.sink, 128u);
-    EXPECT_EQ(settled.plan.window, 4096u);
-    EXPECT_THAT(std::string(settled.rule), HasSubstr("memory holds all keys and values: top-k"));
+    EXPECT_EQ(settled.plan.ToString(), "topk(k=4096,index=infllm,sink=128,window=4096,tail=exact)");
+    EXPECT_EQ(settled.plan.FindsBy(), "infllm_128x4");
+    EXPECT_EQ(settled.rule, "Fig. 8: memory holds all keys and values: top-k over blocks");
   }
 }
 
