@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
-from attndb._errors import InvalidArgumentError
+from attndb._errors import Error, InvalidArgumentError
 from attndb._results import (
     BuildReport,
     CompanionInfo,
@@ -32,6 +32,8 @@ from attndb._spec import ModelSpec
 
 Ttl = timedelta | float | None
 Context = str | int
+
+_SHOWN_TOKENS = 8  # Of a prompt, in a message.
 
 
 class SessionStart(NamedTuple):
@@ -268,34 +270,101 @@ class DB:
         ids = token_ids(tokens).copy()
         return self._family.submit(lambda: self.store(session, ids, **options))
 
+    @overload
+    def import_context(
+        self,
+        spec: ModelSpec,
+        tokens: list[list[int]] | list[NDArray[np.integer[Any]]],
+        layers: Sequence[Any],
+        *,
+        queries: Sequence[Sequence[Array] | None] | None = ...,
+        name: Sequence[str | None] | None = ...,
+        replace: bool = ...,
+        ttl: Ttl = ...,
+        pin: bool = ...,
+    ) -> list[int]: ...
+    @overload
     def import_context(
         self,
         spec: ModelSpec,
         tokens: Tokens,
         layers: Any,
         *,
-        queries: Sequence[Array] | None = None,
-        name: str | None = None,
+        queries: Sequence[Array] | None = ...,
+        name: str | None = ...,
+        replace: bool = ...,
+        ttl: Ttl = ...,
+        pin: bool = ...,
+    ) -> int: ...
+    def import_context(
+        self,
+        spec: ModelSpec,
+        tokens: Any,
+        layers: Any,
+        *,
+        queries: Any = None,
+        name: Any = None,
         replace: bool = False,
         ttl: Ttl = None,
         pin: bool = False,
-    ) -> int:
+    ) -> int | list[int]:
         """Stores a KV cache computed elsewhere ([Alaya] DB.import). Returns the context's id.
 
         ``layers``: ``layers[i] = (k, v)``, each ``[num_tokens, num_kv_heads, head_dim]`` after RoPE
         in the spec's layout, any strides; or a transformers ``DynamicCache`` of batch size 1.
         ``queries``: per layer ``[n, num_q_heads, head_dim]``, q of the last n tokens.
+
+        A list of prompts takes lists of one item a prompt as ``layers``, and, where they are given,
+        ``queries`` and ``name``, and gives a list of ids. Prompts are imported in their order: if
+        one fails, those before it stay, and the exception names it and them.
         """
+        options = {"replace": replace, "ttl": _seconds(ttl), "pin": pin}
+        if _is_list_of_prompts(tokens):
+            return self._import_all(spec, tokens, layers, queries, name, options)
+        return self._import_one(spec, tokens, layers, queries, name, options)
+
+    def _import_one(
+        self,
+        spec: ModelSpec,
+        tokens: Tokens,
+        layers: Any,
+        queries: Sequence[Array] | None,
+        name: str | None,
+        options: dict[str, Any],
+    ) -> int:
         return self._core.import_context(
             spec,
             token_ids(tokens),
             [tuple(pair) for pair in _layer_pairs(layers)],
             list(queries) if queries is not None else [],
             name=name or "",
-            replace=replace,
-            ttl=_seconds(ttl),
-            pin=pin,
+            **options,
         )
+
+    def _import_all(
+        self,
+        spec: ModelSpec,
+        prompts: Sequence[Tokens],
+        layers: Any,
+        queries: Any,
+        names: Any,
+        options: dict[str, Any],
+    ) -> list[int]:
+        none = [None] * len(prompts)
+        items = zip(
+            prompts,
+            _one_a_prompt("layers", layers, len(prompts)),
+            _one_a_prompt("queries", none if queries is None else queries, len(prompts)),
+            _one_a_prompt("name", none if names is None else names, len(prompts)),
+            strict=True,
+        )
+        contexts: list[int] = []
+        for prompt, kv, q, name in items:
+            try:
+                contexts.append(self._import_one(spec, prompt, kv, q, name, options))
+            except (Error, TypeError, ValueError) as error:
+                raise type(error)(_failed_import(prompt, error, contexts)) from error
+        return contexts
 
     def import_file(
         self,
@@ -481,6 +550,25 @@ def _seconds(ttl: Ttl) -> int | None:
 
 def _is_list_of_prompts(tokens: Any) -> bool:
     return isinstance(tokens, (list, tuple)) and bool(tokens) and hasattr(tokens[0], "__len__")
+
+
+def _one_a_prompt(what: str, items: Any, count: int) -> Sequence[Any]:
+    if not isinstance(items, (list, tuple)):
+        raise InvalidArgumentError(
+            f"{what}: expected a list of one item a prompt, found {type(items).__name__}"
+        )
+    if len(items) != count:
+        raise InvalidArgumentError(
+            f"{what}: expected one item for each of {count} prompts, found {len(items)}"
+        )
+    return items
+
+
+def _failed_import(prompt: Any, error: Exception, imported: Sequence[int]) -> str:
+    first = ", ".join(map(str, np.asarray(prompt[:_SHOWN_TOKENS], object).tolist()))
+    more = ", ..." if len(prompt) > _SHOWN_TOKENS else ""
+    stay = ", ".join(f"#{context}" for context in imported) or "none"
+    return f"prompt {len(imported)} [{first}{more}]: {error}; imported before it: {stay}"
 
 
 def _layer_pairs(layers: Any) -> Iterable[tuple[Array, Array]]:

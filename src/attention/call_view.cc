@@ -72,9 +72,7 @@ TokenRange CallView::Visible(uint64_t row) const {
 }
 
 TokenRange CallView::Middle(uint64_t row) const {
-  const uint64_t end = TokenOfRow(row) + 1;
-  const uint64_t begin = std::min<uint64_t>(call_.plan.sink, end);
-  return {begin, std::max(begin, end - std::min<uint64_t>(call_.plan.window, end))};
+  return call_.plan.MiddleOf(TokenOfRow(row) + 1, call_.num_stored);
 }
 
 float CallView::DenominatorLogit(uint32_t q_head) const {

@@ -52,6 +52,7 @@ struct LayerCall {
   std::span<const uint8_t> non_finite;
   std::string_view full_reason;  // Not empty: why all heads run `full`.
   uint64_t num_tokens = 0;
+  uint64_t num_stored = 0;  // Of these, the first that are not the session's tail.
   TensorView q;
   MutableTensorView out;
   float* lse = nullptr;  // [q.rows(), num_q_heads] or null. Denominators included.
@@ -62,11 +63,15 @@ struct LayerCall {
   uint32_t dense_query_tokens = 64;
 };
 
+inline planner::CallSize SizeOf(const LayerCall& call) {
+  return {static_cast<uint64_t>(call.q.rows()), call.num_tokens, call.num_stored,
+          call.dense_query_tokens};
+}
+
 // Why a call runs something else than its plan; empty if it runs the plan.
 inline std::string_view ReasonForFull(const LayerCall& call) {
   if (!call.full_reason.empty()) return call.full_reason;
-  return call.plan.ReasonForFull(
-      call.spec, {static_cast<uint64_t>(call.q.rows()), call.num_tokens, call.dense_query_tokens});
+  return call.plan.ReasonForFull(call.spec, SizeOf(call));
 }
 
 }  // namespace attndb::attention

@@ -105,7 +105,7 @@ class Layer {
       parts_.push_back({static_cast<uint32_t>(parts_.size()), 0, n});
     }
     call.parts = parts_;
-    if (plan.Finds()) call.find = Registry().MakeSpec(plan, call.spec, num_tokens_);
+    if (plan.Finds()) call.find = Registry().MakeSpec(plan, call.spec, {.num_tokens = num_tokens_});
     call.estimates = estimates_;
     if (plan.UsesIndex()) {
       call.indexes = plan.index->name == "graph" ? graphs_

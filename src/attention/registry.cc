@@ -23,15 +23,15 @@ namespace {
 using index::CriticalSearch;
 using index::SearchKind;
 using index::SearchSpec;
+using planner::CallSize;
 using planner::LayerPlan;
 
 uint32_t KOf(const LayerPlan& plan) { return static_cast<uint32_t>(plan.Get("k")); }
 
-// The k of a call in which num_tokens are visible.
-uint32_t KOf(const LayerPlan& plan, uint64_t num_tokens) {
+uint32_t KOf(const LayerPlan& plan, const CallSize& size) {
   if (!plan.Given("ratio")) return KOf(plan);
-  const uint64_t num_fixed = std::min<uint64_t>(num_tokens, uint64_t{plan.sink} + plan.window);
-  return index::CountOfRatio(plan.Get("ratio"), num_tokens, num_fixed);
+  return index::CountOfRatio(plan.Get("ratio"), size.num_tokens,
+                             plan.NumFixed(size.num_tokens, size.num_stored));
 }
 
 // alpha is a ratio of attention weights: -ln(alpha) / scale in scores ([Alaya] 6.1).
@@ -47,8 +47,8 @@ QuerySearch TopK() {
             return std::make_unique<index::FlatTopK>(index::FlatTopK::OfRatio(plan.Get("ratio")));
           },
           .make_spec =
-              [](const LayerPlan& plan, const LayerSpec&, uint64_t num_tokens) {
-                return SearchSpec{.kind = SearchKind::kTopK, .k = KOf(plan, num_tokens)};
+              [](const LayerPlan& plan, const LayerSpec&, const CallSize& size) {
+                return SearchSpec{.kind = SearchKind::kTopK, .k = KOf(plan, size)};
               }};
 }
 
@@ -58,7 +58,7 @@ QuerySearch Dipr() {
             return std::make_unique<index::FlatDipr>(BetaOf(plan, layer));
           },
           .make_spec =
-              [](const LayerPlan& plan, const LayerSpec& layer, uint64_t) {
+              [](const LayerPlan& plan, const LayerSpec& layer, const CallSize&) {
                 return SearchSpec{.kind = SearchKind::kRange, .beta = BetaOf(plan, layer)};
               }};
 }
@@ -69,7 +69,7 @@ QuerySearch Mass() {
             return std::make_unique<index::MassSearch>(plan.Get("p"), Logit(layer));
           },
           .make_spec =
-              [](const LayerPlan& plan, const LayerSpec& layer, uint64_t) {
+              [](const LayerPlan& plan, const LayerSpec& layer, const CallSize&) {
                 return SearchSpec{
                     .kind = SearchKind::kMass, .p = plan.Get("p"), .logit = Logit(layer)};
               }};
@@ -138,9 +138,9 @@ std::unique_ptr<const CriticalSearch> Registry::MakeSearch(const LayerPlan& plan
 }
 
 SearchSpec Registry::MakeSpec(const LayerPlan& plan, const LayerSpec& layer,
-                              uint64_t num_tokens) const {
+                              const CallSize& size) const {
   ATTNDB_CHECK(plan.Finds());
-  SearchSpec spec = SearchOf(plan).make_spec(plan, layer, num_tokens);
+  SearchSpec spec = SearchOf(plan).make_spec(plan, layer, size);
   spec.effort = plan.Effort();
   return spec;
 }

@@ -36,10 +36,10 @@ struct QuerySearch {
   std::function<std::unique_ptr<const index::CriticalSearch>(const planner::LayerPlan& plan,
                                                              const LayerSpec& layer)>
       make_search;
-  // By an index that finds keys without scoring all of them: what it is asked for, where so many
-  // tokens are visible. Null where the plan registry says that no index answers the query.
+  // By an index that finds keys without scoring all of them: what it is asked for in such a call.
+  // Null where the plan registry says that no index answers the query.
   std::function<index::SearchSpec(const planner::LayerPlan& plan, const LayerSpec& layer,
-                                  uint64_t num_tokens)>
+                                  const planner::CallSize& size)>
       make_spec;
 };
 
@@ -56,7 +56,7 @@ class Registry {
                                                           const LayerSpec& layer) const;
   // What the plan's index is asked for. REQUIRES: plan.Finds().
   index::SearchSpec MakeSpec(const planner::LayerPlan& plan, const LayerSpec& layer,
-                             uint64_t num_tokens) const;
+                             const planner::CallSize& size) const;
 
   // One of each, for a runner.
   std::vector<std::unique_ptr<Operator>> MakeOperators() const;

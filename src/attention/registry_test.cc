@@ -86,12 +86,12 @@ TEST_F(RegistryTest, PlansThatDoNotSearchScoresHaveNoSearch) {
 
 TEST_F(RegistryTest, AsksAnIndexForWhatTheQueryMeans) {
   const index::SearchSpec top =
-      registry_.MakeSpec(Plan("topk(k=7,index=graph,beam_width=90)"), {}, 1000);
+      registry_.MakeSpec(Plan("topk(k=7,index=graph,beam_width=90)"), {}, {.num_tokens = 1000});
   EXPECT_EQ(top.kind, index::SearchKind::kTopK);
   EXPECT_EQ(top.k, 7u);
   EXPECT_EQ(top.effort, 90.0f);
   const index::SearchSpec range =
-      registry_.MakeSpec(Plan("dipr(beta=5,index=clustered)"), {}, 1000);
+      registry_.MakeSpec(Plan("dipr(beta=5,index=clustered)"), {}, {.num_tokens = 1000});
   EXPECT_EQ(range.kind, index::SearchKind::kRange);
   EXPECT_EQ(range.beta, 5.0f);
 }

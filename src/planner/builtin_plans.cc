@@ -12,23 +12,25 @@ constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 constexpr double kMaxK = 1u << 30;
 constexpr double kMaxError = 0.5;
 constexpr double kMaxTpotMs = 1e6;
+constexpr double kMaxGib = 1e6;
 constexpr uint32_t kAutoBits = 4;
 
 QueryType TopK() {
-  return {.name = "topk",
-          .kind = QueryKind::kSearch,
-          .arguments = {{.key = "k", .min = 1, .max = kMaxK, .whole = true},
-                        {.key = "ratio",
-                         .min = 0,
-                         .max = 1,
-                         .above_min = true,
-                         .error = "ratio must be a number in (0, 1]"}},
-          .needs = "topk needs k or ratio, for example topk(k=512)",
-          .by_index = true,
-          .predict_selected = [](const LayerPlan& plan, double middle) {
-            return plan.Given("ratio") ? plan.Get("ratio") * middle
-                                       : std::min(plan.Get("k"), middle);
-          }};
+  return {
+      .name = "topk",
+      .kind = QueryKind::kSearch,
+      .arguments = {{.key = "k", .min = 1, .max = kMaxK, .whole = true},
+                    {.key = "ratio",
+                     .min = 0,
+                     .max = 1,
+                     .above_min = true,
+                     .error = "ratio must be a number in (0, 1]"},
+                    {.key = "budget", .words = {"even", "pyramid"}, .choice = 1, .optional = true}},
+      .needs = "topk needs k or ratio, for example topk(k=512)",
+      .by_index = true,
+      .predict_selected = [](const LayerPlan& plan, double middle) {
+        return plan.Given("ratio") ? plan.Get("ratio") * middle : std::min(plan.Get("k"), middle);
+      }};
 }
 
 QueryType Dipr() {
@@ -69,8 +71,16 @@ QueryType Auto() {
                          .min = 0,
                          .max = kMaxTpotMs,
                          .above_min = true,
-                         .error = "tpot must be a number of milliseconds in (0, 1000000]"}},
-          .needs = "auto needs error or tpot, for example auto(error=0.01)",
+                         .error = "tpot must be a number of milliseconds in (0, 1000000]"},
+                        {.key = "rules", .words = {"alaya"}},
+                        {.key = "gpu_memory",
+                         .min = 0,
+                         .max = kMaxGib,
+                         .above_min = true,
+                         .error = "gpu_memory must be a number of GiB in (0, 1000000]",
+                         .choice = 1,
+                         .optional = true}},
+          .needs = "auto needs error or tpot, for example auto(error=0.01), or rules=alaya",
           .default_bits = kAutoBits};
 }
 
@@ -269,11 +279,11 @@ PlanRegistry BuiltinPlans() {
   registry.AddIndex(Quest());
   registry.AddIndex(InfLlm());
   // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench). How the first two search
-  // is left out: without an index=... that follows, these score all keys. [PQC] Alg. 1 waits for a
-  // layer's codes before the layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial
-  // ones and 4,096 local ones.
-  registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512)"});
-  registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512)"});
+  // is left out: without an index=... that follows, these score all keys. New tokens of a session
+  // are attended to ([Alaya] 7.2, [RA] App. C). [PQC] Alg. 1 waits for a layer's codes before the
+  // layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial ones and 4,096 local ones.
+  registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512,tail=exact)"});
+  registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"pqcache", "topk(ratio=0.2,index=pq,m=2,b=6,await=1)"});
   registry.AddPreset({"infllm", "topk(k=2048,index=infllm,sink=128,window=4096)"});
   return registry;

@@ -67,8 +67,9 @@ struct HeadExecution {
 };
 
 struct LayerExecution {
-  // As asked, with index and error settled: `index` is the one that any head takes.
+  // As asked, with rules, index and error settled: `index` is the one that any head takes.
   LayerPlan plan;
+  std::string_view rule;             // Of a rule set, that made the plan; or empty. Static text.
   bool priced = false;               // No rule, and nothing that was asked, settled it.
   bool offers_index = false;         // Heads may scan or take an index.
   bool all_full = true;              // Every head runs `full`,
@@ -79,6 +80,8 @@ struct LayerExecution {
   Access AccessOf(uint32_t kv_head, size_t run) const {
     return access[kv_head * (access.size() / heads.size()) + run];
   }
+  // What decided for the head, in words; empty if the plan was asked for. Static text.
+  std::string_view ReasonOf(uint32_t kv_head) const;
   // `plan`, with the head's own index.
   LayerPlan PlanOf(uint32_t kv_head) const;
 };

@@ -11,6 +11,9 @@
 
 namespace attndb::planner {
 
+// Up to so many tokens `auto` reads all of them, and prices nothing: that takes microseconds.
+inline constexpr uint64_t kShortContextTokens = 1024;
+
 // One run of a chain: the tokens of a segment, or of the tail.
 struct RunFacts {
   static constexpr size_t kMaxIndexes = 32;  // Bits of `indexes`.
@@ -25,7 +28,8 @@ struct RunFacts {
 
 struct ChainFacts {
   uint64_t num_tokens = 0;              // Visible to the newest row.
-  uint64_t num_stored = 0;              // Of these, in sealed segments; the rest is the tail.
+  uint64_t num_stored_seen = 0;         // Of these, in sealed segments; the rest is the tail.
+  uint64_t num_stored = 0;              // In sealed segments, with those that a filter hides.
   uint64_t num_hidden = 0;              // Tokens of its segments behind the reused prefix.
   uint64_t num_filtered = 0;            // Tokens before the newest that a filter hides.
   std::span<const RunFacts> runs;       // Together num_tokens.

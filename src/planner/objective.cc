@@ -24,6 +24,7 @@ double PredictMicros(const Outlook& outlook, double error) {
     LayerPlan plan = outlook.plan->ForLayer(layer);
     if (IsObjective(plan)) plan.error = error;
     question.layer = layer;
+    question.num_layers = outlook.spec->num_layers();
     question.spec = &outlook.spec->layers[layer];
     question.plan = &plan;
     PlanLayer(question, *outlook.learned, *outlook.machine, &execution);

@@ -1,5 +1,6 @@
 #include "planner/plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -23,11 +24,16 @@ std::string NumberText(double value) {
   return text;
 }
 
+std::string ValueText(const Argument& argument, double value) {
+  return argument.words.empty() ? NumberText(value) : argument.words[static_cast<size_t>(value)];
+}
+
 std::string GivenText(const std::vector<Argument>& arguments, const ArgumentValues& values) {
   std::string text;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!values.given[i]) continue;
-    text += (text.empty() ? "" : ",") + arguments[i].key + "=" + NumberText(values.values[i]);
+    text += (text.empty() ? "" : ",") + arguments[i].key + "=" +
+            ValueText(arguments[i], values.values[i]);
   }
   return text;
 }
@@ -87,6 +93,24 @@ bool LayerPlan::Given(std::string_view key) const {
   return i < query->arguments.size() && arguments.given[i];
 }
 
+std::string_view LayerPlan::Word(std::string_view key) const {
+  if (query == nullptr || !Given(key)) return "";
+  const size_t i = PlaceOf(query->arguments, key);
+  return query->arguments[i].words[static_cast<size_t>(arguments.values[i])];
+}
+
+void LayerPlan::Set(std::string_view key, double value) {
+  const size_t i = PlaceOf(query->arguments, key);
+  ATTNDB_CHECK(i < query->arguments.size());
+  arguments.values[i] = value;
+  arguments.given[i] = true;
+}
+
+void LayerPlan::Clear(std::string_view key) {
+  Set(key, 0);
+  arguments.given[PlaceOf(query->arguments, key)] = false;
+}
+
 bool LayerPlan::Is(std::string_view query_name) const {
   return query == nullptr ? query_name == "full" : query->name == query_name;
 }
@@ -103,28 +127,40 @@ float LayerPlan::Effort() const {
   return index->effort_key.empty() ? 0.0f : static_cast<float>(Get(index->effort_key));
 }
 
+TokenRange LayerPlan::MiddleOf(uint64_t num_tokens, uint64_t num_stored) const {
+  const uint64_t begin = std::min<uint64_t>(sink, num_tokens);
+  const uint64_t end = exact_tail ? std::min(num_tokens, num_stored) : num_tokens;
+  return {begin, std::max(begin, end - std::min<uint64_t>(window, end))};
+}
+
+uint64_t LayerPlan::NumFixed(uint64_t num_tokens, uint64_t num_stored) const {
+  const TokenRange middle = MiddleOf(num_tokens, num_stored);
+  return num_tokens - (middle.end - middle.begin);
+}
+
 std::string_view LayerPlan::ReasonForFull(const LayerSpec& layer, const CallSize& size) const {
   if (kind == QueryKind::kFull) return "";
   if (layer.sliding_window != 0) return "sliding-window layer: exact over its window";
   if (size.num_rows > size.dense_query_tokens) return "more rows than dense_query_tokens: full";
-  if (size.num_tokens <= uint64_t{sink} + window) return "sink and window hold all tokens: full";
-  return "";
+  if (NumFixed(size.num_tokens, size.num_stored) < size.num_tokens) return "";
+  return exact_tail ? "sink and window, with the tail, hold all tokens: full"
+                    : "sink and window hold all tokens: full";
 }
 
 void LayerPlan::SetError(double value) {
   error = value;
-  for (size_t i = 0; i < query->arguments.size(); ++i) {
-    arguments.given[i] = query->arguments[i].key == "error";
-    arguments.values[i] = arguments.given[i] ? value : 0.0;
-  }
+  arguments = {};
+  Set("error", value);
 }
 
 std::string LayerPlan::ToString() const {
   if (kind == QueryKind::kFull) return "full";
+  const std::string given = GivenText(query->arguments, arguments);
+  if (kind == QueryKind::kRules) return query->name + "(" + given + (awaits ? ",await=1)" : ")");
   std::string keys;
-  if (Chooses()) keys = GivenText(query->arguments, arguments) + SearchText(*this) + ",";
+  if (Chooses()) keys = given + SearchText(*this) + ",";
   return query->name + "(" + keys + "sink=" + std::to_string(sink) +
-         ",window=" + std::to_string(window) + ")";
+         ",window=" + std::to_string(window) + (exact_tail ? ",tail=exact)" : ")");
 }
 
 const LayerPlan& Plan::ForLayer(LayerId layer) const {

@@ -6,8 +6,8 @@
 //
 // Names: queries, indexes and presets, and the keys that each takes of its own, are those of a
 //        PlanRegistry. Keys of every query but full: sink, window; of every one that chooses tokens
-//        index, bits=exact|..., await=0|1, and remainder=drop|mean|sample:n or exact_fallback, or
-//        for auto value_bits=exact|8.
+//        index, bits=exact|..., await=0|1, and remainder=drop|mean|sample:n or exact_fallback and
+//        tail=searched|exact, or for auto value_bits=exact|8.
 // Threads: values. They point into the registry that they were parsed with.
 #ifndef ATTNDB_PLANNER_PLAN_H_
 #define ATTNDB_PLANNER_PLAN_H_
@@ -27,6 +27,7 @@ namespace attndb::planner {
 struct CallSize {
   uint64_t num_rows = 1;    // Of q.
   uint64_t num_tokens = 0;  // Visible to the newest row.
+  uint64_t num_stored = 0;  // Of these, in sealed segments; the rest is the tail.
   uint32_t dense_query_tokens = 64;
 };
 
@@ -68,6 +69,8 @@ struct LayerPlan {
   bool awaits = false;
   uint32_t sink = 16;     // First tokens that are always attended to.
   uint32_t window = 128;  // Last tokens that are always attended to, the row's own too.
+  // Of a search: the whole tail is attended to, and `window` counts the last tokens before it.
+  bool exact_tail = false;
 
   // Whether it chooses tokens, per q head.
   bool Chooses() const { return kind == QueryKind::kSearch || kind == QueryKind::kAuto; }
@@ -102,7 +105,16 @@ struct LayerPlan {
   // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.
   double Get(std::string_view key) const;
   bool Given(std::string_view key) const;
+  // The word of an argument of the query; empty if it is not given, or there is none.
+  std::string_view Word(std::string_view key) const;
+  // Changes an argument of the query. REQUIRES: it has the key.
+  void Set(std::string_view key, double value);
+  void Clear(std::string_view key);
   bool Is(std::string_view query_name) const;
+  // The candidates of a row that sees num_tokens, of which the first num_stored are sealed.
+  TokenRange MiddleOf(uint64_t num_tokens, uint64_t num_stored) const;
+  // Tokens that the row attends to in any case.
+  uint64_t NumFixed(uint64_t num_tokens, uint64_t num_stored) const;
   // Why such a call has no choice but to read all that it sees; empty if it chooses. Static text.
   std::string_view ReasonForFull(const LayerSpec& layer, const CallSize& size) const;
   // Replaces the objective of `auto` by an error.

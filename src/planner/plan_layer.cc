@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/settle.h"
+
 namespace attndb::planner {
 namespace {
 
@@ -49,8 +51,8 @@ constexpr double kSlowestExplored = 4;
 uint64_t LeastIndexTokens(uint32_t group_size) { return 12288 * (1 + std::min(group_size, 3u)); }
 
 double FixedTokens(const LayerQuestion& question) {
-  return static_cast<double>(std::min<uint64_t>(
-      question.chain.num_tokens, uint64_t{question.plan->sink} + question.plan->window));
+  const ChainFacts& chain = question.chain;
+  return static_cast<double>(question.plan->NumFixed(chain.num_tokens, chain.num_stored_seen));
 }
 
 double Middle(const LayerQuestion& question) {
@@ -326,45 +328,8 @@ void Summarize(std::string_view rule, LayerExecution* execution) {
   if (finite != heads.end()) execution->full_reason = TextOf(finite->reason);
 }
 
-}  // namespace
-
-std::string_view TextOf(Reason reason) {
-  switch (reason) {
-    case Reason::kNonFinite:
-      return "NaN or Inf: full";
-    case Reason::kFullCheaper:
-      return "reading everything is cheaper: full";
-    case Reason::kScanCheaper:
-      return "cheaper than full";
-    case Reason::kIndexCheaper:
-      return "an index is cheaper than a scan";
-    case Reason::kExplores:
-      return "seemed slower; measured again";
-    case Reason::kAsAsked:
-    case Reason::kRule:
-      return "";
-  }
-  return "";
-}
-
-LayerPlan LayerExecution::PlanOf(uint32_t kv_head) const {
-  LayerPlan of_head = plan;
-  if (!offers_index || heads[kv_head].index == nullptr) return of_head;
-  of_head.index = heads[kv_head].index;
-  of_head.default_index = false;
-  return of_head;
-}
-
-std::string_view RuleFor(const LayerQuestion& question) {
-  const LayerPlan& plan = *question.plan;
-  const std::string_view rule = plan.ReasonForFull(
-      *question.spec, {question.num_rows, question.chain.num_tokens, question.dense_query_tokens});
-  if (!rule.empty()) return rule;
-  const bool is_short = question.chain.num_tokens <= kShortContextTokens;
-  return plan.kind == QueryKind::kAuto && is_short ? "short context: full" : "";
-}
-
-void PlanLayer(const LayerQuestion& question, const LearnedState& learned,
+// Of a question whose plan is settled.
+void PlanHeads(const LayerQuestion& question, const LearnedState& learned,
                const MachineConstants& machine, LayerExecution* execution) {
   const std::string_view rule = RuleFor(question);
   const uint32_t num_heads = question.spec->num_kv_heads;
@@ -388,6 +353,61 @@ void PlanLayer(const LayerQuestion& question, const LearnedState& learned,
   ListAccess(question, execution);
 }
 
+}  // namespace
+
+std::string_view TextOf(Reason reason) {
+  switch (reason) {
+    case Reason::kNonFinite:
+      return "NaN or Inf: full";
+    case Reason::kFullCheaper:
+      return "reading everything is cheaper: full";
+    case Reason::kScanCheaper:
+      return "cheaper than full";
+    case Reason::kIndexCheaper:
+      return "an index is cheaper than a scan";
+    case Reason::kExplores:
+      return "seemed slower; measured again";
+    case Reason::kAsAsked:
+    case Reason::kRule:
+      return "";
+  }
+  return "";
+}
+
+std::string_view LayerExecution::ReasonOf(uint32_t kv_head) const {
+  const Reason reason = heads[kv_head].reason;
+  if (reason == Reason::kRule) return full_reason;
+  return reason == Reason::kAsAsked ? rule : TextOf(reason);
+}
+
+LayerPlan LayerExecution::PlanOf(uint32_t kv_head) const {
+  LayerPlan of_head = plan;
+  if (!offers_index || heads[kv_head].index == nullptr) return of_head;
+  of_head.index = heads[kv_head].index;
+  of_head.default_index = false;
+  return of_head;
+}
+
+std::string_view RuleFor(const LayerQuestion& question) {
+  const LayerPlan& plan = *question.plan;
+  const std::string_view rule = plan.ReasonForFull(
+      *question.spec, {question.num_rows, question.chain.num_tokens, question.chain.num_stored_seen,
+                       question.dense_query_tokens});
+  if (!rule.empty()) return rule;
+  const bool is_short = question.chain.num_tokens <= kShortContextTokens;
+  return plan.kind == QueryKind::kAuto && is_short ? "short context: full" : "";
+}
+
+void PlanLayer(const LayerQuestion& question, const LearnedState& learned,
+               const MachineConstants& machine, LayerExecution* execution) {
+  const LayerPlace place = {question.layer, question.num_layers, &question.chain};
+  const SettledPlan settled = Settle(*question.plan, place, *question.registry);
+  LayerQuestion asked = question;
+  asked.plan = &settled.plan;
+  PlanHeads(asked, learned, machine, execution);
+  execution->rule = settled.rule;
+}
+
 std::string NotesOf(const LayerQuestion& question) {
   const ChainFacts& chain = question.chain;
   std::string text;
@@ -400,6 +420,7 @@ std::string NotesOf(const LayerQuestion& question) {
     add("filter: " + std::to_string(chain.num_filtered) + " of " +
         std::to_string(chain.num_tokens + chain.num_filtered) + " tokens are hidden");
   }
+  if (question.plan->kind == QueryKind::kRules) return text;  // They say the rest.
   if (chain.gpu_bytes > 0 && chain.gpu_bytes >= chain.kv_bytes) {
     add("GPU memory holds all keys and values: topk over a coarse index there, which this version "
         "has not; planned for the CPU");

@@ -2,10 +2,11 @@
 //
 //   LayerExecution = PlanLayer(facts of the chain, what was learned, prices of the machine)
 //
-// Rules:   AlayaDB 6.2, Fig. 8, in its order: a short context is read whole; a context that is
-//          reused in part is searched with a filter; a GPU with room for the keys and values would
-//          search blocks there. Then each head takes what is cheapest: reading everything, a scan
-//          of all keys, or, where the context is long, an index.
+// Rules:   as AlayaDB 6.2, Fig. 8, begins: a short context is read whole; a context that is reused
+//          in part is searched with a filter; a GPU with room for the keys and values would search
+//          blocks there. Then each head takes what is cheapest: reading everything, a scan of all
+//          keys, or, where the context is long, an index. `auto(rules=alaya)` is all of Fig. 8, and
+//          prices nothing (settle.h).
 // Ours:    a head is priced by what was observed of it (learned_state.h), so heads that need many
 //          tokens, and machines that differ from their constants, end up at `full`. What seemed
 //          slower is explored now and then.
@@ -29,15 +30,13 @@
 
 namespace attndb::planner {
 
-// Up to so many tokens nothing is priced: reading them takes microseconds.
-inline constexpr uint64_t kShortContextTokens = 1024;
-
 struct LayerQuestion {
   LayerId layer = 0;
+  uint32_t num_layers = 1;
   const LayerSpec* spec = nullptr;
   DType kv_dtype = DType::kFloat16;
   const LayerPlan* plan = nullptr;         // What was asked for; its objective is an error.
-  const PlanRegistry* registry = nullptr;  // Indexes that `auto` may choose among.
+  const PlanRegistry* registry = nullptr;  // Of the plan.
   ChainFacts chain;
   uint64_t num_rows = 1;  // Rows of q.
   uint32_t num_threads = 1;
@@ -46,7 +45,7 @@ struct LayerQuestion {
 };
 
 // The rule that makes all heads of a layer run `full` before anything is priced; empty if none
-// does. Static text.
+// does. Static text. REQUIRES: no rule set decides for the plan.
 std::string_view RuleFor(const LayerQuestion& question);
 
 // Answers the question. Reuses the memory of `execution`.

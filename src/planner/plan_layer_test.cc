@@ -44,7 +44,7 @@ class PlanLayerTest : public ::testing::Test {
     question.plan = &plan_;
     question.registry = &registry_;
     question.chain.num_tokens = num_tokens;
-    question.chain.num_stored = num_tokens;
+    question.chain.num_stored = question.chain.num_stored_seen = num_tokens;
     question.chain.runs = runs_;
     return question;
   }
@@ -190,6 +190,39 @@ TEST_F(PlanLayerTest, NotesSayWhatTheRulesFound) {
   EXPECT_THAT(NotesOf(question), HasSubstr("topk over a coarse index"));
   question.chain.gpu_bytes = 99;
   EXPECT_THAT(NotesOf(question), HasSubstr("can't hold 100"));
+  const LayerPlan rules = Plan::Parse("auto(rules=alaya)", registry_)->ForLayer(0);
+  question.plan = &rules;
+  EXPECT_EQ(NotesOf(question), "partial reuse: filtered to the first 5000 of 8000 stored tokens");
+}
+
+TEST_F(PlanLayerTest, RuleSetsSayWhichRuleTookWhat) {
+  LayerQuestion question = Ask("auto(rules=alaya)", 5000);
+  EXPECT_EQ(Answer(question).plan.ToString(),
+            "dipr(alpha=0.012,index=graph,sink=128,window=512,tail=exact)");
+  EXPECT_EQ(Answer(question).ReasonOf(0), "Fig. 8: long context: DIPR by a graph");
+  EXPECT_EQ(Answer(question).full_reason, "");
+  EXPECT_EQ(Answer(question).AccessOf(0, 0), Access::kIndex);
+  const std::vector<uint8_t> non_finite = {0, 1, 0};
+  question.chain.non_finite = non_finite;
+  EXPECT_EQ(Answer(question).ReasonOf(1), "NaN or Inf: full");
+  question.layer = 0;
+  EXPECT_EQ(Answer(question).heads[0].method, Method::kScan);
+  EXPECT_EQ(Answer(question).ReasonOf(0), "Fig. 8: long context, layer 0: DIPR, flat");
+  question.num_rows = 65;
+  EXPECT_THAT(std::string(Answer(question).full_reason), HasSubstr("dense_query_tokens"));
+  EXPECT_EQ(Answer(question).ReasonOf(0), Answer(question).full_reason);
+  const LayerExecution read_whole = Answer(Ask("auto(rules=alaya)", kShortContextTokens));
+  EXPECT_TRUE(read_whole.all_full);
+  EXPECT_EQ(read_whole.ReasonOf(0), "Fig. 8: short context: full");
+  EXPECT_EQ(Answer(Ask("topk(k=3)", 5000)).ReasonOf(0), "");
+}
+
+TEST_F(PlanLayerTest, ALayersShareOfAPyramidIsPriced) {
+  LayerQuestion question = Ask("topk(k=100,budget=pyramid)", 5000);
+  question.num_layers = 2;
+  EXPECT_EQ(First(question).selected, 5);
+  question.layer = 0;
+  EXPECT_EQ(First(question).selected, 195);
 }
 
 TEST_F(PlanLayerTest, LongContextsMayBeDrawnFromByAnIndex) {

@@ -16,6 +16,7 @@ constexpr uint32_t kMaxSamples = 1u << 20;
 constexpr uint32_t kMaxBits = 32;
 constexpr uint32_t kMaxLayer = 1u << 16;
 constexpr std::string_view kSample = "sample:";
+constexpr std::string_view kRuledMemory = "gpu_memory";
 
 // A value that earlier versions had, and what does in its place.
 struct FormerValue {
@@ -143,6 +144,7 @@ class PlanParser {
       ATTNDB_RETURN_IF_ERROR(BeginQuery(start, name, plan));
     }
     ATTNDB_RETURN_IF_ERROR(ParseKeys(plan));
+    if (!plan->Word("rules").empty()) plan->kind = QueryKind::kRules;
     return CheckQuery(*plan, start);
   }
 
@@ -167,8 +169,13 @@ class PlanParser {
   }
 
   Status CheckQuery(const LayerPlan& plan, size_t start) const {
+    if (plan.kind == QueryKind::kRules) return CheckRules();
+    if (plan.Given(kRuledMemory)) {
+      return Error(start, "gpu_memory needs rules=alaya: nothing else asks how much there is");
+    }
     for (const Argument& argument : plan.query->arguments) {
-      if (NumGiven(plan, argument.choice) == 0) return Error(start, plan.query->needs);
+      if (!argument.optional && NumGiven(plan, argument.choice) == 0)
+        return Error(start, plan.query->needs);
     }
     if (plan.Bounds()) ATTNDB_RETURN_IF_ERROR(CheckFallback(plan));
     if (plan.UsesIndex()) ATTNDB_RETURN_IF_ERROR(CheckFinds(plan, start));
@@ -176,6 +183,15 @@ class PlanParser {
     const Status error = Error(start, "index=" + plan.index->name + " can't be searched at bits=" +
                                           BitsText(plan.bits) + "; it has " + AllBits(plan));
     return Status::Unsupported(error.message());
+  }
+
+  // A rule set decides all that other keys would say.
+  Status CheckRules() const {
+    for (const Item& key : seen_) {
+      if (key.text == "rules" || key.text == kRuledMemory || key.text == "await") continue;
+      return Error(key.pos, "leave out key '" + std::string(key.text) + "': rules decide that");
+    }
+    return Status::Ok();
   }
 
   // An index that finds keys knows nothing of those that it did not look at.
@@ -237,7 +253,7 @@ class PlanParser {
     if (item.text.empty()) return Error(item.pos, "expected a key");
     const std::string quoted = "key '" + std::string(item.text) + "'";
     if (Seen(item.text)) return Error(item.pos, quoted + " is given twice");
-    seen_.push_back(item.text);
+    seen_.push_back(item);
     ATTNDB_RETURN_IF_ERROR(Expect('='));
     SkipSpace();
     const size_t value_pos = pos_;
@@ -256,6 +272,7 @@ class PlanParser {
       if (item.text == "remainder" && plan->kind != QueryKind::kAuto) {
         return SetRemainder(value, plan);
       }
+      if (item.text == "tail" && plan->kind != QueryKind::kAuto) return SetTail(value, plan);
       if (item.text == "value_bits" && plan->kind == QueryKind::kAuto) {
         return SetValueBits(value, plan);
       }
@@ -294,7 +311,11 @@ class PlanParser {
 
   Status SetNumber(const Argument& argument, const Item& value, size_t i,
                    ArgumentValues* values) const {
-    if (argument.whole) {
+    if (!argument.words.empty()) {
+      const auto word = std::ranges::find(argument.words, value.text);
+      if (word == argument.words.end()) return NotHere(argument.key, value, WordsOf(argument));
+      values->values[i] = static_cast<double>(word - argument.words.begin());
+    } else if (argument.whole) {
       uint32_t number = 0;
       ATTNDB_RETURN_IF_ERROR(SetInteger(value, static_cast<uint32_t>(argument.min), &number));
       const std::vector<uint32_t>& allowed = argument.values;
@@ -312,6 +333,15 @@ class PlanParser {
     }
     values->given[i] = true;
     return Status::Ok();
+  }
+
+  // "budget=even or pyramid"
+  static std::string WordsOf(const Argument& argument) {
+    std::string text = argument.key + "=";
+    for (size_t i = 0; i < argument.words.size(); ++i) {
+      text += (i == 0 ? "" : " or ") + argument.words[i];
+    }
+    return text;
   }
 
   // A value that the plan language has had, has, or will have, and this version has not.
@@ -362,6 +392,14 @@ class PlanParser {
   Status SetAwaits(const Item& value, LayerPlan* plan) const {
     if (value.text != "0" && value.text != "1") return Error(value.pos, "await must be 0 or 1");
     plan->awaits = value.text == "1";
+    return Status::Ok();
+  }
+
+  Status SetTail(const Item& value, LayerPlan* plan) const {
+    if (value.text != "searched" && value.text != "exact") {
+      return Error(value.pos, "tail must be searched or exact");
+    }
+    plan->exact_tail = value.text == "exact";
     return Status::Ok();
   }
 
@@ -434,18 +472,13 @@ class PlanParser {
     return number;
   }
 
-  bool Seen(std::string_view key) const {
-    for (const std::string_view seen : seen_) {
-      if (seen == key) return true;
-    }
-    return false;
-  }
+  bool Seen(std::string_view key) const { return std::ranges::count(seen_, key, &Item::text) != 0; }
 
   const std::string_view text_;
   const PlanRegistry& registry_;
   size_t pos_ = 0;
-  size_t fallback_pos_ = 0;             // Of the key exact_fallback, if it was given.
-  std::vector<std::string_view> seen_;  // Keys of the query being parsed.
+  size_t fallback_pos_ = 0;  // Of the key exact_fallback, if it was given.
+  std::vector<Item> seen_;   // Keys of the query being parsed.
 };
 
 Result<Plan> Plan::Parse(std::string_view text, const PlanRegistry& registry) {

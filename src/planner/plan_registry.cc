@@ -9,6 +9,7 @@ namespace {
 std::string KeysText(const std::vector<Argument>& arguments) {
   std::string text;
   for (const Argument& argument : arguments) {
+    if (argument.optional) continue;
     text += (text.empty() ? "" : "|") + argument.key + "=...";
   }
   return text;

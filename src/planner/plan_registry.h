@@ -33,11 +33,12 @@ enum class QueryKind : uint8_t {
   kWindow,  // Sink and window only.
   kSearch,  // Sink, window and what a search chooses of the middle, per q head.
   kAuto,    // Sink, window and, per q head, a draw of the middle that keeps LayerPlan::error.
+  kRules,   // What a rule set makes of it, layer by layer (settle.h): one of the others.
 };
 
 inline constexpr size_t kMaxArguments = 4;  // Of one query, and of one index.
 
-// A key with a number.
+// A key with a number or a word.
 struct Argument {
   std::string key;
   double min = 0.0;
@@ -46,9 +47,11 @@ struct Argument {
   bool whole = false;
   std::vector<uint32_t> values;  // Not empty: a whole number that is one of these.
   std::string error;  // Of a value that is no number or out of range; whole numbers need none.
-  // Of a query: exactly one of those that share a choice is given. Of an index: all may be left
-  // out.
+  std::vector<std::string> words;  // Not empty: a word, whose place here is the value.
+  // Of a query: exactly one of those that share a choice is given, unless they are optional. Of an
+  // index: all may be left out.
   uint8_t choice = 0;
+  bool optional = false;
   double fallback = 0.0;  // Where it is not given.
 };
 

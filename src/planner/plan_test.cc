@@ -68,7 +68,7 @@ TEST(PlanTest, CanonicalTextIsWhatItWas) {
   EXPECT_EQ(Parsed("full").ToString(), "full");
   EXPECT_EQ(Parsed("window").ToString(), "window(sink=16,window=128)");
   EXPECT_EQ(Parsed("topk(k=500)").ToString(), "topk(k=500,sink=16,window=128)");
-  EXPECT_EQ(Parsed("alaya").ToString(), "dipr(alpha=0.012,sink=128,window=512)");
+  EXPECT_EQ(Parsed("alaya").ToString(), "dipr(alpha=0.012,sink=128,window=512,tail=exact)");
   EXPECT_EQ(Parsed("mass(p=0.9,bits=8,remainder=sample:7)").ToString(),
             "mass(p=0.9,bits=8,remainder=sample:7,sink=16,window=128)");
   EXPECT_EQ(Parsed("topk(k=9,remainder=mean)").ToString(),
@@ -93,7 +93,25 @@ TEST(PlanTest, PresetsAreThePapersSettings) {
   EXPECT_EQ(alaya.window, 512u);
   EXPECT_EQ(Parsed("retrieval_attention").Get("k"), 100);
   EXPECT_EQ(Parsed("retrieval_attention(k=7)").Get("k"), 7);
-  EXPECT_EQ(Parsed("alaya(beta=50)").ToString(), "dipr(beta=50,sink=128,window=512)");
+  EXPECT_EQ(Parsed("alaya(beta=50)").ToString(), "dipr(beta=50,sink=128,window=512,tail=exact)");
+  EXPECT_EQ(Parsed("retrieval_attention(tail=searched)").ToString(),
+            "topk(k=100,sink=128,window=512)");
+}
+
+TEST(PlanTest, ATailThatIsExactIsNoCandidate) {
+  const LayerPlan plan = Parsed("topk(k=5,sink=4,window=10,tail=exact)");
+  EXPECT_EQ(plan.MiddleOf(100, 80), (TokenRange{4, 70}));
+  EXPECT_EQ(plan.MiddleOf(60, 80), (TokenRange{4, 50})) << "a row within what is stored";
+  EXPECT_EQ(plan.NumFixed(100, 80), 34u);
+  EXPECT_EQ(plan.NumFixed(100, 0), 100u);
+  EXPECT_EQ(plan.NumFixed(100, 13), 100u);
+  EXPECT_EQ(plan.NumFixed(3, 3), 3u);
+  const LayerPlan searched = Parsed("topk(k=5,sink=4,window=10)");
+  EXPECT_EQ(searched, Parsed("topk(k=5,sink=4,window=10,tail=searched)"));
+  EXPECT_EQ(searched.MiddleOf(100, 80), (TokenRange{4, 90}));
+  EXPECT_EQ(searched.NumFixed(100, 0), 14u);
+  EXPECT_EQ(searched.NumFixed(14, 0), 14u);
+  EXPECT_EQ(searched.NumFixed(9, 0), 9u);
 }
 
 TEST(PlanTest, ProductCodesHaveSettings) {
@@ -140,6 +158,26 @@ TEST(PlanTest, AnyPlanThatChoosesCanSayThatEnginesWait) {
             "topk(ratio=0.2,index=pq,m=2,b=6,sink=16,window=128)");
 }
 
+TEST(PlanTest, WordsAreReadAndWritten) {
+  const LayerPlan rules = Parsed("auto(rules=alaya)");
+  EXPECT_EQ(rules.kind, QueryKind::kRules);
+  EXPECT_EQ(rules.Word("rules"), "alaya");
+  EXPECT_EQ(rules.ToString(), "auto(rules=alaya)");
+  EXPECT_FALSE(rules.Chooses()) << "what it runs is settled later";
+  EXPECT_EQ(Parsed("auto(gpu_memory=24,rules=alaya)").ToString(),
+            "auto(rules=alaya,gpu_memory=24)");
+  EXPECT_EQ(Parsed("auto(await=1,rules=alaya)").ToString(), "auto(rules=alaya,await=1)");
+  EXPECT_EQ(Parsed("auto(error=0.1)").Word("rules"), "");
+  EXPECT_EQ(Parsed("full").Word("rules"), "");
+  EXPECT_EQ(Parsed("topk(k=5)").Word("budget"), "");
+  EXPECT_EQ(Parsed("retrieval_attention(budget=pyramid)").ToString(),
+            "topk(k=100,budget=pyramid,sink=128,window=512,tail=exact)");
+  EXPECT_THAT(Parse("auto(rules=fig8)").status().message(),
+              HasSubstr("rules=fig8 is not in this version; it has rules=alaya"));
+  EXPECT_THAT(Parse("topk(k=5,budget=4)").status().message(),
+              HasSubstr("it has budget=even or pyramid"));
+}
+
 TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
   for (const auto& [text, message] :
        {std::pair{"topk(k=5,index=pq,m=3)", "column 21: m, the number of subspaces, must be"},
@@ -150,6 +188,9 @@ TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
         std::pair{"topk(ratio=0)", "ratio must be a number in (0, 1]"},
         std::pair{"topk(k=5,ratio=0.5)", "give k or ratio, not both"},
         std::pair{"topk(k=5,await=2)", "column 16: await must be 0 or 1"},
+        std::pair{"topk(k=5,tail=dense)", "column 15: tail must be searched or exact"},
+        std::pair{"auto(error=0.1,tail=exact)", "column 16: unknown key 'tail'"},
+        std::pair{"window(tail=exact)", "column 8: unknown key 'tail'"},
         std::pair{"topk(k=5,await=yes)", "column 16: await must be 0 or 1"},
         std::pair{"topk(k=5,await=)", "column 16: await must be 0 or 1"},
         std::pair{"topk(k=5,await=1,await=1)", "key 'await' is given twice"},
@@ -183,12 +224,14 @@ TEST(PlanTest, LaterOverridesWin) {
 }
 
 TEST(PlanTest, TextRoundTrips) {
-  for (const char* text : {"full", "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
-                           "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)",
-                           "auto(error=0.03)", "auto(error=0.01,bits=exact)", "auto(tpot=7.5)",
-                           "mass(p=1,bits=8,remainder=sample:7,sink=0)",
-                           "mass(p=0.9,bits=8,exact_fallback=1e-5)", "alaya(exact_fallback=1)",
-                           "pqcache", "pqcache(await=0); layers 1: auto(error=0.1,await=1)"}) {
+  for (const char* text :
+       {"full", "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
+        "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)", "auto(error=0.03)",
+        "auto(error=0.01,bits=exact)", "auto(tpot=7.5)",
+        "mass(p=1,bits=8,remainder=sample:7,sink=0)", "mass(p=0.9,bits=8,exact_fallback=1e-5)",
+        "alaya(exact_fallback=1)", "pqcache", "mass(p=0.5,tail=exact)", "auto(rules=alaya)",
+        "topk(budget=pyramid,ratio=0.1)", "full; layers 1: auto(rules=alaya,await=1)",
+        "pqcache(await=0); layers 1: auto(error=0.1,await=1)"}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_TRUE(plan.ok()) << plan.status();
     const Result<Plan> again = Parse(plan->ToString());
@@ -220,6 +263,16 @@ TEST(PlanTest, ErrorsNameTheColumn) {
       {"auto", "column 1: auto needs error or tpot"},
       {"auto(tpot=0)", "column 11: tpot must be"},
       {"auto(error=0.1,tpot=3)", "column 16: give error or tpot, not both"},
+      {"auto(rules=alaya,error=0.1)", "column 18: give error or rules, not both"},
+      {"auto(rules=alaya,sink=4)", "column 18: leave out key 'sink': rules decide that"},
+      {"auto(await=1,index=graph,rules=alaya)", "column 14: leave out key 'index'"},
+      {"auto(error=0.1,gpu_memory=24)", "column 1: gpu_memory needs rules=alaya"},
+      {"auto(rules=alaya,gpu_memory=0)", "column 29: gpu_memory must be a number of GiB"},
+      {"auto(gpu_memory=24)", "column 1: gpu_memory needs rules=alaya"},
+      {"auto(rules=alaya,k=4)", "column 18: unknown key 'k'"},
+      {"topk(budget=pyramid)", "column 1: topk needs k or ratio"},
+      {"dipr(beta=1,budget=pyramid)", "column 13: unknown key 'budget'"},
+      {"topk(k=1,budget=even,budget=even)", "column 22: key 'budget' is given twice"},
       {"auto(error=0)", "column 12: error must be"},
       {"auto(error=0.01,remainder=drop)", "column 17: unknown key 'remainder'"},
       {"mass", "column 1: mass needs p"},
@@ -253,7 +306,8 @@ TEST(PlanTest, ErrorsNameTheColumn) {
 TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
   for (const char* text :
        {"topk(k=5,index=coarse)", "dipr(beta=1,bits=2)", "dipr(beta=1,remainder=planes:3)",
-        "topk(k=1,remainder=planes:)", "mass(p=0.5,bits=many)", "auto(error=0.01,value_bits=4)"}) {
+        "topk(k=1,remainder=planes:)", "auto(rules=fig8)", "auto(rules=)", "topk(k=1,budget=4)",
+        "mass(p=0.5,bits=many)", "auto(error=0.01,value_bits=4)"}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_FALSE(plan.ok()) << text;
     EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << plan.status();
@@ -292,8 +346,10 @@ TEST(PlanTest, SaysWhatBecomesOfTheRemainder) {
 TEST(PlanTest, RandomTextNeverCrashes) {
   std::mt19937 random(17);
   constexpr std::string_view kPieces[] = {
-      "full", "topk", "dipr",   "(", ")",    "k",    "=", ",", ";",    "0",         "-",
-      "12",   ":",    "layers", " ", "beta", "mass", "p", ".", "bits", "remainder", "sample:"};
+      "full",  "topk",   "dipr",    "(",    ")",         "k",         "=",    ",",
+      ";",     "0",      "-",       "12",   ":",         "layers",    " ",    "beta",
+      "mass",  "p",      ".",       "bits", "remainder", "sample:",   "auto", "rules",
+      "alaya", "budget", "pyramid", "tail", "exact",     "gpu_memory"};
   for (int i = 0; i < 20000; ++i) {
     std::string text;
     for (auto n = random() % 12; n > 0; --n) text += kPieces[random() % std::size(kPieces)];

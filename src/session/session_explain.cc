@@ -55,8 +55,7 @@ void SessionImpl::FillHeads(LayerId layer, const planner::LayerExecution& execut
     HeadExplain head;
     head.kv_head = i;
     head.plan = is_full ? "full" : execution.PlanOf(i).ToString();
-    head.reason = planned.reason == planner::Reason::kRule ? execution.full_reason
-                                                           : planner::TextOf(planned.reason);
+    head.reason = execution.ReasonOf(i);
     head.predicted_selected = is_full ? 0 : planned.selected;
     head.predicted_bytes = static_cast<uint64_t>(predicted.bytes);
     head.predicted_us = Micros(predicted.ns);
@@ -102,21 +101,25 @@ Result<LayerExplain> SessionImpl::ExplainLayer(LayerId layer) const {
   LayerFacts facts;
   FindFacts(layer, &facts);
   const planner::LayerExecution execution = Preview(layer, facts);
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan& asked = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   const LayerStats& stats = stats_[layer];
   LayerExplain explain;
   explain.layer = layer;
-  explain.plan = plan.ToString();
-  explain.reason = execution.full_reason;
-  explain.notes = planner::NotesOf(Ask(layer, facts, plan));
-  const bool runs_plan = explain.reason.empty();
-  if (runs_plan && plan.kind != planner::QueryKind::kFull) explain.reason = NonFiniteReason(layer);
+  explain.plan = asked.ToString();
+  explain.notes = planner::NotesOf(Ask(layer, facts, asked));
+  const bool runs_plan = execution.full_reason.empty();
+  explain.reason = runs_plan ? execution.rule : execution.full_reason;
+  if (runs_plan && plan.kind != planner::QueryKind::kFull) {
+    const std::string non_finite = NonFiniteReason(layer);
+    if (!non_finite.empty()) {
+      explain.reason += (explain.reason.empty() ? "" : "; ") + non_finite;
+    }
+  }
   explain.num_tokens = facts.chain.num_tokens;
-  const uint64_t fixed = uint64_t{plan.sink} + plan.window;
-  explain.num_middle =
-      plan.kind == planner::QueryKind::kFull || !runs_plan || explain.num_tokens < fixed
-          ? 0
-          : explain.num_tokens - fixed;
+  const bool has_middle = runs_plan && plan.kind != planner::QueryKind::kFull;
+  const uint64_t num_fixed = plan.NumFixed(explain.num_tokens, facts.chain.num_stored_seen);
+  explain.num_middle = has_middle ? explain.num_tokens - num_fixed : 0;
   const attention::CallCost all = stats.Total();
   explain.selected_mean = MeanOf(static_cast<double>(all.num_selected), all.num_queries, 0);
   explain.candidates_mean = MeanOf(static_cast<double>(all.num_candidates), all.num_queries, 0);

@@ -420,7 +420,7 @@ Result<std::vector<CriticalTokens>> SessionImpl::Search(LayerId layer, const Ten
     return Status::InvalidArgument("q of " + LayerText(layer) + ": expected 1 row, found " +
                                    std::to_string(q.rows()));
   }
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   if (plan.kind != planner::QueryKind::kSearch) {
     return Status::FailedPrecondition(LayerText(layer) + ": plan '" + plan.ToString() +
                                       "' does not search; topk, dipr and mass do");
@@ -593,6 +593,7 @@ attention::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
   call.kv_dtype = spec_.kv_dtype;
   call.plan = plan_.ForLayer(layer);
   call.num_tokens = NumSeen(layer);
+  call.num_stored = filter_.NumSeen({0, num_stored_});
   call.dense_query_tokens = settings_.dense_query_tokens;
   call.q.shape[0] = 1;
   return call;

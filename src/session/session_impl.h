@@ -168,6 +168,10 @@ class SessionImpl {
   void FindFacts(LayerId layer, std::span<const uint64_t> ready, LayerFacts* facts) const;
   // The same, looked up anew.
   void FindFacts(LayerId layer, LayerFacts* facts) const;
+  // Of these facts, those that are no lists.
+  planner::ChainFacts ChainOf(LayerId layer) const;
+  // What the layer runs of its plan: rules and budgets are settled.
+  planner::LayerPlan PlanOf(LayerId layer) const;
   // A question of one row about the layer. `facts` and `plan` must outlive it.
   planner::LayerQuestion Ask(LayerId layer, const LayerFacts& facts,
                              const planner::LayerPlan& plan) const;

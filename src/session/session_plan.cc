@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/settle.h"
 #include "session/session_impl.h"
 #include "session/view_check.h"
 
@@ -44,15 +45,16 @@ void SessionImpl::FindFacts(LayerId layer, LayerFacts* facts) const {
 void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
                             LayerFacts* facts) const {
   planner::ChainFacts& chain = facts->chain;
-  chain = {};
+  chain = ChainOf(layer);
   facts->runs.clear();
+  const planner::LayerPlan plan = PlanOf(layer);
   const derived::Kinds& kinds = *parts_.kinds;
   const derived::Kind& planes = kinds.ForUse(derived::kKeyPlanes);
   const auto& indexes = parts_.plans->indexes();
   std::array<const derived::Kind*, planner::RunFacts::kMaxIndexes> finders{};
   ATTNDB_CHECK(indexes.size() <= finders.size());
   for (size_t id = 0; id < indexes.size(); ++id) {
-    finders[id] = KindOf(*indexes[id], plan_.ForLayer(layer), kinds);
+    finders[id] = KindOf(*indexes[id], plan, kinds);
   }
   uint64_t num_in_runs = 0;
   for (uint64_t i = 0; i < ready.size(); ++i) {
@@ -68,27 +70,42 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
     for (size_t id = 0; id < indexes.size(); ++id) {
       if (finders[id] != nullptr && is_ready(*finders[id])) run.indexes |= 1u << id;
     }
-    chain.num_hidden += of.num_tokens() - (tokens.end - tokens.begin);
     num_in_runs += run.num_tokens;
   }
-  chain.num_tokens = NumSeen(layer);
   facts->runs.push_back({.num_tokens = chain.num_tokens - num_in_runs});
   facts->non_finite.clear();
   for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
     facts->non_finite.push_back(IsNonFinite(layer, head));
   }
-  chain.num_stored = num_stored_;
-  chain.num_filtered = LayerTokens(layer) - chain.num_tokens;
   chain.runs = facts->runs;
   chain.non_finite = facts->non_finite;
+}
+
+planner::ChainFacts SessionImpl::ChainOf(LayerId layer) const {
+  planner::ChainFacts chain;
+  chain.num_tokens = NumSeen(layer);
+  chain.num_stored = num_stored_;
+  chain.num_stored_seen = filter_.NumSeen({0, num_stored_});
+  chain.num_filtered = LayerTokens(layer) - chain.num_tokens;
+  for (const ChainEntry& entry : chain_) {
+    chain.num_hidden += entry.segment->num_tokens() - entry.num_tokens_used;
+  }
   chain.kv_bytes = kv_bytes_per_token_ * chain.num_tokens;
   chain.gpu_bytes = settings_.gpu_memory_bytes;
+  return chain;
+}
+
+planner::LayerPlan SessionImpl::PlanOf(LayerId layer) const {
+  const planner::ChainFacts chain = ChainOf(layer);
+  return planner::Settle(plan_.ForLayer(layer), {layer, spec_.num_layers(), &chain}, *parts_.plans)
+      .plan;
 }
 
 planner::LayerQuestion SessionImpl::Ask(LayerId layer, const LayerFacts& facts,
                                         const planner::LayerPlan& plan) const {
   planner::LayerQuestion question;
   question.layer = layer;
+  question.num_layers = spec_.num_layers();
   question.spec = &spec_.layers[layer];
   question.kv_dtype = spec_.kv_dtype;
   question.plan = &plan;
@@ -164,7 +181,7 @@ void SessionImpl::TakeExecution(LayerId layer, attention::LayerCall* call) {
   const bool runs_plan = execution_.full_reason.empty();
   call->search = runs_plan ? SearchFor(layer, execution_.plan) : nullptr;
   if (execution_.plan.Finds()) {
-    call->find = parts_.operators->MakeSpec(execution_.plan, spec_.layers[layer], call->num_tokens);
+    call->find = parts_.operators->MakeSpec(execution_.plan, call->spec, attention::SizeOf(*call));
   }
   budgets_.clear();
   runs_full_.clear();

@@ -9,8 +9,8 @@
 namespace attndb::internal {
 
 bool SessionImpl::DerivesFromTail(LayerId layer) const {
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
-  return derived::HasObjects(spec_.layers[layer]) &&
+  const planner::LayerPlan plan = PlanOf(layer);
+  return derived::HasObjects(spec_.layers[layer]) && !plan.exact_tail &&
          (plan.kind == planner::QueryKind::kAuto || plan.ReadsDerived());
 }
 
@@ -36,7 +36,7 @@ void SessionImpl::JoinTail(LayerId layer) {
 }
 
 void SessionImpl::DeriveWhileReading(LayerId layer) {
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   if (!plan.UsesIndex() || !DerivesFromTail(layer)) return;
   const uint64_t num_before = NumDerivedRuns(layer);
   JoinTail(layer);
@@ -117,7 +117,7 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
   if (DerivesFromTail(layer)) JoinTail(layer);
   awaited_[layer] = RunsToAwait(layer);
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   std::vector<std::string> uses;
   if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
   if (plan.UsesIndex()) uses.push_back(plan.FindsBy());
@@ -136,7 +136,7 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
 
 bool SessionImpl::AwaitsDerived(LayerId layer) const {
   if (layer >= spec_.num_layers()) return false;
-  const planner::LayerPlan& plan = plan_.ForLayer(layer);
+  const planner::LayerPlan plan = PlanOf(layer);
   // The plan does not apply to a layer with a sliding window.
   if (!plan.awaits || !plan.ReadsDerived() || !derived::HasObjects(spec_.layers[layer])) {
     return false;
@@ -145,7 +145,8 @@ bool SessionImpl::AwaitsDerived(LayerId layer) const {
 }
 
 SessionImpl::AwaitedRuns SessionImpl::RunsToAwait(LayerId layer) const {
-  return {chain_version_, tail_.num_tokens(layer) / storage::KvTail::kJoinedTokens};
+  const uint64_t num_tail = DerivesFromTail(layer) ? tail_.num_tokens(layer) : 0;
+  return {chain_version_, num_tail / storage::KvTail::kJoinedTokens};
 }
 
 void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,

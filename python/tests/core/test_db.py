@@ -103,6 +103,58 @@ def test_imports_queries_as_the_sample(
     assert db.describe("with").query_sample_bytes > 0
 
 
+def test_imports_a_list_of_prompts(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    def layers(begin: int, end: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(steps.k[i, begin:end], steps.v[i, begin:end]) for i in range(NUM_LAYERS)]
+
+    prompts = [steps.ids[:60], steps.ids[30:50], [1, 2, 3]]
+    caches = [layers(0, 60), layers(30, 50), layers(0, 3)]
+    queries = [None, [steps.q[i, 40:50] for i in range(NUM_LAYERS)], None]
+    ids = db.import_context(spec, prompts, caches, queries=queries, name=["a", None, "c"])
+    assert [db.describe(context).num_tokens for context in ids] == [60, 20, 3]
+    assert [db.describe(context).name for context in ids] == ["a", "", "c"]
+    assert db.describe(ids[1]).query_sample_bytes > db.describe(ids[0]).query_sample_bytes
+    session, rest = db.create_session(spec, steps.ids)
+    assert session.num_reused == 60 and len(rest) == 30
+    out = steps.run(session, 60, 90)
+    np.testing.assert_allclose(out[1], steps.expected(1, 60, 90)[0], rtol=0, atol=1e-5)
+    assert db.import_context(spec, [[7, 8]], [layers(0, 2)]) == [ids[-1] + 1]
+
+
+def test_a_prompt_of_a_list_that_fails_is_named_and_those_before_it_stay(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    def layers(end: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(steps.k[i, :end], steps.v[i, :end]) for i in range(NUM_LAYERS)]
+
+    with pytest.raises(attndb.AlreadyExistsError) as taken:
+        db.import_context(
+            spec,
+            [[1, 2, 3], list(range(100, 120)), [4, 5]],
+            [layers(3), layers(20), layers(2)],
+            name=["a", "a", "b"],
+        )
+    first = db.describe("a")
+    assert first.num_tokens == 3 and [context.id for context in db.list()] == [first.id]
+    message = str(taken.value)
+    assert message.startswith("prompt 1 [100, 101, 102, 103, 104, 105, 106, 107, ...]: ")
+    assert message.endswith(f"; imported before it: #{first.id}")
+    with pytest.raises(attndb.InvalidArgumentError, match=r"^prompt 0 \[1, 2\]: .*before it: none"):
+        db.import_context(spec, [[1, 2], [3]], [layers(3), layers(1)])
+    for arguments, found in (
+        ({"layers": [layers(2)]}, "layers: expected one item for each of 2 prompts, found 1"),
+        ({"layers": {}}, "layers: expected a list of one item a prompt, found dict"),
+        ({"name": "x"}, "name: expected a list of one item a prompt, found str"),
+        ({"queries": [None]}, "queries: expected one item for each of 2 prompts, found 1"),
+    ):
+        options = {"layers": [layers(2), layers(1)], **arguments}
+        with pytest.raises(attndb.InvalidArgumentError, match=found):
+            db.import_context(spec, [[1, 2], [3]], **options)
+    assert len(db.list()) == 1
+
+
 def test_tenants_do_not_see_each_other(
     db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
 ) -> None:
