@@ -281,7 +281,8 @@ PlanRegistry BuiltinPlans() {
   // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench). How the first two search
   // is left out: without an index=... that follows, these score all keys. New tokens of a session
   // are attended to ([Alaya] 7.2, [RA] App. C). [PQC] Alg. 1 waits for a layer's codes before the
-  // layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial ones and 4,096 local ones.
+  // layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial ones and 4,096 local
+  // ones.
   registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"pqcache", "topk(ratio=0.2,index=pq,m=2,b=6,await=1)"});
