@@ -482,9 +482,9 @@ class DB:
 
         Else the first call of a plan that names one starts that. ``index``: as in plans,
         ``"clustered"``, ``"graph"``, ``"quest"``, ``"infllm"``, ``"pq"`` or ``"pq,m=4,b=8"``; or
-        ``"planes"``, which every segment gets by itself. ``m`` and ``b`` are those of ``"pq"``: ``index="pq", m=4, b=8`` is
-        ``"pq,m=4,b=8"``. ``progress(bytes_done, bytes_total)``, as work goes on; False waits
-        no longer and raises CancelledError.
+        ``"planes"``, which every segment gets by itself. ``m`` and ``b`` are those of ``"pq"``:
+        ``index="pq", m=4, b=8`` is ``"pq,m=4,b=8"``. ``progress(bytes_done, bytes_total)``, as work
+        goes on; False waits no longer and raises CancelledError.
         """
         settings = "".join(f",{key}={n}" for key, n in (("m", m), ("b", b)) if n is not None)
         return BuildReport(**self._core.build(_context_text(context), index + settings, progress))

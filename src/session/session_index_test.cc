@@ -77,7 +77,9 @@ TEST_P(SessionIndexTest, IndexesAnswerAsAllKeysDo) {
   Session session = Resume(stored);
   const std::vector<float> before = ProbeWith(&session, "topk(k=60," + GetParam() + ")");
   EXPECT_LT(Difference(before, ProbeWith(&session, "topk(k=60)")), 1e-5);
-  EXPECT_EQ(Visited(session), 0);
+  if (!IsCoarse()) {  // What takes one pass over the keys may be there by now.
+    EXPECT_EQ(Visited(session), 0);
+  }
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   for (const char* query : {"topk(k=60", "dipr(alpha=0.02", "dipr(beta=3", "topk(k=60,sink=300"}) {
     if (!Answers(query)) continue;
@@ -409,6 +411,19 @@ TEST_F(SessionDiprsTest, TheTailsBestNarrowsTheWalk) {
     }
     ASSERT_FALSE(found[head].tokens.empty());
     for (const float score : found[head].scores) EXPECT_GE(score, of_tail);
+  }
+}
+
+TEST_P(SessionIndexTest, AnswersAreTheSameBitsForAnyNumberOfThreads) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100}, 1);
+  const std::string plan = "topk(k=60," + GetParam() + ")";
+  MakeReady(stored, plan);
+  std::vector<float> first;
+  for (const uint32_t num_threads : {1u, 2u, 5u}) {
+    Open({.num_threads = num_threads});
+    const std::vector<float> answer = AnswerOf(stored, plan);
+    if (first.empty()) first = answer;
+    EXPECT_EQ(answer, first) << num_threads;
   }
 }
 

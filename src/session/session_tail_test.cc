@@ -71,7 +71,10 @@ TEST_F(SessionTailTest, PlansFindKeysOfTheTailAsOfStoredTokens) {
     Session session = Read(tokens);
     const std::vector<float> all = ProbeWith(&session, "topk(k=60)");
     EXPECT_LT(Difference(ProbeWith(&session, plan), all), 1e-5) << plan;
-    EXPECT_EQ(Estimated(session), 0) << plan;
+    // What takes one pass over the keys may be there by now.
+    if (settings.find("quest") == settings.npos && settings.find("infllm") == settings.npos) {
+      EXPECT_EQ(Estimated(session), 0) << plan;
+    }
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
     const std::vector<float> found = Probe(&session);
     EXPECT_LT(Difference(found, all), 0.05) << plan;
