@@ -221,6 +221,29 @@ TEST_F(BuildIndexTest, OptionsThatCannotBeMetAreRefused) {
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("background_builds")));
   EXPECT_THAT(error_of({.kmeans_iterations = 1001}),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("1001")));
+  EXPECT_THAT(error_of({.roar_max_degree = 128}),
+              FailsWith(StatusCode::kInvalidArgument,
+                        HasSubstr("roar_max_degree is 128, expected at most 127; 0 = 35")));
+  EXPECT_THAT(error_of({.roar_keys_per_query = 65537}),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("roar_keys_per_query is 65537")));
+  EXPECT_THAT(error_of({.roar_search_window = 65537}),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("roar_search_window is 65537")));
+}
+
+TEST_F(BuildIndexTest, DegreesSayHowLongListsOfRoarGraphAre) {
+  const auto bytes_of = [&](uint32_t degree) {
+    db_.reset();
+    std::filesystem::remove_all(store());
+    Open({.roar_keys_per_query = 30, .roar_max_degree = degree, .roar_search_window = 20});
+    StoreChain("a", std::vector<uint64_t>{3000}, 1);
+    const Result<BuildReport> report = db_->Build("a", "roargraph");
+    EXPECT_THAT(report, test::IsOk());
+    EXPECT_EQ(report->kind, "roargraph_1");
+    return report->file_bytes;
+  };
+  // 12 bits a number: lists of 16 take 32 bytes, of 70 take 112.
+  const uint64_t few = bytes_of(8), many = bytes_of(35);
+  EXPECT_GT(many, few + uint64_t{3000} * (112 - 32));
 }
 
 // Tenants see no trace of each other, and a job that is stuck delays only its own lane.

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "attndb/status.h"
+#include "attndb/result.h"
 #include "common/checked_math.h"
 #include "index/key_index.h"
 #include "kernels/prefetch.h"
