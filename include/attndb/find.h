@@ -9,11 +9,12 @@
 //          tokens the best is told. A passage lies in one segment. What several contexts share is
 //          looked through once, and told of the oldest of those that were asked for.
 // Score:   each token of the question has, in each head, a best q.k in each passage. What that is
-//          more than two standard deviations above the mean over all passages is what the token
-//          says for the passage; a head says the mean over tokens, in standard deviations of its
-//          own over all passages, and the score is the mean over heads. An ordinary passage has 0.
-//          It depends on what else is stored: compare scores of one answer only.
-//          The first four tokens of a context say nothing: all questions attend to them.
+//          more than two standard deviations above the mean over all passages (less, where there
+//          are few passages) is what the token says for the passage; a head says the mean over
+//          tokens, in standard deviations of its own over all passages, and the score is the mean
+//          over heads. An ordinary passage has 0. It depends on what else is stored: compare scores
+//          of one answer only. The first four tokens of a context say nothing: all questions attend
+//          to them.
 // Place:   the question is asked as if it stood right behind each passage: q is turned there by
 //          RoPE, from first_position on. Where Rope::scaling is set q is taken as it is, so run the
 //          question at positions as far on as contexts are long.

@@ -158,6 +158,10 @@ TEST_F(FindTest, TenantsSeeNothingOfOthers) {
 TEST_F(FindTest, WhatIsExpiredOrOfAnotherModelIsSkippedAndTold) {
   ATTNDB_ASSERT_OK(StoreTokens(a_, {.name = "old", .ttl = std::chrono::seconds(10)}).status());
   now_us_ += 11'000'000;
+  const Result<FindResult> expired = Find(Question({a_, 100}));
+  ASSERT_THAT(expired->skipped, SizeIs(1));
+  EXPECT_EQ(expired->skipped[0].context, "old");
+  EXPECT_EQ(expired->skipped[0].reason, "expired");
   ModelSpec other_spec = model_.spec();
   other_spec.fingerprint = "another";
   const ToyModel other(other_spec);

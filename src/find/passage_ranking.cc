@@ -11,7 +11,14 @@ namespace {
 struct Spread {
   double mean = 0;
   double deviation = 0;
+  size_t count = 0;
 };
+
+// Of n values none is more than sqrt(n - 1) deviations above their mean: of few passages none could
+// stand out.
+double MarginOf(size_t count) {
+  return std::min(PassageRanking::kMargin, std::sqrt(static_cast<double>(count - 1)) / 2);
+}
 
 template <typename Value>
 Spread SpreadOf(std::span<const Value> values) {
@@ -26,7 +33,8 @@ Spread SpreadOf(std::span<const Value> values) {
   }
   if (count == 0) return {};
   const double mean = sum / static_cast<double>(count);
-  return {mean, std::sqrt(std::max(0.0, squares / static_cast<double>(count) - mean * mean))};
+  return {mean, std::sqrt(std::max(0.0, squares / static_cast<double>(count) - mean * mean)),
+          count};
 }
 
 }  // namespace
@@ -50,9 +58,10 @@ uint64_t PassageRanking::MemoryBytes(size_t num_heads) const {
 void PassageRanking::AddRow(const float* row, double weight, double* scores) const {
   const Spread spread = SpreadOf(std::span(row, blocks_.num_blocks()));
   if (!(spread.deviation > 0)) return;  // It tells none from another.
+  const double margin = MarginOf(spread.count);
   for (size_t block = 0; block < blocks_.num_blocks(); ++block) {
     if (std::isnan(row[block])) continue;
-    const double above = (row[block] - spread.mean) / spread.deviation - kMargin;
+    const double above = (row[block] - spread.mean) / spread.deviation - margin;
     scores[block] += weight * std::max(above, 0.0);
   }
 }

@@ -2,10 +2,10 @@
 //
 // Score:   a row (a token of the question in one head) has a best key in each passage. How much
 //          that says depends on the row: "the" has one in every text, a name in few. So only what
-//          is more than kMargin standard deviations above the row's mean over all passages counts,
-//          and a passage has the mean of that over the rows of a head. Heads differ in how far they
-//          tell passages apart, and count alike: each in standard deviations of its own. 0 is an
-//          ordinary passage.
+//          is more than kMargin standard deviations above the row's mean over all passages counts
+//          (of fewer than 17 passages, half as many as one could be at most), and a passage has the
+//          mean of that over the rows of a head. Heads differ in how far they tell passages apart,
+//          and count alike: each in standard deviations of its own. 0 is an ordinary passage.
 // Source:  the sum over the question's tokens of the best match is ColBERT's (Khattab & Zaharia
 //          2020, arXiv:2004.12832); ours takes the model's own q and k, and looks at what stands
 //          out.

@@ -75,6 +75,18 @@ TEST(PassageRankingTest, ScalesOfRowsAndHeadsDoNotMatter) {
   EXPECT_NEAR(large.HeadScore(0, 16) / 2, large.Best(1)[0].score, 1e-3);
 }
 
+TEST(PassageRankingTest, OneOfFewStandsOutToo) {
+  const std::vector<KeyRun> runs = RunsOf({30, 30, 30});
+  const Blocks blocks(runs, 32);
+  PassageRanking ranking(runs, blocks);
+  std::vector<float> row = {1.0F, 1.5F, 6.0F};
+  ranking.AddHead(1, row.data());
+  const std::vector<RankedPassage> best = ranking.Best(3);
+  EXPECT_EQ(best[0].run, 2u);
+  EXPECT_GT(best[0].score, 0.5);
+  EXPECT_EQ(best[1].score, 0.0);
+}
+
 TEST(PassageRankingTest, NanHasNoSay) {
   const std::vector<KeyRun> runs = RunsOf({640, 640});
   const Blocks blocks(runs, 32);

@@ -41,7 +41,7 @@ class FindTest(CliCase):
         self.assertEqual(len(done.out.splitlines()), 2, done)
         self.assertIn("museum", done.out)
         self.assertIn("of 3 contexts in", done.err)
-        quiet = self.run_ok("find", "-q", "-c", "orchard", stdin="Where does Ottilie Brandt live?\n")
+        quiet = self.run_ok("find", "-q", "-c", "orchard", stdin="Where is Ottilie Brandt?\n")
         self.assertNotIn("museum", quiet.out)
         self.assertEqual(quiet.err, "")
 
