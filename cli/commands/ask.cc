@@ -60,7 +60,7 @@ class AskCommand : public Command {
           "--check compares answers from all tokens: leave --tokens out");
     }
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenRange> ranges, ParseTokenRanges(tokens_));
-    ATTNDB_ASSIGN_OR_RETURN(const std::string question, Question());
+    ATTNDB_ASSIGN_OR_RETURN(const std::string question, QuestionOrStdin(question_));
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse());
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
@@ -94,17 +94,6 @@ class AskCommand : public Command {
   }
 
  private:
-  Result<std::string> Question() const {
-    if (!question_.empty()) return question_;
-    if (IsTerminal(stdin)) {
-      return Status::InvalidArgument("no question: give it as argument or on stdin");
-    }
-    ATTNDB_ASSIGN_OR_RETURN(std::string text, ReadText("-"));
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-    if (text.empty()) return Status::InvalidArgument("the question on stdin is empty");
-    return text;
-  }
-
   void ReportJson(Environment* env, const ContextInfo& info, const Explain& explain,
                   const Answer& answer, const std::optional<llama::CheckReport>& check) const {
     Json json = {{"context", NameOf(info)},

@@ -27,6 +27,11 @@ std::vector<CommandEntry> ContextCommands() {
        "attndb chat --context manual --name friday\n"
        "printf 'What is it?\\nAnd why?\\n' | attndb chat --context manual --quiet",
        MakeChat},
+      {"find", "Find the passages of stored contexts that a question's answer stands in",
+       "attndb find \"How long is the warranty?\"\n"
+       "attndb find --context manual --limit 3 \"Where is the spare key?\"\n"
+       "echo \"Who wrote this?\" | attndb find --json",
+       MakeFind},
       {"ls", "List the contexts",
        "attndb ls\n"
        "attndb ls --json | jq -r '.contexts[].name'",

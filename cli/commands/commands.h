@@ -12,6 +12,7 @@ std::unique_ptr<Command> MakeImport();
 std::unique_ptr<Command> MakeExport();
 std::unique_ptr<Command> MakeAsk();
 std::unique_ptr<Command> MakeChat();
+std::unique_ptr<Command> MakeFind();
 std::unique_ptr<Command> MakeLs();
 std::unique_ptr<Command> MakeDescribe();
 std::unique_ptr<Command> MakeExplain();

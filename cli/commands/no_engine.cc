@@ -41,6 +41,7 @@ std::unique_ptr<DocumentImport> MakeDocumentImport() {
 }
 std::unique_ptr<Command> MakeAsk() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeChat() { return std::make_unique<NoEngineCommand>(); }
+std::unique_ptr<Command> MakeFind() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeCapture() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeExplain() { return std::make_unique<NoEngineCommand>(); }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cli/common/interrupt.h"
+#include "cli/common/progress.h"
 
 namespace attndb::cli {
 namespace {
@@ -54,6 +55,17 @@ Result<std::string> ReadText(const std::string& path) {
     return Status::InvalidArgument("'" + path + "' is a folder; expected a text file");
   }
   return ReadAll(file.get(), "'" + path + "'");
+}
+
+Result<std::string> QuestionOrStdin(const std::string& question) {
+  if (!question.empty()) return question;
+  if (IsTerminal(stdin)) {
+    return Status::InvalidArgument("no question: give it as argument or on stdin");
+  }
+  ATTNDB_ASSIGN_OR_RETURN(std::string text, ReadText("-"));
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  if (text.empty()) return Status::InvalidArgument("the question on stdin is empty");
+  return text;
 }
 
 Result<std::string> ReadLine(std::FILE* stream) {

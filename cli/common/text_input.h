@@ -19,6 +19,10 @@ inline constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 // The whole of `path`, or of stdin if it is "-".
 Result<std::string> ReadText(const std::string& path);
 
+// `question`, or if that is empty what is on stdin, without line breaks at its end.
+// Errors: kInvalidArgument (neither; stdin is a terminal).
+Result<std::string> QuestionOrStdin(const std::string& question);
+
 // One line of `stream` without its end; kNotFound at the end of input, kCancelled after a signal.
 Result<std::string> ReadLine(std::FILE* stream);
 

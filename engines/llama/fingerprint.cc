@@ -2,7 +2,6 @@
 
 #include <openssl/evp.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -16,6 +15,8 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
+
+#include "engines/llama/kept_file.h"
 
 namespace attndb::llama {
 namespace {
@@ -57,12 +58,6 @@ class Sha256 {
   bool ok_ = false;
 };
 
-Result<std::string> TextDigest(std::string_view text) {
-  Sha256 sha;
-  sha.Add(text.data(), text.size());
-  return sha.Hex();
-}
-
 Result<std::string> HashFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return Status::IoError("'" + path + "' can't be opened: " + std::strerror(errno));
@@ -96,33 +91,13 @@ Result<std::string> FileIdentity(const std::string& path) {
 
 // The digest in `file`, if it was kept for just this identity.
 std::optional<std::string> ReadKept(const fs::path& file, const std::string& identity) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream content;
-  if (!in || !(content << in.rdbuf())) return std::nullopt;
-  const std::string text = content.str();
+  const std::string text = ReadKeptFile(file);
   if (text.size() != identity.size() + 65 || !text.starts_with(identity) || text.back() != '\n') {
     return std::nullopt;
   }
   std::string hex = text.substr(identity.size(), 64);
   if (hex.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
   return hex;
-}
-
-// Replaces `file` whole, so that a reader sees the old text or the new one. Failures are ignored:
-// the digest is computed again next time.
-void Keep(const fs::path& file, const std::string& text) {
-  std::error_code error;
-  fs::create_directories(file.parent_path(), error);
-  const fs::path temporary = file.string() + "." + std::to_string(::getpid()) + ".tmp";
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    if (!(out << text) || !out.flush()) {
-      fs::remove(temporary, error);
-      return;
-    }
-  }
-  fs::rename(temporary, file, error);
-  if (error) fs::remove(temporary, error);
 }
 
 }  // namespace
@@ -137,6 +112,12 @@ std::string DefaultCacheDir() {
   }
   // NOLINTEND(concurrency-mt-unsafe)
   return "";
+}
+
+Result<std::string> TextDigest(std::string_view text) {
+  Sha256 sha;
+  sha.Add(text.data(), text.size());
+  return sha.Hex();
 }
 
 Result<DigestInfo> FileDigest(const std::string& path, const std::string& cache_dir) {
@@ -154,7 +135,7 @@ Result<DigestInfo> FileDigest(const std::string& path, const std::string& cache_
   ATTNDB_ASSIGN_OR_RETURN(std::string hex, HashFile(path));
   ATTNDB_ASSIGN_OR_RETURN(const std::string after, FileIdentity(path));
   if (after != identity) return Status::IoError("'" + path + "' changed while it was read");
-  if (!kept.empty()) Keep(kept, identity + hex + "\n");
+  if (!kept.empty()) KeepFile(kept, identity + hex + "\n");
   return DigestInfo{.hex = std::move(hex), .from_cache = false};
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attndb/result.h"
@@ -22,6 +23,9 @@ namespace attndb::llama {
 
 // $XDG_CACHE_HOME/attndb, or ~/.cache/attndb; empty if neither variable is set.
 std::string DefaultCacheDir();
+
+// SHA-256 of a text, 64 characters of hexadecimal.
+Result<std::string> TextDigest(std::string_view text);
 
 // Where FileDigest's answer came from, for tests.
 struct DigestInfo {

@@ -4,6 +4,7 @@
 
 #include "attndb/db.h"           // IWYU pragma: export
 #include "attndb/dtype.h"        // IWYU pragma: export
+#include "attndb/find.h"         // IWYU pragma: export
 #include "attndb/fingerprint.h"  // IWYU pragma: export
 #include "attndb/kv_file.h"      // IWYU pragma: export
 #include "attndb/options.h"      // IWYU pragma: export

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "attndb/export.h"
+#include "attndb/find.h"
 #include "attndb/options.h"
 #include "attndb/result.h"
 #include "attndb/session.h"
@@ -93,6 +94,14 @@ class ATTNDB_EXPORT DB {
   // Why CreateSession would reuse what it would. Touches no access time.
   Result<PrefixExplain> ExplainPrefix(const ModelSpec& spec, std::span<const TokenId> tokens,
                                       const SessionOptions& options = {}) const;
+
+  // The passages of stored contexts that the query's heads attend to most: find.h. Looks through
+  // the keys of these heads, in all contexts of the model, by DBOptions::num_threads; touches no
+  // access time. What can't be read is skipped and told; damage is quarantined.
+  // Errors: kInvalidArgument (spec; heads; q; options); kNotFound (a named context);
+  //         kResourceExhausted (memory); kCorruption, kIoError (the catalog).
+  Result<FindResult> Find(const ModelSpec& spec, const FindQuery& query,
+                          const FindOptions& options = {}) const;
 
   // The tenant's contexts, oldest first, and one of them by name or "#id".
   Result<std::vector<ContextInfo>> List() const;

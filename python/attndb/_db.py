@@ -21,9 +21,12 @@ from attndb._results import (
     CompanionInfo,
     ContextInfo,
     Damage,
+    FindResult,
     MachineProfile,
+    Passage,
     PrefixExplain,
     SegmentInfo,
+    SkippedContext,
     Stats,
     VerifyReport,
 )
@@ -402,6 +405,44 @@ class DB:
     def export_file(self, context: Context, path: str | os.PathLike[str]) -> None:
         """Writes a context to a new safetensors file: K in RoPE layout "half", no q."""
         _core.export_kv_file(self._core, _context_text(context), os.fspath(path))
+
+    # Finding.
+
+    def find(
+        self,
+        spec: ModelSpec,
+        heads: Sequence[tuple[int, int]],
+        q: Sequence[Any],
+        *,
+        first_position: int = 0,
+        limit: int = 10,
+        contexts: Sequence[Context] | None = None,
+        passage_tokens: int = 64,
+        head_scores: bool = False,
+    ) -> FindResult:
+        """The stored passages that a question's heads attend to most; no context is run again.
+
+        ``heads``: pairs (layer, q head). ``q``: one array a head, ``[num_tokens, head_dim]``, of
+        the question's tokens run by themselves, after RoPE; that of row 0 is ``first_position``.
+        ``contexts``: look through these only. ``passage_tokens``: an even number. ``head_scores``:
+        tell what each head says, too, which is how heads that retrieve are found.
+
+        Raises InvalidArgumentError (heads, q, options), NotFoundError (a named context),
+        ResourceExhaustedError (memory). What can't be read is in ``skipped``.
+        """
+        fields = self._core.find(
+            spec,
+            [(int(layer), int(head)) for layer, head in heads],
+            [rows[:, None, :] if rows.ndim == 2 else rows for rows in q],
+            first_position=first_position,
+            limit=limit,
+            contexts=[_context_text(context) for context in contexts or ()],
+            passage_tokens=passage_tokens,
+            head_scores=head_scores,
+        )
+        passages = tuple(Passage(**row) for row in fields.pop("passages"))
+        skipped = tuple(SkippedContext(**row) for row in fields.pop("skipped"))
+        return FindResult(passages=passages, skipped=skipped, **fields)
 
     # The rest that a database has.
 

@@ -227,6 +227,38 @@ class BuildReport:
 
 
 @dataclass(frozen=True)
+class Passage:
+    """Stored tokens that a question's heads attend to."""
+
+    context: str  # Its name, or "#id".
+    context_id: int
+    begin: int  # Of the context's tokens, the first,
+    end: int  # ... and the one behind the last.
+    score: float  # An ordinary passage of the same answer has 0.
+    head_scores: tuple[float, ...]  # By head, if asked for.
+
+
+@dataclass(frozen=True)
+class SkippedContext:
+    """What was not looked through, or not to its end."""
+
+    context: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class FindResult:
+    """What find found, the best first."""
+
+    passages: tuple[Passage, ...]
+    skipped: tuple[SkippedContext, ...]
+    num_contexts: int  # That were looked through,
+    num_tokens: int  # ... their tokens, shared ones once,
+    num_passages: int  # ... and in how many passages, overlaps counted.
+    key_bytes: int  # Of keys, that were read.
+
+
+@dataclass(frozen=True)
 class Stats:
     """Counts and sizes of a store, as one tenant sees it."""
 

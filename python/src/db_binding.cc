@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -119,6 +120,24 @@ int64_t Import(const PyDb& self, nb::handle spec, const Ids& tokens,
   const StoreOptions options = ToStoreOptions(name, replace, false, ttl, pin);
   auto id = Unlocked([&] { return db.Import(model, Span(tokens), views, options, query_views); });
   return static_cast<int64_t>(Unwrap(std::move(id)));
+}
+
+Dict Find(const PyDb& self, nb::handle spec,
+          const std::vector<std::pair<uint32_t, uint32_t>>& heads,
+          const nb::typed<nb::list, nb::any>& q, int64_t first_position, uint32_t limit,
+          const std::vector<std::string>& contexts, uint32_t passage_tokens, bool head_scores) {
+  const DB db = self.Get();
+  const ModelSpec model = SpecFromPython(spec);
+  std::deque<InputArray> arrays;  // Keeps the memory alive.
+  FindQuery query;
+  query.first_position = first_position;
+  for (const auto& [layer, q_head] : heads) query.heads.push_back({layer, q_head});
+  for (const nb::handle rows : q) query.q.push_back(arrays.emplace_back(rows, "q").view());
+  const FindOptions options = {.limit = limit,
+                               .contexts = contexts,
+                               .passage_tokens = passage_tokens,
+                               .head_scores = head_scores};
+  return ToDict(Unwrap(Unlocked([&] { return db.Find(model, query, options); })));
 }
 
 nb::typed<nb::list, Dict> List(const PyDb& self) {
@@ -264,6 +283,9 @@ void BindDb(nb::module_& module) {
       .def("import_context", Import, nb::arg("spec"), nb::arg("tokens"), nb::arg("layers"),
            nb::arg("queries"), nb::kw_only(), nb::arg("name"), nb::arg("replace"),
            nb::arg("ttl").none(), nb::arg("pin"))
+      .def("find", Find, nb::arg("spec"), nb::arg("heads"), nb::arg("q"), nb::kw_only(),
+           nb::arg("first_position"), nb::arg("limit"), nb::arg("contexts"),
+           nb::arg("passage_tokens"), nb::arg("head_scores"))
       .def("list_contexts", List)
       .def("describe", Describe, context)
       .def("tokens", Tokens, context)

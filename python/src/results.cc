@@ -56,6 +56,26 @@ Dict DamageDict(const Damage& damage) {
   return dict;
 }
 
+Dict PassageDict(const Passage& passage) {
+  nb::list head_scores;
+  for (const float score : passage.head_scores) head_scores.append(score);
+  Dict dict;
+  dict["context"] = passage.context;
+  dict["context_id"] = static_cast<int64_t>(passage.context_id);
+  dict["begin"] = passage.tokens.begin;
+  dict["end"] = passage.tokens.end;
+  dict["score"] = passage.score;
+  dict["head_scores"] = nb::tuple(head_scores);
+  return dict;
+}
+
+Dict SkippedDict(const SkippedContext& skipped) {
+  Dict dict;
+  dict["context"] = skipped.context;
+  dict["reason"] = skipped.reason;
+  return dict;
+}
+
 Dict LayerDict(const LayerExplain& layer) { return python::ToDict(layer); }
 
 nb::tuple Numbers(const std::vector<double>& values) {
@@ -190,6 +210,17 @@ Dict ToDict(const BuildReport& report) {
   dict["num_too_short"] = report.num_too_short;
   dict["num_missing"] = report.num_missing;
   dict["file_bytes"] = report.file_bytes;
+  return dict;
+}
+
+Dict ToDict(const FindResult& found) {
+  Dict dict;
+  dict["passages"] = Dicts(found.passages, PassageDict);
+  dict["skipped"] = Dicts(found.skipped, SkippedDict);
+  dict["num_contexts"] = found.num_contexts;
+  dict["num_tokens"] = found.num_tokens;
+  dict["num_passages"] = found.num_passages;
+  dict["key_bytes"] = found.key_bytes;
   return dict;
 }
 

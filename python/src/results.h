@@ -6,6 +6,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "attndb/find.h"
 #include "attndb/stats.h"
 
 namespace attndb::python {
@@ -19,6 +20,7 @@ Dict ToDict(const MachineProfile& machine);
 Dict ToDict(const PrefixExplain& explain);
 Dict ToDict(const VerifyReport& report);
 Dict ToDict(const BuildReport& report);
+Dict ToDict(const FindResult& found);
 Dict ToDict(const DBStats& stats);
 
 }  // namespace attndb::python

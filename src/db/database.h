@@ -4,8 +4,8 @@
 //          the commit; a file that the catalog does not name is an orphan, removed at the next
 //          open.
 // Parts:   opening and admin here; what plans are priced by in machine.cc; prefix lookup in
-//          open_session.cc, sealing in store.cc, merging in merge.cc, what derived objects need
-//          in derived_objects.cc.
+//          open_session.cc, finding passages in find.cc, sealing in store.cc, merging in merge.cc,
+//          what derived objects need in derived_objects.cc.
 // Threads: thread-safe; threads of its own build derived objects. Order of locks: store_mutex_,
 //          use_mutex_, that of the builder, then those of catalog, registry, lanes, cache and
 //          budget, which are leaves.
@@ -112,6 +112,9 @@ class Database : public std::enable_shared_from_this<Database>,
   Result<PrefixExplain> ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
                                       std::span<const TokenId> tokens,
                                       const SessionOptions& options) const;
+  Result<FindResult> FindPassages(const std::string& tenant, const ModelSpec& spec,
+                                  const FindQuery& query, const FindOptions& options)
+      ATTNDB_EXCLUDES(use_mutex_);
   Result<std::vector<ContextInfo>> List(const std::string& tenant) const;
   Result<ContextInfo> Describe(const std::string& tenant, std::string_view context) const;
   Result<std::vector<TokenId>> Tokens(const std::string& tenant, std::string_view context) const;
@@ -206,6 +209,18 @@ class Database : public std::enable_shared_from_this<Database>,
       ATTNDB_EXCLUDES(use_mutex_);
   Result<std::unique_ptr<SessionImpl>> OpenMatch(SessionSeed seed, const Match& match,
                                                  std::span<const TokenId> tokens);
+
+  // find.cc
+  struct Searched;
+  // Those that are asked for, oldest first.
+  Result<std::vector<db::ContextRecord>> ContextsToSearch(const db::Tenant& tenant,
+                                                          const FindOptions& options) const;
+  // Why the context can't be searched by this model; nothing if it can.
+  Result<std::optional<std::string>> ReasonToSkip(const db::ContextRecord& context,
+                                                  const ModelSpec& spec) const;
+  // Opens the context's segments that no context before has.
+  Status AddContext(const db::ContextRecord& context, Searched* searched)
+      ATTNDB_EXCLUDES(use_mutex_);
 
   // store.cc
   Result<ContextId> StoreOnce(SessionImpl* session, std::span<const TokenId> tokens,

@@ -175,6 +175,11 @@ Result<PrefixExplain> DB::ExplainPrefix(const ModelSpec& spec, std::span<const T
   return database_->ExplainPrefix(tenant_, spec, tokens, options);
 }
 
+Result<FindResult> DB::Find(const ModelSpec& spec, const FindQuery& query,
+                            const FindOptions& options) const {
+  return database_->FindPassages(tenant_, spec, query, options);
+}
+
 Result<std::vector<ContextInfo>> DB::List() const { return database_->List(tenant_); }
 
 Result<ContextInfo> DB::Describe(std::string_view context) const {

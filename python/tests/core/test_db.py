@@ -40,6 +40,31 @@ def test_lists_describes_pins_expires_and_drops(
     assert [info.name for info in db.list()] == ["a"]
 
 
+def test_finds_the_passage_whose_keys_are_asked_for(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "a", 80)
+    session, _ = db.create_session(spec, np.append(steps.ids[:80], 0), context="a")
+    keys, _ = session.read_kv(0, 0, 80)
+    # Tokens 36 to 38, asked for from right behind their block of 8.
+    q = [np.ascontiguousarray(3 * keys[36:39, 0])]
+    found = db.find(spec, [(0, 0)], q, first_position=40, passage_tokens=16, head_scores=True)
+    best = found.passages[0]
+    assert best.context == "a" and best.context_id == db.describe("a").id
+    assert best.begin <= 36 and best.end >= 39
+    assert best.head_scores == pytest.approx((best.score,))
+    assert found.num_contexts == 1 and found.num_tokens == 80 and found.num_passages == 10
+    assert found.skipped == ()
+    assert db.find(spec, [(0, 0)], q, limit=0).passages == ()
+    other = attndb.ModelSpec(spec.layers, kv_dtype=spec.kv_dtype, fingerprint=b"other")
+    skipped = db.find(other, [(0, 0)], q).skipped
+    assert skipped == (attndb.SkippedContext("a", "of another model"),)
+    with pytest.raises(attndb.NotFoundError):
+        db.find(spec, [(0, 0)], q, contexts=["b"])
+    with pytest.raises(attndb.InvalidArgumentError, match="1 or more heads"):
+        db.find(spec, [], [])
+
+
 def test_explains_prefixes_and_counts(
     db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
 ) -> None:

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands/commands.h"
+#include "cli/common/engine_flags.h"
+#include "cli/common/found_text.h"
+#include "cli/common/progress.h"
+#include "cli/common/temp_dir.h"
+#include "cli/common/text_input.h"
+#include "engines/llama/find_heads.h"
+#include "engines/llama/find_question.h"
+
+namespace attndb::cli {
+namespace {
+
+using llama::LlamaEngine;
+using llama::RankedHead;
+
+// The heads of this model, which are found out in a store that goes again.
+Result<std::vector<FindHead>> HeadsOf(Environment* env, LlamaEngine* engine) {
+  std::optional<TempDir> dir;
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<RankedHead> ranked,
+                          llama::FindHeads(engine, [&]() -> Result<DB> {
+                            env->Note(
+                                "finding out which heads of the model look things up; they "
+                                "are kept");
+                            ATTNDB_ASSIGN_OR_RETURN(TempDir made, TempDir::Create(""));
+                            dir.emplace(std::move(made));
+                            DBOptions options = Environment::Brief();
+                            options.query_sample = 0;
+                            options.num_threads = 0;
+                            return DB::Open(dir->path() + "/store", options);
+                          }));
+  std::vector<FindHead> heads;
+  for (const RankedHead& head : ranked) heads.push_back(head.head);
+  return heads;
+}
+
+class FindCommand : public Command {
+ public:
+  void AddFlags(Flags* flags) override {
+    flags->Add({"question", "TEXT", "What is looked for (default: stdin)"}, &question_);
+    flags->Add({"-c,--context", "CONTEXT", "Look through this one only; may be repeated"},
+               &options_.contexts);
+    flags->Add({"-n,--limit", "N", "Passages to show (default: 10)"}, &options_.limit, 1U, 10'000U);
+    flags->Add({"--passage-tokens", "N", "Tokens of a passage, an even number (default: 64)"},
+               &options_.passage_tokens, 2U, FindOptions::kMaxPassageTokens);
+    model_.AddTo(flags);
+  }
+
+  Result<ExitCode> Run(Environment* env) override {
+    ATTNDB_ASSIGN_OR_RETURN(const std::string question, QuestionOrStdin(question_));
+    DBOptions db_options;
+    db_options.num_threads = 0;
+    // Reading only: looking for something in a context is not using it.
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading(db_options));
+    ATTNDB_ASSIGN_OR_RETURN(const DType kv_dtype, KvDType(env, db));
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<FindHead> heads, HeadsOf(env, &engine));
+
+    FindTimes times;
+    const double start_seconds = MonotonicSeconds();
+    ATTNDB_ASSIGN_OR_RETURN(const llama::FindQuestion asked,
+                            llama::FindQuestion::Run(&engine, db, question, heads));
+    times.question_ms = (MonotonicSeconds() - start_seconds) * 1e3;
+    ATTNDB_ASSIGN_OR_RETURN(const FindResult found,
+                            db.Find(engine.spec(), asked.query(), options_));
+    times.find_ms = (MonotonicSeconds() - start_seconds) * 1e3 - times.question_ms;
+    for (const SkippedContext& skipped : found.skipped) {
+      env->Note("skipped '" + skipped.context + "': " + skipped.reason);
+    }
+    if (found.num_contexts == 0) {
+      return env->WithAdvice(Status::NotFound("no context of this model can be looked through"),
+                             "--model names another; 'attndb ls' shows what there is");
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(engine, db, found));
+    env->PrintJson(ToJson(found, texts, times));
+    env->Print(FoundTable(found, texts));
+    env->Note(ToText(found, times));
+    return ExitCode::kOk;
+  }
+
+ private:
+  // The engine's, so that most contexts are of its model: that of the first.
+  Result<DType> KvDType(Environment* env, const DB& db) const {
+    if (!options_.contexts.empty()) {
+      ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(options_.contexts.front()));
+      return info.kv_dtype;
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> contexts, db.List());
+    if (!contexts.empty()) return contexts.front().kv_dtype;
+    return env->WithAdvice(Status::NotFound("the store has no contexts"),
+                           "'attndb import FILE' makes one");
+  }
+
+  static Result<std::vector<std::string>> TextsOf(const LlamaEngine& engine, const DB& db,
+                                                  const FindResult& found) {
+    std::vector<std::string> texts;
+    for (const Passage& passage : found.passages) {
+      const std::string name = "#" + std::to_string(static_cast<int64_t>(passage.context_id));
+      Result<std::vector<TokenId>> tokens = db.Tokens(name);
+      if (tokens.status().code() == StatusCode::kNotFound) {  // Dropped meanwhile.
+        texts.emplace_back();
+        continue;
+      }
+      ATTNDB_RETURN_IF_ERROR(tokens.status());
+      const uint64_t end = std::min<uint64_t>(passage.tokens.end, tokens->size());
+      const uint64_t begin = std::min(passage.tokens.begin, end);
+      ATTNDB_ASSIGN_OR_RETURN(
+          std::string text,
+          engine.Detokenize(std::span<const TokenId>(*tokens).subspan(begin, end - begin)));
+      texts.push_back(std::move(text));
+    }
+    return texts;
+  }
+
+  std::string question_;
+  FindOptions options_;
+  ModelFlags model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeFind() { return std::make_unique<FindCommand>(); }
+
+}  // namespace attndb::cli

@@ -1,0 +1,79 @@
+#include "cli/common/found_text.h"
+
+#include <cstddef>
+
+#include "cli/common/table.h"
+#include "cli/common/units.h"
+
+namespace attndb::cli {
+namespace {
+
+constexpr size_t kTextWidth = 96;
+
+std::string RangeText(TokenRange tokens) {
+  return FormatCount(tokens.begin) + "-" + FormatCount(tokens.end - 1);
+}
+
+}  // namespace
+
+std::string OneLine(std::string_view text, size_t max_width) {
+  std::string line;
+  for (const char c : text) {
+    const bool is_space = c == ' ' || (c >= '\t' && c <= '\r');
+    const bool is_control = !is_space && static_cast<unsigned char>(c) < 0x20;
+    if (is_control || c == 0x7f) continue;  // Nothing that a terminal would obey.
+    if (!is_space) {
+      line += c;
+    } else if (!line.empty() && line.back() != ' ') {
+      line += ' ';
+    }
+  }
+  if (!line.empty() && line.back() == ' ') line.pop_back();
+  if (DisplayWidth(line) <= max_width) return line;
+  size_t end = 0;
+  for (size_t width = 0; end < line.size(); ++end) {
+    const bool begins_character = (static_cast<unsigned char>(line[end]) & 0xC0) != 0x80;
+    if (begins_character && ++width == max_width) break;
+  }
+  return line.substr(0, end) + "\u2026";
+}
+
+Json ToJson(const FindResult& found, std::span<const std::string> texts, const FindTimes& times) {
+  Json passages = Json::array();
+  for (size_t i = 0; i < found.passages.size(); ++i) {
+    const Passage& passage = found.passages[i];
+    passages.push_back({{"context", passage.context},
+                        {"first_token", passage.tokens.begin},
+                        {"num_tokens", passage.tokens.end - passage.tokens.begin},
+                        {"score", passage.score},
+                        {"text", texts[i]}});
+  }
+  Json skipped = Json::array();
+  for (const SkippedContext& context : found.skipped) {
+    skipped.push_back({{"context", context.context}, {"reason", context.reason}});
+  }
+  return {{"passages", std::move(passages)},    {"skipped", std::move(skipped)},
+          {"num_contexts", found.num_contexts}, {"num_tokens", found.num_tokens},
+          {"num_passages", found.num_passages}, {"key_bytes", found.key_bytes},
+          {"question_ms", times.question_ms},   {"find_ms", times.find_ms}};
+}
+
+std::string FoundTable(const FindResult& found, std::span<const std::string> texts) {
+  Table table({{"SCORE", Align::kRight}, {"CONTEXT"}, {"TOKENS", Align::kRight}, {"TEXT"}});
+  for (size_t i = 0; i < found.passages.size(); ++i) {
+    const Passage& passage = found.passages[i];
+    table.AddRow({FormatFixed(passage.score, 2), passage.context, RangeText(passage.tokens),
+                  OneLine(texts[i], kTextWidth)});
+  }
+  return table.ToText();
+}
+
+std::string ToText(const FindResult& found, const FindTimes& times) {
+  return "looked through " + FormatCount(found.num_tokens) + " tokens of " +
+         FormatCount(found.num_contexts) +
+         (found.num_contexts == 1 ? " context in " : " contexts in ") +
+         FormatSeconds(times.find_ms / 1e3) + ", after " + FormatSeconds(times.question_ms / 1e3) +
+         " for the question";
+}
+
+}  // namespace attndb::cli

@@ -1,0 +1,85 @@
+#include "engines/llama/find_question.h"
+
+#include <algorithm>
+#include <string>
+
+namespace attndb::llama {
+namespace {
+
+// How many tokens the template has before the content: those that two contents share. What the
+// tokenizer puts before a text is among them.
+Result<uint64_t> NumTokensBefore(const LlamaEngine& engine) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> a, engine.DocumentPrefix("", "A"));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> b, engine.DocumentPrefix("", "B"));
+  const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<uint64_t>(differ.first - a.begin());
+}
+
+}  // namespace
+
+FindQuestion::FindQuestion(const ModelSpec& spec, std::span<const FindHead> heads,
+                           uint64_t first_token, uint64_t num_tokens)
+    : heads_(heads.begin(), heads.end()), first_token_(first_token), num_tokens_(num_tokens) {
+  for (const FindHead& head : heads_) {
+    head_dims_.push_back(spec.layers[head.layer].head_dim);
+    rows_.emplace_back(num_tokens * head_dims_.back());
+  }
+}
+
+void FindQuestion::Keep(LayerId layer, uint64_t first_token, const TensorView& q) {
+  const auto* const data = static_cast<const float*>(q.data);
+  for (size_t i = 0; i < heads_.size(); ++i) {
+    if (heads_[i].layer != layer) continue;
+    const int64_t head = heads_[i].q_head;
+    for (int64_t row = 0; row < q.rows(); ++row) {
+      const uint64_t token = first_token + static_cast<uint64_t>(row);
+      if (token < first_token_ || token >= first_token_ + num_tokens_) continue;
+      float* const to = &rows_[i][(token - first_token_) * head_dims_[i]];
+      for (int64_t d = 0; d < head_dims_[i]; ++d) {
+        to[d] = data[row * q.strides[0] + head * q.strides[1] + d * q.strides[2]];
+      }
+    }
+  }
+}
+
+Result<FindQuestion> FindQuestion::Run(LlamaEngine* engine, const DB& db, std::string_view question,
+                                       std::span<const FindHead> heads) {
+  const ModelSpec& spec = engine->spec();
+  for (const FindHead& head : heads) {
+    if (head.layer < spec.num_layers() && head.q_head < spec.layers[head.layer].num_q_heads) {
+      continue;
+    }
+    return Status::InvalidArgument("layer " + std::to_string(head.layer) + " q head " +
+                                   std::to_string(head.q_head) + ": the model has no such head");
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_before, NumTokensBefore(*engine));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, engine->DocumentPrefix("", question));
+  if (tokens.size() <= num_before) {
+    return Status::InvalidArgument("the question is empty; expected 1 or more tokens");
+  }
+  FindQuestion kept(spec, heads, num_before, tokens.size() - num_before);
+  SessionOptions alone;
+  alone.reuse = false;
+  alone.plan = "full";
+  ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db.CreateSession(spec, tokens, alone));
+  PrefillOptions prefill;
+  prefill.on_queries = [&kept](LayerId layer, uint64_t first_token, const TensorView& q) {
+    kept.Keep(layer, first_token, q);
+    return Status();
+  };
+  ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, tokens, prefill));
+  return kept;
+}
+
+FindQuery FindQuestion::query() const {
+  FindQuery query;
+  query.heads = heads_;
+  query.first_position = static_cast<int64_t>(first_token_);
+  for (size_t i = 0; i < heads_.size(); ++i) {
+    query.q.push_back(TensorView::Contiguous(rows_[i].data(), DType::kFloat32,
+                                             static_cast<int64_t>(num_tokens_), 1, head_dims_[i]));
+  }
+  return query;
+}
+
+}  // namespace attndb::llama

@@ -1,0 +1,48 @@
+// q of a question's tokens, run by themselves: what DB::Find takes.
+//
+// The question stands in the user's message of the model's chat template, as a document does, with
+// nothing stored before it. Only the rows of its own tokens are kept.
+//
+// Errors:  kInvalidArgument (no text); as LlamaEngine::Prefill.
+// Threads: as the engine: one thread at a time.
+#ifndef ATTNDB_ENGINES_LLAMA_FIND_QUESTION_H_
+#define ATTNDB_ENGINES_LLAMA_FIND_QUESTION_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "attndb/db.h"
+#include "attndb/find.h"
+#include "attndb/result.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::llama {
+
+class FindQuestion {
+ public:
+  // Runs `question` on a session of `db`, which stores nothing.
+  static Result<FindQuestion> Run(LlamaEngine* engine, const DB& db, std::string_view question,
+                                  std::span<const FindHead> heads);
+
+  // Into this.
+  FindQuery query() const;
+  uint64_t num_tokens() const { return num_tokens_; }
+
+ private:
+  FindQuestion(const ModelSpec& spec, std::span<const FindHead> heads, uint64_t first_token,
+               uint64_t num_tokens);
+  // q of a ubatch in one layer.
+  void Keep(LayerId layer, uint64_t first_token, const TensorView& q);
+
+  std::vector<FindHead> heads_;
+  std::vector<uint32_t> head_dims_;
+  std::vector<std::vector<float>> rows_;  // By head: [num_tokens, head_dim].
+  uint64_t first_token_ = 0;              // Of the question, in what is run.
+  uint64_t num_tokens_ = 0;
+};
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_FIND_QUESTION_H_

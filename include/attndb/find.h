@@ -1,0 +1,83 @@
+// Finding: which stored passages the model's own heads attend to for a question, over all contexts
+// of a tenant, from their stored keys alone. No context is run again.
+//
+//   query.heads = {{8, 4}, {11, 0}};                       // which heads retrieve: see below
+//   query.q = {q_of_8_4, q_of_11_0};                       // of the question, run by itself
+//   for (const Passage& passage : db.Find(spec, query)->passages) ...
+//
+// Passage: passage_tokens stored tokens; the next begins half as many further. Of those that share
+//          tokens the best is told. A passage lies in one segment. What several contexts share is
+//          looked through once, and told of the oldest of those that were asked for.
+// Score:   each token of the question has, in each head, a best q.k in each passage. What that is
+//          more than two standard deviations above the mean over all passages (less, where there
+//          are few passages) is what the token says for the passage; a head says the mean over
+//          tokens, in standard deviations of its own over all passages, and the score is the mean
+//          over heads. An ordinary passage has 0. It depends on what else is stored: compare scores
+//          of one answer only. The first four tokens of a context say nothing: all questions attend
+//          to them.
+// Place:   the question is asked as if it stood right behind each passage: q is turned there by
+//          RoPE, from first_position on. Where Rope::scaling is set q is taken as it is, so run the
+//          question at positions as far on as contexts are long.
+// Heads:   few heads look for what a question asks for. Those of a model are found by trying all on
+//          questions whose passages are known (FindOptions::head_scores); attndb's llama.cpp
+//          adapter does so by itself (engines/llama/find_heads.h).
+// Threads: values.
+#ifndef ATTNDB_FIND_H_
+#define ATTNDB_FIND_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attndb/tensor_view.h"
+#include "attndb/types.h"
+
+namespace attndb {
+
+struct FindHead {
+  LayerId layer = 0;
+  uint32_t q_head = 0;
+  friend bool operator==(const FindHead&, const FindHead&) = default;
+};
+
+struct FindQuery {
+  std::vector<FindHead> heads;  // At least one, all different.
+  // One a head: [num_tokens, 1, head_dim] after RoPE, in the spec's layout; of the same tokens.
+  std::vector<TensorView> q;
+  int64_t first_position = 0;  // Of row 0 under RoPE; row i has that + i.
+};
+
+struct FindOptions {
+  static constexpr uint32_t kMaxPassageTokens = 65536;
+
+  uint32_t limit = 10;                // Passages to tell; 0 = none: what is skipped is told.
+  std::vector<std::string> contexts;  // Names or "#id"; empty = all of the tenant.
+  uint32_t passage_tokens = 64;       // Even, 2 to kMaxPassageTokens.
+  bool head_scores = false;           // Tell what each head says, too.
+};
+
+struct Passage {
+  std::string context;  // Its name, or "#id".
+  ContextId context_id = ContextId::kNone;
+  TokenRange tokens;  // Of the context.
+  double score = 0;
+  std::vector<float> head_scores;  // By head of the query, if asked for; their mean is `score`.
+};
+
+struct SkippedContext {
+  std::string context;
+  std::string reason;  // In words: "of another model", "expired", "damaged: ...".
+};
+
+struct FindResult {
+  std::vector<Passage> passages;        // Best first.
+  std::vector<SkippedContext> skipped;  // Not looked through, or not to their ends.
+  uint64_t num_contexts = 0;            // That were looked through,
+  uint64_t num_tokens = 0;              // ... their tokens, shared ones once,
+  uint64_t num_passages = 0;            // ... and in how many passages, overlaps counted.
+  uint64_t key_bytes = 0;               // Of keys, that were read.
+};
+
+}  // namespace attndb
+
+#endif  // ATTNDB_FIND_H_

@@ -1,0 +1,43 @@
+// The best score that a question's tokens have in each block of keys.
+//
+// Shapes:  maxima [num_rows, num_blocks]: row as of PlacedQuestion, block as of Blocks; unscaled.
+//          A run whose head holds NaN or Inf has NaN in all of them, and so has a block of nothing
+//          but sinks: they have no say.
+// Place:   the question stands right behind the block, wherever that lies, if it can be turned.
+// Errors:  as KvRun::ReadRows.
+// Threads: stateless; calls for different runs may share `maxima`.
+#ifndef ATTNDB_FIND_BLOCK_SCORES_H_
+#define ATTNDB_FIND_BLOCK_SCORES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "attndb/status.h"
+#include "attndb/types.h"
+#include "find/key_run.h"
+#include "find/placed_question.h"
+
+namespace attndb::find {
+
+// Turns to behind the first block of a run, the second and so on: what all runs of a layer share.
+std::vector<Turn> TurnsBehind(const LayerSpec& layer, uint64_t block_tokens, size_t num_blocks);
+
+// One kv head of one layer.
+struct HeadKeys {
+  LayerId layer = 0;
+  uint32_t kv_head = 0;
+};
+
+// Fills the columns of run `run`. `turns`: of at least so many blocks; empty if the question can't
+// be turned.
+Status ScoreRun(const KeyRun& keys, const HeadKeys& head, const LayerSpec& layer,
+                const PlacedQuestion& question, const std::vector<Turn>& turns,
+                const Blocks& blocks, size_t run, float* maxima);
+
+// Gives a run that can't be read no say.
+void SilenceRun(const Blocks& blocks, size_t run, size_t num_rows, float* maxima);
+
+}  // namespace attndb::find
+
+#endif  // ATTNDB_FIND_BLOCK_SCORES_H_

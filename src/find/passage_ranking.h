@@ -1,0 +1,79 @@
+// Which passages a question's tokens prefer, over all heads that were asked.
+//
+// Score:   a row (a token of the question in one head) has a best key in each passage. How much
+//          that says depends on the row: "the" has one in every text, a name in few. So only what
+//          is more than kMargin standard deviations above the row's mean over all passages counts
+//          (of fewer than 17 passages, half as many as one could be at most), and a passage has the
+//          mean of that over the rows of a head. Heads differ in how far they tell passages apart,
+//          and count alike: each in standard deviations of its own. 0 is an ordinary passage.
+// Source:  the sum over the question's tokens of the best match is ColBERT's (Khattab & Zaharia
+//          2020, arXiv:2004.12832); ours takes the model's own q and k, and looks at what stands
+//          out.
+// Errors:  none.
+// Threads: thread-compatible.
+#ifndef ATTNDB_FIND_PASSAGE_RANKING_H_
+#define ATTNDB_FIND_PASSAGE_RANKING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attndb/types.h"
+#include "find/key_run.h"
+
+namespace attndb::find {
+
+// A passage begins at each block; the block after it belongs to it, if the run has one.
+struct RankedPassage {
+  size_t run = 0;
+  size_t block = 0;   // Of all blocks,
+  TokenRange tokens;  // ... and where that is, and the next, in the run.
+  double score = 0;
+};
+
+class PassageRanking {
+ public:
+  static constexpr double kMargin = 2;
+
+  // `runs` and `blocks` must outlive the ranking.
+  PassageRanking(std::span<const KeyRun> runs, const Blocks& blocks, bool keep_heads = false)
+      : runs_(runs),
+        blocks_(blocks),
+        keep_heads_(keep_heads),
+        totals_(blocks.num_blocks()),
+        lost_(runs.size()) {}
+
+  // Of the ranking with so many heads.
+  uint64_t MemoryBytes(size_t num_heads) const;
+
+  // Adds one head's rows: maxima [num_rows, num_blocks], which are made those of passages. NaN has
+  // no say.
+  void AddHead(size_t num_rows, float* maxima);
+
+  // Leaves a run out from now on.
+  void Lose(size_t run) { lost_[run] = true; }
+
+  // The best, none of which have a token in common; best first, equal ones in order.
+  std::vector<RankedPassage> Best(size_t limit) const;
+  // What the n-th head that was added says. REQUIRES: keep_heads.
+  float HeadScore(size_t n, size_t block) const {
+    return static_cast<float>(head_scores_[n * blocks_.num_blocks() + block]);
+  }
+
+ private:
+  void ToPassages(float* row) const;
+  void AddRow(const float* row, double weight, double* scores) const;
+
+  const std::span<const KeyRun> runs_;
+  const Blocks& blocks_;
+  const bool keep_heads_;
+  std::vector<double> totals_;       // By block, over the heads so far.
+  std::vector<double> head_scores_;  // By head and block, if they are kept.
+  std::vector<bool> lost_;
+  size_t num_heads_ = 0;
+};
+
+}  // namespace attndb::find
+
+#endif  // ATTNDB_FIND_PASSAGE_RANKING_H_

@@ -1,0 +1,61 @@
+// q of a question's tokens in some q heads of one kv head, as if the question stood anywhere.
+//
+// A score is of a distance: the angle that RoPE turned q by, less that of the key. A question that
+// was run alone has q of its own positions, as near to the first stored token as to none of the
+// others. So its rows are turned back to position 0 and from there to where they are to stand.
+//
+// Shapes:  rows [num_q_heads * num_tokens, RowElements(head_dim)] float32, RoPE layout half, the
+//          rows of a q head together.
+// Limits:  what Rope::scaling does to the angles is not known here: with one, rows stay where they
+//          were run. Without RoPE they have no place.
+// Errors:  none.
+// Threads: constant after construction.
+#ifndef ATTNDB_FIND_PLACED_QUESTION_H_
+#define ATTNDB_FIND_PLACED_QUESTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "attndb/types.h"
+
+namespace attndb::find {
+
+// Cosines and sines of one position, by pair of channels.
+struct Turn {
+  std::vector<float> cosines;
+  std::vector<float> sines;
+};
+
+// Whether rows of the layer can be turned to another position.
+bool CanTurn(const LayerSpec& layer);
+
+// What turns rows forward by `distance` positions. REQUIRES: CanTurn(layer).
+Turn TurnBy(const LayerSpec& layer, int64_t distance);
+
+// Turns `num_rows` rows of `stride` elements: `to` may be `from`.
+void TurnRows(const Turn& turn, const float* from, size_t num_rows, size_t stride, float* to);
+
+class PlacedQuestion {
+ public:
+  // `rows`, row i of each q head at position first_position + i.
+  PlacedQuestion(const LayerSpec& layer, std::vector<float> rows, size_t num_tokens,
+                 int64_t first_position);
+
+  size_t num_rows() const { return rows_.size() / stride_; }
+  size_t num_tokens() const { return num_tokens_; }
+  size_t stride() const { return stride_; }
+  bool can_turn() const { return can_turn_; }
+  // With the first token at position 0; as they were given if they can't be turned.
+  const float* rows() const { return rows_.data(); }
+
+ private:
+  const size_t num_tokens_;
+  const size_t stride_;
+  const bool can_turn_;
+  std::vector<float> rows_;
+};
+
+}  // namespace attndb::find
+
+#endif  // ATTNDB_FIND_PLACED_QUESTION_H_
