@@ -282,6 +282,7 @@ TEST_F(CApiTest, ForkCropResetAndBatch) {
   const attndb_token_range backwards[] = {{5, 9}, {0, 2}};
   EXPECT_EQ(attndb_session_set_filter(fork.get(), backwards, 2), ATTNDB_INVALID_ARGUMENT);
   EXPECT_EQ(attndb_session_set_filter(fork.get(), nullptr, 0), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_set_filter(nullptr, ranges, 2), ATTNDB_INVALID_ARGUMENT);
   EXPECT_EQ(attndb_session_await_derived(fork.get(), 0), ATTNDB_OK);
   EXPECT_EQ(attndb_session_await_derived(fork.get(), 99), ATTNDB_INVALID_ARGUMENT);
   EXPECT_EQ(attndb_session_awaits_derived(nullptr, 0), 0);
@@ -580,7 +581,6 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
       attndb_attend_batch(nullptr, nullptr, 1, 0, &k, &k, nullptr),
       attndb_session_read_kv(nullptr, 0, 0, 1, &k, &k),
       attndb_session_crop(nullptr, 0),
-      attndb_session_set_filter(nullptr, nullptr, 0),
       attndb_session_await_derived(nullptr, 0),
       attndb_session_fork(nullptr, &s),
       attndb_session_fork(session.get(), nullptr),
