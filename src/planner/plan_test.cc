@@ -324,6 +324,9 @@ TEST(PlanTest, ErrorsNameTheColumn) {
       {"auto(error=0.1,exact_fallback=0.1)", "column 16: unknown key 'exact_fallback'"},
       {"window(exact_fallback=0.1)", "column 8: unknown key 'exact_fallback'"},
       {"topk(k=3)(sink=1)", "column 10: expected ';' or the end"},
+      {"auto(rules=fig8)", "column 12: rules must be alaya"},
+      {"auto(rules=)", "column 12: rules must be alaya"},
+      {"topk(k=1,budget=4)", "column 17: budget must be even or pyramid"},
       {"full extra", "column 6: expected ';' or the end"},
       {"full; layer 0: full", "column 7: expected 'layers'"},
       {"full; layers x: full", "column 14: expected the number of a layer"},
@@ -341,8 +344,7 @@ TEST(PlanTest, ErrorsNameTheColumn) {
 TEST(PlanTest, ValuesOfLaterVersionsAreUnsupportedNotIgnored) {
   for (const char* text :
        {"topk(k=5,index=coarse)", "dipr(beta=1,bits=2)", "dipr(beta=1,remainder=planes:3)",
-        "topk(k=1,remainder=planes:)", "auto(rules=fig8)", "auto(rules=)", "topk(k=1,budget=4)",
-        "mass(p=0.5,bits=many)", "auto(error=0.01,value_bits=4)"}) {
+        "topk(k=1,remainder=planes:)", "mass(p=0.5,bits=many)", "auto(error=0.01,value_bits=4)"}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_FALSE(plan.ok()) << text;
     EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << plan.status();
