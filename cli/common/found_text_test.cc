@@ -61,7 +61,7 @@ TEST(FoundTextTest, JsonHasTheWholeText) {
 
 TEST(FoundTextTest, TheNoteSaysHowMuchAndHowLong) {
   EXPECT_EQ(ToText(Found(), {.question_ms = 190, .find_ms = 71}),
-            "looked through 203,008 tokens of 1 context in 71.0 ms, after 190.0 ms for the "
+            "looked through 203,008 tokens of 1 context in 71 ms, after 190 ms for the "
             "question");
 }
 
