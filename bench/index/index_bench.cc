@@ -209,7 +209,7 @@ class HeadBench {
   // What a token that is to be found counts for; 1 in all.
   using Shares = std::map<uint32_t, double>;
 
-  // Of the best tokens all the same, of a range that of the softmax mass.
+  // What each token counts: the best k count alike, those of a range by their softmax mass.
   Shares SharesOf(const CriticalTokens& head) const {
     Shares shares;
     if (head.tokens.empty()) return shares;
@@ -225,7 +225,7 @@ class HeadBench {
     return shares;
   }
 
-  // Of nothing to be found, all is found.
+  // Where nothing is to be found, everything is.
   static double RecallOf(const std::vector<CriticalTokens>& found,
                          const std::vector<Shares>& shares) {
     double sum = 0;

@@ -102,12 +102,12 @@ class ATTNDB_EXPORT Session {
   // Forgets all tokens, the stored prefix too.
   void Reset();
 
-  // Of the tokens that the session holds now, the calls to come attend to those in `ranges` alone:
-  // chapters of a document, one of several documents; to all that are appended later; and to all
-  // again once no range is given. What a plan says of first and last tokens (sink, window) counts
-  // among those that are left. Models lean on the first few tokens of a text: keep these too.
-  // A token that is appended while others are hidden has K and V of its own, so Store refuses until
-  // it was cropped. Crop shortens the filter, Fork copies it, Reset clears it.
+  // Hides all tokens that the session holds now but those in `ranges` from the calls to come:
+  // chapters of a document are left, or one of several documents. What is appended later is seen.
+  // Without a range nothing is hidden any more. What a plan says of first and last tokens (sink,
+  // window) counts among those that are left. Models lean on the first few tokens of a text: keep
+  // these too. A token that is appended while others are hidden has K and V of its own, so Store
+  // refuses until it was cropped. Crop shortens the filter, Fork copies it, Reset clears it.
   // Errors: kInvalidArgument (a range is empty, runs backwards, overlaps the one before it or does
   //         not follow it, or goes beyond the session); kFailedPrecondition (inside a step);
   //         kUnsupported (the model has layers with sliding windows). The filter is then as before.

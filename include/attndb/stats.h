@@ -86,8 +86,9 @@ struct HeadExplain {
   double selected_mean = 0;    // Critical tokens per row and q head.
   uint64_t bytes_touched = 0;  // By the last Attend.
   double time_us = 0;          // Of the last Attend, summed over threads.
-  // Of an index that does not score every key, per row and q head: what it scored. Of the group
-  // together, per row: clusters or blocks whose keys it read, and reads that waited for another.
+  // What an index that does not score every key took: keys that it scored, per row and q head; for
+  // the group together, per row, clusters or blocks whose keys it read, and reads that waited for
+  // another.
   double visited_mean = 0;
   double clusters_mean = 0;
   double hops_mean = 0;

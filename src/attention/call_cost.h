@@ -12,8 +12,8 @@ struct CallCost {
   uint64_t num_selected = 0;    // Critical tokens, summed over rows and q heads.
   uint64_t num_queries = 0;     // Rows times q heads that chose.
   uint64_t num_candidates = 0;  // Of estimates: scored exactly.
-  // Of an index that does not score every key: keys that it looked at, summed over rows and q
-  // heads; clusters that it visited, and reads that waited for the one before, for all q heads
+  // What an index that does not score every key took: keys that it looked at, summed over rows and
+  // q heads; clusters that it visited, and reads that waited for the one before, for all q heads
   // together.
   uint64_t num_visited = 0;
   uint64_t num_clusters = 0;

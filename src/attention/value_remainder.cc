@@ -19,8 +19,8 @@ struct BlockPart {
   TokenRange tokens;  // Of the call.
 };
 
-// Of a run's tokens in the middle, those for which means of blocks stand: of a block that the call
-// does not see whole, the mean is of hidden values, too.
+// The tokens for which means of blocks stand, of `tokens` of a run. The mean of a block that the
+// call does not see whole is of hidden values, too, so its tokens are not among them.
 TokenRange TokensByMeans(const HeadRun& run, TokenRange tokens) {
   const TokenRange none = {tokens.begin, tokens.begin};
   const uint64_t first_block = (run.RowOf(run.tokens.begin) + kWeightBlock - 1) / kWeightBlock;

@@ -204,6 +204,10 @@ class Database : public std::enable_shared_from_this<Database>,
   static std::vector<std::string> ReasonsOf(const db::PrefixReport& report,
                                             std::span<const TokenId> tokens,
                                             const SessionOptions& options);
+  bool IsExpired(const db::ContextRecord& context) const;
+  // `status` says why a segment that the catalog names can't be read. Where its bytes are wrong or
+  // missing it is quarantined, if the store may be written to: then kCorruption. Else `status`.
+  Status QuarantineIfDamaged(db::SegmentId segment, Status status) const;
   // Opens the context's first segments, up to `tokens`, which they must hold.
   Result<Chain> OpenChain(ContextId context, std::span<const TokenId> tokens)
       ATTNDB_EXCLUDES(use_mutex_);

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
-#include "db/catalog/ttl.h"
 #include "db/database.h"
 #include "db/find_query.h"
 #include "find/find_passages.h"
@@ -61,10 +59,7 @@ Result<std::vector<db::ContextRecord>> Database::ContextsToSearch(
 
 Result<std::optional<std::string>> Database::ReasonToSkip(const db::ContextRecord& context,
                                                           const ModelSpec& spec) const {
-  const int64_t now_us = options_.clock ? options_.clock() : SystemNowMicros();
-  if (db::IsExpired(context.pinned, context.ttl_seconds, context.last_access_us, now_us)) {
-    return std::optional<std::string>("expired");
-  }
+  if (IsExpired(context)) return std::optional<std::string>("expired");
   if (context.damaged) return std::optional<std::string>("damaged (see describe)");
   ATTNDB_ASSIGN_OR_RETURN(const bool same_model, catalog_->SameModel(context.model, spec));
   if (!same_model) return std::optional<std::string>("of another model");
@@ -80,12 +75,7 @@ Status Database::AddContext(const db::ContextRecord& context, Searched* searched
     ATTNDB_ASSIGN_OR_RETURN(const db::SegmentRecord record, catalog_->GetSegment(link.segment));
     Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(record);
     if (!segment.ok()) {
-      const StatusCode code = segment.status().code();
-      // A file that is missing while the catalog names it is damage, too.
-      const bool damaged = code == StatusCode::kCorruption || code == StatusCode::kNotFound;
-      if (damaged && !options_.read_only) {
-        (void)catalog_->Quarantine(link.segment, segment.status().message());
-      }
+      (void)QuarantineIfDamaged(link.segment, segment.status());
       return std::move(segment).status();
     }
     opened.push_back(*std::move(segment));

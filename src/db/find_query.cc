@@ -17,7 +17,6 @@ namespace attndb::internal {
 namespace {
 
 constexpr int64_t kMaxQuestionTokens = 65536;
-constexpr int64_t kMaxPosition = int64_t{1} << 40;  // As of sessions.
 
 Status CheckHeads(const ModelSpec& spec, const FindQuery& query) {
   if (query.heads.empty() || query.heads.size() != query.q.size()) {
@@ -54,9 +53,7 @@ Status CheckRows(const ModelSpec& spec, const FindQuery& query) {
           (num_tokens > kMaxQuestionTokens ? " at most" : ", as of the first head"));
     }
   }
-  if (query.first_position >= 0 && query.first_position <= kMaxPosition) return Status::Ok();
-  return Status::InvalidArgument("first_position is " + std::to_string(query.first_position) +
-                                 ", expected 0 to " + std::to_string(kMaxPosition));
+  return CheckFirstPosition(query.first_position);
 }
 
 // Rows as float32 in layout half, each padded with zeros.

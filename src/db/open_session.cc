@@ -8,21 +8,13 @@
 #include "db/catalog/model_identity.h"
 #include "db/catalog/ttl.h"
 #include "db/database.h"
+#include "session/view_check.h"
 
 namespace attndb::internal {
 namespace {
 
 // How often a lookup starts again because what it found was damaged, or gone, when it was opened.
 constexpr int kMaxAttempts = 8;
-
-// Far beyond any context, and far from where sums of positions would overflow.
-constexpr int64_t kMaxPosition = int64_t{1} << 40;
-
-Status CheckFirstPosition(int64_t first_position) {
-  if (first_position >= 0 && first_position <= kMaxPosition) return Status::Ok();
-  return Status::InvalidArgument("first_position is " + std::to_string(first_position) +
-                                 ", expected 0 to " + std::to_string(kMaxPosition));
-}
 
 Status CheckPrompt(std::span<const TokenId> tokens) {
   if (tokens.empty())
@@ -107,8 +99,7 @@ Result<Database::Match> Database::FindPrefix(const db::Tenant& tenant, const Mod
   }
   ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord context,
                           catalog_->FindContext(tenant.id, options.context));
-  const int64_t now_us = options_.clock ? options_.clock() : SystemNowMicros();
-  if (db::IsExpired(context.pinned, context.ttl_seconds, context.last_access_us, now_us)) {
+  if (IsExpired(context)) {
     return Status::NotFound("context '" + context.Label() + "' has expired");
   }
   ATTNDB_ASSIGN_OR_RETURN(const ModelSpec found, catalog_->GetModel(context.model));
@@ -130,6 +121,20 @@ Result<Database::Match> Database::FindPrefix(const db::Tenant& tenant, const Mod
   return num_tokens == 0 ? Match{} : Match{context.id, num_tokens};
 }
 
+bool Database::IsExpired(const db::ContextRecord& context) const {
+  const int64_t now_us = options_.clock ? options_.clock() : SystemNowMicros();
+  return db::IsExpired(context.pinned, context.ttl_seconds, context.last_access_us, now_us);
+}
+
+Status Database::QuarantineIfDamaged(db::SegmentId segment, Status status) const {
+  // A file that is missing while the catalog names it is damage, too.
+  const bool damaged =
+      status.code() == StatusCode::kCorruption || status.code() == StatusCode::kNotFound;
+  if (!damaged || options_.read_only) return status;
+  ATTNDB_RETURN_IF_ERROR(catalog_->Quarantine(segment, status.message()).status());
+  return Status::Corruption(status.message());
+}
+
 Result<Database::Chain> Database::OpenChain(ContextId context, std::span<const TokenId> tokens) {
   // Held to the end, so that nobody removes a segment between its look-up and its opening.
   MutexLock lock(&use_mutex_);
@@ -142,15 +147,7 @@ Result<Database::Chain> Database::OpenChain(ContextId context, std::span<const T
     Result<std::vector<TokenId>> stored =
         segment.ok() ? (*segment)->ReadTokens() : Result<std::vector<TokenId>>(segment.status());
     if (!stored.ok()) {
-      // A file that is missing while the catalog names it is damage, too.
-      const bool damaged = stored.status().code() == StatusCode::kCorruption ||
-                           stored.status().code() == StatusCode::kNotFound;
-      if (damaged && !options_.read_only) {
-        ATTNDB_RETURN_IF_ERROR(
-            catalog_->Quarantine(link.segment, stored.status().message()).status());
-        return Status::Corruption(stored.status().message());
-      }
-      return std::move(stored).status();
+      return QuarantineIfDamaged(link.segment, std::move(stored).status());
     }
     objects_.Learn(*segment, FactsOf(record));
     const uint64_t used =

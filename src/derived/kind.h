@@ -98,7 +98,7 @@ class Kind {
   // REQUIRES: the parts are not empty.
   virtual Result<Head> Parse(HeadParts parts) const = 0;
 
-  // Of the run's object, nearly: without heads that have none.
+  // What the run's object takes at most: a head that has none takes nothing.
   uint64_t ObjectBytes(const storage::KvRun& run) const;
   // Memory that a layer takes, built or read.
   uint64_t MemoryBytes(const storage::KvRun& run, LayerId layer) const;

@@ -22,7 +22,7 @@ inline constexpr std::string_view kValueMeans = "value_means";
 inline constexpr std::string_view kClusters = "clusters";
 inline constexpr std::string_view kGraph = "graph";
 inline constexpr std::string_view kRoarGraph = "roargraph";
-// ... followed by a setting, as in "pq_8x8":
+// A setting follows the names of these, as in "pq_8x8".
 inline constexpr std::string_view kPq = "pq";
 inline constexpr std::string_view kQuest = "quest";
 inline constexpr std::string_view kInfLlm = "infllm";

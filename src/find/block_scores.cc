@@ -6,28 +6,10 @@
 #include "common/aligned_buffer.h"
 #include "kernels/layout.h"
 #include "kernels/score.h"
+#include "kernels/select.h"
 #include "storage/kv/kv_layout.h"
 
 namespace attndb::find {
-namespace {
-
-constexpr size_t kLanes = 16;  // Of a maximum: one AVX-512 register of float32.
-
-float MaxOf(const float* scores, size_t num_scores) {
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
-  size_t i = 0;
-  for (; i + kLanes <= num_scores; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = std::max(lanes[lane], scores[i + lane]);
-    }
-  }
-  for (; i < num_scores; ++i) lanes[0] = std::max(lanes[0], scores[i]);
-  return *std::max_element(lanes, lanes + kLanes);
-}
-
-}  // namespace
-
 std::vector<Turn> TurnsBehind(const LayerSpec& layer, uint64_t block_tokens, size_t num_blocks) {
   std::vector<Turn> turns;
   if (!CanTurn(layer)) return turns;
@@ -77,7 +59,8 @@ Status ScoreRun(const KeyRun& keys, const HeadKeys& head, const LayerSpec& layer
                        block_tokens);
     for (size_t row = 0; row < num_rows; ++row) {
       maxima[row * blocks.num_blocks() + first_block + block] =
-          n == 0 ? std::numeric_limits<float>::quiet_NaN() : MaxOf(scores + row * block_tokens, n);
+          n == 0 ? std::numeric_limits<float>::quiet_NaN()
+                 : kernels::MaxScore(scores + row * block_tokens, n);
     }
   }
   return Status::Ok();

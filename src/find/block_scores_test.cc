@@ -48,7 +48,8 @@ class BlockScoresTest : public ::testing::Test {
     return maxima;
   }
 
-  // Of tokens [begin, end) of kv head 1, with row 0 of the question at `position`.
+  // The best score of a row among tokens [begin, end) of kv head 1, with row 0 of the question at
+  // `position`.
   double Expected(FakeRun* run, size_t row, uint64_t begin, uint64_t end, int64_t position) const {
     std::vector<float> turned(kNumRows * stride());
     TurnRows(TurnBy(layer(), position), question_->rows(), kNumRows, stride(), turned.data());

@@ -14,8 +14,8 @@ struct Spread {
   size_t count = 0;
 };
 
-// Of n values none is more than sqrt(n - 1) deviations above their mean: of few passages none could
-// stand out.
+// No value of n is more than sqrt(n - 1) deviations above their mean, so that none of a few
+// passages could stand out by kMargin.
 double MarginOf(size_t count) {
   return std::min(PassageRanking::kMargin, std::sqrt(static_cast<double>(count - 1)) / 2);
 }

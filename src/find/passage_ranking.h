@@ -44,7 +44,7 @@ class PassageRanking {
         totals_(blocks.num_blocks()),
         lost_(runs.size()) {}
 
-  // Of the ranking with so many heads.
+  // What the ranking takes once so many heads were added.
   uint64_t MemoryBytes(size_t num_heads) const;
 
   // Adds one head's rows: maxima [num_rows, num_blocks], which are made those of passages. NaN has

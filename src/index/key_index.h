@@ -16,6 +16,7 @@
 #ifndef ATTNDB_INDEX_KEY_INDEX_H_
 #define ATTNDB_INDEX_KEY_INDEX_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -72,6 +73,9 @@ struct IndexRun {
   size_t first_visible = 0;
   size_t num_visible = 0;    // <= the index's num_keys().
   uint32_t first_token = 0;  // Of key 0, modulo 2^32: keys that are not visible may come before 0.
+
+  // Keys that are visible.
+  size_t count() const { return num_visible - std::min(first_visible, num_visible); }
 };
 
 struct IndexCall {

@@ -49,6 +49,11 @@ ConvertReport ConvertRows(DType from_dtype, const void* from, size_t from_stride
                                       num_rows, num_cols, padded_cols);
 }
 
+void LoadRows(const RowsView& view, size_t first, size_t count, float* rows) {
+  ConvertRows(view.dtype, RowsFrom(view, first).data, view.stride, DType::kFloat32, rows,
+              view.num_elements, count, view.num_elements, view.num_elements);
+}
+
 void RopeToHalf(DType dtype, const void* from, size_t from_stride, void* to, size_t to_stride,
                 size_t num_rows, size_t rope_dims, size_t num_cols) {
   PermuteRope(true, dtype, from, from_stride, to, to_stride, num_rows, rope_dims, num_cols);

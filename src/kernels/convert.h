@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "attndb/dtype.h"
+#include "kernels/layout.h"
 
 namespace attndb::kernels {
 
@@ -27,6 +28,9 @@ struct ConvertReport {
 ConvertReport ConvertRows(DType from_dtype, const void* from, size_t from_stride, DType to_dtype,
                           void* to, size_t to_stride, size_t num_rows, size_t num_cols,
                           size_t padded_cols);
+
+// Rows [first, first + count) of a view as float32: rows [count, view.num_elements].
+void LoadRows(const RowsView& view, size_t first, size_t count, float* rows);
 
 // RoPE layout of a row's first rope_dims elements; the rest, up to num_cols, is copied.
 // ToHalf:        to[i] = from[2i], to[i + rope_dims/2] = from[2i + 1].

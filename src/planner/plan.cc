@@ -83,34 +83,30 @@ size_t PlaceOf(const std::vector<Argument>& arguments, std::string_view key) {
 
 }  // namespace
 
-double LayerPlan::Get(std::string_view key) const {
+LayerPlan::FoundArgument LayerPlan::Find(std::string_view key) const {
+  if (query == nullptr) return {};
   const size_t i = PlaceOf(query->arguments, key);
   if (i < query->arguments.size()) {
-    return arguments.given[i] ? arguments.values[i] : query->arguments[i].fallback;
-  }
-  const size_t j = PlaceOf(index->arguments, key);
-  ATTNDB_CHECK(j < index->arguments.size());
-  return index_arguments.given[j] ? index_arguments.values[j] : index->arguments[j].fallback;
-}
-
-bool LayerPlan::Given(std::string_view key) const {
-  const size_t i = PlaceOf(query->arguments, key);
-  if (i < query->arguments.size()) return arguments.given[i];
-  if (index == nullptr) return false;
-  const size_t j = PlaceOf(index->arguments, key);
-  return j < index->arguments.size() && index_arguments.given[j];
-}
-
-std::string_view LayerPlan::Word(std::string_view key) const {
-  if (query == nullptr) return "";
-  const size_t i = PlaceOf(query->arguments, key);
-  if (i < query->arguments.size()) {
-    if (!arguments.given[i]) return "";
-    return WordOf(query->arguments[i], arguments.values[i]);
+    return {&query->arguments[i], arguments.values[i], arguments.given[i], /*of_index=*/false};
   }
   const size_t j = index == nullptr ? 0 : PlaceOf(index->arguments, key);
-  if (index == nullptr || j == index->arguments.size()) return "";
-  return WordOf(index->arguments[j], index_arguments.values[j]);
+  if (index == nullptr || j == index->arguments.size()) return {};
+  return {&index->arguments[j], index_arguments.values[j], index_arguments.given[j],
+          /*of_index=*/true};
+}
+
+double LayerPlan::Get(std::string_view key) const {
+  const FoundArgument found = Find(key);
+  ATTNDB_CHECK(found.argument != nullptr);
+  return found.given ? found.value : found.argument->fallback;
+}
+
+bool LayerPlan::Given(std::string_view key) const { return Find(key).given; }
+
+std::string_view LayerPlan::Word(std::string_view key) const {
+  const FoundArgument found = Find(key);
+  if (found.argument == nullptr || (!found.given && !found.of_index)) return "";
+  return WordOf(*found.argument, found.value);
 }
 
 void LayerPlan::Set(std::string_view key, double value) {

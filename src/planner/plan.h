@@ -124,6 +124,16 @@ struct LayerPlan {
   // Canonical text; parses back to an equal plan.
   std::string ToString() const;
   friend bool operator==(const LayerPlan&, const LayerPlan&) = default;
+
+ private:
+  // An argument of the query or of the index; null if neither has one of that name.
+  struct FoundArgument {
+    const Argument* argument = nullptr;
+    double value = 0;
+    bool given = false;
+    bool of_index = false;
+  };
+  FoundArgument Find(std::string_view key) const;
 };
 
 class Plan {

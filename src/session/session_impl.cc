@@ -234,7 +234,8 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
                               float* lse, uint32_t num_parts) {
   ATTNDB_RETURN_IF_ERROR(CheckAttend(layer, q, out));
   const auto num_rows = static_cast<uint64_t>(q.rows());
-  if (num_rows <= settings_.dense_query_tokens && DerivesFromTail(layer)) JoinTail(layer);
+  const bool may_choose = num_rows <= settings_.dense_query_tokens;
+  if (may_choose && LacksBlocks(layer) && DerivesFromTail(layer, PlanOf(layer))) JoinTail(layer);
   PlanCall(layer, num_rows, num_parts);
   attention::LayerCall call = DescribeCall(layer);
   call.q = q;

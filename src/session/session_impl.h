@@ -142,9 +142,12 @@ class SessionImpl {
     uint64_t num_blocks = 0;  // Of the tail.
     friend bool operator==(const AwaitedRuns&, const AwaitedRuns&) = default;
   };
-  AwaitedRuns RunsToAwait(LayerId layer) const;  // Those that there are now.
-  // Whether the layer's plan may read what is derived from blocks of the tail.
-  bool DerivesFromTail(LayerId layer) const;
+  // Those that there are now.
+  AwaitedRuns RunsToAwait(LayerId layer, const planner::LayerPlan& plan) const;
+  // Whether such a plan of the layer may read what is derived from blocks of the tail.
+  bool DerivesFromTail(LayerId layer, const planner::LayerPlan& plan) const;
+  // Whether tokens of the tail are complete in the layer of which there is no block.
+  bool LacksBlocks(LayerId layer) const;
   // Makes blocks of the tail's tokens that are complete in the layer.
   void JoinTail(LayerId layer);
   // The same while a prompt is read, and asks for the index that the plan names.
@@ -156,8 +159,8 @@ class SessionImpl {
   // They are the first runs of the layer.
   uint64_t NumDerivedRuns(LayerId layer) const;
   const storage::KvRun& DerivedRun(uint64_t run) const;
-  // The session's tokens that the run holds, of those that it has.
-  TokenRange TokensOf(uint64_t run) const;
+  // How many of its tokens the session has.
+  uint64_t TokensUsed(uint64_t run) const;
   // Of the layer's tokens, those that the filter does not hide.
   uint64_t NumSeen(LayerId layer) const { return filter_.NumSeen({0, LayerTokens(layer)}); }
   // What is ready of the run; asks for it if it is not.
@@ -171,7 +174,8 @@ class SessionImpl {
   // Of these facts, those that are no lists.
   planner::ChainFacts ChainOf(LayerId layer) const;
   // What the layer runs of its plan: rules and budgets are settled.
-  planner::LayerPlan PlanOf(LayerId layer) const;
+  planner::LayerPlan PlanOf(LayerId layer, const planner::ChainFacts& chain) const;
+  planner::LayerPlan PlanOf(LayerId layer) const { return PlanOf(layer, ChainOf(layer)); }
   // A question of one row about the layer. `facts` and `plan` must outlive it.
   planner::LayerQuestion Ask(LayerId layer, const LayerFacts& facts,
                              const planner::LayerPlan& plan) const;

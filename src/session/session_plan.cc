@@ -47,7 +47,7 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
   planner::ChainFacts& chain = facts->chain;
   chain = ChainOf(layer);
   facts->runs.clear();
-  const planner::LayerPlan plan = PlanOf(layer);
+  const planner::LayerPlan plan = PlanOf(layer, chain);
   const derived::Kinds& kinds = *parts_.kinds;
   const derived::Kind& planes = kinds.ForUse(derived::kKeyPlanes);
   const auto& indexes = parts_.plans->indexes();
@@ -56,23 +56,22 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
   for (size_t id = 0; id < indexes.size(); ++id) {
     finders[id] = KindOf(*indexes[id], plan, kinds);
   }
-  uint64_t num_in_runs = 0;
+  TokenRange tokens;  // Of the run.
   for (uint64_t i = 0; i < ready.size(); ++i) {
     const storage::KvRun& of = DerivedRun(i);
     const auto is_ready = [&](const derived::Kind& kind) {
       return (ready[i] >> kinds.NumberOf(kind) & 1u) != 0;
     };
     planner::RunFacts& run = facts->runs.emplace_back();
-    const TokenRange tokens = TokensOf(i);
+    tokens = {tokens.end, tokens.end + TokensUsed(i)};
     run.num_tokens = filter_.NumSeen(tokens);
     run.may_have_planes = planes.MayHave(of.num_tokens());
     run.has_planes = is_ready(planes);
     for (size_t id = 0; id < indexes.size(); ++id) {
       if (finders[id] != nullptr && is_ready(*finders[id])) run.indexes |= 1u << id;
     }
-    num_in_runs += run.num_tokens;
   }
-  facts->runs.push_back({.num_tokens = chain.num_tokens - num_in_runs});
+  facts->runs.push_back({.num_tokens = filter_.NumSeen({tokens.end, LayerTokens(layer)})});
   facts->non_finite.clear();
   for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
     facts->non_finite.push_back(IsNonFinite(layer, head));
@@ -95,8 +94,7 @@ planner::ChainFacts SessionImpl::ChainOf(LayerId layer) const {
   return chain;
 }
 
-planner::LayerPlan SessionImpl::PlanOf(LayerId layer) const {
-  const planner::ChainFacts chain = ChainOf(layer);
+planner::LayerPlan SessionImpl::PlanOf(LayerId layer, const planner::ChainFacts& chain) const {
   return planner::Settle(plan_.ForLayer(layer), {layer, spec_.num_layers(), &chain}, *parts_.plans)
       .plan;
 }

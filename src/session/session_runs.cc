@@ -8,10 +8,14 @@
 
 namespace attndb::internal {
 
-bool SessionImpl::DerivesFromTail(LayerId layer) const {
-  const planner::LayerPlan plan = PlanOf(layer);
+bool SessionImpl::DerivesFromTail(LayerId layer, const planner::LayerPlan& plan) const {
   return derived::HasObjects(spec_.layers[layer]) && !plan.exact_tail &&
          (plan.kind == planner::QueryKind::kAuto || plan.ReadsDerived());
+}
+
+bool SessionImpl::LacksBlocks(LayerId layer) const {
+  const uint64_t num_blocks = NumDerivedRuns(layer) - chain_.size();
+  return num_blocks < tail_.num_tokens(layer) / storage::KvTail::kJoinedTokens;
 }
 
 // Where memory is too short to join tokens, they are read as they lie.
@@ -36,8 +40,9 @@ void SessionImpl::JoinTail(LayerId layer) {
 }
 
 void SessionImpl::DeriveWhileReading(LayerId layer) {
+  if (!LacksBlocks(layer)) return;
   const planner::LayerPlan plan = PlanOf(layer);
-  if (!plan.UsesIndex() || !DerivesFromTail(layer)) return;
+  if (!plan.UsesIndex() || !DerivesFromTail(layer, plan)) return;
   const uint64_t num_before = NumDerivedRuns(layer);
   JoinTail(layer);
   const derived::Kind& kind = parts_.kinds->ForUse(plan.FindsBy());
@@ -75,14 +80,8 @@ const storage::KvRun& SessionImpl::DerivedRun(uint64_t run) const {
   return *blocks_[run - chain_.size()];
 }
 
-TokenRange SessionImpl::TokensOf(uint64_t run) const {
-  if (run >= chain_.size()) {
-    const uint64_t begin = num_stored_ + (run - chain_.size()) * storage::KvTail::kJoinedTokens;
-    return {begin, begin + storage::KvTail::kJoinedTokens};
-  }
-  uint64_t begin = 0;
-  for (uint64_t i = 0; i < run; ++i) begin += chain_[i].num_tokens_used;
-  return {begin, begin + chain_[run].num_tokens_used};
+uint64_t SessionImpl::TokensUsed(uint64_t run) const {
+  return run < chain_.size() ? chain_[run].num_tokens_used : DerivedRun(run).num_tokens();
 }
 
 derived::LayerObjectsPtr SessionImpl::GetObjects(uint64_t run, const derived::Kind& kind,
@@ -106,7 +105,8 @@ void SessionImpl::FindReady(LayerId layer, std::vector<uint64_t>* kinds) const {
 
 void SessionImpl::AskForPlanes(LayerId layer) {
   const derived::Kind& planes = parts_.kinds->ForUse(derived::kKeyPlanes);
-  for (uint64_t i = 0; i < NumDerivedRuns(layer); ++i) {
+  const uint64_t num_runs = NumDerivedRuns(layer);
+  for (uint64_t i = 0; i < num_runs; ++i) {
     const planner::RunFacts& run = facts_.runs[i];
     if (run.may_have_planes && !run.has_planes) (void)GetObjects(i, planes, layer);
   }
@@ -115,9 +115,9 @@ void SessionImpl::AskForPlanes(LayerId layer) {
 // What is asked for and has no job is on disk, cannot be made, or is made by another process.
 Status SessionImpl::AwaitDerived(LayerId layer) {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
-  if (DerivesFromTail(layer)) JoinTail(layer);
-  awaited_[layer] = RunsToAwait(layer);
   const planner::LayerPlan plan = PlanOf(layer);
+  if (DerivesFromTail(layer, plan)) JoinTail(layer);
+  awaited_[layer] = RunsToAwait(layer, plan);
   std::vector<std::string> uses;
   if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
   if (plan.UsesIndex()) uses.push_back(plan.FindsBy());
@@ -141,17 +141,19 @@ bool SessionImpl::AwaitsDerived(LayerId layer) const {
   if (!plan.awaits || !plan.ReadsDerived() || !derived::HasObjects(spec_.layers[layer])) {
     return false;
   }
-  return awaited_[layer] != RunsToAwait(layer);
+  return awaited_[layer] != RunsToAwait(layer, plan);
 }
 
-SessionImpl::AwaitedRuns SessionImpl::RunsToAwait(LayerId layer) const {
-  const uint64_t num_tail = DerivesFromTail(layer) ? tail_.num_tokens(layer) : 0;
+SessionImpl::AwaitedRuns SessionImpl::RunsToAwait(LayerId layer,
+                                                  const planner::LayerPlan& plan) const {
+  const uint64_t num_tail = DerivesFromTail(layer, plan) ? tail_.num_tokens(layer) : 0;
   return {chain_version_, num_tail / storage::KvTail::kJoinedTokens};
 }
 
 void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,
                                  std::vector<derived::LayerObjectsPtr>* objects) {
-  for (uint64_t run = 0; run < NumDerivedRuns(layer); ++run) {
+  const uint64_t num_runs = NumDerivedRuns(layer);
+  for (uint64_t run = 0; run < num_runs; ++run) {
     objects->push_back(GetObjects(run, kind, layer));
   }
 }

@@ -13,6 +13,8 @@ namespace attndb::internal {
 namespace {
 
 constexpr int64_t kMaxRows = int64_t{1} << 31;
+// Far beyond any context, and far from where sums of positions would overflow.
+constexpr int64_t kMaxPosition = int64_t{1} << 40;
 
 std::string ShapeText(const std::array<int64_t, 3>& shape) {
   return "[" + std::to_string(shape[0]) + ", " + std::to_string(shape[1]) + ", " +
@@ -85,6 +87,12 @@ Status CheckLayer(LayerId layer, uint32_t num_layers) {
   return Status::InvalidArgument("layer " + std::to_string(layer) +
                                  " does not exist; the model has " + std::to_string(num_layers) +
                                  " layers");
+}
+
+Status CheckFirstPosition(int64_t first_position) {
+  if (first_position >= 0 && first_position <= kMaxPosition) return Status::Ok();
+  return Status::InvalidArgument("first_position is " + std::to_string(first_position) +
+                                 ", expected 0 to " + std::to_string(kMaxPosition));
 }
 
 Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, uint32_t num_heads,

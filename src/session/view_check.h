@@ -6,6 +6,7 @@
 #ifndef ATTNDB_SESSION_VIEW_CHECK_H_
 #define ATTNDB_SESSION_VIEW_CHECK_H_
 
+#include <cstdint>
 #include <string_view>
 
 #include "attndb/status.h"
@@ -16,6 +17,9 @@ namespace attndb::internal {
 
 // A layer of a model of so many.
 Status CheckLayer(LayerId layer, uint32_t num_layers);
+
+// The position of a context's, or a question's, first token.
+Status CheckFirstPosition(int64_t first_position);
 
 // An input [rows, num_heads, dim] with at least one row.
 Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, uint32_t num_heads,

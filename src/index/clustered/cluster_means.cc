@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "common/lane_sum.h"
 #include "index/planes/key_sample.h"
+#include "kernels/convert.h"
 #include "kernels/hadamard.h"
 #include "storage/vfs/field_check.h"
 
@@ -55,7 +56,7 @@ Result<ClusterMeans> ClusterMeans::Make(const KeyPlanes& planes, std::string_vie
   for (size_t block = 0; block < layout.num_blocks; ++block) {
     const size_t first = block * kPlaneKeys;
     const size_t count = std::min(kPlaneKeys, num_means - first);
-    LoadRows(means, first, count, rows.data());
+    kernels::LoadRows(means, first, count, rows.data());
     for (size_t i = 0; i < count; ++i) {
       const double norm = Norm({rows.data() + i * num_channels, num_channels});
       if (norm <= kLongestMean) continue;

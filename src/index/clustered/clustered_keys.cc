@@ -8,6 +8,7 @@
 #include "common/random.h"
 #include "index/clustered/key_order.h"
 #include "index/planes/key_sample.h"
+#include "kernels/convert.h"
 #include "kernels/score.h"
 #include "kernels/weights.h"
 #include "storage/vfs/field_check.h"
@@ -34,8 +35,8 @@ std::vector<float> SomeQueries(const PlaneSource& source, size_t most) {
   std::vector<float> rows;
   std::vector<float> row(num_channels);
   for (size_t i = 0; i < count; ++i) {
-    LoadRows({source.queries.q, num_channels, num_channels, source.keys.dtype},
-             i * num_rows / count, 1, row.data());
+    kernels::LoadRows({source.queries.q, num_channels, num_channels, source.keys.dtype},
+                      i * num_rows / count, 1, row.data());
     const double norm = Norm(row);
     if (std::isfinite(norm) && norm > 0) rows.insert(rows.end(), row.begin(), row.end());
   }
@@ -68,7 +69,7 @@ std::vector<uint16_t> OrderKeys(const PlaneSource& source) {
   std::vector<uint32_t> piece;
   for (size_t begin = 0; begin < source.num_keys; begin += kPieceKeys) {
     piece.resize(std::min(kPieceKeys, source.num_keys - begin));
-    LoadRows(source.keys, begin, piece.size(), rows.data());
+    kernels::LoadRows(source.keys, begin, piece.size(), rows.data());
     for (size_t i = 0; i < piece.size() * num_channels; ++i) rows[i] *= metric[i % num_channels];
     OrderPiece(rows.data(), num_channels, piece);
     for (size_t i = 0; i < piece.size(); ++i) order[begin + i] = static_cast<uint16_t>(piece[i]);
@@ -98,7 +99,7 @@ class ReachMeter {
 
   float Measure(size_t begin, size_t count) {
     for (size_t i = 0; i < count; ++i) {
-      LoadRows(source_.keys, order_[begin + i], 1, rows_.data() + i * num_channels_);
+      kernels::LoadRows(source_.keys, order_[begin + i], 1, rows_.data() + i * num_channels_);
     }
     kernels::ScoreRows({rows_.data(), num_channels_, num_channels_, DType::kFloat32}, count,
                        queries_.data(), num_channels_, num_queries_, scores_.data(), kWeightBlock);

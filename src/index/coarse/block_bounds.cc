@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/convert.h"
+
 namespace attndb::index {
 
 void WriteBounds(const BlockSource& source, size_t block_keys, std::byte* rows) {
@@ -14,7 +16,7 @@ void WriteBounds(const BlockSource& source, size_t block_keys, std::byte* rows) 
   float* const smallest = largest + num_channels;
   for (size_t first = 0; first < source.num_keys; first += block_keys, rows += row_bytes) {
     const size_t count = std::min(block_keys, source.num_keys - first);
-    source.Load(first, count, keys.data());
+    kernels::LoadRows(source.keys, first, count, keys.data());
     std::copy_n(keys.data(), num_channels, largest);
     std::copy_n(keys.data(), num_channels, smallest);
     for (size_t i = 1; i < count; ++i) {

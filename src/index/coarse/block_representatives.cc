@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/lane_sum.h"
+#include "kernels/convert.h"
 
 namespace attndb::index {
 namespace {
@@ -20,9 +21,7 @@ class LocalQueries {
     for (size_t i = 0; i < source.queries.num_rows(); ++i) {
       const kernels::RowsView rows = {source.queries.q, num_channels_, num_channels_,
                                       source.keys.dtype};
-      kernels::ConvertRows(rows.dtype, kernels::RowsFrom(rows, i).data, num_channels_,
-                           DType::kFloat32, q.data(), num_channels_, 1, num_channels_,
-                           num_channels_);
+      kernels::LoadRows(rows, i, 1, q.data());
       // What was imported may be anything.
       if (!std::ranges::all_of(q, [](float x) { return std::isfinite(x); })) continue;
       rows_.insert(rows_.end(), q.begin(), q.end());
@@ -83,7 +82,7 @@ void WriteRepresentatives(const BlockSource& source, const BlockForm& form, floa
   std::vector<ScoredKey> chosen;
   for (size_t first = 0; first < source.num_keys; first += form.block_keys, rows += num_channels) {
     const size_t count = std::min<size_t>(form.block_keys, source.num_keys - first);
-    source.Load(first, count, keys.data());
+    kernels::LoadRows(source.keys, first, count, keys.data());
     chosen.clear();
     for (size_t i = 0; i < count; ++i) {
       queries.MoveTo(first + i);

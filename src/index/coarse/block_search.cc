@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-size_t NumVisible(const IndexRun& run) {
-  return run.num_visible - std::min(run.first_visible, run.num_visible);
-}
-
 }  // namespace
 
 template <typename T>
@@ -32,7 +28,7 @@ BlockSearch::BlockSearch(const IndexCall& call, void* scratch, SearchCost* cost)
       next_(static_cast<std::byte*>(scratch)),
       shape_(KeysOf(call.runs[0]).shape()) {
   for (const IndexRun& run : call.runs) {
-    num_keys_ += NumVisible(run);
+    num_keys_ += run.count();
     num_blocks_ += VisibleBlocks(run).count;
   }
   queries_ = Take<float>(call.num_q_rows * shape_.row_elements());
@@ -48,7 +44,7 @@ BlockSearch::BlockSearch(const IndexCall& call, void* scratch, SearchCost* cost)
 }
 
 BlockSearch::BlockRange BlockSearch::VisibleBlocks(const IndexRun& run) {
-  if (NumVisible(run) == 0) return {};
+  if (run.count() == 0) return {};
   const size_t block_keys = KeysOf(run).block_keys();
   const size_t first = run.first_visible / block_keys;
   return {first, (run.num_visible - 1) / block_keys + 1 - first};

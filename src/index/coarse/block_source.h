@@ -6,7 +6,6 @@
 
 #include <cstddef>
 
-#include "kernels/convert.h"
 #include "kernels/layout.h"
 #include "storage/kv/query_rows.h"
 
@@ -18,13 +17,6 @@ struct BlockSource {
   // Sampled q rows, of the keys' type and row length: representatives are chosen by them. May be
   // none.
   storage::QueryRows queries;
-
-  // Keys [first, first + count) as float32: rows [count, num_elements].
-  void Load(size_t first, size_t count, float* rows) const {
-    kernels::ConvertRows(keys.dtype, kernels::RowsFrom(keys, first).data, keys.stride,
-                         DType::kFloat32, rows, keys.num_elements, count, keys.num_elements,
-                         keys.num_elements);
-  }
 };
 
 }  // namespace attndb::index

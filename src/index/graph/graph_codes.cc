@@ -24,11 +24,6 @@ constexpr double kCodeRange = 5.0;
 
 size_t NumKeyParts(size_t num_keys) { return (num_keys + kPartKeys - 1) / kPartKeys; }
 
-void LoadRow(const kernels::RowsView& keys, size_t key, float* row) {
-  kernels::ConvertRows(keys.dtype, kernels::RowsFrom(keys, key).data, keys.stride, DType::kFloat32,
-                       row, keys.num_elements, 1, keys.num_elements, keys.num_elements);
-}
-
 // Calls f(key) for the keys of each part.
 template <typename F>
 void ForKeys(ThreadPool* pool, size_t num_keys, const F& f) {
@@ -56,7 +51,7 @@ TurnedKeys::TurnedKeys(const kernels::RowsView& keys, size_t num_keys, ThreadPoo
     std::vector<float> row(d);
     double* const sum = sums.data() + begin / kPartKeys * d;
     for (size_t key = begin; key < end; ++key) {
-      LoadRow(keys_, key, row.data());
+      kernels::LoadRows(keys_, key, 1, row.data());
       for (size_t i = 0; i < d; ++i) sum[i] += double{row[i]};
       lifts_[key] = static_cast<float>(Norm(row));
     }
@@ -75,7 +70,7 @@ TurnedKeys::TurnedKeys(const kernels::RowsView& keys, size_t num_keys, ThreadPoo
 }
 
 void TurnedKeys::LoadKey(size_t key, bool centred, float* row) const {
-  LoadRow(keys_, key, row);
+  kernels::LoadRows(keys_, key, 1, row);
   float norm_sq = 0;
   if (centred) {
     kernels::CentreRows(row, num_elements(), 1, num_elements(), mean_.data(), ones_.data(),

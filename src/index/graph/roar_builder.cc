@@ -19,12 +19,6 @@ namespace {
 constexpr size_t kPartKeys = 512;
 constexpr size_t kQueriesAtOnce = 8;  // A scan of all keys is for so many.
 
-void LoadKey(const kernels::RowsView& keys, size_t key, float* row) {
-  const size_t width = keys.num_elements;
-  kernels::ConvertRows(keys.dtype, kernels::RowsFrom(keys, key).data, width, DType::kFloat32, row,
-                       width, 1, width, width);
-}
-
 // Sums of huge numbers may be NaN, which has no place in an order.
 float Ordered(float score) {
   return score == score ? score : -std::numeric_limits<float>::infinity();
@@ -68,7 +62,7 @@ class KeySearch {
   // The `window` best of the keys that it meets, without `key`.
   std::vector<uint32_t> Find(const std::vector<std::vector<uint32_t>>& lists, uint32_t key,
                              uint32_t entry_point) {
-    LoadKey(keys_, key, row_.data());
+    kernels::LoadRows(keys_, key, 1, row_.data());
     seen_.Clear();
     followed_.Clear();
     queue_.Start({.k = static_cast<uint32_t>(window_)}, window_, room_.data());
@@ -135,7 +129,7 @@ NeighbourPruner::NeighbourPruner(const kernels::RowsView& keys)
     : keys_(keys), row_(keys.num_elements) {}
 
 void NeighbourPruner::Score(uint32_t key, std::span<const uint32_t> others) {
-  LoadKey(keys_, key, row_.data());
+  kernels::LoadRows(keys_, key, 1, row_.data());
   scores_.resize(others.size());
   kernels::ScoreGather(keys_, others.data(), others.size(), row_.data(), row_.size(), 1,
                        scores_.data(), others.size());
@@ -298,14 +292,14 @@ uint32_t RoarBuilder::FindMedoid(const Lists& projected) const {
   std::vector<float> row(width);
   std::vector<double> mean(width);
   for (size_t key = 0; key < num_keys_; ++key) {
-    LoadKey(source_.keys, key, row.data());
+    kernels::LoadRows(source_.keys, key, 1, row.data());
     for (size_t d = 0; d < width; ++d) mean[d] += double{row[d]} / static_cast<double>(num_keys_);
   }
   uint32_t nearest = 0;
   double least = std::numeric_limits<double>::infinity();
   for (uint32_t key = 0; key < num_keys_; ++key) {
     if (projected[key].empty()) continue;
-    LoadKey(source_.keys, key, row.data());
+    kernels::LoadRows(source_.keys, key, 1, row.data());
     double distance = 0;
     for (size_t d = 0; d < width; ++d) distance += (row[d] - mean[d]) * (row[d] - mean[d]);
     if (distance >= least) continue;

@@ -23,19 +23,13 @@ void Subtract(const std::vector<float>& mean, float* rows, size_t num_rows) {
 
 }  // namespace
 
-void LoadRows(const kernels::RowsView& view, size_t first, size_t count, float* rows) {
-  kernels::ConvertRows(view.dtype, kernels::RowsFrom(view, first).data, view.stride,
-                       DType::kFloat32, rows, view.num_elements, count, view.num_elements,
-                       view.num_elements);
-}
-
 void LoadKeys(const PlaneSource& source, size_t first, size_t count, float* rows) {
   if (source.order.empty()) {
-    LoadRows(source.keys, first, count, rows);
+    kernels::LoadRows(source.keys, first, count, rows);
     return;
   }
   for (size_t i = 0; i < count; ++i) {
-    LoadRows(source.keys, source.order[first + i], 1, rows + i * source.keys.num_elements);
+    kernels::LoadRows(source.keys, source.order[first + i], 1, rows + i * source.keys.num_elements);
   }
 }
 

@@ -18,10 +18,7 @@
 
 namespace attndb::index {
 
-// Rows `first` to `first + count`, as float32. rows [count, view.num_elements].
-void LoadRows(const kernels::RowsView& view, size_t first, size_t count, float* rows);
-
-// The same of the keys of a source, in its order.
+// Keys [first, first + count) of a source, in its order, as kernels::LoadRows.
 void LoadKeys(const PlaneSource& source, size_t first, size_t count, float* rows);
 
 class KeySample {

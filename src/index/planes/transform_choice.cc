@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/aligned_buffer.h"
+#include "kernels/convert.h"
 #include "kernels/score.h"
 
 namespace attndb::index {
@@ -89,7 +90,8 @@ size_t Trial::NumBefore(size_t row) const {
 
 void Trial::Add(size_t row) {
   std::vector<float> q(num_channels_);
-  LoadRows({source_.queries.q, num_channels_, num_channels_, source_.keys.dtype}, row, 1, q.data());
+  kernels::LoadRows({source_.queries.q, num_channels_, num_channels_, source_.keys.dtype}, row, 1,
+                    q.data());
   double square = 0;
   for (const float x : q) square += double{x} * double{x};
   if (!std::isfinite(square) || square == 0) return;  // What was imported may be anything.

@@ -9,6 +9,7 @@
 #include "common/lane_sum.h"
 #include "index/piece_check.h"
 #include "index/planes/key_sample.h"
+#include "kernels/convert.h"
 #include "storage/vfs/format.h"
 
 namespace attndb::index {
@@ -89,7 +90,7 @@ Status ForEachBlock(const kernels::RowsView& values, size_t num_tokens, const F&
   for (size_t block = 0; block < NumValueBlocks(num_tokens); ++block) {
     const size_t first = block * kValueBlock;
     const size_t count = std::min(kValueBlock, num_tokens - first);
-    LoadRows(values, first, count, rows);
+    kernels::LoadRows(values, first, count, rows);
     if (!f(block, kernels::ValueRows{rows, values.num_elements, count, values.num_elements})) break;
   }
   return Status::Ok();

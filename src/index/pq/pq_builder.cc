@@ -95,9 +95,7 @@ std::vector<float> PqBuilder::TakeQueries() const {
   for (size_t i = 0; i < num_taken; ++i) {
     const kernels::RowsView all = {source_.queries.q, num_channels, num_channels,
                                    source_.keys.dtype};
-    kernels::ConvertRows(all.dtype, kernels::RowsFrom(all, i * num_rows / num_taken).data,
-                         num_channels, DType::kFloat32, q.data(), num_channels, 1, num_channels,
-                         num_channels);
+    kernels::LoadRows(all, i * num_rows / num_taken, 1, q.data());
     PairChannels(source_.num_pairs, num_channels, 1, q.data(), scratch.data());
     const double norm = Norm(q);
     if (!(norm > 0) || !std::isfinite(norm)) continue;  // What was imported may be anything.

@@ -70,15 +70,11 @@ size_t FindWhere(std::span<const float> distances, double target) {
 
 void LoadPqKeys(const PqSource& source, size_t first, size_t count, float* rows) {
   const size_t num_channels = source.keys.num_elements;
-  const auto load = [&](size_t row, size_t num_rows, float* to) {
-    kernels::ConvertRows(source.keys.dtype, kernels::RowsFrom(source.keys, row).data,
-                         source.keys.stride, DType::kFloat32, to, num_channels, num_rows,
-                         num_channels, num_channels);
-  };
   if (source.order.empty()) {
-    load(first, count, rows);
+    kernels::LoadRows(source.keys, first, count, rows);
   } else {
-    for (size_t i = 0; i < count; ++i) load(source.order[first + i], 1, rows + i * num_channels);
+    for (size_t i = 0; i < count; ++i)
+      kernels::LoadRows(source.keys, source.order[first + i], 1, rows + i * num_channels);
   }
   float scratch[kernels::kMaxRowElements];
   PairChannels(source.num_pairs, num_channels, count, rows, scratch);

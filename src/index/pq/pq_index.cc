@@ -27,13 +27,9 @@ constexpr float kMostNats = 60;
 
 const PqKeys& KeysOf(const IndexRun& run) { return static_cast<const PqIndex&>(*run.index).keys(); }
 
-size_t NumVisible(const IndexRun& run) {
-  return run.num_visible - std::min(run.first_visible, run.num_visible);
-}
-
 size_t NumVisible(const IndexCall& call) {
   size_t count = 0;
-  for (const IndexRun& run : call.runs) count += NumVisible(run);
+  for (const IndexRun& run : call.runs) count += run.count();
   return count;
 }
 
@@ -104,7 +100,7 @@ class PqSearch {
   void Estimate() {
     size_t place = 0;
     for (const IndexRun& run : call_.runs) {
-      const size_t count = NumVisible(run);
+      const size_t count = run.count();
       if (count == 0) continue;
       const PqKeys& keys = KeysOf(run);
       const PqQueries queries = keys.Prepare(call_.q, call_.q_stride, call_.num_q_rows, tables_);
@@ -236,7 +232,7 @@ class PqSearch {
     size_t first_place = 0;
     size_t begin = 0;
     for (const IndexRun& run : call_.runs) {
-      const size_t end_place = first_place + NumVisible(run);
+      const size_t end_place = first_place + run.count();
       size_t end = begin;
       for (; end < num_selected_ && places_[end] < end_place; ++end) {
         keys_[end] = static_cast<uint32_t>(run.first_visible + places_[end] - first_place);
