@@ -25,7 +25,7 @@ from pathlib import Path
 
 from make_text import topics_text, with_sources
 
-DOCUMENT_BYTES = 6800
+DOCUMENT_BYTES = 8000
 FACTS = 6
 WORDS = 48  # Of a passage of BM25: some 64 tokens.
 
