@@ -138,6 +138,22 @@ void Search(Input* input, const index::KeyIndex& index) {
   for (size_t r = 0; r < kGroup; ++r) CheckFound(run, r, found[r]);
 }
 
+index::GraphSource TheSource() {
+  return {.keys = TheHead().view(), .num_keys = kNumKeys, .queries = TheHead().queries()};
+}
+
+bool FuzzGraphForm(const index::GraphIndex& built, std::span<const uint8_t> input) {
+  AlignedBuffer bytes = Copy(built.bytes());
+  Input in(input);
+  AlignedBuffer* const parts[] = {&bytes};
+  Edit(&in, parts);
+  const Result<index::GraphIndex> read =
+      index::GraphIndex::Parse(bytes.span(), {kNumKeys, kDim, DType::kFloat32}, "fuzzed");
+  if (!read.ok()) return false;
+  Search(&in, *read);
+  return true;
+}
+
 }  // namespace
 
 bool FuzzClusters(std::span<const uint8_t> input) {
@@ -161,18 +177,17 @@ bool FuzzClusters(std::span<const uint8_t> input) {
 }
 
 bool FuzzGraph(std::span<const uint8_t> input) {
-  static const index::GraphIndex kBuilt = *index::GraphIndex::Build(
-      {.keys = TheHead().view(), .num_keys = kNumKeys, .queries = TheHead().queries()},
-      {.keys_per_query = 20});
-  AlignedBuffer bytes = Copy(kBuilt.bytes());
-  Input in(input);
-  AlignedBuffer* const parts[] = {&bytes};
-  Edit(&in, parts);
-  const Result<index::GraphIndex> read =
-      index::GraphIndex::Parse(bytes.span(), {kNumKeys, kDim, DType::kFloat32}, "fuzzed");
-  if (!read.ok()) return false;
-  Search(&in, *read);
-  return true;
+  static const index::GraphIndex kBuilt =
+      *index::GraphIndex::Build(TheSource(), {.keys_per_query = 20});
+  return FuzzGraphForm(kBuilt, input);
+}
+
+bool FuzzRoarGraph(std::span<const uint8_t> input) {
+  // Slots of 80 bytes: version 2.
+  static const index::GraphIndex kBuilt =
+      *index::GraphIndex::BuildRoar(TheSource(), {.keys_per_query = 60, .search_window = 80});
+  ATTNDB_CHECK(kBuilt.view().header.slot_bytes > index::kMaxSlotBytes);
+  return FuzzGraphForm(kBuilt, input);
 }
 
 }  // namespace attndb::fuzz

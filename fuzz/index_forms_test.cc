@@ -45,5 +45,9 @@ TEST(IndexFormsTest, ChangedGraphsAreRefusedOrHarmless) {
   EXPECT_GT(CountSearched(FuzzGraph, test::SeedOr(6)), kRounds / 8);
 }
 
+TEST(IndexFormsTest, ChangedRoarGraphsAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzRoarGraph, test::SeedOr(7)), kRounds / 8);
+}
+
 }  // namespace
 }  // namespace attndb::fuzz

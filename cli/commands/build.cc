@@ -2,6 +2,7 @@
 #include <string>
 
 #include "cli/commands/commands.h"
+#include "cli/common/graph_flags.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
 #include "cli/common/units.h"
@@ -23,21 +24,13 @@ class BuildCommand : public Command {
     flags->Add({"--b", "B", "Bits of each of them, as b= in INDEX"}, &b_, 1u, kMaxSetting);
     flags->Add({"--iterations", "N", "Of k-means, for pq (default: 8)"}, &iterations_, 1u,
                DBOptions::kMaxKmeansIterations);
-    flags->Add({"--roar-keys", "N_Q", "Keys that a query of roargraph finds (default: 100)"},
-               &roar_keys_, 1u, DBOptions::kMaxRoarKeys);
-    flags->Add({"--roar-degree", "M", "Neighbours of its projection (default: 35)"}, &roar_degree_,
-               1u, DBOptions::kMaxRoarDegree);
-    flags->Add({"--roar-window", "L", "Keys that its enhancement keeps (default: 500)"},
-               &roar_window_, 1u, DBOptions::kMaxRoarKeys);
+    graphs_.AddTo(flags);
   }
 
   Result<ExitCode> Run(Environment* env) override {
-    ATTNDB_ASSIGN_OR_RETURN(const DB db,
-                            env->OpenForWriting(false, {.background_threads = 0,
-                                                        .kmeans_iterations = iterations_,
-                                                        .roar_keys_per_query = roar_keys_,
-                                                        .roar_max_degree = roar_degree_,
-                                                        .roar_search_window = roar_window_}));
+    DBOptions options = {.background_threads = 0, .kmeans_iterations = iterations_};
+    graphs_.Apply(&options);
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, options));
     const InterruptScope interrupt;
     ProgressLine line({.label = "build", .unit = "bytes", .enabled = env->show_progress()});
     const Result<BuildReport> report =
@@ -84,9 +77,7 @@ class BuildCommand : public Command {
   uint32_t m_ = 0;  // 0: not given.
   uint32_t b_ = 0;
   uint32_t iterations_ = 0;
-  uint32_t roar_keys_ = 0;
-  uint32_t roar_degree_ = 0;
-  uint32_t roar_window_ = 0;
+  GraphFlags graphs_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cli/commands/commands.h"
+#include "cli/common/graph_flags.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
 #include "cli/common/units.h"
@@ -17,11 +18,18 @@ class CompactCommand : public Command {
                 "Merge segments shorter than this, into ones of at most this; default: those below "
                 "2048, into any length"},
                &segment_tokens_, uint64_t{1}, CompactOptions::kMaxSegmentTokens);
+    flags->Add(
+        {"--grow-graphs", "",
+         "Graphs of merged segments go on from that of the first, instead of being built anew"},
+        &grow_graphs_);
+    graphs_.AddTo(flags);
   }
 
   Result<ExitCode> Run(Environment* env) override {
     // Who compacts waits for what is built then.
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, {.background_threads = 0}));
+    DBOptions options = {.background_threads = 0, .grow_graphs = grow_graphs_};
+    graphs_.Apply(&options);
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, options));
     ATTNDB_ASSIGN_OR_RETURN(const DBStats before, db.Stats());
     const double start = MonotonicSeconds();
     const InterruptScope interrupt;
@@ -70,6 +78,8 @@ class CompactCommand : public Command {
   }
 
   uint64_t segment_tokens_ = 0;
+  bool grow_graphs_ = false;
+  GraphFlags graphs_;
 };
 
 }  // namespace

@@ -23,6 +23,19 @@ void ImportTarget::AddTo(Flags* flags) {
              &index_);
   flags->Add({"--iterations", "N", "Of k-means, for --index pq (default: 8)"}, &iterations_, 1u,
              DBOptions::kMaxKmeansIterations);
+  flags->Add({"--query-sample", "RATE",
+              "Rows of q kept per key and kv head to train indexes (default: 0.1)"},
+             &query_sample_, 0.0, 16.0);
+  graphs_.AddTo(flags);
+}
+
+DBOptions ImportTarget::db_options() const {
+  DBOptions options = {.query_sample = query_sample_,
+                       .background_builds = !no_planes_,
+                       .index = index_,
+                       .kmeans_iterations = iterations_};
+  graphs_.Apply(&options);
+  return options;
 }
 
 Status ImportTarget::Resolve(const std::string& file) {

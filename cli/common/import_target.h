@@ -12,6 +12,7 @@
 
 #include "attndb/db.h"
 #include "attndb/result.h"
+#include "cli/common/graph_flags.h"
 #include "cli/environment.h"
 #include "cli/flags.h"
 
@@ -38,9 +39,7 @@ class ImportTarget {
   Status CheckNameIsFree(const DB& db) const;
 
   // Of the store that it goes to.
-  DBOptions db_options() const {
-    return {.background_builds = !no_planes_, .index = index_, .kmeans_iterations = iterations_};
-  }
+  DBOptions db_options() const;
   // Waits for its planes, which are built as soon as it is stored. An interrupted or failed build
   // is only told: the import is done.
   void FinishPlanes(Environment* env, const DB& db) const;
@@ -56,6 +55,8 @@ class ImportTarget {
   bool no_planes_ = false;
   std::string index_;
   uint32_t iterations_ = 0;
+  double query_sample_ = DBOptions().query_sample;
+  GraphFlags graphs_;
   StoreOptions options_;
 };
 

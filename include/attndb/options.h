@@ -55,6 +55,14 @@ struct DBOptions {
   uint32_t roar_search_window = 0;
   static constexpr uint32_t kMaxRoarDegree = 127;
   static constexpr uint32_t kMaxRoarKeys = 65536;  // N_q and L.
+  // Sampled rows of q that train a graph at most, evenly spaced. 0: two for five of its keys, as
+  // [Alaya] 9.2.1 has it, but no more than 32,768, since the time of a build grows with their
+  // number times that of the keys. UINT32_MAX: all that query_sample kept.
+  uint32_t max_training_queries = 0;
+  // Graphs of merged segments go on from that of the first of these, if it is stored, instead of
+  // being built anew: `graph` with the sampled q of the tokens behind it, `roargraph` by
+  // RetrievalAttention's rule (Appendix C), which finds far less (docs/plan.md#growth).
+  bool grow_graphs = false;
   // Memory of a GPU that plans may count on. It is planned for and explained; this version computes
   // on the CPU.
   uint64_t gpu_memory_bytes = 0;

@@ -65,6 +65,8 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     roar_keys_per_query: int = 0,
     roar_max_degree: int = 0,
     roar_search_window: int = 0,
+    max_training_queries: int = 0,
+    grow_graphs: bool = False,
 ) -> DB:
     """Opens or creates the store in folder `path`; what a crash left unfinished is removed.
 
@@ -80,6 +82,9 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     plans, e.g. ``"pq"`` or ``"pq,m=4,b=8"``; empty = nothing, until a plan asks for one.
     ``kmeans_iterations``: of codebooks of product codes; 0 = 8. ``roar_keys_per_query``,
     ``roar_max_degree``, ``roar_search_window``: N_q, M and L of RoarGraph; 0 = 100, 35 and 500.
+    ``max_training_queries``: rows of q that train a graph at most; 0 = two for five of its keys, up
+    to 32768; 2**32 - 1 = all that are kept. ``grow_graphs``: graphs of merged segments go on from
+    that of the first of these instead of being built anew.
 
     Raises BusyError (another process writes), NotFoundError, UnsupportedError (made by a newer
     attndb), CorruptionError (the catalog itself), IoError.
@@ -102,6 +107,8 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         roar_keys_per_query=roar_keys_per_query,
         roar_max_degree=roar_max_degree,
         roar_search_window=roar_search_window,
+        max_training_queries=max_training_queries,
+        grow_graphs=grow_graphs,
     )
     return DB(core, _Family(), os.fspath(path))
 

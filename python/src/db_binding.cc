@@ -43,7 +43,7 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
           uint64_t host_memory_bytes, bool background_builds, uint32_t background_threads,
           uint64_t gpu_memory_bytes, bool measure_machine, const std::string& index,
           uint32_t kmeans_iterations, uint32_t roar_keys_per_query, uint32_t roar_max_degree,
-          uint32_t roar_search_window) {
+          uint32_t roar_search_window, uint32_t max_training_queries, bool grow_graphs) {
   const DBOptions options = {.read_only = read_only,
                              .create_if_missing = create_if_missing,
                              .plan = plan,
@@ -58,6 +58,8 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
                              .roar_keys_per_query = roar_keys_per_query,
                              .roar_max_degree = roar_max_degree,
                              .roar_search_window = roar_search_window,
+                             .max_training_queries = max_training_queries,
+                             .grow_graphs = grow_graphs,
                              .gpu_memory_bytes = gpu_memory_bytes,
                              .measure_machine = measure_machine,
                              .clock = nullptr};
@@ -157,6 +159,11 @@ Dict Describe(const PyDb& self, const std::string& context) {
 std::vector<TokenId> Tokens(const PyDb& self, const std::string& context) {
   const DB db = self.Get();
   return Unwrap(Unlocked([&] { return db.Tokens(context); }));
+}
+
+void Pin(const PyDb& self, const std::string& name, bool pinned) {
+  const DB db = self.Get();
+  ThrowIfError(Unlocked([&] { return db.Pin(name, pinned); }));
 }
 
 void SetTtl(const PyDb& self, const std::string& context, std::optional<int64_t> ttl) {
@@ -268,7 +275,8 @@ void BindDb(nb::module_& module) {
           nb::arg("dense_query_tokens"), nb::arg("num_threads"), nb::arg("host_memory_bytes"),
           nb::arg("background_builds"), nb::arg("background_threads"), nb::arg("gpu_memory_bytes"),
           nb::arg("measure_machine"), nb::arg("index"), nb::arg("kmeans_iterations"),
-          nb::arg("roar_keys_per_query"), nb::arg("roar_max_degree"), nb::arg("roar_search_window"))
+          nb::arg("roar_keys_per_query"), nb::arg("roar_max_degree"), nb::arg("roar_search_window"),
+          nb::arg("max_training_queries"), nb::arg("grow_graphs"))
       .def("for_tenant",
            [](const PyDb& self, const std::string& name) {
              return PyDb(Unwrap(self.Get().ForTenant(name)));
@@ -289,13 +297,7 @@ void BindDb(nb::module_& module) {
       .def("list_contexts", List)
       .def("describe", Describe, context)
       .def("tokens", Tokens, context)
-      .def(
-          "pin",
-          [](const PyDb& self, const std::string& name, bool pinned) {
-            const DB db = self.Get();
-            ThrowIfError(Unlocked([&] { return db.Pin(name, pinned); }));
-          },
-          context, nb::arg("pinned"))
+      .def("pin", Pin, context, nb::arg("pinned"))
       .def("set_ttl", SetTtl, context, nb::arg("ttl").none())
       .def(
           "drop",

@@ -152,6 +152,8 @@ Result<DBOptions> ToDBOptions(const attndb_db_options* options) {
   to.roar_keys_per_query = from.roar_keys_per_query;
   to.roar_max_degree = from.roar_max_degree;
   to.roar_search_window = from.roar_search_window;
+  to.max_training_queries = from.max_training_queries;
+  to.grow_graphs = from.grow_graphs != 0;
   return to;
 }
 

@@ -114,6 +114,8 @@ TEST(CApiConvertTest, NullOptionsAndZeroFieldsAreTheDefaults) {
     EXPECT_EQ(options->roar_keys_per_query, defaults.roar_keys_per_query);
     EXPECT_EQ(options->roar_max_degree, defaults.roar_max_degree);
     EXPECT_EQ(options->roar_search_window, defaults.roar_search_window);
+    EXPECT_EQ(options->max_training_queries, defaults.max_training_queries);
+    EXPECT_EQ(options->grow_graphs, defaults.grow_graphs);
   }
   EXPECT_TRUE(ToSessionOptions(nullptr)->reuse);
   EXPECT_FALSE(ToStoreOptions(nullptr)->ttl.has_value());
@@ -137,6 +139,8 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   db.roar_keys_per_query = 50;
   db.roar_max_degree = 16;
   db.roar_search_window = 200;
+  db.max_training_queries = 7;
+  db.grow_graphs = 1;
   const auto options = ToDBOptions(&db);
   ASSERT_TRUE(options.ok());
   EXPECT_TRUE(options->read_only);
@@ -155,6 +159,8 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   EXPECT_EQ(options->roar_keys_per_query, 50U);
   EXPECT_EQ(options->roar_max_degree, 16U);
   EXPECT_EQ(options->roar_search_window, 200U);
+  EXPECT_EQ(options->max_training_queries, 7U);
+  EXPECT_TRUE(options->grow_graphs);
 
   auto store = Zeroed<attndb_store_options>();
   store.name = "n";

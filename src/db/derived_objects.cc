@@ -76,7 +76,14 @@ void Database::InheritObjects(std::span<const db::ChainSegment> run,
                               const db::SegmentRecord& merged) {
   std::vector<derived::SegmentFacts> facts;
   for (const db::ChainSegment& link : run) facts.push_back(FactsOf(link.segment));
-  builder_.Inherit(facts, FactsOf(merged));
+  // Opened only where something goes on from it: its files are there as long as the caller waits.
+  std::shared_ptr<storage::Segment> first;
+  const db::ChainSegment& link = run.front();
+  if (options_.grow_graphs && link.num_tokens_used == link.segment.num_tokens) {
+    Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(link.segment);
+    if (segment.ok()) first = *std::move(segment);
+  }
+  builder_.Inherit(facts, FactsOf(merged), first.get());
 }
 
 // --- When they are given up ---

@@ -167,17 +167,37 @@ Lanes::AddedPtr Builder::Order(const SegmentFacts& segment, const Kind& kind) {
   return requests_[key].job;
 }
 
-void Builder::Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged) {
-  if (!options_.writes) return;
+std::optional<PriorObject> Builder::OpenPrior(const storage::Segment* first,
+                                              const SegmentFacts& facts, const Kind& kind) const {
+  const ObjectRecord* const record = facts.Find(kind.traits().object);
+  if (!options_.grows || !kind.traits().grows || first == nullptr || record == nullptr) {
+    return std::nullopt;
+  }
+  Result<std::shared_ptr<const storage::Companion>> object =
+      parts_.files->Open(*first, kind, *record);
+  if (!object.ok()) return std::nullopt;  // Whoever reads it reports that; here it costs time.
+  return PriorObject{*std::move(object), first->num_tokens()};
+}
+
+std::optional<PriorObject> Builder::PriorOf(const Key& key) const {
   MutexLock lock(&mutex_);
+  const auto request = requests_.find(key);
+  return request == requests_.end() ? std::nullopt : request->second.prior;
+}
+
+void Builder::Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged,
+                      const storage::Segment* first) {
+  if (!options_.writes) return;
   for (const auto& kind : parts_.kinds->all()) {
     if (kind->traits().always || !kind->MayHave(merged.num_tokens)) continue;
+    std::optional<PriorObject> prior = OpenPrior(first, run.front(), *kind);
+    MutexLock lock(&mutex_);
     const bool is_read =
         std::ranges::any_of(run, [&](const SegmentFacts& segment) ATTNDB_NO_THREAD_SAFETY_ANALYSIS {
           return segment.Find(kind->traits().object) != nullptr ||
                  IsAsked(KeyOf(segment.id, *kind));
         });
-    if (is_read) requests_.try_emplace(KeyOf(merged.id, *kind));
+    if (is_read) requests_[KeyOf(merged.id, *kind)].prior = std::move(prior);
   }
 }
 
@@ -241,9 +261,11 @@ Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t wo
                           parts_.files->Create(segment, kind, generation, control->cancel()));
   ThreadPool* const pool = kind.traits().slow ? control->pool() : nullptr;
   const uint64_t num_layers = opened.spec.num_layers();
-  const Status rows = kind.Write(segment, opened.spec, pool, writer.get(), [&](LayerId layer) {
-    control->Report(work / num_layers * (layer + 1));
-  });
+  const std::optional<PriorObject> prior = PriorOf(KeyOf(segment.id(), kind));
+  const Status rows = kind.Write(
+      segment, opened.spec, pool, writer.get(),
+      [&](LayerId layer) { control->Report(work / num_layers * (layer + 1)); },
+      prior ? &*prior : nullptr);
   parts_.store->ReportDamage(segment, rows);
   ATTNDB_RETURN_IF_ERROR(rows);
   ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenObject written, writer->Finish());

@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "attndb/result.h"
@@ -49,6 +50,7 @@ class Builder {
     // A kind that every segment gets beside those that always have it; null: none.
     const Kind* also = nullptr;
     bool looks_again = false;  // Another process may publish objects, which are looked for.
+    bool grows = false;        // Objects of merged segments go on from those of the first of them.
   };
   struct Parts {
     const Kinds* kinds;
@@ -90,9 +92,10 @@ class Builder {
   // Lanes::WaitFor: one that is asked for already, or a new one.
   Lanes::AddedPtr Order(const SegmentFacts& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
   // `merged` takes the place of a run of segments: what plans have read of these, they will read of
-  // it. Nothing is built before Schedule.
-  void Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged)
-      ATTNDB_EXCLUDES(mutex_);
+  // it. Nothing is built before Schedule. `first`: the first of the run, if all of it is in
+  // `merged`; else null.
+  void Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged,
+               const storage::Segment* first) ATTNDB_EXCLUDES(mutex_);
   // Whether the segment lacks an object that every segment has, or that is asked for.
   bool IsPending(const SegmentFacts& segment) const ATTNDB_EXCLUDES(mutex_);
   // Forgets what is asked for of the segment; a job that is under way is told to end.
@@ -114,6 +117,7 @@ class Builder {
     bool by_session = false;  // Somebody waits for it: memory will do.
     Lanes::AddedPtr job;      // If it is queued.
     int64_t ended_ns = 0;
+    std::optional<PriorObject> prior;  // Its file stays open until then.
   };
   struct Key {
     RunId run = 0;
@@ -138,6 +142,10 @@ class Builder {
   bool IsAsked(const Key& key) const ATTNDB_REQUIRES(mutex_);
   bool IsAskedBySession(const Key& key) const ATTNDB_EXCLUDES(mutex_);
   void End(const Key& key, bool is_ready) ATTNDB_EXCLUDES(mutex_);
+  // The object of `first`, of which the facts are known, that one of a longer segment goes on from.
+  std::optional<PriorObject> OpenPrior(const storage::Segment* first, const SegmentFacts& facts,
+                                       const Kind& kind) const;
+  std::optional<PriorObject> PriorOf(const Key& key) const ATTNDB_EXCLUDES(mutex_);
   // Forgets requests that ended long ago.
   void Shrink() ATTNDB_REQUIRES(mutex_);
 

@@ -170,7 +170,7 @@ TEST_F(BuilderTest, AMergedSegmentInheritsWhatPlansHaveRead) {
   SegmentFacts merged = store_.facts();
   merged.id = kMerged;
   merged.objects.clear();
-  builder_.Inherit(run, merged);
+  builder_.Inherit(run, merged, nullptr);
   EXPECT_EQ(store_.num_opened(), 1u);
   builder_.Schedule(merged);  // The store has one segment, whatever the id.
   Wait();

@@ -30,7 +30,8 @@ Kind::Traits TraitsOf(std::string_view use, std::string object) {
           .object = std::move(object),
           .parts = {"graph"},
           .min_tokens = 2048,  // Shorter runs are scored faster than walked.
-          .slow = true};
+          .slow = true,
+          .grows = true};
 }
 
 // What graphs of both builds have in common.
@@ -44,8 +45,7 @@ class AnyGraphKind : public Kind {
 
   Result<BuiltHead> Build(const HeadSource& source) const override {
     const uint64_t first_key = FirstKey(*source.run);
-    ATTNDB_ASSIGN_OR_RETURN(index::GraphIndex graph, BuildGraph(SourceOf(*source.keys, first_key),
-                                                                source.pool, source.cancel));
+    ATTNDB_ASSIGN_OR_RETURN(index::GraphIndex graph, Make(source, first_key));
     const uint64_t num_keys = graph.num_keys();
     graph.set_first_key(first_key);
     const auto owned = Own(std::move(graph));
@@ -66,9 +66,27 @@ class AnyGraphKind : public Kind {
   }
 
  private:
+  // A prior head that can't be read is a loss of time alone.
+  Result<index::GraphIndex> Make(const HeadSource& source, uint64_t first_key) const {
+    const index::GraphSource all = SourceOf(*source.keys, first_key);
+    const uint64_t num_before = source.prior == nullptr ? 0 : source.prior->num_tokens;
+    if (num_before > first_key && num_before < source.run->num_tokens()) {
+      const PriorHead& before = *source.prior;
+      const Result<index::GraphIndex> prior = index::GraphIndex::Parse(
+          before.parts[0].bytes, {num_before - first_key, all.keys.num_elements, all.keys.dtype},
+          before.name);
+      if (prior.ok()) return GrowGraph(all, *prior, source.pool, source.cancel);
+    }
+    return BuildGraph(all, source.pool, source.cancel);
+  }
+
   virtual uint64_t BytesFor(const index::GraphShape& shape) const = 0;
   virtual Result<index::GraphIndex> BuildGraph(const index::GraphSource& source, ThreadPool* pool,
                                                const std::atomic<bool>* cancel) const = 0;
+  // `prior`: of the first keys, but not of all.
+  virtual Result<index::GraphIndex> GrowGraph(const index::GraphSource& source,
+                                              const index::GraphIndex& prior, ThreadPool* pool,
+                                              const std::atomic<bool>* cancel) const = 0;
 
   static Head HeadOf(std::shared_ptr<const OwnedHead<index::GraphIndex>> owned) {
     return {.index = &owned->object, .owner = owned};
@@ -77,7 +95,8 @@ class AnyGraphKind : public Kind {
 
 class GraphKind final : public AnyGraphKind {
  public:
-  GraphKind() : AnyGraphKind(TraitsOf(kGraph, "graph_1")) {}
+  explicit GraphKind(const KindOptions& options)
+      : AnyGraphKind(TraitsOf(kGraph, "graph_1")), max_queries_(options.max_training_queries) {}
 
  private:
   uint64_t BytesFor(const index::GraphShape& shape) const override {
@@ -85,8 +104,23 @@ class GraphKind final : public AnyGraphKind {
   }
   Result<index::GraphIndex> BuildGraph(const index::GraphSource& source, ThreadPool* pool,
                                        const std::atomic<bool>* cancel) const override {
-    return index::GraphIndex::Build(source, {.pool = pool, .cancel = cancel});
+    return index::GraphIndex::Build(source, OptionsOf(pool, cancel));
   }
+  Result<index::GraphIndex> GrowGraph(const index::GraphSource& source,
+                                      const index::GraphIndex& prior, ThreadPool* pool,
+                                      const std::atomic<bool>* cancel) const override {
+    const index::GraphSource added = index::WithQueriesFrom(source, prior.num_keys());
+    // Without q of the new tokens a graph knows nothing of their keys.
+    if (added.queries.num_rows() == 0) return BuildGraph(source, pool, cancel);
+    const index::GraphRun run = {&prior, 0};
+    return index::GraphIndex::Extend(added, {&run, 1}, OptionsOf(pool, cancel));
+  }
+
+  index::GraphOptions OptionsOf(ThreadPool* pool, const std::atomic<bool>* cancel) const {
+    return {.max_queries = max_queries_, .pool = pool, .cancel = cancel};
+  }
+
+  const size_t max_queries_;
 };
 
 class RoarGraphKind final : public AnyGraphKind {
@@ -100,10 +134,19 @@ class RoarGraphKind final : public AnyGraphKind {
   }
   Result<index::GraphIndex> BuildGraph(const index::GraphSource& source, ThreadPool* pool,
                                        const std::atomic<bool>* cancel) const override {
+    return index::GraphIndex::BuildRoar(source, OptionsOf(pool, cancel));
+  }
+  Result<index::GraphIndex> GrowGraph(const index::GraphSource& source,
+                                      const index::GraphIndex& prior, ThreadPool* pool,
+                                      const std::atomic<bool>* cancel) const override {
+    return index::GraphIndex::GrowRoar(source, prior, OptionsOf(pool, cancel));
+  }
+
+  index::RoarOptions OptionsOf(ThreadPool* pool, const std::atomic<bool>* cancel) const {
     index::RoarOptions options = options_;
     options.pool = pool;
     options.cancel = cancel;
-    return index::GraphIndex::BuildRoar(source, options);
+    return options;
   }
 
   const index::RoarOptions options_;
@@ -111,10 +154,12 @@ class RoarGraphKind final : public AnyGraphKind {
 
 }  // namespace
 
-std::unique_ptr<const Kind> MakeGraphKind() { return std::make_unique<const GraphKind>(); }
+std::unique_ptr<const Kind> MakeGraphKind(const KindOptions& options) {
+  return std::make_unique<const GraphKind>(options);
+}
 
 std::unique_ptr<const Kind> MakeRoarGraphKind(const KindOptions& options) {
-  index::RoarOptions roar;
+  index::RoarOptions roar = {.max_queries = options.max_training_queries};
   if (options.roar_keys_per_query != 0) roar.keys_per_query = options.roar_keys_per_query;
   if (options.roar_max_degree != 0) roar.max_degree = options.roar_max_degree;
   if (options.roar_search_window != 0) roar.search_window = options.roar_search_window;

@@ -12,7 +12,7 @@
 
 namespace attndb::derived {
 
-std::unique_ptr<const Kind> MakeGraphKind();
+std::unique_ptr<const Kind> MakeGraphKind(const KindOptions& options);
 
 // The same, built as RoarGraph was published.
 std::unique_ptr<const Kind> MakeRoarGraphKind(const KindOptions& options);

@@ -9,6 +9,20 @@
 namespace attndb::derived {
 namespace {
 
+// A head of an object, whose parts are not empty.
+Result<HeadParts> ReadParts(const Kind& kind, const storage::Companion& object,
+                            const storage::KvRun& run, LayerId layer, uint32_t head) {
+  HeadParts parts = {.run = &run,
+                     .layer = layer,
+                     .name = storage::Describe(object.name()) + ", layer " + std::to_string(layer) +
+                             ", head " + std::to_string(head)};
+  for (uint32_t part = 0; part < kind.traits().parts.size(); ++part) {
+    ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange range, object.ReadPart({layer, head, part}));
+    parts.parts.push_back(std::move(range));
+  }
+  return parts;
+}
+
 // Makes the heads of one layer, one after another.
 class LayerBuilder {
  public:
@@ -33,10 +47,22 @@ class LayerBuilder {
     if (!IsOfKeys()) return kind_.Build(source);
     const index::PlaneSource keys = sources_->Of(kv_head, rows.data());
     source.keys = &keys;
+    const std::optional<PriorHead> prior = ReadPrior(kv_head);
+    if (prior) source.prior = &*prior;
     return kind_.Build(source);
   }
 
  private:
+  // None if there is none that can be read.
+  std::optional<PriorHead> ReadPrior(uint32_t kv_head) const {
+    if (options_.prior == nullptr) return std::nullopt;
+    const storage::Companion& object = *options_.prior->object;
+    if (object.num_rows({layer_, kv_head, 0}) == 0) return std::nullopt;
+    Result<HeadParts> parts = ReadParts(kind_, object, run_, layer_, kv_head);
+    if (!parts.ok()) return std::nullopt;
+    return PriorHead{std::move(parts->name), std::move(parts->parts), options_.prior->num_tokens};
+  }
+
   bool IsOfKeys() const { return kind_.traits().made_of == Kind::Rows::kKeys; }
 
   const Kind& kind_;
@@ -90,25 +116,18 @@ Result<std::vector<Head>> Kind::ReadLayer(const storage::Companion& object,
   std::vector<Head> heads(NumHeads(run, layer));
   for (uint32_t head = 0; head < heads.size(); ++head) {
     if (object.num_rows({layer, head, 0}) == 0) continue;
-    HeadParts parts = {.run = &run,
-                       .layer = layer,
-                       .name = storage::Describe(object.name()) + ", layer " +
-                               std::to_string(layer) + ", head " + std::to_string(head)};
-    for (uint32_t part = 0; part < traits_.parts.size(); ++part) {
-      ATTNDB_ASSIGN_OR_RETURN(storage::ObjectRange range, object.ReadPart({layer, head, part}));
-      parts.parts.push_back(std::move(range));
-    }
+    ATTNDB_ASSIGN_OR_RETURN(HeadParts parts, ReadParts(*this, object, run, layer, head));
     ATTNDB_ASSIGN_OR_RETURN(heads[head], Parse(std::move(parts)));
   }
   return heads;
 }
 
 Status Kind::Write(const storage::KvRun& run, const ModelSpec& spec, ThreadPool* pool,
-                   storage::CompanionWriter* writer,
-                   const std::function<void(LayerId)>& layer_done) const {
+                   storage::CompanionWriter* writer, const std::function<void(LayerId)>& layer_done,
+                   const PriorObject* prior) const {
   for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
     const LayerBuilder builder(*this, run, layer, spec.layers[layer],
-                               {.pool = pool, .cancel = writer->cancel()});
+                               {.pool = pool, .cancel = writer->cancel(), .prior = prior});
     for (uint32_t head = 0; head < NumHeads(run, layer); ++head) {
       BuiltHead built;
       if (HasObjects(spec.layers[layer]) && !run.non_finite(layer, head)) {

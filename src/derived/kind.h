@@ -50,6 +50,19 @@ struct BuiltHead {
   uint64_t num_rows = 0;                          // 0 if it has none.
 };
 
+// An object of a run's first tokens, but not of all, from which one of the run can go on.
+struct PriorObject {
+  std::shared_ptr<const storage::Companion> object;
+  uint64_t num_tokens = 0;
+};
+
+// A head of it.
+struct PriorHead {
+  std::string name;                         // For errors.
+  std::vector<storage::ObjectRange> parts;  // In the order of the kind's parts.
+  uint64_t num_tokens = 0;
+};
+
 // What a head is made from.
 struct HeadSource {
   const storage::KvRun* run = nullptr;
@@ -59,6 +72,7 @@ struct HeadSource {
   const index::PlaneSource* keys = nullptr;   // Null if the kind is made of values.
   ThreadPool* pool = nullptr;                 // For the caller alone.
   const std::atomic<bool>* cancel = nullptr;  // May be null.
+  const PriorHead* prior = nullptr;           // Null, or the kind grows.
 };
 
 // What a head is read from.
@@ -82,6 +96,7 @@ class Kind {
     bool always = false;  // Built for each segment; others once a plan has asked for them.
     // Takes much longer than a pass over the rows: built for the disk only, behind no other kind.
     bool slow = false;
+    bool grows = false;  // Can go on from an object of the first tokens.
   };
 
   explicit Kind(Traits traits) : traits_(std::move(traits)) {}
@@ -106,6 +121,7 @@ class Kind {
   struct BuildOptions {
     ThreadPool* pool = nullptr;
     const std::atomic<bool>* cancel = nullptr;
+    const PriorObject* prior = nullptr;
   };
   // All heads of a layer.
   Result<std::vector<Head>> BuildLayer(const storage::KvRun& run, LayerId layer,
@@ -113,10 +129,10 @@ class Kind {
   Result<std::vector<Head>> ReadLayer(const storage::Companion& object, const storage::KvRun& run,
                                       LayerId layer) const;
   // Adds all parts of all heads. Holds what is made of one head at a time. `layer_done` is called
-  // after each layer.
+  // after each layer. `prior`: null, or what heads go on from, as far as it can be read.
   Status Write(const storage::KvRun& run, const ModelSpec& spec, ThreadPool* pool,
-               storage::CompanionWriter* writer,
-               const std::function<void(LayerId)>& layer_done) const;
+               storage::CompanionWriter* writer, const std::function<void(LayerId)>& layer_done,
+               const PriorObject* prior = nullptr) const;
 
  private:
   const Traits traits_;

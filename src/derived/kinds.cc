@@ -47,7 +47,7 @@ Kinds BuiltinKinds(const KindOptions& options) {
   kinds.Add(MakeValuePlanesKind());
   kinds.Add(MakeValueMeansKind());
   kinds.Add(MakeClustersKind());
-  kinds.Add(MakeGraphKind());
+  kinds.Add(MakeGraphKind(options));
   kinds.Add(MakeRoarGraphKind(options));
   for (auto& kind : MakePqKinds(options.kmeans_iterations)) kinds.Add(std::move(kind));
   for (auto& kind : MakeBlocksKinds()) kinds.Add(std::move(kind));

@@ -55,6 +55,7 @@ struct KindOptions {
   size_t roar_keys_per_query = 0;
   size_t roar_max_degree = 0;
   size_t roar_search_window = 0;
+  size_t max_training_queries = 0;  // Of graphs: index/graph/graph_source.h.
 };
 
 // Those that this version has.

@@ -148,6 +148,37 @@ class RoundTripTest(KvFileCase):
         self.assert_fails(USAGE, *again, "pq", "--no-planes", says=["background_builds"])
         self.assert_fails(USAGE, *again, "pq", "--iterations", 1001, says=["--iterations"])
 
+    def test_graphs_are_trained_as_asked_and_go_on_when_segments_are_merged(self):
+        tokens = [i * 13 % 1000 for i in range(6500)]
+        held = KvFile(tokens=tokens)
+        shape = [LAYER["num_q_heads"], len(tokens), LAYER["head_dim"]]
+        count = shape[0] * shape[1] * shape[2]
+        numbers = random.Random(3)
+        for layer in range(NUM_LAYERS):
+            held.add(f"layers.{layer}.q", "F32", shape,
+                     struct.pack(f"<{count}f", *(numbers.uniform(-2, 2) for _ in range(count))))
+        file = held.write(self.dir / "long.safetensors")
+        roar = ("--roar-keys", 20, "--roar-degree", 6, "--roar-window", 20)
+        sampled = []
+        for name, rate in (("few", 0.1), ("many", 0.4)):
+            self.run_ok("import", "--safetensors", file, "--name", name, "--replace",
+                        "--query-sample", rate, "--no-planes")
+            sampled.append(self.run_json("describe", name)["query_sample_bytes"])
+            self.run_ok("rm", name)
+        self.assertAlmostEqual(sampled[1] / sampled[0], 4, delta=1)
+        self.run_ok("import", "--safetensors", file, "--index", "roargraph",
+                    "--training-queries", 500, *roar)
+        before = self.run_json("describe", "long")
+        self.assertEqual(len(before["segments"]), 2)
+        self.run_ok("compact", "--segment-tokens", 65536, "--grow-graphs", *roar)
+        after = self.run_json("describe", "long")
+        self.assertEqual(len(after["segments"]), 1)
+        self.assertGreater(after["derived_bytes"]["roargraph_1"], 0)
+        self.run_ok("verify")
+        self.assert_fails(USAGE, "import", "--safetensors", file, "--query-sample", 17,
+                          says=["--query-sample"])
+        self.assert_fails(USAGE, "compact", "--roar-degree", 128, says=["--roar-degree"])
+
     def test_importing_again_does_nothing_and_another_needs_replace(self):
         self.run_ok("import", "--safetensors", self.file)
         again = self.run_json("import", "--safetensors", self.file, "--pin")

@@ -331,6 +331,22 @@ def test_a_store_builds_the_index_that_it_is_opened_for(
         attndb.open(tmp_path / "store", index="tree")
 
 
+def test_a_merged_graph_goes_on_from_the_first(tmp_path: Path, spec: attndb.ModelSpec) -> None:
+    steps = Steps(4300)
+    options = {"query_sample": 0.4, "max_training_queries": 500, "grow_graphs": True}
+    with attndb.open(tmp_path / "store", index="graph", **options) as db:
+        for end in (2200, 4300):
+            session, rest = db.create_session(spec, steps.ids[:end])
+            steps.run(session, end - len(rest), end)
+            db.store(session, steps.ids[:end], name="a", replace=True)
+        db.wait_for_background()
+        assert len(db.describe("a").segments) == 2
+        db.compact(segment_tokens=8000)
+        db.wait_for_background()
+        assert len(db.describe("a").segments) == 1
+        assert db.describe("a").derived_bytes["graph_1"] > 0
+
+
 def test_planes_come_to_disk_in_the_background(
     tmp_path: Path, spec: attndb.ModelSpec
 ) -> None:

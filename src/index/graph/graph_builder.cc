@@ -132,7 +132,8 @@ void GraphBuilder::ChooseQueries() {
     queries_.push_back({static_cast<const std::byte*>(row.data), num_keys_});
   }
   if (all.empty()) all.swap(queries_);
-  const size_t count = std::min(MostQueries(options_.max_queries, num_keys_), all.size());
+  const size_t most = MostQueries(options_.max_queries, num_keys_, options_.keys_per_query);
+  const size_t count = std::min(most, all.size());
   queries_.clear();
   for (size_t i = 0; i < count; ++i) queries_.push_back(all[Spaced(i, count, all.size())]);
 }

@@ -16,20 +16,20 @@ namespace {
 constexpr uint64_t kRotationSeed = 0x6772617068;  // "graph"
 
 // Keys of a part of work.
-constexpr size_t kPartKeys = 2048;
+constexpr size_t kCodePartKeys = 2048;
 
 // Codes reach this many deviations: beyond it they are cut off, which moves few keys and those a
 // little; a wider range would be coarser for all.
 constexpr double kCodeRange = 5.0;
 
-size_t NumKeyParts(size_t num_keys) { return (num_keys + kPartKeys - 1) / kPartKeys; }
+size_t NumKeyParts(size_t num_keys) { return (num_keys + kCodePartKeys - 1) / kCodePartKeys; }
 
 // Calls f(key) for the keys of each part.
 template <typename F>
 void ForKeys(ThreadPool* pool, size_t num_keys, const F& f) {
   ForParts(pool, NumKeyParts(num_keys), [&](uint32_t part) {
-    const size_t end = std::min(num_keys, (part + size_t{1}) * kPartKeys);
-    f(part * kPartKeys, end);
+    const size_t end = std::min(num_keys, (part + size_t{1}) * kCodePartKeys);
+    f(part * kCodePartKeys, end);
   });
 }
 
@@ -49,7 +49,7 @@ TurnedKeys::TurnedKeys(const kernels::RowsView& keys, size_t num_keys, ThreadPoo
   std::vector<double> sums(NumKeyParts(num_keys) * d);
   ForKeys(pool, num_keys, [&](size_t begin, size_t end) {
     std::vector<float> row(d);
-    double* const sum = sums.data() + begin / kPartKeys * d;
+    double* const sum = sums.data() + begin / kCodePartKeys * d;
     for (size_t key = begin; key < end; ++key) {
       kernels::LoadRows(keys_, key, 1, row.data());
       for (size_t i = 0; i < d; ++i) sum[i] += double{row[i]};
@@ -97,7 +97,7 @@ KeyCodes::KeyCodes(const TurnedKeys& keys, ThreadPool* pool)
     for (size_t key = begin; key < end; ++key) {
       keys.LoadKey(key, true, row.data());
       const double norm = Norm(row);
-      squares[begin / kPartKeys] += norm * norm;
+      squares[begin / kCodePartKeys] += norm * norm;
     }
   });
   double square = 0;

@@ -23,7 +23,7 @@ using storage::ExpectEqual;
 using storage::Mismatch;
 
 // Routers beyond this would cost an insert more than a scan of the keys.
-constexpr uint64_t kMaxRouters = 1 << 20;
+constexpr uint64_t kMostRouters = 1 << 20;
 
 // Bytes that a slot may have.
 struct SlotRange {
@@ -84,7 +84,7 @@ Result<GraphHeader> DecodeHeader(std::span<const std::byte> bytes, const GraphSh
   ATTNDB_RETURN_IF_ERROR(CheckSlotBytes(object, "slot_bytes", header.slot_bytes, range));
   ATTNDB_RETURN_IF_ERROR(
       CheckSlotBytes(object, "router_slot_bytes", header.router_slot_bytes, SlotRange()));
-  ATTNDB_RETURN_IF_ERROR(ExpectAtMost(object, "num_routers", header.num_routers, kMaxRouters));
+  ATTNDB_RETURN_IF_ERROR(ExpectAtMost(object, "num_routers", header.num_routers, kMostRouters));
   ATTNDB_RETURN_IF_ERROR(
       ExpectAtMost(object, "entry_point", header.entry_point, header.num_keys - 1));
   return header;

@@ -9,6 +9,7 @@
 #include "common/checked_math.h"
 #include "index/graph/graph_builder.h"
 #include "index/graph/roar_builder.h"
+#include "index/graph/roar_growth.h"
 
 namespace attndb::index {
 
@@ -50,6 +51,19 @@ Result<GraphIndex> GraphIndex::BuildRoar(const GraphSource& source, const RoarOp
   if (source.num_keys == 0) return GraphIndex();
   GraphHeader header;
   ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, RoarBuilder(source, options).Build(&header));
+  return Own(std::move(buffer), header);
+}
+
+Result<GraphIndex> GraphIndex::GrowRoar(const GraphSource& source, const GraphIndex& prior,
+                                        const RoarOptions& options) {
+  const GraphView& view = prior.view();
+  ATTNDB_CHECK(options.max_degree > 0 && options.max_degree <= kMaxRoarDegree);
+  ATTNDB_CHECK(options.keys_per_query > 0 && options.search_window > 0);
+  ATTNDB_CHECK(view.header.num_keys > 0 && view.header.num_keys < source.num_keys);
+  ATTNDB_CHECK(view.header.num_elements == source.keys.num_elements);
+  ATTNDB_CHECK(view.header.dtype == source.keys.dtype);
+  GraphHeader header;
+  ATTNDB_ASSIGN_OR_RETURN(AlignedBuffer buffer, RoarGrower(source, view, options).Grow(&header));
   return Own(std::move(buffer), header);
 }
 

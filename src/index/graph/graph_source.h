@@ -27,7 +27,7 @@ struct GraphSource {
 
 struct GraphOptions {
   // Training queries at most, evenly spaced; 0: 40 % of the keys (AlayaDB 9.2.1) up to 32,768,
-  // which bounds the time of a build.
+  // which bounds the time of a build. The lists that they find take at most kMaxListBytes.
   size_t max_queries = 0;
   size_t keys_per_query = 100;  // RoarGraph's N_q.
   size_t slot_bytes = 48;       // graph_slots.h.
@@ -46,6 +46,14 @@ struct RoarOptions {
   const std::atomic<bool>* cancel = nullptr;
 };
 inline constexpr size_t kMaxRoarDegree = 127;
+
+// Lists of keys that training queries find: 5 million queries with N_q = 100.
+inline constexpr size_t kMaxListBytes = size_t{2} << 30;
+
+// The source with the queries of the tokens of keys from `first_key` on alone.
+GraphSource WithQueriesFrom(const GraphSource& source, size_t first_key);
+// The same of the keys before it.
+GraphSource WithQueriesBefore(const GraphSource& source, size_t first_key);
 
 }  // namespace attndb::index
 

@@ -5,42 +5,16 @@
 #include <numeric>
 
 #include "common/checked_math.h"
+#include "index/graph/exact_nearest.h"
 #include "index/graph/graph_queues.h"
 #include "index/graph/graph_sight.h"
 #include "index/graph/neighbour_table.h"
 #include "index/graph/training_queries.h"
 #include "kernels/convert.h"
 #include "kernels/score.h"
-#include "kernels/select.h"
 
 namespace attndb::index {
 namespace {
-
-constexpr size_t kPartKeys = 512;
-constexpr size_t kQueriesAtOnce = 8;  // A scan of all keys is for so many.
-
-// Sums of huge numbers may be NaN, which has no place in an order.
-float Ordered(float score) {
-  return score == score ? score : -std::numeric_limits<float>::infinity();
-}
-
-struct alignas(64) Line {
-  std::byte bytes[64];
-};
-
-// The numbers of the largest scores, as many as `best` has room for, best first.
-void TakeBest(std::span<const float> scores, std::span<uint32_t> best) {
-  std::vector<Line> scratch(kernels::SelectTopKScratchBytes(scores.size()) / sizeof(Line) + 1);
-  std::vector<uint32_t> indices(best.size() + kernels::kSelectSlack);
-  const size_t count = kernels::SelectTopK(scores.data(), scores.size(), best.size(),
-                                           indices.data(), scratch.data());
-  std::sort(indices.begin(), indices.begin() + static_cast<ptrdiff_t>(count),
-            [&](uint32_t a, uint32_t b) {
-              const float of_a = Ordered(scores[a]), of_b = Ordered(scores[b]);
-              return of_a != of_b ? of_a > of_b : a < b;
-            });
-  std::copy_n(indices.begin(), count, best.begin());
-}
 
 // Searches a graph that is being built, best first, for the keys that score highest with a key.
 class KeySearch {
@@ -60,8 +34,7 @@ class KeySearch {
         found_scores_(window) {}
 
   // The `window` best of the keys that it meets, without `key`.
-  std::vector<uint32_t> Find(const std::vector<std::vector<uint32_t>>& lists, uint32_t key,
-                             uint32_t entry_point) {
+  std::vector<uint32_t> Find(const NeighbourLists& lists, uint32_t key, uint32_t entry_point) {
     kernels::LoadRows(keys_, key, 1, row_.data());
     seen_.Clear();
     followed_.Clear();
@@ -109,71 +82,7 @@ class KeySearch {
   std::vector<float> found_scores_;
 };
 
-// Calls of_key(key, work) of all keys; each part has a `make_work()` of its own.
-template <typename MakeWork, typename OfKey>
-void ForKeys(size_t num_keys, const RoarOptions& options, const MakeWork& make_work,
-             const OfKey& of_key) {
-  ForParts(options.pool, (num_keys + kPartKeys - 1) / kPartKeys, [&](uint32_t part) {
-    auto work = make_work();
-    const size_t end = std::min(num_keys, (part + size_t{1}) * kPartKeys);
-    for (size_t key = part * kPartKeys; key < end; ++key) {
-      if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) return;
-      of_key(static_cast<uint32_t>(key), &work);
-    }
-  });
-}
-
 }  // namespace
-
-NeighbourPruner::NeighbourPruner(const kernels::RowsView& keys)
-    : keys_(keys), row_(keys.num_elements) {}
-
-void NeighbourPruner::Score(uint32_t key, std::span<const uint32_t> others) {
-  kernels::LoadRows(keys_, key, 1, row_.data());
-  scores_.resize(others.size());
-  kernels::ScoreGather(keys_, others.data(), others.size(), row_.data(), row_.size(), 1,
-                       scores_.data(), others.size());
-  for (float& score : scores_) score = Ordered(score);
-}
-
-const std::vector<uint32_t>& NeighbourPruner::Choose(uint32_t key,
-                                                     std::span<const uint32_t> candidates,
-                                                     size_t max_kept, bool fills) {
-  Score(key, candidates);
-  order_.resize(candidates.size());
-  std::iota(order_.begin(), order_.end(), 0u);
-  std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
-    return scores_[a] != scores_[b] ? scores_[a] > scores_[b] : candidates[a] < candidates[b];
-  });
-  open_.clear();
-  of_open_.clear();
-  for (uint32_t& place : order_) {
-    of_open_.push_back(scores_[place]);
-    place = candidates[place];
-    open_.push_back(place);
-  }
-  kept_.clear();
-  while (!open_.empty() && kept_.size() < max_kept) {
-    kept_.push_back(open_.front());
-    PassOver(open_.front());
-  }
-  for (size_t i = 0; fills && i < order_.size() && kept_.size() < max_kept; ++i) {
-    if (std::ranges::find(kept_, order_[i]) == kept_.end()) kept_.push_back(order_[i]);
-  }
-  return kept_;
-}
-
-void NeighbourPruner::PassOver(uint32_t chosen) {
-  Score(chosen, open_);
-  size_t count = 0;
-  for (size_t i = 1; i < open_.size(); ++i) {
-    if (scores_[i] > of_open_[i]) continue;
-    open_[count] = open_[i];
-    of_open_[count++] = of_open_[i];
-  }
-  open_.resize(count);
-  of_open_.resize(count);
-}
 
 GraphHeader RoarHeaderFor(const GraphShape& shape, size_t max_degree) {
   const size_t list_bits = 8 + 2 * max_degree * IdBits(shape.num_keys);
@@ -189,9 +98,9 @@ RoarBuilder::RoarBuilder(const GraphSource& source, const RoarOptions& options)
     : source_(source), options_(options), num_keys_(source.num_keys) {}
 
 Result<AlignedBuffer> RoarBuilder::Build(GraphHeader* header) {
-  const Lists projected = Project(FindNearestKeys());
+  const NeighbourLists projected = Project(FindNearestKeys());
   entry_point_ = FindMedoid(projected);
-  const Lists enhanced = Enhance(projected);
+  const NeighbourLists enhanced = Enhance(projected);
   if (Cancelled()) return Status::Cancelled("build of a graph");
   *header = RoarHeaderFor({num_keys_, source_.keys.num_elements, source_.keys.dtype},
                           options_.max_degree);
@@ -207,38 +116,25 @@ Result<AlignedBuffer> RoarBuilder::Build(GraphHeader* header) {
 }
 
 NearestLists RoarBuilder::FindNearestKeys() const {
-  const std::vector<const std::byte*> queries = TrainingQueries(source_, options_.max_queries);
-  NearestLists nearest;
-  nearest.length = std::min(options_.keys_per_query, num_keys_);
-  nearest.ids.assign(queries.size() * nearest.length, kNoKey);
-  const size_t width = source_.keys.num_elements;
-  ForParts(options_.pool, (queries.size() + kQueriesAtOnce - 1) / kQueriesAtOnce,
-           [&](uint32_t part) {
-             if (Cancelled()) return;
-             const size_t first = part * kQueriesAtOnce;
-             const size_t count = std::min(kQueriesAtOnce, queries.size() - first);
-             std::vector<float> rows(count * width), scores(count * num_keys_);
-             for (size_t i = 0; i < count; ++i) {
-               LoadTrainingQuery(source_, queries[first + i], rows.data() + i * width);
-             }
-             kernels::ScoreRows(source_.keys, num_keys_, rows.data(), width, count, scores.data(),
-                                num_keys_);
-             for (size_t i = 0; i < count; ++i) {
-               TakeBest({scores.data() + i * num_keys_, num_keys_},
-                        {nearest.ids.data() + (first + i) * nearest.length, nearest.length});
-             }
-           });
-  return nearest;
+  const std::vector<const std::byte*> queries = TrainingQueries(source_, options_);
+  return FindExactNearest(
+      {.rows = source_.keys,
+       .num_rows = num_keys_,
+       .num_queries = queries.size(),
+       .load = [&](size_t i, float* row) { LoadTrainingQuery(source_, queries[i], row); },
+       .length = options_.keys_per_query,
+       .pool = options_.pool,
+       .cancel = options_.cancel});
 }
 
-RoarBuilder::Lists RoarBuilder::Project(const NearestLists& nearest) const {
+NeighbourLists RoarBuilder::Project(const NearestLists& nearest) const {
   std::vector<uint32_t> query_of(num_keys_, kNoKey);
   for (uint32_t query = 0; query < nearest.num_lists() && !Cancelled(); ++query) {
     query_of[nearest.list(query)[0]] = query;
   }
-  Lists lists(num_keys_);
+  NeighbourLists lists(num_keys_);
   ForKeys(
-      num_keys_, options_, [&] { return NeighbourPruner(source_.keys); },
+      {0, num_keys_}, options_, [&] { return NeighbourPruner(source_.keys); },
       [&](uint32_t key, NeighbourPruner* pruner) {
         if (query_of[key] == kNoKey) return;
         lists[key] = pruner->Choose(key, nearest.list(query_of[key]).subspan(1),
@@ -248,15 +144,15 @@ RoarBuilder::Lists RoarBuilder::Project(const NearestLists& nearest) const {
   return lists;
 }
 
-RoarBuilder::Lists RoarBuilder::Enhance(const Lists& projected) const {
+NeighbourLists RoarBuilder::Enhance(const NeighbourLists& projected) const {
   struct Work {
     KeySearch search;
     NeighbourPruner pruner;
   };
-  Lists lists(num_keys_);
+  NeighbourLists lists(num_keys_);
   const size_t window = std::min(options_.search_window, num_keys_);
   ForKeys(
-      num_keys_, options_,
+      {0, num_keys_}, options_,
       [&] {
         return Work{{source_.keys, num_keys_, window}, NeighbourPruner(source_.keys)};
       },
@@ -268,13 +164,13 @@ RoarBuilder::Lists RoarBuilder::Enhance(const Lists& projected) const {
   return lists;
 }
 
-void RoarBuilder::LinkBack(bool fills, Lists* lists) const {
-  Lists linking(num_keys_);
+void RoarBuilder::LinkBack(bool fills, NeighbourLists* lists) const {
+  NeighbourLists linking(num_keys_);
   for (uint32_t key = 0; key < num_keys_; ++key) {
     for (const uint32_t id : (*lists)[key]) linking[id].push_back(key);
   }
   ForKeys(
-      num_keys_, options_, [&] { return NeighbourPruner(source_.keys); },
+      {0, num_keys_}, options_, [&] { return NeighbourPruner(source_.keys); },
       [&](uint32_t key, NeighbourPruner* pruner) {
         std::vector<uint32_t>& list = (*lists)[key];
         const std::vector<uint32_t> own = list;
@@ -287,7 +183,7 @@ void RoarBuilder::LinkBack(bool fills, Lists* lists) const {
 }
 
 // Of the keys that the projection linked, the nearest to the mean of all.
-uint32_t RoarBuilder::FindMedoid(const Lists& projected) const {
+uint32_t RoarBuilder::FindMedoid(const NeighbourLists& projected) const {
   const size_t width = source_.keys.num_elements;
   std::vector<float> row(width);
   std::vector<double> mean(width);

@@ -31,33 +31,9 @@
 #include "index/graph/graph_format.h"
 #include "index/graph/graph_nearest.h"
 #include "index/graph/graph_source.h"
+#include "index/graph/neighbour_pruner.h"
 
 namespace attndb::index {
-
-// Chooses neighbours of keys by inner products. One a thread.
-class NeighbourPruner {
- public:
-  explicit NeighbourPruner(const kernels::RowsView& keys);
-
-  // At most max_kept of `candidates`, of equal scores the lowest first; `fills`: up to max_kept of
-  // those that were passed over behind them. Valid until the next call. REQUIRES: candidates are
-  // different keys, and `key` is none of them.
-  const std::vector<uint32_t>& Choose(uint32_t key, std::span<const uint32_t> candidates,
-                                      size_t max_kept, bool fills);
-
- private:
-  void Score(uint32_t key, std::span<const uint32_t> others);
-  // Takes what scores higher with `chosen` than with the key out of what is open.
-  void PassOver(uint32_t chosen);
-
-  const kernels::RowsView keys_;
-  std::vector<float> row_;
-  std::vector<float> scores_;
-  std::vector<uint32_t> order_;  // Candidates, best first.
-  std::vector<uint32_t> open_;   // Those that may be chosen,
-  std::vector<float> of_open_;   // ... and their scores with the key.
-  std::vector<uint32_t> kept_;
-};
 
 // Of a graph of such keys, without its entry point.
 GraphHeader RoarHeaderFor(const GraphShape& shape, size_t max_degree);
@@ -70,13 +46,11 @@ class RoarBuilder {
   Result<AlignedBuffer> Build(GraphHeader* header);
 
  private:
-  using Lists = std::vector<std::vector<uint32_t>>;  // By key.
-
   NearestLists FindNearestKeys() const;
-  Lists Project(const NearestLists& nearest) const;
-  Lists Enhance(const Lists& projected) const;
-  void LinkBack(bool fills, Lists* lists) const;
-  uint32_t FindMedoid(const Lists& projected) const;
+  NeighbourLists Project(const NearestLists& nearest) const;
+  NeighbourLists Enhance(const NeighbourLists& projected) const;
+  void LinkBack(bool fills, NeighbourLists* lists) const;
+  uint32_t FindMedoid(const NeighbourLists& projected) const;
   bool Cancelled() const {
     return options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed);
   }

@@ -14,8 +14,8 @@ namespace attndb::index {
 // Element i of `count` evenly spaced ones of `total`.
 inline size_t Spaced(size_t i, size_t count, size_t total) { return i * total / count; }
 
-// How many may train a graph of such keys; max_queries: GraphOptions.
-size_t MostQueries(size_t max_queries, size_t num_keys);
+// How many may train a graph of such keys; max_queries, keys_per_query: GraphOptions.
+size_t MostQueries(size_t max_queries, size_t num_keys, size_t keys_per_query);
 
 // A row of queries, or of keys, as float32.
 void LoadTrainingQuery(const GraphSource& source, const std::byte* row, float* out);
@@ -24,7 +24,8 @@ void LoadTrainingQuery(const GraphSource& source, const std::byte* row, float* o
 bool CanTrain(const GraphSource& source, const std::byte* row);
 
 // Evenly spaced rows of the source's queries that can train; keys where there are none.
-std::vector<const std::byte*> TrainingQueries(const GraphSource& source, size_t max_queries);
+std::vector<const std::byte*> TrainingQueries(const GraphSource& source,
+                                              const RoarOptions& options);
 
 }  // namespace attndb::index
 

@@ -1,0 +1,73 @@
+// Internal to graph: how RoarGraph chooses neighbours, and the loop over the keys that get them.
+//
+// Errors:  none. Scores that are NaN count as the least.
+// Threads: a pruner is one thread's; ForKeys is parallel inside.
+#ifndef ATTNDB_INDEX_GRAPH_NEIGHBOUR_PRUNER_H_
+#define ATTNDB_INDEX_GRAPH_NEIGHBOUR_PRUNER_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "index/graph/graph_codes.h"
+#include "index/graph/graph_source.h"
+#include "kernels/layout.h"
+
+namespace attndb::index {
+
+// The neighbours of each key.
+using NeighbourLists = std::vector<std::vector<uint32_t>>;
+
+// Chooses neighbours of keys by inner products. One a thread.
+class NeighbourPruner {
+ public:
+  explicit NeighbourPruner(const kernels::RowsView& keys);
+
+  // At most max_kept of `candidates`, of equal scores the lowest first; `fills`: up to max_kept of
+  // those that were passed over behind them. Valid until the next call. REQUIRES: candidates are
+  // different keys, and `key` is none of them.
+  const std::vector<uint32_t>& Choose(uint32_t key, std::span<const uint32_t> candidates,
+                                      size_t max_kept, bool fills);
+
+ private:
+  void Score(uint32_t key, std::span<const uint32_t> others);
+  // Takes what scores higher with `chosen` than with the key out of what is open.
+  void PassOver(uint32_t chosen);
+
+  const kernels::RowsView keys_;
+  std::vector<float> row_;
+  std::vector<float> scores_;
+  std::vector<uint32_t> order_;  // Candidates, best first.
+  std::vector<uint32_t> open_;   // Those that may be chosen,
+  std::vector<float> of_open_;   // ... and their scores with the key.
+  std::vector<uint32_t> kept_;
+};
+
+// Keys [begin, end).
+struct KeyRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// Calls of_key(key, work) of the keys; each part of them has a `make_work()` of its own. Once
+// *options.cancel some are left out.
+template <typename MakeWork, typename OfKey>
+void ForKeys(KeyRange keys, const RoarOptions& options, const MakeWork& make_work,
+             const OfKey& of_key) {
+  constexpr size_t kPartKeys = 512;
+  ForParts(options.pool, (keys.end - keys.begin + kPartKeys - 1) / kPartKeys, [&](uint32_t part) {
+    auto work = make_work();
+    const size_t begin = keys.begin + part * kPartKeys;
+    const size_t end = std::min(keys.end, begin + kPartKeys);
+    for (size_t key = begin; key < end; ++key) {
+      if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) return;
+      of_key(static_cast<uint32_t>(key), &work);
+    }
+  });
+}
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_NEIGHBOUR_PRUNER_H_
