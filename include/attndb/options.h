@@ -7,7 +7,9 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "attndb/custom_index.h"
 #include "attndb/types.h"
 
 namespace attndb {
@@ -70,6 +72,9 @@ struct DBOptions {
   // first matters (a few hundred milliseconds; never if read_only), and by what calls then take.
   // False: by fixed prices, so that every run decides alike.
   bool measure_machine = true;
+  // Types of queries and indexes of the caller's own, which plans name as they do attndb's: at most
+  // CustomIndexType::kMaxTypes. They are given at each open, and nothing of them is stored.
+  std::vector<CustomIndexType> custom_indexes;
   // Microseconds since the Unix epoch; a test may simulate time. Null = the system's clock.
   std::function<int64_t()> clock;
 };

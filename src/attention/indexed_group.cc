@@ -236,6 +236,10 @@ void IndexedGroup::Filter(uint32_t head) {
   const size_t listed = scratch_.count[head];
   float* const head_scores = scores(head);
   size_t count = 0;
+  if (call_.search.kind == index::SearchKind::kSelected) {
+    cost_->num_selected += listed;
+    return;
+  }
   if (call_.search.kind == index::SearchKind::kTopK) {
     count = kernels::SelectTopK(head_scores, listed, call_.search.k, scratch_.selected,
                                 scratch_.select);
@@ -273,6 +277,14 @@ Status IndexedGroup::Select() {
   return Status::Ok();
 }
 
+// What an index estimates of the keys that it did not select.
+void IndexedGroup::AddRest(uint32_t head, const StateRows& state) const {
+  index::FoundKeys& found = scratch_.found[head];
+  if (found.rest == nullptr) return;
+  float sum = 1.0f;
+  kernels::MergeStates({&found.rest_lse, &sum, found.rest, v_padded_}, state, 1, v_padded_);
+}
+
 Status IndexedGroup::Attend(const StateRows& states) {
   const int64_t start_ns = SteadyNowNanos();
   const kernels::LogitSpec logit = Logit(*call_.spec);
@@ -290,6 +302,7 @@ Status IndexedGroup::Attend(const StateRows& states) {
     ATTNDB_RETURN_IF_ERROR(AttendListed(
         call_.runs, {tokens_of(head) + num_found, scratch_.count[head] - num_found},
         {scores(head) + num_found, 0, 1}, logit, /*by_codes=*/false, state, call_.rows, cost_));
+    AddRest(head, state);
   }
   cost_->attend_ns += SteadyNowNanos() - start_ns;
   return Status::Ok();

@@ -5,7 +5,8 @@
 //      exactly.
 //   2. The indexes of all runs are searched at once, for the whole group, with the best score so
 //      far: that of sinks and window or, for AlayaDB's Algorithm 1, of all that is scored exactly.
-//   3. What was found is filtered by the final best of all; the rest is dropped.
+//   3. What was found is filtered by the final best of all; the rest is dropped, or what the index
+//      estimates of it is merged.
 //   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
 //
 // Rows:    keys that are scored here are asked for run by run; an index asks for those that it
@@ -101,6 +102,7 @@ class IndexedGroup {
   void Filter(uint32_t head);
   void FindFixedMass();
   double LogMass(const float* scores, size_t count) const;
+  void AddRest(uint32_t head, const kernels::StateRows& state) const;
   // The fewest listed tokens that hold the mass.
   size_t SelectMass(uint32_t head, const float* scores, size_t listed);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "attention/call_util.h"
@@ -92,6 +93,15 @@ void SetWalk(const LayerPlan& plan, SearchSpec* spec) {
   if (plan.Word("expand") == "all") spec->expand = index::Expand::kAll;
 }
 
+// What an index of the caller's own is told of the plan.
+void SetArguments(const LayerPlan& plan, const LayerSpec& layer, SearchSpec* spec) {
+  static_assert(std::tuple_size_v<decltype(SearchSpec::arguments)> == planner::kMaxArguments);
+  spec->logit = Logit(layer);
+  for (size_t i = 0; i < plan.index->arguments.size(); ++i) {
+    spec->arguments[i] = plan.Get(plan.index->arguments[i].key);
+  }
+}
+
 struct OperatorType {
   bool (*runs)(const LayerCall& call);
   std::unique_ptr<Operator> (*make)();
@@ -134,6 +144,13 @@ void Registry::AddSearch(std::string query, QuerySearch search) {
   ATTNDB_CHECK(searches_.emplace(std::move(query), std::move(search)).second);
 }
 
+void Registry::AddSelection(std::string query) {
+  AddSearch(std::move(query),
+            {.make_spec = [](const LayerPlan&, const LayerSpec&, const CallSize&) {
+              return SearchSpec{.kind = SearchKind::kSelected};
+            }});
+}
+
 const QuerySearch& Registry::SearchOf(const LayerPlan& plan) const {
   const auto found = searches_.find(plan.query->name);
   ATTNDB_CHECK(found != searches_.end());
@@ -152,6 +169,7 @@ SearchSpec Registry::MakeSpec(const LayerPlan& plan, const LayerSpec& layer,
   SearchSpec spec = SearchOf(plan).make_spec(plan, layer, size);
   spec.effort = plan.Effort();
   SetWalk(plan, &spec);
+  if (plan.index->is_custom) SetArguments(plan, layer, &spec);
   return spec;
 }
 

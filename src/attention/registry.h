@@ -49,6 +49,9 @@ class Registry {
 
   // REQUIRES: the query has none yet.
   void AddSearch(std::string query, QuerySearch search);
+  // A query that attends to all that its index selects, and to that index's estimate of the rest.
+  // REQUIRES: as AddSearch.
+  void AddSelection(std::string query);
 
   // Null for plans that choose no tokens, draw them, or find them by an index. The layer says how
   // scores become logits.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "db/custom_types.h"
 #include "db/index_use.h"
 #include "db/measure_machine.h"
 #include "db/non_finite.h"
@@ -112,6 +113,36 @@ Status CheckRanges(const DBOptions& options) {
   return Status::Ok();
 }
 
+// What the caller gave no other for.
+Status CompletePlanning(const DBOptions& options, Database::Planning* planning) {
+  if (planning->registry == nullptr) {
+    planner::PlanRegistry plans = planner::BuiltinPlans();
+    ATTNDB_RETURN_IF_ERROR(CheckCustomTypes(options.custom_indexes, plans));
+    AddCustomPlans(options.custom_indexes, &plans);
+    planning->registry = std::make_shared<const planner::PlanRegistry>(std::move(plans));
+  }
+  if (planning->operators == nullptr) {
+    attention::Registry operators;
+    AddCustomSearches(options.custom_indexes, &operators);
+    planning->operators = std::make_shared<const attention::Registry>(std::move(operators));
+  }
+  if (planning->make_rows == nullptr) {
+    planning->make_rows = [] { return std::make_unique<storage::ChainRows>(); };
+  }
+  return Status::Ok();
+}
+
+derived::Kinds MakeKinds(const DBOptions& options) {
+  derived::Kinds kinds =
+      derived::BuiltinKinds({.kmeans_iterations = options.kmeans_iterations,
+                             .roar_keys_per_query = options.roar_keys_per_query,
+                             .roar_max_degree = options.roar_max_degree,
+                             .roar_search_window = options.roar_search_window,
+                             .max_training_queries = options.max_training_queries});
+  AddCustomKinds(options.custom_indexes, &kinds);
+  return kinds;
+}
+
 }  // namespace
 
 std::string PathInStore(const storage::ObjectName& name) {
@@ -132,15 +163,7 @@ ModelSpec Resolve(ModelSpec spec) {
 Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const DBOptions& options,
                                                  storage::FileSystem* file_system,
                                                  Planning planning) {
-  if (planning.registry == nullptr) {
-    planning.registry = std::make_shared<const planner::PlanRegistry>(planner::BuiltinPlans());
-  }
-  if (planning.operators == nullptr) {
-    planning.operators = std::make_shared<const attention::Registry>();
-  }
-  if (planning.make_rows == nullptr) {
-    planning.make_rows = [] { return std::make_unique<storage::ChainRows>(); };
-  }
+  ATTNDB_RETURN_IF_ERROR(CompletePlanning(options, &planning));
   ATTNDB_RETURN_IF_ERROR(planner::Plan::Parse(options.plan, *planning.registry).status());
   ATTNDB_RETURN_IF_ERROR(CheckRanges(options));
   std::string index_use;
@@ -183,11 +206,7 @@ Database::Database(Key, Parts parts)
       catalog_(std::move(parts.catalog)),
       damage_reports_(catalog_.get()),
       registry_(file_system_, segments_dir_, catalog_.get(), &budget_),
-      kinds_(derived::BuiltinKinds({.kmeans_iterations = options_.kmeans_iterations,
-                                    .roar_keys_per_query = options_.roar_keys_per_query,
-                                    .roar_max_degree = options_.roar_max_degree,
-                                    .roar_search_window = options_.roar_search_window,
-                                    .max_training_queries = options_.max_training_queries})),
+      kinds_(MakeKinds(options_)),
       object_files_(file_system_, segments_dir_, catalog_->store_uuid()),
       objects_(&kinds_, &budget_, &object_files_,
                [this](const storage::ObjectName& name, const derived::Kind& kind,

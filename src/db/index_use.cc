@@ -14,7 +14,7 @@ constexpr std::string_view kPlanes = "planes";
 std::string KnownNames(const planner::PlanRegistry& plans) {
   std::string names(kPlanes);
   for (const auto& index : plans.indexes()) {
-    if (!index->finds_by.empty()) names += ", " + index->name;
+    if (!index->finds_by.empty() && !index->is_custom) names += ", " + index->name;
   }
   return names;
 }
@@ -46,6 +46,12 @@ Result<std::string> IndexUse(std::string_view text, const planner::PlanRegistry&
   if (index == nullptr || index->finds_by.empty()) {
     const char* const why = index == nullptr ? " is not known" : " scores all keys, and has none";
     return Status::InvalidArgument(what + why + "; expected " + KnownNames(plans));
+  }
+  if (index->is_custom) {
+    return Status::InvalidArgument(what +
+                                   " is a custom one, which is built in memory where a plan "
+                                   "asks for it; expected " +
+                                   KnownNames(plans));
   }
   if (comma < text.size() && !HasOnlyArgumentsOf(*index, text.substr(comma + 1))) {
     std::string keys;

@@ -1,11 +1,13 @@
 #include "derived/builder.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/checked_math.h"
 #include "common/clock.h"
 
 namespace attndb::derived {
@@ -13,10 +15,22 @@ namespace {
 
 constexpr size_t kMaxRequests = 1024;  // Those that ended long ago are forgotten beyond this.
 
-BuildLane LaneOf(const Kind& kind) { return kind.traits().slow ? kSlowLane : kFastLane; }
+BuildLane LaneOf(const Kind& kind) {
+  return kind.traits().slow || kind.traits().is_custom ? kSlowLane : kFastLane;
+}
 
+// Of heads that are custom.
+uint64_t ReportedBytes(std::span<const Head> heads) {
+  CheckedSize bytes = 0;
+  for (const Head& head : heads) {
+    if (head.index != nullptr) bytes = CheckedAdd(bytes, head.index->memory_bytes());
+  }
+  return bytes.value_or(std::numeric_limits<uint64_t>::max());
+}
+
+// On disk, where it can be.
 bool Lacks(const SegmentFacts& segment, const Kind& kind) {
-  return !segment.damaged && kind.MayHave(segment.num_tokens) &&
+  return !kind.traits().is_custom && !segment.damaged && kind.MayHave(segment.num_tokens) &&
          segment.Find(kind.traits().object) == nullptr;
 }
 
@@ -189,7 +203,7 @@ void Builder::Inherit(std::span<const SegmentFacts> run, const SegmentFacts& mer
                       const storage::Segment* first) {
   if (!options_.writes) return;
   for (const auto& kind : parts_.kinds->all()) {
-    if (kind->traits().always || !kind->MayHave(merged.num_tokens)) continue;
+    if (kind->traits().always || !Lacks(merged, *kind)) continue;
     std::optional<PriorObject> prior = OpenPrior(first, run.front(), *kind);
     MutexLock lock(&mutex_);
     const bool is_read =
@@ -314,14 +328,17 @@ Status Builder::BuildInMemory(const OpenedSegment& opened, const Kind& kind, uin
 
 Result<bool> Builder::BuildLayer(const storage::KvRun& run, const Kind& kind, LayerId layer,
                                  const LayerSpec& spec, Lanes::Control* control) {
-  std::optional<storage::Reservation> reservation =
-      parts_.budget->ReserveIfFree(kind.MemoryBytes(run, layer));
-  if (!reservation) return false;
+  const bool is_custom = kind.traits().is_custom;
+  std::optional<storage::Reservation> reservation;
+  if (!is_custom) reservation = parts_.budget->ReserveIfFree(kind.MemoryBytes(run, layer));
+  if (!is_custom && !reservation) return false;
   ThreadPool* const pool = kind.traits().slow ? control->pool() : nullptr;
   Result<std::vector<Head>> heads =
       kind.BuildLayer(run, layer, spec, {.pool = pool, .cancel = control->cancel()});
   if (heads.status().code() == StatusCode::kResourceExhausted) return false;
   ATTNDB_RETURN_IF_ERROR(heads.status());
+  if (is_custom) reservation = parts_.budget->ReserveIfFree(ReportedBytes(*heads));
+  if (!reservation) return false;
   parts_.cache->Keep(run, kind, layer, *std::move(reservation), *std::move(heads));
   return true;
 }

@@ -40,6 +40,7 @@ class LayerBuilder {
                       IsOfKeys() ? storage::RowPart::kKeys : storage::RowPart::kValues));
     HeadSource source = {.run = &run_,
                          .layer = layer_,
+                         .kv_head = kv_head,
                          .spec = &spec_,
                          .rows = rows.data(),
                          .pool = options_.pool,

@@ -67,6 +67,7 @@ struct PriorHead {
 struct HeadSource {
   const storage::KvRun* run = nullptr;
   LayerId layer = 0;
+  uint32_t kv_head = 0;
   const LayerSpec* spec = nullptr;
   const std::byte* rows = nullptr;            // Of K or V, as the kind says.
   const index::PlaneSource* keys = nullptr;   // Null if the kind is made of values.
@@ -97,6 +98,9 @@ class Kind {
     // Takes much longer than a pass over the rows: built for the disk only, behind no other kind.
     bool slow = false;
     bool grows = false;  // Can go on from an object of the first tokens.
+    // Of the caller's own code: kept in memory only, by the bytes that its indexes report once they
+    // are built, and made in the lane of what is slow.
+    bool is_custom = false;
   };
 
   explicit Kind(Traits traits) : traits_(std::move(traits)) {}

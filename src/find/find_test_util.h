@@ -61,6 +61,7 @@ class FakeRun final : public storage::KvRun {
   uint64_t id() const override { return 1; }
   uint64_t num_tokens() const override { return num_tokens_; }
   int64_t first_position() const override { return first_position_; }
+  bool is_sealed() const override { return true; }
   const storage::KvShape& shape() const override { return shape_; }
   bool non_finite(LayerId, uint32_t) const override { return non_finite_; }
   Result<storage::HeadRows> ReadRows(LayerId, uint32_t kv_head, storage::RowPart) const override {

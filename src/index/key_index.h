@@ -1,6 +1,7 @@
 // The interface of an index over the keys of one kv head of a run of tokens: it finds the critical
 // ones for all q heads of a group, without scoring every key. Clusters (clustered/), graphs
-// (graph/), product codes (pq/) and blocks (coarse/) implement it.
+// (graph/), product codes (pq/), blocks (coarse/) and types of the caller's own (custom/) implement
+// it.
 //
 // Chains:  one search serves all runs of a chain: who looks in all of them at once knows better
 //          what is worth looking at in each.
@@ -17,6 +18,7 @@
 #define ATTNDB_INDEX_KEY_INDEX_H_
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -33,9 +35,10 @@ namespace attndb::index {
 
 // What is wanted of each q row.
 enum class SearchKind : uint8_t {
-  kTopK,   // The k best.
-  kRange,  // All with score >= best - beta: DIPR, AlayaDB 6.1.
-  kMass,   // The fewest that hold a share of the softmax mass, with what is attended to anyway.
+  kTopK,      // The k best.
+  kRange,     // All with score >= best - beta: DIPR, AlayaDB 6.1.
+  kMass,      // The fewest that hold a share of the softmax mass, with what is attended to anyway.
+  kSelected,  // All that the index selects, and its estimate of the rest (custom/).
 };
 
 // How a graph walks a range; other indexes have one way.
@@ -59,8 +62,10 @@ struct SearchSpec {
   RangeWalk range_walk = RangeWalk::kBestFirst;
   uint32_t list_threshold = 0;  // Of kListOrder: AlayaDB's l0.
   Expand expand = Expand::kHidden;
-  double p = 0;  // Of kMass, in (0, 1], with what makes logits of scores.
+  double p = 0;  // Of kMass, in (0, 1].
+  // What makes logits of scores: of kMass, and for indexes of the caller's own.
   kernels::LogitSpec logit;
+  std::array<double, 4> arguments{};  // That these take of the plan, in the type's order.
 };
 
 class KeyIndex;
@@ -103,6 +108,10 @@ struct FoundKeys {
   // A search by mass writes the log of the mass of all visible keys here. That of keys that it did
   // not find is estimated.
   double log_mass = -std::numeric_limits<double>::infinity();
+  // Of kSelected: what stands for the visible keys that were not found, as a finished partial
+  // softmax: the log of its sum, and its mean of v in a padded row of the scratch. -inf: nothing.
+  float rest_lse = -std::numeric_limits<float>::infinity();
+  float* rest = nullptr;
 };
 
 // What a search did, added to what is there: of all q rows together.
@@ -134,9 +143,9 @@ class KeyIndex {
   virtual const WeighIndex* weighs() const { return nullptr; }
 
   // Searches all runs of the call, of which this one's is the first. found[r]: of q row r. A top-k
-  // search finds k keys of each run at most, and the k best of all among them; a range search may
-  // find keys that only the best of a later run puts out of range. Allocates nothing. After an
-  // error what was found means nothing.
+  // search finds the k best of all keys that it looked at, and perhaps others; a range search may
+  // find keys that only the best of a later run puts out of range. Allocates nothing but in
+  // custom/. After an error what was found means nothing.
   virtual Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
                         SearchCost* cost) const = 0;
 };

@@ -157,7 +157,10 @@ class PlanParser {
     plan->query = query;
     plan->kind = query->kind;
     plan->bits = query->default_bits;
-    if (plan->Chooses()) plan->index = registry_.default_index();
+    if (plan->Chooses()) {
+      plan->index =
+          query->index.empty() ? registry_.default_index() : registry_.FindIndex(query->index);
+    }
     return Status::Ok();
   }
 
@@ -270,7 +273,7 @@ class PlanParser {
       if (item.text == "window") return SetInteger(value, 1, &plan->window);
     }
     if (plan->Chooses()) {
-      if (item.text == "index") return SetIndex(value, plan);
+      if (item.text == "index" && plan->query->index.empty()) return SetIndex(value, plan);
       if (item.text == "bits") return SetBits(value, plan);
       if (item.text == "await") return SetAwaits(value, plan);
       if (item.text == "remainder" && plan->kind != QueryKind::kAuto) {
@@ -321,7 +324,8 @@ class PlanParser {
       values->values[i] = static_cast<double>(word - argument.words.begin());
     } else if (argument.whole) {
       uint32_t number = 0;
-      ATTNDB_RETURN_IF_ERROR(SetInteger(value, static_cast<uint32_t>(argument.min), &number));
+      const uint32_t max = argument.max > 0 ? static_cast<uint32_t>(argument.max) : kMaxTokens;
+      ATTNDB_RETURN_IF_ERROR(SetInteger(value, static_cast<uint32_t>(argument.min), &number, max));
       const std::vector<uint32_t>& allowed = argument.values;
       if (!allowed.empty() && std::ranges::count(allowed, number) == 0) {
         return Error(value.pos, argument.error);
@@ -459,11 +463,12 @@ class PlanParser {
     return number;
   }
 
-  Status SetInteger(const Item& value, uint32_t min, uint32_t* field) const {
-    const std::optional<uint32_t> number = ToInteger(value.text, min, kMaxTokens);
+  Status SetInteger(const Item& value, uint32_t min, uint32_t* field,
+                    uint32_t max = kMaxTokens) const {
+    const std::optional<uint32_t> number = ToInteger(value.text, min, max);
     if (!number) {
       return Error(value.pos, "expected a whole number from " + std::to_string(min) + " to " +
-                                  std::to_string(kMaxTokens));
+                                  std::to_string(max));
     }
     *field = *number;
     return Status::Ok();

@@ -28,6 +28,7 @@ const T* Find(const std::vector<std::unique_ptr<const T>>& types, std::string_vi
 void PlanRegistry::AddQuery(QueryType query) {
   ATTNDB_CHECK(query.arguments.size() <= kMaxArguments);
   ATTNDB_CHECK(FindQuery(query.name) == nullptr && FindPreset(query.name) == nullptr);
+  ATTNDB_CHECK(query.index.empty() || FindIndex(query.index) != nullptr);
   queries_.push_back(std::make_unique<const QueryType>(std::move(query)));
 }
 

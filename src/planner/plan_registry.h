@@ -112,6 +112,9 @@ struct IndexType {
   // It selects blocks of keys, of which it can tell no more than which are best: it answers queries
   // for the k best, and no ranges.
   bool best_only = false;
+  // One of the caller's own (attndb/custom_index.h): the index has the values of its arguments, and
+  // its companions are kept in memory only.
+  bool is_custom = false;
 
   // That `bits=` may ask of it in such a query.
   std::vector<uint32_t> BitsFor(QueryKind kind) const {
@@ -131,6 +134,7 @@ struct QueryType {
   uint32_t default_bits = 0;  // Where the text has none.
   bool by_index = false;      // An index that finds keys without scoring all of them can answer it,
   bool is_range = false;      // ... if it can tell keys that lie in a range of the best.
+  std::string index;          // The one that alone answers it; empty: any of those.
   // Middle tokens that a q head will select; negative = nobody knows before a run. May be null.
   std::function<double(const LayerPlan& plan, double middle_tokens)> predict_selected;
 };

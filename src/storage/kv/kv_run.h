@@ -60,6 +60,8 @@ class KvRun {
   virtual uint64_t id() const = 0;
   virtual uint64_t num_tokens() const = 0;
   virtual int64_t first_position() const = 0;
+  // Whether it is a segment, and no block of a session's tail.
+  virtual bool is_sealed() const = 0;
   virtual const KvShape& shape() const = 0;
 
   // Whether K or V of the head holds NaN or Inf. REQUIRES: layer and kv_head exist.

@@ -105,6 +105,7 @@ class Segment final : public KvRun {
   uint64_t id() const override { return expected_.identity.segment_id; }
   uint64_t num_tokens() const override { return expected_.identity.num_tokens; }
   int64_t first_position() const override { return expected_.identity.first_position; }
+  bool is_sealed() const override { return true; }
   const KvShape& shape() const override { return expected_.identity.shape; }
   const Sha256Digest& root_hash() const { return expected_.root_hash; }
   // Length of both files.

@@ -26,6 +26,7 @@ class TailBlock final : public KvRun {
   uint64_t id() const override { return id_; }
   uint64_t num_tokens() const override { return KvTail::kJoinedTokens; }
   int64_t first_position() const override { return first_position_; }
+  bool is_sealed() const override { return false; }
   const KvShape& shape() const override { return *shape_; }
 
   // REQUIRES, of each: HasLayer(layer).
