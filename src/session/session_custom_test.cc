@@ -368,6 +368,7 @@ TEST_F(SessionCustomTest, WhileAnObjectIsMissingItsRowsAreReadExactly) {
                           HasSubstr("custom index 'mine', layer 0, kv head 0, 2100 rows")));
     EXPECT_LT(Difference(Probe(&session), full), 1e-5);
     EXPECT_EQ(index_->num_selected, 0);
+    EXPECT_FALSE(session.AwaitDerived(0).ok()) << "asked again, it has forgotten what failed";
   }
 }
 
