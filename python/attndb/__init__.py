@@ -12,6 +12,14 @@ With a transformers model: :mod:`attndb.hf`. Needs numpy only.
 
 from attndb import _core
 from attndb._capture import capture
+from attndb._custom import (
+    CustomIndex,
+    CustomKey,
+    CustomPart,
+    CustomQuery,
+    CustomRows,
+    CustomSelection,
+)
 from attndb._db import DB, SessionStart, open
 from attndb._errors import (
     AlreadyExistsError,
@@ -61,6 +69,12 @@ __all__ = [
     "CompanionInfo",
     "ContextInfo",
     "CorruptionError",
+    "CustomIndex",
+    "CustomKey",
+    "CustomPart",
+    "CustomQuery",
+    "CustomRows",
+    "CustomSelection",
     "Damage",
     "Error",
     "Explain",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from types import TracebackType
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
+from attndb._custom import Adapter, CustomIndex
 from attndb._errors import Error, InvalidArgumentError
 from attndb._results import (
     BuildReport,
@@ -67,7 +69,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     roar_search_window: int = 0,
     max_training_queries: int = 0,
     grow_graphs: bool = False,
-    import_segment_tokens: int = 65536,
+    custom_indexes: Mapping[str, CustomIndex] | None = None,
 ) -> DB:
     """Opens or creates the store in folder `path`; what a crash left unfinished is removed.
 
@@ -86,8 +88,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     ``max_training_queries``: rows of q that train a graph at most; 0 = two for five of its keys, up
     to 32768; 2**32 - 1 = all that are kept. ``grow_graphs``: graphs of merged segments go on from
     that of the first of these instead of being built anew.
-    ``import_segment_tokens``: the length of segments that an import ends with, which stores pieces
-    of 4096 tokens first and then merges them; at most 4096: they stay.
+    ``custom_indexes``: types of the program's own, by the names that plans have for them.
 
     Raises BusyError (another process writes), NotFoundError, UnsupportedError (made by a newer
     attndb), CorruptionError (the catalog itself), IoError.
@@ -112,9 +113,40 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         roar_search_window=roar_search_window,
         max_training_queries=max_training_queries,
         grow_graphs=grow_graphs,
-        import_segment_tokens=import_segment_tokens,
+        custom_indexes=_custom_types(custom_indexes or {}),
     )
-    return DB(core, _Family(), os.fspath(path))
+    db = DB(core, _Family(), os.fspath(path))
+    if custom_indexes:
+        _close_at_exit(db)
+    return db
+
+
+def _custom_types(indexes: Mapping[str, CustomIndex]) -> list[tuple[str, list[Any], Any]]:
+    types: list[tuple[str, list[Any], Any]] = []
+    for name, index in indexes.items():
+        if not isinstance(index, CustomIndex):
+            raise InvalidArgumentError(
+                f"custom index '{name}': expected a CustomIndex, found {type(index).__name__}"
+            )
+        keys = [
+            (key, float(of.min), float(of.max), of.whole, float(of.default))
+            for key, of in index.keys.items()
+        ]
+        types.append((name, keys, Adapter(index)))
+    return types
+
+
+def _close_at_exit(db: DB) -> None:
+    """Ends the store's threads, which call Python, before the interpreter ends."""
+    reference = weakref.ref(db)
+
+    def close() -> None:
+        opened = reference()
+        if opened is not None:
+            opened.close()
+
+    atexit.register(close)
+    weakref.finalize(db, atexit.unregister, close).atexit = False
 
 
 class _Family:
@@ -505,23 +537,21 @@ class DB:
 
     def compact(
         self,
-        context: Context | None = None,
         *,
         segment_tokens: int = 0,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
         """Merges chains of small segments, erases tokens that no context uses, expires contexts.
 
-        ``context``: only its chain; None: those of all.
         ``segment_tokens``: the length that segments should have. Neighbours that are shorter, and
-        that the same contexts use, are merged into segments of at most so many tokens. Planes
-        and indexes are built for each, and a search asks each of them. 0: those below 2048 are merged, into any length. Open sessions keep the segments
+        that the same contexts use, are merged into segments of at most so many tokens. A long
+        import makes segments of 4096; planes and indexes are built for each, and a search asks each
+        of them. 0: those below 2048 are merged, into any length. Open sessions keep the segments
         that they have; planes and indexes are built again in the background.
         ``progress(bytes_done, bytes_total)``, as layers are copied; False cancels and raises
         CancelledError. It must not call the store, whose other writers wait.
         """
-        name = "" if context is None else _context_text(context)
-        self._core.compact(name, segment_tokens, progress)
+        self._core.compact(segment_tokens, progress)
 
     def build(
         self,

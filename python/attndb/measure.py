@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attndb._arrays import Tokens, token_ids
+from attndb._custom import CustomIndex
 from attndb._db import DB
 from attndb._db import open as open_db
 from attndb._errors import InvalidArgumentError, UnsupportedError
@@ -184,19 +185,27 @@ def critical_tokens(file: KvFile, layer: int, plan: str, query: int = -1) -> Sel
     return Selection(text, attended, critical)
 
 
-def plan_errors(file: KvFile, plans: Iterable[str], queries: int = 16) -> list[PlanError]:
+def plan_errors(
+    file: KvFile,
+    plans: Iterable[str],
+    queries: int = 16,
+    custom_indexes: Mapping[str, CustomIndex] | None = None,
+) -> list[PlanError]:
     """Error and bytes of each plan, measured: sessions of a temporary store replay the last
     `queries` tokens one by one, layer by layer, under the plan and under `full`.
 
     Plans are of the file's model: their layers are the model's, also where the file has some only.
-    `auto` decides by fixed prices, so that every run is alike.
+    `auto` decides by fixed prices, so that every run is alike. Plans with ``await=1`` wait for what
+    they read of indexes, before each token. ``custom_indexes``: as :func:`attndb.open`.
     """
     rows = _rows(file, queries)
     plans = list(plans)
     by_layer: list[list[_Replay]] = []  # [layer][plan]; `full` is the last plan.
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_db(os.path.join(folder, "store"), measure_machine=False) as db,
+        open_db(
+            os.path.join(folder, "store"), measure_machine=False, custom_indexes=custom_indexes
+        ) as db,
     ):
         texts = [[_layer_plan(db, file.spec, plan, i) for i in file.layers] for plan in plans]
         for i, layer in enumerate(file.layers):
@@ -409,6 +418,8 @@ def _replay_layer(
             out, num_bytes = [], 0
             for row, of_row in zip(rows, q, strict=True):
                 session.append(0, k[row : row + 1], v[row : row + 1])
+                if session.awaits_derived(0):
+                    session.await_derived(0)
                 out.append(session.attend(0, of_row[None])[0])
                 num_bytes += session.explain(0).bytes_touched
             selected = session.explain(0).selected_mean

@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -23,6 +24,7 @@
 #include "attndb/db.h"
 #include "attndb/options.h"
 #include "python/src/arrays.h"
+#include "python/src/custom_binding.h"
 #include "python/src/results.h"
 #include "python/src/session_binding.h"
 #include "python/src/spec.h"
@@ -44,7 +46,7 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
           uint64_t gpu_memory_bytes, bool measure_machine, const std::string& index,
           uint32_t kmeans_iterations, uint32_t roar_keys_per_query, uint32_t roar_max_degree,
           uint32_t roar_search_window, uint32_t max_training_queries, bool grow_graphs,
-          uint64_t import_segment_tokens) {
+          const std::vector<PyCustomType>& custom_indexes) {
   const DBOptions options = {.read_only = read_only,
                              .create_if_missing = create_if_missing,
                              .plan = plan,
@@ -61,9 +63,9 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
                              .roar_search_window = roar_search_window,
                              .max_training_queries = max_training_queries,
                              .grow_graphs = grow_graphs,
-                             .import_segment_tokens = import_segment_tokens,
                              .gpu_memory_bytes = gpu_memory_bytes,
                              .measure_machine = measure_machine,
+                             .custom_indexes = ToCustomIndexes(custom_indexes),
                              .clock = nullptr};
   return PyDb(Unwrap(Unlocked([&] { return DB::Open(path, options); })));
 }
@@ -76,28 +78,28 @@ SessionOptions ToSessionOptions(const std::string& context, bool reuse, const st
 std::unique_ptr<PySession> CreateSession(const PyDb& self, nb::handle spec, const Ids& tokens,
                                          const std::string& context, bool reuse,
                                          const std::string& plan, int64_t first_position) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   const ModelSpec model = SpecFromPython(spec);
   const SessionOptions options = ToSessionOptions(context, reuse, plan, first_position);
-  auto start = Unlocked([&] { return db.CreateSession(model, Span(tokens), options); });
+  auto start = Unlocked([&] { return db->CreateSession(model, Span(tokens), options); });
   return std::make_unique<PySession>(Unwrap(std::move(start)).session);
 }
 
 Dict ExplainPrefix(const PyDb& self, nb::handle spec, const Ids& tokens, const std::string& context,
                    bool reuse, const std::string& plan, int64_t first_position) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   const ModelSpec model = SpecFromPython(spec);
   const SessionOptions options = ToSessionOptions(context, reuse, plan, first_position);
-  auto explain = Unlocked([&] { return db.ExplainPrefix(model, Span(tokens), options); });
+  auto explain = Unlocked([&] { return db->ExplainPrefix(model, Span(tokens), options); });
   return ToDict(Unwrap(std::move(explain)));
 }
 
 int64_t Store(const PyDb& self, PySession& session, const Ids& tokens, const std::string& name,
               bool replace, bool drop_base, std::optional<int64_t> ttl, bool pin) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   const PySession::Use use(session);
   const StoreOptions options = ToStoreOptions(name, replace, drop_base, ttl, pin);
-  auto id = Unlocked([&] { return db.Store(*use, Span(tokens), options); });
+  auto id = Unlocked([&] { return db->Store(*use, Span(tokens), options); });
   return static_cast<int64_t>(Unwrap(std::move(id)));
 }
 
@@ -105,7 +107,7 @@ int64_t Import(const PyDb& self, nb::handle spec, const Ids& tokens,
                const nb::typed<nb::list, nb::any>& layers,
                const nb::typed<nb::list, nb::any>& queries, const std::string& name, bool replace,
                std::optional<int64_t> ttl, bool pin) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   const ModelSpec model = SpecFromPython(spec);
   std::deque<InputArray> arrays;  // Keeps the memory alive.
   std::vector<LayerKv> views;
@@ -122,7 +124,7 @@ int64_t Import(const PyDb& self, nb::handle spec, const Ids& tokens,
   for (const nb::handle q : queries)
     query_views.push_back(arrays.emplace_back(q, "queries").view());
   const StoreOptions options = ToStoreOptions(name, replace, false, ttl, pin);
-  auto id = Unlocked([&] { return db.Import(model, Span(tokens), views, options, query_views); });
+  auto id = Unlocked([&] { return db->Import(model, Span(tokens), views, options, query_views); });
   return static_cast<int64_t>(Unwrap(std::move(id)));
 }
 
@@ -130,7 +132,7 @@ Dict Find(const PyDb& self, nb::handle spec,
           const std::vector<std::pair<uint32_t, uint32_t>>& heads,
           const nb::typed<nb::list, nb::any>& q, int64_t first_position, uint32_t limit,
           const std::vector<std::string>& contexts, uint32_t passage_tokens, bool head_scores) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   const ModelSpec model = SpecFromPython(spec);
   std::deque<InputArray> arrays;  // Keeps the memory alive.
   FindQuery query;
@@ -141,45 +143,45 @@ Dict Find(const PyDb& self, nb::handle spec,
                                .contexts = contexts,
                                .passage_tokens = passage_tokens,
                                .head_scores = head_scores};
-  return ToDict(Unwrap(Unlocked([&] { return db.Find(model, query, options); })));
+  return ToDict(Unwrap(Unlocked([&] { return db->Find(model, query, options); })));
 }
 
 nb::typed<nb::list, Dict> List(const PyDb& self) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   nb::typed<nb::list, Dict> list;
-  for (const ContextInfo& info : Unwrap(Unlocked([&] { return db.List(); }))) {
+  for (const ContextInfo& info : Unwrap(Unlocked([&] { return db->List(); }))) {
     list.append(ToDict(info));
   }
   return list;
 }
 
 Dict Describe(const PyDb& self, const std::string& context) {
-  const DB db = self.Get();
-  return ToDict(Unwrap(Unlocked([&] { return db.Describe(context); })));
+  const auto db = self.Get();
+  return ToDict(Unwrap(Unlocked([&] { return db->Describe(context); })));
 }
 
 std::vector<TokenId> Tokens(const PyDb& self, const std::string& context) {
-  const DB db = self.Get();
-  return Unwrap(Unlocked([&] { return db.Tokens(context); }));
+  const auto db = self.Get();
+  return Unwrap(Unlocked([&] { return db->Tokens(context); }));
 }
 
 void Pin(const PyDb& self, const std::string& name, bool pinned) {
-  const DB db = self.Get();
-  ThrowIfError(Unlocked([&] { return db.Pin(name, pinned); }));
+  const auto db = self.Get();
+  ThrowIfError(Unlocked([&] { return db->Pin(name, pinned); }));
 }
 
 void SetTtl(const PyDb& self, const std::string& context, std::optional<int64_t> ttl) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   std::optional<std::chrono::seconds> seconds;
   if (ttl.has_value()) seconds = std::chrono::seconds(*ttl);
-  ThrowIfError(Unlocked([&] { return db.SetTtl(context, seconds); }));
+  ThrowIfError(Unlocked([&] { return db->SetTtl(context, seconds); }));
 }
 
 void DeclareEqual(const PyDb& self, const nb::bytes& a, const nb::bytes& b) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   const std::string_view first(a.c_str(), a.size());
   const std::string_view second(b.c_str(), b.size());
-  ThrowIfError(Unlocked([&] { return db.DeclareEqual(first, second); }));
+  ThrowIfError(Unlocked([&] { return db->DeclareEqual(first, second); }));
 }
 
 // A Python callable (or None) as a progress function. An exception of it cancels, and is raised by
@@ -211,54 +213,51 @@ class PyProgress {
 };
 
 Dict Verify(const PyDb& self, const std::string& context, const nb::object& progress) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   PyProgress py_progress(progress);
   const VerifyOptions options = {.context = context, .progress = py_progress.function()};
-  auto report = Unlocked([&] { return db.Verify(options); });
+  auto report = Unlocked([&] { return db->Verify(options); });
   py_progress.Rethrow();
   return ToDict(Unwrap(std::move(report)));
 }
 
-void Compact(const PyDb& self, const std::string& context, uint64_t segment_tokens,
-             const nb::object& progress) {
-  const DB db = self.Get();
+void Compact(const PyDb& self, uint64_t segment_tokens, const nb::object& progress) {
+  const auto db = self.Get();
   PyProgress py_progress(progress);
-  const CompactOptions options = {
-      .context = context, .segment_tokens = segment_tokens, .progress = py_progress.function()};
-  const Status status = Unlocked([&] { return db.Compact(options); });
+  const CompactOptions options = {.segment_tokens = segment_tokens,
+                                  .progress = py_progress.function()};
+  const Status status = Unlocked([&] { return db->Compact(options); });
   py_progress.Rethrow();
   ThrowIfError(status);
 }
 
 Dict Build(const PyDb& self, const std::string& context, const std::string& index,
            const nb::object& progress) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   PyProgress py_progress(progress);
   const BuildOptions options = {.progress = py_progress.function()};
-  Result<BuildReport> report = Unlocked([&] { return db.Build(context, index, options); });
+  Result<BuildReport> report = Unlocked([&] { return db->Build(context, index, options); });
   py_progress.Rethrow();
   return ToDict(Unwrap(std::move(report)));
 }
 
 void WaitForBackground(const PyDb& self, const nb::object& progress) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   PyProgress py_progress(progress);
   const WaitOptions options = {.progress = py_progress.function()};
-  const Status status = Unlocked([&] { return db.WaitForBackground(options); });
+  const Status status = Unlocked([&] { return db->WaitForBackground(options); });
   py_progress.Rethrow();
   ThrowIfError(status);
 }
 
 }  // namespace
 
-DB PyDb::Get() const {
-  if (!db_.has_value()) throw StatusError(Status::FailedPrecondition("store: closed"));
-  return *db_;
-}
+PyDb::PyDb(DB db)
+    : db_(new DB(std::move(db)), [](const DB* last) { Unlocked([&] { delete last; }); }) {}
 
-void PyDb::Close() {
-  std::optional<DB> last = std::exchange(db_, std::nullopt);
-  Unlocked([&] { last.reset(); });
+std::shared_ptr<const DB> PyDb::Get() const {
+  if (db_ == nullptr) throw StatusError(Status::FailedPrecondition("store: closed"));
+  return db_;
 }
 
 StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_base,
@@ -279,12 +278,12 @@ void BindDb(nb::module_& module) {
           nb::arg("background_builds"), nb::arg("background_threads"), nb::arg("gpu_memory_bytes"),
           nb::arg("measure_machine"), nb::arg("index"), nb::arg("kmeans_iterations"),
           nb::arg("roar_keys_per_query"), nb::arg("roar_max_degree"), nb::arg("roar_search_window"),
-          nb::arg("max_training_queries"), nb::arg("grow_graphs"), nb::arg("import_segment_tokens"))
+          nb::arg("max_training_queries"), nb::arg("grow_graphs"), nb::arg("custom_indexes"))
       .def("for_tenant",
            [](const PyDb& self, const std::string& name) {
-             return PyDb(Unwrap(self.Get().ForTenant(name)));
+             return PyDb(Unwrap(self.Get()->ForTenant(name)));
            })
-      .def_prop_ro("tenant", [](const PyDb& self) { return self.Get().tenant(); })
+      .def_prop_ro("tenant", [](const PyDb& self) { return self.Get()->tenant(); })
       .def("create_session", CreateSession, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
            context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
       .def("explain_prefix", ExplainPrefix, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
@@ -305,32 +304,31 @@ void BindDb(nb::module_& module) {
       .def(
           "drop",
           [](const PyDb& self, const std::string& name) {
-            const DB db = self.Get();
-            ThrowIfError(Unlocked([&] { return db.Drop(name); }));
+            const auto db = self.Get();
+            ThrowIfError(Unlocked([&] { return db->Drop(name); }));
           },
           context)
       .def("set_quota",
            [](const PyDb& self, uint64_t num_bytes) {
-             const DB db = self.Get();
-             ThrowIfError(Unlocked([&] { return db.SetQuota(num_bytes); }));
+             const auto db = self.Get();
+             ThrowIfError(Unlocked([&] { return db->SetQuota(num_bytes); }));
            })
       .def("declare_equal", DeclareEqual, nb::arg("fingerprint_a"), nb::arg("fingerprint_b"))
       .def("verify", Verify, context, nb::arg("progress").none())
-      .def("compact", Compact, nb::arg("context"), nb::arg("segment_tokens"),
-           nb::arg("progress").none())
+      .def("compact", Compact, nb::arg("segment_tokens"), nb::arg("progress").none())
       .def("build", Build, context, nb::arg("index"), nb::arg("progress").none())
       .def("wait_for_background", WaitForBackground, nb::arg("progress").none())
       .def(
           "machine",
           [](const PyDb& self, bool measure) {
-            const DB db = self.Get();
-            return ToDict(Unwrap(Unlocked([&] { return db.Machine(measure); })));
+            const auto db = self.Get();
+            return ToDict(Unwrap(Unlocked([&] { return db->Machine(measure); })));
           },
           nb::arg("measure"))
       .def("stats",
            [](const PyDb& self) {
-             const DB db = self.Get();
-             return ToDict(Unwrap(Unlocked([&] { return db.Stats(); })));
+             const auto db = self.Get();
+             return ToDict(Unwrap(Unlocked([&] { return db->Stats(); })));
            })
       .def("close", &PyDb::Close)
       .def_prop_ro("closed", &PyDb::closed);

@@ -7,6 +7,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,16 +26,18 @@ auto Unlocked(Call&& call) {
 
 class PyDb {
  public:
-  explicit PyDb(DB db) : db_(std::move(db)) {}
+  explicit PyDb(DB db);
 
   // A handle for one call: closing this one meanwhile does no harm.
   // Throws StatusError kFailedPrecondition: closed.
-  DB Get() const;
-  bool closed() const { return !db_.has_value(); }
-  void Close();
+  std::shared_ptr<const DB> Get() const;
+  bool closed() const { return db_ == nullptr; }
+  void Close() { db_.reset(); }
 
  private:
-  std::optional<DB> db_;  // Guarded by the interpreter lock.
+  // Guarded by the interpreter lock. The last holder closes the store without that lock: what is
+  // built in the background may wait for it.
+  std::shared_ptr<const DB> db_;
 };
 
 // `ttl` in seconds; none = for ever.

@@ -91,16 +91,16 @@ void Finish(KvFileWriter& self) {
 
 int64_t Import(const PyDb& self, const std::string& path, const nb::bytes& fingerprint,
                const std::string& name, bool replace, std::optional<int64_t> ttl, bool pin) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   const KvFileImportOptions options = {.store = ToStoreOptions(name, replace, false, ttl, pin),
                                        .fingerprint = {fingerprint.c_str(), fingerprint.size()}};
-  auto id = Unlocked([&] { return ImportKvFile(db, path, options); });
+  auto id = Unlocked([&] { return ImportKvFile(*db, path, options); });
   return static_cast<int64_t>(Unwrap(std::move(id)));
 }
 
 void Export(const PyDb& self, const std::string& context, const std::string& path) {
-  const DB db = self.Get();
-  ThrowIfError(Unlocked([&] { return ExportKvFile(db, context, path); }));
+  const auto db = self.Get();
+  ThrowIfError(Unlocked([&] { return ExportKvFile(*db, context, path); }));
 }
 
 }  // namespace

@@ -46,6 +46,12 @@ PySession::Use::~Use() {
   }
 }
 
+PySession::~PySession() {
+  if (!session_.has_value()) return;
+  const nanobind::gil_scoped_release unlocked;
+  session_.reset();
+}
+
 void PySession::Close() {
   if (closed()) return;
   const Use use(*this);

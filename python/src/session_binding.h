@@ -18,6 +18,10 @@ namespace attndb::python {
 class PySession {
  public:
   explicit PySession(Session session) : session_(std::move(session)) {}
+  // Without the interpreter lock: it may be the last to hold the store (db_binding.h).
+  ~PySession();
+  PySession(const PySession&) = delete;
+  PySession& operator=(const PySession&) = delete;
 
   // The session, for the time of one call. Throws StatusError kFailedPrecondition: it is closed, or
   // in use.
