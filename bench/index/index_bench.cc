@@ -54,6 +54,7 @@ class HeadBench {
     db_options.query_sample = options_.query_sample;
     db_options.measure_machine = false;
     db_options.background_threads = 0;
+    db_options.import_segment_tokens = options_.segment_tokens;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, DB::Open(dir + "/" + head_.name, db_options));
     ATTNDB_RETURN_IF_ERROR(Import(db));
     ATTNDB_RETURN_IF_ERROR(OpenPlans(db));
@@ -82,9 +83,6 @@ class HeadBench {
                                      std::span(&kv, 1), {},
                                      std::span(&queries, head_.num_train() > 0 ? 1 : 0))
                                .status());
-    if (options_.segment_tokens > 0) {
-      ATTNDB_RETURN_IF_ERROR(db.Compact({.segment_tokens = options_.segment_tokens}));
-    }
     return Wait(db, nullptr);
   }
 

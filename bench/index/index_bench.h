@@ -44,10 +44,9 @@ struct IndexBenchOptions {
   uint64_t prefix_tokens = 0;  // Sessions reuse so many tokens of the context; 0: all.
   uint32_t num_queries = 64;   // Calls a round.
   uint32_t num_rounds = 5;
-  // Compacts the context to segments of so many tokens; 0: as it was imported.
-  uint64_t segment_tokens = 0;
-  double query_sample = 0.4;  // Training queries per key ([Alaya] 9.2.1).
-  std::string peers;          // Command; empty: none.
+  uint64_t segment_tokens = 65536;  // At most, of a segment; at most 4096: pieces of 4096.
+  double query_sample = 0.4;        // Training queries per key ([Alaya] 9.2.1).
+  std::string peers;                // Command; empty: none.
   std::string temp_dir;
   BenchProgress progress;  // A phase a head; may be null.
 };

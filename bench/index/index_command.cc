@@ -38,8 +38,7 @@ class IndexCommand : public cli::Command {
                &options_.num_rounds, 1U, 10000U);
     flags->Add({"--query-sample", "RATE", "Training queries per key (default: 0.4)"},
                &options_.query_sample, 0.0, 16.0);
-    flags->Add({"--segment-tokens", "N",
-                "Merge segments into ones of at most N tokens (default: as imported, 4096)"},
+    flags->Add({"--segment-tokens", "N", "Length of segments, at most; from 4096 (default: 65536)"},
                &options_.segment_tokens, uint64_t{1}, CompactOptions::kMaxSegmentTokens);
     flags->Add({"--temp-dir", "PATH", "Folder of the temporary stores ($TMPDIR)"},
                &options_.temp_dir);

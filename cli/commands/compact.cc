@@ -14,6 +14,7 @@ namespace {
 class CompactCommand : public Command {
  public:
   void AddFlags(Flags* flags) override {
+    flags->Add({"context", "CONTEXT", "Only this one, by name or #id (default: all)"}, &context_);
     flags->Add({"--segment-tokens", "N",
                 "Merge segments shorter than this, into ones of at most this; default: those below "
                 "2048, into any length"},
@@ -64,7 +65,8 @@ class CompactCommand : public Command {
 
   Status Merge(Environment* env, const DB& db) const {
     ProgressLine line({.label = "compact", .unit = "bytes", .enabled = env->show_progress()});
-    const Status status = db.Compact({.segment_tokens = segment_tokens_, .progress = Show(&line)});
+    const Status status = db.Compact(
+        {.context = context_, .segment_tokens = segment_tokens_, .progress = Show(&line)});
     if (status.code() != StatusCode::kCancelled) return status;
     return env->WithAdvice(status, "what was merged stays merged; run it again for the rest");
   }
@@ -77,6 +79,7 @@ class CompactCommand : public Command {
                            "all is merged; planes and indexes are built when they are used");
   }
 
+  std::string context_;
   uint64_t segment_tokens_ = 0;
   bool grow_graphs_ = false;
   GraphFlags graphs_;

@@ -143,6 +143,7 @@ class ModelDocumentImport : public DocumentImport {
     ImportRun run(env, &db, &engine, tokens);
     const Result<ContextId> id = run.Run(checkpoint_tokens_, target->options());
     if (id.ok()) {
+      target->MergePieces(env, db);
       target->FinishPlanes(env, db);
       return Report(env, db, target->name(), run);
     }

@@ -23,6 +23,9 @@ void ImportTarget::AddTo(Flags* flags) {
              &index_);
   flags->Add({"--iterations", "N", "Of k-means, for --index pq (default: 8)"}, &iterations_, 1u,
              DBOptions::kMaxKmeansIterations);
+  flags->Add({"--segment-tokens", "N",
+              "Merge its pieces into segments of at most N tokens in the end (default: 65536)"},
+             &segment_tokens_, uint64_t{1}, CompactOptions::kMaxSegmentTokens);
   flags->Add({"--query-sample", "RATE",
               "Rows of q kept per key and kv head to train indexes (default: 0.1)"},
              &query_sample_, 0.0, 16.0);
@@ -33,7 +36,8 @@ DBOptions ImportTarget::db_options() const {
   DBOptions options = {.query_sample = query_sample_,
                        .background_builds = !no_planes_,
                        .index = index_,
-                       .kmeans_iterations = iterations_};
+                       .kmeans_iterations = iterations_,
+                       .import_segment_tokens = segment_tokens_};
   graphs_.Apply(&options);
   return options;
 }
@@ -74,6 +78,20 @@ Status ImportTarget::CheckNameIsFree(const DB& db) const {
                                  FormatCount(holder->num_tokens) + " tokens");
   }
   return holder.status().code() == StatusCode::kNotFound ? Status() : holder.status();
+}
+
+void ImportTarget::MergePieces(Environment* env, const DB& db) const {
+  ProgressLine progress({.label = "merge", .unit = "bytes", .enabled = env->show_progress()});
+  CompactOptions options;
+  options.context = name();
+  options.segment_tokens = segment_tokens_;
+  options.progress = [&](uint64_t done, uint64_t total) {
+    progress.Update(done, total);
+    return !Interrupted();
+  };
+  const Status status = db.Compact(options);
+  progress.Clear();
+  if (!status.ok()) env->Warn("the context is stored, in short segments: " + status.message());
 }
 
 void ImportTarget::FinishPlanes(Environment* env, const DB& db) const {

@@ -40,6 +40,9 @@ class ImportTarget {
 
   // Of the store that it goes to.
   DBOptions db_options() const;
+  // Merges the pieces that a checkpointed import left, as DB::Import does. A merge that is
+  // interrupted or has no room is only told: the import is done.
+  void MergePieces(Environment* env, const DB& db) const;
   // Waits for its planes, which are built as soon as it is stored. An interrupted or failed build
   // is only told: the import is done.
   void FinishPlanes(Environment* env, const DB& db) const;
@@ -57,6 +60,7 @@ class ImportTarget {
   uint32_t iterations_ = 0;
   double query_sample_ = DBOptions().query_sample;
   GraphFlags graphs_;
+  uint64_t segment_tokens_ = DBOptions().import_segment_tokens;
   StoreOptions options_;
 };
 

@@ -120,8 +120,9 @@ typedef struct attndb_db_options {
   uint32_t roar_keys_per_query; /* 0 = the default, of these three. */
   uint32_t roar_max_degree;
   uint32_t roar_search_window;
-  uint32_t max_training_queries; /* 0 = the default; UINT32_MAX = all. */
-  int32_t grow_graphs;           /* 1 = graphs of merged segments are not built anew. */
+  uint32_t max_training_queries;  /* 0 = the default; UINT32_MAX = all. */
+  int32_t grow_graphs;            /* 1 = graphs of merged segments are not built anew. */
+  uint64_t import_segment_tokens; /* 0 = the default; 1 = an import's pieces stay. */
 } attndb_db_options;
 
 /* SessionOptions. NULL = defaults. */
@@ -148,6 +149,7 @@ typedef struct attndb_store_options {
 typedef struct attndb_compact_options {
   size_t struct_size;
   uint64_t segment_tokens; /* 0 = merge what is below 2048, into segments of any length. */
+  const char* context;     /* By name or "#id". NULL or "" = all of the tenant's. */
 } attndb_compact_options;
 
 /* The version of the library, what its kernels run on, and the name of a code. Static strings. */

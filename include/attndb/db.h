@@ -131,7 +131,8 @@ class ATTNDB_EXPORT DB {
   // have, is built for the new ones in the background; until then plans do without.
   // Memory: K, V and sampled q of one layer of what becomes one segment, at once. Disk: what is to
   //         become one segment a second time, until the new one is published and the old ones go.
-  // Errors: kInvalidArgument (segment_tokens), before anything is done; kCancelled (by progress);
+  // Errors: kInvalidArgument (segment_tokens), kNotFound (context), before anything is done;
+  //         kCancelled (by progress);
   //         kResourceExhausted (memory, disk full); kReadOnly; kIoError. What was merged until then
   //         stays merged; a merge that did not end leaves nothing.
   Status Compact(const CompactOptions& options = {}) const;

@@ -89,6 +89,7 @@ class ATTNDB_EXPORT KvFileReader {
   Status ReadQueries(LayerId layer, TokenRange range, const MutableTensorView& q) const;
 
   // Stores the file as a context. Needs memory for some 4096 tokens, whatever the file's length.
+  // Its segments are then merged: DBOptions::import_segment_tokens.
   // Errors: kInvalidArgument (not all layers; a value that overflows kv_dtype); those of DB::Store.
   //         Nothing is stored then.
   Result<ContextId> Import(const DB& db, const KvFileImportOptions& options = {}) const;

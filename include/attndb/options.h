@@ -65,6 +65,10 @@ struct DBOptions {
   // being built anew: `graph` with the sampled q of the tokens behind it, `roargraph` by
   // RetrievalAttention's rule (Appendix C), which finds far less (docs/plan.md#growth).
   bool grow_graphs = false;
+  // The length of segments that an import ends with, at most CompactOptions::kMaxSegmentTokens: it
+  // stores pieces of 4096 tokens, and merges them when all is there. A search by clusters or by a
+  // graph then takes less than one of each piece. At most 4096: the pieces stay.
+  uint64_t import_segment_tokens = 65536;
   // Memory of a GPU that plans may count on. It is planned for and explained; this version computes
   // on the CPU.
   uint64_t gpu_memory_bytes = 0;
@@ -108,11 +112,11 @@ struct VerifyOptions {
 
 struct CompactOptions {
   static constexpr uint64_t kMaxSegmentTokens = uint64_t{1} << 31;
-
+  std::string context;  // By name or "#id"; empty = all of the tenant's.
   // The length that segments should have: neighbours that are shorter, and that the same contexts
   // use, are merged from the front on, into segments of at most so many tokens. Planes and indexes
-  // are built for each segment, and a search asks each of them; a long import makes segments of
-  // 4096. At most kMaxSegmentTokens. 0: those below 2048 are merged, into segments of any length.
+  // are built for each segment, and a search asks each of them. At most kMaxSegmentTokens. 0: those
+  // below 2048 are merged, into segments of any length.
   uint64_t segment_tokens = 0;
   // Called as layers are copied with bytes of K and V copied, and of all that are to be; false
   // cancels. Stores wait meanwhile: it must not call the DB. May be null.

@@ -40,7 +40,8 @@ struct ContextInfo {
   uint64_t own_bytes = 0;        // Of the segments that no other context uses.
   uint64_t companion_bytes = 0;  // Of file_bytes, those of its segments' companions.
   std::map<std::string, uint64_t> derived_bytes;  // companion_bytes, by CompanionInfo::kind.
-  uint64_t num_pending_companions = 0;  // Segments whose planes are not built, or not yet.
+  uint64_t num_pending_companions =
+      0;                        // Segments that lack planes, or an index that was asked for.
   uint64_t retained_bytes = 0;  // In its segments, of tokens that no context uses (until Compact).
   uint64_t query_sample_bytes = 0;
   int64_t created_us = 0;  // Microseconds since the Unix epoch.
@@ -215,9 +216,10 @@ struct ATTNDB_EXPORT DBStats {
   uint64_t num_tokens = 0;  // Sum over segments: shared ones once.
   uint64_t file_bytes = 0;  // Of the tenant's segments and their companions.
   uint64_t num_companions = 0;
-  uint64_t companion_bytes = 0;         // Of file_bytes.
-  uint64_t num_pending_companions = 0;  // Segments whose planes are not built, or not yet.
-  uint64_t quota_bytes = 0;             // 0 = none.
+  uint64_t companion_bytes = 0;  // Of file_bytes.
+  uint64_t num_pending_companions =
+      0;                     // Segments that lack planes, or an index that was asked for.
+  uint64_t quota_bytes = 0;  // 0 = none.
   // K and V, what was derived from them, and scratch, held in memory: all tenants.
   uint64_t memory_bytes = 0;
   uint64_t memory_limit_bytes = 0;

@@ -69,6 +69,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     roar_search_window: int = 0,
     max_training_queries: int = 0,
     grow_graphs: bool = False,
+    import_segment_tokens: int = 65536,
     custom_indexes: Mapping[str, CustomIndex] | None = None,
 ) -> DB:
     """Opens or creates the store in folder `path`; what a crash left unfinished is removed.
@@ -88,6 +89,8 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     ``max_training_queries``: rows of q that train a graph at most; 0 = two for five of its keys, up
     to 32768; 2**32 - 1 = all that are kept. ``grow_graphs``: graphs of merged segments go on from
     that of the first of these instead of being built anew.
+    ``import_segment_tokens``: the length of segments that an import ends with, which stores pieces
+    of 4096 tokens first and then merges them; at most 4096: they stay.
     ``custom_indexes``: types of the program's own, by the names that plans have for them.
 
     Raises BusyError (another process writes), NotFoundError, UnsupportedError (made by a newer
@@ -113,6 +116,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         roar_search_window=roar_search_window,
         max_training_queries=max_training_queries,
         grow_graphs=grow_graphs,
+        import_segment_tokens=import_segment_tokens,
         custom_indexes=_custom_types(custom_indexes or {}),
     )
     db = DB(core, _Family(), os.fspath(path))
@@ -537,21 +541,23 @@ class DB:
 
     def compact(
         self,
+        context: Context | None = None,
         *,
         segment_tokens: int = 0,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
         """Merges chains of small segments, erases tokens that no context uses, expires contexts.
 
+        ``context``: only its chain; None: those of all.
         ``segment_tokens``: the length that segments should have. Neighbours that are shorter, and
-        that the same contexts use, are merged into segments of at most so many tokens. A long
-        import makes segments of 4096; planes and indexes are built for each, and a search asks each
-        of them. 0: those below 2048 are merged, into any length. Open sessions keep the segments
+        that the same contexts use, are merged into segments of at most so many tokens. Planes
+        and indexes are built for each, and a search asks each of them. 0: those below 2048 are merged, into any length. Open sessions keep the segments
         that they have; planes and indexes are built again in the background.
         ``progress(bytes_done, bytes_total)``, as layers are copied; False cancels and raises
         CancelledError. It must not call the store, whose other writers wait.
         """
-        self._core.compact(segment_tokens, progress)
+        name = "" if context is None else _context_text(context)
+        self._core.compact(name, segment_tokens, progress)
 
     def build(
         self,

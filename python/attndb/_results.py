@@ -48,7 +48,7 @@ class ContextInfo:
     own_bytes: int  # Of the segments that no other context uses.
     companion_bytes: int  # Of file_bytes, those of its segments' companions.
     derived_bytes: dict[str, int] = field(hash=False)  # companion_bytes, by CompanionInfo.kind.
-    num_pending_companions: int  # Segments whose planes are not built, or not yet.
+    num_pending_companions: int  # Segments that lack planes, or an index that was asked for.
     retained_bytes: int  # In its segments, of tokens that no context uses (until compact).
     query_sample_bytes: int
     created: datetime
@@ -271,7 +271,7 @@ class Stats:
     file_bytes: int  # Of the tenant's segments and their companions.
     num_companions: int
     companion_bytes: int  # Of file_bytes.
-    num_pending_companions: int  # Segments whose planes are not built, or not yet.
+    num_pending_companions: int  # Segments that lack planes, or an index that was asked for.
     quota_bytes: int  # 0 = none.
     memory_bytes: int  # Segment data held in memory, all tenants.
     memory_limit_bytes: int

@@ -46,7 +46,7 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
           uint64_t gpu_memory_bytes, bool measure_machine, const std::string& index,
           uint32_t kmeans_iterations, uint32_t roar_keys_per_query, uint32_t roar_max_degree,
           uint32_t roar_search_window, uint32_t max_training_queries, bool grow_graphs,
-          const std::vector<PyCustomType>& custom_indexes) {
+          uint64_t import_segment_tokens, const std::vector<PyCustomType>& custom_indexes) {
   const DBOptions options = {.read_only = read_only,
                              .create_if_missing = create_if_missing,
                              .plan = plan,
@@ -63,6 +63,7 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
                              .roar_search_window = roar_search_window,
                              .max_training_queries = max_training_queries,
                              .grow_graphs = grow_graphs,
+                             .import_segment_tokens = import_segment_tokens,
                              .gpu_memory_bytes = gpu_memory_bytes,
                              .measure_machine = measure_machine,
                              .custom_indexes = ToCustomIndexes(custom_indexes),
@@ -221,11 +222,12 @@ Dict Verify(const PyDb& self, const std::string& context, const nb::object& prog
   return ToDict(Unwrap(std::move(report)));
 }
 
-void Compact(const PyDb& self, uint64_t segment_tokens, const nb::object& progress) {
+void Compact(const PyDb& self, const std::string& context, uint64_t segment_tokens,
+             const nb::object& progress) {
   const auto db = self.Get();
   PyProgress py_progress(progress);
-  const CompactOptions options = {.segment_tokens = segment_tokens,
-                                  .progress = py_progress.function()};
+  const CompactOptions options = {
+      .context = context, .segment_tokens = segment_tokens, .progress = py_progress.function()};
   const Status status = Unlocked([&] { return db->Compact(options); });
   py_progress.Rethrow();
   ThrowIfError(status);
@@ -278,7 +280,8 @@ void BindDb(nb::module_& module) {
           nb::arg("background_builds"), nb::arg("background_threads"), nb::arg("gpu_memory_bytes"),
           nb::arg("measure_machine"), nb::arg("index"), nb::arg("kmeans_iterations"),
           nb::arg("roar_keys_per_query"), nb::arg("roar_max_degree"), nb::arg("roar_search_window"),
-          nb::arg("max_training_queries"), nb::arg("grow_graphs"), nb::arg("custom_indexes"))
+          nb::arg("max_training_queries"), nb::arg("grow_graphs"), nb::arg("import_segment_tokens"),
+          nb::arg("custom_indexes"))
       .def("for_tenant",
            [](const PyDb& self, const std::string& name) {
              return PyDb(Unwrap(self.Get()->ForTenant(name)));
@@ -315,7 +318,8 @@ void BindDb(nb::module_& module) {
            })
       .def("declare_equal", DeclareEqual, nb::arg("fingerprint_a"), nb::arg("fingerprint_b"))
       .def("verify", Verify, context, nb::arg("progress").none())
-      .def("compact", Compact, nb::arg("segment_tokens"), nb::arg("progress").none())
+      .def("compact", Compact, nb::arg("context"), nb::arg("segment_tokens"),
+           nb::arg("progress").none())
       .def("build", Build, context, nb::arg("index"), nb::arg("progress").none())
       .def("wait_for_background", WaitForBackground, nb::arg("progress").none())
       .def(

@@ -32,6 +32,8 @@ Result<BuildReport> Database::Build(const std::string& tenant, std::string_view 
     } else if (!kind.MayHave(segment.num_tokens)) {
       ++report.num_too_short;
     } else {
+      // Who waits no longer finds it all the same, if in another process.
+      ATTNDB_RETURN_IF_ERROR(catalog_->AddWish(link.segment.id, object));
       const derived::Lanes::AddedPtr job = builder_.Order(segment, kind);
       if (job != nullptr) jobs.push_back(job);  // Null if the segment is damaged.
     }

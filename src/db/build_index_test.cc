@@ -97,6 +97,17 @@ TEST_F(BuildIndexTest, EverySegmentHasWhatTheStoreIsOpenedFor) {
   EXPECT_EQ(db_->Build("a", "clustered")->num_present, 2u);
 }
 
+TEST_F(BuildIndexTest, WhatAProcessDidNotBuildTheNextOneBuilds) {
+  StoreChain("a", std::vector<uint64_t>{3000}, 1);
+  BuildOptions options;
+  options.progress = [](uint64_t, uint64_t) { return false; };  // Who waits no longer.
+  EXPECT_EQ(db_->Build("a", "graph", options).status().code(), StatusCode::kCancelled);
+  Open();
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(db_->Build("a", "graph")->num_present, 1u);
+  EXPECT_EQ(db_->Describe("a")->num_pending_companions, 0u);
+}
+
 // A prompt that is stored piece by piece is indexed while the rest of it is read.
 TEST_F(BuildIndexTest, APieceIsIndexedWhileTheNextIsRead) {
   Open({.index = "pq"});

@@ -154,6 +154,7 @@ Result<DBOptions> ToDBOptions(const attndb_db_options* options) {
   to.roar_search_window = from.roar_search_window;
   to.max_training_queries = from.max_training_queries;
   to.grow_graphs = from.grow_graphs != 0;
+  if (from.import_segment_tokens != 0) to.import_segment_tokens = from.import_segment_tokens;
   return to;
 }
 
@@ -188,6 +189,7 @@ Result<CompactOptions> ToCompactOptions(const attndb_compact_options* options) {
   ATTNDB_ASSIGN_OR_RETURN(const attndb_compact_options from,
                           CopyStruct(options, "attndb_compact_options"));
   to.segment_tokens = from.segment_tokens;
+  if (from.context != nullptr) to.context = from.context;
   return to;
 }
 

@@ -173,7 +173,9 @@ TEST(CApiConvertTest, EveryOptionArrives) {
 
   auto compact = Zeroed<attndb_compact_options>();
   compact.segment_tokens = 4096;
+  compact.context = "doc";
   EXPECT_EQ(ToCompactOptions(&compact)->segment_tokens, 4096U);
+  EXPECT_EQ(ToCompactOptions(&compact)->context, "doc");
   EXPECT_EQ(ToCompactOptions(nullptr)->segment_tokens, 0U);
   compact.struct_size = 8;
   EXPECT_EQ(ToCompactOptions(&compact).status().code(), StatusCode::kInvalidArgument);

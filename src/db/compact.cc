@@ -109,12 +109,21 @@ Status Database::Compact(const std::string& tenant, const CompactOptions& option
   MutexLock lock(&store_mutex_);
   ATTNDB_RETURN_IF_ERROR(ExpireContexts());
   ATTNDB_ASSIGN_OR_RETURN(const db::Tenant owner, TenantOf(tenant));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::ContextRecord> contexts, catalog_->List(owner.id));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::ContextRecord> contexts,
+                          ContextsToCompact(owner, options));
   Compaction work{options};
   work.bytes_total = BytesToCompact(contexts, options);
   const Status status = CompactContexts(contexts, &work);
   const Status scheduled = ScheduleMissing(owner.id);  // What was merged before an error too.
   return status.ok() ? scheduled : status;
+}
+
+Result<std::vector<db::ContextRecord>> Database::ContextsToCompact(
+    const db::Tenant& owner, const CompactOptions& options) const {
+  if (options.context.empty()) return catalog_->List(owner.id);
+  ATTNDB_ASSIGN_OR_RETURN(db::ContextRecord context,
+                          catalog_->FindContext(owner.id, options.context));
+  return std::vector{std::move(context)};
 }
 
 uint64_t Database::BytesToCompact(std::span<const db::ContextRecord> contexts,

@@ -32,7 +32,9 @@ constexpr double kOrderTolerance = 1e-5;  // The same sums in another order.
 
 class CompactTest : public DBFixture {
  protected:
-  explicit CompactTest(bool background_builds = false) : DBFixture(background_builds) {}
+  explicit CompactTest(bool background_builds = false) : DBFixture(background_builds) {
+    Open({.import_segment_tokens = 0});
+  }
 
   // K, V and q of a long prompt, stored in segments of 4096 tokens and the rest.
   Tokens ImportLong(const std::string& name, uint64_t num_tokens, uint64_t seed = 1) {
@@ -110,6 +112,29 @@ class CompactTest : public DBFixture {
   // Those of segments that contexts use, and no others.
   void ExpectNoFileTooMany() const { EXPECT_EQ(NumSegmentFiles(), 2 * db_->Stats()->num_segments); }
 };
+
+TEST_F(CompactTest, AnImportEndsWithSegmentsOfTheStoresLength) {
+  Open({.import_segment_tokens = 8192});
+  ImportLong("a", 9000);
+  EXPECT_THAT(Lengths("a"), ElementsAre(8192, 808));
+  Open();
+  ImportLong("b", 9000, 2);
+  EXPECT_THAT(Lengths("b"), ElementsAre(9000));
+  EXPECT_EQ(
+      DB::Open(dir_.File("other"), {.import_segment_tokens = CompactOptions::kMaxSegmentTokens + 1})
+          .status()
+          .code(),
+      StatusCode::kInvalidArgument);
+}
+
+TEST_F(CompactTest, OneContextIsCompactedWithoutTheOthers) {
+  ImportLong("a", 9000, 1);
+  ImportLong("b", 9000, 2);
+  ATTNDB_ASSERT_OK(db_->Compact({.context = "b", .segment_tokens = 65536}));
+  EXPECT_THAT(Lengths("a"), ElementsAre(4096, 4096, 808));
+  EXPECT_THAT(Lengths("b"), ElementsAre(9000));
+  EXPECT_EQ(db_->Compact({.context = "c"}).code(), StatusCode::kNotFound);
+}
 
 TEST_F(CompactTest, ALongImportBecomesOneSegmentAndAnswersAsBefore) {
   const Tokens tokens = ImportLong("a", 9000);

@@ -14,7 +14,7 @@
 namespace attndb::internal {
 namespace {
 
-constexpr size_t kMaxNameBytes = 32;
+constexpr size_t kMaxTypeNameBytes = 32;
 constexpr double kMaxWhole = 1u << 30;
 // Keys that a plan with the type may have beside the type's, and what is built without one.
 constexpr std::string_view kTakenKeys[] = {
@@ -28,7 +28,7 @@ bool IsWord(std::string_view text) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   };
   const auto is_word = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
-  return !text.empty() && text.size() <= kMaxNameBytes && is_letter(text.front()) &&
+  return !text.empty() && text.size() <= kMaxTypeNameBytes && is_letter(text.front()) &&
          std::ranges::all_of(text, is_word);
 }
 

@@ -105,6 +105,11 @@ Status CheckRanges(const DBOptions& options) {
         "kmeans_iterations is " + std::to_string(options.kmeans_iterations) +
         ", expected at most " + std::to_string(DBOptions::kMaxKmeansIterations) + "; 0 = 8");
   }
+  if (options.import_segment_tokens > CompactOptions::kMaxSegmentTokens) {
+    return Status::InvalidArgument("import_segment_tokens: expected at most " +
+                                   std::to_string(CompactOptions::kMaxSegmentTokens) + ", found " +
+                                   std::to_string(options.import_segment_tokens));
+  }
   ATTNDB_RETURN_IF_ERROR(CheckRoarOptions(options));
   if (!options.index.empty() && !options.background_builds) {
     return Status::InvalidArgument("index is '" + options.index +

@@ -279,27 +279,31 @@ class Database : public std::enable_shared_from_this<Database>,
   // Bytes of K and V that will be copied, if `options` ask for progress.
   uint64_t BytesToCompact(std::span<const db::ContextRecord> contexts,
                           const CompactOptions& options) const;
+  Result<std::vector<db::ContextRecord>> ContextsToCompact(const db::Tenant& owner,
+                                                           const CompactOptions& options) const;
   Status CompactContexts(std::span<const db::ContextRecord> contexts, Compaction* work)
       ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
   Status CompactChain(const db::ContextRecord& context, Compaction* work)
       ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
 
   // derived_objects.cc
-  static derived::SegmentFacts FactsOf(const db::SegmentRecord& record);
+  static derived::SegmentFacts FactsOf(const db::SegmentRecord& record);  // Without wishes.
+  Result<derived::SegmentFacts> FactsAndWishes(const db::SegmentRecord& record) const;
   bool writes_objects() const { return options_.background_builds && !options_.read_only; }
   // Drops objects of kinds that the ones we read took the place of. Their files become orphans.
   Status ForgetFormerKinds();
-  // Segments of one tenant, or of all with kNone, that lack what every segment has.
+  // Segments of one tenant, or of all with kNone, that lack what every segment has, or
+  // what was wished for.
   Result<std::set<db::SegmentId>> SegmentsToBuild(db::TenantId tenant) const;
   // Builds what they lack in the background.
   Status ScheduleMissing(db::TenantId tenant);
   Result<uint64_t> CountPending(db::TenantId tenant) const;  // Of one tenant.
-  // The same for a segment, with what it inherited,
+  // The same for a segment,
   void ScheduleObjects(db::SegmentId segment);
   // ... and for the segments of a session's chain that hold tokens from this one on.
   void ScheduleFrom(const SessionImpl& session, uint64_t first_token);
-  // What plans have read of the run's segments, they will read of the segment that replaced it.
-  void InheritObjects(std::span<const db::ChainSegment> run, const db::SegmentRecord& merged);
+  // With grow_graphs, what is built of the merged segment goes on from what the run's first has.
+  void NoteGrowth(std::span<const db::ChainSegment> run, const db::SegmentRecord& merged);
   // The catalog names them no more.
   void ForgetObjects(std::span<const storage::ObjectName> names);
   // All of a tenant's, or of all with kNone; false if the catalog could not.
@@ -325,6 +329,7 @@ class Database : public std::enable_shared_from_this<Database>,
   void SegmentReleased() override ATTNDB_EXCLUDES(use_mutex_);
   Status Admit(derived::SegmentId id, uint64_t bytes) override;
   Result<uint64_t> ReserveGeneration() override;
+  Status Wish(derived::SegmentId id, std::string_view kind) override;
   Status PublishObject(derived::SegmentId id, const derived::ObjectRecord& object) override
       ATTNDB_EXCLUDES(store_mutex_);
   void ReportDamage(const storage::Segment& segment, const Status& status) override;

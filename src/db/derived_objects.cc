@@ -20,6 +20,13 @@ derived::SegmentFacts Database::FactsOf(const db::SegmentRecord& record) {
   return facts;
 }
 
+Result<derived::SegmentFacts> Database::FactsAndWishes(const db::SegmentRecord& record) const {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::Wish> wishes, catalog_->WishesOf(record.id));
+  derived::SegmentFacts facts = FactsOf(record);
+  for (const db::Wish& wish : wishes) facts.wishes.push_back(wish.kind);
+  return facts;
+}
+
 // --- When they are built ---
 
 Status Database::ForgetFormerKinds() {
@@ -42,6 +49,10 @@ Result<std::set<db::SegmentId>> Database::SegmentsToBuild(db::TenantId tenant) c
         catalog_->SegmentsWithout(tenant, {kind->traits().object, kind->traits().min_tokens}));
     all.insert(segments.begin(), segments.end());
   }
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::Wish> wishes, catalog_->Wishes(tenant));
+  for (const db::Wish& wish : wishes) {
+    if (kinds_.FindObject(wish.kind) != nullptr) all.insert(wish.segment);
+  }
   return all;
 }
 
@@ -61,7 +72,9 @@ Result<uint64_t> Database::CountPending(db::TenantId tenant) const {
 void Database::ScheduleObjects(db::SegmentId segment) {
   if (!writes_objects()) return;
   const Result<db::SegmentRecord> record = catalog_->GetSegment(segment);
-  if (record.ok()) builder_.Schedule(FactsOf(*record));
+  if (!record.ok()) return;
+  const Result<derived::SegmentFacts> facts = FactsAndWishes(*record);
+  if (facts.ok()) builder_.Schedule(*facts);
 }
 
 void Database::ScheduleFrom(const SessionImpl& session, uint64_t first_token) {
@@ -72,18 +85,12 @@ void Database::ScheduleFrom(const SessionImpl& session, uint64_t first_token) {
   }
 }
 
-void Database::InheritObjects(std::span<const db::ChainSegment> run,
-                              const db::SegmentRecord& merged) {
-  std::vector<derived::SegmentFacts> facts;
-  for (const db::ChainSegment& link : run) facts.push_back(FactsOf(link.segment));
-  // Opened only where something goes on from it: its files are there as long as the caller waits.
-  std::shared_ptr<storage::Segment> first;
-  const db::ChainSegment& link = run.front();
-  if (options_.grow_graphs && link.num_tokens_used == link.segment.num_tokens) {
-    Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(link.segment);
-    if (segment.ok()) first = *std::move(segment);
-  }
-  builder_.Inherit(facts, FactsOf(merged), first.get());
+void Database::NoteGrowth(std::span<const db::ChainSegment> run, const db::SegmentRecord& merged) {
+  const db::ChainSegment& first = run.front();
+  if (!options_.grow_graphs || first.num_tokens_used != first.segment.num_tokens) return;
+  // Opened here, where its files are still there.
+  const Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(first.segment);
+  if (segment.ok()) builder_.GrowFrom(**segment, FactsOf(first.segment), FactsOf(merged));
 }
 
 // --- When they are given up ---
@@ -172,6 +179,10 @@ Status Database::Admit(derived::SegmentId id, uint64_t bytes) {
 }
 
 Result<uint64_t> Database::ReserveGeneration() { return catalog_->ReserveGeneration(); }
+
+Status Database::Wish(derived::SegmentId id, std::string_view kind) {
+  return catalog_->AddWish(static_cast<db::SegmentId>(id), kind);
+}
 
 Status Database::PublishObject(derived::SegmentId id, const derived::ObjectRecord& object) {
   MutexLock lock(&store_mutex_);  // No Store counts bytes meanwhile.

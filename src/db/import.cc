@@ -29,6 +29,10 @@ Status AppendPiece(SessionImpl* session, uint64_t num_tokens, TokenRange range,
   return Status::Ok();
 }
 
+std::string LabelOf(ContextId context) {
+  return "#" + std::to_string(static_cast<int64_t>(context));
+}
+
 // From where the session is to the end. `has_checkpoint`: the session's context is one of ours.
 Result<ContextId> ImportPieces(Database* database, SessionImpl* session,
                                const ImportRequest& request, ImportSource* source,
@@ -53,10 +57,9 @@ Result<ContextId> ImportPieces(Database* database, SessionImpl* session,
   }
 }
 
-}  // namespace
-
-Result<ContextId> ImportContext(Database* database, const ImportRequest& request,
-                                ImportSource* source) {
+// In segments of kPieceTokens.
+Result<ContextId> ImportInPieces(Database* database, const ImportRequest& request,
+                                 ImportSource* source) {
   SessionOptions options;
   options.first_position = request.first_position;
   ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<SessionImpl> session,
@@ -70,8 +73,21 @@ Result<ContextId> ImportContext(Database* database, const ImportRequest& request
   if (!id.ok() && has_checkpoint) {
     // Nothing has changed: the caller has all of it still. If this fails too, an unnamed context
     // is left, which a later import of these tokens continues.
-    const auto checkpoint = static_cast<int64_t>(session->context());
-    (void)database->Drop(request.tenant, "#" + std::to_string(checkpoint));
+    (void)database->Drop(request.tenant, LabelOf(session->context()));
+  }
+  return id;
+}
+
+}  // namespace
+
+Result<ContextId> ImportContext(Database* database, const ImportRequest& request,
+                                ImportSource* source) {
+  ATTNDB_ASSIGN_OR_RETURN(const ContextId id, ImportInPieces(database, request, source));
+  // The context is durable. Where memory or the disk has no room for a copy, it stays in pieces.
+  const uint64_t segment_tokens = database->options().import_segment_tokens;
+  if (segment_tokens > kPieceTokens) {
+    (void)database->Compact(request.tenant,
+                            {.context = LabelOf(id), .segment_tokens = segment_tokens});
   }
   return id;
 }

@@ -1,5 +1,7 @@
 // Storing a KV cache that was computed elsewhere, a piece of its tokens at a time, so that the
-// memory beside the source is that of a few thousand tokens.
+// memory beside the source is that of a few thousand tokens. When all is stored, the pieces are
+// merged into segments of DBOptions::import_segment_tokens, as far as memory and disk
+// have room for that.
 //
 // Errors:  those of the source; of Session::Append (a value that overflows kv_dtype); of DB::Store.
 //          On failure nothing is visible.

@@ -159,7 +159,7 @@ Status Database::TryMergeRun(std::span<const db::ChainSegment> run, const MergeP
     return std::move(outcome).status();
   }
   DiscardDoubtful();
-  InheritObjects(run, merged);
+  NoteGrowth(run, merged);
   RemoveUnreferenced(outcome->unreferenced);
   return Status::Ok();
 }

@@ -48,7 +48,18 @@ void Builder::Ask(const storage::Segment& segment, const Kind& kind) {
   if (parts_.cache->IsOnDisk(segment.id(), kind)) return;  // It lacks nothing but memory.
   MutexLock lock(&mutex_);
   const Key key = KeyOf(segment.id(), kind);
-  if (IsDue(key)) QueueSegment(key, segment.file_bytes());
+  if (!IsDue(key)) return;
+  const bool is_kept = options_.writes && !kind.traits().is_custom;
+  if (is_kept && !IsForAll(kind)) QueueWish(segment.id(), kind);
+  QueueSegment(key, segment.file_bytes());
+}
+
+void Builder::QueueWish(RunId segment, const Kind& kind) {
+  parts_.lanes->Add(kFastLane, {.subject = segment, .run = [this, segment, &kind](Lanes::Control*) {
+                                  // A wish that is lost costs time: the next plan asks again.
+                                  (void)parts_.store->Wish(segment, kind.traits().object);
+                                  return Status::Ok();
+                                }});
 }
 
 LayerObjectsPtr Builder::Get(const std::shared_ptr<const storage::TailBlock>& block,
@@ -148,11 +159,8 @@ void Builder::Schedule(const SegmentFacts& segment) {
     const Key key = KeyOf(segment.id, *kind);
     const auto request = requests_.find(key);
     const bool known = request != requests_.end();
-    const bool inherited = known && request->second.state == Request::State::kInherited;
     if (known && request->second.state == Request::State::kQueued) continue;
-    if (Lacks(segment, *kind) && (IsForAll(*kind) || inherited)) {
-      QueueSegment(key, segment.kv_bytes);
-    }
+    if (IsWanted(segment, *kind) && Lacks(segment, *kind)) QueueSegment(key, segment.kv_bytes);
   }
 }
 
@@ -188,16 +196,14 @@ Lanes::AddedPtr Builder::Order(const SegmentFacts& segment, const Kind& kind) {
   return requests_[key].job;
 }
 
-std::optional<PriorObject> Builder::OpenPrior(const storage::Segment* first,
+std::optional<PriorObject> Builder::OpenPrior(const storage::Segment& first,
                                               const SegmentFacts& facts, const Kind& kind) const {
   const ObjectRecord* const record = facts.Find(kind.traits().object);
-  if (!options_.grows || !kind.traits().grows || first == nullptr || record == nullptr) {
-    return std::nullopt;
-  }
+  if (!kind.traits().grows || record == nullptr) return std::nullopt;
   Result<std::shared_ptr<const storage::Companion>> object =
-      parts_.files->Open(*first, kind, *record);
+      parts_.files->Open(first, kind, *record);
   if (!object.ok()) return std::nullopt;  // Whoever reads it reports that; here it costs time.
-  return PriorObject{*std::move(object), first->num_tokens()};
+  return PriorObject{*std::move(object), first.num_tokens()};
 }
 
 std::optional<PriorObject> Builder::PriorOf(const Key& key) const {
@@ -206,19 +212,14 @@ std::optional<PriorObject> Builder::PriorOf(const Key& key) const {
   return request == requests_.end() ? std::nullopt : request->second.prior;
 }
 
-void Builder::Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged,
-                      const storage::Segment* first) {
-  if (!options_.writes) return;
+void Builder::GrowFrom(const storage::Segment& first, const SegmentFacts& facts,
+                       const SegmentFacts& merged) {
+  if (!options_.writes || !options_.grows) return;
   for (const auto& kind : parts_.kinds->all()) {
-    if (kind->traits().always || !Lacks(merged, *kind)) continue;
-    std::optional<PriorObject> prior = OpenPrior(first, run.front(), *kind);
+    std::optional<PriorObject> prior = OpenPrior(first, facts, *kind);
+    if (!prior) continue;
     MutexLock lock(&mutex_);
-    const bool is_read =
-        std::ranges::any_of(run, [&](const SegmentFacts& segment) ATTNDB_NO_THREAD_SAFETY_ANALYSIS {
-          return segment.Find(kind->traits().object) != nullptr ||
-                 IsAsked(KeyOf(segment.id, *kind));
-        });
-    if (is_read) requests_[KeyOf(merged.id, *kind)].prior = std::move(prior);
+    requests_[KeyOf(merged.id, *kind)].prior = std::move(prior);
   }
 }
 
@@ -226,7 +227,8 @@ bool Builder::IsPending(const SegmentFacts& segment) const {
   MutexLock lock(&mutex_);
   return std::ranges::any_of(
       parts_.kinds->all(), [&](const auto& kind) ATTNDB_NO_THREAD_SAFETY_ANALYSIS {
-        return Lacks(segment, *kind) && (IsForAll(*kind) || IsAsked(KeyOf(segment.id, *kind)));
+        return Lacks(segment, *kind) &&
+               (IsWanted(segment, *kind) || IsAsked(KeyOf(segment.id, *kind)));
       });
 }
 

@@ -1,9 +1,10 @@
 // Makes derived objects in the background: sessions and the store ask, what is made is ready in the
 // cache. Nobody waits for it: until an object is ready, K and V are read instead.
 //
-// Asked:   a session asks for what a plan reads and is not ready (Get). The store asks, once a
-//          segment is published, for the kinds that every segment has (Schedule); and for one kind
-//          where a caller wants that and waits for it (Order).
+// Asked:   a session asks for what a plan reads and is not ready (Get); of a segment it is noted as
+//          a wish, which survives the process. The store asks, once a segment is published, for the
+//          kinds that every segment has and for those that are wished for (Schedule); and for one
+//          kind where a caller wants that and waits for it (Order).
 // Made:    an object is written and published, where the store allows that. If it may not be, or
 //          has no room, what a session asked for is built in memory, as far as memory is free. Of a
 //          tail's block, every kind is: layer by layer, as sessions ask, and as long as one has it.
@@ -21,7 +22,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 
 #include "attndb/result.h"
 #include "attndb/status.h"
@@ -79,8 +79,11 @@ class Builder {
 
   // Whether it is a kind that every segment is to have.
   bool IsForAll(const Kind& kind) const { return kind.traits().always || &kind == options_.also; }
-  // Builds what the segment lacks of the kinds that every segment has, and of those that it
-  // inherited.
+  // Whether it is of such a kind, or the segment is to have it all the same.
+  bool IsWanted(const SegmentFacts& segment, const Kind& kind) const {
+    return IsForAll(kind) || segment.IsWished(kind.traits().object);
+  }
+  // Builds what the segment lacks of the kinds that every segment has, and of its wishes.
   void Schedule(const SegmentFacts& segment) ATTNDB_EXCLUDES(mutex_);
   // The job that makes what the segment, or a layer of the block, lacks of the kind, which a
   // session has asked for or the store has scheduled, or that has tried that last, and so tells why
@@ -92,12 +95,11 @@ class Builder {
   // Builds the segment's object of the kind. Null if it does not lack that; else the job, for
   // Lanes::WaitFor: one that is asked for already, or a new one.
   Lanes::AddedPtr Order(const SegmentFacts& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
-  // `merged` takes the place of a run of segments: what plans have read of these, they will read of
-  // it. Nothing is built before Schedule. `first`: the first of the run, if all of it is in
-  // `merged`; else null.
-  void Inherit(std::span<const SegmentFacts> run, const SegmentFacts& merged,
-               const storage::Segment* first) ATTNDB_EXCLUDES(mutex_);
-  // Whether the segment lacks an object that every segment has, or that is asked for.
+  // `merged` takes the place of a run of segments, of which the first is in it as a whole: what
+  // grows goes on from that one's objects. Nothing is built before Schedule.
+  void GrowFrom(const storage::Segment& first, const SegmentFacts& facts,
+                const SegmentFacts& merged) ATTNDB_EXCLUDES(mutex_);
+  // Whether the segment lacks an object that every segment has, or that is wished or asked for.
   bool IsPending(const SegmentFacts& segment) const ATTNDB_EXCLUDES(mutex_);
   // Forgets what is asked for of the segment; a job that is under way is told to end.
   void Cancel(SegmentId segment) ATTNDB_EXCLUDES(mutex_);
@@ -110,11 +112,11 @@ class Builder {
  private:
   struct Request {
     enum class State {
-      kInherited,  // Schedule will queue it.
-      kQueued,     // Or under way.
-      kEnded,      // In vain: not again before ended_ns + kAskAgainNs.
+      kNew,     // Nothing is done about it yet.
+      kQueued,  // Or under way.
+      kEnded,   // In vain: not again before ended_ns + kAskAgainNs.
     };
-    State state = State::kInherited;
+    State state = State::kNew;
     bool by_session = false;  // Somebody waits for it: memory will do.
     Lanes::AddedPtr job;      // If it is queued; and if it has ended, the last.
     int64_t ended_ns = 0;
@@ -136,6 +138,8 @@ class Builder {
   // Notes that a session asks; false: it has done so, and it is early to make it again.
   bool IsDue(const Key& key) ATTNDB_REQUIRES(mutex_);
   void QueueSegment(const Key& key, uint64_t work) ATTNDB_REQUIRES(mutex_);
+  // Notes in the background that the segment is to have the kind.
+  void QueueWish(RunId segment, const Kind& kind);
   void Queue(const Key& key, uint64_t work, Make make) ATTNDB_REQUIRES(mutex_);
   // The job of a request that waits or is under way; else null.
   Lanes::AddedPtr QueuedJob(const Key& key) const ATTNDB_REQUIRES(mutex_);
@@ -146,7 +150,7 @@ class Builder {
   bool IsAskedBySession(const Key& key) const ATTNDB_EXCLUDES(mutex_);
   void End(const Key& key, bool is_ready) ATTNDB_EXCLUDES(mutex_);
   // The object of `first`, of which the facts are known, that one of a longer segment goes on from.
-  std::optional<PriorObject> OpenPrior(const storage::Segment* first, const SegmentFacts& facts,
+  std::optional<PriorObject> OpenPrior(const storage::Segment& first, const SegmentFacts& facts,
                                        const Kind& kind) const;
   std::optional<PriorObject> PriorOf(const Key& key) const ATTNDB_EXCLUDES(mutex_);
   // Forgets requests that ended long ago.

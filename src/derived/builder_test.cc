@@ -1,6 +1,6 @@
 // Goal:   what sessions ask for is made in the background, on disk where the store allows that and
-//         else in memory; nobody who asks waits, whatever the background is stuck in; what a merge
-//         replaces hands on what plans have read of it.
+//         else in memory; nobody who asks waits, whatever the background is stuck in; what was
+//         asked for and not made is wished for.
 // Method: a store of one segment, kinds that copy bytes, and gates that builds wait at.
 #include "derived/builder.h"
 
@@ -20,9 +20,9 @@ using test::FakeStore;
 using test::FirstBytesKind;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 constexpr uint64_t kPlenty = uint64_t{1} << 30;
-constexpr uint64_t kMerged = 9;
 
 class BuilderTest : public ::testing::Test {
  protected:
@@ -163,18 +163,29 @@ TEST_F(BuilderTest, WhatIsCancelledMayBeAskedForAgain) {
   ExpectReady("slow");
 }
 
-TEST_F(BuilderTest, AMergedSegmentInheritsWhatPlansHaveRead) {
+// Lanes end, as a process does, before they come to what was asked for.
+TEST_F(BuilderTest, WhatIsAskedForIsWishedForUntilItIsBuilt) {
+  store_.Refuse(Status::FailedPrecondition("quota"));
+  (void)Get("always");  // Every segment has it, without a wish.
   (void)Get("asked");
+  (void)Get("slow");
+  release_slow_.Set();
   Wait();
-  const SegmentFacts run[] = {store_.facts()};
-  SegmentFacts merged = store_.facts();
-  merged.id = kMerged;
-  merged.objects.clear();
-  builder_.Inherit(run, merged, nullptr);
-  EXPECT_EQ(store_.num_opened(), 1u);
-  builder_.Schedule(merged);  // The store has one segment, whatever the id.
+  EXPECT_THAT(store_.facts().wishes, UnorderedElementsAre("asked", "slow"));
+  store_.Refuse(Status::Ok());
+  builder_.CancelAll();
+  builder_.Schedule(store_.facts());
   Wait();
-  EXPECT_EQ(store_.num_opened(), 3u) << "one for each of the kinds that it lacks";
+  EXPECT_THAT(store_.facts().wishes, IsEmpty());
+  EXPECT_EQ(store_.facts().objects.size(), 3u);
+}
+
+TEST_F(BuilderTest, WishesOfKindsThatThereAreNotAreLeftAlone) {
+  SegmentFacts facts = store_.facts();
+  facts.wishes = {"unheard_of"};
+  builder_.Schedule(facts);
+  Wait();
+  EXPECT_EQ(store_.num_opened(), 1u) << "for the kind that every segment has";
 }
 
 TEST_F(BuilderTest, WithoutMemoryNothingIsBuiltAndNothingFails) {

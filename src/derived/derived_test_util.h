@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -147,9 +148,15 @@ class FakeStore final : public derived::Store {
     MutexLock lock(&mutex_);
     return ++generation_;
   }
+  Status Wish(derived::SegmentId, std::string_view kind) override {
+    MutexLock lock(&mutex_);
+    wishes_.emplace_back(kind);
+    return Status::Ok();
+  }
   Status PublishObject(derived::SegmentId, const derived::ObjectRecord& object) override {
     MutexLock lock(&mutex_);
     std::erase_if(objects_, [&](const auto& old) { return old.kind == object.kind; });
+    std::erase(wishes_, object.kind);
     objects_.push_back(object);
     return Status::Ok();
   }
@@ -166,7 +173,11 @@ class FakeStore final : public derived::Store {
   static constexpr const char* kDir = "segments";
 
   derived::SegmentFacts FactsLocked() const ATTNDB_REQUIRES(mutex_) {
-    return {.id = kSegment, .num_tokens = kTokens, .kv_bytes = 1000, .objects = objects_};
+    return {.id = kSegment,
+            .num_tokens = kTokens,
+            .kv_bytes = 1000,
+            .objects = objects_,
+            .wishes = wishes_};
   }
 
   storage::MemoryBudget* const budget_;
@@ -182,6 +193,7 @@ class FakeStore final : public derived::Store {
   uint64_t generation_ ATTNDB_GUARDED_BY(mutex_) = 0;
   uint64_t num_opened_ ATTNDB_GUARDED_BY(mutex_) = 0;
   std::vector<derived::ObjectRecord> objects_ ATTNDB_GUARDED_BY(mutex_);
+  std::vector<std::string> wishes_ ATTNDB_GUARDED_BY(mutex_);
   std::vector<storage::ObjectName> lost_ ATTNDB_GUARDED_BY(mutex_);
 };
 

@@ -7,6 +7,7 @@
 #ifndef ATTNDB_DERIVED_STORE_H_
 #define ATTNDB_DERIVED_STORE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,6 +40,11 @@ struct SegmentFacts {
   uint64_t kv_bytes = 0;
   bool damaged = false;
   std::vector<ObjectRecord> objects;
+  std::vector<std::string> wishes;  // Kinds that it is to have (Store::Wish), Kind::Traits::object.
+
+  bool IsWished(std::string_view kind) const {
+    return std::ranges::find(wishes, kind) != wishes.end();
+  }
 
   // Of the newest generation; null if there is none of the kind.
   const ObjectRecord* Find(std::string_view kind) const {
@@ -71,6 +77,10 @@ class Store {
   virtual Status Admit(SegmentId id, uint64_t bytes) = 0;
   // Errors: those of the catalog's commit.
   virtual Result<uint64_t> ReserveGeneration() = 0;
+  // Notes for good that the segment is to have an object of the kind, until it is published: what a
+  // process leaves undone the next one does. Nothing if the segment is gone or damaged.
+  // Errors: those of the commit.
+  virtual Status Wish(SegmentId id, std::string_view kind) = 0;
   // Commits an object whose files are durable, in the place of those before it of its kind.
   // Errors: as Admit; those of the commit; kFailedPrecondition (the segment is gone or damaged).
   virtual Status PublishObject(SegmentId id, const ObjectRecord& object) = 0;

@@ -83,7 +83,9 @@ Status Catalog::Connect() const {
 
 Status Catalog::ConnectAs(SqliteDatabase::Mode mode) const {
   ATTNDB_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(options_.path, mode));
-  return CheckSchema(database_.get());
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, CheckSchema(database_.get()));
+  if (version == kSchemaVersion || mode != SqliteDatabase::Mode::kReadWrite) return {};
+  return UpgradeSchema(database_.get());
 }
 
 Status Catalog::LoadMeta() {

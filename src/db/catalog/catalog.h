@@ -115,6 +115,17 @@ class Catalog {
   Result<std::vector<SegmentId>> SegmentsWithout(TenantId tenant,
                                                  const MissingCompanions& missing) const;
 
+  // --- Wishes: companions that segments are to have, from when somebody asks for one until it is
+  //     published, for the next process too. A merged segment takes over what its run had or was to
+  //     have. A read-only catalog tells none, as its store builds none.
+
+  // Nothing if the segment is gone, quarantined, or has it.
+  Status AddWish(SegmentId segment, std::string_view kind);
+  // Those that can be fulfilled: of segments that some context uses. Of one tenant, or of all with
+  // kNone; or of one segment. Oldest segment first.
+  Result<std::vector<Wish>> Wishes(TenantId tenant) const;
+  Result<std::vector<Wish>> WishesOf(SegmentId segment) const;
+
   // --- Contexts ---
 
   // Commits a new context with its segments and index entries in one transaction.
@@ -186,6 +197,7 @@ class Catalog {
  private:
   // Opens the file and checks that it is a catalog.
   Status Connect() const ATTNDB_REQUIRES(mutex_);
+  Result<std::vector<Wish>> SelectWishes(TenantId tenant, SegmentId segment) const;
   Status ConnectAs(SqliteDatabase::Mode mode) const ATTNDB_REQUIRES(mutex_);
   Status LoadMeta() ATTNDB_REQUIRES(mutex_);
   Status ForgetUnreferencedSegments() ATTNDB_REQUIRES(mutex_);

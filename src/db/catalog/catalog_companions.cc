@@ -98,6 +98,8 @@ Result<std::vector<CompanionRecord>> Catalog::PublishCompanion(SegmentId segment
       "VALUES(?, ?, ?, ?, ?, ?)",
       segment, companion.kind, companion.generation, companion.required, companion.file_bytes,
       std::span<const std::byte>(companion.root_hash)));
+  ATTNDB_RETURN_IF_ERROR(
+      database_->Run("DELETE FROM wishes WHERE segment = ? AND kind = ?", segment, companion.kind));
   ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
   return replaced;
 }
@@ -117,7 +119,10 @@ Status Catalog::DropKind(std::string_view kind) {
   MutexLock lock(&mutex_);
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
   ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM companions WHERE kind = ?", kind));
-  return database_->num_changes() > 0 ? Commit(&transaction) : Status::Ok();
+  int64_t num_changes = database_->num_changes();
+  ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM wishes WHERE kind = ?", kind));
+  num_changes += database_->num_changes();
+  return num_changes > 0 ? Commit(&transaction) : Status::Ok();
 }
 
 Result<std::vector<storage::ObjectName>> Catalog::DroppableCompanions(TenantId tenant) const {

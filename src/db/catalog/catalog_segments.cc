@@ -49,6 +49,15 @@ Status CheckRun(SqliteDatabase* database, const MergeRequest& request, SegmentRe
                           std::to_string(num_tokens));
 }
 
+// What was made of a segment, or was to be made, is to be made of the one that takes its place.
+Status InheritWishes(SqliteDatabase* database, SegmentId from, SegmentId to) {
+  return database->Run(
+      "INSERT OR IGNORE INTO wishes(segment, kind) "
+      "SELECT ?2, kind FROM companions WHERE segment = ?1 "
+      "UNION SELECT ?2, kind FROM wishes WHERE segment = ?1",
+      from, to);
+}
+
 }  // namespace
 
 Result<SegmentId> Catalog::ReserveSegmentId() {
@@ -170,7 +179,10 @@ Result<MergeOutcome> Catalog::ReplaceRun(const MergeRequest& request) {
                                       std::to_string(request.run.front().segment));
   }
   std::vector<SegmentId> replaced;
-  for (const ChainLink& link : request.run) replaced.push_back(link.segment);
+  for (const ChainLink& link : request.run) {
+    replaced.push_back(link.segment);
+    ATTNDB_RETURN_IF_ERROR(InheritWishes(database_.get(), link.segment, merged.id));
+  }
   ATTNDB_ASSIGN_OR_RETURN(outcome.unreferenced, Unreferenced(database_.get(), std::move(replaced)));
   ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
   return outcome;

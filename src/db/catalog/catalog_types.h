@@ -155,6 +155,13 @@ struct PublishOutcome {
   std::vector<SegmentId> unreferenced;  // See Catalog::RemoveSegments.
 };
 
+// An object that a segment is to have, and lacks.
+struct Wish {
+  SegmentId segment = 0;
+  std::string kind;
+  friend bool operator==(const Wish&, const Wish&) = default;
+};
+
 // Segments of a chain in order, to be replaced by one that holds the tokens they are used for.
 struct MergeRequest {
   std::vector<ChainLink> run;  // At least one: a segment cut to what is used of it.

@@ -13,6 +13,7 @@
 #include "db/catalog/checked_vfs.h"
 #include "db/catalog/model_identity.h"
 #include "db/catalog/names.h"
+#include "db/catalog/schema.h"
 #include "db/catalog/sqlite.h"
 
 namespace attndb::db {
@@ -24,6 +25,7 @@ constexpr size_t kMaxFindings = 1000;  // A file full of damage needs no longer 
 struct RowRule {
   const char* what;
   const char* sql;
+  int64_t since_version = 1;  // Of the catalog.
 };
 
 constexpr RowRule kRowRules[] = {
@@ -56,6 +58,8 @@ constexpr RowRule kRowRules[] = {
      "OR generation >= (SELECT next_segment FROM meta)"},
     {"segment has two companions of a kind",
      "SELECT segment FROM companions GROUP BY segment, kind HAVING count(*) > 1"},
+    {"segment is to have a companion that it has",
+     "SELECT segment FROM wishes NATURAL JOIN companions", kFirstVersionWithWishes},
     {"prefix node counts its uses wrongly",
      "SELECT id FROM nodes n WHERE num_uses <> (SELECT count(*) FROM nodes WHERE parent = n.id) + "
      "(SELECT count(*) FROM contexts WHERE leaf = n.id)"},
@@ -113,7 +117,9 @@ Status Verifier::CheckStructure() {
 }
 
 Status Verifier::CheckRows() {
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database_));
   for (const RowRule& rule : kRowRules) {
+    if (version < rule.since_version) continue;
     Query query = database_->Select(rule.sql);
     while (true) {
       ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());

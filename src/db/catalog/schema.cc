@@ -21,7 +21,8 @@ namespace attndb::db {
 namespace {
 
 // One statement each, as SQLite keeps them in sqlite_schema: they are compared with it at every
-// open. Meaning of tables and columns: docs/formats/catalog.md.
+// open. Those of version 1 come first, and what later versions add comes after them. Meaning of
+// tables and columns: docs/formats/catalog.md.
 constexpr const char* kSchema[] = {
     "CREATE TABLE meta(\n"
     "  id INTEGER PRIMARY KEY CHECK(id = 1),\n"
@@ -113,7 +114,19 @@ constexpr const char* kSchema[] = {
     "  num_tokens_used INTEGER NOT NULL CHECK(num_tokens_used > 0),\n"
     "  PRIMARY KEY(context, idx)) STRICT, WITHOUT ROWID",
     "CREATE INDEX chain_by_segment ON chain(segment, num_tokens_used)",
+
+    "CREATE TABLE wishes(\n"
+    "  segment INTEGER NOT NULL REFERENCES segments(id) ON DELETE CASCADE,\n"
+    "  kind TEXT NOT NULL,\n"
+    "  PRIMARY KEY(segment, kind)) STRICT, WITHOUT ROWID",
 };
+constexpr size_t kNumStatementsOfVersion1 = std::size(kSchema) - 1;
+
+// The statements that make a catalog of a version.
+std::span<const char* const> SchemaOf(int64_t version) {
+  const std::span<const char* const> newest(kSchema);
+  return version < kFirstVersionWithWishes ? newest.first(kNumStatementsOfVersion1) : newest;
+}
 
 struct CloseFd {
   ~CloseFd() {
@@ -150,15 +163,20 @@ Status SyncPath(const std::string& path) {
   return {};
 }
 
+Status SetVersion(SqliteDatabase* database) {
+  static_assert(kSchemaVersion == 2, "the statement says so");
+  return database->Execute("PRAGMA user_version = 2");
+}
+
 Status FillNewCatalog(const std::string& path) {
   ATTNDB_ASSIGN_OR_RETURN(const auto database,
                           SqliteDatabase::Open(path, SqliteDatabase::Mode::kCreate));
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
                           Transaction::Begin(database.get(), Transaction::Kind::kWrite));
   for (const char* statement : kSchema) ATTNDB_RETURN_IF_ERROR(database->Execute(statement));
+  static_assert(kApplicationId == 0x6174746e, "the statement says so");
   ATTNDB_RETURN_IF_ERROR(database->Execute("PRAGMA application_id = 0x6174746e"));
-  static_assert(kApplicationId == 0x6174746e && kSchemaVersion == 1, "the statements say so");
-  ATTNDB_RETURN_IF_ERROR(database->Execute("PRAGMA user_version = 1"));
+  ATTNDB_RETURN_IF_ERROR(SetVersion(database.get()));
   StoreUuid uuid;
   ATTNDB_RETURN_IF_ERROR(RandomBytes(uuid));
   ATTNDB_RETURN_IF_ERROR(
@@ -207,16 +225,16 @@ Status CreateCatalogFile(const std::string& path) {
   return SyncPath(folder.empty() ? "." : folder.string());
 }
 
-Status CheckSchema(SqliteDatabase* database) {
+Result<int64_t> CheckSchema(SqliteDatabase* database) {
   ATTNDB_ASSIGN_OR_RETURN(const int64_t application_id,
                           PragmaInt(database, "PRAGMA application_id"));
-  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, PragmaInt(database, "PRAGMA user_version"));
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database));
   if (version > kSchemaVersion) return Newer(database->path(), version);
-  if (application_id != kApplicationId || version != kSchemaVersion) {
+  if (application_id != kApplicationId || version < 1) {
     return Status::Corruption(
         database->path() + ": application id " + std::to_string(application_id) + " version " +
-        std::to_string(version) + ", expected " + std::to_string(kApplicationId) + " version " +
-        std::to_string(kSchemaVersion));
+        std::to_string(version) + ", expected " + std::to_string(kApplicationId) +
+        " version 1 to " + std::to_string(kSchemaVersion));
   }
   const auto differs = [&](std::string_view expected, std::string_view found) {
     std::string message = database->path() + ": schema: expected \"";
@@ -226,13 +244,30 @@ Status CheckSchema(SqliteDatabase* database) {
   Query query = database->Select(
       "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'sqlite_sequence' "
       "ORDER BY rowid");
-  for (const std::string_view expected : kSchema) {
+  for (const std::string_view expected : SchemaOf(version)) {
     ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
     const std::string_view sql = found ? query.Text(0) : std::string_view();
     if (sql != expected) return differs(expected, sql);
   }
   ATTNDB_ASSIGN_OR_RETURN(const bool more, query.Step());
-  return more ? differs("", query.Text(0)) : Status();
+  if (more) return differs("", query.Text(0));
+  return version;
+}
+
+Result<int64_t> SchemaVersion(SqliteDatabase* database) {
+  return PragmaInt(database, "PRAGMA user_version");
+}
+
+Status UpgradeSchema(SqliteDatabase* database) {
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
+                          Transaction::Begin(database, Transaction::Kind::kWrite));
+  // Looked at again: another process may have done it meanwhile.
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database));
+  for (const char* statement : std::span(kSchema).subspan(SchemaOf(version).size())) {
+    ATTNDB_RETURN_IF_ERROR(database->Execute(statement));
+  }
+  ATTNDB_RETURN_IF_ERROR(SetVersion(database));
+  return transaction.Commit();
 }
 
 }  // namespace attndb::db

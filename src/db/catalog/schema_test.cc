@@ -53,10 +53,10 @@ TEST_F(SchemaTest, AForeignFileIsRefusedInWords) {
 TEST_F(SchemaTest, ANewerVersionIsRefusedInNumbers) {
   {
     auto database = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite);
-    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 2"));
+    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 3"));
   }
   EXPECT_THAT(harness_.Open(),
-              FailsWith(StatusCode::kUnsupported, HasSubstr("version 2, expected at most 1")));
+              FailsWith(StatusCode::kUnsupported, HasSubstr("version 3, expected at most 2")));
 }
 
 TEST_F(SchemaTest, AnotherSchemaIsRefused) {

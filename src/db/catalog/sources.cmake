@@ -8,6 +8,7 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/catalog_rows.cc
   catalog/catalog_segments.cc
   catalog/catalog_verify.cc
+  catalog/catalog_wishes.cc
   catalog/checked_vfs.cc
   catalog/context_changes.cc
   catalog/model_identity.cc
