@@ -178,6 +178,22 @@ class Adapter:
         return [_selection_bytes(selection) for selection in answer]
 
 
+def custom_types(indexes: Mapping[str, CustomIndex]) -> list[tuple[str, list[Any], Any]]:
+    """As the native half takes them: name, keys and adapter of each."""
+    types: list[tuple[str, list[Any], Any]] = []
+    for name, index in indexes.items():
+        if not isinstance(index, CustomIndex):
+            raise InvalidArgumentError(
+                f"custom index '{name}': expected a CustomIndex, found {type(index).__name__}"
+            )
+        keys = [
+            (key, float(of.min), float(of.max), of.whole, float(of.default))
+            for key, of in index.keys.items()
+        ]
+        types.append((name, keys, Adapter(index)))
+    return types
+
+
 def _rows(
     layer: int,
     kv_head: int,

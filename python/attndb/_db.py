@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
-from attndb._custom import Adapter, CustomIndex
+from attndb._custom import CustomIndex, custom_types
 from attndb._errors import Error, InvalidArgumentError
 from attndb._results import (
     BuildReport,
@@ -117,27 +117,12 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         max_training_queries=max_training_queries,
         grow_graphs=grow_graphs,
         import_segment_tokens=import_segment_tokens,
-        custom_indexes=_custom_types(custom_indexes or {}),
+        custom_indexes=custom_types(custom_indexes or {}),
     )
     db = DB(core, _Family(), os.fspath(path))
     if custom_indexes:
         _close_at_exit(db)
     return db
-
-
-def _custom_types(indexes: Mapping[str, CustomIndex]) -> list[tuple[str, list[Any], Any]]:
-    types: list[tuple[str, list[Any], Any]] = []
-    for name, index in indexes.items():
-        if not isinstance(index, CustomIndex):
-            raise InvalidArgumentError(
-                f"custom index '{name}': expected a CustomIndex, found {type(index).__name__}"
-            )
-        keys = [
-            (key, float(of.min), float(of.max), of.whole, float(of.default))
-            for key, of in index.keys.items()
-        ]
-        types.append((name, keys, Adapter(index)))
-    return types
 
 
 def _close_at_exit(db: DB) -> None:
