@@ -536,8 +536,9 @@ class DB:
         ``context``: only its chain; None: those of all.
         ``segment_tokens``: the length that segments should have. Neighbours that are shorter, and
         that the same contexts use, are merged into segments of at most so many tokens. Planes
-        and indexes are built for each, and a search asks each of them. 0: those below 2048 are merged, into any length. Open sessions keep the segments
-        that they have; planes and indexes are built again in the background.
+        and indexes are built for each, and a search asks each of them. 0: those below 2048 are
+        merged, into any length. Open sessions keep the segments that they have; planes and indexes
+        are built again in the background.
         ``progress(bytes_done, bytes_total)``, as layers are copied; False cancels and raises
         CancelledError. It must not call the store, whose other writers wait.
         """

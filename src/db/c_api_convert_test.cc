@@ -121,7 +121,7 @@ TEST(CApiConvertTest, NullOptionsAndZeroFieldsAreTheDefaults) {
   EXPECT_FALSE(ToStoreOptions(nullptr)->ttl.has_value());
 }
 
-TEST(CApiConvertTest, EveryOptionArrives) {
+TEST(CApiConvertTest, EveryOptionOfAStoreArrives) {
   auto db = Zeroed<attndb_db_options>();
   db.read_only = 1;
   db.must_exist = 1;
@@ -141,6 +141,7 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   db.roar_search_window = 200;
   db.max_training_queries = 7;
   db.grow_graphs = 1;
+  db.import_segment_tokens = 9000;
   const auto options = ToDBOptions(&db);
   ASSERT_TRUE(options.ok());
   EXPECT_TRUE(options->read_only);
@@ -161,7 +162,10 @@ TEST(CApiConvertTest, EveryOptionArrives) {
   EXPECT_EQ(options->roar_search_window, 200U);
   EXPECT_EQ(options->max_training_queries, 7U);
   EXPECT_TRUE(options->grow_graphs);
+  EXPECT_EQ(options->import_segment_tokens, 9000U);
+}
 
+TEST(CApiConvertTest, EveryOptionOfACallArrives) {
   auto store = Zeroed<attndb_store_options>();
   store.name = "n";
   store.replace = store.drop_base = store.pin = store.has_ttl = 1;

@@ -166,8 +166,8 @@ class RoundTripTest(KvFileCase):
             sampled.append(self.run_json("describe", name)["query_sample_bytes"])
             self.run_ok("rm", name)
         self.assertAlmostEqual(sampled[1] / sampled[0], 4, delta=1)
-        self.run_ok("import", "--safetensors", file, "--index", "roargraph", "--segment-tokens", 4096,
-                    "--training-queries", 500, *roar)
+        self.run_ok("import", "--safetensors", file, "--segment-tokens", 4096,
+                    "--index", "roargraph", "--training-queries", 500, *roar)
         before = self.run_json("describe", "long")
         self.assertEqual(len(before["segments"]), 2)
         self.run_ok("compact", "--segment-tokens", 65536, "--grow-graphs", *roar)
