@@ -14,16 +14,17 @@ class BuildCommand : public Command {
  public:
   void AddFlags(Flags* flags) override {
     flags->Add({"context", "CONTEXT", "Name, or #id", /*required=*/true}, &context_);
-    flags->Add({"--index", "INDEX",
-                "As in plans: clustered, graph, roargraph, quest, infllm, pq or pq,m=4,b=8; or "
-                "planes, built "
-                "anyway",
-                /*required=*/true},
-               &index_);
+    flags->Add(
+        {"--index", "INDEX",
+         "As in plans: clustered, graph, roargraph, quest, infllm, wave, pq or pq,m=4,b=8; or "
+         "planes, built "
+         "anyway",
+         /*required=*/true},
+        &index_);
     flags->Add({"--m", "M", "Subspaces of pq, as m= in INDEX"}, &m_, 1u, kMaxSetting);
     flags->Add({"--b", "B", "Bits of each of them, as b= in INDEX"}, &b_, 1u, kMaxSetting);
-    flags->Add({"--iterations", "N", "Of k-means, for pq (default: 8)"}, &iterations_, 1u,
-               DBOptions::kMaxKmeansIterations);
+    flags->Add({"--iterations", "N", "Of k-means, for pq (default: 8) and wave (10)"}, &iterations_,
+               1u, DBOptions::kMaxKmeansIterations);
     graphs_.AddTo(flags);
   }
 

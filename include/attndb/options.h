@@ -43,10 +43,11 @@ struct DBOptions {
   // asks for one has it built. A document that is stored piece by piece while a model reads it is
   // so indexed meanwhile. Needs background_builds.
   std::string index;
-  // Rounds of k-means by which codebooks of product quantization are trained, at most
-  // kMaxKmeansIterations; fewer where nothing changes any more. 0 = 8: [PQC] Eq. 3 with a twentieth
-  // of a prefill's time for all codes of its tokens gives 10 for SmolLM2 at 8,192 tokens on two
-  // cores, and recall grows little beyond 6 (docs/plan.md#indexes).
+  // Rounds of k-means by which codebooks of product quantization and wave indexes are made, at most
+  // kMaxKmeansIterations; fewer where nothing changes any more. 0 = 10 of wave indexes, as
+  // published, and 8 of codebooks: [PQC] Eq. 3 with a twentieth of a prefill's time for all codes
+  // of its tokens gives 10 for SmolLM2 at 8,192 tokens on two cores, and recall grows little beyond
+  // 6 (docs/plan.md#indexes).
   uint32_t kmeans_iterations = 0;
   static constexpr uint32_t kMaxKmeansIterations = 1000;
   // How RoarGraph (index=roargraph) is built, where it is built from now on; 0 = as published:

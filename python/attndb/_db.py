@@ -84,7 +84,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     ``measure_machine``: `auto` is priced by what this machine takes; else by fixed prices, so that
     every run decides alike. ``index``: what is built of each segment behind its planes, as in
     plans, e.g. ``"pq"`` or ``"pq,m=4,b=8"``; empty = nothing, until a plan asks for one.
-    ``kmeans_iterations``: of codebooks of product codes; 0 = 8. ``roar_keys_per_query``,
+    ``kmeans_iterations``: of product codes and wave indexes; 0 = 8 and 10. ``roar_keys_per_query``,
     ``roar_max_degree``, ``roar_search_window``: N_q, M and L of RoarGraph; 0 = 100, 35 and 500.
     ``max_training_queries``: rows of q that train a graph at most; 0 = two for five of its keys, up
     to 32768; 2**32 - 1 = all that are kept. ``grow_graphs``: graphs of merged segments go on from
@@ -557,10 +557,11 @@ class DB:
         """Builds an index of each of the context's segments that has none, and waits.
 
         Else the first call of a plan that names one starts that. ``index``: as in plans,
-        ``"clustered"``, ``"graph"``, ``"quest"``, ``"infllm"``, ``"pq"`` or ``"pq,m=4,b=8"``; or
-        ``"planes"``, which every segment gets by itself. ``m`` and ``b`` are those of ``"pq"``:
-        ``index="pq", m=4, b=8`` is ``"pq,m=4,b=8"``. ``progress(bytes_done, bytes_total)``, as work
-        goes on; False waits no longer and raises CancelledError.
+        ``"clustered"``, ``"graph"``, ``"quest"``, ``"infllm"``, ``"wave"``, ``"pq"`` or
+        ``"pq,m=4,b=8"``; or ``"planes"``, which every segment gets by itself. ``m`` and ``b`` are
+        those of ``"pq"``: ``index="pq", m=4, b=8`` is ``"pq,m=4,b=8"``.
+        ``progress(bytes_done, bytes_total)``, as work goes on; False waits no longer and raises
+        CancelledError.
         """
         settings = "".join(f",{key}={n}" for key, n in (("m", m), ("b", b)) if n is not None)
         return BuildReport(**self._core.build(_context_text(context), index + settings, progress))

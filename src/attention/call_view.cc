@@ -46,7 +46,8 @@ void CallView::ListHeadRuns() {
                             .estimates = EstimatesOf(i),
                             .values = at(call_.values, i),
                             .means = at(call_.means, i),
-                            .index = at(call_.indexes, i)});
+                            .index = at(call_.indexes, i),
+                            .sums = at(call_.sums, i)});
       begin += num_tokens;
     }
     ATTNDB_CHECK(begin == call_.num_tokens);

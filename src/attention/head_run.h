@@ -12,6 +12,7 @@
 #include "attndb/dtype.h"
 #include "attndb/result.h"
 #include "attndb/types.h"
+#include "index/cluster_sums.h"
 #include "index/key_estimates.h"
 #include "index/key_index.h"
 #include "kernels/value_planes.h"
@@ -33,6 +34,7 @@ struct HeadRun {
   const kernels::ValuePlanesView* values = nullptr;  // For values that weigh little; or null.
   const kernels::ValueMeansView* means = nullptr;    // For values that are not looked at; or null.
   const index::KeyIndex* index = nullptr;            // What finds or draws its keys; or null.
+  const index::ClusterSums* sums = nullptr;          // What stands for tokens left out; or null.
 
   // Row of a token in the strips and in what was derived from them.
   uint64_t RowOf(uint64_t token) const { return token - origin; }

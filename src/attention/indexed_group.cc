@@ -304,8 +304,32 @@ Status IndexedGroup::Attend(const StateRows& states) {
         {scores(head) + num_found, 0, 1}, logit, /*by_codes=*/false, state, call_.rows, cost_));
     AddRest(head, state);
   }
+  if (call_.estimated_share > 0) EstimateRest(states);
   cost_->attend_ns += SteadyNowNanos() - start_ns;
   return Status::Ok();
+}
+
+// Folds what the heads did not attend to into their states.
+void IndexedGroup::EstimateRest(const StateRows& states) {
+  const ClusterRemainderCall rest = {.runs = call_.runs,
+                                     .q = call_.q,
+                                     .num_tokens = call_.num_tokens,
+                                     .logit = Logit(*call_.spec),
+                                     .share = call_.estimated_share};
+  ClusterRemainder remainder(rest, scratch_.clusters, cost_);
+  for (uint32_t head = 0; head < group_; ++head) {
+    const StateRows state = kernels::StatesFrom(states, head);
+    remainder.Begin(head);
+    remainder.Take({scratch_.fixed, fixed_scores(head), num_fixed_});
+    remainder.Take(selected(head));
+    const double mass = remainder.Fold(scratch_.best[head], state);
+    if (!(mass > 0)) continue;
+    double attended = double{state.sum[0]} - mass;
+    if (call_.denominator_logits != nullptr) {
+      attended += std::exp(double{call_.denominator_logits[head]} - double{state.max[0]});
+    }
+    cost_->AddMassLeft(mass, attended);
+  }
 }
 
 }  // namespace attndb::attention

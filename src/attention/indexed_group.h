@@ -5,9 +5,10 @@
 //      exactly.
 //   2. The indexes of all runs are searched at once, for the whole group, with the best score so
 //      far: that of sinks and window or, for AlayaDB's Algorithm 1, of all that is scored exactly.
-//   3. What was found is filtered by the final best of all; the rest is dropped, or what the index
-//      estimates of it is merged.
+//   3. What was found is filtered by the final best of all.
 //   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
+//   5. The rest is dropped, or what the index estimates of it is merged, or it is estimated from
+//      clusters (cluster_remainder.h).
 //
 // Rows:    keys that are scored here are asked for run by run; an index asks for those that it
 //          scores.
@@ -25,6 +26,7 @@
 
 #include "attention/arena.h"
 #include "attention/call_cost.h"
+#include "attention/cluster_remainder.h"
 #include "attention/listed_tokens.h"
 #include "attndb/status.h"
 #include "attndb/types.h"
@@ -42,6 +44,8 @@ struct IndexedCall {
   TokenRange middle;
   // [group] or null: of the denominators, whose mass needs no tokens.
   const float* denominator_logits = nullptr;
+  // Of the clusters, those by which tokens that were not found are estimated; 0: none are.
+  double estimated_share = 0.0;
   storage::RowLease* rows = nullptr;
 };
 
@@ -61,6 +65,7 @@ struct IndexedScratch {
   uint32_t* selected = nullptr;
   void* select = nullptr;  // Of kernels::SelectTopK,
   void* search = nullptr;  // ... and of the indexes.
+  ClusterScratch clusters;
 
   // search_bytes: IndexedGroup::SearchBytes.
   static IndexedScratch Take(uint32_t group, uint64_t num_tokens, size_t num_runs,
@@ -105,6 +110,7 @@ class IndexedGroup {
   void AddRest(uint32_t head, const kernels::StateRows& state) const;
   // The fewest listed tokens that hold the mass.
   size_t SelectMass(uint32_t head, const float* scores, size_t listed);
+  void EstimateRest(const kernels::StateRows& states);
 
   const IndexedCall& call_;
   const IndexedScratch& scratch_;

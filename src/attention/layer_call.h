@@ -12,6 +12,7 @@
 #include "attndb/stats.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
+#include "index/cluster_sums.h"
 #include "index/critical_search.h"
 #include "index/key_estimates.h"
 #include "index/key_index.h"
@@ -48,6 +49,8 @@ struct LayerCall {
   // As estimates: what stands for values that weigh little, and for those that are not looked at.
   std::span<const kernels::ValuePlanesView* const> values;
   std::span<const kernels::ValueMeansView* const> means;
+  // As estimates: the clusters by which tokens that the plan's index left out are estimated.
+  std::span<const index::ClusterSums* const> sums;
   // [num_kv_heads]: not 0 where `full` runs: K or V has NaN or Inf, or the plan says so.
   std::span<const uint8_t> non_finite;
   std::string_view full_reason;  // Not empty: why all heads run `full`.

@@ -48,8 +48,9 @@ QuerySearch TopK() {
             return std::make_unique<index::FlatTopK>(index::FlatTopK::OfRatio(plan.Get("ratio")));
           },
           .make_spec =
-              [](const LayerPlan& plan, const LayerSpec&, const CallSize& size) {
-                return SearchSpec{.kind = SearchKind::kTopK, .k = KOf(plan, size)};
+              [](const LayerPlan& plan, const LayerSpec& layer, const CallSize& size) {
+                return SearchSpec{
+                    .kind = SearchKind::kTopK, .k = KOf(plan, size), .logit = Logit(layer)};
               }};
 }
 

@@ -10,10 +10,14 @@ void Searching::Begin(const CallView& call) {
   call_ = &call;
   parts_.resize(call.num_parts());
   search_bytes_ = 0;
+  num_clusters_ = 0;
   for (uint32_t head = 0; head < call.spec().num_kv_heads; ++head) {
     search_bytes_ = std::max(
         search_bytes_, IndexedGroup::SearchBytes(call.HeadRuns(head), call.call().find,
                                                  call.call().num_tokens, call.group(), &indexes_));
+    if (call.call().plan.EstimatesByClusters()) {
+      num_clusters_ = std::max(num_clusters_, NumClusters(call.HeadRuns(head)));
+    }
   }
 }
 
@@ -21,6 +25,8 @@ void Searching::TakePart(uint32_t part, Arena* arena) {
   const LayerCall& call = call_->call();
   parts_[part] = IndexedScratch::Take(call_->group(), call.num_tokens, call_->num_runs(),
                                       search_bytes_, arena);
+  parts_[part].clusters =
+      ClusterScratch::Take(call_->group(), num_clusters_, call_->num_runs(), arena);
 }
 
 Status Searching::RunItem(const WorkItem& item, Part* part) {
@@ -32,6 +38,7 @@ Status Searching::RunItem(const WorkItem& item, Part* part) {
                                .num_tokens = unit.tokens.end,
                                .middle = call_->Middle(unit.first_row),
                                .denominator_logits = DenominatorLogits(call_->spec(), unit.kv_head),
+                               .estimated_share = call_->call().plan.EstimatedShare(),
                                .rows = &part->rows};
   IndexedGroup group(indexed, parts_[part->number], &part->cost);
   ATTNDB_RETURN_IF_ERROR(group.Select());

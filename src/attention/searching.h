@@ -30,6 +30,7 @@ class Searching : public Operator {
 
   const CallView* call_ = nullptr;
   size_t search_bytes_ = 0;  // Of an index's scratch: the most that a kv head may need.
+  size_t num_clusters_ = 0;  // The most that a kv head has, if the plan estimates by them.
   std::vector<index::IndexRun> indexes_;  // Of a kv head, to ask for that.
   std::vector<IndexedScratch> parts_;
 };

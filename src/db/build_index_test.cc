@@ -36,7 +36,8 @@ class BuildIndexTest : public DBFixture {
 
 TEST_F(BuildIndexTest, WhatIsAskedForIsThereWhenItReturns) {
   StoreChain("a", std::vector<uint64_t>{3000, 700, 2100}, 1);
-  for (const char* index : {"pq", "pq,m=4,b=6", "clustered", "graph", "quest,page=32", "infllm"}) {
+  for (const char* index :
+       {"pq", "pq,m=4,b=6", "clustered", "graph", "quest,page=32", "infllm", "wave,cluster=32"}) {
     const Result<BuildReport> report = db_->Build("a", index);
     ATTNDB_ASSERT_OK(report.status());
     EXPECT_EQ(report->num_built, 2u) << index;
@@ -128,7 +129,7 @@ TEST_F(BuildIndexTest, WhoAwaitsWhatIsDerivedHasItInTheNextCall) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{3000}, 1);
   for (const char* plan :
        {"topk(k=20,index=pq,m=4,b=8)", "topk(k=20,index=clustered)", "topk(k=20,index=graph)",
-        "topk(k=20,index=quest)", "topk(k=200,index=infllm)"}) {
+        "topk(k=20,index=quest)", "topk(k=200,index=infllm)", "topk(k=100,index=wave)"}) {
     Session session = Resume(stored);
     ATTNDB_ASSERT_OK(session.SetPlan(plan));
     for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {

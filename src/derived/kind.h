@@ -22,6 +22,7 @@
 #include "attndb/result.h"
 #include "attndb/types.h"
 #include "common/thread_pool.h"
+#include "index/cluster_sums.h"
 #include "index/key_estimates.h"
 #include "index/key_index.h"
 #include "index/planes/plane_source.h"
@@ -33,13 +34,14 @@
 
 namespace attndb::derived {
 
-// What an object gives for one kv head: the one of these that its kind is about. All are null for a
+// What an object gives for one kv head: those of these that its kind is about. All are null for a
 // head that has none, as one with NaN or Inf.
 struct Head {
   const index::KeyEstimates* estimates = nullptr;
   const index::KeyIndex* index = nullptr;
   const kernels::ValuePlanesView* value_planes = nullptr;
   const kernels::ValueMeansView* value_means = nullptr;
+  const index::ClusterSums* sums = nullptr;
   std::shared_ptr<const void> owner;  // Keeps them.
 };
 

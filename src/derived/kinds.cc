@@ -10,6 +10,7 @@
 #include "derived/key_planes_kind.h"
 #include "derived/pq_kind.h"
 #include "derived/value_kinds.h"
+#include "derived/wave_kind.h"
 
 namespace attndb::derived {
 
@@ -51,6 +52,7 @@ Kinds BuiltinKinds(const KindOptions& options) {
   kinds.Add(MakeRoarGraphKind(options));
   for (auto& kind : MakePqKinds(options.kmeans_iterations)) kinds.Add(std::move(kind));
   for (auto& kind : MakeBlocksKinds()) kinds.Add(std::move(kind));
+  for (auto& kind : MakeWaveKinds(options.kmeans_iterations)) kinds.Add(std::move(kind));
   return kinds;
 }
 

@@ -26,6 +26,7 @@ inline constexpr std::string_view kRoarGraph = "roargraph";
 inline constexpr std::string_view kPq = "pq";
 inline constexpr std::string_view kQuest = "quest";
 inline constexpr std::string_view kInfLlm = "infllm";
+inline constexpr std::string_view kWave = "wave";
 
 class Kinds {
  public:
@@ -50,7 +51,7 @@ class Kinds {
 // How kinds are built, where something can be chosen. What was built otherwise is read all the
 // same. 0: as the index thinks fit.
 struct KindOptions {
-  size_t kmeans_iterations = 0;  // Of codebooks.
+  size_t kmeans_iterations = 0;  // Of codebooks, and of clusters of directions.
   // RoarGraph's N_q, M and L: index/graph/graph_source.h.
   size_t roar_keys_per_query = 0;
   size_t roar_max_degree = 0;

@@ -67,7 +67,7 @@ class KindsTest : public ::testing::TestWithParam<size_t> {
 
 bool HasAny(const Head& head) {
   return head.estimates != nullptr || head.index != nullptr || head.value_planes != nullptr ||
-         head.value_means != nullptr;
+         head.value_means != nullptr || head.sums != nullptr;
 }
 
 TEST_P(KindsTest, BuiltAndReadHeadsAreOfTheSameSort) {
@@ -88,6 +88,7 @@ TEST_P(KindsTest, BuiltAndReadHeadsAreOfTheSameSort) {
   EXPECT_EQ(built[0].index != nullptr, read[0].index != nullptr);
   EXPECT_EQ(built[0].value_planes != nullptr, read[0].value_planes != nullptr);
   EXPECT_EQ(built[0].value_means != nullptr, read[0].value_means != nullptr);
+  EXPECT_EQ(built[0].sums != nullptr, read[0].sums != nullptr);
   if (built[0].index == nullptr) return;
   EXPECT_EQ(built[0].index->num_keys(), read[0].index->num_keys());
 }

@@ -63,7 +63,7 @@ struct SearchSpec {
   uint32_t list_threshold = 0;  // Of kListOrder: AlayaDB's l0.
   Expand expand = Expand::kHidden;
   double p = 0;  // Of kMass, in (0, 1].
-  // What makes logits of scores: of kMass, and for indexes of the caller's own.
+  // What makes logits of scores: of kMass and kTopK, and for indexes of the caller's own.
   kernels::LogitSpec logit;
   std::array<double, 4> arguments{};  // That these take of the plan, in the type's order.
 };

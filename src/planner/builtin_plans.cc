@@ -281,6 +281,25 @@ IndexType InfLlm() {
           .best_only = true};
 }
 
+IndexType Wave() {
+  constexpr double kCluster = 16;
+  return {.name = "wave",
+          .bits = {0},
+          .arguments = {{.key = "cluster",
+                         .min = 1,
+                         .whole = true,
+                         .values = {16, 32, 64},
+                         .error = "cluster, the mean tokens of a cluster, must be 16, 32 or 64",
+                         .fallback = kCluster},
+                        BlocksEffort()},
+          .predict = [](const SearchSize& size) { return BlocksWork(size, kCluster, 1); },
+          .finds_by = "wave",
+          .settings = {"cluster"},
+          .effort_key = "effort",
+          .best_only = true,
+          .estimated_share = 0.232};
+}
+
 }  // namespace
 
 PlanRegistry BuiltinPlans() {
@@ -298,15 +317,18 @@ PlanRegistry BuiltinPlans() {
   registry.AddIndex(Quest());
   registry.AddIndex(InfLlm());
   registry.AddIndex(Graph("roargraph"));
+  registry.AddIndex(Wave());
   // What the papers select: [Alaya] 9.1, [RA] 4.1, [PQC] 4.1 (LongBench). How the first two search
   // is left out: without an index=... that follows, these score all keys. New tokens of a session
   // are attended to ([Alaya] 7.2, [RA] App. C). [PQC] Alg. 1 waits for a layer's codes before the
   // layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial ones and 4,096 local
-  // ones.
+  // ones. RetroInfer 5.1: 1.8 % of the clusters beside 4 initial tokens and 64 local ones, and 23.2
+  // % estimated; new tokens are attended to until they are clustered.
   registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"pqcache", "topk(ratio=0.2,index=pq,m=2,b=6,await=1)"});
   registry.AddPreset({"infllm", "topk(k=2048,index=infllm,sink=128,window=4096)"});
+  registry.AddPreset({"retroinfer", "topk(ratio=0.018,index=wave,sink=4,window=64,tail=exact)"});
   return registry;
 }
 

@@ -43,14 +43,25 @@ std::string GivenText(const std::vector<Argument>& arguments, const ArgumentValu
   return text;
 }
 
+// Clusters of other indexes than those that have some: 16 keys each, as RetroInfer has them.
+constexpr std::string_view kEstimatedBy = "wave_16";
+
+std::string ClustersText(const LayerPlan& plan) {
+  if (plan.cluster_share == plan.index->estimated_share) return "";  // As it is without a word.
+  const std::string share = plan.cluster_share == 1 ? "" : ":" + NumberText(plan.cluster_share);
+  return ",remainder=clusters" + share;
+}
+
 std::string RemainderText(const LayerPlan& plan) {
   switch (plan.remainder) {
     case Remainder::kDrop:
-      return "";
+      return plan.index->estimated_share > 0 ? ",remainder=drop" : "";
     case Remainder::kMean:
       return ",remainder=mean";
     case Remainder::kSample:
       return ",remainder=sample:" + std::to_string(plan.samples);
+    case Remainder::kClusters:
+      return ClustersText(plan);
   }
   return "";
 }
@@ -131,6 +142,10 @@ std::string LayerPlan::FindsBy() const {
     name += (i == 0 ? "_" : "x") + std::to_string(static_cast<uint32_t>(Get(index->settings[i])));
   }
   return name;
+}
+
+std::string LayerPlan::EstimatesBy() const {
+  return index->estimated_share > 0 ? FindsBy() : std::string(kEstimatedBy);
 }
 
 float LayerPlan::Effort() const {

@@ -6,8 +6,8 @@
 //
 // Names: queries, indexes and presets, and the keys that each takes of its own, are those of a
 //        PlanRegistry. Keys of every query but full: sink, window; of every one that chooses tokens
-//        index, bits=exact|..., await=0|1, and remainder=drop|mean|sample:n or exact_fallback and
-//        tail=searched|exact, or for auto value_bits=exact|8.
+//        index, bits=exact|..., await=0|1, and remainder=drop|mean|sample:n|clusters[:share] or
+//        exact_fallback and tail=searched|exact, or for auto value_bits=exact|8.
 // Threads: values. They point into the registry that they were parsed with.
 #ifndef ATTNDB_PLANNER_PLAN_H_
 #define ATTNDB_PLANNER_PLAN_H_
@@ -46,6 +46,8 @@ enum class Remainder : uint8_t {
   kDrop,
   kMean,    // Estimated: means of blocks of values, by the blocks' estimated mass.
   kSample,  // ... from a sample of `samples` tokens.
+  // ... where an index does not score them: by clusters, of which a share is estimated.
+  kClusters,
 };
 
 // The query of one layer.
@@ -61,6 +63,7 @@ struct LayerPlan {
   uint32_t bits = 0;   // Of the key planes that are searched; 0 = K itself.
   Remainder remainder = Remainder::kDrop;  // Of a search.
   uint32_t samples = 0;                    // Of kSample.
+  double cluster_share = 0.0;              // Of kClusters; in (0, 1].
   // kAuto: of the value planes that stand for V of what was drawn and weighs little; 0 = none.
   uint32_t value_bits = 0;
   double exact_fallback = 0.0;  // Of the mass left out, what a row's bound may be; 0 = no bounds.
@@ -96,6 +99,13 @@ struct LayerPlan {
   bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
   // Whether means of values, or norms of them, are read.
   bool ReadsMeans() const { return remainder == Remainder::kMean || Bounds(); }
+  // Whether clusters stand for what its index left out,
+  bool EstimatesByClusters() const { return remainder == Remainder::kClusters && Finds(); }
+  // ... and which share of them; 0: none.
+  double EstimatedShare() const { return EstimatesByClusters() ? cluster_share : 0.0; }
+  // The companions that have these clusters (index/cluster_sums.h). REQUIRES:
+  // EstimatesByClusters().
+  std::string EstimatesBy() const;
   // Whether it reads anything that is derived from K and V, where that is ready.
   bool ReadsDerived() const {
     return ReadsPlanes() || UsesIndex() || value_bits != 0 || ReadsMeans();

@@ -145,6 +145,11 @@ Cost PriceSparse(const LayerQuestion& question, const IndexType& index, const He
     constexpr double kMeanBytes = 2;  // ... a bfloat16 a channel.
     read.value_bytes = middle * shape.v_channels * kMeanBytes / kBlock;
   }
+  if (plan.EstimatesByClusters()) {
+    constexpr double kCluster = 16;  // Tokens that share a mean of keys and one of values.
+    read.value_bytes = middle / kCluster *
+                       (shape.k_bytes / shape.group_size + plan.EstimatedShare() * shape.v_bytes);
+  }
   return SparseCost(shape, read, machine);
 }
 

@@ -16,6 +16,7 @@ constexpr uint32_t kMaxSamples = 1u << 20;
 constexpr uint32_t kMaxBits = 32;
 constexpr uint32_t kMaxLayer = 1u << 16;
 constexpr std::string_view kSample = "sample:";
+constexpr std::string_view kClusters = "clusters";
 constexpr std::string_view kRuledMemory = "gpu_memory";
 
 // A value that earlier versions had, and what does in its place.
@@ -182,6 +183,10 @@ class PlanParser {
     }
     if (plan.Bounds()) ATTNDB_RETURN_IF_ERROR(CheckFallback(plan));
     if (plan.UsesIndex()) ATTNDB_RETURN_IF_ERROR(CheckFinds(plan, start));
+    if (plan.remainder == Remainder::kClusters && !plan.UsesIndex()) {
+      return Error(start, "remainder=clusters stands for what an index did not look at; index=" +
+                              plan.index->name + " has remainder=drop, mean and sample:n");
+    }
     if (!plan.Chooses() || plan.index->HasBits(plan.kind, plan.bits)) return Status::Ok();
     const Status error = Error(start, "index=" + plan.index->name + " can't be searched at bits=" +
                                           BitsText(plan.bits) + "; it has " + AllBits(plan));
@@ -213,8 +218,12 @@ class PlanParser {
                            " asks for a range: topk, or another index");
       return Status::Unsupported(error.message());
     }
-    if (plan.remainder != Remainder::kDrop) {
-      return Error(start, by + " needs remainder=drop: it does not score what it leaves out");
+    if (plan.remainder != Remainder::kDrop && plan.remainder != Remainder::kClusters) {
+      return Error(start, by + " needs remainder=drop or clusters: it does not score what it "
+                               "leaves out");
+    }
+    if (plan.remainder == Remainder::kClusters && plan.index->is_custom) {
+      return Error(start, by + " estimates what it leaves out by itself: it needs remainder=drop");
     }
     if (plan.index->conflict != nullptr) {
       const std::string conflict = plan.index->conflict(plan);
@@ -381,11 +390,26 @@ class PlanParser {
   Status SetIndex(const Item& value, LayerPlan* plan) const {
     const IndexType* const index = registry_.FindIndex(value.text);
     if (index == nullptr) return NotHere("index", value, "index=" + registry_.KnownIndexes());
+    const bool has_default = !Seen("remainder") && HasDefaultRemainder(*plan);
     plan->index = index;
     plan->index_arguments = {};
+    if (has_default) SetDefaultRemainder(plan);
     // Of `auto`, to say so leaves no choice.
     plan->default_index = index == registry_.default_index() && plan->kind != QueryKind::kAuto;
     return Status::Ok();
+  }
+
+  static bool HasDefaultRemainder(const LayerPlan& plan) {
+    LayerPlan other = plan;
+    SetDefaultRemainder(&other);
+    return other == plan;
+  }
+
+  // What becomes of what is left out where nothing is said of it.
+  static void SetDefaultRemainder(LayerPlan* plan) {
+    plan->samples = 0;
+    plan->cluster_share = plan->index->estimated_share;
+    plan->remainder = plan->cluster_share > 0 ? Remainder::kClusters : Remainder::kDrop;
   }
 
   Status SetBits(const Item& value, LayerPlan* plan) const {
@@ -415,6 +439,7 @@ class PlanParser {
   // Where a preset has set another remainder, this one takes its place.
   Status SetRemainder(const Item& value, LayerPlan* plan) const {
     plan->samples = 0;
+    plan->cluster_share = 0.0;
     if (value.text == "drop" || value.text == "mean") {
       plan->remainder = value.text == "drop" ? Remainder::kDrop : Remainder::kMean;
       return Status::Ok();
@@ -423,7 +448,21 @@ class PlanParser {
       plan->remainder = Remainder::kSample;
       return SetSamples(value, plan);
     }
-    return NotHere("remainder", value, "remainder=drop, mean and sample:n");
+    if (value.text.starts_with(kClusters)) return SetClusters(value, plan);
+    return NotHere("remainder", value, "remainder=drop, mean, sample:n and clusters");
+  }
+
+  // "clusters", all of them, or "clusters:0.25".
+  Status SetClusters(const Item& value, LayerPlan* plan) const {
+    const std::string_view rest = value.text.substr(kClusters.size());
+    const std::optional<double> share =
+        rest.empty() ? 1.0 : (rest[0] == ':' ? ToNumber(rest.substr(1)) : std::nullopt);
+    if (!share || *share <= 0 || *share > 1) {
+      return Error(value.pos, "expected clusters, or clusters:share with a share in (0, 1]");
+    }
+    plan->remainder = Remainder::kClusters;
+    plan->cluster_share = *share;
+    return Status::Ok();
   }
 
   Status SetSamples(const Item& value, LayerPlan* plan) const {

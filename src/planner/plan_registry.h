@@ -115,6 +115,9 @@ struct IndexType {
   // One of the caller's own (attndb/custom_index.h): the index has the values of its arguments, and
   // its companions are kept in memory only.
   bool is_custom = false;
+  // It has clusters by which a remainder is estimated: the share of them that is, where the plan
+  // does not say. 0: it has none.
+  double estimated_share = 0.0;
 
   // That `bits=` may ask of it in such a query.
   std::vector<uint32_t> BitsFor(QueryKind kind) const {

@@ -51,7 +51,7 @@ TEST(PlanRegistryTest, ErrorsNameWhatIsRegistered) {
   EXPECT_THAT(error("newest"), HasSubstr("column 1: newest needs n"));
   EXPECT_THAT(
       error("topk(k=1,index=coarse)"),
-      HasSubstr("it has index=flat, clustered, graph, pq, quest, infllm, roargraph, stride"));
+      HasSubstr("it has index=flat, clustered, graph, pq, quest, infllm, roargraph, wave, stride"));
   EXPECT_THAT(error("topk(k=1,index=stride,bits=4)"), HasSubstr("it has bits=exact"));
   EXPECT_THAT(error("topk(k=1,bits=4,index=stride)"),
               HasSubstr("column 1: index=stride can't be searched at bits=4; it has exact"));

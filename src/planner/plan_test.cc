@@ -139,6 +139,32 @@ TEST(PlanTest, BlocksHaveSettings) {
   EXPECT_EQ(Parsed("infllm(block=512,representatives=8)").FindsBy(), "infllm_512x8");
 }
 
+TEST(PlanTest, WavesEstimateWhatTheyLeaveOut) {
+  const LayerPlan wave = Parsed("topk(k=1024,index=wave)");
+  EXPECT_EQ(wave.FindsBy(), "wave_16");
+  EXPECT_EQ(wave.EstimatesBy(), "wave_16");
+  EXPECT_EQ(wave.EstimatedShare(), 0.232);
+  EXPECT_TRUE(wave.Estimates());
+  EXPECT_EQ(wave.ToString(), "topk(k=1024,index=wave,sink=16,window=128)");
+  EXPECT_EQ(Parsed("topk(k=8,index=wave,cluster=32)").EstimatesBy(), "wave_32");
+  EXPECT_EQ(Parsed("topk(remainder=clusters,k=8,index=wave)").EstimatedShare(), 1.0);
+  EXPECT_EQ(Parsed("retroinfer").ToString(),
+            "topk(ratio=0.018,index=wave,sink=4,window=64,tail=exact)");
+  // Of a preset's index, another one forgets how it estimates; what was said stays.
+  EXPECT_EQ(Parsed("retroinfer(index=pq)").EstimatedShare(), 0.0);
+  EXPECT_EQ(Parsed("retroinfer(remainder=clusters,index=pq)").EstimatedShare(), 1.0);
+}
+
+TEST(PlanTest, AnyIndexMayEstimateByClusters) {
+  const LayerPlan graph = Parsed("dipr(beta=50,index=graph,remainder=clusters:0.5)");
+  EXPECT_EQ(graph.FindsBy(), "graph");
+  EXPECT_EQ(graph.EstimatesBy(), "wave_16");
+  EXPECT_EQ(graph.EstimatedShare(), 0.5);
+  EXPECT_TRUE(graph.ReadsDerived());
+  EXPECT_FALSE(graph.ReadsMeans());
+  EXPECT_EQ(Parsed("topk(k=8,index=quest,remainder=clusters)").EstimatedShare(), 1.0);
+}
+
 TEST(PlanTest, GraphsAreToldHowToWalk) {
   const LayerPlan ours = Parsed("dipr(beta=50,index=graph)");
   EXPECT_EQ(ours.Word("walk"), "group");
@@ -240,7 +266,14 @@ TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
         std::pair{"dipr(beta=1,index=quest)", "index=quest finds blocks of the best tokens; dipr"},
         std::pair{"mass(p=0.9,index=infllm)", "mass needs the scores of all"},
         std::pair{"mass(p=0.9,index=graph)", "mass needs the scores of all"},
-        std::pair{"topk(k=5,index=pq,remainder=mean)", "needs remainder=drop"}}) {
+        std::pair{"topk(k=5,index=wave,cluster=12)", "cluster, the mean tokens of a cluster, must"},
+        std::pair{"dipr(beta=1,index=wave)", "index=wave finds blocks of the best tokens; dipr"},
+        std::pair{"topk(k=5,remainder=clusters)", "stands for what an index did not look at"},
+        std::pair{"topk(k=5,index=pq,remainder=clusters:0)", "a share in (0, 1]"},
+        std::pair{"topk(k=5,index=pq,remainder=clusters:1.1)", "a share in (0, 1]"},
+        std::pair{"topk(k=5,index=pq,remainder=clusters:)", "a share in (0, 1]"},
+        std::pair{"topk(k=5,index=pq,remainder=clustersx)", "a share in (0, 1]"},
+        std::pair{"topk(k=5,index=pq,remainder=mean)", "needs remainder=drop or clusters"}}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_FALSE(plan.ok()) << text;
     EXPECT_THAT(plan.status().message(), HasSubstr(message)) << text;
@@ -259,14 +292,28 @@ TEST(PlanTest, LaterOverridesWin) {
 }
 
 TEST(PlanTest, TextRoundTrips) {
-  for (const char* text :
-       {"full", "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
-        "dipr(alpha=0.012,sink=1,window=9)", "window", "alaya", "mass(p=0.9)", "auto(error=0.03)",
-        "auto(error=0.01,bits=exact)", "auto(tpot=7.5)",
-        "mass(p=1,bits=8,remainder=sample:7,sink=0)", "mass(p=0.9,bits=8,exact_fallback=1e-5)",
-        "alaya(exact_fallback=1)", "pqcache", "mass(p=0.5,tail=exact)", "auto(rules=alaya)",
-        "topk(budget=pyramid,ratio=0.1)", "full; layers 1: auto(rules=alaya,await=1)",
-        "pqcache(await=0); layers 1: auto(error=0.1,await=1)"}) {
+  for (const char* text : {"full",
+                           "topk(k=3); layers 0: full; layers 1-2: dipr(beta=0.1)",
+                           "dipr(alpha=0.012,sink=1,window=9)",
+                           "window",
+                           "alaya",
+                           "mass(p=0.9)",
+                           "auto(error=0.03)",
+                           "auto(error=0.01,bits=exact)",
+                           "auto(tpot=7.5)",
+                           "mass(p=1,bits=8,remainder=sample:7,sink=0)",
+                           "topk(k=8,index=wave,remainder=drop)",
+                           "topk(k=8,index=wave,cluster=64,remainder=clusters:0.5)",
+                           "topk(k=8,index=wave)",
+                           "dipr(beta=1,index=graph,remainder=clusters)",
+                           "mass(p=0.9,bits=8,exact_fallback=1e-5)",
+                           "alaya(exact_fallback=1)",
+                           "pqcache",
+                           "mass(p=0.5,tail=exact)",
+                           "auto(rules=alaya)",
+                           "topk(budget=pyramid,ratio=0.1)",
+                           "full; layers 1: auto(rules=alaya,await=1)",
+                           "pqcache(await=0); layers 1: auto(error=0.1,await=1)"}) {
     const Result<Plan> plan = Parse(text);
     ASSERT_TRUE(plan.ok()) << plan.status();
     const Result<Plan> again = Parse(plan->ToString());

@@ -137,6 +137,7 @@ TEST_F(SessionFilterTest, PlansChooseAmongWhatIsLeft) {
     if (query.starts_with("topk")) {
       settings.emplace_back(",index=quest,effort=1000");
       settings.emplace_back(",index=infllm,block=64,effort=1000");
+      settings.emplace_back(",index=wave,effort=1000,remainder=drop");
     }
     for (const std::string& setting : settings) {
       const std::string plan = query + setting + ")";
@@ -175,12 +176,13 @@ TEST_F(SessionFilterTest, RemaindersAndDrawsAreOfWhatIsLeft) {
   for (const std::string plan :
        {"topk(k=60,bits=8,remainder=sample:9000)", "topk(k=6000,remainder=mean)",
         "topk(k=60,bits=8,exact_fallback=0.001)", "auto(error=0.05)",
-        "auto(error=0.05,index=clustered)", "auto(error=0.05,index=pq,m=16)"}) {
+        "auto(error=0.05,index=clustered)", "auto(error=0.05,index=pq,m=16)",
+        "topk(k=6000,index=wave,effort=1000)", "topk(k=6000,index=pq,remainder=clusters)"}) {
     ATTNDB_ASSERT_OK(session.SetPlan(plan));
     (void)ProbeAt(&session, last);
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
     EXPECT_LT(Difference(ProbeAt(&session, last), full),
-              plan.find("mean") != plan.npos ? 0.5 : 0.15)
+              plan.find("topk(k=6000") != plan.npos ? 0.5 : 0.15)
         << plan;
   }
 }

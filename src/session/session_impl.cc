@@ -264,6 +264,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   call.indexes = {};
   call.values = {};
   call.means = {};
+  call.sums = {};
   return runner_.Begin(call, operators_);
 }
 
@@ -313,6 +314,7 @@ void SessionImpl::ForgetDerived() {
   planes_.clear();
   layer_values_.clear();
   layer_means_.clear();
+  layer_sums_.clear();
   layer_indexes_.clear();
 }
 

@@ -290,12 +290,14 @@ class SessionImpl {
   std::vector<derived::LayerObjectsPtr> planes_;         // By derived run.
   std::vector<derived::LayerObjectsPtr> layer_values_;   // The same.
   std::vector<derived::LayerObjectsPtr> layer_means_;    // The same.
+  std::vector<derived::LayerObjectsPtr> layer_sums_;     // The same.
   std::vector<derived::LayerObjectsPtr> layer_indexes_;  // The same.
   const std::unique_ptr<storage::ChainSource> rows_;
   std::vector<attention::RunPart> parts_of_runs_;
   std::vector<const index::KeyEstimates*> estimates_;  // [kv head][part], or empty: none are read.
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
   std::vector<const kernels::ValueMeansView*> means_;    // The same.
+  std::vector<const index::ClusterSums*> sums_;          // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.
   std::vector<ReadyObjects> ready_;                      // By layer.
   std::vector<AwaitedRuns> awaited_;                     // By layer, since the plan was set.

@@ -34,8 +34,11 @@ class SessionIndexTest : public DBFixture, public ::testing::WithParamInterface<
 
   // Blocks of keys tell nothing of ranges.
   bool IsCoarse() const {
-    return GetParam().starts_with("index=quest") || GetParam().starts_with("index=infllm");
+    return GetParam().starts_with("index=quest") || GetParam().starts_with("index=infllm") ||
+           GetParam().starts_with("index=wave");
   }
+  // Without how hard it looks.
+  std::string Index() const { return GetParam().substr(0, GetParam().find(',')); }
   bool Answers(const std::string& query) const { return query.starts_with("topk") || !IsCoarse(); }
 
   std::vector<float> AnswerOf(const Tokens& stored, const std::string& plan) {
@@ -72,6 +75,28 @@ class SessionIndexTest : public DBFixture, public ::testing::WithParamInterface<
   }
 };
 
+// What an index left out is estimated better than dropped, and of the mass of all no more than
+// there is; a session of which some tokens are hidden from it too.
+TEST_P(SessionIndexTest, ClustersEstimateWhatIsLeftOut) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100, 100}, 1);
+  Session session = Resume(stored);
+  const std::string dropped = "topk(k=200," + Index();
+  const std::string estimated = dropped + ",remainder=clusters)";
+  (void)ProbeWith(&session, estimated);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  for (const uint64_t num_tokens : {7220u, 6500u}) {
+    ATTNDB_ASSERT_OK(session.Crop(num_tokens));
+    const std::vector<float> full = ProbeWith(&session, "full");
+    const double error_of_drop =
+        Difference(ProbeWith(&session, dropped + ",remainder=drop)"), full);
+    const std::vector<float> out = ProbeWith(&session, estimated);
+    EXPECT_LT(Difference(out, full), 0.7 * error_of_drop) << num_tokens;
+    EXPECT_EQ(out, Probe(&session)) << "not the same twice";
+    EXPECT_GT(session.Explain(1)->heads[0].mass_left, 0);
+    EXPECT_LT(session.Explain(1)->heads[0].mass_left, 1);
+  }
+}
+
 TEST_P(SessionIndexTest, IndexesAnswerAsAllKeysDo) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000, 2100, 100}, 1);
   Session session = Resume(stored);
@@ -100,7 +125,7 @@ TEST_P(SessionIndexTest, DrawsAreAsGoodAsByAllKeys) {
   Session session = Resume(stored);
   const std::string plan = "auto(error=0.05," + GetParam() + ")";
   if (GetParam().starts_with("index=graph") || IsCoarse()) {
-    EXPECT_EQ(session.SetPlan(plan).code(), StatusCode::kUnsupported);
+    EXPECT_EQ(session.SetPlan("auto(error=0.05," + Index() + ")").code(), StatusCode::kUnsupported);
     return;
   }
   BuildIndex(&session);
@@ -442,7 +467,7 @@ TEST_F(SessionIndexRefusalTest, WhatIndexesCannotDoIsRefused) {
   EXPECT_EQ(code("topk(k=8,effort=2)"), StatusCode::kInvalidArgument);
   EXPECT_EQ(code("topk(k=8,index=graph,effort=2)"), StatusCode::kInvalidArgument);
   EXPECT_EQ(code("topk(k=8,index=graph,beam_width=0)"), StatusCode::kInvalidArgument);
-  for (const std::string index : {"quest", "infllm"}) {
+  for (const std::string index : {"quest", "infllm", "wave"}) {
     const std::string by = ",index=" + index;
     EXPECT_EQ(code("topk(k=0" + by + ")"), StatusCode::kInvalidArgument);
     EXPECT_EQ(code("dipr(beta=3" + by + ")"), StatusCode::kUnsupported);
@@ -467,7 +492,8 @@ INSTANTIATE_TEST_SUITE_P(
     Indexes, SessionIndexTest,
     ::testing::Values("index=clustered,effort=100", "index=graph,beam_width=5000",
                       "index=graph,expand=all,beam_width=5000", "index=pq,m=16,b=8,effort=60",
-                      "index=quest,effort=1000", "index=infllm,block=64,effort=1000"),
+                      "index=quest,effort=1000", "index=infllm,block=64,effort=1000",
+                      "index=wave,remainder=drop,effort=1000"),
     [](const auto& test) {
       const size_t begin = test.param.find('=') + 1;
       std::string name = test.param.substr(begin, test.param.find(',') - begin);

@@ -164,6 +164,7 @@ void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
   CollectValues(layer, *call);
   call->values = values_;
   call->means = means_;
+  call->sums = sums_;
 }
 
 void SessionImpl::CollectForScores(LayerId layer, attention::LayerCall* call) {
@@ -214,6 +215,8 @@ void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call)
   values_.clear();
   layer_means_.clear();
   means_.clear();
+  layer_sums_.clear();
+  sums_.clear();
   if (!attention::ReasonForFull(call).empty()) return;
   if (call.plan.value_bits != 0) {
     CollectObjects(layer, parts_.kinds->ForUse(derived::kValuePlanes), &layer_values_);
@@ -222,6 +225,10 @@ void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call)
   if (call.plan.ReadsMeans()) {
     CollectObjects(layer, parts_.kinds->ForUse(derived::kValueMeans), &layer_means_);
     ListByRun(call, layer_means_, &derived::Head::value_means, &means_);
+  }
+  if (call.plan.EstimatesByClusters()) {
+    CollectObjects(layer, parts_.kinds->ForUse(call.plan.EstimatesBy()), &layer_sums_);
+    ListByRun(call, layer_sums_, &derived::Head::sums, &sums_);
   }
 }
 

@@ -123,6 +123,7 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
   if (plan.UsesIndex()) uses.push_back(plan.FindsBy());
   if (plan.value_bits != 0) uses.emplace_back(derived::kValuePlanes);
   if (plan.ReadsMeans()) uses.emplace_back(derived::kValueMeans);
+  if (plan.EstimatesByClusters()) uses.push_back(plan.EstimatesBy());
   std::vector<derived::Lanes::AddedPtr> jobs;
   for (const std::string& use : uses) {
     const derived::Kind& kind = parts_.kinds->ForUse(use);

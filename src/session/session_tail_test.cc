@@ -25,7 +25,8 @@ constexpr const char* kSettings[] = {"bits=8",
                                      "index=graph,beam_width=6000",
                                      "index=pq,m=16,effort=60",
                                      "index=quest,effort=1000",
-                                     "index=infllm,block=64,effort=1000"};
+                                     "index=infllm,block=64,effort=1000",
+                                     "index=wave,effort=1000,remainder=drop"};
 
 class SessionTailTest : public DBFixture {
  protected:

@@ -3,44 +3,33 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/checked_math.h"
 #include "common/infinity.h"
-#include "kernels/score.h"
 #include "kernels/select.h"
 
 namespace attndb::index {
-namespace {
-
-constexpr size_t kAlignment = 64;
-
-}  // namespace
-
-template <typename T>
-T* BlockSearch::Take(size_t count) {
-  std::byte* const piece = next_ == nullptr ? nullptr : next_ + num_bytes_;
-  num_bytes_ += RoundUp(count * sizeof(T), kAlignment);
-  return reinterpret_cast<T*>(piece);
-}
-
 BlockSearch::BlockSearch(const IndexCall& call, void* scratch, SearchCost* cost)
     : call_(call),
       cost_(cost),
-      next_(static_cast<std::byte*>(scratch)),
-      shape_(KeysOf(call.runs[0]).shape()) {
-  for (const IndexRun& run : call.runs) {
-    num_keys_ += run.count();
-    num_blocks_ += VisibleBlocks(run).count;
-  }
-  queries_ = Take<float>(call.num_q_rows * shape_.row_elements());
-  scores_ = Take<float>(call.num_q_rows * num_blocks_);
-  worth_ = Take<float>(num_blocks_);
-  selected_ = Take<uint32_t>(num_blocks_ + kernels::kSelectSlack);
-  counts_ = Take<size_t>(call.runs.size());
-  keys_ = Take<uint32_t>(num_keys_);
-  tokens_ = Take<uint32_t>(num_keys_);
-  exact_ = Take<float>(call.num_q_rows * num_keys_);
-  chosen_ = Take<uint32_t>(num_keys_ + kernels::kSelectSlack);
-  select_ = Take<std::byte>(kernels::SelectTopKScratchBytes(num_keys_));
+      scratch_(scratch),
+      shape_(KeysOf(call.runs[0]).shape()),
+      num_keys_(CountKeys(call)),
+      num_blocks_(CountBlocks(call)),
+      queries_(scratch_.Take<float>(call.num_q_rows * shape_.row_elements())),
+      scores_(scratch_.Take<float>(call.num_q_rows * num_blocks_)),
+      worth_(scratch_.Take<float>(num_blocks_)),
+      selected_(scratch_.Take<uint32_t>(num_blocks_ + kernels::kSelectSlack)),
+      listed_(call, num_keys_, &scratch_) {}
+
+size_t BlockSearch::CountKeys(const IndexCall& call) {
+  size_t count = 0;
+  for (const IndexRun& run : call.runs) count += run.count();
+  return count;
+}
+
+size_t BlockSearch::CountBlocks(const IndexCall& call) {
+  size_t count = 0;
+  for (const IndexRun& run : call.runs) count += VisibleBlocks(run).count;
+  return count;
 }
 
 BlockSearch::BlockRange BlockSearch::VisibleBlocks(const IndexRun& run) {
@@ -108,59 +97,26 @@ void BlockSearch::SelectBlocks() {
   const double effort = call_.spec.effort > 0 ? double{call_.spec.effort} : 1.0;
   const double wanted = std::ceil(effort * call_.spec.k);
   if (wanted >= static_cast<double>(num_keys_)) {
-    num_selected_ = kernels::SelectTopK(worth_, num_blocks_, num_blocks_, selected_, select_);
+    num_selected_ =
+        kernels::SelectTopK(worth_, num_blocks_, num_blocks_, selected_, listed_.select_scratch());
     return;
   }
   const auto room = static_cast<size_t>(wanted);
   size_t num_more = std::max<size_t>(1, room / shape_.form.block_keys);
   // Blocks of which keys are hidden leave room for others.
   while (num_more > 0 && num_selected_ < num_blocks_) {
-    num_selected_ =
-        kernels::SelectTopK(worth_, num_blocks_, num_selected_ + num_more, selected_, select_);
+    num_selected_ = kernels::SelectTopK(worth_, num_blocks_, num_selected_ + num_more, selected_,
+                                        listed_.select_scratch());
     num_more = (room - std::min(room, NumKeysSelected())) / shape_.form.block_keys;
   }
 }
 
 void BlockSearch::ListKeys() {
-  std::fill_n(counts_, call_.runs.size(), size_t{0});
+  listed_.Clear();
   ForEachSelected([&](size_t run, size_t first, size_t end) {
-    for (size_t key = first; key < end; ++key) {
-      keys_[num_listed_] = static_cast<uint32_t>(key);
-      tokens_[num_listed_++] = static_cast<uint32_t>(call_.runs[run].first_token + key);
-    }
-    counts_[run] += end - first;
+    for (size_t key = first; key < end; ++key) listed_.Add(run, key);
   });
-}
-
-// For all rows: a row of K serves the whole group.
-Status BlockSearch::ScoreKeys() {
-  storage::RowLease& rows = *call_.rows;
-  rows.Clear();
-  size_t begin = 0;
-  for (size_t run = 0; run < call_.runs.size(); begin += counts_[run++]) {
-    rows.RequestListed(call_.runs[run].strip, keys_ + begin, counts_[run]);
-  }
-  ATTNDB_RETURN_IF_ERROR(rows.Read());
-  begin = 0;
-  for (size_t run = 0; run < call_.runs.size(); begin += counts_[run++]) {
-    const storage::ListedRows listed = rows.Listed(run);
-    kernels::ScoreGather(listed.rows, listed.list, counts_[run], call_.q, call_.q_stride,
-                         call_.num_q_rows, exact_ + begin, num_keys_);
-  }
   cost_->clusters += num_selected_;
-  cost_->keys_scored += num_listed_ * call_.num_q_rows;
-  cost_->rows_read += num_listed_;
-  cost_->bytes_touched += num_listed_ * call_.num_channels() * DTypeBytes(call_.runs[0].keys.dtype);
-  return Status::Ok();
-}
-
-void BlockSearch::Choose(size_t row, FoundKeys* found) const {
-  const float* const exact = exact_ + row * num_keys_;
-  found->count = kernels::SelectTopK(exact, num_listed_, call_.spec.k, chosen_, select_);
-  for (size_t i = 0; i < found->count; ++i) {
-    found->tokens[i] = tokens_[chosen_[i]];
-    found->scores[i] = exact[chosen_[i]];
-  }
 }
 
 Status BlockSearch::Run(FoundKeys* found) {
@@ -174,8 +130,8 @@ Status BlockSearch::Run(FoundKeys* found) {
   }
   SelectBlocks();
   ListKeys();
-  ATTNDB_RETURN_IF_ERROR(ScoreKeys());
-  for (size_t r = 0; r < call_.num_q_rows; ++r) Choose(r, &found[r]);
+  ATTNDB_RETURN_IF_ERROR(listed_.Score(cost_));
+  for (size_t r = 0; r < call_.num_q_rows; ++r) listed_.Choose(r, &found[r]);
   return Status::Ok();
 }
 

@@ -20,6 +20,8 @@
 #include <cstdint>
 
 #include "index/coarse/block_keys.h"
+#include "index/coarse/listed_keys.h"
+#include "index/coarse/search_scratch.h"
 
 namespace attndb::index {
 
@@ -29,7 +31,7 @@ class BlockSearch {
   // measures.
   BlockSearch(const IndexCall& call, void* scratch, SearchCost* cost);
 
-  size_t scratch_bytes() const { return num_bytes_; }
+  size_t scratch_bytes() const { return scratch_.num_bytes(); }
   Status Run(FoundKeys* found);
 
  private:
@@ -38,12 +40,12 @@ class BlockSearch {
     size_t count = 0;
   };
 
-  template <typename T>
-  T* Take(size_t count);
   static const BlockKeys& KeysOf(const IndexRun& run) {
     return static_cast<const BlockKeys&>(*run.index);
   }
   static BlockRange VisibleBlocks(const IndexRun& run);
+  static size_t CountKeys(const IndexCall& call);    // Visible,
+  static size_t CountBlocks(const IndexCall& call);  // ... and blocks of which some key is.
   const float* ScoresOf(size_t row) const { return scores_ + row * num_blocks_; }
   // Calls f(run, first, end) for the visible keys of each selected block, which ascend.
   template <typename F>
@@ -55,28 +57,19 @@ class BlockSearch {
   void SelectBlocks();
   size_t NumKeysSelected() const;
   void ListKeys();
-  Status ScoreKeys();
-  void Choose(size_t row, FoundKeys* found) const;
 
   const IndexCall& call_;
   SearchCost* const cost_;
-  std::byte* const next_;
-  size_t num_bytes_ = 0;
+  SearchScratch scratch_;
   const BlockShape& shape_;
-  size_t num_keys_ = 0;           // Visible,
-  size_t num_blocks_ = 0;         // ... and blocks of which some key is.
-  size_t num_selected_ = 0;       // Blocks,
-  size_t num_listed_ = 0;         // ... and their visible keys.
-  float* queries_ = nullptr;      // [q row], prepared.
-  float* scores_ = nullptr;       // [q row][block]
-  float* worth_ = nullptr;        // [block]
-  uint32_t* selected_ = nullptr;  // Blocks, ascending.
-  size_t* counts_ = nullptr;      // [run]: its keys that are listed.
-  uint32_t* keys_ = nullptr;      // Listed, by run,
-  uint32_t* tokens_ = nullptr;    // ... and as tokens.
-  float* exact_ = nullptr;        // [q row][listed], num_keys_ apart.
-  uint32_t* chosen_ = nullptr;    // A row's choice of what is listed.
-  std::byte* select_ = nullptr;   // Of kernels::SelectTopK.
+  const size_t num_keys_;
+  const size_t num_blocks_;
+  float* const queries_;      // [q row], prepared.
+  float* const scores_;       // [q row][block]
+  float* const worth_;        // [block]
+  uint32_t* const selected_;  // Blocks, ascending.
+  size_t num_selected_ = 0;
+  ListedKeys listed_;
 };
 
 }  // namespace attndb::index

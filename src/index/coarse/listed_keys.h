@@ -1,0 +1,53 @@
+// Keys that a search has selected for all q rows of its group: scored exactly, a row of K for all
+// of them, and chosen from by each.
+//
+// Errors:  those of reading keys.
+// Memory:  the caller's scratch; nothing is allocated.
+// Threads: one thread a search.
+#ifndef ATTNDB_INDEX_COARSE_LISTED_KEYS_H_
+#define ATTNDB_INDEX_COARSE_LISTED_KEYS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attndb/status.h"
+#include "index/coarse/search_scratch.h"
+#include "index/key_index.h"
+
+namespace attndb::index {
+
+class ListedKeys {
+ public:
+  // max_keys: that may be listed. The call must outlive it.
+  ListedKeys(const IndexCall& call, size_t max_keys, SearchScratch* scratch);
+
+  void Clear();
+  // REQUIRES: runs ascend.
+  void Add(size_t run, size_t key) {
+    keys_[count_] = static_cast<uint32_t>(key);
+    tokens_[count_++] = static_cast<uint32_t>(call_.runs[run].first_token + key);
+    ++counts_[run];
+  }
+  // Scores all that are listed.
+  Status Score(SearchCost* cost);
+  // The k best of a row.
+  void Choose(size_t row, FoundKeys* found) const;
+
+  // Scratch of kernels::SelectTopK, for as many as may be listed.
+  void* select_scratch() const { return select_; }
+
+ private:
+  const IndexCall& call_;
+  const size_t max_keys_;
+  size_t count_ = 0;
+  size_t* counts_ = nullptr;    // [run]
+  uint32_t* keys_ = nullptr;    // By run,
+  uint32_t* tokens_ = nullptr;  // ... and as tokens.
+  float* exact_ = nullptr;      // [q row][listed], max_keys_ apart.
+  uint32_t* chosen_ = nullptr;  // A row's choice.
+  std::byte* select_ = nullptr;
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_COARSE_LISTED_KEYS_H_

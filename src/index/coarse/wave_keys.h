@@ -1,0 +1,65 @@
+// Keys in clusters of directions, with the mean of the keys and of the values of each: RetroInfer's
+// wave index. A search scores the means of keys, and exactly the keys of the clusters that are
+// worth most to the group (wave_search.h); sums() is what an estimate of the others is made from.
+//
+// Queries: k best only: a mean says nothing of how its keys spread.
+// Bound:   the weights of a cluster's keys add up to at least count x exp(scale q.mean) (Jensen's
+//          inequality), but for the mean's rounding, and where no soft cap bends logits.
+// Errors:  kResourceExhausted: no memory; Parse: those of wave_format.h. Keys and values must be
+//          finite (heads with NaN or Inf run `full`).
+// Threads: constant once made.
+// Source:  RetroInfer (arXiv:2505.02922) 4.2.
+#ifndef ATTNDB_INDEX_COARSE_WAVE_KEYS_H_
+#define ATTNDB_INDEX_COARSE_WAVE_KEYS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "attndb/result.h"
+#include "common/aligned_buffer.h"
+#include "index/coarse/spherical_kmeans.h"
+#include "index/coarse/wave_format.h"
+#include "index/key_index.h"
+
+namespace attndb::index {
+
+struct WaveSource {
+  kernels::RowsView keys;
+  kernels::RowsView values;
+  size_t num_keys = 0;
+};
+
+class WaveKeys final : public KeyIndex {
+ public:
+  // REQUIRES: source.num_keys > 0; keys and values are of one type.
+  static Result<WaveKeys> Build(const WaveSource& source, const KMeansOptions& options);
+  // Clusters that were written before; `bytes`, at a multiple of kPieceAlignment, are used where
+  // they lie and must outlive the result. They may hold anything. `object` names them in errors.
+  static Result<WaveKeys> Parse(std::span<const std::byte> bytes, const WaveShape& expected,
+                                std::string_view object);
+
+  // What Parse reads, as long as this lives.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const ClusterSums& sums() const { return sums_; }
+
+  size_t num_keys() const override { return sums_.num_keys; }
+  uint64_t memory_bytes() const override { return buffer_.size(); }
+  size_t ScratchBytes(const IndexCall& call) const override;
+  // REQUIRES: SearchKind::kTopK; logit of the spec.
+  Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                SearchCost* cost) const override;
+
+ private:
+  WaveKeys(const ClusterSums& sums, std::span<const std::byte> bytes)
+      : sums_(sums), bytes_(bytes) {}
+
+  ClusterSums sums_;
+  std::span<const std::byte> bytes_;
+  AlignedBuffer buffer_;  // The bytes, if they were built here.
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_COARSE_WAVE_KEYS_H_
