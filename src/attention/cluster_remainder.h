@@ -13,8 +13,8 @@
 // Errors:  none.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group.
-// Source:  RetroInfer (arXiv:2505.02922) 4.1, Eq. 2 and 3. Subtracting what is attended to of a
-//          cluster, so that any index may select, is ours.
+// Source:  RetroInfer (arXiv:2505.02922), accuracy-bounded attention estimation. Subtracting what
+//          is attended to of a cluster, so that any index may select, is ours.
 #ifndef ATTNDB_ATTENTION_CLUSTER_REMAINDER_H_
 #define ATTNDB_ATTENTION_CLUSTER_REMAINDER_H_
 

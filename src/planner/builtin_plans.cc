@@ -322,8 +322,8 @@ PlanRegistry BuiltinPlans() {
   // is left out: without an index=... that follows, these score all keys. New tokens of a session
   // are attended to ([Alaya] 7.2, [RA] App. C). [PQC] Alg. 1 waits for a layer's codes before the
   // layer's second token. InfLLM 4.1: 16 blocks of 128 tokens, 128 initial ones and 4,096 local
-  // ones. RetroInfer 5.1: 1.8 % of the clusters beside 4 initial tokens and 64 local ones, and 23.2
-  // % estimated; new tokens are attended to until they are clustered.
+  // ones. RetroInfer, as its code sets it: 1.8 % of the clusters beside 4 initial tokens and 64
+  // local ones, and 23.2 % estimated; new tokens are attended to until they are clustered.
   registry.AddPreset({"alaya", "dipr(alpha=0.012,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"retrieval_attention", "topk(k=100,sink=128,window=512,tail=exact)"});
   registry.AddPreset({"pqcache", "topk(ratio=0.2,index=pq,m=2,b=6,await=1)"});

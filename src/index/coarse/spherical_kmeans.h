@@ -10,8 +10,8 @@
 // Errors:  none; keys are finite.
 // Threads: pure function.
 // Cost:    rounds x keys^2 / cluster_keys x channels multiplications.
-// Source:  RetroInfer (arXiv:2505.02922) 4.2, and its settings: pieces of 8,192 keys, 16 a cluster,
-//          10 rounds.
+// Source:  RetroInfer (arXiv:2505.02922), segmented clustering, as its code sets it: pieces of
+//          8,192 keys, 16 a cluster, 10 rounds.
 #ifndef ATTNDB_INDEX_COARSE_SPHERICAL_KMEANS_H_
 #define ATTNDB_INDEX_COARSE_SPHERICAL_KMEANS_H_
 

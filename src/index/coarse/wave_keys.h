@@ -8,7 +8,7 @@
 // Errors:  kResourceExhausted: no memory; Parse: those of wave_format.h. Keys and values must be
 //          finite (heads with NaN or Inf run `full`).
 // Threads: constant once made.
-// Source:  RetroInfer (arXiv:2505.02922) 4.2.
+// Source:  RetroInfer (arXiv:2505.02922), segmented clustering.
 #ifndef ATTNDB_INDEX_COARSE_WAVE_KEYS_H_
 #define ATTNDB_INDEX_COARSE_WAVE_KEYS_H_
 

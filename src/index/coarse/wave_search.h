@@ -9,7 +9,7 @@
 //          nothing; hidden keys stay in the mean of others.
 // Memory:  the caller's scratch; nothing is allocated.
 // Threads: one thread a search.
-// Source:  RetroInfer (arXiv:2505.02922) 4.1.
+// Source:  RetroInfer (arXiv:2505.02922), tripartite attention approximation: its retrieval zone.
 #ifndef ATTNDB_INDEX_COARSE_WAVE_SEARCH_H_
 #define ATTNDB_INDEX_COARSE_WAVE_SEARCH_H_
 
