@@ -27,7 +27,10 @@ void Flags::Add(const FlagText& text, std::string* value) {
 }
 
 void Flags::Add(const FlagText& text, std::vector<std::string>* values) {
-  Describe(app_->add_option(text.names, *values, text.help), text, group_);
+  CLI::Option* const option = app_->add_option(text.names, *values, text.help);
+  // One value each time it is given: what follows is the command's argument.
+  if (text.names[0] == '-') option->allow_extra_args(false);
+  Describe(option, text, group_);
 }
 
 void Flags::Add(const FlagText& text, DType* dtype) {

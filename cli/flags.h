@@ -37,6 +37,7 @@ class Flags {
   // Where values go: variables that outlive the parse. They keep what they hold if not set.
   void Add(const FlagText& text, bool* flag);
   void Add(const FlagText& text, std::string* value);
+  // All values of an argument; of a flag, one each time that it is given.
   void Add(const FlagText& text, std::vector<std::string>* values);
   void Add(const FlagText& text, DType* dtype);  // f16, bf16 or f32.
   // Numbers in [low, high].

@@ -6,13 +6,14 @@
 
 #include "cli/commands/commands.h"
 #include "cli/common/answer.h"
+#include "cli/common/asked_session.h"
 #include "cli/common/check_text.h"
 #include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/interrupt.h"
+#include "cli/common/library.h"
 #include "cli/common/plan_flag.h"
 #include "cli/common/progress.h"
-#include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"
 #include "cli/common/token_ranges.h"
 
@@ -37,8 +38,13 @@ class AskCommand : public Command {
   void AddFlags(Flags* flags) override {
     flags->Add({"question", "TEXT", "The question (default: stdin)"}, &question_);
     flags->Add(
-        {"-c,--context", "CONTEXT", "Name, or #id, of the context to ask", /*required=*/true},
-        &context_);
+        {"-c,--context", "CONTEXT",
+         "Name, or #id, of the context to ask; repeated: of several, which are all attended to"},
+        &contexts_);
+    flags->Add({"--find", "N",
+                "Ask the N contexts that 'attndb find' finds best, among those of --context if "
+                "there are some"},
+               &find_, 1U, uint32_t{DB::kMaxSessionContexts});
     plan_.AddTo(flags);
     flags->Add({"--tokens", "LIST",
                 "Attend to these of its tokens alone, and to its first 4, as in 0-800,1200-1500: "
@@ -59,20 +65,20 @@ class AskCommand : public Command {
       return Status::InvalidArgument(
           "--check compares answers from all tokens: leave --tokens out");
     }
+    ATTNDB_RETURN_IF_ERROR(CheckContexts());
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenRange> ranges, ParseTokenRanges(tokens_));
     ATTNDB_ASSIGN_OR_RETURN(const std::string question, QuestionOrStdin(question_));
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse());
-    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
-    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, info.kv_dtype));
-    ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> prompt, db.Tokens(context_));
-    ATTNDB_ASSIGN_OR_RETURN(const PromptLayout layout, LayoutOf(engine, prompt));
-    ATTNDB_ASSIGN_OR_RETURN(const auto suffix, QuestionTokens(engine, layout, question));
-    prompt.insert(prompt.end(), suffix.begin(), suffix.end());
+    ATTNDB_ASSIGN_OR_RETURN(const DType kv_dtype, KvDTypeOf(env, db, contexts_));
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype));
+    std::vector<std::string> contexts = contexts_;
+    if (find_ > 0) {
+      ATTNDB_ASSIGN_OR_RETURN(contexts, BestContexts(env, &engine, db, question, contexts_, find_));
+    }
 
     const double start_seconds = MonotonicSeconds();
-    Result<SessionStart> start =
-        db.CreateSession(engine.spec(), prompt, {.context = context_, .plan = plan_.text()});
+    Result<AskedSession> start = StartAsking(engine, db, contexts, question, plan_.text());
     if (!start.ok()) return WithModelAdvice(env, start.status());
     ATTNDB_RETURN_IF_ERROR(start->session.SetFilter(WithFirstTokens(ranges)));
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
@@ -85,18 +91,45 @@ class AskCommand : public Command {
     std::optional<llama::CheckReport> check;
     if (check_ && !Interrupted()) {
       ATTNDB_ASSIGN_OR_RETURN(
-          check, engine.CheckAgainstPlain(prompt, TokensToCheck(engine, answer.generation)));
+          check, engine.CheckAgainstPlain(start->prompt, TokensToCheck(engine, answer.generation)));
       env->Note(CheckText(engine, *check, answer.stats));
     }
-    ReportJson(env, info, explain, answer, check);
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesOf(db, contexts));
+    ReportJson(env, names, explain, answer, check);
     if (Interrupted()) return ExitCode::kInterrupted;
     return check && !WithinSpread(*check) ? ExitCode::kCheckDiffers : ExitCode::kOk;
   }
 
  private:
-  void ReportJson(Environment* env, const ContextInfo& info, const Explain& explain,
+  Status CheckContexts() const {
+    if (contexts_.empty() && find_ == 0) {
+      return Status::InvalidArgument("no context to ask: give --context, or --find");
+    }
+    if (contexts_.size() < 2 && find_ == 0) return Status::Ok();
+    if (!tokens_.empty()) {
+      return Status::InvalidArgument("--tokens is of one context: give --context once, alone");
+    }
+    if (check_) {
+      return Status::InvalidArgument(
+          "--check runs the prompt of one context: give --context once, alone");
+    }
+    return Status::Ok();
+  }
+
+  static Result<std::vector<std::string>> NamesOf(const DB& db,
+                                                  const std::vector<std::string>& contexts) {
+    std::vector<std::string> names;
+    for (const std::string& context : contexts) {
+      ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context));
+      names.push_back(NameOf(info));
+    }
+    return names;
+  }
+
+  void ReportJson(Environment* env, const std::vector<std::string>& names, const Explain& explain,
                   const Answer& answer, const std::optional<llama::CheckReport>& check) const {
-    Json json = {{"context", NameOf(info)},
+    Json json = {{"context", names.front()},
+                 {"contexts", names},
                  {"answer", answer.generation.text},
                  {"finish", llama::FinishReasonName(answer.generation.finish)},
                  {"plan", explain.plan}};
@@ -107,7 +140,8 @@ class AskCommand : public Command {
   }
 
   std::string question_;
-  std::string context_;
+  std::vector<std::string> contexts_;
+  uint32_t find_ = 0;
   PlanFlag plan_;
   std::string tokens_;
   bool explain_ = false;

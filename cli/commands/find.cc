@@ -1,43 +1,20 @@
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/commands/commands.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/found_text.h"
+#include "cli/common/library.h"
 #include "cli/common/progress.h"
-#include "cli/common/temp_dir.h"
 #include "cli/common/text_input.h"
-#include "engines/llama/find_heads.h"
 #include "engines/llama/find_question.h"
 
 namespace attndb::cli {
 namespace {
 
 using llama::LlamaEngine;
-using llama::RankedHead;
-
-// The heads of this model, which are found out in a store that goes again.
-Result<std::vector<FindHead>> HeadsOf(Environment* env, LlamaEngine* engine) {
-  std::optional<TempDir> dir;
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<RankedHead> ranked,
-                          llama::FindHeads(engine, [&]() -> Result<DB> {
-                            env->Note(
-                                "finding out which heads of the model look things up; they "
-                                "are kept");
-                            ATTNDB_ASSIGN_OR_RETURN(TempDir made, TempDir::Create(""));
-                            dir.emplace(std::move(made));
-                            DBOptions options = Environment::Brief();
-                            options.query_sample = 0;
-                            options.num_threads = 0;
-                            return DB::Open(dir->path() + "/store", options);
-                          }));
-  std::vector<FindHead> heads;
-  for (const RankedHead& head : ranked) heads.push_back(head.head);
-  return heads;
-}
 
 class FindCommand : public Command {
  public:
@@ -57,9 +34,9 @@ class FindCommand : public Command {
     db_options.num_threads = 0;
     // Reading only: looking for something in a context is not using it.
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading(db_options));
-    ATTNDB_ASSIGN_OR_RETURN(const DType kv_dtype, KvDType(env, db));
+    ATTNDB_ASSIGN_OR_RETURN(const DType kv_dtype, KvDTypeOf(env, db, options_.contexts));
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<FindHead> heads, HeadsOf(env, &engine));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<FindHead> heads, FindingHeads(env, &engine));
 
     FindTimes times;
     const double start_seconds = MonotonicSeconds();
@@ -84,18 +61,6 @@ class FindCommand : public Command {
   }
 
  private:
-  // The engine's, so that most contexts are of its model: that of the first.
-  Result<DType> KvDType(Environment* env, const DB& db) const {
-    if (!options_.contexts.empty()) {
-      ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(options_.contexts.front()));
-      return info.kv_dtype;
-    }
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> contexts, db.List());
-    if (!contexts.empty()) return contexts.front().kv_dtype;
-    return env->WithAdvice(Status::NotFound("the store has no contexts"),
-                           "'attndb import FILE' makes one");
-  }
-
   static Result<std::vector<std::string>> TextsOf(const LlamaEngine& engine, const DB& db,
                                                   const FindResult& found) {
     std::vector<std::string> texts;

@@ -31,9 +31,11 @@ Status HookedContext::FillBatch(std::span<const BatchEntry> entries, bool all_lo
   for (size_t e = 0; e < entries.size(); ++e) {
     const BatchEntry& entry = entries[e];
     const uint64_t first = entry.session->num_tokens();
-    if (first + entry.tokens.size() > std::numeric_limits<llama_pos>::max()) {
-      return Status::InvalidArgument("session of " + std::to_string(first) +
-                                     " tokens: llama.cpp's positions end at 2^31");
+    const int64_t position = entry.session->next_position();
+    if (static_cast<uint64_t>(position) + entry.tokens.size() >
+        std::numeric_limits<llama_pos>::max()) {
+      return Status::InvalidArgument("session at position " + std::to_string(position) +
+                                     ": llama.cpp's positions end at 2^31");
     }
     rows_.push_back({.session = entry.session,
                      .first_row = static_cast<int64_t>(tokens_.size()),
@@ -41,7 +43,7 @@ Status HookedContext::FillBatch(std::span<const BatchEntry> entries, bool all_lo
                      .num_tokens = first + entry.tokens.size()});
     for (size_t i = 0; i < entry.tokens.size(); ++i) {
       tokens_.push_back(entry.tokens[i]);
-      positions_.push_back(static_cast<llama_pos>(first + i));
+      positions_.push_back(static_cast<llama_pos>(position + static_cast<int64_t>(i)));
       sequences_.push_back(static_cast<llama_seq_id>(e));
       wants_logits_.push_back(all_logits || i + 1 == entry.tokens.size() ? 1 : 0);
     }

@@ -12,7 +12,8 @@
 // Errors:  kUnsupported: the model's graph has a feature that attndb can't honour (named), found at
 //          Open, before the first token. A pass that fails in the middle crops its sessions back to
 //          the tokens they had before it; they can go on.
-// Sessions begin at position 0 (SessionOptions::first_position), where llama.cpp's RoPE does.
+// Sessions begin at position 0 (SessionOptions::first_position), where llama.cpp's RoPE does; new
+// tokens stand at Session::next_position(), behind the longest of several contexts.
 //
 // Threads: one thread at a time. Sessions of one call are used by llama.cpp's threads inside it.
 // Units:   times in milliseconds; logits in nats, unscaled by temperature.

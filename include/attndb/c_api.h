@@ -145,6 +145,22 @@ typedef struct attndb_store_options {
   int32_t pin;
 } attndb_store_options;
 
+/* FindHead of find.h. */
+typedef struct attndb_find_head {
+  uint32_t layer;
+  uint32_t q_head;
+} attndb_find_head;
+
+/* FindOptions of find.h. NULL = defaults. */
+typedef struct attndb_find_options {
+  size_t struct_size;
+  uint32_t limit;              /* 0 = 10 passages. */
+  const char* const* contexts; /* Names or "#id", num_contexts of them; NULL and 0 = all. */
+  size_t num_contexts;
+  uint32_t passage_tokens; /* 0 = 64. */
+  int32_t head_scores;
+} attndb_find_options;
+
 /* CompactOptions. NULL = defaults. */
 typedef struct attndb_compact_options {
   size_t struct_size;
@@ -197,6 +213,12 @@ ATTNDB_EXPORT attndb_code attndb_db_create_sessions(
     const size_t* num_tokens, size_t num_prompts, const attndb_session_options* options,
     attndb_session** sessions, uint64_t* num_reused);
 
+/* DB::CreateSessionOver: a session over num_contexts whole contexts, by names or "#id". Which of
+ * its tokens are whose is in attndb_session_explain, as "contexts". *session is yours, as above. */
+ATTNDB_EXPORT attndb_code attndb_db_create_session_over(
+    const attndb_db* db, const attndb_model_spec* spec, const char* const* contexts,
+    size_t num_contexts, const attndb_session_options* options, attndb_session** session);
+
 /* DB::Import: keys[l] and values[l] of each of spec->num_layers layers; `queries` is such an array
  * too, or NULL. `context_id` may be NULL here and in attndb_db_store. */
 ATTNDB_EXPORT attndb_code attndb_db_import(const attndb_db* db, const attndb_model_spec* spec,
@@ -216,6 +238,12 @@ ATTNDB_EXPORT attndb_code attndb_db_explain_prefix(const attndb_db* db,
                                                    const int32_t* tokens, size_t num_tokens,
                                                    const attndb_session_options* options,
                                                    char** json);
+/* DB::Find: q[i] is that of heads[i], num_heads of both: [num_tokens, 1, head_dim], row 0 at
+ * first_position. FindResult, a passage's tokens as "begin" and "end". */
+ATTNDB_EXPORT attndb_code attndb_db_find(const attndb_db* db, const attndb_model_spec* spec,
+                                         const attndb_find_head* heads, const attndb_tensor* q,
+                                         size_t num_heads, int64_t first_position,
+                                         const attndb_find_options* options, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_list(const attndb_db* db, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_describe(const attndb_db* db, const char* context, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_stats(const attndb_db* db, char** json);
@@ -296,6 +324,8 @@ ATTNDB_EXPORT attndb_code attndb_attend_batch(attndb_session* const* sessions,
 ATTNDB_EXPORT uint64_t attndb_session_num_tokens(const attndb_session* session);
 ATTNDB_EXPORT uint64_t attndb_session_num_reused(const attndb_session* session);
 ATTNDB_EXPORT int64_t attndb_session_context_id(const attndb_session* session);
+/* Session::next_position. */
+ATTNDB_EXPORT int64_t attndb_session_next_position(const attndb_session* session);
 ATTNDB_EXPORT uint64_t attndb_session_memory_bytes(const attndb_session* session);
 /* The ModelSpec as JSON text; *json is yours: attndb_free. */
 ATTNDB_EXPORT attndb_code attndb_session_spec(const attndb_session* session, char** json);

@@ -76,6 +76,28 @@ class ATTNDB_EXPORT DB {
       const ModelSpec& spec, std::span<const std::span<const TokenId>> prompts,
       const SessionOptions& options = {}) const;
 
+  // A session over whole contexts, one beside the other, for questions to a library ([Alaya] 8). It
+  // holds the contexts' tokens in the order of `contexts` (names or "#id"), and attends to all of
+  // them; the engine runs what comes next from position Session::next_position() on. No K or V is
+  // copied.
+  // Position: each context keeps the positions at which it was stored, from first_position on, so
+  //         that they lie in parallel; what comes next stands behind the longest (Parallel Context
+  //         Windows, Ratner et al. 2023, arXiv:2212.10947). No position is reached that the longest
+  //         alone would not reach.
+  // Shared: the tokens with which a context begins like an earlier one (a template, a system text)
+  //         have the same K and V there: they are held once, as the earlier one's.
+  // Order:  of tokens and of Session::contexts. A plan's sink is of the first context, its window
+  //         begins in the last; `full` gives the same in any order.
+  // What is appended has seen contexts that never saw each other: Store refuses it, and Crop goes
+  // no further than to where the contexts end. A single name is continued as by CreateSession.
+  // Errors: kInvalidArgument (no name, more than kMaxSessionContexts, one twice; options.context or
+  //         !options.reuse; bad spec or plan); kNotFound; kFailedPrecondition (of another model, or
+  //         at another position); kUnsupported (several, and a layer has a sliding window);
+  //         kResourceExhausted (more tokens than a session holds); kCorruption, kIoError.
+  Result<Session> CreateSessionOver(const ModelSpec& spec, std::span<const std::string> contexts,
+                                    const SessionOptions& options = {}) const;
+  static constexpr size_t kMaxSessionContexts = 1024;
+
   // Stores a KV cache computed elsewhere, one LayerKv a layer ([Alaya] DB.import). `queries`, if
   // any: one view a layer, [n, num_q_heads, head_dim]: q of the last n tokens, sampled from.
   Result<ContextId> Import(const ModelSpec& spec, std::span<const TokenId> tokens,
@@ -86,8 +108,9 @@ class ATTNDB_EXPORT DB {
   // goes on upon it with an empty tail. An empty tail costs a name at most.
   // `tokens`: the ids of all tokens that the session holds.
   // Errors: kInvalidArgument (tokens differ in number or from the stored prefix); kAlreadyExists;
-  //         kFailedPrecondition (inside a step); kResourceExhausted (disk full, quota); kReadOnly;
-  //         kIoError. The session is unchanged and nothing of it is visible.
+  //         kFailedPrecondition (inside a step; K and V that did not see one whole prompt: over
+  //         several contexts, or appended under a filter); kResourceExhausted (disk full, quota);
+  //         kReadOnly; kIoError. The session is unchanged and nothing of it is visible.
   Result<ContextId> Store(Session& session, std::span<const TokenId> tokens,
                           const StoreOptions& options = {}) const;
 

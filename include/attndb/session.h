@@ -86,13 +86,19 @@ class ATTNDB_EXPORT Session {
   uint64_t num_reused() const;
   // The context that the session continues; kNone if it started from nothing.
   ContextId context_id() const;
+  // Of a session over several contexts (DB::CreateSessionOver) these, in their order; else none.
+  const std::vector<SessionContext>& contexts() const;
+  // The position under RoPE of the next token: SessionOptions::first_position and num_tokens(), or,
+  // over several contexts, the end of the longest of them and what came after.
+  int64_t next_position() const;
   const ModelSpec& spec() const;
   // Bytes of the tail and of the segments that are in memory for it.
   uint64_t memory_bytes() const;
 
   // Keeps the first `num_tokens` tokens, and makes a failed session usable again. May reach into
   // the stored prefix, which itself stays as it is.
-  // Errors: kInvalidArgument (more than there are complete).
+  // Errors: kInvalidArgument (more than there are complete); kFailedPrecondition (into one of
+  //         several contexts).
   Status Crop(uint64_t num_tokens);
 
   // A second session with the same tokens. Tails are shared until one of them appends.

@@ -67,6 +67,15 @@ struct BuildReport {
   uint64_t file_bytes = 0;     // Of those that are there now.
 };
 
+// One of the contexts that a session holds beside others: DB::CreateSessionOver.
+struct SessionContext {
+  ContextId id = ContextId::kNone;
+  std::string name;   // Its name, or "#id".
+  TokenRange tokens;  // Of the session: what the context adds to those before it; may be empty.
+  // Which of the context's tokens tokens.begin is. Those before it are an earlier context's, too.
+  uint64_t first_token = 0;
+};
+
 // What a search chose for one q head: tokens between sink and window, in no order. No tokens where
 // the head reads all: a short context, NaN or Inf in K or V.
 struct CriticalTokens {
@@ -151,6 +160,7 @@ struct ATTNDB_EXPORT Explain {
   // plan.
   double tpot_error = 0;
   bool unreachable = false;
+  std::vector<SessionContext> contexts;  // As Session::contexts.
   std::vector<LayerExplain> layers;
 
   // Tables of layers and of heads; neighbours that agree are folded.

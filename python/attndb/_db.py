@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from types import TracebackType
@@ -18,6 +18,7 @@ from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
 from attndb._custom import CustomIndex, custom_types
 from attndb._errors import Error, InvalidArgumentError
+from attndb._prompts import failed_import, is_list_of_prompts, layer_pairs, one_a_prompt
 from attndb._results import (
     BuildReport,
     CompanionInfo,
@@ -37,8 +38,6 @@ from attndb._spec import ModelSpec
 
 Ttl = timedelta | float | None
 Context = str | int
-
-_SHOWN_TOKENS = 8  # Of a prompt, in a message.
 
 
 class SessionStart(NamedTuple):
@@ -234,7 +233,7 @@ class DB:
             "plan": plan or "",
             "first_position": first_position,
         }
-        if _is_list_of_prompts(tokens):
+        if is_list_of_prompts(tokens):
             return [self._start(spec, prompt, options) for prompt in tokens]
         return self._start(spec, tokens, options)
 
@@ -244,6 +243,36 @@ class DB:
         session = Session(core, spec, self)
         self._adopt(session)
         return SessionStart(session, ids[session.num_reused :].copy())
+
+    def create_session_over(
+        self,
+        spec: ModelSpec,
+        contexts: Sequence[Context],
+        *,
+        plan: str | None = None,
+        first_position: int = 0,
+    ) -> Session:
+        """A session over whole contexts, one beside the other: questions to a library.
+
+        It holds the tokens of `contexts` in that order and attends to all of them; no key or value
+        is copied. Each context keeps the positions at which it was stored, and what is appended
+        begins at :attr:`Session.next_position`, behind the longest of them (Parallel Context
+        Windows, arXiv:2212.10947). The tokens with which a context begins like an earlier one are
+        held once. What is appended saw contexts that never saw each other, so `store` refuses it.
+        A single context is continued as by :meth:`create_session`.
+
+        Raises InvalidArgumentError (no context, or one twice; a bad plan), NotFoundError,
+        FailedPreconditionError (a context of another model, or at another position),
+        UnsupportedError (several, and a layer has a sliding window), ResourceExhaustedError (more
+        tokens than a session holds), CorruptionError.
+        """
+        names = [_context_text(context) for context in contexts]
+        core = self._core.create_session_over(
+            spec, names, plan=plan or "", first_position=first_position
+        )
+        session = Session(core, spec, self)
+        self._adopt(session)
+        return session
 
     def _adopt(self, session: Session) -> None:
         self._family.members.add(session)
@@ -361,7 +390,7 @@ class DB:
         one fails, those before it stay, and the exception names it and them.
         """
         options = {"replace": replace, "ttl": _seconds(ttl), "pin": pin}
-        if _is_list_of_prompts(tokens):
+        if is_list_of_prompts(tokens):
             return self._import_all(spec, tokens, layers, queries, name, options)
         return self._import_one(spec, tokens, layers, queries, name, options)
 
@@ -377,7 +406,7 @@ class DB:
         return self._core.import_context(
             spec,
             token_ids(tokens),
-            [tuple(pair) for pair in _layer_pairs(layers)],
+            [tuple(pair) for pair in layer_pairs(layers)],
             list(queries) if queries is not None else [],
             name=name or "",
             **options,
@@ -395,9 +424,9 @@ class DB:
         none = [None] * len(prompts)
         items = zip(
             prompts,
-            _one_a_prompt("layers", layers, len(prompts)),
-            _one_a_prompt("queries", none if queries is None else queries, len(prompts)),
-            _one_a_prompt("name", none if names is None else names, len(prompts)),
+            one_a_prompt("layers", layers, len(prompts)),
+            one_a_prompt("queries", none if queries is None else queries, len(prompts)),
+            one_a_prompt("name", none if names is None else names, len(prompts)),
             strict=True,
         )
         contexts: list[int] = []
@@ -405,7 +434,7 @@ class DB:
             try:
                 contexts.append(self._import_one(spec, prompt, kv, q, name, options))
             except (Error, TypeError, ValueError) as error:
-                raise type(error)(_failed_import(prompt, error, contexts)) from error
+                raise type(error)(failed_import(prompt, error, contexts)) from error
         return contexts
 
     def import_file(
@@ -630,46 +659,6 @@ def _seconds(ttl: Ttl) -> int | None:
     if not 0 <= seconds < 2**53:
         raise InvalidArgumentError(f"ttl: expected 0 or more seconds, found {ttl}")
     return int(seconds)
-
-
-def _is_list_of_prompts(tokens: Any) -> bool:
-    return isinstance(tokens, (list, tuple)) and bool(tokens) and hasattr(tokens[0], "__len__")
-
-
-def _one_a_prompt(what: str, items: Any, count: int) -> Sequence[Any]:
-    if not isinstance(items, (list, tuple)):
-        raise InvalidArgumentError(
-            f"{what}: expected a list of one item a prompt, found {type(items).__name__}"
-        )
-    if len(items) != count:
-        raise InvalidArgumentError(
-            f"{what}: expected one item for each of {count} prompts, found {len(items)}"
-        )
-    return items
-
-
-def _failed_import(prompt: Any, error: Exception, imported: Sequence[int]) -> str:
-    first = ", ".join(map(str, np.asarray(prompt[:_SHOWN_TOKENS], object).tolist()))
-    more = ", ..." if len(prompt) > _SHOWN_TOKENS else ""
-    stay = ", ".join(f"#{context}" for context in imported) or "none"
-    return f"prompt {len(imported)} [{first}{more}]: {error}; imported before it: {stay}"
-
-
-def _layer_pairs(layers: Any) -> Iterable[tuple[Array, Array]]:
-    """(k, v) of each layer; a DynamicCache holds them as [1, num_kv_heads, num_tokens, dim]."""
-    cached = getattr(layers, "layers", None)
-    if cached is None:
-        return layers  # type: ignore[no-any-return]
-    return [(_rows(layer.keys), _rows(layer.values)) for layer in cached]
-
-
-def _rows(states: Any) -> Array:
-    if states.ndim != 4 or states.shape[0] != 1:
-        raise InvalidArgumentError(
-            "cache: expected keys of shape [1, num_kv_heads, num_tokens, head_dim], found "
-            f"{list(states.shape)}; import one sequence at a time"
-        )
-    return states[0].detach().transpose(0, 1)
 
 
 def _segment(fields: dict[str, Any]) -> SegmentInfo:

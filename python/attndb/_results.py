@@ -136,6 +136,17 @@ class LayerExplain:
 
 
 @dataclass(frozen=True)
+class SessionContext:
+    """One of the contexts that a session holds beside others: DB.create_session_over."""
+
+    id: int
+    name: str  # Or "#id".
+    begin: int  # Tokens [begin, end) of the session: what it adds to the contexts before it.
+    end: int
+    first_token: int  # Of the context, at `begin`; those before it are an earlier one's, too.
+
+
+@dataclass(frozen=True)
 class Explain:
     """Plan, prediction and what the last call of each layer cost. ``print(it)`` is a table."""
 
@@ -147,6 +158,7 @@ class Explain:
     predicted_us: float  # Attention of one token in all layers.
     tpot_error: float  # Of auto(tpot=...): the error that is kept; 0 = no such plan.
     unreachable: bool  # The time can't be met, whatever the error.
+    contexts: tuple[SessionContext, ...]  # As Session.contexts.
     layers: tuple[LayerExplain, ...]
     text: str
 

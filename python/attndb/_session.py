@@ -10,7 +10,7 @@ import numpy as np
 
 from attndb import _core
 from attndb._arrays import Array, empty
-from attndb._results import CriticalTokens, Explain, HeadExplain, LayerExplain
+from attndb._results import CriticalTokens, Explain, HeadExplain, LayerExplain, SessionContext
 from attndb._spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -139,6 +139,17 @@ class Session:
         return self._core.context_id or None
 
     @property
+    def contexts(self) -> tuple[SessionContext, ...]:
+        """Of a session over several contexts (create_session_over) these, in order; else none."""
+        return tuple(SessionContext(**row) for row in self._core.contexts)
+
+    @property
+    def next_position(self) -> int:
+        """Of the next token under RoPE: first_position and num_tokens, or, over several contexts,
+        the end of the longest of them and what came after."""
+        return self._core.next_position
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes of the tail and of the segments that are in memory for it."""
         return self._core.memory_bytes
@@ -148,7 +159,11 @@ class Session:
         return self._spec
 
     def crop(self, num_tokens: int) -> None:
-        """Keeps the first `num_tokens` tokens, and makes a failed session usable again."""
+        """Keeps the first `num_tokens` tokens, and makes a failed session usable again.
+
+        Raises InvalidArgumentError (more than there are), FailedPreconditionError (into one of
+        several contexts).
+        """
         self._core.crop(num_tokens)
 
     def set_filter(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
@@ -210,7 +225,8 @@ class Session:
             return _layer_explain(self._core.explain_layer(layer))
         fields = self._core.explain()
         layers = tuple(_layer_explain(row) for row in fields.pop("layers"))
-        return Explain(layers=layers, **fields)
+        contexts = tuple(SessionContext(**row) for row in fields.pop("contexts"))
+        return Explain(contexts=contexts, layers=layers, **fields)
 
     # Life.
 

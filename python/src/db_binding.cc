@@ -86,6 +86,16 @@ std::unique_ptr<PySession> CreateSession(const PyDb& self, nb::handle spec, cons
   return std::make_unique<PySession>(Unwrap(std::move(start)).session);
 }
 
+std::unique_ptr<PySession> CreateSessionOver(const PyDb& self, nb::handle spec,
+                                             const std::vector<std::string>& contexts,
+                                             const std::string& plan, int64_t first_position) {
+  const DB db = self.Get();
+  const ModelSpec model = SpecFromPython(spec);
+  const SessionOptions options = {.plan = plan, .first_position = first_position};
+  auto session = Unlocked([&] { return db.CreateSessionOver(model, contexts, options); });
+  return std::make_unique<PySession>(Unwrap(std::move(session)));
+}
+
 Dict ExplainPrefix(const PyDb& self, nb::handle spec, const Ids& tokens, const std::string& context,
                    bool reuse, const std::string& plan, int64_t first_position) {
   const auto db = self.Get();
@@ -289,6 +299,8 @@ void BindDb(nb::module_& module) {
       .def_prop_ro("tenant", [](const PyDb& self) { return self.Get()->tenant(); })
       .def("create_session", CreateSession, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
            context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
+      .def("create_session_over", CreateSessionOver, nb::arg("spec"), nb::arg("contexts"),
+           nb::kw_only(), nb::arg("plan"), nb::arg("first_position"))
       .def("explain_prefix", ExplainPrefix, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
            context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
       .def("store", Store, nb::arg("session"), nb::arg("tokens"), nb::kw_only(), nb::arg("name"),

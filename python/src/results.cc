@@ -76,6 +76,8 @@ Dict SkippedDict(const SkippedContext& skipped) {
   return dict;
 }
 
+Dict ContextDict(const SessionContext& context) { return python::ToDict(context); }
+
 Dict LayerDict(const LayerExplain& layer) { return python::ToDict(layer); }
 
 nb::tuple Numbers(const std::vector<double>& values) {
@@ -169,6 +171,16 @@ Dict ToDict(const LayerExplain& layer) {
   return dict;
 }
 
+Dict ToDict(const SessionContext& context) {
+  Dict dict;
+  dict["id"] = static_cast<int64_t>(context.id);
+  dict["name"] = context.name;
+  dict["begin"] = context.tokens.begin;
+  dict["end"] = context.tokens.end;
+  dict["first_token"] = context.first_token;
+  return dict;
+}
+
 Dict ToDict(const Explain& explain) {
   Dict dict;
   dict["plan"] = explain.plan;
@@ -179,6 +191,7 @@ Dict ToDict(const Explain& explain) {
   dict["predicted_us"] = explain.predicted_us;
   dict["tpot_error"] = explain.tpot_error;
   dict["unreachable"] = explain.unreachable;
+  dict["contexts"] = Dicts(explain.contexts, ContextDict);
   dict["layers"] = Dicts(explain.layers, LayerDict);
   dict["text"] = explain.ToText();
   return dict;

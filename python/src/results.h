@@ -15,6 +15,7 @@ using Dict = nanobind::typed<nanobind::dict, nanobind::str, nanobind::any>;
 
 Dict ToDict(const ContextInfo& info);
 Dict ToDict(const LayerExplain& layer);
+Dict ToDict(const SessionContext& context);
 Dict ToDict(const Explain& explain);
 Dict ToDict(const MachineProfile& machine);
 Dict ToDict(const PrefixExplain& explain);

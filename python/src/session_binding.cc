@@ -247,6 +247,15 @@ void BindSession(nb::module_& module) {
       .def_prop_ro("num_reused", [](PySession& self) { return Use(self)->num_reused(); })
       .def_prop_ro("context_id",
                    [](PySession& self) { return static_cast<int64_t>(Use(self)->context_id()); })
+      .def_prop_ro("contexts",
+                   [](PySession& self) {
+                     nb::typed<nb::list, Dict> list;
+                     for (const SessionContext& context : Use(self)->contexts()) {
+                       list.append(ToDict(context));
+                     }
+                     return list;
+                   })
+      .def_prop_ro("next_position", [](PySession& self) { return Use(self)->next_position(); })
       .def_prop_ro("memory_bytes", [](PySession& self) { return Use(self)->memory_bytes(); })
       .def("crop", Crop, nb::arg("num_tokens"))
       .def("set_filter", SetFilter, nb::arg("ranges"))

@@ -15,6 +15,7 @@
 #include "attndb/db.h"
 #include "attndb/session.h"
 #include "attndb/version.h"
+#include "db/c_api_call.h"
 #include "db/c_api_convert.h"
 #include "db/c_api_json.h"
 
@@ -30,80 +31,21 @@ using attndb::StatusCode;
 using attndb::StoreOptions;
 using attndb::TensorView;
 using attndb::TokenId;
+using attndb::internal::Call;
+using attndb::internal::CopyOut;
+using attndb::internal::NotNull;
+using attndb::internal::TextOut;
+using attndb::internal::ThreadsLastError;
 using attndb::internal::ToModelSpec;
 using attndb::internal::ToMutableView;
+using attndb::internal::ToNames;
 using attndb::internal::ToSessionOptions;
 using attndb::internal::ToStoreOptions;
 using attndb::internal::ToTokens;
 using attndb::internal::ToView;
-
-struct attndb_db {
-  DB db;
-};
-
-struct attndb_session {
-  Session session;
-};
+using attndb::internal::ToViews;
 
 namespace {
-
-struct LastError {
-  attndb_code code = ATTNDB_OK;
-  std::string message;
-};
-
-LastError& ThreadsLastError() {
-  thread_local LastError error;
-  return error;
-}
-
-attndb_code Record(StatusCode code, std::string message) noexcept {
-  LastError& error = ThreadsLastError();
-  error.code = static_cast<attndb_code>(code);
-  error.message = std::move(message);
-  return error.code;
-}
-
-// Runs `body` (a Status()) and turns what it says, or throws, into a code and the last error.
-template <typename Body>
-attndb_code Call(Body&& body) noexcept {
-  try {
-    const Status status = body();
-    if (status.ok()) return ATTNDB_OK;
-    return Record(status.code(), status.message());
-  } catch (const std::bad_alloc&) {
-    return Record(StatusCode::kResourceExhausted, "memory");  // Short: fits without allocation.
-  } catch (const std::exception& e) {
-    try {
-      return Record(StatusCode::kInternal, std::string("exception: ") + e.what());
-    } catch (...) {
-      return Record(StatusCode::kInternal, "exception");
-    }
-  } catch (...) {
-    return Record(StatusCode::kInternal, "exception");
-  }
-}
-
-Status NotNull(const void* pointer, const char* name) {
-  if (pointer != nullptr) return Status();
-  return Status::InvalidArgument(std::string(name) + " is NULL");
-}
-
-// malloc'ed copies, so that attndb_free is one function for all.
-Status CopyOut(const void* data, size_t num_bytes, void** out) {
-  void* const copy = std::malloc(num_bytes == 0 ? 1 : num_bytes);
-  if (copy == nullptr) return Status::ResourceExhausted("no memory for the result");
-  if (num_bytes != 0) std::memcpy(copy, data, num_bytes);
-  *out = copy;
-  return Status();
-}
-
-Status TextOut(const std::string& text, char** out) {
-  void* copy = nullptr;
-  ATTNDB_RETURN_IF_ERROR(CopyOut(text.c_str(), text.size() + 1, &copy));
-  *out = static_cast<char*>(copy);
-  return Status();
-}
 
 // The handles are the one place where ownership passes to a caller who can't hold a unique_ptr.
 Status DbOut(DB db, attndb_db** out) {
@@ -113,21 +55,6 @@ Status DbOut(DB db, attndb_db** out) {
 
 attndb_session* Released(Session session) {
   return std::make_unique<attndb_session>(attndb_session{std::move(session)}).release();
-}
-
-Result<std::vector<TensorView>> ToViews(const attndb_tensor* tensors, size_t count,
-                                        const char* name) {
-  ATTNDB_RETURN_IF_ERROR(NotNull(tensors, name));
-  std::vector<TensorView> views;
-  const size_t stride = tensors->struct_size;
-  const auto* next = reinterpret_cast<const unsigned char*>(tensors);
-  for (size_t i = 0; i < count; ++i, next += stride) {
-    const std::string element = std::string(name) + "[" + std::to_string(i) + "]";
-    ATTNDB_ASSIGN_OR_RETURN(const TensorView view,
-                            ToView(reinterpret_cast<const attndb_tensor*>(next), element.c_str()));
-    views.push_back(view);
-  }
-  return views;
 }
 
 // Null for null.
@@ -237,6 +164,23 @@ attndb_code attndb_db_create_sessions(const attndb_db* db, const attndb_model_sp
   });
 }
 
+attndb_code attndb_db_create_session_over(const attndb_db* db, const attndb_model_spec* spec,
+                                          const char* const* contexts, size_t num_contexts,
+                                          const attndb_session_options* options,
+                                          attndb_session** session) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec converted, ToModelSpec(spec));
+    ATTNDB_ASSIGN_OR_RETURN(const SessionOptions how, ToSessionOptions(options));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                            ToNames(contexts, num_contexts, "contexts"));
+    ATTNDB_ASSIGN_OR_RETURN(Session made, db->db.CreateSessionOver(converted, names, how));
+    *session = Released(std::move(made));
+    return Status();
+  });
+}
+
 attndb_code attndb_db_import(const attndb_db* db, const attndb_model_spec* spec,
                              const int32_t* tokens, size_t num_tokens, const attndb_tensor* keys,
                              const attndb_tensor* values, const attndb_tensor* queries,
@@ -287,6 +231,28 @@ attndb_code attndb_db_explain_prefix(const attndb_db* db, const attndb_model_spe
     ATTNDB_ASSIGN_OR_RETURN(const SessionOptions how, ToSessionOptions(options));
     ATTNDB_ASSIGN_OR_RETURN(const auto explain, db->db.ExplainPrefix(converted, ids, how));
     return TextOut(explain.ToJson(), json);
+  });
+}
+
+attndb_code attndb_db_find(const attndb_db* db, const attndb_model_spec* spec,
+                           const attndb_find_head* heads, const attndb_tensor* q, size_t num_heads,
+                           int64_t first_position, const attndb_find_options* options,
+                           char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec converted, ToModelSpec(spec));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::FindOptions how,
+                            attndb::internal::ToFindOptions(options));
+    attndb::FindQuery query;
+    query.first_position = first_position;
+    if (num_heads > 0) {
+      ATTNDB_RETURN_IF_ERROR(NotNull(heads, "heads"));
+      ATTNDB_ASSIGN_OR_RETURN(query.q, ToViews(q, num_heads, "q"));
+    }
+    for (size_t i = 0; i < num_heads; ++i) query.heads.push_back({heads[i].layer, heads[i].q_head});
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::FindResult found, db->db.Find(converted, query, how));
+    return TextOut(attndb::internal::ToJson(found), json);
   });
 }
 
@@ -560,6 +526,10 @@ uint64_t attndb_session_num_reused(const attndb_session* session) {
 
 int64_t attndb_session_context_id(const attndb_session* session) {
   return session == nullptr ? 0 : static_cast<int64_t>(session->session.context_id());
+}
+
+int64_t attndb_session_next_position(const attndb_session* session) {
+  return session == nullptr ? 0 : session->session.next_position();
 }
 
 uint64_t attndb_session_memory_bytes(const attndb_session* session) {

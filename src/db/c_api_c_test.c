@@ -122,6 +122,56 @@ static void TestRoundTrip(const char* path) {
   attndb_db_close(db);
 }
 
+/* A session over "round" and a second context; and what of them a question's q is about. */
+static void TestSeveralContexts(const char* path) {
+  attndb_layer_spec layers[kLayers];
+  const attndb_model_spec spec = Spec(layers);
+  int32_t tokens[kTokens];
+  for (int i = 0; i < kTokens; ++i) tokens[i] = 5 * i + 1;
+  attndb_db* db = NULL;
+  attndb_session* session = NULL;
+  CHECK(attndb_db_open(path, NULL, &db) == ATTNDB_OK);
+  CHECK(attndb_db_create_session(db, &spec, tokens, kTokens, NULL, &session, NULL) == 0);
+  static float out[kTokens * kQHeads * kDim];
+  Step(session, 0, 20, out);
+  const attndb_store_options options = {.struct_size = sizeof options, .name = "second"};
+  CHECK(attndb_db_store(db, session, tokens, 20, &options, NULL) == ATTNDB_OK);
+  attndb_session_free(session);
+
+  const char* const names[] = {"second", "round"};
+  CHECK(attndb_db_create_session_over(db, &spec, names, 2, NULL, &session) == ATTNDB_OK);
+  CHECK(attndb_session_num_tokens(session) == 20 + kTokens - 1);
+  CHECK(attndb_session_next_position(session) == kTokens - 1);
+  CHECK(attndb_session_context_id(session) == 0);
+  Step(session, kTokens - 1, kTokens, out);
+  CHECK(attndb_session_next_position(session) == kTokens);
+  char* json = NULL;
+  CHECK(attndb_session_explain(session, &json) == ATTNDB_OK);
+  CHECK(strstr(json, "\"name\":\"second\",\"begin\":0,\"end\":20,") != NULL);
+  attndb_free(json);
+  CHECK(attndb_db_create_session_over(db, &spec, names, 0, NULL, &session) ==
+        ATTNDB_INVALID_ARGUMENT);
+  attndb_session_free(session);
+
+  /* q as the key of token 30 of "round", larger: no other passage has more of it. */
+  static float q[kKvHeads * kDim];
+  Fill(q, kKvHeads * kDim, 30);
+  for (int i = 0; i < kDim; ++i) q[i] *= 4;
+  const attndb_find_head head = {.layer = 0, .q_head = 0};
+  const attndb_tensor tq = Tensor(q, 1, 1);
+  const attndb_find_options find = {.struct_size = sizeof find,
+                                    .limit = 1,
+                                    .contexts = names,
+                                    .num_contexts = 2,
+                                    .passage_tokens = 8};
+  CHECK(attndb_db_find(db, &spec, &head, &tq, 1, 0, &find, &json) == ATTNDB_OK);
+  CHECK(strstr(json, "{\"passages\":[{\"context\":\"round\"") != NULL);
+  CHECK(strstr(json, "\"num_contexts\":2,\"num_tokens\":59,") != NULL);
+  attndb_free(json);
+  CHECK(attndb_db_find(db, &spec, NULL, NULL, 0, 0, NULL, &json) == ATTNDB_INVALID_ARGUMENT);
+  attndb_db_close(db);
+}
+
 static void TestWhatGoesWrong(const char* path) {
   attndb_db* db = NULL;
   CHECK(attndb_db_open(NULL, NULL, &db) == ATTNDB_INVALID_ARGUMENT);
@@ -145,6 +195,7 @@ int main(int argc, char** argv) {
   CHECK(argc == 2);
   CHECK(strlen(attndb_version()) > 0 && strlen(attndb_kernel_isa()) > 0);
   TestRoundTrip(argv[1]);
+  TestSeveralContexts(argv[1]);
   TestWhatGoesWrong(argv[1]);
   puts("ok");
   return 0;

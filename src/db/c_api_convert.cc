@@ -108,6 +108,21 @@ Result<MutableTensorView> ToMutableView(const attndb_tensor* tensor, const char*
   return ViewOf<MutableTensorView>(tensor, name);
 }
 
+Result<std::vector<TensorView>> ToViews(const attndb_tensor* tensors, size_t count,
+                                        const char* name) {
+  if (tensors == nullptr) return IsNull(name);
+  std::vector<TensorView> views;
+  const size_t stride = tensors->struct_size;
+  const auto* next = reinterpret_cast<const unsigned char*>(tensors);
+  for (size_t i = 0; i < count; ++i, next += stride) {
+    const std::string element = std::string(name) + "[" + std::to_string(i) + "]";
+    ATTNDB_ASSIGN_OR_RETURN(const TensorView view,
+                            ToView(reinterpret_cast<const attndb_tensor*>(next), element.c_str()));
+    views.push_back(view);
+  }
+  return views;
+}
+
 Result<ModelSpec> ToModelSpec(const attndb_model_spec* spec) {
   if (spec == nullptr) return IsNull("spec");
   ATTNDB_ASSIGN_OR_RETURN(const attndb_model_spec from, CopyStruct(spec, "attndb_model_spec"));
@@ -183,6 +198,19 @@ Result<StoreOptions> ToStoreOptions(const attndb_store_options* options) {
   return to;
 }
 
+Result<FindOptions> ToFindOptions(const attndb_find_options* options) {
+  FindOptions to;
+  if (options == nullptr) return to;
+  ATTNDB_ASSIGN_OR_RETURN(const attndb_find_options from,
+                          CopyStruct(options, "attndb_find_options"));
+  if (from.limit != 0) to.limit = from.limit;
+  if (from.passage_tokens != 0) to.passage_tokens = from.passage_tokens;
+  to.head_scores = from.head_scores != 0;
+  ATTNDB_ASSIGN_OR_RETURN(
+      to.contexts, ToNames(from.contexts, from.num_contexts, "attndb_find_options.contexts"));
+  return to;
+}
+
 Result<CompactOptions> ToCompactOptions(const attndb_compact_options* options) {
   CompactOptions to;
   if (options == nullptr) return to;
@@ -190,6 +218,19 @@ Result<CompactOptions> ToCompactOptions(const attndb_compact_options* options) {
                           CopyStruct(options, "attndb_compact_options"));
   to.segment_tokens = from.segment_tokens;
   if (from.context != nullptr) to.context = from.context;
+  return to;
+}
+
+Result<std::vector<std::string>> ToNames(const char* const* names, size_t count,
+                                         const char* argument) {
+  if (names == nullptr && count != 0) return IsNull(argument);
+  std::vector<std::string> to;
+  for (size_t i = 0; i < count; ++i) {
+    if (names[i] == nullptr) {
+      return IsNull((std::string(argument) + "[" + std::to_string(i) + "]").c_str());
+    }
+    to.emplace_back(names[i]);
+  }
   return to;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "attndb/c_api.h"
+#include "attndb/find.h"
 #include "attndb/options.h"
 #include "attndb/result.h"
 #include "attndb/tensor_view.h"
@@ -54,14 +55,20 @@ Result<Struct> CopyStruct(const Struct* from, const char* name) {
 // `name` is the argument's, for the message. An output's data must be there even if it has no rows.
 Result<TensorView> ToView(const attndb_tensor* tensor, const char* name);
 Result<MutableTensorView> ToMutableView(const attndb_tensor* tensor, const char* name);
+// `count` tensors, each with the struct_size of the first.
+Result<std::vector<TensorView>> ToViews(const attndb_tensor* tensors, size_t count,
+                                        const char* name);
 
 Result<ModelSpec> ToModelSpec(const attndb_model_spec* spec);
 Result<DBOptions> ToDBOptions(const attndb_db_options* options);
 Result<SessionOptions> ToSessionOptions(const attndb_session_options* options);
 Result<StoreOptions> ToStoreOptions(const attndb_store_options* options);
+Result<FindOptions> ToFindOptions(const attndb_find_options* options);
 Result<CompactOptions> ToCompactOptions(const attndb_compact_options* options);
 
 Result<std::span<const TokenId>> ToTokens(const int32_t* tokens, size_t num_tokens);
+Result<std::vector<std::string>> ToNames(const char* const* names, size_t count,
+                                         const char* argument);
 
 }  // namespace attndb::internal
 

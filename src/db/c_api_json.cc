@@ -73,6 +73,28 @@ std::string ToJson(std::span<const ContextInfo> contexts) {
 
 std::string ToJson(const LayerExplain& layer) { return DumpJson(JsonOf(layer)); }
 
+std::string ToJson(const FindResult& found) {
+  Json passages = Json::array();
+  for (const Passage& passage : found.passages) {
+    passages.push_back({{"context", passage.context},
+                        {"context_id", static_cast<int64_t>(passage.context_id)},
+                        {"begin", passage.tokens.begin},
+                        {"end", passage.tokens.end},
+                        {"score", passage.score},
+                        {"head_scores", passage.head_scores}});
+  }
+  Json skipped = Json::array();
+  for (const SkippedContext& context : found.skipped) {
+    skipped.push_back({{"context", context.context}, {"reason", context.reason}});
+  }
+  return DumpJson({{"passages", std::move(passages)},
+                   {"skipped", std::move(skipped)},
+                   {"num_contexts", found.num_contexts},
+                   {"num_tokens", found.num_tokens},
+                   {"num_passages", found.num_passages},
+                   {"key_bytes", found.key_bytes}});
+}
+
 std::string ToJson(const VerifyReport& report) {
   Json damages = Json::array();
   for (const Damage& damage : report.damages) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "attndb/find.h"
 #include "attndb/stats.h"
 #include "attndb/types.h"
 
@@ -17,6 +18,7 @@ namespace attndb::internal {
 std::string ToJson(const ContextInfo& context);
 std::string ToJson(std::span<const ContextInfo> contexts);  // An array.
 std::string ToJson(const LayerExplain& layer);
+std::string ToJson(const FindResult& found);
 std::string ToJson(const VerifyReport& report);
 std::string ToJson(const BuildReport& report);
 std::string ToJson(const ModelSpec& spec);

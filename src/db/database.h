@@ -4,8 +4,9 @@
 //          the commit; a file that the catalog does not name is an orphan, removed at the next
 //          open.
 // Parts:   opening and admin here; what plans are priced by in machine.cc; prefix lookup in
-//          open_session.cc, finding passages in find.cc, sealing in store.cc, merging in merge.cc,
-//          what derived objects need in derived_objects.cc.
+//          open_session.cc, several contexts at once in session_over.cc, finding passages in
+//          find.cc, sealing in store.cc, merging in merge.cc, what derived objects need in
+//          derived_objects.cc.
 // Threads: thread-safe; threads of its own build derived objects. Order of locks: store_mutex_,
 //          use_mutex_, that of the builder, then those of catalog, registry, lanes, cache and
 //          budget, which are leaves.
@@ -100,6 +101,10 @@ class Database : public std::enable_shared_from_this<Database>,
                                                    std::span<const TokenId> tokens,
                                                    uint64_t max_reuse,
                                                    const SessionOptions& options);
+  Result<std::unique_ptr<SessionImpl>> OpenSessionOver(const std::string& tenant,
+                                                       const ModelSpec& spec,
+                                                       std::span<const std::string> contexts,
+                                                       const SessionOptions& options);
   // A session that holds all of a context and nothing else, under the spec that it was stored with.
   // Errors: kNotFound; kCorruption.
   Result<std::unique_ptr<SessionImpl>> OpenWhole(const std::string& tenant,
@@ -199,6 +204,16 @@ class Database : public std::enable_shared_from_this<Database>,
   void KeepMachine(planner::MachineConstants machine) ATTNDB_REQUIRES(machine_mutex_);
 
   // open_session.cc
+  // How often a lookup starts again because what it found was damaged, or gone, when it was opened.
+  static constexpr int kMaxAttempts = 8;
+  // What a session starts from, its chain left out.
+  Result<SessionSeed> SeedOf(const std::string& tenant, const ModelSpec& spec,
+                             const SessionOptions& options);
+  // The context of that name, if sessions of the spec can use it from that position on.
+  // Errors: kNotFound (unknown, or expired); kFailedPrecondition (of another model, or at another
+  //         position); kCorruption (damaged).
+  Result<db::ContextRecord> NamedContext(const db::Tenant& tenant, const ModelSpec& spec,
+                                         const std::string& name, int64_t first_position) const;
   Result<Match> FindPrefix(const db::Tenant& tenant, const ModelSpec& spec,
                            std::span<const TokenId> tokens, const SessionOptions& options) const;
   static std::vector<std::string> ReasonsOf(const db::PrefixReport& report,
@@ -213,6 +228,20 @@ class Database : public std::enable_shared_from_this<Database>,
       ATTNDB_EXCLUDES(use_mutex_);
   Result<std::unique_ptr<SessionImpl>> OpenMatch(SessionSeed seed, const Match& match,
                                                  std::span<const TokenId> tokens);
+
+  // session_over.cc
+  struct WholeContext;
+  class ContextHold;
+  class ContextJoin;
+  // The context and all of its tokens.
+  Result<WholeContext> OpenNamed(const db::Tenant& tenant, const ModelSpec& spec,
+                                 const std::string& name, int64_t first_position)
+      ATTNDB_EXCLUDES(use_mutex_);
+  Result<WholeContext> TryOpenNamed(const db::Tenant& tenant, const ModelSpec& spec,
+                                    const std::string& name, int64_t first_position)
+      ATTNDB_EXCLUDES(use_mutex_);
+  void HoldContext(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
+  void ReleaseContext(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
 
   // find.cc
   struct Searched;

@@ -150,6 +150,13 @@ Result<std::vector<SessionStart>> DB::CreateSessions(
   return starts;
 }
 
+Result<Session> DB::CreateSessionOver(const ModelSpec& spec, std::span<const std::string> contexts,
+                                      const SessionOptions& options) const {
+  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<internal::SessionImpl> session,
+                          database_->OpenSessionOver(tenant_, spec, contexts, options));
+  return Session(std::move(session));
+}
+
 Result<ContextId> DB::Import(const ModelSpec& spec, std::span<const TokenId> tokens,
                              std::span<const LayerKv> layers, const StoreOptions& options,
                              std::span<const TensorView> queries) const {

@@ -198,6 +198,17 @@ std::string NotesText(const std::vector<LayerExplain>& layers) {
   return "";
 }
 
+// Which tokens of a session over several contexts are whose.
+std::string ContextsText(const std::vector<SessionContext>& contexts) {
+  std::string text;
+  for (const SessionContext& context : contexts) {
+    text += (text.empty() ? "contexts  '" : "          '") + context.name + "' at [" +
+            std::to_string(context.tokens.begin) + ", " + std::to_string(context.tokens.end) +
+            "), from its token " + std::to_string(context.first_token) + " on\n";
+  }
+  return text;
+}
+
 Row LayerRow(std::span<const LayerExplain> layers) {
   const LayerExplain& first = layers.front();
   std::string range = std::to_string(first.layer);
@@ -237,7 +248,7 @@ std::string Explain::ToText() const {
     text += "objective error " + Number(tpot_error, 3) +
             (unreachable ? ": UNREACHABLE, even this error takes longer" : " meets it") + "\n";
   }
-  text += NotesText(layers) + "\n";
+  text += ContextsText(contexts) + NotesText(layers) + "\n";
   std::vector<Row> rows = {{"layers", "plan", "middle", "selected?", "bytes?", "candidates",
                             "selected", "bytes", "append us", "score us", "select us",
                             "attend us"}};
@@ -273,7 +284,11 @@ std::string Explain::ToJson() const {
                {"predicted_us", predicted_us},
                {"tpot_error", tpot_error},
                {"unreachable", unreachable},
+               {"contexts", Json::array()},
                {"layers", Json::array()}};
+  for (const SessionContext& context : contexts) {
+    json["contexts"].push_back(internal::JsonOf(context));
+  }
   for (const LayerExplain& layer : layers) json["layers"].push_back(internal::JsonOf(layer));
   return DumpJson(json);
 }

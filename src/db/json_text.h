@@ -18,6 +18,14 @@ inline std::string DumpJson(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+inline Json JsonOf(const SessionContext& context) {
+  return {{"id", static_cast<int64_t>(context.id)},
+          {"name", context.name},
+          {"begin", context.tokens.begin},
+          {"end", context.tokens.end},
+          {"first_token", context.first_token}};
+}
+
 inline Json JsonOf(const HeadExplain& head) {
   return {{"kv_head", head.kv_head},
           {"plan", head.plan},

@@ -13,9 +13,6 @@
 namespace attndb::internal {
 namespace {
 
-// How often a lookup starts again because what it found was damaged, or gone, when it was opened.
-constexpr int kMaxAttempts = 8;
-
 Status CheckPrompt(std::span<const TokenId> tokens) {
   if (tokens.empty())
     return Status::InvalidArgument("the prompt is empty; expected 1 or more tokens");
@@ -98,7 +95,15 @@ Result<Database::Match> Database::FindPrefix(const db::Tenant& tenant, const Mod
     return match ? Match{match->context, match->num_tokens} : Match{};
   }
   ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord context,
-                          catalog_->FindContext(tenant.id, options.context));
+                          NamedContext(tenant, spec, options.context, options.first_position));
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens, catalog_->CommonPrefix(context.id, tokens));
+  return num_tokens == 0 ? Match{} : Match{context.id, num_tokens};
+}
+
+Result<db::ContextRecord> Database::NamedContext(const db::Tenant& tenant, const ModelSpec& spec,
+                                                 const std::string& name,
+                                                 int64_t first_position) const {
+  ATTNDB_ASSIGN_OR_RETURN(const db::ContextRecord context, catalog_->FindContext(tenant.id, name));
   if (IsExpired(context)) {
     return Status::NotFound("context '" + context.Label() + "' has expired");
   }
@@ -108,17 +113,16 @@ Result<Database::Match> Database::FindPrefix(const db::Tenant& tenant, const Mod
     ATTNDB_ASSIGN_OR_RETURN(const ModelSpec expected, db::DecodeModel(db::EncodeModel(spec).bytes));
     return OtherModel(context, found, expected);
   }
-  if (context.first_position != options.first_position) {
+  if (context.first_position != first_position) {
     return Status::FailedPrecondition("context '" + context.Label() + "' begins at position " +
                                       std::to_string(context.first_position) + ", expected " +
-                                      std::to_string(options.first_position));
+                                      std::to_string(first_position));
   }
   if (context.damaged) {
     return Status::Corruption("context '" + context.Label() +
                               "' is damaged (see describe); drop it and import it again");
   }
-  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens, catalog_->CommonPrefix(context.id, tokens));
-  return num_tokens == 0 ? Match{} : Match{context.id, num_tokens};
+  return context;
 }
 
 bool Database::IsExpired(const db::ContextRecord& context) const {
@@ -182,13 +186,9 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenMatch(SessionSeed seed, const
   return std::make_unique<SessionImpl>(std::move(seed));
 }
 
-Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& tenant,
-                                                           const ModelSpec& spec,
-                                                           std::span<const TokenId> tokens,
-                                                           uint64_t max_reuse,
-                                                           const SessionOptions& options) {
+Result<SessionSeed> Database::SeedOf(const std::string& tenant, const ModelSpec& spec,
+                                     const SessionOptions& options) {
   ATTNDB_RETURN_IF_ERROR(spec.Validate());
-  ATTNDB_RETURN_IF_ERROR(CheckPrompt(tokens));
   ATTNDB_RETURN_IF_ERROR(CheckFirstPosition(options.first_position));
   SessionSeed seed;
   seed.host = shared_from_this();
@@ -200,6 +200,16 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
       seed.plan,
       planner::Plan::Parse(options.plan.empty() ? options_.plan : options.plan, plans()));
   ATTNDB_RETURN_IF_ERROR(seed.plan.CheckLayers(spec.num_layers()));
+  return seed;
+}
+
+Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& tenant,
+                                                           const ModelSpec& spec,
+                                                           std::span<const TokenId> tokens,
+                                                           uint64_t max_reuse,
+                                                           const SessionOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(CheckPrompt(tokens));
+  ATTNDB_ASSIGN_OR_RETURN(SessionSeed seed, SeedOf(tenant, spec, options));
   num_lookups_.fetch_add(1, std::memory_order_relaxed);
   num_prompt_tokens_.fetch_add(tokens.size(), std::memory_order_relaxed);
 

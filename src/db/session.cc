@@ -53,6 +53,8 @@ Status Session::ReadKv(LayerId layer, TokenRange range, const MutableTensorView&
 uint64_t Session::num_tokens() const { return impl_->num_tokens(); }
 uint64_t Session::num_reused() const { return impl_->num_stored(); }
 ContextId Session::context_id() const { return impl_->context(); }
+const std::vector<SessionContext>& Session::contexts() const { return impl_->contexts(); }
+int64_t Session::next_position() const { return impl_->next_position(); }
 const ModelSpec& Session::spec() const { return impl_->spec(); }
 uint64_t Session::memory_bytes() const { return impl_->memory_bytes(); }
 

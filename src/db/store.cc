@@ -48,7 +48,7 @@ Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId>
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
   ATTNDB_RETURN_IF_ERROR(session->CheckComplete());
   ATTNDB_RETURN_IF_ERROR(session->CheckTokens(tokens));
-  ATTNDB_RETURN_IF_ERROR(session->CheckUnfiltered());
+  ATTNDB_RETURN_IF_ERROR(session->CheckStorable());
   if (tokens.empty()) return Status::InvalidArgument("the session holds no tokens to store");
   Result<ContextId> id = StoreOnce(session, tokens, options);
   if (id.status().code() != StatusCode::kResourceExhausted) return id;

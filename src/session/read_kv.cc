@@ -127,9 +127,11 @@ Status SessionImpl::ReadKv(LayerId layer, TokenRange range, const MutableTensorV
                          {spec_.kv_dtype, no_rope, v}};
   uint64_t begin = 0;
   for (uint32_t run = 0; run < rows->run_tokens().size(); ++run) {
-    const TokenRange part = Overlap(range, begin, rows->run_tokens()[run]);
+    const uint64_t first_row = FirstRow(run);
+    const uint64_t num_tokens = rows->run_tokens()[run] - first_row;
+    const TokenRange part = Overlap(range, begin, num_tokens);
     if (part.begin < part.end) {
-      const RunRange from = {run, part.begin - begin, part.begin - range.begin,
+      const RunRange from = {run, first_row + part.begin - begin, part.begin - range.begin,
                              part.end - part.begin};
       Status status = CopyRun(*rows, from, spec_.layers[layer].num_kv_heads, copiers);
       if (!status.ok()) {
@@ -137,7 +139,7 @@ Status SessionImpl::ReadKv(LayerId layer, TokenRange range, const MutableTensorV
         return status;
       }
     }
-    begin += rows->run_tokens()[run];
+    begin += num_tokens;
   }
   return Status::Ok();
 }

@@ -146,6 +146,7 @@ attndb::Explain SessionImpl::Explain() const {
   explain.num_reused = num_stored_;
   explain.num_segments = chain_.size();
   explain.memory_bytes = memory_bytes();
+  explain.contexts = contexts_;
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     explain.layers.push_back(*ExplainLayer(layer));
     explain.predicted_us += explain.layers.back().predicted_us;

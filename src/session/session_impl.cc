@@ -49,6 +49,9 @@ SessionImpl::SessionImpl(SessionSeed seed)
       physical_(spec_.num_layers()),
       searches_(spec_.num_layers()),
       context_(seed.context),
+      contexts_(std::move(seed.contexts)),
+      hold_(std::move(seed.hold)),
+      num_parallel_(seed.num_parallel),
       chain_(std::move(seed.chain)),
       stored_tokens_(std::move(seed.tokens)),
       num_stored_(ChainTokens(chain_)),
@@ -107,8 +110,7 @@ Status SessionImpl::CheckAppend(LayerId layer, const TensorView& k, const Tensor
                                       " new tokens, expected " + std::to_string(step_rows_) +
                                       ", as in layer 0");
   }
-  // Token indices are 32 bits in the kernels; half of that leaves room for every sum of two.
-  if (LayerTokens(layer) + num_rows > (uint64_t{1} << 31) - 64) {
+  if (LayerTokens(layer) + num_rows > kMaxSessionTokens) {
     return Status::ResourceExhausted("a session holds at most 2^31 - 64 tokens");
   }
   return Status::Ok();
@@ -252,8 +254,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   CollectDerived(layer, &call);
   const uint64_t first_token = LayerTokens(layer) - num_rows;
   if (first_token >= num_stored_ && !filter_.hides()) {
-    query_sample_.Offer(spec_, layer, q, first_token - num_stored_,
-                        first_position_ + static_cast<int64_t>(first_token));
+    query_sample_.Offer(spec_, layer, q, first_token - num_stored_, TailPosition(first_token));
   }
   parts_.operators->Choose(call, &operators_);
   Status status = runner_.Begin(call, operators_);
@@ -272,9 +273,10 @@ void SessionImpl::ListParts() {
   parts_of_runs_.clear();
   uint64_t begin = 0;
   for (uint32_t run = 0; run < rows_->run_tokens().size(); ++run) {
-    const uint64_t end = begin + rows_->run_tokens()[run];
+    const uint64_t first_row = FirstRow(run);
+    const uint64_t end = begin + rows_->run_tokens()[run] - first_row;
     filter_.ForEachSeen({begin, end}, [&](TokenRange seen) {
-      parts_of_runs_.push_back({run, seen.begin - begin, seen.end - seen.begin});
+      parts_of_runs_.push_back({run, first_row + seen.begin - begin, seen.end - seen.begin});
     });
     begin = end;
   }
@@ -283,7 +285,7 @@ void SessionImpl::ListParts() {
 void SessionImpl::ListRuns(LayerId layer, storage::ChainSource* rows) const {
   rows->Reset(shape_->layers[layer], shape_->dtype);
   for (const ChainEntry& entry : chain_) {
-    rows->AddSegment(entry.segment.get(), layer, entry.num_tokens_used);
+    rows->AddSegment(entry.segment.get(), layer, entry.first_token + entry.num_tokens_used);
   }
   rows->AddTail(tail_, layer);
 }
@@ -453,6 +455,12 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
                                    " tokens, but the session holds " +
                                    std::to_string(this->num_tokens()));
   }
+  if (num_tokens < num_stored_ && !contexts_.empty()) {
+    return Status::FailedPrecondition(
+        "crop to " + std::to_string(num_tokens) + " tokens, but the session holds " +
+        std::to_string(contexts_.size()) + " whole contexts of " + std::to_string(num_stored_) +
+        " tokens; expected at least as many");
+  }
   const uint64_t num_tail = num_tokens > num_stored_ ? num_tokens - num_stored_ : 0;
   tail_.Crop(num_tail);
   CropBlocks(num_tail);
@@ -475,8 +483,9 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
 
 Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
-  auto fork = std::make_unique<SessionImpl>(SessionSeed{
-      host_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_, stored_tokens_});
+  auto fork = std::make_unique<SessionImpl>(
+      SessionSeed{host_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_,
+                  stored_tokens_, contexts_, hold_, num_parallel_});
   fork->tail_ = tail_.Fork();
   fork->blocks_ = WholeBlocks();
   fork->filter_ = filter_;
@@ -500,6 +509,9 @@ void SessionImpl::Reset() {
   failed_ = false;
   host_->SessionMoved(context_, ContextId::kNone);
   context_ = ContextId::kNone;
+  contexts_.clear();
+  hold_.reset();
+  num_parallel_ = 0;
 }
 
 Status SessionImpl::SetFilter(std::span<const TokenRange> ranges) {
@@ -513,7 +525,12 @@ Status SessionImpl::SetFilter(std::span<const TokenRange> ranges) {
   return Status::Ok();
 }
 
-Status SessionImpl::CheckUnfiltered() const {
+Status SessionImpl::CheckStorable() const {
+  if (!contexts_.empty()) {
+    return Status::FailedPrecondition(
+        "the session is over " + std::to_string(contexts_.size()) +
+        " contexts that did not see each other: its tokens are not one prompt");
+  }
   if (filtered_from_ == kNever) return Status::Ok();
   return Status::FailedPrecondition(
       "tokens from " + std::to_string(filtered_from_) +

@@ -1,8 +1,9 @@
 // A session's state: the chain of sealed segments that it reads, its tail, its plan.
 //
-// Chain:   entries (segment, number of its first tokens that the session has), oldest first; then
-//          the tail. Crop shortens entries; Store moves the tail into a new entry. Where the plan
-//          reads what is derived, complete blocks of the tail are runs to derive from, as segments.
+// Chain:   entries (segment, tokens of it that the session has), oldest first; then the tail. Over
+//          several contexts, those of one after those of the other. Crop shortens entries; Store
+//          moves the tail into a new entry. Where the plan reads what is derived, complete blocks
+//          of the tail are runs to derive from, as segments.
 // Step:    layer 0 appends n tokens, then layer 1 the same n, ... next_layer_ is the one whose turn
 //          it is. An error inside a step sets failed_, which Crop and Reset clear.
 // Threads: as session.h: one thread at a time, but for AttendPart.
@@ -44,6 +45,7 @@ namespace attndb::internal {
 struct ChainEntry {
   std::shared_ptr<storage::Segment> segment;
   uint64_t num_tokens_used = 0;
+  uint64_t first_token = 0;  // Of the segment, the first that is used.
 };
 
 // What a session starts from.
@@ -57,7 +59,15 @@ struct SessionSeed {
   ContextId context = ContextId::kNone;
   std::vector<ChainEntry> chain;
   std::vector<TokenId> tokens;  // Of the chain.
+  // Over several contexts: these, what keeps them from being evicted, and how many tokens of the
+  // chain stand beside others, so that what comes next has a position by so much smaller.
+  std::vector<SessionContext> contexts;
+  std::shared_ptr<const void> hold;
+  uint64_t num_parallel = 0;
 };
+
+// Token indices are 32 bits in the kernels; half of that leaves room for every sum of two.
+inline constexpr uint64_t kMaxSessionTokens = (uint64_t{1} << 31) - 64;
 
 class SessionImpl {
  public:
@@ -87,6 +97,8 @@ class SessionImpl {
   uint64_t num_tokens() const { return num_stored_ + tail_.num_tokens(); }
   uint64_t num_stored() const { return num_stored_; }
   ContextId context() const { return context_; }
+  const std::vector<SessionContext>& contexts() const { return contexts_; }
+  int64_t next_position() const { return TailPosition(num_tokens()); }
   const ModelSpec& spec() const { return spec_; }
   uint64_t memory_bytes() const;
 
@@ -94,8 +106,8 @@ class SessionImpl {
   Status CheckComplete() const;
   // Ok if `tokens` may be the ids of what the session holds: their number, and the stored prefix.
   Status CheckTokens(std::span<const TokenId> tokens) const;
-  // Ok if K and V of all tokens are those of the whole prompt.
-  Status CheckUnfiltered() const;
+  // Ok if K and V of all tokens are those of one whole prompt.
+  Status CheckStorable() const;
   // The tail is now in the last entries of `chain`, which make up context `context`.
   void Rebase(ContextId context, std::vector<ChainEntry> chain, std::span<const TokenId> tokens);
 
@@ -161,6 +173,14 @@ class SessionImpl {
   const storage::KvRun& DerivedRun(uint64_t run) const;
   // How many of its tokens the session has.
   uint64_t TokensUsed(uint64_t run) const;
+  // Of the run's rows, the first that the session has.
+  uint64_t FirstRow(uint64_t run) const {
+    return run < chain_.size() ? chain_[run].first_token : 0;
+  }
+  // Position of a token of the tail, or of the next.
+  int64_t TailPosition(uint64_t token) const {
+    return first_position_ + static_cast<int64_t>(token - num_parallel_);
+  }
   // Of the layer's tokens, those that the filter does not hide.
   uint64_t NumSeen(LayerId layer) const { return filter_.NumSeen({0, LayerTokens(layer)}); }
   // What is ready of the run; asks for it if it is not.
@@ -184,7 +204,8 @@ class SessionImpl {
   planner::LayerExecution Preview(LayerId layer, const LayerFacts& facts) const;
   // Settles what the layer runs: facts_ become execution_.
   void PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts);
-  // Lists the rows of the layer's segments and of the tail. None is read.
+  // Lists the rows of the layer's segments and of the tail, each run from its first row on. None is
+  // read.
   void ListRuns(LayerId layer, storage::ChainSource* rows) const;
   // Lists what the filter leaves of rows_'s runs.
   void ListParts();
@@ -257,6 +278,9 @@ class SessionImpl {
   std::vector<planner::LayerPlan> physical_;
   std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;
   ContextId context_;
+  std::vector<SessionContext> contexts_;
+  std::shared_ptr<const void> hold_;
+  uint64_t num_parallel_;
   std::vector<ChainEntry> chain_;
   uint64_t chain_version_ = 0;          // Grows when the chain changes, or blocks_ are cropped.
   std::vector<TokenId> stored_tokens_;  // Of the chain.

@@ -27,8 +27,7 @@ void SessionImpl::JoinTail(LayerId layer) {
     }
     if (i == blocks_.size()) {
       const uint64_t first_token = num_stored_ + i * storage::KvTail::kJoinedTokens;
-      blocks_.push_back(std::make_shared<storage::TailBlock>(
-          shape_, first_position_ + static_cast<int64_t>(first_token)));
+      blocks_.push_back(std::make_shared<storage::TailBlock>(shape_, TailPosition(first_token)));
     }
     std::vector<bool> non_finite;
     for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {

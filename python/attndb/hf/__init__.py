@@ -34,6 +34,17 @@ if tuple(int(part) for part in _transformers.__version__.split(".")[:2]) < (5, 1
 from attndb.hf._binding import spec, stop, use
 from attndb.hf._cache import AttndbCache
 from attndb.hf._fingerprint import fingerprint
-from attndb.hf._session import create_session
+from attndb.hf._question import Question, find_question
+from attndb.hf._session import create_session, create_session_over
 
-__all__ = ["AttndbCache", "create_session", "fingerprint", "spec", "stop", "use"]
+__all__ = [
+    "AttndbCache",
+    "Question",
+    "create_session",
+    "create_session_over",
+    "find_question",
+    "fingerprint",
+    "spec",
+    "stop",
+    "use",
+]

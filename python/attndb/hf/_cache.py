@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace as changed
 from types import TracebackType
 from typing import Any, overload
 
@@ -199,7 +200,7 @@ class AttndbCache(Cache):
         self.drop_leftover_step()
         for row in self._rows:
             row.session.reset()
-            row.ids, row.prompt, row.pad, row.num_reused = [], [], 0, 0
+            row.ids, row.prompt, row.pad, row.num_reused, row.num_beside = [], [], 0, 0, 0
         self._num_columns = self._num_columns_reused = 0
         self._has_run = False
         self._failed = False
@@ -425,7 +426,9 @@ def _in_another_thread() -> FailedPreconditionError:
 
 
 def _fork_row(row: Row) -> Row:
-    return Row(row.session.fork(), row.pad, list(row.ids), list(row.prompt), row.num_reused)
+    return changed(
+        row, session=row.session.fork(), ids=list(row.ids), prompt=list(row.prompt)
+    )
 
 
 def _names(name: str | Sequence[str] | None, num_rows: int) -> list[str | None]:

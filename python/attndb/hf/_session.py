@@ -1,9 +1,10 @@
-"""A cache for a prompt, or for a batch of prompts, that starts from what the store has of them."""
+"""A cache for a prompt, or for a batch of prompts, that starts from what the store has of them, and
+one over several stored contexts."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -73,6 +74,59 @@ def create_session(
         raise
     cache = AttndbCache(binding, weakref.ref(model), db, spec, rows, num_columns)
     return cache, {"input_ids": ids, "attention_mask": mask.to(torch.int64)}
+
+
+def create_session_over(
+    db: DB,
+    model: Any,
+    contexts: Sequence[Context],
+    input_ids: Any,
+    *,
+    plan: str | None = None,
+) -> tuple[AttndbCache, dict[str, torch.Tensor]]:
+    """A cache that holds whole stored contexts, one beside the other, and what is asked of them:
+    ``(cache, ids)`` as of :func:`create_session`.
+
+    ``input_ids``: of the question alone, ``[T]`` or ``[1, T]``, or what a tokenizer returned. Its
+    first token stands behind the longest context; the contexts keep their own positions, and a
+    beginning that they share is held once (:meth:`attndb.DB.create_session_over`).
+
+    ``ids``: ``input_ids`` and an ``attention_mask`` of a column for each position. What
+    ``generate`` returns begins with the question. Columns of the contexts can't be cropped away,
+    and the cache can't be stored.
+
+    Raises FailedPreconditionError (``attndb.hf.use(model)`` was not called), InvalidArgumentError,
+    and what db.create_session_over raises.
+    """
+    binding = binding_of(model)
+    if binding is None:
+        raise FailedPreconditionError("create_session_over: call attndb.hf.use(model) first")
+    ids, mask = _read_prompts(input_ids, None, model)
+    if ids.shape[0] != 1 or not bool(mask.all()):
+        raise InvalidArgumentError(
+            f"input_ids: expected one question without padding, found {list(ids.shape)}"
+        )
+    spec = binding.spec(model)
+    session = db.create_session_over(
+        spec, contexts, plan=plan if plan is not None else binding.plan
+    )
+    try:
+        held = [
+            token
+            for part in session.contexts
+            for token in db.tokens(part.id)[part.first_token :].tolist()
+        ]
+        if not session.contexts:
+            held = db.tokens(contexts[0]).tolist()
+        num_columns = session.next_position
+        num_beside = session.num_tokens - num_columns
+        row = Row(session, 0, held, [], session.num_reused, num_beside)
+    except BaseException:
+        session.close()
+        raise
+    cache = AttndbCache(binding, weakref.ref(model), db, spec, [row], num_columns)
+    columns = torch.ones((1, num_columns + ids.shape[1]), dtype=torch.int64)
+    return cache, {"input_ids": ids, "attention_mask": columns}
 
 
 def _read_prompts(

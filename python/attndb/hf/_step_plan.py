@@ -31,10 +31,13 @@ class Row:
     ids: list[int]  # Of the tokens that the session holds.
     prompt: list[int]  # That the session was made for: what is run must agree with it.
     num_reused: int  # Tokens found in the store.
+    # Over several contexts: tokens that have no column, because they stand beside others. A column
+    # is then a position, and the first ones are all tokens of the contexts.
+    num_beside: int = 0
 
     def num_tokens(self, num_columns: int) -> int:
         """Of its tokens, those in the first `num_columns` columns."""
-        return max(num_columns - self.pad, 0)
+        return max(num_columns - self.pad, 0) + self.num_beside
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,12 @@ def plan_step(rows: Sequence[Row], num_columns: int, given: Given, has_run: bool
     """
     pads = _read_pads(rows, num_columns, given)
     dropped = num_columns if _gives_all(rows, pads, num_columns, given, has_run) else 0
+    if dropped and any(row.num_beside for row in rows):
+        raise InvalidArgumentError(
+            f"input_ids: the cache holds several contexts, whose tokens are no {num_columns} "
+            "columns of a prompt; give the new ids alone, with an attention_mask over "
+            f"{num_columns} columns and theirs"
+        )
     num_new = given.num_columns - dropped
     if num_new < 1:
         raise InvalidArgumentError(

@@ -65,6 +65,38 @@ def test_finds_the_passage_whose_keys_are_asked_for(
         db.find(spec, [], [])
 
 
+def test_a_session_over_contexts_attends_to_all_of_them(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "a", 50)
+    other = Steps(90, seed=8)
+    other.ids += 1000
+    stored(db, spec, other, "b", 30)
+    session = db.create_session_over(spec, ["a", "b"])
+    assert (session.num_tokens, session.next_position, session.context_id) == (80, 50, None)
+    first, second = session.contexts
+    assert (first.name, first.begin, first.end, first.first_token) == ("a", 0, 50, 0)
+    assert (second.id, second.begin, second.end) == (db.describe("b").id, 50, 80)
+    assert session.explain().contexts == session.contexts
+    joined = Steps(90)
+    for rows in ("k", "v"):
+        ours, theirs = getattr(steps, rows), getattr(other, rows)
+        setattr(joined, rows, np.concatenate([ours[:, :50], theirs[:, :30], ours[:, 80:]], axis=1))
+    out = joined.run(session, 80, 83)
+    for layer in range(NUM_LAYERS):
+        np.testing.assert_allclose(out[layer], joined.expected(layer, 80, 83)[0], atol=1e-4)
+    assert session.next_position == 53
+    with pytest.raises(attndb.FailedPreconditionError, match="over 2 contexts"):
+        db.store(session, np.concatenate([steps.ids[:50], other.ids[:30], steps.ids[:3]]))
+    with pytest.raises(attndb.FailedPreconditionError, match="2 whole contexts"):
+        session.crop(79)
+    with pytest.raises(attndb.InvalidArgumentError, match="named twice"):
+        db.create_session_over(spec, ["a", first.id])
+    with pytest.raises(attndb.InvalidArgumentError, match="0 contexts"):
+        db.create_session_over(spec, [])
+    assert db.create_session_over(spec, ["a"]).contexts == ()
+
+
 def test_explains_prefixes_and_counts(
     db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
 ) -> None:

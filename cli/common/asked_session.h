@@ -1,0 +1,30 @@
+// The session that a question is answered on: over one stored context, or over several.
+//
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_ASKED_SESSION_H_
+#define ATTNDB_CLI_COMMON_ASKED_SESSION_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/db.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::cli {
+
+struct AskedSession {
+  Session session;
+  std::vector<TokenId> rest;    // What the engine runs: the question, in the contexts' layout.
+  std::vector<TokenId> prompt;  // All tokens of one context and `rest`; empty of several.
+};
+
+// Errors: kInvalidArgument (several contexts: one is a dialogue, or their layouts differ); as
+//         DB::CreateSession and DB::CreateSessionOver.
+Result<AskedSession> StartAsking(const llama::LlamaEngine& engine, const DB& db,
+                                 const std::vector<std::string>& contexts,
+                                 std::string_view question, const std::string& plan);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_ASKED_SESSION_H_

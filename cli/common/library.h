@@ -1,0 +1,41 @@
+// Looking through the contexts of a store for what a question asks: which heads do so, of keys of
+// which type, and which contexts they find.
+//
+// Errors:  as LlamaEngine::Prefill and DB::Find.
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_LIBRARY_H_
+#define ATTNDB_CLI_COMMON_LIBRARY_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/db.h"
+#include "cli/environment.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::cli {
+
+// The heads of this model, which are found out in a store that goes again, and then kept.
+Result<std::vector<FindHead>> FindingHeads(Environment* env, llama::LlamaEngine* engine);
+
+// Of stored K and V: that of the first of these contexts, or of the store's first where none is
+// named. Errors: kNotFound (no such context; an empty store).
+Result<DType> KvDTypeOf(Environment* env, const DB& db, std::span<const std::string> contexts);
+
+// The contexts that have the best passages for a question, best first, `count` at most, among those
+// that are named, or all. Says on stderr which they are.
+// Errors: kNotFound (there is none of this model).
+Result<std::vector<std::string>> BestContexts(Environment* env, llama::LlamaEngine* engine,
+                                              const DB& db, std::string_view question,
+                                              const std::vector<std::string>& among,
+                                              uint32_t count);
+
+// Pure part, for tests: the contexts of passages, best first, each once, as "#id".
+std::vector<std::string> ContextsOf(std::span<const Passage> passages, uint32_t count);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_LIBRARY_H_
