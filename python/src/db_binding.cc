@@ -89,10 +89,10 @@ std::unique_ptr<PySession> CreateSession(const PyDb& self, nb::handle spec, cons
 std::unique_ptr<PySession> CreateSessionOver(const PyDb& self, nb::handle spec,
                                              const std::vector<std::string>& contexts,
                                              const std::string& plan, int64_t first_position) {
-  const DB db = self.Get();
+  const auto db = self.Get();
   const ModelSpec model = SpecFromPython(spec);
   const SessionOptions options = {.plan = plan, .first_position = first_position};
-  auto session = Unlocked([&] { return db.CreateSessionOver(model, contexts, options); });
+  auto session = Unlocked([&] { return db->CreateSessionOver(model, contexts, options); });
   return std::make_unique<PySession>(Unwrap(std::move(session)));
 }
 

@@ -220,7 +220,7 @@ TEST_F(SessionOverTest, PlansChooseAmongAllContextsByTwoThreads) {
       {"topk(k=60,index=graph,beam_width=6000)", "topk(k=60)", 0.05},
       {"topk(k=60,index=pq,m=16,b=8,effort=60)", "topk(k=60)", 0.05},
       {"topk(k=60,index=quest,effort=1000)", "topk(k=60)", 0.05},
-      {"topk(k=60,index=wave,effort=1000)", "topk(k=60)", 0.05},
+      {"topk(k=60,index=wave,effort=1000,remainder=drop)", "topk(k=60)", 0.05},
       {"dipr(alpha=0.02,index=graph,beam_width=6000)", "dipr(alpha=0.02)", 0.05},
       {"auto(error=0.05)", nullptr, 0.15},
       {"auto(error=0.05,index=clustered)", nullptr, 0.15},
