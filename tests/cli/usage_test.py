@@ -75,7 +75,7 @@ class UsageTest(CliCase):
     def test_a_question_needs_a_context(self):
         if not has_engine():
             self.skipTest("no engine")
-        self.assert_fails(USAGE, "ask", "a question", says=["--help"])
+        self.assert_fails(USAGE, "ask", "a question", says=["--context", "--find"])
 
     def test_a_build_without_an_engine_says_how_to_get_one(self):
         if has_engine():
