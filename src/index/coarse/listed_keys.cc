@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attndb/result.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
 
