@@ -13,9 +13,12 @@ cmake -S . -B "$build" -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=cl
   -DCMAKE_BUILD_TYPE=None -DATTNDB_SANITIZE=address -DATTNDB_FUZZ=ON -DATTNDB_WERROR=OFF \
   -DATTNDB_BUILD_CLI=OFF -DATTNDB_BUILD_BENCH=OFF -DATTNDB_BUILD_EXAMPLES=OFF \
   -DATTNDB_BUILD_LLAMA=OFF >/dev/null
-ninja -C "$build" fuzz_clusters fuzz_graph fuzz_roar_graph
+targets=(fuzz/fuzz_*.cc)
+targets=("${targets[@]##*/fuzz_}")
+targets=("${targets[@]%.cc}")
+ninja -C "$build" "${targets[@]/#/fuzz_}"
 print_seed "$seed"
-for target in clusters graph roar_graph; do
+for target in "${targets[@]}"; do
   rm -rf "$build/corpus/$target"
   mkdir -p "$build/corpus/$target" "$build/found"
   echo "== fuzz_$target, $seconds s"

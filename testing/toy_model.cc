@@ -87,10 +87,15 @@ Status ToyModel::Step(Session* session, std::span<const TokenId> tokens,
 }
 
 Status ToyModel::Probe(Session* session, TokenId token, std::vector<float>* out) const {
+  return ProbeAt(session, token, session->num_tokens() - 1, out);
+}
+
+Status ToyModel::ProbeAt(Session* session, TokenId token, uint64_t position,
+                         std::vector<float>* out) const {
   out->clear();
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     const LayerSpec& shape = spec_.layers[layer];
-    const std::vector<float> q = Queries(layer, {&token, 1}, session->num_tokens() - 1);
+    const std::vector<float> q = Queries(layer, {&token, 1}, position);
     std::vector<float> row(size_t{shape.num_q_heads} * shape.v_head_dim);
     ATTNDB_RETURN_IF_ERROR(
         session->Attend(layer, View(q, 1, shape.num_q_heads, shape.head_dim),

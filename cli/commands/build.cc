@@ -35,10 +35,7 @@ class BuildCommand : public Command {
     const InterruptScope interrupt;
     ProgressLine line({.label = "build", .unit = "bytes", .enabled = env->show_progress()});
     const Result<BuildReport> report =
-        db.Build(context_, Index(), {.progress = [&](uint64_t done, uint64_t total) {
-                   line.Update(done, total);
-                   return !Interrupted();
-                 }});
+        db.Build(context_, Index(), {.progress = ShowUntilInterrupted(&line)});
     line.Clear();
     if (report.status().code() == StatusCode::kCancelled) {
       return env->WithAdvice(report.status(), "what is built stays; run it again for the rest");

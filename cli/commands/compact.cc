@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 #include <string>
 
 #include "cli/commands/commands.h"
@@ -54,26 +53,18 @@ class CompactCommand : public Command {
   }
 
  private:
-  using Progress = std::function<bool(uint64_t, uint64_t)>;
-
-  static Progress Show(ProgressLine* line) {
-    return [line](uint64_t done, uint64_t total) {
-      line->Update(done, total);
-      return !Interrupted();
-    };
-  }
-
   Status Merge(Environment* env, const DB& db) const {
     ProgressLine line({.label = "compact", .unit = "bytes", .enabled = env->show_progress()});
-    const Status status = db.Compact(
-        {.context = context_, .segment_tokens = segment_tokens_, .progress = Show(&line)});
+    const Status status = db.Compact({.context = context_,
+                                      .segment_tokens = segment_tokens_,
+                                      .progress = ShowUntilInterrupted(&line)});
     if (status.code() != StatusCode::kCancelled) return status;
     return env->WithAdvice(status, "what was merged stays merged; run it again for the rest");
   }
 
   static Status FinishCompanions(Environment* env, const DB& db) {
     ProgressLine line({.label = "planes", .unit = "bytes", .enabled = env->show_progress()});
-    const Status status = db.WaitForBackground({.progress = Show(&line)});
+    const Status status = db.WaitForBackground({.progress = ShowUntilInterrupted(&line)});
     if (status.code() != StatusCode::kCancelled) return status;
     return env->WithAdvice(status,
                            "all is merged; planes and indexes are built when they are used");

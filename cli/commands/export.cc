@@ -29,10 +29,7 @@ class ExportCommand : public Command {
     const double start_seconds = MonotonicSeconds();
     ProgressLine progress({.label = "export", .unit = "bytes", .enabled = env->show_progress()});
     KvFileExportOptions options;
-    options.progress = [&](uint64_t bytes_done, uint64_t bytes_total) {
-      progress.Update(bytes_done, bytes_total);
-      return !Interrupted();
-    };
+    options.progress = ShowUntilInterrupted(&progress);
     const Status status = ExportKvFile(db, context_, file_, options);
     progress.Clear();
     if (status.code() == StatusCode::kAlreadyExists) {

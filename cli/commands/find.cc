@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/found_text.h"
 #include "cli/common/library.h"
@@ -46,13 +47,8 @@ class FindCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(const FindResult found,
                             db.Find(engine.spec(), asked.query(), options_));
     times.find_ms = (MonotonicSeconds() - start_seconds) * 1e3 - times.question_ms;
-    for (const SkippedContext& skipped : found.skipped) {
-      env->Note("skipped '" + skipped.context + "': " + skipped.reason);
-    }
-    if (found.num_contexts == 0) {
-      return env->WithAdvice(Status::NotFound("no context of this model can be looked through"),
-                             "--model names another; 'attndb ls' shows what there is");
-    }
+    NoteSkipped(env, found);
+    if (found.num_contexts == 0) return NothingToLookThrough(env);
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(engine, db, found));
     env->PrintJson(ToJson(found, texts, times));
     env->Print(FoundTable(found, texts));
@@ -65,7 +61,7 @@ class FindCommand : public Command {
                                                   const FindResult& found) {
     std::vector<std::string> texts;
     for (const Passage& passage : found.passages) {
-      const std::string name = "#" + std::to_string(static_cast<int64_t>(passage.context_id));
+      const std::string name = IdName(passage.context_id);
       Result<std::vector<TokenId>> tokens = db.Tokens(name);
       if (tokens.status().code() == StatusCode::kNotFound) {  // Dropped meanwhile.
         texts.emplace_back();

@@ -63,10 +63,7 @@ class ImportCommand : public Command {
     options.store = target_.options();
     options.fingerprint = spec.fingerprint;
     ProgressLine progress({.label = "import", .unit = "bytes", .enabled = env->show_progress()});
-    options.progress = [&](uint64_t bytes_done, uint64_t bytes_total) {
-      progress.Update(bytes_done, bytes_total);
-      return !Interrupted();
-    };
+    options.progress = ShowUntilInterrupted(&progress);
     const Result<ContextId> id = file.Import(db, options);
     progress.Clear();
     if (id.status().code() == StatusCode::kCancelled) {

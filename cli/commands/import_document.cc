@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/common/context_text.h"
 #include "cli/common/document_import.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/interrupt.h"
@@ -54,7 +55,7 @@ class ImportRun {
   // goes when there is a later one. One that only shares its beginning belongs to another import.
   Status FindBase(const Session& session) {
     if (session.context_id() == ContextId::kNone) return Status();
-    const std::string id = "#" + std::to_string(static_cast<int64_t>(session.context_id()));
+    const std::string id = IdName(session.context_id());
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> base, db_->Tokens(id));
     drop_base_ = CommonPrefix(base, tokens_) == base.size();
     return Status();

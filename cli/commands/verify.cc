@@ -41,10 +41,7 @@ class VerifyCommand : public Command {
     ProgressLine progress({.label = "verify", .unit = "bytes", .enabled = env->show_progress()});
     VerifyOptions options;
     options.context = context_;
-    options.progress = [&](uint64_t done, uint64_t total) {
-      progress.Update(done, total);
-      return !Interrupted();
-    };
+    options.progress = ShowUntilInterrupted(&progress);
     ATTNDB_ASSIGN_OR_RETURN(const VerifyReport report, db.Verify(options));
     progress.Clear();
     env->PrintJson(ToJson(report));

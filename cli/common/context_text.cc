@@ -58,9 +58,10 @@ std::string DerivedText(const ContextInfo& context) {
 
 }  // namespace
 
+std::string IdName(ContextId id) { return "#" + std::to_string(static_cast<int64_t>(id)); }
+
 std::string NameOf(const ContextInfo& context) {
-  if (!context.name.empty()) return context.name;
-  return "#" + std::to_string(static_cast<int64_t>(context.id));
+  return context.name.empty() ? IdName(context.id) : context.name;
 }
 
 std::string PlanesText(uint64_t bytes, uint64_t num_pending) {
@@ -115,7 +116,7 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
   const auto when = [&](int64_t us) { return FormatAge(us, now_us) + " (" + FormatTime(us) + ")"; };
   std::vector<std::pair<std::string, std::string>> pairs = {
       {"name", context.name.empty() ? "(none)" : context.name},
-      {"id", "#" + std::to_string(static_cast<int64_t>(context.id))},
+      {"id", IdName(context.id)},
       {"tokens", FormatCount(context.num_tokens)},
       {"KV", FormatBytes(context.kv_bytes) + ", " + std::string(DTypeName(context.kv_dtype)) +
                  ", " + std::to_string(context.num_layers) + " layers"},

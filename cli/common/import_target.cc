@@ -85,10 +85,7 @@ void ImportTarget::MergePieces(Environment* env, const DB& db) const {
   CompactOptions options;
   options.context = name();
   options.segment_tokens = segment_tokens_;
-  options.progress = [&](uint64_t done, uint64_t total) {
-    progress.Update(done, total);
-    return !Interrupted();
-  };
+  options.progress = ShowUntilInterrupted(&progress);
   const Status status = db.Compact(options);
   progress.Clear();
   if (!status.ok()) env->Warn("the context is stored, in short segments: " + status.message());
@@ -97,10 +94,7 @@ void ImportTarget::MergePieces(Environment* env, const DB& db) const {
 void ImportTarget::FinishPlanes(Environment* env, const DB& db) const {
   ProgressLine progress({.label = "planes", .unit = "bytes", .enabled = env->show_progress()});
   WaitOptions options;
-  options.progress = [&](uint64_t done, uint64_t total) {
-    progress.Update(done, total);
-    return !Interrupted();
-  };
+  options.progress = ShowUntilInterrupted(&progress);
   const Status status = db.WaitForBackground(options);
   progress.Clear();
   if (!status.ok()) env->Warn("the context is stored, its key planes are not: " + status.message());

@@ -32,4 +32,11 @@ InterruptScope::~InterruptScope() {
 bool Interrupted() { return g_interrupted.load(std::memory_order_relaxed); }
 void ClearInterrupt() { g_interrupted.store(false, std::memory_order_relaxed); }
 
+std::function<bool(uint64_t, uint64_t)> ShowUntilInterrupted(ProgressLine* line) {
+  return [line](uint64_t done, uint64_t total) {
+    line->Update(done, total);
+    return !Interrupted();
+  };
+}
+
 }  // namespace attndb::cli

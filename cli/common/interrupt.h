@@ -5,6 +5,10 @@
 #define ATTNDB_CLI_COMMON_INTERRUPT_H_
 
 #include <csignal>
+#include <cstdint>
+#include <functional>
+
+#include "cli/common/progress.h"
 
 namespace attndb::cli {
 
@@ -24,6 +28,9 @@ class InterruptScope {
 // True from the first signal on, until ClearInterrupt.
 bool Interrupted();
 void ClearInterrupt();
+
+// Progress of long work, as the DB calls it: shown on the line, and cancelled by a signal.
+std::function<bool(uint64_t done, uint64_t total)> ShowUntilInterrupted(ProgressLine* line);
 
 }  // namespace attndb::cli
 

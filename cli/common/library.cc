@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cli/common/context_text.h"
 #include "cli/common/temp_dir.h"
 #include "engines/llama/find_heads.h"
 #include "engines/llama/find_question.h"
@@ -42,11 +43,22 @@ Result<DType> KvDTypeOf(Environment* env, const DB& db, std::span<const std::str
                          "'attndb import FILE' makes one");
 }
 
+void NoteSkipped(Environment* env, const FindResult& found) {
+  for (const SkippedContext& skipped : found.skipped) {
+    env->Note("skipped '" + skipped.context + "': " + skipped.reason);
+  }
+}
+
+Status NothingToLookThrough(Environment* env) {
+  return env->WithAdvice(Status::NotFound("no context of this model can be looked through"),
+                         "--model names another; 'attndb ls' shows what there is");
+}
+
 std::vector<std::string> ContextsOf(std::span<const Passage> passages, uint32_t count) {
   std::vector<std::string> contexts;
   for (const Passage& passage : passages) {
     if (contexts.size() == count) break;
-    std::string name = "#" + std::to_string(static_cast<int64_t>(passage.context_id));
+    std::string name = IdName(passage.context_id);
     if (std::ranges::find(contexts, name) == contexts.end()) contexts.push_back(std::move(name));
   }
   return contexts;
@@ -63,19 +75,13 @@ Result<std::vector<std::string>> BestContexts(Environment* env, LlamaEngine* eng
   options.limit = 10'000;  // Passages: far more than contexts are asked for.
   options.contexts = among;
   ATTNDB_ASSIGN_OR_RETURN(const FindResult found, db.Find(engine->spec(), asked.query(), options));
-  for (const SkippedContext& skipped : found.skipped) {
-    env->Note("skipped '" + skipped.context + "': " + skipped.reason);
-  }
+  NoteSkipped(env, found);
   std::vector<std::string> contexts = ContextsOf(found.passages, count);
-  if (contexts.empty()) {
-    return env->WithAdvice(Status::NotFound("no context of this model can be looked through"),
-                           "--model names another; 'attndb ls' shows what there is");
-  }
+  if (contexts.empty()) return NothingToLookThrough(env);
   std::string names;
   for (const std::string& context : contexts) {
-    const auto passage = std::ranges::find_if(found.passages, [&](const Passage& each) {
-      return context == "#" + std::to_string(static_cast<int64_t>(each.context_id));
-    });
+    const auto passage = std::ranges::find_if(
+        found.passages, [&](const Passage& each) { return context == IdName(each.context_id); });
     names += (names.empty() ? "" : ", ") + passage->context;
   }
   env->Note("found in " + names + ", best first");

@@ -21,8 +21,8 @@ namespace attndb::cli {
 // The heads of this model, which are found out in a store that goes again, and then kept.
 Result<std::vector<FindHead>> FindingHeads(Environment* env, llama::LlamaEngine* engine);
 
-// Of stored K and V: that of the first of these contexts, or of the store's first where none is
-// named. Errors: kNotFound (no such context; an empty store).
+// The type of stored K and V: that of the first of these contexts, or of the store's first one
+// where none is named. Errors: kNotFound (no such context; an empty store).
 Result<DType> KvDTypeOf(Environment* env, const DB& db, std::span<const std::string> contexts);
 
 // The contexts that have the best passages for a question, best first, `count` at most, among those
@@ -32,6 +32,11 @@ Result<std::vector<std::string>> BestContexts(Environment* env, llama::LlamaEngi
                                               const DB& db, std::string_view question,
                                               const std::vector<std::string>& among,
                                               uint32_t count);
+
+// Says on stderr which contexts a search passed over, and why.
+void NoteSkipped(Environment* env, const FindResult& found);
+// A search had no context to look through.
+Status NothingToLookThrough(Environment* env);
 
 // Pure part, for tests: the contexts of passages, best first, each once, as "#id".
 std::vector<std::string> ContextsOf(std::span<const Passage> passages, uint32_t count);

@@ -102,7 +102,7 @@ struct CustomRange {
   friend bool operator==(const CustomRange&, const CustomRange&) = default;
 };
 
-// Of one q head.
+// What one q head attends to.
 struct CustomSelection {
   // Ascending by part and row; none empty, none overlaps another.
   std::vector<CustomRange> ranges;

@@ -86,7 +86,7 @@ class ATTNDB_EXPORT Session {
   uint64_t num_reused() const;
   // The context that the session continues; kNone if it started from nothing.
   ContextId context_id() const;
-  // Of a session over several contexts (DB::CreateSessionOver) these, in their order; else none.
+  // The contexts of a session over several (DB::CreateSessionOver), in their order; else none.
   const std::vector<SessionContext>& contexts() const;
   // The position under RoPE of the next token: SessionOptions::first_position and num_tokens(), or,
   // over several contexts, the end of the longest of them and what came after.

@@ -41,8 +41,8 @@ class LetGo {
 
 // Not destroyed: threads may come after main.
 LetGo& Unneeded() {
-  static LetGo* const unneeded = new LetGo;
-  return *unneeded;
+  static LetGo* const kUnneeded = new LetGo;
+  return *kUnneeded;
 }
 
 // A Python object that may go in a thread without the interpreter lock.

@@ -121,7 +121,8 @@ void ClusterRemainder::Take(const SelectedTokens& attended) {
   }
 }
 
-// Of the clusters, as many tokens as are left of each; -inf where none are.
+// Finds the logit of each cluster, which stands for as many tokens as are left of it; -inf where
+// none are.
 void ClusterRemainder::FindLogits(float best) {
   float* const logits = scratch_.logits;
   for (size_t c = 0; c < num_clusters_; ++c) {

@@ -42,7 +42,7 @@ struct ClusterScratch {
   float* scores = nullptr;     // [group][cluster]: of the means of keys.
   uint32_t* counts = nullptr;  // [cluster]: its keys; 0 if some are hidden.
   float* logs = nullptr;       // [cluster]: of its count.
-  // Of a head: what it does not attend to of each cluster.
+  // What a head does not attend to, by cluster.
   uint32_t* left = nullptr;
   double* sums = nullptr;    // Of scores.
   float* logits = nullptr;   // Of all,
@@ -62,7 +62,7 @@ class ClusterRemainder {
   // Scores the clusters, once for the group. Pointers must outlive it.
   ClusterRemainder(const ClusterRemainderCall& call, const ClusterScratch& scratch, CallCost* cost);
 
-  // Of a head: Begin, Take all that it attends to, and Fold, which returns the mass of what was
+  // For each head: Begin, Take all that it attends to, and Fold, which returns the mass of what was
   // estimated, over exp(the state's max). `best`: the largest score of what it attends to.
   void Begin(uint32_t head);
   void Take(const SelectedTokens& attended);

@@ -44,7 +44,7 @@ struct IndexedCall {
   TokenRange middle;
   // [group] or null: of the denominators, whose mass needs no tokens.
   const float* denominator_logits = nullptr;
-  // Of the clusters, those by which tokens that were not found are estimated; 0: none are.
+  // The share of the clusters by which tokens that were not found are estimated; 0: none are.
   double estimated_share = 0.0;
   storage::RowLease* rows = nullptr;
 };

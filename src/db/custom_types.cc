@@ -10,6 +10,7 @@
 
 #include "common/quote.h"
 #include "derived/custom_kind.h"
+#include "planner/plan.h"
 
 namespace attndb::internal {
 namespace {
@@ -82,13 +83,6 @@ Status CheckType(const CustomIndexType& type, const planner::PlanRegistry& plans
   return Status::Ok();
 }
 
-std::string NumberText(double value) {
-  std::string text = std::to_string(value);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text;
-}
-
 // As arguments of a query each may be left out, and excludes no other.
 std::vector<planner::Argument> ArgumentsOf(const CustomIndexType& type) {
   std::vector<planner::Argument> arguments;
@@ -97,8 +91,9 @@ std::vector<planner::Argument> ArgumentsOf(const CustomIndexType& type) {
                          .min = key.min,
                          .max = key.max,
                          .whole = key.whole,
-                         .error = key.name + " must be a number from " + NumberText(key.min) +
-                                  " to " + NumberText(key.max),
+                         .error = key.name + " must be a number from " +
+                                  planner::NumberText(key.min) + " to " +
+                                  planner::NumberText(key.max),
                          .choice = static_cast<uint8_t>(arguments.size()),
                          .optional = true,
                          .fallback = key.fallback});

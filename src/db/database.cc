@@ -283,18 +283,24 @@ Result<db::ContextRecord> Database::Find(const std::string& tenant,
 
 // --- Sessions that come and go ---
 
+void Database::BeginUse(ContextId context) { ++in_use_[context]; }
+
+void Database::EndUse(ContextId context) {
+  const auto found = in_use_.find(context);
+  if (--found->second == 0) in_use_.erase(found);
+}
+
 void Database::SessionOpened(ContextId context) {
   MutexLock lock(&use_mutex_);
   ++num_sessions_;
-  ++in_use_[context];
+  BeginUse(context);
 }
 
 void Database::SessionMoved(ContextId from, ContextId to) {
   if (from != ContextId::kNone && from != to) catalog_->Touch(from);  // As SessionClosed.
   MutexLock lock(&use_mutex_);
-  const auto found = in_use_.find(from);
-  if (--found->second == 0) in_use_.erase(found);
-  ++in_use_[to];
+  EndUse(from);
+  BeginUse(to);
 }
 
 void Database::SessionClosed(ContextId context) {
@@ -303,8 +309,7 @@ void Database::SessionClosed(ContextId context) {
   {
     MutexLock lock(&use_mutex_);
     --num_sessions_;
-    const auto found = in_use_.find(context);
-    if (--found->second == 0) in_use_.erase(found);
+    EndUse(context);
   }
   SweepUnreferenced();
 }
@@ -395,8 +400,7 @@ Result<std::vector<ContextInfo>> Database::List(const std::string& tenant) const
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<db::ContextRecord> records, catalog_->List(owner.id));
   std::vector<ContextInfo> infos;
   for (const db::ContextRecord& record : records) {
-    Result<ContextInfo> info =
-        Describe(tenant, "#" + std::to_string(static_cast<int64_t>(record.id)));
+    Result<ContextInfo> info = Describe(tenant, db::IdLabel(record.id));
     if (info.status().code() == StatusCode::kNotFound) continue;  // Dropped meanwhile.
     if (!info.ok()) return std::move(info).status();
     info->segments.clear();

@@ -229,6 +229,10 @@ class Database : public std::enable_shared_from_this<Database>,
   Result<std::unique_ptr<SessionImpl>> OpenMatch(SessionSeed seed, const Match& match,
                                                  std::span<const TokenId> tokens);
 
+  // How many sessions use a context.
+  void BeginUse(ContextId context) ATTNDB_REQUIRES(use_mutex_);
+  void EndUse(ContextId context) ATTNDB_REQUIRES(use_mutex_);
+
   // session_over.cc
   struct WholeContext;
   class ContextHold;

@@ -26,7 +26,7 @@ class GrownGraphsTest : public DBFixture {
 
   GrownGraphsTest() : DBFixture(/*background_builds=*/true) {}
 
-  // Of two segments, the first of which has a graph, merged to one.
+  // The answers of two segments, the first of which has a graph, that were merged to one.
   Answers MergedWith(const std::string& index, DBOptions options, const std::string& lost = "") {
     options.roar_keys_per_query = 40;  // Built in a fraction of the time.
     options.roar_max_degree = 12;

@@ -29,10 +29,6 @@ Status AppendPiece(SessionImpl* session, uint64_t num_tokens, TokenRange range,
   return Status::Ok();
 }
 
-std::string LabelOf(ContextId context) {
-  return "#" + std::to_string(static_cast<int64_t>(context));
-}
-
 // From where the session is to the end. `has_checkpoint`: the session's context is one of ours.
 Result<ContextId> ImportPieces(Database* database, SessionImpl* session,
                                const ImportRequest& request, ImportSource* source,
@@ -57,12 +53,13 @@ Result<ContextId> ImportPieces(Database* database, SessionImpl* session,
   }
 }
 
-// In segments of kPieceTokens.
-Result<ContextId> ImportInPieces(Database* database, const ImportRequest& request,
-                                 ImportSource* source) {
+}  // namespace
+
+Result<ContextId> ImportContext(Database* database, const ImportRequest& request,
+                                ImportSource* source) {
   SessionOptions options;
   options.first_position = request.first_position;
-  ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<SessionImpl> session,
+  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<SessionImpl> session,
                           database->OpenSession(request.tenant, *request.spec, request.tokens,
                                                 std::numeric_limits<uint64_t>::max(), options));
   const uint64_t num_new = request.tokens.size() - session->num_tokens();
@@ -73,21 +70,16 @@ Result<ContextId> ImportInPieces(Database* database, const ImportRequest& reques
   if (!id.ok() && has_checkpoint) {
     // Nothing has changed: the caller has all of it still. If this fails too, an unnamed context
     // is left, which a later import of these tokens continues.
-    (void)database->Drop(request.tenant, LabelOf(session->context()));
+    (void)database->Drop(request.tenant, db::IdLabel(session->context()));
   }
-  return id;
-}
-
-}  // namespace
-
-Result<ContextId> ImportContext(Database* database, const ImportRequest& request,
-                                ImportSource* source) {
-  ATTNDB_ASSIGN_OR_RETURN(const ContextId id, ImportInPieces(database, request, source));
-  // The context is durable. Where memory or the disk has no room for a copy, it stays in pieces.
+  if (!id.ok()) return id;
+  const bool is_in_pieces = session->chain().size() > 1;
+  session.reset();  // It keeps the pieces.
   const uint64_t segment_tokens = database->options().import_segment_tokens;
-  if (segment_tokens > kPieceTokens) {
+  if (is_in_pieces && segment_tokens > kPieceTokens) {
+    // The context is durable. Where memory or the disk has no room for a copy, it stays as it is.
     (void)database->Compact(request.tenant,
-                            {.context = LabelOf(id), .segment_tokens = segment_tokens});
+                            {.context = db::IdLabel(*id), .segment_tokens = segment_tokens});
   }
   return id;
 }

@@ -236,7 +236,7 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenWhole(const std::string& tena
   ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(record.model));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, catalog_->Tokens(record.id));
   SessionOptions options;
-  options.context = "#" + std::to_string(static_cast<int64_t>(record.id));
+  options.context = db::IdLabel(record.id);
   options.first_position = record.first_position;
   return OpenSession(tenant, spec, tokens, tokens.size(), options);
 }

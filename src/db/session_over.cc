@@ -83,14 +83,13 @@ class Database::ContextHold {
 void Database::HoldContext(ContextId context) {
   catalog_->Touch(context);
   MutexLock lock(&use_mutex_);
-  ++in_use_[context];
+  BeginUse(context);
 }
 
 void Database::ReleaseContext(ContextId context) {
   catalog_->Touch(context);  // Used until now: what its TTL counts from.
   MutexLock lock(&use_mutex_);
-  const auto found = in_use_.find(context);
-  if (--found->second == 0) in_use_.erase(found);
+  EndUse(context);
 }
 
 // What a session over contexts starts from, context by context.

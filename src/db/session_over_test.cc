@@ -64,17 +64,7 @@ class SessionOverTest : public DBFixture {
   // What the newest token gets in all layers, its q of that position.
   std::vector<float> ProbeAt(Session* session, uint64_t position) {
     std::vector<float> out;
-    const TokenId probe = 7;
-    for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
-      const LayerSpec& spec = model_.spec().layers[layer];
-      const std::vector<float> q = model_.Queries(layer, {&probe, 1}, position);
-      std::vector<float> row(size_t{spec.num_q_heads} * spec.v_head_dim);
-      ATTNDB_EXPECT_OK(
-          session->Attend(layer, ViewOf(q, spec.num_q_heads, spec.head_dim),
-                          MutableTensorView::Contiguous(row.data(), DType::kFloat32, 1,
-                                                        spec.num_q_heads, spec.v_head_dim)));
-      out.insert(out.end(), row.begin(), row.end());
-    }
+    ATTNDB_EXPECT_OK(model_.ProbeAt(session, 7, position, &out));
     return out;
   }
 

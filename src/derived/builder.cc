@@ -19,7 +19,7 @@ BuildLane LaneOf(const Kind& kind) {
   return kind.traits().slow || kind.traits().is_custom ? kSlowLane : kFastLane;
 }
 
-// Of heads that are custom.
+// What the indexes of custom heads say that they take.
 uint64_t ReportedBytes(std::span<const Head> heads) {
   CheckedSize bytes = 0;
   for (const Head& head : heads) {
@@ -28,7 +28,7 @@ uint64_t ReportedBytes(std::span<const Head> heads) {
   return bytes.value_or(std::numeric_limits<uint64_t>::max());
 }
 
-// On disk, where it can be.
+// Whether the segment lacks an object that it can have on disk.
 bool Lacks(const SegmentFacts& segment, const Kind& kind) {
   return !kind.traits().is_custom && !segment.damaged && kind.MayHave(segment.num_tokens) &&
          segment.Find(kind.traits().object) == nullptr;

@@ -97,6 +97,12 @@ struct IndexCall {
   storage::RowLease* rows = nullptr;  // By which keys are read.
 
   size_t num_channels() const { return runs[0].keys.num_elements; }
+  // Visible keys of all runs.
+  size_t num_visible() const {
+    size_t count = 0;
+    for (const IndexRun& run : runs) count += run.count();
+    return count;
+  }
 };
 
 // What was found for one q row: by run, in no order within one. Not owned; room for as many as are

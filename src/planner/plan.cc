@@ -10,20 +10,6 @@
 namespace attndb::planner {
 namespace {
 
-// Shortest text that reads back as the same number; whole ones without an exponent.
-std::string NumberText(double value) {
-  constexpr double kLongestWhole = 1u << 30;
-  if (value == std::floor(value) && std::abs(value) <= kLongestWhole) {
-    return std::to_string(static_cast<int64_t>(value));
-  }
-  char text[40];
-  for (int precision = 1; precision <= 17; ++precision) {
-    std::snprintf(text, sizeof(text), "%.*g", precision, value);
-    if (std::strtod(text, nullptr) == value) break;
-  }
-  return text;
-}
-
 // REQUIRES: it takes words.
 const std::string& WordOf(const Argument& argument, double value) {
   return argument.words[static_cast<size_t>(value)];
@@ -93,6 +79,19 @@ size_t PlaceOf(const std::vector<Argument>& arguments, std::string_view key) {
 }
 
 }  // namespace
+
+std::string NumberText(double value) {
+  constexpr double kLongestWhole = 1u << 30;
+  if (value == std::floor(value) && std::abs(value) <= kLongestWhole) {
+    return std::to_string(static_cast<int64_t>(value));
+  }
+  char text[40];
+  for (int precision = 1; precision <= 17; ++precision) {
+    std::snprintf(text, sizeof(text), "%.*g", precision, value);
+    if (std::strtod(text, nullptr) == value) break;
+  }
+  return text;
+}
 
 LayerPlan::FoundArgument LayerPlan::Find(std::string_view key) const {
   if (query == nullptr) return {};

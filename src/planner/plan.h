@@ -23,6 +23,9 @@
 
 namespace attndb::planner {
 
+// Shortest text that reads back as the same number; whole ones without an exponent.
+std::string NumberText(double value);
+
 // Of a call.
 struct CallSize {
   uint64_t num_rows = 1;    // Of q.

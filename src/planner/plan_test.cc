@@ -150,7 +150,7 @@ TEST(PlanTest, WavesEstimateWhatTheyLeaveOut) {
   EXPECT_EQ(Parsed("topk(remainder=clusters,k=8,index=wave)").EstimatedShare(), 1.0);
   EXPECT_EQ(Parsed("retroinfer").ToString(),
             "topk(ratio=0.018,index=wave,sink=4,window=64,tail=exact)");
-  // Of a preset's index, another one forgets how it estimates; what was said stays.
+  // Another index than the preset's forgets how that one estimates; what was said stays.
   EXPECT_EQ(Parsed("retroinfer(index=pq)").EstimatedShare(), 0.0);
   EXPECT_EQ(Parsed("retroinfer(remainder=clusters,index=pq)").EstimatedShare(), 1.0);
 }

@@ -81,17 +81,7 @@ class SessionFilterTest : public DBFixture {
   // The probe of the filtered session, in the place of the other's newest token.
   std::vector<float> ProbeAt(Session* session, uint64_t position) {
     std::vector<float> out;
-    const TokenId probe = 7;
-    for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
-      const LayerSpec& spec = model_.spec().layers[layer];
-      const std::vector<float> q = model_.Queries(layer, {&probe, 1}, position);
-      std::vector<float> of_layer(size_t{spec.num_q_heads} * spec.v_head_dim);
-      ATTNDB_EXPECT_OK(
-          session->Attend(layer, test::ViewOf(q, spec.num_q_heads, spec.head_dim),
-                          MutableTensorView::Contiguous(of_layer.data(), DType::kFloat32, 1,
-                                                        spec.num_q_heads, spec.v_head_dim)));
-      out.insert(out.end(), of_layer.begin(), of_layer.end());
-    }
+    ATTNDB_EXPECT_OK(model_.ProbeAt(session, 7, position, &out));
     return out;
   }
 };

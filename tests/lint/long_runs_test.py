@@ -54,9 +54,9 @@ class FuzzTest(unittest.TestCase):
                 shutil.copy(ROOT / "scripts" / name, root / "scripts")
             tools = {f"bin/{name}": "" for name in ("cmake", "ninja")}
             run = 'echo "run: $*"; echo stat::number_of_executed_units: 12; ls $6; touch $6/old'
-            targets = {f"build/fuzz/bin/fuzz_{name}": run
-                       for name in ("clusters", "graph")}
-            for path, text in {**tools, **targets}.items():
+            sources = {f"fuzz/fuzz_{name}.cc": "" for name in ("clusters", "graph")}
+            targets = {f"build/fuzz/bin/fuzz_{name}": run for name in ("clusters", "graph")}
+            for path, text in {**tools, **sources, **targets}.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(f"#!/bin/sh\n{text}\n")
                 (root / path).chmod(0o755)

@@ -16,10 +16,6 @@ namespace {
 // One wording for a context of another tenant and one that never was.
 Status NoSuchContext(const std::string& label) { return Status::NotFound("no context " + label); }
 
-std::string IdLabel(ContextId id) {
-  return std::string("#").append(std::to_string(static_cast<int64_t>(id)));
-}
-
 Result<ChainSegment> LoadChainSegment(SqliteDatabase* database, const ChainLink& link) {
   ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment,
                           FindSegment(database, link.segment));
@@ -58,6 +54,10 @@ Result<uint64_t> OwnBytes(SqliteDatabase* database, ContextId context) {
 }
 
 }  // namespace
+
+std::string IdLabel(ContextId id) {
+  return std::string("#").append(std::to_string(static_cast<int64_t>(id)));
+}
 
 std::string ContextRecord::Label() const { return name.empty() ? IdLabel(id) : name; }
 

@@ -86,6 +86,9 @@ struct ChainLink {
   friend bool operator==(const ChainLink&, const ChainLink&) = default;
 };
 
+// "#id": how a context without a name is called.
+std::string IdLabel(ContextId id);
+
 struct ContextRecord {
   ContextId id = ContextId::kNone;
   TenantId tenant = TenantId::kNone;

@@ -36,7 +36,7 @@ Result<std::vector<Wish>> Catalog::WishesOf(SegmentId segment) const {
   return SelectWishes(TenantId::kNone, segment);
 }
 
-// Of one tenant or of all with kNone; of one segment or of all with 0.
+// Reads the wishes of one tenant, or of all with kNone, for one segment, or for all with 0.
 Result<std::vector<Wish>> Catalog::SelectWishes(TenantId tenant, SegmentId segment) const {
   if (options_.read_only) return std::vector<Wish>();
   MutexLock lock(&mutex_);

@@ -15,6 +15,7 @@
 #include "common/random.h"
 #include "index/clustered/clustered_keys.h"
 #include "index/clustered/clusters_test_util.h"
+#include "index/format_test_util.h"
 #include "testing/seed.h"
 
 namespace attndb::index {
@@ -45,13 +46,9 @@ class ClusterFormatTest : public ::testing::Test {
 
   template <typename T>
   void ExpectRefused(size_t offset, T value, StatusCode code, const std::string& message) {
-    T before;
-    std::memcpy(&before, order_.data() + offset, sizeof(T));
-    std::memcpy(order_.data() + offset, &value, sizeof(T));
-    const Status status = Parse().status();
-    EXPECT_EQ(status.code(), code) << message;
-    EXPECT_THAT(status.message(), ::testing::StartsWith("clusters 7: " + message));
-    std::memcpy(order_.data() + offset, &before, sizeof(T));
+    attndb::test::ExpectFieldRefused(
+        order_.data() + offset, value, [&] { return Parse().status(); }, code,
+        "clusters 7: " + message);
   }
 
   TopicHead head_;

@@ -141,6 +141,21 @@ inline Found Search(const IndexCall& call) {
   return result;
 }
 
+// A row of q that is not finite, behind two that are, changes nothing of what the first finds.
+inline void ExpectBadRowHasNoSay(IndexCall call) {
+  constexpr size_t kRows = TopicHead::kGroup;
+  std::vector<float> q(call.q, call.q + kRows * call.q_stride);
+  call.q = q.data();
+  call.num_q_rows = kRows - 1;
+  const Found without = Search(call);
+  call.num_q_rows = kRows;
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    q[(kRows - 1) * call.q_stride + 7] = bad;
+    EXPECT_EQ(Search(call).tokens[0], without.tokens[0]);
+  }
+}
+
 // The same by all scores.
 inline Found SearchAll(const IndexCall& call) {
   Found result;

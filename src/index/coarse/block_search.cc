@@ -7,24 +7,19 @@
 #include "kernels/select.h"
 
 namespace attndb::index {
+
 BlockSearch::BlockSearch(const IndexCall& call, void* scratch, SearchCost* cost)
     : call_(call),
       cost_(cost),
       scratch_(scratch),
       shape_(KeysOf(call.runs[0]).shape()),
-      num_keys_(CountKeys(call)),
+      num_keys_(call.num_visible()),
       num_blocks_(CountBlocks(call)),
       queries_(scratch_.Take<float>(call.num_q_rows * shape_.row_elements())),
       scores_(scratch_.Take<float>(call.num_q_rows * num_blocks_)),
       worth_(scratch_.Take<float>(num_blocks_)),
       selected_(scratch_.Take<uint32_t>(num_blocks_ + kernels::kSelectSlack)),
       listed_(call, num_keys_, &scratch_) {}
-
-size_t BlockSearch::CountKeys(const IndexCall& call) {
-  size_t count = 0;
-  for (const IndexRun& run : call.runs) count += run.count();
-  return count;
-}
 
 size_t BlockSearch::CountBlocks(const IndexCall& call) {
   size_t count = 0;
@@ -94,14 +89,12 @@ size_t BlockSearch::NumKeysSelected() const {
 }
 
 void BlockSearch::SelectBlocks() {
-  const double effort = call_.spec.effort > 0 ? double{call_.spec.effort} : 1.0;
-  const double wanted = std::ceil(effort * call_.spec.k);
-  if (wanted >= static_cast<double>(num_keys_)) {
+  const size_t room = NumWanted(call_.spec, num_keys_);
+  if (room == num_keys_) {
     num_selected_ =
         kernels::SelectTopK(worth_, num_blocks_, num_blocks_, selected_, listed_.select_scratch());
     return;
   }
-  const auto room = static_cast<size_t>(wanted);
   size_t num_more = std::max<size_t>(1, room / shape_.form.block_keys);
   // Blocks of which keys are hidden leave room for others.
   while (num_more > 0 && num_selected_ < num_blocks_) {

@@ -21,7 +21,6 @@
 
 #include "index/coarse/block_keys.h"
 #include "index/coarse/listed_keys.h"
-#include "index/coarse/search_scratch.h"
 
 namespace attndb::index {
 
@@ -44,8 +43,7 @@ class BlockSearch {
     return static_cast<const BlockKeys&>(*run.index);
   }
   static BlockRange VisibleBlocks(const IndexRun& run);
-  static size_t CountKeys(const IndexCall& call);    // Visible,
-  static size_t CountBlocks(const IndexCall& call);  // ... and blocks of which some key is.
+  static size_t CountBlocks(const IndexCall& call);  // Of which some key is visible.
   const float* ScoresOf(size_t row) const { return scores_ + row * num_blocks_; }
   // Calls f(run, first, end) for the visible keys of each selected block, which ascend.
   template <typename F>

@@ -1,12 +1,19 @@
 #include "index/coarse/listed_keys.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "attndb/result.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
 
 namespace attndb::index {
+
+size_t NumWanted(const SearchSpec& spec, size_t num_keys) {
+  const double effort = spec.effort > 0 ? double{spec.effort} : 1.0;
+  const double wanted = std::ceil(effort * spec.k);
+  return wanted >= static_cast<double>(num_keys) ? num_keys : static_cast<size_t>(wanted);
+}
 
 ListedKeys::ListedKeys(const IndexCall& call, size_t max_keys, SearchScratch* scratch)
     : call_(call),

@@ -11,10 +11,13 @@
 #include <cstdint>
 
 #include "attndb/status.h"
-#include "index/coarse/search_scratch.h"
 #include "index/key_index.h"
+#include "index/search_scratch.h"
 
 namespace attndb::index {
+
+// How many of so many visible keys a search is to list: `effort` times k, or all.
+size_t NumWanted(const SearchSpec& spec, size_t num_keys);
 
 class ListedKeys {
  public:

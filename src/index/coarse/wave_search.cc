@@ -15,7 +15,7 @@ WaveSearch::WaveSearch(const IndexCall& call, void* scratch, SearchCost* cost)
     : call_(call),
       cost_(cost),
       scratch_(scratch),
-      num_keys_(CountKeys(call)),
+      num_keys_(call.num_visible()),
       num_clusters_(CountClusters(call)),
       counts_(scratch_.Take<uint32_t>(num_clusters_)),
       scores_(scratch_.Take<float>(call.num_q_rows * num_clusters_)),
@@ -24,12 +24,6 @@ WaveSearch::WaveSearch(const IndexCall& call, void* scratch, SearchCost* cost)
       selected_(scratch_.Take<uint32_t>(num_clusters_ + kernels::kSelectSlack)),
       // There may be more clusters than keys in sight, and a selection is of both.
       listed_(call, std::max(num_keys_, num_clusters_), &scratch_) {}
-
-size_t WaveSearch::CountKeys(const IndexCall& call) {
-  size_t count = 0;
-  for (const IndexRun& run : call.runs) count += run.count();
-  return count;
-}
 
 size_t WaveSearch::CountClusters(const IndexCall& call) {
   size_t count = 0;
@@ -97,10 +91,7 @@ size_t WaveSearch::TakeBest(size_t num_selected, size_t num_wanted) {
 }
 
 void WaveSearch::SelectClusters() {
-  const double effort = call_.spec.effort > 0 ? double{call_.spec.effort} : 1.0;
-  const double wanted = std::ceil(effort * call_.spec.k);
-  const size_t num_wanted =
-      wanted >= static_cast<double>(num_keys_) ? num_keys_ : static_cast<size_t>(wanted);
+  const size_t num_wanted = NumWanted(call_.spec, num_keys_);
   // By the clusters' mean size; where the best are smaller, from more.
   size_t num_tried = std::min(num_clusters_, 16 + 2 * num_wanted * num_clusters_ / num_keys_);
   while (true) {

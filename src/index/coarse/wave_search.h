@@ -17,7 +17,6 @@
 #include <cstdint>
 
 #include "index/coarse/listed_keys.h"
-#include "index/coarse/search_scratch.h"
 #include "index/coarse/wave_keys.h"
 
 namespace attndb::index {
@@ -35,7 +34,6 @@ class WaveSearch {
   static const ClusterSums& SumsOf(const IndexRun& run) {
     return static_cast<const WaveKeys&>(*run.index).sums();
   }
-  static size_t CountKeys(const IndexCall& call);  // Visible.
   static size_t CountClusters(const IndexCall& call);
 
   void CountVisible();

@@ -151,17 +151,7 @@ TEST_P(WaveSearchTest, OnlyVisibleKeysOfAllRunsAreFound) {
 
 TEST_P(WaveSearchTest, RowsThatAreNotFiniteHaveNoSay) {
   const IndexRun run = head_.Run(wave_);
-  IndexCall call = Call({&run, 1}, 3, {.k = 256});
-  std::vector<float> q(call.q, call.q + kRows * call.q_stride);
-  call.q = q.data();
-  call.num_q_rows = 2;
-  const Found without = test::Search(call);
-  call.num_q_rows = kRows;
-  for (const float bad :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    q[2 * call.q_stride + 7] = bad;
-    EXPECT_EQ(test::Search(call).tokens[0], without.tokens[0]);
-  }
+  test::ExpectBadRowHasNoSay(Call({&run, 1}, 3, {.k = 256}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, WaveSearchTest, ::testing::Values(1u, 2u));

@@ -19,7 +19,7 @@ struct ListWalkScratch {
     scores = pieces.Take<float>(kBatchKeys);
   }
 
-  WalkPieces pieces;
+  SearchScratch pieces;
   std::byte* sets;
   uint32_t* batch;
   uint32_t* listed;

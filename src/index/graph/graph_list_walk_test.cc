@@ -27,12 +27,6 @@ using test::Workload;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-void Round(FloatRows* rows) {
-  for (size_t i = 0; i < rows->num_rows(); ++i) {
-    for (size_t d = 0; d < kDim; ++d) rows->row(i)[d] = std::round(rows->row(i)[d]);
-  }
-}
-
 // What a walk may find of a graph, and how it sees through the rest.
 struct Filter {
   uint32_t first = 0;

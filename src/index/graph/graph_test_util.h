@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -14,6 +15,7 @@
 #include "common/aligned_buffer.h"
 #include "common/random.h"
 #include "index/graph/graph_index.h"
+#include "index/graph/neighbour_pruner.h"
 #include "index/key_search_test_util.h"
 
 namespace attndb::index::test {
@@ -99,6 +101,23 @@ class Workload {
 };
 
 using Keys = std::set<uint32_t>;
+
+// To whole numbers, so that float32 sums are exact in any order.
+inline void Round(FloatRows* rows) {
+  for (size_t i = 0; i < rows->num_rows(); ++i) {
+    for (size_t d = 0; d < kDim; ++d) rows->row(i)[d] = std::round(rows->row(i)[d]);
+  }
+}
+
+// The neighbours of each key.
+inline NeighbourLists ListsOf(const GraphIndex& graph) {
+  NeighbourLists lists;
+  for (size_t i = 0; i < graph.num_keys(); ++i) {
+    std::vector<uint32_t>& list = lists.emplace_back(kMaxSlotIds);
+    list.resize(graph.view().neighbours.Read(i, list.data()));
+  }
+  return lists;
+}
 
 inline float Score(const float* q, const float* k) {
   double score = 0;

@@ -64,7 +64,7 @@ struct WalkScratch {
     room = pieces.Take<Candidate>(rows * room_stride);
   }
 
-  WalkPieces pieces;
+  SearchScratch pieces;
   std::byte* sets;
   uint64_t* followed;
   uint32_t* batch;

@@ -13,6 +13,7 @@
 #include <functional>
 #include <set>
 
+#include "index/format_test_util.h"
 #include "index/graph/graph_test_util.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
@@ -22,25 +23,10 @@ namespace {
 
 using test::FloatRows;
 using test::kDim;
+using test::ListsOf;
 using test::Recall;
+using test::Round;
 using test::Workload;
-
-using Lists = std::vector<std::vector<uint32_t>>;
-
-void Round(FloatRows* rows) {
-  for (size_t i = 0; i < rows->num_rows(); ++i) {
-    for (size_t d = 0; d < kDim; ++d) rows->row(i)[d] = std::round(rows->row(i)[d]);
-  }
-}
-
-Lists ListsOf(const GraphIndex& graph) {
-  Lists lists;
-  for (size_t i = 0; i < graph.num_keys(); ++i) {
-    std::vector<uint32_t>& list = lists.emplace_back(kMaxSlotIds);
-    list.resize(graph.view().neighbours.Read(i, list.data()));
-  }
-  return lists;
-}
 
 // RoarGraph, section 4, by the definitions.
 class Reference {
@@ -79,8 +65,8 @@ class Reference {
   }
 
   // Both steps, without the keys that are linked at the end so that all can be reached.
-  Lists Union() const {
-    Lists all = projected_;
+  NeighbourLists Union() const {
+    NeighbourLists all = projected_;
     for (uint32_t i = 0; i < n_; ++i) {
       for (const uint32_t key : enhanced_[i]) {
         if (!Has(all[i], key)) all[i].push_back(key);
@@ -115,8 +101,8 @@ class Reference {
     return kept;
   }
 
-  Lists LinkBack(const Lists& lists, bool fills) const {
-    Lists linked = lists;
+  NeighbourLists LinkBack(const NeighbourLists& lists, bool fills) const {
+    NeighbourLists linked = lists;
     for (uint32_t from = 0; from < n_; ++from) {
       for (const uint32_t to : lists[from]) {
         if (!Has(linked[to], from)) linked[to].push_back(from);
@@ -129,7 +115,7 @@ class Reference {
   }
 
   void Project(const FloatRows& queries) {
-    Lists lists(n_);
+    NeighbourLists lists(n_);
     for (size_t i = 0; i < queries.num_rows(); ++i) {
       std::vector<uint32_t> nearest;
       for (uint32_t key = 0; key < n_; ++key) nearest.push_back(key);
@@ -168,7 +154,7 @@ class Reference {
   }
 
   void Enhance() {
-    Lists lists(n_);
+    NeighbourLists lists(n_);
     for (uint32_t key = 0; key < n_; ++key) lists[key] = Acquire(key, Search(key), false);
     enhanced_ = LinkBack(lists, false);
   }
@@ -177,7 +163,7 @@ class Reference {
   const uint32_t n_;
   const RoarOptions options_;
   std::vector<float> scores_;  // Of keys with each other.
-  Lists projected_, enhanced_;
+  NeighbourLists projected_, enhanced_;
 };
 
 void ExpectAsPublished(const Workload& work, const RoarOptions& options) {
@@ -185,8 +171,8 @@ void ExpectAsPublished(const Workload& work, const RoarOptions& options) {
                               GraphIndex::BuildRoar(work.source(), options));
   const Reference reference(work, options);
   EXPECT_EQ(graph.view().header.entry_point, reference.Medoid());
-  const Lists expected = reference.Union();
-  const Lists found = ListsOf(graph);
+  const NeighbourLists expected = reference.Union();
+  const NeighbourLists found = ListsOf(graph);
   std::set<uint32_t> reached = {reference.Medoid()};
   std::vector<uint32_t> open = {reference.Medoid()};
   size_t num_linked = 0;
@@ -281,13 +267,9 @@ class RoarFormatTest : public ::testing::Test {
   template <typename T>
   void ExpectRefused(size_t offset, T value, const std::string& message,
                      StatusCode code = StatusCode::kCorruption) {
-    T before;
-    std::memcpy(&before, bytes_.data() + offset, sizeof(T));
-    std::memcpy(bytes_.data() + offset, &value, sizeof(T));
-    const Status status = Parse(bytes_.span()).status();
-    EXPECT_EQ(status.code(), code) << message;
-    EXPECT_THAT(status.message(), ::testing::StartsWith("graph 7: " + message));
-    std::memcpy(bytes_.data() + offset, &before, sizeof(T));
+    attndb::test::ExpectFieldRefused(
+        bytes_.data() + offset, value, [&] { return Parse(bytes_.span()).status(); }, code,
+        "graph 7: " + message);
   }
 
   Workload work_{kNumKeys, 300, attndb::test::SeedOr(116)};

@@ -21,23 +21,10 @@ namespace {
 
 using test::FloatRows;
 using test::kDim;
+using test::ListsOf;
 using test::Recall;
+using test::Round;
 using test::Workload;
-
-void Round(FloatRows* rows) {
-  for (size_t i = 0; i < rows->num_rows(); ++i) {
-    for (size_t d = 0; d < kDim; ++d) rows->row(i)[d] = std::round(rows->row(i)[d]);
-  }
-}
-
-NeighbourLists ListsOf(const GraphIndex& graph) {
-  NeighbourLists lists;
-  for (size_t i = 0; i < graph.num_keys(); ++i) {
-    std::vector<uint32_t>& list = lists.emplace_back(kMaxSlotIds);
-    list.resize(graph.view().neighbours.Read(i, list.data()));
-  }
-  return lists;
-}
 
 GraphSource FirstKeys(const Workload& work, size_t num_keys) {
   GraphSource source = WithQueriesBefore(work.source(), num_keys);

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "attndb/result.h"
-#include "common/checked_math.h"
 #include "index/key_index.h"
+#include "index/search_scratch.h"
 #include "kernels/prefetch.h"
 #include "kernels/score.h"
 
@@ -32,24 +32,6 @@ struct WalkCall {
 
 // Keys of a batch: what comes into sight is scored by so many at most.
 inline constexpr size_t kBatchKeys = 256;
-
-// Pieces of scratch, each at a multiple of 64 bytes. Of null: who only asks for the bytes.
-class WalkPieces {
- public:
-  explicit WalkPieces(void* scratch) : data_(static_cast<std::byte*>(scratch)) {}
-
-  template <typename T>
-  T* Take(size_t count) {
-    std::byte* const piece = data_ == nullptr ? nullptr : data_ + num_bytes_;
-    num_bytes_ += RoundUp(count * sizeof(T), 64);
-    return reinterpret_cast<T*>(piece);
-  }
-  size_t num_bytes() const { return num_bytes_; }
-
- private:
-  std::byte* data_;
-  size_t num_bytes_ = 0;
-};
 
 // Reads keys of a run and scores them.
 class KeyScorer {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/random.h"
+#include "index/format_test_util.h"
 #include "index/planes/key_planes.h"
 #include "kernels/weights.h"
 #include "testing/matchers.h"
@@ -59,13 +60,9 @@ class PlaneFormatTest : public ::testing::Test {
   // Puts `value`, expects an error of this kind that says `message`, and puts back what was there.
   template <typename T>
   void ExpectRefused(size_t offset, T value, StatusCode code, const std::string& message) {
-    T before;
-    std::memcpy(&before, main_.data() + offset, sizeof(T));
-    Put(offset, value);
-    const Status status = Parse().status();
-    EXPECT_EQ(status.code(), code) << message;
-    EXPECT_THAT(status.message(), ::testing::StartsWith("planes 7: " + message));
-    Put(offset, before);
+    attndb::test::ExpectFieldRefused(
+        main_.data() + offset, value, [&] { return Parse().status(); }, code,
+        "planes 7: " + message);
   }
 
   // Scores and bounds of one q, of all keys.

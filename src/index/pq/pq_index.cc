@@ -9,6 +9,7 @@
 #include "common/lane_sum.h"
 #include "common/log_sum.h"
 #include "index/mass_cut.h"
+#include "index/search_scratch.h"
 #include "kernels/score.h"
 #include "kernels/select.h"
 #include "kernels/weights.h"
@@ -27,12 +28,6 @@ constexpr float kMostNats = 60;
 
 const PqKeys& KeysOf(const IndexRun& run) { return static_cast<const PqIndex&>(*run.index).keys(); }
 
-size_t NumVisible(const IndexCall& call) {
-  size_t count = 0;
-  for (const IndexRun& run : call.runs) count += run.count();
-  return count;
-}
-
 // One search. Places number the visible keys of all runs, one run after another.
 class PqSearch {
  public:
@@ -40,30 +35,30 @@ class PqSearch {
   PqSearch(const IndexCall& call, void* scratch, SearchCost* cost)
       : call_(call),
         cost_(cost),
-        next_(static_cast<std::byte*>(scratch)),
-        num_places_(NumVisible(call)),
+        scratch_(scratch),
+        num_places_(call.num_visible()),
         effort_(call.spec.effort > 0 ? call.spec.effort : 1.0f) {
     size_t query_bytes = 0;
     for (const IndexRun& run : call.runs) {
       query_bytes = std::max(query_bytes, KeysOf(run).QueryBytes(call.num_q_rows));
     }
-    tables_ = Take<std::byte>(query_bytes);
-    scores_ = Take<float>(call.num_q_rows * num_places_);
-    worth_ = Take<float>(num_places_);
+    tables_ = scratch_.Take<std::byte>(query_bytes);
+    scores_ = scratch_.Take<float>(call.num_q_rows * num_places_);
+    worth_ = scratch_.Take<float>(num_places_);
     exact_ = scores_;
     if (IsMass()) {
-      exact_ = Take<float>(call.num_q_rows * num_places_);
-      weights_ = Take<float>(call.num_q_rows * num_places_);
-      spare_ = Take<float>(num_places_);
-      masses_ = Take<RowMass>(call.num_q_rows);
+      exact_ = scratch_.Take<float>(call.num_q_rows * num_places_);
+      weights_ = scratch_.Take<float>(call.num_q_rows * num_places_);
+      spare_ = scratch_.Take<float>(num_places_);
+      masses_ = scratch_.Take<RowMass>(call.num_q_rows);
     }
-    places_ = Take<uint32_t>(num_places_ + kernels::kSelectSlack);
-    keys_ = Take<uint32_t>(num_places_);
-    tokens_ = Take<uint32_t>(num_places_);
-    select_ = Take<std::byte>(kernels::SelectTopKScratchBytes(num_places_));
+    places_ = scratch_.Take<uint32_t>(num_places_ + kernels::kSelectSlack);
+    keys_ = scratch_.Take<uint32_t>(num_places_);
+    tokens_ = scratch_.Take<uint32_t>(num_places_);
+    select_ = scratch_.Take<std::byte>(kernels::SelectTopKScratchBytes(num_places_));
   }
 
-  size_t scratch_bytes() const { return num_bytes_; }
+  size_t scratch_bytes() const { return scratch_.num_bytes(); }
 
   Status Run(FoundKeys* found) {
     for (size_t r = 0; r < call_.num_q_rows; ++r) found[r].count = 0;
@@ -80,13 +75,6 @@ class PqSearch {
   }
 
  private:
-  template <typename T>
-  T* Take(size_t count) {
-    std::byte* const piece = next_ == nullptr ? nullptr : next_ + num_bytes_;
-    num_bytes_ += RoundUp(count * sizeof(T), kAlignment);
-    return reinterpret_cast<T*>(piece);
-  }
-
   struct RowMass {
     double max_logit = 0;
     double all = 0;  // The sum of its weights over that of max_logit.
@@ -284,8 +272,7 @@ class PqSearch {
 
   const IndexCall& call_;
   SearchCost* const cost_;
-  std::byte* const next_;
-  size_t num_bytes_ = 0;
+  SearchScratch scratch_;
   const size_t num_places_;
   const float effort_;
   float margin_ = 0;

@@ -1,8 +1,8 @@
 // The caller's scratch, cut into arrays: measured with none, and then cut alike.
 //
 // Threads: for one thread.
-#ifndef ATTNDB_INDEX_COARSE_SEARCH_SCRATCH_H_
-#define ATTNDB_INDEX_COARSE_SEARCH_SCRATCH_H_
+#ifndef ATTNDB_INDEX_SEARCH_SCRATCH_H_
+#define ATTNDB_INDEX_SEARCH_SCRATCH_H_
 
 #include <cstddef>
 
@@ -33,4 +33,4 @@ class SearchScratch {
 
 }  // namespace attndb::index
 
-#endif  // ATTNDB_INDEX_COARSE_SEARCH_SCRATCH_H_
+#endif  // ATTNDB_INDEX_SEARCH_SCRATCH_H_
