@@ -10,6 +10,7 @@
 #include "common/random.h"
 #include "index/clustered/clustered_keys.h"
 #include "index/graph/graph_index.h"
+#include "index/graph/head_graphs.h"
 #include "index/key_index.h"
 #include "index/key_search_test_util.h"
 #include "kernels/convert.h"
@@ -20,7 +21,7 @@ namespace {
 constexpr size_t kNumKeys = 300;
 constexpr size_t kNumQueries = 120;
 constexpr size_t kDim = 16;
-constexpr size_t kGroup = 3;
+constexpr uint32_t kGroup = 3;
 
 class Input {
  public:
@@ -63,7 +64,7 @@ struct Head {
   Head() {
     for (uint32_t i = 0; i < kNumQueries; ++i) {
       tokens.push_back(i * uint32_t{kNumKeys} / uint32_t{kNumQueries});
-      heads.push_back(i % uint32_t{kGroup});
+      heads.push_back(i % kGroup);
     }
   }
 
@@ -180,6 +181,22 @@ bool FuzzGraph(std::span<const uint8_t> input) {
   static const index::GraphIndex kBuilt =
       *index::GraphIndex::Build(TheSource(), {.keys_per_query = 20});
   return FuzzGraphForm(kBuilt, input);
+}
+
+bool FuzzHeadGraphs(std::span<const uint8_t> input) {
+  static const index::HeadGraphs kBuilt =
+      *index::HeadGraphs::Build(TheSource(), kGroup, [](const index::GraphSource& source) {
+        return index::GraphIndex::Build(source, {.keys_per_query = 20});
+      });
+  AlignedBuffer bytes = Copy(kBuilt.bytes());
+  Input in(input);
+  AlignedBuffer* const parts[] = {&bytes};
+  Edit(&in, parts);
+  const Result<index::HeadGraphs> read =
+      index::HeadGraphs::Parse(bytes.span(), {kNumKeys, kDim, DType::kFloat32}, kGroup, "fuzzed");
+  if (!read.ok()) return false;
+  Search(&in, *read);
+  return true;
 }
 
 bool FuzzRoarGraph(std::span<const uint8_t> input) {

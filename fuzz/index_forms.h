@@ -16,7 +16,8 @@ namespace attndb::fuzz {
 // Whether a reader took the changed form.
 bool FuzzClusters(std::span<const uint8_t> input);
 bool FuzzGraph(std::span<const uint8_t> input);
-bool FuzzRoarGraph(std::span<const uint8_t> input);  // Version 2 of the graph's form.
+bool FuzzRoarGraph(std::span<const uint8_t> input);   // Version 2 of the graph's form.
+bool FuzzHeadGraphs(std::span<const uint8_t> input);  // Of each q head of a group.
 
 }  // namespace attndb::fuzz
 

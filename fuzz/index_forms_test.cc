@@ -49,5 +49,9 @@ TEST(IndexFormsTest, ChangedRoarGraphsAreRefusedOrHarmless) {
   EXPECT_GT(CountSearched(FuzzRoarGraph, test::SeedOr(7)), kRounds / 8);
 }
 
+TEST(IndexFormsTest, ChangedGraphsOfHeadsAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzHeadGraphs, test::SeedOr(8)), kRounds / 8);
+}
+
 }  // namespace
 }  // namespace attndb::fuzz

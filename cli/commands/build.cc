@@ -16,9 +16,8 @@ class BuildCommand : public Command {
     flags->Add({"context", "CONTEXT", "Name, or #id", /*required=*/true}, &context_);
     flags->Add(
         {"--index", "INDEX",
-         "As in plans: clustered, graph, roargraph, quest, infllm, wave, pq or pq,m=4,b=8; or "
-         "planes, built "
-         "anyway",
+         "As in plans: clustered, graph, roargraph, roargraph,graphs=head, quest, infllm, wave, pq "
+         "or pq,m=4,b=8; or planes, built anyway",
          /*required=*/true},
         &index_);
     flags->Add({"--m", "M", "Subspaces of pq, as m= in INDEX"}, &m_, 1u, kMaxSetting);

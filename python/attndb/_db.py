@@ -586,9 +586,10 @@ class DB:
         """Builds an index of each of the context's segments that has none, and waits.
 
         Else the first call of a plan that names one starts that. ``index``: as in plans,
-        ``"clustered"``, ``"graph"``, ``"quest"``, ``"infllm"``, ``"wave"``, ``"pq"`` or
-        ``"pq,m=4,b=8"``; or ``"planes"``, which every segment gets by itself. ``m`` and ``b`` are
-        those of ``"pq"``: ``index="pq", m=4, b=8`` is ``"pq,m=4,b=8"``.
+        ``"clustered"``, ``"graph"``, ``"quest"``, ``"infllm"``, ``"wave"``, ``"pq"``,
+        ``"pq,m=4,b=8"`` or ``"roargraph,graphs=head"``; or ``"planes"``, which every segment
+        gets by itself. ``m`` and ``b`` are those of ``"pq"``: ``index="pq", m=4, b=8`` is
+        ``"pq,m=4,b=8"``.
         ``progress(bytes_done, bytes_total)``, as work goes on; False waits no longer and raises
         CancelledError.
         """

@@ -36,8 +36,8 @@ class BuildIndexTest : public DBFixture {
 
 TEST_F(BuildIndexTest, WhatIsAskedForIsThereWhenItReturns) {
   StoreChain("a", std::vector<uint64_t>{3000, 700, 2100}, 1);
-  for (const char* index :
-       {"pq", "pq,m=4,b=6", "clustered", "graph", "quest,page=32", "infllm", "wave,cluster=32"}) {
+  for (const char* index : {"pq", "pq,m=4,b=6", "clustered", "graph", "graph,graphs=head",
+                            "quest,page=32", "infllm", "wave,cluster=32"}) {
     const Result<BuildReport> report = db_->Build("a", index);
     ATTNDB_ASSERT_OK(report.status());
     EXPECT_EQ(report->num_built, 2u) << index;

@@ -40,13 +40,13 @@ class GrownGraphsTest : public DBFixture {
       ATTNDB_EXPECT_OK(StoreTokens(std::span(stored).first(end), {.name = "a", .replace = true}));
     }
     EXPECT_EQ(db_->Describe("a")->query_sample_bytes > 0, options.query_sample > 0);
-    ATTNDB_EXPECT_OK(db_->Build("a", index).status());
+    const BuildReport report = *db_->Build("a", index);
     if (!lost.empty()) RemoveFiles(index, lost);
     ATTNDB_EXPECT_OK(db_->Compact({.segment_tokens = 8000}));
     ATTNDB_EXPECT_OK(db_->WaitForBackground());
     const ContextInfo info = *db_->Describe("a");
     EXPECT_EQ(info.segments.size(), 1u);
-    EXPECT_EQ(info.derived_bytes.count(index + "_1"), 1u);
+    EXPECT_EQ(info.derived_bytes.count(report.kind), 1u);
     Session session = Resume(stored);
     const std::string plan = "topk(k=20,index=" + index + ",beam_width=";
     Answers answers = {.narrow = ProbeWith(&session, plan + "20)")};
@@ -88,6 +88,14 @@ TEST_F(GrownGraphsTest, WhatCannotBeReadIsBuiltAnew) {
 TEST_F(GrownGraphsTest, WithoutQueriesAGraphIsBuiltAnew) {
   const Answers built = MergedWith("graph", {.query_sample = 0});
   EXPECT_EQ(MergedWith("graph", {.query_sample = 0, .grow_graphs = true}).narrow, built.narrow);
+}
+
+// Those of q heads are built anew of all keys in any case.
+TEST_F(GrownGraphsTest, GraphsOfHeadsDoNotGrow) {
+  const Answers built = MergedWith("graph,graphs=head", {});
+  EXPECT_LT(built.error, 1e-6);
+  EXPECT_NE(built.narrow, MergedWith("graph", {}).narrow);
+  EXPECT_EQ(MergedWith("graph,graphs=head", {.grow_graphs = true}).narrow, built.narrow);
 }
 
 TEST_F(GrownGraphsTest, TrainingQueriesHaveAMost) {

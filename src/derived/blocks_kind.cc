@@ -26,7 +26,7 @@ class BlocksKind final : public Kind {
               .min_tokens = 2048}),  // As of other indexes.
         form_(form) {}
 
-  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer, const LayerSpec&) const override {
     const index::BlockShape shape = ShapeOf(run, layer);
     return shape.fits_kernels() ? shape.total_bytes() : 0;
   }

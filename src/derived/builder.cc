@@ -36,9 +36,10 @@ bool Lacks(const SegmentFacts& segment, const Kind& kind) {
 
 }  // namespace
 
-LayerObjectsPtr Builder::Get(const storage::Segment& segment, const Kind& kind, LayerId layer) {
+LayerObjectsPtr Builder::Get(const storage::Segment& segment, const Kind& kind, LayerId layer,
+                             const LayerSpec& spec) {
   if (!kind.MayHave(segment.num_tokens())) return nullptr;
-  LayerObjectsPtr objects = parts_.cache->Find(segment, kind, layer);
+  LayerObjectsPtr objects = parts_.cache->Find(segment, kind, layer, spec);
   if (objects == nullptr) Ask(segment, kind);
   return objects;
 }
@@ -76,7 +77,7 @@ LayerObjectsPtr Builder::Get(const std::shared_ptr<const storage::TailBlock>& bl
     if (held == nullptr) return Status::Cancelled("the session has gone on without its tokens");
     return BuildLayer(*held, kind, layer, spec, control);
   };
-  Queue(key, kind.MemoryBytes(*block, layer), make);
+  Queue(key, kind.MemoryBytes(*block, layer, spec), make);
   return nullptr;
 }
 
@@ -278,7 +279,7 @@ Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t wo
     return Status::FailedPrecondition("segment " + std::to_string(segment.id()) + " wants no " +
                                       kind.traits().object + " on disk");
   }
-  ATTNDB_RETURN_IF_ERROR(parts_.store->Admit(segment.id(), kind.ObjectBytes(segment)));
+  ATTNDB_RETURN_IF_ERROR(parts_.store->Admit(segment.id(), kind.ObjectBytes(segment, opened.spec)));
   ATTNDB_ASSIGN_OR_RETURN(const uint64_t generation, parts_.store->ReserveGeneration());
   ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CompanionWriter> writer,
                           parts_.files->Create(segment, kind, generation, control->cancel()));
@@ -310,10 +311,11 @@ Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t wo
 
 // Where K and V of all layers leave no room for the objects of all layers, memory is free for a
 // moment only: what would be made in it is what calls are about to need.
-bool Builder::HasRoomBeside(const storage::Segment& segment, const Kind& kind) const {
+bool Builder::HasRoomBeside(const OpenedSegment& opened, const Kind& kind) const {
+  const storage::Segment& segment = *opened.segment;
   uint64_t bytes = segment.file_bytes();
   for (LayerId layer = 0; layer < segment.shape().layers.size(); ++layer) {
-    bytes += kind.MemoryBytes(segment, layer);
+    bytes += kind.MemoryBytes(segment, layer, opened.spec.layers[layer]);
   }
   return bytes <= parts_.budget->limit_bytes();
 }
@@ -322,7 +324,7 @@ Status Builder::BuildInMemory(const OpenedSegment& opened, const Kind& kind, uin
                               Lanes::Control* control) {
   const storage::Segment& segment = *opened.segment;
   const uint64_t num_layers = opened.spec.num_layers();
-  if (!HasRoomBeside(segment, kind)) return Status::Ok();
+  if (!HasRoomBeside(opened, kind)) return Status::Ok();
   for (LayerId layer = 0; layer < num_layers; ++layer) {
     const LayerSpec& spec = opened.spec.layers[layer];
     if (!HasObjects(spec) || parts_.cache->IsInMemory(segment.id(), kind, layer)) continue;
@@ -339,7 +341,7 @@ Result<bool> Builder::BuildLayer(const storage::KvRun& run, const Kind& kind, La
                                  const LayerSpec& spec, Lanes::Control* control) {
   const bool is_custom = kind.traits().is_custom;
   std::optional<storage::Reservation> reservation;
-  if (!is_custom) reservation = parts_.budget->ReserveIfFree(kind.MemoryBytes(run, layer));
+  if (!is_custom) reservation = parts_.budget->ReserveIfFree(kind.MemoryBytes(run, layer, spec));
   if (!is_custom && !reservation) return false;
   ThreadPool* const pool = kind.traits().slow ? control->pool() : nullptr;
   Result<std::vector<Head>> heads =

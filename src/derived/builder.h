@@ -67,9 +67,10 @@ class Builder {
   // --- For sessions. ---
 
   // The layer's objects of the kind. Null if they are not ready: then they are asked for.
-  LayerObjectsPtr Get(const storage::Segment& segment, const Kind& kind, LayerId layer)
-      ATTNDB_EXCLUDES(mutex_);
-  // The same of a tail's block. REQUIRES: it has the layer, which is as `spec` says.
+  // REQUIRES: it has the layer, which is as `spec` says.
+  LayerObjectsPtr Get(const storage::Segment& segment, const Kind& kind, LayerId layer,
+                      const LayerSpec& spec) ATTNDB_EXCLUDES(mutex_);
+  // The same of a tail's block.
   LayerObjectsPtr Get(const std::shared_ptr<const storage::TailBlock>& block, const Kind& kind,
                       LayerId layer, const LayerSpec& spec) ATTNDB_EXCLUDES(mutex_);
   // What could not be read is dropped in the background, if its bytes are wrong.
@@ -161,7 +162,7 @@ class Builder {
       ATTNDB_EXCLUDES(mutex_);
   Status Write(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                Lanes::Control* control) ATTNDB_EXCLUDES(mutex_);
-  bool HasRoomBeside(const storage::Segment& segment, const Kind& kind) const;
+  bool HasRoomBeside(const OpenedSegment& opened, const Kind& kind) const;
   Status BuildInMemory(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                        Lanes::Control* control);
   // False: memory is short, so that K and V are read.

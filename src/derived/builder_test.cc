@@ -51,7 +51,9 @@ class BuilderTest : public ::testing::Test {
     return kinds;
   }
   const Kind& KindOf(const char* name) const { return kinds_.ForUse(name); }
-  LayerObjectsPtr Get(const char* kind) { return builder_.Get(store_.segment(), KindOf(kind), 0); }
+  LayerObjectsPtr Get(const char* kind, LayerId layer = 0) {
+    return builder_.Get(store_.segment(), KindOf(kind), layer, store_.spec().layers[layer]);
+  }
   void ExpectReady(const char* kind) {
     const LayerObjectsPtr objects = Get(kind);
     ASSERT_NE(objects, nullptr) << kind;
@@ -83,7 +85,7 @@ TEST_F(BuilderTest, WhatIsAskedForIsWrittenOnceAndThenReady) {
   EXPECT_THAT(OnDisk(), ElementsAre("asked"));
   EXPECT_EQ(builder_.num_written(), 1u);
   EXPECT_EQ(cache_.counters(KindOf("asked")).num_built, 0u);
-  EXPECT_EQ(builder_.Get(store_.segment(), KindOf("asked"), 1)->head(0).owner, nullptr)
+  EXPECT_EQ(Get("asked", 1)->head(0).owner, nullptr)
       << "no plan is looked at in a layer with a window";
 }
 

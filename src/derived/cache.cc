@@ -33,7 +33,8 @@ void Cache::Forget(const storage::ObjectName& name) {
   version_.fetch_add(1, std::memory_order_release);
 }
 
-LayerObjectsPtr Cache::Find(const storage::Segment& segment, const Kind& kind, LayerId layer) {
+LayerObjectsPtr Cache::Find(const storage::Segment& segment, const Kind& kind, LayerId layer,
+                            const LayerSpec& spec) {
   if (LayerObjectsPtr objects = FindInMemory(segment, kind, layer)) return objects;
   std::shared_ptr<storage::ResidentGroup> group;
   std::optional<ObjectRecord> record;
@@ -47,11 +48,11 @@ LayerObjectsPtr Cache::Find(const storage::Segment& segment, const Kind& kind, L
     file = slot.file;
   }
   std::optional<storage::Reservation> reservation =
-      budget_->ReserveIfFree(kind.MemoryBytes(segment, layer));
+      budget_->ReserveIfFree(kind.MemoryBytes(segment, layer, spec));
   if (!reservation) return nullptr;
   Result<ObjectPtr> object = Open(segment, kind, *record, std::move(file));
   Result<std::vector<Head>> heads = object.status();
-  if (object.ok()) heads = kind.ReadLayer(**object, segment, layer);
+  if (object.ok()) heads = kind.ReadLayer(**object, segment, layer, spec);
   if (!heads.ok()) {
     Lose(segment, kind, record->generation, heads.status());
     return nullptr;
@@ -86,14 +87,14 @@ bool Cache::IsInMemory(RunId run, const Kind& kind, LayerId layer) const {
   return slot != nullptr && !slot->layers[layer].expired();
 }
 
-uint64_t Cache::ReadyKinds(RunId run, LayerId layer) const {
+KindSet Cache::ReadyKinds(RunId run, LayerId layer) const {
   MutexLock lock(&mutex_);
   const auto entry = entries_.find(run);
-  if (entry == entries_.end()) return 0;
-  uint64_t ready = 0;
+  KindSet ready;
+  if (entry == entries_.end()) return ready;
   for (size_t i = 0; i < kinds_->size(); ++i) {
     const Slot& slot = entry->second.slots[i];
-    if (slot.record || !slot.layers[layer].expired()) ready |= uint64_t{1} << i;
+    ready[i] = slot.record || !slot.layers[layer].expired();
   }
   return ready;
 }

@@ -76,8 +76,8 @@ class Cache {
   void Forget(const storage::ObjectName& name) ATTNDB_EXCLUDES(mutex_);
 
   // Of a layer; null if the object is not ready, or has no memory. Does not look further.
-  LayerObjectsPtr Find(const storage::Segment& segment, const Kind& kind, LayerId layer)
-      ATTNDB_EXCLUDES(mutex_);
+  LayerObjectsPtr Find(const storage::Segment& segment, const Kind& kind, LayerId layer,
+                       const LayerSpec& spec) ATTNDB_EXCLUDES(mutex_);
   // The same of what is in memory. Of a run that is no segment, there is nothing else.
   LayerObjectsPtr FindInMemory(const storage::KvRun& run, const Kind& kind, LayerId layer)
       ATTNDB_EXCLUDES(mutex_);
@@ -85,8 +85,8 @@ class Cache {
   bool IsOnDisk(SegmentId segment, const Kind& kind) const ATTNDB_EXCLUDES(mutex_);
   bool IsInMemory(RunId run, const Kind& kind, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
 
-  // The kinds whose objects are ready for a layer of the run: bit i stands for kind i.
-  uint64_t ReadyKinds(RunId run, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
+  // The kinds whose objects are ready for a layer of the run.
+  KindSet ReadyKinds(RunId run, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
   // Grows when an object becomes ready, or is lost. Who sees it unchanged sees what ReadyKinds said
   // before, but for what was built in memory and made room since: Find is null then.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }

@@ -35,7 +35,9 @@ class CacheTest : public ::testing::Test {
   storage::ObjectName NameOf(uint64_t generation) const {
     return {FakeStore::kSegment, "first", generation};
   }
-  LayerObjectsPtr Find() { return cache_.Find(store_.segment(), kind_, 0); }
+  LayerObjectsPtr Find() {
+    return cache_.Find(store_.segment(), kind_, 0, store_.spec().layers[0]);
+  }
 
   storage::MemoryBudget budget_{kLimit};
   FakeStore store_;
@@ -55,15 +57,15 @@ TEST_F(CacheTest, WhatItHasNotLearnedIsNotThere) {
   EXPECT_EQ(FirstBytesKind::BytesOf(objects->head(1)), store_.ExpectedOf(1));
   EXPECT_EQ(Find(), objects);
   EXPECT_EQ(cache_.counters(kind_).num_read, 1u);
-  EXPECT_EQ(cache_.Find(store_.segment(), *kinds_.all()[1], 0), nullptr);
+  EXPECT_EQ(cache_.Find(store_.segment(), *kinds_.all()[1], 0, store_.spec().layers[0]), nullptr);
 }
 
 TEST_F(CacheTest, TheVersionTellsWhenWhatIsReadyHasChanged) {
-  EXPECT_EQ(cache_.ReadyKinds(FakeStore::kSegment, 0), 0u);
+  EXPECT_TRUE(cache_.ReadyKinds(FakeStore::kSegment, 0).none());
   uint64_t version = cache_.version();
   WriteAndLearn();
   EXPECT_GT(cache_.version(), version);
-  EXPECT_EQ(cache_.ReadyKinds(FakeStore::kSegment, 0), 1u);
+  EXPECT_EQ(cache_.ReadyKinds(FakeStore::kSegment, 0), KindSet(1));
   (void)Find();
   version = cache_.version();
   (void)Find();

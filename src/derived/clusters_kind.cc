@@ -21,7 +21,7 @@ class ClustersKind final : public Kind {
               .former = {"clusters_1", "clusters_2"},
               .slow = true}) {}
 
-  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer, const LayerSpec&) const override {
     return index::ClusteredKeys::BytesFor(run.num_tokens(), KeyElements(run, layer));
   }
 

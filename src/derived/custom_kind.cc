@@ -47,7 +47,7 @@ class CustomKind final : public Kind {
               .is_custom = true}),
         type_(std::make_shared<const CustomIndexType>(type)) {}
 
-  uint64_t HeadBytes(const storage::KvRun&, LayerId) const override { return 0; }
+  uint64_t HeadBytes(const storage::KvRun&, LayerId, const LayerSpec&) const override { return 0; }
 
   Result<BuiltHead> Build(const HeadSource& source) const override {
     const storage::KvRun& run = *source.run;

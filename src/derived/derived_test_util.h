@@ -47,7 +47,9 @@ class FirstBytesKind final : public derived::Kind {
     return std::static_pointer_cast<const derived::OwnedHead<Bytes>>(head.owner)->object;
   }
 
-  uint64_t HeadBytes(const storage::KvRun&, LayerId) const override { return kBytes; }
+  uint64_t HeadBytes(const storage::KvRun&, LayerId, const LayerSpec&) const override {
+    return kBytes;
+  }
   Result<derived::BuiltHead> Build(const derived::HeadSource& source) const override {
     if (on_build_) on_build_();
     const auto owned = derived::Own(Bytes(source.rows, source.rows + kBytes));
@@ -89,6 +91,7 @@ class FakeStore final : public derived::Store {
     spec_.layers[1].sliding_window = 50;
   }
 
+  const ModelSpec& spec() const { return spec_; }
   const storage::Segment& segment() const { return *segment_; }
   const std::shared_ptr<const storage::Segment>& segment_ptr() const { return segment_; }
   const derived::ObjectFiles& files() const { return files_; }

@@ -1,21 +1,21 @@
-// Graphs over keys (index/graph/) as derived objects, one for each kv head, shared by its group of
-// q heads: docs/formats/graph.md.
+// Graphs over keys (index/graph/) as derived objects: built as attndb prefers, or as RoarGraph was
+// published; one for each kv head, shared by its group of q heads, or one for each of these:
+// docs/formats/graph.md.
 //
 // Threads: constant; thread-safe.
 #ifndef ATTNDB_DERIVED_GRAPH_KIND_H_
 #define ATTNDB_DERIVED_GRAPH_KIND_H_
 
 #include <memory>
+#include <vector>
 
 #include "derived/kind.h"
 #include "derived/kinds.h"
 
 namespace attndb::derived {
 
-std::unique_ptr<const Kind> MakeGraphKind(const KindOptions& options);
-
-// The same, built as RoarGraph was published.
-std::unique_ptr<const Kind> MakeRoarGraphKind(const KindOptions& options);
+// kGraph and kRoarGraph, and those of q heads.
+std::vector<std::unique_ptr<const Kind>> MakeGraphKinds(const KindOptions& options);
 
 }  // namespace attndb::derived
 

@@ -20,7 +20,7 @@ class KeyPlanesKind final : public Kind {
               .former = {"key_planes", "key_planes_2"},
               .always = true}) {}
 
-  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer, const LayerSpec&) const override {
     return index::KeyPlanes::BytesFor(run.num_tokens(), KeyElements(run, layer));
   }
 

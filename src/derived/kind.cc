@@ -11,9 +11,11 @@ namespace {
 
 // A head of an object, whose parts are not empty.
 Result<HeadParts> ReadParts(const Kind& kind, const storage::Companion& object,
-                            const storage::KvRun& run, LayerId layer, uint32_t head) {
+                            const storage::KvRun& run, LayerId layer, const LayerSpec& spec,
+                            uint32_t head) {
   HeadParts parts = {.run = &run,
                      .layer = layer,
+                     .spec = &spec,
                      .name = storage::Describe(object.name()) + ", layer " + std::to_string(layer) +
                              ", head " + std::to_string(head)};
   for (uint32_t part = 0; part < kind.traits().parts.size(); ++part) {
@@ -59,7 +61,7 @@ class LayerBuilder {
     if (options_.prior == nullptr) return std::nullopt;
     const storage::Companion& object = *options_.prior->object;
     if (object.num_rows({layer_, kv_head, 0}) == 0) return std::nullopt;
-    Result<HeadParts> parts = ReadParts(kind_, object, run_, layer_, kv_head);
+    Result<HeadParts> parts = ReadParts(kind_, object, run_, layer_, spec_, kv_head);
     if (!parts.ok()) return std::nullopt;
     return PriorHead{std::move(parts->name), std::move(parts->parts), options_.prior->num_tokens};
   }
@@ -82,18 +84,18 @@ uint32_t NumHeads(const storage::KvRun& run, LayerId layer) {
 
 bool HasObjects(const LayerSpec& spec) { return spec.sliding_window == 0; }
 
-uint64_t Kind::ObjectBytes(const storage::KvRun& run) const {
+uint64_t Kind::ObjectBytes(const storage::KvRun& run, const ModelSpec& spec) const {
   uint64_t bytes = 0;
   for (LayerId layer = 0; layer < run.shape().layers.size(); ++layer) {
-    bytes += NumHeads(run, layer) * HeadBytes(run, layer);
+    bytes += NumHeads(run, layer) * HeadBytes(run, layer, spec.layers[layer]);
   }
   return bytes;
 }
 
-uint64_t Kind::MemoryBytes(const storage::KvRun& run, LayerId layer) const {
+uint64_t Kind::MemoryBytes(const storage::KvRun& run, LayerId layer, const LayerSpec& spec) const {
   // Parts are read in whole granules: each begins and ends inside one.
   const uint64_t ends = uint64_t{2} * traits_.parts.size() * storage::kGranuleBytes;
-  return NumHeads(run, layer) * (HeadBytes(run, layer) + ends);
+  return NumHeads(run, layer) * (HeadBytes(run, layer, spec) + ends);
 }
 
 Result<std::vector<Head>> Kind::BuildLayer(const storage::KvRun& run, LayerId layer,
@@ -113,11 +115,12 @@ Result<std::vector<Head>> Kind::BuildLayer(const storage::KvRun& run, LayerId la
 }
 
 Result<std::vector<Head>> Kind::ReadLayer(const storage::Companion& object,
-                                          const storage::KvRun& run, LayerId layer) const {
+                                          const storage::KvRun& run, LayerId layer,
+                                          const LayerSpec& spec) const {
   std::vector<Head> heads(NumHeads(run, layer));
   for (uint32_t head = 0; head < heads.size(); ++head) {
     if (object.num_rows({layer, head, 0}) == 0) continue;
-    ATTNDB_ASSIGN_OR_RETURN(HeadParts parts, ReadParts(*this, object, run, layer, head));
+    ATTNDB_ASSIGN_OR_RETURN(HeadParts parts, ReadParts(*this, object, run, layer, spec, head));
     ATTNDB_ASSIGN_OR_RETURN(heads[head], Parse(std::move(parts)));
   }
   return heads;

@@ -82,6 +82,7 @@ struct HeadSource {
 struct HeadParts {
   const storage::KvRun* run = nullptr;
   LayerId layer = 0;
+  const LayerSpec* spec = nullptr;
   std::string name;                         // Of object, layer and head, for errors.
   std::vector<storage::ObjectRange> parts;  // In the order of the kind's parts.
 };
@@ -114,15 +115,16 @@ class Kind {
   bool MayHave(uint64_t num_tokens) const { return num_tokens >= traits_.min_tokens; }
 
   // Bytes of all parts of a head, at most.
-  virtual uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const = 0;
+  virtual uint64_t HeadBytes(const storage::KvRun& run, LayerId layer,
+                             const LayerSpec& spec) const = 0;
   virtual Result<BuiltHead> Build(const HeadSource& source) const = 0;
   // REQUIRES: the parts are not empty.
   virtual Result<Head> Parse(HeadParts parts) const = 0;
 
   // What the run's object takes at most: a head that has none takes nothing.
-  uint64_t ObjectBytes(const storage::KvRun& run) const;
+  uint64_t ObjectBytes(const storage::KvRun& run, const ModelSpec& spec) const;
   // Memory that a layer takes, built or read.
-  uint64_t MemoryBytes(const storage::KvRun& run, LayerId layer) const;
+  uint64_t MemoryBytes(const storage::KvRun& run, LayerId layer, const LayerSpec& spec) const;
 
   struct BuildOptions {
     ThreadPool* pool = nullptr;
@@ -133,7 +135,7 @@ class Kind {
   Result<std::vector<Head>> BuildLayer(const storage::KvRun& run, LayerId layer,
                                        const LayerSpec& spec, const BuildOptions& options) const;
   Result<std::vector<Head>> ReadLayer(const storage::Companion& object, const storage::KvRun& run,
-                                      LayerId layer) const;
+                                      LayerId layer, const LayerSpec& spec) const;
   // Adds all parts of all heads. Holds what is made of one head at a time. `layer_done` is called
   // after each layer. `prior`: null, or what heads go on from, as far as it can be read.
   Status Write(const storage::KvRun& run, const ModelSpec& spec, ThreadPool* pool,

@@ -48,8 +48,7 @@ Kinds BuiltinKinds(const KindOptions& options) {
   kinds.Add(MakeValuePlanesKind());
   kinds.Add(MakeValueMeansKind());
   kinds.Add(MakeClustersKind());
-  kinds.Add(MakeGraphKind(options));
-  kinds.Add(MakeRoarGraphKind(options));
+  for (auto& kind : MakeGraphKinds(options)) kinds.Add(std::move(kind));
   for (auto& kind : MakePqKinds(options.kmeans_iterations)) kinds.Add(std::move(kind));
   for (auto& kind : MakeBlocksKinds()) kinds.Add(std::move(kind));
   for (auto& kind : MakeWaveKinds(options.kmeans_iterations)) kinds.Add(std::move(kind));

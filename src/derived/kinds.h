@@ -5,6 +5,7 @@
 #ifndef ATTNDB_DERIVED_KINDS_H_
 #define ATTNDB_DERIVED_KINDS_H_
 
+#include <bitset>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -22,7 +23,8 @@ inline constexpr std::string_view kValueMeans = "value_means";
 inline constexpr std::string_view kClusters = "clusters";
 inline constexpr std::string_view kGraph = "graph";
 inline constexpr std::string_view kRoarGraph = "roargraph";
-// A setting follows the names of these, as in "pq_8x8".
+// A setting follows the names of these, as in "pq_8x8"; of graphs only if they are of q heads, as
+// in "graph_head".
 inline constexpr std::string_view kPq = "pq";
 inline constexpr std::string_view kQuest = "quest";
 inline constexpr std::string_view kInfLlm = "infllm";
@@ -30,7 +32,7 @@ inline constexpr std::string_view kWave = "wave";
 
 class Kinds {
  public:
-  static constexpr size_t kMost = 64;  // Cache::ReadyKinds has a bit for each.
+  static constexpr size_t kMost = 128;  // KindSet has a bit for each.
 
   // REQUIRES: neither its use nor the name of its objects is taken; there are fewer than kMost.
   void Add(std::unique_ptr<const Kind> kind);
@@ -47,6 +49,9 @@ class Kinds {
  private:
   std::vector<std::unique_ptr<const Kind>> kinds_;
 };
+
+// Some of the kinds: bit i stands for number i.
+using KindSet = std::bitset<Kinds::kMost>;
 
 // How kinds are built, where something can be chosen. What was built otherwise is read all the
 // same. 0: as the index thinks fit.

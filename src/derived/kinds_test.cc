@@ -39,7 +39,8 @@ class KindsTest : public ::testing::TestWithParam<size_t> {
     segment_ =
         *storage::Segment::Open(&fs_, "segments", {data.identity, written->root_hash}, &budget_);
     LayerSpec layer;
-    layer.num_q_heads = layer.num_kv_heads = 2;
+    layer.num_kv_heads = 2;
+    layer.num_q_heads = 6;
     layer.head_dim = layer.v_head_dim = kDim;
     spec_ = ModelSpec::Uniform(1, layer, DType::kFloat16, "test");
   }
@@ -77,7 +78,7 @@ TEST_P(KindsTest, BuiltAndReadHeadsAreOfTheSameSort) {
       kind().BuildLayer(*segment_, 0, spec_.layers[0], {.pool = &pool_, .cancel = nullptr}));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const auto object, Write());
   ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<Head> read,
-                              kind().ReadLayer(*object, *segment_, 0));
+                              kind().ReadLayer(*object, *segment_, 0, spec_.layers[0]));
   ASSERT_EQ(built.size(), 2u);
   ASSERT_EQ(read.size(), 2u);
   for (const std::vector<Head>* heads : {&built, &read}) {
@@ -95,9 +96,11 @@ TEST_P(KindsTest, BuiltAndReadHeadsAreOfTheSameSort) {
 
 TEST_P(KindsTest, SizesAreKnownBefore) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const auto object, Write());
-  EXPECT_LE(kind().HeadBytes(*segment_, 0) * 2, kind().MemoryBytes(*segment_, 0));
-  EXPECT_LE(file_bytes_, kind().ObjectBytes(*segment_) + (uint64_t{64} << 10));
-  EXPECT_GE(2 * file_bytes_, kind().HeadBytes(*segment_, 0));
+  const LayerSpec& layer = spec_.layers[0];
+  const uint64_t head_bytes = kind().HeadBytes(*segment_, 0, layer);
+  EXPECT_LE(head_bytes * 2, kind().MemoryBytes(*segment_, 0, layer));
+  EXPECT_LE(file_bytes_, kind().ObjectBytes(*segment_, spec_) + (uint64_t{64} << 10));
+  EXPECT_GE(2 * file_bytes_, head_bytes);
 }
 
 TEST_P(KindsTest, NamesAreFound) {

@@ -34,7 +34,7 @@ class PqKind final : public Kind {
               .slow = true}),
         options_(options) {}
 
-  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer, const LayerSpec&) const override {
     const size_t elements = KeyElements(run, layer);
     if (elements % options_.num_subspaces != 0) return 0;
     return index::PqKeys::BytesFor(run.num_tokens(), elements, options_);

@@ -30,7 +30,7 @@ class ValueKind final : public Kind {
  public:
   using Kind::Kind;
 
-  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer, const LayerSpec&) const override {
     return Object::BytesFor(ShapeOf(run, layer));
   }
 

@@ -24,7 +24,7 @@ class WaveKind final : public Kind {
               .slow = true}),
         options_(options) {}
 
-  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer) const override {
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer, const LayerSpec&) const override {
     return ShapeOf(run, layer).max_bytes();
   }
 

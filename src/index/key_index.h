@@ -65,7 +65,7 @@ struct SearchSpec {
   double p = 0;  // Of kMass, in (0, 1].
   // What makes logits of scores: of kMass and kTopK, and for indexes of the caller's own.
   kernels::LogitSpec logit;
-  std::array<double, 4> arguments{};  // That these take of the plan, in the type's order.
+  std::array<double, 5> arguments{};  // That these take of the plan, in the type's order.
 };
 
 class KeyIndex;

@@ -163,9 +163,11 @@ IndexType Graph(std::string name) {
               {{.key = "beam_width", .min = 1, .max = kMaxWidth, .whole = true},
                {.key = "walk", .words = {"group", "diprs"}},
                {.key = "l0", .min = 0, .max = kMaxWidth, .whole = true, .fallback = kListThreshold},
-               {.key = "expand", .words = {"hidden", "all"}}},
+               {.key = "expand", .words = {"hidden", "all"}},
+               {.key = "graphs", .words = {"group", "head"}}},
           .predict = GraphWork,
           .finds_by = name,
+          .settings = {"graphs"},
           .effort_key = "beam_width",
           .conflict = WalkConflict};
 }

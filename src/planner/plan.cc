@@ -137,8 +137,14 @@ bool LayerPlan::Is(std::string_view query_name) const {
 
 std::string LayerPlan::FindsBy() const {
   std::string name = index->finds_by;
-  for (size_t i = 0; i < index->settings.size(); ++i) {
-    name += (i == 0 ? "_" : "x") + std::to_string(static_cast<uint32_t>(Get(index->settings[i])));
+  char separator = '_';
+  for (const std::string& key : index->settings) {
+    const Argument& argument = *Find(key).argument;
+    const auto value = static_cast<uint32_t>(Get(key));
+    if (!argument.words.empty() && value == 0) continue;
+    name += separator;
+    name += argument.words.empty() ? std::to_string(value) : argument.words[value];
+    separator = 'x';
   }
   return name;
 }

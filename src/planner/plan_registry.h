@@ -36,7 +36,7 @@ enum class QueryKind : uint8_t {
   kRules,   // What a rule set makes of it, layer by layer (settle.h): one of the others.
 };
 
-inline constexpr size_t kMaxArguments = 4;  // Of one query, and of one index.
+inline constexpr size_t kMaxArguments = 5;  // Of one query, and of one index.
 
 // A key with a number, or with one of some words.
 struct Argument {
@@ -93,7 +93,7 @@ struct IndexType {
   // exact.
   std::string finds_by;
   // Arguments of which each setting has companions of its own: finds_by and their values name them,
-  // as in "pq_8x6". Usually none.
+  // as in "pq_8x6", and words but the first, as in "graph_head". Usually none.
   std::vector<std::string> settings;
   // Which of its arguments is the effort of a search (index/key_index.h); empty: none.
   std::string effort_key;

@@ -182,6 +182,20 @@ TEST(PlanTest, GraphsAreToldHowToWalk) {
   EXPECT_EQ(Parsed("topk(k=9,index=graph,expand=all)").Word("expand"), "all");
 }
 
+TEST(PlanTest, GraphsAreOfAGroupOrOfEachHead) {
+  EXPECT_EQ(Parsed("topk(k=9,index=graph,graphs=group)").FindsBy(), "graph");
+  const LayerPlan heads = Parsed("dipr(beta=5,index=roargraph,walk=diprs,l0=64,graphs=head)");
+  EXPECT_EQ(heads.FindsBy(), "roargraph_head");
+  EXPECT_EQ(heads.Word("graphs"), "head");
+  EXPECT_EQ(heads.ToString(),
+            "dipr(beta=5,index=roargraph,walk=diprs,l0=64,graphs=head,sink=16,window=128)");
+  EXPECT_EQ(Parsed("topk(k=9,index=pq,m=4,b=6)").FindsBy(), "pq_4x6");
+  const PlanRegistry registry = BuiltinPlans();
+  EXPECT_THAT(Plan::Parse("topk(k=9,index=graph,graphs=q)", registry).status().message(),
+              HasSubstr("graphs must be group or head"));
+  EXPECT_FALSE(Plan::Parse("topk(k=9,index=clustered,graphs=head)", registry).ok());
+}
+
 TEST(PlanTest, WhatBelongsToOneWalkIsRefusedOfTheOther) {
   const auto message = [](std::string_view text) {
     const Status status = Parse(text).status();

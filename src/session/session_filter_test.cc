@@ -119,8 +119,9 @@ TEST_F(SessionFilterTest, PlansChooseAmongWhatIsLeft) {
     if (query.starts_with("mass")) {
       settings.emplace_back(",index=pq,m=16,effort=60");
     } else {
-      for (const char* index : {",index=clustered,effort=100", ",index=graph,beam_width=6000",
-                                ",index=pq,m=16,b=8,effort=60"}) {
+      for (const char* index :
+           {",index=clustered,effort=100", ",index=graph,beam_width=6000",
+            ",index=graph,graphs=head,beam_width=6000", ",index=pq,m=16,b=8,effort=60"}) {
         settings.emplace_back(index);
       }
     }

@@ -144,9 +144,9 @@ class SessionImpl {
   static constexpr uint64_t kNever = ~uint64_t{0};  // No version is this.
   // What is ready of a layer, for its derived runs: bit i stands for derived kind i.
   struct ReadyObjects {
-    uint64_t objects_version = kNever;  // Of the cache, when it was looked at,
-    uint64_t chain_version = kNever;    // ... and of the chain.
-    std::vector<uint64_t> kinds;        // By derived run.
+    uint64_t objects_version = kNever;    // Of the cache, when it was looked at,
+    uint64_t chain_version = kNever;      // ... and of the chain.
+    std::vector<derived::KindSet> kinds;  // By derived run.
   };
   // Of which runs a layer's objects were awaited.
   struct AwaitedRuns {
@@ -186,9 +186,9 @@ class SessionImpl {
   // What is ready of the run; asks for it if it is not.
   derived::LayerObjectsPtr GetObjects(uint64_t run, const derived::Kind& kind, LayerId layer) const;
   derived::Lanes::AddedPtr JobOf(uint64_t run, const derived::Kind& kind, LayerId layer) const;
-  void FindReady(LayerId layer, std::vector<uint64_t>* kinds) const;
+  void FindReady(LayerId layer, std::vector<derived::KindSet>* kinds) const;
   // `ready`: as FindReady found it.
-  void FindFacts(LayerId layer, std::span<const uint64_t> ready, LayerFacts* facts) const;
+  void FindFacts(LayerId layer, std::span<const derived::KindSet> ready, LayerFacts* facts) const;
   // The same, looked up anew.
   void FindFacts(LayerId layer, LayerFacts* facts) const;
   // Of these facts, those that are no lists.

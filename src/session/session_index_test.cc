@@ -403,6 +403,10 @@ TEST_F(SessionDiprsTest, RoarGraphsAnswerAsAllKeysDo) {
     ATTNDB_ASSERT_OK(db_->WaitForBackground());
     first = ProbeWith(&session, plan);
     EXPECT_LT(Difference(first, ProbeWith(&session, "topk(k=60)")), 0.05);
+    const std::string heads = "topk(k=60,index=roargraph,graphs=head,beam_width=600)";
+    (void)ProbeWith(&session, heads);
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+    EXPECT_LT(Difference(ProbeWith(&session, heads), ProbeWith(&session, "topk(k=60)")), 0.05);
     const std::string published = "dipr(beta=3,index=roargraph,walk=diprs,l0=8000)";
     EXPECT_LT(Difference(ProbeWith(&session, published), ProbeWith(&session, "dipr(beta=3)")),
               0.01);
@@ -410,7 +414,7 @@ TEST_F(SessionDiprsTest, RoarGraphsAnswerAsAllKeysDo) {
   Open();
   Session session = Resume(stored);
   EXPECT_EQ(ProbeWith(&session, plan), first);
-  EXPECT_EQ(db_->Describe("a")->segments[0].companions.size(), 2u);
+  EXPECT_EQ(db_->Describe("a")->segments[0].companions.size(), 3u);
 }
 
 // Of a tail that no graph covers: its best token is known before the graph is walked, so that of l0
@@ -491,13 +495,15 @@ TEST_F(SessionIndexRefusalTest, WhatIndexesCannotDoIsRefused) {
 INSTANTIATE_TEST_SUITE_P(
     Indexes, SessionIndexTest,
     ::testing::Values("index=clustered,effort=100", "index=graph,beam_width=5000",
-                      "index=graph,expand=all,beam_width=5000", "index=pq,m=16,b=8,effort=60",
+                      "index=graph,expand=all,beam_width=5000",
+                      "index=graph,graphs=head,beam_width=5000", "index=pq,m=16,b=8,effort=60",
                       "index=quest,effort=1000", "index=infllm,block=64,effort=1000",
                       "index=wave,remainder=drop,effort=1000"),
     [](const auto& test) {
       const size_t begin = test.param.find('=') + 1;
       std::string name = test.param.substr(begin, test.param.find(',') - begin);
       if (test.param.find("expand") != std::string::npos) name += "All";
+      if (test.param.find("graphs") != std::string::npos) name += "OfHeads";
       name[0] = static_cast<char>(name[0] - 'a' + 'A');
       return name;
     });

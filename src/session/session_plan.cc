@@ -37,12 +37,12 @@ const derived::Kind* KindOf(const planner::IndexType& index, const planner::Laye
 }  // namespace
 
 void SessionImpl::FindFacts(LayerId layer, LayerFacts* facts) const {
-  std::vector<uint64_t> ready;
+  std::vector<derived::KindSet> ready;
   FindReady(layer, &ready);
   FindFacts(layer, ready, facts);
 }
 
-void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
+void SessionImpl::FindFacts(LayerId layer, std::span<const derived::KindSet> ready,
                             LayerFacts* facts) const {
   planner::ChainFacts& chain = facts->chain;
   chain = ChainOf(layer);
@@ -60,7 +60,7 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const uint64_t> ready,
   for (uint64_t i = 0; i < ready.size(); ++i) {
     const storage::KvRun& of = DerivedRun(i);
     const auto is_ready = [&](const derived::Kind& kind) {
-      return (ready[i] >> kinds.NumberOf(kind) & 1u) != 0;
+      return ready[i].test(kinds.NumberOf(kind));
     };
     planner::RunFacts& run = facts->runs.emplace_back();
     tokens = {tokens.end, tokens.end + TokensUsed(i)};

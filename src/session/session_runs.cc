@@ -85,7 +85,8 @@ uint64_t SessionImpl::TokensUsed(uint64_t run) const {
 
 derived::LayerObjectsPtr SessionImpl::GetObjects(uint64_t run, const derived::Kind& kind,
                                                  LayerId layer) const {
-  if (run < chain_.size()) return parts_.builder->Get(*chain_[run].segment, kind, layer);
+  if (run < chain_.size())
+    return parts_.builder->Get(*chain_[run].segment, kind, layer, spec_.layers[layer]);
   return parts_.builder->Get(blocks_[run - chain_.size()], kind, layer, spec_.layers[layer]);
 }
 
@@ -95,7 +96,7 @@ derived::Lanes::AddedPtr SessionImpl::JobOf(uint64_t run, const derived::Kind& k
   return parts_.builder->JobOf(*blocks_[run - chain_.size()], kind, layer);
 }
 
-void SessionImpl::FindReady(LayerId layer, std::vector<uint64_t>* kinds) const {
+void SessionImpl::FindReady(LayerId layer, std::vector<derived::KindSet>* kinds) const {
   kinds->clear();
   for (uint64_t run = 0; run < NumDerivedRuns(layer); ++run) {
     kinds->push_back(parts_.objects->ReadyKinds(DerivedRun(run).id(), layer));

@@ -23,6 +23,7 @@ constexpr uint64_t kBlock = 4096;
 constexpr const char* kSettings[] = {"bits=8",
                                      "index=clustered,effort=100",
                                      "index=graph,beam_width=6000",
+                                     "index=graph,graphs=head,beam_width=6000",
                                      "index=pq,m=16,effort=60",
                                      "index=quest,effort=1000",
                                      "index=infllm,block=64,effort=1000",

@@ -174,6 +174,9 @@ class RoundTripTest(KvFileCase):
         after = self.run_json("describe", "long")
         self.assertEqual(len(after["segments"]), 1)
         self.assertGreater(after["derived_bytes"]["roargraph_1"], 0)
+        of_heads = self.run_json("build", "long", "--index", "roargraph,graphs=head", *roar)
+        self.assertEqual((of_heads["kind"], of_heads["num_built"]), ("roargraph_head_1", 1))
+        self.assertGreater(of_heads["file_bytes"], after["derived_bytes"]["roargraph_1"])
         self.run_ok("verify")
         self.assert_fails(USAGE, "import", "--safetensors", file, "--query-sample", 17,
                           says=["--query-sample"])

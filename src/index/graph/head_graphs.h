@@ -1,0 +1,77 @@
+// Graphs of the q heads of a group over the keys of their kv head: each is trained by the sampled
+// queries of its q head alone, and searched for that one alone.
+//
+// Shapes:  as index/key_index.h; row r of a call is q head r of the group, so that a call has as
+//          many rows as there are graphs.
+// Effort:  as of graph_index.h, of each q head.
+// Errors:  Build: those of the graphs; kResourceExhausted: no memory. Parse: kCorruption, or
+//          kUnsupported for another version, naming object, graph, field, expected and found.
+// Threads: as graph_index.h.
+// Source:  RetrievalAttention, Appendix C: one index a q head. AlayaDB 7.2 shares one among the
+//          group, as GraphIndex does.
+#ifndef ATTNDB_INDEX_GRAPH_HEAD_GRAPHS_H_
+#define ATTNDB_INDEX_GRAPH_HEAD_GRAPHS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "attndb/result.h"
+#include "common/aligned_buffer.h"
+#include "index/graph/graph_format.h"
+#include "index/graph/graph_index.h"
+#include "index/graph/graph_source.h"
+#include "index/key_index.h"
+
+namespace attndb::index {
+
+class HeadGraphs final : public KeyIndex {
+ public:
+  // Builds a graph of all keys of the source, trained by its q_head.
+  using BuildGraph = std::function<Result<GraphIndex>(const GraphSource&)>;
+
+  static constexpr std::string_view kMagic = "attngrhd";
+  static constexpr uint32_t kVersion = 1;
+
+  // The most bytes of so many graphs, each of at most graph_bytes.
+  static uint64_t BytesFor(uint64_t graph_bytes, uint32_t num_graphs);
+
+  // Graph g by the queries of q head g. A head without any has one that keys trained. REQUIRES: at
+  // least one graph and one key; the source's q_head is not set.
+  static Result<HeadGraphs> Build(const GraphSource& source, uint32_t num_graphs,
+                                  const BuildGraph& build);
+
+  // Graphs that were written before; `bytes`, at a multiple of kGraphAlignment, are used where they
+  // lie and must outlive the result. They may hold anything. `object` names them in errors.
+  static Result<HeadGraphs> Parse(std::span<const std::byte> bytes, const GraphShape& expected,
+                                  uint32_t num_graphs, std::string_view object);
+
+  // What Parse reads, as long as this lives.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::span<const GraphIndex> graphs() const { return graphs_; }
+
+  // As of GraphIndex.
+  void set_first_key(size_t first_key);
+
+  size_t first_key() const override { return graphs_[0].first_key(); }
+  size_t num_keys() const override { return graphs_[0].num_keys(); }
+  uint64_t memory_bytes() const override { return bytes_.size(); }
+  size_t ScratchBytes(const IndexCall& call) const override;
+  // REQUIRES: as many q rows as graphs, here and in the call's other runs.
+  Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
+                SearchCost* cost) const override;
+
+ private:
+  static IndexRun RunOf(const IndexRun& run, size_t head);
+
+  AlignedBuffer buffer_;  // The bytes, if they were made here.
+  std::span<const std::byte> bytes_;
+  std::vector<GraphIndex> graphs_;  // By q head of the group.
+};
+
+}  // namespace attndb::index
+
+#endif  // ATTNDB_INDEX_GRAPH_HEAD_GRAPHS_H_
