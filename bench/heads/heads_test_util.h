@@ -35,8 +35,9 @@ inline NpyArray Array(std::vector<int64_t> shape, uint32_t seed) {
   return array;
 }
 
-// A file of `num_tokens` in layers 0 and 2 of 3, with q of the last 20; float32, 2/1 heads of 8.
-inline std::string WriteCapture(const std::string& name, int64_t num_tokens, const Rope& rope) {
+// A file of `num_tokens` in layers 0 and 2 of 3, with q of the last; float32, 2/1 heads of 8.
+inline std::string WriteCapture(const std::string& name, int64_t num_tokens, const Rope& rope,
+                                int64_t num_queries = 20) {
   const std::string path = testing::TempDir() + name;
   std::filesystem::remove(path);
   LayerSpec layer;
@@ -48,18 +49,20 @@ inline std::string WriteCapture(const std::string& name, int64_t num_tokens, con
   contents.spec = ModelSpec::Uniform(3, layer, DType::kFloat32, "test");
   for (int64_t i = 0; i < num_tokens; ++i) contents.tokens.push_back(static_cast<TokenId>(i));
   contents.layers = {0, 2};
-  contents.num_queries = 20;
+  contents.num_queries = static_cast<uint64_t>(num_queries);
   auto writer = KvFileWriter::Create(path, contents);
   EXPECT_TRUE(writer.ok()) << writer.status();
   for (const LayerId i : contents.layers) {
     const std::vector<float> k = Normals(static_cast<size_t>(num_tokens) * 8, 10 + i);
     const std::vector<float> v = Normals(static_cast<size_t>(num_tokens) * 8, 20 + i);
-    const std::vector<float> q = Normals(size_t{20} * 2 * 8, 30 + i);
+    const std::vector<float> q = Normals(static_cast<size_t>(num_queries) * 2 * 8, 30 + i);
     const auto view = [](const std::vector<float>& values, int64_t rows, int64_t heads) {
       return TensorView::Contiguous(values.data(), DType::kFloat32, rows, heads, 8);
     };
     EXPECT_TRUE(
-        writer->WriteLayer(i, view(k, num_tokens, 1), view(v, num_tokens, 1), view(q, 20, 2)).ok());
+        writer
+            ->WriteLayer(i, view(k, num_tokens, 1), view(v, num_tokens, 1), view(q, num_queries, 2))
+            .ok());
   }
   EXPECT_TRUE(writer->Finish().ok());
   return path;

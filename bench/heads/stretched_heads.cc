@@ -63,7 +63,7 @@ class Stretched : public HeadSource {
       const auto [content, position] = OriginOf(token);
       std::copy_n(layers_[i].v.data() + content * v_row, v_row, v);
       std::copy_n(layers_[i].k.data() + content * k_row, k_row, k);
-      if (content != position) MoveKeys(layer, content, position, {k, k_row});
+      if (content != position) Move(layer, content, position, {k, k_row});
       k += k_row;
       v += v_row;
     }
@@ -71,8 +71,15 @@ class Stretched : public HeadSource {
   }
 
   Status ReadQueries(size_t i, TokenRange range, float* q) override {
-    const uint64_t longer = info().num_tokens - source_->info().num_tokens;
-    return source_->ReadQueries(i, {range.begin - longer, range.end - longer}, q);
+    const LayerSpec& layer = info().layer(i);
+    const size_t q_row = size_t{layer.num_q_heads} * layer.head_dim;
+    for (uint64_t token = range.begin; token < range.end; ++token) {
+      const auto [content, position] = OriginOf(token);
+      ATTNDB_RETURN_IF_ERROR(source_->ReadQueries(i, {content, content + 1}, q));
+      if (content != position) Move(layer, content, position, {q, q_row});
+      q += q_row;
+    }
+    return Status();
   }
 
  private:
@@ -81,8 +88,8 @@ class Stretched : public HeadSource {
     std::vector<float> v;
   };
   struct Origin {
-    uint64_t content;   // The captured token that K and V come from,
-    uint64_t position;  // ... and the one at whose position it is put.
+    uint64_t content;   // The captured token that q, K and V come from.
+    uint64_t position;  // The captured token at whose position it is put.
   };
 
   Status Load(size_t i) {
@@ -108,13 +115,13 @@ class Stretched : public HeadSource {
     return {kFirstKept + content, kFirstKept + run};
   }
 
-  static void MoveKeys(const LayerSpec& layer, uint64_t from, uint64_t to, std::span<float> keys) {
+  static void Move(const LayerSpec& layer, uint64_t from, uint64_t to, std::span<float> rows) {
     if (layer.rope.layout == RopeLayout::kNone) return;
     const uint32_t num_dims = layer.rope.rope_dims == 0 ? layer.head_dim : layer.rope.rope_dims;
     const Turn turn =
         TurnBy(layer.rope, num_dims, static_cast<int64_t>(to) - static_cast<int64_t>(from));
-    for (size_t at = 0; at < keys.size(); at += layer.head_dim) {
-      Rotate(turn, layer.rope.layout, keys.subspan(at, layer.head_dim));
+    for (size_t at = 0; at < rows.size(); at += layer.head_dim) {
+      Rotate(turn, layer.rope.layout, rows.subspan(at, layer.head_dim));
     }
   }
 
@@ -142,7 +149,8 @@ Result<std::unique_ptr<HeadSource>> StretchedHeads(std::unique_ptr<HeadSource> s
   }
   info.description += ", stretched from " + cli::FormatCount(info.num_tokens) + " tokens";
   info.num_tokens = num_tokens;
-  info.num_queries = std::min(info.num_queries, kLastKept);
+  const bool has_all_queries = info.num_queries == source->info().num_tokens;
+  info.num_queries = has_all_queries ? num_tokens : std::min(info.num_queries, kLastKept);
   info.origin = HeadOrigin::kStretched;
   return std::unique_ptr<HeadSource>(
       std::make_unique<Stretched>(std::move(info), std::move(source)));

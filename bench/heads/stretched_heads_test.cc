@@ -78,6 +78,36 @@ TEST_P(StretchedHeadsTest, TokensAreCapturedOnesAtCapturedPositions) {
   std::filesystem::remove(path);
 }
 
+TEST_P(StretchedHeadsTest, EveryTokenHasQIfEveryCapturedOneHas) {
+  const Rope rope = {.layout = GetParam(), .rope_dims = 0, .base = 100.0, .scaling = ""};
+  const std::string path =
+      WriteCapture("stretched_queries_test.safetensors", kCaptured, rope, kCaptured);
+  auto captured = HeadsFromCapture(path, "2");
+  ASSERT_TRUE(captured.ok()) << captured.status();
+  auto heads = StretchedHeads(*std::move(captured), kLonger);
+  ASSERT_TRUE(heads.ok()) << heads.status();
+  ASSERT_EQ((*heads)->info().num_queries, kLonger);
+  std::vector<float> k(8 * kLonger), v(8 * kLonger), q(16 * kLonger);
+  ASSERT_TRUE((*heads)->ReadKv(0, {0, kLonger}, k.data(), v.data()).ok());
+  ASSERT_TRUE((*heads)->ReadQueries(0, {0, kLonger}, q.data()).ok());
+
+  const std::vector<float> old_k = Normals(8 * kCaptured, 12), old_v = Normals(8 * kCaptured, 22);
+  const std::vector<float> old_q = Normals(16 * kCaptured, 32);
+  uint64_t position = 0;
+  for (uint64_t token = 0; token < kLonger; ++token) {
+    uint64_t content = 0;
+    while (Row(old_v, content) != Row(v, token)) ++content;  // As the test above has seen.
+    if (content == position + 1 && Row(k, token) == Row(old_k, content)) ++position;
+    const double distance = static_cast<double>(position) - static_cast<double>(content);
+    for (const uint64_t head : {0U, 1U}) {
+      const auto wanted = Turned(Row(old_q, 2 * content + head), GetParam(), distance);
+      ASSERT_THAT(Row(q, 2 * token + head), testing::Pointwise(testing::FloatNear(1e-4F), wanted))
+          << token;
+    }
+  }
+  std::filesystem::remove(path);
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, StretchedHeadsTest,
                          testing::Values(RopeLayout::kHalf, RopeLayout::kInterleaved));
 

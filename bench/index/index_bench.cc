@@ -328,8 +328,9 @@ Result<std::vector<IndexHeadResult>> RunIndexBench(HeadSource* source,
   ATTNDB_ASSIGN_OR_RETURN(const cli::TempDir dir, cli::TempDir::Create(options.temp_dir));
   std::vector<IndexHeadResult> results;
   for (const HeadPlace& place : places) {
-    ATTNDB_ASSIGN_OR_RETURN(const IndexHead head,
-                            IndexHead::Read(source, place, options.num_queries));
+    ATTNDB_ASSIGN_OR_RETURN(
+        const IndexHead head,
+        IndexHead::Read(source, place, options.num_queries, options.prefix_tokens));
     HeadBench bench(head, options);
     ATTNDB_ASSIGN_OR_RETURN(IndexHeadResult result, bench.Run(dir.path()));
     results.push_back(std::move(result));

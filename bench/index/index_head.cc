@@ -57,31 +57,50 @@ class HeadReader {
   const uint32_t group_;
 };
 
-}  // namespace
-
-Result<IndexHead> IndexHead::Read(HeadSource* source, const HeadPlace& place,
-                                  uint32_t num_queries) {
-  const HeadInfo& info = source->info();
-  const uint64_t tail = std::min(kTail, info.num_queries / 2);
-  if (tail == 0 || info.num_tokens < tail + kSink + kWindow + 1) {
+// The tokens whose q is searched for.
+Result<TokenRange> Asked(const HeadInfo& info, uint64_t prefix_tokens) {
+  const uint64_t num_asked = std::min(kTail, info.num_queries / 2);
+  const uint64_t least = num_asked + IndexHead::kSink + IndexHead::kWindow + 1;
+  if (num_asked == 0 || info.num_tokens < least) {
     return Status::InvalidArgument(
         "expected q of 2 tokens or more, and more tokens than sinks, window and those; found " +
         std::to_string(info.num_queries) + " and " + std::to_string(info.num_tokens));
   }
+  if (prefix_tokens == 0) return TokenRange{info.num_tokens - num_asked, info.num_tokens};
+  if (info.num_queries < info.num_tokens || prefix_tokens > info.num_tokens - num_asked) {
+    return Status::InvalidArgument(
+        "a prefix of " + std::to_string(prefix_tokens) + " tokens is asked for by the q of the " +
+        std::to_string(num_asked) + " that follow it, and graphs learn from all; found " +
+        std::to_string(info.num_tokens) + " tokens and q of the last " +
+        std::to_string(info.num_queries));
+  }
+  return TokenRange{prefix_tokens, prefix_tokens + num_asked};
+}
+
+}  // namespace
+
+Result<IndexHead> IndexHead::Read(HeadSource* source, const HeadPlace& place, uint32_t num_queries,
+                                  uint64_t prefix_tokens) {
+  const HeadInfo& info = source->info();
+  ATTNDB_ASSIGN_OR_RETURN(const TokenRange asked, Asked(info, prefix_tokens));
+  const uint64_t num_asked = asked.end - asked.begin;
   LayerSpec layer = info.layer(place.layer_index);
   layer.num_q_heads = layer.group_size();
   layer.num_kv_heads = 1;
   IndexHead head;
   head.name = place.name;
   head.spec = ModelSpec::Uniform(1, layer, info.model.kv_dtype, "attndb-bench " + place.name);
-  head.num_tokens = info.num_tokens - tail;
+  head.num_tokens = info.num_tokens - num_asked;
   HeadReader reader(source, place);
-  ATTNDB_RETURN_IF_ERROR(reader.ReadKv({0, head.num_tokens}, &head));
   const uint64_t first_query = info.num_tokens - info.num_queries;
-  ATTNDB_RETURN_IF_ERROR(reader.ReadQueries({first_query, head.num_tokens}, &head.train));
-  const uint64_t num_test = std::min<uint64_t>(num_queries, tail);
+  for (const TokenRange kept : {TokenRange{0, asked.begin}, {asked.end, info.num_tokens}}) {
+    ATTNDB_RETURN_IF_ERROR(reader.ReadKv(kept, &head));
+    ATTNDB_RETURN_IF_ERROR(
+        reader.ReadQueries({std::max(kept.begin, first_query), kept.end}, &head.train));
+  }
+  const uint64_t num_test = std::min<uint64_t>(num_queries, num_asked);
   for (uint64_t i = 0; i < num_test; ++i) {
-    const uint64_t token = head.num_tokens + i * tail / num_test;
+    const uint64_t token = asked.begin + i * num_asked / num_test;
     ATTNDB_RETURN_IF_ERROR(reader.ReadQueries({token, token + 1}, &head.test));
   }
   return head;

@@ -26,8 +26,8 @@ struct IndexHead {
   ModelSpec spec;  // One layer with one kv head.
   uint64_t num_tokens = 0;
   std::vector<float> k, v;
-  std::vector<float> train;  // Of the last tokens of these,
-  std::vector<float> test;   // ... and of some behind them.
+  std::vector<float> train;  // Of the last tokens of these.
+  std::vector<float> test;   // Of some tokens that were left out.
 
   const LayerSpec& layer() const { return spec.layers[0]; }
   size_t q_row() const { return size_t{layer().num_q_heads} * layer().head_dim; }
@@ -35,7 +35,10 @@ struct IndexHead {
   uint64_t num_test() const { return test.size() / q_row(); }
   uint64_t num_keys() const { return num_tokens - kSink - kWindow; }
 
-  static Result<IndexHead> Read(HeadSource* source, const HeadPlace& place, uint32_t num_queries);
+  // The tokens whose q is searched for are left out of the context: the last ones, or those that
+  // follow the first prefix_tokens (0: all), as a session goes on from a prefix that it shares.
+  static Result<IndexHead> Read(HeadSource* source, const HeadPlace& place, uint32_t num_queries,
+                                uint64_t prefix_tokens);
 };
 
 }  // namespace attndb::bench

@@ -1,0 +1,13 @@
+# Pages with an estimate of the rest must err by less than half of what top-k errs, which drops it.
+file(REMOVE_RECURSE ${FOLDER})
+execute_process(COMMAND ${EXAMPLE} ${FOLDER} OUTPUT_VARIABLE output RESULT_VARIABLE result)
+file(REMOVE_RECURSE ${FOLDER})
+set(number "error +([0-9]+)\\.([0-9]) %")
+if(NOT result EQUAL 0 OR NOT output MATCHES "pages\\(best=8\\) +${number}\ntopk\\(k=128\\) +${number}\n")
+  message(FATAL_ERROR "custom_index: exit ${result}, printed '${output}'")
+endif()
+math(EXPR pages "2 * (10 * ${CMAKE_MATCH_1} + ${CMAKE_MATCH_2})")
+math(EXPR topk "10 * ${CMAKE_MATCH_3} + ${CMAKE_MATCH_4}")
+if(NOT pages LESS topk)
+  message(FATAL_ERROR "custom_index: the estimate of the rest is lost: ${output}")
+endif()
