@@ -3,16 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "common/aligned_buffer.h"
 #include "common/check.h"
 #include "common/random.h"
 #include "index/clustered/clustered_keys.h"
+#include "index/coarse/block_keys.h"
+#include "index/coarse/wave_keys.h"
 #include "index/graph/graph_index.h"
 #include "index/graph/head_graphs.h"
 #include "index/key_index.h"
 #include "index/key_search_test_util.h"
+#include "index/planes/key_planes.h"
+#include "index/pq/pq_index.h"
 #include "kernels/convert.h"
 
 namespace attndb::fuzz {
@@ -110,10 +115,15 @@ void CheckFound(const index::IndexRun& run, size_t row, const index::FoundKeys& 
   }
 }
 
-void Search(Input* input, const index::KeyIndex& index) {
+// What an index answers.
+enum class Answers : uint8_t { kTopK, kTopKAndRange };
+
+void Search(Input* input, const index::KeyIndex& index, Answers answers) {
   const Head& head = TheHead();
   index::IndexCall call;
-  call.spec.kind = input->Next(1) % 2 == 0 ? index::SearchKind::kTopK : index::SearchKind::kRange;
+  const bool is_range = input->Next(1) % 2 != 0 && answers == Answers::kTopKAndRange;
+  call.spec.kind = is_range ? index::SearchKind::kRange : index::SearchKind::kTopK;
+  call.spec.logit.scale = 0.25f;
   call.spec.k = 1 + input->Next(2) % 400;
   call.spec.beta = static_cast<float>(input->Next(1));
   call.spec.effort = static_cast<float>(input->Next(1));
@@ -139,20 +149,60 @@ void Search(Input* input, const index::KeyIndex& index) {
   for (size_t r = 0; r < kGroup; ++r) CheckFound(run, r, found[r]);
 }
 
+// Changes the bytes of a form that a build made, and searches what `parse`, which gives a Result of
+// an index, lets through.
+template <typename Parse>
+bool FuzzForm(std::span<const std::byte> built, std::span<const uint8_t> input, Answers answers,
+              const Parse& parse) {
+  AlignedBuffer bytes = Copy(built);
+  Input in(input);
+  AlignedBuffer* const parts[] = {&bytes};
+  Edit(&in, parts);
+  const auto read = parse(std::span<const std::byte>(bytes.span()));
+  if (!read.ok()) return false;
+  Search(&in, *read, answers);
+  return true;
+}
+
 index::GraphSource TheSource() {
   return {.keys = TheHead().view(), .num_keys = kNumKeys, .queries = TheHead().queries()};
 }
 
 bool FuzzGraphForm(const index::GraphIndex& built, std::span<const uint8_t> input) {
-  AlignedBuffer bytes = Copy(built.bytes());
-  Input in(input);
-  AlignedBuffer* const parts[] = {&bytes};
-  Edit(&in, parts);
-  const Result<index::GraphIndex> read =
-      index::GraphIndex::Parse(bytes.span(), {kNumKeys, kDim, DType::kFloat32}, "fuzzed");
-  if (!read.ok()) return false;
-  Search(&in, *read);
-  return true;
+  return FuzzForm(built.bytes(), input, Answers::kTopKAndRange, [](auto bytes) {
+    return index::GraphIndex::Parse(bytes, {kNumKeys, kDim, DType::kFloat32}, "fuzzed");
+  });
+}
+
+index::BlockKeys BuildBlocks(const index::BlockForm& form) {
+  return *index::BlockKeys::Build(
+      {.keys = TheHead().view(), .num_keys = kNumKeys, .queries = TheHead().queries()}, form);
+}
+
+bool FuzzBlocks(const index::BlockKeys& built, std::span<const uint8_t> input) {
+  return FuzzForm(built.bytes(), input, Answers::kTopK, [&built](auto bytes) {
+    return index::BlockKeys::Parse(bytes, built.shape(), "fuzzed");
+  });
+}
+
+// Scores the keys of some blocks and bounds their errors: of changed planes both may be anything.
+void Scan(Input* input, const index::KeyPlanes& planes) {
+  constexpr size_t kNumBlocks = (kNumKeys + kernels::kWeightBlock - 1) / kernels::kWeightBlock;
+  AlignedBuffer spare = *AlignedBuffer::Allocate(kDim * sizeof(float));
+  AlignedBuffer codes = *AlignedBuffer::Allocate(index::QueryCodeBytes(kDim));
+  const index::EstimateQuery query =
+      planes.Prepare(TheHead().q_row(input->Next(1) % kGroup),
+                     reinterpret_cast<float*>(spare.data()), codes.data());
+  const uint32_t bits = input->Next(1) % 2 == 0 ? 4 : 8;
+  const size_t first_block = input->Next(1) % kNumBlocks;
+  const size_t num_blocks = 1 + input->Next(1) % (kNumBlocks - first_block);
+  const size_t first = first_block * kernels::kWeightBlock;
+  const size_t count = std::min(kNumKeys - first, num_blocks * kernels::kWeightBlock);
+  std::vector<float> scores(kNumBlocks * kernels::kWeightBlock);
+  planes.Scan(bits, first, count, &query, 1, scores.data(), scores.size());
+  std::vector<float> bounds(kNumBlocks);
+  planes.ScoreBounds(bits, query, first_block, num_blocks, bounds.data());
+  for (size_t i = count; i < scores.size(); ++i) ATTNDB_CHECK(scores[i] == 0.0f);
 }
 
 }  // namespace
@@ -173,7 +223,7 @@ bool FuzzClusters(std::span<const uint8_t> input) {
   const Result<index::ClusteredKeys> read =
       index::ClusteredKeys::Parse({planes.span(), order.span()}, {kNumKeys, kDim}, "fuzzed");
   if (!read.ok()) return false;
-  Search(&in, *read);
+  Search(&in, *read, Answers::kTopKAndRange);
   return true;
 }
 
@@ -188,15 +238,9 @@ bool FuzzHeadGraphs(std::span<const uint8_t> input) {
       *index::HeadGraphs::Build(TheSource(), kGroup, [](const index::GraphSource& source) {
         return index::GraphIndex::Build(source, {.keys_per_query = 20});
       });
-  AlignedBuffer bytes = Copy(kBuilt.bytes());
-  Input in(input);
-  AlignedBuffer* const parts[] = {&bytes};
-  Edit(&in, parts);
-  const Result<index::HeadGraphs> read =
-      index::HeadGraphs::Parse(bytes.span(), {kNumKeys, kDim, DType::kFloat32}, kGroup, "fuzzed");
-  if (!read.ok()) return false;
-  Search(&in, *read);
-  return true;
+  return FuzzForm(kBuilt.bytes(), input, Answers::kTopKAndRange, [](auto bytes) {
+    return index::HeadGraphs::Parse(bytes, {kNumKeys, kDim, DType::kFloat32}, kGroup, "fuzzed");
+  });
 }
 
 bool FuzzRoarGraph(std::span<const uint8_t> input) {
@@ -205,6 +249,61 @@ bool FuzzRoarGraph(std::span<const uint8_t> input) {
       *index::GraphIndex::BuildRoar(TheSource(), {.keys_per_query = 60, .search_window = 80});
   ATTNDB_CHECK(kBuilt.view().header.slot_bytes > index::kMaxSlotBytes);
   return FuzzGraphForm(kBuilt, input);
+}
+
+bool FuzzInfllm(std::span<const uint8_t> input) {
+  static const index::BlockKeys kBuilt =
+      BuildBlocks({.summary = index::BlockSummary::kRepresentatives,
+                   .block_keys = 32,
+                   .num_representatives = 4});
+  return FuzzBlocks(kBuilt, input);
+}
+
+bool FuzzKeyPlanes(std::span<const uint8_t> input) {
+  static const index::KeyPlanes kBuilt = [] {
+    index::PlaneSource source;
+    source.keys = TheHead().view();
+    source.num_keys = kNumKeys;
+    source.queries = TheHead().queries();
+    return *index::KeyPlanes::Build(source);
+  }();
+  AlignedBuffer main = Copy(kBuilt.parts().main);
+  AlignedBuffer low = Copy(kBuilt.parts().low);
+  Input in(input);
+  AlignedBuffer* const parts[] = {&main, &low};
+  Edit(&in, parts);
+  const Result<index::KeyPlanes> read =
+      index::KeyPlanes::Parse({main.span(), low.span()}, {kNumKeys, kDim}, "fuzzed");
+  if (!read.ok()) return false;
+  Scan(&in, *read);
+  return true;
+}
+
+bool FuzzProductCodes(std::span<const uint8_t> input) {
+  static const index::PqKeys kBuilt = *index::PqKeys::Build(
+      {.keys = TheHead().view(), .num_keys = kNumKeys, .queries = TheHead().queries()},
+      {.num_subspaces = 4, .bits = 6});
+  return FuzzForm(
+      kBuilt.bytes(), input, Answers::kTopKAndRange, [](auto bytes) -> Result<index::PqIndex> {
+        ATTNDB_ASSIGN_OR_RETURN(index::PqKeys keys,
+                                index::PqKeys::Parse(bytes, {kNumKeys, kDim}, "fuzzed"));
+        return index::PqIndex(std::move(keys));
+      });
+}
+
+bool FuzzQuest(std::span<const uint8_t> input) {
+  static const index::BlockKeys kBuilt = BuildBlocks({.block_keys = 16});
+  return FuzzBlocks(kBuilt, input);
+}
+
+bool FuzzWave(std::span<const uint8_t> input) {
+  static const index::WaveKeys kBuilt = *index::WaveKeys::Build(
+      {.keys = TheHead().view(), .values = TheHead().view(), .num_keys = kNumKeys}, {});
+  return FuzzForm(kBuilt.bytes(), input, Answers::kTopK, [](auto bytes) {
+    return index::WaveKeys::Parse(
+        bytes, {kNumKeys, kDim, kDim, DType::kFloat32, index::KMeansOptions{}.cluster_keys},
+        "fuzzed");
+  });
 }
 
 }  // namespace attndb::fuzz

@@ -1,5 +1,5 @@
-// What fuzzers do to the byte forms of indexes (docs/formats/clusters.md, graph.md): a form that a
-// build made is changed as the input says, and what a reader lets through is searched.
+// What fuzzers do to the byte forms of indexes and key planes (docs/formats): a form that a build
+// made is changed as the input says, and what a reader lets through is searched, or scanned.
 //
 // Input:   any bytes. Edits of the form first, then how it is searched; missing bytes are 0.
 // Found:   a sanitizer's report, or a search that gives keys that may not be found, keys twice, or
@@ -18,6 +18,11 @@ bool FuzzClusters(std::span<const uint8_t> input);
 bool FuzzGraph(std::span<const uint8_t> input);
 bool FuzzRoarGraph(std::span<const uint8_t> input);   // Version 2 of the graph's form.
 bool FuzzHeadGraphs(std::span<const uint8_t> input);  // Of each q head of a group.
+bool FuzzInfllm(std::span<const uint8_t> input);      // Blocks with representatives,
+bool FuzzQuest(std::span<const uint8_t> input);       // ... and with bounds.
+bool FuzzKeyPlanes(std::span<const uint8_t> input);
+bool FuzzProductCodes(std::span<const uint8_t> input);
+bool FuzzWave(std::span<const uint8_t> input);
 
 }  // namespace attndb::fuzz
 

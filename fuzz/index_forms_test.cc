@@ -53,5 +53,25 @@ TEST(IndexFormsTest, ChangedGraphsOfHeadsAreRefusedOrHarmless) {
   EXPECT_GT(CountSearched(FuzzHeadGraphs, test::SeedOr(8)), kRounds / 8);
 }
 
+TEST(IndexFormsTest, ChangedBlocksWithRepresentativesAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzInfllm, test::SeedOr(9)), kRounds / 8);
+}
+
+TEST(IndexFormsTest, ChangedBlocksWithBoundsAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzQuest, test::SeedOr(10)), kRounds / 8);
+}
+
+TEST(IndexFormsTest, ChangedKeyPlanesAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzKeyPlanes, test::SeedOr(11)), kRounds / 8);
+}
+
+TEST(IndexFormsTest, ChangedProductCodesAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzProductCodes, test::SeedOr(12)), kRounds / 8);
+}
+
+TEST(IndexFormsTest, ChangedWaveIndexesAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzWave, test::SeedOr(13)), kRounds / 8);
+}
+
 }  // namespace
 }  // namespace attndb::fuzz
