@@ -17,7 +17,7 @@ class BuildCommand : public Command {
     flags->Add(
         {"--index", "INDEX",
          "As in plans: clustered, graph, roargraph, roargraph,graphs=head, quest, infllm, wave, pq "
-         "or pq,m=4,b=8; or planes, built anyway",
+         "or pq,m=4,b=8; static=prefill; or planes, built anyway",
          /*required=*/true},
         &index_);
     flags->Add({"--m", "M", "Subspaces of pq, as m= in INDEX"}, &m_, 1u, kMaxSetting);

@@ -47,7 +47,8 @@ void CallView::ListHeadRuns() {
                             .values = at(call_.values, i),
                             .means = at(call_.means, i),
                             .index = at(call_.indexes, i),
-                            .sums = at(call_.sums, i)});
+                            .sums = at(call_.sums, i),
+                            .ranking = at(call_.rankings, i)});
       begin += num_tokens;
     }
     ATTNDB_CHECK(begin == call_.num_tokens);

@@ -15,6 +15,7 @@
 #include "index/cluster_sums.h"
 #include "index/key_estimates.h"
 #include "index/key_index.h"
+#include "index/token_ranking.h"
 #include "kernels/value_planes.h"
 #include "storage/kv/row_source.h"
 
@@ -35,6 +36,7 @@ struct HeadRun {
   const kernels::ValueMeansView* means = nullptr;    // For values that are not looked at; or null.
   const index::KeyIndex* index = nullptr;            // What finds or draws its keys; or null.
   const index::ClusterSums* sums = nullptr;          // What stands for tokens left out; or null.
+  const index::TokenRanking* ranking = nullptr;      // What tells its static tokens; or null.
 
   // Row of a token in the strips and in what was derived from them.
   uint64_t RowOf(uint64_t token) const { return token - origin; }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "attention/call_util.h"
+#include "attention/static_tokens.h"
 #include "common/clock.h"
 #include "common/infinity.h"
 #include "common/log_sum.h"
@@ -110,6 +111,39 @@ Status IndexedGroup::ScoreFixed(TokenRange tokens) {
   return Status::Ok();
 }
 
+// Puts the static tokens behind the sinks, of which all scores are there.
+Status IndexedGroup::ScoreStatic() {
+  if (call_.num_static == 0) return Status::Ok();
+  uint32_t* const statics = scratch_.fixed + num_fixed_;
+  num_static_ = ListStatic(call_.runs, call_.middle, call_.num_static, statics);
+  ATTNDB_RETURN_IF_ERROR(ReadScores(call_.runs, {statics, num_static_}, call_.q,
+                                    {scratch_.fixed_scores + num_fixed_, scratch_.stride},
+                                    call_.rows, cost_));
+  for (uint32_t head = 0; head < group_; ++head) {
+    RaiseBest(head, fixed_scores(head) + num_fixed_, num_static_);
+  }
+  num_fixed_ += num_static_;
+  return Status::Ok();
+}
+
+// Takes them out of what is listed.
+void IndexedGroup::DropStaticOf(uint32_t head) {
+  if (num_static_ == 0) return;
+  const std::span<const uint32_t> all = statics();
+  const size_t listed = scratch_.count[head];
+  size_t count = 0;
+  size_t num_found = 0;
+  for (size_t i = 0; i < listed; ++i) {
+    const uint32_t token = tokens_of(head)[i];
+    if (std::binary_search(all.begin(), all.end(), token)) continue;
+    num_found += i < scratch_.found[head].count ? 1 : 0;
+    tokens_of(head)[count] = token;
+    scores(head)[count++] = scores(head)[i];
+  }
+  scratch_.found[head].count = num_found;
+  scratch_.count[head] = count;
+}
+
 // Tokens that no index covers: all of them may be critical.
 Status IndexedGroup::AddAll(const HeadRun& run, TokenRange tokens) {
   const size_t count = tokens.end - tokens.begin;
@@ -139,6 +173,7 @@ Status IndexedGroup::SearchIndexes() {
   if (num_runs == 0) return Status::Ok();
   index::IndexCall call;
   call.spec = call_.search;
+  call.spec.k += call_.num_dropped;
   call.runs = {scratch_.runs, num_runs};
   call.q = call_.q.q;
   call.q_stride = call_.q.stride;
@@ -195,17 +230,34 @@ double IndexedGroup::LogMass(const float* scores, size_t count) const {
   return index::LogMassOf(scores, count, call_.search.logit, scratch_.weights);
 }
 
-// What sinks, window and denominators hold.
+// What sinks, window and denominators hold: static tokens are among those whose mass the search
+// estimates.
 void IndexedGroup::FindFixedMass() {
+  const size_t num_sinks = call_.middle.begin;
   for (uint32_t head = 0; head < group_; ++head) {
-    scratch_.log_fixed[head] = LogMass(fixed_scores(head), num_fixed_);
+    const float* const scores = fixed_scores(head);
+    if (num_static_ == 0) {
+      scratch_.log_fixed[head] = LogMass(scores, num_fixed_);
+    } else {
+      const size_t window = num_sinks + num_static_;
+      scratch_.log_fixed[head] =
+          AddLogs(LogMass(scores, num_sinks), LogMass(scores + window, num_fixed_ - window));
+    }
     if (call_.denominator_logits == nullptr) continue;
     scratch_.log_fixed[head] =
         AddLogs(scratch_.log_fixed[head], double{call_.denominator_logits[head]});
   }
 }
 
-// Tokens of the indexes that were not found weigh what the search estimated.
+// What is attended to in any case.
+double IndexedGroup::LogAttended(uint32_t head) const {
+  if (num_static_ == 0) return scratch_.log_fixed[head];
+  const float* const scores = fixed_scores(head) + call_.middle.begin;
+  return AddLogs(scratch_.log_fixed[head], LogMass(scores, num_static_));
+}
+
+// Tokens of the indexes that were not found weigh what the search estimated; static ones, which may
+// be listed, are attended to already.
 size_t IndexedGroup::SelectMass(uint32_t head, const float* scores, size_t listed) {
   const auto select_all = [&] {
     std::iota(scratch_.selected, scratch_.selected + listed, 0u);
@@ -215,13 +267,17 @@ size_t IndexedGroup::SelectMass(uint32_t head, const float* scores, size_t liste
   const double others = LogMass(scores + num_found, listed - num_found);
   const double middle = AddLogs(scratch_.found[head].log_mass, others);
   const double all = AddLogs(middle, scratch_.log_fixed[head]);
-  if (scratch_.log_fixed[head] >= std::log(call_.search.p) + all) return 0;  // However heavy it is.
+  const double attended = LogAttended(head);
+  if (attended >= std::log(call_.search.p) + all) return 0;  // However heavy it is.
   const float max_logit = kernels::LogitOf(scratch_.best[head], call_.search.logit);
-  const double need = call_.search.p * std::exp(all - double{max_logit}) -
-                      std::exp(scratch_.log_fixed[head] - double{max_logit});
+  const double need =
+      call_.search.p * std::exp(all - double{max_logit}) - std::exp(attended - double{max_logit});
   if (!std::isfinite(need)) return select_all();
   if (need <= 0) return 0;
   kernels::ExpWeights(scores, listed, call_.search.logit, max_logit, scratch_.weights);
+  for (size_t i = 0; i < listed && num_static_ > 0; ++i) {
+    if (std::ranges::binary_search(statics(), tokens_of(head)[i])) scratch_.weights[i] = 0;
+  }
   index::MassCut cut = index::FindMassCut(scratch_.weights, listed, need);
   size_t count = 0;
   for (size_t i = 0; i < listed; ++i) {
@@ -233,6 +289,8 @@ size_t IndexedGroup::SelectMass(uint32_t head, const float* scores, size_t liste
 
 // Keeps what is critical by the scores of all runs.
 void IndexedGroup::Filter(uint32_t head) {
+  const bool by_mass = call_.search.kind == index::SearchKind::kMass;
+  if (!by_mass) DropStaticOf(head);
   const size_t listed = scratch_.count[head];
   float* const head_scores = scores(head);
   size_t count = 0;
@@ -243,7 +301,7 @@ void IndexedGroup::Filter(uint32_t head) {
   if (call_.search.kind == index::SearchKind::kTopK) {
     count = kernels::SelectTopK(head_scores, listed, call_.search.k, scratch_.selected,
                                 scratch_.select);
-  } else if (call_.search.kind == index::SearchKind::kMass) {
+  } else if (by_mass) {
     count = SelectMass(head, head_scores, listed);
   } else {
     count = kernels::SelectRange(head_scores, listed, scratch_.best[head] - call_.search.beta,
@@ -257,13 +315,15 @@ void IndexedGroup::Filter(uint32_t head) {
   }
   scratch_.found[head].count = num_found;
   scratch_.count[head] = count;
-  cost_->num_selected += count;
+  if (by_mass) DropStaticOf(head);
+  cost_->num_selected += scratch_.count[head];
 }
 
 Status IndexedGroup::Select() {
   const int64_t start_ns = SteadyNowNanos();
   cost_->num_queries += group_;
   ATTNDB_RETURN_IF_ERROR(ScoreFixed({0, call_.middle.begin}));
+  ATTNDB_RETURN_IF_ERROR(ScoreStatic());
   ATTNDB_RETURN_IF_ERROR(ScoreFixed({call_.middle.end, call_.num_tokens}));
   if (call_.search.kind == index::SearchKind::kMass) FindFixedMass();
   if (call_.search.range_walk == index::RangeWalk::kListOrder) {

@@ -1,12 +1,13 @@
 // The q heads of one kv head, for one row, under a plan whose index finds keys without scoring all
 // of them (index/key_index.h): what is attended to, and the attention over it.
 //
-//   1. Sinks, window and what no index covers (the session's tail, short segments) are scored
-//      exactly.
+//   1. Sinks, static tokens (static_tokens.h), window and what no index covers (the session's tail,
+//      short segments) are scored exactly.
 //   2. The indexes of all runs are searched at once, for the whole group, with the best score so
 //      far: that of sinks and window or, for AlayaDB's Algorithm 1, of all that is scored exactly.
-//   3. What was found is filtered by the final best of all.
-//   4. Each head attends to sinks, window and what it found, with the exact scores that are there.
+//   3. What was found is filtered by the final best of all, without static tokens.
+//   4. Each head attends to sinks, static tokens, window and what it found, with the exact scores
+//      that are there.
 //   5. The rest is dropped, or what the index estimates of it is merged, or it is estimated from
 //      clusters (cluster_remainder.h).
 //
@@ -46,6 +47,9 @@ struct IndexedCall {
   const float* denominator_logits = nullptr;
   // The share of the clusters by which tokens that were not found are estimated; 0: none are.
   double estimated_share = 0.0;
+  uint32_t num_static = 0;  // Tokens of the middle that are attended to in any case, at most.
+  // How many more than search.k the indexes are asked for, as static tokens may be among them.
+  uint32_t num_dropped = 0;
   storage::RowLease* rows = nullptr;
 };
 
@@ -54,10 +58,10 @@ struct IndexedScratch {
   uint32_t* tokens = nullptr;  // [group][stride]
   float* scores = nullptr;     // [group][stride]
   size_t stride = 0;
-  uint32_t* fixed = nullptr;          // Sinks and window,
+  uint32_t* fixed = nullptr;          // Sinks, static tokens and window,
   float* fixed_scores = nullptr;      // ... and their scores: [group][stride].
   float* best = nullptr;              // [group]
-  double* log_fixed = nullptr;        // [group]: mass of sinks, window and denominator.
+  double* log_fixed = nullptr;        // [group]: mass of `fixed` and the denominator.
   float* weights = nullptr;           // [stride]: of a head.
   size_t* count = nullptr;            // [group]
   index::FoundKeys* found = nullptr;  // [group]
@@ -99,6 +103,11 @@ class IndexedGroup {
   }
   Status ScoreRange(const HeadRun& run, TokenRange tokens, float* scores);
   Status ScoreFixed(TokenRange tokens);
+  Status ScoreStatic();
+  void DropStaticOf(uint32_t head);
+  std::span<const uint32_t> statics() const {
+    return {scratch_.fixed + call_.middle.begin, num_static_};
+  }
   void RaiseBest(uint32_t head, const float* scores, size_t count);
   Status SearchIndexes();
   Status AddOthers();
@@ -107,6 +116,7 @@ class IndexedGroup {
   void Filter(uint32_t head);
   void FindFixedMass();
   double LogMass(const float* scores, size_t count) const;
+  double LogAttended(uint32_t head) const;
   void AddRest(uint32_t head, const kernels::StateRows& state) const;
   // The fewest listed tokens that hold the mass.
   size_t SelectMass(uint32_t head, const float* scores, size_t listed);
@@ -118,6 +128,7 @@ class IndexedGroup {
   const uint32_t group_;
   const size_t v_padded_;
   size_t num_fixed_ = 0;
+  size_t num_static_ = 0;  // Of these, those behind the sinks.
 };
 
 }  // namespace attndb::attention

@@ -16,6 +16,7 @@
 #include "index/critical_search.h"
 #include "index/key_estimates.h"
 #include "index/key_index.h"
+#include "index/token_ranking.h"
 #include "kernels/value_planes.h"
 #include "planner/plan.h"
 #include "storage/kv/row_source.h"
@@ -51,6 +52,8 @@ struct LayerCall {
   std::span<const kernels::ValueMeansView* const> means;
   // As estimates: the clusters by which tokens that the plan's index left out are estimated.
   std::span<const index::ClusterSums* const> sums;
+  // As estimates: what tells the plan's static tokens.
+  std::span<const index::TokenRanking* const> rankings;
   // [num_kv_heads]: not 0 where `full` runs: K or V has NaN or Inf, or the plan says so.
   std::span<const uint8_t> non_finite;
   std::string_view full_reason;  // Not empty: why all heads run `full`.

@@ -21,6 +21,7 @@
 #include "index/planes/key_planes.h"
 #include "index/planes/value_planes.h"
 #include "index/pq/pq_index.h"
+#include "index/prefill/prefill_ranking.h"
 #include "kernels/convert.h"
 #include "planner/builtin_plans.h"
 #include "storage/kv/chain_rows.h"
@@ -114,6 +115,7 @@ class Layer {
     }
     call.values = values_;
     call.means = means_;
+    call.rankings = rankings_;
     call.non_finite = non_finite_;
     call.num_tokens = num_tokens_;
     call.q =
@@ -172,6 +174,26 @@ class Layer {
       source.num_keys = runs_[i].num_tokens;
       pq_.push_back(std::make_unique<index::PqIndex>(*index::PqKeys::Build(source, {})));
       codes_.back() = pq_.back().get();
+    }
+  }
+  // For every run but the last, rankings by a few random queries.
+  void BuildRankings() {
+    constexpr uint32_t kQueries = 5;
+    const size_t padded = kernels::RowElements(shape_.head_dim);
+    std::mt19937 random(17);
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      rankings_.push_back(nullptr);
+      if (i % run_lengths_.size() + 1 == run_lengths_.size()) continue;
+      std::vector<float> values;
+      const AlignedBuffer q = Store(kQueries, shape_.head_dim, &random, &values);
+      const std::vector<uint32_t> tokens(kQueries, static_cast<uint32_t>(runs_[i].num_tokens - 1));
+      const std::vector<uint32_t> heads(kQueries, 0);
+      ranked_.push_back(std::make_unique<index::PrefillRanking>(
+          *index::PrefillRanking::Build({.keys = {runs_[i].k, padded, padded, dtype_},
+                                         .num_keys = runs_[i].num_tokens,
+                                         .queries = {q.data(), tokens, heads},
+                                         .logit = {Scale(), 0}})));
+      rankings_.back() = &ranked_.back()->ranking();
     }
   }
   void ForgetCodesOfHead(uint32_t head) {
@@ -400,6 +422,37 @@ class Layer {
     return {std::sqrt(error / norm), std::sqrt(norm), std::isnan(lse_off) ? kInf : lse_off};
   }
 
+  // The static tokens of a row, by kv head: a run's share of them is by its tokens of the middle.
+  std::vector<bool> Static(const planner::LayerPlan& plan, uint64_t end, uint64_t kv_head) const {
+    std::vector<bool> statics(end);
+    const auto in_middle = [&](uint64_t i) { return i >= plan.sink && i + plan.window < end; };
+    std::vector<uint64_t> counts;  // By run: its tokens of the middle, and of runs before.
+    uint64_t sum = 0;
+    uint64_t first = 0;
+    for (size_t run = 0; run < run_lengths_.size() && !rankings_.empty(); ++run) {
+      const bool has = rankings_[kv_head * run_lengths_.size() + run] != nullptr;
+      for (uint64_t i = 0; i < run_lengths_[run]; ++i) sum += has && in_middle(first + i) ? 1u : 0u;
+      counts.push_back(sum);
+      first += run_lengths_[run];
+    }
+    first = 0;
+    for (size_t run = 0; run < counts.size() && plan.num_static > 0; ++run) {
+      const uint64_t before = run == 0 ? 0 : counts[run - 1];
+      uint64_t share = counts[run] == before
+                           ? 0
+                           : plan.num_static * counts[run] / sum - plan.num_static * before / sum;
+      const auto* const ranking = rankings_[kv_head * run_lengths_.size() + run];
+      for (size_t i = 0; share > 0 && i < ranking->rows.size(); ++i) {
+        const uint64_t token = first + ranking->rows[i];
+        if (!in_middle(token)) continue;
+        statics[token] = true;
+        --share;
+      }
+      first += run_lengths_[run];
+    }
+    return statics;
+  }
+
   // The tokens that a q row attends to. slack: added to the share that a mass plan asks for.
   std::vector<bool> Chosen(const planner::LayerPlan& plan, uint64_t row, uint32_t head,
                            const std::vector<double>& scores, double slack) const {
@@ -411,8 +464,11 @@ class Layer {
     }
     if (plan.kind == planner::QueryKind::kFull || num_rows_ > 64) return chosen;
     const double max = *std::max_element(scores.begin(), scores.begin() + static_cast<long>(end));
+    const std::vector<bool> statics = Static(plan, end, head / (shape_.q_heads / shape_.kv_heads));
     std::vector<uint64_t> middle;
-    for (uint64_t i = plan.sink; i + plan.window < end; ++i) middle.push_back(i);
+    for (uint64_t i = plan.sink; i + plan.window < end; ++i) {
+      if (!statics[i]) middle.push_back(i);
+    }
     std::stable_sort(middle.begin(), middle.end(),
                      [&](uint64_t a, uint64_t b) { return scores[a] > scores[b]; });
     double all = std::exp(Denominator(head) - Logit(max));
@@ -420,7 +476,7 @@ class Layer {
     for (uint64_t i = 0; i < end; ++i) {
       const double weight = std::exp(Logit(scores[i]) - Logit(max));
       all += weight;
-      if (i < plan.sink || i + plan.window >= end) held += weight;
+      if (i < plan.sink || i + plan.window >= end || statics[i]) held += weight;
     }
     for (size_t rank = 0; rank < middle.size(); ++rank) {
       const uint64_t i = middle[rank];
@@ -491,6 +547,8 @@ class Layer {
   std::vector<index::ValueMeans> averaged_;
   std::vector<const kernels::ValuePlanesView*> values_;
   std::vector<const kernels::ValueMeansView*> means_;
+  std::vector<std::unique_ptr<index::PrefillRanking>> ranked_;
+  std::vector<const index::TokenRanking*> rankings_;
   std::vector<uint8_t> non_finite_;
   std::unique_ptr<const index::CriticalSearch> search_;
   std::vector<planner::DrawBudget> draws_;

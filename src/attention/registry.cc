@@ -32,7 +32,7 @@ uint32_t KOf(const LayerPlan& plan) { return static_cast<uint32_t>(plan.Get("k")
 uint32_t KOf(const LayerPlan& plan, const CallSize& size) {
   if (!plan.Given("ratio")) return KOf(plan);
   return index::CountOfRatio(plan.Get("ratio"), size.num_tokens,
-                             plan.NumFixed(size.num_tokens, size.num_stored));
+                             plan.NumFixed(size.num_tokens, size.num_stored) + plan.num_static);
 }
 
 // alpha is a ratio of attention weights: -ln(alpha) / scale in scores ([Alaya] 6.1).
@@ -45,7 +45,8 @@ QuerySearch TopK() {
   return {.make_search = [](const LayerPlan& plan,
                             const LayerSpec&) -> std::unique_ptr<const CriticalSearch> {
             if (!plan.Given("ratio")) return std::make_unique<index::FlatTopK>(KOf(plan));
-            return std::make_unique<index::FlatTopK>(index::FlatTopK::OfRatio(plan.Get("ratio")));
+            return std::make_unique<index::FlatTopK>(
+                index::FlatTopK::OfRatio(plan.Get("ratio"), plan.num_static));
           },
           .make_spec =
               [](const LayerPlan& plan, const LayerSpec& layer, const CallSize& size) {

@@ -6,15 +6,23 @@
 
 namespace attndb::attention {
 
+uint32_t Searching::NumDropped() const {
+  const planner::LayerPlan& plan = call_->plan();
+  const bool by_rank = call_->call().find.kind == index::SearchKind::kTopK;
+  return by_rank && !plan.index->best_only ? plan.num_static : 0;
+}
+
 void Searching::Begin(const CallView& call) {
   call_ = &call;
+  index::SearchSpec find = call.call().find;
+  find.k += NumDropped();
   parts_.resize(call.num_parts());
   search_bytes_ = 0;
   num_clusters_ = 0;
   for (uint32_t head = 0; head < call.spec().num_kv_heads; ++head) {
     search_bytes_ = std::max(
-        search_bytes_, IndexedGroup::SearchBytes(call.HeadRuns(head), call.call().find,
-                                                 call.call().num_tokens, call.group(), &indexes_));
+        search_bytes_, IndexedGroup::SearchBytes(call.HeadRuns(head), find, call.call().num_tokens,
+                                                 call.group(), &indexes_));
     if (call.call().plan.EstimatesByClusters()) {
       num_clusters_ = std::max(num_clusters_, NumClusters(call.HeadRuns(head)));
     }
@@ -39,6 +47,8 @@ Status Searching::RunItem(const WorkItem& item, Part* part) {
                                .middle = call_->Middle(unit.first_row),
                                .denominator_logits = DenominatorLogits(call_->spec(), unit.kv_head),
                                .estimated_share = call_->call().plan.EstimatedShare(),
+                               .num_static = call_->plan().num_static,
+                               .num_dropped = NumDropped(),
                                .rows = &part->rows};
   IndexedGroup group(indexed, parts_[part->number], &part->cost);
   ATTNDB_RETURN_IF_ERROR(group.Select());

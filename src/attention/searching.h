@@ -28,6 +28,10 @@ class Searching : public Operator {
   // What becomes of the tokens that the group's search found.
   virtual Status Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const = 0;
 
+  // How many more keys than k an index finds, where some of them may be static. Whole blocks are
+  // selected as they are: their static tokens are attended to once.
+  uint32_t NumDropped() const;
+
   const CallView* call_ = nullptr;
   size_t search_bytes_ = 0;  // Of an index's scratch: the most that a kv head may need.
   size_t num_clusters_ = 0;  // The most that a kv head has, if the plan estimates by them.

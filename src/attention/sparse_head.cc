@@ -5,8 +5,11 @@
 #include <limits>
 #include <numeric>
 
+#include "attention/static_tokens.h"
 #include "attention/value_remainder.h"
 #include "common/clock.h"
+#include "common/log_sum.h"
+#include "index/mass_cut.h"
 #include "kernels/select.h"
 
 namespace attndb::attention {
@@ -31,6 +34,11 @@ HeadScratch HeadScratch::Take(const HeadScratchSize& size, Arena* arena) {
   scratch.indices = arena->Take<uint32_t>(index::CriticalSearch::NumIndices(num_tokens));
   scratch.chosen_scores = arena->Take<float>(num_tokens);
   scratch.select = arena->Take<std::byte>(size.search->ScratchBytes(num_tokens));
+  if (size.plan->HasStatic()) {
+    const uint64_t num_static = std::min<uint64_t>(size.plan->num_static, num_tokens);
+    scratch.statics = arena->Take<uint32_t>(num_static);
+    scratch.static_scores = arena->Take<float>(num_static);
+  }
   if (size.plan->Bounds()) {
     scratch.spare = arena->Take<float>(size.k_padded);
     scratch.codes = arena->Take<std::byte>(index::QueryCodeBytes(size.k_padded));
@@ -54,6 +62,38 @@ double SparseHead::WholeSum(const StateRows& state) const {
   return double{state.sum[0]} + denominator;
 }
 
+// Lists and scores the static tokens. To the search they are no tokens, but their weight is there.
+Status SparseHead::HideStatic() {
+  if (!call_.plan->HasStatic()) return Status::Ok();
+  const size_t most = std::min<uint64_t>(call_.plan->num_static, call_.num_tokens);
+  num_static_ = ListStatic(call_.runs, call_.middle, most, scratch_.statics);
+  const index::ScoreView& view = call_.view;
+  float* const scores = scratch_.static_scores;
+  for (size_t i = 0; i < num_static_; ++i) scores[i] = view.scores[scratch_.statics[i]];
+  if (search_.score_error != 0) {
+    ATTNDB_RETURN_IF_ERROR(ScoreExactly(scratch_.statics, num_static_, scores));
+  }
+  const double log_mass = index::LogMassOf(scores, num_static_, logit(), scratch_.chosen_scores);
+  search_.denominator_logit =
+      static_cast<float>(AddLogs(double{search_.denominator_logit}, log_mass));
+  for (size_t i = 0; i < num_static_; ++i) {
+    search_.hidden_max = std::max(search_.hidden_max, scores[i]);
+    view.Hide(scratch_.statics[i]);
+  }
+  return Status::Ok();
+}
+
+// Merges the static tokens into the critical ones. Returns how many they are.
+size_t SparseHead::AddStatic(uint32_t* critical, size_t num_critical) const {
+  size_t from = num_critical;
+  size_t left = num_static_;
+  for (size_t to = num_critical + num_static_; left > 0; --to) {
+    const bool takes_static = from == 0 || critical[from - 1] < scratch_.statics[left - 1];
+    critical[to - 1] = takes_static ? scratch_.statics[--left] : critical[--from];
+  }
+  return num_critical + num_static_;
+}
+
 // Puts sinks before and window after the middle tokens in the scratch's indices, and the scores of
 // all into its scores. Returns how many they are.
 size_t SparseHead::ListChosen(size_t num_middle) {
@@ -67,17 +107,31 @@ size_t SparseHead::ListChosen(size_t num_middle) {
   for (size_t i = 0; i < num_chosen; ++i) {
     scratch_.chosen_scores[i] = call_.view.scores[scratch_.indices[i]];
   }
+  uint32_t* place = first;
+  for (size_t i = 0; i < num_static_; ++i) {
+    place = std::lower_bound(place, window, scratch_.statics[i]);
+    scratch_.chosen_scores[place - scratch_.indices] = scratch_.static_scores[i];
+  }
   return num_chosen;
 }
 
-// Chooses the critical tokens, and marks them in the view, for the remainder.
-Result<size_t> SparseHead::Choose() {
+Result<size_t> SparseHead::FindCritical() {
+  ATTNDB_RETURN_IF_ERROR(HideStatic());
   uint32_t* const critical = scratch_.indices + call_.middle.begin;
   ATTNDB_ASSIGN_OR_RETURN(const size_t num_critical, ChooseCritical(critical));
-  const size_t num_chosen = ListChosen(num_critical);
   cost_->num_selected += num_critical;
+  return num_critical;
+}
+
+// Chooses what is attended to, and marks what of it the middle holds in the view, for the
+// remainder.
+Result<size_t> SparseHead::Choose() {
+  uint32_t* const critical = scratch_.indices + call_.middle.begin;
+  ATTNDB_ASSIGN_OR_RETURN(const size_t num_critical, FindCritical());
+  const size_t num_middle = AddStatic(critical, num_critical);
+  const size_t num_chosen = ListChosen(num_middle);
   if (!call_.plan->Estimates() && !call_.plan->Bounds()) return num_chosen;
-  for (size_t i = 0; i < num_critical; ++i) {
+  for (size_t i = 0; i < num_middle; ++i) {
     call_.view.scores[critical[i]] = -std::numeric_limits<float>::infinity();
     call_.view.MarkChanged(critical[i]);
   }
@@ -85,7 +139,9 @@ Result<size_t> SparseHead::Choose() {
 }
 
 Result<size_t> SparseHead::ChooseCritical(uint32_t* indices) {
-  const size_t count = call_.search->Search(search_, indices, scratch_.select);
+  const size_t found = call_.search->Search(search_, indices, scratch_.select);
+  // A search that takes all that there is takes hidden ones, too.
+  const size_t count = DropStatic(statics(), indices, found);
   if (search_.score_error == 0) return count;
   float* const exact = scratch_.chosen_scores;
   float* const scores = call_.view.scores;
@@ -96,7 +152,7 @@ Result<size_t> SparseHead::ChooseCritical(uint32_t* indices) {
     call_.view.MarkChanged(indices[i]);
   }
   const TokenRange middle = call_.middle;
-  const float max = std::max({kernels::MaxScore(scores, middle.begin),
+  const float max = std::max({search_.hidden_max, kernels::MaxScore(scores, middle.begin),
                               kernels::MaxScore(scores + middle.end, call_.num_tokens - middle.end),
                               kernels::MaxScore(exact, count)});
   return call_.search->Refine(search_, max, indices, count, scratch_.select);
@@ -140,11 +196,13 @@ Status SparseHead::Fold(uint32_t* indices, const float* scores, size_t count,
 Result<SelectedTokens> SparseHead::Select() {
   ++cost_->num_queries;
   const int64_t start_ns = SteadyNowNanos();
-  ATTNDB_ASSIGN_OR_RETURN(const size_t num_chosen, Choose());
+  ATTNDB_ASSIGN_OR_RETURN(const size_t count, FindCritical());
+  const uint32_t* const critical = scratch_.indices + call_.middle.begin;
+  for (size_t i = 0; i < count; ++i) {
+    scratch_.chosen_scores[i] = call_.view.scores[critical[i]];
+  }
   cost_->select_ns += SteadyNowNanos() - start_ns;
-  const size_t first = call_.middle.begin;
-  const size_t end = num_chosen - (call_.num_tokens - call_.middle.end);
-  return SelectedTokens{scratch_.indices + first, scratch_.chosen_scores + first, end - first};
+  return SelectedTokens{critical, scratch_.chosen_scores, count};
 }
 
 Status SparseHead::Attend(const StateRows& state) {

@@ -1,8 +1,11 @@
 // One q head of a row whose plan leaves tokens out: from the scores of all tokens to its state.
 //
+//   0. Static tokens of the middle, if the plan has some (static_tokens.h), are scored exactly, and
+//      hidden from what follows.
 //   1. The search chooses candidates in the middle. Where their scores are estimates, they are
 //      scored exactly, and the search keeps what is critical then.
-//   2. Sinks, critical tokens and window are folded into the state, with the scores that they have.
+//   2. Sinks, static and critical tokens and window are folded into the state, with the scores that
+//      they have.
 //   3. The remainder is dropped, or estimated from a sample of its tokens (remainder.h) or from
 //      value planes (value_remainder.h).
 //
@@ -60,6 +63,9 @@ struct HeadScratch {
   uint32_t* indices = nullptr;     // [num_tokens + slack]
   float* chosen_scores = nullptr;  // [num_tokens]
   void* select = nullptr;          // Of the search.
+  // If the plan has static tokens: those, ascending, and their scores.
+  uint32_t* statics = nullptr;
+  float* static_scores = nullptr;
   // If the plan bounds: for a run's query.
   float* spare = nullptr;      // [head_dim padded]
   std::byte* codes = nullptr;  // [index::QueryCodeBytes(head_dim padded)]
@@ -85,7 +91,11 @@ class SparseHead {
   kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }
   // What the state's tokens and the denominator weigh, in units of exp(state's max).
   double WholeSum(const kernels::StateRows& state) const;
+  std::span<const uint32_t> statics() const { return {scratch_.statics, num_static_}; }
+  Status HideStatic();
+  size_t AddStatic(uint32_t* critical, size_t num_critical) const;
   size_t ListChosen(size_t num_middle);
+  Result<size_t> FindCritical();
   Result<size_t> Choose();
   Result<size_t> ChooseCritical(uint32_t* indices);
   // What the chosen tokens leave out at most; all of the mass if that is too much.
@@ -109,6 +119,7 @@ class SparseHead {
   CallCost* const cost_;
   const size_t v_padded_;
   index::SearchCall search_;
+  size_t num_static_ = 0;
 };
 
 }  // namespace attndb::attention

@@ -9,14 +9,15 @@ namespace attndb::internal {
 namespace {
 
 constexpr std::string_view kPlanes = "planes";
+constexpr std::string_view kStatic = "static=prefill";
 
-// "planes, clustered, ...": what can be built, by the names that plans have for it.
+// "planes, clustered, ..., static=prefill": what can be built, by the names that plans have for it.
 std::string KnownNames(const planner::PlanRegistry& plans) {
   std::string names(kPlanes);
   for (const auto& index : plans.indexes()) {
     if (!index->finds_by.empty() && !index->is_custom) names += ", " + index->name;
   }
-  return names;
+  return names + ", " + std::string(kStatic);
 }
 
 std::string_view Trimmed(std::string_view text) {
@@ -40,6 +41,7 @@ bool HasOnlyArgumentsOf(const planner::IndexType& index, std::string_view settin
 
 Result<std::string> IndexUse(std::string_view text, const planner::PlanRegistry& plans) {
   if (text == kPlanes) return std::string(derived::kKeyPlanes);
+  if (text == kStatic) return std::string(derived::kStaticPrefill);
   const std::string what = "index '" + std::string(text) + "'";
   const size_t comma = std::min(text.find(','), text.size());
   const planner::IndexType* const index = plans.FindIndex(text.substr(0, comma));

@@ -14,7 +14,8 @@
 namespace attndb::internal {
 
 // The use (derived/kinds.h) of what plans with this index find keys by: "planes", "clustered",
-// "graph", "quest", "infllm", "wave", "pq" or "pq,m=4,b=8".
+// "graph", "quest", "infllm", "wave", "pq" or "pq,m=4,b=8"; or of what tells static tokens,
+// "static=prefill".
 Result<std::string> IndexUse(std::string_view text, const planner::PlanRegistry& plans);
 
 }  // namespace attndb::internal

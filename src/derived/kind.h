@@ -26,6 +26,7 @@
 #include "index/key_estimates.h"
 #include "index/key_index.h"
 #include "index/planes/plane_source.h"
+#include "index/token_ranking.h"
 #include "kernels/layout.h"
 #include "kernels/value_planes.h"
 #include "storage/kv/companion.h"
@@ -42,6 +43,7 @@ struct Head {
   const kernels::ValuePlanesView* value_planes = nullptr;
   const kernels::ValueMeansView* value_means = nullptr;
   const index::ClusterSums* sums = nullptr;
+  const index::TokenRanking* ranking = nullptr;
   std::shared_ptr<const void> owner;  // Keeps them.
 };
 

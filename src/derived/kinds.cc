@@ -9,6 +9,7 @@
 #include "derived/graph_kind.h"
 #include "derived/key_planes_kind.h"
 #include "derived/pq_kind.h"
+#include "derived/prefill_kind.h"
 #include "derived/value_kinds.h"
 #include "derived/wave_kind.h"
 
@@ -47,6 +48,7 @@ Kinds BuiltinKinds(const KindOptions& options) {
   kinds.Add(MakeKeyPlanesKind());
   kinds.Add(MakeValuePlanesKind());
   kinds.Add(MakeValueMeansKind());
+  kinds.Add(MakePrefillKind());
   kinds.Add(MakeClustersKind());
   for (auto& kind : MakeGraphKinds(options)) kinds.Add(std::move(kind));
   for (auto& kind : MakePqKinds(options.kmeans_iterations)) kinds.Add(std::move(kind));

@@ -20,6 +20,7 @@ namespace attndb::derived {
 inline constexpr std::string_view kKeyPlanes = "key_planes";
 inline constexpr std::string_view kValuePlanes = "value_planes";
 inline constexpr std::string_view kValueMeans = "value_means";
+inline constexpr std::string_view kStaticPrefill = "static_prefill";
 inline constexpr std::string_view kClusters = "clusters";
 inline constexpr std::string_view kGraph = "graph";
 inline constexpr std::string_view kRoarGraph = "roargraph";

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "derived/object_files.h"
 #include "storage/kv/segment_writer.h"
 #include "testing/kv_data.h"
@@ -68,7 +70,7 @@ class KindsTest : public ::testing::TestWithParam<size_t> {
 
 bool HasAny(const Head& head) {
   return head.estimates != nullptr || head.index != nullptr || head.value_planes != nullptr ||
-         head.value_means != nullptr || head.sums != nullptr;
+         head.value_means != nullptr || head.sums != nullptr || head.ranking != nullptr;
 }
 
 TEST_P(KindsTest, BuiltAndReadHeadsAreOfTheSameSort) {
@@ -90,6 +92,10 @@ TEST_P(KindsTest, BuiltAndReadHeadsAreOfTheSameSort) {
   EXPECT_EQ(built[0].value_planes != nullptr, read[0].value_planes != nullptr);
   EXPECT_EQ(built[0].value_means != nullptr, read[0].value_means != nullptr);
   EXPECT_EQ(built[0].sums != nullptr, read[0].sums != nullptr);
+  ASSERT_EQ(built[0].ranking != nullptr, read[0].ranking != nullptr);
+  if (built[0].ranking != nullptr) {
+    EXPECT_TRUE(std::ranges::equal(built[0].ranking->rows, read[0].ranking->rows));
+  }
   if (built[0].index == nullptr) return;
   EXPECT_EQ(built[0].index->num_keys(), read[0].index->num_keys());
 }

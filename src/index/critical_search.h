@@ -33,8 +33,11 @@ struct SearchCall {
   // in the mean than exp of its mean. Both 0: exact.
   float score_error = 0.0f;
   float score_shift = 0.0f;
-  // One more weight, of no token, that the row attends to in any case: its logit.
+  // One more weight, of no token of the view, that the row attends to in any case: its logit.
   float denominator_logit = -std::numeric_limits<float>::infinity();
+  // The largest score of tokens that the view hides, by scores of -inf: they are attended to in any
+  // case.
+  float hidden_max = -std::numeric_limits<float>::infinity();
 };
 
 class CriticalSearch {

@@ -1,6 +1,7 @@
 #include "index/score_view.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "common/check.h"
@@ -12,6 +13,14 @@ using kernels::kWeightBlock;
 
 float ScoreView::Max() const {
   return kernels::MaxScore(maxima, kernels::NumWeightBlocks(num_tokens));
+}
+
+void ScoreView::Hide(uint32_t token) const {
+  scores[token] = -std::numeric_limits<float>::infinity();
+  MarkChanged(token);
+  const size_t block = token / kWeightBlock;
+  const size_t begin = block * kWeightBlock;
+  maxima[block] = kernels::MaxScore(scores + begin, std::min(kWeightBlock, num_tokens - begin));
 }
 
 double WeighRange(const ScoreView& view, TokenRange range, const kernels::LogitSpec& logit,

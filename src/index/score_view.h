@@ -25,6 +25,8 @@ struct ScoreView {
   void MarkChanged(uint32_t token) const {
     if (sums != nullptr) sums[token / kernels::kWeightBlock] = -1.0f;
   }
+  // Makes it no token of the view: one that weighs nothing.
+  void Hide(uint32_t token) const;
   // The largest score; NaN if one is.
   float Max() const;
 };

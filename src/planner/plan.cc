@@ -190,7 +190,8 @@ std::string LayerPlan::ToString() const {
   std::string keys;
   if (Chooses()) keys = given + SearchText(*this) + ",";
   return query->name + "(" + keys + "sink=" + std::to_string(sink) +
-         ",window=" + std::to_string(window) + (exact_tail ? ",tail=exact)" : ")");
+         ",window=" + std::to_string(window) + (exact_tail ? ",tail=exact" : "") +
+         (HasStatic() ? ",static=prefill:" + std::to_string(num_static) : "") + ")";
 }
 
 const LayerPlan& Plan::ForLayer(LayerId layer) const {

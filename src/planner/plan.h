@@ -7,7 +7,8 @@
 // Names: queries, indexes and presets, and the keys that each takes of its own, are those of a
 //        PlanRegistry. Keys of every query but full: sink, window; of every one that chooses tokens
 //        index, bits=exact|..., await=0|1, and remainder=drop|mean|sample:n|clusters[:share] or
-//        exact_fallback and tail=searched|exact, or for auto value_bits=exact|8.
+//        exact_fallback, tail=searched|exact and static=none|prefill:n, or for auto
+//        value_bits=exact|8.
 // Threads: values. They point into the registry that they were parsed with.
 #ifndef ATTNDB_PLANNER_PLAN_H_
 #define ATTNDB_PLANNER_PLAN_H_
@@ -77,6 +78,9 @@ struct LayerPlan {
   uint32_t window = 128;  // Last tokens that are always attended to, the row's own too.
   // Of a search: the whole tail is attended to, and `window` counts the last tokens before it.
   bool exact_tail = false;
+  // Of a search: so many tokens of the middle are attended to besides, and are no candidates: those
+  // that the prompt's last queries weighed most, by kv head (index/prefill/). 0: none.
+  uint32_t num_static = 0;
 
   // Whether it chooses tokens, per q head.
   bool Chooses() const { return kind == QueryKind::kSearch || kind == QueryKind::kAuto; }
@@ -111,8 +115,15 @@ struct LayerPlan {
   std::string EstimatesBy() const;
   // Whether it reads anything that is derived from K and V, where that is ready.
   bool ReadsDerived() const {
-    return ReadsPlanes() || UsesIndex() || value_bits != 0 || ReadsMeans();
+    return ReadsPlanes() || UsesIndex() || value_bits != 0 || ReadsMeans() || HasStatic();
   }
+  // Whether what it reads may be derived from the session's tail, too: prompts' last queries are
+  // known of segments only.
+  bool DerivesFromTail() const {
+    return !exact_tail && (ReadsPlanes() || UsesIndex() || value_bits != 0 || ReadsMeans());
+  }
+  // Whether some tokens are attended to because of how the prompt weighed them.
+  bool HasStatic() const { return num_static != 0; }
   // Whether what is left out is bounded, and rows whose bound is too large attend to all tokens.
   bool Bounds() const { return exact_fallback > 0.0; }
   // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.
@@ -128,7 +139,8 @@ struct LayerPlan {
   bool Is(std::string_view query_name) const;
   // The candidates of a row that sees num_tokens, of which the first num_stored are sealed.
   TokenRange MiddleOf(uint64_t num_tokens, uint64_t num_stored) const;
-  // Tokens that the row attends to in any case.
+  // Sinks, window and an exact tail: the tokens that the row attends to in any case, but for static
+  // ones, which lie in the middle.
   uint64_t NumFixed(uint64_t num_tokens, uint64_t num_stored) const;
   // Why such a call has no choice but to read all that it sees; empty if it chooses. Static text.
   std::string_view ReasonForFull(const LayerSpec& layer, const CallSize& size) const;

@@ -13,10 +13,12 @@ namespace {
 constexpr size_t kMaxTextBytes = 4096;
 constexpr uint32_t kMaxTokens = 1u << 30;  // Largest sink or window.
 constexpr uint32_t kMaxSamples = 1u << 20;
+constexpr uint32_t kMaxStatic = 4096;
 constexpr uint32_t kMaxBits = 32;
 constexpr uint32_t kMaxLayer = 1u << 16;
 constexpr std::string_view kSample = "sample:";
 constexpr std::string_view kClusters = "clusters";
+constexpr std::string_view kPrefill = "prefill:";
 constexpr std::string_view kRuledMemory = "gpu_memory";
 
 // A value that earlier versions had, and what does in its place.
@@ -289,6 +291,9 @@ class PlanParser {
         return SetRemainder(value, plan);
       }
       if (item.text == "tail" && plan->kind != QueryKind::kAuto) return SetTail(value, plan);
+      if (item.text == "static" && plan->kind != QueryKind::kAuto) {
+        return SetStatic(item, value, plan);
+      }
       if (item.text == "value_bits" && plan->kind == QueryKind::kAuto) {
         return SetValueBits(value, plan);
       }
@@ -433,6 +438,26 @@ class PlanParser {
       return Error(value.pos, "tail must be searched or exact");
     }
     plan->exact_tail = value.text == "exact";
+    return Status::Ok();
+  }
+
+  // The tokens of a type of the caller's own are not told from what it estimates of the rest.
+  Status SetStatic(const Item& key, const Item& value, LayerPlan* plan) const {
+    if (!plan->query->index.empty()) {
+      return Error(key.pos, "static needs topk, dipr or mass: " + plan->query->name +
+                                " says itself what is attended to");
+    }
+    plan->num_static = 0;
+    if (value.text == "none") return Status::Ok();
+    const std::optional<uint32_t> number =
+        value.text.starts_with(kPrefill)
+            ? ToInteger(value.text.substr(kPrefill.size()), 1, kMaxStatic)
+            : std::nullopt;
+    if (!number) {
+      return Error(value.pos, "static must be none, or prefill:n with a whole number n from 1 to " +
+                                  std::to_string(kMaxStatic));
+    }
+    plan->num_static = *number;
     return Status::Ok();
   }
 

@@ -266,6 +266,19 @@ TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
         std::pair{"topk(k=5,tail=dense)", "column 15: tail must be searched or exact"},
         std::pair{"auto(error=0.1,tail=exact)", "column 16: unknown key 'tail'"},
         std::pair{"window(tail=exact)", "column 8: unknown key 'tail'"},
+        std::pair{"topk(k=5,static=prefill:0)",
+                  "column 17: static must be none, or prefill:n with"},
+        std::pair{"topk(k=5,static=prefill:4097)", "a whole number n from 1 to 4096"},
+        std::pair{"topk(k=5,static=prefill:-1)", "a whole number n from 1 to 4096"},
+        std::pair{"topk(k=5,static=prefill:1.5)", "a whole number n from 1 to 4096"},
+        std::pair{"topk(k=5,static=prefill:)", "a whole number n from 1 to 4096"},
+        std::pair{"topk(k=5,static=prefill)", "static must be none, or prefill:n"},
+        std::pair{"topk(k=5,static=64)", "static must be none, or prefill:n"},
+        std::pair{"topk(k=5,static=snapkv:64)", "static must be none, or prefill:n"},
+        std::pair{"topk(k=5,static=none,static=none)", "key 'static' is given twice"},
+        std::pair{"auto(error=0.1,static=prefill:64)", "column 16: unknown key 'static'"},
+        std::pair{"auto(rules=alaya,static=prefill:64)", "unknown key 'static'"},
+        std::pair{"window(static=prefill:64)", "column 8: unknown key 'static'"},
         std::pair{"topk(k=5,await=yes)", "column 16: await must be 0 or 1"},
         std::pair{"topk(k=5,await=)", "column 16: await must be 0 or 1"},
         std::pair{"topk(k=5,await=1,await=1)", "key 'await' is given twice"},
@@ -292,6 +305,20 @@ TEST(PlanTest, SettingsThatThereAreNotAreRefused) {
     ASSERT_FALSE(plan.ok()) << text;
     EXPECT_THAT(plan.status().message(), HasSubstr(message)) << text;
   }
+}
+
+TEST(PlanTest, StaticTokensOfThePrompt) {
+  const LayerPlan plan = Parsed("topk(k=5,static=prefill:64)");
+  EXPECT_EQ(plan.num_static, 64u);
+  EXPECT_EQ(plan.ToString(), "topk(k=5,sink=16,window=128,static=prefill:64)");
+  EXPECT_TRUE(plan.ReadsDerived());
+  EXPECT_FALSE(plan.DerivesFromTail()) << "queries of the tail are of no prompt yet";
+  EXPECT_EQ(Parsed("pqcache(static=prefill:4096)").num_static, 4096u);
+  EXPECT_EQ(Parsed("retrieval_attention(static=prefill:64)").ToString(),
+            "topk(k=100,sink=128,window=512,tail=exact,static=prefill:64)");
+  const LayerPlan none = Parsed("topk(k=5,static=none)");
+  EXPECT_EQ(none, Parsed("topk(k=5)"));
+  EXPECT_FALSE(none.HasStatic());
 }
 
 TEST(PlanTest, LaterOverridesWin) {
@@ -324,6 +351,8 @@ TEST(PlanTest, TextRoundTrips) {
                            "alaya(exact_fallback=1)",
                            "pqcache",
                            "mass(p=0.5,tail=exact)",
+                           "topk(k=8,static=prefill:64)",
+                           "retrieval_attention(index=roargraph,static=prefill:1)",
                            "auto(rules=alaya)",
                            "topk(budget=pyramid,ratio=0.1)",
                            "full; layers 1: auto(rules=alaya,await=1)",

@@ -266,6 +266,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   call.values = {};
   call.means = {};
   call.sums = {};
+  call.rankings = {};
   return runner_.Begin(call, operators_);
 }
 
@@ -317,6 +318,7 @@ void SessionImpl::ForgetDerived() {
   layer_values_.clear();
   layer_means_.clear();
   layer_sums_.clear();
+  layer_rankings_.clear();
   layer_indexes_.clear();
 }
 

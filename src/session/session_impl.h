@@ -245,6 +245,8 @@ class SessionImpl {
   // The key planes and value planes of the derived runs, if the plan reads them.
   void CollectEstimates(LayerId layer, const attention::LayerCall& call);
   void CollectValues(LayerId layer, const attention::LayerCall& call);
+  // What tells static tokens of the segments, if the plan has some.
+  void CollectRankings(LayerId layer, const attention::LayerCall& call);
   // What finds keys of the derived runs, if the plan's index does.
   void CollectIndexes(LayerId layer, const attention::LayerCall& call);
   void EndCall(LayerId layer);
@@ -311,17 +313,19 @@ class SessionImpl {
   std::atomic<bool> part_failed_ = false;  // Relaxed: the gate orders it.
   attention::CallRunner runner_;
   attention::OperatorChoice operators_;
-  std::vector<derived::LayerObjectsPtr> planes_;         // By derived run.
-  std::vector<derived::LayerObjectsPtr> layer_values_;   // The same.
-  std::vector<derived::LayerObjectsPtr> layer_means_;    // The same.
-  std::vector<derived::LayerObjectsPtr> layer_sums_;     // The same.
-  std::vector<derived::LayerObjectsPtr> layer_indexes_;  // The same.
+  std::vector<derived::LayerObjectsPtr> planes_;          // By derived run.
+  std::vector<derived::LayerObjectsPtr> layer_values_;    // The same.
+  std::vector<derived::LayerObjectsPtr> layer_means_;     // The same.
+  std::vector<derived::LayerObjectsPtr> layer_sums_;      // The same.
+  std::vector<derived::LayerObjectsPtr> layer_indexes_;   // The same.
+  std::vector<derived::LayerObjectsPtr> layer_rankings_;  // By segment of the chain.
   const std::unique_ptr<storage::ChainSource> rows_;
   std::vector<attention::RunPart> parts_of_runs_;
   std::vector<const index::KeyEstimates*> estimates_;  // [kv head][part], or empty: none are read.
   std::vector<const kernels::ValuePlanesView*> values_;  // The same.
   std::vector<const kernels::ValueMeansView*> means_;    // The same.
   std::vector<const index::ClusterSums*> sums_;          // The same.
+  std::vector<const index::TokenRanking*> rankings_;     // The same.
   std::vector<const index::KeyIndex*> indexes_;          // The same.
   std::vector<ReadyObjects> ready_;                      // By layer.
   std::vector<AwaitedRuns> awaited_;                     // By layer, since the plan was set.

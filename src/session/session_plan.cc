@@ -165,6 +165,8 @@ void SessionImpl::CollectDerived(LayerId layer, attention::LayerCall* call) {
   call->values = values_;
   call->means = means_;
   call->sums = sums_;
+  CollectRankings(layer, *call);
+  call->rankings = rankings_;
 }
 
 void SessionImpl::CollectForScores(LayerId layer, attention::LayerCall* call) {
@@ -230,6 +232,18 @@ void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call)
     CollectObjects(layer, parts_.kinds->ForUse(call.plan.EstimatesBy()), &layer_sums_);
     ListByRun(call, layer_sums_, &derived::Head::sums, &sums_);
   }
+}
+
+// Of segments only: what a prompt's last queries weighed is known once it is stored.
+void SessionImpl::CollectRankings(LayerId layer, const attention::LayerCall& call) {
+  layer_rankings_.clear();
+  rankings_.clear();
+  if (!call.plan.HasStatic() || !attention::ReasonForFull(call).empty()) return;
+  const derived::Kind& kind = parts_.kinds->ForUse(derived::kStaticPrefill);
+  for (uint64_t run = 0; run < chain_.size(); ++run) {
+    layer_rankings_.push_back(GetObjects(run, kind, layer));
+  }
+  ListByRun(call, layer_rankings_, &derived::Head::ranking, &rankings_);
 }
 
 void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call) {

@@ -9,8 +9,8 @@
 namespace attndb::internal {
 
 bool SessionImpl::DerivesFromTail(LayerId layer, const planner::LayerPlan& plan) const {
-  return derived::HasObjects(spec_.layers[layer]) && !plan.exact_tail &&
-         (plan.kind == planner::QueryKind::kAuto || plan.ReadsDerived());
+  return derived::HasObjects(spec_.layers[layer]) &&
+         (plan.kind == planner::QueryKind::kAuto || plan.DerivesFromTail());
 }
 
 bool SessionImpl::LacksBlocks(LayerId layer) const {
@@ -124,10 +124,13 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
   if (plan.value_bits != 0) uses.emplace_back(derived::kValuePlanes);
   if (plan.ReadsMeans()) uses.emplace_back(derived::kValueMeans);
   if (plan.EstimatesByClusters()) uses.push_back(plan.EstimatesBy());
+  if (plan.HasStatic()) uses.emplace_back(derived::kStaticPrefill);
   std::vector<derived::Lanes::AddedPtr> jobs;
   for (const std::string& use : uses) {
     const derived::Kind& kind = parts_.kinds->ForUse(use);
-    for (uint64_t run = 0; run < NumDerivedRuns(layer); ++run) {
+    const uint64_t num_runs =
+        use == derived::kStaticPrefill ? chain_.size() : NumDerivedRuns(layer);
+    for (uint64_t run = 0; run < num_runs; ++run) {
       if (GetObjects(run, kind, layer) != nullptr) continue;
       if (auto job = JobOf(run, kind, layer)) jobs.push_back(std::move(job));
     }

@@ -84,7 +84,8 @@ size_t FlatTopK::ScratchBytes(size_t num_visible) const {
 uint32_t FlatTopK::K(const SearchCall& call) const {
   if (ratio_ == 0) return k_;
   const uint64_t num_tokens = call.view.num_tokens;
-  return CountOfRatio(ratio_, num_tokens, num_tokens - (call.middle.end - call.middle.begin));
+  const uint64_t num_fixed = num_tokens - (call.middle.end - call.middle.begin);
+  return CountOfRatio(ratio_, num_tokens, num_fixed + num_static_);
 }
 
 size_t FlatTopK::Search(const SearchCall& call, uint32_t* indices, void* scratch) const {
@@ -104,7 +105,9 @@ size_t FlatTopK::Refine(const SearchCall& call, float, uint32_t* indices, size_t
 size_t FlatDipr::ScratchBytes(size_t) const { return 0; }
 
 size_t FlatDipr::Search(const SearchCall& call, uint32_t* indices, void*) const {
-  return SelectTokens(call.view, call.middle, call.view.Max() - beta_ - Margin(call), indices);
+  // A NaN of the view stays one.
+  const float max = call.view.Max() < call.hidden_max ? call.hidden_max : call.view.Max();
+  return SelectTokens(call.view, call.middle, max - beta_ - Margin(call), indices);
 }
 
 size_t FlatDipr::Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,

@@ -23,10 +23,11 @@ inline uint32_t CountOfRatio(double ratio, uint64_t num_tokens, uint64_t num_fix
 class FlatTopK final : public CriticalSearch {
  public:
   explicit FlatTopK(uint32_t k) : k_(k) {}
-  // k is CountOfRatio of each call.
-  static FlatTopK OfRatio(double ratio) {
+  // k is CountOfRatio of each call, where so many more tokens than sinks and window are fixed.
+  static FlatTopK OfRatio(double ratio, uint32_t num_static = 0) {
     FlatTopK search(0);
     search.ratio_ = ratio;
+    search.num_static_ = num_static;
     return search;
   }
 
@@ -39,7 +40,8 @@ class FlatTopK final : public CriticalSearch {
   uint32_t K(const SearchCall& call) const;
 
   uint32_t k_;
-  double ratio_ = 0;  // Not 0: k_ is none.
+  double ratio_ = 0;         // Not 0: k_ is none.
+  uint32_t num_static_ = 0;  // Of a ratio.
 };
 
 // Every middle token with score >= max - beta, where max is over all visible tokens: sinks, window
