@@ -163,8 +163,8 @@ class ATTNDB_EXPORT DB {
   // Builds an index of each of the context's segments that has none, all layers, and waits until
   // they are on disk: else the first call of a plan that names one starts that. `index`: as in
   // plans, "clustered", "graph", "roargraph,graphs=head", "quest", "pq" or "pq,m=4,b=8", ...; what
-  // "static=prefill" reads; or "planes", which segments get anyway. It is done in the background, after what that is at; no
-  // Attend waits for it.
+  // "static=prefill" reads; or "planes", which segments get anyway. It is done in the background,
+  // after what that is at; no Attend waits for it.
   // Errors: kInvalidArgument (index); kNotFound; kReadOnly; kFailedPrecondition (opened without
   //         background_builds); kCancelled (by progress); else those of these builds, as
   //         kResourceExhausted or kIoError: what was built until then is there.

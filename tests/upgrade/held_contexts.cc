@@ -58,6 +58,20 @@ HeldStore DenominatorStore() {
           .plans = {"topk(k=8,index=clustered)", "topk(k=8,index=graph)"}};
 }
 
+// Rows are short here, too.
+HeldStore IndexStore() {
+  HeldStore held = DenominatorStore();
+  for (LayerSpec& layer : held.spec.layers) layer.denominator_logits.clear();
+  held.folder = "/indexes";
+  held.spec.fingerprint = "tests/upgrade/indexes";
+  held.plans = {"topk(k=8,index=clustered)",       "topk(k=8,index=graph,graphs=head)",
+                "topk(k=8,index=roargraph)",       "topk(k=8,index=roargraph,graphs=head)",
+                "topk(k=8,index=pq,m=4,b=6)",      "topk(k=8,index=quest)",
+                "topk(k=8,index=infllm)",          "topk(k=8,index=wave)",
+                "topk(k=8,bits=4,remainder=mean)", "topk(k=8,static=prefill:8)"};
+  return held;
+}
+
 DBOptions HeldOptions(std::chrono::microseconds since) {
   DBOptions options;
   options.measure_machine = false;

@@ -41,6 +41,11 @@ HeldStore PlainStore();
 // Clusters and a graph, and two layers with denominator logits, one of them with a sliding window.
 HeldStore DenominatorStore();
 
+// The other indexes, too, and means of values: RoarGraph, graphs of each q head, product codes,
+// blocks, clusters of directions; and what the prompt's last queries weighed most. The same layers
+// without logits in their denominators.
+HeldStore IndexStore();
+
 inline constexpr const char* kOtherTenant = "other";
 inline constexpr uint64_t kOtherQuota = 1 << 30;       // Of the other tenant.
 inline constexpr const char* kEqualName = "declared";  // A fingerprint equal to the spec's.

@@ -38,6 +38,16 @@ constexpr double kTolerance = 1e-4;  // Of float32 sums over float16 rows.
 const std::vector<std::string> kByPlanes = {"bits=exact", "bits=8"};
 const std::vector<std::string> kByIndexes = {"bits=exact", "bits=8", "index=clustered,effort=100",
                                              "index=graph,beam_width=2000"};
+const std::vector<std::string> kByMoreIndexes = {"bits=exact",
+                                                 "bits=8",
+                                                 "index=clustered,effort=100",
+                                                 "index=graph,graphs=head,beam_width=2000",
+                                                 "index=roargraph,beam_width=2000",
+                                                 "index=roargraph,graphs=head,beam_width=2000",
+                                                 "index=pq,m=4,b=6,effort=100",
+                                                 "index=quest,effort=1000",
+                                                 "index=infllm,effort=1000",
+                                                 "index=wave,effort=1000"};
 
 // A value of at most 2 in size, and the same as it was stored.
 bool IsRounded(float found, float exact) { return std::abs(found - exact) <= 0x1p-11f; }
@@ -55,10 +65,11 @@ std::string BytesOf(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What of which version.
+// What of which version, and how to find tokens in it.
 struct Left {
   const char* version;
   HeldStore (*what)();
+  const std::vector<std::string>& ways;
 };
 
 class UpgradeTest : public ::testing::TestWithParam<Left> {
@@ -141,7 +152,7 @@ class UpgradeTest : public ::testing::TestWithParam<Left> {
   const std::string store_ = folder_.File("store");
   const ToyModel model_{held_store_.spec};
   const std::vector<HeldContext>& held_ = held_store_.contexts;
-  const std::vector<std::string>& ways_ = GetParam().what == PlainStore ? kByPlanes : kByIndexes;
+  const std::vector<std::string>& ways_ = GetParam().ways;
 };
 
 TEST_P(UpgradeTest, ListsEveryContextWithItsNameAndLimits) {
@@ -236,7 +247,10 @@ TEST_P(UpgradeTest, FindsWhatWasFoundAndKeepsNothingOfAFormerKind) {
   EXPECT_EQ(stats.num_pending_companions, 0u);
   EXPECT_GT(stats.num_companions, 0u);
   EXPECT_EQ(stats.num_companions_built, 0u);  // The first open has built what was wanted.
-  EXPECT_THAT(Kinds(), ::testing::IsSubsetOf({"key_planes_3", "clusters_3", "graph_1"}));
+  EXPECT_THAT(Kinds(),
+              ::testing::IsSubsetOf({"key_planes_3", "value_means_1", "clusters_3", "graph_1",
+                                     "graph_head_1", "roargraph_1", "roargraph_head_1", "pq_4x6",
+                                     "quest_16", "infllm_128x4", "wave_16", "static_prefill_1"}));
 }
 
 TEST_P(UpgradeTest, ExpiresWhatWasToExpireAndKeepsWhatIsPinned) {
@@ -276,14 +290,36 @@ TEST_P(UpgradeTest, ImportsAKvFileOfThen) {
   ExpectServes(db, held_[2], model_);
 }
 
+// Stores of which all that was derived is of a kind that this version still has.
+class UpgradeOfIndexesTest : public UpgradeTest {};
+
+TEST_P(UpgradeOfIndexesTest, WhatWasBuiltIsReadAndNothingBuiltAnew) {
+  const std::set<std::string> kinds = Kinds();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[0]));
+  for (const std::string& how : ways_) {
+    EXPECT_EQ(Find(db, how).visited > 0, how.starts_with("index")) << how;
+  }
+  (void)Find(db, "remainder=mean");
+  (void)Find(db, "static=prefill:8");
+  ATTNDB_ASSERT_OK(db.WaitForBackground());
+  EXPECT_EQ(db.Stats()->num_companions_built, 0u);
+  EXPECT_EQ(Kinds(), kinds);
+}
+
+std::string NameOf(const ::testing::TestParamInfo<Left>& test) {
+  std::string name = test.param.version + test.param.what().folder;
+  std::ranges::replace(name, '.', '_');
+  std::ranges::replace(name, '/', '_');
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Versions, UpgradeTest,
-                         ::testing::Values(Left{"0.1", PlainStore}, Left{"0.1", DenominatorStore}),
-                         [](const auto& test) {
-                           std::string name = test.param.version + test.param.what().folder;
-                           std::ranges::replace(name, '.', '_');
-                           std::ranges::replace(name, '/', '_');
-                           return name;
-                         });
+                         ::testing::Values(Left{"0.1", PlainStore, kByPlanes},
+                                           Left{"0.1", DenominatorStore, kByIndexes},
+                                           Left{"0.1", IndexStore, kByMoreIndexes}),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Versions, UpgradeOfIndexesTest,
+                         ::testing::Values(Left{"0.1", IndexStore, kByMoreIndexes}), NameOf);
 
 }  // namespace
 }  // namespace attndb::test
