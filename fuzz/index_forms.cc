@@ -18,6 +18,7 @@
 #include "index/key_search_test_util.h"
 #include "index/planes/key_planes.h"
 #include "index/pq/pq_index.h"
+#include "index/prefill/prefill_ranking.h"
 #include "kernels/convert.h"
 
 namespace attndb::fuzz {
@@ -276,6 +277,24 @@ bool FuzzKeyPlanes(std::span<const uint8_t> input) {
       index::KeyPlanes::Parse({main.span(), low.span()}, {kNumKeys, kDim}, "fuzzed");
   if (!read.ok()) return false;
   Scan(&in, *read);
+  return true;
+}
+
+bool FuzzPrefillRanking(std::span<const uint8_t> input) {
+  static const index::PrefillRanking kBuilt = *index::PrefillRanking::Build(
+      {.keys = TheHead().view(), .num_keys = kNumKeys, .queries = TheHead().queries()});
+  AlignedBuffer bytes = Copy(kBuilt.bytes());
+  Input in(input);
+  AlignedBuffer* const parts[] = {&bytes};
+  Edit(&in, parts);
+  const auto read = index::PrefillRanking::Parse(bytes.span(), kNumKeys, "fuzzed");
+  if (!read.ok()) return false;
+  std::vector<bool> seen(kNumKeys);
+  for (const uint32_t row : read->rows()) {
+    ATTNDB_CHECK(row < kNumKeys);
+    ATTNDB_CHECK(!seen[row]);
+    seen[row] = true;
+  }
   return true;
 }
 

@@ -1,9 +1,10 @@
-// What fuzzers do to the byte forms of indexes and key planes (docs/formats): a form that a build
-// made is changed as the input says, and what a reader lets through is searched, or scanned.
+// What fuzzers do to the byte forms of what is derived from keys (docs/formats): a form that a
+// build made is changed as the input says, and what a reader lets through is searched, scanned or
+// read.
 //
 // Input:   any bytes. Edits of the form first, then how it is searched; missing bytes are 0.
 // Found:   a sanitizer's report, or a search that gives keys that may not be found, keys twice, or
-//          other scores than q.k: the process ends.
+//          other scores than q.k, or a token that is ranked twice: the process ends.
 // Threads: any.
 #ifndef ATTNDB_FUZZ_INDEX_FORMS_H_
 #define ATTNDB_FUZZ_INDEX_FORMS_H_
@@ -21,6 +22,7 @@ bool FuzzHeadGraphs(std::span<const uint8_t> input);  // Of each q head of a gro
 bool FuzzInfllm(std::span<const uint8_t> input);      // Blocks with representatives,
 bool FuzzQuest(std::span<const uint8_t> input);       // ... and with bounds.
 bool FuzzKeyPlanes(std::span<const uint8_t> input);
+bool FuzzPrefillRanking(std::span<const uint8_t> input);
 bool FuzzProductCodes(std::span<const uint8_t> input);
 bool FuzzWave(std::span<const uint8_t> input);
 

@@ -65,6 +65,11 @@ TEST(IndexFormsTest, ChangedKeyPlanesAreRefusedOrHarmless) {
   EXPECT_GT(CountSearched(FuzzKeyPlanes, test::SeedOr(11)), kRounds / 8);
 }
 
+// It ranks all keys, so that nearly every change leaves one twice, and is refused.
+TEST(IndexFormsTest, ChangedRankingsAreRefusedOrHarmless) {
+  EXPECT_GT(CountSearched(FuzzPrefillRanking, test::SeedOr(14)), 0);
+}
+
 TEST(IndexFormsTest, ChangedProductCodesAreRefusedOrHarmless) {
   EXPECT_GT(CountSearched(FuzzProductCodes, test::SeedOr(12)), kRounds / 8);
 }
