@@ -588,8 +588,8 @@ class DB:
         Else the first call of a plan that names one starts that. ``index``: as in plans,
         ``"clustered"``, ``"graph"``, ``"quest"``, ``"infllm"``, ``"wave"``, ``"pq"``,
         ``"pq,m=4,b=8"`` or ``"roargraph,graphs=head"``; ``"static=prefill"``, what plans with
-        that read; or ``"planes"``, which every segment gets by itself. ``m`` and ``b`` are those of ``"pq"``: ``index="pq", m=4, b=8`` is
-        ``"pq,m=4,b=8"``.
+        that read; or ``"planes"``, which every segment gets by itself. ``m`` and ``b`` are those
+        of ``"pq"``: ``index="pq", m=4, b=8`` is ``"pq,m=4,b=8"``.
         ``progress(bytes_done, bytes_total)``, as work goes on; False waits no longer and raises
         CancelledError.
         """
