@@ -53,6 +53,7 @@ IndexedScratch IndexedScratch::Take(uint32_t group, uint64_t num_tokens, size_t 
   scratch.best = arena->Take<float>(group);
   scratch.log_fixed = arena->Take<double>(group);
   scratch.weights = arena->Take<float>(scratch.stride);
+  scratch.static_bits = arena->Take<uint64_t>(NumStaticWords(num_tokens));
   scratch.count = arena->Take<size_t>(group);
   scratch.found = arena->Take<index::FoundKeys>(group);
   scratch.runs = arena->Take<index::IndexRun>(num_runs);
@@ -115,7 +116,8 @@ Status IndexedGroup::ScoreFixed(TokenRange tokens) {
 Status IndexedGroup::ScoreStatic() {
   if (call_.num_static == 0) return Status::Ok();
   uint32_t* const statics = scratch_.fixed + num_fixed_;
-  num_static_ = ListStatic(call_.runs, call_.middle, call_.num_static, statics);
+  num_static_ =
+      ListStatic(call_.runs, call_.middle, call_.num_static, {statics, scratch_.static_bits});
   ATTNDB_RETURN_IF_ERROR(ReadScores(call_.runs, {statics, num_static_}, call_.q,
                                     {scratch_.fixed_scores + num_fixed_, scratch_.stride},
                                     call_.rows, cost_));
@@ -173,7 +175,8 @@ Status IndexedGroup::SearchIndexes() {
   if (num_runs == 0) return Status::Ok();
   index::IndexCall call;
   call.spec = call_.search;
-  call.spec.k += call_.num_dropped;
+  call.spec.k += call_.num_spare;
+  call.spec.spare = call_.num_spare;
   call.runs = {scratch_.runs, num_runs};
   call.q = call_.q.q;
   call.q_stride = call_.q.stride;

@@ -49,7 +49,7 @@ struct IndexedCall {
   double estimated_share = 0.0;
   uint32_t num_static = 0;  // Tokens of the middle that are attended to in any case, at most.
   // How many more than search.k the indexes are asked for, as static tokens may be among them.
-  uint32_t num_dropped = 0;
+  uint32_t num_spare = 0;
   storage::RowLease* rows = nullptr;
 };
 
@@ -63,6 +63,7 @@ struct IndexedScratch {
   float* best = nullptr;              // [group]
   double* log_fixed = nullptr;        // [group]: mass of `fixed` and the denominator.
   float* weights = nullptr;           // [stride]: of a head.
+  uint64_t* static_bits = nullptr;    // [NumStaticWords(num_tokens)]
   size_t* count = nullptr;            // [group]
   index::FoundKeys* found = nullptr;  // [group]
   index::IndexRun* runs = nullptr;    // Those with an index.

@@ -6,7 +6,7 @@
 
 namespace attndb::attention {
 
-uint32_t Searching::NumDropped() const {
+uint32_t Searching::NumSpare() const {
   const planner::LayerPlan& plan = call_->plan();
   const bool by_rank = call_->call().find.kind == index::SearchKind::kTopK;
   return by_rank && !plan.index->best_only ? plan.num_static : 0;
@@ -15,7 +15,8 @@ uint32_t Searching::NumDropped() const {
 void Searching::Begin(const CallView& call) {
   call_ = &call;
   index::SearchSpec find = call.call().find;
-  find.k += NumDropped();
+  find.k += NumSpare();
+  find.spare = NumSpare();
   parts_.resize(call.num_parts());
   search_bytes_ = 0;
   num_clusters_ = 0;
@@ -48,7 +49,7 @@ Status Searching::RunItem(const WorkItem& item, Part* part) {
                                .denominator_logits = DenominatorLogits(call_->spec(), unit.kv_head),
                                .estimated_share = call_->call().plan.EstimatedShare(),
                                .num_static = call_->plan().num_static,
-                               .num_dropped = NumDropped(),
+                               .num_spare = NumSpare(),
                                .rows = &part->rows};
   IndexedGroup group(indexed, parts_[part->number], &part->cost);
   ATTNDB_RETURN_IF_ERROR(group.Select());

@@ -30,7 +30,7 @@ class Searching : public Operator {
 
   // How many more keys than k an index finds, where some of them may be static. Whole blocks are
   // selected as they are: their static tokens are attended to once.
-  uint32_t NumDropped() const;
+  uint32_t NumSpare() const;
 
   const CallView* call_ = nullptr;
   size_t search_bytes_ = 0;  // Of an index's scratch: the most that a kv head may need.

@@ -38,6 +38,7 @@ HeadScratch HeadScratch::Take(const HeadScratchSize& size, Arena* arena) {
     const uint64_t num_static = std::min<uint64_t>(size.plan->num_static, num_tokens);
     scratch.statics = arena->Take<uint32_t>(num_static);
     scratch.static_scores = arena->Take<float>(num_static);
+    scratch.static_bits = arena->Take<uint64_t>(NumStaticWords(num_tokens));
   }
   if (size.plan->Bounds()) {
     scratch.spare = arena->Take<float>(size.k_padded);
@@ -66,7 +67,8 @@ double SparseHead::WholeSum(const StateRows& state) const {
 Status SparseHead::HideStatic() {
   if (!call_.plan->HasStatic()) return Status::Ok();
   const size_t most = std::min<uint64_t>(call_.plan->num_static, call_.num_tokens);
-  num_static_ = ListStatic(call_.runs, call_.middle, most, scratch_.statics);
+  num_static_ =
+      ListStatic(call_.runs, call_.middle, most, {scratch_.statics, scratch_.static_bits});
   const index::ScoreView& view = call_.view;
   float* const scores = scratch_.static_scores;
   for (size_t i = 0; i < num_static_; ++i) scores[i] = view.scores[scratch_.statics[i]];
@@ -76,10 +78,8 @@ Status SparseHead::HideStatic() {
   const double log_mass = index::LogMassOf(scores, num_static_, logit(), scratch_.chosen_scores);
   search_.denominator_logit =
       static_cast<float>(AddLogs(double{search_.denominator_logit}, log_mass));
-  for (size_t i = 0; i < num_static_; ++i) {
-    search_.hidden_max = std::max(search_.hidden_max, scores[i]);
-    view.Hide(scratch_.statics[i]);
-  }
+  search_.hidden_max = kernels::MaxScore(scores, num_static_);
+  view.Hide(statics());
   return Status::Ok();
 }
 

@@ -63,9 +63,10 @@ struct HeadScratch {
   uint32_t* indices = nullptr;     // [num_tokens + slack]
   float* chosen_scores = nullptr;  // [num_tokens]
   void* select = nullptr;          // Of the search.
-  // If the plan has static tokens: those, ascending, and their scores.
+  // If the plan has static tokens: those, ascending, their scores, and room to list them.
   uint32_t* statics = nullptr;
   float* static_scores = nullptr;
+  uint64_t* static_bits = nullptr;  // [NumStaticWords(num_tokens)]
   // If the plan bounds: for a run's query.
   float* spare = nullptr;      // [head_dim padded]
   std::byte* codes = nullptr;  // [index::QueryCodeBytes(head_dim padded)]

@@ -1,6 +1,7 @@
 #include "attention/static_tokens.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "attention/call_util.h"
 
@@ -27,35 +28,43 @@ void ForEachRanked(std::span<const HeadRun> runs, TokenRange middle, const F& f)
   }
 }
 
-// The heaviest of the run's tokens that are in the middle, at most n, ascending.
-size_t ListRun(const RankedRun& run, TokenRange middle, size_t n, uint32_t* tokens) {
-  size_t count = 0;
+// Sets the bits of the run's heaviest tokens in the middle, at most n.
+void MarkRun(const RankedRun& run, TokenRange middle, size_t n, uint64_t* bits) {
   for (const uint32_t row : run.parts[0].ranking->rows) {
-    if (count == n) break;
+    if (n == 0) return;
     for (const HeadRun& part : run.parts) {
       const TokenRange seen = Intersect(middle, part.tokens);
       const uint64_t token = part.origin + row;  // Modulo 2^64: it may be none of the call's.
       if (token < seen.begin || token >= seen.end) continue;
-      tokens[count++] = static_cast<uint32_t>(token);
+      bits[token / 64] |= uint64_t{1} << token % 64;
+      --n;
       break;
     }
   }
-  std::sort(tokens, tokens + count);
-  return count;
 }
 
 }  // namespace
 
-size_t ListStatic(std::span<const HeadRun> runs, TokenRange middle, size_t n, uint32_t* tokens) {
+size_t ListStatic(std::span<const HeadRun> runs, TokenRange middle, size_t n,
+                  const StaticRoom& room) {
+  const size_t first_word = middle.begin / 64;
+  const size_t end_word = std::max(first_word, NumStaticWords(middle.end));
+  std::fill(room.bits + first_word, room.bits + end_word, uint64_t{0});
   uint64_t all = 0;
   ForEachRanked(runs, middle, [&all](const RankedRun& run) { all += run.num_middle; });
   uint64_t before = 0;
-  size_t count = 0;
   ForEachRanked(runs, middle, [&](const RankedRun& run) {
     const uint64_t first = n * before / all;
     before += run.num_middle;
-    count += ListRun(run, middle, n * before / all - first, tokens + count);
+    MarkRun(run, middle, n * before / all - first, room.bits);
   });
+  size_t count = 0;
+  for (size_t word = first_word; word < end_word; ++word) {
+    for (uint64_t left = room.bits[word]; left != 0; left &= left - 1) {
+      const auto bit = static_cast<uint32_t>(std::countr_zero(left));
+      room.tokens[count++] = static_cast<uint32_t>(word) * 64 + bit;
+    }
+  }
   return count;
 }
 

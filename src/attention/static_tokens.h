@@ -20,10 +20,19 @@
 
 namespace attndb::attention {
 
-// Writes them ascending to `tokens`, which has room for n. Returns how many there are: at most n,
-// fewer where runs have no ranking yet or the middle holds fewer ranked tokens.
+// Words of a bit for each token.
+constexpr size_t NumStaticWords(uint64_t num_tokens) { return (num_tokens + 63) / 64; }
+
+struct StaticRoom {
+  uint32_t* tokens = nullptr;  // [n, or as many as the middle holds]
+  uint64_t* bits = nullptr;    // [NumStaticWords of the call's tokens]: scratch.
+};
+
+// Writes them ascending to room.tokens. Returns how many there are: at most n, fewer where runs
+// have no ranking yet or the middle holds fewer ranked tokens.
 // REQUIRES: parts of one run are neighbours in `runs`.
-size_t ListStatic(std::span<const HeadRun> runs, TokenRange middle, size_t n, uint32_t* tokens);
+size_t ListStatic(std::span<const HeadRun> runs, TokenRange middle, size_t n,
+                  const StaticRoom& room);
 
 // Takes the static tokens out of listed ones, in place; both ascend. Returns how many are left.
 size_t DropStatic(std::span<const uint32_t> statics, uint32_t* tokens, size_t count);

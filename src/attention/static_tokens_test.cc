@@ -23,7 +23,8 @@ constexpr uint32_t kRows[] = {9, 0, 4, 7, 2, 1, 3, 5, 6, 8};
 
 std::vector<uint32_t> List(std::span<const HeadRun> runs, TokenRange middle, size_t n) {
   std::vector<uint32_t> tokens(n);
-  tokens.resize(ListStatic(runs, middle, n, tokens.data()));
+  std::vector<uint64_t> bits(NumStaticWords(runs.back().tokens.end), ~uint64_t{0});
+  tokens.resize(ListStatic(runs, middle, n, {tokens.data(), bits.data()}));
   return tokens;
 }
 

@@ -15,12 +15,15 @@ float ScoreView::Max() const {
   return kernels::MaxScore(maxima, kernels::NumWeightBlocks(num_tokens));
 }
 
-void ScoreView::Hide(uint32_t token) const {
-  scores[token] = -std::numeric_limits<float>::infinity();
-  MarkChanged(token);
-  const size_t block = token / kWeightBlock;
-  const size_t begin = block * kWeightBlock;
-  maxima[block] = kernels::MaxScore(scores + begin, std::min(kWeightBlock, num_tokens - begin));
+void ScoreView::Hide(std::span<const uint32_t> tokens) const {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    scores[tokens[i]] = -std::numeric_limits<float>::infinity();
+    const size_t block = tokens[i] / kWeightBlock;
+    if (i + 1 < tokens.size() && tokens[i + 1] / kWeightBlock == block) continue;
+    MarkChanged(tokens[i]);
+    const size_t begin = block * kWeightBlock;
+    maxima[block] = kernels::MaxScore(scores + begin, std::min(kWeightBlock, num_tokens - begin));
+  }
 }
 
 double WeighRange(const ScoreView& view, TokenRange range, const kernels::LogitSpec& logit,

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "attndb/types.h"
 #include "kernels/score_blocks.h"
@@ -25,8 +26,8 @@ struct ScoreView {
   void MarkChanged(uint32_t token) const {
     if (sums != nullptr) sums[token / kernels::kWeightBlock] = -1.0f;
   }
-  // Makes it no token of the view: one that weighs nothing.
-  void Hide(uint32_t token) const;
+  // Makes them no tokens of the view: they weigh nothing. REQUIRES: they ascend.
+  void Hide(std::span<const uint32_t> tokens) const;
   // The largest score; NaN if one is.
   float Max() const;
 };

@@ -31,7 +31,8 @@ constexpr size_t kDefaultRangeEffort = 192;
 
 size_t Window(const WalkCall& call) {
   const size_t k = std::max<size_t>(call.spec.k, 1);
-  const size_t wanted = call.spec.effort > 0 ? static_cast<size_t>(call.spec.effort) : 3 * k;
+  const size_t wanted =
+      call.spec.effort > 0 ? static_cast<size_t>(call.spec.effort) : 3 * (k - call.spec.spare);
   return std::min(std::max(wanted, k), call.num_visible - call.first_visible);
 }
 
