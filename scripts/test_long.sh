@@ -24,7 +24,7 @@ readonly all=(unit kills flips agreement transformers fuzz tsan tsan-engine)
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
-  [unit]="attention_test db_test testing_test"
+  [unit]="attention_test store_test testing_test"
   [kills]=kill_test
   [flips]=bit_flip_test
   [agreement]=llama_smollm2_test

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "db/db_test_util.h"
+#include "api/db_test_util.h"
 #include "kernels/convert.h"
 
 namespace attndb {

@@ -3,8 +3,8 @@
 // Method: a toy model, and prices under which a search is nearly free or nearly impossible.
 #include <gmock/gmock.h>
 
-#include "db/database.h"
-#include "db/db_test_util.h"
+#include "api/database.h"
+#include "api/db_test_util.h"
 #include "planner/builtin_plans.h"
 
 namespace attndb::internal {
@@ -67,7 +67,7 @@ class SessionAutoTest : public ::testing::Test {
     const auto session = Resume("full", Tokens{1});
     Append(session.get(), stored_);
     ASSERT_TRUE(database_->Store(session.get(), stored_, {.name = "a"}).ok());
-    ASSERT_TRUE(database_->WaitForBackground({}).ok());  // Its key planes.
+    ASSERT_TRUE(database_->store()->background()->Wait({}).ok());  // Its key planes.
   }
 
   // Attention of the newest token in every layer.
@@ -125,9 +125,9 @@ TEST_F(SessionAutoTest, ReadsCodesOfValuesWhereItIsToldToAndNowhereElse) {
   for (const auto& [plan, reads] :
        {std::pair{"auto(error=0.05)", false}, std::pair{"auto(error=0.05,value_bits=8)", true}}) {
     Attend(Resume(plan).get());
-    ASSERT_TRUE(database_->WaitForBackground({}).ok());
+    ASSERT_TRUE(database_->store()->background()->Wait({}).ok());
     Attend(Resume(plan).get());
-    EXPECT_EQ(database_->objects().counters(codes).num_read > 0, reads) << plan;
+    EXPECT_EQ(database_->store()->objects().counters(codes).num_read > 0, reads) << plan;
   }
 }
 
@@ -239,7 +239,8 @@ TEST_F(SessionAutoTest, TriesAnIndexOfALongContextAndSaysWhatItMissed) {
   const std::vector<float> full = Attend(Resume("full").get());
   auto session = Resume("auto(error=0.05)");
   Attend(session.get());
-  ASSERT_TRUE(database_->WaitForBackground({}).ok());  // Clusters, which that call asked for.
+  ASSERT_TRUE(
+      database_->store()->background()->Wait({}).ok());  // Clusters, which that call asked for.
   for (int i = 0; i < 12; ++i) {
     const std::vector<float> out = Attend(session.get());
     EXPECT_LT(test::DBFixture::Difference(out, full), 0.15);

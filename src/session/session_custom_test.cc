@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "api/db_test_util.h"
 #include "attndb/custom_index.h"
-#include "db/db_test_util.h"
 #include "testing/toy_oracle.h"
 
 namespace attndb {

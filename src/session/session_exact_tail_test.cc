@@ -3,9 +3,9 @@
 // Method: toy model; such a plan against one whose window is longer by the tail.
 #include <algorithm>
 
-#include "db/database.h"
-#include "db/db_access.h"
-#include "db/db_test_util.h"
+#include "api/database.h"
+#include "api/db_access.h"
+#include "api/db_test_util.h"
 
 namespace attndb {
 namespace {
@@ -37,7 +37,7 @@ class SessionExactTailTest : public DBFixture {
   }
   uint64_t NumBuilt(const std::string& use) {
     const internal::Database& database = *internal::DbAccess::database(*db_);
-    return database.objects().counters(database.kinds().ForUse(use)).num_built;
+    return database.store().objects().counters(database.kinds().ForUse(use)).num_built;
   }
 };
 

@@ -2,7 +2,7 @@
 //         threads, the limit of dense rows, tokens selected, bytes and times.
 #include <thread>
 
-#include "db/db_test_util.h"
+#include "api/db_test_util.h"
 
 namespace attndb {
 namespace {

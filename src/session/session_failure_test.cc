@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "db/db_test_util.h"
+#include "api/db_test_util.h"
 
 namespace attndb {
 namespace {

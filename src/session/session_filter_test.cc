@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "db/db_test_util.h"
+#include "api/db_test_util.h"
 #include "testing/toy_oracle.h"
 
 namespace attndb {

@@ -589,10 +589,19 @@ Status SessionImpl::CheckTokens(std::span<const TokenId> tokens) const {
   return Status::Ok();
 }
 
+storage::TailSource SessionImpl::TailOf(std::span<const TokenId> tokens) {
+  std::vector<std::vector<storage::QueryRows>> queries(spec_.num_layers());
+  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
+    for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
+      queries[layer].push_back(query_sample_.rows(layer, head));
+    }
+  }
+  return {&tail_, tokens.subspan(num_stored_), std::move(queries)};
+}
+
 void SessionImpl::Rebase(ContextId context, std::vector<ChainEntry> chain,
                          std::span<const TokenId> tokens) {
   ATTNDB_CHECK(ChainTokens(chain) == num_tokens() && tokens.size() == num_tokens());
-  host_->SessionMoved(context_, context);
   context_ = context;
   chain_ = std::move(chain);
   ++chain_version_;

@@ -35,18 +35,16 @@
 #include "session/query_sample.h"
 #include "session/session_host.h"
 #include "session/token_filter.h"
+#include "storage/kv/chain_entry.h"
 #include "storage/kv/chain_source.h"
 #include "storage/kv/kv_tail.h"
 #include "storage/kv/segment.h"
 #include "storage/kv/tail_block.h"
+#include "storage/kv/tail_source.h"
 
 namespace attndb::internal {
 
-struct ChainEntry {
-  std::shared_ptr<storage::Segment> segment;
-  uint64_t num_tokens_used = 0;
-  uint64_t first_token = 0;  // Of the segment, the first that is used.
-};
+using storage::ChainEntry;
 
 // What a session starts from.
 struct SessionSeed {
@@ -108,7 +106,10 @@ class SessionImpl {
   Status CheckTokens(std::span<const TokenId> tokens) const;
   // Ok if K and V of all tokens are those of one whole prompt.
   Status CheckStorable() const;
-  // The tail is now in the last entries of `chain`, which make up context `context`.
+  // The tail as what is to be stored: the last of `tokens`, which are all, and must outlive it.
+  storage::TailSource TailOf(std::span<const TokenId> tokens);
+  // The tail is now in the last entries of `chain`, which make up context `context`. The host
+  // knows.
   void Rebase(ContextId context, std::vector<ChainEntry> chain, std::span<const TokenId> tokens);
 
   const std::string& tenant() const { return tenant_; }

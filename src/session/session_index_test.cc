@@ -10,8 +10,8 @@
 #include <limits>
 #include <thread>
 
+#include "api/db_test_util.h"
 #include "common/random.h"
-#include "db/db_test_util.h"
 #include "testing/seed.h"
 
 namespace attndb {

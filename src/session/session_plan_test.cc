@@ -4,8 +4,8 @@
 //         planned there against what is planned, and run, on one that works.
 #include "attndb/session.h"
 
-#include "db/database.h"
-#include "db/db_test_util.h"
+#include "api/database.h"
+#include "api/db_test_util.h"
 #include "testing/fault_file_system.h"
 
 namespace attndb::internal {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "db/database.h"
-#include "db/db_access.h"
-#include "db/db_test_util.h"
+#include "api/database.h"
+#include "api/db_access.h"
+#include "api/db_test_util.h"
 #include "testing/event.h"
 
 namespace attndb {
@@ -43,7 +43,7 @@ TEST_F(SessionPlanesTest, UntilPlanesAreReadyTheKeysAreScanned) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{900}, 1);
   Session session = Resume(stored);
   const std::vector<float> exact = ProbeWith(&session, "topk(k=60)");
-  derived::Lanes* const background = internal::DbAccess::database(*db_)->background();
+  derived::Lanes* const background = internal::DbAccess::database(*db_)->store()->background();
   test::Event is_free;
   background->Add(derived::kFastLane, {.run = [&](derived::Lanes::Control*) {
                     is_free.Await();

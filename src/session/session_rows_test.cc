@@ -8,9 +8,9 @@
 #include <limits>
 #include <set>
 
-#include "db/database.h"
-#include "db/db_access.h"
-#include "db/db_test_util.h"
+#include "api/database.h"
+#include "api/db_access.h"
+#include "api/db_test_util.h"
 #include "testing/file_rows.h"
 
 namespace attndb {

@@ -1,7 +1,7 @@
 // Goal:   `auto(rules=alaya)` runs, layer by layer, the plan that Fig. 8 of AlayaDB takes for the
 //         context that a session has, and Explain says which rule took it.
 // Method: toy model; the rules' answers are, bit by bit, those of the plans written out.
-#include "db/db_test_util.h"
+#include "api/db_test_util.h"
 
 namespace attndb {
 namespace {

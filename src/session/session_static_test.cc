@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "db/db_test_util.h"
+#include "api/db_test_util.h"
 #include "kernels/convert.h"
 
 namespace attndb {

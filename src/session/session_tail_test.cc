@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "db/database.h"
-#include "db/db_access.h"
-#include "db/db_test_util.h"
+#include "api/database.h"
+#include "api/db_access.h"
+#include "api/db_test_util.h"
 #include "testing/event.h"
 
 namespace attndb {
@@ -62,7 +62,7 @@ class SessionTailTest : public DBFixture {
   uint64_t NumBuilt(const std::string& use) {
     const internal::Database& database = *internal::DbAccess::database(*db_);
     const derived::Kind& kind = database.kinds().ForUse(use);
-    return database.objects().counters(kind).num_built;
+    return database.store().objects().counters(kind).num_built;
   }
 };
 
@@ -235,7 +235,7 @@ TEST_F(SessionTailTest, HeadsWithNaNRunFull) {
 }
 
 TEST_F(SessionTailTest, WhatNobodyHasAnyMoreIsNotMade) {
-  derived::Lanes* const background = internal::DbAccess::database(*db_)->background();
+  derived::Lanes* const background = internal::DbAccess::database(*db_)->store()->background();
   test::Event is_free;
   background->Add(derived::kSlowLane, {.run = [&](derived::Lanes::Control*) {
                     is_free.Await();

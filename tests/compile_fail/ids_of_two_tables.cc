@@ -1,13 +1,13 @@
 // Ids of the catalog's tables do not stand for each other.
 // Error: cannot convert|cannot initialize|no viable conversion
-#include "db/catalog/catalog_types.h"
+#include "store/catalog/catalog_types.h"
 
-attndb::db::ModelId ModelOf(attndb::db::TenantId tenant, attndb::db::ModelId model) {
+attndb::store::ModelId ModelOf(attndb::store::TenantId tenant, attndb::store::ModelId model) {
 #ifdef ATTNDB_MISUSE
-  const attndb::db::ModelId found = tenant;
+  const attndb::store::ModelId found = tenant;
 #else
-  const attndb::db::ModelId found =
-      tenant == attndb::db::TenantId::kNone ? attndb::db::ModelId::kNone : model;
+  const attndb::store::ModelId found =
+      tenant == attndb::store::TenantId::kNone ? attndb::store::ModelId::kNone : model;
 #endif
   return found;
 }

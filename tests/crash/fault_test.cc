@@ -13,7 +13,7 @@
 #include <map>
 #include <set>
 
-#include "db/database.h"
+#include "api/database.h"
 #include "testing/fault_file_system.h"
 #include "testing/fault_sqlite.h"
 #include "testing/matchers.h"
@@ -331,7 +331,7 @@ TEST_F(FaultTest, Drop) {
                  .prepare = [this](Bench* bench) { return Open(bench); },
                  .act =
                      [](Bench* bench) {
-                       const Status status = bench->db->Drop(kTenant, "alone");
+                       const Status status = bench->db->store()->Drop(kTenant, "alone");
                        // The first try may have got through although its answer got lost.
                        return status.code() == StatusCode::kNotFound ? Status::Ok() : status;
                      },
@@ -357,9 +357,10 @@ class CompactFaultTest : public FaultTest {
 
   static size_t NumSegments(const DB& db) { return db.Describe("chain")->segments.size(); }
   void RunCompact(const CompactOptions& options, size_t num_segments) {
-    RunEveryFault({.name = "compact to " + std::to_string(options.segment_tokens),
-                   .prepare = [this](Bench* bench) { return Open(bench); },
-                   .act = [&](Bench* bench) { return bench->db->Compact(kTenant, options); }});
+    RunEveryFault(
+        {.name = "compact to " + std::to_string(options.segment_tokens),
+         .prepare = [this](Bench* bench) { return Open(bench); },
+         .act = [&](Bench* bench) { return bench->db->store()->Compact(kTenant, options); }});
     EXPECT_EQ(NumSegments(*DB::Open(path_, {.clock = StandingClock})), num_segments);
   }
 };

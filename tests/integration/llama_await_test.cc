@@ -12,9 +12,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/database.h"
+#include "api/db_access.h"
 #include "attndb/db.h"
-#include "db/database.h"
-#include "db/db_access.h"
 #include "engines/llama/engine_test_util.h"
 #include "engines/llama/llama_engine.h"
 #include "testing/event.h"
@@ -60,12 +60,12 @@ class LlamaAwaitTest : public ::testing::TestWithParam<HookVariant> {
   // Returns when the lane that builds codes is held, until release_ is set.
   void HoldLane() {
     test::Event held;
-    internal::DbAccess::database(*db_)->background()->Add(derived::kSlowLane,
-                                                          {.run = [&](derived::Lanes::Control*) {
-                                                            held.Set();
-                                                            release_.Await();
-                                                            return Status::Ok();
-                                                          }});
+    internal::DbAccess::database(*db_)->store()->background()->Add(
+        derived::kSlowLane, {.run = [&](derived::Lanes::Control*) {
+          held.Set();
+          release_.Await();
+          return Status::Ok();
+        }});
     held.Await();
   }
   // Layers whose wait is due, and layers in which some call searched codes.

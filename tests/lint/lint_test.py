@@ -82,10 +82,10 @@ class LayersTest(LintTest):
         self.expect("check_layers.py")
 
     def test_finds_a_back_edge(self):
-        self.write("src/storage/io/file.h", '#include "common/check.h"\n#include "db/store.h"\n')
-        self.write("src/db/store.h", '#include "storage/io/file.h"\n')
+        self.write("src/storage/io/file.h", '#include "common/check.h"\n#include "api/store.h"\n')
+        self.write("src/api/store.h", '#include "storage/io/file.h"\n')
         self.expect("check_layers.py",
-                    "src/storage/io/file.h:2: src/storage/io may not include src/db/store.h")
+                    "src/storage/io/file.h:2: src/storage/io may not include src/api/store.h")
 
     def test_finds_a_sibling_index(self):
         self.write("src/index/flat/flat.h", '#include "index/graph/graph.h"\n')

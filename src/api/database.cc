@@ -1,0 +1,220 @@
+#include "api/database.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <utility>
+
+#include "api/custom_types.h"
+#include "api/index_use.h"
+#include "api/measure_machine.h"
+#include "planner/builtin_plans.h"
+#include "storage/kv/chain_rows.h"
+
+namespace attndb::internal {
+namespace {
+
+// Three quarters of what the machine can give without swapping.
+uint64_t DefaultHostMemory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  uint64_t kib = 0;
+  std::string unit;
+  while (meminfo >> key >> kib >> unit) {
+    if (key == "MemAvailable:") return kib * 1024 / 4 * 3;
+  }
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)) / 2;
+}
+
+Status CheckRoarOptions(const DBOptions& options) {
+  const auto check = [](const char* name, uint32_t number, uint32_t most, uint32_t fallback) {
+    if (number <= most) return Status::Ok();
+    return Status::InvalidArgument(std::string(name) + " is " + std::to_string(number) +
+                                   ", expected at most " + std::to_string(most) +
+                                   "; 0 = " + std::to_string(fallback));
+  };
+  ATTNDB_RETURN_IF_ERROR(
+      check("roar_keys_per_query", options.roar_keys_per_query, DBOptions::kMaxRoarKeys, 100));
+  ATTNDB_RETURN_IF_ERROR(
+      check("roar_max_degree", options.roar_max_degree, DBOptions::kMaxRoarDegree, 35));
+  return check("roar_search_window", options.roar_search_window, DBOptions::kMaxRoarKeys, 500);
+}
+
+Status CheckRanges(const DBOptions& options) {
+  if (!(options.query_sample >= 0.0 && options.query_sample <= 16.0)) {
+    return Status::InvalidArgument("query_sample is " + std::to_string(options.query_sample) +
+                                   ", expected 0 to 16 rows a key");
+  }
+  const auto check_threads = [](const char* name, uint32_t number) {
+    if (number <= DBOptions::kMaxThreads) return Status::Ok();
+    return Status::InvalidArgument(std::string(name) + " is " + std::to_string(number) +
+                                   ", expected at most " + std::to_string(DBOptions::kMaxThreads) +
+                                   "; 0 = all cores");
+  };
+  ATTNDB_RETURN_IF_ERROR(check_threads("num_threads", options.num_threads));
+  ATTNDB_RETURN_IF_ERROR(check_threads("background_threads", options.background_threads));
+  if (options.kmeans_iterations > DBOptions::kMaxKmeansIterations) {
+    return Status::InvalidArgument(
+        "kmeans_iterations is " + std::to_string(options.kmeans_iterations) +
+        ", expected at most " + std::to_string(DBOptions::kMaxKmeansIterations) + "; 0 = 8");
+  }
+  if (options.import_segment_tokens > CompactOptions::kMaxSegmentTokens) {
+    return Status::InvalidArgument("import_segment_tokens: expected at most " +
+                                   std::to_string(CompactOptions::kMaxSegmentTokens) + ", found " +
+                                   std::to_string(options.import_segment_tokens));
+  }
+  ATTNDB_RETURN_IF_ERROR(CheckRoarOptions(options));
+  if (!options.index.empty() && !options.background_builds) {
+    return Status::InvalidArgument("index is '" + options.index +
+                                   "', which needs background_builds, and these are off");
+  }
+  return Status::Ok();
+}
+
+// What the caller gave no other for.
+Status CompletePlanning(const DBOptions& options, Database::Planning* planning) {
+  if (planning->registry == nullptr) {
+    planner::PlanRegistry plans = planner::BuiltinPlans();
+    ATTNDB_RETURN_IF_ERROR(CheckCustomTypes(options.custom_indexes, plans));
+    AddCustomPlans(options.custom_indexes, &plans);
+    planning->registry = std::make_shared<const planner::PlanRegistry>(std::move(plans));
+  }
+  if (planning->operators == nullptr) {
+    attention::Registry operators;
+    AddCustomSearches(options.custom_indexes, &operators);
+    planning->operators = std::make_shared<const attention::Registry>(std::move(operators));
+  }
+  if (planning->make_rows == nullptr) {
+    planning->make_rows = [] { return std::make_unique<storage::ChainRows>(); };
+  }
+  return Status::Ok();
+}
+
+derived::Kinds MakeKinds(const DBOptions& options) {
+  derived::Kinds kinds =
+      derived::BuiltinKinds({.kmeans_iterations = options.kmeans_iterations,
+                             .roar_keys_per_query = options.roar_keys_per_query,
+                             .roar_max_degree = options.roar_max_degree,
+                             .roar_search_window = options.roar_search_window,
+                             .max_training_queries = options.max_training_queries});
+  AddCustomKinds(options.custom_indexes, &kinds);
+  return kinds;
+}
+
+DBOptions Resolved(DBOptions options) {
+  if (options.host_memory_bytes == 0) options.host_memory_bytes = DefaultHostMemory();
+  return options;
+}
+
+}  // namespace
+
+ModelSpec Resolve(ModelSpec spec) {
+  for (LayerSpec& layer : spec.layers) {
+    if (layer.scale == 0.0f) {
+      layer.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.head_dim)));
+    }
+    layer.rope.rope_dims = layer.rope.DimsOf(layer.head_dim);
+  }
+  return spec;
+}
+
+Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const DBOptions& options,
+                                                 storage::FileSystem* file_system,
+                                                 Planning planning) {
+  ATTNDB_RETURN_IF_ERROR(CompletePlanning(options, &planning));
+  ATTNDB_RETURN_IF_ERROR(planner::Plan::Parse(options.plan, *planning.registry).status());
+  ATTNDB_RETURN_IF_ERROR(CheckRanges(options));
+  std::string index_use;
+  if (!options.index.empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(index_use, IndexUse(options.index, *planning.registry));
+  }
+  auto database =
+      std::make_shared<Database>(Key(), path, Resolved(options), file_system, std::move(planning));
+  ATTNDB_RETURN_IF_ERROR(database->OpenStore(path, index_use));
+  return database;
+}
+
+Database::Database(Key, const std::string& path, const DBOptions& options,
+                   storage::FileSystem* file_system, Planning planning)
+    : options_(options),
+      file_system_(file_system),
+      planning_(std::move(planning)),
+      budget_(options_.host_memory_bytes),
+      kinds_(MakeKinds(options_)),
+      pool_(options_.num_threads),
+      hints_(file_system_, path),
+      session_settings_{.dense_query_tokens = options_.dense_query_tokens,
+                        .gpu_memory_bytes = options_.gpu_memory_bytes,
+                        .query_sample = options_.query_sample,
+                        .learns = options_.measure_machine},
+      default_machine_(planning_.machine.value_or(DefaultMachine())) {
+  TakeMachine();
+}
+
+Status Database::OpenStore(const std::string& path, const std::string& index_use) {
+  ATTNDB_ASSIGN_OR_RETURN(
+      store_,
+      store::ContextStore::Open(path, options_,
+                                {.file_system = file_system_,
+                                 .budget = &budget_,
+                                 .kinds = &kinds_,
+                                 .also = index_use.empty() ? nullptr : &kinds_.ForUse(index_use)}));
+  session_parts_ = PartsOfSessions();
+  return Status::Ok();
+}
+
+SessionParts Database::PartsOfSessions() {
+  return {.plans = planning_.registry.get(),
+          .operators = planning_.operators.get(),
+          .scratch = &scratch_,
+          .budget = &budget_,
+          .make_rows = planning_.make_rows,
+          .kinds = &kinds_,
+          .objects = &store_->objects(),
+          .builder = store_->builder(),
+          .pool = &pool_,
+          .machine = &machine_};
+}
+
+Database::~Database() {
+  if (store_ == nullptr) return;  // It could not be opened.
+  store_->Stop();                 // What it learned is kept.
+  if (!options_.read_only) hints_.Save();
+}
+
+void Database::SessionOpened(ContextId context) {
+  num_sessions_.fetch_add(1, std::memory_order_relaxed);
+  store_->BeginUse(context);
+}
+
+void Database::SessionMoved(ContextId from, ContextId to) {
+  store_->BeginUse(to);
+  store_->EndUse(from);
+}
+
+void Database::SessionClosed(ContextId context) {
+  num_sessions_.fetch_sub(1, std::memory_order_relaxed);
+  store_->EndUse(context);
+  store_->Sweep();
+}
+
+Result<DBStats> Database::Stats(const std::string& tenant) const {
+  ATTNDB_ASSIGN_OR_RETURN(DBStats stats, store_->Stats(tenant));
+  stats.memory_bytes = budget_.used_bytes();
+  stats.memory_limit_bytes = budget_.limit_bytes();
+  stats.num_lookups = num_lookups_.load(std::memory_order_relaxed);
+  stats.num_prompt_tokens = num_prompt_tokens_.load(std::memory_order_relaxed);
+  stats.num_reused_tokens = num_reused_tokens_.load(std::memory_order_relaxed);
+  stats.num_sessions = num_sessions_.load(std::memory_order_relaxed);
+  return stats;
+}
+
+Result<BuildReport> Database::Build(const std::string& tenant, std::string_view context,
+                                    std::string_view index, const BuildOptions& options) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::string use, IndexUse(index, plans()));
+  return store_->Build(tenant, context, kinds_.ForUse(use), options);
+}
+
+}  // namespace attndb::internal

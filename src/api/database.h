@@ -1,0 +1,174 @@
+// What all DB handles and sessions of an open store share: it puts the rooms together.
+//
+// Parts:   opening here; sessions in open_session.cc, over several contexts in session_over.cc;
+//          what plans are priced by in machine.cc; finding passages in find.cc.
+// Threads: thread-safe. Order of locks: machine_mutex_, then those of the store and of hints_.
+#ifndef ATTNDB_API_DATABASE_H_
+#define ATTNDB_API_DATABASE_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/hints.h"
+#include "attention/registry.h"
+#include "attention/scratch_pool.h"
+#include "attndb/db.h"
+#include "attndb/options.h"
+#include "attndb/result.h"
+#include "attndb/stats.h"
+#include "attndb/types.h"
+#include "common/mutex.h"
+#include "common/thread_pool.h"
+#include "derived/kinds.h"
+#include "planner/machine_constants.h"
+#include "planner/plan_registry.h"
+#include "session/session_impl.h"
+#include "storage/io/file_system.h"
+#include "storage/kv/memory_budget.h"
+#include "store/context_store.h"
+
+namespace attndb::internal {
+
+class Database : public std::enable_shared_from_this<Database>, public SessionHost {
+ public:
+  // What plans are made of, what runs them, and what they are priced by; what rows are read
+  // through.
+  struct Planning {
+    // Null: what this version has.
+    std::shared_ptr<const planner::PlanRegistry> registry;
+    std::shared_ptr<const attention::Registry> operators;
+    std::optional<planner::MachineConstants> machine;  // Instead of this machine's.
+    // Null: layers that stay in memory.
+    std::function<std::unique_ptr<storage::ChainSource>()> make_rows;
+  };
+
+  // `file_system` must outlive the database.
+  static Result<std::shared_ptr<Database>> Open(const std::string& path, const DBOptions& options,
+                                                storage::FileSystem* file_system,
+                                                Planning planning = {});
+  ~Database() override;
+
+ private:
+  class Key {  // Only Open can make one: the constructor is public for make_shared alone.
+    friend class Database;
+    Key() = default;
+  };
+
+ public:
+  Database(Key key, const std::string& path, const DBOptions& options,
+           storage::FileSystem* file_system, Planning planning);
+
+  // --- As DB, for the tenant of that name. ---
+
+  // Reuses at most `max_reuse` tokens.
+  Result<std::unique_ptr<SessionImpl>> OpenSession(const std::string& tenant, const ModelSpec& spec,
+                                                   std::span<const TokenId> tokens,
+                                                   uint64_t max_reuse,
+                                                   const SessionOptions& options);
+  Result<std::unique_ptr<SessionImpl>> OpenSessionOver(const std::string& tenant,
+                                                       const ModelSpec& spec,
+                                                       std::span<const std::string> contexts,
+                                                       const SessionOptions& options);
+  // A session that holds all of a context and nothing else, under the spec that it was stored with.
+  // Errors: kNotFound; kCorruption.
+  Result<std::unique_ptr<SessionImpl>> OpenWhole(const std::string& tenant,
+                                                 std::string_view context);
+  Result<ContextId> Store(SessionImpl* session, std::span<const TokenId> tokens,
+                          const StoreOptions& options);
+  Result<PrefixExplain> ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
+                                      std::span<const TokenId> tokens,
+                                      const SessionOptions& options) const;
+  Result<FindResult> FindPassages(const std::string& tenant, const ModelSpec& spec,
+                                  const FindQuery& query, const FindOptions& options);
+  Result<BuildReport> Build(const std::string& tenant, std::string_view context,
+                            std::string_view index, const BuildOptions& options);
+  Result<DBStats> Stats(const std::string& tenant) const;
+
+  // --- SessionHost. ---
+
+  const SessionParts& parts() const override { return session_parts_; }
+  const SessionSettings& settings() const override { return session_settings_; }
+  void AskForPrices() override;
+  Status WaitFor(std::span<const derived::Lanes::AddedPtr> jobs) override {
+    return store_->background()->WaitFor(jobs, nullptr);
+  }
+  void NoteDamage(const storage::Segment& segment, const Status& status) override {
+    store_->NoteDamage(segment, status);
+  }
+  void SessionOpened(ContextId context) override;
+  void SessionMoved(ContextId from, ContextId to) override;
+  void SessionClosed(ContextId context) override;
+  std::optional<ContextStatistics> FindLearned(ContextId context) const override {
+    return hints_.FindContext(context);
+  }
+  void KeepLearned(ContextId context, const ContextStatistics& learned) override {
+    hints_.NoteContext(context, learned);
+  }
+
+  // --- The rooms, for DB and for tests. ---
+
+  const DBOptions& options() const { return options_; }
+  store::ContextStore* store() { return store_.get(); }
+  const store::ContextStore& store() const { return *store_; }
+  const planner::PlanRegistry& plans() const { return *planning_.registry; }
+  const derived::Kinds& kinds() const { return kinds_; }
+  Hints* hints() { return &hints_; }
+  const planner::MachineConstants& Machine() const {
+    return *machine_.load(std::memory_order_acquire);
+  }
+  // Measures this machine if nobody has. Errors: kResourceExhausted (memory).
+  Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
+
+ private:
+  // Opens the store. `index_use` is of options.index.
+  Status OpenStore(const std::string& path, const std::string& index_use);
+  SessionParts PartsOfSessions();
+
+  // machine.cc
+  // What was measured before, or fixed prices.
+  void TakeMachine() ATTNDB_EXCLUDES(machine_mutex_);
+  void KeepMachine(planner::MachineConstants machine) ATTNDB_REQUIRES(machine_mutex_);
+
+  // What a session starts from, its chain left out.
+  Result<SessionSeed> SeedOf(const std::string& tenant, const ModelSpec& spec,
+                             const SessionOptions& options);
+
+  const DBOptions options_;
+  storage::FileSystem* const file_system_;
+  const Planning planning_;
+  storage::MemoryBudget budget_;
+  attention::ScratchPool scratch_{&budget_};
+  const derived::Kinds kinds_;
+  ThreadPool pool_;
+  Hints hints_;
+  std::unique_ptr<store::ContextStore> store_;  // Constant after Open.
+  SessionParts session_parts_;                  // Likewise.
+  const SessionSettings session_settings_;
+
+  const planner::MachineConstants default_machine_;  // Given, or fixed prices.
+  Mutex machine_mutex_;  // One measures. A leaf, but for the mutex of hints_.
+  std::unique_ptr<const planner::MachineConstants> known_machine_ ATTNDB_GUARDED_BY(machine_mutex_);
+  // What Machine gives. Set once more when it was measured: released with the constants that it
+  // points to, which stay; acquired by who reads them.
+  std::atomic<const planner::MachineConstants*> machine_ = nullptr;
+  std::atomic<bool> asked_to_measure_ = false;  // Relaxed: the lanes order the rest.
+
+  // Counters since open: independent, so relaxed.
+  std::atomic<uint64_t> num_sessions_ = 0;
+  std::atomic<uint64_t> num_lookups_ = 0;
+  std::atomic<uint64_t> num_prompt_tokens_ = 0;
+  std::atomic<uint64_t> num_reused_tokens_ = 0;
+};
+
+// The spec with its defaults filled in: what identity and arithmetic are built on.
+ModelSpec Resolve(ModelSpec spec);
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_API_DATABASE_H_

@@ -1,0 +1,256 @@
+// DB: forwards to the open store; Import.
+#include "attndb/db.h"
+
+#include <algorithm>
+
+#include "api/database.h"
+#include "api/import.h"
+#include "attndb/version.h"
+#include "common/check.h"
+#include "kernels/isa.h"
+#include "session/view_check.h"
+#include "storage/io/file_system.h"
+
+namespace attndb {
+namespace {
+
+constexpr std::string_view kDefaultTenant = "default";
+
+bool IsTenantName(std::string_view name) {
+  if (name.empty() || name.size() > 64) return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  });
+}
+
+TensorView RowsOf(const TensorView& view, uint64_t begin, uint64_t end) {
+  TensorView rows = view;
+  rows.data =
+      static_cast<const std::byte*>(view.data) +
+      static_cast<int64_t>(begin) * view.strides[0] * static_cast<int64_t>(DTypeBytes(view.dtype));
+  rows.shape[0] = static_cast<int64_t>(end - begin);
+  return rows;
+}
+
+// All layers have K and V of `num_tokens` tokens, in the shapes of the spec.
+Status CheckLayers(const ModelSpec& spec, uint64_t num_tokens, std::span<const LayerKv> layers) {
+  if (layers.size() != spec.num_layers()) {
+    return Status::InvalidArgument("K and V of " + std::to_string(layers.size()) +
+                                   " layers, expected " + std::to_string(spec.num_layers()));
+  }
+  for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
+    const LayerSpec& shape = spec.layers[layer];
+    const LayerKv& kv = layers[layer];
+    ATTNDB_RETURN_IF_ERROR(
+        internal::CheckInput("k", layer, kv.k, shape.num_kv_heads, shape.head_dim));
+    ATTNDB_RETURN_IF_ERROR(
+        internal::CheckInput("v", layer, kv.v, shape.num_kv_heads, shape.v_head_dim));
+    for (const TensorView* view : {&kv.k, &kv.v}) {
+      if (static_cast<uint64_t>(view->rows()) == num_tokens) continue;
+      return Status::InvalidArgument("layer " + std::to_string(layer) + ": " +
+                                     (view == &kv.k ? "k" : "v") + " has " +
+                                     std::to_string(view->rows()) + " rows, expected " +
+                                     std::to_string(num_tokens) + ", one a token");
+    }
+  }
+  return Status::Ok();
+}
+
+Status CheckQueries(const ModelSpec& spec, uint64_t num_tokens,
+                    std::span<const TensorView> queries) {
+  if (queries.empty()) return Status::Ok();
+  if (queries.size() != spec.num_layers()) {
+    return Status::InvalidArgument("queries of " + std::to_string(queries.size()) +
+                                   " layers, expected none or " +
+                                   std::to_string(spec.num_layers()));
+  }
+  for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
+    const LayerSpec& shape = spec.layers[layer];
+    ATTNDB_RETURN_IF_ERROR(
+        internal::CheckInput("queries", layer, queries[layer], shape.num_q_heads, shape.head_dim));
+    if (static_cast<uint64_t>(queries[layer].rows()) > num_tokens) {
+      return Status::InvalidArgument("layer " + std::to_string(layer) + ": queries have " +
+                                     std::to_string(queries[layer].rows()) +
+                                     " rows, expected at most " + std::to_string(num_tokens));
+    }
+  }
+  return Status::Ok();
+}
+
+// The caller's arrays, as they lie.
+class ViewSource final : public internal::ImportSource {
+ public:
+  ViewSource(uint64_t num_tokens, std::span<const LayerKv> layers,
+             std::span<const TensorView> queries)
+      : num_tokens_(num_tokens), layers_(layers), queries_(queries) {}
+
+  Result<LayerKv> Rows(LayerId layer, TokenRange range) override {
+    return LayerKv{RowsOf(layers_[layer].k, range.begin, range.end),
+                   RowsOf(layers_[layer].v, range.begin, range.end)};
+  }
+  uint64_t num_queries(LayerId layer) const override {
+    return queries_.empty() ? 0 : static_cast<uint64_t>(queries_[layer].rows());
+  }
+  Result<TensorView> Queries(LayerId layer, TokenRange range) override {
+    const uint64_t first = num_tokens_ - num_queries(layer);
+    return RowsOf(queries_[layer], range.begin - first, range.end - first);
+  }
+
+ private:
+  const uint64_t num_tokens_;
+  const std::span<const LayerKv> layers_;
+  const std::span<const TensorView> queries_;
+};
+
+}  // namespace
+
+const char* Version() { return ATTNDB_VERSION; }
+
+const char* KernelIsa() { return kernels::IsaName(kernels::CurrentIsa().used).data(); }
+
+const char* KernelInstructionSets() { return kernels::CurrentInstructionSets(); }
+
+DB::DB(std::shared_ptr<internal::Database> database, std::string tenant)
+    : database_(std::move(database)), tenant_(std::move(tenant)) {}
+
+Result<DB> DB::Open(const std::string& path, const DBOptions& options) {
+  ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<internal::Database> database,
+                          internal::Database::Open(path, options, storage::PosixFileSystem()));
+  return DB(std::move(database), std::string(kDefaultTenant));
+}
+
+Result<DB> DB::ForTenant(std::string_view name) const {
+  if (!IsTenantName(name)) {
+    return Status::InvalidArgument("tenant name '" + std::string(name.substr(0, 80)) +
+                                   "', expected 1 to 64 of letters, digits, '.', '_' and '-'");
+  }
+  return DB(database_, std::string(name));
+}
+
+Result<SessionStart> DB::CreateSession(const ModelSpec& spec, std::span<const TokenId> tokens,
+                                       const SessionOptions& options) const {
+  const uint64_t max_reuse = tokens.empty() ? 0 : tokens.size() - 1;  // One is left to run.
+  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<internal::SessionImpl> session,
+                          database_->OpenSession(tenant_, spec, tokens, max_reuse, options));
+  const auto num_reused = static_cast<int64_t>(session->num_stored());
+  return SessionStart{Session(std::move(session)),
+                      std::vector<TokenId>(tokens.begin() + num_reused, tokens.end())};
+}
+
+Result<std::vector<SessionStart>> DB::CreateSessions(
+    const ModelSpec& spec, std::span<const std::span<const TokenId>> prompts,
+    const SessionOptions& options) const {
+  std::vector<SessionStart> starts;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    Result<SessionStart> start = CreateSession(spec, prompts[i], options);
+    if (!start.ok()) return start.status().WithContext("prompt " + std::to_string(i));
+    starts.push_back(*std::move(start));
+  }
+  return starts;
+}
+
+Result<Session> DB::CreateSessionOver(const ModelSpec& spec, std::span<const std::string> contexts,
+                                      const SessionOptions& options) const {
+  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<internal::SessionImpl> session,
+                          database_->OpenSessionOver(tenant_, spec, contexts, options));
+  return Session(std::move(session));
+}
+
+Result<ContextId> DB::Import(const ModelSpec& spec, std::span<const TokenId> tokens,
+                             std::span<const LayerKv> layers, const StoreOptions& options,
+                             std::span<const TensorView> queries) const {
+  ATTNDB_RETURN_IF_ERROR(spec.Validate());
+  ATTNDB_RETURN_IF_ERROR(CheckLayers(spec, tokens.size(), layers));
+  ATTNDB_RETURN_IF_ERROR(CheckQueries(spec, tokens.size(), queries));
+  ViewSource source(tokens.size(), layers, queries);
+  return internal::ImportContext(
+      database_.get(), {.tenant = tenant_, .spec = &spec, .tokens = tokens, .store = options},
+      &source);
+}
+
+Result<ContextId> DB::Store(Session& session, std::span<const TokenId> tokens,
+                            const StoreOptions& options) const {
+  if (session.impl_->host() != database_ || session.impl_->tenant() != tenant_) {
+    return Status::InvalidArgument("the session belongs to another store or tenant");
+  }
+  return database_->Store(session.impl_.get(), tokens, options);
+}
+
+Result<PrefixExplain> DB::ExplainPrefix(const ModelSpec& spec, std::span<const TokenId> tokens,
+                                        const SessionOptions& options) const {
+  return database_->ExplainPrefix(tenant_, spec, tokens, options);
+}
+
+Result<FindResult> DB::Find(const ModelSpec& spec, const FindQuery& query,
+                            const FindOptions& options) const {
+  return database_->FindPassages(tenant_, spec, query, options);
+}
+
+Result<std::vector<ContextInfo>> DB::List() const { return database_->store()->List(tenant_); }
+
+Result<ContextInfo> DB::Describe(std::string_view context) const {
+  return database_->store()->Describe(tenant_, context);
+}
+
+Result<std::vector<TokenId>> DB::Tokens(std::string_view context) const {
+  ATTNDB_ASSIGN_OR_RETURN(store::StoredText text, database_->store()->TextOf(tenant_, context));
+  return std::move(text.tokens);
+}
+
+Status DB::Pin(std::string_view context, bool pinned) const {
+  return database_->store()->Pin(tenant_, context, pinned);
+}
+
+Status DB::SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const {
+  return database_->store()->SetTtl(tenant_, context, ttl);
+}
+
+Status DB::Drop(std::string_view context) const {
+  return database_->store()->Drop(tenant_, context);
+}
+
+Status DB::SetQuota(uint64_t bytes) const { return database_->store()->SetQuota(tenant_, bytes); }
+
+Status DB::DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) const {
+  return database_->store()->DeclareEqual(fingerprint_a, fingerprint_b);
+}
+
+Result<VerifyReport> DB::Verify(const VerifyOptions& options) const {
+  return database_->store()->Verify(tenant_, options);
+}
+
+Status DB::Compact(const CompactOptions& options) const {
+  return database_->store()->Compact(tenant_, options);
+}
+
+Result<BuildReport> DB::Build(std::string_view context, std::string_view index,
+                              const BuildOptions& options) const {
+  return database_->Build(tenant_, context, index, options);
+}
+
+Status DB::WaitForBackground(const WaitOptions& options) const {
+  return database_->store()->background()->Wait(options.progress);
+}
+
+Result<DBStats> DB::Stats() const { return database_->Stats(tenant_); }
+
+Result<MachineProfile> DB::Machine(bool measure) const {
+  if (measure) ATTNDB_RETURN_IF_ERROR(database_->MeasureNow());
+  const planner::MachineConstants& machine = database_->Machine();
+  return MachineProfile{.cpu = machine.cpu,
+                        .isa = machine.isa,
+                        .num_threads = machine.num_threads,
+                        .measured = machine.measured,
+                        .one_thread_bytes_per_ns = machine.one_bytes_per_ns,
+                        .all_threads_bytes_per_ns = machine.all_bytes_per_ns,
+                        .attend_ns = {machine.attend.begin(), machine.attend.end()},
+                        .score_ns = {machine.score.begin(), machine.score.end()},
+                        .scan8_ns = {machine.Scan(8).begin(), machine.Scan(8).end()},
+                        .scan4_ns = {machine.Scan(4).begin(), machine.Scan(4).end()},
+                        .select_ns = machine.select,
+                        .row_ns = machine.row,
+                        .hop_ns = machine.hop};
+}
+
+}  // namespace attndb

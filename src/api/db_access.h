@@ -1,0 +1,23 @@
+// The open store behind a DB, for those parts of the public interface that are not its members.
+//
+// Threads: stateless.
+#ifndef ATTNDB_API_DB_ACCESS_H_
+#define ATTNDB_API_DB_ACCESS_H_
+
+#include <memory>
+#include <utility>
+
+#include "attndb/db.h"
+
+namespace attndb::internal {
+
+struct DbAccess {
+  // A handle for the tenant "default", as DB::Open gives it.
+  static DB Wrap(std::shared_ptr<Database> database) { return {std::move(database), "default"}; }
+  // As long as the handle lives.
+  static Database* database(const DB& db) { return db.database_.get(); }
+};
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_API_DB_ACCESS_H_

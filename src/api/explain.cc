@@ -1,0 +1,355 @@
+// Text and JSON of what stats.h describes.
+#include <algorithm>
+#include <cstdio>
+
+#include "api/json_text.h"
+#include "attndb/stats.h"
+
+namespace attndb {
+namespace {
+
+using internal::DumpJson;
+using internal::Json;
+
+std::string Number(double value, int decimals) {
+  char text[48];
+  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
+  return text;
+}
+
+std::string Bytes(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < std::size(kUnits)) {
+    value /= 1024.0;
+    ++unit;
+  }
+  return Number(value, unit == 0 ? 0 : 1) + " " + kUnits[unit];
+}
+
+std::string Count(double value) { return value < 0 ? "?" : Number(value, value < 100 ? 1 : 0); }
+
+// Whether two layers can share a line of the table: same plan, nearly the same figures.
+bool Alike(const LayerExplain& a, const LayerExplain& b) {
+  const auto close = [](double x, double y) {
+    return std::abs(x - y) <= 0.05 * std::max({std::abs(x), std::abs(y), 1.0});
+  };
+  return a.plan == b.plan && a.reason == b.reason && a.num_tokens == b.num_tokens &&
+         close(a.selected_mean, b.selected_mean) &&
+         close(a.predicted_selected, b.predicted_selected) &&
+         a.predicted_bytes == b.predicted_bytes;
+}
+
+using Row = std::vector<std::string>;
+
+// Columns as wide as they need; all but the first `num_left` aligned to the right.
+std::string Table(const std::vector<Row>& rows, size_t num_left) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string pad(widths[i] - row[i].size(), ' ');
+      line += (i == 0 ? "" : "  ") + (i < num_left ? row[i] + pad : pad + row[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+// What a line of the table of heads says of a head. Neighbours that say the same are folded.
+struct HeadKey {
+  std::string plan;
+  std::string reason;
+  friend bool operator==(const HeadKey&, const HeadKey&) = default;
+};
+
+HeadKey KeyOf(const HeadExplain& head) { return {head.plan, head.reason}; }
+
+// Neighbouring heads of a layer that run the same.
+struct HeadRun {
+  uint32_t first = 0;
+  uint32_t last = 0;
+  HeadKey key;
+  friend bool operator==(const HeadRun&, const HeadRun&) = default;
+};
+
+std::vector<HeadRun> RunsOf(const LayerExplain& layer) {
+  std::vector<HeadRun> runs;
+  for (const HeadExplain& head : layer.heads) {
+    if (runs.empty() || !(runs.back().key == KeyOf(head))) {
+      runs.push_back({head.kv_head, head.kv_head, KeyOf(head)});
+    }
+    runs.back().last = head.kv_head;
+  }
+  return runs;
+}
+
+std::string Range(uint64_t first, uint64_t last) {
+  return std::to_string(first) + (first == last ? "" : "-" + std::to_string(last));
+}
+
+// Of the heads that have a figure, which is negative where it is unknown.
+struct Known {
+  void Add(double value) {
+    if (value < 0) return;
+    sum += value;
+    ++count;
+  }
+  double Mean() const { return sum / static_cast<double>(count); }
+
+  double sum = 0;
+  uint64_t count = 0;
+};
+
+std::string Percent(const Known& known) {
+  return known.count == 0 ? "-" : Number(100 * known.Mean(), 2) + " %";
+}
+
+// One line: the heads of `run`, in each of the layers.
+Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
+  HeadExplain sum;
+  sum.predicted_us = sum.time_us = sum.other_us = 0;
+  double selected = 0, visited = 0, clusters = 0, hops = 0;
+  double weighed = 0, drawn_keys = 0, drawn_values = 0;
+  Known missed, error, left, mass_bound, out_bound;
+  uint64_t num_heads = 0;
+  bool compared = true;
+  for (const LayerExplain& layer : layers) {
+    for (uint32_t i = run.first; i <= run.last; ++i) {
+      const HeadExplain& head = layer.heads[i];
+      ++num_heads;
+      sum.predicted_bytes += head.predicted_bytes;
+      sum.predicted_us += head.predicted_us;
+      sum.other_us += head.other_us;
+      compared = compared && head.other_us >= 0;
+      sum.bytes_touched += head.bytes_touched;
+      sum.time_us += head.time_us;
+      selected += head.selected_mean;
+      visited += head.visited_mean;
+      clusters += head.clusters_mean;
+      hops += head.hops_mean;
+      weighed += head.weighed_mean;
+      drawn_keys += head.drawn_keys_mean;
+      drawn_values += head.drawn_values_mean;
+      missed.Add(head.missed_mass);
+      error.Add(head.error);
+      left.Add(head.mass_left);
+      mass_bound.Add(head.mass_bound);
+      out_bound.Add(head.out_bound);
+      sum.num_fallbacks += head.num_fallbacks;
+    }
+  }
+  const bool has_run = layers.front().num_queries > 0;
+  const auto mean = [&](double sum_of_heads) {
+    return sum_of_heads > 0 ? Count(sum_of_heads / static_cast<double>(num_heads)) : "-";
+  };
+  return {Range(layers.front().layer, layers.back().layer),
+          Range(run.first, run.last),
+          run.key.plan + (run.key.reason.empty() ? "" : " [" + run.key.reason + "]"),
+          Bytes(sum.predicted_bytes),
+          Number(sum.predicted_us, 1),
+          compared ? Number(sum.other_us, 1) : "-",
+          has_run ? Count(selected / static_cast<double>(num_heads)) : "-",
+          mean(visited),
+          mean(clusters),
+          mean(hops),
+          weighed + drawn_keys > 0
+              ? mean(weighed) + " > " + mean(drawn_keys) + " > " + mean(drawn_values)
+              : "-",
+          has_run ? Bytes(sum.bytes_touched) : "-",
+          has_run ? Number(sum.time_us, 1) : "-",
+          Percent(missed),
+          Percent(error),
+          Percent(left),
+          Percent(mass_bound),
+          out_bound.count == 0 ? "-" : Number(out_bound.Mean(), 4),
+          mass_bound.count + error.count == 0 ? "-" : std::to_string(sum.num_fallbacks)};
+}
+
+// What each head runs; layers whose heads run the same are folded.
+std::string HeadTable(const std::vector<LayerExplain>& layers) {
+  std::vector<Row> rows = {{"layers", "heads", "runs [why]", "bytes?", "us?", "else us?",
+                            "selected", "visited", "clusters", "hops", "codes > keys > values",
+                            "bytes", "us", "missed", "error", "mass left", "at most", "off by",
+                            "fell back"}};
+  for (size_t begin = 0; begin < layers.size();) {
+    const std::vector<HeadRun> runs = RunsOf(layers[begin]);
+    size_t end = begin + 1;
+    while (end < layers.size() && RunsOf(layers[end]) == runs) ++end;
+    for (const HeadRun& run : runs) {
+      rows.push_back(HeadRow(std::span(layers).subspan(begin, end - begin), run));
+    }
+    begin = end;
+  }
+  return Table(rows, 3);
+}
+
+// The notes of the first layer that has some: all layers see the same chain.
+std::string NotesText(const std::vector<LayerExplain>& layers) {
+  for (const LayerExplain& layer : layers) {
+    if (!layer.notes.empty()) return "notes     " + layer.notes + "\n";
+  }
+  return "";
+}
+
+// Which tokens of a session over several contexts are whose.
+std::string ContextsText(const std::vector<SessionContext>& contexts) {
+  std::string text;
+  for (const SessionContext& context : contexts) {
+    text += (text.empty() ? "contexts  '" : "          '") + context.name + "' at [" +
+            std::to_string(context.tokens.begin) + ", " + std::to_string(context.tokens.end) +
+            "), from its token " + std::to_string(context.first_token) + " on\n";
+  }
+  return text;
+}
+
+Row LayerRow(std::span<const LayerExplain> layers) {
+  const LayerExplain& first = layers.front();
+  std::string range = std::to_string(first.layer);
+  if (layers.size() > 1) range += "-" + std::to_string(layers.back().layer);
+  uint64_t predicted = 0;
+  uint64_t touched = 0;
+  double times[4] = {};
+  for (const LayerExplain& layer : layers) {
+    predicted += layer.predicted_bytes;
+    touched += layer.bytes_touched;
+    times[0] += layer.append_us;
+    times[1] += layer.score_us;
+    times[2] += layer.select_us;
+    times[3] += layer.attend_us;
+  }
+  Row row = {range, first.plan + (first.reason.empty() ? "" : " [" + first.reason + "]"),
+             std::to_string(first.num_middle), Count(first.predicted_selected), Bytes(predicted)};
+  if (first.num_queries == 0) {
+    row.insert(row.end(), {"-", "-", "-", "-", "-", "-", "-"});
+    return row;
+  }
+  row.push_back(Count(first.candidates_mean));
+  row.push_back(Count(first.selected_mean));
+  row.push_back(Bytes(touched));
+  for (const double time : times) row.push_back(Number(time, 1));
+  return row;
+}
+
+}  // namespace
+
+std::string Explain::ToText() const {
+  std::string text = "plan      " + plan + "\ntokens    " + std::to_string(num_tokens) + " (" +
+                     std::to_string(num_reused) + " reused, in " + std::to_string(num_segments) +
+                     " segments)\nmemory    " + Bytes(memory_bytes) + "\npredicted " +
+                     Number(predicted_us * 1e-3, 2) + " ms of attention a token\n";
+  if (tpot_error > 0) {
+    text += "objective error " + Number(tpot_error, 3) +
+            (unreachable ? ": UNREACHABLE, even this error takes longer" : " meets it") + "\n";
+  }
+  text += ContextsText(contexts) + NotesText(layers) + "\n";
+  std::vector<Row> rows = {{"layers", "plan", "middle", "selected?", "bytes?", "candidates",
+                            "selected", "bytes", "append us", "score us", "select us",
+                            "attend us"}};
+  for (size_t begin = 0; begin < layers.size();) {
+    size_t end = begin + 1;
+    while (end < layers.size() && Alike(layers[begin], layers[end])) ++end;
+    rows.push_back(LayerRow(std::span(layers).subspan(begin, end - begin)));
+    begin = end;
+  }
+  text += Table(rows, 2) + "\n" + HeadTable(layers);
+  text +=
+      "\nselected: critical tokens per q head and row; candidates: those that key planes brought "
+      "up\n"
+      "to be scored exactly. Columns with ? are predicted, for one row of q; the others are the\n"
+      "last call's, selected and candidates the mean of all calls. Folded layers are summed, and "
+      "so\n"
+      "are folded heads. Of a head, us are of one thread, and `else` is what was not chosen;\n"
+      "visited, clusters and hops are of an index that does not score every key; "
+      "error\n"
+      "and mass left are estimates where samples were drawn. `at most` is the hard bound of the "
+      "mass\n"
+      "left, `off by` of the distance from full's output, `fell back` how many rows and q heads\n"
+      "attended to all tokens, for their bound or the error of their draw.\n";
+  return text;
+}
+
+std::string Explain::ToJson() const {
+  Json json = {{"plan", plan},
+               {"num_tokens", num_tokens},
+               {"num_reused", num_reused},
+               {"num_segments", num_segments},
+               {"memory_bytes", memory_bytes},
+               {"predicted_us", predicted_us},
+               {"tpot_error", tpot_error},
+               {"unreachable", unreachable},
+               {"contexts", Json::array()},
+               {"layers", Json::array()}};
+  for (const SessionContext& context : contexts) {
+    json["contexts"].push_back(internal::JsonOf(context));
+  }
+  for (const LayerExplain& layer : layers) json["layers"].push_back(internal::JsonOf(layer));
+  return DumpJson(json);
+}
+
+std::string MachineProfile::ToJson() const {
+  return DumpJson({{"cpu", cpu},
+                   {"isa", isa},
+                   {"num_threads", num_threads},
+                   {"measured", measured},
+                   {"one_thread_bytes_per_ns", one_thread_bytes_per_ns},
+                   {"all_threads_bytes_per_ns", all_threads_bytes_per_ns},
+                   {"attend_ns", attend_ns},
+                   {"score_ns", score_ns},
+                   {"scan8_ns", scan8_ns},
+                   {"scan4_ns", scan4_ns},
+                   {"select_ns", select_ns},
+                   {"row_ns", row_ns},
+                   {"hop_ns", hop_ns}});
+}
+
+std::string PrefixExplain::ToText() const {
+  std::string text = "reused    " + std::to_string(num_reused) + " of " +
+                     std::to_string(num_prompt_tokens) + " tokens";
+  if (!context.empty()) text += ", from context '" + context + "'";
+  text += "\n";
+  for (const std::string& reason : reasons) text += "because   " + reason + "\n";
+  return text;
+}
+
+std::string PrefixExplain::ToJson() const {
+  return DumpJson({{"num_prompt_tokens", num_prompt_tokens},
+                   {"num_reused", num_reused},
+                   {"context", context},
+                   {"reasons", reasons}});
+}
+
+std::string DBStats::ToJson() const {
+  return DumpJson({{"path", path},
+                   {"read_only", read_only},
+                   {"format_version", format_version},
+                   {"num_contexts", num_contexts},
+                   {"num_segments", num_segments},
+                   {"num_tokens", num_tokens},
+                   {"file_bytes", file_bytes},
+                   {"num_companions", num_companions},
+                   {"companion_bytes", companion_bytes},
+                   {"num_pending_companions", num_pending_companions},
+                   {"quota_bytes", quota_bytes},
+                   {"memory_bytes", memory_bytes},
+                   {"memory_limit_bytes", memory_limit_bytes},
+                   {"num_sessions", num_sessions},
+                   {"num_damaged_segments", num_damaged_segments},
+                   {"num_lookups", num_lookups},
+                   {"num_prompt_tokens", num_prompt_tokens},
+                   {"num_reused_tokens", num_reused_tokens},
+                   {"num_stores", num_stores},
+                   {"num_evictions", num_evictions},
+                   {"bytes_written", bytes_written},
+                   {"bytes_merged", bytes_merged},
+                   {"num_companions_built", num_companions_built},
+                   {"background_seconds", background_seconds}});
+}
+
+}  // namespace attndb

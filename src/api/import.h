@@ -1,0 +1,55 @@
+// Storing a KV cache that was computed elsewhere, a piece of its tokens at a time, so that the
+// memory beside the source is that of a few thousand tokens. When all is stored, the pieces are
+// merged into segments of DBOptions::import_segment_tokens, as far as memory and disk
+// have room for that.
+//
+// Errors:  those of the source; of Session::Append (a value that overflows kv_dtype); of DB::Store.
+//          On failure nothing is visible.
+// Threads: as DB.
+#ifndef ATTNDB_API_IMPORT_H_
+#define ATTNDB_API_IMPORT_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "attndb/db.h"
+#include "attndb/options.h"
+#include "attndb/result.h"
+#include "attndb/tensor_view.h"
+#include "attndb/types.h"
+
+namespace attndb::internal {
+
+class Database;
+
+// Where the rows come from. Views are valid until the next call.
+class ImportSource {
+ public:
+  virtual ~ImportSource() = default;
+
+  // K and V of tokens `range` of `layer`.
+  virtual Result<LayerKv> Rows(LayerId layer, TokenRange range) = 0;
+  // Of how many last tokens it has q of `layer`; 0 = of none.
+  virtual uint64_t num_queries(LayerId layer) const = 0;
+  // q of tokens `range`, all of which are among them.
+  virtual Result<TensorView> Queries(LayerId layer, TokenRange range) = 0;
+};
+
+struct ImportRequest {
+  std::string tenant;
+  const ModelSpec* spec = nullptr;  // Not owned.
+  std::span<const TokenId> tokens;
+  int64_t first_position = 0;
+  StoreOptions store;
+  // After each piece but the last, with tokens done and in all; false cancels. May be null.
+  std::function<bool(uint64_t tokens_done, uint64_t tokens_total)> progress;
+};
+
+Result<ContextId> ImportContext(Database* database, const ImportRequest& request,
+                                ImportSource* source);
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_API_IMPORT_H_

@@ -1,0 +1,102 @@
+// Database: sessions that begin with what is stored, and what they store.
+#include <algorithm>
+
+#include "api/database.h"
+#include "session/view_check.h"
+
+namespace attndb::internal {
+namespace {
+
+Status CheckPrompt(std::span<const TokenId> tokens) {
+  if (tokens.empty())
+    return Status::InvalidArgument("the prompt is empty; expected 1 or more tokens");
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0) {
+      return Status::InvalidArgument("token " + std::to_string(i) + " of the prompt has id " +
+                                     std::to_string(tokens[i]) + ", expected 0 or more");
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<SessionSeed> Database::SeedOf(const std::string& tenant, const ModelSpec& spec,
+                                     const SessionOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(spec.Validate());
+  ATTNDB_RETURN_IF_ERROR(CheckFirstPosition(options.first_position));
+  SessionSeed seed;
+  seed.host = shared_from_this();
+  seed.tenant = tenant;
+  seed.spec = Resolve(spec);
+  seed.shape = std::make_shared<const storage::KvShape>(store::ShapeOf(spec));
+  seed.first_position = options.first_position;
+  ATTNDB_ASSIGN_OR_RETURN(
+      seed.plan,
+      planner::Plan::Parse(options.plan.empty() ? options_.plan : options.plan, plans()));
+  ATTNDB_RETURN_IF_ERROR(seed.plan.CheckLayers(spec.num_layers()));
+  return seed;
+}
+
+Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& tenant,
+                                                           const ModelSpec& spec,
+                                                           std::span<const TokenId> tokens,
+                                                           uint64_t max_reuse,
+                                                           const SessionOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(CheckPrompt(tokens));
+  ATTNDB_ASSIGN_OR_RETURN(SessionSeed seed, SeedOf(tenant, spec, options));
+  num_lookups_.fetch_add(1, std::memory_order_relaxed);
+  num_prompt_tokens_.fetch_add(tokens.size(), std::memory_order_relaxed);
+  const std::span<const TokenId> reusable = tokens.first(std::min(tokens.size(), max_reuse));
+  ATTNDB_ASSIGN_OR_RETURN(store::Prefix prefix,
+                          store_->OpenPrefix(tenant, seed.spec, reusable, options));
+  num_reused_tokens_.fetch_add(prefix.chain.tokens.size(), std::memory_order_relaxed);
+  seed.context = prefix.context;
+  seed.chain = std::move(prefix.chain.entries);
+  seed.tokens = std::move(prefix.chain.tokens);
+  return std::make_unique<SessionImpl>(std::move(seed));
+}
+
+Result<std::unique_ptr<SessionImpl>> Database::OpenWhole(const std::string& tenant,
+                                                         std::string_view context) {
+  ATTNDB_ASSIGN_OR_RETURN(const store::StoredText text, store_->TextOf(tenant, context));
+  SessionOptions options;
+  options.context = store::IdLabel(text.record.id);
+  options.first_position = text.record.first_position;
+  return OpenSession(tenant, text.spec, text.tokens, text.tokens.size(), options);
+}
+
+Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId> tokens,
+                                  const StoreOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(session->CheckComplete());
+  ATTNDB_RETURN_IF_ERROR(session->CheckTokens(tokens));
+  ATTNDB_RETURN_IF_ERROR(session->CheckStorable());
+  if (tokens.empty()) return Status::InvalidArgument("the session holds no tokens to store");
+  storage::TailSource tail = session->TailOf(tokens);
+  ATTNDB_ASSIGN_OR_RETURN(store::Stored stored,
+                          store_->Store({.tenant = session->tenant(),
+                                         .spec = &session->spec(),
+                                         .tokens = tokens,
+                                         .first_position = session->first_position(),
+                                         .base = session->context(),
+                                         .chain = session->chain(),
+                                         .num_stored = session->num_stored(),
+                                         .tail = &tail,
+                                         .options = options}));
+  if (stored.chain.empty()) return stored.context;
+  SessionMoved(session->context(), stored.context);
+  session->Rebase(stored.context, std::move(stored.chain), tokens);
+  store_->Sweep();  // The session has let go of what was merged.
+  return stored.context;
+}
+
+Result<PrefixExplain> Database::ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
+                                              std::span<const TokenId> tokens,
+                                              const SessionOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(spec.Validate());
+  ATTNDB_RETURN_IF_ERROR(CheckPrompt(tokens));
+  ATTNDB_RETURN_IF_ERROR(CheckFirstPosition(options.first_position));
+  return store_->ExplainPrefix(tenant, Resolve(spec), tokens, options);
+}
+
+}  // namespace attndb::internal

@@ -1,0 +1,50 @@
+// ContextStore: objects that a caller asks for, and waits for.
+#include <algorithm>
+
+#include "store/context_store.h"
+
+namespace attndb::store {
+
+Result<BuildReport> ContextStore::Build(const std::string& tenant, std::string_view context,
+                                        const derived::Kind& kind, const BuildOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  if (!options_.background_builds) {
+    return Status::FailedPrecondition(
+        "store '" + path_ + "' was opened without background_builds, which build indexes");
+  }
+  const std::string& object = kind.traits().object;
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail before, catalog_->Describe(record.tenant, record.id));
+  BuildReport report;
+  report.kind = object;
+  std::vector<derived::Lanes::AddedPtr> jobs;
+  for (const ChainSegment& link : before.chain) {
+    const derived::SegmentFacts segment = FactsOf(link.segment);
+    if (segment.Find(object) != nullptr) {
+      ++report.num_present;
+    } else if (!kind.MayHave(segment.num_tokens)) {
+      ++report.num_too_short;
+    } else {
+      // Who waits no longer finds it all the same, if in another process.
+      ATTNDB_RETURN_IF_ERROR(catalog_->AddWish(link.segment.id, object));
+      const derived::Lanes::AddedPtr job = builder_.Order(segment, kind);
+      if (job != nullptr) jobs.push_back(job);  // Null if the segment is damaged.
+    }
+  }
+  ATTNDB_RETURN_IF_ERROR(background_.WaitFor(jobs, options.progress));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail after, catalog_->Describe(record.tenant, record.id));
+  uint64_t num_there = 0;
+  for (const ChainSegment& link : after.chain) {
+    const derived::SegmentFacts segment = FactsOf(link.segment);
+    const derived::ObjectRecord* const made = segment.Find(object);
+    if (made == nullptr) continue;
+    ++num_there;
+    report.file_bytes += made->file_bytes;
+  }
+  report.num_built = num_there - std::min(num_there, report.num_present);
+  const uint64_t num_known = num_there + report.num_too_short;
+  report.num_missing = after.chain.size() - std::min<uint64_t>(after.chain.size(), num_known);
+  return report;
+}
+
+}  // namespace attndb::store

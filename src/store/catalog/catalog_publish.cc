@@ -1,0 +1,261 @@
+// Publish: the commit of a new context, or of one that grows.
+
+#include <algorithm>
+
+#include "store/catalog/catalog.h"
+#include "store/catalog/catalog_rows.h"
+#include "store/catalog/context_changes.h"
+#include "store/catalog/names.h"
+#include "store/catalog/prefix_index.h"
+#include "store/catalog/sqlite.h"
+#include "store/catalog/ttl.h"
+
+namespace attndb::store {
+namespace {
+
+std::string Text(uint64_t value) { return std::to_string(value); }
+
+Status CheckRequest(const PublishRequest& request) {
+  if (!request.name.empty()) ATTNDB_RETURN_IF_ERROR(CheckContextName(request.name));
+  ATTNDB_RETURN_IF_ERROR(CheckTtl(request.ttl));
+  if (request.tokens.empty()) return Status::InvalidArgument("a context of no tokens");
+  const auto negative = std::ranges::find_if(request.tokens, [](TokenId t) { return t < 0; });
+  if (negative != request.tokens.end()) {
+    return Status::InvalidArgument("token " +
+                                   Text(static_cast<uint64_t>(negative - request.tokens.begin())) +
+                                   " is " + std::to_string(*negative) + ": expected an id >= 0");
+  }
+  if (request.num_shared > request.tokens.size()) {
+    return Status::Internal("publish: " + Text(request.num_shared) + " tokens shared of " +
+                            Text(request.tokens.size()));
+  }
+  return {};
+}
+
+// One transaction's work, step by step.
+class Publisher {
+ public:
+  Publisher(SqliteDatabase* database, const PublishRequest& request, int64_t now_us)
+      : database_(database), request_(request), now_us_(now_us), index_(database) {}
+
+  Result<PublishOutcome> Run();
+
+ private:
+  Status FindNameHolder();
+  bool BaseMayGo() const;
+  bool BaseGrows() const;
+  Status InsertSegments();
+  Status CheckChain();
+  Status CheckLink(const ChainLink& link, uint64_t num_tokens_before);
+  Result<bool> IsEqualModel(ModelId other);
+  Result<PrefixNode> FindAnchor(uint64_t* num_tokens);
+  Result<NodeId> InsertPath();
+  Status InsertRow();
+  Status GrowRow();
+  Status DropWhatIsReplaced();
+  Status AddEvicted(std::vector<ContextRow>* doomed);
+
+  SqliteDatabase* const database_;  // Not owned.
+  const PublishRequest& request_;
+  const int64_t now_us_;
+  PrefixIndex index_;
+
+  ModelRow model_;
+  TreeIdentity tree_;
+  PrefixNode root_;
+  std::optional<ContextRow> base_;    // If there is one, of the tenant.
+  std::optional<ContextRow> holder_;  // Of the name, if that is not the base that grows.
+  std::vector<SegmentId> released_;
+  PublishOutcome outcome_;
+};
+
+Result<PublishOutcome> Publisher::Run() {
+  ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(database_, request_.tenant));
+  ATTNDB_ASSIGN_OR_RETURN(model_, LoadModelRow(database_, request_.model));
+  tree_ = {tenant.secret, model_.identity, request_.first_position};
+  if (request_.base != ContextId::kNone) {
+    ATTNDB_ASSIGN_OR_RETURN(base_, FindContextRow(database_, request_.tenant, request_.base));
+  }
+  outcome_.grown = BaseGrows();
+  ATTNDB_RETURN_IF_ERROR(FindNameHolder());
+  ATTNDB_RETURN_IF_ERROR(InsertSegments());
+  ATTNDB_RETURN_IF_ERROR(CheckChain());
+  ATTNDB_ASSIGN_OR_RETURN(root_, index_.EnsureRoot(tree_));
+  ATTNDB_RETURN_IF_ERROR(database_->Run(
+      "INSERT OR IGNORE INTO prefix_roots(node, tenant, model, first_position) VALUES(?, ?, ?, ?)",
+      root_.id, request_.tenant, request_.model, request_.first_position));
+  ATTNDB_RETURN_IF_ERROR(outcome_.grown ? GrowRow() : InsertRow());
+  ATTNDB_RETURN_IF_ERROR(StoreChain(database_, outcome_.id, request_.chain));
+  ATTNDB_RETURN_IF_ERROR(DropWhatIsReplaced());
+  ATTNDB_ASSIGN_OR_RETURN(outcome_.unreferenced, Unreferenced(database_, std::move(released_)));
+  return std::move(outcome_);
+}
+
+// By drop_base. A base that has grown meanwhile, or is longer than what is shared, holds tokens of
+// others.
+bool Publisher::BaseMayGo() const {
+  return request_.drop_base && base_.has_value() && base_->record.name.empty() &&
+         !base_->record.pinned && base_->record.num_tokens == request_.num_shared;
+}
+
+bool Publisher::BaseGrows() const {
+  if (!base_.has_value()) return false;
+  const ContextRecord& base = base_->record;
+  const bool same_prefix = base.model == request_.model && !base.damaged &&
+                           base.first_position == request_.first_position &&
+                           base.num_tokens == request_.num_shared;
+  const bool is_replaced = request_.replace && !base.name.empty() && base.name == request_.name;
+  return same_prefix && (is_replaced || BaseMayGo());
+}
+
+Status Publisher::FindNameHolder() {
+  if (request_.name.empty()) return {};
+  ATTNDB_ASSIGN_OR_RETURN(holder_, FindContextRow(database_, request_.tenant, request_.name));
+  if (!holder_.has_value()) return {};
+  if (outcome_.grown && holder_->record.id == base_->record.id) {
+    holder_.reset();
+    return {};
+  }
+  if (!request_.replace) {
+    return Status::AlreadyExists("context \"" + request_.name + "\" exists (" +
+                                 Text(holder_->record.num_tokens) +
+                                 " tokens): drop it, or store with replace");
+  }
+  // Dropped at the end: until then the path that both may share stays in the index.
+  return database_->Run("UPDATE contexts SET name = NULL WHERE id = ?", holder_->record.id);
+}
+
+Status Publisher::InsertSegments() {
+  for (SegmentRecord segment : request_.new_segments) {
+    segment.tenant = request_.tenant;
+    segment.model = request_.model;
+    ATTNDB_RETURN_IF_ERROR(InsertSegment(database_, segment));
+  }
+  return {};
+}
+
+Status Publisher::CheckChain() {
+  uint64_t num_tokens = 0;
+  for (const ChainLink& link : request_.chain) {
+    ATTNDB_RETURN_IF_ERROR(CheckLink(link, num_tokens));
+    num_tokens += link.num_tokens_used;
+  }
+  if (num_tokens == request_.tokens.size()) return {};
+  return Status::Internal("publish: the chain holds " + Text(num_tokens) + " tokens, expected " +
+                          Text(request_.tokens.size()));
+}
+
+Status Publisher::CheckLink(const ChainLink& link, uint64_t num_tokens_before) {
+  ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment, RequireGoodSegment(database_, link.segment));
+  ATTNDB_ASSIGN_OR_RETURN(const bool same_model, IsEqualModel(segment.model));
+  const int64_t position = request_.first_position + static_cast<int64_t>(num_tokens_before);
+  if (segment.tenant == request_.tenant && same_model && segment.first_position == position &&
+      link.num_tokens_used >= 1 && link.num_tokens_used <= segment.num_tokens) {
+    return {};
+  }
+  return Status::Internal("publish: segment " + std::to_string(link.segment) + " (" +
+                          Text(segment.num_tokens) + " tokens from position " +
+                          std::to_string(segment.first_position) + ") can't give " +
+                          Text(link.num_tokens_used) + " tokens from position " +
+                          std::to_string(position) + " to this tenant and model");
+}
+
+Result<bool> Publisher::IsEqualModel(ModelId other) {
+  if (other == request_.model) return true;
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> models,
+                          EqualModels(database_, model_.layout, model_.fingerprint));
+  return std::ranges::any_of(models, [&](const ModelRow& m) { return m.id == other; });
+}
+
+// The deepest node below which the tokens may be new to the index, and its number of tokens.
+Result<PrefixNode> Publisher::FindAnchor(uint64_t* num_tokens) {
+  *num_tokens = 0;
+  if (!base_.has_value() || base_->record.model != request_.model ||
+      base_->record.first_position != request_.first_position) {
+    return root_;
+  }
+  if (request_.num_shared > base_->record.num_tokens) {
+    return Status::Internal("publish: " + Text(request_.num_shared) + " tokens shared with " +
+                            base_->record.Label() + ", which has " +
+                            Text(base_->record.num_tokens));
+  }
+  *num_tokens = request_.num_shared / kBlockTokens * kBlockTokens;
+  return index_.Ancestor(base_->leaf, base_->record.num_tokens, *num_tokens);
+}
+
+Result<NodeId> Publisher::InsertPath() {
+  uint64_t num_tokens = 0;
+  ATTNDB_ASSIGN_OR_RETURN(const PrefixNode anchor, FindAnchor(&num_tokens));
+  return index_.Insert(tree_, anchor, request_.tokens.subspan(num_tokens), outcome_.id);
+}
+
+Status Publisher::InsertRow() {
+  const std::optional<std::string_view> name =
+      request_.name.empty() ? std::nullopt : std::optional<std::string_view>(request_.name);
+  // The index needs the id and the row needs the leaf: the root stands in for it.
+  ATTNDB_RETURN_IF_ERROR(database_->Run(
+      "INSERT INTO contexts(tenant, model, name, first_position, num_tokens, kv_bytes, created_us, "
+      "last_access_us, ttl_s, pinned, damaged, leaf) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+      request_.tenant, request_.model, name, request_.first_position, request_.tokens.size(),
+      request_.kv_bytes, now_us_, now_us_, TtlSeconds(request_.ttl), request_.pin, root_.id));
+  outcome_.id = static_cast<ContextId>(database_->last_insert_id());
+  ATTNDB_ASSIGN_OR_RETURN(const NodeId leaf, InsertPath());
+  return database_->Run("UPDATE contexts SET leaf = ? WHERE id = ?", leaf, outcome_.id);
+}
+
+Status Publisher::GrowRow() {
+  outcome_.id = base_->record.id;
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> old_chain,
+                          LoadChain(database_, outcome_.id));
+  for (const ChainLink& link : old_chain) released_.push_back(link.segment);
+  ATTNDB_ASSIGN_OR_RETURN(const NodeId leaf, InsertPath());
+  const std::optional<std::string_view> name =
+      request_.name.empty() ? std::nullopt : std::optional<std::string_view>(request_.name);
+  ATTNDB_RETURN_IF_ERROR(database_->Run(
+      "UPDATE contexts SET name = ?, num_tokens = ?, kv_bytes = ?, last_access_us = ?, ttl_s = ?, "
+      "pinned = ?, leaf = ? WHERE id = ?",
+      name, request_.tokens.size(), request_.kv_bytes, now_us_, TtlSeconds(request_.ttl),
+      request_.pin, leaf, outcome_.id));
+  return index_.RemoveEnd(base_->leaf, outcome_.id);
+}
+
+Status Publisher::DropWhatIsReplaced() {
+  std::vector<ContextRow> doomed;
+  if (holder_.has_value()) doomed.push_back(*holder_);
+  if (!outcome_.grown && BaseMayGo()) doomed.push_back(*base_);
+  ATTNDB_RETURN_IF_ERROR(AddEvicted(&doomed));
+  // Newest first (prefix_index.h, invariants).
+  std::ranges::sort(doomed, std::greater(), [](const ContextRow& row) { return row.record.id; });
+  for (const ContextRow& row : doomed) {
+    ATTNDB_RETURN_IF_ERROR(DropContext(database_, row, &released_));
+    outcome_.dropped.push_back(row.record.id);
+  }
+  return {};
+}
+
+Status Publisher::AddEvicted(std::vector<ContextRow>* doomed) {
+  for (const ContextId id : request_.evict) {
+    const bool known =
+        std::ranges::any_of(*doomed, [id](const ContextRow& row) { return row.record.id == id; });
+    if (known || id == outcome_.id) continue;
+    ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextRow> row,
+                            FindContextRow(database_, request_.tenant, id));
+    if (!row.has_value() || row->record.pinned) continue;
+    doomed->push_back(*row);
+    ++outcome_.num_evicted;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PublishOutcome> Catalog::Publish(const PublishRequest& request) {
+  ATTNDB_RETURN_IF_ERROR(CheckRequest(request));
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  ATTNDB_ASSIGN_OR_RETURN(PublishOutcome outcome, Publisher(database_.get(), request, Now()).Run());
+  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  return outcome;
+}
+
+}  // namespace attndb::store

@@ -1,0 +1,153 @@
+// Goal:   a publish makes exactly what was asked, or changes nothing.
+// Method: small stores, one behaviour a test; Verify at the end of each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "store/catalog/catalog_test_util.h"
+#include "store/catalog/names.h"
+#include "testing/matchers.h"
+
+namespace attndb::store {
+namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST_F(CatalogTest, NamesAreChecked) {
+  for (const char* const name : {"", "a b", "a/b", "ä", "a\n"}) {
+    EXPECT_THAT(harness_->EnsureTenant(name),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("tenant name")));
+  }
+  EXPECT_EQ(CheckTenantName(std::string(65, 'a')).code(), StatusCode::kInvalidArgument);
+  ATTNDB_EXPECT_OK(CheckTenantName(std::string(64, 'a')));
+  for (const char* const name : {"#1", "a b", "a\"", "*"}) {
+    EXPECT_THAT(harness_.Publish(Range(0, 3), {.name = name}),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("context name")));
+  }
+  EXPECT_EQ(CheckContextName(std::string(129, 'a')).code(), StatusCode::kInvalidArgument);
+  harness_.MustPublish(Range(0, 3), {.name = std::string(122, 'a') + "/:@+-_"});
+  EXPECT_EQ(ParseContextId("#12"), static_cast<ContextId>(12));
+  for (const char* const text : {"12", "#", "#0", "#01", "#-1", "#1x", "#99999999999999999999"}) {
+    EXPECT_EQ(ParseContextId(text), std::nullopt) << text;
+  }
+}
+
+TEST_F(CatalogTest, ATakenNameIsKeptUnlessReplaced) {
+  const ContextId first = harness_.MustPublish(Range(0, 70), {.name = "doc"});
+  const std::string before = CatalogHarness::Dump(*harness_, TestSpec()).value();
+  EXPECT_THAT(harness_.Publish(Range(5, 10), {.name = "doc"}),
+              FailsWith(StatusCode::kAlreadyExists, HasSubstr("\"doc\" exists (70 tokens)")));
+  EXPECT_EQ(CatalogHarness::Dump(*harness_, TestSpec()).value(), before);
+  const PublishOutcome outcome =
+      harness_.Publish(Range(5, 10), {.name = "doc", .replace = true}).value();
+  EXPECT_NE(outcome.id, first);
+  EXPECT_THAT(outcome.dropped, ElementsAre(first));
+  EXPECT_THAT(outcome.unreferenced, ElementsAre(1));
+  EXPECT_FALSE(harness_.Longest(Range(0, 70)).has_value());
+}
+
+TEST_F(CatalogTest, AChatGrowsUnderOneId) {
+  const ContextId id = harness_.MustPublish(Range(0, 40), {.name = "chat"});
+  for (size_t num_tokens = 80; num_tokens <= 400; num_tokens += 40) {
+    const PublishOutcome outcome =
+        harness_
+            .Publish(Range(0, num_tokens),
+                     {.name = "chat", .replace = true, .base = id, .num_shared = num_tokens - 40})
+            .value();
+    EXPECT_EQ(outcome.id, id);
+    EXPECT_TRUE(outcome.grown);
+    EXPECT_THAT(outcome.dropped, IsEmpty());
+    EXPECT_THAT(outcome.unreferenced, IsEmpty());
+    EXPECT_EQ(harness_.Longest(Range(0, 1000))->num_tokens, num_tokens);
+  }
+  EXPECT_EQ(harness_->Chain(id)->size(), 10u);
+  EXPECT_EQ(harness_->List(tenant())->size(), 1u);
+}
+
+// Sessions upon the longer one go on from tokens that a crop would take away.
+TEST_F(CatalogTest, ACropIsAnotherContext) {
+  const ContextId whole = harness_.MustPublish(Range(0, 100), {.name = "chat"});
+  const PublishOutcome outcome =
+      harness_
+          .Publish(Range(0, 90), {.name = "chat", .replace = true, .base = whole, .num_shared = 80})
+          .value();
+  EXPECT_NE(outcome.id, whole);
+  EXPECT_FALSE(outcome.grown);
+  EXPECT_THAT(outcome.dropped, ElementsAre(whole));
+}
+
+TEST_F(CatalogTest, CheckpointsOfAnImportVanishIntoTheWhole) {
+  ContextId id = harness_.MustPublish(Range(0, 100));
+  for (size_t num_tokens = 200; num_tokens <= 500; num_tokens += 100) {
+    id = harness_.MustPublish(Range(0, num_tokens), {.name = num_tokens == 500 ? "book" : "",
+                                                     .base = id,
+                                                     .num_shared = num_tokens - 100,
+                                                     .drop_base = true});
+  }
+  EXPECT_EQ(harness_->List(tenant())->size(), 1u);
+  EXPECT_EQ(Get(id).name, "book");
+  EXPECT_EQ(harness_->Tokens(id).value(), Range(0, 500));
+}
+
+TEST_F(CatalogTest, DropBaseSparesNamedAndPinnedContexts) {
+  const ContextId named = harness_.MustPublish(Range(0, 10), {.name = "base"});
+  harness_.MustPublish(Range(0, 20), {.base = named, .num_shared = 10, .drop_base = true});
+  const ContextId pinned = harness_.MustPublish(Range(100, 10), {.pin = true});
+  harness_.MustPublish(Range(100, 20), {.base = pinned, .num_shared = 10, .drop_base = true});
+  EXPECT_EQ(harness_->List(tenant())->size(), 4u);
+}
+
+TEST_F(CatalogTest, ABaseThatIsGoneCostsNothingButTime) {
+  const ContextId base = harness_.MustPublish(Range(0, 100));
+  const std::vector<ChainLink> chain = harness_->Chain(base).value();
+  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), base));
+  PublishRequest request;
+  request.tenant = tenant();
+  request.model = harness_.model();
+  const std::vector<TokenId> tokens = Range(0, 100);
+  request.tokens = tokens;
+  request.base = base;
+  request.num_shared = 100;
+  request.chain = chain;  // Its segment is there until RemoveSegments: a session holds it.
+  ATTNDB_EXPECT_OK(harness_->Publish(request));
+  EXPECT_THAT(harness_->RemoveSegments(std::vector<SegmentId>{1}).value(), IsEmpty());
+  EXPECT_EQ(harness_.Longest(tokens)->num_tokens, 100u);
+}
+
+TEST_F(CatalogTest, AChainThatDoesNotFitIsRefused) {
+  harness_.MustPublish(Range(0, 10));
+  const std::vector<TokenId> tokens = Range(0, 10);
+  PublishRequest request;
+  request.tenant = tenant();
+  request.model = harness_.model();
+  request.tokens = tokens;
+  const std::string before = CatalogHarness::Dump(*harness_, TestSpec()).value();
+  request.chain = {{1, 9}};
+  EXPECT_THAT(harness_->Publish(request),
+              FailsWith(StatusCode::kInternal, HasSubstr("holds 9 tokens, expected 10")));
+  request.chain = {{1, 11}};
+  EXPECT_THAT(harness_->Publish(request),
+              FailsWith(StatusCode::kInternal, HasSubstr("can't give 11 tokens")));
+  request.chain = {{1, 5}, {1, 5}};
+  EXPECT_THAT(harness_->Publish(request),
+              FailsWith(StatusCode::kInternal, HasSubstr("from position 5")));
+  request.chain = {{77, 10}};
+  EXPECT_THAT(harness_->Publish(request),
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("segment 77 is not")));
+  request.chain = {{1, 10}};
+  request.tenant = harness_->EnsureTenant("other")->id;
+  EXPECT_THAT(harness_->Publish(request), FailsWith(StatusCode::kInternal, HasSubstr("tenant")));
+  request.tokens = {};
+  EXPECT_THAT(harness_->Publish(request),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("no tokens")));
+  const std::vector<TokenId> negative = {1, 2, -3};
+  request.tokens = negative;
+  EXPECT_THAT(harness_->Publish(request),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("token 2 is -3")));
+  EXPECT_EQ(CatalogHarness::Dump(*harness_, TestSpec()).value(), before + "tenant other quota 0\n");
+}
+
+}  // namespace
+}  // namespace attndb::store

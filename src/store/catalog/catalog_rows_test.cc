@@ -1,0 +1,82 @@
+// Goal:   rows that no writer of ours stores are refused by name, never used.
+// Method: queries that make up the values.
+#include "store/catalog/catalog_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "store/catalog/catalog_test_util.h"
+#include "testing/matchers.h"
+
+namespace attndb::store {
+namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::HasSubstr;
+
+class CatalogRows : public ::testing::Test {
+ protected:
+  CatalogRows() {
+    database_ = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadOnly).value();
+  }
+  Query Row(const char* sql) {
+    Query query = database_->Select(sql);
+    EXPECT_TRUE(query.Step().value());
+    return query;
+  }
+
+  CatalogHarness harness_;
+  std::unique_ptr<SqliteDatabase> database_;
+};
+
+TEST_F(CatalogRows, AContextHasNoNegativeCounts) {
+  ATTNDB_EXPECT_OK(ReadContext(Row("SELECT 7,1,1,'n',0,5,5,1,1,NULL,0,0,3")));
+  EXPECT_THAT(ReadContext(Row("SELECT 7,1,1,'n',0,-5,5,1,1,NULL,0,0,3")),
+              FailsWith(StatusCode::kCorruption, HasSubstr("context 7: column 5 is -5")));
+  EXPECT_THAT(ReadContext(Row("SELECT 7,1,1,'n',0,5,-1,1,1,NULL,0,0,3")),
+              FailsWith(StatusCode::kCorruption, HasSubstr("column 6 is -1")));
+}
+
+TEST_F(CatalogRows, AContextWithoutNameOrTtlHasNone) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextRow row,
+                              ReadContext(Row("SELECT 7,1,2,NULL,-4,5,6,8,9,NULL,1,1,3")));
+  EXPECT_EQ(row.record.Label(), "#7");
+  EXPECT_EQ(row.record.first_position, -4);
+  EXPECT_EQ(row.record.ttl_seconds, std::nullopt);
+  EXPECT_TRUE(row.record.pinned);
+  EXPECT_TRUE(row.record.damaged);
+  EXPECT_EQ(row.leaf, static_cast<NodeId>(3));
+}
+
+TEST_F(CatalogRows, ASegmentHasARootHashOf32Bytes) {
+  ATTNDB_EXPECT_OK(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,zeroblob(32),x'',NULL")));
+  EXPECT_THAT(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,zeroblob(31),x'',NULL")),
+              FailsWith(StatusCode::kCorruption, HasSubstr("segment 7: column 8 is 31 bytes")));
+  EXPECT_THAT(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,NULL,x'',NULL")),
+              FailsWith(StatusCode::kCorruption, HasSubstr("0 bytes")));
+}
+
+TEST_F(CatalogRows, CompanionsComeWithTheirSegment) {
+  harness_.MustPublish(Range(0, 10));
+  harness_.Close();
+  database_ = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite).value();
+  ATTNDB_ASSERT_OK(
+      database_->Execute("INSERT INTO companions VALUES(1, 'planes', 1, 1, 100, zeroblob(32))"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::optional<SegmentRecord> segment,
+                              FindSegment(database_.get(), 1));
+  ASSERT_EQ(segment->companions.size(), 1u);
+  EXPECT_EQ(segment->companions[0].kind, "planes");
+  EXPECT_EQ(segment->companions[0].generation, 1u);
+  EXPECT_TRUE(segment->companions[0].required);
+  database_.reset();
+  harness_.Reopen();
+  const uint64_t bytes = harness_->UsageBytes(harness_.tenant()).value();
+  EXPECT_EQ(bytes, segment->file_bytes + 100);
+  ATTNDB_ASSERT_OK(harness_->Drop(harness_.tenant(), static_cast<ContextId>(1)));
+  ATTNDB_EXPECT_OK(harness_->RemoveSegments(std::vector<SegmentId>{1}));
+  EXPECT_EQ(harness_->UsageBytes(harness_.tenant()).value(), 0u);
+  EXPECT_EQ(harness_->Verify().value(), std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace attndb::store

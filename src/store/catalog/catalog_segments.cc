@@ -1,0 +1,191 @@
+// Segments: ids, rows, quarantine, and the merge of runs.
+
+#include <algorithm>
+
+#include "store/catalog/catalog.h"
+#include "store/catalog/catalog_rows.h"
+#include "store/catalog/context_changes.h"
+#include "store/catalog/sqlite.h"
+
+namespace attndb::store {
+namespace {
+
+constexpr int64_t kSegmentIdsReserved = 64;  // A crash leaves at most so many unused.
+
+// Where the run begins in the chain: every link as in the run, but for fewer tokens of the last.
+std::optional<size_t> FindRun(std::span<const ChainLink> chain, std::span<const ChainLink> run) {
+  for (size_t begin = 0; begin + run.size() <= chain.size(); ++begin) {
+    const std::span<const ChainLink> part = chain.subspan(begin, run.size());
+    if (std::ranges::equal(part.first(run.size() - 1), run.first(run.size() - 1)) &&
+        part.back().segment == run.back().segment &&
+        part.back().num_tokens_used <= run.back().num_tokens_used) {
+      return begin;
+    }
+  }
+  return std::nullopt;
+}
+
+// The run is what the merged segment says it is; gives tenant and model.
+Status CheckRun(SqliteDatabase* database, const MergeRequest& request, SegmentRecord* merged) {
+  uint64_t num_tokens = 0;
+  for (const ChainLink& link : request.run) {
+    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment,
+                            RequireGoodSegment(database, link.segment));
+    if (merged->tenant == TenantId::kNone) {
+      merged->tenant = segment.tenant;
+      merged->model = segment.model;
+    }
+    if (segment.tenant != merged->tenant || link.num_tokens_used > segment.num_tokens ||
+        segment.first_position != merged->first_position + static_cast<int64_t>(num_tokens)) {
+      return Status::Internal("merge: segment " + std::to_string(link.segment) +
+                              " does not continue the run at token " + std::to_string(num_tokens));
+    }
+    num_tokens += link.num_tokens_used;
+  }
+  if (!request.run.empty() && num_tokens == merged->num_tokens) return {};
+  return Status::Internal("merge: segment " + std::to_string(merged->id) + " has " +
+                          std::to_string(merged->num_tokens) + " tokens, its run of " +
+                          std::to_string(request.run.size()) + " segments " +
+                          std::to_string(num_tokens));
+}
+
+// What was made of a segment, or was to be made, is to be made of the one that takes its place.
+Status InheritWishes(SqliteDatabase* database, SegmentId from, SegmentId to) {
+  return database->Run(
+      "INSERT OR IGNORE INTO wishes(segment, kind) "
+      "SELECT ?2, kind FROM companions WHERE segment = ?1 "
+      "UNION SELECT ?2, kind FROM wishes WHERE segment = ?1",
+      from, to);
+}
+
+}  // namespace
+
+Result<SegmentId> Catalog::ReserveSegmentId() {
+  MutexLock lock(&mutex_);
+  if (next_segment_ < end_segment_) return next_segment_++;
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  SegmentId next = 0;
+  {
+    Query query = database_->Select("SELECT next_segment FROM meta");
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (found) next = query.Int(0);
+  }
+  if (next <= 0) {
+    return Status::Corruption(options_.path + ": meta: next_segment is " + std::to_string(next));
+  }
+  const SegmentId end = next + kSegmentIdsReserved;
+  ATTNDB_RETURN_IF_ERROR(database_->Run("UPDATE meta SET next_segment = ?", end));
+  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  next_segment_ = next + 1;
+  end_segment_ = end;
+  return next;
+}
+
+Result<SegmentRecord> Catalog::GetSegment(SegmentId segment) const {
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> record,
+                          FindSegment(database_.get(), segment));
+  if (record.has_value()) return *std::move(record);
+  return Status::NotFound("no segment " + std::to_string(segment));
+}
+
+Result<std::vector<SegmentRecord>> Catalog::Segments(TenantId tenant) const {
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> ids,
+      ReadAll<int64_t>(
+          database_->Select("SELECT id FROM segments WHERE tenant = ? ORDER BY id", tenant),
+          ReadInt));
+  std::vector<SegmentRecord> segments;
+  for (const SegmentId id : ids) {
+    ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment, FindSegment(database_.get(), id));
+    if (segment.has_value()) segments.push_back(*std::move(segment));
+  }
+  return segments;
+}
+
+Result<std::vector<SegmentRecord>> Catalog::RemoveSegments(std::span<const SegmentId> segments) {
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<SegmentId> unreferenced,
+      Unreferenced(database_.get(), std::vector<SegmentId>(segments.begin(), segments.end())));
+  std::vector<SegmentRecord> removed;
+  for (const SegmentId id : unreferenced) {
+    ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment, FindSegment(database_.get(), id));
+    if (!segment.has_value()) continue;
+    ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM segments WHERE id = ?", id));
+    removed.push_back(*std::move(segment));  // The schema takes its companions along.
+  }
+  if (removed.empty()) return removed;
+  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  return removed;
+}
+
+Result<std::vector<ContextRecord>> Catalog::Quarantine(SegmentId segment, std::string_view damage) {
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(database_->Run("UPDATE segments SET damage = ? WHERE id = ?",
+                                        damage.empty() ? std::string_view("damaged") : damage,
+                                        segment));
+  if (database_->num_changes() == 0) {
+    return Status::NotFound("no segment " + std::to_string(segment));
+  }
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<ContextRow> rows,
+                          ContextsWithSegment(database_.get(), segment));
+  ATTNDB_RETURN_IF_ERROR(database_->Run(
+      "UPDATE contexts SET damaged = 1 WHERE id IN (SELECT context FROM chain WHERE segment = ?)",
+      segment));
+  // Newest first: each then repairs its own part of the index only (prefix_index.h, invariants).
+  PrefixIndex index(database_.get());
+  std::vector<ContextRecord> affected;
+  for (ContextRow& row : rows) {
+    ATTNDB_RETURN_IF_ERROR(index.Withdraw(row.leaf, row.record.id));
+    row.record.damaged = true;
+    affected.push_back(std::move(row.record));
+  }
+  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  std::ranges::reverse(affected);
+  return affected;
+}
+
+Result<MergeOutcome> Catalog::ReplaceRun(const MergeRequest& request) {
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  SegmentRecord merged = request.merged;
+  merged.tenant = TenantId::kNone;
+  ATTNDB_RETURN_IF_ERROR(CheckRun(database_.get(), request, &merged));
+  ATTNDB_RETURN_IF_ERROR(InsertSegment(database_.get(), merged));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextId> contexts,
+                          ContextsOfSegment(database_.get(), request.run.front().segment));
+  MergeOutcome outcome;
+  for (const ContextId context : contexts) {
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<ChainLink> chain, LoadChain(database_.get(), context));
+    const std::optional<size_t> begin = FindRun(chain, request.run);
+    if (!begin.has_value()) continue;
+    const auto first = chain.begin() + static_cast<ptrdiff_t>(*begin);
+    const auto last = first + static_cast<ptrdiff_t>(request.run.size());
+    ChainLink link{merged.id, 0};
+    for (auto it = first; it != last; ++it) link.num_tokens_used += it->num_tokens_used;
+    *first = link;
+    chain.erase(first + 1, last);
+    ATTNDB_RETURN_IF_ERROR(StoreChain(database_.get(), context, chain));
+    outcome.changed.push_back(context);
+  }
+  if (outcome.changed.empty()) {
+    return Status::FailedPrecondition("merge: no context has the run of segments from " +
+                                      std::to_string(request.run.front().segment));
+  }
+  std::vector<SegmentId> replaced;
+  for (const ChainLink& link : request.run) {
+    replaced.push_back(link.segment);
+    ATTNDB_RETURN_IF_ERROR(InheritWishes(database_.get(), link.segment, merged.id));
+  }
+  ATTNDB_ASSIGN_OR_RETURN(outcome.unreferenced, Unreferenced(database_.get(), std::move(replaced)));
+  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  return outcome;
+}
+
+}  // namespace attndb::store

@@ -1,0 +1,106 @@
+// A store's catalog without its segments: publishes contexts as Database would, with made-up files.
+//
+// Threads: one.
+#ifndef ATTNDB_STORE_CATALOG_CATALOG_TEST_UTIL_H_
+#define ATTNDB_STORE_CATALOG_CATALOG_TEST_UTIL_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/catalog/catalog.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::store {
+
+// What a test says about a context to publish; the rest follows.
+struct Published {
+  std::string name = {};
+  bool replace = false;
+  ContextId base = ContextId::kNone;
+  uint64_t num_shared = 0;
+  bool drop_base = false;
+  std::optional<std::chrono::seconds> ttl = {};
+  bool pin = false;
+  int64_t first_position = 0;
+};
+
+class CatalogHarness {
+ public:
+  // In memory, where the machine has a file system there: thousands of syncs. Or in `parent`.
+  CatalogHarness() : CatalogHarness(nullptr) {}
+  explicit CatalogHarness(const std::string& parent) : CatalogHarness(&parent) {}
+
+  std::string path() const { return dir_.File("catalog.db"); }
+  const std::string& dir() const { return dir_.path(); }
+
+  // Closes and opens again. Ends the process on an error.
+  void Reopen();
+  void Close() { catalog_.reset(); }
+  Result<std::unique_ptr<Catalog>> Open(bool read_only = false);
+
+  Catalog& operator*() { return *catalog_; }
+  Catalog* operator->() { return catalog_.get(); }
+
+  TenantId tenant() const { return tenant_; }
+  ModelId model() const { return model_; }
+  const ModelSpec& spec() const { return spec_; }
+  void set_tenant(TenantId tenant) { tenant_ = tenant; }
+  void set_spec(const ModelSpec& spec);
+
+  // One new segment for the tokens after the shared ones, and the base's chain for these.
+  Result<PublishOutcome> Publish(const std::vector<TokenId>& tokens, const Published& options = {});
+  // Its id; ends the process on an error.
+  ContextId MustPublish(const std::vector<TokenId>& tokens, const Published& options = {});
+
+  PrefixQuery Query(const std::vector<TokenId>& tokens, int64_t first_position = 0) const {
+    return {tenant_, &spec_, first_position, tokens};
+  }
+  // Of the segments that the catalog knows, ascending.
+  std::vector<SegmentId> SegmentIds() const;
+  std::optional<PrefixMatch> Longest(const std::vector<TokenId>& tokens,
+                                     int64_t first_position = 0);
+
+  // Everything that the API tells, as text; the error if a call fails.
+  static Result<std::string> Dump(const Catalog& catalog, const ModelSpec& spec);
+
+  int64_t now_us = 1'700'000'000'000'000;
+
+ private:
+  explicit CatalogHarness(const std::string* parent);
+
+  test::TempDir dir_;
+  ModelSpec spec_;
+  std::unique_ptr<Catalog> catalog_;
+  TenantId tenant_ = TenantId::kNone;
+  ModelId model_ = ModelId::kNone;
+};
+
+// A fresh catalog; in order at the end of each test.
+class CatalogTest : public ::testing::Test {
+ protected:
+  ~CatalogTest() override { EXPECT_EQ(harness_->Verify().value(), std::vector<std::string>()); }
+
+  TenantId tenant() const { return harness_.tenant(); }
+  ContextRecord Get(ContextId id) { return harness_->GetContext(tenant(), id).value(); }
+
+  CatalogHarness harness_;
+};
+
+std::vector<SegmentId> IdsOf(const std::vector<SegmentRecord>& segments);
+
+// A catalog's file, to be written by hand.
+std::string ReadFile(const std::string& path);
+void WriteFile(const std::string& path, const std::string& contents);
+
+// 0, 1, 2, ... from `first`.
+std::vector<TokenId> Range(TokenId first, size_t num_tokens);
+
+ModelSpec TestSpec(const std::string& fingerprint = "weights");
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CATALOG_CATALOG_TEST_UTIL_H_

@@ -1,0 +1,231 @@
+// What goes into and comes out of the catalog: plain values.
+//
+// Units:   times in microseconds since the Unix epoch; positions and counts in tokens.
+// Threads: values; no state.
+#ifndef ATTNDB_STORE_CATALOG_CATALOG_TYPES_H_
+#define ATTNDB_STORE_CATALOG_CATALOG_TYPES_H_
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/types.h"
+#include "common/sha256.h"
+
+namespace attndb::store {
+
+enum class TenantId : int64_t { kNone = 0 };
+enum class ModelId : int64_t { kNone = 0 };
+// A segment's id names its file. Never reused, not even after a crash.
+using SegmentId = int64_t;
+
+using StoreUuid = std::array<std::byte, 16>;
+
+struct CatalogOptions {
+  std::string path;        // Of the file, "<store>/catalog.db".
+  bool read_only = false;  // Beside a writer of another process.
+  // Makes the catalog where there is none. The caller makes sure that the store holds no segments
+  // then: an empty catalog beside them would call them all orphans.
+  bool create_if_missing = false;
+  std::function<int64_t()> clock;  // Now, in microseconds. Null = the system's clock.
+};
+
+struct Tenant {
+  TenantId id = TenantId::kNone;
+  std::string name;
+  uint64_t quota_bytes = 0;  // 0 = none.
+};
+
+// A further object of a segment (planes, an index), made from it.
+struct CompanionRecord {
+  std::string kind;
+  uint64_t generation = 0;  // Tells its files from those of others of its kind.
+  bool required = false;    // The segment can't be read by who doesn't know the kind.
+  uint64_t file_bytes = 0;
+  Sha256Digest root_hash{};
+};
+
+// What the catalog knows of a segment: all that its file is checked against.
+struct SegmentRecord {
+  SegmentId id = 0;
+  TenantId tenant = TenantId::kNone;
+  ModelId model = ModelId::kNone;
+  int64_t first_position = 0;  // Of its first token.
+  uint64_t num_tokens = 0;
+  uint64_t file_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t query_bytes = 0;
+  Sha256Digest root_hash{};
+  std::vector<std::byte> non_finite;  // The caller's encoding of (layer, head) flags; may be empty.
+  std::string damage;                 // Empty, or why it is quarantined.
+  std::vector<CompanionRecord> companions;
+
+  // Of the newest generation; null if there is none of the kind.
+  const CompanionRecord* FindCompanion(std::string_view kind) const;
+  // Of its files and its companions'.
+  uint64_t total_bytes() const;
+};
+
+// Segments that could have a companion and have none: in use, not quarantined, long enough.
+struct MissingCompanions {
+  std::string kind;
+  uint64_t min_tokens = 0;
+};
+
+// A segment of a context and how many of its first tokens the context has.
+struct ChainLink {
+  SegmentId segment = 0;
+  uint64_t num_tokens_used = 0;
+  friend bool operator==(const ChainLink&, const ChainLink&) = default;
+};
+
+// "#id": how a context without a name is called.
+std::string IdLabel(ContextId id);
+
+struct ContextRecord {
+  ContextId id = ContextId::kNone;
+  TenantId tenant = TenantId::kNone;
+  ModelId model = ModelId::kNone;
+  std::string name;  // Empty if unnamed.
+  int64_t first_position = 0;
+  uint64_t num_tokens = 0;
+  uint64_t kv_bytes = 0;
+  int64_t created_us = 0;
+  int64_t last_access_us = 0;
+  std::optional<int64_t> ttl_seconds;
+  bool pinned = false;
+  bool damaged = false;  // A segment of it is quarantined.
+
+  // Its name, or "#id".
+  std::string Label() const;
+};
+
+// A link of a chain with its segment and how it is shared.
+struct ChainSegment {
+  SegmentRecord segment;
+  uint64_t num_tokens_used = 0;  // By this context.
+  uint64_t num_tokens_kept = 0;  // The most that any context uses; the rest is retained only.
+  uint32_t num_contexts = 0;     // That use the segment.
+};
+
+struct ContextDetail {
+  ContextRecord context;
+  std::vector<ChainSegment> chain;  // In the order of tokens.
+  uint64_t file_bytes = 0;          // Of all its segments.
+  uint64_t own_bytes = 0;           // Of those that no other context uses.
+  uint64_t retained_bytes = 0;      // KV in its segments of tokens that no context uses.
+  uint64_t query_bytes = 0;
+};
+
+// A new context, or a context that grows.
+struct PublishRequest {
+  TenantId tenant = TenantId::kNone;
+  ModelId model = ModelId::kNone;
+  int64_t first_position = 0;
+  std::span<const TokenId> tokens;  // All of them. At least one.
+  uint64_t kv_bytes = 0;            // Of all of them.
+
+  std::string name;      // Empty = unnamed.
+  bool replace = false;  // Take the name from the context that has it, and drop that one.
+  // The context that it continues, and how many first tokens both share: what lets the cost grow
+  // with the new tokens only. That they are shared is the caller's word. A base that is gone, or
+  // none, costs a walk over all tokens and nothing else.
+  ContextId base = ContextId::kNone;
+  uint64_t num_shared = 0;
+  // Drop the base, if it is unnamed, not pinned, and whole in the new context.
+  bool drop_base = false;
+  // To make room: dropped in the same commit, but for those that are gone or pinned by then.
+  std::vector<ContextId> evict;
+  std::optional<std::chrono::seconds> ttl;
+  bool pin = false;
+
+  std::vector<SegmentRecord> new_segments;  // tenant, model, damage and companions are ignored.
+  std::vector<ChainLink> chain;             // Sums up to tokens.size().
+};
+
+struct PublishOutcome {
+  ContextId id = ContextId::kNone;
+  bool grown = false;                   // The base lives on under its id, as this context.
+  std::vector<ContextId> dropped;       // By replace, drop_base and evict,
+  uint64_t num_evicted = 0;             // ... of which by evict alone.
+  std::vector<SegmentId> unreferenced;  // See Catalog::RemoveSegments.
+};
+
+// An object that a segment is to have, and lacks.
+struct Wish {
+  SegmentId segment = 0;
+  std::string kind;
+  friend bool operator==(const Wish&, const Wish&) = default;
+};
+
+// Segments of a chain in order, to be replaced by one that holds the tokens they are used for.
+struct MergeRequest {
+  std::vector<ChainLink> run;  // At least one: a segment cut to what is used of it.
+  SegmentRecord merged;        // num_tokens = sum over run. tenant and model are the run's.
+};
+
+struct MergeOutcome {
+  std::vector<ContextId> changed;
+  std::vector<SegmentId> unreferenced;
+};
+
+struct DropOutcome {
+  std::vector<ContextRecord> dropped;
+  std::vector<SegmentId> unreferenced;
+};
+
+struct PrefixQuery {
+  TenantId tenant = TenantId::kNone;
+  const ModelSpec* spec = nullptr;  // Not owned.
+  int64_t first_position = 0;
+  std::span<const TokenId> tokens;
+};
+
+struct PrefixMatch {
+  ContextId context = ContextId::kNone;
+  uint64_t num_tokens = 0;  // Exact; at least 1.
+  friend bool operator==(const PrefixMatch&, const PrefixMatch&) = default;
+};
+
+// Why contexts that agree with a prompt are not reused.
+struct PrefixNearMiss {
+  enum class Reason { kOtherModel, kOtherPosition, kDamaged, kExpired };
+  Reason reason = Reason::kOtherModel;
+  uint64_t num_contexts = 0;  // Of the tenant, for this reason.
+  // The one that agrees longest, if it agrees longer than what is reused; else kNone.
+  PrefixMatch best;
+};
+
+struct PrefixReport {
+  std::optional<PrefixMatch> best;    // What LongestPrefix gives.
+  std::optional<TokenId> next_token;  // Of best.context after the match; none if it ends there.
+  std::vector<PrefixNearMiss> near_misses;
+};
+
+struct EvictionCandidate {
+  ContextId id = ContextId::kNone;
+  std::string name;
+  int64_t last_access_us = 0;
+  uint64_t own_bytes = 0;  // Files that no other context uses: what its drop gives back at least.
+};
+
+struct CatalogStats {
+  uint64_t num_contexts = 0;
+  uint64_t num_segments = 0;
+  uint64_t num_tokens = 0;  // In segments.
+  uint64_t file_bytes = 0;  // Of segments and companions,
+  uint64_t num_companions = 0;
+  uint64_t companion_bytes = 0;  // ... of which of companions.
+  uint64_t num_damaged_segments = 0;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CATALOG_CATALOG_TYPES_H_

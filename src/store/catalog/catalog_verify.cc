@@ -1,0 +1,281 @@
+// Verify: every page, every constraint, every row against every other.
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "common/check.h"
+#include "store/catalog/catalog.h"
+#include "store/catalog/catalog_rows.h"
+#include "store/catalog/checked_vfs.h"
+#include "store/catalog/model_identity.h"
+#include "store/catalog/names.h"
+#include "store/catalog/schema.h"
+#include "store/catalog/sqlite.h"
+
+namespace attndb::store {
+namespace {
+
+constexpr size_t kMaxFindings = 1000;  // A file full of damage needs no longer list.
+
+// A condition that no row may meet: selects the row, its id first.
+struct RowRule {
+  const char* what;
+  const char* sql;
+  int64_t since_version = 1;  // Of the catalog.
+};
+
+constexpr RowRule kRowRules[] = {
+    {"chain does not hold the context's tokens",
+     "SELECT id FROM contexts c WHERE num_tokens IS NOT "
+     "(SELECT sum(num_tokens_used) FROM chain WHERE context = c.id)"},
+    {"chain is not numbered from 0",
+     "SELECT context FROM chain GROUP BY context HAVING min(idx) <> 0 OR max(idx) <> count(*) - 1"},
+    {"chain uses more tokens than a segment has",
+     "SELECT c.context FROM chain c JOIN segments s ON s.id = c.segment "
+     "WHERE c.num_tokens_used > s.num_tokens"},
+    {"chain has a segment of another tenant",
+     "SELECT x.id FROM contexts x JOIN chain c ON c.context = x.id "
+     "JOIN segments s ON s.id = c.segment WHERE s.tenant <> x.tenant"},
+    {"chain has a segment of other positions",
+     "SELECT x.id FROM contexts x JOIN chain c ON c.context = x.id "
+     "JOIN segments s ON s.id = c.segment WHERE s.first_position <> x.first_position + "
+     "(SELECT total(num_tokens_used) FROM chain WHERE context = x.id AND idx < c.idx)"},
+    {"chain has a segment of another layout",
+     "SELECT x.id FROM contexts x JOIN chain c ON c.context = x.id "
+     "JOIN segments s ON s.id = c.segment JOIN models a ON a.id = x.model "
+     "JOIN models b ON b.id = s.model WHERE a.layout <> b.layout"},
+    {"damaged flag disagrees with its segments",
+     "SELECT id FROM contexts x WHERE damaged <> EXISTS(SELECT 1 FROM chain c "
+     "JOIN segments s ON s.id = c.segment WHERE c.context = x.id AND s.damage IS NOT NULL)"},
+    {"segment id was never reserved",
+     "SELECT id FROM segments WHERE id <= 0 OR id >= (SELECT next_segment FROM meta)"},
+    {"companion has a generation that was never reserved",
+     "SELECT segment FROM companions WHERE generation <= 0 "
+     "OR generation >= (SELECT next_segment FROM meta)"},
+    {"segment has two companions of a kind",
+     "SELECT segment FROM companions GROUP BY segment, kind HAVING count(*) > 1"},
+    {"segment is to have a companion that it has",
+     "SELECT segment FROM wishes NATURAL JOIN companions", kFirstVersionWithWishes},
+    {"prefix node counts its uses wrongly",
+     "SELECT id FROM nodes n WHERE num_uses <> (SELECT count(*) FROM nodes WHERE parent = n.id) + "
+     "(SELECT count(*) FROM contexts WHERE leaf = n.id)"},
+    {"prefix node without uses", "SELECT id FROM nodes WHERE num_uses = 0 AND parent IS NOT NULL"},
+    {"prefix node does not name its oldest good context",
+     "SELECT id FROM nodes n WHERE context IS NOT (SELECT min(i) FROM ("
+     "SELECT min(id) AS i FROM contexts WHERE leaf = n.id AND damaged = 0 UNION ALL "
+     "SELECT min(context) FROM nodes WHERE parent = n.id AND context IS NOT NULL))"},
+    {"prefix node with children has less than 64 tokens",
+     "SELECT p.id FROM nodes n JOIN nodes p ON p.id = n.parent "
+     "WHERE p.parent IS NOT NULL AND length(p.tokens) <> 256"},
+    {"context's prefix tree is missing",
+     "SELECT id FROM contexts c WHERE NOT EXISTS(SELECT 1 FROM prefix_roots r WHERE "
+     "r.tenant = c.tenant AND r.model = c.model AND r.first_position = c.first_position)"},
+};
+
+class Verifier {
+ public:
+  Verifier(SqliteDatabase* database, std::vector<std::string>* findings)
+      : database_(database), findings_(findings) {}
+
+  Status CheckStructure();
+  Status CheckRows();
+  Status CheckModels();
+  Status CheckTrees();
+
+ private:
+  struct Tree {
+    NodeId root;
+    TenantId tenant;
+    ModelId model;
+    int64_t first_position;
+  };
+  Status CheckTree(const Tree& tree, int64_t* num_nodes);
+  Status CheckLeaves(const PrefixNode& node, uint64_t num_tokens);
+  void Found(std::string finding) {
+    if (findings_->size() < kMaxFindings) findings_->push_back(std::move(finding));
+  }
+
+  SqliteDatabase* const database_;
+  std::vector<std::string>* const findings_;
+};
+
+Status Verifier::CheckStructure() {
+  for (const char* const pragma : {"PRAGMA integrity_check", "PRAGMA foreign_key_check"}) {
+    Query query = database_->Select(pragma);
+    while (true) {
+      ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+      if (!found) break;
+      const std::string text(query.Text(0));
+      if (text != "ok") Found("catalog: " + std::string(pragma) + ": " + text);
+    }
+  }
+  return {};
+}
+
+Status Verifier::CheckRows() {
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database_));
+  for (const RowRule& rule : kRowRules) {
+    if (version < rule.since_version) continue;
+    Query query = database_->Select(rule.sql);
+    while (true) {
+      ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+      if (!found) break;
+      Found("catalog: row " + std::to_string(query.Int(0)) + ": " + rule.what);
+    }
+  }
+  return {};
+}
+
+Status Verifier::CheckModels() {
+  Query query = database_->Select("SELECT id, identity, layout, fingerprint, spec FROM models");
+  while (true) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return {};
+    const std::string name = "catalog: model " + std::to_string(query.Int(0));
+    const Result<ModelSpec> spec = DecodeModel(query.Blob(4));
+    if (!spec.ok()) {
+      Found(name + ": " + spec.status().message());
+      continue;
+    }
+    const EncodedModel encoded = EncodeModel(*spec);
+    if (!std::ranges::equal(query.Blob(1), encoded.identity) ||
+        !std::ranges::equal(query.Blob(2), encoded.layout) ||
+        !std::ranges::equal(query.Blob(3), std::as_bytes(std::span(spec->fingerprint)))) {
+      Found(name + ": identity is not that of its spec");
+    }
+  }
+}
+
+Status Verifier::CheckTrees() {
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<Tree> trees,
+      ReadAll<Tree>(
+          database_->Select("SELECT node, tenant, model, first_position FROM prefix_roots"),
+          [](const Query& row) -> Result<Tree> {
+            return Tree{static_cast<NodeId>(row.Int(0)), static_cast<TenantId>(row.Int(1)),
+                        static_cast<ModelId>(row.Int(2)), row.Int(3)};
+          }));
+  int64_t num_nodes = 0;
+  for (const Tree& tree : trees) ATTNDB_RETURN_IF_ERROR(CheckTree(tree, &num_nodes));
+  Query query = database_->Select("SELECT count(*) FROM nodes");
+  ATTNDB_RETURN_IF_ERROR(query.Step().status());
+  if (query.Int(0) != num_nodes) {
+    Found("catalog: " + std::to_string(query.Int(0)) + " prefix nodes, but " +
+          std::to_string(num_nodes) + " in trees");
+  }
+  return {};
+}
+
+// Every key is that of its tokens, and every context ends where its length says.
+Status Verifier::CheckTree(const Tree& tree, int64_t* num_nodes) {
+  struct Open {
+    NodeId id;
+    Sha256Digest parent_key;
+    uint64_t num_tokens_before;
+  };
+  ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(database_, tree.tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelRow model, LoadModelRow(database_, tree.model));
+  const TreeIdentity identity{tenant.secret, model.identity, tree.first_position};
+  const PrefixIndex index(database_);
+  std::vector<Open> open = {{tree.root, Sha256Digest{}, 0}};
+  while (!open.empty()) {
+    const Open next = open.back();
+    open.pop_back();
+    ++*num_nodes;
+    ATTNDB_ASSIGN_OR_RETURN(const PrefixNode node, index.Load(next.id));
+    if (node.key != BlockKey(identity, next.parent_key, node.tokens)) {
+      Found("catalog: prefix node " + std::to_string(static_cast<int64_t>(node.id)) +
+            ": key is not that of its tokens");
+    }
+    const uint64_t num_tokens = next.num_tokens_before + node.num_tokens();
+    ATTNDB_RETURN_IF_ERROR(CheckLeaves(node, num_tokens));
+    Query children = database_->Select("SELECT id FROM nodes WHERE parent = ?", node.id);
+    while (true) {
+      ATTNDB_ASSIGN_OR_RETURN(const bool found, children.Step());
+      if (!found) break;
+      open.push_back({static_cast<NodeId>(children.Int(0)), node.key, num_tokens});
+    }
+  }
+  return {};
+}
+
+Status Verifier::CheckLeaves(const PrefixNode& node, uint64_t num_tokens) {
+  Query query = database_->Select("SELECT id, num_tokens FROM contexts WHERE leaf = ?", node.id);
+  while (true) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return {};
+    if (query.Int(1) == static_cast<int64_t>(num_tokens)) continue;
+    Found("catalog: context " + std::to_string(query.Int(0)) + ": " + std::to_string(query.Int(1)) +
+          " tokens, but its path has " + std::to_string(num_tokens));
+  }
+}
+
+// Damage of one page, looked at again if another process may be writing it just now.
+std::string ReadPageDamage(sqlite3* handle, uint32_t page_number) {
+  constexpr int kTries = 3;
+  std::string damage;
+  for (int i = 0; i < kTries; ++i) {
+    RawPage page = {.page_number = page_number};
+    const int rc = sqlite3_file_control(handle, "main", kRawPageOp, &page);
+    damage =
+        rc == SQLITE_OK && !page.is_short
+            ? PageDamage(page_number, page.bytes)
+            : "can't be read: " + std::string(sqlite3_errstr(rc ? rc : SQLITE_IOERR_SHORT_READ));
+    if (damage.empty()) return damage;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return damage;
+}
+
+// Every page as it lies in the file, those that SQLite has no use for at present included.
+Status CheckPages(const std::string& path, sqlite3* handle, std::vector<std::string>* findings) {
+  struct stat wal {};
+  // Pages in the log may stand half-written in the file; the log is what counts then.
+  if (stat((path + "-wal").c_str(), &wal) == 0 && wal.st_size > 0) return {};
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return Status::IoError(path + ": can't be read");
+  const auto num_bytes = static_cast<uint64_t>(info.st_size);
+  const auto num_pages = static_cast<uint32_t>((num_bytes + kPageBytes - 1) / kPageBytes);
+  for (uint32_t page = 1; page <= num_pages && findings->size() < kMaxFindings; ++page) {
+    const std::string damage = ReadPageDamage(handle, page);
+    if (!damage.empty()) {
+      findings->push_back(path + ": page " + std::to_string(page) + ": " + damage);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> Catalog::Verify() const {
+  MutexLock lock(&mutex_);
+  std::vector<std::string> findings;
+  if (!options_.read_only) (void)database_->Checkpoint();
+  ATTNDB_RETURN_IF_ERROR(CheckPages(options_.path, database_->handle(), &findings));
+  // A connection of its own: the other one has pages in its cache that may have been damaged since.
+  const SqliteDatabase::Mode mode =
+      immutable_stamp_.empty() ? SqliteDatabase::Mode::kReadOnly : SqliteDatabase::Mode::kImmutable;
+  ATTNDB_ASSIGN_OR_RETURN(const auto database, SqliteDatabase::Open(options_.path, mode));
+  const auto check = [&]() -> Status {
+    ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction,
+                            Transaction::Begin(database.get(), Transaction::Kind::kRead));
+    Verifier verifier(database.get(), &findings);
+    ATTNDB_RETURN_IF_ERROR(verifier.CheckStructure());
+    ATTNDB_RETURN_IF_ERROR(verifier.CheckRows());
+    ATTNDB_RETURN_IF_ERROR(verifier.CheckModels());
+    return verifier.CheckTrees();
+  };
+  const Status status = check();
+  if (status.code() == StatusCode::kCorruption) {
+    findings.push_back(status.message());
+  } else if (!status.ok()) {
+    return status;
+  }
+  return findings;
+}
+
+}  // namespace attndb::store

@@ -1,0 +1,102 @@
+// Goal:   what a segment is to have is known until it has it, over processes and merges, and is
+//         forgotten with the segment; a catalog from before there were wishes is taken on.
+// Method: small stores, one behaviour a test; Verify at the end of each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "store/catalog/catalog_test_util.h"
+#include "testing/matchers.h"
+
+namespace attndb::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class CatalogWishes : public CatalogTest {
+ protected:
+  std::vector<Wish> All() { return harness_->Wishes(TenantId::kNone).value(); }
+  void Publish(SegmentId segment, const std::string& kind) {
+    CompanionRecord companion;
+    companion.kind = kind;
+    companion.generation = harness_->ReserveGeneration().value();
+    companion.file_bytes = 100;
+    companion.root_hash.fill(std::byte{7});
+    ATTNDB_ASSERT_OK(harness_->PublishCompanion(segment, companion));
+  }
+};
+
+TEST_F(CatalogWishes, OneIsKnownUntilItIsFulfilled) {
+  harness_.MustPublish(Range(0, 100));
+  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
+  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
+  ATTNDB_ASSERT_OK(harness_->AddWish(1, "pq"));
+  harness_.Reopen();
+  EXPECT_THAT(All(), ElementsAre(Wish{1, "graph"}, Wish{1, "pq"}));
+  EXPECT_THAT(harness_->Wishes(tenant()).value(), ElementsAre(Wish{1, "graph"}, Wish{1, "pq"}));
+  EXPECT_THAT(harness_->WishesOf(1).value(), ElementsAre(Wish{1, "graph"}, Wish{1, "pq"}));
+  EXPECT_THAT(harness_->WishesOf(2).value(), IsEmpty());
+  Publish(1, "graph");
+  EXPECT_THAT(All(), ElementsAre(Wish{1, "pq"}));
+  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));  // It has one.
+  EXPECT_THAT(All(), ElementsAre(Wish{1, "pq"}));
+}
+
+TEST_F(CatalogWishes, SegmentsThatThereAreNotHaveNone) {
+  ATTNDB_ASSERT_OK(harness_->AddWish(99, "graph"));
+  EXPECT_THAT(All(), IsEmpty());
+  harness_.MustPublish(Range(0, 100));
+  ASSERT_THAT(harness_->Quarantine(1, "torn"), test::IsOk());
+  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
+  EXPECT_THAT(All(), IsEmpty());
+}
+
+TEST_F(CatalogWishes, TheyGoWithTheirSegmentAndTheirKind) {
+  const ContextId context = harness_.MustPublish(Range(0, 100));
+  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
+  ATTNDB_ASSERT_OK(harness_->AddWish(1, "former"));
+  ATTNDB_ASSERT_OK(harness_->DropKind("former"));
+  EXPECT_THAT(All(), ElementsAre(Wish{1, "graph"}));
+  const DropOutcome dropped = harness_->Drop(tenant(), context).value();
+  EXPECT_THAT(All(), IsEmpty()) << "nobody uses the segment";
+  ATTNDB_ASSERT_OK(harness_->RemoveSegments(dropped.unreferenced));
+}
+
+TEST_F(CatalogWishes, AMergedSegmentTakesThemOver) {
+  const ContextId a = harness_.MustPublish(Range(0, 10));
+  const ContextId b = harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
+  harness_.MustPublish(Range(0, 30), {.base = b, .num_shared = 20});
+  Publish(1, "planes");
+  ATTNDB_ASSERT_OK(harness_->AddWish(2, "graph"));
+  ATTNDB_ASSERT_OK(harness_->AddWish(3, "pq"));
+  MergeRequest request;
+  request.run = {{1, 10}, {2, 10}};
+  request.merged.id = harness_->ReserveSegmentId().value();
+  request.merged.num_tokens = 20;
+  ATTNDB_ASSERT_OK(harness_->ReplaceRun(request));
+  const SegmentId merged = request.merged.id;
+  EXPECT_THAT(harness_->WishesOf(merged).value(),
+              ElementsAre(Wish{merged, "graph"}, Wish{merged, "planes"}));
+}
+
+TEST_F(CatalogWishes, ACatalogFromBeforeThereWereAnyIsTakenOn) {
+  harness_.MustPublish(Range(0, 100));
+  harness_.Close();
+  {
+    auto database = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite);
+    ATTNDB_ASSERT_OK((*database)->Execute("DROP TABLE wishes"));
+    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 1"));
+  }
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
+    EXPECT_THAT(reader->Wishes(TenantId::kNone).value(), IsEmpty());
+    EXPECT_EQ(reader->GetSegment(1)->num_tokens, 100u);
+  }
+  harness_.Reopen();
+  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
+  harness_.Reopen();
+  EXPECT_THAT(All(), ElementsAre(Wish{1, "graph"}));
+}
+
+}  // namespace
+}  // namespace attndb::store

@@ -1,0 +1,34 @@
+// Steps that change contexts and segments, shared by the catalog's transactions.
+//
+// Errors:  those of SQLite and of the prefix index; further ones at the functions.
+// Threads: as the connection, inside the caller's transaction.
+#ifndef ATTNDB_STORE_CATALOG_CONTEXT_CHANGES_H_
+#define ATTNDB_STORE_CATALOG_CONTEXT_CHANGES_H_
+
+#include <span>
+#include <vector>
+
+#include "attndb/result.h"
+#include "store/catalog/catalog_rows.h"
+
+namespace attndb::store {
+
+// Errors: kFailedPrecondition (it is gone or quarantined: says so).
+Result<SegmentRecord> RequireGoodSegment(SqliteDatabase* database, SegmentId id);
+
+// Companions are not inserted.
+Status InsertSegment(SqliteDatabase* database, const SegmentRecord& segment);
+
+// Makes `chain` the context's chain.
+Status StoreChain(SqliteDatabase* database, ContextId context, std::span<const ChainLink> chain);
+
+// Newest first.
+Result<std::vector<ContextRow>> ContextsWithSegment(SqliteDatabase* database, SegmentId segment);
+
+// Removes row, chain and index entries; appends the segments of its chain to `released`.
+Status DropContext(SqliteDatabase* database, const ContextRow& context,
+                   std::vector<SegmentId>* released);
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CATALOG_CONTEXT_CHANGES_H_

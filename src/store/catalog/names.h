@@ -1,0 +1,27 @@
+// What tenants and contexts may be called.
+//
+// Errors:  kInvalidArgument naming the name and what was expected.
+// Threads: pure functions.
+#ifndef ATTNDB_STORE_CATALOG_NAMES_H_
+#define ATTNDB_STORE_CATALOG_NAMES_H_
+
+#include <optional>
+#include <string_view>
+
+#include "attndb/status.h"
+#include "attndb/types.h"
+
+namespace attndb::store {
+
+// 1 to 64 of [A-Za-z0-9._-].
+Status CheckTenantName(std::string_view name);
+
+// 1 to 128 of [A-Za-z0-9._:/@+-].
+Status CheckContextName(std::string_view name);
+
+// "#12" is the context with id 12; nullopt for any other text.
+std::optional<ContextId> ParseContextId(std::string_view text);
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CATALOG_NAMES_H_

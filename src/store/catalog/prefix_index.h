@@ -1,0 +1,116 @@
+// The prefix index: for each (tenant, model, first position) a tree of blocks of 64 tokens, in
+// which every context is a path from the root to its leaf. One index answers for every prefix
+// length.
+//
+// A node's key is HMAC-SHA-256(tenant secret, model identity | first position | parent's key |
+// tokens): a lookup of a full block is one probe of 32 bytes, and keys tell nothing about text to
+// who lacks the secret. The tokens are stored and compared as well: the hash alone decides nothing.
+// Only a leaf may have fewer than 64 tokens.
+//
+// Invariants (checked by Verify):
+//   num_uses = children + contexts whose leaf the node is; a node without uses is removed; a root
+//              stays.
+//   context  = the lowest id of the undamaged contexts that pass through the node or end in it;
+//   NULL
+//              if there are none. So if a node names another context than C, which passes it, all
+//              nodes above do: a repair stops there, and the drop of a context costs its own part.
+//
+// Errors:  those of SQLite; kCorruption (rows that contradict each other, naming the node).
+// Threads: as the connection. Changes happen inside the caller's transaction.
+// Source:  hash chains over blocks: vLLM's prefix caching (arXiv:2309.06180, section 4.3 and later
+//          code). Ours adds the secret, the compared tokens and the partial leaf.
+#ifndef ATTNDB_STORE_CATALOG_PREFIX_INDEX_H_
+#define ATTNDB_STORE_CATALOG_PREFIX_INDEX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "common/sha256.h"
+#include "store/catalog/sqlite.h"
+
+namespace attndb::store {
+
+inline constexpr uint64_t kBlockTokens = 64;
+
+enum class NodeId : int64_t { kNone = 0 };
+
+// What the keys of one tree are made with.
+struct TreeIdentity {
+  Sha256Digest secret{};  // The tenant's.
+  Sha256Digest model{};   // ModelSpec's canonical hash.
+  int64_t first_position = 0;
+};
+
+// A row of `nodes`.
+struct PrefixNode {
+  NodeId id = NodeId::kNone;
+  NodeId parent = NodeId::kNone;  // kNone: a root.
+  Sha256Digest key{};
+  std::vector<std::byte> tokens;  // Big-endian, so that byte order is token order.
+  int64_t num_uses = 0;
+  ContextId context = ContextId::kNone;
+
+  uint64_t num_tokens() const { return tokens.size() / 4; }
+};
+
+// Token ids in the order of bytes. REQUIRES: tokens >= 0.
+std::vector<std::byte> EncodeTokens(std::span<const TokenId> tokens);
+void DecodeTokens(std::span<const std::byte> bytes, std::vector<TokenId>* out);
+// Of whole tokens.
+uint64_t CommonTokens(std::span<const std::byte> a, std::span<const std::byte> b);
+
+// The key of a block; of a root: parent_key zero and no tokens.
+Sha256Digest BlockKey(const TreeIdentity& tree, const Sha256Digest& parent_key,
+                      std::span<const std::byte> tokens);
+
+class PrefixIndex {
+ public:
+  explicit PrefixIndex(SqliteDatabase* database) : database_(*database) {}
+
+  Result<std::optional<PrefixNode>> FindByKey(const Sha256Digest& key) const;
+  // Errors: also kCorruption (there is none).
+  Result<PrefixNode> Load(NodeId id) const;
+
+  // The child of `parent` that holds `tokens`, found by `key`.
+  Result<std::optional<PrefixNode>> FindChild(const PrefixNode& parent, const Sha256Digest& key,
+                                              std::span<const std::byte> tokens) const;
+
+  Result<std::optional<PrefixNode>> FindRoot(const TreeIdentity& tree) const;
+  Result<PrefixNode> EnsureRoot(const TreeIdentity& tree);
+
+  // The node on the path of `leaf` after whose tokens `num_tokens` tokens end. `leaf` ends after
+  // `leaf_end`. REQUIRES: num_tokens is a multiple of 64 and at most leaf_end.
+  Result<PrefixNode> Ancestor(NodeId leaf, uint64_t leaf_end, uint64_t num_tokens) const;
+
+  // Adds the path of `tokens` below `anchor` for `context`, and counts its end as a use of the
+  // leaf, which it returns. The nodes from the anchor up name the context afterwards where they
+  // must.
+  Result<NodeId> Insert(const TreeIdentity& tree, const PrefixNode& anchor,
+                        std::span<const TokenId> tokens, ContextId context);
+
+  // `context` no longer ends in `leaf`: its row is gone or has another leaf already.
+  Status RemoveEnd(NodeId leaf, ContextId context);
+
+  // `context` may no longer be served: its row says damaged already. The path stays.
+  Status Withdraw(NodeId leaf, ContextId context);
+
+  // All tokens from the root to the end of `leaf`.
+  Result<std::vector<TokenId>> Tokens(NodeId leaf, uint64_t num_tokens) const;
+
+ private:
+  Status AddUses(NodeId id, int64_t num_uses);
+  Status Adopt(PrefixNode node, ContextId context);
+  Status Repair(NodeId id, ContextId leaving);
+
+  SqliteDatabase& database_;  // Not owned; outlives this.
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CATALOG_PREFIX_INDEX_H_

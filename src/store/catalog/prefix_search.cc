@@ -1,0 +1,163 @@
+#include "store/catalog/prefix_search.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace attndb::store {
+namespace {
+
+std::span<const TokenId> BlockAt(std::span<const TokenId> tokens, uint64_t begin) {
+  return tokens.subspan(begin, std::min<uint64_t>(kBlockTokens, tokens.size() - begin));
+}
+
+// Children of a node in the order of tokens, away from a place in that order.
+class SiblingCursor {
+ public:
+  SiblingCursor(Query query, std::span<const std::byte> block)
+      : query_(std::move(query)), block_(block) {}
+
+  // Moves on to the next child that has a token in common with the block.
+  Status Advance() {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query_.Step());
+    num_common_ = found ? CommonTokens(query_.Blob(1), block_) : 0;
+    return {};
+  }
+
+  uint64_t num_common() const { return num_common_; }  // 0: at the end.
+  NodeId node() const { return static_cast<NodeId>(query_.Int(0)); }
+
+ private:
+  Query query_;
+  std::span<const std::byte> block_;
+  uint64_t num_common_ = 0;
+};
+
+}  // namespace
+
+Result<std::optional<PrefixMatch>> PrefixSearch::Find(const TreeIdentity& tree,
+                                                      std::span<const TokenId> tokens) {
+  ATTNDB_ASSIGN_OR_RETURN(std::optional<PrefixNode> root, index_.FindRoot(tree));
+  if (!root.has_value()) return std::optional<PrefixMatch>();
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<Level> path, Descend(tree, *std::move(root), tokens));
+  for (; !path.empty(); path.pop_back()) {
+    const auto& [node, num_tokens] = path.back();
+    ATTNDB_ASSIGN_OR_RETURN(std::optional<PrefixMatch> match,
+                            FindBelow(node, BlockAt(tokens, num_tokens)));
+    if (match.has_value()) {
+      match->num_tokens += num_tokens;
+      return match;
+    }
+    if (num_tokens == 0) break;
+    ATTNDB_ASSIGN_OR_RETURN(const ContextId context, Pick(node));
+    if (context != ContextId::kNone) return std::optional(PrefixMatch{context, num_tokens});
+  }
+  return std::optional<PrefixMatch>();
+}
+
+Result<std::vector<PrefixSearch::Level>> PrefixSearch::Descend(
+    const TreeIdentity& tree, PrefixNode root, std::span<const TokenId> tokens) const {
+  std::vector<Level> path;
+  path.push_back({std::move(root), 0});
+  while (path.back().num_tokens + kBlockTokens <= tokens.size()) {
+    const auto& [node, num_tokens] = path.back();
+    const std::vector<std::byte> block = EncodeTokens(BlockAt(tokens, num_tokens));
+    ATTNDB_ASSIGN_OR_RETURN(std::optional<PrefixNode> child,
+                            index_.FindChild(node, BlockKey(tree, node.key, block), block));
+    if (!child.has_value()) break;
+    path.push_back({*std::move(child), num_tokens + kBlockTokens});
+  }
+  return path;
+}
+
+Result<std::optional<PrefixMatch>> PrefixSearch::FindBelow(const PrefixNode& node,
+                                                           std::span<const TokenId> next_tokens) {
+  if (next_tokens.empty()) return std::optional<PrefixMatch>();
+  const std::vector<std::byte> block = EncodeTokens(next_tokens);
+  const std::span<const std::byte> bytes(block);
+  SiblingCursor before(database_.Select("SELECT id, tokens FROM nodes INDEXED BY nodes_by_tokens "
+                                        "WHERE parent = ? AND tokens <= ? ORDER BY tokens DESC",
+                                        node.id, bytes),
+                       bytes);
+  SiblingCursor after(database_.Select("SELECT id, tokens FROM nodes INDEXED BY nodes_by_tokens "
+                                       "WHERE parent = ? AND tokens > ? ORDER BY tokens",
+                                       node.id, bytes),
+                      bytes);
+  ATTNDB_RETURN_IF_ERROR(before.Advance());
+  ATTNDB_RETURN_IF_ERROR(after.Advance());
+  // Away from the block, what a child has in common with it only shrinks.
+  while (before.num_common() > 0 || after.num_common() > 0) {
+    SiblingCursor& best = before.num_common() >= after.num_common() ? before : after;
+    ATTNDB_ASSIGN_OR_RETURN(const PrefixNode child, index_.Load(best.node()));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextId context, Pick(child));
+    if (context != ContextId::kNone) {
+      return std::optional(PrefixMatch{context, best.num_common()});
+    }
+    ATTNDB_RETURN_IF_ERROR(best.Advance());
+  }
+  return std::optional<PrefixMatch>();
+}
+
+Result<ContextId> PrefixSearch::Pick(const PrefixNode& node) {
+  if (usable_ == nullptr) return PickAny(node);
+  return PickUsable(node);
+}
+
+Result<ContextId> PrefixSearch::PickUsable(const PrefixNode& node) {
+  std::vector<PrefixNode> open = {node};
+  while (!open.empty()) {
+    const PrefixNode next = std::move(open.back());
+    open.pop_back();
+    if (next.context == ContextId::kNone) continue;
+    if (!exhausted_.insert(static_cast<int64_t>(next.id)).second) continue;
+    ATTNDB_ASSIGN_OR_RETURN(const bool usable, usable_(next.context));
+    if (usable) return next.context;
+    ATTNDB_ASSIGN_OR_RETURN(const ContextId end, PickEnd(next.id));
+    if (end != ContextId::kNone) return end;
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<PrefixNode> children, UsedChildren(next.id));
+    std::ranges::move(children, std::back_inserter(open));
+  }
+  return ContextId::kNone;
+}
+
+Result<ContextId> PrefixSearch::PickEnd(NodeId node) const {
+  Query query =
+      database_.Select("SELECT id FROM contexts WHERE leaf = ? AND damaged = 0 ORDER BY id", node);
+  while (true) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return ContextId::kNone;
+    const auto context = static_cast<ContextId>(query.Int(0));
+    ATTNDB_ASSIGN_OR_RETURN(const bool usable, usable_(context));
+    if (usable) return context;
+  }
+}
+
+Result<std::vector<PrefixNode>> PrefixSearch::UsedChildren(NodeId node) const {
+  Query query = database_.Select(
+      "SELECT id, context FROM nodes INDEXED BY nodes_by_context "
+      "WHERE parent = ? AND context IS NOT NULL ORDER BY context DESC",
+      node);
+  std::vector<PrefixNode> children;
+  while (true) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return children;
+    PrefixNode child;
+    child.id = static_cast<NodeId>(query.Int(0));
+    child.context = static_cast<ContextId>(query.Int(1));
+    children.push_back(std::move(child));
+  }
+}
+
+Result<ContextId> PrefixSearch::PickAny(PrefixNode node) const {
+  while (node.context == ContextId::kNone) {
+    Query end = database_.Select("SELECT min(id) FROM contexts WHERE leaf = ?", node.id);
+    ATTNDB_ASSIGN_OR_RETURN(const bool ended, end.Step());
+    if (ended && !end.IsNull(0)) return static_cast<ContextId>(end.Int(0));
+    Query child = database_.Select("SELECT min(id) FROM nodes WHERE parent = ?", node.id);
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, child.Step());
+    if (!found || child.IsNull(0)) return ContextId::kNone;
+    ATTNDB_ASSIGN_OR_RETURN(node, index_.Load(static_cast<NodeId>(child.Int(0))));
+  }
+  return node.context;
+}
+
+}  // namespace attndb::store

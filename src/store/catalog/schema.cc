@@ -1,0 +1,273 @@
+#include "store/catalog/schema.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "common/hex.h"
+#include "common/sha256.h"
+#include "store/catalog/catalog_types.h"
+#include "store/catalog/checked_vfs.h"
+
+namespace attndb::store {
+namespace {
+
+// One statement each, as SQLite keeps them in sqlite_schema: they are compared with it at every
+// open. Those of version 1 come first, and what later versions add comes after them. Meaning of
+// tables and columns: docs/formats/catalog.md.
+constexpr const char* kSchema[] = {
+    "CREATE TABLE meta(\n"
+    "  id INTEGER PRIMARY KEY CHECK(id = 1),\n"
+    "  uuid BLOB NOT NULL CHECK(length(uuid) = 16),\n"
+    "  next_segment INTEGER NOT NULL) STRICT",
+
+    "CREATE TABLE tenants(\n"
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  name TEXT NOT NULL UNIQUE,\n"
+    "  secret BLOB NOT NULL CHECK(length(secret) = 32),\n"
+    "  quota_bytes INTEGER NOT NULL) STRICT",
+
+    "CREATE TABLE models(\n"
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  identity BLOB NOT NULL UNIQUE CHECK(length(identity) = 32),\n"
+    "  layout BLOB NOT NULL CHECK(length(layout) = 32),\n"
+    "  fingerprint BLOB NOT NULL,\n"
+    "  spec BLOB NOT NULL) STRICT",
+    "CREATE INDEX models_by_layout ON models(layout)",
+
+    "CREATE TABLE equal_fingerprints(\n"
+    "  a BLOB NOT NULL,\n"
+    "  b BLOB NOT NULL,\n"
+    "  PRIMARY KEY(a, b)) STRICT, WITHOUT ROWID",
+
+    "CREATE TABLE segments(\n"
+    "  id INTEGER PRIMARY KEY,\n"
+    "  tenant INTEGER NOT NULL REFERENCES tenants(id),\n"
+    "  model INTEGER NOT NULL REFERENCES models(id),\n"
+    "  first_position INTEGER NOT NULL,\n"
+    "  num_tokens INTEGER NOT NULL CHECK(num_tokens > 0),\n"
+    "  file_bytes INTEGER NOT NULL,\n"
+    "  kv_bytes INTEGER NOT NULL,\n"
+    "  query_bytes INTEGER NOT NULL,\n"
+    "  root_hash BLOB NOT NULL CHECK(length(root_hash) = 32),\n"
+    "  non_finite BLOB NOT NULL,\n"
+    "  damage TEXT) STRICT",
+    "CREATE INDEX segments_by_tenant ON segments(tenant)",
+
+    "CREATE TABLE companions(\n"
+    "  segment INTEGER NOT NULL REFERENCES segments(id) ON DELETE CASCADE,\n"
+    "  kind TEXT NOT NULL,\n"
+    "  generation INTEGER NOT NULL,\n"
+    "  required INTEGER NOT NULL CHECK(required IN (0, 1)),\n"
+    "  file_bytes INTEGER NOT NULL,\n"
+    "  root_hash BLOB NOT NULL CHECK(length(root_hash) = 32),\n"
+    "  PRIMARY KEY(segment, kind, generation)) STRICT, WITHOUT ROWID",
+
+    "CREATE TABLE nodes(\n"
+    "  id INTEGER PRIMARY KEY,\n"
+    "  parent INTEGER REFERENCES nodes(id),\n"
+    "  key BLOB NOT NULL UNIQUE CHECK(length(key) = 32),\n"
+    "  tokens BLOB NOT NULL,\n"
+    "  num_uses INTEGER NOT NULL,\n"
+    "  context INTEGER) STRICT",
+    "CREATE INDEX nodes_by_tokens ON nodes(parent, tokens)",
+    "CREATE INDEX nodes_by_context ON nodes(parent, context) WHERE context IS NOT NULL",
+
+    "CREATE TABLE prefix_roots(\n"
+    "  node INTEGER PRIMARY KEY REFERENCES nodes(id),\n"
+    "  tenant INTEGER NOT NULL REFERENCES tenants(id),\n"
+    "  model INTEGER NOT NULL REFERENCES models(id),\n"
+    "  first_position INTEGER NOT NULL,\n"
+    "  UNIQUE(tenant, model, first_position)) STRICT",
+
+    "CREATE TABLE contexts(\n"
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "  tenant INTEGER NOT NULL REFERENCES tenants(id),\n"
+    "  model INTEGER NOT NULL REFERENCES models(id),\n"
+    "  name TEXT,\n"
+    "  first_position INTEGER NOT NULL,\n"
+    "  num_tokens INTEGER NOT NULL CHECK(num_tokens > 0),\n"
+    "  kv_bytes INTEGER NOT NULL,\n"
+    "  created_us INTEGER NOT NULL,\n"
+    "  last_access_us INTEGER NOT NULL,\n"
+    "  ttl_s INTEGER,\n"
+    "  pinned INTEGER NOT NULL CHECK(pinned IN (0, 1)),\n"
+    "  damaged INTEGER NOT NULL CHECK(damaged IN (0, 1)),\n"
+    "  leaf INTEGER NOT NULL REFERENCES nodes(id),\n"
+    "  UNIQUE(tenant, name)) STRICT",
+    "CREATE INDEX contexts_by_leaf ON contexts(leaf, damaged)",
+    "CREATE INDEX contexts_by_expiry ON contexts(last_access_us + ttl_s * 1000000)\n"
+    "  WHERE ttl_s IS NOT NULL AND NOT pinned",
+
+    "CREATE TABLE chain(\n"
+    "  context INTEGER NOT NULL REFERENCES contexts(id),\n"
+    "  idx INTEGER NOT NULL,\n"
+    "  segment INTEGER NOT NULL REFERENCES segments(id),\n"
+    "  num_tokens_used INTEGER NOT NULL CHECK(num_tokens_used > 0),\n"
+    "  PRIMARY KEY(context, idx)) STRICT, WITHOUT ROWID",
+    "CREATE INDEX chain_by_segment ON chain(segment, num_tokens_used)",
+
+    "CREATE TABLE wishes(\n"
+    "  segment INTEGER NOT NULL REFERENCES segments(id) ON DELETE CASCADE,\n"
+    "  kind TEXT NOT NULL,\n"
+    "  PRIMARY KEY(segment, kind)) STRICT, WITHOUT ROWID",
+};
+constexpr size_t kNumStatementsOfVersion1 = std::size(kSchema) - 1;
+
+// The statements that make a catalog of a version.
+std::span<const char* const> SchemaOf(int64_t version) {
+  const std::span<const char* const> newest(kSchema);
+  return version < kFirstVersionWithWishes ? newest.first(kNumStatementsOfVersion1) : newest;
+}
+
+struct CloseFd {
+  ~CloseFd() {
+    if (fd >= 0) close(fd);
+  }
+  int fd;
+};
+
+Status ErrnoStatus(const std::string& path, std::string_view what) {
+  const int error = errno;
+  const std::string message = path + ": " + std::string(what) + ": " + std::strerror(error);
+  if (error == ENOENT) return Status::NotFound(message);
+  if (error == ENOSPC || error == EDQUOT) return Status::ResourceExhausted(message);
+  if (error == EROFS) return Status::ReadOnly(message);
+  return Status::IoError(message);
+}
+
+uint32_t BigEndian32(std::span<const unsigned char> bytes, size_t offset) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value = value << 8 | bytes[offset + i];
+  return value;
+}
+
+Status Newer(const std::string& path, int64_t found) {
+  return Status::Unsupported(path + ": catalog version " + std::to_string(found) +
+                             ", expected at most " + std::to_string(kSchemaVersion) +
+                             ": made by a newer attndb");
+}
+
+Status SyncPath(const std::string& path) {
+  const CloseFd file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) return ErrnoStatus(path, "open");
+  if (fsync(file.fd) != 0) return ErrnoStatus(path, "fsync");
+  return {};
+}
+
+Status SetVersion(SqliteDatabase* database) {
+  static_assert(kSchemaVersion == 2, "the statement says so");
+  return database->Execute("PRAGMA user_version = 2");
+}
+
+Status FillNewCatalog(const std::string& path) {
+  ATTNDB_ASSIGN_OR_RETURN(const auto database,
+                          SqliteDatabase::Open(path, SqliteDatabase::Mode::kCreate));
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
+                          Transaction::Begin(database.get(), Transaction::Kind::kWrite));
+  for (const char* statement : kSchema) ATTNDB_RETURN_IF_ERROR(database->Execute(statement));
+  static_assert(kApplicationId == 0x6174746e, "the statement says so");
+  ATTNDB_RETURN_IF_ERROR(database->Execute("PRAGMA application_id = 0x6174746e"));
+  ATTNDB_RETURN_IF_ERROR(SetVersion(database.get()));
+  StoreUuid uuid;
+  ATTNDB_RETURN_IF_ERROR(RandomBytes(uuid));
+  ATTNDB_RETURN_IF_ERROR(
+      database->Run("INSERT INTO meta VALUES(1, ?, 1)", std::span<const std::byte>(uuid)));
+  ATTNDB_RETURN_IF_ERROR(transaction.Commit());
+  return database->Execute("PRAGMA journal_mode = WAL");
+}
+
+Result<int64_t> PragmaInt(SqliteDatabase* database, const char* pragma) {
+  Query query = database->Select(pragma);
+  ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+  return found ? query.Int(0) : 0;
+}
+
+}  // namespace
+
+Status CheckCatalogFile(const std::string& path) {
+  if (access(path.c_str(), R_OK) != 0) return ErrnoStatus(path, "open");
+  std::array<unsigned char, 100> header{};
+  const Status read = ReadHeader(path, std::as_writable_bytes(std::span(header)));
+  if (!read.ok() && read.code() != StatusCode::kCorruption) return read;
+  if (!read.ok() || std::memcmp(header.data(), "SQLite format 3", 16) != 0) {
+    return Status::Corruption(path + ": not a catalog: no SQLite header in its first 100 bytes");
+  }
+  const uint32_t application_id = BigEndian32(header, 68);
+  if (application_id != kApplicationId) {
+    return Status::Corruption(path + ": not a catalog: SQLite application id " +
+                              HexU32(application_id) + ", expected " +
+                              HexU32(static_cast<uint32_t>(kApplicationId)));
+  }
+  const auto version = static_cast<int32_t>(BigEndian32(header, 60));
+  return version > kSchemaVersion ? Newer(path, version) : Status();
+}
+
+Status CreateCatalogFile(const std::string& path) {
+  const std::string temporary = path + ".new";
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) {
+    if (unlink((temporary + suffix).c_str()) != 0 && errno != ENOENT) {
+      return ErrnoStatus(temporary, "remove what a crash left");
+    }
+  }
+  ATTNDB_RETURN_IF_ERROR(FillNewCatalog(temporary));
+  ATTNDB_RETURN_IF_ERROR(SyncPath(temporary));
+  if (rename(temporary.c_str(), path.c_str()) != 0) return ErrnoStatus(path, "rename");
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return SyncPath(folder.empty() ? "." : folder.string());
+}
+
+Result<int64_t> CheckSchema(SqliteDatabase* database) {
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t application_id,
+                          PragmaInt(database, "PRAGMA application_id"));
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database));
+  if (version > kSchemaVersion) return Newer(database->path(), version);
+  if (application_id != kApplicationId || version < 1) {
+    return Status::Corruption(
+        database->path() + ": application id " + std::to_string(application_id) + " version " +
+        std::to_string(version) + ", expected " + std::to_string(kApplicationId) +
+        " version 1 to " + std::to_string(kSchemaVersion));
+  }
+  const auto differs = [&](std::string_view expected, std::string_view found) {
+    std::string message = database->path() + ": schema: expected \"";
+    message.append(expected).append("\", found \"").append(found).append("\"");
+    return Status::Corruption(std::move(message));
+  };
+  Query query = database->Select(
+      "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'sqlite_sequence' "
+      "ORDER BY rowid");
+  for (const std::string_view expected : SchemaOf(version)) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    const std::string_view sql = found ? query.Text(0) : std::string_view();
+    if (sql != expected) return differs(expected, sql);
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const bool more, query.Step());
+  if (more) return differs("", query.Text(0));
+  return version;
+}
+
+Result<int64_t> SchemaVersion(SqliteDatabase* database) {
+  return PragmaInt(database, "PRAGMA user_version");
+}
+
+Status UpgradeSchema(SqliteDatabase* database) {
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
+                          Transaction::Begin(database, Transaction::Kind::kWrite));
+  // Looked at again: another process may have done it meanwhile.
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database));
+  for (const char* statement : std::span(kSchema).subspan(SchemaOf(version).size())) {
+    ATTNDB_RETURN_IF_ERROR(database->Execute(statement));
+  }
+  ATTNDB_RETURN_IF_ERROR(SetVersion(database));
+  return transaction.Commit();
+}
+
+}  // namespace attndb::store

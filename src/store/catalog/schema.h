@@ -1,0 +1,46 @@
+// The catalog's schema: its tables, how a new catalog is made and how a file is known as one.
+//
+// Version 2 has the table of wishes. A catalog of version 1 is read as it is, and a writer adds the
+// table when it opens the store.
+//
+// Errors:  kCorruption (not SQLite, not a catalog, damaged, other tables than ours); kUnsupported
+//          (a newer version: names expected and found).
+// Threads: as the connection.
+// Source:  docs/formats/catalog.md.
+#ifndef ATTNDB_STORE_CATALOG_SCHEMA_H_
+#define ATTNDB_STORE_CATALOG_SCHEMA_H_
+
+#include <cstdint>
+#include <string>
+
+#include "attndb/result.h"
+#include "attndb/status.h"
+#include "store/catalog/sqlite.h"
+
+namespace attndb::store {
+
+inline constexpr int64_t kApplicationId = 0x6174746e;  // "attn"
+inline constexpr int64_t kSchemaVersion = 2;
+inline constexpr int64_t kFirstVersionWithWishes = 2;
+
+// Looks at the file's first bytes, without SQLite: a foreign file is refused before SQLite may
+// recover, lock or create anything beside it.
+// Errors: also kNotFound, kIoError.
+Status CheckCatalogFile(const std::string& path);
+
+// Makes a catalog with a fresh store uuid, complete or not at all: under a temporary name first.
+Status CreateCatalogFile(const std::string& path);
+
+// Compares version and every table and index with what this code would make, or would have made in
+// that version, which it returns.
+Result<int64_t> CheckSchema(SqliteDatabase* database);
+
+// The version of a catalog that was checked.
+Result<int64_t> SchemaVersion(SqliteDatabase* database);
+
+// Makes version kSchemaVersion of an older one, in one transaction.
+Status UpgradeSchema(SqliteDatabase* database);
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CATALOG_SCHEMA_H_

@@ -1,0 +1,97 @@
+// What the store and its callers hand to each other: chains of open segments.
+//
+// Threads: values.
+#ifndef ATTNDB_STORE_CHAIN_H_
+#define ATTNDB_STORE_CHAIN_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/find.h"
+#include "attndb/options.h"
+#include "attndb/types.h"
+#include "storage/kv/chain_entry.h"
+#include "storage/kv/segment_writer.h"
+#include "store/catalog/catalog_types.h"
+
+namespace attndb::store {
+
+// Open segments, and the tokens that are used of them.
+struct Chain {
+  std::vector<storage::ChainEntry> entries;
+  std::vector<TokenId> tokens;
+};
+
+// What is reused of a context; of none, nothing.
+struct Prefix {
+  ContextId context = ContextId::kNone;
+  Chain chain;
+};
+
+struct WholeContext {
+  ContextRecord record;
+  Chain chain;
+};
+
+// A context's text, and what it was computed by.
+struct StoredText {
+  ContextRecord record;
+  ModelSpec spec;
+  std::vector<TokenId> tokens;
+};
+
+// A prompt that is to be durable: a chain that is, and what follows it.
+struct StoreRequest {
+  std::string tenant;
+  const ModelSpec* spec = nullptr;  // Defaults resolved. Not owned.
+  std::span<const TokenId> tokens;  // At least one.
+  int64_t first_position = 0;
+  // Of the first num_stored tokens.
+  ContextId base = ContextId::kNone;
+  std::vector<storage::ChainEntry> chain;
+  uint64_t num_stored = 0;
+  storage::SegmentSource* tail = nullptr;  // Of the others. Not owned.
+  StoreOptions options;
+
+  uint64_t num_new() const { return tokens.size() - num_stored; }
+};
+
+struct Stored {
+  ContextId context = ContextId::kNone;
+  // Of all tokens; empty if they were stored already, and the request's chain is theirs.
+  std::vector<storage::ChainEntry> chain;
+  std::shared_ptr<const void> hold;  // As long as it lives the context is not evicted.
+};
+
+// The contexts that are looked through, and their segments: shared ones once.
+struct SearchSet {
+  // A context's use of a run.
+  struct RunUse {
+    size_t context = 0;        // Of `contexts`.
+    uint64_t first_token = 0;  // Of the context, that is the run's first.
+    uint64_t num_tokens = 0;
+  };
+  struct Run {
+    std::shared_ptr<storage::Segment> segment;
+    uint64_t num_tokens = 0;   // That any of the contexts uses.
+    uint64_t first_token = 0;  // The least of its uses': where it stands in a context.
+    std::vector<RunUse> uses;  // In the order of contexts.
+
+    // The first context that has all of these tokens of the run.
+    const RunUse& Owner(TokenRange tokens) const;
+  };
+
+  std::vector<ContextRecord> contexts;
+  std::vector<Run> runs;
+  std::vector<SkippedContext> skipped;
+  std::map<SegmentId, size_t> run_of;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CHAIN_H_

@@ -1,0 +1,171 @@
+// ContextStore: Compact, which merges what the user's rule says and erases what no context uses.
+#include <algorithm>
+#include <string>
+
+#include "storage/vfs/format.h"
+#include "store/context_store.h"
+#include "store/merge_policy.h"
+
+namespace attndb::store {
+namespace {
+
+using Run = std::vector<ChainSegment>;
+
+static_assert(CompactOptions::kMaxSegmentTokens == storage::kMaxSegmentTokens);
+
+Status CheckOptions(const CompactOptions& options) {
+  if (options.segment_tokens <= CompactOptions::kMaxSegmentTokens) return Status::Ok();
+  return Status::InvalidArgument("segment_tokens: expected at most " +
+                                 std::to_string(CompactOptions::kMaxSegmentTokens) + ", found " +
+                                 std::to_string(options.segment_tokens));
+}
+
+uint64_t BytesPerToken(const SegmentRecord& segment) {
+  return segment.kv_bytes / segment.num_tokens;
+}
+
+CompactRule RuleOf(const ContextDetail& detail, const CompactOptions& options) {
+  CompactRule rule;
+  if (options.segment_tokens != 0) rule.small_tokens = options.segment_tokens;
+  rule.max_tokens =
+      options.segment_tokens != 0 ? options.segment_tokens : storage::kMaxSegmentTokens;
+  // An object has a largest size too; the other half is for padding and sampled queries.
+  for (const ChainSegment& link : detail.chain) {
+    const uint64_t token_bytes = std::max<uint64_t>(BytesPerToken(link.segment), 1);
+    rule.max_tokens = std::min(rule.max_tokens, storage::kMaxObjectBytes / 2 / token_bytes);
+  }
+  return rule;
+}
+
+// Tokens that any context uses, not this one alone: the merged segment is for all of them.
+std::vector<MergeLink> LinksOf(const ContextDetail& detail) {
+  std::vector<MergeLink> links;
+  for (const ChainSegment& link : detail.chain) {
+    links.push_back({link.num_tokens_kept, link.num_contexts,
+                     link.segment.model == detail.context.model && link.segment.damage.empty()});
+  }
+  return links;
+}
+
+// Of links with the same number of contexts only the last can be used for more tokens elsewhere:
+// what follows a link begins where its use ends, and the same contexts have that.
+Run RunOf(const ContextDetail& detail, const MergeChoice& choice) {
+  const auto chain = detail.chain.begin();
+  Run run(chain + static_cast<int64_t>(choice.begin), chain + static_cast<int64_t>(choice.end));
+  run.back().num_tokens_used = run.back().num_tokens_kept;
+  return run;
+}
+
+// With tokens that no context uses any more: it is written again without them.
+bool IsWasteful(const ChainSegment& link) {
+  return link.segment.damage.empty() && link.num_tokens_used == link.num_tokens_kept &&
+         link.num_tokens_kept < link.segment.num_tokens;
+}
+
+// What is to be written again of a context's chain.
+std::vector<Run> RunsOf(const ContextDetail& detail, const CompactOptions& options) {
+  std::vector<Run> runs;
+  size_t done = 0;
+  const auto add_wasteful = [&](size_t end) {
+    for (; done < end; ++done) {
+      if (IsWasteful(detail.chain[done])) runs.push_back({detail.chain[done]});
+    }
+  };
+  for (const MergeChoice& choice : ChooseThoroughMerges(LinksOf(detail), RuleOf(detail, options))) {
+    add_wasteful(choice.begin);
+    runs.push_back(RunOf(detail, choice));
+    done = choice.end;
+  }
+  add_wasteful(detail.chain.size());
+  return runs;
+}
+
+uint64_t KvBytes(const Run& run) {
+  uint64_t bytes = 0;
+  for (const ChainSegment& link : run) {
+    bytes += BytesPerToken(link.segment) * link.num_tokens_used;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+// One call of Compact.
+struct ContextStore::Compaction {
+  const CompactOptions& options;
+  uint64_t bytes_done = 0;
+  uint64_t bytes_total = 0;
+
+  bool Report(uint64_t run_bytes) const {
+    const uint64_t done = bytes_done + run_bytes;
+    // More is copied than was counted where damage that was found meanwhile broke up a run.
+    return !options.progress || options.progress(done, std::max(done, bytes_total));
+  }
+};
+
+Status ContextStore::Compact(const std::string& tenant, const CompactOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  ATTNDB_RETURN_IF_ERROR(CheckOptions(options));
+  MutexLock lock(&store_mutex_);
+  ATTNDB_RETURN_IF_ERROR(ExpireContexts());
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> contexts,
+                          ContextsToCompact(owner, options));
+  Compaction work{options};
+  work.bytes_total = BytesToCompact(contexts, options);
+  const Status status = CompactContexts(contexts, &work);
+  const Status scheduled = ScheduleMissing(owner.id);  // What was merged before an error too.
+  return status.ok() ? scheduled : status;
+}
+
+Result<std::vector<ContextRecord>> ContextStore::ContextsToCompact(
+    const Tenant& owner, const CompactOptions& options) const {
+  if (options.context.empty()) return catalog_->List(owner.id);
+  ATTNDB_ASSIGN_OR_RETURN(ContextRecord context, catalog_->FindContext(owner.id, options.context));
+  return std::vector{std::move(context)};
+}
+
+uint64_t ContextStore::BytesToCompact(std::span<const ContextRecord> contexts,
+                                      const CompactOptions& options) const {
+  if (!options.progress) return 0;  // Nobody asks.
+  uint64_t bytes = 0;
+  std::set<SegmentId> counted;  // The first of each run: contexts share runs.
+  for (const ContextRecord& context : contexts) {
+    if (context.damaged) continue;
+    const Result<ContextDetail> detail = catalog_->Describe(context.tenant, context.id);
+    if (!detail.ok()) continue;  // CompactChain's to report.
+    for (const Run& run : RunsOf(*detail, options)) {
+      if (counted.insert(run.front().segment.id).second) bytes += KvBytes(run);
+    }
+  }
+  return bytes;
+}
+
+Status ContextStore::CompactContexts(std::span<const ContextRecord> contexts, Compaction* work) {
+  Status damage;
+  for (const ContextRecord& context : contexts) {
+    if (context.damaged) continue;
+    const Status status = CompactChain(context, work);
+    // Damage of one context, quarantined now, or one that is gone with it, is not the others'.
+    if (status.ok() || status.code() == StatusCode::kNotFound) continue;
+    if (status.code() != StatusCode::kCorruption) return status;
+    if (damage.ok()) damage = status;
+  }
+  return damage;
+}
+
+Status ContextStore::CompactChain(const ContextRecord& context, Compaction* work) {
+  for (;;) {
+    // Looked at again after each merge: a session may have found damage meanwhile.
+    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
+                            catalog_->Describe(context.tenant, context.id));
+    const std::vector<Run> runs = RunsOf(detail, work->options);
+    if (runs.empty()) return Status::Ok();
+    ATTNDB_RETURN_IF_ERROR(
+        MergeRun(runs.front(), [&](uint64_t bytes) { return work->Report(bytes); }));
+    work->bytes_done += KvBytes(runs.front());
+    if (!work->Report(0)) return Status::Cancelled("compact: cancelled between two segments");
+  }
+}
+
+}  // namespace attndb::store

@@ -1,0 +1,344 @@
+// What is durable: contexts, the segments that they are chains of, and what is derived from these.
+//
+// On disk: LOCK, catalog.db (store/catalog), segments/ (src/storage). The catalog's transaction is
+//          the commit; a file that the catalog does not name is an orphan, removed at the next
+//          open.
+// Parts:   opening and admin in context_store.cc; from a prompt to a chain in lookup.cc; what a
+//          search looks through in search_set.cc; sealing and publishing in publish.cc, eviction
+//          and removal of files in eviction.cc; merging in merge.cc and compact.cc; verify.cc; what
+//          derived objects need in derived_objects.cc, builds that are asked for in build.cc.
+// Names:   `tenant` is a tenant's name, `context` as DB's functions take it.
+// Threads: thread-safe; threads of its own build derived objects. Order of locks: store_mutex_,
+//          use_mutex_, that of the builder, then those of catalog, registry, lanes, cache and
+//          budget, which are leaves.
+#ifndef ATTNDB_STORE_CONTEXT_STORE_H_
+#define ATTNDB_STORE_CONTEXT_STORE_H_
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/db.h"
+#include "attndb/options.h"
+#include "attndb/result.h"
+#include "attndb/stats.h"
+#include "attndb/types.h"
+#include "common/mutex.h"
+#include "derived/builder.h"
+#include "derived/cache.h"
+#include "derived/kinds.h"
+#include "derived/lanes.h"
+#include "derived/object_files.h"
+#include "derived/store.h"
+#include "storage/io/file_system.h"
+#include "storage/kv/memory_budget.h"
+#include "store/catalog/catalog.h"
+#include "store/chain.h"
+#include "store/damage_reports.h"
+#include "store/segment_registry.h"
+
+namespace attndb::store {
+
+class ContextStore final : private derived::Store {
+ public:
+  // Lanes of the background: those of the builder, and one for what is short.
+  static constexpr size_t kShortLane = derived::kNumBuildLanes;
+  static constexpr size_t kNumLanes = kShortLane + 1;
+
+  // What the store is given. All of it must outlive the store.
+  struct Given {
+    storage::FileSystem* file_system = nullptr;
+    storage::MemoryBudget* budget = nullptr;
+    const derived::Kinds* kinds = nullptr;
+    const derived::Kind* also =
+        nullptr;  // Built of every segment, beside what all have. May be null.
+  };
+
+  static Result<std::unique_ptr<ContextStore>> Open(const std::string& path,
+                                                    const DBOptions& options, const Given& given);
+  ~ContextStore() override;
+
+ private:
+  class Key {  // Only Open can make one: the constructor is public for make_unique alone.
+    friend class ContextStore;
+    Key() = default;
+  };
+
+ public:
+  ContextStore(Key key, std::string path, DBOptions options, const Given& given,
+               std::unique_ptr<storage::FileLock> lock, std::unique_ptr<Catalog> catalog);
+
+  // Ends the background, whose jobs may use what the caller has.
+  void Stop() { background_.Stop(); }
+
+  // --- From a prompt to what is stored of it. The spec's defaults are resolved. ---
+
+  // What is reused of the prompt. Looks again where what it found turns out to be damaged, or gone.
+  // Errors: as DB::CreateSession.
+  Result<Prefix> OpenPrefix(const std::string& tenant, const ModelSpec& spec,
+                            std::span<const TokenId> tokens, const SessionOptions& options)
+      ATTNDB_EXCLUDES(use_mutex_);
+  // The context and all of its tokens. Errors: as DB::CreateSessionOver.
+  Result<WholeContext> OpenNamed(const std::string& tenant, const ModelSpec& spec,
+                                 const std::string& name, int64_t first_position)
+      ATTNDB_EXCLUDES(use_mutex_);
+  // The contexts that a search may look through, oldest first, opened. Errors: as DB::Find.
+  Result<SearchSet> OpenForSearch(const std::string& tenant, const ModelSpec& spec,
+                                  std::span<const std::string> names) ATTNDB_EXCLUDES(use_mutex_);
+  Result<StoredText> TextOf(const std::string& tenant, std::string_view context) const;
+  // REQUIRES: at least one token.
+  Result<PrefixExplain> ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
+                                      std::span<const TokenId> tokens,
+                                      const SessionOptions& options) const;
+
+  // --- Writing. ---
+
+  // Durable when it returns. What it merged is held by who has the request's chain: see Sweep.
+  Result<Stored> Store(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  // What Store would refuse for its options, or for `new_bytes` of K and V.
+  Status CheckStore(const std::string& tenant, const StoreOptions& options, uint64_t new_bytes)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  Status Drop(const std::string& tenant, std::string_view context)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  Status Compact(const std::string& tenant, const CompactOptions& options)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  // Objects of the kind, of each segment of the context.
+  Result<BuildReport> Build(const std::string& tenant, std::string_view context,
+                            const derived::Kind& kind, const BuildOptions& options);
+
+  // --- Who reads what. ---
+
+  // A context that is in use is not evicted. Counted.
+  void BeginUse(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
+  void EndUse(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
+  // The same, for as long as the result lives. The store must outlive it.
+  std::shared_ptr<const void> Hold(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
+  // Removes the files of segments that lost their last context and, since, their last reader.
+  void Sweep() ATTNDB_EXCLUDES(use_mutex_);
+  // The segment's rows could not be read. If `status` says that its bytes are wrong, it will be
+  // quarantined: by the background, or by who looks into the catalog before that.
+  void NoteDamage(const storage::Segment& segment, const Status& status);
+
+  // --- Admin: as DB. ---
+
+  Result<std::vector<ContextInfo>> List(const std::string& tenant) const;
+  Result<ContextInfo> Describe(const std::string& tenant, std::string_view context) const;
+  Status Pin(const std::string& tenant, std::string_view context, bool pinned);
+  Status SetTtl(const std::string& tenant, std::string_view context,
+                std::optional<std::chrono::seconds> ttl);
+  Status SetQuota(const std::string& tenant, uint64_t bytes);
+  Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b);
+  Result<VerifyReport> Verify(const std::string& tenant, const VerifyOptions& options);
+  // Without what sessions and memory count.
+  Result<DBStats> Stats(const std::string& tenant) const;
+
+  // --- What sessions read and ask for. ---
+
+  const derived::Cache& objects() const { return objects_; }
+  derived::Builder* builder() { return &builder_; }
+  derived::Lanes* background() { return &background_; }
+
+ private:
+  // To make room for a Store.
+  struct Victims {
+    std::vector<ContextId> contexts;
+    uint64_t freed_bytes = 0;
+    bool objects = false;  // All derived objects of the tenant's as well.
+  };
+  // A context found for a prompt.
+  struct Match {
+    ContextId context = ContextId::kNone;
+    uint64_t num_tokens = 0;
+  };
+
+  Status RemoveOrphans();
+  Status CheckWritable() const;
+  Result<Tenant> TenantOf(const std::string& name) const;  // kNotFound, as if it were empty.
+  Result<ContextRecord> Find(const std::string& tenant, std::string_view context) const;
+  ContextInfo InfoOf(const ContextDetail& detail) const;
+  std::vector<ContextId> ContextsInUse() const ATTNDB_EXCLUDES(use_mutex_);
+
+  // verify.cc
+  Status VerifySegment(const SegmentRecord& record, VerifyReport* report);
+  Status VerifyObject(const SegmentRecord& segment, const CompanionRecord& object,
+                      VerifyReport* report);
+
+  // lookup.cc
+  // How often a lookup starts again because what it found was damaged, or gone, when it was opened.
+  static constexpr int kMaxAttempts = 8;
+  // The context of that name, if sessions of the spec can use it from that position on.
+  // Errors: kNotFound (unknown, or expired); kFailedPrecondition (of another model, or at another
+  //         position); kCorruption (damaged).
+  Result<ContextRecord> NamedContext(const Tenant& tenant, const ModelSpec& spec,
+                                     const std::string& name, int64_t first_position) const;
+  Result<Match> FindPrefix(const Tenant& tenant, const ModelSpec& spec,
+                           std::span<const TokenId> tokens, const SessionOptions& options) const;
+  bool IsExpired(const ContextRecord& context) const;
+  // `status` says why a segment that the catalog names can't be read. Where its bytes are wrong or
+  // missing it is quarantined, if the store may be written to: then kCorruption. Else `status`.
+  Status QuarantineIfDamaged(SegmentId segment, Status status) const;
+  // Opens the context's first segments, up to `tokens`, which they must hold.
+  Result<Chain> OpenChain(ContextId context, std::span<const TokenId> tokens)
+      ATTNDB_EXCLUDES(use_mutex_);
+  Result<Prefix> OpenMatch(const Match& match, std::span<const TokenId> tokens);
+  Result<WholeContext> TryOpenNamed(const Tenant& tenant, const ModelSpec& spec,
+                                    const std::string& name, int64_t first_position)
+      ATTNDB_EXCLUDES(use_mutex_);
+
+  // search_set.cc
+  Result<std::vector<ContextRecord>> ContextsToSearch(const Tenant& tenant,
+                                                      std::span<const std::string> names) const;
+  // Why the context can't be searched by this model; nothing if it can.
+  Result<std::optional<std::string>> ReasonToSkip(const ContextRecord& context,
+                                                  const ModelSpec& spec) const;
+  // Opens the context's segments that no context before has.
+  Status AddContext(const ContextRecord& context, SearchSet* set) ATTNDB_EXCLUDES(use_mutex_);
+
+  // publish.cc
+  Result<Stored> StoreOnce(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  // Too full, perhaps, for what is to be stored.
+  bool IsDiskFull(const StoreRequest& request) const;
+  Result<SegmentRecord> SealTail(const StoreRequest& request, ModelId model)
+      ATTNDB_REQUIRES(store_mutex_);
+  Result<Stored> Publish(const StoreRequest& request, const Tenant& tenant)
+      ATTNDB_REQUIRES(store_mutex_);
+  // That the name may be given to a new context.
+  Status CheckName(const Tenant& tenant, const StoreOptions& options) const;
+
+  // eviction.cc
+  // What must go before `new_bytes` more fit into the quota.
+  Result<Victims> ChooseVictims(const Tenant& tenant, uint64_t new_bytes) const
+      ATTNDB_EXCLUDES(use_mutex_);
+  // Contexts to evict before `missing_bytes` are free, by what their segments give back, with or
+  // without derived objects; and how many bytes that is, which may be fewer.
+  Result<Victims> Evictable(const Tenant& tenant, uint64_t missing_bytes, bool with_objects) const
+      ATTNDB_EXCLUDES(use_mutex_);
+  // Removes a segment that was sealed and that no commit names.
+  void DiscardSegment(SegmentId id);
+  // The same after the commit that should name it gave `status`. A commit that failed while it was
+  // written may yet be found by who opens the store after a crash; then its segment must be there.
+  void DiscardUnpublished(SegmentId id, const Status& status) ATTNDB_REQUIRES(store_mutex_);
+  // After a later commit, which has overwritten what failed before.
+  void DiscardDoubtful() ATTNDB_REQUIRES(store_mutex_);
+  Status ExpireContexts() ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+  // Those that had readers when they lost their last context.
+  std::vector<SegmentId> Unreferenced() const ATTNDB_EXCLUDES(use_mutex_);
+  // Removes those segments that nobody reads; the others when their readers are gone.
+  void RemoveUnreferenced(std::span<const SegmentId> segments) ATTNDB_EXCLUDES(use_mutex_);
+
+  // merge.cc
+  // Merges the small segments that Stores left at the end of the chain (merge_policy.h).
+  Status MergeEnd(const Tenant& tenant, ContextId context) ATTNDB_REQUIRES(store_mutex_)
+      ATTNDB_EXCLUDES(use_mutex_);
+  // Called before each layer with bytes of K and V of the run that are copied; false cancels.
+  using MergeProgress = std::function<bool(uint64_t bytes_done)>;
+  // One segment in place of the run, each cut to what is used of it. Quarantines what is damaged of
+  // the run. `progress` may be null.
+  Status MergeRun(std::span<const ChainSegment> run, const MergeProgress& progress)
+      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+  Status TryMergeRun(std::span<const ChainSegment> run, const MergeProgress& progress)
+      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+
+  // compact.cc
+  struct Compaction;
+  // Bytes of K and V that will be copied, if `options` ask for progress.
+  uint64_t BytesToCompact(std::span<const ContextRecord> contexts,
+                          const CompactOptions& options) const;
+  Result<std::vector<ContextRecord>> ContextsToCompact(const Tenant& owner,
+                                                       const CompactOptions& options) const;
+  Status CompactContexts(std::span<const ContextRecord> contexts, Compaction* work)
+      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+  Status CompactChain(const ContextRecord& context, Compaction* work) ATTNDB_REQUIRES(store_mutex_)
+      ATTNDB_EXCLUDES(use_mutex_);
+
+  // derived_objects.cc
+  static derived::SegmentFacts FactsOf(const SegmentRecord& record);  // Without wishes.
+  Result<derived::SegmentFacts> FactsAndWishes(const SegmentRecord& record) const;
+  bool writes_objects() const { return options_.background_builds && !options_.read_only; }
+  // Drops objects of kinds that the ones we read took the place of. Their files become orphans.
+  Status ForgetFormerKinds();
+  // Segments of one tenant, or of all with kNone, that lack what every segment has, or
+  // what was wished for.
+  Result<std::set<SegmentId>> SegmentsToBuild(TenantId tenant) const;
+  // Builds what they lack in the background.
+  Status ScheduleMissing(TenantId tenant);
+  Result<uint64_t> CountPending(TenantId tenant) const;  // Of one tenant.
+  // The same for a segment.
+  void ScheduleObjects(SegmentId segment);
+  // The same for the segments of a chain that hold tokens from this one on.
+  void ScheduleFrom(std::span<const storage::ChainEntry> chain, uint64_t first_token);
+  // With grow_graphs, what is built of the merged segment goes on from what the run's first has.
+  void NoteGrowth(std::span<const ChainSegment> run, const SegmentRecord& merged);
+  // The catalog names them no more.
+  void ForgetObjects(std::span<const storage::ObjectName> names);
+  // All of a tenant's, or of all with kNone; false if the catalog could not.
+  bool DropObjects(TenantId tenant);
+  // The same on a full disk, and none is built meanwhile.
+  void GiveUpObjects() ATTNDB_EXCLUDES(store_mutex_);
+  // Waits until the background has let go of segments that lost their last context: they count as
+  // used as long as it reads them.
+  void EndDroppedBuilds() ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  // Errors: kFailedPrecondition (there is no such segment any more).
+  Result<SegmentRecord> SegmentToBuild(derived::SegmentId id) const;
+  // Errors: kFailedPrecondition (so many more bytes would leave too little of the disk to those who
+  // store).
+  Status CheckDisk(uint64_t new_bytes) const;
+  // Errors: kFailedPrecondition (they do not fit into the tenant's quota: nothing is evicted for a
+  // derived object).
+  Status CheckRoom(TenantId id, uint64_t new_bytes) const;
+
+  // As derived/store.h.
+  Result<derived::OpenedSegment> OpenSegment(derived::SegmentId id) override
+      ATTNDB_EXCLUDES(use_mutex_);
+  void SegmentReleased() override ATTNDB_EXCLUDES(use_mutex_);
+  Status Admit(derived::SegmentId id, uint64_t bytes) override;
+  Result<uint64_t> ReserveGeneration() override;
+  Status Wish(derived::SegmentId id, std::string_view kind) override;
+  Status PublishObject(derived::SegmentId id, const derived::ObjectRecord& object) override
+      ATTNDB_EXCLUDES(store_mutex_);
+  void ReportDamage(const storage::Segment& segment, const Status& status) override;
+  void ReportLoss(const storage::ObjectName& name, const Status& status) override;
+
+  // Constant after Open.
+  const std::string path_;
+  const std::string segments_dir_;
+  const DBOptions options_;
+  storage::FileSystem* const file_system_;
+  const derived::Kinds& kinds_;
+  const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
+
+  const std::unique_ptr<Catalog> catalog_;
+  mutable DamageReports damage_reports_;  // Written down by who reads the catalog.
+  SegmentRegistry registry_;
+  const derived::ObjectFiles object_files_;
+  derived::Cache objects_;
+  derived::Builder builder_;
+
+  Mutex store_mutex_;  // One Store, merge or eviction at a time.
+  // Sealed, and their commit failed: see DiscardUnpublished.
+  std::set<SegmentId> doubtful_ ATTNDB_GUARDED_BY(store_mutex_);
+
+  mutable Mutex use_mutex_;
+  std::map<ContextId, uint32_t> in_use_ ATTNDB_GUARDED_BY(use_mutex_);  // How often.
+  std::set<SegmentId> unreferenced_ ATTNDB_GUARDED_BY(use_mutex_);      // Somebody reads them yet.
+
+  // Counters since open: independent, so relaxed.
+  std::atomic<uint64_t> num_stores_ = 0;
+  std::atomic<uint64_t> num_evictions_ = 0;
+  std::atomic<uint64_t> bytes_written_ = 0;
+  std::atomic<uint64_t> bytes_merged_ = 0;
+
+  derived::Lanes background_;  // The last: its jobs use all others until they have ended.
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CONTEXT_STORE_H_

@@ -1,0 +1,167 @@
+// ContextStore: a run of a chain becomes one segment; after a Store, the small ones at its end.
+#include <functional>
+#include <string>
+
+#include "common/check.h"
+#include "storage/kv/segment_writer.h"
+#include "storage/vfs/store_files.h"
+#include "store/context_store.h"
+#include "store/merge_policy.h"
+#include "store/non_finite.h"
+
+namespace attndb::store {
+namespace {
+
+// A run of a chain as the contents of one segment: its parts' rows, cut to what the chain uses.
+class RunSource final : public storage::SegmentSource {
+ public:
+  // `tokens` of all parts together. `layer_begins` says before each layer whether to go on.
+  RunSource(std::vector<storage::ChainEntry> parts, std::vector<TokenId> tokens,
+            std::function<bool(LayerId)> layer_begins)
+      : parts_(std::move(parts)),
+        tokens_(std::move(tokens)),
+        layer_begins_(std::move(layer_begins)) {}
+
+  std::span<const TokenId> tokens() const override { return tokens_; }
+
+  Status LoadLayer(LayerId layer) override {
+    if (!layer_begins_(layer)) {
+      return Status::Cancelled("merge of " + std::to_string(tokens_.size()) +
+                               " tokens: cancelled before layer " + std::to_string(layer));
+    }
+    pins_.clear();
+    layer_queries_.clear();
+    for (const storage::ChainEntry& part : parts_) {
+      ATTNDB_ASSIGN_OR_RETURN(storage::LayerPin pin, part.segment->PinLayer(layer));
+      ATTNDB_ASSIGN_OR_RETURN(storage::LayerQueries queries, part.segment->ReadQueries(layer));
+      pins_.push_back(std::move(pin));
+      layer_queries_.push_back(std::move(queries));
+    }
+    return Status::Ok();
+  }
+
+  std::span<const storage::KvRows> rows(uint32_t kv_head) override {
+    rows_.clear();
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      storage::KvRows rows = pins_[i].rows(kv_head);
+      rows.num_tokens = parts_[i].num_tokens_used;
+      rows_.push_back(rows);
+    }
+    return rows_;
+  }
+
+  std::span<const storage::QueryRows> queries(uint32_t kv_head) override {
+    queries_.clear();
+    query_tokens_.assign(parts_.size(), {});
+    uint32_t first_token = 0;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      storage::QueryRows rows = layer_queries_[i].rows(kv_head);
+      // Rows are in the order of tokens, so those of tokens that are not used are the last.
+      for (const uint32_t token : rows.tokens) {
+        if (token >= parts_[i].num_tokens_used) break;
+        query_tokens_[i].push_back(first_token + token);
+      }
+      rows.tokens = query_tokens_[i];
+      rows.q_heads = rows.q_heads.first(rows.tokens.size());
+      queries_.push_back(rows);
+      first_token += static_cast<uint32_t>(parts_[i].num_tokens_used);
+    }
+    return queries_;
+  }
+
+ private:
+  const std::vector<storage::ChainEntry> parts_;
+  const std::vector<TokenId> tokens_;
+  const std::function<bool(LayerId)> layer_begins_;
+  std::vector<storage::LayerPin> pins_;
+  std::vector<storage::LayerQueries> layer_queries_;
+  std::vector<storage::KvRows> rows_;
+  std::vector<storage::QueryRows> queries_;
+  std::vector<std::vector<uint32_t>> query_tokens_;
+};
+
+std::vector<MergeLink> LinksOf(const ContextDetail& detail) {
+  std::vector<MergeLink> links;
+  for (const ChainSegment& link : detail.chain) {
+    links.push_back({link.num_tokens_used, link.num_contexts,
+                     link.segment.model == detail.context.model && link.segment.damage.empty()});
+  }
+  return links;
+}
+
+}  // namespace
+
+Status ContextStore::MergeEnd(const Tenant& tenant, ContextId context) {
+  for (;;) {
+    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(tenant.id, context));
+    const std::optional<MergeChoice> choice = ChooseMerge(LinksOf(detail));
+    if (!choice) return Status::Ok();
+    const auto run = std::span(detail.chain).subspan(choice->begin, choice->end - choice->begin);
+    ATTNDB_RETURN_IF_ERROR(MergeRun(run, nullptr));
+  }
+}
+
+Status ContextStore::MergeRun(std::span<const ChainSegment> run, const MergeProgress& progress) {
+  ATTNDB_CHECK(!run.empty());
+  const Status status = TryMergeRun(run, progress);
+  if (status.code() != StatusCode::kCorruption) return status;
+  // Which of them it is: verified one by one, and quarantined as by Verify.
+  VerifyReport report;
+  for (const ChainSegment& link : run) {
+    ATTNDB_RETURN_IF_ERROR(VerifySegment(link.segment, &report));
+  }
+  return status;
+}
+
+Status ContextStore::TryMergeRun(std::span<const ChainSegment> run, const MergeProgress& progress) {
+  std::vector<storage::ChainEntry> parts;
+  std::vector<TokenId> tokens;
+  MergeRequest request;
+  SegmentRecord& merged = request.merged;
+  for (const ChainSegment& link : run) {
+    ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<storage::Segment> segment, registry_.Get(link.segment));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> part, segment->ReadTokens());
+    tokens.insert(tokens.end(), part.begin(),
+                  part.begin() + static_cast<int64_t>(link.num_tokens_used));
+    parts.push_back({std::move(segment), link.num_tokens_used});
+    request.run.push_back({link.segment.id, link.num_tokens_used});
+  }
+  ATTNDB_ASSIGN_OR_RETURN(merged.id, catalog_->ReserveSegmentId());
+  merged.model = run.front().segment.model;
+  merged.first_position = run.front().segment.first_position;
+  merged.num_tokens = tokens.size();
+  merged.kv_bytes =
+      run.front().segment.kv_bytes / run.front().segment.num_tokens * merged.num_tokens;
+
+  storage::SegmentWriteOptions write;
+  write.file_system = file_system_;
+  write.dir = segments_dir_;
+  ATTNDB_ASSIGN_OR_RETURN(write.identity, registry_.IdentityOf(merged.model));
+  write.identity.segment_id = static_cast<uint64_t>(merged.id);
+  write.identity.first_position = merged.first_position;
+  write.identity.num_tokens = merged.num_tokens;
+  Result<MergeOutcome> outcome = Status::Internal("not merged");
+  {
+    const uint64_t layer_bytes = merged.kv_bytes / write.identity.shape.layers.size();
+    RunSource source(std::move(parts), std::move(tokens),
+                     [&](LayerId layer) { return !progress || progress(layer_bytes * layer); });
+    ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
+                            storage::WriteSegment(write, &source));
+    merged.file_bytes = written.file_bytes;
+    merged.query_bytes = written.query_bytes;
+    merged.root_hash = written.root_hash;
+    merged.non_finite = EncodeNonFinite(written.non_finite);
+    bytes_merged_.fetch_add(written.file_bytes, std::memory_order_relaxed);
+    outcome = catalog_->ReplaceRun(request);
+  }
+  if (!outcome.ok()) {
+    DiscardUnpublished(merged.id, outcome.status());
+    return std::move(outcome).status();
+  }
+  DiscardDoubtful();
+  NoteGrowth(run, merged);
+  RemoveUnreferenced(outcome->unreferenced);
+  return Status::Ok();
+}
+
+}  // namespace attndb::store

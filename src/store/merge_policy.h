@@ -1,0 +1,56 @@
+// Which segments of a chain to merge: a pure function.
+//
+// Segments below kSmallTokens are merged as a binary counter counts: a new one is merged with the
+// older ones before it as long as these are not larger than what is merged already. A token is
+// rewritten O(log(kSmallTokens)) times in all, and a chain of n tokens, stored in any number of
+// turns, has at most n / kSmallTokens + log2(kSmallTokens) + 1 segments. What a long import seals
+// is larger from the start and rewritten only by a Compact that is told a length.
+//
+// Threads: pure functions.
+#ifndef ATTNDB_STORE_MERGE_POLICY_H_
+#define ATTNDB_STORE_MERGE_POLICY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace attndb::store {
+
+inline constexpr uint64_t kSmallTokens = 2048;
+// Segments that other contexts use stay on disk when they are merged for one of them; only a run of
+// this many is worth its copy.
+inline constexpr size_t kMinSharedRun = 8;
+
+struct MergeLink {
+  uint64_t num_tokens = 0;
+  uint32_t num_contexts = 1;  // That use it: more than one, and it is shared.
+  bool mergeable = true;      // Of the same model as the others, and not damaged.
+};
+
+struct MergeChoice {
+  size_t begin = 0;
+  size_t end = 0;  // Links [begin, end), at least two.
+};
+
+// The run at the chain's end that a Store should merge now; none most of the time.
+std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain);
+
+// Which segments Compact merges, and how far.
+struct CompactRule {
+  uint64_t small_tokens = kSmallTokens;  // Segments below this ...
+  uint64_t max_tokens = UINT64_MAX;      // ... become ones of at most this.
+};
+
+// What Compact merges: disjoint runs, in order, of at least two small segments that the same number
+// of contexts use. A run across a change of that number would copy what is shared for each context
+// that shares it. Greedy from the front: a run ends where the next segment would make it longer
+// than max_tokens, so that what becomes of it does not fit together with what follows, and a chain
+// whose runs are merged has none.
+std::vector<MergeChoice> ChooseThoroughMerges(std::span<const MergeLink> chain,
+                                              const CompactRule& rule);
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_MERGE_POLICY_H_

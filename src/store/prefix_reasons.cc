@@ -1,0 +1,49 @@
+#include "store/prefix_reasons.h"
+
+#include <utility>
+
+namespace attndb::store {
+
+std::vector<std::string> PrefixReasons(const PrefixReport& report, std::span<const TokenId> tokens,
+                                       const SessionOptions& options) {
+  using Reason = PrefixNearMiss::Reason;
+  std::vector<std::string> reasons;
+  if (!options.reuse) reasons.push_back("reuse is switched off");
+  if (!report.best) {
+    reasons.push_back("no context of this model begins with the prompt's first token");
+  } else if (report.best->num_tokens == tokens.size()) {
+    reasons.push_back("all of the prompt is stored; one token is left for the engine");
+  } else if (report.next_token) {
+    reasons.push_back("the longest match ends after " + std::to_string(report.best->num_tokens) +
+                      " tokens: the context has token " + std::to_string(*report.next_token) +
+                      " where the prompt has " + std::to_string(tokens[report.best->num_tokens]));
+  } else {
+    reasons.push_back("the longest match is a whole context of " +
+                      std::to_string(report.best->num_tokens) + " tokens");
+  }
+  for (const PrefixNearMiss& miss : report.near_misses) {
+    if (miss.num_contexts == 0) continue;
+    std::string text = std::to_string(miss.num_contexts);
+    switch (miss.reason) {
+      case Reason::kOtherModel:
+        text += " contexts are of another model, kv_dtype or RoPE setting";
+        break;
+      case Reason::kOtherPosition:
+        text += " contexts begin at another position";
+        break;
+      case Reason::kDamaged:
+        text += " contexts are damaged";
+        break;
+      case Reason::kExpired:
+        text += " contexts have expired";
+        break;
+    }
+    if (miss.best.num_tokens > 0) {
+      text += "; the best agrees for " + std::to_string(miss.best.num_tokens) + " tokens";
+    }
+    reasons.push_back(std::move(text));
+  }
+  return reasons;
+}
+
+}  // namespace attndb::store

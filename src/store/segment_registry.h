@@ -1,0 +1,80 @@
+// The segments that are open in this process: each once, whoever reads it. Those that nobody reads
+// any more stay open for the next, up to a number of them: each holds a file descriptor.
+//
+// Threads: thread-safe.
+#ifndef ATTNDB_STORE_SEGMENT_REGISTRY_H_
+#define ATTNDB_STORE_SEGMENT_REGISTRY_H_
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "attndb/result.h"
+#include "common/mutex.h"
+#include "storage/io/file_system.h"
+#include "storage/kv/memory_budget.h"
+#include "storage/kv/segment.h"
+#include "store/catalog/catalog.h"
+
+namespace attndb::store {
+
+// K and V shapes of a spec, as storage needs them.
+storage::KvShape ShapeOf(const ModelSpec& spec);
+
+class SegmentRegistry {
+ public:
+  // Open segments that nobody reads are closed beyond this; a process may have 1,024 files open.
+  static constexpr size_t kMaxIdle = 256;
+
+  // All must outlive the registry.
+  SegmentRegistry(storage::FileSystem* file_system, std::string dir, Catalog* catalog,
+                  storage::MemoryBudget* budget)
+      : file_system_(file_system), dir_(std::move(dir)), catalog_(catalog), budget_(budget) {}
+
+  // The segment of `record`, opened and verified if it is not open yet.
+  // Errors: as storage::Segment::Open.
+  Result<std::shared_ptr<storage::Segment>> Get(const SegmentRecord& record)
+      ATTNDB_EXCLUDES(mutex_);
+
+  // A second opening of its own, that knows nothing of what was verified before: for Verify.
+  Result<std::shared_ptr<storage::Segment>> OpenAfresh(const SegmentRecord& record)
+      ATTNDB_EXCLUDES(mutex_);
+
+  // Whether anyone but the registry holds it.
+  bool InUse(SegmentId id) const ATTNDB_EXCLUDES(mutex_);
+  size_t num_open() const ATTNDB_EXCLUDES(mutex_);
+
+  // Lets go of it; who holds it can go on.
+  void Forget(SegmentId id) ATTNDB_EXCLUDES(mutex_);
+
+  // What a segment of `model` is compared with, but for its own numbers.
+  Result<storage::SegmentIdentity> IdentityOf(ModelId model) ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  using SegmentPtr = std::shared_ptr<storage::Segment>;
+  struct OpenSegment {
+    SegmentPtr segment;
+    uint64_t last_use = 0;
+  };
+
+  Result<storage::SegmentExpectation> Expect(const SegmentRecord& record);
+  // Lets go of the segments that nobody else has, the longest unused first, while there are too
+  // many. The caller destroys them when it no longer holds the lock.
+  std::vector<SegmentPtr> Shrink() ATTNDB_REQUIRES(mutex_);
+
+  storage::FileSystem* const file_system_;
+  const std::string dir_;
+  Catalog* const catalog_;
+  storage::MemoryBudget* const budget_;
+
+  // A leaf, but for the catalog's own mutex. No file is read under it.
+  mutable Mutex mutex_;
+  std::unordered_map<SegmentId, OpenSegment> open_ ATTNDB_GUARDED_BY(mutex_);
+  uint64_t num_uses_ ATTNDB_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<int64_t, storage::SegmentIdentity> identities_ ATTNDB_GUARDED_BY(mutex_);
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_SEGMENT_REGISTRY_H_

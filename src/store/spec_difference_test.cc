@@ -1,0 +1,41 @@
+// Goal:   of two specs that differ in one field, that field is named with both values.
+#include "store/spec_difference.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace attndb::store {
+namespace {
+
+ModelSpec Spec() {
+  LayerSpec layer;
+  layer.num_q_heads = 4;
+  layer.num_kv_heads = 2;
+  layer.head_dim = layer.v_head_dim = 16;
+  layer.denominator_logits = {1, 2, 3, 4};
+  return ModelSpec::Uniform(3, layer, DType::kFloat16, "a");
+}
+
+TEST(SpecDifferenceTest, TheFieldIsNamedWithFoundAndExpected) {
+  const auto difference = [](const std::function<void(ModelSpec*)>& edit) {
+    ModelSpec expected = Spec();
+    edit(&expected);
+    return SpecDifference(Spec(), expected);
+  };
+  EXPECT_EQ(difference([](ModelSpec* spec) { spec->fingerprint = "b"; }),
+            "fingerprint 'a', expected 'b'");
+  EXPECT_EQ(difference([](ModelSpec* spec) { spec->kv_dtype = DType::kFloat32; }),
+            "kv_dtype float16, expected float32");
+  EXPECT_EQ(difference([](ModelSpec* spec) { spec->layers.pop_back(); }),
+            "num_layers 3, expected 2");
+  EXPECT_EQ(difference([](ModelSpec* spec) { spec->layers[1].num_kv_heads = 4; }),
+            "layer 1: num_kv_heads 2, expected 4");
+  EXPECT_EQ(difference([](ModelSpec* spec) { spec->layers[2].rope.scaling = "yarn:4"; }),
+            "layer 2: RoPE scaling '', expected 'yarn:4'");
+  EXPECT_EQ(difference([](ModelSpec* spec) { spec->layers[0].denominator_logits[2] = 5; }),
+            "layer 0: denominator_logits[2] 3, expected 5");
+}
+
+}  // namespace
+}  // namespace attndb::store
