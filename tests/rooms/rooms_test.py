@@ -3,8 +3,9 @@
 
 Builds the preset `rooms`, in which every function of the library tells that it is entered, and runs
 its probe: one Attend of `auto` over a stored context, called by llama.cpp, and one Store of what
-follows a stored context. The way of each goes down. Functions are mapped to rooms, the folders of src/, by the source file in their debug information. A lambda that a room
-hands down is its own code, and no call upwards. No product code takes part.
+follows a stored context. The way of each goes down. Functions are mapped to rooms, the folders of
+src/, by the source file in their debug information. A lambda that a room hands down is its own
+code, and no call upwards. No product code takes part.
 """
 
 import pathlib
@@ -16,8 +17,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROBE = ROOT / "build/rooms/bin/rooms_probe"
 # A call may go from a room to one further down.
-ORDER = ["api", "session", "attention", "planner", "store", "derived", "index", "storage", "kernels",
-         "common"]
+ORDER = ["api", "session", "attention", "planner", "store", "derived", "index", "storage",
+         "kernels", "common"]
 # Objects may come from another checkout, by ccache, and name its folder.
 SOURCE = re.compile(r"/src/((%s)/[^:]+):" % "|".join(ORDER))
 
