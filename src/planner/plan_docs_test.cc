@@ -71,8 +71,9 @@ TEST(PlanDocsTest, EveryPlanOfThePapersCanBeRun) {
     EXPECT_TRUE(plan.ok()) << plan.status();
   }
   for (const char* text :
-       {"full", "retrieval_attention", "auto(rules=alaya)", "pqcache", "alaya(beta=50,index=graph)",
-        "retrieval_attention(k=2000,index=graph,budget=pyramid)"}) {
+       {"full", "retrieval_attention", "auto(rules=alaya)", "pqcache",
+        "alaya(beta=50,index=graph,walk=diprs,l0=2048,expand=all)",
+        "retrieval_attention(k=2000,index=roargraph,graphs=head,budget=pyramid)"}) {
     EXPECT_THAT(plans, Contains(text));
   }
 }
