@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -96,10 +97,10 @@ AlignedBuffer Copy(std::span<const std::byte> bytes) {
   return copy;
 }
 
-void Edit(Input* input, std::span<AlignedBuffer* const> parts) {
+void Edit(Input* input, std::span<AlignedBuffer> parts) {
   const uint32_t num_edits = input->Next(1) % 16;
   for (uint32_t i = 0; i < num_edits; ++i) {
-    const std::span<std::byte> part = parts[input->Next(1) % parts.size()]->span();
+    const std::span<std::byte> part = parts[input->Next(1) % parts.size()].span();
     const size_t at = input->Next(3) % part.size();
     part[at] = static_cast<std::byte>(input->Next(1));
   }
@@ -150,23 +151,40 @@ void Search(Input* input, const index::KeyIndex& index, Answers answers) {
   for (size_t r = 0; r < kGroup; ++r) CheckFound(run, r, found[r]);
 }
 
-// Changes the bytes of a form that a build made, and searches what `parse`, which gives a Result of
-// an index, lets through.
+// Changes the bytes of a form's parts that a build made, and gives what `parse`, which makes a
+// Result of the parts, lets through to `use`.
+template <typename Parse, typename Use>
+bool FuzzParts(std::initializer_list<std::span<const std::byte>> built,
+               std::span<const uint8_t> input, const Parse& parse, const Use& use) {
+  std::vector<AlignedBuffer> parts;
+  for (const std::span<const std::byte> bytes : built) parts.push_back(Copy(bytes));
+  Input in(input);
+  Edit(&in, parts);
+  const auto read = parse(parts);
+  if (!read.ok()) return false;
+  use(&in, *read);
+  return true;
+}
+
+// The same of one part, an index, which is searched.
 template <typename Parse>
 bool FuzzForm(std::span<const std::byte> built, std::span<const uint8_t> input, Answers answers,
               const Parse& parse) {
-  AlignedBuffer bytes = Copy(built);
-  Input in(input);
-  AlignedBuffer* const parts[] = {&bytes};
-  Edit(&in, parts);
-  const auto read = parse(std::span<const std::byte>(bytes.span()));
-  if (!read.ok()) return false;
-  Search(&in, *read, answers);
-  return true;
+  return FuzzParts(
+      {built}, input, [&](const auto& parts) { return parse(parts[0].span()); },
+      [&](Input* in, const index::KeyIndex& index) { Search(in, index, answers); });
 }
 
 index::GraphSource TheSource() {
   return {.keys = TheHead().view(), .num_keys = kNumKeys, .queries = TheHead().queries()};
+}
+
+index::PlaneSource ThePlaneSource() {
+  index::PlaneSource source;
+  source.keys = TheHead().view();
+  source.num_keys = kNumKeys;
+  source.queries = TheHead().queries();
+  return source;
 }
 
 bool FuzzGraphForm(const index::GraphIndex& built, std::span<const uint8_t> input) {
@@ -206,26 +224,26 @@ void Scan(Input* input, const index::KeyPlanes& planes) {
   for (size_t i = count; i < scores.size(); ++i) ATTNDB_CHECK(scores[i] == 0.0f);
 }
 
+void CheckRanked(Input*, const index::PrefillRanking& ranking) {
+  std::vector<bool> seen(kNumKeys);
+  for (const uint32_t row : ranking.rows()) {
+    ATTNDB_CHECK(row < kNumKeys);
+    ATTNDB_CHECK(!seen[row]);
+    seen[row] = true;
+  }
+}
+
 }  // namespace
 
 bool FuzzClusters(std::span<const uint8_t> input) {
-  static const index::ClusteredKeys kBuilt = [] {
-    index::PlaneSource source;
-    source.keys = TheHead().view();
-    source.num_keys = kNumKeys;
-    source.queries = TheHead().queries();
-    return *index::ClusteredKeys::Build(source);
-  }();
-  AlignedBuffer planes = Copy(kBuilt.parts().planes);
-  AlignedBuffer order = Copy(kBuilt.parts().order);
-  Input in(input);
-  AlignedBuffer* const parts[] = {&planes, &order};
-  Edit(&in, parts);
-  const Result<index::ClusteredKeys> read =
-      index::ClusteredKeys::Parse({planes.span(), order.span()}, {kNumKeys, kDim}, "fuzzed");
-  if (!read.ok()) return false;
-  Search(&in, *read, Answers::kTopKAndRange);
-  return true;
+  static const index::ClusteredKeys kBuilt = *index::ClusteredKeys::Build(ThePlaneSource());
+  return FuzzParts(
+      {kBuilt.parts().planes, kBuilt.parts().order}, input,
+      [](const auto& parts) {
+        return index::ClusteredKeys::Parse({parts[0].span(), parts[1].span()}, {kNumKeys, kDim},
+                                           "fuzzed");
+      },
+      [](Input* in, const index::KeyIndex& index) { Search(in, index, Answers::kTopKAndRange); });
 }
 
 bool FuzzGraph(std::span<const uint8_t> input) {
@@ -261,41 +279,25 @@ bool FuzzInfllm(std::span<const uint8_t> input) {
 }
 
 bool FuzzKeyPlanes(std::span<const uint8_t> input) {
-  static const index::KeyPlanes kBuilt = [] {
-    index::PlaneSource source;
-    source.keys = TheHead().view();
-    source.num_keys = kNumKeys;
-    source.queries = TheHead().queries();
-    return *index::KeyPlanes::Build(source);
-  }();
-  AlignedBuffer main = Copy(kBuilt.parts().main);
-  AlignedBuffer low = Copy(kBuilt.parts().low);
-  Input in(input);
-  AlignedBuffer* const parts[] = {&main, &low};
-  Edit(&in, parts);
-  const Result<index::KeyPlanes> read =
-      index::KeyPlanes::Parse({main.span(), low.span()}, {kNumKeys, kDim}, "fuzzed");
-  if (!read.ok()) return false;
-  Scan(&in, *read);
-  return true;
+  static const index::KeyPlanes kBuilt = *index::KeyPlanes::Build(ThePlaneSource());
+  return FuzzParts(
+      {kBuilt.parts().main, kBuilt.parts().low}, input,
+      [](const auto& parts) {
+        return index::KeyPlanes::Parse({parts[0].span(), parts[1].span()}, {kNumKeys, kDim},
+                                       "fuzzed");
+      },
+      Scan);
 }
 
 bool FuzzPrefillRanking(std::span<const uint8_t> input) {
   static const index::PrefillRanking kBuilt = *index::PrefillRanking::Build(
       {.keys = TheHead().view(), .num_keys = kNumKeys, .queries = TheHead().queries()});
-  AlignedBuffer bytes = Copy(kBuilt.bytes());
-  Input in(input);
-  AlignedBuffer* const parts[] = {&bytes};
-  Edit(&in, parts);
-  const auto read = index::PrefillRanking::Parse(bytes.span(), kNumKeys, "fuzzed");
-  if (!read.ok()) return false;
-  std::vector<bool> seen(kNumKeys);
-  for (const uint32_t row : read->rows()) {
-    ATTNDB_CHECK(row < kNumKeys);
-    ATTNDB_CHECK(!seen[row]);
-    seen[row] = true;
-  }
-  return true;
+  return FuzzParts(
+      {kBuilt.bytes()}, input,
+      [](const auto& parts) {
+        return index::PrefillRanking::Parse(parts[0].span(), kNumKeys, "fuzzed");
+      },
+      CheckRanked);
 }
 
 bool FuzzProductCodes(std::span<const uint8_t> input) {

@@ -190,6 +190,7 @@ void Database::SessionOpened(ContextId context) {
 }
 
 void Database::SessionMoved(ContextId from, ContextId to) {
+  if (from == to) return;
   store_->BeginUse(to);
   store_->EndUse(from);
 }

@@ -135,6 +135,10 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   void TakeMachine() ATTNDB_EXCLUDES(machine_mutex_);
   void KeepMachine(planner::MachineConstants machine) ATTNDB_REQUIRES(machine_mutex_);
 
+  // As FindPassages. Lets go of the segments that it read when it returns.
+  Result<FindResult> SearchStored(const std::string& tenant, const ModelSpec& spec,
+                                  const FindQuery& query, const FindOptions& options);
+
   // What a session starts from, its chain left out.
   Result<SessionSeed> SeedOf(const std::string& tenant, const ModelSpec& spec,
                              const SessionOptions& options);

@@ -26,6 +26,13 @@ std::vector<find::KeyRun> KeyRunsOf(const store::SearchSet& set) {
 
 Result<FindResult> Database::FindPassages(const std::string& tenant, const ModelSpec& spec,
                                           const FindQuery& query, const FindOptions& options) {
+  Result<FindResult> result = SearchStored(tenant, spec, query, options);
+  store_->Sweep();  // A context may have been dropped while its segments were read.
+  return result;
+}
+
+Result<FindResult> Database::SearchStored(const std::string& tenant, const ModelSpec& spec,
+                                          const FindQuery& query, const FindOptions& options) {
   ATTNDB_RETURN_IF_ERROR(spec.Validate());
   ATTNDB_RETURN_IF_ERROR(CheckFindOptions(options));
   const ModelSpec resolved = Resolve(spec);

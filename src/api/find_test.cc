@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "api/database.h"
+#include "api/db_access.h"
 #include "api/db_test_util.h"
 
 namespace attndb {
@@ -115,6 +117,21 @@ TEST_F(FindTest, LookingChangesNothing) {
   ATTNDB_ASSERT_OK(Find(Question({a_, 100})).status());
   EXPECT_EQ(db_->Describe("a")->last_access_us, last_access_us);
   ATTNDB_EXPECT_OK(db_->Drop("a"));
+  EXPECT_EQ(NumSegmentFiles(), 0u);
+}
+
+// As of a context that is dropped while a find reads it: its segments are let go of afterwards.
+TEST_F(FindTest, FilesOfADroppedContextGoWhenNobodyReadsThemAnyMore) {
+  ATTNDB_ASSERT_OK(StoreTokens(a_, {.name = "a"}).status());
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const store::SearchSet reader,
+                                internal::DbAccess::database(*db_)->store()->OpenForSearch(
+                                    db_->tenant(), internal::Resolve(model_.spec()), {}));
+    ASSERT_THAT(reader.runs, SizeIs(1));
+    ATTNDB_ASSERT_OK(db_->Drop("a"));
+  }
+  EXPECT_GT(NumSegmentFiles(), 0u);
+  ATTNDB_ASSERT_OK(Find(Question({a_, 100})).status());
   EXPECT_EQ(NumSegmentFiles(), 0u);
 }
 

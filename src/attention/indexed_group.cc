@@ -278,8 +278,10 @@ size_t IndexedGroup::SelectMass(uint32_t head, const float* scores, size_t liste
   if (!std::isfinite(need)) return select_all();
   if (need <= 0) return 0;
   kernels::ExpWeights(scores, listed, call_.search.logit, max_logit, scratch_.weights);
-  for (size_t i = 0; i < listed && num_static_ > 0; ++i) {
-    if (std::ranges::binary_search(statics(), tokens_of(head)[i])) scratch_.weights[i] = 0;
+  if (num_static_ > 0) {
+    for (size_t i = 0; i < listed; ++i) {
+      if (std::ranges::binary_search(statics(), tokens_of(head)[i])) scratch_.weights[i] = 0;
+    }
   }
   index::MassCut cut = index::FindMassCut(scratch_.weights, listed, need);
   size_t count = 0;

@@ -66,8 +66,8 @@ struct SearchSpec {
   // What makes logits of scores: of kMass and kTopK, and for indexes of the caller's own.
   kernels::LogitSpec logit;
   std::array<double, 5> arguments{};  // That these take of the plan, in the type's order.
-  // Of the k, < k: keys that the caller may leave out, and no reason to look harder than for the
-  // others.
+  // How many of the k keys, fewer than k, the caller may leave out: a search looks no harder for
+  // them than it would for the others alone.
   uint32_t spare = 0;
 };
 

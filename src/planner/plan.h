@@ -78,8 +78,8 @@ struct LayerPlan {
   uint32_t window = 128;  // Last tokens that are always attended to, the row's own too.
   // Of a search: the whole tail is attended to, and `window` counts the last tokens before it.
   bool exact_tail = false;
-  // Of a search: so many tokens of the middle are attended to besides, and are no candidates: those
-  // that the prompt's last queries weighed most, by kv head (index/prefill/). 0: none.
+  // How many tokens of the middle a search attends to in any case, so that they are no candidates:
+  // those that the prompt's last queries weighed most, by kv head (index/prefill/). 0: none.
   uint32_t num_static = 0;
 
   // Whether it chooses tokens, per q head.

@@ -234,7 +234,8 @@ void SessionImpl::CollectValues(LayerId layer, const attention::LayerCall& call)
   }
 }
 
-// Of segments only: what a prompt's last queries weighed is known once it is stored.
+// Rankings come from segments alone: what a prompt's last queries weighed is known once it is
+// stored.
 void SessionImpl::CollectRankings(LayerId layer, const attention::LayerCall& call) {
   layer_rankings_.clear();
   rankings_.clear();

@@ -85,9 +85,9 @@ uint64_t SessionImpl::TokensUsed(uint64_t run) const {
 
 derived::LayerObjectsPtr SessionImpl::GetObjects(uint64_t run, const derived::Kind& kind,
                                                  LayerId layer) const {
-  if (run < chain_.size())
-    return parts_.builder->Get(*chain_[run].segment, kind, layer, spec_.layers[layer]);
-  return parts_.builder->Get(blocks_[run - chain_.size()], kind, layer, spec_.layers[layer]);
+  const LayerSpec& spec = spec_.layers[layer];
+  if (run < chain_.size()) return parts_.builder->Get(*chain_[run].segment, kind, layer, spec);
+  return parts_.builder->Get(blocks_[run - chain_.size()], kind, layer, spec);
 }
 
 derived::Lanes::AddedPtr SessionImpl::JobOf(uint64_t run, const derived::Kind& kind,

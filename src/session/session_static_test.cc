@@ -135,7 +135,7 @@ TEST_F(SessionStaticTest, AreThoseThatTheLastQueriesWeighedMost) {
   ExpectAttends(ProbeWith(&session, kWithout), Expected(all, prompt, seen, 0, 9));
   const auto without = Expected(all, prompt, seen, 0, 9);
   EXPECT_GT(test::OutputError(model_, out, without), 0.01) << "static tokens make no difference";
-  // Of planes that are ready or not, exact scores decide in the end.
+  // Exact scores decide in the end, whether planes are ready or not.
   EXPECT_LT(
       Difference(ProbeWith(&session, "topk(k=9,bits=8,sink=4,window=50,static=prefill:40)"), out),
       1e-3);

@@ -5,7 +5,6 @@
 #define ATTNDB_STORE_CHAIN_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,7 +50,7 @@ struct StoreRequest {
   const ModelSpec* spec = nullptr;  // Defaults resolved. Not owned.
   std::span<const TokenId> tokens;  // At least one.
   int64_t first_position = 0;
-  // Of the first num_stored tokens.
+  // The context and the chain that have the first num_stored tokens.
   ContextId base = ContextId::kNone;
   std::vector<storage::ChainEntry> chain;
   uint64_t num_stored = 0;
@@ -63,7 +62,7 @@ struct StoreRequest {
 
 struct Stored {
   ContextId context = ContextId::kNone;
-  // Of all tokens; empty if they were stored already, and the request's chain is theirs.
+  // Holds all tokens. It is empty if nothing was new: then the request's chain holds them.
   std::vector<storage::ChainEntry> chain;
   std::shared_ptr<const void> hold;  // As long as it lives the context is not evicted.
 };
@@ -89,7 +88,6 @@ struct SearchSet {
   std::vector<ContextRecord> contexts;
   std::vector<Run> runs;
   std::vector<SkippedContext> skipped;
-  std::map<SegmentId, size_t> run_of;
 };
 
 }  // namespace attndb::store

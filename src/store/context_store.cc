@@ -157,9 +157,7 @@ void ContextStore::EndUse(ContextId context) {
 
 std::shared_ptr<const void> ContextStore::Hold(ContextId context) {
   BeginUse(context);
-  return std::shared_ptr<const void>(this, [context](const void* store) {
-    const_cast<ContextStore*>(static_cast<const ContextStore*>(store))->EndUse(context);
-  });
+  return std::shared_ptr<const void>(this, [this, context](const void*) { EndUse(context); });
 }
 
 std::vector<ContextId> ContextStore::ContextsInUse() const {

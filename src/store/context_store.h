@@ -199,8 +199,10 @@ class ContextStore final : private derived::Store {
   // Why the context can't be searched by this model; nothing if it can.
   Result<std::optional<std::string>> ReasonToSkip(const ContextRecord& context,
                                                   const ModelSpec& spec) const;
-  // Opens the context's segments that no context before has.
-  Status AddContext(const ContextRecord& context, SearchSet* set) ATTNDB_EXCLUDES(use_mutex_);
+  // Opens the context's segments that no context before has. `run_of`: those of the set, by
+  // segment.
+  Status AddContext(const ContextRecord& context, std::map<SegmentId, size_t>* run_of,
+                    SearchSet* set) ATTNDB_EXCLUDES(use_mutex_);
 
   // publish.cc
   Result<Stored> StoreOnce(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);

@@ -19,10 +19,11 @@ Result<SearchSet> ContextStore::OpenForSearch(const std::string& tenant, const M
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> records, ContextsToSearch(owner, names));
   SearchSet set;
+  std::map<SegmentId, size_t> run_of;
   for (const ContextRecord& record : records) {
     ATTNDB_ASSIGN_OR_RETURN(std::optional<std::string> reason, ReasonToSkip(record, spec));
     if (!reason) {
-      const Status status = AddContext(record, &set);
+      const Status status = AddContext(record, &run_of, &set);
       if (status.code() == StatusCode::kResourceExhausted) return status;
       if (!status.ok()) reason = status.message();
     }
@@ -56,7 +57,8 @@ Result<std::optional<std::string>> ContextStore::ReasonToSkip(const ContextRecor
   return std::optional<std::string>();
 }
 
-Status ContextStore::AddContext(const ContextRecord& context, SearchSet* set) {
+Status ContextStore::AddContext(const ContextRecord& context, std::map<SegmentId, size_t>* run_of,
+                                SearchSet* set) {
   // Held to the end, so that nobody removes a segment between its look-up and its opening.
   MutexLock lock(&use_mutex_);
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> links, catalog_->Chain(context.id));
@@ -72,7 +74,7 @@ Status ContextStore::AddContext(const ContextRecord& context, SearchSet* set) {
   }
   uint64_t first_token = 0;
   for (size_t i = 0; i < links.size(); ++i) {
-    const auto [at, is_new] = set->run_of.emplace(links[i].segment, set->runs.size());
+    const auto [at, is_new] = run_of->emplace(links[i].segment, set->runs.size());
     if (is_new) set->runs.push_back({std::move(opened[i]), 0, first_token, {}});
     const uint64_t num_tokens = links[i].num_tokens_used;
     SearchSet::Run& run = set->runs[at->second];

@@ -39,7 +39,7 @@ constexpr const char* kQuestion =
     "When was the Skerry Point lighthouse built, who is the captain of the Petrel, and what is the "
     "name of the cat?";
 
-// Of one layer. K and V are held in float16, which float32 does not round.
+// What the engine gave for one layer. K and V were float16, which float32 does not round.
 struct CapturedLayer {
   LayerId id = 0;
   LayerSpec spec;
@@ -186,8 +186,8 @@ class Algorithm1Test : public CapturedHeadsTest {
   static constexpr uint64_t kSink = 16;     // Of plans that name none,
   static constexpr uint64_t kWindow = 128;  // ... likewise.
 
-  // Of the keys within range of the best, sinks and window aside, the share of the softmax mass
-  // that was found. None if no key is.
+  // The share that was found of the softmax mass of the keys within range of the best, sinks and
+  // window aside. There is none if no key is in range.
   static std::optional<double> MassFound(const CapturedLayer& layer,
                                          const std::vector<double>& scores,
                                          const CriticalTokens& found) {

@@ -57,7 +57,7 @@ Result<std::vector<std::span<const std::byte>>> Split(std::span<const std::byte>
   return parts;
 }
 
-// Of the runs of one q head.
+// Bytes that a call's runs take when they are listed for one q head.
 size_t RunBytes(const IndexCall& call) {
   return RoundUp(call.runs.size() * sizeof(IndexRun), kGraphAlignment);
 }

@@ -62,7 +62,7 @@ class PrefillRanking {
 
   // What Parse reads, as long as this lives.
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Of equal rows the earlier comes first.
+  // The heaviest row comes first; where two weigh the same, the earlier one does.
   const TokenRanking& ranking() const { return ranking_; }
   std::span<const uint32_t> rows() const { return ranking_.rows; }
 
