@@ -113,7 +113,6 @@ typedef struct attndb_db_options {
   uint64_t host_memory_bytes;   /* 0 = three quarters of what is free. */
   int32_t no_background_builds; /* 1 = planes are not built after stores and kept on disk. */
   uint32_t background_threads;  /* 0 = one; UINT32_MAX = all cores. */
-  uint64_t gpu_memory_bytes;    /* 0 = none. */
   int32_t fixed_prices;         /* 1 = measure_machine off. */
   const char* index;            /* NULL = none. */
   uint32_t kmeans_iterations;   /* 0 = the default. */

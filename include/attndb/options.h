@@ -70,9 +70,6 @@ struct DBOptions {
   // stores pieces of 4096 tokens, and merges them when all is there. A search by clusters or by a
   // graph then takes less than one of each piece. At most 4096: the pieces stay.
   uint64_t import_segment_tokens = 65536;
-  // Memory of a GPU that plans may count on. It is planned for and explained; this version computes
-  // on the CPU.
-  uint64_t gpu_memory_bytes = 0;
   // `auto` is priced by what this machine was measured to take, once, in the background, when it
   // first matters (a few hundred milliseconds; never if read_only), and by what calls then take.
   // False: by fixed prices, so that every run decides alike.

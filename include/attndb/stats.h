@@ -136,7 +136,7 @@ struct LayerExplain {
   double predicted_selected = 0;  // Critical tokens per q head; -1 = unknown before a run.
   uint64_t predicted_bytes = 0;   // K and V bytes read per token of q.
   double predicted_us = 0;        // Per token of q, all heads, by the threads of the session.
-  std::string notes;              // What the rules found: partial reuse, memory of host and GPU.
+  std::string notes;              // What the rules found, as partial reuse.
   // Measured over the session so far; zero before the first Attend.
   uint64_t num_queries = 0;    // Rows of q.
   double selected_mean = 0;    // Critical tokens per row and q head.

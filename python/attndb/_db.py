@@ -59,7 +59,6 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     host_memory_bytes: int = 0,
     background_builds: bool = True,
     background_threads: int = 1,
-    gpu_memory_bytes: int = 0,
     measure_machine: bool = True,
     index: str = "",
     kmeans_iterations: int = 0,
@@ -79,7 +78,6 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     ``host_memory_bytes``: limit of segment data in memory; 0 = three quarters of what is free.
     ``background_builds``: planes of what is stored are built by a thread of low priority, and kept
     on disk. ``background_threads``: of one build, all of low priority; 0 = all cores.
-    ``gpu_memory_bytes``: of a GPU that plans may count on; it is planned for, not used.
     ``measure_machine``: `auto` is priced by what this machine takes; else by fixed prices, so that
     every run decides alike. ``index``: what is built of each segment behind its planes, as in
     plans, e.g. ``"pq"`` or ``"pq,m=4,b=8"``; empty = nothing, until a plan asks for one.
@@ -106,7 +104,6 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         host_memory_bytes=host_memory_bytes,
         background_builds=background_builds,
         background_threads=background_threads,
-        gpu_memory_bytes=gpu_memory_bytes,
         measure_machine=measure_machine,
         index=index,
         kmeans_iterations=kmeans_iterations,

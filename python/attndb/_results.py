@@ -123,7 +123,7 @@ class LayerExplain:
     predicted_selected: float  # Critical tokens per q head; -1 = unknown before a run.
     predicted_bytes: int  # K and V bytes read per token of q.
     predicted_us: float  # Per token of q, all heads, by the threads of the session.
-    notes: str  # What the rules found: partial reuse, memory of host and GPU.
+    notes: str  # What the rules found, as partial reuse.
     num_queries: int  # Rows of q over the session so far; zero before the first attend.
     selected_mean: float  # Critical tokens per row and q head.
     candidates_mean: float  # Tokens that estimates brought up to be scored exactly; same unit.

@@ -43,10 +43,10 @@ std::span<const TokenId> Span(const Ids& ids) { return {ids.data(), ids.size()};
 PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const std::string& plan,
           double query_sample, uint32_t dense_query_tokens, uint32_t num_threads,
           uint64_t host_memory_bytes, bool background_builds, uint32_t background_threads,
-          uint64_t gpu_memory_bytes, bool measure_machine, const std::string& index,
-          uint32_t kmeans_iterations, uint32_t roar_keys_per_query, uint32_t roar_max_degree,
-          uint32_t roar_search_window, uint32_t max_training_queries, bool grow_graphs,
-          uint64_t import_segment_tokens, const std::vector<PyCustomType>& custom_indexes) {
+          bool measure_machine, const std::string& index, uint32_t kmeans_iterations,
+          uint32_t roar_keys_per_query, uint32_t roar_max_degree, uint32_t roar_search_window,
+          uint32_t max_training_queries, bool grow_graphs, uint64_t import_segment_tokens,
+          const std::vector<PyCustomType>& custom_indexes) {
   const DBOptions options = {.read_only = read_only,
                              .create_if_missing = create_if_missing,
                              .plan = plan,
@@ -64,7 +64,6 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
                              .max_training_queries = max_training_queries,
                              .grow_graphs = grow_graphs,
                              .import_segment_tokens = import_segment_tokens,
-                             .gpu_memory_bytes = gpu_memory_bytes,
                              .measure_machine = measure_machine,
                              .custom_indexes = ToCustomIndexes(custom_indexes),
                              .clock = nullptr};
@@ -283,15 +282,15 @@ StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_bas
 void BindDb(nb::module_& module) {
   const auto context = nb::arg("context");
   nb::class_<PyDb>(module, "DB", nb::is_final())
-      .def_static(
-          "open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
-          nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),
-          nb::arg("dense_query_tokens"), nb::arg("num_threads"), nb::arg("host_memory_bytes"),
-          nb::arg("background_builds"), nb::arg("background_threads"), nb::arg("gpu_memory_bytes"),
-          nb::arg("measure_machine"), nb::arg("index"), nb::arg("kmeans_iterations"),
-          nb::arg("roar_keys_per_query"), nb::arg("roar_max_degree"), nb::arg("roar_search_window"),
-          nb::arg("max_training_queries"), nb::arg("grow_graphs"), nb::arg("import_segment_tokens"),
-          nb::arg("custom_indexes"))
+      .def_static("open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
+                  nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),
+                  nb::arg("dense_query_tokens"), nb::arg("num_threads"),
+                  nb::arg("host_memory_bytes"), nb::arg("background_builds"),
+                  nb::arg("background_threads"), nb::arg("measure_machine"), nb::arg("index"),
+                  nb::arg("kmeans_iterations"), nb::arg("roar_keys_per_query"),
+                  nb::arg("roar_max_degree"), nb::arg("roar_search_window"),
+                  nb::arg("max_training_queries"), nb::arg("grow_graphs"),
+                  nb::arg("import_segment_tokens"), nb::arg("custom_indexes"))
       .def("for_tenant",
            [](const PyDb& self, const std::string& name) {
              return PyDb(Unwrap(self.Get()->ForTenant(name)));

@@ -160,7 +160,6 @@ Result<DBOptions> ToDBOptions(const attndb_db_options* options) {
   to.host_memory_bytes = from.host_memory_bytes;
   to.background_builds = from.no_background_builds == 0;
   to.background_threads = ToThreads(from.background_threads);
-  to.gpu_memory_bytes = from.gpu_memory_bytes;
   to.measure_machine = from.fixed_prices == 0;
   to.index = TextOf(from.index);
   to.kmeans_iterations = from.kmeans_iterations;

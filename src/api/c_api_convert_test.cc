@@ -107,7 +107,6 @@ TEST(CApiConvertTest, NullOptionsAndZeroFieldsAreTheDefaults) {
     EXPECT_EQ(options->host_memory_bytes, defaults.host_memory_bytes);
     EXPECT_EQ(options->background_builds, defaults.background_builds);
     EXPECT_EQ(options->background_threads, defaults.background_threads);
-    EXPECT_EQ(options->gpu_memory_bytes, defaults.gpu_memory_bytes);
     EXPECT_EQ(options->measure_machine, defaults.measure_machine);
     EXPECT_EQ(options->index, defaults.index);
     EXPECT_EQ(options->kmeans_iterations, defaults.kmeans_iterations);
@@ -132,7 +131,6 @@ TEST(CApiConvertTest, EveryOptionOfAStoreArrives) {
   db.host_memory_bytes = 5;
   db.no_background_builds = 1;
   db.background_threads = 3;
-  db.gpu_memory_bytes = 6;
   db.fixed_prices = 1;
   db.index = "pq";
   db.kmeans_iterations = 4;
@@ -153,7 +151,6 @@ TEST(CApiConvertTest, EveryOptionOfAStoreArrives) {
   EXPECT_EQ(options->host_memory_bytes, 5U);
   EXPECT_FALSE(options->background_builds);
   EXPECT_EQ(options->background_threads, 3U);
-  EXPECT_EQ(options->gpu_memory_bytes, 6U);
   EXPECT_FALSE(options->measure_machine);
   EXPECT_EQ(options->index, "pq");
   EXPECT_EQ(options->kmeans_iterations, 4U);

@@ -18,10 +18,10 @@ namespace {
 constexpr size_t kMaxTypeNameBytes = 32;
 constexpr double kMaxWhole = 1u << 30;
 // Keys that a plan with the type may have beside the type's, and what is built without one.
-constexpr std::string_view kTakenKeys[] = {
-    "k",     "ratio",  "budget", "beta",       "alpha",     "p",     "sink",
-    "index", "window", "bits",   "tail",       "remainder", "await", "exact_fallback",
-    "error", "tpot",   "rules",  "gpu_memory", "value_bits"};
+constexpr std::string_view kTakenKeys[] = {"k",    "ratio",     "budget", "beta",           "alpha",
+                                           "p",    "sink",      "index",  "window",         "bits",
+                                           "tail", "remainder", "await",  "exact_fallback", "error",
+                                           "tpot", "rules",     "memory", "value_bits"};
 constexpr std::string_view kTakenNames[] = {"planes", "layers"};
 
 bool IsWord(std::string_view text) {

@@ -146,7 +146,7 @@ Database::Database(Key, const std::string& path, const DBOptions& options,
       pool_(options_.num_threads),
       hints_(file_system_, path),
       session_settings_{.dense_query_tokens = options_.dense_query_tokens,
-                        .gpu_memory_bytes = options_.gpu_memory_bytes,
+                        .host_memory_bytes = options_.host_memory_bytes,
                         .query_sample = options_.query_sample,
                         .learns = options_.measure_machine},
       default_machine_(planning_.machine.value_or(DefaultMachine())) {

@@ -35,7 +35,7 @@ struct ChainFacts {
   std::span<const RunFacts> runs;       // Together num_tokens.
   std::span<const uint8_t> non_finite;  // [num_kv_heads]: not 0 where K or V has NaN or Inf.
   uint64_t kv_bytes = 0;                // K and V of all layers.
-  uint64_t gpu_bytes = 0;               // The memory of the GPU, if there is one.
+  uint64_t memory_bytes = 0;            // What the store and its sessions may hold of that.
 
   bool IsFinite(uint32_t kv_head) const { return non_finite.empty() || non_finite[kv_head] == 0; }
 };

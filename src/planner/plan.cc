@@ -120,10 +120,21 @@ std::string_view LayerPlan::Word(std::string_view key) const {
 }
 
 void LayerPlan::Set(std::string_view key, double value) {
-  const size_t i = PlaceOf(query->arguments, key);
-  ATTNDB_CHECK(i < query->arguments.size());
-  arguments.values[i] = value;
-  arguments.given[i] = true;
+  const FoundArgument found = Find(key);
+  ATTNDB_CHECK(found.argument != nullptr);
+  ArgumentValues& of = found.of_index ? index_arguments : arguments;
+  const size_t i = PlaceOf(found.of_index ? index->arguments : query->arguments, key);
+  of.values[i] = value;
+  of.given[i] = true;
+}
+
+void LayerPlan::SetWord(std::string_view key, std::string_view word) {
+  const FoundArgument found = Find(key);
+  ATTNDB_CHECK(found.argument != nullptr);
+  const std::vector<std::string>& words = found.argument->words;
+  const auto place = std::ranges::find(words, word);
+  ATTNDB_CHECK(place != words.end());
+  Set(key, static_cast<double>(place - words.begin()));
 }
 
 void LayerPlan::Clear(std::string_view key) {

@@ -133,8 +133,10 @@ struct LayerPlan {
   // The word of such an argument: of the query, empty if it is not given; of the index, then the
   // first of its words. Empty if there is none of that name.
   std::string_view Word(std::string_view key) const;
-  // Changes an argument of the query. REQUIRES: it has the key.
+  // Changes an argument of the query or of the index. REQUIRES: one has the key, and the word.
   void Set(std::string_view key, double value);
+  void SetWord(std::string_view key, std::string_view word);
+  // Takes back an argument of the query. REQUIRES: it has the key.
   void Clear(std::string_view key);
   bool Is(std::string_view query_name) const;
   // The candidates of a row that sees num_tokens, of which the first num_stored are sealed.

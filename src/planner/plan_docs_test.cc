@@ -72,7 +72,7 @@ TEST(PlanDocsTest, EveryPlanOfThePapersCanBeRun) {
   }
   for (const char* text :
        {"full", "retrieval_attention", "auto(rules=alaya)", "pqcache",
-        "alaya(beta=50,index=graph,walk=diprs,l0=2048,expand=all)",
+        "alaya(beta=50,index=roargraph,walk=diprs,l0=1024,expand=all)",
         "retrieval_attention(k=2000,index=roargraph,graphs=head,budget=pyramid)"}) {
     EXPECT_THAT(plans, Contains(text));
   }

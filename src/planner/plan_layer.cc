@@ -426,13 +426,6 @@ std::string NotesOf(const LayerQuestion& question) {
         std::to_string(chain.num_tokens + chain.num_filtered) + " tokens are hidden");
   }
   if (question.plan->kind == QueryKind::kRules) return text;  // They say the rest.
-  if (chain.gpu_bytes > 0 && chain.gpu_bytes >= chain.kv_bytes) {
-    add("GPU memory holds all keys and values: rules=alaya would take topk over a coarse index; "
-        "planned by cost, for the CPU");
-  } else if (chain.gpu_bytes > 0) {
-    add("GPU memory of " + std::to_string(chain.gpu_bytes) + " bytes can't hold " +
-        std::to_string(chain.kv_bytes) + ": CPU");
-  }
   const bool lacks_planes = CountTokens(question, [](const RunFacts& run) {
                               return run.may_have_planes && !run.has_planes;
                             }) > 0;

@@ -3,10 +3,9 @@
 //   LayerExecution = PlanLayer(facts of the chain, what was learned, prices of the machine)
 //
 // Rules:   as AlayaDB 6.2, Fig. 8, begins: a short context is read whole; a context that is reused
-//          in part is searched with a filter; a GPU with room for the keys and values would search
-//          blocks there. Then each head takes what is cheapest: reading everything, a scan of all
-//          keys, or, where the context is long, an index. `auto(rules=alaya)` is all of Fig. 8, and
-//          prices nothing (settle.h).
+//          in part is searched with a filter. Then each head takes what is cheapest: reading
+//          everything, a scan of all keys, or, where the context is long, an index.
+//          `auto(rules=alaya)` is all of Fig. 8, and prices nothing (settle.h).
 // Ours:    a head is priced by what was observed of it (learned_state.h), so heads that need many
 //          tokens, and machines that differ from their constants, end up at `full`. What seemed
 //          slower is explored now and then.

@@ -184,12 +184,7 @@ TEST_F(PlanLayerTest, NotesSayWhatTheRulesFound) {
   LayerQuestion question = Ask("auto(error=0.01)", 5001);
   question.chain.num_stored = 5000;
   question.chain.num_hidden = 3000;
-  question.chain.kv_bytes = 100;
-  question.chain.gpu_bytes = 100;
   EXPECT_THAT(NotesOf(question), HasSubstr("the first 5000 of 8000 stored tokens"));
-  EXPECT_THAT(NotesOf(question), HasSubstr("topk over a coarse index"));
-  question.chain.gpu_bytes = 99;
-  EXPECT_THAT(NotesOf(question), HasSubstr("can't hold 100"));
   const LayerPlan rules = Plan::Parse("auto(rules=alaya)", registry_)->ForLayer(0);
   question.plan = &rules;
   EXPECT_EQ(NotesOf(question), "partial reuse: filtered to the first 5000 of 8000 stored tokens");
@@ -198,8 +193,9 @@ TEST_F(PlanLayerTest, NotesSayWhatTheRulesFound) {
 TEST_F(PlanLayerTest, RuleSetsSayWhichRuleTookWhat) {
   LayerQuestion question = Ask("auto(rules=alaya)", 5000);
   EXPECT_EQ(Answer(question).plan.ToString(),
-            "dipr(alpha=0.012,index=graph,sink=128,window=512,tail=exact)");
-  EXPECT_EQ(Answer(question).ReasonOf(0), "Fig. 8: long context: DIPR by a graph");
+            "dipr(alpha=0.012,index=roargraph,walk=diprs,l0=1024,expand=all,sink=128,window=512,"
+            "tail=exact)");
+  EXPECT_EQ(Answer(question).ReasonOf(0), "Fig. 8: long context: DIPRS by a graph");
   EXPECT_EQ(Answer(question).full_reason, "");
   EXPECT_EQ(Answer(question).AccessOf(0, 0), Access::kIndex);
   const std::vector<uint8_t> non_finite = {0, 1, 0};

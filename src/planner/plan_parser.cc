@@ -19,7 +19,7 @@ constexpr uint32_t kMaxLayer = 1u << 16;
 constexpr std::string_view kSample = "sample:";
 constexpr std::string_view kClusters = "clusters";
 constexpr std::string_view kPrefill = "prefill:";
-constexpr std::string_view kRuledMemory = "gpu_memory";
+constexpr std::string_view kRuledMemory = "memory";
 
 // A value that earlier versions had, and what does in its place.
 struct FormerValue {
@@ -177,7 +177,7 @@ class PlanParser {
   Status CheckQuery(const LayerPlan& plan, size_t start) const {
     if (plan.kind == QueryKind::kRules) return CheckRules();
     if (plan.Given(kRuledMemory)) {
-      return Error(start, "gpu_memory needs rules=alaya: nothing else asks how much there is");
+      return Error(start, "memory needs rules=alaya: nothing else asks how much there is");
     }
     for (const Argument& argument : plan.query->arguments) {
       if (!argument.optional && NumGiven(plan, argument.choice) == 0)

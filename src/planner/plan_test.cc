@@ -240,8 +240,7 @@ TEST(PlanTest, WordsAreReadAndWritten) {
   EXPECT_EQ(rules.Word("rules"), "alaya");
   EXPECT_EQ(rules.ToString(), "auto(rules=alaya)");
   EXPECT_FALSE(rules.Chooses()) << "what it runs is settled later";
-  EXPECT_EQ(Parsed("auto(gpu_memory=24,rules=alaya)").ToString(),
-            "auto(rules=alaya,gpu_memory=24)");
+  EXPECT_EQ(Parsed("auto(memory=24,rules=alaya)").ToString(), "auto(rules=alaya,memory=24)");
   EXPECT_EQ(Parsed("auto(await=1,rules=alaya)").ToString(), "auto(rules=alaya,await=1)");
   EXPECT_EQ(Parsed("auto(error=0.1)").Word("rules"), "");
   EXPECT_EQ(Parsed("full").Word("rules"), "");
@@ -391,9 +390,9 @@ TEST(PlanTest, ErrorsNameTheColumn) {
       {"auto(rules=alaya,error=0.1)", "column 18: give error or rules, not both"},
       {"auto(rules=alaya,sink=4)", "column 18: leave out key 'sink': rules decide that"},
       {"auto(await=1,index=graph,rules=alaya)", "column 14: leave out key 'index'"},
-      {"auto(error=0.1,gpu_memory=24)", "column 1: gpu_memory needs rules=alaya"},
-      {"auto(rules=alaya,gpu_memory=0)", "column 29: gpu_memory must be a number of GiB"},
-      {"auto(gpu_memory=24)", "column 1: gpu_memory needs rules=alaya"},
+      {"auto(error=0.1,memory=24)", "column 1: memory needs rules=alaya"},
+      {"auto(rules=alaya,memory=0)", "column 25: memory must be a number of GiB"},
+      {"auto(memory=24)", "column 1: memory needs rules=alaya"},
       {"auto(rules=alaya,k=4)", "column 18: unknown key 'k'"},
       {"topk(budget=pyramid)", "column 1: topk needs k or ratio"},
       {"dipr(beta=1,budget=pyramid)", "column 13: unknown key 'budget'"},
@@ -473,10 +472,10 @@ TEST(PlanTest, SaysWhatBecomesOfTheRemainder) {
 TEST(PlanTest, RandomTextNeverCrashes) {
   std::mt19937 random(17);
   constexpr std::string_view kPieces[] = {
-      "full",  "topk",   "dipr",    "(",    ")",         "k",         "=",    ",",
-      ";",     "0",      "-",       "12",   ":",         "layers",    " ",    "beta",
-      "mass",  "p",      ".",       "bits", "remainder", "sample:",   "auto", "rules",
-      "alaya", "budget", "pyramid", "tail", "exact",     "gpu_memory"};
+      "full",  "topk",   "dipr",    "(",    ")",         "k",       "=",    ",",
+      ";",     "0",      "-",       "12",   ":",         "layers",  " ",    "beta",
+      "mass",  "p",      ".",       "bits", "remainder", "sample:", "auto", "rules",
+      "alaya", "budget", "pyramid", "tail", "exact",     "memory"};
   for (int i = 0; i < 20000; ++i) {
     std::string text;
     for (auto n = random() % 12; n > 0; --n) text += kPieces[random() % std::size(kPieces)];

@@ -6,7 +6,9 @@
 //
 // Rules:   `auto(rules=alaya)`: AlayaDB's optimizer, in the order of its Fig. 8. A short context is
 //          read whole. Memory that holds all keys and values lets blocks be searched as InfLLM
-//          does. Else DIPR: over all keys in layer 0, by a graph in the others. A context that is
+//          does: that of the host which the store may take, unless the plan gives another. Else
+//          DIPR: over all keys in layer 0, by Algorithm 1 over RoarGraph in the others. A context
+//                that is
 //          reused in part is filtered to its reused tokens in any of these. Windows, k and alpha
 //          are those of the paper's experiments (Table 5).
 // Budgets: `topk(k=...,budget=pyramid)`: layer l of L selects (2 - 1/20) - l / (L - 1) * (2 - 2/20)

@@ -17,7 +17,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr const char* kDipr = "dipr(alpha=0.012,sink=128,window=512,tail=exact)";
-constexpr const char* kGraphDipr = "dipr(alpha=0.012,index=graph,sink=128,window=512,tail=exact)";
+constexpr const char* kGraphDipr =
+    "dipr(alpha=0.012,index=roargraph,walk=diprs,l0=1024,expand=all,sink=128,window=512,tail="
+    "exact)";
 
 // A context that is long, reused as a whole, and larger than the memory.
 ChainFacts LongContext() {
@@ -25,7 +27,7 @@ ChainFacts LongContext() {
   chain.num_tokens = 100'000;
   chain.num_stored = 99'000;
   chain.kv_bytes = 1000;
-  chain.gpu_bytes = 999;
+  chain.memory_bytes = 999;
   return chain;
 }
 
@@ -50,7 +52,7 @@ TEST_F(SettleTest, AShortContextIsReadWhole) {
   ChainFacts chain = LongContext();
   chain.num_tokens = kShortContextTokens;
   chain.num_hidden = 5;  // Whatever comes later in Fig. 8.
-  chain.gpu_bytes = 1000;
+  chain.memory_bytes = 1000;
   for (const LayerId layer : {0u, 7u}) {
     EXPECT_EQ(Alaya(layer, chain).plan.ToString(), "full");
     EXPECT_EQ(Alaya(layer, chain).rule, "Fig. 8: short context: full");
@@ -64,13 +66,13 @@ TEST_F(SettleTest, AContextThatMemoryCannotHoldIsSearchedByDiprFlatInLayer0) {
   EXPECT_EQ(Alaya(0, chain).plan.ToString(), kDipr);
   EXPECT_EQ(Alaya(0, chain).rule, "Fig. 8: long context, layer 0: DIPR, flat");
   EXPECT_EQ(Alaya(1, chain).plan.ToString(), kGraphDipr);
-  EXPECT_EQ(Alaya(31, chain).rule, "Fig. 8: long context: DIPR by a graph");
+  EXPECT_EQ(Alaya(31, chain).rule, "Fig. 8: long context: DIPRS by a graph");
   EXPECT_TRUE(Alaya(1, chain).plan.Finds());
 }
 
-TEST_F(SettleTest, WithoutAGpuItsMemoryHoldsNothing) {
+TEST_F(SettleTest, MemoryThatIsNotKnownHoldsNothing) {
   ChainFacts chain = LongContext();
-  chain.gpu_bytes = chain.kv_bytes = 0;
+  chain.memory_bytes = chain.kv_bytes = 0;
   EXPECT_EQ(Alaya(1, chain).plan.ToString(), kGraphDipr);
 }
 
@@ -80,13 +82,13 @@ TEST_F(SettleTest, PartialReuseIsFiltered) {
   EXPECT_EQ(Alaya(0, chain).plan.ToString(), kDipr);
   EXPECT_EQ(Alaya(0, chain).rule, "Fig. 8: partial reuse, layer 0: filtered DIPR, flat");
   EXPECT_EQ(Alaya(9, chain).plan.ToString(), kGraphDipr);
-  EXPECT_EQ(Alaya(9, chain).rule, "Fig. 8: partial reuse: filtered DIPR by a graph");
+  EXPECT_EQ(Alaya(9, chain).rule, "Fig. 8: partial reuse: filtered DIPRS by a graph");
 }
 
 // 6.2: the predicate is applied "to the query", and "then" memory is looked at.
 TEST_F(SettleTest, PartialReuseIsFilteredWhereMemoryHoldsAllToo) {
   ChainFacts chain = LongContext();
-  chain.gpu_bytes = chain.kv_bytes;
+  chain.memory_bytes = chain.kv_bytes;
   chain.num_hidden = 1;
   EXPECT_TRUE(Alaya(3, chain).plan.Is("topk"));
   EXPECT_THAT(std::string(Alaya(3, chain).rule), HasSubstr("filtered top-k"));
@@ -94,7 +96,7 @@ TEST_F(SettleTest, PartialReuseIsFilteredWhereMemoryHoldsAllToo) {
 
 TEST_F(SettleTest, MemoryThatHoldsAllIsSearchedByBlocksWhereThereAreSome) {
   ChainFacts chain = LongContext();
-  chain.gpu_bytes = chain.kv_bytes;
+  chain.memory_bytes = chain.kv_bytes;
   for (const LayerId layer : {0u, 7u}) {
     const SettledPlan settled = Alaya(layer, chain);
     EXPECT_EQ(settled.plan.ToString(), "topk(k=4096,index=infllm,sink=128,window=4096,tail=exact)");
@@ -106,10 +108,10 @@ TEST_F(SettleTest, MemoryThatHoldsAllIsSearchedByBlocksWhereThereAreSome) {
 TEST_F(SettleTest, ThePlanMaySayHowMuchMemoryThereIs) {
   ChainFacts chain = LongContext();
   chain.kv_bytes = uint64_t{3} << 30;
-  EXPECT_TRUE(Settled("auto(rules=alaya,gpu_memory=3)", 1, chain).plan.Is("topk"));
-  EXPECT_TRUE(Settled("auto(rules=alaya,gpu_memory=2.9)", 1, chain).plan.Is("dipr"));
-  chain.gpu_bytes = chain.kv_bytes;
-  EXPECT_TRUE(Settled("auto(rules=alaya,gpu_memory=2.9)", 1, chain).plan.Is("dipr"));
+  EXPECT_TRUE(Settled("auto(rules=alaya,memory=3)", 1, chain).plan.Is("topk"));
+  EXPECT_TRUE(Settled("auto(rules=alaya,memory=2.9)", 1, chain).plan.Is("dipr"));
+  chain.memory_bytes = chain.kv_bytes;
+  EXPECT_TRUE(Settled("auto(rules=alaya,memory=2.9)", 1, chain).plan.Is("dipr"));
 }
 
 TEST_F(SettleTest, WithoutBlocksTopKScoresAllKeysAndSaysSo) {
@@ -118,7 +120,7 @@ TEST_F(SettleTest, WithoutBlocksTopKScoresAllKeysAndSaysSo) {
   for (const char* query : {"auto", "topk", "dipr"}) registry.AddQuery(*all.FindQuery(query));
   registry.AddIndex(*all.FindIndex("flat"));
   ChainFacts chain = LongContext();
-  chain.gpu_bytes = chain.kv_bytes;
+  chain.memory_bytes = chain.kv_bytes;
   const LayerPlan asked = Plan::Parse("auto(rules=alaya)", registry)->ForLayer(0);
   const SettledPlan flat = Settle(asked, {1, 32, &chain}, registry);
   EXPECT_EQ(flat.plan.ToString(), "topk(k=4096,sink=128,window=4096,tail=exact)");

@@ -49,7 +49,7 @@ struct SessionParts {
 // As DBOptions has them.
 struct SessionSettings {
   uint32_t dense_query_tokens = 64;
-  uint64_t gpu_memory_bytes = 0;
+  uint64_t host_memory_bytes = 0;
   double query_sample = 0;
   bool learns = true;  // From what calls cost: measure_machine.
 };

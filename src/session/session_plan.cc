@@ -90,7 +90,7 @@ planner::ChainFacts SessionImpl::ChainOf(LayerId layer) const {
     chain.num_hidden += entry.segment->num_tokens() - entry.num_tokens_used;
   }
   chain.kv_bytes = kv_bytes_per_token_ * chain.num_tokens;
-  chain.gpu_bytes = settings_.gpu_memory_bytes;
+  chain.memory_bytes = settings_.host_memory_bytes;
   return chain;
 }
 

@@ -110,7 +110,7 @@ class AskTest(CliCase):
     def test_explain_a_plan_and_a_prompt(self):
         text = self.run_ok("explain", "skerry", "--plan", "topk(k=8); layers 0: full").out
         self.assertIn("topk", text)
-        ruled = self.run_json("explain", "skerry", "--plan", "auto(rules=alaya,gpu_memory=24)")
+        ruled = self.run_json("explain", "skerry", "--plan", "auto(rules=alaya,memory=24)")
         self.assertEqual(ruled["layers"][7]["reason"], "Fig. 8: short context: full")
         explained = self.run_json("explain", "skerry")
         self.assertEqual(len(explained["layers"]), 30)
