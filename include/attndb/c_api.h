@@ -14,6 +14,8 @@
  *            the library lacks.
  * Lists:     come as JSON text (UTF-8), field names as in stats.h, times in microseconds since
  *            1970.
+ * Cost:      each call costs and waits for what the C++ call that its comment names does: db.h and
+ *            session.h say it. Those with no comment are named as theirs.
  * Threads:   as in db.h and session.h: a db is thread-safe, a session is one thread's at a time but
  *            for attndb_session_attend_part.
  */
@@ -101,7 +103,7 @@ typedef struct attndb_model_spec {
   size_t fingerprint_bytes;
 } attndb_model_spec;
 
-/* DBOptions of options.h. NULL where a pointer to it is taken means all defaults. */
+/* DBOptions of options.h. Where a call takes a pointer to it, NULL means all defaults. */
 typedef struct attndb_db_options {
   size_t struct_size;
   int32_t read_only;
@@ -111,12 +113,12 @@ typedef struct attndb_db_options {
   uint32_t dense_query_tokens;  /* 0 = the default. */
   uint32_t num_threads;         /* 0 = one; UINT32_MAX = all cores. */
   uint64_t host_memory_bytes;   /* 0 = three quarters of what is free. */
-  int32_t no_background_builds; /* 1 = planes are not built after stores and kept on disk. */
+  int32_t no_background_builds; /* 1 = background_builds off: planes are built in memory only. */
   uint32_t background_threads;  /* 0 = one; UINT32_MAX = all cores. */
   int32_t fixed_prices;         /* 1 = measure_machine off. */
   const char* index;            /* NULL = none. */
   uint32_t kmeans_iterations;   /* 0 = the default. */
-  uint32_t roar_keys_per_query; /* 0 = the default, of these three. */
+  uint32_t roar_keys_per_query; /* 0 = as published, here and in the two that follow. */
   uint32_t roar_max_degree;
   uint32_t roar_search_window;
   uint32_t max_training_queries;  /* 0 = the default; UINT32_MAX = all. */
@@ -205,8 +207,8 @@ ATTNDB_EXPORT attndb_code attndb_db_create_session(const attndb_db* db,
                                                    const int32_t* tokens, size_t num_tokens,
                                                    const attndb_session_options* options,
                                                    attndb_session** session, uint64_t* num_reused);
-/* One for each prompt: prompts[i] has num_tokens[i] tokens. `sessions` and `num_reused` (may be
- * NULL) are arrays of num_prompts; on failure no session is made. */
+/* DB::CreateSessions, one for each prompt: prompts[i] has num_tokens[i] tokens. `sessions` and
+ * `num_reused` (may be NULL) are arrays of num_prompts; on failure no session is made. */
 ATTNDB_EXPORT attndb_code attndb_db_create_sessions(
     const attndb_db* db, const attndb_model_spec* spec, const int32_t* const* prompts,
     const size_t* num_tokens, size_t num_prompts, const attndb_session_options* options,
@@ -237,8 +239,8 @@ ATTNDB_EXPORT attndb_code attndb_db_explain_prefix(const attndb_db* db,
                                                    const int32_t* tokens, size_t num_tokens,
                                                    const attndb_session_options* options,
                                                    char** json);
-/* DB::Find: q[i] is that of heads[i], num_heads of both: [num_tokens, 1, head_dim], row 0 at
- * first_position. FindResult, a passage's tokens as "begin" and "end". */
+/* DB::Find: q[i] is q of heads[i], [num_tokens, 1, head_dim], row 0 at first_position; both arrays
+ * have num_heads entries. *json is the FindResult, with a passage's tokens as "begin" and "end". */
 ATTNDB_EXPORT attndb_code attndb_db_find(const attndb_db* db, const attndb_model_spec* spec,
                                          const attndb_find_head* heads, const attndb_tensor* q,
                                          size_t num_heads, int64_t first_position,
@@ -246,7 +248,7 @@ ATTNDB_EXPORT attndb_code attndb_db_find(const attndb_db* db, const attndb_model
 ATTNDB_EXPORT attndb_code attndb_db_list(const attndb_db* db, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_describe(const attndb_db* db, const char* context, char** json);
 ATTNDB_EXPORT attndb_code attndb_db_stats(const attndb_db* db, char** json);
-/* DB::Machine; `measure`: 1 = now, if the store does not know. */
+/* DB::Machine; `measure`: 1 = measures now if nobody has. */
 ATTNDB_EXPORT attndb_code attndb_db_machine(const attndb_db* db, int32_t measure, char** json);
 /* The token ids of a context; *tokens is yours: attndb_free. */
 ATTNDB_EXPORT attndb_code attndb_db_tokens(const attndb_db* db, const char* context,
@@ -264,7 +266,7 @@ ATTNDB_EXPORT attndb_code attndb_db_declare_equal(const attndb_db* db, const voi
                                                   const void* fingerprint_b,
                                                   size_t fingerprint_b_bytes);
 
-/* Called as work goes on; a return of 0 cancels. */
+/* Called as work goes on, on the calling thread; a return of 0 cancels: ATTNDB_CANCELLED. */
 typedef int32_t (*attndb_progress)(uint64_t bytes_done, uint64_t bytes_total, void* user_data);
 
 /* DB::Verify of one context, or of all with context = NULL. Damage is no error: it is counted in
@@ -272,9 +274,9 @@ typedef int32_t (*attndb_progress)(uint64_t bytes_done, uint64_t bytes_total, vo
 ATTNDB_EXPORT attndb_code attndb_db_verify(const attndb_db* db, const char* context,
                                            attndb_progress progress, void* user_data,
                                            uint64_t* num_damages, char** json);
-/* DB::Compact with defaults, */
+/* DB::Compact with default options. */
 ATTNDB_EXPORT attndb_code attndb_db_compact(const attndb_db* db);
-/* ... and with options; `progress` may be NULL. */
+/* DB::Compact with options; `progress` may be NULL. */
 ATTNDB_EXPORT attndb_code attndb_db_compact_with(const attndb_db* db,
                                                  const attndb_compact_options* options,
                                                  attndb_progress progress, void* user_data);
@@ -301,9 +303,9 @@ ATTNDB_EXPORT attndb_code attndb_session_attend_part(attndb_session* session, ui
                                                      const attndb_tensor* q,
                                                      const attndb_tensor* out, float* lse,
                                                      uint32_t part, uint32_t num_parts);
-/* Session::Search: what the layer's plan chooses of the middle for the one row of q, q head after q
- * head, num_found[num_q_heads] of each: *tokens, and their unscaled scores in *scores (which may be
- * NULL). Both arrays are yours: attndb_free. */
+/* Session::Search: the tokens of the middle that the layer's plan selects for the one row of q.
+ * num_found[num_q_heads] says how many of each q head; *tokens has them q head after q head, and
+ * *scores (may be NULL) their unscaled scores. Both arrays are yours: attndb_free. */
 ATTNDB_EXPORT attndb_code attndb_session_search(attndb_session* session, uint32_t layer,
                                                 const attndb_tensor* q, uint64_t* num_found,
                                                 uint32_t** tokens, float** scores);
@@ -313,7 +315,8 @@ ATTNDB_EXPORT attndb_code attndb_session_update(attndb_session* session, const a
                                                 uint32_t layer);
 ATTNDB_EXPORT attndb_code attndb_session_attention(attndb_session* session, const attndb_tensor* q,
                                                    uint32_t layer, const attndb_tensor* out);
-/* AttendBatch: row r of q and out belongs to the session that num_rows[] counts it to. */
+/* AttendBatch: the rows of q and out are those of sessions[0], num_rows[0] of them, then those of
+ * sessions[1], and so on. */
 ATTNDB_EXPORT attndb_code attndb_attend_batch(attndb_session* const* sessions,
                                               const int64_t* num_rows, size_t num_sessions,
                                               uint32_t layer, const attndb_tensor* q,

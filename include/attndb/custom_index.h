@@ -12,11 +12,11 @@
 // Rows:    an object is made of one kv head's rows of one run of tokens that do not change any
 //          more: a stored segment (Build), or 4,096 tokens that a session appended (Extend). Rows
 //          are counted from 0 in each. Keys are after RoPE, in layout kHalf, and so is q.
-// Exact:   what is selected is attended to by its own K and V. So are sinks, the window, tokens of
-//          no object yet, and heads with NaN or Inf, of which no object is made.
-// Hidden:  Select is told which rows the query may see: the middle of a prefix, of what a filter
-//          leaves. Of the ranges that it returns, the other rows are left out. An object is shared
-//          by all sessions, so Build sees every row of its run.
+// Exact:   what is selected is attended to by its own K and V. So are sinks, the window, tokens
+//          that no object holds yet, and heads with NaN or Inf, for which no object is made.
+// Hidden:  Select is told which rows the query may see: those that a reused prefix, the filter,
+//          sinks and the window leave. Other rows in the ranges that it returns are ignored. An
+//          object is shared by all sessions, so Build sees every row of its run.
 // Memory:  objects are kept in the store's memory, by the size that they report, and dropped where
 //          K and V need the room; none is written to disk, and each process builds its own, in the
 //          background, once a plan asks (Session::AwaitDerived waits for that).
@@ -45,7 +45,7 @@
 
 namespace attndb {
 
-// What an object is made from. Views end with the call.
+// The rows from which an object is made. The views end with the call.
 struct CustomRows {
   LayerId layer = 0;
   uint32_t kv_head = 0;
@@ -54,15 +54,15 @@ struct CustomRows {
   uint32_t v_head_dim = 0;
   std::span<const float> keys;    // [num_rows, head_dim]
   std::span<const float> values;  // [num_rows, v_head_dim]
-  // q of the group's heads, as sampled at Store and Import (DBOptions::query_sample), and the row
-  // whose q each is. [num_queries, head_dim] and [num_queries]; of appended tokens there are none.
+  // Sampled q of the group's heads (DBOptions::query_sample), [num_queries, head_dim], and the row
+  // of the token whose q each is, [num_queries]. Empty for appended tokens.
   std::span<const float> queries;
   std::span<const uint32_t> query_rows;
-  int64_t first_position = 0;  // Of row 0 under RoPE.
+  int64_t first_position = 0;  // Position of row 0 under RoPE.
   float scale = 0.0f;          // logit = scale * (q . k)
 };
 
-// What Build made of a run's rows.
+// What Build makes of the rows of one run: the implementer's own data.
 class CustomObject {
  public:
   virtual ~CustomObject() = default;
@@ -70,7 +70,8 @@ class CustomObject {
 };
 using CustomObjectPtr = std::shared_ptr<const CustomObject>;
 
-// A run that a query sees something of. With a filter there may be several of one object.
+// One run of tokens, and the rows of it that the query may see. A filter may cut a run into several
+// parts, which share its object.
 struct CustomPart {
   const CustomObject* object = nullptr;
   uint64_t num_rows = 0;
@@ -88,10 +89,12 @@ struct CustomQuery {
   float soft_cap = 0.0f;
   std::span<const float> q;           // [group_size, head_dim]
   std::span<const CustomPart> parts;  // In the order of their tokens; at least one.
-  std::span<const double> values;     // Of the type's keys, in their order.
-  // Whether all that is selected is attended to. Else it is scored, and another query chooses.
+  std::span<const double> values;  // Values of CustomIndexType::keys in this plan, in that order.
+  // True: the plan names the type as its query, and all that is selected is attended to. False: the
+  // plan names it as the index of another query, which chooses among the selected rows by exact
+  // score.
   bool is_query = false;
-  uint32_t k = 0;  // Of that query, if it is topk: tokens that each q head keeps.
+  uint32_t k = 0;  // Tokens that each q head keeps, if the plan's query is topk; else 0.
 };
 
 // Rows [begin, end) of parts[part].
@@ -106,9 +109,10 @@ struct CustomRange {
 struct CustomSelection {
   // Ascending by part and row; none empty, none overlaps another.
   std::vector<CustomRange> ranges;
-  // Where is_query: an estimate of the visible rows that are not selected, merged as if it were
-  // their attention. The natural log of the sum of exp(logit), and the mean of v by these weights,
-  // [v_head_dim]. -inf: they are dropped. Not looked at where another query chooses.
+  // Where is_query: an estimate of the visible rows that are not selected, merged into the output
+  // as if they had been attended to. rest_lse is the natural log of the sum of their exp(logit),
+  // -inf if they are dropped; rest_value the mean of their v weighted by exp(logit), [v_head_dim].
+  // Ignored where !is_query.
   float rest_lse = -std::numeric_limits<float>::infinity();
   std::vector<float> rest_value;
 };
@@ -119,28 +123,28 @@ class CustomIndex {
 
   // Makes the object of a stored segment's rows.
   virtual Result<CustomObjectPtr> Build(const CustomRows& rows) const = 0;
-  // The same of rows that a session appended: once these are stored, Build makes it of the segment
-  // that they are in.
+  // Makes the object of rows that a session appended and has not stored. Once they are stored,
+  // Build makes the object of the segment that holds them.
   virtual Result<CustomObjectPtr> Extend(const CustomRows& rows) const { return Build(rows); }
-  // Fills `selections`, [group_size], which are empty.
+  // Fills `selections` [group_size], given empty: what each q head of query.q attends to.
   virtual Status Select(const CustomQuery& query, std::span<CustomSelection> selections) const = 0;
 };
 
-// A key that plans may give such a type a number by: a word of [A-Za-z0-9_] that no key of attndb's
-// queries is.
+// A number that a plan may give the type, as key=number. The name is a word of [A-Za-z0-9_] that is
+// no key of attndb's own queries.
 struct CustomKey {
   std::string name;
   double min = 0.0;
   double max = 0.0;
   bool whole = false;     // Then min >= 0 and max <= 2^30.
-  double fallback = 0.0;  // Where a plan does not give it; in [min, max].
+  double fallback = 0.0;  // The value where a plan does not give the key; in [min, max].
 };
 
 struct CustomIndexType {
   static constexpr size_t kMaxKeys = 4;
-  static constexpr size_t kMaxTypes = 16;  // Of a store.
+  static constexpr size_t kMaxTypes = 16;  // Types in DBOptions::custom_indexes.
 
-  std::string name;  // A word as CustomKey's, that no query, preset or index of attndb's has.
+  std::string name;  // A word of [A-Za-z0-9_] that names no query, preset or index of attndb.
   std::vector<CustomKey> keys;
   std::shared_ptr<const CustomIndex> index;
 };

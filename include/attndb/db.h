@@ -7,10 +7,15 @@
 //
 // Promise: acknowledged = durable; a stored byte is used only after its checksum and its identity
 //          were verified; a damaged context is quarantined and listed, the others work.
+// Cost:    calls that change the catalog (Store, Import, Drop, Pin, SetTtl, SetQuota, DeclareEqual)
+//          return after a sync of the disk. Calls that only read it wait for a sync that is under
+//          way in another thread, never for a Store's writing of K and V. Exceptions are named at
+//          the calls.
 // Threads: a DB is thread-safe and cheap to copy: copies share one open store, which closes when
-//          the last copy and the last session are gone. One writing process a store. Threads of
-//          its own build planes of what was stored, and what plans ask for; no Attend waits for
-//          them. A store that closes meanwhile does not either, and the next open goes on.
+//          the last copy and the last session are gone. One process writes to a store. Background
+//          threads of the store build the planes of new segments and what plans ask for; no Attend
+//          waits for them. Closing the store stops them, and the next open goes on with what is
+//          missing.
 // Tenants: a handle sees one tenant's contexts and no trace of the others'.
 #ifndef ATTNDB_DB_H_
 #define ATTNDB_DB_H_
@@ -40,14 +45,14 @@ class Database;
 struct DbAccess;
 }  // namespace internal
 
-// What CreateSession gives.
+// A new session, and the tokens that the engine has to run in it.
 struct SessionStart {
   Session session;
   std::vector<TokenId> rest;  // The prompt's tokens that are not reused: at least one.
 };
 
-// K and V of one layer, [num_tokens, num_kv_heads, head_dim] and [.., v_head_dim], after RoPE in
-// the layout that the spec names.
+// K and V of one layer: k [num_tokens, num_kv_heads, head_dim], v [num_tokens, num_kv_heads,
+// v_head_dim], after RoPE in the layout that the spec names.
 struct LayerKv {
   TensorView k;
   TensorView v;
@@ -57,21 +62,29 @@ class ATTNDB_EXPORT DB {
  public:
   // Opens or creates the store in folder `path`. Never needs a repair by hand: what a crash left
   // unfinished is removed.
+  // Cost:   reads parts of the catalog and lists the folder of segments; reads no K or V. Waits for
+  //         nobody: a second writing process gets kBusy at once.
   // Errors: kBusy (another process writes); kNotFound; kUnsupported (made by a newer attndb);
   //         kCorruption (the catalog itself); kIoError.
   static Result<DB> Open(const std::string& path, const DBOptions& options = {});
 
-  // The same store for tenant `name`: 1 to 64 of [A-Za-z0-9._-]. Made on its first Store.
+  // The same store for tenant `name`: 1 to 64 of [A-Za-z0-9._-]. Touches no disk: the first Store
+  // makes the tenant.
+  // Errors: kInvalidArgument (name).
   Result<DB> ForTenant(std::string_view name) const;
   const std::string& tenant() const { return tenant_; }
 
   // A session that reuses the longest stored prefix of `tokens`, exact to the token, that leaves at
   // least one token for the engine to run.
+  // Cost:   searches the catalog, and reads the token ids of the reused segments from disk. K and V
+  //         are read by the first Attend of each layer. Syncs nothing, unless damage is found and
+  //         recorded.
   // Errors: kInvalidArgument (empty prompt, negative token, bad spec or plan); kNotFound,
   //         kFailedPrecondition (the named context: unknown; of another model); kCorruption.
   Result<SessionStart> CreateSession(const ModelSpec& spec, std::span<const TokenId> tokens,
                                      const SessionOptions& options = {}) const;
-  // One for each prompt.
+  // CreateSession for each prompt, in order. The first one that fails ends the call; its error
+  // names the prompt's index.
   Result<std::vector<SessionStart>> CreateSessions(
       const ModelSpec& spec, std::span<const std::span<const TokenId>> prompts,
       const SessionOptions& options = {}) const;
@@ -86,10 +99,11 @@ class ATTNDB_EXPORT DB {
   //         alone would not reach.
   // Shared: the tokens with which a context begins like an earlier one (a template, a system text)
   //         have the same K and V there: they are held once, as the earlier one's.
-  // Order:  of tokens and of Session::contexts. A plan's sink is of the first context, its window
-  //         begins in the last; `full` gives the same in any order.
+  // Order:  tokens and Session::contexts have the order of `contexts`. A plan's sink lies in the
+  //         first context, its window begins in the last; `full` gives the same in any order.
   // What is appended has seen contexts that never saw each other: Store refuses it, and Crop goes
   // no further than to where the contexts end. A single name is continued as by CreateSession.
+  // Cost:   as CreateSession, for each of the contexts.
   // Errors: kInvalidArgument (no name, more than kMaxSessionContexts, one twice; options.context or
   //         !options.reuse; bad spec or plan); kNotFound; kFailedPrecondition (of another model, or
   //         at another position); kUnsupported (several, and a layer has a sliding window);
@@ -98,15 +112,26 @@ class ATTNDB_EXPORT DB {
                                     const SessionOptions& options = {}) const;
   static constexpr size_t kMaxSessionContexts = 1024;
 
-  // Stores a KV cache computed elsewhere, one LayerKv a layer ([Alaya] DB.import). `queries`, if
-  // any: one view a layer, [n, num_q_heads, head_dim]: q of the last n tokens, sampled from.
+  // Stores a KV cache computed elsewhere as one context, one LayerKv a layer ([Alaya] DB.import);
+  // durable when it returns. `queries`, if any, has one view a layer, [n, num_q_heads, head_dim]: q
+  // of the last n tokens, from which the training queries of indexes are sampled. A prefix that is
+  // stored already is shared, not written again.
+  // Cost:   writes pieces of 4,096 tokens, each by a Store with its syncs, and then merges them
+  //         (DBOptions::import_segment_tokens), which writes K and V once more.
+  // Memory: one piece beside the caller's arrays; while merging, as Compact.
+  // Errors: kInvalidArgument (spec; tokens; shape, dtype or number of the views; a finite value
+  //         that overflows kv_dtype); those of Store. Nothing is stored then.
   Result<ContextId> Import(const ModelSpec& spec, std::span<const TokenId> tokens,
                            std::span<const LayerKv> layers, const StoreOptions& options = {},
                            std::span<const TensorView> queries = {}) const;
 
   // Seals the session's tail and makes its tokens a context; durable when it returns. The session
-  // goes on upon it with an empty tail. An empty tail costs a name at most.
+  // then continues that context, with an empty tail. An empty tail costs a name at most.
   // `tokens`: the ids of all tokens that the session holds.
+  // Cost:   writes K and V of the tail, not of what was stored before, syncs, and commits. Small
+  //         segments at the chain's end may be merged then: a token is written O(log) times in all.
+  // Waits:  for Stores, Drops and Compacts of the whole store that came before. Calls of other
+  //         sessions go on.
   // Errors: kInvalidArgument (tokens differ in number or from the stored prefix); kAlreadyExists;
   //         kFailedPrecondition (inside a step; K and V that did not see one whole prompt: over
   //         several contexts, or appended under a filter); kResourceExhausted (disk full, quota);
@@ -114,71 +139,93 @@ class ATTNDB_EXPORT DB {
   Result<ContextId> Store(Session& session, std::span<const TokenId> tokens,
                           const StoreOptions& options = {}) const;
 
-  // Why CreateSession would reuse what it would. Touches no access time.
+  // Tells how much of the prompt CreateSession would reuse, from which context, and why no more.
+  // Reads the catalog alone; changes no access time.
   Result<PrefixExplain> ExplainPrefix(const ModelSpec& spec, std::span<const TokenId> tokens,
                                       const SessionOptions& options = {}) const;
 
-  // The passages of stored contexts that the query's heads attend to most: find.h. Looks through
-  // the keys of these heads, in all contexts of the model, by DBOptions::num_threads; touches no
-  // access time. What can't be read is skipped and told; damage is quarantined.
+  // Finds the passages of stored contexts that the query's heads attend to most: find.h.
+  // Cost:   scores the keys of these heads in all contexts of the model, by DBOptions::num_threads,
+  //         and reads them from disk where they are not in memory. Changes no access time. What
+  //         can't be read is listed as skipped; damage is quarantined.
   // Errors: kInvalidArgument (spec; heads; q; options); kNotFound (a named context);
   //         kResourceExhausted (memory); kCorruption, kIoError (the catalog).
   Result<FindResult> Find(const ModelSpec& spec, const FindQuery& query,
                           const FindOptions& options = {}) const;
 
-  // The tenant's contexts, oldest first, and one of them by name or "#id".
+  // The tenant's contexts, oldest first; and one of them, by name or "#id". List reads catalog rows
+  // of each context.
+  // Errors: kNotFound (Describe); kCorruption, kIoError (the catalog).
   Result<std::vector<ContextInfo>> List() const;
   Result<ContextInfo> Describe(std::string_view context) const;
-  // The token ids of a context.
+  // The token ids of a context, by name or "#id". Errors: as Describe.
   Result<std::vector<TokenId>> Tokens(std::string_view context) const;
 
+  // Exempts a context from eviction and expiry, or (false) no longer. Returns after a sync.
+  // Errors: kNotFound; kReadOnly; kIoError.
   Status Pin(std::string_view context, bool pinned = true) const;
-  // Time to live since the last access; nullopt = for ever.
+  // Sets the time to live since the last access; nullopt = for ever. Returns after a sync.
+  // Errors: kInvalidArgument (negative); as Pin.
   Status SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const;
+  // Removes the context: no call finds it any more. Segments that other contexts use stay; the
+  // files of the others go with the last session that reads them. Waits for Stores and Compacts
+  // that came before, and returns after a sync.
+  // Errors: kNotFound; kReadOnly; kIoError.
   Status Drop(std::string_view context) const;
-  // Limit of the tenant's bytes on disk; 0 = none. Store evicts what was used longest ago to stay
-  // below it, in the commit that publishes the new context: never what is pinned or what a session
-  // uses.
+  // Limits the tenant's bytes on disk; 0 = no limit. Evicts nothing by itself: the next Store
+  // evicts what was used longest ago to stay below the limit, in the commit that publishes the new
+  // context, but never what is pinned or what a session uses. Returns after a sync.
   Status SetQuota(uint64_t bytes) const;
-  // KV of `fingerprint_a` may be used for `fingerprint_b` and the other way round, in this store.
+  // Declares that KV of `fingerprint_a` may be used for `fingerprint_b` and the other way round, in
+  // this store, by all tenants. Returns after a sync. Errors: kInvalidArgument; kReadOnly;
+  // kIoError.
   Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) const;
 
-  // Reads and checks every byte. Damage is in the report, and quarantined; not an error.
+  // Reads every byte of the tenant's segments and companions, or of one context's, from disk and
+  // checks it. Damage is in the report, and quarantined; it is no error. Other calls go on
+  // meanwhile.
+  // Errors: kNotFound (context); kCancelled (by progress); kIoError.
   Result<VerifyReport> Verify(const VerifyOptions& options = {}) const;
   // Merges chains of small segments, erases tokens that no context uses, expires contexts. What is
-  // found damaged is quarantined: kCorruption in the end, with all other contexts compacted. The
-  // same again, with nothing stored or dropped in between, changes nothing.
+  // found damaged is quarantined: kCorruption in the end, with all other contexts compacted. A
+  // second call, with nothing stored or dropped in between, changes nothing.
   //
-  // Contexts can be read meanwhile; a Store waits. Open sessions keep the segments that they have,
-  // whose files go with the last of them. What planes and indexes the old segments had, or were to
-  // have, is built for the new ones in the background; until then plans do without.
-  // Memory: K, V and sampled q of one layer of what becomes one segment, at once. Disk: what is to
-  //         become one segment a second time, until the new one is published and the old ones go.
+  // Contexts can be read meanwhile; Stores and Drops wait until it ends. Open sessions keep the
+  // segments that they have, whose files go with the last such session. Planes and indexes that the
+  // old segments had, or were to have, are built for the new ones in the background; until then
+  // plans do without.
+  // Cost:   reads and writes again the K and V of what it merges.
+  // Memory: one layer's K, V and sampled q of the segment that is being made.
+  // Disk:   room for that segment beside those that it replaces, until it is published.
   // Errors: kInvalidArgument (segment_tokens), kNotFound (context), before anything is done;
   //         kCancelled (by progress);
   //         kResourceExhausted (memory, disk full); kReadOnly; kIoError. What was merged until then
   //         stays merged; a merge that did not end leaves nothing.
   Status Compact(const CompactOptions& options = {}) const;
+  // Counts of the tenant's contexts and of the open store. Reads the catalog alone.
   Result<DBStats> Stats() const;
-  // Builds an index of each of the context's segments that has none, all layers, and waits until
-  // they are on disk: else the first call of a plan that names one starts that. `index`: as in
-  // plans, "clustered", "graph", "roargraph,graphs=head", "quest", "pq" or "pq,m=4,b=8", ...; what
-  // "static=prefill" reads; or "planes", which segments get anyway. It is done in the background,
-  // after what that is at; no Attend waits for it.
+  // Builds an index of each of the context's segments that has none, in all layers, and returns
+  // when they are on disk. Without it the first call of a plan that names the index starts the
+  // build. `index` is named as in plans: "clustered", "graph", "roargraph,graphs=head", "quest",
+  // "pq" or "pq,m=4,b=8", ...; "static=prefill" for the ranking that static tokens are read from;
+  // or "planes", which segments get anyway.
+  // Waits:  for what the background has to do before; an index of a long context takes minutes. No
+  //         Attend waits for it.
   // Errors: kInvalidArgument (index); kNotFound; kReadOnly; kFailedPrecondition (opened without
-  //         background_builds); kCancelled (by progress); else those of these builds, as
+  //         background_builds); kCancelled (by progress); else the error of a build, as
   //         kResourceExhausted or kIoError: what was built until then is there.
   Result<BuildReport> Build(std::string_view context, std::string_view index,
                             const BuildOptions& options = {}) const;
-  // Returns when nothing is left to be done in the background, of any tenant: the planes of what
-  // was stored are on disk then, and every later process finds them; what plans have asked for is
-  // ready. Answers are right without it; plans read more until then.
-  // Errors: kCancelled (by progress); else the first that a build met since the last call, as
+  // Waits until the background has nothing left to do, for any tenant: the planes of what was
+  // stored are then on disk, where every later process finds them, and what plans have asked for is
+  // ready. Answers are right without waiting; plans read more until then.
+  // Errors: kCancelled (by progress); else the first error of a build since the last call, as
   //         kResourceExhausted or kIoError: what is stored is whole.
   Status WaitForBackground(const WaitOptions& options = {}) const;
 
-  // What this machine takes, as the store knows it; `measure`: now, if it does not. A store that is
-  // open for reading only does not keep what was measured.
+  // The times of this machine by which plans are priced, as the store knows them. `measure`: if
+  // nobody has measured, measures now, which takes a few hundred milliseconds. A store that is open
+  // for reading only does not keep what was measured.
   Result<MachineProfile> Machine(bool measure = false) const;
 
  private:

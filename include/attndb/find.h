@@ -5,19 +5,19 @@
 //   query.q = {q_of_8_4, q_of_11_0};                       // of the question, run by itself
 //   for (const Passage& passage : db.Find(spec, query)->passages) ...
 //
-// Passage: passage_tokens stored tokens; the next begins half as many further. Of those that share
-//          tokens the best is told. A passage lies in one segment. What several contexts share is
-//          looked through once, and told of the oldest of those that were asked for.
-// Score:   each token of the question has, in each head, a best q.k in each passage. What that is
-//          more than two standard deviations above the mean over all passages (less, where there
-//          are few passages) is what the token says for the passage; a head says the mean over
-//          tokens, in standard deviations of its own over all passages, and the score is the mean
-//          over heads. An ordinary passage has 0. It depends on what else is stored: compare scores
-//          of one answer only. The first four tokens of a context say nothing: all questions attend
-//          to them.
-// Place:   the question is asked as if it stood right behind each passage: q is turned there by
-//          RoPE, from first_position on. Where Rope::scaling is set q is taken as it is, so run the
-//          question at positions as far on as contexts are long.
+// Passage: passage_tokens stored tokens of one segment; the next passage begins half as many
+//          further. Where passages overlap only the best is reported. What several contexts share
+//          is searched once, and reported for the oldest of those that were asked for.
+// Score:   in each head, each token of the question has a largest q.k in each passage. What that
+//          has beyond two standard deviations above the mean over all passages (less, where there
+//          are few passages) counts for the passage. A head's score is the mean of these over the
+//          tokens, in standard deviations of its own over all passages; the passage's score is the
+//          mean over heads. An ordinary passage has 0. Scores depend on what else is stored:
+//          compare those of one answer only. The first four tokens of a context do not count: all
+//          questions attend to them.
+// Place:   the question is asked as if it stood right behind each passage: RoPE turns q there from
+//          first_position. Where Rope::scaling is set q is taken as it is, so run the question at
+//          positions as far on as contexts are long.
 // Heads:   few heads look for what a question asks for. Those of a model are found by trying all on
 //          questions whose passages are known (FindOptions::head_scores); attndb's llama.cpp
 //          adapter does so by itself (engines/llama/find_heads.h).
@@ -42,24 +42,25 @@ struct FindHead {
 
 struct FindQuery {
   std::vector<FindHead> heads;  // At least one, all different.
-  // One a head: [num_tokens, 1, head_dim] after RoPE, in the spec's layout; of the same tokens.
+  // q of heads[i], [num_tokens, 1, head_dim] after RoPE in the spec's layout; the same tokens for
+  // all.
   std::vector<TensorView> q;
-  int64_t first_position = 0;  // Of row 0 under RoPE; row i has that + i.
+  int64_t first_position = 0;  // Position of row 0 under RoPE; row i has first_position + i.
 };
 
 struct FindOptions {
   static constexpr uint32_t kMaxPassageTokens = 65536;
 
-  uint32_t limit = 10;                // Passages to tell; 0 = none: what is skipped is told.
+  uint32_t limit = 10;                // Passages to report; 0 = none, only what is skipped.
   std::vector<std::string> contexts;  // Names or "#id"; empty = all of the tenant.
   uint32_t passage_tokens = 64;       // Even, 2 to kMaxPassageTokens.
-  bool head_scores = false;           // Tell what each head says, too.
+  bool head_scores = false;           // Whether to fill Passage::head_scores.
 };
 
 struct Passage {
   std::string context;  // Its name, or "#id".
   ContextId context_id = ContextId::kNone;
-  TokenRange tokens;  // Of the context.
+  TokenRange tokens;  // Token indices of the context.
   double score = 0;
   std::vector<float> head_scores;  // By head of the query, if asked for; their mean is `score`.
 };
@@ -71,11 +72,11 @@ struct SkippedContext {
 
 struct FindResult {
   std::vector<Passage> passages;        // Best first.
-  std::vector<SkippedContext> skipped;  // Not looked through, or not to their ends.
-  uint64_t num_contexts = 0;            // That were looked through,
-  uint64_t num_tokens = 0;              // ... their tokens, shared ones once,
-  uint64_t num_passages = 0;            // ... and in how many passages, overlaps counted.
-  uint64_t key_bytes = 0;               // Of keys, that were read.
+  std::vector<SkippedContext> skipped;  // Not searched, or not to their ends.
+  uint64_t num_contexts = 0;            // Contexts that were searched.
+  uint64_t num_tokens = 0;              // Tokens of these; shared ones count once.
+  uint64_t num_passages = 0;            // Passages of these; overlapping ones count each.
+  uint64_t key_bytes = 0;               // Bytes of keys that were read.
 };
 
 }  // namespace attndb

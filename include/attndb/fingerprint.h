@@ -13,11 +13,12 @@
 
 namespace attndb {
 
-// The fingerprint itself if it is printable ASCII; else "hex:" and lower-case digits. Two
-// fingerprints never give one text.
+// The fingerprint itself if it is printable ASCII; else "hex:" and lower-case digits. Different
+// fingerprints have different texts.
 ATTNDB_EXPORT std::string FingerprintText(std::string_view fingerprint);
 
-// Its inverse. kInvalidArgument: empty, or "hex:" with what are no digits of whole bytes.
+// The fingerprint that has this text.
+// Errors: kInvalidArgument (empty, or "hex:" without the digits of whole bytes behind it).
 ATTNDB_EXPORT Result<std::string> ParseFingerprint(std::string_view text);
 
 }  // namespace attndb

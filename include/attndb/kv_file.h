@@ -45,8 +45,8 @@ struct KvFileContents {
   ModelSpec spec;
   std::vector<TokenId> tokens;
   int64_t first_position = 0;  // Position of token 0 under RoPE.
-  // Layers that the file has, ascending. A writer takes none as all; a file that lacks some can be
-  // read, not imported.
+  // Layers that the file has, ascending. To a writer an empty list means all of them. A file that
+  // lacks some can be read, not imported.
   std::vector<LayerId> layers;
   uint64_t num_queries = 0;  // Each layer has q of so many last tokens.
   DType query_dtype = DType::kFloat32;
@@ -56,13 +56,13 @@ struct KvFileContents {
   bool is_complete() const { return layers.size() == spec.layers.size(); }
 };
 
-// Called now and then with bytes of K and V done and in all; false cancels: kCancelled, and nothing
-// is left behind. May be null.
+// Called now and then with bytes of K and V done and in all; false cancels: the call fails with
+// kCancelled, and nothing is left behind. May be null.
 using KvFileProgress = std::function<bool(uint64_t bytes_done, uint64_t bytes_total)>;
 
 struct KvFileImportOptions {
   StoreOptions store;
-  std::string fingerprint;  // Instead of the file's; empty = the file's.
+  std::string fingerprint;  // Replaces the file's fingerprint; empty = the file's own.
   KvFileProgress progress;
 };
 
@@ -72,7 +72,7 @@ struct KvFileExportOptions {
 
 class ATTNDB_EXPORT KvFileReader {
  public:
-  // Reads and checks everything but K, V and q themselves.
+  // Reads and checks everything but K, V and q themselves. Errors: as above.
   static Result<KvFileReader> Open(const std::string& path);
   KvFileReader(KvFileReader&&) noexcept;
   KvFileReader& operator=(KvFileReader&&) noexcept;
@@ -81,15 +81,18 @@ class ATTNDB_EXPORT KvFileReader {
   const KvFileContents& contents() const;
 
   // Copies tokens [range.begin, range.end) of `layer` into arrays of float32 or of the file's type;
-  // one whose data is null is left out.
-  // Errors: kInvalidArgument (a layer that the file has not; range, shape, dtype).
+  // a view whose data is null is not filled.
+  // Errors: kInvalidArgument (a layer that the file lacks; range, shape, dtype); kCorruption,
+  //         kIoError.
   Status ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
                 const MutableTensorView& v) const;
-  // The same of q; `range` counts tokens, all of which are among the last num_queries.
+  // Copies q likewise; `range` counts tokens of the context, all of them among the last
+  // num_queries.
   Status ReadQueries(LayerId layer, TokenRange range, const MutableTensorView& q) const;
 
-  // Stores the file as a context. Needs memory for some 4096 tokens, whatever the file's length.
-  // Its segments are then merged: DBOptions::import_segment_tokens.
+  // Stores the file as a context, durable when it returns. Needs memory for some 4096 tokens,
+  // whatever the file's length. Its segments are then merged: DBOptions::import_segment_tokens.
+  // Cost:   as DB::Import.
   // Errors: kInvalidArgument (not all layers; a value that overflows kv_dtype); those of DB::Store.
   //         Nothing is stored then.
   Result<ContextId> Import(const DB& db, const KvFileImportOptions& options = {}) const;
@@ -117,6 +120,7 @@ class ATTNDB_EXPORT KvFileWriter {
   Status WriteLayer(LayerId layer, const TensorView& k, const TensorView& v,
                     const TensorView& q = {});
 
+  // Syncs the file and gives it its name.
   // Errors: kFailedPrecondition (layers are missing; finished before); kAlreadyExists; kIoError.
   Status Finish();
 
@@ -126,7 +130,7 @@ class ATTNDB_EXPORT KvFileWriter {
   std::unique_ptr<internal::KvFileWriterImpl> impl_;  // Null only after a move.
 };
 
-// KvFileReader::Open and Import.
+// Opens the file and imports it: KvFileReader::Open, then Import.
 ATTNDB_EXPORT Result<ContextId> ImportKvFile(const DB& db, const std::string& path,
                                              const KvFileImportOptions& options = {});
 

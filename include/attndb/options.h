@@ -17,8 +17,9 @@ namespace attndb {
 struct DBOptions {
   static constexpr uint32_t kMaxThreads = 1024;
 
-  bool read_only = false;         // Beside a writer of another process; writes give kReadOnly.
-  bool create_if_missing = true;  // Else kNotFound.
+  // Works beside a writer of another process; calls that write give kReadOnly.
+  bool read_only = false;
+  bool create_if_missing = true;  // False: kNotFound where there is no store.
   // Plan of sessions that name none (plan text: docs/plan.md).
   std::string plan = "full";
   // Rows of q kept per stored key and kv head as training queries of indexes; 0 = none.
@@ -31,17 +32,17 @@ struct DBOptions {
   // Bytes of segment data that the DB and its sessions may hold in memory; 0 = three quarters of
   // what the machine has free at open. kResourceExhausted beyond it.
   uint64_t host_memory_bytes = 0;
-  // Planes of new segments are built by a thread of low priority after Store and Import returned,
-  // and kept on disk. Else they are built in memory once a plan asks for them, in each process
-  // anew, by the same thread.
+  // True: a thread of low priority builds the planes of new segments, after Store and Import have
+  // returned, and keeps them on disk. False: each process builds them in memory, by the same
+  // thread, once a plan asks for them.
   bool background_builds = true;
-  // Threads that a build takes, all of low priority, at most kMaxThreads; 0 = all cores. Graphs,
-  // which take long, are built by all of them.
+  // Threads that a build takes, all of low priority, at most kMaxThreads; 0 = all cores. More than
+  // one matter for graphs, which take long.
   uint32_t background_threads = 1;
-  // What is built of each segment behind its planes, as plans name it: "pq", "pq,m=4,b=8",
-  // "clustered", "graph", "roargraph", "quest", ...; empty = nothing: the first call of a plan that
-  // asks for one has it built. A document that is stored piece by piece while a model reads it is
-  // so indexed meanwhile. Needs background_builds.
+  // The index that is built of each segment after its planes, named as in plans: "pq",
+  // "pq,m=4,b=8", "clustered", "graph", "roargraph", "quest", ...; empty = none: the first call of
+  // a plan that names an index starts its build. A document that is stored piece by piece while a
+  // model reads it is thus indexed meanwhile. Needs background_builds.
   std::string index;
   // Rounds of k-means by which codebooks of product quantization and wave indexes are made, at most
   // kMaxKmeansIterations; fewer where nothing changes any more. 0 = 10 of wave indexes, as
@@ -50,31 +51,33 @@ struct DBOptions {
   // 6 (docs/plan.md#indexes).
   uint32_t kmeans_iterations = 0;
   static constexpr uint32_t kMaxKmeansIterations = 1000;
-  // How RoarGraph (index=roargraph) is built, where it is built from now on; 0 = as published:
-  // training queries find N_q = 100 keys each, keys get M = 35 neighbours of the projection and M
-  // of the enhancement, whose searches keep L = 500 keys (docs/plan.md#roargraph).
+  // How RoarGraph (index=roargraph) is built from now on; 0 = as published: training queries find
+  // N_q = 100 keys each, keys get M = 35 neighbours of the projection and M of the enhancement,
+  // whose searches keep L = 500 keys (docs/plan.md#roargraph).
   uint32_t roar_keys_per_query = 0;
   uint32_t roar_max_degree = 0;
   uint32_t roar_search_window = 0;
   static constexpr uint32_t kMaxRoarDegree = 127;
   static constexpr uint32_t kMaxRoarKeys = 65536;  // N_q and L.
-  // Sampled rows of q that train a graph at most, evenly spaced. 0: two for five of its keys, as
-  // [Alaya] 9.2.1 has it, but no more than 32,768, since the time of a build grows with their
-  // number times that of the keys. UINT32_MAX: all that query_sample kept.
+  // Limit on the sampled rows of q that train one graph; they are spaced evenly. 0: two for five of
+  // its keys, as [Alaya] 9.2.1 has it, but no more than 32,768, since the time of a build grows
+  // with their number times that of the keys. UINT32_MAX: all that query_sample kept.
   uint32_t max_training_queries = 0;
-  // Graphs of merged segments go on from that of the first of these, if it is stored, instead of
-  // being built anew: `graph` with the sampled q of the tokens behind it, `roargraph` by
-  // RetrievalAttention's rule (Appendix C), which finds far less (docs/plan.md#growth).
+  // A merged segment's graph grows from the graph of the first segment that it replaces, if that is
+  // stored, instead of being built anew: `graph` with the sampled q of the tokens behind it,
+  // `roargraph` by RetrievalAttention's rule (Appendix C), which finds far less
+  // (docs/plan.md#growth).
   bool grow_graphs = false;
-  // The length of segments that an import ends with, at most CompactOptions::kMaxSegmentTokens: it
-  // stores pieces of 4096 tokens, and merges them when all is there. A search by clusters or by a
-  // graph then takes less than one of each piece. At most 4096: the pieces stay.
+  // Length in tokens of the segments that an import leaves, at most
+  // CompactOptions::kMaxSegmentTokens. An import stores pieces of 4096 tokens, and merges them when
+  // all is there: one search of a long segment by clusters or by a graph takes less than one of
+  // each piece. At most 4096: the pieces stay.
   uint64_t import_segment_tokens = 65536;
-  // `auto` is priced by what this machine was measured to take, once, in the background, when it
-  // first matters (a few hundred milliseconds; never if read_only), and by what calls then take.
-  // False: by fixed prices, so that every run decides alike.
+  // True: `auto` prices plans by what this machine was measured to take, once, in the background,
+  // when it first matters (a few hundred milliseconds; never if read_only), and by what calls then
+  // take. False: by fixed prices, so that every run decides alike.
   bool measure_machine = true;
-  // Types of queries and indexes of the caller's own, which plans name as they do attndb's: at most
+  // The caller's own types of queries and indexes, which plans name as they do attndb's: at most
   // CustomIndexType::kMaxTypes. They are given at each open, and nothing of them is stored.
   std::vector<CustomIndexType> custom_indexes;
   // Microseconds since the Unix epoch; a test may simulate time. Null = the system's clock.
@@ -93,9 +96,9 @@ struct SessionOptions {
 struct StoreOptions {
   // Unique among the tenant's contexts; 1 to 128 of [A-Za-z0-9._:/@+-]. Empty = unnamed.
   std::string name;
-  bool replace = false;  // Take the name from the context that has it, and drop that context.
-  // Drop the context that the session continued from, if it is unnamed, not pinned, and the session
-  // reused all of it: what a long import does with its checkpoints.
+  bool replace = false;  // Takes the name from the context that has it, and drops that context.
+  // Drops the context that the session continued from, if it is unnamed, not pinned, and the
+  // session reused all of it: a long import does so with its checkpoints.
   bool drop_base = false;
   // Time to live since the last access; none = for ever.
   std::optional<std::chrono::seconds> ttl;
@@ -111,26 +114,26 @@ struct VerifyOptions {
 struct CompactOptions {
   static constexpr uint64_t kMaxSegmentTokens = uint64_t{1} << 31;
   std::string context;  // By name or "#id"; empty = all of the tenant's.
-  // The length that segments should have: neighbours that are shorter, and that the same contexts
-  // use, are merged from the front on, into segments of at most so many tokens. Planes and indexes
-  // are built for each segment, and a search asks each of them. At most kMaxSegmentTokens. 0: those
-  // below 2048 are merged, into segments of any length.
+  // Length in tokens that segments should have: shorter neighbours that the same contexts use are
+  // merged from the front on, into segments of at most so many tokens. Planes and indexes are built
+  // for each segment, and a search asks each of them, so that fewer segments take less time. At
+  // most kMaxSegmentTokens. 0: those below 2048 are merged, into segments of any length.
   uint64_t segment_tokens = 0;
-  // Called as layers are copied with bytes of K and V copied, and of all that are to be; false
-  // cancels. Stores wait meanwhile: it must not call the DB. May be null.
+  // Called as layers are copied with bytes of K and V copied so far and to be copied in all; false
+  // cancels. Stores wait meanwhile, so it must not call the DB. May be null.
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 
 struct BuildOptions {
-  // Called as work goes on with bytes of K and V whose index is built, and of all that lack one;
-  // false waits no longer: what was asked for stays asked for, and is built while the store is
-  // open. May be null.
+  // Called as work goes on with the bytes of K and V whose index is built so far and of all that
+  // lacked one; false ends the wait with kCancelled, and the builds go on while the store is open.
+  // May be null.
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 
 struct WaitOptions {
-  // Called as work goes on with bytes of K and V whose planes are built, and of all that were to be
-  // built when it began or came since; false waits no longer. May be null.
+  // Called as work goes on with bytes of K and V whose planes are built so far, and of all that
+  // were to be built when it began or came since; false ends the wait with kCancelled. May be null.
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 

@@ -1,6 +1,6 @@
-// Says in one line what a C++ program lacks that is compiled for an older standard, before its
-// compiler says it in its own way: these headers are C++20. c_api.h is not one of them: C, and any
-// C++.
+// Stops a C++ program that is compiled for an older standard with one line that says so, before the
+// compiler reports errors inside these headers, which are C++20. c_api.h does not include this: it
+// is for C, and for any C++.
 #ifndef ATTNDB_REQUIRE_CPP20_H_
 #define ATTNDB_REQUIRE_CPP20_H_
 

@@ -67,7 +67,7 @@ class [[nodiscard]] ATTNDB_EXPORT Status {
   // "ok", or "corruption: segment 12: ...".
   std::string ToString() const;
 
-  // This status with "`context`: " in front of its message; Ok stays Ok.
+  // This status with "`context`: " before its message; Ok stays Ok.
   Status WithContext(std::string_view context) const;
 
   friend bool operator==(const Status& a, const Status& b) {

@@ -43,7 +43,7 @@ struct Rope {
   // of the identity; attndb does not interpret it.
   std::string scaling;
 
-  // Leading channels that are rotated, of so many.
+  // Leading channels that are rotated, for rows of head_dim channels.
   uint32_t DimsOf(uint32_t head_dim) const { return rope_dims == 0 ? head_dim : rope_dims; }
   friend bool operator==(const Rope&, const Rope&) = default;
 };
@@ -52,15 +52,15 @@ struct Rope {
 struct LayerSpec {
   uint32_t num_q_heads = 0;  // A multiple of num_kv_heads; q head h reads kv head h / group_size.
   uint32_t num_kv_heads = 0;
-  uint32_t head_dim = 0;        // Of q and k.
-  uint32_t v_head_dim = 0;      // Of v and the output.
+  uint32_t head_dim = 0;        // Elements of a row of q and k.
+  uint32_t v_head_dim = 0;      // Elements of a row of v and of the output.
   float scale = 0.0f;           // logit = scale * (q . k); 0 = 1 / sqrt(head_dim).
   float soft_cap = 0.0f;        // logit = soft_cap * tanh(logit / soft_cap); 0 = none.
   uint32_t sliding_window = 0;  // Token i sees (i - sliding_window, i]; 0 = all tokens up to i.
   Rope rope;
-  // [num_q_heads], finite; empty = none. Each adds exp(it) to the softmax's denominator of its q
-  // head, as a token of value 0 would that every row sees (GPT-OSS's learned sinks, `s_aux`). Not
-  // scaled, not capped; the lse includes it.
+  // [num_q_heads], finite; empty = none. Each adds exp(logit) to the softmax's denominator of its q
+  // head, as a token of value 0 would that every row sees (GPT-OSS's learned sinks, `s_aux`). They
+  // are not scaled, not capped; the lse includes them.
   std::vector<float> denominator_logits;
 
   uint32_t group_size() const { return num_q_heads / num_kv_heads; }
@@ -73,7 +73,7 @@ struct LayerSpec {
 // its boundary, so that contexts of two engines with one fingerprint are interchangeable.
 struct ATTNDB_EXPORT ModelSpec {
   std::vector<LayerSpec> layers;
-  DType kv_dtype = DType::kFloat16;  // Of stored K and V.
+  DType kv_dtype = DType::kFloat16;  // Element type of stored K and V.
   // Identity of weights, adapters and tokenizer: any bytes, 1 to 256 of them (a SHA-256, say).
   std::string fingerprint;
 

@@ -14,7 +14,7 @@ ATTNDB_EXPORT const char* Version();
 ATTNDB_EXPORT const char* KernelIsa();
 
 // The instruction sets that these kernels were compiled for, by the names of the compiler's flags:
-// "AVX2, FMA, F16C"; "" for those that every CPU of the platform runs ("scalar").
+// "AVX2, FMA, F16C"; "" for "scalar" kernels, which every CPU of the platform runs.
 ATTNDB_EXPORT const char* KernelInstructionSets();
 
 }  // namespace attndb
