@@ -1,13 +1,13 @@
-// An assertion of llama.cpp's as an exception instead of the process's end, while a model is
-// opened: the net below gguf_check.h for what that does not know of one of the many architectures.
+// Turns an assertion of llama.cpp into an exception while a model is opened, where it would end the
+// process: the net below gguf_check.h, which does not know all of the many architectures.
 //
 // ggml calls a function of ours before it ends the process; ours throws if this thread has a guard.
-// The exception passes through ggml's C, which works as long as that was compiled with unwind
-// tables, as every compiler does on x86-64 and arm64 unless told not to; without them the process
-// ends as it would have. What llama.cpp had allocated by then is lost.
+// The exception passes through ggml's C, which works if that was compiled with unwind tables, as
+// every compiler does on x86-64 and arm64 unless told not to; without them the process ends as it
+// would have. What llama.cpp had allocated by then is lost.
 //
-// ggml has one such function a process; the first guard installs ours for good. Without a guard it
-// does what was there before: by default, it prints the assertion.
+// ggml has one such function a process; the first guard installs ours for good. On threads without
+// a guard it does what was there before: by default, it prints the assertion.
 //
 // Threads: each has its guards; assertions on llama.cpp's own threads are not caught.
 #ifndef ATTNDB_ENGINES_LLAMA_ABORT_GUARD_H_

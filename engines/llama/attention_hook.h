@@ -82,11 +82,11 @@ class AttentionHook {
   void Fail(Status status);
 
   // Constant after construction.
-  const ModelSpec& spec_;  // Of the engine, which outlives this.
+  const ModelSpec& spec_;  // Owned by the engine, which outlives this.
   const HookVariant variant_;
   std::vector<LayerOps> ops_;  // Addresses are in the graphs.
 
-  // Of the running batch; written by the engine's thread while no op runs.
+  // What the running batch has; written by the engine's thread while no op runs.
   std::span<const SessionRows> rows_;
   std::span<const llama_pos> positions_;
   const OnQueries* on_queries_ = nullptr;

@@ -16,7 +16,7 @@ struct SessionRows {
   Session* session = nullptr;
   int64_t first_row = 0;
   int64_t num_rows = 0;
-  uint64_t num_tokens = 0;  // That the session holds when the batch is done.
+  uint64_t num_tokens = 0;  // Tokens that the session holds when the batch is done.
 };
 
 // The rows of `view` that belong to `rows`. REQUIRES: they are inside it.

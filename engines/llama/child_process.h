@@ -17,15 +17,15 @@
 namespace attndb::llama {
 
 struct ChildEnd {
-  int exit_code = -1;      // Of a child that ended by itself.
-  int signal = 0;          // That ended it, else 0.
-  bool timed_out = false;  // It was ended by us, after `timeout_seconds`.
+  int exit_code = -1;      // Exit code of a child that ended by itself.
+  int signal = 0;          // The signal that ended the child; 0 = none.
+  bool timed_out = false;  // We ended the child after `timeout_seconds`.
   std::string output;      // The last 16 KiB of what it wrote to stdout and stderr.
 
   bool ok() const { return !timed_out && signal == 0 && exit_code == 0; }
 };
 
-// Runs `step` in a child, which exits with what it returns.
+// Runs `step` in a child, which exits with what `step` returns. Waits for its end.
 Result<ChildEnd> RunInChild(const std::function<int()>& step, double timeout_seconds);
 
 // "SIGSEGV", or "signal 77" where it has no name.

@@ -46,7 +46,7 @@ class LlamaEngine::Impl {
   std::optional<ChatTemplate> chat;
 
  private:
-  // Open, of files that were checked.
+  // Opens the files of a model after they were checked.
   Status OpenChecked(const std::vector<std::string>& files);
   Status LoadModel();
   Status LoadAdapters();

@@ -34,13 +34,14 @@ EngineOptions TinyOptions(HookVariant variant);
 // `count` ids below `vocab_size`, the same for the same seed.
 std::vector<TokenId> RandomIds(size_t count, uint64_t seed, uint32_t vocab_size);
 
-// Logits after every token: of plain llama.cpp without flash attention, which is exact in float32
-// (its flash attention rounds to float16), and of the engine with `session`.
+// Logits after every token. PlainRows: by plain llama.cpp without flash attention, which is exact
+// in float32 (its flash attention rounds to float16). EngineRows: by the engine with `session`.
 Result<LogitRows> PlainRows(const LlamaEngine& engine, std::span<const TokenId> tokens);
 Result<LogitRows> EngineRows(LlamaEngine& engine, Session& session,
                              std::span<const TokenId> tokens);
 
-// Largest |difference| of two rows, and of rows of two sets: a[i] against b[first + i].
+// RowDifference: the largest |difference| of two rows. LargestDifference: that of a[i] and b[first
+// + i], over all rows of `a`.
 double RowDifference(std::span<const float> a, std::span<const float> b);
 double LargestDifference(const LogitRows& a, const LogitRows& b, size_t first = 0);
 

@@ -1,11 +1,12 @@
-// Which heads of a model look for what a question asks for, by trial.
+// Finds by trial which heads of a model look for what a question asks for.
 //
 // Method:  a generated text of facts (needle_text.h) is stored, and each question asked of all
 //          heads at once (DB::Find). A head is worth the mean, over questions, of one over the
 //          place at which it alone ranks the fact's passage. The best kNumFindHeads are taken. The
 //          facts' forms and names are none of those that attndb's own figures are measured with.
-// Kept:    in a small text file a model in `cache_dir`, by the model's fingerprint: what takes some
-//          seconds is done once. A cache that can't be read or written is not an error.
+// Kept:    the answer, in a small text file a model in `cache_dir`, by the model's fingerprint, so
+//          that the trial of some seconds runs once. A cache that can't be read or written is not
+//          an error.
 // Errors:  as LlamaEngine::Prefill and DB::Find; kUnsupported (no tokenizer).
 // Threads: as the engine: one thread at a time. Processes may share the folder.
 #ifndef ATTNDB_ENGINES_LLAMA_FIND_HEADS_H_
@@ -31,14 +32,17 @@ struct RankedHead {
   double worth = 0;  // 1: it puts the right passage first, for each question.
 };
 
-// All heads, the best first. `scratch`: a store that has no context, and gets one.
+// All heads, the best first. `scratch` is a store without contexts; the trial's text is stored
+// there.
 Result<std::vector<RankedHead>> RankHeads(LlamaEngine* engine, const DB& scratch);
 
-// The first of them: kept ones, or ranked in a store that `open_scratch` opens.
+// The kNumFindHeads best heads: as they were kept, or else ranked in a store that `open_scratch`
+// opens, and kept.
 Result<std::vector<RankedHead>> FindHeads(LlamaEngine* engine,
                                           const std::function<Result<DB>()>& open_scratch);
 
-// The file's text and back; nothing if it is not such a text, or of another spec. For tests.
+// The file's text, and the heads that a text lists; nothing if it is not such a text, or lists
+// heads that the spec does not have. For tests.
 std::string ToText(const std::vector<RankedHead>& heads);
 std::optional<std::vector<RankedHead>> HeadsFromText(const std::string& text,
                                                      const ModelSpec& spec);

@@ -26,20 +26,20 @@ class FindQuestion {
   static Result<FindQuestion> Run(LlamaEngine* engine, const DB& db, std::string_view question,
                                   std::span<const FindHead> heads);
 
-  // Into this.
+  // The question's q, as views into this object.
   FindQuery query() const;
   uint64_t num_tokens() const { return num_tokens_; }
 
  private:
   FindQuestion(const ModelSpec& spec, std::span<const FindHead> heads, uint64_t first_token,
                uint64_t num_tokens);
-  // q of a ubatch in one layer.
+  // Copies the question's rows of a ubatch's q in one layer.
   void Keep(LayerId layer, uint64_t first_token, const TensorView& q);
 
   std::vector<FindHead> heads_;
   std::vector<uint32_t> head_dims_;
   std::vector<std::vector<float>> rows_;  // By head: [num_tokens, head_dim].
-  uint64_t first_token_ = 0;              // Of the question, in what is run.
+  uint64_t first_token_ = 0;              // Index of the question's first token in what is run.
   uint64_t num_tokens_ = 0;
 };
 

@@ -22,7 +22,7 @@ namespace attndb::llama {
 // `parts`: the files of one model, in order; the first has its keys. REQUIRES: at least one.
 Status CheckModelFields(std::span<const GgufFile> parts);
 
-// A LoRA adapter.
+// Checks the fields of a LoRA adapter's file.
 Status CheckAdapterFields(const GgufFile& adapter);
 
 }  // namespace attndb::llama

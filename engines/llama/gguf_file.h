@@ -23,7 +23,7 @@ namespace attndb::llama {
 struct GgufTensor {
   std::string_view name;
   ggml_type type = GGML_TYPE_F32;
-  const int64_t* shape = nullptr;  // Of four dimensions, the fastest first.
+  const int64_t* shape = nullptr;  // The four dimensions, the fastest first.
 };
 
 class GgufFile {
@@ -37,8 +37,8 @@ class GgufFile {
   int64_t Find(const std::string& key) const { return gguf_find_key(context_.get(), key.c_str()); }
   bool Is(const std::string& key, gguf_type type) const;
 
-  // Values as llama.cpp takes them; nothing where there is no such key or it is of another type,
-  // which llama.cpp says itself. A count is one uint32, or that of `layer` in an array of them.
+  // Values as llama.cpp takes them; nothing where there is no such key, or it has another type,
+  // which llama.cpp reports itself. Count: one uint32, or the entry of `layer` in an array of them.
   std::optional<int64_t> Count(const std::string& key, int64_t layer = 0) const;
   std::optional<float> Real(const std::string& key) const;
   std::optional<bool> Flag(const std::string& key) const;
@@ -58,7 +58,7 @@ class GgufFile {
   std::unique_ptr<gguf_context, Free> context_;
 };
 
-// "'PATH': FIELD is FOUND, expected EXPECTED; <what to do>".
+// kInvalidArgument with the text "'PATH': FIELD is FOUND, expected EXPECTED; <what to do>".
 Status DamagedGguf(std::string_view path, std::string_view field, std::string_view found,
                    std::string_view expected);
 

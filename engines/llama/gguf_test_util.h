@@ -40,7 +40,7 @@ struct GgufParts {
   uint32_t version = 3;
   std::vector<std::pair<std::string, std::string>> values;  // Key, value as above.
   std::vector<Tensor> tensors;
-  std::string data;  // Of all tensors.
+  std::string data;  // The bytes of all tensors.
 
   static GgufParts Of(const GgufFile& file);
 
@@ -64,7 +64,7 @@ enum class PlainEnd : uint8_t {
 };
 struct PlainTrial {
   PlainEnd end;
-  std::string words;  // The last that it wrote.
+  std::string words;  // What the child wrote last.
 };
 PlainTrial TryPlainLlama(const std::string& model, const std::string& adapter);
 

@@ -34,7 +34,8 @@ class HookedContext {
                                                      const ContextFactory& factory);
 
   struct RunOptions {
-    bool all_logits = false;                // After every token, else after the last of each entry.
+    // Logits after every token; false: after the last token of each entry.
+    bool all_logits = false;
     const OnQueries* on_queries = nullptr;  // Not owned; may be null.
   };
 

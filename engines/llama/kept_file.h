@@ -11,7 +11,7 @@
 
 namespace attndb::llama {
 
-// All of it; empty if it can't be read.
+// The whole text; empty if it can't be read.
 std::string ReadKeptFile(const std::filesystem::path& file);
 
 // Replaces `file` whole, so that a reader sees the old text or the new one.

@@ -14,8 +14,11 @@
 //          the tokens they had before it; they can go on.
 // Sessions begin at position 0 (SessionOptions::first_position), where llama.cpp's RoPE does; new
 // tokens stand at Session::next_position(), behind the longest of several contexts.
-//
-// Threads: one thread at a time. Sessions of one call are used by llama.cpp's threads inside it.
+// Cost:    Open reads the weights and runs a few tokens; the first time a model is opened its files
+//          are hashed (0.1 s for 100 MB). Prefill and Decode cost the model's forward, on
+//          num_threads threads, and what Session::Append and Attend cost; no call waits for a
+//          Store, a merge or a build, but where a plan says await=1.
+// Threads: one thread at a time. The sessions of a call are used by llama.cpp's threads inside it.
 // Units:   times in milliseconds; logits in nats, unscaled by temperature.
 #ifndef ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
 #define ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
@@ -60,14 +63,14 @@ enum class RopeScalingKind : uint8_t {
 };
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kModel;
-  float factor = 1.0f;  // 1 to 1024; of kModel it is the file's.
+  float factor = 1.0f;  // 1 to 1024; ignored with kModel.
 };
 
 struct EngineOptions {
   uint32_t num_threads = 0;          // 0 = all cores.
-  DType kv_dtype = DType::kFloat16;  // Of the KV that attndb stores.
+  DType kv_dtype = DType::kFloat16;  // Element type of the K and V that attndb stores.
   uint32_t ubatch_tokens = 512;      // Tokens that one pass through the model takes.
-  uint32_t max_sessions = 16;        // In one DecodeBatch; 64 at most.
+  uint32_t max_sessions = 16;        // Sessions in one DecodeBatch; 64 at most.
   HookVariant variant = HookVariant::kRewrite;
   std::vector<AdapterFile> adapters;
   RopeScaling rope_scaling;
@@ -95,20 +98,24 @@ struct PrefillProgress {
   double tokens_per_second = 0;
 };
 
-// q of new tokens in one layer, as attention gets it: [n, num_q_heads, head_dim], after RoPE, in
-// the spec's layout. `first_token`: index in the session of row 0. Valid during the call. A failure
-// ends the prefill with it.
+// Called with q of new tokens in one layer, as attention gets it: [n, num_q_heads, head_dim], after
+// RoPE, in the spec's layout. `first_token`: index in the session of row 0. `q` is valid during the
+// call. An error ends the prefill and is its answer.
 using OnQueries = std::function<Status(LayerId layer, uint64_t first_token, const TensorView& q)>;
 
 struct PrefillOptions {
-  // After each ubatch; false stops with kCancelled. The session keeps the tokens that are done.
+  // Called after each ubatch; false stops with kCancelled. The session keeps the tokens that are
+  // done.
   std::function<bool(const PrefillProgress&)> progress;
-  // After each ubatch but the last, with the session complete up to tokens_done of `tokens`: the
-  // place to Store it, so that a killed import resumes. A failure ends the prefill with it.
+  // Called after each ubatch but the last, with the session complete up to tokens_done of `tokens`:
+  // the place to Store it, so that a killed import resumes. An error ends the prefill and is its
+  // answer.
   std::function<Status(uint64_t tokens_done)> checkpoint;
-  // Logits after every token (else only after the last): called with its index in `tokens`.
+  // Called with the logits after every token and its index in `tokens`. Null: only the last token's
+  // logits are computed.
   std::function<void(uint64_t index, std::span<const float> logits)> on_logits;
-  // For each ubatch each layer in order, before its attention; on one of llama.cpp's threads.
+  // Called for each ubatch and layer, in order, before its attention, on one of llama.cpp's
+  // threads.
   OnQueries on_queries;
 };
 
@@ -125,7 +132,7 @@ struct SamplerOptions {
 
 struct GenerateOptions {
   uint32_t max_tokens = 256;
-  std::vector<std::string> stop;  // Ends the text before the first of these.
+  std::vector<std::string> stop;  // The text ends before the first of these.
   bool ignore_end = false;        // Go on after an end-of-generation token (benchmarks).
   SamplerOptions sampler;
   // Whole UTF-8 characters as they come; false stops.
@@ -143,7 +150,7 @@ std::string_view FinishReasonName(FinishReason reason);
 
 struct Generation {
   std::vector<TokenId> tokens;  // Without the end-of-generation token.
-  // Of `tokens`, those that the session holds: all, or all but the last, which was not run.
+  // How many of `tokens` the session holds: all, or all but the last, which was not run.
   uint64_t num_in_session = 0;
   std::string text;  // Without the stop string.
   FinishReason finish = FinishReason::kMaxTokens;
@@ -165,7 +172,7 @@ struct ChatMessage {
   std::string content;
 };
 
-// One session's new tokens in a batch.
+// The new tokens of one session in a batch.
 struct BatchEntry {
   Session* session = nullptr;
   std::span<const TokenId> tokens;
@@ -173,13 +180,13 @@ struct BatchEntry {
 
 // One generated token that plain llama.cpp would not have chosen.
 struct TokenDifference {
-  uint64_t index = 0;  // In `generated`.
+  uint64_t index = 0;  // Index in `generated`.
   TokenId ours = 0;
   TokenId plain = 0;
   double logit_gap = 0;  // Plain's logit of its own choice minus that of ours.
 };
 
-// Generated tokens judged by plain llama.cpp, each after the same tokens before it.
+// How plain llama.cpp judges generated tokens, each after the same tokens before it.
 struct CheckReport {
   uint64_t num_compared = 0;
   std::vector<TokenDifference> differences;
@@ -188,7 +195,7 @@ struct CheckReport {
   // tokens differ or CheckOptions::measure_spread.
   double own_spread = 0;
   double plain_ms = 0;          // Time of the plain run with flash attention, prompt and tokens.
-  double plain_prefill_ms = 0;  // ... of its prompt alone: the cold prefill.
+  double plain_prefill_ms = 0;  // Time of that run's prompt alone: the cold prefill.
 
   bool equal() const { return differences.empty(); }
 };
@@ -197,12 +204,12 @@ struct CheckOptions {
   bool measure_spread = false;
 };
 
-// A context of plain llama.cpp: no hook, its own KV cache.
+// Options of a context of plain llama.cpp: no hook, its own KV cache.
 struct PlainOptions {
-  uint32_t num_tokens = 4096;  // That it can hold.
+  uint32_t num_tokens = 4096;  // Tokens that the context can hold.
   bool flash_attention = true;
   DType kv_dtype = DType::kFloat16;
-  bool repeats = false;  // PlainContext::Repeat will be called.
+  bool repeats = false;  // Whether PlainContext::Repeat will be called.
 };
 
 class LlamaEngine {
@@ -247,16 +254,16 @@ class LlamaEngine {
   Result<std::vector<TokenId>> FirstTurn(std::string_view system, std::string_view message) const;
   Result<std::vector<TokenId>> NextTurn(std::string_view message) const;
 
-  // Runs `tokens` after those that `session` holds, in ubatches. Logits(0): after the last.
+  // Runs `tokens` after those that `session` holds, in ubatches. Logits(0): after the last token.
   // Errors: kInvalidArgument (no token; an id out of the vocabulary; a session of another spec);
-  //         kCancelled; whatever the session's Append and Attend give. The session then holds what
-  //         it held and the ubatches that were done: session.num_tokens() says how many tokens.
+  //         kCancelled; whatever the session's Append and Attend give. The session keeps the
+  //         ubatches that were done: session.num_tokens() says how many tokens it holds.
   Status Prefill(Session& session, std::span<const TokenId> tokens,
                  const PrefillOptions& options = {});
   Status Decode(Session& session, TokenId token);
-  // One pass for several sessions, max_sessions and ubatch_tokens in all at most. All are cropped
-  // back if one fails. Logits(i): after the last token of entry i. Before the pass, as in Decode,
-  // sessions that run a single token wait for what a plan with await=1 reads
+  // Runs one pass for several sessions, at most max_sessions of them and ubatch_tokens in all. All
+  // are cropped back if one fails. Logits(i): after the last token of entry i. Before the pass, as
+  // in Decode, sessions that run a single token wait for what a plan with await=1 reads
   // (Session::awaits_derived); what can't be had is no error. Prefill never waits.
   Status DecodeBatch(std::span<const BatchEntry> entries);
 
@@ -264,15 +271,16 @@ class LlamaEngine {
   // REQUIRES: entry < number of entries of that call.
   std::span<const float> Logits(size_t entry = 0) const;
 
-  // Runs `rest`, then samples until an end. The repeat penalty sees `rest` and what was generated.
-  // Errors: as Prefill; the session then holds what it held.
+  // Runs `rest`, then samples tokens until one of GenerateOptions's ends. The repeat penalty sees
+  // `rest` and what was generated.
+  // Errors: as Prefill; the session then holds what it held before the call.
   Result<Generation> Generate(Session& session, std::span<const TokenId> rest,
                               const GenerateOptions& options = {});
 
   bool IsEndOfGeneration(TokenId token) const;
   EngineCacheUse engine_cache() const;
 
-  // Plain llama.cpp over the same weights. Errors: kResourceExhausted (its KV cache).
+  // A context of plain llama.cpp over the same weights. Errors: kResourceExhausted (its KV cache).
   Result<std::unique_ptr<PlainContext>> OpenPlain(const PlainOptions& options = {}) const;
 
   // Judges greedy tokens `generated` after `prompt` by plain llama.cpp on the whole prompt.

@@ -1,4 +1,5 @@
-// llama.cpp's log, kept instead of printed: its last complaints become part of our error messages.
+// Keeps llama.cpp's log instead of printing it: its last complaints become part of our error
+// messages.
 //
 // llama.cpp has one log callback a process. The first call of BeginLog installs ours, which a later
 // llama_log_set of the program replaces (messages are then less detailed, nothing else changes).

@@ -27,7 +27,7 @@ Result<std::string> ResolveModel(const std::string& model);
 // siblings, in order.
 Result<std::vector<std::string>> ModelFiles(const std::string& path);
 
-// Reads the heads of all files of a model (ModelFiles), or of an adapter: gguf_check.h.
+// Reads and checks the heads of all files of a model (ModelFiles), or of an adapter: gguf_check.h.
 // Errors: kInvalidArgument with file, field, what was found and what was expected, or with what
 //         ggml says of the file; kUnsupported; kIoError.
 Status CheckModelFiles(std::span<const std::string> files);

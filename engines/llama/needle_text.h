@@ -1,5 +1,5 @@
-// A generated text of facts between other sentences, and a question for each fact: where a head
-// looks for an answer can be told right from wrong.
+// A generated text of facts between other sentences, and a question for each fact, by which it can
+// be told whether a head looks for the answer.
 //
 // Facts come in a few forms, each several times with other names, so that a head that knows only
 // the form finds no more than chance does. Half of the questions say it in the fact's words, half

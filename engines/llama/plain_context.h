@@ -1,5 +1,5 @@
-// Plain llama.cpp over the weights of a LlamaEngine: no hook, its own KV cache. What attndb's
-// results and speed are compared with.
+// Plain llama.cpp over the weights of a LlamaEngine: no hook, its own KV cache. attndb's results
+// and speed are compared with it.
 //
 // Errors:  kInvalidArgument (an id out of the vocabulary, no token); kResourceExhausted (more
 //          tokens than the context holds); kInternal (llama_decode failed).
@@ -29,7 +29,7 @@ class PlainContext {
   // in `tokens`; else only the last token's logits are computed.
   Status Run(std::span<const TokenId> tokens, const OnLogits& on_logits = nullptr);
 
-  // After the last token of the last Run; valid until the next call.
+  // Logits after the last token of the last Run; valid until the next call.
   std::span<const float> Logits() const;
 
   uint64_t num_tokens() const;

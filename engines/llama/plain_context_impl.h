@@ -24,7 +24,7 @@ class PlainContext::Impl {
   std::span<const float> LogitsAt(int32_t idx) const;
 
   ContextHandle context;
-  const Tokenizer* tokenizer = nullptr;  // Of the engine.
+  const Tokenizer* tokenizer = nullptr;  // Owned by the engine.
   uint64_t num_tokens = 0;
 };
 

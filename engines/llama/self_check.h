@@ -18,30 +18,33 @@
 
 namespace attndb::llama {
 
-// The forward, in this process: the distance of the quantized model's logits, through attndb, from
-// those of the same weights in float32 in plain llama.cpp, over the length of these. Uses `folder`,
-// which exists, for files of about 5 MB. Errors: what opening a model, a store and a pass gives.
+// Runs the forward in this process. Gives the distance of the quantized model's logits, through
+// attndb, from the logits of the same weights in float32 in plain llama.cpp, over the length of the
+// latter. Writes files of about 5 MB into `folder`, which exists. Errors: those of opening a model
+// and a store, and of a pass.
 Result<double> ForwardDifference(const std::string& folder);
 
-// Errors: as ForwardDifference; kInternal (a difference that rounding does not make).
+// Ok if ForwardDifference is rounding. Errors: as ForwardDifference; kInternal (a larger
+// difference).
 Status CheckForward(const std::string& folder);
 
-// Whether it is one that rounding makes; false of NaN.
+// Whether rounding makes such a difference; false for NaN.
 bool IsRounding(double difference);
 
 struct SelfCheck {
   bool ok = false;
-  std::string signal;   // "SIGILL" if the child died of it, else "".
+  std::string signal;   // The signal that ended the child ("SIGILL"), or "".
   std::string problem;  // What was seen; "" if ok.
   std::string advice;   // What to do about it; "" if ok.
   double seconds = 0;
-  // That llama.cpp was compiled for: "AVX2", "AMX_INT8", ... Empty if it died before it said so.
+  // Instruction sets that llama.cpp was compiled for: "AVX2", "AMX_INT8", ... Empty if the child
+  // died before it said so.
   std::vector<std::string> instruction_sets;
 };
 
 using ForwardStep = std::function<Status(const std::string& folder)>;
 
-// `forward` in a child process, two minutes at most.
+// Runs `forward` in a child process, two minutes at most.
 SelfCheck RunSelfCheck(const std::string& folder, const ForwardStep& forward = CheckForward);
 
 // The instruction sets in llama.cpp's own words: "CPU : AVX = 1 | AVX2 = 1 | OPENMP = 1 | ".

@@ -23,14 +23,14 @@ class TextStream {
   std::string Finish();
 
   bool stopped() const { return stopped_; }
-  const std::string& text() const { return text_; }  // All that was given out.
+  const std::string& text() const { return text_; }  // All text that was given out.
 
  private:
   std::string Emit(size_t num_bytes);
   size_t SafeBytes() const;
 
   std::vector<std::string> stop_;
-  std::string pending_;  // Not given out yet.
+  std::string pending_;  // Text that was not given out yet.
   std::string text_;
   bool stopped_ = false;
 };
