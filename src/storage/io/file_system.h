@@ -29,7 +29,7 @@ class RandomAccessFile {
 
   virtual Result<uint64_t> Size() const = 0;
 
-  // Asks the system to forget its copy of the contents, so that the next reads are of the disk.
+  // Asks the system to drop its copy of the contents, so that later reads come from the disk.
   virtual void DropCache() const {}
 };
 
@@ -38,7 +38,8 @@ class RandomAccessFile {
 // dropped the dirty pages and would report success (Rebello et al., ATC 2020).
 class WritableFile {
  public:
-  virtual ~WritableFile() = default;  // Closes, if Close was not called; loses its error.
+  // Closes the file, if Close was not called; an error of that is lost.
+  virtual ~WritableFile() = default;
 
   // Writes at the end of what was appended so far.
   virtual Status Append(std::span<const std::byte> data) = 0;
@@ -67,7 +68,7 @@ class FileSystem {
   // Creates `path`, which must not exist (kAlreadyExists), readable by its owner only.
   virtual Result<std::unique_ptr<WritableFile>> CreateNew(const std::string& path) = 0;
 
-  // Atomic. Never replaces: kAlreadyExists if there is a `to`.
+  // Renames atomically. Never replaces: kAlreadyExists if `to` exists.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
 
   virtual Status Remove(const std::string& path) = 0;
@@ -83,11 +84,11 @@ class FileSystem {
 
   virtual Result<uint64_t> FileSize(const std::string& path) = 0;
 
-  // What a file in `dir` may still take.
+  // Free bytes on the disk of `dir`.
   virtual Result<uint64_t> FreeBytes(const std::string& dir) = 0;
 
-  // Locks the file `path`, which is created if missing. Errors: kBusy if anyone, this process
-  // included, holds it. Released by the system when the process dies.
+  // Locks the file `path`, which is created if missing, without waiting. Errors: kBusy if anyone,
+  // this process included, holds it. The system releases it when the process dies.
   virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path) = 0;
 };
 

@@ -12,7 +12,7 @@ namespace attndb::storage {
 struct ChainEntry {
   std::shared_ptr<Segment> segment;
   uint64_t num_tokens_used = 0;
-  uint64_t first_token = 0;  // Of the segment, the first that is used.
+  uint64_t first_token = 0;  // Index in the segment of the first token that is used.
 };
 
 }  // namespace attndb::storage

@@ -1,9 +1,10 @@
-// Rows of a chain's layer that lie in memory: of segments, whose layer is brought there, whole,
-// when its first row is asked for; and of runs that are there, as a tail's.
+// Rows of a layer of a chain, in memory: a segment's layer is read whole when its first row is
+// asked for; runs that are in memory already, as a tail's are, stay where they are.
 //
 // Errors:  those of Segment::PinLayer.
-// Memory:  a layer stays in memory until Reset. What is added allocates nothing once grown.
-// Threads: as ChainSource. Of several threads that ask for a segment first, one reads it and the
+// Memory:  a layer stays in memory until Reset. Adding runs allocates nothing once buffers have
+//          grown.
+// Threads: as ChainSource. Of several threads that ask first for a segment, one reads it and the
 //          others wait.
 #ifndef ATTNDB_STORAGE_KV_CHAIN_ROWS_H_
 #define ATTNDB_STORAGE_KV_CHAIN_ROWS_H_
@@ -26,7 +27,7 @@ class ChainRows final : public ChainSource {
   void Reset(const LayerShape& shape, DType dtype) override ATTNDB_EXCLUDES(mutex_);
   void AddSegment(Segment* segment, LayerId layer, uint64_t num_tokens) override;
   void AddTail(const KvTail& tail, LayerId layer) override;
-  // A run in memory: [num_kv_heads], of equal length.
+  // Adds a run that is in memory: [num_kv_heads] heads of equal length.
   void AddRun(std::span<const KvRows> heads);
 
   std::span<const uint64_t> run_tokens() const override { return run_tokens_; }
@@ -37,12 +38,12 @@ class ChainRows final : public ChainSource {
 
  private:
   struct Run {
-    Segment* segment = nullptr;  // Null: `rows` are there.
+    Segment* segment = nullptr;  // Null: the run is in memory already, and `rows` has it.
     LayerId layer = 0;
     std::vector<KvRows> rows;  // By kv head.
-    LayerPin pin;              // Of the segment. Written once, under mutex_.
-    // By kv head; null until a segment is in memory. The release that sets them pairs with the
-    // acquire of who reads.
+    LayerPin pin;              // Pin of the segment's layer. Written once, under mutex_.
+    // [num_kv_heads]; null until the segment's layer is in memory. Set with release, read with
+    // acquire, so that a reader sees the rows.
     std::atomic<const KvRows*> heads = nullptr;
   };
 

@@ -1,13 +1,13 @@
-// A source of the rows of one layer of a chain: sealed segments, then a tail. Which one sessions
-// read through is their host's choice: layers that stay in memory (chain_rows.h), or others.
+// A source of the rows of one layer of a chain: sealed segments, then a tail. A session's host
+// chooses the source: layers that stay in memory (chain_rows.h), or another.
 //
 //   rows->Reset(shape, dtype);
-//   rows->AddSegment(segment, layer, num_tokens);  // Run 0,
-//   rows->AddTail(tail, layer);                    // ... and those that follow.
+//   rows->AddSegment(segment, layer, num_tokens);  // Adds run 0.
+//   rows->AddTail(tail, layer);                    // Adds the runs that follow.
 //   ... leases read ...
 //   rows->Reset(shape, dtype);                     // Lets go of what was read.
 //
-// Errors:  those of reading a segment. The first is kept, with its segment: TakeFailure.
+// Errors:  those of reading a segment. The first one is kept, with its segment: TakeFailure.
 // Threads: leases may be read by any number of threads; all else by one, while nobody reads.
 #ifndef ATTNDB_STORAGE_KV_CHAIN_SOURCE_H_
 #define ATTNDB_STORAGE_KV_CHAIN_SOURCE_H_
@@ -27,7 +27,7 @@
 
 namespace attndb::storage {
 
-// How keys and values of a layer lie: rows one after another, padded. Where, `data` says.
+// How keys and values of a layer lie: rows one after another, padded. At() adds where.
 struct RowFormats {
   RowFormats() = default;
   RowFormats(const LayerShape& shape, DType dtype)
@@ -56,18 +56,20 @@ class ChainSource : public RowSource {
     Status status;
   };
 
-  // Forgets all runs, and lets go of what it read.
+  // Forgets all runs and lets go of what was read.
   virtual void Reset(const LayerShape& shape, DType dtype) = 0;
-  // The segment's first tokens. `segment` must outlive the run. REQUIRES: it has as many.
+  // Adds the first `num_tokens` tokens of a segment as one run. `segment` must outlive the run.
+  // REQUIRES: it has as many tokens.
   virtual void AddSegment(Segment* segment, LayerId layer, uint64_t num_tokens) = 0;
-  // The runs of a layer of the tail, as they are now.
+  // Adds the tail's present rows of a layer, as one run or several.
   virtual void AddTail(const KvTail& tail, LayerId layer) = 0;
 
-  // By run.
+  // Number of tokens of each run.
   virtual std::span<const uint64_t> run_tokens() const = 0;
-  // Brings all of the runs into memory, if that is where they are read. Errors: as reading them.
+  // Reads all of the runs into memory, if the source reads them there. Errors: those of reading.
   virtual Status BringAll() = 0;
-  // Of the first segment that could not be read since Reset; it is told once.
+  // The first segment since Reset that could not be read, with the error; each failure is given
+  // once.
   virtual std::optional<Failure> TakeFailure() = 0;
 };
 

@@ -1,4 +1,4 @@
-// A companion object, read side: what was derived from a segment, by layer, kv head and part.
+// The read side of a companion object: what was derived from a segment, by layer, kv head and part.
 //
 // As with segments, no byte is handed out before it was verified, and nothing is opened before its
 // manifest was found equal to the root hash in the catalog and its header to the segment that it
@@ -27,14 +27,14 @@
 
 namespace attndb::storage {
 
-// What the catalog knows of a companion; all of it is compared with the files.
+// What the catalog knows of a companion; Open compares all of it with the files.
 struct CompanionExpectation {
   CompanionIdentity identity;
   CompanionShape shape;
   Sha256Digest root_hash{};  // SHA-256 of the manifest.
 };
 
-// Where a part lies.
+// The place of a part in a companion.
 struct PartPlace {
   LayerId layer = 0;
   uint32_t kv_head = 0;
@@ -61,9 +61,9 @@ class Companion {
 
   // REQUIRES, here and below: the place exists.
   uint64_t num_rows(const PartPlace& place) const { return At(place).num_rows; }
-  // Memory that ReadPart takes; 0 if the part is empty.
+  // Memory in bytes that ReadPart takes; 0 if the part is empty.
   uint64_t PartBytes(const PartPlace& place) const;
-  // Verified; 64-byte aligned.
+  // Reads and verifies a part; the bytes are 64-byte aligned.
   Result<ObjectRange> ReadPart(const PartPlace& place) const;
 
  private:

@@ -24,8 +24,8 @@ namespace attndb::storage {
 struct CompanionIdentity {
   StoreUuid store_uuid{};
   ObjectName name;
-  Sha256Digest segment_root_hash{};  // Of the segment that it was made from.
-  uint64_t num_tokens = 0;           // Of that segment.
+  Sha256Digest segment_root_hash{};  // Root hash of the segment that it was made from.
+  uint64_t num_tokens = 0;           // Number of tokens of that segment.
 
   friend bool operator==(const CompanionIdentity&, const CompanionIdentity&) = default;
 };

@@ -1,6 +1,7 @@
-// A companion object, write side: for each (layer, kv head) its parts, a section each, streamed.
+// The write side of a companion object: for each layer and kv head its parts, a section each,
+// streamed.
 //
-// Parts are what readers may want apart from each other, as a plane that few plans scan.
+// A part is what readers may want apart from the others, for instance a plane that few plans scan.
 //
 // Errors:  kCancelled; kResourceExhausted, kIoError, kReadOnly, kAlreadyExists. After an error the
 //          writer is dead. Unless Finish succeeded, no file is left.
@@ -25,13 +26,15 @@
 
 namespace attndb::storage {
 
-// What sections a companion has.
+// Which sections a companion has.
 struct CompanionShape {
-  KvShape segment;                 // Layers and kv heads of the segment.
-  std::vector<std::string> parts;  // Of each head; names as of kinds (IsKindName), at least one.
+  KvShape segment;  // Layers and kv heads of the segment.
+  // The parts that each head has; names as of kinds (IsKindName), at least one.
+  std::vector<std::string> parts;
 };
 
-// In order: layers, in each its kv heads, of each its parts. With no place yet.
+// The sections in order: layer by layer, in each its kv heads, for each head its parts. Their
+// places are not known yet.
 std::vector<SectionEntry> SectionsOf(const CompanionShape& shape);
 
 struct CompanionWriteOptions {
@@ -53,12 +56,12 @@ class CompanionWriter {
   CompanionWriter(Key, const CompanionWriteOptions& options, std::vector<SectionEntry> sections,
                   std::unique_ptr<ObjectWriter> object);
 
-  // The next part, in the order of SectionsOf. A head that has nothing in this companion gives no
-  // bytes. REQUIRES: it is not beyond the last.
+  // Appends the next part, in the order of SectionsOf. A head that has nothing in this companion
+  // gives no bytes. REQUIRES: not all parts were added.
   Status AddPart(std::span<const std::byte> bytes, uint64_t num_rows);
 
   const ObjectName& name() const { return identity_.name; }
-  // What stops it, for who takes long over a part; may be null.
+  // The flag that stops the writer, for callers that take long over a part; may be null.
   const std::atomic<bool>* cancel() const { return cancel_; }
 
   // Returns when the object is durable. REQUIRES: all parts were added.

@@ -4,7 +4,7 @@
 // Shapes:  k [num_tokens, RowElements(head_dim)], v [num_tokens, RowElements(v_head_dim)],
 //          row-major; a row is padded with zeros to a multiple of 16 elements (kernels/layout.h).
 // Units:   elements of KvShape::dtype; k and v are 64-byte aligned.
-// Threads: values; who made the view keeps its memory alive.
+// Threads: values; whoever made the view keeps its memory alive.
 #ifndef ATTNDB_STORAGE_KV_KV_ROWS_H_
 #define ATTNDB_STORAGE_KV_KV_ROWS_H_
 

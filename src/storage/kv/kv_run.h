@@ -1,7 +1,8 @@
-// A run of tokens whose K and V do not change any more: what derived objects are made from. A
-// sealed segment (segment.h) is one, and so is a block of a session's tail (tail_block.h).
+// A run of tokens whose K and V do not change any more, from which objects are derived: a sealed
+// segment (segment.h) or a block of a session's tail (tail_block.h).
 //
-// Errors:  those of reading a segment; a block of a tail has none, and no sampled queries.
+// Errors:  those of reading a segment. A block of a tail is in memory: it has no errors, and no
+//          sampled queries.
 // Threads: thread-safe.
 #ifndef ATTNDB_STORAGE_KV_KV_RUN_H_
 #define ATTNDB_STORAGE_KV_KV_RUN_H_
@@ -34,41 +35,41 @@ class LayerQueries {
   std::vector<QueryRows> rows_;  // By kv head; into buffer_.
 };
 
-// Keys or values of one kv head, in memory as long as this lives. Not kept resident, as
-// LayerQueries.
+// Keys or values of one kv head, in memory as long as this lives. As LayerQueries, they are not
+// kept for others.
 class HeadRows {
  public:
   HeadRows() = default;
-  // Of rows that somebody else keeps.
+  // Views rows that somebody else keeps.
   explicit HeadRows(const std::byte* data) : data_(data) {}
 
-  // [tokens that were asked for, KRowBytes or VRowBytes].
+  // [tokens that were asked for], each KRowBytes or VRowBytes long.
   const std::byte* data() const { return data_; }
 
  private:
   friend class Segment;
   Reservation reservation_;
   AlignedBuffer buffer_;
-  const std::byte* data_ = nullptr;  // Into buffer_, if that holds any.
+  const std::byte* data_ = nullptr;  // Points into buffer_, if that holds the rows.
 };
 
 class KvRun {
  public:
   virtual ~KvRun() = default;
 
-  // No two runs of a process that are open at the same time have the same.
+  // No two runs that a process has open at the same time have the same id.
   virtual uint64_t id() const = 0;
   virtual uint64_t num_tokens() const = 0;
   virtual int64_t first_position() const = 0;
-  // Whether it is a segment, and no block of a session's tail.
+  // True for a segment, false for a block of a session's tail.
   virtual bool is_sealed() const = 0;
   virtual const KvShape& shape() const = 0;
 
   // Whether K or V of the head holds NaN or Inf. REQUIRES: layer and kv_head exist.
   virtual bool non_finite(LayerId layer, uint32_t kv_head) const = 0;
-  // All tokens of a head. REQUIRES: layer and kv_head exist.
+  // Reads the rows of all tokens of a head. REQUIRES: layer and kv_head exist.
   virtual Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part) const = 0;
-  // REQUIRES: layer exists.
+  // Reads the sampled queries of all heads of a layer. REQUIRES: layer exists.
   virtual Result<LayerQueries> ReadQueries(LayerId layer) const = 0;
 };
 

@@ -2,11 +2,12 @@
 //
 // Each layer is a list of blocks of 256 tokens; in a block, the K rows of a head are contiguous and
 // 64-byte aligned, and so are its V rows. The last block may be smaller and grows by copying, so
-// that a tail needs at most 1.2 times its KV (plus 16 tokens a layer). Forks share blocks; who
-// writes to a shared block copies it first.
+// that a tail needs at most 1.2 times its KV (plus 16 tokens a layer). Forks share blocks; a fork
+// copies a shared block before it writes to it.
 //
-// Joined:  4,096 tokens of a layer, the first that are complete and the next, may be joined into
-//          one run, from which objects can be derived. Nothing is written to them any more.
+// Joined:  the first 4,096 tokens that are complete in a layer, and each 4,096 after them, may be
+//          joined into one run, from which objects can be derived. Nothing is written to them any
+//          more.
 //
 //   ATTNDB_ASSIGN_OR_RETURN(const AppendSlot slot, tail.BeginAppend(layer, n));
 //   for (const AppendPiece& piece : slot.pieces)
@@ -51,8 +52,8 @@ struct AppendSlot {
   std::span<const AppendPiece> pieces;  // In token order; valid until the next call on the tail.
 };
 
-// kJoinedTokens of one layer, each head's rows together. They stay as they are as long as somebody
-// holds this, whatever becomes of the tail.
+// One run of kJoinedTokens tokens of a layer, each head's rows together. The rows stay as they are
+// as long as somebody holds this, whatever becomes of the tail.
 struct JoinedTokens {
   std::shared_ptr<const void> memory;
   std::vector<KvRows> rows;  // By kv head; into memory.
@@ -72,8 +73,8 @@ class KvTail {
   // A tail with the same tokens; blocks are shared until one side writes to them.
   KvTail Fork();
 
-  // Room for num_rows new tokens of a layer, at most one call in progress. Nothing is visible
-  // before CommitAppend; another BeginAppend, Crop or Reset forgets it.
+  // Makes room for num_rows new tokens of a layer; at most one append is in progress. Nothing is
+  // visible before CommitAppend; another BeginAppend, Crop or Reset forgets it.
   Result<AppendSlot> BeginAppend(LayerId layer, uint64_t num_rows);
   void CommitAppend(LayerId layer);
 
@@ -92,16 +93,16 @@ class KvTail {
   // REQUIRES: i < num_joined(layer).
   JoinedTokens joined(LayerId layer, uint64_t i) const;
 
-  // Keeps the first num_tokens tokens of every layer that has more. The last block keeps its size;
-  // joined tokens of which some go are joined no more.
+  // Keeps the first num_tokens tokens of every layer that has more. The last block keeps its
+  // capacity; a joined run that loses some of its tokens is no run any more.
   void Crop(uint64_t num_tokens);
   void Reset();
 
-  // K and V in token order. Valid until the next append to this layer, Join, Crop or Reset.
+  // Rows of K and V in token order. Valid until the next append to this layer, Join, Crop or Reset.
   std::span<const KvRows> runs(LayerId layer, uint32_t kv_head) const;
 
   const KvShape& shape() const { return *shape_; }
-  // Bytes of all blocks, those shared with forks too.
+  // Bytes of all blocks, including those that forks share.
   uint64_t memory_bytes() const;
 
  private:

@@ -1,14 +1,15 @@
-// The limit on bytes of K and V held in memory, of what is derived from them and of scratch, and
-// the list of what may be dropped under it.
+// The limit on bytes of K and V, of objects derived from them and of scratch, held in memory; and
+// the list of what may be dropped under that limit.
 //
-// Everything that holds such bytes reserves first. What can be had again (a verified layer of a
-// segment, scratch that no call has) is registered as resident; when a reservation does not fit,
-// residents that nobody but the budget holds are dropped: of the group (segment) that was used
-// longest ago, the resident used last.
+// Everything that holds such bytes reserves them first. What can be had again (a verified layer of
+// a segment, scratch that no call uses) is registered as resident; when a reservation does not fit,
+// residents that nobody but the budget holds are dropped: from the group (segment) that was used
+// longest ago, the resident that was used last.
 //
-// Why that one: decoding goes through the layers of a context round and round, so the layer just
-// left is the one needed latest. Dropping the least recently used layer would always drop the next
-// one, and a context one layer larger than memory would be read from disk whole for every token.
+// Why that one: decoding goes through the layers of a context round and round, so the layer that
+// was used last is the one needed latest. Dropping the least recently used layer would always drop
+// the next one, and a context one layer larger than memory would be read from disk whole for every
+// token.
 //
 // Errors:  kResourceExhausted naming what was asked for, the limit and what is in use.
 // Threads: thread-safe. Must outlive everything that was reserved from it.
@@ -33,7 +34,7 @@ class MemoryBudget;
 // Bytes taken from a budget; gives them back when destroyed.
 class Reservation {
  public:
-  Reservation() = default;  // Of nothing.
+  Reservation() = default;  // Holds nothing.
   Reservation(Reservation&& other) noexcept
       : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Reservation& operator=(Reservation&& other) noexcept;
@@ -50,11 +51,11 @@ class Reservation {
   uint64_t bytes_ = 0;
 };
 
-// Residents that are used together, in turn: the layers of a segment.
+// Residents that are used together, one after another: the layers of a segment.
 class ResidentGroup {
  private:
   friend class MemoryBudget;
-  // Tick of the last use of any of them. Relaxed, as Resident's.
+  // Tick of the last use of any resident of the group. Relaxed, as Resident's.
   std::atomic<uint64_t> last_use_{0};
 };
 
@@ -82,22 +83,23 @@ class MemoryBudget {
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
-  // Takes `bytes`, dropping residents if it must. `what` names the request in the error.
+  // Takes `bytes`, dropping residents if it must. `what` names the request in the error. Waits for
+  // no disk.
   Result<Reservation> Reserve(uint64_t bytes, std::string_view what) ATTNDB_EXCLUDES(mutex_);
 
-  // Takes `bytes` if they are free; drops nothing. For what is only worth having where there is
+  // Takes `bytes` if they are free, and drops nothing: for what is only worth having where there is
   // room.
   std::optional<Reservation> ReserveIfFree(uint64_t bytes);
 
   // Keeps `resident` in memory until it is dropped for room, or by Drop.
   void Keep(std::shared_ptr<const Resident> resident) ATTNDB_EXCLUDES(mutex_);
-  // Marks it as just used.
+  // Marks the resident as just used.
   void Touch(const Resident& resident) {
     const uint64_t now = tick_.fetch_add(1, std::memory_order_relaxed) + 1;
     resident.last_use_.store(now, std::memory_order_relaxed);
     resident.group_->last_use_.store(now, std::memory_order_relaxed);
   }
-  // Forgets it; it is freed when its last holder lets go.
+  // Takes the resident off the list; it is freed when its last holder lets go.
   void Drop(const Resident* resident) ATTNDB_EXCLUDES(mutex_);
 
   uint64_t limit_bytes() const { return limit_bytes_; }
@@ -109,7 +111,7 @@ class MemoryBudget {
 
   bool TryTake(uint64_t bytes);
   void GiveBack(uint64_t bytes);
-  // Takes the resident to drop first off the list; null if others hold all of them.
+  // Takes the resident that should be dropped first off the list; null if others hold all of them.
   std::shared_ptr<const Resident> TakeVictim() ATTNDB_EXCLUDES(mutex_);
   static bool DropsBefore(const Resident& a, const Resident& b);
 

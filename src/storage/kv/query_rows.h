@@ -1,11 +1,11 @@
-// Sampled q rows of one kv head: what later indexes are trained on.
+// Sampled q rows of one kv head, on which indexes are trained.
 //
 // Shapes:  q [num_rows, RowElements(head_dim)] of KvShape::dtype, row-major; tokens and q_heads
 //          [num_rows].
 // Units:   tokens[i] = index of the token whose q row i is, counted from the start of the segment,
 //          in ascending order (a token may have several rows); q_heads[i] = its q head inside the
 //          group, [0, group_size).
-// Threads: values; who made the view keeps its memory alive.
+// Threads: values; whoever made the view keeps its memory alive.
 #ifndef ATTNDB_STORAGE_KV_QUERY_ROWS_H_
 #define ATTNDB_STORAGE_KV_QUERY_ROWS_H_
 

@@ -1,5 +1,5 @@
-// Rows of a chain's runs, brought into memory when they are asked for: the seam between who reads K
-// and V and where they lie.
+// Rows of a chain's runs, brought into memory when they are asked for: the seam between those who
+// read K and V and the places where K and V lie.
 //
 //   lease.Reset(&source);
 //   const size_t keys = lease.Request({run, kv_head, RowPart::kKeys}, first, count);
@@ -10,11 +10,12 @@
 // All rows of a phase are asked for in one call, not one by one: gathering 1,000 rows takes 15 to
 // 35 us, and 1,000 calls would take more than that.
 //
-// Pieces:  a range may lie in several places. A piece ends with the range or a multiple of
-//          kPieceRows after its begin, whatever the source, and kernels fold that many rows at a
-//          time: so bits don't depend on the source.
-// Parking: while rows are on their way, a source may have the thread do other work of its call:
-//          what asked for them is parked on the stack until that is done and they are there.
+// Pieces:  a range may lie in several places. A piece ends where the range ends, or at a multiple
+//          of kPieceRows rows after its begin, whatever the source is. Kernels fold that many rows
+//          at a time, so that results, bit by bit, do not depend on the source.
+// Parking: while rows are being read, a source may have the thread do other work of its call; the
+//          frames that asked for the rows stay on the stack until that work is done and the rows
+//          are there.
 // Errors:  those of the source; a row is only visible after it was verified.
 // Threads: a source is thread-safe and outlives its leases; a lease is one thread's.
 #ifndef ATTNDB_STORAGE_KV_ROW_SOURCE_H_
@@ -42,13 +43,12 @@ struct Strip {
 
 struct RowRequest {
   Strip strip;
-  uint64_t first = 0;  // Of a range.
+  uint64_t first = 0;  // First row, for a range.
   uint64_t count = 0;
-  const uint32_t* list = nullptr;  // Rows of the strip; null for a range.
+  const uint32_t* list = nullptr;  // Rows of the strip, for a list; null for a range.
 };
 
-// Where the rows of a request are, in the order in which they were asked for: row i of a list is
-// row list[i] of `rows`.
+// Where the rows of a request are: row i of the request is row list[i] of `rows`.
 struct ListedRows {
   kernels::RowsView rows;
   const uint32_t* list = nullptr;
@@ -56,20 +56,22 @@ struct ListedRows {
 
 class RowSource;
 
-// What a thread can do while rows are on their way.
+// Work that a thread can do while rows are being read.
 class OtherWork {
  public:
   virtual ~OtherWork() = default;
-  // Does a piece of it; false: there is none. Its errors go to who has it.
+  // Does one piece of work; false: there is none. Its errors go to whoever the work belongs to.
   virtual bool TakeSome() = 0;
 };
 
-// The rows of one phase of one worker. Reused: allocates nothing once grown, but by its source.
+// The rows that one worker asks for in one phase. A lease is reused: it allocates nothing once
+// grown, unless its source does.
 class RowLease {
  public:
   static constexpr uint64_t kPieceRows = 64;
 
-  // Lets go of what it holds, and reads from `source` from now on. `other_work` may be null.
+  // Lets go of the rows that it holds, and reads from `source` from now on. `other_work` may be
+  // null.
   void Reset(const RowSource* source, OtherWork* other_work = nullptr) {
     source_ = source;
     other_work_ = other_work;
@@ -81,7 +83,8 @@ class RowLease {
     places_.clear();
   }
 
-  // Each returns the request's number: 0, 1, ... since Clear.
+  // Adds a request for `count` rows from `first` on, or for those of a list; returns the request's
+  // number: 0, 1, ... since Clear.
   size_t Request(const Strip& strip, uint64_t first, uint64_t count) {
     requests_.push_back({.strip = strip, .first = first, .count = count});
     return requests_.size() - 1;
@@ -92,7 +95,7 @@ class RowLease {
     return requests_.size() - 1;
   }
 
-  // Brings all that was asked for into memory. May block.
+  // Brings all rows that were asked for into memory. May wait for the disk.
   Status Read();
   // As RowSource::Resident.
   const void* Resident(const Strip& strip) const;
@@ -112,12 +115,12 @@ class RowLease {
 
   // --- For sources. ---
 
-  // Of the thread that reads; null: it waits.
+  // Work for the thread that reads; null: it waits.
   OtherWork* other_work() const { return other_work_; }
 
-  // Where the rows of the next request lie, in the order of requests.
+  // These two say where the rows of the next request lie, in the order of requests.
 
-  // A range in pieces of `piece_rows`, each piece_bytes after the one before.
+  // A range lies in pieces of `piece_rows`, each piece_bytes after the one before.
   // REQUIRES: piece_rows is a multiple of kPieceRows, or the whole range is one piece.
   void PlaceRange(const kernels::RowsView& rows, uint64_t piece_rows, uint64_t piece_bytes) {
     places_.push_back({rows, nullptr, piece_rows, piece_bytes});
@@ -142,15 +145,15 @@ class RowSource {
  public:
   virtual ~RowSource() = default;
 
-  // Makes the rows of all of the lease's requests readable, and says where they are, until the
-  // lease is cleared or read again.
+  // Makes the rows of all requests of the lease readable, and says where they are. They stay until
+  // the lease is cleared or read again.
   virtual Status Acquire(RowLease* lease) const = 0;
 
-  // Whether Acquire takes other work: who reads has scratch for it then.
+  // Whether Acquire does other work meanwhile: then the caller needs scratch for that work, too.
   virtual bool parks() const { return false; }
 
-  // Where row 0 of a strip lies, if all of its rows are in memory; or null. For prefetches alone:
-  // a row may be read once a lease has it.
+  // Where row 0 of a strip lies, if all of its rows are in memory, else null. Only for prefetches:
+  // a row may be read only while a lease holds it.
   virtual const void* Resident(const Strip& /*strip*/) const { return nullptr; }
 };
 
@@ -158,7 +161,7 @@ inline Status RowLease::Read() { return source_->Acquire(this); }
 
 inline const void* RowLease::Resident(const Strip& strip) const { return source_->Resident(strip); }
 
-// Calls f(k, v, from, num_rows) for pieces of two ranges of equal length, in order.
+// Calls f(k, v, from, num_rows) for the pieces of two ranges of equal length, in order.
 template <typename F>
 void ForEachPiece(const RowLease& lease, size_t keys, size_t values, const F& f) {
   const uint64_t count = lease.requests()[keys].count;

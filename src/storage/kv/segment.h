@@ -1,4 +1,5 @@
-// A sealed segment, read side: an immutable run of tokens of a context, with K, V, sampled queries.
+// The read side of a sealed segment: an immutable run of tokens of a context, with K, V and sampled
+// queries.
 //
 // No byte is handed out before its granule's CRC was found equal to the manifest's, and no segment
 // is opened before the manifest was found equal to the root hash in the catalog and the header to
@@ -40,7 +41,7 @@ namespace attndb::storage {
 
 namespace internal {
 
-// One verified layer in memory.
+// One verified layer of a segment, in memory.
 struct LayerData final : public Resident {
   using Group = std::shared_ptr<ResidentGroup>;
   LayerData(Reservation reservation, Group group)
@@ -53,15 +54,15 @@ struct LayerData final : public Resident {
 
 }  // namespace internal
 
-// A layer in memory. Cheap to copy; keeps the bytes, not the segment, alive.
+// Keeps a layer in memory. Cheap to copy; keeps the bytes, not the segment, alive.
 class LayerPin {
  public:
-  LayerPin() = default;  // Of nothing.
+  LayerPin() = default;  // Pins nothing.
 
   uint32_t num_kv_heads() const { return static_cast<uint32_t>(data_->rows.size()); }
   std::span<const KvRows> heads() const { return data_->rows; }
 
-  // All tokens of the segment. REQUIRES: kv_head < num_kv_heads().
+  // Rows of all tokens of the segment. REQUIRES: kv_head < num_kv_heads().
   const KvRows& rows(uint32_t kv_head) const {
     ATTNDB_DCHECK(kv_head < num_kv_heads());
     return data_->rows[kv_head];
@@ -77,7 +78,7 @@ class LayerPin {
   std::shared_ptr<const internal::LayerData> data_;
 };
 
-// What the catalog knows of a segment; all of it is compared with the files.
+// What the catalog knows of a segment; Open compares all of it with the files.
 struct SegmentExpectation {
   SegmentIdentity identity;
   Sha256Digest root_hash{};  // SHA-256 of the manifest, as WriteSegment returned it.
@@ -108,21 +109,21 @@ class Segment final : public KvRun {
   bool is_sealed() const override { return true; }
   const KvShape& shape() const override { return expected_.identity.shape; }
   const Sha256Digest& root_hash() const { return expected_.root_hash; }
-  // Length of both files.
+  // Bytes of both files.
   uint64_t file_bytes() const { return object_->length() + object_->manifest_bytes(); }
 
-  // Known without reading the layer. REQUIRES: layer and kv_head exist.
+  // Known from the section table, without reading the layer. REQUIRES: layer and kv_head exist.
   bool non_finite(LayerId layer, uint32_t kv_head) const override;
 
   Result<std::vector<TokenId>> ReadTokens() const;
 
-  // Makes K and V of `layer` resident, if they are not, and holds them there. Of several threads
-  // that come first, one reads and the others wait. REQUIRES: layer < shape().layers.size().
+  // Reads K and V of `layer` into memory, if they are not there, and holds them there. Of several
+  // threads that ask first, one reads and the others wait. REQUIRES: layer < shape().layers.size().
   Result<LayerPin> PinLayer(LayerId layer) ATTNDB_EXCLUDES(mutex_);
 
   Result<LayerQueries> ReadQueries(LayerId layer) const override;
-  // Reads, and verifies, no more than the granules in which these rows lie. REQUIRES: layer and
-  // kv_head exist; tokens.begin <= tokens.end <= num_tokens().
+  // Reads and verifies only the granules in which these rows lie. REQUIRES: layer and kv_head
+  // exist; tokens.begin <= tokens.end <= num_tokens().
   Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part, TokenRange tokens) const;
   Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part) const override {
     return ReadRows(layer, kv_head, part, {0, num_tokens()});

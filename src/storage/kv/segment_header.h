@@ -20,12 +20,12 @@ namespace attndb::storage {
 
 using StoreUuid = std::array<std::byte, 16>;
 
-// What a segment is. Written into its header and kept by the catalog; a file of another store,
-// segment or model differs in at least one field.
+// The identity of a segment. It is written into the segment's header and kept by the catalog; a
+// file of another store, segment or model differs in at least one field.
 struct SegmentIdentity {
   StoreUuid store_uuid{};
   uint64_t segment_id = 0;
-  Sha256Digest model_identity{};  // Of ModelSpec and fingerprint; the same for all tenants.
+  Sha256Digest model_identity{};  // SHA-256 of ModelSpec and fingerprint; the same for all tenants.
   int64_t first_position = 0;     // RoPE position of the segment's first token.
   uint64_t num_tokens = 0;        // >= 1.
   KvShape shape;

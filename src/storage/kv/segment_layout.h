@@ -48,7 +48,7 @@ class SegmentLayout {
   }
   uint64_t query_refs(uint32_t layer, uint32_t head) const { return queries(layer, head) + 1; }
 
-  // Where K and V (sampled queries) of a layer lie in an object with these sections.
+  // The bytes of K and V, or of sampled queries, of a layer in an object with these sections.
   ByteRange KvRange(const std::vector<SectionEntry>& sections, uint32_t layer) const;
   ByteRange QueryRange(const std::vector<SectionEntry>& sections, uint32_t layer) const;
 
@@ -62,7 +62,8 @@ class SegmentLayout {
   uint64_t num_sections_ = 0;
 };
 
-// Kind, layer, head, flags 0 and no place: the sections of a segment of this shape, in order.
+// The sections of a segment of this shape, in order: kind, layer and head are set, flags are 0,
+// places are not known yet.
 std::vector<SectionEntry> SectionsOf(const KvShape& shape);
 
 // Takes sections of unknown kind out of a decoded table (kUnsupported if one may not be skipped),

@@ -1,4 +1,4 @@
-// A sealed segment, write side: streams a source into a new segment in bounded memory.
+// The write side of a sealed segment: streams a source into a new segment in bounded memory.
 //
 // Errors:  kInvalidArgument (shape, token or query out of range, runs that do not add up);
 //          kCancelled; kResourceExhausted, kIoError, kReadOnly, kAlreadyExists; whatever the source
@@ -23,13 +23,13 @@
 
 namespace attndb::storage {
 
-// What a segment is made of. The writer asks for tokens() first, then for each layer in order:
+// The contents of a new segment. The writer asks for tokens() first, then for each layer in order:
 // LoadLayer once, then rows and queries of each head.
 class SegmentSource {
  public:
   virtual ~SegmentSource() = default;
 
-  // One a token of the segment; each >= 0. Valid during WriteSegment.
+  // One id for each token of the segment, >= 0. Valid during WriteSegment.
   virtual std::span<const TokenId> tokens() const = 0;
 
   // Makes the layer readable until the next call, for instance by pinning older segments.
@@ -53,8 +53,8 @@ struct SegmentWriteOptions {
 
 struct WrittenSegment {
   Sha256Digest root_hash{};
-  uint64_t file_bytes = 0;                    // Of both files, all in all.
-  uint64_t query_bytes = 0;                   // Of these, sampled queries and their indices.
+  uint64_t file_bytes = 0;   // Bytes of both files together.
+  uint64_t query_bytes = 0;  // Bytes of sampled queries and their indices, a part of file_bytes.
   std::vector<std::vector<bool>> non_finite;  // [layer][kv_head], exact.
 };
 

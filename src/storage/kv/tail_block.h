@@ -1,8 +1,8 @@
-// A block of a session's tail from which objects can be derived: joined tokens (kv_tail.h), layer
-// by layer, as they are complete.
+// A block of a session's tail from which objects can be derived: joined tokens (kv_tail.h), added
+// layer by layer once they are complete.
 //
-// Threads: one thread adds layers; of a layer that was added before it was told of it, any thread
-//          may ask.
+// Threads: one thread adds layers; other threads may read those layers that were added before they
+//          were given the block.
 #ifndef ATTNDB_STORAGE_KV_TAIL_BLOCK_H_
 #define ATTNDB_STORAGE_KV_TAIL_BLOCK_H_
 
@@ -22,21 +22,21 @@ class TailBlock final : public KvRun {
   void AddLayer(LayerId layer, JoinedTokens tokens, std::vector<bool> non_finite);
   bool HasLayer(LayerId layer) const { return !layers_[layer].tokens.rows.empty(); }
 
-  // Told from the ids of segments by its highest bit.
+  // Unlike the ids of segments, its id has the highest bit set.
   uint64_t id() const override { return id_; }
   uint64_t num_tokens() const override { return KvTail::kJoinedTokens; }
   int64_t first_position() const override { return first_position_; }
   bool is_sealed() const override { return false; }
   const KvShape& shape() const override { return *shape_; }
 
-  // REQUIRES, of each: HasLayer(layer).
+  // These three REQUIRE HasLayer(layer).
   bool non_finite(LayerId layer, uint32_t kv_head) const override {
     return layers_[layer].non_finite[kv_head];
   }
   Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part) const override {
     return HeadRows(layers_[layer].tokens.rows[kv_head].At(part));
   }
-  // None: queries are sampled for segments.
+  // Gives no rows: queries are sampled for segments only.
   Result<LayerQueries> ReadQueries(LayerId layer) const override;
 
  private:

@@ -1,4 +1,4 @@
-// A session's tail as the contents of a segment.
+// A session's tail as the contents of a new segment.
 //
 // Threads: one thread; the tail must not change meanwhile.
 #ifndef ATTNDB_STORAGE_KV_TAIL_SOURCE_H_
@@ -15,7 +15,7 @@ namespace attndb::storage {
 
 class TailSource final : public SegmentSource {
  public:
-  // `tokens` are the tail's, `queries` by layer and kv head. What they view, and the tail, must
+  // `tokens` are the tail's; `queries` are [layer][kv head]. What they view, and the tail, must
   // outlive the source.
   TailSource(const KvTail* tail, std::span<const TokenId> tokens,
              std::vector<std::vector<QueryRows>> queries)

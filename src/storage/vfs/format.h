@@ -26,7 +26,8 @@ inline constexpr uint64_t kManifestHeaderBytes = 96;
 inline constexpr std::string_view kSegmentMagic = "attnsegm";
 inline constexpr uint32_t kSegmentVersion = 1;
 inline constexpr uint64_t kSegmentHeaderBytes = kGranuleBytes;
-inline constexpr uint64_t kSegmentShapeOffset = 256;  // Of the first LayerShape in the header.
+// Offset of the first LayerShape in the header.
+inline constexpr uint64_t kSegmentShapeOffset = 256;
 
 inline constexpr std::string_view kCompanionMagic = "attncomp";
 inline constexpr uint32_t kCompanionVersion = 1;
@@ -35,7 +36,8 @@ inline constexpr uint64_t kCompanionHeaderBytes = kGranuleBytes;
 inline constexpr uint64_t kSectionEntryBytes = 64;
 
 // Hard caps: what a parser accepts at most, far beyond what is ever written.
-inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 40;  // 1 TiB: a manifest of 1 GiB.
+// 1 TiB, whose manifest takes 1 GiB.
+inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 40;
 inline constexpr uint32_t kMaxLayers = 256;
 inline constexpr uint32_t kMaxKvHeads = 1024;
 inline constexpr uint32_t kMaxHeadDim = 1024;

@@ -1,7 +1,7 @@
 // The manifest of an object: its length and the CRC-32C of each of its granules.
 //
-// It is a file of its own, not beside the data: a checksum that lies with its data can't see a
-// lost, stale or misdirected write. Its SHA-256, the root hash, is kept by the catalog.
+// The manifest is a file of its own, not beside the data: a checksum that lies with its data can't
+// detect a lost, stale or misdirected write. Its SHA-256, the root hash, is kept by the catalog.
 //
 // Errors:  kCorruption, or kUnsupported for another version, naming field, expected and found.
 // Threads: values and pure functions.
@@ -24,7 +24,7 @@ struct Manifest {
   std::vector<uint32_t> granule_crcs;  // The last granule may be short.
 };
 
-// Granules of an object of `object_bytes`.
+// Number of granules of an object of `object_bytes`.
 uint64_t NumGranules(uint64_t object_bytes);
 
 // Length of the manifest of an object of `object_bytes` <= kMaxObjectBytes.

@@ -42,7 +42,7 @@ class ObjectWriter {
     FileSystem* file_system = nullptr;  // Not owned; outlives the writer.
     std::string dir;
     ObjectName name;
-    uint64_t head_bytes = 0;  // Kept free in front for Finish; a multiple of kGranuleBytes.
+    uint64_t head_bytes = 0;  // Bytes kept free in front for Finish; a multiple of kGranuleBytes.
     const std::atomic<bool>* cancel = nullptr;  // Not owned; may be null.
   };
 
@@ -53,7 +53,7 @@ class ObjectWriter {
   ObjectWriter(const ObjectWriter&) = delete;
   ObjectWriter& operator=(const ObjectWriter&) = delete;
 
-  // Bytes of the object so far, head included: where the next Append goes.
+  // Bytes of the object so far, head included: the offset at which the next Append writes.
   uint64_t position() const { return flushed_bytes_ + num_buffered_; }
 
   Status Append(std::span<const std::byte> data);
@@ -78,7 +78,7 @@ class ObjectWriter {
   uint64_t flushed_bytes_ = 0;
   std::vector<uint32_t> granule_crcs_;
   std::unique_ptr<WritableFile> data_file_;
-  std::vector<std::string> paths_;  // Files of ours, as they are named now.
+  std::vector<std::string> paths_;  // Paths of the files that it made, as they are named now.
 };
 
 }  // namespace attndb::storage

@@ -1,4 +1,4 @@
-// The table of what lies where inside an object.
+// The table that says where each section of an object lies.
 //
 // Sections are listed in the order in which they lie, each at the next multiple of 64 bytes after
 // the one before, the first at the given start and the last ending where the object ends: no
@@ -32,7 +32,7 @@ inline constexpr uint32_t kSectionNonFinite = 2;
 inline constexpr uint32_t kKnownSectionFlags = kSectionOptional | kSectionNonFinite;
 
 struct SectionEntry {
-  std::string kind;  // IsKindName.
+  std::string kind;  // REQUIRES: IsKindName(kind).
   uint32_t layer = kNoLayer;
   uint32_t head = kNoHead;
   uint32_t flags = 0;
@@ -49,7 +49,7 @@ uint64_t SectionTableBytes(uint64_t num_sections);
 
 std::vector<std::byte> EncodeSectionTable(std::span<const SectionEntry> sections);
 
-// Where an object's sections must lie.
+// The bytes of an object in which its sections must lie.
 struct SectionBounds {
   uint64_t begin = 0;  // Offset of the first section; a multiple of kSectionAlignment.
   uint64_t end = 0;    // Length of the object.

@@ -17,7 +17,7 @@
 namespace attndb::storage {
 
 // Names of the files in `dir` that a crash or a removal left behind: temporary ones, and those of
-// objects of which `is_known` says no. Files that are not named like ours are not listed.
+// objects that `is_known` answers with false. Files that are not named like ours are not listed.
 // REQUIRES: nobody is writing an object in `dir`.
 Result<std::vector<std::string>> ListOrphans(
     FileSystem* file_system, const std::string& dir,
