@@ -18,7 +18,7 @@ inline int64_t SystemNowMicros() {
   return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-// Of a clock that only runs forward; its zero means nothing.
+// Nanoseconds of a clock that only runs forward; its zero means nothing.
 inline int64_t SteadyNowNanos() {
   using std::chrono::duration_cast, std::chrono::nanoseconds, std::chrono::steady_clock;
   return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();

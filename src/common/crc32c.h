@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli): finds accidents in stored bytes. It is no identity: that is SHA-256.
+// CRC-32C (Castagnoli): detects accidental changes of stored bytes. Identities are SHA-256.
 //
 // Threads: pure functions.
 // Source:  RFC 3720 (iSCSI) appendix B.4; computed by ISA-L at several GB/s a core.

@@ -6,8 +6,9 @@
 //            event.WakeAll();
 //
 // Waiting: a thread looks again and again for a tenth of a millisecond, first with pauses, then
-//          letting others run in between; if the condition is still not true, it sleeps. So what
-//          comes soon is seen in less than a microsecond, and what does not costs nothing.
+//          letting others run in between; if the condition is still not true, it sleeps. So a
+//          condition that comes soon is seen in less than a microsecond, and one that does not
+//          costs no time of a core.
 // Errors:  none.
 // Threads: thread-safe.
 // Atomics: a sleeper adds itself to num_sleepers_ and then looks at the condition; a waker makes
@@ -25,10 +26,10 @@
 
 namespace attndb {
 
-// One wait's looks at its condition.
+// Decides how long one waiting thread looks at its condition again before it sleeps.
 class Spin {
  public:
-  // Lets a moment pass. Returns false, at once, when looking on is not worth it.
+  // Waits a moment and returns true; returns false at once if the thread should sleep.
   bool Again();
 
  private:

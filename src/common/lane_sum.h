@@ -1,4 +1,4 @@
-// A sum in lanes, which processors add side by side: one after the other, each term would wait for
+// A sum in several lanes, which processors add side by side: in one lane each term would wait for
 // the one before it.
 #ifndef ATTNDB_COMMON_LANE_SUM_H_
 #define ATTNDB_COMMON_LANE_SUM_H_
@@ -9,7 +9,7 @@
 
 namespace attndb {
 
-// term(0) + ... + term(count - 1), in an order of its own.
+// term(0) + ... + term(count - 1), added in another order, always the same one.
 template <typename Number, typename Term>
 Number LaneSum(size_t count, const Term& term) {
   constexpr size_t kLanes = 8;

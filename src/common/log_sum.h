@@ -1,4 +1,4 @@
-// Sums of what is known by its logarithm.
+// Sums of numbers that are given by their logarithms.
 #ifndef ATTNDB_COMMON_LOG_SUM_H_
 #define ATTNDB_COMMON_LOG_SUM_H_
 
@@ -8,7 +8,7 @@
 
 namespace attndb {
 
-// log(exp(a) + exp(b)); -inf is the log of nothing, NaN stays.
+// log(exp(a) + exp(b)); -inf stands for an empty sum, NaN stays NaN.
 inline double AddLogs(double a, double b) {
   const double most = std::max(a, b);
   if (most == -std::numeric_limits<double>::infinity()) return most;

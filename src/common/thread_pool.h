@@ -27,7 +27,7 @@ namespace attndb {
 
 class ThreadPool {
  public:
-  static constexpr size_t kSlots = 8;  // Calls that workers take part in at a time.
+  static constexpr size_t kSlots = 8;  // Calls that workers can take part in at the same time.
 
   // num_threads counts the caller; 0 = one a core of the machine.
   explicit ThreadPool(uint32_t num_threads);

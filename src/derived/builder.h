@@ -46,11 +46,13 @@ class Builder {
   static constexpr int64_t kAskAgainNs = 1'000'000'000;
 
   struct Options {
-    bool writes = true;  // Else objects are built in memory only.
-    // A kind that every segment gets beside those that always have it; null: none.
+    bool writes = true;  // False: objects are built in memory only.
+    // A kind that every segment gets beside those that all segments have; null: none.
     const Kind* also = nullptr;
-    bool looks_again = false;  // Another process may publish objects, which are looked for.
-    bool grows = false;        // Objects of merged segments go on from those of the first of them.
+    // Another process may publish objects, so the catalog is asked again.
+    bool looks_again = false;
+    // The objects of a merged segment grow from those of the first segment in it.
+    bool grows = false;
   };
   struct Parts {
     const Kinds* kinds;
@@ -66,77 +68,82 @@ class Builder {
 
   // --- For sessions. ---
 
-  // The layer's objects of the kind. Null if they are not ready: then they are asked for.
-  // REQUIRES: it has the layer, which is as `spec` says.
+  // The objects of a kind in one layer. Null if they are not ready: then they are asked for. Reads
+  // a file at most; never waits for a build. REQUIRES: the segment has the layer, which is as
+  // `spec` says.
   LayerObjectsPtr Get(const storage::Segment& segment, const Kind& kind, LayerId layer,
                       const LayerSpec& spec) ATTNDB_EXCLUDES(mutex_);
-  // The same of a tail's block.
+  // The same for a block of a session's tail.
   LayerObjectsPtr Get(const std::shared_ptr<const storage::TailBlock>& block, const Kind& kind,
                       LayerId layer, const LayerSpec& spec) ATTNDB_EXCLUDES(mutex_);
-  // What could not be read is dropped in the background, if its bytes are wrong.
+  // Tells that an object could not be read. It is dropped in the background, if its bytes are
+  // wrong.
   void ReportLoss(const storage::ObjectName& name, const Kind& kind, const Status& status);
 
   // --- For the store. ---
 
-  // Whether it is a kind that every segment is to have.
+  // Whether every segment is to have an object of the kind.
   bool IsForAll(const Kind& kind) const { return kind.traits().always || &kind == options_.also; }
-  // Whether it is of such a kind, or the segment is to have it all the same.
+  // Whether this segment is to have an object of the kind: every segment is, or it is wished for.
   bool IsWanted(const SegmentFacts& segment, const Kind& kind) const {
     return IsForAll(kind) || segment.IsWished(kind.traits().object);
   }
-  // Builds what the segment lacks of the kinds that every segment has, and of its wishes.
+  // Asks for the objects that the segment lacks, of the kinds that every segment has and of its
+  // wishes.
   void Schedule(const SegmentFacts& segment) ATTNDB_EXCLUDES(mutex_);
-  // The job that makes what the segment, or a layer of the block, lacks of the kind, which a
-  // session has asked for or the store has scheduled, or that has tried that last, and so tells why
-  // it is not there; null if there is none.
+  // The job that makes the kind's objects of the segment, or of a layer of the block: one that a
+  // session or the store has asked for, else the last that tried, whose status tells why there are
+  // none. Null if nobody has asked.
   Lanes::AddedPtr JobOf(const storage::Segment& segment, const Kind& kind) const
       ATTNDB_EXCLUDES(mutex_);
   Lanes::AddedPtr JobOf(const storage::TailBlock& block, const Kind& kind, LayerId layer) const
       ATTNDB_EXCLUDES(mutex_);
-  // Builds the segment's object of the kind. Null if it does not lack that; else the job, for
-  // Lanes::WaitFor: one that is asked for already, or a new one.
+  // Asks for the segment's object of the kind. Returns the job, for Lanes::WaitFor: one that is
+  // asked for already, or a new one. Null if the segment has the object.
   Lanes::AddedPtr Order(const SegmentFacts& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
-  // `merged` takes the place of a run of segments, of which the first is in it as a whole: what
-  // grows goes on from that one's objects. Nothing is built before Schedule.
+  // Tells that `merged` replaces a run of segments, the first of which is in it as a whole: kinds
+  // that grow begin `merged`'s objects with those of `first`. Builds nothing before Schedule.
   void GrowFrom(const storage::Segment& first, const SegmentFacts& facts,
                 const SegmentFacts& merged) ATTNDB_EXCLUDES(mutex_);
   // Whether the segment lacks an object that every segment has, or that is wished or asked for.
   bool IsPending(const SegmentFacts& segment) const ATTNDB_EXCLUDES(mutex_);
-  // Forgets what is asked for of the segment; a job that is under way is told to end.
+  // Forgets what was asked for of the segment. A job under way is told to end; does not wait for
+  // it.
   void Cancel(SegmentId segment) ATTNDB_EXCLUDES(mutex_);
-  // The same for all segments; waits until the jobs under way have ended.
+  // Forgets what was asked for of all segments, and waits until the jobs under way have ended.
   void CancelAll() ATTNDB_EXCLUDES(mutex_);
 
-  // Objects that were written and published.
+  // Number of objects that were written and published.
   uint64_t num_written() const ATTNDB_EXCLUDES(mutex_);
 
  private:
   struct Request {
     enum class State {
-      kNew,     // Nothing is done about it yet.
-      kQueued,  // Or under way.
-      kEnded,   // In vain: not again before ended_ns + kAskAgainNs.
+      kNew,     // No job was added for it yet.
+      kQueued,  // Its job waits or is under way.
+      kEnded,   // Its job ended without an object: no new one before ended_ns + kAskAgainNs.
     };
     State state = State::kNew;
-    bool by_session = false;  // Somebody waits for it: memory will do.
-    Lanes::AddedPtr job;      // If it is queued; and if it has ended, the last.
+    bool by_session = false;  // A session asked: an object in memory will do.
+    Lanes::AddedPtr job;      // The job while kQueued, the last job once kEnded.
     int64_t ended_ns = 0;
-    std::optional<PriorObject> prior;  // Its file stays open until then.
+    // What the object grows from; its file stays open until the job has run.
+    std::optional<PriorObject> prior;
   };
   struct Key {
     RunId run = 0;
-    size_t kind = 0;    // Its number.
-    LayerId layer = 0;  // Of a block; of a segment, 0 stands for all.
+    size_t kind = 0;    // Kinds::NumberOf.
+    LayerId layer = 0;  // Layer of a block; for a segment 0, which stands for all.
     friend auto operator<=>(const Key&, const Key&) = default;
   };
-  // Makes what a key names; true: it is ready.
+  // Makes the object that a key names. False: it is not ready, for lack of room.
   using Make = std::function<Result<bool>(Lanes::Control*)>;
 
   Key KeyOf(RunId run, const Kind& kind, LayerId layer = 0) const {
     return {run, parts_.kinds->NumberOf(kind), layer};
   }
   void Ask(const storage::Segment& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
-  // Notes that a session asks; false: it has done so, and it is early to make it again.
+  // Notes that a session asks. False: a job was added already, or ended a short while ago.
   bool IsDue(const Key& key) ATTNDB_REQUIRES(mutex_);
   void QueueSegment(const Key& key, uint64_t work) ATTNDB_REQUIRES(mutex_);
   // Notes in the background that the segment is to have the kind.
@@ -144,20 +151,21 @@ class Builder {
   void Queue(const Key& key, uint64_t work, Make make) ATTNDB_REQUIRES(mutex_);
   // The job of a request that waits or is under way; else null.
   Lanes::AddedPtr QueuedJob(const Key& key) const ATTNDB_REQUIRES(mutex_);
-  // The same of one that has ended, too.
+  // The job of a request that waits, is under way or has ended; else null.
   Lanes::AddedPtr LastJob(const Key& key) const ATTNDB_REQUIRES(mutex_);
-  // Whether it waits or is under way.
+  // Whether a job for the key waits or is under way.
   bool IsAsked(const Key& key) const ATTNDB_REQUIRES(mutex_);
   bool IsAskedBySession(const Key& key) const ATTNDB_EXCLUDES(mutex_);
   void End(const Key& key, bool is_ready) ATTNDB_EXCLUDES(mutex_);
-  // The object of `first`, of which the facts are known, that one of a longer segment goes on from.
+  // The object of `first` from which one of a longer segment can grow. `facts` are those of
+  // `first`.
   std::optional<PriorObject> OpenPrior(const storage::Segment& first, const SegmentFacts& facts,
                                        const Kind& kind) const;
   std::optional<PriorObject> PriorOf(const Key& key) const ATTNDB_EXCLUDES(mutex_);
   // Forgets requests that ended long ago.
   void Shrink() ATTNDB_REQUIRES(mutex_);
 
-  // The jobs. `work` is what they report in all.
+  // The jobs that are added to the lanes. They report `work` when all is done.
   Status MakeOfSegment(const Key& key, uint64_t work, Lanes::Control* control)
       ATTNDB_EXCLUDES(mutex_);
   Status Write(const OpenedSegment& opened, const Kind& kind, uint64_t work,
@@ -165,7 +173,7 @@ class Builder {
   bool HasRoomBeside(const OpenedSegment& opened, const Kind& kind) const;
   Status BuildInMemory(const OpenedSegment& opened, const Kind& kind, uint64_t work,
                        Lanes::Control* control);
-  // False: memory is short, so that K and V are read.
+  // False: memory is short; K and V are read instead.
   Result<bool> BuildLayer(const storage::KvRun& run, const Kind& kind, LayerId layer,
                           const LayerSpec& spec, Lanes::Control* control);
 

@@ -14,7 +14,7 @@
 
 namespace attndb::derived {
 
-// What the kind of the type of that name is used as, and its objects are called.
+// The name that plans and sessions call the type's kind by, which is also its objects' name.
 std::string CustomUse(std::string_view name);
 
 std::unique_ptr<const Kind> MakeCustomKind(const CustomIndexType& type);

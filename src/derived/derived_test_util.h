@@ -41,7 +41,7 @@ class FirstBytesKind final : public derived::Kind {
   static Traits Of(const std::string& name) {
     return {.use = name, .object = name, .parts = {"first"}, .min_tokens = 100};
   }
-  // The bytes that a head has; empty if it has none.
+  // The bytes of a head; empty if it has none.
   static Bytes BytesOf(const derived::Head& head) {
     if (head.owner == nullptr) return {};
     return std::static_pointer_cast<const derived::OwnedHead<Bytes>>(head.owner)->object;
@@ -96,7 +96,7 @@ class FakeStore final : public derived::Store {
   const std::shared_ptr<const storage::Segment>& segment_ptr() const { return segment_; }
   const derived::ObjectFiles& files() const { return files_; }
   MemoryFileSystem& file_system() { return fs_; }
-  // The bytes that an object of a kind of keys has of a head.
+  // The bytes that an object made of keys has for a head.
   FirstBytesKind::Bytes ExpectedOf(uint32_t kv_head) const {
     const std::byte* const k = data_.head(0, kv_head).k.data();
     return {k, k + FirstBytesKind::kBytes};
@@ -106,12 +106,12 @@ class FakeStore final : public derived::Store {
     MutexLock lock(&mutex_);
     return FactsLocked();
   }
-  // What Admit gives from now on.
+  // The status that Admit answers from now on.
   void Refuse(Status status) {
     MutexLock lock(&mutex_);
     admits_ = std::move(status);
   }
-  // The segment is gone.
+  // Makes the segment one that is gone.
   void Drop() {
     MutexLock lock(&mutex_);
     dropped_ = true;
@@ -124,7 +124,7 @@ class FakeStore final : public derived::Store {
     MutexLock lock(&mutex_);
     return lost_;
   }
-  // As another process would.
+  // Publishes an object, as another process would.
   Status WriteObject(const derived::Kind& kind) {
     ATTNDB_ASSIGN_OR_RETURN(const uint64_t generation, ReserveGeneration());
     ATTNDB_ASSIGN_OR_RETURN(const auto writer, files_.Create(*segment_, kind, generation, nullptr));

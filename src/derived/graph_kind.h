@@ -14,7 +14,8 @@
 
 namespace attndb::derived {
 
-// kGraph and kRoarGraph, and those of q heads.
+// The kinds kGraph and kRoarGraph, each in two forms: for a kv head, and for each q head of its
+// group.
 std::vector<std::unique_ptr<const Kind>> MakeGraphKinds(const KindOptions& options);
 
 }  // namespace attndb::derived

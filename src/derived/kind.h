@@ -35,8 +35,8 @@
 
 namespace attndb::derived {
 
-// What an object gives for one kv head: those of these that its kind is about. All are null for a
-// head that has none, as one with NaN or Inf.
+// What an object gives for one kv head; a kind fills those fields that it is about. All are null
+// for a head that has no object, as one with NaN or Inf.
 struct Head {
   const index::KeyEstimates* estimates = nullptr;
   const index::KeyIndex* index = nullptr;
@@ -44,40 +44,42 @@ struct Head {
   const kernels::ValueMeansView* value_means = nullptr;
   const index::ClusterSums* sums = nullptr;
   const index::TokenRanking* ranking = nullptr;
-  std::shared_ptr<const void> owner;  // Keeps them.
+  std::shared_ptr<const void> owner;  // Keeps alive what the pointers above point to.
 };
 
-// A head that was made just now, with the bytes that are written of it.
+// A head that was built just now, with the bytes of it that are written.
 struct BuiltHead {
   Head head;
-  std::vector<std::span<const std::byte>> parts;  // Into head.owner; empty if it has none.
-  uint64_t num_rows = 0;                          // 0 if it has none.
+  // Points into head.owner; empty if the head has nothing.
+  std::vector<std::span<const std::byte>> parts;
+  uint64_t num_rows = 0;  // 0 if the head has nothing.
 };
 
-// An object of a run's first tokens, but not of all, from which one of the run can go on.
+// An object of a run's first tokens, but not of all, from which the run's own object can grow.
 struct PriorObject {
   std::shared_ptr<const storage::Companion> object;
   uint64_t num_tokens = 0;
 };
 
-// A head of it.
+// One head of a PriorObject.
 struct PriorHead {
-  std::string name;                         // For errors.
+  std::string name;                         // Names the object, for errors.
   std::vector<storage::ObjectRange> parts;  // In the order of the kind's parts.
   uint64_t num_tokens = 0;
 };
 
-// What a head is made from.
+// What a head is built from.
 struct HeadSource {
   const storage::KvRun* run = nullptr;
   LayerId layer = 0;
   uint32_t kv_head = 0;
   const LayerSpec* spec = nullptr;
-  const std::byte* rows = nullptr;            // Of K or V, as the kind says.
+  const std::byte* rows = nullptr;            // Rows of K or V: Traits::made_of.
   const index::PlaneSource* keys = nullptr;   // Null if the kind is made of values.
-  ThreadPool* pool = nullptr;                 // For the caller alone.
+  ThreadPool* pool = nullptr;                 // For this build alone.
   const std::atomic<bool>* cancel = nullptr;  // May be null.
-  const PriorHead* prior = nullptr;           // Null, or the kind grows.
+  // Null if nothing is there to grow from, or the kind does not grow.
+  const PriorHead* prior = nullptr;
 };
 
 // What a head is read from.
@@ -85,7 +87,7 @@ struct HeadParts {
   const storage::KvRun* run = nullptr;
   LayerId layer = 0;
   const LayerSpec* spec = nullptr;
-  std::string name;                         // Of object, layer and head, for errors.
+  std::string name;                         // Names object, layer and head, for errors.
   std::vector<storage::ObjectRange> parts;  // In the order of the kind's parts.
 };
 
@@ -93,18 +95,20 @@ class Kind {
  public:
   enum class Rows { kKeys, kValues };
   struct Traits {
-    std::string use;                  // What sessions and plans call it: kinds.h.
-    std::string object;               // Names its objects; one whose bytes change gets another.
-    std::vector<std::string> parts;   // Of each head.
-    uint64_t min_tokens = 0;          // Shorter runs have none.
-    std::vector<std::string> former;  // Names of objects with other bytes, which nobody reads.
+    std::string use;     // What sessions and plans call the kind: kinds.h.
+    std::string object;  // Name of its objects; if their bytes change, they get another name.
+    std::vector<std::string> parts;  // Names of the parts that each head has.
+    uint64_t min_tokens = 0;         // Shorter runs have no object.
+    // Names of earlier objects with other bytes, which are not read any more.
+    std::vector<std::string> former;
     Rows made_of = Rows::kKeys;
-    bool always = false;  // Built for each segment; others once a plan has asked for them.
-    // Takes much longer than a pass over the rows: built for the disk only, behind no other kind.
+    bool always = false;  // Built for each segment. False: once a plan has asked.
+    // Takes much longer than a pass over the rows: built on disk only, in a lane that no fast kind
+    // waits in.
     bool slow = false;
-    bool grows = false;  // Can go on from an object of the first tokens.
-    // Of the caller's own code: kept in memory only, by the bytes that its indexes report once they
-    // are built, and made in the lane of what is slow.
+    bool grows = false;  // Its objects can grow from one of the run's first tokens.
+    // The caller's own code: objects are kept in memory only, counted by the bytes that they report
+    // once they are built, and built in the slow lane.
     bool is_custom = false;
   };
 
@@ -116,16 +120,16 @@ class Kind {
   const Traits& traits() const { return traits_; }
   bool MayHave(uint64_t num_tokens) const { return num_tokens >= traits_.min_tokens; }
 
-  // Bytes of all parts of a head, at most.
+  // Bytes of all parts of one head, at most.
   virtual uint64_t HeadBytes(const storage::KvRun& run, LayerId layer,
                              const LayerSpec& spec) const = 0;
   virtual Result<BuiltHead> Build(const HeadSource& source) const = 0;
-  // REQUIRES: the parts are not empty.
+  // Makes a head of bytes that were read and verified. REQUIRES: the parts are not empty.
   virtual Result<Head> Parse(HeadParts parts) const = 0;
 
-  // What the run's object takes at most: a head that has none takes nothing.
+  // Bytes of the run's object on disk, at most: a head that has nothing takes nothing.
   uint64_t ObjectBytes(const storage::KvRun& run, const ModelSpec& spec) const;
-  // Memory that a layer takes, built or read.
+  // Bytes of memory of one layer, built or read.
   uint64_t MemoryBytes(const storage::KvRun& run, LayerId layer, const LayerSpec& spec) const;
 
   struct BuildOptions {
@@ -133,13 +137,14 @@ class Kind {
     const std::atomic<bool>* cancel = nullptr;
     const PriorObject* prior = nullptr;
   };
-  // All heads of a layer.
+  // Builds, or reads, all heads of a layer.
   Result<std::vector<Head>> BuildLayer(const storage::KvRun& run, LayerId layer,
                                        const LayerSpec& spec, const BuildOptions& options) const;
   Result<std::vector<Head>> ReadLayer(const storage::Companion& object, const storage::KvRun& run,
                                       LayerId layer, const LayerSpec& spec) const;
-  // Adds all parts of all heads. Holds what is made of one head at a time. `layer_done` is called
-  // after each layer. `prior`: null, or what heads go on from, as far as it can be read.
+  // Builds all heads and adds their parts to `writer`; holds one head in memory at a time.
+  // `layer_done` is called after each layer. `prior`: null, or the object from which heads grow, as
+  // far as it can be read.
   Status Write(const storage::KvRun& run, const ModelSpec& spec, ThreadPool* pool,
                storage::CompanionWriter* writer, const std::function<void(LayerId)>& layer_done,
                const PriorObject* prior = nullptr) const;
@@ -148,7 +153,7 @@ class Kind {
   const Traits traits_;
 };
 
-// Whether plans are looked at in such a layer, so that its objects are read.
+// Whether plans choose tokens in such a layer, so that objects of it are read.
 bool HasObjects(const LayerSpec& spec);
 
 }  // namespace attndb::derived

@@ -16,7 +16,8 @@
 
 namespace attndb::derived {
 
-// What sessions call them. Plans name those that find keys (planner/plan_registry.h: finds_by).
+// The names by which sessions call kinds. Plans name those that find keys (planner/plan_registry.h:
+// finds_by).
 inline constexpr std::string_view kKeyPlanes = "key_planes";
 inline constexpr std::string_view kValuePlanes = "value_planes";
 inline constexpr std::string_view kValueMeans = "value_means";
@@ -24,8 +25,8 @@ inline constexpr std::string_view kStaticPrefill = "static_prefill";
 inline constexpr std::string_view kClusters = "clusters";
 inline constexpr std::string_view kGraph = "graph";
 inline constexpr std::string_view kRoarGraph = "roargraph";
-// A setting follows the names of these, as in "pq_8x8"; of graphs only if they are of q heads, as
-// in "graph_head".
+// These names are followed by a setting, as in "pq_8x8"; those of graphs only if there is one a q
+// head, as in "graph_head".
 inline constexpr std::string_view kPq = "pq";
 inline constexpr std::string_view kQuest = "quest";
 inline constexpr std::string_view kInfLlm = "infllm";
@@ -35,37 +36,38 @@ class Kinds {
  public:
   static constexpr size_t kMost = 128;  // KindSet has a bit for each.
 
-  // REQUIRES: neither its use nor the name of its objects is taken; there are fewer than kMost.
+  // Adds a kind. REQUIRES: neither its use nor the name of its objects is taken; there are fewer
+  // than kMost.
   void Add(std::unique_ptr<const Kind> kind);
 
   size_t size() const { return kinds_.size(); }
   std::span<const std::unique_ptr<const Kind>> all() const { return kinds_; }
-  // Its place in all(). REQUIRES: it is one of them.
+  // The kind's place in all(). REQUIRES: it is one of them.
   size_t NumberOf(const Kind& kind) const;
-  // REQUIRES: there is one.
+  // The kind of that use. REQUIRES: there is one.
   const Kind& ForUse(std::string_view use) const;
-  // Null if no kind that this version reads has objects of that name.
+  // The kind whose objects have that name; null if this version reads none of the kind.
   const Kind* FindObject(std::string_view object) const;
 
  private:
   std::vector<std::unique_ptr<const Kind>> kinds_;
 };
 
-// Some of the kinds: bit i stands for number i.
+// A set of kinds: bit i stands for number i.
 using KindSet = std::bitset<Kinds::kMost>;
 
-// How kinds are built, where something can be chosen. What was built otherwise is read all the
-// same. 0: as the index thinks fit.
+// How kinds are built, where something can be chosen; 0 = as the index thinks fit. Objects that
+// were built with other choices are read all the same.
 struct KindOptions {
-  size_t kmeans_iterations = 0;  // Of codebooks, and of clusters of directions.
+  size_t kmeans_iterations = 0;  // Rounds of k-means, for codebooks and for clusters of directions.
   // RoarGraph's N_q, M and L: index/graph/graph_source.h.
   size_t roar_keys_per_query = 0;
   size_t roar_max_degree = 0;
   size_t roar_search_window = 0;
-  size_t max_training_queries = 0;  // Of graphs: index/graph/graph_source.h.
+  size_t max_training_queries = 0;  // For graphs: index/graph/graph_source.h.
 };
 
-// Those that this version has.
+// The kinds that this version has.
 Kinds BuiltinKinds(const KindOptions& options = {});
 
 }  // namespace attndb::derived

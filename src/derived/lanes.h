@@ -1,15 +1,15 @@
 // Work in the background, in lanes: each lane is a thread that does one job after another, so that
 // a long job delays only what stands in its own lane.
 //
-// A lane's thread starts with its first job, so that who adds none has no thread. Jobs of a lane
-// run in the order in which they were added, one at a time, each once; what they leave undone is
-// the caller's to add again. Who waits for the lanes works in them, at its own priority: threads of
-// low priority starve on a busy machine.
+// A lane's thread starts with its first job, so that a program that adds none has no thread. Jobs
+// of a lane run in the order in which they were added, one at a time, each once; if a job leaves
+// work undone, its caller adds it again. A thread that waits for the lanes runs their jobs itself,
+// at its own priority: threads of low priority starve on a busy machine.
 //
 // Errors:  what a job returns is kept for Wait, but for kCancelled and kFailedPrecondition, which
 //          say that the job is not needed any more.
-// Threads: thread-safe. A job may call Add and Cancel, and what blocks as long as nobody waits for
-//          the job under a lock that it takes.
+// Threads: thread-safe. A job may call Add and Cancel. It may block, as long as nobody waits for
+//          the job while holding the lock that it blocks on.
 #ifndef ATTNDB_DERIVED_LANES_H_
 #define ATTNDB_DERIVED_LANES_H_
 
@@ -34,14 +34,15 @@ class Lanes {
   struct Lane;
 
  public:
-  // What a job sees of its lane.
+  // What a running job sees of its lane.
   class Control {
    public:
-    // True: end soon, with kCancelled.
+    // True: the job should end soon, with kCancelled.
     const std::atomic<bool>* cancel() const;
-    // Threads of the lane's priority, for the job alone. They start when a job first asks for them.
+    // Threads of the lane's priority, for this job alone. They start when a job first asks for
+    // them.
     ThreadPool* pool();
-    // So much of the job's work is done.
+    // Tells that so much of the job's work is done.
     void Report(uint64_t done) { lanes_->Report(lane_, done); }
 
    private:
@@ -50,53 +51,53 @@ class Lanes {
         : lanes_(lanes), lane_(lane), pool_(pool) {}
     Lanes* const lanes_;
     Lane* const lane_;
-    std::unique_ptr<ThreadPool>* const pool_;  // Of the thread that runs the job.
+    std::unique_ptr<ThreadPool>* const pool_;  // The pool of the thread that runs the job.
   };
   struct Job {
-    uint64_t subject = 0;  // Whom it is for: what Cancel and Await are told.
-    uint64_t work = 0;     // In any unit, for progress.
+    uint64_t subject = 0;  // What the job is for: the argument of Cancel and Await.
+    uint64_t work = 0;     // Size of the job in any unit, for progress.
     std::function<Status(Control*)> run;
   };
   enum class Priority { kLowest, kLow, kNormal };
-  // A job that was added. Its state is guarded by the lanes' mutex.
+  // A job that was added. Its members are guarded by the lanes' mutex.
   struct Added {
     Job job;
     Lane* lane = nullptr;
-    uint64_t done = 0;  // Of job.work.
+    uint64_t done = 0;  // How much of job.work is done.
     bool is_over = false;
-    Status status;  // What it returned; kCancelled if it never began.
+    Status status;  // What the job returned; kCancelled if it never began.
   };
   using AddedPtr = std::shared_ptr<Added>;
-  // Work done and in all; false = wait no longer.
+  // Called with the work done and the work in all; false = wait no longer.
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
-  // A lane for each priority; jobs have so many threads, 0 = one a core.
+  // Makes a lane for each priority. Jobs have `num_threads` threads; 0 = one a core.
   Lanes(std::initializer_list<Priority> priorities, uint32_t num_threads);
   ~Lanes() { Stop(); }
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
 
-  // After Stop, it is over at once. REQUIRES: there is such a lane.
+  // Adds a job to a lane. After Stop it is over at once. REQUIRES: there is such a lane.
   AddedPtr Add(size_t lane, Job job) ATTNDB_EXCLUDES(mutex_);
-  // Forgets what waits for the subject; what is under way for it is told to end. Does not wait.
+  // Forgets the subject's jobs that wait, and tells the one under way to end. Does not wait.
   void Cancel(uint64_t subject) ATTNDB_EXCLUDES(mutex_);
-  // Until nothing is under way for the subject; it may wait its turn.
+  // Waits until no job is under way for the subject; jobs may still be queued.
   void Await(uint64_t subject) ATTNDB_EXCLUDES(mutex_);
-  // Forgets what waits, cancels the jobs under way and waits until they have ended.
+  // Forgets the jobs that wait, cancels those under way and waits until they have ended.
   void CancelAll() ATTNDB_EXCLUDES(mutex_);
-  // Until these jobs are over, whatever else is left to do; without `progress` the caller works in
-  // their lanes, too. Progress is of these jobs.
+  // Waits until these jobs are over, whatever else is left to do; without `progress` the caller
+  // runs jobs of their lanes, too. Progress counts these jobs.
   // Errors: kCancelled (by `progress`, which may be null); the first of these jobs' errors.
   Status WaitFor(std::span<const AddedPtr> jobs, const Progress& progress) ATTNDB_EXCLUDES(mutex_);
-  // Until nothing is left to do; without `progress` the caller works, too. Progress is of all jobs
-  // since the lanes were last idle.
+  // Waits until nothing is left to do; without `progress` the caller runs jobs, too. Progress
+  // counts all jobs since the lanes were last idle.
   // Errors: kCancelled (by `progress`, which may be null); the first of the jobs' errors since the
   //         last Wait.
   Status Wait(const Progress& progress) ATTNDB_EXCLUDES(mutex_);
-  // Forgets what waits, cancels the jobs under way and ends the threads.
+  // Forgets the jobs that wait, cancels those under way and ends the threads.
   void Stop() ATTNDB_EXCLUDES(mutex_);
 
-  // Time spent in jobs.
+  // Nanoseconds spent in jobs.
   int64_t busy_ns() const ATTNDB_EXCLUDES(mutex_);
 
  private:
@@ -104,9 +105,9 @@ class Lanes {
     explicit Lane(Priority of_thread) : priority(of_thread) {}
 
     const Priority priority;
-    // Set under mutex_ for the job under way; read by it without. Relaxed: it orders nothing.
+    // Set under mutex_ for the job under way, which reads it without. Relaxed: it orders nothing.
     std::atomic<bool> cancel = false;
-    std::unique_ptr<ThreadPool> pool;  // Of `thread`, which alone uses it.
+    std::unique_ptr<ThreadPool> pool;  // Used by `thread` alone.
 
     // Guarded by mutex_.
     CondVar added;
@@ -122,18 +123,18 @@ class Lanes {
   };
 
   void Run(Lane* lane) ATTNDB_EXCLUDES(mutex_);
-  // Whether the lane has a job to begin.
+  // Whether the lane has a job that can begin.
   static bool HasNext(const Lane& lane) { return !lane.jobs.empty() && lane.current == nullptr; }
-  // Runs the lane's next job, by this thread, whose pool is given. REQUIRES: it has one.
+  // Runs the lane's next job in this thread, whose pool is given. REQUIRES: HasNext.
   void RunNext(Lane* lane, std::unique_ptr<ThreadPool>* pool) ATTNDB_REQUIRES(mutex_);
   // Lets the mutex go while the lane's current job runs.
   void RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) ATTNDB_REQUIRES(mutex_);
-  // Null if none has a job to begin.
+  // The next lane that has a job to begin; null if none has.
   Lane* FindNext() const ATTNDB_REQUIRES(mutex_);
-  // The same of the lanes that the jobs are in.
+  // The same, of the lanes that these jobs are in.
   static Lane* FindNextOf(std::span<const AddedPtr> jobs);
-  // What is waited for: whether it is over, the next lane that the caller may work in, and how far
-  // it is. Called under mutex_.
+  // What a caller waits for: whether it has come, the next lane that the caller may run jobs of,
+  // and how far the work is. Called under mutex_.
   struct Goal {
     std::function<bool()> is_over;
     std::function<Lane*()> find_next;
@@ -141,23 +142,26 @@ class Lanes {
   };
   // Errors: kCancelled (by `progress`).
   Status WaitUntil(const Goal& goal, const Progress& progress) ATTNDB_EXCLUDES(mutex_);
-  // It was given up before it began.
+  // Ends a job that never began, with kCancelled.
   static void Discard(Added* added);
   void Report(Lane* lane, uint64_t done) ATTNDB_EXCLUDES(mutex_);
   bool IsIdle() const ATTNDB_REQUIRES(mutex_);
-  // Of the jobs that are over, under way and to come.
+  // Work of the jobs that are over, under way and to come.
   Work AllWork() const ATTNDB_REQUIRES(mutex_);
   void CancelLanes() ATTNDB_REQUIRES(mutex_);
 
   const uint32_t num_threads_;
-  std::vector<std::unique_ptr<Lane>> lanes_;  // Constant after construction, but for what is in it.
+  // The list is constant after construction; the lanes are not.
+  std::vector<std::unique_ptr<Lane>> lanes_;
 
-  // A leaf. No job runs, and no progress is called, under it.
+  // The mutex is a leaf. No job runs, and no progress is called, under it.
   mutable Mutex mutex_;
   CondVar changed_;  // Progress was made, a job ended, or one was added.
   bool stopping_ ATTNDB_GUARDED_BY(mutex_) = false;
-  uint64_t work_over_ ATTNDB_GUARDED_BY(mutex_) = 0;   // Since the lanes were last idle,
-  uint64_t work_total_ ATTNDB_GUARDED_BY(mutex_) = 0;  // ... as this.
+  // Work of the jobs that ended since the lanes were last idle.
+  uint64_t work_over_ ATTNDB_GUARDED_BY(mutex_) = 0;
+  // Work of all jobs added since the lanes were last idle.
+  uint64_t work_total_ ATTNDB_GUARDED_BY(mutex_) = 0;
   Status error_ ATTNDB_GUARDED_BY(mutex_);
   int64_t busy_ns_ ATTNDB_GUARDED_BY(mutex_) = 0;
 };

@@ -1,4 +1,4 @@
-// An object of one kv head with the bytes that it points into, where it was read and not built.
+// An object of one kv head, together with the bytes that it points into if it was read from a file.
 //
 // Threads: constant once made.
 #ifndef ATTNDB_DERIVED_OWNED_HEAD_H_

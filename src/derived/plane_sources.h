@@ -1,6 +1,7 @@
-// What key planes and indexes of a layer's heads are made from.
+// The sources from which key planes and indexes of a layer's heads are made.
 //
-// Errors:  none: sampled queries that can't be read leave what is made less good, but right.
+// Errors:  none: without sampled queries, if they can't be read, objects are made all the same, and
+//          are less good.
 // Threads: constant once made.
 #ifndef ATTNDB_DERIVED_PLANE_SOURCES_H_
 #define ATTNDB_DERIVED_PLANE_SOURCES_H_
@@ -33,7 +34,7 @@ class PlaneSources {
         frequencies_(index::RotaryFrequencies(spec.rope, spec.head_dim)),
         queries_(run.ReadQueries(layer)) {}
 
-  // `k`: the head's rows, all of the run. The result points into this.
+  // The source of one kv head. `k`: the head's rows, of the whole run. The result points into this.
   index::PlaneSource Of(uint32_t kv_head, const std::byte* k) const {
     index::PlaneSource source = source_;
     source.keys = {k, row_, row_, dtype_};

@@ -12,8 +12,8 @@
 
 namespace attndb::derived {
 
-// 2 to 32 subspaces of 4, 6 and 8 bits: "pq_8x8" and so on. num_rounds: of k-means; 0 = as many as
-// index::PqOptions has.
+// 2 to 32 subspaces of 4, 6 and 8 bits: "pq_8x8" and so on. num_rounds: rounds of k-means; 0 = as
+// many as index::PqOptions has.
 std::vector<std::unique_ptr<const Kind>> MakePqKinds(size_t num_rounds);
 
 }  // namespace attndb::derived

@@ -1,7 +1,8 @@
-// What derived objects need of the store whose segments they are made from: opening a segment, room
-// for more bytes, a number for a new object, a commit, and somebody to tell of what is damaged.
+// What derived objects need of the store whose segments they are made from: it opens segments,
+// admits bytes, numbers and publishes objects, and is told of damage.
 //
-// Only the background calls it: every function may read the catalog, wait for a lock or a disk.
+// Only the background calls it: each function may read the catalog, and wait for a lock or the
+// disk.
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_DERIVED_STORE_H_
@@ -23,30 +24,31 @@
 namespace attndb::derived {
 
 using SegmentId = uint64_t;
-using RunId = uint64_t;  // A segment's, or that of a block of a tail: storage::KvRun::id.
+using RunId = uint64_t;  // Id of a segment or of a block of a tail: storage::KvRun::id.
 
 // A derived object on disk, as the catalog knows it.
 struct ObjectRecord {
   std::string kind;         // Kind::Traits::object.
-  uint64_t generation = 0;  // Tells it from earlier ones of its kind and segment.
+  uint64_t generation = 0;  // Later objects of the same kind and segment have larger ones.
   uint64_t file_bytes = 0;
   Sha256Digest root_hash{};
 };
 
-// A segment, as the catalog knows it.
+// What the catalog knows of a segment.
 struct SegmentFacts {
   SegmentId id = 0;
   uint64_t num_tokens = 0;
   uint64_t kv_bytes = 0;
   bool damaged = false;
   std::vector<ObjectRecord> objects;
-  std::vector<std::string> wishes;  // Kinds that it is to have (Store::Wish), Kind::Traits::object.
+  // Kinds (Kind::Traits::object) that the segment is to have: Store::Wish.
+  std::vector<std::string> wishes;
 
   bool IsWished(std::string_view kind) const {
     return std::ranges::find(wishes, kind) != wishes.end();
   }
 
-  // Of the newest generation; null if there is none of the kind.
+  // The record of the newest generation; null if there is none of the kind.
   const ObjectRecord* Find(std::string_view kind) const {
     const ObjectRecord* newest = nullptr;
     for (const ObjectRecord& object : objects) {
@@ -67,27 +69,31 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // Errors: kFailedPrecondition (there is no such segment any more); those of opening it.
+  // Opens a segment. Errors: kFailedPrecondition (there is no such segment any more); those of
+  // opening it.
   virtual Result<OpenedSegment> OpenSegment(SegmentId id) = 0;
-  // Called after a segment of OpenSegment was let go of: it may have been dropped meanwhile.
+  // To be called after a segment of OpenSegment was let go of: it may have been dropped meanwhile,
+  // and its files be left to remove.
   virtual void SegmentReleased() = 0;
 
-  // Errors: kFailedPrecondition (an object of so many bytes has no room on the disk, or in the
-  //         quota of the segment's owner: nothing is evicted for it).
+  // Whether an object of so many bytes may be written.
+  // Errors: kFailedPrecondition (no room on the disk, or in the quota of the segment's owner:
+  //         nothing is evicted for an object).
   virtual Status Admit(SegmentId id, uint64_t bytes) = 0;
-  // Errors: those of the catalog's commit.
+  // A generation for a new object. Errors: those of the catalog's commit.
   virtual Result<uint64_t> ReserveGeneration() = 0;
-  // Notes for good that the segment is to have an object of the kind, until it is published: what a
-  // process leaves undone the next one does. Nothing if the segment is gone or damaged.
+  // Records that the segment is to have an object of the kind; the record stays until the object is
+  // published, so that the next process does what this one leaves undone. Does nothing if the
+  // segment is gone or damaged.
   // Errors: those of the commit.
   virtual Status Wish(SegmentId id, std::string_view kind) = 0;
-  // Commits an object whose files are durable, in the place of those before it of its kind.
+  // Commits an object whose files are durable; it replaces earlier ones of its kind.
   // Errors: as Admit; those of the commit; kFailedPrecondition (the segment is gone or damaged).
   virtual Status PublishObject(SegmentId id, const ObjectRecord& object) = 0;
 
-  // `status` says what came of reading the segment's rows.
+  // Tells the status that reading the segment's rows gave.
   virtual void ReportDamage(const storage::Segment& segment, const Status& status) = 0;
-  // `status` says why the object can't be read. If its bytes are wrong it is dropped.
+  // Tells why the object can't be read. If its bytes are wrong it is dropped.
   virtual void ReportLoss(const storage::ObjectName& name, const Status& status) = 0;
 };
 

@@ -1,5 +1,5 @@
 // Value planes and value means (index/planes/value_planes.h) as derived objects:
-// docs/formats/value_planes.md. Both are made of V alone and differ in nothing but their type.
+// docs/formats/value_planes.md. Both are made of V alone and differ only in their type.
 //
 // Threads: constant; thread-safe.
 #ifndef ATTNDB_DERIVED_VALUE_KINDS_H_

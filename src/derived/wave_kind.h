@@ -13,7 +13,8 @@
 
 namespace attndb::derived {
 
-// 16 to 64 keys a cluster, "wave_16" and so on. num_rounds of k-means; 0: as the index thinks fit.
+// 16 to 64 keys a cluster: "wave_16" and so on. num_rounds: rounds of k-means; 0 = as the index
+// thinks fit.
 std::vector<std::unique_ptr<const Kind>> MakeWaveKinds(size_t num_rounds);
 
 }  // namespace attndb::derived

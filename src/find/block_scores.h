@@ -1,9 +1,10 @@
 // The best score that a question's tokens have in each block of keys.
 //
-// Shapes:  maxima [num_rows, num_blocks]: row as of PlacedQuestion, block as of Blocks; unscaled.
-//          A run whose head holds NaN or Inf has NaN in all of them, and so has a block of nothing
-//          but sinks: they have no say.
-// Place:   the question stands right behind the block, wherever that lies, if it can be turned.
+// Shapes:  maxima [num_rows, num_blocks]: rows as in PlacedQuestion, blocks as in Blocks; unscaled
+//          scores. They are NaN, and so do not count, for a run whose head holds NaN or Inf, and
+//          for a block that has nothing but sinks.
+// Place:   the question stands right behind the block, wherever that lies, if it can be turned
+//          there.
 // Errors:  as KvRun::ReadRows.
 // Threads: stateless; calls for different runs may share `maxima`.
 #ifndef ATTNDB_FIND_BLOCK_SCORES_H_
@@ -20,7 +21,8 @@
 
 namespace attndb::find {
 
-// Turns to behind the first block of a run, the second and so on: what all runs of a layer share.
+// The turns that take a question behind the first block of a run, behind the second and so on; all
+// runs of a layer share them.
 std::vector<Turn> TurnsBehind(const LayerSpec& layer, uint64_t block_tokens, size_t num_blocks);
 
 // One kv head of one layer.
@@ -29,13 +31,13 @@ struct HeadKeys {
   uint32_t kv_head = 0;
 };
 
-// Fills the columns of run `run`. `turns`: of at least so many blocks; empty if the question can't
-// be turned.
+// Fills the columns of run `run`. `turns` covers at least the run's blocks, or is empty if the
+// question can't be turned.
 Status ScoreRun(const KeyRun& keys, const HeadKeys& head, const LayerSpec& layer,
                 const PlacedQuestion& question, const std::vector<Turn>& turns,
                 const Blocks& blocks, size_t run, float* maxima);
 
-// Gives a run that can't be read no say.
+// Sets all scores of a run that can't be read to NaN.
 void SilenceRun(const Blocks& blocks, size_t run, size_t num_rows, float* maxima);
 
 }  // namespace attndb::find

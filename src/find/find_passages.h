@@ -1,10 +1,11 @@
-// A search over stored keys: which passages of the runs a question's heads attend to.
+// A search over stored keys for the passages of runs that a question's heads attend to.
 //
-// Cost:    of each kv head that a head of the question reads, the keys of all runs, once; no V.
-//          Memory: for each row of a kv head's q a float32 a block, and the keys of one head of a
-//          run for each thread; all of it from the budget.
-// Errors:  kResourceExhausted (budget). What can't be read of a run takes that run out of the
-//          ranking and is told.
+// Cost:    reads the keys of all runs once, for each kv head that a head of the question reads; no
+//          V.
+// Memory:  for each row of a kv head's q one float32 a block; for each thread the keys of one head
+//          of a run. All of it is taken from the budget.
+// Errors:  kResourceExhausted (budget). A run that can't be read is left out of the ranking and
+//          listed as lost.
 // Threads: stateless; runs are shared among the pool's threads.
 #ifndef ATTNDB_FIND_FIND_PASSAGES_H_
 #define ATTNDB_FIND_FIND_PASSAGES_H_
@@ -33,9 +34,9 @@ struct HeadQuestion {
 struct PassageSearch {
   const ModelSpec* spec = nullptr;
   std::span<const KeyRun> runs;
-  std::span<const HeadQuestion> heads;  // Any order; those of one kv head share its keys.
-  size_t num_tokens = 0;                // Of the question.
-  int64_t first_position = 0;           // Of its first token, where rows are rotated to.
+  std::span<const HeadQuestion> heads;  // In any order; heads of one kv head share its keys.
+  size_t num_tokens = 0;                // Tokens of the question.
+  int64_t first_position = 0;           // Position of its first token under RoPE.
   uint64_t passage_tokens = 64;         // Even.
   size_t limit = 10;
   bool head_scores = false;
@@ -45,9 +46,10 @@ struct PassageSearch {
 
 struct FoundPassage {
   size_t run = 0;
-  TokenRange tokens;  // Of the run.
+  TokenRange tokens;  // Token indices of the run.
   double score = 0;
-  std::vector<float> head_scores;  // One a head of the search, if it asked for them.
+  // One a head of the search; empty unless PassageSearch::head_scores.
+  std::vector<float> head_scores;
 };
 
 struct LostRun {
@@ -59,11 +61,11 @@ struct PassageReport {
   std::vector<FoundPassage> passages;  // Best first.
   std::vector<LostRun> lost;
   uint64_t num_passages = 0;
-  uint64_t key_bytes = 0;  // Read.
+  uint64_t key_bytes = 0;  // Bytes of keys that were read.
 };
 
-// REQUIRES: spec, budget and pool are there; heads exist in the spec, with rows of num_tokens > 0;
-//           runs are of the spec's shape.
+// REQUIRES: spec, budget and pool are not null; heads exist in the spec, with rows of num_tokens >
+//           0; runs have the spec's shape.
 Result<PassageReport> FindPassages(const PassageSearch& search);
 
 }  // namespace attndb::find

@@ -1,4 +1,4 @@
-// Stored keys in memory, for tests of what looks through them.
+// Stored keys in memory, for tests of searches over them.
 //
 // Threads: constant after construction.
 #ifndef ATTNDB_FIND_FIND_TEST_UTIL_H_
@@ -28,7 +28,7 @@ inline ModelSpec TestSpec(uint32_t num_kv_heads, uint32_t head_dim) {
   return ModelSpec::Uniform(1, layer, DType::kFloat32, "find-test");
 }
 
-// Random keys, as they are stored: a row of each token, each head by itself.
+// Random keys, as they are stored: a row for each token, each head by itself.
 class FakeRun final : public storage::KvRun {
  public:
   FakeRun(const ModelSpec& spec, uint64_t num_tokens, int64_t first_position, uint64_t seed)

@@ -1,10 +1,10 @@
 // The stored tokens that a search looks through: runs, each of one segment, cut into blocks.
 //
-// Blocks:  block_tokens tokens each, from the run's first on; the last may be shorter. A passage is
-//          a block and the next of its run, so that what lies across the end of one passage lies
-//          inside another; a run of one block is a passage of its own.
+// Blocks:  block_tokens tokens each, from the run's first token on; the last block may be shorter.
+//          A passage is a block and the next one of its run, so that what lies across the end of
+//          one passage lies inside another; a run of one block is a passage of its own.
 // Sinks:   the first tokens of a context draw the attention of every question, whatever they say
-//          (Xiao et al. 2023, arXiv:2309.17453): their keys have no say.
+//          (Xiao et al. 2023, arXiv:2309.17453): their keys do not count.
 // Threads: values.
 #ifndef ATTNDB_FIND_KEY_RUN_H_
 #define ATTNDB_FIND_KEY_RUN_H_
@@ -22,8 +22,8 @@ namespace attndb::find {
 
 struct KeyRun {
   std::shared_ptr<const storage::KvRun> keys;
-  uint64_t num_tokens = 0;  // Of its first; 1 to keys->num_tokens().
-  uint64_t num_sinks = 0;   // Of these, the first.
+  uint64_t num_tokens = 0;  // The run's first tokens; 1 to keys->num_tokens().
+  uint64_t num_sinks = 0;   // How many of the first tokens are sinks.
 };
 
 // Which blocks belong to which run: those of run r are [first_block(r), first_block(r + 1)).
@@ -41,7 +41,7 @@ class Blocks {
   uint64_t block_tokens() const { return block_tokens_; }
   size_t num_runs() const { return first_blocks_.size() - 1; }
   size_t num_blocks() const { return first_blocks_.back(); }
-  size_t longest_run() const { return longest_run_; }  // In blocks.
+  size_t longest_run() const { return longest_run_; }  // Number of blocks of the longest run.
   size_t first_block(size_t run) const { return first_blocks_[run]; }
 
  private:

@@ -1,13 +1,14 @@
-// Which passages a question's tokens prefer, over all heads that were asked.
+// Ranks passages by how far a question's tokens prefer them, over all heads that were asked.
 //
-// Score:   a row (a token of the question in one head) has a best key in each passage. How much
-//          that says depends on the row: "the" has one in every text, a name in few. So only what
-//          is more than kMargin standard deviations above the row's mean over all passages counts
-//          (of fewer than 17 passages, half as many as one could be at most), and a passage has the
-//          mean of that over the rows of a head. Heads differ in how far they tell passages apart,
-//          and count alike: each in standard deviations of its own. 0 is an ordinary passage.
-// Source:  the sum over the question's tokens of the best match is ColBERT's (Khattab & Zaharia
-//          2020, arXiv:2004.12832); ours takes the model's own q and k, and looks at what stands
+// Score:   a row (a token of the question in one head) has a best key in each passage. What that
+//          tells depends on the row: "the" has one in every text, a name in few. So only the part
+//          of its score counts that is more than kMargin standard deviations above the row's mean
+//          over all passages (with fewer than 17 passages, half of the largest that is possible),
+//          and a head's score of a passage is the mean of these parts over its rows. Heads differ
+//          in how far they tell passages apart, so each head's scores are divided by their own
+//          standard deviation. An ordinary passage has 0.
+// Source:  to sum each token's best match over the question is ColBERT's way (Khattab & Zaharia
+//          2020, arXiv:2004.12832); ours takes the model's own q and k, and counts only what stands
 //          out.
 // Errors:  none.
 // Threads: thread-compatible.
@@ -27,8 +28,8 @@ namespace attndb::find {
 // A passage begins at each block; the block after it belongs to it, if the run has one.
 struct RankedPassage {
   size_t run = 0;
-  size_t block = 0;   // Of all blocks,
-  TokenRange tokens;  // ... and where that is, and the next, in the run.
+  size_t block = 0;   // Number of its first block, over all runs.
+  TokenRange tokens;  // Tokens of its blocks, as indices of the run.
   double score = 0;
 };
 
@@ -44,19 +45,19 @@ class PassageRanking {
         totals_(blocks.num_blocks()),
         lost_(runs.size()) {}
 
-  // What the ranking takes once so many heads were added.
+  // Bytes that the ranking takes once so many heads were added.
   uint64_t MemoryBytes(size_t num_heads) const;
 
-  // Adds one head's rows: maxima [num_rows, num_blocks], which are made those of passages. NaN has
-  // no say.
+  // Adds one head's rows, maxima [num_rows, num_blocks]; overwrites them with the maxima of
+  // passages. NaN does not count.
   void AddHead(size_t num_rows, float* maxima);
 
   // Leaves a run out from now on.
   void Lose(size_t run) { lost_[run] = true; }
 
-  // The best, none of which have a token in common; best first, equal ones in order.
+  // The best passages without a common token; best first, equal ones in order.
   std::vector<RankedPassage> Best(size_t limit) const;
-  // What the n-th head that was added says. REQUIRES: keep_heads.
+  // The score that the n-th head that was added gives a passage. REQUIRES: keep_heads.
   float HeadScore(size_t n, size_t block) const {
     return static_cast<float>(head_scores_[n * blocks_.num_blocks() + block]);
   }
@@ -69,7 +70,7 @@ class PassageRanking {
   const Blocks& blocks_;
   const bool keep_heads_;
   std::vector<double> totals_;       // By block, over the heads so far.
-  std::vector<double> head_scores_;  // By head and block, if they are kept.
+  std::vector<double> head_scores_;  // [head][block], if keep_heads.
   std::vector<bool> lost_;
   size_t num_heads_ = 0;
 };

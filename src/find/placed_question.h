@@ -1,13 +1,14 @@
-// q of a question's tokens in some q heads of one kv head, as if the question stood anywhere.
+// Rows of q of a question in the q heads of one kv head, which can be placed at any position.
 //
-// A score is of a distance: the angle that RoPE turned q by, less that of the key. A question that
-// was run alone has q of its own positions, as near to the first stored token as to none of the
-// others. So its rows are turned back to position 0 and from there to where they are to stand.
+// A score depends on a distance: RoPE turns q and k by angles in proportion to their positions. A
+// question that was run alone has q at positions of its own, which are far from those of most
+// stored tokens. So its rows are turned back to position 0, and from there to where they are to
+// stand.
 //
 // Shapes:  rows [num_q_heads * num_tokens, RowElements(head_dim)] float32, RoPE layout half, the
 //          rows of a q head together.
-// Limits:  what Rope::scaling does to the angles is not known here: with one, rows stay where they
-//          were run. Without RoPE they have no place.
+// Limits:  how Rope::scaling changes the angles is not known here: with a scaling, rows stay at the
+//          positions where they were run. Without RoPE rows have no position.
 // Errors:  none.
 // Threads: constant after construction.
 #ifndef ATTNDB_FIND_PLACED_QUESTION_H_
@@ -21,7 +22,7 @@
 
 namespace attndb::find {
 
-// Cosines and sines of one position, by pair of channels.
+// Cosines and sines by which one position turns each pair of channels.
 struct Turn {
   std::vector<float> cosines;
   std::vector<float> sines;
@@ -30,7 +31,7 @@ struct Turn {
 // Whether rows of the layer can be turned to another position.
 bool CanTurn(const LayerSpec& layer);
 
-// What turns rows forward by `distance` positions. REQUIRES: CanTurn(layer).
+// The turn that moves rows forward by `distance` positions. REQUIRES: CanTurn(layer).
 Turn TurnBy(const LayerSpec& layer, int64_t distance);
 
 // Turns `num_rows` rows of `stride` elements: `to` may be `from`.
@@ -38,7 +39,7 @@ void TurnRows(const Turn& turn, const float* from, size_t num_rows, size_t strid
 
 class PlacedQuestion {
  public:
-  // `rows`, row i of each q head at position first_position + i.
+  // `rows`: row i of each q head stands at position first_position + i.
   PlacedQuestion(const LayerSpec& layer, std::vector<float> rows, size_t num_tokens,
                  int64_t first_position);
 
@@ -46,7 +47,7 @@ class PlacedQuestion {
   size_t num_tokens() const { return num_tokens_; }
   size_t stride() const { return stride_; }
   bool can_turn() const { return can_turn_; }
-  // With the first token at position 0; as they were given if they can't be turned.
+  // Rows with the first token at position 0; as they were given if they can't be turned.
   const float* rows() const { return rows_.data(); }
 
  private:

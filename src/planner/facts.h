@@ -1,7 +1,7 @@
-// What is known of a chain without touching one of its rows: lengths, what is derived from its
-// segments and ready, heads with NaN or Inf.
+// What is known of a chain without reading its rows: lengths, which derived objects its segments
+// have ready, heads with NaN or Inf.
 //
-// Threads: values. The spans belong to who asks, and must outlive the question.
+// Threads: values. The spans belong to the caller, and must outlive the question.
 #ifndef ATTNDB_PLANNER_FACTS_H_
 #define ATTNDB_PLANNER_FACTS_H_
 
@@ -11,30 +11,31 @@
 
 namespace attndb::planner {
 
-// Up to so many tokens `auto` reads all of them, and prices nothing: that takes microseconds.
+// `auto` reads up to so many tokens whole and prices nothing: that takes microseconds.
 inline constexpr uint64_t kShortContextTokens = 1024;
 
 // One run of a chain: the tokens of a segment, or of the tail.
 struct RunFacts {
   static constexpr size_t kMaxIndexes = 32;  // Bits of `indexes`.
 
-  uint64_t num_tokens = 0;       // That are visible.
-  bool may_have_planes = false;  // It is long enough for key planes,
-  bool has_planes = false;       // ... and they are ready.
+  uint64_t num_tokens = 0;       // Visible tokens of the run.
+  bool may_have_planes = false;  // It is long enough for key planes.
+  bool has_planes = false;       // Its key planes are ready.
   uint32_t indexes = 0;          // Bit i: index i of the registry is ready for it.
 
   bool HasIndex(uint32_t index_id) const { return (indexes >> index_id & 1u) != 0; }
 };
 
 struct ChainFacts {
-  uint64_t num_tokens = 0;              // Visible to the newest row.
-  uint64_t num_stored_seen = 0;         // Of these, in sealed segments; the rest is the tail.
-  uint64_t num_stored = 0;              // In sealed segments, with those that a filter hides.
-  uint64_t num_hidden = 0;              // Tokens of its segments behind the reused prefix.
-  uint64_t num_filtered = 0;            // Tokens before the newest that a filter hides.
-  std::span<const RunFacts> runs;       // Together num_tokens.
+  uint64_t num_tokens = 0;  // Visible to the newest row.
+  // Visible tokens in sealed segments; the other visible ones are the tail's.
+  uint64_t num_stored_seen = 0;
+  uint64_t num_stored = 0;         // Tokens in sealed segments, with those that a filter hides.
+  uint64_t num_hidden = 0;         // Tokens of its segments behind the reused prefix.
+  uint64_t num_filtered = 0;       // Tokens before the newest that a filter hides.
+  std::span<const RunFacts> runs;  // Their tokens add up to num_tokens.
   std::span<const uint8_t> non_finite;  // [num_kv_heads]: not 0 where K or V has NaN or Inf.
-  uint64_t kv_bytes = 0;                // K and V of all layers.
+  uint64_t kv_bytes = 0;                // Bytes of K and V in all layers.
   uint64_t memory_bytes = 0;            // What the store and its sessions may hold of that.
 
   bool IsFinite(uint32_t kv_head) const { return non_finite.empty() || non_finite[kv_head] == 0; }

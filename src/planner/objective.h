@@ -1,5 +1,5 @@
-// The error that a TPOT objective, `auto(tpot=...)`, stands for: the smallest one of a ladder with
-// which attention of all layers is predicted to take no longer.
+// The error that a TPOT objective, `auto(tpot=...)`, stands for: the smallest one of a ladder of
+// errors with which attention over all layers is predicted to take no longer than the objective.
 //
 // Threads: one at a time.
 #ifndef ATTNDB_PLANNER_OBJECTIVE_H_
@@ -24,7 +24,7 @@ struct ErrorChoice {
   bool reachable = true;    // False: even the largest error takes longer.
 };
 
-// What a prediction for all layers is made of. All must outlive it.
+// What a prediction for all layers is made from. All pointers must outlive it.
 struct Outlook {
   const ModelSpec* spec = nullptr;
   const Plan* plan = nullptr;
@@ -33,16 +33,17 @@ struct Outlook {
   LayerQuestion question;  // For one row; layer, spec and plan are filled in for each layer.
 };
 
-// Attention of all layers for one row, in microseconds, where objectives stand for `error`.
+// Predicted microseconds of attention in all layers for one row, where objectives stand for
+// `error`.
 double PredictMicros(const Outlook& outlook, double error);
 
-// Nothing for a plan without an objective.
+// The error for the plan's objective; nothing for a plan without an objective.
 std::optional<ErrorChoice> ErrorOf(const LayerPlan& plan, const Outlook& outlook);
 
-// Remembers what was found for an objective for some calls, or until the context has grown.
+// Remembers the error found for an objective, for some calls or until the context has grown.
 class Objectives {
  public:
-  // The layer's plan, with the error that its objective stands for.
+  // The layer's plan, with its objective replaced by the error that it stands for.
   LayerPlan Settle(LayerId layer, const Outlook& outlook);
   void Forget() { settled_.clear(); }
 

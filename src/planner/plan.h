@@ -27,111 +27,117 @@ namespace attndb::planner {
 // Shortest text that reads back as the same number; whole ones without an exponent.
 std::string NumberText(double value);
 
-// Of a call.
+// The size of a call.
 struct CallSize {
-  uint64_t num_rows = 1;    // Of q.
+  uint64_t num_rows = 1;    // Rows of q.
   uint64_t num_tokens = 0;  // Visible to the newest row.
-  uint64_t num_stored = 0;  // Of these, in sealed segments; the rest is the tail.
+  // Visible tokens in sealed segments; the other visible ones are the tail's.
+  uint64_t num_stored = 0;
   uint32_t dense_query_tokens = 64;
 };
 
-// What a plan that draws may read of a call's middle, per row and q head.
+// How many of a call's middle tokens a plan that draws may read, per row and q head.
 struct DrawBudget {
-  double first_rows = 0;       // At first; more where the sample finds itself off
-  double tolerated_error = 0;  // ... by more than this, relative to the norm of the output.
-  // By codes, of weights over their sum (attention/weight_histogram.h): what one more token must
-  // take off the standard deviation, and what that may be at most.
+  double first_rows = 0;  // Rows of the first sample.
+  double tolerated_error =
+      0;  // A larger estimated error, relative to the norm of the output, asks for more rows.
+  // For draws by codes, relative to the weights' sum (attention/weight_histogram.h): by how much
+  // one more token must reduce the standard deviation, and how large that may stay.
   double trade = 0;
   double max_spread = 0;
 };
 
-// What becomes of the middle tokens that a search leaves out.
+// What is done with the middle tokens that a search leaves out.
 enum class Remainder : uint8_t {
   kDrop,
-  kMean,    // Estimated: means of blocks of values, by the blocks' estimated mass.
-  kSample,  // ... from a sample of `samples` tokens.
-  // ... where an index does not score them: by clusters, of which a share is estimated.
+  kMean,    // Estimated by means of blocks of values, weighted by the blocks' estimated mass.
+  kSample,  // Estimated from a sample of `samples` tokens.
+  // Where an index does not score them: a share of them is estimated by clusters.
   kClusters,
 };
 
 // The query of one layer.
 struct LayerPlan {
-  QueryKind kind = QueryKind::kFull;  // query's.
+  QueryKind kind = QueryKind::kFull;  // The kind of `query`.
   const QueryType* query = nullptr;   // Null: full.
   const IndexType* index = nullptr;   // Null: nothing is searched.
-  ArgumentValues arguments;           // Of the query,
-  ArgumentValues index_arguments;     // ... and of the index.
-  // The registry's default is not written out; where it is given, `auto` may not choose another.
+  ArgumentValues arguments;           // Values of the query's keys.
+  ArgumentValues index_arguments;     // Values of the index's keys.
+  // True: the text does not name the index; the default is not written out. False: `auto` may
+  // choose no other.
   bool default_index = true;
-  double error = 0.0;  // kAuto: what its draws are to keep, as a mean over heads.
-  uint32_t bits = 0;   // Of the key planes that are searched; 0 = K itself.
-  Remainder remainder = Remainder::kDrop;  // Of a search.
-  uint32_t samples = 0;                    // Of kSample.
-  double cluster_share = 0.0;              // Of kClusters; in (0, 1].
-  // kAuto: of the value planes that stand for V of what was drawn and weighs little; 0 = none.
+  // kAuto: the relative error of the output that its draws keep, as a mean over heads.
+  double error = 0.0;
+  uint32_t bits = 0;  // Bits of the key planes that are searched; 0 = K itself.
+  Remainder remainder = Remainder::kDrop;  // For kSearch.
+  uint32_t samples = 0;                    // For Remainder::kSample.
+  double cluster_share = 0.0;              // For Remainder::kClusters; in (0, 1].
+  // kAuto: bits of the value planes that stand for V of light tokens that were drawn; 0 = none.
   uint32_t value_bits = 0;
-  double exact_fallback = 0.0;  // Of the mass left out, what a row's bound may be; 0 = no bounds.
-  // Engines are to wait, before a context's second token, for what it reads of derived objects
-  // (Session::awaits_derived). No call computes anything else for it.
+  // Largest share of the mass that a row's bound may leave out; 0 = no bounds.
+  double exact_fallback = 0.0;
+  // Engines are to wait, before a context's second token, until the derived objects that the plan
+  // reads are ready (Session::awaits_derived). Changes nothing of what calls compute.
   bool awaits = false;
   uint32_t sink = 16;     // First tokens that are always attended to.
   uint32_t window = 128;  // Last tokens that are always attended to, the row's own too.
-  // Of a search: the whole tail is attended to, and `window` counts the last tokens before it.
+  // For a search: the whole tail is attended to, and `window` counts the last tokens before it.
   bool exact_tail = false;
-  // How many tokens of the middle a search attends to in any case, so that they are no candidates:
+  // Tokens of the middle that a search attends to in any case, so that they are no candidates:
   // those that the prompt's last queries weighed most, by kv head (index/prefill/). 0: none.
   uint32_t num_static = 0;
 
-  // Whether it chooses tokens, per q head.
+  // Whether it chooses tokens, for each q head.
   bool Chooses() const { return kind == QueryKind::kSearch || kind == QueryKind::kAuto; }
   // Whether it draws from the scores of all keys, instead of searching.
   bool Draws() const { return kind == QueryKind::kAuto; }
   // Whether its index finds keys without scoring all of them.
   bool Finds() const { return kind == QueryKind::kSearch && UsesIndex(); }
-  // ... or draws by one.
+  // Whether it finds or draws tokens by an index.
   bool UsesIndex() const { return Chooses() && index != nullptr && !index->finds_by.empty(); }
-  // ... in two phases (IndexType::Draws::kByCodes).
+  // Whether it draws by an index in two phases (IndexType::Draws::kByCodes).
   bool DrawsByCodes() const {
     return Draws() && index != nullptr && index->draws == IndexType::Draws::kByCodes;
   }
-  // Whether it scores what it can from key planes. A plan that draws by codes does for heads that
-  // take less time so.
+  // Whether it scores keys from key planes where they have some. A plan that draws by codes does so
+  // for heads that take less time by it.
   bool ReadsPlanes() const { return Chooses() && bits != 0; }
-  // The companions by which its index finds keys (IndexType::finds_by), settings included.
+  // The use of the derived kind by which its index finds keys (IndexType::finds_by), with settings.
   // REQUIRES: UsesIndex().
   std::string FindsBy() const;
-  // How hard its index is to look; 0: as it thinks fit. REQUIRES: UsesIndex().
+  // How hard its index is to search; 0: as the index thinks fit. REQUIRES: UsesIndex().
   float Effort() const;
-  // Whether what is left out is estimated.
+  // Whether the tokens that are left out are estimated.
   bool Estimates() const { return remainder != Remainder::kDrop || Draws(); }
-  // Whether means of values, or norms of them, are read.
+  // Whether means of values, or norms of these, are read.
   bool ReadsMeans() const { return remainder == Remainder::kMean || Bounds(); }
-  // Whether clusters stand for what its index left out,
+  // Whether clusters stand for the tokens that its index left out.
   bool EstimatesByClusters() const { return remainder == Remainder::kClusters && Finds(); }
-  // ... and which share of them; 0: none.
+  // The share of them that is estimated; 0: none.
   double EstimatedShare() const { return EstimatesByClusters() ? cluster_share : 0.0; }
-  // The companions that have these clusters (index/cluster_sums.h). REQUIRES:
+  // The use of the derived kind that has these clusters (index/cluster_sums.h). REQUIRES:
   // EstimatesByClusters().
   std::string EstimatesBy() const;
-  // Whether it reads anything that is derived from K and V, where that is ready.
+  // Whether it reads derived objects where they are ready.
   bool ReadsDerived() const {
     return ReadsPlanes() || UsesIndex() || value_bits != 0 || ReadsMeans() || HasStatic();
   }
-  // Whether what it reads may be derived from the session's tail, too: prompts' last queries are
-  // known of segments only.
+  // Whether it reads objects that can be derived from the session's tail, too. Rankings by a
+  // prompt's last queries can't: these are known for segments only.
   bool DerivesFromTail() const {
     return !exact_tail && (ReadsPlanes() || UsesIndex() || value_bits != 0 || ReadsMeans());
   }
-  // Whether some tokens are attended to because of how the prompt weighed them.
+  // Whether it attends to tokens because of how the prompt weighed them.
   bool HasStatic() const { return num_static != 0; }
-  // Whether what is left out is bounded, and rows whose bound is too large attend to all tokens.
+  // Whether it bounds what it leaves out; rows whose bound is too large attend to all tokens.
   bool Bounds() const { return exact_fallback > 0.0; }
-  // Value of an argument of the query or of the index, or its fallback. REQUIRES: one has the key.
+  // Value of an argument of the query or of the index, or its fallback. REQUIRES: one of them has
+  // the key.
   double Get(std::string_view key) const;
-  // Whether the text has that argument, of the query or of the index.
+  // Whether the text gives that argument, of the query or of the index.
   bool Given(std::string_view key) const;
-  // The word of such an argument: of the query, empty if it is not given; of the index, then the
-  // first of its words. Empty if there is none of that name.
+  // The word that the argument has. For a key of the query that is not given: empty; for one of the
+  // index: its first word. Empty if no key has that name.
   std::string_view Word(std::string_view key) const;
   // Changes an argument of the query or of the index. REQUIRES: one has the key, and the word.
   void Set(std::string_view key, double value);
@@ -139,12 +145,12 @@ struct LayerPlan {
   // Takes back an argument of the query. REQUIRES: it has the key.
   void Clear(std::string_view key);
   bool Is(std::string_view query_name) const;
-  // The candidates of a row that sees num_tokens, of which the first num_stored are sealed.
+  // The candidates of a row that sees num_tokens tokens, the first num_stored of which are sealed.
   TokenRange MiddleOf(uint64_t num_tokens, uint64_t num_stored) const;
-  // Sinks, window and an exact tail: the tokens that the row attends to in any case, but for static
-  // ones, which lie in the middle.
+  // Number of tokens that the row attends to in any case: sinks, window and an exact tail; without
+  // static ones, which lie in the middle.
   uint64_t NumFixed(uint64_t num_tokens, uint64_t num_stored) const;
-  // Why such a call has no choice but to read all that it sees; empty if it chooses. Static text.
+  // Why a call of this size reads all that it sees; empty if it chooses. Static text.
   std::string_view ReasonForFull(const LayerSpec& layer, const CallSize& size) const;
   // Replaces the objective of `auto` by an error.
   void SetError(double value);
@@ -153,7 +159,7 @@ struct LayerPlan {
   friend bool operator==(const LayerPlan&, const LayerPlan&) = default;
 
  private:
-  // An argument of the query or of the index; null if neither has one of that name.
+  // An argument of the query or of the index; `argument` is null if neither has one of that name.
   struct FoundArgument {
     const Argument* argument = nullptr;
     double value = 0;

@@ -1,4 +1,4 @@
-// Which physical plan answers `auto` in a layer, head by head: rules first, then cost.
+// Decides which physical plan answers `auto` in a layer, head by head: rules first, then cost.
 //
 //   LayerExecution = PlanLayer(facts of the chain, what was learned, prices of the machine)
 //
@@ -6,9 +6,9 @@
 //          in part is searched with a filter. Then each head takes what is cheapest: reading
 //          everything, a scan of all keys, or, where the context is long, an index.
 //          `auto(rules=alaya)` is all of Fig. 8, and prices nothing (settle.h).
-// Ours:    a head is priced by what was observed of it (learned_state.h), so heads that need many
-//          tokens, and machines that differ from their constants, end up at `full`. What seemed
-//          slower is explored now and then.
+// Ours:    a head is priced by what was observed of it (learned_state.h), so that heads that need
+//          many tokens, and machines that differ from their constants, end up at `full`. Methods
+//          that seemed slower are explored now and then.
 // Threads: pure functions: equal arguments give an equal execution. No disk, no clock.
 // Source:  AlayaDB (arXiv:2504.10326) 6.2.
 #ifndef ATTNDB_PLANNER_PLAN_LAYER_H_
@@ -35,23 +35,23 @@ struct LayerQuestion {
   const LayerSpec* spec = nullptr;
   DType kv_dtype = DType::kFloat16;
   const LayerPlan* plan = nullptr;         // What was asked for; its objective is an error.
-  const PlanRegistry* registry = nullptr;  // Of the plan.
+  const PlanRegistry* registry = nullptr;  // The plan's registry.
   ChainFacts chain;
   uint64_t num_rows = 1;  // Rows of q.
   uint32_t num_threads = 1;
   uint32_t dense_query_tokens = 64;
-  bool explores = true;  // Heads may do what seems slower, to learn what it takes.
+  bool explores = true;  // Heads may run what seems slower, to learn what it takes.
 };
 
-// The rule that makes all heads of a layer run `full` before anything is priced; empty if none
-// does. Static text. REQUIRES: no rule set decides for the plan.
+// The rule by which all heads of a layer run `full` before anything is priced; empty if none
+// applies. Static text. REQUIRES: no rule set decides for the plan.
 std::string_view RuleFor(const LayerQuestion& question);
 
 // Answers the question. Reuses the memory of `execution`.
 void PlanLayer(const LayerQuestion& question, const LearnedState& learned,
                const MachineConstants& machine, LayerExecution* execution);
 
-// Notes on a layer, for Explain: what the rules would have done with what is not there.
+// Notes on a layer, for Explain.
 std::string NotesOf(const LayerQuestion& question);
 
 }  // namespace attndb::planner

@@ -1,12 +1,12 @@
-// The queries and indexes that plans can name, in tables: what each is called, the keys it takes
-// and what its search costs. How it searches is attention's to know (attention/registry.h).
+// The queries and indexes that plans can name, in tables: names, keys and the cost of a search. How
+// they search is registered in attention/registry.h.
 //
 //   PlanRegistry registry = BuiltinPlans();     // what this version has
 //   registry.AddQuery({.name = "toy", ...});              // one more
 //   Result<Plan> plan = Plan::Parse("topk(k=8,index=toy)", registry);
 //
 // What searches for a query is registered in attention/registry.h, what an index is made of in
-// derived/kinds.h: nothing else knows their names.
+// derived/kinds.h; no other code knows their names.
 //
 // Threads: constant after the last Add; then shared by any number of threads. Plans point into it,
 //          so it outlives them.
@@ -27,18 +27,18 @@ namespace attndb::planner {
 
 struct LayerPlan;
 
-// What the attention engine does for a query.
+// How the attention engine answers a query.
 enum class QueryKind : uint8_t {
   kFull,    // All tokens.
   kWindow,  // Sink and window only.
   kSearch,  // Sink, window and what a search chooses of the middle, per q head.
   kAuto,    // Sink, window and, per q head, a draw of the middle that keeps LayerPlan::error.
-  kRules,   // What a rule set makes of it, layer by layer (settle.h): one of the others.
+  kRules,   // A rule set makes it one of the others, layer by layer (settle.h).
 };
 
-inline constexpr size_t kMaxArguments = 5;  // Of one query, and of one index.
+inline constexpr size_t kMaxArguments = 5;  // Arguments of one query, and of one index, at most.
 
-// A key with a number, or with one of some words.
+// A key of a query or index, whose value is a number or one of some words.
 struct Argument {
   std::string key;
   double min = 0.0;
@@ -46,14 +46,16 @@ struct Argument {
   bool above_min = false;  // `min` itself is out of range.
   bool whole = false;
   std::vector<uint32_t> values;  // Not empty: a whole number that is one of these.
-  // Not empty: one of these, kept as its place among them. The first one where it is not given.
+  // Not empty: the value is one of these words, kept as its place among them. The first is the
+  // default.
   std::vector<std::string> words;
-  std::string error;  // Of a value that is no number or out of range; whole numbers need none.
-  // Of a query: exactly one of those that share a choice is given, unless they are optional. Of an
-  // index: all may be left out.
+  // Error text for a value that is no number or out of range; whole numbers need none.
+  std::string error;
+  // For a query: of the arguments that share a choice, exactly one is given, unless they are
+  // optional. For an index: all may be left out.
   uint8_t choice = 0;
   bool optional = false;
-  double fallback = 0.0;  // Where it is not given.
+  double fallback = 0.0;  // Value where the text gives none.
 };
 
 // Arguments as they were given: values in the order of the type's arguments.
@@ -63,63 +65,63 @@ struct ArgumentValues {
   friend bool operator==(const ArgumentValues&, const ArgumentValues&) = default;
 };
 
-// What a search is about to be asked, of one kv head and one row of q.
+// The size of a search for one kv head and one row of q.
 struct SearchSize {
   uint32_t group_size = 1;     // q heads that are searched together.
   double middle_tokens = 0;    // Neither sink nor window.
-  double plane_tokens = 0;     // Of these, those with key planes.
+  double plane_tokens = 0;     // Tokens of the middle that have key planes.
   double fixed_tokens = 0;     // Sink and window.
-  uint32_t bits = 0;           // Of the planes; 0 = K itself.
-  double expected_tokens = 0;  // That it will select, per q head.
-  bool draws = false;          // By weight, from estimates of all that may weigh enough.
+  uint32_t bits = 0;           // Bits of the planes; 0 = K itself.
+  double expected_tokens = 0;  // Tokens that it will select, per q head.
+  bool draws = false;  // It draws by weight, from estimates of all tokens that may weigh enough.
 };
 
-// What such a search reads and does: the cost model prices it.
+// What a search of that size reads and does; the cost model prices it.
 struct SearchWork {
-  double exact_keys = 0;     // Scored in a stream of K, once for the group.
-  double scanned_keys = 0;   // Scored from planes, once for the group.
-  double compared_keys = 0;  // That each q head chooses among.
-  double reranked_keys = 0;  // Rows of K read here and there by each q head.
-  double hops = 0;           // Reads by each q head that wait for the one before.
+  double exact_keys = 0;     // Keys scored in a stream of K, once for the group.
+  double scanned_keys = 0;   // Keys scored from planes, once for the group.
+  double compared_keys = 0;  // Keys that each q head chooses among.
+  double reranked_keys = 0;  // Rows of K that each q head reads at random places.
+  double hops = 0;           // Reads of each q head that wait for the one before.
 };
 
 struct IndexType {
   std::string name;
-  std::vector<uint32_t> bits;       // Of what a search scans; 0 = K itself.
+  std::vector<uint32_t> bits;       // Bits that a search can scan; 0 = K itself.
   std::vector<Argument> arguments;  // Given after `index=`.
   std::function<SearchWork(const SearchSize&)> predict;
-  // It finds keys without scoring all of them (index/key_index.h), in companions of this name;
-  // empty: it chooses among the scores of all. Of the bits, such an index has 0: what it finds is
-  // exact.
+  // The use of the derived kind by which it finds keys without scoring all of them
+  // (index/key_index.h). Empty: it chooses among the scores of all keys. An index that finds keys
+  // has bits 0 only: what it finds is scored exactly.
   std::string finds_by;
-  // Arguments of which each setting has companions of its own: finds_by and their values name them,
-  // as in "pq_8x6", and words but the first, as in "graph_head". Usually none.
+  // Arguments whose every setting has derived objects of its own, named by finds_by and their
+  // values, as in "pq_8x6", or by words other than the first, as in "graph_head". Usually none.
   std::vector<std::string> settings;
-  // Which of its arguments is the effort of a search (index/key_index.h); empty: none.
+  // The argument that is the effort of a search (index/key_index.h); empty: none.
   std::string effort_key;
-  // Why its arguments don't go together, or not with the query; empty if they do. May be null.
+  // Says why its arguments don't go together, or not with the query; empty if they do. May be null.
   std::function<std::string(const LayerPlan& plan)> conflict;
-  // Bits of the planes that it scans on the way, for its price.
+  // Bits of the planes that it scans in a search, for the price.
   uint32_t scan_bits = 0;
-  // How a plan that draws does so by such an index. `auto` may choose one that has estimates.
+  // How a plan draws by this index. `auto` may choose an index that has estimates.
   enum class Draws : uint8_t {
     kNot,
-    kByEstimates,  // Of the scores that it scans, at scan_bits.
+    kByEstimates,  // By estimates of the scores, which it scans at scan_bits.
     kByCodes,      // In two phases, the first by weights that small codes give.
   };
   Draws draws = Draws::kNot;
-  bool scores_all = false;  // It estimates the scores of all keys, of which a mass can be told.
-  // It selects blocks of keys, of which it can tell no more than which are best: it answers queries
-  // for the k best, and no ranges.
+  bool scores_all = false;  // It estimates the scores of all keys, so that masses can be told.
+  // It selects blocks of keys, and can tell only which are best: it answers queries for the k best,
+  // not ranges.
   bool best_only = false;
-  // One of the caller's own (attndb/custom_index.h): the index has the values of its arguments, and
-  // its companions are kept in memory only.
+  // A type of the caller's own (attndb/custom_index.h): the index gets the values of its arguments,
+  // and its objects are kept in memory only.
   bool is_custom = false;
-  // It has clusters by which a remainder is estimated: the share of them that is, where the plan
-  // does not say. 0: it has none.
+  // The share of a remainder that its clusters estimate, where the plan does not say. 0: it has no
+  // clusters.
   double estimated_share = 0.0;
 
-  // That `bits=` may ask of it in such a query.
+  // Bits that `bits=` may ask for in a query of that kind.
   std::vector<uint32_t> BitsFor(QueryKind kind) const {
     return kind == QueryKind::kAuto && draws != Draws::kNot ? std::vector<uint32_t>{scan_bits}
                                                             : bits;
@@ -133,24 +135,25 @@ struct QueryType {
   std::string name;
   QueryKind kind = QueryKind::kSearch;
   std::vector<Argument> arguments;
-  std::string needs;          // What must be given, with an example; empty if nothing must.
-  uint32_t default_bits = 0;  // Where the text has none.
-  bool by_index = false;      // An index that finds keys without scoring all of them can answer it,
-  bool is_range = false;      // ... if it can tell keys that lie in a range of the best.
-  std::string index;          // The one that alone answers it; empty: any of those.
-  // Middle tokens that a q head will select; negative = nobody knows before a run. May be null.
+  std::string needs;          // Which argument must be given, with an example; empty if none must.
+  uint32_t default_bits = 0;  // Bits where the text gives none.
+  bool by_index = false;      // An index that finds keys without scoring all of them can answer it.
+  bool is_range = false;  // Only an index that can tell which keys lie in a range of the best can.
+  std::string index;      // The only index that answers it; empty: any of those.
+  // Middle tokens that a q head will select; negative = unknown before a run. May be null.
   std::function<double(const LayerPlan& plan, double middle_tokens)> predict_selected;
 };
 
 class PlanRegistry {
  public:
-  // A plan text under a name, e.g. a paper's setting; more keys may follow the name.
+  // A plan text under a name, for instance a paper's setting; further keys may follow the name.
   struct Preset {
     std::string name;
     std::string text;
   };
 
-  // REQUIRES: names not taken; at most kMaxArguments arguments. The first index is the default one.
+  // REQUIRES: the name is not taken; at most kMaxArguments arguments. The first index is the
+  //           default.
   void AddQuery(QueryType query);
   void AddIndex(IndexType index);
   void AddPreset(Preset preset);
@@ -164,12 +167,12 @@ class PlanRegistry {
   const IndexType* default_index() const { return indexes_.front().get(); }
   std::span<const std::unique_ptr<const IndexType>> indexes() const { return indexes_; }
 
-  // "full, topk(k=...), ...": for who named something else.
+  // "full, topk(k=...), ...": for messages about an unknown name.
   std::string KnownQueries() const;
   std::string KnownIndexes() const;
 
  private:
-  // Behind pointers, which plans keep.
+  // Kept behind pointers, which plans hold.
   std::vector<std::unique_ptr<const QueryType>> queries_;
   std::vector<std::unique_ptr<const IndexType>> indexes_;
   std::vector<Preset> presets_;

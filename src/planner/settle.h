@@ -1,5 +1,5 @@
-// The plan that a layer runs, of the one that was asked for: where a rule set decides, what it
-// decides there; of a budget that differs by layer, the layer's own.
+// Makes the plan that a layer runs from the plan that was asked for: where a rule set decides, its
+// decision; where a budget differs by layer, this layer's share.
 //
 //   SettledPlan settled = Settle(asked, {layer, num_layers, &chain}, registry);
 //   settled.plan.ToString();  // "dipr(alpha=0.012,index=graph,...)" of "auto(rules=alaya)"
@@ -8,9 +8,8 @@
 //          read whole. Memory that holds all keys and values lets blocks be searched as InfLLM
 //          does: that of the host which the store may take, unless the plan gives another. Else
 //          DIPR: over all keys in layer 0, by Algorithm 1 over RoarGraph in the others. A context
-//                that is
-//          reused in part is filtered to its reused tokens in any of these. Windows, k and alpha
-//          are those of the paper's experiments (Table 5).
+//          that is reused in part is filtered to its reused tokens in any of these. Windows, k and
+//          alpha are those of the paper's experiments (Table 5).
 // Budgets: `topk(k=...,budget=pyramid)`: layer l of L selects (2 - 1/20) - l / (L - 1) * (2 - 2/20)
 //          times k or ratio: 1.95 times in the first layer, 0.05 in the last, once in the mean.
 // Threads: pure functions; nothing is allocated.
@@ -28,7 +27,7 @@
 
 namespace attndb::planner {
 
-// Of which layer, and of what context.
+// A layer, and the chain that its context is.
 struct LayerPlace {
   LayerId layer = 0;
   uint32_t num_layers = 1;
@@ -36,13 +35,14 @@ struct LayerPlace {
 };
 
 struct SettledPlan {
-  LayerPlan plan;         // No QueryKind::kRules, and no budget of other layers.
-  std::string_view rule;  // What of a rule set made it; empty: none did. Static text.
+  LayerPlan plan;  // Has no QueryKind::kRules, and no other layer's budget.
+  // The rule of a rule set that made the plan; empty: none did. Static text.
+  std::string_view rule;
 };
 
 SettledPlan Settle(const LayerPlan& asked, const LayerPlace& place, const PlanRegistry& registry);
 
-// What a layer's budget is of the mean of all layers.
+// This layer's budget over the mean of all layers.
 double PyramidShare(LayerId layer, uint32_t num_layers);
 
 }  // namespace attndb::planner

@@ -9,7 +9,7 @@
 // Order:   no part works before `begin` returned, and `end` runs after all have worked. Parts may
 //          come at the same time, or one after another in one thread: none waits for one that has
 //          not come yet.
-// Errors:  none; a part of another call than the one under way is told which that is.
+// Errors:  none; a part of another call than the one under way is told which one that is.
 // Threads: thread-safe.
 // Atomics: the release of call_ = 0 by the last part of a call pairs with the acquire of call_ by
 //          all parts of the next, which so see neither state nor is_open_ of the call before.
@@ -35,8 +35,8 @@ class CallGate {
     friend bool operator==(const Call&, const Call&) = default;
   };
 
-  // Lets a part of `call` in, when `begin` has run, by the first part. Returns the call under way:
-  // if it is another one, the part is not let in.
+  // Lets a part of `call` in, once `begin` has run, which the first part does. Returns the call
+  // under way: if that is another one, the part is not let in.
   template <typename Begin>
   Call Enter(const Call& call, const Begin& begin) {
     const uint64_t word = (uint64_t{call.layer} << 32) | call.num_parts;
@@ -64,7 +64,8 @@ class CallGate {
  private:
   std::atomic<uint64_t> call_ = 0;  // Layer and number of parts; 0: no call is under way.
   std::atomic<bool> is_open_ = false;
-  std::atomic<uint32_t> num_inside_ = 0;  // Parts that have not left, come or not.
+  // Parts that have not left yet, whether or not they have entered.
+  std::atomic<uint32_t> num_inside_ = 0;
   EventCount opened_;
 };
 

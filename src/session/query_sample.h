@@ -1,7 +1,7 @@
-// The q rows that a session keeps for its tail: training queries of later indexes.
+// The q rows that a session keeps for its tail, on which indexes are trained later.
 //
-// Which rows are kept is a hash of (position, layer, q head), so that the sample does not depend on
-// how the tokens came in; `rate` rows per token and kv head are kept on average.
+// A hash of (position, layer, q head) decides which rows are kept, so that the sample does not
+// depend on how the tokens came in; on average `rate` rows are kept per token and kv head.
 //
 // Shapes:  rows [n, RowElements(head_dim)] of kv_dtype in RoPE layout half; token indices count
 //          from the first token of the tail.
@@ -22,12 +22,12 @@ class QuerySample {
  public:
   QuerySample(const ModelSpec& spec, double rate);
 
-  // Offers q of `q.rows()` consecutive tokens, the first of which is `tail_token` of the tail and
-  // has position `position`. Tokens that were offered before are passed over.
+  // Offers q of `q.rows()` consecutive tokens, the first of which is token `tail_token` of the tail
+  // and has position `position`. Tokens that were offered before are ignored.
   void Offer(const ModelSpec& spec, LayerId layer, const TensorView& q, uint64_t tail_token,
              int64_t position);
 
-  // Forgets what belongs to tokens from `num_tail_tokens` on.
+  // Forgets the rows of tokens from `num_tail_tokens` on.
   void Crop(uint64_t num_tail_tokens);
 
   storage::QueryRows rows(LayerId layer, uint32_t kv_head) const;
@@ -41,7 +41,7 @@ class QuerySample {
   };
   struct Layer {
     std::vector<Head> heads;
-    uint64_t next_token = 0;  // Of the tail: the first that was not offered.
+    uint64_t next_token = 0;  // First token of the tail that was not offered.
     uint64_t row_bytes = 0;
   };
 

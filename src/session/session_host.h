@@ -30,52 +30,53 @@
 
 namespace attndb::internal {
 
-// What sessions of a DB share.
+// What all sessions of a DB share.
 struct SessionParts {
   const planner::PlanRegistry* plans = nullptr;
   const attention::Registry* operators = nullptr;
   attention::ScratchPool* scratch = nullptr;
   storage::MemoryBudget* budget = nullptr;
   std::function<std::unique_ptr<storage::ChainSource>()>
-      make_rows;  // What a session reads through.
+      make_rows;  // Makes the source that a session reads through.
   const derived::Kinds* kinds = nullptr;
   const derived::Cache* objects = nullptr;
   derived::Builder* builder = nullptr;
   ThreadPool* pool = nullptr;
-  // What plans are priced by, as far as is known; each stays as long as the host.
+  // The prices of plans, as far as they are known; each stays as long as the host.
   const std::atomic<const planner::MachineConstants*>* machine = nullptr;
 };
 
-// As DBOptions has them.
+// The DBOptions that sessions read.
 struct SessionSettings {
   uint32_t dense_query_tokens = 64;
   uint64_t host_memory_bytes = 0;
   double query_sample = 0;
-  bool learns = true;  // From what calls cost: measure_machine.
+  bool learns = true;  // Whether sessions learn from what calls cost: DBOptions::measure_machine.
 };
 
 class SessionHost {
  public:
   virtual ~SessionHost() = default;
 
-  // Both hold as long as the host.
+  // Both references hold as long as the host.
   virtual const SessionParts& parts() const = 0;
   virtual const SessionSettings& settings() const = 0;
 
-  // This machine is to be measured in the background, if it was not and that is allowed.
+  // Asks for a measurement of this machine in the background, if there is none and it is allowed.
   virtual void AskForPrices() = 0;
-  // Until these jobs of the builder are over; the caller may do some of them. Errors: theirs.
+  // Waits until these jobs of the builder are over; the caller may run some of them. Errors: the
+  // jobs'.
   virtual Status WaitFor(std::span<const derived::Lanes::AddedPtr> jobs) = 0;
-  // The segment's rows could not be read. If `status` says that its bytes are wrong, it will be
-  // quarantined: by the background, or by who looks into the catalog before that.
+  // Tells that the segment's rows could not be read. If `status` says that its bytes are wrong, it
+  // will be quarantined: by the background, or by the next call that looks into the catalog.
   virtual void NoteDamage(const storage::Segment& segment, const Status& status) = 0;
 
-  // A context that a session reads is not evicted.
+  // These three tell which contexts sessions read, so that they are not evicted.
   virtual void SessionOpened(ContextId context) = 0;
   virtual void SessionMoved(ContextId from, ContextId to) = 0;
   virtual void SessionClosed(ContextId context) = 0;
 
-  // What sessions of the context learned.
+  // What sessions of the context have learned, kept for the next one.
   virtual std::optional<planner::LearnedState::Layers> FindLearned(ContextId context) const = 0;
   virtual void KeepLearned(ContextId context, const planner::LearnedState::Layers& learned) = 0;
 };

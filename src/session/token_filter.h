@@ -1,5 +1,5 @@
-// Which of a session's tokens its calls attend to: ranges of those that it held when the filter was
-// set, and all that came later.
+// The tokens of a session that its calls attend to: ranges of those that it held when the filter
+// was set, and all that came later.
 //
 // Threads: a value.
 #ifndef ATTNDB_SESSION_TOKEN_FILTER_H_
@@ -28,7 +28,7 @@ class TokenFilter {
   // Tokens from here on are all seen.
   uint64_t end() const { return end_; }
 
-  // Calls f(range) for what is seen of `tokens`, in order.
+  // Calls f(range) for each part of `tokens` that is seen, in order.
   template <typename F>
   void ForEachSeen(TokenRange tokens, const F& f) const {
     const auto seen = [&](TokenRange range) {
@@ -45,7 +45,7 @@ class TokenFilter {
     return count;
   }
 
-  // Which token the i-th is that is seen.
+  // Index of the i-th token that is seen.
   uint64_t SeenToken(uint64_t i) const {
     for (const TokenRange& range : ranges_) {
       if (i < range.end - range.begin) return range.begin + i;
@@ -54,11 +54,11 @@ class TokenFilter {
     return end_ + i;
   }
 
-  // The session keeps its first tokens. What it appends then is seen.
+  // Follows the session's Crop. What the session appends afterwards is seen.
   void Crop(uint64_t num_tokens);
 
  private:
-  std::vector<TokenRange> ranges_;  // In order, apart from one another, up to end_.
+  std::vector<TokenRange> ranges_;  // In order, not adjacent, up to end_.
   uint64_t end_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Checks of the callers' layers and of arrays against a layer's shape, before anything is done with
+// Checks layers and arrays of the caller against a layer's shape, before anything is done with
 // them.
 //
 // Errors:  kInvalidArgument naming the array, the layer, what was expected and what was found.
@@ -15,17 +15,18 @@
 
 namespace attndb::internal {
 
-// A layer of a model of so many.
+// Ok if a model of num_layers has the layer.
 Status CheckLayer(LayerId layer, uint32_t num_layers);
 
-// The position of a context's, or a question's, first token.
+// Ok if a context, or a question, may begin at that position.
 Status CheckFirstPosition(int64_t first_position);
 
-// An input [rows, num_heads, dim] with at least one row.
+// Ok if `view` is an input [rows, num_heads, dim] with at least one row.
 Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, uint32_t num_heads,
                   uint32_t dim);
 
-// What an output is made from: gives its shape, and the type that it may have beside float32.
+// The array that an output is made from: it gives the output's shape, and the type that it may have
+// beside float32.
 struct OutputSource {
   std::string_view name;  // For the message.
   int64_t num_rows = 0;
@@ -34,8 +35,8 @@ struct OutputSource {
   DType dtype = DType::kFloat32;
 };
 
-// An output [num_rows, num_heads, dim] of float32 or the source's dtype, whose elements are all
-// different.
+// Ok if `view` is an output [num_rows, num_heads, dim] of float32 or the source's dtype, whose
+// elements are all different.
 Status CheckOutput(std::string_view name, LayerId layer, const MutableTensorView& view,
                    const OutputSource& source);
 
