@@ -1,10 +1,10 @@
-// What the clusters of a run's keys hold in sum: for a centroid's score and for an estimate of what
-// a search left out. Clusters of directions (coarse/wave_keys.h) have them.
+// Sums over the clusters of a run's keys: by them a search scores centroids, and what it left out
+// is estimated. Clusters of directions (coarse/wave_keys.h) have them.
 //
-// Pieces:  keys are clustered by pieces of kPieceKeys; no cluster has keys of two.
-// Place:   a key's number in the order of clusters; the keys of a cluster ascend.
-// Means:   in the type of the keys, rounded to nearest. Each cluster has a key.
-// Threads: values and pure functions; who makes it keeps its memory alive.
+// Pieces:  keys are clustered in pieces of kPieceKeys; no cluster has keys of two pieces.
+// Place:   a key's number in the order of clusters; within a cluster keys ascend.
+// Means:   in the type of the keys, rounded to nearest. No cluster is empty.
+// Threads: values and pure functions; whoever makes them keeps their memory alive.
 #ifndef ATTNDB_INDEX_CLUSTER_SUMS_H_
 #define ATTNDB_INDEX_CLUSTER_SUMS_H_
 
@@ -20,12 +20,12 @@ struct ClusterSums {
 
   size_t num_keys = 0;
   size_t num_clusters = 0;
-  kernels::RowsView keys;                    // [num_clusters]: the mean of each one's keys,
-  kernels::RowsView values;                  // ... and that of their values.
-  const uint32_t* first_clusters = nullptr;  // [pieces]: the first of the piece.
-  const uint32_t* ends = nullptr;            // [num_clusters]: the place behind its last key.
-  const uint16_t* order = nullptr;           // [num_keys], by place: the key's number in its piece.
-  const uint16_t* numbers = nullptr;  // [num_keys], by key: its cluster's number in the piece.
+  kernels::RowsView keys;                    // [num_clusters]: mean of each cluster's keys.
+  kernels::RowsView values;                  // [num_clusters]: mean of each cluster's values.
+  const uint32_t* first_clusters = nullptr;  // [pieces]: number of the piece's first cluster.
+  const uint32_t* ends = nullptr;            // [num_clusters]: place after the cluster's last key.
+  const uint16_t* order = nullptr;           // [num_keys], by place: the key's index in its piece.
+  const uint16_t* numbers = nullptr;  // [num_keys], by key: its cluster's index in the piece.
 
   static constexpr size_t NumPieces(size_t num_keys) {
     return (num_keys + kPieceKeys - 1) / kPieceKeys;
@@ -36,7 +36,7 @@ struct ClusterSums {
   size_t ClusterOf(size_t key) const { return first_clusters[key / kPieceKeys] + numbers[key]; }
 };
 
-// Takes the keys [first, end), which are not seen, from the counts of clusters.
+// Takes the hidden keys [first, end) out of `counts` [num_clusters].
 inline void HideKeys(const ClusterSums& sums, size_t first, size_t end, uint32_t* counts) {
   for (size_t key = first; key < end; ++key) --counts[sums.ClusterOf(key)];
 }

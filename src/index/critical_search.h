@@ -1,9 +1,10 @@
-// The interface of search: chooses the critical tokens of one q row. Each index implements it; the
-// exact one (flat/) is the oracle of the others.
+// The interface of search: chooses the critical tokens of one q row. Each query type implements it;
+// the exact searches (flat/) are the oracle of the others.
 //
-// Two steps, because scores may be estimates: Search chooses candidates so generously that errors
-// of the usual size lose no critical token, the caller scores these exactly, and Refine keeps what
-// is critical by the exact scores. With exact scores the first step is the answer.
+// Search has two steps, because scores may be estimates: Search chooses candidates, so many that
+// errors of the usual size lose no critical token; the caller scores these exactly, and Refine
+// keeps those that are critical by the exact scores. With exact scores the first step gives the
+// answer.
 //
 // Shapes:  scores of all tokens that the row sees, over all segments and the tail (score_view.h).
 // Units:   scores are inner products q.k, unscaled; larger is better.
@@ -24,19 +25,20 @@
 
 namespace attndb::index {
 
-// What is searched.
+// The scores of one row, and which of its tokens are searched.
 struct SearchCall {
   ScoreView view;
   TokenRange middle;
-  // Middle scores may be estimates: normal around the exact score minus score_shift, with standard
-  // deviation score_error. The shift makes the mean weight right: exp of a normal variate is larger
-  // in the mean than exp of its mean. Both 0: exact.
+  // Scores of the middle may be estimates: then each is normal around the exact score minus
+  // score_shift, with standard deviation score_error. The shift makes mean weights right, as the
+  // mean of exp(x) over a normal x is larger than exp of its mean. Both 0: exact.
   float score_error = 0.0f;
   float score_shift = 0.0f;
-  // One more weight, of no token of the view, that the row attends to in any case: its logit.
+  // The logit of a weight that belongs to no token, but is part of the row's softmax (denominator
+  // logit).
   float denominator_logit = -std::numeric_limits<float>::infinity();
-  // The largest score of tokens that the view hides, by scores of -inf: they are attended to in any
-  // case.
+  // The largest score of tokens that are attended to in any case and that the view hides, with
+  // scores of -inf.
   float hidden_max = -std::numeric_limits<float>::infinity();
 };
 
@@ -44,20 +46,20 @@ class CriticalSearch {
  public:
   virtual ~CriticalSearch() = default;
 
-  // Elements that `indices` must have room for, and bytes of 64-byte aligned scratch.
+  // Elements that `indices` must have room for.
   static size_t NumIndices(size_t num_middle) {
     return num_middle + kernels::kWeightBlock + kernels::kSelectSlack;
   }
   virtual size_t ScratchBytes(size_t num_visible) const = 0;
 
-  // Whether it reads the sums of the view.
+  // Whether it reads the view's sums.
   virtual bool NeedsSums() const { return false; }
 
-  // REQUIRES: the view's summary is of its scores.
+  // Chooses candidates. REQUIRES: the view's summary is that of its scores.
   virtual size_t Search(const SearchCall& call, uint32_t* indices, void* scratch) const = 0;
 
-  // Keeps those of the candidates that are critical now that their scores, and those of all tokens
-  // outside the middle, are exact; `max` is the largest of these.
+  // Keeps the candidates that are critical by their scores, which are exact now, as are those of
+  // all tokens outside the middle; `max` is the largest score outside the middle.
   virtual size_t Refine(const SearchCall& call, float max, uint32_t* indices, size_t num_indices,
                         void* scratch) const = 0;
 };

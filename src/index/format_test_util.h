@@ -1,5 +1,5 @@
-// What tests of all forms on disk share: fields that are not as they must be, and bytes that are
-// cut short, are refused in words.
+// Helpers for tests of all forms on disk: they expect that wrong fields, and bytes that are cut
+// short, are refused with a message.
 //
 // Threads: stateless.
 #ifndef ATTNDB_INDEX_FORMAT_TEST_UTIL_H_
@@ -17,8 +17,8 @@
 
 namespace attndb::test {
 
-// `parse`, which returns a Status, refuses bytes that have `value` at `field`; a message begins
-// with `message`. The bytes are as before then.
+// Expects that `parse`, which returns a Status, refuses bytes that have `value` at `field`, with a
+// message that begins with `message`. The bytes are afterwards as before.
 template <typename T, typename Parse>
 void ExpectFieldRefused(std::byte* field, T value, const Parse& parse, StatusCode code,
                         const std::string& message) {
@@ -31,7 +31,8 @@ void ExpectFieldRefused(std::byte* field, T value, const Parse& parse, StatusCod
   std::memcpy(field, &before, sizeof(T));
 }
 
-// `parse` refuses the first bytes alone, of each length up to 200 and of every step-th above it.
+// Expects that `parse` refuses each prefix of the bytes, of every length up to 200 and of every
+// step-th above.
 template <typename Parse>
 void ExpectCutsRefused(std::span<const std::byte> bytes, size_t step, const Parse& parse) {
   for (size_t size = 0; size < bytes.size(); size += size < 200 ? 1 : step) {

@@ -1,4 +1,4 @@
-// Searches of indexes over keys that lie in memory, where their runs' views say.
+// Searches of indexes whose keys lie in memory, where the runs' views say.
 //
 // Threads: stateless.
 #ifndef ATTNDB_INDEX_KEY_SEARCH_TEST_UTIL_H_
@@ -12,8 +12,7 @@
 
 namespace attndb::index::test {
 
-// As KeyIndex::Search of the first run's index. REQUIRES: rows of keys are padded, and lie one
-// after the other.
+// As KeyIndex::Search of the first run's index. REQUIRES: rows of keys are padded and contiguous.
 inline Status SearchInMemory(IndexCall call, void* scratch, FoundKeys* found, SearchCost* cost) {
   std::vector<IndexRun> runs(call.runs.begin(), call.runs.end());
   const auto dim = static_cast<uint32_t>(call.num_channels());

@@ -1,4 +1,4 @@
-// The fewest of some weights that hold a mass, and the mass of some scores.
+// Finds the fewest of some weights that hold a given mass, and the mass of some scores.
 //
 // Threads: stateless.
 #ifndef ATTNDB_INDEX_MASS_CUT_H_
@@ -10,12 +10,12 @@
 
 namespace attndb::index {
 
-// What is selected: all weights above `least`, and the first `num_equal` of those equal to it.
+// The selected weights: all above `least`, and the first `num_equal` of those equal to it.
 struct MassCut {
   float least = 0;
   size_t num_equal = 0;
 
-  // Tells whether a weight is selected. It is asked about all weights, in their order.
+  // Whether a weight is selected. To be asked about all weights, in their order.
   bool Takes(float weight) {
     if (weight != least || num_equal == 0) return weight > least;
     --num_equal;
@@ -23,10 +23,12 @@ struct MassCut {
   }
 };
 
-// The highest cut that holds `need`, which is > 0; all, if they hold less. Weights are in [0, 1].
+// The highest cut whose weights sum to `need`, which is > 0; all, if they sum to less. Weights are
+// in [0, 1].
 MassCut FindMassCut(const float* weights, size_t num_weights, double need);
 
-// The log of the sum of exp(logit) over some scores; -inf of none. weights [num_scores] is written.
+// log of the sum of exp(logit) over the scores; -inf if there are none. weights [num_scores] is
+// written.
 double LogMassOf(const float* scores, size_t num_scores, const kernels::LogitSpec& logit,
                  float* weights);
 

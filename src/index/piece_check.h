@@ -27,18 +27,19 @@ constexpr size_t RoundUpToPiece(size_t bytes) {
   return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
 }
 
-// Numbers of a piece; floats as their bits, so that a NaN is a number like others.
+// The numbers of a piece. Floats are read as their bits, so that NaN is compared like other
+// numbers.
 template <typename T>
 std::span<const T> PieceOf(std::span<const std::byte> part, size_t offset, size_t count) {
   return {reinterpret_cast<const T*>(part.data() + offset), count};
 }
 
-// Ok if min <= x < limit for all `bits`, their signs masked out by `mask`.
+// Ok if min <= x < limit for all `bits`, with their signs masked out by `mask`.
 template <typename T>
 Status ExpectBits(std::string_view object, std::string_view field, std::span<const T> bits, T mask,
                   T min, T limit) {
   const auto is_bad = [=](T x) { return (x & mask) < min || (x & mask) >= limit; };
-  // Branchless first: what is not hostile is looked at once, by vectors.
+  // Branchless first: honest bytes are looked at once, by vector instructions.
   bool any = false;
   for (const T x : bits) any |= is_bad(x);
   if (!any) return Status::Ok();

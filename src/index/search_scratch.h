@@ -1,4 +1,4 @@
-// The caller's scratch, cut into arrays: measured with none, and then cut alike.
+// Cuts the caller's scratch into arrays. With no scratch it measures how much is needed.
 //
 // Threads: for one thread.
 #ifndef ATTNDB_INDEX_SEARCH_SCRATCH_H_
@@ -12,10 +12,10 @@ namespace attndb::index {
 
 class SearchScratch {
  public:
-  // Null: measures.
+  // Null: only measures.
   explicit SearchScratch(void* begin) : begin_(static_cast<std::byte*>(begin)) {}
 
-  // Null while it measures.
+  // The next `count` elements; null while it only measures.
   template <typename T>
   T* Take(size_t count) {
     constexpr size_t kAlignment = 64;

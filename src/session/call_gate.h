@@ -1,5 +1,5 @@
-// The way into one call that several threads share, each with a part of it: the first that comes
-// sets the call up, the last that leaves ends it.
+// The way into one call that several threads share, each with a part of it: the first part to
+// enter sets the call up, the last that leaves ends it.
 //
 //   const CallGate::Call found = gate.Enter(call, [&] { Begin(); });
 //   if (found != call) refuse: a part of another call;

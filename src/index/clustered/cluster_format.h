@@ -1,5 +1,5 @@
-// The byte form of the clustered keys of one kv head: docs/formats/clusters.md is the grammar. It
-// is their form in memory too.
+// The byte form of the clustered keys of one kv head, which is also their form in memory:
+// docs/formats/clusters.md is the grammar.
 //
 // Two parts:
 //   planes  the main part of key planes (planes/plane_format.h), in the order of clusters
@@ -26,12 +26,13 @@ inline constexpr std::string_view kClustersMagic = "attnclus";
 inline constexpr uint32_t kClustersVersion = 1;
 inline constexpr size_t kClustersHeaderBytes = 64;
 
-// Where the pieces of the order lie.
+// Offsets of the pieces of the order part.
 struct OrderLayout {
   explicit OrderLayout(uint64_t num_keys);
 
-  size_t numbers = kClustersHeaderBytes;  // uint16 [num_keys]: by place, the key in its piece.
-  size_t reaches = 0;                     // float32 [clusters]
+  // uint16 [num_keys], by place: the key's index in its piece.
+  size_t numbers = kClustersHeaderBytes;
+  size_t reaches = 0;  // float32 [clusters]
   size_t total_bytes = 0;
 };
 
@@ -43,9 +44,9 @@ struct ClusterParts {
 // Writes kClustersHeaderBytes.
 void EncodeOrderHeader(uint64_t num_keys, std::span<std::byte> out);
 
-// Checks every field, all lengths, that the numbers of each piece name each of its keys once, and
-// that reaches are finite and not negative. `object` names it in errors. REQUIRES: aligned as
-// above.
+// Checks every field and length, that the numbers of each piece name each of its keys once, and
+// that reaches are finite and not negative. `object` names the bytes in errors. REQUIRES: aligned
+// as above.
 Status CheckOrder(std::span<const std::byte> order, uint64_t num_keys, std::string_view object);
 
 }  // namespace attndb::index

@@ -1,8 +1,9 @@
-// Internal to clustered: the means of clusters, in codes of 8 bits, so that one scan scores them
-// all. They are to say which clusters to look at, and what codes leave out of a mean is a sixteenth
-// of what they leave out of a key at 4 bits.
+// Internal to clustered: the means of clusters in codes of 8 bits, so that one scan scores all
+// means. They only decide which clusters to scan; and a mean's code errs by a sixteenth of what a
+// key's code of 4 bits does.
 //
-// Made:    from the planes' own means when these are read: they take a hundredth of their memory.
+// Made:    from the planes' own means when planes are read: the codes take a hundredth of their
+//          memory.
 // Threads: constant once made.
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTER_MEANS_H_
 #define ATTNDB_INDEX_CLUSTERED_CLUSTER_MEANS_H_
@@ -21,18 +22,18 @@ namespace attndb::index {
 
 class ClusterMeans {
  public:
-  ClusterMeans() = default;  // Of no clusters.
+  ClusterMeans() = default;  // Has no clusters.
 
   static uint64_t BytesFor(uint64_t num_clusters, size_t num_channels);
 
-  // Of planes that centre by blocks and rotate, and do no more. kCorruption if a mean is longer
-  // than any of finite keys: they may hold anything.
+  // Makes the codes for planes that centre by blocks and rotate, and do nothing else. kCorruption
+  // if a mean is longer than any mean of finite keys can be: `planes` may hold anything.
   static Result<ClusterMeans> Make(const KeyPlanes& planes, std::string_view object);
 
   uint64_t memory_bytes() const { return buffer_.size(); }
 
-  // scores[r * scores_stride + c]: q_r times the mean of cluster c, for the first num_clusters.
-  // queries: as the planes Prepare them.
+  // scores[r * scores_stride + c]: q_r times the mean of cluster c, for the first num_clusters
+  // clusters. `queries` were made by Prepare of the planes.
   void Scan(size_t num_clusters, std::span<const EstimateQuery> queries, float* scores,
             size_t scores_stride) const;
 

@@ -1,11 +1,11 @@
-// Internal to clustered: one search of a group's q rows in the clusters of a chain of runs.
+// Internal to clustered: one search, for a group's q rows, in the clusters of a chain of runs.
 //
-// Rounds:  the clusters that look best for each q row, of all runs, are scanned first; what they
-//          hold says what is worth looking for, and every cluster that may hold as much for some
-//          row is scanned then. The codes' estimates bring up candidates, the union of all rows,
-//          which are scored exactly for all rows at once: a row of K serves the whole group.
-// Numbers: clusters are numbered through all runs; a slot is a visited cluster, in the order of
-//          visits, and a place one of its keys.
+// Rounds:  first the clusters that look best for each q row, over all runs, are scanned. Their
+//          scores tell what is worth finding; then every cluster that may hold as much for some row
+//          is scanned. The codes' estimates give candidates, the union over all rows, which are
+//          scored exactly for all rows at once: a row of K serves the whole group.
+// Numbers: clusters are numbered through all runs. A slot is a visited cluster, in the order of
+//          visits; a place is one of a slot's keys.
 // Memory:  the caller's scratch; nothing is allocated.
 // Threads: one thread a search.
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTER_SEARCH_H_
@@ -23,7 +23,8 @@ class ClusterSearch {
  public:
   static size_t ScratchBytes(const IndexCall& call);
 
-  // All must outlive it. REQUIRES: the runs' indexes are ClusteredKeys; scratch has so many bytes.
+  // All arguments must outlive it. REQUIRES: the runs' indexes are ClusteredKeys; scratch has
+  // ScratchBytes.
   ClusterSearch(const IndexCall& call, void* scratch, SearchCost* cost);
 
   Status Run(FoundKeys* found);
@@ -31,30 +32,31 @@ class ClusterSearch {
  private:
   static constexpr size_t kClusterKeys = 64;
 
-  // Memory, in the order in which it is taken.
+  // The scratch, in the order in which it is cut up.
   struct Scratch {
-    size_t* first_clusters = nullptr;  // [run]: its first one's number; and of all.
+    // [run]: number of its first cluster; then that of all clusters.
+    size_t* first_clusters = nullptr;
     float* spare = nullptr;            // [channels]
     std::byte* codes = nullptr;        // [q row][QueryCodeBytes]
-    EstimateQuery* queries = nullptr;  // [q row], prepared: for all runs alike.
+    EstimateQuery* queries = nullptr;  // [q row], prepared once for all runs.
     float* norms = nullptr;            // [q row]
     float* means = nullptr;            // [q row][cluster]
     float* bounds = nullptr;           // [q row][cluster]
-    float* offsets = nullptr;          // [q row][cluster], of a scan.
-    float* floors = nullptr;           // [q row]: what is worth looking for.
-    float* margins = nullptr;          // [q row]: by how much estimates may be off.
+    float* offsets = nullptr;          // [q row][cluster], during a scan.
+    float* floors = nullptr;           // [q row]: smallest score that is worth finding.
+    float* margins = nullptr;          // [q row]: how far estimates may be off.
     uint32_t* clusters = nullptr;      // [slot], ascending in each of the two rounds.
-    uint32_t* order = nullptr;         // Slots by their clusters' numbers.
-    uint64_t* marked = nullptr;        // A bit for each cluster,
-    uint64_t* visited = nullptr;       // ... and for those that were scanned, or need not be.
+    uint32_t* order = nullptr;         // Slots, sorted by their clusters' numbers.
+    uint64_t* marked = nullptr;        // A bit for each cluster that is to be scanned.
+    uint64_t* visited = nullptr;       // A bit for each cluster that was scanned, or need not be.
     float* scores = nullptr;           // [q row][place]
-    uint32_t* selected = nullptr;      // What a selection gives.
-    float* near = nullptr;             // Scores that come near a row's floor.
+    uint32_t* selected = nullptr;      // Output of a selection.
+    float* near = nullptr;             // Scores near a row's floor.
     uint64_t* candidates = nullptr;    // A bit for each place.
-    uint32_t* keys = nullptr;          // Of candidates, by run,
-    uint32_t* tokens = nullptr;        // ... and as tokens.
+    uint32_t* keys = nullptr;          // Candidates as keys, by run.
+    uint32_t* tokens = nullptr;        // Candidates as tokens.
     float* exact = nullptr;            // [q row][candidate]
-    void* select = nullptr;            // Of kernels::SelectTopK.
+    void* select = nullptr;            // Scratch of kernels::SelectTopK.
   };
   template <typename Take>
   static Scratch Lay(const IndexCall& call, const Take& take);
@@ -66,7 +68,7 @@ class ClusterSearch {
   size_t num_channels() const { return call_.num_channels(); }
   size_t num_places() const { return num_visited_ * kClusterKeys; }
   std::span<const EstimateQuery> queries() const { return {scratch_.queries, num_rows()}; }
-  // Calls f(run, first, end) for the slots [begin, end) of each run, which ascend.
+  // Calls f(run, first, end) for the slots of each run in [begin, end), whose clusters ascend.
   template <typename F>
   void ForEachRun(const uint32_t* clusters, size_t begin, size_t end, const F& f) const;
 
@@ -79,7 +81,7 @@ class ClusterSearch {
   bool IsWhole(size_t run, size_t first_key) const;
   enum class Sight : uint8_t { kAll, kSome, kNone };
   Sight SightOf(size_t run, size_t first_key) const;
-  // Numbers [first, first + count) of keys in their piece.
+  // Indices [first, first + count) of keys in their piece.
   struct NumberRange {
     uint16_t first = 0;
     uint16_t count = 0;
@@ -102,10 +104,10 @@ class ClusterSearch {
   SearchCost* const cost_;
   const float effort_;
   size_t num_clusters_ = 0;
-  size_t stride_ = 0;  // Of scores.
+  size_t stride_ = 0;  // Elements between two q rows' scores.
   Scratch scratch_;
   size_t num_visited_ = 0;
-  size_t num_first_ = 0;  // Visited in the first round.
+  size_t num_first_ = 0;  // Clusters visited in the first round.
   size_t num_candidates_ = 0;
 };
 

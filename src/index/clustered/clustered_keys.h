@@ -3,15 +3,16 @@
 // blocks that may hold what it wants at 4 bits, and scores what these bring up exactly.
 //
 // Bound:   the best key of a cluster scores about its mean's score plus |q| * reach, where reach is
-//          how far above the mean sampled queries found the best one. A cluster is visited if mean
-//          + effort * |q| * reach comes up to what some q head of the group looks for; kEffort
-//          where none is given. It is an estimate, and misses what lies further out.
+//          how far above the mean sampled queries found the best key. A cluster is visited if mean
+//          + effort * |q| * reach comes up to what some q head of the group looks for; effort is
+//          kEffort where none is given. The bound is an estimate: keys beyond it are missed.
 // Ours:    means rank as well as anything tried: scores by ridge regression of each cluster's
 //          log-sum-exp on the sampled queries (as SAAP, arXiv:2502.08246, and LoRANN,
 //          arXiv:2410.18926, learn theirs) gain less than a point of recall at the same number of
 //          keys.
-// Draws:   a block of 16 keys whose noise does not come up to what such a key would need is not
-//          scanned: the sample is that of a scan of all, but for what the reach misses.
+// Draws:   a block of 16 keys is not scanned if its noise does not come up to what a key of it
+//          would need. The sample is then that of a scan of all keys, except for keys beyond the
+//          reach.
 // Errors:  kResourceExhausted: no memory; Parse: those of cluster_format.h. Keys are finite.
 // Threads: constant once made.
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTERED_KEYS_H_
@@ -38,20 +39,21 @@ class ClusteredKeys final : public KeyIndex, public DrawIndex {
  public:
   static constexpr float kEffort = 1.2f;
 
-  ClusteredKeys() = default;  // Of no keys.
+  ClusteredKeys() = default;  // Has no keys.
 
-  // The most bytes that so many keys take: the parts, and the means' codes that are made of them.
+  // Bytes that so many keys take at most: both parts, and the codes of means that are made from
+  // them.
   static uint64_t BytesFor(uint64_t num_keys, size_t num_channels);
 
-  // Of no keys if a key's square overflows float32. source.order must be empty.
+  // The result has no keys if a key's square overflows float32. source.order must be empty.
   static Result<ClusteredKeys> Build(const PlaneSource& source);
 
-  // What was written before; `parts`, at multiples of kPieceAlignment, are used where they lie and
-  // must outlive the result. They may hold anything. `object` names them in errors.
+  // Takes parts that were written before; they lie at multiples of kPieceAlignment, are used in
+  // place and must outlive the result. They may hold anything. `object` names them in errors.
   static Result<ClusteredKeys> Parse(const ClusterParts& parts, const PlaneShape& expected,
                                      std::string_view object);
 
-  // What Parse reads, as long as this lives. REQUIRES: num_keys() > 0.
+  // The bytes that Parse reads, as long as this lives. REQUIRES: num_keys() > 0.
   const ClusterParts& parts() const { return parts_; }
 
   size_t num_keys() const override { return planes_.num_keys(); }
@@ -79,9 +81,9 @@ class ClusteredKeys final : public KeyIndex, public DrawIndex {
   ClusterParts parts_;
   KeyPlanes planes_;  // In the order of clusters, centred by blocks.
   ClusterMeans means_;
-  std::span<const uint16_t> numbers_;  // By place: the key's number in its piece.
-  std::span<const float> reaches_;     // By cluster.
-  AlignedBuffer buffer_;               // The parts, if they were built here.
+  std::span<const uint16_t> numbers_;  // By place: the key's index in its piece.
+  std::span<const float> reaches_;     // [cluster]
+  AlignedBuffer buffer_;               // Holds the parts, if they were built here.
 };
 
 }  // namespace attndb::index

@@ -1,5 +1,5 @@
-// Heads for tests of indexes that do not score every key: keys in topics, queries that look from
-// elsewhere, as attention's do; and what a search of all keys finds.
+// Heads for tests of indexes that do not score every key: keys in topics, and queries that come
+// from another distribution, as attention's do; and the result of a search over all keys.
 #ifndef ATTNDB_INDEX_CLUSTERED_CLUSTERS_TEST_UTIL_H_
 #define ATTNDB_INDEX_CLUSTERED_CLUSTERS_TEST_UTIL_H_
 
@@ -108,7 +108,7 @@ class TopicHead {
   std::vector<uint32_t> q_heads_;
 };
 
-// What was found for each q row, tokens ascending, and what it cost.
+// What a search found for each q row, tokens ascending, and its cost.
 struct Found {
   std::vector<std::vector<uint32_t>> tokens;
   std::vector<std::vector<float>> scores;
@@ -141,7 +141,8 @@ inline Found Search(const IndexCall& call) {
   return result;
 }
 
-// A row of q that is not finite, behind two that are, changes nothing of what the first finds.
+// Expects that a q row that is not finite, after two that are, does not change what the first row
+// finds.
 inline void ExpectBadRowHasNoSay(IndexCall call) {
   constexpr size_t kRows = TopicHead::kGroup;
   std::vector<float> q(call.q, call.q + kRows * call.q_stride);
@@ -156,7 +157,7 @@ inline void ExpectBadRowHasNoSay(IndexCall call) {
   }
 }
 
-// The same by all scores.
+// The result of an exact search over all keys.
 inline Found SearchAll(const IndexCall& call) {
   Found result;
   for (size_t r = 0; r < call.num_q_rows; ++r) {
@@ -189,7 +190,7 @@ inline Found SearchAll(const IndexCall& call) {
   return result;
 }
 
-// Of what all scores find, the share that a search finds, in the mean over q rows.
+// Share of the exact result that a search found, a mean over q rows.
 inline double Recall(const Found& found, const Found& all) {
   double sum = 0;
   for (size_t r = 0; r < all.tokens.size(); ++r) {

@@ -1,15 +1,15 @@
-// Internal to clustered: puts keys in an order in which each block of kernels::kWeightBlock is a
-// cluster: keys that queries score alike.
+// Internal to clustered: puts keys in an order in which each block of kernels::kWeightBlock keys is
+// a cluster of keys that queries score alike.
 //
 // Method:  a piece of kPieceKeys keys in token order is halved across its direction of largest
-//          spread, each half again, and so on, always at a whole number of blocks. All clusters are
-//          then as large as a block of key planes is, a scan of one is a scan of a block, and no
-//          table says where one ends.
-// Metric:  channels are scaled by the square root of what queries have in them, which makes the
-//          spread that queries see and the spread that keys have count alike.
-// Pieces:  clusters of 8,192 keys are as good as clusters of all: what is alike is often near, too.
-//          They make a prefix of the keys a prefix of the pieces, and a merge a matter of putting
-//          pieces side by side.
+//          spread, each half again, and so on, always at a whole number of blocks. All clusters
+//          then have the size of a block of key planes, the scan of a cluster is the scan of a
+//          block, and no table of clusters' ends is needed.
+// Metric:  channels are scaled by the square root of what queries have in them, so that the spread
+//          of queries and the spread of keys count alike.
+// Pieces:  clusters of pieces of 8,192 keys are as good as clusters of all keys: similar keys are
+//          often near each other in the text. Thus a prefix of the keys is a prefix of the pieces,
+//          and runs are merged by putting pieces side by side.
 // Bits:    float32 sums in a fixed order; equal whatever thread does it.
 // Errors:  none; keys are finite.
 // Threads: pure functions.

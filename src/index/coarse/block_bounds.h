@@ -1,12 +1,12 @@
-// Bounds of the scores that the keys of a block may have: each channel's largest and smallest value
-// among them.
+// Bounds of the scores that keys of a block may have, from each channel's largest and smallest
+// value in the block.
 //
 // Bound:   no key k of the block has q.k above
 //            sum over channels of max(q * smallest, q * largest)
 //              = sum of max(q, 0) * largest + min(q, 0) * smallest,
-//          which is the score of a row that has the largest values and then the smallest, for a q
-//          of twice the length: kernels/score.h computes it as it does scores of keys. It holds for
-//          every q, but for the rounding of float32 sums.
+//          which is the score of a row that has the largest values and then the smallest ones, for
+//          a q of twice the length: kernels/score.h computes it as it computes scores of keys. It
+//          holds for every q, up to the rounding of float32 sums.
 // Numbers: bounds are values of the keys, kept in their type without rounding.
 // Errors:  none. Keys are finite.
 // Threads: pure functions.
@@ -20,11 +20,11 @@
 
 namespace attndb::index {
 
-// Writes a row for each block: [blocks, 2 * num_elements] of the keys' type, the largest values
-// first.
+// Writes a row for each block: [blocks, 2 * num_elements] of the keys' type, largest values first.
 void WriteBounds(const BlockSource& source, size_t block_keys, std::byte* rows);
 
-// Makes a q row ready for rows of bounds: split [2 * num_channels].
+// Splits a q row into its positive and negative parts, as rows of bounds need it: split [2 *
+// num_channels].
 void SplitQuery(const float* q, size_t num_channels, float* split);
 
 }  // namespace attndb::index

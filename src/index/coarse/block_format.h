@@ -1,5 +1,5 @@
-// The byte form of the block summaries of one kv head: docs/formats/block_summaries.md is the
-// grammar. It is their form in memory too.
+// The byte form of the block summaries of one kv head, which is also their form in memory:
+// docs/formats/block_summaries.md is the grammar.
 //
 // Units:   offsets and sizes in bytes; rows start at a multiple of kPieceAlignment, and so must the
 //          bytes in memory.
@@ -35,10 +35,10 @@ enum class BlockSummary : uint32_t {
 struct BlockForm {
   BlockSummary summary = BlockSummary::kBounds;
   uint32_t block_keys = 0;           // The last block may have fewer.
-  uint32_t num_representatives = 0;  // Of kRepresentatives.
+  uint32_t num_representatives = 0;  // Only for kRepresentatives.
 };
 
-// What is summarised, and how. A summary is a row: kernels score it as they score keys.
+// What is summarised, and how. A summary is a row that kernels score as they score keys.
 struct BlockShape {
   BlockForm form;
   uint64_t num_keys = 0;
@@ -46,7 +46,7 @@ struct BlockShape {
   DType key_dtype = DType::kFloat32;
 
   uint64_t num_blocks() const { return (num_keys + form.block_keys - 1) / form.block_keys; }
-  // Values of the keys are kept as they are, means in float32.
+  // Bounds keep the type of the keys, means are float32.
   DType row_dtype() const {
     return form.summary == BlockSummary::kBounds ? key_dtype : DType::kFloat32;
   }
@@ -55,15 +55,15 @@ struct BlockShape {
   }
   size_t row_bytes() const { return row_elements() * DTypeBytes(row_dtype()); }
   uint64_t total_bytes() const { return kBlocksHeaderBytes + num_blocks() * row_bytes(); }
-  // Whether kernels take its rows.
+  // Whether kernels accept rows of that length.
   bool fits_kernels() const { return row_elements() <= kernels::kMaxRowElements; }
 };
 
 // Writes kBlocksHeaderBytes.
 void EncodeBlocksHeader(const BlockShape& shape, std::span<std::byte> out);
 
-// Checks that the bytes are of this shape, and that their numbers are finite. `object` names them
-// in errors. REQUIRES: aligned as above.
+// Checks that the bytes have this shape, and that their numbers are finite. `object` names them in
+// errors. REQUIRES: aligned as above.
 Status CheckBlocks(std::span<const std::byte> bytes, const BlockShape& shape,
                    std::string_view object);
 

@@ -1,9 +1,9 @@
-// Keys in blocks of consecutive tokens, each of which has one row that stands for all of its keys
-// (block_bounds.h, block_representatives.h). A search scores these rows, selects blocks whole for
-// the group, and scores their keys exactly (block_search.h).
+// Keys in blocks of consecutive tokens; one row stands for all keys of a block (block_bounds.h,
+// block_representatives.h). A search scores these rows, selects whole blocks for the group, and
+// scores their keys exactly (block_search.h).
 //
-// Queries: k best only. A row that stands for a block says nothing of how its keys spread, so that
-//          ranges and masses are not told by it.
+// Queries: the k best only. A block's row does not tell how the keys of the block spread, so that
+//          it can't answer ranges and masses.
 // Errors:  kResourceExhausted: no memory; Parse: those of block_format.h. Keys must be finite
 //          (heads with NaN or Inf run `full`).
 // Threads: constant once made.
@@ -28,20 +28,21 @@ class BlockKeys final : public KeyIndex {
   // REQUIRES: source.num_keys > 0; rows of such summaries fit kernels.
   static Result<BlockKeys> Build(const BlockSource& source, const BlockForm& form);
 
-  // Summaries that were written before; `bytes`, at a multiple of kPieceAlignment, are used where
-  // they lie and must outlive the result. They may hold anything. `object` names them in errors.
+  // Takes summaries that were written before; `bytes` lie at a multiple of kPieceAlignment, are
+  // used in place and must outlive the result. They may hold anything. `object` names them in
+  // errors.
   static Result<BlockKeys> Parse(std::span<const std::byte> bytes, const BlockShape& expected,
                                  std::string_view object);
 
-  // What Parse reads, as long as this lives.
+  // The bytes that Parse reads, as long as this lives.
   std::span<const std::byte> bytes() const { return bytes_; }
   const BlockShape& shape() const { return shape_; }
   size_t block_keys() const { return shape_.form.block_keys; }
 
-  // Makes the q rows of a group ready for rows of any keys of the same shape: prepared [num_q_rows,
-  // row_elements].
+  // Prepares the q rows of a group for blocks' rows, of any keys of the same shape: prepared
+  // [num_q_rows, row_elements].
   void Prepare(const float* q, size_t q_stride, size_t num_q_rows, float* prepared) const;
-  // scores[r * scores_stride + i]: of row r and block first_block + i.
+  // scores[r * scores_stride + i]: score of row r and block first_block + i.
   void ScoreBlocks(const float* prepared, size_t num_q_rows, size_t first_block, size_t num_blocks,
                    float* scores, size_t scores_stride) const;
 
@@ -58,7 +59,7 @@ class BlockKeys final : public KeyIndex {
 
   BlockShape shape_;
   std::span<const std::byte> bytes_;
-  AlignedBuffer buffer_;  // The bytes, if they were built here.
+  AlignedBuffer buffer_;  // Holds the bytes, if they were built here.
 };
 
 }  // namespace attndb::index

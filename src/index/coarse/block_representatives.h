@@ -1,4 +1,4 @@
-// Representatives of blocks: the keys of each that the queries that followed it looked at most.
+// Representatives of blocks: the keys of a block that later queries attended to most.
 //
 // Chosen:  a key's representative score is the mean of q.k over the sampled queries of the
 //          kLocalTokens tokens behind it, of all q heads of the group; the keys of largest score

@@ -1,16 +1,16 @@
-// Internal to coarse: one search of a group's q rows in the blocks of a chain of runs.
+// Internal to coarse: one search, for a group's q rows, in the blocks of a chain of runs.
 //
-// Group:   the blocks are selected once for all rows. By bounds, a block's worth is the largest,
-//          over rows, of its bound less the best that the row knows of, as product codes have it
-//          (pq/pq_index.h): no row goes without its best blocks because others have larger scores.
-//          By representatives it is the sum of the rows' scores, as InfLLM adds up those of heads.
-//          A row that is not finite has no say.
-// Whole:   blocks are selected whole, those of most worth, as long as another whole one fits into
-//          effort x k keys, and one in any case. What the first and last visible block hold of
-//          hidden keys is left out.
-// Effort:  1, the default, is as published: every row finds all that was selected. With more,
-//          each row finds its k best of it.
-// Numbers: blocks are numbered through the visible ones of all runs.
+// Group:   blocks are selected once for all rows. By bounds, a block's worth is the largest, over
+//          rows, of its bound minus the best score that the row knows of, as in pq/pq_index.h: so
+//          every row gets its best blocks, although others may have larger scores. By
+//          representatives it is the sum of the rows' scores, as InfLLM sums over heads. A row that
+//          is not finite does not count.
+// Whole:   the blocks of most worth are selected whole, as long as another whole block fits into
+//          effort x k keys, but one at least. Hidden keys of the first and last visible block are
+//          left out.
+// Effort:  1, the default, is as published: every row finds all that was selected. With more, each
+//          row finds the k best of the selected keys.
+// Numbers: visible blocks are numbered through all runs.
 // Memory:  the caller's scratch; nothing is allocated.
 // Threads: one thread a search.
 #ifndef ATTNDB_INDEX_COARSE_BLOCK_SEARCH_H_
@@ -26,8 +26,8 @@ namespace attndb::index {
 
 class BlockSearch {
  public:
-  // All must outlive it. REQUIRES: the runs' indexes are BlockKeys of one form. Null scratch:
-  // measures.
+  // All arguments must outlive it. REQUIRES: the runs' indexes are BlockKeys of one form. Null
+  // scratch: only measures scratch_bytes().
   BlockSearch(const IndexCall& call, void* scratch, SearchCost* cost);
 
   size_t scratch_bytes() const { return scratch_.num_bytes(); }
@@ -43,9 +43,9 @@ class BlockSearch {
     return static_cast<const BlockKeys&>(*run.index);
   }
   static BlockRange VisibleBlocks(const IndexRun& run);
-  static size_t CountBlocks(const IndexCall& call);  // Of which some key is visible.
+  static size_t CountBlocks(const IndexCall& call);  // Blocks with a visible key.
   const float* ScoresOf(size_t row) const { return scores_ + row * num_blocks_; }
-  // Calls f(run, first, end) for the visible keys of each selected block, which ascend.
+  // Calls f(run, first, end) for the visible keys of each selected block, in ascending order.
   template <typename F>
   void ForEachSelected(const F& f) const;
 

@@ -1,6 +1,6 @@
-// What the summaries of blocks are made from.
+// What summaries of blocks are made from.
 //
-// Threads: a value; who makes it keeps its memory alive.
+// Threads: a value; whoever makes it keeps its memory alive.
 #ifndef ATTNDB_INDEX_COARSE_BLOCK_SOURCE_H_
 #define ATTNDB_INDEX_COARSE_BLOCK_SOURCE_H_
 
@@ -14,8 +14,8 @@ namespace attndb::index {
 struct BlockSource {
   kernels::RowsView keys;  // Finite.
   size_t num_keys = 0;
-  // Sampled q rows, of the keys' type and row length: representatives are chosen by them. May be
-  // none.
+  // Sampled q rows of the keys' type and row length, by which representatives are chosen. May be
+  // empty.
   storage::QueryRows queries;
 };
 

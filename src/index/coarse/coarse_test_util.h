@@ -1,4 +1,4 @@
-// Heads for tests of blocks, and what the papers say of them as plainly as can be, in float64.
+// Heads for tests of blocks, and the papers' formulas in plain float64.
 #ifndef ATTNDB_INDEX_COARSE_COARSE_TEST_UTIL_H_
 #define ATTNDB_INDEX_COARSE_COARSE_TEST_UTIL_H_
 
@@ -62,7 +62,7 @@ class DriftingHead {
     return {.form = form, .num_keys = num_keys_, .num_channels = dim_, .key_dtype = dtype_};
   }
 
-  // As they are stored.
+  // Rows as they are stored.
   std::vector<double> Key(size_t i) const { return Row(keys_, i); }
   std::vector<double> SampledQuery(size_t i) const { return Row(queries_, i); }
   const std::vector<uint32_t>& query_tokens() const { return tokens_; }
@@ -110,7 +110,7 @@ inline double PlainBound(const DriftingHead& head, size_t first, size_t end, con
   return bound;
 }
 
-// The mean of the keys of [first, end) whose mean score by the queries behind them is largest.
+// The mean of those keys of [first, end) that the queries behind them score highest, on average.
 inline std::vector<double> PlainRepresentative(const DriftingHead& head, size_t first, size_t end,
                                                size_t num_kept) {
   std::vector<std::pair<double, size_t>> scored;

@@ -1,5 +1,5 @@
-// Keys that a search has selected for all q rows of its group: scored exactly, a row of K for all
-// of them, and chosen from by each.
+// Keys that a search has selected for all q rows of its group: each is scored exactly for all rows,
+// and each row chooses among them.
 //
 // Errors:  those of reading keys.
 // Memory:  the caller's scratch; nothing is allocated.
@@ -16,27 +16,27 @@
 
 namespace attndb::index {
 
-// How many of so many visible keys a search is to list: `effort` times k, or all.
+// How many of num_keys visible keys a search lists: `effort` times k, or all.
 size_t NumWanted(const SearchSpec& spec, size_t num_keys);
 
 class ListedKeys {
  public:
-  // max_keys: that may be listed. The call must outlive it.
+  // max_keys: limit of the keys that are listed. The call must outlive it.
   ListedKeys(const IndexCall& call, size_t max_keys, SearchScratch* scratch);
 
   void Clear();
-  // REQUIRES: runs ascend.
+  // Lists a key. REQUIRES: runs ascend.
   void Add(size_t run, size_t key) {
     keys_[count_] = static_cast<uint32_t>(key);
     tokens_[count_++] = static_cast<uint32_t>(call_.runs[run].first_token + key);
     ++counts_[run];
   }
-  // Scores all that are listed.
+  // Scores all listed keys exactly.
   Status Score(SearchCost* cost);
-  // The k best of a row.
+  // Writes the k best listed keys of a row.
   void Choose(size_t row, FoundKeys* found) const;
 
-  // Scratch of kernels::SelectTopK, for as many as may be listed.
+  // Scratch of kernels::SelectTopK for max_keys scores.
   void* select_scratch() const { return select_; }
 
  private:
@@ -44,8 +44,8 @@ class ListedKeys {
   const size_t max_keys_;
   size_t count_ = 0;
   size_t* counts_ = nullptr;    // [run]
-  uint32_t* keys_ = nullptr;    // By run,
-  uint32_t* tokens_ = nullptr;  // ... and as tokens.
+  uint32_t* keys_ = nullptr;    // The listed keys, as keys of their runs.
+  uint32_t* tokens_ = nullptr;  // The listed keys, as tokens.
   float* exact_ = nullptr;      // [q row][listed], max_keys_ apart.
   uint32_t* chosen_ = nullptr;  // A row's choice.
   std::byte* select_ = nullptr;

@@ -1,10 +1,10 @@
 // Clusters of keys by direction: spherical k-means of one piece.
 //
-// Method:  the keys' mean is taken from each; clusters begin at keys that lie evenly apart; each
-//          round gives every key to the centroid of largest inner product, and moves the centroids
-//          to the directions of their keys' means.
-// Alike:   of centroids that are alike the first one takes the keys. Clusters that have none in the
-//          end are left out, so that equal keys are one cluster.
+// Method:  the mean of the keys is subtracted from each; clusters begin at keys that lie evenly
+//          apart; each round gives every key to the centroid of largest inner product, and moves
+//          the centroids to the directions of their keys' means.
+// Alike:   of equal centroids the first takes the keys. Clusters that end up empty are left out, so
+//          that equal keys are one cluster.
 // Bits:    which of two centroids is nearer may differ by instruction set where they are equally
 //          near up to rounding.
 // Errors:  none; keys are finite.
@@ -24,12 +24,12 @@
 namespace attndb::index {
 
 struct KMeansOptions {
-  size_t cluster_keys = 16;  // In the mean; a centroid for each so many keys, rounded up.
+  size_t cluster_keys = 16;  // Mean size: one centroid for each so many keys, rounded up.
   size_t num_rounds = 10;
 };
 
 struct KeyClusters {
-  std::vector<uint16_t> numbers;  // [keys]: of its cluster.
+  std::vector<uint16_t> numbers;  // [keys]: number of the key's cluster.
   size_t num_clusters = 0;
 };
 
@@ -37,7 +37,8 @@ constexpr size_t NumCentroids(size_t num_keys, size_t cluster_keys) {
   return (num_keys + cluster_keys - 1) / cluster_keys;
 }
 
-// Of rows [first, first + count). REQUIRES: 0 < count, and NumCentroids(count) is at most 65,536.
+// Clusters rows [first, first + count). REQUIRES: 0 < count, and NumCentroids(count) is at most
+// 65,536.
 KeyClusters ClusterDirections(const kernels::RowsView& keys, size_t first, size_t count,
                               const KMeansOptions& options);
 

@@ -1,5 +1,5 @@
-// The byte form of the wave index of one kv head: docs/formats/wave.md is the grammar. It is its
-// form in memory too.
+// The byte form of the wave index of one kv head, which is also its form in memory:
+// docs/formats/wave.md is the grammar.
 //
 // Units:   offsets and sizes in bytes; pieces start at a multiple of kPieceAlignment, and so must
 //          the bytes in memory.
@@ -28,17 +28,17 @@ inline constexpr size_t kWaveHeaderBytes = 64;
 // What is clustered, and how.
 struct WaveShape {
   uint64_t num_keys = 0;
-  size_t key_channels = 0;    // Padded elements of a key,
-  size_t value_channels = 0;  // ... and of a value.
+  size_t key_channels = 0;    // Padded elements of a key.
+  size_t value_channels = 0;  // Padded elements of a value.
   DType dtype = DType::kFloat16;
-  uint32_t cluster_keys = 0;  // In the mean, at most.
+  uint32_t cluster_keys = 0;  // Keys a cluster in the mean, unless centroids lost all keys.
 
-  // Clusters at most: fewer where centroids were left without keys.
+  // Limit of the number of clusters: fewer where centroids have lost all keys.
   uint64_t max_clusters() const;
   uint64_t max_bytes() const;
 };
 
-// Where the pieces of such a form lie.
+// Offsets of the pieces.
 struct WaveLayout {
   WaveLayout(const WaveShape& shape, uint64_t num_clusters);
 
@@ -54,12 +54,12 @@ struct WaveLayout {
 // Writes kWaveHeaderBytes.
 void EncodeWaveHeader(const WaveShape& shape, uint64_t num_clusters, std::span<std::byte> out);
 
-// The bytes of so many clusters as they are used. REQUIRES: aligned as above, and as long as their
+// The sums in bytes that have so many clusters. REQUIRES: aligned as above, and as long as their
 // layout says.
 ClusterSums WaveSums(std::span<const std::byte> bytes, const WaveShape& shape,
                      uint64_t num_clusters);
 
-// Checks that the bytes are of this shape: that each key is in one cluster, and that means are
+// Checks that the bytes have this shape, that each key is in one cluster, and that means are
 // finite. `object` names them in errors. The result points into them. REQUIRES: aligned as above.
 Result<ClusterSums> ParseWave(std::span<const std::byte> bytes, const WaveShape& shape,
                               std::string_view object);

@@ -1,8 +1,8 @@
-// Keys in clusters of directions, with the mean of the keys and of the values of each: RetroInfer's
-// wave index. A search scores the means of keys, and exactly the keys of the clusters that are
-// worth most to the group (wave_search.h); sums() is what an estimate of the others is made from.
+// Keys in clusters by direction, with the means of each cluster's keys and values: RetroInfer's
+// wave index. A search scores the clusters' mean keys, and scores exactly the keys of the clusters
+// that are worth most to the group (wave_search.h); sums() is what the others are estimated from.
 //
-// Queries: k best only: a mean says nothing of how its keys spread.
+// Queries: the k best only: a mean does not tell how the keys of its cluster spread.
 // Bound:   the weights of a cluster's keys add up to at least count x exp(scale q.mean) (Jensen's
 //          inequality), but for the mean's rounding, and where no soft cap bends logits.
 // Errors:  kResourceExhausted: no memory; Parse: those of wave_format.h. Keys and values must be
@@ -35,19 +35,19 @@ class WaveKeys final : public KeyIndex {
  public:
   // REQUIRES: source.num_keys > 0; keys and values are of one type.
   static Result<WaveKeys> Build(const WaveSource& source, const KMeansOptions& options);
-  // Clusters that were written before; `bytes`, at a multiple of kPieceAlignment, are used where
-  // they lie and must outlive the result. They may hold anything. `object` names them in errors.
+  // Takes clusters that were written before; `bytes` lie at a multiple of kPieceAlignment, are used
+  // in place and must outlive the result. They may hold anything. `object` names them in errors.
   static Result<WaveKeys> Parse(std::span<const std::byte> bytes, const WaveShape& expected,
                                 std::string_view object);
 
-  // What Parse reads, as long as this lives.
+  // The bytes that Parse reads, as long as this lives.
   std::span<const std::byte> bytes() const { return bytes_; }
   const ClusterSums& sums() const { return sums_; }
 
   size_t num_keys() const override { return sums_.num_keys; }
   uint64_t memory_bytes() const override { return buffer_.size(); }
   size_t ScratchBytes(const IndexCall& call) const override;
-  // REQUIRES: SearchKind::kTopK; logit of the spec.
+  // REQUIRES: SearchKind::kTopK; the spec has its logit.
   Status Search(const IndexCall& call, void* scratch, FoundKeys* found,
                 SearchCost* cost) const override;
 
@@ -57,7 +57,7 @@ class WaveKeys final : public KeyIndex {
 
   ClusterSums sums_;
   std::span<const std::byte> bytes_;
-  AlignedBuffer buffer_;  // The bytes, if they were built here.
+  AlignedBuffer buffer_;  // Holds the bytes, if they were built here.
 };
 
 }  // namespace attndb::index

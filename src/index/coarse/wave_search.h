@@ -1,12 +1,12 @@
-// Internal to coarse: one search of a group's q rows in the clusters of a chain of runs.
+// Internal to coarse: one search, for a group's q rows, in the clusters of a chain of runs.
 //
-// Group:   the clusters are ranked once for all rows: a cluster's worth is its share of the softmax
-//          over the centroids' scores, added up over rows, as RetroInfer has it. A row that is not
-//          finite has no say.
-// Keys:    those of the clusters of most worth are scored exactly, as many clusters as hold
-//          effort x k visible keys; each row finds its k best of them.
-// Numbers: clusters are numbered through those of all runs. One of which no key is visible is worth
-//          nothing; hidden keys stay in the mean of others.
+// Group:   clusters are ranked once for all rows: a cluster's worth is its share of the softmax
+//          over the centroids' scores, summed over rows, as in RetroInfer. A row that is not finite
+//          does not count.
+// Keys:    as many clusters of most worth are taken as hold effort x k visible keys; these keys are
+//          scored exactly, and each row finds the k best of them.
+// Numbers: clusters are numbered through all runs. A cluster without a visible key is worth
+//          nothing; hidden keys stay part of the means of other clusters.
 // Memory:  the caller's scratch; nothing is allocated.
 // Threads: one thread a search.
 // Source:  RetroInfer (arXiv:2505.02922), tripartite attention approximation: its retrieval zone.
@@ -23,7 +23,8 @@ namespace attndb::index {
 
 class WaveSearch {
  public:
-  // All must outlive it. REQUIRES: the runs' indexes are WaveKeys. Null scratch: measures.
+  // All arguments must outlive it. REQUIRES: the runs' indexes are WaveKeys. Null scratch: only
+  // measures scratch_bytes().
   WaveSearch(const IndexCall& call, void* scratch, SearchCost* cost);
 
   size_t scratch_bytes() const { return scratch_.num_bytes(); }
@@ -48,10 +49,10 @@ class WaveSearch {
   SearchScratch scratch_;
   const size_t num_keys_;
   const size_t num_clusters_;
-  uint32_t* const counts_;    // [cluster]: its visible keys.
+  uint32_t* const counts_;    // [cluster]: number of its visible keys.
   float* const scores_;       // [q row][cluster]
   float* const worth_;        // [cluster]
-  float* const weights_;      // [cluster], of a row.
+  float* const weights_;      // [cluster], of one row at a time.
   uint32_t* const selected_;  // Clusters, ascending in the end.
   size_t num_selected_ = 0;
   ListedKeys listed_;

@@ -1,10 +1,10 @@
-// The index of one kv head of a run that a caller's own type made (attndb/custom_index.h): asks the
-// type which rows it selects, checks what it answers, and scores them exactly.
+// The index of one kv head of a run that a type of the caller's made (attndb/custom_index.h): asks
+// the type which rows it selects, checks the answer, and scores these rows exactly.
 //
 // Errors:  kInvalidArgument where the type throws, returns an error or selects what it may not,
 //          naming the type, layer and kv head, what was expected and found; kResourceExhausted
 //          where it or its answer gets no memory; else those of reading keys.
-// Memory:  a search allocates, unlike those of other indexes: what the type selects is its own.
+// Memory:  unlike other indexes, a search allocates: selections are the type's own vectors.
 // Threads: as key_index.h.
 #ifndef ATTNDB_INDEX_CUSTOM_CUSTOM_KEYS_H_
 #define ATTNDB_INDEX_CUSTOM_CUSTOM_KEYS_H_
@@ -22,8 +22,9 @@
 
 namespace attndb::index {
 
-// Runs a function of the caller's and makes a Status of what it throws or returns, whatever its
-// code: some codes of attndb's tell of damaged files. `what` names the type and where it ran.
+// Runs a function of the caller's. What it throws or returns becomes a Status of kInvalidArgument
+// or kResourceExhausted, whatever its own code, since some of attndb's codes tell of damaged files.
+// `what` names the type and where it ran.
 Status CallCustom(const std::string& what, const std::function<Status()>& call);
 
 // "custom index 'pages', layer 3, kv head 1"
@@ -39,18 +40,18 @@ class CustomKeys final : public KeyIndex {
     uint64_t num_rows = 0;
     uint32_t head_dim = 0;
     uint32_t v_head_dim = 0;
-    uint64_t memory_bytes = 0;  // As the object reports them.
+    uint64_t memory_bytes = 0;  // As the object reported them.
   };
   explicit CustomKeys(Parts parts) : parts_(std::move(parts)) {}
 
-  // Calls the type's Build, or its Extend if `is_extension`, and checks what it gives.
+  // Calls the type's Build, or its Extend if `is_extension`, and checks the object.
   static Result<std::shared_ptr<const CustomKeys>> Build(
       const std::shared_ptr<const CustomIndexType>& type, const CustomRows& rows,
       bool is_extension);
 
   size_t num_keys() const override { return parts_.num_rows; }
   uint64_t memory_bytes() const override { return parts_.memory_bytes; }
-  // Of the estimates of what is not selected, which FoundKeys::rest points to.
+  // Scratch for the estimates of what was not selected, which FoundKeys::rest points to.
   size_t ScratchBytes(const IndexCall& call) const override;
   // REQUIRES: the indexes of all runs are of one type, layer and kv head.
   Status Search(const IndexCall& call, void* scratch, FoundKeys* found,

@@ -12,8 +12,8 @@
 
 namespace attndb::index {
 
-// Tokens of the middle that are selected where `ratio` of all are to be attended to, sinks and
-// window included ([PQC] 4.1): at least one.
+// How many tokens of the middle are selected where `ratio` of all tokens are to be attended to,
+// sinks and window included ([PQC] 4.1): at least one.
 inline uint32_t CountOfRatio(double ratio, uint64_t num_tokens, uint64_t num_fixed) {
   const double count = ratio * static_cast<double>(num_tokens) - static_cast<double>(num_fixed);
   return static_cast<uint32_t>(std::max(1.0, count));
@@ -23,7 +23,7 @@ inline uint32_t CountOfRatio(double ratio, uint64_t num_tokens, uint64_t num_fix
 class FlatTopK final : public CriticalSearch {
  public:
   explicit FlatTopK(uint32_t k) : k_(k) {}
-  // k is CountOfRatio of each call, where so many more tokens than sinks and window are fixed.
+  // k is CountOfRatio of each call; `num_static` tokens are fixed besides sinks and window.
   static FlatTopK OfRatio(double ratio, uint32_t num_static = 0) {
     FlatTopK search(0);
     search.ratio_ = ratio;
@@ -40,8 +40,8 @@ class FlatTopK final : public CriticalSearch {
   uint32_t K(const SearchCall& call) const;
 
   uint32_t k_;
-  double ratio_ = 0;         // Not 0: k_ is none.
-  uint32_t num_static_ = 0;  // Of a ratio.
+  double ratio_ = 0;         // 0: k_ is used.
+  uint32_t num_static_ = 0;  // For a ratio.
 };
 
 // Every middle token with score >= max - beta, where max is over all visible tokens: sinks, window

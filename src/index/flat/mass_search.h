@@ -1,7 +1,7 @@
 // The fewest middle tokens that, with sinks and window, hold a share of the softmax mass.
 //
-// Denominator: a weight of no token that is attended to in any case is part of the mass, as a
-//          sink's is: what it holds need not be found in tokens.
+// Denominator: the denominator logit's weight, which belongs to no token, is part of the mass, as a
+//          sink's is: tokens need not bring what it holds.
 // Estimated scores: their shift makes the mass right in the mean; what was chosen is kept.
 // Cost:    a pass over the blocks and one over the scores of blocks that hold a token heavy enough
 //          to matter (all lighter ones together weigh less than what may be left out).

@@ -1,4 +1,5 @@
-// Internal to graph: the rows of largest score of many queries, by exact scores of all rows.
+// Internal to graph: finds, for many queries, the rows of largest score, by exact scores of all
+// rows.
 //
 // Errors:  none. Scores that are NaN count as the least.
 // Threads: parallel inside; the result does not depend on it. It may depend on the instruction set,
@@ -23,12 +24,12 @@ struct ExactNearestCall {
   std::function<void(size_t i, float* row)> load;  // Writes query i, rows.num_elements float32.
   size_t length = 0;                               // Cut to num_rows.
   ThreadPool* pool = nullptr;
-  const std::atomic<bool>* cancel = nullptr;  // Null: never.
+  const std::atomic<bool>* cancel = nullptr;  // Null: can't be cancelled.
 };
 
-// Numbers of rows, best first, of equal ones the lowest first. Memory: a float32 of each row for
-// every query of those that are scored at once, eight a thread. What is in the lists is meaningless
-// once *cancel.
+// Lists numbers of rows, best first; of equal scores the lowest number first. Memory: a float32 of
+// each row for every query of those that are scored at once, eight a thread. Once *cancel is set
+// the lists are meaningless.
 NearestLists FindExactNearest(const ExactNearestCall& call);
 
 }  // namespace attndb::index

@@ -1,8 +1,8 @@
 // Internal to graph: the build of a graph from training queries.
 //
-// Phases:  each runs over its parts in parallel and writes only what its part owns; what one key
-//          does to another's list is applied in the order of keys afterwards. So the graph depends
-//          on the source and the options alone, not on threads.
+// Phases:  each runs over its parts in parallel, and a part writes only its own keys; what one key
+//          adds to another key's list is applied afterwards, in the order of keys. So the graph
+//          depends on the source and the options alone, not on threads.
 // Errors:  kCancelled, kResourceExhausted.
 // Threads: one thread, which calls the pool.
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_BUILDER_H_
@@ -23,20 +23,20 @@
 
 namespace attndb::index {
 
-// A graph of keys [first_key, first_key + its number) of those to be built for.
+// A graph of some of the keys that a graph is built for: those from first_key on.
 struct PriorGraph {
   GraphView graph;
   size_t first_key = 0;
 };
 
-// Of a graph of such keys with so many training queries, without its entry point.
+// Header of a graph of such keys and so many training queries, without its entry point.
 GraphHeader HeaderFor(const GraphShape& shape, size_t slot_bytes, size_t num_queries);
 
 struct LinkWork;
 
 class GraphBuilder {
  public:
-  // `priors`: graphs of parts of these keys.
+  // `priors`: graphs of some of these keys.
   GraphBuilder(const GraphSource& source, std::span<const PriorGraph> priors,
                const GraphOptions& options);
 
@@ -45,7 +45,7 @@ class GraphBuilder {
 
  private:
   // A training query: a row of the source's queries, a router of a prior graph or, where there is
-  // neither, a key; and how many keys it may find.
+  // neither, a key; and how many of the first keys it may find.
   struct Query {
     const std::byte* row;
     size_t limit;
@@ -71,7 +71,7 @@ class GraphBuilder {
   TurnedKeys turned_;
   KeyCodes codes_;
   std::vector<Query> queries_;
-  NearestLists nearest_;  // Of the queries.
+  NearestLists nearest_;  // Keys that the queries found.
   uint32_t entry_point_ = 0;
   NeighbourTable table_;
 };

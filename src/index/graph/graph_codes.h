@@ -1,10 +1,10 @@
-// Internal to graph: the forms of keys that a build measures by, so that it reads a quarter of the
-// bytes of float32 and gets the same graph on every ISA.
+// Internal to graph: the forms of keys by which a build measures distances, so that it reads a
+// quarter of the bytes of float32 and makes the same graph with every instruction set.
 //
-// Inner products do not obey a triangle: the longest keys would be near to everything. A key x of
-// norm <= r therefore gets sqrt(r^2 - |x|^2) as one more coordinate ("lifted"); then all have norm
-// r, and the one of largest inner product is the nearest. The coordinate is spread over
-// kLiftChannels channels, lest it fill the range of the codes.
+// Inner products do not obey the triangle inequality: the longest keys would be near to everything.
+// Therefore a key x of norm <= r gets sqrt(r^2 - |x|^2) as one more coordinate ("lifted"); then all
+// keys have norm r, and the key of largest inner product is the nearest. The coordinate is spread
+// over kLiftChannels channels, so that it does not fill the range of the codes.
 //
 // Shapes:  rows of num_elements + kLiftChannels.
 // Errors:  none. Keys are finite.
@@ -35,7 +35,7 @@ void ForParts(ThreadPool* pool, size_t num_parts, const Fn& fn) {
   for (uint32_t part = 0; part < num_parts; ++part) fn(part);
 }
 
-// Keys centred and turned (kernels/hadamard.h), and how they were.
+// Keys centred and turned (kernels/hadamard.h), with what is needed to treat queries alike.
 class TurnedKeys {
  public:
   TurnedKeys(const kernels::RowsView& keys, size_t num_keys, ThreadPool* pool);
@@ -44,11 +44,11 @@ class TurnedKeys {
   size_t num_elements() const { return keys_.num_elements; }
   size_t num_lifted() const { return keys_.num_elements + kLiftChannels; }
 
-  // A row of float32, turned; `centred`: less the mean of the keys, which changes no order of the
-  // scores of one q.
+  // Writes a key as float32, turned; `centred`: minus the mean of the keys, which does not change
+  // the order of one q's scores.
   void LoadKey(size_t key, bool centred, float* row) const;
   void TurnQuery(float* row) const;
-  // What a lifted key has in each of kLiftChannels channels.
+  // The value of a lifted key in each of the kLiftChannels channels.
   float lift(size_t key) const { return lifts_[key]; }
 
  private:
@@ -60,7 +60,7 @@ class TurnedKeys {
   std::vector<float> lifts_;
 };
 
-// Lifted keys with one scale for all: distances among them are integers.
+// Lifted keys in codes of one scale for all, so that distances among them are integers.
 class KeyCodes {
  public:
   KeyCodes(const TurnedKeys& keys, ThreadPool* pool);
@@ -80,7 +80,7 @@ class KeyCodes {
   std::vector<int32_t> norms_;
 };
 
-// Key planes (kernels/planes.h) of some rows, to be scanned.
+// Key planes (kernels/planes.h) of some rows, for scans.
 class ScanPlanes {
  public:
   // load(i, row) writes row i, `num_channels` float32.

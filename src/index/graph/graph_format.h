@@ -1,5 +1,5 @@
-// The byte form of the graph of one kv head: docs/formats/graph.md is the grammar. It is its form
-// in memory too: a graph that is read back is used where it lies.
+// The byte form of the graph of one kv head, which is also its form in memory, where a graph that
+// is read back is used in place: docs/formats/graph.md is the grammar.
 //
 // Units:   offsets and sizes in bytes; all pieces start at multiples of 64, and so must the bytes
 //          in memory.
@@ -22,23 +22,24 @@ namespace attndb::index {
 
 inline constexpr std::string_view kGraphMagic = "attngrph";
 inline constexpr uint32_t kGraphVersion = 1;
-inline constexpr uint32_t kWideGraphVersion = 2;  // Of wide slots of neighbours.
+inline constexpr uint32_t kWideGraphVersion = 2;  // With wide slots of neighbours.
 inline constexpr size_t kGraphHeaderBytes = 64;
 inline constexpr size_t kGraphAlignment = 64;
-// Of a router, at most, in what is built; walks start at so many of those of each.
+// Keys of a router, at most, in graphs that are built. A walk starts at up to so many keys of each
+// router.
 inline constexpr size_t kRouterKeys = 16;
 
 struct GraphHeader {
   uint64_t num_keys = 0;      // >= 1.
   uint32_t num_elements = 0;  // Padded, of a key's row: a multiple of 16.
   DType dtype = DType::kFloat32;
-  uint32_t slot_bytes = 0;         // Of a key's neighbours.
-  uint32_t router_slot_bytes = 0;  // Of the keys of a router.
+  uint32_t slot_bytes = 0;         // Bytes of a key's list of neighbours.
+  uint32_t router_slot_bytes = 0;  // Bytes of a router's list of keys.
   uint32_t num_routers = 0;
   uint32_t entry_point = 0;
 };
 
-// Where the pieces lie.
+// Offsets of the pieces.
 struct GraphLayout {
   // REQUIRES: the numbers are in the limits that ParseGraph checks.
   explicit GraphLayout(const GraphHeader& header);
@@ -52,14 +53,14 @@ struct GraphLayout {
 // A graph, ready to be walked; not owned.
 struct GraphView {
   GraphHeader header;
-  SlotView neighbours;  // Of each key.
-  // Routers: training queries that stayed, of norm 1, and the keys that they score highest, best
-  // first as far as the build knew.
+  SlotView neighbours;  // List of each key's neighbours.
+  // Routers: training queries that were kept, scaled to norm 1, and the keys that they score
+  // highest, best first as far as the build knew.
   kernels::RowsView router_rows;
   SlotView router_keys;
 };
 
-// What the owner of the graph knows of it.
+// What the graph's owner knows of it.
 struct GraphShape {
   uint64_t num_keys = 0;
   size_t num_elements = 0;
@@ -69,12 +70,12 @@ struct GraphShape {
 // Writes kGraphHeaderBytes.
 void EncodeGraphHeader(const GraphHeader& header, std::span<std::byte> out);
 
-// The view of bytes that are known to be a graph.
+// Views bytes that are known to be a graph.
 GraphView ViewGraph(const GraphHeader& header, std::span<const std::byte> bytes);
 
-// Checks every field, list and number: what is returned can be walked, the walk stays among the
-// keys, and every key can be reached. O(edges), with 8 bytes a key of memory meanwhile. `object`
-// names it in errors. REQUIRES: bytes aligned as above.
+// Checks every field, list and number: the result can be walked, walks stay among the keys, and
+// every key can be reached. O(edges), with 8 bytes a key of memory meanwhile. `object` names the
+// bytes in errors. REQUIRES: bytes aligned as above.
 Result<GraphView> ParseGraph(std::span<const std::byte> bytes, const GraphShape& expected,
                              std::string_view object);
 

@@ -1,18 +1,20 @@
 // A proximity graph over the keys of one kv head, shared by the q heads of its group: a search
 // walks from key to key towards those of largest score, and reads a few percent of K.
 //
-// Shapes:  as index/key_index.h; keys are the middle of a run: sinks and window are left out by the
-//          caller.
-// Effort:  top-k: the search window, keys of each q row that are kept and followed (0: three times
-//          k). A range: keys of each q row that are followed though they are out of range (0:
-//          192). A range in the order of its list has list_threshold instead.
+// Shapes:  as index/key_index.h; keys are the middle of a run: the caller leaves out sinks and
+//          window.
+// Effort:  for top-k: the search window, the number of keys that are kept and followed for each q
+//          row (0: three times k). For a range: the number of keys of each q row that are followed
+//          although they are out of range (0: 192). A range in the order of its list has
+//          list_threshold instead.
 // Errors:  Build, Extend, Merge: kCancelled; kResourceExhausted: no memory. Parse: those of
 //          graph_format.h.
 // Threads: constant once made; concurrent calls must not share scratch or what they write.
 // Source:  RoarGraph, Chen et al. (VLDB 2024, arXiv:2408.08933); DIPRS, AlayaDB 6.1. Ours differs:
-//          all lists that a key is in give it neighbours, not the last alone; distances among keys
-//          obey a triangle; a walk serves all q heads of a group, and starts at the keys of the
-//          training queries nearest to q (docs/formats/graph.md, graph_builder.h).
+//          Ours differs: every list that a key is in gives it neighbours, not only the last one;
+//          distances among keys obey the triangle inequality; a walk serves all q heads of a group,
+//          and starts at the keys of the training queries nearest to q (docs/formats/graph.md,
+//          graph_builder.h).
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_
 #define ATTNDB_INDEX_GRAPH_GRAPH_INDEX_H_
 
@@ -40,46 +42,46 @@ struct GraphRun {
 
 class GraphIndex final : public KeyIndex {
  public:
-  GraphIndex() = default;  // Of no keys.
+  GraphIndex() = default;  // Has no keys.
 
-  // The most bytes that a graph of such keys takes, built with the usual slots.
+  // Bytes that a graph of such keys takes at most, built with the usual slots.
   static uint64_t BytesFor(const GraphShape& shape);
 
   // REQUIRES: options.slot_bytes is a multiple of 8 from 16 to 64; keys_per_query >= 1.
   static Result<GraphIndex> Build(const GraphSource& source, const GraphOptions& options = {});
 
-  // RoarGraph as published, of fewer than BytesForRoar bytes: its lists are longer, and it has no
-  // routers, so that walks begin at its entry point alone.
+  // Builds RoarGraph as published, in fewer than BytesForRoar bytes. Its lists are longer, and it
+  // has no routers: walks begin at its entry point.
   static Result<GraphIndex> BuildRoar(const GraphSource& source, const RoarOptions& options = {});
   static uint64_t BytesForRoar(const GraphShape& shape, size_t max_degree);
 
-  // The RoarGraph `prior`, of the source's first keys, with the others inserted by
-  // RetrievalAttention's rule (roar_growth.h) instead of a build of all. Takes a tenth of its time
-  // and finds far less (docs/design/001-indexes.md). REQUIRES: prior.num_keys() is at least 1 and
-  // fewer than the source's.
+  // Inserts the source's other keys into `prior`, a RoarGraph of its first keys, by
+  // RetrievalAttention's rule (roar_growth.h), instead of building a graph of all. Takes a tenth of
+  // a build's time and finds far less (docs/design/001-indexes.md). REQUIRES: prior.num_keys() is
+  // at least 1 and fewer than the source's.
   static Result<GraphIndex> GrowRoar(const GraphSource& source, const GraphIndex& prior,
                                      const RoarOptions& options = {});
 
-  // A graph of keys of which graphs of some runs are there: `priors` of runs that do not overlap,
-  // of the same row length and type. Their routers are training queries beside the source's, which
-  // may have none, and their lists stay where nothing better is found. So keys are inserted (one
-  // prior graph, of the first keys) and graphs of adjacent segments merged. Inserts want the q rows
-  // of the new tokens: on heads that look near by, old queries know nothing of new keys (recall .34
-  // instead of .99 on one of SmolLM2's).
+  // Builds a graph of keys for some runs of which there are graphs: `priors`, of runs that do not
+  // overlap, with the same row length and type. Their routers are training queries beside those of
+  // the source, which may have none, and their lists stay where nothing better is found. So keys
+  // are inserted (one prior graph, of the first keys) and graphs of adjacent segments merged.
+  // Inserts want q rows of the new tokens: on heads that look near by, old queries know nothing of
+  // new keys (recall .34 instead of .99 on one of SmolLM2's).
   static Result<GraphIndex> Extend(const GraphSource& source, std::span<const GraphRun> priors,
                                    const GraphOptions& options = {});
 
-  // A graph that was written before; `bytes`, at a multiple of kGraphAlignment, are used where they
-  // lie and must outlive the result. They may hold anything. `object` names them in errors.
+  // Takes a graph that was written before; `bytes` lie at a multiple of kGraphAlignment, are used
+  // in place and must outlive the result. They may hold anything. `object` names them in errors.
   static Result<GraphIndex> Parse(std::span<const std::byte> bytes, const GraphShape& expected,
                                   std::string_view object);
 
-  // What Parse reads, as long as this lives. Empty of no keys.
+  // The bytes that Parse reads, as long as this lives. Empty if it has no keys.
   std::span<const std::byte> bytes() const { return bytes_; }
   const GraphView& view() const { return view_; }
 
-  // Keys of the run in front of those of the graph: sinks, which a graph is better without. Its own
-  // are numbered behind them.
+  // Number of the run's first keys that the graph does not have: sinks, which would harm it. The
+  // graph's keys are numbered after them.
   void set_first_key(size_t first_key) { first_key_ = first_key; }
 
   size_t first_key() const override { return first_key_; }
@@ -95,7 +97,7 @@ class GraphIndex final : public KeyIndex {
   static size_t StateBytes(const IndexCall& call);
   void Take(const IndexRun& run, const FoundKeys& part, FoundKeys* found, float* best) const;
 
-  AlignedBuffer buffer_;  // The bytes, if they were made here.
+  AlignedBuffer buffer_;  // Holds the bytes, if they were made here.
   std::span<const std::byte> bytes_;
   GraphView view_;
   size_t first_key_ = 0;

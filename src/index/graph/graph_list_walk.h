@@ -1,13 +1,13 @@
-// Internal to graph: a range as AlayaDB's Algorithm 1 (DIPRS) finds it.
+// Internal to graph: finds a range as AlayaDB's Algorithm 1 (DIPRS) does.
 //
-// Each q row is walked alone. A list C begins with one start key; its keys are followed one by one,
-// in the order in which they came into it. A neighbour that was not visited is scored, and appended
-// while C has at most l0 keys, or where its score is at least the best less beta. The best is that
-// of C and of what the caller knows: sinks, window, tail (7.1). In the end what is out of range of
-// the final best is dropped.
+// Each q row walks alone. A list C begins with one start key; its keys are followed one by one, in
+// the order in which they entered it. A neighbour that was not visited is scored, and appended
+// while C has at most l0 keys, or if its score is at least the best minus beta. The best score is
+// that of C and of what the caller knows: sinks, window, tail (7.1). Keys that are out of range of
+// the final best are dropped in the end.
 //
-// Start:   the entry point of the graph or, where that may not be found, the next key that may: the
-//          paper leaves it open.
+// Start:   the entry point of the graph or, if that is hidden, the next visible key: the paper
+//          leaves it open.
 // Errors:  those of reading keys.
 // Threads: stateless; concurrent calls must not share scratch.
 // Source:  AlayaDB (arXiv:2504.10326), Algorithm 1 and 7.1. Neighbours of one key are scored
@@ -22,10 +22,10 @@
 
 namespace attndb::index {
 
-// Of 64-byte aligned scratch.
+// Bytes of 64-byte aligned scratch.
 size_t ListWalkScratchBytes(const GraphView& graph, const WalkCall& call);
 
-// As WalkGraph, of a range.
+// As WalkGraph, for a range.
 Status WalkInListOrder(const GraphView& graph, const WalkCall& call, void* scratch,
                        FoundKeys* found, SearchCost* cost);
 

@@ -1,4 +1,5 @@
-// Internal to graph: the keys of largest score of many queries, by a blocked scan of planes.
+// Internal to graph: finds the keys of largest score of many queries, by a scan of planes in
+// blocks.
 //
 // Errors:  none.
 // Threads: parallel inside; the result does not depend on it.
@@ -17,7 +18,7 @@
 
 namespace attndb::index {
 
-// Lists of equal length, row i at ids[i * length]; what a row lacks to it is kNoKey.
+// Lists of equal length: row i begins at ids[i * length], and a shorter list ends with kNoKey.
 struct NearestLists {
   size_t length = 0;
   std::vector<uint32_t> ids;
@@ -36,15 +37,15 @@ struct NearestCall {
   size_t num_queries = 0;
   // Writes query i, planes->num_channels() float32.
   std::function<void(size_t i, float* row)> load;
-  // How many rows query i may find: those before. Null: all.
+  // How many of the first rows query i may find. Null: all.
   std::function<size_t(size_t i)> limit;
   size_t length = 0;  // Cut to the number of rows of the planes.
   ThreadPool* pool = nullptr;
-  const std::atomic<bool>* cancel = nullptr;  // Null: never.
+  const std::atomic<bool>* cancel = nullptr;  // Null: can't be cancelled.
 };
 
-// Numbers of rows of the planes, best first, of equal ones the lowest first. What is in the lists
-// is meaningless once *cancel.
+// Lists numbers of rows of the planes, best first; of equal scores the lowest number first. Once
+// *cancel is set the lists are meaningless.
 NearestLists FindNearest(const NearestCall& call);
 
 }  // namespace attndb::index

@@ -1,9 +1,10 @@
-// Internal to graph: what a walk keeps of one q row: the keys it found, and which to follow next.
+// Internal to graph: the state that a walk keeps for one q row: the keys found, and which to follow
+// next.
 //
-// A queue has, for keys that are scored, each once, and a set of keys that were followed:
-//   Offer(batch, work)  takes notice of keys.
-//   Next(followed)      a key to follow, not in the set; kNoKey: there is none worth it.
-//   Finish(found)       writes what was found.
+// A queue is given scored keys, each once, and a set of followed keys:
+//   Offer(batch, work)  takes in keys.
+//   Next(followed)      a key to follow, not in the set; kNoKey: no key is worth it.
+//   Finish(found)       writes the result.
 // Threads: one thread.
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_QUEUES_H_
 #define ATTNDB_INDEX_GRAPH_GRAPH_QUEUES_H_
@@ -31,16 +32,16 @@ struct ScoredBatch {
   size_t count = 0;
 };
 
-// What queues may use while they take a batch: room for its keys and kSelectSlack more.
+// Memory that queues may use while they take in a batch: room for its keys and kSelectSlack more.
 struct OfferWork {
   uint32_t* indices = nullptr;
   Candidate* sorted = nullptr;
 };
 
-// The best keys, in order, of which all are followed.
+// Keeps the best keys, in order; all of them are followed.
 class TopQueue {
  public:
-  // `room` is for window.
+  // `room` has room for `window` keys.
   void Start(const SearchSpec& spec, size_t window, Candidate* room) {
     k_ = spec.k;
     window_ = window;
@@ -49,8 +50,8 @@ class TopQueue {
     next_ = 0;
   }
 
-  // What is good enough is sorted and merged: to put keys in one by one took two thirds of the time
-  // of a search.
+  // Sorts and merges the keys that are good enough: inserting them one by one took two thirds of a
+  // search's time.
   void Offer(const ScoredBatch& batch, const OfferWork& work) {
     const bool is_full = size_ == window_;
     const float least = is_full ? best_[size_ - 1].score : -std::numeric_limits<float>::infinity();
@@ -84,7 +85,7 @@ class TopQueue {
     return a.score != b.score ? a.score > b.score : a.key < b.key;
   }
 
-  // From the back, so that nothing is overwritten that is still to be moved.
+  // Merges from the back, so that nothing is overwritten before it was moved.
   void Merge(const Candidate* added, size_t num_added) {
     size_t old_end = size_;
     size_t to = old_end + num_added;
@@ -102,12 +103,12 @@ class TopQueue {
   size_t k_ = 0;
   size_t window_ = 0;
   size_t size_ = 0;
-  size_t next_ = 0;  // All before it were followed.
+  size_t next_ = 0;  // All keys before it were followed.
   Candidate* best_ = nullptr;
 };
 
-// What both walks of a range share, the best-first one and that in the order of the list
-// (graph_list_walk.h): the bound rises with the best score.
+// What both walks of a range share, the best-first walk and that in the order of the list
+// (graph_list_walk.h): the range moves up with the best score.
 class RangeFound {
  public:
   void Start(const SearchSpec& spec, float best, FoundKeys* found) {
@@ -141,10 +142,10 @@ class RangeFound {
   FoundKeys* found_ = nullptr;
 };
 
-// Keys in range are followed, best first, and `effort` others.
+// Follows the keys in range, best first, and `effort` others.
 class RangeQueue {
  public:
-  // `room` is for all visible keys.
+  // `room` has room for all visible keys.
   void Start(const SearchSpec& spec, size_t effort, float best, FoundKeys* found, Candidate* room) {
     range_.Start(spec, best, found);
     effort_ = effort;
@@ -171,7 +172,7 @@ class RangeQueue {
   void Finish(FoundKeys*) { range_.Finish(); }
 
  private:
-  // An object, which the heap's functions are compiled with, where a function would be called.
+  // An object, so that the heap functions are compiled with it; a function pointer would be called.
   struct IsWorse {
     bool operator()(const Candidate& a, const Candidate& b) const { return a.score < b.score; }
   };
@@ -188,7 +189,7 @@ class RangeQueue {
   }
 
   RangeFound range_;
-  size_t effort_ = 0;  // Out of range, left to follow.
+  size_t effort_ = 0;  // Number of keys out of range that may still be followed.
   Candidate* open_ = nullptr;
   size_t num_open_ = 0;
 };

@@ -1,10 +1,10 @@
-// Internal to graph: which keys come into sight of a walk, each once.
+// Internal to graph: the keys that come into sight of a walk, each once.
 //
-// Filter:  where some keys may not be found (sinks, the window, what lies behind a reused prefix),
-//          they are seen through, so that those behind them still come into sight. kHidden: in
-//          place of a neighbour that may not be found stand its own neighbours. kAll: the
-//          neighbours of every neighbour come into sight, behind all of the neighbours, and those
-//          that may not be found are left out: AlayaDB 7.1, as ACORN (Patel et al. 2024) has it.
+// Filter:  some keys may be hidden (sinks, the window, tokens behind a reused prefix); walks see
+//          through them, so that keys behind them still come into sight. kHidden: a hidden
+//          neighbour is replaced by its own neighbours. kAll: the neighbours of every neighbour
+//          come into sight, after all of the neighbours, and hidden ones are left out: AlayaDB 7.1,
+//          as in ACORN (Patel et al. 2024).
 // Threads: one thread.
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_SIGHT_H_
 #define ATTNDB_INDEX_GRAPH_GRAPH_SIGHT_H_
@@ -28,7 +28,7 @@ class KeySet {
 
   void Clear() { std::memset(words_, 0, Bytes(num_keys_)); }
   bool Has(uint32_t key) const { return (words_[key / 64] >> key % 64 & 1) != 0; }
-  // Whether it was not there.
+  // Adds a key; true if it was not there.
   bool Add(uint32_t key) {
     const uint64_t bit = uint64_t{1} << key % 64;
     const bool is_new = (words_[key / 64] & bit) == 0;
@@ -43,16 +43,17 @@ class KeySet {
 
 class KeySight {
  public:
-  // Whether some keys of the graph may not be found.
+  // Whether the call hides some keys of the graph.
   static bool HidesKeys(const GraphView& graph, const WalkCall& call) {
     return call.first_visible > 0 || call.num_visible < graph.header.num_keys;
   }
-  // Sets of keys that it needs.
+  // Number of KeySets that it needs.
   static size_t NumSets(const GraphView& graph, const WalkCall& call) {
     return HidesKeys(graph, call) && call.spec.expand == Expand::kAll ? 2 : 1;
   }
 
-  // `sets` has room for NumSets of all keys. What is read of the graph is added to *cost.
+  // `sets` has room for NumSets sets of all keys. Bytes of the graph that are read are added to
+  // *cost.
   KeySight(const GraphView& graph, const WalkCall& call, std::byte* sets, SearchCost* cost)
       : graph_(graph),
         first_(static_cast<uint32_t>(call.first_visible)),
@@ -73,16 +74,17 @@ class KeySight {
     opened_.Clear();
   }
 
-  // Calls append(key) if it is new, or append of what it leads to if it may not be found.
+  // Calls append(key) if the key is new and visible; if it is new and hidden, append of its new
+  // visible neighbours.
   template <typename Append>
   void See(uint32_t key, const Append& append) {
     if (!seen_.Add(key)) return;
     if (IsVisible(key)) return append(key);
-    // Those that may not be found either stay unseen: a key in sight may lead to them.
+    // Hidden neighbours stay unseen: a key in sight may lead to them.
     SeeVisible(key, append);
   }
 
-  // Calls append of all new keys to which `key` leads.
+  // Calls append for all new keys to which `key` leads.
   template <typename Append>
   void SeeFrom(uint32_t key, const Append& append) {
     uint32_t ids[kMaxSlotIds];
@@ -119,7 +121,7 @@ class KeySight {
   const bool hides_keys_;
   const bool expands_all_;
   KeySet seen_;
-  KeySet opened_;  // Keys whose neighbours are in sight; the same set if none is needed.
+  KeySet opened_;  // Keys whose neighbours are in sight; the same memory if it is not needed.
   SearchCost& cost_;
 };
 

@@ -1,14 +1,14 @@
-// Short lists of key numbers in slots of equal size, as many bits a number as the largest needs: a
-// key's neighbours lie in one or two lines of the cache, found without a table of offsets, and a
-// list grows in place up to its slot's capacity.
+// Short lists of key numbers in slots of equal size, with as many bits a number as the largest
+// number needs: a key's neighbours lie in one or two cache lines, are found without a table of
+// offsets, and a list grows in place up to its slot's capacity.
 //
-// Layout:  byte 0: how many numbers; then the numbers, id_bits each, lowest bit first; then zeros.
+// Layout:  byte 0: count of numbers; then the numbers, id_bits each, lowest bit first; then zeros.
 //          kSlotPadBytes follow the last slot, so that a number is read by one load of 8 bytes.
 // Units:   slot_bytes is a multiple of 8, 16 to 64 or, wide, 72 to 1024; id_bits 1 to 32.
 // Errors:  none; sizes are preconditions.
 // Threads: stateless.
-// Source:  bit packing is common; slots of a line of the cache instead of offsets and lists of any
-//          length are ours.
+// Source:  bit packing is common; slots of the size of a cache line, instead of offsets and lists
+//          of any length, are ours.
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_SLOTS_H_
 #define ATTNDB_INDEX_GRAPH_GRAPH_SLOTS_H_
 
@@ -23,15 +23,15 @@ namespace attndb::index {
 inline constexpr size_t kSlotPadBytes = 8;
 inline constexpr size_t kMaxSlotBytes = 64;
 inline constexpr size_t kMaxWideSlotBytes = 1024;
-// The longest list: what one byte can count.
+// The longest list, since one byte counts it.
 inline constexpr size_t kMaxSlotIds = 255;
-// Of a slot that is not wide: what the largest has room for at 8 bits a number.
+// The longest list of a slot that is not wide: what 64 bytes have room for at 8 bits a number.
 inline constexpr size_t kMaxNarrowIds = 63;
 
-// The number of no key.
+// Stands for no key.
 inline constexpr uint32_t kNoKey = ~uint32_t{0};
 
-// Bits of a number below num_ids. REQUIRES: num_ids <= 2^32.
+// Bits of the numbers below num_ids. REQUIRES: num_ids <= 2^32.
 constexpr uint32_t IdBits(uint64_t num_ids) {
   return num_ids <= 2 ? 1 : static_cast<uint32_t>(std::bit_width(num_ids - 1));
 }
@@ -42,7 +42,7 @@ constexpr size_t SlotCapacity(size_t slot_bytes, uint32_t id_bits) {
   return room < most ? room : most;
 }
 
-// Slots one after the other; not owned.
+// Slots one after another; not owned.
 struct SlotView {
   const uint8_t* data = nullptr;
   size_t slot_bytes = 0;
@@ -51,7 +51,7 @@ struct SlotView {
   const uint8_t* slot(size_t i) const { return data + i * slot_bytes; }
   size_t size(size_t i) const { return slot(i)[0]; }
 
-  // The first of its list, or kNoKey.
+  // First number of slot i's list, or kNoKey.
   uint32_t First(size_t i) const {
     if (size(i) == 0) return kNoKey;
     uint64_t word;
@@ -74,11 +74,11 @@ struct SlotView {
   }
 };
 
-// Makes slot i of `slots`, whose bytes are `data`.
-// REQUIRES: ids.size() <= SlotCapacity(), each below 2^id_bits.
+// Writes `ids` into slot i of `slots`, whose bytes are `data`. REQUIRES: ids.size() <=
+// SlotCapacity(), each id below 2^id_bits.
 void WriteSlot(const SlotView& slots, size_t i, std::span<const uint32_t> ids, uint8_t* data);
 
-// Whether what follows the list of slot i is zero, and the list no longer than a slot's capacity.
+// Whether the rest of slot i after its list is zero, and the list fits the slot's capacity.
 bool SlotIsCanonical(const SlotView& slots, size_t i);
 
 }  // namespace attndb::index

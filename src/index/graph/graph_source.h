@@ -1,6 +1,6 @@
 // What a graph is built from, and how.
 //
-// Threads: values; who makes them keeps their memory alive.
+// Threads: values; whoever makes them keeps their memory alive.
 #ifndef ATTNDB_INDEX_GRAPH_GRAPH_SOURCE_H_
 #define ATTNDB_INDEX_GRAPH_GRAPH_SOURCE_H_
 
@@ -18,16 +18,16 @@ namespace attndb::index {
 struct GraphSource {
   kernels::RowsView keys;  // Finite.
   size_t num_keys = 0;
-  // Training queries, of the keys' type and row length: of all q heads of the group, which then
-  // share the graph. There may be none: keys stand in for them.
+  // Training queries of all q heads of the group, which then share the graph; of the keys' type and
+  // row length. May be empty: keys stand in for them.
   storage::QueryRows queries;
-  uint64_t first_token = 0;        // Of key 0, counted as queries.tokens are.
-  std::optional<uint32_t> q_head;  // Takes the queries of this head alone.
+  uint64_t first_token = 0;        // Token of key 0, counted as queries.tokens are.
+  std::optional<uint32_t> q_head;  // If set: only this head's queries are used.
 };
 
 struct GraphOptions {
-  // Training queries at most, evenly spaced; 0: 40 % of the keys (AlayaDB 9.2.1) up to 32,768,
-  // which bounds the time of a build. The lists that they find take at most kMaxListBytes.
+  // Limit on training queries, which are spaced evenly; 0: 40 % of the keys (AlayaDB 9.2.1) up to
+  // 32,768, which bounds the time of a build. The lists that they find take at most kMaxListBytes.
   size_t max_queries = 0;
   size_t keys_per_query = 100;  // RoarGraph's N_q.
   size_t slot_bytes = 48;       // graph_slots.h.
@@ -36,9 +36,9 @@ struct GraphOptions {
   const std::atomic<bool>* cancel = nullptr;
 };
 
-// Of RoarGraph as published (roar_builder.h).
+// Options of RoarGraph as published (roar_builder.h).
 struct RoarOptions {
-  size_t max_queries = 0;       // As of GraphOptions.
+  size_t max_queries = 0;       // As in GraphOptions.
   size_t keys_per_query = 100;  // N_q; >= 1.
   size_t max_degree = 35;       // M, 1 to kMaxRoarDegree: a key has 2 M neighbours at most.
   size_t search_window = 500;   // L; >= 1.
@@ -47,12 +47,12 @@ struct RoarOptions {
 };
 inline constexpr size_t kMaxRoarDegree = 127;
 
-// Lists of keys that training queries find: 5 million queries with N_q = 100.
+// Bytes of the lists of keys that training queries find: 5 million queries with N_q = 100.
 inline constexpr size_t kMaxListBytes = size_t{2} << 30;
 
-// The source with the queries of the tokens of keys from `first_key` on alone.
+// The source with only the queries of tokens whose keys are `first_key` and later.
 GraphSource WithQueriesFrom(const GraphSource& source, size_t first_key);
-// The same of the keys before it.
+// The source with only the queries of tokens whose keys are before `first_key`.
 GraphSource WithQueriesBefore(const GraphSource& source, size_t first_key);
 
 }  // namespace attndb::index

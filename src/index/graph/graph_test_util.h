@@ -42,7 +42,7 @@ class FloatRows {
 };
 
 // Keys lie near a surface of six dimensions that drifts with the position; q rows of each head lie
-// near one of their own, somewhere else: what attention's do.
+// near a surface of their own, elsewhere, as attention's do.
 class Workload {
  public:
   Workload(size_t num_keys, size_t num_queries, uint64_t seed)
@@ -102,7 +102,7 @@ class Workload {
 
 using Keys = std::set<uint32_t>;
 
-// To whole numbers, so that float32 sums are exact in any order.
+// Rounds to whole numbers, so that float32 sums are exact in any order.
 inline void Round(FloatRows* rows) {
   for (size_t i = 0; i < rows->num_rows(); ++i) {
     for (size_t d = 0; d < kDim; ++d) rows->row(i)[d] = std::round(rows->row(i)[d]);
@@ -169,7 +169,7 @@ inline std::vector<FoundRow> SearchRun(const IndexRun& run, const SearchSpec& sp
   return rows;
 }
 
-// The same in keys that are all visible up to `num_visible`.
+// The same for a run of keys that are all visible up to `num_visible`.
 inline std::vector<FoundRow> SearchRows(const KeyIndex& index, const SearchSpec& spec,
                                         const FloatRows& keys, size_t num_visible, const float* q,
                                         size_t num_rows, const float* best = nullptr,

@@ -1,12 +1,12 @@
-// Internal to graph: walks that find keys of large score.
+// Internal to graph: walks of a graph that find keys of large score.
 //
-// Unless told otherwise, one walk serves all q rows of a call: in each step every row follows its
-// best keys, and the keys that come into sight, whoever's they are, are scored for all rows while
-// their lines are at hand. So a row that another has led to its keys need not look for them. A
+// Usually one walk serves all q rows of a call: in each step every row follows its best keys, and
+// the keys that come into sight are scored for all rows while their cache lines are at hand,
+// whichever row found them. So a row that another row has led to its keys need not look for them. A
 // range in the order of its list is walked for each row alone (graph_list_walk.h).
 //
-// Filter:  keys outside of [first_visible, num_visible) are never scored or found, but seen
-//          through (graph_sight.h). Of few visible keys all are scored.
+// Filter:  keys outside of [first_visible, num_visible) are never scored or found, but seen through
+//          (graph_sight.h). If few keys are visible all of them are scored.
 // Errors:  none.
 // Threads: stateless; concurrent calls must not share scratch.
 // Source:  best-first search of graphs.
@@ -21,10 +21,10 @@
 
 namespace attndb::index {
 
-// Of 64-byte aligned scratch.
+// Bytes of 64-byte aligned scratch.
 size_t WalkScratchBytes(const GraphView& graph, const WalkCall& call);
 
-// Finds keys of the graph, as KeyIndex::Search does tokens. REQUIRES: at least one visible key and
+// Finds keys of the graph, as KeyIndex::Search finds tokens. REQUIRES: at least one visible key and
 // one q row.
 Status WalkGraph(const GraphView& graph, const WalkCall& call, void* scratch, FoundKeys* found,
                  SearchCost* cost);

@@ -1,14 +1,14 @@
 // Graphs of the q heads of a group over the keys of their kv head: each is trained by the sampled
-// queries of its q head alone, and searched for that one alone.
+// queries of its q head alone, and searched for that q head alone.
 //
-// Shapes:  as index/key_index.h; row r of a call is q head r of the group, so that a call has as
+// Shapes:  as index/key_index.h; row r of a call belongs to q head r of the group, so a call has as
 //          many rows as there are graphs.
-// Effort:  as of graph_index.h, of each q head.
+// Effort:  as in graph_index.h, for each q head.
 // Errors:  Build: those of the graphs; kResourceExhausted: no memory. Parse: kCorruption, or
 //          kUnsupported for another version, naming object, graph, field, expected and found.
 // Threads: as graph_index.h.
-// Source:  RetrievalAttention, Appendix C: one index a q head. AlayaDB 7.2 shares one among the
-//          group, as GraphIndex does.
+// Source:  RetrievalAttention, Appendix C: one index a q head. AlayaDB 7.2 shares one index among
+//          the group, as GraphIndex does.
 #ifndef ATTNDB_INDEX_GRAPH_HEAD_GRAPHS_H_
 #define ATTNDB_INDEX_GRAPH_HEAD_GRAPHS_H_
 
@@ -36,24 +36,24 @@ class HeadGraphs final : public KeyIndex {
   static constexpr std::string_view kMagic = "attngrhd";
   static constexpr uint32_t kVersion = 1;
 
-  // The most bytes of so many graphs, each of at most graph_bytes.
+  // Bytes that num_graphs graphs of at most graph_bytes each take.
   static uint64_t BytesFor(uint64_t graph_bytes, uint32_t num_graphs);
 
-  // Graph g by the queries of q head g. A head without any has one that keys trained. REQUIRES: at
-  // least one graph and one key; the source's q_head is not set.
+  // Trains graph g with the queries of q head g; without any, keys train it. REQUIRES: at least one
+  // graph and one key; the source's q_head is not set.
   static Result<HeadGraphs> Build(const GraphSource& source, uint32_t num_graphs,
                                   const BuildGraph& build);
 
-  // Graphs that were written before; `bytes`, at a multiple of kGraphAlignment, are used where they
-  // lie and must outlive the result. They may hold anything. `object` names them in errors.
+  // Takes graphs that were written before; `bytes` lie at a multiple of kGraphAlignment, are used
+  // in place and must outlive the result. They may hold anything. `object` names them in errors.
   static Result<HeadGraphs> Parse(std::span<const std::byte> bytes, const GraphShape& expected,
                                   uint32_t num_graphs, std::string_view object);
 
-  // What Parse reads, as long as this lives.
+  // The bytes that Parse reads, as long as this lives.
   std::span<const std::byte> bytes() const { return bytes_; }
   std::span<const GraphIndex> graphs() const { return graphs_; }
 
-  // As of GraphIndex.
+  // As in GraphIndex.
   void set_first_key(size_t first_key);
 
   size_t first_key() const override { return graphs_[0].first_key(); }
@@ -67,9 +67,9 @@ class HeadGraphs final : public KeyIndex {
  private:
   static IndexRun RunOf(const IndexRun& run, size_t head);
 
-  AlignedBuffer buffer_;  // The bytes, if they were made here.
+  AlignedBuffer buffer_;  // Holds the bytes, if they were made here.
   std::span<const std::byte> bytes_;
-  std::vector<GraphIndex> graphs_;  // By q head of the group.
+  std::vector<GraphIndex> graphs_;  // [q head of the group]
 };
 
 }  // namespace attndb::index

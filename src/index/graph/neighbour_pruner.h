@@ -1,4 +1,4 @@
-// Internal to graph: how RoarGraph chooses neighbours, and the loop over the keys that get them.
+// Internal to graph: RoarGraph's choice of neighbours, and the loop over the keys that get them.
 //
 // Errors:  none. Scores that are NaN count as the least.
 // Threads: a pruner is one thread's; ForKeys is parallel inside.
@@ -20,28 +20,28 @@ namespace attndb::index {
 // The neighbours of each key.
 using NeighbourLists = std::vector<std::vector<uint32_t>>;
 
-// Chooses neighbours of keys by inner products. One a thread.
+// Chooses neighbours of keys by inner products. Each thread has its own.
 class NeighbourPruner {
  public:
   explicit NeighbourPruner(const kernels::RowsView& keys);
 
-  // At most max_kept of `candidates`, of equal scores the lowest first; `fills`: up to max_kept of
-  // those that were passed over behind them. Valid until the next call. REQUIRES: candidates are
-  // different keys, and `key` is none of them.
+  // Chooses at most max_kept of `candidates`; of equal scores the lowest first. `fills`: appends
+  // candidates that were passed over until there are max_kept. Valid until the next call. REQUIRES:
+  // candidates are different keys, and `key` is none of them.
   const std::vector<uint32_t>& Choose(uint32_t key, std::span<const uint32_t> candidates,
                                       size_t max_kept, bool fills);
 
  private:
   void Score(uint32_t key, std::span<const uint32_t> others);
-  // Takes what scores higher with `chosen` than with the key out of what is open.
+  // Removes from the open candidates those that score higher with `chosen` than with the key.
   void PassOver(uint32_t chosen);
 
   const kernels::RowsView keys_;
   std::vector<float> row_;
   std::vector<float> scores_;
   std::vector<uint32_t> order_;  // Candidates, best first.
-  std::vector<uint32_t> open_;   // Those that may be chosen,
-  std::vector<float> of_open_;   // ... and their scores with the key.
+  std::vector<uint32_t> open_;   // Candidates that may still be chosen.
+  std::vector<float> of_open_;   // Scores of open_ with the key.
   std::vector<uint32_t> kept_;
 };
 
@@ -51,8 +51,8 @@ struct KeyRange {
   size_t end = 0;
 };
 
-// Calls of_key(key, work) of the keys; each part of them has a `make_work()` of its own. Once
-// *options.cancel some are left out.
+// Calls of_key(key, work) for each key; each part of the keys has a `make_work()` of its own. Once
+// *options.cancel is set, keys may be left out.
 template <typename MakeWork, typename OfKey>
 void ForKeys(KeyRange keys, const RoarOptions& options, const MakeWork& make_work,
              const OfKey& of_key) {

@@ -1,6 +1,6 @@
 // Internal to graph: the lists of neighbours of a graph that is being built.
 //
-// Errors:  kResourceExhausted, of Pack.
+// Errors:  Pack: kResourceExhausted.
 // Threads: lists of different keys may be assigned at the same time; all else is one thread's.
 #ifndef ATTNDB_INDEX_GRAPH_NEIGHBOUR_TABLE_H_
 #define ATTNDB_INDEX_GRAPH_NEIGHBOUR_TABLE_H_
@@ -16,7 +16,7 @@
 
 namespace attndb::index {
 
-// Lists of keys that grow up to a common capacity.
+// Lists of neighbours that grow up to a common capacity.
 class NeighbourTable {
  public:
   NeighbourTable(size_t num_keys, size_t capacity)
@@ -29,16 +29,16 @@ class NeighbourTable {
   }
   // REQUIRES: ids.size() <= capacity().
   void Assign(size_t key, std::span<const uint32_t> ids);
-  // False if the list is full; true if it has `id` now.
+  // Appends `id` unless it is there. False if the list is full and lacks it.
   bool Add(size_t key, uint32_t id);
-  // Puts `id` in the place of the last neighbour of `key`, and that one into the list of `id`, if
-  // need be in the place of its last: what `key` leads to, it leads to still. REQUIRES: the list of
+  // Replaces the last neighbour of `key` by `id`, and puts that neighbour into the list of `id`, if
+  // need be in place of its last: `key` still leads to all that it led to. REQUIRES: the list of
   // `key` is full and lacks `id`.
   void Insert(size_t key, uint32_t id);
 
-  // Makes every key one that `entry_point` leads to: one that it does not becomes a neighbour of
-  // one of its neighbours or, where their lists are full, of the next key before or behind it that
-  // has room.
+  // Makes every key reachable from `entry_point`: a key that is not becomes a neighbour of one of
+  // its own neighbours or, where their lists are full, of the next key before or after it that has
+  // room.
   void ConnectAll(uint32_t entry_point);
 
   // The bytes of a graph with these lists; its routers are zero. REQUIRES: no list is longer than a

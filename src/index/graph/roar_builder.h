@@ -1,23 +1,23 @@
 // Internal to graph: the build of RoarGraph as it was published.
 //
 //   1. Each training query finds the N_q keys that score highest, exactly.
-//   2. Projection: the first of them, its pivot, gets neighbours from among the others, M at most.
-//      Of queries with one pivot the last one counts. Neighbours link back.
+//   2. Projection: the best of them, the query's pivot, gets up to M neighbours from among the
+//      others. If several queries have one pivot, the last query counts. Neighbours link back.
 //   3. Enhancement: each key searches the projected graph for the L keys that score highest with
-//      it, from the medoid of what the projection linked (from another no way may lead on), and
-//      gets M neighbours of these, which link back.
-//   4. What both give are the neighbours, 2 M at most.
+//      it, starting from the medoid of the keys that the projection linked (other keys may lead
+//      nowhere), and gets M neighbours from these, which link back.
+//   4. A key's neighbours are those of both steps, 2 M at most.
 //
-// Neighbours are chosen in the order of their scores with the key; one that scores higher with a
-// chosen one than with the key is passed over. In 2 what is passed over fills up what is left of M.
-// Lists that become too long as others link back are chosen from anew.
+// Neighbours are chosen in the order of their scores with the key; a candidate that scores higher
+// with a chosen neighbour than with the key is passed over. In step 2 candidates that were passed
+// over fill up the rest of M. Lists that become too long because others link back are chosen anew.
 //
 // Errors:  kCancelled, kResourceExhausted.
 // Threads: one thread, which calls the pool; the graph does not depend on the number of threads.
 //          It may depend on the instruction set, whose sums are rounded in another order.
 // Source:  RoarGraph, Chen et al. (VLDB 2024, arXiv:2408.08933), section 4; AlayaDB 7.2 (ii). Keys
-//          that cannot be reached in the end are linked, as formats want it; the authors' code
-//          links back while others read the lists, ours when all are there.
+//          that cannot be reached in the end are linked, as the format demands; the authors' code
+//          links back while others read the lists, ours when all lists are there.
 #ifndef ATTNDB_INDEX_GRAPH_ROAR_BUILDER_H_
 #define ATTNDB_INDEX_GRAPH_ROAR_BUILDER_H_
 
@@ -35,7 +35,7 @@
 
 namespace attndb::index {
 
-// Of a graph of such keys, without its entry point.
+// Header of a graph of such keys, without its entry point.
 GraphHeader RoarHeaderFor(const GraphShape& shape, size_t max_degree);
 
 class RoarBuilder {

@@ -1,17 +1,18 @@
-// Internal to graph: keys are inserted into a RoarGraph, behind those that it has.
+// Internal to graph: inserts keys into a RoarGraph, after the keys that it has.
 //
 //   1. A new key finds the training query of the old keys that scores highest with it.
-//   2. It gets M neighbours from among the N_q old keys that score highest with that query. These
-//      lists are found anew, for the queries that some new key finds: a graph does not keep them,
-//      which takes 400 bytes a query with N_q = 100. They never hold new keys.
+//   2. It gets M neighbours from among the N_q old keys that score highest with that query. A graph
+//      does not keep these lists, which take 400 bytes a query with N_q = 100: they are found anew,
+//      for the queries that some new key finds. They never hold new keys.
 //   3. The neighbours link back. Lists that become longer than 2 M are chosen from anew.
 //
 // Errors:  kCancelled, kResourceExhausted.
 // Threads: one thread, which calls the pool; the graph does not depend on the number of threads.
 //          It may depend on the instruction set, as that of a build.
 // Source:  RetrievalAttention, Appendix C, after the updates of RoarGraph, Chen et al. (VLDB 2024,
-//          arXiv:2408.08933). "Closest" is of largest inner product: queries of norm 1 instead find
-//          the same recall. Keys that cannot be reached in the end are linked, as formats want it.
+//          arXiv:2408.08933). We take "closest" as of largest inner product; queries scaled to norm
+//          1 give the same recall. Keys that cannot be reached in the end are linked, as the format
+//          demands.
 #ifndef ATTNDB_INDEX_GRAPH_ROAR_GROWTH_H_
 #define ATTNDB_INDEX_GRAPH_ROAR_GROWTH_H_
 
@@ -30,7 +31,7 @@ namespace attndb::index {
 
 class RoarGrower {
  public:
-  // `prior`: a graph of the first keys of the source, but not of all.
+  // `prior`: a graph of the source's first keys, but not of all.
   RoarGrower(const GraphSource& source, const GraphView& prior, const RoarOptions& options);
 
   // The bytes of the graph and its header.
@@ -43,9 +44,9 @@ class RoarGrower {
     size_t num = 0;
   };
   Result<Queries> LoadQueries() const;
-  // Of each new key, the one that scores highest with it.
+  // For each new key, the query that scores highest with it.
   std::vector<uint32_t> FindClosest(const Queries& queries) const;
-  // Of those queries, the old keys that score highest with them.
+  // For each of these queries, the old keys that score highest with it.
   NearestLists FindNearestKeys(const Queries& queries, const std::vector<uint32_t>& which) const;
   void CopyPrior();
   void Insert(const Queries& queries);

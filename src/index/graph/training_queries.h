@@ -1,4 +1,4 @@
-// Internal to graph: which rows of a source train a graph.
+// Internal to graph: chooses the rows of a source that train a graph.
 //
 // Threads: pure functions.
 #ifndef ATTNDB_INDEX_GRAPH_TRAINING_QUERIES_H_
@@ -11,16 +11,16 @@
 
 namespace attndb::index {
 
-// Element i of `count` evenly spaced ones of `total`.
+// Element i of `count` elements that are spaced evenly over `total`.
 inline size_t Spaced(size_t i, size_t count, size_t total) { return i * total / count; }
 
-// How many may train a graph of such keys; max_queries, keys_per_query: GraphOptions.
+// How many queries may train a graph of so many keys; max_queries, keys_per_query: GraphOptions.
 size_t MostQueries(size_t max_queries, size_t num_keys, size_t keys_per_query);
 
-// A row of queries, or of keys, as float32.
+// Loads a row of queries, or of keys, as float32.
 void LoadTrainingQuery(const GraphSource& source, const std::byte* row, float* out);
 
-// Whether it is finite and not zero.
+// Whether a row is finite and not zero.
 bool CanTrain(const GraphSource& source, const std::byte* row);
 
 // Evenly spaced rows of the source's queries that can train; keys where there are none.

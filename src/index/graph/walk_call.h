@@ -15,22 +15,22 @@
 
 namespace attndb::index {
 
-// One run of a search; keys are those of the graph.
+// One run of a search; keys are numbered as in the graph.
 struct WalkCall {
   SearchSpec spec;
-  kernels::RowsView keys;             // Their form.
-  storage::RowLease* rows = nullptr;  // By which they are read:
-  storage::Strip strip;               // ... those of this strip,
-  size_t first_key = 0;               // ... from this row of it on.
+  kernels::RowsView keys;             // Form of the keys.
+  storage::RowLease* rows = nullptr;  // The lease that reads keys.
+  storage::Strip strip;               // The strip that has the keys.
+  size_t first_key = 0;               // Row of the strip that is the graph's key 0.
   size_t first_visible = 0;
   size_t num_visible = 0;  // > first_visible.
   const float* q = nullptr;
   size_t q_stride = 0;
   size_t num_q_rows = 0;
-  const float* best = nullptr;  // As of IndexCall; null: nothing is known.
+  const float* best = nullptr;  // As in IndexCall; null: nothing is known.
 };
 
-// Keys of a batch: what comes into sight is scored by so many at most.
+// Keys of a batch: keys in sight are scored in batches of at most so many.
 inline constexpr size_t kBatchKeys = 256;
 
 // Reads keys of a run and scores them.
@@ -51,7 +51,8 @@ class KeyScorer {
     for (size_t byte = 0; byte < row_bytes_; byte += 64) kernels::PrefetchNear(row + byte);
   }
 
-  // Those of `keys`, at most a batch, for `num_rows` q rows: row r's at scores + r * kBatchKeys.
+  // Scores `keys`, at most a batch, for `num_rows` q rows; row r's scores begin at scores + r *
+  // kBatchKeys.
   Status Score(const uint32_t* keys, size_t count, const float* q, size_t num_rows, float* scores) {
     const auto first_key = static_cast<uint32_t>(call_.first_key);
     for (size_t i = 0; i < count; ++i) listed_[i] = first_key + keys[i];
@@ -67,7 +68,7 @@ class KeyScorer {
  private:
   const WalkCall& call_;
   size_t row_bytes_;
-  const std::byte* resident_;  // Row 0 of the strip, or null.
+  const std::byte* resident_;  // Row 0 of the strip if it is in memory, else null.
   uint32_t* listed_;           // The batch, as rows of the strip.
 };
 

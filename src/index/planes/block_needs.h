@@ -1,8 +1,9 @@
-// Internal to planes: of the blocks of a Keep with reaches, how much noise a key must have to be
-// worth scoring; and what leaving out the others may have missed.
+// Internal to planes: for a Keep with reaches, how much noise a key of each block must have to be
+// worth scoring; and what leaving out the other blocks may have missed.
 //
-// Audit:   blocks in their turn are scored whatever they need. What is kept of them, and would have
-//          been left out, says what the reaches miss: without bias, as every block has its turn.
+// Audit:   blocks are scored in turn, whatever they need. Keys of them that are kept, and would
+//          have been left out, tell what the reaches miss: without bias, as every block has its
+//          turn.
 // Threads: a value of one call.
 #ifndef ATTNDB_INDEX_PLANES_BLOCK_NEEDS_H_
 #define ATTNDB_INDEX_PLANES_BLOCK_NEEDS_H_
@@ -21,7 +22,7 @@ class BlockNeeds {
  public:
   struct Blocks {
     size_t first = 0;
-    size_t end_key = 0;  // At most kMost blocks after the first one's.
+    size_t end_key = 0;  // At most kMost blocks, counted from `first`.
   };
 
   // The call must outlive it.
@@ -30,10 +31,12 @@ class BlockNeeds {
   // of_means[r * stride + b]: q_r times the mean of block first + b.
   void Find(const float* of_means, size_t stride);
 
-  // From a block on, the least noise by which a key of it may be kept. REQUIRES: Find.
+  // For `block` and those after it: the least noise by which a key of the block may be kept.
+  // REQUIRES: Find.
   const float* From(size_t block) const { return needs_.data() + (block - blocks_.first); }
 
-  // Of kept tokens from first_kept on. REQUIRES: Find; none of them are of other blocks.
+  // Counts the missed tokens among those kept from first_kept on. REQUIRES: Find; all of them
+  // belong to these blocks.
   uint64_t CountMissed(const kernels::KeptTokens& kept, size_t first_kept) const;
 
  private:
@@ -46,7 +49,8 @@ class BlockNeeds {
   const Blocks blocks_;
   const size_t num_blocks_;
   std::array<float, kMost> needs_;
-  std::array<float, kMost> audited_;  // What an audited block needed; -inf for the others.
+  // What an audited block would have needed; -inf for the others.
+  std::array<float, kMost> audited_;
 };
 
 }  // namespace attndb::index

@@ -1,11 +1,12 @@
 // Key planes: the keys of one kv head of a run of tokens, quantized, to be scanned instead of K.
 //
-// Form:    keys go through a transform (transform.h) and are quantized to 8 bits a channel in two
-//          planes of nibbles (kernels/planes.h), one scale a key. The high nibbles alone are the
-//          4-bit reading. What the transform took out is added back in a scan, so scores are
-//          estimates of q.k and comparable with exact ones. Byte form: plane_format.h.
+// Form:    keys go through a transform (transform.h) and are quantized to 8 bits a channel, in two
+//          planes of nibbles (kernels/planes.h) with one scale a key. The high nibbles alone give 4
+//          bits. What the transform subtracts is added back in a scan, so that scores estimate q.k
+//          and are comparable with exact ones. Byte form: plane_format.h.
 // Choice:  where there are sampled queries, each transform is tried on some of the keys, and the
-//          one with the least error at 4 bits times cost of a scan is taken (transform_choice.h).
+//          one with the least product of error at 4 bits and cost of a scan is taken
+//          (transform_choice.h).
 // Errors:  kResourceExhausted: no memory; Parse: those of plane_format.h. Keys must be finite
 //          (heads with NaN or Inf run `full`).
 // Threads: constant once made; concurrent calls must not share memory that they write.
@@ -34,26 +35,26 @@ namespace attndb::index {
 
 class KeyPlanes final : public KeyEstimates {
  public:
-  KeyPlanes() = default;  // Of no keys.
+  KeyPlanes() = default;  // Has no keys.
 
-  // Bytes of the planes of so many keys: the most that Build allocates for them.
+  // Bytes that Build allocates for so many keys, at most.
   static uint64_t BytesFor(uint64_t num_keys, size_t num_channels);
 
-  // Planes of no keys if a key's square overflows float32.
+  // The result has no keys if a key's square overflows float32.
   static Result<KeyPlanes> Build(const PlaneSource& source);
   static Result<KeyPlanes> Build(const kernels::RowsView& keys, size_t num_keys) {
     return Build({.keys = keys, .num_keys = num_keys});
   }
 
-  // By this transform, which is not a choice then.
+  // Builds with this transform, without a choice.
   static Result<KeyPlanes> BuildWith(TransformId transform, const PlaneSource& source);
 
-  // Planes that were written before; `parts`, at multiples of kPieceAlignment, are used where they
-  // lie and must outlive the result. They may hold anything. `object` names them in errors.
+  // Takes planes that were written before; `parts` lie at multiples of kPieceAlignment, are used in
+  // place and must outlive the result. They may hold anything. `object` names them in errors.
   static Result<KeyPlanes> Parse(const PlaneParts& parts, const PlaneShape& expected,
                                  std::string_view object);
 
-  // What Parse reads, as long as this lives. REQUIRES: num_keys() > 0.
+  // The bytes that Parse reads, as long as this lives. REQUIRES: num_keys() > 0.
   const PlaneParts& parts() const { return parts_; }
 
   uint64_t memory_bytes() const { return buffer_.size(); }
@@ -69,15 +70,15 @@ class KeyPlanes final : public KeyEstimates {
   void ScoreBounds(uint32_t bits, const EstimateQuery& query, size_t first_block, size_t num_blocks,
                    float* bounds) const override;
 
-  // Of planes whose blocks have means of their own, for who scans some of them only.
+  // For callers that scan only some blocks; REQUIRES: blocks have means of their own.
   //
   // bfloat16 [blocks, num_channels]: the mean of each block of kernels::kWeightBlock keys.
   kernels::RowsView block_means() const;
-  // Signs of the rotation of kernels/hadamard.h, the same in all planes of so many channels.
+  // Signs of the rotation of kernels/hadamard.h, equal in all planes of so many channels.
   std::span<const float> rotation() const { return signs_; }
-  // scores[r * scores_stride + 64 i + j]: as Scan at 4 bits, of key j of blocks[i], where
-  // means[r * means_stride + b] is q_r times the mean of block b. Scores past the last key mean
-  // nothing. work [queries][blocks] is written.
+  // scores[r * scores_stride + 64 i + j]: the score that Scan gives at 4 bits for key j of
+  // blocks[i]. means[r * means_stride + b] is q_r times the mean of block b. Scores after the last
+  // key are meaningless. work [queries][blocks] is written.
   struct BlockScan {
     std::span<const EstimateQuery> queries;
     std::span<const uint32_t> blocks;
@@ -90,7 +91,7 @@ class KeyPlanes final : public KeyEstimates {
  private:
   friend class PlaneBuilder;
 
-  // Of parts that DecodePlaneParts found right, or that a builder is about to fill.
+  // Views parts that DecodePlaneParts accepted, or that a builder is about to fill.
   KeyPlanes(const PlaneHeader& header, const PlaneParts& parts);
 
   const TransformKind& kind() const { return TransformOf(header_.transform); }
@@ -99,41 +100,41 @@ class KeyPlanes final : public KeyEstimates {
   const T* Piece(size_t offset) const {
     return reinterpret_cast<const T*>(parts_.main.data() + offset);
   }
-  // Codes of a transformed q, and the norm of what they leave of it.
+  // Writes the codes of a transformed q; returns the norm of what they leave out.
   double EncodeQuery(const float* q, int8_t* codes, kernels::PlaneQuery* query) const;
   // Blocks whose means are scored at a time.
   static constexpr size_t kMeanBlocks = 64;
   static_assert(kMeanBlocks * kernels::kWeightBlock == kernels::kMostSkipping);
-  // Keys that Keep looks at at a time, beside what their blocks' means take of its work.
+  // Keys that Keep reads at a time, beside what their blocks' means take of its work memory.
   static constexpr size_t kKeepKeys = KeepCall::kWork - kMeanBlocks;
   static_assert(kKeepKeys % kernels::kWeightBlock == 0);
 
   // Some q rows, and what the means of the blocks from first_block on add to their scores: [q
-  // row][kMeanBlocks], of ScoreBlockMeans.
+  // row][kMeanBlocks], from ScoreBlockMeans.
   struct ScanRows {
     std::span<const EstimateQuery> queries;
-    const float* of_means = nullptr;  // Null where blocks have none.
+    const float* of_means = nullptr;  // Null if blocks have no means.
     size_t first_block = 0;
   };
   kernels::PlanesView view() const;
-  // Queries of codes with offsets, for scans that begin with key `begin`.
+  // Fills `queries` with the rows' codes and offsets, for scans that begin with key `begin`.
   static void Complete(const ScanRows& rows, size_t begin, kernels::PlaneQuery* queries);
-  // Keep, of keys [begin, end) of at most kMeanBlocks blocks.
+  // Keep for keys [begin, end), in at most kMeanBlocks blocks.
   KeepCost KeepPiece(const KeepCall& call, size_t begin, size_t end, const ScanRows& rows,
                      kernels::KeptTokens* kept) const;
-  // Scan of keys [begin, end) for at most kScanRows rows.
+  // Scan for keys [begin, end) and at most kScanRows rows.
   void ScanKeys(uint32_t bits, size_t begin, size_t end, const ScanRows& rows, float* scores,
                 size_t scores_stride) const;
-  // q times the means of the blocks of keys [begin, end), at most kMeanBlocks of them.
+  // Writes q times the means of the blocks of keys [begin, end), at most kMeanBlocks of them.
   void ScoreBlockMeans(size_t begin, size_t end, std::span<const EstimateQuery> queries,
                        float* of_means) const;
 
   PlaneHeader header_;
   PlaneLayout layout_{0, 0, TransformId::kLocal};
   PlaneParts parts_;
-  AlignedBuffer buffer_;                    // The parts, if they were built here.
-  std::vector<float> signs_;                // Of the rotation.
-  std::shared_ptr<const RotaryBias> bias_;  // Null if the transform leaves it in.
+  AlignedBuffer buffer_;                    // Holds the parts, if they were built here.
+  std::vector<float> signs_;                // Signs of the rotation.
+  std::shared_ptr<const RotaryBias> bias_;  // Null if the transform does not subtract it.
 };
 
 }  // namespace attndb::index

@@ -1,5 +1,5 @@
-// Internal to planes: some keys of a run, blocks of kernels::kWeightBlock spread evenly over it, to
-// fit transforms to and to try them on.
+// Internal to planes: a sample of a run's keys, blocks of kernels::kWeightBlock keys spread evenly
+// over it, to fit transforms to and to try them on.
 //
 // Shapes:  rows [num_rows, num_channels] float32, block after block.
 // Threads: constant once made.
@@ -18,7 +18,7 @@
 
 namespace attndb::index {
 
-// Keys [first, first + count) of a source, in its order, as kernels::LoadRows.
+// Loads keys [first, first + count) of a source, in its order, as kernels::LoadRows does.
 void LoadKeys(const PlaneSource& source, size_t first, size_t count, float* rows);
 
 class KeySample {
@@ -37,7 +37,7 @@ class KeySample {
   size_t num_rows() const { return rows_.size() / num_channels_; }
   const std::vector<float>& rows() const { return rows_; }
 
-  // What this transform is for these keys. query_rms [num_channels], or empty: then nothing is
+  // The transform's vectors for these keys. query_rms [num_channels], or empty: then nothing is
   // scaled.
   TransformVectors Fit(const TransformKind& kind, std::span<const float> query_rms) const;
 
@@ -47,7 +47,8 @@ class KeySample {
   }
   std::vector<float> FindBias(const RotaryTurns& turns) const;
   std::vector<float> MeanOf(const float* rows, size_t num_rows) const;
-  // The factors that make the error of scores least, for keys that went through all else.
+  // Factors that minimise the error of scores, for keys that went through the rest of the
+  // transform.
   std::vector<float> ScaleOf(std::span<const float> query_rms,
                              const std::vector<float>& rows) const;
 

@@ -16,12 +16,13 @@
 
 namespace attndb::index {
 
-// Of a transformed row, by its norm: what float32 may have rounded away on the way. The longest way
-// is two Hadamard transforms of 512 channels, 9 sums and a product each, after four steps for each
-// channel; every one of these 24 adds at most 2^-24 of the norm.
+// Rounding of a transformed row, relative to its norm: what float32 may have lost on the way. The
+// longest way is two Hadamard transforms of 512 channels, 9 sums and a product each, after four
+// steps for each channel; each of these 24 adds at most 2^-24 of the norm.
 inline constexpr double kTransformRounding = 0x1p-19;
-// Of what is taken out of a key and added back to its scores, by its norm and q's: both are
-// float32, and R(p) b is from tables, of polynomials that are off by 10^-5 (rotary_bias.cc).
+// Rounding of what is subtracted from a key and added back to its scores, relative to its norm and
+// q's: both are float32, and R(p) b comes from tables of polynomials that are off by 10^-5
+// (rotary_bias.cc).
 inline constexpr double kAddedRounding = 0x1p-15;
 // Covers products of scales, and squares, too small for float32.
 inline constexpr double kUnderflow = 0x1p-100;
@@ -38,9 +39,9 @@ class PlaneBuilder {
   PlaneBuilder(const PlaneSource& source, const TransformKind& kind,
                const TransformVectors& vectors);
 
-  // Planes of the keys [first_key, first_key + num_keys) of the source; of no keys if a key's
-  // square overflows float32. Errors that were not measured are estimated from what the codes leave
-  // out.
+  // Builds planes of the keys [first_key, first_key + num_keys) of the source; they have no keys if
+  // a key's square overflows float32. Errors that were not measured are estimated from what the
+  // codes leave out.
   Result<KeyPlanes> Build(size_t first_key, size_t num_keys,
                           const std::optional<PlaneErrors>& measured);
 
@@ -60,7 +61,7 @@ class PlaneBuilder {
   Status Start(size_t first_key, size_t num_keys);
   // `first` counts from first_key_.
   void EncodeBlock(size_t first, size_t count);
-  // Fills mean_ for a block, if each has its own, and subtracts the bias.
+  // Fills mean_ for a block, if blocks have their own, and subtracts mean and bias.
   void TakeOut(size_t first, size_t count);
   void EncodeRows(size_t first, size_t count, const float* rows, const float* norm_sq);
   PlaneBound BoundOf(const BlockMaxima& maxima) const;
@@ -72,9 +73,9 @@ class PlaneBuilder {
   const size_t num_channels_;
   const std::optional<RotaryTurns> turns_;
   const std::shared_ptr<const RotaryBias> bias_;
-  std::vector<float> mean_;  // Of all keys, or of the block that is encoded.
-  std::vector<float> rows_;  // Of a block.
-  double scale_max_ = 1.0;   // Of the channels' factors.
+  std::vector<float> mean_;  // Mean of all keys, or of the block that is being encoded.
+  std::vector<float> rows_;  // Rows of one block.
+  double scale_max_ = 1.0;   // Largest of the channels' factors.
   double bias_norm_ = 0.0;
 
   size_t first_key_ = 0;
@@ -84,7 +85,7 @@ class PlaneBuilder {
   // Sums over keys of the squared scales, and of the squared norms of what 8 bits leave out.
   double scale_sq_ = 0;
   double residual_sq_ = 0;
-  double bound_sum_ = 0;  // Of all bounds: finite if they are.
+  double bound_sum_ = 0;  // Sum of all bounds: finite if they all are.
 };
 
 }  // namespace attndb::index

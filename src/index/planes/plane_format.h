@@ -1,7 +1,7 @@
-// The byte form of the key planes of one kv head: docs/formats/key_planes.md is the grammar. It is
-// their form in memory too: planes that are read back are used where they lie.
+// The byte form of the key planes of one kv head, which is also their form in memory, where planes
+// that are read back are used in place: docs/formats/key_planes.md is the grammar.
 //
-// Two parts, so that a reader who scans with 4 bits alone need not read the other:
+// The planes have two parts, so that a reader who scans with 4 bits need not read the second:
 //   main   header, vectors of the transform, bounds, scales, high plane
 //   low    low plane
 // Units:   offsets and sizes in bytes, from the start of the part; all pieces start at multiples of
@@ -27,8 +27,8 @@ inline constexpr std::string_view kPlanesMagic = "attnkpln";
 inline constexpr uint32_t kPlanesVersion = 3;
 inline constexpr size_t kPlanesHeaderBytes = 64;
 
-// What is known of the keys of one block of kernels::kWeightBlock: none of them is further from
-// what its codes say, at 8 and at 4 bits, and none is longer. Upper bounds, after the transform.
+// Upper bounds for the keys of one block of kernels::kWeightBlock, after the transform: the
+// distance of a key from what its codes say, at 8 and at 4 bits, and a key's norm.
 struct PlaneBound {
   float residual8 = 0.0f;
   float residual4 = 0.0f;
@@ -44,17 +44,17 @@ struct PlaneHeader {
   // Standard deviation of a score's error, for a q of norm 1.
   float error4 = 0.0f;
   float error8 = 0.0f;
-  // Upper bound of the norm of what was taken out of any key: R(p) b + m of transform.h.
+  // Upper bound of the norm of what was subtracted from any key: R(p) b + m of transform.h.
   float added_norm = 0.0f;
 };
 
-// Where the pieces lie.
+// Offsets of the pieces.
 struct PlaneLayout {
   // REQUIRES: the numbers are in the limits that DecodePlaneParts checks, but that num_keys may be
   // 0.
   PlaneLayout(uint64_t num_keys, size_t num_channels, TransformId transform);
 
-  // Of the transform (transform.h), float32 [num_channels] each.
+  // Vectors of the transform (transform.h), float32 [num_channels] each.
   size_t mean = 0;
   size_t channel_scale = 0;
   size_t bias = 0;
@@ -72,11 +72,11 @@ struct PlaneLayout {
   uint64_t total_bytes() const { return main_bytes + low_bytes; }
 };
 
-// What the owner of the planes knows of them.
+// What the planes' owner knows of them.
 struct PlaneShape {
   uint64_t num_keys = 0;
   size_t num_channels = 0;
-  bool main_only = false;  // The other part is not there, so that only 4 bits can be scanned.
+  bool main_only = false;  // The low part is not there, so that only 4 bits can be scanned.
 };
 
 struct PlaneParts {
@@ -87,8 +87,8 @@ struct PlaneParts {
 // Writes kPlanesHeaderBytes.
 void EncodePlaneHeader(const PlaneHeader& header, std::span<std::byte> out);
 
-// Checks every field, all lengths, and every float32 and scale: what is returned can be scanned.
-// `object` names it in errors. REQUIRES: parts aligned as above.
+// Checks every field, all lengths, and every float32 and scale: planes with the returned header can
+// be scanned. `object` names the parts in errors. REQUIRES: parts aligned as above.
 Result<PlaneHeader> DecodePlaneParts(const PlaneParts& parts, const PlaneShape& expected,
                                      std::string_view object);
 

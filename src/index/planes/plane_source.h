@@ -1,6 +1,6 @@
 // What key planes are built from.
 //
-// Threads: a value; who makes it keeps its memory alive.
+// Threads: a value; whoever makes it keeps its memory alive.
 #ifndef ATTNDB_INDEX_PLANES_PLANE_SOURCE_H_
 #define ATTNDB_INDEX_PLANES_PLANE_SOURCE_H_
 
@@ -16,13 +16,15 @@ namespace attndb::index {
 struct PlaneSource {
   kernels::RowsView keys;  // Finite.
   size_t num_keys = 0;
-  // Key i is row order[i]; empty: row i. Only a bias can't be taken out of keys out of order.
+  // Key i is row order[i]; empty: row i. A bias can't be subtracted from keys in another order.
   std::span<const uint32_t> order;
   int64_t first_position = 0;  // RoPE position of the first key.
-  // RotaryFrequencies (rotary_bias.h) of the layer: a bias that the model added to keys before the
-  // rotary embedding can only be taken out if they are known. At most half of keys.num_elements.
+  // RotaryFrequencies (rotary_bias.h) of the layer. Only if they are known can a bias that the
+  // model added to keys before the rotary embedding be subtracted. At most half of
+  // keys.num_elements.
   std::span<const double> frequencies;
-  // Sampled q rows, of the keys' type and row length: the transform is chosen by them. May be none.
+  // Sampled q rows of the keys' type and row length, by which the transform is chosen. May be
+  // empty.
   storage::QueryRows queries;
 };
 

@@ -1,15 +1,15 @@
-// What is done to keys before they are quantized, so that the codes' few steps go to what tells
-// keys apart: the set of transforms that planes may be built with.
+// The transforms that planes may apply to keys before these are quantized, so that the few steps of
+// the codes go to what tells keys apart.
 //
 // Map:     key k at position p becomes H(s * (k - R(p) b - m)), where R(p) is the model's rotary
 //          embedding, b a bias that all keys had before it, m the mean of the 64 keys of a block,
 //          or of all where a bias is taken out, s a factor for each channel, H the random rotation
 //          of kernels/hadamard.h. A transform may leave out b and s: then b is 0, s is 1. The score
 //          is q.k = q.R(p) b + q.m + H(q / s).H(s * (k - R(p) b - m)).
-// Why:     a mean that all keys share costs code range and tells nothing apart, and neighbours
-//          share more than all do: channels that turn slowly, topics. A rotation spreads a key's
-//          few large channels over all, so that one scale fits; its noise is then the same in all
-//          channels, and s makes it small where q is large.
+// Why:     a mean that all keys share costs range of the codes and tells no keys apart, and
+//          neighbours share more than all keys do: channels that turn slowly, topics. A rotation
+//          spreads a key's few large channels over all channels, so that one scale fits;
+//          quantization noise is then equal in all channels, and s makes it small where q is large.
 // Threads: values and pure functions.
 // Source:  rotation: QuaRot (arXiv:2404.00456). Bias of keys before the rotary embedding: Qwen2
 //          (arXiv:2407.10671). Taking R(p) b out, means of blocks, and s from queries and keys:
@@ -26,8 +26,9 @@
 
 namespace attndb::index {
 
-// Stored with planes: a number never changes its meaning. 0 to 3 are taken: parts of kLocal, each
-// of which errs more than the whole on every kind of heads that was tried (docs/plan.md).
+// The numbers are stored with planes: one never changes its meaning. 0 to 3 are taken: parts of
+// kLocal, each of which errs more than the whole on every kind of heads that was tried
+// (docs/plan.md).
 enum class TransformId : uint32_t {
   kLocal = 4,
   kUnbias = 5,
@@ -37,28 +38,29 @@ enum class TransformId : uint32_t {
 struct TransformKind {
   TransformId id = TransformId::kLocal;
   std::string_view name;
-  // The bias is taken out, and all keys have one mean; else each block of kernels::kWeightBlock has
-  // its own.
+  // True: the bias is subtracted, and all keys have one mean. False: each block of
+  // kernels::kWeightBlock keys has its own mean.
   bool removes_bias = false;
-  bool scales = true;  // Where there are queries to scale by.
-  // Whether planes may choose it: else it is for who asks for it by name.
+  bool scales = true;  // Whether channels are scaled, if there are queries to scale by.
+  // Whether planes may choose it; else only callers that name it get it.
   bool is_choice = true;
-  // What a scan of 4 bits costs, over that of codes alone, for the choice (docs/kernels.md).
+  // Cost of a scan of 4 bits, over that of a scan of codes alone, for the choice (docs/kernels.md).
   double scan_cost = 1.0;
 };
 
-// All of them, cheapest scan first.
+// All transforms, cheapest scan first.
 std::span<const TransformKind> Transforms();
 
-// The one with this number, if there is one.
+// The transform with this number, if there is one.
 std::optional<TransformKind> FindTransform(uint32_t id);
-// REQUIRES: it is in the table.
+// The transform with this id. REQUIRES: it is in the table.
 const TransformKind& TransformOf(TransformId id);
 
-// What planes are built with where there are no queries to choose by.
+// The transform of planes where there are no queries to choose by.
 inline constexpr TransformId kDefaultTransform = TransformId::kLocal;
 
-// m (unless of blocks), s, b and the angles of R(1): [num_channels], [2 * num_pairs], [num_pairs].
+// The vectors m (unless blocks have means), s, b and the angles of R(1): [num_channels],
+// [num_channels], [2 * num_pairs], [num_pairs].
 struct TransformVectors {
   std::vector<float> mean;
   std::vector<float> channel_scale;

@@ -1,13 +1,13 @@
-// Internal to planes: which transform the planes of a run of keys are built with, by measurement.
+// Internal to planes: chooses, by measurement, the transform with which planes of a run are built.
 //
 // Measure: each transform is fitted to a sample of the keys, the sample is quantized, and the
-//          scores of sampled queries are compared with exact ones. What counts is, of each query,
-//          the eighth of the sampled keys before it that scores highest: these are what a selection
-//          tells apart and what its weights come from, while the errors of others, weighted by
-//          exp(logit), vanish. Softmax weights themselves would leave it to the one or two largest
-//          of so few keys.
-// Cost:    a transform that makes a scan slower must make up for it: the least error times cost
-//          wins, since for the same time a scan could read more bits.
+//          scores of sampled queries are compared with exact ones. For each query only the eighth
+//          of the earlier sampled keys counts that scores highest: a selection tells these apart
+//          and takes its weights from them, while errors of other keys, weighted by exp(logit),
+//          vanish. Softmax weights themselves would leave the choice to the one or two largest of
+//          so few keys.
+// Cost:    a transform that makes a scan slower must err less: the smallest product of error and
+//          cost wins, since in the same time a scan could read more bits.
 // Threads: pure functions.
 #ifndef ATTNDB_INDEX_PLANES_TRANSFORM_CHOICE_H_
 #define ATTNDB_INDEX_PLANES_TRANSFORM_CHOICE_H_
@@ -28,7 +28,7 @@ struct TransformChoice {
   std::optional<PlaneErrors> errors;  // None if there were no queries to measure with.
 };
 
-// Errors: kResourceExhausted. REQUIRES: source.num_keys > 0.
+// Chooses the transform for a source. Errors: kResourceExhausted. REQUIRES: source.num_keys > 0.
 Result<TransformChoice> ChooseTransform(const PlaneSource& source);
 
 // Fits this transform and measures it.

@@ -1,6 +1,6 @@
-// What stands for the values of one kv head of a run of tokens (kernels/value_planes.h): value
-// planes, codes of 8 bits, for V of tokens whose weight is not worth a read of V; and value means,
-// means of blocks, and bounds of the norms in them, for tokens that are not looked at one by one.
+// Smaller forms of the values of one kv head of a run of tokens (kernels/value_planes.h): value
+// planes, codes of 8 bits, for tokens whose weight is not worth a read of V; and value means, means
+// of blocks with bounds of the norms in them, for tokens that are not read one by one.
 //
 // Byte form: docs/formats/value_planes.md; it is their form in memory too.
 // Errors:    kResourceExhausted: no memory; Parse: kCorruption, or kUnsupported for another
@@ -22,13 +22,13 @@
 
 namespace attndb::index {
 
-// What those of a kv head must be.
+// The shape that the values of a kv head must have.
 struct ValueShape {
   uint64_t num_tokens = 0;
   size_t num_elements = 0;  // Padded.
 };
 
-// What both have: bytes, which were built here or lie elsewhere, and a view of them.
+// What both forms share: bytes, which were built here or lie elsewhere, and a view of them.
 template <typename ViewType>
 class StoredValues {
  public:
@@ -36,12 +36,12 @@ class StoredValues {
 
   size_t num_tokens() const { return num_tokens_; }
   const View& view() const { return view_; }
-  // What Parse reads, as long as this lives.
+  // The bytes that Parse reads, as long as this lives.
   std::span<const std::byte> bytes() const { return bytes_; }
   uint64_t memory_bytes() const { return buffer_.size(); }
 
  protected:
-  StoredValues() = default;  // Of no tokens.
+  StoredValues() = default;  // Has no tokens.
   StoredValues(const ValueShape& shape, std::span<const std::byte> bytes)
       : num_tokens_(shape.num_tokens), bytes_(bytes) {
     view_.num_elements = shape.num_elements;
@@ -50,18 +50,19 @@ class StoredValues {
   size_t num_tokens_ = 0;
   View view_;
   std::span<const std::byte> bytes_;
-  AlignedBuffer buffer_;  // The bytes, if they were built here.
+  AlignedBuffer buffer_;  // Holds the bytes, if they were built here.
 };
 
-// Of each: Build gives one of no tokens where there can be none. Parse takes what was written
-// before; `bytes`, at a multiple of kPieceAlignment, are used where they lie and must outlive the
-// result. They may hold anything. `object` names them in errors.
+// For both: Build gives an object without tokens where values have no such form. Parse takes what
+// was written before; `bytes` lie at a multiple of kPieceAlignment, are used in place and must
+// outlive the result. They may hold anything. `object` names them in errors.
 class ValuePlanes final : public StoredValues<kernels::ValuePlanesView> {
  public:
   ValuePlanes() = default;
 
   static uint64_t BytesFor(const ValueShape& shape);
-  // None where 8 bits are too few for what single values of a block are over the others.
+  // No tokens where 8 bits are too few, as single values of a block are much larger than the
+  // others.
   static Result<ValuePlanes> Build(const kernels::RowsView& values, size_t num_tokens);
   static Result<ValuePlanes> Parse(std::span<const std::byte> bytes, const ValueShape& expected,
                                    std::string_view object);
@@ -75,7 +76,7 @@ class ValueMeans final : public StoredValues<kernels::ValueMeansView> {
   ValueMeans() = default;
 
   static uint64_t BytesFor(const ValueShape& shape);
-  // None where the squares of a value overflow float32.
+  // No tokens where the squares of a value overflow float32.
   static Result<ValueMeans> Build(const kernels::RowsView& values, size_t num_tokens);
   static Result<ValueMeans> Parse(std::span<const std::byte> bytes, const ValueShape& expected,
                                   std::string_view object);

@@ -1,4 +1,4 @@
-// Internal to pq: encodes keys with a codebook and measures what the codes leave out.
+// Internal to pq: encodes keys with a codebook and measures the errors of the codes.
 //
 // Threads: one thread only.
 #ifndef ATTNDB_INDEX_PQ_PQ_BUILDER_H_
@@ -23,22 +23,22 @@ class PqBuilder {
   Result<PqKeys> Build();
 
  private:
-  // Codes of block `block`, and the norm of what they leave out of any of its keys; adds the
-  // squares of what they leave out.
+  // Writes the codes of block `block`, and the largest norm of what they leave out of a key; adds
+  // the squared norms to the sum.
   void EncodeBlock(size_t block, uint8_t* codes, float* bound);
   // Standard deviation of the error of a score, for a q of norm 1.
   double MeasureError(const uint8_t* codes) const;
-  // Sampled queries of norm 1, some of them.
+  // Some of the sampled queries, scaled to norm 1.
   std::vector<float> TakeQueries() const;
-  // What the codes leave out of key i.
+  // Writes what the codes leave out of key i.
   void FindResidual(const uint8_t* codes, size_t i, float* residual) const;
 
   const PqCodebook& codebook_;
   const PqSource& source_;
-  std::vector<float> rows_;     // Of a block.
-  double largest_code_sq_ = 0;  // Of the keys that codes may say.
+  std::vector<float> rows_;     // Rows of one block.
+  double largest_code_sq_ = 0;  // Largest squared norm of keys as codes may say them.
   double sum_residual_sq_ = 0;
-  double sum_bounds_ = 0;  // NaN if any is.
+  double sum_bounds_ = 0;  // NaN if any bound is.
 };
 
 }  // namespace attndb::index

@@ -1,17 +1,17 @@
-// The codebook of product codes (kernels/product_codes.h): centroids of each run of channels of the
-// keys of one kv head, found by k-means on some of them.
+// The codebook of product codes (kernels/product_codes.h): centroids for each run of channels of
+// the keys of one kv head, found by k-means on some of the keys.
 //
 // Pairs:   channels that the rotary embedding turns together are put into one subspace: they lie on
-//          a circle, which a centroid of both says better than two of one each. On SmolLM2's heads
-//          the recall of the 100 best rises by up to 4 points at 8 x 8 bits, and by up to 15 at 4 x
-//          8.
-// Method:  sampled keys are spread evenly over the run. k-means++ on up to kSeedingKeys of them,
-//          then rounds of assignment and means. A centroid that no key is near to becomes the key
-//          that is furthest from its own; where all keys lie on centroids it stays. So fewer keys
-//          than centroids, or equal ones, leave some centroids double, of which codes name the
-//          first.
-// Bits:    of a seed, the same whatever the number of threads: each subspace is trained by itself,
-//          with random numbers of its own. Between instruction sets they differ, as roundings do.
+//          a circle, which one centroid of both channels describes better than two centroids of
+//          one. On SmolLM2's heads the recall of the 100 best rises by up to 4 points at 8 x 8
+//          bits, and by up to 15 at 4 x 8.
+// Method:  sampled keys are spread evenly over the run. k-means++ runs on up to kSeedingKeys of
+//          them, then rounds of assignment and means. A centroid that no key is near to becomes the
+//          key that is furthest from its own centroid; where all keys lie on centroids it stays.
+//          With fewer keys than centroids, or equal keys, some centroids are equal, and codes name
+//          the first of them.
+// Bits:    the same for a seed, whatever the number of threads: each subspace is trained by itself,
+//          with random numbers of its own. They differ between instruction sets, as roundings do.
 // Errors:  kInvalidArgument: no such shape, or channels that are not a multiple of num_subspaces.
 //          Keys must be finite (heads with NaN or Inf run `full`).
 // Source:  k-means++: Arthur and Vassilvitskii, SODA 2007. Product codes of keys: PQCache
@@ -32,33 +32,34 @@
 
 namespace attndb::index {
 
-// What codes are made of. Who makes it keeps its memory alive.
+// What codes are made from. Whoever makes it keeps its memory alive.
 struct PqSource {
   kernels::RowsView keys;  // Finite.
   size_t num_keys = 0;
   // Key i is row order[i]; empty: row i.
   std::span<const uint32_t> order;
-  // Sampled q rows, of the keys' type and row length: the error is measured by them. May be none.
+  // Sampled q rows of the keys' type and row length, by which the error is measured. May be empty.
   storage::QueryRows queries;
-  // Channels i and i + num_pairs, for i below it, are turned together by the rotary embedding.
+  // The rotary embedding turns channels i and i + num_pairs together, for i < num_pairs.
   size_t num_pairs = 0;
 };
 
-// Brings channels that are turned together side by side, i and i + num_pairs to 2 i and 2 i + 1,
-// and leaves the others. `rows`, num_channels elements each, are changed in place; scratch has room
-// for one.
+// Puts channels that are turned together side by side: i and i + num_pairs become 2 i and 2 i + 1;
+// others stay. `rows`, of num_channels elements each, are changed in place; scratch has room for
+// one row.
 void PairChannels(size_t num_pairs, size_t num_channels, size_t num_rows, float* rows,
                   float* scratch);
 
 struct PqOptions {
   size_t num_subspaces = 8;
   size_t bits = 8;
-  size_t num_rounds = 8;       // Of k-means; fewer where nothing changes any more.
-  size_t num_sampled = 16384;  // Keys, at most.
+  size_t num_rounds = 8;       // Rounds of k-means; fewer where nothing changes any more.
+  size_t num_sampled = 16384;  // Keys that are sampled, at most.
   uint64_t seed = 0x6174746e6462;
 };
 
-// Rows `order[first]` on of the source's keys, as float32 and paired. rows [count, num_channels].
+// Loads the source's keys from order[first] on as float32 with paired channels: rows [count,
+// num_channels].
 void LoadPqKeys(const PqSource& source, size_t first, size_t count, float* rows);
 
 struct PqCodebook {
@@ -70,11 +71,11 @@ struct PqCodebook {
   size_t num_channels = 0;
   size_t num_subspaces = 0;
   size_t bits = 0;
-  std::vector<float> centroids;     // As CodebookView has them.
+  std::vector<float> centroids;     // As in CodebookView.
   std::vector<float> half_squares;  // Likewise.
 };
 
-// Subspaces may be trained by several threads, each by one.
+// Trains a codebook. Several threads may train subspaces, each subspace by one thread.
 class PqTrainer {
  public:
   static constexpr size_t kSeedingKeys = 2048;
@@ -84,10 +85,10 @@ class PqTrainer {
 
   size_t num_subspaces() const { return options_.num_subspaces; }
 
-  // Once for each.
+  // To be called once for each subspace.
   void TrainSubspace(size_t subspace);
 
-  // When all are trained.
+  // The codebook, when all subspaces are trained.
   PqCodebook Take() { return std::move(codebook_); }
 
  private:
@@ -109,7 +110,7 @@ class PqTrainer {
   PqCodebook codebook_;
 };
 
-// All subspaces, one after the other.
+// Trains all subspaces, one after the other.
 Result<PqCodebook> TrainPqCodebook(const PqSource& source, const PqOptions& options);
 
 }  // namespace attndb::index

@@ -1,5 +1,5 @@
-// The byte form of the product codes of one kv head: docs/formats/product_codes.md is the grammar.
-// It is their form in memory too.
+// The byte form of the product codes of one kv head, which is also their form in memory:
+// docs/formats/product_codes.md is the grammar.
 //
 // Units:   offsets and sizes in bytes; pieces start at multiples of kPieceAlignment, and so must
 //          the bytes in memory.
@@ -23,7 +23,7 @@ inline constexpr std::string_view kPqMagic = "attnpqcd";
 inline constexpr uint32_t kPqVersion = 1;
 inline constexpr size_t kPqHeaderBytes = 64;
 
-// What those of a kv head must be.
+// The shape that the codes of a kv head must have.
 struct PqShape {
   uint64_t num_keys = 0;
   size_t num_channels = 0;
@@ -38,11 +38,11 @@ struct PqHeader {
   uint32_t num_pairs = 0;  // PqSource::num_pairs.
 };
 
-// Where the pieces lie.
+// Offsets of the pieces.
 struct PqLayout {
   explicit PqLayout(const PqHeader& header);
 
-  size_t centroids = kPqHeaderBytes;  // As kernels::CodebookView has them.
+  size_t centroids = kPqHeaderBytes;  // As in kernels::CodebookView.
   size_t bounds = 0;                  // float32 [blocks]
   size_t codes = 0;                   // Blocks of kernels::kCodeKeys keys.
   size_t total_bytes = 0;

@@ -1,15 +1,15 @@
 // Searches by product codes (pq_keys.h) for a group: the codes of all visible keys are scored for
 // all q rows, one selection is made for the group, and what it selects is scored exactly.
 //
-// Group:   a key's worth is the largest, over q rows, of its estimate less the best score that the
-//          row knows of: the weight that it has in the head that needs it most, next to that
-//          head's largest. So one selection serves the group ([PQC] 3.2), and no head goes without
-//          its best keys because others weigh more.
-// Effort:  of a top-k search, so many times k keys are scored exactly, of which each row finds its
-//          k best; 1, the default, is as published: all rows find the keys that were selected. Of
-//          a range search, so many standard deviations of the codes' error are allowed for. Of a
-//          search by mass, the share that is left out is made so many times smaller before it is
-//          chosen by estimates; all rows find what was selected.
+// Group:   a key's worth is the largest, over q rows, of its estimate minus the best score that the
+//          row knows of: the weight that the key has in the head that needs it most, next to that
+//          head's largest. So one selection serves the group ([PQC] 3.2), and every head gets its
+//          best keys although others weigh more.
+// Effort:  for top-k: effort times k keys are scored exactly, of which each row finds its k best;
+//          1, the default, is as published: all rows find the keys that were selected. For a range:
+//          the margin is widened by effort standard deviations of the codes' error. For a mass: the
+//          share that may be left out is divided by effort before keys are chosen by estimates; all
+//          rows find what was selected.
 // Errors:  as KeyIndex.
 // Threads: as KeyIndex.
 // Source:  PQCache (arXiv:2407.12820) 3.2.

@@ -1,18 +1,16 @@
 // Product codes of the keys of one kv head of a run of tokens (kernels/product_codes.h): a codebook
-// of their own (pq_codebook.h), codes of num_subspaces * bits bits a key, and scans of these that
-// score or weigh all keys for the q rows of a group.
+// (pq_codebook.h), codes of num_subspaces * bits bits a key, and scans of these codes that score or
+// weigh all keys for the q rows of a group.
 //
-// Form:    byte form and form in memory are one: pq_format.h. Scores are estimates of q.k and
-//          comparable with exact ones.
-// Why not KeyEstimates: that interface makes each q row ready by itself, in a few bytes for codes
-// of
-//          q, where product codes want tables of a whole group, of up to 64 KiB for four rows; it
-//          has bits to choose at a scan, which are the codebook's here; and it has no weights,
-//          which are what draws by product codes are made of.
-// Bias:    what a model added to keys before the rotary embedding is not taken out, as planes do.
-//          Centroids stand for most of it: with a bias of the keys' own rms added to keys of
-//          SmolLM2, scores of 8 subspaces of 8 bits erred a tenth more, with three times that half
-//          as much again.
+// Form:    byte form and form in memory are one: pq_format.h. Scores estimate q.k and are
+//          comparable with exact ones. The codes are no KeyEstimates, since that interface prepares
+//          each q row by itself, in a few bytes for codes of q, where product codes want tables of
+//          a whole group, of up to 64 KiB for four rows; it takes bits at each scan, which are the
+//          codebook's here; and it has no weights, which draws by product codes need.
+// Bias:    unlike planes, product codes do not subtract what a model added to keys before the
+//          rotary embedding. Centroids take up most of it: with a bias of the keys' own rms added
+//          to keys of SmolLM2, scores of 8 subspaces of 8 bits erred a tenth more, with three times
+//          that half as much again.
 // Errors:  kResourceExhausted: no memory; Build: those of pq_codebook.h; Parse: those of
 //          pq_format.h. Keys must be finite (heads with NaN or Inf run `full`).
 // Threads: constant once made; concurrent calls must not share memory that they write.
@@ -32,31 +30,32 @@
 
 namespace attndb::index {
 
-// The q rows of a group, made ready for scans of one PqKeys.
+// The q rows of a group, prepared for scans of one PqKeys.
 struct PqQueries {
   kernels::LookupTables tables;
-  std::span<kernels::TableRow> rows;  // Of the tables: a caller may shift offsets and max_score.
-  std::span<const float> norms;       // Of the q rows, rounded up.
+  // Rows of the tables; a caller may shift offsets and max_score.
+  std::span<kernels::TableRow> rows;
+  std::span<const float> norms;  // Norms of the q rows, rounded up.
 };
 
 class PqKeys {
  public:
-  PqKeys() = default;  // Of no keys.
+  PqKeys() = default;  // Has no keys.
 
   static uint64_t BytesFor(uint64_t num_keys, size_t num_channels, const PqOptions& options);
 
   // The result has no keys where their squares overflow float32. The error is measured with the
-  // sampled queries; without them, queries are taken to come from everywhere alike.
+  // sampled queries; without them, for queries that are equal in all directions.
   static Result<PqKeys> Build(const PqSource& source, const PqOptions& options);
-  // The same with a codebook that was trained elsewhere, perhaps on other keys.
+  // The same with a codebook that was trained before, perhaps on other keys.
   static Result<PqKeys> BuildWith(const PqCodebook& codebook, const PqSource& source);
 
-  // Codes that were written before; `bytes`, at a multiple of kPieceAlignment, are used where they
-  // lie and must outlive the result. They may hold anything. `object` names them in errors.
+  // Takes codes that were written before; `bytes` lie at a multiple of kPieceAlignment, are used in
+  // place and must outlive the result. They may hold anything. `object` names them in errors.
   static Result<PqKeys> Parse(std::span<const std::byte> bytes, const PqShape& expected,
                               std::string_view object);
 
-  // What Parse reads, as long as this lives. REQUIRES: num_keys() > 0.
+  // The bytes that Parse reads, as long as this lives. REQUIRES: num_keys() > 0.
   std::span<const std::byte> bytes() const { return bytes_; }
   uint64_t memory_bytes() const { return buffer_.size(); }
 
@@ -67,11 +66,11 @@ class PqKeys {
   // Bytes that a scan reads per key.
   double ScanBytes() const;
 
-  // Standard deviation of the error of a score for a q of this norm, without that of the tables
-  // (TableRow::rounding_deviation).
+  // Standard deviation of the error of a score for a q of that norm, without the error of the
+  // tables (TableRow::rounding_deviation).
   float ScoreError(float q_norm) const { return header_.error * q_norm; }
 
-  // Makes the q rows of a group ready: q [num_q_rows, num_channels] float32, rows q_stride elements
+  // Prepares the q rows of a group: q [num_q_rows, num_channels] float32, rows q_stride elements
   // apart. memory, of QueryBytes, 64-byte aligned, is written and must live as long as the result.
   size_t QueryBytes(size_t num_q_rows) const;
   PqQueries Prepare(const float* q, size_t q_stride, size_t num_q_rows, std::byte* memory) const;
@@ -80,13 +79,13 @@ class PqKeys {
   void Scan(const PqQueries& queries, size_t first_key, size_t num_keys, float* scores,
             size_t scores_stride) const;
 
-  // Weights for draws, of kernels::WeighProductCodes. maps: of kernels::MapWeights, by q row.
-  // REQUIRES: first_key is a multiple of kernels::kCodeKeys.
+  // Writes the weights for draws, by kernels::WeighProductCodes. maps [q row]: from
+  // kernels::MapWeights. REQUIRES: first_key is a multiple of kernels::kCodeKeys.
   void Weigh(const PqQueries& queries, std::span<const kernels::WeightRow> maps, size_t first_key,
              size_t num_keys, const kernels::CodeWeights& out) const;
 
-  // bounds[b]: no key of block first_block + b has a score, as Scan gives it for row r without a
-  // shift, that is further than this from q.k. Not a matter of probability: it holds for every q
+  // bounds[b]: for no key of block first_block + b does the score that Scan gives row r without a
+  // shift differ from q.k by more than this. It is no matter of probability: it holds for every q
   // and key, rounding included. Block i is keys [64 i, 64 i + 64).
   void ScoreBounds(const PqQueries& queries, size_t row, size_t first_block, size_t num_blocks,
                    float* bounds) const;
@@ -104,9 +103,9 @@ class PqKeys {
 
   PqHeader header_;
   std::span<const std::byte> bytes_;
-  // No less than the norm of any key as its codes say.
+  // At least the norm of any key as its codes say it.
   double code_norm_ = 0;
-  AlignedBuffer buffer_;  // The bytes, if they were built here.
+  AlignedBuffer buffer_;  // Holds the bytes, if they were built here.
 };
 
 }  // namespace attndb::index

@@ -1,4 +1,4 @@
-// Keys in topics for tests of product codes, and product quantization as plainly as can be.
+// Keys in topics for tests of product codes, and a plain product quantization.
 #ifndef ATTNDB_INDEX_PQ_PQ_TEST_UTIL_H_
 #define ATTNDB_INDEX_PQ_PQ_TEST_UTIL_H_
 
@@ -35,7 +35,7 @@ inline std::vector<float> Gaussians(size_t count, double spread, Random* random)
   return values;
 }
 
-// Around random topics, all with a mean.
+// Rows around random topics, all with a common mean.
 inline PqRows TopicRows(size_t num_rows, size_t dim, Random* random) {
   constexpr size_t kTopics = 40;
   const std::vector<float> topics = Gaussians(kTopics * dim, 1.0, random);
@@ -53,7 +53,7 @@ inline double Dot(const float* a, const float* b, size_t dim) {
   return sum;
 }
 
-// q rows made ready, with the memory for it.
+// Prepared q rows, with the memory for them.
 class Prepared {
  public:
   Prepared(const PqKeys& keys, const std::vector<float>& q, size_t dim)
@@ -105,7 +105,7 @@ class PlainPq {
     }
     return decoded;
   }
-  // Mean squared norm of what codes leave out.
+  // Mean squared norm of what the codes leave out.
   double Distortion() const { return distortion_ / static_cast<double>(rows_.num_rows()); }
 
  private:

@@ -1,10 +1,10 @@
-// The tokens of one kv head of a segment in the order of how much the last queries of its prompt
-// weighed them: what `static=prefill:n` attends to is taken from its head.
+// The tokens of one kv head of a segment, ordered by how much the last queries of its prompt
+// weighed them: `static=prefill:n` attends to the first n of them.
 //
 // Weight:  a key's softmax weight, summed over the last kPrefillQueries q rows that the segment
 //          sampled, of all q heads of the group. Each row weighs the keys of the segment up to its
 //          own token, as the prompt did, beside the denominator that the layer may have.
-// Form:    docs/formats/prefill_ranking.md is the grammar. It is the form in memory too.
+// Form:    byte form and form in memory are one: docs/formats/prefill_ranking.md is the grammar.
 // Errors:  kResourceExhausted: no memory; Parse: kCorruption, or kUnsupported for another version,
 //          naming object, field, expected and found.
 // Threads: constant once made.
@@ -33,16 +33,16 @@ namespace attndb::index {
 inline constexpr std::string_view kRankingMagic = "attnrank";
 inline constexpr uint32_t kRankingVersion = 1;
 inline constexpr size_t kRankingHeaderBytes = 64;
-inline constexpr uint64_t kPrefillQueries = 64;     // The last q rows that weigh.
-inline constexpr uint64_t kMaxRankedTokens = 8192;  // Lighter ones have no place.
+inline constexpr uint64_t kPrefillQueries = 64;     // Number of last q rows that weigh.
+inline constexpr uint64_t kMaxRankedTokens = 8192;  // Lighter tokens are not ranked.
 
-// What a ranking is made from. Who makes it keeps its memory alive.
+// What a ranking is made from. Whoever makes it keeps its memory alive.
 struct RankingSource {
   kernels::RowsView keys;  // Finite.
   uint64_t num_keys = 0;
-  storage::QueryRows queries;  // Of the keys' type and row length.
+  storage::QueryRows queries;  // Rows of the keys' type and length.
   kernels::LogitSpec logit;
-  std::span<const float> denominator_logits;  // By q head of the group; empty: there are none.
+  std::span<const float> denominator_logits;  // [q head of the group]; empty: there are none.
 };
 
 class PrefillRanking {
@@ -50,7 +50,7 @@ class PrefillRanking {
   // REQUIRES: source.num_keys > 0; source.queries are not empty.
   static Result<PrefillRanking> Build(const RankingSource& source);
 
-  // A ranking that was written before; `bytes`, at a multiple of 64, are used where they lie and
+  // Takes a ranking that was written before; `bytes` lie at a multiple of 64, are used in place and
   // must outlive the result. They may hold anything. `object` names them in errors.
   static Result<PrefillRanking> Parse(std::span<const std::byte> bytes, uint64_t num_keys,
                                       std::string_view object);
@@ -60,9 +60,9 @@ class PrefillRanking {
     return kRankingHeaderBytes + NumRanked(num_keys) * sizeof(uint32_t);
   }
 
-  // What Parse reads, as long as this lives.
+  // The bytes that Parse reads, as long as this lives.
   std::span<const std::byte> bytes() const { return bytes_; }
-  // The heaviest row comes first; where two weigh the same, the earlier one does.
+  // The heaviest row comes first; of equal weights the earlier row.
   const TokenRanking& ranking() const { return ranking_; }
   std::span<const uint32_t> rows() const { return ranking_.rows; }
 
@@ -71,8 +71,8 @@ class PrefillRanking {
   explicit PrefillRanking(std::span<const std::byte> bytes);
 
   std::span<const std::byte> bytes_;
-  TokenRanking ranking_;  // Into bytes_.
-  AlignedBuffer buffer_;  // The bytes, if they were built here.
+  TokenRanking ranking_;  // Points into bytes_.
+  AlignedBuffer buffer_;  // Holds the bytes, if they were built here.
 };
 
 }  // namespace attndb::index
