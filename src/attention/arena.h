@@ -5,7 +5,7 @@
 //   Arena arena(memory, measure.used());
 //   TakeScratch(&arena);                // the same pieces, for use
 //
-// What a call needs is so said once, by the function that takes it.
+// So the function that takes the pieces is the only place that says how much a call needs.
 //
 // Units:   bytes; every piece is 64-byte aligned.
 // Threads: one thread at a time.
@@ -22,11 +22,11 @@ namespace attndb::attention {
 
 class Arena {
  public:
-  Arena() = default;  // Measures.
-  // REQUIRES: memory is 64-byte aligned, and outlives what is taken.
+  Arena() = default;  // Measures only.
+  // Hands out pieces of `memory`. REQUIRES: memory is 64-byte aligned, and outlives the pieces.
   Arena(std::byte* memory, size_t num_bytes) : memory_(memory), num_bytes_(num_bytes) {}
 
-  // `count` elements, not initialised; null while it measures.
+  // `count` elements, not initialised; null while it only measures.
   template <typename T>
   T* Take(size_t count) {
     const size_t begin = used_;

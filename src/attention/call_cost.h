@@ -1,4 +1,4 @@
-// What an Attend cost.
+// What an Attend cost: counts, bytes, nanoseconds and estimated errors, summed over its parts.
 //
 // Threads: a value.
 #ifndef ATTNDB_ATTENTION_CALL_COST_H_
@@ -10,22 +10,22 @@ namespace attndb::attention {
 
 struct CallCost {
   uint64_t num_selected = 0;    // Critical tokens, summed over rows and q heads.
-  uint64_t num_queries = 0;     // Rows times q heads that chose.
-  uint64_t num_candidates = 0;  // Of estimates: scored exactly.
-  // What an index that does not score every key took: keys that it looked at, summed over rows and
-  // q heads; clusters that it visited, and reads that waited for the one before, for all q heads
-  // together.
+  uint64_t num_queries = 0;     // Pairs of row and q head that selected tokens.
+  uint64_t num_candidates = 0;  // Tokens that estimates chose and that were scored exactly.
+  // Work of an index that does not score every key. Summed over rows and q heads: keys that it
+  // scored. For all q heads together: clusters that it visited, and reads that waited for the one
+  // before.
   uint64_t num_visited = 0;
   uint64_t num_clusters = 0;
   uint64_t num_hops = 0;
-  // Searches that scored every key, since that is less than looking for the best: by an index.
+  // Searches by an index that scored every key, since that was less work.
   uint64_t num_full_scans = 0;
-  // Of draws by an index: tokens that were kept, and about how many more would have been, were all
-  // scored.
+  // Where an index draws: tokens that were kept, and an estimate of how many more a scan of all
+  // scores would have kept.
   uint64_t num_kept = 0;
   uint64_t num_missed = 0;
-  // A draw in two phases serves all q heads of a group at once, and is counted once: the tokens
-  // that it weighed by codes, those whose keys it read, and those of them whose values it read.
+  // A draw in two phases serves all q heads of a group at once, and is counted once: tokens that it
+  // weighed by codes, tokens whose keys it read, and tokens of these whose values it read.
   uint64_t num_weighed = 0;
   uint64_t num_drawn_keys = 0;
   uint64_t num_drawn_values = 0;
@@ -33,53 +33,54 @@ struct CallCost {
   int64_t score_ns = 0;
   int64_t select_ns = 0;
   int64_t attend_ns = 0;
-  // Estimates of rows that drew a sample, summed, and how many there are: the error of the output,
-  // and the share of the mass that was not chosen.
+  // Sums over rows that drew a sample, and the numbers of such rows: the estimated error of the
+  // output, and the share of the mass that was not selected.
   double error_sum = 0;
   uint64_t num_errors = 0;
   double mass_left_sum = 0;
   uint64_t num_masses = 0;
 
-  // Hard bounds of that share, and of the norm of what the output is off by, of rows whose plan has
-  // them (mass_bound.h): 0 for those that fell back.
+  // Sums over rows whose plan has hard bounds (mass_bound.h), and their number: bounds of that
+  // share and of the norm of the output's error; 0 for rows that fell back.
   double mass_bound_sum = 0;
   double out_bound_sum = 0;
   uint64_t num_bounds = 0;
 
-  // Rows and q heads that attended to all tokens instead: their bound, or the error of their draw,
-  // exceeded what is tolerated. And how often a group drew a row's sample again, for a larger one.
+  // Pairs of row and q head that attended to all tokens instead, because their bound or their
+  // draw's error exceeded what is tolerated; and how often a group drew a row's sample again, a
+  // larger one.
   uint64_t num_fallbacks = 0;
   uint64_t num_redraws = 0;
 
-  // Rows that drew by planes add the error that they found, times the tokens that it took.
+  // Rows that drew by planes add the error that they found times the number of tokens read.
   double difficulty_sum = 0;
   uint64_t num_difficulties = 0;
-  // Rows that drew by codes add the error that they found, over the deviation of their weights'
-  // sum.
+  // Rows that drew by codes add the error that they found over the standard deviation of their
+  // weights' sum.
   double spread_sum = 0;
   uint64_t num_spreads = 0;
 
-  // Of one row and q head: masses by one measure.
+  // Adds one row and q head; both masses are in the same unit.
   void AddMassLeft(double left, double chosen) {
     mass_left_sum += left / (left + chosen);
     ++num_masses;
   }
 
-  // Of one row and q head.
+  // Adds the bounds of one row and q head.
   void AddBound(double mass, double out) {
     mass_bound_sum += mass;
     out_bound_sum += out;
     ++num_bounds;
   }
 
-  // Estimated share of the mass that an index left out of what was drawn from: what is drawn weighs
-  // about the same, token by token. -1: nothing was drawn by one.
+  // Estimated share of the mass that indexes left out of what was drawn from, taking all drawn
+  // tokens to weigh the same. -1: no index drew.
   double MissedShare() const {
     if (num_kept + num_missed == 0) return -1;
     return static_cast<double>(num_missed) / static_cast<double>(num_kept + num_missed);
   }
 
-  // The next three are of one row and q head that drew.
+  // The next three add one row and q head that drew.
   void AddDraw(double error, double mass_left) {
     error_sum += error;
     ++num_errors;

@@ -1,17 +1,17 @@
-// Runs a call: cuts it into items, hands these to any number of threads, and has each unit finished
-// when its last item is done. Knows operators by their interface only.
+// Runs a call: cuts it into items, hands these to any number of threads, and finishes each unit
+// when its last item is done. It knows operators by their interface only.
 //
 //   runner.Begin(call, operators);              // one thread
 //   runner.RunPart(part);                       // each of num_parts threads, in any order
 //   runner.End();                               // after all of them
 //   runner.cost();
 //
-// Bits:    equal for equal call, chain of runs, ISA and num_parts, whatever thread does what.
-// Waiting: for rows alone, and then a thread takes other items, as long as there are some. Who
-//          finishes the last item of a unit finishes the unit; where that goes by q head, threads
-//          that have run out of items take some of the heads.
-// Errors:  that of a read ends the call: items that are not begun are left out, and what was
-//          written is not defined.
+// Bits:    equal for equal call, chain of runs, ISA and num_parts, whichever threads run the items.
+// Waiting: only for rows, and then a thread runs other items, as long as there are some. The thread
+//          that runs the last item of a unit finishes the unit; operators that finish by q head let
+//          threads that have no more items take some of the heads.
+// Errors:  an error of a read ends the call: items that are not begun are left out, and the output
+//          is undefined.
 // Memory:  scratch is leased from Begin to End; calls like those before allocate nothing.
 #ifndef ATTNDB_ATTENTION_CALL_RUNNER_H_
 #define ATTNDB_ATTENTION_CALL_RUNNER_H_
@@ -29,10 +29,10 @@
 
 namespace attndb::attention {
 
-// Numbers of a runner's operators.
+// Which operators run a call, by their numbers in the runner.
 struct OperatorChoice {
-  size_t of_plan = 0;         // The call is cut as this one asks.
-  std::vector<size_t> heads;  // [num_kv_heads]: what runs each.
+  size_t of_plan = 0;         // The operator of the plan; the call is cut as it asks.
+  std::vector<size_t> heads;  // [num_kv_heads]: the operator that runs each head.
 };
 
 class CallRunner {
@@ -41,34 +41,35 @@ class CallRunner {
   CallRunner(std::vector<std::unique_ptr<Operator>> operators, ScratchPool* pool)
       : operators_(std::move(operators)), pool_(pool) {}
 
-  // Plans the work of `call` and makes room for it.
-  // Errors: kResourceExhausted (scratch). REQUIRES: views checked; no other call under way.
+  // Cuts the work of `call` into items and leases scratch for it. Errors: kResourceExhausted
+  // (scratch). REQUIRES: views checked; no other call under way.
   Status Begin(const LayerCall& call, const OperatorChoice& choice);
 
-  // Works until no item is left. REQUIRES: part < num_parts; each part once.
+  // Runs items until none is left. REQUIRES: part < num_parts; each part once.
   Status RunPart(uint32_t part);
 
-  // Returns the scratch. What the call cost is known until the next one.
+  // Returns the scratch. cost() stays valid until the next call.
   void End() { scratch_.Return(); }
 
   CallCost cost() const;
-  CallCost head_cost(uint32_t kv_head) const;  // What of it one kv head cost.
-  // Of a plan that bounds: what it leaves out, at most ([q.rows()][num_q_heads]); -1 where the head
+  CallCost head_cost(uint32_t kv_head) const;  // The part of cost() of one kv head.
+  // If the plan bounds what it leaves out: the bounds, [q.rows()][num_q_heads], -1 where the head
   // ran `full`. Else empty.
   std::span<const HeadBound> bounds() const { return operators_[of_plan_]->bounds(); }
 
  private:
-  // Where a unit stands.
+  // The progress of a unit.
   struct Progress {
-    // Ranges that are not done: the release of each decrement pairs with the acquire of the last,
-    // which reads the other ranges' results.
+    // Number of ranges that are not done. The release of each decrement pairs with the acquire of
+    // the last, whose thread reads the other ranges' results.
     std::atomic<uint32_t> remaining;
     // The q head that is to be finished next, once all ranges are done; the group's size or more
-    // before that, and when none is left. Its release pairs with the acquire of who takes a head.
+    // before that, and when none is left. Its release pairs with the acquire of the thread that
+    // takes a head.
     std::atomic<uint32_t> next_head;
   };
 
-  // Runs items while one of the part's is parked.
+  // Runs items while another item of the same thread is parked.
   class Meanwhile final : public storage::OtherWork {
    public:
     Meanwhile(CallRunner* runner, Part* part) : runner_(runner), part_(part) {}
@@ -77,8 +78,8 @@ class CallRunner {
 
    private:
     CallRunner* const runner_;
-    Part* const part_;  // What it runs them with.
-    Status status_;     // Of the first that failed.
+    Part* const part_;  // The part that it runs items with.
+    Status status_;     // Status of the first item that failed.
   };
 
   void ResetParts();
@@ -86,12 +87,12 @@ class CallRunner {
   void TakeFrom(Arena* arena);
   void TakePart(Part* part, Arena* arena) const;
   Operator& OperatorOf(uint32_t unit) const { return *of_head_[view_.unit(unit).kv_head]; }
-  // Null: none is left.
+  // The next item; null if none is left.
   const WorkItem* NextItem();
   void LeaveOutItems() { next_item_.store(view_.work().items.size(), std::memory_order_relaxed); }
   Status RunItems(Part* part);
   Status RunItem(const WorkItem& item, Part* part);
-  // Finishes q heads of a unit until none is left, if its ranges are done.
+  // Finishes q heads of a unit until none is left, if the unit's ranges are done.
   Status FinishHeads(uint32_t unit, Part* part);
   void LoadQueries(uint32_t unit, Part* part) const;
   void BookCost(uint32_t unit, Part* part) const;
@@ -101,13 +102,13 @@ class CallRunner {
   CallView view_;
   size_t of_plan_ = 0;
   std::vector<Operator*> of_head_;  // [num_kv_heads]
-  std::vector<Operator*> in_call_;  // Each that a head has, once.
+  std::vector<Operator*> in_call_;  // Each operator of of_head_, once.
   std::vector<Part> parts_;         // [depth][part of the call]
-  // What runs while the part of that number is parked; parts of the last depth have none.
+  // What runs while the part with the same number is parked; parts of the last depth have none.
   std::vector<Meanwhile> meanwhile_;
   ScratchLease scratch_;
   Progress* progress_ = nullptr;  // [units], in the scratch.
-  // Items are handed out in order; what they write is published by Progress.
+  // Items are handed out in order; Progress publishes their results.
   std::atomic<size_t> next_item_ = 0;
 };
 

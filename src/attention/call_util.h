@@ -12,7 +12,7 @@ namespace attndb::attention {
 
 inline kernels::LogitSpec Logit(const LayerSpec& spec) { return {spec.scale, spec.soft_cap}; }
 
-// Of the q heads of a kv head: [group_size]; null if the layer has none.
+// Denominator logits of the q heads of a kv head, [group_size]; null if the layer has none.
 inline const float* DenominatorLogits(const LayerSpec& spec, uint32_t kv_head) {
   const size_t first_head = size_t{kv_head} * spec.group_size();
   return spec.denominator_logits.empty() ? nullptr : spec.denominator_logits.data() + first_head;

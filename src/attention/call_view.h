@@ -1,4 +1,4 @@
-// A call under way, as its operators see it: what was asked, how it is cut, and what follows.
+// A call under way, as its operators see it: what was asked for, and how it is cut.
 //
 // Shapes:  q rows of a unit: [rows][group][head_dim padded] float32, in half layout.
 // Threads: constant between Reset and the next one; a Part is one thread's.
@@ -18,24 +18,24 @@
 
 namespace attndb::attention {
 
-// What one thread has of a call, whatever operators it runs.
+// What one thread has for a call, whichever operators it runs.
 struct Part {
   uint32_t number = 0;        // < CallView::num_parts().
-  float* q = nullptr;         // Of the unit under way: [rows of a unit * group][head_dim padded].
+  float* q = nullptr;         // q of the unit under way, [rows of a unit * group][head_dim padded].
   float* spare = nullptr;     // As q.
   kernels::StateRows states;  // [rows of a unit * group]
-  storage::RowLease rows;     // Of the phase under way.
-  CallCost cost;              // Of the item under way,
-  std::vector<CallCost> head_costs;  // ... and of those before, by kv head.
+  storage::RowLease rows;     // Rows of the phase under way.
+  CallCost cost;              // Cost of the item under way.
+  std::vector<CallCost> head_costs;  // Cost of the items before it, by kv head.
 };
 
 class CallView {
  public:
-  // Items of a thread that may be under way at once, if rows are waited for (storage::OtherWork):
-  // one runs, the others are parked.
+  // Items of one thread that may be under way at once, where it waits for rows
+  // (storage::OtherWork): one runs, the others are parked.
   static constexpr uint32_t kMaxDepth = 4;
 
-  // Keeps the vectors' memory. REQUIRES: views checked.
+  // Describes a new call; keeps the vectors' memory. REQUIRES: views checked.
   void Reset(const LayerCall& call, const WorkCut& cut);
 
   const LayerCall& call() const { return call_; }
@@ -43,31 +43,32 @@ class CallView {
   const planner::LayerPlan& plan() const { return call_.plan; }
   const WorkPlan& work() const { return work_; }
   const WorkUnit& unit(size_t i) const { return work_.units[i]; }
-  // Whether units have several ranges, so that what these give is shared by all parts.
+  // Whether units have several ranges, so that all parts share the results of ranges.
   bool is_shared() const { return work_.num_ranges_max > 1; }
   uint32_t group() const { return call_.spec.group_size(); }
-  size_t rows_max() const { return work_.rows_per_unit_max * group(); }  // q rows of a unit.
-  // As many as the call has, and for each of these those that run while it is parked.
+  // q rows of a unit, at most.
+  size_t rows_max() const { return work_.rows_per_unit_max * group(); }
+  // The call's parts, and for each of them the ones that run while it is parked.
   uint32_t num_parts() const;
   size_t num_runs() const { return call_.parts.size(); }
   size_t k_padded() const { return k_padded_; }
   size_t v_padded() const { return v_padded_; }
 
-  // All tokens, in order.
+  // The runs of a kv head, which hold all tokens in order.
   std::span<const HeadRun> HeadRuns(uint32_t kv_head) const {
     return std::span(head_runs_).subspan(kv_head * num_runs(), num_runs());
   }
   uint64_t TokenOfRow(uint64_t row) const { return first_row_token_ + row; }
-  // The tokens that a row sees, and those of them that are neither sink nor window.
+  // The tokens that a row sees, and those among them that are neither sink nor window.
   TokenRange Visible(uint64_t row) const;
   TokenRange Middle(uint64_t row) const;
-  // Of what weighs nothing, where the layer has none.
+  // The head's denominator logit; one that weighs nothing, -inf, if the layer has none.
   float DenominatorLogit(uint32_t q_head) const;
 
   // Fills part->q with the unit's rows.
   void LoadQueries(const WorkUnit& unit, Part* part) const;
-  // Adds denominators, finishes the states and writes out and lse: of q heads [first, first +
-  // count) of the group, for each row of the unit. The states' own memory takes the finished rows.
+  // For q heads [first, first + count) of the group and each row of the unit: adds denominators,
+  // finishes the states and writes out and lse. The finished rows overwrite the states.
   void WriteHeads(const WorkUnit& unit, uint32_t first, uint32_t count,
                   const kernels::StateRows& states, Part* part) const;
 

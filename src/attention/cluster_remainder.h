@@ -1,15 +1,16 @@
-// The remainder estimated from clusters of keys (index/cluster_sums.h): the tokens that a search
-// left out, those of a cluster by the mean of their keys and the mean of its values.
+// Estimates the remainder, the tokens that a search left out, from clusters of keys
+// (index/cluster_sums.h): the tokens of a cluster by the mean of their keys and the mean of its
+// values.
 //
-// Weight:  the n tokens of a cluster that a q head does not attend to weigh n x exp(logit of the
-//          mean of their scores): no more than they do (Jensen's inequality), where no soft cap
-//          bends logits, but for the rounding of means. That mean follows from q times the mean of
-//          the cluster's keys, and from the scores of the tokens that are attended to.
-// Value:   the mean of all values of the cluster, those that are attended to among them.
-// Share:   each q head estimates the clusters that weigh most to it, so many of all; the rest is
-//          dropped.
-// Hidden:  a cluster of which the call does not see all tokens is not estimated, as its means are
-//          of hidden tokens too. Nor are tokens of no cluster.
+// Weight:  the n tokens of a cluster that a q head does not attend to count as n x exp(logit of the
+//          mean of their scores), which is at most their true weight (Jensen's inequality) where no
+//          soft cap bends logits, up to the rounding of means. That mean follows from q times the
+//          mean of the cluster's keys, and from the scores of the tokens that are attended to.
+// Value:   the mean of all values of the cluster, including those of tokens that are attended to.
+// Share:   each q head estimates a share of all clusters, those that weigh most to it; the other
+//          clusters are dropped.
+// Hidden:  a cluster with hidden tokens is not estimated, since its means include these tokens.
+//          Tokens outside of clusters are not estimated either.
 // Errors:  none.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group.
@@ -30,40 +31,41 @@
 namespace attndb::attention {
 
 struct ClusterRemainderCall {
-  std::span<const HeadRun> runs;  // All tokens, in order.
-  GroupQueries q;                 // The group's.
-  uint64_t num_tokens = 0;        // Visible.
+  std::span<const HeadRun> runs;  // Runs with all tokens, in order.
+  GroupQueries q;                 // Queries of the group.
+  uint64_t num_tokens = 0;        // Visible tokens.
   kernels::LogitSpec logit;
-  double share = 1.0;  // Of the clusters; in (0, 1].
+  double share = 1.0;  // Share of the clusters that is estimated; in (0, 1].
 };
 
 struct ClusterScratch {
-  size_t num_clusters = 0;     // Room.
-  float* scores = nullptr;     // [group][cluster]: of the means of keys.
-  uint32_t* counts = nullptr;  // [cluster]: its keys; 0 if some are hidden.
-  float* logs = nullptr;       // [cluster]: of its count.
-  // What a head does not attend to, by cluster.
+  size_t num_clusters = 0;     // Clusters that there is room for.
+  float* scores = nullptr;     // [group][cluster]: scores of the mean keys.
+  uint32_t* counts = nullptr;  // [cluster]: number of its keys; 0 if some are hidden.
+  float* logs = nullptr;       // [cluster]: log of its count.
+  // [cluster]: tokens that the head under way does not attend to.
   uint32_t* left = nullptr;
-  double* sums = nullptr;    // Of scores.
-  float* logits = nullptr;   // Of all,
-  uint32_t* list = nullptr;  // ... of which these are estimated,
-  float* listed = nullptr;   // ... and their logits.
-  size_t* firsts = nullptr;  // [run]: the first of its clusters.
-  void* select = nullptr;    // Of kernels::SelectTopK.
+  double* sums = nullptr;    // [cluster]: sum of the scores of these.
+  float* logits = nullptr;   // [cluster]: logit of its estimate.
+  uint32_t* list = nullptr;  // Clusters that are estimated.
+  float* listed = nullptr;   // Their logits.
+  size_t* firsts = nullptr;  // [run]: number of its first cluster.
+  void* select = nullptr;    // Scratch of kernels::SelectTopK.
 
   static ClusterScratch Take(uint32_t group, size_t num_clusters, size_t num_runs, Arena* arena);
 };
 
-// Clusters of all objects that the runs are parts of.
+// Number of clusters of all objects that the runs are parts of.
 size_t NumClusters(std::span<const HeadRun> runs);
 
 class ClusterRemainder {
  public:
-  // Scores the clusters, once for the group. Pointers must outlive it.
+  // Scores the clusters once for the group. All pointers must outlive it.
   ClusterRemainder(const ClusterRemainderCall& call, const ClusterScratch& scratch, CallCost* cost);
 
-  // For each head: Begin, Take all that it attends to, and Fold, which returns the mass of what was
-  // estimated, over exp(the state's max). `best`: the largest score of what it attends to.
+  // For each head: call Begin, then Take for everything that the head attends to, then Fold, which
+  // returns the mass of what was estimated, in units of exp(the state's max). `best`: the largest
+  // score of what the head attends to.
   void Begin(uint32_t head);
   void Take(const SelectedTokens& attended);
   double Fold(float best, const kernels::StateRows& state);

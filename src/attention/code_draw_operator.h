@@ -1,22 +1,22 @@
 // Draws a sample of the middle for all q heads of a group, in two phases, from small codes of the
-// keys (index/weigh_index.h), and attends to it with sinks and window (phased_draw.h).
+// keys (index/weigh_index.h), and attends to the sample, sinks and window (phased_draw.h).
 //
-//   1. Ranges of a unit weigh their tokens by the codes, for each q head: sixteen bits a token, and
-//      no exponentials. A weight may be off by any factor, for the draw corrects for it.
-//   2. When all ranges are there, tokens are drawn by these weights, more than will be attended to:
-//      a token with the largest of the probabilities that the heads give it, the same for all
-//      heads. Their keys are read, and with the scores that these give, each stands for its true
-//      weight over its probability.
-//   3. Of these tokens a sample is drawn by what they stand for, and its values are read
+//   1. Each range of a unit weighs its tokens by the codes, for each q head: sixteen bits a token,
+//      and no exponentials. A weight may be off by any factor, since the draw corrects for it.
+//   2. When all ranges are done, tokens are drawn by these weights, more than will be attended to:
+//      a token is drawn with the largest of the probabilities that the heads give it, which is the
+//      same for all heads. Their keys are read, and with the scores that these give, each token
+//      stands for its true weight over its probability.
+//   3. A sample of these tokens is drawn by what they stand for, and its values are read
 //      (phased_draw.h).
 //
-// Runs without codes are scored exactly, and drawn from like the others.
+// Runs without codes are scored exactly; their tokens are drawn like the others.
 //
 // Words:   a run's tokens are weighed in blocks of kBlockTokens that count from its first token; a
 //          block is done by the range in which its first token lies. Words of a run are relative to
 //          the run's own reference.
-// Threads: as operator.h. Words of all ranges are everyone's if units have several; then who
-//          finishes the last range draws.
+// Threads: as operator.h. If units have several ranges, all threads share their words; then the
+//          thread that finishes the last range draws.
 // Source:  draws in two phases: Neyman, Contribution to the theory of sampling human populations,
 //          JASA 33(201), 1938; weights by product codes: ours.
 #ifndef ATTNDB_ATTENTION_CODE_DRAW_OPERATOR_H_
@@ -45,37 +45,38 @@ class CodeDrawOperator final : public Operator {
   Status Finish(uint32_t unit, uint32_t group_head, Part* part) override;
 
  private:
-  // Words of units.
+  // Words of all units, or of one.
   struct Weights {
     uint16_t* words = nullptr;    // [unit][group][words of a unit]
-    float* references = nullptr;  // [unit][range][run][group]: logits of weight 1,
-    float* sums = nullptr;        // ... and sums of weights.
+    float* references = nullptr;  // [unit][range][run][group]: logits of weight 1.
+    float* sums = nullptr;        // [unit][range][run][group]: sums of weights.
   };
   struct Scratch {
-    Weights weights;                  // Of a unit, if it has one range only.
-    std::byte* weigh = nullptr;       // Of index::WeighIndex.
+    Weights weights;                  // Weights of one unit, if units have one range.
+    std::byte* weigh = nullptr;       // Scratch of index::WeighIndex.
     float* block_sums = nullptr;      // [group][blocks of a unit]
     float* scores = nullptr;          // [group][kScoredTokens]
-    WeighedTokens* pieces = nullptr;  // Of a unit.
+    WeighedTokens* pieces = nullptr;  // The middle's pieces of one unit.
     PhasedScratch draw;
   };
-  // What of a run lies in a range: whole blocks.
+  // The part of a run that belongs to a range: whole blocks.
   struct Piece {
     const HeadRun* run = nullptr;
-    size_t first = 0;             // Token of the run; a multiple of kBlockTokens.
-    size_t count = 0;             // Tokens,
-    size_t num_hidden = 0;        // ... of which the first are sinks.
-    uint16_t* words = nullptr;    // Of the first q head.
+    size_t first = 0;           // Index in the run of its first token; a multiple of kBlockTokens.
+    size_t count = 0;           // Number of tokens.
+    size_t num_hidden = 0;      // How many of the first tokens are sinks.
+    uint16_t* words = nullptr;  // Words of the first q head.
     float* references = nullptr;  // [group]
-    float* sums = nullptr;        // [group]: of those that are not hidden.
+    float* sums = nullptr;        // [group]: sums of weights of the tokens that are not hidden.
   };
 
-  // Calls f(piece) for what of the unit's middle is the range's, run after run, until one fails.
+  // Calls f(piece) for each part of the unit's middle that belongs to the range, run after run,
+  // until one call fails.
   template <typename F>
   Status ForEachPiece(uint32_t unit, uint32_t range, const Part* part, const F& f) const;
   Weights WeightsOf(uint32_t unit, const Part* part) const;
   Weights TakeWeights(size_t num_units, Arena* arena) const;
-  size_t num_words() const;  // Of a unit and q head.
+  size_t num_words() const;  // Words of one unit and q head.
   void WeighByCodes(const Piece& piece, Part* part);
   Status WeighExactly(const Piece& piece, Part* part);
   std::span<const WeighedTokens> WeightsOfMiddle(uint32_t unit, Part* part);

@@ -1,14 +1,14 @@
-// Draws a sample of the middle for all q heads of a group (`auto`), and attends to it with sinks
-// and window (group_draw.h).
+// Draws a sample of the middle for all q heads of a group (`auto`), and attends to the sample,
+// sinks and window (group_draw.h).
 //
-//   1. The first range of a unit to be worked on finds a threshold for each q head, from a sample
-//      of the scores of the unit's middle. All ranges of the unit share them.
-//   2. A range keeps the tokens above the thresholds, more than will be drawn. Scores are looked at
-//      while they lie in the cache, and forgotten.
-//   3. When all ranges are there, the draw is made from what they kept.
+//   1. The first range of a unit that is worked on finds a threshold for each q head, from a sample
+//      of the scores of the unit's middle. All ranges of the unit share the thresholds.
+//   2. Each range keeps the tokens above the thresholds, more than will be drawn. Scores are read
+//      while they lie in the cache, and not stored.
+//   3. When all ranges are done, the sample is drawn from the kept tokens.
 //
-// Threads: as operator.h. What ranges keep is everyone's if units have several; then who finishes
-//          the last range draws.
+// Threads: as operator.h. If units have several ranges, all threads share what these keep; then the
+//          thread that finishes the last range draws.
 #ifndef ATTNDB_ATTENTION_DRAW_OPERATOR_H_
 #define ATTNDB_ATTENTION_DRAW_OPERATOR_H_
 
@@ -27,7 +27,7 @@ namespace attndb::attention {
 
 class DrawOperator final : public Operator {
  public:
-  // Tokens from which thresholds are found before a unit is scanned.
+  // Number of tokens from whose scores thresholds are found before a unit is scanned.
   static constexpr uint64_t kMostSampled = 2048;
 
   WorkCut cut() const override { return {.by_row = true}; }
@@ -38,33 +38,34 @@ class DrawOperator final : public Operator {
   Status Finish(uint32_t unit, uint32_t group_head, Part* part) override;
 
  private:
-  // Of what a range keeps: first sinks, then tokens of the middle, then the window.
+  // Order of what a range keeps: sinks, then tokens of the middle, then the window.
   struct KeptCounts {
     uint32_t middle_begin = 0;
     uint32_t middle_end = 0;
     uint32_t end = 0;
   };
-  // What ranges of units keep for their groups.
+  // What ranges of units keep.
   struct Kept {
-    uint32_t* tokens = nullptr;    // [unit][num_tokens], those of a range from its begin on,
-    float* noise = nullptr;        // ... their noise,
-    float* scores = nullptr;       // ... and their scores: [unit][group][num_tokens].
+    // [unit][num_tokens]: a range's tokens from the place of its begin on.
+    uint32_t* tokens = nullptr;
+    float* noise = nullptr;        // [unit][num_tokens]: noise of these tokens.
+    float* scores = nullptr;       // [unit][group][num_tokens]: scores of these tokens.
     KeptCounts* counts = nullptr;  // [unit][range]
-    float* thresholds = nullptr;   // [unit][group]: published for those that come later.
+    float* thresholds = nullptr;   // [unit][group]: published for the unit's other ranges.
   };
-  // How far the thresholds of a unit are that all its ranges share.
+  // State of the thresholds that all ranges of a unit share.
   enum class Thresholds : uint8_t { kUnknown, kWritten, kPublished };
   struct Scratch {
     GroupScorer scorer;
     GroupScratch group;
-    Kept kept;                     // Of a unit, if it has one range only.
+    Kept kept;                     // What one unit keeps, if units have one range.
     float* sample = nullptr;       // [group][kMostSampled]
-    float* thresholds = nullptr;   // [group]: of the unit of the item under way.
+    float* thresholds = nullptr;   // [group]: thresholds of the unit under way.
     float* tile = nullptr;         // [group][GroupScorer::kTileTokens]
-    DrawSlice* slices = nullptr;   // Of a unit.
-    kernels::KeptTokens places;    // Room for DrawNoise::kStretch, where an index draws.
-    float* q_norms = nullptr;      // [group], there too,
-    float* row_reaches = nullptr;  // ... and so.
+    DrawSlice* slices = nullptr;   // Slices of one unit.
+    kernels::KeptTokens places;    // Room for DrawNoise::kStretch tokens, where an index draws.
+    float* q_norms = nullptr;      // [group], where an index draws.
+    float* row_reaches = nullptr;  // [group], where an index draws.
   };
 
   Status CollectRange(const WorkItem& item, Part* part);
@@ -87,7 +88,8 @@ class DrawOperator final : public Operator {
   const CallView* call_ = nullptr;
   std::vector<Scratch> parts_;
   Kept shared_;
-  // [unit]: the release of kPublished pairs with the acquire of who takes a unit's thresholds.
+  // [unit]: the release of kPublished pairs with the acquire of the thread that takes a unit's
+  // thresholds.
   std::atomic<Thresholds>* thresholds_ = nullptr;
 };
 

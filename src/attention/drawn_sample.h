@@ -1,6 +1,6 @@
-// A sample that the q heads of a group have drawn: room for it, attention over it with either half
-// of what was left to chance apart, and reading all instead. Draws by planes (group_draw.h) and by
-// codes (phased_draw.h) differ in how they come to their samples.
+// The sample that the q heads of a group have drawn: memory for it, attention over it that keeps
+// the two halves of the light tokens apart, and attention over all tokens instead. Draws by planes
+// (group_draw.h) and by codes (phased_draw.h) differ in how they draw.
 //
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
@@ -24,31 +24,32 @@
 
 namespace attndb::attention {
 
-// Reading more than this share of the rows here and there costs more than a stream of all.
+// Reading more than this share of the rows at random places costs more than streaming all rows.
 inline constexpr double kMostShareOfRows = 0.5;
 
-// Room for so many tokens.
+// Memory for num_tokens drawn tokens.
 kernels::DrawnTokens TakeDrawn(uint32_t group, uint64_t num_tokens, Arena* arena);
-// Takes room for half of so many tokens, as two halves take tokens by turns, with the logs of the
+// Memory for half of num_tokens, since two halves take tokens by turns, and for the logs of the
 // probabilities by which they were drawn.
 kernels::DrawnTokens TakeDrawnHalf(uint32_t group, uint64_t num_tokens, Arena* arena);
 
-// What a group reads by.
+// How a group reads tokens.
 struct SampleRead {
-  std::span<const HeadRun> runs;  // All tokens, in order.
-  uint64_t num_tokens = 0;        // Visible.
-  GroupQueries q;                 // The group's.
+  std::span<const HeadRun> runs;  // Runs with all tokens, in order.
+  uint64_t num_tokens = 0;        // Visible tokens.
+  GroupQueries q;                 // Queries of the group.
   kernels::LogitSpec logit;
   size_t v_padded = 0;
-  bool light_by_codes = false;  // Values of light tokens are read from codes, where there are some.
+  // Whether values of light tokens are read from value planes, where there are some.
+  bool light_by_codes = false;
   storage::RowLease* rows = nullptr;
   CallCost* cost = nullptr;
 
   uint32_t group() const { return static_cast<uint32_t>(q.count); }
 };
 
-// Attends to the certain lists in `states`, and to even and odd light ones in `half_states`
-// [2 * group], the even ones first: MergeHalves puts them together.
+// Attends to the certain lists in `states`, and to the even and odd light tokens in `half_states`
+// [2 * group], even ones first; MergeHalves puts these together.
 Status AttendSample(const SampleRead& read,
                     std::initializer_list<const kernels::DrawnTokens*> certain,
                     const kernels::DrawnLists& light, const kernels::StateRows& states,
@@ -56,15 +57,17 @@ Status AttendSample(const SampleRead& read,
 void MergeHalves(const SampleRead& read, const kernels::StateRows& half_states,
                  const kernels::StateRows& states);
 
-// The error of one head, between AttendSample and MergeHalves. denominator_logits [group] or null.
+// Estimates the error of one head, between AttendSample and MergeHalves. denominator_logits [group]
+// or null.
 SplitError FindErrorOf(const SampleRead& read, uint32_t head, const kernels::StateRows& states,
                        const kernels::StateRows& half_states, const float* denominator_logits);
 
-// The states of heads [first, end) from all tokens.
+// Writes the states of heads [first, end), attending to all tokens.
 Status AttendAllFor(const SampleRead& read, uint32_t first, uint32_t end,
                     const kernels::StateRows& states);
 
-// The states of heads that read all, in one pass over all of these: heads between them do so, too.
+// Attends to all tokens for the heads with reads_all set, in one pass; heads between them are set,
+// too.
 template <typename Head>
 Status ReadAllMarked(const SampleRead& read, Head* heads, const kernels::StateRows& states) {
   const auto reads_all = [](const Head& head) { return head.reads_all; };

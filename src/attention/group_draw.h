@@ -1,14 +1,15 @@
-// The q heads of one kv head that draw (`auto`), for one row: one sample of tokens for all of them.
+// One sample of tokens for all q heads of one kv head that draw (`auto`), for one row.
 //
-//   1. Each head's threshold is chosen so that it alone would draw as many tokens as it may
-//      (threshold_sample.h), from a generous sample that the scan of all tokens kept.
-//   2. A token is drawn if any head would draw it; noise is the token's, the same for all heads. So
-//      it is drawn with the largest of the heads' probabilities, and its row is read once.
+//   1. Each head's threshold is chosen so that the head alone would draw as many tokens as it may
+//      (threshold_sample.h), from the larger sample that the scan of all tokens kept.
+//   2. A token is drawn if any head would draw it; noise belongs to the token, and is the same for
+//      all heads. So it is drawn with the largest of the heads' probabilities, and its row is read
+//      once.
 //   3. Each head takes every drawn token, with its own weight over that probability: an unbiased
-//      estimate, by more tokens than the head would draw for itself. On SmolLM2's heads, groups of
+//      estimate, from more tokens than the head would draw alone. On SmolLM2's heads, groups of
 //      three, half as many rows are read for the same error.
-//   4. A head that finds itself off by too much lets the group draw again with more rows. Where
-//      that does not help, or most tokens would be read, the head reads all.
+//   4. If a head finds its error too large, the group draws again with more rows. Where that does
+//      not help, or most tokens would be read, the head attends to all tokens.
 //
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
@@ -35,45 +36,47 @@
 
 namespace attndb::attention {
 
-// Of a range of tokens: what a draw by low thresholds kept, sinks and window too.
+// What a range of tokens kept for a draw, by low thresholds; sinks and window too.
 struct DrawSlice {
   kernels::KeptTokens kept;
-  TokenRange middle;  // Places in `kept` of what is neither sink nor window.
+  TokenRange middle;  // Places in `kept` of tokens that are neither sink nor window.
 };
 
 struct GroupCall {
   const LayerSpec* spec = nullptr;
   const planner::LayerPlan* plan = nullptr;
-  std::span<const HeadRun> runs;  // All tokens, in order.
-  GroupQueries q;                 // The group's.
-  uint64_t num_tokens = 0;        // Visible.
+  std::span<const HeadRun> runs;  // Runs with all tokens, in order.
+  GroupQueries q;                 // Queries of the group.
+  uint64_t num_tokens = 0;        // Visible tokens.
   TokenRange middle;
-  // [group] or null: of the denominators, which the states are left without.
+  // [group] or null: denominator logits. The states are left without them.
   const float* denominator_logits = nullptr;
-  planner::DrawBudget budget;         // Of each head.
-  std::span<const DrawSlice> slices;  // Of all ranges, in order,
-  const float* thresholds = nullptr;  // ... and the logits that they were kept by: [group].
+  planner::DrawBudget budget;         // Budget of each head.
+  std::span<const DrawSlice> slices;  // Slices of all ranges, in order.
+  // [group]: logits of the thresholds by which the slices were kept.
+  const float* thresholds = nullptr;
   storage::RowLease* rows = nullptr;
 };
 
-// One q head of the group.
+// The draw of one q head of the group.
 struct HeadDraw {
-  double rows = 0;   // That it would draw alone.
-  bool open = true;  // Not good enough yet.
+  double rows = 0;   // Rows that it would draw alone.
+  bool open = true;  // Its error is not small enough yet.
   bool reads_all = false;
-  bool can_grow = true;   // What was kept is enough for more.
-  double error = 0;       // Found.
-  double difficulty = 0;  // The same times the rows that it took.
+  bool can_grow = true;   // Enough was kept for a larger sample.
+  double error = 0;       // Estimated error.
+  double difficulty = 0;  // Estimated error times the rows that it took.
   double mass_left = 0;   // Share of the mass that was left to chance.
 };
 
 struct GroupScratch {
-  HeadDraw* heads = nullptr;       // [group]
-  float* thresholds = nullptr;     // [group]
-  float* sample = nullptr;         // [group][kSampled]: of what was kept, to choose thresholds by.
-  float* margins = nullptr;        // [num_tokens]: of the sample; then of light ones.
-  kernels::DrawnLists lists;       // Certain ones with sinks and window.
-  kernels::StateRows half_states;  // [2 * group]: of the even ones, then of the odd.
+  HeadDraw* heads = nullptr;    // [group]
+  float* thresholds = nullptr;  // [group]
+  // [group][kSampled]: logits of kept tokens, from which thresholds are chosen.
+  float* sample = nullptr;
+  float* margins = nullptr;   // [num_tokens]: margins of the kept tokens, later of the light ones.
+  kernels::DrawnLists lists;  // Sinks and window are among the certain ones.
+  kernels::StateRows half_states;  // [2 * group]: even tokens, then odd ones.
 
   static constexpr size_t kSampled = 2048;
 
@@ -82,14 +85,14 @@ struct GroupScratch {
 
 class GroupDraw {
  public:
-  // What all ranges keep, in rows that a head may read at first: as many times more may be drawn
-  // before all is read.
+  // What all ranges keep, over the rows that a head may read at first: so many times more can be
+  // drawn before all tokens are read.
   static constexpr double kKept = 1.5;
 
-  // Pointers must outlive it.
+  // All pointers must outlive it.
   GroupDraw(const GroupCall& call, GroupScratch* scratch, CallCost* cost);
 
-  // Writes a row of each head.
+  // Attends for each head; writes its state.
   Status Attend(const kernels::StateRows& states);
 
  private:
@@ -112,7 +115,7 @@ class GroupDraw {
   GroupScratch& scratch_;
   CallCost* const cost_;
   const size_t v_padded_;
-  float score_error_ = 0;  // The largest of the heads.
+  float score_error_ = 0;  // The largest of the heads' score errors.
 };
 
 }  // namespace attndb::attention

@@ -1,6 +1,6 @@
-// Scores of keys for the q heads of a group, one row of each, in pieces that a caller looks at
-// while they lie in the cache: exact ones for sinks and window and for runs that have no estimates,
-// estimates for the rest.
+// Scores of keys for the q heads of a group, one row each, in pieces that the caller reads while
+// they lie in the cache: exact scores for sinks, window and runs without estimates, estimates for
+// the others.
 //
 // Shapes:  q head g's score of the piece's token i at scores[g * stride + i].
 // Memory:  scratch is the caller's; nothing is allocated.
@@ -21,17 +21,18 @@ namespace attndb::attention {
 
 class GroupScorer {
  public:
-  // Tokens that are scored before they are looked at: those of a group still lie in the L1 cache.
+  // Tokens that are scored before the caller reads the scores: those of a group then still lie in
+  // the L1 cache.
   static constexpr uint64_t kTileTokens = index::KeepCall::kWork;
 
   void Take(const CallView& call, Arena* arena);
-  // Scores for the rows that part->q holds. REQUIRES: a unit of one row.
+  // Begins with the q rows that part->q holds. REQUIRES: a unit of one row.
   void Begin(const WorkUnit& unit, Part* part);
 
-  // Of tokens of one run.
+  // Writes scores of tokens of one run.
   Status Score(const HeadRun& run, TokenRange tokens, const GroupScores& to);
   Status ScoreExactly(const HeadRun& run, TokenRange tokens, const GroupScores& to);
-  // The group's queries, made ready for scans of the run's estimates. REQUIRES: it has some.
+  // The group's queries, prepared for scans of the run's estimates. REQUIRES: it has some.
   std::span<const index::EstimateQuery> Prepared(const HeadRun& run);
 
  private:
@@ -40,8 +41,8 @@ class GroupScorer {
   const CallView* call_ = nullptr;
   Part* part_ = nullptr;
   TokenRange middle_;
-  const index::KeyEstimates* prepared_ = nullptr;  // What the queries were made ready for.
-  std::byte* codes_ = nullptr;                     // Of the queries.
+  const index::KeyEstimates* prepared_ = nullptr;  // The estimates that queries_ was prepared for.
+  std::byte* codes_ = nullptr;                     // Codes of the queries.
   index::EstimateQuery* queries_ = nullptr;        // [group]
 };
 

@@ -1,5 +1,5 @@
-// A run of tokens of one kv head, as operators see it: where its rows are asked for, and what was
-// derived from them.
+// A run of tokens of one kv head, as operators see it: the strip that its rows are read from, and
+// its derived objects.
 //
 // Threads: values and pure functions.
 #ifndef ATTNDB_ATTENTION_HEAD_RUN_H_
@@ -22,32 +22,35 @@
 namespace attndb::attention {
 
 struct HeadRun {
-  TokenRange tokens;  // Of the call.
-  // What row 0 of the strip would be of the call's tokens, modulo 2^64: rows before those that the
-  // call sees may come before its first token.
+  TokenRange tokens;  // Tokens of the call.
+  // The index that row 0 of the strip would have among the call's tokens, modulo 2^64: rows that
+  // the call does not see may come before its first token.
   uint64_t origin = 0;
-  uint32_t number = 0;  // Of the chain's runs.
+  uint32_t number = 0;  // Number of the run in the chain.
   uint32_t kv_head = 0;
-  size_t k_elements = 0;  // Of a row, padding included.
+  size_t k_elements = 0;  // Elements of a row of K, padding included.
   size_t v_elements = 0;
   DType dtype = DType::kFloat16;
-  const index::KeyEstimates* estimates = nullptr;    // What the middle's scores come from; or null.
-  const kernels::ValuePlanesView* values = nullptr;  // For values that weigh little; or null.
-  const kernels::ValueMeansView* means = nullptr;    // For values that are not looked at; or null.
-  const index::KeyIndex* index = nullptr;            // What finds or draws its keys; or null.
-  const index::ClusterSums* sums = nullptr;          // What stands for tokens left out; or null.
-  const index::TokenRanking* ranking = nullptr;      // What tells its static tokens; or null.
+  const index::KeyEstimates* estimates = nullptr;    // Estimates of the middle's scores; or null.
+  const kernels::ValuePlanesView* values = nullptr;  // Codes of light tokens' values; or null.
+  // Means for values that are not read one by one; or null.
+  const kernels::ValueMeansView* means = nullptr;
+  const index::KeyIndex* index = nullptr;  // The index that finds or draws its keys; or null.
+  // Clusters from which tokens that were left out are estimated; or null.
+  const index::ClusterSums* sums = nullptr;
+  // The ranking that tells its static tokens; or null.
+  const index::TokenRanking* ranking = nullptr;
 
-  // Row of a token in the strips and in what was derived from them.
+  // The row of a token in the strips and in derived objects.
   uint64_t RowOf(uint64_t token) const { return token - origin; }
   storage::Strip k_strip() const { return {number, kv_head, storage::RowPart::kKeys}; }
   storage::Strip v_strip() const { return {number, kv_head, storage::RowPart::kValues}; }
-  uint64_t k_bytes() const { return k_elements * DTypeBytes(dtype); }  // Of a row.
+  uint64_t k_bytes() const { return k_elements * DTypeBytes(dtype); }  // Bytes of a row of K.
   uint64_t v_bytes() const { return v_elements * DTypeBytes(dtype); }
 };
 
 // Calls f(run, tokens) for pieces of the range that lie in one run and one tile of kTokens tokens,
-// in order, until one fails.
+// in order, until one call fails.
 template <uint64_t kTokens, typename F>
 Status ForEachTile(std::span<const HeadRun> runs, TokenRange range, const F& f) {
   for (const HeadRun& run : runs) {

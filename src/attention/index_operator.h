@@ -1,4 +1,4 @@
-// Attends to what an index finds for a group (searching.h).
+// Attends to the tokens that an index finds for a group (searching.h).
 //
 // Threads: as operator.h.
 #ifndef ATTNDB_ATTENTION_INDEX_OPERATOR_H_

@@ -1,18 +1,18 @@
-// The q heads of one kv head, for one row, under a plan whose index finds keys without scoring all
-// of them (index/key_index.h): what is attended to, and the attention over it.
+// Selection and attention for the q heads of one kv head, for one row, under a plan whose index
+// finds keys without scoring all of them (index/key_index.h).
 //
-//   1. Sinks, static tokens (static_tokens.h), window and what no index covers (the session's tail,
-//      short segments) are scored exactly.
-//   2. The indexes of all runs are searched at once, for the whole group, with the best score so
-//      far: that of sinks and window or, for AlayaDB's Algorithm 1, of all that is scored exactly.
-//   3. What was found is filtered by the final best of all, without static tokens.
+//   1. Sinks, static tokens (static_tokens.h), window and tokens that no index covers (the
+//      session's tail, short segments) are scored exactly.
+//   2. The indexes of all runs are searched at once, for the whole group, given the best score so
+//      far: that of sinks and window or, for AlayaDB's Algorithm 1, of all tokens that are scored
+//      exactly.
+//   3. What was found is filtered by the final best score, and static tokens are dropped from it.
 //   4. Each head attends to sinks, static tokens, window and what it found, with the exact scores
-//      that are there.
-//   5. The rest is dropped, or what the index estimates of it is merged, or it is estimated from
+//      that are known.
+//   5. The rest is dropped; or the index's own estimate of it is merged; or it is estimated from
 //      clusters (cluster_remainder.h).
 //
-// Rows:    keys that are scored here are asked for run by run; an index asks for those that it
-//          scores.
+// Rows:    keys that are scored here are read run by run; an index reads the keys that it scores.
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group; groups are independent.
@@ -39,37 +39,37 @@ namespace attndb::attention {
 struct IndexedCall {
   const LayerSpec* spec = nullptr;
   index::SearchSpec search;
-  std::span<const HeadRun> runs;  // All tokens, in order.
-  GroupQueries q;                 // The group's.
-  uint64_t num_tokens = 0;        // Visible.
+  std::span<const HeadRun> runs;  // Runs with all tokens, in order.
+  GroupQueries q;                 // Queries of the group.
+  uint64_t num_tokens = 0;        // Visible tokens.
   TokenRange middle;
-  // [group] or null: of the denominators, whose mass needs no tokens.
+  // [group] or null: denominator logits, whose mass needs no tokens.
   const float* denominator_logits = nullptr;
-  // The share of the clusters by which tokens that were not found are estimated; 0: none are.
+  // Share of the clusters by which tokens that were not found are estimated; 0: none is.
   double estimated_share = 0.0;
   uint32_t num_static = 0;  // Tokens of the middle that are attended to in any case, at most.
-  // How many more than search.k the indexes are asked for, as static tokens may be among them.
+  // How many more keys than search.k the indexes are asked for, as static tokens may be among them.
   uint32_t num_spare = 0;
   storage::RowLease* rows = nullptr;
 };
 
 struct IndexedScratch {
-  // Of each q head, room for every token: first those of the middle that may be critical.
+  // For each q head, room for every token; tokens of the middle that may be critical come first.
   uint32_t* tokens = nullptr;  // [group][stride]
   float* scores = nullptr;     // [group][stride]
   size_t stride = 0;
-  uint32_t* fixed = nullptr;          // Sinks, static tokens and window,
-  float* fixed_scores = nullptr;      // ... and their scores: [group][stride].
+  uint32_t* fixed = nullptr;          // Sinks, static tokens and window.
+  float* fixed_scores = nullptr;      // [group][stride]: scores of `fixed`.
   float* best = nullptr;              // [group]
-  double* log_fixed = nullptr;        // [group]: mass of `fixed` and the denominator.
-  float* weights = nullptr;           // [stride]: of a head.
+  double* log_fixed = nullptr;        // [group]: log of the mass of `fixed` and the denominator.
+  float* weights = nullptr;           // [stride]: weights of one head.
   uint64_t* static_bits = nullptr;    // [NumStaticWords(num_tokens)]
   size_t* count = nullptr;            // [group]
   index::FoundKeys* found = nullptr;  // [group]
-  index::IndexRun* runs = nullptr;    // Those with an index.
+  index::IndexRun* runs = nullptr;    // Runs that have an index.
   uint32_t* selected = nullptr;
-  void* select = nullptr;  // Of kernels::SelectTopK,
-  void* search = nullptr;  // ... and of the indexes.
+  void* select = nullptr;  // Scratch of kernels::SelectTopK.
+  void* search = nullptr;  // Scratch of the indexes.
   ClusterScratch clusters;
 
   // search_bytes: IndexedGroup::SearchBytes.
@@ -79,21 +79,21 @@ struct IndexedScratch {
 
 class IndexedGroup {
  public:
-  // Pointers must outlive it.
+  // All pointers must outlive it.
   IndexedGroup(const IndexedCall& call, const IndexedScratch& scratch, CallCost* cost);
 
-  // Bytes of the indexes' scratch for a search of these runs; 0 if none has an index. Changes
-  // `list`.
+  // Bytes of the indexes' scratch for a search of these runs; 0 if no run has an index. `list` is
+  // overwritten.
   static size_t SearchBytes(std::span<const HeadRun> runs, const index::SearchSpec& search,
                             uint64_t num_tokens, uint32_t group,
                             std::vector<index::IndexRun>* list);
 
-  // Selects, for each q head.
+  // Selects tokens for each q head.
   Status Select();
   SelectedTokens selected(uint32_t head) const {
     return {tokens_of(head), scores(head), scratch_.count[head]};
   }
-  // Attends to sinks, window and what was selected: writes a row of each head.
+  // Attends to sinks, window and the selected tokens; writes each head's state.
   Status Attend(const kernels::StateRows& states);
 
  private:
@@ -119,7 +119,7 @@ class IndexedGroup {
   double LogMass(const float* scores, size_t count) const;
   double LogAttended(uint32_t head) const;
   void AddRest(uint32_t head, const kernels::StateRows& state) const;
-  // The fewest listed tokens that hold the mass.
+  // Selects the fewest listed tokens that hold the mass; returns their number.
   size_t SelectMass(uint32_t head, const float* scores, size_t listed);
   void EstimateRest(const kernels::StateRows& states);
 
@@ -129,7 +129,7 @@ class IndexedGroup {
   const uint32_t group_;
   const size_t v_padded_;
   size_t num_fixed_ = 0;
-  size_t num_static_ = 0;  // Of these, those behind the sinks.
+  size_t num_static_ = 0;  // Static tokens in `fixed`, after the sinks.
 };
 
 }  // namespace attndb::attention

@@ -1,4 +1,4 @@
-// K, V and q of one layer, random, and a float64 reference of attention by each plan over them.
+// Random K, V and q of one layer, and a float64 reference of attention over them by each plan.
 #ifndef ATTNDB_ATTENTION_LAYER_TEST_UTIL_H_
 #define ATTNDB_ATTENTION_LAYER_TEST_UTIL_H_
 
@@ -39,9 +39,10 @@ struct Shape {
   uint32_t sliding_window = 0;
   float soft_cap = 0.0f;
   RopeLayout layout = RopeLayout::kHalf;
-  bool v_is_k = false;  // Values that go with the scores, as those of real heads do.
-  bool topics = false;  // Keys and values around few others, as those of real heads lie.
-  // Denominators of little to nearly all of the mass, by q head.
+  // Values are the keys, so that they go with the scores, as those of real heads do.
+  bool v_is_k = false;
+  bool topics = false;  // Keys and values lie around a few topics, as those of real heads do.
+  // [q head]: denominators that hold from little to nearly all of the mass.
   bool denominators = false;
 };
 
@@ -129,11 +130,11 @@ class Layer {
     return call;
   }
 
-  // From now on rows are read through a source that copies and counts them.
+  // From now on a source that copies and counts rows reads them.
   void CopyRows() { copies_rows_ = true; }
   const test::CopiedRows& copied() const { return copied_; }
 
-  // Key planes for every run but the last.
+  // Builds key planes for every run but the last.
   void BuildPlanes() {
     const size_t padded = kernels::RowElements(shape_.head_dim);
     planes_.reserve(runs_.size());
@@ -146,7 +147,7 @@ class Layer {
     }
   }
 
-  // Clusters and a graph for every run but the last.
+  // Builds clusters and a graph for every run but the last.
   void BuildIndexes() {
     const size_t padded = kernels::RowElements(shape_.head_dim);
     for (size_t i = 0; i < runs_.size(); ++i) {
@@ -163,7 +164,7 @@ class Layer {
     }
   }
 
-  // Product codes for every run but the last.
+  // Builds product codes for every run but the last.
   void BuildCodes() {
     const size_t padded = kernels::RowElements(shape_.head_dim);
     for (size_t i = 0; i < runs_.size(); ++i) {
@@ -176,7 +177,7 @@ class Layer {
       codes_.back() = pq_.back().get();
     }
   }
-  // For every run but the last, rankings by a few random queries.
+  // Builds rankings, by a few random queries, for every run but the last.
   void BuildRankings() {
     constexpr uint32_t kQueries = 5;
     const size_t padded = kernels::RowElements(shape_.head_dim);
@@ -204,10 +205,10 @@ class Layer {
     for (size_t i = run; i < codes_.size(); i += run_lengths_.size()) codes_[i] = nullptr;
   }
 
-  // The first element of the first q head's.
+  // Sets the first element of the first q head's row to NaN.
   void PoisonQuery() { q_[0] = std::nanf(""); }
 
-  // Value planes and means for every run but the last.
+  // Builds value planes and means for every run but the last.
   void BuildValues() {
     const size_t padded = kernels::RowElements(shape_.v_head_dim);
     coded_.clear();
@@ -233,7 +234,7 @@ class Layer {
     return RunCall(Call(plan, num_parts), threads);
   }
 
-  // What each part of a call returns, one after another.
+  // The status of each part of a call, run one after another.
   std::vector<Status> RunParts(const LayerCall& call) {
     CallRunner runner(Registry().MakeOperators(), &pool_);
     OperatorChoice choice;
@@ -245,7 +246,7 @@ class Layer {
     return statuses;
   }
 
-  // What the plan selects, by q head.
+  // The tokens that the plan selects, by q head.
   std::vector<CriticalTokens> Search(const planner::LayerPlan& plan, uint32_t num_parts) {
     std::vector<CriticalTokens> found(shape_.q_heads);
     LayerCall call = Call(plan, num_parts);
@@ -254,7 +255,7 @@ class Layer {
     return found;
   }
 
-  // These are the `count` best tokens of the range, in order, with their scores.
+  // Expects the `count` best tokens of the range, in order, with their scores.
   void ExpectBest(const CriticalTokens& found, uint32_t head, TokenRange range,
                   size_t count) const {
     std::vector<std::pair<double, uint32_t>> best;
@@ -271,7 +272,7 @@ class Layer {
     }
   }
 
-  // A call that Call described.
+  // Runs a call that Call described.
   CallCost RunCall(const LayerCall& call, bool threads) {
     CallRunner runner(Registry().MakeOperators(), &pool_);
     const uint32_t num_parts = call.num_parts;
@@ -292,8 +293,8 @@ class Layer {
     return runner.cost();
   }
 
-  // The share of the mass that the last call left out, and what its output is off by, are no more
-  // than their bounds.
+  // Expects that the share of the mass that the last call left out, and the error of its output,
+  // are at most their bounds.
   void ExpectBoundsHold(const char* text) {
     ASSERT_EQ(bounds_.size(), lse_.size());
     for (uint64_t row = 0; row < num_rows_; ++row) {
@@ -312,8 +313,9 @@ class Layer {
     }
   }
 
-  // Relative errors (norm) of all rows, and errors of lse, against float64. Where the mass that a
-  // plan asks for is held to within rounding, one token more or less is as right.
+  // Expects relative errors (norm) of all rows, and errors of lse, within `tolerance` of float64.
+  // Where the mass that a plan asks for is held to within rounding, one token more or less is
+  // right, too.
   void ExpectExact(const planner::LayerPlan& plan, double tolerance) {
     constexpr double kRounding = 1e-5;
     for (uint64_t row = 0; row < num_rows_; ++row) {
@@ -364,7 +366,7 @@ class Layer {
     return stored;
   }
 
-  // Rows around one of some others, that they may be told by few bits.
+  // Moves rows close to one of a few topics, so that few bits tell them apart.
   static void MoveToTopics(uint32_t dim, std::mt19937* random, std::vector<float>* rows) {
     constexpr size_t kTopics = 200;
     std::normal_distribution<float> normal;
@@ -390,7 +392,7 @@ class Layer {
     return score;
   }
 
-  // The tokens' lse is 8 or so.
+  // The tokens' lse is about 8.
   double Denominator(uint32_t head) const {
     return shape_.denominators ? 1 + 9.0 * (head + 1) / shape_.q_heads : -kInf;
   }
@@ -401,12 +403,12 @@ class Layer {
   }
 
   struct Difference {
-    double out = 0;   // Over the norm
-    double norm = 0;  // ... of what was expected.
+    double out = 0;   // Norm of the output's error over `norm`.
+    double norm = 0;  // Norm of the expected output.
     double lse = 0;
   };
 
-  // Of a row of the last call from float64 attention over the tokens of the plan.
+  // Difference of a row of the last call from float64 attention over the plan's tokens.
   Difference DifferenceFrom(const planner::LayerPlan& plan, uint64_t row, uint32_t head,
                             double slack) const {
     double lse = 0;
@@ -422,11 +424,11 @@ class Layer {
     return {std::sqrt(error / norm), std::sqrt(norm), std::isnan(lse_off) ? kInf : lse_off};
   }
 
-  // The static tokens of a row, by kv head: a run's share of them is by its tokens of the middle.
+  // The static tokens of a row for a kv head: runs share them by their tokens of the middle.
   std::vector<bool> Static(const planner::LayerPlan& plan, uint64_t end, uint64_t kv_head) const {
     std::vector<bool> statics(end);
     const auto in_middle = [&](uint64_t i) { return i >= plan.sink && i + plan.window < end; };
-    std::vector<uint64_t> counts;  // By run: its tokens of the middle, and of runs before.
+    std::vector<uint64_t> counts;  // [run]: tokens of the middle in it and in earlier runs.
     uint64_t sum = 0;
     uint64_t first = 0;
     for (size_t run = 0; run < run_lengths_.size() && !rankings_.empty(); ++run) {
@@ -554,7 +556,7 @@ class Layer {
   std::vector<planner::DrawBudget> draws_;
   std::vector<float> out_;
   std::vector<float> lse_;
-  std::vector<HeadBound> bounds_;  // Of the last call, if its plan has some.
+  std::vector<HeadBound> bounds_;  // Bounds of the last call, if its plan has some.
   storage::MemoryBudget budget_{uint64_t{1} << 32};
   ScratchPool pool_{&budget_};
 };

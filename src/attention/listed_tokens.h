@@ -2,7 +2,7 @@
 // them.
 //
 // Shapes:  scores [num_q_rows] rows, scores_stride apart, an element a token; q [num_q_rows] rows.
-// Rows:    those of all runs are asked for at once.
+// Rows:    the rows of all runs are asked for at once.
 // Errors:  those of reads.
 // Memory:  nothing is allocated.
 // Threads: stateless.
@@ -22,20 +22,20 @@
 
 namespace attndb::attention {
 
-// Ascending.
+// Token indices, ascending.
 struct ListedTokens {
   uint32_t* tokens = nullptr;
   size_t count = 0;
 };
 
-// Of listed tokens: q row r's of token i at scores[r * stride + i].
+// Scores of listed tokens: q row r's score of token i is at scores[r * stride + i].
 struct ListedScores {
   const float* scores = nullptr;
   size_t stride = 0;
   size_t num_q_rows = 1;
 };
 
-// What was selected of the middle, with exact scores.
+// Tokens of the middle that were selected, with exact scores.
 struct SelectedTokens {
   const uint32_t* tokens = nullptr;
   const float* scores = nullptr;
@@ -48,47 +48,49 @@ struct GroupQueries {
   size_t count = 0;
 };
 
-// Room for scores of q rows: that of row r and token i is at scores[r * stride + i].
+// Memory for scores: q row r's score of token i goes to scores[r * stride + i].
 struct GroupScores {
   float* scores = nullptr;
   size_t stride = 0;
 };
 
-// Exact scores of consecutive tokens of one run.
+// Writes exact scores of consecutive tokens of one run.
 Status ScoreRange(const HeadRun& run, TokenRange tokens, const GroupQueries& q,
                   const GroupScores& to, storage::RowLease* rows);
 
-// By how much estimates of a q row's scores are off, as a standard deviation.
+// Standard deviation of the error of estimates of a q row's scores.
 float ScoreError(const index::KeyEstimates& estimates, uint32_t bits, const float* q,
                  size_t num_elements);
 
-// The largest of any run; 0 where all scores are exact.
+// The largest such error of all runs; 0 where all scores are exact.
 float LargestScoreError(std::span<const HeadRun> runs, uint32_t bits, const float* q);
 
-// By how much estimates with this error are lowered, so that the weights they give are right in the
-// mean: the mean of exp(scale * x) for normal x of deviation `error` is exp((scale * error)^2 / 2).
+// By how much estimates with this error are lowered so that the weights that they give are right in
+// the mean: the mean of exp(scale * x) for normal x of deviation `error` is exp((scale * error)^2 /
+// 2).
 inline float ScoreShift(float error, float scale) { return 0.5f * scale * error * error; }
 
 // Whether errors of scores are so small that weights by estimates are right enough over many
-// tokens. On SmolLM2's heads, whose 4-bit errors are .28 nats, V alone of twice as many tokens
-// gives less error than K and V of the drawn; at 1 nat estimated weights are wrong by factors.
+// tokens. On SmolLM2's heads, whose 4-bit errors are .28 nats, reading V alone of twice as many
+// tokens gives less error than reading K and V of the drawn ones; at 1 nat estimated weights are
+// wrong by factors.
 inline bool ErrorsEvenOut(float error, float scale) { return error * scale <= 0.5f; }
 
-// Replaces scores that are estimates by exact ones, from K.
+// Replaces those scores that are estimates by exact ones, from K.
 Status ScoreListed(std::span<const HeadRun> runs, const ListedTokens& listed, const GroupQueries& q,
                    const GroupScores& scores, storage::RowLease* rows, CallCost* cost);
 
-// Exact scores of all listed tokens, from K.
+// Writes exact scores of all listed tokens, from K.
 Status ReadScores(std::span<const HeadRun> runs, const ListedTokens& listed, const GroupQueries& q,
                   const GroupScores& scores, storage::RowLease* rows, CallCost* cost);
 
-// Folds the tokens into a state of each q row: by V, or by codes of it (8 bits) in runs that have
+// Folds the tokens into a state for each q row: by V, or by its codes of 8 bits in runs that have
 // them.
 Status AttendListed(std::span<const HeadRun> runs, const ListedTokens& listed,
                     const ListedScores& scores, const kernels::LogitSpec& logit, bool by_codes,
                     const kernels::StateRows& states, storage::RowLease* rows, CallCost* cost);
 
-// Folds every token in sight, by exact scores, into a state of each q row.
+// Folds every visible token, by exact scores, into a state for each q row.
 Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const GroupQueries& q,
                  const kernels::LogitSpec& logit, const kernels::StateRows& states,
                  storage::RowLease* rows, CallCost* cost);

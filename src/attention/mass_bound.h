@@ -1,20 +1,20 @@
-// Hard upper bounds of what a search left out: its share of the softmax mass, and what that may
-// have done to the output.
+// Hard upper bounds for what a search left out: its share of the softmax mass, and its effect on
+// the output.
 //
-// Method:  a score that is an estimate is no further from q.k than its block's bound
-//          (index::KeyEstimates::ScoreBounds), so no token left out weighs more than
-//          exp(scale * (estimate + bound)): a soft cap has slope 1 at most. One pass over the
-//          scores sums these weights block by block; the chosen tokens' weights are known.
-// Holds:   for every q and key, not in probability, with the rounding of weights and sums in it.
-//          Scores read from rows of K count as float32 gives them, which is what full attends by:
-//          the rounding of those sums of products is not in it.
-// Output:  out of full = (1 - share) * out + share * w, w a mean of the rows of V left out, by
-//          their weights. So |out - out of full| <= share * |out| + share * |w|, and the last term
-//          is at most the share times the longest row, and at most the sum of each block's weights
-//          times its longest row, over the mass of the chosen. Rows are as long as their block's
-//          value planes say, or as V is where there are none. The rounding by which out itself was
-//          summed is not in it. A denominator's weight is one of the chosen, its row of V 0: all
-//          of this holds with it, and for the out that has it.
+// Method:  an estimated score differs from q.k by at most its block's bound
+//          (index::KeyEstimates::ScoreBounds), so a token that was left out weighs at most
+//          exp(scale * (estimate + bound)); a soft cap has slope 1 at most. One pass over the
+//          scores sums these weights block by block; the weights of the chosen tokens are known.
+// Holds:   for every q and key, not in probability, including the rounding of weights and sums.
+//          Scores from rows of K are taken as float32 gives them, as `full` does: the rounding of
+//          these sums of products is not included.
+// Output:  out of full = (1 - share) * out + share * w, where w is the mean of the rows of V that
+//          were left out, by their weights. So |out - out of full| <= share * |out| + share * |w|.
+//          The last term is at most the share times the longest row, and at most the sum of each
+//          block's weights times its longest row, over the mass of the chosen tokens. The longest
+//          row of a block is told by its value planes, or by V where there are none. The rounding
+//          of out itself is not included. A denominator's weight is one of the chosen, with a row
+//          of V of 0, so all of this holds for the out that includes it.
 // Memory:  nothing is allocated.
 // Threads: pure function; concurrent calls must not share spare or codes.
 #ifndef ATTNDB_ATTENTION_MASS_BOUND_H_
@@ -32,37 +32,39 @@
 
 namespace attndb::attention {
 
-// Hard upper bounds of a row of a q head; 0 where all was attended to.
+// Hard upper bounds for one row and q head; 0 where all tokens were attended to.
 struct HeadBound {
-  float mass = -1;  // Share of the softmax mass that is left out.
-  float out = -1;   // Norm of what the output is off by.
+  float mass = -1;  // Share of the softmax mass that was left out.
+  float out = -1;   // Norm of the output's error.
 };
 
 struct MassBoundCall {
-  std::span<const HeadRun> runs;  // All tokens, in order.
-  uint32_t bits = 0;              // That estimates were scanned at.
+  std::span<const HeadRun> runs;  // Runs with all tokens, in order.
+  uint32_t bits = 0;              // Bits that the estimates were scanned at.
   const float* q = nullptr;       // [head_dim padded]
-  // Of all tokens, estimates lowered by ScoreShift; -inf where a middle token was chosen.
+  // Scores of all tokens, estimates lowered by ScoreShift; -inf where a middle token was chosen.
   const float* scores = nullptr;
-  TokenRange middle;                     // All others were chosen.
+  TokenRange middle;                     // All tokens outside of it were chosen.
   std::span<const float> chosen_scores;  // Exact.
   kernels::LogitSpec logit;
-  float* spare = nullptr;      // [head_dim padded], 64-byte aligned. Written, as is
-  std::byte* codes = nullptr;  // ... [index::QueryCodeBytes(head_dim padded)].
-  // Of a weight of value 0 that is no token's and counts as chosen; -inf for none.
+  float* spare = nullptr;      // [head_dim padded], 64-byte aligned; written.
+  std::byte* codes = nullptr;  // [index::QueryCodeBytes(head_dim padded)]; written.
+  // The denominator logit, whose weight counts as chosen with value 0; -inf for none.
   float denominator_logit = -std::numeric_limits<float>::infinity();
   storage::RowLease* rows = nullptr;
 };
 
 struct LeftBound {
-  float share = 0;  // Of the mass, in [0, 1]; 1 where nothing is known.
-  float value = 0;  // Of share * |w|; Inf where rows of V overflow.
+  float share = 0;  // Share of the mass, in [0, 1]; 1 where nothing is known.
+  float value = 0;  // Bound of share * |w|; Inf where rows of V overflow.
 
-  // Of |out - out of full|, by the norm of the out that the chosen tokens and the denominator gave.
+  // Bound of |out - out of full|; `norm` is that of the out of the chosen tokens and the
+  // denominator.
   float OfOutput(double norm) const;
 };
 
-// Errors: those of reads. REQUIRES: some token was chosen; logit.scale > 0.
+// Bounds what the chosen tokens leave out. Errors: those of reads. REQUIRES: some token was chosen;
+// logit.scale > 0.
 Result<LeftBound> BoundLeft(const MassBoundCall& call, CallCost* cost);
 
 }  // namespace attndb::attention

@@ -1,16 +1,16 @@
-// The interface of an operator: one way to attend to the tokens of a kv head. Each has a file of
-// its own; which of them runs a head is the registry's to say (attention/registry.h).
+// The interface of an operator: one way to attend to the tokens of a kv head. Each operator has a
+// file of its own; the registry decides which of them runs a head (attention/registry.h).
 //
 // Phases:  a call is cut into units, units into ranges (work_plan.h). RunItem reads one range of a
 //          unit; when all of a unit's ranges are there, Finish does what needs them all, as a
 //          whole or by q head. Reads that depend on what was read before go into Finish.
 // Scratch: what TakeShared and TakePart take. Each is called twice a call: with an arena that
-//          measures, and with one that has the memory.
+//          measures, then with one that has the memory.
 // Errors:  those of reads.
 // Parking: while RunItem or Finish waits for rows, its thread may call them for other items, with
 //          another part.
 // Threads: RunItem and Finish may be called by as many threads as the call has parts, each with
-//          parts of its own; all else by one thread while no call is under way.
+//          parts of its own; everything else by one thread while no call is under way.
 #ifndef ATTNDB_ATTENTION_OPERATOR_H_
 #define ATTNDB_ATTENTION_OPERATOR_H_
 
@@ -30,27 +30,29 @@ class Operator {
  public:
   virtual ~Operator() = default;
 
-  // How a call of this operator's plan is cut. All heads of the call are cut alike.
+  // How a call is cut whose plan this operator runs. All heads of the call are cut alike.
   virtual WorkCut cut() const = 0;
-  // Whether Finish is called once for each q head of a unit of one row, and not once for all: heads
-  // of a unit that is shared are then finished by whatever threads are free.
+  // Whether Finish is called once for each q head of a unit of one row, instead of once for all.
+  // Then whichever threads are free finish the heads of a shared unit.
   virtual bool finishes_by_head() const { return false; }
 
-  // The call, which outlives all that follows until the next Begin.
+  // Begins a call, which outlives all calls that follow until the next Begin.
   virtual void Begin(const CallView& call) = 0;
-  // For all parts together. Called if units have several ranges.
+  // Takes the scratch that all parts share. Called if units have several ranges.
   virtual void TakeShared(Arena* /*arena*/) {}
+  // Takes the scratch of one part.
   virtual void TakePart(uint32_t part, Arena* arena) = 0;
 
-  // Of a range of a unit. REQUIRES: part->q holds the unit's rows.
+  // Runs one range of a unit. REQUIRES: part->q holds the unit's rows.
   virtual Status RunItem(const WorkItem& item, Part* part) = 0;
-  // Of a unit, after all of its ranges. REQUIRES: as RunItem; by the part that ran it, if units
-  // have one range.
+  // Finishes a unit, or one of its q heads, after all of its ranges. REQUIRES: as RunItem; the part
+  // is the one that ran the unit, if units have one range.
   virtual Status Finish(uint32_t /*unit*/, uint32_t /*group_head*/, Part* /*part*/) {
     return Status::Ok();
   }
 
-  // Of the last call, if its plan bounds what it leaves out: [q.rows()][num_q_heads]. Else empty.
+  // If the last call's plan bounds what it leaves out: the bounds, [q.rows()][num_q_heads]. Else
+  // empty.
   virtual std::span<const HeadBound> bounds() const { return {}; }
 };
 

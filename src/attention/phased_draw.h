@@ -1,20 +1,21 @@
-// The q heads of one kv head that draw by codes (`auto`), for one row: keys are drawn by weights
-// that codes give, values by those that the keys give, one sample for all heads.
+// One sample for the q heads of one kv head that draw by codes (`auto`), for one row: keys are
+// drawn by the weights that codes give, and values by the weights that these keys give.
 //
-//   1. Of each head, how its weights spread says from which weight on a token must be certain, so
-//      that the draw of the lighter ones has the variance that the head may have
-//      (weight_histogram.h). A token is drawn with the largest of the heads' probabilities, the
-//      same for all heads, and its key is read once.
-//   2. With its key's score, a token stands for its true weight over its probability: unbiased,
-//      whatever the codes are off by. What they were off by is known now, and the variance that is
-//      left is the second phase's: of what tokens stand for, a sample is drawn in the same way, and
-//      its values are read.
-//   3. The output's error is found from halves of the sample (split_error.h). A head that is off by
-//      too much draws again with less variance, up to a number of times, and then reads all.
+//   1. For each head, the spread of its weights tells from which weight on a token must be certain,
+//      so that the draw of the lighter ones has the variance that the head may have
+//      (weight_histogram.h). A token is drawn with the largest of the heads' probabilities, which
+//      is the same for all heads, and its key is read once.
+//   2. With its key's score, a token stands for its true weight over its probability, which is
+//      unbiased whatever the codes' errors are. These errors are known now, and the variance that
+//      is left belongs to the second phase: a sample of the tokens is drawn in the same way, by
+//      what they stand for, and its values are read.
+//   3. The output's error is estimated from halves of the sample (split_error.h). A head whose
+//      error is too large draws again with less variance, up to a number of times, and then attends
+//      to all tokens.
 //
-// Spread:  an error is a standard deviation of weights, over their sum, times how far values are
-//          from the output, over that output's norm. What the latter comes to is learned
-//          (planner::HeadStatistics::spread), and so what DrawBudget allows.
+// Spread:  the output's error is the standard deviation of weights over their sum, times how far
+//          values are from the output over the output's norm. The second factor is learned
+//          (planner::HeadStatistics::spread), and gives what DrawBudget allows.
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
 // Threads: one thread a group; groups are independent.
@@ -42,61 +43,61 @@
 
 namespace attndb::attention {
 
-// Tokens of the middle with their weights, each the bits of a bfloat16.
+// Tokens of the middle with their weights, as the bits of bfloat16.
 struct WeighedTokens {
   TokenRange tokens;
-  const uint16_t* words = nullptr;    // [group], words_stride apart: of tokens.begin and on.
+  const uint16_t* words = nullptr;    // [group], words_stride apart, from tokens.begin on.
   const float* references = nullptr;  // [group]: logits of weight 1.
-  const float* sums = nullptr;        // [group]: of the weights.
+  const float* sums = nullptr;        // [group]: sums of the weights.
 };
 
 struct PhasedCall {
   const LayerSpec* spec = nullptr;
   const planner::LayerPlan* plan = nullptr;
-  std::span<const HeadRun> runs;  // All tokens, in order.
-  GroupQueries q;                 // The group's; finite.
+  std::span<const HeadRun> runs;  // Runs with all tokens, in order.
+  GroupQueries q;                 // Queries of the group; finite.
   TokenRange visible;
   TokenRange middle;
-  std::span<const WeighedTokens> weights;  // Of the middle, in order.
+  std::span<const WeighedTokens> weights;  // Weights of the middle, in order.
   size_t words_stride = 0;
-  // [group] or null: of the denominators, which the states are left without.
+  // [group] or null: denominator logits. The states are left without them.
   const float* denominator_logits = nullptr;
-  planner::DrawBudget budget;  // Of each head.
-  double effort = 1;           // About so many times as many keys are read.
+  planner::DrawBudget budget;  // Budget of each head.
+  double effort = 1;           // How many times as many keys are read, about.
   uint64_t seed = 0;
   storage::RowLease* rows = nullptr;
 };
 
-// One q head of the group.
+// The draw of one q head of the group.
 struct PhasedHead {
-  float reference = 0;    // The largest logit of weight 1.
-  double log_fixed = 0;   // Of sinks, window and denominator: the log of their mass.
-  double log_mass = 0;    // Of all that is visible, by codes; then by what was read.
-  int mass_word = 0;      // The same in words, by the reference.
-  double trade = 0;       // DrawGoal::trade, of weights over their sum.
-  double max_spread = 0;  // What the standard deviation of that sum may be,
-  double predicted = 0;   // ... and what it is.
-  double error = 0;       // Found.
+  float reference = 0;   // The largest logit of weight 1 of all runs.
+  double log_fixed = 0;  // Log of the mass of sinks, window and denominator.
+  double log_mass = 0;   // Log of the mass of all visible tokens: by codes, later by what was read.
+  int mass_word = 0;     // log_mass in words, relative to the reference.
+  double trade = 0;      // DrawGoal::trade, for weights over their sum.
+  double max_spread = 0;  // The standard deviation of that sum that is allowed.
+  double predicted = 0;   // The predicted standard deviation.
+  double error = 0;       // Estimated error.
   double mass_left = 0;   // Share of the mass that was left to chance.
-  bool is_open = true;    // Not good enough yet.
+  bool is_open = true;    // Its error is not small enough yet.
   bool reads_all = false;
 };
 
 struct PhasedScratch {
   PhasedHead* heads = nullptr;          // [group]
-  WeightHistogram* by_codes = nullptr;  // [group]: of a sample of the middle.
-  WeightHistogram* by_keys = nullptr;   // Of what the head under way drew.
+  WeightHistogram* by_codes = nullptr;  // [group]: weights of a sample of the middle.
+  WeightHistogram* by_keys = nullptr;   // Weights that the head under way drew.
   uint16_t* bases = nullptr;            // [group]
-  int* key_words = nullptr;             // [group]: thresholds of the first phase,
-  float* thresholds = nullptr;          // ... and logits of the second.
-  kernels::KeptTokens drawn;            // What the first phase drew: scores are logits.
+  int* key_words = nullptr;             // [group]: thresholds of the first phase.
+  float* thresholds = nullptr;          // [group]: logits of the thresholds of the second phase.
+  kernels::KeptTokens drawn;            // What the first phase drew; its scores are logits.
   uint16_t* margins = nullptr;          // [num_tokens]
-  float* chances = nullptr;             // [num_tokens]: logs of its probabilities,
-  float* left_out = nullptr;            // ... and 1 less these.
+  float* chances = nullptr;             // [num_tokens]: logs of the tokens' probabilities.
+  float* left_out = nullptr;            // [num_tokens]: 1 minus these probabilities.
   kernels::DrawnTokens fixed;           // Sinks and window.
   kernels::DrawnLists lists;            // What the second phase drew.
   float* weights = nullptr;             // [num_tokens]
-  kernels::StateRows half_states;       // [2 * group]: of the even ones, then of the odd.
+  kernels::StateRows half_states;       // [2 * group]: even tokens, then odd ones.
 
   // num_fixed: sinks and window of a call.
   static PhasedScratch Take(uint32_t group, uint64_t num_tokens, uint64_t num_fixed,
@@ -105,10 +106,10 @@ struct PhasedScratch {
 
 class PhasedDraw {
  public:
-  // Pointers must outlive it.
+  // All pointers must outlive it.
   PhasedDraw(const PhasedCall& call, PhasedScratch* scratch, CallCost* cost);
 
-  // Writes a row of each head.
+  // Attends for each head; writes its state.
   Status Attend(const kernels::StateRows& states);
 
  private:

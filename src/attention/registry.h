@@ -1,5 +1,5 @@
-// What plans stand for: which operator runs a call, and the search that a query names. The one
-// place that knows concrete operators and searches, and that tells kinds of queries apart.
+// Maps plans to code: which operator runs a call, and the search that a query names. The one place
+// that knows concrete operators and searches, and that tells kinds of queries apart.
 //
 //   Registry registry;                                  // what this version has
 //   registry.AddSearch("toy", {.make_search = ...});    // one more
@@ -8,7 +8,7 @@
 //   registry.Choose(call, &choice);
 //   runner.Begin(call, choice);
 //
-// A query's name, keys and price are in planner/plan_registry.h; what it does is here.
+// A query's name, keys and price are in planner/plan_registry.h; how it is answered is here.
 //
 // Threads: constant after the last Add; then shared by any number of threads.
 #ifndef ATTNDB_ATTENTION_REGISTRY_H_
@@ -32,11 +32,11 @@ namespace attndb::attention {
 
 // How a query that searches is answered.
 struct QuerySearch {
-  // By a search over the scores of all keys.
+  // Makes a search over the scores of all keys.
   std::function<std::unique_ptr<const index::CriticalSearch>(const planner::LayerPlan& plan,
                                                              const LayerSpec& layer)>
       make_search;
-  // By an index that finds keys without scoring all of them: what it is asked for in such a call.
+  // For an index that finds keys without scoring all of them: what it is asked for in such a call.
   // Null where the plan registry says that no index answers the query.
   std::function<index::SearchSpec(const planner::LayerPlan& plan, const LayerSpec& layer,
                                   const planner::CallSize& size)>
@@ -47,30 +47,30 @@ class Registry {
  public:
   Registry();
 
-  // REQUIRES: the query has none yet.
+  // Registers how a query is answered. REQUIRES: the query has no search yet.
   void AddSearch(std::string query, QuerySearch search);
-  // A query that attends to all that its index selects, and to that index's estimate of the rest.
-  // REQUIRES: as AddSearch.
+  // Registers a query that attends to all that its index selects, and to the index's estimate of
+  // the rest. REQUIRES: as AddSearch.
   void AddSelection(std::string query);
 
-  // Null for plans that choose no tokens, draw them, or find them by an index. The layer says how
-  // scores become logits.
+  // The search of the plan's query; null for plans that choose no tokens, draw them, or find them
+  // by an index. The layer tells how scores become logits.
   std::unique_ptr<const index::CriticalSearch> MakeSearch(const planner::LayerPlan& plan,
                                                           const LayerSpec& layer) const;
   // What the plan's index is asked for. REQUIRES: plan.Finds().
   index::SearchSpec MakeSpec(const planner::LayerPlan& plan, const LayerSpec& layer,
                              const planner::CallSize& size) const;
 
-  // One of each, for a runner.
+  // One of each operator, for a runner.
   std::vector<std::unique_ptr<Operator>> MakeOperators() const;
-  // Which of them runs the call, and each of its heads: heads with NaN or Inf are attended to
+  // Chooses the operator of the call, and that of each head: heads with NaN or Inf are attended to
   // whole.
   void Choose(const LayerCall& call, OperatorChoice* choice) const;
 
  private:
   const QuerySearch& SearchOf(const planner::LayerPlan& plan) const;
 
-  std::map<std::string, QuerySearch, std::less<>> searches_;  // By query.
+  std::map<std::string, QuerySearch, std::less<>> searches_;  // By the query's name.
 };
 
 }  // namespace attndb::attention

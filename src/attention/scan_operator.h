@@ -1,4 +1,4 @@
-// Attends, q head by q head, to what it selects by a scan (scanning.h).
+// Attends, q head by q head, to the tokens that a scan selects (scanning.h).
 //
 // Threads: as operator.h.
 #ifndef ATTNDB_ATTENTION_SCAN_OPERATOR_H_

@@ -1,11 +1,11 @@
-// What operators have in common that scan the keys of a group in one pass, exactly or by estimates:
-// then each q head selects its critical tokens among the scores of all (sparse_head.h), and the
-// operator says what becomes of them.
+// Base class of operators that scan the keys of a group in one pass, exactly or by estimates: then
+// each q head selects its critical tokens among the scores of all (sparse_head.h), and the operator
+// decides what is done with them.
 //
-// Denominators: what a layer's denominator_logits weigh has no key, so a search by scores doesn't
-//          know it; where mass or error is meant, it is part of the whole.
-// Threads: as operator.h. The scores of a unit that has several ranges are everyone's, so that its
-//          q heads are finished by whatever threads are free.
+// Denominators: a search by scores does not know the weight of a layer's denominator_logits, which
+//          have no key; where mass or error is meant, that weight is part of the whole.
+// Threads: as operator.h. All threads share the scores of a unit that has several ranges, so that
+//          whichever threads are free finish its q heads.
 // Source:  search, then exact attention over what it found: RetrievalAttention App. B.
 #ifndef ATTNDB_ATTENTION_SCANNING_H_
 #define ATTNDB_ATTENTION_SCANNING_H_
@@ -34,7 +34,7 @@ class Scanning : public Operator {
   std::span<const HeadBound> bounds() const final { return bounds_; }
 
  private:
-  // The scores of all q heads of units, with their summaries (index/score_view.h).
+  // Scores of all q heads of units, with their summaries (index/score_view.h).
   struct Scores {
     float* scores = nullptr;  // [unit][group][num_tokens]
     float* maxima = nullptr;  // [unit][group][blocks of num_tokens]
@@ -43,10 +43,10 @@ class Scanning : public Operator {
   struct Scratch {
     GroupScorer scorer;
     HeadScratch head;
-    Scores scores;  // Of a unit, if it has one range only.
+    Scores scores;  // Scores of one unit, if units have one range.
   };
 
-  // What becomes of the tokens that a q head selects.
+  // Does what the operator does with the tokens that a q head selects.
   virtual Status Conclude(SparseHead* head, uint32_t unit, uint32_t group_head,
                           Part* part) const = 0;
 
@@ -59,10 +59,10 @@ class Scanning : public Operator {
 
  private:
   const CallView* call_ = nullptr;
-  bool needs_sums_ = false;  // The weights of blocks.
+  bool needs_sums_ = false;  // Whether the search reads the weights of blocks.
   std::vector<Scratch> parts_;
   Scores shared_;
-  std::vector<HeadBound> bounds_;  // Each written by who finishes its head.
+  std::vector<HeadBound> bounds_;  // Each is written by the thread that finishes its head.
 };
 
 }  // namespace attndb::attention

@@ -2,7 +2,7 @@
 //
 // A call leases one block and returns it when it ends. Blocks that nobody leases wait for the next
 // call as residents of the budget, which drops them when the memory is wanted for something else.
-// So there are no more blocks than calls that ran at once, and calls like those before allocate
+// So there are never more blocks than calls that ran at once, and calls like those before allocate
 // nothing.
 //
 // Errors:  kResourceExhausted, of the budget or the system, with numbers.
@@ -27,14 +27,14 @@ class ScratchPool;
 // A block of memory; goes back to the pool when destroyed.
 class ScratchLease {
  public:
-  ScratchLease() = default;  // Of nothing.
+  ScratchLease() = default;  // Holds nothing.
   ScratchLease(ScratchLease&& other) noexcept = default;
   ScratchLease& operator=(ScratchLease&& other) noexcept;
   ~ScratchLease() { Return(); }
 
   // 64-byte aligned; contents are indeterminate.
   std::byte* data() const;
-  size_t size() const;  // At least what was asked for.
+  size_t size() const;  // Bytes of the block: at least what was asked for.
   void Return();
 
  private:
@@ -44,7 +44,7 @@ class ScratchLease {
       : pool_(pool), block_(std::move(block)) {}
 
   ScratchPool* pool_ = nullptr;
-  std::shared_ptr<Block> block_;  // Null: of nothing.
+  std::shared_ptr<Block> block_;  // Null: it holds nothing.
 };
 
 class ScratchPool {
@@ -60,17 +60,17 @@ class ScratchPool {
   using Block = ScratchLease::Block;
   struct Idle {
     size_t num_bytes = 0;
-    std::weak_ptr<Block> block;  // The budget keeps it.
+    std::weak_ptr<Block> block;  // Kept alive by the budget.
   };
 
-  // The smallest idle block of so many bytes, or else the largest one; null if all are leased.
+  // The smallest idle block of at least num_bytes, else the largest one; null if all are leased.
   std::shared_ptr<Block> TakeIdle(size_t num_bytes) ATTNDB_EXCLUDES(mutex_);
   Result<std::shared_ptr<Block>> MakeBlock(size_t num_bytes, size_t wanted_bytes);
   void Return(std::shared_ptr<Block> block) ATTNDB_EXCLUDES(mutex_);
 
   storage::MemoryBudget* const budget_;
 
-  // Locked before nothing else.
+  // A leaf: nothing is locked under it.
   Mutex mutex_;
   std::vector<Idle> idle_ ATTNDB_GUARDED_BY(mutex_);
 };

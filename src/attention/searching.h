@@ -1,5 +1,5 @@
-// What operators have in common that search an index which finds keys without scoring all of them,
-// once for all q heads of a group (indexed_group.h): the operator says what becomes of what is
+// Base class of operators that search an index which finds keys without scoring all of them, once
+// for all q heads of a group (indexed_group.h): the operator decides what is done with what is
 // found.
 //
 // Threads: as operator.h. A unit is one item: a search sees all runs of the chain at once.
@@ -25,17 +25,18 @@ class Searching : public Operator {
   const CallView& call() const { return *call_; }
 
  private:
-  // What becomes of the tokens that the group's search found.
+  // Does what the operator does with the tokens that the group's search found.
   virtual Status Conclude(IndexedGroup* group, const WorkUnit& unit, Part* part) const = 0;
 
-  // How many more keys than k an index finds, where some of them may be static. Whole blocks are
-  // selected as they are: their static tokens are attended to once.
+  // How many more keys than k the index is asked for, as some of them may be static. Indexes that
+  // select whole blocks are asked for k: static tokens of the blocks are attended to once.
   uint32_t NumSpare() const;
 
   const CallView* call_ = nullptr;
-  size_t search_bytes_ = 0;  // Of an index's scratch: the most that a kv head may need.
-  size_t num_clusters_ = 0;  // The most that a kv head has, if the plan estimates by them.
-  std::vector<index::IndexRun> indexes_;  // Of a kv head, to ask for that.
+  size_t search_bytes_ = 0;  // Bytes of an index's scratch: the most that a kv head may need.
+  size_t num_clusters_ = 0;  // Most clusters of a kv head, if the plan estimates by clusters.
+  // The runs of a kv head, to ask how much scratch it needs.
+  std::vector<index::IndexRun> indexes_;
   std::vector<IndexedScratch> parts_;
 };
 

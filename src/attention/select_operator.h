@@ -1,6 +1,7 @@
-// Session::Search: selects what a plan selects, by a scan or by an index, and attends to nothing.
+// Session::Search: selects the tokens that a plan selects, by a scan or by an index, and attends to
+// none.
 //
-// Output:  LayerCall::found, of each q head: the critical tokens and their exact scores.
+// Output:  LayerCall::found, for each q head: the critical tokens and their exact scores.
 // Memory:  the caller's lists grow.
 // Threads: as operator.h.
 #ifndef ATTNDB_ATTENTION_SELECT_OPERATOR_H_

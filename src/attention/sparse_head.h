@@ -1,16 +1,18 @@
-// One q head of a row whose plan leaves tokens out: from the scores of all tokens to its state.
+// Selection and attention for one q head of a row whose plan leaves tokens out, from the scores of
+// all tokens.
 //
 //   0. Static tokens of the middle, if the plan has some (static_tokens.h), are scored exactly, and
-//      hidden from what follows.
-//   1. The search chooses candidates in the middle. Where their scores are estimates, they are
-//      scored exactly, and the search keeps what is critical then.
+//      hidden from the steps that follow.
+//   1. The search chooses candidates in the middle. If their scores are estimates, they are scored
+//      exactly, and the search keeps those that are critical then.
 //   2. Sinks, static and critical tokens and window are folded into the state, with the scores that
 //      they have.
 //   3. The remainder is dropped, or estimated from a sample of its tokens (remainder.h) or from
 //      value planes (value_remainder.h).
 //
-// A plan with exact_fallback bounds the mass left out before step 2 (mass_bound.h). Where that is
-// too much, all tokens are attended to exactly instead; elsewhere, the output's error is bounded.
+// A plan with exact_fallback bounds the mass that is left out before step 2 (mass_bound.h). Where
+// that is too much, all tokens are attended to exactly instead; elsewhere, the output's error is
+// bounded.
 //
 // Errors:  those of reads.
 // Memory:  scratch is the caller's; nothing is allocated.
@@ -39,17 +41,17 @@ namespace attndb::attention {
 struct HeadCall {
   const LayerSpec* spec = nullptr;
   const planner::LayerPlan* plan = nullptr;
-  std::span<const HeadRun> runs;  // All tokens, in order.
+  std::span<const HeadRun> runs;  // Runs with all tokens, in order.
   const float* q = nullptr;       // [head_dim padded]
-  uint64_t num_tokens = 0;        // Visible.
+  uint64_t num_tokens = 0;        // Visible tokens.
   TokenRange middle;
-  // Of the q head's denominator, which the state is left without; -inf where there is none.
+  // The q head's denominator logit, which the state is left without; -inf if there is none.
   float denominator_logit = -std::numeric_limits<float>::infinity();
-  uint64_t seed = 0;  // Of the sample.
+  uint64_t seed = 0;  // Seed of the sample.
   const index::CriticalSearch* search = nullptr;
-  index::ScoreView view;  // Scores of all tokens. Changed.
+  index::ScoreView view;  // Scores of all tokens; changed.
   storage::RowLease* rows = nullptr;
-  HeadBound* bound = nullptr;  // If the plan bounds. Written.
+  HeadBound* bound = nullptr;  // Written if the plan bounds.
 };
 
 struct HeadScratchSize {
@@ -62,35 +64,35 @@ struct HeadScratchSize {
 struct HeadScratch {
   uint32_t* indices = nullptr;     // [num_tokens + slack]
   float* chosen_scores = nullptr;  // [num_tokens]
-  void* select = nullptr;          // Of the search.
-  // If the plan has static tokens: those, ascending, their scores, and room to list them.
+  void* select = nullptr;          // Scratch of the search.
+  // If the plan has static tokens: the tokens, ascending, their scores, and a bit for each token.
   uint32_t* statics = nullptr;
   float* static_scores = nullptr;
   uint64_t* static_bits = nullptr;  // [NumStaticWords(num_tokens)]
-  // If the plan bounds: for a run's query.
+  // If the plan bounds: a query prepared for one run.
   float* spare = nullptr;      // [head_dim padded]
   std::byte* codes = nullptr;  // [index::QueryCodeBytes(head_dim padded)]
   // If the plan estimates the remainder.
   float* drawn = nullptr;    // [num_tokens]: scores by which tokens were drawn.
-  float* masses = nullptr;   // Of blocks.
-  float* weights = nullptr;  // Of a block.
+  float* masses = nullptr;   // Masses of blocks.
+  float* weights = nullptr;  // Weights of one block.
 
   static HeadScratch Take(const HeadScratchSize& size, Arena* arena);
 };
 
 class SparseHead {
  public:
-  // Pointers must outlive it.
+  // All pointers must outlive it.
   SparseHead(const HeadCall& call, const HeadScratch& scratch, CallCost* cost);
 
-  // Selects, and attends to what was selected: writes one row.
+  // Selects, and attends to what was selected: writes the state.
   Status Attend(const kernels::StateRows& state);
-  // Selects only.
+  // Only selects.
   Result<SelectedTokens> Select();
 
  private:
   kernels::LogitSpec logit() const { return {call_.spec->scale, call_.spec->soft_cap}; }
-  // What the state's tokens and the denominator weigh, in units of exp(state's max).
+  // The weight of the state's tokens and of the denominator, in units of exp(state's max).
   double WholeSum(const kernels::StateRows& state) const;
   std::span<const uint32_t> statics() const { return {scratch_.statics, num_static_}; }
   Status HideStatic();
@@ -99,11 +101,11 @@ class SparseHead {
   Result<size_t> FindCritical();
   Result<size_t> Choose();
   Result<size_t> ChooseCritical(uint32_t* indices);
-  // What the chosen tokens leave out at most; all of the mass if that is too much.
+  // Bounds what the chosen tokens leave out; all of the mass if that is too much.
   Result<LeftBound> BoundChosen(size_t num_chosen);
   void NoteBound(const LeftBound& left, const kernels::StateRows& state);
   Status ScoreExactly(uint32_t* indices, size_t count, float* scores);
-  // Leaves the indices relative to their runs.
+  // Folds tokens into the state. Leaves `indices` relative to their runs.
   Status Fold(uint32_t* indices, const float* scores, size_t count, const kernels::LogitSpec& logit,
               const kernels::StateRows& state);
 

@@ -1,7 +1,7 @@
-// What operators have in common that attend to tokens without choosing among them: K and V as
-// stored, float32 arithmetic, blocked for many q rows, shared by a group for few.
+// Base class of operators that attend to tokens without choosing among them: K and V as stored,
+// float32 arithmetic, blocked for many q rows, shared by a group for few.
 //
-// Bits:    ranges of a unit are folded into states of their own, which are merged in order.
+// Bits:    each range of a unit is folded into states of its own; these are merged in order.
 // Threads: as operator.h.
 #ifndef ATTNDB_ATTENTION_STREAMING_H_
 #define ATTNDB_ATTENTION_STREAMING_H_
@@ -26,10 +26,10 @@ class Streaming : public Operator {
 
  private:
   struct Scratch {
-    void* block = nullptr;  // Of kernels::AttendBlock.
+    void* block = nullptr;  // Scratch of kernels::AttendBlock.
     uint32_t* lo =
-        nullptr;  // [rows of a unit * group]: the first token of a run that a q row sees,
-    uint32_t* hi = nullptr;  // ... and the one after the last.
+        nullptr;  // [rows of a unit * group]: the first token of a run that a q row sees.
+    uint32_t* hi = nullptr;  // [rows of a unit * group]: the token after the last that it sees.
   };
 
   struct RowRange {
@@ -37,7 +37,7 @@ class Streaming : public Operator {
     uint64_t count = 0;
   };
 
-  // Tokens that rows of the unit see and do not attend to.
+  // Tokens that rows of the unit see but do not attend to.
   virtual TokenRange LeftOut(const WorkUnit& /*unit*/) const { return {}; }
 
   kernels::StateRows StatesOf(const WorkItem& item, Part* part) const;
@@ -45,15 +45,16 @@ class Streaming : public Operator {
                       Part* part);
   Status AttendRun(const WorkUnit& unit, const HeadRun& run, TokenRange range,
                    const kernels::StateRows& states, Part* part);
-  // By some rows of the unit.
+  // Attends for some rows of the unit.
   Status AttendRows(const WorkUnit& unit, RowRange rows, const HeadRun& run, TokenRange range,
                     const kernels::StateRows& states, Part* part);
-  // What of the range each q row sees, relative to its begin. Returns whether all see all of it.
+  // Finds the tokens of the range that each q row sees, relative to its begin. True if all rows see
+  // all of them.
   bool FindVisible(RowRange rows, TokenRange range, const Scratch& scratch) const;
 
   const CallView* call_ = nullptr;
   std::vector<Scratch> parts_;
-  size_t range_rows_ = 0;      // Rows of a range's states, rounded up to lines of the cache.
+  size_t range_rows_ = 0;      // Rows of a range's states, rounded up to whole cache lines.
   kernels::StateRows shared_;  // [unit][range][range_rows_]
 };
 

@@ -1,4 +1,5 @@
-// Moves q rows out of, and output rows into, the caller's arrays, whatever their strides and types.
+// Copies q rows from the caller's arrays, and output rows into them, whatever their strides and
+// types.
 //
 // Shapes:  one token's heads [first_head, first_head + num_heads) at a time: the group of a kv
 //          head.
@@ -25,7 +26,7 @@ void LoadHeads(const TensorView& view, uint64_t row, uint32_t first_head, uint32
 void StoreHeads(const float* from, size_t from_stride, uint64_t row, uint32_t first_head,
                 uint32_t num_heads, const MutableTensorView& view);
 
-// Brings rows of layout kInterleaved to kHalf in place; `spare` holds as much as `rows`.
+// Converts rows from layout kInterleaved to kHalf in place; `spare` holds as much as `rows`.
 void ToHalfLayout(const Rope& rope, uint32_t head_dim, size_t num_rows, size_t padded, float* rows,
                   float* spare);
 

@@ -1,8 +1,8 @@
-// The remainder estimated from means of values: the middle tokens that a search left out, those of
-// a block by their estimated weights and the mean of the block's values.
+// Estimates the remainder, the middle tokens that a search left out, from means of values: the
+// tokens of a block by their estimated weights and the mean of the block's values.
 //
-// Bias:    what weights and values of a block's tokens have in common is lost. Runs without means,
-//          and blocks of which the call does not see all tokens, are read from V.
+// Bias:    the correlation of weights and values within a block is lost. Runs without means, and
+//          blocks with hidden tokens, are read from V.
 // Memory:  tokens and token_scores [num_tokens of the call].
 // Threads: pure function.
 // Source:  block means that stand for clusters of tokens: RetroInfer (arXiv:2505.02922).
@@ -23,8 +23,8 @@
 namespace attndb::attention {
 
 struct ValueRemainderCall {
-  std::span<const HeadRun> runs;  // All tokens, in order.
-  const float* scores = nullptr;  // Of all tokens; -inf where a middle token was chosen.
+  std::span<const HeadRun> runs;  // Runs with all tokens, in order.
+  const float* scores = nullptr;  // Scores of all tokens; -inf where a middle token was chosen.
   TokenRange middle;
   kernels::LogitSpec logit;
   uint32_t* tokens = nullptr;
@@ -32,8 +32,8 @@ struct ValueRemainderCall {
   storage::RowLease* rows = nullptr;
 };
 
-// Folds the remainder into `state`, which holds the chosen tokens. Returns its mass over exp(the
-// state's max); NaN if a score is NaN.
+// Folds the remainder into `state`, which holds the chosen tokens. Returns the remainder's mass in
+// units of exp(the state's max); NaN if a score is NaN.
 Result<double> FoldValueRemainder(const ValueRemainderCall& call, const kernels::StateRows& state,
                                   CallCost* cost);
 

@@ -1,4 +1,4 @@
-// Rows of one kv head, wherever they lie: a source for tests of what attends to them.
+// A source of rows of one kv head, for tests of code that attends to them.
 #ifndef ATTNDB_ATTENTION_VIEW_ROWS_TEST_UTIL_H_
 #define ATTNDB_ATTENTION_VIEW_ROWS_TEST_UTIL_H_
 
@@ -14,7 +14,7 @@ namespace attndb::attention {
 
 class ViewRows final : public storage::RowSource {
  public:
-  // The next run. The views must outlive this.
+  // Adds the next run. The views must outlive this.
   HeadRun Add(TokenRange tokens, const kernels::RowsView& k, const kernels::RowsView& v) {
     views_.emplace_back(k, v);
     return {.tokens = tokens,

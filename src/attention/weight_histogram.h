@@ -1,5 +1,5 @@
-// How the weights of a sample of tokens spread, and from which weight on tokens must be certain so
-// that a draw of the others has a given variance.
+// The distribution of the weights of a sample of tokens, which tells from which weight on tokens
+// must be certain so that a draw of the others has a given variance.
 //
 // Units:   logs of weights in words: 128 to a power of two, as the bits of a bfloat16 count them.
 //          Buckets are a quarter of a power of two wide.
@@ -17,12 +17,12 @@
 
 namespace attndb::attention {
 
-// What a draw is for. One more token takes t^2 / (2 sqrt(V)) off the standard deviation sqrt(V): a
-// head draws until that is no more than `trade`, so that tokens go where they help most.
+// The aim of a draw. One more token takes t^2 / (2 sqrt(V)) off the standard deviation sqrt(V): a
+// head draws until that is at most `trade`, so that tokens go where they help most.
 struct DrawGoal {
-  double variance = 0;      // That is there before the draw, and adds to its own.
-  double trade = 0;         // What t^2 / sqrt(V) may be,
-  double max_variance = 0;  // ... and V, whatever it takes.
+  double variance = 0;      // Variance that is there before the draw, and adds to the draw's own.
+  double trade = 0;         // Limit of t^2 / sqrt(V).
+  double max_variance = 0;  // Limit of V, whatever it takes.
 };
 
 class WeightHistogram {
@@ -30,8 +30,8 @@ class WeightHistogram {
   static constexpr int kBucketWords = kernels::kWordsOfTwo / 4;
   static constexpr int kNumBuckets = 256;
 
-  // From now on words in [top - kNumBuckets * kBucketWords, top) are told apart; others count as
-  // the nearest of these.
+  // Starts over. From now on words in [top - kNumBuckets * kBucketWords, top) are told apart;
+  // others count as the nearest of these.
   void Reset(int top) {
     counts_.fill(0);
     first_ = top - kNumBuckets * kBucketWords;
@@ -44,8 +44,8 @@ class WeightHistogram {
   }
 
   // The largest threshold, in words, that the goal allows, where each weight stands for `share`
-  // tokens and one of word `unit` is 1; the lowest that is told apart if there is none. *variance,
-  // unless null, takes the V that it leads to, the goal's own included.
+  // tokens and one of word `unit` is 1; the smallest threshold that is told apart if there is none.
+  // *variance, unless null, takes the V that it leads to, including the goal's own variance.
   int FindThreshold(const DrawGoal& goal, double share, int unit, double* variance = nullptr) const;
 
  private:

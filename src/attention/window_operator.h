@@ -1,4 +1,4 @@
-// Attention over sink and window alone: the middle is left out.
+// Attention over sink and window only: the middle is left out.
 //
 // Threads: as operator.h.
 #ifndef ATTNDB_ATTENTION_WINDOW_OPERATOR_H_

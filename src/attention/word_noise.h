@@ -1,10 +1,11 @@
-// Noise by which tokens are drawn whose weights are the bits of bfloat16 (kernels/draw.h:
-// DrawByWords), and with which probability that is.
+// Noise for drawing tokens whose weights are the bits of bfloat16 (kernels/draw.h: DrawByWords),
+// and the probabilities of being drawn.
 //
-// Draw:    a token of margin l is drawn with the share of the table's words that are no more than
-//          l. That share is counted, so that sums of 1 / probability are unbiased to the last bit,
-//          whatever the bits of a bfloat16 make of a logarithm. From kCertain on it is 1; at margin
-//          0, that of all light tokens, it is 1 / kSize: no token is never drawn.
+// Draw:    a token of margin l is drawn with a probability that is the share of the table's words
+//          that are at most l. That share is counted, so that sums of 1 / probability are unbiased
+//          to the last bit, whatever the bits of a bfloat16 make of a logarithm. From kCertain on
+//          it is 1; at margin 0, that of all light tokens, it is 1 / kSize: every token can be
+//          drawn.
 // Threads: pure functions.
 #ifndef ATTNDB_ATTENTION_WORD_NOISE_H_
 #define ATTNDB_ATTENTION_WORD_NOISE_H_
@@ -26,13 +27,13 @@ class WordNoise {
 
   explicit WordNoise(uint64_t seed) : seed_(seed) {}
 
-  // The noise of `token` and those after it, up to the next multiple of kStretch.
+  // The noise of `token` and the tokens after it, up to the next multiple of kStretch.
   const uint16_t* From(uint64_t token) const;
 
-  // What is known of a token by its margin, which is at most kCertain.
+  // Chances of a token by its margin, which is at most kCertain.
   struct Chances {
-    std::array<float, kCertain + 1> logs;      // Of the probability of being drawn,
-    std::array<float, kCertain + 1> left_out;  // ... and 1 less it.
+    std::array<float, kCertain + 1> logs;      // Log of the probability of being drawn.
+    std::array<float, kCertain + 1> left_out;  // 1 minus that probability.
   };
   static const Chances& ChancesOfMargins();
 

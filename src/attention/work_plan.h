@@ -1,9 +1,9 @@
-// How one Attend is cut into items of work: a pure function of its sizes, so that results do not
-// depend on which thread does what.
+// Cuts one Attend into items of work: a pure function of its sizes, so that results do not depend
+// on which thread does what.
 //
-// A unit is a set of q rows of one kv head that is finished together. Its tokens may be cut into
-// ranges; (unit, range) is an item. Who finishes the last item of a unit merges the unit's ranges,
-// in order: no thread ever waits for another.
+// A unit is a set of q rows of one kv head that are finished together. Its tokens may be cut into
+// ranges; (unit, range) is an item. The thread that finishes the last item of a unit merges the
+// unit's ranges, in order: no thread ever waits for another.
 //
 // Threads: values and pure functions.
 #ifndef ATTNDB_ATTENTION_WORK_PLAN_H_
@@ -26,8 +26,8 @@ struct WorkSizes {
   uint32_t num_kv_heads = 0;
   uint32_t group_size = 0;
   uint64_t num_rows = 0;    // Rows of q: the newest tokens.
-  uint64_t num_tokens = 0;  // Up to and including the newest row's.
-  uint64_t window = 0;      // Token i sees (i - window, i]; 0 = all up to i.
+  uint64_t num_tokens = 0;  // Tokens up to and including the newest row's.
+  uint64_t window = 0;      // Token i sees (i - window, i]; 0 = all tokens up to i.
   WorkCut cut;
   uint32_t num_parts = 1;
 };
@@ -36,7 +36,7 @@ struct WorkUnit {
   uint32_t kv_head = 0;
   uint64_t first_row = 0;
   uint64_t num_rows = 0;
-  TokenRange tokens;  // Seen by any of its rows.
+  TokenRange tokens;  // Tokens that any of its rows sees.
   uint32_t num_ranges = 1;
 
   // Tokens of range `range`: equal shares of kRangeMultiple tokens; the last ones may be empty.
@@ -50,9 +50,9 @@ struct WorkItem {
 
 struct WorkPlan {
   std::vector<WorkUnit> units;
-  // In the order of execution: longest units first. Of units that are as long, all first ranges go
-  // ahead, so that what a first range finds for its unit is there when the others begin; then one
-  // unit after another, so that some are finished while others are still read.
+  // Items in the order of execution: longest units first. For units of equal length, all first
+  // ranges come first, so that what a first range finds for its unit is there when the others
+  // begin; then one unit after another, so that some are finished while others are still read.
   std::vector<WorkItem> items;
   uint64_t rows_per_unit_max = 0;
   uint32_t num_ranges_max = 0;

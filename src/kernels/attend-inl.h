@@ -67,25 +67,25 @@ inline void AddValues(const Rows& values, size_t first, size_t num_keys, size_t 
   }
 }
 
-// Vectors of a row of values that are summed at a time: what registers hold, and no more than four
-// for several q rows. Wider ones compute faster and fetch worse (measured at 256 elements).
+// Vectors of a row of values that are summed at a time: as many as registers hold, and at most four
+// for several q rows. More of them compute faster and fetch worse (measured at 256 elements).
 template <size_t kRows>
 constexpr size_t ValueVecs() {
   if (!kManyRegisters) return kRows == 1 ? 8 : kRows <= 3 ? 4 : 2;
   if (kRows <= 2) return 16 / kRows;
   return kRows <= 4 ? 4 : 2;
 }
-// Rows of a run that sweeps go over at a time where a row takes several: few, so that memory is
-// read almost in order and at an even pace. (Rows here and there have no order to keep: sweeps over
-// a whole tile take a quarter less time at 128 elements.) Eight q rows, three where vectors are
-// short, are bound by arithmetic: longer sweeps.
+// Rows of a run that one sweep goes over where a row takes several sweeps: few, so that memory is
+// read almost in order and at an even pace. (Listed rows have no order to keep: sweeps over a whole
+// tile take a quarter less time at 128 elements.) Eight q rows, three where vectors are short, are
+// bound by arithmetic and take longer sweeps.
 template <size_t kRows>
 inline size_t SweepRows(size_t row_bytes) {
   const size_t bytes = kRows >= 8 ? 8192 : !kManyRegisters && kRows >= 3 ? 4096 : 0;
   return bytes <= 8 * row_bytes ? 8 : bytes / row_bytes;
 }
 
-// All elements of num_keys rows of values, weighted, into the states' `out`.
+// Adds num_keys weighted rows of values, all their elements, to the states' `out`.
 template <size_t kRows, typename Rows>
 [[gnu::noinline]] void AddValuesTile(const Rows& values, size_t first, size_t num_keys,
                                      size_t num_elements, bool prefetch, const float* weights,
@@ -114,7 +114,7 @@ template <size_t kRows, typename Rows>
   }
 }
 
-// One tile of tokens into the states of kRows q rows.
+// Folds one tile of tokens into the states of kRows q rows.
 template <size_t kRows, typename Rows>
 [[gnu::noinline]] void AttendTile(const Rows& keys, const Rows& values, size_t first,
                                   size_t num_keys, const float* q, size_t k_elements,
@@ -132,8 +132,8 @@ template <size_t kRows, typename Rows>
                        states.out_stride);
 }
 
-// Calls f<rows>(first row) for passes of 8, 4, 3, 2 or 1 q rows. By quads, 5 rows are 3 + 2 and 6
-// are 3 + 3: cheaper than 4 + 1 and 4 + 2.
+// Calls f<rows>(first row) for passes of 8, 4, 3, 2 or 1 q rows. With quads, 5 rows are 3 + 2 and 6
+// are 3 + 3, which is cheaper than 4 + 1 and 4 + 2.
 template <bool kQuads, typename F>
 inline void ForEachPass(size_t num_q_rows, F&& f) {
   size_t r = 0;
@@ -162,8 +162,8 @@ inline void ForEachPass(size_t num_q_rows, F&& f) {
   }
 }
 
-// Calls tile(first, num_keys, pass<rows>(row, prepared q)) ... for up to kMaxSweepRows q rows a
-// sweep.
+// Calls tile<rows>(first, num_keys, row, prepared q, is first pass) for each tile and pass, with up
+// to kMaxSweepRows q rows a sweep.
 template <typename T, typename F>
 inline void ForEachTile(const float* q, size_t q_stride, size_t num_q_rows, size_t num_elements,
                         size_t num_tokens, F&& tile) {
@@ -208,8 +208,8 @@ void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_
   });
 }
 
-// weights[r * kTile + j]: of token first + j by its score, 0 for the rest of the tile; updates max
-// and sum of the states. rescale: what their `out` are to be scaled by.
+// weights[r * kTile + j]: weight of token first + j by its score, 0 for the rest of the tile.
+// Updates max and sum of the states. rescale: factors for the states' `out`.
 [[gnu::noinline]] void WeighScored(const float* scores, size_t scores_stride, size_t num_rows,
                                    size_t first, size_t num_keys, const LogitSpec& logit,
                                    const StateRows& states, float* weights, float* rescale) {
@@ -222,7 +222,7 @@ void Attend(const RowsView& k, const RowsView& v, const uint32_t* indices, size_
   }
 }
 
-// A tile of tokens whose scores are known into the states of kRows q rows.
+// Folds one tile of tokens whose scores are known into the states of kRows q rows.
 template <size_t kRows, typename Rows>
 [[gnu::noinline]] void AttendScoredTile(const float* scores, size_t scores_stride,
                                         const Rows& values, size_t first, size_t num_keys,

@@ -167,7 +167,7 @@ inline bool SeesAny(const BlockMask& mask, size_t r) {
   return any;
 }
 
-// One packed tile into the states of a block of rows.
+// Folds one packed tile into the states of a block of rows.
 void AttendPackedTile(const BlockScratch& scratch, const BlockMask& mask, size_t num_keys,
                       bool finite_values, const float* q, size_t q_stride, size_t num_rows,
                       size_t k_elements, size_t v_elements, const LogitSpec& logit,
@@ -205,7 +205,7 @@ void AttendPackedTile(const BlockScratch& scratch, const BlockMask& mask, size_t
   });
 }
 
-// The tokens that any of some rows sees.
+// The tokens that at least one of some rows sees.
 struct TokenRange {
   size_t begin;
   size_t end;

@@ -11,7 +11,7 @@
 //          otherwise the result would depend on where a set is split.
 // Tricks:  adding c to max multiplies the set's weight by e^c (a sample that stands for n/m as
 //          many tokens: c = ln(n/m)). A finished (out, lse) is a state again: max = lse, sum = 1.
-// Sinks:   learned ones of a model are logits of its denominators: AddToDenominators.
+// Sinks:   the learned sinks of a model are denominator logits here: AddToDenominators.
 // Threads: stateless; concurrent calls must not share states.
 // Source:  Milakov & Gimelshein 2018 (arXiv:1805.02867), Alg. 3; merge: RetrievalAttention, App. B.
 #ifndef ATTNDB_KERNELS_ATTENTION_STATE_H_
@@ -49,8 +49,8 @@ void InitStates(const StateRows& states, size_t num_rows, size_t v_head_dim);
 // REQUIRES: no overlap of memory; no token in both sets.
 void MergeStates(const StateRows& from, const StateRows& into, size_t num_rows, size_t v_head_dim);
 
-// Adds exp(logits[r]) to the sum of row r, and nothing to its out: a token of value 0. The states
-// are what is finished, so that it is added once. REQUIRES: logits are finite.
+// Adds exp(logits[r]) to the sum of row r, and nothing to its out, as a token of value 0 does. To
+// be called once, on states that are about to be finished. REQUIRES: logits are finite.
 void AddToDenominators(const float* logits, const StateRows& states, size_t num_rows,
                        size_t v_head_dim);
 

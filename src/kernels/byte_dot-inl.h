@@ -57,7 +57,7 @@ void DotBytes(const int8_t* row, const int8_t* rows, size_t stride, size_t num_c
     DotFourRows(row, four, num_channels, dots + i);
   }
   if (i == num_indices) return;
-  // The last ones: the first of them stands in for those that lack.
+  // The last group: missing rows are filled up with its first row.
   const int8_t* four[kByteRows];
   int32_t four_dots[kByteRows];
   for (size_t r = 0; r < kByteRows; ++r) {

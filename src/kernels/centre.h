@@ -15,8 +15,8 @@ namespace attndb::kernels {
 // sums[d] = sum over rows of channel d, in the order of rows.
 void SumRows(const float* rows, size_t stride, size_t num_rows, size_t num_channels, float* sums);
 
-// row = (row - mean) * scale, for each; norm_sq[row] is the sum of its squares then, in float32, of
-// which no more than num_channels / 4 follow each other.
+// row = (row - mean) * scale, for each row; norm_sq[row] is then the sum of its squares, in
+// float32, with at most num_channels / 4 dependent additions.
 void CentreRows(float* rows, size_t stride, size_t num_rows, size_t num_channels, const float* mean,
                 const float* scale, float* norm_sq);
 

@@ -1,11 +1,11 @@
 // Internal: sums of the lookup tables' entries of two blocks of product codes, in 16 bits.
 //
 // By shuffles: the entries of a subspace lie in registers, and one instruction looks up those of 32
-//          or 64 keys: of 16 entries on AVX2 and AVX-512, with VBMI of 64 as well, and of 256 by
-//          four of these, among which the code's top bits choose. Bytes are added to words of two
-//          keys: the sum of all words, modulo 2^16, and that of upper bytes give both keys' sums.
+// or 64 keys: from 16 entries on AVX2 and AVX-512, from 64 with VBMI, and from 256 by four such
+// look-ups, among which the code's top bits choose. Found bytes are added as words of two keys: the
+// sum of all words, modulo 2^16, and the sum of upper bytes give both keys' sums.
 // By loads: entries are words, those of four q rows side by side, so that one load of 64 bits and
-//          one addition serve four rows; no sum carries into its neighbour.
+// one addition serve four rows; no sum carries into its neighbour.
 #ifndef ATTNDB_KERNELS_CODE_SUMS_INL_H_
 #define ATTNDB_KERNELS_CODE_SUMS_INL_H_
 
@@ -16,7 +16,7 @@
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
-// Rows of a pass, and where the sums of each begin: two blocks.
+// Rows of a pass, and the distance of their sums: two blocks.
 inline constexpr size_t kTableRows = 4;
 inline constexpr size_t kSumStride = 2 * kCodeKeys;
 
@@ -33,17 +33,17 @@ inline constexpr bool kShuffles = false;
 
 #if defined(__AVX2__)
 
-// The codes of a register of keys, as lookups take them, and the entries of a subspace.
+// CodeIndex: the codes of a register of keys, as look-ups take them. Entries: those of a subspace.
 template <size_t kBits>
 struct CodeIndex;
 template <size_t kBits>
 struct Entries;
 
-// Shared halves of a byte: codes of two subspaces.
+// Codes of two subspaces share a byte.
 template <>
 struct CodeIndex<4> {
   CodeIndex() = default;
-  // `half`: 0 of the low one.
+  // `half`: 0 for the subspace in the low halves.
   [[gnu::always_inline]] CodeIndex(const uint8_t* line, size_t half) {
     const Words16 bytes = WordsAt(line);
 #if defined(__AVX512BW__)
@@ -106,15 +106,15 @@ struct CodeIndex<8> {
         is_odd(_mm512_movepi8_mask(AddWords(codes, codes))),
         is_last(_kand_mask64(is_upper, is_odd)) {}
   Words16 codes;
-  __mmask64 is_upper, is_odd, is_last;  // In which quarter of the centroids a code is.
+  __mmask64 is_upper, is_odd, is_last;  // Tell in which quarter of the centroids a code is.
 };
 
 template <>
 struct Entries<8> {
   [[gnu::always_inline]] explicit Entries(const uint8_t* table)
       : quarters{WordsAt(table), WordsAt(table + 64), WordsAt(table + 128), WordsAt(table + 192)} {}
-  // Four permutations of 64 bytes. Two of 128, of two registers each, take Intel's cores three
-  // instructions a piece: a fifth of the time of a scan.
+  // Four permutations of 64 bytes. Two permutations of 128 bytes, of two registers each, are three
+  // instructions each on Intel's cores: a fifth of the time of a scan.
   [[gnu::always_inline]] Words16 Find(const CodeIndex<8>& index) const {
     Words16 found = _mm512_permutexvar_epi8(index.codes, quarters[0]);
     found = _mm512_mask_permutexvar_epi8(found, index.is_odd, index.codes, quarters[1]);
@@ -133,11 +133,13 @@ inline constexpr size_t kUnitKeys = sizeof(Words16);
 // Registers of keys that share the loads of entries: those of two blocks, or of one half.
 inline constexpr size_t kSharing = kManyRegisters ? 2 : 1;
 
-// The lines of a block are read one by one, with work in between: the hardware does not fetch them
-// far enough ahead. By instruction, 8 subspaces take 7 % less time, 32 take 20 % less.
+// The lines of a block are read one by one, with work in between, and the hardware does not fetch
+// them far enough ahead. With prefetch instructions 8 subspaces take 7 % less time, 32 take 20 %
+// less.
 inline constexpr size_t kCodeBlocksAhead = 4;
 
-// Sums of kUnits registers of keys, the u-th from codes[u] on, to sums[u], rows kSumStride apart.
+// Writes sums of kUnits registers of keys, the u-th from codes[u] on, to sums[u], rows kSumStride
+// apart.
 template <size_t kBits, size_t kRows, size_t kUnits>
 [[gnu::always_inline]] inline void SumUnits(const uint8_t* const (&codes)[kUnits],
                                             const uint8_t* tables, size_t num_subspaces,
@@ -204,7 +206,7 @@ inline void SumByShuffles(const uint8_t* codes, const uint8_t* tables, size_t nu
 
 #endif  // __AVX2__
 
-// Four sums side by side of each key of a block.
+// Writes four rows' sums, side by side, for each key of a block.
 template <size_t kBits>
 inline void LoadSums(const uint8_t* codes, const uint64_t* table, size_t num_subspaces,
                      uint64_t* sums) {
@@ -246,7 +248,8 @@ inline void SumByLoads(const uint8_t* codes, const uint8_t* tables, size_t num_s
   }
 }
 
-// Sums of kBlocks blocks of codes for kRows rows, [kRows][kSumStride], from the tables of a pass.
+// Writes sums of kBlocks blocks of codes for kRows rows, [kRows][kSumStride], from the tables of a
+// pass.
 template <size_t kBits, size_t kRows, size_t kBlocks>
 [[gnu::noinline]] void SumBlocks(const uint8_t* codes, const uint8_t* tables, size_t num_subspaces,
                                  uint16_t* sums) {

@@ -13,7 +13,7 @@ namespace {
 inline constexpr size_t kCombineRows = 4;
 static_assert(kCombineColumns % (2 * kLanes) == 0);
 
-// out[r * out_stride] += sums[r], of which `left` columns are wanted.
+// out[r * out_stride] += sums[r], for `left` columns at most.
 template <size_t kRows>
 [[gnu::always_inline]] inline void AddSums(const Vec (&sums)[kRows][2], size_t left, float* out,
                                            size_t out_stride) {

@@ -15,13 +15,14 @@ namespace attndb::kernels {
 // would be a power of two apart, and push each other out of the cache.
 inline constexpr size_t kCombineColumns = 32;
 
-// Functions of columns, [columns / kCombineColumns, num_functions, kCombineColumns]; not owned.
+// Functions tabulated by column, [columns / kCombineColumns, num_functions, kCombineColumns]; not
+// owned.
 struct FunctionTable {
   const float* values = nullptr;
   size_t num_columns = 0;  // A multiple of kCombineColumns.
   size_t num_functions = 0;
 
-  // Where function f of column i lies.
+  // Place of function f of column i.
   static constexpr size_t Offset(size_t num_functions, size_t f, size_t i) {
     return (i / kCombineColumns * num_functions + f) * kCombineColumns + i % kCombineColumns;
   }

@@ -29,19 +29,20 @@ ConvertReport ConvertRows(DType from_dtype, const void* from, size_t from_stride
                           void* to, size_t to_stride, size_t num_rows, size_t num_cols,
                           size_t padded_cols);
 
-// Rows [first, first + count) of a view as float32: rows [count, view.num_elements].
+// Loads rows [first, first + count) of a view as float32: rows [count, view.num_elements].
 void LoadRows(const RowsView& view, size_t first, size_t count, float* rows);
 
-// RoPE layout of a row's first rope_dims elements; the rest, up to num_cols, is copied.
+// Converts the RoPE layout of a row's first rope_dims elements; the rest, up to num_cols, is
+// copied.
 // ToHalf:        to[i] = from[2i], to[i + rope_dims/2] = from[2i + 1].
-// ToInterleaved: its inverse.
+// ToInterleaved: the inverse of ToHalf.
 // REQUIRES: rope_dims even and <= num_cols; from and to do not overlap.
 void RopeToHalf(DType dtype, const void* from, size_t from_stride, void* to, size_t to_stride,
                 size_t num_rows, size_t rope_dims, size_t num_cols);
 void RopeToInterleaved(DType dtype, const void* from, size_t from_stride, void* to,
                        size_t to_stride, size_t num_rows, size_t rope_dims, size_t num_cols);
 
-// One value, the same bits as ConvertRows.
+// Converts one value, with the same bits as ConvertRows.
 float ToFloat32(uint16_t bits, DType dtype);
 uint16_t FromFloat32(float value, DType dtype);
 

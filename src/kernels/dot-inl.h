@@ -14,19 +14,19 @@
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
-// Keys that one round works on; a tile of scores lies in L1 between its phases.
+// Keys of a tile; its scores lie in L1 between the phases.
 inline constexpr size_t kTile = 64;
-// How far ahead rows here and there are fetched, of which a core has a few dozen lines under way:
-// half as far as a run (StreamAheadBytes) where memory is fast.
+// How far ahead listed rows are fetched; a core has a few dozen lines under way. That is half as
+// far as for a run (StreamAheadBytes) where memory is fast.
 inline constexpr size_t kListedPrefetchBytes = 4096;
 
-// Whether element i of a row begins a line of the cache: rows do, and are fetched line by line.
+// Whether element i of a row begins a cache line: rows begin one, and are fetched line by line.
 template <typename T>
 inline bool StartsLine(size_t i) {
   return 2 * kLanes * sizeof(T) >= 64 || i * sizeof(T) % 64 == 0;
 }
 
-// Some rows next to each other: by stride, which costs few address registers, or by pointer.
+// Some neighbouring rows: by stride, which takes few address registers, or by pointer.
 template <typename T>
 struct RunGroup {
   using Element = T;
@@ -47,10 +47,9 @@ struct ListedGroup {
   const T* Ahead(size_t j) const { return ahead[j]; }
 };
 
-// Rows of a run, in order (RunRows) or by index (ListedRows). T: element type. Group(i, n,
-// distance) is kCount rows from i on, of which those past n repeat some row, and the rows
-// `distance` further on for prefetch: those need not exist, since prefetch of any address does no
-// harm.
+// Rows of a run, in order (RunRows) or by index (ListedRows). T: element type. Group(i, distance)
+// is kCount rows from i on, with the rows `distance` further on for prefetch: these need not exist,
+// since the prefetch of any address does no harm.
 template <typename T>
 struct RunRows {
   using Element = T;
@@ -62,7 +61,7 @@ struct RunRows {
   static size_t RowsAhead(size_t num_q_rows, size_t row_bytes) {
     return StreamAheadBytes(num_q_rows, row_bytes) / row_bytes;
   }
-  // Fetches what nobody would before the first rows are read.
+  // Fetches rows that nothing else would fetch before they are read.
   void Start(size_t) const {}
 
   const T* operator[](size_t i) const { return data + i * stride; }
@@ -103,7 +102,7 @@ struct ListedRows {
     return group;
   }
 };
-// The last rows of a tile: `n` < kCount of them, then the first again.
+// The last group of a tile: its `n` < kCount rows, filled up with the first of them.
 template <size_t kCount, typename Rows>
 ListedGroup<typename Rows::Element, kCount> LastGroup(const Rows& rows, size_t i, size_t n) {
   ListedGroup<typename Rows::Element, kCount> group;
@@ -132,33 +131,33 @@ inline void WithRows(const RowsView& view, const uint32_t* indices, size_t num_t
   });
 }
 
-// Rows of q in the order of lanes in which the products want them; made once a call, since the
-// tiles of a run use them over and over. 64 KiB, on the stack.
+// Rows of q in the order of lanes that the products need; made once a call, since all tiles of a
+// run use them. 64 KiB, on the stack.
 inline constexpr size_t kMaxSweepRows = 16;
 struct Queries {
   alignas(64) float lanes[kMaxSweepRows * kMaxRowElements];
 };
 
-// quads_avx512-inl.h, where kHasQuads.
+// Defined in quads_avx512-inl.h, where kHasQuads.
 template <typename T>
 void SpreadQuery(const float* q, size_t num_elements, float* lanes);
 template <size_t kRows, typename Group>
 void DotQuads(const Group& keys, const float* q, size_t q_stride, size_t num_elements,
               float* scores);
 
-// Whether a pass of so many rows takes keys by quads: pays off from three rows on.
+// Whether a pass of kRows rows takes keys by quads, which pays off from three rows on.
 template <size_t kRows, typename T>
 constexpr bool UseQuads() {
   return kHasQuads && kRows >= 3 && sizeof(T) == 2;
 }
 
-// Floats of q that a row of keys meets: 4 for each element by quads, in steps of 32 elements.
+// Floats of q that meet a row of keys: with quads 4 for each element, in steps of 32 elements.
 template <bool kQuads>
 inline size_t QueryStride(size_t num_elements) {
   return kQuads ? 4 * ((num_elements + 31) / 32 * 32) : num_elements;
 }
 
-// Elements at the end of a row that make no pair of registers.
+// Elements of a row that fill whole pairs of registers.
 inline size_t PairedElements(size_t num_elements) {
   return num_elements / (2 * kLanes) * (2 * kLanes);
 }
@@ -183,8 +182,8 @@ template <bool kQuads, typename T>
   }
 }
 
-// scores[r * kTile + j] = q_r . keys[j]. Row after row, in the order of memory; fetches the rows
-// ahead line by line, since a burst of prefetches would stall on the core's few miss buffers.
+// scores[r * kTile + j] = q_r . keys[j]. Goes row by row, in the order of memory, and fetches the
+// rows ahead line by line, since a burst of prefetches would stall on the core's few miss buffers.
 template <size_t kKeys, size_t kRows, typename Group>
 inline void DotKeys(const Group& keys, const float* q, size_t num_elements, float* scores) {
   using T = typename Group::Element;
@@ -224,8 +223,8 @@ inline void DotKeys(const Group& keys, const float* q, size_t num_elements, floa
 }
 
 // scores[r * kTile + j] = q_r . keys[j] for two keys, where registers are few: a part of q is
-// loaded once for both keys, and the sums (of even and odd vectors apart, for three rows) are at
-// least eight, which is what keeps two FMA units busy.
+// loaded once for both keys, and there are at least eight sums (even and odd vectors have their
+// own, for three rows), enough to keep two FMA units busy.
 template <size_t kRows, typename Group>
 inline void DotKeyPair(const Group& keys, size_t j, const float* q, size_t num_elements,
                        float* scores) {
@@ -281,9 +280,9 @@ inline void DotKeyPair(const Group& keys, size_t j, const float* q, size_t num_e
   }
 }
 
-// Scores of one tile of up to kTile keys for kRows q rows (PrepareQueries has made `q`). Writes
-// scores up to the next multiple of the keys of a step; those past num_keys repeat some key.
-// Fetches what follows the tile if `prefetch`.
+// Writes scores of one tile of up to kTile keys for kRows q rows (`q` from PrepareQueries), up to
+// the next multiple of the keys of a step; those past num_keys repeat some key. Fetches what
+// follows the tile if `prefetch`.
 template <size_t kRows, typename Rows>
 [[gnu::noinline]] void DotTile(const Rows& keys, size_t first, size_t num_keys, const float* q,
                                size_t num_elements, bool prefetch, float* scores) {
@@ -310,7 +309,7 @@ template <size_t kRows, typename Rows>
       dot(keys.template Group<kKeys>(first + j, distance), scores + j);
     }
     if (j < num_keys) dot(LastGroup<kKeys>(keys, first + j, num_keys - j), scores + j);
-  } else {  // Both kinds of group are of one type: one copy of the code.
+  } else {  // Both kinds of group have one type, so that there is one copy of the code.
     for (; j < num_keys; j += kKeys) {
       const size_t left = num_keys - j;
       dot(left >= kKeys ? keys.template Group<kKeys>(first + j, distance)

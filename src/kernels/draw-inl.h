@@ -14,13 +14,13 @@ float SumAtMost(const float* weights, size_t num_weights, float limit) {
   return SumClipped(weights, num_weights, [&](Vec x) { return Min(x, most); });
 }
 
-// Margins of tokens; load(r) gives the scores of row r.
+// Margins of a vector of tokens; load(r) gives the scores of row r.
 template <bool kCapped, typename LoadScores>
 [[gnu::always_inline]] inline Vec MarginOf(const LogitMap<kCapped>& map, const float* thresholds,
                                            size_t num_rows, const LoadScores& load) {
   Vec most = Set1(-kInfinity);
   for (size_t r = 0; r < num_rows; ++r) {
-    // Min gives its second operand for a NaN.
+    // Min gives its second operand if one is NaN.
     most = Max(most, Min(map.Plus(load(r), Set1(-thresholds[r])), Set1(kInfinity)));
   }
   return most;
@@ -75,12 +75,12 @@ void KeepTokens(const DrawRule& rule, const float* scores, size_t stride, size_t
 // The first, third, fifth ... of the set bits of a mask of a vector.
 inline uint32_t EverySecond(uint32_t mask) {
   static_assert(kLanes <= 16);
-  uint32_t is_odd = mask;  // In bit i: whether bits 0 to i have an odd number of ones.
+  uint32_t is_odd = mask;  // Bit i: whether bits 0 to i have an odd number of ones.
   for (unsigned shift = 1; shift < kLanes; shift *= 2) is_odd ^= is_odd << shift;
   return mask & is_odd;
 }
 
-// Up to a vector of kept tokens, on their way to the lists.
+// At most a vector of kept tokens, to be appended to the lists.
 template <bool kCapped>
 struct KeptVector {
   const LogitMap<kCapped>& map;
@@ -98,7 +98,7 @@ struct KeptVector {
     return From(kept.scores + row * kept.stride);
   }
 
-  // Appends the lanes of the mask; `less` is taken off their logits.
+  // Appends the lanes of the mask, with `less` subtracted from their logits.
   template <bool kHasChances>
   [[gnu::always_inline]] void AppendTo(DrawnTokens* list, uint32_t mask, Vec less,
                                        Vec chance) const {

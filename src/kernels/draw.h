@@ -18,16 +18,16 @@ namespace attndb::kernels {
 // The sum of min(weight, limit).
 float SumAtMost(const float* weights, size_t num_weights, float limit);
 
-// By what tokens are kept or drawn: where, for some q row, logit + noise is no less than its
+// The rule by which tokens are kept or drawn: for some q row, logit + noise is at least that row's
 // threshold.
 struct DrawRule {
   LogitSpec logit;
-  const float* thresholds = nullptr;  // Of the q rows.
+  const float* thresholds = nullptr;  // [q rows]
 };
 
-// By how much a token's logit lies over a threshold, for the q row of which that is most:
-// margins[i] = max over rows r of logit(scores[r * stride + i]) - thresholds[r]; +inf for NaN, and
-// where a threshold is -inf.
+// The margin of a token, how far its logit lies above the threshold, for the q row where that is
+// most: margins[i] = max over rows r of logit(scores[r * stride + i]) - thresholds[r]; +inf for
+// NaN, and where a threshold is -inf.
 void FindMargins(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
                  size_t num_scores, float* margins);
 
@@ -38,54 +38,57 @@ struct KeptTokens {
   float* scores = nullptr;  // [q row], stride apart.
   size_t stride = 0;
   size_t count = 0;
-  // Where tokens were kept by chance and scores make up for that: logs of the probabilities. Null:
-  // those that noise and thresholds say.
+  // Logs of the probabilities by which tokens were kept, where scores make up for these. Null: the
+  // probabilities that follow from noise and thresholds.
   const float* chances = nullptr;
 };
 
-// Appends token first_token + i, of scores[r * stride + i] and noise[i], where the rule says so.
+// Appends token first_token + i, with its scores[r * stride + i] and noise[i], if the rule keeps
+// it.
 void KeepTokens(const DrawRule& rule, const float* scores, size_t stride, size_t num_rows,
                 size_t num_scores, const float* noise, uint32_t first_token, KeptTokens* kept);
 
 // Elements beyond the drawn tokens that PartDrawn may overwrite (whole-register stores).
 inline constexpr size_t kDrawSlack = 16;
 
-// Tokens that were drawn, ascending. Not owned: each array has room for every token that is
-// offered, of light ones by turns for half of them and one, and kDrawSlack.
+// Tokens that were drawn, ascending. Not owned: each array has room for all tokens that are
+// offered, and kDrawSlack more; the two halves of light tokens have room for half of them and one,
+// and kDrawSlack.
 struct DrawnTokens {
   uint32_t* tokens = nullptr;
-  float* logits = nullptr;   // [q row], stride apart: of the weights that tokens stand for,
-  bool are_scores = false;   // ... or the scores, where these are yet to be made exact.
-  float* margins = nullptr;  // Logs of the probabilities of light ones; null of others.
+  float* logits = nullptr;   // [q row], stride apart: logits of the weights that tokens stand for.
+  bool are_scores = false;   // Whether `logits` has scores instead, which are yet to be made exact.
+  float* margins = nullptr;  // Logs of the probabilities of light tokens; null for others.
   size_t stride = 0;
   size_t count = 0;
 };
 
 struct DrawnLists {
   DrawnTokens certain;
-  DrawnTokens heavy;  // Certain, with a margin of more than heavy_margin.
-  DrawnTokens even;   // Light ones by turns: each half is a draw of half of the tokens.
+  DrawnTokens heavy;  // Certain tokens with a margin of more than heavy_margin.
+  DrawnTokens even;   // Light tokens by turns: each half is a draw of half of the tokens.
   DrawnTokens odd;
 };
 
-// Appends those of the kept tokens [begin, end) that the rule draws, by their margins
-// (FindMargins): from 0 on they are certain, below that light, and stand for more than their own
-// weight. With chances, only what these make certain, too, is certain.
+// Appends the kept tokens in [begin, end) that the rule draws, by their margins (FindMargins): from
+// 0 on they are certain, below that light, and stand for more than their own weight. With
+// `chances`, a token is certain only if its chance is, too.
 void PartDrawn(const DrawRule& rule, const KeptTokens& kept, size_t begin, size_t end,
                size_t num_rows, float heavy_margin, DrawnLists* lists);
 
-// Draws by weights that are bits of bfloat16 (product_codes.h), where logarithms are integers. A
-// token's margin is by how many bits the weight of some q row is above that row's base, 0 at least.
+// Draws tokens by weights that are the bits of bfloat16 (product_codes.h), whose logarithms are
+// integers. A token's margin is how many steps the weight of some q row is above that row's base;
+// at least 0.
 struct WordDraw {
   const uint16_t* weights = nullptr;  // [q row], stride apart.
   size_t stride = 0;
   const uint16_t* bases = nullptr;  // [q row]
   size_t num_rows = 0;
-  const uint16_t* noise = nullptr;  // Of the tokens.
+  const uint16_t* noise = nullptr;  // Noise of the tokens.
 };
 
-// Writes those of the tokens [first_token, first_token + num_tokens) whose margin is no less than
-// their noise, ascending, and their margins. Returns how many there are; there is room for all.
+// Writes the tokens of [first_token, first_token + num_tokens) whose margin is at least their
+// noise, ascending, with their margins. Returns their number; there must be room for all.
 size_t DrawByWords(const WordDraw& draw, size_t num_tokens, uint32_t first_token, uint32_t* tokens,
                    uint16_t* margins);
 

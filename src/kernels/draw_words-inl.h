@@ -18,7 +18,7 @@ class WordDrawer {
 
   size_t count() const { return count_; }
 
-  // The first num_present of the words from token i on, which may be fewer than a register's.
+  // Draws the first num_present words from token i on, which may be fewer than a register's.
   [[gnu::always_inline]] void DrawRegister(size_t i, size_t num_present, uint32_t first_token) {
     const bool is_whole = num_present == kWordLanes;
     const auto load = [&](const uint16_t* from) __attribute__((always_inline)) {

@@ -20,7 +20,8 @@ namespace {
 // All 16 registers: a few spills cost no more than another pass over memory.
 inline constexpr size_t kHadamardTile = 128;
 
-// Lane i: its own and its partner's sum, or the difference where the lane is the upper one of them.
+// In each lane: the sum of the lane and its partner, or the difference if it is the upper one of
+// the two.
 inline __m256 LaneStage(__m256 v, __m256 partner, __m256 upper) {
   return _mm256_add_ps(partner, _mm256_xor_ps(v, upper));
 }

@@ -1,5 +1,5 @@
 // A random rotation of rows by signs and Walsh-Hadamard transforms: it spreads what a few channels
-// hold over all of them, which is what quantization with one scale a row wants.
+// hold over all of them, so that quantization with one scale a row fits.
 //
 // Map:     p = the largest power of two <= num_channels, H = the Hadamard matrix of order p over
 //          sqrt(p) in natural order. x *= signs[0, n); x[0, p) = H x[0, p); then, if p < n,

@@ -1,4 +1,4 @@
-// Which instruction set the kernels run on: chosen once from CPUID, or forced.
+// The instruction set that the kernels run on: chosen once from CPUID, or forced.
 //
 // Kernels of one ISA give identical bits run after run; between ISAs results differ by rounding.
 // ATTNDB_ISA=scalar|avx2|avx512|avx512vnni in the environment asks for one. If the value is
@@ -20,7 +20,7 @@ enum class Isa : uint8_t {
   kScalar = 0,      // Plain C++; every CPU.
   kAvx2 = 1,        // AVX2, FMA, F16C.
   kAvx512 = 2,      // AVX-512 F, BW, DQ, VL.
-  kAvx512Vnni = 3,  // The same with VNNI and VBMI, which scans of quantized keys use.
+  kAvx512Vnni = 3,  // kAvx512 with VNNI and VBMI, which scans of quantized keys use.
 };
 
 inline constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
@@ -29,19 +29,20 @@ inline constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::
 std::string_view IsaName(Isa isa);
 std::optional<Isa> ParseIsa(std::string_view name);
 
-// Whether this build and this CPU can run `isa`. kScalar always.
+// Whether this build and this CPU can run `isa`; always true for kScalar.
 bool IsaSupported(Isa isa);
 Isa BestIsa();
 
 struct IsaChoice {
   Isa used = Isa::kScalar;
   std::string requested;  // Value of ATTNDB_ISA; empty if unset.
-  bool honoured = true;   // False if `requested` is set and is not what is used.
+  bool honoured = true;   // False if `requested` is set and another instruction set is used.
 };
 IsaChoice CurrentIsa();
 
-// What the kernels in use were compiled for, by the names of the compiler's flags: "AVX2, FMA,
-// F16C"; "" of kScalar's, which have no flags. CpuSupports() in isa.cc asks the CPU for each.
+// The instruction sets that the kernels in use were compiled for, by the names of the compiler's
+// flags: "AVX2, FMA, F16C"; "" for kScalar, which has no flags. CpuSupports() in isa.cc asks the
+// CPU for each.
 const char* CurrentInstructionSets();
 
 // Switches all kernels of the process to `isa`; nullopt goes back to what the environment says.

@@ -1,4 +1,4 @@
-// Internal: what a draw keeps, for scans to look at their scores with.
+// Internal: keeps the tokens that a draw may take, while a scan has their scores.
 #ifndef ATTNDB_KERNELS_KEEP_INL_H_
 #define ATTNDB_KERNELS_KEEP_INL_H_
 
@@ -10,7 +10,7 @@ namespace {
 
 inline constexpr size_t kMostUnrolledRows = 4;
 
-// Calls f<num_rows>(), which unrolls its loops over q rows; f<0>() where they are more.
+// Calls f<num_rows>(), which unrolls its loops over q rows; f<0>() if there are more rows.
 template <typename F>
 inline void WithRowCount(size_t num_rows, const F& f) {
   switch (num_rows) {
@@ -27,14 +27,14 @@ inline void WithRowCount(size_t num_rows, const F& f) {
   }
 }
 
-// Calls f<num_rows, whether logits have a cap>(); with one, rows are any number.
+// Calls f<num_rows, whether logits have a cap>(); with a cap, rows are any number.
 template <typename F>
 inline void WithPass(const LogitSpec& logit, size_t num_rows, const F& f) {
   if (logit.soft_cap != 0) return f.template operator()<0, true>();
   WithRowCount(num_rows, [&]<size_t kRows>() { f.template operator()<kRows, false>(); });
 }
 
-// What turns scores into logits.
+// Turns scores into logits.
 template <bool kCapped>
 struct LogitMap {
   WeightMap map;
@@ -42,15 +42,15 @@ struct LogitMap {
 
   explicit LogitMap(const LogitSpec& logit) : map(MapOf(logit, 0.0f)), scale(logit.scale) {}
 
-  // The logit and `extra`.
+  // The logit of `score` plus `extra`.
   [[gnu::always_inline]] Vec Plus(Vec score, Vec extra) const {
     return kCapped ? Fma(ExponentsOf(score, map), Set1(kLn2), extra)
                    : Fma(score, Set1(scale), extra);
   }
 };
 
-// Keeps tokens, vector after vector. What is stored of one beyond what is kept, the next one
-// overwrites. kRows: 0 for any number of q rows.
+// Keeps tokens, vector after vector. A vector's store may write beyond what is kept; the next one
+// overwrites that. kRows: 0 for any number of q rows.
 template <size_t kRows, bool kCapped>
 class Keeper {
  public:
@@ -63,7 +63,7 @@ class Keeper {
 
   size_t count() const { return count_; }
 
-  // kLanes tokens; load(r) gives the scores of row r.
+  // Keeps among kLanes tokens; load(r) gives the scores of row r.
   template <typename LoadScores>
   [[gnu::always_inline]] void KeepVector(const float* noise, uint32_t first_token,
                                          const LoadScores& load) {
@@ -76,7 +76,7 @@ class Keeper {
     count_ += StoreIndices(mask, first_token, to_.tokens + count_);
   }
 
-  // One, where there are no more: nothing is stored beyond it.
+  // Keeps one token or not, and writes nothing beyond it: for the last ones.
   void KeepOne(float noise, uint32_t token, const float* scores, size_t stride) {
     const auto load = [&](size_t r) { return Set1(scores[r * stride]); };
     if ((MaskOf(Set1(noise), load) & 1u) == 0) return;
@@ -100,7 +100,7 @@ class Keeper {
     return mask;
   }
 
-  // Copies: what is stored might change the caller's, for all that a compiler knows.
+  // Copies, since stores might change the caller's objects, for all that the compiler knows.
   const LogitMap<kCapped> map_;
   const float* const thresholds_;
   const size_t num_rows_;

@@ -1,5 +1,5 @@
 // Internal: the functions of an instruction set, by families, and the table of them in use. Callers
-//           include the kernels' headers.
+// include the kernels' headers instead.
 //
 // A family is one source, *_target.cc, which CMakeLists.txt compiles once for each instruction set,
 // with its flags, and which defines one constant of the family's type in the namespace of that
@@ -23,7 +23,7 @@
 
 namespace attndb::kernels {
 
-// attend.h, score.h: over a run of rows, or over those that `indices` list.
+// attend.h, score.h: for a run of rows, and for the rows that `indices` list.
 struct AttendKernels {
   void (*attend)(const RowsView& k, const RowsView& v, const uint32_t* indices, size_t num_tokens,
                  const float* q, size_t q_stride, size_t num_q_rows, const LogitSpec& logit,

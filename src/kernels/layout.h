@@ -25,7 +25,7 @@ constexpr size_t RowElements(size_t head_dim) {
   return (head_dim + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
 }
 
-// A run of rows; not owned.
+// Rows of a run; not owned.
 struct RowsView {
   const void* data = nullptr;  // First element of row 0.
   size_t stride = 0;           // Elements from one row to the next; >= num_elements.

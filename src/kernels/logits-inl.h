@@ -8,11 +8,12 @@
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
-// What turns scores into weights, in base 2.
+// How scores become weights, in base 2.
 struct WeightMap {
   float scale;
-  float cap;    // 0: none.
-  float shift;  // Of the exponent; 0 where all logits are -inf, so that no weight becomes NaN.
+  float cap;  // 0: none.
+  // Subtracted from exponents; 0 where all logits are -inf, so that no weight becomes NaN.
+  float shift;
 };
 
 inline WeightMap MapOf(const LogitSpec& logit, float max) {
@@ -25,7 +26,7 @@ inline WeightMap MapOf(const LogitSpec& logit, float max) {
 inline Vec ExponentsOf(Vec scores, const WeightMap& map) {
   const Vec x = Mul(scores, Set1(map.scale));
   if (map.cap == 0) return x;
-  // A cap makes a finite logit of -inf; what is added is -inf for it, else next to nothing.
+  // A cap would make a finite logit of -inf; `excluded` is -inf for it, else next to nothing.
   const Vec excluded = Sub(Zero(), Max(Mul(scores, Set1(-1e-37f)), Zero()));
   return Add(Mul(Tanh(x), Set1(map.cap)), excluded);
 }

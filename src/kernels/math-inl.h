@@ -33,8 +33,8 @@ inline Vec Exp2(Vec x) {
   return TimesPow2(Exp2OfFraction(Sub(x, n)), n);
 }
 
-// The same where neither x nor 2^x is small: REQUIRES: x in [-126, 127), or NaN, for which the
-// result is any number.
+// The same if neither x nor 2^x is small. REQUIRES: x in [-126, 127), or NaN, for which the result
+// is any number.
 inline Vec Exp2OfNormal(Vec x) {
   const Vec n = Round(x);
   return TimesNormalPow2(Exp2OfFraction(Sub(x, n)), n);

@@ -1,8 +1,8 @@
-// Internal: the nearest of some centroids, for many keys.
+// Internal: finds the nearest of some centroids, for many keys.
 //
-// Lanes are centroids. kNearestKeys keys and a few registers of centroids are a tile of the product
-// of a matrix with another, whose sums stay in registers; each lane keeps the best that it has
-// seen, and from which register.
+// Lanes are centroids. kNearestKeys keys and a few registers of centroids are a tile of a matrix
+// product, whose sums stay in registers; each lane keeps the best value that it has seen, and the
+// number of its register.
 #ifndef ATTNDB_KERNELS_NEAREST_INL_H_
 #define ATTNDB_KERNELS_NEAREST_INL_H_
 
@@ -14,13 +14,14 @@ namespace {
 
 inline constexpr size_t kNearestKeys = 4;
 
-// The best of each lane: x.c - |c|^2 / 2, and the first number of its register, as a float.
+// The best of each lane: x.c - |c|^2 / 2, and the number of the first centroid of its register, as
+// a float.
 struct Best {
   Vec gain;
   Vec first;
 };
 
-// The first of the best lanes.
+// Chooses the first of the best lanes.
 inline void TakeBest(const Best& best, uint8_t* nearest, float* gain) {
   *gain = ReduceMax(best.gain);
   uint32_t lanes = MaskNotBelow(best.gain, Set1(*gain));
@@ -35,7 +36,7 @@ inline void TakeBest(const Best& best, uint8_t* nearest, float* gain) {
   *nearest = static_cast<uint8_t>(least);
 }
 
-// kVecs registers of centroids at a time; rows[k] is the key's run of channels.
+// Takes kVecs registers of centroids at a time; rows[k] is the k-th key's run of channels.
 template <size_t kVecs>
 [[gnu::always_inline]] inline void FindNearestOfFour(const float* centroids,
                                                      const float* half_squares, size_t width,
@@ -84,7 +85,7 @@ template <size_t kVecs>
                                         float* gains) {
   for (size_t i = 0; i < num_keys; i += kNearestKeys) {
     const float* of_keys[kNearestKeys];
-    for (size_t k = 0; k < kNearestKeys; ++k) {  // The last one takes the place of missing ones.
+    for (size_t k = 0; k < kNearestKeys; ++k) {  // The last key takes the place of missing ones.
       const size_t key = i + k < num_keys ? i + k : num_keys - 1;
       of_keys[k] = rows + key * stride;
     }

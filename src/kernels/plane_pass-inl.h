@@ -1,4 +1,4 @@
-// Internal: the way of a scan of key planes over a run of keys.
+// Internal: the loops of a scan of key planes over a run of keys.
 //
 // A pass has up to four q rows, whose sums take half of AVX2's 16 registers. More rows take more
 // passes over each tile of keys, which then lies in the L1 cache.
@@ -13,8 +13,8 @@ namespace {
 
 inline constexpr size_t kMaxPlaneRows = 4;
 
-// What is added to the scores of the keys of one block of kOffsetKeys, counted from the first one
-// of the scan.
+// Fills in what is added to the scores of the keys of block `block` of kOffsetKeys, counted from
+// the scan's first key.
 template <size_t kRows>
 [[gnu::always_inline]] inline void FindOffsets(const PlaneQuery* queries, size_t block,
                                                float* offsets) {
@@ -24,8 +24,8 @@ template <size_t kRows>
   }
 }
 
-// Calls pass(begin, end, scores, stride) for the blocks of kPlaneKeys keys that hold keys
-// [begin, end), so that passes see whole blocks alone; `scores` is of key `begin`.
+// Calls pass(begin, end, scores, stride) for the blocks of kPlaneKeys keys that hold keys [begin,
+// end), so that passes see only whole blocks; `scores` begins with key `begin`.
 template <size_t kRows, typename Pass>
 inline void ForBlocks(size_t begin, size_t end, float* scores, size_t scores_stride,
                       const Pass& pass) {
@@ -49,8 +49,8 @@ inline void ForBlocks(size_t begin, size_t end, float* scores, size_t scores_str
   if (end > whole) part(whole, whole, end);
 }
 
-// Calls pass.operator()<rows>(begin, end, ahead, first row): every key for every row. `ahead` is
-// what to fetch ahead, 0 where the keys are in the cache.
+// Calls pass.operator()<rows>(begin, end, ahead, first row), so that every row meets every key.
+// `ahead`: bytes to fetch ahead, 0 where the keys are in the cache.
 template <typename Pass>
 inline void ForPasses(size_t first_key, size_t num_keys, size_t num_q_rows, size_t ahead,
                       const Pass& pass) {

@@ -1,4 +1,4 @@
-// Internal: key planes. What is the same for every target: scales and the pass over blocks.
+// Internal: the parts of key planes that all targets share: scales, and the pass over blocks.
 #ifndef ATTNDB_KERNELS_PLANES_INL_H_
 #define ATTNDB_KERNELS_PLANES_INL_H_
 
@@ -24,7 +24,7 @@ inline float MaxMagnitude(const float* x, size_t num_channels) {
   return ReduceMax(largest);
 }
 
-// A bfloat16 in the low bits.
+// The scale, a bfloat16 in the low bits.
 inline uint32_t KeyScale(float max) {
   const uint32_t above = (BitsOfFloat(max / 127.5f) + 0xffffu) >> 16;
   return max == 0 ? 0 : above < kLeastScale ? kLeastScale : above;
@@ -51,7 +51,7 @@ void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_
 
 // The largest |x[i] + x[i + 1]| / 2 of pairs of channels. Halved, as a sum may overflow.
 inline float MaxPairMean(const float* x, size_t num_channels) {
-  constexpr size_t kPairs = 8;  // Side by side, as they would wait for each other.
+  constexpr size_t kPairs = 8;  // Eight side by side, since one maximum would wait for the other.
   float max[kPairs] = {};
   for (size_t i = 0; i < num_channels; i += 2 * kPairs) {
     for (size_t p = 0; p < kPairs; ++p) {
@@ -85,7 +85,7 @@ void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float*
   *code_sum = sum;
 }
 
-// See HighWeight().
+// Factor of a row's sums: see HighWeight().
 template <int kBits>
 inline float ScaleOf(const PlaneQuery& query) {
   return kBits == 8 ? query.scale : 0.5f * query.scale;
@@ -95,8 +95,8 @@ inline int32_t FirstSum(const PlaneQuery& query) {
   return (kBits == 8 ? -128 : -241) * query.code_sum;
 }
 
-// How far ahead planes are fetched: 2,560 to 8,192 bytes took the same time on a Xeon. The planes
-// of eight bits share what can be on its way at a time.
+// How far ahead planes are fetched: 2,560 to 8,192 bytes took the same time on a Xeon. With eight
+// bits, both planes share the lines that can be under way at a time.
 inline constexpr size_t kPlaneAheadBytes = 8192;
 template <int kBits>
 inline constexpr size_t kPlaneAhead = kBits == 4 ? kPlaneAheadBytes : kPlaneAheadBytes / 2;
@@ -115,9 +115,9 @@ struct PassQueries {
   RowTerms<kRows> terms;
 };
 
-// The blocks [begin, end) of kPlaneKeys keys of a scan that began at first_key, and kRows rows;
-// fetches what lies `ahead` bytes further on in each plane. Scores of a block go to `scores`, rows
-// `stride` apart; see(key) is called when they are there, and says where the next ones go.
+// Scores the blocks [begin, end) of kPlaneKeys keys, for a scan that began at first_key, and kRows
+// rows; fetches what lies `ahead` bytes further on in each plane. Scores of a block go to `scores`,
+// rows `stride` apart; see(key) is called when they are there, and returns where the next ones go.
 template <int kBits, size_t kRows, typename See>
 [[gnu::always_inline]] inline void ScoreBlocks(const PlanesView& planes, size_t first_key,
                                                size_t begin, size_t end, size_t ahead,
@@ -145,7 +145,7 @@ template <int kBits, size_t kRows>
                             [&](size_t) { return scores += kPlaneKeys; });
 }
 
-// With VNNI, where a block of keys is a vector, scores stay in registers.
+// With VNNI, where a block of keys fills a vector, scores stay in registers.
 template <int kBits, size_t kRows>
 [[gnu::noinline]] void KeepScores(const PlanesView& planes, size_t first_key, size_t num_keys,
                                   const PlaneQuery* queries, const DrawRule& rule,
@@ -165,8 +165,8 @@ template <int kBits, size_t kRows>
   kept->count = keeper.count();
 }
 
-// Lists the blocks of kPlaneKeys keys, counted in keys from the first, where some noise comes up to
-// what is needed. Returns how many.
+// Lists the blocks of kPlaneKeys keys, as numbers of their first keys, where some noise comes up to
+// what is needed. Returns their number.
 inline size_t ListNeeded(const float* needs, const float* noise, size_t num_keys, uint32_t* list) {
   size_t count = 0;
   for (size_t i = 0; i < num_keys; i += kPlaneKeys) {
@@ -179,7 +179,7 @@ inline size_t ListNeeded(const float* needs, const float* noise, size_t num_keys
   return count;
 }
 
-// As KeepScores, of listed blocks, counted in keys from first_key.
+// As KeepScores, for listed blocks, which are numbers of keys from first_key on.
 template <int kBits, size_t kRows>
 [[gnu::noinline]] void KeepListed(const PlanesView& planes, size_t first_key, const uint32_t* list,
                                   size_t count, const PlaneQuery* queries, const DrawRule& rule,
@@ -241,7 +241,7 @@ inline void FetchListed(const PlanesView& planes, uint32_t block) {
   for (size_t line = 0; line < block_bytes; line += 64) Prefetch(from + line);
 }
 
-// Memory is asked for blocks some way down the list, as far as kPlaneAheadBytes.
+// Fetches memory for blocks further down the list, as far as kPlaneAheadBytes.
 template <int kBits, size_t kRows>
 [[gnu::noinline]] void ScanListed(const PlanesView& planes, const PlaneBlocks& list,
                                   const PlaneQuery* queries, float* scores, size_t scores_stride) {
@@ -292,7 +292,7 @@ size_t KeepBits(const PlanesView& planes, size_t first_key, size_t num_keys,
   if (needs != nullptr) {
     uint32_t list[kMostSkipping / kPlaneKeys];
     const size_t count = ListNeeded(needs, noise, num_keys, list);
-    // Nearly all are sooner read one after the other.
+    // If nearly all blocks are needed, reading them one after the other takes less time.
     if (4 * count * kPlaneKeys < 3 * num_keys) {
       KeepListed<kBits, kRows>(planes, first_key, list, count, queries, rule, noise, first_token,
                                kept);

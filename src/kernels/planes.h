@@ -35,11 +35,11 @@ inline constexpr size_t kOffsetKeys = 64;  // Keys that may have an offset of th
 // Bytes of one plane of one block.
 constexpr size_t PlaneBlockBytes(size_t num_channels) { return kPlaneKeys * num_channels / 2; }
 
-// Blocks one after the other, each plane for itself; not owned. Fastest if 64-byte aligned.
+// Blocks one after another, each plane by itself; not owned. Fastest if 64-byte aligned.
 struct PlanesView {
   const uint8_t* high = nullptr;
   const uint8_t* low = nullptr;      // May be null for scans of 4 bits.
-  const uint16_t* scales = nullptr;  // kPlaneKeys for each block.
+  const uint16_t* scales = nullptr;  // kPlaneKeys of them for each block.
   size_t num_channels = 0;
 };
 
@@ -50,28 +50,28 @@ struct PlaneQuery {
   float scale = 0.0f;
   float offset = 0.0f;
   int32_t code_sum = 0;
-  // Null, or what is added to the offset for keys of block b, from kOffsetKeys * b on, at [b -
-  // block of the first key of the scan]: q times the mean of these keys. Not owned.
+  // Null, or q times the mean of the keys of block b, which begins at kOffsetKeys * b; added to the
+  // offset, and found at [b - block of the scan's first key]. Not owned.
   const float* block_offsets = nullptr;
 };
 
-// What is made of the keys of a block, in one pass over them. Not owned.
+// The output for one block of keys, made in one pass over them. Not owned.
 struct PlaneBlock {
-  uint8_t* high = nullptr;     // PlaneBlockBytes().
-  uint8_t* low = nullptr;      // As many.
-  uint16_t* scales = nullptr;  // kPlaneKeys.
-  // Squared norm of x - scale * c (8 bits), in float32: inf where it overflows. num_keys.
+  uint8_t* high = nullptr;     // [PlaneBlockBytes()]
+  uint8_t* low = nullptr;      // [PlaneBlockBytes()]
+  uint16_t* scales = nullptr;  // [kPlaneKeys]
+  // [num_keys]: squared norm of x - scale * c (8 bits), in float32; inf where it overflows.
   float* residual_sq = nullptr;
 };
 
-// Makes one block of rows [num_keys, num_channels], `stride` elements apart.
+// Encodes one block: rows [num_keys, num_channels], `stride` elements apart.
 // REQUIRES: 0 < num_keys <= kPlaneKeys; nothing in `block` is null.
 void EncodePlanes(const float* rows, size_t stride, size_t num_keys, size_t num_channels,
                   const PlaneBlock& block);
 
-// Makes the codes of a q row: q divided by *scale, which is 0 for a q of zeros. A code is in
-// [-127, 127] and codes of channels 2i and 2i + 1 add up to at most 128 in magnitude, so that their
-// sum of products with bytes fits 16 bits: *scale is the largest |q| or |sum of two| over 127, at
+// Encodes a q row: codes are q divided by *scale, which is 0 if q is all zeros. A code is in [-127,
+// 127], and codes of channels 2i and 2i + 1 add up to at most 128 in magnitude, so that the sum of
+// their products with bytes fits 16 bits: *scale is the largest |q| or |sum of two| over 127, at
 // least 2^-126. For normal variates that is 1.33 times what single channels would need.
 void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float* scale,
                       int32_t* code_sum);
@@ -86,31 +86,31 @@ void EncodePlaneQuery(const float* q, size_t num_channels, int8_t* codes, float*
 void ScanPlanes(const PlanesView& planes, int bits, size_t first_key, size_t num_keys,
                 const PlaneQuery* queries, size_t num_q_rows, float* scores, size_t scores_stride);
 
-// Blocks of kOffsetKeys keys here and there: block b is keys [b * kOffsetKeys, (b + 1) *
-// kOffsetKeys), those below num_keys. Not owned.
+// A list of blocks of kOffsetKeys keys: block b is keys [b * kOffsetKeys, (b + 1) * kOffsetKeys),
+// as far as they are below num_keys. Not owned.
 struct PlaneBlocks {
   const uint32_t* blocks = nullptr;
   size_t num_blocks = 0;
-  size_t num_keys = 0;  // Of the planes.
+  size_t num_keys = 0;  // Number of keys of the planes.
 };
 
-// As ScanPlanes, of the keys of listed blocks: those of the i-th at scores[r * scores_stride + i *
-// kOffsetKeys], with block_offsets[i] of its query. Scores of keys from num_keys on mean nothing.
-// REQUIRES: scores have kOffsetKeys elements for every block.
+// As ScanPlanes, for the keys of listed blocks: the i-th block's scores are at scores[r *
+// scores_stride + i * kOffsetKeys], with block_offsets[i] of its query. Scores of keys from
+// num_keys on are meaningless. REQUIRES: scores have kOffsetKeys elements for every block.
 void ScanPlaneBlocks(const PlanesView& planes, int bits, const PlaneBlocks& list,
                      const PlaneQuery* queries, size_t num_q_rows, float* scores,
                      size_t scores_stride);
 
-// The most q rows of KeepPlanes.
+// Most q rows of KeepPlanes.
 inline constexpr size_t kKeepRows = 4;
 
-// Keys of a scan that skips some, at most.
+// Most keys of a scan that skips some.
 inline constexpr size_t kMostSkipping = 4096;
 
-// ScanPlanes and, of what that scores, KeepTokens (draw.h), in one pass that writes no scores but
-// those of kept tokens. noise and first_token are of first_key. needs: null, or of block b of
+// ScanPlanes and, with its scores, KeepTokens (draw.h), in one pass that writes only the scores of
+// kept tokens. noise and first_token belong to first_key. needs: null, or for block b of
 // kOffsetKeys keys, counted from first_key's, the least noise by which one of its keys may be kept:
-// where no noise comes up to that, keys need not be scored. Returns how many were.
+// where no noise comes up to that, keys are not scored. Returns how many were scored.
 // REQUIRES: as ScanPlanes; 1 <= num_q_rows <= kKeepRows; first_key and num_keys are multiples of
 // kPlaneKeys; the rule's logits have no cap; with needs, first_key is a multiple of kOffsetKeys and
 // num_keys at most kMostSkipping.

@@ -4,7 +4,7 @@
 // Bytes (unsigned) are multiplied by q codes (signed), 32 at a time, into int16 sums of two
 // neighbours. Codes of neighbours add up to at most 128: 255 * 128 = 32640 fits, so that both
 // planes are put together to bytes and multiplied once. Sums of the high plane alone stay int16 for
-// four lines: eight times 15 * 128 = 1920 fit.
+// four lines, since eight times 15 * 128 = 1920 fit.
 #ifndef ATTNDB_KERNELS_PLANES_AVX2_INL_H_
 #define ATTNDB_KERNELS_PLANES_AVX2_INL_H_
 
@@ -21,22 +21,23 @@ namespace {
 inline __m256i Load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline void Store32(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
 
-// Four codes of q, for every key.
+// Repeats four codes of q for every key.
 inline __m256i SpreadCodes(const int8_t* codes) {
   int32_t four;
   __builtin_memcpy(&four, codes, sizeof(four));
   return _mm256_set1_epi32(four);
 }
 
-// Adds to int16 sums, or begins them. Once() keeps GCC 12 from adding up products late, in a tree
-// of its own, which needs four times the registers there are.
+// Adds to int16 sums, or begins them. Once() keeps GCC 12 from adding up the products later, in a
+// tree of its own, which needs four times the registers that there are.
 template <bool kBegin>
 inline void AddProducts(__m256i nibbles, __m256i four, __m256i* sum) {
   const __m256i products = _mm256_maddubs_epi16(nibbles, four);
   *sum = Once(kBegin ? products : _mm256_add_epi16(*sum, products));
 }
 
-// One line of the high plane: products of kRows q rows with keys 0..7 (sums[r][0]) and 8..15.
+// Multiplies one line of the high plane: products of kRows q rows with keys 0..7 (sums[r][0]) and
+// 8..15.
 template <size_t kRows, bool kBegin>
 inline void AddHighLine(const uint8_t* line, const Codes<kRows>& codes, size_t channel,
                         __m256i (&sums)[kRows][2]) {
@@ -81,13 +82,13 @@ template <size_t kRows, size_t kLines>
   }
 }
 
-// Eight scales.
+// Loads eight scales.
 inline __m256 LoadScales(const uint16_t* scales) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
   return Once(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)));
 }
 
-// The sums that a block begins with.
+// Begins the sums of a block.
 template <size_t kRows>
 inline void BeginSums(const RowTerms<kRows>& terms, __m256i (&sums)[kRows][2]) {
 #pragma GCC unroll 16
@@ -96,7 +97,7 @@ inline void BeginSums(const RowTerms<kRows>& terms, __m256i (&sums)[kRows][2]) {
   }
 }
 
-// Scores of a block from its sums.
+// Writes the scores of a block from its sums.
 template <size_t kRows>
 [[gnu::always_inline]] inline void StoreScores(const __m256i (&sums)[kRows][2],
                                                const uint16_t* scales, const RowTerms<kRows>& terms,
@@ -114,7 +115,7 @@ template <size_t kRows>
   }
 }
 
-// Sums of a block, of 4 bits.
+// Sums a block at 4 bits.
 template <size_t kRows>
 [[gnu::always_inline]] inline void SumHigh(const uint8_t* high, size_t ahead,
                                            const Codes<kRows>& codes, size_t num_channels,
@@ -161,7 +162,7 @@ inline void AddLinePair(const uint8_t* high, const uint8_t* low, const Codes<kRo
   AddCodes<kRows>(SecondBytes(high0, low0), SecondBytes(high1, low1), codes, channel + 4, sums);
 }
 
-// Sums of a block, of 8 bits.
+// Sums a block at 8 bits.
 template <size_t kRows>
 [[gnu::always_inline]] inline void SumBoth(const uint8_t* high, const uint8_t* low, size_t ahead,
                                            const Codes<kRows>& codes, size_t num_channels,
@@ -176,8 +177,8 @@ template <size_t kRows>
 
 #if !defined(__AVX512VNNI__)
 
-// Scores of one block: of first_sum + 16 * S_high + S_low, or + 32 * S_high for 4 bits. Fetches
-// what lies `ahead` bytes further on.
+// Writes scores of one block from first_sum + 16 * S_high + S_low, or + 32 * S_high for 4 bits.
+// Fetches what lies `ahead` bytes further on.
 template <int kBits, size_t kRows>
 [[gnu::always_inline]] inline void ScoreBlock(const uint8_t* high, const uint8_t* low, size_t ahead,
                                               const Codes<kRows>& codes, size_t num_channels,
@@ -195,7 +196,7 @@ template <int kBits, size_t kRows>
 
 #endif  // !__AVX512VNNI__
 
-// In the order that the portable target repeats.
+// Adds in the order that the portable target repeats.
 inline float ReduceAdd8(__m256 v) {
   const __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));

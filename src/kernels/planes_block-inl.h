@@ -11,20 +11,20 @@
 namespace attndb::kernels::ATTNDB_TARGET {
 namespace {
 
-// The q rows of a pass.
+// Codes of the q rows of a pass.
 template <size_t kRows>
 struct Codes {
   const int8_t* row[kRows];
 };
 
-// What S_high counts in a block's sums. For 4 bits these are doubled, so that the half of the low
-// nibble's middle is a whole number.
+// Weight of S_high in a block's sums. For 4 bits sums are doubled, so that half of the middle of
+// the low nibble is a whole number.
 template <int kBits>
 constexpr int HighWeight() {
   return kBits == 4 ? 32 : 16;
 }
 
-// What turns the sums of q rows into scores of a block of keys.
+// Turns the sums of q rows into scores of a block of keys.
 template <size_t kRows>
 struct RowTerms {
   int32_t first_sum[kRows];
@@ -32,13 +32,13 @@ struct RowTerms {
   float offset[kRows] = {};
 };
 
-// To the nearest whole number, ties to even; |x| < 2^22.
+// Rounds to the nearest whole number, ties to even; |x| < 2^22.
 inline float RoundOne(float x) {
   constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23 leaves no bits for the fraction.
   return (x + kMagic) - kMagic;
 }
 
-// The keys of a block to be made. Missing ones are some key with a scale of 0.
+// The keys of a block that is encoded. Missing keys are some key with a scale of 0.
 struct BlockRows {
   const float* row[kPlaneKeys];
   float scale[kPlaneKeys];
@@ -91,7 +91,7 @@ template <int kBits, size_t kRows>
   }
 }
 
-// Adds the nibbles of one key to its block; returns the squared norm of what they leave.
+// Adds the nibbles of one key to its block; returns the squared norm of what they leave out.
 inline float EncodeKey(const BlockRows& keys, size_t key, size_t num_channels,
                        const PlaneBlock& block) {
   const float* const x = keys.row[key];

@@ -1,4 +1,4 @@
-// Internal: lookup tables of product codes, and what is made of their sums.
+// Internal: lookup tables of product codes, and scores and weights from their sums.
 #ifndef ATTNDB_KERNELS_PRODUCT_CODES_INL_H_
 #define ATTNDB_KERNELS_PRODUCT_CODES_INL_H_
 
@@ -29,11 +29,11 @@ inline void ScoreCentroids(const float* centroids, size_t width, size_t num_entr
   }
 }
 
-// A row's q.c, before they are rounded to entries.
+// The products q.c of a row, before they are rounded to entries.
 struct ExactRow {
   alignas(64) float products[kMaxSubspaces * kMaxCodeEntries];
   float least[kMaxSubspaces];
-  float range = 0.0f;  // The largest of a subspace.
+  float range = 0.0f;  // Largest range of a subspace.
 };
 
 inline void ScoreRow(const CodebookView& codebook, const float* q, ExactRow* row) {
@@ -56,7 +56,7 @@ inline void ScoreRow(const CodebookView& codebook, const float* q, ExactRow* row
   }
 }
 
-// An entry of each centroid of a subspace; returns the largest.
+// Rounds the products of a subspace to entries; returns the largest entry.
 inline uint32_t RoundEntries(const float* products, size_t num_entries, float least, float inverse,
                              uint8_t* entries) {
   alignas(64) float rounded[kMaxCodeEntries];
@@ -73,7 +73,7 @@ inline uint32_t RoundEntries(const float* products, size_t num_entries, float le
   return static_cast<uint32_t>(ReduceMax(most));
 }
 
-// Where a row's entries go: as bytes one after the other, or as words beside those of three others.
+// Places a row's entries: as bytes one after another, or as words beside those of three other rows.
 inline void PlaceEntries(const uint8_t* from, size_t num_entries, bool are_bytes, size_t row,
                          size_t subspace, size_t num_subspaces, std::byte* tables) {
   if (are_bytes) {
@@ -92,7 +92,7 @@ inline bool AreBytes(size_t bits) {
   return bits == 4 ? kShuffles<4> : bits == 6 ? kShuffles<6> : kShuffles<8>;
 }
 
-// Where the tables of the rows from `row` on begin; a multiple of kTableRows.
+// The tables of the rows from `row` on; `row` is a multiple of kTableRows.
 inline const uint8_t* TablesFrom(const LookupTables& tables, size_t row, size_t num_subspaces,
                                  size_t bits) {
   const size_t entry_bytes = AreBytes(bits) ? sizeof(uint8_t) : sizeof(uint16_t);
@@ -132,7 +132,7 @@ inline void BuildRow(const CodebookView& codebook, const ExactRow& exact, size_t
 
 void BuildLookupTables(const CodebookView& codebook, const float* q, size_t q_stride,
                        size_t num_q_rows, std::byte* entries, TableRow* rows) {
-  if (!AreBytes(codebook.bits)) {  // Places of rows that are not there.
+  if (!AreBytes(codebook.bits)) {  // Fills the places of missing rows.
     __builtin_memset(entries, 0,
                      LookupTableBytes(codebook.num_subspaces, codebook.bits, num_q_rows));
   }
@@ -143,7 +143,7 @@ void BuildLookupTables(const CodebookView& codebook, const float* q, size_t q_st
   }
 }
 
-// SumBlocks of one and of two blocks.
+// SumBlocks for one block, and for two.
 struct SumFunctions {
   using Function = void (*)(const uint8_t* codes, const uint8_t* tables, size_t num_subspaces,
                             uint16_t* sums);
@@ -171,9 +171,9 @@ inline SumFunctions SumsOf(size_t bits, size_t num_rows) {
   }
 }
 
-// Calls see(block, row, num_rows, sums) for each block of the keys [first_key, end_key), for at
-// most kTableRows rows from `row` on, in the order of rows and then blocks; sums are kSumStride
-// apart, and may be written.
+// Calls see(block, row, num_rows, sums) for each block of the keys [first_key, end_key) and at most
+// kTableRows rows from `row` on, by rows and then by blocks; sums are kSumStride apart, and may be
+// written.
 template <typename See>
 inline void ForBlockSums(const ProductCodesView& view, size_t first_key, size_t end_key,
                          const LookupTables& tables, const See& see) {
@@ -258,7 +258,7 @@ struct BlockWeights {
 #pragma GCC unroll 8
     for (size_t i = 0; i < kRegisters; ++i) at[i] = MaxWords(at[i], other.at[i]);
   }
-  // Sums of keys 2l, 2l + 1, 2l + 32 and 2l + 33.
+  // Adds the weights of keys 2l, 2l + 1, 2l + 32 and 2l + 33.
   [[gnu::always_inline]] void SumFours(Vec (&parts)[kVecsOf16]) const {
 #pragma GCC unroll 4
     for (size_t i = 0; i < kVecsOf16; ++i) {
@@ -276,8 +276,8 @@ struct BlockWeights {
   Words16 at[kRegisters];
 };
 
-// Writes what is wanted of a block from its sums, for kRows rows from `row` on; keys and blocks are
-// counted from the first.
+// Writes the parts of `out` that are asked for, of a block, from its sums, for kRows rows from
+// `row` on; keys and blocks are counted from the first.
 template <size_t kRows>
 [[gnu::always_inline]] inline void WeighBlock(uint16_t* sums, size_t row, size_t first_key,
                                               size_t num_keys, const WeightRow* maps,

@@ -1,4 +1,4 @@
-// Product codes: a key is cut into num_subspaces runs of channels, and each run is stood for by the
+// Product codes: a key is cut into num_subspaces runs of channels, and each run is replaced by the
 // number of the nearest of 2^bits centroids. The scan adds up, for each key and q row, entries of
 // lookup tables: q times each centroid.
 //
@@ -42,14 +42,14 @@ constexpr bool IsCodeShape(size_t num_subspaces, size_t bits) {
          (bits == 4 || bits == 6 || bits == 8);
 }
 
-// Centroids of a subspace.
+// Number of centroids of a subspace.
 constexpr size_t CodeEntries(size_t bits) { return size_t{1} << bits; }
 
 constexpr size_t CodeBlockBytes(size_t num_subspaces, size_t bits) {
   return kCodeKeys * num_subspaces / (bits == 4 ? 2 : 1);
 }
 
-// The byte of a line that has key i of a block.
+// The byte of a line that holds key i of a block.
 constexpr size_t CodeByte(size_t i) { return i % 32 * 2 + i / 32; }
 
 // The code of key i of a block, of one subspace.
@@ -65,8 +65,8 @@ struct CodebookView {
   // [num_subspaces][2^bits]: half of the square of each centroid's norm. Scans need none.
   const float* half_squares = nullptr;
   size_t num_channels = 0;
-  size_t num_subspaces = 0;  // FindNearest takes any number of channels to a subspace; others as
-  size_t bits = 0;           // above.
+  size_t num_subspaces = 0;  // As above; FindNearest takes subspaces of any width.
+  size_t bits = 0;           // As above.
 };
 
 constexpr bool IsCodebook(const CodebookView& view) {
@@ -74,7 +74,7 @@ constexpr bool IsCodebook(const CodebookView& view) {
          view.num_channels % view.num_subspaces == 0 && view.num_channels <= kMaxRowElements;
 }
 
-// Blocks one after the other; not owned. Fastest if 64-byte aligned.
+// Blocks one after another; not owned. Fastest if 64-byte aligned.
 struct ProductCodesView {
   const uint8_t* codes = nullptr;
   size_t num_subspaces = 0;
@@ -85,11 +85,11 @@ struct ProductCodesView {
 struct TableRow {
   float scale = 0.0f;
   float offset = 0.0f;
-  float max_score = 0.0f;  // Of the largest sum that there may be.
+  float max_score = 0.0f;  // Score of the largest sum that is possible.
   uint32_t max_sum = 0;
-  // By how much scores may differ from the sum of the q.c, as they are in float32, before they were
-  // rounded to entries: at most, and its standard deviation if roundings are even and independent:
-  // scale * sqrt(num_subspaces / 12).
+  // How far scores may differ from the sum of the q.c in float32, because these were rounded to
+  // entries: at most, and as a standard deviation if roundings are uniform and independent, which
+  // is scale * sqrt(num_subspaces / 12).
   float rounding_max = 0.0f;
   float rounding_deviation = 0.0f;
 };
@@ -101,7 +101,7 @@ struct LookupTables {
   size_t num_q_rows = 0;
 };
 
-// Bytes of the entries for so many q rows.
+// Bytes of the entries for num_q_rows q rows.
 constexpr size_t LookupTableBytes(size_t num_subspaces, size_t bits, size_t num_q_rows) {
   return (num_q_rows + 3) / 4 * 4 * num_subspaces * CodeEntries(bits) * sizeof(uint16_t);
 }
@@ -128,41 +128,41 @@ struct WeightRow {
   uint16_t top = 0;
 };
 
-// For logits logit_scale * score, where `reference` is the logit of weight 1: that of max_score, so
-// that no weight is above 1, or what is known of the lse, so that weights are probabilities.
-// REQUIRES: logit_scale >= 0.
+// The map for logits logit_scale * score, where `reference` is the logit of weight 1: the logit of
+// max_score, so that no weight is above 1; or an estimate of the lse, so that weights are
+// probabilities. REQUIRES: logit_scale >= 0.
 WeightRow MapWeights(const TableRow& row, float logit_scale, float reference);
 
-// What WeighProductCodes writes; each may be null. Weights are the bits of bfloat16, those past the
-// last key of its block are 0, and their room is of whole blocks. Sums are by block.
+// The output of WeighProductCodes; each array may be null. Weights are the bits of bfloat16; arrays
+// have room for whole blocks, and weights past the last key are 0. Sums are by block.
 struct CodeWeights {
   uint16_t* weights = nullptr;  // [q row], weights_stride apart.
   size_t weights_stride = 0;
   float* sums = nullptr;  // [q row], sums_stride apart.
   size_t sums_stride = 0;
-  uint16_t* maxima = nullptr;  // The largest weight of all q rows.
+  uint16_t* maxima = nullptr;  // The largest weight over all q rows.
   float* maxima_sums = nullptr;
 };
 
-// Weighs keys first_key and on, for draws, which correct for any positive number near the weight.
+// Weighs keys from first_key on, for draws, which correct for any positive number near the weight.
 // REQUIRES: first_key is a multiple of kCodeKeys; maps [num_q_rows]; maxima_sums needs maxima.
 void WeighProductCodes(const ProductCodesView& codes, size_t first_key, size_t num_keys,
                        const LookupTables& tables, const WeightRow* maps, const CodeWeights& out);
 
-// The nearest centroid c of a subspace for each row x of its channels, `stride` elements apart: of
-// equal ones the first. gains[i] = x.c - |c|^2 / 2, so that |x - c|^2 = |x|^2 - 2 * gain.
+// Finds the nearest centroid c of a subspace for each row x of its channels, `stride` elements
+// apart; of equal ones the first. gains[i] = x.c - |c|^2 / 2, so that |x - c|^2 = |x|^2 - 2 * gain.
 void FindNearest(const CodebookView& codebook, size_t subspace, const float* rows, size_t stride,
                  size_t num_keys, uint8_t* nearest, float* gains);
 
-// Lowers distances[i] to the squared distance of key i from the centroid, where that is less: what
-// k-means++ draws the next centroid by. keys: kDistanceKeys keys side by side, as [blocks, width,
-// kDistanceKeys]. distances [num_blocks * kDistanceKeys].
+// Lowers distances[i] to the squared distance of key i from the centroid, where that is less:
+// k-means++ draws the next centroid by these. keys: kDistanceKeys keys side by side, as [blocks,
+// width, kDistanceKeys]. distances [num_blocks * kDistanceKeys].
 inline constexpr size_t kDistanceKeys = 16;
 void LowerDistances(const float* keys, size_t width, size_t num_blocks, const float* centroid,
                     float* distances);
 
-// Writes the codes of a block of keys, rows [num_keys, num_channels]; gains[i] is the sum over
-// subspaces of those of FindNearest. REQUIRES: 0 < num_keys <= kCodeKeys.
+// Writes the codes of a block of keys, rows [num_keys, num_channels]; gains[i] is the sum of
+// FindNearest's gains over subspaces. REQUIRES: 0 < num_keys <= kCodeKeys.
 void EncodeProductCodes(const CodebookView& codebook, const float* rows, size_t stride,
                         size_t num_keys, uint8_t* block, float* gains);
 

@@ -69,7 +69,7 @@ inline void StoreQuadSums(const Float16*, Vec a0, Vec a1, Vec b0, Vec b1, float*
   _mm256_storeu_ps(hi, _mm512_extractf32x8_ps(sums, 1));
 }
 
-// The order of 32 dims of q in the eight vectors of a quad.
+// The order in which the eight vectors of a quad hold 32 dims of q.
 template <typename T>
 struct QuadOrder {
   alignas(64) int dims[8][kLanes];

@@ -23,7 +23,7 @@ inline float MaxOfBlock(const float* scores) {
   return nan != 0 ? __builtin_nanf("") : ReduceMax(largest);
 }
 
-// Of a block in the L1 cache. What would weigh less than kLeast weighs that, which is nothing
+// Sums a block that is in the L1 cache. Weights below kLeast count as kLeast, which is nothing
 // beside the maximum.
 template <bool kCapped>
 inline float SumOfBlock(const float* scores, float max, const WeightMap& map) {
@@ -47,7 +47,7 @@ inline void SumBlocks(const float* scores, size_t num_blocks, const float* maxim
   }
 }
 
-// Maxima first: a sum waits for its own maximum only, and the next blocks' go on meanwhile.
+// Finds maxima first, so that a sum waits only for its own maximum, while the next blocks' go on.
 inline void SummarizeBlocks(const float* scores, size_t num_blocks, const WeightMap& map,
                             float* maxima, float* sums) {
   for (size_t b = 0; b < num_blocks; ++b) maxima[b] = MaxOfBlock(scores + b * kWeightBlock);
@@ -78,7 +78,7 @@ void SummarizeScores(const float* scores, size_t num_scores, const LogitSpec& lo
   SummarizeBlocks(last, 1, map, maxima + num_whole, sums == nullptr ? nullptr : sums + num_whole);
 }
 
-// Appends the indices of [begin, end).
+// Appends the indices of [begin, end) whose scores reach the threshold.
 inline size_t SelectFromBlock(const float* scores, size_t begin, size_t end, float threshold,
                               uint32_t* indices) {
   const Vec limit = Set1(threshold);
@@ -95,7 +95,7 @@ inline size_t SelectFromBlock(const float* scores, size_t begin, size_t end, flo
   return count;
 }
 
-// Lists blocks before it looks into them, so that the next ones are on their way.
+// Lists blocks before it reads them, so that the next ones are being fetched meanwhile.
 size_t SelectFromBlocks(const float* scores, size_t num_scores, const float* maxima,
                         float threshold, uint32_t* indices) {
   constexpr size_t kListed = 256;

@@ -1,5 +1,5 @@
-// Scores summed up by blocks, while they lie in the cache: what lets a search look at one number in
-// 64 instead of reading all scores again.
+// Scores summed up by blocks, while they lie in the cache, so that a search can read one number in
+// 64 instead of all scores again.
 //
 // Blocks:  kWeightBlock scores each, the first from the first score on; the last may be shorter.
 // Units:   as weights.h.

@@ -36,7 +36,7 @@ float MaxScore(const float* scores, size_t num_scores) {
 }
 
 // Appends the indices whose bit is set in mask_at(first index of a vector), four vectors at a time,
-// and returns where it ended: the last, fewer ones are the caller's.
+// and returns where it ended; the caller handles the remaining ones.
 template <typename MaskAt>
 inline size_t SelectGroups(size_t num_scores, const MaskAt& mask_at, uint32_t* indices,
                            size_t* count) {
@@ -64,7 +64,7 @@ size_t SelectRange(const float* scores, size_t num_scores, float threshold, uint
   return count;
 }
 
-// Keys that are sooner counted a dozen times than sorted by bytes.
+// Keys that take less time to be counted a dozen times than to be sorted by bytes.
 inline constexpr size_t kFewKeys = 4096;
 
 size_t TakeNotBelow(const float* scores, size_t num_scores, float threshold, float* taken) {
@@ -74,7 +74,8 @@ size_t TakeNotBelow(const float* scores, size_t num_scores, float threshold, flo
   for (; i + kLanes <= num_scores; i += kLanes) {
     const Vec x = Load(scores + i);
     const uint32_t mask = MaskNotBelow(x, limit);
-    StoreSelected(mask, x, taken + count);  // Of none too: a branch would be missed too often.
+    // Also if the mask is empty: a branch would be mispredicted too often.
+    StoreSelected(mask, x, taken + count);
     count += static_cast<size_t>(__builtin_popcount(mask));
   }
   for (; i < num_scores; ++i) {
@@ -100,7 +101,7 @@ void MarkNotBelow(const float* scores, size_t num_scores, float threshold, uint6
   }
 }
 
-// Unsigned numbers in the order of scores: -0 is +0, NaN the largest.
+// Unsigned numbers in the order of scores: -0 is +0, NaN is the largest.
 inline uint32_t OrderKey(float score) {
   if (score != score) return ~0u;
   const uint32_t bits = BitsOfFloat(score + 0.0f);
@@ -109,8 +110,8 @@ inline uint32_t OrderKey(float score) {
 inline constexpr uint32_t kInfinityKey = 0xff800000u;  // Above it are NaN.
 inline float ScoreOfKey(uint32_t key) { return FloatOfBits(key >> 31 ? key & 0x7fffffffu : ~key); }
 
-// Three keys that part [low, high] in four, in (low, high]: evenly by score, which keys of one
-// selection are spread by; or by key, where these are no numbers or `by_key`.
+// Three keys in (low, high] that cut [low, high] in four: evenly by score, as keys of one selection
+// are spread; or evenly by key, where these are no numbers or `by_key`.
 struct Parting {
   uint32_t keys[3];
 };
@@ -127,7 +128,7 @@ inline Parting PartRange(uint32_t low, uint32_t high, bool by_key) {
   return parting;
 }
 
-// Keys that are not below each.
+// Counts the keys that are at least each of the three.
 inline Parting CountNotBelow(const uint32_t* keys, size_t num_keys, const Parting& least) {
   const uint32_t a = least.keys[0], b = least.keys[1], c = least.keys[2];
   uint32_t of_a = 0, of_b = 0, of_c = 0;
@@ -139,9 +140,9 @@ inline Parting CountNotBelow(const uint32_t* keys, size_t num_keys, const Partin
   return {{of_a, of_b, of_c}};
 }
 
-// A key that at least k keys are not below (1 <= k <= num_keys), and at most `most`: the largest
-// such if equal ones are so many that there is none. A count of a few thousand keys is a few
-// hundred instructions.
+// A key that at least k keys, and at most `most` keys, are not below (1 <= k <= num_keys); the
+// largest such key if equal keys are so many that there is none. A count of a few thousand keys is
+// a few hundred instructions.
 uint32_t SplitKeys(const uint32_t* keys, size_t num_keys, size_t k, size_t most) {
   uint32_t low = ~0u;
   uint32_t high = 0;
@@ -149,7 +150,7 @@ uint32_t SplitKeys(const uint32_t* keys, size_t num_keys, size_t k, size_t most)
     low = keys[i] < low ? keys[i] : low;
     high = keys[i] > high ? keys[i] : high;
   }
-  // By turns: parting keys ends after 16 of them, whatever they are.
+  // By score and by key in turn: cutting by key ends after 16 rounds, whatever the keys are.
   for (bool by_key = false; low < high; by_key = !by_key) {
     const Parting parting = PartRange(low, high, by_key);
     const Parting count = CountNotBelow(keys, num_keys, parting);
@@ -211,8 +212,8 @@ float LowerBound(const float* scores, size_t num_scores, size_t k, uint32_t* wor
   return ScoreOfKey(KthLargest(work, num_maxima, k));
 }
 
-// A score that most likely at least k scores are not below, as every so many-th of them say; -inf
-// if these are too few.
+// A score that most likely at least k scores are not below, as an evenly spaced sample of the
+// scores says; -inf if that is too small.
 float LikelyBound(const float* scores, size_t num_scores, size_t k, uint32_t* work) {
   constexpr size_t kSampled = 1024;
   const size_t stride = num_scores / kSampled;
@@ -237,7 +238,7 @@ size_t SelectCandidates(const float* scores, size_t num_scores, size_t k, uint32
 float TopThreshold(const float* scores, size_t num_scores, size_t k, void* scratch) {
   if (k > num_scores) return -kInfinity;
   auto* const keys = static_cast<uint32_t*>(scratch);
-  if (num_scores > kFewKeys) {  // Those that may be among the k largest.
+  if (num_scores > kFewKeys) {  // Keeps the candidates that may be among the k largest.
     auto* const taken = static_cast<float*>(scratch) + num_scores + kSelectSlack;
     const float bound = LowerBound(scores, num_scores, k, keys);
     num_scores = TakeNotBelow(scores, num_scores, bound, taken);
@@ -261,7 +262,8 @@ size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* in
   size_t num_candidates = SelectCandidates(scores, num_scores, k, candidates, work);
   for (size_t i = 0; i < num_candidates; ++i) work[i] = OrderKey(scores[candidates[i]]);
   const uint32_t kth = KthLargest(work, num_candidates, k);
-  constexpr size_t kFewScores = 8192;  // Quicker looked through again than one candidate at a time.
+  // So few scores are scanned again; more candidates are taken one by one.
+  constexpr size_t kFewScores = 8192;
   if (num_scores <= kFewScores && kth <= kInfinityKey) {
     num_candidates = SelectRange(scores, num_scores, ScoreOfKey(kth), candidates);
     if (num_candidates == k) {

@@ -39,9 +39,9 @@ size_t SelectTopKScratchBytes(size_t num_scores);
 size_t SelectTopK(const float* scores, size_t num_scores, size_t k, uint32_t* indices,
                   void* scratch);
 
-// A threshold that at least k scores are not below (k >= 1), and at most k / 8 + 1 more but for
-// equal ones: quicker than who they are. -inf if there are not so many scores; +inf if k are NaN.
-// scratch as for SelectTopK.
+// A threshold that at least k scores are not below (k >= 1), and at most k / 8 + 1 more, but for
+// equal ones. Takes less time than finding which scores these are. -inf if there are fewer scores;
+// +inf if k of them are NaN. scratch as for SelectTopK.
 float TopThreshold(const float* scores, size_t num_scores, size_t k, void* scratch);
 
 }  // namespace attndb::kernels

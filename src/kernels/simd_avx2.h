@@ -87,7 +87,8 @@ inline void WidenPair(const BFloat16* p, Vec* a, Vec* b) {
   *a = _mm256_castsi256_ps(_mm256_unpacklo_epi16(_mm256_setzero_si256(), raw));
   *b = _mm256_castsi256_ps(_mm256_unpackhi_epi16(_mm256_setzero_si256(), raw));
 }
-// One of what WidenPair gives; what both take is loaded twice, and holds no register meanwhile.
+// One of the vectors that WidenPair gives; what both are made from is loaded twice, and holds no
+// register meanwhile.
 template <int kHalf, typename T>
 inline Vec WidenHalf(const T* p) {
   return LoadRow(p + kHalf * kLanes);

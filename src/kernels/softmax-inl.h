@@ -15,9 +15,9 @@ inline StateRows StatesAt(const StateRows& states, size_t row) {
           states.out_stride};
 }
 
-// Turns kTile scores into weights exp(logit - max) of a state whose max and sum it
-// updates; weighs 0 what lies outside [begin, end). Returns what the state's `out` is to be scaled
-// by. Works in base 2: the shift is always max * kLog2E as rounded, so that tiles agree.
+// Turns kTile scores into weights exp(logit - max) of a state, whose max and sum it updates; scores
+// outside [begin, end) weigh 0. Returns the factor for the state's `out`. Works in base 2: the
+// shift is always max * kLog2E as rounded, so that tiles agree.
 [[gnu::noinline]] float SoftmaxTile(float* scores, int begin, int end, const LogitSpec& logit,
                                     float* max, float* sum) {
   constexpr size_t kCount = kTile / kLanes;

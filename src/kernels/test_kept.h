@@ -1,4 +1,4 @@
-// For tests: room for kept tokens, with guards that nothing may touch.
+// For tests: memory for kept tokens, with guards that nothing may touch.
 #ifndef ATTNDB_KERNELS_TEST_KEPT_H_
 #define ATTNDB_KERNELS_TEST_KEPT_H_
 
@@ -29,7 +29,8 @@ class TestKept {
     return inside;
   }
 
-  // The same tokens and noise, scores as close as that, and nothing beyond the room.
+  // Whether tokens and noise are equal, scores differ by at most `tolerance`, and nothing was
+  // written beyond the memory.
   bool operator==(const TestKept& other) const { return IsCloseTo(other, 0.0f); }
   bool IsCloseTo(const TestKept& other, float tolerance) const {
     bool close = IsInside() && other.IsInside() && kept.count == other.kept.count;

@@ -16,7 +16,7 @@
 
 namespace attndb::kernels {
 
-// States with their storage, and what they finish to.
+// States with their storage, and their finished results.
 struct States {
   States(size_t rows_wanted, size_t elements)
       : num_rows(rows_wanted),
@@ -46,8 +46,8 @@ inline LogitSpec SpecFor(size_t head_dim, float soft_cap = 0.0f) {
   return {1.0f / std::sqrt(static_cast<float>(head_dim)), soft_cap};
 }
 
-// Error of a weight: the logit's rounding (eps * sum|q k| * scale, a few times over) plus exp's
-// own.
+// Tolerance of a weight: the rounding of its logit (eps * sum|q k| * scale, a few times over) plus
+// that of exp.
 inline void ExpectNear(const States& states, size_t row, const reference::Attention& expected) {
   const double tolerance = 3e-5;
   if (std::isinf(expected.lse)) {

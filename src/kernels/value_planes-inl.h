@@ -11,7 +11,7 @@ namespace {
 // Scales whose reciprocal would overflow are 0.
 inline constexpr float kLeastValueScale = 0x1p-120f;
 
-// No row is longer: upper bound of the roots of sums in float32, of which each of at most 1024 / 4
+// Upper bound of the rows' norms: roots of sums in float32, of which each of at most 1024 / 4
 // additions, and those of the lanes, loses 2^-24, and terms below its range may be missing.
 template <typename T>
 inline float LongestOf(const T* rows, size_t stride, size_t num_rows, size_t num_elements) {
@@ -84,7 +84,7 @@ void AddValueMean(const ValueMeansView& values, size_t block, float weight, floa
   }
 }
 
-// A tile of tokens into the states of kRows q rows.
+// Folds a tile of tokens into the states of kRows q rows.
 template <size_t kRows>
 [[gnu::noinline]] void AttendCodedTile(const float* scores, size_t scores_stride,
                                        const ListedRows<Int8>& rows, const float* scales,

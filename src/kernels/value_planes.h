@@ -1,8 +1,8 @@
 // Values of a run of tokens in smaller forms: value planes, codes of 8 bits; and value means, a
 // mean and a bound of the norms for each block.
 //
-// Block:   kValueBlock tokens; the last one may have fewer. Its scale is of the planes, its mean (a
-//          bfloat16 a channel) and norm of the means.
+// Block:   kValueBlock tokens; the last one may have fewer. Value planes have a scale for each
+//          block, value means a mean (a bfloat16 a channel) and a norm.
 // Code:    v = scale * c, c a signed byte of -127 to 127, so that a row can be read by itself; the
 //          scale is max|v| / 127. A row of codes is num_elements bytes, rows lie in token order.
 // Errors:  none; sizes are preconditions. Values are finite. A norm is not finite, and the mean may
@@ -37,7 +37,7 @@ struct ValueMeansView {
   size_t num_elements = 0;
 };
 
-// A block of rows [num_tokens, num_elements] of float32, `stride` elements apart.
+// A block of float32 rows [num_tokens, num_elements], `stride` elements apart.
 struct ValueRows {
   const float* rows = nullptr;
   size_t stride = 0;
@@ -51,7 +51,8 @@ void EncodeValues(const ValueRows& block, uint8_t* codes, float* scale);
 // Makes the mean of a block, and the bound of its norms.
 void MeanOfValues(const ValueRows& block, uint16_t* mean, float* norm);
 
-// Upper bound of the norms of rows, off by less than 2^-15 of itself; Inf where a square overflows.
+// Upper bound of the norms of rows, too large by less than 2^-15 of itself; Inf where a square
+// overflows.
 float LongestRow(const RowsView& rows, size_t num_rows);
 
 // out += weight * the mean of a block. out: num_elements.

@@ -21,7 +21,7 @@ inline Vec WeightsOf(Vec scores, const WeightMap& map) {
   return WeightsOfExponents(Sub(ExponentsOf(scores, map), Set1(map.shift)));
 }
 
-// Of the last, partial vector of scores: filled up with -inf, which weighs 0.
+// The weights of the last, partial vector of scores, filled up with -inf, which weighs 0.
 inline Vec LastWeights(const float* scores, size_t num_scores, const WeightMap& map) {
   float lanes[kLanes];
   for (size_t l = 0; l < kLanes; ++l) lanes[l] = l < num_scores ? scores[l] : -kInfinity;
@@ -62,10 +62,10 @@ void SumWeights(const float* scores, size_t num_scores, const LogitSpec& logit, 
   }
 }
 
-// The sum of what `clip` makes of the weights.
+// The sum of clip(weight) over the weights.
 template <typename Clip>
 inline float SumClipped(const float* weights, size_t num_weights, const Clip& clip) {
-  Vec sums[4] = {Zero(), Zero(), Zero(), Zero()};  // The additions of one wait for each other.
+  Vec sums[4] = {Zero(), Zero(), Zero(), Zero()};  // Additions to one sum wait for each other.
   size_t i = 0;
   for (; i + 4 * kLanes <= num_weights; i += 4 * kLanes) {
     for (size_t u = 0; u < 4; ++u) {

@@ -1,4 +1,4 @@
-// Softmax weights of known scores: what the mass of a set of tokens is made of.
+// Softmax weights of known scores, from which the mass of a set of tokens is summed.
 //
 // Units:   scores are inner products, unscaled; logit.scale and soft_cap turn them into logits. A
 //          weight is exp(logit - max): 1 for a logit of `max`. Relative error about 2^-20.
@@ -14,10 +14,10 @@
 
 namespace attndb::kernels {
 
-// Tokens whose weights SumWeights adds up into one number.
+// Tokens whose weights SumWeights adds up to one number.
 inline constexpr size_t kWeightBlock = 64;
 
-// Sums that SumWeights writes.
+// Number of sums that SumWeights writes.
 constexpr size_t NumWeightBlocks(size_t num_scores) {
   return (num_scores + kWeightBlock - 1) / kWeightBlock;
 }
