@@ -76,7 +76,7 @@ class Pages final : public attndb::CustomIndex {
  private:
   struct Page {
     CustomRange range;  // The rows of the page that the query may see.
-    double logit = 0;   // Of all of them together.
+    double logit = 0;   // Logit of all of the page's rows together.
     const float* value = nullptr;
   };
 

@@ -18,9 +18,9 @@ namespace attndb::fuzz {
 bool FuzzClusters(std::span<const uint8_t> input);
 bool FuzzGraph(std::span<const uint8_t> input);
 bool FuzzRoarGraph(std::span<const uint8_t> input);   // Version 2 of the graph's form.
-bool FuzzHeadGraphs(std::span<const uint8_t> input);  // Of each q head of a group.
-bool FuzzInfllm(std::span<const uint8_t> input);      // Blocks with representatives,
-bool FuzzQuest(std::span<const uint8_t> input);       // ... and with bounds.
+bool FuzzHeadGraphs(std::span<const uint8_t> input);  // A graph of each q head of a group.
+bool FuzzInfllm(std::span<const uint8_t> input);      // Blocks with representatives.
+bool FuzzQuest(std::span<const uint8_t> input);       // Blocks with bounds.
 bool FuzzKeyPlanes(std::span<const uint8_t> input);
 bool FuzzPrefillRanking(std::span<const uint8_t> input);
 bool FuzzProductCodes(std::span<const uint8_t> input);

@@ -48,7 +48,7 @@ class Compiler:
     def __init__(self, args, folder):
         self._args = args
         self._folder = pathlib.Path(folder)
-        self._known = {}  # Of lint.reached().
+        self._known = {}  # What lint.reached() remembers.
         self._made = collections.defaultdict(threading.Lock)  # Set -> held while it is compiled.
         self._users = collections.Counter()
 

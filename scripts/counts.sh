@@ -9,7 +9,7 @@ print_seed() {  # print_seed 17
   echo "ATTNDB_SEED=$1"
 }
 
-# Of programs of GoogleTest: the seeds that they printed, and how many tests passed.
+# Prints, from a log of GoogleTest programs, the seeds that they printed and how many tests passed.
 print_tests() {  # print_tests LOG
   local seed seeds
   seeds=$(sed -nE 's/.*ATTNDB_SEED=([0-9]+).*/\1/p' "$1" | sort -nu)

@@ -45,7 +45,7 @@ def _value(value):
     if isinstance(value, list) and isinstance(value[0], float):
         return struct.pack("<IIQ", GGUF_ARRAY, GGUF_FLOAT32, len(value)) + struct.pack(
             f"<{len(value)}f", *value)
-    if isinstance(value, list):  # Of integers, which llama.cpp takes as either kind.
+    if isinstance(value, list):  # Integers, which llama.cpp takes as either kind.
         return struct.pack("<IIQ", GGUF_ARRAY, GGUF_INT32, len(value)) + struct.pack(
             f"<{len(value)}i", *value)
     raise TypeError(f"no GGUF type for {value!r}")

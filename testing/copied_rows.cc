@@ -13,8 +13,8 @@ using storage::RowRequest;
 
 namespace {
 
-constexpr uint64_t kGapBytes = 4 * kBufferAlignment;  // Of NaN, after each piece.
-constexpr int kNaNByte = 0xff;                        // In every element type.
+constexpr uint64_t kGapBytes = 4 * kBufferAlignment;  // NaN bytes after each piece.
+constexpr int kNaNByte = 0xff;                        // 0xff bytes are NaN in every element type.
 
 size_t RowBytes(const RowsView& rows) { return rows.num_elements * DTypeBytes(rows.dtype); }
 

@@ -39,7 +39,7 @@ class CopiedRows final : public storage::RowSource {
     std::vector<std::unique_ptr<uint32_t[]>> lists;  // 0, 1, ...: where listed rows are.
   };
   void Note(const storage::RowRequest& request) const ATTNDB_REQUIRES(mutex_);
-  // Of the lease's request of that number, read in `from`.
+  // Copy the request `number` of a lease that was read in `from`.
   static void CopyList(const storage::RowLease& from, size_t number, storage::RowLease* lease,
                        Copies* copies);
   static void CopyRange(const storage::RowLease& from, size_t number, storage::RowLease* lease,

@@ -33,9 +33,10 @@ class FaultFileSystem final : public storage::FileSystem {
     bool sticky = false;   // All later operations fail too: a broken disk.
     FaultKind kind = FaultKind::kIoError;
     bool removes_fail = true;  // Whether Remove may fail: clean-up then leaves files.
-    // Not null: operations wait for it where they would fail, and are done then,
+    // Not null: an operation that would fail waits for `waits_for` instead, and is done then. It
+    // sets `waiting` before it waits.
     Event* waits_for = nullptr;
-    Event* waiting = nullptr;  // ... which this one says.
+    Event* waiting = nullptr;
   };
 
   // `base` must outlive this.

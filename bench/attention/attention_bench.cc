@@ -64,8 +64,8 @@ struct PlanRun {
   StepOutput output;
   std::vector<double> ms, speedups;
   std::vector<double> error_sums;     // By layer and q head.
-  std::vector<double> looseness;      // Of bounds of mass,
-  std::vector<double> out_looseness;  // ... and of outputs.
+  std::vector<double> looseness;      // Each bound of the mass over the mass that was left out.
+  std::vector<double> out_looseness;  // Each bound of the output over what the output is off by.
   double mass_sum = 0;
   double bytes_sum = 0;
 };
@@ -303,7 +303,7 @@ class Bench {
     return Status();
   }
 
-  // Of the mass left out, as it is and as the plan thought.
+  // Compares the mass left out, `is`, with the plan's estimate of it.
   static void CheckEstimate(double is, double estimated, PlanResult* result) {
     if (is < kLeastShare) return;
     ++result->num_estimates;
@@ -377,7 +377,7 @@ class Bench {
   std::vector<TokenId> tokens_;
   std::vector<std::string> plans_;
   std::vector<PlanRun> runs_;  // `full` first.
-  std::vector<size_t> order_;  // Of runs_, in a step.
+  std::vector<size_t> order_;  // Indices of runs_, in the order in which a step attends.
   std::minstd_rand order_seed_;
   AttentionBenchResult result_;
 };

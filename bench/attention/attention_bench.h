@@ -35,11 +35,12 @@
 namespace attndb::bench {
 
 struct AttentionBenchOptions {
-  std::vector<std::string> plans;  // Beside `full`. One that can't be honoured is an error,
-  std::vector<std::string> optional_plans;  // ... or left out and listed, of these.
+  std::vector<std::string> plans;  // Beside `full`. A plan that can't be honoured is an error.
+  // As `plans`, but one that can't be honoured is left out and listed.
+  std::vector<std::string> optional_plans;
   uint32_t num_threads = 1;
   uint32_t num_rows = 16;  // Last tokens that are attended with; fewer if there are fewer queries.
-  uint32_t repeat = 1;     // Times that each is.
+  uint32_t repeat = 1;     // Times that each row is attended with.
   std::string temp_dir;    // Where the temporary store goes.
   uint64_t bandwidth_bytes = 0;  // Memory to read for the bandwidth; 0 = four times the cache.
   BenchProgress progress;        // Phases "store" and "attend"; may be null.
@@ -51,21 +52,21 @@ struct PlanResult {
   double error_mean = 0;        // Over steps, layers and q heads.
   double error_worst_head = 0;  // The q head with the largest mean over steps.
   std::optional<double> mass;   // Mean over steps, layers and q heads.
-  uint64_t num_estimates = 0;   // Queries whose mass left out is estimated,
-  uint64_t num_within_2 = 0;    // ... and right within a factor of 2.
-  uint64_t num_bounds = 0;      // Queries whose mass left out is bounded,
-  uint64_t num_held = 0;        // ... and that left out no more.
-  uint64_t num_out_held = 0;    // ... whose output is off by no more.
+  uint64_t num_estimates = 0;   // Queries whose mass left out is estimated.
+  uint64_t num_within_2 = 0;    // Estimates that are right within a factor of 2.
+  uint64_t num_bounds = 0;      // Queries whose mass left out is bounded.
+  uint64_t num_held = 0;        // Queries that left out no more than the bound.
+  uint64_t num_out_held = 0;    // Queries whose output is off by no more than its bound.
   // Bounds over what they bound, of queries that left out 0.01 % or more: medians; 0 = none did.
   double bound_looseness = 0;
   double out_bound_looseness = 0;
   double selected_mean = 0;    // Critical tokens of a q head.
   double bytes_touched = 0;    // By one token in all layers, mean over steps.
-  double ms_median = 0;        // Of one token in all layers.
+  double ms_median = 0;        // Milliseconds of one token in all layers, a median.
   double ms_mad = 0;           // Median absolute deviation.
   double speedup = 0;          // Time of `full` over this: median over steps.
-  bool best_by_bytes = false;  // On the frontier of error and bytes,
-  bool best_by_time = false;   // ... of error and time.
+  bool best_by_bytes = false;  // On the frontier of error and bytes.
+  bool best_by_time = false;   // On the frontier of error and time.
 };
 
 struct AttentionBenchResult {

@@ -143,7 +143,7 @@ TEST(AttentionBenchTest, BoundsAreCheckedByQuery) {
     EXPECT_EQ(result->plans[i].num_out_held, 12U);
   }
   EXPECT_EQ(result->plans[2].error_mean, result->plans[1].error_mean);
-  EXPECT_NEAR(result->plans[2].bound_looseness, 1, 1e-2);  // Of exact scores.
+  EXPECT_NEAR(result->plans[2].bound_looseness, 1, 1e-2);  // Exact scores give tight bounds.
   EXPECT_GT(result->plans[2].out_bound_looseness, 1);
   EXPECT_LT(result->plans[4].error_mean, 1e-5);
 }

@@ -15,7 +15,7 @@ struct PlanPoint {
   double cost = 0;
 };
 
-// Of each point, whether no other has at most its error and at most its cost, one of them smaller.
+// [point]: whether no other point has at most its error and at most its cost, one of them smaller.
 std::vector<bool> OnFrontier(std::span<const PlanPoint> points);
 
 // Plans that span what attention can be: exact selection, planes, each remainder, auto.

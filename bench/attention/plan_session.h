@@ -27,9 +27,10 @@ struct StepRows {
 struct StepOutput {
   std::vector<std::vector<float>> out;           // [layer][q head, v_head_dim]
   std::vector<std::vector<float>> lse;           // [layer][q head]
-  std::vector<std::vector<double>> mass_bounds;  // As lse: of the mass left out; or empty,
-  std::vector<std::vector<double>> out_bounds;   // ... of what the output is off by.
-  double ms = 0;                                 // Of the attends.
+  std::vector<std::vector<double>> mass_bounds;  // As lse: bounds of the mass left out; or empty.
+  // As lse: bounds of what the output is off by; or empty.
+  std::vector<std::vector<double>> out_bounds;
+  double ms = 0;  // Milliseconds that the attends took.
   double bytes_touched = 0;
 };
 

@@ -26,9 +26,9 @@ namespace attndb::bench {
 namespace {
 
 constexpr uint32_t kThreads = 2;
-constexpr int kHandovers = 200;  // Of a round.
-constexpr int kAsleep = 20;      // The same after sleep.
-constexpr int kSteps = 8;        // Of a session and a round.
+constexpr int kHandovers = 200;  // Handovers in a round.
+constexpr int kAsleep = 20;      // Handovers in a round that follow 2 ms of sleep.
+constexpr int kSteps = 8;        // Steps of one session in a round.
 constexpr int kWarmUps = 48;     // `auto` tries heads again after some calls.
 constexpr const char* kAuto = "auto(error=0.01)";
 

@@ -43,7 +43,7 @@ struct Settings {
   size_t num_questions = 20;
   size_t num_pieces = 2;
   uint64_t piece_tokens = 8192;
-  uint64_t scored_tokens = 2048;  // Of each piece, its last ones.
+  uint64_t scored_tokens = 2048;  // Last tokens of each piece that are scored.
 };
 
 std::vector<std::string> Lines(const std::string& text) {
@@ -79,7 +79,8 @@ Result<std::vector<TokenId>> ControlAnswer(LlamaEngine* engine, const DB& db,
   return std::move(generation.tokens);
 }
 
-// Of full's logits after the tokens that both answers share, run as they were for its answer.
+// How far full's next token lies above the plan's in full's logits, after the tokens that both
+// answers share. These are run as they were run for full's answer.
 Result<double> LogitGap(LlamaEngine* engine, const DB& db, std::span<const TokenId> document,
                         std::span<const TokenId> suffix, std::span<const TokenId> shared,
                         TokenId of_full, TokenId of_plan) {

@@ -35,8 +35,9 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 using llama::LlamaEngine;
 
-constexpr uint64_t kTrainedTokens = 8192;  // Of SmolLM2.
-constexpr uint64_t kPlainTokens = 2048;    // That llama.cpp reads.
+constexpr uint64_t kTrainedTokens = 8192;  // Tokens that SmolLM2 was trained with.
+// Tokens that llama.cpp alone runs; the rest of its cache repeats them.
+constexpr uint64_t kPlainTokens = 2048;
 constexpr char kPrefillPlan[] = "window(sink=64,window=4096)";
 
 struct Settings {

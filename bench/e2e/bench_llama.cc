@@ -42,7 +42,7 @@ struct Settings {
   std::string json_path;
   std::string commit;
   uint32_t num_threads = 2;
-  int rounds = 5;  // Of decoding.
+  int rounds = 5;  // Rounds of decoding.
   int prefill_rounds = 3;
   int decode_tokens = 16;  // A round.
   std::vector<size_t> contexts = {0, 2048, 6000};

@@ -22,7 +22,7 @@ uint64_t ResidentBytes() {
 
 uint64_t Growth(uint64_t before, uint64_t after) { return after > before ? after - before : 0; }
 
-// Of the longest context of a store.
+// Bytes of the query sample of the store's longest context.
 uint64_t QuerySampleBytes(const DB& db) {
   const Result<std::vector<ContextInfo>> all = db.List();
   if (!all.ok()) return 0;

@@ -23,7 +23,7 @@ struct StorageCost {
   uint64_t num_new = 0;                // Tokens added to the stored document, then stored again:
   uint64_t new_kv_bytes = 0;
   uint64_t written_bytes = 0;
-  uint64_t query_sample_bytes = 0;  // Of the written ones.
+  uint64_t query_sample_bytes = 0;  // The sample's part of the written bytes.
   uint64_t merged_bytes = 0;        // Written again by merging; not in `written_bytes`.
 };
 

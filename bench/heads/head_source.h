@@ -34,11 +34,11 @@ struct HeadInfo {
   std::vector<LayerId> layers;  // Those that there are vectors of, ascending.
   uint64_t num_tokens = 0;
   uint64_t num_queries = 0;    // There is q of so many last tokens.
-  int64_t first_position = 0;  // Of token 0 under RoPE.
+  int64_t first_position = 0;  // Position of token 0 under RoPE.
   HeadOrigin origin = HeadOrigin::kSynthetic;
   std::string description;  // For people: what, from where.
 
-  // Of the i-th of `layers`.
+  // The layer of layers[i].
   const LayerSpec& layer(size_t i) const { return model.layers[layers[i]]; }
   // A model of only these layers.
   ModelSpec SpecOfLayers() const;

@@ -26,8 +26,8 @@ struct MeanAndMedian {
 struct MassProfile {
   uint32_t num_heads = 0;  // That were looked at; 0 = none, and all below is 0.
   MeanAndMedian middle_mass;
-  MeanAndMedian tokens_90;  // Middle tokens for 90 % of the mass of all,
-  MeanAndMedian tokens_99;  // ... and for 99 %.
+  MeanAndMedian tokens_90;  // Middle tokens that hold 90 % of all attention mass.
+  MeanAndMedian tokens_99;  // Middle tokens that hold 99 %.
 };
 
 class MassProfiler {

@@ -34,7 +34,7 @@ TEST(MassProfileTest, TokensAreCountedUntilTheShareIsHeld) {
   profiler->AddKeys(0, std::span(k + 2 * 50, 2 * (kTokens - 50)));
   const MassProfile profile = profiler->Finish();
   EXPECT_EQ(profile.num_heads, 1U);
-  // Of a sum of 620 the middle has 20 * 10 + 80 * 4.
+  // The sum over all tokens is 620; the middle has 20 * 10 + 80 * 4.
   EXPECT_NEAR(profile.middle_mass.mean, 520.0 / 620, 1e-5);
   EXPECT_EQ(profile.tokens_90.mean, 20 + 65);    // 558 - 100 - 200 = 258 = 64.5 * 4.
   EXPECT_EQ(profile.tokens_99.median, 20 + 79);  // 313.8 = 78.45 * 4.

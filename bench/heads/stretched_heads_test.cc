@@ -57,7 +57,7 @@ TEST_P(StretchedHeadsTest, TokensAreCapturedOnesAtCapturedPositions) {
   EXPECT_EQ(q.back(), Normals(20 * 16, 32).back());
 
   const std::vector<float> old_k = Normals(8 * kCaptured, 12), old_v = Normals(8 * kCaptured, 22);
-  uint64_t position = 0;  // Of the run.
+  uint64_t position = 0;  // Captured position of the newest token that is kept.
   uint64_t num_kept = 0;
   for (uint64_t token = 0; token < kLonger; ++token) {
     const std::vector<float> value = Row(v, token);

@@ -19,13 +19,13 @@ namespace {
 
 constexpr uint64_t kSeed = 17;
 constexpr uint64_t kMaxQueries = 128;
-constexpr float kMeanShare = 0.15F;       // Of the values' energy.
-constexpr float kSinkValueLength = 0.2F;  // Of the other values'.
+constexpr float kMeanShare = 0.15F;       // Share of the values' energy that their mean has.
+constexpr float kSinkValueLength = 0.2F;  // Length of sinks' values over that of other values.
 enum Stream : uint64_t { kKeys, kValues, kValueMeans, kQueries };
 
 struct Profile {
-  float mass;   // Of the softmax, in the middle.
-  float sigma;  // Of the middle's logits.
+  float mass;   // Share of the softmax mass that lies in the middle.
+  float sigma;  // Standard deviation of the middle's logits.
 };
 // In an order in which neighbours differ.
 constexpr Profile kProfiles[] = {

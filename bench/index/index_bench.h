@@ -55,17 +55,17 @@ struct IndexBenchOptions {
 struct IndexResult {
   std::string name;     // "attndb", or a peer's.
   std::string setting;  // A plan, or a peer's parameters.
-  double recall = 0;    // Of what is to be found, mean over queries.
+  double recall = 0;    // Share of what is to be found, mean over queries.
   double us_per_query = 0;
   double visited = -1;       // Share of the keys that a query looked at; -1 = unknown.
-  double build_seconds = 0;  // Of the index, 0 = none.
+  double build_seconds = 0;  // Seconds to build the index; 0 = there is none.
   double index_bytes = -1;   // A key; -1 = unknown.
 };
 
 struct IndexHeadResult {
   std::string name;
-  uint64_t num_keys = 0;      // Between sinks and window,
-  uint64_t num_segments = 0;  // ... of so many segments.
+  uint64_t num_keys = 0;      // Keys between sinks and window.
+  uint64_t num_segments = 0;  // Segments that hold these keys.
   uint32_t group_size = 0;
   uint32_t head_dim = 0;
   std::vector<IndexResult> results;
@@ -79,7 +79,8 @@ struct BestAt {
   double us_per_query = 0;
 };
 
-// Of those of attndb, or of all others. Null text and 0 us if none reaches it.
+// The fastest of attndb's results that reach `recall`, or of all others'. Null text and 0 us if
+// none reaches it.
 BestAt FindBest(const IndexHeadResult& head, double recall, bool ours);
 
 // Heads of "3:0,12:1".

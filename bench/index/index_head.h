@@ -26,8 +26,9 @@ struct IndexHead {
   ModelSpec spec;  // One layer with one kv head.
   uint64_t num_tokens = 0;
   std::vector<float> k, v;
-  std::vector<float> train;  // Of the last tokens of these.
-  std::vector<float> test;   // Of some tokens that were left out.
+  std::vector<float> train;  // q of the last tokens of the context: [num_train][q head, head_dim].
+  // q of some tokens that the context leaves out: [num_test][q head, head_dim].
+  std::vector<float> test;
 
   const LayerSpec& layer() const { return spec.layers[0]; }
   size_t q_row() const { return size_t{layer().num_q_heads} * layer().head_dim; }

@@ -65,7 +65,7 @@ class Pieces {
 // Keeps what is stored in it from being optimised away.
 inline volatile uint64_t sink;
 
-// Of bytes that took from `start`, of ThreadSeconds(), until now.
+// GB/s of `num_bytes` that took from `start`, a time of ThreadSeconds(), until now.
 double Gbps(size_t num_bytes, double start);
 // The limit: how fast XorWords reads `data`.
 double ReadGbps(const char* data, size_t num_bytes);

@@ -53,7 +53,7 @@ class Head {
   kernels::CodebookView codebook() const {
     return {numbers_, half_squares_.data(), kChannels, shape_.num_subspaces, shape_.bits};
   }
-  // Of `num_rows` rows.
+  // Tables of `num_rows` rows of q.
   kernels::LookupTables Tables(size_t num_rows) {
     return kernels::BuildLookupTables(codebook(), numbers_, kChannels, num_rows,
                                       reinterpret_cast<std::byte*>(entries_.data()), rows_);

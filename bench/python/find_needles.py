@@ -27,7 +27,7 @@ from make_text import topics_text, with_sources
 
 DOCUMENT_BYTES = 8000
 FACTS = 6
-WORDS = 48  # Of a passage of BM25: some 64 tokens.
+WORDS = 48  # Words in a passage of BM25: some 64 tokens.
 
 FIRST = (
     "Alder Brenna Corin Dalia Edwin Farah Gregor Hanna Ivor Jasmin Kasper Lorena Magnus Nadia "

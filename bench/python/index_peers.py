@@ -78,7 +78,7 @@ Row = dict[str, Any]
 THREADS = os.cpu_count() or 1
 LEVELS = (0.95, 0.99)
 SHARES = (1 / 256, 1 / 128, 3 / 256, 1 / 64, 3 / 128, 1 / 32, 3 / 64, 1 / 16, 3 / 32, 1 / 8,
-          3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4)  # Of the clusters: how many are visited.
+          3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4)  # Shares of the clusters that are visited.
 TIMED_RECALL, SLACK = 0.9, 1.25
 SLOW_S = 100e-6  # A query. Above, what a call costs cannot decide whether one row a call is faster.
 FULL_RECALL, LEAST_RISE = 0.998, 0.001
@@ -270,7 +270,8 @@ def lorann_indexes(head: Head) -> Iterator[Index]:
         yield Index(build, build_s, saved_bytes(index.save), sweeps)
 
 
-Makers = list[tuple[Parameters, Callable[[Any], Any]]]  # Of faiss' SearchParameters, from faiss.
+# The parameters, and their SearchParameters made from the module faiss.
+Makers = list[tuple[Parameters, Callable[[Any], Any]]]
 
 
 def faiss_index(

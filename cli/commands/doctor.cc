@@ -154,7 +154,7 @@ void ReportPrices(const DB& db, bool fast, Report* report) {
     report->Add("plan prices", "fixed: this machine was not measured yet");
     return;
   }
-  // Of a group of 4.
+  // The times of a group of 4 q heads.
   report->Add("plan prices", "a token of 128 + 128 channels, group of 4: full " +
                                  FormatFixed(machine->attend_ns[2], 1) + " ns, scan of 4 bits " +
                                  FormatFixed(machine->scan4_ns[2], 1) + ", of 8 bits " +

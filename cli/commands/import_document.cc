@@ -47,7 +47,7 @@ class ImportRun {
   }
 
   uint64_t num_reused() const { return num_reused_; }
-  uint64_t num_stored() const { return num_stored_; }  // Of an interrupted run.
+  uint64_t num_stored() const { return num_stored_; }  // Tokens that an interrupted run has stored.
   double seconds() const { return seconds_; }
 
  private:

@@ -17,8 +17,8 @@
 namespace attndb::cli {
 
 struct AnswerStats {
-  uint64_t reused_tokens = 0;  // Not run again.
-  uint64_t new_tokens = 0;     // Of the prompt.
+  uint64_t reused_tokens = 0;  // Tokens found in a stored context, not run again.
+  uint64_t new_tokens = 0;     // Tokens of the prompt that were run.
   uint64_t generated_tokens = 0;
   double first_token_ms = 0;     // From finding the context to the first token.
   double second_token_ms = 0;    // To the second; 0 if there is none.

@@ -25,7 +25,7 @@ namespace attndb::cli {
 
 struct CaptureOptions {
   std::vector<LayerId> layers;        // Ascending; empty = all.
-  uint64_t num_queries = UINT64_MAX;  // Of the last tokens; more than there are = all.
+  uint64_t num_queries = UINT64_MAX;  // Queries kept: those of so many last tokens, at most all.
   std::string plan = "full";          // Applies to every row, prefill too.
   std::map<std::string, std::string> notes;
   std::function<bool(const llama::PrefillProgress&)> progress;  // False cancels.

@@ -20,7 +20,7 @@ namespace attndb::cli {
 namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 20;
-constexpr size_t kAlignment = 4096;  // Of O_DIRECT on all common disks.
+constexpr size_t kAlignment = 4096;  // The alignment that O_DIRECT asks for on all common disks.
 constexpr int kFsyncs = 20;
 
 // A file descriptor and the file behind it, which is unlinked from the start.

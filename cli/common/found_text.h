@@ -14,8 +14,8 @@
 namespace attndb::cli {
 
 struct FindTimes {
-  double question_ms = 0;  // The model's own forward of the question,
-  double find_ms = 0;      // ... and the search behind it.
+  double question_ms = 0;  // The model's own forward of the question.
+  double find_ms = 0;      // The search for its passages.
 };
 
 // `texts`: of each passage, here and below.

@@ -38,7 +38,7 @@ class ImportTarget {
   // Found out before the work, which may take an hour.
   Status CheckNameIsFree(const DB& db) const;
 
-  // Of the store that it goes to.
+  // Options to open the store with that the import goes to.
   DBOptions db_options() const;
   // Merges the pieces that a checkpointed import left, as DB::Import does. A merge that is
   // interrupted or has no room is only told: the import is done.

@@ -15,8 +15,8 @@ namespace attndb::cli {
 
 struct CpuInfo {
   std::string model;
-  uint32_t num_cores = 0;         // That this process may use.
-  uint64_t last_cache_bytes = 0;  // Of the last-level cache; 0 = unknown.
+  uint32_t num_cores = 0;         // Cores that this process may use.
+  uint64_t last_cache_bytes = 0;  // Bytes of the last-level cache; 0 = unknown.
 };
 
 struct MemoryInfo {

@@ -14,7 +14,7 @@
 namespace attndb::cli {
 namespace {
 
-constexpr size_t kMaxNameBytes = 128;  // Of a context: options.h.
+constexpr size_t kMaxNameBytes = 128;  // Longest name of a context: options.h.
 
 struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }

@@ -22,7 +22,7 @@ constexpr std::string_view kHeadsHeader = "attndb-find-heads-1";
 
 struct StoredNeedles {
   std::vector<Needle> needles;
-  std::vector<TokenRange> facts;  // Of the context.
+  std::vector<TokenRange> facts;  // Where the facts lie, in tokens of the context.
 };
 
 // Runs the text and stores it. Sentences are tokenized apart, so that it is known where each lies.

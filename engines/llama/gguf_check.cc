@@ -245,7 +245,7 @@ class ModelChecker {
     return Status::Ok();
   }
 
-  // Of one head; where there is no key, the embedding is cut into heads.
+  // Channels of one head. Where the file has no such key, the embedding is cut into heads.
   int64_t HeadDim(const std::string& key) const {
     const int64_t num_heads = Count("attention.head_count", 0);
     return Count(key, num_heads == 0 ? 0 : Count("embedding_length", 0) / num_heads);
@@ -288,7 +288,7 @@ class ModelChecker {
                    expected);
   }
 
-  // Of the heads in layers with a window: one of the layers has them.
+  // `key` is the width of heads in layers with a sliding window: one layer at least must have it.
   Status CheckWindowWidth(const std::string& name, const std::string& key) const {
     if (!Has(key) || Has("attention.kv_lora_rank")) return Status::Ok();
     const int64_t head_dim = Count(key, 0);

@@ -47,8 +47,8 @@ std::string Write(const std::string& path, const GgufParts& parts) {
 }
 
 struct Refusal {
-  const char* name;   // Of the test.
-  const char* model;  // Of scripts/make_arch_models.py.
+  const char* name;   // Name of the test.
+  const char* model;  // A model of scripts/make_arch_models.py.
   std::function<void(GgufParts*)> damage;
   const char* field;  // What the error is to name, with what was found.
 };

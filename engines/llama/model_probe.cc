@@ -170,7 +170,7 @@ Result<std::vector<LayerSpec>> ProbeModel(const llama_model* model, const Contex
   const ContextHandle context = factory(params);
   if (context == nullptr) {
     const std::string words = "llama.cpp made no context: " + LoggedComplaints();
-    // Of an assertion that an AbortGuard made an exception of: what the file says is wrong.
+    // An assertion that failed under an AbortGuard says that the file is wrong, not memory short.
     const bool asserted = words.find("GGML_ASSERT") != std::string::npos;
     return asserted ? Status::InvalidArgument(words) : Status::ResourceExhausted(words);
   }

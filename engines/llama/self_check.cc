@@ -22,7 +22,7 @@
 namespace attndb::llama {
 namespace {
 
-constexpr uint32_t kNumTokens = 48;  // Of the first pass: more than a tile of AMX has rows.
+constexpr uint32_t kNumTokens = 48;  // Tokens of the first pass: more than a tile of AMX has rows.
 constexpr uint32_t kThreadsMax = 4;
 constexpr double kTimeoutSeconds = 120;
 // Distance of the logits over their length. Rounding activations to 8 bits, which is what a

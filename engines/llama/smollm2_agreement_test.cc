@@ -44,7 +44,7 @@ using ::attndb::test::Sized;
 
 constexpr size_t kPromptTokensMax = 2000;
 constexpr uint32_t kPlainTokens = 2048;
-constexpr size_t kParts = 8;  // Of each prompt; at the end of each, logits are compared.
+constexpr size_t kParts = 8;  // Parts of each prompt; at the end of each, logits are compared.
 
 // Tokens of each prompt: together 2,470, and 13,347 in a long run.
 std::vector<size_t> PromptLengths() {
@@ -76,7 +76,7 @@ class Distance {
     if (Best(a) == Best(b)) ++num_equal_;
   }
 
-  // Of all prompts, or of the prompts with these indices.
+  // Over all prompts, or over the prompts with these indices.
   double Mean() const { return Mean(AllPrompts()); }
   double Max() const { return Max(AllPrompts()); }
   double Mean(std::span<const size_t> drawn) const {
@@ -142,9 +142,10 @@ void PrintRedraws(const std::string& name, const Distance& distance, const Dista
 // One way from tokens to logits.
 struct Path {
   std::string name;
-  LlamaEngine* engine = nullptr;                  // Either this with a session a prompt,
-  std::optional<Session> session = std::nullopt;  // ...
-  std::unique_ptr<PlainContext> plain = nullptr;  // or llama.cpp alone.
+  // Either an engine, with a session for each prompt, or llama.cpp alone.
+  LlamaEngine* engine = nullptr;
+  std::optional<Session> session = std::nullopt;
+  std::unique_ptr<PlainContext> plain = nullptr;  // Null with an engine.
 
   Status Begin(const DB& db, std::span<const TokenId> prompt) {
     if (plain != nullptr) {

@@ -41,8 +41,8 @@ struct ContextInfo {
   uint64_t own_bytes = 0;        // Bytes of the segments that no other context uses.
   uint64_t companion_bytes = 0;  // Bytes of companions, a part of file_bytes.
   std::map<std::string, uint64_t> derived_bytes;  // companion_bytes, by CompanionInfo::kind.
-  uint64_t num_pending_companions =
-      0;  // Segments that lack planes, or an index that was asked for.
+  // Segments that lack planes, or an index that was asked for.
+  uint64_t num_pending_companions = 0;
   // Bytes in its segments of tokens that no context uses (until Compact).
   uint64_t retained_bytes = 0;
   uint64_t query_sample_bytes = 0;
@@ -233,8 +233,8 @@ struct ATTNDB_EXPORT DBStats {
   uint64_t file_bytes = 0;  // Segments and their companions.
   uint64_t num_companions = 0;
   uint64_t companion_bytes = 0;  // A part of file_bytes.
-  uint64_t num_pending_companions =
-      0;                     // Segments that lack planes, or an index that was asked for.
+  // Segments that lack planes, or an index that was asked for.
+  uint64_t num_pending_companions = 0;
   uint64_t quota_bytes = 0;  // 0 = none.
   // K and V, objects derived from them, and scratch, in memory, for all tenants.
   uint64_t memory_bytes = 0;

@@ -36,9 +36,9 @@ class CustomRows:
     kv_head: int
     keys: Floats  # [num_rows, head_dim]
     values: Floats  # [num_rows, v_head_dim]
-    queries: Floats  # [num_queries, head_dim]: q of the group's heads, as sampled,
-    query_rows: NDArray[np.uint32]  # ... and the row whose q each is.
-    first_position: int  # Of row 0 under RoPE.
+    queries: Floats  # [num_queries, head_dim]: a sample of q of the group's heads.
+    query_rows: NDArray[np.uint32]  # [num_queries]: the row whose q each is.
+    first_position: int  # Position of row 0 under RoPE.
     scale: float  # logit = scale * (q . k)
 
 
@@ -64,7 +64,7 @@ class CustomQuery:
     scale: float  # logit = scale * (q . k), or soft_cap * tanh(that / soft_cap).
     soft_cap: float
     is_query: bool  # All that is selected is attended to; else another query chooses of it.
-    k: int  # Of that query, if it is topk; else 0.
+    k: int  # k of that query, if it is topk; else 0.
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,8 @@ class KvFile:
         contents = self._core.contents()
         self.spec: ModelSpec = contents["spec"]
         self.tokens: NDArray[np.int32] = np.array(contents["tokens"], np.int32)
-        self.first_position: int = contents["first_position"]  # Of token 0 under RoPE.
-        self.layers: tuple[int, ...] = tuple(contents["layers"])  # That the file has.
+        self.first_position: int = contents["first_position"]  # Position of token 0 under RoPE.
+        self.layers: tuple[int, ...] = tuple(contents["layers"])  # Layers that the file has.
         self.num_queries: int = contents["num_queries"]  # q of so many last tokens; 0 = none.
         self.notes: dict[str, str] = contents["notes"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from attndb._arrays import Array
 from attndb._errors import InvalidArgumentError
 
-_SHOWN_TOKENS = 8  # Of a prompt, in a message.
+_SHOWN_TOKENS = 8  # Tokens of a prompt that a message shows.
 
 
 def is_list_of_prompts(tokens: Any) -> bool:

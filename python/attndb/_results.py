@@ -28,10 +28,10 @@ class SegmentInfo:
     """One segment of a context's chain."""
 
     segment_id: int
-    num_tokens_used: int  # Of the segment's tokens, those that this context has.
+    num_tokens_used: int  # Tokens of the segment that this context uses.
     num_tokens: int
     file_bytes: int
-    num_contexts: int  # That share it.
+    num_contexts: int  # Contexts that share the segment.
     damage: str  # Empty, or why it is quarantined.
     companions: tuple[CompanionInfo, ...]
 
@@ -44,12 +44,13 @@ class ContextInfo:
     name: str  # Empty if unnamed.
     num_tokens: int
     kv_bytes: int  # K and V of its tokens.
-    file_bytes: int  # Of all its segments, shared ones counted in full; of companions.
-    own_bytes: int  # Of the segments that no other context uses.
-    companion_bytes: int  # Of file_bytes, those of its segments' companions.
+    # Bytes of all its segments, shared ones counted in full, and of their companions.
+    file_bytes: int
+    own_bytes: int  # Bytes of the segments that no other context uses.
+    companion_bytes: int  # Bytes of companions, a part of file_bytes.
     derived_bytes: dict[str, int] = field(hash=False)  # companion_bytes, by CompanionInfo.kind.
     num_pending_companions: int  # Segments that lack planes, or an index that was asked for.
-    retained_bytes: int  # In its segments, of tokens that no context uses (until compact).
+    retained_bytes: int  # Bytes in its segments of tokens that no context uses (until compact).
     query_sample_bytes: int
     created: datetime
     last_access: datetime
@@ -82,32 +83,38 @@ class HeadExplain:
     reason: str  # What decided that: a rule, or which cost less; empty if it was asked for.
     predicted_selected: float  # Critical tokens per q head; -1 = unknown before a run.
     predicted_bytes: int  # K and V bytes read per row of q.
-    predicted_us: float  # Per row of q, of one thread.
-    other_us: float  # The same of what was not chosen; -1 = there was no choice.
+    predicted_us: float  # Microseconds per row of q, of one thread.
+    other_us: float  # Predicted for the alternative that was not taken; -1 = there was none.
     selected_mean: float  # Critical tokens per row and q head, over the session so far.
-    # Of an index that does not score every key: keys looked at per row and q head; clusters
-    # visited, and reads that waited for the one before, per row of the whole group.
+    # Work of an index that does not score every key. Per row and q head: keys that were scored. Per
+    # row, for the whole group: clusters or blocks whose keys were read; reads that waited for
+    # another.
     visited_mean: float
     clusters_mean: float
     hops_mean: float
-    num_full_scans: int  # Searches of the group that scored every key instead, all in all.
-    # Of draws in two phases, per row of the whole group: tokens weighed by codes, those whose keys
-    # were drawn, and of these those whose values were.
+    num_full_scans: int  # Searches of the group that scored every key instead.
+    # A draw in two phases serves the whole group: it weighs tokens by codes, reads the keys of some
+    # of them, and the values of some of these. Means per row of these three numbers.
     weighed_mean: float
     drawn_keys_mean: float
     drawn_values_mean: float
-    missed_mass: float  # Of draws by an index: estimated share of the mass left unseen; -1: none.
-    bytes_touched: int  # By the last attend.
-    time_us: float  # Of the last attend, summed over threads.
-    error: float  # Estimated, of the output, in the mean; -1 = not estimated.
-    mass_left: float  # Estimated share of the mass that was not chosen; -1 = unknown.
-    mass_bound: float  # Hard bound of that share, in the mean; -1: the plan has no exact_fallback.
-    out_bound: float  # Hard bound of the norm of what the output is off by, in the mean; -1 too.
-    # Rows and q heads that attended to all tokens instead, because their bound (0 then) or the
-    # error of their draw was too large; and how often the group drew again, for a larger sample.
+    # Where an index draws: estimated share of the attention mass in what it never looked at, from
+    # blocks that were scored only to check; a mean. -1 = not estimated.
+    missed_mass: float
+    bytes_touched: int  # K and V bytes that the last attend read.
+    time_us: float  # Time of the last attend, summed over threads.
+    error: float  # Estimated relative error of the output, a mean; -1 = not estimated.
+    mass_left: float  # Estimated share of the attention mass that was not selected; -1 = unknown.
+    # Where the plan has exact_fallback: hard upper bounds of mass_left, and of |out - out of full|;
+    # means over rows and q heads, where those that fell back count 0. -1 = no bounds.
+    mass_bound: float
+    out_bound: float
+    # Pairs of row and q head that attended to all tokens instead, because their bound or their
+    # draw's estimated error was too large; and draws that the group repeated with a larger sample.
     num_fallbacks: int
     num_redraws: int
-    last_mass_bounds: tuple[float, ...]  # Of the last attend's newest row, by q head of the group.
+    # Bounds for the newest row of the last attend, by q head of the group.
+    last_mass_bounds: tuple[float, ...]
     last_out_bounds: tuple[float, ...]
 
 
@@ -126,12 +133,12 @@ class LayerExplain:
     notes: str  # What the rules found, as partial reuse.
     num_queries: int  # Rows of q over the session so far; zero before the first attend.
     selected_mean: float  # Critical tokens per row and q head.
-    candidates_mean: float  # Tokens that estimates brought up to be scored exactly; same unit.
-    bytes_touched: int  # By the last attend, all heads.
-    score_us: float  # Last attend, summed over threads: scoring,
-    select_us: float  # ... choosing,
-    attend_us: float  # ... attending and merging,
-    append_us: float  # ... and the last append.
+    candidates_mean: float  # Tokens that estimates chose to be scored exactly, per row and q head.
+    bytes_touched: int  # K and V bytes that the last attend read, all heads.
+    score_us: float  # Time in the last attend, summed over threads: scoring.
+    select_us: float  # Selecting, likewise.
+    attend_us: float  # Attending and merging, likewise.
+    append_us: float  # Time of the last append.
     heads: tuple[HeadExplain, ...]
 
 
@@ -140,10 +147,13 @@ class SessionContext:
     """One of the contexts that a session holds beside others: DB.create_session_over."""
 
     id: int
-    name: str  # Or "#id".
-    begin: int  # Tokens [begin, end) of the session: what it adds to the contexts before it.
+    name: str  # Its name, or "#id".
+    # Tokens [begin, end) of the session that the context adds to earlier ones; may be empty.
+    begin: int
     end: int
-    first_token: int  # Of the context, at `begin`; those before it are an earlier one's, too.
+    # Index in the context of its token at `begin`; those before it are shared with an earlier
+    # context.
+    first_token: int
 
 
 @dataclass(frozen=True)
@@ -155,9 +165,11 @@ class Explain:
     num_reused: int
     num_segments: int
     memory_bytes: int
-    predicted_us: float  # Attention of one token in all layers.
-    tpot_error: float  # Of auto(tpot=...): the error that is kept; 0 = no such plan.
-    unreachable: bool  # The time can't be met, whatever the error.
+    predicted_us: float  # Microseconds of attention of one token in all layers.
+    # With auto(tpot=...): the error that the plan keeps, and whether even that exceeds the time
+    # that was asked for. 0 and False with other plans.
+    tpot_error: float
+    unreachable: bool
     contexts: tuple[SessionContext, ...]  # As Session.contexts.
     layers: tuple[LayerExplain, ...]
     text: str
@@ -177,16 +189,16 @@ class MachineProfile:
     cpu: str
     isa: str
     num_threads: int
-    measured: bool  # False: fixed prices, not of this machine.
-    one_thread_bytes_per_ns: float  # Streamed from memory, GB/s,
-    all_threads_bytes_per_ns: float  # ... by all threads together.
-    attend_ns: tuple[float, ...]  # K and V of a token.
-    score_ns: tuple[float, ...]  # K of a token.
-    scan8_ns: tuple[float, ...]  # A key of the planes, at 8 bits,
-    scan4_ns: tuple[float, ...]  # ... and at 4.
-    select_ns: float  # A token that one q head compares.
-    row_ns: float  # A row here and there, for one q head.
-    hop_ns: float  # A read that waits for the one before.
+    measured: bool  # False: fixed prices, those of no machine.
+    one_thread_bytes_per_ns: float  # Memory read by one thread, in GB/s.
+    all_threads_bytes_per_ns: float  # Memory read by all threads together, in GB/s.
+    attend_ns: tuple[float, ...]  # Attending to K and V of a token.
+    score_ns: tuple[float, ...]  # Scoring K of a token.
+    scan8_ns: tuple[float, ...]  # Scoring a key by its planes at 8 bits.
+    scan4_ns: tuple[float, ...]  # Scoring a key by its planes at 4 bits.
+    select_ns: float  # Comparing a token's score, for one q head.
+    row_ns: float  # Reading a row at a random place, for one q head.
+    hop_ns: float  # Reading a row whose place the read before told.
 
 
 @dataclass(frozen=True)
@@ -230,12 +242,12 @@ class VerifyReport:
 class BuildReport:
     """What build found and made, in segments of the context."""
 
-    kind: str  # Of the companions, as describe names them.
-    num_built: int  # By this call, or meanwhile,
-    num_present: int  # ... there before,
-    num_too_short: int  # ... shorter than what has one: their keys are read,
-    num_missing: int  # ... not built: damaged, or no room on disk.
-    file_bytes: int  # Of those that are there now.
+    kind: str  # Kind of the companions, as in CompanionInfo.
+    num_built: int  # Built by this call, or by another meanwhile.
+    num_present: int  # Present before the call.
+    num_too_short: int  # Too short to have one: their keys are read.
+    num_missing: int  # Without one still: damaged, or no room on disk.
+    file_bytes: int  # Bytes of the companions that are there now.
 
 
 @dataclass(frozen=True)
@@ -244,10 +256,10 @@ class Passage:
 
     context: str  # Its name, or "#id".
     context_id: int
-    begin: int  # Of the context's tokens, the first,
-    end: int  # ... and the one behind the last.
+    begin: int  # Tokens [begin, end) of the context.
+    end: int
     score: float  # An ordinary passage of the same answer has 0.
-    head_scores: tuple[float, ...]  # By head, if asked for.
+    head_scores: tuple[float, ...]  # By head of the question, if asked for; their mean is `score`.
 
 
 @dataclass(frozen=True)
@@ -264,10 +276,10 @@ class FindResult:
 
     passages: tuple[Passage, ...]
     skipped: tuple[SkippedContext, ...]
-    num_contexts: int  # That were looked through,
-    num_tokens: int  # ... their tokens, shared ones once,
-    num_passages: int  # ... and in how many passages, overlaps counted.
-    key_bytes: int  # Of keys, that were read.
+    num_contexts: int  # Contexts that were searched.
+    num_tokens: int  # Tokens of these; shared ones count once.
+    num_passages: int  # Passages of these; overlapping ones count each.
+    key_bytes: int  # Bytes of keys that were read.
 
 
 @dataclass(frozen=True)
@@ -280,12 +292,13 @@ class Stats:
     num_contexts: int
     num_segments: int
     num_tokens: int  # Sum over segments: shared ones once.
-    file_bytes: int  # Of the tenant's segments and their companions.
+    file_bytes: int  # Segments of the tenant, and their companions.
     num_companions: int
-    companion_bytes: int  # Of file_bytes.
+    companion_bytes: int  # A part of file_bytes.
     num_pending_companions: int  # Segments that lack planes, or an index that was asked for.
     quota_bytes: int  # 0 = none.
-    memory_bytes: int  # Segment data held in memory, all tenants.
+    # K and V, objects derived from them, and scratch, in memory, for all tenants.
+    memory_bytes: int
     memory_limit_bytes: int
     num_sessions: int  # Open in this process, all tenants.
     num_damaged_segments: int
@@ -295,8 +308,8 @@ class Stats:
     num_reused_tokens: int
     num_stores: int
     num_evictions: int
-    bytes_written: int  # Segments sealed by store and import_context,
-    bytes_merged: int  # ... and those written again by merging.
+    bytes_written: int  # Segments that store and import_context sealed.
+    bytes_merged: int  # Segments that were written again by merging.
     # In the background since open, all tenants.
     num_companions_built: int
     background_seconds: float

@@ -53,10 +53,11 @@ __all__ = [
 Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-_ROWS_AT_ONCE = 16  # Of q, times a group's heads, times all tokens, in float64: 64 MiB at 128K.
+# Rows of q, times a group's heads, times all tokens, in float64: 64 MiB at 128K.
+_ROWS_AT_ONCE = 16
 
 
-_OPTIONS: dict[str, set[str]] = {  # Of canonical plans.
+_OPTIONS: dict[str, set[str]] = {  # Options of canonical plans.
     "full": set(),
     "window": {"sink", "window"},
     "topk": {"k", "sink", "window"},
@@ -80,8 +81,9 @@ class PlanError:
 
     plan: str  # As it was given.
     error: float  # Mean over q heads, rows and layers of |out - out of full| / |out of full|.
-    bytes_per_token: float  # K and V read for one new token, in all the file's layers together,
-    full_bytes_per_token: float  # ... and what `full` reads.
+    # K and V bytes read for one new token, in all the file's layers together.
+    bytes_per_token: float
+    full_bytes_per_token: float  # The bytes that `full` reads for it.
     selected: float  # Critical tokens per q head and row, in layers without a sliding window.
     by_head: Doubles = field(repr=False, compare=False)  # [num_layers, num_q_heads] of `error`.
 

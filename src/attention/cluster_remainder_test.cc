@@ -93,8 +93,8 @@ class ClusterRemainderTest : public ::testing::Test {
   }
 
   struct Plain {
-    double mass = 0;       // Of the estimate,
-    double true_mass = 0;  // ... and of the tokens that it stands for.
+    double mass = 0;       // The estimate's mass.
+    double true_mass = 0;  // The mass of the tokens that the estimate stands for.
     std::vector<double> out = std::vector<double>(kDim);
   };
   // Over exp(0).

@@ -110,10 +110,10 @@ Status DrawOperator::KeepAll(const WorkUnit& unit, TokenRange tokens, KeptTokens
   });
 }
 
-// Of middle tokens of one run, at most DrawNoise::kStretch of them, what the rule draws.
+// Keeps what the rule draws of middle tokens of one run, at most DrawNoise::kStretch of them.
 Status DrawOperator::KeepDrawn(const WorkUnit& unit, const HeadRun& run, TokenRange tokens,
                                const kernels::DrawRule& rule, KeptTokens* kept, Part* part) {
-  // Of the token and the kv head alone.
+  // The seed depends on the token and the kv head alone.
   const uint64_t seed =
       call_->TokenOfRow(unit.first_row) * call_->spec().num_kv_heads + unit.kv_head;
   const float* const noise = DrawNoise(seed).From(tokens.begin);
@@ -157,7 +157,7 @@ void DrawOperator::KeepByIndex(const WorkUnit& unit, const HeadRun& run, TokenRa
     const float* const q = part->q + g * call_->k_padded();
     scratch.q_norms[g] = static_cast<float>(Norm({q, call_->k_padded()}));
   }
-  // Of the place, the run and the kv head.
+  // The seed depends on the token, the run and the kv head.
   const auto number = static_cast<uint64_t>(&run - runs.data());
   const uint64_t seed =
       (call_->TokenOfRow(unit.first_row) * call_->spec().num_kv_heads + unit.kv_head) *

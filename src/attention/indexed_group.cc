@@ -86,7 +86,7 @@ IndexedGroup::IndexedGroup(const IndexedCall& call, const IndexedScratch& scratc
   std::fill_n(scratch_.count, group_, size_t{0});
 }
 
-// Of tokens of one run: q head g's at scores + g * stride.
+// Scores tokens of one run: those of q head g are at scores + g * stride.
 Status IndexedGroup::ScoreRange(const HeadRun& run, TokenRange tokens, float* scores) {
   cost_->bytes_touched += (tokens.end - tokens.begin) * run.k_bytes();
   return attention::ScoreRange(run, tokens, call_.q, {scores, scratch_.stride}, call_.rows);
@@ -219,7 +219,7 @@ Status IndexedGroup::AddOthers() {
 // stand behind what it found, as they do elsewhere.
 Status IndexedGroup::SearchSeeded() {
   ATTNDB_RETURN_IF_ERROR(AddOthers());
-  const size_t num_others = scratch_.count[0];  // Of each head.
+  const size_t num_others = scratch_.count[0];  // Tokens of each head.
   ATTNDB_RETURN_IF_ERROR(SearchIndexes());
   for (uint32_t head = 0; head < group_; ++head) {
     const size_t count = scratch_.count[head];

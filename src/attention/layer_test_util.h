@@ -308,7 +308,7 @@ class Layer {
         const Difference off = DifferenceFrom({}, row, head, 0);
         ASSERT_LE(off.out * off.norm, double{bounds_[i].out} + 1e-5 * off.norm)
             << text << " row " << row << " head " << head;
-        EXPECT_LE(double{bounds_[i].out}, double{bounds_[i].mass} * 30);  // Of V's norms of 5.7.
+        EXPECT_LE(double{bounds_[i].out}, double{bounds_[i].mass} * 30);  // Norms of V are 5.7.
       }
     }
   }

@@ -25,7 +25,7 @@ constexpr double kLostWeight = 0x1p-100;
 struct Left {
   double mass = 0;
   double reach = 0;    // Sum of weights times norms.
-  double longest = 0;  // Of the norms.
+  double longest = 0;  // Largest of the norms.
 
   void Add(double block_mass, double norm) {
     mass += block_mass;
@@ -161,7 +161,7 @@ Result<LeftBound> BoundLeft(const MassBoundCall& call, CallCost* cost) {
   const TokenRange middle = call.middle;
   const float chosen_max = kernels::MaxScore(call.chosen_scores.data(), call.chosen_scores.size());
   const float left_max = kernels::MaxScore(call.scores + middle.begin, middle.end - middle.begin);
-  // Of estimates too: the kernels weigh nothing that is larger.
+  // Scores that are estimates count, too: the kernels weigh nothing larger than `max`.
   const float max = kernels::LogitOf(std::max(chosen_max, left_max), call.logit);
   const MassSum sum(call, max, cost);
   Left left;

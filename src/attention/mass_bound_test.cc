@@ -32,7 +32,7 @@ constexpr uint64_t kWindow = 5;
 
 struct Keys {
   const char* name;
-  float bias;  // Of every second channel.
+  float bias;  // Added to every second channel.
   float size;
   float tail;  // Log-normal sizes of keys.
 };
@@ -76,11 +76,11 @@ class Context {
   // Bounds and truth when each middle token is chosen with this probability.
   struct Outcome {
     double bound;
-    double share;        // Of the mass, left out.
-    double granted = 0;  // Nats, of float32 scores.
+    double share;        // Share of the mass that was left out.
+    double granted = 0;  // Nats by which float32 scores may be off.
     double out_bound = 0;
     double off = 0;   // Norm of what the output is off by.
-    double norm = 0;  // Of the output.
+    double norm = 0;  // Norm of the output.
   };
   // above: what the denominator has over the largest logit, in nats; -inf where there is none.
   Outcome Try(uint32_t bits, const kernels::LogitSpec& logit, double chosen_share, float q_size,
@@ -173,7 +173,8 @@ class Context {
       query.offset -= ScoreShift(ScoreError(*run.estimates, bits, q(), kDim), scale);
       run.estimates->Scan(bits, 0, count, &query, 1, out, count);
     }
-    for (uint64_t i = 0; i < middle.begin; ++i) scores[i] = 0;  // Of chosen tokens: never read.
+    // Scores of chosen tokens are never read.
+    for (uint64_t i = 0; i < middle.begin; ++i) scores[i] = 0;
     for (uint64_t i = middle.end; i < num_tokens_; ++i) scores[i] = 0;
     return scores;
   }

@@ -91,7 +91,7 @@ class PhasedDrawTest : public ::testing::Test {
     return result;
   }
 
-  // Of the outputs.
+  // Relative error of the outputs: |out - exact| / |exact|.
   static double ErrorOf(const Sums& sums, const Sums& exact) {
     double off = 0;
     double norm = 0;
@@ -151,7 +151,7 @@ struct Mean {
     ++count;
   }
   double mean() const { return sum / count; }
-  double deviation() const {  // Of the mean.
+  double deviation() const {  // Standard deviation of the mean.
     return std::sqrt(std::max(0.0, squares / count - mean() * mean()) / count);
   }
   double sum = 0;
@@ -179,7 +179,7 @@ TEST_F(PhasedDrawTest, NumeratorsAndDenominatorsAreRightInTheMean) {
     for (uint32_t i = 0; i <= kDim; ++i) {
       const Mean& mean = means[head * (kDim + 1) + i];
       const double expected = exact_[head][i] / exact_[head][kDim];
-      // Of 51 means the furthest lies 3 deviations off; noise repeats a little between seeds.
+      // The furthest of 51 means lies 3 deviations off; noise repeats a little between seeds.
       EXPECT_NEAR(mean.mean(), expected, 5 * mean.deviation() + 1e-6) << head << " " << i;
       EXPECT_GT(mean.deviation(), 0.0);
     }

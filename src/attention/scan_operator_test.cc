@@ -131,7 +131,8 @@ TEST_P(ScanOperatorTest, ADenominatorMakesBoundsSmaller) {
     EXPECT_LT(with.bounds()[head].mass, without.bounds()[head].mass) << head;
     EXPECT_LT(with.bounds()[head].out, without.bounds()[head].out) << head;
   }
-  EXPECT_LT(with.bounds()[5].mass, 0.5f * without.bounds()[5].mass);  // Of more than all tokens.
+  // Head 5's denominator holds nearly all of the mass.
+  EXPECT_LT(with.bounds()[5].mass, 0.5f * without.bounds()[5].mass);
 }
 
 TEST_P(ScanOperatorTest, RowsWhoseBoundIsExceededAttendToAllTokens) {

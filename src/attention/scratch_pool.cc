@@ -61,7 +61,7 @@ std::shared_ptr<ScratchPool::Block> ScratchPool::TakeIdle(size_t num_bytes) {
   return nullptr;
 }
 
-// Of wanted_bytes if that takes nothing away from others, else of num_bytes.
+// A block of wanted_bytes if that takes nothing away from others, otherwise of num_bytes.
 Result<std::shared_ptr<ScratchPool::Block>> ScratchPool::MakeBlock(size_t num_bytes,
                                                                    size_t wanted_bytes) {
   std::optional<storage::Reservation> reservation;

@@ -15,9 +15,9 @@
 namespace attndb::attention {
 namespace {
 
-constexpr float kLeastLogit = -60.0f;  // Of a threshold, below the largest logit.
+constexpr float kLeastLogit = -60.0f;  // Lowest threshold, below the largest logit.
 
-// Of the search for a threshold: nats, and so shares of what is wanted, by which it may miss.
+// The search for a threshold ends within so many nats, a share of the wanted size.
 constexpr double kCloseEnough = 0.004;
 constexpr int kMostSteps = 24;
 

@@ -15,8 +15,8 @@ static_assert(kernels::kValueBlock == kWeightBlock);
 
 // The part of a run's block that lies in the middle.
 struct BlockPart {
-  size_t block = 0;   // Of the run.
-  TokenRange tokens;  // Of the call.
+  size_t block = 0;   // Number of the block in the run.
+  TokenRange tokens;  // Tokens of the block that the call sees, in tokens of the call.
 };
 
 // The tokens for which means of blocks stand, of `tokens` of a run. The mean of a block that the

@@ -91,7 +91,7 @@ class ValueRemainderTest : public ::testing::Test {
     return mean / static_cast<double>(end - begin);
   }
 
-  // Of the state, counted from logit 1.
+  // Output and sum of the state, scaled as if its largest logit were 1.
   double Out(size_t d) const { return double{out_[d]} * std::exp(double{max_} - 1.0); }
   double Sum() const { return double{sum_} * std::exp(double{max_} - 1.0); }
 

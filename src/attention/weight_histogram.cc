@@ -10,7 +10,7 @@ int WeightHistogram::FindThreshold(const DrawGoal& goal, double share, int unit,
   constexpr double kStep = 1.189207115002721;  // 2^(1/4)
   constexpr double kMiddle = 1.0905077326652577;
   constexpr double kDown = 1 / kStep;
-  // Of the lighter ones: weights over that at the lower end of the bucket, and their squares.
+  // Sums over the lighter weights, relative to the bucket's lower end: weights and their squares.
   double sum = 0;
   double sum_squares = 0;
   double edge = std::exp2(static_cast<double>(first_ - unit) / kernels::kWordsOfTwo);

@@ -27,7 +27,7 @@ class WeightHistogramTest : public ::testing::TestWithParam<double> {
     }
   }
 
-  // Of weights that stand for kShare tokens each.
+  // Variance of weights that stand for kShare tokens each.
   double Variance(double threshold) const {
     double sum = 0;
     for (const double w : weights_) sum += w < threshold ? w * (threshold - w) : 0;

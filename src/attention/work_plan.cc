@@ -58,7 +58,8 @@ void WorkPlan::Reset(const WorkSizes& sizes) {
   for (uint64_t block = num_blocks; block-- > 0;) {
     const uint64_t first_row = block * rows_per_unit_max;
     const uint64_t end_row = std::min(first_row + rows_per_unit_max, sizes.num_rows);
-    const uint64_t first_token = sizes.num_tokens - sizes.num_rows + first_row;  // Of first_row.
+    // Token of first_row.
+    const uint64_t first_token = sizes.num_tokens - sizes.num_rows + first_row;
     const TokenRange tokens = {
         sizes.window == 0 || first_token < sizes.window ? 0 : first_token + 1 - sizes.window,
         sizes.num_tokens - (sizes.num_rows - end_row)};

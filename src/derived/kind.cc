@@ -34,7 +34,7 @@ class LayerBuilder {
     if (IsOfKeys()) sources_.emplace(run, layer, spec);
   }
 
-  // Of a head without NaN and Inf.
+  // Builds the object of one head, which has no NaN and no Inf.
   Result<BuiltHead> Build(uint32_t kv_head) const {
     ATTNDB_ASSIGN_OR_RETURN(
         const storage::HeadRows rows,

@@ -183,7 +183,7 @@ TEST(Lanes, AllCanBeCancelledAndTheyGoOnWithWhatIsAddedThen) {
   lanes.Add(0, note(2));
   begun.Await();
   lanes.CancelAll();
-  lanes.CancelAll();  // Of nothing.
+  lanes.CancelAll();  // Nothing is left to cancel.
   lanes.Add(0, note(3));
   ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
   EXPECT_THAT(done, ElementsAre(3));

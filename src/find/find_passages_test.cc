@@ -84,7 +84,7 @@ TEST_F(FindPassagesTest, TheRightPassageComesFirst) {
 
 TEST_F(FindPassagesTest, HeadsAreToldInTheOrderOfTheQuestion) {
   HeadQuestion other = heads_[0];
-  other.q_head = 0;  // Of the other kv head, whose keys are none of these.
+  other.q_head = 0;  // A head of the other kv head, whose keys are none of these.
   heads_.insert(heads_.begin() + 1, other);
   PassageSearch search = Search();
   search.head_scores = true;

@@ -84,7 +84,7 @@ struct Group {
 
 struct Expected {
   double score;
-  double magnitude;  // Of the terms that are rounded.
+  double magnitude;  // Sum of the absolute terms that are rounded.
 };
 // The formula of the header in float64; its sums are integers.
 Expected Score(const Planes& planes, int bits, size_t key, const PlaneQuery& q) {

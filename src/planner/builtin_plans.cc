@@ -130,7 +130,7 @@ IndexType Clustered() {
 
 // What a walk does: as measured on SmolLM2's heads, at the default window.
 SearchWork GraphWork(const SearchSize& size) {
-  constexpr double kRowsPerFound = 8;  // Of K, for the group.
+  constexpr double kRowsPerFound = 8;  // Rows of K that the group reads for each key found.
   constexpr double kHops = 60;
   SearchWork work;
   const double indexed = std::min(size.plane_tokens, size.middle_tokens);
@@ -228,7 +228,7 @@ SearchWork BlocksWork(const SearchSize& size, double block_keys, double row_keys
   return work;
 }
 
-// Of blocks that are selected whole, so many times k keys are scored.
+// `effort` of indexes that select whole blocks: blocks are read until they hold effort * k keys.
 Argument BlocksEffort() {
   constexpr double kMaxEffort = 1000;
   return {.key = "effort",

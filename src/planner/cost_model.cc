@@ -8,8 +8,8 @@ namespace {
 // Bytes of the rows that constants are measured with.
 constexpr double kBaseRowBytes = 2 * kBaseChannels;
 
-constexpr double kScaleBytes = 2;  // Of a key of the planes.
-constexpr double kCodedBytes = 1;  // Of a channel of V at 8 bits.
+constexpr double kScaleBytes = 2;  // Bytes of a key's scale in the planes.
+constexpr double kCodedBytes = 1;  // Bytes of one channel of V at 8 bits.
 
 // A stream of `bytes` for which the kernel takes `ns`: whichever is slower.
 double StreamNanos(double bytes, double ns, const HeadShape& shape,

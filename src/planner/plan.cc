@@ -71,7 +71,7 @@ std::string SearchText(const LayerPlan& plan) {
   return text;
 }
 
-// Of `key` in a list of arguments; its size if it is not there.
+// Index of `key` in a list of arguments; the list's size if it is not there.
 size_t PlaceOf(const std::vector<Argument>& arguments, std::string_view key) {
   size_t i = 0;
   while (i < arguments.size() && arguments[i].key != key) ++i;

@@ -13,9 +13,10 @@ namespace {
 constexpr double kBaseRows = 460;
 constexpr double kBaseError = 0.01;
 constexpr double kBaseTokens = 8192;
-constexpr double kExactShare = 0.2;   // Of these rows, those whose K is read too,
-constexpr double kLightShare = 0.75;  // ... and those light enough for codes of V.
-constexpr double kLeastRows = 64;     // Fewer are not worth less.
+constexpr double kExactShare = 0.2;  // Share of these rows whose K is read, too.
+// Share of these rows whose weights are small enough for codes of V.
+constexpr double kLightShare = 0.75;
+constexpr double kLeastRows = 64;  // Least rows that a draw aims at.
 // An error over that of the mean at which a row draws again: rows of a head differ.
 constexpr double kTolerated = 3;
 
@@ -26,7 +27,7 @@ constexpr double kTolerated = 3;
 constexpr double kTrade = 15;
 constexpr double kLargest = 0.8;
 
-// Of the error, what an index may miss: errors of both add up as squares.
+// Share of the error that an index may cause by what it misses: errors add up as squares.
 constexpr double kMissedShare = 0.5;
 
 // What a method must promise before it takes the place of `full`, or of a scan. It keeps the place
@@ -105,7 +106,7 @@ HeadShape ShapeOf(const LayerQuestion& question) {
   return shape;
 }
 
-// Of one row of q.
+// Price of `full` for one row of q.
 Cost PriceFull(const LayerQuestion& question, double tokens, const MachineConstants& machine) {
   const auto rows = static_cast<double>(question.num_rows);
   const Cost cost = FullCost(ShapeOf(question), tokens, rows, machine);
@@ -141,8 +142,8 @@ Cost PriceSparse(const LayerQuestion& question, const IndexType& index, const He
                      DistinctShare(question)};
   if (plan.value_bits != 0) read.coded = kLightShare;
   if (plan.ReadsMeans()) {
-    constexpr double kBlock = 64;     // Tokens that share a mean (kernels/value_planes.h),
-    constexpr double kMeanBytes = 2;  // ... a bfloat16 a channel.
+    constexpr double kBlock = 64;     // Tokens that share a mean (kernels/value_planes.h).
+    constexpr double kMeanBytes = 2;  // Bytes of a mean's channel: bfloat16.
     read.value_bytes = middle * shape.v_channels * kMeanBytes / kBlock;
   }
   if (plan.EstimatesByClusters()) {
@@ -333,7 +334,7 @@ void Summarize(std::string_view rule, LayerExecution* execution) {
   if (finite != heads.end()) execution->full_reason = TextOf(finite->reason);
 }
 
-// Of a question whose plan is settled.
+// Fills in how each kv head runs under the question's plan, which is settled.
 void PlanHeads(const LayerQuestion& question, const LearnedState& learned,
                const MachineConstants& machine, LayerExecution* execution) {
   const std::string_view rule = RuleFor(question);

@@ -151,7 +151,7 @@ TEST_F(PlanLayerTest, CodesOfValuesCostLessThanRowsOfV) {
 TEST_F(PlanLayerTest, MeansOfTheRemainderArePriced) {
   const HeadExecution dropped = First(Ask("topk(k=1000,sink=4,window=6)", 1100));
   const HeadExecution by_means = First(Ask("topk(k=1000,sink=4,window=6,remainder=mean)", 1100));
-  // Of 1,090 tokens of 64 channels: a 64th of the mean's two bytes.
+  // The remainder is 1,090 tokens of 64 channels: a 64th of the mean's two bytes each.
   EXPECT_EQ(by_means.predicted().bytes, dropped.predicted().bytes + 3 * 1090 * 64 * 2.0 / 64);
 }
 

@@ -308,7 +308,8 @@ class PlanParser {
     return Error(item.pos, "unknown " + quoted + " of this query");
   }
 
-  // Of the query. Where a preset has set another of the same choice, this one takes its place.
+  // Sets the query's argument i. Where a preset set another argument of the same choice, the new
+  // one takes its place.
   Status SetArgument(const Item& key, const Item& value, size_t i, LayerPlan* plan) {
     const Argument& argument = plan->query->arguments[i];
     for (size_t j = 0; j < plan->query->arguments.size(); ++j) {
@@ -399,7 +400,7 @@ class PlanParser {
     plan->index = index;
     plan->index_arguments = {};
     if (has_default) SetDefaultRemainder(plan);
-    // Of `auto`, to say so leaves no choice.
+    // `auto` chooses among indexes: naming one, even the default, leaves it no choice.
     plan->default_index = index == registry_.default_index() && plan->kind != QueryKind::kAuto;
     return Status::Ok();
   }
@@ -551,7 +552,7 @@ class PlanParser {
   const std::string_view text_;
   const PlanRegistry& registry_;
   size_t pos_ = 0;
-  size_t fallback_pos_ = 0;  // Of the key exact_fallback, if it was given.
+  size_t fallback_pos_ = 0;  // Position of the key exact_fallback, if it was given.
   std::vector<Item> seen_;   // Keys of the query being parsed.
 };
 

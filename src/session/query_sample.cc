@@ -60,7 +60,7 @@ void QuerySample::Keep(const ModelSpec& spec, LayerId layer, const TensorView& q
   const kernels::ConvertReport report =
       kernels::ConvertRows(DType::kFloat32, scratch_.data(), padded, spec.kv_dtype,
                            head.rows.data() + begin, padded, 1, padded, padded);
-  if (report.overflow || report.nonfinite) {  // Of no use for training.
+  if (report.overflow || report.nonfinite) {  // No use for training.
     head.rows.resize(begin);
     return;
   }

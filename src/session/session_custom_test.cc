@@ -165,7 +165,7 @@ class SessionCustomTest : public DBFixture {
     std::vector<float> out;
     return model_.Probe(session, 7, &out);
   }
-  // Of layer 1, whose q heads are the rows of the result.
+  // What `plan` finds in layer 1. The result's rows are q heads.
   std::vector<CriticalTokens> Found(Session* session, const std::string& plan) {
     ATTNDB_EXPECT_OK(session->SetPlan(plan));
     const LayerSpec& shape = model_.spec().layers[1];

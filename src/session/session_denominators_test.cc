@@ -19,7 +19,7 @@ using test::Tokens;
 using test::ToyModel;
 
 constexpr uint32_t kSink = 16, kWindow = 128;  // A plan's defaults.
-constexpr double kTolerance = 1e-4;            // Of float32 sums.
+constexpr double kTolerance = 1e-4;            // Rounding of float32 sums.
 
 // One q head of one row.
 struct HeadAnswer {
@@ -35,7 +35,7 @@ class Float64Layer {
         k_(Stored(model.spec().kv_dtype, model.Keys(layer, tokens, 0))),
         v_(Stored(model.spec().kv_dtype, model.Values(layer, tokens, 0))) {}
 
-  // Of q [head_dim] with each of the first `num_visible` tokens, unscaled.
+  // Dot products of q [head_dim] with each of the first `num_visible` keys, unscaled.
   std::vector<double> Scores(uint32_t q_head, const float* q, uint64_t num_visible) const {
     std::vector<double> scores(num_visible);
     for (uint64_t token = 0; token < num_visible; ++token) {
@@ -174,7 +174,7 @@ class SessionDenominatorsTest : public DBFixture,
     }
   }
 
-  Tokens tokens_;  // Of the session.
+  Tokens tokens_;  // Tokens of the session.
 };
 
 // Sinks, window, and of the middle what was found.

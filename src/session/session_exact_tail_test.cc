@@ -77,7 +77,7 @@ TEST_F(SessionExactTailTest, EveryRowHasTheWindowOfStoredTokens) {
 TEST_F(SessionExactTailTest, WhatAFilterHidesIsNoPartOfWindowOrTail) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{1500}, 1);
   Session session = Resume(stored, kTail);
-  // Of the tail's 200 tokens 170 are left.
+  // The filter leaves 170 of the tail's 200 tokens.
   const TokenRange seen[] = {{0, 300}, {700, 1480}, {1530, 1700}};
   ATTNDB_ASSERT_OK(session.SetFilter(seen));
   for (const std::string query : {"topk(k=40,", "topk(ratio=0.2,", "dipr(alpha=0.1,"}) {

@@ -112,7 +112,7 @@ TEST_F(AttendTest, MoreRowsThanDenseQueryTokensRunFull) {
     EXPECT_EQ(five, Attend(&full, layer, 5));
     const Answer four = Attend(&sparse, layer, 4);
     EXPECT_EQ(sparse.Explain(layer)->num_queries, 9u);
-    EXPECT_EQ(sparse.Explain(layer)->selected_mean, 8.0);  // Of the rows that did.
+    EXPECT_EQ(sparse.Explain(layer)->selected_mean, 8.0);  // Mean over the rows that did.
     EXPECT_NE(four, Attend(&full, layer, 4));
   }
 }

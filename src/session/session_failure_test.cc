@@ -95,7 +95,7 @@ class NonFiniteSessionTest : public DBFixture {
     Probe(session);
     for (const LayerExplain& layer : session->Explain().layers) {
       EXPECT_NE(layer.reason, "") << "layer " << layer.layer;
-      EXPECT_EQ(layer.selected_mean, 8.0);  // Of the heads that ran the plan.
+      EXPECT_EQ(layer.selected_mean, 8.0);  // Mean over the heads that ran the plan.
     }
   }
 
@@ -258,7 +258,8 @@ TEST_F(FailedStepTest, InLayer0NothingHasBegun) {
   ExpectAsFresh(&session, &fresh);
 }
 
-// ... not even that a head, whose NaN came with the refused value, runs `full` from now on.
+// A refused step does not even mark a head whose NaN came with it: the head does not run `full`
+// later.
 TEST_F(FailedStepTest, ARefusedNanDoesNotMarkItsHead) {
   constexpr const char* kPlan = "topk(k=8,sink=4,window=16)";
   Session session = NewSession(kPlan);

@@ -313,7 +313,7 @@ TEST_P(SessionIndexTest, HeadsThatAreNotFiniteRunFull) {
   }
 }
 
-// Of a group's q heads one is not finite; the others get what they would without it.
+// One of a group's q heads is not finite: the others get what they would get without it.
 TEST_P(SessionIndexTest, QueriesThatAreNotFiniteHarmNoOthers) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
   Session session = Resume(stored);
@@ -417,8 +417,8 @@ TEST_F(SessionDiprsTest, RoarGraphsAnswerAsAllKeysDo) {
   EXPECT_EQ(db_->Describe("a")->segments[0].companions.size(), 3u);
 }
 
-// Of a tail that no graph covers: its best token is known before the graph is walked, so that of l0
-// = 0 no key out of its range is followed.
+// No graph covers the tail. Its best score is known before the graph is walked, so that with l0 = 0
+// no key out of its range is followed.
 TEST_F(SessionDiprsTest, TheTailsBestNarrowsTheWalk) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{5000}, 1);
   Session session = Resume(stored, 300);

@@ -56,7 +56,7 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const derived::KindSet> rea
   for (size_t id = 0; id < indexes.size(); ++id) {
     finders[id] = KindOf(*indexes[id], plan, kinds);
   }
-  TokenRange tokens;  // Of the run.
+  TokenRange tokens;  // Tokens of the run.
   for (uint64_t i = 0; i < ready.size(); ++i) {
     const storage::KvRun& of = DerivedRun(i);
     const auto is_ready = [&](const derived::Kind& kind) {
@@ -121,7 +121,7 @@ planner::Outlook SessionImpl::OutlookOf(const LayerFacts& facts) const {
   outlook.learned = &learned_;
   outlook.machine = &Machine();
   outlook.question = Ask(0, facts, plan_.ForLayer(0));
-  outlook.question.chain.non_finite = {};  // Of one layer; predictions are for all.
+  outlook.question.chain.non_finite = {};  // Known of one layer; predictions are for all.
   outlook.question.explores = false;
   return outlook;
 }

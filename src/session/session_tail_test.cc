@@ -92,7 +92,8 @@ TEST_F(SessionTailTest, AutoReadsLessOfATailToo) {
   const uint64_t all_bytes = session.Explain(1)->bytes_touched;
   MakeTailReady(&session, "auto(error=0.05)");
   EXPECT_LT(Difference(Probe(&session), full), 0.1);
-  (void)ProbeWith(&session, "auto(error=0.3)");  // Of random rows, 5 % takes nearly all.
+  // On random rows an error of 5 % takes nearly all tokens.
+  (void)ProbeWith(&session, "auto(error=0.3)");
   EXPECT_LT(session.Explain(1)->bytes_touched, all_bytes * 2 / 3);
 }
 

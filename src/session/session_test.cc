@@ -265,7 +265,7 @@ TEST_F(SessionTest, NanAndInfAreStoredAndTheirHeadRunsFull) {
   const size_t head_1 = 3 * 16;
   EXPECT_TRUE(std::isfinite(out_[head_1]));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const LayerExplain explain, session.Explain(0));
-  EXPECT_EQ(explain.selected_mean, 1.0);  // Of head 1 alone.
+  EXPECT_EQ(explain.selected_mean, 1.0);  // Head 1 alone chose.
 }
 
 TEST_F(SessionTest, PartsShareOneCall) {

@@ -67,11 +67,12 @@ Status CheckCommon(std::string_view name, LayerId layer, const View& view, uint3
 bool HasDistinctElements(const MutableTensorView& view) {
   std::array<std::pair<int64_t, int64_t>, 3> dims;  // |stride|, size
   for (size_t i = 0; i < 3; ++i) {
-    const int64_t stride = view.shape[i] == 1 ? 0 : view.strides[i];  // Of one: never taken.
+    // The stride of a dimension of size 1 is never taken.
+    const int64_t stride = view.shape[i] == 1 ? 0 : view.strides[i];
     dims[i] = {stride < 0 ? -stride : stride, view.shape[i]};
   }
   std::sort(dims.begin(), dims.end());
-  int64_t reach = 0;  // Of all smaller dimensions.
+  int64_t reach = 0;  // Farthest offset within all smaller dimensions.
   for (const auto& [stride, size] : dims) {
     if (size == 1) continue;
     if (stride <= reach) return false;

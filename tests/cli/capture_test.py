@@ -16,7 +16,7 @@ import cli_case
 from cli_case import CliCase, ERROR, INTERRUPTED, NAME_TAKEN, NOT_FOUND, USAGE
 
 TEXT = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. " * 3
-LAYERS, Q_HEADS, KV_HEADS, DIM = 30, 9, 3, 64  # Of SmolLM2.
+LAYERS, Q_HEADS, KV_HEADS, DIM = 30, 9, 3, 64  # Shape of SmolLM2.
 
 
 class KvFile:

@@ -73,7 +73,7 @@ struct Bench {
   FaultFileSystem files;
   std::shared_ptr<Database> db;
   std::unique_ptr<SessionImpl> session;
-  Tokens tokens;  // Of the session.
+  Tokens tokens;  // Tokens of the session.
 };
 
 struct Scenario {
@@ -146,8 +146,9 @@ class FaultTest : public ::testing::Test {
   ToyModel model_;
   std::vector<KnownContext> contexts_;
   StoreImage image_;
-  std::map<StoreImage::Files, std::set<std::string>> names_;          // Of NamesIn().
-  std::set<std::pair<StoreImage::Files, std::vector<Tokens>>> good_;  // Of CheckStore().
+  std::map<StoreImage::Files, std::set<std::string>> names_;  // Results of NamesIn().
+  // Files and contexts' tokens that CheckStore() has read.
+  std::set<std::pair<StoreImage::Files, std::vector<Tokens>>> good_;
   uint64_t num_runs_ = 0;
   uint64_t num_failed_calls_ = 0;
 };
@@ -256,7 +257,7 @@ void FaultTest::RunEveryFault(const Scenario& scenario) {
     for (const bool sticky : {false, true}) {
       uint64_t n = 1;
       for (bool met = true; met && !HasFailure(); ++n) {
-        // Of SQLite's operations, which are many, each fails in one way and not in four.
+        // SQLite's operations are many: each of them fails in one way and not in four.
         for (size_t i = 0; i < std::size(kKinds); ++i) {
           if (victim == Victim::kSqlite && i != (n + (sticky ? 1 : 0)) % std::size(kKinds))
             continue;

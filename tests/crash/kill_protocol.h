@@ -60,7 +60,7 @@ std::string StateBlock(const StoreState& state);
 
 // What the killer read from the pipe.
 struct WorkerReport {
-  std::optional<StoreState> state;  // Of the last block that came whole.
+  std::optional<StoreState> state;  // State in the last block that came whole.
   std::optional<Intent> intent;     // After it: what was under way.
   uint64_t num_begun = 0;           // Operations that it announced.
   uint64_t num_acknowledged = 0;

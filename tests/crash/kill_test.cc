@@ -35,7 +35,7 @@ namespace {
 
 constexpr uint64_t kNumKills = 200;     // At most, and in a long run.
 constexpr uint64_t kMaxOperations = 3;  // Begun by one worker before it is killed, or few more.
-// Of the workers that are killed beyond the plan: they live long enough for an index to be built.
+// Workers killed beyond the plan begin more: they live long enough for an index to be built.
 constexpr uint64_t kMaxOperationsBeyond = 20;
 constexpr uint64_t kMaxDelayMicros = 200'000;
 constexpr uint64_t kImportSegmentTokens = 4096;

@@ -132,7 +132,7 @@ class DigestRun {
     StoreSegments();
   }
 
-  // Of all calls, by so many threads.
+  // Adds the outputs of all calls with `plan`, computed by `num_threads` threads.
   void Add(const std::string& plan, uint32_t num_threads, Sha256* digest) {
     if (num_threads != num_threads_) Open(num_threads);
     Session session = Start();

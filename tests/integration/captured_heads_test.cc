@@ -106,7 +106,7 @@ class CapturedHeadsTest : public ::testing::Test {
   struct Run {
     test::TempDir folder;
     std::optional<DB> db;
-    std::optional<Session> session;  // Of the text alone.
+    std::optional<Session> session;  // A session of the text alone.
     std::vector<CapturedLayer> layers;
   };
 
@@ -183,8 +183,8 @@ std::unique_ptr<CapturedHeadsTest::Run> CapturedHeadsTest::run_;
 class Algorithm1Test : public CapturedHeadsTest {
  protected:
   static constexpr double kAlpha = 0.012;
-  static constexpr uint64_t kSink = 16;     // Of plans that name none,
-  static constexpr uint64_t kWindow = 128;  // ... likewise.
+  static constexpr uint64_t kSink = 16;     // The default of plans that name none.
+  static constexpr uint64_t kWindow = 128;  // The default of plans that name none.
 
   // The share that was found of the softmax mass of the keys within range of the best, sinks and
   // window aside. There is none if no key is in range.
@@ -309,7 +309,7 @@ TEST_F(PageBoundTest, NoKeyScoresAboveThatOfItsPage) {
           const size_t first = page * kPageKeys;
           const size_t end = std::min<size_t>(first + kPageKeys, scores.size());
           const Bound plain = PlainBound(keys.view(), first, end, layer.Query(row, head));
-          // Of a sum of 2 dim products in float32.
+          // Rounding of a sum of 2 dim products in float32.
           const double rounding = 2 * static_cast<double>(dim) * 0x1p-24 * plain.size;
           ASSERT_NEAR(double{bounds[page]}, plain.sum, rounding) << layer.id << " " << head;
           const auto of_page = std::span(scores).subspan(first, end - first);
@@ -330,7 +330,8 @@ class ClusterMassTest : public CapturedHeadsTest {
     return 0x1.02p-11 * std::abs(mean) + 0x1p-25 + static_cast<double>(count) * 0x1p-24 * mean_size;
   }
 
-  // Of each cluster, for each q head and row of the kv head.
+  // Expects that the estimate of each cluster is a lower bound, for each q head and row of the kv
+  // head.
   static void ExpectLowerBounds(const CapturedLayer& layer, uint32_t kv_head,
                                 const index::ClusterSums& sums, const kernels::RowsView& keys) {
     for (size_t cluster = 0; cluster < sums.num_clusters; ++cluster) {
@@ -355,7 +356,7 @@ class ClusterMassTest : public CapturedHeadsTest {
             logits.push_back(layer.scale() * layer.Scores(row, head)[key]);
           }
           double estimate = std::log(static_cast<double>(members.size()));
-          double rounding = 1e-12;  // Of float64.
+          double rounding = 1e-12;  // Rounding of float64.
           for (size_t d = 0; d < mean.size(); ++d) {
             const double q = layer.scale() * double{layer.Query(row, head)[d]};
             estimate += q * stored[d];
@@ -405,7 +406,7 @@ TEST_F(ClusterMassTest, EachClusterWeighsAtLeastWhatItsMeanSays) {
 // As plans attend: what is selected exactly, then the clusters of most weight, then all of them.
 TEST_F(ClusterMassTest, WhatIsEstimatedIsAtMostWhatWasNotSelected) {
   ATTNDB_ASSERT_OK(run_->db->Build("handbook", "wave").status());
-  constexpr double kRounding = 1e-5;  // Of float32, as a share of the whole.
+  constexpr double kRounding = 1e-5;  // Rounding of float32, as a share of the whole.
   double estimated = 0;
   double left = 0;
   for (const CapturedLayer& layer : run_->layers) {

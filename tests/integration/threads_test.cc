@@ -79,7 +79,7 @@ class Worker {
 
   const ToyModel model_;
   const DB db_;
-  const std::string prefix_;  // Of its names.
+  const std::string prefix_;  // Prefix of its contexts' names.
   const bool lacks_memory_;
   Random random_;
   uint64_t num_refused_ = 0;

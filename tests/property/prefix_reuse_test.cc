@@ -130,7 +130,7 @@ class PrefixReuse : public ::testing::TestWithParam<SpecCase> {
     ATTNDB_EXPECT_OK(model_.Probe(session, kProbe, &answer.probe));
     return answer;
   }
-  // Of the answer to `prompt`, of which the first `cut` tokens had not to be run.
+  // Error of the answer to `prompt`, whose first `cut` tokens were reused.
   double Float64Error(const Answer& answer, const Tokens& prompt, uint64_t cut) const {
     return std::max(OutputError(model_, answer.step, OracleStep(model_, prompt, cut)),
                     OutputError(model_, answer.probe, OracleProbe(model_, prompt, kProbe)));

@@ -42,7 +42,7 @@ struct LiveSession {
   Origin origin;
   Tokens tokens;
   ContextId base = ContextId::kNone;
-  uint64_t num_stored = 0;  // Of the tokens, from the store.
+  uint64_t num_stored = 0;  // Tokens of the session that came from the store.
 };
 
 class StoreModelTest : public ::testing::TestWithParam<uint64_t> {
@@ -165,7 +165,7 @@ void StoreModelTest::StartSession() {
           .CreateSession(ModelOf(origin).spec(), prompt,
                          {.reuse = reuse, .first_position = origin.first_position}));
   ASSERT_EQ(start.session.num_reused(), num_reused);
-  // Of several contexts that agree as long, any.
+  // Any of several contexts that agree as long may be found.
   const ContextId found = start.session.context_id();
   ASSERT_EQ(found == ContextId::kNone, num_reused == 0);
   if (found != ContextId::kNone) {

@@ -29,7 +29,8 @@ namespace {
 constexpr size_t kMaxDepth = 256;
 thread_local void* stack[kMaxDepth];
 thread_local size_t depth = 0;
-thread_local size_t call_depth = 0;  // Of the call under way that is recorded; 0: none is.
+// Depth of the recorded call under way; 0: no call is recorded.
+thread_local size_t call_depth = 0;
 
 // What is recorded: calls of this function, and of whom they come to.
 struct Recorded {

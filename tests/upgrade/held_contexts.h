@@ -47,7 +47,7 @@ HeldStore DenominatorStore();
 HeldStore IndexStore();
 
 inline constexpr const char* kOtherTenant = "other";
-inline constexpr uint64_t kOtherQuota = 1 << 30;       // Of the other tenant.
+inline constexpr uint64_t kOtherQuota = 1 << 30;       // Quota of the other tenant.
 inline constexpr const char* kEqualName = "declared";  // A fingerprint equal to the spec's.
 
 // When the stores were made.

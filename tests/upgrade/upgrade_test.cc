@@ -32,7 +32,7 @@ using ::testing::IsEmpty;
 using Tokens = std::vector<TokenId>;
 
 constexpr std::chrono::hours kNextDay(24);
-constexpr double kTolerance = 1e-4;  // Of float32 sums over float16 rows.
+constexpr double kTolerance = 1e-4;  // Rounding of float32 sums over float16 rows.
 
 // Ways of a plan to find tokens, the first by all keys.
 const std::vector<std::string> kByPlanes = {"bits=exact", "bits=8"};
@@ -134,7 +134,7 @@ class UpgradeTest : public ::testing::TestWithParam<Left> {
     return found;
   }
 
-  // Of the companions that lie in the store.
+  // Kinds of the companions that lie in the store.
   std::set<std::string> Kinds() const {
     std::set<std::string> kinds;
     for (const auto& entry : std::filesystem::directory_iterator(store_ + "/segments")) {

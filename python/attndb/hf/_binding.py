@@ -29,7 +29,7 @@ from attndb.hf._observe import observe
 from attndb.hf._step import Step
 from attndb.hf._step_plan import Given
 
-# Of a decoder's arguments, those that neither change what a token's keys are nor what attends.
+# Arguments of a decoder that change neither what a token's keys are nor what attends.
 _PASSED = frozenset(
     {
         "attention_mask",

@@ -56,7 +56,7 @@ class _Recorder:
     """Keeps q of the tokens from `first_token` on, of the layers asked for."""
 
     def __init__(self, layers: Sequence[int], first_token: int) -> None:
-        self.begin_token = 0  # Of the forward that runs.
+        self.begin_token = 0  # First token of the forward that runs.
         self._first_token = first_token
         self._parts: dict[int, list[torch.Tensor]] = {layer: [] for layer in layers}
 

@@ -27,7 +27,8 @@ from attndb._errors import UnsupportedError
 _FORMAT = b"attndb.hf fingerprint 1"
 _PIECE_BYTES = 16 << 20
 _NUM_SAMPLES = 5
-# Of a config: where it came from, what asks for other outputs, and ids that only generate() reads.
+# Keys of a config that a fingerprint leaves out: where the config came from, what asks for other
+# outputs, and ids that only generate() reads.
 _VOLATILE = {
     "_attn_implementation",
     "_commit_hash",

@@ -29,7 +29,7 @@ from attndb.hf._attention import Arguments, Consumer, tag
 from attndb.hf._masks import MaskProbe, MaskRequest, MasksSeen
 
 _POSITION_MAX = 4095  # Far enough that many channels turn, near enough for angles in float32.
-# Of a table of positions, those at its end that a model may mean by an offset (RoBERTa's 2).
+# Entries of a table of positions that a model may lose to an offset: RoBERTa begins at 2.
 _TABLE_END = 4
 # Relative to the largest key: above the rounding of a deep model, far below what RoPE changes.
 _TOLERANCE = {torch.bfloat16: 0.05}
@@ -51,7 +51,7 @@ class ObservedLayer:
     head_dim: int
     v_head_dim: int
     arguments: Arguments
-    sliding_window: int | None  # Of the mask that the layer attends with.
+    sliding_window: int | None  # The window of the mask that the layer attends with.
     keys: torch.Tensor  # [num_kv_heads, 2, head_dim], at position 0 and at `position`.
 
 

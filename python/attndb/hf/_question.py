@@ -17,7 +17,7 @@ class Question(NamedTuple):
 
     heads: list[tuple[int, int]]  # (layer, q head).
     q: list[torch.Tensor]  # One a head: [num_tokens, head_dim] float32, after RoPE.
-    first_position: int  # Of row 0.
+    first_position: int  # Position of row 0.
 
 
 def find_question(

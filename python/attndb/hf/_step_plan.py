@@ -28,8 +28,8 @@ class Row:
 
     session: Session
     pad: int  # Columns of padding before its first token.
-    ids: list[int]  # Of the tokens that the session holds.
-    prompt: list[int]  # That the session was made for: what is run must agree with it.
+    ids: list[int]  # Ids of the tokens that the session holds.
+    prompt: list[int]  # The prompt that the session was made for: what is run must agree with it.
     num_reused: int  # Tokens found in the store.
     # Over several contexts: tokens that have no column, because they stand beside others. A column
     # is then a position, and the first ones are all tokens of the contexts.
@@ -56,11 +56,11 @@ class Given:
 class StepPlan:
     """What a forward runs."""
 
-    num_dropped: int  # Of the given columns, the leading ones that the cache holds already.
+    num_dropped: int  # Leading columns of those given, which the cache holds already.
     num_new: int
     pads: list[int]  # By row.
     begins: list[int]  # By row: the first of the new columns that is no padding.
-    ids: list[list[int]]  # By row: of its new tokens.
+    ids: list[list[int]]  # By row: ids of its new tokens.
     position_ids: torch.Tensor | None  # For the model, where it would take columns for positions.
 
 

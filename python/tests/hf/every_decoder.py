@@ -30,7 +30,8 @@ from hf_models import fast_folder, generate, make, make_prompt
 from small_configs import NO_DECODER, build, class_name, model_types, small_config
 
 TABLE = Path(__file__).parents[3] / "docs" / "models.md"
-# Of the largest logit. What float32 rounds; a forgotten context makes FORGOTTEN at least.
+# Largest difference of logits, over the largest logit, by which a model is held. float32 rounds so
+# much; a forgotten context makes FORGOTTEN at least.
 TOLERANCE = 3e-5
 FORGOTTEN = 0.05
 PROMPT, STORED = 29, 19  # Tokens; more than two windows of small_configs.py.
@@ -69,7 +70,8 @@ class Outcome(NamedTuple):
 
     kind: str
     reason: str = ""
-    difference: float = 0.0  # Of a model that is held: of its logits, relative to the largest.
+    # Where a model is held: difference of its logits, relative to the largest.
+    difference: float = 0.0
 
     def __str__(self) -> str:
         if self.kind == "held":

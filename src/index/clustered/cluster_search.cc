@@ -184,7 +184,7 @@ ClusterSearch::Sight ClusterSearch::SightOf(size_t run, size_t first_key) const 
   return num_visible == ptrdiff_t{kClusterKeys} ? Sight::kAll : Sight::kSome;
 }
 
-// Of the piece that the key lies in.
+// Visible numbers of the piece that the key lies in.
 ClusterSearch::NumberRange ClusterSearch::VisibleNumbers(size_t run, size_t first_key) const {
   const IndexRun& of = call_.runs[run];
   const size_t piece = first_key / kPieceKeys * kPieceKeys;
@@ -236,7 +236,7 @@ void ClusterSearch::ScanMarked() {
              [&](size_t of, size_t begin, size_t end) { ScanRun(of, begin, end); });
 }
 
-// Of slots of one run.
+// Scans the slots from `first` to `end`, all of one run.
 void ClusterSearch::ScanRun(size_t run, size_t first, size_t end) {
   const KeyPlanes& planes = KeysOf(run).planes_;
   const size_t first_cluster = scratch_.first_clusters[run];

@@ -77,8 +77,8 @@ std::vector<uint16_t> OrderKeys(const PlaneSource& source) {
   return order;
 }
 
-// Of each block of keys, in their order: by how much its best key scores above the mean of all, for
-// a q of norm 1; the root mean square over sampled queries.
+// For each block of keys, in their order: by how much its best key scores above the mean of all
+// keys, for a q of norm 1. Root mean square over sampled queries.
 class ReachMeter {
  public:
   ReachMeter(const PlaneSource& source, std::span<const uint32_t> order)
@@ -125,7 +125,7 @@ class ReachMeter {
   const PlaneSource& source_;
   const std::span<const uint32_t> order_;
   const size_t num_channels_;
-  std::vector<float> queries_;  // Of norm 1.
+  std::vector<float> queries_;  // Scaled to norm 1.
   size_t num_queries_ = 0;
   std::vector<float> rows_;
   std::vector<float> scores_;

@@ -231,7 +231,7 @@ class Draws {
     }
   }
 
-  // Of keys [first, end), as the rule says.
+  // What the rule draws of keys [first, end).
   std::map<uint32_t, float> Expected(size_t first, size_t end) const {
     std::map<uint32_t, float> drawn;
     for (size_t i = 0; i < num_places_; ++i) {
@@ -419,7 +419,7 @@ TEST(ClusteredKeysTest, QueriesThatAreNotFiniteAreLeftOut) {
   EXPECT_EQ(Search(head.Call({&run, 1}, 0, TopK(20))).tokens[0].size(), 20u);
 }
 
-// Of a group's q rows one is not finite; the others find nearly all that there is, as alone.
+// One of a group's q rows is not finite: the others find nearly all that they find without it.
 TEST(ClusteredKeysTest, RowsThatAreNotFiniteHarmNoOthers) {
   const TopicHead head(20000, 500, 1, 14);
   const ClusteredKeys index = *ClusteredKeys::Build(head.source());

@@ -33,7 +33,7 @@ class Splitter {
                          keys.size());
     places_.resize(keys.size());
     std::iota(places_.begin(), places_.end(), 0u);
-    // Of equal ones the first: an order of all, so that any nth_element gives the same halves.
+    // Ties go to the smaller index: a total order, so that any nth_element gives the same halves.
     const auto before = [this](uint32_t a, uint32_t b) {
       return projected_[a] < projected_[b] || (projected_[a] == projected_[b] && a < b);
     };

@@ -55,13 +55,13 @@ class LocalQueries {
   std::vector<float> rows_;
   std::vector<uint32_t> tokens_;  // Ascending.
   std::vector<double> sum_;
-  size_t begin_ = 0;  // Of the rows that are in the sum.
+  size_t begin_ = 0;  // First of the rows that are in the sum.
   size_t end_ = 0;
 };
 
 struct ScoredKey {
   double score = 0;
-  size_t key = 0;  // Of the block.
+  size_t key = 0;  // Number of the key in the block.
 };
 
 void WriteMean(const float* keys, size_t num_channels, const std::vector<ScoredKey>& of,
@@ -93,7 +93,7 @@ void WriteRepresentatives(const BlockSource& source, const BlockForm& form, floa
       for (size_t i = 0; i < count; ++i) chosen.push_back({0, i});
     } else {
       const size_t num_kept = std::min<size_t>(form.num_representatives, chosen.size());
-      // Of equal ones the first; they are listed in the order of keys.
+      // Ties go to the smaller key; keys are listed in ascending order.
       std::ranges::stable_sort(chosen, std::ranges::greater(), &ScoredKey::score);
       chosen.resize(num_kept);
     }

@@ -105,7 +105,7 @@ size_t LeaveOutEmpty(size_t num_centroids, std::vector<uint16_t>* numbers) {
   uint32_t next = 0;
   for (uint32_t& number : renumbered) {
     next += number;
-    number = next - 1;  // Of one with keys.
+    number = next - 1;  // The new number of a cluster that has keys.
   }
   for (uint16_t& number : *numbers) number = static_cast<uint16_t>(renumbered[number]);
   return next;

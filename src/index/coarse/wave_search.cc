@@ -78,8 +78,8 @@ void WaveSearch::Rate() {
   }
 }
 
-// Of the selected, those of most worth that hold so many visible keys, in this order. Returns how
-// many; more than were selected if these hold fewer.
+// Keeps, of the first num_selected clusters of selected_, those of most worth that together hold
+// num_wanted visible keys, in this order. Returns how many; num_selected + 1 if all hold fewer.
 size_t WaveSearch::TakeBest(size_t num_selected, size_t num_wanted) {
   std::sort(selected_, selected_ + num_selected, [&](uint32_t a, uint32_t b) {
     return worth_[a] > worth_[b] || (worth_[a] == worth_[b] && a < b);

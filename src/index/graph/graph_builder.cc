@@ -102,8 +102,8 @@ Result<AlignedBuffer> GraphBuilder::Build(GraphHeader* header) {
   return Pack(header);
 }
 
-// Of two queries one finds the keys that it saw, those before it, as a session does that reuses a
-// prefix; the other all, as one at the end does.
+// Every kCausalStep-th query searches only the keys before its token, as a session that reuses a
+// prefix does. All other queries search all keys, as a session at the end does.
 size_t GraphBuilder::Limit(size_t row, size_t rank) const {
   if (rank % kCausalStep != 0) return num_keys_;
   const uint64_t token = source_.queries.tokens[row];

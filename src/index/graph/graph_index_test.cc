@@ -221,8 +221,8 @@ TEST(GraphIndexTest, MergedGraphsFindWhatAFreshOneDoes) {
   EXPECT_TRUE(Copy(again) == Copy(merged));
 }
 
-// Of a prior graph whose keys stand in closed rings of full lists, room is found for one or two
-// ways out at most.
+// The prior graph's keys stand in closed rings of full lists: there is room for one or two ways out
+// of a ring at most.
 TEST(GraphIndexTest, FullListsOfAPriorGraphLeaveNoKeyOut) {
   constexpr uint32_t kKeys = 91, kRing = 18;
   Workload work(kKeys, 3, attndb::test::SeedOr(91));

@@ -92,7 +92,7 @@ class ListWalk {
   float* scores_;
   size_t num_batch_ = 0;
   size_t row_ = 0;
-  Status status_;  // Of the first read that failed.
+  Status status_;  // Error of the first read that failed.
   SearchCost& cost_;
 };
 

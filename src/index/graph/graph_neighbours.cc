@@ -36,8 +36,8 @@ void ListCompanions::Find(const NearestLists& nearest, std::span<const uint32_t>
 void ListCompanions::KeepMostCounted(size_t num_kept, std::vector<uint32_t>* found) {
   std::ranges::fill(of_count_, 0);
   for (const uint32_t key : *found) ++of_count_[counts_[key]];
-  size_t least = of_count_.size();  // All that are counted so often are kept,
-  size_t num_more = num_kept;       // ... and so many of those that are counted once less.
+  size_t least = of_count_.size();  // Keys that are counted so often, or more, are all kept.
+  size_t num_more = num_kept;       // Keys counted once less that are kept, too.
   while (of_count_[least - 1] < num_more) num_more -= of_count_[--least];
   size_t num_left = 0;
   for (const uint32_t key : *found) {

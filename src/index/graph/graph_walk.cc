@@ -223,7 +223,7 @@ class Walk {
     return count;
   }
 
-  // Of the batch, whose scores are there.
+  // Offers the scored keys of the batch to each row's queue.
   void Offer(size_t num_rows) {
     for (size_t r = 0; r < call_.num_q_rows; ++r) {
       queues_[r].Offer({batch_, scores_ + r * kBatchKeys, num_rows}, work_);
@@ -246,7 +246,7 @@ class Walk {
   size_t num_batch_ = 0;
   float* scores_;
   Queue* queues_;
-  Status status_;  // Of the first read that failed.
+  Status status_;  // Error of the first read that failed.
   SearchCost& cost_;
   uint32_t start_keys_[kMaxStart];
   size_t num_start_ = 0;

@@ -223,7 +223,7 @@ TEST_F(GraphWalkTest, KeysInFrontAreNotInTheWay) {
       }
     }
   };
-  Hits of_ranges;  // Of all: some have but one key.
+  Hits of_ranges;  // Ranges of all sizes: some hold but one key.
   for (const size_t first : {0u, 16u, 40u, 200u, 5000u}) {
     for (const size_t end : {16u, 17u, 100u, 6000u, 12000u}) {
       if (first >= end) continue;

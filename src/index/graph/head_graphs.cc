@@ -121,7 +121,7 @@ IndexRun HeadGraphs::RunOf(const IndexRun& run, size_t head) {
 size_t HeadGraphs::ScratchBytes(const IndexCall& call) const {
   IndexCall one = call;
   one.num_q_rows = 1;
-  size_t bytes = 0;  // Of a run and a q head, as these are searched one after the other.
+  size_t bytes = 0;  // Bytes for one run and one q head: these are searched one after the other.
   for (const IndexRun& run : call.runs) {
     for (size_t head = 0; head < graphs_.size(); ++head) {
       const IndexRun of_head = RunOf(run, head);

@@ -182,7 +182,7 @@ void RoarBuilder::LinkBack(bool fills, NeighbourLists* lists) const {
       });
 }
 
-// Of the keys that the projection linked, the nearest to the mean of all.
+// The nearest to the mean of all keys among the keys that the projection linked.
 uint32_t RoarBuilder::FindMedoid(const NeighbourLists& projected) const {
   const size_t width = source_.keys.num_elements;
   std::vector<float> row(width);

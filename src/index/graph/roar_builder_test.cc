@@ -162,7 +162,7 @@ class Reference {
   const FloatRows& keys_;
   const uint32_t n_;
   const RoarOptions options_;
-  std::vector<float> scores_;  // Of keys with each other.
+  std::vector<float> scores_;  // Scores of keys with each other: [key][key].
   NeighbourLists projected_, enhanced_;
 };
 

@@ -158,8 +158,8 @@ TEST(RoarGrowthTest, WhatGrewIsWholeAndThreadsDoNotShow) {
   }
 }
 
-// Of keys that are much alike from beginning to end the rule finds most; those of models differ
-// (docs/design/001-indexes.md).
+// The rule finds most keys here, where they are much alike from beginning to end. Keys of models
+// differ (docs/design/001-indexes.md).
 TEST(RoarGrowthTest, TwiceTheKeysAreFound) {
   constexpr size_t kKeys = 4000;
   Workload work(kKeys, 1600, attndb::test::SeedOr(123));

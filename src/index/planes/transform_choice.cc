@@ -38,9 +38,9 @@ class Trial {
   };
   struct BlockOfQuery {
     size_t query = 0;
-    size_t first_row = 0;  // Of the sample.
+    size_t first_row = 0;  // First row of the block in the sample.
   };
-  // `planes`: of the keys of the sample from `first_row` on.
+  // `planes`: planes of the sample's keys from `first_row` on.
   void AddErrors(const KeyPlanes& planes, size_t first_row, std::byte* spare,
                  SquaredErrors* sums) const;
   void AddSquares(const KeyPlanes& planes, const EstimateQuery& prepared, uint32_t bits,
@@ -62,7 +62,7 @@ class Trial {
 
 Trial::Trial(const PlaneSource& source, const KeySample& sample)
     : source_(source), sample_(sample), num_channels_(source.keys.num_elements) {
-  std::vector<size_t> rows;  // Of source.queries, with enough keys before them.
+  std::vector<size_t> rows;  // Rows of source.queries with enough keys before them.
   for (size_t i = 0; i < source.queries.num_rows(); ++i) {
     if (NumBefore(i) >= std::min(kMinKeysBefore, sample.num_rows())) rows.push_back(i);
   }

@@ -40,7 +40,7 @@ std::vector<float> MeanOf(const kernels::ValuePlanesView& view) {
   return out;
 }
 
-// ... and of the means.
+// The mean of all values, by the means of blocks.
 std::vector<float> MeanOf(const kernels::ValueMeansView& view) {
   std::vector<float> out(kDim, 0.0f);
   for (size_t first = 0; first < kNumTokens; first += kernels::kValueBlock) {

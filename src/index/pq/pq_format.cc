@@ -54,7 +54,7 @@ Result<PqHeader> DecodeHeader(std::span<const std::byte> bytes, std::string_view
   return header;
 }
 
-// Of 4 and 8 bits, all values of a byte are codes.
+// Codes of 4 and 8 bits need no check: all values of a byte are codes.
 Status CheckSixBits(std::span<const uint8_t> codes, std::string_view object) {
   uint8_t bits = 0;
   for (const uint8_t code : codes) bits |= code;

@@ -277,18 +277,18 @@ class PqSearch {
   const float effort_;
   float margin_ = 0;
   size_t num_selected_ = 0;
-  std::byte* tables_ = nullptr;  // Of a run's lookup tables.
+  std::byte* tables_ = nullptr;  // The lookup tables of one run.
   float* scores_ = nullptr;      // [q row][place]: estimates.
   float* exact_ = nullptr;       // [q row][selected], num_places_ apart; perhaps in their place.
   float* worth_ = nullptr;       // [place]
-  // If masses are compared:
-  float* weights_ = nullptr;     // [q row][place], by estimates,
-  RowMass* masses_ = nullptr;    // ... [q row],
-  float* spare_ = nullptr;       // ... and room for a row.
-  uint32_t* places_ = nullptr;   // Selected, ascending; then a row's choice of them.
-  uint32_t* keys_ = nullptr;     // Selected, by run,
-  uint32_t* tokens_ = nullptr;   // ... and as tokens.
-  std::byte* select_ = nullptr;  // Of kernels::SelectTopK.
+  // weights_, masses_ and spare_ are used only where masses are compared.
+  float* weights_ = nullptr;     // [q row][place]: weights by estimates.
+  RowMass* masses_ = nullptr;    // [q row]
+  float* spare_ = nullptr;       // Room for one row of weights.
+  uint32_t* places_ = nullptr;   // Selected places, ascending; then those of them that a row chose.
+  uint32_t* keys_ = nullptr;     // Selected keys: row numbers in their run.
+  uint32_t* tokens_ = nullptr;   // Selected keys: tokens of the call.
+  std::byte* select_ = nullptr;  // Scratch of kernels::SelectTopK.
 };
 
 }  // namespace

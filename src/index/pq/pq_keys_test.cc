@@ -215,7 +215,7 @@ TEST_F(PqKeysTest, SizesAreAsTold) {
 
 // Channels that are turned together are coded together, as if rows had them side by side.
 TEST_F(PqKeysTest, PairsAreCodedSideBySide) {
-  constexpr size_t kPairs = 10;  // Of 32 channels; the rest stays.
+  constexpr size_t kPairs = 10;  // Pairs of the 32 channels; the other 12 stay as they are.
   Random random(8);
   test::PqRows rows = test::TopicRows(3000, 32, &random);
   std::vector<float> q = test::Gaussians(3 * 32, 1.0, &random);

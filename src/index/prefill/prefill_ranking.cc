@@ -20,7 +20,7 @@ namespace {
 
 using storage::ExpectEqual;
 
-constexpr size_t kRowsAtOnce = 8;  // Of q, for one pass over the keys.
+constexpr size_t kRowsAtOnce = 8;  // Rows of q for one pass over the keys.
 
 // The last rows of the sample, and weights of keys by them.
 class Weigher {
