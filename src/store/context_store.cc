@@ -178,7 +178,7 @@ void ContextStore::NoteDamage(const storage::Segment& segment, const Status& sta
 
 // --- Admin ---
 
-ContextInfo ContextStore::InfoOf(const ContextDetail& detail) const {
+ContextInfo ContextStore::InfoOf(const ContextDetail& detail, const ModelSpec& spec) const {
   const ContextRecord& record = detail.context;
   ContextInfo info;
   info.id = record.id;
@@ -210,16 +210,6 @@ ContextInfo ContextStore::InfoOf(const ContextDetail& detail) const {
     }
     if (builder_.IsPending(FactsOf(link.segment))) ++info.num_pending_companions;
   }
-  return info;
-}
-
-Result<ContextInfo> ContextStore::Describe(const std::string& tenant,
-                                           std::string_view context) const {
-  damage_reports_.Quarantine();
-  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(record.tenant, record.id));
-  ContextInfo info = InfoOf(detail);
-  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(record.model));
   info.kv_dtype = spec.kv_dtype;
   info.fingerprint = spec.fingerprint;
   info.num_layers = spec.num_layers();
@@ -234,17 +224,36 @@ Result<ContextInfo> ContextStore::Describe(const std::string& tenant,
   return info;
 }
 
+Result<ContextInfo> ContextStore::Describe(const std::string& tenant,
+                                           std::string_view context) const {
+  damage_reports_.Quarantine();
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(record.tenant, record.id));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(record.model));
+  return InfoOf(detail, spec);
+}
+
 Result<std::vector<ContextInfo>> ContextStore::List(const std::string& tenant) const {
+  constexpr size_t kPage = 500;  // Contexts that are described while others wait for the catalog.
   damage_reports_.Quarantine();
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> records, catalog_->List(owner.id));
+  std::map<ModelId, ModelSpec> specs;
   std::vector<ContextInfo> infos;
-  for (const ContextRecord& record : records) {
-    Result<ContextInfo> info = Describe(tenant, IdLabel(record.id));
-    if (info.status().code() == StatusCode::kNotFound) continue;  // Dropped meanwhile.
-    if (!info.ok()) return std::move(info).status();
-    info->segments.clear();
-    infos.push_back(*std::move(info));
+  infos.reserve(records.size());
+  for (std::span rest(records); !rest.empty(); rest = rest.subspan(std::min(kPage, rest.size()))) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextDetail> page,
+                            catalog_->DescribeAll(rest.first(std::min(kPage, rest.size()))));
+    for (const ContextDetail& detail : page) {
+      const ModelId model = detail.context.model;
+      auto spec = specs.find(model);
+      if (spec == specs.end()) {
+        ATTNDB_ASSIGN_OR_RETURN(ModelSpec found, catalog_->GetModel(model));
+        spec = specs.emplace(model, std::move(found)).first;
+      }
+      infos.push_back(InfoOf(detail, spec->second));
+      infos.back().segments.clear();
+    }
   }
   return infos;
 }

@@ -163,7 +163,8 @@ class ContextStore final : private derived::Store {
   Status CheckWritable() const;
   Result<Tenant> TenantOf(const std::string& name) const;  // kNotFound, as if it were empty.
   Result<ContextRecord> Find(const std::string& tenant, std::string_view context) const;
-  ContextInfo InfoOf(const ContextDetail& detail) const;
+  // `spec` is that of its model.
+  ContextInfo InfoOf(const ContextDetail& detail, const ModelSpec& spec) const;
   std::vector<ContextId> ContextsInUse() const ATTNDB_EXCLUDES(use_mutex_);
 
   // verify.cc

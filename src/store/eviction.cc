@@ -1,6 +1,5 @@
 // ContextStore: which contexts and files go: expired, evicted for a quota, dropped, let go of.
 #include <algorithm>
-#include <map>
 
 #include "storage/vfs/store_files.h"
 #include "store/context_store.h"
@@ -37,24 +36,11 @@ Result<ContextStore::Victims> ContextStore::ChooseVictims(const Tenant& tenant,
 
 Result<ContextStore::Victims> ContextStore::Evictable(const Tenant& tenant, uint64_t missing_bytes,
                                                       bool with_objects) const {
-  Victims victims;
-  constexpr size_t kMaxCandidates = 100000;
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<EvictionCandidate> candidates,
-                          catalog_->EvictionCandidates(tenant.id, ContextsInUse(), kMaxCandidates));
-  // A segment is given back by the last of the contexts that share it.
-  std::map<SegmentId, uint32_t> num_users;
-  for (const EvictionCandidate& candidate : candidates) {
-    if (victims.freed_bytes >= missing_bytes) break;
-    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
-                            catalog_->Describe(tenant.id, candidate.id));
-    for (const ChainSegment& link : detail.chain) {
-      uint32_t& users = num_users.emplace(link.segment.id, link.num_contexts).first->second;
-      if (--users > 0) continue;
-      victims.freed_bytes += with_objects ? link.segment.total_bytes() : link.segment.file_bytes;
-    }
-    victims.contexts.push_back(candidate.id);
-  }
-  return victims;
+  const std::vector<ContextId> in_use = ContextsInUse();
+  ATTNDB_ASSIGN_OR_RETURN(
+      Evictions evictions,
+      catalog_->ChooseEvictions({tenant.id, in_use, missing_bytes, with_objects}));
+  return Victims{std::move(evictions.contexts), evictions.freed_bytes};
 }
 
 Status ContextStore::Drop(const std::string& tenant, std::string_view context) {

@@ -7,6 +7,7 @@
 
 #include "common/clock.h"
 #include "store/catalog/catalog_rows.h"
+#include "store/catalog/counters.h"
 #include "store/catalog/model_identity.h"
 #include "store/catalog/names.h"
 #include "store/catalog/schema.h"
@@ -84,8 +85,11 @@ Status Catalog::Connect() const {
 Status Catalog::ConnectAs(SqliteDatabase::Mode mode) const {
   ATTNDB_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(options_.path, mode));
   ATTNDB_ASSIGN_OR_RETURN(const int64_t version, CheckSchema(database_.get()));
-  if (version == kSchemaVersion || mode != SqliteDatabase::Mode::kReadWrite) return {};
-  return UpgradeSchema(database_.get());
+  if (mode != SqliteDatabase::Mode::kReadWrite) {
+    return version < kFirstVersionWithCounters ? ViewAsCounters(database_.get()) : Status::Ok();
+  }
+  if (version < kSchemaVersion) ATTNDB_RETURN_IF_ERROR(UpgradeSchema(database_.get()));
+  return KeepCounters(database_.get());
 }
 
 Status Catalog::LoadMeta() {

@@ -148,7 +148,10 @@ class Catalog {
   Result<ContextRecord> GetContext(TenantId tenant, ContextId context) const;
   // Oldest first.
   Result<std::vector<ContextRecord>> List(TenantId tenant) const;
+  // Cost: O(its segments * log of all); it does not grow with the contexts that share them.
   Result<ContextDetail> Describe(TenantId tenant, ContextId context) const;
+  // The same of those that are still there, in their order.
+  Result<std::vector<ContextDetail>> DescribeAll(std::span<const ContextRecord> contexts) const;
   Result<std::vector<ChainLink>> Chain(ContextId context) const;
   Result<std::vector<TokenId>> Tokens(ContextId context) const;
 
@@ -166,10 +169,11 @@ class Catalog {
 
   // Bytes of the files of the tenant's segments, those that no context uses included.
   Result<uint64_t> UsageBytes(TenantId tenant) const;
-  // Contexts not pinned and not in `in_use`, least recently used first.
-  Result<std::vector<EvictionCandidate>> EvictionCandidates(TenantId tenant,
-                                                            std::span<const ContextId> in_use,
-                                                            size_t max_candidates) const;
+  // Contexts to drop until the bytes are free, of those that are not pinned and not in use, least
+  // recently used first. A segment is given back by the last of the contexts that have it. Those
+  // that there are may free less.
+  // Cost: O(those contexts * (their segments + log of all)).
+  Result<Evictions> ChooseEvictions(const EvictionRequest& request) const;
   // Drops contexts of all tenants whose TTL is over, but those in `in_use`.
   Result<DropOutcome> Expire(std::span<const ContextId> in_use);
   // Whether Expire would find something, by the clock: cheap.
@@ -189,6 +193,7 @@ class Catalog {
 
   // --- The whole ---
 
+  // O(log of all).
   Result<CatalogStats> Stats(TenantId tenant) const;
   // Reads every page and compares every row with every other. Returns findings in words; empty is
   // good. An error means that it could not look.
@@ -197,7 +202,6 @@ class Catalog {
  private:
   // Opens the file and checks that it is a catalog.
   Status Connect() const ATTNDB_REQUIRES(mutex_);
-  Result<std::vector<Wish>> SelectWishes(TenantId tenant, SegmentId segment) const;
   Status ConnectAs(SqliteDatabase::Mode mode) const ATTNDB_REQUIRES(mutex_);
   Status LoadMeta() ATTNDB_REQUIRES(mutex_);
   Status ForgetUnreferencedSegments() ATTNDB_REQUIRES(mutex_);

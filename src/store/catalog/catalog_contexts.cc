@@ -1,11 +1,13 @@
 // Contexts: finding, describing, keeping and dropping them.
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "store/catalog/catalog.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
+#include "store/catalog/counters.h"
 #include "store/catalog/names.h"
 #include "store/catalog/sqlite.h"
 #include "store/catalog/ttl.h"
@@ -16,42 +18,55 @@ namespace {
 // One wording for a context of another tenant and one that never was.
 Status NoSuchContext(const std::string& label) { return Status::NotFound("no context " + label); }
 
-Result<ChainSegment> LoadChainSegment(SqliteDatabase* database, const ChainLink& link) {
-  ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment,
-                          FindSegment(database, link.segment));
-  if (!segment.has_value()) {
-    return Status::Corruption("catalog: segment " + std::to_string(link.segment) +
-                              ": missing, but in a chain");
-  }
-  ChainSegment item;
-  item.segment = *std::move(segment);
-  item.num_tokens_used = link.num_tokens_used;
-  Query query = database->Select(
-      "SELECT max(num_tokens_used), count(DISTINCT context) FROM chain WHERE segment = ?",
-      link.segment);
-  ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-  if (found) {
-    item.num_tokens_kept = static_cast<uint64_t>(query.Int(0));
-    item.num_contexts = static_cast<uint32_t>(query.Int(1));
-  }
-  return item;
-}
-
 uint64_t RetainedBytes(const ChainSegment& item) {
   const SegmentRecord& segment = item.segment;
   if (segment.num_tokens <= item.num_tokens_kept) return 0;
   return segment.kv_bytes / segment.num_tokens * (segment.num_tokens - item.num_tokens_kept);
 }
 
-Result<uint64_t> OwnBytes(SqliteDatabase* database, ContextId context) {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain, LoadChain(database, context));
-  uint64_t bytes = 0;
-  for (const ChainLink& link : chain) {
-    ATTNDB_ASSIGN_OR_RETURN(const ChainSegment item, LoadChainSegment(database, link));
-    if (item.num_contexts <= 1) bytes += item.segment.total_bytes();
+// Contexts with their segments, of which each is read once.
+class Describer {
+ public:
+  explicit Describer(SqliteDatabase* database) : database_(database) {}
+
+  // `chain` is the context's.
+  Result<ContextDetail> Describe(ContextRecord context, std::span<const ChainLink> chain) {
+    ContextDetail detail;
+    detail.context = std::move(context);
+    for (const ChainLink& link : chain) {
+      ATTNDB_ASSIGN_OR_RETURN(const ChainSegment* const known, Load(link.segment));
+      ChainSegment item = *known;
+      item.num_tokens_used = link.num_tokens_used;
+      const uint64_t file_bytes = item.segment.total_bytes();
+      detail.file_bytes += file_bytes;
+      if (item.num_contexts <= 1) detail.own_bytes += file_bytes;
+      detail.retained_bytes += RetainedBytes(item);
+      detail.query_bytes += item.segment.query_bytes;
+      detail.chain.push_back(std::move(item));
+    }
+    return detail;
   }
-  return bytes;
-}
+
+ private:
+  Result<const ChainSegment*> Load(SegmentId id) {
+    const auto found = segments_.find(id);
+    if (found != segments_.end()) return &found->second;
+    ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment, FindSegment(database_, id));
+    if (!segment.has_value()) {
+      return Status::Corruption("catalog: segment " + std::to_string(id) +
+                                ": missing, but in a chain");
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const SegmentUses uses, LoadSegmentUses(database_, id));
+    ChainSegment item;
+    item.segment = *std::move(segment);
+    item.num_tokens_kept = uses.num_tokens_kept;
+    item.num_contexts = uses.num_contexts;
+    return &segments_.emplace(id, std::move(item)).first->second;
+  }
+
+  SqliteDatabase* const database_;  // Not owned.
+  std::unordered_map<SegmentId, ChainSegment> segments_;
+};
 
 }  // namespace
 
@@ -111,19 +126,25 @@ Result<ContextDetail> Catalog::Describe(TenantId tenant, ContextId context) cons
   MutexLock lock(&mutex_);
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
   ATTNDB_ASSIGN_OR_RETURN(ContextRow row, RequireContext(tenant, context));
-  ContextDetail detail;
-  detail.context = std::move(row.record);
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain, LoadChain(database_.get(), context));
-  for (const ChainLink& link : chain) {
-    ATTNDB_ASSIGN_OR_RETURN(ChainSegment item, LoadChainSegment(database_.get(), link));
-    const uint64_t file_bytes = item.segment.total_bytes();
-    detail.file_bytes += file_bytes;
-    if (item.num_contexts <= 1) detail.own_bytes += file_bytes;
-    detail.retained_bytes += RetainedBytes(item);
-    detail.query_bytes += item.segment.query_bytes;
-    detail.chain.push_back(std::move(item));
+  return Describer(database_.get()).Describe(std::move(row.record), chain);
+}
+
+Result<std::vector<ContextDetail>> Catalog::DescribeAll(
+    std::span<const ContextRecord> contexts) const {
+  std::vector<ContextDetail> details;
+  details.reserve(contexts.size());
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  Describer describer(database_.get());
+  for (const ContextRecord& context : contexts) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
+                            LoadChain(database_.get(), context.id));
+    if (chain.empty()) continue;  // Dropped meanwhile.
+    ATTNDB_ASSIGN_OR_RETURN(ContextDetail detail, describer.Describe(context, chain));
+    details.push_back(std::move(detail));
   }
-  return detail;
+  return details;
 }
 
 Result<std::vector<ChainLink>> Catalog::Chain(ContextId context) const {
@@ -172,23 +193,6 @@ Result<uint64_t> Catalog::UsageBytes(TenantId tenant) const {
   return stats.file_bytes;
 }
 
-Result<std::vector<EvictionCandidate>> Catalog::EvictionCandidates(
-    TenantId tenant, std::span<const ContextId> in_use, size_t max_candidates) const {
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<ContextRecord> contexts, List(tenant));
-  const std::unordered_set<ContextId> used(in_use.begin(), in_use.end());
-  std::erase_if(contexts, [&](const ContextRecord& c) { return c.pinned || used.contains(c.id); });
-  std::ranges::stable_sort(contexts, std::less(), &ContextRecord::last_access_us);
-  if (contexts.size() > max_candidates) contexts.resize(max_candidates);
-  std::vector<EvictionCandidate> candidates;
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  for (ContextRecord& context : contexts) {
-    ATTNDB_ASSIGN_OR_RETURN(const uint64_t own_bytes, OwnBytes(database_.get(), context.id));
-    candidates.push_back({context.id, std::move(context.name), context.last_access_us, own_bytes});
-  }
-  return candidates;
-}
-
 Result<DropOutcome> Catalog::Expire(std::span<const ContextId> in_use) {
   const std::unordered_set<ContextId> used(in_use.begin(), in_use.end());
   MutexLock lock(&mutex_);
@@ -197,7 +201,8 @@ Result<DropOutcome> Catalog::Expire(std::span<const ContextId> in_use) {
       std::vector<ContextRow> rows,
       ReadAll<ContextRow>(
           database_->Select("SELECT " ATTNDB_CONTEXT_COLUMNS
-                            " FROM contexts WHERE ttl_s IS NOT NULL AND NOT pinned "
+                            " FROM contexts INDEXED BY contexts_by_expiry "
+                            "WHERE ttl_s IS NOT NULL AND NOT pinned "
                             "AND last_access_us + ttl_s * 1000000 <= ? ORDER BY id DESC",
                             Now()),
           ReadContext));
@@ -219,7 +224,8 @@ Result<bool> Catalog::AnyExpired() const {
   MutexLock lock(&mutex_);
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
   Query query = database_->Select(
-      "SELECT id, last_access_us, ttl_s FROM contexts WHERE ttl_s IS NOT NULL AND NOT pinned "
+      "SELECT id, last_access_us, ttl_s FROM contexts INDEXED BY contexts_by_expiry "
+      "WHERE ttl_s IS NOT NULL AND NOT pinned "
       "AND last_access_us + ttl_s * 1000000 <= ?",
       now);
   while (true) {
@@ -233,30 +239,7 @@ Result<bool> Catalog::AnyExpired() const {
 Result<CatalogStats> Catalog::Stats(TenantId tenant) const {
   MutexLock lock(&mutex_);
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  CatalogStats stats;
-  {
-    Query query = database_->Select(
-        "SELECT count(*), total(num_tokens), total(file_bytes), count(damage), "
-        "(SELECT count(*) FROM contexts WHERE tenant = ?1) FROM segments WHERE tenant = ?1",
-        tenant);
-    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-    if (!found) return stats;
-    stats.num_segments = static_cast<uint64_t>(query.Int(0));
-    stats.num_tokens = static_cast<uint64_t>(query.Int(1));
-    stats.file_bytes = static_cast<uint64_t>(query.Int(2));
-    stats.num_damaged_segments = static_cast<uint64_t>(query.Int(3));
-    stats.num_contexts = static_cast<uint64_t>(query.Int(4));
-  }
-  Query query = database_->Select(
-      "SELECT count(*), total(c.file_bytes) FROM companions c JOIN segments s ON s.id = c.segment "
-      "WHERE s.tenant = ?",
-      tenant);
-  ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-  if (!found) return stats;
-  stats.num_companions = static_cast<uint64_t>(query.Int(0));
-  stats.companion_bytes = static_cast<uint64_t>(query.Int(1));
-  stats.file_bytes += stats.companion_bytes;
-  return stats;
+  return LoadTenantUses(database_.get(), tenant);
 }
 
 }  // namespace attndb::store

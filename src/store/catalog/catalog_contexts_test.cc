@@ -88,22 +88,5 @@ TEST_F(CatalogTest, TtlHasLimits) {
   EXPECT_EQ(Get(id).ttl_seconds, std::nullopt);
 }
 
-TEST_F(CatalogTest, EvictionBeginsWithWhatWasUsedLongestAgo) {
-  const ContextId a = harness_.MustPublish(Range(0, 10));
-  const ContextId b = harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
-  const ContextId pinned = harness_.MustPublish(Range(50, 10));
-  const ContextId used = harness_.MustPublish(Range(60, 10));
-  ATTNDB_ASSERT_OK(harness_->Pin(tenant(), pinned, true));
-  harness_.now_us += 1;
-  harness_->Touch(a);
-  const auto candidates = harness_->EvictionCandidates(tenant(), std::vector{used}, 10).value();
-  ASSERT_EQ(candidates.size(), 2u);
-  EXPECT_EQ(candidates[0].id, b);
-  EXPECT_EQ(candidates[0].own_bytes, 10 * TestSpec().KvBytesPerToken() + 4096);
-  EXPECT_EQ(candidates[1].id, a);
-  EXPECT_EQ(candidates[1].own_bytes, 0u);
-  EXPECT_EQ(harness_->EvictionCandidates(tenant(), {}, 1)->size(), 1u);
-}
-
 }  // namespace
 }  // namespace attndb::store

@@ -75,6 +75,7 @@ class CatalogProperty : public ::testing::TestWithParam<uint64_t> {
   void Touch();
   void CheckLookups();
   void CheckList();
+  void CheckUses();
 
   CatalogHarness harness_;
   Random random_;
@@ -264,6 +265,38 @@ void CatalogProperty::CheckList() {
   }
 }
 
+// What the catalog keeps counted, against a count.
+void CatalogProperty::CheckUses() {
+  std::map<SegmentId, std::pair<uint32_t, uint64_t>> uses;  // Contexts, and the most tokens of one.
+  for (const auto& [id, c] : contexts_) {
+    for (const ChainLink& link : c.chain) {
+      auto& [num_contexts, num_tokens_kept] = uses[link.segment];
+      ++num_contexts;
+      num_tokens_kept = std::max(num_tokens_kept, link.num_tokens_used);
+    }
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto list, harness_->List(harness_.tenant()));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto details, harness_->DescribeAll(list));
+  ASSERT_EQ(details.size(), contexts_.size());
+  for (const ContextDetail& detail : details) {
+    for (const ChainSegment& link : detail.chain) {
+      EXPECT_EQ(link.num_contexts, uses[link.segment.id].first);
+      EXPECT_EQ(link.num_tokens_kept, uses[link.segment.id].second);
+    }
+  }
+  CatalogStats expected;
+  for (const SegmentRecord& segment : harness_->Segments(harness_.tenant()).value()) {
+    ++expected.num_segments;
+    expected.num_tokens += segment.num_tokens;
+    expected.file_bytes += segment.file_bytes;
+  }
+  const CatalogStats stats = harness_->Stats(harness_.tenant()).value();
+  EXPECT_EQ(stats.num_contexts, contexts_.size());
+  EXPECT_EQ(stats.num_segments, expected.num_segments);
+  EXPECT_EQ(stats.num_tokens, expected.num_tokens);
+  EXPECT_EQ(stats.file_bytes, expected.file_bytes);
+}
+
 TEST_P(CatalogProperty, AgreesWithAMapOfContexts) {
   constexpr int kSteps = 250;
   for (int step = 0; step < kSteps && !HasFatalFailure(); ++step) {
@@ -293,6 +326,7 @@ TEST_P(CatalogProperty, AgreesWithAMapOfContexts) {
         Publish();
     }
     CheckLookups();
+    CheckUses();
     if (step % 25 == 0) {
       CheckList();
       EXPECT_EQ(harness_->Verify().value(), std::vector<std::string>());

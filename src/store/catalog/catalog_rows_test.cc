@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "store/catalog/catalog_test_util.h"
+#include "store/catalog/counters.h"
 #include "testing/matchers.h"
 
 namespace attndb::store {
@@ -60,6 +61,7 @@ TEST_F(CatalogRows, CompanionsComeWithTheirSegment) {
   harness_.MustPublish(Range(0, 10));
   harness_.Close();
   database_ = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite).value();
+  ATTNDB_ASSERT_OK(KeepCounters(database_.get()));
   ATTNDB_ASSERT_OK(
       database_->Execute("INSERT INTO companions VALUES(1, 'planes', 1, 1, 100, zeroblob(32))"));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const std::optional<SegmentRecord> segment,

@@ -1,10 +1,12 @@
 // Segments: ids, rows, quarantine, and the merge of runs.
 
 #include <algorithm>
+#include <limits>
 
 #include "store/catalog/catalog.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
+#include "store/catalog/counters.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
@@ -56,6 +58,20 @@ Status InheritWishes(SqliteDatabase* database, SegmentId from, SegmentId to) {
       "SELECT ?2, kind FROM companions WHERE segment = ?1 "
       "UNION SELECT ?2, kind FROM wishes WHERE segment = ?1",
       from, to);
+}
+
+// Those that may have the run: all that have the one of its segments that the fewest have.
+Result<std::vector<ContextId>> ContextsOfRun(SqliteDatabase* database,
+                                             std::span<const ChainLink> run) {
+  SegmentId rarest = run.front().segment;
+  uint32_t num_contexts = std::numeric_limits<uint32_t>::max();
+  for (const ChainLink& link : run) {
+    ATTNDB_ASSIGN_OR_RETURN(const SegmentUses uses, LoadSegmentUses(database, link.segment));
+    if (uses.num_contexts >= num_contexts) continue;
+    rarest = link.segment;
+    num_contexts = uses.num_contexts;
+  }
+  return ContextsOfSegment(database, rarest);
 }
 
 }  // namespace
@@ -159,7 +175,7 @@ Result<MergeOutcome> Catalog::ReplaceRun(const MergeRequest& request) {
   ATTNDB_RETURN_IF_ERROR(CheckRun(database_.get(), request, &merged));
   ATTNDB_RETURN_IF_ERROR(InsertSegment(database_.get(), merged));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextId> contexts,
-                          ContextsOfSegment(database_.get(), request.run.front().segment));
+                          ContextsOfRun(database_.get(), request.run));
   MergeOutcome outcome;
   for (const ContextId context : contexts) {
     ATTNDB_ASSIGN_OR_RETURN(std::vector<ChainLink> chain, LoadChain(database_.get(), context));

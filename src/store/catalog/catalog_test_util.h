@@ -99,6 +99,10 @@ void WriteFile(const std::string& path, const std::string& contents);
 // 0, 1, 2, ... from `first`.
 std::vector<TokenId> Range(TokenId first, size_t num_tokens);
 
+// Makes a catalog of before there were counters, but for its version.
+inline constexpr const char* kDropCounters =
+    "DROP INDEX contexts_by_access; DROP TABLE tenant_uses; DROP TABLE segment_uses";
+
 ModelSpec TestSpec(const std::string& fingerprint = "weights");
 
 }  // namespace attndb::store

@@ -209,11 +209,17 @@ struct PrefixReport {
   std::vector<PrefixNearMiss> near_misses;
 };
 
-struct EvictionCandidate {
-  ContextId id = ContextId::kNone;
-  std::string name;
-  int64_t last_access_us = 0;
-  uint64_t own_bytes = 0;  // Files that no other context uses: what its drop gives back at least.
+// What is to be given back by dropping contexts.
+struct EvictionRequest {
+  TenantId tenant = TenantId::kNone;
+  std::span<const ContextId> in_use;  // Not to be dropped. Ascending.
+  uint64_t missing_bytes = 0;
+  bool with_companions = false;  // Bytes of companions count, too.
+};
+
+struct Evictions {
+  std::vector<ContextId> contexts;  // Least recently used first.
+  uint64_t freed_bytes = 0;         // By dropping all of them.
 };
 
 struct CatalogStats {

@@ -60,6 +60,29 @@ constexpr RowRule kRowRules[] = {
      "SELECT segment FROM companions GROUP BY segment, kind HAVING count(*) > 1"},
     {"segment is to have a companion that it has",
      "SELECT segment FROM wishes NATURAL JOIN companions", kFirstVersionWithWishes},
+    {"segment has no counters", "SELECT id FROM segments EXCEPT SELECT segment FROM segment_uses",
+     kFirstVersionWithCounters},
+    {"segment counts the contexts that have it wrongly",
+     "SELECT segment FROM segment_uses u WHERE num_contexts <> "
+     "(SELECT count(*) FROM chain WHERE segment = u.segment) "
+     "OR tenant <> (SELECT tenant FROM segments WHERE id = u.segment)",
+     kFirstVersionWithCounters},
+    {"tenant has no counters", "SELECT id FROM tenants EXCEPT SELECT tenant FROM tenant_uses",
+     kFirstVersionWithCounters},
+    {"tenant counts its contexts wrongly",
+     "SELECT tenant FROM tenant_uses u WHERE num_contexts <> "
+     "(SELECT count(*) FROM contexts WHERE tenant = u.tenant)",
+     kFirstVersionWithCounters},
+    {"tenant counts its segments wrongly",
+     "SELECT u.tenant FROM tenant_uses u LEFT JOIN segments s ON s.tenant = u.tenant "
+     "GROUP BY u.tenant HAVING u.num_segments <> count(s.id) OR u.num_damaged <> count(s.damage) "
+     "OR u.num_tokens <> total(s.num_tokens) OR u.file_bytes <> total(s.file_bytes)",
+     kFirstVersionWithCounters},
+    {"tenant counts its companions wrongly",
+     "SELECT u.tenant FROM tenant_uses u LEFT JOIN segments s ON s.tenant = u.tenant "
+     "LEFT JOIN companions c ON c.segment = s.id GROUP BY u.tenant "
+     "HAVING u.num_companions <> count(c.kind) OR u.companion_bytes <> total(c.file_bytes)",
+     kFirstVersionWithCounters},
     {"prefix node counts its uses wrongly",
      "SELECT id FROM nodes n WHERE num_uses <> (SELECT count(*) FROM nodes WHERE parent = n.id) + "
      "(SELECT count(*) FROM contexts WHERE leaf = n.id)"},

@@ -28,27 +28,27 @@ Status Catalog::AddWish(SegmentId segment, std::string_view kind) {
   return database_->num_changes() > 0 ? Commit(&transaction) : Status::Ok();
 }
 
+// What is true of a wish that can be fulfilled.
+#define ATTNDB_WISHES                                                           \
+  "SELECT w.segment, w.kind FROM wishes w JOIN segments s ON s.id = w.segment " \
+  "WHERE s.damage IS NULL AND EXISTS(SELECT 1 FROM chain WHERE segment = s.id) "
+
 Result<std::vector<Wish>> Catalog::Wishes(TenantId tenant) const {
-  return SelectWishes(tenant, /*segment=*/0);
-}
-
-Result<std::vector<Wish>> Catalog::WishesOf(SegmentId segment) const {
-  return SelectWishes(TenantId::kNone, segment);
-}
-
-// Reads the wishes of one tenant, or of all with kNone, for one segment, or for all with 0.
-Result<std::vector<Wish>> Catalog::SelectWishes(TenantId tenant, SegmentId segment) const {
   if (options_.read_only) return std::vector<Wish>();
   MutexLock lock(&mutex_);
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
   return ReadAll<Wish>(
-      database_->Select(
-          "SELECT w.segment, w.kind FROM wishes w JOIN segments s ON s.id = w.segment "
-          "WHERE (s.tenant = ?1 OR ?1 = 0) AND (s.id = ?2 OR ?2 = 0) "
-          "AND s.damage IS NULL AND EXISTS(SELECT 1 FROM chain WHERE segment = s.id) "
-          "ORDER BY w.segment, w.kind",
-          tenant, segment),
+      database_->Select(ATTNDB_WISHES "AND (s.tenant = ?1 OR ?1 = 0) ORDER BY w.segment, w.kind",
+                        tenant),
       ReadWish);
+}
+
+Result<std::vector<Wish>> Catalog::WishesOf(SegmentId segment) const {
+  if (options_.read_only) return std::vector<Wish>();
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  return ReadAll<Wish>(
+      database_->Select(ATTNDB_WISHES "AND w.segment = ? ORDER BY w.kind", segment), ReadWish);
 }
 
 }  // namespace attndb::store

@@ -84,6 +84,7 @@ TEST_F(CatalogWishes, ACatalogFromBeforeThereWereAnyIsTakenOn) {
   harness_.Close();
   {
     auto database = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite);
+    ATTNDB_ASSERT_OK((*database)->Execute(kDropCounters));
     ATTNDB_ASSERT_OK((*database)->Execute("DROP TABLE wishes"));
     ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 1"));
   }

@@ -16,6 +16,7 @@
 #include "common/sha256.h"
 #include "store/catalog/catalog_types.h"
 #include "store/catalog/checked_vfs.h"
+#include "store/catalog/counters.h"
 
 namespace attndb::store {
 namespace {
@@ -119,13 +120,37 @@ constexpr const char* kSchema[] = {
     "  segment INTEGER NOT NULL REFERENCES segments(id) ON DELETE CASCADE,\n"
     "  kind TEXT NOT NULL,\n"
     "  PRIMARY KEY(segment, kind)) STRICT, WITHOUT ROWID",
+
+    "CREATE TABLE segment_uses(\n"
+    "  segment INTEGER PRIMARY KEY REFERENCES segments(id) ON DELETE CASCADE,\n"
+    "  tenant INTEGER NOT NULL REFERENCES tenants(id),\n"
+    "  num_contexts INTEGER NOT NULL DEFAULT 0,\n"
+    "  num_changes INTEGER NOT NULL DEFAULT 0,\n"
+    "  num_settled INTEGER NOT NULL DEFAULT 0) STRICT",
+    "CREATE INDEX segment_uses_unsettled ON segment_uses(tenant)\n"
+    "  WHERE num_changes <> num_settled",
+
+    "CREATE TABLE tenant_uses(\n"
+    "  tenant INTEGER PRIMARY KEY REFERENCES tenants(id),\n"
+    "  num_contexts INTEGER NOT NULL DEFAULT 0,\n"
+    "  num_segments INTEGER NOT NULL DEFAULT 0,\n"
+    "  num_tokens INTEGER NOT NULL DEFAULT 0,\n"
+    "  file_bytes INTEGER NOT NULL DEFAULT 0,\n"
+    "  num_damaged INTEGER NOT NULL DEFAULT 0,\n"
+    "  num_companions INTEGER NOT NULL DEFAULT 0,\n"
+    "  companion_bytes INTEGER NOT NULL DEFAULT 0,\n"
+    "  segment_tokens INTEGER NOT NULL DEFAULT 0) STRICT",
+    "CREATE INDEX contexts_by_access ON contexts(tenant, last_access_us) WHERE NOT pinned",
 };
-constexpr size_t kNumStatementsOfVersion1 = std::size(kSchema) - 1;
+constexpr size_t kNumStatementsOfWishes = 1;
+constexpr size_t kNumStatementsOfCounters = 4;
 
 // The statements that make a catalog of a version.
 std::span<const char* const> SchemaOf(int64_t version) {
-  const std::span<const char* const> newest(kSchema);
-  return version < kFirstVersionWithWishes ? newest.first(kNumStatementsOfVersion1) : newest;
+  size_t num_statements = std::size(kSchema);
+  if (version < kFirstVersionWithCounters) num_statements -= kNumStatementsOfCounters;
+  if (version < kFirstVersionWithWishes) num_statements -= kNumStatementsOfWishes;
+  return std::span(kSchema).first(num_statements);
 }
 
 struct CloseFd {
@@ -164,8 +189,8 @@ Status SyncPath(const std::string& path) {
 }
 
 Status SetVersion(SqliteDatabase* database) {
-  static_assert(kSchemaVersion == 2, "the statement says so");
-  return database->Execute("PRAGMA user_version = 2");
+  static_assert(kSchemaVersion == 3, "the statement says so");
+  return database->Execute("PRAGMA user_version = 3");
 }
 
 Status FillNewCatalog(const std::string& path) {
@@ -266,6 +291,7 @@ Status UpgradeSchema(SqliteDatabase* database) {
   for (const char* statement : std::span(kSchema).subspan(SchemaOf(version).size())) {
     ATTNDB_RETURN_IF_ERROR(database->Execute(statement));
   }
+  if (version < kFirstVersionWithCounters) ATTNDB_RETURN_IF_ERROR(CountAfresh(database));
   ATTNDB_RETURN_IF_ERROR(SetVersion(database));
   return transaction.Commit();
 }

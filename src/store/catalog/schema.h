@@ -1,7 +1,8 @@
 // The catalog's schema: its tables, how a new catalog is made and how a file is known as one.
 //
-// Version 2 has the table of wishes. A catalog of version 1 is read as it is, and a writer adds the
-// table when it opens the store.
+// Version 2 has the table of wishes, version 3 the counters (counters.h) and an index of contexts
+// by their last access. An older catalog is read as it is, and a writer adds what it lacks when it
+// opens the store.
 //
 // Errors:  kCorruption (not SQLite, not a catalog, damaged, other tables than ours); kUnsupported
 //          (a newer version: names expected and found).
@@ -20,8 +21,9 @@
 namespace attndb::store {
 
 inline constexpr int64_t kApplicationId = 0x6174746e;  // "attn"
-inline constexpr int64_t kSchemaVersion = 2;
+inline constexpr int64_t kSchemaVersion = 3;
 inline constexpr int64_t kFirstVersionWithWishes = 2;
+inline constexpr int64_t kFirstVersionWithCounters = 3;
 
 // Looks at the file's first bytes, without SQLite: a foreign file is refused before SQLite may
 // recover, lock or create anything beside it.

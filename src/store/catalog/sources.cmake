@@ -3,6 +3,7 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/catalog.cc
   catalog/catalog_companions.cc
   catalog/catalog_contexts.cc
+  catalog/catalog_eviction.cc
   catalog/catalog_prefix.cc
   catalog/catalog_publish.cc
   catalog/catalog_rows.cc
@@ -11,6 +12,7 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/catalog_wishes.cc
   catalog/checked_vfs.cc
   catalog/context_changes.cc
+  catalog/counters.cc
   catalog/model_identity.cc
   catalog/names.cc
   catalog/prefix_index.cc

@@ -177,7 +177,8 @@ SqliteDatabase::~SqliteDatabase() {
 Status SqliteDatabase::Configure(Mode mode) {
   sqlite3* const handle = handle_.get();
   sqlite3_busy_timeout(handle, kBusyTimeoutMs);
-  // A catalog made by someone else must not run code of his choice or lead SQLite astray.
+  // A catalog made by someone else must not run code of his choice or lead SQLite astray. Triggers
+  // and views of the connection's own, which are TEMP, work all the same.
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
@@ -192,6 +193,7 @@ Status SqliteDatabase::Configure(Mode mode) {
   }
   return Execute(
       "PRAGMA cell_size_check = ON;"
+      "PRAGMA temp_store = MEMORY;"  // For TEMP triggers and views: no files beside the catalog.
       "PRAGMA synchronous = FULL;"
       "PRAGMA secure_delete = ON;"  // Dropped tokens leave no trace in free pages.
       "PRAGMA wal_autocheckpoint = 0");

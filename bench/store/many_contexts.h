@@ -1,0 +1,61 @@
+// A store of many contexts that share a prefix, and its calls, timed: through the public API alone.
+//
+// Method:  a model of one layer and one kv head of 16 channels, so that what a call costs is the
+//          catalog's work and the disk's syncs, not its rows. Each context is the prefix, stored
+//          once, and tokens of its own. The folder lies in $TMPDIR, and goes with this.
+// Errors:  end the process with a message.
+// Threads: one thread at a time.
+#ifndef ATTNDB_BENCH_STORE_MANY_CONTEXTS_H_
+#define ATTNDB_BENCH_STORE_MANY_CONTEXTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attndb/db.h"
+
+namespace attndb::bench {
+
+class ManyContexts {
+ public:
+  static constexpr uint64_t kPrefixTokens = 512;
+  static constexpr uint64_t kOwnTokens = 64;
+
+  // Stores them: some milliseconds each, most of it syncs.
+  explicit ManyContexts(uint64_t num_contexts);
+  ~ManyContexts();
+  ManyContexts(const ManyContexts&) = delete;
+  ManyContexts& operator=(const ManyContexts&) = delete;
+
+  uint64_t num_contexts() const { return num_contexts_; }
+
+  // From here on a Store evicts what was used longest ago.
+  void FillQuota();
+
+  // Seconds of one call each.
+  double List();
+  // For a prompt that goes on from one of the contexts; and the session's end.
+  double CreateSession();
+  // Of one more context, beside FillQuota's quota; it must evict one.
+  double Store();
+  // When there is nothing to compact: the first call of all compacts.
+  double Compact();
+
+ private:
+  // The prefix, and tokens that no context of another number has.
+  static std::vector<TokenId> TokensOf(uint64_t number);
+  // A session that has all of the tokens, not stored yet.
+  Session Extend(const std::vector<TokenId>& tokens);
+
+  const uint64_t num_contexts_;
+  const ModelSpec spec_;
+  std::string folder_;
+  std::vector<float> rows_;
+  std::unique_ptr<DB> db_;
+  uint64_t num_made_ = 0;  // Contexts in all, those that are gone again included.
+};
+
+}  // namespace attndb::bench
+
+#endif  // ATTNDB_BENCH_STORE_MANY_CONTEXTS_H_

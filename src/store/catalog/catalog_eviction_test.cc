@@ -1,0 +1,140 @@
+// Goal:   contexts are given up least recently used first, as few as free the bytes, and what that
+//         frees is what their drop gives back.
+// Method: small stores, one behaviour a test; random histories, where contexts share segments and
+//         accesses are noted, written and tied, against a walk over all contexts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "common/random.h"
+#include "store/catalog/catalog_test_util.h"
+#include "testing/matchers.h"
+#include "testing/seed.h"
+
+namespace attndb::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kAll = UINT64_MAX;
+
+class CatalogEviction : public CatalogTest {
+ protected:
+  Evictions Choose(uint64_t missing_bytes, std::vector<ContextId> in_use = {},
+                   bool with_companions = false) {
+    std::ranges::sort(in_use);
+    return harness_->ChooseEvictions({tenant(), in_use, missing_bytes, with_companions}).value();
+  }
+  static uint64_t FileBytes(uint64_t num_tokens) {
+    return num_tokens * TestSpec().KvBytesPerToken() + 4096;
+  }
+  void CheckAgainstAWalk(Random* random);
+};
+
+TEST_F(CatalogEviction, BeginsWithWhatWasUsedLongestAgo) {
+  const ContextId a = harness_.MustPublish(Range(0, 10));
+  const ContextId b = harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
+  const ContextId pinned = harness_.MustPublish(Range(50, 10));
+  const ContextId used = harness_.MustPublish(Range(60, 10));
+  ATTNDB_ASSERT_OK(harness_->Pin(tenant(), pinned, true));
+  harness_.now_us += 1;
+  harness_->Touch(a);
+  Evictions chosen = Choose(kAll, {used});
+  EXPECT_THAT(chosen.contexts, ElementsAre(b, a));
+  EXPECT_EQ(chosen.freed_bytes, 2 * FileBytes(10));
+  // The access is in the row now.
+  ATTNDB_ASSERT_OK(harness_->FlushTouches());
+  EXPECT_THAT(Choose(kAll, {used}).contexts, ElementsAre(b, a));
+  chosen = Choose(1, {used});
+  EXPECT_THAT(chosen.contexts, ElementsAre(b));
+  EXPECT_EQ(chosen.freed_bytes, FileBytes(10));
+  EXPECT_THAT(Choose(0).contexts, IsEmpty());
+}
+
+TEST_F(CatalogEviction, ASegmentIsGivenBackByTheLastThatHasIt) {
+  const ContextId a = harness_.MustPublish(Range(0, 100));
+  const ContextId b = harness_.MustPublish(Range(0, 110), {.base = a, .num_shared = 100});
+  const ContextId c = harness_.MustPublish(Range(0, 120), {.base = a, .num_shared = 100});
+  Evictions chosen = Choose(FileBytes(10) + 1);
+  EXPECT_THAT(chosen.contexts, ElementsAre(a, b, c));  // a and b give back the smaller one alone.
+  EXPECT_EQ(chosen.freed_bytes, FileBytes(10) + FileBytes(20) + FileBytes(100));
+  chosen = Choose(kAll, {c});
+  EXPECT_THAT(chosen.contexts, ElementsAre(a, b));
+  EXPECT_EQ(chosen.freed_bytes, FileBytes(10));
+}
+
+TEST_F(CatalogEviction, CompanionsCountWhereTheyAreToCount) {
+  harness_.MustPublish(Range(0, 10));
+  CompanionRecord companion;
+  companion.kind = "planes";
+  companion.generation = harness_->ReserveGeneration().value();
+  companion.file_bytes = 77;
+  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, companion));
+  EXPECT_EQ(Choose(kAll).freed_bytes, FileBytes(10));
+  EXPECT_EQ(Choose(kAll, {}, /*with_companions=*/true).freed_bytes, FileBytes(10) + 77);
+}
+
+// By a walk over all contexts and their segments.
+void CatalogEviction::CheckAgainstAWalk(Random* random) {
+  std::vector<ContextRecord> contexts = harness_->List(tenant()).value();
+  std::vector<ContextId> in_use;
+  for (const ContextRecord& context : contexts) {
+    if (random->OneIn(5)) in_use.push_back(context.id);
+  }
+  std::map<SegmentId, uint32_t> num_users;
+  for (const ContextRecord& context : contexts) {
+    for (const ChainLink& link : harness_->Chain(context.id).value()) ++num_users[link.segment];
+  }
+  std::erase_if(contexts, [&](const ContextRecord& c) {
+    return c.pinned || std::ranges::count(in_use, c.id) > 0;
+  });
+  std::ranges::stable_sort(contexts, std::less(), &ContextRecord::last_access_us);
+  const uint64_t missing_bytes = random->OneIn(4) ? kAll : random->Uniform(100'000);
+  Evictions expected;
+  for (const ContextRecord& context : contexts) {
+    if (expected.freed_bytes >= missing_bytes) break;
+    expected.contexts.push_back(context.id);
+    for (const ChainLink& link : harness_->Chain(context.id).value()) {
+      if (--num_users[link.segment] > 0) continue;
+      expected.freed_bytes += harness_->GetSegment(link.segment)->file_bytes;
+    }
+  }
+  const Evictions found = Choose(missing_bytes, in_use);
+  EXPECT_EQ(found.contexts, expected.contexts);
+  EXPECT_EQ(found.freed_bytes, expected.freed_bytes);
+}
+
+TEST_F(CatalogEviction, IsThatOfAWalkOverAllContexts) {
+  Random random(test::SeedOr(1));
+  std::vector<ContextId> contexts;
+  for (TokenId step = 0; step < 150; ++step) {
+    SCOPED_TRACE(step);
+    harness_.now_us += static_cast<int64_t>(random.Uniform(3));  // Ties are usual.
+    if (contexts.size() < 5 || random.OneIn(2)) {
+      Published options = {.pin = random.OneIn(6)};
+      std::vector<TokenId> tokens;
+      if (!contexts.empty() && !random.OneIn(4)) {
+        options.base = contexts[random.Uniform(contexts.size())];
+        tokens = harness_->Tokens(options.base).value();
+        options.num_shared = 1 + random.Uniform(tokens.size());
+        tokens.resize(options.num_shared);
+      }
+      const std::vector<TokenId> more = Range(1000 * step, 1 + random.Uniform(50));
+      tokens.insert(tokens.end(), more.begin(), more.end());
+      contexts.push_back(harness_.MustPublish(tokens, options));
+    } else if (random.OneIn(4)) {
+      const size_t dropped = random.Uniform(contexts.size());
+      ATTNDB_ASSERT_OK(harness_->Drop(tenant(), contexts[dropped]));
+      contexts.erase(contexts.begin() + static_cast<ptrdiff_t>(dropped));
+    } else {
+      harness_->Touch(contexts[random.Uniform(contexts.size())]);
+    }
+    CheckAgainstAWalk(&random);
+  }
+}
+
+}  // namespace
+}  // namespace attndb::store
