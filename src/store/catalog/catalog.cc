@@ -139,14 +139,16 @@ Result<Transaction> Catalog::BeginWrite() {
 }
 
 Status Catalog::Commit(Transaction* transaction) {
-  bool log_is_empty = false;
-  ATTNDB_RETURN_IF_ERROR(transaction->Commit(&log_is_empty));
+  auto log = SqliteDatabase::LogState::kHolds;
+  ATTNDB_RETURN_IF_ERROR(transaction->Commit(&log));
   touched_us_.clear();
-  if (!log_is_empty) SealLog();
+  if (log == SqliteDatabase::LogState::kHolds) SealLog();
   return {};
 }
 
-// A commit that stays in the log is safe from silent loss only if others follow it (wal_check.h).
+// A commit that stays in the log is safe from silent loss only if others follow it (wal_check.h). A
+// log whose commits are all in the file is left alone: to write to it is to begin it anew, and if
+// that is torn apart it looks as if commits were lost.
 // Two, because damage may hit the very mark that makes a frame a commit. Best effort: it is
 // durable.
 void Catalog::SealLog() {
@@ -284,7 +286,7 @@ void Catalog::Touch(ContextId context) {
 
 bool Catalog::EmptyLog() {
   MutexLock lock(&mutex_);
-  return database_ != nullptr && database_->Checkpoint();
+  return database_ != nullptr && database_->Checkpoint() == SqliteDatabase::LogState::kEmpty;
 }
 
 Status Catalog::FlushTouches() {

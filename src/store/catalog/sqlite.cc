@@ -214,14 +214,20 @@ Query SqliteDatabase::Prepare(const char* sql) {
   return Query(this, sql, StatementPtr(statement), rc);
 }
 
-bool SqliteDatabase::Checkpoint() {
+SqliteDatabase::LogState SqliteDatabase::Checkpoint() {
   sqlite3_busy_timeout(handle_.get(), kCheckpointTimeoutMs);
   // Emptied each time, so that the log of a crashed process holds at most what it had not
   // acknowledged yet: a damaged frame there makes SQLite drop it and all after it, silently.
   const int rc = sqlite3_wal_checkpoint_v2(handle_.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE,
                                            nullptr, nullptr);
   sqlite3_busy_timeout(handle_.get(), kBusyTimeoutMs);
-  return rc == SQLITE_OK;
+  if (rc == SQLITE_OK) return LogState::kEmpty;
+  if (rc == SQLITE_BUSY) return LogState::kHolds;
+  int num_frames = 0;
+  int num_copied = 0;
+  const int again = sqlite3_wal_checkpoint_v2(handle_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE,
+                                              &num_frames, &num_copied);
+  return again == SQLITE_OK && num_frames == num_copied ? LogState::kCopied : LogState::kHolds;
 }
 
 Status SqliteDatabase::ErrorStatus(int rc) const {
@@ -253,11 +259,11 @@ Transaction::~Transaction() {
   }
 }
 
-Status Transaction::Commit(bool* log_is_empty) {
+Status Transaction::Commit(SqliteDatabase::LogState* log) {
   ATTNDB_CHECK(database_ != nullptr);
   ATTNDB_RETURN_IF_ERROR(database_->Run("COMMIT"));
-  const bool emptied = std::exchange(database_, nullptr)->Checkpoint();
-  if (log_is_empty != nullptr) *log_is_empty = emptied;
+  const SqliteDatabase::LogState left = std::exchange(database_, nullptr)->Checkpoint();
+  if (log != nullptr) *log = left;
   return {};
 }
 

@@ -92,6 +92,12 @@ class Query {
 
 class SqliteDatabase {
  public:
+  // What Checkpoint left in the log.
+  enum class LogState {
+    kEmpty,
+    kCopied,  // It could not be cut off, but the file has all that it holds.
+    kHolds,   // A reader or an error was in the way: perhaps commits that the file lacks.
+  };
   enum class Mode {
     kReadWrite,
     kReadOnly,
@@ -128,9 +134,9 @@ class SqliteDatabase {
   int64_t last_insert_id() const { return sqlite3_last_insert_rowid(handle_.get()); }
   int64_t num_changes() const { return sqlite3_changes64(handle_.get()); }
 
-  // Copies the write-ahead log into the database file and empties it. False if a reader or an error
-  // was in the way: what is committed is durable all the same.
-  bool Checkpoint();
+  // Copies the write-ahead log into the database file and empties it. What is committed is durable
+  // in any case.
+  LogState Checkpoint();
 
   // What SQLite's result code means, with file, SQLite's words and the damaged page.
   Status ErrorStatus(int rc) const;
@@ -161,9 +167,8 @@ class Transaction {
   Transaction& operator=(Transaction&&) = delete;
   ~Transaction();
 
-  // Durable when it returns Ok; nothing has changed when it doesn't. `log_is_empty`: Checkpoint's
-  // result.
-  Status Commit(bool* log_is_empty = nullptr);
+  // Durable when it returns Ok; nothing has changed when it doesn't. `log`: Checkpoint's result.
+  Status Commit(SqliteDatabase::LogState* log = nullptr);
 
  private:
   explicit Transaction(SqliteDatabase* database) : database_(database) {}
