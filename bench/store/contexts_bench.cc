@@ -24,7 +24,7 @@ namespace attndb::bench {
 namespace {
 
 constexpr uint64_t kFew = 10;
-constexpr double kListSeconds = 0.1;  // Of 10,000.
+constexpr double kListSeconds = 0.1;  // Limit for 10,000 contexts.
 constexpr double kFactor = 1.2;
 constexpr double kSlackSeconds = 0.002;
 

@@ -33,11 +33,11 @@ class ManyContexts {
   // From here on a Store evicts what was used longest ago.
   void FillQuota();
 
-  // Seconds of one call each.
+  // The functions below give the seconds of one call.
   double List();
-  // For a prompt that goes on from one of the contexts; and the session's end.
+  // The prompt goes on from one of the contexts. The session's end counts, too.
   double CreateSession();
-  // Of one more context, beside FillQuota's quota; it must evict one.
+  // Stores one more context under FillQuota's quota, which evicts one.
   double Store();
   // When there is nothing to compact: the first call of all compacts.
   double Compact();

@@ -84,7 +84,7 @@ TEST_F(BlockedBackgroundTest, AThousandAttendsReturn) {
     stats_returned.Set();
   });
 
-  constexpr int kProbes = 63;  // Of two layers each: 1,008 Attends in all.
+  constexpr int kProbes = 63;  // Each attends in two layers: 1,008 Attends in all.
   std::vector<std::thread> threads;
   for (size_t i = 0; i < sessions.size(); ++i) {
     threads.emplace_back([&, i] {
@@ -119,7 +119,7 @@ TEST_F(BlockedBackgroundTest, AThousandAttendsReturnWhileSealingIsStuck) {
   for (const char* plan : kPlans) sessions.push_back(SessionOn(db, stored, plan));
   for (Session& session : sessions) (void)Probe(&session);  // Brings rows into memory.
   ATTNDB_ASSERT_OK(db.WaitForBackground());
-  for (Session& session : sessions) (void)Probe(&session);  // ... and what is derived.
+  for (Session& session : sessions) (void)Probe(&session);  // Brings derived objects into memory.
 
   Session writer = SessionOn(db, stored, "full");
   Event stuck;

@@ -93,7 +93,7 @@ TEST_F(BuildIndexTest, EverySegmentHasWhatTheStoreIsOpenedFor) {
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   EXPECT_EQ(NumOfKind("a", "pq_4x8"), 2u);  // One segment is too short.
   EXPECT_EQ(db_->Describe("a")->num_pending_companions, 0u);
-  Open({.index = "clustered"});  // Of what is there already, too.
+  Open({.index = "clustered"});  // Segments that are there already get one, too.
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   EXPECT_EQ(db_->Build("a", "clustered")->num_present, 2u);
 }

@@ -1,7 +1,7 @@
-// What every function of the C ABI does: no exception leaves it, its error becomes a code and this
-// thread's last message, and what it gives is the caller's to free.
+// Shared by all functions of the C ABI: no exception leaves them, an error becomes a code and this
+// thread's last message, and results are memory that the caller frees.
 //
-// Threads: thread-safe; the last error is one of each thread.
+// Threads: thread-safe; each thread has a last error of its own.
 #ifndef ATTNDB_API_C_API_CALL_H_
 #define ATTNDB_API_C_API_CALL_H_
 
@@ -31,10 +31,11 @@ struct LastError {
 };
 LastError& ThreadsLastError();
 
-// Keeps it as this thread's last error.
+// Keeps code and message as this thread's last error. Returns the code.
 attndb_code Record(StatusCode code, std::string message) noexcept;
 
-// Runs `body` (a Status()) and turns what it says, or throws, into a code and the last error.
+// Runs `body`, which returns a Status, and turns the status or an exception into a code and the
+// last error.
 template <typename Body>
 attndb_code Call(Body&& body) noexcept {
   try {
@@ -57,7 +58,7 @@ attndb_code Call(Body&& body) noexcept {
 // Errors: kInvalidArgument naming the argument.
 Status NotNull(const void* pointer, const char* name);
 
-// malloc'ed copies, so that attndb_free is one function for all. Errors: kResourceExhausted.
+// Copies into malloc'ed memory, so that attndb_free serves all results. Errors: kResourceExhausted.
 Status CopyOut(const void* data, size_t num_bytes, void** out);
 Status TextOut(const std::string& text, char** out);
 

@@ -1,6 +1,5 @@
-// From the structs of c_api.h to the values of the C++ API: all that a C caller can get wrong about
-// sizes, null pointers and enum numbers is found here; what the values mean is the C++ API's to
-// check.
+// Converts the structs of c_api.h to values of the C++ API. Checks what only a C caller can get
+// wrong: sizes, null pointers and enum numbers. The C++ API checks what the values mean.
 //
 // Errors:  kInvalidArgument naming struct and field; kUnsupported for a field of a newer version.
 // Threads: stateless.
@@ -23,19 +22,20 @@
 
 namespace attndb::internal {
 
-// Errors of CopyStruct, kept out of the template.
+// Makes the error of CopyStruct, outside of the template.
 Status StructTooSmall(const char* name, size_t found, size_t expected);
 Status StructTooNew(const char* name, size_t found, size_t known);
 
-// The size of a struct's first version, the least that is accepted: its own unless it has grown.
+// Size of the struct's first version, the smallest that is accepted. Specialized for structs that
+// have grown since.
 template <typename Struct>
 inline constexpr size_t kLeastBytes = sizeof(Struct);
 template <>
 inline constexpr size_t kLeastBytes<attndb_layer_spec> = offsetof(attndb_layer_spec,
                                                                   denominator_logits);
 
-// `*from` as this library knows the struct: what an older caller lacks is zero, what a newer caller
-// has beyond must be zero.
+// Copies `*from` to the struct as this library knows it. Fields that an older caller lacks become
+// zero; bytes that only a newer caller has must be zero.
 template <typename Struct>
 Result<Struct> CopyStruct(const Struct* from, const char* name) {
   size_t struct_size = 0;
@@ -52,7 +52,8 @@ Result<Struct> CopyStruct(const Struct* from, const char* name) {
   return copy;
 }
 
-// `name` is the argument's, for the message. An output's data must be there even if it has no rows.
+// `name` is the argument's name, for messages. An output needs its data pointer even if it has no
+// rows.
 Result<TensorView> ToView(const attndb_tensor* tensor, const char* name);
 Result<MutableTensorView> ToMutableView(const attndb_tensor* tensor, const char* name);
 // `count` tensors, each with the struct_size of the first.

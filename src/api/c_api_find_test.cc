@@ -38,7 +38,7 @@ class CApiFindTest : public test::DBFixture {
     const uint32_t num_kv_heads = model_.spec().layers[1].num_kv_heads;
     const uint32_t dim = model_.spec().layers[1].head_dim;
     view_ = test::ViewOf(q_, num_kv_heads, dim);
-    view_.shape[1] = 1;  // Of the first kv head.
+    view_.shape[1] = 1;  // The view is of the first kv head alone.
     std::memset(&tensor_, 0, sizeof tensor_);
     tensor_.struct_size = sizeof tensor_;
     tensor_.data = q_.data();

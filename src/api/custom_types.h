@@ -1,5 +1,5 @@
-// A caller's own types of queries and indexes (attndb/custom_index.h), made known to what plans are
-// parsed by, what runs them and what is derived for them.
+// Adds a caller's own types of queries and indexes (attndb/custom_index.h) to the plans that can be
+// parsed, to what runs them, and to the kinds of derived objects.
 //
 // Threads: stateless.
 #ifndef ATTNDB_API_CUSTOM_TYPES_H_
@@ -15,12 +15,12 @@
 
 namespace attndb::internal {
 
-// Whether the types can be added to what plans can name now.
-// Errors: kInvalidArgument, with the type and what is wrong: a name that is no word or is taken,
-//         keys whose range is none, no index, too many.
+// Checks that the types can be added to `plans`.
+// Errors: kInvalidArgument naming the type and its fault: a name that is no word or is taken, an
+//         argument with an empty range, no index, too many types.
 Status CheckCustomTypes(std::span<const CustomIndexType> types, const planner::PlanRegistry& plans);
 
-// REQUIRES, of each: CheckCustomTypes is Ok.
+// REQUIRES, here and below: CheckCustomTypes is Ok for the types.
 void AddCustomPlans(std::span<const CustomIndexType> types, planner::PlanRegistry* plans);
 void AddCustomSearches(std::span<const CustomIndexType> types, attention::Registry* operators);
 void AddCustomKinds(std::span<const CustomIndexType> types, derived::Kinds* kinds);

@@ -1,4 +1,4 @@
-// What all DB handles and sessions of an open store share: it puts the rooms together.
+// An open store, shared by all of its DB handles and sessions. It puts the rooms together.
 //
 // Parts:   opening here; sessions in open_session.cc, over several contexts in session_over.cc;
 //          what plans are priced by in machine.cc; finding passages in find.cc.
@@ -37,14 +37,13 @@ namespace attndb::internal {
 
 class Database : public std::enable_shared_from_this<Database>, public SessionHost {
  public:
-  // What plans are made of, what runs them, and what they are priced by; what rows are read
-  // through.
+  // Replaces what plans are parsed from and priced by, and how rows are read.
   struct Planning {
-    // Null: what this version has.
+    // Null: the plans of this version.
     std::shared_ptr<const planner::PlanRegistry> registry;
     std::shared_ptr<const attention::Registry> operators;
-    std::optional<planner::MachineConstants> machine;  // Instead of this machine's.
-    // Null: layers that stay in memory.
+    std::optional<planner::MachineConstants> machine;  // Empty: this machine's constants.
+    // Makes what a session reads its chain's rows through. Null: layers that stay in memory.
     std::function<std::unique_ptr<storage::ChainSource>()> make_rows;
   };
 
@@ -66,7 +65,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
 
   // --- As DB, for the tenant of that name. ---
 
-  // Reuses at most `max_reuse` tokens.
+  // Reuses at most `max_reuse` tokens of what is stored.
   Result<std::unique_ptr<SessionImpl>> OpenSession(const std::string& tenant, const ModelSpec& spec,
                                                    std::span<const TokenId> tokens,
                                                    uint64_t max_reuse,
@@ -131,7 +130,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   SessionParts PartsOfSessions();
 
   // machine.cc
-  // What was measured before, or fixed prices.
+  // Takes the constants that were measured before, or fixed prices.
   void TakeMachine() ATTNDB_EXCLUDES(machine_mutex_);
   void KeepMachine(planner::MachineConstants machine) ATTNDB_REQUIRES(machine_mutex_);
 
@@ -139,7 +138,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   Result<FindResult> SearchStored(const std::string& tenant, const ModelSpec& spec,
                                   const FindQuery& query, const FindOptions& options);
 
-  // What a session starts from, its chain left out.
+  // All that a session starts with, but for its chain.
   Result<SessionSeed> SeedOf(const std::string& tenant, const ModelSpec& spec,
                              const SessionOptions& options);
 
@@ -152,16 +151,18 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   ThreadPool pool_;
   Hints hints_;
   std::unique_ptr<store::ContextStore> store_;  // Constant after Open.
-  SessionParts session_parts_;                  // Likewise.
+  SessionParts session_parts_;                  // Constant after Open.
   const SessionSettings session_settings_;
 
-  const planner::MachineConstants default_machine_;  // Given, or fixed prices.
-  Mutex machine_mutex_;  // One measures. A leaf, but for the mutex of hints_.
+  const planner::MachineConstants default_machine_;  // Given to Open, or fixed prices.
+  Mutex machine_mutex_;  // Held by the thread that measures. A leaf, but for the mutex of hints_.
   std::unique_ptr<const planner::MachineConstants> known_machine_ ATTNDB_GUARDED_BY(machine_mutex_);
-  // What Machine gives. Set once more when it was measured: released with the constants that it
-  // points to, which stay; acquired by who reads them.
+  // What Machine returns. It is replaced once, when the machine is measured: stored with release
+  // and loaded with acquire, for the constants that it points to. Those that it pointed to before
+  // stay.
   std::atomic<const planner::MachineConstants*> machine_ = nullptr;
-  std::atomic<bool> asked_to_measure_ = false;  // Relaxed: the lanes order the rest.
+  // Whether a measurement was asked for. Relaxed: the lanes order the rest.
+  std::atomic<bool> asked_to_measure_ = false;
 
   // Counters since open: independent, so relaxed.
   std::atomic<uint64_t> num_sessions_ = 0;
@@ -170,7 +171,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   std::atomic<uint64_t> num_reused_tokens_ = 0;
 };
 
-// The spec with its defaults filled in: what identity and arithmetic are built on.
+// Fills in the spec's defaults: identity and arithmetic are built on the result.
 ModelSpec Resolve(ModelSpec spec);
 
 }  // namespace attndb::internal

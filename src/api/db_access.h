@@ -14,7 +14,7 @@ namespace attndb::internal {
 struct DbAccess {
   // A handle for the tenant "default", as DB::Open gives it.
   static DB Wrap(std::shared_ptr<Database> database) { return {std::move(database), "default"}; }
-  // As long as the handle lives.
+  // Valid as long as the handle lives.
   static Database* database(const DB& db) { return db.database_.get(); }
 };
 

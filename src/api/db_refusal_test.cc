@@ -177,7 +177,7 @@ struct SpecChange {
   std::function<void(ModelSpec*)> apply;
 };
 
-// Of the fields of layer `layer`, which are those of ToyModel.
+// Changes of the fields of layer `layer`, whose values are those of ToyModel.
 std::vector<SpecChange> LayerChanges(LayerId layer) {
   const auto change = [layer](std::string message, auto apply) {
     return SpecChange{"layer " + std::to_string(layer) + ": " + std::move(message),

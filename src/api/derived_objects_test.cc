@@ -49,7 +49,7 @@ class DerivedObjectsTest : public DBFixture {
     ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
     return Probe(&start.session);
   }
-  // ... and when all is ready that it asked for.
+  // As AskOnce, when all is ready that the session asked for.
   std::vector<float> AskOf(const DB& db, const Tokens& stored) {
     (void)AskOnce(db, stored);
     ATTNDB_EXPECT_OK(db.WaitForBackground());

@@ -94,7 +94,7 @@ std::string Range(uint64_t first, uint64_t last) {
   return std::to_string(first) + (first == last ? "" : "-" + std::to_string(last));
 }
 
-// Of the heads that have a figure, which is negative where it is unknown.
+// Mean over the heads that have a figure; a negative figure is unknown.
 struct Known {
   void Add(double value) {
     if (value < 0) return;

@@ -1,4 +1,4 @@
-// A find as it is asked for: checks of its arrays and options, and q as keys are stored.
+// Checks arrays and options of a find, and brings q into the layout that keys are stored in.
 //
 // Errors:  kInvalidArgument naming what was expected and found.
 // Threads: pure functions.
@@ -16,7 +16,7 @@ namespace attndb::internal {
 
 Status CheckFindOptions(const FindOptions& options);
 
-// One a head of the query. REQUIRES: spec is valid.
+// One question for each head of the query. REQUIRES: spec is valid.
 Result<std::vector<find::HeadQuestion>> HeadQuestionsOf(const ModelSpec& spec,
                                                         const FindQuery& query);
 

@@ -21,7 +21,7 @@ class GrownGraphsTest : public DBFixture {
  protected:
   struct Answers {
     std::vector<float> narrow;
-    double error = 0;  // Of a search so wide that it visits all keys.
+    double error = 0;  // Error of a search so wide that it visits all keys.
   };
 
   GrownGraphsTest() : DBFixture(/*background_builds=*/true) {}

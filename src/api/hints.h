@@ -4,7 +4,7 @@
 //
 // On disk: hints.json beside the catalog, at most kMaxFileBytes; written whole, under another name
 //          first. Not synced: a crash may lose it. Format: docs/formats/hints.md.
-// Errors:  none. What can't be read or written is not there.
+// Errors:  none. What can't be read or written counts as missing.
 // Threads: thread-safe.
 #ifndef ATTNDB_API_HINTS_H_
 #define ATTNDB_API_HINTS_H_
@@ -23,12 +23,12 @@
 
 namespace attndb::internal {
 
-using ContextStatistics = std::vector<std::vector<planner::HeadStatistics>>;  // By layer, kv head.
+using ContextStatistics = std::vector<std::vector<planner::HeadStatistics>>;  // [layer][kv head]
 
 class Hints {
  public:
   static constexpr uint64_t kMaxFileBytes = 16 << 20;
-  static constexpr size_t kMaxContexts = 64;  // Those that were noted last.
+  static constexpr size_t kMaxContexts = 64;  // The contexts that were noted last are kept.
   static constexpr size_t kMaxMachines = 16;
 
   // `file_system` must outlive the hints. Reads the file of folder `dir`, if it is there.

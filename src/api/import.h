@@ -31,9 +31,9 @@ class ImportSource {
 
   // K and V of tokens `range` of `layer`.
   virtual Result<LayerKv> Rows(LayerId layer, TokenRange range) = 0;
-  // Of how many last tokens it has q of `layer`; 0 = of none.
+  // Number of last tokens of which the source has q of `layer`; 0 = none.
   virtual uint64_t num_queries(LayerId layer) const = 0;
-  // q of tokens `range`, all of which are among them.
+  // q of tokens `range`, all of which are among these last tokens.
   virtual Result<TensorView> Queries(LayerId layer, TokenRange range) = 0;
 };
 
@@ -43,7 +43,8 @@ struct ImportRequest {
   std::span<const TokenId> tokens;
   int64_t first_position = 0;
   StoreOptions store;
-  // After each piece but the last, with tokens done and in all; false cancels. May be null.
+  // Called after each piece but the last, with the tokens done and in all; false cancels. May be
+  // null.
   std::function<bool(uint64_t tokens_done, uint64_t tokens_total)> progress;
 };
 

@@ -1,4 +1,4 @@
-// What an index that a user names is in the list of derived kinds.
+// Translates an index that a user names to the derived kind that it is built as.
 //
 // Errors:  kInvalidArgument, with what is known.
 // Threads: stateless.
@@ -13,9 +13,9 @@
 
 namespace attndb::internal {
 
-// The use (derived/kinds.h) of what plans with this index find keys by: "planes", "clustered",
-// "graph", "quest", "infllm", "wave", "pq" or "pq,m=4,b=8"; or of what tells static tokens,
-// "static=prefill".
+// The use (derived/kinds.h) of the object by which plans with this index find keys: "planes",
+// "clustered", "graph", "quest", "infllm", "wave", "pq" or "pq,m=4,b=8"; or of the ranking that
+// tells static tokens, "static=prefill".
 Result<std::string> IndexUse(std::string_view text, const planner::PlanRegistry& plans);
 
 }  // namespace attndb::internal

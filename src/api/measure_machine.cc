@@ -38,10 +38,10 @@ constexpr uint64_t kMinBytes = 8 * kMiB;
 constexpr uint64_t kMaxBytes = 256 * kMiB;
 constexpr size_t kMaxGroup = kBaseGroups.back();
 constexpr uint32_t kScanBits[] = {8, 4};
-constexpr size_t kTokens = 32768;         // Of one measurement of a kernel,
-constexpr size_t kRows = 8192;            // ... of rows here and there,
-constexpr uint64_t kHeadTokens = 131072;  // ... of a head of so many tokens,
-constexpr size_t kFewTokens = 4096;       // ... and of a search with few tokens.
+constexpr size_t kTokens = 32768;         // Tokens of one measurement of a kernel.
+constexpr size_t kRows = 8192;            // Rows of one measurement of rows at random places.
+constexpr uint64_t kHeadTokens = 131072;  // Tokens of the head that rows are taken from.
+constexpr size_t kFewTokens = 4096;       // Tokens of a search with few tokens.
 constexpr int kPasses = 3;
 constexpr double kSampledShare = 16;  // As for auto(error=0.01).
 constexpr uint64_t kDrawnRows = 800;
@@ -241,7 +241,7 @@ class Bench {
   size_t next_ = 0;
   uint64_t sink_ = 0;
   std::vector<float> q_;
-  std::vector<int8_t> codes_;  // Of every q row.
+  std::vector<int8_t> codes_;  // Codes of every q row.
   std::vector<float> scores_;
   std::vector<float> weights_;
   std::vector<float> out_;

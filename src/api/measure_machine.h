@@ -14,13 +14,13 @@
 
 namespace attndb::internal {
 
-// Default constants, with what they hold for: processor, instruction set, number of cores.
+// Fixed constants, with the processor, instruction set and number of cores that they stand for.
 planner::MachineConstants DefaultMachine();
 
 // Bytes of the buffer that streams are measured over.
 uint64_t MeasuredBytes();
 
-// Errors: kResourceExhausted (no memory for the buffer).
+// Measures this machine. Errors: kResourceExhausted (no memory for the buffer).
 Result<planner::MachineConstants> MeasureMachine(uint64_t buffer_bytes);
 
 }  // namespace attndb::internal

@@ -89,7 +89,7 @@ class ContextJoin {
 
  private:
   SessionSeed* const seed_;
-  std::vector<std::vector<TokenId>> texts_;  // Of the contexts, whole.
+  std::vector<std::vector<TokenId>> texts_;  // All tokens of each context.
   uint64_t longest_ = 0;
 };
 

@@ -197,7 +197,7 @@ TEST_F(SessionOverTest, PlansChooseAmongAllContextsByTwoThreads) {
   EXPECT_LT(OutputError(model_, ProbeAt(&whole, 5119), exact), 2e-3);
   struct Case {
     const char* plan;
-    const char* same_as;  // Of the session with one tail; null: full.
+    const char* same_as;  // Plan of the session with one tail that gives the same; null: full.
     double tolerance;
   };
   const Case kCases[] = {

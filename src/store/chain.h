@@ -54,7 +54,7 @@ struct StoreRequest {
   ContextId base = ContextId::kNone;
   std::vector<storage::ChainEntry> chain;
   uint64_t num_stored = 0;
-  storage::SegmentSource* tail = nullptr;  // Of the others. Not owned.
+  storage::SegmentSource* tail = nullptr;  // Rows of the other tokens. Not owned.
   StoreOptions options;
 
   uint64_t num_new() const { return tokens.size() - num_stored; }
@@ -64,21 +64,21 @@ struct Stored {
   ContextId context = ContextId::kNone;
   // Holds all tokens. It is empty if nothing was new: then the request's chain holds them.
   std::vector<storage::ChainEntry> chain;
-  std::shared_ptr<const void> hold;  // As long as it lives the context is not evicted.
+  std::shared_ptr<const void> hold;  // While it lives, the context is not evicted.
 };
 
-// The contexts that are looked through, and their segments: shared ones once.
+// The contexts that a search looks through, and their segments; shared ones are listed once.
 struct SearchSet {
-  // A context's use of a run.
+  // How a context uses a run.
   struct RunUse {
-    size_t context = 0;        // Of `contexts`.
-    uint64_t first_token = 0;  // Of the context, that is the run's first.
+    size_t context = 0;        // Index in `contexts`.
+    uint64_t first_token = 0;  // Token of the context at which the run begins.
     uint64_t num_tokens = 0;
   };
   struct Run {
     std::shared_ptr<storage::Segment> segment;
-    uint64_t num_tokens = 0;   // That any of the contexts uses.
-    uint64_t first_token = 0;  // The least of its uses': where it stands in a context.
+    uint64_t num_tokens = 0;   // The most tokens that any of the contexts uses.
+    uint64_t first_token = 0;  // The least first_token of its uses.
     std::vector<RunUse> uses;  // In the order of contexts.
 
     // The first context that has all of these tokens of the run.

@@ -47,8 +47,8 @@ std::vector<MergeLink> LinksOf(const ContextDetail& detail) {
   return links;
 }
 
-// Of links with the same number of contexts only the last can be used for more tokens elsewhere:
-// what follows a link begins where its use ends, and the same contexts have that.
+// Among links with the same number of contexts, only the last can be used for more tokens
+// elsewhere: what follows a link begins where its use ends, and the same contexts have that.
 Run RunOf(const ContextDetail& detail, const MergeChoice& choice) {
   const auto chain = detail.chain.begin();
   Run run(chain + static_cast<int64_t>(choice.begin), chain + static_cast<int64_t>(choice.end));

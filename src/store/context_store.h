@@ -81,16 +81,17 @@ class ContextStore final : private derived::Store {
 
   // --- From a prompt to what is stored of it. The spec's defaults are resolved. ---
 
-  // What is reused of the prompt. Looks again where what it found turns out to be damaged, or gone.
+  // Opens what is reused of the prompt. Looks again where what it found turns out to be damaged, or
+  // gone.
   // Errors: as DB::CreateSession.
   Result<Prefix> OpenPrefix(const std::string& tenant, const ModelSpec& spec,
                             std::span<const TokenId> tokens, const SessionOptions& options)
       ATTNDB_EXCLUDES(use_mutex_);
-  // The context and all of its tokens. Errors: as DB::CreateSessionOver.
+  // Opens the context with all of its tokens. Errors: as DB::CreateSessionOver.
   Result<WholeContext> OpenNamed(const std::string& tenant, const ModelSpec& spec,
                                  const std::string& name, int64_t first_position)
       ATTNDB_EXCLUDES(use_mutex_);
-  // The contexts that a search may look through, oldest first, opened. Errors: as DB::Find.
+  // Opens the contexts that a search may look through, oldest first. Errors: as DB::Find.
   Result<SearchSet> OpenForSearch(const std::string& tenant, const ModelSpec& spec,
                                   std::span<const std::string> names) ATTNDB_EXCLUDES(use_mutex_);
   Result<StoredText> TextOf(const std::string& tenant, std::string_view context) const;
@@ -103,14 +104,14 @@ class ContextStore final : private derived::Store {
 
   // Durable when it returns. What it merged is held by who has the request's chain: see Sweep.
   Result<Stored> Store(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
-  // What Store would refuse for its options, or for `new_bytes` of K and V.
+  // The errors of Store that its options, or `new_bytes` of K and V, would cause.
   Status CheckStore(const std::string& tenant, const StoreOptions& options, uint64_t new_bytes)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   Status Drop(const std::string& tenant, std::string_view context)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   Status Compact(const std::string& tenant, const CompactOptions& options)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
-  // Objects of the kind, of each segment of the context.
+  // Builds objects of the kind for each segment of the context.
   Result<BuildReport> Build(const std::string& tenant, std::string_view context,
                             const derived::Kind& kind, const BuildOptions& options);
 
@@ -123,8 +124,8 @@ class ContextStore final : private derived::Store {
   std::shared_ptr<const void> Hold(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
   // Removes the files of segments that lost their last context and, since, their last reader.
   void Sweep() ATTNDB_EXCLUDES(use_mutex_);
-  // The segment's rows could not be read. If `status` says that its bytes are wrong, it will be
-  // quarantined: by the background, or by who looks into the catalog before that.
+  // Notes that the segment's rows could not be read. If `status` says that its bytes are wrong, it
+  // will be quarantined: by the background, or by the next call that looks into the catalog.
   void NoteDamage(const storage::Segment& segment, const Status& status);
 
   // --- Admin: as DB. ---
@@ -137,7 +138,7 @@ class ContextStore final : private derived::Store {
   Status SetQuota(const std::string& tenant, uint64_t bytes);
   Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b);
   Result<VerifyReport> Verify(const std::string& tenant, const VerifyOptions& options);
-  // Without what sessions and memory count.
+  // Without the figures of sessions and memory.
   Result<DBStats> Stats(const std::string& tenant) const;
 
   // --- What sessions read and ask for. ---
@@ -147,11 +148,11 @@ class ContextStore final : private derived::Store {
   derived::Lanes* background() { return &background_; }
 
  private:
-  // To make room for a Store.
+  // What to remove to make room for a Store.
   struct Victims {
     std::vector<ContextId> contexts;
     uint64_t freed_bytes = 0;
-    bool objects = false;  // All derived objects of the tenant's as well.
+    bool objects = false;  // Whether all derived objects of the tenant are removed, too.
   };
   // A context found for a prompt.
   struct Match {
@@ -161,7 +162,8 @@ class ContextStore final : private derived::Store {
 
   Status RemoveOrphans();
   Status CheckWritable() const;
-  Result<Tenant> TenantOf(const std::string& name) const;  // kNotFound, as if it were empty.
+  // An unknown tenant has the id kNone, and no contexts.
+  Result<Tenant> TenantOf(const std::string& name) const;
   Result<ContextRecord> Find(const std::string& tenant, std::string_view context) const;
   // `spec` is that of its model.
   ContextInfo InfoOf(const ContextDetail& detail, const ModelSpec& spec) const;
@@ -183,10 +185,11 @@ class ContextStore final : private derived::Store {
   Result<Match> FindPrefix(const Tenant& tenant, const ModelSpec& spec,
                            std::span<const TokenId> tokens, const SessionOptions& options) const;
   bool IsExpired(const ContextRecord& context) const;
-  // `status` says why a segment that the catalog names can't be read. Where its bytes are wrong or
-  // missing it is quarantined, if the store may be written to: then kCorruption. Else `status`.
+  // The error for a segment that the catalog names and that could not be read with `status`. Where
+  // its bytes are wrong or missing, it is quarantined, if the store may be written to: then
+  // kCorruption. Otherwise `status`.
   Status QuarantineIfDamaged(SegmentId segment, Status status) const;
-  // Opens the context's first segments, up to `tokens`, which they must hold.
+  // Opens the context's first segments, as many as hold `tokens`, which the context must have.
   Result<Chain> OpenChain(ContextId context, std::span<const TokenId> tokens)
       ATTNDB_EXCLUDES(use_mutex_);
   Result<Prefix> OpenMatch(const Match& match, std::span<const TokenId> tokens);
@@ -200,24 +203,24 @@ class ContextStore final : private derived::Store {
   // Why the context can't be searched by this model; nothing if it can.
   Result<std::optional<std::string>> ReasonToSkip(const ContextRecord& context,
                                                   const ModelSpec& spec) const;
-  // Opens the context's segments that no context before has. `run_of`: those of the set, by
-  // segment.
+  // Adds the context to the set. Opens those of its segments that no earlier context has. `run_of`:
+  // runs of the set, by segment.
   Status AddContext(const ContextRecord& context, std::map<SegmentId, size_t>* run_of,
                     SearchSet* set) ATTNDB_EXCLUDES(use_mutex_);
 
   // publish.cc
   Result<Stored> StoreOnce(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
-  // Too full, perhaps, for what is to be stored.
+  // Whether the disk may be too full for what is to be stored.
   bool IsDiskFull(const StoreRequest& request) const;
   Result<SegmentRecord> SealTail(const StoreRequest& request, ModelId model)
       ATTNDB_REQUIRES(store_mutex_);
   Result<Stored> Publish(const StoreRequest& request, const Tenant& tenant)
       ATTNDB_REQUIRES(store_mutex_);
-  // That the name may be given to a new context.
+  // Checks that the name may be given to a new context.
   Status CheckName(const Tenant& tenant, const StoreOptions& options) const;
 
   // eviction.cc
-  // What must go before `new_bytes` more fit into the quota.
+  // What must be removed before `new_bytes` more fit into the quota.
   Result<Victims> ChooseVictims(const Tenant& tenant, uint64_t new_bytes) const
       ATTNDB_EXCLUDES(use_mutex_);
   // Contexts to evict before `missing_bytes` are free, by what their segments give back, with or
@@ -226,15 +229,17 @@ class ContextStore final : private derived::Store {
       ATTNDB_EXCLUDES(use_mutex_);
   // Removes a segment that was sealed and that no commit names.
   void DiscardSegment(SegmentId id);
-  // The same after the commit that should name it gave `status`. A commit that failed while it was
-  // written may yet be found by who opens the store after a crash; then its segment must be there.
+  // As DiscardSegment, after the commit that should name it gave `status`. A commit that failed
+  // while it was written may yet be found when the store is opened after a crash; then its segment
+  // must be there.
   void DiscardUnpublished(SegmentId id, const Status& status) ATTNDB_REQUIRES(store_mutex_);
-  // After a later commit, which has overwritten what failed before.
+  // Discards the segments of doubtful_. Called after a later commit, which has overwritten the
+  // failed one.
   void DiscardDoubtful() ATTNDB_REQUIRES(store_mutex_);
   Status ExpireContexts() ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
-  // Those that had readers when they lost their last context.
+  // Segments that had readers when they lost their last context.
   std::vector<SegmentId> Unreferenced() const ATTNDB_EXCLUDES(use_mutex_);
-  // Removes those segments that nobody reads; the others when their readers are gone.
+  // Removes those of the segments that nobody reads, and the others when their readers are gone.
   void RemoveUnreferenced(std::span<const SegmentId> segments) ATTNDB_EXCLUDES(use_mutex_);
 
   // merge.cc
@@ -243,8 +248,8 @@ class ContextStore final : private derived::Store {
       ATTNDB_EXCLUDES(use_mutex_);
   // Called before each layer with bytes of K and V of the run that are copied; false cancels.
   using MergeProgress = std::function<bool(uint64_t bytes_done)>;
-  // One segment in place of the run, each cut to what is used of it. Quarantines what is damaged of
-  // the run. `progress` may be null.
+  // Puts one segment in the place of the run, with what is used of each of its segments.
+  // Quarantines segments of the run that are damaged. `progress` may be null.
   Status MergeRun(std::span<const ChainSegment> run, const MergeProgress& progress)
       ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
   Status TryMergeRun(std::span<const ChainSegment> run, const MergeProgress& progress)
@@ -263,39 +268,39 @@ class ContextStore final : private derived::Store {
       ATTNDB_EXCLUDES(use_mutex_);
 
   // derived_objects.cc
-  static derived::SegmentFacts FactsOf(const SegmentRecord& record);  // Without wishes.
+  static derived::SegmentFacts FactsOf(const SegmentRecord& record);  // Does not look for wishes.
   Result<derived::SegmentFacts> FactsAndWishes(const SegmentRecord& record) const;
   bool writes_objects() const { return options_.background_builds && !options_.read_only; }
-  // Drops objects of kinds that the ones we read took the place of. Their files become orphans.
+  // Drops objects of kinds that newer kinds have replaced. Their files become orphans.
   Status ForgetFormerKinds();
   // Segments of one tenant, or of all with kNone, that lack what every segment has, or
   // what was wished for.
   Result<std::set<SegmentId>> SegmentsToBuild(TenantId tenant) const;
-  // Builds what they lack in the background.
+  // Builds, in the background, what these segments lack.
   Status ScheduleMissing(TenantId tenant);
-  Result<uint64_t> CountPending(TenantId tenant) const;  // Of one tenant.
-  // The same for a segment.
+  Result<uint64_t> CountPending(TenantId tenant) const;  // Number of these segments, of one tenant.
+  // Builds, in the background, what the segment lacks.
   void ScheduleObjects(SegmentId segment);
-  // The same for the segments of a chain that hold tokens from this one on.
+  // Builds, in the background, what the chain's segments that hold tokens from `first_token` on
+  // lack.
   void ScheduleFrom(std::span<const storage::ChainEntry> chain, uint64_t first_token);
-  // With grow_graphs, what is built of the merged segment goes on from what the run's first has.
+  // With grow_graphs: graphs of the merged segment are grown from those of the run's first segment.
   void NoteGrowth(std::span<const ChainSegment> run, const SegmentRecord& merged);
-  // The catalog names them no more.
+  // Forgets objects that the catalog no longer names, and removes their files.
   void ForgetObjects(std::span<const storage::ObjectName> names);
-  // All of a tenant's, or of all with kNone; false if the catalog could not.
+  // Drops all objects of a tenant, or of all with kNone; false if the catalog could not.
   bool DropObjects(TenantId tenant);
-  // The same on a full disk, and none is built meanwhile.
+  // Drops all objects of all tenants, as the disk is full, and cancels the builds.
   void GiveUpObjects() ATTNDB_EXCLUDES(store_mutex_);
   // Waits until the background has let go of segments that lost their last context: they count as
   // used as long as it reads them.
   void EndDroppedBuilds() ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
-  // Errors: kFailedPrecondition (there is no such segment any more).
+  // The segment to build from. Errors: kFailedPrecondition (it is gone).
   Result<SegmentRecord> SegmentToBuild(derived::SegmentId id) const;
-  // Errors: kFailedPrecondition (so many more bytes would leave too little of the disk to those who
-  // store).
+  // Errors: kFailedPrecondition (`new_bytes` more would leave too little of the disk for Stores).
   Status CheckDisk(uint64_t new_bytes) const;
-  // Errors: kFailedPrecondition (they do not fit into the tenant's quota: nothing is evicted for a
-  // derived object).
+  // Errors: kFailedPrecondition (`new_bytes` more do not fit into the tenant's quota: nothing is
+  //         evicted for a derived object).
   Status CheckRoom(TenantId id, uint64_t new_bytes) const;
 
   // As derived/store.h.
@@ -319,19 +324,21 @@ class ContextStore final : private derived::Store {
   const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
 
   const std::unique_ptr<Catalog> catalog_;
-  mutable DamageReports damage_reports_;  // Written down by who reads the catalog.
+  mutable DamageReports damage_reports_;  // Written to the catalog by calls that read it.
   SegmentRegistry registry_;
   const derived::ObjectFiles object_files_;
   derived::Cache objects_;
   derived::Builder builder_;
 
   Mutex store_mutex_;  // One Store, merge or eviction at a time.
-  // Sealed, and their commit failed: see DiscardUnpublished.
+  // Segments whose commit failed: see DiscardUnpublished.
   std::set<SegmentId> doubtful_ ATTNDB_GUARDED_BY(store_mutex_);
 
   mutable Mutex use_mutex_;
-  std::map<ContextId, uint32_t> in_use_ ATTNDB_GUARDED_BY(use_mutex_);  // How often.
-  std::set<SegmentId> unreferenced_ ATTNDB_GUARDED_BY(use_mutex_);      // Somebody reads them yet.
+  // Number of uses of each context.
+  std::map<ContextId, uint32_t> in_use_ ATTNDB_GUARDED_BY(use_mutex_);
+  // Segments without a context that still have readers.
+  std::set<SegmentId> unreferenced_ ATTNDB_GUARDED_BY(use_mutex_);
 
   // Counters since open: independent, so relaxed.
   std::atomic<uint64_t> num_stores_ = 0;

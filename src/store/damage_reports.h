@@ -1,5 +1,5 @@
-// Segments whose rows turned out to be wrong while a session read them, until the catalog knows: a
-// session only takes a note, which costs it no wait for a disk.
+// Notes of segments whose rows turned out to be wrong while a session read them. A session only
+// takes the note and waits for no disk; the catalog learns of it later.
 //
 // Threads: thread-safe. Latching order: writing_, the catalog's, mutex_, which is a leaf.
 #ifndef ATTNDB_STORE_DAMAGE_REPORTS_H_
@@ -21,8 +21,8 @@ class DamageReports {
   // `damage` says what was expected and found.
   void Note(SegmentId segment, const std::string& damage) ATTNDB_EXCLUDES(mutex_);
   // Quarantines what was noted: when it returns the catalog knows, whichever thread wrote it down.
-  // May wait for the catalog. If that can't be written the note is lost: who reads the segment next
-  // takes it again.
+  // May wait for the catalog. If that can't be written the note is lost: the next reader of the
+  // segment takes it again.
   void Quarantine() ATTNDB_EXCLUDES(writing_, mutex_);
 
  private:

@@ -25,8 +25,8 @@ inline constexpr size_t kMinSharedRun = 8;
 
 struct MergeLink {
   uint64_t num_tokens = 0;
-  uint32_t num_contexts = 1;  // That use it: more than one, and it is shared.
-  bool mergeable = true;      // Of the same model as the others, and not damaged.
+  uint32_t num_contexts = 1;  // Contexts that use the segment; it is shared if there are several.
+  bool mergeable = true;      // Whether its model is that of the others, and it is not damaged.
 };
 
 struct MergeChoice {
@@ -39,8 +39,8 @@ std::optional<MergeChoice> ChooseMerge(std::span<const MergeLink> chain);
 
 // Which segments Compact merges, and how far.
 struct CompactRule {
-  uint64_t small_tokens = kSmallTokens;  // Segments below this ...
-  uint64_t max_tokens = UINT64_MAX;      // ... become ones of at most this.
+  uint64_t small_tokens = kSmallTokens;  // Segments below this are merged.
+  uint64_t max_tokens = UINT64_MAX;      // A merged segment has at most so many tokens.
 };
 
 // What Compact merges: disjoint runs, in order, of at least two small segments that the same number

@@ -1,4 +1,4 @@
-// Why no more of a prompt is reused than is, in words.
+// Says in words why no more of a prompt is reused.
 //
 // Threads: stateless.
 #ifndef ATTNDB_STORE_PREFIX_REASONS_H_
@@ -14,7 +14,7 @@
 
 namespace attndb::store {
 
-// A sentence each. `report` is of these tokens.
+// One sentence for each reason. `report` is about `tokens`.
 std::vector<std::string> PrefixReasons(const PrefixReport& report, std::span<const TokenId> tokens,
                                        const SessionOptions& options);
 

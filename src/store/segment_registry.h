@@ -27,7 +27,7 @@ class SegmentRegistry {
   // Open segments that nobody reads are closed beyond this; a process may have 1,024 files open.
   static constexpr size_t kMaxIdle = 256;
 
-  // All must outlive the registry.
+  // All arguments must outlive the registry.
   SegmentRegistry(storage::FileSystem* file_system, std::string dir, Catalog* catalog,
                   storage::MemoryBudget* budget)
       : file_system_(file_system), dir_(std::move(dir)), catalog_(catalog), budget_(budget) {}
@@ -37,7 +37,7 @@ class SegmentRegistry {
   Result<std::shared_ptr<storage::Segment>> Get(const SegmentRecord& record)
       ATTNDB_EXCLUDES(mutex_);
 
-  // A second opening of its own, that knows nothing of what was verified before: for Verify.
+  // Opens the segment a second time, for Verify: nothing that was verified before counts.
   Result<std::shared_ptr<storage::Segment>> OpenAfresh(const SegmentRecord& record)
       ATTNDB_EXCLUDES(mutex_);
 
@@ -45,10 +45,10 @@ class SegmentRegistry {
   bool InUse(SegmentId id) const ATTNDB_EXCLUDES(mutex_);
   size_t num_open() const ATTNDB_EXCLUDES(mutex_);
 
-  // Lets go of it; who holds it can go on.
+  // Takes the segment out of the registry; its readers go on.
   void Forget(SegmentId id) ATTNDB_EXCLUDES(mutex_);
 
-  // What a segment of `model` is compared with, but for its own numbers.
+  // The identity that segments of `model` are checked against, without their own numbers.
   Result<storage::SegmentIdentity> IdentityOf(ModelId model) ATTNDB_EXCLUDES(mutex_);
 
  private:
@@ -59,8 +59,8 @@ class SegmentRegistry {
   };
 
   Result<storage::SegmentExpectation> Expect(const SegmentRecord& record);
-  // Lets go of the segments that nobody else has, the longest unused first, while there are too
-  // many. The caller destroys them when it no longer holds the lock.
+  // Takes out segments that nobody else holds, the longest unused first, while there are too many.
+  // The caller destroys them after it has released the lock.
   std::vector<SegmentPtr> Shrink() ATTNDB_REQUIRES(mutex_);
 
   storage::FileSystem* const file_system_;

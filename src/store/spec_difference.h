@@ -1,4 +1,4 @@
-// In which field two models' specs differ, in words, for who gave a context's name.
+// Names the first field in which two models' specs differ, where a caller named a context.
 //
 // Threads: stateless.
 #ifndef ATTNDB_STORE_SPEC_DIFFERENCE_H_

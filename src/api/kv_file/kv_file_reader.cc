@@ -165,7 +165,7 @@ class FileSource final : public ImportSource {
 
  private:
   const KvFileReaderImpl* const file_;
-  AlignedBuffer k_, v_, q_;  // Of one piece of one layer.
+  AlignedBuffer k_, v_, q_;  // One piece of one layer.
 };
 
 }  // namespace

@@ -120,7 +120,7 @@ class KvFileWriterImpl {
 
   SafetensorsWriter file_;
   const KvFileContents contents_;
-  size_t num_written_ = 0;  // Of contents_.layers.
+  size_t num_written_ = 0;  // Layers of contents_.layers that are written.
   Status status_;           // Why nothing more can be written.
   std::vector<std::byte> block_;
   std::vector<std::byte> scratch_;

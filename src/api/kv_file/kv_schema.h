@@ -32,7 +32,7 @@ struct KvFileLayer {
 };
 
 struct KvSchema {
-  KvFileContents contents;  // Without the tokens themselves.
+  KvFileContents contents;  // Contents of the file, without the tokens.
   uint64_t num_tokens = 0;
   SafetensorsEntry tokens;          // I32 or I64.
   std::vector<KvFileLayer> layers;  // One for each of contents.layers.

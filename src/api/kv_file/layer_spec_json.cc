@@ -19,7 +19,7 @@ constexpr std::string_view kLayoutNames[] = {"none", "half", "interleaved"};
 // Parses without exceptions, and refuses what a tree would hide: repeated keys, deep nesting.
 Result<Json> ParseTree(std::string_view text) {
   constexpr int kMaxDepth = 4;
-  std::vector<std::set<std::string>> keys;  // Of the objects that are open.
+  std::vector<std::set<std::string>> keys;  // Keys of the objects that are open.
   std::string problem;
   const auto callback = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start) keys.emplace_back();

@@ -22,7 +22,7 @@
 
 namespace attndb::internal {
 
-// Of `num_layers` layers; it may be nullopt if the text is a list.
+// Parses the specs of `num_layers` layers; nullopt: as many as the list has.
 Result<std::vector<LayerSpec>> ParseLayerSpecs(std::string_view json,
                                                std::optional<uint64_t> num_layers);
 

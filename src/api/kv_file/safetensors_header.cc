@@ -171,9 +171,9 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader* const header_;
   Status status_;
   Place place_ = Place::kStart;
-  std::string key_;  // Whose value comes.
+  std::string key_;  // Key whose value comes next.
   std::set<std::string> names_;
-  std::set<std::string> fields_;  // Of tensor_.
+  std::set<std::string> fields_;  // Fields of tensor_ that were there.
   SafetensorsEntry tensor_;
   size_t num_offsets_ = 0;
 };

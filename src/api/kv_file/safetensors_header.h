@@ -39,7 +39,7 @@ struct SafetensorsHeader {
 // Bytes of an element; 0 for a type that is unknown.
 uint64_t SafetensorsElementBytes(std::string_view dtype);
 
-// "[2, 3]".
+// As "[2, 3]".
 std::string ShapeText(const std::vector<uint64_t>& shape);
 
 // `json` is the header without its length, `data_bytes` what the file has behind it.

@@ -61,20 +61,20 @@ class Catalog {
   // --- Tenants and models ---
 
   Result<std::optional<Tenant>> FindTenant(std::string_view name) const;
-  // Errors: kInvalidArgument (name: 1 to 64 of [A-Za-z0-9._-]).
+  // Finds the tenant, or adds it. Errors: kInvalidArgument (name: 1 to 64 of [A-Za-z0-9._-]).
   Result<Tenant> EnsureTenant(std::string_view name);
   // Errors: kNotFound.
   Result<Tenant> GetTenant(TenantId tenant) const;
   Status SetQuota(TenantId tenant, uint64_t bytes);
 
   Result<std::optional<ModelId>> FindModel(const ModelSpec& spec) const;
-  // Errors: kInvalidArgument (ModelSpec::Validate).
+  // Finds the model, or adds it. Errors: kInvalidArgument (ModelSpec::Validate).
   Result<ModelId> EnsureModel(const ModelSpec& spec);
   // The spec as it is stored: defaults resolved, RoPE layout as keys are stored.
   Result<ModelSpec> GetModel(ModelId model) const;
   // Whether KV of `model` may be used for `spec`: they are equal, or were declared so.
   Result<bool> SameModel(ModelId model, const ModelSpec& spec) const;
-  // Transitive, for the whole store, for good.
+  // Declares models with these fingerprints to be equal. Transitive, for the whole store, for good.
   // Errors: kInvalidArgument (a fingerprint is empty or longer than 256 bytes).
   Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b);
 
@@ -85,10 +85,10 @@ class Catalog {
   // Errors: kNotFound.
   Result<SegmentRecord> GetSegment(SegmentId segment) const;
   Result<std::vector<SegmentRecord>> Segments(TenantId tenant) const;
-  // Of all tenants; segments and companions.
+  // Names of all segments and companions, of all tenants.
   Result<std::vector<storage::ObjectName>> KnownObjects() const;
-  // Forgets those of `segments` that no context uses, with their companions; returns them: their
-  // files may go.
+  // Forgets those of `segments` that no context uses, with their companions. Returns them: their
+  // files may be removed then.
   Result<std::vector<SegmentRecord>> RemoveSegments(std::span<const SegmentId> segments);
   // Takes a damaged segment, and all contexts that use it, out of service. Returns these contexts.
   Result<std::vector<ContextRecord>> Quarantine(SegmentId segment, std::string_view damage);
@@ -97,21 +97,21 @@ class Catalog {
 
   // A number for a new companion: greater than all before it, and never handed out twice.
   Result<uint64_t> ReserveGeneration();
-  // Commits a companion whose files are durable, in the place of older ones of its kind, which are
-  // returned: their files may go.
+  // Commits a companion whose files are durable. Replaces older ones of its kind and returns them:
+  // their files may be removed.
   // Errors: kFailedPrecondition (the segment is gone or quarantined, or no context uses it);
   //         kAlreadyExists (there is one of this generation or a newer one).
   Result<std::vector<CompanionRecord>> PublishCompanion(SegmentId segment,
                                                         const CompanionRecord& companion);
-  // Forgets a companion; its files may go then. Whether it was there.
+  // Forgets a companion; its files may be removed then. Returns whether it was there.
   Result<bool> DropCompanion(SegmentId segment, std::string_view kind, uint64_t generation);
-  // Forgets all of a kind that nobody reads any more; their files are orphans then.
+  // Forgets all companions of a kind that this version no longer reads; their files become orphans.
   Status DropKind(std::string_view kind);
-  // Those that no segment requires, of one tenant, or of all with kNone.
+  // Names of the companions that no segment requires, of one tenant, or of all with kNone.
   Result<std::vector<storage::ObjectName>> DroppableCompanions(TenantId tenant) const;
-  // Forgets them. Returns their names.
+  // Forgets these companions. Returns their names.
   Result<std::vector<storage::ObjectName>> DropCompanions(TenantId tenant);
-  // Oldest first; of one tenant, or of all with kNone.
+  // Segments that lack a companion, oldest first; of one tenant, or of all with kNone.
   Result<std::vector<SegmentId>> SegmentsWithout(TenantId tenant,
                                                  const MissingCompanions& missing) const;
 
@@ -119,10 +119,10 @@ class Catalog {
   //     published, for the next process too. A merged segment takes over what its run had or was to
   //     have. A read-only catalog tells none, as its store builds none.
 
-  // Nothing if the segment is gone, quarantined, or has it.
+  // Does nothing if the segment is gone, quarantined, or has the companion.
   Status AddWish(SegmentId segment, std::string_view kind);
-  // Those that can be fulfilled: of segments that some context uses. Of one tenant, or of all with
-  // kNone; or of one segment. Oldest segment first.
+  // The wishes that can be fulfilled: some context uses their segments. Of one tenant, or of all
+  // with kNone; or of one segment. Oldest segment first.
   Result<std::vector<Wish>> Wishes(TenantId tenant) const;
   Result<std::vector<Wish>> WishesOf(SegmentId segment) const;
 
@@ -142,7 +142,7 @@ class Catalog {
   // Errors: kFailedPrecondition (a segment of the run is gone or quarantined); kInternal.
   Result<MergeOutcome> ReplaceRun(const MergeRequest& request);
 
-  // By name or "#id".
+  // Finds a context by its name or "#id".
   // Errors: kNotFound, alike for contexts of other tenants and for those that never were.
   Result<ContextRecord> FindContext(TenantId tenant, std::string_view context) const;
   Result<ContextRecord> GetContext(TenantId tenant, ContextId context) const;
@@ -150,7 +150,7 @@ class Catalog {
   Result<std::vector<ContextRecord>> List(TenantId tenant) const;
   // Cost: O(its segments * log of all); it does not grow with the contexts that share them.
   Result<ContextDetail> Describe(TenantId tenant, ContextId context) const;
-  // The same of those that are still there, in their order.
+  // Describes those of `contexts` that are still there, in the order given.
   Result<std::vector<ContextDetail>> DescribeAll(std::span<const ContextRecord> contexts) const;
   Result<std::vector<ChainLink>> Chain(ContextId context) const;
   Result<std::vector<TokenId>> Tokens(ContextId context) const;
@@ -170,8 +170,8 @@ class Catalog {
   // Bytes of the files of the tenant's segments, those that no context uses included.
   Result<uint64_t> UsageBytes(TenantId tenant) const;
   // Contexts to drop until the bytes are free, of those that are not pinned and not in use, least
-  // recently used first. A segment is given back by the last of the contexts that have it. Those
-  // that there are may free less.
+  // recently used first. A segment is given back by the last of the contexts that have it. All of
+  // them together may free less than was asked for.
   // Cost: O(those contexts * (their segments + log of all)).
   Result<Evictions> ChooseEvictions(const EvictionRequest& request) const;
   // Drops contexts of all tenants whose TTL is over, but those in `in_use`.
@@ -205,9 +205,9 @@ class Catalog {
   Status ConnectAs(SqliteDatabase::Mode mode) const ATTNDB_REQUIRES(mutex_);
   Status LoadMeta() ATTNDB_REQUIRES(mutex_);
   Status ForgetUnreferencedSegments() ATTNDB_REQUIRES(mutex_);
-  // One snapshot for all statements until it goes.
+  // Begins a snapshot that all statements read until it ends.
   Result<Transaction> BeginRead() const ATTNDB_REQUIRES(mutex_);
-  // Writes the noted access times first, so that statements see the current ones.
+  // Begins a transaction. Writes the noted access times first, so that statements see them.
   Result<Transaction> BeginWrite() ATTNDB_REQUIRES(mutex_);
   Status Commit(Transaction* transaction) ATTNDB_REQUIRES(mutex_);
   void SealLog() ATTNDB_REQUIRES(mutex_);
@@ -232,7 +232,7 @@ class Catalog {
   StoreUuid store_uuid_{};
 
   mutable Mutex mutex_;
-  // Mutable: a reader of a folder that can't be written opens a file that has changed again.
+  // Mutable: a reader of a folder that can't be written opens the file again when it has changed.
   mutable std::unique_ptr<SqliteDatabase> database_ ATTNDB_GUARDED_BY(mutex_);
   mutable std::string immutable_stamp_ ATTNDB_GUARDED_BY(mutex_);  // Empty: not opened that way.
   // Accesses not written yet, by context id. At most kMaxTouches; then they are written at once.

@@ -24,7 +24,7 @@ Result<storage::ObjectName> ReadName(const Query& row) {
   return NameOf(row.Int(0), kind, static_cast<uint64_t>(row.Int(2)));
 }
 
-// Of companions. ?1: a tenant, or 0 for all.
+// A condition on companions. ?1: a tenant, or 0 for all.
 #define ATTNDB_DROPPABLE \
   "NOT required AND (?1 = 0 OR segment IN (SELECT id FROM segments WHERE tenant = ?1))"
 
@@ -66,7 +66,7 @@ Result<std::vector<storage::ObjectName>> Catalog::KnownObjects() const {
   return names;
 }
 
-// Of one sequence with the ids of segments, which is durable and has no other meaning.
+// Generations are taken from the sequence of segments' ids, which is durable.
 Result<uint64_t> Catalog::ReserveGeneration() {
   ATTNDB_ASSIGN_OR_RETURN(const SegmentId number, ReserveSegmentId());
   return static_cast<uint64_t>(number);

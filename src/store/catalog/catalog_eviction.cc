@@ -13,7 +13,7 @@
 namespace attndb::store {
 namespace {
 
-constexpr size_t kMaxEvictions = 100'000;  // Of one Store.
+constexpr size_t kMaxEvictions = 100'000;  // Contexts that one Store evicts at most.
 
 // Contexts in the order of their last access, of two alike the older one first. Accesses that are
 // noted and not written yet are later than those of the rows: such a context waits until the rows

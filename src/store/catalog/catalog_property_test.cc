@@ -48,7 +48,7 @@ class CatalogProperty : public ::testing::TestWithParam<uint64_t> {
     static constexpr size_t kLengths[] = {1, 2, 5, 63, 64, 65, 100, 127, 128, 129, 200, 256};
     return kLengths[random_.Uniform(std::size(kLengths))];
   }
-  // Of a context, with a few changes: shares a prefix of random length.
+  // Tokens of a context with a few changes: they share a prefix of random length with it.
   Tokens MutatedTokens() {
     if (contexts_.empty()) return RandomTokens(RandomLength());
     Tokens tokens = AnyContext()->second.tokens;

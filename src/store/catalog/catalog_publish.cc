@@ -63,8 +63,9 @@ class Publisher {
   ModelRow model_;
   TreeIdentity tree_;
   PrefixNode root_;
-  std::optional<ContextRow> base_;    // If there is one, of the tenant.
-  std::optional<ContextRow> holder_;  // Of the name, if that is not the base that grows.
+  std::optional<ContextRow> base_;  // The request's base, if the tenant has it.
+  // The context that has the name, if that is not the base that grows.
+  std::optional<ContextRow> holder_;
   std::vector<SegmentId> released_;
   PublishOutcome outcome_;
 };

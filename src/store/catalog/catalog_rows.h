@@ -44,7 +44,7 @@ Result<ContextRow> ReadContext(const Query& row);
 #define ATTNDB_SEGMENT_COLUMNS                                                                    \
   "id, tenant, model, first_position, num_tokens, file_bytes, kv_bytes, query_bytes, root_hash, " \
   "non_finite, damage"
-// Without companions.
+// Reads a segment without its companions.
 Result<SegmentRecord> ReadSegment(const Query& row);
 
 Result<std::optional<TenantRow>> FindTenantRow(SqliteDatabase* database, std::string_view name);
@@ -66,10 +66,10 @@ Result<std::optional<ContextRow>> FindContextRow(SqliteDatabase* database, Tenan
                                                  std::string_view name);
 Result<std::vector<ContextId>> ContextsOfSegment(SqliteDatabase* database, SegmentId segment);
 
-// With companions.
+// The segment with its companions; nullopt if there is none.
 Result<std::optional<SegmentRecord>> FindSegment(SqliteDatabase* database, SegmentId id);
 Result<std::vector<ChainLink>> LoadChain(SqliteDatabase* database, ContextId context);
-// Those of `segments` that no chain has; ascending, each once.
+// Those of `segments` that are in no chain; ascending, each once.
 Result<std::vector<SegmentId>> Unreferenced(SqliteDatabase* database,
                                             std::vector<SegmentId> segments);
 

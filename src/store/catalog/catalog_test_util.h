@@ -59,7 +59,7 @@ class CatalogHarness {
   PrefixQuery Query(const std::vector<TokenId>& tokens, int64_t first_position = 0) const {
     return {tenant_, &spec_, first_position, tokens};
   }
-  // Of the segments that the catalog knows, ascending.
+  // Ids of the segments that the catalog knows, ascending.
   std::vector<SegmentId> SegmentIds() const;
   std::optional<PrefixMatch> Longest(const std::vector<TokenId>& tokens,
                                      int64_t first_position = 0);

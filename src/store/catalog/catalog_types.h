@@ -29,8 +29,8 @@ using SegmentId = int64_t;
 using StoreUuid = std::array<std::byte, 16>;
 
 struct CatalogOptions {
-  std::string path;        // Of the file, "<store>/catalog.db".
-  bool read_only = false;  // Beside a writer of another process.
+  std::string path;        // Path of the file, "<store>/catalog.db".
+  bool read_only = false;  // Opened to read only, beside a writer of another process.
   // Makes the catalog where there is none. The caller makes sure that the store holds no segments
   // then: an empty catalog beside them would call them all orphans.
   bool create_if_missing = false;
@@ -43,21 +43,21 @@ struct Tenant {
   uint64_t quota_bytes = 0;  // 0 = none.
 };
 
-// A further object of a segment (planes, an index), made from it.
+// An object derived from a segment: planes or an index.
 struct CompanionRecord {
   std::string kind;
-  uint64_t generation = 0;  // Tells its files from those of others of its kind.
-  bool required = false;    // The segment can't be read by who doesn't know the kind.
+  uint64_t generation = 0;  // Tells its files from those of other companions of its kind.
+  bool required = false;    // A reader that doesn't know the kind can't read the segment.
   uint64_t file_bytes = 0;
   Sha256Digest root_hash{};
 };
 
-// What the catalog knows of a segment: all that its file is checked against.
+// What the catalog knows of a segment. Its file is checked against all of it.
 struct SegmentRecord {
   SegmentId id = 0;
   TenantId tenant = TenantId::kNone;
   ModelId model = ModelId::kNone;
-  int64_t first_position = 0;  // Of its first token.
+  int64_t first_position = 0;  // Position of its first token.
   uint64_t num_tokens = 0;
   uint64_t file_bytes = 0;
   uint64_t kv_bytes = 0;
@@ -67,9 +67,9 @@ struct SegmentRecord {
   std::string damage;                 // Empty, or why it is quarantined.
   std::vector<CompanionRecord> companions;
 
-  // Of the newest generation; null if there is none of the kind.
+  // The companion of the newest generation; null if there is none of the kind.
   const CompanionRecord* FindCompanion(std::string_view kind) const;
-  // Of its files and its companions'.
+  // Bytes of its files and its companions' files.
   uint64_t total_bytes() const;
 };
 
@@ -110,17 +110,19 @@ struct ContextRecord {
 // A link of a chain with its segment and how it is shared.
 struct ChainSegment {
   SegmentRecord segment;
-  uint64_t num_tokens_used = 0;  // By this context.
-  uint64_t num_tokens_kept = 0;  // The most that any context uses; the rest is retained only.
-  uint32_t num_contexts = 0;     // That use the segment.
+  uint64_t num_tokens_used = 0;  // Tokens that this context uses.
+  // The most tokens that any context uses; the rest is retained only.
+  uint64_t num_tokens_kept = 0;
+  uint32_t num_contexts = 0;  // Contexts that use the segment.
 };
 
 struct ContextDetail {
   ContextRecord context;
   std::vector<ChainSegment> chain;  // In the order of tokens.
-  uint64_t file_bytes = 0;          // Of all its segments.
-  uint64_t own_bytes = 0;           // Of those that no other context uses.
-  uint64_t retained_bytes = 0;      // KV in its segments of tokens that no context uses.
+  uint64_t file_bytes = 0;          // Bytes of all its segments.
+  uint64_t own_bytes = 0;           // Bytes of the segments that no other context uses.
+  // Bytes of KV in its segments that belong to tokens no context uses.
+  uint64_t retained_bytes = 0;
   uint64_t query_bytes = 0;
 };
 
@@ -129,19 +131,20 @@ struct PublishRequest {
   TenantId tenant = TenantId::kNone;
   ModelId model = ModelId::kNone;
   int64_t first_position = 0;
-  std::span<const TokenId> tokens;  // All of them. At least one.
-  uint64_t kv_bytes = 0;            // Of all of them.
+  std::span<const TokenId> tokens;  // All tokens; at least one.
+  uint64_t kv_bytes = 0;            // Bytes of K and V of all tokens.
 
   std::string name;      // Empty = unnamed.
   bool replace = false;  // Take the name from the context that has it, and drop that one.
-  // The context that it continues, and how many first tokens both share: what lets the cost grow
-  // with the new tokens only. That they are shared is the caller's word. A base that is gone, or
-  // none, costs a walk over all tokens and nothing else.
+  // The context that this one continues, and how many first tokens both share, by the caller's
+  // word. With it, the cost grows with the new tokens only. With a base that is gone, or none, all
+  // tokens are walked over, and the result is the same.
   ContextId base = ContextId::kNone;
   uint64_t num_shared = 0;
   // Drop the base, if it is unnamed, not pinned, and whole in the new context.
   bool drop_base = false;
-  // To make room: dropped in the same commit, but for those that are gone or pinned by then.
+  // Contexts to drop in the same commit to make room. Those that are gone or pinned by then are
+  // passed over.
   std::vector<ContextId> evict;
   std::optional<std::chrono::seconds> ttl;
   bool pin = false;
@@ -153,12 +156,12 @@ struct PublishRequest {
 struct PublishOutcome {
   ContextId id = ContextId::kNone;
   bool grown = false;                   // The base lives on under its id, as this context.
-  std::vector<ContextId> dropped;       // By replace, drop_base and evict,
-  uint64_t num_evicted = 0;             // ... of which by evict alone.
+  std::vector<ContextId> dropped;       // Contexts dropped by replace, drop_base and evict.
+  uint64_t num_evicted = 0;             // Contexts dropped by evict alone.
   std::vector<SegmentId> unreferenced;  // See Catalog::RemoveSegments.
 };
 
-// An object that a segment is to have, and lacks.
+// A companion that a segment is to have, and lacks.
 struct Wish {
   SegmentId segment = 0;
   std::string kind;
@@ -167,7 +170,7 @@ struct Wish {
 
 // Segments of a chain in order, to be replaced by one that holds the tokens they are used for.
 struct MergeRequest {
-  std::vector<ChainLink> run;  // At least one: a segment cut to what is used of it.
+  std::vector<ChainLink> run;  // At least one; a single segment is cut to what is used of it.
   SegmentRecord merged;        // num_tokens = sum over run. tenant and model are the run's.
 };
 
@@ -198,18 +201,19 @@ struct PrefixMatch {
 struct PrefixNearMiss {
   enum class Reason { kOtherModel, kOtherPosition, kDamaged, kExpired };
   Reason reason = Reason::kOtherModel;
-  uint64_t num_contexts = 0;  // Of the tenant, for this reason.
-  // The one that agrees longest, if it agrees longer than what is reused; else kNone.
+  uint64_t num_contexts = 0;  // Contexts of the tenant that are not reused for this reason.
+  // The context that agrees longest, if it agrees longer than what is reused; otherwise kNone.
   PrefixMatch best;
 };
 
 struct PrefixReport {
-  std::optional<PrefixMatch> best;    // What LongestPrefix gives.
-  std::optional<TokenId> next_token;  // Of best.context after the match; none if it ends there.
+  std::optional<PrefixMatch> best;  // What LongestPrefix gives.
+  // Token of best.context after the match; none if it ends there.
+  std::optional<TokenId> next_token;
   std::vector<PrefixNearMiss> near_misses;
 };
 
-// What is to be given back by dropping contexts.
+// Bytes to free by dropping contexts.
 struct EvictionRequest {
   TenantId tenant = TenantId::kNone;
   std::span<const ContextId> in_use;  // Not to be dropped. Ascending.
@@ -219,16 +223,16 @@ struct EvictionRequest {
 
 struct Evictions {
   std::vector<ContextId> contexts;  // Least recently used first.
-  uint64_t freed_bytes = 0;         // By dropping all of them.
+  uint64_t freed_bytes = 0;         // Bytes that dropping all of them frees.
 };
 
 struct CatalogStats {
   uint64_t num_contexts = 0;
   uint64_t num_segments = 0;
-  uint64_t num_tokens = 0;  // In segments.
-  uint64_t file_bytes = 0;  // Of segments and companions,
+  uint64_t num_tokens = 0;  // Tokens in segments.
+  uint64_t file_bytes = 0;  // Bytes of segments and companions.
   uint64_t num_companions = 0;
-  uint64_t companion_bytes = 0;  // ... of which of companions.
+  uint64_t companion_bytes = 0;  // Bytes of companions, a part of file_bytes.
   uint64_t num_damaged_segments = 0;
 };
 

@@ -25,7 +25,7 @@ constexpr size_t kMaxFindings = 1000;  // A file full of damage needs no longer 
 struct RowRule {
   const char* what;
   const char* sql;
-  int64_t since_version = 1;  // Of the catalog.
+  int64_t since_version = 1;  // First version of the catalog that the rule holds for.
 };
 
 constexpr RowRule kRowRules[] = {

@@ -13,16 +13,16 @@
 
 namespace attndb::store {
 
-// Errors: kFailedPrecondition (it is gone or quarantined: says so).
+// The segment. Errors: kFailedPrecondition (it is gone or quarantined: says so).
 Result<SegmentRecord> RequireGoodSegment(SqliteDatabase* database, SegmentId id);
 
-// Companions are not inserted.
+// Inserts the row of the segment, not those of companions.
 Status InsertSegment(SqliteDatabase* database, const SegmentRecord& segment);
 
 // Makes `chain` the context's chain.
 Status StoreChain(SqliteDatabase* database, ContextId context, std::span<const ChainLink> chain);
 
-// Newest first.
+// The contexts that use the segment, newest first.
 Result<std::vector<ContextRow>> ContextsWithSegment(SqliteDatabase* database, SegmentId segment);
 
 // Removes row, chain and index entries; appends the segments of its chain to `released`.

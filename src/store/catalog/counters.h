@@ -1,4 +1,4 @@
-// Counters: what it would take a walk over chains, segments or contexts to count, kept beside them.
+// Counters that spare a walk over chains, segments or contexts, kept in tables beside them.
 //
 //   segment_uses   of each segment: contexts that have it, changes of the chains that have it, and
 //                  how many of these Compact has seen
@@ -23,20 +23,20 @@
 
 namespace attndb::store {
 
-// What is made of a connection that may write: from here on its statements count.
+// Prepares a connection that may write: from here on its statements keep the counters.
 // REQUIRES: the catalog has the tables.
 Status KeepCounters(SqliteDatabase* database);
 
 // Fills the tables, which are empty, from all rows. Inside the caller's transaction.
 Status CountAfresh(SqliteDatabase* database);
 
-// For a catalog of before there were counters that is only read: views in their place, which count
-// whenever they are asked.
+// For a catalog without counters (version 2 or older) that is only read: makes views in the place
+// of the tables, which count whenever they are queried.
 Status ViewAsCounters(SqliteDatabase* database);
 
-// Of a segment and the contexts that have it.
+// How the contexts that have a segment use it.
 struct SegmentUses {
-  uint64_t num_tokens_kept = 0;  // The most that any of them uses.
+  uint64_t num_tokens_kept = 0;  // The most tokens that any of these contexts uses.
   uint32_t num_contexts = 0;
 };
 // O(log of all). Errors: also kCorruption (the segment has no counters).

@@ -11,8 +11,8 @@
 namespace attndb::store {
 namespace {
 
-// Of models without denominator logits, and of models with some. The former must not change: what
-// is stored is found by it.
+// Versions of the encoding for models without denominator logits, and for models with some. The
+// former must not change: what is stored is found by it.
 constexpr uint32_t kEncodingVersion = 1;
 constexpr uint32_t kDenominatorsVersion = 2;
 constexpr size_t kLayerBytesMin = 4 * 4 + 4 + 4 + 4 + 1 + 4 + 8 + 4;

@@ -22,8 +22,9 @@ namespace attndb::store {
 
 struct EncodedModel {
   std::vector<std::byte> bytes;
-  Sha256Digest identity{};  // Of bytes.
-  Sha256Digest layout{};    // Of bytes without the fingerprint: equal where DeclareEqual may join.
+  Sha256Digest identity{};  // Hash of all bytes.
+  // Hash of the bytes without the fingerprint: DeclareEqual may join models in which it is equal.
+  Sha256Digest layout{};
 };
 
 // REQUIRES: spec.Validate() is Ok.

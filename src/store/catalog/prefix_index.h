@@ -11,9 +11,9 @@
 //   num_uses = children + contexts whose leaf the node is; a node without uses is removed; a root
 //              stays.
 //   context  = the lowest id of the undamaged contexts that pass through the node or end in it;
-//   NULL
-//              if there are none. So if a node names another context than C, which passes it, all
-//              nodes above do: a repair stops there, and the drop of a context costs its own part.
+//              NULL if there are none. So if a node names another context than C, which passes it,
+//              all nodes above do: a repair stops there, and the drop of a context costs its own
+//              part.
 //
 // Errors:  those of SQLite; kCorruption (rows that contradict each other, naming the node).
 // Threads: as the connection. Changes happen inside the caller's transaction.
@@ -40,9 +40,9 @@ inline constexpr uint64_t kBlockTokens = 64;
 
 enum class NodeId : int64_t { kNone = 0 };
 
-// What the keys of one tree are made with.
+// What the block keys of one tree are made with.
 struct TreeIdentity {
-  Sha256Digest secret{};  // The tenant's.
+  Sha256Digest secret{};  // The tenant's secret.
   Sha256Digest model{};   // ModelSpec's canonical hash.
   int64_t first_position = 0;
 };
@@ -62,10 +62,10 @@ struct PrefixNode {
 // Token ids in the order of bytes. REQUIRES: tokens >= 0.
 std::vector<std::byte> EncodeTokens(std::span<const TokenId> tokens);
 void DecodeTokens(std::span<const std::byte> bytes, std::vector<TokenId>* out);
-// Of whole tokens.
+// Number of whole tokens that a and b have in common at their beginnings.
 uint64_t CommonTokens(std::span<const std::byte> a, std::span<const std::byte> b);
 
-// The key of a block; of a root: parent_key zero and no tokens.
+// The key of a block. For a root, parent_key is zero and there are no tokens.
 Sha256Digest BlockKey(const TreeIdentity& tree, const Sha256Digest& parent_key,
                       std::span<const std::byte> tokens);
 
@@ -74,7 +74,7 @@ class PrefixIndex {
   explicit PrefixIndex(SqliteDatabase* database) : database_(*database) {}
 
   Result<std::optional<PrefixNode>> FindByKey(const Sha256Digest& key) const;
-  // Errors: also kCorruption (there is none).
+  // Reads a node. Errors: also kCorruption (there is none).
   Result<PrefixNode> Load(NodeId id) const;
 
   // The child of `parent` that holds `tokens`, found by `key`.
@@ -88,16 +88,16 @@ class PrefixIndex {
   // `leaf_end`. REQUIRES: num_tokens is a multiple of 64 and at most leaf_end.
   Result<PrefixNode> Ancestor(NodeId leaf, uint64_t leaf_end, uint64_t num_tokens) const;
 
-  // Adds the path of `tokens` below `anchor` for `context`, and counts its end as a use of the
-  // leaf, which it returns. The nodes from the anchor up name the context afterwards where they
-  // must.
+  // Adds the path of `tokens` below `anchor` for `context`. Returns the leaf, which gains a use.
+  // Nodes from the anchor up name `context` afterwards where the invariants say so.
   Result<NodeId> Insert(const TreeIdentity& tree, const PrefixNode& anchor,
                         std::span<const TokenId> tokens, ContextId context);
 
-  // `context` no longer ends in `leaf`: its row is gone or has another leaf already.
+  // Takes a use from `leaf`, in which `context` ended: its row is gone or has another leaf already.
   Status RemoveEnd(NodeId leaf, ContextId context);
 
-  // `context` may no longer be served: its row says damaged already. The path stays.
+  // Nodes stop naming `context`, which ends in `leaf` and may no longer be served: its row says
+  // damaged already. The path stays.
   Status Withdraw(NodeId leaf, ContextId context);
 
   // All tokens from the root to the end of `leaf`.

@@ -38,7 +38,7 @@ class PrefixSearch {
  private:
   struct Level {
     PrefixNode node;
-    uint64_t num_tokens = 0;  // Up to the node's end.
+    uint64_t num_tokens = 0;  // Tokens from the root to the node's end.
   };
 
   // The path of nodes that match whole blocks of `tokens`, root first.
@@ -57,7 +57,7 @@ class PrefixSearch {
   SqliteDatabase& database_;  // Not owned; outlives this.
   PrefixIndex index_;
   Filter usable_;
-  std::unordered_set<int64_t> exhausted_;  // Nodes that Pick found nothing in.
+  std::unordered_set<int64_t> exhausted_;  // Nodes in which Pick found no context.
 };
 
 }  // namespace attndb::store

@@ -40,7 +40,7 @@ Result<int64_t> CheckSchema(SqliteDatabase* database);
 // The version of a catalog that was checked.
 Result<int64_t> SchemaVersion(SqliteDatabase* database);
 
-// Makes version kSchemaVersion of an older one, in one transaction.
+// Brings an older catalog to version kSchemaVersion, in one transaction.
 Status UpgradeSchema(SqliteDatabase* database);
 
 }  // namespace attndb::store

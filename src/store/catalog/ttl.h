@@ -17,7 +17,7 @@ namespace attndb::store {
 
 using OptionalTtl = std::optional<std::chrono::seconds>;
 
-// Longer than this nobody means; sums with times stay far inside 64 bits.
+// A limit beyond any practical use; sums with times stay far inside 64 bits.
 inline constexpr std::chrono::seconds kMaxTtl = std::chrono::hours(100 * 366 * 24);
 
 // Errors: kInvalidArgument (negative or longer than kMaxTtl).
