@@ -2,7 +2,8 @@
 """Checks the rules of style that no compiler knows. Limits and exceptions: tidy.toml.
 
 Every text file:  no path of one machine, no host of a package registry.
-C++ and scripts:  lines of at most 100 columns; files of at most 700 lines.
+C++ and scripts:  lines of at most 100 columns; files of at most 700 lines; no comment that begins
+                  with "Of" or "...", as only the code or comment before it says what it is about.
 C++:              functions of at most 70 lines; every .cc is compiled (--compile-commands); no
                   TODO without the number of its issue.
 Headers:          a comment at the top; the include guard ATTNDB_<PATH>_H_.
@@ -21,6 +22,8 @@ _MACHINE = re.compile(
     r"(?<![\w.$}/-])/(?:work|home|root)/\w"
     r"|https?://[^\s)>\"']*(?:pypi|pythonhosted|artifact|nexus|npmjs|proxy\.golang)")
 _TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?!\(#\d+\))")
+_COMMENT = re.compile(r"\s*(?://|/\*|#)")
+_FRAGMENT = re.compile(r"(?:^|\s)(?://|/\*|#) (Of\b|\.\.\.)")
 _WORDS = {
     "new": re.compile(r"\bnew\b(?!\s*\()"),  # Placement new is `new (`.
     "delete": re.compile(r"(?<!=\s)\bdelete\b"),
@@ -47,6 +50,15 @@ def check_code(path, text, limits):
             yield f"{path}:{number}: {len(line)} columns; at most {limits['line_columns']}"
         if line != line.rstrip():
             yield f"{path}:{number}: space at the end of the line"
+    yield from check_comments(path, lines)
+
+
+def check_comments(path, lines):
+    for number, (before, line) in enumerate(zip(["", *lines], lines), 1):
+        goes_on = _COMMENT.match(line) and _COMMENT.match(before)
+        match = _FRAGMENT.search(line)
+        if match and not goes_on:
+            yield f"{path}:{number}: a comment begins with {match.group(1)}: name what it is about"
 
 
 class LongFunctions:

@@ -169,6 +169,16 @@ class TidyTest(LintTest):
         self.add(f"// {'x' * 98}\n// y \n")
         self.expect("tidy.py", "src/common/check.cc:6: 101 columns", "src/common/check.cc:7: space")
 
+    def test_finds_a_comment_that_begins_as_a_fragment(self):
+        of, dots = "// " + "Of", "// " + "..."
+        self.add(f"{of} the row.\nint x;  {dots} and of the key\n// It is known.\n{of} both.\n"
+                 f"// Offers it.\n//   ... indented code ...\nint y;  {of} it.\n")
+        self.write("scripts/x.py", f"x = 1  {of.replace('//', '#')} it.\n")
+        self.expect("tidy.py", "scripts/x.py:1: a comment begins with Of",
+                    "src/common/check.cc:6: a comment begins with Of",
+                    "src/common/check.cc:7: a comment begins with ...",
+                    "src/common/check.cc:12: a comment begins with Of")
+
     def test_finds_a_long_function_and_not_one_of_70_lines(self):
         self.add("void Long() {\n" + "  Check(true);\n" * 69 + "}\n"
                  "void Fits() {\n" + "  Check(true);\n" * 68 + "}\n")
