@@ -12,10 +12,10 @@
 
 namespace attndb::bench {
 
-// Called with a phase, and what of it is done of how much; false cancels.
+// Called with a phase, the part of it that is done and its total; false cancels.
 using BenchProgress = std::function<bool(const std::string& phase, uint64_t done, uint64_t total)>;
 
-// A line on stderr a phase, which does so many of `unit_of(phase)`; Ctrl-C cancels.
+// Shows one line on stderr for each phase, with its count in `unit_of(phase)`; Ctrl-C cancels.
 BenchProgress ShowProgress(const cli::Environment& env,
                            std::function<std::string(const std::string&)> unit_of);
 

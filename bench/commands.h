@@ -1,4 +1,4 @@
-// The makers of attndb-bench's commands.
+// Functions that make the commands of attndb-bench.
 #ifndef ATTNDB_BENCH_COMMANDS_H_
 #define ATTNDB_BENCH_COMMANDS_H_
 

@@ -19,7 +19,7 @@ struct SampleStats {
   size_t count = 0;
 };
 
-// All zero for no samples.
+// All are zero if there are no samples.
 SampleStats Summarize(std::vector<double> samples);
 
 // "model name" of the CPU, number of threads it has, and the kernel's release.
@@ -30,7 +30,7 @@ struct Machine {
 };
 Machine DescribeMachine();
 
-// As reports have it. `isa`: what the kernels ran with.
+// The machine as reports show it. `isa`: the instruction set that the kernels ran with.
 nlohmann::json MachineJson(const Machine& machine, std::string_view isa);
 
 }  // namespace attndb::bench

@@ -23,7 +23,8 @@ class Command {
   // Names this command's flags and arguments; their variables live in this object.
   virtual void AddFlags(Flags* flags) = 0;
 
-  // Does it. A failure is a Status; an answer that is no failure but not 0 is an ExitCode.
+  // Runs the command. A failure is a Status; an outcome that is no failure but not 0 is an
+  // ExitCode.
   virtual Result<ExitCode> Run(Environment* env) = 0;
 };
 

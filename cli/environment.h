@@ -20,12 +20,12 @@ using Json = nlohmann::ordered_json;
 
 // Options of every command.
 struct CommonOptions {
-  std::string program = "attndb";  // Whose failures and warnings these are.
+  std::string program = "attndb";  // Program that failures and warnings name.
   std::string db_path;             // Empty: ATTNDB_PATH, else the user's data folder.
   std::string tenant;              // Empty: the default tenant.
   bool json = false;
   bool quiet = false;
-  double wait_seconds = 0;  // For another writer to end.
+  double wait_seconds = 0;  // Seconds to wait for another writer to end.
 };
 
 class Environment {
@@ -41,15 +41,16 @@ class Environment {
 
   // The tenant's handle on the store. Errors: as DB::Open; kNotFound if there is no store.
   Result<DB> OpenForReading(DBOptions options = {});
-  // For a command that is over before anything could be built in the background.
+  // Options for a command that ends before anything could be built in the background.
   static DBOptions Brief() { return {.background_builds = false}; }
   // A new store is made if `create`. Waits up to --wait for another writer.
   Result<DB> OpenForWriting(bool create, DBOptions options = Brief());
-  // To write, or beside another writer to read: for commands that need no write to be right.
+  // Opens the store to write, or to read beside another writer: for commands that are right without
+  // a write.
   Result<DB> OpenForUse(DBOptions options = {});
 
-  void Print(std::string_view text) const;  // Nothing with --json.
-  void PrintJson(const Json& json) const;   // Nothing without.
+  void Print(std::string_view text) const;  // Prints nothing with --json.
+  void PrintJson(const Json& json) const;   // Prints nothing without --json.
   void Note(std::string_view text) const;   // A line on stderr, unless --quiet.
   void Warn(std::string_view text) const;   // A line on stderr, always.
 

@@ -47,7 +47,7 @@ class Flags {
   // A command of this command; one of them must be given. *chosen is set if it is this one.
   Flags Subcommand(const std::string& name, const std::string& summary, bool* chosen);
 
-  // Nothing on the command line is wrong.
+  // Accepts a command line whatever it holds.
   void AcceptAnything();
 
  private:

@@ -12,7 +12,7 @@
 
 namespace attndb::cli {
 
-// A command that a program had once.
+// A command that a program had in an earlier version.
 struct MovedCommand {
   const char* name;
   const char* advice;  // What to run instead.
@@ -22,7 +22,7 @@ struct Program {
   const char* name;
   const char* about;      // One sentence.
   const char* examples;   // Lines of the help's end, with indent.
-  bool has_store = true;  // Its commands use a store of the user's: --db, --tenant, --wait.
+  bool has_store = true;  // Whether commands use a store of the user: --db, --tenant, --wait.
   std::span<const CommandEntry> commands;
   std::span<const MovedCommand> moved;
 };

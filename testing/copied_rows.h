@@ -22,7 +22,7 @@ namespace attndb::test {
 
 class CopiedRows final : public storage::RowSource {
  public:
-  // Run, kv head, row of the run.
+  // (run, kv head, row of the run)
   using Asked = std::set<std::tuple<uint32_t, uint32_t, uint64_t>>;
 
   // Copies from `base`, which must outlive it, and forgets what was asked for.

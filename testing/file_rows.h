@@ -21,14 +21,14 @@
 
 namespace attndb::test {
 
-// What was read, of all sources that count here.
+// Counts what all sources that share it have read.
 class RowCounts {
  public:
-  // Run, kv head, part, row of the run.
+  // (run, kv head, part, row of the run)
   using Row = std::tuple<uint32_t, uint32_t, storage::RowPart, uint64_t>;
 
   void Add(const Row& row) ATTNDB_EXCLUDES(mutex_);
-  // Different rows since the last time.
+  // The different rows that were read since the last call.
   std::set<Row> Take() ATTNDB_EXCLUDES(mutex_);
 
  private:
@@ -53,7 +53,7 @@ class FileRows final : public storage::ChainSource {
     storage::Segment* segment = nullptr;
     LayerId layer = 0;
   };
-  // What the requests of a lease read.
+  // The rows that the requests of a lease have read.
   struct Copies {
     std::vector<AlignedBuffer> buffers;
     std::vector<std::unique_ptr<uint32_t[]>> lists;

@@ -27,7 +27,7 @@ MATCHER(IsOk, "is ok") {
   return StatusOf(arg).ok();
 }
 
-// The code, and a message that matches: errors must name the object, expected and found.
+// Matches the code, and a message: errors must name the object, expected and found.
 MATCHER_P2(FailsWith, code, message,
            std::string("is ") + std::string(StatusCodeName(code)) + " with a message that " +
                ::testing::DescribeMatcher<std::string>(message)) {
@@ -41,7 +41,7 @@ MATCHER_P2(FailsWith, code, message,
 #define ATTNDB_ASSERT_OK(expr) ASSERT_THAT((expr), ::attndb::test::IsOk())
 #define ATTNDB_EXPECT_OK(expr) EXPECT_THAT((expr), ::attndb::test::IsOk())
 
-// `decl` = the value of `expr` (a Result), or fails the test.
+// Sets `decl` to the value of `expr`, a Result, or fails the test.
 #define ATTNDB_ASSERT_OK_AND_ASSIGN(decl, expr) \
   ATTNDB_ASSERT_OK_AND_ASSIGN_IMPL_(ATTNDB_CONCAT_(attndb_result_, __LINE__), decl, expr)
 #define ATTNDB_ASSERT_OK_AND_ASSIGN_IMPL_(result, decl, expr) \

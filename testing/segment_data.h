@@ -35,13 +35,13 @@ struct SegmentData {
 struct SegmentSpec {
   storage::KvShape shape;
   uint64_t num_tokens = 1;
-  uint64_t num_queries = 0;  // Sampled rows a kv head, at most; the heads differ.
+  uint64_t num_queries = 0;  // Sampled rows of a kv head at most; heads differ in their number.
   uint64_t segment_id = 1;
 };
 
 SegmentData RandomSegment(const SegmentSpec& spec, Random* random);
 
-// `num_layers` like layers.
+// A shape of `num_layers` layers that are all like `layer`.
 storage::KvShape UniformShape(DType dtype, uint32_t num_layers, const storage::LayerShape& layer);
 
 // Feeds the data to WriteSegment in runs of at most `run_tokens`.

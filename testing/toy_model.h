@@ -40,7 +40,7 @@ class ToyModel {
 
   // Attention of the newest token in every layer, without appending anything.
   Status Probe(Session* session, TokenId token, std::vector<float>* out) const;
-  // The same with q of another position than that of the newest token.
+  // As Probe, with q of another position than the newest token's.
   Status ProbeAt(Session* session, TokenId token, uint64_t position, std::vector<float>* out) const;
 
   // `n` token ids in [0, alphabet), by the seed.

@@ -47,8 +47,8 @@ struct AttentionBenchOptions {
 };
 
 struct PlanResult {
-  std::string plan;             // As it was given.
-  std::string canonical;        // With all its options.
+  std::string plan;             // Plan text as it was given.
+  std::string canonical;        // Canonical plan text, with all its options.
   double error_mean = 0;        // Over steps, layers and q heads.
   double error_worst_head = 0;  // The q head with the largest mean over steps.
   std::optional<double> mass;   // Mean over steps, layers and q heads.
@@ -71,7 +71,7 @@ struct PlanResult {
 
 struct AttentionBenchResult {
   MassProfile profile;
-  uint64_t kv_bytes = 0;          // Stored, of all layers.
+  uint64_t kv_bytes = 0;          // Bytes of stored K and V, of all layers.
   uint64_t last_cache_bytes = 0;  // 0 = unknown.
   double bandwidth = 0;           // Bytes per second that as many threads read.
   uint32_t num_steps = 0;

@@ -1,5 +1,5 @@
-// One plan in a benchmark: a session on the stored tokens, stepped through the last ones, and what
-// its steps gave.
+// One plan in a benchmark: a session on the stored tokens that steps through the last ones, and the
+// outputs of its steps.
 //
 // Errors:  of Session.
 // Threads: one thread at a time.
@@ -16,14 +16,14 @@
 
 namespace attndb::bench {
 
-// The last tokens: for each row and layer.
+// Rows of the last tokens: [row][layer].
 struct StepRows {
   std::vector<std::vector<std::vector<float>>> k, v, q;  // [row][layer][values]
 
   static Result<StepRows> Read(HeadSource* source, uint64_t num_rows);
 };
 
-// What one step gave: of each layer.
+// The outputs of one step, by layer.
 struct StepOutput {
   std::vector<std::vector<float>> out;           // [layer][q head, v_head_dim]
   std::vector<std::vector<float>> lse;           // [layer][q head]
@@ -39,7 +39,7 @@ class PlanSession {
   PlanSession(const HeadInfo* info, Session session)
       : info_(info), session_(std::move(session)), num_stored_(session_.num_tokens()) {}
 
-  // Row `row` as the next token.
+  // Appends row `row` as the next token and attends.
   Status Step(const StepRows& rows, size_t row, StepOutput* output);
   // Forgets the rows that were stepped through.
   Status Rewind() { return session_.Crop(num_stored_); }

@@ -38,9 +38,9 @@ class CallSessions {
   CallSessions(const CallSessions&) = delete;
   CallSessions& operator=(const CallSessions&) = delete;
 
-  // Another session on the context; the result is its number.
+  // Opens another session on the context. Returns its number.
   size_t Open(const std::string& plan, uint32_t num_threads);
-  // One more token in all layers. Returns the seconds of an Attend, mean over layers.
+  // Appends one more token in all layers. Returns the seconds of an Attend, mean over layers.
   double Step(size_t session);
 
  private:
@@ -56,7 +56,7 @@ class CallSessions {
   std::vector<float> v_;
   std::vector<float> q_;    // [kRows, num_q_heads, head_dim]
   std::vector<float> out_;  // [1, num_q_heads, head_dim]
-  std::vector<DB> dbs_;     // One a session: read-only, of so many threads.
+  std::vector<DB> dbs_;     // [session]: read-only handles with the session's number of threads.
   std::vector<Session> sessions_;
   std::vector<uint64_t> num_steps_;
 };

@@ -27,7 +27,7 @@ namespace attndb::bench {
 struct TextOptions {
   std::string model = "smollm2";
   std::string text_path;
-  std::string store_path;  // Stays, with what was read.
+  std::string store_path;  // The store stays after the run, with the tokens that were read.
   std::string json_path;
   std::string commit;
   uint32_t num_threads = 2;

@@ -31,12 +31,12 @@ std::string_view HeadOriginName(HeadOrigin origin);
 
 struct HeadInfo {
   ModelSpec model;              // All its layers.
-  std::vector<LayerId> layers;  // Those that there are vectors of, ascending.
+  std::vector<LayerId> layers;  // Layers that the source has vectors of, ascending.
   uint64_t num_tokens = 0;
-  uint64_t num_queries = 0;    // There is q of so many last tokens.
+  uint64_t num_queries = 0;    // Last tokens of which the source has q.
   int64_t first_position = 0;  // Position of token 0 under RoPE.
   HeadOrigin origin = HeadOrigin::kSynthetic;
-  std::string description;  // For people: what, from where.
+  std::string description;  // For people: what the vectors are, and where from.
 
   // The layer of layers[i].
   const LayerSpec& layer(size_t i) const { return model.layers[layers[i]]; }
@@ -51,7 +51,8 @@ class HeadSource {
 
   // Rows of tokens [range.begin, range.end) of the i-th of info().layers.
   virtual Status ReadKv(size_t i, TokenRange range, float* k, float* v) = 0;
-  // REQUIRES: all of `range` is among the last num_queries tokens.
+  // Rows of q of tokens [range.begin, range.end). REQUIRES: all are among the last num_queries
+  // tokens.
   virtual Status ReadQueries(size_t i, TokenRange range, float* q) = 0;
 
  protected:

@@ -17,14 +17,14 @@
 
 namespace attndb::bench {
 
-// Over heads.
+// Mean and median over heads.
 struct MeanAndMedian {
   double mean = 0;
   double median = 0;
 };
 
 struct MassProfile {
-  uint32_t num_heads = 0;  // That were looked at; 0 = none, and all below is 0.
+  uint32_t num_heads = 0;  // Heads that were looked at; 0 = none, and all figures below are 0.
   MeanAndMedian middle_mass;
   MeanAndMedian tokens_90;  // Middle tokens that hold 90 % of all attention mass.
   MeanAndMedian tokens_99;  // Middle tokens that hold 99 %.
@@ -35,10 +35,10 @@ class MassProfiler {
   // Reads the newest token's queries. Not owned: `source` outlives this.
   static Result<MassProfiler> Create(HeadSource* source);
 
-  // The next rows of layer i: [n, num_kv_heads, head_dim].
+  // Adds the next rows of layer i: [n, num_kv_heads, head_dim].
   void AddKeys(size_t i, std::span<const float> keys);
 
-  // After all keys of all layers.
+  // Returns the profile. Call it after all keys of all layers were added.
   MassProfile Finish() const;
 
  private:

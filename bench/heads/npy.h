@@ -32,17 +32,17 @@ struct NpyArray {
   std::vector<uint64_t> words;  // The data, aligned for any element.
 
   const void* data() const { return words.data(); }
-  // [rows, dim] or [rows, heads, dim] as the three sizes of a view. REQUIRES: 2 or 3 sizes.
+  // The array as a view of three sizes: [rows, dim] is one head. REQUIRES: 2 or 3 sizes.
   TensorView View() const;
 };
 
 // The dictionary text of a header: "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }".
 Result<NpyHeader> ParseNpyHeader(std::string_view text);
 
-// A whole file in memory: header and data. `name` is for messages.
+// Parses a whole file in memory: header and data. `name` is for messages.
 Result<NpyArray> ParseNpy(std::string_view bytes, const std::string& name);
 
-// REQUIRES nothing of the file. Accepts 2 or 3 sizes only, none of them 0.
+// Reads a file, which may hold anything. Accepts arrays of 2 or 3 sizes only, none of them 0.
 Result<NpyArray> ReadNpy(const std::string& path);
 
 }  // namespace attndb::bench

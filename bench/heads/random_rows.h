@@ -19,7 +19,7 @@ uint64_t MixBits(uint64_t stream, uint64_t index);
 class NormalRows {
  public:
   explicit NormalRows(uint64_t seed);
-  // Independent values of mean 0 and variance 1.
+  // Fills `row` with independent values of mean 0 and variance 1.
   void Fill(uint64_t stream, uint64_t index, std::span<float> row) const;
 
  private:

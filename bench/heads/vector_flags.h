@@ -18,7 +18,7 @@ namespace attndb::bench {
 
 class VectorFlags {
  public:
-  // This outlives the parse.
+  // The object must outlive the parse.
   void AddTo(cli::Flags* flags);
 
   // What the parsed flags name; without any, synthetic heads of Llama 3 8B's geometry.

@@ -42,13 +42,14 @@ struct IndexBenchOptions {
   uint32_t k = 100;
   std::string find;            // The query, as in "dipr(alpha=0.012)"; empty: topk of k.
   uint64_t prefix_tokens = 0;  // Sessions reuse so many tokens of the context; 0: all.
-  uint32_t num_queries = 64;   // Calls a round.
+  uint32_t num_queries = 64;   // Calls in a round.
   uint32_t num_rounds = 5;
-  uint64_t segment_tokens = 65536;  // At most, of a segment; at most 4096: pieces of 4096.
-  double query_sample = 0.4;        // Training queries per key ([Alaya] 9.2.1).
-  std::string peers;                // Command; empty: none.
+  // Most tokens of a segment. At 4096 or fewer, segments are the import's pieces of 4096.
+  uint64_t segment_tokens = 65536;
+  double query_sample = 0.4;  // Training queries per key ([Alaya] 9.2.1).
+  std::string peers;          // Command that runs the peers; empty: none.
   std::string temp_dir;
-  BenchProgress progress;  // A phase a head; may be null.
+  BenchProgress progress;  // One phase for each head; may be null.
 };
 
 // An index at one setting.
@@ -59,7 +60,7 @@ struct IndexResult {
   double us_per_query = 0;
   double visited = -1;       // Share of the keys that a query looked at; -1 = unknown.
   double build_seconds = 0;  // Seconds to build the index; 0 = there is none.
-  double index_bytes = -1;   // A key; -1 = unknown.
+  double index_bytes = -1;   // Bytes of the index for each key; -1 = unknown.
 };
 
 struct IndexHeadResult {
@@ -72,7 +73,7 @@ struct IndexHeadResult {
   std::vector<std::string> left_out;  // Peers that could not run, with the reason.
 };
 
-// The setting of least time that reaches a recall.
+// The setting of least time among those that reach a recall.
 struct BestAt {
   std::string name;
   std::string setting;

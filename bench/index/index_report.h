@@ -1,4 +1,4 @@
-// What a benchmark of indexes says: JSON, and a table a head.
+// The result of a benchmark of indexes: as JSON, and as one table for each head.
 //
 // Threads: pure functions.
 #ifndef ATTNDB_BENCH_INDEX_INDEX_REPORT_H_

@@ -16,7 +16,7 @@ struct AttentionShape {
   size_t num_q_heads = 0;
   size_t num_kv_heads = 0;
   size_t num_tokens = 0;  // Stored and new.
-  size_t num_new = 0;     // The last num_new tokens ask; causal among themselves.
+  size_t num_new = 0;  // New tokens, the last of num_tokens, which attend; causal among themselves.
 };
 
 class GgmlAttention {

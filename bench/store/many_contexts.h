@@ -22,7 +22,7 @@ class ManyContexts {
   static constexpr uint64_t kPrefixTokens = 512;
   static constexpr uint64_t kOwnTokens = 64;
 
-  // Stores them: some milliseconds each, most of it syncs.
+  // Makes and stores the contexts: some milliseconds each, most of it syncs.
   explicit ManyContexts(uint64_t num_contexts);
   ~ManyContexts();
   ManyContexts(const ManyContexts&) = delete;
@@ -39,13 +39,14 @@ class ManyContexts {
   double CreateSession();
   // Stores one more context under FillQuota's quota, which evicts one.
   double Store();
-  // When there is nothing to compact: the first call of all compacts.
+  // A Compact that has nothing to merge. The first call still looks at all contexts: do not time
+  // it.
   double Compact();
 
  private:
-  // The prefix, and tokens that no context of another number has.
+  // The tokens of a context: the prefix, and tokens that no other number has.
   static std::vector<TokenId> TokensOf(uint64_t number);
-  // A session that has all of the tokens, not stored yet.
+  // A session that holds all of the tokens, not stored yet.
   Session Extend(const std::vector<TokenId>& tokens);
 
   const uint64_t num_contexts_;

@@ -1,4 +1,4 @@
-// The makers of all commands; command_list.cc puts them in order.
+// Functions that make all commands; command_list.cc puts them in order.
 #ifndef ATTNDB_CLI_COMMANDS_COMMANDS_H_
 #define ATTNDB_CLI_COMMANDS_COMMANDS_H_
 

@@ -20,9 +20,9 @@ struct AnswerStats {
   uint64_t reused_tokens = 0;  // Tokens found in a stored context, not run again.
   uint64_t new_tokens = 0;     // Tokens of the prompt that were run.
   uint64_t generated_tokens = 0;
-  double first_token_ms = 0;     // From finding the context to the first token.
-  double second_token_ms = 0;    // To the second; 0 if there is none.
-  double tokens_per_second = 0;  // After the first; 0 if there is none.
+  double first_token_ms = 0;   // From finding the context to the first token.
+  double second_token_ms = 0;  // From finding the context to the second token; 0 if there is none.
+  double tokens_per_second = 0;  // Rate after the first token; 0 if there is none.
 };
 
 struct Answer {

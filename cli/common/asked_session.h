@@ -15,8 +15,9 @@ namespace attndb::cli {
 
 struct AskedSession {
   Session session;
-  std::vector<TokenId> rest;    // What the engine runs: the question, in the contexts' layout.
-  std::vector<TokenId> prompt;  // All tokens of one context and `rest`; empty of several.
+  std::vector<TokenId> rest;  // What the engine runs: the question, in the contexts' layout.
+  // All tokens of the context and `rest`; empty if there are several contexts.
+  std::vector<TokenId> prompt;
 };
 
 // Errors: kInvalidArgument (several contexts: one is a dialogue, or their layouts differ); as

@@ -24,7 +24,7 @@ class ModelFlags {
 
   // Loads the model. `kv_dtype` is what its contexts hold.
   Result<llama::LlamaEngine> Open(Environment* env, DType kv_dtype) const;
-  // With these options; num_threads are the flag's.
+  // Loads the model with these options, but for num_threads, which the flag gives.
   Result<llama::LlamaEngine> Open(Environment* env, llama::EngineOptions options) const;
 
  private:
@@ -44,7 +44,7 @@ class SamplerFlags {
   llama::SamplerOptions sampler_;
 };
 
-// The advice that fits a failed CreateSession on a named context.
+// Adds to `status`, a failed CreateSession on a named context, the advice that fits.
 Status WithModelAdvice(Environment* env, Status status);
 
 }  // namespace attndb::cli

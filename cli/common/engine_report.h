@@ -28,9 +28,9 @@ struct ForwardReport {
 
 struct EngineReport {
   std::string name;                           // "llama.cpp", or "none".
-  std::string system;                         // What it says about itself.
-  std::vector<std::string> instruction_sets;  // That it was compiled for.
-  std::optional<ForwardReport> forward;       // Nothing without an engine.
+  std::string system;                         // What the engine says about itself.
+  std::vector<std::string> instruction_sets;  // Instruction sets that llama.cpp was compiled for.
+  std::optional<ForwardReport> forward;       // Empty without an engine.
   std::vector<FoundModel> models;
   std::vector<std::string> problems;
 };

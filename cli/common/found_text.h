@@ -18,10 +18,10 @@ struct FindTimes {
   double find_ms = 0;      // The search for its passages.
 };
 
-// `texts`: of each passage, here and below.
+// `texts`, here and below: the text of each passage.
 Json ToJson(const FindResult& found, std::span<const std::string> texts, const FindTimes& times);
 
-// A line of each passage and its text, on one line, below it.
+// One line for each passage, and its text, on one line, below it.
 std::string FoundTable(const FindResult& found, std::span<const std::string> texts);
 
 // "looked through 203,008 tokens of 100 contexts in 71.0 ms, after 190.2 ms for the question".

@@ -35,7 +35,7 @@ class ImportTarget {
                                                          std::span<const TokenId> tokens,
                                                          int64_t first_position);
 
-  // Found out before the work, which may take an hour.
+  // Checked before the work, which may take an hour.
   Status CheckNameIsFree(const DB& db) const;
 
   // Options to open the store with that the import goes to.
@@ -43,11 +43,11 @@ class ImportTarget {
   // Merges the pieces that a checkpointed import left, as DB::Import does. A merge that is
   // interrupted or has no room is only told: the import is done.
   void MergePieces(Environment* env, const DB& db) const;
-  // Waits for its planes, which are built as soon as it is stored. An interrupted or failed build
-  // is only told: the import is done.
+  // Waits for the context's planes, which are built as soon as it is stored. An interrupted or
+  // failed build is only told: the import is done.
   void FinishPlanes(Environment* env, const DB& db) const;
 
-  // It is there; what was asked about its life may be new.
+  // Reports that the context is stored already. Gives it the pin and the TTL that were asked for.
   Result<ExitCode> ReportNothingToDo(Environment* env, const DB& db, const ContextInfo& info) const;
 
   // What all reports of an import begin with.

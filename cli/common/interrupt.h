@@ -16,7 +16,7 @@ namespace attndb::cli {
 class InterruptScope {
  public:
   InterruptScope();
-  ~InterruptScope();  // The handlers of before are back.
+  ~InterruptScope();  // Restores the handlers of before.
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 

@@ -18,7 +18,8 @@
 
 namespace attndb::cli {
 
-// The heads of this model, which are found out in a store that goes again, and then kept.
+// The heads of this model by which contexts are found. Measures them in a temporary store the first
+// time, and keeps the result.
 Result<std::vector<FindHead>> FindingHeads(Environment* env, llama::LlamaEngine* engine);
 
 // The type of stored K and V: that of the first of these contexts, or of the store's first one
@@ -35,7 +36,7 @@ Result<std::vector<std::string>> BestContexts(Environment* env, llama::LlamaEngi
 
 // Says on stderr which contexts a search passed over, and why.
 void NoteSkipped(Environment* env, const FindResult& found);
-// A search had no context to look through.
+// The error of a search that had no context to look through.
 Status NothingToLookThrough(Environment* env);
 
 // Pure part, for tests: the contexts of passages, best first, each once, as "#id".

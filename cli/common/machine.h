@@ -27,7 +27,7 @@ struct MemoryInfo {
 struct DiskInfo {
   std::string filesystem;  // "ext4", "tmpfs", ..., or its magic number.
   uint64_t total_bytes = 0;
-  uint64_t free_bytes = 0;  // For this user.
+  uint64_t free_bytes = 0;  // Bytes that this user may still write.
   bool writable = false;
 };
 
@@ -44,7 +44,8 @@ MemoryInfo ReadMemoryInfo();
 // and 2 GiB, and a quarter of what is available at most.
 uint64_t BandwidthBufferBytes(const CpuInfo& cpu, const MemoryInfo& memory);
 
-// Best of several passes over `buffer_bytes` of memory, all of it read by `num_threads` threads.
+// Bytes per second: the best of several passes over `buffer_bytes` of memory, which `num_threads`
+// threads read together.
 double MeasureReadBandwidth(uint32_t num_threads, uint64_t buffer_bytes);
 
 // The nearest folder above `path` that is there, `path` itself included.

@@ -35,7 +35,7 @@ Result<std::vector<TokenId>> QuestionTokens(const llama::LlamaEngine& engine, Pr
 Result<std::vector<TokenId>> DocumentTokens(const llama::LlamaEngine& engine, bool raw,
                                             std::string_view system, std::string_view document);
 
-// Pure parts, for tests. How many ids at the start, or at the end, of `a` and `b` agree.
+// Pure parts, for tests. Number of ids at the start, or at the end, in which `a` and `b` agree.
 size_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b);
 size_t CommonSuffix(std::span<const TokenId> a, std::span<const TokenId> b);
 bool Contains(std::span<const TokenId> tokens, std::span<const TokenId> part);

@@ -13,10 +13,11 @@
 
 namespace attndb::cli {
 
-// Ranges BEGIN-END, END not among them, in order and apart from one another. None of an empty text.
+// Ranges BEGIN-END without END, ascending and disjoint. An empty text has none.
 Result<std::vector<TokenRange>> ParseTokenRanges(std::string_view text);
 
-// The same with the first 4 tokens, on which models lean whatever the text says. None of none.
+// Adds the first 4 tokens, on which models lean whatever the text says, to `ranges`, unless they
+// are empty.
 std::vector<TokenRange> WithFirstTokens(std::vector<TokenRange> ranges);
 
 }  // namespace attndb::cli

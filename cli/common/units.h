@@ -26,7 +26,7 @@ std::string FormatTtl(std::optional<int64_t> ttl_seconds);
 
 // "3600", "90s", "15m", "1h", "7d", "2w"; nullopt for "never". Up to 100 years.
 Result<std::optional<std::chrono::seconds>> ParseTtl(std::string_view text);
-// "1048576", "512K", "1.5GiB", "10 GB": a power of 1024 each, whether the "i" is there or not.
+// As "1048576", "512K", "1.5GiB", "10 GB". Units are powers of 1024, with the "i" or without.
 Result<uint64_t> ParseBytes(std::string_view text);
 
 // Microseconds since the Unix epoch.
