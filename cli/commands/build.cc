@@ -45,10 +45,11 @@ class BuildCommand : public Command {
                     {"num_present", report->num_present},
                     {"num_too_short", report->num_too_short},
                     {"num_missing", report->num_missing},
-                    {"file_bytes", report->file_bytes}});
+                    {"file_bytes", report->file_bytes},
+                    {"seconds", report->seconds}});
     env->Print(report->kind + ": built for " + FormatCount(report->num_built) + " segments, " +
                FormatCount(report->num_present) + " had it, " + FormatBytes(report->file_bytes) +
-               " in all, in " + FormatSeconds(line.elapsed_seconds()) + "\n");
+               " in all, in " + FormatSeconds(report->seconds) + "\n");
     if (report->num_too_short > 0) {
       env->Note(FormatCount(report->num_too_short) +
                 " segments are too short for one: 'attndb compact' merges them");

@@ -280,8 +280,9 @@ ATTNDB_EXPORT attndb_code attndb_db_compact(const attndb_db* db);
 ATTNDB_EXPORT attndb_code attndb_db_compact_with(const attndb_db* db,
                                                  const attndb_compact_options* options,
                                                  attndb_progress progress, void* user_data);
-/* DB::Build: {"kind", "num_built", "num_present", "num_too_short", "num_missing", "file_bytes"} in
- * *json (may be NULL; else attndb_free). `progress` may be NULL. */
+/* DB::Build: {"kind", "num_built", "num_present", "num_too_short", "num_missing", "file_bytes",
+ * "seconds"}, as in BuildReport, in *json (may be NULL; else attndb_free). `progress` may be
+ * NULL. */
 ATTNDB_EXPORT attndb_code attndb_db_build(const attndb_db* db, const char* context,
                                           const char* index, attndb_progress progress,
                                           void* user_data, char** json);

@@ -67,6 +67,10 @@ struct BuildReport {
   uint64_t num_too_short = 0;  // Too short to have one: their keys are read.
   uint64_t num_missing = 0;    // Without one still: damaged, or no room on disk.
   uint64_t file_bytes = 0;     // Bytes of the companions that are there now.
+  // Seconds that the caller waited, by the monotonic clock: for these builds, and for what the
+  // background had to do before them. Several threads work for longer than that. Near 0 if nothing
+  // was left to build.
+  double seconds = 0;
 };
 
 // One of several contexts that a session holds: DB::CreateSessionOver.

@@ -248,6 +248,7 @@ class BuildReport:
     num_too_short: int  # Too short to have one: their keys are read.
     num_missing: int  # Without one still: damaged, or no room on disk.
     file_bytes: int  # Bytes of the companions that are there now.
+    seconds: float  # Seconds that the caller waited, for what the background did before, too.
 
 
 @dataclass(frozen=True)

@@ -223,6 +223,7 @@ Dict ToDict(const BuildReport& report) {
   dict["num_too_short"] = report.num_too_short;
   dict["num_missing"] = report.num_missing;
   dict["file_bytes"] = report.file_bytes;
+  dict["seconds"] = report.seconds;
   return dict;
 }
 

@@ -8,6 +8,7 @@
 #include "api/database.h"
 #include "api/db_access.h"
 #include "api/db_test_util.h"
+#include "common/clock.h"
 #include "testing/event.h"
 #include "testing/fault_file_system.h"
 
@@ -57,6 +58,23 @@ TEST_F(BuildIndexTest, WhatIsAskedForIsThereWhenItReturns) {
   }
   ATTNDB_ASSERT_OK(db_->Build("a", "planes").status());
   EXPECT_EQ(db_->Build("a", "planes")->num_present, 3u);
+}
+
+// Between what the builder worked for it and what the caller's own clock shows.
+TEST_F(BuildIndexTest, SecondsAreWhatTheCallerWaited) {
+  StoreChain("a", std::vector<uint64_t>{3000, 700, 2100}, 1);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  const double busy_before = db_->Stats()->background_seconds;
+  const Stopwatch watch;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const BuildReport report, db_->Build("a", "graph"));
+  EXPECT_LE(report.seconds, watch.ElapsedSeconds());
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  const double busy = db_->Stats()->background_seconds - busy_before;
+  EXPECT_GT(busy, 0);
+  EXPECT_GT(report.seconds, busy / 2);  // One thread builds; half of it is for the ends.
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const BuildReport again, db_->Build("a", "graph"));
+  EXPECT_GT(again.seconds, 0);
+  EXPECT_LT(again.seconds, report.seconds);
 }
 
 TEST_F(BuildIndexTest, DescribeAndListShowBytesByKind) {

@@ -115,7 +115,8 @@ std::string ToJson(const BuildReport& report) {
                    {"num_present", report.num_present},
                    {"num_too_short", report.num_too_short},
                    {"num_missing", report.num_missing},
-                   {"file_bytes", report.file_bytes}});
+                   {"file_bytes", report.file_bytes},
+                   {"seconds", report.seconds}});
 }
 
 std::string ToJson(const ModelSpec& spec) {

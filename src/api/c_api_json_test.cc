@@ -57,13 +57,15 @@ TEST(CApiJsonTest, ABuildsReportHasAllItsFields) {
                               .num_present = 2,
                               .num_too_short = 3,
                               .num_missing = 4,
-                              .file_bytes = 5};
+                              .file_bytes = 5,
+                              .seconds = 0.5};
   EXPECT_EQ(json::parse(ToJson(report)), (json{{"kind", "graph"},
                                                {"num_built", 1},
                                                {"num_present", 2},
                                                {"num_too_short", 3},
                                                {"num_missing", 4},
-                                               {"file_bytes", 5}}));
+                                               {"file_bytes", 5},
+                                               {"seconds", 0.5}}));
 }
 
 TEST(CApiJsonTest, ALayersFiguresAreThere) {

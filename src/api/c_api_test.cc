@@ -451,6 +451,7 @@ TEST_F(CApiTest, BuildTellsWhatSegmentsHave) {
   EXPECT_EQ(report["kind"], "pq_4x8");
   EXPECT_EQ(report["num_built"], 0);
   EXPECT_EQ(report["num_too_short"], 1);
+  EXPECT_GT(report["seconds"], 0);
   ASSERT_EQ(attndb_db_build(db_.get(), "book", "graph", nullptr, nullptr, nullptr), ATTNDB_OK);
   EXPECT_EQ(attndb_db_build(db_.get(), "nobody", "pq", nullptr, nullptr, nullptr),
             ATTNDB_NOT_FOUND);

@@ -1,12 +1,14 @@
 // ContextStore: objects that a caller asks for, and waits for.
 #include <algorithm>
 
+#include "common/clock.h"
 #include "store/context_store.h"
 
 namespace attndb::store {
 
 Result<BuildReport> ContextStore::Build(const std::string& tenant, std::string_view context,
                                         const derived::Kind& kind, const BuildOptions& options) {
+  const Stopwatch watch;
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
   if (!options_.background_builds) {
     return Status::FailedPrecondition(
@@ -44,6 +46,7 @@ Result<BuildReport> ContextStore::Build(const std::string& tenant, std::string_v
   report.num_built = num_there - std::min(num_there, report.num_present);
   const uint64_t num_known = num_there + report.num_too_short;
   report.num_missing = after.chain.size() - std::min<uint64_t>(after.chain.size(), num_known);
+  report.seconds = watch.ElapsedSeconds();
   return report;
 }
 

@@ -8,6 +8,7 @@ imported elsewhere, and refused when it is not what it says.
 import json
 import random
 import struct
+import time
 
 import cli_case
 from cli_case import CliCase, DAMAGE, NAME_TAKEN, NOT_FOUND, UNSUPPORTED, USAGE
@@ -125,12 +126,18 @@ class RoundTripTest(KvFileCase):
         tokens = [i * 7 % 1000 for i in range(5000)]
         file = KvFile(tokens=tokens).write(self.dir / "long.safetensors")
         self.run_ok("import", "--safetensors", file)
+        start = time.monotonic()
         report = self.run_json("build", "long", "--index", "pq,m=4,b=4")
+        self.assertLess(0, report["seconds"])
+        self.assertLess(report.pop("seconds"), time.monotonic() - start)
         self.assertGreater(report.pop("file_bytes"), 0)
         self.assertEqual(report, {"kind": "pq_4x4", "num_built": 1, "num_present": 0,
                                   "num_too_short": 0, "num_missing": 0})
         again = self.run_json("build", "long", "--index", "pq", "--m", 4, "--b", 4)
         self.assertEqual((again["num_built"], again["num_present"]), (0, 1))
+        self.assertGreater(again["seconds"], 0)
+        self.assertRegex(self.run_ok("build", "long", "--index", "pq,m=4,b=4").out,
+                         r"^pq_4x4: built for 0 segments, 1 had it, .* in all, in [\d.]+ [mu]?s\n$")
         info = self.run_json("describe", "long")
         self.assertEqual(info["derived_bytes"]["pq_4x4"], again["file_bytes"])
         self.assertEqual(sum(info["derived_bytes"].values()), info["companion_bytes"])

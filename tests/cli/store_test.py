@@ -107,6 +107,7 @@ class ManageTest(StoreCase):
         self.assertEqual(report["num_built"], 0)
         self.assertEqual(report["num_present"] + report["num_too_short"], 1)
         report = self.run_json("build", "harbour", "--index", "pq")
+        self.assertGreater(report.pop("seconds"), 0)
         self.assertEqual(report, {"kind": "pq_8x8", "num_built": 0, "num_present": 0,
                                   "num_too_short": 1, "num_missing": 0, "file_bytes": 0})
         self.assertIn("attndb compact", self.run_ok("build", "harbour", "--index", "graph").err)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -330,7 +331,9 @@ def test_build_makes_what_is_asked_for_and_waits(db: attndb.DB, spec: attndb.Mod
     session, _ = db.create_session(spec, steps.ids)
     steps.run(session, 0, 2100)
     db.store(session, steps.ids, name="a")
+    start = time.monotonic()
     report = db.build("a", "pq,m=4,b=6")
+    assert 0 < report.seconds <= time.monotonic() - start
     assert (report.kind, report.num_built, report.num_missing) == ("pq_4x6", 1, 0)
     assert report.file_bytes > 0
     again = db.build("a", "pq,m=4,b=6", progress=lambda done, total: True)
