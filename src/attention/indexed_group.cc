@@ -41,10 +41,10 @@ size_t ListIndexes(std::span<const HeadRun> runs, TokenRange range, index::Index
 
 }  // namespace
 
-IndexedScratch IndexedScratch::Take(uint32_t group, uint64_t num_tokens, size_t num_runs,
+IndexedScratch IndexedScratch::Take(uint32_t group, uint64_t num_places, size_t num_runs,
                                     size_t search_bytes, Arena* arena) {
   IndexedScratch scratch;
-  scratch.stride = num_tokens + kernels::kSelectSlack;
+  scratch.stride = num_places + kernels::kSelectSlack;
   scratch.tokens = arena->Take<uint32_t>(group * scratch.stride);
   scratch.scores = arena->Take<float>(group * scratch.stride);
   scratch.fixed_scores = arena->Take<float>(group * scratch.stride);
@@ -53,11 +53,11 @@ IndexedScratch IndexedScratch::Take(uint32_t group, uint64_t num_tokens, size_t 
   scratch.best = arena->Take<float>(group);
   scratch.log_fixed = arena->Take<double>(group);
   scratch.weights = arena->Take<float>(scratch.stride);
-  scratch.static_bits = arena->Take<uint64_t>(NumStaticWords(num_tokens));
+  scratch.static_bits = arena->Take<uint64_t>(NumStaticWords(num_places));
   scratch.count = arena->Take<size_t>(group);
   scratch.found = arena->Take<index::FoundKeys>(group);
   scratch.runs = arena->Take<index::IndexRun>(num_runs);
-  scratch.select = arena->Take<std::byte>(kernels::SelectTopKScratchBytes(num_tokens));
+  scratch.select = arena->Take<std::byte>(kernels::SelectTopKScratchBytes(num_places));
   scratch.search = arena->Take<std::byte>(search_bytes);
   return scratch;
 }

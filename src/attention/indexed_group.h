@@ -20,6 +20,7 @@
 #ifndef ATTNDB_ATTENTION_INDEXED_GROUP_H_
 #define ATTNDB_ATTENTION_INDEXED_GROUP_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -54,7 +55,7 @@ struct IndexedCall {
 };
 
 struct IndexedScratch {
-  // For each q head, room for every token; tokens of the middle that may be critical come first.
+  // For each q head, room for NumPlaces; tokens of the middle that may be critical come first.
   uint32_t* tokens = nullptr;  // [group][stride]
   float* scores = nullptr;     // [group][stride]
   size_t stride = 0;
@@ -63,7 +64,7 @@ struct IndexedScratch {
   float* best = nullptr;              // [group]
   double* log_fixed = nullptr;        // [group]: log of the mass of `fixed` and the denominator.
   float* weights = nullptr;           // [stride]: weights of one head.
-  uint64_t* static_bits = nullptr;    // [NumStaticWords(num_tokens)]
+  uint64_t* static_bits = nullptr;    // [NumStaticWords(tokens of the call)]
   size_t* count = nullptr;            // [group]
   index::FoundKeys* found = nullptr;  // [group]
   index::IndexRun* runs = nullptr;    // Runs that have an index.
@@ -72,9 +73,14 @@ struct IndexedScratch {
   void* search = nullptr;  // Scratch of the indexes.
   ClusterScratch clusters;
 
-  // search_bytes: IndexedGroup::SearchBytes.
-  static IndexedScratch Take(uint32_t group, uint64_t num_tokens, size_t num_runs,
+  // num_places: NumPlaces; search_bytes: IndexedGroup::SearchBytes.
+  static IndexedScratch Take(uint32_t group, uint64_t num_places, size_t num_runs,
                              size_t search_bytes, Arena* arena);
+  // The tokens of the call, and the static ones once more: these are in `fixed` and also among the
+  // tokens that no index covers, whose scores are read into the room behind those of `fixed`.
+  static constexpr uint64_t NumPlaces(uint64_t num_tokens, uint32_t num_static) {
+    return num_tokens + std::min<uint64_t>(num_tokens, num_static);
+  }
 };
 
 class IndexedGroup {

@@ -32,8 +32,9 @@ void Searching::Begin(const CallView& call) {
 
 void Searching::TakePart(uint32_t part, Arena* arena) {
   const LayerCall& call = call_->call();
-  parts_[part] = IndexedScratch::Take(call_->group(), call.num_tokens, call_->num_runs(),
-                                      search_bytes_, arena);
+  const uint64_t num_places = IndexedScratch::NumPlaces(call.num_tokens, call.plan.num_static);
+  parts_[part] =
+      IndexedScratch::Take(call_->group(), num_places, call_->num_runs(), search_bytes_, arena);
   parts_[part].clusters =
       ClusterScratch::Take(call_->group(), num_clusters_, call_->num_runs(), arena);
 }

@@ -144,6 +144,19 @@ TEST_F(SessionStaticTest, AreThoseThatTheLastQueriesWeighedMost) {
   EXPECT_EQ(session.Explain(0)->plan, "topk(k=9,sink=4,window=50,static=prefill:4096)");
 }
 
+// Keys that no index covers are all scored, beside static tokens that are among them.
+TEST_F(SessionStaticTest, AreAttendedToBesideWhatNoIndexCovers) {
+  const Tokens prompt = StorePrompt();
+  const Tokens all = test::Concat(prompt, ToyModel::Tokens(20, 9));
+  const std::string indexed = "topk(k=9,index=graph,sink=4,window=50,static=prefill:";
+  MakeReady(prompt, kPlan);
+  for (const uint64_t n : {40u, 700u, 1400u}) {
+    Session session = Resume(prompt);
+    ExpectAttends(ProbeWith(&session, indexed + std::to_string(n) + ")"),
+                  Expected(all, prompt, Range(0, all.size()), n, 9));
+  }
+}
+
 TEST_F(SessionStaticTest, ATailIsNoneOfThemAndMayBeAttendedToWhole) {
   const Tokens prompt = StorePrompt();
   const Tokens all = test::Concat(prompt, ToyModel::Tokens(300, 9));
