@@ -109,30 +109,57 @@ Status ContextStore::Compact(const std::string& tenant, const CompactOptions& op
   MutexLock lock(&store_mutex_);
   ATTNDB_RETURN_IF_ERROR(ExpireContexts());
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> contexts,
-                          ContextsToCompact(owner, options));
   Compaction work{options};
-  work.bytes_total = BytesToCompact(contexts, options);
-  const Status status = CompactContexts(contexts, &work);
+  const Status status =
+      options.context.empty() ? CompactUnsettled(owner.id, &work) : CompactNamed(owner.id, &work);
   const Status scheduled = ScheduleMissing(owner.id);  // What was merged before an error too.
   return status.ok() ? scheduled : status;
 }
 
-Result<std::vector<ContextRecord>> ContextStore::ContextsToCompact(
-    const Tenant& owner, const CompactOptions& options) const {
-  if (options.context.empty()) return catalog_->List(owner.id);
-  ATTNDB_ASSIGN_OR_RETURN(ContextRecord context, catalog_->FindContext(owner.id, options.context));
-  return std::vector{std::move(context)};
+Status ContextStore::CompactNamed(TenantId tenant, Compaction* work) {
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context,
+                          catalog_->FindContext(tenant, work->options.context));
+  if (context.damaged) return Status::Ok();
+  const std::vector<ContextId> contexts = {context.id};
+  work->bytes_total = BytesToCompact(tenant, contexts, work->options);
+  return CompactContexts(tenant, contexts, work);
 }
 
-uint64_t ContextStore::BytesToCompact(std::span<const ContextRecord> contexts,
+// Round by round, until one finds all as it was left: what a merge or damage has changed shows
+// other contexts.
+Status ContextStore::CompactUnsettled(TenantId tenant, Compaction* work) {
+  ATTNDB_RETURN_IF_ERROR(catalog_->UnsettleForLength(tenant, work->options.segment_tokens));
+  Status damage;
+  for (bool is_first = true;; is_first = false) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<UnsettledSegment> segments,
+                            catalog_->UnsettledSegments(tenant));
+    if (segments.empty()) return damage;
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextId> contexts,
+                            catalog_->ContextsToCompact(segments));
+    if (is_first) work->bytes_total = BytesToCompact(tenant, contexts, work->options);
+    const uint64_t bytes_before = work->bytes_done;
+    ATTNDB_ASSIGN_OR_RETURN(const CatalogStats before, catalog_->Stats(tenant));
+    const Status status = CompactContexts(tenant, contexts, work);
+    if (status.ok()) {
+      ATTNDB_RETURN_IF_ERROR(catalog_->Settle(segments));
+    } else if (status.code() != StatusCode::kCorruption) {
+      return status;
+    }
+    if (damage.ok()) damage = status;
+    ATTNDB_ASSIGN_OR_RETURN(const CatalogStats after, catalog_->Stats(tenant));
+    const bool is_as_before = work->bytes_done == bytes_before &&
+                              after.num_damaged_segments == before.num_damaged_segments;
+    if (is_as_before) return damage;
+  }
+}
+
+uint64_t ContextStore::BytesToCompact(TenantId tenant, std::span<const ContextId> contexts,
                                       const CompactOptions& options) const {
   if (!options.progress) return 0;  // Nobody asks.
   uint64_t bytes = 0;
   std::set<SegmentId> counted;  // The first of each run: contexts share runs.
-  for (const ContextRecord& context : contexts) {
-    if (context.damaged) continue;
-    const Result<ContextDetail> detail = catalog_->Describe(context.tenant, context.id);
+  for (const ContextId context : contexts) {
+    const Result<ContextDetail> detail = catalog_->Describe(tenant, context);
     if (!detail.ok()) continue;  // CompactChain's to report.
     for (const Run& run : RunsOf(*detail, options)) {
       if (counted.insert(run.front().segment.id).second) bytes += KvBytes(run);
@@ -141,11 +168,11 @@ uint64_t ContextStore::BytesToCompact(std::span<const ContextRecord> contexts,
   return bytes;
 }
 
-Status ContextStore::CompactContexts(std::span<const ContextRecord> contexts, Compaction* work) {
+Status ContextStore::CompactContexts(TenantId tenant, std::span<const ContextId> contexts,
+                                     Compaction* work) {
   Status damage;
-  for (const ContextRecord& context : contexts) {
-    if (context.damaged) continue;
-    const Status status = CompactChain(context, work);
+  for (const ContextId context : contexts) {
+    const Status status = CompactChain(tenant, context, work);
     // Damage of one context, quarantined now, or one that is gone with it, is not the others'.
     if (status.ok() || status.code() == StatusCode::kNotFound) continue;
     if (status.code() != StatusCode::kCorruption) return status;
@@ -154,11 +181,11 @@ Status ContextStore::CompactContexts(std::span<const ContextRecord> contexts, Co
   return damage;
 }
 
-Status ContextStore::CompactChain(const ContextRecord& context, Compaction* work) {
+Status ContextStore::CompactChain(TenantId tenant, ContextId context, Compaction* work) {
   for (;;) {
     // Looked at again after each merge: a session may have found damage meanwhile.
-    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
-                            catalog_->Describe(context.tenant, context.id));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(tenant, context));
+    if (detail.context.damaged) return Status::Ok();
     const std::vector<Run> runs = RunsOf(detail, work->options);
     if (runs.empty()) return Status::Ok();
     ATTNDB_RETURN_IF_ERROR(

@@ -257,15 +257,19 @@ class ContextStore final : private derived::Store {
 
   // compact.cc
   struct Compaction;
-  // Bytes of K and V that will be copied, if `options` ask for progress.
-  uint64_t BytesToCompact(std::span<const ContextRecord> contexts,
-                          const CompactOptions& options) const;
-  Result<std::vector<ContextRecord>> ContextsToCompact(const Tenant& owner,
-                                                       const CompactOptions& options) const;
-  Status CompactContexts(std::span<const ContextRecord> contexts, Compaction* work)
-      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
-  Status CompactChain(const ContextRecord& context, Compaction* work) ATTNDB_REQUIRES(store_mutex_)
+  // The one context that the options name.
+  Status CompactNamed(TenantId tenant, Compaction* work) ATTNDB_REQUIRES(store_mutex_)
       ATTNDB_EXCLUDES(use_mutex_);
+  // What has changed of the tenant's contexts since the last call.
+  Status CompactUnsettled(TenantId tenant, Compaction* work) ATTNDB_REQUIRES(store_mutex_)
+      ATTNDB_EXCLUDES(use_mutex_);
+  // Bytes of K and V that will be copied, if `options` ask for progress.
+  uint64_t BytesToCompact(TenantId tenant, std::span<const ContextId> contexts,
+                          const CompactOptions& options) const;
+  Status CompactContexts(TenantId tenant, std::span<const ContextId> contexts, Compaction* work)
+      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+  Status CompactChain(TenantId tenant, ContextId context, Compaction* work)
+      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
 
   // derived_objects.cc
   static derived::SegmentFacts FactsOf(const SegmentRecord& record);  // Does not look for wishes.

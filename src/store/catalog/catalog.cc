@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/counters.h"
+#include "store/catalog/lacking_companions.h"
 #include "store/catalog/model_identity.h"
 #include "store/catalog/names.h"
 #include "store/catalog/schema.h"
@@ -89,7 +90,8 @@ Status Catalog::ConnectAs(SqliteDatabase::Mode mode) const {
     return version < kFirstVersionWithCounters ? ViewAsCounters(database_.get()) : Status::Ok();
   }
   if (version < kSchemaVersion) ATTNDB_RETURN_IF_ERROR(UpgradeSchema(database_.get()));
-  return KeepCounters(database_.get());
+  ATTNDB_RETURN_IF_ERROR(KeepCounters(database_.get()));
+  return WatchCompanions(database_.get());
 }
 
 Status Catalog::LoadMeta() {
@@ -128,6 +130,10 @@ Result<Transaction> Catalog::BeginRead() const {
 
 Result<Transaction> Catalog::BeginWrite() {
   if (options_.read_only) return Status::ReadOnly(options_.path + ": opened read-only");
+  if (log_is_copied_) {
+    log_is_copied_ = database_->Checkpoint() == SqliteDatabase::LogState::kCopied;
+    if (log_is_copied_) return Status::IoError(options_.path + "-wal: can't be cut off");
+  }
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
                           Transaction::Begin(database_.get(), Transaction::Kind::kWrite));
   for (const auto& [context, time_us] : touched_us_) {
@@ -142,13 +148,12 @@ Status Catalog::Commit(Transaction* transaction) {
   auto log = SqliteDatabase::LogState::kHolds;
   ATTNDB_RETURN_IF_ERROR(transaction->Commit(&log));
   touched_us_.clear();
+  log_is_copied_ = log == SqliteDatabase::LogState::kCopied;
   if (log == SqliteDatabase::LogState::kHolds) SealLog();
   return {};
 }
 
-// A commit that stays in the log is safe from silent loss only if others follow it (wal_check.h). A
-// log whose commits are all in the file is left alone: to write to it is to begin it anew, and if
-// that is torn apart it looks as if commits were lost.
+// A commit that stays in the log is safe from silent loss only if others follow it (wal_check.h).
 // Two, because damage may hit the very mark that makes a frame a commit. Best effort: it is
 // durable.
 void Catalog::SealLog() {

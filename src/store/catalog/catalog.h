@@ -111,7 +111,9 @@ class Catalog {
   Result<std::vector<storage::ObjectName>> DroppableCompanions(TenantId tenant) const;
   // Forgets these companions. Returns their names.
   Result<std::vector<storage::ObjectName>> DropCompanions(TenantId tenant);
-  // Segments that lack a companion, oldest first; of one tenant, or of all with kNone.
+  // Segments that lack a companion, oldest first; of one tenant, or of all with kNone. Costs a walk
+  // over all segments the first time for a kind and length, O(those segments) then; read-only, a
+  // walk each time.
   Result<std::vector<SegmentId>> SegmentsWithout(TenantId tenant,
                                                  const MissingCompanions& missing) const;
 
@@ -179,6 +181,21 @@ class Catalog {
   // Whether Expire would find something, by the clock: cheap.
   Result<bool> AnyExpired() const;
 
+  // --- What Compact is to look at ---
+
+  // Makes all segments of the tenant unsettled if they were settled for segments of another length.
+  Status UnsettleForLength(TenantId tenant, uint64_t segment_tokens);
+  // Segments whose chains have changed since they were settled, oldest first.
+  // Cost: O(those segments + log of all).
+  Result<std::vector<UnsettledSegment>> UnsettledSegments(TenantId tenant) const;
+  // The contexts without damage whose chains show what can be merged of these segments, oldest
+  // first. Contexts that have the same segment have what is before it, and, of what follows, all
+  // that as many contexts have: so one speaks for all, the one that uses most of it.
+  Result<std::vector<ContextId>> ContextsToCompact(
+      std::span<const UnsettledSegment> segments) const;
+  // Settles them, but for changes that came since they were read.
+  Status Settle(std::span<const UnsettledSegment> segments);
+
   // --- Prefixes ---
 
   // The longest common prefix of the tokens with any context of the tenant that is neither damaged
@@ -237,6 +254,10 @@ class Catalog {
   mutable std::string immutable_stamp_ ATTNDB_GUARDED_BY(mutex_);  // Empty: not opened that way.
   // Accesses not written yet, by context id. At most kMaxTouches; then they are written at once.
   std::unordered_map<int64_t, int64_t> touched_us_ ATTNDB_GUARDED_BY(mutex_);
+  // The log could not be cut off, though the file has all that it holds. Nothing is written until
+  // it can: that would begin the log anew, and if it is torn there it looks as if commits were
+  // lost.
+  bool log_is_copied_ ATTNDB_GUARDED_BY(mutex_) = false;
   // Segment ids reserved on disk and not handed out yet: [next, end).
   SegmentId next_segment_ ATTNDB_GUARDED_BY(mutex_) = 0;
   SegmentId end_segment_ ATTNDB_GUARDED_BY(mutex_) = 0;

@@ -5,6 +5,7 @@
 #include "store/catalog/catalog.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
+#include "store/catalog/lacking_companions.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
@@ -145,15 +146,10 @@ Result<std::vector<storage::ObjectName>> Catalog::DropCompanions(TenantId tenant
 Result<std::vector<SegmentId>> Catalog::SegmentsWithout(TenantId tenant,
                                                         const MissingCompanions& missing) const {
   MutexLock lock(&mutex_);
+  if (!options_.read_only) ATTNDB_RETURN_IF_ERROR(WatchFor(database_.get(), missing));
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  return ReadAll<SegmentId>(
-      database_->Select(
-          "SELECT id FROM segments s WHERE (tenant = ?1 OR ?1 = 0) AND num_tokens >= ?2 "
-          "AND damage IS NULL AND EXISTS(SELECT 1 FROM chain WHERE segment = s.id) "
-          "AND NOT EXISTS(SELECT 1 FROM companions WHERE segment = s.id AND kind = ?3) "
-          "ORDER BY id",
-          tenant, missing.min_tokens, missing.kind),
-      ReadInt);
+  return options_.read_only ? FindSegmentsWithout(database_.get(), tenant, missing)
+                            : WatchedSegmentsWithout(database_.get(), tenant, missing);
 }
 
 }  // namespace attndb::store

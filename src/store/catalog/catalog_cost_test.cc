@@ -153,6 +153,35 @@ TEST_F(CatalogCost, OfADropAndAnExpiry) {
   });
 }
 
+TEST_F(CatalogCost, OfACompactWithNothingToDo) {
+  for (CatalogHarness* const store : {few_.get(), many_.get()}) {
+    ATTNDB_EXPECT_OK((*store)->Settle((*store)->UnsettledSegments(store->tenant()).value()));
+  }
+  Expect([&](CatalogHarness* store) {
+    ATTNDB_EXPECT_OK((*store)->UnsettleForLength(store->tenant(), 0));
+    EXPECT_THAT((*store)->UnsettledSegments(store->tenant()).value(), ::testing::IsEmpty());
+    // All but the prefix are too short.
+    EXPECT_EQ((*store)->SegmentsWithout(store->tenant(), {"planes", 100})->size(), 1u);
+    EXPECT_THAT((*store)->Wishes(store->tenant()).value(), ::testing::IsEmpty());
+  });
+}
+
+TEST_F(CatalogCost, OfACompactAfterAPublish) {
+  for (CatalogHarness* const store : {few_.get(), many_.get()}) {
+    ATTNDB_EXPECT_OK((*store)->Settle((*store)->UnsettledSegments(store->tenant()).value()));
+  }
+  int next = kMany;
+  Expect([&](CatalogHarness* store) {
+    const ContextId context = Publish(store, next++);
+    const auto segments = (*store)->UnsettledSegments(store->tenant()).value();
+    EXPECT_EQ(segments.size(), 2u);
+    const auto contexts = (*store)->ContextsToCompact(segments).value();
+    EXPECT_LE(contexts.size(), 2u);
+    EXPECT_EQ(contexts.back(), context);
+    ATTNDB_EXPECT_OK((*store)->Settle(segments));
+  });
+}
+
 TEST_F(CatalogCost, OfAMergeOfWhatOneContextHas) {
   int next = kMany;
   Expect([&](CatalogHarness* store) {

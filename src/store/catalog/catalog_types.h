@@ -213,6 +213,12 @@ struct PrefixReport {
   std::vector<PrefixNearMiss> near_misses;
 };
 
+// A segment that Compact has not seen as its chains are now.
+struct UnsettledSegment {
+  SegmentId segment = 0;
+  int64_t num_changes = 0;  // Changes of these chains until it was read.
+};
+
 // Bytes to free by dropping contexts.
 struct EvictionRequest {
   TenantId tenant = TenantId::kNone;

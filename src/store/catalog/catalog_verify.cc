@@ -67,6 +67,8 @@ constexpr RowRule kRowRules[] = {
      "(SELECT count(*) FROM chain WHERE segment = u.segment) "
      "OR tenant <> (SELECT tenant FROM segments WHERE id = u.segment)",
      kFirstVersionWithCounters},
+    {"segment is settled beyond its changes",
+     "SELECT segment FROM segment_uses WHERE num_settled > num_changes", kFirstVersionWithCounters},
     {"tenant has no counters", "SELECT id FROM tenants EXCEPT SELECT tenant FROM tenant_uses",
      kFirstVersionWithCounters},
     {"tenant counts its contexts wrongly",

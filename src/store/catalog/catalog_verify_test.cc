@@ -46,6 +46,8 @@ constexpr Change kChanges[] = {
     {"UPDATE segment_uses SET tenant = 2 WHERE segment = 1",
      "row 1: segment counts the contexts that have it wrongly"},
     {"UPDATE segment_uses SET num_contexts = -1", "row 1: segment counts"},
+    {"UPDATE segment_uses SET num_settled = num_changes + 1 WHERE segment = 1",
+     "row 1: segment is settled beyond its changes"},
     {"DELETE FROM tenant_uses", "row 1: tenant has no counters"},
     {"UPDATE tenant_uses SET num_contexts = 1 WHERE tenant = 1",
      "row 1: tenant counts its contexts wrongly"},

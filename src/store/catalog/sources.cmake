@@ -1,6 +1,7 @@
 # The catalog's part of layer store: included by src/store/CMakeLists.txt, which compiles ATTNDB_CATALOG_SOURCES.
 set(ATTNDB_CATALOG_SOURCES
   catalog/catalog.cc
+  catalog/catalog_compact.cc
   catalog/catalog_companions.cc
   catalog/catalog_contexts.cc
   catalog/catalog_eviction.cc
@@ -13,6 +14,7 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/checked_vfs.cc
   catalog/context_changes.cc
   catalog/counters.cc
+  catalog/lacking_companions.cc
   catalog/model_identity.cc
   catalog/names.cc
   catalog/prefix_index.cc
