@@ -121,7 +121,9 @@ TEST_F(SessionFilterTest, PlansChooseAmongWhatIsLeft) {
     } else {
       for (const char* index :
            {",index=clustered,effort=100", ",index=graph,beam_width=6000",
-            ",index=graph,graphs=head,beam_width=6000", ",index=pq,m=16,b=8,effort=60"}) {
+            ",index=graph,graphs=head,beam_width=6000", ",index=graph,beam_width=6000,expand=all",
+            ",index=roargraph,beam_width=6000", ",index=roargraph,beam_width=6000,expand=all",
+            ",index=pq,m=16,b=8,effort=60"}) {
         settings.emplace_back(index);
       }
     }
@@ -136,6 +138,30 @@ TEST_F(SessionFilterTest, PlansChooseAmongWhatIsLeft) {
       (void)ProbeAt(&session, last);
       ATTNDB_ASSERT_OK(db_->WaitForBackground());
       EXPECT_LT(Difference(ProbeAt(&session, last), expected), 0.05) << plan;
+    }
+  }
+}
+
+// Algorithm 1 begins at one key of each range: of ranges of a few keys the graph's edges may not
+// lead from there to the others.
+TEST_F(SessionFilterTest, PublishedWalksChooseAmongWhatIsLeftOfLongRanges) {
+  const Tokens stored = StoreChain("a", std::vector<uint64_t>{2800, 2200, 300}, 1);
+  const Ranges ranges = {{0, 1501}, {1600, 2790}, {2850, 4905}, {5010, 5310}};
+  const uint64_t last = stored.size() + 19;
+  Session session = Resume(stored);
+  Session left = HoldingLeft(test::Concat(stored, ToyModel::Tokens(20, 9)), ranges);
+  ATTNDB_ASSERT_OK(session.SetFilter(ranges));
+  ATTNDB_ASSERT_OK(left.SetPlan("dipr(alpha=0.02)"));
+  const std::vector<float> expected = ProbeAt(&left, last);
+  for (const std::string index : {"graph", "roargraph"}) {
+    for (const std::string expand : {"hidden", "all"}) {
+      const std::string plan =
+          "dipr(alpha=0.02,index=" + index + ",walk=diprs,l0=6000,expand=" + expand + ")";
+      ATTNDB_ASSERT_OK(session.SetPlan(plan));
+      (void)ProbeAt(&session, last);
+      ATTNDB_ASSERT_OK(db_->WaitForBackground());
+      EXPECT_LT(Difference(ProbeAt(&session, last), expected), 0.01) << plan;
+      EXPECT_GT(session.Explain().layers[0].heads[0].visited_mean, 0) << plan;
     }
   }
 }

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import attndb
-from core_steps import NUM_LAYERS, Steps
+from core_steps import NUM_KV_HEADS, NUM_LAYERS, Steps
 
 STORED, ALL = 600, 620
 
@@ -103,6 +103,39 @@ def test_an_exact_estimate_gives_full_attention(
         assert np.abs(dropped - np.stack(expected)).max() > 1e-3
     assert index.rows is not None and not index.rows.keys.flags.writeable
     assert index.rows.keys.shape == (STORED, 32) and len(index.rows.queries) > 0
+
+
+def test_what_a_session_appends_is_extended_by_4096_tokens(
+    tmp_path: Path, spec: attndb.ModelSpec
+) -> None:
+    class Extending(EveryThird):
+        def build(self, rows: attndb.CustomRows) -> Any:
+            raise AssertionError("nothing is stored")
+
+        def extend(self, rows: attndb.CustomRows) -> Any:
+            extended.append(rows)
+            return rows.keys, rows.values
+
+    extended: list[attndb.CustomRows] = []
+    steps = Steps(4300)
+    with opened(tmp_path, Extending()) as db:
+        session, _ = db.create_session(spec, steps.ids, plan="third")
+        steps.run(session, 0, 4299)
+        steps.run(session, 4299, 4300)
+        for layer in range(NUM_LAYERS):
+            session.await_derived(layer)
+            out = session.attend(layer, steps.q[layer, 4299:])
+            np.testing.assert_allclose(out, steps.expected(layer, 4299, 4300)[0], atol=1e-5)
+            head = session.explain().layers[layer].heads[0]
+            # A third of the block between sink and window, and what follows it.
+            assert (4096 - 16) / 3 - 1 < head.selected_mean < 4096 / 3 + 4300 - 4096
+    keys = {rows.keys[0].tobytes(): rows for rows in extended}
+    assert len(extended) == len(keys) == NUM_LAYERS * NUM_KV_HEADS
+    for layer in range(NUM_LAYERS):
+        for head in range(NUM_KV_HEADS):
+            rows = keys[steps.k[layer, 0, head].tobytes()]
+            np.testing.assert_array_equal(rows.keys, steps.k[layer, :4096, head])
+            np.testing.assert_array_equal(rows.values, steps.v[layer, :4096, head])
 
 
 def test_it_is_an_index_of_topk(tmp_path: Path, spec: attndb.ModelSpec, index: EveryThird) -> None:
