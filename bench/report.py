@@ -386,6 +386,37 @@ def two_threads(what: str, begin: str, least: float, unit: str) -> Callable[[Res
     return line
 
 
+def medians_of_contexts(results: Results, call: str) -> dict[int, float]:
+    """Milliseconds of a call of the store, by the number of contexts."""
+    return {int(row["name"].removeprefix(call + "/")): row["median"]
+            for row in results["contexts"]["results"] if row["name"].startswith(call + "/")}
+
+
+def listing(results: Results) -> Line:
+    what, target = "`List` of 10,000 contexts that share a prefix", "≤ 100 ms"
+    if "contexts" not in results:
+        return Line(what, target, source="contexts")
+    times = medians_of_contexts(results, "list")
+    why = ", ".join(f"{time:.1f} ms of {number:,}" for number, time in times.items()
+                    if number != 10_000)
+    return Line(what, target, f"{times[10_000]:.1f} ms", times[10_000] <= 100, why, "contexts")
+
+
+def beside_many(what: str, call: str) -> Callable[[Results], Line]:
+    def line(results: Results) -> Line:
+        target = "≤ 1.2 × beside 10, + 2 ms"
+        if "contexts" not in results:
+            return Line(what, target, source="contexts")
+        times = medians_of_contexts(results, call)
+        most, few = max(times), min(times)
+        why = ", ".join(f"{time:.2f} ms beside {number:,}" for number, time in times.items()
+                        if number != most)
+        met = times[most] <= 1.2 * times[few] + 2
+        return Line(what, target, f"{times[most]:.2f} ms", met, why, "contexts")
+
+    return line
+
+
 LINES: list[Callable[[Results], Line]] = [
     speedup("SmolLM2 heads stretched to 128K, error 0.01, against exact", "attention_stretched",
             AUTO, 4),
@@ -427,6 +458,10 @@ LINES: list[Callable[[Results], Line]] = [
     two_threads("`auto(error=0.01)` by two threads over one, 3 kv heads, the worst case",
                 "auto/3x3x64", 1.5, "×"),
     two_threads("the same, 8 kv heads", "auto/8x4x128", 1.8, "×"),
+    listing,
+    beside_many("`CreateSession` beside 10,000 contexts that share a prefix", "create_session"),
+    beside_many("`Store` beside them, at a full quota, which evicts one", "store"),
+    beside_many("`Compact` of them that has nothing to do", "compact"),
 ]
 
 
