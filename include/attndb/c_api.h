@@ -33,6 +33,7 @@ extern "C" {
 
 typedef struct attndb_db attndb_db;
 typedef struct attndb_session attndb_session;
+typedef struct attndb_pending_store attndb_pending_store;
 
 /* StatusCode of status.h, number by number. */
 typedef enum attndb_code {
@@ -232,6 +233,19 @@ ATTNDB_EXPORT attndb_code attndb_db_import(const attndb_db* db, const attndb_mod
 ATTNDB_EXPORT attndb_code attndb_db_store(const attndb_db* db, attndb_session* session,
                                           const int32_t* tokens, size_t num_tokens,
                                           const attndb_store_options* options, int64_t* context_id);
+
+/* DB::StoreAsync; *pending is yours: attndb_pending_store_free, at any time, while the Store goes
+ * on. attndb_pending_store_done never waits; attndb_pending_store_wait gives the id, or the Store's
+ * error. Both are thread-safe. */
+ATTNDB_EXPORT attndb_code attndb_db_store_async(const attndb_db* db, attndb_session* session,
+                                                const int32_t* tokens, size_t num_tokens,
+                                                const attndb_store_options* options,
+                                                attndb_pending_store** pending);
+ATTNDB_EXPORT attndb_code attndb_pending_store_done(const attndb_pending_store* pending,
+                                                    int32_t* done);
+ATTNDB_EXPORT attndb_code attndb_pending_store_wait(const attndb_pending_store* pending,
+                                                    int64_t* context_id);
+ATTNDB_EXPORT void attndb_pending_store_free(attndb_pending_store* pending);
 
 /* JSON texts; *json is yours: attndb_free. A context is given by name or as "#id". */
 ATTNDB_EXPORT attndb_code attndb_db_explain_prefix(const attndb_db* db,

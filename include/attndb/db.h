@@ -22,6 +22,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,6 +57,25 @@ struct SessionStart {
 struct LayerKv {
   TensorView k;
   TensorView v;
+};
+
+// A Store that goes on behind its session: DB::StoreAsync. Copies stand for the same Store. It may
+// be let go of at any time, and outlive the DB: the Store goes on, and closing the DB waits for it.
+//
+// Threads: thread-safe.
+class ATTNDB_EXPORT PendingStore {
+ public:
+  // Whether it has ended, well or not. Never waits.
+  bool done() const;
+  // Waits until it has ended. The id of the context, which is durable then; or, with nothing of it
+  // visible, as DB::Store.
+  Result<ContextId> Wait() const;
+
+ private:
+  friend class DB;
+  explicit PendingStore(std::shared_future<Result<ContextId>> result);
+
+  std::shared_future<Result<ContextId>> result_;
 };
 
 class ATTNDB_EXPORT DB {
@@ -130,14 +150,26 @@ class ATTNDB_EXPORT DB {
   // `tokens`: the ids of all tokens that the session holds.
   // Cost:   writes K and V of the tail, not of what was stored before, syncs, and commits. Small
   //         segments at the chain's end may be merged then: a token is written O(log) times in all.
-  // Waits:  for Stores, Drops and Compacts of the whole store that came before. Calls of other
-  //         sessions go on.
+  // Waits:  for commits, merges, Drops and Compacts of the whole store that came before; segments
+  //         of several Stores are written side by side. Calls of other sessions go on.
   // Errors: kInvalidArgument (tokens differ in number or from the stored prefix); kAlreadyExists;
   //         kFailedPrecondition (inside a step; K and V that did not see one whole prompt: over
   //         several contexts, or appended under a filter); kResourceExhausted (disk full, quota);
   //         kReadOnly; kIoError. The session is unchanged and nothing of it is visible.
   Result<ContextId> Store(Session& session, std::span<const TokenId> tokens,
                           const StoreOptions& options = {}) const;
+
+  // Store, behind the session: what it holds now will be durable, and the session may append, crop,
+  // attend and close meanwhile. In the first step after the Store has ended, the session moves to
+  // the stored context, and what was stored leaves its tail; the tokens since then stay.
+  // Cost:   copies no K, V or q. The tail's memory is held until the Store has ended; the next
+  //         Append copies the last, incomplete block of each layer, 255 tokens at most.
+  // Waits:  for the session's own StoreAsync before this one, if that has not ended; a Store does
+  //         so too. Not for the disk.
+  // Errors: those of Store that need no disk: kInvalidArgument (tokens), kFailedPrecondition.
+  //         Others come from PendingStore::Wait; the session then goes on with its tail.
+  Result<PendingStore> StoreAsync(Session& session, std::span<const TokenId> tokens,
+                                  const StoreOptions& options = {}) const;
 
   // Tells how much of the prompt CreateSession would reuse, from which context, and why no more.
   // Reads the catalog alone; changes no access time.
@@ -231,6 +263,7 @@ class ATTNDB_EXPORT DB {
  private:
   friend struct internal::DbAccess;
   DB(std::shared_ptr<internal::Database> database, std::string tenant);
+  Status CheckOwn(const Session& session) const;
 
   std::shared_ptr<internal::Database> database_;  // Null only after a move.
   std::string tenant_;

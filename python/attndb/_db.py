@@ -329,14 +329,33 @@ class DB:
             pin=pin,
         )
 
-    def store_async(self, session: Session, tokens: Tokens, **options: Any) -> Future[int]:
-        """:meth:`store` on the store's writing thread: the future's result is the context's id.
+    def store_async(
+        self,
+        session: Session,
+        tokens: Tokens,
+        *,
+        name: str | None = None,
+        replace: bool = False,
+        drop_base: bool = False,
+        ttl: Ttl = None,
+        pin: bool = False,
+    ) -> Future[int]:
+        """:meth:`store` behind the session: the future's result is the context's id.
 
-        The session must not be used until the future is done: calls on it raise
-        FailedPreconditionError. ``close`` waits for what was submitted.
+        What the session holds now will be durable; the session may be used and closed meanwhile. In
+        its first step after the store has ended it moves to the stored context. ``close`` waits for
+        what was submitted. Raises what needs no disk at once; the future raises the rest.
         """
-        ids = token_ids(tokens).copy()
-        return self._family.submit(lambda: self.store(session, ids, **options))
+        pending = self._core.store_async(
+            session._core,
+            token_ids(tokens),
+            name=name or "",
+            replace=replace,
+            drop_base=drop_base,
+            ttl=_seconds(ttl),
+            pin=pin,
+        )
+        return self._family.submit(pending.wait)
 
     @overload
     def import_context(

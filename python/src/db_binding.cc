@@ -113,6 +113,15 @@ int64_t Store(const PyDb& self, PySession& session, const Ids& tokens, const std
   return static_cast<int64_t>(Unwrap(std::move(id)));
 }
 
+PendingStore StoreAsync(const PyDb& self, PySession& session, const Ids& tokens,
+                        const std::string& name, bool replace, bool drop_base,
+                        std::optional<int64_t> ttl, bool pin) {
+  const auto db = self.Get();
+  const PySession::Use use(session);
+  const StoreOptions options = ToStoreOptions(name, replace, drop_base, ttl, pin);
+  return Unwrap(Unlocked([&] { return db->StoreAsync(*use, Span(tokens), options); }));
+}
+
 int64_t Import(const PyDb& self, nb::handle spec, const Ids& tokens,
                const nb::typed<nb::list, nb::any>& layers,
                const nb::typed<nb::list, nb::any>& queries, const std::string& name, bool replace,
@@ -281,6 +290,11 @@ StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_bas
 
 void BindDb(nb::module_& module) {
   const auto context = nb::arg("context");
+  nb::class_<PendingStore>(module, "PendingStore", nb::is_final())
+      .def("done", &PendingStore::done)
+      .def("wait", [](const PendingStore& self) {
+        return static_cast<int64_t>(Unwrap(Unlocked([&] { return self.Wait(); })));
+      });
   nb::class_<PyDb>(module, "DB", nb::is_final())
       .def_static("open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
                   nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),
@@ -304,6 +318,9 @@ void BindDb(nb::module_& module) {
            context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
       .def("store", Store, nb::arg("session"), nb::arg("tokens"), nb::kw_only(), nb::arg("name"),
            nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(), nb::arg("pin"))
+      .def("store_async", StoreAsync, nb::arg("session"), nb::arg("tokens"), nb::kw_only(),
+           nb::arg("name"), nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(),
+           nb::arg("pin"))
       .def("import_context", Import, nb::arg("spec"), nb::arg("tokens"), nb::arg("layers"),
            nb::arg("queries"), nb::kw_only(), nb::arg("name"), nb::arg("replace"),
            nb::arg("ttl").none(), nb::arg("pin"))

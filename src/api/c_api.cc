@@ -220,6 +220,43 @@ attndb_code attndb_db_store(const attndb_db* db, attndb_session* session, const 
   });
 }
 
+attndb_code attndb_db_store_async(const attndb_db* db, attndb_session* session,
+                                  const int32_t* tokens, size_t num_tokens,
+                                  const attndb_store_options* options,
+                                  attndb_pending_store** pending) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(pending, "pending"));
+    ATTNDB_ASSIGN_OR_RETURN(const auto ids, ToTokens(tokens, num_tokens));
+    ATTNDB_ASSIGN_OR_RETURN(const StoreOptions how, ToStoreOptions(options));
+    ATTNDB_ASSIGN_OR_RETURN(attndb::PendingStore store,
+                            db->db.StoreAsync(session->session, ids, how));
+    *pending = new attndb_pending_store{std::move(store)};
+    return Status();
+  });
+}
+
+attndb_code attndb_pending_store_done(const attndb_pending_store* pending, int32_t* done) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(pending, "pending"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(done, "done"));
+    *done = pending->store.done() ? 1 : 0;
+    return Status();
+  });
+}
+
+attndb_code attndb_pending_store_wait(const attndb_pending_store* pending, int64_t* context_id) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(pending, "pending"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::ContextId id, pending->store.Wait());
+    if (context_id != nullptr) *context_id = static_cast<int64_t>(id);
+    return Status();
+  });
+}
+
+void attndb_pending_store_free(attndb_pending_store* pending) { delete pending; }
+
 attndb_code attndb_db_explain_prefix(const attndb_db* db, const attndb_model_spec* spec,
                                      const int32_t* tokens, size_t num_tokens,
                                      const attndb_session_options* options, char** json) {

@@ -23,6 +23,10 @@ struct attndb_session {
   attndb::Session session;
 };
 
+struct attndb_pending_store {
+  attndb::PendingStore store;
+};
+
 namespace attndb::internal {
 
 struct LastError {

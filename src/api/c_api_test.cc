@@ -510,6 +510,38 @@ TEST_F(CApiTest, TenantsAreApartAndPlansAreExplained) {
   EXPECT_EQ(attndb_spec_validate(&c_spec_), ATTNDB_OK);
 }
 
+TEST_F(CApiTest, AStoreGoesOnBehindItsSession) {
+  UniqueSession session = Start(100);
+  Step(session.get(), 0, 100);
+  auto options = Sized<attndb_store_options>();
+  options.name = "book";
+  attndb_pending_store* pending = nullptr;
+  ASSERT_EQ(
+      attndb_db_store_async(db_.get(), session.get(), tokens_.data(), 100, &options, &pending),
+      ATTNDB_OK)
+      << attndb_last_error();
+  Step(session.get(), 100, 110);
+  int64_t id = 0;
+  ASSERT_EQ(attndb_pending_store_wait(pending, &id), ATTNDB_OK) << attndb_last_error();
+  int32_t done = 0;
+  ASSERT_EQ(attndb_pending_store_done(pending, &done), ATTNDB_OK);
+  EXPECT_EQ(done, 1);
+  EXPECT_GT(id, 0);
+  EXPECT_EQ(attndb_pending_store_wait(pending, nullptr), ATTNDB_OK);
+  attndb_pending_store_free(pending);
+  pending = nullptr;
+  Step(session.get(), 110, 111);
+  // The name is taken: which the disk says, and so the wait.
+  ASSERT_EQ(
+      attndb_db_store_async(db_.get(), session.get(), tokens_.data(), 111, &options, &pending),
+      ATTNDB_OK);
+  session.reset();
+  EXPECT_EQ(attndb_pending_store_wait(pending, &id), ATTNDB_ALREADY_EXISTS);
+  EXPECT_THAT(attndb_last_error(), HasSubstr("book"));
+  attndb_pending_store_free(pending);
+  attndb_pending_store_free(nullptr);
+}
+
 TEST_F(CApiTest, ManyPromptsStartAtOnceOrNotAtAll) {
   StoreContext("book", 100);
   const int32_t* prompts[] = {tokens_.data(), tokens_.data()};
@@ -555,6 +587,10 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
       attndb_db_create_session(db_.get(), &c_spec_, tokens_.data(), 1, nullptr, nullptr, nullptr),
       attndb_db_store(db_.get(), nullptr, tokens_.data(), 1, nullptr, nullptr),
       attndb_db_store(nullptr, session.get(), tokens_.data(), 1, nullptr, nullptr),
+      attndb_db_store_async(nullptr, session.get(), tokens_.data(), 1, nullptr, nullptr),
+      attndb_db_store_async(db_.get(), session.get(), tokens_.data(), 1, nullptr, nullptr),
+      attndb_pending_store_done(nullptr, nullptr),
+      attndb_pending_store_wait(nullptr, nullptr),
       attndb_db_list(nullptr, &text),
       attndb_db_list(db_.get(), nullptr),
       attndb_db_describe(db_.get(), nullptr, &text),

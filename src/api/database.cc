@@ -184,21 +184,22 @@ Database::~Database() {
   if (!options_.read_only) hints_.Save();
 }
 
-void Database::SessionOpened(ContextId context) {
-  num_sessions_.fetch_add(1, std::memory_order_relaxed);
-  store_->BeginUse(context);
-}
+void Database::SessionOpened() { num_sessions_.fetch_add(1, std::memory_order_relaxed); }
 
-void Database::SessionMoved(ContextId from, ContextId to) {
-  if (from == to) return;
-  store_->BeginUse(to);
-  store_->EndUse(from);
-}
-
-void Database::SessionClosed(ContextId context) {
+void Database::SessionClosed() {
   num_sessions_.fetch_sub(1, std::memory_order_relaxed);
-  store_->EndUse(context);
   store_->Sweep();
+}
+
+void Database::LetGo(HeldChain held) {
+  // A job is a function that can be copied.
+  auto shared = std::make_shared<HeldChain>(std::move(held));
+  store_->background()->Add(store::ContextStore::kShortLane,
+                            {.run = [this, shared](derived::Lanes::Control*) {
+                              *shared = {};
+                              store_->Sweep();
+                              return Status::Ok();
+                            }});
 }
 
 Result<DBStats> Database::Stats(const std::string& tenant) const {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -80,6 +81,10 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
                                                  std::string_view context);
   Result<ContextId> Store(SessionImpl* session, std::span<const TokenId> tokens,
                           const StoreOptions& options);
+  // The session goes on meanwhile; see PendingStore.
+  Result<std::shared_future<Result<ContextId>>> StoreAsync(SessionImpl* session,
+                                                           std::span<const TokenId> tokens,
+                                                           const StoreOptions& options);
   Result<PrefixExplain> ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
                                       std::span<const TokenId> tokens,
                                       const SessionOptions& options) const;
@@ -100,9 +105,10 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   void NoteDamage(const storage::Segment& segment, const Status& status) override {
     store_->NoteDamage(segment, status);
   }
-  void SessionOpened(ContextId context) override;
-  void SessionMoved(ContextId from, ContextId to) override;
-  void SessionClosed(ContextId context) override;
+  void SessionOpened() override;
+  void SessionClosed() override;
+  std::shared_ptr<const void> Hold(ContextId context) override { return store_->Hold(context); }
+  void LetGo(HeldChain held) override;
   std::optional<ContextStatistics> FindLearned(ContextId context) const override {
     return hints_.FindContext(context);
   }

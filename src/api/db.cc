@@ -2,6 +2,7 @@
 #include "attndb/db.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "api/database.h"
 #include "api/import.h"
@@ -169,13 +170,34 @@ Result<ContextId> DB::Import(const ModelSpec& spec, std::span<const TokenId> tok
       &source);
 }
 
+Status DB::CheckOwn(const Session& session) const {
+  if (session.impl_->host() == database_ && session.impl_->tenant() == tenant_) return Status::Ok();
+  return Status::InvalidArgument("the session belongs to another store or tenant");
+}
+
 Result<ContextId> DB::Store(Session& session, std::span<const TokenId> tokens,
                             const StoreOptions& options) const {
-  if (session.impl_->host() != database_ || session.impl_->tenant() != tenant_) {
-    return Status::InvalidArgument("the session belongs to another store or tenant");
-  }
+  ATTNDB_RETURN_IF_ERROR(CheckOwn(session));
   return database_->Store(session.impl_.get(), tokens, options);
 }
+
+Result<PendingStore> DB::StoreAsync(Session& session, std::span<const TokenId> tokens,
+                                    const StoreOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(CheckOwn(session));
+  ATTNDB_ASSIGN_OR_RETURN(std::shared_future<Result<ContextId>> result,
+                          database_->StoreAsync(session.impl_.get(), tokens, options));
+  return PendingStore(std::move(result));
+}
+
+PendingStore::PendingStore(std::shared_future<Result<ContextId>> result)
+    : result_(std::move(result)) {}
+
+bool PendingStore::done() const {
+  constexpr std::chrono::seconds kNow(0);
+  return result_.wait_for(kNow) == std::future_status::ready;
+}
+
+Result<ContextId> PendingStore::Wait() const { return result_.get(); }
 
 Result<PrefixExplain> DB::ExplainPrefix(const ModelSpec& spec, std::span<const TokenId> tokens,
                                         const SessionOptions& options) const {

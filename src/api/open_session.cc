@@ -1,4 +1,4 @@
-// Database: sessions that begin with what is stored, and what they store.
+// Database: sessions that begin with what is stored.
 #include <algorithm>
 
 #include "api/database.h"
@@ -51,8 +51,7 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
   ATTNDB_ASSIGN_OR_RETURN(store::Prefix prefix,
                           store_->OpenPrefix(tenant, seed.spec, reusable, options));
   num_reused_tokens_.fetch_add(prefix.chain.tokens.size(), std::memory_order_relaxed);
-  seed.context = prefix.context;
-  seed.chain = std::move(prefix.chain.entries);
+  seed.held = {prefix.context, std::move(prefix.chain.entries), store_->Hold(prefix.context)};
   seed.tokens = std::move(prefix.chain.tokens);
   return std::make_unique<SessionImpl>(std::move(seed));
 }
@@ -64,30 +63,6 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenWhole(const std::string& tena
   options.context = store::IdLabel(text.record.id);
   options.first_position = text.record.first_position;
   return OpenSession(tenant, text.spec, text.tokens, text.tokens.size(), options);
-}
-
-Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId> tokens,
-                                  const StoreOptions& options) {
-  ATTNDB_RETURN_IF_ERROR(session->CheckComplete());
-  ATTNDB_RETURN_IF_ERROR(session->CheckTokens(tokens));
-  ATTNDB_RETURN_IF_ERROR(session->CheckStorable());
-  if (tokens.empty()) return Status::InvalidArgument("the session holds no tokens to store");
-  storage::TailSource tail = session->TailOf(tokens);
-  ATTNDB_ASSIGN_OR_RETURN(store::Stored stored,
-                          store_->Store({.tenant = session->tenant(),
-                                         .spec = &session->spec(),
-                                         .tokens = tokens,
-                                         .first_position = session->first_position(),
-                                         .base = session->context(),
-                                         .chain = session->chain(),
-                                         .num_stored = session->num_stored(),
-                                         .tail = &tail,
-                                         .options = options}));
-  if (stored.chain.empty()) return stored.context;
-  SessionMoved(session->context(), stored.context);
-  session->Rebase(stored.context, std::move(stored.chain), tokens);
-  store_->Sweep();  // The session has let go of what was merged.
-  return stored.context;
 }
 
 Result<PrefixExplain> Database::ExplainPrefix(const std::string& tenant, const ModelSpec& spec,

@@ -80,7 +80,7 @@ class ContextJoin {
     seed_->tokens.insert(seed_->tokens.end(), tokens.begin() + static_cast<ptrdiff_t>(num_shared),
                          tokens.end());
     DropFirst(num_shared, &context.chain.entries);
-    std::ranges::move(context.chain.entries, std::back_inserter(seed_->chain));
+    std::ranges::move(context.chain.entries, std::back_inserter(seed_->held.entries));
     longest_ = std::max<uint64_t>(longest_, tokens.size());
     seed_->num_parallel = end - longest_;
     texts_.push_back(std::move(context.chain.tokens));
@@ -112,10 +112,11 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSessionOver(const std::string
   }
   num_reused_tokens_.fetch_add(seed.tokens.size(), std::memory_order_relaxed);
   if (names.size() == 1) {
-    seed.context = seed.contexts.front().id;
+    seed.held.context = seed.contexts.front().id;
+    seed.held.hold = std::move(holds.front());
     seed.contexts.clear();
   } else {
-    seed.hold = std::make_shared<std::vector<std::shared_ptr<const void>>>(std::move(holds));
+    seed.held.hold = std::make_shared<std::vector<std::shared_ptr<const void>>>(std::move(holds));
   }
   return std::make_unique<SessionImpl>(std::move(seed));
 }

@@ -1,6 +1,7 @@
 #include "session/query_sample.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "attention/tensor_rows.h"
 #include "common/random.h"
@@ -54,43 +55,95 @@ void QuerySample::Keep(const ModelSpec& spec, LayerId layer, const TensorView& q
   attention::LoadHeads(q, row, q_head, 1, padded, scratch_.data());
   attention::ToHalfLayout(shape.rope, shape.head_dim, 1, padded, scratch_.data(),
                           scratch_.data() + padded);
-  Head& head = layers_[layer].heads[q_head / shape.group_size()];
-  const size_t begin = head.rows.size();
-  head.rows.resize(begin + layers_[layer].row_bytes);
+  storage::QueryBuffer& open = layers_[layer].heads[q_head / shape.group_size()].open;
+  const size_t begin = open.q.size();
+  open.q.resize(begin + layers_[layer].row_bytes);
   const kernels::ConvertReport report =
       kernels::ConvertRows(DType::kFloat32, scratch_.data(), padded, spec.kv_dtype,
-                           head.rows.data() + begin, padded, 1, padded, padded);
+                           open.q.data() + begin, padded, 1, padded, padded);
   if (report.overflow || report.nonfinite) {  // No use for training.
-    head.rows.resize(begin);
+    open.q.resize(begin);
     return;
   }
-  head.tokens.push_back(static_cast<uint32_t>(tail_token));
-  head.q_heads.push_back(q_head % shape.group_size());
+  open.tokens.push_back(static_cast<uint32_t>(tail_token));
+  open.q_heads.push_back(q_head % shape.group_size());
+}
+
+void QuerySample::CropHead(uint64_t num_tail_tokens, uint64_t row_bytes, Head* head) {
+  const auto num_before = [num_tail_tokens](const std::vector<uint32_t>& tokens) {
+    return static_cast<size_t>(std::ranges::lower_bound(tokens, num_tail_tokens) - tokens.begin());
+  };
+  for (storage::SharedQueries& piece : head->frozen) {
+    piece.num_rows = std::min(piece.num_rows, num_before(piece.buffer->tokens));
+  }
+  std::erase_if(head->frozen, [](const auto& piece) { return piece.num_rows == 0; });
+  const size_t num_open = num_before(head->open.tokens);
+  head->open.tokens.resize(num_open);
+  head->open.q_heads.resize(num_open);
+  head->open.q.resize(num_open * row_bytes);
 }
 
 void QuerySample::Crop(uint64_t num_tail_tokens) {
   for (Layer& layer : layers_) {
     layer.next_token = std::min(layer.next_token, num_tail_tokens);
-    for (Head& head : layer.heads) {
-      while (!head.tokens.empty() && head.tokens.back() >= num_tail_tokens) {
-        head.tokens.pop_back();
-        head.q_heads.pop_back();
-      }
-      head.rows.resize(head.tokens.size() * layer.row_bytes);
-    }
+    for (Head& head : layer.heads) CropHead(num_tail_tokens, layer.row_bytes, &head);
   }
 }
 
-storage::QueryRows QuerySample::rows(LayerId layer, uint32_t kv_head) const {
+void QuerySample::DropFirst(uint64_t num_tail_tokens) {
+  for (LayerId layer = 0; layer < layers_.size(); ++layer) {
+    const uint64_t row_bytes = layers_[layer].row_bytes;
+    for (uint32_t kv_head = 0; kv_head < layers_[layer].heads.size(); ++kv_head) {
+      storage::QueryBuffer kept;
+      for (const storage::QueryRows& piece : rows(layer, kv_head)) {
+        for (size_t i = 0; i < piece.num_rows(); ++i) {
+          if (piece.tokens[i] < num_tail_tokens) continue;
+          const std::byte* const row = piece.q + i * row_bytes;
+          kept.q.insert(kept.q.end(), row, row + row_bytes);
+          kept.tokens.push_back(piece.tokens[i] - static_cast<uint32_t>(num_tail_tokens));
+          kept.q_heads.push_back(piece.q_heads[i]);
+        }
+      }
+      layers_[layer].heads[kv_head] = {.frozen = {}, .open = std::move(kept)};
+    }
+    uint64_t& next_token = layers_[layer].next_token;
+    next_token -= std::min(next_token, num_tail_tokens);
+  }
+}
+
+QuerySample::Frozen QuerySample::Freeze() {
+  Frozen frozen;
+  for (Layer& layer : layers_) {
+    frozen.emplace_back();
+    for (Head& head : layer.heads) {
+      const size_t num_rows = head.open.tokens.size();
+      if (num_rows > 0) {
+        head.frozen.push_back(
+            {std::make_shared<const storage::QueryBuffer>(std::exchange(head.open, {})), num_rows});
+      }
+      frozen.back().push_back(head.frozen);
+    }
+  }
+  return frozen;
+}
+
+std::vector<storage::QueryRows> QuerySample::rows(LayerId layer, uint32_t kv_head) const {
   const Head& head = layers_[layer].heads[kv_head];
-  return {head.rows.data(), head.tokens, head.q_heads};
+  std::vector<storage::QueryRows> pieces;
+  for (const storage::SharedQueries& piece : head.frozen) pieces.push_back(piece.rows());
+  if (!head.open.tokens.empty()) pieces.push_back(head.open.first(head.open.tokens.size()));
+  return pieces;
 }
 
 uint64_t QuerySample::memory_bytes() const {
   uint64_t bytes = 0;
+  const auto bytes_of = [](const storage::QueryBuffer& buffer) {
+    return buffer.q.capacity() + (buffer.tokens.capacity() + buffer.q_heads.capacity()) * 4;
+  };
   for (const Layer& layer : layers_) {
     for (const Head& head : layer.heads) {
-      bytes += head.rows.capacity() + (head.tokens.capacity() + head.q_heads.capacity()) * 4;
+      bytes += bytes_of(head.open);
+      for (const storage::SharedQueries& piece : head.frozen) bytes += bytes_of(*piece.buffer);
     }
   }
   return bytes;

@@ -3,13 +3,18 @@
 // A hash of (position, layer, q head) decides which rows are kept, so that the sample does not
 // depend on how the tokens came in; on average `rate` rows are kept per token and kv head.
 //
+// A sample can be frozen: what it has is shared then and not changed any more, and what is offered
+// later goes to rows of its own.
+//
 // Shapes:  rows [n, RowElements(head_dim)] of kv_dtype in RoPE layout half; token indices count
 //          from the first token of the tail.
 // Threads: one thread at a time. A copy is independent.
 #ifndef ATTNDB_SESSION_QUERY_SAMPLE_H_
 #define ATTNDB_SESSION_QUERY_SAMPLE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "attndb/tensor_view.h"
@@ -29,15 +34,23 @@ class QuerySample {
 
   // Forgets the rows of tokens from `num_tail_tokens` on.
   void Crop(uint64_t num_tail_tokens);
+  // Forgets the rows of the tail's first tokens; the others are counted from there on.
+  void DropFirst(uint64_t num_tail_tokens);
 
-  storage::QueryRows rows(LayerId layer, uint32_t kv_head) const;
+  // The rows that are there now, by layer and kv head, in pieces that follow each other. They stay
+  // as they are, whatever becomes of the sample. Copies no row.
+  using Frozen = std::vector<std::vector<std::vector<storage::SharedQueries>>>;
+  Frozen Freeze();
+
+  // The head's rows, in pieces that follow each other. Valid until the next call that changes the
+  // sample.
+  std::vector<storage::QueryRows> rows(LayerId layer, uint32_t kv_head) const;
   uint64_t memory_bytes() const;
 
  private:
   struct Head {
-    std::vector<std::byte> rows;
-    std::vector<uint32_t> tokens;
-    std::vector<uint32_t> q_heads;
+    std::vector<storage::SharedQueries> frozen;
+    storage::QueryBuffer open;  // Its rows follow the frozen ones.
   };
   struct Layer {
     std::vector<Head> heads;
@@ -48,6 +61,9 @@ class QuerySample {
   bool IsChosen(int64_t position, LayerId layer, uint32_t q_head, uint32_t group_size) const;
   void Keep(const ModelSpec& spec, LayerId layer, const TensorView& q, uint64_t row,
             uint32_t q_head, uint64_t tail_token);
+
+  // Cuts a head's rows to those of tokens before `num_tail_tokens`.
+  static void CropHead(uint64_t num_tail_tokens, uint64_t row_bytes, Head* head);
 
   double rate_;
   std::vector<Layer> layers_;

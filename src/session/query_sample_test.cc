@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 
 #include "kernels/convert.h"
@@ -25,6 +27,37 @@ class QuerySampleTest : public ::testing::Test {
         begin, static_cast<int64_t>(1000 + begin));
   }
 
+  // Rows of a sample that was never frozen: one piece, or none.
+  static storage::QueryRows Rows(const QuerySample& sample, uint32_t kv_head) {
+    const std::vector<storage::QueryRows> pieces = sample.rows(0, kv_head);
+    EXPECT_LE(pieces.size(), 1u);
+    return pieces.empty() ? storage::QueryRows() : pieces.front();
+  }
+
+  // Tokens, q heads and bytes of all pieces together.
+  struct Flat {
+    std::vector<uint32_t> tokens, q_heads;
+    std::vector<std::byte> data;
+    bool operator==(const Flat&) const = default;
+  };
+  static Flat FlatRows(const QuerySample& sample, uint32_t kv_head) {
+    return FlatRows(sample.rows(0, kv_head));
+  }
+  static Flat FlatRows(const QuerySample::Frozen& frozen, uint32_t kv_head) {
+    std::vector<storage::QueryRows> pieces;
+    for (const storage::SharedQueries& piece : frozen[0][kv_head]) pieces.push_back(piece.rows());
+    return FlatRows(pieces);
+  }
+  static Flat FlatRows(const std::vector<storage::QueryRows>& pieces) {
+    Flat flat;
+    for (const storage::QueryRows& piece : pieces) {
+      flat.tokens.insert(flat.tokens.end(), piece.tokens.begin(), piece.tokens.end());
+      flat.q_heads.insert(flat.q_heads.end(), piece.q_heads.begin(), piece.q_heads.end());
+      flat.data.insert(flat.data.end(), piece.q, piece.q + piece.num_rows() * 32 * 2);
+    }
+    return flat;
+  }
+
   const test::ToyModel model_;
   const std::vector<TokenId> tokens_ = test::ToyModel::Tokens(4000, 3);
 };
@@ -35,7 +68,7 @@ TEST_F(QuerySampleTest, KeepsTheRateAskedFor) {
     Offer(&sample, 0, 4000);
     for (uint32_t head = 0; head < 2; ++head) {
       const double expected = 4000 * rate;
-      EXPECT_NEAR(static_cast<double>(sample.rows(0, head).num_rows()), expected,
+      EXPECT_NEAR(static_cast<double>(Rows(sample, head).num_rows()), expected,
                   5 * std::sqrt(expected) + 1);
     }
   }
@@ -49,8 +82,8 @@ TEST_F(QuerySampleTest, DoesNotDependOnHowTokensCameIn) {
   Offer(&pieces, 100, 333);  // Overlaps: tokens are not taken twice.
   Offer(&pieces, 333, 500);
   for (uint32_t head = 0; head < 2; ++head) {
-    const storage::QueryRows a = whole.rows(0, head);
-    const storage::QueryRows b = pieces.rows(0, head);
+    const storage::QueryRows a = Rows(whole, head);
+    const storage::QueryRows b = Rows(pieces, head);
     ASSERT_EQ(a.num_rows(), b.num_rows());
     ASSERT_GT(a.num_rows(), 0u);
     EXPECT_TRUE(std::equal(a.tokens.begin(), a.tokens.end(), b.tokens.begin()));
@@ -62,7 +95,7 @@ TEST_F(QuerySampleTest, DoesNotDependOnHowTokensCameIn) {
 TEST_F(QuerySampleTest, RowsAreInLayoutHalfAndTheStoredType) {
   QuerySample sample(model_.spec(), 2.0);
   Offer(&sample, 0, 10);
-  const storage::QueryRows rows = sample.rows(0, 1);
+  const storage::QueryRows rows = Rows(sample, 1);
   ASSERT_GT(rows.num_rows(), 0u);
   const std::vector<float> q = model_.Queries(0, std::span(tokens_).first(10), 1000);
   const float* expected = &q[(rows.tokens[0] * 6 + 3 + rows.q_heads[0]) * 32];
@@ -82,9 +115,55 @@ TEST_F(QuerySampleTest, CropForgetsAndOffersAgain) {
   sample.Crop(120);
   Offer(&sample, 120, 200);
   Offer(&plain, 0, 200);
-  EXPECT_EQ(sample.rows(0, 0).num_rows(), plain.rows(0, 0).num_rows());
+  EXPECT_EQ(Rows(sample, 0).num_rows(), Rows(plain, 0).num_rows());
   sample.Crop(0);
-  EXPECT_EQ(sample.rows(0, 0).num_rows(), 0u);
+  EXPECT_EQ(Rows(sample, 0).num_rows(), 0u);
+}
+
+TEST_F(QuerySampleTest, WhatIsFrozenStaysAndTheSampleGoesOn) {
+  QuerySample sample(model_.spec(), 0.5);
+  QuerySample plain(model_.spec(), 0.5);
+  Offer(&sample, 0, 100);
+  Offer(&plain, 0, 100);
+  const QuerySample::Frozen first = sample.Freeze();
+  Offer(&sample, 100, 300);
+  const QuerySample::Frozen second = sample.Freeze();
+  sample.Crop(150);
+  Offer(&sample, 150, 180);
+  EXPECT_EQ(FlatRows(first, 1), FlatRows(plain, 1));
+  plain.Crop(100);
+  Offer(&plain, 100, 180);
+  EXPECT_EQ(FlatRows(sample, 1), FlatRows(plain, 1));
+  Offer(&plain, 180, 300);
+  EXPECT_EQ(FlatRows(second, 1), FlatRows(plain, 1));
+  sample.Crop(40);
+  plain.Crop(40);
+  EXPECT_EQ(FlatRows(sample, 1), FlatRows(plain, 1));
+}
+
+TEST_F(QuerySampleTest, WithoutItsFirstTokensOthersAreCountedFromThere) {
+  QuerySample sample(model_.spec(), 0.5);
+  Offer(&sample, 0, 100);
+  (void)sample.Freeze();
+  Offer(&sample, 100, 300);
+  Flat expected = FlatRows(sample, 1);
+  const size_t num_dropped = static_cast<size_t>(std::ranges::lower_bound(expected.tokens, 120u) -
+                                                 expected.tokens.begin());
+  ASSERT_GT(num_dropped, 0u);
+  sample.DropFirst(120);
+  const auto count = static_cast<ptrdiff_t>(num_dropped);
+  expected.tokens.erase(expected.tokens.begin(), expected.tokens.begin() + count);
+  expected.q_heads.erase(expected.q_heads.begin(), expected.q_heads.begin() + count);
+  expected.data.erase(expected.data.begin(), expected.data.begin() + count * 32 * 2);
+  for (uint32_t& token : expected.tokens) token -= 120;
+  EXPECT_EQ(FlatRows(sample, 1), expected);
+  // Tokens of the tail that were offered are not taken twice.
+  const std::vector<float> q = model_.Queries(0, std::span(tokens_).subspan(120, 180), 1120);
+  sample.Offer(model_.spec(), 0, TensorView::Contiguous(q.data(), DType::kFloat32, 180, 6, 32), 0,
+               1120);
+  EXPECT_EQ(FlatRows(sample, 1), expected);
+  sample.DropFirst(500);
+  EXPECT_TRUE(FlatRows(sample, 1).tokens.empty());
 }
 
 }  // namespace

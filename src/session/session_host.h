@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "attention/registry.h"
 #include "attention/scratch_pool.h"
@@ -24,6 +25,7 @@
 #include "planner/learned_state.h"
 #include "planner/machine_constants.h"
 #include "planner/plan_registry.h"
+#include "storage/kv/chain_entry.h"
 #include "storage/kv/chain_source.h"
 #include "storage/kv/memory_budget.h"
 #include "storage/kv/segment.h"
@@ -54,6 +56,13 @@ struct SessionSettings {
   bool learns = true;  // Whether sessions learn from what calls cost: DBOptions::measure_machine.
 };
 
+// A chain, and what keeps its context from being evicted.
+struct HeldChain {
+  ContextId context = ContextId::kNone;
+  std::vector<storage::ChainEntry> entries;
+  std::shared_ptr<const void> hold;
+};
+
 class SessionHost {
  public:
   virtual ~SessionHost() = default;
@@ -71,10 +80,15 @@ class SessionHost {
   // will be quarantined: by the background, or by the next call that looks into the catalog.
   virtual void NoteDamage(const storage::Segment& segment, const Status& status) = 0;
 
-  // These three tell which contexts sessions read, so that they are not evicted.
-  virtual void SessionOpened(ContextId context) = 0;
-  virtual void SessionMoved(ContextId from, ContextId to) = 0;
-  virtual void SessionClosed(ContextId context) = 0;
+  // Sessions are counted. A session that closes has let go of its chain and its hold by then.
+  virtual void SessionOpened() = 0;
+  virtual void SessionClosed() = 0;
+  // Keeps the context from being evicted for as long as the result lives, and counts that as its
+  // last access; null for no context.
+  virtual std::shared_ptr<const void> Hold(ContextId context) = 0;
+  // Lets go, in the background, of what a session had before it moved to another chain, and of
+  // files that nobody reads any more.
+  virtual void LetGo(HeldChain held) = 0;
 
   // What sessions of the context have learned, kept for the next one.
   virtual std::optional<planner::LearnedState::Layers> FindLearned(ContextId context) const = 0;

@@ -1,7 +1,9 @@
 #include "session/session_impl.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "attention/tensor_rows.h"
 #include "common/check.h"
@@ -48,11 +50,11 @@ SessionImpl::SessionImpl(SessionSeed seed)
       learned_(spec_, settings_.learns),
       physical_(spec_.num_layers()),
       searches_(spec_.num_layers()),
-      context_(seed.context),
+      context_(seed.held.context),
       contexts_(std::move(seed.contexts)),
-      hold_(std::move(seed.hold)),
+      hold_(std::move(seed.held.hold)),
       num_parallel_(seed.num_parallel),
-      chain_(std::move(seed.chain)),
+      chain_(std::move(seed.held.entries)),
       stored_tokens_(std::move(seed.tokens)),
       num_stored_(ChainTokens(chain_)),
       tail_(shape_, parts_.budget),
@@ -69,13 +71,15 @@ SessionImpl::SessionImpl(SessionSeed seed)
   }
   const auto statistics = host_->FindLearned(context_);
   if (statistics && learned_.learns()) learned_.Restore(*statistics);
-  host_->SessionOpened(context_);
+  host_->SessionOpened();
 }
 
 SessionImpl::~SessionImpl() {
   KeepStatistics();
+  store_under_way_.reset();
   chain_.clear();
-  host_->SessionClosed(context_);
+  hold_.reset();
+  host_->SessionClosed();
 }
 
 void SessionImpl::KeepStatistics() const {
@@ -118,6 +122,7 @@ Status SessionImpl::CheckAppend(LayerId layer, const TensorView& k, const Tensor
 
 Status SessionImpl::Append(LayerId layer, const TensorView& k, const TensorView& v) {
   ATTNDB_RETURN_IF_ERROR(CheckAppend(layer, k, v));
+  if (layer == 0) TakeStored();
   const int64_t start_ns = SteadyNowNanos();
   const auto num_rows = static_cast<uint64_t>(k.rows());
   appended_non_finite_.assign(spec_.layers[layer].num_kv_heads, 0);
@@ -466,6 +471,9 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
   const uint64_t num_tail = num_tokens > num_stored_ ? num_tokens - num_stored_ : 0;
   tail_.Crop(num_tail);
   CropBlocks(num_tail);
+  if (store_under_way_ && store_under_way_->tokens.size() > num_tokens) {
+    store_under_way_->tokens.resize(num_tokens);
+  }
   filter_.Crop(num_tokens);
   if (num_tokens <= filtered_from_) filtered_from_ = kNever;
   query_sample_.Crop(num_tail);
@@ -485,9 +493,11 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
 
 Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
+  const bool is_over_many = !contexts_.empty();
   auto fork = std::make_unique<SessionImpl>(
-      SessionSeed{host_, tenant_, spec_, shape_, plan_, first_position_, context_, chain_,
-                  stored_tokens_, contexts_, hold_, num_parallel_});
+      SessionSeed{host_, tenant_, spec_, shape_, plan_, first_position_,
+                  HeldChain{context_, chain_, is_over_many ? hold_ : host_->Hold(context_)},
+                  stored_tokens_, contexts_, num_parallel_});
   fork->tail_ = tail_.Fork();
   fork->blocks_ = WholeBlocks();
   fork->filter_ = filter_;
@@ -509,7 +519,7 @@ void SessionImpl::Reset() {
   num_stored_ = 0;
   next_layer_ = 0;
   failed_ = false;
-  host_->SessionMoved(context_, ContextId::kNone);
+  store_under_way_.reset();
   context_ = ContextId::kNone;
   contexts_.clear();
   hold_.reset();
@@ -589,27 +599,56 @@ Status SessionImpl::CheckTokens(std::span<const TokenId> tokens) const {
   return Status::Ok();
 }
 
-storage::TailSource SessionImpl::TailOf(std::span<const TokenId> tokens) {
-  std::vector<std::vector<storage::QueryRows>> queries(spec_.num_layers());
-  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
-    for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
-      queries[layer].push_back(query_sample_.rows(layer, head));
-    }
-  }
-  return {&tail_, tokens.subspan(num_stored_), std::move(queries)};
+std::shared_ptr<storage::SegmentSource> SessionImpl::Snapshot(std::span<const TokenId> tokens) {
+  const std::span<const TokenId> tail = tokens.subspan(num_stored_);
+  return std::make_shared<storage::TailSnapshot>(
+      tail_.Fork(), std::vector<TokenId>(tail.begin(), tail.end()), query_sample_.Freeze());
 }
 
-void SessionImpl::Rebase(ContextId context, std::vector<ChainEntry> chain,
-                         std::span<const TokenId> tokens) {
-  ATTNDB_CHECK(ChainTokens(chain) == num_tokens() && tokens.size() == num_tokens());
-  context_ = context;
-  chain_ = std::move(chain);
+Result<HeldChain> SessionImpl::MoveTo(HeldChain held, std::span<const TokenId> tokens) {
+  uint64_t num_tokens = ChainTokens(held.entries);
+  ATTNDB_CHECK(num_tokens >= tokens.size() && tokens.size() >= num_stored_);
+  while (num_tokens > tokens.size()) {  // The session was cropped since.
+    ChainEntry& last = held.entries.back();
+    const uint64_t cut = std::min<uint64_t>(num_tokens - tokens.size(), last.num_tokens_used);
+    last.num_tokens_used -= cut;
+    num_tokens -= cut;
+    if (last.num_tokens_used == 0) held.entries.pop_back();
+  }
+  const uint64_t num_moved = num_tokens - num_stored_;
+  ATTNDB_RETURN_IF_ERROR(tail_.DropFirst(num_moved));
+  query_sample_.DropFirst(num_moved);
+  CropBlocks(0);
+  std::swap(context_, held.context);
+  std::swap(chain_, held.entries);
+  std::swap(hold_, held.hold);
   ++chain_version_;
   stored_tokens_.assign(tokens.begin(), tokens.end());
-  num_stored_ = stored_tokens_.size();
-  tail_.Reset();
-  CropBlocks(0);
-  query_sample_.Crop(0);
+  num_stored_ = num_tokens;
+  return held;
+}
+
+void SessionImpl::AwaitStore(StoreUnderWay store) {
+  ATTNDB_CHECK(!store_under_way_);
+  store_under_way_ = std::move(store);
+}
+
+void SessionImpl::FinishStore() {
+  if (!store_under_way_) return;
+  store_under_way_->held.wait();
+  if (next_layer_ == 0) TakeStored();
+}
+
+void SessionImpl::TakeStored() {
+  constexpr std::chrono::seconds kNow(0);
+  if (!store_under_way_ || store_under_way_->held.wait_for(kNow) != std::future_status::ready) {
+    return;
+  }
+  StoreUnderWay store = *std::exchange(store_under_way_, std::nullopt);
+  Result<HeldChain> held = store.held.get();
+  if (!held.ok() || held->entries.empty() || store.tokens.size() <= num_stored_) return;
+  Result<HeldChain> had = MoveTo(*std::move(held), store.tokens);
+  if (had.ok()) host_->LetGo(*std::move(had));
 }
 
 uint64_t SessionImpl::memory_bytes() const {

@@ -11,6 +11,7 @@
 #define ATTNDB_SESSION_SESSION_IMPL_H_
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,7 +41,7 @@
 #include "storage/kv/kv_tail.h"
 #include "storage/kv/segment.h"
 #include "storage/kv/tail_block.h"
-#include "storage/kv/tail_source.h"
+#include "storage/kv/tail_snapshot.h"
 
 namespace attndb::internal {
 
@@ -54,15 +55,18 @@ struct SessionSeed {
   std::shared_ptr<const storage::KvShape> shape;
   planner::Plan plan;
   int64_t first_position = 0;
-  ContextId context = ContextId::kNone;
-  std::vector<ChainEntry> chain;
+  HeldChain held;
   std::vector<TokenId> tokens;  // Token ids of the chain.
-  // For a session over several contexts: these contexts, a hold that keeps them from being evicted,
-  // and the number of tokens in the chain that stand parallel to others: the positions of later
-  // tokens are smaller by that.
+  // For a session over several contexts: these contexts, and the number of tokens in the chain that
+  // stand parallel to others: the positions of later tokens are smaller by that.
   std::vector<SessionContext> contexts;
-  std::shared_ptr<const void> hold;
   uint64_t num_parallel = 0;
+};
+
+// A Store of the session's tokens that goes on behind it.
+struct StoreUnderWay {
+  std::future<Result<HeldChain>> held;  // What holds the tokens once they are durable.
+  std::vector<TokenId> tokens;
 };
 
 // Token indices are 32 bits in the kernels; half of that leaves room for every sum of two.
@@ -108,12 +112,19 @@ class SessionImpl {
   Status CheckTokens(std::span<const TokenId> tokens) const;
   // Ok if K and V of all tokens are those of one whole prompt; else kFailedPrecondition.
   Status CheckStorable() const;
-  // The tail as a source for a new segment. `tokens` are the ids of all tokens of the session, the
-  // tail's last; they must outlive the source.
-  storage::TailSource TailOf(std::span<const TokenId> tokens);
-  // Continues the session on `chain`, whose last entries hold the tail now and which makes up
-  // context `context`. The host was told by then.
-  void Rebase(ContextId context, std::vector<ChainEntry> chain, std::span<const TokenId> tokens);
+  // The tail as it is now, for a new segment. `tokens` are the ids of all tokens of the session,
+  // the tail's last. Copies no K, V or q.
+  std::shared_ptr<storage::SegmentSource> Snapshot(std::span<const TokenId> tokens);
+  // Continues the session on a chain that holds `tokens`, which are its first tokens: those of them
+  // that were in the tail leave it. Returns what it had.
+  // Errors: kResourceExhausted (memory for what stays in the tail); nothing has changed then.
+  Result<HeldChain> MoveTo(HeldChain held, std::span<const TokenId> tokens);
+  // The session moves to what this Store gives, in the first step after the Store has ended.
+  // REQUIRES: no other is under way.
+  void AwaitStore(StoreUnderWay store);
+  // Waits for the Store that is under way, if there is one, and moves. Its error is told to who
+  // asked for it alone.
+  void FinishStore();
 
   const std::string& tenant() const { return tenant_; }
   int64_t first_position() const { return first_position_; }
@@ -259,6 +270,9 @@ class SessionImpl {
   Status HoldRows();
   // Tells the host that rows could not be read.
   void ReportFailure(storage::ChainSource* rows) const;
+  // Moves to what a Store behind the session gave, if that has ended well, and there is memory to
+  // move; else the session goes on with all that it has.
+  void TakeStored();
   Status Fail(Status status);
   // The search for a layer's physical plan; made anew if the plan has changed.
   const index::CriticalSearch* SearchFor(LayerId layer, const planner::LayerPlan& plan);
@@ -301,6 +315,8 @@ class SessionImpl {
   // The first token that was appended while a filter hid others: its K and V, and those after it,
   // are not those of the whole prompt.
   uint64_t filtered_from_ = kNever;
+
+  std::optional<StoreUnderWay> store_under_way_;
 
   LayerId next_layer_ = 0;
   uint64_t step_rows_ = 0;

@@ -44,17 +44,20 @@ struct StoredText {
   std::vector<TokenId> tokens;
 };
 
-// A prompt that is to be durable: a chain that is, and what follows it.
+// A prompt that is to be durable: a chain that is, and what follows it. It owns all of that, so that
+// who asked may go on meanwhile.
 struct StoreRequest {
   std::string tenant;
-  const ModelSpec* spec = nullptr;  // Defaults resolved. Not owned.
-  std::span<const TokenId> tokens;  // At least one.
+  ModelSpec spec;               // Defaults resolved.
+  std::vector<TokenId> tokens;  // At least one.
   int64_t first_position = 0;
-  // The context and the chain that have the first num_stored tokens.
+  // The context and the chain that have the first num_stored tokens. The context may have got
+  // another chain meanwhile: what is published then goes on from that one.
   ContextId base = ContextId::kNone;
   std::vector<storage::ChainEntry> chain;
   uint64_t num_stored = 0;
-  storage::SegmentSource* tail = nullptr;  // Rows of the other tokens. Not owned.
+  // Rows of the other tokens; null if there are none.
+  std::shared_ptr<storage::SegmentSource> tail;
   StoreOptions options;
 
   uint64_t num_new() const { return tokens.size() - num_stored; }

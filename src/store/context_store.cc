@@ -106,6 +106,7 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
                   options_.background_threads) {}
 
 ContextStore::~ContextStore() {
+  writers_.Finish();
   background_.Stop();
   damage_reports_.Quarantine();
 }
@@ -142,21 +143,19 @@ Result<ContextRecord> ContextStore::Find(const std::string& tenant,
 
 // --- Who reads what ---
 
-void ContextStore::BeginUse(ContextId context) {
-  MutexLock lock(&use_mutex_);
-  ++in_use_[context];
-}
-
 void ContextStore::EndUse(ContextId context) {
-  // Used until now: what its TTL counts from.
-  if (context != ContextId::kNone) catalog_->Touch(context);
+  catalog_->Touch(context);  // Used until now: what its TTL counts from.
   MutexLock lock(&use_mutex_);
   const auto found = in_use_.find(context);
   if (--found->second == 0) in_use_.erase(found);
 }
 
 std::shared_ptr<const void> ContextStore::Hold(ContextId context) {
-  BeginUse(context);
+  if (context == ContextId::kNone) return nullptr;
+  {
+    MutexLock lock(&use_mutex_);
+    ++in_use_[context];
+  }
   return std::shared_ptr<const void>(this, [this, context](const void*) { EndUse(context); });
 }
 

@@ -44,6 +44,7 @@
 #include "store/chain.h"
 #include "store/damage_reports.h"
 #include "store/segment_registry.h"
+#include "store/writers.h"
 
 namespace attndb::store {
 
@@ -103,7 +104,11 @@ class ContextStore final : private derived::Store {
   // --- Writing. ---
 
   // Durable when it returns. What it merged is held by who has the request's chain: see Sweep.
+  // Segments are written side by side; commits wait for each other.
   Result<Stored> Store(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  // The same in a thread of the store's, which calls `done` in the end. The store's destructor waits
+  // for that.
+  void StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done);
   // The errors of Store that its options, or `new_bytes` of K and V, would cause.
   Status CheckStore(const std::string& tenant, const StoreOptions& options, uint64_t new_bytes)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
@@ -117,10 +122,8 @@ class ContextStore final : private derived::Store {
 
   // --- Who reads what. ---
 
-  // A context that is in use is not evicted. Counted.
-  void BeginUse(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
-  void EndUse(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
-  // The same, for as long as the result lives. The store must outlive it.
+  // Keeps the context from being evicted for as long as the result lives, and counts that as its
+  // last access. The store must outlive the result; null for no context.
   std::shared_ptr<const void> Hold(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
   // Removes the files of segments that lost their last context and, since, their last reader.
   void Sweep() ATTNDB_EXCLUDES(use_mutex_);
@@ -154,6 +157,11 @@ class ContextStore final : private derived::Store {
     uint64_t freed_bytes = 0;
     bool objects = false;  // Whether all derived objects of the tenant are removed, too.
   };
+  // Whose context is stored, and of which model.
+  struct Owner {
+    const Tenant& tenant;
+    ModelId model;
+  };
   // A context found for a prompt.
   struct Match {
     ContextId context = ContextId::kNone;
@@ -167,6 +175,7 @@ class ContextStore final : private derived::Store {
   Result<ContextRecord> Find(const std::string& tenant, std::string_view context) const;
   // `spec` is that of its model.
   ContextInfo InfoOf(const ContextDetail& detail, const ModelSpec& spec) const;
+  void EndUse(ContextId context) ATTNDB_EXCLUDES(use_mutex_);
   std::vector<ContextId> ContextsInUse() const ATTNDB_EXCLUDES(use_mutex_);
 
   // verify.cc
@@ -212,10 +221,18 @@ class ContextStore final : private derived::Store {
   Result<Stored> StoreOnce(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   // Whether the disk may be too full for what is to be stored.
   bool IsDiskFull(const StoreRequest& request) const;
-  Result<SegmentRecord> SealTail(const StoreRequest& request, ModelId model)
-      ATTNDB_REQUIRES(store_mutex_);
-  Result<Stored> Publish(const StoreRequest& request, const Tenant& tenant)
-      ATTNDB_REQUIRES(store_mutex_);
+  // Checks, before anything is written, what can be refused by then: as CheckStore.
+  Status CheckRequest(const StoreRequest& request, const Tenant& tenant);
+  // Writes the request's tail as a segment that no commit names yet. Nothing if there is no tail.
+  // Tenants' seals do not wait for each other.
+  Result<std::optional<SegmentRecord>> SealTail(const StoreRequest& request, ModelId model);
+  Result<Stored> Publish(const StoreRequest& request, const Owner& owner,
+                         const std::optional<SegmentRecord>& sealed)
+      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+  // Opens the links' segments, but for those that `have` holds.
+  Result<std::vector<storage::ChainEntry>> OpenLinks(std::span<const ChainLink> links,
+                                                     std::span<const storage::ChainEntry> have)
+      ATTNDB_EXCLUDES(use_mutex_);
   // Checks that the name may be given to a new context.
   Status CheckName(const Tenant& tenant, const StoreOptions& options) const;
 
@@ -334,7 +351,7 @@ class ContextStore final : private derived::Store {
   derived::Cache objects_;
   derived::Builder builder_;
 
-  Mutex store_mutex_;  // One Store, merge or eviction at a time.
+  Mutex store_mutex_;  // One commit, merge or eviction at a time.
   // Segments whose commit failed: see DiscardUnpublished.
   std::set<SegmentId> doubtful_ ATTNDB_GUARDED_BY(store_mutex_);
 
@@ -350,7 +367,9 @@ class ContextStore final : private derived::Store {
   std::atomic<uint64_t> bytes_written_ = 0;
   std::atomic<uint64_t> bytes_merged_ = 0;
 
-  derived::Lanes background_;  // The last: its jobs use all others until they have ended.
+  // The last: their jobs use all others until they have ended.
+  derived::Lanes background_;
+  Writers writers_;
 };
 
 }  // namespace attndb::store

@@ -72,15 +72,15 @@ class ContextStoreTest : public testing::Test {
         Prefix prefix,
         store_->OpenPrefix("t", spec_, std::span(tokens).first(tokens.size() - kTokens), {}));
     EXPECT_EQ(prefix.chain.tokens.size(), tokens.size() - kTokens);
-    test::DataSource source(&Tail(*(tails.end() - 1)), 7);
     return store_->Store({.tenant = "t",
-                          .spec = &spec_,
+                          .spec = spec_,
                           .tokens = tokens,
                           .first_position = 0,
                           .base = prefix.context,
                           .chain = std::move(prefix.chain.entries),
                           .num_stored = tokens.size() - kTokens,
-                          .tail = &source,
+                          .tail = std::make_shared<test::DataSource>(
+                              &Tail(*(tails.end() - 1)), 7),
                           .options = options});
   }
 
@@ -138,7 +138,7 @@ TEST_F(ContextStoreTest, WhatIsStoredAgainHasNoNewChain) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(Prefix prefix, store_->OpenPrefix("t", spec_, tokens, {}));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Stored again,
                               store_->Store({.tenant = "t",
-                                             .spec = &spec_,
+                                             .spec = spec_,
                                              .tokens = tokens,
                                              .base = prefix.context,
                                              .chain = std::move(prefix.chain.entries),

@@ -1,4 +1,5 @@
 // ContextStore: sealing what follows a stored chain, and publishing the whole.
+#include <algorithm>
 #include <utility>
 
 #include "storage/kv/kv_layout.h"
@@ -22,16 +23,26 @@ Result<Stored> ContextStore::Store(const StoreRequest& request) {
   return StoreOnce(request);
 }
 
+void ContextStore::StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done) {
+  writers_.Add([this, request = std::move(request), done = std::move(done)]() mutable {
+    Result<Stored> stored = Store(request);
+    request = {};  // Before anybody is told, so that nothing is held for it any more.
+    done(std::move(stored));
+  });
+}
+
 bool ContextStore::IsDiskFull(const StoreRequest& request) const {
   constexpr uint64_t kCommitBytes = uint64_t{1} << 20;
-  const uint64_t kv_bytes = request.num_new() * request.spec->KvBytesPerToken();
+  const uint64_t kv_bytes = request.num_new() * request.spec.KvBytesPerToken();
   const Result<uint64_t> free_bytes = file_system_->FreeBytes(segments_dir_);
   return free_bytes.ok() && *free_bytes < 2 * kv_bytes + kCommitBytes;
 }
 
 Result<Stored> ContextStore::StoreOnce(const StoreRequest& request) {
-  MutexLock lock(&store_mutex_);
-  ATTNDB_RETURN_IF_ERROR(ExpireContexts());
+  {
+    MutexLock lock(&store_mutex_);
+    ATTNDB_RETURN_IF_ERROR(ExpireContexts());
+  }
   ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant, catalog_->EnsureTenant(request.tenant));
   const StoreOptions& options = request.options;
   if (request.num_new() == 0 && options.name.empty() && !options.pin && !options.ttl) {
@@ -39,24 +50,41 @@ Result<Stored> ContextStore::StoreOnce(const StoreRequest& request) {
     const Result<ContextRecord> base = catalog_->GetContext(tenant.id, request.base);
     if (base.ok() && base->num_tokens == request.tokens.size()) return Stored{base->id, {}, {}};
   }
-  ATTNDB_ASSIGN_OR_RETURN(Stored stored, Publish(request, tenant));
+  ATTNDB_RETURN_IF_ERROR(CheckRequest(request, tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelId model, catalog_->EnsureModel(request.spec));
+  ATTNDB_ASSIGN_OR_RETURN(const std::optional<SegmentRecord> sealed, SealTail(request, model));
+  MutexLock lock(&store_mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(Stored stored, Publish(request, {tenant, model}, sealed));
   num_stores_.fetch_add(1, std::memory_order_relaxed);
   stored.hold = Hold(stored.context);
   // The context is durable. A merge that fails costs nothing but the next one's time.
   if (MergeEnd(tenant, stored.context).ok()) {
-    Result<Chain> chain = OpenChain(stored.context, request.tokens);
-    if (chain.ok()) stored.chain = std::move(chain->entries);
+    const Result<std::vector<ChainLink>> links = catalog_->Chain(stored.context);
+    Result<std::vector<storage::ChainEntry>> merged = links.status();
+    if (links.ok()) merged = OpenLinks(*links, stored.chain);
+    if (merged.ok()) stored.chain = *std::move(merged);
   }
   ScheduleFrom(stored.chain, request.num_stored);
   return stored;
 }
 
-Result<SegmentRecord> ContextStore::SealTail(const StoreRequest& request, ModelId model) {
+Status ContextStore::CheckRequest(const StoreRequest& request, const Tenant& tenant) {
+  MutexLock lock(&store_mutex_);
+  ATTNDB_RETURN_IF_ERROR(CheckName(tenant, request.options));
+  if (request.num_new() == 0) return Status::Ok();
+  const uint64_t kv_bytes = request.num_new() * storage::BytesPerToken(ShapeOf(request.spec));
+  return ChooseVictims(tenant, kv_bytes).status();
+}
+
+Result<std::optional<SegmentRecord>> ContextStore::SealTail(const StoreRequest& request,
+                                                            ModelId model) {
+  if (request.num_new() == 0) return std::optional<SegmentRecord>();
   SegmentRecord record;
   ATTNDB_ASSIGN_OR_RETURN(record.id, catalog_->ReserveSegmentId());
+  record.model = model;
   record.first_position = request.first_position + static_cast<int64_t>(request.num_stored);
   record.num_tokens = request.num_new();
-  record.kv_bytes = record.num_tokens * request.spec->KvBytesPerToken();
+  record.kv_bytes = record.num_tokens * request.spec.KvBytesPerToken();
 
   storage::SegmentWriteOptions write;
   write.file_system = file_system_;
@@ -66,23 +94,24 @@ Result<SegmentRecord> ContextStore::SealTail(const StoreRequest& request, ModelI
   write.identity.first_position = record.first_position;
   write.identity.num_tokens = record.num_tokens;
   ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
-                          storage::WriteSegment(write, request.tail));
+                          storage::WriteSegment(write, request.tail.get()));
   record.file_bytes = written.file_bytes;
   record.query_bytes = written.query_bytes;
   record.root_hash = written.root_hash;
   record.non_finite = EncodeNonFinite(written.non_finite);
   bytes_written_.fetch_add(written.file_bytes, std::memory_order_relaxed);
-  return record;
+  return std::optional(record);
 }
 
-Result<Stored> ContextStore::Publish(const StoreRequest& request, const Tenant& tenant) {
+Result<Stored> ContextStore::Publish(const StoreRequest& request, const Owner& owner,
+                                     const std::optional<SegmentRecord>& sealed) {
   const StoreOptions& options = request.options;
   PublishRequest publish;
-  publish.tenant = tenant.id;
-  ATTNDB_ASSIGN_OR_RETURN(publish.model, catalog_->EnsureModel(*request.spec));
+  publish.tenant = owner.tenant.id;
+  publish.model = owner.model;
   publish.first_position = request.first_position;
   publish.tokens = request.tokens;
-  publish.kv_bytes = request.tokens.size() * request.spec->KvBytesPerToken();
+  publish.kv_bytes = request.tokens.size() * request.spec.KvBytesPerToken();
   publish.name = options.name;
   publish.replace = options.replace;
   publish.base = request.base;
@@ -94,42 +123,58 @@ Result<Stored> ContextStore::Publish(const StoreRequest& request, const Tenant& 
   for (const storage::ChainEntry& entry : chain) {
     publish.chain.push_back({static_cast<SegmentId>(entry.segment->id()), entry.num_tokens_used});
   }
-  // What can be refused is refused before anything is written, or evicted for it.
-  ATTNDB_RETURN_IF_ERROR(CheckName(tenant, options));
-  const uint64_t num_new = request.num_new();
-  if (num_new > 0) {
-    const uint64_t kv_bytes = num_new * storage::BytesPerToken(ShapeOf(*request.spec));
-    ATTNDB_RETURN_IF_ERROR(ChooseVictims(tenant, kv_bytes).status());
-    ATTNDB_ASSIGN_OR_RETURN(SegmentRecord record, SealTail(request, publish.model));
-    record.model = publish.model;
-    publish.new_segments.push_back(record);
-    publish.chain.push_back({record.id, num_new});
+  if (sealed) {
+    publish.new_segments.push_back(*sealed);
+    publish.chain.push_back({sealed->id, sealed->num_tokens});
     // Opened before it is published: what can't be read back is not acknowledged.
-    Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(record);
+    Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(*sealed);
     Result<Victims> victims = segment.status();
-    if (segment.ok()) victims = ChooseVictims(tenant, record.file_bytes);
+    if (segment.ok()) victims = ChooseVictims(owner.tenant, sealed->file_bytes);
     if (!victims.ok()) {
       segment = victims.status();
-      DiscardSegment(record.id);
+      DiscardSegment(sealed->id);
       return std::move(victims).status();
     }
     // If that fails the quota is exceeded by that much, as it was before.
-    if (victims->objects) (void)DropObjects(tenant.id);
+    if (victims->objects) (void)DropObjects(owner.tenant.id);
     publish.evict = std::move(victims->contexts);
-    chain.push_back({*std::move(segment), num_new});
+    chain.push_back({*std::move(segment), sealed->num_tokens});
   }
   Result<PublishOutcome> outcome = catalog_->Publish(publish);
   if (!outcome.ok()) {
     chain.clear();
-    for (const SegmentRecord& record : publish.new_segments) {
-      DiscardUnpublished(record.id, outcome.status());
-    }
+    if (sealed) DiscardUnpublished(sealed->id, outcome.status());
     return std::move(outcome).status();
   }
   DiscardDoubtful();
+  if (sealed) objects_.Learn(chain.back().segment, FactsOf(*sealed));
   num_evictions_.fetch_add(outcome->num_evicted, std::memory_order_relaxed);
   RemoveUnreferenced(outcome->unreferenced);
+  // It is durable, however its segments open: the chain that the caller has holds the same rows.
+  Result<std::vector<storage::ChainEntry>> published = OpenLinks(outcome->chain, chain);
+  if (published.ok()) chain = *std::move(published);
   return Stored{outcome->id, std::move(chain), nullptr};
+}
+
+Result<std::vector<storage::ChainEntry>> ContextStore::OpenLinks(
+    std::span<const ChainLink> links, std::span<const storage::ChainEntry> have) {
+  // Held to the end, so that nobody removes a segment between its look-up and its opening.
+  MutexLock lock(&use_mutex_);
+  std::vector<storage::ChainEntry> entries;
+  for (const ChainLink& link : links) {
+    const auto found = std::ranges::find_if(have, [&](const storage::ChainEntry& entry) {
+      return static_cast<SegmentId>(entry.segment->id()) == link.segment;
+    });
+    if (found != have.end()) {
+      entries.push_back({found->segment, link.num_tokens_used});
+      continue;
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, catalog_->GetSegment(link.segment));
+    ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<storage::Segment> segment, registry_.Get(record));
+    objects_.Learn(segment, FactsOf(record));
+    entries.push_back({std::move(segment), link.num_tokens_used});
+  }
+  return entries;
 }
 
 Status ContextStore::CheckStore(const std::string& tenant, const StoreOptions& options,

@@ -126,9 +126,28 @@ def test_stores_in_the_background(db: attndb.DB, spec: attndb.ModelSpec, steps: 
     steps.run(session, 0, 50)
     context = db.store_async(session, steps.ids[:50], name="later").result()
     assert db.describe("later").id == context
-    future = db.store_async(session, steps.ids[:3])
     with pytest.raises(attndb.InvalidArgumentError):
-        future.result()
+        db.store_async(session, steps.ids[:3])
+    taken = db.store_async(session, steps.ids[:50], name="later")
+    with pytest.raises(attndb.AlreadyExistsError):
+        taken.result()
+
+
+def test_a_session_goes_on_while_it_is_stored(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, 0, 50)
+    future = db.store_async(session, steps.ids[:50], name="first")
+    steps.run(session, 50, 60)
+    first = future.result()
+    steps.run(session, 60, 61)
+    assert session.context_id == first
+    second = db.store(session, steps.ids[:61], name="second")
+    assert db.describe("second").id == second
+    # What the first holds was not written again.
+    assert [s.num_tokens_used for s in db.describe("second").segments] == [50, 11]
+    assert list(db.tokens("first")) == list(steps.ids[:50])
 
 
 @pytest.mark.parametrize("form", ["pairs", "heads first", "DynamicCache"])

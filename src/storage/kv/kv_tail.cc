@@ -268,6 +268,42 @@ void KvTail::Reset() {
   for (Layer& layer : layers_) layer.non_finite.assign(layer.non_finite.size(), false);
 }
 
+Status KvTail::CopyRest(LayerId layer, uint64_t num_skipped, KvTail* to) const {
+  const uint64_t num_rest = layers_[layer].num_tokens - num_skipped;
+  ATTNDB_ASSIGN_OR_RETURN(const AppendSlot slot, to->BeginAppend(layer, num_rest));
+  for (const AppendPiece& piece : slot.pieces) {
+    for (uint64_t row = piece.first_row; row < piece.first_row + piece.num_rows; ++row) {
+      const uint64_t token = num_skipped + row;
+      Block& from = *layers_[layer].blocks[BlockOf(token)].block;
+      const uint64_t i = token % kBlockTokens;
+      const uint64_t to_row = row - piece.first_row;
+      for (uint32_t head = 0; head < shape_->layers[layer].num_kv_heads; ++head) {
+        std::memcpy(piece.k(head) + to_row * from.sizes.k, from.k(head) + i * from.sizes.k,
+                    from.sizes.k);
+        std::memcpy(piece.v(head) + to_row * from.sizes.v, from.v(head) + i * from.sizes.v,
+                    from.sizes.v);
+      }
+    }
+  }
+  to->CommitAppend(layer);
+  return Status::Ok();
+}
+
+Status KvTail::DropFirst(uint64_t num_tokens) {
+  if (std::ranges::all_of(layers_, [=](const Layer& l) { return l.num_tokens == num_tokens; })) {
+    Reset();
+    return Status::Ok();
+  }
+  KvTail rest(shape_, budget_);
+  for (LayerId layer = 0; layer < layers_.size(); ++layer) {
+    ATTNDB_CHECK(layers_[layer].num_tokens >= num_tokens);
+    ATTNDB_RETURN_IF_ERROR(CopyRest(layer, num_tokens, &rest));
+    rest.layers_[layer].non_finite = layers_[layer].non_finite;
+  }
+  *this = std::move(rest);
+  return Status::Ok();
+}
+
 void KvTail::SetNonFinite(LayerId layer, uint32_t kv_head) {
   layers_[layer].non_finite[kv_head] = true;
 }

@@ -97,6 +97,10 @@ class KvTail {
   // capacity; a joined run that loses some of its tokens is no run any more.
   void Crop(uint64_t num_tokens);
   void Reset();
+  // Forgets the first num_tokens tokens of every layer; the others are copied, into runs from their
+  // first token on. What was joined, or was not finite, counts as such until all is forgotten.
+  // REQUIRES: each layer has that many, and no append is in progress.
+  Status DropFirst(uint64_t num_tokens);
 
   // Rows of K and V in token order. Valid until the next append to this layer, Join, Crop or Reset.
   std::span<const KvRows> runs(LayerId layer, uint32_t kv_head) const;
@@ -118,6 +122,8 @@ class KvTail {
   Result<std::shared_ptr<Block>> NewBlock(LayerId layer, uint64_t capacity) const;
   // Copies the first num_tokens tokens of all heads.
   void CopyTokens(LayerId layer, Block& from, uint64_t num_tokens, Block* to) const;
+  // Appends the layer's tokens from num_skipped on to the same layer of `to`.
+  Status CopyRest(LayerId layer, uint64_t num_skipped, KvTail* to) const;
   void UpdateRuns(LayerId layer, uint64_t first_block);
   void CropLayer(LayerId layer, uint64_t num_tokens);
 

@@ -123,7 +123,7 @@ void Step(std::vector<Tracked>* tails, Random* random) {
   const size_t index = random->Uniform(tails->size());
   KvTail* const tail = (*tails)[index].tail.get();
   Model* const model = &(*tails)[index].model;
-  switch (random->Uniform(12)) {
+  switch (random->Uniform(13)) {
     case 0: {  // Crop, now and then to nothing.
       const uint64_t keep = random->OneIn(8) ? 0 : random->Uniform(tail->num_tokens() + 20);
       tail->Crop(keep);
@@ -151,6 +151,14 @@ void Step(std::vector<Tracked>* tails, Random* random) {
         ATTNDB_ASSERT_OK(tail->Join(layer));
       }
       break;
+    case 4: {  // What became durable leaves.
+      const uint64_t num_first = random->Uniform(tail->num_tokens() + 1);
+      ATTNDB_ASSERT_OK(tail->DropFirst(num_first));
+      for (auto& layer : *model) {
+        layer.erase(layer.begin(), layer.begin() + static_cast<ptrdiff_t>(num_first));
+      }
+      break;
+    }
     default: {  // A token as in decoding, or a batch as in prefill.
       const uint64_t num_values = random->OneIn(4)    ? random->Uniform(700)
                                   : random->OneIn(16) ? 4000 + random->Uniform(200)
@@ -276,6 +284,32 @@ TEST(KvTail, AForkCostsNothingUntilItWrites) {
   // Only the partly filled last block was copied.
   EXPECT_LE(budget.used_bytes() - before,
             KvTail::kBlockTokens * LayerBytesPerToken(fork.shape(), 0));
+}
+
+TEST(KvTail, DroppingTheFirstTokensNeedsRoomForTheOthersAndChangesNothingWithoutIt) {
+  Random random(5);
+  const uint64_t bytes = [] {
+    MemoryBudget probe(kPlenty);
+    KvTail tail(MixedShape(), &probe);
+    Random same(5);
+    for (LayerId layer = 0; layer < 3; ++layer)
+      EXPECT_TRUE(Append(&tail, layer, Values(600, &same)).ok());
+    return probe.used_bytes();
+  }();
+  MemoryBudget budget(bytes);
+  KvTail tail(MixedShape(), &budget);
+  Model model(3);
+  for (LayerId layer = 0; layer < 3; ++layer) {
+    model[layer] = Values(600, &random);
+    ATTNDB_ASSERT_OK(Append(&tail, layer, model[layer]));
+  }
+  tail.SetNonFinite(1, 0);
+  EXPECT_EQ(tail.DropFirst(100).code(), StatusCode::kResourceExhausted);
+  ExpectTail(tail, model);
+  ATTNDB_ASSERT_OK(tail.DropFirst(600));
+  EXPECT_EQ(tail.num_tokens(), 0u);
+  EXPECT_FALSE(tail.non_finite(1, 0));
+  EXPECT_EQ(budget.used_bytes(), 0u);
 }
 
 TEST(KvTail, AFailedAppendChangesNothing) {

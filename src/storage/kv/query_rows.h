@@ -11,7 +11,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 namespace attndb::storage {
 
@@ -21,6 +23,25 @@ struct QueryRows {
   std::span<const uint32_t> q_heads;
 
   uint64_t num_rows() const { return tokens.size(); }
+};
+
+// Such rows with memory of their own.
+struct QueryBuffer {
+  std::vector<std::byte> q;
+  std::vector<uint32_t> tokens;
+  std::vector<uint32_t> q_heads;
+
+  QueryRows first(size_t num_rows) const {
+    return {q.data(), std::span(tokens).first(num_rows), std::span(q_heads).first(num_rows)};
+  }
+};
+
+// The first rows of a buffer that several share and nobody changes.
+struct SharedQueries {
+  std::shared_ptr<const QueryBuffer> buffer;
+  size_t num_rows = 0;
+
+  QueryRows rows() const { return buffer->first(num_rows); }
 };
 
 }  // namespace attndb::storage

@@ -45,6 +45,7 @@ class Publisher {
   bool BaseMayGo() const;
   bool BaseGrows() const;
   Status InsertSegments();
+  Status ResolveChain();
   Status CheckChain();
   Status CheckLink(const ChainLink& link, uint64_t num_tokens_before);
   Result<bool> IsEqualModel(ModelId other);
@@ -80,13 +81,14 @@ Result<PublishOutcome> Publisher::Run() {
   outcome_.grown = BaseGrows();
   ATTNDB_RETURN_IF_ERROR(FindNameHolder());
   ATTNDB_RETURN_IF_ERROR(InsertSegments());
+  ATTNDB_RETURN_IF_ERROR(ResolveChain());
   ATTNDB_RETURN_IF_ERROR(CheckChain());
   ATTNDB_ASSIGN_OR_RETURN(root_, index_.EnsureRoot(tree_));
   ATTNDB_RETURN_IF_ERROR(database_->Run(
       "INSERT OR IGNORE INTO prefix_roots(node, tenant, model, first_position) VALUES(?, ?, ?, ?)",
       root_.id, request_.tenant, request_.model, request_.first_position));
   ATTNDB_RETURN_IF_ERROR(outcome_.grown ? GrowRow() : InsertRow());
-  ATTNDB_RETURN_IF_ERROR(StoreChain(database_, outcome_.id, request_.chain));
+  ATTNDB_RETURN_IF_ERROR(StoreChain(database_, outcome_.id, outcome_.chain));
   ATTNDB_RETURN_IF_ERROR(DropWhatIsReplaced());
   ATTNDB_ASSIGN_OR_RETURN(outcome_.unreferenced, Unreferenced(database_, std::move(released_)));
   return std::move(outcome_);
@@ -135,9 +137,49 @@ Status Publisher::InsertSegments() {
   return {};
 }
 
+// Links of the first num_tokens tokens; none if no link ends there.
+std::optional<size_t> LinksOf(std::span<const ChainLink> chain, uint64_t num_tokens) {
+  size_t num_links = 0;
+  while (num_tokens > 0 && num_links < chain.size()) {
+    if (chain[num_links].num_tokens_used > num_tokens) return std::nullopt;
+    num_tokens -= chain[num_links++].num_tokens_used;
+  }
+  return num_tokens == 0 ? std::optional(num_links) : std::nullopt;
+}
+
+// The base's links, cut to its first num_tokens tokens.
+void CutTo(uint64_t num_tokens, std::vector<ChainLink>* chain) {
+  size_t num_links = 0;
+  while (num_links < chain->size() && num_tokens > 0) {
+    ChainLink& link = (*chain)[num_links++];
+    link.num_tokens_used = std::min(link.num_tokens_used, num_tokens);
+    num_tokens -= link.num_tokens_used;
+  }
+  chain->resize(num_links);
+}
+
+// Whoever asked knows the base's chain as it was when they opened it. What merged its segments
+// since gave all contexts that share them new links, and this one shares them too.
+Status Publisher::ResolveChain() {
+  outcome_.chain = request_.chain;
+  if (!base_.has_value() || base_->record.damaged || base_->record.model != request_.model ||
+      base_->record.first_position != request_.first_position ||
+      base_->record.num_tokens < request_.num_shared) {
+    return {};
+  }
+  const std::optional<size_t> num_links = LinksOf(request_.chain, request_.num_shared);
+  if (!num_links) return {};
+  ATTNDB_ASSIGN_OR_RETURN(outcome_.chain, LoadChain(database_, base_->record.id));
+  CutTo(request_.num_shared, &outcome_.chain);
+  outcome_.chain.insert(outcome_.chain.end(),
+                        request_.chain.begin() + static_cast<ptrdiff_t>(*num_links),
+                        request_.chain.end());
+  return {};
+}
+
 Status Publisher::CheckChain() {
   uint64_t num_tokens = 0;
-  for (const ChainLink& link : request_.chain) {
+  for (const ChainLink& link : outcome_.chain) {
     ATTNDB_RETURN_IF_ERROR(CheckLink(link, num_tokens));
     num_tokens += link.num_tokens_used;
   }

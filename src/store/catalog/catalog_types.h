@@ -150,11 +150,14 @@ struct PublishRequest {
   bool pin = false;
 
   std::vector<SegmentRecord> new_segments;  // tenant, model, damage and companions are ignored.
-  std::vector<ChainLink> chain;             // Sums up to tokens.size().
+  // Sums up to tokens.size(). The base's own links take the place of those of the shared tokens,
+  // if it still has these: they may have been merged meanwhile.
+  std::vector<ChainLink> chain;
 };
 
 struct PublishOutcome {
   ContextId id = ContextId::kNone;
+  std::vector<ChainLink> chain;         // As it was published.
   bool grown = false;                   // The base lives on under its id, as this context.
   std::vector<ContextId> dropped;       // Contexts dropped by replace, drop_base and evict.
   uint64_t num_evicted = 0;             // Contexts dropped by evict alone.

@@ -1,0 +1,72 @@
+// Database: a session's tail becomes durable, while the caller waits or behind the session.
+#include <future>
+#include <utility>
+
+#include "api/database.h"
+
+namespace attndb::internal {
+namespace {
+
+// The request that makes the session's tokens a context.
+Result<store::StoreRequest> RequestOf(SessionImpl* session, std::span<const TokenId> tokens,
+                                      const StoreOptions& options) {
+  session->FinishStore();
+  ATTNDB_RETURN_IF_ERROR(session->CheckComplete());
+  ATTNDB_RETURN_IF_ERROR(session->CheckTokens(tokens));
+  ATTNDB_RETURN_IF_ERROR(session->CheckStorable());
+  if (tokens.empty()) return Status::InvalidArgument("the session holds no tokens to store");
+  return store::StoreRequest{
+      .tenant = session->tenant(),
+      .spec = session->spec(),
+      .tokens = {tokens.begin(), tokens.end()},
+      .first_position = session->first_position(),
+      .base = session->context(),
+      .chain = session->chain(),
+      .num_stored = session->num_stored(),
+      .tail = session->Snapshot(tokens),
+      .options = options};
+}
+
+HeldChain HeldOf(store::Stored stored) {
+  return {stored.context, std::move(stored.chain), std::move(stored.hold)};
+}
+
+}  // namespace
+
+Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId> tokens,
+                                  const StoreOptions& options) {
+  ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, options));
+  ATTNDB_ASSIGN_OR_RETURN(store::Stored stored, store_->Store(request));
+  request = {};
+  const ContextId context = stored.context;
+  if (stored.chain.empty()) return context;
+  ATTNDB_RETURN_IF_ERROR(session->MoveTo(HeldOf(std::move(stored)), tokens).status());
+  store_->Sweep();  // Nobody holds what was merged any more.
+  return context;
+}
+
+Result<std::shared_future<Result<ContextId>>> Database::StoreAsync(SessionImpl* session,
+                                                                   std::span<const TokenId> tokens,
+                                                                   const StoreOptions& options) {
+  ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, options));
+  // The session moves to what it gets; the caller may keep an id for longer than the store lives.
+  auto held = std::make_shared<std::promise<Result<HeldChain>>>();
+  auto id = std::make_shared<std::promise<Result<ContextId>>>();
+  session->AwaitStore({held->get_future(), {tokens.begin(), tokens.end()}});
+  std::shared_future<Result<ContextId>> pending = id->get_future().share();
+  store_->StoreLater(std::move(request), [held = std::move(held), id = std::move(id)](
+                                             Result<store::Stored> stored) mutable {
+    Result<ContextId> context = stored.status();
+    if (stored.ok()) context = stored->context;
+    if (stored.ok()) {
+      held->set_value(HeldOf(*std::move(stored)));
+    } else {
+      held->set_value(std::move(stored).status());
+    }
+    held.reset();  // What nobody takes is let go of while the store is there.
+    id->set_value(std::move(context));
+  });
+  return pending;
+}
+
+}  // namespace attndb::internal

@@ -1,0 +1,273 @@
+// Goal:   a Store goes on behind its session: what the session held is durable, whatever it does
+//         meanwhile; it moves to the stored context in its next step; tenants' seals do not wait
+//         for each other; and a merge in between loses no sharing.
+// Method: a file system whose next operation, the Store's, waits until the test has done what is to
+//         be done meanwhile. Answers are compared with attention in float64.
+#include <chrono>
+#include <thread>
+
+#include "api/database.h"
+#include "api/db_access.h"
+#include "api/db_test_util.h"
+#include "testing/event.h"
+#include "testing/fault_file_system.h"
+
+namespace attndb {
+namespace {
+
+using test::Concat;
+using test::DBFixture;
+using test::Event;
+using test::Tokens;
+using test::ToyModel;
+
+class StoreSessionTest : public DBFixture {
+ protected:
+  StoreSessionTest() { OpenWithFiles(); }
+
+  void OpenWithFiles() {
+    db_.reset();
+    Result<std::shared_ptr<internal::Database>> database =
+        internal::Database::Open(store(), {.background_builds = false}, &files_);
+    ATTNDB_EXPECT_OK(database.status());
+    db_.emplace(internal::DbAccess::Wrap(*std::move(database)));
+  }
+  // The next operation of the store's files waits for release_, and says that it does by stuck_.
+  void StopNextWrite() {
+    files_.SetPlan({.fail_at = 1, .waits_for = &release_, .waiting = &stuck_});
+  }
+  // A Store of all that the session holds, which is stuck in its first write.
+  PendingStore StuckStore(Session* session, const Tokens& tokens, const StoreOptions& options) {
+    StopNextWrite();
+    Result<PendingStore> pending = db_->StoreAsync(*session, tokens, options);
+    ATTNDB_EXPECT_OK(pending.status());
+    stuck_.Await();
+    EXPECT_FALSE(pending->done());
+    return *pending;
+  }
+  void Append(Session* session, Tokens* all, size_t num_tokens, uint64_t seed) {
+    const Tokens more = ToyModel::Tokens(num_tokens, seed);
+    ATTNDB_EXPECT_OK(AppendTokens(session, more, nullptr));
+    *all = Concat(*all, more);
+  }
+  std::vector<uint64_t> SegmentTokens(std::string_view context) {
+    std::vector<uint64_t> sizes;
+    const Result<ContextInfo> info = db_->Describe(context);
+    for (const SegmentInfo& segment : info->segments) {
+      sizes.push_back(segment.num_tokens_used);
+    }
+    return sizes;
+  }
+
+  test::FaultFileSystem files_{storage::PosixFileSystem()};
+  Event stuck_;
+  Event release_;
+};
+
+TEST_F(StoreSessionTest, TheSessionGoesOnMeanwhile) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 300, 1);
+  const Tokens stored = all;
+  const PendingStore pending = StuckStore(&session, all, {.name = "a"});
+  for (int step = 0; step < 20; ++step) {
+    Append(&session, &all, 1, 100 + static_cast<uint64_t>(step));
+    ExpectOracle(&session, all);
+  }
+  Session fork = *session.Fork();
+  Tokens of_fork = all;
+  Append(&fork, &of_fork, 5, 300);
+  EXPECT_EQ(session.context_id(), ContextId::kNone);
+  release_.Set();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId id, pending.Wait());
+  EXPECT_TRUE(pending.done());
+  EXPECT_EQ(db_->Describe("a")->id, id);
+  EXPECT_EQ(*db_->Tokens("a"), stored);
+  EXPECT_EQ(session.context_id(), ContextId::kNone) << "in its next step";
+  ExpectOracle(&session, all);
+  Append(&session, &all, 1, 200);
+  EXPECT_EQ(session.context_id(), id);
+  ExpectOracle(&session, all);
+  ExpectOracle(&fork, of_fork);
+  // What is durable is not written again.
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "b"}));
+  EXPECT_EQ(SegmentTokens("b"), (std::vector<uint64_t>{300, 21}));
+  EXPECT_EQ(db_->Describe("b")->segments[0].segment_id, db_->Describe("a")->segments[0].segment_id);
+  ExpectAnswers(Concat(all, Tokens{5}), all.size());
+}
+
+TEST_F(StoreSessionTest, TheTailLeavesMemoryWhenItIsDurable) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 3000, 1);
+  const uint64_t before = session.Explain().memory_bytes;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PendingStore pending, db_->StoreAsync(session, all, {}));
+  ATTNDB_ASSERT_OK(pending.Wait().status());
+  Append(&session, &all, 1, 2);
+  EXPECT_LT(session.Explain().memory_bytes, before / 10);
+  ExpectOracle(&session, all);
+}
+
+TEST_F(StoreSessionTest, WhatIsCroppedMeanwhileIsStoredAllTheSame) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 300, 1);
+  const Tokens stored = all;
+  const PendingStore pending = StuckStore(&session, all, {.name = "a"});
+  ATTNDB_ASSERT_OK(session.Crop(120));
+  all.resize(120);
+  Append(&session, &all, 30, 7);
+  release_.Set();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId id, pending.Wait());
+  EXPECT_EQ(*db_->Tokens("a"), stored);
+  Append(&session, &all, 1, 8);
+  EXPECT_EQ(session.context_id(), id);
+  ExpectOracle(&session, all);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "b"}));
+  EXPECT_EQ(SegmentTokens("b"), (std::vector<uint64_t>{120, 31}));
+  ExpectAnswers(Concat(stored, Tokens{5}), stored.size());
+}
+
+TEST_F(StoreSessionTest, ASessionThatIsResetDoesNotMove) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 300, 1);
+  const PendingStore pending = StuckStore(&session, all, {.name = "a"});
+  session.Reset();
+  Tokens other;
+  Append(&session, &other, 40, 9);
+  release_.Set();
+  ATTNDB_ASSERT_OK(pending.Wait().status());
+  Append(&session, &other, 1, 10);
+  EXPECT_EQ(session.context_id(), ContextId::kNone);
+  ExpectOracle(&session, other);
+  ExpectAnswers(Concat(all, Tokens{5}), all.size());
+}
+
+TEST_F(StoreSessionTest, AStoreThatFailsLeavesTheTail) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 300, 1);
+  files_.SetPlan({.fail_at = 1, .sticky = true, .removes_fail = false});
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PendingStore pending, db_->StoreAsync(session, all, {}));
+  Append(&session, &all, 10, 2);
+  EXPECT_THAT(pending.Wait(), test::FailsWith(StatusCode::kIoError, ::testing::HasSubstr("")));
+  files_.SetPlan({});
+  EXPECT_TRUE(db_->List()->empty());
+  Append(&session, &all, 1, 3);
+  EXPECT_EQ(session.context_id(), ContextId::kNone);
+  ExpectOracle(&session, all);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a"}));
+  EXPECT_EQ(SegmentTokens("a"), (std::vector<uint64_t>{311}));
+}
+
+TEST_F(StoreSessionTest, TheNextStoreWaitsForThisOneAndSharesItsSegment) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 300, 1);
+  const PendingStore first = StuckStore(&session, all, {.name = "a"});
+  Append(&session, &all, 30, 2);
+  std::thread later([&] {
+    stuck_.Await();
+    release_.Set();
+  });
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PendingStore second,
+                              db_->StoreAsync(session, all, {.name = "b"}));
+  ATTNDB_EXPECT_OK(first.Wait().status());
+  ATTNDB_ASSERT_OK(second.Wait().status());
+  later.join();
+  EXPECT_EQ(SegmentTokens("b"), (std::vector<uint64_t>{300, 30}));
+}
+
+TEST_F(StoreSessionTest, WhatNeedsNoDiskIsRefusedAtOnce) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 30, 1);
+  EXPECT_THAT(db_->StoreAsync(session, Tokens(29, 1)).status(),
+              test::FailsWith(StatusCode::kInvalidArgument, ::testing::HasSubstr("29 token ids")));
+  ATTNDB_ASSERT_OK(AppendLayer(&session, 0, Tokens{1}, 30));
+  EXPECT_THAT(db_->StoreAsync(session, all).status(),
+              test::FailsWith(StatusCode::kFailedPrecondition, ::testing::HasSubstr("a step")));
+  const DB other = *db_->ForTenant("other");
+  EXPECT_THAT(other.StoreAsync(session, all).status(),
+              test::FailsWith(StatusCode::kInvalidArgument, ::testing::HasSubstr("tenant")));
+}
+
+TEST_F(StoreSessionTest, ClosingWaitsAndWhoHasTheResultMayKeepIt) {
+  Tokens all;
+  std::optional<PendingStore> pending;
+  std::thread later;
+  {
+    Session session = NewSession();
+    Append(&session, &all, 300, 1);
+    pending = StuckStore(&session, all, {.name = "a"});
+    later = std::thread([this] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      release_.Set();
+    });
+    db_.reset();
+  }
+  EXPECT_TRUE(pending->done());
+  ATTNDB_EXPECT_OK(pending->Wait().status());
+  later.join();
+  OpenWithFiles();
+  EXPECT_EQ(*db_->Tokens("a"), all);
+  ExpectAnswers(Concat(all, Tokens{5}), all.size());
+}
+
+TEST_F(StoreSessionTest, SealsOfTenantsDoNotWaitForEachOther) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 300, 1);
+  const PendingStore pending = StuckStore(&session, all, {.name = "a"});
+  const DB other = *db_->ForTenant("other");
+  SessionStart start = *other.CreateSession(model_.spec(), Tokens{1}, {});
+  const Tokens tokens = ToyModel::Tokens(100, 5);
+  ATTNDB_ASSERT_OK(AppendTokens(&start.session, tokens, nullptr));
+  ATTNDB_ASSERT_OK(other.Store(start.session, tokens, {.name = "b"}));
+  EXPECT_FALSE(pending.done());
+  ATTNDB_EXPECT_OK(other.Describe("b").status());
+  release_.Set();
+  ATTNDB_EXPECT_OK(pending.Wait().status());
+}
+
+// Two sessions go on from one chain. The first one's Store merges its end; what the second one
+// publishes afterwards shares the merged segment.
+TEST_F(StoreSessionTest, AMergeInBetweenLosesNoSharing) {
+  const Tokens base = StoreChain("base", std::vector<uint64_t>{600, 300, 100}, 1);
+  Session second = Resume(base, 50);
+  CompactOptions compact;
+  compact.segment_tokens = 4096;
+  ATTNDB_ASSERT_OK(db_->Compact(compact));
+  ASSERT_EQ(SegmentTokens("base"), (std::vector<uint64_t>{1000}));
+  const Tokens all = Concat(base, ToyModel::Tokens(50, 9));
+  ATTNDB_ASSERT_OK(db_->Store(second, all, {.name = "longer"}));
+  EXPECT_EQ(SegmentTokens("longer"), (std::vector<uint64_t>{1000, 50}));
+  EXPECT_EQ(db_->Describe("longer")->segments[0].segment_id,
+            db_->Describe("base")->segments[0].segment_id);
+  ExpectOracle(&second, all);
+  // The old segments have no reader any more.
+  EXPECT_EQ(NumSegmentFiles(), 2u * 2);
+}
+
+TEST_F(StoreSessionTest, QueriesAreThoseOfThatMoment) {
+  Tokens all;
+  const auto prompt = ToyModel::Tokens(900, 4);
+  SessionStart start = Start(prompt, {.reuse = false});
+  ATTNDB_ASSERT_OK(model_.Step(&start.session, prompt));
+  all = prompt;
+  const PendingStore pending = StuckStore(&start.session, all, {.name = "behind"});
+  const Tokens more = ToyModel::Tokens(400, 5);
+  ATTNDB_ASSERT_OK(model_.Step(&start.session, more));
+  release_.Set();
+  ATTNDB_ASSERT_OK(pending.Wait().status());
+  SessionStart plain = Start(prompt, {.reuse = false});
+  ATTNDB_ASSERT_OK(model_.Step(&plain.session, prompt));
+  ATTNDB_ASSERT_OK(db_->Store(plain.session, prompt, {.name = "at_once"}));
+  EXPECT_GT(db_->Describe("behind")->query_sample_bytes, 0u);
+  EXPECT_EQ(db_->Describe("behind")->query_sample_bytes,
+            db_->Describe("at_once")->query_sample_bytes);
+}
+
+}  // namespace
+}  // namespace attndb

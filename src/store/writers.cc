@@ -1,0 +1,46 @@
+#include "store/writers.h"
+
+#include <utility>
+
+#include "common/check.h"
+
+namespace attndb::store {
+
+void Writers::Add(std::function<void()> job) {
+  MutexLock lock(&mutex_);
+  ATTNDB_CHECK(!finishing_);
+  jobs_.push_back(std::move(job));
+  if (num_idle_ < jobs_.size() && threads_.size() < kMaxThreads) {
+    threads_.emplace_back([this] { Run(); });
+  }
+  changed_.NotifyOne();
+}
+
+void Writers::Run() {
+  MutexLock lock(&mutex_);
+  for (;;) {
+    ++num_idle_;
+    while (jobs_.empty() && !finishing_) changed_.Wait(&mutex_);
+    --num_idle_;
+    if (jobs_.empty()) return;
+    std::function<void()> job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.Unlock();
+    job();
+    job = nullptr;
+    lock.Lock();
+  }
+}
+
+void Writers::Finish() {
+  std::vector<std::thread> threads;
+  {
+    MutexLock lock(&mutex_);
+    finishing_ = true;
+    threads.swap(threads_);
+    changed_.NotifyAll();
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace attndb::store

@@ -1,0 +1,48 @@
+// Threads that write what callers do not wait for: jobs begin in the order in which they were added,
+// as many at a time as there are threads.
+//
+// A thread starts when a job comes and no thread is idle, so that a program that adds none has none.
+//
+// Threads: thread-safe. A job may add others, and may wait for earlier ones.
+#ifndef ATTNDB_STORE_WRITERS_H_
+#define ATTNDB_STORE_WRITERS_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "common/mutex.h"
+
+namespace attndb::store {
+
+class Writers {
+ public:
+  // Each waits for its disk most of the time.
+  static constexpr size_t kMaxThreads = 16;
+
+  Writers() = default;
+  ~Writers() { Finish(); }
+  Writers(const Writers&) = delete;
+  Writers& operator=(const Writers&) = delete;
+
+  // REQUIRES: Finish was not called.
+  void Add(std::function<void()> job) ATTNDB_EXCLUDES(mutex_);
+  // Returns when all jobs are done and all threads have ended.
+  void Finish() ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  void Run() ATTNDB_EXCLUDES(mutex_);
+
+  Mutex mutex_;  // A leaf: no job runs under it.
+  CondVar changed_;
+  std::deque<std::function<void()>> jobs_ ATTNDB_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_ ATTNDB_GUARDED_BY(mutex_);
+  size_t num_idle_ ATTNDB_GUARDED_BY(mutex_) = 0;
+  bool finishing_ ATTNDB_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_WRITERS_H_
