@@ -15,16 +15,15 @@ Result<store::StoreRequest> RequestOf(SessionImpl* session, std::span<const Toke
   ATTNDB_RETURN_IF_ERROR(session->CheckTokens(tokens));
   ATTNDB_RETURN_IF_ERROR(session->CheckStorable());
   if (tokens.empty()) return Status::InvalidArgument("the session holds no tokens to store");
-  return store::StoreRequest{
-      .tenant = session->tenant(),
-      .spec = session->spec(),
-      .tokens = {tokens.begin(), tokens.end()},
-      .first_position = session->first_position(),
-      .base = session->context(),
-      .chain = session->chain(),
-      .num_stored = session->num_stored(),
-      .tail = session->Snapshot(tokens),
-      .options = options};
+  return store::StoreRequest{.tenant = session->tenant(),
+                             .spec = session->spec(),
+                             .tokens = {tokens.begin(), tokens.end()},
+                             .first_position = session->first_position(),
+                             .base = session->context(),
+                             .chain = session->chain(),
+                             .num_stored = session->num_stored(),
+                             .tail = session->Snapshot(tokens),
+                             .options = options};
 }
 
 HeldChain HeldOf(store::Stored stored) {

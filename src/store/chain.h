@@ -44,8 +44,8 @@ struct StoredText {
   std::vector<TokenId> tokens;
 };
 
-// A prompt that is to be durable: a chain that is, and what follows it. It owns all of that, so that
-// who asked may go on meanwhile.
+// A prompt that is to be durable: a chain that is, and what follows it. It owns all of that, so
+// that who asked may go on meanwhile.
 struct StoreRequest {
   std::string tenant;
   ModelSpec spec;               // Defaults resolved.

@@ -106,8 +106,8 @@ class ContextStore final : private derived::Store {
   // Durable when it returns. What it merged is held by who has the request's chain: see Sweep.
   // Segments are written side by side; commits wait for each other.
   Result<Stored> Store(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
-  // The same in a thread of the store's, which calls `done` in the end. The store's destructor waits
-  // for that.
+  // The same in a thread of the store's, which calls `done` in the end. The store's destructor
+  // waits for that.
   void StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done);
   // The errors of Store that its options, or `new_bytes` of K and V, would cause.
   Status CheckStore(const std::string& tenant, const StoreOptions& options, uint64_t new_bytes)
@@ -227,8 +227,8 @@ class ContextStore final : private derived::Store {
   // Tenants' seals do not wait for each other.
   Result<std::optional<SegmentRecord>> SealTail(const StoreRequest& request, ModelId model);
   Result<Stored> Publish(const StoreRequest& request, const Owner& owner,
-                         const std::optional<SegmentRecord>& sealed)
-      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+                         const std::optional<SegmentRecord>& sealed) ATTNDB_REQUIRES(store_mutex_)
+      ATTNDB_EXCLUDES(use_mutex_);
   // Opens the links' segments, but for those that `have` holds.
   Result<std::vector<storage::ChainEntry>> OpenLinks(std::span<const ChainLink> links,
                                                      std::span<const storage::ChainEntry> have)

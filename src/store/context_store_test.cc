@@ -79,8 +79,7 @@ class ContextStoreTest : public testing::Test {
                           .base = prefix.context,
                           .chain = std::move(prefix.chain.entries),
                           .num_stored = tokens.size() - kTokens,
-                          .tail = std::make_shared<test::DataSource>(
-                              &Tail(*(tails.end() - 1)), 7),
+                          .tail = std::make_shared<test::DataSource>(&Tail(*(tails.end() - 1)), 7),
                           .options = options});
   }
 

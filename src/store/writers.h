@@ -1,7 +1,8 @@
-// Threads that write what callers do not wait for: jobs begin in the order in which they were added,
-// as many at a time as there are threads.
+// Threads that write what callers do not wait for: jobs begin in the order in which they were
+// added, as many at a time as there are threads.
 //
-// A thread starts when a job comes and no thread is idle, so that a program that adds none has none.
+// A thread starts when a job comes and no thread is idle, so that a program that adds none has
+// none.
 //
 // Threads: thread-safe. A job may add others, and may wait for earlier ones.
 #ifndef ATTNDB_STORE_WRITERS_H_
