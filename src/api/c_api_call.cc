@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace attndb::internal {
@@ -35,6 +36,11 @@ Status TextOut(const std::string& text, char** out) {
   void* copy = nullptr;
   ATTNDB_RETURN_IF_ERROR(CopyOut(text.c_str(), text.size() + 1, &copy));
   *out = static_cast<char*>(copy);
+  return Status();
+}
+
+Status SessionOut(Session session, attndb_session** out) {
+  *out = std::make_unique<attndb_session>(attndb_session{std::move(session)}).release();
   return Status();
 }
 

@@ -66,6 +66,9 @@ Status NotNull(const void* pointer, const char* name);
 Status CopyOut(const void* data, size_t num_bytes, void** out);
 Status TextOut(const std::string& text, char** out);
 
+// Puts the session into a handle that is the caller's, who can't hold a unique_ptr.
+Status SessionOut(Session session, attndb_session** out);
+
 }  // namespace attndb::internal
 
 #endif  // ATTNDB_API_C_API_CALL_H_

@@ -1,0 +1,100 @@
+// Calls of the C ABI about a store and its tenants: handles, figures, limits.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "api/c_api_call.h"
+#include "api/c_api_convert.h"
+#include "api/c_api_json.h"
+#include "attndb/c_api.h"
+#include "attndb/db.h"
+#include "attndb/options.h"
+#include "attndb/result.h"
+#include "attndb/stats.h"
+#include "attndb/status.h"
+
+using attndb::DB;
+using attndb::Status;
+using attndb::internal::Call;
+using attndb::internal::NotNull;
+using attndb::internal::TextOut;
+using attndb::internal::ToDBOptions;
+using attndb::internal::ToJson;
+
+namespace {
+
+// The handle is the caller's, who can't hold a unique_ptr.
+Status DbOut(DB db, attndb_db** out) {
+  *out = std::make_unique<attndb_db>(attndb_db{std::move(db)}).release();
+  return Status();
+}
+
+}  // namespace
+
+extern "C" {
+
+attndb_code attndb_db_open(const char* path, const attndb_db_options* options, attndb_db** db) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(path, "path"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::DBOptions converted, ToDBOptions(options));
+    ATTNDB_ASSIGN_OR_RETURN(DB opened, DB::Open(path, converted));
+    return DbOut(std::move(opened), db);
+  });
+}
+
+void attndb_db_close(attndb_db* db) { std::unique_ptr<attndb_db>{db}.reset(); }
+
+attndb_code attndb_db_for_tenant(const attndb_db* db, const char* name, attndb_db** tenant_db) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(name, "name"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(tenant_db, "tenant_db"));
+    ATTNDB_ASSIGN_OR_RETURN(DB other, db->db.ForTenant(name));
+    return DbOut(std::move(other), tenant_db);
+  });
+}
+
+const char* attndb_db_tenant(const attndb_db* db) {
+  return db == nullptr ? nullptr : db->db.tenant().c_str();
+}
+
+attndb_code attndb_db_stats(const attndb_db* db, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::DBStats stats, db->db.Stats());
+    return TextOut(stats.ToJson(), json);
+  });
+}
+
+attndb_code attndb_db_machine(const attndb_db* db, int32_t measure, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::MachineProfile machine, db->db.Machine(measure != 0));
+    return TextOut(machine.ToJson(), json);
+  });
+}
+
+attndb_code attndb_db_set_quota(const attndb_db* db, uint64_t bytes) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    return db->db.SetQuota(bytes);
+  });
+}
+
+attndb_code attndb_db_declare_equal(const attndb_db* db, const void* fingerprint_a,
+                                    size_t fingerprint_a_bytes, const void* fingerprint_b,
+                                    size_t fingerprint_b_bytes) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(fingerprint_a, "fingerprint_a"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(fingerprint_b, "fingerprint_b"));
+    return db->db.DeclareEqual({static_cast<const char*>(fingerprint_a), fingerprint_a_bytes},
+                               {static_cast<const char*>(fingerprint_b), fingerprint_b_bytes});
+  });
+}
+
+}  // extern "C"

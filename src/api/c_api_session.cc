@@ -1,0 +1,131 @@
+// Calls of the C ABI about a session as a whole: what it holds, its plan, its copies.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "api/c_api_call.h"
+#include "api/c_api_json.h"
+#include "attndb/c_api.h"
+#include "attndb/result.h"
+#include "attndb/session.h"
+#include "attndb/stats.h"
+#include "attndb/status.h"
+#include "attndb/types.h"
+
+using attndb::Session;
+using attndb::Status;
+using attndb::internal::Call;
+using attndb::internal::NotNull;
+using attndb::internal::SessionOut;
+using attndb::internal::TextOut;
+using attndb::internal::ToJson;
+
+extern "C" {
+
+void attndb_session_free(attndb_session* session) {
+  std::unique_ptr<attndb_session>{session}.reset();
+}
+
+uint64_t attndb_session_num_tokens(const attndb_session* session) {
+  return session == nullptr ? 0 : session->session.num_tokens();
+}
+
+uint64_t attndb_session_num_reused(const attndb_session* session) {
+  return session == nullptr ? 0 : session->session.num_reused();
+}
+
+int64_t attndb_session_context_id(const attndb_session* session) {
+  return session == nullptr ? 0 : static_cast<int64_t>(session->session.context_id());
+}
+
+int64_t attndb_session_next_position(const attndb_session* session) {
+  return session == nullptr ? 0 : session->session.next_position();
+}
+
+uint64_t attndb_session_memory_bytes(const attndb_session* session) {
+  return session == nullptr ? 0 : session->session.memory_bytes();
+}
+
+attndb_code attndb_session_spec(const attndb_session* session, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    return TextOut(ToJson(session->session.spec()), json);
+  });
+}
+
+attndb_code attndb_session_crop(attndb_session* session, uint64_t num_tokens) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    return session->session.Crop(num_tokens);
+  });
+}
+
+attndb_code attndb_session_set_filter(attndb_session* session, const attndb_token_range* ranges,
+                                      size_t num_ranges) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    if (num_ranges > 0) ATTNDB_RETURN_IF_ERROR(NotNull(ranges, "ranges"));
+    std::vector<attndb::TokenRange> filter;
+    for (size_t i = 0; i < num_ranges; ++i) filter.push_back({ranges[i].begin, ranges[i].end});
+    return session->session.SetFilter(filter);
+  });
+}
+
+attndb_code attndb_session_await_derived(attndb_session* session, uint32_t layer) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    return session->session.AwaitDerived(layer);
+  });
+}
+
+int attndb_session_awaits_derived(const attndb_session* session, uint32_t layer) {
+  return session != nullptr && session->session.awaits_derived(layer) ? 1 : 0;
+}
+
+attndb_code attndb_session_fork(const attndb_session* session, attndb_session** fork) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(fork, "fork"));
+    ATTNDB_ASSIGN_OR_RETURN(Session copy, session->session.Fork());
+    return SessionOut(std::move(copy), fork);
+  });
+}
+
+attndb_code attndb_session_reset(attndb_session* session) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    session->session.Reset();
+    return Status();
+  });
+}
+
+attndb_code attndb_session_set_plan(attndb_session* session, const char* plan) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(plan, "plan"));
+    return session->session.SetPlan(plan);
+  });
+}
+
+attndb_code attndb_session_explain(const attndb_session* session, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    return TextOut(session->session.Explain().ToJson(), json);
+  });
+}
+
+attndb_code attndb_session_explain_layer(const attndb_session* session, uint32_t layer,
+                                         char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::LayerExplain explain, session->session.Explain(layer));
+    return TextOut(ToJson(explain), json);
+  });
+}
+
+}  // extern "C"
