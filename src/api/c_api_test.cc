@@ -565,16 +565,13 @@ TEST_F(CApiTest, ManyPromptsStartAtOnceOrNotAtAll) {
   EXPECT_EQ(sessions[0], nullptr);
 }
 
-TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
+TEST_F(CApiTest, NullIsAnErrorInEachCallOfADbAndOutputsStayUntouched) {
   const UniqueSession session = Start(kTokens);
-  const attndb_tensor k = Tensor(k_[0], 0, 1, kKvHeads);
   attndb_db* db = nullptr;
   attndb_session* s = nullptr;
   char* text = nullptr;
   int32_t* ids = nullptr;
   size_t n = 0;
-  uint64_t num = 0;
-  uint32_t* found = nullptr;
   const std::vector<attndb_code> codes = {
       attndb_db_open(nullptr, nullptr, &db),
       attndb_db_open("x", nullptr, nullptr),
@@ -607,6 +604,22 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
       attndb_db_build(db_.get(), "a", nullptr, nullptr, nullptr, nullptr),
       attndb_db_compact(nullptr),
       attndb_db_compact_with(nullptr, nullptr, nullptr, nullptr),
+      attndb_spec_validate(nullptr),
+      attndb_spec_kv_bytes_per_token(&c_spec_, nullptr)};
+  for (size_t i = 0; i < codes.size(); ++i) EXPECT_EQ(codes[i], ATTNDB_INVALID_ARGUMENT) << i;
+  EXPECT_THAT(attndb_last_error(), HasSubstr("NULL"));
+  EXPECT_TRUE(db == nullptr && s == nullptr && text == nullptr && ids == nullptr);
+  EXPECT_EQ(attndb_db_tenant(nullptr), nullptr);
+}
+
+TEST_F(CApiTest, NullIsAnErrorInEachCallOfASessionAndOutputsStayUntouched) {
+  const UniqueSession session = Start(kTokens);
+  const attndb_tensor k = Tensor(k_[0], 0, 1, kKvHeads);
+  attndb_session* s = nullptr;
+  char* text = nullptr;
+  uint64_t num = 0;
+  uint32_t* found = nullptr;
+  const std::vector<attndb_code> codes = {
       attndb_session_append(nullptr, 0, &k, &k),
       attndb_session_append(session.get(), 0, nullptr, &k),
       attndb_session_append(session.get(), 0, &k, nullptr),
@@ -629,15 +642,12 @@ TEST_F(CApiTest, NullIsAnErrorEverywhereAndOutputsStayUntouched) {
       attndb_session_search(session.get(), 0, nullptr, &num, &found, nullptr),
       attndb_session_search(session.get(), 0, &k, nullptr, &found, nullptr),
       attndb_session_search(session.get(), 0, &k, &num, nullptr, nullptr),
-      attndb_session_spec(nullptr, &text),
-      attndb_spec_validate(nullptr),
-      attndb_spec_kv_bytes_per_token(&c_spec_, nullptr)};
+      attndb_session_spec(nullptr, &text)};
   for (size_t i = 0; i < codes.size(); ++i) EXPECT_EQ(codes[i], ATTNDB_INVALID_ARGUMENT) << i;
   EXPECT_THAT(attndb_last_error(), HasSubstr("NULL"));
-  EXPECT_TRUE(db == nullptr && s == nullptr && text == nullptr && ids == nullptr);
+  EXPECT_TRUE(s == nullptr && text == nullptr && found == nullptr && num == 0);
   EXPECT_EQ(attndb_session_num_tokens(nullptr), 0U);
   EXPECT_EQ(attndb_session_num_tokens(session.get()), 0U);
-  EXPECT_EQ(attndb_db_tenant(nullptr), nullptr);
 }
 
 TEST_F(CApiTest, TheLastErrorIsTheThreadsOwn) {
