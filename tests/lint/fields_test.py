@@ -131,7 +131,7 @@ def writes_json(scope, variable, field, names):
 
 
 def converts(scope, variable, field, names):
-    """Whether the field is set from all of `names` of the C struct."""
+    """Whether the field is set from all of `names`; that the C struct has these, compilers see."""
     return (re.search(rf"\b{variable}\.{field}\b", scope)
             and all(re.search(rf"\bfrom\.{name}\b", scope) for name in names))
 
