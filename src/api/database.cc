@@ -175,6 +175,7 @@ SessionParts Database::PartsOfSessions() {
           .objects = &store_->objects(),
           .builder = store_->builder(),
           .pool = &pool_,
+          .num_merged = &store_->num_merged(),
           .machine = &machine_};
 }
 

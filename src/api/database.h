@@ -108,6 +108,10 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   void SessionOpened() override;
   void SessionClosed() override;
   std::shared_ptr<const void> Hold(ContextId context) override { return store_->Hold(context); }
+  std::optional<std::vector<storage::ChainEntry>> Renew(
+      std::span<const storage::ChainEntry> chain) const override {
+    return store_->Renew(chain);
+  }
   void LetGo(HeldChain held) override;
   std::optional<ContextStatistics> FindLearned(ContextId context) const override {
     return hints_.FindContext(context);

@@ -44,6 +44,8 @@ struct SessionParts {
   const derived::Cache* objects = nullptr;
   derived::Builder* builder = nullptr;
   ThreadPool* pool = nullptr;
+  // How many runs of segments were merged since the store was opened: see SessionHost::Renew.
+  const std::atomic<uint64_t>* num_merged = nullptr;
   // The prices of plans, as far as they are known; each stays as long as the host.
   const std::atomic<const planner::MachineConstants*>* machine = nullptr;
 };
@@ -86,6 +88,10 @@ class SessionHost {
   // Keeps the context from being evicted for as long as the result lives, and counts that as its
   // last access; null for no context.
   virtual std::shared_ptr<const void> Hold(ContextId context) = 0;
+  // The chain with merged segments in the place of runs that it holds; nothing if there is none.
+  // SessionParts::num_merged tells when to ask again.
+  virtual std::optional<std::vector<storage::ChainEntry>> Renew(
+      std::span<const storage::ChainEntry> chain) const = 0;
   // Lets go, in the background, of what a session had before it moved to another chain, and of
   // files that nobody reads any more.
   virtual void LetGo(HeldChain held) = 0;

@@ -122,7 +122,7 @@ Status SessionImpl::CheckAppend(LayerId layer, const TensorView& k, const Tensor
 
 Status SessionImpl::Append(LayerId layer, const TensorView& k, const TensorView& v) {
   ATTNDB_RETURN_IF_ERROR(CheckAppend(layer, k, v));
-  if (layer == 0) TakeStored();
+  if (layer == 0) TakeChains();
   const int64_t start_ns = SteadyNowNanos();
   const auto num_rows = static_cast<uint64_t>(k.rows());
   appended_non_finite_.assign(spec_.layers[layer].num_kv_heads, 0);
@@ -623,6 +623,7 @@ Result<HeldChain> SessionImpl::MoveTo(HeldChain held, std::span<const TokenId> t
   std::swap(chain_, held.entries);
   std::swap(hold_, held.hold);
   ++chain_version_;
+  num_merged_seen_ = 0;  // It may have been merged meanwhile.
   stored_tokens_.assign(tokens.begin(), tokens.end());
   num_stored_ = num_tokens;
   return held;
@@ -637,6 +638,25 @@ void SessionImpl::FinishStore() {
   if (!store_under_way_) return;
   store_under_way_->held.wait();
   if (next_layer_ == 0) TakeStored();
+}
+
+void SessionImpl::TakeChains() {
+  TakeStored();
+  TakeMerged();
+}
+
+void SessionImpl::TakeMerged() {
+  const uint64_t num_merged = parts_.num_merged->load(std::memory_order_acquire);
+  if (num_merged == 0 || chain_.empty()) return;
+  const uint64_t objects_version = parts_.objects->version();
+  if (num_merged == num_merged_seen_ && objects_version == objects_version_seen_) return;
+  num_merged_seen_ = num_merged;
+  objects_version_seen_ = objects_version;
+  std::optional<std::vector<ChainEntry>> renewed = host_->Renew(chain_);
+  if (!renewed) return;
+  std::swap(chain_, *renewed);
+  ++chain_version_;
+  host_->LetGo({ContextId::kNone, *std::move(renewed), nullptr});
 }
 
 void SessionImpl::TakeStored() {

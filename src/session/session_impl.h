@@ -270,6 +270,11 @@ class SessionImpl {
   Status HoldRows();
   // Tells the host that rows could not be read.
   void ReportFailure(storage::ChainSource* rows) const;
+  // Before a step: moves to what was stored or merged behind the session.
+  void TakeChains();
+  // Puts merged segments in the place of runs of the chain, as far as each has what is derived from
+  // its run.
+  void TakeMerged();
   // Moves to what a Store behind the session gave, if that has ended well, and there is memory to
   // move; else the session goes on with all that it has.
   void TakeStored();
@@ -303,6 +308,9 @@ class SessionImpl {
   std::shared_ptr<const void> hold_;
   uint64_t num_parallel_;
   std::vector<ChainEntry> chain_;
+  // What Renew was asked for last.
+  uint64_t num_merged_seen_ = 0;
+  uint64_t objects_version_seen_ = kNever;
   uint64_t chain_version_ = 0;          // Grows when the chain changes, or blocks_ are cropped.
   std::vector<TokenId> stored_tokens_;  // Token ids of the chain.
   uint64_t num_stored_ = 0;

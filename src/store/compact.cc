@@ -106,8 +106,11 @@ struct ContextStore::Compaction {
 Status ContextStore::Compact(const std::string& tenant, const CompactOptions& options) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
   ATTNDB_RETURN_IF_ERROR(CheckOptions(options));
-  MutexLock lock(&store_mutex_);
-  ATTNDB_RETURN_IF_ERROR(ExpireContexts());
+  MutexLock merge_lock(&merge_mutex_);
+  {
+    MutexLock lock(&store_mutex_);
+    ATTNDB_RETURN_IF_ERROR(ExpireContexts());
+  }
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
   Compaction work{options};
   const Status status =
@@ -182,14 +185,22 @@ Status ContextStore::CompactContexts(TenantId tenant, std::span<const ContextId>
 }
 
 Status ContextStore::CompactChain(TenantId tenant, ContextId context, Compaction* work) {
+  SegmentId lost = 0;  // Where the run began that was no run any more when it was merged.
   for (;;) {
     // Looked at again after each merge: a session may have found damage meanwhile.
     ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(tenant, context));
     if (detail.context.damaged) return Status::Ok();
     const std::vector<Run> runs = RunsOf(detail, work->options);
     if (runs.empty()) return Status::Ok();
-    ATTNDB_RETURN_IF_ERROR(
-        MergeRun(runs.front(), [&](uint64_t bytes) { return work->Report(bytes); }));
+    const Status status =
+        MergeRun(runs.front(), [&](uint64_t bytes) { return work->Report(bytes); });
+    // A Store or Drop meanwhile gave the context, and those that share its run, other chains.
+    const SegmentId begin = runs.front().front().segment.id;
+    if (status.code() == StatusCode::kFailedPrecondition && lost != begin) {
+      lost = begin;
+      continue;
+    }
+    ATTNDB_RETURN_IF_ERROR(status);
     work->bytes_done += KvBytes(runs.front());
     if (!work->Report(0)) return Status::Cancelled("compact: cancelled between two segments");
   }

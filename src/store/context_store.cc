@@ -100,9 +100,10 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
                 .also = given.also,
                 .looks_again = options_.read_only,
                 .grows = options_.grow_graphs}),
-      background_({derived::Lanes::Priority::kLow,      // Sessions wait for less to read.
-                   derived::Lanes::Priority::kLowest,   // What takes long.
-                   derived::Lanes::Priority::kNormal},  // Short; who starves measures nothing.
+      background_({derived::Lanes::Priority::kLow,     // Sessions wait for less to read.
+                   derived::Lanes::Priority::kLowest,  // What takes long.
+                   derived::Lanes::Priority::kNormal,  // Short; who starves measures nothing.
+                   derived::Lanes::Priority::kLow},    // Merges.
                   options_.background_threads) {}
 
 ContextStore::~ContextStore() {

@@ -43,6 +43,7 @@
 #include "store/catalog/catalog.h"
 #include "store/chain.h"
 #include "store/damage_reports.h"
+#include "store/merged_runs.h"
 #include "store/segment_registry.h"
 #include "store/writers.h"
 
@@ -50,9 +51,10 @@ namespace attndb::store {
 
 class ContextStore final : private derived::Store {
  public:
-  // Lanes of the background: those of the builder, and one for what is short.
+  // Lanes of the background: those of the builder, one for what is short, and one for merges.
   static constexpr size_t kShortLane = derived::kNumBuildLanes;
-  static constexpr size_t kNumLanes = kShortLane + 1;
+  static constexpr size_t kMergeLane = kShortLane + 1;
+  static constexpr size_t kNumLanes = kMergeLane + 1;
 
   // What the store is given. All of it must outlive the store.
   struct Given {
@@ -105,7 +107,8 @@ class ContextStore final : private derived::Store {
 
   // Durable when it returns. What it merged is held by who has the request's chain: see Sweep.
   // Segments are written side by side; commits wait for each other.
-  Result<Stored> Store(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  Result<Stored> Store(const StoreRequest& request)
+      ATTNDB_EXCLUDES(merge_mutex_, store_mutex_, use_mutex_);
   // The same in a thread of the store's, which calls `done` in the end. The store's destructor
   // waits for that.
   void StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done);
@@ -115,7 +118,7 @@ class ContextStore final : private derived::Store {
   Status Drop(const std::string& tenant, std::string_view context)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   Status Compact(const std::string& tenant, const CompactOptions& options)
-      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+      ATTNDB_EXCLUDES(merge_mutex_, store_mutex_, use_mutex_);
   // Builds objects of the kind for each segment of the context.
   Result<BuildReport> Build(const std::string& tenant, std::string_view context,
                             const derived::Kind& kind, const BuildOptions& options);
@@ -130,6 +133,13 @@ class ContextStore final : private derived::Store {
   // Notes that the segment's rows could not be read. If `status` says that its bytes are wrong, it
   // will be quarantined: by the background, or by the next call that looks into the catalog.
   void NoteDamage(const storage::Segment& segment, const Status& status);
+
+  // The chain with merged segments in the place of runs that it holds, as far as each has the
+  // derived objects that its run has; nothing if there is none. num_merged(): while it is 0, or as
+  // it was, and objects().version() too, the answer is as before.
+  std::optional<std::vector<storage::ChainEntry>> Renew(
+      std::span<const storage::ChainEntry> chain) const;
+  const std::atomic<uint64_t>& num_merged() const { return merged_runs_.num_added(); }
 
   // --- Admin: as DB. ---
 
@@ -218,7 +228,8 @@ class ContextStore final : private derived::Store {
                     SearchSet* set) ATTNDB_EXCLUDES(use_mutex_);
 
   // publish.cc
-  Result<Stored> StoreOnce(const StoreRequest& request) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  Result<Stored> StoreOnce(const StoreRequest& request)
+      ATTNDB_EXCLUDES(merge_mutex_, store_mutex_, use_mutex_);
   // Whether the disk may be too full for what is to be stored.
   bool IsDiskFull(const StoreRequest& request) const;
   // Checks, before anything is written, what can be refused by then: as CheckStore.
@@ -260,33 +271,48 @@ class ContextStore final : private derived::Store {
   void RemoveUnreferenced(std::span<const SegmentId> segments) ATTNDB_EXCLUDES(use_mutex_);
 
   // merge.cc
-  // Merges the small segments that Stores left at the end of the chain (merge_policy.h).
-  Status MergeEnd(const Tenant& tenant, ContextId context) ATTNDB_REQUIRES(store_mutex_)
-      ATTNDB_EXCLUDES(use_mutex_);
   // Called before each layer with bytes of K and V of the run that are copied; false cancels.
   using MergeProgress = std::function<bool(uint64_t bytes_done)>;
+  // Merges the small segments that Stores left at the end of the chain (merge_policy.h).
+  Status MergeEnd(TenantId tenant, ContextId context, const MergeProgress& progress)
+      ATTNDB_REQUIRES(merge_mutex_) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   // Puts one segment in the place of the run, with what is used of each of its segments.
   // Quarantines segments of the run that are damaged. `progress` may be null.
   Status MergeRun(std::span<const ChainSegment> run, const MergeProgress& progress)
-      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+      ATTNDB_REQUIRES(merge_mutex_) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   Status TryMergeRun(std::span<const ChainSegment> run, const MergeProgress& progress)
-      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+      ATTNDB_REQUIRES(merge_mutex_) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+
+  // Copies no row under a lock of those who store: the run is looked at again when it is replaced.
+  // Errors: kFailedPrecondition (it is no run of any chain any more).
+  Result<SegmentRecord> WriteMerged(std::span<const ChainSegment> run,
+                                    const MergeProgress& progress) ATTNDB_REQUIRES(merge_mutex_)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+  // Tells sessions that hold the run of the segment that took its place.
+  void OfferMerged(std::span<const ChainSegment> run, const SegmentRecord& merged)
+      ATTNDB_EXCLUDES(use_mutex_);
+  // MergeEnd of the context in the background, and then what is derived from the merged segments.
+  void ScheduleMerge(TenantId tenant, ContextId context);
+  // The chain of a context that was stored, after a MergeEnd in this thread.
+  std::vector<storage::ChainEntry> MergeNow(TenantId tenant, ContextId context,
+                                            std::vector<storage::ChainEntry> chain)
+      ATTNDB_EXCLUDES(merge_mutex_, store_mutex_, use_mutex_);
 
   // compact.cc
   struct Compaction;
   // The one context that the options name.
-  Status CompactNamed(TenantId tenant, Compaction* work) ATTNDB_REQUIRES(store_mutex_)
-      ATTNDB_EXCLUDES(use_mutex_);
+  Status CompactNamed(TenantId tenant, Compaction* work) ATTNDB_REQUIRES(merge_mutex_)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   // What has changed of the tenant's contexts since the last call.
-  Status CompactUnsettled(TenantId tenant, Compaction* work) ATTNDB_REQUIRES(store_mutex_)
-      ATTNDB_EXCLUDES(use_mutex_);
+  Status CompactUnsettled(TenantId tenant, Compaction* work) ATTNDB_REQUIRES(merge_mutex_)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   // Bytes of K and V that will be copied, if `options` ask for progress.
   uint64_t BytesToCompact(TenantId tenant, std::span<const ContextId> contexts,
                           const CompactOptions& options) const;
   Status CompactContexts(TenantId tenant, std::span<const ContextId> contexts, Compaction* work)
-      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+      ATTNDB_REQUIRES(merge_mutex_) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   Status CompactChain(TenantId tenant, ContextId context, Compaction* work)
-      ATTNDB_REQUIRES(store_mutex_) ATTNDB_EXCLUDES(use_mutex_);
+      ATTNDB_REQUIRES(merge_mutex_) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
 
   // derived_objects.cc
   static derived::SegmentFacts FactsOf(const SegmentRecord& record);  // Does not look for wishes.
@@ -350,8 +376,10 @@ class ContextStore final : private derived::Store {
   const derived::ObjectFiles object_files_;
   derived::Cache objects_;
   derived::Builder builder_;
+  MergedRuns merged_runs_;
 
-  Mutex store_mutex_;  // One commit, merge or eviction at a time.
+  Mutex merge_mutex_;  // One merge or Compact at a time. Taken before store_mutex_.
+  Mutex store_mutex_;  // One commit or eviction at a time.
   // Segments whose commit failed: see DiscardUnpublished.
   std::set<SegmentId> doubtful_ ATTNDB_GUARDED_BY(store_mutex_);
 

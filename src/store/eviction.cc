@@ -86,7 +86,17 @@ std::vector<SegmentId> ContextStore::Unreferenced() const {
   return {unreferenced_.begin(), unreferenced_.end()};
 }
 
-void ContextStore::Sweep() { RemoveUnreferenced(Unreferenced()); }
+void ContextStore::Sweep() {
+  // What nobody holds any more needs no other in its place. The merged segment of a run that is
+  // forgotten may have been the last that held a segment of a later run.
+  const auto is_unused = [this](const MergedRun& merged) {
+    return std::ranges::none_of(
+        merged.run, [this](const ChainLink& link) { return registry_.InUse(link.segment); });
+  };
+  while (merged_runs_.Forget(is_unused) > 0) {
+  }
+  RemoveUnreferenced(Unreferenced());
+}
 
 void ContextStore::RemoveUnreferenced(std::span<const SegmentId> segments) {
   if (segments.empty() || options_.read_only) return;

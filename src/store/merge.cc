@@ -1,4 +1,5 @@
 // ContextStore: a run of a chain becomes one segment; after a Store, the small ones at its end.
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -91,14 +92,39 @@ std::vector<MergeLink> LinksOf(const ContextDetail& detail) {
 
 }  // namespace
 
-Status ContextStore::MergeEnd(const Tenant& tenant, ContextId context) {
+Status ContextStore::MergeEnd(TenantId tenant, ContextId context, const MergeProgress& progress) {
   for (;;) {
-    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(tenant.id, context));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(tenant, context));
     const std::optional<MergeChoice> choice = ChooseMerge(LinksOf(detail));
     if (!choice) return Status::Ok();
     const auto run = std::span(detail.chain).subspan(choice->begin, choice->end - choice->begin);
-    ATTNDB_RETURN_IF_ERROR(MergeRun(run, nullptr));
+    ATTNDB_RETURN_IF_ERROR(MergeRun(run, progress));
   }
+}
+
+void ContextStore::ScheduleMerge(TenantId tenant, ContextId context) {
+  background_.Add(kMergeLane, {.run = [this, tenant, context](derived::Lanes::Control* control) {
+                    {
+                      MutexLock lock(&merge_mutex_);
+                      const std::atomic<bool>* const cancel = control->cancel();
+                      // What fails is tried again by the next Store.
+                      (void)MergeEnd(tenant, context, [cancel](uint64_t) {
+                        return !cancel->load(std::memory_order_relaxed);
+                      });
+                    }
+                    Sweep();
+                    return Status::Ok();
+                  }});
+}
+
+std::vector<storage::ChainEntry> ContextStore::MergeNow(TenantId tenant, ContextId context,
+                                                        std::vector<storage::ChainEntry> chain) {
+  MutexLock lock(&merge_mutex_);
+  if (!MergeEnd(tenant, context, nullptr).ok()) return chain;
+  const Result<std::vector<ChainLink>> links = catalog_->Chain(context);
+  if (!links.ok()) return chain;
+  Result<std::vector<storage::ChainEntry>> merged = OpenLinks(*links, chain);
+  return merged.ok() ? *std::move(merged) : chain;
 }
 
 Status ContextStore::MergeRun(std::span<const ChainSegment> run, const MergeProgress& progress) {
@@ -114,24 +140,42 @@ Status ContextStore::MergeRun(std::span<const ChainSegment> run, const MergeProg
 }
 
 Status ContextStore::TryMergeRun(std::span<const ChainSegment> run, const MergeProgress& progress) {
+  MergeRequest request;
+  for (const ChainSegment& link : run) {
+    request.run.push_back({link.segment.id, link.num_tokens_used});
+  }
+  ATTNDB_ASSIGN_OR_RETURN(request.merged, WriteMerged(run, progress));
+  MutexLock lock(&store_mutex_);
+  const Result<MergeOutcome> outcome = catalog_->ReplaceRun(request);
+  if (!outcome.ok()) {
+    DiscardUnpublished(request.merged.id, outcome.status());
+    return outcome.status();
+  }
+  DiscardDoubtful();
+  NoteGrowth(run, request.merged);
+  OfferMerged(run, request.merged);
+  RemoveUnreferenced(outcome->unreferenced);
+  return Status::Ok();
+}
+
+Result<SegmentRecord> ContextStore::WriteMerged(std::span<const ChainSegment> run,
+                                                const MergeProgress& progress) {
   std::vector<storage::ChainEntry> parts;
   std::vector<TokenId> tokens;
-  MergeRequest request;
-  SegmentRecord& merged = request.merged;
   for (const ChainSegment& link : run) {
     ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<storage::Segment> segment, registry_.Get(link.segment));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> part, segment->ReadTokens());
     tokens.insert(tokens.end(), part.begin(),
                   part.begin() + static_cast<int64_t>(link.num_tokens_used));
     parts.push_back({std::move(segment), link.num_tokens_used});
-    request.run.push_back({link.segment.id, link.num_tokens_used});
   }
+  const SegmentRecord& first = run.front().segment;
+  SegmentRecord merged;
   ATTNDB_ASSIGN_OR_RETURN(merged.id, catalog_->ReserveSegmentId());
-  merged.model = run.front().segment.model;
-  merged.first_position = run.front().segment.first_position;
+  merged.model = first.model;
+  merged.first_position = first.first_position;
   merged.num_tokens = tokens.size();
-  merged.kv_bytes =
-      run.front().segment.kv_bytes / run.front().segment.num_tokens * merged.num_tokens;
+  merged.kv_bytes = first.kv_bytes / first.num_tokens * merged.num_tokens;
 
   storage::SegmentWriteOptions write;
   write.file_system = file_system_;
@@ -140,28 +184,46 @@ Status ContextStore::TryMergeRun(std::span<const ChainSegment> run, const MergeP
   write.identity.segment_id = static_cast<uint64_t>(merged.id);
   write.identity.first_position = merged.first_position;
   write.identity.num_tokens = merged.num_tokens;
-  Result<MergeOutcome> outcome = Status::Internal("not merged");
-  {
-    const uint64_t layer_bytes = merged.kv_bytes / write.identity.shape.layers.size();
-    RunSource source(std::move(parts), std::move(tokens),
-                     [&](LayerId layer) { return !progress || progress(layer_bytes * layer); });
-    ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
-                            storage::WriteSegment(write, &source));
-    merged.file_bytes = written.file_bytes;
-    merged.query_bytes = written.query_bytes;
-    merged.root_hash = written.root_hash;
-    merged.non_finite = EncodeNonFinite(written.non_finite);
-    bytes_merged_.fetch_add(written.file_bytes, std::memory_order_relaxed);
-    outcome = catalog_->ReplaceRun(request);
+  const uint64_t layer_bytes = merged.kv_bytes / write.identity.shape.layers.size();
+  RunSource source(std::move(parts), std::move(tokens),
+                   [&](LayerId layer) { return !progress || progress(layer_bytes * layer); });
+  ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
+                          storage::WriteSegment(write, &source));
+  merged.file_bytes = written.file_bytes;
+  merged.query_bytes = written.query_bytes;
+  merged.root_hash = written.root_hash;
+  merged.non_finite = EncodeNonFinite(written.non_finite);
+  bytes_merged_.fetch_add(written.file_bytes, std::memory_order_relaxed);
+  return merged;
+}
+
+void ContextStore::OfferMerged(std::span<const ChainSegment> run, const SegmentRecord& merged) {
+  ScheduleObjects(merged.id);
+  const auto is_held = [this](const ChainSegment& link) {
+    return registry_.InUse(link.segment.id);
+  };
+  if (std::ranges::none_of(run, is_held)) return;
+  Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(merged);
+  if (!segment.ok()) return;  // Who holds the run goes on with it.
+  objects_.Learn(*segment, FactsOf(merged));
+  MergedRun offer = {.run = {}, .merged = *std::move(segment)};
+  for (const ChainSegment& link : run) {
+    offer.run.push_back({link.segment.id, link.num_tokens_used});
   }
-  if (!outcome.ok()) {
-    DiscardUnpublished(merged.id, outcome.status());
-    return std::move(outcome).status();
-  }
-  DiscardDoubtful();
-  NoteGrowth(run, merged);
-  RemoveUnreferenced(outcome->unreferenced);
-  return Status::Ok();
+  merged_runs_.Add(std::move(offer));
+}
+
+std::optional<std::vector<storage::ChainEntry>> ContextStore::Renew(
+    std::span<const storage::ChainEntry> chain) const {
+  const auto has_objects_of = [this](const MergedRun& merged) {
+    return std::ranges::all_of(kinds_.all(), [&](const auto& kind) {
+      return objects_.IsOnDisk(merged.merged->id(), *kind) ||
+             std::ranges::none_of(merged.run, [&](const ChainLink& link) {
+               return objects_.IsOnDisk(static_cast<derived::SegmentId>(link.segment), *kind);
+             });
+    });
+  };
+  return merged_runs_.Renew(chain, has_objects_of);
 }
 
 }  // namespace attndb::store

@@ -53,16 +53,18 @@ Result<Stored> ContextStore::StoreOnce(const StoreRequest& request) {
   ATTNDB_RETURN_IF_ERROR(CheckRequest(request, tenant));
   ATTNDB_ASSIGN_OR_RETURN(const ModelId model, catalog_->EnsureModel(request.spec));
   ATTNDB_ASSIGN_OR_RETURN(const std::optional<SegmentRecord> sealed, SealTail(request, model));
-  MutexLock lock(&store_mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Stored stored, Publish(request, {tenant, model}, sealed));
-  num_stores_.fetch_add(1, std::memory_order_relaxed);
-  stored.hold = Hold(stored.context);
+  Stored stored;
+  {
+    MutexLock lock(&store_mutex_);
+    ATTNDB_ASSIGN_OR_RETURN(stored, Publish(request, {tenant, model}, sealed));
+    stored.hold = Hold(stored.context);
+  }
   // The context is durable. A merge that fails costs nothing but the next one's time.
-  if (MergeEnd(tenant, stored.context).ok()) {
-    const Result<std::vector<ChainLink>> links = catalog_->Chain(stored.context);
-    Result<std::vector<storage::ChainEntry>> merged = links.status();
-    if (links.ok()) merged = OpenLinks(*links, stored.chain);
-    if (merged.ok()) stored.chain = *std::move(merged);
+  num_stores_.fetch_add(1, std::memory_order_relaxed);
+  if (writes_objects()) {
+    ScheduleMerge(tenant.id, stored.context);
+  } else {
+    stored.chain = MergeNow(tenant.id, stored.context, std::move(stored.chain));
   }
   ScheduleFrom(stored.chain, request.num_stored);
   return stored;

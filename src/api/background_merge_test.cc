@@ -1,0 +1,180 @@
+// Goal:   merges go on behind Stores and sessions: while one is stopped before it is published,
+//         Stores of two tenants and 100 decode steps finish; a session moves to the merged segment
+//         in its next step, but not before that has the derived objects that the run had; answers
+//         stay right in every step, and the files of what was merged go.
+// Method: a file system whose next operation, a merge's, waits. Answers are compared with attention
+//         in float64.
+#include <chrono>
+#include <thread>
+
+#include "api/database.h"
+#include "api/db_access.h"
+#include "api/db_test_util.h"
+#include "testing/event.h"
+#include "testing/fault_file_system.h"
+
+namespace attndb {
+namespace {
+
+using test::Concat;
+using test::DBFixture;
+using test::Event;
+using test::Tokens;
+using test::ToyModel;
+
+class BackgroundMergeTest : public DBFixture {
+ protected:
+  BackgroundMergeTest() : DBFixture(/*background_builds=*/true) {
+    db_.reset();
+    Result<std::shared_ptr<internal::Database>> database =
+        internal::Database::Open(store(), {.measure_machine = false}, &files_);
+    ATTNDB_EXPECT_OK(database.status());
+    db_.emplace(internal::DbAccess::Wrap(*std::move(database)));
+  }
+  store::ContextStore* rooms() { return internal::DbAccess::database(*db_)->store(); }
+  // Keeps a lane busy until `release` is set.
+  void StopLane(size_t lane, Event* release) {
+    Event stuck;
+    rooms()->background()->Add(lane, {.run = [&stuck, release](derived::Lanes::Control*) {
+                                 stuck.Set();
+                                 release->Await();
+                                 return Status::Ok();
+                               }});
+    stuck.Await();
+  }
+  void Append(Session* session, Tokens* all, size_t num_tokens, uint64_t seed) {
+    const Tokens more = ToyModel::Tokens(num_tokens, seed);
+    ATTNDB_EXPECT_OK(AppendTokens(session, more, nullptr));
+    *all = Concat(*all, more);
+  }
+  std::vector<uint64_t> SegmentTokens(std::string_view context) {
+    std::vector<uint64_t> sizes;
+    const Result<ContextInfo> info = db_->Describe(context);
+    for (const SegmentInfo& segment : info->segments) sizes.push_back(segment.num_tokens_used);
+    return sizes;
+  }
+
+  // Counts those of all segments.
+  size_t NumCompanions(std::string_view context) {
+    size_t count = 0;
+    const Result<ContextInfo> info = db_->Describe(context);
+    for (const SegmentInfo& segment : info->segments) count += segment.companions.size();
+    return count;
+  }
+  // Whether it comes about, in ten seconds at most.
+  static bool Comes(const std::function<bool()>& condition) {
+    for (int i = 0; i < 2000; ++i) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  test::FaultFileSystem files_{storage::PosixFileSystem()};
+  Event release_;
+};
+
+TEST_F(BackgroundMergeTest, AStoppedMergeDelaysNobody) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 600, 1);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  Append(&session, &all, 600, 2);
+  Event of_lane, stuck;
+  StopLane(store::ContextStore::kMergeLane, &of_lane);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
+  // Whatever else the Store left to do ends first, so that the next operation is the merge's.
+  Event passed;
+  for (size_t lane = 0; lane < store::ContextStore::kMergeLane; ++lane) {
+    Event ended;
+    rooms()->background()->Add(lane, {.run = [&](derived::Lanes::Control*) {
+                                 ended.Set();
+                                 return Status::Ok();
+                               }});
+    ended.Await();
+  }
+  files_.SetPlan({.fail_at = 1, .waits_for = &release_, .waiting = &stuck});
+  of_lane.Set();
+  stuck.Await();
+  EXPECT_EQ(SegmentTokens("a"), (std::vector<uint64_t>{600, 600}));
+
+  for (const char* tenant : {"default", "other"}) {
+    const DB db = *db_->ForTenant(tenant);
+    SessionStart start = *db.CreateSession(model_.spec(), Tokens{1}, {.reuse = false});
+    const Tokens tokens = ToyModel::Tokens(50, 20);
+    ATTNDB_ASSERT_OK(AppendTokens(&start.session, tokens, nullptr));
+    ATTNDB_ASSERT_OK(db.Store(start.session, tokens, {.name = "b"}));
+  }
+  for (uint64_t step = 0; step < 100; ++step) {
+    Append(&session, &all, 1, 100 + step);
+    (void)Probe(&session);
+  }
+  ExpectOracle(&session, all);
+  EXPECT_EQ(SegmentTokens("a"), (std::vector<uint64_t>{600, 600})) << "it is stopped yet";
+  release_.Set();
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(SegmentTokens("a"), (std::vector<uint64_t>{1200}));
+  Append(&session, &all, 1, 300);
+  ExpectOracle(&session, all);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "c"}));
+  EXPECT_EQ(SegmentTokens("c").front(), 1200u);
+  EXPECT_EQ(db_->Describe("c")->segments[0].segment_id, db_->Describe("a")->segments[0].segment_id);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_TRUE(db_->Verify()->ok());
+}
+
+// The lanes that build are stopped: the merged segment lacks planes that its run has.
+TEST_F(BackgroundMergeTest, ASessionWaitsForWhatTheRunHad) {
+  Session session = NewSession("topk(k=30,bits=8,sink=4,window=16)");
+  Tokens all;
+  Append(&session, &all, 900, 1);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  Append(&session, &all, 900, 2);
+  Event of_merges;
+  StopLane(store::ContextStore::kMergeLane, &of_merges);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
+  ASSERT_TRUE(Comes([&] { return NumCompanions("a") == 2; }));
+  for (size_t lane = 0; lane < derived::kNumBuildLanes; ++lane) StopLane(lane, &release_);
+  of_merges.Set();
+  ASSERT_TRUE(Comes([&] { return SegmentTokens("a") == std::vector<uint64_t>{1800}; }));
+  Append(&session, &all, 1, 3);
+  (void)Probe(&session);
+  EXPECT_EQ(NumCompanions("a"), 0u);
+  EXPECT_EQ(session.Explain(1)->notes, "") << "no key planes: it took the merged segment";
+  EXPECT_GT(db_->Stats()->num_segments, 1u);
+  release_.Set();
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  Append(&session, &all, 1, 4);
+  (void)Probe(&session);
+  EXPECT_EQ(session.Explain(1)->notes, "");
+  EXPECT_EQ(NumCompanions("a"), 1u);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(db_->Stats()->num_segments, 1u) << "files of the run are gone with their last reader";
+}
+
+// A chat of many turns, whose merges overtake its steps now and then.
+TEST_F(BackgroundMergeTest, AChatStaysRightAndShort) {
+  Session session = NewSession();
+  Tokens all;
+  for (uint64_t turn = 0; turn < 60; ++turn) {
+    Append(&session, &all, 15 + turn * 7 % 11, turn + 1);
+    ExpectOracle(&session, all);
+    ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "chat", .replace = true}));
+    if (turn % 3 != 0) continue;
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  }
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_LE(SegmentTokens("chat").size(), 12u);
+  Append(&session, &all, 1, 99);
+  ExpectOracle(&session, all);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(db_->Stats()->num_segments, SegmentTokens("chat").size());
+  EXPECT_TRUE(db_->Verify()->ok());
+  const Session other = std::move(session);
+  ExpectAnswers(Concat(Tokens(all.begin(), all.end() - 1), Tokens{5}), all.size() - 1);
+}
+
+}  // namespace
+}  // namespace attndb

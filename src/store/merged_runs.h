@@ -1,0 +1,60 @@
+// What was merged since the store was opened, for those who hold the segments that were merged: a
+// session's chain gets the merged segment in the place of the run, all or nothing.
+//
+// Threads: ReplaceRun is a pure function; MergedRuns is thread-safe.
+#ifndef ATTNDB_STORE_MERGED_RUNS_H_
+#define ATTNDB_STORE_MERGED_RUNS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/mutex.h"
+#include "storage/kv/chain_entry.h"
+#include "storage/kv/segment.h"
+#include "store/catalog/catalog_types.h"
+
+namespace attndb::store {
+
+// Segments that follow each other in a chain, each used for so many tokens, and the segment that
+// was made of these tokens.
+struct MergedRun {
+  std::vector<ChainLink> run;
+  std::shared_ptr<storage::Segment> merged;
+};
+
+// The chain with the merged segment in the place of the run. The last segment of the run may be
+// used for fewer tokens in the chain. Nothing if the chain does not hold the whole run.
+std::optional<std::vector<storage::ChainEntry>> ReplaceRun(
+    std::span<const storage::ChainEntry> chain, const MergedRun& merged);
+
+class MergedRuns {
+ public:
+  using Test = std::function<bool(const MergedRun&)>;
+
+  void Add(MergedRun run) ATTNDB_EXCLUDES(mutex_);
+  // Forgets the runs that pass the test; returns how many did.
+  size_t Forget(const Test& test) ATTNDB_EXCLUDES(mutex_);
+  // The chain after all replacements that apply and pass the test, in the order in which they were
+  // merged; nothing if none does. The test is called under a lock: it must not call back.
+  std::optional<std::vector<storage::ChainEntry>> Renew(std::span<const storage::ChainEntry> chain,
+                                                        const Test& test) const
+      ATTNDB_EXCLUDES(mutex_);
+
+  // How many runs were added: while it is 0, or as it was, Renew need not be asked again.
+  const std::atomic<uint64_t>& num_added() const { return num_added_; }
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<MergedRun> runs_ ATTNDB_GUARDED_BY(mutex_);
+  // Written under mutex_, read without. Release pairs with the acquire of who compares.
+  std::atomic<uint64_t> num_added_ = 0;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_MERGED_RUNS_H_
