@@ -149,9 +149,11 @@ class ATTNDB_EXPORT DB {
   // then continues that context, with an empty tail. An empty tail costs a name at most.
   // `tokens`: the ids of all tokens that the session holds.
   // Cost:   writes K and V of the tail, not of what was stored before, syncs, and commits. Small
-  //         segments at the chain's end may be merged then: a token is written O(log) times in all.
-  // Waits:  for commits, merges, Drops and Compacts of the whole store that came before; segments
-  //         of several Stores are written side by side. Calls of other sessions go on.
+  //         segments at the chain's end are merged in the background: a token is written O(log)
+  //         times in all. Sessions move to a merged segment in a later step, once it has what was
+  //         derived from those that it replaces. Without background_builds Store merges itself.
+  // Waits:  for commits of the whole store that came before; segments of several Stores are written
+  //         side by side. Calls of other sessions go on.
   // Errors: kInvalidArgument (tokens differ in number or from the stored prefix); kAlreadyExists;
   //         kFailedPrecondition (inside a step; K and V that did not see one whole prompt: over
   //         several contexts, or appended under a filter); kResourceExhausted (disk full, quota);
@@ -222,10 +224,9 @@ class ATTNDB_EXPORT DB {
   // found damaged is quarantined: kCorruption in the end, with all other contexts compacted. A
   // second call, with nothing stored or dropped in between, changes nothing.
   //
-  // Contexts can be read meanwhile; Stores and Drops wait until it ends. Open sessions keep the
-  // segments that they have, whose files go with the last such session. Planes and indexes that the
-  // old segments had, or were to have, are built for the new ones in the background; until then
-  // plans do without.
+  // All other calls go on meanwhile, but for another Compact. Planes and indexes that the old
+  // segments had, or were to have, are built for the new ones in the background. Open sessions move
+  // to a new segment in the first step after that; the old files go when nobody reads them.
   // Cost:   reads and writes again the K and V of what it merges.
   // Memory: one layer's K, V and sampled q of the segment that is being made.
   // Disk:   room for that segment beside those that it replaces, until it is published.

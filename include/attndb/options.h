@@ -33,8 +33,9 @@ struct DBOptions {
   // what the machine has free at open. kResourceExhausted beyond it.
   uint64_t host_memory_bytes = 0;
   // True: a thread of low priority builds the planes of new segments, after Store and Import have
-  // returned, and keeps them on disk. False: each process builds them in memory, by the same
-  // thread, once a plan asks for them.
+  // returned, and keeps them on disk; another one merges the small segments that Stores leave.
+  // False: each process builds planes in memory, by the same thread, once a plan asks for them, and
+  // Store merges before it returns.
   bool background_builds = true;
   // Threads that a build takes, all of low priority, at most kMaxThreads; 0 = all cores. More than
   // one matter for graphs, which take long.
