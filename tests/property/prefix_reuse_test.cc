@@ -198,6 +198,7 @@ TEST_P(PrefixReuse, OfSeveralSegmentsAnswersAsComputingItAtEveryCut) {
 
 TEST_P(PrefixReuse, OfAMergedChainAnswersAsComputingItAtEveryCut) {
   StoreInChunks({10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10});
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
   EXPECT_LE(NumSegments(), 4u);
   EXPECT_GT(db_->Stats()->bytes_merged, 0u);
   CheckEveryCut();
