@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <span>
 #include <utility>
 
+#include "bench/checked.h"
 #include "bench/kernels/bench_util.h"
 
 namespace attndb::bench {
@@ -16,27 +14,6 @@ namespace {
 
 constexpr uint64_t kChunkTokens = 4096;
 constexpr uint64_t kRows = 16;  // Tokens that steps go around and around in.
-
-void Check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T Checked(Result<T> result) {
-  Check(result.status());
-  return *std::move(result);
-}
-
-std::string NewFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "attndb_calls_XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    std::perror(name.c_str());
-    std::exit(1);
-  }
-  return name;
-}
 
 ModelSpec SpecOf(const CallShape& shape) {
   LayerSpec layer;
@@ -73,7 +50,7 @@ uint64_t CallShape::LayerBytes() const {
 }
 
 CallSessions::CallSessions(const CallShape& shape)
-    : shape_(shape), spec_(SpecOf(shape)), folder_(NewFolder()) {
+    : shape_(shape), spec_(SpecOf(shape)), folder_("attndb_calls") {
   const LayerSpec& layer = spec_.layers.front();
   const size_t row = size_t{layer.num_kv_heads} * layer.head_dim;
   k_ = Normal((shape.num_tokens + kRows) * row, 1);
@@ -88,12 +65,6 @@ CallSessions::CallSessions(const CallShape& shape)
   Store();
 }
 
-CallSessions::~CallSessions() {
-  sessions_.clear();
-  dbs_.clear();
-  std::filesystem::remove_all(folder_);
-}
-
 TensorView CallSessions::Rows(const std::vector<float>& values, uint64_t first, uint64_t count,
                               uint32_t num_heads) const {
   return TensorView::Contiguous(values.data() + first * num_heads * shape_.head_dim,
@@ -103,7 +74,7 @@ TensorView CallSessions::Rows(const std::vector<float>& values, uint64_t first, 
 
 // With its planes, and with what the machine takes.
 void CallSessions::Store() {
-  const DB db = Checked(DB::Open(folder_));
+  const DB db = Checked(DB::Open(folder_.path()));
   Check(db.Machine(/*measure=*/true).status());
   SessionStart start = Checked(db.CreateSession(spec_, tokens_));
   for (uint64_t first = 0; first < shape_.num_tokens; first += kChunkTokens) {
@@ -121,7 +92,7 @@ size_t CallSessions::Open(const std::string& plan, uint32_t num_threads) {
   DBOptions options;
   options.read_only = true;
   options.num_threads = num_threads;
-  dbs_.push_back(Checked(DB::Open(folder_, options)));
+  dbs_.push_back(Checked(DB::Open(folder_.path(), options)));
   sessions_.push_back(
       std::move(Checked(dbs_.back().CreateSession(spec_, tokens_, {.plan = plan})).session));
   num_steps_.push_back(0);

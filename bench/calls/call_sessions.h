@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "attndb/db.h"
+#include "bench/checked.h"
 
 namespace attndb::bench {
 
@@ -34,7 +35,6 @@ class CallSessions {
  public:
   // Stores the context in a folder of its own, which goes with this.
   explicit CallSessions(const CallShape& shape);
-  ~CallSessions();
   CallSessions(const CallSessions&) = delete;
   CallSessions& operator=(const CallSessions&) = delete;
 
@@ -50,7 +50,7 @@ class CallSessions {
 
   const CallShape shape_;
   const ModelSpec spec_;
-  std::string folder_;
+  TempFolder folder_;
   std::vector<TokenId> tokens_;  // One more than are stored: a session leaves the last one out.
   std::vector<float> k_;
   std::vector<float> v_;

@@ -1,43 +1,16 @@
 #include "bench/store/many_contexts.h"
 
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <numeric>
 #include <span>
 #include <utility>
 
+#include "bench/checked.h"
 #include "bench/kernels/bench_util.h"
 
 namespace attndb::bench {
 namespace {
 
 constexpr uint32_t kHeadDim = 16;
-
-void Check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T Checked(Result<T> result) {
-  Check(result.status());
-  return *std::move(result);
-}
-
-void Expect(bool condition, const char* what) {
-  if (!condition) Check(Status::Internal(what));
-}
-
-std::string NewFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "attndb_contexts_XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    std::perror(name.c_str());
-    std::exit(1);
-  }
-  return name;
-}
 
 ModelSpec Spec() {
   LayerSpec layer;
@@ -51,13 +24,13 @@ ModelSpec Spec() {
 }  // namespace
 
 ManyContexts::ManyContexts(uint64_t num_contexts)
-    : num_contexts_(num_contexts), spec_(Spec()), folder_(NewFolder()) {
+    : num_contexts_(num_contexts), spec_(Spec()), folder_("attndb_contexts") {
   rows_.resize(kPrefixTokens * kHeadDim);
   std::iota(rows_.begin(), rows_.end(), 0.0f);
   for (float& row : rows_) row /= static_cast<float>(rows_.size());
   DBOptions options;
   options.measure_machine = false;
-  db_ = std::make_unique<DB>(Checked(DB::Open(folder_, options)));
+  db_ = std::make_unique<DB>(Checked(DB::Open(folder_.path(), options)));
   std::vector<TokenId> prefix = TokensOf(0);
   prefix.resize(kPrefixTokens);
   Session first = Extend(prefix);
@@ -68,11 +41,6 @@ ManyContexts::ManyContexts(uint64_t num_contexts)
     Check(db_->Store(session, tokens).status());
   }
   Check(db_->WaitForBackground());
-}
-
-ManyContexts::~ManyContexts() {
-  db_.reset();
-  std::filesystem::remove_all(folder_);
 }
 
 std::vector<TokenId> ManyContexts::TokensOf(uint64_t number) {

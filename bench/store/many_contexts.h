@@ -10,10 +10,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "attndb/db.h"
+#include "bench/checked.h"
 
 namespace attndb::bench {
 
@@ -24,7 +24,6 @@ class ManyContexts {
 
   // Makes and stores the contexts: some milliseconds each, most of it syncs.
   explicit ManyContexts(uint64_t num_contexts);
-  ~ManyContexts();
   ManyContexts(const ManyContexts&) = delete;
   ManyContexts& operator=(const ManyContexts&) = delete;
 
@@ -51,7 +50,7 @@ class ManyContexts {
 
   const uint64_t num_contexts_;
   const ModelSpec spec_;
-  std::string folder_;
+  TempFolder folder_;
   std::vector<float> rows_;
   std::unique_ptr<DB> db_;
   uint64_t num_made_ = 0;  // Contexts in all, those that are gone again included.
