@@ -417,6 +417,46 @@ def beside_many(what: str, call: str) -> Callable[[Results], Line]:
     return line
 
 
+def store_onto(results: Results) -> Line:
+    what = "`Store` of 100 tokens onto 131,072 stored ones"
+    target = "≤ 1.2 × onto 1,024, as many bytes"
+    if "stores" not in results:
+        return Line(what, target, source="stores")
+    rows = {row["name"]: row for row in results["stores"]["results"]}
+    lengths = sorted(int(name.removeprefix("store/")) for name in rows if name.startswith("store/"))
+    ratio = 1 / rows[f"store/{lengths[-1]}"]["share"]
+    sealed = {length: rows[f"segment/{length}"]["median"] for length in lengths}
+    why = "; ".join(
+        f"onto {length:,}: {rows[f'store/{length}']['median']:.1f} ms, "
+        f"{sealed[length] / 1e6:.3f} MB sealed, {rows[f'written/{length}']['median'] / 1e6:.2f} MB "
+        "written in all" for length in lengths)
+    met = ratio <= 1.2 and len(set(sealed.values())) == 1
+    return Line(what, target, f"{ratio:.2f} ×", met, why, "stores")
+
+
+def beside_store(what: str, whose: str) -> Callable[[Results], Line]:
+    def line(results: Results) -> Line:
+        target = "≤ 1.2 × alone"
+        if "stores" not in results:
+            return Line(what, target, source="stores")
+        rows = {row["name"]: row for row in results["stores"]["results"]}
+        plans = [name.split("/")[1] for name in rows if name.startswith("async/")
+                 and name.endswith(whose)]
+        ratios = {plan: 1 / rows[f"step/{plan}/{whose}/beside"]["share"] for plan in plans}
+        why = "; ".join(
+            f"`{plan}` {ratios[plan]:.2f} ({rows[f'step/{plan}/{whose}/beside']['median']:.1f} and "
+            f"{rows[f'step/{plan}/{whose}/alone']['median']:.1f} ms), of its thread's own time "
+            f"{1 / rows[f'cpu/{plan}/{whose}/beside']['share']:.2f}, the Store "
+            f"{rows[f'async/{plan}/{whose}']['median']:.0f} ms" for plan in plans)
+        if whose == "own":
+            why += "; the first step after it " + ", ".join(
+                f"{rows[f'step/{plan}/own/after']['median']:.0f} ms" for plan in plans)
+        worst = max(ratios.values())
+        return Line(what, target, f"{worst:.2f} ×", worst <= 1.2, why, "stores")
+
+    return line
+
+
 LINES: list[Callable[[Results], Line]] = [
     speedup("SmolLM2 heads stretched to 128K, error 0.01, against exact", "attention_stretched",
             AUTO, 4),
@@ -462,6 +502,10 @@ LINES: list[Callable[[Results], Line]] = [
     beside_many("`CreateSession` beside 10,000 contexts that share a prefix", "create_session"),
     beside_many("`Store` beside them, at a full quota, which evicts one", "store"),
     beside_many("`Compact` of them that has nothing to do", "compact"),
+    store_onto,
+    beside_store("a step at 12,288 tokens beside a `StoreAsync` of 4,096 tokens of another session,"
+                 " the slower plan", "other"),
+    beside_store("the same beside a `StoreAsync` of its own tail", "own"),
 ]
 
 
