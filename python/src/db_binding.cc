@@ -288,13 +288,21 @@ StoreOptions ToStoreOptions(const std::string& name, bool replace, bool drop_bas
   return options;
 }
 
-void BindDb(nb::module_& module) {
-  const auto context = nb::arg("context");
+namespace {
+
+void BindPendingStore(nb::module_& module) {
   nb::class_<PendingStore>(module, "PendingStore", nb::is_final())
       .def("done", &PendingStore::done)
       .def("wait", [](const PendingStore& self) {
         return static_cast<int64_t>(Unwrap(Unlocked([&] { return self.Wait(); })));
       });
+}
+
+}  // namespace
+
+void BindDb(nb::module_& module) {
+  const auto context = nb::arg("context");
+  BindPendingStore(module);
   nb::class_<PyDb>(module, "DB", nb::is_final())
       .def_static("open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
                   nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),

@@ -81,7 +81,7 @@ TEST_F(MergedRunsTest, TheRunIsReplacedAllOrNothing) {
   EXPECT_EQ(replaced({{3, 20}, {2, 20}, {4, 12}}), Chain()) << "another order";
   EXPECT_EQ(replaced({}), Chain());
   std::vector<ChainEntry> shared = MergedRunsTest::Chain({{2, 10}, {3, 20}, {4, 12}});
-  shared.front().first_token = 10;  // Of a session over several contexts.
+  shared.front().first_token = 10;  // A session over several contexts skips what is shared.
   EXPECT_FALSE(ReplaceRun(shared, merged).has_value());
 }
 
