@@ -298,43 +298,10 @@ void BindPendingStore(nb::module_& module) {
       });
 }
 
-}  // namespace
-
-void BindDb(nb::module_& module) {
+// Calls that look at what is stored, or change how long it stays.
+void BindAdmin(nb::class_<PyDb>* db) {
   const auto context = nb::arg("context");
-  BindPendingStore(module);
-  nb::class_<PyDb>(module, "DB", nb::is_final())
-      .def_static("open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
-                  nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),
-                  nb::arg("dense_query_tokens"), nb::arg("num_threads"),
-                  nb::arg("host_memory_bytes"), nb::arg("background_builds"),
-                  nb::arg("background_threads"), nb::arg("measure_machine"), nb::arg("index"),
-                  nb::arg("kmeans_iterations"), nb::arg("roar_keys_per_query"),
-                  nb::arg("roar_max_degree"), nb::arg("roar_search_window"),
-                  nb::arg("max_training_queries"), nb::arg("grow_graphs"),
-                  nb::arg("import_segment_tokens"), nb::arg("custom_indexes"))
-      .def("for_tenant",
-           [](const PyDb& self, const std::string& name) {
-             return PyDb(Unwrap(self.Get()->ForTenant(name)));
-           })
-      .def_prop_ro("tenant", [](const PyDb& self) { return self.Get()->tenant(); })
-      .def("create_session", CreateSession, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
-           context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
-      .def("create_session_over", CreateSessionOver, nb::arg("spec"), nb::arg("contexts"),
-           nb::kw_only(), nb::arg("plan"), nb::arg("first_position"))
-      .def("explain_prefix", ExplainPrefix, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
-           context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
-      .def("store", Store, nb::arg("session"), nb::arg("tokens"), nb::kw_only(), nb::arg("name"),
-           nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(), nb::arg("pin"))
-      .def("store_async", StoreAsync, nb::arg("session"), nb::arg("tokens"), nb::kw_only(),
-           nb::arg("name"), nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(),
-           nb::arg("pin"))
-      .def("import_context", Import, nb::arg("spec"), nb::arg("tokens"), nb::arg("layers"),
-           nb::arg("queries"), nb::kw_only(), nb::arg("name"), nb::arg("replace"),
-           nb::arg("ttl").none(), nb::arg("pin"))
-      .def("find", Find, nb::arg("spec"), nb::arg("heads"), nb::arg("q"), nb::kw_only(),
-           nb::arg("first_position"), nb::arg("limit"), nb::arg("contexts"),
-           nb::arg("passage_tokens"), nb::arg("head_scores"))
+  (*db)
       .def("list_contexts", List)
       .def("describe", Describe, context)
       .def("tokens", Tokens, context)
@@ -372,6 +339,45 @@ void BindDb(nb::module_& module) {
            })
       .def("close", &PyDb::Close)
       .def_prop_ro("closed", &PyDb::closed);
+}
+
+}  // namespace
+
+void BindDb(nb::module_& module) {
+  const auto context = nb::arg("context");
+  BindPendingStore(module);
+  nb::class_<PyDb> db(module, "DB", nb::is_final());
+  db.def_static("open", Open, nb::arg("path"), nb::kw_only(), nb::arg("read_only"),
+                nb::arg("create_if_missing"), nb::arg("plan"), nb::arg("query_sample"),
+                nb::arg("dense_query_tokens"), nb::arg("num_threads"), nb::arg("host_memory_bytes"),
+                nb::arg("background_builds"), nb::arg("background_threads"),
+                nb::arg("measure_machine"), nb::arg("index"), nb::arg("kmeans_iterations"),
+                nb::arg("roar_keys_per_query"), nb::arg("roar_max_degree"),
+                nb::arg("roar_search_window"), nb::arg("max_training_queries"),
+                nb::arg("grow_graphs"), nb::arg("import_segment_tokens"), nb::arg("custom_indexes"))
+      .def("for_tenant",
+           [](const PyDb& self, const std::string& name) {
+             return PyDb(Unwrap(self.Get()->ForTenant(name)));
+           })
+      .def_prop_ro("tenant", [](const PyDb& self) { return self.Get()->tenant(); })
+      .def("create_session", CreateSession, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
+           context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
+      .def("create_session_over", CreateSessionOver, nb::arg("spec"), nb::arg("contexts"),
+           nb::kw_only(), nb::arg("plan"), nb::arg("first_position"))
+      .def("explain_prefix", ExplainPrefix, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
+           context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
+      .def("store", Store, nb::arg("session"), nb::arg("tokens"), nb::kw_only(), nb::arg("name"),
+           nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(), nb::arg("pin"))
+      .def("store_async", StoreAsync, nb::arg("session"), nb::arg("tokens"), nb::kw_only(),
+           nb::arg("name"), nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(),
+           nb::arg("pin"))
+      .def("import_context", Import, nb::arg("spec"), nb::arg("tokens"), nb::arg("layers"),
+           nb::arg("queries"), nb::kw_only(), nb::arg("name"), nb::arg("replace"),
+           nb::arg("ttl").none(), nb::arg("pin"))
+      .def("find", Find, nb::arg("spec"), nb::arg("heads"), nb::arg("q"), nb::kw_only(),
+           nb::arg("first_position"), nb::arg("limit"), nb::arg("contexts"),
+           nb::arg("passage_tokens"), nb::arg("head_scores"));
+  BindAdmin(&db);
 }
 
 }  // namespace attndb::python
