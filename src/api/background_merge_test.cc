@@ -7,53 +7,21 @@
 #include <chrono>
 #include <thread>
 
-#include "api/database.h"
-#include "api/db_access.h"
-#include "api/db_test_util.h"
-#include "testing/event.h"
-#include "testing/fault_file_system.h"
+#include "api/stopped_db_test_util.h"
 
 namespace attndb {
 namespace {
 
 using test::Concat;
-using test::DBFixture;
 using test::Event;
 using test::Tokens;
 using test::ToyModel;
 
-class BackgroundMergeTest : public DBFixture {
+class BackgroundMergeTest : public test::StoppedDBFixture {
  protected:
-  BackgroundMergeTest() : DBFixture(/*background_builds=*/true) {
-    db_.reset();
-    Result<std::shared_ptr<internal::Database>> database =
-        internal::Database::Open(store(), {.measure_machine = false}, &files_);
-    ATTNDB_EXPECT_OK(database.status());
-    db_.emplace(internal::DbAccess::Wrap(*std::move(database)));
-  }
-  store::ContextStore* rooms() { return internal::DbAccess::database(*db_)->store(); }
-  // Keeps a lane busy until `release` is set.
-  void StopLane(size_t lane, Event* release) {
-    Event stuck;
-    rooms()->background()->Add(lane, {.run = [&stuck, release](derived::Lanes::Control*) {
-                                 stuck.Set();
-                                 release->Await();
-                                 return Status::Ok();
-                               }});
-    stuck.Await();
-  }
-  void Append(Session* session, Tokens* all, size_t num_tokens, uint64_t seed) {
-    const Tokens more = ToyModel::Tokens(num_tokens, seed);
-    ATTNDB_EXPECT_OK(AppendTokens(session, more, nullptr));
-    *all = Concat(*all, more);
-  }
-  std::vector<uint64_t> SegmentTokens(std::string_view context) {
-    std::vector<uint64_t> sizes;
-    const Result<ContextInfo> info = db_->Describe(context);
-    for (const SegmentInfo& segment : info->segments) sizes.push_back(segment.num_tokens_used);
-    return sizes;
-  }
+  BackgroundMergeTest() : StoppedDBFixture({.measure_machine = false}) {}
 
+  derived::Lanes* lanes() { return internal::DbAccess::database(*db_)->store()->background(); }
   // Counts those of all segments.
   size_t NumCompanions(std::string_view context) {
     size_t count = 0;
@@ -69,9 +37,6 @@ class BackgroundMergeTest : public DBFixture {
     }
     return false;
   }
-
-  test::FaultFileSystem files_{storage::PosixFileSystem()};
-  Event release_;
 };
 
 TEST_F(BackgroundMergeTest, AStoppedMergeDelaysNobody) {
@@ -82,16 +47,15 @@ TEST_F(BackgroundMergeTest, AStoppedMergeDelaysNobody) {
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   Append(&session, &all, 600, 2);
   Event of_lane, stuck;
-  StopLane(store::ContextStore::kMergeLane, &of_lane);
+  test::StopLane(*db_, store::ContextStore::kMergeLane, &of_lane);
   ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
   // Whatever else the Store left to do ends first, so that the next operation is the merge's.
-  Event passed;
   for (size_t lane = 0; lane < store::ContextStore::kMergeLane; ++lane) {
     Event ended;
-    rooms()->background()->Add(lane, {.run = [&](derived::Lanes::Control*) {
-                                 ended.Set();
-                                 return Status::Ok();
-                               }});
+    lanes()->Add(lane, {.run = [&](derived::Lanes::Control*) {
+                   ended.Set();
+                   return Status::Ok();
+                 }});
     ended.Await();
   }
   files_.SetPlan({.fail_at = 1, .waits_for = &release_, .waiting = &stuck});
@@ -133,10 +97,11 @@ TEST_F(BackgroundMergeTest, ASessionWaitsForWhatTheRunHad) {
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   Append(&session, &all, 900, 2);
   Event of_merges;
-  StopLane(store::ContextStore::kMergeLane, &of_merges);
+  test::StopLane(*db_, store::ContextStore::kMergeLane, &of_merges);
   ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
   ASSERT_TRUE(Comes([&] { return NumCompanions("a") == 2; }));
-  for (size_t lane = 0; lane < derived::kNumBuildLanes; ++lane) StopLane(lane, &release_);
+  for (size_t lane = 0; lane < derived::kNumBuildLanes; ++lane)
+    test::StopLane(*db_, lane, &release_);
   of_merges.Set();
   ASSERT_TRUE(Comes([&] { return SegmentTokens("a") == std::vector<uint64_t>{1800}; }));
   Append(&session, &all, 1, 3);

@@ -7,11 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "api/database.h"
-#include "api/db_access.h"
-#include "api/db_test_util.h"
-#include "testing/event.h"
-#include "testing/fault_file_system.h"
+#include "api/stopped_db_test_util.h"
 
 namespace attndb {
 namespace {
@@ -45,15 +41,8 @@ class BlockedBackgroundTest : public DBFixture {
   }
   // Returns when every lane is stuck; what waited in it before is done by then.
   void StopLanes(const DB& db) {
-    internal::Database* const database = internal::DbAccess::database(db);
     for (size_t lane = 0; lane < store::ContextStore::kNumLanes; ++lane) {
-      Event stuck;
-      database->store()->background()->Add(lane, {.run = [&](derived::Lanes::Control*) {
-                                             stuck.Set();
-                                             release_.Await();
-                                             return Status::Ok();
-                                           }});
-      stuck.Await();
+      test::StopLane(db, lane, &release_);
     }
   }
   Session SessionOn(const DB& db, const Tokens& stored, const char* plan) {

@@ -6,32 +6,20 @@
 #include <chrono>
 #include <thread>
 
-#include "api/database.h"
-#include "api/db_access.h"
-#include "api/db_test_util.h"
-#include "testing/event.h"
-#include "testing/fault_file_system.h"
+#include "api/stopped_db_test_util.h"
 
 namespace attndb {
 namespace {
 
 using test::Concat;
-using test::DBFixture;
 using test::Event;
 using test::Tokens;
 using test::ToyModel;
 
-class StoreSessionTest : public DBFixture {
+class StoreSessionTest : public test::StoppedDBFixture {
  protected:
-  StoreSessionTest() { OpenWithFiles(); }
+  StoreSessionTest() : StoppedDBFixture({.background_builds = false}) {}
 
-  void OpenWithFiles() {
-    db_.reset();
-    Result<std::shared_ptr<internal::Database>> database =
-        internal::Database::Open(store(), {.background_builds = false}, &files_);
-    ATTNDB_EXPECT_OK(database.status());
-    db_.emplace(internal::DbAccess::Wrap(*std::move(database)));
-  }
   // The next operation of the store's files waits for release_, and says that it does by stuck_.
   void StopNextWrite() {
     files_.SetPlan({.fail_at = 1, .waits_for = &release_, .waiting = &stuck_});
@@ -45,23 +33,7 @@ class StoreSessionTest : public DBFixture {
     EXPECT_FALSE(pending->done());
     return *pending;
   }
-  void Append(Session* session, Tokens* all, size_t num_tokens, uint64_t seed) {
-    const Tokens more = ToyModel::Tokens(num_tokens, seed);
-    ATTNDB_EXPECT_OK(AppendTokens(session, more, nullptr));
-    *all = Concat(*all, more);
-  }
-  std::vector<uint64_t> SegmentTokens(std::string_view context) {
-    std::vector<uint64_t> sizes;
-    const Result<ContextInfo> info = db_->Describe(context);
-    for (const SegmentInfo& segment : info->segments) {
-      sizes.push_back(segment.num_tokens_used);
-    }
-    return sizes;
-  }
-
-  test::FaultFileSystem files_{storage::PosixFileSystem()};
   Event stuck_;
-  Event release_;
 };
 
 TEST_F(StoreSessionTest, TheSessionGoesOnMeanwhile) {

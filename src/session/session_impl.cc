@@ -22,6 +22,18 @@ uint64_t ChainTokens(const std::vector<ChainEntry>& chain) {
   return num_tokens;
 }
 
+// Cuts the chain to its first tokens. REQUIRES: it has as many.
+void CutChain(uint64_t num_tokens, std::vector<ChainEntry>* chain) {
+  uint64_t surplus = ChainTokens(*chain) - num_tokens;
+  while (surplus > 0) {
+    ChainEntry& last = chain->back();
+    const uint64_t cut = std::min(surplus, last.num_tokens_used);
+    last.num_tokens_used -= cut;
+    surplus -= cut;
+    if (last.num_tokens_used == 0) chain->pop_back();
+  }
+}
+
 std::string LayerText(LayerId layer) { return "layer " + std::to_string(layer); }
 
 std::string CallText(const CallGate::Call& call) {
@@ -477,12 +489,9 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
   filter_.Crop(num_tokens);
   if (num_tokens <= filtered_from_) filtered_from_ = kNever;
   query_sample_.Crop(num_tail);
-  while (num_tokens < num_stored_) {
-    ChainEntry& last = chain_.back();
-    const uint64_t cut = std::min(num_stored_ - num_tokens, last.num_tokens_used);
-    last.num_tokens_used -= cut;
-    num_stored_ -= cut;
-    if (last.num_tokens_used == 0) chain_.pop_back();
+  if (num_tokens < num_stored_) {
+    CutChain(num_tokens, &chain_);
+    num_stored_ = num_tokens;
     ++chain_version_;
   }
   stored_tokens_.resize(num_stored_);
@@ -606,15 +615,9 @@ std::shared_ptr<storage::SegmentSource> SessionImpl::Snapshot(std::span<const To
 }
 
 Result<HeldChain> SessionImpl::MoveTo(HeldChain held, std::span<const TokenId> tokens) {
-  uint64_t num_tokens = ChainTokens(held.entries);
-  ATTNDB_CHECK(num_tokens >= tokens.size() && tokens.size() >= num_stored_);
-  while (num_tokens > tokens.size()) {  // The session was cropped since.
-    ChainEntry& last = held.entries.back();
-    const uint64_t cut = std::min<uint64_t>(num_tokens - tokens.size(), last.num_tokens_used);
-    last.num_tokens_used -= cut;
-    num_tokens -= cut;
-    if (last.num_tokens_used == 0) held.entries.pop_back();
-  }
+  const uint64_t num_tokens = tokens.size();
+  ATTNDB_CHECK(ChainTokens(held.entries) >= num_tokens && num_tokens >= num_stored_);
+  CutChain(num_tokens, &held.entries);  // The session may have been cropped since.
   const uint64_t num_moved = num_tokens - num_stored_;
   ATTNDB_RETURN_IF_ERROR(tail_.DropFirst(num_moved));
   query_sample_.DropFirst(num_moved);

@@ -116,7 +116,7 @@ class ContextStore final : private derived::Store {
   Status CheckStore(const std::string& tenant, const StoreOptions& options, uint64_t new_bytes)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   Status Drop(const std::string& tenant, std::string_view context)
-      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
+      ATTNDB_EXCLUDES(merge_mutex_, store_mutex_, use_mutex_);
   Status Compact(const std::string& tenant, const CompactOptions& options)
       ATTNDB_EXCLUDES(merge_mutex_, store_mutex_, use_mutex_);
   // Builds objects of the kind for each segment of the context.
@@ -237,6 +237,9 @@ class ContextStore final : private derived::Store {
   // Writes the request's tail as a segment that no commit names yet. Nothing if there is no tail.
   // Tenants' seals do not wait for each other.
   Result<std::optional<SegmentRecord>> SealTail(const StoreRequest& request, ModelId model);
+  // Writes a segment of the record's model, position and number of tokens, under a new id. Fills in
+  // the id and what was found while writing.
+  Status WriteSegment(storage::SegmentSource* source, SegmentRecord* record);
   Result<Stored> Publish(const StoreRequest& request, const Owner& owner,
                          const std::optional<SegmentRecord>& sealed) ATTNDB_REQUIRES(store_mutex_)
       ATTNDB_EXCLUDES(use_mutex_);
@@ -248,6 +251,8 @@ class ContextStore final : private derived::Store {
   Status CheckName(const Tenant& tenant, const StoreOptions& options) const;
 
   // eviction.cc
+  Status TryDrop(const std::string& tenant, std::string_view context)
+      ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   // What must be removed before `new_bytes` more fit into the quota.
   Result<Victims> ChooseVictims(const Tenant& tenant, uint64_t new_bytes) const
       ATTNDB_EXCLUDES(use_mutex_);
@@ -273,7 +278,8 @@ class ContextStore final : private derived::Store {
   // merge.cc
   // Called before each layer with bytes of K and V of the run that are copied; false cancels.
   using MergeProgress = std::function<bool(uint64_t bytes_done)>;
-  // Merges the small segments that Stores left at the end of the chain (merge_policy.h).
+  // Merges the small segments that Stores left at the end of the chain (merge_policy.h), as far as
+  // CheckDisk finds room for that.
   Status MergeEnd(TenantId tenant, ContextId context, const MergeProgress& progress)
       ATTNDB_REQUIRES(merge_mutex_) ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   // Puts one segment in the place of the run, with what is used of each of its segments.
@@ -289,8 +295,9 @@ class ContextStore final : private derived::Store {
                                     const MergeProgress& progress) ATTNDB_REQUIRES(merge_mutex_)
       ATTNDB_EXCLUDES(store_mutex_, use_mutex_);
   // Tells sessions that hold the run of the segment that took its place.
-  void OfferMerged(std::span<const ChainSegment> run, const SegmentRecord& merged)
-      ATTNDB_EXCLUDES(use_mutex_);
+  void OfferMerged(const MergeRequest& request) ATTNDB_EXCLUDES(use_mutex_);
+  // Waits for the merge under way: on a full disk, its files take room until it ends.
+  void AwaitMerge() ATTNDB_EXCLUDES(merge_mutex_);
   // MergeEnd of the context in the background, and then what is derived from the merged segments.
   void ScheduleMerge(TenantId tenant, ContextId context);
   // The chain of a context that was stored, after a MergeEnd in this thread.

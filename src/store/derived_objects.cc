@@ -195,11 +195,11 @@ void ContextStore::ReportDamage(const storage::Segment& segment, const Status& s
 }
 
 Status ContextStore::CheckDisk(uint64_t new_bytes) const {
-  constexpr uint64_t kShare = 2;  // An object takes at most one part in it of what is free.
+  constexpr uint64_t kShare = 2;  // An object takes at most half of what is free.
   const Result<uint64_t> free_bytes = file_system_->FreeBytes(segments_dir_);
   if (!free_bytes.ok() || new_bytes <= *free_bytes / kShare) return Status::Ok();
   return Status::FailedPrecondition(segments_dir_ + ": " + std::to_string(*free_bytes) +
-                                    " bytes are free, too few for a derived object of " +
+                                    " bytes are free, too few for an object of " +
                                     std::to_string(new_bytes));
 }
 

@@ -45,6 +45,13 @@ Result<ContextStore::Victims> ContextStore::Evictable(const Tenant& tenant, uint
 
 Status ContextStore::Drop(const std::string& tenant, std::string_view context) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
+  const Status status = TryDrop(tenant, context);
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  AwaitMerge();
+  return TryDrop(tenant, context);
+}
+
+Status ContextStore::TryDrop(const std::string& tenant, std::string_view context) {
   MutexLock lock(&store_mutex_);
   ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(const DropOutcome outcome, catalog_->Drop(record.tenant, record.id));

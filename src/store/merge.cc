@@ -98,9 +98,14 @@ Status ContextStore::MergeEnd(TenantId tenant, ContextId context, const MergePro
     const std::optional<MergeChoice> choice = ChooseMerge(LinksOf(detail));
     if (!choice) return Status::Ok();
     const auto run = std::span(detail.chain).subspan(choice->begin, choice->end - choice->begin);
+    uint64_t run_bytes = 0;
+    for (const ChainSegment& link : run) run_bytes += link.segment.file_bytes;
+    ATTNDB_RETURN_IF_ERROR(CheckDisk(run_bytes));
     ATTNDB_RETURN_IF_ERROR(MergeRun(run, progress));
   }
 }
+
+void ContextStore::AwaitMerge() { MutexLock lock(&merge_mutex_); }
 
 void ContextStore::ScheduleMerge(TenantId tenant, ContextId context) {
   background_.Add(kMergeLane, {.run = [this, tenant, context](derived::Lanes::Control* control) {
@@ -153,7 +158,7 @@ Status ContextStore::TryMergeRun(std::span<const ChainSegment> run, const MergeP
   }
   DiscardDoubtful();
   NoteGrowth(run, request.merged);
-  OfferMerged(run, request.merged);
+  OfferMerged(request);
   RemoveUnreferenced(outcome->unreferenced);
   return Status::Ok();
 }
@@ -171,46 +176,26 @@ Result<SegmentRecord> ContextStore::WriteMerged(std::span<const ChainSegment> ru
   }
   const SegmentRecord& first = run.front().segment;
   SegmentRecord merged;
-  ATTNDB_ASSIGN_OR_RETURN(merged.id, catalog_->ReserveSegmentId());
   merged.model = first.model;
   merged.first_position = first.first_position;
   merged.num_tokens = tokens.size();
   merged.kv_bytes = first.kv_bytes / first.num_tokens * merged.num_tokens;
-
-  storage::SegmentWriteOptions write;
-  write.file_system = file_system_;
-  write.dir = segments_dir_;
-  ATTNDB_ASSIGN_OR_RETURN(write.identity, registry_.IdentityOf(merged.model));
-  write.identity.segment_id = static_cast<uint64_t>(merged.id);
-  write.identity.first_position = merged.first_position;
-  write.identity.num_tokens = merged.num_tokens;
-  const uint64_t layer_bytes = merged.kv_bytes / write.identity.shape.layers.size();
+  const uint64_t layer_bytes = merged.kv_bytes / parts.front().segment->shape().layers.size();
   RunSource source(std::move(parts), std::move(tokens),
                    [&](LayerId layer) { return !progress || progress(layer_bytes * layer); });
-  ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
-                          storage::WriteSegment(write, &source));
-  merged.file_bytes = written.file_bytes;
-  merged.query_bytes = written.query_bytes;
-  merged.root_hash = written.root_hash;
-  merged.non_finite = EncodeNonFinite(written.non_finite);
-  bytes_merged_.fetch_add(written.file_bytes, std::memory_order_relaxed);
+  ATTNDB_RETURN_IF_ERROR(WriteSegment(&source, &merged));
+  bytes_merged_.fetch_add(merged.file_bytes, std::memory_order_relaxed);
   return merged;
 }
 
-void ContextStore::OfferMerged(std::span<const ChainSegment> run, const SegmentRecord& merged) {
-  ScheduleObjects(merged.id);
-  const auto is_held = [this](const ChainSegment& link) {
-    return registry_.InUse(link.segment.id);
-  };
-  if (std::ranges::none_of(run, is_held)) return;
-  Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(merged);
+void ContextStore::OfferMerged(const MergeRequest& request) {
+  ScheduleObjects(request.merged.id);
+  const auto is_held = [this](const ChainLink& link) { return registry_.InUse(link.segment); };
+  if (std::ranges::none_of(request.run, is_held)) return;
+  Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(request.merged);
   if (!segment.ok()) return;  // Who holds the run goes on with it.
-  objects_.Learn(*segment, FactsOf(merged));
-  MergedRun offer = {.run = {}, .merged = *std::move(segment)};
-  for (const ChainSegment& link : run) {
-    offer.run.push_back({link.segment.id, link.num_tokens_used});
-  }
-  merged_runs_.Add(std::move(offer));
+  objects_.Learn(*segment, FactsOf(request.merged));
+  merged_runs_.Add({.run = request.run, .merged = *std::move(segment)});
 }
 
 std::optional<std::vector<storage::ChainEntry>> ContextStore::Renew(

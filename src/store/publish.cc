@@ -20,6 +20,7 @@ Result<Stored> ContextStore::Store(const StoreRequest& request) {
   } else {
     EndDroppedBuilds();
   }
+  AwaitMerge();
   return StoreOnce(request);
 }
 
@@ -82,27 +83,31 @@ Result<std::optional<SegmentRecord>> ContextStore::SealTail(const StoreRequest& 
                                                             ModelId model) {
   if (request.num_new() == 0) return std::optional<SegmentRecord>();
   SegmentRecord record;
-  ATTNDB_ASSIGN_OR_RETURN(record.id, catalog_->ReserveSegmentId());
   record.model = model;
   record.first_position = request.first_position + static_cast<int64_t>(request.num_stored);
   record.num_tokens = request.num_new();
   record.kv_bytes = record.num_tokens * request.spec.KvBytesPerToken();
+  ATTNDB_RETURN_IF_ERROR(WriteSegment(request.tail.get(), &record));
+  bytes_written_.fetch_add(record.file_bytes, std::memory_order_relaxed);
+  return std::optional(record);
+}
 
+Status ContextStore::WriteSegment(storage::SegmentSource* source, SegmentRecord* record) {
+  ATTNDB_ASSIGN_OR_RETURN(record->id, catalog_->ReserveSegmentId());
   storage::SegmentWriteOptions write;
   write.file_system = file_system_;
   write.dir = segments_dir_;
-  ATTNDB_ASSIGN_OR_RETURN(write.identity, registry_.IdentityOf(model));
-  write.identity.segment_id = static_cast<uint64_t>(record.id);
-  write.identity.first_position = record.first_position;
-  write.identity.num_tokens = record.num_tokens;
+  ATTNDB_ASSIGN_OR_RETURN(write.identity, registry_.IdentityOf(record->model));
+  write.identity.segment_id = static_cast<uint64_t>(record->id);
+  write.identity.first_position = record->first_position;
+  write.identity.num_tokens = record->num_tokens;
   ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
-                          storage::WriteSegment(write, request.tail.get()));
-  record.file_bytes = written.file_bytes;
-  record.query_bytes = written.query_bytes;
-  record.root_hash = written.root_hash;
-  record.non_finite = EncodeNonFinite(written.non_finite);
-  bytes_written_.fetch_add(written.file_bytes, std::memory_order_relaxed);
-  return std::optional(record);
+                          storage::WriteSegment(write, source));
+  record->file_bytes = written.file_bytes;
+  record->query_bytes = written.query_bytes;
+  record->root_hash = written.root_hash;
+  record->non_finite = EncodeNonFinite(written.non_finite);
+  return Status::Ok();
 }
 
 Result<Stored> ContextStore::Publish(const StoreRequest& request, const Owner& owner,
