@@ -203,8 +203,9 @@ class ATTNDB_EXPORT DB {
   Status SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const;
   // Removes the context: no call finds it any more. Segments that other contexts use stay; the
   // files of the others go with the last session that reads them. Waits for Stores and Compacts
-  // that came before, and returns after a sync.
-  // Errors: kNotFound; kReadOnly; kIoError.
+  // that came before, and returns after a sync. On a full disk it writes to what the store keeps
+  // free for that, which is enough for contexts of 80,000 tokens at least.
+  // Errors: kNotFound; kReadOnly; kResourceExhausted (not even that was there); kIoError.
   Status Drop(std::string_view context) const;
   // Limits the tenant's bytes on disk; 0 = no limit. Evicts nothing by itself: the next Store
   // evicts what was used longest ago to stay below the limit, in the commit that publishes the new

@@ -75,6 +75,7 @@ Result<std::unique_ptr<ContextStore>> ContextStore::Open(const std::string& path
     ATTNDB_RETURN_IF_ERROR(store->ForgetFormerKinds());
     ATTNDB_RETURN_IF_ERROR(store->RemoveOrphans());
     ATTNDB_RETURN_IF_ERROR(store->ScheduleMissing(TenantId::kNone));
+    store->reserve_.Take();
   }
   return store;
 }
@@ -91,6 +92,7 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
       catalog_(std::move(catalog)),
       damage_reports_(catalog_.get()),
       registry_(file_system_, segments_dir_, catalog_.get(), given.budget),
+      reserve_(file_system_, storage::JoinPath(path_, std::string(kReserveName))),
       object_files_(file_system_, segments_dir_, catalog_->store_uuid()),
       objects_(&kinds_, given.budget, &object_files_,
                [this](const storage::ObjectName& name, const derived::Kind& kind,

@@ -1,6 +1,7 @@
 // What is durable: contexts, the segments that they are chains of, and what is derived from these.
 //
-// On disk: LOCK, catalog.db (store/catalog), segments/ (src/storage). The catalog's transaction is
+// On disk: LOCK, catalog.db (store/catalog), segments/ (src/storage), reserve (drop_reserve.h). The
+//          catalog's transaction is
 //          the commit; a file that the catalog does not name is an orphan, removed at the next
 //          open.
 // Parts:   opening and admin in context_store.cc; from a prompt to a chain in lookup.cc; what a
@@ -43,6 +44,7 @@
 #include "store/catalog/catalog.h"
 #include "store/chain.h"
 #include "store/damage_reports.h"
+#include "store/drop_reserve.h"
 #include "store/merged_runs.h"
 #include "store/segment_registry.h"
 #include "store/writers.h"
@@ -380,6 +382,7 @@ class ContextStore final : private derived::Store {
   const std::unique_ptr<Catalog> catalog_;
   mutable DamageReports damage_reports_;  // Written to the catalog by calls that read it.
   SegmentRegistry registry_;
+  DropReserve reserve_;
   const derived::ObjectFiles object_files_;
   derived::Cache objects_;
   derived::Builder builder_;

@@ -45,10 +45,14 @@ Result<ContextStore::Victims> ContextStore::Evictable(const Tenant& tenant, uint
 
 Status ContextStore::Drop(const std::string& tenant, std::string_view context) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
-  const Status status = TryDrop(tenant, context);
-  if (status.code() != StatusCode::kResourceExhausted) return status;
-  AwaitMerge();
-  return TryDrop(tenant, context);
+  Status status = TryDrop(tenant, context);
+  if (status.code() == StatusCode::kResourceExhausted) {
+    AwaitMerge();
+    reserve_.Release();
+    status = TryDrop(tenant, context);
+  }
+  reserve_.Take();
+  return status;
 }
 
 Status ContextStore::TryDrop(const std::string& tenant, std::string_view context) {

@@ -15,6 +15,7 @@ namespace attndb::store {
 
 inline constexpr std::string_view kCatalogName = "catalog.db";
 inline constexpr std::string_view kSegmentsName = "segments";
+inline constexpr std::string_view kReserveName = "reserve";
 
 // Path of the object's data file, from the store's folder on.
 inline std::string ObjectPath(const storage::ObjectName& name) {

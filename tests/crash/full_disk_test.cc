@@ -31,7 +31,7 @@ using ::testing::_;
 using ::testing::HasSubstr;
 using Tokens = std::vector<TokenId>;
 
-constexpr const char* kDiskSize = "size=3m";
+constexpr const char* kDiskSize = "size=4m";
 constexpr TokenId kProbe = 99;
 constexpr double kTolerance = 1e-4;
 
@@ -138,7 +138,8 @@ class FullDiskTest : public ::testing::Test {
     ATTNDB_EXPECT_OK(db.Store(talk.session, talk.tokens, {.name = name}));
     stored_.push_back(name);
   }
-  // Whether a context of a new store can be dropped with so much room left, and with it made.
+  // Whether a context of a new store can be dropped with so much room left, and with it made. What
+  // the store keeps free for a Drop is removed before.
   bool CanDrop(uint64_t free_bytes, bool after_a_store);
 
   // Stores contexts of `num_tokens` each until one is refused, which it returns.
@@ -191,6 +192,7 @@ bool FullDiskTest::CanDrop(uint64_t free_bytes, bool after_a_store) {
   StoreNew(db, "a", 100);
   StoreNew(db, "b", 100);
   Talk talk = Begin(db, NewTokens(1));
+  std::filesystem::remove(path() + "/reserve");
   disk_->Fill(free_bytes);
   if (after_a_store && db.Store(talk.session, talk.tokens, {.name = "c"}).ok()) {
     stored_.emplace_back("c");
@@ -376,6 +378,20 @@ TEST_F(FullDiskTest, PlanesGiveWayToAStore) {
     CheckFiles(db);
     CheckContexts(db);
     disk_->Free();
+  }
+}
+
+// Room for that is kept, and kept again afterwards.
+TEST_F(FullDiskTest, ADropFindsRoomWhereNothingIsFree) {
+  const DB db = *DB::Open(path());
+  for (const char* name : {"a", "b", "c"}) StoreNew(db, name, 400);
+  for (int i = 0; i < 2; ++i) {
+    ATTNDB_ASSERT_OK(db.WaitForBackground());
+    disk_->Fill(0);
+    ATTNDB_ASSERT_OK(db.Drop(stored_.front()));
+    stored_.erase(stored_.begin());
+    CheckFiles(db);
+    CheckContexts(db);
   }
 }
 
