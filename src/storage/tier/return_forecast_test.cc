@@ -1,0 +1,81 @@
+// Goal:   chances and times are those of the conversations that were seen.
+// Method: exponential thoughts of a known mean, against the closed form.
+#include "storage/tier/return_forecast.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "common/random.h"
+
+namespace attndb::tier {
+namespace {
+
+// 60 % of 10,000 conversations of 1 turn return, after 100 s in the mean; none does after 2 turns.
+ReturnForecast Trained() {
+  ReturnForecast forecast;
+  Random random(7);
+  for (int i = 0; i < 6000; ++i) {
+    forecast.AddReturn(1, -100.0 * std::log(1.0 - random.NextDouble()), false);
+  }
+  for (int i = 0; i < 4000; ++i) forecast.AddGone(1);
+  for (int i = 0; i < 10000; ++i) forecast.AddGone(2);
+  return forecast;
+}
+
+TEST(ReturnForecastTest, AChanceDependsOnTheTurns) {
+  const ReturnForecast forecast = Trained();
+  EXPECT_NEAR(forecast.Chance(1, 0.0), 0.6, 0.01);
+  EXPECT_LT(forecast.Chance(2, 0.0), 0.001);
+}
+
+TEST(ReturnForecastTest, WhoIsIdleForLongIsLessLikelyToReturn) {
+  const ReturnForecast forecast = Trained();
+  for (const double idle : {50.0, 100.0, 300.0}) {
+    const double longer = std::exp(-idle / 100.0);
+    EXPECT_NEAR(forecast.Chance(1, idle), 0.6 * longer / (0.6 * longer + 0.4), 0.03) << idle;
+  }
+}
+
+TEST(ReturnForecastTest, TheTimeThatIsLeftOfAnExponentialThoughtIsItsMean) {
+  const ReturnForecast forecast = Trained();
+  for (const double idle : {0.0, 50.0, 200.0}) {
+    EXPECT_NEAR(forecast.MeanRemaining(idle), 100.0, 15.0) << idle;
+  }
+}
+
+TEST(ReturnForecastTest, TheHorizonLeavesOutOneReturnInAHundred) {
+  EXPECT_NEAR(Trained().Horizon(), 100.0 * std::log(100.0), 90.0);  // A bucket is 19 % wide.
+}
+
+TEST(ReturnForecastTest, WhoWasGoneAndReturnsIsCountedOnce) {
+  ReturnForecast forecast;
+  for (int i = 0; i < 1000; ++i) forecast.AddGone(1);
+  for (int i = 0; i < 1000; ++i) forecast.AddReturn(1, 10.0, true);
+  EXPECT_GT(forecast.Chance(1, 0.0), 0.99);
+}
+
+TEST(ReturnForecastTest, WithoutExperienceMostReturnAndNobodyIsGone) {
+  const ReturnForecast forecast;
+  EXPECT_NEAR(forecast.Chance(1, 0.0), 0.7, 1e-9);
+  EXPECT_EQ(forecast.Horizon(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(forecast.MeanRemaining(500.0), 500.0);
+}
+
+TEST(ReturnForecastTest, OldHabitsAreForgotten) {
+  ReturnForecast forecast;
+  for (int i = 0; i < 1'000'000; ++i) forecast.AddReturn(1, 1000.0, false);
+  for (int i = 0; i < 500'000; ++i) forecast.AddReturn(1, 1.0, false);
+  EXPECT_LT(forecast.MeanRemaining(0.0), 10.0);  // The mean of all is 667.
+}
+
+TEST(ReturnForecastTest, AbsurdTimesAreCounted) {
+  ReturnForecast forecast;
+  for (const double idle : {-5.0, 0.0, 1e30}) forecast.AddReturn(1'000'000, idle, false);
+  EXPECT_GT(forecast.Chance(1'000'000, 1e30), 0.0);
+  EXPECT_GE(forecast.MeanRemaining(-5.0), 0.0);
+}
+
+}  // namespace
+}  // namespace attndb::tier

@@ -1,0 +1,229 @@
+#include "storage/tier/simulator/replay.h"
+
+#include <algorithm>
+#include <deque>
+#include <queue>
+#include <vector>
+
+#include "common/check.h"
+
+namespace attndb::tier {
+namespace {
+
+constexpr uint64_t kTurnsPerProgress = 1024;
+
+struct Arrival {
+  double when = 0;
+  uint64_t conversation = 0;
+  friend bool operator>(const Arrival& a, const Arrival& b) {
+    return a.when != b.when ? a.when > b.when : a.conversation > b.conversation;
+  }
+};
+
+struct Fetch {
+  double ready = 0;
+  ItemId id{};
+};
+
+// Where a conversation stands.
+struct Progress {
+  uint32_t next_turn = 0;
+  uint64_t tokens = 0;  // Its history, after truncation.
+  double queued_at = 0;
+};
+
+// What a turn's prompt is, once the window has been made to hold it.
+struct Prompt {
+  uint64_t history = 0;
+  uint64_t fresh = 0;
+  bool overflowed = false;
+};
+
+Prompt MakePrompt(uint64_t history, const Turn& turn, uint64_t window) {
+  Prompt prompt = {history, std::min<uint64_t>(turn.new_tokens, window), false};
+  if (history > 0 && (history >= window || history + prompt.fresh > window)) {
+    prompt.overflowed = true;
+    prompt.history -= std::min(history, window / 2);
+    prompt.history = std::min(prompt.history, window - prompt.fresh);
+  }
+  return prompt;
+}
+
+class Engine {
+ public:
+  Engine(const Workload& workload, const ReplayOptions& options)
+      : workload_(workload),
+        options_(options),
+        placement_(options.policy, options.capacity),
+        progress_(workload.conversations.size()) {
+    for (uint64_t i = 0; i < workload.conversations.size(); ++i) {
+      arrivals_.push({TurnOf(i, 0).not_before, i});
+    }
+  }
+
+  Result<ReplayCounts> Run() {
+    const uint64_t num_turns = workload_.turns.size();
+    for (uint64_t done = 0; done < num_turns; ++done) {
+      if (done % kTurnsPerProgress == 0 && options_.progress && !options_.progress(done)) {
+        return Status::Cancelled("the simulation was cancelled");
+      }
+      counting_ = done >= options_.warm_up_turns;
+      if (placement_.num_queued() == 0) now_ = std::max(now_, arrivals_.top().when);
+      ArriveUntil(now_);
+      ServeNext();
+    }
+    return counts_;
+  }
+
+ private:
+  const Turn& TurnOf(uint64_t conversation, uint32_t turn) const {
+    return workload_.turns[workload_.conversations[conversation].first_turn + turn];
+  }
+
+  void ArriveUntil(double when) {
+    for (; !arrivals_.empty() && arrivals_.top().when <= when; arrivals_.pop()) {
+      const Arrival arrival = arrivals_.top();
+      progress_[arrival.conversation].queued_at = arrival.when;
+      placement_.Enqueue(ItemId{arrival.conversation}, arrival.when);
+    }
+  }
+
+  void FetchesArrive() {
+    for (; !fetches_.empty() && fetches_.front().ready <= now_; fetches_.pop_front()) {
+      placement_.Arrived(fetches_.front().id);
+    }
+  }
+
+  void ServeNext() {
+    const std::optional<ItemId> next = placement_.Next();
+    ATTNDB_CHECK(next.has_value());
+    FetchesArrive();
+    placement_.Expire(now_, &moves_);
+    const auto conversation = static_cast<uint64_t>(*next);
+    Progress& progress = progress_[conversation];
+    const Turn& turn = TurnOf(conversation, progress.next_turn);
+    const Found found = placement_.Take(*next, now_, &moves_);
+    const double stall = StallOf(*next, found);
+    const ServiceModel& service = options_.service;
+    const Prompt prompt = MakePrompt(progress.tokens, turn, service.window_tokens);
+    const bool hit =
+        found.tier != Tier::kNone && !(prompt.overflowed && service.recompute_overflow);
+    FetchAhead();
+
+    const uint64_t computed = prompt.fresh + (hit ? 0 : prompt.history);
+    const double prefill = static_cast<double>(computed) * service.prefill_seconds_per_token;
+    const double begin = now_;
+    const uint64_t room = service.window_tokens - prompt.history - prompt.fresh;
+    const uint64_t answer = std::min<uint64_t>(turn.answer_tokens, room);
+    if (counting_) {
+      CountPrompt(progress, prompt, found, hit);
+      counts_.stall_seconds += hit ? stall : 0;
+      counts_.prefill_seconds += prefill;
+      counts_.decode_seconds += service.decode_seconds;
+      counts_.answer_tokens += answer;
+    }
+    const double end = now_ + (hit ? stall : 0) + prefill + service.decode_seconds;
+    ArriveUntil(end);  // They are in the queue when the turn is saved.
+    now_ = end;
+    if (counting_) counts_.seconds += now_ - (counts_.turns == 1 ? begin : last_end_);
+    last_end_ = now_;
+    progress.tokens = prompt.history + prompt.fresh + answer;
+    Finish(conversation);
+  }
+
+  // Seconds until the KV that was found has been read.
+  double StallOf(ItemId id, const Found& found) {
+    if (found.tier != Tier::kDisk) return 0;
+    const double whole =
+        static_cast<double>(found.bytes) / options_.service.disk_read_bytes_per_second;
+    if (!found.in_transfer) return whole;
+    const auto fetch = std::find_if(fetches_.begin(), fetches_.end(),
+                                    [&](const Fetch& each) { return each.id == id; });
+    ATTNDB_CHECK(fetch != fetches_.end());
+    const double rest = std::min(whole, fetch->ready - now_);
+    fetches_.erase(fetch);
+    return rest;
+  }
+
+  void FetchAhead() {
+    const size_t before = moves_.size();
+    placement_.Prefetch(now_, &moves_);
+    for (size_t i = before; i < moves_.size(); ++i) {
+      const Move& move = moves_[i];
+      if (move.from != Tier::kDisk || move.to != Tier::kMemory) continue;
+      channel_free_ = std::max(now_, channel_free_) +
+                      static_cast<double>(move.bytes) / options_.service.disk_read_bytes_per_second;
+      fetches_.push_back({channel_free_, move.item});
+    }
+  }
+
+  void CountPrompt(const Progress& progress, const Prompt& prompt, const Found& found, bool hit) {
+    counts_.turns += 1;
+    const double wait = now_ - progress.queued_at;
+    counts_.wait_seconds += wait;
+    if (progress.next_turn > 0) {
+      counts_.return_turns += 1;
+    } else {
+      counts_.first_wait_seconds += wait;
+      counts_.longest_first_wait_seconds = std::max(counts_.longest_first_wait_seconds, wait);
+    }
+    counts_.queued_jobs += static_cast<double>(placement_.num_queued());
+    counts_.prompt_tokens += prompt.history + prompt.fresh;
+    if (prompt.overflowed) counts_.overflows += 1;
+    if (!hit) return;
+    counts_.reused_tokens += prompt.history;
+    (found.tier == Tier::kMemory ? counts_.memory_hits : counts_.disk_hits) += 1;
+  }
+
+  void Finish(uint64_t conversation) {
+    FetchesArrive();
+    Progress& progress = progress_[conversation];
+    progress.next_turn += 1;
+    const ItemId id{conversation};
+    double next_use = kNever;
+    if (progress.next_turn < workload_.conversations[conversation].num_turns) {
+      const Turn& turn = TurnOf(conversation, progress.next_turn);
+      next_use = std::max(turn.not_before, now_ + static_cast<double>(turn.pause));
+      arrivals_.push({next_use, conversation});
+    }
+    placement_.SetNextUse(id, next_use);
+    const ServiceModel& service = options_.service;
+    const uint64_t bytes = SavedTokens(options_.policy, progress.tokens, service.window_tokens) *
+                           service.kv_bytes_per_token;
+    placement_.Save(id, bytes, now_, &moves_);
+    if (counting_) CountMoves(bytes);
+    moves_.clear();
+  }
+
+  void CountMoves(uint64_t saved_bytes) {
+    counts_.saves += 1;
+    counts_.saved_bytes += saved_bytes;
+    for (const Move& move : moves_) {
+      if (move.to == Tier::kDisk) counts_.demoted_bytes += move.bytes;
+      if (move.from == Tier::kDisk && move.to == Tier::kMemory) {
+        counts_.fetched_bytes += move.bytes;
+      }
+    }
+  }
+
+  const Workload& workload_;
+  const ReplayOptions& options_;
+  Placement placement_;
+  std::vector<Progress> progress_;  // By conversation.
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
+  std::deque<Fetch> fetches_;  // In the order in which they end.
+  Moves moves_;                // Those of the turn that is served.
+  double now_ = 0;
+  double last_end_ = 0;
+  double channel_free_ = 0;
+  bool counting_ = false;
+  ReplayCounts counts_;
+};
+
+}  // namespace
+
+Result<ReplayCounts> Replay(const Workload& workload, const ReplayOptions& options) {
+  return Engine(workload, options).Run();
+}
+
+}  // namespace attndb::tier
