@@ -294,8 +294,8 @@ TEST_F(DerivedObjectsTest, ThoseOfFormerKindsGoWhenTheStoreIsOpenedToWrite) {
   for (const std::string kind : {"key_planes", "key_planes_2", "value_planes_4", "value_means",
                                  "clusters_1", "clusters_2"}) {
     const auto catalog = *store::Catalog::Open({.path = store() + "/catalog.db"});
-    const uint64_t generation = *catalog->ReserveGeneration();
-    ATTNDB_ASSERT_OK(catalog->PublishCompanion(1, {.kind = kind, .generation = generation}));
+    const uint64_t generation = *catalog->companions()->ReserveGeneration();
+    ATTNDB_ASSERT_OK(catalog->companions()->Publish(1, {.kind = kind, .generation = generation}));
     const std::string file =
         store() + "/segments/0000000000000001." + kind + "." + std::to_string(generation);
     for (const char* end : {".obj", ".manifest"}) std::ofstream(file + end) << "whatever";

@@ -22,6 +22,7 @@
 #define ATTNDB_EXCLUDES(...) ATTNDB_THREAD_ANNOTATION_(locks_excluded(__VA_ARGS__))
 #define ATTNDB_ACQUIRE(...) ATTNDB_THREAD_ANNOTATION_(acquire_capability(__VA_ARGS__))
 #define ATTNDB_RELEASE(...) ATTNDB_THREAD_ANNOTATION_(release_capability(__VA_ARGS__))
+#define ATTNDB_RETURN_CAPABILITY(x) ATTNDB_THREAD_ANNOTATION_(lock_returned(x))
 #define ATTNDB_NO_THREAD_SAFETY_ANALYSIS ATTNDB_THREAD_ANNOTATION_(no_thread_safety_analysis)
 
 namespace attndb {

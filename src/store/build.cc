@@ -15,8 +15,9 @@ Result<BuildReport> ContextStore::Build(const std::string& tenant, std::string_v
         "store '" + path_ + "' was opened without background_builds, which build indexes");
   }
   const std::string& object = kind.traits().object;
-  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail before, catalog_->Describe(record.tenant, record.id));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, catalog_->contexts()->Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail before,
+                          catalog_->contexts()->Describe(record.tenant, record.id));
   BuildReport report;
   report.kind = object;
   std::vector<derived::Lanes::AddedPtr> jobs;
@@ -28,13 +29,14 @@ Result<BuildReport> ContextStore::Build(const std::string& tenant, std::string_v
       ++report.num_too_short;
     } else {
       // Who waits no longer finds it all the same, if in another process.
-      ATTNDB_RETURN_IF_ERROR(catalog_->AddWish(link.segment.id, object));
+      ATTNDB_RETURN_IF_ERROR(catalog_->companions()->AddWish(link.segment.id, object));
       const derived::Lanes::AddedPtr job = builder_.Order(segment, kind);
       if (job != nullptr) jobs.push_back(job);  // Null if the segment is damaged.
     }
   }
   ATTNDB_RETURN_IF_ERROR(background_.WaitFor(jobs, options.progress));
-  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail after, catalog_->Describe(record.tenant, record.id));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail after,
+                          catalog_->contexts()->Describe(record.tenant, record.id));
   uint64_t num_there = 0;
   for (const ChainSegment& link : after.chain) {
     const derived::SegmentFacts segment = FactsOf(link.segment);

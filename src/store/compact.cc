@@ -111,7 +111,7 @@ Status ContextStore::Compact(const std::string& tenant, const CompactOptions& op
     MutexLock lock(&store_mutex_);
     ATTNDB_RETURN_IF_ERROR(ExpireContexts());
   }
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
   Compaction work{options};
   const Status status =
       options.context.empty() ? CompactUnsettled(owner.id, &work) : CompactNamed(owner.id, &work);
@@ -121,7 +121,7 @@ Status ContextStore::Compact(const std::string& tenant, const CompactOptions& op
 
 Status ContextStore::CompactNamed(TenantId tenant, Compaction* work) {
   ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context,
-                          catalog_->FindContext(tenant, work->options.context));
+                          catalog_->contexts()->Find(tenant, work->options.context));
   if (context.damaged) return Status::Ok();
   const std::vector<ContextId> contexts = {context.id};
   work->bytes_total = BytesToCompact(tenant, contexts, work->options);
@@ -131,20 +131,21 @@ Status ContextStore::CompactNamed(TenantId tenant, Compaction* work) {
 // Round by round, until one finds all as it was left: what a merge or damage has changed shows
 // other contexts.
 Status ContextStore::CompactUnsettled(TenantId tenant, Compaction* work) {
-  ATTNDB_RETURN_IF_ERROR(catalog_->UnsettleForLength(tenant, work->options.segment_tokens));
+  ATTNDB_RETURN_IF_ERROR(
+      catalog_->segments()->UnsettleForLength(tenant, work->options.segment_tokens));
   Status damage;
   for (bool is_first = true;; is_first = false) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<UnsettledSegment> segments,
-                            catalog_->UnsettledSegments(tenant));
+                            catalog_->segments()->Unsettled(tenant));
     if (segments.empty()) return damage;
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextId> contexts,
-                            catalog_->ContextsToCompact(segments));
+                            catalog_->segments()->ContextsToCompact(segments));
     if (is_first) work->bytes_total = BytesToCompact(tenant, contexts, work->options);
     const uint64_t bytes_before = work->bytes_done;
     ATTNDB_ASSIGN_OR_RETURN(const CatalogStats before, catalog_->Stats(tenant));
     const Status status = CompactContexts(tenant, contexts, work);
     if (status.ok()) {
-      ATTNDB_RETURN_IF_ERROR(catalog_->Settle(segments));
+      ATTNDB_RETURN_IF_ERROR(catalog_->segments()->Settle(segments));
     } else if (status.code() != StatusCode::kCorruption) {
       return status;
     }
@@ -162,7 +163,7 @@ uint64_t ContextStore::BytesToCompact(TenantId tenant, std::span<const ContextId
   uint64_t bytes = 0;
   std::set<SegmentId> counted;  // The first of each run: contexts share runs.
   for (const ContextId context : contexts) {
-    const Result<ContextDetail> detail = catalog_->Describe(tenant, context);
+    const Result<ContextDetail> detail = catalog_->contexts()->Describe(tenant, context);
     if (!detail.ok()) continue;  // CompactChain's to report.
     for (const Run& run : RunsOf(*detail, options)) {
       if (counted.insert(run.front().segment.id).second) bytes += KvBytes(run);
@@ -188,7 +189,8 @@ Status ContextStore::CompactChain(TenantId tenant, ContextId context, Compaction
   SegmentId lost = 0;  // Where the run began that was no run any more when it was merged.
   for (;;) {
     // Looked at again after each merge: a session may have found damage meanwhile.
-    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(tenant, context));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
+                            catalog_->contexts()->Describe(tenant, context));
     if (detail.context.damaged) return Status::Ok();
     const std::vector<Run> runs = RunsOf(detail, work->options);
     if (runs.empty()) return Status::Ok();

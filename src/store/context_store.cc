@@ -115,7 +115,8 @@ ContextStore::~ContextStore() {
 }
 
 Status ContextStore::RemoveOrphans() {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<storage::ObjectName> objects, catalog_->KnownObjects());
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<storage::ObjectName> objects,
+                          catalog_->companions()->KnownObjects());
   const std::set<storage::ObjectName> known(objects.begin(), objects.end());
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<std::string> orphans,
@@ -132,22 +133,10 @@ Status ContextStore::CheckWritable() const {
   return Status::ReadOnly("store '" + path_ + "' was opened for reading only");
 }
 
-Result<Tenant> ContextStore::TenantOf(const std::string& name) const {
-  ATTNDB_ASSIGN_OR_RETURN(const std::optional<Tenant> tenant, catalog_->FindTenant(name));
-  if (!tenant) return Tenant{TenantId::kNone, name, 0};  // Has no contexts.
-  return *tenant;
-}
-
-Result<ContextRecord> ContextStore::Find(const std::string& tenant,
-                                         std::string_view context) const {
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
-  return catalog_->FindContext(owner.id, context);
-}
-
 // --- Who reads what ---
 
 void ContextStore::EndUse(ContextId context) {
-  catalog_->Touch(context);  // Used until now: what its TTL counts from.
+  catalog_->contexts()->Touch(context);  // Used until now: what its TTL counts from.
   MutexLock lock(&use_mutex_);
   const auto found = in_use_.find(context);
   if (--found->second == 0) in_use_.erase(found);
@@ -229,28 +218,31 @@ ContextInfo ContextStore::InfoOf(const ContextDetail& detail, const ModelSpec& s
 Result<ContextInfo> ContextStore::Describe(const std::string& tenant,
                                            std::string_view context) const {
   damage_reports_.Quarantine();
-  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(record.tenant, record.id));
-  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(record.model));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, catalog_->contexts()->Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
+                          catalog_->contexts()->Describe(record.tenant, record.id));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->owners()->GetModel(record.model));
   return InfoOf(detail, spec);
 }
 
 Result<std::vector<ContextInfo>> ContextStore::List(const std::string& tenant) const {
   constexpr size_t kPage = 500;  // Contexts that are described while others wait for the catalog.
   damage_reports_.Quarantine();
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> records, catalog_->List(owner.id));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> records,
+                          catalog_->contexts()->List(owner.id));
   std::map<ModelId, ModelSpec> specs;
   std::vector<ContextInfo> infos;
   infos.reserve(records.size());
   for (std::span rest(records); !rest.empty(); rest = rest.subspan(std::min(kPage, rest.size()))) {
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextDetail> page,
-                            catalog_->DescribeAll(rest.first(std::min(kPage, rest.size()))));
+    ATTNDB_ASSIGN_OR_RETURN(
+        const std::vector<ContextDetail> page,
+        catalog_->contexts()->DescribeAll(rest.first(std::min(kPage, rest.size()))));
     for (const ContextDetail& detail : page) {
       const ModelId model = detail.context.model;
       auto spec = specs.find(model);
       if (spec == specs.end()) {
-        ATTNDB_ASSIGN_OR_RETURN(ModelSpec found, catalog_->GetModel(model));
+        ATTNDB_ASSIGN_OR_RETURN(ModelSpec found, catalog_->owners()->GetModel(model));
         spec = specs.emplace(model, std::move(found)).first;
       }
       infos.push_back(InfoOf(detail, spec->second));
@@ -262,30 +254,30 @@ Result<std::vector<ContextInfo>> ContextStore::List(const std::string& tenant) c
 
 Status ContextStore::Pin(const std::string& tenant, std::string_view context, bool pinned) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
-  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, context));
-  return catalog_->Pin(record.tenant, record.id, pinned);
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, catalog_->contexts()->Find(tenant, context));
+  return catalog_->contexts()->Pin(record.tenant, record.id, pinned);
 }
 
 Status ContextStore::SetTtl(const std::string& tenant, std::string_view context,
                             std::optional<std::chrono::seconds> ttl) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
-  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, context));
-  return catalog_->SetTtl(record.tenant, record.id, ttl);
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, catalog_->contexts()->Find(tenant, context));
+  return catalog_->contexts()->SetTtl(record.tenant, record.id, ttl);
 }
 
 Status ContextStore::SetQuota(const std::string& tenant, uint64_t bytes) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->EnsureTenant(tenant));
-  return catalog_->SetQuota(owner.id, bytes);
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->EnsureTenant(tenant));
+  return catalog_->owners()->SetQuota(owner.id, bytes);
 }
 
 Status ContextStore::DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
-  return catalog_->DeclareEqual(fingerprint_a, fingerprint_b);
+  return catalog_->owners()->DeclareEqual(fingerprint_a, fingerprint_b);
 }
 
 Result<DBStats> ContextStore::Stats(const std::string& tenant) const {
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const CatalogStats catalog, catalog_->Stats(owner.id));
   DBStats stats;
   stats.path = path_;

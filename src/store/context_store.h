@@ -182,9 +182,6 @@ class ContextStore final : private derived::Store {
 
   Status RemoveOrphans();
   Status CheckWritable() const;
-  // An unknown tenant has the id kNone, and no contexts.
-  Result<Tenant> TenantOf(const std::string& name) const;
-  Result<ContextRecord> Find(const std::string& tenant, std::string_view context) const;
   // `spec` is that of its model.
   ContextInfo InfoOf(const ContextDetail& detail, const ModelSpec& spec) const;
   void EndUse(ContextId context) ATTNDB_EXCLUDES(use_mutex_);

@@ -16,7 +16,8 @@ void DamageReports::Quarantine() {
     MutexLock lock(&mutex_);
     noted.swap(noted_);
   }
-  for (const auto& [segment, damage] : noted) (void)catalog_->Quarantine(segment, damage);
+  for (const auto& [segment, damage] : noted)
+    (void)catalog_->segments()->Quarantine(segment, damage);
 }
 
 }  // namespace attndb::store

@@ -22,7 +22,8 @@ derived::SegmentFacts ContextStore::FactsOf(const SegmentRecord& record) {
 }
 
 Result<derived::SegmentFacts> ContextStore::FactsAndWishes(const SegmentRecord& record) const {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<store::Wish> wishes, catalog_->WishesOf(record.id));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<store::Wish> wishes,
+                          catalog_->companions()->WishesOf(record.id));
   derived::SegmentFacts facts = FactsOf(record);
   for (const store::Wish& wish : wishes) facts.wishes.push_back(wish.kind);
   return facts;
@@ -33,7 +34,7 @@ Result<derived::SegmentFacts> ContextStore::FactsAndWishes(const SegmentRecord& 
 Status ContextStore::ForgetFormerKinds() {
   for (const auto& kind : kinds_.all()) {
     for (const std::string& former : kind->traits().former) {
-      const Status status = catalog_->DropKind(former);
+      const Status status = catalog_->companions()->DropKind(former);
       // On a full disk they stay, and a Store gives them up.
       if (!status.ok() && status.code() != StatusCode::kResourceExhausted) return status;
     }
@@ -45,12 +46,13 @@ Result<std::set<SegmentId>> ContextStore::SegmentsToBuild(TenantId tenant) const
   std::set<SegmentId> all;
   for (const auto& kind : kinds_.all()) {
     if (!builder_.IsForAll(*kind)) continue;
-    ATTNDB_ASSIGN_OR_RETURN(
-        const std::vector<SegmentId> segments,
-        catalog_->SegmentsWithout(tenant, {kind->traits().object, kind->traits().min_tokens}));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<SegmentId> segments,
+                            catalog_->companions()->SegmentsWithout(
+                                tenant, {kind->traits().object, kind->traits().min_tokens}));
     all.insert(segments.begin(), segments.end());
   }
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<store::Wish> wishes, catalog_->Wishes(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<store::Wish> wishes,
+                          catalog_->companions()->Wishes(tenant));
   for (const store::Wish& wish : wishes) {
     if (kinds_.FindObject(wish.kind) != nullptr) all.insert(wish.segment);
   }
@@ -72,7 +74,7 @@ Result<uint64_t> ContextStore::CountPending(TenantId tenant) const {
 
 void ContextStore::ScheduleObjects(SegmentId segment) {
   if (!writes_objects()) return;
-  const Result<SegmentRecord> record = catalog_->GetSegment(segment);
+  const Result<SegmentRecord> record = catalog_->segments()->Get(segment);
   if (!record.ok()) return;
   const Result<derived::SegmentFacts> facts = FactsAndWishes(*record);
   if (facts.ok()) builder_.Schedule(*facts);
@@ -104,7 +106,7 @@ void ContextStore::ForgetObjects(std::span<const storage::ObjectName> names) {
 }
 
 bool ContextStore::DropObjects(TenantId tenant) {
-  const Result<std::vector<storage::ObjectName>> dropped = catalog_->DropCompanions(tenant);
+  const Result<std::vector<storage::ObjectName>> dropped = catalog_->companions()->DropAll(tenant);
   if (!dropped.ok()) return false;
   ForgetObjects(*dropped);
   return true;
@@ -116,7 +118,7 @@ void ContextStore::GiveUpObjects() {
   if (DropObjects(TenantId::kNone)) return;
   // There is not even room for that commit: files first. Who finds a row without them drops it.
   const Result<std::vector<storage::ObjectName>> names =
-      catalog_->DroppableCompanions(TenantId::kNone);
+      catalog_->companions()->Droppable(TenantId::kNone);
   if (!names.ok()) return;
   ForgetObjects(*names);
   (void)DropObjects(TenantId::kNone);
@@ -136,13 +138,13 @@ Result<derived::OpenedSegment> ContextStore::OpenSegment(derived::SegmentId id) 
   ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, SegmentToBuild(id));
   derived::OpenedSegment opened;
   ATTNDB_ASSIGN_OR_RETURN(opened.segment, registry_.Get(record));
-  ATTNDB_ASSIGN_OR_RETURN(opened.spec, catalog_->GetModel(record.model));
+  ATTNDB_ASSIGN_OR_RETURN(opened.spec, catalog_->owners()->GetModel(record.model));
   opened.facts = FactsOf(record);
   return opened;
 }
 
 Result<SegmentRecord> ContextStore::SegmentToBuild(derived::SegmentId id) const {
-  Result<SegmentRecord> record = catalog_->GetSegment(static_cast<SegmentId>(id));
+  Result<SegmentRecord> record = catalog_->segments()->Get(static_cast<SegmentId>(id));
   if (record.status().code() != StatusCode::kNotFound) return record;
   return Status::FailedPrecondition(record.status().message());
 }
@@ -155,10 +157,12 @@ Status ContextStore::Admit(derived::SegmentId id, uint64_t bytes) {
   return CheckRoom(record.tenant, bytes);
 }
 
-Result<uint64_t> ContextStore::ReserveGeneration() { return catalog_->ReserveGeneration(); }
+Result<uint64_t> ContextStore::ReserveGeneration() {
+  return catalog_->companions()->ReserveGeneration();
+}
 
 Status ContextStore::Wish(derived::SegmentId id, std::string_view kind) {
-  return catalog_->AddWish(static_cast<SegmentId>(id), kind);
+  return catalog_->companions()->AddWish(static_cast<SegmentId>(id), kind);
 }
 
 Status ContextStore::PublishObject(derived::SegmentId id, const derived::ObjectRecord& object) {
@@ -171,7 +175,7 @@ Status ContextStore::PublishObject(derived::SegmentId id, const derived::ObjectR
   companion.file_bytes = object.file_bytes;
   companion.root_hash = object.root_hash;
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<CompanionRecord> replaced,
-                          catalog_->PublishCompanion(record.id, companion));
+                          catalog_->companions()->Publish(record.id, companion));
   for (const CompanionRecord& old : replaced) {
     object_files_.Remove({id, old.kind, old.generation});
   }
@@ -181,7 +185,7 @@ Status ContextStore::PublishObject(derived::SegmentId id, const derived::ObjectR
 void ContextStore::ReportLoss(const storage::ObjectName& name, const Status& status) {
   if (status.code() != StatusCode::kCorruption || options_.read_only) return;
   const auto segment = static_cast<SegmentId>(name.segment_id);
-  const Result<bool> dropped = catalog_->DropCompanion(segment, name.kind, name.generation);
+  const Result<bool> dropped = catalog_->companions()->Drop(segment, name.kind, name.generation);
   // One that is gone already was dropped by another reader, or with its segment.
   if (!dropped.ok() || !*dropped) return;
   ForgetObjects(std::span(&name, 1));
@@ -191,7 +195,7 @@ void ContextStore::ReportLoss(const storage::ObjectName& name, const Status& sta
 void ContextStore::ReportDamage(const storage::Segment& segment, const Status& status) {
   if (status.code() != StatusCode::kCorruption || options_.read_only) return;
   // If the catalog can't be written either, the caller still gets its error; Verify finds both.
-  (void)catalog_->Quarantine(static_cast<SegmentId>(segment.id()), status.message());
+  (void)catalog_->segments()->Quarantine(static_cast<SegmentId>(segment.id()), status.message());
 }
 
 Status ContextStore::CheckDisk(uint64_t new_bytes) const {
@@ -204,10 +208,10 @@ Status ContextStore::CheckDisk(uint64_t new_bytes) const {
 }
 
 Status ContextStore::CheckRoom(TenantId id, uint64_t new_bytes) const {
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant, catalog_->GetTenant(id));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant, catalog_->owners()->GetTenant(id));
   if (tenant.quota_bytes == 0) return Status::Ok();
-  ATTNDB_ASSIGN_OR_RETURN(const uint64_t used_bytes, catalog_->UsageBytes(id));
-  if (used_bytes + new_bytes <= tenant.quota_bytes) return Status::Ok();
+  ATTNDB_ASSIGN_OR_RETURN(const CatalogStats stats, catalog_->Stats(id));
+  if (stats.file_bytes + new_bytes <= tenant.quota_bytes) return Status::Ok();
   return Status::FailedPrecondition("tenant '" + tenant.name + "': no room in the quota of " +
                                     std::to_string(tenant.quota_bytes) + " bytes");
 }

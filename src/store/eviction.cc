@@ -7,9 +7,9 @@
 namespace attndb::store {
 
 Status ContextStore::ExpireContexts() {
-  ATTNDB_ASSIGN_OR_RETURN(const bool any, catalog_->AnyExpired());
+  ATTNDB_ASSIGN_OR_RETURN(const bool any, catalog_->contexts()->AnyExpired());
   if (!any) return Status::Ok();
-  ATTNDB_ASSIGN_OR_RETURN(const DropOutcome outcome, catalog_->Expire(ContextsInUse()));
+  ATTNDB_ASSIGN_OR_RETURN(const DropOutcome outcome, catalog_->contexts()->Expire(ContextsInUse()));
   RemoveUnreferenced(outcome.unreferenced);
   return Status::Ok();
 }
@@ -39,7 +39,7 @@ Result<ContextStore::Victims> ContextStore::Evictable(const Tenant& tenant, uint
   const std::vector<ContextId> in_use = ContextsInUse();
   ATTNDB_ASSIGN_OR_RETURN(
       Evictions evictions,
-      catalog_->ChooseEvictions({tenant.id, in_use, missing_bytes, with_objects}));
+      catalog_->contexts()->ChooseEvictions({tenant.id, in_use, missing_bytes, with_objects}));
   return Victims{std::move(evictions.contexts), evictions.freed_bytes};
 }
 
@@ -57,8 +57,9 @@ Status ContextStore::Drop(const std::string& tenant, std::string_view context) {
 
 Status ContextStore::TryDrop(const std::string& tenant, std::string_view context) {
   MutexLock lock(&store_mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(const DropOutcome outcome, catalog_->Drop(record.tenant, record.id));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, catalog_->contexts()->Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const DropOutcome outcome,
+                          catalog_->contexts()->Drop(record.tenant, record.id));
   RemoveUnreferenced(outcome.unreferenced);
   return Status::Ok();
 }
@@ -87,7 +88,7 @@ void ContextStore::DiscardUnpublished(SegmentId id, const Status& status) {
 
 void ContextStore::DiscardDoubtful() {
   for (const SegmentId id : doubtful_) {
-    if (catalog_->GetSegment(id).status().code() == StatusCode::kNotFound) DiscardSegment(id);
+    if (catalog_->segments()->Get(id).status().code() == StatusCode::kNotFound) DiscardSegment(id);
   }
   doubtful_.clear();
 }
@@ -124,7 +125,7 @@ void ContextStore::RemoveUnreferenced(std::span<const SegmentId> segments) {
     }
   }
   if (removable.empty()) return;
-  const Result<std::vector<SegmentRecord>> removed = catalog_->RemoveSegments(removable);
+  const Result<std::vector<SegmentRecord>> removed = catalog_->segments()->Remove(removable);
   if (!removed.ok()) return;  // The next open forgets them.
   for (const SegmentRecord& segment : *removed) {
     DiscardSegment(segment.id);

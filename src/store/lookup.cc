@@ -29,24 +29,26 @@ Result<ContextStore::Match> ContextStore::FindPrefix(const Tenant& tenant, const
     if (tenant.id == TenantId::kNone) return Match{};
     ATTNDB_ASSIGN_OR_RETURN(
         const std::optional<PrefixMatch> match,
-        catalog_->LongestPrefix({tenant.id, &spec, options.first_position, tokens}));
+        catalog_->prefixes()->Longest({tenant.id, &spec, options.first_position, tokens}));
     return match ? Match{match->context, match->num_tokens} : Match{};
   }
   ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context,
                           NamedContext(tenant, spec, options.context, options.first_position));
-  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens, catalog_->CommonPrefix(context.id, tokens));
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens,
+                          catalog_->contexts()->CommonPrefix(context.id, tokens));
   return num_tokens == 0 ? Match{} : Match{context.id, num_tokens};
 }
 
 Result<ContextRecord> ContextStore::NamedContext(const Tenant& tenant, const ModelSpec& spec,
                                                  const std::string& name,
                                                  int64_t first_position) const {
-  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context, catalog_->FindContext(tenant.id, name));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context, catalog_->contexts()->Find(tenant.id, name));
   if (IsExpired(context)) {
     return Status::NotFound("context '" + context.Label() + "' has expired");
   }
-  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec found, catalog_->GetModel(context.model));
-  ATTNDB_ASSIGN_OR_RETURN(const bool same_model, catalog_->SameModel(context.model, spec));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec found, catalog_->owners()->GetModel(context.model));
+  ATTNDB_ASSIGN_OR_RETURN(const bool same_model,
+                          catalog_->owners()->SameModel(context.model, spec));
   if (!same_model) {
     ATTNDB_ASSIGN_OR_RETURN(const ModelSpec expected, DecodeModel(EncodeModel(spec).bytes));
     return OtherModel(context, found, expected);
@@ -73,18 +75,18 @@ Status ContextStore::QuarantineIfDamaged(SegmentId segment, Status status) const
   const bool damaged =
       status.code() == StatusCode::kCorruption || status.code() == StatusCode::kNotFound;
   if (!damaged || options_.read_only) return status;
-  ATTNDB_RETURN_IF_ERROR(catalog_->Quarantine(segment, status.message()).status());
+  ATTNDB_RETURN_IF_ERROR(catalog_->segments()->Quarantine(segment, status.message()).status());
   return Status::Corruption(status.message());
 }
 
 Result<Chain> ContextStore::OpenChain(ContextId context, std::span<const TokenId> tokens) {
   // Held to the end, so that nobody removes a segment between its look-up and its opening.
   MutexLock lock(&use_mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> links, catalog_->Chain(context));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> links, catalog_->contexts()->Chain(context));
   Chain chain;
   for (const ChainLink& link : links) {
     if (chain.tokens.size() == tokens.size()) break;
-    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, catalog_->GetSegment(link.segment));
+    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, catalog_->segments()->Get(link.segment));
     Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(record);
     Result<std::vector<TokenId>> stored =
         segment.ok() ? (*segment)->ReadTokens() : Result<std::vector<TokenId>>(segment.status());
@@ -116,14 +118,14 @@ Result<Prefix> ContextStore::OpenMatch(const Match& match, std::span<const Token
   if (match.context == ContextId::kNone) return prefix;
   prefix.context = match.context;
   ATTNDB_ASSIGN_OR_RETURN(prefix.chain, OpenChain(match.context, tokens.first(match.num_tokens)));
-  catalog_->Touch(match.context);
+  catalog_->contexts()->Touch(match.context);
   return prefix;
 }
 
 Result<Prefix> ContextStore::OpenPrefix(const std::string& tenant, const ModelSpec& spec,
                                         std::span<const TokenId> tokens,
                                         const SessionOptions& options) {
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     ATTNDB_ASSIGN_OR_RETURN(const Match match, FindPrefix(owner, spec, tokens, options));
     Result<Prefix> prefix = OpenMatch(match, tokens);
@@ -143,9 +145,10 @@ Result<WholeContext> ContextStore::TryOpenNamed(const Tenant& tenant, const Mode
                                                 const std::string& name, int64_t first_position) {
   WholeContext context;
   ATTNDB_ASSIGN_OR_RETURN(context.record, NamedContext(tenant, spec, name, first_position));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, catalog_->Tokens(context.record.id));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                          catalog_->contexts()->Tokens(context.record.id));
   ATTNDB_ASSIGN_OR_RETURN(context.chain, OpenChain(context.record.id, tokens));
-  catalog_->Touch(context.record.id);
+  catalog_->contexts()->Touch(context.record.id);
   return context;
 }
 
@@ -154,7 +157,7 @@ Result<WholeContext> ContextStore::TryOpenNamed(const Tenant& tenant, const Mode
 Result<WholeContext> ContextStore::OpenNamed(const std::string& tenant, const ModelSpec& spec,
                                              const std::string& name, int64_t first_position) {
   damage_reports_.Quarantine();
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
   for (int attempt = 1; options_.read_only && attempt < kMaxAttempts; ++attempt) {
     Result<WholeContext> context = TryOpenNamed(owner, spec, name, first_position);
     if (context.ok()) return context;
@@ -164,28 +167,28 @@ Result<WholeContext> ContextStore::OpenNamed(const std::string& tenant, const Mo
 
 Result<StoredText> ContextStore::TextOf(const std::string& tenant, std::string_view context) const {
   StoredText text;
-  ATTNDB_ASSIGN_OR_RETURN(text.record, Find(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(text.spec, catalog_->GetModel(text.record.model));
-  ATTNDB_ASSIGN_OR_RETURN(text.tokens, catalog_->Tokens(text.record.id));
+  ATTNDB_ASSIGN_OR_RETURN(text.record, catalog_->contexts()->Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(text.spec, catalog_->owners()->GetModel(text.record.model));
+  ATTNDB_ASSIGN_OR_RETURN(text.tokens, catalog_->contexts()->Tokens(text.record.id));
   return text;
 }
 
 Result<PrefixExplain> ContextStore::ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
                                                   std::span<const TokenId> tokens,
                                                   const SessionOptions& options) const {
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const Match match, FindPrefix(owner, spec, tokens, options));
   PrefixReport report;
   if (owner.id != TenantId::kNone) {
     ATTNDB_ASSIGN_OR_RETURN(
-        report, catalog_->ExplainPrefix({owner.id, &spec, options.first_position, tokens}));
+        report, catalog_->prefixes()->Explain({owner.id, &spec, options.first_position, tokens}));
   }
   PrefixExplain explain;
   explain.num_prompt_tokens = tokens.size();
   explain.num_reused = std::min<uint64_t>(match.num_tokens, tokens.size() - 1);
   if (match.context != ContextId::kNone) {
     ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
-                            catalog_->GetContext(owner.id, match.context));
+                            catalog_->contexts()->Get(owner.id, match.context));
     explain.context = record.Label();
   }
   explain.reasons = PrefixReasons(report, tokens, options);

@@ -94,7 +94,8 @@ std::vector<MergeLink> LinksOf(const ContextDetail& detail) {
 
 Status ContextStore::MergeEnd(TenantId tenant, ContextId context, const MergeProgress& progress) {
   for (;;) {
-    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog_->Describe(tenant, context));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
+                            catalog_->contexts()->Describe(tenant, context));
     const std::optional<MergeChoice> choice = ChooseMerge(LinksOf(detail));
     if (!choice) return Status::Ok();
     const auto run = std::span(detail.chain).subspan(choice->begin, choice->end - choice->begin);
@@ -126,7 +127,7 @@ std::vector<storage::ChainEntry> ContextStore::MergeNow(TenantId tenant, Context
                                                         std::vector<storage::ChainEntry> chain) {
   MutexLock lock(&merge_mutex_);
   if (!MergeEnd(tenant, context, nullptr).ok()) return chain;
-  const Result<std::vector<ChainLink>> links = catalog_->Chain(context);
+  const Result<std::vector<ChainLink>> links = catalog_->contexts()->Chain(context);
   if (!links.ok()) return chain;
   Result<std::vector<storage::ChainEntry>> merged = OpenLinks(*links, chain);
   return merged.ok() ? *std::move(merged) : chain;
@@ -151,7 +152,7 @@ Status ContextStore::TryMergeRun(std::span<const ChainSegment> run, const MergeP
   }
   ATTNDB_ASSIGN_OR_RETURN(request.merged, WriteMerged(run, progress));
   MutexLock lock(&store_mutex_);
-  const Result<MergeOutcome> outcome = catalog_->ReplaceRun(request);
+  const Result<MergeOutcome> outcome = catalog_->segments()->ReplaceRun(request);
   if (!outcome.ok()) {
     DiscardUnpublished(request.merged.id, outcome.status());
     return outcome.status();

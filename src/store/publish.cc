@@ -44,15 +44,15 @@ Result<Stored> ContextStore::StoreOnce(const StoreRequest& request) {
     MutexLock lock(&store_mutex_);
     ATTNDB_RETURN_IF_ERROR(ExpireContexts());
   }
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant, catalog_->EnsureTenant(request.tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant, catalog_->owners()->EnsureTenant(request.tenant));
   const StoreOptions& options = request.options;
   if (request.num_new() == 0 && options.name.empty() && !options.pin && !options.ttl) {
     // Nothing new: the context that has exactly these tokens, if it is still there.
-    const Result<ContextRecord> base = catalog_->GetContext(tenant.id, request.base);
+    const Result<ContextRecord> base = catalog_->contexts()->Get(tenant.id, request.base);
     if (base.ok() && base->num_tokens == request.tokens.size()) return Stored{base->id, {}, {}};
   }
   ATTNDB_RETURN_IF_ERROR(CheckRequest(request, tenant));
-  ATTNDB_ASSIGN_OR_RETURN(const ModelId model, catalog_->EnsureModel(request.spec));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelId model, catalog_->owners()->EnsureModel(request.spec));
   ATTNDB_ASSIGN_OR_RETURN(const std::optional<SegmentRecord> sealed, SealTail(request, model));
   Stored stored;
   {
@@ -93,7 +93,7 @@ Result<std::optional<SegmentRecord>> ContextStore::SealTail(const StoreRequest& 
 }
 
 Status ContextStore::WriteSegment(storage::SegmentSource* source, SegmentRecord* record) {
-  ATTNDB_ASSIGN_OR_RETURN(record->id, catalog_->ReserveSegmentId());
+  ATTNDB_ASSIGN_OR_RETURN(record->id, catalog_->segments()->ReserveId());
   storage::SegmentWriteOptions write;
   write.file_system = file_system_;
   write.dir = segments_dir_;
@@ -147,7 +147,7 @@ Result<Stored> ContextStore::Publish(const StoreRequest& request, const Owner& o
     publish.evict = std::move(victims->contexts);
     chain.push_back({*std::move(segment), sealed->num_tokens});
   }
-  Result<PublishOutcome> outcome = catalog_->Publish(publish);
+  Result<PublishOutcome> outcome = catalog_->contexts()->Publish(publish);
   if (!outcome.ok()) {
     chain.clear();
     if (sealed) DiscardUnpublished(sealed->id, outcome.status());
@@ -176,7 +176,7 @@ Result<std::vector<storage::ChainEntry>> ContextStore::OpenLinks(
       entries.push_back({found->segment, link.num_tokens_used});
       continue;
     }
-    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, catalog_->GetSegment(link.segment));
+    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, catalog_->segments()->Get(link.segment));
     ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<storage::Segment> segment, registry_.Get(record));
     objects_.Learn(segment, FactsOf(record));
     entries.push_back({std::move(segment), link.num_tokens_used});
@@ -188,7 +188,7 @@ Status ContextStore::CheckStore(const std::string& tenant, const StoreOptions& o
                                 uint64_t new_bytes) {
   ATTNDB_RETURN_IF_ERROR(CheckWritable());
   ATTNDB_RETURN_IF_ERROR(CheckTtl(options.ttl));
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
   ATTNDB_RETURN_IF_ERROR(CheckName(owner, options));
   const Status room = ChooseVictims(owner, new_bytes).status();
   if (room.code() != StatusCode::kResourceExhausted) return room;
@@ -200,7 +200,7 @@ Status ContextStore::CheckName(const Tenant& tenant, const StoreOptions& options
   if (options.name.empty()) return Status::Ok();
   ATTNDB_RETURN_IF_ERROR(CheckContextName(options.name));
   if (options.replace) return Status::Ok();
-  const Result<ContextRecord> holder = catalog_->FindContext(tenant.id, options.name);
+  const Result<ContextRecord> holder = catalog_->contexts()->Find(tenant.id, options.name);
   if (holder.status().code() == StatusCode::kNotFound) return Status::Ok();
   if (!holder.ok()) return holder.status();
   return Status::AlreadyExists("context '" + options.name + "' exists (" +

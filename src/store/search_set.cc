@@ -16,7 +16,7 @@ const SearchSet::RunUse& SearchSet::Run::Owner(TokenRange tokens) const {
 Result<SearchSet> ContextStore::OpenForSearch(const std::string& tenant, const ModelSpec& spec,
                                               std::span<const std::string> names) {
   damage_reports_.Quarantine();
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> records, ContextsToSearch(owner, names));
   SearchSet set;
   std::map<SegmentId, size_t> run_of;
@@ -36,11 +36,12 @@ Result<std::vector<ContextRecord>> ContextStore::ContextsToSearch(
     const Tenant& tenant, std::span<const std::string> names) const {
   if (names.empty()) {
     if (tenant.id == TenantId::kNone) return std::vector<ContextRecord>();
-    return catalog_->List(tenant.id);
+    return catalog_->contexts()->List(tenant.id);
   }
   std::map<ContextId, ContextRecord> records;
   for (const std::string& name : names) {
-    ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, catalog_->FindContext(tenant.id, name));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
+                            catalog_->contexts()->Find(tenant.id, name));
     records.emplace(record.id, record);
   }
   std::vector<ContextRecord> oldest_first;
@@ -52,7 +53,8 @@ Result<std::optional<std::string>> ContextStore::ReasonToSkip(const ContextRecor
                                                               const ModelSpec& spec) const {
   if (IsExpired(context)) return std::optional<std::string>("expired");
   if (context.damaged) return std::optional<std::string>("damaged (see describe)");
-  ATTNDB_ASSIGN_OR_RETURN(const bool same_model, catalog_->SameModel(context.model, spec));
+  ATTNDB_ASSIGN_OR_RETURN(const bool same_model,
+                          catalog_->owners()->SameModel(context.model, spec));
   if (!same_model) return std::optional<std::string>("of another model");
   return std::optional<std::string>();
 }
@@ -61,10 +63,11 @@ Status ContextStore::AddContext(const ContextRecord& context, std::map<SegmentId
                                 SearchSet* set) {
   // Held to the end, so that nobody removes a segment between its look-up and its opening.
   MutexLock lock(&use_mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> links, catalog_->Chain(context.id));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> links,
+                          catalog_->contexts()->Chain(context.id));
   std::vector<std::shared_ptr<storage::Segment>> opened;
   for (const ChainLink& link : links) {
-    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, catalog_->GetSegment(link.segment));
+    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, catalog_->segments()->Get(link.segment));
     Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(record);
     if (!segment.ok()) {
       (void)QuarantineIfDamaged(link.segment, segment.status());

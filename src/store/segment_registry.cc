@@ -22,7 +22,7 @@ Result<storage::SegmentIdentity> SegmentRegistry::IdentityOf(ModelId model) {
     const auto found = identities_.find(key);
     if (found != identities_.end()) return found->second;
   }
-  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->GetModel(model));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, catalog_->owners()->GetModel(model));
   storage::SegmentIdentity identity;
   identity.store_uuid = catalog_->store_uuid();
   identity.model_identity = EncodeModel(spec).identity;

@@ -6,13 +6,15 @@
 namespace attndb::store {
 
 Result<VerifyReport> ContextStore::Verify(const std::string& tenant, const VerifyOptions& options) {
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, TenantOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
   std::vector<SegmentRecord> segments;
   if (options.context.empty()) {
-    ATTNDB_ASSIGN_OR_RETURN(segments, catalog_->Segments(owner.id));
+    ATTNDB_ASSIGN_OR_RETURN(segments, catalog_->segments()->List(owner.id));
   } else {
-    ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, Find(tenant, options.context));
-    ATTNDB_ASSIGN_OR_RETURN(ContextDetail detail, catalog_->Describe(owner.id, record.id));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
+                            catalog_->contexts()->Find(tenant, options.context));
+    ATTNDB_ASSIGN_OR_RETURN(ContextDetail detail,
+                            catalog_->contexts()->Describe(owner.id, record.id));
     for (ChainSegment& link : detail.chain) segments.push_back(std::move(link.segment));
   }
   VerifyReport report;
@@ -55,7 +57,7 @@ Status ContextStore::VerifySegment(const SegmentRecord& record, VerifyReport* re
       return status;
   }
   // A segment that was dropped while we looked is no damage.
-  Result<SegmentRecord> again = catalog_->GetSegment(record.id);
+  Result<SegmentRecord> again = catalog_->segments()->Get(record.id);
   if (again.status().code() == StatusCode::kNotFound) return Status::Ok();
   Damage damage;
   damage.segment_id = record.id;
@@ -63,7 +65,7 @@ Status ContextStore::VerifySegment(const SegmentRecord& record, VerifyReport* re
   damage.message = status.ok() ? record.damage : status.message();
   if (!options_.read_only && status.code() != StatusCode::kIoError) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> contexts,
-                            catalog_->Quarantine(record.id, damage.message));
+                            catalog_->segments()->Quarantine(record.id, damage.message));
     for (const ContextRecord& context : contexts) damage.contexts.push_back(context.Label());
   }
   report->damages.push_back(std::move(damage));
@@ -80,7 +82,7 @@ Status ContextStore::VerifyObject(const SegmentRecord& segment, const CompanionR
     return status;
   }
   // One that was dropped or replaced while we looked is no damage.
-  const Result<SegmentRecord> again = catalog_->GetSegment(segment.id);
+  const Result<SegmentRecord> again = catalog_->segments()->Get(segment.id);
   if (again.status().code() == StatusCode::kNotFound) return Status::Ok();
   if (!again.ok()) return again.status();
   const CompanionRecord* const found = again->FindCompanion(object.kind);

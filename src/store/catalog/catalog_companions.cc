@@ -1,8 +1,7 @@
-// Companions: published, found missing and dropped apart from the segments that they are made from.
+#include "store/catalog/catalog_companions.h"
 
 #include <algorithm>
 
-#include "store/catalog/catalog.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
 #include "store/catalog/lacking_companions.h"
@@ -53,33 +52,34 @@ uint64_t SegmentRecord::total_bytes() const {
   return bytes;
 }
 
-Result<std::vector<storage::ObjectName>> Catalog::KnownObjects() const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+Result<std::vector<storage::ObjectName>> CatalogCompanions::KnownObjects() const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   ATTNDB_ASSIGN_OR_RETURN(
       std::vector<storage::ObjectName> names,
       ReadAll<storage::ObjectName>(
-          database_->Select("SELECT segment, kind, generation FROM companions"), ReadName));
+          core_->database()->Select("SELECT segment, kind, generation FROM companions"), ReadName));
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<int64_t> segments,
-      ReadAll<int64_t>(database_->Select("SELECT id FROM segments ORDER BY id"), ReadInt));
+      ReadAll<int64_t>(core_->database()->Select("SELECT id FROM segments ORDER BY id"), ReadInt));
   for (const SegmentId id : segments) names.push_back({.segment_id = static_cast<uint64_t>(id)});
   return names;
 }
 
 // Generations are taken from the sequence of segments' ids, which is durable.
-Result<uint64_t> Catalog::ReserveGeneration() {
-  ATTNDB_ASSIGN_OR_RETURN(const SegmentId number, ReserveSegmentId());
+Result<uint64_t> CatalogCompanions::ReserveGeneration() {
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t number, core_->ReserveNumber());
   return static_cast<uint64_t>(number);
 }
 
-Result<std::vector<CompanionRecord>> Catalog::PublishCompanion(SegmentId segment,
-                                                               const CompanionRecord& companion) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, RequireGoodSegment(database_.get(), segment));
+Result<std::vector<CompanionRecord>> CatalogCompanions::Publish(SegmentId segment,
+                                                                const CompanionRecord& companion) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record,
+                          RequireGoodSegment(core_->database(), segment));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<SegmentId> unreferenced,
-                          Unreferenced(database_.get(), {segment}));
+                          Unreferenced(core_->database(), {segment}));
   if (!unreferenced.empty()) {
     return Status::FailedPrecondition("no context uses segment " + std::to_string(segment) +
                                       " any more");
@@ -92,64 +92,66 @@ Result<std::vector<CompanionRecord>> Catalog::PublishCompanion(SegmentId segment
   }
   std::vector<CompanionRecord> replaced = record.companions;
   std::erase_if(replaced, [&](const CompanionRecord& c) { return c.kind != companion.kind; });
-  ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM companions WHERE segment = ? AND kind = ?",
-                                        segment, companion.kind));
-  ATTNDB_RETURN_IF_ERROR(database_->Run(
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run(
+      "DELETE FROM companions WHERE segment = ? AND kind = ?", segment, companion.kind));
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run(
       "INSERT INTO companions(segment, kind, generation, required, file_bytes, root_hash) "
       "VALUES(?, ?, ?, ?, ?, ?)",
       segment, companion.kind, companion.generation, companion.required, companion.file_bytes,
       std::span<const std::byte>(companion.root_hash)));
-  ATTNDB_RETURN_IF_ERROR(
-      database_->Run("DELETE FROM wishes WHERE segment = ? AND kind = ?", segment, companion.kind));
-  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run("DELETE FROM wishes WHERE segment = ? AND kind = ?",
+                                                segment, companion.kind));
+  ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return replaced;
 }
 
-Result<bool> Catalog::DropCompanion(SegmentId segment, std::string_view kind, uint64_t generation) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  ATTNDB_RETURN_IF_ERROR(
-      database_->Run("DELETE FROM companions WHERE segment = ? AND kind = ? AND generation = ?",
-                     segment, kind, generation));
-  const bool found = database_->num_changes() > 0;
-  if (found) ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+Result<bool> CatalogCompanions::Drop(SegmentId segment, std::string_view kind,
+                                     uint64_t generation) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run(
+      "DELETE FROM companions WHERE segment = ? AND kind = ? AND generation = ?", segment, kind,
+      generation));
+  const bool found = core_->database()->num_changes() > 0;
+  if (found) ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return found;
 }
 
-Status Catalog::DropKind(std::string_view kind) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM companions WHERE kind = ?", kind));
-  int64_t num_changes = database_->num_changes();
-  ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM wishes WHERE kind = ?", kind));
-  num_changes += database_->num_changes();
-  return num_changes > 0 ? Commit(&transaction) : Status::Ok();
+Status CatalogCompanions::DropKind(std::string_view kind) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run("DELETE FROM companions WHERE kind = ?", kind));
+  int64_t num_changes = core_->database()->num_changes();
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run("DELETE FROM wishes WHERE kind = ?", kind));
+  num_changes += core_->database()->num_changes();
+  return num_changes > 0 ? core_->Commit(&transaction) : Status::Ok();
 }
 
-Result<std::vector<storage::ObjectName>> Catalog::DroppableCompanions(TenantId tenant) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  return ReadDroppable(database_.get(), tenant);
+Result<std::vector<storage::ObjectName>> CatalogCompanions::Droppable(TenantId tenant) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  return ReadDroppable(core_->database(), tenant);
 }
 
-Result<std::vector<storage::ObjectName>> Catalog::DropCompanions(TenantId tenant) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+Result<std::vector<storage::ObjectName>> CatalogCompanions::DropAll(TenantId tenant) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
   ATTNDB_ASSIGN_OR_RETURN(std::vector<storage::ObjectName> names,
-                          ReadDroppable(database_.get(), tenant));
+                          ReadDroppable(core_->database(), tenant));
   if (names.empty()) return names;
-  ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM companions WHERE " ATTNDB_DROPPABLE, tenant));
-  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  ATTNDB_RETURN_IF_ERROR(
+      core_->database()->Run("DELETE FROM companions WHERE " ATTNDB_DROPPABLE, tenant));
+  ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return names;
 }
 
-Result<std::vector<SegmentId>> Catalog::SegmentsWithout(TenantId tenant,
-                                                        const MissingCompanions& missing) const {
-  MutexLock lock(&mutex_);
-  if (!options_.read_only) ATTNDB_RETURN_IF_ERROR(WatchFor(database_.get(), missing));
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  return options_.read_only ? FindSegmentsWithout(database_.get(), tenant, missing)
-                            : WatchedSegmentsWithout(database_.get(), tenant, missing);
+Result<std::vector<SegmentId>> CatalogCompanions::SegmentsWithout(
+    TenantId tenant, const MissingCompanions& missing) const {
+  MutexLock lock(core_->mutex());
+  if (!core_->options().read_only) ATTNDB_RETURN_IF_ERROR(WatchFor(core_->database(), missing));
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  return core_->options().read_only ? FindSegmentsWithout(core_->database(), tenant, missing)
+                                    : WatchedSegmentsWithout(core_->database(), tenant, missing);
 }
 
 }  // namespace attndb::store

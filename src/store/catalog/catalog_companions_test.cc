@@ -25,23 +25,23 @@ class CatalogCompanions : public CatalogTest {
   CompanionRecord Planes(const std::string& kind = "planes") {
     CompanionRecord companion;
     companion.kind = kind;
-    companion.generation = harness_->ReserveGeneration().value();
+    companion.generation = harness_->companions()->ReserveGeneration().value();
     companion.file_bytes = 100;
     companion.root_hash.fill(std::byte{7});
     return companion;
   }
   std::vector<SegmentId> Missing(uint64_t min_tokens = 1) {
-    return harness_->SegmentsWithout(tenant(), {"planes", min_tokens}).value();
+    return harness_->companions()->SegmentsWithout(tenant(), {"planes", min_tokens}).value();
   }
 };
 
 TEST_F(CatalogCompanions, OneIsPublishedAndSurvivesAReopen) {
   const ContextId context = harness_.MustPublish(Range(0, 100));
-  const uint64_t bytes = harness_->UsageBytes(tenant()).value();
+  const uint64_t bytes = harness_->Stats(tenant())->file_bytes;
   const CompanionRecord planes = Planes();
-  EXPECT_THAT(harness_->PublishCompanion(1, planes).value(), IsEmpty());
+  EXPECT_THAT(harness_->companions()->Publish(1, planes).value(), IsEmpty());
   harness_.Reopen();
-  const SegmentRecord segment = harness_->GetSegment(1).value();
+  const SegmentRecord segment = harness_->segments()->Get(1).value();
   const CompanionRecord* const found = segment.FindCompanion("planes");
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->generation, planes.generation);
@@ -52,10 +52,10 @@ TEST_F(CatalogCompanions, OneIsPublishedAndSurvivesAReopen) {
   EXPECT_EQ(stats.num_companions, 1u);
   EXPECT_EQ(stats.companion_bytes, 100u);
   EXPECT_EQ(stats.file_bytes, bytes + 100);
-  const ContextDetail detail = harness_->Describe(tenant(), context).value();
+  const ContextDetail detail = harness_->contexts()->Describe(tenant(), context).value();
   EXPECT_EQ(detail.file_bytes, bytes + 100);
   EXPECT_EQ(detail.own_bytes, bytes + 100);
-  EXPECT_THAT(harness_->KnownObjects().value(),
+  EXPECT_THAT(harness_->companions()->KnownObjects().value(),
               ElementsAre(Name{1, "planes", planes.generation}, Name{.segment_id = 1}));
 }
 
@@ -63,57 +63,57 @@ TEST_F(CatalogCompanions, ANewerOneTakesThePlaceOfTheOldAndAnOlderIsRefused) {
   harness_.MustPublish(Range(0, 100));
   const CompanionRecord first = Planes();
   const CompanionRecord second = Planes();
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, Planes("graph")));
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, first));
-  const std::vector<CompanionRecord> replaced = harness_->PublishCompanion(1, second).value();
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, Planes("graph")));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, first));
+  const std::vector<CompanionRecord> replaced = harness_->companions()->Publish(1, second).value();
   ASSERT_EQ(replaced.size(), 1u);
   EXPECT_EQ(replaced[0].generation, first.generation);
-  EXPECT_THAT(harness_->PublishCompanion(1, first),
+  EXPECT_THAT(harness_->companions()->Publish(1, first),
               FailsWith(StatusCode::kAlreadyExists, HasSubstr("expected less than")));
-  EXPECT_EQ(harness_->GetSegment(1)->companions.size(), 2u);
+  EXPECT_EQ(harness_->segments()->Get(1)->companions.size(), 2u);
 }
 
 TEST_F(CatalogCompanions, OnlyASegmentInUseCanHaveOne) {
   const ContextId context = harness_.MustPublish(Range(0, 100));
   harness_.MustPublish(Range(5, 100));
-  ATTNDB_ASSERT_OK(harness_->Quarantine(2, "bits"));
-  EXPECT_THAT(harness_->PublishCompanion(2, Planes()),
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "bits"));
+  EXPECT_THAT(harness_->companions()->Publish(2, Planes()),
               FailsWith(StatusCode::kFailedPrecondition, HasSubstr("quarantined: bits")));
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), context));
-  EXPECT_THAT(harness_->PublishCompanion(1, Planes()),
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), context));
+  EXPECT_THAT(harness_->companions()->Publish(1, Planes()),
               FailsWith(StatusCode::kFailedPrecondition, HasSubstr("no context uses segment 1")));
-  EXPECT_THAT(harness_->PublishCompanion(99, Planes()),
+  EXPECT_THAT(harness_->companions()->Publish(99, Planes()),
               FailsWith(StatusCode::kFailedPrecondition, HasSubstr("not in the store")));
 }
 
 TEST_F(CatalogCompanions, ItGoesWithItsSegment) {
   const ContextId context = harness_.MustPublish(Range(0, 100));
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, Planes()));
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), context));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, Planes()));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), context));
   const std::vector<SegmentRecord> removed =
-      harness_->RemoveSegments(std::vector<SegmentId>{1}).value();
+      harness_->segments()->Remove(std::vector<SegmentId>{1}).value();
   ASSERT_EQ(removed.size(), 1u);
   EXPECT_EQ(removed[0].companions.size(), 1u);
-  EXPECT_THAT(harness_->KnownObjects().value(), IsEmpty());
-  EXPECT_EQ(harness_->UsageBytes(tenant()).value(), 0u);
+  EXPECT_THAT(harness_->companions()->KnownObjects().value(), IsEmpty());
+  EXPECT_EQ(harness_->Stats(tenant())->file_bytes, 0u);
 }
 
 TEST_F(CatalogCompanions, WhatAnOpenForgetsTakesItAlong) {
   const ContextId context = harness_.MustPublish(Range(0, 100));
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, Planes()));
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), context));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, Planes()));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), context));
   harness_.Reopen();
-  EXPECT_THAT(harness_->KnownObjects().value(), IsEmpty());
+  EXPECT_THAT(harness_->companions()->KnownObjects().value(), IsEmpty());
 }
 
 TEST_F(CatalogCompanions, DroppedOnesAreGoneAndTheirContextsAreNot) {
   const ContextId context = harness_.MustPublish(Range(0, 100));
   const CompanionRecord planes = Planes();
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, planes));
-  EXPECT_FALSE(harness_->DropCompanion(1, "planes", planes.generation + 1).value());
-  EXPECT_FALSE(harness_->DropCompanion(1, "graph", planes.generation).value());
-  EXPECT_TRUE(harness_->DropCompanion(1, "planes", planes.generation).value());
-  EXPECT_FALSE(harness_->DropCompanion(1, "planes", planes.generation).value());
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, planes));
+  EXPECT_FALSE(harness_->companions()->Drop(1, "planes", planes.generation + 1).value());
+  EXPECT_FALSE(harness_->companions()->Drop(1, "graph", planes.generation).value());
+  EXPECT_TRUE(harness_->companions()->Drop(1, "planes", planes.generation).value());
+  EXPECT_FALSE(harness_->companions()->Drop(1, "planes", planes.generation).value());
   EXPECT_FALSE(Get(context).damaged);
   EXPECT_EQ(harness_->Stats(tenant())->num_companions, 0u);
 }
@@ -122,12 +122,12 @@ TEST_F(CatalogCompanions, AKindCanBeDroppedFromAllSegments) {
   harness_.MustPublish(Range(0, 100));
   harness_.MustPublish(Range(5, 100));
   const CompanionRecord planes = Planes();
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, planes));
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, Planes("graph")));
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(2, Planes("graph")));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, planes));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, Planes("graph")));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(2, Planes("graph")));
   for (int i = 0; i < 2; ++i) {
-    ATTNDB_ASSERT_OK(harness_->DropKind("graph"));
-    EXPECT_THAT(harness_->DroppableCompanions(TenantId::kNone).value(),
+    ATTNDB_ASSERT_OK(harness_->companions()->DropKind("graph"));
+    EXPECT_THAT(harness_->companions()->Droppable(TenantId::kNone).value(),
                 ElementsAre(Name{1, "planes", planes.generation}));
   }
 }
@@ -139,19 +139,19 @@ TEST_F(CatalogCompanions, ATenantsCanBeDroppedTogetherButForRequiredOnes) {
   const CompanionRecord second = Planes();
   CompanionRecord required = Planes("keys");
   required.required = true;
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, first));
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(2, second));
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(2, required));
-  const TenantId other = harness_->EnsureTenant("other")->id;
-  EXPECT_THAT(harness_->DropCompanions(other).value(), IsEmpty());
-  EXPECT_THAT(harness_->DroppableCompanions(other).value(), IsEmpty());
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, first));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(2, second));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(2, required));
+  const TenantId other = harness_->owners()->EnsureTenant("other")->id;
+  EXPECT_THAT(harness_->companions()->DropAll(other).value(), IsEmpty());
+  EXPECT_THAT(harness_->companions()->Droppable(other).value(), IsEmpty());
   for (const TenantId of : {tenant(), TenantId::kNone}) {
     EXPECT_THAT(
-        harness_->DroppableCompanions(of).value(),
+        harness_->companions()->Droppable(of).value(),
         ElementsAre(Name{1, "planes", first.generation}, Name{2, "planes", second.generation}));
   }
   EXPECT_THAT(
-      harness_->DropCompanions(tenant()).value(),
+      harness_->companions()->DropAll(tenant()).value(),
       ElementsAre(Name{1, "planes", first.generation}, Name{2, "planes", second.generation}));
   EXPECT_EQ(harness_->Stats(tenant())->num_companions, 1u);
 }
@@ -163,21 +163,22 @@ TEST_F(CatalogCompanions, SegmentsThatCouldHaveOneAreFound) {
   harness_.MustPublish(Range(9, 400));
   EXPECT_THAT(Missing(), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(Missing(200), ElementsAre(2, 3, 4));
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), dropped));
-  ATTNDB_ASSERT_OK(harness_->Quarantine(3, "bits"));
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(4, Planes("graph")));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), dropped));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(3, "bits"));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(4, Planes("graph")));
   EXPECT_THAT(Missing(), ElementsAre(1, 4));
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(4, Planes()));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(4, Planes()));
   EXPECT_THAT(Missing(), ElementsAre(1));
-  const TenantId other = harness_->EnsureTenant("other")->id;
-  EXPECT_THAT(harness_->SegmentsWithout(other, {"planes", 1}).value(), IsEmpty());
-  EXPECT_THAT(harness_->SegmentsWithout(TenantId::kNone, {"planes", 1}).value(), ElementsAre(1));
+  const TenantId other = harness_->owners()->EnsureTenant("other")->id;
+  EXPECT_THAT(harness_->companions()->SegmentsWithout(other, {"planes", 1}).value(), IsEmpty());
+  EXPECT_THAT(harness_->companions()->SegmentsWithout(TenantId::kNone, {"planes", 1}).value(),
+              ElementsAre(1));
 }
 
 TEST_F(CatalogCompanions, GenerationsAreNeverUsedAgain) {
   std::vector<uint64_t> generations;
   for (int i = 0; i < 100; ++i) {
-    generations.push_back(harness_->ReserveGeneration().value());
+    generations.push_back(harness_->companions()->ReserveGeneration().value());
     if (i % 30 == 0) harness_.Reopen();
   }
   EXPECT_TRUE(std::ranges::is_sorted(generations));

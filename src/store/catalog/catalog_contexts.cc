@@ -1,10 +1,9 @@
-// Contexts: finding, describing, keeping and dropping them.
+#include "store/catalog/catalog_contexts.h"
 
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "store/catalog/catalog.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
 #include "store/catalog/counters.h"
@@ -76,70 +75,77 @@ std::string IdLabel(ContextId id) {
 
 std::string ContextRecord::Label() const { return name.empty() ? IdLabel(id) : name; }
 
-Result<ContextRow> Catalog::RequireContext(TenantId tenant, ContextId context) const {
+Result<ContextRow> CatalogContexts::Require(TenantId tenant, ContextId context) const {
   ATTNDB_ASSIGN_OR_RETURN(std::optional<ContextRow> row,
-                          FindContextRow(database_.get(), tenant, context));
+                          FindContextRow(core_->database(), tenant, context));
   if (!row.has_value()) return NoSuchContext(IdLabel(context));
-  row->record.last_access_us = LastAccess(context, row->record.last_access_us);
+  row->record.last_access_us = core_->LastAccess(context, row->record.last_access_us);
   return *std::move(row);
 }
 
-Result<ContextRecord> Catalog::FindContext(TenantId tenant, std::string_view context) const {
+Result<ContextRecord> CatalogContexts::Find(TenantId tenant, std::string_view context) const {
   const std::optional<ContextId> id = ParseContextId(context);
-  if (id.has_value()) return GetContext(tenant, *id);
+  if (id.has_value()) return Get(tenant, *id);
   ATTNDB_RETURN_IF_ERROR(CheckContextName(context));
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   ATTNDB_ASSIGN_OR_RETURN(std::optional<ContextRow> row,
-                          FindContextRow(database_.get(), tenant, context));
+                          FindContextRow(core_->database(), tenant, context));
   if (!row.has_value()) return NoSuchContext(std::string("\"").append(context).append("\""));
-  row->record.last_access_us = LastAccess(row->record.id, row->record.last_access_us);
+  row->record.last_access_us = core_->LastAccess(row->record.id, row->record.last_access_us);
   return std::move(row->record);
 }
 
-Result<ContextRecord> Catalog::GetContext(TenantId tenant, ContextId context) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  ATTNDB_ASSIGN_OR_RETURN(ContextRow row, RequireContext(tenant, context));
+Result<ContextRecord> CatalogContexts::Find(std::string_view tenant,
+                                            std::string_view context) const {
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, owners_->FindTenant(tenant));
+  return Find(owner.id, context);
+}
+
+Result<ContextRecord> CatalogContexts::Get(TenantId tenant, ContextId context) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  ATTNDB_ASSIGN_OR_RETURN(ContextRow row, Require(tenant, context));
   return std::move(row.record);
 }
 
-Result<std::vector<ContextRecord>> Catalog::List(TenantId tenant) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+Result<std::vector<ContextRecord>> CatalogContexts::List(TenantId tenant) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   ATTNDB_ASSIGN_OR_RETURN(
       std::vector<ContextRow> rows,
-      ReadAll<ContextRow>(database_->Select("SELECT " ATTNDB_CONTEXT_COLUMNS
-                                            " FROM contexts WHERE tenant = ? ORDER BY id",
-                                            tenant),
+      ReadAll<ContextRow>(core_->database()->Select("SELECT " ATTNDB_CONTEXT_COLUMNS
+                                                    " FROM contexts WHERE tenant = ? ORDER BY id",
+                                                    tenant),
                           ReadContext));
   std::vector<ContextRecord> contexts;
   contexts.reserve(rows.size());
   for (ContextRow& row : rows) {
-    row.record.last_access_us = LastAccess(row.record.id, row.record.last_access_us);
+    row.record.last_access_us = core_->LastAccess(row.record.id, row.record.last_access_us);
     contexts.push_back(std::move(row.record));
   }
   return contexts;
 }
 
-Result<ContextDetail> Catalog::Describe(TenantId tenant, ContextId context) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  ATTNDB_ASSIGN_OR_RETURN(ContextRow row, RequireContext(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain, LoadChain(database_.get(), context));
-  return Describer(database_.get()).Describe(std::move(row.record), chain);
+Result<ContextDetail> CatalogContexts::Describe(TenantId tenant, ContextId context) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  ATTNDB_ASSIGN_OR_RETURN(ContextRow row, Require(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
+                          LoadChain(core_->database(), context));
+  return Describer(core_->database()).Describe(std::move(row.record), chain);
 }
 
-Result<std::vector<ContextDetail>> Catalog::DescribeAll(
+Result<std::vector<ContextDetail>> CatalogContexts::DescribeAll(
     std::span<const ContextRecord> contexts) const {
   std::vector<ContextDetail> details;
   details.reserve(contexts.size());
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  Describer describer(database_.get());
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  Describer describer(core_->database());
   for (const ContextRecord& context : contexts) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
-                            LoadChain(database_.get(), context.id));
+                            LoadChain(core_->database(), context.id));
     if (chain.empty()) continue;  // Dropped meanwhile.
     ATTNDB_ASSIGN_OR_RETURN(ContextDetail detail, describer.Describe(context, chain));
     details.push_back(std::move(detail));
@@ -147,83 +153,102 @@ Result<std::vector<ContextDetail>> Catalog::DescribeAll(
   return details;
 }
 
-Result<std::vector<ChainLink>> Catalog::Chain(ContextId context) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<ChainLink> chain, LoadChain(database_.get(), context));
+Result<std::vector<ChainLink>> CatalogContexts::Chain(ContextId context) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<ChainLink> chain, LoadChain(core_->database(), context));
   if (chain.empty()) return NoSuchContext(IdLabel(context));
   return chain;
 }
 
-Status Catalog::Pin(TenantId tenant, ContextId context, bool pinned) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  ATTNDB_RETURN_IF_ERROR(RequireContext(tenant, context).status());
-  ATTNDB_RETURN_IF_ERROR(
-      database_->Run("UPDATE contexts SET pinned = ? WHERE id = ?", pinned, context));
-  return Commit(&transaction);
+Result<std::vector<TokenId>> CatalogContexts::Tokens(ContextId context) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  Query query =
+      core_->database()->Select("SELECT leaf, num_tokens FROM contexts WHERE id = ?", context);
+  ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+  if (!found) {
+    return Status::NotFound("no context #" + std::to_string(static_cast<int64_t>(context)));
+  }
+  return PrefixIndex(core_->database())
+      .Tokens(static_cast<NodeId>(query.Int(0)), static_cast<uint64_t>(query.Int(1)));
 }
 
-Status Catalog::SetTtl(TenantId tenant, ContextId context,
-                       std::optional<std::chrono::seconds> ttl) {
+Result<uint64_t> CatalogContexts::CommonPrefix(ContextId context,
+                                               std::span<const TokenId> tokens) const {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> stored, Tokens(context));
+  const auto end = std::ranges::mismatch(tokens, stored).in1;
+  return static_cast<uint64_t>(end - tokens.begin());
+}
+
+void CatalogContexts::Touch(ContextId context) { core_->Touch(context); }
+
+Status CatalogContexts::Pin(TenantId tenant, ContextId context, bool pinned) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(Require(tenant, context).status());
+  ATTNDB_RETURN_IF_ERROR(
+      core_->database()->Run("UPDATE contexts SET pinned = ? WHERE id = ?", pinned, context));
+  return core_->Commit(&transaction);
+}
+
+Status CatalogContexts::SetTtl(TenantId tenant, ContextId context,
+                               std::optional<std::chrono::seconds> ttl) {
   ATTNDB_RETURN_IF_ERROR(CheckTtl(ttl));
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  ATTNDB_RETURN_IF_ERROR(RequireContext(tenant, context).status());
-  ATTNDB_RETURN_IF_ERROR(
-      database_->Run("UPDATE contexts SET ttl_s = ? WHERE id = ?", TtlSeconds(ttl), context));
-  return Commit(&transaction);
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(Require(tenant, context).status());
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run("UPDATE contexts SET ttl_s = ? WHERE id = ?",
+                                                TtlSeconds(ttl), context));
+  return core_->Commit(&transaction);
 }
 
-Result<DropOutcome> Catalog::Drop(TenantId tenant, ContextId context) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  ATTNDB_ASSIGN_OR_RETURN(ContextRow row, RequireContext(tenant, context));
+Result<DropOutcome> CatalogContexts::Drop(TenantId tenant, ContextId context) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_ASSIGN_OR_RETURN(ContextRow row, Require(tenant, context));
   std::vector<SegmentId> released;
-  ATTNDB_RETURN_IF_ERROR(DropContext(database_.get(), row, &released));
+  ATTNDB_RETURN_IF_ERROR(DropContext(core_->database(), row, &released));
   DropOutcome outcome;
   outcome.dropped.push_back(std::move(row.record));
-  ATTNDB_ASSIGN_OR_RETURN(outcome.unreferenced, Unreferenced(database_.get(), std::move(released)));
-  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  ATTNDB_ASSIGN_OR_RETURN(outcome.unreferenced,
+                          Unreferenced(core_->database(), std::move(released)));
+  ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return outcome;
 }
 
-Result<uint64_t> Catalog::UsageBytes(TenantId tenant) const {
-  ATTNDB_ASSIGN_OR_RETURN(const CatalogStats stats, Stats(tenant));
-  return stats.file_bytes;
-}
-
-Result<DropOutcome> Catalog::Expire(std::span<const ContextId> in_use) {
+Result<DropOutcome> CatalogContexts::Expire(std::span<const ContextId> in_use) {
   const std::unordered_set<ContextId> used(in_use.begin(), in_use.end());
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
   ATTNDB_ASSIGN_OR_RETURN(
       std::vector<ContextRow> rows,
       ReadAll<ContextRow>(
-          database_->Select("SELECT " ATTNDB_CONTEXT_COLUMNS
-                            " FROM contexts INDEXED BY contexts_by_expiry "
-                            "WHERE ttl_s IS NOT NULL AND NOT pinned "
-                            "AND last_access_us + ttl_s * 1000000 <= ? ORDER BY id DESC",
-                            Now()),
+          core_->database()->Select("SELECT " ATTNDB_CONTEXT_COLUMNS
+                                    " FROM contexts INDEXED BY contexts_by_expiry "
+                                    "WHERE ttl_s IS NOT NULL AND NOT pinned "
+                                    "AND last_access_us + ttl_s * 1000000 <= ? ORDER BY id DESC",
+                                    core_->Now()),
           ReadContext));
   std::erase_if(rows, [&](const ContextRow& row) { return used.contains(row.record.id); });
   DropOutcome outcome;
   if (rows.empty()) return outcome;
   std::vector<SegmentId> released;
   for (ContextRow& row : rows) {
-    ATTNDB_RETURN_IF_ERROR(DropContext(database_.get(), row, &released));
+    ATTNDB_RETURN_IF_ERROR(DropContext(core_->database(), row, &released));
     outcome.dropped.push_back(std::move(row.record));
   }
-  ATTNDB_ASSIGN_OR_RETURN(outcome.unreferenced, Unreferenced(database_.get(), std::move(released)));
-  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  ATTNDB_ASSIGN_OR_RETURN(outcome.unreferenced,
+                          Unreferenced(core_->database(), std::move(released)));
+  ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return outcome;
 }
 
-Result<bool> Catalog::AnyExpired() const {
-  const int64_t now = Now();
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  Query query = database_->Select(
+Result<bool> CatalogContexts::AnyExpired() const {
+  const int64_t now = core_->Now();
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  Query query = core_->database()->Select(
       "SELECT id, last_access_us, ttl_s FROM contexts INDEXED BY contexts_by_expiry "
       "WHERE ttl_s IS NOT NULL AND NOT pinned "
       "AND last_access_us + ttl_s * 1000000 <= ?",
@@ -231,15 +256,10 @@ Result<bool> Catalog::AnyExpired() const {
   while (true) {
     ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
     if (!found) return false;
-    const int64_t last_access = LastAccess(static_cast<ContextId>(query.Int(0)), query.Int(1));
+    const int64_t last_access =
+        core_->LastAccess(static_cast<ContextId>(query.Int(0)), query.Int(1));
     if (IsExpired(/*pinned=*/false, query.OptionalInt(2), last_access, now)) return true;
   }
-}
-
-Result<CatalogStats> Catalog::Stats(TenantId tenant) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  return LoadTenantUses(database_.get(), tenant);
 }
 
 }  // namespace attndb::store

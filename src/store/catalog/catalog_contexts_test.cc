@@ -15,8 +15,8 @@ using ::testing::IsEmpty;
 
 TEST_F(CatalogTest, AContextIsFoundByNameAndById) {
   const ContextId id = harness_.MustPublish(Range(0, 3), {.name = "doc"});
-  EXPECT_EQ(harness_->FindContext(tenant(), "doc")->id, id);
-  EXPECT_EQ(harness_->FindContext(tenant(), "#1")->id, id);
+  EXPECT_EQ(harness_->contexts()->Find(tenant(), "doc")->id, id);
+  EXPECT_EQ(harness_->contexts()->Find(tenant(), "#1")->id, id);
   EXPECT_EQ(Get(id).Label(), "doc");
   EXPECT_EQ(Get(harness_.MustPublish({1})).Label(), "#2");
 }
@@ -24,19 +24,21 @@ TEST_F(CatalogTest, AContextIsFoundByNameAndById) {
 TEST_F(CatalogTest, AnotherTenantsContextLooksLikeNone) {
   const ContextId id = harness_.MustPublish(Range(0, 100), {.name = "doc"});
   const TenantId mine = tenant();
-  const TenantId other = harness_->EnsureTenant("other")->id;
-  EXPECT_EQ(harness_->FindContext(other, "doc").status(), Status::NotFound("no context \"doc\""));
-  EXPECT_EQ(harness_->FindContext(mine, "dog").status(), Status::NotFound("no context \"dog\""));
-  EXPECT_EQ(harness_->FindContext(other, "#1").status(), Status::NotFound("no context #1"));
-  EXPECT_EQ(harness_->FindContext(mine, "#9").status(), Status::NotFound("no context #9"));
-  EXPECT_EQ(harness_->Drop(other, id).status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(harness_->Pin(other, id, true).code(), StatusCode::kNotFound);
-  EXPECT_EQ(harness_->SetTtl(other, id, seconds(1)).code(), StatusCode::kNotFound);
-  EXPECT_EQ(harness_->Describe(other, id).status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(harness_->List(other).value(), IsEmpty());
+  const TenantId other = harness_->owners()->EnsureTenant("other")->id;
+  EXPECT_EQ(harness_->contexts()->Find(other, "doc").status(),
+            Status::NotFound("no context \"doc\""));
+  EXPECT_EQ(harness_->contexts()->Find(mine, "dog").status(),
+            Status::NotFound("no context \"dog\""));
+  EXPECT_EQ(harness_->contexts()->Find(other, "#1").status(), Status::NotFound("no context #1"));
+  EXPECT_EQ(harness_->contexts()->Find(mine, "#9").status(), Status::NotFound("no context #9"));
+  EXPECT_EQ(harness_->contexts()->Drop(other, id).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(harness_->contexts()->Pin(other, id, true).code(), StatusCode::kNotFound);
+  EXPECT_EQ(harness_->contexts()->SetTtl(other, id, seconds(1)).code(), StatusCode::kNotFound);
+  EXPECT_EQ(harness_->contexts()->Describe(other, id).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(harness_->contexts()->List(other).value(), IsEmpty());
   harness_.set_tenant(other);
   EXPECT_FALSE(harness_.Longest(Range(0, 100)).has_value());
-  EXPECT_EQ(harness_->UsageBytes(other).value(), 0u);
+  EXPECT_EQ(harness_->Stats(other)->file_bytes, 0u);
   harness_.MustPublish(Range(0, 50), {.name = "doc"});  // The same name is free here.
   EXPECT_EQ(harness_.Longest(Range(0, 100))->num_tokens, 50u);
 }
@@ -45,7 +47,7 @@ TEST_F(CatalogTest, DescribeTellsWhatIsShared) {
   const ContextId first = harness_.MustPublish(Range(0, 100), {.name = "first"});
   const ContextId second = harness_.MustPublish(Range(0, 150), {.base = first, .num_shared = 60});
   const uint64_t token_bytes = TestSpec().KvBytesPerToken();
-  ContextDetail detail = harness_->Describe(tenant(), second).value();
+  ContextDetail detail = harness_->contexts()->Describe(tenant(), second).value();
   ASSERT_EQ(detail.chain.size(), 2u);
   EXPECT_EQ(detail.chain[0].num_tokens_used, 60u);
   EXPECT_EQ(detail.chain[0].num_contexts, 2u);
@@ -54,8 +56,8 @@ TEST_F(CatalogTest, DescribeTellsWhatIsShared) {
   EXPECT_EQ(detail.file_bytes, 190 * token_bytes + 2 * 4096);
   EXPECT_EQ(detail.query_bytes, 200u);
   EXPECT_EQ(detail.retained_bytes, 0u);
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), first));
-  detail = harness_->Describe(tenant(), second).value();
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), first));
+  detail = harness_->contexts()->Describe(tenant(), second).value();
   EXPECT_EQ(detail.retained_bytes, 40 * token_bytes);
   EXPECT_EQ(detail.own_bytes, detail.file_bytes);
 }
@@ -64,15 +66,16 @@ TEST_F(CatalogTest, TtlCountsFromTheLastAccess) {
   const ContextId id = harness_.MustPublish(Range(0, 10), {.ttl = seconds(10)});
   const ContextId pinned = harness_.MustPublish(Range(0, 5), {.ttl = seconds(1), .pin = true});
   harness_.now_us += 9'000'000;
-  harness_->Touch(id);
+  harness_->contexts()->Touch(id);
   harness_.now_us += 9'999'999;
-  EXPECT_FALSE(harness_->AnyExpired().value());
+  EXPECT_FALSE(harness_->contexts()->AnyExpired().value());
   EXPECT_EQ(harness_.Longest(Range(0, 10))->num_tokens, 10u);
   harness_.now_us += 1;
-  EXPECT_TRUE(harness_->AnyExpired().value());
+  EXPECT_TRUE(harness_->contexts()->AnyExpired().value());
   EXPECT_EQ(harness_.Longest(Range(0, 10)), (PrefixMatch{pinned, 5}));
-  EXPECT_THAT(harness_->Expire(std::vector{id})->dropped, IsEmpty());  // A session uses it.
-  const DropOutcome outcome = harness_->Expire({}).value();
+  EXPECT_THAT(harness_->contexts()->Expire(std::vector{id})->dropped,
+              IsEmpty());  // A session uses it.
+  const DropOutcome outcome = harness_->contexts()->Expire({}).value();
   ASSERT_EQ(outcome.dropped.size(), 1u);
   EXPECT_EQ(outcome.dropped[0].id, id);
   EXPECT_THAT(outcome.unreferenced, ElementsAre(1));
@@ -80,11 +83,13 @@ TEST_F(CatalogTest, TtlCountsFromTheLastAccess) {
 
 TEST_F(CatalogTest, TtlHasLimits) {
   const ContextId id = harness_.MustPublish(Range(0, 10));
-  EXPECT_EQ(harness_->SetTtl(tenant(), id, seconds(-1)).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(harness_->SetTtl(tenant(), id, seconds::max()).code(), StatusCode::kInvalidArgument);
-  ATTNDB_EXPECT_OK(harness_->SetTtl(tenant(), id, seconds(5)));
+  EXPECT_EQ(harness_->contexts()->SetTtl(tenant(), id, seconds(-1)).code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(harness_->contexts()->SetTtl(tenant(), id, seconds::max()).code(),
+            StatusCode::kInvalidArgument);
+  ATTNDB_EXPECT_OK(harness_->contexts()->SetTtl(tenant(), id, seconds(5)));
   EXPECT_EQ(Get(id).ttl_seconds, 5);
-  ATTNDB_EXPECT_OK(harness_->SetTtl(tenant(), id, std::nullopt));
+  ATTNDB_EXPECT_OK(harness_->contexts()->SetTtl(tenant(), id, std::nullopt));
   EXPECT_EQ(Get(id).ttl_seconds, std::nullopt);
 }
 

@@ -86,14 +86,15 @@ class CatalogCost : public ::testing::Test {
 
 TEST_F(CatalogCost, IsCounted) {
   total = {};
-  ATTNDB_EXPECT_OK((*few_)->List(few_->tenant()));
+  ATTNDB_EXPECT_OK((*few_)->contexts()->List(few_->tenant()));
   EXPECT_GT(total.num_steps, kFew);
   EXPECT_LT(total.num_steps, kMany);
   total = {};
-  ATTNDB_EXPECT_OK((*many_)->List(many_->tenant()));
+  ATTNDB_EXPECT_OK((*many_)->contexts()->List(many_->tenant()));
   EXPECT_GT(total.num_steps, kMany);
   total = {};
-  ATTNDB_EXPECT_OK((*few_)->KnownObjects());  // Which reads the table of segments from end to end.
+  ATTNDB_EXPECT_OK(
+      (*few_)->companions()->KnownObjects());  // Which reads the table of segments from end to end.
   EXPECT_GE(total.num_scanned, kFew);
 }
 
@@ -101,17 +102,17 @@ TEST_F(CatalogCost, OfALookup) {
   Expect([](CatalogHarness* store) {
     EXPECT_EQ(store->Longest(TokensOf(7))->num_tokens, kPrefixTokens + 3);
     EXPECT_EQ(store->Longest(Range(0, 150))->num_tokens, 150u);
-    EXPECT_FALSE((*store)->AnyExpired().value());
-    EXPECT_EQ((*store)->Chain(ContextId{9})->size(), 2u);
-    ATTNDB_EXPECT_OK((*store)->FindContext(store->tenant(), "prefix"));
-    ATTNDB_EXPECT_OK((*store)->WishesOf(1));
-    (*store)->Touch(ContextId{9});
+    EXPECT_FALSE((*store)->contexts()->AnyExpired().value());
+    EXPECT_EQ((*store)->contexts()->Chain(ContextId{9})->size(), 2u);
+    ATTNDB_EXPECT_OK((*store)->contexts()->Find(store->tenant(), "prefix"));
+    ATTNDB_EXPECT_OK((*store)->companions()->WishesOf(1));
+    (*store)->contexts()->Touch(ContextId{9});
   });
 }
 
 TEST_F(CatalogCost, OfDescribingWhatAllShare) {
   Expect([](CatalogHarness* store) {
-    const auto detail = (*store)->Describe(store->tenant(), ContextId{9});
+    const auto detail = (*store)->contexts()->Describe(store->tenant(), ContextId{9});
     EXPECT_GE(detail->chain[0].num_contexts, static_cast<uint32_t>(kFew));
     EXPECT_GE((*store)->Stats(store->tenant())->num_contexts, static_cast<uint64_t>(kFew));
   });
@@ -120,7 +121,8 @@ TEST_F(CatalogCost, OfDescribingWhatAllShare) {
 TEST_F(CatalogCost, OfAPublishThatEvicts) {
   int next = kMany;
   Expect([&](CatalogHarness* store) {
-    const auto evictions = (*store)->ChooseEvictions({store->tenant(), {}, 1, true}).value();
+    const auto evictions =
+        (*store)->contexts()->ChooseEvictions({store->tenant(), {}, 1, true}).value();
     EXPECT_EQ(evictions.contexts.size(), 1u);
     PublishRequest request;
     request.tenant = store->tenant();
@@ -131,54 +133,59 @@ TEST_F(CatalogCost, OfAPublishThatEvicts) {
     request.num_shared = kPrefixTokens;
     request.evict = evictions.contexts;
     SegmentRecord segment;
-    segment.id = (*store)->ReserveSegmentId().value();
+    segment.id = (*store)->segments()->ReserveId().value();
     segment.first_position = kPrefixTokens;
     segment.num_tokens = 3;
     segment.file_bytes = 4096;
     request.new_segments = {segment};
     request.chain = {{1, kPrefixTokens}, {segment.id, 3}};
-    ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome outcome, (*store)->Publish(request));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome outcome,
+                                (*store)->contexts()->Publish(request));
     EXPECT_EQ(outcome.num_evicted, 1u);
-    ATTNDB_EXPECT_OK((*store)->RemoveSegments(outcome.unreferenced));
+    ATTNDB_EXPECT_OK((*store)->segments()->Remove(outcome.unreferenced));
   });
 }
 
 TEST_F(CatalogCost, OfADropAndAnExpiry) {
   int next = kMany;
   Expect([&](CatalogHarness* store) {
-    ATTNDB_EXPECT_OK((*store)->Drop(store->tenant(), Publish(store, next++)));
+    ATTNDB_EXPECT_OK((*store)->contexts()->Drop(store->tenant(), Publish(store, next++)));
     const ContextId expiring = Publish(store, next++);
-    ATTNDB_EXPECT_OK((*store)->SetTtl(store->tenant(), expiring, std::chrono::seconds(0)));
-    EXPECT_EQ((*store)->Expire({})->dropped.size(), 1u);
+    ATTNDB_EXPECT_OK(
+        (*store)->contexts()->SetTtl(store->tenant(), expiring, std::chrono::seconds(0)));
+    EXPECT_EQ((*store)->contexts()->Expire({})->dropped.size(), 1u);
   });
 }
 
 TEST_F(CatalogCost, OfACompactWithNothingToDo) {
   for (CatalogHarness* const store : {few_.get(), many_.get()}) {
-    ATTNDB_EXPECT_OK((*store)->Settle((*store)->UnsettledSegments(store->tenant()).value()));
+    ATTNDB_EXPECT_OK(
+        (*store)->segments()->Settle((*store)->segments()->Unsettled(store->tenant()).value()));
   }
   Expect([&](CatalogHarness* store) {
-    ATTNDB_EXPECT_OK((*store)->UnsettleForLength(store->tenant(), 0));
-    EXPECT_THAT((*store)->UnsettledSegments(store->tenant()).value(), ::testing::IsEmpty());
+    ATTNDB_EXPECT_OK((*store)->segments()->UnsettleForLength(store->tenant(), 0));
+    EXPECT_THAT((*store)->segments()->Unsettled(store->tenant()).value(), ::testing::IsEmpty());
     // All but the prefix are too short.
-    EXPECT_EQ((*store)->SegmentsWithout(store->tenant(), {"planes", 100})->size(), 1u);
-    EXPECT_THAT((*store)->Wishes(store->tenant()).value(), ::testing::IsEmpty());
+    EXPECT_EQ((*store)->companions()->SegmentsWithout(store->tenant(), {"planes", 100})->size(),
+              1u);
+    EXPECT_THAT((*store)->companions()->Wishes(store->tenant()).value(), ::testing::IsEmpty());
   });
 }
 
 TEST_F(CatalogCost, OfACompactAfterAPublish) {
   for (CatalogHarness* const store : {few_.get(), many_.get()}) {
-    ATTNDB_EXPECT_OK((*store)->Settle((*store)->UnsettledSegments(store->tenant()).value()));
+    ATTNDB_EXPECT_OK(
+        (*store)->segments()->Settle((*store)->segments()->Unsettled(store->tenant()).value()));
   }
   int next = kMany;
   Expect([&](CatalogHarness* store) {
     const ContextId context = Publish(store, next++);
-    const auto segments = (*store)->UnsettledSegments(store->tenant()).value();
+    const auto segments = (*store)->segments()->Unsettled(store->tenant()).value();
     EXPECT_EQ(segments.size(), 2u);
-    const auto contexts = (*store)->ContextsToCompact(segments).value();
+    const auto contexts = (*store)->segments()->ContextsToCompact(segments).value();
     EXPECT_LE(contexts.size(), 2u);
     EXPECT_EQ(contexts.back(), context);
-    ATTNDB_EXPECT_OK((*store)->Settle(segments));
+    ATTNDB_EXPECT_OK((*store)->segments()->Settle(segments));
   });
 }
 
@@ -187,10 +194,11 @@ TEST_F(CatalogCost, OfAMergeOfWhatOneContextHas) {
   Expect([&](CatalogHarness* store) {
     const ContextId context = Publish(store, next++);
     MergeRequest request;
-    request.run = (*store)->Chain(context).value();
-    request.merged.id = (*store)->ReserveSegmentId().value();
+    request.run = (*store)->contexts()->Chain(context).value();
+    request.merged.id = (*store)->segments()->ReserveId().value();
     request.merged.num_tokens = kPrefixTokens + 3;
-    ATTNDB_ASSERT_OK_AND_ASSIGN(const MergeOutcome outcome, (*store)->ReplaceRun(request));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const MergeOutcome outcome,
+                                (*store)->segments()->ReplaceRun(request));
     EXPECT_EQ(outcome.changed.size(), 1u);
   });
 }

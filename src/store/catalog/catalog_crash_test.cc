@@ -39,7 +39,7 @@ std::vector<TokenId> TokensOf(int i) { return Range(i, static_cast<size_t>(30 + 
   harness->Reopen();
   for (int i = 0;; ++i) {
     const ContextId id = harness->MustPublish(TokensOf(i), {.name = "c" + std::to_string(i)});
-    if (i % 3 == 2) (void)(*harness)->Drop(harness->tenant(), id).value();
+    if (i % 3 == 2) (void)(*harness)->contexts()->Drop(harness->tenant(), id).value();
     if (write(pipe_fd, &i, sizeof(i)) != sizeof(i)) _exit(1);
   }
 }
@@ -70,13 +70,13 @@ TEST(CatalogCrash, AKilledProcessLosesNothingAcknowledged) {
     EXPECT_THAT(harness->Verify().value(), IsEmpty());
     for (int i = 0; i <= acknowledged; ++i) {
       const std::string name = "c" + std::to_string(i);
-      const Result<ContextRecord> found = harness->FindContext(harness.tenant(), name);
+      const Result<ContextRecord> found = harness->contexts()->Find(harness.tenant(), name);
       EXPECT_EQ(found.ok(), i % 3 != 2) << name << ": " << found.status();
       if (!found.ok()) continue;
-      EXPECT_EQ(harness->Tokens(found->id).value(), TokensOf(i));
+      EXPECT_EQ(harness->contexts()->Tokens(found->id).value(), TokensOf(i));
     }
     // At most the step that was under way is there as well.
-    EXPECT_LE(harness->List(harness.tenant())->size(),
+    EXPECT_LE(harness->contexts()->List(harness.tenant())->size(),
               static_cast<size_t>(acknowledged + 1 - (acknowledged + 1) / 3 + 1));
   }
   std::printf("%d publishes acknowledged before 25 kills\n", num_acknowledged_total);
@@ -130,14 +130,15 @@ TEST(CatalogHandles, AReaderRefusesToWrite) {
   const ContextId id = harness.MustPublish(Range(0, 10));
   const TenantId tenant = harness.tenant();
   const auto reader = harness.Open(/*read_only=*/true).value();
-  EXPECT_THAT(reader->Drop(tenant, id), FailsWith(StatusCode::kReadOnly, HasSubstr("read-only")));
-  EXPECT_EQ(reader->EnsureTenant("new").status().code(), StatusCode::kReadOnly);
-  EXPECT_EQ(reader->EnsureTenant("default")->id, tenant);
-  EXPECT_EQ(reader->Pin(tenant, id, true).code(), StatusCode::kReadOnly);
-  EXPECT_EQ(reader->ReserveSegmentId().status().code(), StatusCode::kReadOnly);
-  EXPECT_EQ(reader->Quarantine(1, "x").status().code(), StatusCode::kReadOnly);
-  EXPECT_EQ(reader->Expire({}).status().code(), StatusCode::kReadOnly);
-  reader->Touch(id);
+  EXPECT_THAT(reader->contexts()->Drop(tenant, id),
+              FailsWith(StatusCode::kReadOnly, HasSubstr("read-only")));
+  EXPECT_EQ(reader->owners()->EnsureTenant("new").status().code(), StatusCode::kReadOnly);
+  EXPECT_EQ(reader->owners()->EnsureTenant("default")->id, tenant);
+  EXPECT_EQ(reader->contexts()->Pin(tenant, id, true).code(), StatusCode::kReadOnly);
+  EXPECT_EQ(reader->segments()->ReserveId().status().code(), StatusCode::kReadOnly);
+  EXPECT_EQ(reader->segments()->Quarantine(1, "x").status().code(), StatusCode::kReadOnly);
+  EXPECT_EQ(reader->contexts()->Expire({}).status().code(), StatusCode::kReadOnly);
+  reader->contexts()->Touch(id);
   EXPECT_EQ(reader->FlushTouches().code(), StatusCode::kReadOnly);
 }
 
@@ -149,11 +150,11 @@ TEST(CatalogHandles, ReadersAndTheWriterRunAtTheSameTime) {
     threads.emplace_back([&, i] {
       // Two with a handle of their own, one beside the writer on its handle.
       const auto own = i < 2 ? harness.Open(/*read_only=*/true).value() : nullptr;
-      const Catalog& catalog = own != nullptr ? *own : *harness;
+      Catalog& catalog = own != nullptr ? *own : *harness;
       uint64_t longest = 0;
       while (!done) {
         const std::vector<TokenId> tokens = Range(0, 5000);
-        const auto match = catalog.LongestPrefix(harness.Query(tokens)).value();
+        const auto match = catalog.prefixes()->Longest(harness.Query(tokens)).value();
         const uint64_t num_tokens = match.has_value() ? match->num_tokens : 0;
         EXPECT_GE(num_tokens, longest);
         EXPECT_EQ(num_tokens % 30, 0u);
@@ -216,10 +217,12 @@ TEST(CatalogHandles, AFullDiskIsReportedAndChangesNothing) {
     }
     EXPECT_EQ(outcome.status().code(), StatusCode::kResourceExhausted) << outcome.status();
     EXPECT_GT(num_published, 3);
-    EXPECT_EQ(harness->List(harness.tenant())->size(), static_cast<size_t>(num_published));
+    EXPECT_EQ(harness->contexts()->List(harness.tenant())->size(),
+              static_cast<size_t>(num_published));
     EXPECT_THAT(harness->Verify().value(), IsEmpty());
     harness.Reopen();
-    EXPECT_EQ(harness->List(harness.tenant())->size(), static_cast<size_t>(num_published));
+    EXPECT_EQ(harness->contexts()->List(harness.tenant())->size(),
+              static_cast<size_t>(num_published));
     EXPECT_THAT(harness->Verify().value(), IsEmpty());
   }
   EXPECT_EQ(umount(mount_point.path().c_str()), 0);

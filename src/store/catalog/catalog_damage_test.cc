@@ -27,13 +27,16 @@ class CatalogDamage : public ::testing::Test {
     harness_.MustPublish(Range(0, 200), {.ttl = std::chrono::seconds(1000), .pin = true});
     const ContextId large = harness_.MustPublish(Range(5, 3000));
     const ContextId bad = harness_.MustPublish(Range(7, 70), {.name = "bad"});
-    EXPECT_TRUE(harness_->Quarantine(harness_->Chain(bad)->front().segment, "test").ok());
-    EXPECT_TRUE(harness_->PublishCompanion(1, {.kind = "planes", .generation = 7}).ok());
-    EXPECT_TRUE(harness_->DeclareEqual("weights", "others").ok());
+    EXPECT_TRUE(harness_->segments()
+                    ->Quarantine(harness_->contexts()->Chain(bad)->front().segment, "test")
+                    .ok());
+    EXPECT_TRUE(harness_->companions()->Publish(1, {.kind = "planes", .generation = 7}).ok());
+    EXPECT_TRUE(harness_->owners()->DeclareEqual("weights", "others").ok());
     harness_.set_spec(TestSpec("others"));
-    harness_.set_tenant(harness_->EnsureTenant("other")->id);
+    harness_.set_tenant(harness_->owners()->EnsureTenant("other")->id);
     harness_.MustPublish(Range(0, 65), {.name = "first", .first_position = 9});
-    EXPECT_TRUE(harness_->Drop(harness_->FindTenant("default").value()->id, large).ok());
+    EXPECT_TRUE(
+        harness_->contexts()->Drop(harness_->owners()->FindTenant("default")->id, large).ok());
     harness_.Reopen();  // Forgets the dropped context's segment, as any writer would.
     harness_.Close();
     good_ = ReadFile(harness_.path());

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "store/catalog/catalog.h"
+#include "store/catalog/catalog_contexts.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/sqlite.h"
 
@@ -81,14 +81,15 @@ Result<SegmentShare> LoadShare(SqliteDatabase* database, SegmentId segment, bool
 
 }  // namespace
 
-Result<Evictions> Catalog::ChooseEvictions(const EvictionRequest& request) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+Result<Evictions> CatalogContexts::ChooseEvictions(const EvictionRequest& request) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   LeastRecentlyUsed oldest(
-      database_->Select("SELECT last_access_us, id FROM contexts INDEXED BY contexts_by_access "
-                        "WHERE tenant = ? AND NOT pinned ORDER BY last_access_us, id",
-                        request.tenant),
-      touched_us_);
+      core_->database()->Select(
+          "SELECT last_access_us, id FROM contexts INDEXED BY contexts_by_access "
+          "WHERE tenant = ? AND NOT pinned ORDER BY last_access_us, id",
+          request.tenant),
+      core_->touched_us());
   Evictions evictions;
   std::unordered_map<SegmentId, SegmentShare> shares;
   while (evictions.freed_bytes < request.missing_bytes &&
@@ -97,12 +98,13 @@ Result<Evictions> Catalog::ChooseEvictions(const EvictionRequest& request) const
     if (context == ContextId::kNone) break;
     if (std::ranges::binary_search(request.in_use, context)) continue;
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
-                            LoadChain(database_.get(), context));
+                            LoadChain(core_->database(), context));
     for (const ChainLink& link : chain) {
       auto share = shares.find(link.segment);
       if (share == shares.end()) {
-        ATTNDB_ASSIGN_OR_RETURN(const SegmentShare loaded,
-                                LoadShare(database_.get(), link.segment, request.with_companions));
+        ATTNDB_ASSIGN_OR_RETURN(
+            const SegmentShare loaded,
+            LoadShare(core_->database(), link.segment, request.with_companions));
         share = shares.emplace(link.segment, loaded).first;
       }
       if (--share->second.num_contexts == 0) evictions.freed_bytes += share->second.bytes;

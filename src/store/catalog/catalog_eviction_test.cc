@@ -26,7 +26,9 @@ class CatalogEviction : public CatalogTest {
   Evictions Choose(uint64_t missing_bytes, std::vector<ContextId> in_use = {},
                    bool with_companions = false) {
     std::ranges::sort(in_use);
-    return harness_->ChooseEvictions({tenant(), in_use, missing_bytes, with_companions}).value();
+    return harness_->contexts()
+        ->ChooseEvictions({tenant(), in_use, missing_bytes, with_companions})
+        .value();
   }
   static uint64_t FileBytes(uint64_t num_tokens) {
     return num_tokens * TestSpec().KvBytesPerToken() + 4096;
@@ -39,9 +41,9 @@ TEST_F(CatalogEviction, BeginsWithWhatWasUsedLongestAgo) {
   const ContextId b = harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
   const ContextId pinned = harness_.MustPublish(Range(50, 10));
   const ContextId used = harness_.MustPublish(Range(60, 10));
-  ATTNDB_ASSERT_OK(harness_->Pin(tenant(), pinned, true));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Pin(tenant(), pinned, true));
   harness_.now_us += 1;
-  harness_->Touch(a);
+  harness_->contexts()->Touch(a);
   Evictions chosen = Choose(kAll, {used});
   EXPECT_THAT(chosen.contexts, ElementsAre(b, a));
   EXPECT_EQ(chosen.freed_bytes, 2 * FileBytes(10));
@@ -70,23 +72,24 @@ TEST_F(CatalogEviction, CompanionsCountWhereTheyAreToCount) {
   harness_.MustPublish(Range(0, 10));
   CompanionRecord companion;
   companion.kind = "planes";
-  companion.generation = harness_->ReserveGeneration().value();
+  companion.generation = harness_->companions()->ReserveGeneration().value();
   companion.file_bytes = 77;
-  ATTNDB_ASSERT_OK(harness_->PublishCompanion(1, companion));
+  ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, companion));
   EXPECT_EQ(Choose(kAll).freed_bytes, FileBytes(10));
   EXPECT_EQ(Choose(kAll, {}, /*with_companions=*/true).freed_bytes, FileBytes(10) + 77);
 }
 
 // By a walk over all contexts and their segments.
 void CatalogEviction::CheckAgainstAWalk(Random* random) {
-  std::vector<ContextRecord> contexts = harness_->List(tenant()).value();
+  std::vector<ContextRecord> contexts = harness_->contexts()->List(tenant()).value();
   std::vector<ContextId> in_use;
   for (const ContextRecord& context : contexts) {
     if (random->OneIn(5)) in_use.push_back(context.id);
   }
   std::map<SegmentId, uint32_t> num_users;
   for (const ContextRecord& context : contexts) {
-    for (const ChainLink& link : harness_->Chain(context.id).value()) ++num_users[link.segment];
+    for (const ChainLink& link : harness_->contexts()->Chain(context.id).value())
+      ++num_users[link.segment];
   }
   std::erase_if(contexts, [&](const ContextRecord& c) {
     return c.pinned || std::ranges::count(in_use, c.id) > 0;
@@ -97,9 +100,9 @@ void CatalogEviction::CheckAgainstAWalk(Random* random) {
   for (const ContextRecord& context : contexts) {
     if (expected.freed_bytes >= missing_bytes) break;
     expected.contexts.push_back(context.id);
-    for (const ChainLink& link : harness_->Chain(context.id).value()) {
+    for (const ChainLink& link : harness_->contexts()->Chain(context.id).value()) {
       if (--num_users[link.segment] > 0) continue;
-      expected.freed_bytes += harness_->GetSegment(link.segment)->file_bytes;
+      expected.freed_bytes += harness_->segments()->Get(link.segment)->file_bytes;
     }
   }
   const Evictions found = Choose(missing_bytes, in_use);
@@ -118,7 +121,7 @@ TEST_F(CatalogEviction, IsThatOfAWalkOverAllContexts) {
       std::vector<TokenId> tokens;
       if (!contexts.empty() && !random.OneIn(4)) {
         options.base = contexts[random.Uniform(contexts.size())];
-        tokens = harness_->Tokens(options.base).value();
+        tokens = harness_->contexts()->Tokens(options.base).value();
         options.num_shared = 1 + random.Uniform(tokens.size());
         tokens.resize(options.num_shared);
       }
@@ -127,10 +130,10 @@ TEST_F(CatalogEviction, IsThatOfAWalkOverAllContexts) {
       contexts.push_back(harness_.MustPublish(tokens, options));
     } else if (random.OneIn(4)) {
       const size_t dropped = random.Uniform(contexts.size());
-      ATTNDB_ASSERT_OK(harness_->Drop(tenant(), contexts[dropped]));
+      ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), contexts[dropped]));
       contexts.erase(contexts.begin() + static_cast<ptrdiff_t>(dropped));
     } else {
-      harness_->Touch(contexts[random.Uniform(contexts.size())]);
+      harness_->contexts()->Touch(contexts[random.Uniform(contexts.size())]);
     }
     CheckAgainstAWalk(&random);
   }

@@ -143,7 +143,7 @@ void CatalogProperty::Publish() {
   added.pinned = options.pin;
   added.last_access_us = harness_.now_us;
   if (options.ttl) added.ttl_s = options.ttl->count();
-  added.chain = harness_->Chain(outcome->id).value();
+  added.chain = harness_->contexts()->Chain(outcome->id).value();
   contexts_[id] = std::move(added);
 }
 
@@ -152,14 +152,15 @@ void CatalogProperty::Drop() {
   const auto context = AnyContext();
   ATTNDB_ASSERT_OK_AND_ASSIGN(
       const DropOutcome outcome,
-      harness_->Drop(harness_.tenant(), static_cast<ContextId>(context->first)));
+      harness_->contexts()->Drop(harness_.tenant(), static_cast<ContextId>(context->first)));
   contexts_.erase(context);
   for (const SegmentId segment : outcome.unreferenced) {
     for (const auto& [id, c] : contexts_) {
       for (const ChainLink& link : c.chain) EXPECT_NE(link.segment, segment);
     }
   }
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto removed, harness_->RemoveSegments(outcome.unreferenced));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto removed,
+                              harness_->segments()->Remove(outcome.unreferenced));
   EXPECT_EQ(IdsOf(removed), outcome.unreferenced);
 }
 
@@ -169,7 +170,7 @@ void CatalogProperty::Quarantine() {
   const SegmentId segment =
       context->second.chain[random_.Uniform(context->second.chain.size())].segment;
   ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextRecord> affected,
-                              harness_->Quarantine(segment, "a test said so"));
+                              harness_->segments()->Quarantine(segment, "a test said so"));
   std::vector<int64_t> expected;
   for (auto& [id, c] : contexts_) {
     for (const ChainLink& link : c.chain) {
@@ -185,7 +186,7 @@ void CatalogProperty::Quarantine() {
 
 void CatalogProperty::Expire() {
   harness_.now_us += static_cast<int64_t>(random_.Uniform(4'000'000));
-  const bool any = harness_->AnyExpired().value();
+  const bool any = harness_->contexts()->AnyExpired().value();
   const bool expected = std::ranges::any_of(contexts_, [&](const auto& c) {
     ModelContext good = c.second;
     good.damaged = false;
@@ -193,7 +194,7 @@ void CatalogProperty::Expire() {
   });
   EXPECT_EQ(any, expected);
   if (!random_.OneIn(4)) return;  // Let expired ones lie for a while: lookups must pass them over.
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const DropOutcome outcome, harness_->Expire({}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DropOutcome outcome, harness_->contexts()->Expire({}));
   for (const ContextRecord& record : outcome.dropped) {
     auto it = contexts_.find(static_cast<int64_t>(record.id));
     ASSERT_NE(it, contexts_.end());
@@ -201,7 +202,7 @@ void CatalogProperty::Expire() {
     EXPECT_FALSE(IsUsable(it->second));
     contexts_.erase(it);
   }
-  EXPECT_FALSE(harness_->AnyExpired().value());
+  EXPECT_FALSE(harness_->contexts()->AnyExpired().value());
 }
 
 void CatalogProperty::Merge() {
@@ -210,19 +211,21 @@ void CatalogProperty::Merge() {
   if (context->second.damaged || context->second.chain.size() < 2) return;
   MergeRequest request;
   request.run = context->second.chain;
-  request.merged.id = harness_->ReserveSegmentId().value();
+  request.merged.id = harness_->segments()->ReserveId().value();
   request.merged.first_position = context->second.first_position;
   for (const ChainLink& link : request.run) request.merged.num_tokens += link.num_tokens_used;
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const MergeOutcome outcome, harness_->ReplaceRun(request));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const MergeOutcome outcome,
+                              harness_->segments()->ReplaceRun(request));
   EXPECT_TRUE(std::ranges::count(outcome.changed, static_cast<ContextId>(context->first)));
-  for (auto& [id, c] : contexts_) c.chain = harness_->Chain(static_cast<ContextId>(id)).value();
+  for (auto& [id, c] : contexts_)
+    c.chain = harness_->contexts()->Chain(static_cast<ContextId>(id)).value();
   EXPECT_EQ(context->second.chain.size(), 1u);
 }
 
 void CatalogProperty::Touch() {
   if (contexts_.empty()) return;
   const auto context = AnyContext();
-  harness_->Touch(static_cast<ContextId>(context->first));
+  harness_->contexts()->Touch(static_cast<ContextId>(context->first));
   context->second.last_access_us = harness_.now_us;
 }
 
@@ -243,12 +246,12 @@ void CatalogProperty::CheckLookups() {
     EXPECT_TRUE(IsUsable(context->second));
     EXPECT_EQ(context->second.first_position, first_position);
     EXPECT_EQ(CommonLength(context->second.tokens, prompt), expected);
-    EXPECT_EQ(harness_->CommonPrefix(match->context, prompt).value(), expected);
+    EXPECT_EQ(harness_->contexts()->CommonPrefix(match->context, prompt).value(), expected);
   }
 }
 
 void CatalogProperty::CheckList() {
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto list, harness_->List(harness_.tenant()));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto list, harness_->contexts()->List(harness_.tenant()));
   ASSERT_EQ(list.size(), contexts_.size());
   auto expected = contexts_.begin();
   for (const ContextRecord& record : list) {
@@ -260,8 +263,8 @@ void CatalogProperty::CheckList() {
     EXPECT_EQ(record.pinned, c.pinned);
     EXPECT_EQ(record.ttl_seconds, c.ttl_s);
     EXPECT_EQ(record.last_access_us, c.last_access_us);
-    EXPECT_EQ(harness_->Tokens(record.id).value(), c.tokens);
-    EXPECT_EQ(harness_->Chain(record.id).value(), c.chain);
+    EXPECT_EQ(harness_->contexts()->Tokens(record.id).value(), c.tokens);
+    EXPECT_EQ(harness_->contexts()->Chain(record.id).value(), c.chain);
   }
 }
 
@@ -275,8 +278,8 @@ void CatalogProperty::CheckUses() {
       num_tokens_kept = std::max(num_tokens_kept, link.num_tokens_used);
     }
   }
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto list, harness_->List(harness_.tenant()));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto details, harness_->DescribeAll(list));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto list, harness_->contexts()->List(harness_.tenant()));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto details, harness_->contexts()->DescribeAll(list));
   ASSERT_EQ(details.size(), contexts_.size());
   for (const ContextDetail& detail : details) {
     for (const ChainSegment& link : detail.chain) {
@@ -285,7 +288,7 @@ void CatalogProperty::CheckUses() {
     }
   }
   CatalogStats expected;
-  for (const SegmentRecord& segment : harness_->Segments(harness_.tenant()).value()) {
+  for (const SegmentRecord& segment : harness_->segments()->List(harness_.tenant()).value()) {
     ++expected.num_segments;
     expected.num_tokens += segment.num_tokens;
     expected.file_bytes += segment.file_bytes;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "store/catalog/catalog.h"
+#include "store/catalog/catalog_contexts.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
 #include "store/catalog/names.h"
@@ -33,9 +33,9 @@ Status CheckRequest(const PublishRequest& request) {
 }
 
 // One transaction's work, step by step.
-class Publisher {
+class Publication {
  public:
-  Publisher(SqliteDatabase* database, const PublishRequest& request, int64_t now_us)
+  Publication(SqliteDatabase* database, const PublishRequest& request, int64_t now_us)
       : database_(database), request_(request), now_us_(now_us), index_(database) {}
 
   Result<PublishOutcome> Run();
@@ -71,7 +71,7 @@ class Publisher {
   PublishOutcome outcome_;
 };
 
-Result<PublishOutcome> Publisher::Run() {
+Result<PublishOutcome> Publication::Run() {
   ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(database_, request_.tenant));
   ATTNDB_ASSIGN_OR_RETURN(model_, LoadModelRow(database_, request_.model));
   tree_ = {tenant.secret, model_.identity, request_.first_position};
@@ -96,12 +96,12 @@ Result<PublishOutcome> Publisher::Run() {
 
 // By drop_base. A base that has grown meanwhile, or is longer than what is shared, holds tokens of
 // others.
-bool Publisher::BaseMayGo() const {
+bool Publication::BaseMayGo() const {
   return request_.drop_base && base_.has_value() && base_->record.name.empty() &&
          !base_->record.pinned && base_->record.num_tokens == request_.num_shared;
 }
 
-bool Publisher::BaseGrows() const {
+bool Publication::BaseGrows() const {
   if (!base_.has_value()) return false;
   const ContextRecord& base = base_->record;
   const bool same_prefix = base.model == request_.model && !base.damaged &&
@@ -111,7 +111,7 @@ bool Publisher::BaseGrows() const {
   return same_prefix && (is_replaced || BaseMayGo());
 }
 
-Status Publisher::FindNameHolder() {
+Status Publication::FindNameHolder() {
   if (request_.name.empty()) return {};
   ATTNDB_ASSIGN_OR_RETURN(holder_, FindContextRow(database_, request_.tenant, request_.name));
   if (!holder_.has_value()) return {};
@@ -128,7 +128,7 @@ Status Publisher::FindNameHolder() {
   return database_->Run("UPDATE contexts SET name = NULL WHERE id = ?", holder_->record.id);
 }
 
-Status Publisher::InsertSegments() {
+Status Publication::InsertSegments() {
   for (SegmentRecord segment : request_.new_segments) {
     segment.tenant = request_.tenant;
     segment.model = request_.model;
@@ -160,7 +160,7 @@ void CutTo(uint64_t num_tokens, std::vector<ChainLink>* chain) {
 
 // Whoever asked knows the base's chain as it was when they opened it. What merged its segments
 // since gave all contexts that share them new links, and this one shares them too.
-Status Publisher::ResolveChain() {
+Status Publication::ResolveChain() {
   outcome_.chain = request_.chain;
   if (!base_.has_value() || base_->record.damaged || base_->record.model != request_.model ||
       base_->record.first_position != request_.first_position ||
@@ -177,7 +177,7 @@ Status Publisher::ResolveChain() {
   return {};
 }
 
-Status Publisher::CheckChain() {
+Status Publication::CheckChain() {
   uint64_t num_tokens = 0;
   for (const ChainLink& link : outcome_.chain) {
     ATTNDB_RETURN_IF_ERROR(CheckLink(link, num_tokens));
@@ -188,7 +188,7 @@ Status Publisher::CheckChain() {
                           Text(request_.tokens.size()));
 }
 
-Status Publisher::CheckLink(const ChainLink& link, uint64_t num_tokens_before) {
+Status Publication::CheckLink(const ChainLink& link, uint64_t num_tokens_before) {
   ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment, RequireGoodSegment(database_, link.segment));
   ATTNDB_ASSIGN_OR_RETURN(const bool same_model, IsEqualModel(segment.model));
   const int64_t position = request_.first_position + static_cast<int64_t>(num_tokens_before);
@@ -203,7 +203,7 @@ Status Publisher::CheckLink(const ChainLink& link, uint64_t num_tokens_before) {
                           std::to_string(position) + " to this tenant and model");
 }
 
-Result<bool> Publisher::IsEqualModel(ModelId other) {
+Result<bool> Publication::IsEqualModel(ModelId other) {
   if (other == request_.model) return true;
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> models,
                           EqualModels(database_, model_.layout, model_.fingerprint));
@@ -211,7 +211,7 @@ Result<bool> Publisher::IsEqualModel(ModelId other) {
 }
 
 // The deepest node below which the tokens may be new to the index, and its number of tokens.
-Result<PrefixNode> Publisher::FindAnchor(uint64_t* num_tokens) {
+Result<PrefixNode> Publication::FindAnchor(uint64_t* num_tokens) {
   *num_tokens = 0;
   if (!base_.has_value() || base_->record.model != request_.model ||
       base_->record.first_position != request_.first_position) {
@@ -226,13 +226,13 @@ Result<PrefixNode> Publisher::FindAnchor(uint64_t* num_tokens) {
   return index_.Ancestor(base_->leaf, base_->record.num_tokens, *num_tokens);
 }
 
-Result<NodeId> Publisher::InsertPath() {
+Result<NodeId> Publication::InsertPath() {
   uint64_t num_tokens = 0;
   ATTNDB_ASSIGN_OR_RETURN(const PrefixNode anchor, FindAnchor(&num_tokens));
   return index_.Insert(tree_, anchor, request_.tokens.subspan(num_tokens), outcome_.id);
 }
 
-Status Publisher::InsertRow() {
+Status Publication::InsertRow() {
   const std::optional<std::string_view> name =
       request_.name.empty() ? std::nullopt : std::optional<std::string_view>(request_.name);
   // The index needs the id and the row needs the leaf: the root stands in for it.
@@ -246,7 +246,7 @@ Status Publisher::InsertRow() {
   return database_->Run("UPDATE contexts SET leaf = ? WHERE id = ?", leaf, outcome_.id);
 }
 
-Status Publisher::GrowRow() {
+Status Publication::GrowRow() {
   outcome_.id = base_->record.id;
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> old_chain,
                           LoadChain(database_, outcome_.id));
@@ -262,7 +262,7 @@ Status Publisher::GrowRow() {
   return index_.RemoveEnd(base_->leaf, outcome_.id);
 }
 
-Status Publisher::DropWhatIsReplaced() {
+Status Publication::DropWhatIsReplaced() {
   std::vector<ContextRow> doomed;
   if (holder_.has_value()) doomed.push_back(*holder_);
   if (!outcome_.grown && BaseMayGo()) doomed.push_back(*base_);
@@ -276,7 +276,7 @@ Status Publisher::DropWhatIsReplaced() {
   return {};
 }
 
-Status Publisher::AddEvicted(std::vector<ContextRow>* doomed) {
+Status Publication::AddEvicted(std::vector<ContextRow>* doomed) {
   for (const ContextId id : request_.evict) {
     const bool known =
         std::ranges::any_of(*doomed, [id](const ContextRow& row) { return row.record.id == id; });
@@ -292,12 +292,13 @@ Status Publisher::AddEvicted(std::vector<ContextRow>* doomed) {
 
 }  // namespace
 
-Result<PublishOutcome> Catalog::Publish(const PublishRequest& request) {
+Result<PublishOutcome> CatalogContexts::Publish(const PublishRequest& request) {
   ATTNDB_RETURN_IF_ERROR(CheckRequest(request));
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  ATTNDB_ASSIGN_OR_RETURN(PublishOutcome outcome, Publisher(database_.get(), request, Now()).Run());
-  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_ASSIGN_OR_RETURN(PublishOutcome outcome,
+                          Publication(core_->database(), request, core_->Now()).Run());
+  ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return outcome;
 }
 

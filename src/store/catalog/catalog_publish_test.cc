@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 TEST_F(CatalogTest, NamesAreChecked) {
   for (const char* const name : {"", "a b", "a/b", "ä", "a\n"}) {
-    EXPECT_THAT(harness_->EnsureTenant(name),
+    EXPECT_THAT(harness_->owners()->EnsureTenant(name),
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr("tenant name")));
   }
   EXPECT_EQ(CheckTenantName(std::string(65, 'a')).code(), StatusCode::kInvalidArgument);
@@ -62,8 +62,8 @@ TEST_F(CatalogTest, AChatGrowsUnderOneId) {
     EXPECT_THAT(outcome.unreferenced, IsEmpty());
     EXPECT_EQ(harness_.Longest(Range(0, 1000))->num_tokens, num_tokens);
   }
-  EXPECT_EQ(harness_->Chain(id)->size(), 10u);
-  EXPECT_EQ(harness_->List(tenant())->size(), 1u);
+  EXPECT_EQ(harness_->contexts()->Chain(id)->size(), 10u);
+  EXPECT_EQ(harness_->contexts()->List(tenant())->size(), 1u);
 }
 
 // Sessions upon the longer one go on from tokens that a crop would take away.
@@ -86,9 +86,9 @@ TEST_F(CatalogTest, CheckpointsOfAnImportVanishIntoTheWhole) {
                                                      .num_shared = num_tokens - 100,
                                                      .drop_base = true});
   }
-  EXPECT_EQ(harness_->List(tenant())->size(), 1u);
+  EXPECT_EQ(harness_->contexts()->List(tenant())->size(), 1u);
   EXPECT_EQ(Get(id).name, "book");
-  EXPECT_EQ(harness_->Tokens(id).value(), Range(0, 500));
+  EXPECT_EQ(harness_->contexts()->Tokens(id).value(), Range(0, 500));
 }
 
 TEST_F(CatalogTest, DropBaseSparesNamedAndPinnedContexts) {
@@ -96,13 +96,13 @@ TEST_F(CatalogTest, DropBaseSparesNamedAndPinnedContexts) {
   harness_.MustPublish(Range(0, 20), {.base = named, .num_shared = 10, .drop_base = true});
   const ContextId pinned = harness_.MustPublish(Range(100, 10), {.pin = true});
   harness_.MustPublish(Range(100, 20), {.base = pinned, .num_shared = 10, .drop_base = true});
-  EXPECT_EQ(harness_->List(tenant())->size(), 4u);
+  EXPECT_EQ(harness_->contexts()->List(tenant())->size(), 4u);
 }
 
 TEST_F(CatalogTest, ABaseThatIsGoneCostsNothingButTime) {
   const ContextId base = harness_.MustPublish(Range(0, 100));
-  const std::vector<ChainLink> chain = harness_->Chain(base).value();
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), base));
+  const std::vector<ChainLink> chain = harness_->contexts()->Chain(base).value();
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), base));
   PublishRequest request;
   request.tenant = tenant();
   request.model = harness_.model();
@@ -111,8 +111,8 @@ TEST_F(CatalogTest, ABaseThatIsGoneCostsNothingButTime) {
   request.base = base;
   request.num_shared = 100;
   request.chain = chain;  // Its segment is there until RemoveSegments: a session holds it.
-  ATTNDB_EXPECT_OK(harness_->Publish(request));
-  EXPECT_THAT(harness_->RemoveSegments(std::vector<SegmentId>{1}).value(), IsEmpty());
+  ATTNDB_EXPECT_OK(harness_->contexts()->Publish(request));
+  EXPECT_THAT(harness_->segments()->Remove(std::vector<SegmentId>{1}).value(), IsEmpty());
   EXPECT_EQ(harness_.Longest(tokens)->num_tokens, 100u);
 }
 
@@ -125,26 +125,27 @@ TEST_F(CatalogTest, AChainThatDoesNotFitIsRefused) {
   request.tokens = tokens;
   const std::string before = CatalogHarness::Dump(*harness_, TestSpec()).value();
   request.chain = {{1, 9}};
-  EXPECT_THAT(harness_->Publish(request),
+  EXPECT_THAT(harness_->contexts()->Publish(request),
               FailsWith(StatusCode::kInternal, HasSubstr("holds 9 tokens, expected 10")));
   request.chain = {{1, 11}};
-  EXPECT_THAT(harness_->Publish(request),
+  EXPECT_THAT(harness_->contexts()->Publish(request),
               FailsWith(StatusCode::kInternal, HasSubstr("can't give 11 tokens")));
   request.chain = {{1, 5}, {1, 5}};
-  EXPECT_THAT(harness_->Publish(request),
+  EXPECT_THAT(harness_->contexts()->Publish(request),
               FailsWith(StatusCode::kInternal, HasSubstr("from position 5")));
   request.chain = {{77, 10}};
-  EXPECT_THAT(harness_->Publish(request),
+  EXPECT_THAT(harness_->contexts()->Publish(request),
               FailsWith(StatusCode::kFailedPrecondition, HasSubstr("segment 77 is not")));
   request.chain = {{1, 10}};
-  request.tenant = harness_->EnsureTenant("other")->id;
-  EXPECT_THAT(harness_->Publish(request), FailsWith(StatusCode::kInternal, HasSubstr("tenant")));
+  request.tenant = harness_->owners()->EnsureTenant("other")->id;
+  EXPECT_THAT(harness_->contexts()->Publish(request),
+              FailsWith(StatusCode::kInternal, HasSubstr("tenant")));
   request.tokens = {};
-  EXPECT_THAT(harness_->Publish(request),
+  EXPECT_THAT(harness_->contexts()->Publish(request),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("no tokens")));
   const std::vector<TokenId> negative = {1, 2, -3};
   request.tokens = negative;
-  EXPECT_THAT(harness_->Publish(request),
+  EXPECT_THAT(harness_->contexts()->Publish(request),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("token 2 is -3")));
   EXPECT_EQ(CatalogHarness::Dump(*harness_, TestSpec()).value(), before + "tenant other quota 0\n");
 }

@@ -72,11 +72,11 @@ TEST_F(CatalogRows, CompanionsComeWithTheirSegment) {
   EXPECT_TRUE(segment->companions[0].required);
   database_.reset();
   harness_.Reopen();
-  const uint64_t bytes = harness_->UsageBytes(harness_.tenant()).value();
+  const uint64_t bytes = harness_->Stats(harness_.tenant())->file_bytes;
   EXPECT_EQ(bytes, segment->file_bytes + 100);
-  ATTNDB_ASSERT_OK(harness_->Drop(harness_.tenant(), static_cast<ContextId>(1)));
-  ATTNDB_EXPECT_OK(harness_->RemoveSegments(std::vector<SegmentId>{1}));
-  EXPECT_EQ(harness_->UsageBytes(harness_.tenant()).value(), 0u);
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(harness_.tenant(), static_cast<ContextId>(1)));
+  ATTNDB_EXPECT_OK(harness_->segments()->Remove(std::vector<SegmentId>{1}));
+  EXPECT_EQ(harness_->Stats(harness_.tenant())->file_bytes, 0u);
   EXPECT_EQ(harness_->Verify().value(), std::vector<std::string>());
 }
 

@@ -1,9 +1,8 @@
-// Segments: ids, rows, quarantine, and the merge of runs.
+#include "store/catalog/catalog_segments.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "store/catalog/catalog.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
 #include "store/catalog/counters.h"
@@ -11,8 +10,6 @@
 
 namespace attndb::store {
 namespace {
-
-constexpr int64_t kSegmentIdsReserved = 64;  // A crash leaves at most so many unused.
 
 // Where the run begins in the chain: every link as in the run, but for fewer tokens of the last.
 std::optional<size_t> FindRun(std::span<const ChainLink> chain, std::span<const ChainLink> run) {
@@ -76,109 +73,93 @@ Result<std::vector<ContextId>> ContextsOfRun(SqliteDatabase* database,
 
 }  // namespace
 
-Result<SegmentId> Catalog::ReserveSegmentId() {
-  MutexLock lock(&mutex_);
-  if (next_segment_ < end_segment_) return next_segment_++;
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  SegmentId next = 0;
-  {
-    Query query = database_->Select("SELECT next_segment FROM meta");
-    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-    if (found) next = query.Int(0);
-  }
-  if (next <= 0) {
-    return Status::Corruption(options_.path + ": meta: next_segment is " + std::to_string(next));
-  }
-  const SegmentId end = next + kSegmentIdsReserved;
-  ATTNDB_RETURN_IF_ERROR(database_->Run("UPDATE meta SET next_segment = ?", end));
-  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
-  next_segment_ = next + 1;
-  end_segment_ = end;
-  return next;
-}
+Result<SegmentId> CatalogSegments::ReserveId() { return core_->ReserveNumber(); }
 
-Result<SegmentRecord> Catalog::GetSegment(SegmentId segment) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+Result<SegmentRecord> CatalogSegments::Get(SegmentId segment) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> record,
-                          FindSegment(database_.get(), segment));
+                          FindSegment(core_->database(), segment));
   if (record.has_value()) return *std::move(record);
   return Status::NotFound("no segment " + std::to_string(segment));
 }
 
-Result<std::vector<SegmentRecord>> Catalog::Segments(TenantId tenant) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+Result<std::vector<SegmentRecord>> CatalogSegments::List(TenantId tenant) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<int64_t> ids,
       ReadAll<int64_t>(
-          database_->Select("SELECT id FROM segments WHERE tenant = ? ORDER BY id", tenant),
+          core_->database()->Select("SELECT id FROM segments WHERE tenant = ? ORDER BY id", tenant),
           ReadInt));
   std::vector<SegmentRecord> segments;
   for (const SegmentId id : ids) {
-    ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment, FindSegment(database_.get(), id));
+    ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment,
+                            FindSegment(core_->database(), id));
     if (segment.has_value()) segments.push_back(*std::move(segment));
   }
   return segments;
 }
 
-Result<std::vector<SegmentRecord>> Catalog::RemoveSegments(std::span<const SegmentId> segments) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+Result<std::vector<SegmentRecord>> CatalogSegments::Remove(std::span<const SegmentId> segments) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<SegmentId> unreferenced,
-      Unreferenced(database_.get(), std::vector<SegmentId>(segments.begin(), segments.end())));
+      Unreferenced(core_->database(), std::vector<SegmentId>(segments.begin(), segments.end())));
   std::vector<SegmentRecord> removed;
   for (const SegmentId id : unreferenced) {
-    ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment, FindSegment(database_.get(), id));
+    ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment,
+                            FindSegment(core_->database(), id));
     if (!segment.has_value()) continue;
-    ATTNDB_RETURN_IF_ERROR(database_->Run("DELETE FROM segments WHERE id = ?", id));
+    ATTNDB_RETURN_IF_ERROR(core_->database()->Run("DELETE FROM segments WHERE id = ?", id));
     removed.push_back(*std::move(segment));  // The schema takes its companions along.
   }
   if (removed.empty()) return removed;
-  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return removed;
 }
 
-Result<std::vector<ContextRecord>> Catalog::Quarantine(SegmentId segment, std::string_view damage) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  ATTNDB_RETURN_IF_ERROR(database_->Run("UPDATE segments SET damage = ? WHERE id = ?",
-                                        damage.empty() ? std::string_view("damaged") : damage,
-                                        segment));
-  if (database_->num_changes() == 0) {
+Result<std::vector<ContextRecord>> CatalogSegments::Quarantine(SegmentId segment,
+                                                               std::string_view damage) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(
+      core_->database()->Run("UPDATE segments SET damage = ? WHERE id = ?",
+                             damage.empty() ? std::string_view("damaged") : damage, segment));
+  if (core_->database()->num_changes() == 0) {
     return Status::NotFound("no segment " + std::to_string(segment));
   }
   ATTNDB_ASSIGN_OR_RETURN(std::vector<ContextRow> rows,
-                          ContextsWithSegment(database_.get(), segment));
-  ATTNDB_RETURN_IF_ERROR(database_->Run(
+                          ContextsWithSegment(core_->database(), segment));
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run(
       "UPDATE contexts SET damaged = 1 WHERE id IN (SELECT context FROM chain WHERE segment = ?)",
       segment));
   // Newest first: each then repairs its own part of the index only (prefix_index.h, invariants).
-  PrefixIndex index(database_.get());
+  PrefixIndex index(core_->database());
   std::vector<ContextRecord> affected;
   for (ContextRow& row : rows) {
     ATTNDB_RETURN_IF_ERROR(index.Withdraw(row.leaf, row.record.id));
     row.record.damaged = true;
     affected.push_back(std::move(row.record));
   }
-  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   std::ranges::reverse(affected);
   return affected;
 }
 
-Result<MergeOutcome> Catalog::ReplaceRun(const MergeRequest& request) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+Result<MergeOutcome> CatalogSegments::ReplaceRun(const MergeRequest& request) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
   SegmentRecord merged = request.merged;
   merged.tenant = TenantId::kNone;
-  ATTNDB_RETURN_IF_ERROR(CheckRun(database_.get(), request, &merged));
-  ATTNDB_RETURN_IF_ERROR(InsertSegment(database_.get(), merged));
+  ATTNDB_RETURN_IF_ERROR(CheckRun(core_->database(), request, &merged));
+  ATTNDB_RETURN_IF_ERROR(InsertSegment(core_->database(), merged));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextId> contexts,
-                          ContextsOfRun(database_.get(), request.run));
+                          ContextsOfRun(core_->database(), request.run));
   MergeOutcome outcome;
   for (const ContextId context : contexts) {
-    ATTNDB_ASSIGN_OR_RETURN(std::vector<ChainLink> chain, LoadChain(database_.get(), context));
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<ChainLink> chain, LoadChain(core_->database(), context));
     const std::optional<size_t> begin = FindRun(chain, request.run);
     if (!begin.has_value()) continue;
     const auto first = chain.begin() + static_cast<ptrdiff_t>(*begin);
@@ -187,7 +168,7 @@ Result<MergeOutcome> Catalog::ReplaceRun(const MergeRequest& request) {
     for (auto it = first; it != last; ++it) link.num_tokens_used += it->num_tokens_used;
     *first = link;
     chain.erase(first + 1, last);
-    ATTNDB_RETURN_IF_ERROR(StoreChain(database_.get(), context, chain));
+    ATTNDB_RETURN_IF_ERROR(StoreChain(core_->database(), context, chain));
     outcome.changed.push_back(context);
   }
   if (outcome.changed.empty()) {
@@ -197,10 +178,11 @@ Result<MergeOutcome> Catalog::ReplaceRun(const MergeRequest& request) {
   std::vector<SegmentId> replaced;
   for (const ChainLink& link : request.run) {
     replaced.push_back(link.segment);
-    ATTNDB_RETURN_IF_ERROR(InheritWishes(database_.get(), link.segment, merged.id));
+    ATTNDB_RETURN_IF_ERROR(InheritWishes(core_->database(), link.segment, merged.id));
   }
-  ATTNDB_ASSIGN_OR_RETURN(outcome.unreferenced, Unreferenced(database_.get(), std::move(replaced)));
-  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  ATTNDB_ASSIGN_OR_RETURN(outcome.unreferenced,
+                          Unreferenced(core_->database(), std::move(replaced)));
+  ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return outcome;
 }
 

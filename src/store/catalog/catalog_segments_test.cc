@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 TEST_F(CatalogTest, SegmentIdsAreNeverUsedAgain) {
   std::vector<SegmentId> ids;
   for (int i = 0; i < 200; ++i) {
-    ids.push_back(harness_->ReserveSegmentId().value());
+    ids.push_back(harness_->segments()->ReserveId().value());
     if (i % 30 == 0) harness_.Reopen();
   }
   EXPECT_TRUE(std::ranges::is_sorted(ids));
@@ -29,11 +29,11 @@ TEST_F(CatalogTest, SegmentIdsAreNeverUsedAgain) {
 TEST_F(CatalogTest, SegmentsStayKnownUntilTheyAreRemoved) {
   const ContextId first = harness_.MustPublish(Range(0, 100));
   const ContextId second = harness_.MustPublish(Range(0, 150), {.base = first, .num_shared = 100});
-  EXPECT_THAT(harness_->Drop(tenant(), first)->unreferenced, IsEmpty());
-  EXPECT_THAT(harness_->Drop(tenant(), second)->unreferenced, ElementsAre(1, 2));
+  EXPECT_THAT(harness_->contexts()->Drop(tenant(), first)->unreferenced, IsEmpty());
+  EXPECT_THAT(harness_->contexts()->Drop(tenant(), second)->unreferenced, ElementsAre(1, 2));
   EXPECT_THAT(harness_.SegmentIds(), ElementsAre(1, 2));
-  EXPECT_GT(harness_->UsageBytes(tenant()).value(), 0u);
-  EXPECT_THAT(IdsOf(harness_->RemoveSegments(std::vector<SegmentId>{2, 9}).value()),
+  EXPECT_GT(harness_->Stats(tenant())->file_bytes, 0u);
+  EXPECT_THAT(IdsOf(harness_->segments()->Remove(std::vector<SegmentId>{2, 9}).value()),
               ElementsAre(2));
   EXPECT_THAT(harness_.SegmentIds(), ElementsAre(1));
   harness_.Reopen();  // Who opens to write has no sessions: what nobody uses is forgotten.
@@ -48,16 +48,17 @@ TEST_F(CatalogTest, AMergeReplacesTheRunWhereverItIsWhole) {
   const ContextId deep_crop = harness_.MustPublish(Range(0, 5), {.base = b, .num_shared = 5});
   MergeRequest request;
   request.run = {{1, 10}, {2, 10}};
-  request.merged.id = harness_->ReserveSegmentId().value();
+  request.merged.id = harness_->segments()->ReserveId().value();
   request.merged.num_tokens = 20;
-  const MergeOutcome outcome = harness_->ReplaceRun(request).value();
+  const MergeOutcome outcome = harness_->segments()->ReplaceRun(request).value();
   const SegmentId merged = request.merged.id;
   EXPECT_THAT(outcome.changed, ElementsAre(b, c, crop));
   EXPECT_THAT(outcome.unreferenced, ElementsAre(2));  // 1 is a's and the deep crop's.
-  EXPECT_THAT(harness_->Chain(b).value(), ElementsAre(ChainLink{merged, 20}));
-  EXPECT_THAT(harness_->Chain(c).value(), ElementsAre(ChainLink{merged, 20}, ChainLink{3, 10}));
-  EXPECT_THAT(harness_->Chain(crop).value(), ElementsAre(ChainLink{merged, 15}));
-  EXPECT_THAT(harness_->Chain(deep_crop).value(), ElementsAre(ChainLink{1, 5}));
+  EXPECT_THAT(harness_->contexts()->Chain(b).value(), ElementsAre(ChainLink{merged, 20}));
+  EXPECT_THAT(harness_->contexts()->Chain(c).value(),
+              ElementsAre(ChainLink{merged, 20}, ChainLink{3, 10}));
+  EXPECT_THAT(harness_->contexts()->Chain(crop).value(), ElementsAre(ChainLink{merged, 15}));
+  EXPECT_THAT(harness_->contexts()->Chain(deep_crop).value(), ElementsAre(ChainLink{1, 5}));
   EXPECT_EQ(harness_.Longest(Range(0, 30))->num_tokens, 30u);
 }
 
@@ -66,37 +67,40 @@ TEST_F(CatalogTest, AMergeThatFitsNowhereChangesNothing) {
   harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
   MergeRequest request;
   request.run = {{1, 10}, {2, 10}};
-  request.merged.id = harness_->ReserveSegmentId().value();
+  request.merged.id = harness_->segments()->ReserveId().value();
   request.merged.num_tokens = 19;
-  EXPECT_THAT(harness_->ReplaceRun(request), FailsWith(StatusCode::kInternal, HasSubstr("19")));
+  EXPECT_THAT(harness_->segments()->ReplaceRun(request),
+              FailsWith(StatusCode::kInternal, HasSubstr("19")));
   request.merged.num_tokens = 20;
   request.merged.first_position = 1;
-  EXPECT_EQ(harness_->ReplaceRun(request).status().code(), StatusCode::kInternal);
+  EXPECT_EQ(harness_->segments()->ReplaceRun(request).status().code(), StatusCode::kInternal);
   request.merged.first_position = 0;
   request.run = {{1, 10}, {99, 10}};
-  EXPECT_EQ(harness_->ReplaceRun(request).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(harness_->segments()->ReplaceRun(request).status().code(),
+            StatusCode::kFailedPrecondition);
   request.run = {{1, 5}, {2, 10}};
   request.merged.num_tokens = 15;
-  EXPECT_EQ(harness_->ReplaceRun(request).status().code(), StatusCode::kInternal);
+  EXPECT_EQ(harness_->segments()->ReplaceRun(request).status().code(), StatusCode::kInternal);
   EXPECT_THAT(harness_.SegmentIds(), ElementsAre(1, 2));
 }
 
 TEST_F(CatalogTest, AQuarantinedSegmentTakesItsContextsOutOfService) {
   const ContextId base = harness_.MustPublish(Range(0, 100), {.name = "base"});
   const ContextId more = harness_.MustPublish(Range(0, 200), {.base = base, .num_shared = 100});
-  const std::vector<ContextRecord> affected = harness_->Quarantine(2, "page 3: checksum").value();
+  const std::vector<ContextRecord> affected =
+      harness_->segments()->Quarantine(2, "page 3: checksum").value();
   ASSERT_EQ(affected.size(), 1u);
   EXPECT_EQ(affected[0].id, more);
   EXPECT_TRUE(Get(more).damaged);
   EXPECT_FALSE(Get(base).damaged);
-  EXPECT_EQ(harness_->GetSegment(2)->damage, "page 3: checksum");
+  EXPECT_EQ(harness_->segments()->Get(2)->damage, "page 3: checksum");
   EXPECT_EQ(harness_.Longest(Range(0, 200)), (PrefixMatch{base, 100}));
   EXPECT_THAT(harness_.Publish(Range(0, 210), {.base = more, .num_shared = 200}),
               FailsWith(StatusCode::kFailedPrecondition, HasSubstr("segment 2 is quarantined")));
-  EXPECT_EQ(harness_->Tokens(more).value(), Range(0, 200));
+  EXPECT_EQ(harness_->contexts()->Tokens(more).value(), Range(0, 200));
   EXPECT_EQ(harness_->Stats(tenant())->num_damaged_segments, 1u);
-  ATTNDB_EXPECT_OK(harness_->Drop(tenant(), more));
-  EXPECT_EQ(harness_->Quarantine(99, "").status().code(), StatusCode::kNotFound);
+  ATTNDB_EXPECT_OK(harness_->contexts()->Drop(tenant(), more));
+  EXPECT_EQ(harness_->segments()->Quarantine(99, "").status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

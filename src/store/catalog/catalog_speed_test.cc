@@ -43,8 +43,9 @@ TEST(CatalogSpeed, OneLongContext) {
   std::printf("lookup that differs at token 70,000: %.2f ms\n", Milliseconds(5, lookup));
   EXPECT_EQ(match->num_tokens, 70'000u);
   tokens[70'000] ^= 1;
-  std::printf("tokens of the context: %.2f ms\n",
-              Milliseconds(5, [&] { EXPECT_EQ(harness->Tokens(id)->size(), tokens.size()); }));
+  std::printf("tokens of the context: %.2f ms\n", Milliseconds(5, [&] {
+                EXPECT_EQ(harness->contexts()->Tokens(id)->size(), tokens.size());
+              }));
   const double grow_ms = Milliseconds(10, [&] {
     const uint64_t num_shared = tokens.size();
     const std::vector<TokenId> more = RandomTokens(100, num_shared);
@@ -54,8 +55,9 @@ TEST(CatalogSpeed, OneLongContext) {
               id);
   });
   std::printf("growth by 100 tokens: %.2f ms\n", grow_ms);
-  std::printf("drop: %.1f ms\n",
-              Milliseconds(1, [&] { ATTNDB_EXPECT_OK(harness->Drop(harness.tenant(), id)); }));
+  std::printf("drop: %.1f ms\n", Milliseconds(1, [&] {
+                ATTNDB_EXPECT_OK(harness->contexts()->Drop(harness.tenant(), id));
+              }));
   EXPECT_EQ(harness->Verify().value(), std::vector<std::string>());
 }
 
@@ -81,16 +83,17 @@ TEST(CatalogSpeed, ManyContextsWithOneSystemPrompt) {
                 EXPECT_EQ(match->num_tokens, 1'200u);
               }));
   std::printf("list: %.1f ms\n", Milliseconds(1, [&] {
-                EXPECT_EQ(harness->List(harness.tenant())->size(), kContexts + 1u);
+                EXPECT_EQ(harness->contexts()->List(harness.tenant())->size(), kContexts + 1u);
               }));
   std::printf("choice of ten to evict: %.2f ms\n", Milliseconds(1, [&] {
                 const uint64_t bytes = 10 * (200 * TestSpec().KvBytesPerToken() + 4096);
-                const auto chosen = harness->ChooseEvictions({harness.tenant(), {}, bytes, true});
+                const auto chosen =
+                    harness->contexts()->ChooseEvictions({harness.tenant(), {}, bytes, true});
                 EXPECT_EQ(chosen->freed_bytes, bytes);
               }));
-  const SegmentId shared = harness->Chain(system)->front().segment;
+  const SegmentId shared = harness->contexts()->Chain(system)->front().segment;
   std::printf("quarantine of the shared segment: %.1f ms\n", Milliseconds(1, [&] {
-                EXPECT_EQ(harness->Quarantine(shared, "test")->size(), kContexts + 1u);
+                EXPECT_EQ(harness->segments()->Quarantine(shared, "test")->size(), kContexts + 1u);
               }));
   EXPECT_FALSE(harness.Longest(prompt).has_value());
   std::printf("verify: %.1f ms\n", Milliseconds(1, [&] {

@@ -39,8 +39,8 @@ CatalogHarness::CatalogHarness(const std::string* parent)
     : dir_(parent == nullptr ? test::TempDir::InMemory() : test::TempDir::In(*parent)),
       spec_(TestSpec()) {
   Reopen();
-  tenant_ = catalog_->EnsureTenant("default").value().id;
-  model_ = catalog_->EnsureModel(spec_).value();
+  tenant_ = catalog_->owners()->EnsureTenant("default").value().id;
+  model_ = catalog_->owners()->EnsureModel(spec_).value();
 }
 
 Result<std::unique_ptr<Catalog>> CatalogHarness::Open(bool read_only) {
@@ -59,7 +59,7 @@ void CatalogHarness::Reopen() {
 
 void CatalogHarness::set_spec(const ModelSpec& spec) {
   spec_ = spec;
-  model_ = catalog_->EnsureModel(spec_).value();
+  model_ = catalog_->owners()->EnsureModel(spec_).value();
 }
 
 Result<PublishOutcome> CatalogHarness::Publish(const std::vector<TokenId>& tokens,
@@ -79,7 +79,8 @@ Result<PublishOutcome> CatalogHarness::Publish(const std::vector<TokenId>& token
   request.pin = options.pin;
   uint64_t num_chained = 0;
   if (options.base != ContextId::kNone) {
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain, catalog_->Chain(options.base));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
+                            catalog_->contexts()->Chain(options.base));
     for (ChainLink link : chain) {
       link.num_tokens_used = std::min(link.num_tokens_used, options.num_shared - num_chained);
       if (link.num_tokens_used == 0) break;
@@ -89,7 +90,7 @@ Result<PublishOutcome> CatalogHarness::Publish(const std::vector<TokenId>& token
   }
   if (num_chained < tokens.size()) {
     SegmentRecord segment;
-    ATTNDB_ASSIGN_OR_RETURN(segment.id, catalog_->ReserveSegmentId());
+    ATTNDB_ASSIGN_OR_RETURN(segment.id, catalog_->segments()->ReserveId());
     segment.first_position = options.first_position + static_cast<int64_t>(num_chained);
     segment.num_tokens = tokens.size() - num_chained;
     segment.kv_bytes = segment.num_tokens * spec_.KvBytesPerToken();
@@ -100,7 +101,7 @@ Result<PublishOutcome> CatalogHarness::Publish(const std::vector<TokenId>& token
     request.new_segments.push_back(segment);
     request.chain.push_back({segment.id, segment.num_tokens});
   }
-  return catalog_->Publish(request);
+  return catalog_->contexts()->Publish(request);
 }
 
 ContextId CatalogHarness::MustPublish(const std::vector<TokenId>& tokens,
@@ -110,7 +111,7 @@ ContextId CatalogHarness::MustPublish(const std::vector<TokenId>& tokens,
 
 std::optional<PrefixMatch> CatalogHarness::Longest(const std::vector<TokenId>& tokens,
                                                    int64_t first_position) {
-  return catalog_->LongestPrefix(Query(tokens, first_position)).value();
+  return catalog_->prefixes()->Longest(Query(tokens, first_position)).value();
 }
 
 namespace {
@@ -135,20 +136,23 @@ void Print(std::ostream& out, const SegmentRecord& s) {
   }
 }
 
-Status DumpContext(const Catalog& catalog, const ContextRecord& context, const ModelSpec& spec,
+Status DumpContext(Catalog& catalog, const ContextRecord& context, const ModelSpec& spec,
                    std::ostream& out) {
   Print(out, context);
-  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail, catalog.Describe(context.tenant, context.id));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
+                          catalog.contexts()->Describe(context.tenant, context.id));
   out << "  own " << detail.own_bytes << " file " << detail.file_bytes << " retained "
       << detail.retained_bytes << "\n";
   for (const ChainSegment& item : detail.chain) {
     out << "  " << item.segment.id << " used " << item.num_tokens_used << " kept "
         << item.num_tokens_kept << " by " << item.num_contexts << "\n";
   }
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, catalog.Tokens(context.id));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                          catalog.contexts()->Tokens(context.id));
   for (const TokenId token : tokens) out << token << ",";
   const PrefixQuery query{context.tenant, &spec, context.first_position, tokens};
-  ATTNDB_ASSIGN_OR_RETURN(const std::optional<PrefixMatch> match, catalog.LongestPrefix(query));
+  ATTNDB_ASSIGN_OR_RETURN(const std::optional<PrefixMatch> match,
+                          catalog.prefixes()->Longest(query));
   out << "\n  longest " << (match ? static_cast<int64_t>(match->context) : 0) << " "
       << (match ? match->num_tokens : 0) << "\n";
   return {};
@@ -158,7 +162,7 @@ Status DumpContext(const Catalog& catalog, const ContextRecord& context, const M
 
 std::vector<SegmentId> CatalogHarness::SegmentIds() const {
   std::vector<SegmentId> ids;
-  const std::vector<storage::ObjectName> objects = catalog_->KnownObjects().value();
+  const std::vector<storage::ObjectName> objects = catalog_->companions()->KnownObjects().value();
   for (const storage::ObjectName& object : objects) {
     if (object.kind != storage::kSegmentKind) continue;
     ids.push_back(static_cast<SegmentId>(object.segment_id));
@@ -172,28 +176,30 @@ std::vector<SegmentId> IdsOf(const std::vector<SegmentRecord>& segments) {
   return ids;
 }
 
-Result<std::string> CatalogHarness::Dump(const Catalog& catalog, const ModelSpec& spec) {
+Result<std::string> CatalogHarness::Dump(Catalog& catalog, const ModelSpec& spec) {
   std::ostringstream out;
   out << HexEncode(catalog.store_uuid()) << "\n";
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<storage::ObjectName> objects, catalog.KnownObjects());
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<storage::ObjectName> objects,
+                          catalog.companions()->KnownObjects());
   for (const storage::ObjectName& object : objects) {
     if (object.kind != storage::kSegmentKind) continue;  // It comes with its segment.
     ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment,
-                            catalog.GetSegment(static_cast<SegmentId>(object.segment_id)));
+                            catalog.segments()->Get(static_cast<SegmentId>(object.segment_id)));
     Print(out, segment);
-    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec stored, catalog.GetModel(segment.model));
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec stored, catalog.owners()->GetModel(segment.model));
     out << "  fingerprint " << stored.fingerprint << "\n";
   }
   for (const char* const name : {"default", "other"}) {
-    ATTNDB_ASSIGN_OR_RETURN(const std::optional<Tenant> tenant, catalog.FindTenant(name));
-    if (!tenant.has_value()) continue;
-    out << "tenant " << name << " quota " << tenant->quota_bytes << "\n";
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> contexts, catalog.List(tenant->id));
+    ATTNDB_ASSIGN_OR_RETURN(const Tenant tenant, catalog.owners()->FindTenant(name));
+    if (tenant.id == TenantId::kNone) continue;
+    out << "tenant " << name << " quota " << tenant.quota_bytes << "\n";
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> contexts,
+                            catalog.contexts()->List(tenant.id));
     for (const ContextRecord& context : contexts) {
       ATTNDB_RETURN_IF_ERROR(DumpContext(catalog, context, spec, out));
       if (context.name.empty()) continue;
       ATTNDB_ASSIGN_OR_RETURN(const ContextRecord found,
-                              catalog.FindContext(tenant->id, context.name));
+                              catalog.contexts()->Find(tenant.id, context.name));
       out << "  found by name: #" << static_cast<int64_t>(found.id) << "\n";
     }
   }

@@ -65,7 +65,7 @@ class CatalogHarness {
                                      int64_t first_position = 0);
 
   // Everything that the API tells, as text; the error if a call fails.
-  static Result<std::string> Dump(const Catalog& catalog, const ModelSpec& spec);
+  static Result<std::string> Dump(Catalog& catalog, const ModelSpec& spec);
 
   int64_t now_us = 1'700'000'000'000'000;
 
@@ -85,7 +85,7 @@ class CatalogTest : public ::testing::Test {
   ~CatalogTest() override { EXPECT_EQ(harness_->Verify().value(), std::vector<std::string>()); }
 
   TenantId tenant() const { return harness_.tenant(); }
-  ContextRecord Get(ContextId id) { return harness_->GetContext(tenant(), id).value(); }
+  ContextRecord Get(ContextId id) { return harness_->contexts()->Get(tenant(), id).value(); }
 
   CatalogHarness harness_;
 };

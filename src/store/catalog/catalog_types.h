@@ -161,7 +161,7 @@ struct PublishOutcome {
   bool grown = false;                   // The base lives on under its id, as this context.
   std::vector<ContextId> dropped;       // Contexts dropped by replace, drop_base and evict.
   uint64_t num_evicted = 0;             // Contexts dropped by evict alone.
-  std::vector<SegmentId> unreferenced;  // See Catalog::RemoveSegments.
+  std::vector<SegmentId> unreferenced;  // See CatalogSegments::Remove.
 };
 
 // A companion that a segment is to have, and lacks.
@@ -210,7 +210,7 @@ struct PrefixNearMiss {
 };
 
 struct PrefixReport {
-  std::optional<PrefixMatch> best;  // What LongestPrefix gives.
+  std::optional<PrefixMatch> best;  // What CatalogPrefixes::Longest gives.
   // Token of best.context after the match; none if it ends there.
   std::optional<TokenId> next_token;
   std::vector<PrefixNearMiss> near_misses;

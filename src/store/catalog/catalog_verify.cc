@@ -101,9 +101,9 @@ constexpr RowRule kRowRules[] = {
      "r.tenant = c.tenant AND r.model = c.model AND r.first_position = c.first_position)"},
 };
 
-class Verifier {
+class RowVerifier {
  public:
-  Verifier(SqliteDatabase* database, std::vector<std::string>* findings)
+  RowVerifier(SqliteDatabase* database, std::vector<std::string>* findings)
       : database_(database), findings_(findings) {}
 
   Status CheckStructure();
@@ -128,7 +128,7 @@ class Verifier {
   std::vector<std::string>* const findings_;
 };
 
-Status Verifier::CheckStructure() {
+Status RowVerifier::CheckStructure() {
   for (const char* const pragma : {"PRAGMA integrity_check", "PRAGMA foreign_key_check"}) {
     Query query = database_->Select(pragma);
     while (true) {
@@ -141,7 +141,7 @@ Status Verifier::CheckStructure() {
   return {};
 }
 
-Status Verifier::CheckRows() {
+Status RowVerifier::CheckRows() {
   ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database_));
   for (const RowRule& rule : kRowRules) {
     if (version < rule.since_version) continue;
@@ -155,7 +155,7 @@ Status Verifier::CheckRows() {
   return {};
 }
 
-Status Verifier::CheckModels() {
+Status RowVerifier::CheckModels() {
   Query query = database_->Select("SELECT id, identity, layout, fingerprint, spec FROM models");
   while (true) {
     ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
@@ -175,7 +175,7 @@ Status Verifier::CheckModels() {
   }
 }
 
-Status Verifier::CheckTrees() {
+Status RowVerifier::CheckTrees() {
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<Tree> trees,
       ReadAll<Tree>(
@@ -196,7 +196,7 @@ Status Verifier::CheckTrees() {
 }
 
 // Every key is that of its tokens, and every context ends where its length says.
-Status Verifier::CheckTree(const Tree& tree, int64_t* num_nodes) {
+Status RowVerifier::CheckTree(const Tree& tree, int64_t* num_nodes) {
   struct Open {
     NodeId id;
     Sha256Digest parent_key;
@@ -228,7 +228,7 @@ Status Verifier::CheckTree(const Tree& tree, int64_t* num_nodes) {
   return {};
 }
 
-Status Verifier::CheckLeaves(const PrefixNode& node, uint64_t num_tokens) {
+Status RowVerifier::CheckLeaves(const PrefixNode& node, uint64_t num_tokens) {
   Query query = database_->Select("SELECT id, num_tokens FROM contexts WHERE leaf = ?", node.id);
   while (true) {
     ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
@@ -277,18 +277,18 @@ Status CheckPages(const std::string& path, sqlite3* handle, std::vector<std::str
 }  // namespace
 
 Result<std::vector<std::string>> Catalog::Verify() const {
-  MutexLock lock(&mutex_);
+  MutexLock lock(core_.mutex());
   std::vector<std::string> findings;
-  if (!options_.read_only) (void)database_->Checkpoint();
-  ATTNDB_RETURN_IF_ERROR(CheckPages(options_.path, database_->handle(), &findings));
+  if (!core_.options().read_only) (void)core_.database()->Checkpoint();
+  ATTNDB_RETURN_IF_ERROR(CheckPages(core_.options().path, core_.database()->handle(), &findings));
   // A connection of its own: the other one has pages in its cache that may have been damaged since.
   const SqliteDatabase::Mode mode =
-      immutable_stamp_.empty() ? SqliteDatabase::Mode::kReadOnly : SqliteDatabase::Mode::kImmutable;
-  ATTNDB_ASSIGN_OR_RETURN(const auto database, SqliteDatabase::Open(options_.path, mode));
+      core_.is_immutable() ? SqliteDatabase::Mode::kImmutable : SqliteDatabase::Mode::kReadOnly;
+  ATTNDB_ASSIGN_OR_RETURN(const auto database, SqliteDatabase::Open(core_.options().path, mode));
   const auto check = [&]() -> Status {
     ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction,
                             Transaction::Begin(database.get(), Transaction::Kind::kRead));
-    Verifier verifier(database.get(), &findings);
+    RowVerifier verifier(database.get(), &findings);
     ATTNDB_RETURN_IF_ERROR(verifier.CheckStructure());
     ATTNDB_RETURN_IF_ERROR(verifier.CheckRows());
     ATTNDB_RETURN_IF_ERROR(verifier.CheckModels());

@@ -83,7 +83,7 @@ TEST_P(CatalogVerify, NamesTheContradiction) {
   ModelSpec other_layout = TestSpec();
   other_layout.layers[0].rope.base = 7;
   harness.set_spec(other_layout);
-  ATTNDB_ASSERT_OK(harness->EnsureTenant("other"));
+  ATTNDB_ASSERT_OK(harness->owners()->EnsureTenant("other"));
   ASSERT_THAT(harness->Verify().value(), ::testing::IsEmpty());
   harness.Close();
   {

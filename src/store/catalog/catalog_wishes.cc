@@ -1,6 +1,6 @@
 // Wishes: companions that segments are to have.
 
-#include "store/catalog/catalog.h"
+#include "store/catalog/catalog_companions.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/sqlite.h"
 
@@ -17,15 +17,15 @@ Result<Wish> ReadWish(const Query& row) {
 
 }  // namespace
 
-Status Catalog::AddWish(SegmentId segment, std::string_view kind) {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
-  ATTNDB_RETURN_IF_ERROR(
-      database_->Run("INSERT OR IGNORE INTO wishes(segment, kind) SELECT id, ?2 FROM segments s "
-                     "WHERE id = ?1 AND damage IS NULL "
-                     "AND NOT EXISTS(SELECT 1 FROM companions WHERE segment = s.id AND kind = ?2)",
-                     segment, kind));
-  return database_->num_changes() > 0 ? Commit(&transaction) : Status::Ok();
+Status CatalogCompanions::AddWish(SegmentId segment, std::string_view kind) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run(
+      "INSERT OR IGNORE INTO wishes(segment, kind) SELECT id, ?2 FROM segments s "
+      "WHERE id = ?1 AND damage IS NULL "
+      "AND NOT EXISTS(SELECT 1 FROM companions WHERE segment = s.id AND kind = ?2)",
+      segment, kind));
+  return core_->database()->num_changes() > 0 ? core_->Commit(&transaction) : Status::Ok();
 }
 
 // What is true of a wish that can be fulfilled.
@@ -33,22 +33,23 @@ Status Catalog::AddWish(SegmentId segment, std::string_view kind) {
   "SELECT w.segment, w.kind FROM wishes w JOIN segments s ON s.id = w.segment " \
   "WHERE s.damage IS NULL AND EXISTS(SELECT 1 FROM chain WHERE segment = s.id) "
 
-Result<std::vector<Wish>> Catalog::Wishes(TenantId tenant) const {
-  if (options_.read_only) return std::vector<Wish>();
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+Result<std::vector<Wish>> CatalogCompanions::Wishes(TenantId tenant) const {
+  if (core_->options().read_only) return std::vector<Wish>();
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   return ReadAll<Wish>(
-      database_->Select(ATTNDB_WISHES "AND (s.tenant = ?1 OR ?1 = 0) ORDER BY w.segment, w.kind",
-                        tenant),
+      core_->database()->Select(
+          ATTNDB_WISHES "AND (s.tenant = ?1 OR ?1 = 0) ORDER BY w.segment, w.kind", tenant),
       ReadWish);
 }
 
-Result<std::vector<Wish>> Catalog::WishesOf(SegmentId segment) const {
-  if (options_.read_only) return std::vector<Wish>();
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+Result<std::vector<Wish>> CatalogCompanions::WishesOf(SegmentId segment) const {
+  if (core_->options().read_only) return std::vector<Wish>();
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   return ReadAll<Wish>(
-      database_->Select(ATTNDB_WISHES "AND w.segment = ? ORDER BY w.kind", segment), ReadWish);
+      core_->database()->Select(ATTNDB_WISHES "AND w.segment = ? ORDER BY w.kind", segment),
+      ReadWish);
 }
 
 }  // namespace attndb::store

@@ -15,51 +15,53 @@ using ::testing::IsEmpty;
 
 class CatalogWishes : public CatalogTest {
  protected:
-  std::vector<Wish> All() { return harness_->Wishes(TenantId::kNone).value(); }
+  std::vector<Wish> All() { return harness_->companions()->Wishes(TenantId::kNone).value(); }
   void Publish(SegmentId segment, const std::string& kind) {
     CompanionRecord companion;
     companion.kind = kind;
-    companion.generation = harness_->ReserveGeneration().value();
+    companion.generation = harness_->companions()->ReserveGeneration().value();
     companion.file_bytes = 100;
     companion.root_hash.fill(std::byte{7});
-    ATTNDB_ASSERT_OK(harness_->PublishCompanion(segment, companion));
+    ATTNDB_ASSERT_OK(harness_->companions()->Publish(segment, companion));
   }
 };
 
 TEST_F(CatalogWishes, OneIsKnownUntilItIsFulfilled) {
   harness_.MustPublish(Range(0, 100));
-  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
-  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
-  ATTNDB_ASSERT_OK(harness_->AddWish(1, "pq"));
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "graph"));
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "graph"));
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "pq"));
   harness_.Reopen();
   EXPECT_THAT(All(), ElementsAre(Wish{1, "graph"}, Wish{1, "pq"}));
-  EXPECT_THAT(harness_->Wishes(tenant()).value(), ElementsAre(Wish{1, "graph"}, Wish{1, "pq"}));
-  EXPECT_THAT(harness_->WishesOf(1).value(), ElementsAre(Wish{1, "graph"}, Wish{1, "pq"}));
-  EXPECT_THAT(harness_->WishesOf(2).value(), IsEmpty());
+  EXPECT_THAT(harness_->companions()->Wishes(tenant()).value(),
+              ElementsAre(Wish{1, "graph"}, Wish{1, "pq"}));
+  EXPECT_THAT(harness_->companions()->WishesOf(1).value(),
+              ElementsAre(Wish{1, "graph"}, Wish{1, "pq"}));
+  EXPECT_THAT(harness_->companions()->WishesOf(2).value(), IsEmpty());
   Publish(1, "graph");
   EXPECT_THAT(All(), ElementsAre(Wish{1, "pq"}));
-  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));  // It has one.
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "graph"));  // It has one.
   EXPECT_THAT(All(), ElementsAre(Wish{1, "pq"}));
 }
 
 TEST_F(CatalogWishes, SegmentsThatThereAreNotHaveNone) {
-  ATTNDB_ASSERT_OK(harness_->AddWish(99, "graph"));
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(99, "graph"));
   EXPECT_THAT(All(), IsEmpty());
   harness_.MustPublish(Range(0, 100));
-  ASSERT_THAT(harness_->Quarantine(1, "torn"), test::IsOk());
-  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
+  ASSERT_THAT(harness_->segments()->Quarantine(1, "torn"), test::IsOk());
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "graph"));
   EXPECT_THAT(All(), IsEmpty());
 }
 
 TEST_F(CatalogWishes, TheyGoWithTheirSegmentAndTheirKind) {
   const ContextId context = harness_.MustPublish(Range(0, 100));
-  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
-  ATTNDB_ASSERT_OK(harness_->AddWish(1, "former"));
-  ATTNDB_ASSERT_OK(harness_->DropKind("former"));
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "graph"));
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "former"));
+  ATTNDB_ASSERT_OK(harness_->companions()->DropKind("former"));
   EXPECT_THAT(All(), ElementsAre(Wish{1, "graph"}));
-  const DropOutcome dropped = harness_->Drop(tenant(), context).value();
+  const DropOutcome dropped = harness_->contexts()->Drop(tenant(), context).value();
   EXPECT_THAT(All(), IsEmpty()) << "nobody uses the segment";
-  ATTNDB_ASSERT_OK(harness_->RemoveSegments(dropped.unreferenced));
+  ATTNDB_ASSERT_OK(harness_->segments()->Remove(dropped.unreferenced));
 }
 
 TEST_F(CatalogWishes, AMergedSegmentTakesThemOver) {
@@ -67,15 +69,15 @@ TEST_F(CatalogWishes, AMergedSegmentTakesThemOver) {
   const ContextId b = harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
   harness_.MustPublish(Range(0, 30), {.base = b, .num_shared = 20});
   Publish(1, "planes");
-  ATTNDB_ASSERT_OK(harness_->AddWish(2, "graph"));
-  ATTNDB_ASSERT_OK(harness_->AddWish(3, "pq"));
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(2, "graph"));
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(3, "pq"));
   MergeRequest request;
   request.run = {{1, 10}, {2, 10}};
-  request.merged.id = harness_->ReserveSegmentId().value();
+  request.merged.id = harness_->segments()->ReserveId().value();
   request.merged.num_tokens = 20;
-  ATTNDB_ASSERT_OK(harness_->ReplaceRun(request));
+  ATTNDB_ASSERT_OK(harness_->segments()->ReplaceRun(request));
   const SegmentId merged = request.merged.id;
-  EXPECT_THAT(harness_->WishesOf(merged).value(),
+  EXPECT_THAT(harness_->companions()->WishesOf(merged).value(),
               ElementsAre(Wish{merged, "graph"}, Wish{merged, "planes"}));
 }
 
@@ -90,11 +92,11 @@ TEST_F(CatalogWishes, ACatalogFromBeforeThereWereAnyIsTakenOn) {
   }
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
-    EXPECT_THAT(reader->Wishes(TenantId::kNone).value(), IsEmpty());
-    EXPECT_EQ(reader->GetSegment(1)->num_tokens, 100u);
+    EXPECT_THAT(reader->companions()->Wishes(TenantId::kNone).value(), IsEmpty());
+    EXPECT_EQ(reader->segments()->Get(1)->num_tokens, 100u);
   }
   harness_.Reopen();
-  ATTNDB_ASSERT_OK(harness_->AddWish(1, "graph"));
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "graph"));
   harness_.Reopen();
   EXPECT_THAT(All(), ElementsAre(Wish{1, "graph"}));
 }

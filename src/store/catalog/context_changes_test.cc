@@ -38,7 +38,7 @@ TEST(ContextChanges, OnlyAGoodSegmentMayBeUsed) {
   CatalogHarness harness;
   harness.MustPublish(Range(0, 10));
   harness.MustPublish(Range(50, 10));
-  ATTNDB_ASSERT_OK(harness->Quarantine(2, "granule 4"));
+  ATTNDB_ASSERT_OK(harness->segments()->Quarantine(2, "granule 4"));
   const auto database =
       SqliteDatabase::Open(harness.path(), SqliteDatabase::Mode::kReadOnly).value();
   EXPECT_EQ(RequireGoodSegment(database.get(), 1)->num_tokens, 10u);

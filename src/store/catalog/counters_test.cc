@@ -36,9 +36,9 @@ class Counters : public CatalogTest {
   void PublishPlanes(SegmentId segment, uint64_t file_bytes) {
     CompanionRecord companion;
     companion.kind = "planes";
-    companion.generation = harness_->ReserveGeneration().value();
+    companion.generation = harness_->companions()->ReserveGeneration().value();
     companion.file_bytes = file_bytes;
-    ATTNDB_ASSERT_OK(harness_->PublishCompanion(segment, companion));
+    ATTNDB_ASSERT_OK(harness_->companions()->Publish(segment, companion));
   }
   // What a catalog of before there were counters lacks is taken away.
   void MakeOld() {
@@ -49,7 +49,7 @@ class Counters : public CatalogTest {
     ATTNDB_ASSERT_OK(database->Execute("PRAGMA user_version = 2"));
   }
   uint32_t NumContexts(SegmentId segment, ContextId context) {
-    const ContextDetail detail = harness_->Describe(tenant(), context).value();
+    const ContextDetail detail = harness_->contexts()->Describe(tenant(), context).value();
     for (const ChainSegment& link : detail.chain) {
       if (link.segment.id == segment) return link.num_contexts;
     }
@@ -76,24 +76,24 @@ TEST_F(Counters, FollowContextsSegmentsCompanionsAndDamage) {
   expected.file_bytes += 250;
   ExpectStats(expected);
 
-  ATTNDB_ASSERT_OK(harness_->Quarantine(2, "torn"));
-  ATTNDB_ASSERT_OK(harness_->Quarantine(2, "torn again"));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "torn"));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "torn again"));
   expected.num_damaged_segments = 1;
   ExpectStats(expected);
 
   // A segment counts until it is forgotten, its companion with it.
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const DropOutcome dropped, harness_->Drop(tenant(), b));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DropOutcome dropped, harness_->contexts()->Drop(tenant(), b));
   expected.num_contexts = 1;
   ExpectStats(expected);
   EXPECT_EQ(NumContexts(1, a), 1u);
-  ATTNDB_ASSERT_OK(harness_->RemoveSegments(dropped.unreferenced));
+  ATTNDB_ASSERT_OK(harness_->segments()->Remove(dropped.unreferenced));
   ExpectStats({.num_contexts = 1,
                .num_segments = 1,
                .num_tokens = 100,
                .file_bytes = FileBytes(100) + 200,
                .num_companions = 1,
                .companion_bytes = 200});
-  ATTNDB_ASSERT_OK(harness_->DropCompanions(tenant()));
+  ATTNDB_ASSERT_OK(harness_->companions()->DropAll(tenant()));
   ExpectStats(
       {.num_contexts = 1, .num_segments = 1, .num_tokens = 100, .file_bytes = FileBytes(100)});
 }
@@ -108,10 +108,10 @@ TEST_F(Counters, FollowAMergeAndAContextThatGrows) {
   EXPECT_EQ(NumContexts(1, b), 2u);
   MergeRequest request;
   request.run = {{2, 20}, {3, 20}};
-  request.merged.id = harness_->ReserveSegmentId().value();
+  request.merged.id = harness_->segments()->ReserveId().value();
   request.merged.first_position = 10;
   request.merged.num_tokens = 40;
-  ATTNDB_ASSERT_OK(harness_->ReplaceRun(request));
+  ATTNDB_ASSERT_OK(harness_->segments()->ReplaceRun(request));
   EXPECT_EQ(NumContexts(request.merged.id, b), 1u);
   EXPECT_EQ(harness_->Stats(tenant())->num_segments, 4u);  // Two of them to be removed.
   EXPECT_THAT(harness_->Verify().value(), IsEmpty());
@@ -120,7 +120,7 @@ TEST_F(Counters, FollowAMergeAndAContextThatGrows) {
 TEST_F(Counters, AreOfTheirTenantAlone) {
   harness_.MustPublish(Range(0, 100));
   const TenantId mine = tenant();
-  const TenantId other = harness_->EnsureTenant("other")->id;
+  const TenantId other = harness_->owners()->EnsureTenant("other")->id;
   ExpectStats(harness_->Stats(other).value(), {});
   harness_.set_tenant(other);
   harness_.MustPublish(Range(0, 7));
@@ -133,8 +133,8 @@ TEST_F(Counters, ACatalogWithoutAnyIsReadAsItIsAndCountedByAWriter) {
   const ContextId a = harness_.MustPublish(Range(0, 100), {.name = "a"});
   const ContextId b = harness_.MustPublish(Range(0, 120), {.base = a, .num_shared = 60});
   PublishPlanes(1, 300);
-  ATTNDB_ASSERT_OK(harness_->EnsureTenant("other"));
-  ATTNDB_ASSERT_OK(harness_->Quarantine(2, "torn"));
+  ATTNDB_ASSERT_OK(harness_->owners()->EnsureTenant("other"));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "torn"));
   const CatalogStats stats = harness_->Stats(tenant()).value();
   ASSERT_EQ(stats.num_damaged_segments, 1u);
   const std::string all = CatalogHarness::Dump(*harness_, harness_.spec()).value();

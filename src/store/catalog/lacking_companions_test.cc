@@ -25,36 +25,38 @@ class LackingCompanions : public CatalogTest {
     if (segments.empty()) return;
     CompanionRecord companion;
     companion.kind = AnyKind();
-    companion.generation = harness_->ReserveGeneration().value();
-    (void)harness_->PublishCompanion(segments[random_.Uniform(segments.size())], companion).ok();
+    companion.generation = harness_->companions()->ReserveGeneration().value();
+    (void)harness_->companions()
+        ->Publish(segments[random_.Uniform(segments.size())], companion)
+        .ok();
   }
   void DropCompanion() {
-    for (const storage::ObjectName& name : harness_->DroppableCompanions(tenant()).value()) {
+    for (const storage::ObjectName& name : harness_->companions()->Droppable(tenant()).value()) {
       if (!random_.OneIn(3)) continue;
       const auto segment = static_cast<SegmentId>(name.segment_id);
-      EXPECT_TRUE(harness_->DropCompanion(segment, name.kind, name.generation).value());
+      EXPECT_TRUE(harness_->companions()->Drop(segment, name.kind, name.generation).value());
     }
   }
   void DropContext() {
-    const auto contexts = harness_->List(tenant()).value();
+    const auto contexts = harness_->contexts()->List(tenant()).value();
     if (contexts.empty()) return;
     const ContextId context = contexts[random_.Uniform(contexts.size())].id;
-    const DropOutcome outcome = harness_->Drop(tenant(), context).value();
+    const DropOutcome outcome = harness_->contexts()->Drop(tenant(), context).value();
     if (random_.OneIn(2)) return;
-    ATTNDB_ASSERT_OK(harness_->RemoveSegments(outcome.unreferenced));
+    ATTNDB_ASSERT_OK(harness_->segments()->Remove(outcome.unreferenced));
   }
   void Store() {
     Published options;
-    const auto contexts = harness_->List(tenant()).value();
+    const auto contexts = harness_->contexts()->List(tenant()).value();
     if (!contexts.empty() && random_.OneIn(2)) {
       options.base = contexts[random_.Uniform(contexts.size())].id;
-      options.num_shared = harness_->Tokens(options.base)->size();
+      options.num_shared = harness_->contexts()->Tokens(options.base)->size();
     }
     const TokenId first = options.num_shared == 0 ? static_cast<TokenId>(random_.Uniform(9)) : 0;
     std::vector<TokenId> tokens = Range(first, 1 + random_.Uniform(80));
     if (options.num_shared > 0) {
       const std::vector<TokenId> more = tokens;
-      tokens = harness_->Tokens(options.base).value();
+      tokens = harness_->contexts()->Tokens(options.base).value();
       tokens.insert(tokens.end(), more.begin(), more.end());
     }
     (void)harness_.Publish(tokens, options).ok();  // A base that is damaged is refused.
@@ -62,7 +64,8 @@ class LackingCompanions : public CatalogTest {
   void Quarantine() {
     const std::vector<SegmentId> segments = harness_.SegmentIds();
     if (segments.empty() || !random_.OneIn(3)) return;
-    ATTNDB_ASSERT_OK(harness_->Quarantine(segments[random_.Uniform(segments.size())], "torn"));
+    ATTNDB_ASSERT_OK(
+        harness_->segments()->Quarantine(segments[random_.Uniform(segments.size())], "torn"));
   }
 
   Random random_;
@@ -87,7 +90,7 @@ TEST_F(LackingCompanions, AreThoseThatAWalkFinds) {
       case 5:
         DropCompanion();
         if (random_.OneIn(9)) {
-          ATTNDB_ASSERT_OK(harness_->DropKind("graph"));
+          ATTNDB_ASSERT_OK(harness_->companions()->DropKind("graph"));
         }
         if (random_.OneIn(9)) harness_.Reopen();
         break;
@@ -98,8 +101,10 @@ TEST_F(LackingCompanions, AreThoseThatAWalkFinds) {
     for (const MissingCompanions& missing :
          {MissingCompanions{"planes", 1}, {"planes", 40}, {"graph", 20}, {"none", 60}}) {
       for (const TenantId of : {tenant(), TenantId::kNone, static_cast<TenantId>(9)}) {
-        const std::vector<SegmentId> found = harness_->SegmentsWithout(of, missing).value();
-        EXPECT_EQ(found, reader->SegmentsWithout(of, missing).value()) << missing.kind;
+        const std::vector<SegmentId> found =
+            harness_->companions()->SegmentsWithout(of, missing).value();
+        EXPECT_EQ(found, reader->companions()->SegmentsWithout(of, missing).value())
+            << missing.kind;
         num_found += found.size();
       }
     }

@@ -109,7 +109,7 @@ TEST_F(PrefixSearchTest, ADeepTreeOfUnusableContextsCostsOneWalk) {
 
 TEST_F(PrefixSearchTest, WithoutAFilterDamagedContextsCountToo) {
   Publish(Range(0, 200));
-  ATTNDB_ASSERT_OK(harness_->Quarantine(1, "test"));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "test"));
   Connect();
   EXPECT_FALSE(Find(Range(0, 200), {}).has_value());
   PrefixSearch search(database_.get(), nullptr);

@@ -1,14 +1,16 @@
 # The catalog's part of layer store: included by src/store/CMakeLists.txt, which compiles ATTNDB_CATALOG_SOURCES.
 set(ATTNDB_CATALOG_SOURCES
   catalog/catalog.cc
-  catalog/catalog_compact.cc
   catalog/catalog_companions.cc
   catalog/catalog_contexts.cc
+  catalog/catalog_core.cc
   catalog/catalog_eviction.cc
-  catalog/catalog_prefix.cc
+  catalog/catalog_owners.cc
+  catalog/catalog_prefixes.cc
   catalog/catalog_publish.cc
   catalog/catalog_rows.cc
   catalog/catalog_segments.cc
+  catalog/catalog_settling.cc
   catalog/catalog_verify.cc
   catalog/catalog_wishes.cc
   catalog/checked_vfs.cc

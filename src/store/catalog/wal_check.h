@@ -5,7 +5,7 @@
 // damaged since, because acknowledged commits then vanish without a word. But only the last
 // transaction of a log can be unfinished: a commit behind an unsound frame, and a frame behind that
 // commit, prove damage. So the catalog empties the log after each commit (sqlite.h, Checkpoint),
-// and where a reader keeps it from that, lets two more commits follow (Catalog::SealLog): no
+// and where a reader keeps it from that, lets two more commits follow (CatalogCore::SealLog): no
 // acknowledged commit is the last of a log.
 //
 // Errors:  kCorruption naming file and frame; kIoError.

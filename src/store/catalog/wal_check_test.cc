@@ -44,7 +44,7 @@ class WalCheck : public ::testing::Test {
   size_t NumContexts(const std::string& log) {
     WriteFile(copy_.path(), catalog_);
     WriteFile(copy_.path() + "-wal", log);
-    return copy_.Open().value()->List(source_.tenant()).value().size();
+    return copy_.Open().value()->contexts()->List(source_.tenant()).value().size();
   }
 
   CatalogHarness source_;

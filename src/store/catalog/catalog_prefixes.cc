@@ -1,9 +1,8 @@
-// Prefix lookups over the trees of a tenant.
+#include "store/catalog/catalog_prefixes.h"
 
 #include <algorithm>
 
 #include "common/check.h"
-#include "store/catalog/catalog.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/model_identity.h"
 #include "store/catalog/prefix_search.h"
@@ -35,6 +34,11 @@ bool Contains(const std::vector<ModelRow>& models, ModelId id) {
   return std::ranges::any_of(models, [&](const ModelRow& model) { return model.id == id; });
 }
 
+Status Missing(ContextId context) {
+  return Status::Corruption("catalog: context " + std::to_string(static_cast<int64_t>(context)) +
+                            ": missing, but in the prefix index");
+}
+
 // Appends the miss if it concerns any context.
 void AddNearMiss(PrefixNearMiss miss, const std::optional<PrefixMatch>& best,
                  std::vector<PrefixNearMiss>* misses) {
@@ -45,24 +49,21 @@ void AddNearMiss(PrefixNearMiss miss, const std::optional<PrefixMatch>& best,
 
 }  // namespace
 
-Result<bool> Catalog::IsUsable(ContextId context) const {
-  Query query =
-      database_->Select("SELECT pinned, ttl_s, last_access_us FROM contexts WHERE id = ?", context);
+Result<bool> CatalogPrefixes::IsUsable(ContextId context) const {
+  Query query = core_->database()->Select(
+      "SELECT pinned, ttl_s, last_access_us FROM contexts WHERE id = ?", context);
   ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-  if (!found) {
-    return Status::Corruption("catalog: context " + std::to_string(static_cast<int64_t>(context)) +
-                              ": missing, but in the prefix index");
-  }
-  return !IsExpired(query.Int(0) != 0, query.OptionalInt(1), LastAccess(context, query.Int(2)),
-                    Now());
+  if (!found) return Missing(context);
+  return !IsExpired(query.Int(0) != 0, query.OptionalInt(1),
+                    core_->LastAccess(context, query.Int(2)), core_->Now());
 }
 
-Result<std::optional<PrefixMatch>> Catalog::FindPrefix(const PrefixQuery& query,
-                                                       const TenantRow& tenant,
-                                                       bool only_usable) const {
+Result<std::optional<PrefixMatch>> CatalogPrefixes::Find(const PrefixQuery& query,
+                                                         const TenantRow& tenant,
+                                                         bool only_usable) const {
   const EncodedModel encoded = EncodeModel(*query.spec);
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> models,
-                          EqualModels(database_.get(), encoded.layout, query.spec->fingerprint));
+                          EqualModels(core_->database(), encoded.layout, query.spec->fingerprint));
   PrefixSearch::Filter usable;
   if (only_usable) {
     // Called back inside this function only, with the mutex held.
@@ -71,7 +72,7 @@ Result<std::optional<PrefixMatch>> Catalog::FindPrefix(const PrefixQuery& query,
   }
   std::optional<PrefixMatch> best;
   for (const ModelRow& model : models) {
-    PrefixSearch search(database_.get(), usable);
+    PrefixSearch search(core_->database(), usable);
     const TreeIdentity tree{tenant.secret, model.identity, query.first_position};
     ATTNDB_ASSIGN_OR_RETURN(const std::optional<PrefixMatch> match,
                             search.Find(tree, query.tokens));
@@ -80,39 +81,21 @@ Result<std::optional<PrefixMatch>> Catalog::FindPrefix(const PrefixQuery& query,
   return best;
 }
 
-Result<std::optional<PrefixMatch>> Catalog::LongestPrefix(const PrefixQuery& query) const {
+Result<std::optional<PrefixMatch>> CatalogPrefixes::Longest(const PrefixQuery& query) const {
   ATTNDB_RETURN_IF_ERROR(query.spec->Validate());
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(database_.get(), query.tenant));
-  return FindPrefix(query, tenant, /*only_usable=*/true);
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(core_->database(), query.tenant));
+  return Find(query, tenant, /*only_usable=*/true);
 }
 
-Result<std::vector<TokenId>> Catalog::Tokens(ContextId context) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  Query query = database_->Select("SELECT leaf, num_tokens FROM contexts WHERE id = ?", context);
-  ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-  if (!found) {
-    return Status::NotFound("no context #" + std::to_string(static_cast<int64_t>(context)));
-  }
-  return PrefixIndex(database_.get())
-      .Tokens(static_cast<NodeId>(query.Int(0)), static_cast<uint64_t>(query.Int(1)));
-}
-
-Result<uint64_t> Catalog::CommonPrefix(ContextId context, std::span<const TokenId> tokens) const {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> stored, Tokens(context));
-  const auto end = std::ranges::mismatch(tokens, stored).in1;
-  return static_cast<uint64_t>(end - tokens.begin());
-}
-
-Result<PrefixReport> Catalog::ExplainPrefix(const PrefixQuery& query) const {
+Result<PrefixReport> CatalogPrefixes::Explain(const PrefixQuery& query) const {
   ATTNDB_RETURN_IF_ERROR(query.spec->Validate());
   PrefixReport report;
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-  ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(database_.get(), query.tenant));
-  ATTNDB_ASSIGN_OR_RETURN(report.best, FindPrefix(query, tenant, /*only_usable=*/true));
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(core_->database(), query.tenant));
+  ATTNDB_ASSIGN_OR_RETURN(report.best, Find(query, tenant, /*only_usable=*/true));
   if (report.best.has_value()) {
     ATTNDB_ASSIGN_OR_RETURN(report.next_token,
                             TokenAt(report.best->context, report.best->num_tokens));
@@ -122,26 +105,27 @@ Result<PrefixReport> Catalog::ExplainPrefix(const PrefixQuery& query) const {
   return report;
 }
 
-Result<std::optional<TokenId>> Catalog::TokenAt(ContextId context, uint64_t idx) const {
-  Query query = database_->Select("SELECT leaf, num_tokens FROM contexts WHERE id = ?", context);
+Result<std::optional<TokenId>> CatalogPrefixes::TokenAt(ContextId context, uint64_t idx) const {
+  Query query =
+      core_->database()->Select("SELECT leaf, num_tokens FROM contexts WHERE id = ?", context);
   ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
   if (!found || query.Int(1) <= static_cast<int64_t>(idx)) return std::optional<TokenId>();
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<TokenId> tokens,
-      PrefixIndex(database_.get())
+      PrefixIndex(core_->database())
           .Tokens(static_cast<NodeId>(query.Int(0)), static_cast<uint64_t>(query.Int(1))));
   return std::optional(tokens[idx]);
 }
 
 // Contexts of the right model and position that are damaged or expired.
-Status Catalog::ExplainUnusable(const PrefixQuery& query, const TenantRow& tenant,
-                                PrefixReport* report) const {
+Status CatalogPrefixes::ExplainUnusable(const PrefixQuery& query, const TenantRow& tenant,
+                                        PrefixReport* report) const {
   PrefixNearMiss damaged{PrefixNearMiss::Reason::kDamaged, 0, {}};
   PrefixNearMiss expired{PrefixNearMiss::Reason::kExpired, 0, {}};
   const EncodedModel encoded = EncodeModel(*query.spec);
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> models,
-                          EqualModels(database_.get(), encoded.layout, query.spec->fingerprint));
-  Query rows = database_->Select(
+                          EqualModels(core_->database(), encoded.layout, query.spec->fingerprint));
+  Query rows = core_->database()->Select(
       "SELECT id, model, damaged, pinned, ttl_s, last_access_us FROM contexts "
       "WHERE tenant = ? AND first_position = ? AND (damaged OR ttl_s IS NOT NULL)",
       query.tenant, query.first_position);
@@ -152,16 +136,18 @@ Status Catalog::ExplainUnusable(const PrefixQuery& query, const TenantRow& tenan
     const auto id = static_cast<ContextId>(rows.Int(0));
     if (rows.Int(2) != 0) {
       ++damaged.num_contexts;
-    } else if (IsExpired(rows.Int(3) != 0, rows.OptionalInt(4), LastAccess(id, rows.Int(5)),
-                         Now())) {
+    } else if (IsExpired(rows.Int(3) != 0, rows.OptionalInt(4), core_->LastAccess(id, rows.Int(5)),
+                         core_->Now())) {
       ++expired.num_contexts;
     }
   }
   ATTNDB_ASSIGN_OR_RETURN(const std::optional<PrefixMatch> any,
-                          FindPrefix(query, tenant, /*only_usable=*/false));
+                          Find(query, tenant, /*only_usable=*/false));
   if (any.has_value()) {
-    ATTNDB_ASSIGN_OR_RETURN(const ContextRow row, RequireContext(query.tenant, any->context));
-    (row.record.damaged ? damaged : expired).best = *any;
+    ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextRow> row,
+                            FindContextRow(core_->database(), query.tenant, any->context));
+    if (!row.has_value()) return Missing(any->context);
+    (row->record.damaged ? damaged : expired).best = *any;
   }
   AddNearMiss(damaged, report->best, &report->near_misses);
   AddNearMiss(expired, report->best, &report->near_misses);
@@ -169,33 +155,33 @@ Status Catalog::ExplainUnusable(const PrefixQuery& query, const TenantRow& tenan
 }
 
 // Contexts of other models or at other positions.
-Status Catalog::ExplainOtherTrees(const PrefixQuery& query, const TenantRow& tenant,
-                                  PrefixReport* report) const {
+Status CatalogPrefixes::ExplainOtherTrees(const PrefixQuery& query, const TenantRow& tenant,
+                                          PrefixReport* report) const {
   const EncodedModel encoded = EncodeModel(*query.spec);
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> models,
-                          EqualModels(database_.get(), encoded.layout, query.spec->fingerprint));
+                          EqualModels(core_->database(), encoded.layout, query.spec->fingerprint));
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<TreeRow> trees,
-      ReadAll<TreeRow>(
-          database_->Select("SELECT model, first_position FROM prefix_roots WHERE tenant = ? "
-                            "ORDER BY node DESC LIMIT ?",
-                            query.tenant, kMaxTreesExplained),
-          [](const Query& row) -> Result<TreeRow> {
-            return TreeRow{static_cast<ModelId>(row.Int(0)), row.Int(1)};
-          }));
+      ReadAll<TreeRow>(core_->database()->Select(
+                           "SELECT model, first_position FROM prefix_roots WHERE tenant = ? "
+                           "ORDER BY node DESC LIMIT ?",
+                           query.tenant, kMaxTreesExplained),
+                       [](const Query& row) -> Result<TreeRow> {
+                         return TreeRow{static_cast<ModelId>(row.Int(0)), row.Int(1)};
+                       }));
   PrefixNearMiss other_model{PrefixNearMiss::Reason::kOtherModel, 0, {}};
   PrefixNearMiss other_position{PrefixNearMiss::Reason::kOtherPosition, 0, {}};
   for (const TreeRow& tree : trees) {
     const bool same_model = Contains(models, tree.model);
     if (same_model && tree.first_position == query.first_position) continue;
-    Query count = database_->Select(
+    Query count = core_->database()->Select(
         "SELECT count(*) FROM contexts WHERE tenant = ? AND model = ? AND first_position = ?",
         query.tenant, tree.model, tree.first_position);
     ATTNDB_RETURN_IF_ERROR(count.Step().status());
     PrefixNearMiss& miss = same_model ? other_position : other_model;
     miss.num_contexts += static_cast<uint64_t>(count.Int(0));
-    ATTNDB_ASSIGN_OR_RETURN(const ModelRow model, LoadModelRow(database_.get(), tree.model));
-    PrefixSearch search(database_.get(), nullptr);
+    ATTNDB_ASSIGN_OR_RETURN(const ModelRow model, LoadModelRow(core_->database(), tree.model));
+    PrefixSearch search(core_->database(), nullptr);
     ATTNDB_ASSIGN_OR_RETURN(
         const std::optional<PrefixMatch> match,
         search.Find({tenant.secret, model.identity, tree.first_position}, query.tokens));

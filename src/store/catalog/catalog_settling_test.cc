@@ -15,7 +15,9 @@ using ::testing::IsEmpty;
 
 class CatalogCompact : public CatalogTest {
  protected:
-  std::vector<UnsettledSegment> Segments() { return harness_->UnsettledSegments(tenant()).value(); }
+  std::vector<UnsettledSegment> Segments() {
+    return harness_->segments()->Unsettled(tenant()).value();
+  }
   std::vector<SegmentId> Unsettled() {
     std::vector<SegmentId> ids;
     for (const UnsettledSegment& segment : Segments()) ids.push_back(segment.segment);
@@ -23,9 +25,9 @@ class CatalogCompact : public CatalogTest {
   }
   std::vector<ContextId> Shown(SegmentId segment) {
     const UnsettledSegment unsettled = {segment, 0};
-    return harness_->ContextsToCompact(std::span(&unsettled, 1)).value();
+    return harness_->segments()->ContextsToCompact(std::span(&unsettled, 1)).value();
   }
-  void SettleAll() { ATTNDB_ASSERT_OK(harness_->Settle(Segments())); }
+  void SettleAll() { ATTNDB_ASSERT_OK(harness_->segments()->Settle(Segments())); }
 };
 
 TEST_F(CatalogCompact, WhatIsStoredDroppedOrMergedIsUnsettled) {
@@ -38,15 +40,15 @@ TEST_F(CatalogCompact, WhatIsStoredDroppedOrMergedIsUnsettled) {
   harness_.MustPublish(Range(50, 10));
   EXPECT_THAT(Unsettled().size(), 1u);
   SettleAll();
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), a));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), a));
   EXPECT_THAT(Unsettled(), ElementsAre(1));
   SettleAll();
   MergeRequest request;
-  request.run = harness_->Chain(b).value();
-  request.merged.id = harness_->ReserveSegmentId().value();
+  request.run = harness_->contexts()->Chain(b).value();
+  request.merged.id = harness_->segments()->ReserveId().value();
   request.merged.num_tokens = 20;
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const MergeOutcome merged, harness_->ReplaceRun(request));
-  ATTNDB_ASSERT_OK(harness_->RemoveSegments(merged.unreferenced));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const MergeOutcome merged, harness_->segments()->ReplaceRun(request));
+  ATTNDB_ASSERT_OK(harness_->segments()->Remove(merged.unreferenced));
   EXPECT_THAT(Unsettled(), ElementsAre(request.merged.id));
 }
 
@@ -54,22 +56,23 @@ TEST_F(CatalogCompact, WhatChangesWhileItIsLookedAtStaysUnsettled) {
   const ContextId a = harness_.MustPublish(Range(0, 10));
   const std::vector<UnsettledSegment> seen = Segments();
   harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
-  ATTNDB_ASSERT_OK(harness_->Settle(seen));
+  ATTNDB_ASSERT_OK(harness_->segments()->Settle(seen));
   EXPECT_THAT(Unsettled(), ElementsAre(1, 2));
 }
 
 TEST_F(CatalogCompact, AnotherLengthUnsettlesTheTenantsSegmentsOnce) {
   harness_.MustPublish(Range(0, 10));
   SettleAll();
-  ATTNDB_ASSERT_OK(harness_->UnsettleForLength(tenant(), 0));
+  ATTNDB_ASSERT_OK(harness_->segments()->UnsettleForLength(tenant(), 0));
   EXPECT_THAT(Unsettled(), IsEmpty());
-  ATTNDB_ASSERT_OK(harness_->UnsettleForLength(harness_->EnsureTenant("other")->id, 100));
+  ATTNDB_ASSERT_OK(
+      harness_->segments()->UnsettleForLength(harness_->owners()->EnsureTenant("other")->id, 100));
   EXPECT_THAT(Unsettled(), IsEmpty());
-  ATTNDB_ASSERT_OK(harness_->UnsettleForLength(tenant(), 100));
+  ATTNDB_ASSERT_OK(harness_->segments()->UnsettleForLength(tenant(), 100));
   EXPECT_THAT(Unsettled(), ElementsAre(1));
   SettleAll();
   harness_.Reopen();
-  ATTNDB_ASSERT_OK(harness_->UnsettleForLength(tenant(), 100));
+  ATTNDB_ASSERT_OK(harness_->segments()->UnsettleForLength(tenant(), 100));
   EXPECT_THAT(Unsettled(), IsEmpty());
 }
 
@@ -78,9 +81,9 @@ TEST_F(CatalogCompact, AContextShowsASegmentThatUsesMostOfItAndIsNotDamaged) {
   const ContextId b = harness_.MustPublish(Range(0, 70), {.base = a, .num_shared = 60});
   EXPECT_THAT(Shown(1), ElementsAre(a));
   EXPECT_THAT(Shown(2), ElementsAre(b));
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), a));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), a));
   EXPECT_THAT(Shown(1), ElementsAre(b));
-  ATTNDB_ASSERT_OK(harness_->Quarantine(2, "torn"));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "torn"));
   EXPECT_THAT(Shown(1), IsEmpty());
   EXPECT_THAT(Shown(99), IsEmpty());
 }
@@ -89,10 +92,10 @@ TEST_F(CatalogCompact, AContextShowsASegmentThatUsesMostOfItAndIsNotDamaged) {
 TEST_F(CatalogCompact, AContextOfTheSegmentsModelShowsItToo) {
   const ContextId a = harness_.MustPublish(Range(0, 100));
   const ContextId b = harness_.MustPublish(Range(0, 90), {.base = a, .num_shared = 90});
-  ATTNDB_ASSERT_OK(harness_->DeclareEqual("weights", "others"));
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual("weights", "others"));
   harness_.set_spec(TestSpec("others"));
   const ContextId other = harness_.MustPublish(Range(0, 120), {.base = a, .num_shared = 100});
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), a));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), a));
   EXPECT_THAT(Shown(1), ElementsAre(b, other));
 }
 

@@ -1,9 +1,9 @@
-// What Compact is to look at: segments whose chains have changed since it found nothing to do.
+// CatalogSegments: what Compact is to look at.
 
 #include <algorithm>
 
-#include "store/catalog/catalog.h"
 #include "store/catalog/catalog_rows.h"
+#include "store/catalog/catalog_segments.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
@@ -22,31 +22,31 @@ constexpr const char* kLargestUserOfItsModel =
 
 }  // namespace
 
-Status Catalog::UnsettleForLength(TenantId tenant, uint64_t segment_tokens) {
-  MutexLock lock(&mutex_);
+Status CatalogSegments::UnsettleForLength(TenantId tenant, uint64_t segment_tokens) {
+  MutexLock lock(core_->mutex());
   {
-    ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
-    Query query =
-        database_->Select("SELECT 1 FROM tenant_uses WHERE tenant = ? AND segment_tokens <> ?",
-                          tenant, segment_tokens);
+    ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+    Query query = core_->database()->Select(
+        "SELECT 1 FROM tenant_uses WHERE tenant = ? AND segment_tokens <> ?", tenant,
+        segment_tokens);
     ATTNDB_ASSIGN_OR_RETURN(const bool differs, query.Step());
     if (!differs) return {};
   }
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
   ATTNDB_RETURN_IF_ERROR(
-      database_->Run("UPDATE segment_uses SET num_settled = -1 WHERE segment IN "
-                     "(SELECT id FROM segments WHERE tenant = ?)",
-                     tenant));
-  ATTNDB_RETURN_IF_ERROR(database_->Run(
+      core_->database()->Run("UPDATE segment_uses SET num_settled = -1 WHERE segment IN "
+                             "(SELECT id FROM segments WHERE tenant = ?)",
+                             tenant));
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run(
       "UPDATE tenant_uses SET segment_tokens = ? WHERE tenant = ?", segment_tokens, tenant));
-  return Commit(&transaction);
+  return core_->Commit(&transaction);
 }
 
-Result<std::vector<UnsettledSegment>> Catalog::UnsettledSegments(TenantId tenant) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+Result<std::vector<UnsettledSegment>> CatalogSegments::Unsettled(TenantId tenant) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   return ReadAll<UnsettledSegment>(
-      database_->Select(
+      core_->database()->Select(
           "SELECT segment, num_changes FROM segment_uses INDEXED BY segment_uses_unsettled "
           "WHERE tenant = ? AND num_changes <> num_settled ORDER BY segment",
           tenant),
@@ -55,14 +55,14 @@ Result<std::vector<UnsettledSegment>> Catalog::UnsettledSegments(TenantId tenant
       });
 }
 
-Result<std::vector<ContextId>> Catalog::ContextsToCompact(
+Result<std::vector<ContextId>> CatalogSegments::ContextsToCompact(
     std::span<const UnsettledSegment> segments) const {
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   std::vector<ContextId> contexts;
   for (const UnsettledSegment& unsettled : segments) {
     for (const char* const sql : {kLargestUser, kLargestUserOfItsModel}) {
-      Query query = database_->Select(sql, unsettled.segment);
+      Query query = core_->database()->Select(sql, unsettled.segment);
       ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
       if (found) contexts.push_back(static_cast<ContextId>(query.Int(0)));
     }
@@ -72,16 +72,16 @@ Result<std::vector<ContextId>> Catalog::ContextsToCompact(
   return contexts;
 }
 
-Status Catalog::Settle(std::span<const UnsettledSegment> segments) {
+Status CatalogSegments::Settle(std::span<const UnsettledSegment> segments) {
   if (segments.empty()) return {};
-  MutexLock lock(&mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
   for (const UnsettledSegment& segment : segments) {
     ATTNDB_RETURN_IF_ERROR(
-        database_->Run("UPDATE segment_uses SET num_settled = ? WHERE segment = ?",
-                       segment.num_changes, segment.segment));
+        core_->database()->Run("UPDATE segment_uses SET num_settled = ? WHERE segment = ?",
+                               segment.num_changes, segment.segment));
   }
-  return Commit(&transaction);
+  return core_->Commit(&transaction);
 }
 
 }  // namespace attndb::store

@@ -16,9 +16,9 @@ TEST_F(CatalogTest, ModelsAreKeptApartUnlessDeclaredEqual) {
   const ModelSpec original = harness_.spec();
   harness_.set_spec(TestSpec("b"));
   EXPECT_FALSE(harness_.Longest(Range(0, 100)).has_value());
-  ATTNDB_ASSERT_OK(harness_->DeclareEqual("weights", "a"));
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual("weights", "a"));
   EXPECT_FALSE(harness_.Longest(Range(0, 100)).has_value());
-  ATTNDB_ASSERT_OK(harness_->DeclareEqual("b", "a"));
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual("b", "a"));
   EXPECT_EQ(harness_.Longest(Range(0, 100)), (PrefixMatch{id, 100}));  // Through "a".
   const ContextId more = harness_.MustPublish(Range(0, 120), {.base = id, .num_shared = 100});
   harness_.set_spec(original);
@@ -27,8 +27,8 @@ TEST_F(CatalogTest, ModelsAreKeptApartUnlessDeclaredEqual) {
   other_layout.layers[0].rope.base = 7;
   harness_.set_spec(other_layout);
   EXPECT_FALSE(harness_.Longest(Range(0, 100)).has_value());
-  EXPECT_EQ(harness_->DeclareEqual("", "a").code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(harness_->DeclareEqual("a", std::string(257, 'x')).code(),
+  EXPECT_EQ(harness_->owners()->DeclareEqual("", "a").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(harness_->owners()->DeclareEqual("a", std::string(257, 'x')).code(),
             StatusCode::kInvalidArgument);
 }
 
@@ -37,7 +37,7 @@ TEST_F(CatalogTest, OfEquallyLongMatchesTheOldestIsTaken) {
   const ContextId b = harness_.MustPublish(Range(0, 100));
   const ContextId c = harness_.MustPublish(Range(0, 150));
   EXPECT_EQ(harness_.Longest(Range(0, 100))->context, a);
-  ATTNDB_ASSERT_OK(harness_->Drop(tenant(), a));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), a));
   EXPECT_EQ(harness_.Longest(Range(0, 100))->context, b);
   EXPECT_EQ(harness_.Longest(Range(0, 101))->context, c);
 }
@@ -45,14 +45,15 @@ TEST_F(CatalogTest, OfEquallyLongMatchesTheOldestIsTaken) {
 TEST_F(CatalogTest, ExplainNamesWhatWasMissed) {
   const ContextId best = harness_.MustPublish(Range(0, 17), {.name = "best"});
   harness_.MustPublish(Range(0, 50));
-  ATTNDB_ASSERT_OK(harness_->Quarantine(2, "test"));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "test"));
   const ContextId expired = harness_.MustPublish(Range(0, 60), {.ttl = seconds(0)});
   const ContextId moved = harness_.MustPublish(Range(0, 80), {.first_position = 5});
   harness_.set_spec(TestSpec("other"));
   const ContextId foreign = harness_.MustPublish(Range(0, 90));
   harness_.set_spec(TestSpec());
   std::vector<TokenId> prompt = Range(0, 100);
-  ATTNDB_ASSERT_OK_AND_ASSIGN(PrefixReport report, harness_->ExplainPrefix(harness_.Query(prompt)));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(PrefixReport report,
+                              harness_->prefixes()->Explain(harness_.Query(prompt)));
   EXPECT_EQ(report.best, (PrefixMatch{best, 17}));
   EXPECT_EQ(report.next_token, std::nullopt);
   using Reason = PrefixNearMiss::Reason;
@@ -67,7 +68,7 @@ TEST_F(CatalogTest, ExplainNamesWhatWasMissed) {
   EXPECT_EQ(report.near_misses[3].reason, Reason::kOtherPosition);
   EXPECT_EQ(report.near_misses[3].best, (PrefixMatch{moved, 80}));
   prompt[10] = 99;
-  ATTNDB_ASSERT_OK_AND_ASSIGN(report, harness_->ExplainPrefix(harness_.Query(prompt)));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(report, harness_->prefixes()->Explain(harness_.Query(prompt)));
   EXPECT_EQ(report.best, (PrefixMatch{best, 10}));
   EXPECT_EQ(report.next_token, 10);
 }

@@ -1,0 +1,83 @@
+// Contexts in the catalog: published, found, described, kept and dropped.
+//
+// Errors:  those of every call of the catalog (catalog.h); further codes are at the functions.
+// Threads: thread-safe.
+#ifndef ATTNDB_STORE_CATALOG_CATALOG_CONTEXTS_H_
+#define ATTNDB_STORE_CATALOG_CATALOG_CONTEXTS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "store/catalog/catalog_core.h"
+#include "store/catalog/catalog_owners.h"
+#include "store/catalog/catalog_types.h"
+
+namespace attndb::store {
+
+struct ContextRow;
+
+class CatalogContexts {
+ public:
+  // Both must outlive it.
+  CatalogContexts(CatalogCore* core, const CatalogOwners* owners) : core_(core), owners_(owners) {}
+
+  // Commits a new context with its segments and index entries in one transaction.
+  //
+  // The base grows, keeping its id, if all its tokens are shared and it would be dropped anyway:
+  // it has the name and `replace` is set, or it is dropped by drop_base.
+  // Errors: kInvalidArgument (name: 1 to 128 of [A-Za-z0-9._:/@+-]; ttl; a negative token);
+  //         kAlreadyExists (the name is taken); kFailedPrecondition (a segment of the chain is gone
+  //         or quarantined); kInternal (chain, tokens and segments disagree).
+  Result<PublishOutcome> Publish(const PublishRequest& request);
+
+  // Finds a context by its name or "#id".
+  // Errors: kNotFound, alike for contexts of other tenants and for those that never were.
+  Result<ContextRecord> Find(TenantId tenant, std::string_view context) const;
+  Result<ContextRecord> Find(std::string_view tenant, std::string_view context) const;
+  Result<ContextRecord> Get(TenantId tenant, ContextId context) const;
+  // Oldest first.
+  Result<std::vector<ContextRecord>> List(TenantId tenant) const;
+  // Cost: O(its segments * log of all); it does not grow with the contexts that share them.
+  Result<ContextDetail> Describe(TenantId tenant, ContextId context) const;
+  // Describes those of `contexts` that are still there, in the order given.
+  Result<std::vector<ContextDetail>> DescribeAll(std::span<const ContextRecord> contexts) const;
+  Result<std::vector<ChainLink>> Chain(ContextId context) const;
+  Result<std::vector<TokenId>> Tokens(ContextId context) const;
+  // How many first tokens the context shares with `tokens`.
+  Result<uint64_t> CommonPrefix(ContextId context, std::span<const TokenId> tokens) const;
+
+  // Notes an access, now. It is written with the next transaction or Catalog::FlushTouches, not
+  // synced by itself: a crash may lose it, so that a TTL counts from the access before.
+  void Touch(ContextId context);
+  Status Pin(TenantId tenant, ContextId context, bool pinned);
+  // Errors: kInvalidArgument (negative, or longer than 100 years).
+  Status SetTtl(TenantId tenant, ContextId context, std::optional<std::chrono::seconds> ttl);
+  Result<DropOutcome> Drop(TenantId tenant, ContextId context);
+
+  // Contexts to drop until the bytes are free, of those that are not pinned and not in use, least
+  // recently used first. A segment is given back by the last of the contexts that have it. All of
+  // them together may free less than was asked for.
+  // Cost: O(those contexts * (their segments + log of all)).
+  Result<Evictions> ChooseEvictions(const EvictionRequest& request) const;
+  // Drops contexts of all tenants whose TTL is over, but those in `in_use`.
+  Result<DropOutcome> Expire(std::span<const ContextId> in_use);
+  // Whether Expire would find something, by the clock: cheap.
+  Result<bool> AnyExpired() const;
+
+ private:
+  Result<ContextRow> Require(TenantId tenant, ContextId context) const
+      ATTNDB_REQUIRES(core_->mutex());
+
+  CatalogCore* const core_;
+  const CatalogOwners* const owners_;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CATALOG_CATALOG_CONTEXTS_H_

@@ -1,0 +1,211 @@
+#include "store/catalog/catalog_core.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "common/clock.h"
+#include "store/catalog/counters.h"
+#include "store/catalog/lacking_companions.h"
+#include "store/catalog/schema.h"
+#include "store/catalog/sqlite.h"
+#include "store/catalog/wal_check.h"
+
+namespace attndb::store {
+namespace {
+
+constexpr size_t kMaxTouches = 4096;
+constexpr int64_t kNumbersReserved = 64;  // A crash leaves at most so many unused.
+
+// Size, time and inode of a file, as text; "0" bytes and a missing file look alike.
+std::string FileStamp(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return "none";
+  return std::to_string(info.st_size) + "." + std::to_string(info.st_mtim.tv_sec) + "." +
+         std::to_string(info.st_mtim.tv_nsec) + "." + std::to_string(info.st_ino);
+}
+
+bool IsEmptyOrMissing(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) != 0 || info.st_size == 0;
+}
+
+}  // namespace
+
+CatalogCore::~CatalogCore() {
+  // Access times are a hint: a store that can't be written any more closes all the same.
+  if (!options_.read_only) (void)FlushTouches().ok();
+}
+
+Status CatalogCore::Open() {
+  Status found = CheckCatalogFile(options_.path);
+  const bool create = options_.create_if_missing && !options_.read_only;
+  if (found.code() == StatusCode::kNotFound && create) {
+    ATTNDB_RETURN_IF_ERROR(CreateCatalogFile(options_.path));
+    found = CheckCatalogFile(options_.path);
+  }
+  ATTNDB_RETURN_IF_ERROR(found);
+  ATTNDB_RETURN_IF_ERROR(CheckWriteAheadLog(options_.path + "-wal"));
+  MutexLock lock(&mutex_);
+  ATTNDB_RETURN_IF_ERROR(Connect());
+  ATTNDB_RETURN_IF_ERROR(LoadMeta());
+  return options_.read_only ? Status::Ok() : ForgetUnreferencedSegments();
+}
+
+Status CatalogCore::Connect() const {
+  using Mode = SqliteDatabase::Mode;
+  if (!options_.read_only) return ConnectAs(Mode::kReadWrite);
+  const Status status = ConnectAs(Mode::kReadOnly);
+  if (status.code() != StatusCode::kReadOnly && status.code() != StatusCode::kIoError &&
+      status.code() != StatusCode::kResourceExhausted) {  // A disk with nothing free.
+    immutable_stamp_.clear();
+    return status;
+  }
+  // SQLite can't make its lock file here. Without a log that holds commits the file alone is the
+  // whole catalog, as long as nobody changes it: BeginRead looks.
+  if (!IsEmptyOrMissing(options_.path + "-wal")) {
+    return Status::ReadOnly(status.message() +
+                            "; its log holds commits that only a process that may write the folder "
+                            "can recover");
+  }
+  immutable_stamp_ = FileStamp(options_.path);
+  return ConnectAs(Mode::kImmutable);
+}
+
+Status CatalogCore::ConnectAs(SqliteDatabase::Mode mode) const {
+  ATTNDB_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(options_.path, mode));
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, CheckSchema(database_.get()));
+  if (mode != SqliteDatabase::Mode::kReadWrite) {
+    return version < kFirstVersionWithCounters ? ViewAsCounters(database_.get()) : Status::Ok();
+  }
+  if (version < kSchemaVersion) ATTNDB_RETURN_IF_ERROR(UpgradeSchema(database_.get()));
+  ATTNDB_RETURN_IF_ERROR(KeepCounters(database_.get()));
+  return WatchCompanions(database_.get());
+}
+
+Status CatalogCore::LoadMeta() {
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  Query query = database_->Select("SELECT uuid FROM meta");
+  ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+  const std::span<const std::byte> uuid = query.Blob(0);
+  if (!found || uuid.size() != store_uuid_.size()) {
+    return Status::Corruption(options_.path + ": meta: no store uuid of 16 bytes");
+  }
+  std::ranges::copy(uuid, store_uuid_.begin());
+  return {};
+}
+
+// What the process before kept for its sessions, which are gone.
+Status CatalogCore::ForgetUnreferencedSegments() {
+  constexpr const char* kUnreferenced =
+      "SELECT EXISTS(SELECT 1 FROM segments WHERE id NOT IN (SELECT segment FROM chain))";
+  {
+    Query query = database_->Select(kUnreferenced);
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found || query.Int(0) == 0) return {};  // The usual case costs no sync.
+  }
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(
+      database_->Run("DELETE FROM segments WHERE id NOT IN (SELECT segment FROM chain)"));
+  return Commit(&transaction);
+}
+
+Result<Transaction> CatalogCore::BeginRead() const {
+  if (!immutable_stamp_.empty() && immutable_stamp_ != FileStamp(options_.path)) {
+    ATTNDB_RETURN_IF_ERROR(Connect());
+  }
+  return Transaction::Begin(database_.get(), Transaction::Kind::kRead);
+}
+
+Result<Transaction> CatalogCore::BeginWrite() {
+  if (options_.read_only) return Status::ReadOnly(options_.path + ": opened read-only");
+  if (log_is_copied_) {
+    log_is_copied_ = database_->Checkpoint() == SqliteDatabase::LogState::kCopied;
+    if (log_is_copied_) return Status::IoError(options_.path + "-wal: can't be cut off");
+  }
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
+                          Transaction::Begin(database_.get(), Transaction::Kind::kWrite));
+  for (const auto& [context, time_us] : touched_us_) {
+    ATTNDB_RETURN_IF_ERROR(
+        database_->Run("UPDATE contexts SET last_access_us = max(last_access_us, ?) WHERE id = ?",
+                       time_us, context));
+  }
+  return transaction;
+}
+
+Status CatalogCore::Commit(Transaction* transaction) {
+  auto log = SqliteDatabase::LogState::kHolds;
+  ATTNDB_RETURN_IF_ERROR(transaction->Commit(&log));
+  touched_us_.clear();
+  log_is_copied_ = log == SqliteDatabase::LogState::kCopied;
+  if (log == SqliteDatabase::LogState::kHolds) SealLog();
+  return {};
+}
+
+// A commit that stays in the log is safe from silent loss only if others follow it (wal_check.h).
+// Two, because damage may hit the very mark that makes a frame a commit. Best effort: it is
+// durable.
+void CatalogCore::SealLog() {
+  for (int i = 0; i < 2; ++i) {
+    Result<Transaction> seal = Transaction::Begin(database_.get(), Transaction::Kind::kWrite);
+    if (!seal.ok()) return;
+    if (!database_->Run("UPDATE meta SET next_segment = next_segment + 1").ok()) return;
+    if (!seal->Commit().ok()) return;
+  }
+}
+
+Result<int64_t> CatalogCore::ReserveNumber() {
+  MutexLock lock(&mutex_);
+  if (next_number_ < end_number_) return next_number_++;
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  int64_t next = 0;
+  {
+    Query query = database_->Select("SELECT next_segment FROM meta");
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (found) next = query.Int(0);
+  }
+  if (next <= 0) {
+    return Status::Corruption(options_.path + ": meta: next_segment is " + std::to_string(next));
+  }
+  const int64_t end = next + kNumbersReserved;
+  ATTNDB_RETURN_IF_ERROR(database_->Run("UPDATE meta SET next_segment = ?", end));
+  ATTNDB_RETURN_IF_ERROR(Commit(&transaction));
+  next_number_ = next + 1;
+  end_number_ = end;
+  return next;
+}
+
+int64_t CatalogCore::Now() const { return options_.clock ? options_.clock() : SystemNowMicros(); }
+
+void CatalogCore::Touch(ContextId context) {
+  const int64_t now = Now();
+  MutexLock lock(&mutex_);
+  int64_t& touched_us = touched_us_[static_cast<int64_t>(context)];
+  touched_us = std::max(touched_us, now);
+  if (touched_us_.size() < kMaxTouches) return;
+  lock.Unlock();
+  // A reader keeps the newest few thousand to itself; a failed write is tried again with the next.
+  if (options_.read_only || !FlushTouches().ok()) {
+    MutexLock clear_lock(&mutex_);
+    touched_us_.clear();
+  }
+}
+
+bool CatalogCore::EmptyLog() {
+  MutexLock lock(&mutex_);
+  return database_ != nullptr && database_->Checkpoint() == SqliteDatabase::LogState::kEmpty;
+}
+
+Status CatalogCore::FlushTouches() {
+  MutexLock lock(&mutex_);
+  if (touched_us_.empty() || database_ == nullptr) return {};
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
+  return Commit(&transaction);
+}
+
+int64_t CatalogCore::LastAccess(ContextId context, int64_t stored_us) const {
+  const auto it = touched_us_.find(static_cast<int64_t>(context));
+  return it == touched_us_.end() ? stored_us : std::max(stored_us, it->second);
+}
+
+}  // namespace attndb::store

@@ -1,0 +1,93 @@
+// What all of the catalog goes through: one connection, its transactions, and what is kept in
+// memory until the next of them.
+//
+// Errors:  those of every call of the catalog (catalog.h).
+// Threads: thread-safe. Its mutex is held from before a transaction begins until after it has
+//          ended.
+#ifndef ATTNDB_STORE_CATALOG_CATALOG_CORE_H_
+#define ATTNDB_STORE_CATALOG_CATALOG_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "common/mutex.h"
+#include "store/catalog/catalog_types.h"
+#include "store/catalog/sqlite.h"
+
+namespace attndb::store {
+
+class CatalogCore {
+ public:
+  explicit CatalogCore(const CatalogOptions& options) : options_(options) {}
+  // Writes the access times that Touch noted, if it can.
+  ~CatalogCore();
+  CatalogCore(const CatalogCore&) = delete;
+  CatalogCore& operator=(const CatalogCore&) = delete;
+
+  // As Catalog::Open. Called first, and once.
+  Status Open() ATTNDB_EXCLUDES(mutex_);
+
+  const CatalogOptions& options() const { return options_; }
+  const StoreUuid& store_uuid() const { return store_uuid_; }
+  Mutex* mutex() const ATTNDB_RETURN_CAPABILITY(mutex_) { return &mutex_; }
+  SqliteDatabase* database() const ATTNDB_REQUIRES(mutex_) { return database_.get(); }
+  // Opened without locks, because the folder can't be written.
+  bool is_immutable() const ATTNDB_REQUIRES(mutex_) { return !immutable_stamp_.empty(); }
+  // Accesses not written yet, in microseconds, by context id.
+  const std::unordered_map<int64_t, int64_t>& touched_us() const ATTNDB_REQUIRES(mutex_) {
+    return touched_us_;
+  }
+
+  // Begins a snapshot that all statements read until it ends.
+  Result<Transaction> BeginRead() const ATTNDB_REQUIRES(mutex_);
+  // Begins a transaction. Writes the noted access times first, so that statements see them.
+  Result<Transaction> BeginWrite() ATTNDB_REQUIRES(mutex_);
+  Status Commit(Transaction* transaction) ATTNDB_REQUIRES(mutex_);
+
+  // A number greater than all before it, for a segment or a companion. Durable before it returns:
+  // never handed out twice.
+  Result<int64_t> ReserveNumber() ATTNDB_EXCLUDES(mutex_);
+
+  int64_t Now() const;
+  // The row's access time, or a later one that is noted.
+  int64_t LastAccess(ContextId context, int64_t stored_us) const ATTNDB_REQUIRES(mutex_);
+  // As CatalogContexts::Touch.
+  void Touch(ContextId context) ATTNDB_EXCLUDES(mutex_);
+  // As Catalog.
+  Status FlushTouches() ATTNDB_EXCLUDES(mutex_);
+  bool EmptyLog() ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  // Opens the file and checks that it is a catalog.
+  Status Connect() const ATTNDB_REQUIRES(mutex_);
+  Status ConnectAs(SqliteDatabase::Mode mode) const ATTNDB_REQUIRES(mutex_);
+  Status LoadMeta() ATTNDB_REQUIRES(mutex_);
+  Status ForgetUnreferencedSegments() ATTNDB_REQUIRES(mutex_);
+  void SealLog() ATTNDB_REQUIRES(mutex_);
+
+  // Constant after Open.
+  const CatalogOptions options_;
+  StoreUuid store_uuid_{};
+
+  mutable Mutex mutex_;
+  // Mutable: a reader of a folder that can't be written opens the file again when it has changed.
+  mutable std::unique_ptr<SqliteDatabase> database_ ATTNDB_GUARDED_BY(mutex_);
+  mutable std::string immutable_stamp_ ATTNDB_GUARDED_BY(mutex_);  // Empty: not opened that way.
+  // At most kMaxTouches; then they are written at once.
+  std::unordered_map<int64_t, int64_t> touched_us_ ATTNDB_GUARDED_BY(mutex_);
+  // The log could not be cut off, though the file has all that it holds. Nothing is written until
+  // it can: that would begin the log anew, and if it is torn there it looks as if commits were
+  // lost.
+  bool log_is_copied_ ATTNDB_GUARDED_BY(mutex_) = false;
+  // Numbers reserved on disk and not handed out yet: [next, end).
+  int64_t next_number_ ATTNDB_GUARDED_BY(mutex_) = 0;
+  int64_t end_number_ ATTNDB_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_CATALOG_CATALOG_CORE_H_
