@@ -31,8 +31,9 @@
 namespace attndb {
 
 namespace internal {
+class SessionHandle;
 class SessionImpl;
-}
+}  // namespace internal
 
 class ATTNDB_EXPORT Session {
  public:
@@ -156,7 +157,7 @@ class ATTNDB_EXPORT Session {
   friend class DB;
   explicit Session(std::unique_ptr<internal::SessionImpl> impl);
 
-  std::unique_ptr<internal::SessionImpl> impl_;  // Null only after a move.
+  std::unique_ptr<internal::SessionHandle> handle_;  // Null only after a move.
 };
 
 // One step of one layer for many sessions (continuous batching): the rows of q and out are those of

@@ -1,7 +1,8 @@
 // Goal:   merges go on behind Stores and sessions: while one is stopped before it is published,
 //         Stores of two tenants and 100 decode steps finish; a session moves to the merged segment
-//         in its next step, but not before that has the derived objects that the run had; answers
-//         stay right in every step, and the files of what was merged go.
+//         at once if no call is using it, in its next step otherwise, but not before that has the
+//         derived objects that the run had; answers stay right in every step, and the files of what
+//         was merged go.
 // Method: a file system whose next operation, a merge's, waits. Answers are compared with attention
 //         in float64.
 #include <chrono>
@@ -117,6 +118,50 @@ TEST_F(BackgroundMergeTest, ASessionWaitsForWhatTheRunHad) {
   EXPECT_EQ(NumCompanions("a"), 1u);
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   EXPECT_EQ(db_->Stats()->num_segments, 1u) << "files of the run are gone with their last reader";
+}
+
+// Nothing is called on the session after its Store.
+TEST_F(BackgroundMergeTest, AnIdleSessionMovesAtOnce) {
+  Session session = NewSession("topk(k=30,bits=8,sink=4,window=16)");
+  Tokens all;
+  for (uint64_t turn = 1; turn <= 2; ++turn) {
+    Append(&session, &all, 900, turn);
+    ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  }
+  EXPECT_EQ(SegmentTokens("a"), std::vector<uint64_t>{1800});
+  ASSERT_TRUE(Comes([&] { return db_->Stats()->num_segments == 1; })) << "it holds the run yet";
+  EXPECT_EQ(session.Explain().num_segments, 1u);
+  Append(&session, &all, 1, 3);
+  (void)Probe(&session);
+  EXPECT_EQ(session.Explain(1)->notes, "") << "the merged segment lacks what the run had";
+}
+
+// Between the layers of a step nothing moves.
+TEST_F(BackgroundMergeTest, AStepUnderWayStaysWhereItIs) {
+  Session session = NewSession();
+  Tokens all;
+  Append(&session, &all, 900, 1);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  Append(&session, &all, 900, 2);
+  Event of_merges;
+  test::StopLane(*db_, store::ContextStore::kMergeLane, &of_merges);
+  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
+  const Tokens more = {5};
+  ATTNDB_ASSERT_OK(AppendLayer(&session, 0, more, all.size()));
+  of_merges.Set();
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  EXPECT_EQ(SegmentTokens("a"), std::vector<uint64_t>{1800});
+  EXPECT_EQ(session.Explain().num_segments, 2u);
+  for (LayerId layer = 1; layer < model_.spec().num_layers(); ++layer) {
+    ATTNDB_ASSERT_OK(AppendLayer(&session, layer, more, all.size()));
+  }
+  all = Concat(all, more);
+  ExpectOracle(&session, all);
+  Append(&session, &all, 1, 3);
+  EXPECT_EQ(session.Explain().num_segments, 1u);
+  ExpectOracle(&session, all);
 }
 
 // A chat of many turns, whose merges overtake its steps now and then.

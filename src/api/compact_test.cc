@@ -80,10 +80,10 @@ class CompactTest : public DBFixture {
   using Sample = std::tuple<LayerId, uint32_t, uint64_t, uint32_t, std::string>;
   std::vector<Sample> Samples(const std::string& name) const {
     const auto session = *internal::DbAccess::database(*db_)->OpenWhole(db_->tenant(), name);
-    const storage::KvShape& shape = *session->shape();
+    const storage::KvShape shape = store::ShapeOf(session->spec());
     std::vector<Sample> samples;
     uint64_t first_token = 0;
-    for (const internal::ChainEntry& entry : session->chain()) {
+    for (const internal::ChainEntry& entry : session->chain().entries()) {
       for (LayerId layer = 0; layer < shape.layers.size(); ++layer) {
         const storage::LayerQueries queries = *entry.segment->ReadQueries(layer);
         const uint64_t row_bytes = storage::KRowBytes(shape, layer);

@@ -160,13 +160,15 @@ Status Database::OpenStore(const std::string& path, const std::string& index_use
                                 {.file_system = file_system_,
                                  .budget = &budget_,
                                  .kinds = &kinds_,
+                                 .merged = [this] { MoveIdleSessions(); },
                                  .also = index_use.empty() ? nullptr : &kinds_.ForUse(index_use)}));
   session_parts_ = PartsOfSessions();
   return Status::Ok();
 }
 
 SessionParts Database::PartsOfSessions() {
-  return {.plans = planning_.registry.get(),
+  return {.sessions = &sessions_,
+          .plans = planning_.registry.get(),
           .operators = planning_.operators.get(),
           .scratch = &scratch_,
           .budget = &budget_,
@@ -190,6 +192,16 @@ void Database::SessionOpened() { num_sessions_.fetch_add(1, std::memory_order_re
 void Database::SessionClosed() {
   num_sessions_.fetch_sub(1, std::memory_order_relaxed);
   store_->Sweep();
+}
+
+void Database::MoveIdleSessions() {
+  if (moves_sessions_.exchange(true)) return;  // A job that has not begun does it.
+  store_->background()->Add(store::ContextStore::kShortLane,
+                            {.run = [this](derived::Lanes::Control*) {
+                              moves_sessions_.store(false);
+                              sessions_.MoveIdle();
+                              return Status::Ok();
+                            }});
 }
 
 void Database::LetGo(HeldChain held) {

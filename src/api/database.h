@@ -29,6 +29,7 @@
 #include "derived/kinds.h"
 #include "planner/machine_constants.h"
 #include "planner/plan_registry.h"
+#include "session/session_handle.h"
 #include "session/session_impl.h"
 #include "storage/io/file_system.h"
 #include "storage/kv/memory_budget.h"
@@ -138,6 +139,8 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   // Opens the store. `index_use` is of options.index.
   Status OpenStore(const std::string& path, const std::string& index_use);
   SessionParts PartsOfSessions();
+  // Has sessions that no call is using move, in the background, to what was merged behind them.
+  void MoveIdleSessions();
 
   // machine.cc
   // Takes the constants that were measured before, or fixed prices.
@@ -160,6 +163,8 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   const derived::Kinds kinds_;
   ThreadPool pool_;
   Hints hints_;
+  SessionList sessions_;
+  std::atomic<bool> moves_sessions_ = false;    // Whether a job that will move them was added.
   std::unique_ptr<store::ContextStore> store_;  // Constant after Open.
   SessionParts session_parts_;                  // Constant after Open.
   const SessionSettings session_settings_;

@@ -134,7 +134,7 @@ Result<SessionStart> DB::CreateSession(const ModelSpec& spec, std::span<const To
   const uint64_t max_reuse = tokens.empty() ? 0 : tokens.size() - 1;  // One is left to run.
   ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<internal::SessionImpl> session,
                           database_->OpenSession(tenant_, spec, tokens, max_reuse, options));
-  const auto num_reused = static_cast<int64_t>(session->num_stored());
+  const auto num_reused = static_cast<int64_t>(session->chain().num_tokens());
   return SessionStart{Session(std::move(session)),
                       std::vector<TokenId>(tokens.begin() + num_reused, tokens.end())};
 }
@@ -171,21 +171,21 @@ Result<ContextId> DB::Import(const ModelSpec& spec, std::span<const TokenId> tok
 }
 
 Status DB::CheckOwn(const Session& session) const {
-  if (session.impl_->host() == database_ && session.impl_->tenant() == tenant_) return Status::Ok();
+  if (session.handle_->InUse()->BelongsTo(database_.get(), tenant_)) return Status::Ok();
   return Status::InvalidArgument("the session belongs to another store or tenant");
 }
 
 Result<ContextId> DB::Store(Session& session, std::span<const TokenId> tokens,
                             const StoreOptions& options) const {
   ATTNDB_RETURN_IF_ERROR(CheckOwn(session));
-  return database_->Store(session.impl_.get(), tokens, options);
+  return database_->Store(session.handle_->InUse().get(), tokens, options);
 }
 
 Result<PendingStore> DB::StoreAsync(Session& session, std::span<const TokenId> tokens,
                                     const StoreOptions& options) const {
   ATTNDB_RETURN_IF_ERROR(CheckOwn(session));
   ATTNDB_ASSIGN_OR_RETURN(std::shared_future<Result<ContextId>> result,
-                          database_->StoreAsync(session.impl_.get(), tokens, options));
+                          database_->StoreAsync(session.handle_->InUse().get(), tokens, options));
   return PendingStore(std::move(result));
 }
 

@@ -23,8 +23,7 @@ Status AppendPiece(SessionImpl* session, uint64_t num_tokens, TokenRange range,
     const TokenRange queried = {std::max(range.begin, first_query), range.end};
     if (queried.begin >= queried.end) continue;
     ATTNDB_ASSIGN_OR_RETURN(const TensorView q, source->Queries(layer, queried));
-    session->query_sample().Offer(session->spec(), layer, q, queried.begin - range.begin,
-                                  session->first_position() + static_cast<int64_t>(queried.begin));
+    session->SampleQueries(layer, q, queried.begin);
   }
   return Status::Ok();
 }
@@ -64,16 +63,17 @@ Result<ContextId> ImportContext(Database* database, const ImportRequest& request
                                                 std::numeric_limits<uint64_t>::max(), options));
   const uint64_t num_new = request.tokens.size() - session->num_tokens();
   ATTNDB_RETURN_IF_ERROR(database->store()->CheckStore(
-      request.tenant, request.store, num_new * storage::BytesPerToken(*session->shape())));
+      request.tenant, request.store,
+      num_new * storage::BytesPerToken(store::ShapeOf(session->spec()))));
   bool has_checkpoint = false;
   Result<ContextId> id = ImportPieces(database, session.get(), request, source, &has_checkpoint);
   if (!id.ok() && has_checkpoint) {
     // Nothing has changed: the caller has all of it still. If this fails too, an unnamed context
     // is left, which a later import of these tokens continues.
-    (void)database->store()->Drop(request.tenant, store::IdLabel(session->context()));
+    (void)database->store()->Drop(request.tenant, store::IdLabel(session->chain().context()));
   }
   if (!id.ok()) return id;
-  const bool is_in_pieces = session->chain().size() > 1;
+  const bool is_in_pieces = session->chain().entries().size() > 1;
   session.reset();  // It keeps the pieces.
   const uint64_t segment_tokens = database->options().import_segment_tokens;
   if (is_in_pieces && segment_tokens > kPieceTokens) {

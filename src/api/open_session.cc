@@ -30,7 +30,7 @@ Result<SessionSeed> Database::SeedOf(const std::string& tenant, const ModelSpec&
   seed.tenant = tenant;
   seed.spec = Resolve(spec);
   seed.shape = std::make_shared<const storage::KvShape>(store::ShapeOf(spec));
-  seed.first_position = options.first_position;
+  seed.chain.first_position = options.first_position;
   ATTNDB_ASSIGN_OR_RETURN(
       seed.plan,
       planner::Plan::Parse(options.plan.empty() ? options_.plan : options.plan, plans()));
@@ -51,8 +51,8 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
   ATTNDB_ASSIGN_OR_RETURN(store::Prefix prefix,
                           store_->OpenPrefix(tenant, seed.spec, reusable, options));
   num_reused_tokens_.fetch_add(prefix.chain.tokens.size(), std::memory_order_relaxed);
-  seed.held = {prefix.context, std::move(prefix.chain.entries), store_->Hold(prefix.context)};
-  seed.tokens = std::move(prefix.chain.tokens);
+  seed.chain.held = {prefix.context, std::move(prefix.chain.entries), store_->Hold(prefix.context)};
+  seed.chain.tokens = std::move(prefix.chain.tokens);
   return std::make_unique<SessionImpl>(std::move(seed));
 }
 

@@ -2,76 +2,83 @@
 #include "attndb/session.h"
 
 #include "common/check.h"
-#include "session/session_impl.h"
+#include "session/session_handle.h"
 #include "session/view_check.h"
 
 namespace attndb {
 
-Session::Session(std::unique_ptr<internal::SessionImpl> impl) : impl_(std::move(impl)) {}
+Session::Session(std::unique_ptr<internal::SessionImpl> impl)
+    : handle_(std::make_unique<internal::SessionHandle>(std::move(impl))) {}
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Status Session::Append(LayerId layer, const TensorView& k, const TensorView& v) {
-  return impl_->Append(layer, k, v);
+  return handle_->InUse()->Append(layer, k, v);
 }
 
 Status Session::Attend(LayerId layer, const TensorView& q, const MutableTensorView& out,
                        float* lse) {
-  return impl_->Attend(layer, q, out, lse);
+  return handle_->InUse()->Attend(layer, q, out, lse);
 }
 
 Status Session::AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out,
                            float* lse, uint32_t part, uint32_t num_parts) {
-  return impl_->AttendPart(layer, q, out, lse, part, num_parts);
+  return handle_->InUse()->AttendPart(layer, q, out, lse, part, num_parts);
 }
 
 Status Session::Update(const TensorView& q, const TensorView& k, const TensorView& v,
                        LayerId layer) {
-  ATTNDB_RETURN_IF_ERROR(impl_->CheckQuery(layer, q));
+  ATTNDB_RETURN_IF_ERROR(internal::CheckQuery(handle_->InUse()->spec(), layer, q));
   if (q.rows() != k.rows()) {
     return Status::InvalidArgument("layer " + std::to_string(layer) + ": q has " +
                                    std::to_string(q.rows()) + " rows, expected " +
                                    std::to_string(k.rows()) + ", as k");
   }
-  return impl_->Append(layer, k, v);
+  return handle_->InUse()->Append(layer, k, v);
 }
 
 Status Session::Attention(const TensorView& q, LayerId layer, const MutableTensorView& out) {
-  return impl_->Attend(layer, q, out, nullptr);
+  return handle_->InUse()->Attend(layer, q, out, nullptr);
 }
 
 Result<std::vector<CriticalTokens>> Session::Search(LayerId layer, const TensorView& q) {
-  return impl_->Search(layer, q);
+  return handle_->InUse()->Search(layer, q);
 }
 
 Status Session::ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
                        const MutableTensorView& v) const {
-  return impl_->ReadKv(layer, range, k, v);
+  return handle_->InUse()->ReadKv(layer, range, k, v);
 }
 
-uint64_t Session::num_tokens() const { return impl_->num_tokens(); }
-uint64_t Session::num_reused() const { return impl_->num_stored(); }
-ContextId Session::context_id() const { return impl_->context(); }
-const std::vector<SessionContext>& Session::contexts() const { return impl_->contexts(); }
-int64_t Session::next_position() const { return impl_->next_position(); }
-const ModelSpec& Session::spec() const { return impl_->spec(); }
-uint64_t Session::memory_bytes() const { return impl_->memory_bytes(); }
+uint64_t Session::num_tokens() const { return handle_->InUse()->num_tokens(); }
+uint64_t Session::num_reused() const { return handle_->InUse()->chain().num_tokens(); }
+ContextId Session::context_id() const { return handle_->InUse()->chain().context(); }
+const std::vector<SessionContext>& Session::contexts() const {
+  return handle_->InUse()->chain().contexts();
+}
+int64_t Session::next_position() const { return handle_->InUse()->next_position(); }
+const ModelSpec& Session::spec() const { return handle_->InUse()->spec(); }
+uint64_t Session::memory_bytes() const { return handle_->InUse()->memory_bytes(); }
 
-Status Session::Crop(uint64_t num_tokens) { return impl_->Crop(num_tokens); }
+Status Session::Crop(uint64_t num_tokens) { return handle_->InUse()->Crop(num_tokens); }
 
 Result<Session> Session::Fork() const {
-  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<internal::SessionImpl> fork, impl_->Fork());
+  ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<internal::SessionImpl> fork, handle_->InUse()->Fork());
   return Session(std::move(fork));
 }
 
-void Session::Reset() { impl_->Reset(); }
-Status Session::SetFilter(std::span<const TokenRange> ranges) { return impl_->SetFilter(ranges); }
-Status Session::SetPlan(std::string_view plan) { return impl_->SetPlan(plan); }
-Status Session::AwaitDerived(LayerId layer) { return impl_->AwaitDerived(layer); }
-bool Session::awaits_derived(LayerId layer) const { return impl_->AwaitsDerived(layer); }
-attndb::Explain Session::Explain() const { return impl_->Explain(); }
-Result<LayerExplain> Session::Explain(LayerId layer) const { return impl_->ExplainLayer(layer); }
+void Session::Reset() { handle_->InUse()->Reset(); }
+Status Session::SetFilter(std::span<const TokenRange> ranges) {
+  return handle_->InUse()->SetFilter(ranges);
+}
+Status Session::SetPlan(std::string_view plan) { return handle_->InUse()->SetPlan(plan); }
+Status Session::AwaitDerived(LayerId layer) { return handle_->InUse()->AwaitDerived(layer); }
+bool Session::awaits_derived(LayerId layer) const { return handle_->InUse()->AwaitsDerived(layer); }
+attndb::Explain Session::Explain() const { return handle_->InUse()->Explain(); }
+Result<LayerExplain> Session::Explain(LayerId layer) const {
+  return handle_->InUse()->ExplainLayer(layer);
+}
 
 namespace {
 

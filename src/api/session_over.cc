@@ -56,39 +56,39 @@ void DropFirst(uint64_t num_tokens, std::vector<storage::ChainEntry>* chain) {
 // What a session over contexts starts from, context by context.
 class ContextJoin {
  public:
-  explicit ContextJoin(SessionSeed* seed) : seed_(seed) {}
+  explicit ContextJoin(SessionChain::Contents* chain) : chain_(chain) {}
 
   // Errors: kInvalidArgument (it is there already); kResourceExhausted (too many tokens).
   Status Add(store::WholeContext context) {
     const std::vector<TokenId>& tokens = context.chain.tokens;
     uint64_t num_shared = 0;
     for (size_t i = 0; i < texts_.size(); ++i) {
-      if (seed_->contexts[i].id == context.record.id) {
+      if (chain_->contexts[i].id == context.record.id) {
         return Status::InvalidArgument("context '" + context.record.Label() +
                                        "' is named twice, expected different contexts");
       }
       num_shared = std::max(num_shared, NumShared(texts_[i], tokens));
     }
-    const uint64_t begin = seed_->tokens.size();
+    const uint64_t begin = chain_->tokens.size();
     const uint64_t end = begin + tokens.size() - num_shared;
     if (end > kMaxSessionTokens) {
       return Status::ResourceExhausted("contexts of " + std::to_string(end) +
                                        " tokens together; a session holds at most 2^31 - 64");
     }
-    seed_->contexts.push_back(
+    chain_->contexts.push_back(
         {context.record.id, context.record.Label(), {begin, end}, num_shared});
-    seed_->tokens.insert(seed_->tokens.end(), tokens.begin() + static_cast<ptrdiff_t>(num_shared),
-                         tokens.end());
+    chain_->tokens.insert(chain_->tokens.end(), tokens.begin() + static_cast<ptrdiff_t>(num_shared),
+                          tokens.end());
     DropFirst(num_shared, &context.chain.entries);
-    std::ranges::move(context.chain.entries, std::back_inserter(seed_->held.entries));
+    std::ranges::move(context.chain.entries, std::back_inserter(chain_->held.entries));
     longest_ = std::max<uint64_t>(longest_, tokens.size());
-    seed_->num_parallel = end - longest_;
+    chain_->num_parallel = end - longest_;
     texts_.push_back(std::move(context.chain.tokens));
     return Status::Ok();
   }
 
  private:
-  SessionSeed* const seed_;
+  SessionChain::Contents* const chain_;
   std::vector<std::vector<TokenId>> texts_;  // All tokens of each context.
   uint64_t longest_ = 0;
 };
@@ -103,20 +103,21 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSessionOver(const std::string
   ATTNDB_ASSIGN_OR_RETURN(SessionSeed seed, SeedOf(tenant, spec, options));
   if (names.size() > 1) ATTNDB_RETURN_IF_ERROR(CheckLayers(spec));
   std::vector<std::shared_ptr<const void>> holds;
-  ContextJoin join(&seed);
+  ContextJoin join(&seed.chain);
   for (const std::string& name : names) {
     ATTNDB_ASSIGN_OR_RETURN(store::WholeContext context,
                             store_->OpenNamed(tenant, seed.spec, name, options.first_position));
     holds.push_back(store_->Hold(context.record.id));
     ATTNDB_RETURN_IF_ERROR(join.Add(std::move(context)));
   }
-  num_reused_tokens_.fetch_add(seed.tokens.size(), std::memory_order_relaxed);
+  num_reused_tokens_.fetch_add(seed.chain.tokens.size(), std::memory_order_relaxed);
   if (names.size() == 1) {
-    seed.held.context = seed.contexts.front().id;
-    seed.held.hold = std::move(holds.front());
-    seed.contexts.clear();
+    seed.chain.held.context = seed.chain.contexts.front().id;
+    seed.chain.held.hold = std::move(holds.front());
+    seed.chain.contexts.clear();
   } else {
-    seed.held.hold = std::make_shared<std::vector<std::shared_ptr<const void>>>(std::move(holds));
+    seed.chain.held.hold =
+        std::make_shared<std::vector<std::shared_ptr<const void>>>(std::move(holds));
   }
   return std::make_unique<SessionImpl>(std::move(seed));
 }

@@ -10,19 +10,15 @@ namespace {
 // The request that makes the session's tokens a context.
 Result<store::StoreRequest> RequestOf(SessionImpl* session, std::span<const TokenId> tokens,
                                       const StoreOptions& options) {
-  session->FinishStore();
-  ATTNDB_RETURN_IF_ERROR(session->CheckComplete());
-  ATTNDB_RETURN_IF_ERROR(session->CheckTokens(tokens));
-  ATTNDB_RETURN_IF_ERROR(session->CheckStorable());
-  if (tokens.empty()) return Status::InvalidArgument("the session holds no tokens to store");
-  return store::StoreRequest{.tenant = session->tenant(),
-                             .spec = session->spec(),
+  ATTNDB_ASSIGN_OR_RETURN(SessionSnapshot snapshot, session->Snapshot(tokens));
+  return store::StoreRequest{.tenant = std::move(snapshot.tenant),
+                             .spec = std::move(snapshot.spec),
                              .tokens = {tokens.begin(), tokens.end()},
-                             .first_position = session->first_position(),
-                             .base = session->context(),
-                             .chain = session->chain(),
-                             .num_stored = session->num_stored(),
-                             .tail = session->Snapshot(tokens),
+                             .first_position = snapshot.first_position,
+                             .base = snapshot.base,
+                             .chain = std::move(snapshot.chain),
+                             .num_stored = snapshot.num_stored,
+                             .tail = std::move(snapshot.tail),
                              .options = options};
 }
 

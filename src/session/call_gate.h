@@ -61,6 +61,8 @@ class CallGate {
     call_.store(0, std::memory_order_release);
   }
 
+  bool is_under_way() const { return call_.load(std::memory_order_acquire) != 0; }
+
  private:
   std::atomic<uint64_t> call_ = 0;  // Layer and number of parts; 0: no call is under way.
   std::atomic<bool> is_open_ = false;

@@ -141,7 +141,7 @@ TEST_F(SessionAutoTest, HeadsOfALayerMayDiffer) {
   planner::MachineConstants machine = Machine(/*searches=*/true);
   machine.attend = {100, 100, 100, 100};
   machine.row = 20;
-  database_->hints()->NoteContext(Resume("full")->context(), learned);
+  database_->hints()->NoteContext(Resume("full")->chain().context(), learned);
   Open(machine);
   const auto session = Resume("auto(error=0.1)");
   const LayerExplain planned = *session->ExplainLayer(0);
@@ -161,7 +161,7 @@ TEST_F(SessionAutoTest, WhatASessionLearnedIsKeptWithTheContext) {
     const auto session = Resume("auto(error=0.05)");
     for (int i = 0; i < 40; ++i) Attend(session.get());
   }
-  const ContextId context = Resume("full")->context();
+  const ContextId context = Resume("full")->chain().context();
   const auto before = database_->hints()->FindContext(context);
   ASSERT_TRUE(before.has_value());
   EXPECT_GT((*before)[0][0].time_of(planner::Method::kScan).count(), 0u);

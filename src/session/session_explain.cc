@@ -29,7 +29,7 @@ std::span<const attention::HeadBound> SessionImpl::LayerStats::LastBounds(uint32
 
 bool SessionImpl::IsNonFinite(LayerId layer, uint32_t kv_head) const {
   return tail_.non_finite(layer, kv_head) ||
-         std::any_of(chain_.begin(), chain_.end(), [&](const ChainEntry& entry) {
+         std::ranges::any_of(entries(), [&](const ChainEntry& entry) {
            return entry.segment->non_finite(layer, kv_head);
          });
 }
@@ -143,10 +143,10 @@ attndb::Explain SessionImpl::Explain() const {
   attndb::Explain explain;
   explain.plan = plan_.ToString();
   explain.num_tokens = num_tokens();
-  explain.num_reused = num_stored_;
-  explain.num_segments = chain_.size();
+  explain.num_reused = chain_.num_tokens();
+  explain.num_segments = entries().size();
   explain.memory_bytes = memory_bytes();
-  explain.contexts = contexts_;
+  explain.contexts = chain_.contexts();
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     explain.layers.push_back(*ExplainLayer(layer));
     explain.predicted_us += explain.layers.back().predicted_us;

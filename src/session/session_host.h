@@ -25,6 +25,7 @@
 #include "planner/learned_state.h"
 #include "planner/machine_constants.h"
 #include "planner/plan_registry.h"
+#include "session/session_chain.h"
 #include "storage/kv/chain_entry.h"
 #include "storage/kv/chain_source.h"
 #include "storage/kv/memory_budget.h"
@@ -32,8 +33,11 @@
 
 namespace attndb::internal {
 
+class SessionList;
+
 // What all sessions of a DB share.
 struct SessionParts {
+  SessionList* sessions = nullptr;  // Those that callers hold: see session_handle.h.
   const planner::PlanRegistry* plans = nullptr;
   const attention::Registry* operators = nullptr;
   attention::ScratchPool* scratch = nullptr;
@@ -56,13 +60,6 @@ struct SessionSettings {
   uint64_t host_memory_bytes = 0;
   double query_sample = 0;
   bool learns = true;  // Whether sessions learn from what calls cost: DBOptions::measure_machine.
-};
-
-// A chain, and what keeps its context from being evicted.
-struct HeldChain {
-  ContextId context = ContextId::kNone;
-  std::vector<storage::ChainEntry> entries;
-  std::shared_ptr<const void> hold;
 };
 
 class SessionHost {

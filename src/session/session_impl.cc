@@ -16,24 +16,6 @@
 namespace attndb::internal {
 namespace {
 
-uint64_t ChainTokens(const std::vector<ChainEntry>& chain) {
-  uint64_t num_tokens = 0;
-  for (const ChainEntry& entry : chain) num_tokens += entry.num_tokens_used;
-  return num_tokens;
-}
-
-// Cuts the chain to its first tokens. REQUIRES: it has as many.
-void CutChain(uint64_t num_tokens, std::vector<ChainEntry>* chain) {
-  uint64_t surplus = ChainTokens(*chain) - num_tokens;
-  while (surplus > 0) {
-    ChainEntry& last = chain->back();
-    const uint64_t cut = std::min(surplus, last.num_tokens_used);
-    last.num_tokens_used -= cut;
-    surplus -= cut;
-    if (last.num_tokens_used == 0) chain->pop_back();
-  }
-}
-
 std::string LayerText(LayerId layer) { return "layer " + std::to_string(layer); }
 
 std::string CallText(const CallGate::Call& call) {
@@ -56,32 +38,24 @@ SessionImpl::SessionImpl(SessionSeed seed)
       tenant_(std::move(seed.tenant)),
       spec_(std::move(seed.spec)),
       shape_(std::move(seed.shape)),
-      first_position_(seed.first_position),
       kv_bytes_per_token_(spec_.KvBytesPerToken()),
       plan_(std::move(seed.plan)),
       learned_(spec_, settings_.learns),
       physical_(spec_.num_layers()),
       searches_(spec_.num_layers()),
-      context_(seed.held.context),
-      contexts_(std::move(seed.contexts)),
-      hold_(std::move(seed.held.hold)),
-      num_parallel_(seed.num_parallel),
-      chain_(std::move(seed.held.entries)),
-      stored_tokens_(std::move(seed.tokens)),
-      num_stored_(ChainTokens(chain_)),
+      chain_(std::move(seed.chain)),
       tail_(shape_, parts_.budget),
       query_sample_(spec_, settings_.query_sample),
       stats_(spec_.num_layers()),
       runner_(parts_.operators->MakeOperators(), parts_.scratch),
       rows_(parts_.make_rows()) {
-  ATTNDB_CHECK(stored_tokens_.size() == num_stored_);
   ready_.resize(spec_.num_layers());
   awaited_.resize(spec_.num_layers());
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     stats_[layer].last_heads.resize(spec_.layers[layer].num_kv_heads);
     stats_[layer].all_heads.resize(spec_.layers[layer].num_kv_heads);
   }
-  const auto statistics = host_->FindLearned(context_);
+  const auto statistics = host_->FindLearned(chain_.context());
   if (statistics && learned_.learns()) learned_.Restore(*statistics);
   host_->SessionOpened();
 }
@@ -89,14 +63,13 @@ SessionImpl::SessionImpl(SessionSeed seed)
 SessionImpl::~SessionImpl() {
   KeepStatistics();
   store_under_way_.reset();
-  chain_.clear();
-  hold_.reset();
+  chain_.Reset();
   host_->SessionClosed();
 }
 
 void SessionImpl::KeepStatistics() const {
-  if (context_ == ContextId::kNone || !learned_.has_learned()) return;
-  host_->KeepLearned(context_, learned_.layers());
+  if (chain_.context() == ContextId::kNone || !learned_.has_learned()) return;
+  host_->KeepLearned(chain_.context(), learned_.layers());
 }
 
 Status SessionImpl::Fail(Status status) {
@@ -216,15 +189,9 @@ Status SessionImpl::OverflowError(LayerId layer, const TensorView& view, bool is
   return Status::Internal("no value of " + LayerText(layer) + " overflows");
 }
 
-Status SessionImpl::CheckQuery(LayerId layer, const TensorView& q) const {
-  ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
-  const LayerSpec& shape = spec_.layers[layer];
-  return CheckInput("q", layer, q, shape.num_q_heads, shape.head_dim);
-}
-
 Status SessionImpl::CheckAttend(LayerId layer, const TensorView& q,
                                 const MutableTensorView& out) const {
-  ATTNDB_RETURN_IF_ERROR(CheckQuery(layer, q));
+  ATTNDB_RETURN_IF_ERROR(CheckQuery(spec_, layer, q));
   const LayerSpec& shape = spec_.layers[layer];
   ATTNDB_RETURN_IF_ERROR(CheckOutput(
       "out", layer, out, {"q", q.rows(), shape.num_q_heads, shape.v_head_dim, q.dtype}));
@@ -270,9 +237,7 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   ATTNDB_RETURN_IF_ERROR(HoldRows());
   CollectDerived(layer, &call);
   const uint64_t first_token = LayerTokens(layer) - num_rows;
-  if (first_token >= num_stored_ && !filter_.hides()) {
-    query_sample_.Offer(spec_, layer, q, first_token - num_stored_, TailPosition(first_token));
-  }
+  if (first_token >= chain_.num_tokens() && !filter_.hides()) SampleQueries(layer, q, first_token);
   parts_.operators->Choose(call, &operators_);
   Status status = runner_.Begin(call, operators_);
   if (status.code() != StatusCode::kResourceExhausted) return status;
@@ -285,6 +250,11 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
   call.sums = {};
   call.rankings = {};
   return runner_.Begin(call, operators_);
+}
+
+void SessionImpl::SampleQueries(LayerId layer, const TensorView& q, uint64_t first_token) {
+  query_sample_.Offer(spec_, layer, q, first_token - chain_.num_tokens(),
+                      chain_.PositionAfter(first_token));
 }
 
 void SessionImpl::ListParts() {
@@ -302,7 +272,7 @@ void SessionImpl::ListParts() {
 
 void SessionImpl::ListRuns(LayerId layer, storage::ChainSource* rows) const {
   rows->Reset(shape_->layers[layer], shape_->dtype);
-  for (const ChainEntry& entry : chain_) {
+  for (const ChainEntry& entry : entries()) {
     rows->AddSegment(entry.segment.get(), layer, entry.first_token + entry.num_tokens_used);
   }
   rows->AddTail(tail_, layer);
@@ -439,7 +409,7 @@ Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTens
 }
 
 Result<std::vector<CriticalTokens>> SessionImpl::Search(LayerId layer, const TensorView& q) {
-  ATTNDB_RETURN_IF_ERROR(CheckQuery(layer, q));
+  ATTNDB_RETURN_IF_ERROR(CheckQuery(spec_, layer, q));
   if (q.rows() != 1) {
     return Status::InvalidArgument("q of " + LayerText(layer) + ": expected 1 row, found " +
                                    std::to_string(q.rows()));
@@ -474,13 +444,9 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
                                    " tokens, but the session holds " +
                                    std::to_string(this->num_tokens()));
   }
-  if (num_tokens < num_stored_ && !contexts_.empty()) {
-    return Status::FailedPrecondition(
-        "crop to " + std::to_string(num_tokens) + " tokens, but the session holds " +
-        std::to_string(contexts_.size()) + " whole contexts of " + std::to_string(num_stored_) +
-        " tokens; expected at least as many");
-  }
-  const uint64_t num_tail = num_tokens > num_stored_ ? num_tokens - num_stored_ : 0;
+  ATTNDB_RETURN_IF_ERROR(chain_.CheckCrop(num_tokens));
+  const uint64_t num_chain = std::min(num_tokens, chain_.num_tokens());
+  const uint64_t num_tail = num_tokens - num_chain;
   tail_.Crop(num_tail);
   CropBlocks(num_tail);
   if (store_under_way_ && store_under_way_->tokens.size() > num_tokens) {
@@ -489,12 +455,10 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
   filter_.Crop(num_tokens);
   if (num_tokens <= filtered_from_) filtered_from_ = kNever;
   query_sample_.Crop(num_tail);
-  if (num_tokens < num_stored_) {
-    CutChain(num_tokens, &chain_);
-    num_stored_ = num_tokens;
-    ++chain_version_;
+  if (num_chain < chain_.num_tokens()) {
+    chain_.Crop(num_chain);
+    ++runs_version_;
   }
-  stored_tokens_.resize(num_stored_);
   next_layer_ = 0;
   failed_ = false;
   return Status::Ok();
@@ -502,11 +466,8 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
 
 Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
-  const bool is_over_many = !contexts_.empty();
-  auto fork = std::make_unique<SessionImpl>(
-      SessionSeed{host_, tenant_, spec_, shape_, plan_, first_position_,
-                  HeldChain{context_, chain_, is_over_many ? hold_ : host_->Hold(context_)},
-                  stored_tokens_, contexts_, num_parallel_});
+  auto fork = std::make_unique<SessionImpl>(SessionSeed{
+      host_, tenant_, spec_, shape_, plan_, chain_.Fork(host_->Hold(chain_.context()))});
   fork->tail_ = tail_.Fork();
   fork->blocks_ = WholeBlocks();
   fork->filter_ = filter_;
@@ -522,17 +483,11 @@ void SessionImpl::Reset() {
   filter_ = {};
   filtered_from_ = kNever;
   query_sample_.Crop(0);
-  chain_.clear();
-  ++chain_version_;
-  stored_tokens_.clear();
-  num_stored_ = 0;
+  chain_.Reset();
+  ++runs_version_;
   next_layer_ = 0;
   failed_ = false;
   store_under_way_.reset();
-  context_ = ContextId::kNone;
-  contexts_.clear();
-  hold_.reset();
-  num_parallel_ = 0;
 }
 
 Status SessionImpl::SetFilter(std::span<const TokenRange> ranges) {
@@ -547,11 +502,7 @@ Status SessionImpl::SetFilter(std::span<const TokenRange> ranges) {
 }
 
 Status SessionImpl::CheckStorable() const {
-  if (!contexts_.empty()) {
-    return Status::FailedPrecondition(
-        "the session is over " + std::to_string(contexts_.size()) +
-        " contexts that did not see each other: its tokens are not one prompt");
-  }
+  ATTNDB_RETURN_IF_ERROR(chain_.CheckIsOnePrompt());
   if (filtered_from_ == kNever) return Status::Ok();
   return Status::FailedPrecondition(
       "tokens from " + std::to_string(filtered_from_) +
@@ -588,48 +539,37 @@ Status SessionImpl::CheckComplete() const {
       std::to_string(LayerTokens(next_layer_)));
 }
 
-Status SessionImpl::CheckTokens(std::span<const TokenId> tokens) const {
+Result<SessionSnapshot> SessionImpl::Snapshot(std::span<const TokenId> tokens) {
+  FinishStore();
+  ATTNDB_RETURN_IF_ERROR(CheckComplete());
   if (tokens.size() != num_tokens()) {
     return Status::InvalidArgument(std::to_string(tokens.size()) +
                                    " token ids, but the session holds " +
                                    std::to_string(num_tokens()) + " tokens");
   }
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0) {
-      return Status::InvalidArgument("token " + std::to_string(i) + " has id " +
-                                     std::to_string(tokens[i]) + ", expected 0 or more");
-    }
-    if (i < num_stored_ && tokens[i] != stored_tokens_[i]) {
-      return Status::InvalidArgument("token " + std::to_string(i) + " has id " +
-                                     std::to_string(tokens[i]) + ", but the stored prefix has " +
-                                     std::to_string(stored_tokens_[i]) + " there");
-    }
-  }
-  return Status::Ok();
-}
-
-std::shared_ptr<storage::SegmentSource> SessionImpl::Snapshot(std::span<const TokenId> tokens) {
-  const std::span<const TokenId> tail = tokens.subspan(num_stored_);
-  return std::make_shared<storage::TailSnapshot>(
-      tail_.Fork(), std::vector<TokenId>(tail.begin(), tail.end()), query_sample_.Freeze());
+  ATTNDB_RETURN_IF_ERROR(chain_.CheckTokens(tokens));
+  ATTNDB_RETURN_IF_ERROR(CheckStorable());
+  if (tokens.empty()) return Status::InvalidArgument("the session holds no tokens to store");
+  const std::span<const TokenId> tail = tokens.subspan(chain_.num_tokens());
+  return SessionSnapshot{
+      tenant_,
+      spec_,
+      chain_.first_position(),
+      chain_.context(),
+      entries(),
+      chain_.num_tokens(),
+      std::make_shared<storage::TailSnapshot>(
+          tail_.Fork(), std::vector<TokenId>(tail.begin(), tail.end()), query_sample_.Freeze())};
 }
 
 Result<HeldChain> SessionImpl::MoveTo(HeldChain held, std::span<const TokenId> tokens) {
-  const uint64_t num_tokens = tokens.size();
-  ATTNDB_CHECK(ChainTokens(held.entries) >= num_tokens && num_tokens >= num_stored_);
-  CutChain(num_tokens, &held.entries);  // The session may have been cropped since.
-  const uint64_t num_moved = num_tokens - num_stored_;
+  const uint64_t num_moved = tokens.size() - chain_.num_tokens();
   ATTNDB_RETURN_IF_ERROR(tail_.DropFirst(num_moved));
   query_sample_.DropFirst(num_moved);
   CropBlocks(0);
-  std::swap(context_, held.context);
-  std::swap(chain_, held.entries);
-  std::swap(hold_, held.hold);
-  ++chain_version_;
+  ++runs_version_;
   num_merged_seen_ = 0;  // It may have been merged meanwhile.
-  stored_tokens_.assign(tokens.begin(), tokens.end());
-  num_stored_ = num_tokens;
-  return held;
+  return chain_.MoveTo(std::move(held), tokens);
 }
 
 void SessionImpl::AwaitStore(StoreUnderWay store) {
@@ -644,22 +584,22 @@ void SessionImpl::FinishStore() {
 }
 
 void SessionImpl::TakeChains() {
+  if (next_layer_ != 0 || gate_.is_under_way()) return;
   TakeStored();
   TakeMerged();
 }
 
 void SessionImpl::TakeMerged() {
   const uint64_t num_merged = parts_.num_merged->load(std::memory_order_acquire);
-  if (num_merged == 0 || chain_.empty()) return;
+  if (num_merged == 0 || entries().empty()) return;
   const uint64_t objects_version = parts_.objects->version();
   if (num_merged == num_merged_seen_ && objects_version == objects_version_seen_) return;
   num_merged_seen_ = num_merged;
   objects_version_seen_ = objects_version;
-  std::optional<std::vector<ChainEntry>> renewed = host_->Renew(chain_);
+  std::optional<std::vector<ChainEntry>> renewed = host_->Renew(entries());
   if (!renewed) return;
-  std::swap(chain_, *renewed);
-  ++chain_version_;
-  host_->LetGo({ContextId::kNone, *std::move(renewed), nullptr});
+  ++runs_version_;
+  host_->LetGo({ContextId::kNone, chain_.Replace(*std::move(renewed)), nullptr});
 }
 
 void SessionImpl::TakeStored() {
@@ -669,15 +609,9 @@ void SessionImpl::TakeStored() {
   }
   StoreUnderWay store = *std::exchange(store_under_way_, std::nullopt);
   Result<HeldChain> held = store.held.get();
-  if (!held.ok() || held->entries.empty() || store.tokens.size() <= num_stored_) return;
+  if (!held.ok() || held->entries.empty() || store.tokens.size() <= chain_.num_tokens()) return;
   Result<HeldChain> had = MoveTo(*std::move(held), store.tokens);
   if (had.ok()) host_->LetGo(*std::move(had));
-}
-
-uint64_t SessionImpl::memory_bytes() const {
-  uint64_t bytes = tail_.memory_bytes();
-  for (const ChainEntry& entry : chain_) bytes += entry.segment->resident_bytes();
-  return bytes;
 }
 
 attention::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
@@ -686,7 +620,7 @@ attention::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
   call.kv_dtype = spec_.kv_dtype;
   call.plan = plan_.ForLayer(layer);
   call.num_tokens = NumSeen(layer);
-  call.num_stored = filter_.NumSeen({0, num_stored_});
+  call.num_stored = filter_.NumSeen({0, chain_.num_tokens()});
   call.dense_query_tokens = settings_.dense_query_tokens;
   call.q.shape[0] = 1;
   return call;

@@ -34,6 +34,7 @@
 #include "planner/plan_layer.h"
 #include "session/call_gate.h"
 #include "session/query_sample.h"
+#include "session/session_chain.h"
 #include "session/session_host.h"
 #include "session/token_filter.h"
 #include "storage/kv/chain_entry.h"
@@ -45,8 +46,6 @@
 
 namespace attndb::internal {
 
-using storage::ChainEntry;
-
 // What a session starts from.
 struct SessionSeed {
   std::shared_ptr<SessionHost> host;  // Stays open as long as it has sessions.
@@ -54,13 +53,18 @@ struct SessionSeed {
   ModelSpec spec;  // Defaults resolved.
   std::shared_ptr<const storage::KvShape> shape;
   planner::Plan plan;
+  SessionChain::Contents chain;
+};
+
+// What a Store takes of a session: its chain, and its tail as it is now, for a new segment.
+struct SessionSnapshot {
+  std::string tenant;
+  ModelSpec spec;
   int64_t first_position = 0;
-  HeldChain held;
-  std::vector<TokenId> tokens;  // Token ids of the chain.
-  // For a session over several contexts: these contexts, and the number of tokens in the chain that
-  // stand parallel to others: the positions of later tokens are smaller by that.
-  std::vector<SessionContext> contexts;
-  uint64_t num_parallel = 0;
+  ContextId base = ContextId::kNone;
+  std::vector<ChainEntry> chain;
+  uint64_t num_stored = 0;  // Tokens of the chain.
+  std::shared_ptr<storage::SegmentSource> tail;
 };
 
 // A Store of the session's tokens that goes on behind it.
@@ -84,7 +88,6 @@ class SessionImpl {
   Status AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                     uint32_t part, uint32_t num_parts);
   Result<std::vector<CriticalTokens>> Search(LayerId layer, const TensorView& q);
-  Status CheckQuery(LayerId layer, const TensorView& q) const;
   Status ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
                 const MutableTensorView& v) const;
   Status Crop(uint64_t num_tokens);
@@ -97,24 +100,24 @@ class SessionImpl {
   attndb::Explain Explain() const;
   Result<LayerExplain> ExplainLayer(LayerId layer) const;
 
-  uint64_t num_tokens() const { return num_stored_ + tail_.num_tokens(); }
-  uint64_t num_stored() const { return num_stored_; }
-  ContextId context() const { return context_; }
-  const std::vector<SessionContext>& contexts() const { return contexts_; }
-  int64_t next_position() const { return TailPosition(num_tokens()); }
   const ModelSpec& spec() const { return spec_; }
-  uint64_t memory_bytes() const;
+  // What is durable of it.
+  const SessionChain& chain() const { return chain_; }
+  uint64_t num_tokens() const { return chain_.num_tokens() + tail_.num_tokens(); }
+  int64_t next_position() const { return chain_.PositionAfter(num_tokens()); }
+  uint64_t memory_bytes() const { return tail_.memory_bytes() + chain_.resident_bytes(); }
+  bool BelongsTo(const SessionHost* host, std::string_view tenant) const {
+    return host_.get() == host && tenant_ == tenant;
+  }
+  // Offers rows of q, of tokens that were appended, to the sample that is stored with these.
+  // `first_token`: index of the first row's in the session.
+  void SampleQueries(LayerId layer, const TensorView& q, uint64_t first_token);
 
-  // For Store. Ok if no step is under way; else kFailedPrecondition.
-  Status CheckComplete() const;
-  // Ok if `tokens` may be the ids of what the session holds: their number agrees, and the stored
-  // prefix.
-  Status CheckTokens(std::span<const TokenId> tokens) const;
-  // Ok if K and V of all tokens are those of one whole prompt; else kFailedPrecondition.
-  Status CheckStorable() const;
-  // The tail as it is now, for a new segment. `tokens` are the ids of all tokens of the session,
-  // the tail's last. Copies no K, V or q.
-  std::shared_ptr<storage::SegmentSource> Snapshot(std::span<const TokenId> tokens);
+  // What a Store takes; `tokens` are the ids of all tokens of the session. Copies no K, V or q.
+  // Waits for a Store that is under way.
+  // Errors: kInvalidArgument (no tokens, or they are not the session's); kFailedPrecondition (a
+  //         step is under way, or K and V are not those of one whole prompt).
+  Result<SessionSnapshot> Snapshot(std::span<const TokenId> tokens);
   // Continues the session on a chain that holds `tokens`, which are its first tokens: those of them
   // that were in the tail leave it. Returns what it had.
   // Errors: kResourceExhausted (memory for what stays in the tail); nothing has changed then.
@@ -122,19 +125,11 @@ class SessionImpl {
   // The session moves to what this Store gives, in the first step after the Store has ended.
   // REQUIRES: no other is under way.
   void AwaitStore(StoreUnderWay store);
-  // Waits for the Store that is under way, if there is one, and moves. Its error is told to who
-  // asked for it alone.
-  void FinishStore();
-
-  const std::string& tenant() const { return tenant_; }
-  int64_t first_position() const { return first_position_; }
-  const std::vector<ChainEntry>& chain() const { return chain_; }
-  // Token ids of the chain.
-  const std::vector<TokenId>& stored_tokens() const { return stored_tokens_; }
-  const storage::KvTail& tail() const { return tail_; }
-  QuerySample& query_sample() { return query_sample_; }
-  const std::shared_ptr<const storage::KvShape>& shape() const { return shape_; }
-  const std::shared_ptr<SessionHost>& host() const { return host_; }
+  // Moves to what was stored or merged behind the session, if something was, and no step and no
+  // call is under way.
+  void TakeChains();
+  // The list of sessions that this one belongs to.
+  SessionList* list() const { return parts_.sessions; }
 
  private:
   // Costs of one layer's calls since the session began.
@@ -161,12 +156,12 @@ class SessionImpl {
   // Which objects of a layer are ready, for its derived runs: bit i stands for derived kind i.
   struct ReadyObjects {
     uint64_t objects_version = kNever;    // The cache's version when it was asked.
-    uint64_t chain_version = kNever;      // The chain's version at that time.
+    uint64_t runs_version = kNever;       // The chain's version at that time.
     std::vector<derived::KindSet> kinds;  // [derived run].
   };
   // The runs whose objects were awaited for a layer.
   struct AwaitedRuns {
-    uint64_t chain_version = kNever;
+    uint64_t runs_version = kNever;
     uint64_t num_blocks = 0;  // Blocks of the tail.
     friend bool operator==(const AwaitedRuns&, const AwaitedRuns&) = default;
   };
@@ -191,12 +186,9 @@ class SessionImpl {
   uint64_t TokensUsed(uint64_t run) const;
   // The first row of the run that the session has.
   uint64_t FirstRow(uint64_t run) const {
-    return run < chain_.size() ? chain_[run].first_token : 0;
+    return run < entries().size() ? entries()[run].first_token : 0;
   }
-  // Position of the tail's token of that index in the session, or of the token that comes next.
-  int64_t TailPosition(uint64_t token) const {
-    return first_position_ + static_cast<int64_t>(token - num_parallel_);
-  }
+  const std::vector<ChainEntry>& entries() const { return chain_.entries(); }
   // Number of the layer's tokens that the filter does not hide.
   uint64_t NumSeen(LayerId layer) const { return filter_.NumSeen({0, LayerTokens(layer)}); }
   // The run's objects of the kind if they are ready; else null, and they are asked for.
@@ -270,18 +262,25 @@ class SessionImpl {
   Status HoldRows();
   // Tells the host that rows could not be read.
   void ReportFailure(storage::ChainSource* rows) const;
-  // Before a step: moves to what was stored or merged behind the session.
-  void TakeChains();
   // Puts merged segments in the place of runs of the chain, as far as each has what is derived from
   // its run.
   void TakeMerged();
+  // Waits for the Store that is under way, if there is one, and moves. Its error is told to who
+  // asked for it alone.
+  void FinishStore();
+  // Ok if no step is under way.
+  Status CheckComplete() const;
+  // Ok if K and V of all tokens are those of one whole prompt.
+  Status CheckStorable() const;
   // Moves to what a Store behind the session gave, if that has ended well, and there is memory to
   // move; else the session goes on with all that it has.
   void TakeStored();
   Status Fail(Status status);
   // The search for a layer's physical plan; made anew if the plan has changed.
   const index::CriticalSearch* SearchFor(LayerId layer, const planner::LayerPlan& plan);
-  uint64_t LayerTokens(LayerId layer) const { return num_stored_ + tail_.num_tokens(layer); }
+  uint64_t LayerTokens(LayerId layer) const {
+    return chain_.num_tokens() + tail_.num_tokens(layer);
+  }
   uint32_t PartsFor(uint64_t num_rows, LayerId layer) const;
   const planner::MachineConstants& Machine() const {
     return *parts_.machine->load(std::memory_order_acquire);
@@ -294,7 +293,6 @@ class SessionImpl {
   const std::string tenant_;
   const ModelSpec spec_;
   const std::shared_ptr<const storage::KvShape> shape_;
-  const int64_t first_position_;
   const uint64_t kv_bytes_per_token_;  // Bytes of one token in all layers.
 
   planner::Plan plan_;
@@ -303,17 +301,11 @@ class SessionImpl {
   // By layer: the plan that it ran last, and the search for that.
   std::vector<planner::LayerPlan> physical_;
   std::vector<std::unique_ptr<const index::CriticalSearch>> searches_;
-  ContextId context_;
-  std::vector<SessionContext> contexts_;
-  std::shared_ptr<const void> hold_;
-  uint64_t num_parallel_;
-  std::vector<ChainEntry> chain_;
+  SessionChain chain_;
   // What Renew was asked for last.
   uint64_t num_merged_seen_ = 0;
   uint64_t objects_version_seen_ = kNever;
-  uint64_t chain_version_ = 0;          // Grows when the chain changes, or blocks_ are cropped.
-  std::vector<TokenId> stored_tokens_;  // Token ids of the chain.
-  uint64_t num_stored_ = 0;
+  uint64_t runs_version_ = 0;  // Grows when the chain changes, or blocks_ are cropped.
   storage::KvTail tail_;
   // Blocks of the tail's first tokens. A layer that derives nothing may be missing in any of them;
   // other layers are added as calls reach them.

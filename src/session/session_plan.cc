@@ -83,10 +83,10 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const derived::KindSet> rea
 planner::ChainFacts SessionImpl::ChainOf(LayerId layer) const {
   planner::ChainFacts chain;
   chain.num_tokens = NumSeen(layer);
-  chain.num_stored = num_stored_;
-  chain.num_stored_seen = filter_.NumSeen({0, num_stored_});
+  chain.num_stored = chain_.num_tokens();
+  chain.num_stored_seen = filter_.NumSeen({0, chain_.num_tokens()});
   chain.num_filtered = LayerTokens(layer) - chain.num_tokens;
-  for (const ChainEntry& entry : chain_) {
+  for (const ChainEntry& entry : entries()) {
     chain.num_hidden += entry.segment->num_tokens() - entry.num_tokens_used;
   }
   chain.kv_bytes = kv_bytes_per_token_ * chain.num_tokens;
@@ -140,10 +140,10 @@ planner::LayerExecution SessionImpl::Preview(LayerId layer, const LayerFacts& fa
 void SessionImpl::PlanCall(LayerId layer, uint64_t num_rows, uint32_t num_parts) {
   ReadyObjects& ready = ready_[layer];
   const uint64_t objects_version = parts_.objects->version();
-  if (ready.objects_version != objects_version || ready.chain_version != chain_version_) {
+  if (ready.objects_version != objects_version || ready.runs_version != runs_version_) {
     FindReady(layer, &ready.kinds);
     ready.objects_version = objects_version;
-    ready.chain_version = chain_version_;
+    ready.runs_version = runs_version_;
   }
   FindFacts(layer, ready.kinds, &facts_);
   planner::Outlook outlook = OutlookOf(facts_);
@@ -241,7 +241,7 @@ void SessionImpl::CollectRankings(LayerId layer, const attention::LayerCall& cal
   rankings_.clear();
   if (!call.plan.HasStatic() || !attention::ReasonForFull(call).empty()) return;
   const derived::Kind& kind = parts_.kinds->ForUse(derived::kStaticPrefill);
-  for (uint64_t run = 0; run < chain_.size(); ++run) {
+  for (uint64_t run = 0; run < entries().size(); ++run) {
     layer_rankings_.push_back(GetObjects(run, kind, layer));
   }
   ListByRun(call, layer_rankings_, &derived::Head::ranking, &rankings_);

@@ -22,7 +22,7 @@ class SessionPlanTest : public DBFixture {
     Result<std::unique_ptr<SessionImpl>> session =
         database->OpenSession("default", spec, tokens, tokens.size(), {.plan = plan});
     EXPECT_THAT(session, test::IsOk());
-    EXPECT_EQ((*session)->num_stored(), tokens.size());
+    EXPECT_EQ((*session)->chain().num_tokens(), tokens.size());
     return *std::move(session);
   }
 

@@ -14,7 +14,7 @@ bool SessionImpl::DerivesFromTail(LayerId layer, const planner::LayerPlan& plan)
 }
 
 bool SessionImpl::LacksBlocks(LayerId layer) const {
-  const uint64_t num_blocks = NumDerivedRuns(layer) - chain_.size();
+  const uint64_t num_blocks = NumDerivedRuns(layer) - entries().size();
   return num_blocks < tail_.num_tokens(layer) / storage::KvTail::kJoinedTokens;
 }
 
@@ -26,8 +26,9 @@ void SessionImpl::JoinTail(LayerId layer) {
       if (!tail_.CanJoin(layer) || !tail_.Join(layer).ok()) return;
     }
     if (i == blocks_.size()) {
-      const uint64_t first_token = num_stored_ + i * storage::KvTail::kJoinedTokens;
-      blocks_.push_back(std::make_shared<storage::TailBlock>(shape_, TailPosition(first_token)));
+      const uint64_t first_token = chain_.num_tokens() + i * storage::KvTail::kJoinedTokens;
+      blocks_.push_back(
+          std::make_shared<storage::TailBlock>(shape_, chain_.PositionAfter(first_token)));
     }
     std::vector<bool> non_finite;
     for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
@@ -54,7 +55,7 @@ void SessionImpl::CropBlocks(uint64_t num_tail) {
   const uint64_t num_whole = num_tail / storage::KvTail::kJoinedTokens;
   if (num_whole >= blocks_.size()) return;
   blocks_.resize(num_whole);
-  ++chain_version_;
+  ++runs_version_;
 }
 
 // Two sessions must not add layers to one block.
@@ -71,29 +72,30 @@ std::vector<std::shared_ptr<storage::TailBlock>> SessionImpl::WholeBlocks() cons
 uint64_t SessionImpl::NumDerivedRuns(LayerId layer) const {
   const auto end = std::ranges::find_if_not(
       blocks_, [layer](const auto& block) { return block->HasLayer(layer); });
-  return chain_.size() + static_cast<uint64_t>(end - blocks_.begin());
+  return entries().size() + static_cast<uint64_t>(end - blocks_.begin());
 }
 
 const storage::KvRun& SessionImpl::DerivedRun(uint64_t run) const {
-  if (run < chain_.size()) return *chain_[run].segment;
-  return *blocks_[run - chain_.size()];
+  if (run < entries().size()) return *entries()[run].segment;
+  return *blocks_[run - entries().size()];
 }
 
 uint64_t SessionImpl::TokensUsed(uint64_t run) const {
-  return run < chain_.size() ? chain_[run].num_tokens_used : DerivedRun(run).num_tokens();
+  return run < entries().size() ? entries()[run].num_tokens_used : DerivedRun(run).num_tokens();
 }
 
 derived::LayerObjectsPtr SessionImpl::GetObjects(uint64_t run, const derived::Kind& kind,
                                                  LayerId layer) const {
   const LayerSpec& spec = spec_.layers[layer];
-  if (run < chain_.size()) return parts_.builder->Get(*chain_[run].segment, kind, layer, spec);
-  return parts_.builder->Get(blocks_[run - chain_.size()], kind, layer, spec);
+  if (run < entries().size())
+    return parts_.builder->Get(*entries()[run].segment, kind, layer, spec);
+  return parts_.builder->Get(blocks_[run - entries().size()], kind, layer, spec);
 }
 
 derived::Lanes::AddedPtr SessionImpl::JobOf(uint64_t run, const derived::Kind& kind,
                                             LayerId layer) const {
-  if (run < chain_.size()) return parts_.builder->JobOf(*chain_[run].segment, kind);
-  return parts_.builder->JobOf(*blocks_[run - chain_.size()], kind, layer);
+  if (run < entries().size()) return parts_.builder->JobOf(*entries()[run].segment, kind);
+  return parts_.builder->JobOf(*blocks_[run - entries().size()], kind, layer);
 }
 
 void SessionImpl::FindReady(LayerId layer, std::vector<derived::KindSet>* kinds) const {
@@ -129,7 +131,7 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
   for (const std::string& use : uses) {
     const derived::Kind& kind = parts_.kinds->ForUse(use);
     const uint64_t num_runs =
-        use == derived::kStaticPrefill ? chain_.size() : NumDerivedRuns(layer);
+        use == derived::kStaticPrefill ? entries().size() : NumDerivedRuns(layer);
     for (uint64_t run = 0; run < num_runs; ++run) {
       if (GetObjects(run, kind, layer) != nullptr) continue;
       if (auto job = JobOf(run, kind, layer)) jobs.push_back(std::move(job));
@@ -151,7 +153,7 @@ bool SessionImpl::AwaitsDerived(LayerId layer) const {
 SessionImpl::AwaitedRuns SessionImpl::RunsToAwait(LayerId layer,
                                                   const planner::LayerPlan& plan) const {
   const uint64_t num_tail = DerivesFromTail(layer, plan) ? tail_.num_tokens(layer) : 0;
-  return {chain_version_, num_tail / storage::KvTail::kJoinedTokens};
+  return {runs_version_, num_tail / storage::KvTail::kJoinedTokens};
 }
 
 void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,

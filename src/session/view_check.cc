@@ -101,6 +101,12 @@ Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, 
   return CheckCommon(name, layer, view, num_heads, dim);
 }
 
+Status CheckQuery(const ModelSpec& spec, LayerId layer, const TensorView& q) {
+  ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec.num_layers()));
+  const LayerSpec& shape = spec.layers[layer];
+  return CheckInput("q", layer, q, shape.num_q_heads, shape.head_dim);
+}
+
 Status CheckOutput(std::string_view name, LayerId layer, const MutableTensorView& view,
                    const OutputSource& source) {
   ATTNDB_RETURN_IF_ERROR(CheckCommon(name, layer, view, source.num_heads, source.dim));

@@ -25,6 +25,9 @@ Status CheckFirstPosition(int64_t first_position);
 Status CheckInput(std::string_view name, LayerId layer, const TensorView& view, uint32_t num_heads,
                   uint32_t dim);
 
+// Ok if `q` is an input of the layer.
+Status CheckQuery(const ModelSpec& spec, LayerId layer, const TensorView& q);
+
 // The array that an output is made from: it gives the output's shape, and the type that it may have
 // beside float32.
 struct OutputSource {

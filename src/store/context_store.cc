@@ -88,6 +88,7 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
       options_(std::move(options)),
       file_system_(given.file_system),
       kinds_(*given.kinds),
+      merged_(given.merged),
       lock_(std::move(lock)),
       catalog_(std::move(catalog)),
       damage_reports_(catalog_.get()),

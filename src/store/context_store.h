@@ -63,6 +63,8 @@ class ContextStore final : private derived::Store {
     storage::FileSystem* file_system = nullptr;
     storage::MemoryBudget* budget = nullptr;
     const derived::Kinds* kinds = nullptr;
+    // Called when Renew may find more than before, perhaps with locks held: returns at once.
+    std::function<void()> merged;
     const derived::Kind* also =
         nullptr;  // Built of every segment, beside what all have. May be null.
   };
@@ -374,6 +376,7 @@ class ContextStore final : private derived::Store {
   const DBOptions options_;
   storage::FileSystem* const file_system_;
   const derived::Kinds& kinds_;
+  const std::function<void()> merged_;             // May be null.
   const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
 
   const std::unique_ptr<Catalog> catalog_;

@@ -149,7 +149,10 @@ Result<SegmentRecord> ContextStore::SegmentToBuild(derived::SegmentId id) const 
   return Status::FailedPrecondition(record.status().message());
 }
 
-void ContextStore::SegmentReleased() { Sweep(); }
+void ContextStore::SegmentReleased() {
+  Sweep();
+  if (merged_ && num_merged() > 0) merged_();  // A merged segment may have all that its run had.
+}
 
 Status ContextStore::Admit(derived::SegmentId id, uint64_t bytes) {
   ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, SegmentToBuild(id));

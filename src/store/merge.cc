@@ -197,6 +197,7 @@ void ContextStore::OfferMerged(const MergeRequest& request) {
   if (!segment.ok()) return;  // Who holds the run goes on with it.
   objects_.Learn(*segment, FactsOf(request.merged));
   merged_runs_.Add({.run = request.run, .merged = *std::move(segment)});
+  if (merged_) merged_();
 }
 
 std::optional<std::vector<storage::ChainEntry>> ContextStore::Renew(

@@ -5,42 +5,24 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <tuple>
 #include <utility>
 
-#include "storage/kv/memory_budget.h"
-#include "storage/kv/segment_writer.h"
-#include "testing/matchers.h"
-#include "testing/memory_file_system.h"
+#include "common/random.h"
 #include "testing/seed.h"
-#include "testing/segment_data.h"
+#include "testing/small_segments.h"
 
 namespace attndb::store {
 namespace {
 
 using storage::ChainEntry;
 
-constexpr uint64_t kTokens = 20;
+constexpr uint64_t kTokens = test::SmallSegments::kTokens;
 
 class MergedRunsTest : public ::testing::Test {
  protected:
-  MergedRunsTest() { ATTNDB_EXPECT_OK(files_.CreateDir(kDir)); }
-
-  // A segment of that id, of kTokens tokens.
   std::shared_ptr<storage::Segment> Open(SegmentId id) {
-    std::shared_ptr<storage::Segment>& segment = segments_[id];
-    if (segment != nullptr) return segment;
-    const storage::KvShape shape = test::UniformShape(
-        DType::kFloat16, 1, {.num_kv_heads = 1, .head_dim = 16, .v_head_dim = 16});
-    const test::SegmentData data = test::RandomSegment(
-        {.shape = shape, .num_tokens = kTokens, .segment_id = static_cast<uint64_t>(id)}, &random_);
-    test::DataSource source(&data, kTokens);
-    const Result<storage::WrittenSegment> written = storage::WriteSegment(
-        {.file_system = &files_, .dir = kDir, .identity = data.identity}, &source);
-    segment = *storage::Segment::Open(
-        &files_, kDir, {.identity = data.identity, .root_hash = written->root_hash}, &budget_);
-    return segment;
+    return segments_.Get(static_cast<uint64_t>(id));
   }
   std::vector<ChainEntry> Chain(const std::vector<ChainLink>& links) {
     std::vector<ChainEntry> chain;
@@ -58,11 +40,8 @@ class MergedRunsTest : public ::testing::Test {
     return links;
   }
 
-  static constexpr const char* kDir = "/segments";
-  test::MemoryFileSystem files_;
   Random random_{test::SeedOr(3)};
-  storage::MemoryBudget budget_{uint64_t{1} << 30};
-  std::map<SegmentId, std::shared_ptr<storage::Segment>> segments_;
+  test::SmallSegments segments_{test::SeedOr(3)};
 };
 
 TEST_F(MergedRunsTest, TheRunIsReplacedAllOrNothing) {

@@ -119,8 +119,9 @@ class FaultTest : public ::testing::Test {
     ATTNDB_ASSIGN_OR_RETURN(
         bench->session,
         bench->db->OpenSession(kTenant, model_.spec(), bench->tokens, prefix.size(), {}));
-    const Tokens rest(bench->tokens.begin() + static_cast<int64_t>(bench->session->num_stored()),
-                      bench->tokens.end());
+    const Tokens rest(
+        bench->tokens.begin() + static_cast<int64_t>(bench->session->chain().num_tokens()),
+        bench->tokens.end());
     std::vector<float> out;
     return Feed(model_, bench->session.get(), rest, rest, &out);
   }
@@ -220,7 +221,7 @@ bool FaultTest::RunFault(const Scenario& scenario, Victim victim,
     if (bench.session) {
       EXPECT_THAT(Feed(model_, bench.session.get(), {}, {kProbe}, &before), IsOk());
     }
-    const uint64_t num_stored = bench.session ? bench.session->num_stored() : 0;
+    const uint64_t num_stored = bench.session ? bench.session->chain().num_tokens() : 0;
 
     victim == Victim::kStorage ? bench.files.SetPlan(plan) : sqlite.SetPlan(plan);
     status = scenario.act(&bench);
@@ -236,7 +237,7 @@ bool FaultTest::RunFault(const Scenario& scenario, Victim victim,
       CheckCode(status);
       ++num_failed_calls_;
       if (bench.session && bench.session->num_tokens() == bench.tokens.size()) {
-        EXPECT_EQ(bench.session->num_stored(), num_stored);
+        EXPECT_EQ(bench.session->chain().num_tokens(), num_stored);
         std::vector<float> again;
         EXPECT_THAT(Feed(model_, bench.session.get(), {}, {kProbe}, &again), IsOk());
         EXPECT_TRUE(again == before) << "the session answers otherwise";
@@ -290,7 +291,7 @@ TEST_F(FaultTest, OpenAndAttend) {
                    ATTNDB_ASSIGN_OR_RETURN(
                        const std::unique_ptr<SessionImpl> session,
                        bench->db->OpenSession(kTenant, model_.spec(), prompt, prompt.size(), {}));
-                   EXPECT_EQ(session->num_stored(), prompt.size());
+                   EXPECT_EQ(session->chain().num_tokens(), prompt.size());
                    std::vector<float> out;
                    return Feed(model_, session.get(), {}, {kProbe}, &out);
                  }});

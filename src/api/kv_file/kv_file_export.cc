@@ -60,8 +60,8 @@ Status ExportKvFile(const DB& db, std::string_view context, const std::string& p
                           internal::DbAccess::database(db)->OpenWhole(db.tenant(), context));
   KvFileContents contents;
   contents.spec = session->spec();
-  contents.tokens = session->stored_tokens();
-  contents.first_position = session->first_position();
+  contents.tokens = session->chain().tokens();
+  contents.first_position = session->chain().first_position();
   ATTNDB_ASSIGN_OR_RETURN(KvFileWriter writer, KvFileWriter::Create(path, contents));
   ATTNDB_RETURN_IF_ERROR(WriteLayers(*session, options.progress, &writer));
   return writer.Finish();

@@ -1,0 +1,87 @@
+// What a session holds that is durable: the first part of its tokens, as a chain of sealed
+// segments.
+//
+// Over several contexts, the entries of one follow those of the other, and tokens that stand
+// parallel to others take no positions of their own.
+//
+// Threads: thread-compatible.
+#ifndef ATTNDB_SESSION_SESSION_CHAIN_H_
+#define ATTNDB_SESSION_SESSION_CHAIN_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "attndb/options.h"
+#include "attndb/session.h"
+#include "attndb/status.h"
+#include "attndb/types.h"
+#include "storage/kv/chain_entry.h"
+
+namespace attndb::internal {
+
+using storage::ChainEntry;
+
+// A chain, and what keeps its context from being evicted.
+struct HeldChain {
+  ContextId context = ContextId::kNone;
+  std::vector<ChainEntry> entries;
+  std::shared_ptr<const void> hold;
+
+  uint64_t num_tokens() const;
+};
+
+class SessionChain {
+ public:
+  struct Contents {
+    HeldChain held;
+    std::vector<TokenId> tokens;  // Ids of the chain's tokens, as many.
+    int64_t first_position = 0;
+    // For a session over several contexts: these contexts, and the number of tokens in the chain
+    // that stand parallel to others: the positions of later tokens are smaller by that.
+    std::vector<SessionContext> contexts;
+    uint64_t num_parallel = 0;
+  };
+
+  explicit SessionChain(Contents contents);
+
+  ContextId context() const { return contents_.held.context; }
+  const std::vector<SessionContext>& contexts() const { return contents_.contexts; }
+  bool is_over_many() const { return !contexts().empty(); }
+  const std::vector<ChainEntry>& entries() const { return contents_.held.entries; }
+  const std::vector<TokenId>& tokens() const { return contents_.tokens; }
+  uint64_t num_tokens() const { return tokens().size(); }
+  int64_t first_position() const { return contents_.first_position; }
+  // Position of the session's token of that index, which follows the chain.
+  int64_t PositionAfter(uint64_t token) const {
+    return first_position() + static_cast<int64_t>(token - contents_.num_parallel);
+  }
+  // What a fork starts from. `hold` keeps its context, where that is one.
+  Contents Fork(std::shared_ptr<const void> hold) const;
+  // Bytes of K and V that are in memory.
+  uint64_t resident_bytes() const;
+
+  // Ok if `tokens` may be the ids of a session that holds this chain: they begin with its tokens.
+  Status CheckTokens(std::span<const TokenId> tokens) const;
+  // Ok if what follows the chain was computed with all of it as one prompt.
+  Status CheckIsOnePrompt() const;
+  // Ok if the chain may be cut to so many tokens.
+  Status CheckCrop(uint64_t num_tokens) const;
+
+  // Keeps the first tokens. REQUIRES: it has as many.
+  void Crop(uint64_t num_tokens);
+  void Reset();
+  // Takes another chain of the same tokens and, perhaps, more: `tokens` are all of them. Returns
+  // what it had. REQUIRES: `held` has at least as many.
+  HeldChain MoveTo(HeldChain held, std::span<const TokenId> tokens);
+  // Takes entries that have the same rows. Returns what it had.
+  std::vector<ChainEntry> Replace(std::vector<ChainEntry> entries);
+
+ private:
+  Contents contents_;
+};
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_SESSION_SESSION_CHAIN_H_

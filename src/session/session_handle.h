@@ -1,0 +1,80 @@
+// A session as its owner holds it, and all such sessions of a DB: so that one which no call is
+// using can be moved to what was stored or merged behind it, and lets go of the files that it read
+// before.
+//
+// Threads: SessionList and MoveIdle are thread-safe. Calls of a session are as its contract has
+//          them (attndb/session.h); beside those, only the move is another thread's, and it comes
+//          to sessions alone that nobody uses.
+#ifndef ATTNDB_SESSION_SESSION_HANDLE_H_
+#define ATTNDB_SESSION_SESSION_HANDLE_H_
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "common/mutex.h"
+#include "session/idle_gate.h"
+#include "session/session_impl.h"
+
+namespace attndb::internal {
+
+class SessionHandle;
+
+class SessionList {
+ public:
+  void Add(SessionHandle* session) ATTNDB_EXCLUDES(mutex_);
+  // Waits for the session's move, if that is under way.
+  void Remove(SessionHandle* session) ATTNDB_EXCLUDES(mutex_);
+  // Moves each session that no call is using. Others move in their next step.
+  void MoveIdle() ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  Mutex mutex_;
+  std::set<SessionHandle*> sessions_ ATTNDB_GUARDED_BY(mutex_);
+};
+
+class SessionHandle {
+ public:
+  // The session in use, until the end of the full expression, or for as long as this is kept.
+  class Use {
+   public:
+    explicit Use(SessionHandle* handle) : handle_(handle) { handle_->gate_.Enter(); }
+    ~Use() { handle_->EndUse(); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+    SessionImpl* operator->() const { return handle_->session_.get(); }
+    SessionImpl* get() const { return handle_->session_.get(); }
+
+   private:
+    SessionHandle* const handle_;
+  };
+
+  explicit SessionHandle(std::unique_ptr<SessionImpl> session);
+  ~SessionHandle();
+  SessionHandle(const SessionHandle&) = delete;
+  SessionHandle& operator=(const SessionHandle&) = delete;
+
+  Use InUse() { return Use(this); }
+
+ private:
+  friend class SessionList;
+  // Where the session is in use, its last user moves it.
+  void MoveIfIdle();
+  void EndUse() {
+    gate_.Leave();
+    if (move_is_due_.load()) MoveIfIdle();
+  }
+
+  const std::unique_ptr<SessionImpl> session_;
+  SessionList* const list_;
+  IdleGate gate_;
+  // Set before the gate is tried, and read after it is left, both sequentially consistent: who
+  // comes to a session in use is seen by the last user.
+  std::atomic<bool> move_is_due_ = false;
+};
+
+}  // namespace attndb::internal
+
+#endif  // ATTNDB_SESSION_SESSION_HANDLE_H_
