@@ -314,12 +314,17 @@ std::string NameOf(const ::testing::TestParamInfo<Left>& test) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, UpgradeTest,
-                         ::testing::Values(Left{"0.1", PlainStore, kByPlanes},
+                         ::testing::Values(Left{"0.0", PlainStore, kByPlanes},
+                                           Left{"0.0", DenominatorStore, kByIndexes},
+                                           Left{"0.0", IndexStore, kByMoreIndexes},
+                                           Left{"0.1", PlainStore, kByPlanes},
                                            Left{"0.1", DenominatorStore, kByIndexes},
                                            Left{"0.1", IndexStore, kByMoreIndexes}),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Versions, UpgradeOfIndexesTest,
-                         ::testing::Values(Left{"0.1", IndexStore, kByMoreIndexes}), NameOf);
+                         ::testing::Values(Left{"0.0", IndexStore, kByMoreIndexes},
+                                           Left{"0.1", IndexStore, kByMoreIndexes}),
+                         NameOf);
 
 }  // namespace
 }  // namespace attndb::test

@@ -37,10 +37,11 @@ Result<std::vector<SectionEntry>> ReadSections(const ObjectReader& object,
   ATTNDB_RETURN_IF_ERROR(ExpectAtMost(name, "bytes of the section table", table_bytes,
                                       length - kCompanionHeaderBytes));
   ATTNDB_ASSIGN_OR_RETURN(const ObjectRange table, object.Read(kCompanionHeaderBytes, table_bytes));
-  ATTNDB_ASSIGN_OR_RETURN(
-      std::vector<SectionEntry> sections,
-      DecodeSectionTable(table.bytes, header.num_sections,
-                         {.begin = kCompanionHeaderBytes + table_bytes, .end = length}, name));
+  const SectionBounds bounds{.begin = kCompanionHeaderBytes + table_bytes,
+                             .end = length,
+                             .packed = header.version == kPackedVersion};
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<SectionEntry> sections,
+                          DecodeSectionTable(table.bytes, header.num_sections, bounds, name));
   for (size_t i = 0; i < sections.size(); ++i) {
     ATTNDB_RETURN_IF_ERROR(CheckSection(sections[i], wanted[i], name));
   }

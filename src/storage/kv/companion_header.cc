@@ -11,7 +11,7 @@ std::vector<std::byte> EncodeCompanionHeader(const CompanionHeader& header) {
   const CompanionIdentity& identity = header.identity;
   ByteWriter out;
   out.Bytes(BytesOf(kCompanionMagic));
-  out.U32(kCompanionVersion);
+  out.U32(header.version);
   out.U32(static_cast<uint32_t>(kCompanionHeaderBytes));
   out.Bytes(identity.store_uuid);
   out.U64(identity.name.segment_id);
@@ -28,9 +28,10 @@ std::vector<std::byte> EncodeCompanionHeader(const CompanionHeader& header) {
 Result<CompanionHeader> DecodeCompanionHeader(std::span<const std::byte> page,
                                               std::string_view object) {
   ByteReader in(page, object);
-  ATTNDB_RETURN_IF_ERROR(CheckMagicAndVersion(&in, object, kCompanionMagic, kCompanionVersion));
-  const uint32_t header_bytes = in.U32("header_bytes");
   CompanionHeader header;
+  ATTNDB_ASSIGN_OR_RETURN(header.version, ReadMagicAndVersion(&in, object, kCompanionMagic,
+                                                              {kPackedVersion, kCompanionVersion}));
+  const uint32_t header_bytes = in.U32("header_bytes");
   CompanionIdentity& identity = header.identity;
   in.ReadInto(identity.store_uuid, "store_uuid");
   identity.name.segment_id = in.U64("segment_id");

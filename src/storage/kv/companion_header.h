@@ -17,6 +17,7 @@
 #include "attndb/result.h"
 #include "common/sha256.h"
 #include "storage/kv/segment_header.h"
+#include "storage/vfs/format.h"
 #include "storage/vfs/object_name.h"
 
 namespace attndb::storage {
@@ -31,6 +32,7 @@ struct CompanionIdentity {
 };
 
 struct CompanionHeader {
+  uint32_t version = kCompanionVersion;  // Or kPackedVersion.
   CompanionIdentity identity;
   uint64_t num_sections = 0;
   uint64_t object_bytes = 0;

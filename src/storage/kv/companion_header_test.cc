@@ -66,8 +66,9 @@ Status DecodeWith(size_t offset, T value) {
 
 TEST(CompanionHeader, NumbersOutOfRangeAreRefused) {
   EXPECT_THAT(DecodeWith(0, uint64_t{1}), FailsWith(StatusCode::kCorruption, HasSubstr("magic")));
-  EXPECT_THAT(DecodeWith(8, uint32_t{2}),
-              FailsWith(StatusCode::kUnsupported, HasSubstr("version")));
+  EXPECT_THAT(DecodeWith(8, uint32_t{3}),
+              FailsWith(StatusCode::kUnsupported, HasSubstr("version: expected 1 to 2, found 3")));
+  ATTNDB_EXPECT_OK(DecodeWith(8, kPackedVersion));
   EXPECT_THAT(
       DecodeWith(12, uint32_t{1}),
       FailsWith(StatusCode::kCorruption, HasSubstr("header_bytes: expected 4096, found 1")));

@@ -44,11 +44,13 @@ Result<std::unique_ptr<CompanionWriter>> CompanionWriter::Create(
 
 Status CompanionWriter::AddPart(std::span<const std::byte> bytes, uint64_t num_rows) {
   ATTNDB_CHECK(num_added_ < sections_.size());
-  SectionEntry& section = sections_[num_added_++];
-  ATTNDB_RETURN_IF_ERROR(object_->Align(kSectionAlignment));
-  section.offset = object_->position();
+  SectionEntry& section = sections_[num_added_];
   section.length = bytes.size();
   section.num_rows = num_rows;
+  const SectionEntry* const previous = num_added_ == 0 ? nullptr : &sections_[num_added_ - 1];
+  ATTNDB_RETURN_IF_ERROR(object_->Align(AlignmentOf(section, previous)));
+  section.offset = object_->position();
+  ++num_added_;
   return object_->Append(bytes);
 }
 

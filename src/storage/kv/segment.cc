@@ -86,7 +86,9 @@ Status Segment::ReadHeaderAndTable() {
                                       length - kSegmentHeaderBytes));
 
   ATTNDB_ASSIGN_OR_RETURN(const ObjectRange table, object_->Read(kSegmentHeaderBytes, table_bytes));
-  const SectionBounds bounds{.begin = kSegmentHeaderBytes + table_bytes, .end = length};
+  const SectionBounds bounds{.begin = kSegmentHeaderBytes + table_bytes,
+                             .end = length,
+                             .packed = header.version == kPackedVersion};
   ATTNDB_ASSIGN_OR_RETURN(std::vector<SectionEntry> sections,
                           DecodeSectionTable(table.bytes, header.num_sections, bounds, object));
   ATTNDB_ASSIGN_OR_RETURN(sections_,

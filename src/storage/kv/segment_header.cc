@@ -55,7 +55,7 @@ std::vector<std::byte> EncodeSegmentHeader(const SegmentHeader& header) {
   ATTNDB_CHECK(ValidateShape(identity.shape).ok());
   ByteWriter out;
   out.Bytes(BytesOf(kSegmentMagic));
-  out.U32(kSegmentVersion);
+  out.U32(header.version);
   out.U32(static_cast<uint32_t>(kSegmentHeaderBytes));
   out.Bytes(identity.store_uuid);
   out.U64(identity.segment_id);
@@ -76,9 +76,10 @@ std::vector<std::byte> EncodeSegmentHeader(const SegmentHeader& header) {
 Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> page,
                                           std::string_view object) {
   ByteReader in(page, object);
-  ATTNDB_RETURN_IF_ERROR(CheckMagicAndVersion(&in, object, kSegmentMagic, kSegmentVersion));
-  const uint32_t header_bytes = in.U32("header_bytes");
   SegmentHeader header;
+  ATTNDB_ASSIGN_OR_RETURN(header.version, ReadMagicAndVersion(&in, object, kSegmentMagic,
+                                                              {kPackedVersion, kSegmentVersion}));
+  const uint32_t header_bytes = in.U32("header_bytes");
   SegmentIdentity& identity = header.identity;
   in.ReadInto(identity.store_uuid, "store_uuid");
   identity.segment_id = in.U64("segment_id");

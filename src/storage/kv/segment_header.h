@@ -15,6 +15,7 @@
 #include "attndb/result.h"
 #include "common/sha256.h"
 #include "storage/kv/kv_rows.h"
+#include "storage/vfs/format.h"
 
 namespace attndb::storage {
 
@@ -34,6 +35,7 @@ struct SegmentIdentity {
 };
 
 struct SegmentHeader {
+  uint32_t version = kSegmentVersion;  // Or kPackedVersion.
   SegmentIdentity identity;
   uint64_t num_sections = 0;
   uint64_t object_bytes = 0;

@@ -69,8 +69,9 @@ TEST(SegmentHeader, FieldsOutOfRangeAreRefusedByName) {
   expect(DecodeWith(256, uint32_t{0}), "layer 0: num_kv_heads");
   expect(DecodeWith(256 + 16, UINT32_MAX), "layer 1: head_dim");
   expect(DecodeWith(4095, char{1}), "reserved byte at offset 4095");
-  EXPECT_THAT(DecodeWith(8, uint32_t{2}),
-              FailsWith(StatusCode::kUnsupported, HasSubstr("version: expected 1, found 2")));
+  EXPECT_THAT(DecodeWith(8, uint32_t{3}),
+              FailsWith(StatusCode::kUnsupported, HasSubstr("version: expected 1 to 2, found 3")));
+  EXPECT_EQ(DecodeWith(8, kPackedVersion)->version, kPackedVersion);
 }
 
 TEST(SegmentHeader, AnyBitThatChangesTheIdentityIsNoticed) {

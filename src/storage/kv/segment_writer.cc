@@ -63,9 +63,8 @@ class Writer {
   }
 
   Status WriteTokens() {
-    ATTNDB_RETURN_IF_ERROR(BeginSection(layout_.tokens(), num_tokens_));
-    ATTNDB_RETURN_IF_ERROR(object_->Append(BytesOf(source_->tokens())));
-    return EndSection(layout_.tokens());
+    ATTNDB_RETURN_IF_ERROR(BeginSection(layout_.tokens(), num_tokens_, sizeof(TokenId)));
+    return object_->Append(BytesOf(source_->tokens()));
   }
 
   Status WriteLayer(LayerId layer) {
@@ -95,7 +94,7 @@ class Writer {
 
   Status WriteRows(uint64_t index, std::span<const KvRows> runs, const std::byte* KvRows::*rows,
                    uint64_t row_bytes) {
-    ATTNDB_RETURN_IF_ERROR(BeginSection(index, num_tokens_));
+    ATTNDB_RETURN_IF_ERROR(BeginSection(index, num_tokens_, row_bytes));
     bool non_finite = false;
     for (const KvRows& run : runs) {
       std::span<const std::byte> data(run.*rows, run.num_tokens * row_bytes);
@@ -110,27 +109,25 @@ class Writer {
       sections_[index].flags |= kSectionNonFinite;
       written_.non_finite[sections_[index].layer][sections_[index].head] = true;
     }
-    return EndSection(index);
+    return Status::Ok();
   }
 
   Status WriteQueries(LayerId layer, uint32_t head, std::span<const QueryRows> pieces) {
     ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_rows, CountQueries(layer, head, pieces));
     const uint64_t rows = layout_.queries(layer, head);
-    ATTNDB_RETURN_IF_ERROR(BeginSection(rows, num_rows));
+    const uint64_t row_bytes = KRowBytes(shape_, layer);
+    ATTNDB_RETURN_IF_ERROR(BeginSection(rows, num_rows, row_bytes));
     for (const QueryRows& piece : pieces) {
-      ATTNDB_RETURN_IF_ERROR(
-          object_->Append({piece.q, piece.num_rows() * KRowBytes(shape_, layer)}));
+      ATTNDB_RETURN_IF_ERROR(object_->Append({piece.q, piece.num_rows() * row_bytes}));
     }
-    ATTNDB_RETURN_IF_ERROR(EndSection(rows));
 
     const uint64_t refs = layout_.query_refs(layer, head);
-    ATTNDB_RETURN_IF_ERROR(BeginSection(refs, num_rows));
+    ATTNDB_RETURN_IF_ERROR(BeginSection(refs, num_rows, kQueryRefBytes));
     for (const auto field : {&QueryRows::tokens, &QueryRows::q_heads}) {
       for (const QueryRows& piece : pieces) {
         ATTNDB_RETURN_IF_ERROR(object_->Append(BytesOf(piece.*field)));
       }
     }
-    ATTNDB_RETURN_IF_ERROR(EndSection(refs));
     written_.query_bytes += sections_[rows].length + sections_[refs].length;
     return Status::Ok();
   }
@@ -159,15 +156,14 @@ class Writer {
     return num_rows;
   }
 
-  Status BeginSection(uint64_t index, uint64_t num_rows) {
-    ATTNDB_RETURN_IF_ERROR(object_->Align(kSectionAlignment));
-    sections_[index].offset = object_->position();
-    sections_[index].num_rows = num_rows;
-    return Status::Ok();
-  }
-
-  Status EndSection(uint64_t index) {
-    sections_[index].length = object_->position() - sections_[index].offset;
+  // Sections come in their order; the caller appends the rows.
+  Status BeginSection(uint64_t index, uint64_t num_rows, uint64_t row_bytes) {
+    SectionEntry& section = sections_[index];
+    section.num_rows = num_rows;
+    section.length = num_rows * row_bytes;
+    const SectionEntry* const previous = index == 0 ? nullptr : &sections_[index - 1];
+    ATTNDB_RETURN_IF_ERROR(object_->Align(AlignmentOf(section, previous)));
+    section.offset = object_->position();
     return Status::Ok();
   }
 

@@ -31,18 +31,24 @@ Status ExpectAtMost(std::string_view object, std::string_view field, uint64_t fo
 
 Status CheckMagicAndVersion(ByteReader* in, std::string_view object, std::string_view magic,
                             uint32_t version) {
+  return ReadMagicAndVersion(in, object, magic, {version, version}).status();
+}
+
+Result<uint32_t> ReadMagicAndVersion(ByteReader* in, std::string_view object,
+                                     std::string_view magic, const VersionRange& versions) {
   const std::span<const std::byte> found = in->Bytes(magic.size(), "magic");
-  const uint32_t found_version = in->U32("version");
+  const uint32_t version = in->U32("version");
   ATTNDB_RETURN_IF_ERROR(in->status());
   if (!std::ranges::equal(found, BytesOf(magic))) {
     return Mismatch(object, "magic", HexEncode(BytesOf(magic)), HexEncode(found));
   }
-  if (found_version != version) {
-    return Status::Unsupported(std::string(object) + ": version: expected " +
-                               std::to_string(version) + ", found " +
-                               std::to_string(found_version));
+  const auto [oldest, newest] = versions;
+  if (version < oldest || version > newest) {
+    const std::string from = oldest < newest ? std::to_string(oldest) + " to " : "";
+    return Status::Unsupported(std::string(object) + ": version: expected " + from +
+                               std::to_string(newest) + ", found " + std::to_string(version));
   }
-  return Status::Ok();
+  return version;
 }
 
 void WriteKindName(std::string_view kind, ByteWriter* out) {

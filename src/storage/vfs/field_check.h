@@ -26,6 +26,16 @@ Status ExpectAtMost(std::string_view object, std::string_view field, uint64_t fo
 Status CheckMagicAndVersion(ByteReader* in, std::string_view object, std::string_view magic,
                             uint32_t version);
 
+// The versions of a format that can be read.
+struct VersionRange {
+  uint32_t oldest = 0;
+  uint32_t newest = 0;
+};
+
+// As above; returns the version that was found.
+Result<uint32_t> ReadMagicAndVersion(ByteReader* in, std::string_view object,
+                                     std::string_view magic, const VersionRange& versions);
+
 // A kind name in kKindNameBytes, NUL padded. Write REQUIRES: IsKindName(kind).
 void WriteKindName(std::string_view kind, ByteWriter* out);
 Result<std::string> ReadKindName(ByteReader* in, std::string_view object);

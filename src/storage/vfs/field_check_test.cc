@@ -41,6 +41,20 @@ TEST(FieldCheck, AnotherVersionIsUnsupportedAndAnotherMagicIsDamage) {
               FailsWith(StatusCode::kCorruption, HasSubstr("version")));
 }
 
+TEST(FieldCheck, VersionsOfARangeAreToldApart) {
+  using std::string_view_literals::operator""sv;
+  const auto read = [](std::string_view bytes) {
+    ByteReader in(BytesOf(bytes), "object");
+    return ReadMagicAndVersion(&in, "object", "attnmagi", {.oldest = 2, .newest = 3});
+  };
+  EXPECT_EQ(*read("attnmagi\2\0\0\0"sv), 2u);
+  EXPECT_EQ(*read("attnmagi\3\0\0\0"sv), 3u);
+  for (const std::string_view bytes : {"attnmagi\1\0\0\0"sv, "attnmagi\4\0\0\0"sv}) {
+    EXPECT_THAT(read(bytes),
+                FailsWith(StatusCode::kUnsupported, HasSubstr("version: expected 2 to 3, found")));
+  }
+}
+
 Result<std::string> ReadKind(std::string_view bytes) {
   ByteReader in(BytesOf(bytes), "object");
   return ReadKindName(&in, "object");

@@ -16,6 +16,11 @@ inline constexpr uint64_t kGranuleBytes = 4096;
 // Sections start at multiples of this, in the file and so in memory.
 inline constexpr uint64_t kSectionAlignment = 64;
 
+// A section of so many bytes starts at a multiple of kGranuleBytes, and so does the first one of a
+// layer if it fills a granule. Smaller ones are packed behind it: a granule for each would make the
+// segment of a short turn larger by a quarter (docs/formats/segment.md).
+inline constexpr uint64_t kLargeSectionBytes = uint64_t{128} << 10;
+
 // Names of object kinds and of section kinds: lower-case letters, digits and '_', NUL padded.
 inline constexpr size_t kKindNameBytes = 16;
 
@@ -24,16 +29,19 @@ inline constexpr uint32_t kManifestVersion = 1;
 inline constexpr uint64_t kManifestHeaderBytes = 96;
 
 inline constexpr std::string_view kSegmentMagic = "attnsegm";
-inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kSegmentVersion = 2;
 inline constexpr uint64_t kSegmentHeaderBytes = kGranuleBytes;
 // Offset of the first LayerShape in the header.
 inline constexpr uint64_t kSegmentShapeOffset = 256;
 
 inline constexpr std::string_view kCompanionMagic = "attncomp";
-inline constexpr uint32_t kCompanionVersion = 1;
+inline constexpr uint32_t kCompanionVersion = 2;
 inline constexpr uint64_t kCompanionHeaderBytes = kGranuleBytes;
 
 inline constexpr uint64_t kSectionEntryBytes = 64;
+
+// The former version of segments and companions, which is still read: all sections are packed.
+inline constexpr uint32_t kPackedVersion = 1;
 
 // Hard caps: what a parser accepts at most, far beyond what is ever written.
 // 1 TiB, whose manifest takes 1 GiB.

@@ -41,25 +41,33 @@ Result<SectionEntry> DecodeEntry(ByteReader* in, std::string_view object) {
   return section;
 }
 
-// The section must start at `begin`, the end of the one before it rounded up, and end in the
-// object.
-Status CheckPlace(const SectionEntry& section, CheckedSize begin, uint64_t object_end,
-                  std::string_view object) {
+// The section must start at the end of the one before it, rounded up, and end in the object.
+Status CheckPlace(const SectionEntry& section, const SectionEntry* previous,
+                  const SectionBounds& bounds, std::string_view object) {
+  const uint64_t alignment = bounds.packed ? kSectionAlignment : AlignmentOf(section, previous);
+  const CheckedSize begin =
+      CheckedRoundUp(previous == nullptr ? bounds.begin : previous->end(), alignment);
   if (!begin || section.offset != *begin) {
     return Mismatch(object, "offset of " + Describe(section),
                     begin ? std::to_string(*begin) : "a 64-bit number",
                     std::to_string(section.offset));
   }
   const CheckedSize end = CheckedAdd(section.offset, section.length);
-  if (!end || *end > object_end) {
+  if (!end || *end > bounds.end) {
     return Mismatch(object, "length of " + Describe(section),
-                    "an end up to " + std::to_string(object_end),
+                    "an end up to " + std::to_string(bounds.end),
                     std::to_string(section.length) + " from " + std::to_string(section.offset));
   }
   return Status::Ok();
 }
 
 }  // namespace
+
+uint64_t AlignmentOf(const SectionEntry& section, const SectionEntry* previous) {
+  const bool starts_layer = previous == nullptr || previous->layer != section.layer;
+  const uint64_t least = starts_layer ? kGranuleBytes : kLargeSectionBytes;
+  return section.length >= least ? kGranuleBytes : kSectionAlignment;
+}
 
 uint64_t SectionTableBytes(uint64_t num_sections) {
   ATTNDB_CHECK(num_sections <= kMaxSections);
@@ -81,11 +89,10 @@ Result<std::vector<SectionEntry>> DecodeSectionTable(std::span<const std::byte> 
   ByteReader in(table, object);
   std::vector<SectionEntry> sections;
   sections.reserve(num_sections);
-  CheckedSize begin = bounds.begin;
   for (uint64_t i = 0; i < num_sections; ++i) {
     ATTNDB_ASSIGN_OR_RETURN(SectionEntry section, DecodeEntry(&in, object));
-    ATTNDB_RETURN_IF_ERROR(CheckPlace(section, begin, bounds.end, object));
-    begin = CheckedRoundUp(section.end(), kSectionAlignment);
+    const SectionEntry* const previous = sections.empty() ? nullptr : &sections.back();
+    ATTNDB_RETURN_IF_ERROR(CheckPlace(section, previous, bounds, object));
     sections.push_back(std::move(section));
   }
   const uint64_t end = sections.empty() ? bounds.begin : sections.back().end();

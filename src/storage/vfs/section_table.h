@@ -1,7 +1,7 @@
 // The table that says where each section of an object lies.
 //
-// Sections are listed in the order in which they lie, each at the next multiple of 64 bytes after
-// the one before, the first at the given start and the last ending where the object ends: no
+// Sections are listed in the order in which they lie, each at the next multiple of its alignment
+// after the one before, the first at the given start and the last ending where the object ends: no
 // overlap, no gap but alignment, nothing unlisted.
 //
 // Units:   bytes; offsets count from the start of the object.
@@ -44,6 +44,11 @@ struct SectionEntry {
   friend bool operator==(const SectionEntry&, const SectionEntry&) = default;
 };
 
+// `section`, whose layer and length are set, starts at the next multiple of this behind `previous`
+// (null: it is the first): a granule if it is large, or the first of its layer and fills a granule;
+// else 64 bytes.
+uint64_t AlignmentOf(const SectionEntry& section, const SectionEntry* previous);
+
 // Bytes of a table, padded to whole granules.
 uint64_t SectionTableBytes(uint64_t num_sections);
 
@@ -51,8 +56,9 @@ std::vector<std::byte> EncodeSectionTable(std::span<const SectionEntry> sections
 
 // The bytes of an object in which its sections must lie.
 struct SectionBounds {
-  uint64_t begin = 0;  // Offset of the first section; a multiple of kSectionAlignment.
-  uint64_t end = 0;    // Length of the object.
+  uint64_t begin = 0;   // Offset of the first section; a multiple of kGranuleBytes.
+  uint64_t end = 0;     // Length of the object.
+  bool packed = false;  // All sections are aligned to 64 bytes, as those of kPackedVersion.
 };
 
 // REQUIRES: table.size() >= num_sections * kSectionEntryBytes. `object` names the file in errors.
