@@ -26,6 +26,7 @@ peer                   1  ... against llama.cpp's
 planes                 1  scans of key planes against the memory's bandwidth
 calls                  3  hand-over of a call to threads, and one thread against two
 contexts               2  calls of the store beside 10, 1,000 and 10,000 contexts
+tiers                  5  AttentionStore's figures by attndb simulate
 stores                 1  a Store onto 1,024 to 131,072 tokens, and decode steps beside one
 llama                 15  decode, prefill, first token, storage through llama.cpp
 attention_8k           3  plans on all heads of SmolLM2 at 8,192 tokens
@@ -120,6 +121,10 @@ bench_calls() {
 bench_contexts() {
   "$bin/contexts_bench" --contexts "$(pick 10000 1000)" --commit "$commit" \
     --json "$results/contexts.json" --rounds "$(pick 15 1)"
+}
+bench_tiers() {
+  python3 bench/python/tiers.py --attndb "$bin/attndb" --json "$results/tiers.json" \
+    --commit "$commit" $(pick "" --quick)
 }
 bench_stores() {
   "$bin/stores_bench" $(pick "" --quick) --commit "$commit" --json "$results/stores.json" \

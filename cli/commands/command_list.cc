@@ -93,6 +93,12 @@ std::vector<CommandEntry> StoreCommands() {
        "attndb doctor\n"
        "attndb doctor --fast",
        MakeDoctor},
+      {"simulate", "Replay conversations through memory and disk: what they would buy",
+       "attndb simulate\n"
+       "attndb simulate --model 70b --rate 0.5 --memory 64,128,256 --disk 0,2TB,10TB --policy "
+       "attndb\n"
+       "attndb simulate --trace turns.jsonl --kv-bytes 131072 --window 8192 --bound --json",
+       MakeSimulate},
       {"capture", "Write q, k and v of a model's layers to a file, for benchmarks",
        "attndb capture handbook.txt -o handbook.safetensors --layers 0,5-7 --queries 64\n"
        "attndb capture long.txt -o long.safetensors --rope-scaling yarn:4 --tokens 32768\n"

@@ -26,6 +26,7 @@ std::unique_ptr<Command> MakeBuild();
 std::unique_ptr<Command> MakeCompact();
 std::unique_ptr<Command> MakeStats();
 std::unique_ptr<Command> MakeDoctor();
+std::unique_ptr<Command> MakeSimulate();
 std::unique_ptr<Command> MakeCapture();
 
 }  // namespace attndb::cli

@@ -14,6 +14,7 @@
 #include "attndb/stats.h"         // IWYU pragma: export
 #include "attndb/status.h"        // IWYU pragma: export
 #include "attndb/tensor_view.h"   // IWYU pragma: export
+#include "attndb/tiers.h"         // IWYU pragma: export
 #include "attndb/types.h"         // IWYU pragma: export
 #include "attndb/version.h"       // IWYU pragma: export
 

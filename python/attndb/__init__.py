@@ -52,11 +52,15 @@ from attndb._results import (
     PrefixExplain,
     SegmentInfo,
     SessionContext,
+    SimulatedModel,
+    SimulatedRun,
+    SimulateReport,
     SkippedContext,
     Stats,
     VerifyReport,
 )
 from attndb._session import Session, attend_batch
+from attndb._simulate import simulate
 from attndb._spec import LayerSpec, ModelSpec, Rope
 
 __version__ = _core.version()
@@ -101,6 +105,9 @@ __all__ = [
     "Session",
     "SessionContext",
     "SessionStart",
+    "SimulateReport",
+    "SimulatedModel",
+    "SimulatedRun",
     "SkippedContext",
     "Stats",
     "UnsupportedError",
@@ -109,5 +116,6 @@ __all__ = [
     "attend_batch",
     "capture",
     "open",
+    "simulate",
     "write_kv_file",
 ]

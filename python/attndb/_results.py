@@ -1,6 +1,7 @@
 """What attndb reports about contexts, sessions, plans and itself: plain values.
 
-Fields are those of include/attndb/stats.h; times are aware datetimes, sizes bytes.
+Fields are those of include/attndb/stats.h, find.h and tiers.h; times are aware datetimes, sizes
+bytes.
 """
 
 from __future__ import annotations
@@ -314,3 +315,62 @@ class Stats:
     # In the background since open, all tenants.
     num_companions_built: int
     background_seconds: float
+
+
+@dataclass(frozen=True)
+class SimulatedModel:
+    """A model, and the GPUs that serve it, as far as its KV and its times go."""
+
+    name: str
+    kv_bytes_per_token: int
+    window_tokens: int  # Tokens of a context; the oldest half of a full one is dropped.
+    prefill_tokens_per_second: float
+    decode_seconds: float  # GPU time of a turn's answer.
+    num_gpus: int
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """One policy over one memory and disk: means over the seeds, after the warm-up."""
+
+    policy: str
+    memory_bytes: int
+    disk_bytes: int
+    hit_rate: float  # Turns whose KV was kept, of all turns, first ones included.
+    hit_deviation: float  # Standard deviation of that over the seeds.
+    memory_hit_rate: float
+    disk_hit_rate: float  # Fetches that had not ended count here.
+    return_hit_rate: float  # Hits of the turns that are not their conversation's first.
+    reused_rate: float  # Prompt tokens, history included, that were not computed.
+    bound_hit_rate: float  # hit_rate of Belady's rule; -1 = not asked for.
+    ttft_seconds: float  # From service to the first token, a mean.
+    queue_seconds: float  # Before that, in the queue.
+    first_turn_queue_seconds: float  # The same, of first turns.
+    queue_length: float  # Jobs that wait, a mean over those that are served.
+    turns_per_second: float
+    prefill_tokens_per_second: float  # Prompt tokens, reused ones included, by prefill time.
+    answer_tokens_per_second: float
+    gpu_hours: float  # GPUs times hours in which they had work.
+    hours: float  # From the first counted turn to the last one's end.
+    disk_write_bytes_per_second: float
+    disk_read_bytes_per_second: float
+    dollars: float  # GPUs, memory and disk for `hours`.
+    storage_dollars: float  # Memory and disk, a part of it.
+    dollars_per_thousand_turns: float
+
+
+@dataclass(frozen=True)
+class SimulateReport:
+    """What memory and disk buy. ``print(it)`` is a table."""
+
+    model: SimulatedModel
+    workload: str  # In words.
+    num_conversations: int
+    num_turns: int  # One seed's, a mean.
+    num_counted: int  # Turns after the warm-up, likewise.
+    num_seeds: int
+    runs: tuple[SimulatedRun, ...]  # By memory, then disk, then policy, as they were asked for.
+    text: str
+
+    def __str__(self) -> str:
+        return self.text

@@ -34,10 +34,10 @@ from matplotlib.transforms import Bbox
 from attndb import measure
 from attndb._errors import InvalidArgumentError
 from attndb._kv_file import KvFile
-from attndb._results import Explain
+from attndb._results import Explain, SimulatedRun, SimulateReport
 from attndb.measure import Doubles, PlanError, PrefixHit
 
-__all__ = ["attention", "physical_plan", "plan_errors", "prefix_hits", "tokens_for_mass"]
+__all__ = ["attention", "physical_plan", "plan_errors", "prefix_hits", "tiers", "tokens_for_mass"]
 
 Path = str | os.PathLike[str]
 
@@ -314,6 +314,56 @@ def _along(curve: Doubles) -> Doubles:
     at = np.linspace(0, len(curve) - 1, 100 * len(curve))
     whole = np.arange(len(curve))
     return np.column_stack([np.interp(at, whole, curve[:, i]) for i in range(2)])
+
+
+def tiers(report: SimulateReport, *, notes: str = "", path: Path | None = None) -> Figure:
+    """Hit rates of simulated policies: against the size of disk, or of memory where there is one
+    size of disk, as a curve each; of one memory and disk as bars, as AttentionStore Fig. 21."""
+    if not report.runs:
+        raise InvalidArgumentError("report: expected one or more runs, found none")
+    figure, axes = _new(7.2)
+    disks = sorted({run.disk_bytes for run in report.runs})
+    memories = sorted({run.memory_bytes for run in report.runs})
+    if len(disks) == 1 and len(memories) == 1:
+        _hit_bars(axes, report.runs)
+    else:
+        _hit_curves(axes, report.runs, by_disk=len(disks) > 1, others=len(memories))
+        _legend(figure)
+    axes.set(ylim=(0, 103))
+    axes.set_ylabel("turns whose KV was kept, %")
+    _title(axes, f"What memory and disk keep of {report.model.name or 'a model'}'s conversations",
+           notes or report.workload)
+    return _save(figure, path)
+
+
+def _hit_bars(axes: Axes, runs: Sequence[SimulatedRun]) -> None:
+    at = np.arange(len(runs))
+    in_memory = [100 * run.memory_hit_rate for run in runs]
+    axes.bar(at, in_memory, 0.6, color=_BLUE)
+    axes.bar(at, [100 * run.disk_hit_rate for run in runs], 0.6, bottom=in_memory, color=_PALE)
+    for x, run in enumerate(runs):
+        axes.annotate(f"{100 * run.hit_rate:.1f}", (x, 100 * run.hit_rate), (0, 3),
+                      textcoords="offset points", ha="center", color=_GREY, fontsize=8)
+    axes.set_xticks(at, [run.policy for run in runs], fontsize=8)
+    axes.set_xlabel("policy; the lower part of a bar are hits in memory")
+    axes.grid(False, axis="x")
+
+
+def _hit_curves(axes: Axes, runs: Sequence[SimulatedRun], *, by_disk: bool, others: int) -> None:
+    colours = (_VERMILLION, _GREEN, _PURPLE, _BLUE, _GREY)
+    policies = list(dict.fromkeys(run.policy for run in runs))
+    curves = dict.fromkeys((run.policy, run.memory_bytes if by_disk else 0) for run in runs)
+    for policy, memory in curves:
+        points = [run for run in runs
+                  if run.policy == policy and memory in (0, run.memory_bytes)]
+        sizes = [(run.disk_bytes if by_disk else run.memory_bytes) / 1e9 for run in points]
+        label = policy + (f", {memory / 1e9:g} GB of memory" if by_disk and others > 1 else "")
+        order = np.argsort(sizes)
+        axes.plot(np.array(sizes)[order], 100 * np.array([run.hit_rate for run in points])[order],
+                  "o-", markersize=4, color=colours[policies.index(policy) % len(colours)],
+                  alpha=0.4 + 0.6 * (memory == max(m for _, m in curves)), label=label)
+    axes.set_xlabel(f"{'disk' if by_disk else 'memory'}, GB")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
 # What all pictures have in common.

@@ -25,6 +25,7 @@
 #include "attndb/options.h"
 #include "python/src/arrays.h"
 #include "python/src/custom_binding.h"
+#include "python/src/py_progress.h"
 #include "python/src/results.h"
 #include "python/src/session_binding.h"
 #include "python/src/spec.h"
@@ -202,34 +203,6 @@ void DeclareEqual(const PyDb& self, const nb::bytes& a, const nb::bytes& b) {
   const std::string_view second(b.c_str(), b.size());
   ThrowIfError(Unlocked([&] { return db->DeclareEqual(first, second); }));
 }
-
-// A Python callable (or None) as a progress function. An exception of it cancels, and is raised by
-// Rethrow.
-class PyProgress {
- public:
-  explicit PyProgress(const nb::object& call) : call_(call) {}
-
-  // Null for None. As long as this lives.
-  std::function<bool(uint64_t, uint64_t)> function() {
-    if (call_.is_none()) return nullptr;
-    return [this](uint64_t done, uint64_t total) {
-      const nb::gil_scoped_acquire locked;
-      try {
-        return !call_(done, total).is(nb::bool_(false));
-      } catch (nb::python_error& raised) {
-        error_.emplace(std::move(raised));
-        return false;
-      }
-    };
-  }
-  void Rethrow() {
-    if (error_.has_value()) throw nb::python_error(std::move(*error_));
-  }
-
- private:
-  const nb::object& call_;
-  std::optional<nb::python_error> error_;
-};
 
 Dict Verify(const PyDb& self, const std::string& context, const nb::object& progress) {
   const auto db = self.Get();

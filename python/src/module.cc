@@ -5,6 +5,7 @@
 #include "python/src/db_binding.h"
 #include "python/src/kv_file_binding.h"
 #include "python/src/session_binding.h"
+#include "python/src/simulate_binding.h"
 #include "python/src/status_error.h"
 
 NB_MODULE(_core, module) {
@@ -14,6 +15,7 @@ NB_MODULE(_core, module) {
   attndb::python::BindSession(module);
   attndb::python::BindDb(module);
   attndb::python::BindKvFile(module);
+  attndb::python::BindSimulate(module);
   module.def("version", attndb::Version);
   module.def("kernel_isa", attndb::KernelIsa);
 }

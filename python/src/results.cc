@@ -117,6 +117,46 @@ Dict HeadDict(const HeadExplain& head) {
   return dict;
 }
 
+Dict SimulatedModelDict(const SimulatedModel& model) {
+  Dict dict;
+  dict["name"] = model.name;
+  dict["kv_bytes_per_token"] = model.kv_bytes_per_token;
+  dict["window_tokens"] = model.window_tokens;
+  dict["prefill_tokens_per_second"] = model.prefill_tokens_per_second;
+  dict["decode_seconds"] = model.decode_seconds;
+  dict["num_gpus"] = model.num_gpus;
+  return dict;
+}
+
+Dict SimulatedRunDict(const SimulatedRun& run) {
+  Dict dict;
+  dict["policy"] = run.policy;
+  dict["memory_bytes"] = run.memory_bytes;
+  dict["disk_bytes"] = run.disk_bytes;
+  dict["hit_rate"] = run.hit_rate;
+  dict["hit_deviation"] = run.hit_deviation;
+  dict["memory_hit_rate"] = run.memory_hit_rate;
+  dict["disk_hit_rate"] = run.disk_hit_rate;
+  dict["return_hit_rate"] = run.return_hit_rate;
+  dict["reused_rate"] = run.reused_rate;
+  dict["bound_hit_rate"] = run.bound_hit_rate;
+  dict["ttft_seconds"] = run.ttft_seconds;
+  dict["queue_seconds"] = run.queue_seconds;
+  dict["first_turn_queue_seconds"] = run.first_turn_queue_seconds;
+  dict["queue_length"] = run.queue_length;
+  dict["turns_per_second"] = run.turns_per_second;
+  dict["prefill_tokens_per_second"] = run.prefill_tokens_per_second;
+  dict["answer_tokens_per_second"] = run.answer_tokens_per_second;
+  dict["gpu_hours"] = run.gpu_hours;
+  dict["hours"] = run.hours;
+  dict["disk_write_bytes_per_second"] = run.disk_write_bytes_per_second;
+  dict["disk_read_bytes_per_second"] = run.disk_read_bytes_per_second;
+  dict["dollars"] = run.dollars;
+  dict["storage_dollars"] = run.storage_dollars;
+  dict["dollars_per_thousand_turns"] = run.dollars_per_thousand_turns;
+  return dict;
+}
+
 }  // namespace
 
 Dict ToDict(const ContextInfo& info) {
@@ -282,6 +322,19 @@ Dict ToDict(const DBStats& stats) {
   dict["bytes_merged"] = stats.bytes_merged;
   dict["num_companions_built"] = stats.num_companions_built;
   dict["background_seconds"] = stats.background_seconds;
+  return dict;
+}
+
+Dict ToDict(const SimulateReport& report) {
+  Dict dict;
+  dict["model"] = SimulatedModelDict(report.model);
+  dict["workload"] = report.workload;
+  dict["num_conversations"] = report.num_conversations;
+  dict["num_turns"] = report.num_turns;
+  dict["num_counted"] = report.num_counted;
+  dict["num_seeds"] = report.num_seeds;
+  dict["runs"] = Dicts(report.runs, SimulatedRunDict);
+  dict["text"] = report.ToText();
   return dict;
 }
 

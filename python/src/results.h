@@ -8,6 +8,7 @@
 
 #include "attndb/find.h"
 #include "attndb/stats.h"
+#include "attndb/tiers.h"
 
 namespace attndb::python {
 
@@ -23,6 +24,7 @@ Dict ToDict(const VerifyReport& report);
 Dict ToDict(const BuildReport& report);
 Dict ToDict(const FindResult& found);
 Dict ToDict(const DBStats& stats);
+Dict ToDict(const SimulateReport& report);
 
 }  // namespace attndb::python
 

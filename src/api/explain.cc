@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "api/json_text.h"
+#include "api/text_table.h"
 #include "attndb/stats.h"
 
 namespace attndb {
@@ -10,6 +11,8 @@ namespace {
 
 using internal::DumpJson;
 using internal::Json;
+using internal::Row;
+using internal::Table;
 
 std::string Number(double value, int decimals) {
   char text[48];
@@ -39,27 +42,6 @@ bool Alike(const LayerExplain& a, const LayerExplain& b) {
          close(a.selected_mean, b.selected_mean) &&
          close(a.predicted_selected, b.predicted_selected) &&
          a.predicted_bytes == b.predicted_bytes;
-}
-
-using Row = std::vector<std::string>;
-
-// Columns as wide as they need; all but the first `num_left` aligned to the right.
-std::string Table(const std::vector<Row>& rows, size_t num_left) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string pad(widths[i] - row[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (i < num_left ? row[i] + pad : pad + row[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
 }
 
 // What a line of the table of heads says of a head. Neighbours that say the same are folded.

@@ -15,7 +15,7 @@ from cli_case import CliCase, DAMAGE, ERROR, NOT_FOUND, OK, UNSUPPORTED, USAGE, 
 ENGINE_COMMANDS = ["import", "ask", "chat", "explain", "capture"]
 COMMANDS = ["import", "export", "ask", "chat", "ls", "describe", "explain", "rm", "pin", "ttl",
             "quota", "declare-equal", "verify", "build", "compact", "stats", "doctor",
-            "capture"]
+            "simulate", "capture"]
 
 
 def commands_of_this_build():

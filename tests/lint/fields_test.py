@@ -20,17 +20,18 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import lint_common  # noqa: E402
 
-STATS, FIND, OPTIONS, C_API = (f"include/attndb/{name}.h"
-                               for name in ("stats", "find", "options", "c_api"))
+STATS, FIND, TIERS, OPTIONS, C_API = (f"include/attndb/{name}.h"
+                                      for name in ("stats", "find", "tiers", "options", "c_api"))
 FILES = {
-    "json": ("src/api/json_text.h", "src/api/explain.cc", "src/api/c_api_json.cc"),
+    "json": ("src/api/json_text.h", "src/api/explain.cc", "src/api/c_api_json.cc",
+             "src/api/simulate_text.cc"),
     "dicts": ("python/src/results.cc",),
     "dataclasses": ("python/attndb/_results.py",),
     "cli": ("cli/common/context_text.cc", "cli/common/found_text.cc", "cli/commands/build.cc",
             "cli/commands/verify.cc"),
     "c": ("src/api/c_api_convert.cc",),
-    "binding": ("python/src/db_binding.cc",),
-    "keywords": ("python/attndb/_db.py",),
+    "binding": ("python/src/db_binding.cc", "python/src/simulate_binding.cc"),
+    "keywords": ("python/attndb/_db.py", "python/attndb/_simulate.py"),
 }
 RESULTS = ("json", "dicts", "dataclasses", "cli")  # The other places have options.
 
@@ -42,7 +43,8 @@ C_STRUCTS = {"DBOptions": "attndb_db_options", "SessionOptions": "attndb_session
 PYTHON_CALLS = {"DBOptions": ("open",), "SessionOptions": ("create_session",),
                 "StoreOptions": ("store", "store_async"), "FindOptions": ("find",),
                 "VerifyOptions": ("verify",), "CompactOptions": ("compact",),
-                "BuildOptions": ("build",), "WaitOptions": ("wait_for_background",)}
+                "BuildOptions": ("build",), "WaitOptions": ("wait_for_background",),
+                "SimulateOptions": ("simulate",)}
 PYTHON_CLASSES = {"DBStats": "Stats"}
 
 # What a place calls otherwise.
@@ -77,7 +79,8 @@ LEFT_OUT = {
     "cli": {
         "DBStats": OWN_JSON, "Explain": OWN_JSON, "HeadExplain": OWN_JSON,
         "LayerExplain": OWN_JSON, "MachineProfile": OWN_JSON, "PrefixExplain": OWN_JSON,
-        "SessionContext": OWN_JSON,
+        "SessionContext": OWN_JSON, "SimulateReport": OWN_JSON, "SimulatedModel": OWN_JSON,
+        "SimulatedRun": OWN_JSON,
         "CriticalTokens": "no command searches without attending",
         "Passage.context_id": "`context` is its name, or #id",
         "Passage.head_scores": "`attndb find` asks for none",
@@ -85,6 +88,7 @@ LEFT_OUT = {
     "c": {
         "DBOptions.custom_indexes": "types are functions of C++ or Python",
         "DBOptions.clock": "for tests",
+        "SimulateOptions": "for C there is `attndb simulate --json`",
         "VerifyOptions": "arguments of attndb_db_verify",
         "BuildOptions": "an argument of attndb_db_build",
         "WaitOptions": "an argument of attndb_db_wait_for_background",
@@ -150,9 +154,11 @@ class Tree:
     def __init__(self, texts):
         self.texts = texts
         found = structs(texts[FIND])
-        self.options = structs(texts[OPTIONS]) | {"FindOptions": found["FindOptions"]}
+        tiers = structs(texts[TIERS])
+        self.options = structs(texts[OPTIONS]) | {
+            "FindOptions": found["FindOptions"], "SimulateOptions": tiers["SimulateOptions"]}
         self.results = structs(texts[STATS]) | {
-            name: fields for name, fields in found.items()
+            name: fields for name, fields in (found | tiers).items()
             if name not in QUESTION and name not in self.options}
 
     def listed(self, place):
@@ -193,8 +199,8 @@ class Tree:
                 if not all(field in arguments[call] for call in PYTHON_CALLS[struct])]
 
     def python(self, place, kind):
-        (path,) = FILES[place]
-        return [node for node in ast.walk(ast.parse(self.texts[path])) if isinstance(node, kind)]
+        return [node for path in FILES[place] for node in ast.walk(ast.parse(self.texts[path]))
+                if isinstance(node, kind)]
 
     def unread(self):
         """Fields of the C structs that no conversion reads."""
@@ -234,7 +240,8 @@ def missed(place, name):
 
 
 def read_tree():
-    paths = [STATS, FIND, OPTIONS, C_API, *(path for paths in FILES.values() for path in paths)]
+    paths = [STATS, FIND, TIERS, OPTIONS, C_API,
+             *(path for paths in FILES.values() for path in paths)]
     return {path: (ROOT / path).read_text(encoding="utf-8") for path in paths}
 
 

@@ -49,6 +49,15 @@ Prompt MakePrompt(uint64_t history, const Turn& turn, uint64_t window) {
   return prompt;
 }
 
+// A turn as it is served.
+struct Job {
+  Prompt prompt;
+  bool is_hit = false;
+  double stall = 0;
+  double prefill = 0;
+  uint64_t answer = 0;
+};
+
 class Engine {
  public:
   Engine(const Workload& workload, const ReplayOptions& options)
@@ -72,6 +81,7 @@ class Engine {
       ArriveUntil(now_);
       ServeNext();
     }
+    if (options_.progress) options_.progress(num_turns);
     return counts_;
   }
 
@@ -100,34 +110,26 @@ class Engine {
     FetchesArrive();
     placement_.Expire(now_, &moves_);
     const auto conversation = static_cast<uint64_t>(*next);
-    Progress& progress = progress_[conversation];
-    const Turn& turn = TurnOf(conversation, progress.next_turn);
+    const Turn& turn = TurnOf(conversation, progress_[conversation].next_turn);
     const Found found = placement_.Take(*next, now_, &moves_);
-    const double stall = StallOf(*next, found);
     const ServiceModel& service = options_.service;
-    const Prompt prompt = MakePrompt(progress.tokens, turn, service.window_tokens);
-    const bool hit =
-        found.tier != Tier::kNone && !(prompt.overflowed && service.recompute_overflow);
+    Job job;
+    job.prompt = MakePrompt(progress_[conversation].tokens, turn, service.window_tokens);
+    job.is_hit =
+        found.tier != Tier::kNone && !(job.prompt.overflowed && service.recompute_overflow);
+    const double whole_stall = StallOf(*next, found);  // Ends the fetch that was under way.
+    job.stall = job.is_hit ? whole_stall : 0;
+    const uint64_t computed = job.prompt.fresh + (job.is_hit ? 0 : job.prompt.history);
+    job.prefill = static_cast<double>(computed) * service.prefill_seconds_per_token;
+    const uint64_t prompt_tokens = job.prompt.history + job.prompt.fresh;
+    job.answer = std::min<uint64_t>(turn.answer_tokens, service.window_tokens - prompt_tokens);
     FetchAhead();
-
-    const uint64_t computed = prompt.fresh + (hit ? 0 : prompt.history);
-    const double prefill = static_cast<double>(computed) * service.prefill_seconds_per_token;
-    const double begin = now_;
-    const uint64_t room = service.window_tokens - prompt.history - prompt.fresh;
-    const uint64_t answer = std::min<uint64_t>(turn.answer_tokens, room);
-    if (counting_) {
-      CountPrompt(progress, prompt, found, hit);
-      counts_.stall_seconds += hit ? stall : 0;
-      counts_.prefill_seconds += prefill;
-      counts_.decode_seconds += service.decode_seconds;
-      counts_.answer_tokens += answer;
-    }
-    const double end = now_ + (hit ? stall : 0) + prefill + service.decode_seconds;
+    if (counting_) Count(progress_[conversation], job, found);
+    const double end = now_ + job.stall + job.prefill + service.decode_seconds;
     ArriveUntil(end);  // They are in the queue when the turn is saved.
-    now_ = end;
-    if (counting_) counts_.seconds += now_ - (counts_.turns == 1 ? begin : last_end_);
-    last_end_ = now_;
-    progress.tokens = prompt.history + prompt.fresh + answer;
+    if (counting_) counts_.seconds += end - (counts_.turns == 1 ? now_ : last_end_);
+    last_end_ = now_ = end;
+    progress_[conversation].tokens = prompt_tokens + job.answer;
     Finish(conversation);
   }
 
@@ -157,7 +159,7 @@ class Engine {
     }
   }
 
-  void CountPrompt(const Progress& progress, const Prompt& prompt, const Found& found, bool hit) {
+  void Count(const Progress& progress, const Job& job, const Found& found) {
     counts_.turns += 1;
     const double wait = now_ - progress.queued_at;
     counts_.wait_seconds += wait;
@@ -168,11 +170,16 @@ class Engine {
       counts_.longest_first_wait_seconds = std::max(counts_.longest_first_wait_seconds, wait);
     }
     counts_.queued_jobs += static_cast<double>(placement_.num_queued());
-    counts_.prompt_tokens += prompt.history + prompt.fresh;
-    if (prompt.overflowed) counts_.overflows += 1;
-    if (!hit) return;
-    counts_.reused_tokens += prompt.history;
+    counts_.prompt_tokens += job.prompt.history + job.prompt.fresh;
+    counts_.answer_tokens += job.answer;
+    if (job.prompt.overflowed) counts_.overflows += 1;
+    counts_.stall_seconds += job.stall;
+    counts_.prefill_seconds += job.prefill;
+    counts_.decode_seconds += options_.service.decode_seconds;
+    if (!job.is_hit) return;
+    counts_.reused_tokens += job.prompt.history;
     (found.tier == Tier::kMemory ? counts_.memory_hits : counts_.disk_hits) += 1;
+    if (found.tier == Tier::kDisk && !found.in_transfer) counts_.stalled_bytes += found.bytes;
   }
 
   void Finish(uint64_t conversation) {

@@ -39,7 +39,7 @@ struct ReplayOptions {
   Capacity capacity;
   ServiceModel service;
   uint64_t warm_up_turns = 0;  // Turns that are served before counting begins.
-  // Called now and then with turns served; false cancels. May be null.
+  // Called now and then with turns served, and at the end; false cancels. May be null.
   std::function<bool(uint64_t turns_done)> progress;
 };
 
@@ -65,6 +65,7 @@ struct ReplayCounts {
   uint64_t saves = 0;
   uint64_t demoted_bytes = 0;  // Written to disk.
   uint64_t fetched_bytes = 0;  // Read from disk ahead.
+  uint64_t stalled_bytes = 0;  // Read from disk while a turn waited, not on the way before.
 };
 
 // Errors: kCancelled.

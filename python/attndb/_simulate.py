@@ -1,0 +1,90 @@
+"""Conversations replayed through memory and disk: what these buy (include/attndb/tiers.h)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from attndb import _core
+from attndb._results import SimulatedModel, SimulatedRun, SimulateReport
+
+_GB = 10**9
+
+
+def simulate(
+    *,
+    model: str = "13b",
+    kv_bytes_per_token: int = 0,
+    window_tokens: int = 0,
+    prefill_tokens_per_second: float = 0.0,
+    decode_seconds: float = 0.0,
+    num_gpus: int = 0,
+    trace: str | os.PathLike[str] = "",
+    num_conversations: int = 9000,
+    conversations_per_second: float = 1.0,
+    think_seconds: float = 60.0,
+    turn_tokens: float = 2600.0,
+    new_token_share: float = 0.06,
+    seed: int = 1,
+    num_seeds: int = 1,
+    warm_up_share: float = 0.316,
+    recompute_overflow: bool = False,
+    memory_bytes: int | Sequence[int] = 128 * _GB,
+    disk_bytes: int | Sequence[int] = 10_000 * _GB,
+    disk_bytes_per_second: float = 5e9,
+    policies: str | Sequence[str] = ("lru", "fifo", "attention_store", "attndb"),
+    bound: bool = False,
+    gpu_dollars: float = 5.0,
+    memory_gb_dollars: float = 0.0088,
+    disk_gb_dollars: float = 0.000082,
+    progress: Callable[[int, int], object] | None = None,
+) -> SimulateReport:
+    """Replays conversations through each memory and disk under each placement policy.
+
+    ``model``: one of AttentionStore's, "13b", "65b", "70b" or "falcon", whose figures those that
+    follow replace where they are not 0; "" = all are given. ``trace``: a file with a JSON object a
+    turn (docs/tiers.md); without one conversations are synthetic, of ShareGPT's shape, and results
+    are the means of ``num_seeds`` workloads. ``policies``: "none", "lru", "fifo",
+    "attention_store", "attndb", "belady", with keys as in "attndb(bytes=1)". ``bound``: also run
+    Belady's rule, which knows who returns when. ``*_dollars``: an hour of a GPU, of a GB.
+
+    ``progress(turns_done, turns_total)``; False cancels and raises CancelledError. ``print()`` of
+    the report is a table; ``attndb.plot.tiers`` draws it.
+
+    Raises InvalidArgumentError (an option, a line of the trace), NotFoundError, IoError.
+    """
+    fields = _core.simulate(
+        {
+            "model": model,
+            "kv_bytes_per_token": kv_bytes_per_token,
+            "window_tokens": window_tokens,
+            "prefill_tokens_per_second": prefill_tokens_per_second,
+            "decode_seconds": decode_seconds,
+            "num_gpus": num_gpus,
+            "trace": os.fspath(trace),
+            "num_conversations": num_conversations,
+            "conversations_per_second": conversations_per_second,
+            "think_seconds": think_seconds,
+            "turn_tokens": turn_tokens,
+            "new_token_share": new_token_share,
+            "seed": seed,
+            "num_seeds": num_seeds,
+            "warm_up_share": warm_up_share,
+            "recompute_overflow": recompute_overflow,
+            "memory_bytes": _sizes(memory_bytes),
+            "disk_bytes": _sizes(disk_bytes),
+            "disk_bytes_per_second": disk_bytes_per_second,
+            "policies": [policies] if isinstance(policies, str) else list(policies),
+            "bound": bound,
+            "gpu_dollars": gpu_dollars,
+            "memory_gb_dollars": memory_gb_dollars,
+            "disk_gb_dollars": disk_gb_dollars,
+        },
+        progress,
+    )
+    runs = tuple(SimulatedRun(**row) for row in fields.pop("runs"))
+    return SimulateReport(model=SimulatedModel(**fields.pop("model")), runs=runs, **fields)
+
+
+def _sizes(sizes: int | Sequence[int]) -> list[int]:
+    return [sizes] if isinstance(sizes, int) else list(sizes)

@@ -1,0 +1,33 @@
+// A Python callable (or None) as a progress function of the library.
+//
+// Threads: made, asked for its function and rethrown under the interpreter lock; the function takes
+//          that lock itself.
+#ifndef ATTNDB_PYTHON_SRC_PY_PROGRESS_H_
+#define ATTNDB_PYTHON_SRC_PY_PROGRESS_H_
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace attndb::python {
+
+// An exception of the callable cancels, and is raised by Rethrow.
+class PyProgress {
+ public:
+  // `call` outlives this.
+  explicit PyProgress(const nanobind::object& call) : call_(call) {}
+
+  // Null for None. As long as this lives.
+  std::function<bool(uint64_t, uint64_t)> function();
+  void Rethrow();
+
+ private:
+  const nanobind::object& call_;
+  std::optional<nanobind::python_error> error_;
+};
+
+}  // namespace attndb::python
+
+#endif  // ATTNDB_PYTHON_SRC_PY_PROGRESS_H_

@@ -1,0 +1,19 @@
+// Goal:   columns line up, and lines end where their text does.
+// Method: a small table, byte by byte.
+#include "api/text_table.h"
+
+#include <gtest/gtest.h>
+
+namespace attndb::internal {
+namespace {
+
+TEST(TextTableTest, ColumnsLineUp) {
+  EXPECT_EQ(Table({{"name", "note", "bytes"}, {"a", "", "12"}, {"longer", "x", "3"}}, 2),
+            "name    note  bytes\n"
+            "a                12\n"
+            "longer  x         3\n");
+  EXPECT_EQ(Table({{"a", "b"}, {"long", ""}}, 2), "a     b\nlong\n");
+}
+
+}  // namespace
+}  // namespace attndb::internal
