@@ -48,10 +48,10 @@ TEST_F(BackgroundMergeTest, AStoppedMergeDelaysNobody) {
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   Append(&session, &all, 600, 2);
   Event of_lane, stuck;
-  test::StopLane(*db_, store::ContextStore::kMergeLane, &of_lane);
+  test::StopLane(*db_, store::kMergeLane, &of_lane);
   ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
   // Whatever else the Store left to do ends first, so that the next operation is the merge's.
-  for (size_t lane = 0; lane < store::ContextStore::kMergeLane; ++lane) {
+  for (size_t lane = 0; lane < store::kMergeLane; ++lane) {
     Event ended;
     lanes()->Add(lane, {.run = [&](derived::Lanes::Control*) {
                    ended.Set();
@@ -98,7 +98,7 @@ TEST_F(BackgroundMergeTest, ASessionWaitsForWhatTheRunHad) {
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   Append(&session, &all, 900, 2);
   Event of_merges;
-  test::StopLane(*db_, store::ContextStore::kMergeLane, &of_merges);
+  test::StopLane(*db_, store::kMergeLane, &of_merges);
   ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
   ASSERT_TRUE(Comes([&] { return NumCompanions("a") == 2; }));
   for (size_t lane = 0; lane < derived::kNumBuildLanes; ++lane)
@@ -146,7 +146,7 @@ TEST_F(BackgroundMergeTest, AStepUnderWayStaysWhereItIs) {
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
   Append(&session, &all, 900, 2);
   Event of_merges;
-  test::StopLane(*db_, store::ContextStore::kMergeLane, &of_merges);
+  test::StopLane(*db_, store::kMergeLane, &of_merges);
   ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
   const Tokens more = {5};
   ATTNDB_ASSERT_OK(AppendLayer(&session, 0, more, all.size()));

@@ -41,7 +41,7 @@ class BlockedBackgroundTest : public DBFixture {
   }
   // Returns when every lane is stuck; what waited in it before is done by then.
   void StopLanes(const DB& db) {
-    for (size_t lane = 0; lane < store::ContextStore::kNumLanes; ++lane) {
+    for (size_t lane = 0; lane < store::kNumLanes; ++lane) {
       test::StopLane(db, lane, &release_);
     }
   }

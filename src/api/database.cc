@@ -177,13 +177,13 @@ SessionParts Database::PartsOfSessions() {
           .objects = &store_->objects(),
           .builder = store_->builder(),
           .pool = &pool_,
-          .num_merged = &store_->num_merged(),
+          .num_merged = &store_->merged_runs().num_added(),
           .machine = &machine_};
 }
 
 Database::~Database() {
   if (store_ == nullptr) return;  // It could not be opened.
-  store_->Stop();                 // What it learned is kept.
+  store_->background()->Stop();   // What it learned is kept.
   if (!options_.read_only) hints_.Save();
 }
 
@@ -191,13 +191,12 @@ void Database::SessionOpened() { num_sessions_.fetch_add(1, std::memory_order_re
 
 void Database::SessionClosed() {
   num_sessions_.fetch_sub(1, std::memory_order_relaxed);
-  store_->Sweep();
+  store_->uses()->Sweep();
 }
 
 void Database::MoveIdleSessions() {
   if (moves_sessions_.exchange(true)) return;  // A job that has not begun does it.
-  store_->background()->Add(store::ContextStore::kShortLane,
-                            {.run = [this](derived::Lanes::Control*) {
+  store_->background()->Add(store::kShortLane, {.run = [this](derived::Lanes::Control*) {
                               moves_sessions_.store(false);
                               sessions_.MoveIdle();
                               return Status::Ok();
@@ -207,10 +206,9 @@ void Database::MoveIdleSessions() {
 void Database::LetGo(HeldChain held) {
   // A job is a function that can be copied.
   auto shared = std::make_shared<HeldChain>(std::move(held));
-  store_->background()->Add(store::ContextStore::kShortLane,
-                            {.run = [this, shared](derived::Lanes::Control*) {
+  store_->background()->Add(store::kShortLane, {.run = [this, shared](derived::Lanes::Control*) {
                               *shared = {};
-                              store_->Sweep();
+                              store_->uses()->Sweep();
                               return Status::Ok();
                             }});
 }
@@ -229,7 +227,7 @@ Result<DBStats> Database::Stats(const std::string& tenant) const {
 Result<BuildReport> Database::Build(const std::string& tenant, std::string_view context,
                                     std::string_view index, const BuildOptions& options) {
   ATTNDB_ASSIGN_OR_RETURN(const std::string use, IndexUse(index, plans()));
-  return store_->Build(tenant, context, kinds_.ForUse(use), options);
+  return store_->derived()->Build(tenant, context, kinds_.ForUse(use), options);
 }
 
 }  // namespace attndb::internal

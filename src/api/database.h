@@ -104,14 +104,16 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
     return store_->background()->WaitFor(jobs, nullptr);
   }
   void NoteDamage(const storage::Segment& segment, const Status& status) override {
-    store_->NoteDamage(segment, status);
+    store_->damage()->Note(segment, status);
   }
   void SessionOpened() override;
   void SessionClosed() override;
-  std::shared_ptr<const void> Hold(ContextId context) override { return store_->Hold(context); }
+  std::shared_ptr<const void> Hold(ContextId context) override {
+    return store_->uses()->Hold(context);
+  }
   std::optional<std::vector<storage::ChainEntry>> Renew(
       std::span<const storage::ChainEntry> chain) const override {
-    return store_->Renew(chain);
+    return store_->merged_runs().Renew(chain);
   }
   void LetGo(HeldChain held) override;
   std::optional<ContextStatistics> FindLearned(ContextId context) const override {

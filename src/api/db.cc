@@ -209,41 +209,46 @@ Result<FindResult> DB::Find(const ModelSpec& spec, const FindQuery& query,
   return database_->FindPassages(tenant_, spec, query, options);
 }
 
-Result<std::vector<ContextInfo>> DB::List() const { return database_->store()->List(tenant_); }
+Result<std::vector<ContextInfo>> DB::List() const {
+  return database_->store()->admin()->List(tenant_);
+}
 
 Result<ContextInfo> DB::Describe(std::string_view context) const {
-  return database_->store()->Describe(tenant_, context);
+  return database_->store()->admin()->Describe(tenant_, context);
 }
 
 Result<std::vector<TokenId>> DB::Tokens(std::string_view context) const {
-  ATTNDB_ASSIGN_OR_RETURN(store::StoredText text, database_->store()->TextOf(tenant_, context));
+  ATTNDB_ASSIGN_OR_RETURN(store::StoredText text,
+                          database_->store()->lookup()->TextOf(tenant_, context));
   return std::move(text.tokens);
 }
 
 Status DB::Pin(std::string_view context, bool pinned) const {
-  return database_->store()->Pin(tenant_, context, pinned);
+  return database_->store()->admin()->Pin(tenant_, context, pinned);
 }
 
 Status DB::SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const {
-  return database_->store()->SetTtl(tenant_, context, ttl);
+  return database_->store()->admin()->SetTtl(tenant_, context, ttl);
 }
 
 Status DB::Drop(std::string_view context) const {
-  return database_->store()->Drop(tenant_, context);
+  return database_->store()->publisher()->Drop(tenant_, context);
 }
 
-Status DB::SetQuota(uint64_t bytes) const { return database_->store()->SetQuota(tenant_, bytes); }
+Status DB::SetQuota(uint64_t bytes) const {
+  return database_->store()->admin()->SetQuota(tenant_, bytes);
+}
 
 Status DB::DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) const {
-  return database_->store()->DeclareEqual(fingerprint_a, fingerprint_b);
+  return database_->store()->admin()->DeclareEqual(fingerprint_a, fingerprint_b);
 }
 
 Result<VerifyReport> DB::Verify(const VerifyOptions& options) const {
-  return database_->store()->Verify(tenant_, options);
+  return database_->store()->verifier()->Verify(tenant_, options);
 }
 
 Status DB::Compact(const CompactOptions& options) const {
-  return database_->store()->Compact(tenant_, options);
+  return database_->store()->merger()->Compact(tenant_, options);
 }
 
 Result<BuildReport> DB::Build(std::string_view context, std::string_view index,

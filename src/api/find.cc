@@ -27,7 +27,7 @@ std::vector<find::KeyRun> KeyRunsOf(const store::SearchSet& set) {
 Result<FindResult> Database::FindPassages(const std::string& tenant, const ModelSpec& spec,
                                           const FindQuery& query, const FindOptions& options) {
   Result<FindResult> result = SearchStored(tenant, spec, query, options);
-  store_->Sweep();  // A context may have been dropped while its segments were read.
+  store_->uses()->Sweep();  // A context may have been dropped while its segments were read.
   return result;
 }
 
@@ -39,7 +39,7 @@ Result<FindResult> Database::SearchStored(const std::string& tenant, const Model
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<find::HeadQuestion> heads,
                           HeadQuestionsOf(resolved, query));
   ATTNDB_ASSIGN_OR_RETURN(store::SearchSet set,
-                          store_->OpenForSearch(tenant, resolved, options.contexts));
+                          store_->lookup()->OpenForSearch(tenant, resolved, options.contexts));
   const std::vector<find::KeyRun> runs = KeyRunsOf(set);
   FindResult result;
   result.skipped = std::move(set.skipped);
@@ -71,7 +71,7 @@ Result<FindResult> Database::SearchStored(const std::string& tenant, const Model
   }
   for (const find::LostRun& lost : report.lost) {
     const store::SearchSet::Run& run = set.runs[lost.run];
-    store_->NoteDamage(*run.segment, lost.status);
+    store_->damage()->Note(*run.segment, lost.status);
     for (const store::SearchSet::RunUse& use : run.uses) {
       result.skipped.push_back({set.contexts[use.context].Label(), lost.status.message()});
     }

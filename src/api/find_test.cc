@@ -124,9 +124,10 @@ TEST_F(FindTest, LookingChangesNothing) {
 TEST_F(FindTest, FilesOfADroppedContextGoWhenNobodyReadsThemAnyMore) {
   ATTNDB_ASSERT_OK(StoreTokens(a_, {.name = "a"}).status());
   {
-    ATTNDB_ASSERT_OK_AND_ASSIGN(const store::SearchSet reader,
-                                internal::DbAccess::database(*db_)->store()->OpenForSearch(
-                                    db_->tenant(), internal::Resolve(model_.spec()), {}));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        const store::SearchSet reader,
+        internal::DbAccess::database(*db_)->store()->lookup()->OpenForSearch(
+            db_->tenant(), internal::Resolve(model_.spec()), {}));
     ASSERT_THAT(reader.runs, SizeIs(1));
     ATTNDB_ASSERT_OK(db_->Drop("a"));
   }

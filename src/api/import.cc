@@ -62,7 +62,7 @@ Result<ContextId> ImportContext(Database* database, const ImportRequest& request
                           database->OpenSession(request.tenant, *request.spec, request.tokens,
                                                 std::numeric_limits<uint64_t>::max(), options));
   const uint64_t num_new = request.tokens.size() - session->num_tokens();
-  ATTNDB_RETURN_IF_ERROR(database->store()->CheckStore(
+  ATTNDB_RETURN_IF_ERROR(database->store()->publisher()->CheckStore(
       request.tenant, request.store,
       num_new * storage::BytesPerToken(store::ShapeOf(session->spec()))));
   bool has_checkpoint = false;
@@ -70,7 +70,8 @@ Result<ContextId> ImportContext(Database* database, const ImportRequest& request
   if (!id.ok() && has_checkpoint) {
     // Nothing has changed: the caller has all of it still. If this fails too, an unnamed context
     // is left, which a later import of these tokens continues.
-    (void)database->store()->Drop(request.tenant, store::IdLabel(session->chain().context()));
+    (void)database->store()->publisher()->Drop(request.tenant,
+                                               store::IdLabel(session->chain().context()));
   }
   if (!id.ok()) return id;
   const bool is_in_pieces = session->chain().entries().size() > 1;
@@ -78,7 +79,7 @@ Result<ContextId> ImportContext(Database* database, const ImportRequest& request
   const uint64_t segment_tokens = database->options().import_segment_tokens;
   if (is_in_pieces && segment_tokens > kPieceTokens) {
     // The context is durable. Where memory or the disk has no room for a copy, it stays as it is.
-    (void)database->store()->Compact(
+    (void)database->store()->merger()->Compact(
         request.tenant, {.context = store::IdLabel(*id), .segment_tokens = segment_tokens});
   }
   return id;

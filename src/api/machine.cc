@@ -21,8 +21,7 @@ void Database::AskForPrices() {
   const bool may_measure = options_.measure_machine && !options_.read_only && !planning_.machine;
   if (Machine().measured || !may_measure) return;
   if (asked_to_measure_.load(std::memory_order_relaxed) || asked_to_measure_.exchange(true)) return;
-  store_->background()->Add(store::ContextStore::kShortLane,
-                            {.run = [this](derived::Lanes::Control*) {
+  store_->background()->Add(store::kShortLane, {.run = [this](derived::Lanes::Control*) {
                               // Where there is no memory to measure with, the fixed prices must do.
                               (void)MeasureNow();
                               return Status::Ok();

@@ -49,16 +49,17 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
   num_prompt_tokens_.fetch_add(tokens.size(), std::memory_order_relaxed);
   const std::span<const TokenId> reusable = tokens.first(std::min(tokens.size(), max_reuse));
   ATTNDB_ASSIGN_OR_RETURN(store::Prefix prefix,
-                          store_->OpenPrefix(tenant, seed.spec, reusable, options));
+                          store_->lookup()->OpenPrefix(tenant, seed.spec, reusable, options));
   num_reused_tokens_.fetch_add(prefix.chain.tokens.size(), std::memory_order_relaxed);
-  seed.chain.held = {prefix.context, std::move(prefix.chain.entries), store_->Hold(prefix.context)};
+  seed.chain.held = {prefix.context, std::move(prefix.chain.entries),
+                     store_->uses()->Hold(prefix.context)};
   seed.chain.tokens = std::move(prefix.chain.tokens);
   return std::make_unique<SessionImpl>(std::move(seed));
 }
 
 Result<std::unique_ptr<SessionImpl>> Database::OpenWhole(const std::string& tenant,
                                                          std::string_view context) {
-  ATTNDB_ASSIGN_OR_RETURN(const store::StoredText text, store_->TextOf(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const store::StoredText text, store_->lookup()->TextOf(tenant, context));
   SessionOptions options;
   options.context = store::IdLabel(text.record.id);
   options.first_position = text.record.first_position;
@@ -71,7 +72,7 @@ Result<PrefixExplain> Database::ExplainPrefix(const std::string& tenant, const M
   ATTNDB_RETURN_IF_ERROR(spec.Validate());
   ATTNDB_RETURN_IF_ERROR(CheckPrompt(tokens));
   ATTNDB_RETURN_IF_ERROR(CheckFirstPosition(options.first_position));
-  return store_->ExplainPrefix(tenant, Resolve(spec), tokens, options);
+  return store_->lookup()->ExplainPrefix(tenant, Resolve(spec), tokens, options);
 }
 
 }  // namespace attndb::internal

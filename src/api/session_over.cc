@@ -105,9 +105,10 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSessionOver(const std::string
   std::vector<std::shared_ptr<const void>> holds;
   ContextJoin join(&seed.chain);
   for (const std::string& name : names) {
-    ATTNDB_ASSIGN_OR_RETURN(store::WholeContext context,
-                            store_->OpenNamed(tenant, seed.spec, name, options.first_position));
-    holds.push_back(store_->Hold(context.record.id));
+    ATTNDB_ASSIGN_OR_RETURN(
+        store::WholeContext context,
+        store_->lookup()->OpenNamed(tenant, seed.spec, name, options.first_position));
+    holds.push_back(store_->uses()->Hold(context.record.id));
     ATTNDB_RETURN_IF_ERROR(join.Add(std::move(context)));
   }
   num_reused_tokens_.fetch_add(seed.chain.tokens.size(), std::memory_order_relaxed);

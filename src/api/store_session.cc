@@ -31,12 +31,12 @@ HeldChain HeldOf(store::Stored stored) {
 Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId> tokens,
                                   const StoreOptions& options) {
   ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, options));
-  ATTNDB_ASSIGN_OR_RETURN(store::Stored stored, store_->Store(request));
+  ATTNDB_ASSIGN_OR_RETURN(store::Stored stored, store_->publisher()->Store(request));
   request = {};
   const ContextId context = stored.context;
   if (stored.chain.empty()) return context;
   ATTNDB_RETURN_IF_ERROR(session->MoveTo(HeldOf(std::move(stored)), tokens).status());
-  store_->Sweep();  // Nobody holds what was merged any more.
+  store_->uses()->Sweep();  // Nobody holds what was merged any more.
   return context;
 }
 
@@ -49,8 +49,8 @@ Result<std::shared_future<Result<ContextId>>> Database::StoreAsync(SessionImpl* 
   auto id = std::make_shared<std::promise<Result<ContextId>>>();
   session->AwaitStore({held->get_future(), {tokens.begin(), tokens.end()}});
   std::shared_future<Result<ContextId>> pending = id->get_future().share();
-  store_->StoreLater(std::move(request), [held = std::move(held), id = std::move(id)](
-                                             Result<store::Stored> stored) mutable {
+  store_->publisher()->StoreLater(std::move(request), [held = std::move(held), id = std::move(id)](
+                                                          Result<store::Stored> stored) mutable {
     Result<ContextId> context = stored.status();
     if (stored.ok()) context = stored->context;
     if (stored.ok()) {

@@ -1,23 +1,26 @@
-// ContextStore: objects that a caller asks for, and waits for.
+// DerivedObjects: those that a caller asks for, and waits for.
 #include <algorithm>
 
 #include "common/clock.h"
-#include "store/context_store.h"
+#include "store/derived_objects.h"
+#include "store/segment_facts.h"
 
 namespace attndb::store {
 
-Result<BuildReport> ContextStore::Build(const std::string& tenant, std::string_view context,
-                                        const derived::Kind& kind, const BuildOptions& options) {
+Result<BuildReport> DerivedObjects::Build(const std::string& tenant, std::string_view context,
+                                          const derived::Kind& kind, const BuildOptions& options) {
   const Stopwatch watch;
-  ATTNDB_RETURN_IF_ERROR(CheckWritable());
-  if (!options_.background_builds) {
+  ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
+  if (!parts_.settings->options.background_builds) {
     return Status::FailedPrecondition(
-        "store '" + path_ + "' was opened without background_builds, which build indexes");
+        "store '" + parts_.settings->path +
+        "' was opened without background_builds, which build indexes");
   }
   const std::string& object = kind.traits().object;
-  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record, catalog_->contexts()->Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
+                          parts_.catalog->contexts()->Find(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(const ContextDetail before,
-                          catalog_->contexts()->Describe(record.tenant, record.id));
+                          parts_.catalog->contexts()->Describe(record.tenant, record.id));
   BuildReport report;
   report.kind = object;
   std::vector<derived::Lanes::AddedPtr> jobs;
@@ -29,14 +32,14 @@ Result<BuildReport> ContextStore::Build(const std::string& tenant, std::string_v
       ++report.num_too_short;
     } else {
       // Who waits no longer finds it all the same, if in another process.
-      ATTNDB_RETURN_IF_ERROR(catalog_->companions()->AddWish(link.segment.id, object));
-      const derived::Lanes::AddedPtr job = builder_.Order(segment, kind);
+      ATTNDB_RETURN_IF_ERROR(parts_.catalog->companions()->AddWish(link.segment.id, object));
+      const derived::Lanes::AddedPtr job = parts_.builder->Order(segment, kind);
       if (job != nullptr) jobs.push_back(job);  // Null if the segment is damaged.
     }
   }
-  ATTNDB_RETURN_IF_ERROR(background_.WaitFor(jobs, options.progress));
+  ATTNDB_RETURN_IF_ERROR(parts_.background->WaitFor(jobs, options.progress));
   ATTNDB_ASSIGN_OR_RETURN(const ContextDetail after,
-                          catalog_->contexts()->Describe(record.tenant, record.id));
+                          parts_.catalog->contexts()->Describe(record.tenant, record.id));
   uint64_t num_there = 0;
   for (const ChainSegment& link : after.chain) {
     const derived::SegmentFacts segment = FactsOf(link.segment);

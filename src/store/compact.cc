@@ -1,10 +1,11 @@
-// ContextStore: Compact, which merges what the user's rule says and erases what no context uses.
+// Merger: Compact, which merges what the user's rule says and erases what no context uses.
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "storage/vfs/format.h"
-#include "store/context_store.h"
 #include "store/merge_policy.h"
+#include "store/merger.h"
 
 namespace attndb::store {
 namespace {
@@ -90,93 +91,108 @@ uint64_t KvBytes(const Run& run) {
 
 }  // namespace
 
-// One call of Compact.
-struct ContextStore::Compaction {
-  const CompactOptions& options;
-  uint64_t bytes_done = 0;
-  uint64_t bytes_total = 0;
+// One call of Compact, of one tenant.
+class Merger::Compaction {
+ public:
+  Compaction(Merger* merger, TenantId tenant, const CompactOptions& options)
+      : merger_(merger), catalog_(merger->parts_.catalog), tenant_(tenant), options_(options) {}
 
+  Status Perform() ATTNDB_EXCLUDES(merger_->mutex_);
+
+ private:
+  // The one context that the options name.
+  Status CompactNamed() ATTNDB_REQUIRES(merger_->mutex_);
+  // What has changed of the tenant's contexts since the last call.
+  Status CompactUnsettled() ATTNDB_REQUIRES(merger_->mutex_);
+  // Bytes of K and V that will be copied, if the options ask for progress.
+  uint64_t BytesToCompact(std::span<const ContextId> contexts) const;
+  Status CompactContexts(std::span<const ContextId> contexts) ATTNDB_REQUIRES(merger_->mutex_);
+  Status CompactChain(ContextId context) ATTNDB_REQUIRES(merger_->mutex_);
   bool Report(uint64_t run_bytes) const {
-    const uint64_t done = bytes_done + run_bytes;
+    const uint64_t done = bytes_done_ + run_bytes;
     // More is copied than was counted where damage that was found meanwhile broke up a run.
-    return !options.progress || options.progress(done, std::max(done, bytes_total));
+    return !options_.progress || options_.progress(done, std::max(done, bytes_total_));
   }
+
+  Merger* const merger_;
+  Catalog* const catalog_;
+  const TenantId tenant_;
+  const CompactOptions& options_;
+  uint64_t bytes_done_ = 0;
+  uint64_t bytes_total_ = 0;
 };
 
-Status ContextStore::Compact(const std::string& tenant, const CompactOptions& options) {
-  ATTNDB_RETURN_IF_ERROR(CheckWritable());
+Status Merger::Compact(const std::string& tenant, const CompactOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
   ATTNDB_RETURN_IF_ERROR(CheckOptions(options));
-  MutexLock merge_lock(&merge_mutex_);
-  {
-    MutexLock lock(&store_mutex_);
-    ATTNDB_RETURN_IF_ERROR(ExpireContexts());
-  }
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
-  Compaction work{options};
-  const Status status =
-      options.context.empty() ? CompactUnsettled(owner.id, &work) : CompactNamed(owner.id, &work);
-  const Status scheduled = ScheduleMissing(owner.id);  // What was merged before an error too.
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
+  return Compaction(this, owner.id, options).Perform();
+}
+
+Status Merger::Compaction::Perform() {
+  MutexLock lock(&merger_->mutex_);
+  ATTNDB_RETURN_IF_ERROR(merger_->parts_.commits->Expire());
+  const Status status = options_.context.empty() ? CompactUnsettled() : CompactNamed();
+  // What was merged before an error too.
+  const Status scheduled = merger_->parts_.objects->ScheduleMissing(tenant_);
   return status.ok() ? scheduled : status;
 }
 
-Status ContextStore::CompactNamed(TenantId tenant, Compaction* work) {
+Status Merger::Compaction::CompactNamed() {
   ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context,
-                          catalog_->contexts()->Find(tenant, work->options.context));
+                          catalog_->contexts()->Find(tenant_, options_.context));
   if (context.damaged) return Status::Ok();
   const std::vector<ContextId> contexts = {context.id};
-  work->bytes_total = BytesToCompact(tenant, contexts, work->options);
-  return CompactContexts(tenant, contexts, work);
+  bytes_total_ = BytesToCompact(contexts);
+  return CompactContexts(contexts);
 }
 
 // Round by round, until one finds all as it was left: what a merge or damage has changed shows
 // other contexts.
-Status ContextStore::CompactUnsettled(TenantId tenant, Compaction* work) {
-  ATTNDB_RETURN_IF_ERROR(
-      catalog_->segments()->UnsettleForLength(tenant, work->options.segment_tokens));
+Status Merger::Compaction::CompactUnsettled() {
+  ATTNDB_RETURN_IF_ERROR(catalog_->segments()->UnsettleForLength(tenant_, options_.segment_tokens));
   Status damage;
   for (bool is_first = true;; is_first = false) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<UnsettledSegment> segments,
-                            catalog_->segments()->Unsettled(tenant));
+                            catalog_->segments()->Unsettled(tenant_));
     if (segments.empty()) return damage;
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextId> contexts,
                             catalog_->segments()->ContextsToCompact(segments));
-    if (is_first) work->bytes_total = BytesToCompact(tenant, contexts, work->options);
-    const uint64_t bytes_before = work->bytes_done;
-    ATTNDB_ASSIGN_OR_RETURN(const CatalogStats before, catalog_->Stats(tenant));
-    const Status status = CompactContexts(tenant, contexts, work);
+    if (is_first) bytes_total_ = BytesToCompact(contexts);
+    const uint64_t bytes_before = bytes_done_;
+    ATTNDB_ASSIGN_OR_RETURN(const CatalogStats before, catalog_->Stats(tenant_));
+    const Status status = CompactContexts(contexts);
     if (status.ok()) {
       ATTNDB_RETURN_IF_ERROR(catalog_->segments()->Settle(segments));
     } else if (status.code() != StatusCode::kCorruption) {
       return status;
     }
     if (damage.ok()) damage = status;
-    ATTNDB_ASSIGN_OR_RETURN(const CatalogStats after, catalog_->Stats(tenant));
-    const bool is_as_before = work->bytes_done == bytes_before &&
-                              after.num_damaged_segments == before.num_damaged_segments;
+    ATTNDB_ASSIGN_OR_RETURN(const CatalogStats after, catalog_->Stats(tenant_));
+    const bool is_as_before =
+        bytes_done_ == bytes_before && after.num_damaged_segments == before.num_damaged_segments;
     if (is_as_before) return damage;
   }
 }
 
-uint64_t ContextStore::BytesToCompact(TenantId tenant, std::span<const ContextId> contexts,
-                                      const CompactOptions& options) const {
-  if (!options.progress) return 0;  // Nobody asks.
+uint64_t Merger::Compaction::BytesToCompact(std::span<const ContextId> contexts) const {
+  if (!options_.progress) return 0;  // Nobody asks.
   uint64_t bytes = 0;
   std::set<SegmentId> counted;  // The first of each run: contexts share runs.
   for (const ContextId context : contexts) {
-    const Result<ContextDetail> detail = catalog_->contexts()->Describe(tenant, context);
+    const Result<ContextDetail> detail = catalog_->contexts()->Describe(tenant_, context);
     if (!detail.ok()) continue;  // CompactChain's to report.
-    for (const Run& run : RunsOf(*detail, options)) {
+    for (const Run& run : RunsOf(*detail, options_)) {
       if (counted.insert(run.front().segment.id).second) bytes += KvBytes(run);
     }
   }
   return bytes;
 }
 
-Status ContextStore::CompactContexts(TenantId tenant, std::span<const ContextId> contexts,
-                                     Compaction* work) {
+Status Merger::Compaction::CompactContexts(std::span<const ContextId> contexts) {
   Status damage;
   for (const ContextId context : contexts) {
-    const Status status = CompactChain(tenant, context, work);
+    const Status status = CompactChain(context);
     // Damage of one context, quarantined now, or one that is gone with it, is not the others'.
     if (status.ok() || status.code() == StatusCode::kNotFound) continue;
     if (status.code() != StatusCode::kCorruption) return status;
@@ -185,17 +201,17 @@ Status ContextStore::CompactContexts(TenantId tenant, std::span<const ContextId>
   return damage;
 }
 
-Status ContextStore::CompactChain(TenantId tenant, ContextId context, Compaction* work) {
+Status Merger::Compaction::CompactChain(ContextId context) {
   SegmentId lost = 0;  // Where the run began that was no run any more when it was merged.
   for (;;) {
     // Looked at again after each merge: a session may have found damage meanwhile.
     ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
-                            catalog_->contexts()->Describe(tenant, context));
+                            catalog_->contexts()->Describe(tenant_, context));
     if (detail.context.damaged) return Status::Ok();
-    const std::vector<Run> runs = RunsOf(detail, work->options);
+    const std::vector<Run> runs = RunsOf(detail, options_);
     if (runs.empty()) return Status::Ok();
     const Status status =
-        MergeRun(runs.front(), [&](uint64_t bytes) { return work->Report(bytes); });
+        merger_->MergeRun(runs.front(), [this](uint64_t bytes) { return Report(bytes); });
     // A Store or Drop meanwhile gave the context, and those that share its run, other chains.
     const SegmentId begin = runs.front().front().segment.id;
     if (status.code() == StatusCode::kFailedPrecondition && lost != begin) {
@@ -203,8 +219,8 @@ Status ContextStore::CompactChain(TenantId tenant, ContextId context, Compaction
       continue;
     }
     ATTNDB_RETURN_IF_ERROR(status);
-    work->bytes_done += KvBytes(runs.front());
-    if (!work->Report(0)) return Status::Cancelled("compact: cancelled between two segments");
+    bytes_done_ += KvBytes(runs.front());
+    if (!Report(0)) return Status::Cancelled("compact: cancelled between two segments");
   }
 }
 

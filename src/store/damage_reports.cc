@@ -2,11 +2,20 @@
 
 #include <utility>
 
+#include "store/lanes.h"
+
 namespace attndb::store {
 
-void DamageReports::Note(SegmentId segment, const std::string& damage) {
-  MutexLock lock(&mutex_);
-  noted_.try_emplace(segment, damage);
+void DamageReports::Note(const storage::Segment& segment, const Status& status) {
+  if (status.code() != StatusCode::kCorruption || catalog_->read_only()) return;
+  {
+    MutexLock lock(&mutex_);
+    noted_.try_emplace(static_cast<SegmentId>(segment.id()), status.message());
+  }
+  background_->Add(kShortLane, {.run = [this](derived::Lanes::Control*) {
+                     Quarantine();
+                     return Status::Ok();
+                   }});
 }
 
 void DamageReports::Quarantine() {
@@ -16,8 +25,18 @@ void DamageReports::Quarantine() {
     MutexLock lock(&mutex_);
     noted.swap(noted_);
   }
-  for (const auto& [segment, damage] : noted)
+  for (const auto& [segment, damage] : noted) {
     (void)catalog_->segments()->Quarantine(segment, damage);
+  }
+}
+
+Status DamageReports::QuarantineIfDamaged(SegmentId segment, Status status) {
+  // A file that is missing while the catalog names it is damage, too.
+  const bool damaged =
+      status.code() == StatusCode::kCorruption || status.code() == StatusCode::kNotFound;
+  if (!damaged || catalog_->read_only()) return status;
+  ATTNDB_RETURN_IF_ERROR(catalog_->segments()->Quarantine(segment, status.message()).status());
+  return Status::Corruption(status.message());
 }
 
 }  // namespace attndb::store

@@ -1,10 +1,10 @@
-// ContextStore: from a prompt to the chain of what is stored of it.
+#include "store/lookup.h"
+
 #include <algorithm>
 
 #include "common/clock.h"
 #include "store/catalog/model_identity.h"
 #include "store/catalog/ttl.h"
-#include "store/context_store.h"
 #include "store/prefix_reasons.h"
 #include "store/spec_difference.h"
 
@@ -19,36 +19,36 @@ Status OtherModel(const ContextRecord& context, const ModelSpec& found, const Mo
 
 }  // namespace
 
-Result<ContextStore::Match> ContextStore::FindPrefix(const Tenant& tenant, const ModelSpec& spec,
-                                                     std::span<const TokenId> tokens,
-                                                     const SessionOptions& options) const {
+Result<Lookup::Match> Lookup::FindPrefix(const Tenant& tenant, const ModelSpec& spec,
+                                         std::span<const TokenId> tokens,
+                                         const SessionOptions& options) const {
   if (!options.reuse) return Match{};
-  damage_reports_.Quarantine();
+  parts_.damage->Quarantine();
   if (options.context.empty()) {
     if (tokens.empty()) return Match{};
     if (tenant.id == TenantId::kNone) return Match{};
     ATTNDB_ASSIGN_OR_RETURN(
         const std::optional<PrefixMatch> match,
-        catalog_->prefixes()->Longest({tenant.id, &spec, options.first_position, tokens}));
+        parts_.catalog->prefixes()->Longest({tenant.id, &spec, options.first_position, tokens}));
     return match ? Match{match->context, match->num_tokens} : Match{};
   }
   ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context,
                           NamedContext(tenant, spec, options.context, options.first_position));
   ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens,
-                          catalog_->contexts()->CommonPrefix(context.id, tokens));
+                          parts_.catalog->contexts()->CommonPrefix(context.id, tokens));
   return num_tokens == 0 ? Match{} : Match{context.id, num_tokens};
 }
 
-Result<ContextRecord> ContextStore::NamedContext(const Tenant& tenant, const ModelSpec& spec,
-                                                 const std::string& name,
-                                                 int64_t first_position) const {
-  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context, catalog_->contexts()->Find(tenant.id, name));
+Result<ContextRecord> Lookup::NamedContext(const Tenant& tenant, const ModelSpec& spec,
+                                           const std::string& name, int64_t first_position) const {
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context,
+                          parts_.catalog->contexts()->Find(tenant.id, name));
   if (IsExpired(context)) {
     return Status::NotFound("context '" + context.Label() + "' has expired");
   }
-  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec found, catalog_->owners()->GetModel(context.model));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec found, parts_.catalog->owners()->GetModel(context.model));
   ATTNDB_ASSIGN_OR_RETURN(const bool same_model,
-                          catalog_->owners()->SameModel(context.model, spec));
+                          parts_.catalog->owners()->SameModel(context.model, spec));
   if (!same_model) {
     ATTNDB_ASSIGN_OR_RETURN(const ModelSpec expected, DecodeModel(EncodeModel(spec).bytes));
     return OtherModel(context, found, expected);
@@ -65,45 +65,27 @@ Result<ContextRecord> ContextStore::NamedContext(const Tenant& tenant, const Mod
   return context;
 }
 
-bool ContextStore::IsExpired(const ContextRecord& context) const {
-  const int64_t now_us = options_.clock ? options_.clock() : SystemNowMicros();
+bool Lookup::IsExpired(const ContextRecord& context) const {
+  const int64_t now_us =
+      parts_.settings->options.clock ? parts_.settings->options.clock() : SystemNowMicros();
   return store::IsExpired(context.pinned, context.ttl_seconds, context.last_access_us, now_us);
 }
 
-Status ContextStore::QuarantineIfDamaged(SegmentId segment, Status status) const {
-  // A file that is missing while the catalog names it is damage, too.
-  const bool damaged =
-      status.code() == StatusCode::kCorruption || status.code() == StatusCode::kNotFound;
-  if (!damaged || options_.read_only) return status;
-  ATTNDB_RETURN_IF_ERROR(catalog_->segments()->Quarantine(segment, status.message()).status());
-  return Status::Corruption(status.message());
-}
-
-Result<Chain> ContextStore::OpenChain(ContextId context, std::span<const TokenId> tokens) {
-  // Held to the end, so that nobody removes a segment between its look-up and its opening.
-  MutexLock lock(&use_mutex_);
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> links, catalog_->contexts()->Chain(context));
+Result<Chain> Lookup::OpenChain(ContextId context, std::span<const TokenId> tokens) {
   Chain chain;
-  for (const ChainLink& link : links) {
-    if (chain.tokens.size() == tokens.size()) break;
-    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord record, catalog_->segments()->Get(link.segment));
-    Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(record);
-    Result<std::vector<TokenId>> stored =
-        segment.ok() ? (*segment)->ReadTokens() : Result<std::vector<TokenId>>(segment.status());
+  ATTNDB_ASSIGN_OR_RETURN(chain.entries, parts_.uses->OpenContext(context, tokens.size()));
+  for (const storage::ChainEntry& entry : chain.entries) {
+    const auto id = static_cast<SegmentId>(entry.segment->id());
+    Result<std::vector<TokenId>> stored = entry.segment->ReadTokens();
     if (!stored.ok()) {
-      return QuarantineIfDamaged(link.segment, std::move(stored).status());
+      return parts_.damage->QuarantineIfDamaged(id, std::move(stored).status());
     }
-    objects_.Learn(*segment, FactsOf(record));
-    const uint64_t used =
-        std::min<uint64_t>(link.num_tokens_used, tokens.size() - chain.tokens.size());
-    if (!std::equal(stored->begin(), stored->begin() + static_cast<int64_t>(used),
-                    tokens.begin() + static_cast<int64_t>(chain.tokens.size()))) {
-      return Status::Corruption("segment " + std::to_string(link.segment) +
+    stored->resize(entry.num_tokens_used);
+    if (!std::ranges::equal(*stored, tokens.subspan(chain.tokens.size(), stored->size()))) {
+      return Status::Corruption("segment " + std::to_string(id) +
                                 " holds other tokens than the catalog says");
     }
-    chain.tokens.insert(chain.tokens.end(), stored->begin(),
-                        stored->begin() + static_cast<int64_t>(used));
-    chain.entries.push_back({*std::move(segment), used});
+    chain.tokens.insert(chain.tokens.end(), stored->begin(), stored->end());
   }
   if (chain.tokens.size() != tokens.size()) {
     return Status::Corruption("context #" + std::to_string(static_cast<int64_t>(context)) +
@@ -113,19 +95,18 @@ Result<Chain> ContextStore::OpenChain(ContextId context, std::span<const TokenId
   return chain;
 }
 
-Result<Prefix> ContextStore::OpenMatch(const Match& match, std::span<const TokenId> tokens) {
+Result<Prefix> Lookup::OpenMatch(const Match& match, std::span<const TokenId> tokens) {
   Prefix prefix;
   if (match.context == ContextId::kNone) return prefix;
   prefix.context = match.context;
   ATTNDB_ASSIGN_OR_RETURN(prefix.chain, OpenChain(match.context, tokens.first(match.num_tokens)));
-  catalog_->contexts()->Touch(match.context);
+  parts_.catalog->contexts()->Touch(match.context);
   return prefix;
 }
 
-Result<Prefix> ContextStore::OpenPrefix(const std::string& tenant, const ModelSpec& spec,
-                                        std::span<const TokenId> tokens,
-                                        const SessionOptions& options) {
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
+Result<Prefix> Lookup::OpenPrefix(const std::string& tenant, const ModelSpec& spec,
+                                  std::span<const TokenId> tokens, const SessionOptions& options) {
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     ATTNDB_ASSIGN_OR_RETURN(const Match match, FindPrefix(owner, spec, tokens, options));
     Result<Prefix> prefix = OpenMatch(match, tokens);
@@ -136,59 +117,60 @@ Result<Prefix> ContextStore::OpenPrefix(const std::string& tenant, const ModelSp
     const StatusCode code = prefix.status().code();
     if (code != StatusCode::kCorruption && code != StatusCode::kNotFound) return prefix;
     const bool is_named = !options.context.empty();
-    if (is_named && (!options_.read_only || attempt + 1 == kMaxAttempts)) return prefix;
+    if (is_named && (!parts_.settings->options.read_only || attempt + 1 == kMaxAttempts))
+      return prefix;
   }
   return Prefix();
 }
 
-Result<WholeContext> ContextStore::TryOpenNamed(const Tenant& tenant, const ModelSpec& spec,
-                                                const std::string& name, int64_t first_position) {
+Result<WholeContext> Lookup::TryOpenNamed(const Tenant& tenant, const ModelSpec& spec,
+                                          const std::string& name, int64_t first_position) {
   WholeContext context;
   ATTNDB_ASSIGN_OR_RETURN(context.record, NamedContext(tenant, spec, name, first_position));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                          catalog_->contexts()->Tokens(context.record.id));
+                          parts_.catalog->contexts()->Tokens(context.record.id));
   ATTNDB_ASSIGN_OR_RETURN(context.chain, OpenChain(context.record.id, tokens));
-  catalog_->contexts()->Touch(context.record.id);
+  parts_.catalog->contexts()->Touch(context.record.id);
   return context;
 }
 
 // A reader may have seen a context while the writer's process merged it, and finds it whole when it
 // looks again.
-Result<WholeContext> ContextStore::OpenNamed(const std::string& tenant, const ModelSpec& spec,
-                                             const std::string& name, int64_t first_position) {
-  damage_reports_.Quarantine();
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
-  for (int attempt = 1; options_.read_only && attempt < kMaxAttempts; ++attempt) {
+Result<WholeContext> Lookup::OpenNamed(const std::string& tenant, const ModelSpec& spec,
+                                       const std::string& name, int64_t first_position) {
+  parts_.damage->Quarantine();
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
+  for (int attempt = 1; parts_.settings->options.read_only && attempt < kMaxAttempts; ++attempt) {
     Result<WholeContext> context = TryOpenNamed(owner, spec, name, first_position);
     if (context.ok()) return context;
   }
   return TryOpenNamed(owner, spec, name, first_position);
 }
 
-Result<StoredText> ContextStore::TextOf(const std::string& tenant, std::string_view context) const {
+Result<StoredText> Lookup::TextOf(const std::string& tenant, std::string_view context) const {
   StoredText text;
-  ATTNDB_ASSIGN_OR_RETURN(text.record, catalog_->contexts()->Find(tenant, context));
-  ATTNDB_ASSIGN_OR_RETURN(text.spec, catalog_->owners()->GetModel(text.record.model));
-  ATTNDB_ASSIGN_OR_RETURN(text.tokens, catalog_->contexts()->Tokens(text.record.id));
+  ATTNDB_ASSIGN_OR_RETURN(text.record, parts_.catalog->contexts()->Find(tenant, context));
+  ATTNDB_ASSIGN_OR_RETURN(text.spec, parts_.catalog->owners()->GetModel(text.record.model));
+  ATTNDB_ASSIGN_OR_RETURN(text.tokens, parts_.catalog->contexts()->Tokens(text.record.id));
   return text;
 }
 
-Result<PrefixExplain> ContextStore::ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
-                                                  std::span<const TokenId> tokens,
-                                                  const SessionOptions& options) const {
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
+Result<PrefixExplain> Lookup::ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
+                                            std::span<const TokenId> tokens,
+                                            const SessionOptions& options) const {
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const Match match, FindPrefix(owner, spec, tokens, options));
   PrefixReport report;
   if (owner.id != TenantId::kNone) {
-    ATTNDB_ASSIGN_OR_RETURN(
-        report, catalog_->prefixes()->Explain({owner.id, &spec, options.first_position, tokens}));
+    ATTNDB_ASSIGN_OR_RETURN(report, parts_.catalog->prefixes()->Explain(
+                                        {owner.id, &spec, options.first_position, tokens}));
   }
   PrefixExplain explain;
   explain.num_prompt_tokens = tokens.size();
   explain.num_reused = std::min<uint64_t>(match.num_tokens, tokens.size() - 1);
   if (match.context != ContextId::kNone) {
     ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
-                            catalog_->contexts()->Get(owner.id, match.context));
+                            parts_.catalog->contexts()->Get(owner.id, match.context));
     explain.context = record.Label();
   }
   explain.reasons = PrefixReasons(report, tokens, options);

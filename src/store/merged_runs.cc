@@ -46,9 +46,16 @@ std::optional<std::vector<ChainEntry>> ReplaceRun(std::span<const ChainEntry> ch
 }
 
 void MergedRuns::Add(MergedRun run) {
-  MutexLock lock(&mutex_);
-  runs_.push_back(std::move(run));
-  num_added_.fetch_add(1, std::memory_order_release);
+  {
+    MutexLock lock(&mutex_);
+    runs_.push_back(std::move(run));
+    num_added_.fetch_add(1, std::memory_order_release);
+  }
+  Announce();
+}
+
+void MergedRuns::Announce() const {
+  if (changed_ && num_added_.load(std::memory_order_relaxed) > 0) changed_();
 }
 
 size_t MergedRuns::Forget(const Test& test) {
@@ -56,13 +63,12 @@ size_t MergedRuns::Forget(const Test& test) {
   return std::erase_if(runs_, test);
 }
 
-std::optional<std::vector<ChainEntry>> MergedRuns::Renew(std::span<const ChainEntry> chain,
-                                                         const Test& test) const {
+std::optional<std::vector<ChainEntry>> MergedRuns::Renew(std::span<const ChainEntry> chain) const {
   std::optional<std::vector<ChainEntry>> renewed;
   MutexLock lock(&mutex_);
   for (const MergedRun& run : runs_) {
     std::optional<std::vector<ChainEntry>> next = ReplaceRun(renewed ? *renewed : chain, run);
-    if (next && test(run)) renewed = std::move(next);
+    if (next && is_ready_(run)) renewed = std::move(next);
   }
   return renewed;
 }

@@ -36,19 +36,29 @@ class MergedRuns {
  public:
   using Test = std::function<bool(const MergedRun&)>;
 
+  // `is_ready` says whether the merged segment may take the place of the run by now. It is called
+  // under a lock: it must not call back.
+  // `changed` is called when Renew may find more than before; it may be null.
+  explicit MergedRuns(Test is_ready, std::function<void()> changed = nullptr)
+      : is_ready_(std::move(is_ready)), changed_(std::move(changed)) {}
+
   void Add(MergedRun run) ATTNDB_EXCLUDES(mutex_);
+  // Tells that a run may have become ready, if there is any.
+  void Announce() const;
   // Forgets the runs that pass the test; returns how many did.
   size_t Forget(const Test& test) ATTNDB_EXCLUDES(mutex_);
-  // The chain after all replacements that apply and pass the test, in the order in which they were
-  // merged; nothing if none does. The test is called under a lock: it must not call back.
-  std::optional<std::vector<storage::ChainEntry>> Renew(std::span<const storage::ChainEntry> chain,
-                                                        const Test& test) const
-      ATTNDB_EXCLUDES(mutex_);
+  // The chain after all replacements that apply and are ready, in the order in which they were
+  // merged; nothing if there is none.
+  std::optional<std::vector<storage::ChainEntry>> Renew(
+      std::span<const storage::ChainEntry> chain) const ATTNDB_EXCLUDES(mutex_);
 
   // How many runs were added: while it is 0, or as it was, Renew need not be asked again.
   const std::atomic<uint64_t>& num_added() const { return num_added_; }
 
  private:
+  const Test is_ready_;
+  const std::function<void()> changed_;
+
   mutable Mutex mutex_;
   std::vector<MergedRun> runs_ ATTNDB_GUARDED_BY(mutex_);
   // Written under mutex_, read without. Release pairs with the acquire of who compares.

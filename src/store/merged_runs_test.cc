@@ -65,19 +65,21 @@ TEST_F(MergedRunsTest, TheRunIsReplacedAllOrNothing) {
 }
 
 TEST_F(MergedRunsTest, WhatWasMergedAgainIsFoundThroughTheFirstMerge) {
-  MergedRuns runs;
+  bool only_first = false;
+  const auto is_first = [](const MergedRun& run) { return run.merged->id() == 5; };
+  MergedRuns runs([&](const MergedRun& run) { return !only_first || is_first(run); });
   EXPECT_EQ(runs.num_added(), 0u);
   runs.Add({.run = {{1, 20}, {2, 20}}, .merged = Open(5)});
   runs.Add({.run = {{5, 40}, {3, 20}}, .merged = Open(6)});
   EXPECT_EQ(runs.num_added(), 2u);
   const std::vector<ChainEntry> chain = Chain({{1, 20}, {2, 20}, {3, 20}});
-  const auto all = [](const MergedRun&) { return true; };
-  const auto is_first = [](const MergedRun& run) { return run.merged->id() == 5; };
-  EXPECT_EQ(Links(runs.Renew(chain, all)), (std::vector<ChainLink>{{6, 60}}));
-  EXPECT_EQ(Links(runs.Renew(chain, is_first)), (std::vector<ChainLink>{{5, 40}, {3, 20}}));
-  EXPECT_FALSE(runs.Renew(Chain({{7, 20}}), all).has_value());
+  EXPECT_EQ(Links(runs.Renew(chain)), (std::vector<ChainLink>{{6, 60}}));
+  only_first = true;
+  EXPECT_EQ(Links(runs.Renew(chain)), (std::vector<ChainLink>{{5, 40}, {3, 20}}));
+  only_first = false;
+  EXPECT_FALSE(runs.Renew(Chain({{7, 20}})).has_value());
   EXPECT_EQ(runs.Forget(is_first), 1u);
-  EXPECT_FALSE(runs.Renew(chain, all).has_value());
+  EXPECT_FALSE(runs.Renew(chain).has_value());
   EXPECT_EQ(runs.num_added(), 2u);
 }
 

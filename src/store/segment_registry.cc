@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "storage/vfs/store_files.h"
 #include "store/catalog/model_identity.h"
+#include "store/non_finite.h"
 
 namespace attndb::store {
 
@@ -104,6 +106,30 @@ void SegmentRegistry::Forget(SegmentId id) {
   if (found == open_.end()) return;
   segment = std::move(found->second.segment);
   open_.erase(found);
+}
+
+Status SegmentRegistry::Write(storage::SegmentSource* source, SegmentRecord* record) {
+  ATTNDB_ASSIGN_OR_RETURN(record->id, catalog_->segments()->ReserveId());
+  storage::SegmentWriteOptions write;
+  write.file_system = file_system_;
+  write.dir = dir_;
+  ATTNDB_ASSIGN_OR_RETURN(write.identity, IdentityOf(record->model));
+  write.identity.segment_id = static_cast<uint64_t>(record->id);
+  write.identity.first_position = record->first_position;
+  write.identity.num_tokens = record->num_tokens;
+  ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
+                          storage::WriteSegment(write, source));
+  record->file_bytes = written.file_bytes;
+  record->query_bytes = written.query_bytes;
+  record->root_hash = written.root_hash;
+  record->non_finite = EncodeNonFinite(written.non_finite);
+  return Status::Ok();
+}
+
+void SegmentRegistry::Discard(SegmentId id) {
+  Forget(id);
+  // If the removal fails the file is an orphan, which the next open removes.
+  (void)storage::RemoveSegment(file_system_, dir_, static_cast<uint64_t>(id));
 }
 
 }  // namespace attndb::store

@@ -1,5 +1,6 @@
-// The segments that are open in this process: each once, whoever reads it. Those that nobody reads
-// any more stay open for the next, up to a number of them: each holds a file descriptor.
+// The segments of a store as files: written, open in this process, removed. Each is open once,
+// whoever reads it. Those that nobody reads any more stay open for the next, up to a number of
+// them: each holds a file descriptor.
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_STORE_SEGMENT_REGISTRY_H_
@@ -15,6 +16,7 @@
 #include "storage/io/file_system.h"
 #include "storage/kv/memory_budget.h"
 #include "storage/kv/segment.h"
+#include "storage/kv/segment_writer.h"
 #include "store/catalog/catalog.h"
 
 namespace attndb::store {
@@ -45,11 +47,13 @@ class SegmentRegistry {
   bool InUse(SegmentId id) const ATTNDB_EXCLUDES(mutex_);
   size_t num_open() const ATTNDB_EXCLUDES(mutex_);
 
+  // Writes a segment of the record's model, position and number of tokens, under a new id. Fills in
+  // the id and what was found while writing. No commit names it yet.
+  Status Write(storage::SegmentSource* source, SegmentRecord* record) ATTNDB_EXCLUDES(mutex_);
   // Takes the segment out of the registry; its readers go on.
   void Forget(SegmentId id) ATTNDB_EXCLUDES(mutex_);
-
-  // The identity that segments of `model` are checked against, without their own numbers.
-  Result<storage::SegmentIdentity> IdentityOf(ModelId model) ATTNDB_EXCLUDES(mutex_);
+  // The same, and removes the files of the segment, which no commit names.
+  void Discard(SegmentId id) ATTNDB_EXCLUDES(mutex_);
 
  private:
   using SegmentPtr = std::shared_ptr<storage::Segment>;
@@ -58,6 +62,8 @@ class SegmentRegistry {
     uint64_t last_use = 0;
   };
 
+  // The identity that segments of `model` are checked against, without their own numbers.
+  Result<storage::SegmentIdentity> IdentityOf(ModelId model) ATTNDB_EXCLUDES(mutex_);
   Result<storage::SegmentExpectation> Expect(const SegmentRecord& record);
   // Takes out segments that nobody else holds, the longest unused first, while there are too many.
   // The caller destroys them after it has released the lock.

@@ -335,7 +335,8 @@ TEST_F(FaultTest, Drop) {
                  .prepare = [this](Bench* bench) { return Open(bench); },
                  .act =
                      [](Bench* bench) {
-                       const Status status = bench->db->store()->Drop(kTenant, "alone");
+                       const Status status =
+                           bench->db->store()->publisher()->Drop(kTenant, "alone");
                        // The first try may have got through although its answer got lost.
                        return status.code() == StatusCode::kNotFound ? Status::Ok() : status;
                      },
@@ -361,10 +362,12 @@ class CompactFaultTest : public FaultTest {
 
   static size_t NumSegments(const DB& db) { return db.Describe("chain")->segments.size(); }
   void RunCompact(const CompactOptions& options, size_t num_segments) {
-    RunEveryFault(
-        {.name = "compact to " + std::to_string(options.segment_tokens),
-         .prepare = [this](Bench* bench) { return Open(bench); },
-         .act = [&](Bench* bench) { return bench->db->store()->Compact(kTenant, options); }});
+    RunEveryFault({.name = "compact to " + std::to_string(options.segment_tokens),
+                   .prepare = [this](Bench* bench) { return Open(bench); },
+                   .act =
+                       [&](Bench* bench) {
+                         return bench->db->store()->merger()->Compact(kTenant, options);
+                       }});
     EXPECT_EQ(NumSegments(*DB::Open(path_, {.clock = StandingClock})), num_segments);
   }
 };

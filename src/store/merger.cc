@@ -1,14 +1,15 @@
-// ContextStore: a run of a chain becomes one segment; after a Store, the small ones at its end.
+#include "store/merger.h"
+
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "common/check.h"
 #include "storage/kv/segment_writer.h"
-#include "storage/vfs/store_files.h"
-#include "store/context_store.h"
+#include "store/lanes.h"
 #include "store/merge_policy.h"
-#include "store/non_finite.h"
+#include "store/segment_facts.h"
 
 namespace attndb::store {
 namespace {
@@ -92,84 +93,89 @@ std::vector<MergeLink> LinksOf(const ContextDetail& detail) {
 
 }  // namespace
 
-Status ContextStore::MergeEnd(TenantId tenant, ContextId context, const MergeProgress& progress) {
+Status Merger::MergeEnd(TenantId tenant, ContextId context, const Progress& progress) {
   for (;;) {
     ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
-                            catalog_->contexts()->Describe(tenant, context));
+                            parts_.catalog->contexts()->Describe(tenant, context));
     const std::optional<MergeChoice> choice = ChooseMerge(LinksOf(detail));
     if (!choice) return Status::Ok();
     const auto run = std::span(detail.chain).subspan(choice->begin, choice->end - choice->begin);
     uint64_t run_bytes = 0;
     for (const ChainSegment& link : run) run_bytes += link.segment.file_bytes;
-    ATTNDB_RETURN_IF_ERROR(CheckDisk(run_bytes));
+    ATTNDB_RETURN_IF_ERROR(parts_.space->CheckDisk(run_bytes));
     ATTNDB_RETURN_IF_ERROR(MergeRun(run, progress));
   }
 }
 
-void ContextStore::AwaitMerge() { MutexLock lock(&merge_mutex_); }
+void Merger::Await() { MutexLock lock(&mutex_); }
 
-void ContextStore::ScheduleMerge(TenantId tenant, ContextId context) {
-  background_.Add(kMergeLane, {.run = [this, tenant, context](derived::Lanes::Control* control) {
-                    {
-                      MutexLock lock(&merge_mutex_);
-                      const std::atomic<bool>* const cancel = control->cancel();
-                      // What fails is tried again by the next Store.
-                      (void)MergeEnd(tenant, context, [cancel](uint64_t) {
-                        return !cancel->load(std::memory_order_relaxed);
-                      });
-                    }
-                    Sweep();
-                    return Status::Ok();
-                  }});
+void Merger::Schedule(TenantId tenant, ContextId context) {
+  parts_.background->Add(
+      kMergeLane, {.run = [this, tenant, context](derived::Lanes::Control* control) {
+        {
+          MutexLock lock(&mutex_);
+          const std::atomic<bool>* const cancel = control->cancel();
+          // What fails is tried again by the next Store.
+          (void)MergeEnd(tenant, context,
+                         [cancel](uint64_t) { return !cancel->load(std::memory_order_relaxed); });
+        }
+        parts_.uses->Sweep();
+        return Status::Ok();
+      }});
 }
 
-std::vector<storage::ChainEntry> ContextStore::MergeNow(TenantId tenant, ContextId context,
-                                                        std::vector<storage::ChainEntry> chain) {
-  MutexLock lock(&merge_mutex_);
+std::vector<storage::ChainEntry> Merger::MergeNow(TenantId tenant, ContextId context,
+                                                  std::vector<storage::ChainEntry> chain) {
+  MutexLock lock(&mutex_);
   if (!MergeEnd(tenant, context, nullptr).ok()) return chain;
-  const Result<std::vector<ChainLink>> links = catalog_->contexts()->Chain(context);
-  if (!links.ok()) return chain;
-  Result<std::vector<storage::ChainEntry>> merged = OpenLinks(*links, chain);
+  Result<std::vector<storage::ChainEntry>> merged =
+      parts_.uses->OpenContext(context, UINT64_MAX, chain);
   return merged.ok() ? *std::move(merged) : chain;
 }
 
-Status ContextStore::MergeRun(std::span<const ChainSegment> run, const MergeProgress& progress) {
+Status Merger::MergeRun(std::span<const ChainSegment> run, const Progress& progress) {
   ATTNDB_CHECK(!run.empty());
   const Status status = TryMergeRun(run, progress);
   if (status.code() != StatusCode::kCorruption) return status;
   // Which of them it is: verified one by one, and quarantined as by Verify.
   VerifyReport report;
   for (const ChainSegment& link : run) {
-    ATTNDB_RETURN_IF_ERROR(VerifySegment(link.segment, &report));
+    ATTNDB_RETURN_IF_ERROR(parts_.verifier->VerifySegment(link.segment, &report));
   }
   return status;
 }
 
-Status ContextStore::TryMergeRun(std::span<const ChainSegment> run, const MergeProgress& progress) {
+Status Merger::TryMergeRun(std::span<const ChainSegment> run, const Progress& progress) {
   MergeRequest request;
   for (const ChainSegment& link : run) {
     request.run.push_back({link.segment.id, link.num_tokens_used});
   }
   ATTNDB_ASSIGN_OR_RETURN(request.merged, WriteMerged(run, progress));
-  MutexLock lock(&store_mutex_);
-  const Result<MergeOutcome> outcome = catalog_->segments()->ReplaceRun(request);
-  if (!outcome.ok()) {
-    DiscardUnpublished(request.merged.id, outcome.status());
-    return outcome.status();
-  }
-  DiscardDoubtful();
-  NoteGrowth(run, request.merged);
+  MutexLock lock(parts_.commits->mutex());
+  const Result<MergeOutcome> outcome = parts_.catalog->segments()->ReplaceRun(request);
+  parts_.commits->Ended(request.merged.id, outcome.status());
+  ATTNDB_RETURN_IF_ERROR(outcome.status());
+  NoteGrowth(run.front(), request.merged);
   OfferMerged(request);
-  RemoveUnreferenced(outcome->unreferenced);
+  parts_.uses->RemoveUnreferenced(outcome->unreferenced);
   return Status::Ok();
 }
 
-Result<SegmentRecord> ContextStore::WriteMerged(std::span<const ChainSegment> run,
-                                                const MergeProgress& progress) {
+void Merger::NoteGrowth(const ChainSegment& first, const SegmentRecord& merged) {
+  const bool is_whole = first.num_tokens_used == first.segment.num_tokens;
+  if (!parts_.settings->options.grow_graphs || !is_whole) return;
+  // Opened here, where its files are still there.
+  const Result<std::shared_ptr<storage::Segment>> segment = parts_.registry->Get(first.segment);
+  if (segment.ok()) parts_.builder->GrowFrom(**segment, FactsOf(first.segment), FactsOf(merged));
+}
+
+Result<SegmentRecord> Merger::WriteMerged(std::span<const ChainSegment> run,
+                                          const Progress& progress) {
   std::vector<storage::ChainEntry> parts;
   std::vector<TokenId> tokens;
   for (const ChainSegment& link : run) {
-    ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<storage::Segment> segment, registry_.Get(link.segment));
+    ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<storage::Segment> segment,
+                            parts_.registry->Get(link.segment));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> part, segment->ReadTokens());
     tokens.insert(tokens.end(), part.begin(),
                   part.begin() + static_cast<int64_t>(link.num_tokens_used));
@@ -184,33 +190,21 @@ Result<SegmentRecord> ContextStore::WriteMerged(std::span<const ChainSegment> ru
   const uint64_t layer_bytes = merged.kv_bytes / parts.front().segment->shape().layers.size();
   RunSource source(std::move(parts), std::move(tokens),
                    [&](LayerId layer) { return !progress || progress(layer_bytes * layer); });
-  ATTNDB_RETURN_IF_ERROR(WriteSegment(&source, &merged));
+  ATTNDB_RETURN_IF_ERROR(parts_.registry->Write(&source, &merged));
   bytes_merged_.fetch_add(merged.file_bytes, std::memory_order_relaxed);
   return merged;
 }
 
-void ContextStore::OfferMerged(const MergeRequest& request) {
-  ScheduleObjects(request.merged.id);
-  const auto is_held = [this](const ChainLink& link) { return registry_.InUse(link.segment); };
-  if (std::ranges::none_of(request.run, is_held)) return;
-  Result<std::shared_ptr<storage::Segment>> segment = registry_.Get(request.merged);
-  if (!segment.ok()) return;  // Who holds the run goes on with it.
-  objects_.Learn(*segment, FactsOf(request.merged));
-  merged_runs_.Add({.run = request.run, .merged = *std::move(segment)});
-  if (merged_) merged_();
-}
-
-std::optional<std::vector<storage::ChainEntry>> ContextStore::Renew(
-    std::span<const storage::ChainEntry> chain) const {
-  const auto has_objects_of = [this](const MergedRun& merged) {
-    return std::ranges::all_of(kinds_.all(), [&](const auto& kind) {
-      return objects_.IsOnDisk(merged.merged->id(), *kind) ||
-             std::ranges::none_of(merged.run, [&](const ChainLink& link) {
-               return objects_.IsOnDisk(static_cast<derived::SegmentId>(link.segment), *kind);
-             });
-    });
+void Merger::OfferMerged(const MergeRequest& request) {
+  parts_.objects->Schedule(request.merged.id);
+  const auto is_held = [this](const ChainLink& link) {
+    return parts_.registry->InUse(link.segment);
   };
-  return merged_runs_.Renew(chain, has_objects_of);
+  if (std::ranges::none_of(request.run, is_held)) return;
+  Result<std::shared_ptr<storage::Segment>> segment = parts_.registry->Get(request.merged);
+  if (!segment.ok()) return;  // Who holds the run goes on with it.
+  parts_.cache->Learn(*segment, FactsOf(request.merged));
+  parts_.merged_runs->Add({.run = request.run, .merged = *std::move(segment)});
 }
 
 }  // namespace attndb::store

@@ -1,0 +1,54 @@
+// What people ask of a store and set in it: lists of contexts, pins, times to live, quotas.
+//
+// Errors:  as DB's functions of these names.
+// Threads: thread-safe; it keeps no state.
+#ifndef ATTNDB_STORE_ADMIN_H_
+#define ATTNDB_STORE_ADMIN_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/stats.h"
+#include "attndb/types.h"
+#include "derived/builder.h"
+#include "store/catalog/catalog.h"
+#include "store/damage_reports.h"
+#include "store/settings.h"
+
+namespace attndb::store {
+
+class Admin {
+ public:
+  // All must outlive it.
+  struct Parts {
+    const Settings* settings;
+    Catalog* catalog;
+    DamageReports* damage;
+    const derived::Builder* builder;
+  };
+
+  explicit Admin(const Parts& parts) : parts_(parts) {}
+
+  Result<std::vector<ContextInfo>> List(const std::string& tenant) const;
+  Result<ContextInfo> Describe(const std::string& tenant, std::string_view context) const;
+  Status Pin(const std::string& tenant, std::string_view context, bool pinned);
+  Status SetTtl(const std::string& tenant, std::string_view context,
+                std::optional<std::chrono::seconds> ttl);
+  Status SetQuota(const std::string& tenant, uint64_t bytes);
+  Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b);
+
+ private:
+  // `spec` is that of its model.
+  ContextInfo InfoOf(const ContextDetail& detail, const ModelSpec& spec) const;
+
+  const Parts parts_;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_ADMIN_H_

@@ -1,0 +1,72 @@
+// Goal:   the file of a segment goes when its commit was refused, and stays as long as a commit
+//         that failed may yet be found.
+// Method: a catalog, with files that are segments by their names alone; a reader of the catalog
+//         keeps its log from being emptied.
+#include "store/commits.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "storage/vfs/store_files.h"
+#include "store/catalog/catalog_test_util.h"
+#include "testing/matchers.h"
+
+namespace attndb::store {
+namespace {
+
+class CommitsTest : public CatalogTest {
+ protected:
+  std::string FileOf(SegmentId id) const {
+    const storage::ObjectName name = {.segment_id = static_cast<uint64_t>(id)};
+    return harness_.dir() + "/" + storage::FileNameOf(name, storage::ObjectFile::kData);
+  }
+  SegmentId MakeFile() {
+    const SegmentId id = harness_->segments()->ReserveId().value();
+    std::ofstream(FileOf(id)) << "rows";
+    return id;
+  }
+  void End(std::optional<SegmentId> segment, const Status& status) {
+    MutexLock lock(commits_.mutex());
+    commits_.Ended(segment, status);
+  }
+
+  storage::MemoryBudget budget_{1 << 20};
+  SegmentRegistry registry_{storage::PosixFileSystem(), harness_.dir(), &*harness_, &budget_};
+  Uses uses_{{.catalog = &*harness_, .registry = &registry_}};
+  Commits commits_{&*harness_, &registry_, &uses_};
+};
+
+TEST_F(CommitsTest, TheSegmentOfARefusedCommitGoesAtOnce) {
+  const SegmentId refused = MakeFile(), published = MakeFile();
+  End(refused, Status::AlreadyExists("the name"));
+  End(published, Status::Ok());
+  EXPECT_FALSE(std::filesystem::exists(FileOf(refused)));
+  EXPECT_TRUE(std::filesystem::exists(FileOf(published)));
+}
+
+TEST_F(CommitsTest, TheSegmentOfAFailedCommitGoesOnceTheLogIsEmpty) {
+  const SegmentId failed = MakeFile();
+  End(failed, Status::IoError("the disk"));  // Nobody reads: the log is emptied.
+  EXPECT_FALSE(std::filesystem::exists(FileOf(failed)));
+}
+
+TEST_F(CommitsTest, TheSegmentOfACommitThatMayBeFoundStaysUntilTheNext) {
+  const SegmentId doubtful = MakeFile();
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        const auto reader, SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadOnly));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Transaction snapshot,
+                                Transaction::Begin(reader.get(), Transaction::Kind::kRead));
+    ATTNDB_ASSERT_OK(reader->Select("SELECT uuid FROM meta").Step().status());
+    harness_.MustPublish(Range(0, 10));
+    End(doubtful, Status::IoError("the disk"));
+    EXPECT_TRUE(std::filesystem::exists(FileOf(doubtful)));
+  }
+  End(std::nullopt, Status::Ok());
+  EXPECT_FALSE(std::filesystem::exists(FileOf(doubtful)));
+}
+
+}  // namespace
+}  // namespace attndb::store

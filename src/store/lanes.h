@@ -1,0 +1,18 @@
+// The lanes of a store's background (derived/lanes.h): those of the builder, one for what is short,
+// and one for merges.
+//
+// Threads: constants.
+#ifndef ATTNDB_STORE_LANES_H_
+#define ATTNDB_STORE_LANES_H_
+
+#include <cstddef>
+
+#include "derived/builder.h"
+
+namespace attndb::store {
+
+enum Lane : size_t { kShortLane = derived::kNumBuildLanes, kMergeLane, kNumLanes };
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_LANES_H_

@@ -1,0 +1,96 @@
+// From a prompt, or a name, to the chain of what is stored of it. Of a spec, the defaults are
+// resolved.
+//
+// Parts:   what a search looks through is in search_set.cc.
+// Threads: thread-safe; it keeps no state.
+#ifndef ATTNDB_STORE_LOOKUP_H_
+#define ATTNDB_STORE_LOOKUP_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/options.h"
+#include "attndb/result.h"
+#include "attndb/stats.h"
+#include "attndb/types.h"
+#include "store/catalog/catalog.h"
+#include "store/chain.h"
+#include "store/damage_reports.h"
+#include "store/settings.h"
+#include "store/uses.h"
+
+namespace attndb::store {
+
+class Lookup {
+ public:
+  // All must outlive it.
+  struct Parts {
+    const Settings* settings;
+    Catalog* catalog;
+    DamageReports* damage;
+    Uses* uses;
+  };
+
+  explicit Lookup(const Parts& parts) : parts_(parts) {}
+
+  // Opens what is reused of the prompt. Looks again where what it found turns out to be damaged, or
+  // gone.
+  // Errors: as DB::CreateSession.
+  Result<Prefix> OpenPrefix(const std::string& tenant, const ModelSpec& spec,
+                            std::span<const TokenId> tokens, const SessionOptions& options);
+  // Opens the context with all of its tokens. Errors: as DB::CreateSessionOver.
+  Result<WholeContext> OpenNamed(const std::string& tenant, const ModelSpec& spec,
+                                 const std::string& name, int64_t first_position);
+  // Opens the contexts that a search may look through, oldest first. Errors: as DB::Find.
+  Result<SearchSet> OpenForSearch(const std::string& tenant, const ModelSpec& spec,
+                                  std::span<const std::string> names);
+  Result<StoredText> TextOf(const std::string& tenant, std::string_view context) const;
+  // REQUIRES: at least one token.
+  Result<PrefixExplain> ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
+                                      std::span<const TokenId> tokens,
+                                      const SessionOptions& options) const;
+
+ private:
+  // A context found for a prompt.
+  struct Match {
+    ContextId context = ContextId::kNone;
+    uint64_t num_tokens = 0;
+  };
+
+  // How often a lookup starts again because what it found was damaged, or gone, when it was opened.
+  static constexpr int kMaxAttempts = 8;
+  // The context of that name, if sessions of the spec can use it from that position on.
+  // Errors: kNotFound (unknown, or expired); kFailedPrecondition (of another model, or at another
+  //         position); kCorruption (damaged).
+  Result<ContextRecord> NamedContext(const Tenant& tenant, const ModelSpec& spec,
+                                     const std::string& name, int64_t first_position) const;
+  Result<Match> FindPrefix(const Tenant& tenant, const ModelSpec& spec,
+                           std::span<const TokenId> tokens, const SessionOptions& options) const;
+  bool IsExpired(const ContextRecord& context) const;
+  // Opens the context's first segments, as many as hold `tokens`, which the context must have.
+  Result<Chain> OpenChain(ContextId context, std::span<const TokenId> tokens);
+  Result<Prefix> OpenMatch(const Match& match, std::span<const TokenId> tokens);
+  Result<WholeContext> TryOpenNamed(const Tenant& tenant, const ModelSpec& spec,
+                                    const std::string& name, int64_t first_position);
+
+  // search_set.cc
+  Result<std::vector<ContextRecord>> ContextsToSearch(const Tenant& tenant,
+                                                      std::span<const std::string> names) const;
+  // Why the context can't be searched by this model; nothing if it can.
+  Result<std::optional<std::string>> ReasonToSkip(const ContextRecord& context,
+                                                  const ModelSpec& spec) const;
+  // Adds the context to the set. `run_of`: runs of the set, by segment.
+  Status AddContext(const ContextRecord& context, std::map<SegmentId, size_t>* run_of,
+                    SearchSet* set);
+
+  const Parts parts_;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_LOOKUP_H_

@@ -1,0 +1,54 @@
+// Whether there is space for what is to be written: in a tenant's quota, and on the disk.
+//
+// Threads: thread-safe; it keeps no state.
+#ifndef ATTNDB_STORE_SPACE_H_
+#define ATTNDB_STORE_SPACE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "store/catalog/catalog.h"
+#include "store/settings.h"
+#include "store/uses.h"
+
+namespace attndb::store {
+
+class Space {
+ public:
+  // What to remove to make space for a Store.
+  struct Victims {
+    std::vector<ContextId> contexts;
+    uint64_t freed_bytes = 0;
+    bool objects = false;  // Whether all derived objects of the tenant are removed, too.
+  };
+
+  // All must outlive it.
+  Space(const Settings* settings, Catalog* catalog, const Uses* uses)
+      : settings_(settings), catalog_(catalog), uses_(uses) {}
+
+  // What must be removed before `new_bytes` more fit into the quota.
+  // Errors: kResourceExhausted (what may be removed does not suffice).
+  Result<Victims> ChooseVictims(const Tenant& tenant, uint64_t new_bytes) const;
+  // Errors: kFailedPrecondition (`new_bytes` more do not fit into the tenant's quota: nothing is
+  //         evicted for a derived object).
+  Status CheckQuota(TenantId id, uint64_t new_bytes) const;
+  // Errors: kFailedPrecondition (`new_bytes` more would leave too little of the disk for Stores).
+  Status CheckDisk(uint64_t new_bytes) const;
+  // Whether the disk may be too full for a Store of so many bytes of K and V.
+  bool IsDiskFull(uint64_t kv_bytes) const;
+
+ private:
+  // Contexts to evict before `missing_bytes` are free, by what their segments give back, with or
+  // without derived objects; and how many bytes that is, which may be fewer.
+  Result<Victims> Evictable(TenantId tenant, uint64_t missing_bytes, bool with_objects) const;
+
+  const Settings* const settings_;
+  Catalog* const catalog_;
+  const Uses* const uses_;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_SPACE_H_

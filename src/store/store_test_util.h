@@ -1,0 +1,48 @@
+// A store without sessions: who gives it tails and tokens finds them again as chains.
+//
+// Threads: one.
+#ifndef ATTNDB_STORE_STORE_TEST_UTIL_H_
+#define ATTNDB_STORE_STORE_TEST_UTIL_H_
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "store/context_store.h"
+#include "testing/segment_data.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::store {
+
+class StoreTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kTokens = 40;  // Tokens of a tail.
+
+  StoreTest();
+
+  void Open(const DBOptions& options);
+
+  // Random rows and tokens of a tail, drawn by its number.
+  const test::SegmentData& Tail(uint64_t number);
+  // A prompt of these tails.
+  std::vector<TokenId> Tokens(std::initializer_list<uint64_t> tails);
+  // Stores the tails, the last of which is new behind what is stored of the others.
+  Result<Stored> Store(std::initializer_list<uint64_t> tails, const StoreOptions& options = {});
+  // Whether the chain holds K of the tails, bit for bit.
+  void ExpectKeys(const std::vector<storage::ChainEntry>& chain,
+                  std::initializer_list<uint64_t> tails);
+
+  const ModelSpec spec_;  // Defaults filled in.
+  const test::TempDir dir_;
+  storage::MemoryBudget budget_{uint64_t{1} << 30};
+  const derived::Kinds kinds_ = derived::BuiltinKinds({});
+  std::map<uint64_t, test::SegmentData> tails_;
+  std::unique_ptr<ContextStore> store_;
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_STORE_TEST_UTIL_H_

@@ -1,0 +1,87 @@
+// Who reads what: contexts that must not be evicted, segments that are opened while nobody removes
+// them, and those that wait for their last reader to be removed.
+//
+// Threads: thread-safe. Order of locks: mutex_, then that of the builder, then those of catalog,
+//          registry, cache, object files and merged runs.
+#ifndef ATTNDB_STORE_USES_H_
+#define ATTNDB_STORE_USES_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "common/mutex.h"
+#include "derived/builder.h"
+#include "derived/cache.h"
+#include "derived/object_files.h"
+#include "storage/kv/chain_entry.h"
+#include "store/catalog/catalog.h"
+#include "store/damage_reports.h"
+#include "store/merged_runs.h"
+#include "store/segment_registry.h"
+
+namespace attndb::store {
+
+class Uses {
+ public:
+  // All must outlive it.
+  struct Parts {
+    Catalog* catalog;
+    DamageReports* damage;
+    SegmentRegistry* registry;
+    MergedRuns* merged_runs;
+    derived::Cache* objects;
+    derived::Builder* builder;
+    const derived::ObjectFiles* object_files;
+  };
+  struct OpenedSegment {
+    SegmentRecord record;
+    std::shared_ptr<storage::Segment> segment;
+  };
+
+  explicit Uses(const Parts& parts) : parts_(parts) {}
+
+  // Keeps the context from being evicted for as long as the result lives, and counts that as its
+  // last access. This must outlive the result; null for no context.
+  std::shared_ptr<const void> Hold(ContextId context) ATTNDB_EXCLUDES(mutex_);
+  // Ascending.
+  std::vector<ContextId> ContextsInUse() const ATTNDB_EXCLUDES(mutex_);
+
+  // Opens the context's first segments, as many as hold `num_tokens`, but for those that `have`
+  // holds. Quarantines one that is damaged.
+  // Errors: kNotFound (no such context); those of opening a segment.
+  Result<std::vector<storage::ChainEntry>> OpenContext(
+      ContextId context, uint64_t num_tokens = UINT64_MAX,
+      std::span<const storage::ChainEntry> have = {}) ATTNDB_EXCLUDES(mutex_);
+  // Errors: kFailedPrecondition (there is no such segment any more); those of opening it.
+  Result<OpenedSegment> OpenSegment(SegmentId id) ATTNDB_EXCLUDES(mutex_);
+
+  // Segments that had readers when they lost their last context.
+  std::vector<SegmentId> Unreferenced() const ATTNDB_EXCLUDES(mutex_);
+  // Removes those of the segments, which have lost their last context, that nobody reads, and the
+  // others when their readers are gone.
+  void RemoveUnreferenced(std::span<const SegmentId> segments) ATTNDB_EXCLUDES(mutex_);
+  // Removes the files of segments that lost their last context and, since, their last reader.
+  void Sweep() ATTNDB_EXCLUDES(mutex_);
+
+ private:
+  void EndUse(ContextId context) ATTNDB_EXCLUDES(mutex_);
+
+  const Parts parts_;
+
+  // Held while a segment is looked up and opened, so that nobody removes it in between.
+  mutable Mutex mutex_;
+  // Number of uses of each context.
+  std::map<ContextId, uint32_t> in_use_ ATTNDB_GUARDED_BY(mutex_);
+  // Segments without a context that still have readers.
+  std::set<SegmentId> unreferenced_ ATTNDB_GUARDED_BY(mutex_);
+};
+
+}  // namespace attndb::store
+
+#endif  // ATTNDB_STORE_USES_H_
