@@ -43,7 +43,8 @@ CLEAN = {
     "testing/random.h": CHECK_H.replace("COMMON_CHECK", "TESTING_RANDOM"),
     "scripts/layers.toml": (SCRIPTS / "layers.toml").read_text(),
     "scripts/tidy.toml": "[limits]\nline_columns = 100\nfunction_lines = 70\nfile_lines = 700\n"
-                         "[long_functions]\n[allowed_words]\n[compiled_elsewhere]\n[tested_by]\n",
+                         "public_methods = 25\n[many_methods]\n[long_functions]\n"
+                         "[allowed_words]\n[compiled_elsewhere]\n[tested_by]\n",
     ".clang-format": (ROOT / ".clang-format").read_text(),
     ".clang-tidy": (ROOT / ".clang-tidy").read_text(),
 }
@@ -123,6 +124,68 @@ class LayersTest(LintTest):
             '"src/planner" = { may = ["@values", "src/storage/io"] }')
         self.write("scripts/layers.toml", table)
         self.expect("check_layers.py", "scripts/layers.toml:1: circle: ")
+
+
+class ClassesTest(LintTest):
+    METHODS = "".join(f"  Status Method{i}(int a = f(2)) const;\n" for i in range(25))
+
+    def test_silent_on_a_clean_tree(self):
+        self.expect("check_classes.py")
+
+    def test_finds_the_method_that_is_too_many(self):
+        class_of_25 = f"class A final : public B {{\n public:\n{self.METHODS}"
+        self.write("src/common/a.h", class_of_25 + "};\n")
+        self.expect("check_classes.py")
+        for declaration in ("static Result<std::map<int, int>> Open(int path);",
+                            "void Close() REQUIRES(mutex_) override { if (x) { y(); } }",
+                            "template <typename T> T Get(const T& value) { return value; }",
+                            "void Method0(std::function<void(int)> other);"):
+            self.write("src/common/a.h", f"{class_of_25}  {declaration}\n}};\n")
+            self.expect("check_classes.py", "src/common/a.h:1: A has 26 public methods; at most 25")
+
+    def test_counts_what_is_public_and_a_method(self):
+        self.write("src/common/a.h", f"""\
+            class ATTNDB_CAPABILITY("a") A : public B {{
+             public:
+              using Progress = std::function<bool(int)>;
+              enum class Kind {{ kOne }};
+              struct Inner {{ void Call(); int x = F(1); }};
+              explicit A(int size);
+              A(const A&) = delete;
+              A& operator=(const A&) = delete;
+              ~A() override {{ Close(); }}
+              int size() const {{ return size_; }}
+              std::function<bool(LayerId)> test;
+              int guarded ATTNDB_GUARDED_BY(Mutex()) = 0;
+              static constexpr int kSize = Round(7);
+              friend bool operator==(const A&, const A&) = default;
+            {self.METHODS}
+             private:
+              void Close();
+            }};
+            """)
+        self.expect("check_classes.py")
+
+    def test_counts_a_struct_in_a_class_by_itself(self):
+        self.write("src/common/a.h", f"""\
+            class A {{
+              struct Inner {{
+            {self.METHODS}    void Call();
+              }};
+            }};
+            """)
+        self.expect("check_classes.py",
+                    "src/common/a.h:2: Inner has 26 public methods; at most 25")
+
+    def test_an_exception_is_taken_back_when_it_is_not_needed(self):
+        rules = CLEAN["scripts/tidy.toml"]
+        self.write("scripts/tidy.toml",
+                   rules.replace("[many_methods]\n", '[many_methods]\nA = "why"\n'))
+        self.write("src/common/a.h", f"struct A {{\n{self.METHODS}  void Call();\n}};\n")
+        self.expect("check_classes.py")
+        self.write("src/common/a.h", "struct A {\n};\n")
+        self.expect("check_classes.py",
+                    "scripts/tidy.toml:1: no longer needed in many_methods: A")
 
 
 class HeadersTest(LintTest):
