@@ -246,12 +246,14 @@ TEST(PlacementTest, OfALongerQueueTheFirstAreFetched) {
 
 TEST(PlacementTest, AFetchEvictsNothingThatIsNeededEarlier) {
   Scene scene("attention_store(free=0)", {300, 1000});
-  for (uint64_t id = 1; id <= 3; ++id) scene.Serve(id, 100);
-  scene.Serve(4, 200);  // Takes the place of 1 and 2.
-  for (const uint64_t id : {3U, 4U, 1U}) scene.Enqueue(id);
+  for (uint64_t id = 1; id <= 4; ++id) scene.Serve(id, 50);
+  scene.Serve(11, 100);
+  scene.Serve(12, 200);  // They fill memory; the window is of 300 / 83 = 3 jobs.
+  for (const uint64_t id : {11U, 12U, 1U}) scene.Enqueue(id);
   scene.Prefetch();
   EXPECT_TRUE(scene.moves.empty());
   EXPECT_EQ(scene.Of(1), kDisk);
+  EXPECT_EQ(scene.Of(12), kMemory);
 }
 
 TEST(PlacementTest, LruAndFifoFetchNothing) {
@@ -342,6 +344,19 @@ TEST(PlacementTest, ReturningConversationsOvertakeWithinTheirBound) {
     EXPECT_EQ(scene.placement.Next(), scene.Id(id));
     scene.Take(id);
   }
+}
+
+TEST(PlacementTest, WhoDoesNotReturnIsCountedUntilTheyDo) {
+  Scene scene("attndb", {1000, 1000});
+  const auto chance = [&] { return scene.placement.forecast().Expect(1, 0).chance; };
+  for (uint64_t id = 1; id <= 100; ++id) scene.Serve(id, 1);
+  for (uint64_t id = 1; id <= 50; ++id) scene.Serve(id, 1);
+  EXPECT_GT(chance(), 0.9);  // Nobody has been away for long.
+  scene.now += 1e6;
+  scene.Serve(101, 1);
+  EXPECT_NEAR(chance(), 0.5, 0.02);
+  for (uint64_t id = 51; id <= 100; ++id) scene.Enqueue(id);
+  EXPECT_GT(chance(), 0.9);
 }
 
 // Shared segments.

@@ -143,8 +143,9 @@ double ChanceOverTime(const Policy& policy, const Item& item, const Outlook& out
     remaining = std::max(0.0, item.next_use - outlook.now);
   } else {
     const double idle = outlook.now - item.last_use;
-    chance = outlook.forecast->Chance(item.num_turns, idle);
-    remaining = outlook.forecast->MeanRemaining(idle);
+    const Return expected = outlook.forecast->Expect(item.num_turns, idle);
+    chance = expected.chance;
+    remaining = expected.seconds;
   }
   // Those in the queue by then have been served meanwhile, and others have come.
   const double place = PlaceOf(policy, true, outlook.now);

@@ -51,21 +51,21 @@ void ReturnForecast::Summarize() {
   }
 }
 
-double ReturnForecast::Chance(uint32_t turns, double idle_seconds) const {
+Return ReturnForecast::Expect(uint32_t turns, double idle_seconds) const {
   const uint32_t n = Counted(turns);
   // A prior of two conversations, 1.4 of which returned.
   const double p = (returned_[n] + 1.4) / (returned_[n] + gone_[n] + 2);
   const Bucket& bucket = thoughts_[BucketOf(idle_seconds)];
-  const double longer = (bucket.later_count + bucket.count / 2 + 0.5) / (num_thoughts_ + 0.5);
-  return p * longer / (p * longer + 1 - p);
-}
-
-double ReturnForecast::MeanRemaining(double idle_seconds) const {
-  const Bucket& bucket = thoughts_[BucketOf(idle_seconds)];
-  const double count = bucket.later_count + bucket.count / 2;
+  const double longer = bucket.later_count + bucket.count / 2;
+  const double survival = (longer + 0.5) / (num_thoughts_ + 0.5);
+  Return expected;
+  expected.chance = p * survival / (p * survival + 1 - p);
   // Where nobody has thought for so long yet: as long again.
-  if (count == 0) return std::max(1.0, idle_seconds);
-  return std::max(0.0, (bucket.later_seconds + bucket.seconds / 2) / count - idle_seconds);
+  expected.seconds =
+      longer == 0
+          ? std::max(1.0, idle_seconds)
+          : std::max(0.0, (bucket.later_seconds + bucket.seconds / 2) / longer - idle_seconds);
+  return expected;
 }
 
 double ReturnForecast::Horizon() const {

@@ -2,7 +2,8 @@
 // n turns, and how long people think.
 //
 //   forecast.AddReturn(turns, seconds_of_thought);
-//   forecast.Chance(turns, idle_seconds) / (1 + forecast.MeanRemaining(idle_seconds))
+//   const Return expected = forecast.Expect(turns, idle_seconds);
+//   expected.chance / (1 + expected.seconds)
 //
 // Model:   the chance depends on the number of turns, the time on how long the conversation has
 //          been idle. Who returns at all was idle for longer than g with probability S(g), of a
@@ -20,6 +21,11 @@
 
 namespace attndb::tier {
 
+struct Return {
+  double chance = 0;   // The probability that the conversation goes on.
+  double seconds = 0;  // Until then in the mean, if it does.
+};
+
 class ReturnForecast {
  public:
   static constexpr uint32_t kMaxTurns = 64;  // Conversations of more turns count as of so many.
@@ -30,10 +36,8 @@ class ReturnForecast {
   // One has been idle for more than Horizon().
   void AddGone(uint32_t turns);
 
-  // The probability that a conversation of `turns` turns, idle for `idle_seconds`, goes on.
-  double Chance(uint32_t turns, double idle_seconds) const;
-  // Seconds until then in the mean, if it does.
-  double MeanRemaining(double idle_seconds) const;
+  // What to expect of a conversation of `turns` turns that has been idle for `idle_seconds`.
+  Return Expect(uint32_t turns, double idle_seconds) const;
   // Idle seconds after which one is taken to be gone: no more than 1 % of returns came later.
   // Seconds without end before the first return.
   double Horizon() const;

@@ -26,22 +26,22 @@ ReturnForecast Trained() {
 
 TEST(ReturnForecastTest, AChanceDependsOnTheTurns) {
   const ReturnForecast forecast = Trained();
-  EXPECT_NEAR(forecast.Chance(1, 0.0), 0.6, 0.01);
-  EXPECT_LT(forecast.Chance(2, 0.0), 0.001);
+  EXPECT_NEAR(forecast.Expect(1, 0.0).chance, 0.6, 0.01);
+  EXPECT_LT(forecast.Expect(2, 0.0).chance, 0.001);
 }
 
 TEST(ReturnForecastTest, WhoIsIdleForLongIsLessLikelyToReturn) {
   const ReturnForecast forecast = Trained();
   for (const double idle : {50.0, 100.0, 300.0}) {
     const double longer = std::exp(-idle / 100.0);
-    EXPECT_NEAR(forecast.Chance(1, idle), 0.6 * longer / (0.6 * longer + 0.4), 0.03) << idle;
+    EXPECT_NEAR(forecast.Expect(1, idle).chance, 0.6 * longer / (0.6 * longer + 0.4), 0.03) << idle;
   }
 }
 
 TEST(ReturnForecastTest, TheTimeThatIsLeftOfAnExponentialThoughtIsItsMean) {
   const ReturnForecast forecast = Trained();
   for (const double idle : {0.0, 50.0, 200.0}) {
-    EXPECT_NEAR(forecast.MeanRemaining(idle), 100.0, 15.0) << idle;
+    EXPECT_NEAR(forecast.Expect(1, idle).seconds, 100.0, 15.0) << idle;
   }
 }
 
@@ -53,28 +53,28 @@ TEST(ReturnForecastTest, WhoWasGoneAndReturnsIsCountedOnce) {
   ReturnForecast forecast;
   for (int i = 0; i < 1000; ++i) forecast.AddGone(1);
   for (int i = 0; i < 1000; ++i) forecast.AddReturn(1, 10.0, true);
-  EXPECT_GT(forecast.Chance(1, 0.0), 0.99);
+  EXPECT_GT(forecast.Expect(1, 0.0).chance, 0.99);
 }
 
 TEST(ReturnForecastTest, WithoutExperienceMostReturnAndNobodyIsGone) {
   const ReturnForecast forecast;
-  EXPECT_NEAR(forecast.Chance(1, 0.0), 0.7, 1e-9);
+  EXPECT_NEAR(forecast.Expect(1, 0.0).chance, 0.7, 1e-9);
   EXPECT_EQ(forecast.Horizon(), std::numeric_limits<double>::infinity());
-  EXPECT_EQ(forecast.MeanRemaining(500.0), 500.0);
+  EXPECT_EQ(forecast.Expect(1, 500.0).seconds, 500.0);
 }
 
 TEST(ReturnForecastTest, OldHabitsAreForgotten) {
   ReturnForecast forecast;
   for (int i = 0; i < 1'000'000; ++i) forecast.AddReturn(1, 1000.0, false);
   for (int i = 0; i < 500'000; ++i) forecast.AddReturn(1, 1.0, false);
-  EXPECT_LT(forecast.MeanRemaining(0.0), 10.0);  // The mean of all is 667.
+  EXPECT_LT(forecast.Expect(1, 0.0).seconds, 10.0);  // The mean of all is 667.
 }
 
 TEST(ReturnForecastTest, AbsurdTimesAreCounted) {
   ReturnForecast forecast;
   for (const double idle : {-5.0, 0.0, 1e30}) forecast.AddReturn(1'000'000, idle, false);
-  EXPECT_GT(forecast.Chance(1'000'000, 1e30), 0.0);
-  EXPECT_GE(forecast.MeanRemaining(-5.0), 0.0);
+  EXPECT_GT(forecast.Expect(1'000'000, 1e30).chance, 0.0);
+  EXPECT_GE(forecast.Expect(1, -5.0).seconds, 0.0);
 }
 
 }  // namespace
