@@ -44,6 +44,7 @@ class DamageTest : public ::testing::Test {
  protected:
   DamageTest() : dir_(TempDir::InMemory()), model_(SmallSpec()), path_(dir_.File("store")) {
     contexts_ = Fill(path_, 1);
+    std::filesystem::remove(path_ + "/reserve");  // Its bytes mean nothing: only its size counts.
     image_ = StoreImage::Capture(path_);
     expected_ = Examine(path_, {.clock = Clock}, model_, contexts_);
     image_.Restore(path_);
