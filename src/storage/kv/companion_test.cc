@@ -103,6 +103,19 @@ TEST_F(CompanionTest, DamageOfAPartIsThatPartsAlone) {
               FailsWith(StatusCode::kCorruption, HasSubstr("low of layer 1, head 0")));
 }
 
+// Memory of a read is whole granules: what starts at one has nothing of the part before it in
+// front.
+TEST_F(CompanionTest, LayersAndLargePartsStartAtAGranule) {
+  parts_[0].resize(4096);
+  parts_[1].resize(10);
+  parts_[3].resize(kLargeSectionBytes);
+  parts_[4].resize(4096);
+  WriteAll();
+  ATTNDB_EXPECT_OK(ReadAll());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto companion, Open());
+  for (const size_t i : {0u, 3u, 4u}) EXPECT_EQ(companion->PartBytes(kPlaces[i]), parts_[i].size());
+}
+
 TEST_F(CompanionTest, NoDamagedByteIsHandedOut) {
   WriteAll();
   for (const std::string& path : {kDataPath, kManifestPath}) {
