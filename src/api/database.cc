@@ -8,7 +8,6 @@
 
 #include "api/custom_types.h"
 #include "api/index_use.h"
-#include "api/measure_machine.h"
 #include "planner/builtin_plans.h"
 #include "storage/kv/chain_rows.h"
 
@@ -145,13 +144,14 @@ Database::Database(Key, const std::string& path, const DBOptions& options,
       kinds_(MakeKinds(options_)),
       pool_(options_.num_threads),
       hints_(file_system_, path),
+      prices_({.given = planning_.machine,
+               .measures = options_.measure_machine,
+               .read_only = options_.read_only},
+              &hints_),
       session_settings_{.dense_query_tokens = options_.dense_query_tokens,
                         .host_memory_bytes = options_.host_memory_bytes,
                         .query_sample = options_.query_sample,
-                        .learns = options_.measure_machine},
-      default_machine_(planning_.machine.value_or(DefaultMachine())) {
-  TakeMachine();
-}
+                        .learns = options_.measure_machine} {}
 
 Status Database::OpenStore(const std::string& path, const std::string& index_use) {
   ATTNDB_ASSIGN_OR_RETURN(
@@ -178,7 +178,7 @@ SessionParts Database::PartsOfSessions() {
           .builder = store_->builder(),
           .pool = &pool_,
           .num_merged = &store_->merged_runs().num_added(),
-          .machine = &machine_};
+          .machine = &prices_.current()};
 }
 
 Database::~Database() {
@@ -192,6 +192,15 @@ void Database::SessionOpened() { num_sessions_.fetch_add(1, std::memory_order_re
 void Database::SessionClosed() {
   num_sessions_.fetch_sub(1, std::memory_order_relaxed);
   store_->uses()->Sweep();
+}
+
+void Database::AskForPrices() {
+  if (!prices_.ShouldMeasure()) return;
+  store_->background()->Add(store::kShortLane, {.run = [this](derived::Lanes::Control*) {
+                              // Where there is no memory to measure with, the fixed prices must do.
+                              (void)prices_.Measure();
+                              return Status::Ok();
+                            }});
 }
 
 void Database::MoveIdleSessions() {

@@ -1,8 +1,8 @@
 // An open store, shared by all of its DB handles and sessions. It puts the rooms together.
 //
 // Parts:   opening here; sessions in open_session.cc, over several contexts in session_over.cc;
-//          what plans are priced by in machine.cc; finding passages in find.cc.
-// Threads: thread-safe. Order of locks: machine_mutex_, then those of the store and of hints_.
+//          finding passages in find.cc.
+// Threads: thread-safe: each room has locks of its own, and none is held here.
 #ifndef ATTNDB_API_DATABASE_H_
 #define ATTNDB_API_DATABASE_H_
 
@@ -16,7 +16,6 @@
 #include <string_view>
 #include <vector>
 
-#include "api/hints.h"
 #include "attention/registry.h"
 #include "attention/scratch_pool.h"
 #include "attndb/db.h"
@@ -24,11 +23,12 @@
 #include "attndb/result.h"
 #include "attndb/stats.h"
 #include "attndb/types.h"
-#include "common/mutex.h"
 #include "common/thread_pool.h"
 #include "derived/kinds.h"
 #include "planner/machine_constants.h"
 #include "planner/plan_registry.h"
+#include "prices/hints.h"
+#include "prices/machine_prices.h"
 #include "session/session_handle.h"
 #include "session/session_impl.h"
 #include "storage/io/file_system.h"
@@ -131,11 +131,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   const planner::PlanRegistry& plans() const { return *planning_.registry; }
   const derived::Kinds& kinds() const { return kinds_; }
   Hints* hints() { return &hints_; }
-  const planner::MachineConstants& Machine() const {
-    return *machine_.load(std::memory_order_acquire);
-  }
-  // Measures this machine if nobody has. Errors: kResourceExhausted (memory).
-  Status MeasureNow() ATTNDB_EXCLUDES(machine_mutex_);
+  MachinePrices* prices() { return &prices_; }
 
  private:
   // Opens the store. `index_use` is of options.index.
@@ -143,11 +139,6 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   SessionParts PartsOfSessions();
   // Has sessions that no call is using move, in the background, to what was merged behind them.
   void MoveIdleSessions();
-
-  // machine.cc
-  // Takes the constants that were measured before, or fixed prices.
-  void TakeMachine() ATTNDB_EXCLUDES(machine_mutex_);
-  void KeepMachine(planner::MachineConstants machine) ATTNDB_REQUIRES(machine_mutex_);
 
   // As FindPassages. Lets go of the segments that it read when it returns.
   Result<FindResult> SearchStored(const std::string& tenant, const ModelSpec& spec,
@@ -165,21 +156,12 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   const derived::Kinds kinds_;
   ThreadPool pool_;
   Hints hints_;
+  MachinePrices prices_;
   SessionList sessions_;
   std::atomic<bool> moves_sessions_ = false;    // Whether a job that will move them was added.
   std::unique_ptr<store::ContextStore> store_;  // Constant after Open.
   SessionParts session_parts_;                  // Constant after Open.
   const SessionSettings session_settings_;
-
-  const planner::MachineConstants default_machine_;  // Given to Open, or fixed prices.
-  Mutex machine_mutex_;  // Held by the thread that measures. A leaf, but for the mutex of hints_.
-  std::unique_ptr<const planner::MachineConstants> known_machine_ ATTNDB_GUARDED_BY(machine_mutex_);
-  // What Machine returns. It is replaced once, when the machine is measured: stored with release
-  // and loaded with acquire, for the constants that it points to. Those that it pointed to before
-  // stay.
-  std::atomic<const planner::MachineConstants*> machine_ = nullptr;
-  // Whether a measurement was asked for. Relaxed: the lanes order the rest.
-  std::atomic<bool> asked_to_measure_ = false;
 
   // Counters since open: independent, so relaxed.
   std::atomic<uint64_t> num_sessions_ = 0;

@@ -263,8 +263,8 @@ Status DB::WaitForBackground(const WaitOptions& options) const {
 Result<DBStats> DB::Stats() const { return database_->Stats(tenant_); }
 
 Result<MachineProfile> DB::Machine(bool measure) const {
-  if (measure) ATTNDB_RETURN_IF_ERROR(database_->MeasureNow());
-  const planner::MachineConstants& machine = database_->Machine();
+  if (measure) ATTNDB_RETURN_IF_ERROR(database_->prices()->Measure());
+  const planner::MachineConstants& machine = database_->prices()->Get();
   return MachineProfile{.cpu = machine.cpu,
                         .isa = machine.isa,
                         .num_threads = machine.num_threads,

@@ -2,8 +2,8 @@
 //
 // Units:   nanoseconds of one thread, for rows of kBaseChannels elements of 16 bits; other rows
 //          cost in proportion. Bytes a nanosecond are GB/s.
-// Source:  measured once a machine through the real kernels (api/measure_machine.h); the defaults
-//          are those of an AMD Zen 3 at 2.6 GHz.
+// Source:  measured once a machine through the real kernels (prices/measure_machine.h); the
+//          defaults are those of an AMD Zen 3 at 2.6 GHz.
 // Threads: values.
 #ifndef ATTNDB_PLANNER_MACHINE_CONSTANTS_H_
 #define ATTNDB_PLANNER_MACHINE_CONSTANTS_H_

@@ -6,8 +6,8 @@
 //          first. Not synced: a crash may lose it. Format: docs/formats/hints.md.
 // Errors:  none. What can't be read or written counts as missing.
 // Threads: thread-safe.
-#ifndef ATTNDB_API_HINTS_H_
-#define ATTNDB_API_HINTS_H_
+#ifndef ATTNDB_PRICES_HINTS_H_
+#define ATTNDB_PRICES_HINTS_H_
 
 #include <cstdint>
 #include <optional>
@@ -65,4 +65,4 @@ class Hints {
 
 }  // namespace attndb::internal
 
-#endif  // ATTNDB_API_HINTS_H_
+#endif  // ATTNDB_PRICES_HINTS_H_

@@ -1,5 +1,5 @@
 // Goal:   measuring gives constants that a cost model can work with, of this machine.
-#include "api/measure_machine.h"
+#include "prices/measure_machine.h"
 
 #include <gtest/gtest.h>
 

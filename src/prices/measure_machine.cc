@@ -1,4 +1,4 @@
-#include "api/measure_machine.h"
+#include "prices/measure_machine.h"
 
 #include <unistd.h>
 

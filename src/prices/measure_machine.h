@@ -4,8 +4,8 @@
 //          most: streams are read from memory, not from a cache.
 // Threads: starts threads of its own to measure what all cores read together, and ends them. Not
 //          for two threads at a time: they would measure each other.
-#ifndef ATTNDB_API_MEASURE_MACHINE_H_
-#define ATTNDB_API_MEASURE_MACHINE_H_
+#ifndef ATTNDB_PRICES_MEASURE_MACHINE_H_
+#define ATTNDB_PRICES_MEASURE_MACHINE_H_
 
 #include <cstdint>
 
@@ -25,4 +25,4 @@ Result<planner::MachineConstants> MeasureMachine(uint64_t buffer_bytes);
 
 }  // namespace attndb::internal
 
-#endif  // ATTNDB_API_MEASURE_MACHINE_H_
+#endif  // ATTNDB_PRICES_MEASURE_MACHINE_H_

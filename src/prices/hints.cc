@@ -1,14 +1,14 @@
-#include "api/hints.h"
+#include "prices/hints.h"
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <span>
-
-#include "api/json_text.h"
 
 namespace attndb::internal {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using planner::HeadStatistics;
 using planner::MachineConstants;
 using planner::MeanRatio;
@@ -219,7 +219,8 @@ void Hints::Save() {
     json["contexts"].push_back(
         {{"id", static_cast<int64_t>(context.id)}, {"layers", JsonOf(context.statistics)}});
   }
-  (void)Write(DumpJson(json));  // Lost advice is no error.
+  (void)Write(
+      json.dump(-1, ' ', false, Json::error_handler_t::replace));  // Lost advice is no error.
   changed_ = false;
 }
 

@@ -1,6 +1,6 @@
 // Goal:   what was noted is found again by the next process, and a file that is damaged, foreign or
 //         hostile is as if it were not there.
-#include "api/hints.h"
+#include "prices/hints.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <sstream>
 
-#include "api/measure_machine.h"
+#include "prices/measure_machine.h"
 #include "testing/temp_dir.h"
 
 namespace attndb::internal {

@@ -1,0 +1,77 @@
+// Goal:   plans are priced by what was given, else by what this machine was measured to take, by
+//         this process or an earlier one, else by fixed constants; a machine is measured once.
+// Method: hints of a folder, before and after a measurement.
+#include "prices/machine_prices.h"
+
+#include <gtest/gtest.h>
+
+#include "prices/measure_machine.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::internal {
+namespace {
+
+class MachinePricesTest : public ::testing::Test {
+ protected:
+  planner::MachineConstants Marked() const {  // Unlike any that would be measured.
+    planner::MachineConstants machine = DefaultMachine();
+    machine.measured = true;
+    machine.hop = 12345;
+    return machine;
+  }
+
+  const test::TempDir dir_ = test::TempDir::InMemory();
+  Hints hints_{storage::PosixFileSystem(), dir_.path()};
+};
+
+TEST_F(MachinePricesTest, AreFixedUntilTheMachineIsMeasured) {
+  MachinePrices prices({}, &hints_);
+  const planner::MachineConstants* const first = &prices.Get();
+  EXPECT_FALSE(first->measured);
+  EXPECT_TRUE(prices.ShouldMeasure());
+  EXPECT_FALSE(prices.ShouldMeasure()) << "one was told so";
+  ATTNDB_ASSERT_OK(prices.Measure());
+  EXPECT_TRUE(prices.Get().measured);
+  EXPECT_EQ(prices.current().load(), &prices.Get());
+  EXPECT_FALSE(first->measured) << "who has the old ones may go on with them";
+  const planner::MachineConstants* const measured = &prices.Get();
+  ATTNDB_ASSERT_OK(prices.Measure());
+  EXPECT_EQ(&prices.Get(), measured);
+  EXPECT_TRUE(hints_.FindMachine(DefaultMachine()).has_value()) << "for the next process";
+}
+
+TEST_F(MachinePricesTest, AreTakenFromTheHints) {
+  hints_.NoteMachine(Marked());
+  MachinePrices prices({}, &hints_);
+  EXPECT_EQ(prices.Get().hop, 12345);
+  EXPECT_FALSE(prices.ShouldMeasure());
+}
+
+TEST_F(MachinePricesTest, ThatAreGivenStay) {
+  planner::MachineConstants given = Marked();
+  given.measured = false;
+  given.hop = 77;
+  hints_.NoteMachine(Marked());
+  MachinePrices prices({.given = given}, &hints_);
+  EXPECT_FALSE(prices.ShouldMeasure());
+  ATTNDB_ASSERT_OK(prices.Measure());
+  EXPECT_EQ(prices.Get().hop, 77);
+}
+
+TEST_F(MachinePricesTest, WithoutMeasuringTheyAreFixedAndNothingIsNoted) {
+  hints_.NoteMachine(Marked());
+  MachinePrices fixed({.measures = false}, &hints_);
+  EXPECT_FALSE(fixed.Get().measured);
+  EXPECT_FALSE(fixed.ShouldMeasure());
+  const test::TempDir other = test::TempDir::InMemory();
+  Hints none(storage::PosixFileSystem(), other.path());
+  MachinePrices reader({.read_only = true}, &none);
+  EXPECT_FALSE(reader.ShouldMeasure());
+  ATTNDB_ASSERT_OK(reader.Measure());  // Who asks for it gets it.
+  EXPECT_TRUE(reader.Get().measured);
+  EXPECT_FALSE(none.FindMachine(DefaultMachine()).has_value());
+}
+
+}  // namespace
+}  // namespace attndb::internal
