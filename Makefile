@@ -48,7 +48,8 @@ test-long: python tools ## The sizes that prove: kills, flips, agreement, fuzzin
 bench: python ## Measure; writes bench/results/ and docs/performance.md. Four hours: bench/run.sh --list.
 	@scripts/build.sh release bench
 	@scripts/setup.sh peers || echo "bench: no peers of indexes (why: above): what needs them is skipped"
-	@failed=0; bench/run.sh || failed=$$?; .deps/venv/bin/python bench/report.py && exit $$failed
+	@failed=0; bench/run.sh || failed=$$?; .deps/venv/bin/python bench/report.py && \
+	  bench/tiers_report.py && exit $$failed
 
 lint: python tools ## The layers, headers, format and style of the sources.
 	@scripts/build.sh release

@@ -39,6 +39,10 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     **{f"{model}_overflow": ("--model", model, "--recompute-overflow", "--policy",
                              "attention_store")
        for model in ("13b", "65b", "70b", "falcon")},
+    "falcon_2k_memory": ("--model", "falcon", "--window", "2048", "--disk", "0",
+                         "--policy", "attention_store"),
+    "falcon_2k_overflow": ("--model", "falcon", "--window", "2048", "--recompute-overflow",
+                           "--policy", "attention_store"),
     # [AS] Fig. 25: capacity over that of all conversations of an hour, 3.02 TB at 0.25 a second;
     # 128 GB of each is memory.
     "ratio_0.1": ("--rate", "0.25", "--think", "180", "--disk", "174", *TTL),

@@ -345,7 +345,7 @@ def _hit_bars(axes: Axes, runs: Sequence[SimulatedRun]) -> None:
         axes.annotate(f"{100 * run.hit_rate:.1f}", (x, 100 * run.hit_rate), (0, 3),
                       textcoords="offset points", ha="center", color=_GREY, fontsize=8)
     axes.set_xticks(at, [run.policy for run in runs], fontsize=8)
-    axes.set_xlabel("policy; the lower part of a bar are hits in memory")
+    axes.set_xlabel("policy (blue: hits in memory)")
     axes.grid(False, axis="x")
 
 

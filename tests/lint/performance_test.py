@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goal: docs/performance.md says what bench/results/ holds, and a miss is shown as one;
+"""Goal: docs/performance.md and docs/tiers.md say what bench/results/ holds, and a miss is shown;
 bench/run.sh measures all of it.
 
 Method: bench/report.py --check on the tree; its lines on small results made here, good and bad. The
@@ -143,6 +143,24 @@ class PerformanceTest(unittest.TestCase):
             "commit": "c0ffee", "machine": {"cpu": "A", "isa": "avx2", "kernel": "6"},
             "heads": [alone]}})
         self.assertEqual(text.count("| not measured beside peers | "), 2)
+
+
+class TiersPageTest(unittest.TestCase):
+    def check(self, *args):
+        command = [sys.executable, "-B", ROOT / "bench/tiers_report.py", "--check", *args]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def test_the_page_is_that_of_the_results(self):
+        done = self.check()
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_another_figure_is_another_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tiers.json"
+            text = (ROOT / "bench/results/tiers.json").read_text()
+            path.write_text(text.replace('"hit_rate": 0.', '"hit_rate": 0.9', 1))
+            self.assertIn("is not that of the results",
+                          self.check("--results", str(path)).stderr)
 
 
 class RunTest(unittest.TestCase):
