@@ -1,5 +1,5 @@
 // What memory and disk buy: conversations replayed through the policies that decide whose KV lies
-// in which tier, by the very code that decides it for a live store.
+// in which tier. They know nothing of simulations: a live store's tiers can run the same code.
 //
 //   SimulateOptions options;                        // AttentionStore's LLaMA-13B: its Fig. 21
 //   options.disk_bytes = {2'000'000'000'000, 10'000'000'000'000};
@@ -53,9 +53,7 @@ struct SimulateOptions {
   double decode_seconds = 0;
   uint32_t num_gpus = 0;
 
-  // Conversations: a trace, a file of JSON lines (docs/tiers.md); or, where that is empty,
-  //                synthetic
-  // ones.
+  // A trace of conversations, a file of JSON lines (docs/tiers.md); empty = synthetic ones.
   std::string trace;
   uint64_t num_conversations = 9000;
   double conversations_per_second = 1.0;  // That begin; Poisson.
@@ -63,7 +61,8 @@ struct SimulateOptions {
   double turn_tokens = 2600;              // Tokens of a turn, the median over conversations.
   double new_token_share = 0.06;          // Share of the prompt in these.
   uint64_t seed = 1;
-  uint32_t num_seeds = 1;           // Synthetic workloads of which results are the means.
+  // Synthetic workloads of which results are the means; at most 10^7 conversations together.
+  uint32_t num_seeds = 1;
   double warm_up_share = 0.316;     // Turns that are served before counting begins, as [AS] 4.2.
   bool recompute_overflow = false;  // KV that was truncated can't be reused ([AS] 4.3.4's OF).
 

@@ -26,7 +26,7 @@ namespace internal {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 60;
-constexpr uint64_t kMaxConversations = 10'000'000;
+constexpr uint64_t kMaxConversations = 10'000'000;  // Some GB of memory, all seeds together.
 constexpr size_t kMaxRuns = 10'000;
 
 std::string Text(double value) {
@@ -64,7 +64,9 @@ Status CheckWorkload(const SimulateOptions& options) {
   ATTNDB_RETURN_IF_ERROR(CheckRange("think_seconds", options.think_seconds, 0, 1e9));
   ATTNDB_RETURN_IF_ERROR(CheckRange("turn_tokens", options.turn_tokens, 1, 1e7));
   ATTNDB_RETURN_IF_ERROR(CheckRange("new_token_share", options.new_token_share, 0, 1));
-  return CheckRange("num_seeds", options.num_seeds, 1, 1000);
+  ATTNDB_RETURN_IF_ERROR(CheckRange("num_seeds", options.num_seeds, 1, 1000));
+  return CheckRange("num_seeds times num_conversations", num * options.num_seeds, 1,
+                    static_cast<double>(kMaxConversations));
 }
 
 }  // namespace

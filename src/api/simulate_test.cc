@@ -180,6 +180,11 @@ TEST(SimulateTest, WhatIsAskedForWronglyIsNamed) {
   EXPECT_THAT(message([](Options o) { o->turn_tokens = 0; }), HasSubstr("turn_tokens"));
   EXPECT_THAT(message([](Options o) { o->new_token_share = 1.5; }), HasSubstr("new_token_share"));
   EXPECT_THAT(message([](Options o) { o->num_seeds = 0; }), HasSubstr("num_seeds"));
+  EXPECT_THAT(message([](Options o) {
+                o->num_conversations = 10'000'000;
+                o->num_seeds = 2;
+              }),
+              HasSubstr("num_seeds times num_conversations: expected 1 to 1e+07, found 2e+07"));
   EXPECT_THAT(message([](Options o) { o->warm_up_share = 1; }), HasSubstr("warm_up_share"));
   EXPECT_THAT(message([](Options o) { o->disk_bytes_per_second = 0; }),
               HasSubstr("disk_bytes_per_second"));

@@ -96,6 +96,10 @@ class TraceBuilder {
                                      std::to_string(line.time));
     }
     last_time_ = line.time;
+    if (turns_.size() == limits_.max_turns) {
+      return Status::InvalidArgument("expected at most " + std::to_string(limits_.max_turns) +
+                                     " turns, found more");
+    }
     const auto [at, is_new] = index_.try_emplace(line.conversation, tokens_.size());
     if (is_new) tokens_.push_back(0);
     uint64_t& tokens = tokens_[at->second];

@@ -28,6 +28,7 @@ struct TraceLimits {
   uint64_t kv_bytes_per_token = 0;
   uint64_t window_tokens = 0;
   uint64_t largest_tier_bytes = 0;  // 0: there are no tiers, and any size will do.
+  uint64_t max_turns = 20'000'000;  // Some 100 bytes of memory each.
 };
 
 Result<Workload> ReadTrace(const std::string& path, const TraceLimits& limits);

@@ -108,6 +108,15 @@ TEST(TraceTest, AWindowBoundsWhatAConversationComesTo) {
   EXPECT_TRUE(Read(line, limits).ok());
 }
 
+TEST(TraceTest, TooManyTurnsAreRefused) {
+  TraceLimits limits = kLimits;
+  limits.max_turns = 4;
+  EXPECT_TRUE(Read(kGood, limits).ok());
+  limits.max_turns = 3;
+  EXPECT_THAT(Read(kGood, limits).status().message(),
+              HasSubstr("t.jsonl line 5: expected at most 3 turns, found more"));
+}
+
 TEST(TraceTest, AFileThatIsNotThereIsNamed) {
   const Status status = ReadTrace("/nowhere/t.jsonl", kLimits).status();
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
