@@ -17,7 +17,7 @@ namespace attndb::test {
 
 class SmallSegments {
  public:
-  static constexpr uint64_t kTokens = 20;  // Of each segment.
+  static constexpr uint64_t kTokens = 20;  // Each segment has as many.
 
   explicit SmallSegments(uint64_t seed);
 
