@@ -17,8 +17,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROBE = ROOT / "build/rooms/bin/rooms_probe"
 # A call may go from a room to one further down.
-ORDER = ["api", "session", "attention", "planner", "store", "derived", "index", "storage",
-         "kernels", "common"]
+ORDER = ["api", "session", "find", "prices", "attention", "planner", "store", "derived", "index",
+         "storage", "kernels", "common"]
 # Objects may come from another checkout, by ccache, and name its folder.
 SOURCE = re.compile(r"/src/((%s)/[^:]+):" % "|".join(ORDER))
 
