@@ -24,7 +24,7 @@ T Get(const nb::dict& fields, const char* name) {
 }
 
 // `fields` has each option but progress, by its name: attndb.simulate sees to that.
-Dict SimulateFields(const nb::dict& fields, const nb::object& progress) {
+Dict SimulateFields(const Dict& fields, const nb::object& progress) {
   PyProgress py_progress(progress);
   const SimulateOptions options = {
       .model = Get<std::string>(fields, "model"),
