@@ -30,6 +30,15 @@ class BackgroundMergeTest : public test::StoppedDBFixture {
     for (const SegmentInfo& segment : info->segments) count += segment.companions.size();
     return count;
   }
+  // Stores 900 tokens as "a", and then 900 more; their merge waits for the event.
+  void StoreTwice(Session* session, Tokens* all, Event* of_merges) {
+    Append(session, all, 900, 1);
+    ATTNDB_ASSERT_OK(db_->Store(*session, *all, {.name = "a", .replace = true}));
+    ATTNDB_ASSERT_OK(db_->WaitForBackground());
+    Append(session, all, 900, 2);
+    test::StopLane(*db_, store::kMergeLane, of_merges);
+    ATTNDB_ASSERT_OK(db_->Store(*session, *all, {.name = "a", .replace = true}));
+  }
   // Whether it comes about, in ten seconds at most.
   static bool Comes(const std::function<bool()>& condition) {
     for (int i = 0; i < 2000; ++i) {
@@ -93,13 +102,8 @@ TEST_F(BackgroundMergeTest, AStoppedMergeDelaysNobody) {
 TEST_F(BackgroundMergeTest, ASessionWaitsForWhatTheRunHad) {
   Session session = NewSession("topk(k=30,bits=8,sink=4,window=16)");
   Tokens all;
-  Append(&session, &all, 900, 1);
-  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
-  ATTNDB_ASSERT_OK(db_->WaitForBackground());
-  Append(&session, &all, 900, 2);
   Event of_merges;
-  test::StopLane(*db_, store::kMergeLane, &of_merges);
-  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
+  StoreTwice(&session, &all, &of_merges);
   ASSERT_TRUE(Comes([&] { return NumCompanions("a") == 2; }));
   for (size_t lane = 0; lane < derived::kNumBuildLanes; ++lane)
     test::StopLane(*db_, lane, &release_);
@@ -141,13 +145,8 @@ TEST_F(BackgroundMergeTest, AnIdleSessionMovesAtOnce) {
 TEST_F(BackgroundMergeTest, AStepUnderWayStaysWhereItIs) {
   Session session = NewSession();
   Tokens all;
-  Append(&session, &all, 900, 1);
-  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
-  ATTNDB_ASSERT_OK(db_->WaitForBackground());
-  Append(&session, &all, 900, 2);
   Event of_merges;
-  test::StopLane(*db_, store::kMergeLane, &of_merges);
-  ATTNDB_ASSERT_OK(db_->Store(session, all, {.name = "a", .replace = true}));
+  StoreTwice(&session, &all, &of_merges);
   const Tokens more = {5};
   ATTNDB_ASSERT_OK(AppendLayer(&session, 0, more, all.size()));
   of_merges.Set();

@@ -1,6 +1,5 @@
 // Text and JSON of what stats.h describes.
 #include <algorithm>
-#include <cstdio>
 
 #include "api/json_text.h"
 #include "api/text_table.h"
@@ -11,14 +10,9 @@ namespace {
 
 using internal::DumpJson;
 using internal::Json;
+using internal::Number;
 using internal::Row;
 using internal::Table;
-
-std::string Number(double value, int decimals) {
-  char text[48];
-  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
-  return text;
-}
 
 std::string Bytes(uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};

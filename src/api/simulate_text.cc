@@ -12,15 +12,10 @@ namespace {
 
 using internal::DumpJson;
 using internal::Json;
+using internal::Number;
 using internal::Row;
 
-std::string Fixed(double value, int decimals) {
-  char text[48];
-  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
-  return text;
-}
-
-std::string Percent(double rate) { return rate < 0 ? "-" : Fixed(100 * rate, 1); }
+std::string Percent(double rate) { return rate < 0 ? "-" : Number(100 * rate, 1); }
 
 // "128 GB", "1.5 TB".
 std::string Size(uint64_t bytes) {
@@ -31,8 +26,8 @@ std::string Size(uint64_t bytes) {
 }
 
 std::string Seconds(double seconds) {
-  if (seconds < 1) return Fixed(1000 * seconds, 0) + " ms";
-  return Fixed(seconds, seconds < 100 ? 1 : 0) + " s";
+  if (seconds < 1) return Number(1000 * seconds, 0) + " ms";
+  return Number(seconds, seconds < 100 ? 1 : 0) + " s";
 }
 
 Row RowOf(const SimulatedRun& run) {
@@ -42,8 +37,8 @@ Row RowOf(const SimulatedRun& run) {
   if (run.bound_hit_rate >= 0) row.push_back(Percent(run.bound_hit_rate));
   for (const std::string& cell :
        {Seconds(run.ttft_seconds), Seconds(run.queue_seconds + run.ttft_seconds),
-        Fixed(run.turns_per_second, 2), Fixed(run.gpu_hours, 1),
-        Fixed(run.dollars_per_thousand_turns, 2)}) {
+        Number(run.turns_per_second, 2), Number(run.gpu_hours, 1),
+        Number(run.dollars_per_thousand_turns, 2)}) {
     row.push_back(cell);
   }
   return row;

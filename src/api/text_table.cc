@@ -1,8 +1,15 @@
 #include "api/text_table.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace attndb::internal {
+
+std::string Number(double value, int decimals) {
+  char text[48];
+  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
+  return text;
+}
 
 std::string Table(const std::vector<Row>& rows, size_t num_left) {
   std::vector<size_t> widths(rows.front().size());

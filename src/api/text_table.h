@@ -1,7 +1,7 @@
 // Tables of text, as reports print them: columns two spaces apart, no space at a line's end.
 //
 // Units:   widths are bytes: cells are ASCII.
-// Threads: pure function.
+// Threads: pure functions.
 #ifndef ATTNDB_API_TEXT_TABLE_H_
 #define ATTNDB_API_TEXT_TABLE_H_
 
@@ -12,6 +12,9 @@
 namespace attndb::internal {
 
 using Row = std::vector<std::string>;
+
+// "12.30" for 2 decimals.
+std::string Number(double value, int decimals);
 
 // Columns as wide as they need; all but the first `num_left` aligned to the right.
 // REQUIRES: at least one row; all have as many cells.

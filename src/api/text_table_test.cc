@@ -15,5 +15,11 @@ TEST(TextTableTest, ColumnsLineUp) {
   EXPECT_EQ(Table({{"a", "b"}, {"long", ""}}, 2), "a     b\nlong\n");
 }
 
+TEST(TextTableTest, NumbersHaveTheirDecimals) {
+  EXPECT_EQ(Number(12.3, 2), "12.30");
+  EXPECT_EQ(Number(-0.26, 1), "-0.3");
+  EXPECT_EQ(Number(1e15, 0), "1000000000000000");
+}
+
 }  // namespace
 }  // namespace attndb::internal
