@@ -112,9 +112,9 @@ TEST_P(EngineFailureTest, ADamagedSegmentEndsThePassWithItsStatus) {
     ATTNDB_ASSERT_OK(engine().Prefill(session, ids));
     ATTNDB_ASSERT_OK(db.Store(session, ids, {.name = "damaged"}));
   }
-  // A byte of the last third of the largest file: rows of a later layer.
+  // A byte of the last third of the largest segment: rows of a later layer.
   fs::path largest;
-  for (const auto& entry : fs::recursive_directory_iterator(directory_.File("store"))) {
+  for (const auto& entry : fs::recursive_directory_iterator(directory_.File("store/segments"))) {
     if (entry.is_regular_file() &&
         (largest.empty() || entry.file_size() > fs::file_size(largest))) {
       largest = entry.path();
