@@ -107,12 +107,13 @@ TEST_P(EngineFailureTest, CheckpointsKeepAnImportWithinItsMemory) {
 TEST_P(EngineFailureTest, ADamagedSegmentEndsThePassWithItsStatus) {
   const std::vector<TokenId> ids = Ids(200);
   {
-    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore({.query_sample = 0}));
     ATTNDB_ASSERT_OK_AND_ASSIGN(Session session, NewSession(db));
     ATTNDB_ASSERT_OK(engine().Prefill(session, ids));
     ATTNDB_ASSERT_OK(db.Store(session, ids, {.name = "damaged"}));
   }
-  // A byte of the last third of the largest segment: rows of a later layer.
+  // A byte of the last third of the largest segment: rows of a later layer, for no
+  // sampled q lie between them.
   fs::path largest;
   for (const auto& entry : fs::recursive_directory_iterator(directory_.File("store/segments"))) {
     if (entry.is_regular_file() &&
