@@ -27,6 +27,16 @@ struct TokenRange {
   friend bool operator==(const TokenRange&, const TokenRange&) = default;
 };
 
+// A moment at which tokens left a session: Session::DropOldest. K and V of the tokens that came
+// after it depend on it.
+struct Cut {
+  uint64_t at = 0;  // Tokens that the session had had by then; those that it had lost count, too.
+  // What left then, as indices of the session's tokens: in order, not adjacent, not empty, below
+  // at.
+  std::vector<TokenRange> dropped;
+  friend bool operator==(const Cut&, const Cut&) = default;
+};
+
 // How the engine lays out the two channels that one rotary angle turns.
 enum class RopeLayout : uint8_t {
   kNone = 0,         // Keys are not rotated.
