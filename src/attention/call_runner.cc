@@ -69,7 +69,7 @@ void CallRunner::TakeFrom(Arena* arena) {
 
 void CallRunner::TakePart(Part* part, Arena* arena) const {
   const size_t num_rows = view_.rows_max();
-  part->q = arena->Take<float>(num_rows * view_.k_padded());
+  part->q = arena->Take<float>((1 + view_.call().turns.size()) * view_.q_elements_max());
   part->spare = arena->Take<float>(num_rows * view_.k_padded());
   part->states = TakeStates(num_rows, view_.v_padded(), arena);
 }

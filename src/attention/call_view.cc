@@ -18,7 +18,6 @@ void CallView::Reset(const LayerCall& call, const WorkCut& cut) {
   k_padded_ = RowElements(call.spec.head_dim);
   v_padded_ = RowElements(call.spec.v_head_dim);
   first_row_token_ = call.num_tokens - static_cast<uint64_t>(call.q.rows());
-  ListHeadRuns();
   work_.Reset({.num_kv_heads = call.spec.num_kv_heads,
                .group_size = call.spec.group_size(),
                .num_rows = static_cast<uint64_t>(call.q.rows()),
@@ -26,6 +25,7 @@ void CallView::Reset(const LayerCall& call, const WorkCut& cut) {
                .window = call.spec.sliding_window,
                .cut = cut,
                .num_parts = call.num_parts});
+  ListHeadRuns();
 }
 
 void CallView::ListHeadRuns() {
@@ -35,7 +35,7 @@ void CallView::ListHeadRuns() {
     uint64_t begin = 0;
     for (uint32_t run = 0; run < num_runs(); ++run) {
       const size_t i = head_runs_.size();
-      const auto& [number, first, num_tokens] = call_.parts[run];
+      const auto& [number, first, num_tokens, turn] = call_.parts[run];
       head_runs_.push_back({.tokens = {begin, begin + num_tokens},
                             .origin = begin - first,
                             .number = number,
@@ -43,6 +43,7 @@ void CallView::ListHeadRuns() {
                             .k_elements = k_padded_,
                             .v_elements = v_padded_,
                             .dtype = call_.kv_dtype,
+                            .q_shift = turn * q_elements_max(),
                             .estimates = EstimatesOf(i),
                             .values = at(call_.values, i),
                             .means = at(call_.means, i),
@@ -87,8 +88,13 @@ void CallView::LoadQueries(const WorkUnit& unit, Part* part) const {
     LoadHeads(call_.q, unit.first_row + r, unit.kv_head * group(), group(), k_padded_,
               part->q + r * group() * k_padded_);
   }
-  ToHalfLayout(call_.spec.rope, call_.spec.head_dim, unit.num_rows * group(), k_padded_, part->q,
-               part->spare);
+  const size_t num_rows = unit.num_rows * group();
+  ToHalfLayout(call_.spec.rope, call_.spec.head_dim, num_rows, k_padded_, part->q, part->spare);
+  float* turned = part->q;
+  for (const Turn& turn : call_.turns) {
+    turned += q_elements_max();
+    turn.Rows(part->q, num_rows, k_padded_, turned);
+  }
 }
 
 void CallView::WriteHeads(const WorkUnit& unit, uint32_t first, uint32_t count,

@@ -20,12 +20,14 @@ namespace attndb::attention {
 
 // What one thread has for a call, whichever operators it runs.
 struct Part {
-  uint32_t number = 0;        // < CallView::num_parts().
-  float* q = nullptr;         // q of the unit under way, [rows of a unit * group][head_dim padded].
-  float* spare = nullptr;     // As q.
-  kernels::StateRows states;  // [rows of a unit * group]
-  storage::RowLease rows;     // Rows of the phase under way.
-  CallCost cost;              // Cost of the item under way.
+  uint32_t number = 0;  // < CallView::num_parts().
+  // q of the unit under way, [rows of a unit * group][head_dim padded]; then the same as each of
+  // the call's turns gives it.
+  float* q = nullptr;
+  float* spare = nullptr;            // As q, without turns.
+  kernels::StateRows states;         // [rows of a unit * group]
+  storage::RowLease rows;            // Rows of the phase under way.
+  CallCost cost;                     // Cost of the item under way.
   std::vector<CallCost> head_costs;  // Cost of the items before it, by kv head.
 };
 
@@ -48,6 +50,8 @@ class CallView {
   uint32_t group() const { return call_.spec.group_size(); }
   // q rows of a unit, at most.
   size_t rows_max() const { return work_.rows_per_unit_max * group(); }
+  // Elements of q of a unit, at most.
+  size_t q_elements_max() const { return rows_max() * k_padded_; }
   // The call's parts, and for each of them the ones that run while it is parked.
   uint32_t num_parts() const;
   size_t num_runs() const { return call_.parts.size(); }
@@ -65,7 +69,7 @@ class CallView {
   // The head's denominator logit; one that weighs nothing, -inf, if the layer has none.
   float DenominatorLogit(uint32_t q_head) const;
 
-  // Fills part->q with the unit's rows.
+  // Fills part->q with the unit's rows, as they are and turned.
   void LoadQueries(const WorkUnit& unit, Part* part) const;
   // For q heads [first, first + count) of the group and each row of the unit: adds denominators,
   // finishes the states and writes out and lse. The finished rows overwrite the states.

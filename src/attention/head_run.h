@@ -31,6 +31,8 @@ struct HeadRun {
   size_t k_elements = 0;  // Elements of a row of K, padding included.
   size_t v_elements = 0;
   DType dtype = DType::kFloat16;
+  // Elements from each row of q to the same row as it is turned for this run (RunPart::turn).
+  size_t q_shift = 0;
   const index::KeyEstimates* estimates = nullptr;    // Estimates of the middle's scores; or null.
   const kernels::ValuePlanesView* values = nullptr;  // Codes of light tokens' values; or null.
   // Means for values that are not read one by one; or null.

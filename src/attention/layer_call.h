@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "attention/turn.h"
 #include "attndb/stats.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
@@ -29,6 +30,9 @@ struct RunPart {
   uint32_t run = 0;
   uint64_t first = 0;
   uint64_t num_tokens = 0;
+  // Not 0: the tokens stand elsewhere than their keys say; q is turned by turns[turn - 1] for them.
+  // REQUIRES: then nothing derived is given for the part: its rows are read.
+  uint32_t turn = 0;
 };
 
 struct LayerCall {
@@ -42,6 +46,7 @@ struct LayerCall {
   // together tokens [0, num_tokens).
   const storage::RowSource* rows = nullptr;
   std::span<const RunPart> parts;
+  std::span<const Turn> turns;
   // [kv head][part]: estimates of the scores of the keys of the part's run, which cover the part at
   // least; null where there are none. Empty: there are none at all.
   std::span<const index::KeyEstimates* const> estimates;

@@ -15,6 +15,8 @@
 
 #include "attention/call_runner.h"
 #include "attention/registry.h"
+#include "attention/rope_frequencies.h"
+#include "attention/turn.h"
 #include "common/aligned_buffer.h"
 #include "index/clustered/clustered_keys.h"
 #include "index/graph/graph_index.h"
@@ -106,7 +108,9 @@ class Layer {
     for (const uint64_t n : run_lengths_) {
       parts_.push_back({static_cast<uint32_t>(parts_.size()), 0, n});
     }
+    for (const auto& [run, turn] : moved_) parts_[run].turn = turn;
     call.parts = parts_;
+    call.turns = turns_;
     if (plan.Finds()) call.find = Registry().MakeSpec(plan, call.spec, {.num_tokens = num_tokens_});
     call.estimates = estimates_;
     if (plan.UsesIndex()) {
@@ -197,13 +201,41 @@ class Layer {
       rankings_.back() = &ranked_.back()->ranking();
     }
   }
+  // The tokens of a run stand `positions` later than their keys say: calls turn q for them, and the
+  // reference turns their keys. Forgets what is derived from the run. REQUIRES: layout kHalf.
+  void MoveRun(size_t run, int64_t positions) {
+    const std::vector<double> frequencies =
+        *RopeFrequencies({.layout = RopeLayout::kHalf}, shape_.head_dim);
+    turns_.emplace_back(frequencies, -positions);
+    moved_.emplace_back(run, turns_.size());
+    uint64_t first = 0;
+    for (size_t i = 0; i < run; ++i) first += run_lengths_[i];
+    for (uint32_t head = 0; head < shape_.kv_heads; ++head) {
+      for (uint64_t token = first; token < first + run_lengths_[run]; ++token) {
+        float* const key = &k_values_[(head * num_tokens_ + token) * shape_.head_dim];
+        for (size_t i = 0; i < frequencies.size(); ++i) {
+          const double angle = frequencies[i] * static_cast<double>(positions);
+          const double a = key[i];
+          const double b = key[i + frequencies.size()];
+          key[i] = static_cast<float>(a * std::cos(angle) - b * std::sin(angle));
+          key[i + frequencies.size()] =
+              static_cast<float>(a * std::sin(angle) + b * std::cos(angle));
+        }
+      }
+    }
+    ForgetRun(run, &estimates_);
+    ForgetRun(run, &clusters_);
+    ForgetRun(run, &graphs_);
+    ForgetRun(run, &codes_);
+    ForgetRun(run, &values_);
+    ForgetRun(run, &means_);
+    ForgetRun(run, &rankings_);
+  }
   void ForgetCodesOfHead(uint32_t head) {
     const size_t num_runs = run_lengths_.size();
     for (size_t run = 0; run < num_runs; ++run) codes_[head * num_runs + run] = nullptr;
   }
-  void ForgetCodesOfRun(size_t run) {
-    for (size_t i = run; i < codes_.size(); i += run_lengths_.size()) codes_[i] = nullptr;
-  }
+  void ForgetCodesOfRun(size_t run) { ForgetRun(run, &codes_); }
 
   // Sets the first element of the first q head's row to NaN.
   void PoisonQuery() { q_[0] = std::nanf(""); }
@@ -348,6 +380,10 @@ class Layer {
   uint64_t num_tokens() const { return num_tokens_; }
 
  private:
+  template <typename Object>
+  void ForgetRun(size_t run, std::vector<const Object*>* objects) {
+    for (size_t i = run; i < objects->size(); i += run_lengths_.size()) (*objects)[i] = nullptr;
+  }
   int64_t Rows() const { return static_cast<int64_t>(num_rows_); }
 
   // n random rows, rounded to the stored type, appended to `values` as stored.
@@ -526,6 +562,8 @@ class Layer {
   const DType dtype_;
   const std::vector<uint64_t> run_lengths_;
   std::vector<RunPart> parts_;
+  std::vector<Turn> turns_;
+  std::vector<std::pair<size_t, uint32_t>> moved_;  // Runs, with their turns.
   const uint64_t num_rows_;
   uint64_t num_tokens_ = 0;
   std::vector<float> q_;

@@ -42,7 +42,8 @@ Status ReadScoresOfRun(const HeadRun& run, const uint32_t* tokens, size_t count,
                        CallCost* cost) {
   ATTNDB_ASSIGN_OR_RETURN(const storage::ListedRows k,
                           ReadListed(run.k_strip(), tokens, count, rows));
-  kernels::ScoreGather(k.rows, k.list, count, q.q, q.stride, q.count, to.scores, to.stride);
+  kernels::ScoreGather(k.rows, k.list, count, q.q + run.q_shift, q.stride, q.count, to.scores,
+                       to.stride);
   cost->num_candidates += count * q.count;
   cost->bytes_touched += count * run.k_bytes();
   return Status::Ok();
@@ -84,7 +85,8 @@ Status ScoreRange(const HeadRun& run, TokenRange tokens, const GroupQueries& q,
   uint64_t num_rows = 0;
   for (uint64_t from = 0; from < count; from += num_rows) {
     const kernels::RowsView k = rows->Piece(keys, from, &num_rows);
-    kernels::ScoreRows(k, num_rows, q.q, q.stride, q.count, to.scores + from, to.stride);
+    kernels::ScoreRows(k, num_rows, q.q + run.q_shift, q.stride, q.count, to.scores + from,
+                       to.stride);
   }
   return Status::Ok();
 }
@@ -145,10 +147,10 @@ Status AttendAll(std::span<const HeadRun> runs, uint64_t num_tokens, const Group
     const size_t keys = rows->Request(run.k_strip(), first, count);
     const size_t values = rows->Request(run.v_strip(), first, count);
     ATTNDB_RETURN_IF_ERROR(rows->Read());
-    storage::ForEachPiece(*rows, keys, values,
-                          [&](const auto& k, const auto& v, uint64_t, uint64_t n) {
-                            kernels::AttendRows(k, v, n, q.q, q.stride, q.count, logit, states);
-                          });
+    storage::ForEachPiece(
+        *rows, keys, values, [&](const auto& k, const auto& v, uint64_t, uint64_t n) {
+          kernels::AttendRows(k, v, n, q.q + run.q_shift, q.stride, q.count, logit, states);
+        });
     cost->bytes_touched += count * (run.k_bytes() + run.v_bytes());
   }
   return Status::Ok();

@@ -42,6 +42,7 @@ struct SelectedTokens {
   size_t count = 0;
 };
 
+// Rows of q of a call's part (Part::q), so that each run finds them turned as it needs them.
 struct GroupQueries {
   const float* q = nullptr;
   size_t stride = 0;

@@ -109,7 +109,8 @@ Status Streaming::AttendRows(const WorkUnit& unit, RowRange rows, const HeadRun&
   const kernels::LogitSpec logit = Logit(call_->spec());
   const size_t num_q_rows = rows.count * call_->group();
   const size_t stride = call_->k_padded();
-  const float* const q = part->q + (rows.first - unit.first_row) * call_->group() * stride;
+  const float* const q =
+      part->q + run.q_shift + (rows.first - unit.first_row) * call_->group() * stride;
   const uint64_t first = run.RowOf(range.begin);
   part->rows.Clear();
   const size_t keys = part->rows.Request(run.k_strip(), first, range.end - range.begin);
