@@ -44,7 +44,7 @@ class FileRows final : public storage::ChainSource {
   void AddSegment(storage::Segment* segment, LayerId layer, uint64_t num_tokens) override;
   void AddTail(const storage::KvTail& tail, LayerId layer) override;
   std::span<const uint64_t> run_tokens() const override { return run_tokens_; }
-  Status BringAll() override { return Status::Ok(); }
+  Status BringRun(uint32_t /*run*/) override { return Status::Ok(); }
   Status Acquire(storage::RowLease* lease) const override ATTNDB_EXCLUDES(mutex_);
   std::optional<Failure> TakeFailure() override ATTNDB_EXCLUDES(mutex_);
 

@@ -361,6 +361,23 @@ typedef struct attndb_token_range {
 ATTNDB_EXPORT attndb_code attndb_session_set_filter(attndb_session* session,
                                                     const attndb_token_range* ranges,
                                                     size_t num_ranges);
+/* DropOptions. NULL = defaults. */
+typedef struct attndb_drop_options {
+  size_t struct_size;
+  uint64_t keep_first;
+  const attndb_token_range* keep; /* [num_keep]; NULL if there are none. */
+  size_t num_keep;
+  int32_t no_sink; /* 1 = where keep_first is 0, the first token does not stay either. */
+} attndb_drop_options;
+/* Session::DropOldest. */
+ATTNDB_EXPORT attndb_code attndb_session_drop_oldest(attndb_session* session, uint64_t n,
+                                                     const attndb_drop_options* options);
+/* Session::num_dropped; 0 for NULL. */
+ATTNDB_EXPORT uint64_t attndb_session_num_dropped(const attndb_session* session);
+/* Session::cuts as JSON text, [{"at": .., "dropped": [[begin, end], ..]}, ..]; *json is yours. */
+ATTNDB_EXPORT attndb_code attndb_session_cuts(const attndb_session* session, char** json);
+/* Session::Rebase. */
+ATTNDB_EXPORT attndb_code attndb_session_rebase(attndb_session* session, int64_t position);
 ATTNDB_EXPORT attndb_code attndb_session_await_derived(attndb_session* session, uint32_t layer);
 /* Session::awaits_derived: 1 or 0; 0 for NULL. */
 ATTNDB_EXPORT int attndb_session_awaits_derived(const attndb_session* session, uint32_t layer);

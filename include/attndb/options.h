@@ -94,6 +94,19 @@ struct SessionOptions {
   int64_t first_position = 0;
 };
 
+// What stays when a session loses its oldest tokens: Session::DropOldest.
+struct DropOptions {
+  // Tokens in front that stay, a system prompt say. They are moved to stand directly before what is
+  // kept behind them.
+  uint64_t keep_first = 0;
+  // Further tokens that stay, moved alike: indices of the session's tokens, ranges in order.
+  std::vector<TokenRange> keep;
+  // True: where keep_first is 0, the session's first token stays all the same. Its K and V, which
+  // saw no other token, are an attention sink: without one the perplexity of SmolLM2 grows by half
+  // (docs/truncation.md).
+  bool sink = true;
+};
+
 struct StoreOptions {
   // Unique among the tenant's contexts; 1 to 128 of [A-Za-z0-9._:/@+-]. Empty = unnamed.
   std::string name;

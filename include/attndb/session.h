@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "attndb/export.h"
+#include "attndb/options.h"
 #include "attndb/result.h"
 #include "attndb/stats.h"
 #include "attndb/tensor_view.h"
@@ -85,7 +86,7 @@ class ATTNDB_EXPORT Session {
   Status ReadKv(LayerId layer, TokenRange range, const MutableTensorView& k,
                 const MutableTensorView& v) const;
 
-  // Tokens complete in every layer.
+  // Tokens complete in every layer, those that have left among them.
   uint64_t num_tokens() const;
   // How many of these were found in the store at CreateSession or put there by Store.
   uint64_t num_reused() const;
@@ -93,8 +94,9 @@ class ATTNDB_EXPORT Session {
   ContextId context_id() const;
   // The contexts of a session that DB::CreateSessionOver made, in their order; else empty.
   const std::vector<SessionContext>& contexts() const;
-  // The position under RoPE of the next token: SessionOptions::first_position and num_tokens(), or,
-  // over several contexts, the end of the longest of them and what came after.
+  // The position under RoPE that the engine takes for the next token:
+  // SessionOptions::first_position and num_tokens(), or, over several contexts, the end of the
+  // longest of them and what came after; after Rebase, what that set it to and what came after.
   int64_t next_position() const;
   const ModelSpec& spec() const;
   // Bytes in memory of the session's tail and of its segments' loaded layers. Sessions that share
@@ -126,6 +128,37 @@ class ATTNDB_EXPORT Session {
   //         not follow it, or goes beyond the session); kFailedPrecondition (inside a step);
   //         kUnsupported (the model has layers with sliding windows). The filter is then as before.
   Status SetFilter(std::span<const TokenRange> ranges);
+
+  // The oldest n of the tokens that the session attends to leave it for good, but for the first
+  // keep_first, options.keep and the newest: a conversation that outgrows the model's window goes
+  // on at once, with keys and values as they are. Nothing is computed again and no key or value is
+  // copied. Tokens keep their indices and positions, and those to come go on from there, so that
+  // num_tokens counts what has left, too. What stays in front of a gap is attended to as if it
+  // stood directly before what follows: q is turned for it, and its rows are read exactly, whatever
+  // the plan. Store keeps the whole history, and what is stored afterwards is found by prompts that
+  // begin with all of it, never by what was kept alone. Crop to less than the session had at a cut
+  // takes the cut back, Fork copies cuts, Reset clears them.
+  // Memory: what leaves the tail stays in memory until it is stored.
+  // Errors: kInvalidArgument (more than there is; keep_first beyond what is attended to; ranges);
+  //         kFailedPrecondition (inside a step; over several contexts); kUnsupported (no RoPE, or a
+  //         scaling that depends on the length: named); kResourceExhausted (too many pieces of kept
+  //         tokens). The session is unchanged.
+  // Source: [AS] 3.4.
+  Status DropOldest(uint64_t n, const DropOptions& options = {});
+  // Tokens that have left, of num_tokens.
+  uint64_t num_dropped() const;
+  // When tokens left, and which.
+  const std::vector<Cut>& cuts() const;
+
+  // From now on the engine takes `position` for the next token, and what follows goes on from
+  // there: q and k that it gives are turned to the positions that the session's tokens have, by
+  // angles in float64. So an engine whose own angles are float32 never computes them for large
+  // positions (llama.cpp's are off by .09 in logits at 100,000). Is not stored: a new session
+  // begins with its own positions. After a Crop beyond the engine's position 0 next_position is the
+  // session's own.
+  // Errors: kInvalidArgument (position is negative, or beyond 2^40); kFailedPrecondition (inside a
+  //         step); kUnsupported as DropOldest.
+  Status Rebase(int64_t position);
 
   // Sets the plan for the calls to come. Errors: kInvalidArgument, with the column.
   Status SetPlan(std::string_view plan);

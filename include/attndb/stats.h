@@ -162,6 +162,10 @@ struct ATTNDB_EXPORT Explain {
   std::string plan;  // Canonical plan text of the session.
   uint64_t num_tokens = 0;
   uint64_t num_reused = 0;
+  // Of num_tokens: those that have left (Session::DropOldest), and those that stay in front of a
+  // gap, whose rows are read exactly with q turned for them.
+  uint64_t num_dropped = 0;
+  uint64_t num_moved = 0;
   uint64_t num_segments = 0;
   uint64_t memory_bytes = 0;  // The session's tail, and its segments' layers that are in memory.
   double predicted_us = 0;    // Microseconds of attention of one token in all layers.

@@ -38,6 +38,19 @@ class SegmentInfo:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """A moment at which tokens left a session: Session.drop_oldest."""
+
+    at: int  # Tokens that the session had had by then; those that it had lost count, too.
+    dropped: tuple[tuple[int, int], ...]  # What left then: (begin, end), without end.
+
+
+def cuts_of(rows: list[tuple[int, list[tuple[int, int]]]]) -> tuple[Cut, ...]:
+    """Cuts, from what the binding gives."""
+    return tuple(Cut(at, tuple(dropped)) for at, dropped in rows)
+
+
+@dataclass(frozen=True)
 class ContextInfo:
     """A stored context."""
 
@@ -164,6 +177,10 @@ class Explain:
     plan: str
     num_tokens: int
     num_reused: int
+    # Of num_tokens: those that have left (Session.drop_oldest), and those that stay in front of a
+    # gap, whose rows are read exactly with q turned for them.
+    num_dropped: int
+    num_moved: int
     num_segments: int
     memory_bytes: int
     predicted_us: float  # Microseconds of attention of one token in all layers.

@@ -10,7 +10,15 @@ import numpy as np
 
 from attndb import _core
 from attndb._arrays import Array, empty
-from attndb._results import CriticalTokens, Explain, HeadExplain, LayerExplain, SessionContext
+from attndb._results import (
+    CriticalTokens,
+    Cut,
+    Explain,
+    HeadExplain,
+    LayerExplain,
+    SessionContext,
+    cuts_of,
+)
 from attndb._spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -144,9 +152,20 @@ class Session:
         return tuple(SessionContext(**row) for row in self._core.contexts)
 
     @property
+    def num_dropped(self) -> int:
+        """Tokens that have left, of num_tokens: drop_oldest."""
+        return self._core.num_dropped
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """When tokens left, and which."""
+        return cuts_of(self._core.cuts)
+
+    @property
     def next_position(self) -> int:
-        """Of the next token under RoPE: first_position and num_tokens, or, over several contexts,
-        the end of the longest of them and what came after."""
+        """Of the next token under RoPE, as the engine counts: first_position and num_tokens, or,
+        over several contexts, the end of the longest of them and what came after; after rebase,
+        what that set it to and what came after."""
         return self._core.next_position
 
     @property
@@ -176,6 +195,39 @@ class Session:
         refuses until it was cropped.
         """
         self._core.set_filter([(begin, end) for begin, end in ranges])
+
+    def drop_oldest(
+        self,
+        n: int,
+        *,
+        keep_first: int = 0,
+        keep: Iterable[tuple[int, int]] = (),
+        sink: bool = True,
+    ) -> None:
+        """The oldest `n` of the tokens that are attended to leave for good ([AS] 3.4).
+
+        The first `keep_first` tokens stay, a system prompt say, and so do the ranges ``(begin,
+        end)`` of `keep` and the newest token. A conversation that outgrows the model's window goes
+        on at once: nothing is computed again, no key or value is copied, tokens keep their indices
+        and positions, and num_tokens counts what has left, too. What stays in front of a gap is
+        attended to as if it stood directly before what follows. `sink`: where keep_first is 0, the
+        first token stays all the same; without an attention sink the perplexity of SmolLM2 grows by
+        half. `store` keeps the whole history, and prompts that begin with all of it find it.
+
+        Raises InvalidArgumentError (more than there is, keep_first beyond what is attended to,
+        ranges), FailedPreconditionError (inside a step, over several contexts), UnsupportedError
+        (no RoPE, or a scaling that depends on the length). The session is unchanged then.
+        """
+        self._core.drop_oldest(n, keep_first, [(begin, end) for begin, end in keep], sink)
+
+    def rebase(self, position: int) -> None:
+        """From now on the engine takes `position` for the next token, and goes on from there.
+
+        q and k that it gives are turned to the positions that the session's tokens have, by angles
+        in float64. For engines whose own angles are float32, and off at large positions. Is not
+        stored.
+        """
+        self._core.rebase(position)
 
     def await_derived(self, layer: int) -> None:
         """Waits until what the layer's plan reads of planes, indexes and codes is made.

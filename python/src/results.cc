@@ -211,6 +211,18 @@ Dict ToDict(const LayerExplain& layer) {
   return dict;
 }
 
+nb::typed<nb::list, nb::tuple> ToList(const std::vector<Cut>& cuts) {
+  nb::typed<nb::list, nb::tuple> list;
+  for (const Cut& cut : cuts) {
+    nb::list dropped;
+    for (const TokenRange& range : cut.dropped) {
+      dropped.append(nb::make_tuple(range.begin, range.end));
+    }
+    list.append(nb::make_tuple(cut.at, dropped));
+  }
+  return list;
+}
+
 Dict ToDict(const SessionContext& context) {
   Dict dict;
   dict["id"] = static_cast<int64_t>(context.id);
@@ -226,6 +238,8 @@ Dict ToDict(const Explain& explain) {
   dict["plan"] = explain.plan;
   dict["num_tokens"] = explain.num_tokens;
   dict["num_reused"] = explain.num_reused;
+  dict["num_dropped"] = explain.num_dropped;
+  dict["num_moved"] = explain.num_moved;
   dict["num_segments"] = explain.num_segments;
   dict["memory_bytes"] = explain.memory_bytes;
   dict["predicted_us"] = explain.predicted_us;

@@ -17,6 +17,8 @@ using Dict = nanobind::typed<nanobind::dict, nanobind::str, nanobind::any>;
 Dict ToDict(const ContextInfo& info);
 Dict ToDict(const LayerExplain& layer);
 Dict ToDict(const SessionContext& context);
+// [(at, [(begin, end), ..]), ..]
+nb::typed<nb::list, nb::tuple> ToList(const std::vector<Cut>& cuts);
 Dict ToDict(const Explain& explain);
 Dict ToDict(const MachineProfile& machine);
 Dict ToDict(const PrefixExplain& explain);

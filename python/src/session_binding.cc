@@ -197,6 +197,14 @@ void SetFilter(PySession& self, const std::vector<std::pair<uint64_t, uint64_t>>
   ThrowIfError(session->SetFilter(filter));
 }
 
+void DropOldest(PySession& self, uint64_t n, uint64_t keep_first,
+                const std::vector<std::pair<uint64_t, uint64_t>>& keep, bool sink) {
+  DropOptions options = {.keep_first = keep_first, .keep = {}, .sink = sink};
+  for (const auto& [begin, end] : keep) options.keep.push_back({begin, end});
+  const PySession::Use session(self);
+  ThrowIfError(session->DropOldest(n, options));
+}
+
 void AwaitDerived(PySession& self, LayerId layer) {
   const PySession::Use session(self);
   Status status;
@@ -259,6 +267,14 @@ void BindSession(nb::module_& module) {
       .def_prop_ro("memory_bytes", [](PySession& self) { return Use(self)->memory_bytes(); })
       .def("crop", Crop, nb::arg("num_tokens"))
       .def("set_filter", SetFilter, nb::arg("ranges"))
+      .def("drop_oldest", DropOldest, nb::arg("n"), nb::arg("keep_first"), nb::arg("keep"),
+           nb::arg("sink"))
+      .def_prop_ro("num_dropped", [](PySession& self) { return Use(self)->num_dropped(); })
+      .def_prop_ro("cuts", [](PySession& self) { return ToList(Use(self)->cuts()); })
+      .def(
+          "rebase",
+          [](PySession& self, int64_t position) { ThrowIfError(Use(self)->Rebase(position)); },
+          nb::arg("position"))
       .def("await_derived", AwaitDerived, nb::arg("layer"))
       .def(
           "awaits_derived",

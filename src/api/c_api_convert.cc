@@ -172,6 +172,25 @@ Result<DBOptions> ToDBOptions(const attndb_db_options* options) {
   return to;
 }
 
+Result<std::vector<TokenRange>> ToRanges(const attndb_token_range* ranges, size_t count,
+                                         const char* name) {
+  if (ranges == nullptr && count > 0) return IsNull(name);
+  std::vector<TokenRange> to;
+  for (size_t i = 0; i < count; ++i) to.push_back({ranges[i].begin, ranges[i].end});
+  return to;
+}
+
+Result<DropOptions> ToDropOptions(const attndb_drop_options* options) {
+  DropOptions to;
+  if (options == nullptr) return to;
+  ATTNDB_ASSIGN_OR_RETURN(const attndb_drop_options from,
+                          CopyStruct(options, "attndb_drop_options"));
+  to.keep_first = from.keep_first;
+  ATTNDB_ASSIGN_OR_RETURN(to.keep, ToRanges(from.keep, from.num_keep, "attndb_drop_options.keep"));
+  to.sink = from.no_sink == 0;
+  return to;
+}
+
 Result<SessionOptions> ToSessionOptions(const attndb_session_options* options) {
   SessionOptions to;
   if (options == nullptr) return to;

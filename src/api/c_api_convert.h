@@ -62,6 +62,10 @@ Result<std::vector<TensorView>> ToViews(const attndb_tensor* tensors, size_t cou
 
 Result<ModelSpec> ToModelSpec(const attndb_model_spec* spec);
 Result<DBOptions> ToDBOptions(const attndb_db_options* options);
+// `count` ranges; null where there are none.
+Result<std::vector<TokenRange>> ToRanges(const attndb_token_range* ranges, size_t count,
+                                         const char* name);
+Result<DropOptions> ToDropOptions(const attndb_drop_options* options);
 Result<SessionOptions> ToSessionOptions(const attndb_session_options* options);
 Result<StoreOptions> ToStoreOptions(const attndb_store_options* options);
 Result<FindOptions> ToFindOptions(const attndb_find_options* options);

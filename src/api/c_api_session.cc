@@ -6,8 +6,11 @@
 #include <vector>
 
 #include "api/c_api_call.h"
+#include "api/c_api_convert.h"
 #include "api/c_api_json.h"
+#include "api/json_text.h"
 #include "attndb/c_api.h"
+#include "attndb/options.h"
 #include "attndb/result.h"
 #include "attndb/session.h"
 #include "attndb/stats.h"
@@ -17,10 +20,13 @@
 using attndb::Session;
 using attndb::Status;
 using attndb::internal::Call;
+using attndb::internal::JsonOf;
 using attndb::internal::NotNull;
 using attndb::internal::SessionOut;
 using attndb::internal::TextOut;
+using attndb::internal::ToDropOptions;
 using attndb::internal::ToJson;
+using attndb::internal::ToRanges;
 
 extern "C" {
 
@@ -67,10 +73,37 @@ attndb_code attndb_session_set_filter(attndb_session* session, const attndb_toke
                                       size_t num_ranges) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
-    if (num_ranges > 0) ATTNDB_RETURN_IF_ERROR(NotNull(ranges, "ranges"));
-    std::vector<attndb::TokenRange> filter;
-    for (size_t i = 0; i < num_ranges; ++i) filter.push_back({ranges[i].begin, ranges[i].end});
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<attndb::TokenRange> filter,
+                            ToRanges(ranges, num_ranges, "ranges"));
     return session->session.SetFilter(filter);
+  });
+}
+
+attndb_code attndb_session_drop_oldest(attndb_session* session, uint64_t n,
+                                       const attndb_drop_options* options) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::DropOptions drop, ToDropOptions(options));
+    return session->session.DropOldest(n, drop);
+  });
+}
+
+uint64_t attndb_session_num_dropped(const attndb_session* session) {
+  return session == nullptr ? 0 : session->session.num_dropped();
+}
+
+attndb_code attndb_session_cuts(const attndb_session* session, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
+    return TextOut(JsonOf(session->session.cuts()).dump(), json);
+  });
+}
+
+attndb_code attndb_session_rebase(attndb_session* session, int64_t position) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    return session->session.Rebase(position);
   });
 }
 

@@ -85,6 +85,7 @@ class CApiTest : public testing::Test {
     layer.num_q_heads = kQHeads;
     layer.num_kv_heads = kKvHeads;
     layer.head_dim = layer.v_head_dim = kDim;
+    layer.rope_layout = ATTNDB_ROPE_HALF;
     layers_.assign(kLayers, layer);
     c_spec_ = Sized<attndb_model_spec>();
     c_spec_.layers = layers_.data();
@@ -96,6 +97,7 @@ class CApiTest : public testing::Test {
     same.num_q_heads = kQHeads;
     same.num_kv_heads = kKvHeads;
     same.head_dim = same.v_head_dim = kDim;
+    same.rope.layout = RopeLayout::kHalf;
     spec_ = ModelSpec::Uniform(kLayers, same, DType::kFloat16, "model");
     for (uint32_t i = 0; i < kLayers; ++i) {
       k_.push_back(Random(kTokens * kKvHeads * kDim, 10 + i));
@@ -265,6 +267,31 @@ TEST_F(CApiTest, PartsMakeTheWholeAndUpdateAndAttentionAreAppendAndAttend) {
     const float* const want = expected.data() + layer * (8 * kQHeads * (kDim + 1));
     for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], want[i], 1e-5) << i;
   }
+}
+
+TEST_F(CApiTest, TheOldestTokensLeave) {
+  const UniqueSession session = Start(kTokens);
+  Step(session.get(), 0, 10);
+  EXPECT_EQ(attndb_session_num_dropped(nullptr), 0U);
+  EXPECT_EQ(attndb_session_drop_oldest(nullptr, 1, nullptr), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(attndb_session_rebase(nullptr, 1), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(attndb_session_cuts(session.get(), nullptr), ATTNDB_INVALID_ARGUMENT);
+  const attndb_token_range kept[] = {{4, 6}};
+  attndb_drop_options drop = {sizeof(drop), 0, kept, 1, 1};
+  EXPECT_EQ(attndb_session_drop_oldest(session.get(), 3, &drop), ATTNDB_OK);
+  drop.keep = nullptr;
+  EXPECT_EQ(attndb_session_drop_oldest(session.get(), 3, &drop), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_THAT(attndb_last_error(), HasSubstr("attndb_drop_options.keep"));
+  EXPECT_EQ(attndb_session_drop_oldest(session.get(), 2, nullptr), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_drop_oldest(session.get(), 90, nullptr), ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(attndb_session_num_dropped(session.get()), 5U);
+  char* cuts = nullptr;
+  ASSERT_EQ(attndb_session_cuts(session.get(), &cuts), ATTNDB_OK);
+  EXPECT_STREQ(cuts, R"([{"at":10,"dropped":[[0,5]]}])");
+  attndb_free(cuts);
+  EXPECT_EQ(attndb_session_next_position(session.get()), 10);
+  EXPECT_EQ(attndb_session_rebase(session.get(), 5), ATTNDB_OK);
+  EXPECT_EQ(attndb_session_next_position(session.get()), 5);
 }
 
 TEST_F(CApiTest, ForkCropResetAndBatch) {

@@ -213,13 +213,20 @@ Row LayerRow(std::span<const LayerExplain> layers) {
   return row;
 }
 
+std::string DroppedText(const Explain& explain) {
+  if (explain.num_dropped == 0) return "";
+  return "dropped   " + std::to_string(explain.num_dropped) + " of these tokens; " +
+         std::to_string(explain.num_moved) +
+         " in front of them stay, and are read exactly with q turned for them\n";
+}
+
 }  // namespace
 
 std::string Explain::ToText() const {
   std::string text = "plan      " + plan + "\ntokens    " + std::to_string(num_tokens) + " (" +
                      std::to_string(num_reused) + " reused, in " + std::to_string(num_segments) +
-                     " segments)\nmemory    " + Bytes(memory_bytes) + "\npredicted " +
-                     Number(predicted_us * 1e-3, 2) + " ms of attention a token\n";
+                     " segments)\n" + DroppedText(*this) + "memory    " + Bytes(memory_bytes) +
+                     "\npredicted " + Number(predicted_us * 1e-3, 2) + " ms of attention a token\n";
   if (tpot_error > 0) {
     text += "objective error " + Number(tpot_error, 3) +
             (unreachable ? ": UNREACHABLE, even this error takes longer" : " meets it") + "\n";
@@ -255,6 +262,8 @@ std::string Explain::ToJson() const {
   Json json = {{"plan", plan},
                {"num_tokens", num_tokens},
                {"num_reused", num_reused},
+               {"num_dropped", num_dropped},
+               {"num_moved", num_moved},
                {"num_segments", num_segments},
                {"memory_bytes", memory_bytes},
                {"predicted_us", predicted_us},

@@ -18,6 +18,16 @@ inline std::string DumpJson(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+inline Json JsonOf(const std::vector<Cut>& cuts) {
+  Json list = Json::array();
+  for (const Cut& cut : cuts) {
+    Json dropped = Json::array();
+    for (const TokenRange& range : cut.dropped) dropped.push_back({range.begin, range.end});
+    list.push_back({{"at", cut.at}, {"dropped", std::move(dropped)}});
+  }
+  return list;
+}
+
 inline Json JsonOf(const SessionContext& context) {
   return {{"id", static_cast<int64_t>(context.id)},
           {"name", context.name},

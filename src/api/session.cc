@@ -72,6 +72,12 @@ void Session::Reset() { handle_->InUse()->Reset(); }
 Status Session::SetFilter(std::span<const TokenRange> ranges) {
   return handle_->InUse()->SetFilter(ranges);
 }
+Status Session::DropOldest(uint64_t n, const DropOptions& options) {
+  return handle_->InUse()->DropOldest(n, options);
+}
+uint64_t Session::num_dropped() const { return handle_->InUse()->truncation().num_dropped(); }
+const std::vector<Cut>& Session::cuts() const { return handle_->InUse()->truncation().cuts(); }
+Status Session::Rebase(int64_t position) { return handle_->InUse()->Rebase(position); }
 Status Session::SetPlan(std::string_view plan) { return handle_->InUse()->SetPlan(plan); }
 Status Session::AwaitDerived(LayerId layer) { return handle_->InUse()->AwaitDerived(layer); }
 bool Session::awaits_derived(LayerId layer) const { return handle_->InUse()->AwaitsDerived(layer); }

@@ -90,6 +90,7 @@ void CallView::LoadQueries(const WorkUnit& unit, Part* part) const {
   }
   const size_t num_rows = unit.num_rows * group();
   ToHalfLayout(call_.spec.rope, call_.spec.head_dim, num_rows, k_padded_, part->q, part->spare);
+  if (call_.shift != nullptr) call_.shift->Rows(part->q, num_rows, k_padded_, part->q);
   float* turned = part->q;
   for (const Turn& turn : call_.turns) {
     turned += q_elements_max();

@@ -67,6 +67,8 @@ struct LayerCall {
   // How many of the first tokens are stored; the others are the session's tail.
   uint64_t num_stored = 0;
   TensorView q;
+  // How rows of q are turned to the positions that the keys are of; null: not at all.
+  const Turn* shift = nullptr;
   MutableTensorView out;
   float* lse = nullptr;  // [q.rows(), num_q_heads] or null; includes denominator logits.
   // [num_q_heads]: takes the tokens that the plan selects for the one row; only heads that run

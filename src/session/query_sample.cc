@@ -30,12 +30,12 @@ bool QuerySample::IsChosen(int64_t position, LayerId layer, uint32_t q_head,
   return uniform < rate_ / group_size;
 }
 
-void QuerySample::Offer(const ModelSpec& spec, LayerId layer, const TensorView& q,
-                        uint64_t tail_token, int64_t position) {
+void QuerySample::Offer(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t tail_token,
+                        int64_t position) {
   if (rate_ <= 0.0) return;
   const LayerSpec& shape = spec.layers[layer];
   uint64_t& next_token = layers_[layer].next_token;
-  const auto num_rows = static_cast<uint64_t>(q.rows());
+  const auto num_rows = static_cast<uint64_t>(q.rows.rows());
   for (uint64_t row = next_token > tail_token ? next_token - tail_token : 0; row < num_rows;
        ++row) {
     for (uint32_t head = 0; head < shape.num_q_heads; ++head) {
@@ -47,14 +47,15 @@ void QuerySample::Offer(const ModelSpec& spec, LayerId layer, const TensorView& 
   next_token = std::max(next_token, tail_token + num_rows);
 }
 
-void QuerySample::Keep(const ModelSpec& spec, LayerId layer, const TensorView& q, uint64_t row,
+void QuerySample::Keep(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t row,
                        uint32_t q_head, uint64_t tail_token) {
   const LayerSpec& shape = spec.layers[layer];
   const size_t padded = kernels::RowElements(shape.head_dim);
   scratch_.resize(2 * padded);
-  attention::LoadHeads(q, row, q_head, 1, padded, scratch_.data());
+  attention::LoadHeads(q.rows, row, q_head, 1, padded, scratch_.data());
   attention::ToHalfLayout(shape.rope, shape.head_dim, 1, padded, scratch_.data(),
                           scratch_.data() + padded);
+  if (q.shift != nullptr) q.shift->Rows(scratch_.data(), 1, padded, scratch_.data());
   storage::QueryBuffer& open = layers_[layer].heads[q_head / shape.group_size()].open;
   const size_t begin = open.q.size();
   open.q.resize(begin + layers_[layer].row_bytes);

@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "attention/turn.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
 #include "storage/kv/query_rows.h"
@@ -27,9 +28,15 @@ class QuerySample {
  public:
   QuerySample(const ModelSpec& spec, double rate);
 
-  // Offers q of `q.rows()` consecutive tokens, the first of which is token `tail_token` of the tail
-  // and has position `position`. Tokens that were offered before are ignored.
-  void Offer(const ModelSpec& spec, LayerId layer, const TensorView& q, uint64_t tail_token,
+  // Rows of q as an engine gives them, and how they are turned to the session's positions; null:
+  // not at all.
+  struct Queries {
+    TensorView rows;
+    const attention::Turn* shift = nullptr;
+  };
+  // Offers q of consecutive tokens, the first of which is token `tail_token` of the tail and has
+  // position `position`. Tokens that were offered before are ignored.
+  void Offer(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t tail_token,
              int64_t position);
 
   // Forgets the rows of tokens from `num_tail_tokens` on.
@@ -59,8 +66,8 @@ class QuerySample {
   };
 
   bool IsChosen(int64_t position, LayerId layer, uint32_t q_head, uint32_t group_size) const;
-  void Keep(const ModelSpec& spec, LayerId layer, const TensorView& q, uint64_t row,
-            uint32_t q_head, uint64_t tail_token);
+  void Keep(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t row, uint32_t q_head,
+            uint64_t tail_token);
 
   // Cuts a head's rows to those of tokens before `num_tail_tokens`.
   static void CropHead(uint64_t num_tail_tokens, uint64_t row_bytes, Head* head);

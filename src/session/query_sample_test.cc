@@ -21,10 +21,10 @@ class QuerySampleTest : public ::testing::Test {
   void Offer(QuerySample* sample, uint64_t begin, uint64_t end) {
     const std::vector<float> q =
         model_.Queries(0, std::span(tokens_).subspan(begin, end - begin), 1000 + begin);
-    sample->Offer(
-        model_.spec(), 0,
-        TensorView::Contiguous(q.data(), DType::kFloat32, static_cast<int64_t>(end - begin), 6, 32),
-        begin, static_cast<int64_t>(1000 + begin));
+    sample->Offer(model_.spec(), 0,
+                  {TensorView::Contiguous(q.data(), DType::kFloat32,
+                                          static_cast<int64_t>(end - begin), 6, 32)},
+                  begin, static_cast<int64_t>(1000 + begin));
   }
 
   // Rows of a sample that was never frozen: one piece, or none.
@@ -159,7 +159,7 @@ TEST_F(QuerySampleTest, WithoutItsFirstTokensOthersAreCountedFromThere) {
   EXPECT_EQ(FlatRows(sample, 1), expected);
   // Tokens of the tail that were offered are not taken twice.
   const std::vector<float> q = model_.Queries(0, std::span(tokens_).subspan(120, 180), 1120);
-  sample.Offer(model_.spec(), 0, TensorView::Contiguous(q.data(), DType::kFloat32, 180, 6, 32), 0,
+  sample.Offer(model_.spec(), 0, {TensorView::Contiguous(q.data(), DType::kFloat32, 180, 6, 32)}, 0,
                1120);
   EXPECT_EQ(FlatRows(sample, 1), expected);
   sample.DropFirst(500);

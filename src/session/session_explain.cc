@@ -144,6 +144,8 @@ attndb::Explain SessionImpl::Explain() const {
   explain.plan = plan_.ToString();
   explain.num_tokens = num_tokens();
   explain.num_reused = chain_.num_tokens();
+  explain.num_dropped = truncation_.num_dropped();
+  explain.num_moved = truncation_.num_moved();
   explain.num_segments = entries().size();
   explain.memory_bytes = memory_bytes();
   explain.contexts = chain_.contexts();

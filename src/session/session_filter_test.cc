@@ -330,7 +330,7 @@ TEST_F(SessionFilterTest, BadFiltersAreNamedAndChangeNothing) {
   EXPECT_THAT(session.Attend(0, test::ViewOf(q, spec.num_q_heads, spec.head_dim),
                              MutableTensorView::Contiguous(out.data(), DType::kFloat32, 2,
                                                            spec.num_q_heads, spec.v_head_dim)),
-              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("0 tokens were appended")));
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("only the newest 0 tokens")));
   // Nothing is left once the only range was cropped away.
   ATTNDB_ASSERT_OK(session.SetFilter(Ranges{{500, 510}}));
   ATTNDB_ASSERT_OK(session.Crop(400));

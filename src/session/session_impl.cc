@@ -46,6 +46,8 @@ SessionImpl::SessionImpl(SessionSeed seed)
       chain_(std::move(seed.chain)),
       tail_(shape_, parts_.budget),
       query_sample_(spec_, settings_.query_sample),
+      truncation_(std::move(seed.cuts)),
+      turns_(std::move(seed.turns)),
       stats_(spec_.num_layers()),
       runner_(parts_.operators->MakeOperators(), parts_.scratch),
       rows_(parts_.make_rows()) {
@@ -55,6 +57,7 @@ SessionImpl::SessionImpl(SessionSeed seed)
     stats_[layer].last_heads.resize(spec_.layers[layer].num_kv_heads);
     stats_[layer].all_heads.resize(spec_.layers[layer].num_kv_heads);
   }
+  FollowTruncation();
   const auto statistics = host_->FindLearned(chain_.context());
   if (statistics && learned_.learns()) learned_.Restore(*statistics);
   host_->SessionOpened();
@@ -138,7 +141,9 @@ Status SessionImpl::WriteRows(LayerId layer, const TensorView& view, bool is_key
   const auto dim = static_cast<size_t>(view.dim());
   const size_t padded = kernels::RowElements(dim);
   const bool permute = is_key && shape.rope.layout == RopeLayout::kInterleaved;
-  const bool plain = view.strides[2] == 1 && view.strides[0] >= view.dim() && !permute;
+  const attention::Turn* const shift = is_key ? ShiftOf(layer) : nullptr;
+  const bool plain =
+      view.strides[2] == 1 && view.strides[0] >= view.dim() && !permute && shift == nullptr;
   for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
     std::byte* const to = is_key ? piece.k(head) : piece.v(head);
     kernels::ConvertReport report;
@@ -156,6 +161,7 @@ Status SessionImpl::WriteRows(LayerId layer, const TensorView& view, bool is_key
         attention::ToHalfLayout(shape.rope, shape.head_dim, piece.num_rows, padded, rows,
                                 rows + piece.num_rows * padded);
       }
+      if (shift != nullptr) shift->Rows(rows, piece.num_rows, padded, rows);
       report = kernels::ConvertRows(DType::kFloat32, rows, padded, spec_.kv_dtype, to, padded,
                                     piece.num_rows, padded, padded);
     }
@@ -204,11 +210,11 @@ Status SessionImpl::CheckAttend(LayerId layer, const TensorView& q,
                                    std::to_string(LayerTokens(layer)) + " tokens");
   }
   // Rows see one another: all but the first must be of tokens that are not hidden.
-  if (filter_.hides() && filter_.end() + static_cast<uint64_t>(q.rows()) > LayerTokens(layer) + 1) {
+  if (SeenFrom() + static_cast<uint64_t>(q.rows()) > LayerTokens(layer) + 1) {
     return Status::FailedPrecondition(
-        LayerText(layer) + ": q has " + std::to_string(q.rows()) + " rows, but only " +
-        std::to_string(LayerTokens(layer) - filter_.end()) +
-        " tokens were appended since the filter was set; clear it, or append first");
+        LayerText(layer) + ": q has " + std::to_string(q.rows()) + " rows, but only the newest " +
+        std::to_string(LayerTokens(layer) - SeenFrom()) +
+        " tokens have none before them that is hidden by the filter or has left; append first");
   }
   if (NumSeen(layer) == 0) {
     return Status::FailedPrecondition(LayerText(layer) + ": the filter leaves no token");
@@ -253,18 +259,20 @@ Status SessionImpl::BeginCall(LayerId layer, const TensorView& q, const MutableT
 }
 
 void SessionImpl::SampleQueries(LayerId layer, const TensorView& q, uint64_t first_token) {
-  query_sample_.Offer(spec_, layer, q, first_token - chain_.num_tokens(),
+  query_sample_.Offer(spec_, layer, {q, ShiftOf(layer)}, first_token - chain_.num_tokens(),
                       chain_.PositionAfter(first_token));
 }
 
 void SessionImpl::ListParts() {
   parts_of_runs_.clear();
+  reads_run_.assign(rows_->run_tokens().size(), 0);
   uint64_t begin = 0;
   for (uint32_t run = 0; run < rows_->run_tokens().size(); ++run) {
     const uint64_t first_row = FirstRow(run);
     const uint64_t end = begin + rows_->run_tokens()[run] - first_row;
-    filter_.ForEachSeen({begin, end}, [&](TokenRange seen) {
-      parts_of_runs_.push_back({run, first_row + seen.begin - begin, seen.end - seen.begin});
+    ForEachSeen({begin, end}, [&](TokenRange seen, uint32_t turn) {
+      parts_of_runs_.push_back({run, first_row + seen.begin - begin, seen.end - seen.begin, turn});
+      if (turn == 0) reads_run_[run] = 1;
     });
     begin = end;
   }
@@ -282,10 +290,13 @@ void SessionImpl::ListRuns(LayerId layer, storage::ChainSource* rows) const {
 // be held, rows come first. Else they come when they are asked for.
 Status SessionImpl::HoldRows() {
   if (!execution_.plan.Chooses() || execution_.all_full) return Status::Ok();
-  Status status = rows_->BringAll();
-  if (status.ok()) return status;
-  ReportFailure(rows_.get());
-  return Fail(std::move(status));
+  for (const attention::RunPart& part : parts_of_runs_) {
+    Status status = rows_->BringRun(part.run);
+    if (status.ok()) continue;
+    ReportFailure(rows_.get());
+    return Fail(std::move(status));
+  }
+  return Status::Ok();
 }
 
 void SessionImpl::ReportFailure(storage::ChainSource* rows) const {
@@ -432,7 +443,7 @@ Result<std::vector<CriticalTokens>> SessionImpl::Search(LayerId layer, const Ten
   ATTNDB_RETURN_IF_ERROR(status);
   for (CriticalTokens& of_head : found) {
     for (uint32_t& token : of_head.tokens) {
-      token = static_cast<uint32_t>(filter_.SeenToken(token));
+      token = static_cast<uint32_t>(SeenToken(token));
     }
   }
   return found;
@@ -453,6 +464,7 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
     store_under_way_->tokens.resize(num_tokens);
   }
   filter_.Crop(num_tokens);
+  truncation_.Crop(num_tokens);
   if (num_tokens <= filtered_from_) filtered_from_ = kNever;
   query_sample_.Crop(num_tail);
   if (num_chain < chain_.num_tokens()) {
@@ -461,17 +473,20 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
   }
   next_layer_ = 0;
   failed_ = false;
+  FollowTruncation();
   return Status::Ok();
 }
 
 Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
-  auto fork = std::make_unique<SessionImpl>(SessionSeed{
-      host_, tenant_, spec_, shape_, plan_, chain_.Fork(host_->Hold(chain_.context()))});
+  auto fork = std::make_unique<SessionImpl>(SessionSeed{host_, tenant_, spec_, shape_, plan_,
+                                                        chain_.Fork(host_->Hold(chain_.context())),
+                                                        truncation_.cuts(), turns_});
   fork->tail_ = tail_.Fork();
   fork->blocks_ = WholeBlocks();
   fork->filter_ = filter_;
   fork->filtered_from_ = filtered_from_;
+  fork->position_shift_ = position_shift_;
   fork->query_sample_ = query_sample_;
   fork->learned_.Restore(learned_.layers());
   return fork;
@@ -482,6 +497,8 @@ void SessionImpl::Reset() {
   CropBlocks(0);
   filter_ = {};
   filtered_from_ = kNever;
+  truncation_ = {};
+  position_shift_ = 0;
   query_sample_.Crop(0);
   chain_.Reset();
   ++runs_version_;
@@ -558,6 +575,7 @@ Result<SessionSnapshot> SessionImpl::Snapshot(std::span<const TokenId> tokens) {
       chain_.context(),
       entries(),
       chain_.num_tokens(),
+      truncation_.cuts(),
       std::make_shared<storage::TailSnapshot>(
           tail_.Fork(), std::vector<TokenId>(tail.begin(), tail.end()), query_sample_.Freeze())};
 }
@@ -620,7 +638,9 @@ attention::LayerCall SessionImpl::DescribeCall(LayerId layer) const {
   call.kv_dtype = spec_.kv_dtype;
   call.plan = plan_.ForLayer(layer);
   call.num_tokens = NumSeen(layer);
-  call.num_stored = filter_.NumSeen({0, chain_.num_tokens()});
+  call.num_stored = NumSeen({0, chain_.num_tokens()});
+  if (turns_) call.turns = turns_->TurnsOf(layer);
+  call.shift = ShiftOf(layer);
   call.dense_query_tokens = settings_.dense_query_tokens;
   call.q.shape[0] = 1;
   return call;

@@ -10,6 +10,7 @@
 #ifndef ATTNDB_SESSION_SESSION_IMPL_H_
 #define ATTNDB_SESSION_SESSION_IMPL_H_
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <memory>
@@ -37,6 +38,8 @@
 #include "session/session_chain.h"
 #include "session/session_host.h"
 #include "session/token_filter.h"
+#include "session/truncation.h"
+#include "session/turn_tables.h"
 #include "storage/kv/chain_entry.h"
 #include "storage/kv/chain_source.h"
 #include "storage/kv/kv_tail.h"
@@ -54,6 +57,9 @@ struct SessionSeed {
   std::shared_ptr<const storage::KvShape> shape;
   planner::Plan plan;
   SessionChain::Contents chain;
+  std::vector<Cut> cuts;  // Those of the chain's history.
+  // How rows are turned to other positions. REQUIRES: there are some if there are cuts.
+  std::optional<TurnTables> turns;
 };
 
 // What a Store takes of a session: its chain, and its tail as it is now, for a new segment.
@@ -64,6 +70,7 @@ struct SessionSnapshot {
   ContextId base = ContextId::kNone;
   std::vector<ChainEntry> chain;
   uint64_t num_stored = 0;  // Tokens of the chain.
+  std::vector<Cut> cuts;
   std::shared_ptr<storage::SegmentSource> tail;
 };
 
@@ -94,6 +101,8 @@ class SessionImpl {
   Result<std::unique_ptr<SessionImpl>> Fork();
   void Reset();
   Status SetFilter(std::span<const TokenRange> ranges);
+  Status DropOldest(uint64_t n, const DropOptions& options);
+  Status Rebase(int64_t position);
   Status SetPlan(std::string_view text);
   Status AwaitDerived(LayerId layer);
   bool AwaitsDerived(LayerId layer) const;
@@ -104,7 +113,8 @@ class SessionImpl {
   // What is durable of it.
   const SessionChain& chain() const { return chain_; }
   uint64_t num_tokens() const { return chain_.num_tokens() + tail_.num_tokens(); }
-  int64_t next_position() const { return chain_.PositionAfter(num_tokens()); }
+  int64_t next_position() const { return chain_.PositionAfter(num_tokens()) - position_shift_; }
+  const Truncation& truncation() const { return truncation_; }
   uint64_t memory_bytes() const { return tail_.memory_bytes() + chain_.resident_bytes(); }
   bool BelongsTo(const SessionHost* host, std::string_view tenant) const {
     return host_.get() == host && tenant_ == tenant;
@@ -189,8 +199,26 @@ class SessionImpl {
     return run < entries().size() ? entries()[run].first_token : 0;
   }
   const std::vector<ChainEntry>& entries() const { return chain_.entries(); }
-  // Number of the layer's tokens that the filter does not hide.
-  uint64_t NumSeen(LayerId layer) const { return filter_.NumSeen({0, LayerTokens(layer)}); }
+  // Calls f(range, turn) for the parts of `tokens` that calls attend to: those that the filter does
+  // not hide and that have not left. turn: as Truncation::ForEachKept.
+  template <typename F>
+  void ForEachSeen(TokenRange tokens, const F& f) const {
+    filter_.ForEachSeen(tokens, [&](TokenRange part) { truncation_.ForEachKept(part, f); });
+  }
+  uint64_t NumSeen(TokenRange tokens) const;
+  uint64_t NumSeen(LayerId layer) const { return NumSeen({0, LayerTokens(layer)}); }
+  // Index of the i-th token that is seen. REQUIRES: there is one.
+  uint64_t SeenToken(uint64_t i) const;
+  // Tokens from here on are all seen.
+  uint64_t SeenFrom() const { return std::max(filter_.end(), truncation_.end()); }
+  // Makes the turn tables if there are none. Errors: as TurnTables::Of.
+  Status MakeTurns();
+  // Tells the turn tables what has left.
+  void FollowTruncation();
+  // How q and k of the layer are turned as they come in; null: not at all.
+  const attention::Turn* ShiftOf(LayerId layer) const {
+    return position_shift_ == 0 ? nullptr : turns_->ShiftOf(layer);
+  }
   // The run's objects of the kind if they are ready; else null, and they are asked for.
   derived::LayerObjectsPtr GetObjects(uint64_t run, const derived::Kind& kind, LayerId layer) const;
   derived::Lanes::AddedPtr JobOf(uint64_t run, const derived::Kind& kind, LayerId layer) const;
@@ -215,7 +243,7 @@ class SessionImpl {
   // Lists the rows of the layer's segments and of the tail, each run from its first row on. Reads
   // none of them.
   void ListRuns(LayerId layer, storage::ChainSource* rows) const;
-  // Lists the parts of rows_'s runs that the filter leaves.
+  // Lists the parts of rows_'s runs that are seen.
   void ListParts();
   // Asks for the planes that the plan would read and that are not ready.
   void AskForPlanes(LayerId layer);
@@ -258,7 +286,7 @@ class SessionImpl {
   // Collects the indexes of the derived runs, if the plan's index finds keys.
   void CollectIndexes(LayerId layer, const attention::LayerCall& call);
   void EndCall(LayerId layer);
-  // Holds rows in memory where derived objects will be held as well.
+  // Holds the rows of the call's parts in memory where derived objects will be held as well.
   Status HoldRows();
   // Tells the host that rows could not be read.
   void ReportFailure(storage::ChainSource* rows) const;
@@ -315,6 +343,10 @@ class SessionImpl {
   // The first token that was appended while a filter hid others: its K and V, and those after it,
   // are not those of the whole prompt.
   uint64_t filtered_from_ = kNever;
+  Truncation truncation_;
+  std::optional<TurnTables> turns_;  // There are some if something has left, or after Rebase.
+  // By how much the session's positions are beyond those that the engine gives.
+  int64_t position_shift_ = 0;
 
   std::optional<StoreUnderWay> store_under_way_;
 
@@ -343,6 +375,8 @@ class SessionImpl {
   std::vector<derived::LayerObjectsPtr> layer_rankings_;  // [segment of the chain]
   const std::unique_ptr<storage::ChainSource> rows_;
   std::vector<attention::RunPart> parts_of_runs_;
+  // [run]: calls read rows or derived objects of it, for tokens that stand where they were.
+  std::vector<uint8_t> reads_run_;
   std::vector<const index::KeyEstimates*> estimates_;  // [kv head][part], or empty: none are read.
   std::vector<const kernels::ValuePlanesView*> values_;  // Likewise.
   std::vector<const kernels::ValueMeansView*> means_;    // Likewise.

@@ -19,7 +19,8 @@ void ListByRun(const attention::LayerCall& call,
   list->clear();
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
     for (const attention::RunPart& part : call.parts) {
-      const bool has = part.run < objects.size() && objects[part.run] != nullptr;
+      // Of tokens that stand elsewhere than their keys say, all rows are read.
+      const bool has = part.turn == 0 && part.run < objects.size() && objects[part.run] != nullptr;
       list->push_back(has ? objects[part.run]->head(head).*value : nullptr);
     }
   }
@@ -64,14 +65,14 @@ void SessionImpl::FindFacts(LayerId layer, std::span<const derived::KindSet> rea
     };
     planner::RunFacts& run = facts->runs.emplace_back();
     tokens = {tokens.end, tokens.end + TokensUsed(i)};
-    run.num_tokens = filter_.NumSeen(tokens);
+    run.num_tokens = NumSeen(tokens);
     run.may_have_planes = planes.MayHave(of.num_tokens());
     run.has_planes = is_ready(planes);
     for (size_t id = 0; id < indexes.size(); ++id) {
       if (finders[id] != nullptr && is_ready(*finders[id])) run.indexes |= 1u << id;
     }
   }
-  facts->runs.push_back({.num_tokens = filter_.NumSeen({tokens.end, LayerTokens(layer)})});
+  facts->runs.push_back({.num_tokens = NumSeen({tokens.end, LayerTokens(layer)})});
   facts->non_finite.clear();
   for (uint32_t head = 0; head < spec_.layers[layer].num_kv_heads; ++head) {
     facts->non_finite.push_back(IsNonFinite(layer, head));
@@ -84,7 +85,7 @@ planner::ChainFacts SessionImpl::ChainOf(LayerId layer) const {
   planner::ChainFacts chain;
   chain.num_tokens = NumSeen(layer);
   chain.num_stored = chain_.num_tokens();
-  chain.num_stored_seen = filter_.NumSeen({0, chain_.num_tokens()});
+  chain.num_stored_seen = NumSeen({0, chain_.num_tokens()});
   chain.num_filtered = LayerTokens(layer) - chain.num_tokens;
   for (const ChainEntry& entry : entries()) {
     chain.num_hidden += entry.segment->num_tokens() - entry.num_tokens_used;
@@ -205,9 +206,10 @@ void SessionImpl::CollectEstimates(LayerId layer, const attention::LayerCall& ca
   for (uint64_t i = 0; i < NumDerivedRuns(layer); ++i) {
     // A draw by an index has estimates of its own.
     const bool has_index = i < layer_indexes_.size() && layer_indexes_[i] != nullptr;
-    planes_.push_back(has_index && !any_scans ? nullptr : GetObjects(i, kind, layer));
+    const bool reads = reads_run_[i] != 0 && !(has_index && !any_scans);
+    planes_.push_back(reads ? GetObjects(i, kind, layer) : nullptr);
     // What was built in memory may have made room since.
-    if (facts_.runs[i].has_planes && planes_.back() == nullptr) ready_[layer] = {};
+    if (reads && facts_.runs[i].has_planes && planes_.back() == nullptr) ready_[layer] = {};
   }
   ListByRun(call, planes_, &derived::Head::estimates, &estimates_);
 }
@@ -242,7 +244,7 @@ void SessionImpl::CollectRankings(LayerId layer, const attention::LayerCall& cal
   if (!call.plan.HasStatic() || !attention::ReasonForFull(call).empty()) return;
   const derived::Kind& kind = parts_.kinds->ForUse(derived::kStaticPrefill);
   for (uint64_t run = 0; run < entries().size(); ++run) {
-    layer_rankings_.push_back(GetObjects(run, kind, layer));
+    layer_rankings_.push_back(reads_run_[run] != 0 ? GetObjects(run, kind, layer) : nullptr);
   }
   ListByRun(call, layer_rankings_, &derived::Head::ranking, &rankings_);
 }
@@ -255,7 +257,8 @@ void SessionImpl::CollectIndexes(LayerId layer, const attention::LayerCall& call
   const derived::Kind& kind = parts_.kinds->ForUse(call.plan.FindsBy());
   CollectObjects(layer, kind, &layer_indexes_);
   for (uint64_t i = 0; i < layer_indexes_.size(); ++i) {
-    if (layer_indexes_[i] == nullptr && kind.MayHave(DerivedRun(i).num_tokens())) {
+    if (reads_run_[i] != 0 && layer_indexes_[i] == nullptr &&
+        kind.MayHave(DerivedRun(i).num_tokens())) {
       lacks_index_ = true;
     }
   }

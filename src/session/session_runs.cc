@@ -110,7 +110,8 @@ void SessionImpl::AskForPlanes(LayerId layer) {
   const uint64_t num_runs = NumDerivedRuns(layer);
   for (uint64_t i = 0; i < num_runs; ++i) {
     const planner::RunFacts& run = facts_.runs[i];
-    if (run.may_have_planes && !run.has_planes) (void)GetObjects(i, planes, layer);
+    if (reads_run_[i] == 0 || !run.may_have_planes || run.has_planes) continue;
+    (void)GetObjects(i, planes, layer);
   }
 }
 
@@ -160,7 +161,7 @@ void SessionImpl::CollectObjects(LayerId layer, const derived::Kind& kind,
                                  std::vector<derived::LayerObjectsPtr>* objects) {
   const uint64_t num_runs = NumDerivedRuns(layer);
   for (uint64_t run = 0; run < num_runs; ++run) {
-    objects->push_back(GetObjects(run, kind, layer));
+    objects->push_back(reads_run_[run] != 0 ? GetObjects(run, kind, layer) : nullptr);
   }
 }
 

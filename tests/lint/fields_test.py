@@ -30,8 +30,10 @@ FILES = {
     "cli": ("cli/common/context_text.cc", "cli/common/found_text.cc", "cli/commands/build.cc",
             "cli/commands/verify.cc"),
     "c": ("src/api/c_api_convert.cc",),
-    "binding": ("python/src/db_binding.cc", "python/src/simulate_binding.cc"),
-    "keywords": ("python/attndb/_db.py", "python/attndb/_simulate.py"),
+    "binding": ("python/src/db_binding.cc", "python/src/session_binding.cc",
+                "python/src/simulate_binding.cc"),
+    "keywords": ("python/attndb/_db.py", "python/attndb/_session.py",
+                 "python/attndb/_simulate.py"),
 }
 RESULTS = ("json", "dicts", "dataclasses", "cli")  # The other places have options.
 
@@ -39,11 +41,11 @@ RESULTS = ("json", "dicts", "dataclasses", "cli")  # The other places have optio
 QUESTION = ("FindHead", "FindQuery")
 C_STRUCTS = {"DBOptions": "attndb_db_options", "SessionOptions": "attndb_session_options",
              "StoreOptions": "attndb_store_options", "FindOptions": "attndb_find_options",
-             "CompactOptions": "attndb_compact_options"}
+             "CompactOptions": "attndb_compact_options", "DropOptions": "attndb_drop_options"}
 PYTHON_CALLS = {"DBOptions": ("open",), "SessionOptions": ("create_session",),
                 "StoreOptions": ("store", "store_async"), "FindOptions": ("find",),
                 "VerifyOptions": ("verify",), "CompactOptions": ("compact",),
-                "BuildOptions": ("build",), "WaitOptions": ("wait_for_background",),
+                "BuildOptions": ("build",), "DropOptions": ("drop_oldest",), "WaitOptions": ("wait_for_background",),
                 "SimulateOptions": ("simulate",)}
 PYTHON_CLASSES = {"DBStats": "Stats"}
 
@@ -64,6 +66,8 @@ OTHER_NAMES = {
         "DBOptions.measure_machine": ("fixed_prices",),
         "SessionOptions.reuse": ("no_reuse",),
         "StoreOptions.ttl": ("has_ttl", "ttl_seconds"),
+        "DropOptions.keep": ("keep", "num_keep"),
+        "DropOptions.sink": ("no_sink",),
         "FindOptions.contexts": ("contexts", "num_contexts"),
     },
     "binding": {},

@@ -333,6 +333,45 @@ def test_sessions_close_by_call_by_with_and_by_the_collector(
         assert db.stats().num_sessions == 0
 
 
+def test_the_oldest_leave_and_what_stays_is_moved_together(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, 0, 60)
+    session.drop_oldest(30, keep_first=2, keep=[(10, 13)])
+    assert session.cuts == (attndb.Cut(60, ((2, 10), (13, 35))),)
+    assert (session.num_dropped, session.num_tokens, session.next_position) == (30, 60, 60)
+    kept, _ = db.create_session(spec, steps.ids, reuse=False)
+    rows = np.r_[0:2, 10:13, 35:60]
+    keys = steps.k[0, rows].astype(np.float64)
+    rope = spec.layers[0].rope
+    for i, token in enumerate(rows):
+        keys[i] = turned(keys[i], rope, float(30 if token < 2 else 22 if token < 13 else 0))
+    kept.append(0, keys.astype(np.float32), steps.v[0, rows])
+    q = steps.q[0, 59:60]
+    np.testing.assert_allclose(session.attend(0, q), kept.attend(0, q), rtol=0, atol=2e-3)
+    assert session.explain().num_dropped == 30
+    assert session.explain().num_moved == 5
+    session.rebase(7)
+    assert session.next_position == 7
+    with pytest.raises(attndb.InvalidArgumentError, match="n is 99, but only 27"):
+        session.drop_oldest(99, keep_first=2)
+    session.crop(59)
+    assert session.cuts == ()
+
+
+def turned(rows: np.ndarray, rope: attndb.Rope, positions: float) -> np.ndarray:
+    """Rows [heads, head_dim] in RoPE layout half or interleaved, at later positions."""
+    pairs = rows.shape[-1] // 2
+    angles = positions * rope.base ** (-np.arange(pairs) / pairs)
+    halves = rope.layout == "half"
+    a, b = (
+        (rows[..., :pairs], rows[..., pairs:]) if halves else (rows[..., 0::2], rows[..., 1::2])
+    )
+    x, y = a * np.cos(angles) - b * np.sin(angles), a * np.sin(angles) + b * np.cos(angles)
+    return np.concatenate([x, y], -1) if halves else np.stack([x, y], -1).reshape(rows.shape)
+
+
 def test_a_filter_hides_all_but_its_ranges(
     db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
 ) -> None:

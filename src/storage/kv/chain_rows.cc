@@ -77,12 +77,9 @@ const void* ChainRows::Resident(const Strip& strip) const {
   return heads[strip.kv_head].At(strip.part);
 }
 
-Status ChainRows::BringAll() {
-  for (size_t i = 0; i < run_tokens_.size(); ++i) {
-    if (runs_[i]->heads.load(std::memory_order_relaxed) != nullptr) continue;
-    ATTNDB_RETURN_IF_ERROR(Bring(runs_[i].get()).status());
-  }
-  return Status::Ok();
+Status ChainRows::BringRun(uint32_t run) {
+  if (runs_[run]->heads.load(std::memory_order_relaxed) != nullptr) return Status::Ok();
+  return Bring(runs_[run].get()).status();
 }
 
 // The segment sees to it that of several threads one reads.

@@ -31,7 +31,7 @@ class ChainRows final : public ChainSource {
   void AddRun(std::span<const KvRows> heads);
 
   std::span<const uint64_t> run_tokens() const override { return run_tokens_; }
-  Status BringAll() override ATTNDB_EXCLUDES(mutex_);
+  Status BringRun(uint32_t run) override ATTNDB_EXCLUDES(mutex_);
   Status Acquire(RowLease* lease) const override ATTNDB_EXCLUDES(mutex_);
   const void* Resident(const Strip& strip) const override;
   std::optional<Failure> TakeFailure() override ATTNDB_EXCLUDES(mutex_);

@@ -66,8 +66,8 @@ class ChainSource : public RowSource {
 
   // Number of tokens of each run.
   virtual std::span<const uint64_t> run_tokens() const = 0;
-  // Reads all of the runs into memory, if the source reads them there. Errors: those of reading.
-  virtual Status BringAll() = 0;
+  // Reads all of a run into memory, if the source reads runs there. Errors: those of reading.
+  virtual Status BringRun(uint32_t run) = 0;
   // The first segment since Reset that could not be read, with the error; each failure is given
   // once.
   virtual std::optional<Failure> TakeFailure() = 0;
