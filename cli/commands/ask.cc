@@ -70,8 +70,7 @@ class AskCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(const std::string question, QuestionOrStdin(question_));
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse());
-    ATTNDB_ASSIGN_OR_RETURN(const DType kv_dtype, KvDTypeOf(env, db, contexts_));
-    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype));
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, OpenModelFor(env, model_, db, contexts_));
     std::vector<std::string> contexts = contexts_;
     if (find_ > 0) {
       ATTNDB_ASSIGN_OR_RETURN(contexts, BestContexts(env, &engine, db, question, contexts_, find_));

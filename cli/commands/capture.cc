@@ -32,9 +32,6 @@ class CaptureCommand : public Command {
     flags->Add({"--queries", "N", "Keep q of the last N tokens (default: all)"}, &num_queries_,
                uint64_t{0}, UINT64_MAX);
     flags->Add({"--kv-dtype", "TYPE", "K and V: f16 (default), bf16 or f32"}, &kv_dtype_);
-    flags->Add({"--rope-scaling", "KIND:FACTOR",
-                "Stretch positions: linear:4, yarn:4 (default: as the model file says)"},
-               &rope_scaling_);
     flags->Add({"--plan", "TEXT", "How each token attends, in prefill too (default: full)"},
                &plan_);
     flags->Group("Text");
@@ -46,11 +43,8 @@ class CaptureCommand : public Command {
 
   Result<ExitCode> Run(Environment* env) override {
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file_));
-    llama::EngineOptions engine_options;
-    engine_options.kv_dtype = kv_dtype_;
-    ATTNDB_ASSIGN_OR_RETURN(engine_options.rope_scaling, ParseRopeScaling(rope_scaling_));
     const InterruptScope interrupt;
-    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, engine_options));
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype_));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, Tokens(engine, text));
     CaptureOptions options;
     if (!layers_.empty()) {
@@ -113,7 +107,6 @@ class CaptureCommand : public Command {
   uint64_t num_tokens_ = UINT64_MAX;
   uint64_t num_queries_ = UINT64_MAX;
   DType kv_dtype_ = DType::kFloat16;
-  std::string rope_scaling_ = "model";
   std::string plan_ = "full";
   bool ids_ = false;
   std::string system_;

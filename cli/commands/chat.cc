@@ -114,7 +114,7 @@ class ChatCommand : public Command {
     if (!earlier && context_.empty()) return db.Describe(name).status();
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo base,
                             earlier ? Result<ContextInfo>(*earlier) : db.Describe(context_));
-    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, base.kv_dtype));
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.OpenFor(env, base));
     Dialogue::Options options;
     options.name = name;
     options.plan = plan_.text();

@@ -44,8 +44,7 @@ class ExplainCommand : public Command {
 
  private:
   Result<ExitCode> ExplainPlan(Environment* env, const DB& db) const {
-    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
-    ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, model_.Open(env, info.kv_dtype));
+    ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, OpenEngine(env, db));
     ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(context_));
     tokens.push_back(0);  // The token that the engine would run.
     SessionOptions how;
@@ -59,17 +58,18 @@ class ExplainCommand : public Command {
     return ExitCode::kOk;
   }
 
+  Result<LlamaEngine> OpenEngine(Environment* env, const DB& db) const {
+    if (context_.empty()) return model_.Open(env, DType::kFloat16);
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
+    return model_.OpenFor(env, info);
+  }
+
   Result<ExitCode> ExplainPrompt(Environment* env, const DB& db) const {
     std::string text = prompt_;
     if (!file_.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(text, ReadText(file_));
     }
-    DType kv_dtype = DType::kFloat16;
-    if (!context_.empty()) {
-      ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
-      kv_dtype = info.kv_dtype;
-    }
-    ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, model_.Open(env, kv_dtype));
+    ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, OpenEngine(env, db));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                             DocumentTokens(engine, raw_, system_, text));
     SessionOptions how;

@@ -35,8 +35,7 @@ class FindCommand : public Command {
     db_options.num_threads = 0;
     // Reading only: looking for something in a context is not using it.
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading(db_options));
-    ATTNDB_ASSIGN_OR_RETURN(const DType kv_dtype, KvDTypeOf(env, db, options_.contexts));
-    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype));
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, OpenModelFor(env, model_, db, options_.contexts));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<FindHead> heads, FindingHeads(env, &engine));
 
     FindTimes times;

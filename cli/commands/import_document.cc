@@ -13,6 +13,7 @@
 #include "cli/common/progress.h"
 #include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"
+#include "cli/common/trained_length.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -129,11 +130,14 @@ class ModelDocumentImport : public DocumentImport {
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
     if (text.empty()) return Status::InvalidArgument("'" + file + "' is empty");
     const InterruptScope interrupt;
-    // The model first: what is no model must not leave a store behind.
+    // The model and the text first: what is refused must not leave a store behind.
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype_));
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true, target->db_options()));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                             DocumentTokens(engine, raw_, system_, text));
+    ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine.info(), engine.options().rope_scaling,
+                                              file == "-" ? "the text" : "'" + file + "'",
+                                              tokens.size()));
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true, target->db_options()));
     ATTNDB_ASSIGN_OR_RETURN(
         const std::optional<ContextInfo> imported,
         ImportTarget::FindImported(db, engine.spec(), tokens, /*first_position=*/0));

@@ -157,22 +157,6 @@ Status Capture(LlamaEngine* engine, std::span<const TokenId> tokens, const Captu
   return WriteLayers(start.session, contents, queries, &writer);
 }
 
-Result<llama::RopeScaling> ParseRopeScaling(std::string_view text) {
-  llama::RopeScaling scaling;
-  if (text == "model") return scaling;
-  const size_t colon = text.find(':');
-  const std::string_view kind = text.substr(0, colon);
-  const std::optional<float> factor =
-      colon == std::string_view::npos ? std::nullopt : ParseNumber<float>(text.substr(colon + 1));
-  if (!factor || !(*factor >= 1.0F) || (kind != "linear" && kind != "yarn")) {
-    return Status::InvalidArgument("RoPE scaling '" + std::string(text) +
-                                   "', expected linear:FACTOR or yarn:FACTOR with a factor from 1");
-  }
-  scaling.kind = kind == "yarn" ? llama::RopeScalingKind::kYarn : llama::RopeScalingKind::kLinear;
-  scaling.factor = *factor;
-  return scaling;
-}
-
 Result<std::vector<TokenId>> ParseTokenIds(std::string_view text) {
   constexpr std::string_view kBetween = " \t\r\n,";
   std::vector<TokenId> tokens;

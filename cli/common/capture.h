@@ -35,9 +35,6 @@ struct CaptureOptions {
 Status Capture(llama::LlamaEngine* engine, std::span<const TokenId> tokens,
                const CaptureOptions& options, const std::string& path);
 
-// "linear:4", "yarn:2.5"; "model" for what the model file says.
-Result<llama::RopeScaling> ParseRopeScaling(std::string_view text);
-
 // Ids of at least 0 with spaces, commas or lines between.
 Result<std::vector<TokenId>> ParseTokenIds(std::string_view text);
 

@@ -1,4 +1,4 @@
-// Goal:   what a user writes about scalings and token ids is understood or refused by name.
+// Goal:   what a user writes as token ids is understood or refused by name.
 #include "cli/common/capture.h"
 
 #include <gmock/gmock.h>
@@ -10,19 +10,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-TEST(ParseRopeScalingTest, AKindAndAFactor) {
-  EXPECT_EQ(ParseRopeScaling("model")->kind, llama::RopeScalingKind::kModel);
-  EXPECT_EQ(ParseRopeScaling("linear:4")->kind, llama::RopeScalingKind::kLinear);
-  EXPECT_EQ(ParseRopeScaling("yarn:2.5")->kind, llama::RopeScalingKind::kYarn);
-  EXPECT_EQ(ParseRopeScaling("yarn:2.5")->factor, 2.5F);
-  for (const char* text : {"", "yarn", "yarn:", "yarn:0.5", "yarn:-4", "yarn:x", "ntk:4", "4",
-                           "linear:nan", "linear:4x"}) {
-    const auto scaling = ParseRopeScaling(text);
-    ASSERT_FALSE(scaling.ok()) << text;
-    EXPECT_THAT(scaling.status().message(), HasSubstr("expected linear:FACTOR or yarn:FACTOR"));
-  }
-}
 
 TEST(ParseTokenIdsTest, AnythingMayStandBetween) {
   EXPECT_THAT(*ParseTokenIds("1 2,3\n4,\t5\r\n"), ElementsAre(1, 2, 3, 4, 5));

@@ -91,6 +91,7 @@ Json ToJson(const ContextInfo& context) {
                {"kv_dtype", DTypeName(context.kv_dtype)},
                {"fingerprint", FingerprintText(context.fingerprint)},
                {"num_layers", context.num_layers},
+               {"rope_scaling", context.rope_scaling},
                {"non_finite_heads", context.non_finite_heads}};
   if (!context.segments.empty()) json["segments"] = std::move(segments);
   return json;
@@ -134,6 +135,7 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
   if (context.first_position != 0) {
     pairs.emplace_back("first position", std::to_string(context.first_position));
   }
+  if (!context.rope_scaling.empty()) pairs.emplace_back("RoPE scaling", context.rope_scaling);
   if (context.damaged) pairs.emplace_back("state", "DAMAGED: it is not served");
   std::string heads;
   for (const std::string& head : context.non_finite_heads) {

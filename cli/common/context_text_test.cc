@@ -9,6 +9,7 @@ namespace attndb::cli {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int64_t kNow = 2'000'000'000'000'000;
 
@@ -75,6 +76,16 @@ TEST(ContextTextTest, JsonHasNullForNoTtlAndSegmentsOnlyWhereThereAreSome) {
   EXPECT_FALSE(json.contains("segments"));
   EXPECT_EQ(json["name"], "book");
   EXPECT_EQ(json["id"], 12);
+}
+
+TEST(ContextTextTest, AScalingIsShownWhereThereIsOne) {
+  ContextInfo context = Book();
+  EXPECT_THAT(ContextText(context, kNow), Not(HasSubstr("RoPE")));
+  EXPECT_EQ(ToJson(context)["rope_scaling"], "");
+  context.rope_scaling = "linear:freq_scale=0.25,attn=1";
+  EXPECT_THAT(ContextText(context, kNow),
+              HasSubstr("RoPE scaling  linear:freq_scale=0.25,attn=1\n"));
+  EXPECT_EQ(ToJson(context)["rope_scaling"], "linear:freq_scale=0.25,attn=1");
 }
 
 TEST(ContextTextTest, AFingerprintOfAnyBytesCanBeRead) {

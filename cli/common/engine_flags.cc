@@ -2,8 +2,12 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
+
+#include "cli/common/context_text.h"
+#include "cli/common/rope_scaling.h"
 
 namespace attndb::cli {
 
@@ -25,6 +29,14 @@ uint32_t DefaultThreads() {
   return whole && count <= kMaxThreads ? count : 0;
 }
 
+// As ContextInfo::rope_scaling of a context of this model.
+std::string ScalingOf(const ModelSpec& spec) {
+  for (const LayerSpec& layer : spec.layers) {
+    if (!layer.rope.scaling.empty()) return layer.rope.scaling;
+  }
+  return "";
+}
+
 }  // namespace
 
 ModelFlags::ModelFlags() : model_(Variable("ATTNDB_MODEL")), num_threads_(DefaultThreads()) {
@@ -38,16 +50,43 @@ void ModelFlags::AddTo(Flags* flags) {
       &model_);
   flags->Add({"-t,--threads", "N", "Threads of the model (default: $ATTNDB_THREADS, else all)"},
              &num_threads_, 1U, kMaxThreads);
+  flags->Add({"--rope-scaling", "KIND:FACTOR",
+              "Stretch positions: linear:4, yarn:4 (default: as the context has it, else as the "
+              "model file says)"},
+             &rope_scaling_);
 }
 
 Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, DType kv_dtype) const {
   llama::EngineOptions options;
+  options.num_threads = num_threads_;
   options.kv_dtype = kv_dtype;
+  ATTNDB_ASSIGN_OR_RETURN(options.rope_scaling, ParseRopeScaling(rope_scaling_));
   return Open(env, options);
 }
 
-Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, llama::EngineOptions options) const {
-  options.num_threads = num_threads_;
+Result<llama::LlamaEngine> ModelFlags::OpenFor(Environment* env, const ContextInfo& context) const {
+  ATTNDB_ASSIGN_OR_RETURN(llama::LlamaEngine engine, Open(env, context.kv_dtype));
+  if (ScalingOf(engine.spec()) == context.rope_scaling) return engine;
+  const std::optional<llama::RopeScaling> stored = RopeScalingOf(context.rope_scaling);
+  // Keys of another engine, as it seems: CreateSession says what differs.
+  if (!stored && !context.rope_scaling.empty()) return engine;
+  llama::EngineOptions options = engine.options();
+  const std::string imported = "context '" + NameOf(context) + "' was imported " +
+                               (stored ? "with --rope-scaling " + RopeScalingText(*stored)
+                                       : std::string("without --rope-scaling"));
+  if (options.rope_scaling.kind != llama::RopeScalingKind::kModel) {
+    return env->WithAdvice(
+        Status::InvalidArgument(imported + ", found " + RopeScalingText(options.rope_scaling)),
+        "leave the flag out: the context knows");
+  }
+  if (!stored) return engine;  // The model file has a scaling of its own, the context has none.
+  env->Note(imported + ", which is used again");
+  options.rope_scaling = *stored;
+  return Open(env, options);
+}
+
+Result<llama::LlamaEngine> ModelFlags::Open(Environment* env,
+                                            const llama::EngineOptions& options) const {
   Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open(model_, options);
   if (engine.ok()) return engine;
   const StatusCode code = engine.status().code();

@@ -9,6 +9,7 @@
 
 #include "attndb/dtype.h"
 #include "attndb/result.h"
+#include "attndb/stats.h"
 #include "cli/environment.h"
 #include "cli/flags.h"
 #include "engines/llama/llama_engine.h"
@@ -22,13 +23,19 @@ class ModelFlags {
   void AddTo(Flags* flags);
   const std::string& model() const { return model_; }
 
-  // Loads the model. `kv_dtype` is what its contexts hold.
+  // Loads the model. `kv_dtype` is what its contexts hold. Errors: as LlamaEngine::Open;
+  // kInvalidArgument (--rope-scaling).
   Result<llama::LlamaEngine> Open(Environment* env, DType kv_dtype) const;
-  // Loads the model with these options, but for num_threads, which the flag gives.
-  Result<llama::LlamaEngine> Open(Environment* env, llama::EngineOptions options) const;
+  // Loads the model for what is asked of a stored context: with its type of K and V, and with the
+  // RoPE scaling that it was imported with. Errors: as Open; kInvalidArgument (--rope-scaling says
+  // another one).
+  Result<llama::LlamaEngine> OpenFor(Environment* env, const ContextInfo& context) const;
 
  private:
+  Result<llama::LlamaEngine> Open(Environment* env, const llama::EngineOptions& options) const;
+
   std::string model_;
+  std::string rope_scaling_ = "model";
   uint32_t num_threads_ = 0;
 };
 

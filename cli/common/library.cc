@@ -32,13 +32,14 @@ Result<std::vector<FindHead>> FindingHeads(Environment* env, LlamaEngine* engine
   return heads;
 }
 
-Result<DType> KvDTypeOf(Environment* env, const DB& db, std::span<const std::string> contexts) {
+Result<LlamaEngine> OpenModelFor(Environment* env, const ModelFlags& model, const DB& db,
+                                 std::span<const std::string> contexts) {
   if (!contexts.empty()) {
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(contexts.front()));
-    return info.kv_dtype;
+    return model.OpenFor(env, info);
   }
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> stored, db.List());
-  if (!stored.empty()) return stored.front().kv_dtype;
+  if (!stored.empty()) return model.Open(env, stored.front().kv_dtype);
   return env->WithAdvice(Status::NotFound("the store has no contexts"),
                          "'attndb import FILE' makes one");
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "attndb/db.h"
+#include "cli/common/engine_flags.h"
 #include "cli/environment.h"
 #include "engines/llama/llama_engine.h"
 
@@ -22,9 +23,11 @@ namespace attndb::cli {
 // time, and keeps the result.
 Result<std::vector<FindHead>> FindingHeads(Environment* env, llama::LlamaEngine* engine);
 
-// The type of stored K and V: that of the first of these contexts, or of the store's first one
-// where none is named. Errors: kNotFound (no such context; an empty store).
-Result<DType> KvDTypeOf(Environment* env, const DB& db, std::span<const std::string> contexts);
+// Loads the model for what is asked of these contexts: as ModelFlags::OpenFor the first of them;
+// where none is named, with the type of K and V of the store's first one.
+// Errors: kNotFound (no such context; an empty store); as ModelFlags::OpenFor.
+Result<llama::LlamaEngine> OpenModelFor(Environment* env, const ModelFlags& model, const DB& db,
+                                        std::span<const std::string> contexts);
 
 // The contexts that have the best passages for a question, best first, `count` at most, among those
 // that are named, or all. Says on stderr which they are.

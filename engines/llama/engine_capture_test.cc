@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -13,6 +14,8 @@
 
 #include "attndb/db.h"
 #include "engines/llama/engine_test_util.h"
+#include "engines/llama/gguf_file.h"
+#include "engines/llama/gguf_test_util.h"
 #include "engines/llama/llama_engine.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
@@ -240,6 +243,33 @@ TEST_F(EnginePrefillTest, TheScalingAndItsParametersStandInTheSpec) {
     EXPECT_THAT(OpenEngine("llama", options),
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected 1 to 1024")));
   }
+}
+
+TEST_F(EnginePrefillTest, TheLengthThatTheModelIsMeantForGrowsWithTheScaling) {
+  EngineOptions options = TinyOptions(HookVariant::kRewrite);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine bare, OpenEngine("llama", options));
+  EXPECT_EQ(bare.info().trained_context, 4096u);
+  EXPECT_EQ(bare.info().max_context, 4096u);
+  options.rope_scaling = {RopeScalingKind::kYarn, 2.5f};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine yarn, OpenEngine("llama", options));
+  EXPECT_EQ(yarn.info().trained_context, 4096u);
+  EXPECT_EQ(yarn.info().max_context, 10240u);
+
+  // A file that stretches itself: another scaling takes the place of its own.
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const GgufFile file, GgufFile::Open(TinyModel("llama")));
+  GgufParts parts = GgufParts::Of(file);
+  parts.Set("llama.rope.scaling.type", GgufText("yarn"));
+  parts.Set("llama.rope.scaling.factor", GgufFloat32(4.0f));
+  parts.Set("llama.rope.scaling.original_context_length", GgufUint32(1024));
+  const std::string path = directory_.File("stretched.gguf");
+  std::ofstream(path, std::ios::binary) << parts.Bytes();
+  options.cache_dir = directory_.File("cache");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine again, LlamaEngine::Open(path, options));
+  EXPECT_EQ(again.info().max_context, 2560u);
+  options.rope_scaling = {};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LlamaEngine own, LlamaEngine::Open(path, options));
+  EXPECT_EQ(own.info().max_context, 4096u);
+  EXPECT_EQ(own.info().unscaled_context, 1024u);
 }
 
 // Plans apply to prefill where dense_query_tokens says so: each row attends as if it came alone.

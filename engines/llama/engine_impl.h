@@ -51,6 +51,7 @@ class LlamaEngine::Impl {
   Status LoadModel();
   Status LoadAdapters();
   void ReadInfo();
+  void ReadContextLengths();  // REQUIRES: info.architecture is read.
   ContextHandle MakeContext(llama_context_params params) const;
 
   ModelHandle model_;                          // Before all that points into it.

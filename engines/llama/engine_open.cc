@@ -1,5 +1,6 @@
 // Opening: files, weights, adapters, probe, context.
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <mutex>
 #include <system_error>
@@ -114,9 +115,27 @@ void LlamaEngine::Impl::ReadInfo() {
   info.description = description;
   info.num_parameters = llama_model_n_params(model);
   info.vocab_size = tokenizer->vocab_size();
-  info.trained_context = static_cast<uint32_t>(llama_model_n_ctx_train(model));
+  ReadContextLengths();
   info.has_chat_template = chat_template != nullptr;
   info.has_tokenizer = tokenizer->present();
+}
+
+void LlamaEngine::Impl::ReadContextLengths() {
+  info.trained_context = static_cast<uint32_t>(std::max(0, llama_model_n_ctx_train(model_.get())));
+  info.unscaled_context = info.trained_context;
+  const std::string original = MetaValue(
+      model_.get(), (info.architecture + ".rope.scaling.original_context_length").c_str());
+  uint32_t length = 0;
+  const auto [end, error] =
+      std::from_chars(original.data(), original.data() + original.size(), length);
+  if (error == std::errc() && end == original.data() + original.size() && length > 0) {
+    info.unscaled_context = std::min(length, info.trained_context);
+  }
+  const RopeScaling& scaling = options.rope_scaling;
+  info.max_context = scaling.kind == RopeScalingKind::kModel
+                         ? info.trained_context
+                         : static_cast<uint64_t>(static_cast<double>(info.unscaled_context) *
+                                                 static_cast<double>(scaling.factor));
 }
 
 ContextHandle LlamaEngine::Impl::MakeContext(llama_context_params params) const {

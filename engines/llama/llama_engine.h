@@ -87,7 +87,13 @@ struct ModelInfo {
   uint64_t num_parameters = 0;
   uint64_t file_bytes = 0;
   uint32_t vocab_size = 0;
-  uint32_t trained_context = 0;  // Tokens.
+  uint32_t trained_context = 0;  // Tokens that the file says the model was trained on.
+  // Tokens that the weights were trained on before any scaling of RoPE: less than trained_context
+  // where the file itself stretches it.
+  uint32_t unscaled_context = 0;
+  // Tokens that the model, with EngineOptions::rope_scaling, is meant for: trained_context, or the
+  // factor times unscaled_context. 0: the file does not say.
+  uint64_t max_context = 0;
   bool has_chat_template = false;
   bool has_tokenizer = false;
 };
@@ -255,6 +261,8 @@ class LlamaEngine {
   Result<std::vector<TokenId>> NextTurn(std::string_view message) const;
 
   // Runs `tokens` after those that `session` holds, in ubatches. Logits(0): after the last token.
+  // Nothing checks ModelInfo::max_context: beyond it the model is run at positions that it never
+  // saw, and its answers fall apart.
   // Errors: kInvalidArgument (no token; an id out of the vocabulary; a session of another spec);
   //         kCancelled; whatever the session's Append and Attend give. The session keeps the
   //         ubatches that were done: session.num_tokens() says how many tokens it holds.

@@ -55,6 +55,7 @@ struct ContextInfo {
   DType kv_dtype = DType::kFloat16;
   std::string fingerprint;
   uint32_t num_layers = 0;
+  std::string rope_scaling;  // Rope::scaling of its first layer that has one; "" = none.
   std::vector<std::string> non_finite_heads;  // "layer 3 head 1" where K or V has NaN or Inf.
   std::vector<SegmentInfo> segments;          // Oldest first. Filled by Describe only.
 };

@@ -75,6 +75,7 @@ class ContextInfo:
     kv_dtype: DType
     fingerprint: bytes
     num_layers: int
+    rope_scaling: str  # Rope.scaling of its first layer that has one; "" = none.
     non_finite_heads: tuple[str, ...]  # "layer 3 head 1" where K or V has NaN or Inf.
     segments: tuple[SegmentInfo, ...]  # Oldest first. Filled by describe only.
 

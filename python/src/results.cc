@@ -183,6 +183,7 @@ Dict ToDict(const ContextInfo& info) {
   dict["kv_dtype"] = DTypeName(info.kv_dtype);
   dict["fingerprint"] = nb::bytes(info.fingerprint.data(), info.fingerprint.size());
   dict["num_layers"] = info.num_layers;
+  dict["rope_scaling"] = info.rope_scaling;
   dict["non_finite_heads"] = Strings(info.non_finite_heads);
   dict["segments"] = Dicts(info.segments, SegmentDict);
   return dict;

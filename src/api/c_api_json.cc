@@ -41,6 +41,7 @@ Json JsonOf(const ContextInfo& c) {
           {"kv_dtype", DTypeName(c.kv_dtype)},
           {"fingerprint", FingerprintText(c.fingerprint)},
           {"num_layers", c.num_layers},
+          {"rope_scaling", c.rope_scaling},
           {"non_finite_heads", c.non_finite_heads},
           {"segments", std::move(segments)}};
 }

@@ -17,6 +17,7 @@ TEST(CApiJsonTest, AContextHasAllItsFields) {
   context.name = "book";
   context.num_tokens = 9;
   context.ttl_seconds = 60;
+  context.rope_scaling = "yarn:freq_scale=0.5";
   context.derived_bytes = {{"pq_8x8", 5}};
   context.segments.push_back({.segment_id = 3, .damage = "checksum"});
   const json parsed = json::parse(ToJson(context));
@@ -25,6 +26,7 @@ TEST(CApiJsonTest, AContextHasAllItsFields) {
   EXPECT_EQ(parsed["num_tokens"], 9);
   EXPECT_EQ(parsed["ttl_seconds"], 60);
   EXPECT_EQ(parsed["kv_dtype"], "float16");
+  EXPECT_EQ(parsed["rope_scaling"], "yarn:freq_scale=0.5");
   EXPECT_EQ(parsed["derived_bytes"], (json{{"pq_8x8", 5}}));
   EXPECT_EQ(parsed["segments"][0]["segment_id"], 3);
   EXPECT_EQ(parsed["segments"][0]["damage"], "checksum");

@@ -46,6 +46,9 @@ ContextInfo Admin::InfoOf(const ContextDetail& detail, const ModelSpec& spec) co
   info.kv_dtype = spec.kv_dtype;
   info.fingerprint = spec.fingerprint;
   info.num_layers = spec.num_layers();
+  const auto scaled = std::ranges::find_if(
+      spec.layers, [](const LayerSpec& layer) { return !layer.rope.scaling.empty(); });
+  if (scaled != spec.layers.end()) info.rope_scaling = scaled->rope.scaling;
   std::set<std::pair<uint32_t, uint32_t>> heads;
   for (const ChainSegment& link : detail.chain) {
     DecodeNonFinite(link.segment.non_finite, spec, &heads);

@@ -23,6 +23,7 @@ TEST_F(AdminTest, WhatIsSetIsTold) {
   EXPECT_EQ(info.num_tokens, kTokens);
   EXPECT_EQ(info.segments.size(), 1u);
   EXPECT_EQ(info.num_layers, spec_.num_layers());
+  EXPECT_EQ(info.rope_scaling, "");
   ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> all, admin->List("t"));
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].id, info.id);

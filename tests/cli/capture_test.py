@@ -13,7 +13,7 @@ import struct
 import time
 
 import cli_case
-from cli_case import CliCase, ERROR, INTERRUPTED, NAME_TAKEN, NOT_FOUND, USAGE
+from cli_case import CliCase, INTERRUPTED, NAME_TAKEN, NOT_FOUND, USAGE
 
 TEXT = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. " * 3
 LAYERS, Q_HEADS, KV_HEADS, DIM = 30, 9, 3, 64  # Shape of SmolLM2.
@@ -120,7 +120,10 @@ class CaptureTest(CaptureCase):
         self.assertEqual(result["rope_scaling"], "linear:freq_scale=0.25,attn=1")
         self.assertEqual(file.layer()["rope_scaling"], result["rope_scaling"])
         self.run_ok("import", "--safetensors", self.out, "--name", "stretched")
-        self.assert_fails(ERROR, "ask", "-c", "stretched", "Who?", says=["of another model"])
+        self.assertEqual(self.run_json("describe", "stretched")["rope_scaling"],
+                         result["rope_scaling"])
+        self.assert_fails(USAGE, "ask", "-c", "stretched", "Who?", "--rope-scaling", "linear:2",
+                          says=["with --rope-scaling linear:4, found linear:2"])
 
     def test_a_plan_applies_to_every_token(self):
         _, full = self.capture("--layers", "0-1", "--queries", "0")

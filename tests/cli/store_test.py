@@ -234,6 +234,51 @@ class WriterTest(StoreCase):
         return options
 
 
+class TrainedLengthTest(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.too_long = self.write("notes.txt", "sea " * 9000)
+
+    def test_a_text_beyond_the_models_length_is_refused_before_anything_is_run(self):
+        says = ["notes.txt' has 9,0", "was trained on 8,192",
+                "give --rope-scaling yarn:2, or a shorter document"]
+        self.assert_fails(USAGE, "import", self.too_long, "-q", says=says)
+        self.assertFalse(self.store.exists())
+        self.assert_fails(USAGE, "import", self.too_long, "-q", "--rope-scaling", "yarn:1.05",
+                          says=["yarn:1.05 stretches to 8,601", "give --rope-scaling yarn:2"])
+        self.assert_fails(USAGE, "import", self.too_long, "-q", "--rope-scaling", "ntk:2",
+                          says=["'ntk:2', expected linear:FACTOR or yarn:FACTOR"])
+
+    def test_a_scaling_is_kept_with_the_context_and_used_again(self):
+        self.run_ok("import", "-", "--name", "yarn", "--rope-scaling", "yarn:4",
+                    stdin=LIGHTHOUSE * 3)
+        self.run_ok("import", "-", "--name", "plain", stdin=LIGHTHOUSE * 3)
+        info = self.run_json("describe", "yarn")
+        self.assertTrue(info["rope_scaling"].startswith("yarn:freq_scale=0.25,"), info)
+        # Nothing of it served the second import, whose identity is another.
+        self.assertEqual(info["segments"][0]["num_contexts"], 1)
+        ask = ("ask", "-c", "yarn", "What is the keeper called?", "--max-tokens", 8)
+        done = self.run_ok(*ask)
+        self.assertIn("'yarn' was imported with --rope-scaling yarn:4, which is used again",
+                      done.err)
+        given = self.run_ok(*ask, "--rope-scaling", "yarn:4")
+        self.assertEqual(given.out, done.out)
+        self.assertNotIn("imported with", given.err)
+        self.assertEqual(self.run_ok(*ask, "-q").err, "")
+        self.assertEqual(self.run_json(*ask)["reused_tokens"], info["num_tokens"])
+        self.run_ok("chat", "-c", "yarn", "--max-tokens", 4, "-q", stdin="Who?\n")
+        self.assertEqual(self.run_json("describe", "yarn.chat")["rope_scaling"],
+                         info["rope_scaling"])
+        self.run_ok("explain", "yarn")
+        found = self.run_json("find", "keeper", "-c", "yarn")
+        self.assertEqual(found["skipped"], [])
+        for name, scaling, says in [("yarn", "linear:4", "with --rope-scaling yarn:4"),
+                                    ("plain", "yarn:4", "without --rope-scaling")]:
+            for command in [("ask", "Who?", "-c"), ("chat", "-c"), ("explain",),
+                            ("find", "Who?", "-c")]:
+                self.assert_fails(USAGE, *command, name, "--rope-scaling", scaling, says=[says])
+
+
 class ImportTest(StoreCase):
     def test_an_imported_document_is_not_run_again(self):
         again = self.run_json("import", "-", "--name", "harbour", "--raw", stdin=HARBOUR * 3)

@@ -29,6 +29,7 @@ def test_lists_describes_pins_expires_and_drops(
     info = db.describe(first)
     assert info == db.describe("a") == db.describe(f"#{first}")
     assert info.num_tokens == 50 and info.fingerprint == b"tiny" and info.kv_dtype == "float32"
+    assert info.rope_scaling == ""
     assert abs(info.created - datetime.now(timezone.utc)) < timedelta(minutes=5)
     assert len(info.segments) == 1 and info.segments[0].num_contexts == 2
     np.testing.assert_array_equal(db.tokens("b"), steps.ids[:70])

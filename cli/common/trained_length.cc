@@ -1,0 +1,48 @@
+#include "cli/common/trained_length.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "cli/common/rope_scaling.h"
+#include "cli/common/units.h"
+
+namespace attndb::cli {
+namespace {
+
+using llama::RopeScaling;
+using llama::RopeScalingKind;
+
+constexpr uint64_t kFactorMax = 1024;  // The largest of llama::RopeScaling.
+
+// The smallest whole factor by which the model reaches `num_tokens`.
+std::optional<uint64_t> SufficientFactor(const llama::ModelInfo& info, uint64_t num_tokens) {
+  const uint64_t factor = (num_tokens - 1) / info.unscaled_context + 1;
+  return factor <= kFactorMax ? std::optional(factor) : std::nullopt;
+}
+
+}  // namespace
+
+std::string ModelNameOf(const llama::ModelInfo& info) {
+  return std::filesystem::path(info.path).stem().string();
+}
+
+Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,
+                          const RopeScaling& scaling, const std::string& document,
+                          uint64_t num_tokens) {
+  if (info.max_context == 0 || num_tokens <= info.max_context) return Status();
+  const bool scaled = scaling.kind != RopeScalingKind::kModel;
+  std::string message = document + " has " + FormatCount(num_tokens) + " tokens, but " +
+                        ModelNameOf(info) + " was trained on " +
+                        FormatCount(scaled ? info.unscaled_context : info.max_context);
+  if (scaled) {
+    message += ", which --rope-scaling " + RopeScalingText(scaling) + " stretches to " +
+               FormatCount(info.max_context);
+  }
+  const std::optional<uint64_t> factor = SufficientFactor(info, num_tokens);
+  return env->WithAdvice(
+      Status::InvalidArgument(std::move(message)),
+      factor ? "give --rope-scaling yarn:" + std::to_string(*factor) + ", or a shorter document"
+             : "give a shorter document");
+}
+
+}  // namespace attndb::cli

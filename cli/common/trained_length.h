@@ -1,0 +1,28 @@
+// Whether a document is longer than what its model was trained for.
+//
+// Units:   tokens, those of the prompt's template included.
+// Threads: stateless.
+#ifndef ATTNDB_CLI_COMMON_TRAINED_LENGTH_H_
+#define ATTNDB_CLI_COMMON_TRAINED_LENGTH_H_
+
+#include <cstdint>
+#include <string>
+
+#include "attndb/result.h"
+#include "cli/environment.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::cli {
+
+// How a message names the model: by its file, whose name a user has seen.
+std::string ModelNameOf(const llama::ModelInfo& info);
+
+// Errors: kInvalidArgument: `document` has more tokens than the model, stretched by `scaling`, was
+//         trained on. The advice is the scaling that suffices.
+Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,
+                          const llama::RopeScaling& scaling, const std::string& document,
+                          uint64_t num_tokens);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_TRAINED_LENGTH_H_
