@@ -85,6 +85,7 @@ Result<Generation> LlamaEngine::Impl::Generate(Session& session, std::span<const
       break;
     }
     if (result.tokens.size() == generate.max_tokens) break;
+    ATTNDB_RETURN_IF_ERROR(MakeRoom(generate.prefill.window, 1, &session).status());
     const BatchEntry entry = {.session = &session, .tokens = {&result.tokens.back(), 1}};
     ATTNDB_RETURN_IF_ERROR(DecodeBatch({&entry, 1}));
     ++result.num_in_session;

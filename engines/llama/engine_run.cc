@@ -54,7 +54,9 @@ Status LlamaEngine::Impl::Prefill(Session& session, std::span<const TokenId> tok
   const HookedContext::RunOptions run = {
       .all_logits = all_logits, .on_queries = prefill.on_queries ? &prefill.on_queries : nullptr};
   for (size_t done = 0; done < tokens.size();) {
-    const auto part = tokens.subspan(done, std::min(step, tokens.size() - done));
+    ATTNDB_ASSIGN_OR_RETURN(const uint64_t room,
+                            MakeRoom(prefill.window, tokens.size() - done, &session));
+    const auto part = tokens.subspan(done, std::min(step, room));
     const BatchEntry entry = {.session = &session, .tokens = part};
     ATTNDB_RETURN_IF_ERROR(hooked_->Run({&entry, 1}, run));
     for (size_t i = 0; all_logits && i < part.size(); ++i) {

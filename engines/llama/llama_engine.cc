@@ -61,7 +61,8 @@ Status LlamaEngine::Prefill(Session& session, std::span<const TokenId> tokens,
   return impl_->Prefill(session, tokens, options);
 }
 
-Status LlamaEngine::Decode(Session& session, TokenId token) {
+Status LlamaEngine::Decode(Session& session, TokenId token, const WindowOptions& window) {
+  ATTNDB_RETURN_IF_ERROR(MakeRoom(window, 1, &session).status());
   const BatchEntry entry = {.session = &session, .tokens = {&token, 1}};
   return impl_->DecodeBatch({&entry, 1});
 }

@@ -37,6 +37,7 @@
 #include "attndb/session.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
+#include "engines/llama/window.h"
 
 namespace attndb::llama {
 
@@ -123,6 +124,8 @@ struct PrefillOptions {
   // Called for each ubatch and layer, in order, before its attention, on one of llama.cpp's
   // threads.
   OnQueries on_queries;
+  // When the oldest tokens leave; without a limit, never. Holds for the tokens of Generate, too.
+  WindowOptions window;
 };
 
 // llama.cpp's samplers, in this order: penalty, top_k, top_p, min_p, temperature, draw.
@@ -262,17 +265,19 @@ class LlamaEngine {
 
   // Runs `tokens` after those that `session` holds, in ubatches. Logits(0): after the last token.
   // Nothing checks ModelInfo::max_context: beyond it the model is run at positions that it never
-  // saw, and its answers fall apart.
+  // saw, and its answers fall apart. PrefillOptions::window is the way on: the oldest tokens leave
+  // (Session::cuts) and stay away if the call fails later.
   // Errors: kInvalidArgument (no token; an id out of the vocabulary; a session of another spec);
   //         kCancelled; whatever the session's Append and Attend give. The session keeps the
   //         ubatches that were done: session.num_tokens() says how many tokens it holds.
   Status Prefill(Session& session, std::span<const TokenId> tokens,
                  const PrefillOptions& options = {});
-  Status Decode(Session& session, TokenId token);
+  Status Decode(Session& session, TokenId token, const WindowOptions& window = {});
   // Runs one pass for several sessions, at most max_sessions of them and ubatch_tokens in all. All
   // are cropped back if one fails. Logits(i): after the last token of entry i. Before the pass, as
   // in Decode, sessions that run a single token wait for what a plan with await=1 reads
-  // (Session::awaits_derived); what can't be had is no error. Prefill never waits.
+  // (Session::awaits_derived); what can't be had is no error. Prefill never waits. Sessions that
+  // outgrow a window: call MakeRoom for each of them before.
   Status DecodeBatch(std::span<const BatchEntry> entries);
 
   // Logits of the last successful call, [vocab_size]; valid until the next call.
@@ -281,7 +286,8 @@ class LlamaEngine {
 
   // Runs `rest`, then samples tokens until one of GenerateOptions's ends. The repeat penalty sees
   // `rest` and what was generated.
-  // Errors: as Prefill; the session then holds what it held before the call.
+  // Errors: as Prefill; the session then holds what it held before the call, but for tokens that
+  // the window let go before any was run.
   Result<Generation> Generate(Session& session, std::span<const TokenId> rest,
                               const GenerateOptions& options = {});
 

@@ -107,6 +107,18 @@ Status PlainContext::Repeat(uint32_t num_copies) {
   return Status::Ok();
 }
 
+Status PlainContext::DropOldest(uint64_t keep_first, uint64_t n) {
+  llama_memory_t const memory = llama_get_memory(impl_->context.get());
+  const auto begin = static_cast<llama_pos>(keep_first);
+  const auto end = static_cast<llama_pos>(keep_first + n);
+  if (!llama_memory_can_shift(memory) || !llama_memory_seq_rm(memory, 0, begin, end)) {
+    return Status::Internal("llama.cpp can't shift this model's cache");
+  }
+  llama_memory_seq_add(memory, 0, end, -1, begin - end);
+  impl_->num_tokens -= n;
+  return Status::Ok();
+}
+
 void PlainContext::Crop(uint64_t num_tokens) {
   llama_memory_seq_rm(llama_get_memory(impl_->context.get()), 0, static_cast<llama_pos>(num_tokens),
                       -1);

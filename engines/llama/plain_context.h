@@ -37,6 +37,10 @@ class PlainContext {
   // measures of speed: a long cache without the time to read one. num_tokens() stays as it is.
   // REQUIRES: PlainOptions::repeats.
   Status Repeat(uint32_t num_copies);
+  // llama.cpp's own context shift: `n` tokens behind the first keep_first leave, those behind them
+  // take their places, and their keys are turned for it. Errors: kInternal (the cache can't).
+  // REQUIRES: keep_first + n < num_tokens().
+  Status DropOldest(uint64_t keep_first, uint64_t n);
   // Keeps the first `num_tokens`. REQUIRES: num_tokens <= num_tokens().
   void Crop(uint64_t num_tokens);
 

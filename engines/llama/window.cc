@@ -1,0 +1,64 @@
+#include "engines/llama/window.h"
+
+#include <algorithm>
+#include <string>
+
+namespace attndb::llama {
+namespace {
+
+// The tokens that are left of a full window.
+uint64_t TokensLeft(const WindowOptions& window) {
+  return static_cast<uint64_t>(static_cast<double>(window.window_tokens) * window.keep_ratio);
+}
+
+}  // namespace
+
+uint64_t TokensOfWindow(const Session& session) {
+  if (!session.contexts().empty()) return static_cast<uint64_t>(session.next_position());
+  return session.num_tokens() - session.num_dropped();
+}
+
+uint64_t TokensInFront(const Session& session) {
+  uint64_t first = session.num_tokens();
+  for (const Cut& cut : session.cuts()) {
+    for (const TokenRange& range : cut.dropped) first = std::min(first, range.begin);
+  }
+  return first;
+}
+
+Status WindowOptions::Validate() const {
+  if (window_tokens == 0) return Status::Ok();
+  if (!(keep_ratio > 0.0 && keep_ratio < 1.0)) {
+    return Status::InvalidArgument("keep_ratio is " + std::to_string(keep_ratio) +
+                                   ", expected more than 0 and less than 1");
+  }
+  const uint64_t left = TokensLeft(*this);
+  if (left < 2 || keep_first >= left) {
+    return Status::InvalidArgument("a window of " + std::to_string(window_tokens) + " tokens has " +
+                                   std::to_string(left) +
+                                   " left when its oldest leave, expected more than keep_first, " +
+                                   std::to_string(keep_first) + ", and 2 at least");
+  }
+  return Status::Ok();
+}
+
+Result<uint64_t> MakeRoom(const WindowOptions& window, uint64_t num_new, Session* session) {
+  ATTNDB_RETURN_IF_ERROR(window.Validate());
+  if (window.window_tokens == 0) return num_new;
+  uint64_t taken = TokensOfWindow(*session);
+  if (taken >= window.window_tokens) {
+    const uint64_t left = TokensLeft(window);
+    DropOptions options;
+    options.keep_first = std::min(window.keep_first, TokensInFront(*session));
+    ATTNDB_RETURN_IF_ERROR(session->DropOldest(taken - left, options));
+    taken = left;
+  }
+  const uint64_t room = std::min(num_new, window.window_tokens - taken);
+  const auto position = static_cast<uint64_t>(session->next_position());
+  if (session->num_dropped() > 0 && position + room > window.window_tokens) {
+    ATTNDB_RETURN_IF_ERROR(session->Rebase(static_cast<int64_t>(taken)));
+  }
+  return room;
+}
+
+}  // namespace attndb::llama
