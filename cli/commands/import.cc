@@ -52,9 +52,9 @@ class ImportCommand : public Command {
     if (!fingerprint_.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(spec.fingerprint, ParseFingerprint(fingerprint_));
     }
-    ATTNDB_ASSIGN_OR_RETURN(
-        const std::optional<ContextInfo> imported,
-        ImportTarget::FindImported(db, spec, contents.tokens, contents.first_position));
+    ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextInfo> imported,
+                            ImportTarget::FindImported(db, spec, contents.tokens,
+                                                       contents.first_position, contents.cuts));
     if (imported && imported->name == target_.name()) {
       return target_.ReportNothingToDo(env, db, *imported);
     }

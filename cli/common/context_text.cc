@@ -68,6 +68,16 @@ std::string PlanesText(uint64_t bytes, uint64_t num_pending) {
   return (bytes == 0 && num_pending == 0 ? "none" : FormatBytes(bytes)) + PendingText(num_pending);
 }
 
+Json ToJson(const std::vector<Cut>& cuts) {
+  Json list = Json::array();
+  for (const Cut& cut : cuts) {
+    Json dropped = Json::array();
+    for (const TokenRange& range : cut.dropped) dropped.push_back({range.begin, range.end});
+    list.push_back({{"at", cut.at}, {"dropped", std::move(dropped)}});
+  }
+  return list;
+}
+
 Json ToJson(const ContextInfo& context) {
   Json segments = Json::array();
   for (const SegmentInfo& segment : context.segments) segments.push_back(ToJson(segment));
@@ -92,7 +102,9 @@ Json ToJson(const ContextInfo& context) {
                {"fingerprint", FingerprintText(context.fingerprint)},
                {"num_layers", context.num_layers},
                {"rope_scaling", context.rope_scaling},
-               {"non_finite_heads", context.non_finite_heads}};
+               {"non_finite_heads", context.non_finite_heads},
+               {"cuts", ToJson(context.cuts)},
+               {"num_dropped", context.num_dropped}};
   if (!context.segments.empty()) json["segments"] = std::move(segments);
   return json;
 }
@@ -112,6 +124,22 @@ std::string ContextTable(const std::vector<ContextInfo>& contexts, int64_t now_u
   }
   return table.ToText();
 }
+
+namespace {
+
+std::string DroppedText(const ContextInfo& context) {
+  std::string text = FormatCount(context.num_dropped) + " of these tokens have left";
+  for (const Cut& cut : context.cuts) {
+    text += "; at " + FormatCount(cut.at) + " tokens";
+    for (const TokenRange& range : cut.dropped) {
+      text += (&range == cut.dropped.data() ? " " : ", ") + FormatCount(range.begin) + " to " +
+              FormatCount(range.end - 1);
+    }
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string ContextText(const ContextInfo& context, int64_t now_us) {
   const auto when = [&](int64_t us) { return FormatAge(us, now_us) + " (" + FormatTime(us) + ")"; };
@@ -136,6 +164,7 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
     pairs.emplace_back("first position", std::to_string(context.first_position));
   }
   if (!context.rope_scaling.empty()) pairs.emplace_back("RoPE scaling", context.rope_scaling);
+  if (context.num_dropped > 0) pairs.emplace_back("dropped", DroppedText(context));
   if (context.damaged) pairs.emplace_back("state", "DAMAGED: it is not served");
   std::string heads;
   for (const std::string& head : context.non_finite_heads) {

@@ -53,7 +53,8 @@ Status ImportTarget::Resolve(const std::string& file) {
 
 Result<std::optional<ContextInfo>> ImportTarget::FindImported(const DB& db, const ModelSpec& spec,
                                                               std::span<const TokenId> tokens,
-                                                              int64_t first_position) {
+                                                              int64_t first_position,
+                                                              std::span<const Cut> cuts) {
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> contexts, db.List());
   std::optional<ContextInfo> unnamed;
   for (const ContextInfo& context : contexts) {
@@ -64,6 +65,8 @@ Result<std::optional<ContextInfo>> ImportTarget::FindImported(const DB& db, cons
     }
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, db.Tokens(NameOf(context)));
     if (!std::equal(ids.begin(), ids.end(), tokens.begin(), tokens.end())) continue;
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(NameOf(context)));
+    if (!std::equal(info.cuts.begin(), info.cuts.end(), cuts.begin(), cuts.end())) continue;
     if (!context.name.empty()) return std::optional(context);
     unnamed = context;
   }

@@ -33,7 +33,8 @@ class ImportTarget {
   // one with a name rather than one without.
   static Result<std::optional<ContextInfo>> FindImported(const DB& db, const ModelSpec& spec,
                                                          std::span<const TokenId> tokens,
-                                                         int64_t first_position);
+                                                         int64_t first_position,
+                                                         std::span<const Cut> cuts = {});
 
   // Checked before the work, which may take an hour.
   Status CheckNameIsFree(const DB& db) const;

@@ -134,6 +134,7 @@ typedef struct attndb_session_options {
   int32_t no_reuse;    /* 1 = start from nothing. */
   const char* plan;    /* NULL = the db's. */
   int64_t first_position;
+  int32_t not_truncated; /* 1 = not what was computed after tokens had left. */
 } attndb_session_options;
 
 /* StoreOptions. NULL = defaults. */

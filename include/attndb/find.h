@@ -21,6 +21,8 @@
 // Heads:   few heads look for what a question asks for. Those of a model are found by trying all on
 //          questions whose passages are known (FindOptions::head_scores); attndb's llama.cpp
 //          adapter does so by itself (engines/llama/find_heads.h).
+// Left:    tokens that have left a context (Session::DropOldest) are found like others: their keys
+//          are stored.
 // Threads: values.
 #ifndef ATTNDB_FIND_H_
 #define ATTNDB_FIND_H_

@@ -45,6 +45,9 @@ struct KvFileContents {
   ModelSpec spec;
   std::vector<TokenId> tokens;
   int64_t first_position = 0;  // Position of token 0 under RoPE.
+  // When tokens left what was computed (Session::DropOldest), and which: their K and V are in the
+  // file, and those of later tokens did not see them.
+  std::vector<Cut> cuts;
   // Layers that the file has, ascending. To a writer an empty list means all of them. A file that
   // lacks some can be read, not imported.
   std::vector<LayerId> layers;

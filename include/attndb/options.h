@@ -89,7 +89,10 @@ struct SessionOptions {
   // Reuse only this context; empty = the longest prefix over the tenant's contexts.
   std::string context;
   bool reuse = true;  // False: start from nothing.
-  std::string plan;   // Empty = the DB's.
+  // True: also reuse what was computed after tokens had left (Session::DropOldest), where that is
+  // longest; the session has lost them, too: Session::cuts.
+  bool truncated = true;
+  std::string plan;  // Empty = the DB's.
   // Position of token 0 under RoPE, 0 to 2^40. Contexts are reused at equal positions only.
   int64_t first_position = 0;
 };

@@ -57,7 +57,11 @@ struct ContextInfo {
   uint32_t num_layers = 0;
   std::string rope_scaling;  // Rope::scaling of its first layer that has one; "" = none.
   std::vector<std::string> non_finite_heads;  // "layer 3 head 1" where K or V has NaN or Inf.
-  std::vector<SegmentInfo> segments;          // Oldest first. Filled by Describe only.
+  // When tokens left what was computed (Session::DropOldest), and which; and how many of num_tokens
+  // these are. Filled by Describe only.
+  std::vector<Cut> cuts;
+  uint64_t num_dropped = 0;
+  std::vector<SegmentInfo> segments;  // Oldest first. Filled by Describe only.
 };
 
 // What DB::Build found and made, counted in segments of the context.

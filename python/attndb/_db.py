@@ -32,6 +32,7 @@ from attndb._results import (
     SkippedContext,
     Stats,
     VerifyReport,
+    cuts_of,
 )
 from attndb._session import Session
 from attndb._spec import ModelSpec
@@ -190,6 +191,7 @@ class DB:
         *,
         context: Context | None = ...,
         reuse: bool = ...,
+        truncated: bool = ...,
         plan: str | None = ...,
         first_position: int = ...,
     ) -> list[SessionStart]: ...
@@ -201,6 +203,7 @@ class DB:
         *,
         context: Context | None = ...,
         reuse: bool = ...,
+        truncated: bool = ...,
         plan: str | None = ...,
         first_position: int = ...,
     ) -> SessionStart: ...
@@ -211,6 +214,7 @@ class DB:
         *,
         context: Context | None = None,
         reuse: bool = True,
+        truncated: bool = True,
         plan: str | None = None,
         first_position: int = 0,
     ) -> SessionStart | list[SessionStart]:
@@ -218,8 +222,10 @@ class DB:
         leaves at least one token to run: the pair ``(session, rest)``. A list of prompts gives a
         list of pairs.
 
-        ``context``: reuse only this one. ``reuse=False``: start from nothing. ``first_position``:
-        of token 0 under RoPE; contexts are reused at equal positions only.
+        ``context``: reuse only this one. ``reuse=False``: start from nothing. ``truncated``: also
+        reuse what was computed after tokens had left (:meth:`Session.drop_oldest`), where that is
+        longest; the session has lost them, too (:attr:`Session.cuts`). ``first_position``: of token
+        0 under RoPE; contexts are reused at equal positions only.
 
         Raises InvalidArgumentError (empty prompt, bad spec or plan), NotFoundError,
         FailedPreconditionError (the named context: unknown; of another model), CorruptionError.
@@ -227,6 +233,7 @@ class DB:
         options = {
             "context": _context_text(context),
             "reuse": reuse,
+            "truncated": truncated,
             "plan": plan or "",
             "first_position": first_position,
         }
@@ -281,6 +288,7 @@ class DB:
         *,
         context: Context | None = None,
         reuse: bool = True,
+        truncated: bool = True,
         first_position: int = 0,
     ) -> PrefixExplain:
         """Why create_session would reuse what it would. Touches no access time."""
@@ -290,6 +298,7 @@ class DB:
                 token_ids(tokens),
                 context=_context_text(context),
                 reuse=reuse,
+                truncated=truncated,
                 plan="",
                 first_position=first_position,
             )
@@ -686,7 +695,9 @@ def _segment(fields: dict[str, Any]) -> SegmentInfo:
 def _context_info(fields: dict[str, Any]) -> ContextInfo:
     ttl = fields.pop("ttl_seconds")
     segments = tuple(_segment(row) for row in fields.pop("segments"))
+    cuts = cuts_of(fields.pop("cuts"))
     return ContextInfo(
+        cuts=cuts,
         created=_datetime(fields.pop("created_us")),
         last_access=_datetime(fields.pop("last_access_us")),
         ttl=None if ttl is None else timedelta(seconds=ttl),

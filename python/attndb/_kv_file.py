@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
 from attndb._errors import InvalidArgumentError
+from attndb._results import Cut, cuts_of
 from attndb._spec import DType, LayerSpec, ModelSpec
 
 Floats = NDArray[np.float32]
@@ -31,6 +32,8 @@ class KvFile:
         self.spec: ModelSpec = contents["spec"]
         self.tokens: NDArray[np.int32] = np.array(contents["tokens"], np.int32)
         self.first_position: int = contents["first_position"]  # Position of token 0 under RoPE.
+        # When tokens left what was computed, and which (Session.drop_oldest).
+        self.cuts: tuple[Cut, ...] = cuts_of(contents["cuts"])
         self.layers: tuple[int, ...] = tuple(contents["layers"])  # Layers that the file has.
         self.num_queries: int = contents["num_queries"]  # q of so many last tokens; 0 = none.
         self.notes: dict[str, str] = contents["notes"]
@@ -81,10 +84,13 @@ def write_kv_file(
     layers: Mapping[int, Sequence[Array]] | Sequence[Sequence[Array]],
     *,
     first_position: int = 0,
+    cuts: Sequence[Cut] = (),
     query_dtype: DType = "float32",
     notes: Mapping[str, str] | None = None,
 ) -> None:
     """Writes a new file: ``layers[i] = (k, v)`` or ``(k, v, q)``, of all layers or of some.
+
+    ``cuts``: when tokens left what was computed (:attr:`Session.cuts`).
 
     Shapes: ``[num_tokens, heads, dim]``; q of the last n tokens, the same n in each layer. K and V
     are rounded to the spec's kv_dtype. Whole and durable when it returns; a failure leaves nothing.
@@ -103,6 +109,7 @@ def write_kv_file(
         spec,
         token_ids(tokens).tolist(),
         first_position=first_position,
+        cuts=[(cut.at, list(cut.dropped)) for cut in cuts],
         layers=sorted(rows),
         num_queries=counts.pop(),
         query_dtype=query_dtype,

@@ -77,6 +77,9 @@ class ContextInfo:
     num_layers: int
     rope_scaling: str  # Rope.scaling of its first layer that has one; "" = none.
     non_finite_heads: tuple[str, ...]  # "layer 3 head 1" where K or V has NaN or Inf.
+    # When tokens left what was computed (Session.drop_oldest), and which. Filled by describe only.
+    cuts: tuple[Cut, ...]
+    num_dropped: int  # Tokens that have left, of num_tokens. Filled by describe only.
     segments: tuple[SegmentInfo, ...]  # Oldest first. Filled by describe only.
 
 

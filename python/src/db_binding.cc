@@ -71,17 +71,21 @@ PyDb Open(const std::string& path, bool read_only, bool create_if_missing, const
   return PyDb(Unwrap(Unlocked([&] { return DB::Open(path, options); })));
 }
 
-SessionOptions ToSessionOptions(const std::string& context, bool reuse, const std::string& plan,
-                                int64_t first_position) {
-  return {.context = context, .reuse = reuse, .plan = plan, .first_position = first_position};
+SessionOptions ToSessionOptions(const std::string& context, bool reuse, bool truncated,
+                                const std::string& plan, int64_t first_position) {
+  return {.context = context,
+          .reuse = reuse,
+          .truncated = truncated,
+          .plan = plan,
+          .first_position = first_position};
 }
 
 std::unique_ptr<PySession> CreateSession(const PyDb& self, nb::handle spec, const Ids& tokens,
-                                         const std::string& context, bool reuse,
+                                         const std::string& context, bool reuse, bool truncated,
                                          const std::string& plan, int64_t first_position) {
   const auto db = self.Get();
   const ModelSpec model = SpecFromPython(spec);
-  const SessionOptions options = ToSessionOptions(context, reuse, plan, first_position);
+  const SessionOptions options = ToSessionOptions(context, reuse, truncated, plan, first_position);
   auto start = Unlocked([&] { return db->CreateSession(model, Span(tokens), options); });
   return std::make_unique<PySession>(Unwrap(std::move(start)).session);
 }
@@ -97,10 +101,10 @@ std::unique_ptr<PySession> CreateSessionOver(const PyDb& self, nb::handle spec,
 }
 
 Dict ExplainPrefix(const PyDb& self, nb::handle spec, const Ids& tokens, const std::string& context,
-                   bool reuse, const std::string& plan, int64_t first_position) {
+                   bool reuse, bool truncated, const std::string& plan, int64_t first_position) {
   const auto db = self.Get();
   const ModelSpec model = SpecFromPython(spec);
-  const SessionOptions options = ToSessionOptions(context, reuse, plan, first_position);
+  const SessionOptions options = ToSessionOptions(context, reuse, truncated, plan, first_position);
   auto explain = Unlocked([&] { return db->ExplainPrefix(model, Span(tokens), options); });
   return ToDict(Unwrap(std::move(explain)));
 }
@@ -334,11 +338,13 @@ void BindDb(nb::module_& module) {
            })
       .def_prop_ro("tenant", [](const PyDb& self) { return self.Get()->tenant(); })
       .def("create_session", CreateSession, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
-           context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
+           context, nb::arg("reuse"), nb::arg("truncated"), nb::arg("plan"),
+           nb::arg("first_position"))
       .def("create_session_over", CreateSessionOver, nb::arg("spec"), nb::arg("contexts"),
            nb::kw_only(), nb::arg("plan"), nb::arg("first_position"))
       .def("explain_prefix", ExplainPrefix, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
-           context, nb::arg("reuse"), nb::arg("plan"), nb::arg("first_position"))
+           context, nb::arg("reuse"), nb::arg("truncated"), nb::arg("plan"),
+           nb::arg("first_position"))
       .def("store", Store, nb::arg("session"), nb::arg("tokens"), nb::kw_only(), nb::arg("name"),
            nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(), nb::arg("pin"))
       .def("store_async", StoreAsync, nb::arg("session"), nb::arg("tokens"), nb::kw_only(),

@@ -37,6 +37,7 @@ Dict Contents(const KvFileReader& self) {
   dict["spec"] = SpecToPython(contents.spec);
   dict["tokens"] = contents.tokens;
   dict["first_position"] = contents.first_position;
+  dict["cuts"] = ToList(contents.cuts);
   dict["layers"] = contents.layers;
   dict["num_queries"] = contents.num_queries;
   dict["query_dtype"] = DTypeName(contents.query_dtype);
@@ -61,12 +62,13 @@ void ReadQueries(const KvFileReader& self, LayerId layer, uint64_t begin, uint64
 
 std::unique_ptr<KvFileWriter> Create(const std::string& path, nb::handle spec,
                                      std::vector<TokenId> tokens, int64_t first_position,
-                                     std::vector<LayerId> layers, uint64_t num_queries,
-                                     nb::handle query_dtype,
+                                     const CutList& cuts, std::vector<LayerId> layers,
+                                     uint64_t num_queries, nb::handle query_dtype,
                                      std::map<std::string, std::string> notes) {
   const KvFileContents contents = {.spec = SpecFromPython(spec),
                                    .tokens = std::move(tokens),
                                    .first_position = first_position,
+                                   .cuts = CutsFromPython(cuts),
                                    .layers = std::move(layers),
                                    .num_queries = num_queries,
                                    .query_dtype = DTypeFromPython(query_dtype),
@@ -115,7 +117,7 @@ void BindKvFile(nb::module_& module) {
            nb::arg("q"));
   nb::class_<KvFileWriter>(module, "KvFileWriter", nb::is_final())
       .def_static("create", Create, nb::arg("path"), nb::arg("spec"), nb::arg("tokens"),
-                  nb::kw_only(), nb::arg("first_position"), nb::arg("layers"),
+                  nb::kw_only(), nb::arg("first_position"), nb::arg("cuts"), nb::arg("layers"),
                   nb::arg("num_queries"), nb::arg("query_dtype"), nb::arg("notes"))
       .def("write_layer", WriteLayer, nb::arg("layer"), nb::arg("k"), nb::arg("v"),
            nb::arg("q").none())

@@ -185,6 +185,8 @@ Dict ToDict(const ContextInfo& info) {
   dict["num_layers"] = info.num_layers;
   dict["rope_scaling"] = info.rope_scaling;
   dict["non_finite_heads"] = Strings(info.non_finite_heads);
+  dict["cuts"] = ToList(info.cuts);
+  dict["num_dropped"] = info.num_dropped;
   dict["segments"] = Dicts(info.segments, SegmentDict);
   return dict;
 }
@@ -210,6 +212,15 @@ Dict ToDict(const LayerExplain& layer) {
   dict["append_us"] = layer.append_us;
   dict["heads"] = Dicts(layer.heads, HeadDict);
   return dict;
+}
+
+std::vector<Cut> CutsFromPython(const CutList& list) {
+  std::vector<Cut> cuts;
+  for (const auto& [at, dropped] : list) {
+    cuts.push_back({at, {}});
+    for (const auto& [begin, end] : dropped) cuts.back().dropped.push_back({begin, end});
+  }
+  return cuts;
 }
 
 nb::typed<nb::list, nb::tuple> ToList(const std::vector<Cut>& cuts) {

@@ -17,8 +17,10 @@ using Dict = nanobind::typed<nanobind::dict, nanobind::str, nanobind::any>;
 Dict ToDict(const ContextInfo& info);
 Dict ToDict(const LayerExplain& layer);
 Dict ToDict(const SessionContext& context);
-// [(at, [(begin, end), ..]), ..]
-nb::typed<nb::list, nb::tuple> ToList(const std::vector<Cut>& cuts);
+// [(at, [(begin, end), ..]), ..], as Python has cuts.
+using CutList = std::vector<std::pair<uint64_t, std::vector<std::pair<uint64_t, uint64_t>>>>;
+std::vector<Cut> CutsFromPython(const CutList& list);
+nanobind::typed<nanobind::list, nanobind::tuple> ToList(const std::vector<Cut>& cuts);
 Dict ToDict(const Explain& explain);
 Dict ToDict(const MachineProfile& machine);
 Dict ToDict(const PrefixExplain& explain);

@@ -198,6 +198,7 @@ Result<SessionOptions> ToSessionOptions(const attndb_session_options* options) {
                           CopyStruct(options, "attndb_session_options"));
   to.context = TextOf(from.context);
   to.reuse = from.no_reuse == 0;
+  to.truncated = from.not_truncated == 0;
   to.plan = TextOf(from.plan);
   to.first_position = from.first_position;
   return to;

@@ -34,6 +34,10 @@ template <>
 inline constexpr size_t kLeastBytes<attndb_layer_spec> = offsetof(attndb_layer_spec,
                                                                   denominator_logits);
 
+template <>
+inline constexpr size_t kLeastBytes<attndb_session_options> = offsetof(attndb_session_options,
+                                                                       not_truncated);
+
 // Copies `*from` to the struct as this library knows it. Fields that an older caller lacks become
 // zero; bytes that only a newer caller has must be zero.
 template <typename Struct>

@@ -43,6 +43,8 @@ Json JsonOf(const ContextInfo& c) {
           {"num_layers", c.num_layers},
           {"rope_scaling", c.rope_scaling},
           {"non_finite_heads", c.non_finite_heads},
+          {"cuts", CutsJson(c.cuts)},
+          {"num_dropped", c.num_dropped},
           {"segments", std::move(segments)}};
 }
 

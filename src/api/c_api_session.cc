@@ -20,7 +20,7 @@
 using attndb::Session;
 using attndb::Status;
 using attndb::internal::Call;
-using attndb::internal::JsonOf;
+using attndb::internal::CutsJson;
 using attndb::internal::NotNull;
 using attndb::internal::SessionOut;
 using attndb::internal::TextOut;
@@ -96,7 +96,7 @@ attndb_code attndb_session_cuts(const attndb_session* session, char** json) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
     ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
-    return TextOut(JsonOf(session->session.cuts()).dump(), json);
+    return TextOut(CutsJson(session->session.cuts()).dump(), json);
   });
 }
 

@@ -28,6 +28,23 @@ Status AppendPiece(SessionImpl* session, uint64_t num_tokens, TokenRange range,
   return Status::Ok();
 }
 
+// Where the next piece ends that begins at `begin`: at a cut at the latest.
+uint64_t EndOfPiece(const ImportRequest& request, uint64_t begin) {
+  uint64_t end = std::min<uint64_t>(begin + kPieceTokens, request.tokens.size());
+  for (const Cut& cut : request.cuts) {
+    if (cut.at > begin) end = std::min(end, cut.at);
+  }
+  return end;
+}
+
+// The session loses what left when there were as many tokens as it has.
+Status FollowCuts(const ImportRequest& request, SessionImpl* session) {
+  for (const Cut& cut : request.cuts) {
+    if (cut.at == session->num_tokens()) ATTNDB_RETURN_IF_ERROR(session->Lose(cut));
+  }
+  return Status::Ok();
+}
+
 // From where the session is to the end. `has_checkpoint`: the session's context is one of ours.
 Result<ContextId> ImportPieces(Database* database, SessionImpl* session,
                                const ImportRequest& request, ImportSource* source,
@@ -35,10 +52,11 @@ Result<ContextId> ImportPieces(Database* database, SessionImpl* session,
   const std::span<const TokenId> tokens = request.tokens;
   for (;;) {
     const uint64_t begin = session->num_tokens();
-    const uint64_t end = std::min<uint64_t>(begin + kPieceTokens, tokens.size());
+    const uint64_t end = EndOfPiece(request, begin);
     if (begin < end) {
       ATTNDB_RETURN_IF_ERROR(AppendPiece(session, tokens.size(), {begin, end}, source));
     }
+    ATTNDB_RETURN_IF_ERROR(FollowCuts(request, session));
     StoreOptions store;
     if (end == tokens.size()) store = request.store;
     store.drop_base = request.store.drop_base || *has_checkpoint;  // Our own, from the second on.
@@ -58,9 +76,13 @@ Result<ContextId> ImportContext(Database* database, const ImportRequest& request
                                 ImportSource* source) {
   SessionOptions options;
   options.first_position = request.first_position;
+  options.truncated = false;  // What is reused saw what the source says, up to the first cut.
   ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<SessionImpl> session,
                           database->OpenSession(request.tenant, *request.spec, request.tokens,
                                                 std::numeric_limits<uint64_t>::max(), options));
+  if (!request.cuts.empty() && session->num_tokens() >= request.cuts.front().at) {
+    ATTNDB_RETURN_IF_ERROR(session->Crop(request.cuts.front().at - 1));
+  }
   const uint64_t num_new = request.tokens.size() - session->num_tokens();
   ATTNDB_RETURN_IF_ERROR(database->store()->publisher()->CheckStore(
       request.tenant, request.store,

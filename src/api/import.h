@@ -41,6 +41,7 @@ struct ImportRequest {
   std::string tenant;
   const ModelSpec* spec = nullptr;  // Not owned.
   std::span<const TokenId> tokens;
+  std::span<const Cut> cuts;  // Those that K and V depend on: store::CheckCuts.
   int64_t first_position = 0;
   StoreOptions store;
   // Called after each piece but the last, with the tokens done and in all; false cancels. May be

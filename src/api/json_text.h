@@ -18,7 +18,7 @@ inline std::string DumpJson(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-inline Json JsonOf(const std::vector<Cut>& cuts) {
+inline Json CutsJson(const std::vector<Cut>& cuts) {
   Json list = Json::array();
   for (const Cut& cut : cuts) {
     Json dropped = Json::array();

@@ -19,6 +19,15 @@ Status CheckPrompt(std::span<const TokenId> tokens) {
   return Status::Ok();
 }
 
+// What is stored was checked when it was cut, but by a model that may have other words for the
+// same.
+Status TakeCuts(std::vector<Cut> cuts, SessionSeed* seed) {
+  if (cuts.empty()) return Status::Ok();
+  ATTNDB_ASSIGN_OR_RETURN(seed->turns, TurnTables::Of(seed->spec));
+  seed->cuts = std::move(cuts);
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<SessionSeed> Database::SeedOf(const std::string& tenant, const ModelSpec& spec,
@@ -54,6 +63,7 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
   seed.chain.held = {prefix.context, std::move(prefix.chain.entries),
                      store_->uses()->Hold(prefix.context)};
   seed.chain.tokens = std::move(prefix.chain.tokens);
+  ATTNDB_RETURN_IF_ERROR(TakeCuts(std::move(prefix.cuts), &seed));
   return std::make_unique<SessionImpl>(std::move(seed));
 }
 

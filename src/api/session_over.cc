@@ -61,6 +61,12 @@ class ContextJoin {
   // Errors: kInvalidArgument (it is there already); kResourceExhausted (too many tokens).
   Status Add(store::WholeContext context) {
     const std::vector<TokenId>& tokens = context.chain.tokens;
+    if (!context.cuts.empty()) {
+      return Status::FailedPrecondition("tokens have left context '" + context.record.Label() +
+                                        "', the first of them at " +
+                                        std::to_string(context.cuts.front().at) +
+                                        " tokens: expected contexts that attend to all of theirs");
+    }
     uint64_t num_shared = 0;
     for (size_t i = 0; i < texts_.size(); ++i) {
       if (chain_->contexts[i].id == context.record.id) {

@@ -14,6 +14,7 @@ Result<store::StoreRequest> RequestOf(SessionImpl* session, std::span<const Toke
   return store::StoreRequest{.tenant = std::move(snapshot.tenant),
                              .spec = std::move(snapshot.spec),
                              .tokens = {tokens.begin(), tokens.end()},
+                             .cuts = std::move(snapshot.cuts),
                              .first_position = snapshot.first_position,
                              .base = snapshot.base,
                              .chain = std::move(snapshot.chain),

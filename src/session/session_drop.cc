@@ -1,6 +1,7 @@
 // SessionImpl: tokens that leave, and positions that the engine and the session count differently.
 #include <utility>
 
+#include "common/check.h"
 #include "session/session_impl.h"
 #include "session/view_check.h"
 
@@ -40,6 +41,16 @@ Status SessionImpl::DropOldest(uint64_t n, const DropOptions& options) {
   ATTNDB_RETURN_IF_ERROR(chain_.CheckIsOnePrompt());
   ATTNDB_RETURN_IF_ERROR(MakeTurns());
   ATTNDB_RETURN_IF_ERROR(truncation_.Drop(n, options, num_tokens()));
+  FollowTruncation();
+  return Status::Ok();
+}
+
+Status SessionImpl::Lose(const attndb::Cut& cut) {
+  ATTNDB_CHECK(cut.at == num_tokens());
+  ATTNDB_RETURN_IF_ERROR(MakeTurns());
+  std::vector<attndb::Cut> cuts = truncation_.cuts();
+  cuts.push_back(cut);
+  truncation_ = Truncation(std::move(cuts));
   FollowTruncation();
   return Status::Ok();
 }

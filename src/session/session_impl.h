@@ -102,6 +102,8 @@ class SessionImpl {
   void Reset();
   Status SetFilter(std::span<const TokenRange> ranges);
   Status DropOldest(uint64_t n, const DropOptions& options);
+  // Loses what left a history that is taken over: the cut is one of a session of as many tokens.
+  Status Lose(const attndb::Cut& cut);
   Status Rebase(int64_t position);
   Status SetPlan(std::string_view text);
   Status AwaitDerived(LayerId layer);

@@ -21,6 +21,10 @@ ContextInfo Admin::InfoOf(const ContextDetail& detail, const ModelSpec& spec) co
   info.file_bytes = detail.file_bytes;
   info.own_bytes = detail.own_bytes;
   info.retained_bytes = detail.retained_bytes;
+  info.cuts = detail.cuts;
+  for (const Cut& cut : detail.cuts) {
+    for (const TokenRange& range : cut.dropped) info.num_dropped += range.end - range.begin;
+  }
   info.query_sample_bytes = detail.query_bytes;
   info.created_us = record.created_us;
   info.last_access_us = record.last_access_us;

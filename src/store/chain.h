@@ -30,11 +30,13 @@ struct Chain {
 struct Prefix {
   ContextId context = ContextId::kNone;
   Chain chain;
+  std::vector<Cut> cuts;  // Those of the chain's history.
 };
 
 struct WholeContext {
   ContextRecord record;
   Chain chain;
+  std::vector<Cut> cuts;
 };
 
 // A context's text, and what it was computed by.
@@ -42,6 +44,7 @@ struct StoredText {
   ContextRecord record;
   ModelSpec spec;
   std::vector<TokenId> tokens;
+  std::vector<Cut> cuts;
 };
 
 // A prompt that is to be durable: a chain that is, and what follows it. It owns all of that, so
@@ -50,6 +53,7 @@ struct StoreRequest {
   std::string tenant;
   ModelSpec spec;               // Defaults resolved.
   std::vector<TokenId> tokens;  // At least one.
+  std::vector<Cut> cuts;        // All of the history's.
   int64_t first_position = 0;
   // The context and the chain that have the first num_stored tokens. The context may have got
   // another chain meanwhile: what is published then goes on from that one.

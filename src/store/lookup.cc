@@ -19,24 +19,28 @@ Status OtherModel(const ContextRecord& context, const ModelSpec& found, const Mo
 
 }  // namespace
 
-Result<Lookup::Match> Lookup::FindPrefix(const Tenant& tenant, const ModelSpec& spec,
-                                         std::span<const TokenId> tokens,
-                                         const SessionOptions& options) const {
-  if (!options.reuse) return Match{};
+Result<PrefixMatch> Lookup::FindPrefix(const Tenant& tenant, const ModelSpec& spec,
+                                       std::span<const TokenId> tokens,
+                                       const SessionOptions& options) const {
+  if (!options.reuse) return PrefixMatch();
   parts_.damage->Quarantine();
   if (options.context.empty()) {
-    if (tokens.empty()) return Match{};
-    if (tenant.id == TenantId::kNone) return Match{};
+    if (tokens.empty() || tenant.id == TenantId::kNone) return PrefixMatch();
     ATTNDB_ASSIGN_OR_RETURN(
-        const std::optional<PrefixMatch> match,
-        parts_.catalog->prefixes()->Longest({tenant.id, &spec, options.first_position, tokens}));
-    return match ? Match{match->context, match->num_tokens} : Match{};
+        std::optional<PrefixMatch> match,
+        parts_.catalog->prefixes()->Longest(
+            {tenant.id, &spec, options.first_position, tokens, options.truncated}));
+    return match ? *std::move(match) : PrefixMatch();
   }
   ATTNDB_ASSIGN_OR_RETURN(const ContextRecord context,
                           NamedContext(tenant, spec, options.context, options.first_position));
-  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens,
+  ATTNDB_ASSIGN_OR_RETURN(PrefixMatch match,
                           parts_.catalog->contexts()->CommonPrefix(context.id, tokens));
-  return num_tokens == 0 ? Match{} : Match{context.id, num_tokens};
+  if (!options.truncated && !match.cuts.empty()) {
+    match.num_tokens = match.cuts.front().at - 1;
+    match.cuts.clear();
+  }
+  return match.num_tokens == 0 ? PrefixMatch() : match;
 }
 
 Result<ContextRecord> Lookup::NamedContext(const Tenant& tenant, const ModelSpec& spec,
@@ -95,10 +99,11 @@ Result<Chain> Lookup::OpenChain(ContextId context, std::span<const TokenId> toke
   return chain;
 }
 
-Result<Prefix> Lookup::OpenMatch(const Match& match, std::span<const TokenId> tokens) {
+Result<Prefix> Lookup::OpenMatch(const PrefixMatch& match, std::span<const TokenId> tokens) {
   Prefix prefix;
   if (match.context == ContextId::kNone) return prefix;
   prefix.context = match.context;
+  prefix.cuts = match.cuts;
   ATTNDB_ASSIGN_OR_RETURN(prefix.chain, OpenChain(match.context, tokens.first(match.num_tokens)));
   parts_.catalog->contexts()->Touch(match.context);
   return prefix;
@@ -108,7 +113,7 @@ Result<Prefix> Lookup::OpenPrefix(const std::string& tenant, const ModelSpec& sp
                                   std::span<const TokenId> tokens, const SessionOptions& options) {
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    ATTNDB_ASSIGN_OR_RETURN(const Match match, FindPrefix(owner, spec, tokens, options));
+    ATTNDB_ASSIGN_OR_RETURN(const PrefixMatch match, FindPrefix(owner, spec, tokens, options));
     Result<Prefix> prefix = OpenMatch(match, tokens);
     if (prefix.ok()) return prefix;
     // What was found is damaged (and quarantined now), or was dropped between lookup and opening:
@@ -127,9 +132,10 @@ Result<WholeContext> Lookup::TryOpenNamed(const Tenant& tenant, const ModelSpec&
                                           const std::string& name, int64_t first_position) {
   WholeContext context;
   ATTNDB_ASSIGN_OR_RETURN(context.record, NamedContext(tenant, spec, name, first_position));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                          parts_.catalog->contexts()->Tokens(context.record.id));
-  ATTNDB_ASSIGN_OR_RETURN(context.chain, OpenChain(context.record.id, tokens));
+  ATTNDB_ASSIGN_OR_RETURN(History history,
+                          parts_.catalog->contexts()->HistoryOf(context.record.id));
+  ATTNDB_ASSIGN_OR_RETURN(context.chain, OpenChain(context.record.id, history.tokens));
+  context.cuts = std::move(history.cuts);
   parts_.catalog->contexts()->Touch(context.record.id);
   return context;
 }
@@ -151,7 +157,9 @@ Result<StoredText> Lookup::TextOf(const std::string& tenant, std::string_view co
   StoredText text;
   ATTNDB_ASSIGN_OR_RETURN(text.record, parts_.catalog->contexts()->Find(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(text.spec, parts_.catalog->owners()->GetModel(text.record.model));
-  ATTNDB_ASSIGN_OR_RETURN(text.tokens, parts_.catalog->contexts()->Tokens(text.record.id));
+  ATTNDB_ASSIGN_OR_RETURN(History history, parts_.catalog->contexts()->HistoryOf(text.record.id));
+  text.tokens = std::move(history.tokens);
+  text.cuts = std::move(history.cuts);
   return text;
 }
 
@@ -159,11 +167,12 @@ Result<PrefixExplain> Lookup::ExplainPrefix(const std::string& tenant, const Mod
                                             std::span<const TokenId> tokens,
                                             const SessionOptions& options) const {
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
-  ATTNDB_ASSIGN_OR_RETURN(const Match match, FindPrefix(owner, spec, tokens, options));
+  ATTNDB_ASSIGN_OR_RETURN(const PrefixMatch match, FindPrefix(owner, spec, tokens, options));
   PrefixReport report;
   if (owner.id != TenantId::kNone) {
-    ATTNDB_ASSIGN_OR_RETURN(report, parts_.catalog->prefixes()->Explain(
-                                        {owner.id, &spec, options.first_position, tokens}));
+    ATTNDB_ASSIGN_OR_RETURN(
+        report, parts_.catalog->prefixes()->Explain(
+                    {owner.id, &spec, options.first_position, tokens, options.truncated}));
   }
   PrefixExplain explain;
   explain.num_prompt_tokens = tokens.size();

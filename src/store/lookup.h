@@ -56,12 +56,6 @@ class Lookup {
                                       const SessionOptions& options) const;
 
  private:
-  // A context found for a prompt.
-  struct Match {
-    ContextId context = ContextId::kNone;
-    uint64_t num_tokens = 0;
-  };
-
   // How often a lookup starts again because what it found was damaged, or gone, when it was opened.
   static constexpr int kMaxAttempts = 8;
   // The context of that name, if sessions of the spec can use it from that position on.
@@ -69,12 +63,14 @@ class Lookup {
   //         position); kCorruption (damaged).
   Result<ContextRecord> NamedContext(const Tenant& tenant, const ModelSpec& spec,
                                      const std::string& name, int64_t first_position) const;
-  Result<Match> FindPrefix(const Tenant& tenant, const ModelSpec& spec,
-                           std::span<const TokenId> tokens, const SessionOptions& options) const;
+  // What is reused of the prompt; of nothing, context kNone.
+  Result<PrefixMatch> FindPrefix(const Tenant& tenant, const ModelSpec& spec,
+                                 std::span<const TokenId> tokens,
+                                 const SessionOptions& options) const;
   bool IsExpired(const ContextRecord& context) const;
   // Opens the context's first segments, as many as hold `tokens`, which the context must have.
   Result<Chain> OpenChain(ContextId context, std::span<const TokenId> tokens);
-  Result<Prefix> OpenMatch(const Match& match, std::span<const TokenId> tokens);
+  Result<Prefix> OpenMatch(const PrefixMatch& match, std::span<const TokenId> tokens);
   Result<WholeContext> TryOpenNamed(const Tenant& tenant, const ModelSpec& spec,
                                     const std::string& name, int64_t first_position);
 

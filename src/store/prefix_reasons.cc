@@ -21,6 +21,15 @@ std::vector<std::string> PrefixReasons(const PrefixReport& report, std::span<con
     reasons.push_back("the longest match is a whole context of " +
                       std::to_string(report.best->num_tokens) + " tokens");
   }
+  if (report.best && !report.best->cuts.empty()) {
+    uint64_t num_dropped = 0;
+    for (const Cut& cut : report.best->cuts) {
+      for (const TokenRange& range : cut.dropped) num_dropped += range.end - range.begin;
+    }
+    reasons.push_back("it was computed after a cut: " + std::to_string(num_dropped) +
+                      " of its tokens have left, the first at " +
+                      std::to_string(report.best->cuts.front().at) + " tokens");
+  }
   for (const PrefixNearMiss& miss : report.near_misses) {
     if (miss.num_contexts == 0) continue;
     std::string text = std::to_string(miss.num_contexts);

@@ -39,7 +39,10 @@ Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
   if (request.num_new() == 0 && options.name.empty() && !options.pin && !options.ttl) {
     // Nothing new: the context that has exactly these tokens, if it is still there.
     const Result<ContextRecord> base = parts_.catalog->contexts()->Get(tenant.id, request.base);
-    if (base.ok() && base->num_tokens == request.tokens.size()) return Stored{base->id, {}, {}};
+    ATTNDB_ASSIGN_OR_RETURN(const bool is_same, IsCutAlike(request));
+    if (base.ok() && base->num_tokens == request.tokens.size() && is_same) {
+      return Stored{base->id, {}, {}};
+    }
   }
   ATTNDB_RETURN_IF_ERROR(CheckRequest(request, tenant));
   ATTNDB_ASSIGN_OR_RETURN(const ModelId model, parts_.catalog->owners()->EnsureModel(request.spec));
@@ -59,6 +62,16 @@ Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
   }
   parts_.objects->ScheduleFrom(stored.chain, request.num_stored);
   return stored;
+}
+
+// Whether the base has the request's cuts. Those before its end it has, by the caller's word; a
+// session may have lost tokens since.
+Result<bool> Publisher::IsCutAlike(const StoreRequest& request) const {
+  if (request.cuts.empty() || request.cuts.back().at < request.tokens.size()) return true;
+  Result<History> base = parts_.catalog->contexts()->HistoryOf(request.base);
+  if (base.status().code() == StatusCode::kNotFound) return false;
+  ATTNDB_RETURN_IF_ERROR(base.status());
+  return base->cuts == request.cuts;
 }
 
 Status Publisher::CheckRequest(const StoreRequest& request, const Tenant& tenant) {
@@ -90,6 +103,7 @@ Result<Stored> Publisher::Publish(const StoreRequest& request, const Owner& owne
   publish.model = owner.model;
   publish.first_position = request.first_position;
   publish.tokens = request.tokens;
+  publish.cuts = request.cuts;
   publish.kv_bytes = request.tokens.size() * request.spec.KvBytesPerToken();
   publish.name = options.name;
   publish.replace = options.replace;

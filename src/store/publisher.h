@@ -72,6 +72,7 @@ class Publisher {
   };
 
   Result<Stored> StoreOnce(const StoreRequest& request) ATTNDB_EXCLUDES(parts_.commits->mutex());
+  Result<bool> IsCutAlike(const StoreRequest& request) const;
   // Checks, before anything is written, what can be refused by then: as CheckStore.
   Status CheckRequest(const StoreRequest& request, const Tenant& tenant)
       ATTNDB_EXCLUDES(parts_.commits->mutex());

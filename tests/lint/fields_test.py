@@ -65,6 +65,7 @@ OTHER_NAMES = {
         "DBOptions.background_builds": ("no_background_builds",),
         "DBOptions.measure_machine": ("fixed_prices",),
         "SessionOptions.reuse": ("no_reuse",),
+        "SessionOptions.truncated": ("not_truncated",),
         "StoreOptions.ttl": ("has_ttl", "ttl_seconds"),
         "DropOptions.keep": ("keep", "num_keep"),
         "DropOptions.sink": ("no_sink",),

@@ -215,6 +215,7 @@ Result<ContextId> KvFileReader::Import(const DB& db, const KvFileImportOptions& 
   internal::ImportRequest request = {.tenant = db.tenant(),
                                      .spec = &spec,
                                      .tokens = file.tokens,
+                                     .cuts = file.cuts,
                                      .first_position = file.first_position,
                                      .store = options.store};
   if (options.progress) {

@@ -10,10 +10,12 @@
 #include <string_view>
 #include <utility>
 
+#include "api/kv_file/cut_text.h"
 #include "api/kv_file/layer_spec_json.h"
 #include "common/coding.h"
 #include "common/hex.h"
 #include "common/quote.h"
+#include "store/catalog/cut_bytes.h"
 
 namespace attndb::internal {
 namespace {
@@ -142,6 +144,9 @@ Result<KvFileContents> ParseMetadata(const std::map<std::string, std::string>& k
                             metadata.GetNumber("first_position", kMaxPosition));
     contents.first_position = static_cast<int64_t>(position);
   }
+  if (const auto cuts = metadata.Find("cuts")) {
+    ATTNDB_ASSIGN_OR_RETURN(contents.cuts, ParseCuts(*cuts));
+  }
   std::optional<uint64_t> num_layers;
   if (metadata.Find("num_layers")) {
     ATTNDB_ASSIGN_OR_RETURN(num_layers, metadata.GetNumber("num_layers", UINT32_MAX));
@@ -246,6 +251,7 @@ Status CheckContents(const KvFileContents& contents) {
     return Invalid("first_position is " + std::to_string(contents.first_position) +
                    ", expected 0 to " + std::to_string(kMaxPosition));
   }
+  ATTNDB_RETURN_IF_ERROR(store::CheckCuts(contents.cuts, contents.tokens.size()));
   if (contents.num_queries > contents.tokens.size()) {
     return Invalid("q of " + std::to_string(contents.num_queries) + " tokens, but there are " +
                    std::to_string(contents.tokens.size()));
@@ -289,6 +295,7 @@ Result<KvSchema> ParseKvSchema(const SafetensorsHeader& header) {
   Tensors tensors(header);
   ATTNDB_ASSIGN_OR_RETURN(schema.tokens, TakeTokens(&tensors));
   schema.num_tokens = schema.tokens.shape[0];
+  ATTNDB_RETURN_IF_ERROR(store::CheckCuts(schema.contents.cuts, schema.num_tokens));
   const std::vector<LayerId>& layers = schema.contents.layers;
   const bool has_queries = tensors.Has(TensorName(layers.front(), 'q'));
   std::optional<uint64_t> num_queries;  // The same in all layers.
@@ -322,6 +329,7 @@ Result<SafetensorsHeader> FormatKvSchema(const KvFileContents& contents) {
   metadata["fingerprint"] = HexEncode(BytesOf(contents.spec.fingerprint));
   metadata["kv_dtype"] = DTypeName(contents.spec.kv_dtype);
   metadata["first_position"] = std::to_string(contents.first_position);
+  if (!contents.cuts.empty()) metadata["cuts"] = FormatCuts(contents.cuts);
   metadata["rope_applied"] = "true";
   metadata["num_layers"] = std::to_string(contents.spec.num_layers());
   metadata["layers"] = FormatLayerSpecs(contents.spec.layers);

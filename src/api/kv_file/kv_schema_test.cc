@@ -28,6 +28,7 @@ KvFileContents Contents() {
   contents.num_queries = 4;
   contents.query_dtype = DType::kBFloat16;
   contents.notes = {{"model", "a toy"}};
+  contents.cuts = {{6, {{1, 3}}}, {9, {{3, 5}, {6, 7}}}};
   return contents;
 }
 
@@ -53,6 +54,7 @@ TEST(KvSchemaTest, ContentsSurvive) {
     EXPECT_EQ(read.num_queries, 4u);
     EXPECT_EQ(read.query_dtype, DType::kBFloat16);
     EXPECT_EQ(read.notes, contents.notes);
+    EXPECT_EQ(read.cuts, contents.cuts);
     EXPECT_EQ(schema.num_tokens, 10u);
     ASSERT_EQ(schema.layers.size(), layers.size());
     EXPECT_THAT(schema.layers.back().k.entry.shape, ElementsAre(3, 10, 24));
@@ -71,6 +73,8 @@ TEST(KvSchemaTest, ContentsThatNoReaderWouldTakeAreNotWritten) {
   expect([](auto* c) { c->tokens.clear(); }, "0 tokens, expected 1 to");
   expect([](auto* c) { c->tokens[3] = -1; }, "token 3 has id -1");
   expect([](auto* c) { c->first_position = -1; }, "first_position is -1");
+  expect([](auto* c) { c->cuts[0].at = 11; }, "cut 0 is at 11 of 10 tokens");
+  expect([](auto* c) { c->cuts[1].dropped[0].begin = 2; }, "cut 1 drops what has left before");
   expect([](auto* c) { c->layers = {1, 0}; }, "captured_layers is '1,0', expected ascending");
   expect([](auto* c) { c->layers = {2}; }, "captured_layers is '2', expected ascending");
   expect([](auto* c) { c->num_queries = 11; }, "q of 11 tokens, but there are 10");
@@ -105,6 +109,9 @@ TEST(KvSchemaTest, MetadataThatContradictsIsRefusedByKey) {
   for (const char* number : {"-1", "1.0", "", " 1", "0x1", "99999999999999999999"}) {
     expect("first_position", number, "expected a whole number from 0 to 1099511627776");
   }
+  expect("cuts", "6:1-3;6:3-4", "cut 1 is at 6, after one at 6");
+  expect("cuts", "60:1-3", "cut 0 is at 60 of 10 tokens");
+  expect("cuts", "6:1-3;", "cuts is '6:1-3;', expected AT:BEGIN-END");
   expect("num_layers", "3", "layers has 2 entries, expected 3");
   expect("layers", "[]", "layers has 0 entries, expected 2");
   expect("layers", nullptr, "__metadata__ has no layers");

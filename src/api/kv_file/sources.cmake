@@ -1,5 +1,6 @@
 # KV files' part of layer api: included by src/api/CMakeLists.txt, which compiles ATTNDB_KV_FILE_SOURCES.
 set(ATTNDB_KV_FILE_SOURCES
+  kv_file/cut_text.cc
   kv_file/kv_file_export.cc
   kv_file/kv_file_reader.cc
   kv_file/kv_file_writer.cc

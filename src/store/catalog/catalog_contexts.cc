@@ -133,7 +133,12 @@ Result<ContextDetail> CatalogContexts::Describe(TenantId tenant, ContextId conte
   ATTNDB_ASSIGN_OR_RETURN(ContextRow row, Require(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
                           LoadChain(core_->database(), context));
-  return Describer(core_->database()).Describe(std::move(row.record), chain);
+  ATTNDB_ASSIGN_OR_RETURN(
+      History history, PrefixIndex(core_->database()).HistoryOf(row.leaf, row.record.num_tokens));
+  ATTNDB_ASSIGN_OR_RETURN(ContextDetail detail,
+                          Describer(core_->database()).Describe(std::move(row.record), chain));
+  detail.cuts = std::move(history.cuts);
+  return detail;
 }
 
 Result<std::vector<ContextDetail>> CatalogContexts::DescribeAll(
@@ -161,7 +166,7 @@ Result<std::vector<ChainLink>> CatalogContexts::Chain(ContextId context) const {
   return chain;
 }
 
-Result<std::vector<TokenId>> CatalogContexts::Tokens(ContextId context) const {
+Result<History> CatalogContexts::HistoryOf(ContextId context) const {
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   Query query =
@@ -171,14 +176,20 @@ Result<std::vector<TokenId>> CatalogContexts::Tokens(ContextId context) const {
     return Status::NotFound("no context #" + std::to_string(static_cast<int64_t>(context)));
   }
   return PrefixIndex(core_->database())
-      .Tokens(static_cast<NodeId>(query.Int(0)), static_cast<uint64_t>(query.Int(1)));
+      .HistoryOf(static_cast<NodeId>(query.Int(0)), static_cast<uint64_t>(query.Int(1)));
 }
 
-Result<uint64_t> CatalogContexts::CommonPrefix(ContextId context,
-                                               std::span<const TokenId> tokens) const {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> stored, Tokens(context));
-  const auto end = std::ranges::mismatch(tokens, stored).in1;
-  return static_cast<uint64_t>(end - tokens.begin());
+Result<std::vector<TokenId>> CatalogContexts::Tokens(ContextId context) const {
+  ATTNDB_ASSIGN_OR_RETURN(History history, HistoryOf(context));
+  return std::move(history.tokens);
+}
+
+Result<PrefixMatch> CatalogContexts::CommonPrefix(ContextId context,
+                                                  std::span<const TokenId> tokens) const {
+  ATTNDB_ASSIGN_OR_RETURN(History stored, HistoryOf(context));
+  const auto end = std::ranges::mismatch(tokens, stored.tokens).in1;
+  const auto num_tokens = static_cast<uint64_t>(end - tokens.begin());
+  return PrefixMatch{context, num_tokens, CutsWithin(std::move(stored.cuts), num_tokens)};
 }
 
 void CatalogContexts::Touch(ContextId context) { core_->Touch(context); }

@@ -48,9 +48,10 @@ class CatalogContexts {
   // Describes those of `contexts` that are still there, in the order given.
   Result<std::vector<ContextDetail>> DescribeAll(std::span<const ContextRecord> contexts) const;
   Result<std::vector<ChainLink>> Chain(ContextId context) const;
+  Result<History> HistoryOf(ContextId context) const;
   Result<std::vector<TokenId>> Tokens(ContextId context) const;
-  // How many first tokens the context shares with `tokens`.
-  Result<uint64_t> CommonPrefix(ContextId context, std::span<const TokenId> tokens) const;
+  // How many first tokens the context shares with `tokens`, 0 perhaps, and their cuts.
+  Result<PrefixMatch> CommonPrefix(ContextId context, std::span<const TokenId> tokens) const;
 
   // Notes an access, now. It is written with the next transaction or Catalog::FlushTouches, not
   // synced by itself: a crash may lose it, so that a TTL counts from the access before.

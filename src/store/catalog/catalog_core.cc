@@ -75,6 +75,7 @@ Status CatalogCore::Connect() const {
 Status CatalogCore::ConnectAs(SqliteDatabase::Mode mode) const {
   ATTNDB_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(options_.path, mode));
   ATTNDB_ASSIGN_OR_RETURN(const int64_t version, CheckSchema(database_.get()));
+  has_cuts_ = mode == SqliteDatabase::Mode::kReadWrite || version >= kFirstVersionWithCuts;
   if (mode != SqliteDatabase::Mode::kReadWrite) {
     return version < kFirstVersionWithCounters ? ViewAsCounters(database_.get()) : Status::Ok();
   }

@@ -35,6 +35,8 @@ class CatalogCore {
   const StoreUuid& store_uuid() const { return store_uuid_; }
   Mutex* mutex() const ATTNDB_RETURN_CAPABILITY(mutex_) { return &mutex_; }
   SqliteDatabase* database() const ATTNDB_REQUIRES(mutex_) { return database_.get(); }
+  // Whether the catalog's version has cuts (prefix_index.h).
+  bool has_cuts() const ATTNDB_REQUIRES(mutex_) { return has_cuts_; }
   // Opened without locks, because the folder can't be written.
   bool is_immutable() const ATTNDB_REQUIRES(mutex_) { return !immutable_stamp_.empty(); }
   // Accesses not written yet, in microseconds, by context id.
@@ -77,6 +79,7 @@ class CatalogCore {
   // Mutable: a reader of a folder that can't be written opens the file again when it has changed.
   mutable std::unique_ptr<SqliteDatabase> database_ ATTNDB_GUARDED_BY(mutex_);
   mutable std::string immutable_stamp_ ATTNDB_GUARDED_BY(mutex_);  // Empty: not opened that way.
+  mutable bool has_cuts_ ATTNDB_GUARDED_BY(mutex_) = false;
   // At most kMaxTouches; then they are written at once.
   std::unordered_map<int64_t, int64_t> touched_us_ ATTNDB_GUARDED_BY(mutex_);
   // The log could not be cut off, though the file has all that it holds. Nothing is written until

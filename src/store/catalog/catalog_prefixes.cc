@@ -72,7 +72,7 @@ Result<std::optional<PrefixMatch>> CatalogPrefixes::Find(const PrefixQuery& quer
   }
   std::optional<PrefixMatch> best;
   for (const ModelRow& model : models) {
-    PrefixSearch search(core_->database(), usable);
+    PrefixSearch search(core_->database(), usable, query.truncated && core_->has_cuts());
     const TreeIdentity tree{tenant.secret, model.identity, query.first_position};
     ATTNDB_ASSIGN_OR_RETURN(const std::optional<PrefixMatch> match,
                             search.Find(tree, query.tokens));
@@ -111,10 +111,10 @@ Result<std::optional<TokenId>> CatalogPrefixes::TokenAt(ContextId context, uint6
   ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
   if (!found || query.Int(1) <= static_cast<int64_t>(idx)) return std::optional<TokenId>();
   ATTNDB_ASSIGN_OR_RETURN(
-      const std::vector<TokenId> tokens,
+      const History history,
       PrefixIndex(core_->database())
-          .Tokens(static_cast<NodeId>(query.Int(0)), static_cast<uint64_t>(query.Int(1))));
-  return std::optional(tokens[idx]);
+          .HistoryOf(static_cast<NodeId>(query.Int(0)), static_cast<uint64_t>(query.Int(1))));
+  return std::optional(history.tokens[idx]);
 }
 
 // Contexts of the right model and position that are damaged or expired.
@@ -181,7 +181,7 @@ Status CatalogPrefixes::ExplainOtherTrees(const PrefixQuery& query, const Tenant
     PrefixNearMiss& miss = same_model ? other_position : other_model;
     miss.num_contexts += static_cast<uint64_t>(count.Int(0));
     ATTNDB_ASSIGN_OR_RETURN(const ModelRow model, LoadModelRow(core_->database(), tree.model));
-    PrefixSearch search(core_->database(), nullptr);
+    PrefixSearch search(core_->database(), nullptr, query.truncated && core_->has_cuts());
     ATTNDB_ASSIGN_OR_RETURN(
         const std::optional<PrefixMatch> match,
         search.Find({tenant.secret, model.identity, tree.first_position}, query.tokens));

@@ -10,6 +10,7 @@
 
 #include "common/random.h"
 #include "store/catalog/catalog_test_util.h"
+#include "store/catalog/cut_bytes.h"
 #include "testing/matchers.h"
 #include "testing/seed.h"
 
@@ -20,6 +21,7 @@ using Tokens = std::vector<TokenId>;
 
 struct ModelContext {
   Tokens tokens;
+  std::vector<Cut> cuts;
   std::string name;
   int64_t first_position = 0;
   std::optional<int64_t> ttl_s;
@@ -56,6 +58,31 @@ class CatalogProperty : public ::testing::TestWithParam<uint64_t> {
     const Tokens more = RandomTokens(random_.Uniform(140));
     tokens.insert(tokens.end(), more.begin(), more.end());
     return tokens;
+  }
+  // Cuts behind those that are there: at token `begin` or later.
+  void AddCuts(uint64_t begin, ModelContext* context) {
+    while (random_.OneIn(2)) {
+      const uint64_t at = std::max<uint64_t>(2, begin) + random_.Uniform(70);
+      if (at > context->tokens.size()) return;
+      std::vector<bool> gone(at);
+      for (const Cut& cut : context->cuts) {
+        if (cut.at >= at) return;
+        for (const TokenRange& range : cut.dropped) {
+          for (uint64_t i = range.begin; i < range.end; ++i) gone[i] = true;
+        }
+      }
+      Cut cut = {at, {}};
+      for (uint64_t i = random_.Uniform(4); i + 1 < at && cut.dropped.size() < 2; ++i) {
+        if (gone[i]) continue;
+        uint64_t end = i + 1;
+        while (end + 1 < at && !gone[end] && !random_.OneIn(8)) ++end;
+        cut.dropped.push_back({i, end});
+        i = end;
+      }
+      if (cut.dropped.empty()) return;
+      context->cuts.push_back(std::move(cut));
+      begin = at + 1;
+    }
   }
   std::map<int64_t, ModelContext>::iterator AnyContext() {
     return std::next(contexts_.begin(), static_cast<ptrdiff_t>(random_.Uniform(contexts_.size())));
@@ -97,10 +124,13 @@ void CatalogProperty::Publish() {
     const Tokens more = RandomTokens(random_.Uniform(100));
     added.tokens.insert(added.tokens.end(), more.begin(), more.end());
     if (added.tokens.empty()) added.tokens = {1};
+    added.cuts = CutsWithin(base->second.cuts, options.num_shared);
+    AddCuts(options.num_shared + 1, &added);
     options.drop_base = random_.OneIn(3);
     if (random_.OneIn(3)) options.name = base->second.name;
   } else {
     added.tokens = MutatedTokens();
+    if (random_.OneIn(2)) AddCuts(0, &added);
     options.first_position = random_.OneIn(4) ? 7 : 0;
   }
   if (options.name.empty() && random_.OneIn(2))
@@ -108,6 +138,7 @@ void CatalogProperty::Publish() {
   options.replace = random_.OneIn(2);
   options.pin = random_.OneIn(5);
   if (random_.OneIn(3)) options.ttl = std::chrono::seconds(random_.Uniform(20));
+  options.cuts = added.cuts;
   const Result<PublishOutcome> outcome = harness_.Publish(added.tokens, options);
 
   const auto holder = std::ranges::find_if(contexts_, [&](const auto& c) {
@@ -246,7 +277,9 @@ void CatalogProperty::CheckLookups() {
     EXPECT_TRUE(IsUsable(context->second));
     EXPECT_EQ(context->second.first_position, first_position);
     EXPECT_EQ(CommonLength(context->second.tokens, prompt), expected);
-    EXPECT_EQ(harness_->contexts()->CommonPrefix(match->context, prompt).value(), expected);
+    EXPECT_EQ(harness_->contexts()->CommonPrefix(match->context, prompt)->num_tokens, expected);
+    // Never what was computed under other cuts than it says.
+    EXPECT_EQ(match->cuts, CutsWithin(context->second.cuts, expected));
   }
 }
 
@@ -264,6 +297,7 @@ void CatalogProperty::CheckList() {
     EXPECT_EQ(record.ttl_seconds, c.ttl_s);
     EXPECT_EQ(record.last_access_us, c.last_access_us);
     EXPECT_EQ(harness_->contexts()->Tokens(record.id).value(), c.tokens);
+    EXPECT_EQ(harness_->contexts()->HistoryOf(record.id)->cuts, c.cuts);
     EXPECT_EQ(harness_->contexts()->Chain(record.id).value(), c.chain);
   }
 }

@@ -5,6 +5,7 @@
 #include "store/catalog/catalog_contexts.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
+#include "store/catalog/cut_bytes.h"
 #include "store/catalog/names.h"
 #include "store/catalog/prefix_index.h"
 #include "store/catalog/sqlite.h"
@@ -25,6 +26,7 @@ Status CheckRequest(const PublishRequest& request) {
                                    Text(static_cast<uint64_t>(negative - request.tokens.begin())) +
                                    " is " + std::to_string(*negative) + ": expected an id >= 0");
   }
+  ATTNDB_RETURN_IF_ERROR(CheckCuts(request.cuts, request.tokens.size()));
   if (request.num_shared > request.tokens.size()) {
     return Status::Internal("publish: " + Text(request.num_shared) + " tokens shared of " +
                             Text(request.tokens.size()));
@@ -229,7 +231,13 @@ Result<PrefixNode> Publication::FindAnchor(uint64_t* num_tokens) {
 Result<NodeId> Publication::InsertPath() {
   uint64_t num_tokens = 0;
   ATTNDB_ASSIGN_OR_RETURN(const PrefixNode anchor, FindAnchor(&num_tokens));
-  return index_.Insert(tree_, anchor, request_.tokens.subspan(num_tokens), outcome_.id);
+  // What was cut before the anchor's end is on its path.
+  const std::span<const Cut> cuts = request_.cuts;
+  const auto behind =
+      std::ranges::lower_bound(cuts, num_tokens, {}, [](const Cut& cut) { return cut.at; });
+  return index_.Insert(tree_, anchor,
+                       {num_tokens, request_.tokens.subspan(num_tokens), {behind, cuts.end()}},
+                       outcome_.id);
 }
 
 Status Publication::InsertRow() {

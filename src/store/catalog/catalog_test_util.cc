@@ -77,6 +77,7 @@ Result<PublishOutcome> CatalogHarness::Publish(const std::vector<TokenId>& token
   request.drop_base = options.drop_base;
   request.ttl = options.ttl;
   request.pin = options.pin;
+  request.cuts = options.cuts;
   uint64_t num_chained = 0;
   if (options.base != ContextId::kNone) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,

@@ -26,6 +26,7 @@ struct Published {
   std::optional<std::chrono::seconds> ttl = {};
   bool pin = false;
   int64_t first_position = 0;
+  std::vector<Cut> cuts = {};
 };
 
 class CatalogHarness {
@@ -101,6 +102,7 @@ std::vector<TokenId> Range(TokenId first, size_t num_tokens);
 
 // Makes a catalog of before there were counters, but for its version.
 inline constexpr const char* kDropCounters =
+    "DROP INDEX nodes_of_cuts; "
     "DROP INDEX contexts_by_access; DROP TABLE tenant_uses; DROP TABLE segment_uses";
 
 ModelSpec TestSpec(const std::string& fingerprint = "weights");

@@ -118,12 +118,19 @@ struct ChainSegment {
 
 struct ContextDetail {
   ContextRecord context;
+  std::vector<Cut> cuts;            // Filled by Describe only.
   std::vector<ChainSegment> chain;  // In the order of tokens.
   uint64_t file_bytes = 0;          // Bytes of all its segments.
   uint64_t own_bytes = 0;           // Bytes of the segments that no other context uses.
   // Bytes of KV in its segments that belong to tokens no context uses.
   uint64_t retained_bytes = 0;
   uint64_t query_bytes = 0;
+};
+
+// What a context's K and V were computed from.
+struct History {
+  std::vector<TokenId> tokens;
+  std::vector<Cut> cuts;
 };
 
 // A new context, or a context that grows.
@@ -133,6 +140,7 @@ struct PublishRequest {
   int64_t first_position = 0;
   std::span<const TokenId> tokens;  // All tokens; at least one.
   uint64_t kv_bytes = 0;            // Bytes of K and V of all tokens.
+  std::vector<Cut> cuts;            // The history's: CheckCuts.
 
   std::string name;      // Empty = unnamed.
   bool replace = false;  // Take the name from the context that has it, and drop that one.
@@ -192,11 +200,13 @@ struct PrefixQuery {
   const ModelSpec* spec = nullptr;  // Not owned.
   int64_t first_position = 0;
   std::span<const TokenId> tokens;
+  bool truncated = true;  // Also what was computed after tokens had left.
 };
 
 struct PrefixMatch {
   ContextId context = ContextId::kNone;
   uint64_t num_tokens = 0;  // Exact; at least 1.
+  std::vector<Cut> cuts;    // Those that K and V of these tokens depend on.
   friend bool operator==(const PrefixMatch&, const PrefixMatch&) = default;
 };
 

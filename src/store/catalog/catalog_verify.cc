@@ -95,7 +95,10 @@ constexpr RowRule kRowRules[] = {
      "SELECT min(context) FROM nodes WHERE parent = n.id AND context IS NOT NULL))"},
     {"prefix node with children has less than 64 tokens",
      "SELECT p.id FROM nodes n JOIN nodes p ON p.id = n.parent "
-     "WHERE p.parent IS NOT NULL AND length(p.tokens) <> 256"},
+     "WHERE p.parent IS NOT NULL AND length(p.tokens) <> 256 AND p.tokens < x'80'"},
+    {"cut in a catalog of a version without",
+     "SELECT id FROM nodes WHERE tokens >= x'80' "
+     "AND (SELECT user_version FROM pragma_user_version) < 4"},
     {"context's prefix tree is missing",
      "SELECT id FROM contexts c WHERE NOT EXISTS(SELECT 1 FROM prefix_roots r WHERE "
      "r.tenant = c.tenant AND r.model = c.model AND r.first_position = c.first_position)"},
@@ -119,7 +122,8 @@ class RowVerifier {
     int64_t first_position;
   };
   Status CheckTree(const Tree& tree, int64_t* num_nodes);
-  Status CheckLeaves(const PrefixNode& node, uint64_t num_tokens);
+  void CheckCut(const PrefixNode& node, uint64_t num_tokens, std::vector<Cut>* cuts);
+  Status CheckLeaves(const PrefixNode& node, uint64_t num_tokens, uint64_t last_cut);
   void Found(std::string finding) {
     if (findings_->size() < kMaxFindings) findings_->push_back(std::move(finding));
   }
@@ -201,14 +205,15 @@ Status RowVerifier::CheckTree(const Tree& tree, int64_t* num_nodes) {
     NodeId id;
     Sha256Digest parent_key;
     uint64_t num_tokens_before;
+    std::vector<Cut> cuts;  // Those of the path down to it.
   };
   ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(database_, tree.tenant));
   ATTNDB_ASSIGN_OR_RETURN(const ModelRow model, LoadModelRow(database_, tree.model));
   const TreeIdentity identity{tenant.secret, model.identity, tree.first_position};
   const PrefixIndex index(database_);
-  std::vector<Open> open = {{tree.root, Sha256Digest{}, 0}};
+  std::vector<Open> open = {{tree.root, Sha256Digest{}, 0, {}}};
   while (!open.empty()) {
-    const Open next = open.back();
+    Open next = std::move(open.back());
     open.pop_back();
     ++*num_nodes;
     ATTNDB_ASSIGN_OR_RETURN(const PrefixNode node, index.Load(next.id));
@@ -217,22 +222,43 @@ Status RowVerifier::CheckTree(const Tree& tree, int64_t* num_nodes) {
             ": key is not that of its tokens");
     }
     const uint64_t num_tokens = next.num_tokens_before + node.num_tokens();
-    ATTNDB_RETURN_IF_ERROR(CheckLeaves(node, num_tokens));
+    if (node.is_cut()) CheckCut(node, num_tokens, &next.cuts);
+    ATTNDB_RETURN_IF_ERROR(
+        CheckLeaves(node, num_tokens, next.cuts.empty() ? 0 : next.cuts.back().at));
     Query children = database_->Select("SELECT id FROM nodes WHERE parent = ?", node.id);
     while (true) {
       ATTNDB_ASSIGN_OR_RETURN(const bool found, children.Step());
       if (!found) break;
-      open.push_back({static_cast<NodeId>(children.Int(0)), node.key, num_tokens});
+      open.push_back({static_cast<NodeId>(children.Int(0)), node.key, num_tokens, next.cuts});
     }
   }
   return {};
 }
 
-Status RowVerifier::CheckLeaves(const PrefixNode& node, uint64_t num_tokens) {
+// A cut lies in the block that follows where it hangs, behind those above it, and drops what is
+// there.
+void RowVerifier::CheckCut(const PrefixNode& node, uint64_t num_tokens, std::vector<Cut>* cuts) {
+  const Result<Cut> cut = DecodeCut(node.tokens);
+  if (!cut.ok()) return;  // Load has refused it.
+  cuts->push_back(*cut);
+  const Status status = CheckCuts(*cuts, UINT64_MAX);
+  const std::string name = "catalog: prefix node " + std::to_string(static_cast<int64_t>(node.id));
+  if (!status.ok()) Found(name + ": " + status.message());
+  if (cut->at < num_tokens || cut->at >= num_tokens + kBlockTokens) {
+    Found(name + ": a cut at " + std::to_string(cut->at) + " tokens hangs where " +
+          std::to_string(num_tokens) + " end");
+  }
+}
+
+Status RowVerifier::CheckLeaves(const PrefixNode& node, uint64_t num_tokens, uint64_t last_cut) {
   Query query = database_->Select("SELECT id, num_tokens FROM contexts WHERE leaf = ?", node.id);
   while (true) {
     ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
     if (!found) return {};
+    if (query.Int(1) < static_cast<int64_t>(last_cut)) {
+      Found("catalog: context " + std::to_string(query.Int(0)) + ": " +
+            std::to_string(query.Int(1)) + " tokens, but a cut at " + std::to_string(last_cut));
+    }
     if (query.Int(1) == static_cast<int64_t>(num_tokens)) continue;
     Found("catalog: context " + std::to_string(query.Int(0)) + ": " + std::to_string(query.Int(1)) +
           " tokens, but its path has " + std::to_string(num_tokens));

@@ -10,6 +10,8 @@ namespace attndb::store {
 namespace {
 
 constexpr size_t kTokenBytes = 4;
+constexpr size_t kMaxNodeBytes = 1 + 8 + 16 * kMaxCutRanges;
+static_assert(kMaxNodeBytes >= kBlockTokens * kTokenBytes);
 
 #define ATTNDB_NODE_COLUMNS "id, parent, key, tokens, num_uses, context"
 
@@ -26,8 +28,14 @@ Result<PrefixNode> ReadNode(const Query& row) {
   node.num_uses = row.Int(4);
   node.context = static_cast<ContextId>(row.Int(5));
   const bool is_root = node.parent == NodeId::kNone;
-  if (key.size() != node.key.size() || tokens.size() % kTokenBytes != 0 ||
-      tokens.size() > kBlockTokens * kTokenBytes || tokens.empty() != is_root) {
+  const bool is_cut = !is_root && IsCut(tokens);
+  if (is_cut) {
+    const Status status = DecodeCut(tokens).status();
+    if (!status.ok()) return status.WithContext(NodeName(node.id));
+  }
+  const bool is_block =
+      tokens.size() % kTokenBytes == 0 && tokens.size() <= kBlockTokens * kTokenBytes;
+  if (key.size() != node.key.size() || tokens.empty() != is_root || !(is_cut || is_block)) {
     return Status::Corruption(NodeName(node.id) + ": key of " + std::to_string(key.size()) +
                               " bytes and tokens of " + std::to_string(tokens.size()));
   }
@@ -65,8 +73,8 @@ uint64_t CommonTokens(std::span<const std::byte> a, std::span<const std::byte> b
 
 Sha256Digest BlockKey(const TreeIdentity& tree, const Sha256Digest& parent_key,
                       std::span<const std::byte> tokens) {
-  std::array<std::byte, 32 + 8 + 32 + kBlockTokens * kTokenBytes> message;
-  ATTNDB_CHECK(tokens.size() <= kBlockTokens * kTokenBytes);
+  std::array<std::byte, 32 + 8 + 32 + kMaxNodeBytes> message;
+  ATTNDB_CHECK(tokens.size() <= kMaxNodeBytes);
   auto out = std::ranges::copy(tree.model, message.begin()).out;
   out = std::ranges::copy(std::as_bytes(std::span(&tree.first_position, 1)), out).out;
   out = std::ranges::copy(parent_key, out).out;
@@ -121,7 +129,7 @@ Result<PrefixNode> PrefixIndex::Ancestor(NodeId leaf, uint64_t leaf_end,
                                          uint64_t num_tokens) const {
   ATTNDB_CHECK(num_tokens % kBlockTokens == 0 && num_tokens <= leaf_end);
   ATTNDB_ASSIGN_OR_RETURN(PrefixNode node, Load(leaf));
-  while (leaf_end > num_tokens) {
+  while (leaf_end > num_tokens || node.is_cut()) {
     if (node.parent == NodeId::kNone) {
       return Status::Corruption(NodeName(node.id) + ": a root, expected " +
                                 std::to_string(leaf_end) + " tokens up to it");
@@ -146,35 +154,68 @@ Status PrefixIndex::Adopt(PrefixNode node, ContextId context) {
   return {};
 }
 
+// The bytes of the next node of a path: a cut that lies before the next block ends, or that block.
+std::vector<std::byte> PrefixIndex::NextNode(const Continuation& rest) {
+  const auto& [num_before, tokens, cuts] = rest;
+  if (!cuts.empty() && cuts.front().at < num_before + kBlockTokens) return EncodeCut(cuts.front());
+  return EncodeTokens(tokens.first(std::min<size_t>(tokens.size(), kBlockTokens)));
+}
+
+void PrefixIndex::Skip(std::span<const std::byte> node, Continuation* rest) {
+  if (IsCut(node)) {
+    rest->cuts = rest->cuts.subspan(1);
+    return;
+  }
+  rest->tokens = rest->tokens.subspan(node.size() / kTokenBytes);
+  rest->num_before += kBlockTokens;
+}
+
 Result<NodeId> PrefixIndex::Insert(const TreeIdentity& tree, const PrefixNode& anchor,
-                                   std::span<const TokenId> tokens, ContextId context) {
+                                   Continuation rest, ContextId context) {
   PrefixNode last = anchor;  // The deepest node that is there already.
-  std::vector<std::byte> block;
-  Sha256Digest key{};
-  const auto next_block = [&](const Sha256Digest& parent_key) {
-    block = EncodeTokens(tokens.first(std::min<size_t>(tokens.size(), kBlockTokens)));
-    key = BlockKey(tree, parent_key, block);
-  };
-  while (!tokens.empty()) {
-    next_block(last.key);
-    ATTNDB_ASSIGN_OR_RETURN(std::optional<PrefixNode> child, FindChild(last, key, block));
+  while (!rest.is_empty()) {
+    const std::vector<std::byte> next = NextNode(rest);
+    ATTNDB_ASSIGN_OR_RETURN(std::optional<PrefixNode> child,
+                            FindChild(last, BlockKey(tree, last.key, next), next));
     if (!child.has_value()) break;
     last = *std::move(child);
-    tokens = tokens.subspan(last.num_tokens());
+    Skip(next, &rest);
   }
   ATTNDB_RETURN_IF_ERROR(AddUses(last.id, 1));
   ATTNDB_RETURN_IF_ERROR(Adopt(last, context));
   NodeId leaf = last.id;
-  for (Sha256Digest parent_key = last.key; !tokens.empty(); parent_key = key) {
-    next_block(parent_key);
-    // One use: the next block, or the context's end.
+  Sha256Digest key = last.key;
+  while (!rest.is_empty()) {
+    const std::vector<std::byte> next = NextNode(rest);
+    key = BlockKey(tree, key, next);
+    // One use: the next node, or the context's end.
     ATTNDB_RETURN_IF_ERROR(database_.Run(
         "INSERT INTO nodes(parent, key, tokens, num_uses, context) VALUES(?, ?, ?, 1, ?)", leaf,
-        std::span<const std::byte>(key), std::span<const std::byte>(block), context));
+        std::span<const std::byte>(key), std::span<const std::byte>(next), context));
     leaf = static_cast<NodeId>(database_.last_insert_id());
-    tokens = tokens.subspan(block.size() / kTokenBytes);
+    Skip(next, &rest);
   }
   return leaf;
+}
+
+Result<bool> PrefixIndex::HasCuts() const {
+  Query query = database_.Select(
+      "SELECT 1 FROM nodes INDEXED BY nodes_of_cuts WHERE tokens >= x'80' LIMIT 1");
+  return query.Step();
+}
+
+Result<std::vector<PrefixNode>> PrefixIndex::CutsBelow(NodeId node) const {
+  Query query = database_.Select("SELECT " ATTNDB_NODE_COLUMNS
+                                 " FROM nodes INDEXED BY nodes_of_cuts "
+                                 "WHERE parent = ? AND tokens >= x'80'",
+                                 node);
+  std::vector<PrefixNode> cuts;
+  while (true) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return cuts;
+    ATTNDB_ASSIGN_OR_RETURN(PrefixNode cut, ReadNode(query));
+    cuts.push_back(std::move(cut));
+  }
 }
 
 Status PrefixIndex::RemoveEnd(NodeId leaf, ContextId context) {
@@ -209,24 +250,31 @@ Status PrefixIndex::Repair(NodeId id, ContextId leaving) {
   return {};
 }
 
-Result<std::vector<TokenId>> PrefixIndex::Tokens(NodeId leaf, uint64_t num_tokens) const {
-  std::vector<std::vector<std::byte>> blocks;
+Result<History> PrefixIndex::HistoryOf(NodeId leaf, uint64_t num_tokens) const {
+  std::vector<std::vector<std::byte>> path;  // Leaf first.
   uint64_t num_found = 0;
   for (NodeId id = leaf; id != NodeId::kNone && num_found <= num_tokens;) {
     ATTNDB_ASSIGN_OR_RETURN(PrefixNode node, Load(id));
     id = node.parent;
     num_found += node.num_tokens();
-    blocks.push_back(std::move(node.tokens));
+    path.push_back(std::move(node.tokens));
   }
   if (num_found != num_tokens) {
     return Status::Corruption(NodeName(leaf) + ": " + std::to_string(num_found) +
                               " tokens up to it, expected " + std::to_string(num_tokens));
   }
-  std::vector<TokenId> tokens;
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    DecodeTokens(*block, &tokens);
+  History history;
+  for (auto node = path.rbegin(); node != path.rend(); ++node) {
+    if (!IsCut(*node)) {
+      DecodeTokens(*node, &history.tokens);
+      continue;
+    }
+    ATTNDB_ASSIGN_OR_RETURN(Cut cut, DecodeCut(*node));
+    history.cuts.push_back(std::move(cut));
   }
-  return tokens;
+  const Status status = CheckCuts(history.cuts, num_tokens);
+  if (!status.ok()) return Status::Corruption(NodeName(leaf) + ": " + status.message());
+  return history;
 }
 
 }  // namespace attndb::store

@@ -7,6 +7,11 @@
 // who lacks the secret. The tokens are stored and compared as well: the hash alone decides nothing.
 // Only a leaf may have fewer than 64 tokens.
 //
+// Where tokens have left (a cut, attndb/types.h), K and V of what follows are others. So a cut is a
+// node, too, which has no tokens: it hangs below the block that ends last before the cut, and the
+// path goes on below it from there, with the tokens of that block's successor that came before the
+// cut. Only whole histories lead to a node, never what was kept alone.
+//
 // Invariants (checked by Verify):
 //   num_uses = children + contexts whose leaf the node is; a node without uses is removed; a root
 //              stays.
@@ -32,6 +37,8 @@
 #include "attndb/result.h"
 #include "attndb/types.h"
 #include "common/sha256.h"
+#include "store/catalog/catalog_types.h"
+#include "store/catalog/cut_bytes.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
@@ -52,11 +59,13 @@ struct PrefixNode {
   NodeId id = NodeId::kNone;
   NodeId parent = NodeId::kNone;  // kNone: a root.
   Sha256Digest key{};
-  std::vector<std::byte> tokens;  // Big-endian, so that byte order is token order.
+  // Big-endian, so that byte order is token order; or a cut (cut_bytes.h).
+  std::vector<std::byte> tokens;
   int64_t num_uses = 0;
   ContextId context = ContextId::kNone;
 
-  uint64_t num_tokens() const { return tokens.size() / 4; }
+  bool is_cut() const { return IsCut(tokens); }
+  uint64_t num_tokens() const { return is_cut() ? 0 : tokens.size() / 4; }
 };
 
 // Token ids in the order of bytes. REQUIRES: tokens >= 0.
@@ -65,7 +74,7 @@ void DecodeTokens(std::span<const std::byte> bytes, std::vector<TokenId>* out);
 // Number of whole tokens that a and b have in common at their beginnings.
 uint64_t CommonTokens(std::span<const std::byte> a, std::span<const std::byte> b);
 
-// The key of a block. For a root, parent_key is zero and there are no tokens.
+// The key of a block, or of a cut. For a root, parent_key is zero and there are no tokens.
 Sha256Digest BlockKey(const TreeIdentity& tree, const Sha256Digest& parent_key,
                       std::span<const std::byte> tokens);
 
@@ -84,14 +93,23 @@ class PrefixIndex {
   Result<std::optional<PrefixNode>> FindRoot(const TreeIdentity& tree) const;
   Result<PrefixNode> EnsureRoot(const TreeIdentity& tree);
 
-  // The node on the path of `leaf` after whose tokens `num_tokens` tokens end. `leaf` ends after
-  // `leaf_end`. REQUIRES: num_tokens is a multiple of 64 and at most leaf_end.
+  // The block on the path of `leaf` after which `num_tokens` tokens end; cuts hang below it. `leaf`
+  // ends after `leaf_end`. REQUIRES: num_tokens is a multiple of 64 and at most leaf_end.
   Result<PrefixNode> Ancestor(NodeId leaf, uint64_t leaf_end, uint64_t num_tokens) const;
 
-  // Adds the path of `tokens` below `anchor` for `context`. Returns the leaf, which gains a use.
+  // What follows a node of num_before tokens, a multiple of 64: all tokens behind these, and the
+  // cuts that lie there.
+  struct Continuation {
+    uint64_t num_before = 0;
+    std::span<const TokenId> tokens;
+    std::span<const Cut> cuts;
+
+    bool is_empty() const { return tokens.empty() && cuts.empty(); }
+  };
+  // Adds the path of `rest` below `anchor` for `context`. Returns the leaf, which gains a use.
   // Nodes from the anchor up name `context` afterwards where the invariants say so.
-  Result<NodeId> Insert(const TreeIdentity& tree, const PrefixNode& anchor,
-                        std::span<const TokenId> tokens, ContextId context);
+  Result<NodeId> Insert(const TreeIdentity& tree, const PrefixNode& anchor, Continuation rest,
+                        ContextId context);
 
   // Takes a use from `leaf`, in which `context` ended: its row is gone or has another leaf already.
   Status RemoveEnd(NodeId leaf, ContextId context);
@@ -100,10 +118,17 @@ class PrefixIndex {
   // damaged already. The path stays.
   Status Withdraw(NodeId leaf, ContextId context);
 
-  // All tokens from the root to the end of `leaf`.
-  Result<std::vector<TokenId>> Tokens(NodeId leaf, uint64_t num_tokens) const;
+  // All tokens from the root to the end of `leaf`, and its cuts.
+  Result<History> HistoryOf(NodeId leaf, uint64_t num_tokens) const;
+
+  // Whether the index has any cut.
+  Result<bool> HasCuts() const;
+  // The cuts that hang below a node.
+  Result<std::vector<PrefixNode>> CutsBelow(NodeId node) const;
 
  private:
+  static std::vector<std::byte> NextNode(const Continuation& rest);
+  static void Skip(std::span<const std::byte> node, Continuation* rest);
   Status AddUses(NodeId id, int64_t num_uses);
   Status Adopt(PrefixNode node, ContextId context);
   Status Repair(NodeId id, ContextId leaving);

@@ -38,8 +38,53 @@ Result<std::optional<PrefixMatch>> PrefixSearch::Find(const TreeIdentity& tree,
                                                       std::span<const TokenId> tokens) {
   ATTNDB_ASSIGN_OR_RETURN(std::optional<PrefixNode> root, index_.FindRoot(tree));
   if (!root.has_value()) return std::optional<PrefixMatch>();
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<Level> path, Descend(tree, *std::move(root), tokens));
-  for (; !path.empty(); path.pop_back()) {
+  if (looks_below_cuts_) {
+    ATTNDB_ASSIGN_OR_RETURN(looks_below_cuts_, index_.HasCuts());
+  }
+  ATTNDB_ASSIGN_OR_RETURN(std::optional<PrefixMatch> match,
+                          FindFrom(tree, {*std::move(root), 0}, /*after_cut=*/0, tokens));
+  if (match && looks_below_cuts_) {
+    ATTNDB_ASSIGN_OR_RETURN(match->cuts, CutsOf(match->context, match->num_tokens));
+  }
+  return match;
+}
+
+// Cuts below a node whose tokens match may lead to longer matches than the path itself.
+Result<std::optional<PrefixMatch>> PrefixSearch::FindFrom(const TreeIdentity& tree, Level top,
+                                                          uint64_t after_cut,
+                                                          std::span<const TokenId> tokens) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<Level> path, Descend(tree, std::move(top), tokens));
+  ATTNDB_ASSIGN_OR_RETURN(std::optional<PrefixMatch> best, FindOnPath(path, tokens));
+  if (!looks_below_cuts_) return best;
+  for (const Level& level : path) {
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<PrefixNode> cuts, index_.CutsBelow(level.node.id));
+    for (PrefixNode& node : cuts) {
+      ATTNDB_ASSIGN_OR_RETURN(const Cut cut, DecodeCut(node.tokens));
+      if (cut.at <= after_cut) {
+        return Status::Corruption(
+            "catalog: prefix node " + std::to_string(static_cast<int64_t>(node.id)) +
+            ": a cut at " + std::to_string(cut.at) + " below one at " + std::to_string(after_cut));
+      }
+      ATTNDB_ASSIGN_OR_RETURN(const std::optional<PrefixMatch> match,
+                              FindFrom(tree, {std::move(node), level.num_tokens}, cut.at, tokens));
+      if (match && (!best || match->num_tokens > best->num_tokens)) best = match;
+    }
+  }
+  return best;
+}
+
+Result<std::vector<Cut>> PrefixSearch::CutsOf(ContextId context, uint64_t num_tokens) const {
+  Query query = database_.Select("SELECT leaf, num_tokens FROM contexts WHERE id = ?", context);
+  ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+  if (!found) return Status::Corruption("catalog: a context in the prefix index is missing");
+  ATTNDB_ASSIGN_OR_RETURN(History history, index_.HistoryOf(static_cast<NodeId>(query.Int(0)),
+                                                            static_cast<uint64_t>(query.Int(1))));
+  return CutsWithin(std::move(history.cuts), num_tokens);
+}
+
+Result<std::optional<PrefixMatch>> PrefixSearch::FindOnPath(std::span<const Level> path,
+                                                            std::span<const TokenId> tokens) {
+  for (; !path.empty(); path = path.first(path.size() - 1)) {
     const auto& [node, num_tokens] = path.back();
     ATTNDB_ASSIGN_OR_RETURN(std::optional<PrefixMatch> match,
                             FindBelow(node, BlockAt(tokens, num_tokens)));
@@ -49,15 +94,15 @@ Result<std::optional<PrefixMatch>> PrefixSearch::Find(const TreeIdentity& tree,
     }
     if (num_tokens == 0) break;
     ATTNDB_ASSIGN_OR_RETURN(const ContextId context, Pick(node));
-    if (context != ContextId::kNone) return std::optional(PrefixMatch{context, num_tokens});
+    if (context != ContextId::kNone) return std::optional(PrefixMatch{context, num_tokens, {}});
   }
   return std::optional<PrefixMatch>();
 }
 
 Result<std::vector<PrefixSearch::Level>> PrefixSearch::Descend(
-    const TreeIdentity& tree, PrefixNode root, std::span<const TokenId> tokens) const {
+    const TreeIdentity& tree, Level top, std::span<const TokenId> tokens) const {
   std::vector<Level> path;
-  path.push_back({std::move(root), 0});
+  path.push_back(std::move(top));
   while (path.back().num_tokens + kBlockTokens <= tokens.size()) {
     const auto& [node, num_tokens] = path.back();
     const std::vector<std::byte> block = EncodeTokens(BlockAt(tokens, num_tokens));
@@ -90,7 +135,7 @@ Result<std::optional<PrefixMatch>> PrefixSearch::FindBelow(const PrefixNode& nod
     ATTNDB_ASSIGN_OR_RETURN(const PrefixNode child, index_.Load(best.node()));
     ATTNDB_ASSIGN_OR_RETURN(const ContextId context, Pick(child));
     if (context != ContextId::kNone) {
-      return std::optional(PrefixMatch{context, best.num_common()});
+      return std::optional(PrefixMatch{context, best.num_common(), {}});
     }
     ATTNDB_RETURN_IF_ERROR(best.Advance());
   }
@@ -104,11 +149,13 @@ Result<ContextId> PrefixSearch::Pick(const PrefixNode& node) {
 
 Result<ContextId> PrefixSearch::PickUsable(const PrefixNode& node) {
   std::vector<PrefixNode> open = {node};
+  std::vector<int64_t> looked_into;
   while (!open.empty()) {
     const PrefixNode next = std::move(open.back());
     open.pop_back();
     if (next.context == ContextId::kNone) continue;
-    if (!exhausted_.insert(static_cast<int64_t>(next.id)).second) continue;
+    if (exhausted_.contains(static_cast<int64_t>(next.id))) continue;
+    looked_into.push_back(static_cast<int64_t>(next.id));
     ATTNDB_ASSIGN_OR_RETURN(const bool usable, usable_(next.context));
     if (usable) return next.context;
     ATTNDB_ASSIGN_OR_RETURN(const ContextId end, PickEnd(next.id));
@@ -116,6 +163,7 @@ Result<ContextId> PrefixSearch::PickUsable(const PrefixNode& node) {
     ATTNDB_ASSIGN_OR_RETURN(std::vector<PrefixNode> children, UsedChildren(next.id));
     std::ranges::move(children, std::back_inserter(open));
   }
+  exhausted_.insert(looked_into.begin(), looked_into.end());
   return ContextId::kNone;
 }
 

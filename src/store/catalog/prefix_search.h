@@ -2,8 +2,10 @@
 //
 // Descends by block keys as far as whole blocks match. Below the last match, the child that agrees
 // with the next tokens longest is a neighbour of them in the order of tokens: two probes, however
-// many children there are. If contexts found there may not be used (expired), it goes on to the
-// next best, level by level, exact in any case; no node is looked into twice.
+// many children there are. Where cuts hang below a node of the path, it goes on below each of them
+// as well, and takes the longest match, of several as long the one of fewer cuts. If contexts found
+// there may not be used (expired), it goes on to the next best, level by level, exact in any case;
+// a node without such a context is looked into once.
 //
 // Errors:  those of PrefixIndex.
 // Threads: as the connection; a search is used once.
@@ -29,8 +31,12 @@ class PrefixSearch {
   using Filter = std::function<Result<bool>(ContextId)>;
 
   // `usable` is asked about undamaged contexts only. Null: any context will do, damaged ones too.
-  PrefixSearch(SqliteDatabase* database, Filter usable)
-      : database_(*database), index_(database), usable_(std::move(usable)) {}
+  // looks_below_cuts: REQUIRES: the catalog's version has cuts.
+  PrefixSearch(SqliteDatabase* database, Filter usable, bool looks_below_cuts)
+      : database_(*database),
+        index_(database),
+        usable_(std::move(usable)),
+        looks_below_cuts_(looks_below_cuts) {}
 
   Result<std::optional<PrefixMatch>> Find(const TreeIdentity& tree,
                                           std::span<const TokenId> tokens);
@@ -41,8 +47,17 @@ class PrefixSearch {
     uint64_t num_tokens = 0;  // Tokens from the root to the node's end.
   };
 
-  // The path of nodes that match whole blocks of `tokens`, root first.
-  Result<std::vector<Level>> Descend(const TreeIdentity& tree, PrefixNode root,
+  // The best match below `top`, itself included unless it is the root. after_cut: `at` of the last
+  // cut of the path down to it, 0 if it has none.
+  Result<std::optional<PrefixMatch>> FindFrom(const TreeIdentity& tree, Level top,
+                                              uint64_t after_cut, std::span<const TokenId> tokens);
+  // The cuts of the context that K and V of its first num_tokens tokens depend on.
+  Result<std::vector<Cut>> CutsOf(ContextId context, uint64_t num_tokens) const;
+  // The best match of a path that does not go through further cuts.
+  Result<std::optional<PrefixMatch>> FindOnPath(std::span<const Level> path,
+                                                std::span<const TokenId> tokens);
+  // The path of nodes that match whole blocks of `tokens`, `top` first.
+  Result<std::vector<Level>> Descend(const TreeIdentity& tree, Level top,
                                      std::span<const TokenId> tokens) const;
   // The best match that leaves the path at `node`.
   Result<std::optional<PrefixMatch>> FindBelow(const PrefixNode& node,
@@ -57,6 +72,7 @@ class PrefixSearch {
   SqliteDatabase& database_;  // Not owned; outlives this.
   PrefixIndex index_;
   Filter usable_;
+  bool looks_below_cuts_;
   std::unordered_set<int64_t> exhausted_;  // Nodes in which Pick found no context.
 };
 

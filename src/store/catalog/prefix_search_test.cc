@@ -38,10 +38,13 @@ class PrefixSearchTest : public ::testing::Test {
   std::optional<PrefixMatch> Find(const std::vector<TokenId>& prompt,
                                   const std::set<ContextId>& shut_out) {
     num_asked_ = 0;
-    PrefixSearch search(database_.get(), [&](ContextId context) -> Result<bool> {
-      ++num_asked_;
-      return !shut_out.contains(context);
-    });
+    PrefixSearch search(
+        database_.get(),
+        [&](ContextId context) -> Result<bool> {
+          ++num_asked_;
+          return !shut_out.contains(context);
+        },
+        /*looks_below_cuts=*/true);
     return search.Find(tree_, prompt).value();
   }
   uint64_t Expected(const std::vector<TokenId>& prompt, const std::set<ContextId>& shut_out) {
@@ -112,9 +115,9 @@ TEST_F(PrefixSearchTest, WithoutAFilterDamagedContextsCountToo) {
   ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "test"));
   Connect();
   EXPECT_FALSE(Find(Range(0, 200), {}).has_value());
-  PrefixSearch search(database_.get(), nullptr);
+  PrefixSearch search(database_.get(), nullptr, /*looks_below_cuts=*/true);
   EXPECT_EQ(search.Find(tree_, Range(0, 150)).value(),
-            (PrefixMatch{static_cast<ContextId>(1), 150}));
+            (PrefixMatch{static_cast<ContextId>(1), 150, {}}));
 }
 
 }  // namespace

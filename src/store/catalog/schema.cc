@@ -141,13 +141,17 @@ constexpr const char* kSchema[] = {
     "  companion_bytes INTEGER NOT NULL DEFAULT 0,\n"
     "  segment_tokens INTEGER NOT NULL DEFAULT 0) STRICT",
     "CREATE INDEX contexts_by_access ON contexts(tenant, last_access_us) WHERE NOT pinned",
+
+    "CREATE INDEX nodes_of_cuts ON nodes(parent) WHERE tokens >= x'80'",
 };
+constexpr size_t kNumStatementsOfCuts = 1;
 constexpr size_t kNumStatementsOfWishes = 1;
 constexpr size_t kNumStatementsOfCounters = 4;
 
 // The statements that make a catalog of a version.
 std::span<const char* const> SchemaOf(int64_t version) {
   size_t num_statements = std::size(kSchema);
+  if (version < kFirstVersionWithCuts) num_statements -= kNumStatementsOfCuts;
   if (version < kFirstVersionWithCounters) num_statements -= kNumStatementsOfCounters;
   if (version < kFirstVersionWithWishes) num_statements -= kNumStatementsOfWishes;
   return std::span(kSchema).first(num_statements);
@@ -189,8 +193,8 @@ Status SyncPath(const std::string& path) {
 }
 
 Status SetVersion(SqliteDatabase* database) {
-  static_assert(kSchemaVersion == 3, "the statement says so");
-  return database->Execute("PRAGMA user_version = 3");
+  static_assert(kSchemaVersion == 4, "the statement says so");
+  return database->Execute("PRAGMA user_version = 4");
 }
 
 Status FillNewCatalog(const std::string& path) {

@@ -1,8 +1,8 @@
 // The catalog's schema: its tables, how a new catalog is made and how a file is known as one.
 //
 // Version 2 has the table of wishes, version 3 the counters (counters.h) and an index of contexts
-// by their last access. An older catalog is read as it is, and a writer adds what it lacks when it
-// opens the store.
+// by their last access, version 4 cuts in the prefix index (prefix_index.h). An older catalog is
+// read as it is, and a writer adds what it lacks when it opens the store.
 //
 // Errors:  kCorruption (not SQLite, not a catalog, damaged, other tables than ours); kUnsupported
 //          (a newer version: names expected and found).
@@ -21,9 +21,10 @@
 namespace attndb::store {
 
 inline constexpr int64_t kApplicationId = 0x6174746e;  // "attn"
-inline constexpr int64_t kSchemaVersion = 3;
+inline constexpr int64_t kSchemaVersion = 4;
 inline constexpr int64_t kFirstVersionWithWishes = 2;
 inline constexpr int64_t kFirstVersionWithCounters = 3;
+inline constexpr int64_t kFirstVersionWithCuts = 4;
 
 // Looks at the file's first bytes, without SQLite: a foreign file is refused before SQLite may
 // recover, lock or create anything beside it.

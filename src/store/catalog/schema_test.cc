@@ -53,10 +53,10 @@ TEST_F(SchemaTest, AForeignFileIsRefusedInWords) {
 TEST_F(SchemaTest, ANewerVersionIsRefusedInNumbers) {
   {
     auto database = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite);
-    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 4"));
+    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 5"));
   }
   EXPECT_THAT(harness_.Open(),
-              FailsWith(StatusCode::kUnsupported, HasSubstr("version 4, expected at most 3")));
+              FailsWith(StatusCode::kUnsupported, HasSubstr("version 5, expected at most 4")));
 }
 
 TEST_F(SchemaTest, AnotherSchemaIsRefused) {

@@ -16,6 +16,7 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/checked_vfs.cc
   catalog/context_changes.cc
   catalog/counters.cc
+  catalog/cut_bytes.cc
   catalog/lacking_companions.cc
   catalog/model_identity.cc
   catalog/names.cc
