@@ -12,10 +12,12 @@
 #include "cli/common/engine_flags.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/library.h"
+#include "cli/common/overflow_flags.h"
 #include "cli/common/plan_flag.h"
 #include "cli/common/progress.h"
 #include "cli/common/text_input.h"
 #include "cli/common/token_ranges.h"
+#include "cli/common/units.h"
 
 namespace attndb::cli {
 namespace {
@@ -55,6 +57,7 @@ class AskCommand : public Command {
     flags->Add({"--check", "", "Compare with plain llama.cpp on the whole prompt (slow)"}, &check_);
     model_.AddTo(flags);
     sampler_.AddTo(flags);
+    overflow_.AddTo(flags);
   }
 
   Result<ExitCode> Run(Environment* env) override {
@@ -66,6 +69,7 @@ class AskCommand : public Command {
           "--check compares answers from all tokens: leave --tokens out");
     }
     ATTNDB_RETURN_IF_ERROR(CheckContexts());
+    ATTNDB_RETURN_IF_ERROR(overflow_.Check());
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenRange> ranges, ParseTokenRanges(tokens_));
     ATTNDB_ASSIGN_OR_RETURN(const std::string question, QuestionOrStdin(question_));
     const InterruptScope interrupt;
@@ -81,9 +85,7 @@ class AskCommand : public Command {
     if (!start.ok()) return WithModelAdvice(env, start.status());
     ATTNDB_RETURN_IF_ERROR(start->session.SetFilter(WithFirstTokens(ranges)));
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
-    ATTNDB_ASSIGN_OR_RETURN(
-        const Answer answer,
-        Generate(env, &engine, &start->session, start->rest, sampler_.ToOptions(), lookup_ms));
+    ATTNDB_ASSIGN_OR_RETURN(const Answer answer, AnswerIn(env, &engine, &*start, lookup_ms));
     const Explain explain = start->session.Explain();
     env->Note(ToText(answer.stats));
     if (explain_) env->Note(explain.ToText());
@@ -113,6 +115,26 @@ class AskCommand : public Command {
           "--check runs the prompt of one context: give --context once, alone");
     }
     return Status::Ok();
+  }
+
+  Result<Answer> AnswerIn(Environment* env, LlamaEngine* engine, AskedSession* asked,
+                          double lookup_ms) const {
+    llama::GenerateOptions options = sampler_.ToOptions();
+    llama::WindowOptions& window = options.prefill.window;
+    ATTNDB_ASSIGN_OR_RETURN(window, overflow_.WindowOf(*engine, asked->prompt));
+    Session& session = asked->session;
+    if (check_ && session.num_dropped() > 0) {
+      return Status::InvalidArgument("--check runs the whole prompt, but " +
+                                     FormatCount(session.num_dropped()) +
+                                     " of the context's tokens have left it: leave --check out");
+    }
+    ATTNDB_RETURN_IF_ERROR(overflow_.CheckFits(env, window, session, asked->rest.size(),
+                                               options.max_tokens, /*always=*/check_));
+    const size_t num_cuts = session.cuts().size();
+    ATTNDB_ASSIGN_OR_RETURN(Answer answer,
+                            Generate(env, engine, &session, asked->rest, options, lookup_ms));
+    NoteDropped(env, window, session, num_cuts, &answer.stats);
+    return answer;
   }
 
   static Result<std::vector<std::string>> NamesOf(const DB& db,
@@ -147,6 +169,7 @@ class AskCommand : public Command {
   bool check_ = false;
   ModelFlags model_;
   SamplerFlags sampler_;
+  OverflowFlags overflow_;
 };
 
 }  // namespace

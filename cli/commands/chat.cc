@@ -9,6 +9,7 @@
 #include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/interrupt.h"
+#include "cli/common/overflow_flags.h"
 #include "cli/common/plan_flag.h"
 #include "cli/common/progress.h"
 #include "cli/common/prompt_layout.h"
@@ -26,6 +27,7 @@ class Dialogue {
     std::string name;
     std::string plan;
     llama::GenerateOptions generate;
+    OverflowFlags overflow;
     StoreOptions store;  // What the name's context has: its time to live, its pin.
   };
 
@@ -40,6 +42,8 @@ class Dialogue {
     base_ = base;
     ATTNDB_ASSIGN_OR_RETURN(tokens_, db_->Tokens(base));
     ATTNDB_ASSIGN_OR_RETURN(layout_, LayoutOf(*engine_, tokens_));
+    ATTNDB_ASSIGN_OR_RETURN(options_.generate.prefill.window,
+                            options_.overflow.WindowOf(*engine_, tokens_));
     return Status();
   }
 
@@ -61,16 +65,22 @@ class Dialogue {
       rest = std::move(start.rest);
     }
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
+    const llama::WindowOptions& window = options_.generate.prefill.window;
+    ATTNDB_RETURN_IF_ERROR(options_.overflow.CheckFits(env_, window, *session_, rest.size(),
+                                                       options_.generate.max_tokens));
+    const size_t num_cuts = session_->cuts().size();
     ATTNDB_ASSIGN_OR_RETURN(
         Answer answer, Generate(env_, engine_, &*session_, rest, options_.generate, lookup_ms));
     ATTNDB_RETURN_IF_ERROR(Keep(turn, answer.generation));
+    NoteDropped(env_, window, *session_, num_cuts, &answer.stats);
     return answer;
   }
 
  private:
   Status Keep(const std::vector<TokenId>& turn, const llama::Generation& generation) {
     if (generation.num_in_session < generation.tokens.size()) {
-      ATTNDB_RETURN_IF_ERROR(engine_->Decode(*session_, generation.tokens.back()));
+      ATTNDB_RETURN_IF_ERROR(
+          engine_->Decode(*session_, generation.tokens.back(), options_.generate.prefill.window));
     }
     tokens_.insert(tokens_.end(), turn.begin(), turn.end());
     tokens_.insert(tokens_.end(), generation.tokens.begin(), generation.tokens.end());
@@ -101,12 +111,14 @@ class ChatCommand : public Command {
     plan_.AddTo(flags);
     model_.AddTo(flags);
     sampler_.AddTo(flags);
+    overflow_.AddTo(flags);
   }
 
   Result<ExitCode> Run(Environment* env) override {
     if (context_.empty() && name_.empty()) {
       return Status::InvalidArgument("nothing to talk about: name a --context, or a chat's --name");
     }
+    ATTNDB_RETURN_IF_ERROR(overflow_.Check());
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, DBOptions()));
     const std::string name = name_.empty() ? DefaultName() : name_;
@@ -119,6 +131,7 @@ class ChatCommand : public Command {
     options.name = name;
     options.plan = plan_.text();
     options.generate = sampler_.ToOptions();
+    options.overflow = overflow_;
     if (earlier) {
       options.store.pin = earlier->pinned;
       if (earlier->ttl_seconds) options.store.ttl = std::chrono::seconds(*earlier->ttl_seconds);
@@ -191,6 +204,7 @@ class ChatCommand : public Command {
   PlanFlag plan_;
   ModelFlags model_;
   SamplerFlags sampler_;
+  OverflowFlags overflow_;
 };
 
 }  // namespace

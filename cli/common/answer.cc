@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/common/interrupt.h"
+#include "cli/common/overflow_flags.h"
 #include "cli/common/progress.h"
 #include "cli/common/units.h"
 
@@ -44,11 +45,21 @@ Result<Answer> Generate(Environment* env, llama::LlamaEngine* engine, Session* s
   return answer;
 }
 
+void NoteDropped(Environment* env, const llama::WindowOptions& window, const Session& session,
+                 size_t num_cuts, AnswerStats* stats) {
+  stats->dropped = DroppedSince(session, num_cuts);
+  if (stats->dropped.empty()) return;
+  env->Note(DroppedText(window, stats->dropped, llama::TokensInFront(session)));
+}
+
 Json ToJson(const AnswerStats& stats) {
-  return {
-      {"reused_tokens", stats.reused_tokens},       {"new_tokens", stats.new_tokens},
-      {"generated_tokens", stats.generated_tokens}, {"first_token_ms", stats.first_token_ms},
-      {"second_token_ms", stats.second_token_ms},   {"tokens_per_second", stats.tokens_per_second}};
+  return {{"reused_tokens", stats.reused_tokens},
+          {"new_tokens", stats.new_tokens},
+          {"generated_tokens", stats.generated_tokens},
+          {"first_token_ms", stats.first_token_ms},
+          {"second_token_ms", stats.second_token_ms},
+          {"tokens_per_second", stats.tokens_per_second},
+          {"dropped", ToJson(stats.dropped)}};
 }
 
 std::string ToText(const AnswerStats& stats) {

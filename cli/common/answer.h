@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "attndb/session.h"
 #include "attndb/types.h"
@@ -22,7 +23,8 @@ struct AnswerStats {
   uint64_t generated_tokens = 0;
   double first_token_ms = 0;   // From finding the context to the first token.
   double second_token_ms = 0;  // From finding the context to the second token; 0 if there is none.
-  double tokens_per_second = 0;  // Rate after the first token; 0 if there is none.
+  double tokens_per_second = 0;     // Rate after the first token; 0 if there is none.
+  std::vector<TokenRange> dropped;  // Tokens that have left the session meanwhile.
 };
 
 struct Answer {
@@ -36,6 +38,10 @@ struct Answer {
 Result<Answer> Generate(Environment* env, llama::LlamaEngine* engine, Session* session,
                         std::span<const TokenId> rest, llama::GenerateOptions options,
                         double lookup_ms);
+
+// Says on stderr what has left the session since it had `num_cuts` cuts, and keeps it in `stats`.
+void NoteDropped(Environment* env, const llama::WindowOptions& window, const Session& session,
+                 size_t num_cuts, AnswerStats* stats);
 
 Json ToJson(const AnswerStats& stats);
 std::string ToText(const AnswerStats& stats);

@@ -19,7 +19,13 @@ size_t CommonSuffix(std::span<const TokenId> a, std::span<const TokenId> b) {
 }
 
 bool Contains(std::span<const TokenId> tokens, std::span<const TokenId> part) {
-  return std::search(tokens.begin(), tokens.end(), part.begin(), part.end()) != tokens.end();
+  return EndOfFirst(tokens, part).has_value();
+}
+
+std::optional<size_t> EndOfFirst(std::span<const TokenId> tokens, std::span<const TokenId> part) {
+  const auto found = std::search(tokens.begin(), tokens.end(), part.begin(), part.end());
+  if (found == tokens.end() && !part.empty()) return std::nullopt;
+  return static_cast<size_t>(found - tokens.begin()) + part.size();
 }
 
 std::string_view PromptLayoutName(PromptLayout layout) {
@@ -50,6 +56,29 @@ Result<PromptLayout> LayoutOf(const llama::LlamaEngine& engine, std::span<const 
   const auto header = std::span<const TokenId>(question_a).last(header_length);
   if (header.empty()) return PromptLayout::kDocument;  // Nothing to tell them apart by.
   return Contains(tokens, header) ? PromptLayout::kDialogue : PromptLayout::kDocument;
+}
+
+Result<uint64_t> SystemTokens(const llama::LlamaEngine& engine, std::span<const TokenId> tokens) {
+  ATTNDB_ASSIGN_OR_RETURN(const PromptLayout layout, LayoutOf(engine, tokens));
+  if (layout == PromptLayout::kRaw) return 0;
+  // What stands in front of a document, with a system message and without one.
+  const auto head = [&engine](std::string_view system) -> Result<std::vector<TokenId>> {
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> x, engine.DocumentPrefix(system, "x"));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> y, engine.DocumentPrefix(system, "y"));
+    x.resize(CommonPrefix(x, y));
+    return x;
+  };
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> a, head("A"));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> b, head("B"));
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> none, head(""));
+  const auto user_header = std::span<const TokenId>(a).last(CommonSuffix(a, b));
+  if (user_header.empty() || user_header.size() == a.size())
+    return 0;  // It takes no system message.
+  if (CommonPrefix(tokens, none) == none.size()) {
+    // The template's own system message, if it has one.
+    return Contains(none, user_header) ? none.size() : 0;
+  }
+  return EndOfFirst(tokens, user_header).value_or(0);
 }
 
 Result<std::vector<TokenId>> QuestionTokens(const llama::LlamaEngine& engine, PromptLayout layout,

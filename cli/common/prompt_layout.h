@@ -12,6 +12,7 @@
 #define ATTNDB_CLI_COMMON_PROMPT_LAYOUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,10 @@ std::string_view PromptLayoutName(PromptLayout layout);
 
 Result<PromptLayout> LayoutOf(const llama::LlamaEngine& engine, std::span<const TokenId> tokens);
 
+// The tokens of a system message in front of a context, the headers around it included, up to where
+// the user's message begins: 0 if there is none.
+Result<uint64_t> SystemTokens(const llama::LlamaEngine& engine, std::span<const TokenId> tokens);
+
 // The ids to append to a context of that layout so that the model answers `question`.
 Result<std::vector<TokenId>> QuestionTokens(const llama::LlamaEngine& engine, PromptLayout layout,
                                             std::string_view question);
@@ -39,6 +44,8 @@ Result<std::vector<TokenId>> DocumentTokens(const llama::LlamaEngine& engine, bo
 size_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b);
 size_t CommonSuffix(std::span<const TokenId> a, std::span<const TokenId> b);
 bool Contains(std::span<const TokenId> tokens, std::span<const TokenId> part);
+// Where the first `part` in `tokens` ends; nullopt if there is none.
+std::optional<size_t> EndOfFirst(std::span<const TokenId> tokens, std::span<const TokenId> part);
 
 }  // namespace attndb::cli
 

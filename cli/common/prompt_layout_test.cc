@@ -25,6 +25,12 @@ TEST(PromptLayoutTest, CommonSuffixStopsAtTheLastDifference) {
   EXPECT_EQ(CommonSuffix(Tokens{}, Tokens{1}), 0U);
 }
 
+TEST(PromptLayoutTest, EndOfFirstIsBehindTheFirstRun) {
+  EXPECT_EQ(EndOfFirst(Tokens{1, 2, 3, 2, 3}, Tokens{2, 3}), 3U);
+  EXPECT_EQ(EndOfFirst(Tokens{1, 2}, Tokens{2, 3}), std::nullopt);
+  EXPECT_EQ(EndOfFirst(Tokens{1, 2}, Tokens{}), 0U);
+}
+
 TEST(PromptLayoutTest, ContainsFindsRunsOnly) {
   EXPECT_TRUE(Contains(Tokens{1, 2, 3, 4}, Tokens{2, 3}));
   EXPECT_FALSE(Contains(Tokens{1, 2, 3, 4}, Tokens{2, 4}));

@@ -1,0 +1,60 @@
+// What happens when a conversation outgrows its model: --overflow, --keep-first and --window.
+//
+// Units:   tokens.
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_OVERFLOW_FLAGS_H_
+#define ATTNDB_CLI_COMMON_OVERFLOW_FLAGS_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attndb/session.h"
+#include "attndb/types.h"
+#include "cli/environment.h"
+#include "cli/flags.h"
+#include "engines/llama/llama_engine.h"
+#include "engines/llama/window.h"
+
+namespace attndb::cli {
+
+class OverflowFlags {
+ public:
+  void AddTo(Flags* flags);
+
+  // Errors: kInvalidArgument: --overflow is no such word.
+  Status Check() const;
+  // The window of a session whose prompt is `tokens`, empty over several contexts.
+  // Errors: kInvalidArgument (--window beyond the model's length; --keep-first beyond what is
+  //         left); as the engine's Tokenize.
+  Result<llama::WindowOptions> WindowOf(const llama::LlamaEngine& engine,
+                                        std::span<const TokenId> tokens) const;
+  // With --overflow refuse, over several contexts, or if `always`: checks that the session,
+  // `num_new` more tokens of its prompt and an answer of at most `max_answer` fit into the window.
+  // Errors: kInvalidArgument, with both numbers.
+  Status CheckFits(Environment* env, const llama::WindowOptions& window, const Session& session,
+                   uint64_t num_new, uint64_t max_answer, bool always = false) const;
+
+ private:
+  static constexpr uint64_t kDefault = UINT64_MAX;
+
+  std::string overflow_ = "truncate";
+  uint64_t keep_first_ = kDefault;
+  uint64_t window_tokens_ = kDefault;
+};
+
+// The tokens that left a session after its first `num_cuts` cuts, in order, as few ranges as hold
+// them.
+std::vector<TokenRange> DroppedSince(const Session& session, size_t num_cuts);
+
+// [[4, 4100]].
+Json ToJson(std::span<const TokenRange> dropped);
+// What is said of them; "" if there are none. `num_in_front`: the tokens before all that left.
+std::string DroppedText(const llama::WindowOptions& window, std::span<const TokenRange> dropped,
+                        uint64_t num_in_front);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_OVERFLOW_FLAGS_H_
