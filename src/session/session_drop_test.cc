@@ -341,6 +341,17 @@ TEST_F(SessionDropTest, EnginesMayCountPositionsTheirOwnWay) {
   EXPECT_THAT(session.Rebase(-1), FailsWith(StatusCode::kInvalidArgument, HasSubstr("-1")));
 }
 
+TEST_F(SessionDropTest, AForkCountsPositionsAsItsParentDoes) {
+  Session session = Resume(StoreChain("a", std::vector<uint64_t>{900, 100}, 1));
+  const std::vector<float> before = Probe(&session);
+  ATTNDB_ASSERT_OK(session.Rebase(50));
+  const std::vector<float> expected = Probe(&session);
+  EXPECT_GT(Difference(expected, before), 1e-3) << "q is not turned";
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session fork, session.Fork());
+  EXPECT_EQ(fork.next_position(), 50);
+  EXPECT_EQ(Probe(&fork), expected);
+}
+
 TEST_F(SessionDropTest, FiltersHideAmongWhatStays) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{900, 100}, 1);
   Session session = Resume(stored);

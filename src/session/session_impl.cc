@@ -487,6 +487,7 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   fork->filter_ = filter_;
   fork->filtered_from_ = filtered_from_;
   fork->position_shift_ = position_shift_;
+  fork->FollowTruncation();
   fork->query_sample_ = query_sample_;
   fork->learned_.Restore(learned_.layers());
   return fork;
