@@ -37,6 +37,7 @@ frontier_8k            4  many plans: the picture
 frontier_stretched     6  ... of heads stretched to 131,072 tokens
 estimates             10  mass that plans think they leave out, and that they bound, of 10^5 queries
 answers               25  greedy answers and perplexity under auto(error=0.01)
+truncation           180  sessions that lost their oldest tokens, against recomputing
 decode_long           10  decode at 32,768 tokens through llama.cpp
 index                 30  recall and time of indexes at 65,536 tokens, beside other libraries'
 index_biased          15  ... at 8,192 tokens, the model's own length, with key biases
@@ -173,6 +174,20 @@ bench_answers() {
   "$bin/bench_answers" --text "$(text)" --questions bench/e2e/questions.txt \
     --store "$data/answers_store" --commit "$commit" --json "$results/answers.json" \
     $(pick "" "$quick_sizes --scored-tokens 128")
+}
+bench_truncation() {
+  local documents; documents=$data/truncation
+  [[ -f $documents/sources.json ]] ||
+    python3 bench/python/truncation_documents.py "$documents" >&2
+  local program=("$bin/bench_truncation" --documents "$documents" --commit "$commit"
+    --json "$results/truncation.json")
+  if [[ $quick == 1 ]]; then
+    "${program[@]}" speed stream codes --rounds 3 --num-documents 1 --window 256 --segments 2 \
+      --choices 1 --texts 1
+    return
+  fi
+  "${program[@]}" speed positions stream codes
+  "${program[@]}" stream --window 4096 --choices 0
 }
 bench_decode_long() {
   "$bin/bench_decode" --text "$(text)" --store "$data/long_store" --context "$(pick 32768 2048)" \

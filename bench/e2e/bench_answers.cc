@@ -16,13 +16,13 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attndb/db.h"
+#include "bench/e2e/likelihood.h"
 #include "bench/e2e/stored_text.h"
 #include "engines/llama/llama_engine.h"
 
@@ -142,16 +142,6 @@ Status MeasureAnswers(const Settings& settings, LlamaEngine* engine, const DB& d
                          {"num_questions", questions.size()},
                          {"answers", answers}};
   return Status::Ok();
-}
-
-// -ln of the softmax of `token`.
-double NegativeLogLikelihood(std::span<const float> logits, TokenId token) {
-  const auto largest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
-  const double sum =
-      std::accumulate(logits.begin(), logits.end(), 0.0, [largest](double partial, float logit) {
-        return partial + std::exp(static_cast<double>(logit) - largest);
-      });
-  return largest + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(token)]);
 }
 
 // Sum over the last `scored` of `tokens`; the others are stored.
