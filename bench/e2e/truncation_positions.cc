@@ -12,9 +12,9 @@
 namespace attndb::bench {
 namespace {
 
-constexpr uint64_t kFirstTokens = 1024;
-constexpr uint64_t kDropped = 512;
-constexpr uint64_t kScored = 512;
+constexpr uint64_t kFirstTokens = 512;
+constexpr uint64_t kDropped = 256;
+constexpr uint64_t kScored = 256;
 
 // Negative log-likelihood of each scored token. `rebased`: the engine is told small positions.
 Result<std::vector<double>> Score(int64_t first_position, bool rebased,

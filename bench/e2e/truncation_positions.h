@@ -31,7 +31,7 @@ struct PositionsResult {
   double own_angles_mean = 0;
 };
 
-// Runs the first 1,024 of `tokens`, loses 512 of them, and scores the 512 that follow.
+// Runs the first 512 of `tokens`, loses 256 of them, and scores the 256 that follow.
 Result<std::vector<PositionsResult>> ComparePositions(std::span<const int64_t> first_positions,
                                                       std::span<const TokenId> tokens, const DB& db,
                                                       llama::LlamaEngine* engine);
