@@ -215,9 +215,12 @@ Row LayerRow(std::span<const LayerExplain> layers) {
 
 std::string DroppedText(const Explain& explain) {
   if (explain.num_dropped == 0) return "";
-  return "dropped   " + std::to_string(explain.num_dropped) + " of these tokens; " +
-         std::to_string(explain.num_moved) +
-         " in front of them stay, and are read exactly with q turned for them\n";
+  const std::string stay =
+      explain.num_moved == 0   ? "none stays in front: there is no attention sink"
+      : explain.num_moved == 1 ? "the first stays in front, as an attention sink"
+                               : std::to_string(explain.num_moved) +
+                                     " stay in front, read exactly with q turned for them";
+  return "dropped   " + std::to_string(explain.num_dropped) + " of these tokens; " + stay + "\n";
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ from attndb.hf._fingerprint import fingerprint
 from attndb.hf._observe import TaggingLayer
 from attndb.hf._step import Step
 from attndb.hf._step_plan import UNKNOWN, Given, Row, StepPlan, plan_step
+from attndb.hf._window import Window
 
 
 class AttndbCache(Cache):
@@ -44,6 +45,7 @@ class AttndbCache(Cache):
         spec: ModelSpec,
         rows: list[Row],
         num_columns: int,
+        window: Window | None = None,
     ) -> None:
         super().__init__(layers=[TaggingLayer(self, i) for i in range(spec.num_layers)])
         self.spec = spec
@@ -53,6 +55,7 @@ class AttndbCache(Cache):
         self._rows = rows
         self._num_columns = num_columns
         self._num_columns_reused = num_columns
+        self._window = window
         self._weights = binding.weights_stamp()
         # Called in each forward with (layer, q [batch, n, num_q_heads, head_dim]): a view.
         self.on_queries: Callable[[int, torch.Tensor], None] | None = None
@@ -224,7 +227,7 @@ class AttndbCache(Cache):
         self._check_usable()
         rows = [_fork_row(row) for row in self._rows]
         other = AttndbCache(
-            self._binding, self._model, self._db, self.spec, rows, self._num_columns
+            self._binding, self._model, self._db, self.spec, rows, self._num_columns, self._window
         )
         other._num_columns_reused = self._num_columns_reused
         other._has_run, other._weights = self._has_run, self._weights
@@ -290,6 +293,7 @@ class AttndbCache(Cache):
                     f"past_key_values: a session has {row.session.num_tokens} tokens, the cache "
                     f"gave it {len(row.ids)}; it was used without the cache"
                 )
+        self._make_room(plan)
         step = Step(
             self,
             self.sessions,
@@ -366,6 +370,17 @@ class AttndbCache(Cache):
                     )
 
     # Inside.
+
+    def _make_room(self, plan: StepPlan) -> None:
+        """Rows that outgrow max_length lose their oldest tokens; all of them, or none if one can't."""
+        window = self._window
+        if window is None:
+            return
+        new = [plan.num_new - begin for begin in plan.begins]
+        for r, (row, num_new) in enumerate(zip(self._rows, new, strict=True)):
+            window.check(row.session.num_tokens - row.session.num_dropped, num_new, r)
+        for row, num_new in zip(self._rows, new, strict=True):
+            window.make_room(row.session, num_new)
 
     def _rows_for(self, batch: int) -> list[int]:
         """Indices of the rows that a forward of `batch` rows runs on. Before the first forward

@@ -14,6 +14,7 @@ from attndb._errors import FailedPreconditionError, InvalidArgumentError
 from attndb.hf._binding import binding_of
 from attndb.hf._cache import AttndbCache
 from attndb.hf._step_plan import Row, left_padding
+from attndb.hf._window import Window
 
 
 def create_session(
@@ -25,6 +26,9 @@ def create_session(
     plan: str | None = None,
     context: Context | None = None,
     reuse: bool = True,
+    max_length: int | None = None,
+    keep_first: int = 4,
+    keep_ratio: float = 0.5,
 ) -> tuple[AttndbCache, dict[str, torch.Tensor]]:
     """A cache that holds the longest stored prefix of the prompt, and the prompt: ``(cache, ids)``
     for ``model.generate(**ids, past_key_values=cache)`` or ``model(**ids, past_key_values=cache)``.
@@ -40,9 +44,16 @@ def create_session(
 
     ``plan``, ``context``, ``reuse``: as in :meth:`attndb.DB.create_session`.
 
+    ``max_length``: tokens that a row attends to at most. Before a forward whose new tokens do not
+    fit, the oldest tokens leave, so that ``keep_ratio`` of max_length is left; the first
+    ``keep_first`` stay (:meth:`attndb.Session.drop_oldest`). Columns and positions go on, so that
+    the model's own RoPE must be right there: its angles are float32, off by some .04 in logits at
+    100,000. None: no limit.
+
     Raises FailedPreconditionError (``attndb.hf.use(model)`` was not called), InvalidArgumentError,
     UnsupportedError (padding elsewhere than on the left), and what db.create_session raises.
     """
+    window = None if max_length is None else Window(max_length, keep_first, keep_ratio)
     binding = binding_of(model)
     if binding is None:
         raise FailedPreconditionError("create_session: call attndb.hf.use(model) first")
@@ -72,7 +83,7 @@ def create_session(
         for row in rows:
             row.session.close()
         raise
-    cache = AttndbCache(binding, weakref.ref(model), db, spec, rows, num_columns)
+    cache = AttndbCache(binding, weakref.ref(model), db, spec, rows, num_columns, window)
     return cache, {"input_ids": ids, "attention_mask": mask.to(torch.int64)}
 
 

@@ -1,0 +1,104 @@
+"""Goal:   a cache with max_length goes on past it with the keys and values that it has: the oldest
+        tokens leave, the first ones stay, moved; it is stored and found by all of its tokens.
+Method: tiny models; the same model with transformers' own cache of what stays, keys in front turned
+        here in float64; and, as a control, without them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import DynamicCache
+
+import attndb
+import attndb.hf
+from hf_models import generate, make_model, make_prompt
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen3"])
+def model(request: pytest.FixtureRequest) -> Any:
+    return attndb.hf.use(make_model(request.param))
+
+
+def _turned(model: Any, keys: torch.Tensor, positions: int) -> torch.Tensor:
+    """Keys [..., head_dim] as RoPE gives them so many positions later."""
+    angles = model.model.rotary_emb.inv_freq.double() * positions
+    a, b = keys.double().chunk(2, dim=-1)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).float()
+
+
+def _what_stays(model: Any, ids: torch.Tensor, in_front: int, begin: int) -> DynamicCache:
+    """transformers' cache of all of `ids`, of which [0, in_front) and [begin, ..) stay."""
+    whole, left = DynamicCache(), DynamicCache()
+    with torch.no_grad():
+        model(ids, past_key_values=whole)
+    for layer, states in enumerate(whole.layers):
+        front = _turned(model, states.keys[:, :, :in_front], begin - in_front)
+        keys = torch.cat([front, states.keys[:, :, begin:]], dim=2)
+        values = torch.cat([states.values[:, :, :in_front], states.values[:, :, begin:]], dim=2)
+        left.update(keys, values, layer)
+    return left
+
+
+@pytest.mark.parametrize("in_front", [0, 4])
+def test_goes_on_with_what_stays(db: attndb.DB, model: Any, in_front: int) -> None:
+    ids = make_prompt(48)
+    cache, given = attndb.hf.create_session(
+        db, model, ids, max_length=48, keep_first=in_front, reuse=False
+    )
+    kept = max(in_front, 1)  # The first token stays as a sink.
+    own = _what_stays(model, ids, kept, 24 + kept)
+    control = _what_stays(model, ids, 0, 24)
+    with torch.no_grad(), cache:
+        model(**given, past_key_values=cache)
+        assert cache.session.num_dropped == 0
+        for seed, (begin, count) in enumerate(((48, 1), (49, 5), (54, 1))):
+            more = make_prompt(count, seed=seed)
+            at = {"position_ids": torch.arange(begin, begin + count)[None]}
+            expected = model(more, past_key_values=own, **at).logits
+            found = model(more, past_key_values=cache).logits
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=2e-3)
+            others = model(more, past_key_values=control, **at).logits
+            assert (others - found).abs().max() > 0.05
+        assert cache.session.num_dropped == 24
+        assert cache.session.cuts == (attndb.Cut(48, ((kept, 24 + kept),)),)
+        assert cache.get_seq_length() == 55
+
+
+def test_generates_far_beyond_and_goes_on_from_the_store(db: attndb.DB, model: Any) -> None:
+    ids = make_prompt(40)
+    cache, given = attndb.hf.create_session(db, model, ids, max_length=64)
+    with cache:
+        output = generate(model, given["input_ids"], past_key_values=cache, max_new_tokens=150)
+        assert output.shape == (1, 190)
+        cuts = cache.session.cuts
+        assert len(cuts) >= 4
+        assert cache.session.num_tokens - cache.session.num_dropped <= 64
+        cache.store(output, name="long")
+    more = torch.cat([output, make_prompt(3, seed=9)], dim=1)
+    again, given = attndb.hf.create_session(db, model, more, max_length=64)
+    with again:
+        assert again.num_reused == 189
+        assert again.session.cuts == cuts
+        whole, _ = attndb.hf.create_session(db, model, more, reuse=False)
+        with torch.no_grad(), whole:
+            found = model(**given, past_key_values=again).logits[:, -1]
+            expected = model(more, past_key_values=whole).logits[:, -1]
+        assert (found - expected).abs().max() > 0.05, "the control saw all tokens"
+
+
+def test_what_never_fits_is_named(db: attndb.DB, model: Any) -> None:
+    ids = make_prompt(100)
+    cache, given = attndb.hf.create_session(db, model, ids, max_length=48)
+    with torch.no_grad(), cache:
+        with pytest.raises(attndb.InvalidArgumentError, match="row 0 has 100 new tokens"):
+            model(**given, past_key_values=cache)
+        model(ids[:, :40], past_key_values=cache)
+        model(ids[:, 40:80], past_key_values=cache)
+        with pytest.raises(attndb.InvalidArgumentError, match="has room for 43"):
+            model(make_prompt(44), past_key_values=cache)
+    with pytest.raises(attndb.InvalidArgumentError, match="max_length=4, keep_first=4"):
+        attndb.hf.create_session(db, model, ids, max_length=4)
