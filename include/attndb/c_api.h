@@ -377,6 +377,12 @@ ATTNDB_EXPORT attndb_code attndb_session_drop_oldest(attndb_session* session, ui
 ATTNDB_EXPORT uint64_t attndb_session_num_dropped(const attndb_session* session);
 /* Session::cuts as JSON text, [{"at": .., "dropped": [[begin, end], ..]}, ..]; *json is yours. */
 ATTNDB_EXPORT attndb_code attndb_session_cuts(const attndb_session* session, char** json);
+/* Session::HeaviestTokens of tokens [begin, end). *ranges has *num_ranges entries and is yours:
+ * attndb_free. */
+ATTNDB_EXPORT attndb_code attndb_session_heaviest_tokens(attndb_session* session, uint64_t begin,
+                                                         uint64_t end, uint64_t num_tokens,
+                                                         attndb_token_range** ranges,
+                                                         size_t* num_ranges);
 /* Session::Rebase. */
 ATTNDB_EXPORT attndb_code attndb_session_rebase(attndb_session* session, int64_t position);
 ATTNDB_EXPORT attndb_code attndb_session_await_derived(attndb_session* session, uint32_t layer);

@@ -150,6 +150,15 @@ class ATTNDB_EXPORT Session {
   // When tokens left, and which.
   const std::vector<Cut>& cuts() const;
 
+  // The tokens of the range `among` that the newest queries of all heads attend to most, as ranges
+  // of whole blocks of 16 tokens, in order, `num_tokens` together at most: for DropOptions::keep,
+  // so that what matters of an old text stays ([AS] 3.4, selective preservation).
+  // Cost:   reads all keys that the session attends to, as a step of `full` does, and scores them
+  //         for up to 32 queries of each kv head.
+  // Errors: kInvalidArgument (a range beyond the session); kFailedPrecondition (inside a step; over
+  //         several contexts; no queries are sampled: DBOptions::query_sample); those of Attend.
+  Result<std::vector<TokenRange>> HeaviestTokens(TokenRange among, uint64_t num_tokens);
+
   // From now on the engine takes `position` for the next token, and what follows goes on from
   // there: q and k that it gives are turned to the positions that the session's tokens have, by
   // angles in float64. So an engine whose own angles are float32 never computes them for large

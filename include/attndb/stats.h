@@ -167,8 +167,8 @@ struct ATTNDB_EXPORT Explain {
   std::string plan;  // Canonical plan text of the session.
   uint64_t num_tokens = 0;
   uint64_t num_reused = 0;
-  // Of num_tokens: those that have left (Session::DropOldest), and those that stay in front of a
-  // gap, whose rows are read exactly with q turned for them.
+  // Tokens that have left (Session::DropOldest), and tokens that stay in front of a gap, whose rows
+  // are read exactly with q turned for them. Both are among num_tokens.
   uint64_t num_dropped = 0;
   uint64_t num_moved = 0;
   uint64_t num_segments = 0;

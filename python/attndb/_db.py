@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, NamedTuple, overload
 
@@ -21,18 +21,16 @@ from attndb._errors import Error, InvalidArgumentError
 from attndb._prompts import failed_import, is_list_of_prompts, layer_pairs, one_a_prompt
 from attndb._results import (
     BuildReport,
-    CompanionInfo,
     ContextInfo,
     Damage,
     FindResult,
     MachineProfile,
     Passage,
     PrefixExplain,
-    SegmentInfo,
     SkippedContext,
     Stats,
     VerifyReport,
-    cuts_of,
+    context_info,
 )
 from attndb._session import Session
 from attndb._spec import ModelSpec
@@ -534,11 +532,11 @@ class DB:
 
     def list(self) -> list[ContextInfo]:
         """The tenant's contexts, oldest first."""
-        return [_context_info(fields) for fields in self._core.list_contexts()]
+        return [context_info(fields) for fields in self._core.list_contexts()]
 
     def describe(self, context: Context) -> ContextInfo:
         """One context by name, "#id" or id, with its segments."""
-        return _context_info(self._core.describe(_context_text(context)))
+        return context_info(self._core.describe(_context_text(context)))
 
     def tokens(self, context: Context) -> NDArray[np.int32]:
         """The token ids of a context."""
@@ -685,26 +683,3 @@ def _seconds(ttl: Ttl) -> int | None:
     if not 0 <= seconds < 2**53:
         raise InvalidArgumentError(f"ttl: expected 0 or more seconds, found {ttl}")
     return int(seconds)
-
-
-def _segment(fields: dict[str, Any]) -> SegmentInfo:
-    companions = tuple(CompanionInfo(**row) for row in fields.pop("companions"))
-    return SegmentInfo(companions=companions, **fields)
-
-
-def _context_info(fields: dict[str, Any]) -> ContextInfo:
-    ttl = fields.pop("ttl_seconds")
-    segments = tuple(_segment(row) for row in fields.pop("segments"))
-    cuts = cuts_of(fields.pop("cuts"))
-    return ContextInfo(
-        cuts=cuts,
-        created=_datetime(fields.pop("created_us")),
-        last_access=_datetime(fields.pop("last_access_us")),
-        ttl=None if ttl is None else timedelta(seconds=ttl),
-        segments=segments,
-        **fields,
-    )
-
-
-def _datetime(us: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=us)

@@ -7,7 +7,8 @@ bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,8 +182,8 @@ class Explain:
     plan: str
     num_tokens: int
     num_reused: int
-    # Of num_tokens: those that have left (Session.drop_oldest), and those that stay in front of a
-    # gap, whose rows are read exactly with q turned for them.
+    # Tokens that have left (Session.drop_oldest), and tokens that stay in front of a gap, whose rows
+    # are read exactly with q turned for them. Both are among num_tokens.
     num_dropped: int
     num_moved: int
     num_segments: int
@@ -395,3 +396,27 @@ class SimulateReport:
 
     def __str__(self) -> str:
         return self.text
+
+
+def _segment(fields: dict[str, Any]) -> SegmentInfo:
+    companions = tuple(CompanionInfo(**row) for row in fields.pop("companions"))
+    return SegmentInfo(companions=companions, **fields)
+
+
+def context_info(fields: dict[str, Any]) -> ContextInfo:
+    """A context, from what the binding gives."""
+    ttl = fields.pop("ttl_seconds")
+    segments = tuple(_segment(row) for row in fields.pop("segments"))
+    cuts = cuts_of(fields.pop("cuts"))
+    return ContextInfo(
+        cuts=cuts,
+        created=_datetime(fields.pop("created_us")),
+        last_access=_datetime(fields.pop("last_access_us")),
+        ttl=None if ttl is None else timedelta(seconds=ttl),
+        segments=segments,
+        **fields,
+    )
+
+
+def _datetime(us: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=us)

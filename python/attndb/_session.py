@@ -220,6 +220,19 @@ class Session:
         """
         self._core.drop_oldest(n, keep_first, [(begin, end) for begin, end in keep], sink)
 
+    def heaviest_tokens(
+        self, num_tokens: int, begin: int = 0, end: int | None = None
+    ) -> list[tuple[int, int]]:
+        """Of tokens [begin, end) those that the newest queries of all heads attend to most: ranges
+        of blocks of 16 tokens, `num_tokens` together at most, for `keep` of :meth:`drop_oldest`
+        ([AS] 3.4, selective preservation).
+
+        Reads all keys that are attended to. Raises FailedPreconditionError (no queries are sampled:
+        ``attndb.open(query_sample=)``), InvalidArgumentError, and as attend.
+        """
+        last = self.num_tokens if end is None else end
+        return self._core.heaviest_tokens(begin, last, num_tokens)
+
     def rebase(self, position: int) -> None:
         """From now on the engine takes `position` for the next token, and goes on from there.
 

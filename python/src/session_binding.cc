@@ -205,6 +205,17 @@ void DropOldest(PySession& self, uint64_t n, uint64_t keep_first,
   ThrowIfError(session->DropOldest(n, options));
 }
 
+std::vector<std::pair<uint64_t, uint64_t>> HeaviestTokens(PySession& self, uint64_t begin,
+                                                          uint64_t end, uint64_t num_tokens) {
+  const PySession::Use session(self);
+  auto found = Unlocked([&] { return session->HeaviestTokens({begin, end}, num_tokens); });
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const TokenRange& range : Unwrap(std::move(found))) {
+    ranges.emplace_back(range.begin, range.end);
+  }
+  return ranges;
+}
+
 void AwaitDerived(PySession& self, LayerId layer) {
   const PySession::Use session(self);
   Status status;
@@ -269,6 +280,8 @@ void BindSession(nb::module_& module) {
       .def("set_filter", SetFilter, nb::arg("ranges"))
       .def("drop_oldest", DropOldest, nb::arg("n"), nb::arg("keep_first"), nb::arg("keep"),
            nb::arg("sink"))
+      .def("heaviest_tokens", HeaviestTokens, nb::arg("begin"), nb::arg("end"),
+           nb::arg("num_tokens"))
       .def_prop_ro("num_dropped", [](PySession& self) { return Use(self)->num_dropped(); })
       .def_prop_ro("cuts", [](PySession& self) { return ToList(Use(self)->cuts()); })
       .def(

@@ -20,6 +20,7 @@
 using attndb::Session;
 using attndb::Status;
 using attndb::internal::Call;
+using attndb::internal::CopyOut;
 using attndb::internal::CutsJson;
 using attndb::internal::NotNull;
 using attndb::internal::SessionOut;
@@ -97,6 +98,25 @@ attndb_code attndb_session_cuts(const attndb_session* session, char** json) {
     ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
     ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
     return TextOut(CutsJson(session->session.cuts()).dump(), json);
+  });
+}
+
+attndb_code attndb_session_heaviest_tokens(attndb_session* session, uint64_t begin, uint64_t end,
+                                           uint64_t num_tokens, attndb_token_range** ranges,
+                                           size_t* num_ranges) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(session, "session"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(ranges, "ranges"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(num_ranges, "num_ranges"));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<attndb::TokenRange> found,
+                            session->session.HeaviestTokens({begin, end}, num_tokens));
+    std::vector<attndb_token_range> list;
+    for (const attndb::TokenRange& range : found) list.push_back({range.begin, range.end});
+    void* copy = nullptr;
+    ATTNDB_RETURN_IF_ERROR(CopyOut(list.data(), list.size() * sizeof(list[0]), &copy));
+    *ranges = static_cast<attndb_token_range*>(copy);
+    *num_ranges = list.size();
+    return Status();
   });
 }
 

@@ -275,6 +275,17 @@ TEST_F(CApiTest, TheOldestTokensLeave) {
   EXPECT_EQ(attndb_session_num_dropped(nullptr), 0U);
   EXPECT_EQ(attndb_session_drop_oldest(nullptr, 1, nullptr), ATTNDB_INVALID_ARGUMENT);
   EXPECT_EQ(attndb_session_rebase(nullptr, 1), ATTNDB_INVALID_ARGUMENT);
+  attndb_token_range* heavy = nullptr;
+  size_t num_heavy = 0;
+  EXPECT_EQ(attndb_session_heaviest_tokens(session.get(), 0, 11, 16, &heavy, &num_heavy),
+            ATTNDB_INVALID_ARGUMENT);
+  EXPECT_EQ(attndb_session_heaviest_tokens(session.get(), 0, 10, 16, nullptr, &num_heavy),
+            ATTNDB_INVALID_ARGUMENT);
+  ASSERT_EQ(attndb_session_heaviest_tokens(session.get(), 0, 10, 16, &heavy, &num_heavy), ATTNDB_OK)
+      << attndb_last_error();
+  ASSERT_EQ(num_heavy, 1U);
+  EXPECT_EQ(heavy[0].end, 10U);
+  attndb_free(heavy);
   EXPECT_EQ(attndb_session_cuts(session.get(), nullptr), ATTNDB_INVALID_ARGUMENT);
   const attndb_token_range kept[] = {{4, 6}};
   attndb_drop_options drop = {sizeof(drop), 0, kept, 1, 1};

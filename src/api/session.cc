@@ -77,6 +77,9 @@ Status Session::DropOldest(uint64_t n, const DropOptions& options) {
 }
 uint64_t Session::num_dropped() const { return handle_->InUse()->truncation().num_dropped(); }
 const std::vector<Cut>& Session::cuts() const { return handle_->InUse()->truncation().cuts(); }
+Result<std::vector<TokenRange>> Session::HeaviestTokens(TokenRange among, uint64_t num_tokens) {
+  return handle_->InUse()->HeaviestTokens(among, num_tokens);
+}
 Status Session::Rebase(int64_t position) { return handle_->InUse()->Rebase(position); }
 Status Session::SetPlan(std::string_view plan) { return handle_->InUse()->SetPlan(plan); }
 Status Session::AwaitDerived(LayerId layer) { return handle_->InUse()->AwaitDerived(layer); }

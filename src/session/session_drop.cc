@@ -2,10 +2,24 @@
 #include <utility>
 
 #include "common/check.h"
+#include "kernels/layout.h"
 #include "session/session_impl.h"
 #include "session/view_check.h"
 
 namespace attndb::internal {
+
+namespace {
+
+using TurnSpan = std::span<const attention::Turn>;
+
+// Rows of tokens before `num_tokens`.
+storage::QueryRows RowsBefore(uint64_t num_tokens, storage::QueryRows rows) {
+  const auto end = std::ranges::lower_bound(rows.tokens, num_tokens);
+  const auto count = static_cast<size_t>(end - rows.tokens.begin());
+  return {rows.q, rows.tokens.first(count), rows.q_heads.first(count)};
+}
+
+}  // namespace
 
 uint64_t SessionImpl::NumSeen(TokenRange tokens) const {
   uint64_t count = 0;
@@ -62,6 +76,86 @@ Status SessionImpl::Rebase(int64_t position) {
   position_shift_ = chain_.PositionAfter(num_tokens()) - position;
   FollowTruncation();
   return Status::Ok();
+}
+
+std::vector<uint64_t> SessionImpl::SeenBefore(const storage::QueryRows& rows,
+                                              uint64_t first_token) const {
+  std::vector<uint64_t> seen;
+  for (const uint32_t token : rows.tokens) seen.push_back(NumSeen({0, first_token + token + 1}));
+  return seen;
+}
+
+Status SessionImpl::AddMass(LayerId layer, AttentionMass* mass) const {
+  const std::unique_ptr<storage::ChainSource> rows = parts_.make_rows();
+  ListRuns(layer, rows.get());
+  const LayerSpec& spec = spec_.layers[layer];
+  std::vector<attention::HeadRun> runs;
+  std::vector<uint32_t> turns;
+  uint64_t begin = 0;
+  uint64_t num_seen = 0;
+  for (uint32_t run = 0; run < rows->run_tokens().size(); ++run) {
+    const uint64_t first_row = FirstRow(run);
+    const uint64_t end = begin + rows->run_tokens()[run] - first_row;
+    ForEachSeen({begin, end}, [&](TokenRange seen, uint32_t turn) {
+      const uint64_t count = seen.end - seen.begin;
+      runs.push_back({.tokens = {num_seen, num_seen + count},
+                      .origin = num_seen - (first_row + seen.begin - begin),
+                      .number = run,
+                      .k_elements = kernels::RowElements(spec.head_dim),
+                      .dtype = spec_.kv_dtype});
+      turns.push_back(turn);
+      num_seen += count;
+    });
+    begin = end;
+  }
+  std::optional<storage::LayerQueries> stored;
+  if (!entries().empty()) {
+    ATTNDB_ASSIGN_OR_RETURN(stored, entries().back().segment->ReadQueries(layer));
+  }
+  for (uint32_t head = 0; head < spec.num_kv_heads; ++head) {
+    for (attention::HeadRun& run : runs) run.kv_head = head;
+    const AttentionMass::HeadKeys keys = {
+        &spec,     spec_.kv_dtype, runs, turns, turns_ ? turns_->TurnsOf(layer) : TurnSpan(),
+        rows.get()};
+    if (stored) {
+      const uint64_t num_used = entries().back().num_tokens_used;
+      const storage::QueryRows queries = RowsBefore(num_used, stored->rows(head));
+      ATTNDB_RETURN_IF_ERROR(
+          mass->Add(keys, queries, SeenBefore(queries, chain_.num_tokens() - num_used)));
+    }
+    const std::vector<storage::QueryRows> of_tail = query_sample_.rows(layer, head);
+    if (of_tail.empty()) continue;
+    const storage::QueryRows& newest = of_tail.back();
+    ATTNDB_RETURN_IF_ERROR(mass->Add(keys, newest, SeenBefore(newest, chain_.num_tokens())));
+  }
+  return Status::Ok();
+}
+
+Result<std::vector<TokenRange>> SessionImpl::HeaviestTokens(TokenRange among, uint64_t num_tokens) {
+  constexpr uint64_t kBlockTokens = 16;
+  ATTNDB_RETURN_IF_ERROR(CheckComplete());
+  ATTNDB_RETURN_IF_ERROR(chain_.CheckIsOnePrompt());
+  if (among.begin > among.end || among.end > this->num_tokens()) {
+    return Status::InvalidArgument("tokens [" + std::to_string(among.begin) + ", " +
+                                   std::to_string(among.end) + ") of a session of " +
+                                   std::to_string(this->num_tokens()));
+  }
+  AttentionMass mass(NumSeen({0, this->num_tokens()}));
+  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
+    ATTNDB_RETURN_IF_ERROR(AddMass(layer, &mass));
+  }
+  if (!mass.has_queries()) {
+    return Status::FailedPrecondition(
+        "no queries are sampled, by which tokens could be weighed; see DBOptions::query_sample");
+  }
+  std::vector<double> by_token(this->num_tokens());
+  uint64_t seen = 0;
+  ForEachSeen({0, this->num_tokens()}, [&](TokenRange part, uint32_t) {
+    for (uint64_t token = part.begin; token < part.end; ++token) {
+      by_token[token] = mass.mass()[seen++];
+    }
+  });
+  return HeaviestBlocks(by_token, among, num_tokens, kBlockTokens);
 }
 
 }  // namespace attndb::internal

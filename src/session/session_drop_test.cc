@@ -289,6 +289,54 @@ TEST_F(SessionDropTest, SearchGivesIndicesOfTheSession) {
   }
 }
 
+// A token that all queries shout at is in the ranges, before and behind a cut, stored or not.
+TEST_F(SessionDropTest, TheHeaviestTokensAreFound) {
+  const Tokens all = ToyModel::Tokens(700, 1);
+  const uint64_t loud = 333;
+  Session session = NewSession();
+  const auto shout = [&](uint64_t begin) {
+    return [this, begin](LayerId layer, std::vector<float>* k, std::vector<float>* /*v*/) {
+      const LayerSpec& spec = model_.spec().layers[layer];
+      const size_t row = size_t{spec.num_kv_heads} * spec.head_dim;
+      if (begin > loud || begin * row + k->size() <= loud * row) return;
+      for (size_t i = 0; i < row; ++i) (*k)[(loud - begin) * row + i] = 9.0f;
+    };
+  };
+  for (uint64_t begin = 0; begin < 700; begin += 100) {
+    const auto piece = std::span(all).subspan(begin, 100);
+    ATTNDB_ASSERT_OK(AppendTokens(&session, piece, shout(begin)));
+    for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
+      const LayerSpec& spec = model_.spec().layers[layer];
+      // q that agrees with the loud key's direction.
+      const std::vector<float> q(100 * size_t{spec.num_q_heads} * spec.head_dim, 0.2f);
+      std::vector<float> out(100 * size_t{spec.num_q_heads} * spec.v_head_dim);
+      ATTNDB_ASSERT_OK(
+          session.Attend(layer, test::ViewOf(q, spec.num_q_heads, spec.head_dim),
+                         MutableTensorView::Contiguous(out.data(), DType::kFloat32, 100,
+                                                       spec.num_q_heads, spec.v_head_dim)));
+    }
+    if (begin == 400) {
+      ATTNDB_ASSERT_OK(db_->Store(session, std::span(all).first(500), {.name = "a"}));
+    }
+  }
+  const std::vector<TokenRange> expected = {{320, 336}};
+  EXPECT_EQ(*session.HeaviestTokens({0, 700}, 16), expected);
+  EXPECT_EQ(*session.HeaviestTokens({0, 700}, 31), expected);
+  EXPECT_EQ(session.HeaviestTokens({0, 700}, 32)->size(), 2u);
+  EXPECT_TRUE(session.HeaviestTokens({0, 700}, 15)->empty());
+  EXPECT_EQ(*session.HeaviestTokens({333, 334}, 16), (std::vector<TokenRange>{{333, 334}}));
+  ATTNDB_ASSERT_OK(session.DropOldest(400, {.keep_first = 4, .keep = expected}));
+  EXPECT_EQ(session.cuts()[0].dropped.size(), 2u);
+  EXPECT_THAT(session.HeaviestTokens({600, 500}, 16),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("[600, 500)")));
+  EXPECT_THAT(session.HeaviestTokens({0, 701}, 16),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("of a session of 700")));
+  Session silent = NewSession();
+  ATTNDB_ASSERT_OK(AppendTokens(&silent, all, nullptr));
+  EXPECT_THAT(silent.HeaviestTokens({0, 700}, 16),
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("query_sample")));
+}
+
 // The engine counts from elsewhere: its rows are turned to where the session's stand.
 TEST_F(SessionDropTest, EnginesMayCountPositionsTheirOwnWay) {
   const Tokens stored = StoreChain("a", std::vector<uint64_t>{900, 100}, 1);

@@ -33,6 +33,7 @@
 #include "planner/objective.h"
 #include "planner/plan.h"
 #include "planner/plan_layer.h"
+#include "session/attention_mass.h"
 #include "session/call_gate.h"
 #include "session/query_sample.h"
 #include "session/session_chain.h"
@@ -105,6 +106,7 @@ class SessionImpl {
   // Loses what left a history that is taken over: the cut is one of a session of as many tokens.
   Status Lose(const attndb::Cut& cut);
   Status Rebase(int64_t position);
+  Result<std::vector<TokenRange>> HeaviestTokens(TokenRange among, uint64_t num_tokens);
   Status SetPlan(std::string_view text);
   Status AwaitDerived(LayerId layer);
   bool AwaitsDerived(LayerId layer) const;
@@ -213,6 +215,11 @@ class SessionImpl {
   uint64_t SeenToken(uint64_t i) const;
   // Tokens from here on are all seen.
   uint64_t SeenFrom() const { return std::max(filter_.end(), truncation_.end()); }
+  // Adds a layer's weights to the mass, by the queries that are sampled.
+  Status AddMass(LayerId layer, AttentionMass* mass) const;
+  // Number of tokens that are seen, of the session's first `num_tokens`, for each row's token: its
+  // index counts from `first_token`.
+  std::vector<uint64_t> SeenBefore(const storage::QueryRows& rows, uint64_t first_token) const;
   // Makes the turn tables if there are none. Errors: as TurnTables::Of.
   Status MakeTurns();
   // Tells the turn tables what has left.

@@ -19,7 +19,7 @@ void ListByRun(const attention::LayerCall& call,
   list->clear();
   for (uint32_t head = 0; head < call.spec.num_kv_heads; ++head) {
     for (const attention::RunPart& part : call.parts) {
-      // Of tokens that stand elsewhere than their keys say, all rows are read.
+      // Where tokens stand elsewhere than their keys say, all rows are read.
       const bool has = part.turn == 0 && part.run < objects.size() && objects[part.run] != nullptr;
       list->push_back(has ? objects[part.run]->head(head).*value : nullptr);
     }

@@ -45,7 +45,8 @@ C_STRUCTS = {"DBOptions": "attndb_db_options", "SessionOptions": "attndb_session
 PYTHON_CALLS = {"DBOptions": ("open",), "SessionOptions": ("create_session",),
                 "StoreOptions": ("store", "store_async"), "FindOptions": ("find",),
                 "VerifyOptions": ("verify",), "CompactOptions": ("compact",),
-                "BuildOptions": ("build",), "DropOptions": ("drop_oldest",), "WaitOptions": ("wait_for_background",),
+                "BuildOptions": ("build",), "DropOptions": ("drop_oldest",),
+                "WaitOptions": ("wait_for_background",),
                 "SimulateOptions": ("simulate",)}
 PYTHON_CLASSES = {"DBStats": "Stats"}
 

@@ -6,6 +6,7 @@ import gc
 import threading
 import tracemalloc
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,8 @@ def test_sessions_close_by_call_by_with_and_by_the_collector(
 def test_the_oldest_leave_and_what_stays_is_moved_together(
     db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
 ) -> None:
+    rope = attndb.Rope(10000.0)
+    spec = replace(spec, layers=[replace(layer, rope=rope) for layer in spec.layers])
     session, _ = db.create_session(spec, steps.ids)
     steps.run(session, 0, 60)
     session.drop_oldest(30, keep_first=2, keep=[(10, 13)])
@@ -344,7 +347,6 @@ def test_the_oldest_leave_and_what_stays_is_moved_together(
     kept, _ = db.create_session(spec, steps.ids, reuse=False)
     rows = np.r_[0:2, 10:13, 35:60]
     keys = steps.k[0, rows].astype(np.float64)
-    rope = spec.layers[0].rope
     for i, token in enumerate(rows):
         keys[i] = turned(keys[i], rope, float(30 if token < 2 else 22 if token < 13 else 0))
     kept.append(0, keys.astype(np.float32), steps.v[0, rows])
@@ -352,6 +354,8 @@ def test_the_oldest_leave_and_what_stays_is_moved_together(
     np.testing.assert_allclose(session.attend(0, q), kept.attend(0, q), rtol=0, atol=2e-3)
     assert session.explain().num_dropped == 30
     assert session.explain().num_moved == 5
+    heavy = session.heaviest_tokens(32)
+    assert sum(end - begin for begin, end in heavy) <= 32 and heavy[0][0] >= 0
     session.rebase(7)
     assert session.next_position == 7
     with pytest.raises(attndb.InvalidArgumentError, match="n is 99, but only 27"):
