@@ -208,7 +208,11 @@ void DropOldest(PySession& self, uint64_t n, uint64_t keep_first,
 std::vector<std::pair<uint64_t, uint64_t>> HeaviestTokens(PySession& self, uint64_t begin,
                                                           uint64_t end, uint64_t num_tokens) {
   const PySession::Use session(self);
-  auto found = Unlocked([&] { return session->HeaviestTokens({begin, end}, num_tokens); });
+  Result<std::vector<TokenRange>> found = std::vector<TokenRange>();
+  {
+    const nb::gil_scoped_release unlocked;
+    found = session->HeaviestTokens({begin, end}, num_tokens);
+  }
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const TokenRange& range : Unwrap(std::move(found))) {
     ranges.emplace_back(range.begin, range.end);
