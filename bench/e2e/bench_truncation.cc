@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -81,7 +81,7 @@ class Report {
 
  private:
   const std::string path_;
-  const Json head_;
+  Json head_;
   Json report_;
 };
 
