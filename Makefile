@@ -49,7 +49,7 @@ bench: python ## Measure; writes bench/results/ and docs/performance.md. Four ho
 	@scripts/build.sh release bench
 	@scripts/setup.sh peers || echo "bench: no peers of indexes (why: above): what needs them is skipped"
 	@failed=0; bench/run.sh || failed=$$?; .deps/venv/bin/python bench/report.py && \
-	  bench/tiers_report.py && exit $$failed
+	  bench/tiers_report.py && bench/truncation_report.py && exit $$failed
 
 lint: python tools ## The layers, headers, format and style of the sources.
 	@scripts/build.sh release

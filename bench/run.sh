@@ -176,13 +176,13 @@ bench_answers() {
     $(pick "" "$quick_sizes --scored-tokens 128")
 }
 bench_truncation() {
-  local documents; documents=$data/truncation
+  local documents=$data/truncation
   [[ -f $documents/sources.json ]] ||
     python3 bench/python/truncation_documents.py "$documents" >&2
   local program=("$bin/bench_truncation" --documents "$documents" --commit "$commit"
     --json "$results/truncation.json")
   if [[ $quick == 1 ]]; then
-    "${program[@]}" speed stream codes --rounds 3 --num-documents 1 --window 256 --segments 2 \
+    "${program[@]}" speed stream codes --rounds 3 --num-documents 1 --window 512 --segments 1 \
       --choices 1 --texts 1
     return
   fi

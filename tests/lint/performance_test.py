@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Goal: docs/performance.md and docs/tiers.md say what bench/results/ holds, and a miss is shown;
-bench/run.sh measures all of it.
+"""Goal: docs/performance.md, docs/tiers.md and docs/truncation.md say what bench/results/ holds,
+and a miss is shown; bench/run.sh measures all of it.
 
-Method: bench/report.py --check on the tree; its lines on small results made here, good and bad. The
-list of bench/run.sh against what documents and results name; a copy of it whose programs all fail.
+Method: the scripts that make them with --check on the tree; lines on small results made here, good
+and bad. The list of bench/run.sh against what documents and results name; a copy of it whose
+programs all fail.
 """
 
 import copy
@@ -20,10 +21,17 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPT = ROOT / "bench/report.py"
 RUN = ROOT / "bench/run.sh"
 
-specification = importlib.util.spec_from_file_location("report", SCRIPT)
-report = importlib.util.module_from_spec(specification)
-sys.modules["report"] = report
-specification.loader.exec_module(report)
+
+def load(path):
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[path.stem] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+report = load(SCRIPT)
+truncation = load(ROOT / "bench/truncation_report.py")
 
 
 def plan(name, speedup, error, share=0.2):
@@ -161,6 +169,58 @@ class TiersPageTest(unittest.TestCase):
             path.write_text(text.replace('"hit_rate": 0.', '"hit_rate": 0.9', 1))
             self.assertIn("is not that of the results",
                           self.check("--results", str(path)).stderr)
+
+
+def stream(changed):
+    """Two documents of two segments; `changed`: nats above recomputing, of all ways but this."""
+    head = {"machine": {"cpu": "A"}, "threads": 1, "commit": "c0ffee", "model": "m"}
+    nats = {"recompute": 0.0, "sink": 0.005, "keep_4": 0.0, "keep_16": -0.01, "no_sink": 0.5,
+            "naive": 3.0} | changed
+    documents = [{"nll": {way: [2 + base + more, 2 + base + more] for way, more in nats.items()},
+                  "right": {way: [True, False] for way in nats}} for base in (0.0, 0.3)]
+    return {"head": head, "window": 64, "document_tokens": 192, "documents": documents}
+
+
+class TruncationPageTest(unittest.TestCase):
+    def test_the_page_is_that_of_the_results(self):
+        command = [sys.executable, "-B", ROOT / "bench/truncation_report.py", "--check"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "truncation.json"
+            text = (ROOT / "bench/results/truncation.json").read_text()
+            path.write_text(text.replace("true", "false", 7))
+            done = subprocess.run([*command, "--results", path], capture_output=True, text=True,
+                                  check=False)
+        self.assertIn("is not that of the results", done.stderr)
+
+    def test_good_figures_are_no_misses(self):
+        text = truncation.perplexity(stream({}))
+        self.assertNotIn("MISSED", text)
+        self.assertIn("| first token stays (`DropOldest`) | 8.63 | +0.50 ± 0.00 |", text)
+        self.assertIn("| recomputed (TT) | 8.58 |", text)
+
+    def test_each_kind_of_miss_is_shown(self):
+        for changed, wanted in (({"keep_4": 0.02}, "MISSED: +1"), ({"sink": 0.04}, "MISSED: +3"),
+                                ({"keep_16": 0.06}, "MISSED: +5"),
+                                ({"no_sink": 0.1}, "MISSED: the control should be far off"),
+                                ({"naive": 1.0}, "MISSED: the control should be 10 times")):
+            self.assertIn(wanted, truncation.perplexity(stream(changed)), changed)
+        right = {"full": [True] * 20, "keep_4": [True] * 18 + [False] * 2}
+        self.assertIn("| 18 of 20 | -10.0 (-23.5 to +3.5) MISSED: -5 |",
+                      truncation.answers(right, "full", truncation.OURS))
+        position = {"first_position": 10, "rebased_max": 2e-3, "own_angles_max": 1.0}
+        self.assertEqual(truncation.positions({"f32": [position], "f16": [position]}).count(
+            "MISSED: 0.001"), 1)
+
+    def test_what_was_not_measured_is_left_out(self):
+        text = truncation.section({"parts": {"stream_2048": stream({})}})
+        self.assertIn("2 documents of 192 tokens, 2 truncations each", text)
+        self.assertIn("Not measured yet: the window of 4,096 tokens; codes; positions; time; 16 "
+                      "documents of 12,288 tokens in the window of 2,048 tokens (here 2 of 192).",
+                      text)
+        self.assertNotIn("**Time**", text)
+        self.assertNotIn("**Codes", text)
 
 
 class RunTest(unittest.TestCase):
