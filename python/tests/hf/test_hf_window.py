@@ -72,7 +72,8 @@ def test_generates_far_beyond_and_goes_on_from_the_store(db: attndb.DB, model: A
     ids = make_prompt(40)
     cache, given = attndb.hf.create_session(db, model, ids, max_length=64)
     with cache:
-        output = generate(model, given["input_ids"], past_key_values=cache, max_new_tokens=150)
+        made = generate(model, given["input_ids"], past_key_values=cache, max_new_tokens=150)
+        output = made.sequences
         assert output.shape == (1, 190)
         cuts = cache.session.cuts
         assert len(cuts) >= 4
@@ -91,14 +92,15 @@ def test_generates_far_beyond_and_goes_on_from_the_store(db: attndb.DB, model: A
 
 
 def test_what_never_fits_is_named(db: attndb.DB, model: Any) -> None:
-    ids = make_prompt(100)
+    ids = make_prompt(124)
     cache, given = attndb.hf.create_session(db, model, ids, max_length=48)
     with torch.no_grad(), cache:
-        with pytest.raises(attndb.InvalidArgumentError, match="row 0 has 100 new tokens"):
+        with pytest.raises(attndb.InvalidArgumentError, match="row 0 has 124 new tokens"):
             model(**given, past_key_values=cache)
         model(ids[:, :40], past_key_values=cache)
         model(ids[:, 40:80], past_key_values=cache)
-        with pytest.raises(attndb.InvalidArgumentError, match="has room for 43"):
-            model(make_prompt(44), past_key_values=cache)
+        assert cache.session.num_dropped == 32
+        with pytest.raises(attndb.InvalidArgumentError, match="44 new tokens.*room for 43"):
+            model(ids[:, 80:], past_key_values=cache)
     with pytest.raises(attndb.InvalidArgumentError, match="max_length=4, keep_first=4"):
         attndb.hf.create_session(db, model, ids, max_length=4)
