@@ -182,8 +182,8 @@ class Explain:
     plan: str
     num_tokens: int
     num_reused: int
-    # Tokens that have left (Session.drop_oldest), and tokens that stay in front of a gap, whose rows
-    # are read exactly with q turned for them. Both are among num_tokens.
+    # Tokens that have left (Session.drop_oldest), and tokens that stay in front of a gap, whose
+    # rows are read exactly with q turned for them. Both are among num_tokens.
     num_dropped: int
     num_moved: int
     num_segments: int

@@ -1,8 +1,10 @@
 #include "python/src/results.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
 #include <string>
 #include <vector>
@@ -223,14 +225,13 @@ std::vector<Cut> CutsFromPython(const CutList& list) {
   return cuts;
 }
 
-nb::typed<nb::list, nb::tuple> ToList(const std::vector<Cut>& cuts) {
-  nb::typed<nb::list, nb::tuple> list;
+CutList ToList(const std::vector<Cut>& cuts) {
+  CutList list;
   for (const Cut& cut : cuts) {
-    nb::list dropped;
+    list.emplace_back(cut.at, std::vector<std::pair<uint64_t, uint64_t>>());
     for (const TokenRange& range : cut.dropped) {
-      dropped.append(nb::make_tuple(range.begin, range.end));
+      list.back().second.emplace_back(range.begin, range.end);
     }
-    list.append(nb::make_tuple(cut.at, dropped));
   }
   return list;
 }

@@ -20,7 +20,7 @@ Dict ToDict(const SessionContext& context);
 // [(at, [(begin, end), ..]), ..], as Python has cuts.
 using CutList = std::vector<std::pair<uint64_t, std::vector<std::pair<uint64_t, uint64_t>>>>;
 std::vector<Cut> CutsFromPython(const CutList& list);
-nanobind::typed<nanobind::list, nanobind::tuple> ToList(const std::vector<Cut>& cuts);
+CutList ToList(const std::vector<Cut>& cuts);
 Dict ToDict(const Explain& explain);
 Dict ToDict(const MachineProfile& machine);
 Dict ToDict(const PrefixExplain& explain);

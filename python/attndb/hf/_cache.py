@@ -372,7 +372,7 @@ class AttndbCache(Cache):
     # Inside.
 
     def _make_room(self, plan: StepPlan) -> None:
-        """Rows that outgrow max_length lose their oldest tokens; all of them, or none if one can't."""
+        """Rows that outgrow max_length lose their oldest tokens; none of them if one can't."""
         window = self._window
         if window is None:
             return

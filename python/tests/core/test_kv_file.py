@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,35 @@ def test_imports_and_exports(
         db.export_file("book", copy)
     db.import_file(copy, name="other", fingerprint=b"other model")
     assert db.describe("other").fingerprint == b"other model"
+
+
+def test_cuts_go_through_a_file(
+    db: attndb.DB, tmp_path: Path, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    spec = replace(spec, layers=[replace(layer, rope=attndb.Rope()) for layer in spec.layers])
+    session, _ = db.create_session(spec, steps.ids)
+    steps.run(session, 0, 60)
+    session.drop_oldest(30, keep_first=2)
+    steps.run(session, 60, 90)
+    cuts = session.cuts
+    assert cuts == (attndb.Cut(60, ((2, 32),)),)
+    db.store(session, steps.ids[:90], name="cut")
+    info = db.describe("cut")
+    assert (info.cuts, info.num_dropped) == (cuts, 30)
+    path = tmp_path / "cut.safetensors"
+    db.export_file("cut", path)
+    file = attndb.KvFile(path)
+    assert file.cuts == cuts
+    copy = tmp_path / "copy.safetensors"
+    layers = [file.read_kv(layer) for layer in range(NUM_LAYERS)]
+    attndb.write_kv_file(copy, file.spec, file.tokens, layers, cuts=file.cuts)
+    with attndb.open(tmp_path / "other") as other:
+        other.import_file(copy, name="copy")
+        assert other.describe("copy").cuts == cuts
+        again, rest = other.create_session(spec, list(steps.ids) + [1])
+        assert (again.cuts, len(rest)) == (cuts, 1)
+        plain, _ = other.create_session(spec, list(steps.ids) + [1], truncated=False)
+        assert plain.cuts == () and plain.num_reused < 60
 
 
 def test_a_file_of_some_layers_is_read_and_not_imported(
