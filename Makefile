@@ -45,7 +45,7 @@ test-long: python tools ## The sizes that prove: kills, flips, agreement, fuzzin
 	@scripts/build.sh release
 	@scripts/test_long.sh
 
-bench: python ## Measure; writes bench/results/ and docs/performance.md. Four hours: bench/run.sh --list.
+bench: python ## Measure; writes bench/results/ and docs/performance.md. Seven hours: bench/run.sh --list.
 	@scripts/build.sh release bench
 	@scripts/setup.sh peers || echo "bench: no peers of indexes (why: above): what needs them is skipped"
 	@failed=0; bench/run.sh || failed=$$?; .deps/venv/bin/python bench/report.py && \
