@@ -40,7 +40,7 @@ NLL = {"f32": 1e-3, "f16": 0.05}
 # What bench/run.sh measures, and of how much.
 PARTS = {"stream_2048": "the window of 2,048 tokens", "stream_4096": "the window of 4,096 tokens",
          "codes": "codes", "positions": "positions", "speed": "time"}
-NUM_DOCUMENTS, DOCUMENT_TOKENS, NUM_CODES = 16, 12_288, 400
+NUM_DOCUMENTS, DOCUMENT_TOKENS, NUM_QUESTIONS = 16, 12_288, 400
 
 Part = dict[str, Any]
 
@@ -191,9 +191,11 @@ def still_to_do(parts: Part) -> str:
         if name in parts and (len(documents) < NUM_DOCUMENTS or tokens < DOCUMENT_TOKENS):
             lacks.append(f"{NUM_DOCUMENTS} documents of {DOCUMENT_TOKENS:,} tokens in "
                          f"{PARTS[name]} (here {len(documents)} of {tokens:,})")
-    num_codes = len(parts["codes"]["right"][FULL]) if "codes" in parts else NUM_CODES
-    if num_codes < NUM_CODES:
-        lacks.append(f"{NUM_CODES} codes (here {num_codes})")
+    asked = {"codes": len(parts["codes"]["right"][FULL]) if "codes" in parts else NUM_QUESTIONS,
+             "choices": sum(len(document["right"][RECOMPUTE]) for document in
+                            parts.get("stream_2048", {}).get("documents", []))}
+    lacks += [f"{NUM_QUESTIONS} {kind} (here {count})" for kind, count in asked.items()
+              if count < NUM_QUESTIONS]
     return f"\nNot measured yet: {'; '.join(lacks)}.\n" if lacks else ""
 
 
