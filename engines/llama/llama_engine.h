@@ -37,7 +37,6 @@
 #include "attndb/session.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
-#include "engines/llama/window.h"
 
 namespace attndb::llama {
 
@@ -109,6 +108,21 @@ struct PrefillProgress {
 // RoPE, in the spec's layout. `first_token`: index in the session of row 0. `q` is valid during the
 // call. An error ends the prefill and is its answer.
 using OnQueries = std::function<Status(LayerId layer, uint64_t first_token, const TensorView& q)>;
+
+// How a session goes on that outgrows the model's window: window.h.
+struct WindowOptions {
+  // Tokens that a session attends to at most: ModelInfo::max_context, or fewer. 0 = no limit.
+  uint64_t window_tokens = 0;
+  // Tokens in front that never leave, or as many of them as are still there: a system prompt. With
+  // 0 the first token stays all the same (DropOptions::sink).
+  uint64_t keep_first = 4;
+  // Share of the window that is left when tokens leave, keep_first included. In (0, 1).
+  double keep_ratio = 0.5;
+
+  // Errors: kInvalidArgument: the share that is left does not have room for keep_first and a token
+  // behind them, or is the whole window.
+  Status Validate() const;
+};
 
 struct PrefillOptions {
   // Called after each ubatch; false stops with kCancelled. The session keeps the tokens that are
@@ -308,6 +322,12 @@ class LlamaEngine {
 
   std::unique_ptr<Impl> impl_;  // Null only after a move.
 };
+
+// Makes room in `session` for the next of `num_new` tokens, and says for how many of them: at least
+// 1. To be called before each of the engine's passes until all have run.
+// Errors: as WindowOptions::Validate, Session::DropOldest and Session::Rebase.
+// REQUIRES: num_new > 0.
+Result<uint64_t> MakeRoom(const WindowOptions& window, uint64_t num_new, Session* session);
 
 }  // namespace attndb::llama
 

@@ -142,7 +142,7 @@ class ATTNDB_EXPORT Session {
   // Errors: kInvalidArgument (more than there is; keep_first beyond what is attended to; ranges);
   //         kFailedPrecondition (inside a step; over several contexts); kUnsupported (no RoPE, or a
   //         scaling that depends on the length: named); kResourceExhausted (too many pieces of kept
-  //         tokens). The session is unchanged.
+  //         tokens, 64, or cuts, 1,024). The session is unchanged.
   // Source: [AS] 3.4.
   Status DropOldest(uint64_t n, const DropOptions& options = {});
   // Tokens that have left, of num_tokens.
@@ -152,7 +152,8 @@ class ATTNDB_EXPORT Session {
 
   // The tokens of the range `among` that the newest queries of all heads attend to most, as ranges
   // of whole blocks of 16 tokens, in order, `num_tokens` together at most: for DropOptions::keep,
-  // so that what matters of an old text stays ([AS] 3.4, selective preservation).
+  // so that what matters of an old text stays ([AS] 3.4, selective preservation). DropOldest takes
+  // 64 pieces in front at most: ask for fewer tokens if they stand in more.
   // Cost:   reads all keys that the session attends to, as a step of `full` does, and scores them
   //         for up to 32 queries of each kv head.
   // Errors: kInvalidArgument (a range beyond the session); kFailedPrecondition (inside a step; over

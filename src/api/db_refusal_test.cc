@@ -315,8 +315,8 @@ class FormatTest : public DBFixture {
     for (const bool read_only : {false, true}) {
       EXPECT_THAT(DB::Open(path, {.read_only = read_only}),
                   FailsWith(StatusCode::kUnsupported,
-                            AllOf(HasSubstr("catalog.db"), HasSubstr("version 4"),
-                                  HasSubstr("expected at most 3"), HasSubstr("newer attndb"))));
+                            AllOf(HasSubstr("catalog.db"), HasSubstr("version 5"),
+                                  HasSubstr("expected at most 4"), HasSubstr("newer attndb"))));
     }
   }
 
@@ -324,11 +324,11 @@ class FormatTest : public DBFixture {
 };
 
 TEST_F(FormatTest, AStoreOfANewerFormatIsLeftAlone) {
-  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 4"));
+  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 5"));
   const auto before = FilesIn(store());
   ExpectUnsupported(store());
   EXPECT_EQ(FilesIn(store()), before);
-  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 3"));
+  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 4"));
   Open();
   ExpectAnswers(doc_, 99);
 }
@@ -338,7 +338,7 @@ TEST_F(FormatTest, ANewerFormatIsSeenInTheLog) {
   const std::string killed = dir_.File("killed");
   {
     const auto catalog = OpenCatalog();
-    ATTNDB_ASSERT_OK(catalog->Execute("PRAGMA user_version = 4"));
+    ATTNDB_ASSERT_OK(catalog->Execute("PRAGMA user_version = 5"));
     std::filesystem::copy(store(), killed, std::filesystem::copy_options::recursive);
   }
   ASSERT_GT(std::filesystem::file_size(killed + "/catalog.db-wal"), 0u);

@@ -57,6 +57,7 @@ Result<ContextId> ImportPieces(Database* database, SessionImpl* session,
       ATTNDB_RETURN_IF_ERROR(AppendPiece(session, tokens.size(), {begin, end}, source));
     }
     ATTNDB_RETURN_IF_ERROR(FollowCuts(request, session));
+    if (end < tokens.size() && end - session->chain().num_tokens() < kPieceTokens) continue;
     StoreOptions store;
     if (end == tokens.size()) store = request.store;
     store.drop_base = request.store.drop_base || *has_checkpoint;  // Our own, from the second on.

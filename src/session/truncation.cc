@@ -96,6 +96,10 @@ Status Truncation::Drop(uint64_t n, const DropOptions& options, uint64_t num_tok
   }
   Truncation next = *this;
   if (next.cuts_.empty() || next.cuts_.back().at != num_tokens) next.cuts_.push_back({num_tokens});
+  if (next.cuts_.size() > kMaxCuts) {
+    return Status::ResourceExhausted("tokens have left " + Text(kMaxCuts) +
+                                     " times, which is the most; drop more at once");
+  }
   std::vector<TokenRange>& dropped = next.cuts_.back().dropped;
   dropped.insert(dropped.end(), left.begin(), left.end());
   dropped = Joined(std::move(dropped));

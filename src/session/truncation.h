@@ -9,7 +9,7 @@
 //
 // Threads: a value.
 // Source:  [AS] 3.4. Why some first tokens stay, moved: without them the perplexity of SmolLM2
-//          grows by half (docs/truncation.md).
+//          grows by two thirds (docs/truncation.md).
 #ifndef ATTNDB_SESSION_TRUNCATION_H_
 #define ATTNDB_SESSION_TRUNCATION_H_
 
@@ -29,6 +29,8 @@ class Truncation {
  public:
   // Pieces that a session may have: each takes a turn of q in every call.
   static constexpr size_t kMaxPieces = 64;
+  // Moments at which tokens left: histories of as many are stored (store/catalog/cut_bytes.h).
+  static constexpr size_t kMaxCuts = 1024;
 
   Truncation() = default;
   // Cuts of a stored history, which were checked.
@@ -58,7 +60,7 @@ class Truncation {
   }
 
   // The session, which holds num_tokens, loses n tokens: Session::DropOldest. Changes nothing if it
-  // fails. Errors: kInvalidArgument; kResourceExhausted (more than kMaxPieces).
+  // fails. Errors: kInvalidArgument; kResourceExhausted (more than kMaxPieces or kMaxCuts).
   Status Drop(uint64_t n, const DropOptions& options, uint64_t num_tokens);
   // Follows the session's Crop: what left later comes back.
   void Crop(uint64_t num_tokens);

@@ -124,6 +124,16 @@ TEST(TruncationTest, TooManyPiecesAreRefused) {
   EXPECT_THAT(truncation.cuts(), IsEmpty());
 }
 
+TEST(TruncationTest, TooManyCutsAreRefused) {
+  Truncation truncation;
+  for (uint64_t i = 0; i < Truncation::kMaxCuts; ++i) {
+    ATTNDB_ASSERT_OK(truncation.Drop(1, {}, 100 + i));
+  }
+  EXPECT_THAT(truncation.Drop(1, {}, 5000),
+              FailsWith(StatusCode::kResourceExhausted, HasSubstr("1024 times")));
+  ATTNDB_EXPECT_OK(truncation.Drop(1, {}, 100 + Truncation::kMaxCuts - 1));
+}
+
 TEST(TruncationTest, IsAsAListOfFlagsSays) {
   const uint64_t seed = test::SeedOr(1);
   std::mt19937_64 random(seed);

@@ -22,7 +22,7 @@ class Window:
     keep_ratio: float
 
     def __post_init__(self) -> None:
-        if not (0 < self.keep_ratio < 1 and 0 <= self.keep_first < self.num_left):
+        if not (0 < self.keep_ratio < 1 and 0 <= self.keep_first < self.num_left > 1):
             raise InvalidArgumentError(
                 f"max_length={self.max_length}, keep_first={self.keep_first}, "
                 f"keep_ratio={self.keep_ratio}: expected a ratio between 0 and 1 of the length "

@@ -104,3 +104,5 @@ def test_what_never_fits_is_named(db: attndb.DB, model: Any) -> None:
             model(ids[:, 80:], past_key_values=cache)
     with pytest.raises(attndb.InvalidArgumentError, match="max_length=4, keep_first=4"):
         attndb.hf.create_session(db, model, ids, max_length=4)
+    with pytest.raises(attndb.InvalidArgumentError, match="max_length=3, keep_first=0"):
+        attndb.hf.create_session(db, model, ids, max_length=3, keep_first=0)

@@ -74,7 +74,7 @@ TEST(KvSchemaTest, ContentsThatNoReaderWouldTakeAreNotWritten) {
   expect([](auto* c) { c->tokens[3] = -1; }, "token 3 has id -1");
   expect([](auto* c) { c->first_position = -1; }, "first_position is -1");
   expect([](auto* c) { c->cuts[0].at = 11; }, "cut 0 is at 11 of 10 tokens");
-  expect([](auto* c) { c->cuts[1].dropped[0].begin = 2; }, "cut 1 drops what has left before");
+  expect([](auto* c) { c->cuts[1].dropped[0].begin = 2; }, "the cuts drop token 2 twice");
   expect([](auto* c) { c->layers = {1, 0}; }, "captured_layers is '1,0', expected ascending");
   expect([](auto* c) { c->layers = {2}; }, "captured_layers is '2', expected ascending");
   expect([](auto* c) { c->num_queries = 11; }, "q of 11 tokens, but there are 10");

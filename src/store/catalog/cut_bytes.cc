@@ -45,6 +45,23 @@ std::string Fault(const Cut& cut) {
   return "";
 }
 
+// What all cuts drop: nothing twice, and with no more gaps than a session has pieces.
+Status CheckDropped(std::vector<TokenRange> dropped) {
+  std::ranges::sort(dropped, {}, &TokenRange::begin);
+  size_t num_gaps = 0;
+  uint64_t end = 0;
+  for (const TokenRange& range : dropped) {
+    if (num_gaps > 0 && range.begin < end) {
+      return Status::InvalidArgument("the cuts drop token " + Text(range.begin) + " twice");
+    }
+    num_gaps += num_gaps == 0 || range.begin > end ? 1 : 0;
+    end = range.end;
+  }
+  if (num_gaps <= kMaxCutRanges) return Status::Ok();
+  return Status::InvalidArgument("the cuts leave " + Text(num_gaps) + " gaps, expected at most " +
+                                 Text(kMaxCutRanges));
+}
+
 }  // namespace
 
 std::vector<std::byte> EncodeCut(const Cut& cut) {
@@ -76,6 +93,9 @@ Result<Cut> DecodeCut(std::span<const std::byte> bytes) {
 }
 
 Status CheckCuts(std::span<const Cut> cuts, uint64_t num_tokens) {
+  if (cuts.size() > kMaxCuts) {
+    return Status::InvalidArgument(Text(cuts.size()) + " cuts, expected at most " + Text(kMaxCuts));
+  }
   std::vector<TokenRange> dropped;
   for (size_t i = 0; i < cuts.size(); ++i) {
     std::string fault = Fault(cuts[i]);
@@ -85,16 +105,10 @@ Status CheckCuts(std::span<const Cut> cuts, uint64_t num_tokens) {
     if (fault.empty() && i > 0 && cuts[i].at <= cuts[i - 1].at) {
       fault = "is at " + Text(cuts[i].at) + ", after one at " + Text(cuts[i - 1].at);
     }
-    for (const TokenRange& range : cuts[i].dropped) {
-      const bool twice = std::ranges::any_of(dropped, [&](const TokenRange& other) {
-        return range.begin < other.end && other.begin < range.end;
-      });
-      if (fault.empty() && twice) fault = "drops what has left before";
-    }
     if (!fault.empty()) return Status::InvalidArgument("cut " + Text(i) + " " + fault);
     dropped.insert(dropped.end(), cuts[i].dropped.begin(), cuts[i].dropped.end());
   }
-  return Status::Ok();
+  return CheckDropped(std::move(dropped));
 }
 
 std::vector<Cut> CutsWithin(std::vector<Cut> cuts, uint64_t num_tokens) {

@@ -23,6 +23,9 @@ namespace attndb::store {
 // Ranges that a cut may have: what a session keeps stands in fewer pieces.
 inline constexpr size_t kMaxCutRanges = 128;
 
+// Cuts that a history may have, as a session does: a lookup goes as deep.
+inline constexpr size_t kMaxCuts = 1024;
+
 // Whether a node's bytes are those of a cut, and not of tokens.
 inline bool IsCut(std::span<const std::byte> bytes) {
   return !bytes.empty() && bytes.front() >= std::byte{0x80};
@@ -31,9 +34,9 @@ inline bool IsCut(std::span<const std::byte> bytes) {
 std::vector<std::byte> EncodeCut(const Cut& cut);
 Result<Cut> DecodeCut(std::span<const std::byte> bytes);
 
-// Ok if these may be the cuts of a history of so many tokens: `at` ascends and is at most
-// num_tokens; each drops something, in at most kMaxCutRanges ranges that are in order, not adjacent
-// and below its `at`; nothing is dropped twice.
+// Ok if these may be the cuts of a history of so many tokens: at most kMaxCuts; `at` ascends and is
+// at most num_tokens; each drops something, in at most kMaxCutRanges ranges that are in order, not
+// adjacent and below its `at`; nothing is dropped twice, and there are no more gaps in all.
 // Errors: kInvalidArgument, which names the cut.
 Status CheckCuts(std::span<const Cut> cuts, uint64_t num_tokens);
 

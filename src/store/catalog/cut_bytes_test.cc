@@ -63,7 +63,17 @@ TEST(CutBytesTest, FaultyCutsAreNamed) {
   refuses({{50, {{5, 50}}}}, "expected ranges in order, not adjacent, below 50");
   refuses({{50, {{5, 8}, {8, 9}}}}, "drops [8, 9)");
   refuses({{50, {{5, 8}}}, {50, {{9, 10}}}}, "cut 1 is at 50, after one at 50");
-  refuses({{50, {{5, 8}}}, {60, {{7, 10}}}}, "cut 1 drops what has left before");
+  refuses({{50, {{5, 8}}}, {60, {{7, 10}}}}, "the cuts drop token 7 twice");
+  std::vector<Cut> often;
+  for (uint64_t i = 0; i <= kMaxCuts; ++i) often.push_back({10 + i, {{i, i + 1}}});
+  EXPECT_THAT(CheckCuts(often, 100000),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("1025 cuts")));
+  often.pop_back();
+  ATTNDB_EXPECT_OK(CheckCuts(often, 100000));
+  std::vector<Cut> gaps;
+  for (uint64_t i = 0; i <= kMaxCutRanges; ++i) gaps.push_back({10 + 2 * i, {{2 * i, 2 * i + 1}}});
+  EXPECT_THAT(CheckCuts(gaps, 100000),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("129 gaps")));
   Cut many = {100000, {}};
   for (uint64_t i = 0; i <= kMaxCutRanges; ++i) many.dropped.push_back({2 * i, 2 * i + 1});
   EXPECT_THAT(CheckCuts({&many, 1}, 100000),
