@@ -21,10 +21,6 @@ ContextInfo Admin::InfoOf(const ContextDetail& detail, const ModelSpec& spec) co
   info.file_bytes = detail.file_bytes;
   info.own_bytes = detail.own_bytes;
   info.retained_bytes = detail.retained_bytes;
-  info.cuts = detail.cuts;
-  for (const Cut& cut : detail.cuts) {
-    for (const TokenRange& range : cut.dropped) info.num_dropped += range.end - range.begin;
-  }
   info.query_sample_bytes = detail.query_bytes;
   info.created_us = record.created_us;
   info.last_access_us = record.last_access_us;
@@ -71,7 +67,14 @@ Result<ContextInfo> Admin::Describe(const std::string& tenant, std::string_view 
   ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
                           parts_.catalog->contexts()->Describe(record.tenant, record.id));
   ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, parts_.catalog->owners()->GetModel(record.model));
-  return InfoOf(detail, spec);
+  ContextInfo info = InfoOf(detail, spec);
+  // A walk over the context's path: merging, which describes contexts too, does without it.
+  ATTNDB_ASSIGN_OR_RETURN(History history, parts_.catalog->contexts()->HistoryOf(record.id));
+  for (const Cut& cut : history.cuts) {
+    for (const TokenRange& range : cut.dropped) info.num_dropped += range.end - range.begin;
+  }
+  info.cuts = std::move(history.cuts);
+  return info;
 }
 
 Result<std::vector<ContextInfo>> Admin::List(const std::string& tenant) const {

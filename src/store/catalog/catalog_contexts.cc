@@ -133,12 +133,7 @@ Result<ContextDetail> CatalogContexts::Describe(TenantId tenant, ContextId conte
   ATTNDB_ASSIGN_OR_RETURN(ContextRow row, Require(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,
                           LoadChain(core_->database(), context));
-  ATTNDB_ASSIGN_OR_RETURN(
-      History history, PrefixIndex(core_->database()).HistoryOf(row.leaf, row.record.num_tokens));
-  ATTNDB_ASSIGN_OR_RETURN(ContextDetail detail,
-                          Describer(core_->database()).Describe(std::move(row.record), chain));
-  detail.cuts = std::move(history.cuts);
-  return detail;
+  return Describer(core_->database()).Describe(std::move(row.record), chain);
 }
 
 Result<std::vector<ContextDetail>> CatalogContexts::DescribeAll(

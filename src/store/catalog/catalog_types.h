@@ -118,7 +118,6 @@ struct ChainSegment {
 
 struct ContextDetail {
   ContextRecord context;
-  std::vector<Cut> cuts;            // Filled by Describe only.
   std::vector<ChainSegment> chain;  // In the order of tokens.
   uint64_t file_bytes = 0;          // Bytes of all its segments.
   uint64_t own_bytes = 0;           // Bytes of the segments that no other context uses.
