@@ -105,8 +105,8 @@ struct DropOptions {
   // Further tokens that stay, moved alike: indices of the session's tokens, ranges in order.
   std::vector<TokenRange> keep;
   // True: where keep_first is 0, the session's first token stays all the same. Its K and V, which
-  // saw no other token, are an attention sink: without one the perplexity of SmolLM2 grows by half
-  // (docs/truncation.md).
+  // saw no other token, are an attention sink: without one the perplexity of SmolLM2 grows by two
+  // thirds (docs/truncation.md).
   bool sink = true;
 };
 

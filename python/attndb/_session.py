@@ -212,7 +212,7 @@ class Session:
         and positions, and num_tokens counts what has left, too. What stays in front of a gap is
         attended to as if it stood directly before what follows. `sink`: where keep_first is 0, the
         first token stays all the same; without an attention sink the perplexity of SmolLM2 grows by
-        half. `store` keeps the whole history, and prompts that begin with all of it find it.
+        two thirds. `store` keeps the whole history, and prompts that begin with all of it find it.
 
         Raises InvalidArgumentError (more than there is, keep_first beyond what is attended to,
         ranges), FailedPreconditionError (inside a step, over several contexts), UnsupportedError
