@@ -2,10 +2,10 @@
 # The builds themselves are CMake's: CMakePresets.json.
 .DEFAULT_GOAL := help
 .PHONY: help setup build python demo check test test-asan test-tsan test-long bench lint format clean \
-        packages tools engine torch library
+        packages tools engine clients torch library
 
 JOBS ?= $(shell nproc)
-BESIDE = $(MAKE) --no-print-directory --jobs=3  # Downloads and builds side by side.
+BESIDE = $(MAKE) --no-print-directory --jobs=4  # Downloads and builds side by side.
 
 help:      ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,8 +29,8 @@ demo: packages ## Import a text into a store; a second process answers from it.
 check: packages tools ## Before each commit: layers, format, unit tests that a change can affect.
 	@scripts/check.sh $(JOBS)
 
-test: packages tools ## Every test: lint, unit, asan + ubsan, engine, command line, Python.
-	@$(BESIDE) engine torch build-asan
+test: packages tools ## Every test: lint, unit, asan + ubsan, engine, command line, server, Python.
+	@$(BESIDE) engine clients torch build-asan
 	@scripts/build.sh release all bench_test
 	@scripts/install_python.sh
 	@scripts/test.sh $(JOBS)
@@ -47,9 +47,10 @@ test-long: python tools ## The sizes that prove: kills, flips, agreement, fuzzin
 
 bench: python ## Measure; writes bench/results/ and docs/performance.md. Seven hours: bench/run.sh --list.
 	@scripts/build.sh release bench
+	@scripts/setup.sh llama-server
 	@scripts/setup.sh peers || echo "bench: no peers of indexes (why: above): what needs them is skipped"
 	@failed=0; bench/run.sh || failed=$$?; .deps/venv/bin/python bench/report.py && \
-	  bench/tiers_report.py && bench/truncation_report.py && exit $$failed
+	  bench/tiers_report.py && bench/truncation_report.py && bench/serve_report.py && exit $$failed
 
 lint: python tools ## The layers, headers, format and style of the sources.
 	@scripts/build.sh release
@@ -62,7 +63,7 @@ clean:     ## Remove the builds; what is set up stays.
 	@rm -rf build
 
 # Parts of the above, which may run side by side.
-packages tools engine:
+packages tools engine clients:
 	@scripts/setup.sh $@
 
 torch:

@@ -19,13 +19,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from report_pictures import picture
+from report_runs import (
+    AUTO,
+    BY_CLUSTERS,
+    BY_SCAN,
+    FAST,
+    TOP_BY_CLUSTERS,
+    TOP_BY_SCAN,
+    group_size,
+    plan_of,
+)
+
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = {
     "frontier_8k": "Error of plans on SmolLM2's heads at 8,192 tokens",
     "frontier_stretched": "Error of plans on heads stretched to 131,072 tokens",
 }
 INDEX_PICTURES = {"break_even": "Where indexes are faster than a scan, and where not"}
-AUTO, FAST = "auto(error=0.01)", "auto(error=0.03)"
 
 Results = dict[str, Any]  # By name of the file, without .json.
 
@@ -38,11 +49,6 @@ class Line:
     met: bool | None = None
     why: str = ""
     source: str = ""  # The result that it is of.
-
-
-def plan_of(result: Any, name: str) -> Any:
-    """The plan's entry; None where the build did not have it."""
-    return next((plan for plan in result["plans"] if plan["plan"] == name), None)
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -276,8 +282,6 @@ def index_against_peers(recall: float, where: str, source: str) -> Callable[[Res
     return line
 
 
-BY_SCAN, BY_CLUSTERS = "auto(error=0.01,index=flat)", "auto(error=0.01,index=clustered)"
-TOP_BY_SCAN, TOP_BY_CLUSTERS = "topk(k=100,bits=4)", "topk(k=100,index=clustered)"
 
 
 def clusters(what: str, run_of: Callable[[Results], Any], source: str, scan: str, index: str,
@@ -310,10 +314,6 @@ def growth(plan: str) -> Callable[[Results], Line]:
                     "million")
 
     return line
-
-
-def group_size(run: Any) -> int:
-    return int(run["heads"]["num_q_heads"] // run["heads"]["num_kv_heads"])
 
 
 def never_a_slower_index(results: Results) -> Line:
@@ -387,19 +387,30 @@ def two_threads(what: str, begin: str, least: float, unit: str) -> Callable[[Res
 
 
 def medians_of_contexts(results: Results, call: str) -> dict[int, float]:
-    """Milliseconds of a call of the store, by the number of contexts."""
-    return {int(row["name"].removeprefix(call + "/")): row["median"]
-            for row in results["contexts"]["results"] if row["name"].startswith(call + "/")}
+    """Milliseconds of a call of the store, by the number of contexts, all of one tenant."""
+    return {int(number): row["median"] for row in results["contexts"]["results"]
+            for name, _, number in [row["name"].partition("/")]
+            if name == call and number.isdecimal()}
 
 
-def listing(results: Results) -> Line:
-    what, target = "`List` of 10,000 contexts that share a prefix", "≤ 100 ms"
-    if "contexts" not in results:
-        return Line(what, target, source="contexts")
-    times = medians_of_contexts(results, "list")
-    why = ", ".join(f"{time:.1f} ms of {number:,}" for number, time in times.items()
-                    if number != 10_000)
-    return Line(what, target, f"{times[10_000]:.1f} ms", times[10_000] <= 100, why, "contexts")
+def medians_of(results: Results, source: str) -> dict[str, float]:
+    return {row["name"]: row["median"] for row in results.get(source, {}).get("results", [])}
+
+
+def within_limit(what: str, call: str) -> Callable[[Results], Line]:
+    """The slower of 10,000 contexts of one tenant and of 100."""
+    def line(results: Results) -> Line:
+        target, rows = "≤ 100 ms", medians_of(results, "contexts")
+        times = {tenants: rows.get(f"{call}/10000{suffix}")
+                 for tenants, suffix in (("of one tenant", ""), ("of 100 tenants", "x100"))}
+        known = {tenants: time for tenants, time in times.items() if time is not None}
+        if not known:
+            return Line(what, target, source="contexts")
+        worst = max(known.values())
+        why = ", ".join(f"{time:.2f} ms {tenants}" for tenants, time in known.items())
+        return Line(what, target, f"{worst:.1f} ms", worst <= 100, why, "contexts")
+
+    return line
 
 
 def beside_many(what: str, call: str) -> Callable[[Results], Line]:
@@ -413,6 +424,19 @@ def beside_many(what: str, call: str) -> Callable[[Results], Line]:
                         if number != most)
         met = times[most] <= 1.2 * times[few] + 2
         return Line(what, target, f"{times[most]:.2f} ms", met, why, "contexts")
+
+    return line
+
+
+def area_of_tenants(what: str, name: str, aim: str,
+                    is_met: Callable[[float], bool]) -> Callable[[Results], Line]:
+    """The area under the ROC curve of times of hits and misses of another tenant's prefix."""
+    def line(results: Results) -> Line:
+        rows = medians_of(results, "tenants")
+        if name not in rows:
+            return Line(what, aim, source="tenants")
+        why = f"medians: miss {rows['miss']:.2f} µs, hit {rows['hit']:.2f} µs"
+        return Line(what, aim, f"{rows[name]:.3f}", is_met(rows[name]), why, "tenants")
 
     return line
 
@@ -453,6 +477,21 @@ def beside_store(what: str, whose: str) -> Callable[[Results], Line]:
                 f"{rows[f'step/{plan}/own/after']['median']:.0f} ms" for plan in plans)
         worst = max(ratios.values())
         return Line(what, target, f"{worst:.2f} ×", worst <= 1.2, why, "stores")
+
+    return line
+
+
+def by_threads(what: str, where: str, peer: str, least: float) -> Callable[[Results], Line]:
+    """Decode with the threads that attndb chooses, over another number of them."""
+    def line(results: Results) -> Line:
+        target, rows = f"≥ {percent(least, 0)}", medians_of(results, "busy")
+        if not rows:
+            return Line(what, target, source="busy")
+        share = rows[f"{where}/default"] / rows[f"{where}/{peer}"]
+        why = ", ".join(f"{name.removeprefix(where + '/')} {rate:.0f}"
+                        for name, rate in rows.items() if name.startswith(where))
+        why += " tokens a second"
+        return Line(what, target, percent(share, 0), share >= least, why, "busy")
 
     return line
 
@@ -498,10 +537,24 @@ LINES: list[Callable[[Results], Line]] = [
     two_threads("`auto(error=0.01)` by two threads over one, 3 kv heads, the worst case",
                 "auto/3x3x64", 1.5, "×"),
     two_threads("the same, 8 kv heads", "auto/8x4x128", 1.8, "×"),
-    listing,
+    within_limit("`List` of 10,000 contexts that share a prefix", "list"),
+    within_limit("`Drop` of one of them", "drop"),
+    within_limit("`Verify` of all until its first progress", "verify_start"),
+    within_limit("`Compact` that finds one whose time to live is over", "expiry"),
+    within_limit("`Stats`", "stats"),
+    within_limit("`ExplainPrefix`", "explain_prefix"),
+    within_limit("`Open`", "open"),
     beside_many("`CreateSession` beside 10,000 contexts that share a prefix", "create_session"),
     beside_many("`Store` beside them, at a full quota, which evicts one", "store"),
     beside_many("`Compact` of them that has nothing to do", "compact"),
+    area_of_tenants("`CreateSession` on a prefix of another tenant against one of nobody, 10⁴ "
+                    "tries of each: area under the ROC curve of the times", "area", ".48 to .52",
+                    lambda area: .48 <= area <= .52),
+    area_of_tenants("the same where hits take 5 % longer (control: what would be seen)",
+                    "area_of_control", "> .52", lambda area: area > .52),
+    by_threads("decode at 2,000 tokens beside one busy process, of what one thread gives", "beside",
+               "one", 0.9),
+    by_threads("the same with nothing beside it, of what all cores give", "alone", "all", 0.97),
     store_onto,
     beside_store("a step at 12,288 tokens beside a `StoreAsync` of 4,096 tokens of another session,"
                  " the slower plan", "other"),
@@ -554,87 +607,6 @@ def fill(page: str, results: Results) -> str:
     page = filled(page, "table", table(results))
     page = filled(page, "pictures", pictures(results, PICTURES))
     return filled(page, "indexes", pictures(results, INDEX_PICTURES))
-
-
-BREAK_EVEN = (
-    ("auto(error=0.01)", {BY_SCAN: "scan", BY_CLUSTERS: "clusters", AUTO: "as auto chooses"}),
-    ("the 100 best", {TOP_BY_SCAN: "scan", TOP_BY_CLUSTERS: "clusters",
-                      "topk(k=100,index=graph)": "graph"}),
-)
-
-
-def draw_lines(axes: Any, runs: list[Any], plans: dict[str, str]) -> None:
-    colors = {"scan": "#0072B2", "clusters": "#D55E00", "graph": "#009E73"}
-    for name, label in plans.items():
-        points = [(run["heads"]["num_tokens"], plan["ms_median"]) for run in runs
-                  if (plan := plan_of(run, name))]
-        axes.plot([x for x, _ in points], [y for _, y in points], label=label, marker="o",
-                  markersize=4, color=colors.get(label, "#767676"),
-                  linestyle="--" if label not in colors else "-")
-    lengths = [run["heads"]["num_tokens"] for run in runs]
-    axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="ms a token")
-    axes.set_xticks(lengths, [f"{length // 1024}K" for length in lengths], minor=False)
-    low, high = axes.get_ylim()
-    marks = [mark for mark in (0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100) if low <= mark <= high]
-    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
-    axes.minorticks_off()
-    axes.grid(True, color="#E6E6E6", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
-
-
-def break_even(result: Any, path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    sizes = sorted({group_size(run) for run in result["runs"]}, reverse=True)
-    figure = Figure(figsize=(10, 3.8 * len(sizes)), dpi=150, layout="constrained")
-    for row, size in zip(figure.subplots(len(sizes), 2, squeeze=False), sizes, strict=True):
-        runs = [run for run in result["runs"] if group_size(run) == size]
-        for axes, (title, plans) in zip(row, BREAK_EVEN, strict=True):
-            draw_lines(axes, runs, plans)
-            axes.set_title(f"{title}, {size} q head{'s' if size > 1 else ''} a kv head")
-    heads = result["runs"][-1]["heads"]
-    figure.suptitle(f"SmolLM2 stretched by YaRN · {heads['num_layers']} layers · one thread",
-                    fontsize=10)
-    figure.savefig(path)
-
-
-def picture(result: Any, path: Path) -> None:
-    if "runs" in result:
-        return break_even(result, path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), dpi=150, layout="constrained")
-    sides = figure.subplots(1, 2, sharey=True)
-    full = plan_of(result, "full")
-    colors = {"topk": "#0072B2", "mass": "#D55E00", "dipr": "#009E73", "auto": "#A6548A"}
-    for axes, cost, best, label in (
-        (sides[0], "bytes_touched", "best_by_bytes", "bytes over full's, %"),
-        (sides[1], "ms_median", "best_by_time", "time over full's, %"),
-    ):
-        plans = [plan for plan in result["plans"] if plan["error_mean"] > 0]
-        for family in dict.fromkeys(plan["plan"].partition("(")[0] for plan in plans):
-            of_family = [plan for plan in plans if plan["plan"].partition("(")[0] == family]
-            axes.scatter([100 * plan[cost] / full[cost] for plan in of_family],
-                         [100 * plan["error_mean"] for plan in of_family], 22,
-                         colors.get(family, "#767676"), label=family, zorder=3)
-        line = sorted((100 * plan[cost] / full[cost], 100 * plan["error_mean"], plan["plan"])
-                      for plan in plans if plan[best])
-        axes.plot([x for x, _, _ in line], [y for _, y, _ in line], color="#767676", linewidth=1)
-        for x, y, name in line:
-            axes.annotate(name, (x, y), (3, 4), textcoords="offset points", fontsize=5.5)
-        axes.axvline(100, color="#767676", linestyle="--", linewidth=1)
-        axes.set(yscale="log", xlabel=label)
-        axes.set_xlim(left=0)
-        axes.grid(True, color="#E6E6E6", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    sides[0].set_ylabel("relative error of the output, %")
-    heads = result["heads"]
-    figure.suptitle(f"{heads['description']} · {heads['num_tokens']:,} tokens · "
-                    f"{heads['num_layers']} layers", fontsize=10)
-    figure.legend(*sides[0].get_legend_handles_labels(), loc="outside lower center", ncols=8,
-                  frameon=False, fontsize=8)
-    figure.savefig(path)
 
 
 def main() -> None:

@@ -27,7 +27,10 @@ planes                 1  scans of key planes against the memory's bandwidth
 calls                  3  hand-over of a call to threads, and one thread against two
 contexts               2  calls of the store beside 10, 1,000 and 10,000 contexts
 tiers                  5  AttentionStore's figures by attndb simulate
+tenants                2  what the time of a call tells of other tenants' prefixes
 stores                 1  a Store onto 1,024 to 131,072 tokens, and decode steps beside one
+serve                 40  attndb serve beside llama.cpp's server (scripts/setup.sh llama-server)
+busy                   3  decode alone and beside a busy process, by number of threads
 llama                 15  decode, prefill, first token, storage through llama.cpp
 attention_8k           3  plans on all heads of SmolLM2 at 8,192 tokens
 attention_biased       2  ... with key biases
@@ -127,9 +130,23 @@ bench_tiers() {
   python3 bench/python/tiers.py --attndb "$bin/attndb" --json "$results/tiers.json" \
     --commit "$commit" $(pick "" --quick)
 }
+bench_tenants() {
+  "$bin/tenants_bench" --tries "$(pick 10000 100)" --commit "$commit" \
+    --json "$results/tenants.json"
+}
 bench_stores() {
   "$bin/stores_bench" $(pick "" --quick) --commit "$commit" --json "$results/stores.json" \
     --rounds "$(pick 15 1)"
+}
+bench_serve() {
+  python3 bench/python/serve/serve_bench.py --attndb "$bin/attndb" \
+    --llama-server .deps/llama-server/llama-server --text "$(text)" --data "$data/serve" \
+    --model .deps/models/SmolLM2-135M-Instruct.Q4_1.gguf --json "$results/serve.json" \
+    --commit "$commit" $(pick "" --quick)
+}
+bench_busy() {
+  python3 bench/python/beside_busy.py --attndb "$bin/attndb" --text "$(text)" \
+    --json "$results/busy.json" --commit "$commit" $(pick "" --quick)
 }
 bench_llama() {
   "$bin/bench_llama" --commit "$commit" --json "$results/llama.json" \

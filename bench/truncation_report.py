@@ -22,13 +22,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- truncation -->\n", "<!-- /truncation -->"
 RECOMPUTE, FULL, NO_SINK, NAIVE = "recompute", "full", "no_sink", "naive"
-OURS = ("sink", "keep_4", "keep_16")
+OURS = ("sink", "keep_4", "keep_16", "unrotated")
 NAMES = {
     FULL: "nothing leaves",
     RECOMPUTE: "recomputed (TT)",
     "sink": "first token stays (`DropOldest`)",
     "keep_4": "first 4 stay (the engine, `chat`)",
     "keep_16": "first 16 stay",
+    "unrotated": "first 4 stay, keys stored without RoPE",
     NO_SINK: "none stays (`sink=false`)",
     NAIVE: "keys kept naively (NKVT)",
 }
@@ -166,20 +167,28 @@ def speed(part: Part) -> str:
     rows = []
     for run in part["runs"]:
         drop = run["drop_ms"]["median"]
+        unrotated = run.get("next_unrotated_ms")
         rows.append([str(run["keep_first"]),
                      f"{drop:.3f}" + missed(drop <= DROP_MS, f"{DROP_MS:g}"),
                      f"{run['next_ms']['median']:.1f} ± {run['next_ms']['mad']:.1f}",
                      f"{run['next_of_plain_ms']['median']:.1f} ± "
-                     f"{run['next_of_plain_ms']['mad']:.1f}", f"{run['ratio']['median']:.2f}"])
+                     f"{run['next_of_plain_ms']['mad']:.1f}", f"{run['ratio']['median']:.2f}",
+                     f"{unrotated['median']:.1f} ± {unrotated['mad']:.1f}" if unrotated else ""])
     return table(["tokens in front", "`DropOldest`, ms", "next token, ms",
-                  "with 4,096 tokens that never were more, ms", "ratio"], rows)
+                  "with 4,096 tokens that never were more, ms", "ratio",
+                  "next token, keys stored without RoPE, ms"], rows)
 
 
 def measured(part: Part, what: str) -> str:
     head = part["head"]
     load = f" (load before: {head['load_before']:.1f})" if "load_before" in head else ""
-    return (f"{what}, on {head['machine']['cpu']}, {head['threads']} "
-            f"thread{'s' if head['threads'] > 1 else ''}{load}, commit {head['commit']}.\n")
+    by_document = {place for document in part.get("documents", [])
+                   for place in document.get("measured", {}).values()}
+    place = f"on {head['machine']['cpu']}, commit {head['commit']}"
+    if by_document:  # Documents may have been run one after the other, on several machines.
+        place = ", ".join(f"commit {one}" for one in sorted(by_document))
+    return (f"{what}, {head['threads']} thread{'s' if head['threads'] > 1 else ''}{load}, "
+            f"{place}.\n")
 
 
 def still_to_do(parts: Part) -> str:
@@ -219,8 +228,19 @@ def stream_sections(parts: Part) -> list[str]:
     return sections
 
 
+def whole_documents(parts: dict[str, Part]) -> dict[str, Part]:
+    """Without a document that a run was stopped in: every way is of the same ones."""
+    for part in parts.values():
+        if "documents" not in part:
+            continue
+        ways = max((set(document["nll"]) for document in part["documents"]), key=len)
+        part["documents"] = [document for document in part["documents"]
+                             if set(document["nll"]) == ways]
+    return parts
+
+
 def section(result: Part) -> str:
-    parts = result["parts"]
+    parts = whole_documents(result["parts"])
     sections = [next(iter(parts.values()))["head"]["model"] + ". MISSED is what is not as it "
                 "should be.\n", *stream_sections(parts)]
     if "codes" in parts:

@@ -26,6 +26,8 @@ class Command {
   // Runs the command. A failure is a Status; an outcome that is no failure but not 0 is an
   // ExitCode.
   virtual Result<ExitCode> Run(Environment* env) = 0;
+  // Whether it runs beside variables that can't be read (VariableFaults): doctor, which tells.
+  virtual bool bears_faults() const { return false; }
 };
 
 struct CommandEntry {

@@ -7,12 +7,19 @@
 #define ATTNDB_CLI_ENVIRONMENT_H_
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "attndb/db.h"
 #include "attndb/result.h"
 #include "cli/common/exit_code.h"
+
+namespace CLI {
+class App;
+}
 
 namespace attndb::cli {
 
@@ -20,13 +27,18 @@ using Json = nlohmann::ordered_json;
 
 // Options of every command.
 struct CommonOptions {
-  std::string program = "attndb";  // Program that failures and warnings name.
-  std::string db_path;             // Empty: ATTNDB_PATH, else the user's data folder.
-  std::string tenant;              // Empty: the default tenant.
+  std::string program = "attndb";    // Program that failures and warnings name.
+  std::string db_path;               // Empty: ATTNDB_PATH, else the user's data folder.
+  std::string tenant;                // Empty: the default tenant.
+  std::string server;                // URL of a server to ask instead; empty: ATTNDB_URL.
+  std::vector<std::string> given;    // Flags and arguments on the command line: "--name".
+  const CLI::App* parser = nullptr;  // All commands and flags: TreeOf. Not owned; outlives a run.
   bool json = false;
   bool quiet = false;
   double wait_seconds = 0;  // Seconds to wait for another writer to end.
 };
+
+inline constexpr uint32_t kMaxThreads = 1024;  // That a model may run on.
 
 class Environment {
  public:
@@ -36,8 +48,22 @@ class Environment {
 
   const CommonOptions& options() const { return options_; }
   bool json() const { return options_.json; }
+  // Whether a flag ("--name") or an argument ("question") is on the command line.
+  bool IsGiven(std::string_view name) const;
   bool show_progress() const { return !options_.quiet && !options_.json; }
   std::string db_path() const;
+  // The server that is asked instead of a store; empty: none. --db is stronger than ATTNDB_URL.
+  std::string server() const;
+  // For a command that works on a store whatever ATTNDB_URL says.
+  // Errors: kInvalidArgument: --server was given.
+  Status UseStore();
+  // What a command is asked that goes to a server: `flags` and those of every command.
+  // Errors: kInvalidArgument, naming a flag that is the server's own business.
+  Status CheckForServer(std::span<const std::string_view> flags);
+
+  // Whether contexts were within reach, of a store or of a server: what is not found before then is
+  // a file.
+  bool has_reached_contexts() const { return has_reached_contexts_; }
 
   // The tenant's handle on the store. Errors: as DB::Open; kNotFound if there is no store.
   Result<DB> OpenForReading(DBOptions options = {});
@@ -45,14 +71,22 @@ class Environment {
   static DBOptions Brief() { return {.background_builds = false}; }
   // A new store is made if `create`. Waits up to --wait for another writer.
   Result<DB> OpenForWriting(bool create, DBOptions options = Brief());
+  // Waits for the other writer for as long as that takes, or until a signal.
+  Result<DB> ReopenForWriting(DBOptions options);
   // Opens the store to write, or to read beside another writer: for commands that are right without
   // a write.
   Result<DB> OpenForUse(DBOptions options = {});
 
   void Print(std::string_view text) const;  // Prints nothing with --json.
   void PrintJson(const Json& json) const;   // Prints nothing without --json.
-  void Note(std::string_view text) const;   // A line on stderr, unless --quiet.
-  void Warn(std::string_view text) const;   // A line on stderr, always.
+  // What PrintJson gets from here on is kept, until EndList prints all of it as one object: under
+  // `name`, before `rest`.
+  void BeginList();
+  void EndList(const std::string& name, const Json& rest);
+  // Tells a failure that does not end the command, of `file`: on stderr, and in the list.
+  ExitCode NoteFailure(const std::string& file, const Status& status);
+  void Note(std::string_view text) const;  // A line on stderr, unless --quiet.
+  void Warn(std::string_view text) const;  // A line on stderr, always.
 
   // Returns `status` and keeps `advice` for the user instead of the general one of its code.
   Status WithAdvice(Status status, std::string advice);
@@ -60,16 +94,34 @@ class Environment {
 
  private:
   Result<DB> Open(const DBOptions& options);
+  Result<DB> OpenWaiting(bool create, DBOptions options, double seconds);
+  // What to do about a store that another process writes to.
+  std::string AdviceForBusy(const Status& status) const;
 
   const CommonOptions options_;
+  bool uses_store_ = false;
+  bool has_reached_contexts_ = false;
   std::string advice_;
+  mutable std::optional<Json> list_;
 };
 
 // Writes a failure as "<program>: <what>; <what to do>", or as {"error": ...} with --json.
 ExitCode ReportFailure(const Status& status, std::string_view advice, const CommonOptions& options);
 
+// What `attndb serve` calls its process, so that whoever finds a store in use is told by whom. As
+// long as the kernel takes: proc(5), comm. And the file in the store that has the server's URL.
+inline constexpr char kServingName[] = "attndb serve";
+inline constexpr char kServingFile[] = "SERVER";
+
 // One line of JSON; bytes that are not UTF-8 become U+FFFD.
 std::string Dump(const Json& json);
+
+// The value of an environment variable; empty if it is not set.
+std::string EnvironmentText(const char* name);
+
+// What is wrong with variables of attndb's that have a choice of values: "ATTNDB_ISA: expected
+// scalar, avx2, avx512 or avx512vnni, found 'neon'".
+std::vector<std::string> VariableFaults();
 
 // $ATTNDB_PATH, else $XDG_DATA_HOME/attndb, else ~/.local/share/attndb.
 std::string DefaultDbPath();

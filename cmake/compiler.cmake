@@ -5,7 +5,7 @@ if(NOT CMAKE_CXX_COMPILER AND NOT CMAKE_TOOLCHAIN_FILE AND NOT DEFINED ENV{CXX})
   find_program(ATTNDB_ANY_CXX NAMES c++ g++ clang++)
   mark_as_advanced(ATTNDB_ANY_CXX)
   if(NOT ATTNDB_ANY_CXX)
-    attndb_debian_packages(attndb_all compiler library cli)
+    attndb_debian_packages(attndb_all compiler library cli server)
     attndb_debian_packages(attndb_python python)
     message(FATAL_ERROR
       "attndb is not built: there is no C++ compiler (c++, g++ or clang++; CXX names another).\n"

@@ -1,7 +1,7 @@
 # `cmake --install`: headers, libraries, the command line, and packages for CMake and pkg-config. All
 # of it may be moved to another place afterwards. docs/install.md says how it is used.
 #
-#   component runtime      libattndb.so, the command line
+#   component runtime      libattndb.so, the command line, its manual page and completion
 #   component development  headers, libattndb.a, the adapter, lib/cmake/attndb, lib/pkgconfig
 #   component python       what goes into a wheel; python/CMakeLists.txt has its rules
 #
@@ -39,6 +39,16 @@ if(ATTNDB_BUILD_CLI)
     set_target_properties(attndb_cli PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   endif()
   install(TARGETS attndb_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+  if(NOT CMAKE_CROSSCOMPILING)
+    set(share ${CMAKE_BINARY_DIR}/cli/share)
+    set(data ${CMAKE_INSTALL_DATADIR})
+    install(FILES ${share}/attndb.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT runtime)
+    install(FILES ${share}/attndb DESTINATION ${data}/bash-completion/completions
+            COMPONENT runtime)
+    install(FILES ${share}/_attndb DESTINATION ${data}/zsh/site-functions COMPONENT runtime)
+    install(FILES ${share}/attndb.fish DESTINATION ${data}/fish/vendor_completions.d
+            COMPONENT runtime)
+  endif()
 endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/attndb DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         COMPONENT development FILES_MATCHING PATTERN "*.h")

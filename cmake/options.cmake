@@ -5,6 +5,7 @@ option(ATTNDB_BUILD_CLI "Build the command-line client" ON)
 option(ATTNDB_BUILD_EXAMPLES "Build the examples" ON)
 set(ATTNDB_BUILD_LLAMA ON CACHE STRING
     "Build the llama.cpp adapter: ON (needs an installed llama.cpp), OFF, AUTO (if there is one)")
+option(ATTNDB_BUILD_SERVER "Build `attndb serve`, where the command line and the adapter are built" ON)
 option(ATTNDB_BUILD_PYTHON "Build the Python package's module: what `pip install .` does" OFF)
 set(ATTNDB_PREBUILT "" CACHE PATH
     "Of the Python package: an installed attndb to take the library and the command line from")

@@ -39,7 +39,7 @@ def turn(store: str, message: str) -> str:
     tokenizer = AutoTokenizer.from_pretrained(**model_file)
     model = AutoModelForCausalLM.from_pretrained(**model_file, dtype=torch.float32).eval()
     attndb.hf.use(model, tokenizer=tokenizer)
-    with attndb.open(store, num_threads=0) as db:
+    with attndb.open(store) as db:
         said = tokenizer.encode(START)
         if any(context.name == "chat" for context in db.list()):
             # The last generated token, <|im_end|>, was not run: it begins the new tokens.

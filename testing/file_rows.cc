@@ -34,8 +34,8 @@ void FileRows::AddSegment(storage::Segment* segment, LayerId layer, uint64_t num
   run_tokens_.push_back(num_tokens);
 }
 
-void FileRows::AddTail(const storage::KvTail& tail, LayerId layer) {
-  tail_.AddTail(tail, layer);
+void FileRows::AddTail(const storage::KvTail& tail, LayerId layer, int64_t first_position) {
+  tail_.AddTail(tail, layer, first_position);
   run_tokens_.insert(run_tokens_.end(), tail_.run_tokens().begin(), tail_.run_tokens().end());
 }
 

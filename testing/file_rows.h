@@ -42,7 +42,7 @@ class FileRows final : public storage::ChainSource {
 
   void Reset(const storage::LayerShape& shape, DType dtype) override ATTNDB_EXCLUDES(mutex_);
   void AddSegment(storage::Segment* segment, LayerId layer, uint64_t num_tokens) override;
-  void AddTail(const storage::KvTail& tail, LayerId layer) override;
+  void AddTail(const storage::KvTail& tail, LayerId layer, int64_t first_position) override;
   std::span<const uint64_t> run_tokens() const override { return run_tokens_; }
   Status BringRun(uint32_t /*run*/) override { return Status::Ok(); }
   Status Acquire(storage::RowLease* lease) const override ATTNDB_EXCLUDES(mutex_);

@@ -12,8 +12,6 @@ namespace attndb::bench {
 namespace {
 
 using cli::Align;
-using cli::FormatBytes;
-using cli::FormatCount;
 using cli::FormatFixed;
 using Json = nlohmann::ordered_json;
 

@@ -8,8 +8,9 @@
 //         codes      codes that stand in what is kept, asked for after a truncation
 //         positions  positions up to a million, with and without Session::Rebase
 //         speed      milliseconds of DropOldest and of the token after it
-//         stream and codes write after each document, so that a run that is stopped has what it
-//         did. All ways see the same tokens, so that differences are paired.
+//         stream and codes write as they go, so that a run that is stopped has what it did; stream
+//         goes on where the file ends: what it has of the same documents is not run again. All ways
+//         see the same tokens, so that differences are paired.
 //         bench/truncation_report.py makes the tables of docs/truncation.md.
 //
 //   bench_truncation --documents build/bench/truncation --json truncation.json stream codes
@@ -19,7 +20,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,6 +77,10 @@ class Report {
     if (!report_.is_object()) report_ = {{"bench", "truncation"}, {"parts", Json::object()}};
   }
 
+  const Json& head() const { return head_; }
+  // What the file has of a part; null if that is nothing.
+  Json Part(const std::string& part) const { return report_["parts"].value(part, Json()); }
+
   void Set(const std::string& part, Json figures) {
     figures["head"] = head_;
     report_["parts"][part] = std::move(figures);
@@ -92,42 +100,97 @@ Result<std::vector<TokenId>> Document(const Settings& settings, const LlamaEngin
   return engine.Tokenize(text, true, false);
 }
 
-Result<Json> StreamDocument(const Settings& settings, const StreamOptions& options, const DB& db,
-                            LlamaEngine* engine, size_t i) {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> all, Document(settings, *engine, i));
-  ATTNDB_ASSIGN_OR_RETURN(const std::span<const TokenId> document,
-                          FirstTokens(all, TokensOfStream(options), std::to_string(i)));
-  ATTNDB_ASSIGN_OR_RETURN(const Session first, FirstWindow(options, db, engine, document));
-  Json entry;
-  for (const Way way : kTruncations) {
-    ATTNDB_ASSIGN_OR_RETURN(Session session, first.Fork());
-    ATTNDB_ASSIGN_OR_RETURN(const StreamResult result,
-                            RunStream(way, options, db, engine, document, std::move(session)));
-    const std::string name(WayName(way));
-    entry["nll"][name] = result.segment_nll;
-    entry["right"][name] = result.chosen_right;
-    double sum = 0;
-    for (const double nll : result.segment_nll) sum += nll;
-    std::printf("document %zu, %-9s %.4f nats a token\n", i, name.c_str(),
-                sum / static_cast<double>(result.segment_nll.size()));
-    std::fflush(stdout);
-  }
-  return entry;
+// What truncation_documents.py wrote down of its documents; null if that is not there.
+Json ReadSources(const Settings& settings) {
+  std::ifstream file(settings.folder + "/sources.json");
+  return file ? Json::parse(file, nullptr, false) : Json();
 }
+
+// SHA-256 of a document; empty if the sources do not say.
+std::string DocumentHash(const Json& sources, size_t i) {
+  return sources.is_array() && i < sources.size() ? sources[i].value("sha256", "") : "";
+}
+
+// Whether `entry` has the figures of a way, from a stream of these options.
+bool HasWay(const Json& entry, const StreamOptions& options, const std::string& way) {
+  const size_t num_choices = options.num_segments * options.choices_per_segment;
+  return entry.contains("nll") && entry["nll"].contains(way) &&
+         entry["nll"][way].size() == options.num_segments &&
+         entry["right"][way].size() == num_choices;
+}
+
+// Runs the ways that `entry` lacks.
+class DocumentStreams {
+ public:
+  DocumentStreams(const Settings& settings, const StreamOptions& options, const DB* db,
+                  LlamaEngine* engine)
+      : settings_(settings), options_(options), db_(db), engine_(engine) {}
+
+  // `written` is called after each way.
+  Status Run(size_t i, const std::string& source, Json* entry,
+             const std::function<void()>& written) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> all, Document(settings_, *engine_, i));
+    ATTNDB_ASSIGN_OR_RETURN(const std::span<const TokenId> document,
+                            FirstTokens(all, TokensOfStream(options_), std::to_string(i)));
+    std::map<bool, Session> first;  // By whether keys are stored without RoPE.
+    for (const Way way : kTruncations) {
+      const std::string name(WayName(way));
+      if (HasWay(*entry, options_, name)) continue;
+      const bool unrotated = way == Way::kUnrotated;
+      if (!first.contains(unrotated)) {
+        ATTNDB_ASSIGN_OR_RETURN(Session window,
+                                FirstWindow(way, options_, *db_, engine_, document));
+        first.emplace(unrotated, std::move(window));
+      }
+      ATTNDB_ASSIGN_OR_RETURN(Session session, first.at(unrotated).Fork());
+      ATTNDB_ASSIGN_OR_RETURN(const StreamResult result, RunStream(way, options_, *db_, engine_,
+                                                                   document, std::move(session)));
+      (*entry)["nll"][name] = result.segment_nll;
+      (*entry)["right"][name] = result.chosen_right;
+      (*entry)["measured"][name] = source;
+      written();
+      const double sum = std::accumulate(result.segment_nll.begin(), result.segment_nll.end(), 0.0);
+      std::printf("document %zu, %-9s %.4f nats a token\n", i, name.c_str(),
+                  sum / static_cast<double>(result.segment_nll.size()));
+      std::fflush(stdout);
+    }
+    return Status::Ok();
+  }
+
+ private:
+  const Settings& settings_;
+  const StreamOptions& options_;
+  const DB* const db_;
+  LlamaEngine* const engine_;
+};
 
 Status RunStreams(const Settings& settings, const DB& db, LlamaEngine* engine, Report* report) {
   const StreamOptions options = {.window = settings.WindowTokens(),
                                  .num_segments = settings.NumSegments(),
                                  .choices_per_segment = settings.choices};
+  const std::string part = "stream_" + std::to_string(settings.window);
   Json figures = {{"window", options.window.tokens},
                   {"left", options.window.left},
                   {"document_tokens", TokensOfStream(options) - options.choice_tokens - 1},
                   {"choice_tokens", options.choice_tokens},
                   {"documents", Json::array()}};
+  Json before = report->Part(part);
+  const bool goes_on =
+      before.is_object() && std::ranges::all_of(figures.items(), [&](const auto& item) {
+        return item.key() == "documents" || before[item.key()] == item.value();
+      });
+  if (goes_on) figures["documents"] = before["documents"];
+  const std::string source = report->head()["commit"].get<std::string>() + " on " +
+                             report->head()["machine"]["cpu"].get<std::string>();
+  const Json sources = ReadSources(settings);
+  DocumentStreams streams(settings, options, &db, engine);
   for (size_t i = 0; i < settings.num_documents; ++i) {
-    ATTNDB_ASSIGN_OR_RETURN(const Json entry, StreamDocument(settings, options, db, engine, i));
-    figures["documents"].push_back(entry);
-    report->Set("stream_" + std::to_string(settings.window), figures);
+    const std::string hash = DocumentHash(sources, i);
+    Json& documents = figures["documents"];
+    if (i == documents.size()) documents.push_back(Json::object());
+    if (documents[i].value("sha256", "") != hash) documents[i] = {{"sha256", hash}};
+    ATTNDB_RETURN_IF_ERROR(
+        streams.Run(i, source, &documents[i], [&] { report->Set(part, figures); }));
   }
   return Status::Ok();
 }
@@ -196,6 +259,7 @@ Status RunSpeed(const Settings& settings, const DB& db, LlamaEngine* engine, Rep
                        {"drop_ms", Stats(speed.drop)},
                        {"next_ms", Stats(speed.next)},
                        {"next_of_plain_ms", Stats(speed.next_of_plain)},
+                       {"next_unrotated_ms", Stats(speed.next_unrotated)},
                        {"ratio", Stats(speed.ratio)}});
     std::printf("%llu in front: drop %.3f ms, next token %.2f ms, plain %.2f ms\n",
                 static_cast<unsigned long long>(keep_first), speed.drop.median, speed.next.median,

@@ -84,7 +84,7 @@ Result<CodeText> MakeCodeText(const llama::LlamaEngine& engine, const Window& wi
 Result<std::vector<std::vector<bool>>> AskCodes(const CodeText& text, std::span<const Way> ways,
                                                 const Window& window, const DB& db,
                                                 llama::LlamaEngine* engine) {
-  ATTNDB_ASSIGN_OR_RETURN(Session full, EmptySession(db, *engine));
+  ATTNDB_ASSIGN_OR_RETURN(Session full, EmptySession(Way::kFull, db, *engine));
   ATTNDB_RETURN_IF_ERROR(engine->Prefill(full, text.tokens));
   std::vector<std::vector<bool>> said;
   for (const Way way : ways) {

@@ -29,8 +29,9 @@ std::vector<float> RandomRows(size_t count, uint64_t seed) {
 }
 
 // A session of `num_tokens` tokens, the same rows in each layer.
-Result<Session> RandomSession(uint64_t num_tokens, const DB& db, const llama::LlamaEngine& engine) {
-  ATTNDB_ASSIGN_OR_RETURN(Session session, EmptySession(db, engine));
+Result<Session> RandomSession(Way way, uint64_t num_tokens, const DB& db,
+                              const llama::LlamaEngine& engine) {
+  ATTNDB_ASSIGN_OR_RETURN(Session session, EmptySession(way, db, engine));
   const ModelSpec& spec = engine.spec();
   const LayerSpec& shape = spec.layers.front();
   const auto rows = static_cast<int64_t>(num_tokens);
@@ -57,26 +58,38 @@ Result<double> NextToken(llama::LlamaEngine* engine, Session* session) {
 
 Result<TruncationSpeed> MeasureTruncation(uint64_t keep_first, size_t rounds, const DB& db,
                                           llama::LlamaEngine* engine) {
-  ATTNDB_ASSIGN_OR_RETURN(const Session full, RandomSession(kTokens, db, *engine));
-  ATTNDB_ASSIGN_OR_RETURN(const Session plain, RandomSession(kLeft, db, *engine));
+  ATTNDB_ASSIGN_OR_RETURN(const Session full, RandomSession(Way::kKeep4, kTokens, db, *engine));
+  ATTNDB_ASSIGN_OR_RETURN(const Session plain, RandomSession(Way::kFull, kLeft, db, *engine));
+  ATTNDB_ASSIGN_OR_RETURN(const Session without_rope,
+                          RandomSession(Way::kUnrotated, kTokens, db, *engine));
   std::vector<double> drop;
   std::vector<double> next;
   std::vector<double> next_of_plain;
+  std::vector<double> next_unrotated;
   std::vector<double> ratio;
   for (size_t i = 0; i < rounds; ++i) {
     ATTNDB_ASSIGN_OR_RETURN(Session session, full.Fork());
     ATTNDB_ASSIGN_OR_RETURN(Session other, plain.Fork());
+    ATTNDB_ASSIGN_OR_RETURN(Session unrotated, without_rope.Fork());
     const Clock::time_point start = Clock::now();
     ATTNDB_RETURN_IF_ERROR(session.DropOldest(kTokens - kLeft, {.keep_first = keep_first}));
     drop.push_back(MillisecondsSince(start));
     ATTNDB_RETURN_IF_ERROR(session.Rebase(static_cast<int64_t>(kLeft)));
+    ATTNDB_RETURN_IF_ERROR(unrotated.DropOldest(kTokens - kLeft, {.keep_first = keep_first}));
+    ATTNDB_RETURN_IF_ERROR(unrotated.Rebase(static_cast<int64_t>(kLeft)));
     ATTNDB_ASSIGN_OR_RETURN(const double ours, NextToken(engine, &session));
     ATTNDB_ASSIGN_OR_RETURN(const double theirs, NextToken(engine, &other));
+    ATTNDB_ASSIGN_OR_RETURN(const double turned, NextToken(engine, &unrotated));
     next.push_back(ours);
+    next_unrotated.push_back(turned);
     next_of_plain.push_back(theirs);
     ratio.push_back(ours / theirs);
   }
-  return TruncationSpeed{keep_first, Summarize(drop), Summarize(next), Summarize(next_of_plain),
+  return TruncationSpeed{keep_first,
+                         Summarize(drop),
+                         Summarize(next),
+                         Summarize(next_of_plain),
+                         Summarize(next_unrotated),
                          Summarize(ratio)};
 }
 

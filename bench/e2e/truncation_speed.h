@@ -21,10 +21,11 @@ namespace attndb::bench {
 
 struct TruncationSpeed {
   uint64_t keep_first = 0;
-  SampleStats drop;           // DropOldest.
-  SampleStats next;           // The first token after it.
-  SampleStats next_of_plain;  // A token after as many tokens that never were more.
-  SampleStats ratio;          // next over next_of_plain, of one round.
+  SampleStats drop;            // DropOldest.
+  SampleStats next;            // The first token after it.
+  SampleStats next_of_plain;   // A token after as many tokens that never were more.
+  SampleStats next_unrotated;  // As next, of keys that are stored without RoPE.
+  SampleStats ratio;           // next over next_of_plain, of one round.
 };
 
 Result<TruncationSpeed> MeasureTruncation(uint64_t keep_first, size_t rounds, const DB& db,

@@ -100,13 +100,13 @@ uint64_t TokensOfStream(const StreamOptions& options) {
   return options.window.tokens + options.num_segments * step + options.choice_tokens + 1;
 }
 
-Result<Session> FirstWindow(const StreamOptions& options, const DB& db, llama::LlamaEngine* engine,
-                            std::span<const TokenId> document) {
+Result<Session> FirstWindow(Way way, const StreamOptions& options, const DB& db,
+                            llama::LlamaEngine* engine, std::span<const TokenId> document) {
   if (document.size() < TokensOfStream(options)) {
     return Status::InvalidArgument("the document has " + std::to_string(document.size()) +
                                    " tokens, expected " + std::to_string(TokensOfStream(options)));
   }
-  ATTNDB_ASSIGN_OR_RETURN(Session session, EmptySession(db, *engine));
+  ATTNDB_ASSIGN_OR_RETURN(Session session, EmptySession(way, db, *engine));
   ATTNDB_RETURN_IF_ERROR(engine->Prefill(session, document.first(options.window.tokens)));
   return session;
 }

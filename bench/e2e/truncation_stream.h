@@ -38,9 +38,9 @@ struct StreamResult {
 // Tokens that a document must have.
 uint64_t TokensOfStream(const StreamOptions& options);
 
-// The session that has run the first window, and the logits after it are the engine's.
-Result<Session> FirstWindow(const StreamOptions& options, const DB& db, llama::LlamaEngine* engine,
-                            std::span<const TokenId> document);
+// The session that has run the first window, for a way; the logits after it are the engine's.
+Result<Session> FirstWindow(Way way, const StreamOptions& options, const DB& db,
+                            llama::LlamaEngine* engine, std::span<const TokenId> document);
 
 // Runs the rest of the document after `session`, which FirstWindow made.
 Result<StreamResult> RunStream(Way way, const StreamOptions& options, const DB& db,

@@ -13,7 +13,7 @@ namespace {
 // were turned for one position stand at another.
 Result<Session> KeepNaively(uint64_t left, const DB& db, const llama::LlamaEngine& engine,
                             const Session& full) {
-  ATTNDB_ASSIGN_OR_RETURN(Session naive, EmptySession(db, engine));
+  ATTNDB_ASSIGN_OR_RETURN(Session naive, EmptySession(Way::kNaive, db, engine));
   const ModelSpec& spec = engine.spec();
   const auto rows = static_cast<int64_t>(left);
   for (uint32_t i = 0; i < spec.num_layers(); ++i) {
@@ -36,7 +36,7 @@ Result<Session> KeepNaively(uint64_t left, const DB& db, const llama::LlamaEngin
 
 Result<Session> Recompute(std::span<const TokenId> tokens, const DB& db,
                           llama::LlamaEngine* engine) {
-  ATTNDB_ASSIGN_OR_RETURN(Session session, EmptySession(db, *engine));
+  ATTNDB_ASSIGN_OR_RETURN(Session session, EmptySession(Way::kRecompute, db, *engine));
   ATTNDB_RETURN_IF_ERROR(engine->Prefill(session, tokens));
   return session;
 }
@@ -73,16 +73,20 @@ std::string_view WayName(Way way) {
       return "keep_4";
     case Way::kKeep16:
       return "keep_16";
+    case Way::kUnrotated:
+      return "unrotated";
     case Way::kNaive:
       return "naive";
   }
   return "unknown";
 }
 
-Result<Session> EmptySession(const DB& db, const llama::LlamaEngine& engine) {
+Result<Session> EmptySession(Way way, const DB& db, const llama::LlamaEngine& engine) {
+  ModelSpec spec = engine.spec();
+  spec.unrotated_keys = way == Way::kUnrotated;
   const TokenId any[] = {0};  // A session is made for a prompt; with reuse off it stays empty.
   ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
-                          db.CreateSession(engine.spec(), any, {.reuse = false, .plan = "full"}));
+                          db.CreateSession(spec, any, {.reuse = false, .plan = "full"}));
   return std::move(start.session);
 }
 
@@ -98,6 +102,7 @@ Result<Session> Truncate(Way way, const Window& window, const DB& db, llama::Lla
     case Way::kSink:
       return LetEngine(window, 0, std::move(full));
     case Way::kKeep4:
+    case Way::kUnrotated:
       return LetEngine(window, 4, std::move(full));
     case Way::kKeep16:
       return LetEngine(window, 16, std::move(full));

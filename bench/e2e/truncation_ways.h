@@ -28,21 +28,23 @@ enum class Way : uint8_t {
   kSink,       // Ours, as Session::DropOldest does by default: the first token stays.
   kKeep4,      // Ours, as the engine does by default: the first 4 stay.
   kKeep16,     // Ours, with 16.
+  kUnrotated,  // As kKeep4, of keys that are stored as they were before RoPE ([AS] 3.4).
   kNaive,      // NKVT: rotated keys stay as they are, new tokens are numbered from their number.
 };
 std::string_view WayName(Way way);
 
 // Those that can follow a stream of any length.
 inline constexpr std::array kTruncations = {Way::kRecompute, Way::kNoSink, Way::kSink,
-                                            Way::kKeep4,     Way::kKeep16, Way::kNaive};
+                                            Way::kKeep4,     Way::kKeep16, Way::kUnrotated,
+                                            Way::kNaive};
 
 struct Window {
   uint64_t tokens = 2048;  // Tokens that are attended to at most.
   uint64_t left = 1024;    // Tokens that are left when some leave: [AS] 4.1's ratio, 0.5.
 };
 
-// A session that holds nothing.
-Result<Session> EmptySession(const DB& db, const llama::LlamaEngine& engine);
+// A session that holds nothing, for what a way begins with.
+Result<Session> EmptySession(Way way, const DB& db, const llama::LlamaEngine& engine);
 
 // The session that goes on after `full`, which attends to window.tokens tokens, the last ones of
 // `tokens` among them. The one that is given attends to window.left tokens, and the engine runs the

@@ -158,8 +158,8 @@ Result<NpyArray> Parse(std::string_view bytes) {
   const std::string_view data = bytes.substr(extent.first + extent.second);
   ATTNDB_ASSIGN_OR_RETURN(const uint64_t expected, DataBytes(array.header));
   if (data.size() != expected) {
-    return Bad("shape and type ask for " + cli::FormatCount(expected) +
-               " bytes of data, file has " + cli::FormatCount(data.size()));
+    return Bad("shape and type ask for " + FormatCount(expected) + " bytes of data, file has " +
+               FormatCount(data.size()));
   }
   array.words.resize((data.size() + 7) / 8);
   if (!data.empty()) std::memcpy(array.words.data(), data.data(), data.size());

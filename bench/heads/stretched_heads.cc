@@ -147,7 +147,7 @@ Result<std::unique_ptr<HeadSource>> StretchedHeads(std::unique_ptr<HeadSource> s
                                  rope.scaling + "'; only captures without one can be stretched");
     }
   }
-  info.description += ", stretched from " + cli::FormatCount(info.num_tokens) + " tokens";
+  info.description += ", stretched from " + FormatCount(info.num_tokens) + " tokens";
   info.num_tokens = num_tokens;
   const bool has_all_queries = info.num_queries == source->info().num_tokens;
   info.num_queries = has_all_queries ? num_tokens : std::min(info.num_queries, kLastKept);

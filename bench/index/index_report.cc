@@ -11,7 +11,6 @@ namespace attndb::bench {
 namespace {
 
 using cli::Align;
-using cli::FormatCount;
 using cli::FormatFixed;
 
 using Json = nlohmann::ordered_json;

@@ -38,6 +38,14 @@ Options ParseOptions(int argc, char** argv) {
   return options;
 }
 
+uint64_t TakeNumber(const char* name, uint64_t fallback, uint64_t least, int* argc, char** argv) {
+  if (*argc < 3 || std::string_view(argv[1]) != name) return fallback;
+  const uint64_t number = std::strtoull(argv[2], nullptr, 10);
+  std::copy(argv + 3, argv + *argc, argv + 1);
+  *argc -= 2;
+  return std::max(number, least);
+}
+
 double Seconds() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();

@@ -25,6 +25,9 @@ struct Options {
 };
 // Ends the process with a usage line on an unknown argument.
 Options ParseOptions(int argc, char** argv);
+// Takes "NAME N" out of the arguments, where it must stand before the others; N is at least
+// `least`. `fallback` if it is not there.
+uint64_t TakeNumber(const char* name, uint64_t fallback, uint64_t least, int* argc, char** argv);
 
 // Wall clock.
 double Seconds();

@@ -3,15 +3,16 @@
 // Usage:  [--contexts N] before the others of bench_util.h; 10,000 unless given. Storing 100,000
 //         takes minutes, and some GB.
 // List:   of all of them.
+// Limits: Drop, the start of a Verify, expiry of a context, Stats, ExplainPrefix and Open, beside
+//         as many contexts of one tenant, and beside as many of 100 tenants.
 // Others: beside as many, against the same call beside 10: CreateSession for a prompt that goes on
 //         from one of them, Store at a full quota, which evicts one, and a Compact that has nothing
 //         to do. Stores of 10, 1,000 and N contexts take turns, call by call.
-// Aims:   List of 10,000 in 100 ms; the others in 1.2 times what they take beside 10, and 2 ms. The
-//         share is the aim's time over the call's, so that 1 is enough.
+// Aims:   List and those under Limits in 100 ms beside 10,000; the others in 1.2 times what they
+//         take beside 10, and 2 ms. The share is the aim's time over the call's, so that 1 is
+//         enough.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,7 +25,8 @@ namespace attndb::bench {
 namespace {
 
 constexpr uint64_t kFew = 10;
-constexpr double kListSeconds = 0.1;  // Limit for 10,000 contexts.
+constexpr uint64_t kTenants = 100;
+constexpr double kLimitSeconds = 0.1;  // Beside 10,000 contexts.
 constexpr double kFactor = 1.2;
 constexpr double kSlackSeconds = 0.002;
 
@@ -36,46 +38,59 @@ constexpr Call kCalls[] = {{"create_session", &ManyContexts::CreateSession},
                            {"store", &ManyContexts::Store},
                            {"compact", &ManyContexts::Compact}};
 
+constexpr Call kLimited[] = {{"list", &ManyContexts::List},
+                             {"drop", &ManyContexts::Drop},
+                             {"verify_start", &ManyContexts::VerifyStart},
+                             {"expiry", &ManyContexts::Expiry},
+                             {"stats", &ManyContexts::Stats},
+                             {"explain_prefix", &ManyContexts::ExplainPrefix},
+                             {"open", &ManyContexts::Open}};
+
 double Median(const std::vector<double>& values) {
   std::vector<double> sorted = values;
   std::ranges::sort(sorted);
   return sorted[sorted.size() / 2];
 }
 
-// Takes "--contexts N" out of the arguments.
-uint64_t TakeContexts(int* argc, char** argv) {
-  if (*argc < 3 || std::strcmp(argv[1], "--contexts") != 0) return 10'000;
-  const uint64_t num_contexts = std::strtoull(argv[2], nullptr, 10);
-  std::copy(argv + 3, argv + *argc, argv + 1);
-  *argc -= 2;
-  return std::max<uint64_t>(num_contexts, kFew);
+std::string NameOf(const char* call, const ManyContexts& store) {
+  const std::string tenants =
+      store.num_tenants() == 1 ? "" : "x" + std::to_string(store.num_tenants());
+  return std::string(call) + "/" + std::to_string(store.num_contexts()) + tenants;
 }
 
-std::string NameOf(const char* call, const ManyContexts& store) {
-  return std::string(call) + "/" + std::to_string(store.num_contexts());
+// One round of the calls that have a limit.
+void RunLimited(ManyContexts* store, Report* report) {
+  const double scale = static_cast<double>(store->num_contexts()) / 10'000;
+  for (const Call& call : kLimited) {
+    const double seconds = (store->*call.run)();
+    const std::string name = NameOf(call.name, *store);
+    report->Add(name, "ms", seconds * 1e3);
+    if (store->num_contexts() >= 10'000) report->AddShare(name, kLimitSeconds * scale / seconds);
+  }
 }
 
 int Main(int argc, char** argv) {
-  const uint64_t num_contexts = TakeContexts(&argc, argv);
+  const uint64_t num_contexts = TakeNumber("--contexts", 10'000, kFew, &argc, argv);
   const Options options = ParseOptions(argc, argv);
   Report report("contexts: calls of the store among many contexts", options);
   std::vector<std::unique_ptr<ManyContexts>> stores;
-  for (const uint64_t num : {kFew, uint64_t{1'000}, num_contexts}) {
+  const auto add = [&](uint64_t num, uint64_t num_tenants) {
     const double start = Seconds();
-    stores.push_back(std::make_unique<ManyContexts>(num));
-    std::printf("%llu contexts stored in %.0f s\n", static_cast<unsigned long long>(num),
+    stores.push_back(std::make_unique<ManyContexts>(num, num_tenants));
+    std::printf("%llu contexts of %llu tenants stored in %.0f s\n",
+                static_cast<unsigned long long>(num), static_cast<unsigned long long>(num_tenants),
                 Seconds() - start);
     stores.back()->Compact();
-    stores.back()->FillQuota();
+  };
+  for (const uint64_t num : {kFew, uint64_t{1'000}, num_contexts}) add(num, 1);
+  add(num_contexts, std::min(kTenants, num_contexts));
+  for (size_t round = 0; round < options.num_rounds; ++round) {
+    for (const auto& store : stores) RunLimited(store.get(), &report);
   }
+  stores.pop_back();
+  for (const auto& store : stores) store->FillQuota();
   std::map<std::string, std::vector<double>> seconds;
   for (size_t round = 0; round < options.num_rounds; ++round) {
-    for (const auto& store : stores) {
-      const double list = store->List();
-      report.Add(NameOf("list", *store), "ms", list * 1e3);
-      const double aim = kListSeconds * static_cast<double>(store->num_contexts()) / 10'000;
-      if (store->num_contexts() >= 10'000) report.AddShare(NameOf("list", *store), aim / list);
-    }
     for (const Call& call : kCalls) {
       for (const auto& store : stores) {
         const std::string name = NameOf(call.name, *store);
@@ -93,7 +108,10 @@ int Main(int argc, char** argv) {
       aims[name] = 1.0;
     }
   }
-  aims[NameOf("list", *stores.back())] = 1.0;
+  for (const Call& call : kLimited) {
+    const std::string name = NameOf(call.name, *stores.back());
+    aims[name] = aims[name + "x" + std::to_string(kTenants)] = 1.0;
+  }
   report.Finish(aims);
   return 0;
 }

@@ -1,7 +1,9 @@
 #include "bench/store/many_contexts.h"
 
+#include <chrono>
 #include <numeric>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "bench/checked.h"
@@ -23,24 +25,46 @@ ModelSpec Spec() {
 
 }  // namespace
 
-ManyContexts::ManyContexts(uint64_t num_contexts)
-    : num_contexts_(num_contexts), spec_(Spec()), folder_("attndb_contexts") {
+ManyContexts::ManyContexts(uint64_t num_contexts, uint64_t num_tenants)
+    : num_contexts_(num_contexts),
+      num_tenants_(num_tenants),
+      spec_(Spec()),
+      folder_("attndb_contexts") {
   rows_.resize(kPrefixTokens * kHeadDim);
   std::iota(rows_.begin(), rows_.end(), 0.0f);
   for (float& row : rows_) row /= static_cast<float>(rows_.size());
-  DBOptions options;
-  options.measure_machine = false;
-  db_ = std::make_unique<DB>(Checked(DB::Open(folder_.path(), options)));
+  OpenStore();
   std::vector<TokenId> prefix = TokensOf(0);
   prefix.resize(kPrefixTokens);
-  Session first = Extend(prefix);
-  Check(db_->Store(first, prefix, {.name = "prefix", .pin = true}).status());
-  while (num_made_ < num_contexts_) {
-    const std::vector<TokenId> tokens = TokensOf(num_made_++);
-    Session session = Extend(tokens);
-    Check(db_->Store(session, tokens).status());
+  for (uint64_t tenant = 0; tenant < num_tenants_; ++tenant) {
+    const DB db = TenantOf(tenant);
+    Session first = Extend(db, prefix);
+    Check(db.Store(first, prefix, {.name = "prefix", .pin = true}).status());
   }
-  Check(db_->WaitForBackground());
+  while (num_made_ < num_contexts_) {
+    const DB db = TenantOf(num_made_);
+    const std::vector<TokenId> tokens = TokensOf(num_made_++);
+    Session session = Extend(db, tokens);
+    Check(db.Store(session, tokens).status());
+  }
+  youngest_ = num_made_ - 1 - (num_made_ - 1) % num_tenants_;
+  Check(owner_->WaitForBackground());
+}
+
+void ManyContexts::OpenStore() {
+  db_.reset();
+  owner_.reset();
+  DBOptions options;
+  options.measure_machine = false;
+  options.clock = [this] { return now_us_; };
+  owner_ = std::make_unique<DB>(Checked(DB::Open(folder_.path(), options)));
+  db_ = std::make_unique<DB>(TenantOf(0));
+}
+
+// The first is the store's owner.
+DB ManyContexts::TenantOf(uint64_t number) const {
+  const uint64_t tenant = number % num_tenants_;
+  return Checked(owner_->ForTenant(tenant == 0 ? "default" : "t" + std::to_string(tenant)));
 }
 
 std::vector<TokenId> ManyContexts::TokensOf(uint64_t number) {
@@ -50,8 +74,8 @@ std::vector<TokenId> ManyContexts::TokensOf(uint64_t number) {
   return tokens;
 }
 
-Session ManyContexts::Extend(const std::vector<TokenId>& tokens) {
-  SessionStart start = Checked(db_->CreateSession(spec_, tokens, {.plan = "full"}));
+Session ManyContexts::Extend(const DB& db, const std::vector<TokenId>& tokens) {
+  SessionStart start = Checked(db.CreateSession(spec_, tokens, {.plan = "full"}));
   // The last token of a prompt is always computed: what is reused ends before it.
   const uint64_t num_new = tokens.size() - start.session.num_reused();
   const auto rows = TensorView::Contiguous(rows_.data(), DType::kFloat32,
@@ -60,19 +84,25 @@ Session ManyContexts::Extend(const std::vector<TokenId>& tokens) {
   return std::move(start.session);
 }
 
+ContextId ManyContexts::StoreOneMore(const StoreOptions& options) {
+  const std::vector<TokenId> tokens = TokensOf(num_made_++);
+  Session session = Extend(*db_, tokens);
+  return Checked(db_->Store(session, tokens, options));
+}
+
 void ManyContexts::FillQuota() { Check(db_->SetQuota(Checked(db_->Stats()).file_bytes)); }
 
 double ManyContexts::List() {
   const double start = Seconds();
   const std::vector<ContextInfo> contexts = Checked(db_->List());
   const double seconds = Seconds() - start;
-  Expect(contexts.size() == num_contexts_ + 1, "List: another number of contexts");
+  const uint64_t own = (num_contexts_ + num_tenants_ - 1) / num_tenants_;
+  Expect(contexts.size() == own + 1, "List: another number of contexts");
   return seconds;
 }
 
 double ManyContexts::CreateSession() {
-  // One of the youngest, which is not evicted yet.
-  std::vector<TokenId> tokens = TokensOf(num_made_ - 1 - num_made_ % (num_contexts_ / 2));
+  std::vector<TokenId> tokens = TokensOf(youngest_);
   tokens.push_back(0);
   const double start = Seconds();
   {
@@ -83,8 +113,9 @@ double ManyContexts::CreateSession() {
 }
 
 double ManyContexts::Store() {
-  const std::vector<TokenId> tokens = TokensOf(num_made_++);
-  Session session = Extend(tokens);
+  youngest_ = num_made_++;
+  const std::vector<TokenId> tokens = TokensOf(youngest_);
+  Session session = Extend(*db_, tokens);
   const uint64_t num_evicted = Checked(db_->Stats()).num_evictions;
   const double start = Seconds();
   Check(db_->Store(session, tokens).status());
@@ -101,6 +132,61 @@ double ManyContexts::Compact() {
   const double seconds = Seconds() - start;
   Expect(Checked(db_->Stats()).bytes_merged == merged, "Compact: was not idle");
   return seconds;
+}
+
+double ManyContexts::Drop() {
+  const ContextId id = StoreOneMore({});
+  const double start = Seconds();
+  Check(db_->Drop("#" + std::to_string(static_cast<int64_t>(id))));
+  return Seconds() - start;
+}
+
+double ManyContexts::VerifyStart() {
+  const double start = Seconds();
+  double first = 0;
+  const auto stop = [&](uint64_t, uint64_t) {
+    first = Seconds();
+    return false;
+  };
+  const Result<VerifyReport> report = db_->Verify({.progress = stop});
+  Expect(report.status().code() == StatusCode::kCancelled, "Verify: was not cancelled");
+  return first - start;
+}
+
+double ManyContexts::Expiry() {
+  StoreOneMore({.ttl = std::chrono::seconds(60)});
+  Check(db_->Compact());
+  now_us_ += 120'000'000;
+  const uint64_t before = Checked(db_->Stats()).num_contexts;
+  const double start = Seconds();
+  Check(db_->Compact());
+  const double seconds = Seconds() - start;
+  Expect(Checked(db_->Stats()).num_contexts + 1 == before, "Compact: nothing has expired");
+  return seconds;
+}
+
+double ManyContexts::Stats() {
+  const double start = Seconds();
+  Check(db_->Stats().status());
+  return Seconds() - start;
+}
+
+double ManyContexts::ExplainPrefix() {
+  std::vector<TokenId> tokens = TokensOf(0);
+  tokens[kPrefixTokens] = 1'000'000'000;
+  const double start = Seconds();
+  const PrefixExplain explain = Checked(db_->ExplainPrefix(spec_, tokens));
+  const double seconds = Seconds() - start;
+  Expect(explain.num_reused >= kPrefixTokens, "ExplainPrefix: not reused");
+  return seconds;
+}
+
+double ManyContexts::Open() {
+  db_.reset();
+  owner_.reset();
+  const double start = Seconds();
+  OpenStore();
+  return Seconds() - start;
 }
 
 }  // namespace attndb::bench

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
 #include "cli/common/answer.h"
 #include "cli/common/asked_session.h"
@@ -16,6 +17,7 @@
 #include "cli/common/plan_flag.h"
 #include "cli/common/progress.h"
 #include "cli/common/text_input.h"
+#include "cli/common/thread_text.h"
 #include "cli/common/token_ranges.h"
 #include "cli/common/units.h"
 
@@ -52,8 +54,8 @@ class AskCommand : public Command {
                 "Attend to these of its tokens alone, and to its first 4, as in 0-800,1200-1500: "
                 "800 and 1500 are not among them (default: all)"},
                &tokens_);
-    flags->Add({"--explain", "", "Show what was attended to, layer by layer, and what it cost"},
-               &explain_);
+    flags->Add({"--explain", "", "Show what was read of the context, and what it cost"}, &explain_);
+    flags->Add({"--verbose", "", "With --explain: layer by layer, and head by head"}, &verbose_);
     flags->Add({"--check", "", "Compare with plain llama.cpp on the whole prompt (slow)"}, &check_);
     model_.AddTo(flags);
     sampler_.AddTo(flags);
@@ -71,7 +73,9 @@ class AskCommand : public Command {
     ATTNDB_RETURN_IF_ERROR(CheckContexts());
     ATTNDB_RETURN_IF_ERROR(overflow_.Check());
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenRange> ranges, ParseTokenRanges(tokens_));
-    ATTNDB_ASSIGN_OR_RETURN(const std::string question, QuestionOrStdin(question_));
+    ATTNDB_ASSIGN_OR_RETURN(const std::string question,
+                            QuestionOrStdin(question_, env->IsGiven("question")));
+    if (!env->server().empty()) return AskServer(env, question);
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForUse());
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, OpenModelFor(env, model_, db, contexts_));
@@ -82,26 +86,40 @@ class AskCommand : public Command {
 
     const double start_seconds = MonotonicSeconds();
     Result<AskedSession> start = StartAsking(engine, db, contexts, question, plan_.text());
-    if (!start.ok()) return WithModelAdvice(env, start.status());
+    if (!start.ok()) return start.status();
     ATTNDB_RETURN_IF_ERROR(start->session.SetFilter(WithFirstTokens(ranges)));
     const double lookup_ms = (MonotonicSeconds() - start_seconds) * 1e3;
     ATTNDB_ASSIGN_OR_RETURN(const Answer answer, AnswerIn(env, &engine, &*start, lookup_ms));
     const Explain explain = start->session.Explain();
     env->Note(ToText(answer.stats));
-    if (explain_) env->Note(explain.ToText());
+    if (explain_) {
+      env->Note(verbose_ ? explain.ToText() : explain.Summary());
+      env->Note(ToText(engine.threads()));
+    }
     std::optional<llama::CheckReport> check;
     if (check_ && !Interrupted()) {
       ATTNDB_ASSIGN_OR_RETURN(
           check, engine.CheckAgainstPlain(start->prompt, TokensToCheck(engine, answer.generation)));
-      env->Note(CheckText(engine, *check, answer.stats));
+      env->Note(CheckText(engine, *check, answer.stats, plan_.text()));
     }
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesOf(db, contexts));
-    ReportJson(env, names, explain, answer, check);
+    ReportJson(env, names, explain, answer, check, engine.threads());
     if (Interrupted()) return ExitCode::kInterrupted;
     return check && !WithinSpread(*check) ? ExitCode::kCheckDiffers : ExitCode::kOk;
   }
 
  private:
+  Result<ExitCode> AskServer(Environment* env, const std::string& question) const {
+    if (contexts_.size() > 1) {
+      return Status::InvalidArgument("a server is asked of one context: give --context once");
+    }
+    ServerQuestion asked = {.question = question, .plan = plan_.text()};
+    if (!contexts_.empty()) asked.context = contexts_.front();
+    asked.fields = sampler_.ToRequest();
+    asked.fields["overflow"] = overflow_.what();
+    return AskThroughServer(env, asked);
+  }
+
   Status CheckContexts() const {
     if (contexts_.empty() && find_ == 0) {
       return Status::InvalidArgument("no context to ask: give --context, or --find");
@@ -148,14 +166,18 @@ class AskCommand : public Command {
   }
 
   void ReportJson(Environment* env, const std::vector<std::string>& names, const Explain& explain,
-                  const Answer& answer, const std::optional<llama::CheckReport>& check) const {
+                  const Answer& answer, const std::optional<llama::CheckReport>& check,
+                  const llama::ThreadReport& threads) const {
     Json json = {{"context", names.front()},
                  {"contexts", names},
                  {"answer", answer.generation.text},
                  {"finish", llama::FinishReasonName(answer.generation.finish)},
                  {"plan", explain.plan}};
     json.update(ToJson(answer.stats));
-    if (explain_) json["explain"] = Json::parse(explain.ToJson());
+    if (explain_) {
+      json["explain"] = Json::parse(explain.ToJson());
+      json["threads"] = ToJson(threads);
+    }
     if (check) json["check"] = ToJson(*check, answer.stats);
     env->PrintJson(json);
   }
@@ -166,6 +188,7 @@ class AskCommand : public Command {
   PlanFlag plan_;
   std::string tokens_;
   bool explain_ = false;
+  bool verbose_ = false;
   bool check_ = false;
   ModelFlags model_;
   SamplerFlags sampler_;

@@ -47,15 +47,16 @@ class BuildCommand : public Command {
                     {"num_missing", report->num_missing},
                     {"file_bytes", report->file_bytes},
                     {"seconds", report->seconds}});
-    env->Print(report->kind + ": built for " + FormatCount(report->num_built) + " segments, " +
+    env->Print(report->kind + ": built for " + Counted(report->num_built, "segment") + ", " +
                FormatCount(report->num_present) + " had it, " + FormatBytes(report->file_bytes) +
                " in all, in " + FormatSeconds(report->seconds) + "\n");
     if (report->num_too_short > 0) {
-      env->Note(FormatCount(report->num_too_short) +
-                " segments are too short for one: 'attndb compact' merges them");
+      env->Note("too short for one: " + Counted(report->num_too_short, "segment") +
+                "; 'attndb compact' merges such");
     }
     if (report->num_missing > 0) {
-      env->Note(FormatCount(report->num_missing) + " segments have none: see 'attndb describe'");
+      env->Note("without one: " + Counted(report->num_missing, "segment") +
+                "; see 'attndb describe'");
     }
     return ExitCode::kOk;
   }

@@ -10,9 +10,9 @@
 #include "cli/common/interrupt.h"
 #include "cli/common/layer_list.h"
 #include "cli/common/progress.h"
-#include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"
 #include "cli/common/units.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::cli {
 namespace {
@@ -52,7 +52,8 @@ class CaptureCommand : public Command {
     }
     options.num_queries = num_queries_;
     options.plan = plan_;
-    options.notes = {{"model", engine.info().description}, {"plan", plan_}};
+    options.notes = {{"model", std::filesystem::path(engine.info().path).stem().string()},
+                     {"plan", plan_}};
     ProgressLine progress({.label = "prefill", .unit = "tokens", .enabled = env->show_progress()});
     options.progress = [&](const llama::PrefillProgress& p) {
       progress.Update(p.tokens_done, p.tokens_total);
@@ -63,6 +64,12 @@ class CaptureCommand : public Command {
     progress.Clear();
     if (status.code() == StatusCode::kAlreadyExists) {
       return env->WithAdvice(status, "a file is never replaced");
+    }
+    if (status.code() == StatusCode::kNotFound) {
+      return env->WithAdvice(status, "make it first, or choose another FILE");
+    }
+    if (status.code() == StatusCode::kReadOnly) {
+      return env->WithAdvice(status, "choose a FILE in a folder that you may write to");
     }
     if (status.code() == StatusCode::kCancelled) {
       return env->WithAdvice(status, "no file is written");
@@ -96,8 +103,8 @@ class CaptureCommand : public Command {
                     {"plan", plan_},
                     {"file_bytes", file_bytes},
                     {"seconds", seconds}});
-    env->Print("captured " + FormatCount(num_tokens) + " tokens in " + FormatCount(num_layers) +
-               " of " + FormatCount(engine.spec().num_layers()) + " layers to " + output_ + ": " +
+    env->Print("captured " + Counted(num_tokens, "token") + " in " + FormatCount(num_layers) +
+               " of " + Counted(engine.spec().num_layers(), "layer") + " to " + output_ + ": " +
                FormatBytes(file_bytes) + ", in " + FormatSeconds(seconds) + "\n");
   }
 

@@ -1,24 +1,29 @@
-#include <cstdio>
+#include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
 #include "cli/common/answer.h"
 #include "cli/common/context_text.h"
+#include "cli/common/contexts.h"
 #include "cli/common/engine_flags.h"
+#include "cli/common/evicted.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/overflow_flags.h"
 #include "cli/common/plan_flag.h"
-#include "cli/common/progress.h"
-#include "cli/common/prompt_layout.h"
-#include "cli/common/text_input.h"
+#include "cli/common/talk.h"
+#include "cli/common/units.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::cli {
 namespace {
 
 using llama::LlamaEngine;
+using llama::PromptLayout;
 
 // A dialogue on top of a stored context. After each turn the store has all of it under its name.
 class Dialogue {
@@ -48,6 +53,30 @@ class Dialogue {
   }
 
   PromptLayout layout() const { return layout_; }
+  const std::string& name() const { return options_.name; }
+  const std::string& plan() const { return options_.plan; }
+
+  // What is talked about, in one line.
+  std::string About() const {
+    return "'" + base_ + "', " + Counted(tokens_.size(), "token") +
+           " with what was said; turns are "
+           "stored as '" +
+           options_.name + "'";
+  }
+
+  // Errors: kInvalidArgument: the plan is as it was.
+  Status SetPlan(const std::string& plan) {
+    if (session_) {
+      ATTNDB_RETURN_IF_ERROR(session_->SetPlan(plan));
+    } else {
+      SessionOptions how;
+      how.context = base_;
+      how.plan = plan;
+      ATTNDB_RETURN_IF_ERROR(db_->CreateSession(engine_->spec(), tokens_, how).status());
+    }
+    options_.plan = plan;
+    return Status();
+  }
 
   // One question, its answer, and both stored. Errors: kCancelled: nothing of the turn is kept.
   Result<Answer> Turn(const std::string& question) {
@@ -85,7 +114,8 @@ class Dialogue {
     tokens_.insert(tokens_.end(), turn.begin(), turn.end());
     tokens_.insert(tokens_.end(), generation.tokens.begin(), generation.tokens.end());
     if (layout_ == PromptLayout::kDocument) layout_ = PromptLayout::kDialogue;
-    return db_->Store(*session_, tokens_, options_.store).status();
+    ATTNDB_RETURN_IF_ERROR(db_->Store(*session_, tokens_, options_.store).status());
+    return NoteEvicted(env_, *db_, &num_evicted_).status();
   }
 
   Environment* const env_;
@@ -96,6 +126,106 @@ class Dialogue {
   std::vector<TokenId> tokens_;  // All that the store has of the dialogue.
   PromptLayout layout_ = PromptLayout::kRaw;
   std::optional<Session> session_;
+  uint64_t num_evicted_ = 0;
+};
+
+// A model of this process answers.
+class LocalTalker final : public Talker {
+ public:
+  // What is told once for all contexts that are talked about.
+  struct Settings {
+    ModelFlags model;
+    SamplerFlags sampler;
+    OverflowFlags overflow;
+    std::string plan;
+  };
+
+  // `db` is not owned and outlives this. Begin comes first.
+  LocalTalker(Environment* env, const DB* db, Settings settings)
+      : env_(env), db_(db), settings_(std::move(settings)), plan_(settings_.plan) {}
+
+  // Goes on with the dialogue `name` if it is there, else begins it with `context`.
+  Status Begin(const std::string& context, const std::string& name) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextInfo> earlier, IfThere(db_->Describe(name)));
+    if (!earlier && context.empty()) return db_->Describe(name).status();
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo base,
+                            earlier ? Result<ContextInfo>(*earlier) : db_->Describe(context));
+    ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<LlamaEngine> engine, EngineFor(base));
+    LlamaEngine* const used = engine == nullptr ? engine_.get() : engine.get();
+    Dialogue::Options options;
+    options.name = name;
+    options.plan = plan_;
+    options.generate = settings_.sampler.ToOptions();
+    options.overflow = settings_.overflow;
+    if (earlier) {
+      options.store.pin = earlier->pinned;
+      if (earlier->ttl_seconds) options.store.ttl = std::chrono::seconds(*earlier->ttl_seconds);
+    }
+    auto dialogue = std::make_unique<Dialogue>(env_, db_, used, std::move(options));
+    ATTNDB_RETURN_IF_ERROR(dialogue->Start(NameOf(base)));
+    if (earlier) ATTNDB_RETURN_IF_ERROR(CheckIsChat(context, name, dialogue->layout()));
+    if (earlier) env_->Note("goes on with '" + name + "'");
+    dialogue_ = std::move(dialogue);  // It refers to the engine that goes.
+    if (engine != nullptr) engine_ = std::move(engine);
+    base_ = base;
+    return Status();
+  }
+
+  std::string name() const override { return dialogue_->name(); }
+  std::string plan() const override { return plan_; }
+  Result<std::string> About() override { return dialogue_->About(); }
+
+  Result<Json> Answer(const std::string& question) override {
+    const Result<attndb::cli::Answer> answer = dialogue_->Turn(question);
+    if (!answer.ok()) return answer.status();
+    env_->Note(ToText(answer->stats));
+    Json turn = {{"answer", answer->generation.text}};
+    turn.update(ToJson(answer->stats));
+    return turn;
+  }
+
+  Status SwitchTo(const std::string& context) override {
+    return Begin(context, ChatNameOf(context));
+  }
+
+  Status SetPlan(const std::string& plan) override {
+    ATTNDB_RETURN_IF_ERROR(dialogue_->SetPlan(plan));
+    plan_ = plan;
+    return Status();
+  }
+
+ private:
+  // The engine that runs `context`; null: the one that is loaded does.
+  Result<std::unique_ptr<LlamaEngine>> EngineFor(const ContextInfo& context) const {
+    const bool is_loaded = engine_ != nullptr && context.fingerprint == base_.fingerprint &&
+                           context.kv_dtype == base_.kv_dtype &&
+                           context.unrotated_keys == base_.unrotated_keys &&
+                           context.rope_scaling == base_.rope_scaling;
+    if (is_loaded) return std::unique_ptr<LlamaEngine>();
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, settings_.model.OpenFor(env_, context));
+    return std::make_unique<LlamaEngine>(std::move(engine));
+  }
+
+  // A turn replaces what the name stands for: never a document. Raw text can be either; then the
+  // names decide.
+  Status CheckIsChat(const std::string& context, const std::string& name,
+                     PromptLayout layout) const {
+    const bool raw_chat = layout == PromptLayout::kRaw && name != context;
+    if (layout == PromptLayout::kDialogue || raw_chat) return Status();
+    return env_->WithAdvice(
+        Status::InvalidArgument("'" + name +
+                                "' is a document, which a chat of that name would "
+                                "replace"),
+        "choose another --name");
+  }
+
+  Environment* const env_;
+  const DB* const db_;
+  const Settings settings_;
+  std::string plan_;
+  ContextInfo base_;                     // What the engine was loaded for.
+  std::unique_ptr<LlamaEngine> engine_;  // Outlives the dialogue.
+  std::unique_ptr<Dialogue> dialogue_;
 };
 
 class ChatCommand : public Command {
@@ -109,102 +239,36 @@ class ChatCommand : public Command {
          "goes on"},
         &name_);
     plan_.AddTo(flags);
-    model_.AddTo(flags);
-    sampler_.AddTo(flags);
-    overflow_.AddTo(flags);
+    settings_.model.AddTo(flags);
+    settings_.sampler.AddTo(flags);
+    settings_.overflow.AddTo(flags);
   }
 
   Result<ExitCode> Run(Environment* env) override {
     if (context_.empty() && name_.empty()) {
       return Status::InvalidArgument("nothing to talk about: name a --context, or a chat's --name");
     }
-    ATTNDB_RETURN_IF_ERROR(overflow_.Check());
+    ATTNDB_RETURN_IF_ERROR(settings_.overflow.Check());
+    const std::string name = name_.empty() ? ChatNameOf(context_) : name_;
+    if (!env->server().empty()) {
+      ServerChat chat = {.context = context_, .name = name, .plan = plan_.text(), .fields = {}};
+      chat.fields = settings_.sampler.ToRequest();
+      chat.fields["overflow"] = settings_.overflow.what();
+      return ChatThroughServer(env, chat);
+    }
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, DBOptions()));
-    const std::string name = name_.empty() ? DefaultName() : name_;
-    ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextInfo> earlier, Find(db, name));
-    if (!earlier && context_.empty()) return db.Describe(name).status();
-    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo base,
-                            earlier ? Result<ContextInfo>(*earlier) : db.Describe(context_));
-    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.OpenFor(env, base));
-    Dialogue::Options options;
-    options.name = name;
-    options.plan = plan_.text();
-    options.generate = sampler_.ToOptions();
-    options.overflow = overflow_;
-    if (earlier) {
-      options.store.pin = earlier->pinned;
-      if (earlier->ttl_seconds) options.store.ttl = std::chrono::seconds(*earlier->ttl_seconds);
-    }
-    Dialogue dialogue(env, &db, &engine, std::move(options));
-    ATTNDB_RETURN_IF_ERROR(dialogue.Start(NameOf(base)));
-    if (earlier) ATTNDB_RETURN_IF_ERROR(CheckIsChat(env, name, dialogue.layout()));
-    if (earlier) env->Note("goes on with '" + name + "'");
-    return Talk(env, name, &dialogue);
+    settings_.plan = plan_.text();
+    LocalTalker talker(env, &db, settings_);
+    ATTNDB_RETURN_IF_ERROR(talker.Begin(context_, name));
+    return Talk(env, &talker);
   }
 
  private:
-  // "manual" and "manual.chat" -> "manual.chat".
-  std::string DefaultName() const {
-    constexpr std::string_view kSuffix = ".chat";
-    if (context_.ends_with(kSuffix)) return context_;
-    return context_.substr(context_.starts_with('#') ? 1 : 0) + std::string(kSuffix);
-  }
-
-  // A turn replaces what the name stands for: never a document. Raw text can be either; then the
-  // names decide.
-  Status CheckIsChat(Environment* env, const std::string& name, PromptLayout layout) const {
-    const bool raw_chat = layout == PromptLayout::kRaw && name != context_;
-    if (layout == PromptLayout::kDialogue || raw_chat) return Status();
-    return env->WithAdvice(
-        Status::InvalidArgument("'" + name +
-                                "' is a document, which a chat of that name would "
-                                "replace"),
-        "choose another --name");
-  }
-
-  static Result<std::optional<ContextInfo>> Find(const DB& db, const std::string& name) {
-    Result<ContextInfo> found = db.Describe(name);
-    if (found.ok()) return std::optional(*std::move(found));
-    if (found.status().code() == StatusCode::kNotFound) return std::optional<ContextInfo>();
-    return found.status();
-  }
-
-  static Result<ExitCode> Talk(Environment* env, const std::string& name, Dialogue* dialogue) {
-    const bool interactive = IsTerminal(stdin) && !env->json();
-    if (interactive) env->Note("Ask; Ctrl-D ends. Each turn is stored as '" + name + "'.");
-    Json turns = Json::array();
-    Status status;
-    while (!Interrupted()) {
-      if (interactive) std::fputs("> ", stderr);
-      const Result<std::string> question = ReadLine(stdin);
-      if (!question.ok()) {
-        if (question.status().code() != StatusCode::kNotFound) status = question.status();
-        break;
-      }
-      if (question->find_first_not_of(" \t") == std::string::npos) continue;
-      const Result<Answer> answer = dialogue->Turn(*question);
-      if (!answer.ok()) {
-        status = WithModelAdvice(env, answer.status());
-        break;
-      }
-      env->Note(ToText(answer->stats));
-      Json turn = {{"question", *question}, {"answer", answer->generation.text}};
-      turn.update(ToJson(answer->stats));
-      turns.push_back(std::move(turn));
-    }
-    if (interactive) std::fputc('\n', stderr);
-    if (!status.ok() && status.code() != StatusCode::kCancelled) return status;
-    env->PrintJson({{"name", name}, {"turns", std::move(turns)}, {"interrupted", Interrupted()}});
-    return Interrupted() ? ExitCode::kInterrupted : ExitCode::kOk;
-  }
-
   std::string context_;
   std::string name_;
   PlanFlag plan_;
-  ModelFlags model_;
-  SamplerFlags sampler_;
-  OverflowFlags overflow_;
+  LocalTalker::Settings settings_;
 };
 
 }  // namespace

@@ -10,9 +10,14 @@ std::vector<CommandEntry> ContextCommands() {
       {"import", "Run a document through the model once and keep its context",
        "attndb import handbook.txt\n"
        "attndb import handbook.txt --name manual --ttl 7d\n"
+       "attndb import notes 'papers/*.md' --dry-run\n"
        "cat notes.md | attndb import - --name notes --replace\n"
        "attndb import --safetensors manual.safetensors",
        MakeImport},
+      {"append", "Run a text through the model behind a context, which then has it, too",
+       "attndb append manual appendix.txt\n"
+       "date | attndb append diary -",
+       MakeAppend},
       {"export", "Write a context to a file that other stores and programs can read",
        "attndb export manual -o manual.safetensors\n"
        "attndb export '#12' --safetensors twelve.safetensors --json",
@@ -32,8 +37,14 @@ std::vector<CommandEntry> ContextCommands() {
        "attndb find --context manual --limit 3 \"Where is the spare key?\"\n"
        "echo \"Who wrote this?\" | attndb find --json",
        MakeFind},
+      {"serve", "Serve OpenAI's interface; every conversation is kept and goes on at once",
+       "attndb serve\n"
+       "attndb serve --model model.gguf --port 9000 --sessions 32\n"
+       "attndb serve --host 0.0.0.0 --keys keys.json --tls-cert cert.pem --tls-key key.pem",
+       MakeServe},
       {"ls", "List the contexts",
        "attndb ls\n"
+       "attndb ls 'book-*' --sort size\n"
        "attndb ls --json | jq -r '.contexts[].name'",
        MakeLs},
       {"describe", "Show all about one context: size, age, segments, damage",
@@ -45,9 +56,17 @@ std::vector<CommandEntry> ContextCommands() {
        "attndb explain --file handbook.txt\n"
        "attndb explain --prompt \"Once upon a time\" --raw",
        MakeExplain},
+      {"cat", "Print the text of a context",
+       "attndb cat manual\n"
+       "attndb cat '#12' --special",
+       MakeCat},
+      {"mv", "Call a context otherwise",
+       "attndb mv manual manual-2024\n"
+       "attndb mv '#12' notes/may",
+       MakeMv},
       {"rm", "Remove contexts",
        "attndb rm manual\n"
-       "attndb rm '#12' '#13'",
+       "attndb rm '#12' 'draft-*'",
        MakeRm},
   };
 }
@@ -70,7 +89,7 @@ std::vector<CommandEntry> StoreCommands() {
        MakeQuota},
       {"declare-equal", "Let contexts of one model serve another whose weights are the same",
        "attndb declare-equal 6f1c0a52d8b34e97 hex:9b02c4\n"
-       "attndb declare-equal my-finetune my-finetune-gguf",
+       "attndb declare-equal --undo my-finetune my-finetune-gguf",
        MakeDeclareEqual},
       {"verify", "Read and check every stored byte",
        "attndb verify\n"
@@ -104,6 +123,19 @@ std::vector<CommandEntry> StoreCommands() {
        "attndb capture long.txt -o long.safetensors --rope-scaling yarn:4 --tokens 32768\n"
        "attndb capture long.txt -o long.safetensors --plan \"window(sink=16,window=4096)\"",
        MakeCapture},
+      {"plot", "Draw what a model attends to, and what plans would lose",
+       "attndb plot handbook.safetensors -o pictures\n"
+       "attndb plot manual -o pictures --queries 64 --format svg\n"
+       "attndb plot handbook.safetensors -o pictures --layer 7 --head 2 --plan \"topk(k=64)\"",
+       MakePlot},
+      {"completion", "Write a script that completes attndb's command line in a shell",
+       "source <(attndb completion bash)\n"
+       "attndb completion fish > ~/.config/fish/completions/attndb.fish",
+       MakeCompletion},
+      {"man", "Write the manual page",
+       "attndb man | man -l -\n"
+       "attndb man > ~/.local/share/man/man1/attndb.1",
+       MakeMan},
   };
 }
 

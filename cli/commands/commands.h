@@ -10,12 +10,16 @@ namespace attndb::cli {
 
 std::unique_ptr<Command> MakeImport();
 std::unique_ptr<Command> MakeExport();
+std::unique_ptr<Command> MakeAppend();
 std::unique_ptr<Command> MakeAsk();
 std::unique_ptr<Command> MakeChat();
 std::unique_ptr<Command> MakeFind();
+std::unique_ptr<Command> MakeServe();
 std::unique_ptr<Command> MakeLs();
 std::unique_ptr<Command> MakeDescribe();
 std::unique_ptr<Command> MakeExplain();
+std::unique_ptr<Command> MakeCat();
+std::unique_ptr<Command> MakeMv();
 std::unique_ptr<Command> MakeRm();
 std::unique_ptr<Command> MakePin();
 std::unique_ptr<Command> MakeTtl();
@@ -28,6 +32,9 @@ std::unique_ptr<Command> MakeStats();
 std::unique_ptr<Command> MakeDoctor();
 std::unique_ptr<Command> MakeSimulate();
 std::unique_ptr<Command> MakeCapture();
+std::unique_ptr<Command> MakePlot();
+std::unique_ptr<Command> MakeCompletion();
+std::unique_ptr<Command> MakeMan();
 
 }  // namespace attndb::cli
 

@@ -2,6 +2,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/common/context_text.h"
+#include "cli/common/contexts.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -14,8 +15,8 @@ class DescribeCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
-    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
+    ATTNDB_ASSIGN_OR_RETURN(const auto contexts, OpenContexts(env, Access::kRead));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, contexts->Describe(context_));
     env->PrintJson(ToJson(info));
     env->Print(ContextText(info, NowUs()));
     return info.damaged ? ExitCode::kDamage : ExitCode::kOk;

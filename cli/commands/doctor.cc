@@ -11,6 +11,7 @@
 #include "cli/common/machine.h"
 #include "cli/common/table.h"
 #include "cli/common/units.h"
+#include "cli/common/variables.h"
 
 namespace attndb::cli {
 namespace {
@@ -19,22 +20,6 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kDiskTestBytes = 256ULL << 20;
-
-struct Variable {
-  const char* name;
-  const char* meaning;
-};
-
-// All that attndb reads from the environment.
-constexpr std::array<Variable, 7> kVariables = {{
-    {"ATTNDB_PATH", "folder of the store, where --db is not given"},
-    {"ATTNDB_MODEL", "model, where --model is not given"},
-    {"ATTNDB_MODELS", "folder that model names are looked up in"},
-    {"ATTNDB_THREADS", "threads of the model, where --threads is not given; else all cores"},
-    {"ATTNDB_ISA", "forces the kernels: scalar, avx2, avx512 or avx512vnni"},
-    {"XDG_DATA_HOME", "the store is its folder attndb, where nothing above names one"},
-    {"XDG_CACHE_HOME", "its folder attndb keeps the fingerprints of model files"},
-}};
 
 // What doctor finds, as JSON and as text at the same time.
 class Report {
@@ -174,7 +159,7 @@ void ReportStore(Environment* env, bool fast, Report* report) {
     const Result<DBStats> stats = db->Stats();
     if (stats.ok()) {
       ReportPrices(*db, fast, report);
-      state = FormatCount(stats->num_contexts) + " contexts, " + FormatBytes(stats->file_bytes);
+      state = Counted(stats->num_contexts, "context") + ", " + FormatBytes(stats->file_bytes);
       report->json["store"]["num_contexts"] = stats->num_contexts;
       report->json["store"]["num_damaged_segments"] = stats->num_damaged_segments;
       if (stats->num_damaged_segments > 0) {
@@ -228,23 +213,33 @@ void ReportEngine(const EngineReport& engine, Report* report) {
 void ReportEnvironment(Report* report) {
   report->Section("environment");
   Json json = Json::object();
-  for (const Variable& variable : kVariables) {
-    const char* const value = std::getenv(variable.name);
+  for (const Variable& variable : Variables()) {
+    const char* value = std::getenv(variable.name);
+    if (value != nullptr && variable.is_secret) value = "(set)";
     json[variable.name] = value == nullptr ? Json() : Json(value);
     report->Add(variable.name, (value == nullptr ? "(not set)" : std::string("= ") + value) + ": " +
                                    variable.meaning);
   }
   report->json["environment"] = std::move(json);
+  const std::vector<std::string> faults = VariableFaults();
+  for (const std::string& fault : faults) report->Warn(fault);
+  const std::string isa = EnvironmentText("ATTNDB_ISA");
+  if (faults.empty() && !isa.empty() && isa != KernelIsa()) {
+    report->Warn("ATTNDB_ISA asks for " + isa +
+                 ", which this CPU lacks: " + std::string(KernelIsa()) + " runs");
+  }
 }
 
 class DoctorCommand : public Command {
  public:
+  bool bears_faults() const override { return true; }
   void AddFlags(Flags* flags) override {
     flags->Add({"--fast", "", "Measure nothing: no load on memory and disk; the forward is tried"},
                &fast_);
   }
 
   Result<ExitCode> Run(Environment* env) override {
+    ATTNDB_RETURN_IF_ERROR(env->UseStore());
     Report report;
     report.json["version"] = Version();
     // First of all: it forks, and later there are threads.

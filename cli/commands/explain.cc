@@ -1,12 +1,13 @@
 #include <string>
 #include <vector>
 
+#include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
 #include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
 #include "cli/common/plan_flag.h"
-#include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::cli {
 namespace {
@@ -25,6 +26,7 @@ class ExplainCommand : public Command {
     flags->Add({"--file", "FILE", "Explain what of this file (or -, stdin) is stored"}, &file_);
     flags->Add({"--system", "TEXT", "System message that the document was imported with"},
                &system_);
+    flags->Add({"--verbose", "", "What each layer and each head does, as tables"}, &verbose_);
     flags->Add({"--raw", "", "The prompt is text alone, without the model's chat template"}, &raw_);
     model_.AddTo(flags);
   }
@@ -37,12 +39,26 @@ class ExplainCommand : public Command {
     if (!prompt_.empty() && !file_.empty()) {
       return Status::InvalidArgument("--prompt and --file exclude each other");
     }
+    if (!env->server().empty()) return AskServer(env, has_prompt);
+    ATTNDB_ASSIGN_OR_RETURN(const std::string text, TextOfPrompt());
     // Reading only: looking at a context is not using it.
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
-    return has_prompt ? ExplainPrompt(env, db) : ExplainPlan(env, db);
+    return has_prompt ? ExplainPrompt(env, db, text) : ExplainPlan(env, db);
   }
 
  private:
+  Result<ExitCode> AskServer(Environment* env, bool has_prompt) const {
+    ServerExplain asked = {.context = context_, .plan = plan_.text(), .system = system_};
+    asked.raw = raw_;
+    asked.verbose = verbose_;
+    if (has_prompt) {
+      ATTNDB_ASSIGN_OR_RETURN(asked.text, TextOfPrompt());
+    }
+    return ExplainThroughServer(env, asked);
+  }
+
+  Result<std::string> TextOfPrompt() const { return file_.empty() ? prompt_ : ReadText(file_); }
+
   Result<ExitCode> ExplainPlan(Environment* env, const DB& db) const {
     ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, OpenEngine(env, db));
     ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(context_));
@@ -51,10 +67,10 @@ class ExplainCommand : public Command {
     how.context = context_;
     how.plan = plan_.text();
     const Result<SessionStart> start = db.CreateSession(engine.spec(), tokens, how);
-    if (!start.ok()) return WithModelAdvice(env, start.status());
+    if (!start.ok()) return start.status();
     const Explain explain = start->session.Explain();
     if (env->json()) env->PrintJson(Json::parse(explain.ToJson()));
-    env->Print(explain.ToText());
+    env->Print(verbose_ ? explain.ToText() : explain.Summary());
     return ExitCode::kOk;
   }
 
@@ -64,11 +80,7 @@ class ExplainCommand : public Command {
     return model_.OpenFor(env, info);
   }
 
-  Result<ExitCode> ExplainPrompt(Environment* env, const DB& db) const {
-    std::string text = prompt_;
-    if (!file_.empty()) {
-      ATTNDB_ASSIGN_OR_RETURN(text, ReadText(file_));
-    }
+  Result<ExitCode> ExplainPrompt(Environment* env, const DB& db, const std::string& text) const {
     ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, OpenEngine(env, db));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                             DocumentTokens(engine, raw_, system_, text));
@@ -87,6 +99,7 @@ class ExplainCommand : public Command {
   std::string file_;
   std::string system_;
   bool raw_ = false;
+  bool verbose_ = false;
   ModelFlags model_;
 };
 

@@ -35,6 +35,12 @@ class ExportCommand : public Command {
     if (status.code() == StatusCode::kAlreadyExists) {
       return env->WithAdvice(status, "a file is never replaced");
     }
+    if (status.code() == StatusCode::kNotFound) {
+      return env->WithAdvice(status, "make it first, or choose another FILE");
+    }
+    if (status.code() == StatusCode::kReadOnly) {
+      return env->WithAdvice(status, "choose a FILE in a folder that you may write to");
+    }
     if (status.code() == StatusCode::kCancelled) {
       return env->WithAdvice(status, "no file is written");
     }
@@ -53,8 +59,9 @@ class ExportCommand : public Command {
                     {"num_tokens", info.num_tokens},
                     {"file_bytes", file_bytes},
                     {"seconds", seconds}});
-    env->Print("exported '" + NameOf(info) + "' to " + file_ + ": " + FormatCount(info.num_tokens) +
-               " tokens, " + FormatBytes(file_bytes) + ", in " + FormatSeconds(seconds) + "\n");
+    env->Print("exported '" + NameOf(info) + "' to " + file_ + ": " +
+               Counted(info.num_tokens, "token") + ", " + FormatBytes(file_bytes) + ", in " +
+               FormatSeconds(seconds) + "\n");
   }
 
   std::string context_;

@@ -30,11 +30,10 @@ class FindCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
-    ATTNDB_ASSIGN_OR_RETURN(const std::string question, QuestionOrStdin(question_));
-    DBOptions db_options;
-    db_options.num_threads = 0;
+    ATTNDB_ASSIGN_OR_RETURN(const std::string question,
+                            QuestionOrStdin(question_, env->IsGiven("question")));
     // Reading only: looking for something in a context is not using it.
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading(db_options));
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, OpenModelFor(env, model_, db, options_.contexts));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<FindHead> heads, FindingHeads(env, &engine));
 

@@ -1,14 +1,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "attndb/fingerprint.h"
 #include "attndb/kv_file.h"
 #include "cli/commands/commands.h"
 #include "cli/common/document_import.h"
+#include "cli/common/evicted.h"
 #include "cli/common/import_target.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
+#include "cli/common/text_input.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -17,7 +20,9 @@ namespace {
 class ImportCommand : public Command {
  public:
   void AddFlags(Flags* flags) override {
-    flags->Add({"file", "FILE", "A text file, or - for stdin"}, &file_);
+    flags->Add(
+        {"files", "FILE", "Text files, folders of them, patterns as 'notes/*.md', or -, stdin"},
+        &files_);
     flags->Add({"--safetensors", "FILE", "A KV file instead: what a model made elsewhere"},
                &kv_file_);
     target_.AddTo(flags);
@@ -27,21 +32,21 @@ class ImportCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
-    if (file_.empty() == kv_file_.empty()) {
+    if (files_.empty() == kv_file_.empty()) {
       return env->WithAdvice(
-          Status::InvalidArgument(file_.empty() ? "nothing to import"
-                                                : "a text and a KV file exclude each other"),
+          Status::InvalidArgument(files_.empty() ? "nothing to import"
+                                                 : "a text and a KV file exclude each other"),
           "name a text FILE, or --safetensors FILE");
     }
     if (kv_file_.empty() && !fingerprint_.empty()) {
       return Status::InvalidArgument("--fingerprint goes with --safetensors");
     }
-    return kv_file_.empty() ? document_->Run(env, file_, &target_) : ImportKv(env);
+    return kv_file_.empty() ? document_->Run(env, files_, target_) : ImportKv(env);
   }
 
  private:
   Result<ExitCode> ImportKv(Environment* env) {
-    ATTNDB_RETURN_IF_ERROR(target_.Resolve(kv_file_));
+    ATTNDB_RETURN_IF_ERROR(target_.Resolve(NameFromPath(kv_file_)));
     const double start_seconds = MonotonicSeconds();
     // The file first: what is none must not leave a store behind.
     ATTNDB_ASSIGN_OR_RETURN(const KvFileReader file, KvFileReader::Open(kv_file_));
@@ -58,7 +63,7 @@ class ImportCommand : public Command {
     if (imported && imported->name == target_.name()) {
       return target_.ReportNothingToDo(env, db, *imported);
     }
-    ATTNDB_RETURN_IF_ERROR(target_.CheckNameIsFree(db));
+    ATTNDB_RETURN_IF_ERROR(target_.CheckNameIsFree(db, contents.tokens));
     KvFileImportOptions options;
     options.store = target_.options();
     options.fingerprint = spec.fingerprint;
@@ -79,13 +84,15 @@ class ImportCommand : public Command {
     Json json = ImportTarget::Summary(info);
     json["already_imported"] = false;
     json["seconds"] = seconds;
+    uint64_t num_noted = 0;
+    ATTNDB_ASSIGN_OR_RETURN(json["evicted"], NoteEvicted(env, db, &num_noted));
     env->PrintJson(json);
     env->Print("imported '" + info.name + "': " + FormatCount(info.num_tokens) + " tokens, " +
                FormatBytes(info.file_bytes) + " on disk, in " + FormatSeconds(seconds) + "\n");
     return ExitCode::kOk;
   }
 
-  std::string file_;
+  std::vector<std::string> files_;
   std::string kv_file_;
   std::string fingerprint_;
   ImportTarget target_;

@@ -1,116 +1,29 @@
-// `import` of a text: through the model once, with checkpoints.
-#include <cmath>
+// `import` of texts: each through the model once, with checkpoints.
+#include <algorithm>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "cli/common/context_text.h"
+#include "cli/client/server_commands.h"
 #include "cli/common/document_import.h"
+#include "cli/common/dry_run.h"
 #include "cli/common/engine_flags.h"
+#include "cli/common/evicted.h"
+#include "cli/common/import_run.h"
+#include "cli/common/import_sources.h"
 #include "cli/common/interrupt.h"
+#include "cli/common/prefill_speed.h"
 #include "cli/common/progress.h"
-#include "cli/common/prompt_layout.h"
 #include "cli/common/text_input.h"
 #include "cli/common/trained_length.h"
 #include "cli/common/units.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::cli {
 namespace {
 
 using llama::LlamaEngine;
-
-// One run of a document through the model, from where the store has it to its end.
-class ImportRun {
- public:
-  ImportRun(Environment* env, const DB* db, LlamaEngine* engine, std::span<const TokenId> tokens)
-      : env_(env), db_(db), engine_(engine), tokens_(tokens) {}
-
-  // Errors: kCancelled after a signal: what is done is stored. Others as Prefill and Store.
-  Result<ContextId> Run(uint64_t checkpoint_tokens, const StoreOptions& store_options) {
-    ATTNDB_ASSIGN_OR_RETURN(SessionStart start, db_->CreateSession(engine_->spec(), tokens_));
-    Session& session = start.session;
-    num_reused_ = session.num_reused();
-    ATTNDB_RETURN_IF_ERROR(FindBase(session));
-    if (num_reused_ > 0) {
-      env_->Note("resumed at " + FormatCount(num_reused_) + " of " + FormatCount(tokens_.size()) +
-                 " tokens");
-    }
-    const double start_seconds = MonotonicSeconds();
-    const Status prefill = Prefill(&session, start.rest, checkpoint_tokens);
-    seconds_ = MonotonicSeconds() - start_seconds;
-    if (prefill.code() == StatusCode::kCancelled) return StoreInterrupted(&session);
-    ATTNDB_RETURN_IF_ERROR(prefill);
-    StoreOptions options = store_options;
-    options.drop_base = drop_base_;
-    return db_->Store(session, tokens_, options);
-  }
-
-  uint64_t num_reused() const { return num_reused_; }
-  uint64_t num_stored() const { return num_stored_; }  // Tokens that an interrupted run has stored.
-  double seconds() const { return seconds_; }
-
- private:
-  // An unnamed context that this document continues as a whole is an earlier checkpoint of it, and
-  // goes when there is a later one. One that only shares its beginning belongs to another import.
-  Status FindBase(const Session& session) {
-    if (session.context_id() == ContextId::kNone) return Status();
-    const std::string id = IdName(session.context_id());
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> base, db_->Tokens(id));
-    drop_base_ = CommonPrefix(base, tokens_) == base.size();
-    return Status();
-  }
-
-  Status Prefill(Session* session, std::span<const TokenId> rest, uint64_t checkpoint_tokens) {
-    ProgressLine progress({.label = "prefill",
-                           .unit = "tokens",
-                           .done_at_start = num_reused_,
-                           .enabled = env_->show_progress()});
-    progress.Update(num_reused_, tokens_.size());
-    llama::PrefillOptions options;
-    options.progress = [&](const llama::PrefillProgress& p) {
-      progress.Update(num_reused_ + p.tokens_done, tokens_.size());
-      // All read: it is as quick to finish as to keep a checkpoint of the whole.
-      return !Interrupted() || p.tokens_done == rest.size();
-    };
-    uint64_t last_checkpoint = 0;
-    options.checkpoint = [&](uint64_t tokens_done) {
-      if (tokens_done - last_checkpoint < checkpoint_tokens || tokens_done == rest.size()) {
-        return Status();
-      }
-      last_checkpoint = tokens_done;
-      return StoreCheckpoint(session).status();
-    };
-    return engine_->Prefill(*session, rest, options);
-  }
-
-  Result<ContextId> StoreCheckpoint(Session* session) {
-    StoreOptions options;
-    options.drop_base = drop_base_;
-    Result<ContextId> id = db_->Store(*session, tokens_.first(session->num_tokens()), options);
-    if (id.ok()) drop_base_ = true;
-    return id;
-  }
-
-  Result<ContextId> StoreInterrupted(Session* session) {
-    num_stored_ = session->num_tokens();
-    if (num_stored_ > session->num_reused()) {
-      ATTNDB_RETURN_IF_ERROR(StoreCheckpoint(session).status());
-    }
-    return Status::Cancelled("interrupted at " + FormatCount(num_stored_) + " of " +
-                             FormatCount(tokens_.size()) + " tokens");
-  }
-
-  Environment* const env_;
-  const DB* const db_;
-  LlamaEngine* const engine_;
-  const std::span<const TokenId> tokens_;
-  uint64_t num_reused_ = 0;
-  uint64_t num_stored_ = 0;
-  double seconds_ = 0;
-  bool drop_base_ = false;
-};
 
 class ModelDocumentImport : public DocumentImport {
  public:
@@ -118,69 +31,172 @@ class ModelDocumentImport : public DocumentImport {
     flags->Group("Text");
     flags->Add({"--system", "TEXT", "System message in front of the document"}, &system_);
     flags->Add({"--raw", "", "Store the text alone, without the model's chat template"}, &raw_);
+    flags->Add({"--dry-run", "", "Say what it would take and store nothing: tokens, bytes, time"},
+               &dry_run_);
     flags->Add({"--kv-dtype", "TYPE", "Stored K and V: f16 (default), bf16 or f32"}, &kv_dtype_);
+    flags->Add({"--unrotated-keys", "",
+                "Store keys as they were before RoPE and turn them in each call: for comparison"},
+               &unrotated_keys_);
     flags->Add(
         {"--checkpoint", "N", "Tokens after which a killed import can resume (default: 4096)"},
         &checkpoint_tokens_, uint64_t{1}, uint64_t{1'000'000'000});
     model_.AddTo(flags);
   }
 
-  Result<ExitCode> Run(Environment* env, const std::string& file, ImportTarget* target) override {
-    ATTNDB_RETURN_IF_ERROR(target->Resolve(file));
-    ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
-    if (text.empty()) return Status::InvalidArgument("'" + file + "' is empty");
+  Result<ExitCode> Run(Environment* env, const std::vector<std::string>& arguments,
+                       const ImportTarget& target) override {
     const InterruptScope interrupt;
+    ATTNDB_ASSIGN_OR_RETURN(const ImportSources sources, FindImportSources(arguments));
+    if (sources.num_skipped > 0) {
+      env->Note("left out what is no text: " + FormatCount(sources.num_skipped) +
+                (sources.num_skipped == 1 ? " file" : " files"));
+    }
+    if (!sources.is_list) return ImportOne(env, sources.files.front(), target);
+    if (!target.name().empty()) {
+      return Status::InvalidArgument("--name names one context, found " +
+                                     FormatCount(sources.files.size()) + " files");
+    }
+    return ImportAll(env, sources.files, target);
+  }
+
+ private:
+  // Each of them, whatever becomes of the others.
+  Result<ExitCode> ImportAll(Environment* env, const std::vector<ImportSource>& files,
+                             const ImportTarget& target) {
+    const double start_seconds = MonotonicSeconds();
+    env->BeginList();
+    ExitCode code = ExitCode::kOk;
+    size_t num_failed = 0;
+    for (const ImportSource& file : files) {
+      const Result<ExitCode> done = ImportOne(env, file, target);
+      if (done.ok()) continue;
+      if (is_unable_) return done;
+      ++num_failed;
+      const ExitCode failed = env->NoteFailure(file.path, done.status());
+      if (code == ExitCode::kOk) code = failed;
+      if (done.status().code() != StatusCode::kCancelled) continue;
+      code = ExitCode::kInterrupted;
+      break;
+    }
+    const double seconds = MonotonicSeconds() - start_seconds;
+    env->EndList("imports", {{"num_failed", num_failed}, {"seconds", seconds}});
+    env->Print((dry_run_ ? "looked at " : "imported ") + FormatCount(files.size() - num_failed) +
+               " of " + FormatCount(files.size()) + " files in " + FormatSeconds(seconds) + "\n");
+    return code;
+  }
+
+  Result<ExitCode> ImportOne(Environment* env, const ImportSource& file,
+                             const ImportTarget& common) {
+    ImportTarget target = common;
+    ATTNDB_RETURN_IF_ERROR(target.Resolve(file.name));
+    ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file.path));
+    if (text.empty()) return Status::InvalidArgument("'" + file.path + "' is empty");
+    if (!env->server().empty()) return ImportThroughServer(env, target, text, system_, raw_);
     // The model and the text first: what is refused must not leave a store behind.
-    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype_));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                            DocumentTokens(engine, raw_, system_, text));
-    ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine.info(), engine.options().rope_scaling,
-                                              file == "-" ? "the text" : "'" + file + "'",
+    ATTNDB_RETURN_IF_ERROR(OpenModel(env));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(env, *engine_, text));
+    ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine_->info(), engine_->options().rope_scaling,
+                                              file.path == "-" ? "the text" : "'" + file.path + "'",
                                               tokens.size()));
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(true, target->db_options()));
+    if (dry_run_) return DryRun(env, *engine_, tokens, target, RoomOf(*engine_));
+    ATTNDB_RETURN_IF_ERROR(OpenStore(env, target));
+    return Store(env, target, tokens);
+  }
+
+  Result<ExitCode> Store(Environment* env, const ImportTarget& target,
+                         const std::vector<TokenId>& tokens) {
     ATTNDB_ASSIGN_OR_RETURN(
         const std::optional<ContextInfo> imported,
-        ImportTarget::FindImported(db, engine.spec(), tokens, /*first_position=*/0));
-    if (imported && imported->name == target->name()) {
-      return target->ReportNothingToDo(env, db, *imported);
+        ImportTarget::FindImported(*db_, engine_->spec(), tokens, /*first_position=*/0));
+    if (imported && imported->name == target.name()) {
+      return target.ReportNothingToDo(env, *db_, *imported);
     }
-    ATTNDB_RETURN_IF_ERROR(target->CheckNameIsFree(db));
-    ImportRun run(env, &db, &engine, tokens);
-    const Result<ContextId> id = run.Run(checkpoint_tokens_, target->options());
+    ATTNDB_RETURN_IF_ERROR(target.CheckNameIsFree(*db_, tokens));
+    // What will not fit is not run: that may take hours.
+    ATTNDB_RETURN_IF_ERROR(db_->CheckRoom(engine_->spec(), tokens, RoomOf(*engine_)).status());
+    ImportRun run(env,
+                  {.db = &db_,
+                   .open = [&] { return env->ReopenForWriting(target.db_options()); },
+                   .check = [&](const DB& db) { return target.CheckNameIsFree(db, tokens); },
+                   .num_noted = &num_noted_},
+                  &*engine_, tokens);
+    const Result<ContextId> id = run.Run(checkpoint_tokens_, target.options());
+    KeepPrefillSpeed(*engine_, run.num_run(), run.seconds());
     if (id.ok()) {
-      target->MergePieces(env, db);
-      target->FinishPlanes(env, db);
-      return Report(env, db, target->name(), run);
+      target.MergePieces(env, *db_);
+      target.FinishPlanes(env, *db_);
+      return Report(env, target.name(), run);
+    }
+    if (id.status().code() == StatusCode::kAlreadyExists) {
+      // Where others went first, it may have been with the same text.
+      ATTNDB_ASSIGN_OR_RETURN(
+          const std::optional<ContextInfo> theirs,
+          ImportTarget::FindImported(*db_, engine_->spec(), tokens, /*first_position=*/0));
+      if (theirs && theirs->name == target.name()) {
+        return target.ReportNothingToDo(env, *db_, *theirs);
+      }
     }
     if (id.status().code() != StatusCode::kCancelled) return id.status();
     return env->WithAdvice(
         id.status(), run.num_stored() > 0 ? "the same command goes on there" : "nothing is stored");
   }
 
- private:
-  static Result<ExitCode> Report(Environment* env, const DB& db, const std::string& name,
-                                 const ImportRun& run) {
-    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(name));
-    const uint64_t num_run = info.num_tokens - run.num_reused();
-    const double rate = run.seconds() > 0 ? static_cast<double>(num_run) / run.seconds() : 0;
-    Json json = ImportTarget::Summary(info);
-    json["already_imported"] = false;
-    json["reused_tokens"] = run.num_reused();
-    json["new_tokens"] = num_run;
-    json["seconds"] = run.seconds();
-    json["tokens_per_second"] = rate;
-    env->PrintJson(json);
-    env->Print("imported '" + info.name + "': " + FormatCount(info.num_tokens) + " tokens, " +
-               FormatBytes(info.file_bytes) + " on disk; ran " + FormatCount(num_run) + " in " +
-               FormatSeconds(run.seconds()) + " (" + FormatFixed(rate, 0) + " tokens/s)\n");
+  // These two are opened once for all files. What fails here fails for each of them.
+  Status OpenModel(Environment* env) {
+    if (engine_) return Status();
+    is_unable_ = true;
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype_, unrotated_keys_));
+    is_unable_ = false;
+    engine_.emplace(std::move(engine));
+    return Status();
+  }
+  Status OpenStore(Environment* env, const ImportTarget& target) {
+    if (db_) return Status();
+    is_unable_ = true;
+    ATTNDB_ASSIGN_OR_RETURN(DB db, env->OpenForWriting(true, target.db_options()));
+    is_unable_ = false;
+    db_.emplace(std::move(db));
+    return Status();
+  }
+
+  Result<std::vector<TokenId>> TokensOf(Environment* env, const LlamaEngine& engine,
+                                        const std::string& text) const {
+    llama::TokenizeLimits limits;
+    limits.max_tokens = MostCounted(engine.info());
+    limits.progress = [](uint64_t, uint64_t) { return !Interrupted(); };
+    Result<std::vector<TokenId>> tokens = DocumentTokens(engine, raw_, system_, text, limits);
+    if (tokens.status().code() != StatusCode::kCancelled) return tokens;
+    return env->WithAdvice(Status::Cancelled("interrupted while the text was read"),
+                           "nothing is stored");
+  }
+
+  // A checkpoint comes after a whole pass at the earliest.
+  RoomOptions RoomOf(const LlamaEngine& engine) const {
+    return {.checkpoint_tokens =
+                std::max<uint64_t>(checkpoint_tokens_, engine.options().ubatch_tokens)};
+  }
+
+  Result<ExitCode> Report(Environment* env, const std::string& name, const ImportRun& run) {
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db_->Describe(name));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> latest,
+                            NoteEvicted(env, *db_, &num_noted_));
+    std::vector<std::string> evicted = run.evicted();
+    evicted.insert(evicted.end(), latest.begin(), latest.end());
+    ImportTarget::PrintImported(env, info, run.num_reused(), run.num_run(), run.seconds(), evicted);
     return ExitCode::kOk;
   }
 
   std::string system_;
   bool raw_ = false;
+  bool dry_run_ = false;
   DType kv_dtype_ = DType::kFloat16;
+  bool unrotated_keys_ = false;
   uint64_t checkpoint_tokens_ = 4096;
   ModelFlags model_;
+  std::optional<LlamaEngine> engine_;
+  std::optional<DB> db_;
+  bool is_unable_ = false;  // Whether the model or the store could not be opened.
+  uint64_t num_noted_ = 0;  // Evictions that were told.
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/common/context_capture.h"
 #include "cli/common/document_import.h"
 #include "cli/common/engine_report.h"
 #include "engines/llama/source_tree.h"
@@ -29,16 +30,30 @@ class NoEngineCommand : public Command {
 class NoDocumentImport : public DocumentImport {
  public:
   void AddFlags(Flags* flags) override { flags->AcceptAnything(); }
-  Result<ExitCode> Run(Environment* env, const std::string&, ImportTarget*) override {
+  Result<ExitCode> Run(Environment* env, const std::vector<std::string>&,
+                       const ImportTarget&) override {
+    return NoEngine(env);
+  }
+};
+
+class NoContextCapture : public ContextCapture {
+ public:
+  void AddFlags(Flags* flags) override { flags->AcceptAnything(); }
+  Status Run(Environment* env, const std::string&, uint64_t, const std::string&) override {
     return NoEngine(env);
   }
 };
 
 }  // namespace
 
+std::unique_ptr<ContextCapture> MakeContextCapture() {
+  return std::make_unique<NoContextCapture>();
+}
 std::unique_ptr<DocumentImport> MakeDocumentImport() {
   return std::make_unique<NoDocumentImport>();
 }
+std::unique_ptr<Command> MakeAppend() { return std::make_unique<NoEngineCommand>(); }
+std::unique_ptr<Command> MakeCat() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeAsk() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeChat() { return std::make_unique<NoEngineCommand>(); }
 std::unique_ptr<Command> MakeFind() { return std::make_unique<NoEngineCommand>(); }

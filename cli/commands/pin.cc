@@ -1,6 +1,7 @@
 #include <string>
 
 #include "cli/commands/commands.h"
+#include "cli/common/contexts.h"
 
 namespace attndb::cli {
 namespace {
@@ -13,8 +14,8 @@ class PinCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false));
-    ATTNDB_RETURN_IF_ERROR(db.Pin(context_, !off_));
+    ATTNDB_ASSIGN_OR_RETURN(const auto contexts, OpenContexts(env, Access::kWrite));
+    ATTNDB_RETURN_IF_ERROR(contexts->Pin(context_, !off_));
     env->PrintJson({{"context", context_}, {"pinned", !off_}});
     env->Print((off_ ? "released " : "pinned ") + context_ + "\n");
     return ExitCode::kOk;

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "cli/commands/commands.h"
+#include "cli/common/contexts.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -18,8 +19,8 @@ class TtlCommand : public Command {
 
   Result<ExitCode> Run(Environment* env) override {
     ATTNDB_ASSIGN_OR_RETURN(const std::optional<std::chrono::seconds> ttl, ParseTtl(ttl_));
-    ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false));
-    ATTNDB_RETURN_IF_ERROR(db.SetTtl(context_, ttl));
+    ATTNDB_ASSIGN_OR_RETURN(const auto contexts, OpenContexts(env, Access::kWrite));
+    ATTNDB_RETURN_IF_ERROR(contexts->SetTtl(context_, ttl));
     env->PrintJson({{"context", context_}, {"ttl_seconds", ttl ? Json(ttl->count()) : Json()}});
     env->Print(context_ + (ttl ? " expires " + FormatTtl(ttl->count()) + " after its last use\n"
                                : " never expires\n"));

@@ -47,7 +47,7 @@ class VerifyCommand : public Command {
     env->PrintJson(ToJson(report));
     for (const Damage& damage : report.damages) env->Print(ToText(damage));
     env->Print((report.ok() ? "ok: " : std::to_string(report.damages.size()) + " damaged: ") +
-               FormatCount(report.num_segments) + " segments, " + FormatBytes(report.num_bytes) +
+               Counted(report.num_segments, "segment") + ", " + FormatBytes(report.num_bytes) +
                " checked in " + FormatSeconds(progress.elapsed_seconds()) + "\n");
     if (report.ok()) return ExitCode::kOk;
     if (env->show_progress()) {

@@ -31,6 +31,7 @@ Result<Answer> Generate(Environment* env, llama::LlamaEngine* engine, Session* s
   ATTNDB_ASSIGN_OR_RETURN(answer.generation, engine->Generate(*session, rest, options));
   progress.Clear();
   if (answer.generation.text.empty() || answer.generation.text.back() != '\n') env->Print("\n");
+  std::fflush(stdout);  // What is noted next goes to stderr, which may be the same file.
   const llama::Generation& generation = answer.generation;
   answer.stats.reused_tokens = num_before;
   answer.stats.new_tokens = rest.size();
@@ -63,13 +64,13 @@ Json ToJson(const AnswerStats& stats) {
 }
 
 std::string ToText(const AnswerStats& stats) {
-  std::string text = "reused " + FormatCount(stats.reused_tokens) + " tokens, ran " +
+  std::string text = "reused " + Counted(stats.reused_tokens, "token") + ", ran " +
                      FormatCount(stats.new_tokens) + " new; first token after " +
                      FormatSeconds(stats.first_token_ms / 1e3);
   if (stats.second_token_ms > 0) {
     text += ", second after " + FormatSeconds(stats.second_token_ms / 1e3);
   }
-  text += "; " + FormatCount(stats.generated_tokens) + " tokens";
+  text += "; " + Counted(stats.generated_tokens, "token");
   if (stats.tokens_per_second > 0) {
     text += " at " + FormatFixed(stats.tokens_per_second, 1) + " tokens/s";
   }

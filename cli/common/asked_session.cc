@@ -2,12 +2,13 @@
 
 #include <utility>
 
-#include "cli/common/prompt_layout.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::cli {
 namespace {
 
 using llama::LlamaEngine;
+using llama::PromptLayout;
 
 Result<AskedSession> OverOne(const LlamaEngine& engine, const DB& db, const std::string& context,
                              std::string_view question, const std::string& plan) {

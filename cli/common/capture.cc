@@ -87,7 +87,7 @@ Status CheckMemory(const KvFileContents& contents) {
   // A tail needs up to a fifth more than its KV.
   if (query_bytes + kv_bytes + kv_bytes / 5 <= available_bytes) return Status();
   return Status::ResourceExhausted(
-      "capturing " + FormatCount(num_tokens) + " tokens needs " + FormatBytes(kv_bytes) +
+      "capturing " + Counted(num_tokens, "token") + " needs " + FormatBytes(kv_bytes) +
       " for keys and values and " + FormatBytes(query_bytes) + " for queries, but " +
       FormatBytes(available_bytes) + " of memory are free; --queries and --layers keep fewer");
 }
@@ -116,13 +116,12 @@ Status WriteLayers(const Session& session, const KvFileContents& contents,
   return writer->Finish();
 }
 
-}  // namespace
-
-Status Capture(LlamaEngine* engine, std::span<const TokenId> tokens, const CaptureOptions& options,
-               const std::string& path) {
+// What the file will be. Errors: kInvalidArgument (no token); as CheckMemory.
+Result<KvFileContents> Contents(const LlamaEngine& engine, std::span<const TokenId> tokens,
+                                const CaptureOptions& options) {
   if (tokens.empty()) return Status::InvalidArgument("no token to capture");
   KvFileContents contents;
-  contents.spec = engine->spec();
+  contents.spec = engine.spec();
   contents.tokens.assign(tokens.begin(), tokens.end());
   contents.layers = options.layers;
   if (contents.layers.empty()) {
@@ -132,6 +131,31 @@ Status Capture(LlamaEngine* engine, std::span<const TokenId> tokens, const Captu
   contents.num_queries = std::min<uint64_t>(options.num_queries, tokens.size());
   contents.notes = options.notes;
   ATTNDB_RETURN_IF_ERROR(CheckMemory(contents));
+  return contents;
+}
+
+// Runs the tokens that `session` lacks, and writes the file.
+Status RunAndWrite(LlamaEngine* engine, Session* session, const KvFileContents& contents,
+                   const CaptureOptions& options, KvFileWriter* writer) {
+  QueryKeeper queries(contents);
+  llama::PrefillOptions prefill;
+  prefill.progress = options.progress;
+  if (contents.num_queries > 0) {
+    prefill.on_queries = [&](LayerId layer, uint64_t first_token, const TensorView& q) {
+      queries.Take(layer, first_token, q);
+      return Status();
+    };
+  }
+  const std::span<const TokenId> tokens = contents.tokens;
+  ATTNDB_RETURN_IF_ERROR(engine->Prefill(*session, tokens.subspan(session->num_tokens()), prefill));
+  return WriteLayers(*session, contents, queries, writer);
+}
+
+}  // namespace
+
+Status Capture(LlamaEngine* engine, std::span<const TokenId> tokens, const CaptureOptions& options,
+               const std::string& path) {
+  ATTNDB_ASSIGN_OR_RETURN(const KvFileContents contents, Contents(*engine, tokens, options));
   // What can be refused is refused before the prefill.
   ATTNDB_ASSIGN_OR_RETURN(KvFileWriter writer, KvFileWriter::Create(path, contents));
   ATTNDB_ASSIGN_OR_RETURN(const TempDir dir, TempDir::Create(""));
@@ -144,17 +168,14 @@ Status Capture(LlamaEngine* engine, std::span<const TokenId> tokens, const Captu
   session_options.plan = options.plan;
   ATTNDB_ASSIGN_OR_RETURN(SessionStart start,
                           db.CreateSession(contents.spec, tokens, session_options));
-  QueryKeeper queries(contents);
-  llama::PrefillOptions prefill;
-  prefill.progress = options.progress;
-  if (contents.num_queries > 0) {
-    prefill.on_queries = [&](LayerId layer, uint64_t first_token, const TensorView& q) {
-      queries.Take(layer, first_token, q);
-      return Status();
-    };
-  }
-  ATTNDB_RETURN_IF_ERROR(engine->Prefill(start.session, tokens, prefill));
-  return WriteLayers(start.session, contents, queries, &writer);
+  return RunAndWrite(engine, &start.session, contents, options, &writer);
+}
+
+Status Capture(LlamaEngine* engine, Session* session, std::span<const TokenId> tokens,
+               const CaptureOptions& options, const std::string& path) {
+  ATTNDB_ASSIGN_OR_RETURN(const KvFileContents contents, Contents(*engine, tokens, options));
+  ATTNDB_ASSIGN_OR_RETURN(KvFileWriter writer, KvFileWriter::Create(path, contents));
+  return RunAndWrite(engine, session, contents, options, &writer);
 }
 
 Result<std::vector<TokenId>> ParseTokenIds(std::string_view text) {

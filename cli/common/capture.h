@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "attndb/result.h"
+#include "attndb/session.h"
 #include "attndb/types.h"
 #include "engines/llama/llama_engine.h"
 
@@ -33,6 +34,10 @@ struct CaptureOptions {
 
 // Writes `path`, which must not be there yet.
 Status Capture(llama::LlamaEngine* engine, std::span<const TokenId> tokens,
+               const CaptureOptions& options, const std::string& path);
+// The same upon the first of `tokens` that `session` holds, whose q is not seen; its plan holds.
+// REQUIRES: it holds no more than all but the last options.num_queries of them.
+Status Capture(llama::LlamaEngine* engine, Session* session, std::span<const TokenId> tokens,
                const CaptureOptions& options, const std::string& path);
 
 // Ids of at least 0 with spaces, commas or lines between.

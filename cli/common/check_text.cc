@@ -15,14 +15,25 @@ std::string Quoted(const llama::LlamaEngine& engine, TokenId token) {
                    : "token " + std::to_string(token);
 }
 
-std::string DifferenceText(const llama::LlamaEngine& engine, const llama::CheckReport& report) {
+// What else than rounding makes a difference.
+std::string CauseText(const std::string& plan) {
+  if (plan == "full") return "more than rounding, although the plan is exact";
+  return "more than rounding: the plan's approximation, which --plan full is without";
+}
+
+std::string DifferenceText(const llama::LlamaEngine& engine, const llama::CheckReport& report,
+                           const std::string& plan) {
   const llama::TokenDifference& first = report.differences.front();
   return "token " + std::to_string(first.index + 1) + " of " + std::to_string(report.num_compared) +
-         " differs from plain llama.cpp's: " + Quoted(engine, first.ours) + " here, " +
-         Quoted(engine, first.plain) + " there; logit gap " + FormatFixed(first.logit_gap, 4) +
-         ", plain llama.cpp's own spread (flash attention on, off) " +
-         FormatFixed(report.own_spread, 4) +
-         (WithinSpread(report) ? ": rounding decides" : ": more than rounding");
+         " differs: " + Quoted(engine, first.ours) + " here, by plan " + plan + "; " +
+         Quoted(engine, first.plain) +
+         " by plain llama.cpp, which attends to all tokens, after the same tokens\ncheck: its "
+         "logits "
+         "of the two are " +
+         FormatFixed(first.logit_gap, 4) +
+         " apart; between its own kernels (flash attention on, off) that changes by " +
+         FormatFixed(first.own_spread, 4) + " here, by " + FormatFixed(report.own_spread, 4) +
+         " at most: " + (WithinSpread(report) ? "rounding decides" : CauseText(plan));
 }
 
 double ShareOfCold(const llama::CheckReport& report, const AnswerStats& stats) {
@@ -39,8 +50,11 @@ bool WithinSpread(const llama::CheckReport& report) {
 Json ToJson(const llama::CheckReport& report, const AnswerStats& stats) {
   Json differences = Json::array();
   for (const llama::TokenDifference& d : report.differences) {
-    differences.push_back(
-        {{"index", d.index}, {"ours", d.ours}, {"plain", d.plain}, {"logit_gap", d.logit_gap}});
+    differences.push_back({{"index", d.index},
+                           {"ours", d.ours},
+                           {"plain", d.plain},
+                           {"logit_gap", d.logit_gap},
+                           {"own_spread", d.own_spread}});
   }
   return {{"equal", report.equal()},
           {"within_spread", WithinSpread(report)},
@@ -52,13 +66,16 @@ Json ToJson(const llama::CheckReport& report, const AnswerStats& stats) {
 }
 
 std::string CheckText(const llama::LlamaEngine& engine, const llama::CheckReport& report,
-                      const AnswerStats& stats) {
+                      const AnswerStats& stats, const std::string& plan) {
   std::string text = "check: ";
   if (report.equal()) {
-    text += "all " + std::to_string(report.num_compared) +
-            " tokens are plain llama.cpp's greedy choice";
+    text += report.num_compared == 1 ? "the one token is"
+                                     : "all " + Counted(report.num_compared, "token") +
+                                           ", each after the same tokens, are";
+    text +=
+        " plain llama.cpp's greedy choice (plan " + plan + " here, attention to all tokens there)";
   } else {
-    text += DifferenceText(engine, report);
+    text += DifferenceText(engine, report, plan);
   }
   text += "\ncheck: plain llama.cpp's cold prefill took " +
           FormatSeconds(report.plain_prefill_ms / 1e3) + "; the first token here took " +

@@ -16,8 +16,9 @@ namespace attndb::cli {
 bool WithinSpread(const llama::CheckReport& report);
 
 Json ToJson(const llama::CheckReport& report, const AnswerStats& stats);
+// In words. `plan`: by which the answer was given.
 std::string CheckText(const llama::LlamaEngine& engine, const llama::CheckReport& report,
-                      const AnswerStats& stats);
+                      const AnswerStats& stats, const std::string& plan);
 
 }  // namespace attndb::cli
 

@@ -12,20 +12,8 @@ namespace {
 std::string State(const ContextInfo& context) {
   if (context.damaged) return "DAMAGED";
   if (context.pinned) return "pinned";
+  if (context.expired) return "expired";
   return "";
-}
-
-Json ToJson(const SegmentInfo& segment) {
-  Json companions = Json::array();
-  for (const CompanionInfo& companion : segment.companions) {
-    companions.push_back({{"kind", companion.kind},
-                          {"generation", companion.generation},
-                          {"file_bytes", companion.file_bytes}});
-  }
-  return {{"segment_id", segment.segment_id},     {"num_tokens_used", segment.num_tokens_used},
-          {"num_tokens", segment.num_tokens},     {"file_bytes", segment.file_bytes},
-          {"num_contexts", segment.num_contexts}, {"damage", segment.damage},
-          {"companions", std::move(companions)}};
 }
 
 std::string SegmentTable(const std::vector<SegmentInfo>& segments) {
@@ -45,7 +33,7 @@ std::string SegmentTable(const std::vector<SegmentInfo>& segments) {
 }
 
 std::string PendingText(uint64_t num_pending) {
-  return num_pending == 0 ? "" : ", not built of " + FormatCount(num_pending) + " segments";
+  return num_pending == 0 ? "" : ", not built of " + Counted(num_pending, "segment");
 }
 
 std::string DerivedText(const ContextInfo& context) {
@@ -68,69 +56,43 @@ std::string PlanesText(uint64_t bytes, uint64_t num_pending) {
   return (bytes == 0 && num_pending == 0 ? "none" : FormatBytes(bytes)) + PendingText(num_pending);
 }
 
-Json ToJson(const std::vector<Cut>& cuts) {
-  Json list = Json::array();
-  for (const Cut& cut : cuts) {
-    Json dropped = Json::array();
-    for (const TokenRange& range : cut.dropped) dropped.push_back({range.begin, range.end});
-    list.push_back({{"at", cut.at}, {"dropped", std::move(dropped)}});
-  }
-  return list;
-}
-
 Json ToJson(const ContextInfo& context) {
-  Json segments = Json::array();
-  for (const SegmentInfo& segment : context.segments) segments.push_back(ToJson(segment));
-  Json json = {{"id", static_cast<int64_t>(context.id)},
-               {"name", context.name},
-               {"num_tokens", context.num_tokens},
-               {"kv_bytes", context.kv_bytes},
-               {"file_bytes", context.file_bytes},
-               {"own_bytes", context.own_bytes},
-               {"companion_bytes", context.companion_bytes},
-               {"num_pending_companions", context.num_pending_companions},
-               {"derived_bytes", context.derived_bytes},
-               {"retained_bytes", context.retained_bytes},
-               {"query_sample_bytes", context.query_sample_bytes},
-               {"created_us", context.created_us},
-               {"last_access_us", context.last_access_us},
-               {"ttl_seconds", context.ttl_seconds ? Json(*context.ttl_seconds) : Json()},
-               {"pinned", context.pinned},
-               {"damaged", context.damaged},
-               {"first_position", context.first_position},
-               {"kv_dtype", DTypeName(context.kv_dtype)},
-               {"fingerprint", FingerprintText(context.fingerprint)},
-               {"num_layers", context.num_layers},
-               {"rope_scaling", context.rope_scaling},
-               {"non_finite_heads", context.non_finite_heads},
-               {"cuts", ToJson(context.cuts)},
-               {"num_dropped", context.num_dropped}};
-  if (!context.segments.empty()) json["segments"] = std::move(segments);
+  Json json = Json::parse(context.ToJson());
+  if (context.segments.empty()) json.erase("segments");
   return json;
 }
 
 std::string ContextTable(const std::vector<ContextInfo>& contexts, int64_t now_us) {
   Table table({{"NAME"},
                {"TOKENS", Align::kRight},
+               {"OWN", Align::kRight},
                {"SIZE", Align::kRight},
                {"CREATED"},
                {"USED"},
                {"EXPIRES"},
-               {"STATE"}});
+               {"STATE"},
+               {"MODEL"}});
   for (const ContextInfo& context : contexts) {
-    table.AddRow({NameOf(context), FormatCount(context.num_tokens), FormatBytes(context.file_bytes),
-                  FormatAge(context.created_us, now_us), FormatAge(context.last_access_us, now_us),
-                  FormatTtl(context.ttl_seconds), State(context)});
+    table.AddRow({NameOf(context), FormatCount(context.num_tokens), FormatBytes(context.own_bytes),
+                  FormatBytes(context.file_bytes), FormatAge(context.created_us, now_us),
+                  FormatAge(context.last_access_us, now_us), FormatTtl(context.ttl_seconds),
+                  State(context), context.model_name});
   }
   return table.ToText();
 }
 
 namespace {
 
+std::string ModelText(const ContextInfo& context) {
+  if (context.model_name.empty())
+    return context.model_path.empty() ? "(not known)" : context.model_path;
+  return context.model_name + (context.model_path.empty() ? "" : " (" + context.model_path + ")");
+}
+
 std::string DroppedText(const ContextInfo& context) {
   std::string text = FormatCount(context.num_dropped) + " of these tokens have left";
   for (const Cut& cut : context.cuts) {
-    text += "; at " + FormatCount(cut.at) + " tokens";
+    text += "; at " + Counted(cut.at, "token");
     for (const TokenRange& range : cut.dropped) {
       text += (&range == cut.dropped.data() ? " " : ", ") + FormatCount(range.begin) + " to " +
               FormatCount(range.end - 1);
@@ -148,7 +110,8 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
       {"id", IdName(context.id)},
       {"tokens", FormatCount(context.num_tokens)},
       {"KV", FormatBytes(context.kv_bytes) + ", " + std::string(DTypeName(context.kv_dtype)) +
-                 ", " + std::to_string(context.num_layers) + " layers"},
+                 ", " + Counted(context.num_layers, "layer") +
+                 (context.unrotated_keys ? ", keys without RoPE" : "")},
       {"on disk", FormatBytes(context.file_bytes) + ", " + FormatBytes(context.own_bytes) +
                       " of it shared with no other context"},
       {"derived", DerivedText(context)},
@@ -156,9 +119,12 @@ std::string ContextText(const ContextInfo& context, int64_t now_us) {
       {"retained", FormatBytes(context.retained_bytes) + " of tokens that no context uses"},
       {"created", when(context.created_us)},
       {"used", when(context.last_access_us)},
-      {"expires", context.pinned        ? "never (pinned)"
+      {"expires", context.pinned    ? "never (pinned)"
+                  : context.expired ? "it has: " + FormatTtl(context.ttl_seconds) +
+                                          " after its last use, so that it is not served"
                   : context.ttl_seconds ? FormatTtl(context.ttl_seconds) + " after the last use"
                                         : "never"},
+      {"model", ModelText(context)},
       {"fingerprint", FingerprintText(context.fingerprint)}};
   if (context.first_position != 0) {
     pairs.emplace_back("first position", std::to_string(context.first_position));

@@ -19,9 +19,12 @@ ContextInfo Book() {
   context.name = "book";
   context.num_tokens = 2048;
   context.file_bytes = 3 << 20;
+  context.own_bytes = 1 << 10;
   context.created_us = kNow - 180'000'000;
   context.last_access_us = kNow;
   context.fingerprint = "0123456789abcdef0123456789abcdef";
+  context.model_name = "Toy";
+  context.model_path = "/models/toy.gguf";
   return context;
 }
 
@@ -38,9 +41,27 @@ TEST(ContextTextTest, TheTableShowsSizeAgeAndState) {
   damaged.damaged = true;
   damaged.ttl_seconds = 3600;
   EXPECT_EQ(ContextTable({Book(), damaged}, kNow),
-            "NAME  TOKENS     SIZE  CREATED    USED      EXPIRES  STATE\n"
-            "book   2,048  3.0 MiB  3 min ago  just now  never\n"
-            "x      2,048  3.0 MiB  3 min ago  just now  1 h      DAMAGED\n");
+            "NAME  TOKENS      OWN     SIZE  CREATED    USED      EXPIRES  STATE    MODEL\n"
+            "book   2,048  1.0 KiB  3.0 MiB  3 min ago  just now  never             Toy\n"
+            "x      2,048  1.0 KiB  3.0 MiB  3 min ago  just now  1 h      DAMAGED  Toy\n");
+}
+
+TEST(ContextTextTest, WhatHasExpiredIsNotShownAsAlive) {
+  ContextInfo context = Book();
+  context.ttl_seconds = 3600;
+  EXPECT_THAT(ContextText(context, kNow), HasSubstr("1 h after the last use\n"));
+  context.expired = true;
+  EXPECT_THAT(ContextTable({context}, kNow), HasSubstr("1 h      expired  Toy\n"));
+  EXPECT_THAT(ContextText(context, kNow), HasSubstr("it has: 1 h after its last use"));
+}
+
+TEST(ContextTextTest, TheModelIsNamedAsFarAsItIsKnown) {
+  ContextInfo context = Book();
+  EXPECT_THAT(ContextText(context, kNow), HasSubstr("Toy (/models/toy.gguf)\n"));
+  context.model_name.clear();
+  EXPECT_THAT(ContextText(context, kNow), HasSubstr(" /models/toy.gguf\n"));
+  context.model_path.clear();
+  EXPECT_THAT(ContextText(context, kNow), HasSubstr("(not known)\n"));
 }
 
 TEST(ContextTextTest, DescribeShowsSegmentsAndWhatIsWrong) {
@@ -66,7 +87,7 @@ TEST(ContextTextTest, WhatIsDerivedIsShownByKind) {
   context.derived_bytes = {{"pq_8x8", 2048}, {"key_planes_3", 3 << 20}};
   context.num_pending_companions = 1;
   EXPECT_THAT(ContextText(context, kNow),
-              HasSubstr("key_planes_3 3.0 MiB, pq_8x8 2.0 KiB, not built of 1 segments\n"));
+              HasSubstr("key_planes_3 3.0 MiB, pq_8x8 2.0 KiB, not built of 1 segment\n"));
   EXPECT_EQ(ToJson(context)["derived_bytes"]["pq_8x8"], 2048);
 }
 

@@ -1,4 +1,4 @@
-// The part of `import` that needs a model: a text becomes a context. A build without an engine has
+// The part of `import` that needs a model: texts become contexts. A build without an engine has
 // one that says so.
 //
 // Threads: one thread at a time.
@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "attndb/result.h"
 #include "cli/common/exit_code.h"
@@ -22,8 +23,9 @@ class DocumentImport {
 
   virtual void AddFlags(Flags* flags) = 0;
 
-  // Runs the text of `file`, or of stdin if it is "-", through the model and stores it.
-  virtual Result<ExitCode> Run(Environment* env, const std::string& file, ImportTarget* target) = 0;
+  // Runs the texts that `arguments` name (import_sources.h) through the model and stores each.
+  virtual Result<ExitCode> Run(Environment* env, const std::vector<std::string>& arguments,
+                               const ImportTarget& target) = 0;
 };
 
 // commands/import_document.cc, or no_engine.cc.

@@ -1,5 +1,7 @@
 #include "cli/common/engine_flags.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdlib>
 #include <optional>
@@ -13,20 +15,17 @@ namespace attndb::cli {
 
 namespace {
 
-constexpr uint32_t kMaxThreads = 1024;
-
 std::string_view Variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-// 0, all cores, where the variable is no number of threads.
+// 0, all cores, where the variable is not set. What is no number is refused before: VariableFaults.
 uint32_t DefaultThreads() {
   const std::string_view text = Variable("ATTNDB_THREADS");
   uint32_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && count <= kMaxThreads ? count : 0;
+  std::from_chars(text.data(), text.data() + text.size(), count);
+  return count;
 }
 
 // As ContextInfo::rope_scaling of a context of this model.
@@ -39,16 +38,21 @@ std::string ScalingOf(const ModelSpec& spec) {
 
 }  // namespace
 
-ModelFlags::ModelFlags() : model_(Variable("ATTNDB_MODEL")), num_threads_(DefaultThreads()) {
-  if (model_.empty()) model_ = "smollm2";
+ModelFlags::ModelFlags() : num_threads_(DefaultThreads()) {}
+
+std::string ModelFlags::model() const {
+  if (!model_.empty()) return model_;
+  const std::string_view variable = Variable("ATTNDB_MODEL");
+  return std::string(variable.empty() ? "smollm2" : variable);
 }
 
 void ModelFlags::AddTo(Flags* flags) {
   flags->Group("Model");
-  flags->Add(
-      {"-m,--model", "MODEL", "A GGUF file, or smollm2 (default: $ATTNDB_MODEL, else smollm2)"},
-      &model_);
-  flags->Add({"-t,--threads", "N", "Threads of the model (default: $ATTNDB_THREADS, else all)"},
+  flags->Add({"-m,--model", "MODEL",
+              "A GGUF file, or smollm2 (default: the context's, else $ATTNDB_MODEL, else smollm2)"},
+             &model_);
+  flags->Add({"-t,--threads", "N",
+              "Threads of the model (default: $ATTNDB_THREADS, else as the machine has free)"},
              &num_threads_, 1U, kMaxThreads);
   flags->Add({"--rope-scaling", "KIND:FACTOR",
               "Stretch positions: linear:4, yarn:4 (default: as the context has it, else as the "
@@ -56,16 +60,41 @@ void ModelFlags::AddTo(Flags* flags) {
              &rope_scaling_);
 }
 
-Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, DType kv_dtype) const {
+Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, DType kv_dtype,
+                                            bool unrotated_keys) const {
   llama::EngineOptions options;
-  options.num_threads = num_threads_;
   options.kv_dtype = kv_dtype;
+  options.unrotated_keys = unrotated_keys;
+  return OpenWith(env, std::move(options));
+}
+
+Result<llama::LlamaEngine> ModelFlags::OpenWith(Environment* env,
+                                                llama::EngineOptions options) const {
+  options.num_threads = num_threads_;
   ATTNDB_ASSIGN_OR_RETURN(options.rope_scaling, ParseRopeScaling(rope_scaling_));
-  return Open(env, options);
+  return Open(env, model(), options);
+}
+
+std::string ModelFlags::ModelOf(Environment* env, const ContextInfo& context) const {
+  if (!model_.empty() || context.model_path.empty()) return model();
+  if (access(context.model_path.c_str(), R_OK) == 0) return context.model_path;
+  env->Note("the model of '" + NameOf(context) + "' was '" + context.model_path +
+            "', which is not there; tries " + model());
+  return model();
+}
+
+Result<llama::LlamaEngine> ModelFlags::OpenLike(Environment* env,
+                                                const ContextInfo& context) const {
+  llama::EngineOptions wanted;
+  wanted.kv_dtype = context.kv_dtype;
+  wanted.unrotated_keys = context.unrotated_keys;
+  wanted.num_threads = num_threads_;
+  ATTNDB_ASSIGN_OR_RETURN(wanted.rope_scaling, ParseRopeScaling(rope_scaling_));
+  return Open(env, ModelOf(env, context), wanted);
 }
 
 Result<llama::LlamaEngine> ModelFlags::OpenFor(Environment* env, const ContextInfo& context) const {
-  ATTNDB_ASSIGN_OR_RETURN(llama::LlamaEngine engine, Open(env, context.kv_dtype));
+  ATTNDB_ASSIGN_OR_RETURN(llama::LlamaEngine engine, OpenLike(env, context));
   if (ScalingOf(engine.spec()) == context.rope_scaling) return engine;
   const std::optional<llama::RopeScaling> stored = RopeScalingOf(context.rope_scaling);
   // Keys of another engine, as it seems: CreateSession says what differs.
@@ -82,12 +111,12 @@ Result<llama::LlamaEngine> ModelFlags::OpenFor(Environment* env, const ContextIn
   if (!stored) return engine;  // The model file has a scaling of its own, the context has none.
   env->Note(imported + ", which is used again");
   options.rope_scaling = *stored;
-  return Open(env, options);
+  return Open(env, engine.info().path, options);
 }
 
-Result<llama::LlamaEngine> ModelFlags::Open(Environment* env,
+Result<llama::LlamaEngine> ModelFlags::Open(Environment* env, const std::string& model,
                                             const llama::EngineOptions& options) const {
-  Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open(model_, options);
+  Result<llama::LlamaEngine> engine = llama::LlamaEngine::Open(model, options);
   if (engine.ok()) return engine;
   const StatusCode code = engine.status().code();
   if (code != StatusCode::kNotFound && code != StatusCode::kInvalidArgument) return engine;
@@ -116,11 +145,10 @@ llama::GenerateOptions SamplerFlags::ToOptions() const {
   return options;
 }
 
-Status WithModelAdvice(Environment* env, Status status) {
-  if (status.code() != StatusCode::kFailedPrecondition) return status;
-  return env->WithAdvice(std::move(status),
-                         "pass the --model that made the context; where the weights are the same, "
-                         "'attndb declare-equal' says so");
+Json SamplerFlags::ToRequest() const {
+  return {{"max_tokens", max_tokens_}, {"temperature", sampler_.temperature},
+          {"top_k", sampler_.top_k},   {"top_p", sampler_.top_p},
+          {"min_p", sampler_.min_p},   {"seed", sampler_.seed}};
 }
 
 }  // namespace attndb::cli

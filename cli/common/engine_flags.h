@@ -21,20 +21,28 @@ class ModelFlags {
   ModelFlags();
 
   void AddTo(Flags* flags);
-  const std::string& model() const { return model_; }
+  // What --model says; else $ATTNDB_MODEL, else "smollm2".
+  std::string model() const;
 
-  // Loads the model. `kv_dtype` is what its contexts hold. Errors: as LlamaEngine::Open;
-  // kInvalidArgument (--rope-scaling).
-  Result<llama::LlamaEngine> Open(Environment* env, DType kv_dtype) const;
-  // Loads the model for what is asked of a stored context: with its type of K and V, and with the
-  // RoPE scaling that it was imported with. Errors: as Open; kInvalidArgument (--rope-scaling says
-  // another one).
+  // Loads the model. `kv_dtype` and `unrotated_keys` say what its contexts hold. Errors: as
+  // LlamaEngine::Open; kInvalidArgument (--rope-scaling).
+  Result<llama::LlamaEngine> Open(Environment* env, DType kv_dtype,
+                                  bool unrotated_keys = false) const;
+  // Loads the model with `options`, but for the model's own flags.
+  Result<llama::LlamaEngine> OpenWith(Environment* env, llama::EngineOptions options) const;
+  // Loads the model for what is asked of a stored context: where no --model is given, the file that
+  // made it, if that is still there; with its type of K and V, and with the RoPE scaling that it
+  // was imported with. Errors: as Open; kInvalidArgument (--rope-scaling says another one).
   Result<llama::LlamaEngine> OpenFor(Environment* env, const ContextInfo& context) const;
+  // The same for what is asked of no context in particular: with the scaling that the flags say.
+  Result<llama::LlamaEngine> OpenLike(Environment* env, const ContextInfo& context) const;
 
  private:
-  Result<llama::LlamaEngine> Open(Environment* env, const llama::EngineOptions& options) const;
+  Result<llama::LlamaEngine> Open(Environment* env, const std::string& model,
+                                  const llama::EngineOptions& options) const;
+  std::string ModelOf(Environment* env, const ContextInfo& context) const;
 
-  std::string model_;
+  std::string model_;  // Empty: not given.
   std::string rope_scaling_ = "model";
   uint32_t num_threads_ = 0;
 };
@@ -45,14 +53,13 @@ class SamplerFlags {
   bool greedy() const { return sampler_.temperature == 0; }
 
   llama::GenerateOptions ToOptions() const;
+  // As fields of a request to a server.
+  Json ToRequest() const;
 
  private:
   uint32_t max_tokens_ = 256;
   llama::SamplerOptions sampler_;
 };
-
-// Adds to `status`, a failed CreateSession on a named context, the advice that fits.
-Status WithModelAdvice(Environment* env, Status status);
 
 }  // namespace attndb::cli
 

@@ -4,6 +4,7 @@
 
 #include "cli/common/temp_dir.h"
 #include "engines/llama/model_file.h"
+#include "engines/llama/model_places.h"
 #include "engines/llama/self_check.h"
 
 namespace attndb::cli {
@@ -22,6 +23,22 @@ void TryForward(EngineReport* report) {
   if (!check.ok) report->problems.push_back(check.problem + "; " + check.advice);
 }
 
+// Models that --model takes by a name.
+void AddModels(EngineReport* report) {
+  const auto add = [report](const std::string& name, const std::string& path) {
+    std::error_code ignored;
+    report->models.push_back({name, path, std::filesystem::file_size(path, ignored)});
+  };
+  const Result<std::string> known = llama::ResolveModel("smollm2");
+  if (known.ok()) add("smollm2", *known);
+  for (const llama::NamedModel& model : llama::FindModels(llama::ModelPlaces::FromEnvironment())) {
+    std::error_code ignored;
+    if (known.ok() && std::filesystem::equivalent(*known, model.path, ignored)) continue;
+    add(model.name, model.path);
+  }
+  if (report->models.empty()) report->problems.push_back(known.status().message());
+}
+
 }  // namespace
 
 EngineReport FindEngine() {
@@ -29,15 +46,7 @@ EngineReport FindEngine() {
   report.name = "llama.cpp";
   report.system = "linked";
   TryForward(&report);
-  for (const char* const name : {"smollm2"}) {
-    const Result<std::string> path = llama::ResolveModel(name);
-    if (!path.ok()) {
-      report.problems.push_back(path.status().message());
-      continue;
-    }
-    std::error_code ignored;
-    report.models.push_back({name, *path, std::filesystem::file_size(*path, ignored)});
-  }
+  AddModels(&report);
   return report;
 }
 

@@ -1,6 +1,30 @@
 #include "cli/common/exit_code.h"
 
+#include <array>
+
 namespace attndb::cli {
+namespace {
+
+constexpr std::array<ExitCodeText, 13> kExitCodes = {{
+    {ExitCode::kOk, "ok", "done"},
+    {ExitCode::kError, "error", "error of the operating system, or a bug of ours"},
+    {ExitCode::kUsage, "usage", "the command line, or a file that it names, is wrong"},
+    {ExitCode::kNotFound, "not found", "no such store, context, model or file"},
+    {ExitCode::kDamage, "damage", "damage: a checksum or an identity does not match"},
+    {ExitCode::kBusy, "busy", "another process writes to the store"},
+    {ExitCode::kResource, "no room", "no room: disk, quota or memory limit"},
+    {ExitCode::kCheckDiffers, "check differs", "ask --check: plain llama.cpp says something else"},
+    {ExitCode::kNameTaken, "name taken", "the name is taken"},
+    {ExitCode::kReadOnly, "read-only", "the store can't be written to"},
+    {ExitCode::kUnsupported, "unsupported",
+     "a model, format or feature that this build can't honour"},
+    {ExitCode::kOtherModel, "other model", "the context was made by another model; both are named"},
+    {ExitCode::kInterrupted, "interrupted", "interrupted; what was done is stored"},
+}};
+
+}  // namespace
+
+std::span<const ExitCodeText> ExitCodeTexts() { return kExitCodes; }
 
 ExitCode ExitCodeOf(StatusCode code) {
   switch (code) {
@@ -22,6 +46,8 @@ ExitCode ExitCodeOf(StatusCode code) {
       return ExitCode::kBusy;
     case StatusCode::kReadOnly:
       return ExitCode::kReadOnly;
+    case StatusCode::kOtherModel:
+      return ExitCode::kOtherModel;
     case StatusCode::kCancelled:
       return ExitCode::kInterrupted;
     case StatusCode::kFailedPrecondition:
@@ -30,6 +56,14 @@ ExitCode ExitCodeOf(StatusCode code) {
       return ExitCode::kError;
   }
   return ExitCode::kError;
+}
+
+std::optional<StatusCode> CodeNamed(std::string_view name) {
+  for (int number = 1; number <= static_cast<int>(StatusCode::kOtherModel); ++number) {
+    const auto code = static_cast<StatusCode>(number);
+    if (StatusCodeName(code) == name) return code;
+  }
+  return std::nullopt;
 }
 
 std::string_view AdviceFor(StatusCode code) {
@@ -48,6 +82,9 @@ std::string_view AdviceFor(StatusCode code) {
       return "check the store's permissions, or name another with --db";
     case StatusCode::kIoError:
       return "'attndb doctor' checks disk and permissions";
+    case StatusCode::kOtherModel:
+      return "pass the --model that made the context; where the weights are the same, "
+             "'attndb declare-equal' says so";
     case StatusCode::kInternal:
       return "this is a bug of attndb: please report it";
     case StatusCode::kOk:

@@ -6,6 +6,8 @@
 #define ATTNDB_CLI_COMMON_EXIT_CODE_H_
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string_view>
 
 #include "attndb/status.h"
@@ -24,10 +26,22 @@ enum class ExitCode : uint8_t {
   kNameTaken = 8,
   kReadOnly = 9,       // The store can't be written to.
   kUnsupported = 10,   // A model, format or feature that this build can't honour.
+  kOtherModel = 11,    // The context was made by another model.
   kInterrupted = 130,  // SIGINT or SIGTERM; what was done is stored.
 };
 
 ExitCode ExitCodeOf(StatusCode code);
+
+// The code that another program names, as StatusCodeName writes it.
+std::optional<StatusCode> CodeNamed(std::string_view name);
+
+struct ExitCodeText {
+  ExitCode code;
+  const char* brief;    // One or two words.
+  const char* meaning;  // A clause.
+};
+// All of them, in order: what the help, the manual page and docs/cli.md say of them.
+std::span<const ExitCodeText> ExitCodeTexts();
 
 // One clause for "attndb: <what>; <what to do>". Empty where only the message can help.
 std::string_view AdviceFor(StatusCode code);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@ TEST(ExitCodeTest, NumbersAreAContract) {
                                                             {StatusCode::kBusy, 5},
                                                             {StatusCode::kReadOnly, 9},
                                                             {StatusCode::kCancelled, 130},
+                                                            {StatusCode::kOtherModel, 11},
                                                             {StatusCode::kInternal, 1}};
   for (const auto& [status, number] : expected) {
     EXPECT_EQ(static_cast<int>(ExitCodeOf(status)), number) << StatusCodeName(status);
@@ -30,11 +32,20 @@ TEST(ExitCodeTest, NumbersAreAContract) {
   EXPECT_EQ(static_cast<int>(ExitCode::kCheckDiffers), 7);
 }
 
+TEST(ExitCodeTest, CodesAreKnownByTheirNames) {
+  for (int number = 1; number <= static_cast<int>(StatusCode::kOtherModel); ++number) {
+    const auto code = static_cast<StatusCode>(number);
+    EXPECT_EQ(CodeNamed(StatusCodeName(code)), code);
+  }
+  EXPECT_EQ(CodeNamed("ok"), std::nullopt);
+  EXPECT_EQ(CodeNamed(""), std::nullopt);
+}
+
 TEST(ExitCodeTest, WhatAUserCanMendComesWithAdvice) {
   for (const StatusCode code :
        {StatusCode::kNotFound, StatusCode::kAlreadyExists, StatusCode::kCorruption,
         StatusCode::kResourceExhausted, StatusCode::kBusy, StatusCode::kReadOnly,
-        StatusCode::kIoError, StatusCode::kInternal}) {
+        StatusCode::kIoError, StatusCode::kOtherModel, StatusCode::kInternal}) {
     EXPECT_FALSE(AdviceFor(code).empty()) << StatusCodeName(code);
   }
 }

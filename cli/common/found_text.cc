@@ -69,11 +69,9 @@ std::string FoundTable(const FindResult& found, std::span<const std::string> tex
 }
 
 std::string ToText(const FindResult& found, const FindTimes& times) {
-  return "looked through " + FormatCount(found.num_tokens) + " tokens of " +
-         FormatCount(found.num_contexts) +
-         (found.num_contexts == 1 ? " context in " : " contexts in ") +
-         FormatSeconds(times.find_ms / 1e3) + ", after " + FormatSeconds(times.question_ms / 1e3) +
-         " for the question";
+  return "looked through " + Counted(found.num_tokens, "token") + " of " +
+         Counted(found.num_contexts, "context") + " in " + FormatSeconds(times.find_ms / 1e3) +
+         ", after " + FormatSeconds(times.question_ms / 1e3) + " for the question";
 }
 
 }  // namespace attndb::cli

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "attndb/context_name.h"
 #include "cli/common/context_text.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
-#include "cli/common/text_input.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
@@ -42,11 +42,12 @@ DBOptions ImportTarget::db_options() const {
   return options;
 }
 
-Status ImportTarget::Resolve(const std::string& file) {
-  if (options_.name.empty()) options_.name = NameFromPath(file);
+Status ImportTarget::Resolve(const std::string& default_name) {
+  if (options_.name.empty()) options_.name = default_name;
   if (options_.name.empty()) {
     return Status::InvalidArgument("text from stdin has no name: give it one with --name");
   }
+  ATTNDB_RETURN_IF_ERROR(CheckContextName(options_.name).WithContext("--name"));
   ATTNDB_ASSIGN_OR_RETURN(options_.ttl, ParseTtl(ttl_));
   return Status();
 }
@@ -60,7 +61,7 @@ Result<std::optional<ContextInfo>> ImportTarget::FindImported(const DB& db, cons
   for (const ContextInfo& context : contexts) {
     if (context.num_tokens != tokens.size() || context.damaged ||
         context.first_position != first_position || context.kv_dtype != spec.kv_dtype ||
-        context.fingerprint != spec.fingerprint) {
+        context.unrotated_keys != spec.unrotated_keys || context.fingerprint != spec.fingerprint) {
       continue;
     }
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, db.Tokens(NameOf(context)));
@@ -73,10 +74,14 @@ Result<std::optional<ContextInfo>> ImportTarget::FindImported(const DB& db, cons
   return unnamed;
 }
 
-Status ImportTarget::CheckNameIsFree(const DB& db) const {
+Status ImportTarget::CheckNameIsFree(const DB& db, std::span<const TokenId> tokens) const {
   if (options_.replace) return Status();
   const Result<ContextInfo> holder = db.Describe(name());
   if (holder.ok()) {
+    if (holder->damaged) {
+      ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, db.Tokens(name()));
+      if (std::ranges::equal(ids, tokens)) return Status();
+    }
     return Status::AlreadyExists("the name '" + name() + "' belongs to another context of " +
                                  FormatCount(holder->num_tokens) + " tokens");
   }
@@ -107,12 +112,33 @@ Result<ExitCode> ImportTarget::ReportNothingToDo(Environment* env, const DB& db,
                                                  const ContextInfo& info) const {
   if (options_.pin && !info.pinned) ATTNDB_RETURN_IF_ERROR(db.Pin(info.name));
   if (options_.ttl) ATTNDB_RETURN_IF_ERROR(db.SetTtl(info.name, options_.ttl));
+  PrintNothingToDo(env, info);
+  return ExitCode::kOk;
+}
+
+void ImportTarget::PrintNothingToDo(Environment* env, const ContextInfo& info) {
   Json json = Summary(info);
   json["already_imported"] = true;
   env->PrintJson(json);
   env->Print("already imported as '" + info.name + "': " + FormatCount(info.num_tokens) +
              " tokens\n");
-  return ExitCode::kOk;
+}
+
+void ImportTarget::PrintImported(Environment* env, const ContextInfo& info, uint64_t num_reused,
+                                 uint64_t num_run, double seconds,
+                                 const std::vector<std::string>& evicted) {
+  const double rate = seconds > 0 ? static_cast<double>(num_run) / seconds : 0;
+  Json json = Summary(info);
+  json["already_imported"] = false;
+  json["reused_tokens"] = num_reused;
+  json["new_tokens"] = num_run;
+  json["seconds"] = seconds;
+  json["tokens_per_second"] = rate;
+  json["evicted"] = evicted;
+  env->PrintJson(json);
+  env->Print("imported '" + info.name + "': " + FormatCount(info.num_tokens) + " tokens, " +
+             FormatBytes(info.file_bytes) + " on disk; ran " + FormatCount(num_run) + " in " +
+             FormatSeconds(seconds) + " (" + FormatFixed(rate, 0) + " tokens/s)\n");
 }
 
 Json ImportTarget::Summary(const ContextInfo& info) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "attndb/db.h"
 #include "attndb/result.h"
@@ -22,11 +23,12 @@ class ImportTarget {
  public:
   void AddTo(Flags* flags);
 
-  // Reads the flags; a context without a name gets that of `file`.
-  Status Resolve(const std::string& file);
+  // Reads the flags; a context without a name gets `default_name`.
+  Status Resolve(const std::string& default_name);
 
-  // REQUIRES: Resolve succeeded.
+  // Before Resolve, what --name says.
   const std::string& name() const { return options_.name; }
+  // REQUIRES: Resolve succeeded.
   const StoreOptions& options() const { return options_; }
 
   // The context that holds exactly `tokens` of this model from this position on, if there is one:
@@ -36,8 +38,9 @@ class ImportTarget {
                                                          int64_t first_position,
                                                          std::span<const Cut> cuts = {});
 
-  // Checked before the work, which may take an hour.
-  Status CheckNameIsFree(const DB& db) const;
+  // Checked before the work, which may take an hour. A damaged context of these tokens leaves its
+  // name to them.
+  Status CheckNameIsFree(const DB& db, std::span<const TokenId> tokens) const;
 
   // Options to open the store with that the import goes to.
   DBOptions db_options() const;
@@ -50,6 +53,12 @@ class ImportTarget {
 
   // Reports that the context is stored already. Gives it the pin and the TTL that were asked for.
   Result<ExitCode> ReportNothingToDo(Environment* env, const DB& db, const ContextInfo& info) const;
+
+  // The reports of an import that found its context, and of one that ran a text.
+  static void PrintNothingToDo(Environment* env, const ContextInfo& info);
+  static void PrintImported(Environment* env, const ContextInfo& info, uint64_t num_reused,
+                            uint64_t num_run, double seconds,
+                            const std::vector<std::string>& evicted);
 
   // What all reports of an import begin with.
   static Json Summary(const ContextInfo& info);

@@ -24,7 +24,6 @@ Result<std::vector<FindHead>> FindingHeads(Environment* env, LlamaEngine* engine
                             dir.emplace(std::move(made));
                             DBOptions options = Environment::Brief();
                             options.query_sample = 0;
-                            options.num_threads = 0;
                             return DB::Open(dir->path() + "/store", options);
                           }));
   std::vector<FindHead> heads;
@@ -39,7 +38,7 @@ Result<LlamaEngine> OpenModelFor(Environment* env, const ModelFlags& model, cons
     return model.OpenFor(env, info);
   }
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> stored, db.List());
-  if (!stored.empty()) return model.Open(env, stored.front().kv_dtype);
+  if (!stored.empty()) return model.OpenLike(env, stored.front());
   return env->WithAdvice(Status::NotFound("the store has no contexts"),
                          "'attndb import FILE' makes one");
 }

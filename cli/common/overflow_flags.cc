@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "cli/common/prompt_layout.h"
 #include "cli/common/trained_length.h"
 #include "cli/common/units.h"
+#include "engines/llama/prompt_layout.h"
 
 namespace attndb::cli {
 namespace {
@@ -56,7 +56,7 @@ Result<llama::WindowOptions> OverflowFlags::WindowOf(const llama::LlamaEngine& e
     if (window.window_tokens > 0 && window_tokens_ > window.window_tokens) {
       return Status::InvalidArgument("--window is " + FormatCount(window_tokens_) + ", but " +
                                      ModelNameOf(engine.info()) + " is meant for " +
-                                     FormatCount(window.window_tokens) + " tokens");
+                                     Counted(window.window_tokens, "token"));
     }
     window.window_tokens = window_tokens_;
   }
@@ -79,8 +79,8 @@ Status OverflowFlags::CheckFits(Environment* env, const llama::WindowOptions& wi
   const uint64_t num_tokens = llama::TokensOfWindow(session) + num_new;
   if (window.window_tokens == 0 || num_tokens + max_answer <= window.window_tokens) return Status();
   return env->WithAdvice(
-      Status::InvalidArgument("the prompt has " + FormatCount(num_tokens) +
-                              " tokens and its answer up to " + FormatCount(max_answer) +
+      Status::InvalidArgument("the prompt has " + Counted(num_tokens, "token") +
+                              " and its answer up to " + FormatCount(max_answer) +
                               ", but the window has " + FormatCount(window.window_tokens)),
       std::string("give a smaller --max-tokens") + (always    ? ", or leave --check out"
                                                     : refuses ? ", or --overflow truncate"
@@ -107,8 +107,8 @@ std::string DroppedText(const llama::WindowOptions& window, std::span<const Toke
   uint64_t count = 0;
   for (const TokenRange& range : dropped) count += range.end - range.begin;
   if (count == 0) return "";
-  return "the conversation has outgrown its window of " + FormatCount(window.window_tokens) +
-         " tokens: the oldest " + FormatCount(count) +
+  return "the conversation has outgrown its window of " + Counted(window.window_tokens, "token") +
+         ": the oldest " + FormatCount(count) +
          (num_in_front > 0 ? " after the first " + FormatCount(num_in_front) : "") +
          " are no longer attended to";
 }

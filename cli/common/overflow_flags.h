@@ -24,6 +24,7 @@ class OverflowFlags {
  public:
   void AddTo(Flags* flags);
 
+  const std::string& what() const { return overflow_; }
   // Errors: kInvalidArgument: --overflow is no such word.
   Status Check() const;
   // The window of a session whose prompt is `tokens`, empty over several contexts.

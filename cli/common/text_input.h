@@ -1,6 +1,8 @@
 // Text that a user hands over: a file, "-" for stdin, or an argument.
 //
-// Errors:  kNotFound; kInvalidArgument (a directory, more than kMaxTextBytes); kIoError.
+// Trust:   hostile: sizes are checked before a file is read, and what is read is UTF-8.
+// Errors:  kNotFound; kInvalidArgument (a directory, more than kMaxTextBytes, no UTF-8, a file of
+//          another kind by its first bytes); kIoError; kCancelled after a signal.
 // Threads: stateless.
 #ifndef ATTNDB_CLI_COMMON_TEXT_INPUT_H_
 #define ATTNDB_CLI_COMMON_TEXT_INPUT_H_
@@ -8,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "attndb/result.h"
 
@@ -19,9 +22,13 @@ inline constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 // The whole of `path`, or of stdin if it is "-".
 Result<std::string> ReadText(const std::string& path);
 
-// `question`, or if that is empty what is on stdin, without line breaks at its end.
-// Errors: kInvalidArgument (neither; stdin is a terminal).
-Result<std::string> QuestionOrStdin(const std::string& question);
+// `question`, or if none was given what is on stdin, without line breaks at its end.
+// Errors: kInvalidArgument (it is empty; stdin is a terminal).
+Result<std::string> QuestionOrStdin(const std::string& question, bool is_given);
+
+// Errors: kInvalidArgument: `name`, which is what `text` is called, and the byte where it is no
+// UTF-8.
+Status CheckUtf8(std::string_view text, const std::string& name);
 
 // One line of `stream` without its end; kNotFound at the end of input, kCancelled after a signal.
 Result<std::string> ReadLine(std::FILE* stream);

@@ -17,7 +17,11 @@ TEST(TextInputTest, NamesComeFromTheFilesName) {
   EXPECT_EQ(NameFromPath("/a/b/The Book (2).v1.txt"), "The_Book__2_.v1");
   EXPECT_EQ(NameFromPath("README"), "README");
   EXPECT_EQ(NameFromPath(".hidden"), ".hidden");
-  EXPECT_EQ(NameFromPath("\xC3\xBC.txt"), "__");
+  EXPECT_EQ(NameFromPath("яблоко 1.txt"), "яблоко_1");
+  EXPECT_EQ(NameFromPath("a\xFF\xC3.txt"), "a__");
+  std::string long_name;
+  for (int i = 0; i < 100; ++i) long_name += "я";
+  EXPECT_EQ(NameFromPath(long_name + ".txt"), long_name.substr(0, 128));
   EXPECT_EQ(NameFromPath(std::string(300, 'x')).size(), 128U);
   EXPECT_EQ(NameFromPath("-"), "");
 }
@@ -26,7 +30,8 @@ TEST(TextInputTest, AFileIsReadWholeWithAllItsBytes) {
   const std::string path = testing::TempDir() + "text_input_test.txt";
   std::string text(200'000, 'a');
   text[100] = '\0';
-  text[150'000] = '\xFF';
+  text.replace(150'000, 2, "\xC3\xBC");
+  text.replace(65'535, 3, "\xE2\x82\xAC");  // Over the end of a buffer.
   std::ofstream(path, std::ios::binary) << text;
   const Result<std::string> read = ReadText(path);
   ASSERT_TRUE(read.ok()) << read.status();
@@ -39,6 +44,48 @@ TEST(TextInputTest, WhatIsNoFileIsSaidByName) {
   EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
   EXPECT_NE(missing.status().message().find("/no/such/file.txt"), std::string::npos);
   EXPECT_EQ(ReadText(testing::TempDir()).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(TextInputTest, WhatIsNotUtf8IsRefusedAtItsByte) {
+  for (const char* good : {"", "plain", "\xC3\xBC", "\xE2\x82\xAC", "\xF0\x9F\x98\x80",
+                           "\xED\x9F\xBF", "\xEE\x80\x80", "\xF4\x8F\xBF\xBF"}) {
+    EXPECT_TRUE(CheckUtf8(good, "it").ok()) << good;
+  }
+  for (const char* bad :
+       {"\xFF", "\x80", "\xC3", "\xC3(", "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xE2\x82",
+        "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80"}) {
+    const Status status = CheckUtf8("ab" + std::string(bad) + "c", "it");
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_NE(status.message().find("it is not UTF-8 at byte 2"), std::string::npos)
+        << status.message();
+  }
+}
+
+TEST(TextInputTest, FilesOfOtherKindsAreNamed) {
+  const std::string path = testing::TempDir() + "text_input_test.bin";
+  const auto message_of = [&path](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    return ReadText(path).status().message();
+  };
+  EXPECT_NE(message_of("GGUF\x03").find("is a GGUF model"), std::string::npos);
+  EXPECT_NE(message_of(std::string("\x40\0\0\0\0\0\0\0{\"a\":1}", 15)).find("safetensors"),
+            std::string::npos);
+  EXPECT_EQ(message_of("{\"a\": 1}"), "");
+  std::filesystem::remove(path);
+}
+
+TEST(TextInputTest, AHugeFileIsRefusedUnread) {
+  const std::string path = testing::TempDir() + "text_input_test.huge";
+  std::ofstream(path).close();
+  std::filesystem::resize_file(path, kMaxTextBytes + 1);  // Sparse.
+  EXPECT_NE(ReadText(path).status().message().find("more than 1 GiB"), std::string::npos);
+  std::filesystem::remove(path);
+}
+
+TEST(TextInputTest, AnEmptyQuestionIsNotSoughtOnStdin) {
+  EXPECT_EQ(*QuestionOrStdin("Why?", true), "Why?");
+  EXPECT_EQ(QuestionOrStdin("", true).status().message(), "the question is empty");
+  EXPECT_EQ(QuestionOrStdin("\xFF", true).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(TextInputTest, LinesComeWithoutTheirEndsAndTheLastNeedsNone) {

@@ -1,5 +1,6 @@
 #include "cli/common/trained_length.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -26,13 +27,21 @@ std::string ModelNameOf(const llama::ModelInfo& info) {
   return std::filesystem::path(info.path).stem().string();
 }
 
+uint64_t MostCounted(const llama::ModelInfo& info) {
+  if (info.max_context == 0) return UINT64_MAX;
+  return std::max(info.max_context, kFactorMax * info.unscaled_context);
+}
+
 Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,
                           const RopeScaling& scaling, const std::string& document,
                           uint64_t num_tokens) {
   if (info.max_context == 0 || num_tokens <= info.max_context) return Status();
   const bool scaled = scaling.kind != RopeScalingKind::kModel;
-  std::string message = document + " has " + FormatCount(num_tokens) + " tokens, but " +
-                        ModelNameOf(info) + " was trained on " +
+  const uint64_t most = MostCounted(info);
+  const std::string found =
+      num_tokens > most ? "more than " + Counted(most, "token") : Counted(num_tokens, "token");
+  std::string message = document + " has " + found + ", but " + ModelNameOf(info) +
+                        " was trained on " +
                         FormatCount(scaled ? info.unscaled_context : info.max_context);
   if (scaled) {
     message += ", which --rope-scaling " + RopeScalingText(scaling) + " stretches to " +

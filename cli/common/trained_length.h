@@ -17,6 +17,10 @@ namespace attndb::cli {
 // How a message names the model: by its file, whose name a user has seen.
 std::string ModelNameOf(const llama::ModelInfo& info);
 
+// Tokens of a text that are counted at most: no scaling reaches more. UINT64_MAX: the model file
+// says nothing of lengths.
+uint64_t MostCounted(const llama::ModelInfo& info);
+
 // Errors: kInvalidArgument: `document` has more tokens than the model, stretched by `scaling`, was
 //         trained on. The advice is the scaling that suffices.
 Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,

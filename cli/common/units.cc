@@ -15,10 +15,6 @@ constexpr int64_t kHour = 60 * kMinute;
 constexpr int64_t kDay = 24 * kHour;
 constexpr int64_t kWeek = 7 * kDay;
 
-std::string Plural(int64_t count, std::string_view unit) {
-  return std::to_string(count) + " " + std::string(unit) + (count == 1 ? "" : "s");
-}
-
 std::string_view Trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -56,28 +52,6 @@ std::string FormatFixed(double value, int decimals) {
   return std::string(text.data(), static_cast<size_t>(length < 63 ? length : 63));
 }
 
-std::string FormatBytes(uint64_t bytes) {
-  constexpr std::array<const char*, 6> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  if (bytes < 1024) return std::to_string(bytes) + " B";
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  // 1023.95 would be printed as 1024.0 of the smaller unit.
-  while (value >= 1023.95 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  return FormatFixed(value, 1) + " " + kUnits[unit];
-}
-
-std::string FormatCount(uint64_t count) {
-  std::string text = std::to_string(count);
-  for (size_t left = text.size(); left > 3;) {
-    left -= 3;
-    text.insert(left, 1, ',');
-  }
-  return text;
-}
-
 std::string FormatSeconds(double seconds) {
   if (seconds < 0.001) return FormatFixed(seconds * 1e6, 0) + " us";
   if (seconds < 0.9995) return FormatFixed(seconds * 1e3, seconds < 0.01 ? 1 : 0) + " ms";
@@ -96,7 +70,7 @@ std::string FormatAge(int64_t then_us, int64_t now_us) {
   if (seconds < kMinute) return std::to_string(seconds) + " s ago";
   if (seconds < kHour) return std::to_string(seconds / kMinute) + " min ago";
   if (seconds < kDay) return std::to_string(seconds / kHour) + " h ago";
-  return Plural(seconds / kDay, "day") + " ago";
+  return Counted(static_cast<uint64_t>(seconds / kDay), "day") + " ago";
 }
 
 std::string FormatTime(int64_t time_us) {

@@ -1,4 +1,4 @@
-// Numbers as people read and write them: "135.2 MiB", "3 min ago", "7d".
+// Times and sizes as people read and write them: "3 min ago", "7d", "1.5GiB".
 //
 // Errors:  parsers give kInvalidArgument naming the text and what is expected.
 // Threads: stateless.
@@ -12,11 +12,10 @@
 #include <string_view>
 
 #include "attndb/result.h"
+#include "attndb/units.h"  // IWYU pragma: export
 
 namespace attndb::cli {
 
-std::string FormatBytes(uint64_t bytes);  // "0 B", "999 B", "1.0 KiB", "135.2 MiB".
-std::string FormatCount(uint64_t count);  // "1,234,567".
 std::string FormatFixed(double value, int decimals);
 std::string FormatSeconds(double seconds);  // "8.1 ms", "2.4 s", "3 min 20 s", "2 h 5 min".
 std::string FormatAge(int64_t then_us, int64_t now_us);  // "just now", "3 min ago", "2 days ago".

@@ -1,2 +1,2 @@
-# SHA-256 and HMAC. Target: OpenSSL::Crypto.
-attndb_find(OpenSSL 3.0 COMPONENTS Crypto)
+# SHA-256 and HMAC; TLS for the server. Targets: OpenSSL::Crypto, OpenSSL::SSL.
+attndb_find(OpenSSL 3.0 COMPONENTS Crypto SSL)

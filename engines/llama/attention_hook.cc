@@ -30,14 +30,6 @@ void MakeCustom(ggml_tensor* node, const OpParams& params) {
   std::memcpy(node->op_params, params.data(), sizeof(params));
 }
 
-// Threads worth waking for one call: the work of a part must outweigh what joining it costs.
-uint32_t PartsFor(const SessionRows& rows, uint32_t num_threads) {
-  constexpr uint64_t kRowsTimesTokensPerPart = 1024;
-  const uint64_t work = static_cast<uint64_t>(rows.num_rows) * rows.num_tokens;
-  const uint64_t parts = work / kRowsTimesTokensPerPart;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(parts, 1, num_threads));
-}
-
 // The bytes of `tensor`, strides and all.
 void CopyFrom(const ggml_tensor* tensor, std::vector<char>* bytes) {
   bytes->resize(ggml_nbytes(tensor));
@@ -46,8 +38,8 @@ void CopyFrom(const ggml_tensor* tensor, std::vector<char>* bytes) {
 
 }  // namespace
 
-AttentionHook::AttentionHook(const ModelSpec& spec, HookVariant variant)
-    : spec_(spec), variant_(variant), ops_(spec.layers.size()) {
+AttentionHook::AttentionHook(const ModelSpec& spec, HookVariant variant, uint32_t num_threads)
+    : spec_(spec), variant_(variant), ops_(spec.layers.size()), thread_shares_(num_threads) {
   MakeLayerOps();
 }
 
@@ -74,6 +66,7 @@ void AttentionHook::Attach(llama_context_params* params) {
 
 void AttentionHook::Begin(std::span<const SessionRows> rows, std::span<const llama_pos> positions,
                           const OnQueries* on_queries) {
+  thread_shares_.Begin();
   rows_ = rows;
   positions_ = positions;
   on_queries_ = on_queries;
@@ -83,6 +76,9 @@ void AttentionHook::Begin(std::span<const SessionRows> rows, std::span<const lla
   announced_.reset();
   num_stores_ = 0;
   status_ = Status::Ok();
+  std::vector<SessionBatch::Entry> entries;
+  for (const SessionRows& of : rows) entries.push_back({of.session, of.num_rows});
+  batch_.emplace(entries);
   failed_.store(false, std::memory_order_relaxed);
 }
 
@@ -107,6 +103,10 @@ void AttentionHook::Fail(Status status) {
   const std::lock_guard<std::mutex> lock(status_mutex_);
   if (status_.ok()) status_ = std::move(status);
   failed_.store(true, std::memory_order_release);
+}
+
+void AttentionHook::StopIfAllFailed() {
+  if (batch_->all_failed()) Fail(batch_->status(0));
 }
 
 bool AttentionHook::OnAbort(void* self) {
@@ -228,48 +228,36 @@ void AttentionHook::Rewrite(const AttentionSite& site) {
   MakeCustom(site.attention, ops.attend);
 }
 
-Status AttentionHook::Append(LayerId layer, const TensorView& k, const TensorView& v) {
-  for (const SessionRows& rows : rows_) {
-    ATTNDB_RETURN_IF_ERROR(rows.session->Append(layer, RowsOf(k, rows), RowsOf(v, rows)));
-  }
-  return Status::Ok();
-}
-
-void AttentionHook::AppendOp(ggml_tensor* node, int thread, int, void* layer_ops) {
-  if (thread != 0) return;
+void AttentionHook::AppendOp(ggml_tensor* node, int thread, int num_threads, void* layer_ops) {
   const auto* const ops = static_cast<const LayerOps*>(layer_ops);
   AttentionHook* const hook = ops->hook;
-  hook->appended_ = false;
-  if (hook->failed_.load(std::memory_order_acquire)) return;
+  if (hook->failed_.load(std::memory_order_relaxed)) return;
+  if (ops->layer == 0) hook->thread_shares_.Enter(thread);
   const LayerSpec& spec = hook->spec_.layers[ops->layer];
-  Status status = hook->Append(ops->layer, RowsView(node->src[0], spec.num_kv_heads, spec.head_dim),
-                               RowsView(node->src[1], spec.num_kv_heads, spec.v_head_dim));
-  hook->appended_ = status.ok();
+  Status status =
+      hook->batch_->AppendPart(ops->layer, RowsView(node->src[0], spec.num_kv_heads, spec.head_dim),
+                               RowsView(node->src[1], spec.num_kv_heads, spec.v_head_dim),
+                               static_cast<uint32_t>(thread), static_cast<uint32_t>(num_threads));
   if (!status.ok()) hook->Fail(std::move(status));
+  hook->StopIfAllFailed();
 }
 
 void AttentionHook::AttendOp(ggml_tensor* node, int thread, int num_threads, void* layer_ops) {
   const auto* const ops = static_cast<const LayerOps*>(layer_ops);
   AttentionHook* const hook = ops->hook;
-  if (!hook->appended_) return;
+  if (hook->failed_.load(std::memory_order_relaxed)) return;
   const TensorView q = QueryView(node);
-  const MutableTensorView out = OutputView(node);
   if (thread == 0) {
     if (Status status = hook->TellQueries(ops->layer, q); !status.ok()) {
       hook->Fail(std::move(status));
     }
   }
-  const auto num_parts_max = static_cast<uint32_t>(num_threads);
-  uint32_t num_dealt = 0;  // Parts of the sessions so far: small sessions go round the threads.
-  for (const SessionRows& rows : hook->rows_) {
-    const uint32_t num_parts = PartsFor(rows, num_parts_max);
-    const uint32_t part = (static_cast<uint32_t>(thread) + num_dealt) % num_parts_max;
-    num_dealt += num_parts;
-    if (part >= num_parts) continue;
-    Status status = rows.session->AttendPart(ops->layer, RowsOf(q, rows), RowsOf(out, rows),
-                                             nullptr, part, num_parts);
-    if (!status.ok()) hook->Fail(std::move(status));
-  }
+  Status status =
+      hook->batch_->AttendPart(ops->layer, q, OutputView(node), nullptr,
+                               static_cast<uint32_t>(thread), static_cast<uint32_t>(num_threads));
+  if (!status.ok()) hook->Fail(std::move(status));
+  hook->StopIfAllFailed();
+  if (ops->layer + 1 == hook->ops_.size()) hook->thread_shares_.Leave(thread);
 }
 
 Status AttentionHook::TellQueries(LayerId layer, const TensorView& q) const {
@@ -294,7 +282,7 @@ Status AttentionHook::ObserveAttention(const AttentionSite& site) {
   k.data = stores_[site.k_first ? 0 : 1].data();
   v.data = stores_[site.k_first ? 1 : 0].data();
   num_stores_ = 0;
-  ATTNDB_RETURN_IF_ERROR(Append(site.layer, k, v));
+  ATTNDB_RETURN_IF_ERROR(batch_->AppendPart(site.layer, k, v, 0, 1));
 
   std::vector<char> queries;
   CopyFrom(site.attention->src[0], &queries);
@@ -304,9 +292,8 @@ Status AttentionHook::ObserveAttention(const AttentionSite& site) {
   std::vector<char> output(ggml_nbytes(site.attention));
   MutableTensorView out = OutputView(site.attention);
   out.data = output.data();
-  for (const SessionRows& rows : rows_) {
-    ATTNDB_RETURN_IF_ERROR(rows.session->Attend(site.layer, RowsOf(q, rows), RowsOf(out, rows)));
-  }
+  ATTNDB_RETURN_IF_ERROR(batch_->Attend(site.layer, q, out));
+  if (batch_->all_failed()) return batch_->status(0);
   ggml_backend_tensor_set(site.attention, output.data(), 0, output.size());
   return Status::Ok();
 }

@@ -2,13 +2,15 @@
 //
 // kRewrite: while llama.cpp asks for each node of a graph, before it computes any, the nodes of a
 //           site become custom ops in place: the earlier store nothing, the later store
-//           Session::Append on one thread, the attention Session::AttendPart on all. A graph that
+//           SessionBatch::AppendPart, the attention its AttendPart, on all threads. A graph that
 //           llama.cpp reuses keeps them; it is recognised by the custom ops.
 // kObserve: the graph is left alone and cut at these nodes: rows and queries are read after them,
 //           and the attention's output is overwritten. llama.cpp's own attention over its few
 //           cells runs and is lost.
 //
-// Errors:  the first one of a batch is kept, stops the run at the next node, and is given by End.
+// Errors:  of a session: it is left out of the layers to come, and the others go on; status_of says
+//          which. Of the batch, or if all sessions have failed: the first one stops the run at the
+//          next node, and is given by End.
 // Threads: Begin, End: the engine's thread. The ops run on ggml's threads.
 #ifndef ATTNDB_ENGINES_LLAMA_ATTENTION_HOOK_H_
 #define ATTNDB_ENGINES_LLAMA_ATTENTION_HOOK_H_
@@ -21,6 +23,7 @@
 #include <span>
 #include <vector>
 
+#include "attndb/session_batch.h"
 #include "attndb/status.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
@@ -28,12 +31,14 @@
 #include "engines/llama/batch_cursor.h"
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/llama_handles.h"
+#include "engines/llama/thread_shares.h"
 
 namespace attndb::llama {
 
 class AttentionHook {
  public:
-  AttentionHook(const ModelSpec& spec, HookVariant variant);
+  // `num_threads`: of a pass, at most.
+  AttentionHook(const ModelSpec& spec, HookVariant variant, uint32_t num_threads);
   AttentionHook(const AttentionHook&) = delete;
   AttentionHook& operator=(const AttentionHook&) = delete;
 
@@ -48,6 +53,12 @@ class AttentionHook {
   // How the batch went. Errors: of the first call that failed; kUnsupported (the graph differs from
   // the one that was probed); kInternal (llama_decode's own code).
   Status End(int32_t decode_result);
+
+  // How much of a core ggml's threads got between the first layer and the last of the last batch.
+  const ThreadShares& thread_shares() const { return thread_shares_; }
+
+  // How a session of the last batch fared, by its number in Begin's rows.
+  Status status_of(size_t idx) const { return batch_->status(idx); }
 
  private:
   using OpParams = std::array<int32_t, GGML_MAX_OP_PARAMS / sizeof(int32_t)>;
@@ -73,7 +84,8 @@ class AttentionHook {
   void Rewrite(const AttentionSite& site);
   void CountCustom(const ggml_tensor* node);
 
-  Status Append(LayerId layer, const TensorView& k, const TensorView& v);
+  // Ends the batch if all of its sessions have failed.
+  void StopIfAllFailed();
   // Hands q of the batch to on_queries_.
   Status TellQueries(LayerId layer, const TensorView& q) const;
   Status ObserveStore(const ggml_tensor* node);
@@ -86,6 +98,8 @@ class AttentionHook {
   const HookVariant variant_;
   std::vector<LayerOps> ops_;  // Addresses are in the graphs.
 
+  ThreadShares thread_shares_;  // Written by ggml's threads.
+
   // What the running batch has; written by the engine's thread while no op runs.
   std::span<const SessionRows> rows_;
   std::span<const llama_pos> positions_;
@@ -93,9 +107,7 @@ class AttentionHook {
   GraphReader reader_;
   uint32_t num_attended_ = 0;  // Layers seen in the graph of this batch.
   bool positions_checked_ = false;
-  // The layer's Append succeeded. Written by the one thread that appends; ggml's barrier before the
-  // attention publishes it, so that all threads take part in an AttendPart or none does.
-  bool appended_ = false;
+  std::optional<SessionBatch> batch_;        // What rows_ has.
   std::optional<AttentionSite> announced_;   // kObserve: the site whose attention comes next.
   std::array<std::vector<char>, 2> stores_;  // kObserve: rows of that site's stores, in order.
   uint32_t num_stores_ = 0;

@@ -64,7 +64,7 @@ class AttentionHookTest : public ::testing::Test {
   std::vector<ggml_tensor*> nodes_;
   std::vector<llama_pos> positions_ = {0, 1, 2};
   ModelSpec spec_ = TwoLayers();
-  AttentionHook hook_{spec_, HookVariant::kRewrite};
+  AttentionHook hook_{spec_, HookVariant::kRewrite, 1};
   llama_context_params params_ = {};
 };
 
@@ -97,7 +97,7 @@ TEST_F(AttentionHookTest, RefusesFeaturesThatAppearLater) {
 
 TEST_F(AttentionHookTest, SinksAreReadFromTheirWeightsAndMustBeThoseOfTheProbe) {
   spec_.layers[1].denominator_logits = {0.5f, -2.0f};
-  AttentionHook hook(spec_, HookVariant::kRewrite);
+  AttentionHook hook(spec_, HookVariant::kRewrite, 1);
   hook.Attach(&params_);
   const auto show = [&] {
     hook.Begin({}, positions_);
@@ -159,7 +159,7 @@ TEST_F(AttentionHookTest, ReportsLlamaCppsOwnFailure) {
 }
 
 TEST_F(AttentionHookTest, ObservingCutsTheGraphAndLeavesItAlone) {
-  AttentionHook observer(spec_, HookVariant::kObserve);
+  AttentionHook observer(spec_, HookVariant::kObserve, 1);
   observer.Attach(&params_);
   const Layer layers[] = {AddLayer(), AddLayer()};
   observer.Begin({}, positions_);

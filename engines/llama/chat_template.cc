@@ -11,7 +11,15 @@ namespace {
 constexpr std::string_view kQuestionGap = "\n\n";
 
 // Stands for the content of message `idx`: no template has it, and none changes it.
-std::string Placeholder(size_t idx) { return "attndb7c1econtent" + std::to_string(idx) + "end"; }
+constexpr std::string_view kPlaceholder = "attndb7c1econtent";
+std::string Placeholder(size_t idx) {
+  return std::string(kPlaceholder) + std::to_string(idx) + "end";
+}
+
+Status NotOnce(std::string_view role) {
+  return Status::Unsupported("the model's chat template does not show the '" + std::string(role) +
+                             "' message exactly once");
+}
 
 }  // namespace
 
@@ -50,49 +58,51 @@ Result<std::vector<std::string>> ChatTemplate::Markup(
   }
   ATTNDB_ASSIGN_OR_RETURN(std::string text, Apply(messages, /*add_assistant=*/true));
   std::vector<std::string> markup;
+  size_t begin = 0;
   for (size_t i = 0; i < roles.size(); ++i) {
     const std::string placeholder = Placeholder(i);
-    const size_t at = text.find(placeholder);
-    if (at == std::string::npos || text.find(placeholder, at + 1) != std::string::npos) {
-      return Status::Unsupported("the model's chat template does not show the '" +
-                                 std::string(roles[i]) + "' message exactly once");
-    }
-    markup.push_back(text.substr(0, at));
-    text.erase(0, at + placeholder.size());
+    const size_t at = text.find(placeholder, begin);
+    if (at == std::string::npos) return NotOnce(roles[i]);
+    markup.push_back(text.substr(begin, at - begin));
+    if (markup.back().find(kPlaceholder) != std::string::npos) return NotOnce(roles[i]);
+    begin = at + placeholder.size();
   }
-  markup.push_back(std::move(text));
+  markup.push_back(text.substr(begin));
+  if (markup.back().find(kPlaceholder) != std::string::npos) return NotOnce(roles.back());
   return markup;
 }
 
 Result<std::vector<TokenId>> ChatTemplate::TokenizePieces(std::span<const Piece> pieces,
-                                                          bool begins_text) const {
+                                                          bool begins_text,
+                                                          const TokenizeLimits& limits) const {
   std::vector<TokenId> tokens;
   if (begins_text) tokens = tokenizer_->BeginOfText();
   for (const Piece& piece : pieces) {
     if (piece.text.empty()) continue;
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> ids,
-                            tokenizer_->Tokenize(piece.text, false, piece.is_markup));
+                            tokenizer_->Tokenize(piece.text, false, piece.is_markup, limits));
     tokens.insert(tokens.end(), ids.begin(), ids.end());
   }
   return tokens;
 }
 
 Result<std::vector<TokenId>> ChatTemplate::DocumentPrefix(std::string_view system,
-                                                          std::string_view document) const {
+                                                          std::string_view document,
+                                                          const TokenizeLimits& limits) const {
   if (source_.empty()) {
     const Piece pieces[] = {{system, false}, {document, false}};
-    return TokenizePieces(pieces, true);
+    return TokenizePieces(pieces, true, limits);
   }
   if (system.empty()) {
     const std::string_view roles[] = {"user"};
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
     const Piece pieces[] = {{markup[0], true}, {document, false}};
-    return TokenizePieces(pieces, true);
+    return TokenizePieces(pieces, true, limits);
   }
   const std::string_view roles[] = {"system", "user"};
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
   const Piece pieces[] = {{markup[0], true}, {system, false}, {markup[1], true}, {document, false}};
-  return TokenizePieces(pieces, true);
+  return TokenizePieces(pieces, true, limits);
 }
 
 Result<std::vector<TokenId>> ChatTemplate::QuestionSuffix(std::string_view question) const {
@@ -129,6 +139,27 @@ Result<std::vector<TokenId>> ChatTemplate::NextTurn(std::string_view message) co
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> markup, Markup(roles));
   const Piece pieces[] = {{markup[2], true}, {message, false}, {markup[3], true}};
   return TokenizePieces(pieces, false);
+}
+
+Result<std::vector<TokenId>> ChatTemplate::Conversation(std::span<const ChatMessage> messages,
+                                                        size_t first) const {
+  std::vector<std::string> markup;
+  if (source_.empty()) {
+    markup.assign(messages.size() + 1, "\n");
+    markup.front().clear();
+    markup.back().clear();
+  } else {
+    std::vector<std::string_view> roles;
+    for (const ChatMessage& message : messages) roles.push_back(message.role);
+    ATTNDB_ASSIGN_OR_RETURN(markup, Markup(roles));
+  }
+  std::vector<Piece> pieces;
+  for (size_t i = first; i < messages.size(); ++i) {
+    pieces.push_back({markup[i], true});
+    pieces.push_back({messages[i].content, false});
+  }
+  pieces.push_back({markup.back(), true});
+  return TokenizePieces(pieces, first == 0);
 }
 
 }  // namespace attndb::llama

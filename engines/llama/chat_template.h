@@ -30,11 +30,14 @@ class ChatTemplate {
 
   Result<std::string> Apply(std::span<const ChatMessage> messages, bool add_assistant) const;
 
-  Result<std::vector<TokenId>> DocumentPrefix(std::string_view system,
-                                              std::string_view document) const;
+  Result<std::vector<TokenId>> DocumentPrefix(std::string_view system, std::string_view document,
+                                              const TokenizeLimits& limits = {}) const;
   Result<std::vector<TokenId>> QuestionSuffix(std::string_view question) const;
   Result<std::vector<TokenId>> FirstTurn(std::string_view system, std::string_view message) const;
   Result<std::vector<TokenId>> NextTurn(std::string_view message) const;
+  // LlamaEngine::Conversation.
+  Result<std::vector<TokenId>> Conversation(std::span<const ChatMessage> messages,
+                                            size_t first) const;
 
  private:
   // A run of text that is either the template's or someone's.
@@ -45,8 +48,8 @@ class ChatTemplate {
 
   // The texts around the contents of `messages`, one more than there are messages.
   Result<std::vector<std::string>> Markup(std::span<const std::string_view> roles) const;
-  Result<std::vector<TokenId>> TokenizePieces(std::span<const Piece> pieces,
-                                              bool begins_text) const;
+  Result<std::vector<TokenId>> TokenizePieces(std::span<const Piece> pieces, bool begins_text,
+                                              const TokenizeLimits& limits = {}) const;
 
   std::string source_;
   const Tokenizer* tokenizer_;

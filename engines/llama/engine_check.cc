@@ -11,12 +11,18 @@ namespace {
 
 constexpr uint32_t kCellPad = 256;
 
-double LargestDifference(std::span<const float> a, std::span<const float> b) {
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+double GapOf(std::span<const float> logits, TokenId a, TokenId b) {
+  return static_cast<double>(logits[static_cast<size_t>(a)]) -
+         static_cast<double>(logits[static_cast<size_t>(b)]);
+}
+
+// The likeliest token but for `best`. REQUIRES: at least two logits.
+TokenId RunnerUp(std::span<const float> logits, TokenId best) {
+  TokenId second = best == 0 ? 1 : 0;
+  for (TokenId token = 0; static_cast<size_t>(token) < logits.size(); ++token) {
+    if (token != best && GapOf(logits, token, second) > 0) second = token;
   }
-  return largest;
+  return second;
 }
 
 // Walks the tokens with plain llama.cpp; `other`, if any, is a context that differs in its kernels
@@ -30,17 +36,14 @@ Status Compare(PlainContext& plain, PlainContext* other, std::span<const TokenId
   if (other != nullptr) ATTNDB_RETURN_IF_ERROR(other->Run(prompt));
   for (size_t i = 0; i < generated.size(); ++i) {
     const std::span<const float> logits = plain.Logits();
-    if (other != nullptr) {
-      report->own_spread = std::max(report->own_spread, LargestDifference(logits, other->Logits()));
-    }
     const TokenId best = ArgMax(logits);
+    const TokenId rival = best != generated[i] ? generated[i] : RunnerUp(logits, best);
+    const double gap = GapOf(logits, best, rival);
+    const double spread =
+        other == nullptr ? 0 : std::abs(gap - GapOf(other->Logits(), best, rival));
+    report->own_spread = std::max(report->own_spread, spread);
     if (best != generated[i]) {
-      report->differences.push_back(
-          {.index = i,
-           .ours = generated[i],
-           .plain = best,
-           .logit_gap = static_cast<double>(logits[static_cast<size_t>(best)]) -
-                        static_cast<double>(logits[static_cast<size_t>(generated[i])])});
+      report->differences.push_back({i, generated[i], best, gap, spread});
     }
     ++report->num_compared;
     if (i + 1 == generated.size()) break;

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -78,6 +79,38 @@ TEST_P(EngineFailureTest, AMemoryLimitEndsThePassWithItsStatus) {
   EXPECT_EQ(held % 64, 0u) << "whole ubatches stay";
   ATTNDB_ASSERT_OK(session.Crop(64));
   ExpectHealthy(session, std::span(ids).first(64));
+}
+
+// In a batch each session has a status of its own: one whose store has no memory left ends alone.
+TEST_P(EngineFailureTest, ASessionThatFailsInABatchEndsAlone) {
+  const std::vector<TokenId> ids = Ids(130);
+  const uint64_t token_bytes = engine().spec().KvBytesPerToken();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB small,
+                              DB::Open(directory_.File("small"),
+                                       {.query_sample = 0, .host_memory_bytes = 60 * token_bytes}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, OpenStore());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session first, NewSession(db));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session fails, NewSession(small));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Session last, NewSession(db));
+  ATTNDB_ASSERT_OK(engine().Prefill(first, std::span(ids).first(64)));
+  const std::span<const TokenId> some(ids.data(), 20);
+  const BatchEntry entries[] = {
+      {&first, std::span(ids).subspan(64, 1)}, {&fails, std::span(ids).first(40)}, {&last, some}};
+  std::vector<Status> statuses;
+  ATTNDB_ASSERT_OK(engine().DecodeBatch(entries, &statuses));
+  EXPECT_THAT(statuses, ::testing::ElementsAre(
+                            Status(), FailsWith(StatusCode::kResourceExhausted, _), Status()));
+  EXPECT_EQ(fails.num_tokens(), 0u);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const LogitRows plain, PlainRows(engine(), std::span(ids).first(65)));
+  EXPECT_LT(RowDifference(engine().Logits(0), plain[64]), 1e-4);
+  EXPECT_LT(RowDifference(engine().Logits(2), plain[19]), 1e-4);
+  ExpectHealthy(first, std::span(ids).first(65));
+  ExpectHealthy(last, some);
+
+  // Without statuses it is all or nothing.
+  EXPECT_THAT(engine().DecodeBatch(std::array{entries[1], BatchEntry{&last, some}}),
+              FailsWith(StatusCode::kResourceExhausted, _));
+  EXPECT_EQ(last.num_tokens(), some.size() + 3) << "cropped back";
 }
 
 // What is sealed on the way needs no memory of its own: layers come and go within the limit.

@@ -32,12 +32,14 @@ class LlamaEngine::Impl {
   // Errors: kInvalidArgument: no token, an id out of the vocabulary, a session of another spec.
   Status CheckRun(const Session& session, std::span<const TokenId> tokens) const;
   Status Prefill(Session& session, std::span<const TokenId> tokens, const PrefillOptions& options);
-  Status DecodeBatch(std::span<const BatchEntry> entries);
+  Status DecodeBatch(std::span<const BatchEntry> entries, std::vector<Status>* statuses = nullptr);
   Result<Generation> Generate(Session& session, std::span<const TokenId> rest,
                               const GenerateOptions& options);
+  Result<std::unique_ptr<Reply>> BeginReply(const GenerateOptions& generate) const;
   Result<std::unique_ptr<PlainContext>> OpenPlain(const PlainOptions& plain) const;
   std::span<const float> Logits(size_t entry) const;
   EngineCacheUse CacheUse() const { return hooked_->CacheUse(); }
+  ThreadReport threads() const { return hooked_->threads(); }
 
   EngineOptions options;
   ModelInfo info;
@@ -54,6 +56,7 @@ class LlamaEngine::Impl {
   void ReadContextLengths();  // REQUIRES: info.architecture is read.
   ContextHandle MakeContext(llama_context_params params) const;
 
+  bool adapts_threads_ = false;
   ModelHandle model_;                          // Before all that points into it.
   std::vector<llama_adapter_lora*> adapters_;  // Owned by the model.
   std::unique_ptr<HookedContext> hooked_;

@@ -1,4 +1,6 @@
 // Opening: files, weights, adapters, probe, context.
+#include <sched.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -23,9 +25,19 @@ constexpr uint32_t kUbatchMax = 16384;
 constexpr uint32_t kThreadsMax = 512;  // GGML_MAX_N_THREADS
 constexpr float kRopeFactorMax = 1024.0f;
 
+// Cores that the process may run on: `taskset` and containers give it fewer than there are.
+uint32_t CoresOfProcess() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0 && CPU_COUNT(&cores) > 0) {
+    return static_cast<uint32_t>(CPU_COUNT(&cores));
+  }
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
 Status FillDefaults(EngineOptions* options) {
   if (options->num_threads == 0) {
-    options->num_threads = std::max(1u, std::thread::hardware_concurrency());
+    options->num_threads = std::min(CoresOfProcess(), kThreadsMax);
   }
   if (options->cache_dir.empty()) options->cache_dir = DefaultCacheDir();
   if (options->num_threads > kThreadsMax) {
@@ -69,6 +81,19 @@ std::string MetaValue(const llama_model* model, const char* key) {
 void InitBackendOnce() {
   static std::once_flag initialized;
   std::call_once(initialized, llama_backend_init);
+}
+
+// What people call the model: what its file says, else the file's own name.
+ModelSource SourceOf(const ModelInfo& info, const std::vector<AdapterFile>& adapters) {
+  const std::filesystem::path path = std::filesystem::absolute(info.path).lexically_normal();
+  ModelSource named = {.name = info.name.empty() ? path.stem().string() : info.name, .path = ""};
+  for (const AdapterFile& adapter : adapters) {
+    named.name += " with " + std::filesystem::path(adapter.path).filename().string();
+  }
+  const ModelSource found = {.name = "", .path = path.string()};
+  // Names come from files: those that no context may be stored with are left out.
+  return {.name = named.Validate().ok() ? named.name : "",
+          .path = found.Validate().ok() ? found.path : ""};
 }
 
 }  // namespace
@@ -153,6 +178,7 @@ ContextHandle LlamaEngine::Impl::MakeContext(llama_context_params params) const 
 }
 
 Status LlamaEngine::Impl::Open(const std::string& model_name) {
+  adapts_threads_ = options.num_threads == 0;
   ATTNDB_RETURN_IF_ERROR(FillDefaults(&options));
   ATTNDB_ASSIGN_OR_RETURN(info.path, ResolveModel(model_name));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> files, ModelFiles(info.path));
@@ -165,6 +191,7 @@ Status LlamaEngine::Impl::Open(const std::string& model_name) {
 }
 
 Status LlamaEngine::Impl::OpenChecked(const std::vector<std::string>& files) {
+  const std::string as_loaded = FilesIdentity(files, options.adapters);
   ATTNDB_RETURN_IF_ERROR(LoadModel());
   ReadInfo();
   const ContextFactory factory = [this](const llama_context_params& params) {
@@ -174,12 +201,17 @@ Status LlamaEngine::Impl::OpenChecked(const std::vector<std::string>& files) {
   if (!layers.ok()) return layers.status().WithContext("model '" + info.path + "'");
   spec.layers = *std::move(layers);
   spec.kv_dtype = options.kv_dtype;
+  spec.unrotated_keys = options.unrotated_keys;
+  spec.source = SourceOf(info, options.adapters);
   ATTNDB_ASSIGN_OR_RETURN(spec.fingerprint,
                           ModelFingerprint(files, options.adapters, options.cache_dir));
+  // Weights of one file under the fingerprint of another would be KV that no checksum finds wrong.
+  ATTNDB_RETURN_IF_ERROR(CheckUnchanged(as_loaded, files, options.adapters));
   if (Status valid = spec.Validate(); !valid.ok()) {
     return Status::Unsupported("model '" + info.path + "': " + valid.message());
   }
-  ATTNDB_ASSIGN_OR_RETURN(hooked_, HookedContext::Make(spec, options, info.vocab_size, factory));
+  ATTNDB_ASSIGN_OR_RETURN(
+      hooked_, HookedContext::Make(spec, options, adapts_threads_, info.vocab_size, factory));
   return Status::Ok();
 }
 

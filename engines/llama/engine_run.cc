@@ -3,6 +3,7 @@
 #include <chrono>
 #include <set>
 
+#include "attndb/units.h"
 #include "engines/llama/engine_impl.h"
 
 namespace attndb::llama {
@@ -68,8 +69,8 @@ Status LlamaEngine::Impl::Prefill(Session& session, std::span<const TokenId> tok
                            .tokens_total = tokens.size(),
                            .tokens_per_second =
                                static_cast<double>(done) / std::max(SecondsSince(start), 1e-9)})) {
-      return Status::Cancelled("prefill stopped after " + std::to_string(done) + " of " +
-                               std::to_string(tokens.size()) + " tokens");
+      return Status::Cancelled("prefill stopped after " + FormatCount(done) + " of " +
+                               Counted(tokens.size(), "token"));
     }
     if (prefill.checkpoint && done < tokens.size()) {
       ATTNDB_RETURN_IF_ERROR(prefill.checkpoint(done));
@@ -79,12 +80,12 @@ Status LlamaEngine::Impl::Prefill(Session& session, std::span<const TokenId> tok
   return Status::Ok();
 }
 
-Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries) {
+Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries,
+                                      std::vector<Status>* statuses) {
   entry_rows_.clear();
   if (entries.empty() || entries.size() > options.max_sessions) {
-    return Status::InvalidArgument("batch of " + std::to_string(entries.size()) +
-                                   " sessions, expected 1 to " +
-                                   std::to_string(options.max_sessions));
+    return Status::InvalidArgument("batch of " + Counted(entries.size(), "session") +
+                                   ", expected 1 to " + FormatCount(options.max_sessions));
   }
   size_t num_tokens = 0;
   std::set<const Session*> sessions;
@@ -97,14 +98,13 @@ Status LlamaEngine::Impl::DecodeBatch(std::span<const BatchEntry> entries) {
     }
   }
   if (num_tokens > options.ubatch_tokens) {
-    return Status::InvalidArgument("batch of " + std::to_string(num_tokens) +
-                                   " tokens, expected at most " +
-                                   std::to_string(options.ubatch_tokens));
+    return Status::InvalidArgument("batch of " + Counted(num_tokens, "token") +
+                                   ", expected at most " + FormatCount(options.ubatch_tokens));
   }
   for (const BatchEntry& entry : entries) {
     if (entry.tokens.size() == 1) ATTNDB_RETURN_IF_ERROR(AwaitDerived(entry.session));
   }
-  ATTNDB_RETURN_IF_ERROR(hooked_->Run(entries, {}));
+  ATTNDB_RETURN_IF_ERROR(hooked_->Run(entries, {.statuses = statuses}));
   for (size_t i = 0; i < entries.size(); ++i) entry_rows_.push_back(i);
   return Status::Ok();
 }

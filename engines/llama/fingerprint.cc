@@ -89,6 +89,19 @@ Result<std::string> FileIdentity(const std::string& path) {
   return text.str();
 }
 
+// A file that is not there has none, and who opens it says so.
+std::string IdentityOrNone(const std::string& path) {
+  Result<std::string> identity = FileIdentity(path);
+  return identity.ok() ? *std::move(identity) : "none\n";
+}
+
+std::vector<std::string> AllPaths(const std::vector<std::string>& files,
+                                  const std::vector<AdapterFile>& adapters) {
+  std::vector<std::string> paths = files;
+  for (const AdapterFile& adapter : adapters) paths.push_back(adapter.path);
+  return paths;
+}
+
 // The digest in `file`, if it was kept for just this identity.
 std::optional<std::string> ReadKept(const fs::path& file, const std::string& identity) {
   const std::string text = ReadKeptFile(file);
@@ -137,6 +150,29 @@ Result<DigestInfo> FileDigest(const std::string& path, const std::string& cache_
   if (after != identity) return Status::IoError("'" + path + "' changed while it was read");
   if (!kept.empty()) KeepFile(kept, identity + hex + "\n");
   return DigestInfo{.hex = std::move(hex), .from_cache = false};
+}
+
+std::string FilesIdentity(const std::vector<std::string>& files,
+                          const std::vector<AdapterFile>& adapters) {
+  std::string all;
+  for (const std::string& path : AllPaths(files, adapters)) all += IdentityOrNone(path);
+  return all;
+}
+
+Status CheckUnchanged(const std::string& before, const std::vector<std::string>& files,
+                      const std::vector<AdapterFile>& adapters) {
+  std::string_view rest = before;
+  for (const std::string& path : AllPaths(files, adapters)) {
+    const std::string now = IdentityOrNone(path);
+    if (!rest.starts_with(now)) {
+      return Status::FailedPrecondition("'" + path +
+                                        "' was replaced or changed while the model was loaded, so "
+                                        "that its weights may be others than its fingerprint "
+                                        "says; open the model again");
+    }
+    rest.remove_prefix(now.size());
+  }
+  return Status::Ok();
 }
 
 Result<std::string> ModelFingerprint(const std::vector<std::string>& files,

@@ -36,6 +36,15 @@ struct DigestInfo {
 // SHA-256 of a file's content. `cache_dir`: empty = no cache.
 Result<DigestInfo> FileDigest(const std::string& path, const std::string& cache_dir);
 
+// The model's files and its adapters, as they are found now: names, times and inodes.
+std::string FilesIdentity(const std::vector<std::string>& files,
+                          const std::vector<AdapterFile>& adapters);
+// Ok if the files are still those of which FilesIdentity gave `before`: weights that were loaded,
+// and a fingerprint that was made, in between belong together. Errors: kFailedPrecondition, with
+// the file.
+Status CheckUnchanged(const std::string& before, const std::vector<std::string>& files,
+                      const std::vector<AdapterFile>& adapters);
+
 // "sha256:<hex>": of the file itself if it is one without adapters, else of the list of all files'
 // digests and the adapters' scales.
 Result<std::string> ModelFingerprint(const std::vector<std::string>& files,

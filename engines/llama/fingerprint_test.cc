@@ -67,6 +67,23 @@ TEST_F(FingerprintTest, AChangeIsSeenThoughSizeAndTimeAreSetBack) {
   EXPECT_NE(Digest(path).hex, kAbcDigest);
 }
 
+TEST_F(FingerprintTest, WeightsThatAreReplacedBetweenLoadingAndHashingAreNoticed) {
+  const std::string model = Write("model", "abc");
+  const AdapterFile adapter = {.path = Write("adapter", "low rank"), .scale = 1.0f};
+  const std::string as_loaded = FilesIdentity({model}, {adapter});
+  ATTNDB_EXPECT_OK(CheckUnchanged(as_loaded, {model}, {adapter}));
+  for (const std::string& replaced : {model, adapter.path}) {
+    const std::string before = FilesIdentity({model}, {adapter});
+    fs::rename(Write("new", "xyz"), replaced);  // The mapped file lives on without its name.
+    EXPECT_THAT(CheckUnchanged(before, {model}, {adapter}),
+                FailsWith(StatusCode::kFailedPrecondition, ::testing::HasSubstr(replaced)));
+  }
+  const std::string before = FilesIdentity({model}, {});
+  fs::remove(model);
+  EXPECT_THAT(CheckUnchanged(before, {model}, {}),
+              FailsWith(StatusCode::kFailedPrecondition, ::testing::HasSubstr(model)));
+}
+
 TEST_F(FingerprintTest, CopiesShareItAndDamagedCachesAreIgnored) {
   const std::string path = Write("model", "abc");
   const std::string copy = Write("copy", "abc");

@@ -1,24 +1,33 @@
 #include "engines/llama/hooked_context.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <string>
 
 #include "engines/llama/llama_log.h"
 
 namespace attndb::llama {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
 
 Result<std::unique_ptr<HookedContext>> HookedContext::Make(const ModelSpec& spec,
                                                            const EngineOptions& options,
-                                                           uint32_t vocab_size,
+                                                           bool adapts, uint32_t vocab_size,
                                                            const ContextFactory& factory) {
-  std::unique_ptr<HookedContext> hooked(new HookedContext(spec, options.variant, vocab_size));
+  std::unique_ptr<HookedContext> hooked(new HookedContext(spec, options, vocab_size));
+  if (adapts) hooked->choice_.emplace(options.num_threads);
   llama_context_params params = BaseContextParams(options.num_threads);
   params.n_ctx = options.ubatch_tokens;
   params.n_batch = options.ubatch_tokens;
   params.n_ubatch = options.ubatch_tokens;
   params.n_seq_max = options.max_sessions;
-  params.n_outputs_max = std::min(options.ubatch_tokens, kLogitRowsMax);
+  // llama.cpp reserves a row for each sequence, however few tokens a batch takes.
+  params.n_outputs_max =
+      std::max(std::min(options.ubatch_tokens, kLogitRowsMax), options.max_sessions);
   hooked->hook_.Attach(&params);
   hooked->context_ = factory(params);
   if (hooked->context_ == nullptr) {
@@ -63,6 +72,51 @@ void HookedContext::ClearBatch() {
   logit_tokens_.clear();
 }
 
+Status HookedContext::CropBack(const SessionRows& rows, const Status& why) {
+  const uint64_t before = rows.num_tokens - static_cast<uint64_t>(rows.num_rows);
+  const Status crop = rows.session->Crop(before);
+  return crop.ok() ? why : crop.WithContext("after: " + why.ToString());
+}
+
+Status HookedContext::Settle(Status status, std::vector<Status>* statuses) {
+  llama_memory_clear(llama_get_memory(context_.get()), /*data=*/false);
+  if (statuses != nullptr) statuses->clear();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Status own = hook_.status_of(i);
+    if (statuses == nullptr && status.ok()) status = own;
+    if (statuses != nullptr) statuses->push_back(own.ok() ? own : CropBack(rows_[i], own));
+  }
+  if (status.ok()) return status;
+  Status cropped = status;
+  for (const SessionRows& rows : rows_) {
+    if (Status crop = CropBack(rows, status); crop != status) cropped = std::move(crop);
+  }
+  return cropped;
+}
+
+int32_t HookedContext::Decode(const llama_batch& batch) {
+  const auto num_rows = static_cast<uint64_t>(batch.n_tokens);
+  if (choice_) {
+    const auto num_threads = static_cast<int32_t>(choice_->Next(num_rows));
+    llama_set_n_threads(context_.get(), num_threads, num_threads);
+  }
+  const Clock::time_point start = Clock::now();
+  const int32_t result = llama_decode(context_.get(), batch);
+  llama_synchronize(context_.get());
+  const std::chrono::duration<double> time = Clock::now() - start;
+  if (choice_ && result == 0) {
+    choice_->Took({.num_rows = num_rows,
+                   .seconds = time.count(),
+                   .cores_given = hook_.thread_shares().total(),
+                   .worst_share = hook_.thread_shares().worst()});
+  }
+  return result;
+}
+
+ThreadReport HookedContext::threads() const {
+  return choice_ ? choice_->report() : ThreadReport{num_threads_, num_threads_, {}};
+}
+
 Status HookedContext::Run(std::span<const BatchEntry> entries, const RunOptions& options) {
   ClearBatch();
   ATTNDB_RETURN_IF_ERROR(FillBatch(entries, options.all_logits));
@@ -75,19 +129,8 @@ Status HookedContext::Run(std::span<const BatchEntry> entries, const RunOptions&
                              .logits = wants_logits_.data()};
   BeginLog();
   hook_.Begin(rows_, positions_, options.on_queries);
-  const int32_t decode_result = llama_decode(context_.get(), batch);
-  llama_synchronize(context_.get());
-  const Status status = hook_.End(decode_result);
-  llama_memory_clear(llama_get_memory(context_.get()), /*data=*/false);
-  if (!status.ok()) {
-    for (const SessionRows& rows : rows_) {
-      const uint64_t before = rows.num_tokens - static_cast<uint64_t>(rows.num_rows);
-      if (Status crop = rows.session->Crop(before); !crop.ok()) {
-        return crop.WithContext("after: " + status.ToString());
-      }
-    }
-    return status;
-  }
+  const int32_t decode_result = Decode(batch);
+  ATTNDB_RETURN_IF_ERROR(Settle(hook_.End(decode_result), options.statuses));
   for (size_t i = 0; i < wants_logits_.size(); ++i) {
     if (wants_logits_[i] != 0) logit_tokens_.push_back(static_cast<int32_t>(i));
   }

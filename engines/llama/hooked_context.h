@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/llama_handles.h"
 #include "engines/llama/model_probe.h"
+#include "engines/llama/thread_choice.h"
 
 namespace attndb::llama {
 
@@ -27,9 +29,10 @@ inline constexpr uint32_t kLogitRowsMax = 64;
 
 class HookedContext {
  public:
-  // `spec` and the model behind `factory` outlive this.
+  // `spec` and the model behind `factory` outlive this. `options.num_threads` is the most; with
+  // `adapts` fewer run where that is faster.
   static Result<std::unique_ptr<HookedContext>> Make(const ModelSpec& spec,
-                                                     const EngineOptions& options,
+                                                     const EngineOptions& options, bool adapts,
                                                      uint32_t vocab_size,
                                                      const ContextFactory& factory);
 
@@ -37,10 +40,12 @@ class HookedContext {
     // Logits after every token; false: after the last token of each entry.
     bool all_logits = false;
     const OnQueries* on_queries = nullptr;  // Not owned; may be null.
+    // Takes how each entry fared, and then one that fails ends only itself. Null: all end.
+    std::vector<Status>* statuses = nullptr;
   };
 
-  // Runs the entries' tokens after those that their sessions hold. On failure all sessions are
-  // cropped back.
+  // Runs the entries' tokens after those that their sessions hold. Sessions that fail are cropped
+  // back; so are all, if the batch fails.
   // REQUIRES: 1 to ubatch_tokens tokens in all, each entry one at least; ids in the vocabulary; no
   // session twice; at most kLogitRowsMax logit rows.
   Status Run(std::span<const BatchEntry> entries, const RunOptions& options);
@@ -50,16 +55,27 @@ class HookedContext {
   size_t num_logit_rows() const { return logit_tokens_.size(); }
 
   EngineCacheUse CacheUse() const;
+  ThreadReport threads() const;
 
  private:
-  HookedContext(const ModelSpec& spec, HookVariant variant, uint32_t vocab_size)
-      : hook_(spec, variant), vocab_size_(vocab_size) {}
+  HookedContext(const ModelSpec& spec, const EngineOptions& options, uint32_t vocab_size)
+      : hook_(spec, options.variant, options.num_threads),
+        vocab_size_(vocab_size),
+        num_threads_(options.num_threads) {}
 
+  // Runs the batch. The code is llama_decode's.
+  int32_t Decode(const llama_batch& batch);
   Status FillBatch(std::span<const BatchEntry> entries, bool all_logits);
   void ClearBatch();
+  // Crops a session to what it held before the run. `why` it is cropped, or why it can't be.
+  static Status CropBack(const SessionRows& rows, const Status& why);
+  // After a run that ended with `status`: crops what failed, frees llama.cpp's cells.
+  Status Settle(Status status, std::vector<Status>* statuses);
 
   AttentionHook hook_;  // Before context_, which calls it.
   const uint32_t vocab_size_;
+  const uint32_t num_threads_;
+  std::optional<ThreadChoice> choice_;  // Where the machine decides.
   ContextHandle context_;
 
   // The batch, in llama.cpp's terms.

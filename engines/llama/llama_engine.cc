@@ -1,9 +1,12 @@
 #include "engines/llama/llama_engine.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/plain_context.h"
+#include "engines/llama/reply.h"
 
 namespace attndb::llama {
 
@@ -22,15 +25,21 @@ Result<LlamaEngine> LlamaEngine::Open(const std::string& model, const EngineOpti
 const ModelSpec& LlamaEngine::spec() const { return impl_->spec; }
 const ModelInfo& LlamaEngine::info() const { return impl_->info; }
 const EngineOptions& LlamaEngine::options() const { return impl_->options; }
+ThreadReport LlamaEngine::threads() const { return impl_->threads(); }
 
 Result<std::vector<TokenId>> LlamaEngine::Tokenize(std::string_view text, bool add_special,
-                                                   bool parse_special) const {
-  return impl_->tokenizer->Tokenize(text, add_special, parse_special);
+                                                   bool parse_special,
+                                                   const TokenizeLimits& limits) const {
+  return impl_->tokenizer->Tokenize(text, add_special, parse_special, limits);
 }
 
 Result<std::string> LlamaEngine::Detokenize(std::span<const TokenId> tokens,
                                             bool render_special) const {
   return impl_->tokenizer->Detokenize(tokens, render_special);
+}
+
+Result<std::string> LlamaEngine::ReplyText(std::span<const TokenId> tokens) const {
+  return impl_->tokenizer->ReplyText(tokens);
 }
 
 Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> messages,
@@ -39,8 +48,9 @@ Result<std::string> LlamaEngine::ApplyTemplate(std::span<const ChatMessage> mess
 }
 
 Result<std::vector<TokenId>> LlamaEngine::DocumentPrefix(std::string_view system,
-                                                         std::string_view document) const {
-  return impl_->chat->DocumentPrefix(system, document);
+                                                         std::string_view document,
+                                                         const TokenizeLimits& limits) const {
+  return impl_->chat->DocumentPrefix(system, document, limits);
 }
 
 Result<std::vector<TokenId>> LlamaEngine::QuestionSuffix(std::string_view question) const {
@@ -56,6 +66,16 @@ Result<std::vector<TokenId>> LlamaEngine::NextTurn(std::string_view message) con
   return impl_->chat->NextTurn(message);
 }
 
+Result<std::vector<TokenId>> LlamaEngine::Conversation(std::span<const ChatMessage> messages,
+                                                       size_t first) const {
+  if (messages.empty() || first > messages.size()) {
+    return Status::InvalidArgument("conversation of " + std::to_string(messages.size()) +
+                                   " messages, expected " +
+                                   std::to_string(std::max<size_t>(1, first)) + " or more");
+  }
+  return impl_->chat->Conversation(messages, first);
+}
+
 Status LlamaEngine::Prefill(Session& session, std::span<const TokenId> tokens,
                             const PrefillOptions& options) {
   return impl_->Prefill(session, tokens, options);
@@ -67,8 +87,9 @@ Status LlamaEngine::Decode(Session& session, TokenId token, const WindowOptions&
   return impl_->DecodeBatch({&entry, 1});
 }
 
-Status LlamaEngine::DecodeBatch(std::span<const BatchEntry> entries) {
-  return impl_->DecodeBatch(entries);
+Status LlamaEngine::DecodeBatch(std::span<const BatchEntry> entries,
+                                std::vector<Status>* statuses) {
+  return impl_->DecodeBatch(entries, statuses);
 }
 
 std::span<const float> LlamaEngine::Logits(size_t entry) const { return impl_->Logits(entry); }
@@ -81,6 +102,10 @@ Result<Generation> LlamaEngine::Generate(Session& session, std::span<const Token
     ATTNDB_RETURN_IF_ERROR(session.Crop(num_tokens));
   }
   return result;
+}
+
+Result<std::unique_ptr<Reply>> LlamaEngine::BeginReply(const GenerateOptions& options) const {
+  return impl_->BeginReply(options);
 }
 
 bool LlamaEngine::IsEndOfGeneration(TokenId token) const {

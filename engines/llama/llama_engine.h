@@ -18,7 +18,10 @@
 //          are hashed (0.1 s for 100 MB). Prefill and Decode cost the model's forward, on
 //          num_threads threads, and what Session::Append and Attend cost; no call waits for a
 //          Store, a merge or a build, but where a plan says await=1.
-// Threads: one thread at a time. The sessions of a call are used by llama.cpp's threads inside it.
+// Threads: one thread at a time, but for what reads texts and ids alone, which any thread may call
+//          at any time: spec, info, options, Tokenize, Detokenize, ReplyText, ApplyTemplate, the
+//          prompts, BeginReply, IsEndOfGeneration. The sessions of a call are used by llama.cpp's
+//          threads inside it.
 // Units:   times in milliseconds; logits in nats, unscaled by temperature.
 #ifndef ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
 #define ATTNDB_ENGINES_LLAMA_LLAMA_ENGINE_H_
@@ -41,6 +44,7 @@
 namespace attndb::llama {
 
 class PlainContext;
+class Reply;
 
 // How the model's attention is replaced.
 enum class HookVariant : uint8_t {
@@ -67,8 +71,12 @@ struct RopeScaling {
 };
 
 struct EngineOptions {
-  uint32_t num_threads = 0;          // 0 = all cores.
+  // Threads of a pass. 0 = as many as the machine gives cores to, of those that the process may
+  // use: thread_choice.h. Sums are taken in parts, so that the last bits follow the number of
+  // threads: who wants them equal from run to run gives one.
+  uint32_t num_threads = 0;
   DType kv_dtype = DType::kFloat16;  // Element type of the K and V that attndb stores.
+  bool unrotated_keys = false;       // ModelSpec::unrotated_keys.
   uint32_t ubatch_tokens = 512;      // Tokens that one pass through the model takes.
   uint32_t max_sessions = 16;        // Sessions in one DecodeBatch; 64 at most.
   HookVariant variant = HookVariant::kRewrite;
@@ -96,6 +104,16 @@ struct ModelInfo {
   uint64_t max_context = 0;
   bool has_chat_template = false;
   bool has_tokenizer = false;
+};
+
+// How far texts are read that may be long. They are tokenized in pieces, with the ids of one call.
+struct TokenizeLimits {
+  // As soon as there are more tokens than these, no more are made: who asked counts them.
+  uint64_t max_tokens = UINT64_MAX;
+  // Called after each piece; false stops with kCancelled. May be null.
+  std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
+  // A piece has so many bytes at least; it ends at the next place where a text can be cut.
+  size_t piece_bytes = size_t{1} << 20;
 };
 
 struct PrefillProgress {
@@ -149,7 +167,10 @@ struct SamplerOptions {
   float top_p = 0.95f;
   float min_p = 0.05f;
   float repeat_penalty = 1.0f;  // 1 = none.
-  int32_t repeat_last_n = 64;   // Tokens that the penalty looks back on.
+  // Taken off the logit of a token: for each time that it came, and once if it came; 0 = none.
+  float frequency_penalty = 0.0f;
+  float presence_penalty = 0.0f;
+  int32_t repeat_last_n = 64;  // Tokens that the penalties look back on.
   uint32_t seed = 0;
 };
 
@@ -201,21 +222,39 @@ struct BatchEntry {
   std::span<const TokenId> tokens;
 };
 
+// A change of the number of threads, as another number took less time a pass.
+struct ThreadChange {
+  uint64_t pass = 0;  // Passes that had run.
+  uint32_t from = 0;
+  uint32_t to = 0;
+  double from_seconds = 0;  // What a pass took with as many threads.
+  double to_seconds = 0;
+};
+
+// Threads of the engine's passes.
+struct ThreadReport {
+  uint32_t most = 0;  // What was asked for, or what the process may use.
+  uint32_t now = 0;
+  std::vector<ThreadChange> changes;  // The last 16; none where num_threads was given.
+};
+
 // One generated token that plain llama.cpp would not have chosen.
 struct TokenDifference {
   uint64_t index = 0;  // Index in `generated`.
   TokenId ours = 0;
   TokenId plain = 0;
-  double logit_gap = 0;  // Plain's logit of its own choice minus that of ours.
+  double logit_gap = 0;   // Plain's logit of its own choice minus that of ours.
+  double own_spread = 0;  // What plain llama.cpp's own kernels change of this gap.
 };
 
 // How plain llama.cpp judges generated tokens, each after the same tokens before it.
 struct CheckReport {
   uint64_t num_compared = 0;
   std::vector<TokenDifference> differences;
-  // Largest |logit difference| of plain llama.cpp with and without flash attention, over the same
-  // positions: what its own choice of kernels changes. A gap below it is rounding. Measured only if
-  // tokens differ or CheckOptions::measure_spread.
+  // What plain llama.cpp's own choice of kernels, flash attention or not, changes of the gap
+  // between the two logits that decide, its likeliest token's and ours (or the next likeliest's):
+  // the largest over all positions. A gap below it is rounding. Measured only if tokens differ or
+  // CheckOptions::measure_spread.
   double own_spread = 0;
   double plain_ms = 0;          // Time of the plain run with flash attention, prompt and tokens.
   double plain_prefill_ms = 0;  // Time of that run's prompt alone: the cold prefill.
@@ -250,15 +289,23 @@ class LlamaEngine {
   const ModelSpec& spec() const;
   const ModelInfo& info() const;
   const EngineOptions& options() const;  // With the defaults filled in.
+  ThreadReport threads() const;
 
   // Text to ids. `add_special`: the model's begin-of-text token if it wants one; `parse_special`:
   // text like "<|im_end|>" becomes the control token (never for text that a user gave).
-  // Errors: kUnsupported (the model has no tokenizer); kInvalidArgument (too long).
-  Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special,
-                                        bool parse_special) const;
+  // Memory: a few times a piece of the text, and the ids.
+  // Errors: kUnsupported (the model has no tokenizer); kInvalidArgument (more than 1 GiB);
+  //         kResourceExhausted (memory); kCancelled (by limits.progress).
+  Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special, bool parse_special,
+                                        const TokenizeLimits& limits = {}) const;
   // Ids to text. Errors: kInvalidArgument (an id out of the vocabulary); kUnsupported.
   Result<std::string> Detokenize(std::span<const TokenId> tokens,
                                  bool render_special = false) const;
+
+  // The text that a reply of these tokens shows: that of each, one behind the other, where
+  // Detokenize leaves out the space that some tokenizers set before a text.
+  // Errors: as Detokenize.
+  Result<std::string> ReplyText(std::span<const TokenId> tokens) const;
 
   // The GGUF's own chat template over `messages`. Errors: kUnsupported (none, or unknown to
   // llama.cpp).
@@ -269,13 +316,19 @@ class LlamaEngine {
   // DocumentPrefix = template up to and including `document`, inside the user's message; any number
   // of QuestionSuffix = the question, the message's end and the assistant's header. Content is
   // never parsed for control tokens. A model without template takes the bare texts.
-  Result<std::vector<TokenId>> DocumentPrefix(std::string_view system,
-                                              std::string_view document) const;
+  Result<std::vector<TokenId>> DocumentPrefix(std::string_view system, std::string_view document,
+                                              const TokenizeLimits& limits = {}) const;
   Result<std::vector<TokenId>> QuestionSuffix(std::string_view question) const;
   // A dialogue: the first message with all that comes before it, and each later one with the end of
   // the assistant's reply before it. Both end with the assistant's header.
   Result<std::vector<TokenId>> FirstTurn(std::string_view system, std::string_view message) const;
   Result<std::vector<TokenId>> NextTurn(std::string_view message) const;
+  // The whole of a conversation, ending with the assistant's header; with `first`, what comes
+  // behind the content of messages[first - 1], from that message's end on. A model without template
+  // takes the bare texts, a line each. Errors: kInvalidArgument (no message; first is beyond their
+  // number); as ApplyTemplate.
+  Result<std::vector<TokenId>> Conversation(std::span<const ChatMessage> messages,
+                                            size_t first = 0) const;
 
   // Runs `tokens` after those that `session` holds, in ubatches. Logits(0): after the last token.
   // Nothing checks ModelInfo::max_context: beyond it the model is run at positions that it never
@@ -292,7 +345,10 @@ class LlamaEngine {
   // in Decode, sessions that run a single token wait for what a plan with await=1 reads
   // (Session::awaits_derived); what can't be had is no error. Prefill never waits. Sessions that
   // outgrow a window: call MakeRoom for each of them before.
-  Status DecodeBatch(std::span<const BatchEntry> entries);
+  // `statuses`, if not null, takes how each entry fared: one that fails, for memory or for its
+  // disk, then ends only itself, and is cropped back alone. What the call itself returns is of the
+  // batch: then all were cropped back.
+  Status DecodeBatch(std::span<const BatchEntry> entries, std::vector<Status>* statuses = nullptr);
 
   // Logits of the last successful call, [vocab_size]; valid until the next call.
   // REQUIRES: entry < number of entries of that call.
@@ -304,6 +360,10 @@ class LlamaEngine {
   // the window let go before any was run.
   Result<Generation> Generate(Session& session, std::span<const TokenId> rest,
                               const GenerateOptions& options = {});
+
+  // A reply that its caller samples, pass by pass: reply.h.
+  // Errors: kInvalidArgument (the sampler's options).
+  Result<std::unique_ptr<Reply>> BeginReply(const GenerateOptions& options) const;
 
   bool IsEndOfGeneration(TokenId token) const;
   EngineCacheUse engine_cache() const;

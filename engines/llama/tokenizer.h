@@ -2,7 +2,7 @@
 //
 // Threads: thread-safe (llama.cpp's tokenizer is).
 // Errors:  kUnsupported (the model file has no tokenizer); kInvalidArgument (a text or an id that
-//          the vocabulary does not have).
+//          the vocabulary does not have); kResourceExhausted (memory); kCancelled (by progress).
 #ifndef ATTNDB_ENGINES_LLAMA_TOKENIZER_H_
 #define ATTNDB_ENGINES_LLAMA_TOKENIZER_H_
 
@@ -15,6 +15,7 @@
 
 #include "attndb/result.h"
 #include "attndb/types.h"
+#include "engines/llama/llama_engine.h"
 
 namespace attndb::llama {
 
@@ -26,10 +27,13 @@ class Tokenizer {
   bool present() const { return present_; }
   uint32_t vocab_size() const { return vocab_size_; }
 
-  Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special,
-                                        bool parse_special) const;
+  // LlamaEngine::Tokenize.
+  Result<std::vector<TokenId>> Tokenize(std::string_view text, bool add_special, bool parse_special,
+                                        const TokenizeLimits& limits = {}) const;
   Result<std::string> Detokenize(std::span<const TokenId> tokens, bool render_special) const;
 
+  // LlamaEngine::ReplyText.
+  Result<std::string> ReplyText(std::span<const TokenId> tokens) const;
   // The bytes of one token, which may be a part of a character. Control tokens give nothing.
   // REQUIRES: present(), token inside the vocabulary.
   std::string Piece(TokenId token) const;
@@ -43,9 +47,11 @@ class Tokenizer {
 
  private:
   Status CheckPresent() const;
-  // May throw what llama.cpp throws.
+  // These may throw what llama.cpp throws.
   Result<std::vector<TokenId>> TryTokenize(std::string_view text, bool add_special,
                                            bool parse_special) const;
+  Result<std::vector<TokenId>> TryTokenizePieces(std::string_view text, bool add_special,
+                                                 const TokenizeLimits& limits) const;
 
   const llama_vocab* vocab_;
   bool present_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "attndb/units.h"
+
 namespace attndb::llama {
 namespace {
 
@@ -34,10 +36,10 @@ Status WindowOptions::Validate() const {
   }
   const uint64_t left = TokensLeft(*this);
   if (left < 2 || keep_first >= left) {
-    return Status::InvalidArgument("a window of " + std::to_string(window_tokens) + " tokens has " +
-                                   std::to_string(left) +
+    return Status::InvalidArgument("a window of " + Counted(window_tokens, "token") + " has " +
+                                   FormatCount(left) +
                                    " left when its oldest leave, expected more than keep_first, " +
-                                   std::to_string(keep_first) + ", and 2 at least");
+                                   FormatCount(keep_first) + ", and 2 at least");
   }
   return Status::Ok();
 }

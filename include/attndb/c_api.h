@@ -49,7 +49,8 @@ typedef enum attndb_code {
   ATTNDB_BUSY = 9,
   ATTNDB_READ_ONLY = 10,
   ATTNDB_CANCELLED = 11,
-  ATTNDB_INTERNAL = 12
+  ATTNDB_INTERNAL = 12,
+  ATTNDB_OTHER_MODEL = 13
 } attndb_code;
 
 typedef enum attndb_dtype {
@@ -102,6 +103,9 @@ typedef struct attndb_model_spec {
   int32_t kv_dtype;
   const void* fingerprint;
   size_t fingerprint_bytes;
+  int32_t unrotated_keys; /* 1 = ModelSpec::unrotated_keys. */
+  const char* model_name; /* ModelSource. NULL = not known, here and in what follows. */
+  const char* model_path;
 } attndb_model_spec;
 
 /* DBOptions of options.h. Where a call takes a pointer to it, NULL means all defaults. */
@@ -112,7 +116,7 @@ typedef struct attndb_db_options {
   const char* plan;             /* NULL = "full". */
   double query_sample;          /* 0 = the default; negative = none. */
   uint32_t dense_query_tokens;  /* 0 = the default. */
-  uint32_t num_threads;         /* 0 = one; UINT32_MAX = all cores. */
+  uint32_t num_threads;         /* 0 or UINT32_MAX = all cores. */
   uint64_t host_memory_bytes;   /* 0 = three quarters of what is free. */
   int32_t no_background_builds; /* 1 = background_builds off: planes are built in memory only. */
   uint32_t background_threads;  /* 0 = one; UINT32_MAX = all cores. */
@@ -163,6 +167,13 @@ typedef struct attndb_find_options {
   uint32_t passage_tokens; /* 0 = 64. */
   int32_t head_scores;
 } attndb_find_options;
+
+/* RoomOptions. NULL = defaults. */
+typedef struct attndb_room_options {
+  size_t struct_size;
+  int64_t first_position;
+  uint64_t checkpoint_tokens; /* 0 = what is run is stored once, in the end. */
+} attndb_room_options;
 
 /* CompactOptions. NULL = defaults. */
 typedef struct attndb_compact_options {
@@ -254,6 +265,10 @@ ATTNDB_EXPORT attndb_code attndb_db_explain_prefix(const attndb_db* db,
                                                    const int32_t* tokens, size_t num_tokens,
                                                    const attndb_session_options* options,
                                                    char** json);
+/* DB::CheckRoom: *json (may be NULL) is the RoomReport. */
+ATTNDB_EXPORT attndb_code attndb_db_check_room(const attndb_db* db, const attndb_model_spec* spec,
+                                               const int32_t* tokens, size_t num_tokens,
+                                               const attndb_room_options* options, char** json);
 /* DB::Find: q[i] is q of heads[i], [num_tokens, 1, head_dim], row 0 at first_position; both arrays
  * have num_heads entries. *json is the FindResult, with a passage's tokens as "begin" and "end". */
 ATTNDB_EXPORT attndb_code attndb_db_find(const attndb_db* db, const attndb_model_spec* spec,
@@ -273,6 +288,9 @@ ATTNDB_EXPORT attndb_code attndb_db_pin(const attndb_db* db, const char* context
 /* ttl_seconds < 0 = for ever. */
 ATTNDB_EXPORT attndb_code attndb_db_set_ttl(const attndb_db* db, const char* context,
                                             int64_t ttl_seconds);
+/* DB::Rename. Names are UTF-8. */
+ATTNDB_EXPORT attndb_code attndb_db_rename(const attndb_db* db, const char* context,
+                                           const char* name);
 ATTNDB_EXPORT attndb_code attndb_db_drop(const attndb_db* db, const char* context);
 /* 0 = no limit. */
 ATTNDB_EXPORT attndb_code attndb_db_set_quota(const attndb_db* db, uint64_t bytes);
@@ -280,6 +298,10 @@ ATTNDB_EXPORT attndb_code attndb_db_declare_equal(const attndb_db* db, const voi
                                                   size_t fingerprint_a_bytes,
                                                   const void* fingerprint_b,
                                                   size_t fingerprint_b_bytes);
+ATTNDB_EXPORT attndb_code attndb_db_revoke_equal(const attndb_db* db, const void* fingerprint_a,
+                                                 size_t fingerprint_a_bytes,
+                                                 const void* fingerprint_b,
+                                                 size_t fingerprint_b_bytes);
 
 /* Called as work goes on, on the calling thread; a return of 0 cancels: ATTNDB_CANCELLED. */
 typedef int32_t (*attndb_progress)(uint64_t bytes_done, uint64_t bytes_total, void* user_data);
@@ -291,7 +313,9 @@ ATTNDB_EXPORT attndb_code attndb_db_verify(const attndb_db* db, const char* cont
                                            uint64_t* num_damages, char** json);
 /* DB::Compact with default options. */
 ATTNDB_EXPORT attndb_code attndb_db_compact(const attndb_db* db);
-/* DB::Compact with options; `progress` may be NULL. */
+/* DB::Compact with options; `progress` may be NULL. What waits for merges (a store, an import, a
+ * drop, another compact, a wait) fails with ATTNDB_FAILED_PRECONDITION where `progress` calls it.
+ * */
 ATTNDB_EXPORT attndb_code attndb_db_compact_with(const attndb_db* db,
                                                  const attndb_compact_options* options,
                                                  attndb_progress progress, void* user_data);
@@ -332,11 +356,13 @@ ATTNDB_EXPORT attndb_code attndb_session_update(attndb_session* session, const a
 ATTNDB_EXPORT attndb_code attndb_session_attention(attndb_session* session, const attndb_tensor* q,
                                                    uint32_t layer, const attndb_tensor* out);
 /* AttendBatch: the rows of q and out are those of sessions[0], num_rows[0] of them, then those of
- * sessions[1], and so on. */
+ * sessions[1], and so on. `codes` gets how each session fared; where it is NULL, the first error is
+ * the call's, and the others are complete. */
 ATTNDB_EXPORT attndb_code attndb_attend_batch(attndb_session* const* sessions,
                                               const int64_t* num_rows, size_t num_sessions,
                                               uint32_t layer, const attndb_tensor* q,
-                                              const attndb_tensor* out, float* lse);
+                                              const attndb_tensor* out, float* lse,
+                                              attndb_code* codes);
 
 /* Numbers of a session; 0 for NULL. */
 ATTNDB_EXPORT uint64_t attndb_session_num_tokens(const attndb_session* session);

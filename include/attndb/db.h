@@ -6,17 +6,27 @@
 //   db->Store(session, all_tokens, {.name = "manual"});        // durable when it returns
 //
 // Promise: acknowledged = durable; a stored byte is used only after its checksum and its identity
-//          were verified; a damaged context is quarantined and listed, the others work.
-// Cost:    calls that change the catalog (Store, Import, Drop, Pin, SetTtl, SetQuota, DeclareEqual)
-//          return after a sync of the disk. Calls that only read it wait for a sync that is under
-//          way in another thread, never for a Store's writing of K and V. Exceptions are named at
-//          the calls.
+//          were verified; a damaged context is quarantined and listed, the others work. Damage is
+//          of the pages that it is in: who shares a segment's first tokens is served if these are
+//          whole.
+// Cost:    calls that change the catalog (Store, Import, Rename, Drop, Pin, SetTtl, SetQuota,
+//          DeclareEqual) return after a sync of the disk. Calls that only read it wait for a sync
+//          that is under way in another thread, never for a Store's writing of K and V. Exceptions
+//          are named at the calls.
 // Threads: a DB is thread-safe and cheap to copy: copies share one open store, which closes when
 //          the last copy and the last session are gone. One process writes to a store. Background
 //          threads of the store build the planes of new segments and what plans ask for; no Attend
 //          waits for them. Closing the store stops them, and the next open goes on with what is
 //          missing.
-// Tenants: a handle sees one tenant's contexts and no trace of the others'.
+// Fork:    a DB and its sessions belong to the process that opened them. A fork of it can let go of
+//          them and read their fields; calls give kFailedPrecondition there, and so does Open of
+//          a store that was open at the fork. Processes that are to share a store open it each,
+//          after the fork (at most one of them to write).
+// Tenants: a handle sees one tenant's contexts and no trace of the others', but for two: what all
+//          need together may find the memory or the disk full; and reports of damage name files,
+//          whose names count the whole store's. Ids of contexts and segments are the tenant's own,
+//          each from 1. The handle that Open gives, of the tenant "default", is the owner's: its
+//          Stats and WaitForBackground are of the whole store. Give others handles of ForTenant.
 #ifndef ATTNDB_DB_H_
 #define ATTNDB_DB_H_
 
@@ -68,25 +78,29 @@ class ATTNDB_EXPORT PendingStore {
   // Whether it has ended, well or not. Never waits.
   bool done() const;
   // Waits until it has ended. The id of the context, which is durable then; or, with nothing of it
-  // visible, as DB::Store.
+  // visible, as DB::Store. Errors: also kFailedPrecondition where it has not ended and the caller
+  // is the progress of a Compact; the Store goes on.
   Result<ContextId> Wait() const;
 
  private:
   friend class DB;
-  explicit PendingStore(std::shared_future<Result<ContextId>> result);
+  PendingStore(std::shared_future<Result<ContextId>> result,
+               std::weak_ptr<internal::Database> database);
 
   std::shared_future<Result<ContextId>> result_;
+  std::weak_ptr<internal::Database> database_;
 };
 
 class ATTNDB_EXPORT DB {
  public:
-  // Opens or creates the store in folder `path`. Never needs a repair by hand: what a crash left
-  // unfinished is removed.
+  // Opens or creates the store in folder `path`, whose full path, links followed, has at most
+  // kMaxPathBytes. Never needs a repair by hand: what a crash left unfinished is removed.
   // Cost:   reads parts of the catalog and lists the folder of segments; reads no K or V. Waits for
   //         nobody: a second writing process gets kBusy at once.
-  // Errors: kBusy (another process writes); kNotFound; kUnsupported (made by a newer attndb);
-  //         kCorruption (the catalog itself); kIoError.
+  // Errors: kInvalidArgument (path; options); kBusy (another process writes); kNotFound;
+  //         kUnsupported (made by a newer attndb); kCorruption (the catalog itself); kIoError.
   static Result<DB> Open(const std::string& path, const DBOptions& options = {});
+  static constexpr size_t kMaxPathBytes = 489;
 
   // The same store for tenant `name`: 1 to 64 of [A-Za-z0-9._-]. Touches no disk: the first Store
   // makes the tenant.
@@ -136,11 +150,11 @@ class ATTNDB_EXPORT DB {
   // durable when it returns. `queries`, if any, has one view a layer, [n, num_q_heads, head_dim]: q
   // of the last n tokens, from which the training queries of indexes are sampled. A prefix that is
   // stored already is shared, not written again.
-  // Cost:   writes pieces of 4,096 tokens, each by a Store with its syncs, and then merges them
+  // Cost:   writes pieces of 4,096 tokens, each with its syncs, and then merges them
   //         (DBOptions::import_segment_tokens), which writes K and V once more.
   // Memory: one piece beside the caller's arrays; while merging, as Compact.
   // Errors: kInvalidArgument (spec; tokens; shape, dtype or number of the views; a finite value
-  //         that overflows kv_dtype); those of Store. Nothing is stored then.
+  //         that overflows kv_dtype); those of Store. Nothing is stored or dropped then.
   Result<ContextId> Import(const ModelSpec& spec, std::span<const TokenId> tokens,
                            std::span<const LayerKv> layers, const StoreOptions& options = {},
                            std::span<const TensorView> queries = {}) const;
@@ -178,6 +192,18 @@ class ATTNDB_EXPORT DB {
   Result<PrefixExplain> ExplainPrefix(const ModelSpec& spec, std::span<const TokenId> tokens,
                                       const SessionOptions& options = {}) const;
 
+  // Tells whether there is room for a Store of `tokens`, which go on from what CreateSession would
+  // reuse of them: before a model runs them, which may take hours. Reckons as Store does, with the
+  // tenant's quota, what is pinned, in use and shared, and the disk. Writes nothing, changes no
+  // access time, and reserves nothing: who stores meanwhile takes the room.
+  // Cost:   as CreateSession; where room lacks it waits for a merge that is under way, as Store,
+  //         unless options.wait is false.
+  // Errors: kResourceExhausted (disk, quota); kInvalidArgument (no prompt, negative token, bad
+  //         spec); kFailedPrecondition (it may wait, and is called by the progress of a Compact);
+  //         kCorruption, kIoError.
+  Result<RoomReport> CheckRoom(const ModelSpec& spec, std::span<const TokenId> tokens,
+                               const RoomOptions& options = {}) const;
+
   // Finds the passages of stored contexts that the query's heads attend to most: find.h.
   // Cost:   scores the keys of these heads in all contexts of the model, by DBOptions::num_threads,
   //         and reads them from disk where they are not in memory. Changes no access time. What
@@ -201,6 +227,10 @@ class ATTNDB_EXPORT DB {
   // Sets the time to live since the last access; nullopt = for ever. Returns after a sync.
   // Errors: kInvalidArgument (negative); as Pin.
   Status SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const;
+  // Calls the context `name`, whatever it was called, in one commit: sessions and Stores that go on
+  // from it are not disturbed. Returns after a sync.
+  // Errors: kInvalidArgument (name); kAlreadyExists (another context of the tenant has it); as Pin.
+  Status Rename(std::string_view context, std::string_view name) const;
   // Removes the context: no call finds it any more. Segments that other contexts use stay; the
   // files of the others go with the last session that reads them. Waits for Stores and Compacts
   // that came before, and returns after a sync. On a full disk it writes to what the store keeps
@@ -209,21 +239,26 @@ class ATTNDB_EXPORT DB {
   Status Drop(std::string_view context) const;
   // Limits the tenant's bytes on disk; 0 = no limit. Evicts nothing by itself: the next Store
   // evicts what was used longest ago to stay below the limit, in the commit that publishes the new
-  // context, but never what is pinned or what a session uses. Returns after a sync.
+  // context, but never what is pinned or what a session uses; DBStats::evicted says which. Returns
+  // after a sync.
   Status SetQuota(uint64_t bytes) const;
-  // Declares that KV of `fingerprint_a` may be used for `fingerprint_b` and the other way round, in
-  // this store, by all tenants. Returns after a sync. Errors: kInvalidArgument; kReadOnly;
-  // kIoError.
+  // Declares that KV of `fingerprint_a` may be used for `fingerprint_b` and the other way round, of
+  // this tenant's contexts. Returns after a sync. Errors: kInvalidArgument; kReadOnly; kIoError.
   Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) const;
+  // Takes back what DeclareEqual said of these two. What was stored meanwhile stays, and two models
+  // that are equal to a third are equal still. Errors: kNotFound (it was not said); kReadOnly;
+  // kIoError.
+  Status RevokeEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) const;
 
   // Reads every byte of the tenant's segments and companions, or of one context's, from disk and
-  // checks it. Damage is in the report, and quarantined; it is no error. Other calls go on
-  // meanwhile.
+  // checks it. Damage is in the report, and quarantined; it is no error. What was quarantined and
+  // is as it was written (a file or a disk came back) is served again. Other calls go on meanwhile.
   // Errors: kNotFound (context); kCancelled (by progress); kIoError.
   Result<VerifyReport> Verify(const VerifyOptions& options = {}) const;
-  // Merges chains of small segments, erases tokens that no context uses, expires contexts. What is
-  // found damaged is quarantined: kCorruption in the end, with all other contexts compacted. A
-  // second call, with nothing stored or dropped in between, changes nothing.
+  // Merges chains of small segments, erases tokens that no context uses, writes anew what contexts
+  // use of a damaged segment where that harms none, expires contexts. What is found damaged is
+  // quarantined: kCorruption in the end, with all other contexts compacted. A second call, with
+  // nothing stored or dropped in between, changes nothing.
   //
   // All other calls go on meanwhile, but for another Compact. Planes and indexes that the old
   // segments had, or were to have, are built for the new ones in the background. Open sessions move
@@ -236,7 +271,8 @@ class ATTNDB_EXPORT DB {
   //         kResourceExhausted (memory, disk full); kReadOnly; kIoError. What was merged until then
   //         stays merged; a merge that did not end leaves nothing.
   Status Compact(const CompactOptions& options = {}) const;
-  // Counts of the tenant's contexts and of the open store. Reads the catalog alone.
+  // Counts of the tenant's contexts and of what was done for it since the store was opened; by the
+  // owner's handle, for all tenants. Reads the catalog alone.
   Result<DBStats> Stats() const;
   // Builds an index of each of the context's segments that has none, in all layers, and returns
   // when they are on disk. Without it the first call of a plan that names the index starts the
@@ -250,9 +286,10 @@ class ATTNDB_EXPORT DB {
   //         kResourceExhausted or kIoError: what was built until then is there.
   Result<BuildReport> Build(std::string_view context, std::string_view index,
                             const BuildOptions& options = {}) const;
-  // Waits until the background has nothing left to do, for any tenant: the planes of what was
-  // stored are then on disk, where every later process finds them, and what plans have asked for is
-  // ready. Answers are right without waiting; plans read more until then.
+  // Waits until the background has nothing left to do for the tenant, or, by the owner's handle,
+  // for any: the planes of what was stored are then on disk, where every later process finds them,
+  // and what plans have asked for is ready. Answers are right without waiting; plans read more
+  // until then.
   // Errors: kCancelled (by progress); else the first error of a build since the last call, as
   //         kResourceExhausted or kIoError: what is stored is whole.
   Status WaitForBackground(const WaitOptions& options = {}) const;

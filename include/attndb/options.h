@@ -27,10 +27,13 @@ struct DBOptions {
   // An Attend of more rows than this runs `full`: prefill is exact.
   uint32_t dense_query_tokens = 64;
   // Threads of one Attend call (AttendPart runs on the caller's), at most kMaxThreads; 0 = all
-  // cores.
-  uint32_t num_threads = 1;
-  // Bytes of segment data that the DB and its sessions may hold in memory; 0 = three quarters of
-  // what the machine has free at open. kResourceExhausted beyond it.
+  // cores that the process may use. Sums are cut by their number, so that the last bits of a result
+  // depend on it.
+  uint32_t num_threads = 0;
+  // Bytes that the DB and its sessions may hold in memory: K and V, sampled q, what is derived from
+  // them, and scratch. 0 = three quarters of what is free at open, of the machine and of the
+  // control groups (containers) that the process is in. kResourceExhausted beyond it; sampled q
+  // that finds no room is left out.
   uint64_t host_memory_bytes = 0;
   // True: a thread of low priority builds the planes of new segments, after Store and Import have
   // returned, and keeps them on disk; another one merges the small segments that Stores leave.
@@ -111,15 +114,25 @@ struct DropOptions {
 };
 
 struct StoreOptions {
-  // Unique among the tenant's contexts; 1 to 128 of [A-Za-z0-9._:/@+-]. Empty = unnamed.
+  // Unique among the tenant's contexts; what CheckContextName takes. Empty = unnamed.
   std::string name;
   bool replace = false;  // Takes the name from the context that has it, and drops that context.
-  // Drops the context that the session continued from, if it is unnamed, not pinned, and the
-  // session reused all of it: a long import does so with its checkpoints.
+  // Drops the context that the session continued from, in the commit that stores, if it is unnamed,
+  // not pinned, and the session reused all of it: what it stored before.
   bool drop_base = false;
   // Time to live since the last access; none = for ever.
   std::optional<std::chrono::seconds> ttl;
   bool pin = false;  // Never evicted, never expired.
+};
+
+struct RoomOptions {
+  int64_t first_position = 0;  // As SessionOptions'.
+  // Tokens after which what was run is stored each time, so that each time makes a segment; 0 =
+  // once, in the end.
+  uint64_t checkpoint_tokens = 0;
+  // Where room lacks: waits for a merge and for builds that are ending, as Store does. False: what
+  // they hold counts as taken.
+  bool wait = true;
 };
 
 struct VerifyOptions {
@@ -137,7 +150,8 @@ struct CompactOptions {
   // most kMaxSegmentTokens. 0: those below 2048 are merged, into segments of any length.
   uint64_t segment_tokens = 0;
   // Called as layers are copied with bytes of K and V copied so far and to be copied in all; false
-  // cancels. Stores wait meanwhile, so it must not call the DB. May be null.
+  // cancels. May be null. It may call what waits for no merge: Store, StoreAsync, Import, Drop,
+  // Compact, WaitForBackground and PendingStore::Wait give kFailedPrecondition there.
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 

@@ -62,7 +62,10 @@ class ATTNDB_EXPORT Session {
   // One Attend shared by `num_parts` of the caller's threads: each calls with equal arguments but
   // for its own `part` in [0, num_parts), in any order, at the same time or one after another. The
   // output is complete when all have returned; no call may begin before that. Results are
-  // bit-identical for equal num_parts.
+  // bit-identical for equal num_parts. A part with bad arguments is refused and can be brought
+  // again; a call that not all parts come to is given up by Crop or Reset, and its output is
+  // undefined. Errors: as Attend; kInvalidArgument (part; num_parts is beyond
+  // DBOptions::kMaxThreads); kFailedPrecondition (another call is under way; a part twice).
   Status AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out, float* lse,
                     uint32_t part, uint32_t num_parts);
 
@@ -157,7 +160,8 @@ class ATTNDB_EXPORT Session {
   // Cost:   reads all keys that the session attends to, as a step of `full` does, and scores them
   //         for up to 32 queries of each kv head.
   // Errors: kInvalidArgument (a range beyond the session); kFailedPrecondition (inside a step; over
-  //         several contexts; no queries are sampled: DBOptions::query_sample); those of Attend.
+  //         several contexts; no queries are sampled, DBOptions::query_sample, or none that is
+  //         sound); those of Attend.
   Result<std::vector<TokenRange>> HeaviestTokens(TokenRange among, uint64_t num_tokens);
 
   // From now on the engine takes `position` for the next token, and what follows goes on from
@@ -172,6 +176,12 @@ class ATTNDB_EXPORT Session {
 
   // Sets the plan for the calls to come. Errors: kInvalidArgument, with the column.
   Status SetPlan(std::string_view plan);
+
+  // Reads the stored K and V of all layers into memory, as far as there is room: what Attend would
+  // read layer by layer, so that calls to come do not wait for the disk, as long as memory keeps
+  // them. For a server, before the session joins a batch.
+  // Errors: kCorruption, kIoError as Attend. The session is unchanged.
+  Status Load();
 
   // Waits until the planes, indexes and codes that the layer's plan reads are made, as far as they
   // can be, for all stored tokens and for the whole blocks of 4,096 tokens of the tail. [PQC] Alg.
@@ -198,19 +208,11 @@ class ATTNDB_EXPORT Session {
 
  private:
   friend class DB;
+  friend class SessionBatch;
   explicit Session(std::unique_ptr<internal::SessionImpl> impl);
 
   std::unique_ptr<internal::SessionHandle> handle_;  // Null only after a move.
 };
-
-// One step of one layer for many sessions (continuous batching): the rows of q and out are those of
-// sessions[0], num_rows[0] of them, then those of sessions[1], ...; k and v were appended before.
-// Each session gets what Attend on it would give.
-// Errors: as Attend, the first session's that fails; outputs of the others are complete.
-ATTNDB_EXPORT Status AttendBatch(std::span<Session* const> sessions,
-                                 std::span<const int64_t> num_rows, LayerId layer,
-                                 const TensorView& q, const MutableTensorView& out,
-                                 float* lse = nullptr);
 
 }  // namespace attndb
 

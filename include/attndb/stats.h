@@ -16,22 +16,30 @@ namespace attndb {
 // Something on disk that is derived from a segment: planes or an index.
 struct CompanionInfo {
   std::string kind;
-  uint64_t generation = 0;
   uint64_t file_bytes = 0;
 };
 
 // One segment of a context's chain.
 struct SegmentInfo {
-  int64_t segment_id = 0;
+  int64_t segment_id = 0;        // 1, 2, ... among the tenant's segments; never used twice.
   uint64_t num_tokens_used = 0;  // Tokens of the segment that this context uses.
   uint64_t num_tokens = 0;
   uint64_t file_bytes = 0;
   uint32_t num_contexts = 0;  // Contexts that share the segment.
-  std::string damage;         // Empty, or why it is quarantined.
+  // Empty, or why it is quarantined, and how many of its first tokens are sound all the same.
+  std::string damage;
   std::vector<CompanionInfo> companions;
 };
 
-struct ContextInfo {
+// What a Store would need that has room: DB::CheckRoom.
+struct RoomReport {
+  uint64_t num_reused = 0;  // Tokens that are stored already, and need not be run.
+  uint64_t new_bytes = 0;   // Bytes on disk of what is not, without what is derived from it.
+  // Contexts that would be evicted for it, by name or "#id", the longest unused first.
+  std::vector<std::string> evicted;
+};
+
+struct ATTNDB_EXPORT ContextInfo {
   ContextId id = ContextId::kNone;
   std::string name;  // Empty if unnamed.
   uint64_t num_tokens = 0;
@@ -50,10 +58,17 @@ struct ContextInfo {
   int64_t last_access_us = 0;
   std::optional<int64_t> ttl_seconds;
   bool pinned = false;
-  bool damaged = false;  // A segment is quarantined: the context is not served.
+  // Its time to live was over when this was read: it is not served, and goes with the next write.
+  bool expired = false;
+  bool damaged = false;  // It needs tokens of a segment that are damaged: it is not served.
   int64_t first_position = 0;
   DType kv_dtype = DType::kFloat16;
+  bool unrotated_keys = false;  // ModelSpec::unrotated_keys.
   std::string fingerprint;
+  // ModelSpec::source of the last session of this tenant that stored with the model; "" = not
+  // known.
+  std::string model_name;
+  std::string model_path;
   uint32_t num_layers = 0;
   std::string rope_scaling;  // Rope::scaling of its first layer that has one; "" = none.
   std::vector<std::string> non_finite_heads;  // "layer 3 head 1" where K or V has NaN or Inf.
@@ -62,6 +77,9 @@ struct ContextInfo {
   std::vector<Cut> cuts;
   uint64_t num_dropped = 0;
   std::vector<SegmentInfo> segments;  // Oldest first. Filled by Describe only.
+
+  // One JSON object, with these names; what is absent is null.
+  std::string ToJson() const;
 };
 
 // What DB::Build found and made, counted in segments of the context.
@@ -173,6 +191,7 @@ struct ATTNDB_EXPORT Explain {
   uint64_t num_moved = 0;
   uint64_t num_segments = 0;
   uint64_t memory_bytes = 0;  // The session's tail, and its segments' layers that are in memory.
+  uint64_t kv_bytes = 0;      // K and V of its tokens in all layers: what `full` reads for a row.
   double predicted_us = 0;    // Microseconds of attention of one token in all layers.
   // With auto(tpot=...): the error that the plan keeps, and whether even that exceeds the time that
   // was asked for. 0 and false with other plans.
@@ -181,6 +200,8 @@ struct ATTNDB_EXPORT Explain {
   std::vector<SessionContext> contexts;  // As Session::contexts.
   std::vector<LayerExplain> layers;
 
+  // Five or six lines: what is read and what it takes.
+  std::string Summary() const;
   // Tables of layers and of heads; neighbours that agree share a line.
   std::string ToText() const;
   std::string ToJson() const;
@@ -221,8 +242,10 @@ struct ATTNDB_EXPORT MachineProfile {
 
 // One finding of Verify.
 struct Damage {
-  int64_t segment_id = 0;
-  std::string file;                   // Path relative to the store.
+  int64_t segment_id = 0;  // SegmentInfo::segment_id; 0 = of no segment.
+  // Path relative to the store. For whoever has the folder: its name is the store's, not the
+  // tenant's, and `message` may have it too.
+  std::string file;
   std::string message;                // Names the object, what was expected and what was found.
   std::vector<std::string> contexts;  // Labels of the contexts that can't be served because of it.
 };
@@ -249,22 +272,25 @@ struct ATTNDB_EXPORT DBStats {
   // Segments that lack planes, or an index that was asked for.
   uint64_t num_pending_companions = 0;
   uint64_t quota_bytes = 0;  // 0 = none.
-  // K and V, objects derived from them, and scratch, in memory, for all tenants.
+  // K and V, objects derived from them, sampled q, and scratch, in memory, for all tenants. 0 for
+  // handles of tenants.
   uint64_t memory_bytes = 0;
   uint64_t memory_limit_bytes = 0;
-  uint64_t num_sessions = 0;  // Sessions open in this process, all tenants.
+  uint64_t num_sessions = 0;  // Sessions open in this process.
   uint64_t num_damaged_segments = 0;
-  // Counted since open, all tenants.
+  // Counted since open; by the owner's handle (db.h), for all tenants.
   uint64_t num_lookups = 0;
   uint64_t num_prompt_tokens = 0;
   uint64_t num_reused_tokens = 0;
   uint64_t num_stores = 0;
   uint64_t num_evictions = 0;
-  uint64_t bytes_written = 0;  // Segments that Store and Import sealed.
-  uint64_t bytes_merged = 0;   // Segments that were written again by merging.
-  // Background work since open, all tenants.
-  uint64_t num_companions_built = 0;
-  double background_seconds = 0;
+  // Names, or "#ids", of the contexts of this handle's tenant that were evicted since open, in the
+  // order in which they went: the newest 64.
+  std::vector<std::string> evicted;
+  uint64_t bytes_written = 0;         // Segments that Store and Import sealed.
+  uint64_t bytes_merged = 0;          // Segments that were written again by merging.
+  uint64_t num_companions_built = 0;  // By background work.
+  double background_seconds = 0;      // For all tenants. 0 for handles of tenants.
 
   std::string ToJson() const;
 };

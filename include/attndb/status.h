@@ -32,6 +32,7 @@ enum class StatusCode : uint8_t {
   kReadOnly = 10,           // A write on a store that was opened for reading.
   kCancelled = 11,          // The caller asked to stop.
   kInternal = 12,           // A broken invariant inside attndb: please report.
+  kOtherModel = 13,         // The context was made by another model than the one that asks.
 };
 
 // "invalid argument", "not found", ...
@@ -59,6 +60,7 @@ class [[nodiscard]] ATTNDB_EXPORT Status {
   static Status ReadOnly(std::string m) { return {StatusCode::kReadOnly, Move(m)}; }
   static Status Cancelled(std::string m) { return {StatusCode::kCancelled, Move(m)}; }
   static Status Internal(std::string m) { return {StatusCode::kInternal, Move(m)}; }
+  static Status OtherModel(std::string m) { return {StatusCode::kOtherModel, Move(m)}; }
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }

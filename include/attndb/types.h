@@ -17,7 +17,8 @@ namespace attndb {
 using TokenId = int32_t;   // An id of the model's vocabulary; >= 0.
 using LayerId = uint32_t;  // 0 .. num_layers - 1.
 
-// Stable identity of a stored context inside one store; never reused. 0 is "none".
+// Stable identity of a stored context among its tenant's: 1, 2, 3, ... as they are stored, whatever
+// other tenants store; never used twice. 0 is "none".
 enum class ContextId : int64_t { kNone = 0 };
 
 // Half-open range of token indices [begin, end).
@@ -77,6 +78,20 @@ struct LayerSpec {
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
+// What people call a model, and where its files were: kept with the contexts that it made, so that
+// a later process finds it again, and messages can name it. UTF-8 that a terminal shows and does
+// not act upon.
+struct ATTNDB_EXPORT ModelSource {
+  std::string name;  // As "SmolLM2 135M Instruct"; at most 256 bytes; "" = not known.
+  std::string path;  // Where its first file is, absolute; at most 4096 bytes; "" = not known.
+
+  // "'SmolLM2 135M Instruct' (/models/smollm2.gguf)", or what of it is known; "" = nothing.
+  std::string ToString() const;
+  // Errors: kInvalidArgument naming the field.
+  Status Validate() const;
+  friend bool operator==(const ModelSource&, const ModelSource&) = default;
+};
+
 // The identity of KV data: keys and values made under one spec are never used under another.
 //
 // Stored keys have RoPE layout kHalf; where a layer says kInterleaved, attndb permutes q and k at
@@ -86,6 +101,13 @@ struct ATTNDB_EXPORT ModelSpec {
   DType kv_dtype = DType::kFloat16;  // Element type of stored K and V.
   // Identity of weights, adapters and tokenizer: any bytes, 1 to 256 of them (a SHA-256, say).
   std::string fingerprint;
+  // Keys are stored as they were before RoPE, and turned to their positions each time that they are
+  // read, as [AS] 3.4 has it. Engines and callers see rotated keys as ever. For comparison: it
+  // costs a turn of each key in each call (docs/truncation.md has the figures), and tokens can
+  // leave a session without it. Scalings whose angles depend on the length, or are not known, are
+  // refused.
+  bool unrotated_keys = false;
+  ModelSource source;  // No part of the identity.
 
   // A model whose layers are all alike.
   static ModelSpec Uniform(uint32_t num_layers, const LayerSpec& layer, DType kv_dtype,

@@ -29,6 +29,7 @@ from attndb._errors import (
     Error,
     FailedPreconditionError,
     InternalError,
+    OtherModelError,
     InvalidArgumentError,
     IoError,
     NotFoundError,
@@ -51,6 +52,7 @@ from attndb._results import (
     MachineProfile,
     Passage,
     PrefixExplain,
+    RoomReport,
     SegmentInfo,
     SessionContext,
     SimulatedModel,
@@ -60,6 +62,7 @@ from attndb._results import (
     Stats,
     VerifyReport,
 )
+from attndb._server import Answer, Imported, Server, Stream, connect
 from attndb._session import Session, attend_batch
 from attndb._simulate import simulate
 from attndb._spec import LayerSpec, ModelSpec, Rope
@@ -69,6 +72,7 @@ __version__ = _core.version()
 __all__ = [
     "DB",
     "AlreadyExistsError",
+    "Answer",
     "BuildReport",
     "BusyError",
     "CancelledError",
@@ -89,7 +93,9 @@ __all__ = [
     "CriticalTokens",
     "Cut",
     "HeadExplain",
+    "Imported",
     "InternalError",
+    "OtherModelError",
     "InvalidArgumentError",
     "IoError",
     "KvFile",
@@ -102,8 +108,10 @@ __all__ = [
     "PrefixExplain",
     "ReadOnlyError",
     "ResourceExhaustedError",
+    "RoomReport",
     "Rope",
     "SegmentInfo",
+    "Server",
     "Session",
     "SessionContext",
     "SessionStart",
@@ -112,11 +120,13 @@ __all__ = [
     "SimulatedRun",
     "SkippedContext",
     "Stats",
+    "Stream",
     "UnsupportedError",
     "VerifyReport",
     "__version__",
     "attend_batch",
     "capture",
+    "connect",
     "open",
     "simulate",
     "write_kv_file",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attndb._checked import ANYTHING, Expected, found
 from attndb._errors import InvalidArgumentError
 
 # numpy.ndarray, torch.Tensor, or anything with __dlpack__ and a shape. Checked at run time.
-Array = Any
-Tokens = Sequence[int] | NDArray[np.integer[Any]] | Any
+Array = Annotated[
+    Any,
+    Expected("an array on the CPU (numpy, torch or DLPack)", lambda value: hasattr(value, "shape")),
+]
+Tokens = Annotated[Any, ANYTHING]  # What token_ids takes.
 
 
 def empty(like: Array | None, shape: tuple[int, ...], *, float32: bool = False) -> Array:
@@ -31,7 +34,12 @@ def token_ids(tokens: Tokens, what: str = "tokens") -> NDArray[np.int32]:
 
     Raises InvalidArgumentError: not integers, not one-dimensional, out of int32's range.
     """
-    ids = np.asarray(tokens)
+    try:
+        ids = np.asarray(tokens)
+    except (TypeError, ValueError):  # Lists of unequal length, a tensor of another device.
+        ids = np.empty((), object)
+    if ids.ndim == 0:
+        raise InvalidArgumentError(f"{what}: expected a list of integers, found {found(tokens)}")
     if ids.size == 0:
         return np.empty(0, np.int32)
     if ids.ndim != 1:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attndb._arrays import Tokens, token_ids
+from attndb._checked import U32, checked, found
 from attndb._errors import (
     BY_CODE,
     Error,
@@ -17,22 +18,23 @@ from attndb._errors import (
     UnsupportedError,
 )
 from attndb._kv_file import KvFile
-from attndb.__main__ import program_path
+from attndb._program import program_path
 
 Progress = Callable[[int, int], object]
 
 
+@checked
 def capture(
     model: Any,
     text_or_tokens: str | Tokens,
     path: str | os.PathLike[str],
     *,
-    layers: Sequence[int] | None = None,
-    num_queries: int | None = None,
+    layers: Sequence[U32] | None = None,
+    num_queries: U32 | None = None,
     tokenizer: Any = None,
     plan: str | None = None,
     rope_scaling: str | None = None,
-    ubatch_tokens: int = 512,
+    ubatch_tokens: U32 = 512,
     progress: Progress | None = None,
 ) -> KvFile:
     """Runs a text through a model and writes q, k, v, after RoPE, to a new safetensors file.
@@ -61,8 +63,14 @@ def capture(
         raise UnsupportedError(
             "rope_scaling: a transformers model has it in its config: load it with rope_parameters"
         )
+    if not hasattr(model, "config"):
+        raise InvalidArgumentError(
+            f"model: expected a transformers model or the path of a GGUF file, found {found(model)}"
+        )
     from attndb.hf._capture import capture_model
 
+    if not ubatch_tokens:
+        raise InvalidArgumentError("ubatch_tokens: expected 1 or more, found 0")
     tokens = _tokenize(text_or_tokens, tokenizer)
     num_layers = model.config.get_text_config().num_hidden_layers
     chosen = sorted(set(range(num_layers) if layers is None else layers))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, NamedTuple, overload
 
@@ -16,8 +13,11 @@ from numpy.typing import NDArray
 
 from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
+from attndb._checked import I64, U32, U64, Head, checked, found
+from attndb._context import Context, context_text
 from attndb._custom import CustomIndex, custom_types
-from attndb._errors import Error, InvalidArgumentError
+from attndb._errors import Error, InvalidArgumentError, NotFoundError
+from attndb._family import Family, close_at_exit
 from attndb._prompts import failed_import, is_list_of_prompts, layer_pairs, one_a_prompt
 from attndb._results import (
     BuildReport,
@@ -27,16 +27,17 @@ from attndb._results import (
     MachineProfile,
     Passage,
     PrefixExplain,
+    RoomReport,
     SkippedContext,
     Stats,
     VerifyReport,
     context_info,
+    contexts_frame,
+    contexts_html,
 )
 from attndb._session import Session
 from attndb._spec import ModelSpec
-
-Ttl = timedelta | float | None
-Context = str | int
+from attndb._units import Size, Ttl, bytes_of, seconds_of
 
 
 class SessionStart(NamedTuple):
@@ -46,6 +47,7 @@ class SessionStart(NamedTuple):
     rest: NDArray[np.int32]  # The prompt's tokens that are not reused: at least one.
 
 
+@checked
 def open(  # noqa: A001: the name that users look for, as in gzip.open.
     path: str | os.PathLike[str],
     *,
@@ -53,28 +55,30 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
     create_if_missing: bool = True,
     plan: str = "full",
     query_sample: float = 0.1,
-    dense_query_tokens: int = 64,
-    num_threads: int = 1,
-    host_memory_bytes: int = 0,
+    dense_query_tokens: U32 = 64,
+    num_threads: U32 = 0,
+    host_memory_bytes: Size = 0,
     background_builds: bool = True,
-    background_threads: int = 1,
+    background_threads: U32 = 1,
     measure_machine: bool = True,
     index: str = "",
-    kmeans_iterations: int = 0,
-    roar_keys_per_query: int = 0,
-    roar_max_degree: int = 0,
-    roar_search_window: int = 0,
-    max_training_queries: int = 0,
+    kmeans_iterations: U32 = 0,
+    roar_keys_per_query: U32 = 0,
+    roar_max_degree: U32 = 0,
+    roar_search_window: U32 = 0,
+    max_training_queries: U32 = 0,
     grow_graphs: bool = False,
-    import_segment_tokens: int = 65536,
+    import_segment_tokens: U64 = 65536,
     custom_indexes: Mapping[str, CustomIndex] | None = None,
 ) -> DB:
     """Opens or creates the store in folder `path`; what a crash left unfinished is removed.
 
     ``read_only``: beside a writer of another process. ``plan``: of sessions that name none.
     ``query_sample``: rows of q kept per stored key and kv head. ``dense_query_tokens``: an attend
-    of more rows than this runs `full`. ``num_threads``: of one attend; 0 = all cores.
-    ``host_memory_bytes``: limit of segment data in memory; 0 = three quarters of what is free.
+    of more rows than this runs `full`. ``num_threads``: of one attend; 0 = all cores that
+    the process may use.
+    ``host_memory_bytes``: limit of segment data in memory, e.g. ``"8GiB"``; 0 = three quarters of
+    what is free.
     ``background_builds``: planes of what is stored are built by a thread of low priority, and kept
     on disk. ``background_threads``: of one build, all of low priority; 0 = all cores.
     ``measure_machine``: `auto` is priced by what this machine takes; else by fixed prices, so that
@@ -100,7 +104,7 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         query_sample=query_sample,
         dense_query_tokens=dense_query_tokens,
         num_threads=num_threads,
-        host_memory_bytes=host_memory_bytes,
+        host_memory_bytes=bytes_of("host_memory_bytes", host_memory_bytes),
         background_builds=background_builds,
         background_threads=background_threads,
         measure_machine=measure_machine,
@@ -114,55 +118,24 @@ def open(  # noqa: A001: the name that users look for, as in gzip.open.
         import_segment_tokens=import_segment_tokens,
         custom_indexes=custom_types(custom_indexes or {}),
     )
-    db = DB(core, _Family(), os.fspath(path))
+    db = DB(core, Family(), os.fspath(path))
     if custom_indexes:
-        _close_at_exit(db)
+        close_at_exit(db)
     return db
 
 
-def _close_at_exit(db: DB) -> None:
-    """Ends the store's threads, which call Python, before the interpreter ends."""
-    reference = weakref.ref(db)
-
-    def close() -> None:
-        opened = reference()
-        if opened is not None:
-            opened.close()
-
-    atexit.register(close)
-    weakref.finalize(db, atexit.unregister, close).atexit = False
-
-
-class _Family:
-    """What handles of one open store share: who must be closed with it, and who stores for it."""
-
-    def __init__(self) -> None:
-        self.members: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.writer: ThreadPoolExecutor | None = None
-
-    def submit(self, call: Callable[[], int]) -> Future[int]:
-        if self.writer is None:
-            self.writer = ThreadPoolExecutor(1, thread_name_prefix="attndb-store")
-        return self.writer.submit(call)
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.shutdown(wait=True)
-            self.writer = None
-        for member in list(self.members):
-            member.close()
-
-
+@checked
 class DB:
     """Made by :func:`attndb.open`; a context manager. Any thread may use it.
 
     Acknowledged = durable: what store and import_context returned survives a crash. A damaged
-    context is quarantined and listed; the others work.
+    context is quarantined and listed; the others work, those too that share a segment's first
+    tokens with it, if these are whole.
     """
 
     __slots__ = ("_core", "_family", "_is_root", "_path", "__weakref__")
 
-    def __init__(self, core: _core.DB, family: _Family, path: str, is_root: bool = True) -> None:
+    def __init__(self, core: _core.DB, family: Family, path: str, is_root: bool = True) -> None:
         self._core = core
         self._family = family
         self._path = path
@@ -214,7 +187,7 @@ class DB:
         reuse: bool = True,
         truncated: bool = True,
         plan: str | None = None,
-        first_position: int = 0,
+        first_position: I64 = 0,
     ) -> SessionStart | list[SessionStart]:
         """A session that reuses the longest stored prefix of `tokens`, exact to the token, that
         leaves at least one token to run: the pair ``(session, rest)``. A list of prompts gives a
@@ -229,7 +202,7 @@ class DB:
         FailedPreconditionError (the named context: unknown; of another model), CorruptionError.
         """
         options = {
-            "context": _context_text(context),
+            "context": context_text(context),
             "reuse": reuse,
             "truncated": truncated,
             "plan": plan or "",
@@ -252,7 +225,7 @@ class DB:
         contexts: Sequence[Context],
         *,
         plan: str | None = None,
-        first_position: int = 0,
+        first_position: I64 = 0,
     ) -> Session:
         """A session over whole contexts, one beside the other: questions to a library.
 
@@ -268,7 +241,7 @@ class DB:
         UnsupportedError (several, and a layer has a sliding window), ResourceExhaustedError (more
         tokens than a session holds), CorruptionError.
         """
-        names = [_context_text(context) for context in contexts]
+        names = [context_text(context) for context in contexts]
         core = self._core.create_session_over(
             spec, names, plan=plan or "", first_position=first_position
         )
@@ -287,20 +260,34 @@ class DB:
         context: Context | None = None,
         reuse: bool = True,
         truncated: bool = True,
-        first_position: int = 0,
+        first_position: I64 = 0,
     ) -> PrefixExplain:
         """Why create_session would reuse what it would. Touches no access time."""
         return PrefixExplain(
             **self._core.explain_prefix(
                 spec,
                 token_ids(tokens),
-                context=_context_text(context),
+                context=context_text(context),
                 reuse=reuse,
                 truncated=truncated,
                 plan="",
                 first_position=first_position,
             )
         )
+
+    def check_room(
+        self, spec: ModelSpec, tokens: Tokens, *,
+        first_position: int = 0, checkpoint_tokens: int = 0,
+    ) -> RoomReport:
+        """Whether a store of these tokens would find room: asked before a model runs them.
+
+        Reckons as ``store`` does with the quota, what is pinned, in use and shared, and the disk.
+        Writes and reserves nothing. ``checkpoint_tokens``: tokens after which what was run is
+        stored each time; 0 = once, in the end. Raises ResourceExhaustedError.
+        """
+        places = {"first_position": first_position, "checkpoint_tokens": checkpoint_tokens}
+        fields = self._core.check_room(spec, token_ids(tokens), **places)
+        return RoomReport(evicted=tuple(fields.pop("evicted")), **fields)
 
     # Writing.
 
@@ -320,7 +307,8 @@ class DB:
         ``tokens``: the ids of all tokens that the session holds. Returns the context's id. The
         session goes on upon it with an empty tail. ``replace``: take the name from the context that
         has it, and drop that one. ``drop_base``: drop the unnamed context that the session went on
-        from. ``ttl``: since the last access, seconds or timedelta. ``pin``: never evicted.
+        from. ``ttl``: since the last access: seconds, timedelta or ``"7d"``. ``pin``: never
+        evicted.
 
         Raises InvalidArgumentError (tokens differ in number or from the stored prefix),
         AlreadyExistsError, FailedPreconditionError (inside a step), ResourceExhaustedError (disk
@@ -332,7 +320,7 @@ class DB:
             name=name or "",
             replace=replace,
             drop_base=drop_base,
-            ttl=_seconds(ttl),
+            ttl=seconds_of(ttl),
             pin=pin,
         )
 
@@ -359,7 +347,7 @@ class DB:
             name=name or "",
             replace=replace,
             drop_base=drop_base,
-            ttl=_seconds(ttl),
+            ttl=seconds_of(ttl),
             pin=pin,
         )
         return self._family.submit(pending.wait)
@@ -396,8 +384,8 @@ class DB:
         tokens: Any,
         layers: Any,
         *,
-        queries: Any = None,
-        name: Any = None,
+        queries: Sequence[Any] | None = None,
+        name: str | Sequence[str | None] | None = None,
         replace: bool = False,
         ttl: Ttl = None,
         pin: bool = False,
@@ -412,9 +400,11 @@ class DB:
         ``queries`` and ``name``, and gives a list of ids. Prompts are imported in their order: if
         one fails, those before it stay, and the exception names it and them.
         """
-        options = {"replace": replace, "ttl": _seconds(ttl), "pin": pin}
+        options = {"replace": replace, "ttl": seconds_of(ttl), "pin": pin}
         if is_list_of_prompts(tokens):
             return self._import_all(spec, tokens, layers, queries, name, options)
+        if name is not None and not isinstance(name, str):
+            raise InvalidArgumentError(f"name: expected text, found {found(name)}")
         return self._import_one(spec, tokens, layers, queries, name, options)
 
     def _import_one(
@@ -429,7 +419,7 @@ class DB:
         return self._core.import_context(
             spec,
             token_ids(tokens),
-            [tuple(pair) for pair in layer_pairs(layers)],
+            layer_pairs(layers),
             list(queries) if queries is not None else [],
             name=name or "",
             **options,
@@ -482,26 +472,26 @@ class DB:
             fingerprint=fingerprint or b"",
             name=name or "",
             replace=replace,
-            ttl=_seconds(ttl),
+            ttl=seconds_of(ttl),
             pin=pin,
         )
 
     def export_file(self, context: Context, path: str | os.PathLike[str]) -> None:
         """Writes a context to a new safetensors file: K in RoPE layout "half", no q."""
-        _core.export_kv_file(self._core, _context_text(context), os.fspath(path))
+        _core.export_kv_file(self._core, context_text(context), os.fspath(path))
 
     # Finding.
 
     def find(
         self,
         spec: ModelSpec,
-        heads: Sequence[tuple[int, int]],
-        q: Sequence[Any],
+        heads: Sequence[Head],
+        q: Sequence[Array],
         *,
-        first_position: int = 0,
-        limit: int = 10,
+        first_position: I64 = 0,
+        limit: U32 = 10,
         contexts: Sequence[Context] | None = None,
-        passage_tokens: int = 64,
+        passage_tokens: U32 = 64,
         head_scores: bool = False,
     ) -> FindResult:
         """The stored passages that a question's heads attend to most; no context is run again.
@@ -520,7 +510,7 @@ class DB:
             [rows[:, None, :] if rows.ndim == 2 else rows for rows in q],
             first_position=first_position,
             limit=limit,
-            contexts=[_context_text(context) for context in contexts or ()],
+            contexts=[context_text(context) for context in contexts or ()],
             passage_tokens=passage_tokens,
             head_scores=head_scores,
         )
@@ -534,33 +524,46 @@ class DB:
         """The tenant's contexts, oldest first."""
         return [context_info(fields) for fields in self._core.list_contexts()]
 
+    def to_pandas(self) -> Any:
+        """The contexts as a pandas.DataFrame, a row each. Needs pandas."""
+        return contexts_frame(self.list())
+
     def describe(self, context: Context) -> ContextInfo:
         """One context by name, "#id" or id, with its segments."""
-        return context_info(self._core.describe(_context_text(context)))
+        return context_info(self._core.describe(context_text(context)))
 
     def tokens(self, context: Context) -> NDArray[np.int32]:
         """The token ids of a context."""
-        return np.array(self._core.tokens(_context_text(context)), np.int32)
+        return np.array(self._core.tokens(context_text(context)), np.int32)
 
     def pin(self, context: Context, pinned: bool = True) -> None:
         """A pinned context is never evicted and never expires."""
-        self._core.pin(_context_text(context), pinned)
+        self._core.pin(context_text(context), pinned)
 
     def set_ttl(self, context: Context, ttl: Ttl) -> None:
-        """Time to live since the last access, seconds or timedelta; None = for ever."""
-        self._core.set_ttl(_context_text(context), _seconds(ttl))
+        """Time to live since the last access: seconds, timedelta or ``"7d"``; None = for ever."""
+        self._core.set_ttl(context_text(context), seconds_of(ttl))
+
+    def rename(self, context: Context, name: str) -> None:
+        """Calls a context otherwise; sessions upon it go on. Raises AlreadyExistsError."""
+        self._core.rename(context_text(context), name)
 
     def drop(self, context: Context) -> None:
         """Deletes a context; sessions upon it go on."""
-        self._core.drop(_context_text(context))
+        self._core.drop(context_text(context))
 
-    def set_quota(self, num_bytes: int) -> None:
-        """Limit of the tenant's bytes on disk; 0 = none. Store evicts what was used longest ago."""
-        self._core.set_quota(num_bytes)
+    def set_quota(self, num_bytes: Size) -> None:
+        """Limit of the tenant's bytes on disk, e.g. ``"20GiB"``; 0 = none. Store evicts what was
+        used longest ago."""
+        self._core.set_quota(bytes_of("num_bytes", num_bytes))
 
     def declare_equal(self, fingerprint_a: bytes, fingerprint_b: bytes) -> None:
-        """KV of one fingerprint may be used for the other, in this store."""
+        """KV of one fingerprint may be used for the other, of this tenant's contexts."""
         self._core.declare_equal(fingerprint_a, fingerprint_b)
+
+    def revoke_equal(self, fingerprint_a: bytes, fingerprint_b: bytes) -> None:
+        """Takes declare_equal back. What was stored meanwhile stays. Raises NotFoundError."""
+        self._core.revoke_equal(fingerprint_a, fingerprint_b)
 
     def verify(
         self,
@@ -572,7 +575,7 @@ class DB:
 
         ``progress(bytes_done, bytes_total)``, after each segment; False cancels.
         """
-        fields = self._core.verify(_context_text(context), progress)
+        fields = self._core.verify(context_text(context), progress)
         damages = tuple(Damage(**row) for row in fields.pop("damages"))
         return VerifyReport(damages=damages, **fields)
 
@@ -580,7 +583,7 @@ class DB:
         self,
         context: Context | None = None,
         *,
-        segment_tokens: int = 0,
+        segment_tokens: U64 = 0,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
         """Merges chains of small segments, erases tokens that no context uses, expires contexts.
@@ -594,7 +597,7 @@ class DB:
         ``progress(bytes_done, bytes_total)``, as layers are copied; False cancels and raises
         CancelledError. It must not call the store, whose other writers wait.
         """
-        name = "" if context is None else _context_text(context)
+        name = "" if context is None else context_text(context)
         self._core.compact(name, segment_tokens, progress)
 
     def build(
@@ -617,7 +620,7 @@ class DB:
         CancelledError.
         """
         settings = "".join(f",{key}={n}" for key, n in (("m", m), ("b", b)) if n is not None)
-        return BuildReport(**self._core.build(_context_text(context), index + settings, progress))
+        return BuildReport(**self._core.build(context_text(context), index + settings, progress))
 
     def wait_for_background(
         self, *, progress: Callable[[int, int], object] | None = None
@@ -661,25 +664,34 @@ class DB:
     ) -> None:
         self.close()
 
+    def __len__(self) -> int:
+        """How many contexts the tenant has."""
+        return self.stats().num_contexts
+
+    def __bool__(self) -> bool:
+        return True  # A store without contexts is one all the same.
+
+    def __contains__(self, context: object) -> bool:
+        """Whether there is such a context, by name, "#id" or id."""
+        try:
+            self.describe(context)  # type: ignore[arg-type]
+        except (InvalidArgumentError, NotFoundError):
+            return False
+        return True
+
+    def __copy__(self) -> DB:
+        raise InvalidArgumentError("a DB can't be copied: it is one open store; pass it as it is")
+
+    def __deepcopy__(self, memo: object) -> DB:
+        return self.__copy__()
+
+    def __reduce__(self) -> str:
+        raise InvalidArgumentError("a DB can't be pickled: open its path where it is needed")
+
+    def _repr_html_(self) -> str:
+        """The contexts as a table, for notebooks."""
+        return contexts_html(repr(self), [] if self.closed else self.list())
+
     def __repr__(self) -> str:
         state = " closed" if self.closed else f" tenant {self.tenant!r}"
         return f"<attndb.DB {self._path!r}{state}>"
-
-
-def _context_text(context: Context | None) -> str:
-    if context is None:
-        return ""
-    if isinstance(context, int):
-        return f"#{context}"
-    if not context:
-        raise InvalidArgumentError("context: expected a name, '#id' or an id, found ''")
-    return context
-
-
-def _seconds(ttl: Ttl) -> int | None:
-    if ttl is None:
-        return None
-    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-    if not 0 <= seconds < 2**53:
-        raise InvalidArgumentError(f"ttl: expected 0 or more seconds, found {ttl}")
-    return int(seconds)

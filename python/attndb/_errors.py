@@ -15,11 +15,11 @@ class Error(Exception):
     The message names the object, what was expected and what was found.
     """
 
-    code: ClassVar[str] = "unknown"
+    code: ClassVar[str] = "unknown"  # The name of the status code, as the command line has it.
 
 
-class InvalidArgumentError(Error, ValueError):
-    """The caller's arguments are wrong, whatever the state of the store."""
+class InvalidArgumentError(Error, ValueError, TypeError):
+    """The caller's arguments are wrong, in value or in type, whatever the state of the store."""
 
     code = "invalid argument"
 
@@ -51,7 +51,7 @@ class CorruptionError(Error):
 class IoError(Error, OSError):
     """The operating system refused or failed a read or write."""
 
-    code = "io error"
+    code = "i/o error"
 
 
 class ResourceExhaustedError(Error):
@@ -75,7 +75,7 @@ class BusyError(Error):
 class ReadOnlyError(Error):
     """A write on a store that was opened for reading."""
 
-    code = "read only"
+    code = "read-only"
 
 
 class CancelledError(Error):
@@ -87,7 +87,13 @@ class CancelledError(Error):
 class InternalError(Error):
     """A broken invariant inside attndb: please report."""
 
-    code = "internal"
+    code = "internal error"
+
+
+class OtherModelError(Error):
+    """The context was made by another model than the one that asks."""
+
+    code = "other model"
 
 
 # By the number of the status code; 0 is "ok".
@@ -105,4 +111,5 @@ BY_CODE: tuple[type[Error], ...] = (
     ReadOnlyError,
     CancelledError,
     InternalError,
+    OtherModelError,
 )

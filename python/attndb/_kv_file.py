@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attndb import _core
 from attndb._arrays import Array, Tokens, token_ids
+from attndb._checked import I64, U32, U64, checked
 from attndb._errors import InvalidArgumentError
 from attndb._results import Cut, cuts_of
 from attndb._spec import DType, LayerSpec, ModelSpec
@@ -17,6 +18,7 @@ from attndb._spec import DType, LayerSpec, ModelSpec
 Floats = NDArray[np.float32]
 
 
+@checked
 class KvFile:
     """A safetensors file of one context, or of some layers of it; read when asked for.
 
@@ -46,7 +48,9 @@ class KvFile:
     def positions(self) -> NDArray[np.int64]:
         return self.first_position + np.arange(self.num_tokens, dtype=np.int64)
 
-    def read_kv(self, layer: int, begin: int = 0, end: int | None = None) -> tuple[Floats, Floats]:
+    def read_kv(
+        self, layer: U32, begin: U64 = 0, end: U64 | None = None
+    ) -> tuple[Floats, Floats]:
         """K and V of tokens [begin, end) of `layer`."""
         last = self.num_tokens if end is None else end
         shape = self._layer(layer)
@@ -56,7 +60,9 @@ class KvFile:
         self._core.read_kv(layer, begin, last, k, v)
         return k, v
 
-    def read_queries(self, layer: int, begin: int | None = None, end: int | None = None) -> Floats:
+    def read_queries(
+        self, layer: U32, begin: U64 | None = None, end: U64 | None = None
+    ) -> Floats:
         """q of tokens [begin, end) of `layer`, all of which are among the last num_queries."""
         first = self.num_tokens - self.num_queries if begin is None else begin
         last = self.num_tokens if end is None else end
@@ -77,13 +83,14 @@ class KvFile:
         )
 
 
+@checked
 def write_kv_file(
     path: str | os.PathLike[str],
     spec: ModelSpec,
     tokens: Tokens,
     layers: Mapping[int, Sequence[Array]] | Sequence[Sequence[Array]],
     *,
-    first_position: int = 0,
+    first_position: I64 = 0,
     cuts: Sequence[Cut] = (),
     query_dtype: DType = "float32",
     notes: Mapping[str, str] | None = None,
@@ -101,6 +108,11 @@ def write_kv_file(
     rows = dict(layers) if isinstance(layers, Mapping) else dict(enumerate(layers))
     if not rows:
         raise InvalidArgumentError("layers: expected one or more, found none")
+    for layer, arrays in rows.items():
+        if len(arrays) not in (2, 3):
+            raise InvalidArgumentError(
+                f"layers: expected (k, v) or (k, v, q), found {len(arrays)} arrays for {layer!r}"
+            )
     counts = {len(arrays[2]) if len(arrays) > 2 else 0 for arrays in rows.values()}
     if len(counts) != 1:
         raise InvalidArgumentError(f"layers: q of unequal numbers of tokens: {sorted(counts)}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attndb._arrays import Array
+from attndb._checked import found
 from attndb._errors import InvalidArgumentError
 
 _SHOWN_TOKENS = 8  # Tokens of a prompt that a message shows.
@@ -38,12 +39,25 @@ def failed_import(prompt: Any, error: Exception, imported: Sequence[int]) -> str
     return f"prompt {len(imported)} [{first}{more}]: {error}; imported before it: {stay}"
 
 
-def layer_pairs(layers: Any) -> Iterable[tuple[Array, Array]]:
-    """(k, v) of each layer; a DynamicCache holds them as [1, num_kv_heads, num_tokens, dim]."""
+def layer_pairs(layers: Any) -> list[tuple[Array, ...]]:
+    """(k, v) of each layer; a DynamicCache holds them as [1, num_kv_heads, num_tokens, dim].
+
+    Raises InvalidArgumentError: not a pair a layer.
+    """
     cached = getattr(layers, "layers", None)
-    if cached is None:
-        return layers  # type: ignore[no-any-return]
-    return [(_rows(layer.keys), _rows(layer.values)) for layer in cached]
+    if cached is not None:
+        return [(_rows(layer.keys), _rows(layer.values)) for layer in cached]
+    if not isinstance(layers, Iterable):
+        raise InvalidArgumentError(
+            f"layers: expected a pair (k, v) of each layer, or a cache, found {found(layers)}"
+        )
+    pairs = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in layers]
+    for number, pair in enumerate(pairs):
+        if len(pair) != 2:
+            raise InvalidArgumentError(
+                f"layers: expected pairs (k, v), found {len(pair)} arrays for layer {number}"
+            )
+    return pairs
 
 
 def _rows(states: Any) -> Array:

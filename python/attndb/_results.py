@@ -6,8 +6,10 @@ bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta, timezone
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,14 @@ from numpy.typing import NDArray
 
 from attndb._spec import DType
 
+_SEVERAL = ("tuple", "dict")  # Types of fields that hold more than one value.
+
 
 @dataclass(frozen=True)
 class CompanionInfo:
     """Something on disk that is derived from a segment: its key planes."""
 
     kind: str
-    generation: int
     file_bytes: int
 
 
@@ -34,7 +37,8 @@ class SegmentInfo:
     num_tokens: int
     file_bytes: int
     num_contexts: int  # Contexts that share the segment.
-    damage: str  # Empty, or why it is quarantined.
+    # Empty, or why it is quarantined, and how many of its first tokens are sound all the same.
+    damage: str
     companions: tuple[CompanionInfo, ...]
 
 
@@ -71,10 +75,15 @@ class ContextInfo:
     last_access: datetime
     ttl: timedelta | None  # Since the last access; None = for ever.
     pinned: bool
-    damaged: bool  # A segment is quarantined: the context is not served.
+    expired: bool  # Its time to live was over when this was read: it is not served.
+    damaged: bool  # It needs tokens of a segment that are damaged: it is not served.
     first_position: int
     kv_dtype: DType
+    unrotated_keys: bool  # ModelSpec.unrotated_keys.
     fingerprint: bytes
+    # ModelSpec.name and path of the last session that stored with the model; "" = not known.
+    model_name: str
+    model_path: str
     num_layers: int
     rope_scaling: str  # Rope.scaling of its first layer that has one; "" = none.
     non_finite_heads: tuple[str, ...]  # "layer 3 head 1" where K or V has NaN or Inf.
@@ -82,6 +91,29 @@ class ContextInfo:
     cuts: tuple[Cut, ...]
     num_dropped: int  # Tokens that have left, of num_tokens. Filled by describe only.
     segments: tuple[SegmentInfo, ...]  # Oldest first. Filled by describe only.
+
+
+def contexts_html(title: str, contexts: Sequence[ContextInfo]) -> str:
+    """Contexts as a table of HTML."""
+    rows = "".join(
+        f"<tr><td>{escape(info.name or f'#{info.id}')}</td><td>{info.num_tokens:,}</td>"
+        f"<td>{info.file_bytes / 2**20:,.1f} MiB</td>"
+        f"<td>{info.last_access:%Y-%m-%d %H:%M}</td></tr>"
+        for info in contexts
+    )
+    head = "<tr><th>context</th><th>tokens</th><th>size</th><th>used</th></tr>"
+    return f"<p>{escape(title)}</p><table>{head}{rows}</table>"
+
+
+def contexts_frame(contexts: Sequence[ContextInfo]) -> Any:
+    """Contexts as a pandas.DataFrame: a row each, of the fields that are one value."""
+    try:
+        import pandas  # type: ignore[import-untyped, unused-ignore, import-not-found]
+    except ImportError:
+        raise ImportError("to_pandas needs pandas: pip install pandas", name="pandas") from None
+    names = [each.name for each in fields(ContextInfo) if not str(each.type).startswith(_SEVERAL)]
+    rows = [{name: getattr(info, name) for name in names} for info in contexts]
+    return pandas.DataFrame(rows, columns=names)
 
 
 @dataclass(frozen=True)
@@ -177,7 +209,8 @@ class SessionContext:
 
 @dataclass(frozen=True)
 class Explain:
-    """Plan, prediction and what the last call of each layer cost. ``print(it)`` is a table."""
+    """Plan, prediction and what the last call of each layer cost. ``print(it.summary)`` is a few
+    lines, ``print(it)`` are tables."""
 
     plan: str
     num_tokens: int
@@ -188,6 +221,7 @@ class Explain:
     num_moved: int
     num_segments: int
     memory_bytes: int
+    kv_bytes: int  # K and V of its tokens in all layers: what `full` reads for a row.
     predicted_us: float  # Microseconds of attention of one token in all layers.
     # With auto(tpot=...): the error that the plan keeps, and whether even that exceeds the time
     # that was asked for. 0 and False with other plans.
@@ -195,6 +229,7 @@ class Explain:
     unreachable: bool
     contexts: tuple[SessionContext, ...]  # As Session.contexts.
     layers: tuple[LayerExplain, ...]
+    summary: str
     text: str
 
     def __str__(self) -> str:
@@ -222,6 +257,15 @@ class MachineProfile:
     select_ns: float  # Comparing a token's score, for one q head.
     row_ns: float  # Reading a row at a random place, for one q head.
     hop_ns: float  # Reading a row whose place the read before told.
+
+
+@dataclass(frozen=True)
+class RoomReport:
+    """What a store would need that has room: DB.check_room."""
+
+    num_reused: int  # Tokens that are stored already, and need not be run.
+    new_bytes: int  # Bytes on disk of what is not, without what is derived from it.
+    evicted: tuple[str, ...]  # Contexts that would be evicted for it, by name or "#id".
 
 
 @dataclass(frozen=True)
@@ -332,6 +376,7 @@ class Stats:
     num_reused_tokens: int
     num_stores: int
     num_evictions: int
+    evicted: tuple[str, ...]  # Names, or "#ids", of this tenant's evicted contexts: the newest 64.
     bytes_written: int  # Segments that store and import_context sealed.
     bytes_merged: int  # Segments that were written again by merging.
     # In the background since open, all tenants.

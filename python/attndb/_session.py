@@ -10,6 +10,8 @@ import numpy as np
 
 from attndb import _core
 from attndb._arrays import Array, empty
+from attndb._checked import I64, U32, U64, Range, checked_late
+from attndb._errors import BY_CODE, Error, InvalidArgumentError
 from attndb._results import (
     CriticalTokens,
     Cut,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from attndb._db import DB
 
 
+@checked_late
 class Session:
     """Made by :meth:`DB.create_session`.
 
@@ -50,7 +53,7 @@ class Session:
 
     # The two primitives.
 
-    def append(self, layer: int, k: Array, v: Array) -> None:
+    def append(self, layer: U32, k: Array, v: Array) -> None:
         """Adds the new tokens' rows to `layer`, rounded to nearest-even to the spec's kv_dtype.
 
         Raises InvalidArgumentError (shape, dtype, a finite value that overflows),
@@ -59,13 +62,13 @@ class Session:
         self._core.append(layer, k, v)
 
     @overload
-    def attend(self, layer: int, q: Array, *, out: Array | None = ...) -> Any: ...
+    def attend(self, layer: U32, q: Array, *, out: Array | None = ...) -> Any: ...
     @overload
     def attend(
-        self, layer: int, q: Array, *, return_lse: bool, out: Array | None = ...
+        self, layer: U32, q: Array, *, return_lse: bool, out: Array | None = ...
     ) -> Any: ...
     def attend(
-        self, layer: int, q: Array, *, return_lse: bool = False, out: Array | None = None
+        self, layer: U32, q: Array, *, return_lse: bool = False, out: Array | None = None
     ) -> Any:
         """Attention of the newest ``len(q)`` tokens of `layer` over all tokens up to each.
 
@@ -82,13 +85,15 @@ class Session:
         return out, lse
 
     def attend_part(
-        self, layer: int, q: Array, out: Array, lse: Array | None, part: int, num_parts: int
+        self, layer: U32, q: Array, out: Array, lse: Array | None, part: U32, num_parts: U32
     ) -> None:
         """The same call shared by `num_parts` threads of the caller, which give equal arguments but
-        for their `part`; `out` is complete when all have returned."""
+        for their `part`; `out` is complete when all have returned. The session keeps the arrays of
+        its last call's parts. A call that lacks a part is given up by :meth:`crop` or
+        :meth:`reset`."""
         self._core.attend_part(layer, q, out, lse, part, num_parts)
 
-    def search(self, layer: int, q: Array) -> list[CriticalTokens]:
+    def search(self, layer: U32, q: Array) -> list[CriticalTokens]:
         """What the plan chooses of the middle for the newest token, for each q head, without
         attending to it. q has one row.
 
@@ -102,27 +107,27 @@ class Session:
     # The names of [Alaya] Table 2.
 
     @overload
-    def update(self, q: Array, k: Array, v: Array, layer: int) -> None: ...
+    def update(self, q: Array, k: Array, v: Array, layer: U32) -> None: ...
     @overload
-    def update(self, q: Array, k: Array, v: Array, layer: int, return_kv: bool) -> Any: ...
-    def update(self, q: Array, k: Array, v: Array, layer: int, return_kv: bool = False) -> Any:
+    def update(self, q: Array, k: Array, v: Array, layer: U32, return_kv: bool) -> Any: ...
+    def update(self, q: Array, k: Array, v: Array, layer: U32, return_kv: bool = False) -> Any:
         """:meth:`append`; q is only checked. With `return_kv`: all keys and values of the layer,
         the drop-in for ``DynamicCache.update``."""
         num_before = self._core.num_tokens
         self._core.update(q, k, v, layer)
         return self._read_like(k, layer, 0, num_before + len(k)) if return_kv else None
 
-    def attention(self, q: Array, layer: int, *, out: Array | None = None) -> Any:
+    def attention(self, q: Array, layer: U32, *, out: Array | None = None) -> Any:
         """:meth:`attend`."""
         return self.attend(layer, q, out=out)
 
-    def read_kv(self, layer: int, begin: int = 0, end: int | None = None) -> Any:
+    def read_kv(self, layer: U32, begin: U64 = 0, end: U64 | None = None) -> Any:
         """K and V of tokens [begin, end) as they are held: numpy float32 copies
         ``[n, num_kv_heads, head_dim]``, in the spec's RoPE layout."""
         last = self._core.num_tokens if end is None else end
         return self._read_like(None, layer, begin, last)
 
-    def _read_like(self, like: Array | None, layer: int, begin: int, end: int) -> Any:
+    def _read_like(self, like: Array | None, layer: U32, begin: int, end: int) -> Any:
         shape = (max(end - begin, 0), self._core.num_kv_heads(layer))
         k = empty(like, (*shape, self._core.head_dim(layer)), float32=True)
         v = empty(like, (*shape, self._core.v_head_dim(layer)), float32=True)
@@ -177,7 +182,7 @@ class Session:
     def spec(self) -> ModelSpec:
         return self._spec
 
-    def crop(self, num_tokens: int) -> None:
+    def crop(self, num_tokens: U64) -> None:
         """Keeps the first `num_tokens` tokens, and makes a failed session usable again.
 
         Raises InvalidArgumentError (more than there are), FailedPreconditionError (into one of
@@ -185,7 +190,7 @@ class Session:
         """
         self._core.crop(num_tokens)
 
-    def set_filter(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+    def set_filter(self, ranges: Iterable[Range] = ()) -> None:
         """Attends, of the tokens that the session holds now, to those in `ranges` alone.
 
         Each is ``(begin, end)``, without `end`: chapters of a document, one of several documents.
@@ -198,10 +203,10 @@ class Session:
 
     def drop_oldest(
         self,
-        n: int,
+        n: U64,
         *,
-        keep_first: int = 0,
-        keep: Iterable[tuple[int, int]] = (),
+        keep_first: U64 = 0,
+        keep: Iterable[Range] = (),
         sink: bool = True,
     ) -> None:
         """The oldest `n` of the tokens that are attended to leave for good ([AS] 3.4).
@@ -221,7 +226,7 @@ class Session:
         self._core.drop_oldest(n, keep_first, [(begin, end) for begin, end in keep], sink)
 
     def heaviest_tokens(
-        self, num_tokens: int, begin: int = 0, end: int | None = None
+        self, num_tokens: U64, begin: U64 = 0, end: U64 | None = None
     ) -> list[tuple[int, int]]:
         """Of tokens [begin, end) those that the newest queries of all heads attend to most: ranges
         of blocks of 16 tokens, `num_tokens` together at most, for `keep` of :meth:`drop_oldest`
@@ -233,7 +238,7 @@ class Session:
         last = self.num_tokens if end is None else end
         return self._core.heaviest_tokens(begin, last, num_tokens)
 
-    def rebase(self, position: int) -> None:
+    def rebase(self, position: I64) -> None:
         """From now on the engine takes `position` for the next token, and goes on from there.
 
         q and k that it gives are turned to the positions that the session's tokens have, by angles
@@ -242,7 +247,7 @@ class Session:
         """
         self._core.rebase(position)
 
-    def await_derived(self, layer: int) -> None:
+    def await_derived(self, layer: U32) -> None:
         """Waits until what the layer's plan reads of planes, indexes and codes is made.
 
         For all stored tokens, and for those that are not stored in whole blocks of 4,096, as far as
@@ -251,7 +256,7 @@ class Session:
         """
         self._core.await_derived(layer)
 
-    def awaits_derived(self, layer: int) -> bool:
+    def awaits_derived(self, layer: U32) -> bool:
         """Whether an engine is to call `await_derived` before the layer's next single token.
 
         The layer's plan says ``await=1`` and reads what is derived, and nobody has waited since
@@ -283,8 +288,8 @@ class Session:
     @overload
     def explain(self) -> Explain: ...
     @overload
-    def explain(self, layer: int) -> LayerExplain: ...
-    def explain(self, layer: int | None = None) -> Explain | LayerExplain:
+    def explain(self, layer: U32) -> LayerExplain: ...
+    def explain(self, layer: U32 | None = None) -> Explain | LayerExplain:
         """Plan, prediction and what the last call of each layer, or of `layer`, cost."""
         if layer is not None:
             return _layer_explain(self._core.explain_layer(layer))
@@ -323,27 +328,39 @@ class Session:
         return f"<attndb.Session {self.num_tokens} tokens, {self.num_reused} reused>"
 
 
+@checked_late
 def attend_batch(
     sessions: Sequence[Session],
-    num_rows: Sequence[int],
-    layer: int,
+    num_rows: Sequence[I64],
+    layer: U32,
     q: Array,
     *,
     out: Array | None = None,
     return_lse: bool = False,
+    errors: list[Error | None] | None = None,
 ) -> Any:
     """One step of one layer for many sessions (continuous batching).
 
     The rows of q and out are those of ``sessions[0]``, then of ``sessions[1]``, ...:
-    ``num_rows[i]`` each; k and v were appended before.
+    ``num_rows[i]`` each; k and v were appended before. All threads work off the sessions' calls
+    together. A list ``errors`` is filled with the error of each session, or None; without it, the
+    first error is raised, and the other sessions are complete.
     """
     if not sessions:
-        raise ValueError("attend_batch: no session")
+        raise InvalidArgumentError("sessions: expected one or more, found none")
     cores = [session._core for session in sessions]
     if out is None:
         out = empty(q, (*q.shape[:2], cores[0].v_head_dim(layer)))
     lse = empty(q, q.shape[:2], float32=True) if return_lse else None
-    _core.attend_batch(cores, list(num_rows), layer, q, out, lse)
+    found = [
+        None if error is None else BY_CODE[error[0]](error[1])
+        for error in _core.attend_batch(cores, list(num_rows), layer, q, out, lse)
+    ]
+    if errors is not None:
+        errors[:] = found
+    for number, error in enumerate(found):
+        if error is not None and errors is None:
+            raise type(error)(f"session {number} of the batch: {error}")
     return (out, lse) if return_lse else out
 
 

@@ -6,31 +6,33 @@ import os
 from collections.abc import Callable, Sequence
 
 from attndb import _core
+from attndb._checked import U32, U64, checked
 from attndb._results import SimulatedModel, SimulatedRun, SimulateReport
 
 _GB = 10**9
 
 
+@checked
 def simulate(
     *,
     model: str = "13b",
-    kv_bytes_per_token: int = 0,
-    window_tokens: int = 0,
+    kv_bytes_per_token: U64 = 0,
+    window_tokens: U64 = 0,
     prefill_tokens_per_second: float = 0.0,
     decode_seconds: float = 0.0,
-    num_gpus: int = 0,
+    num_gpus: U32 = 0,
     trace: str | os.PathLike[str] = "",
-    num_conversations: int = 9000,
+    num_conversations: U64 = 9000,
     conversations_per_second: float = 1.0,
     think_seconds: float = 60.0,
     turn_tokens: float = 2600.0,
     new_token_share: float = 0.06,
-    seed: int = 1,
-    num_seeds: int = 1,
+    seed: U64 = 1,
+    num_seeds: U32 = 1,
     warm_up_share: float = 0.316,
     recompute_overflow: bool = False,
-    memory_bytes: int | Sequence[int] = 128 * _GB,
-    disk_bytes: int | Sequence[int] = 10_000 * _GB,
+    memory_bytes: U64 | Sequence[U64] = 128 * _GB,
+    disk_bytes: U64 | Sequence[U64] = 10_000 * _GB,
     disk_bytes_per_second: float = 5e9,
     policies: str | Sequence[str] = ("lru", "fifo", "attention_store", "attndb"),
     bound: bool = False,

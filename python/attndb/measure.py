@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attndb._arrays import Tokens, token_ids
+from attndb._checked import I64, U32, checked
 from attndb._custom import CustomIndex
 from attndb._db import DB
 from attndb._db import open as open_db
@@ -50,12 +51,17 @@ __all__ = [
     "tokens_for_mass",
 ]
 
+
+def __dir__() -> list[str]:
+    """What completion offers: not the modules that this one imports."""
+    return __all__
+
+
 Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 # Rows of q, times a group's heads, times all tokens, in float64: 64 MiB at 128K.
 _ROWS_AT_ONCE = 16
-
 
 _OPTIONS: dict[str, set[str]] = {  # Options of canonical plans.
     "full": set(),
@@ -98,7 +104,8 @@ class PrefixHit:
     context: str  # That it is reused from, by name or "#id"; empty if from none.
 
 
-def attention_weights(file: KvFile, layer: int, query: int = -1) -> Doubles:
+@checked
+def attention_weights(file: KvFile, layer: U32, query: I64 = -1) -> Doubles:
     """Softmax weights [num_q_heads, num_tokens] of one captured query; 0 for what it doesn't see.
 
     Causal, with the layer's scale, soft cap, sliding window and denominators, which keep the rest:
@@ -115,7 +122,8 @@ def attention_weights(file: KvFile, layer: int, query: int = -1) -> Doubles:
     return weights
 
 
-def tokens_for_mass(file: KvFile, mass: float = 0.9, queries: int = 16) -> Doubles:
+@checked
+def tokens_for_mass(file: KvFile, mass: float = 0.9, queries: U32 = 16) -> Doubles:
     """Tokens of largest weight that together hold `mass` of what all tokens weigh: [num_layers,
     num_q_heads], mean over the last `queries` rows. Each head needs at least one."""
     if not 0.0 < mass <= 1.0:
@@ -130,8 +138,9 @@ def tokens_for_mass(file: KvFile, mass: float = 0.9, queries: int = 16) -> Doubl
     return _by_head(file, queries, count)
 
 
+@checked
 def dipr_tokens(
-    file: KvFile, *, alpha: float | None = None, beta: float | None = None, queries: int = 16
+    file: KvFile, *, alpha: float | None = None, beta: float | None = None, queries: U32 = 16
 ) -> Doubles:
     """Tokens whose score is within `beta` of the row's largest: [num_layers, num_q_heads], mean
     over the last `queries` rows.
@@ -153,7 +162,8 @@ def dipr_tokens(
     return _by_head(file, queries, count)
 
 
-def critical_tokens(file: KvFile, layer: int, plan: str, query: int = -1) -> Selection:
+@checked
+def critical_tokens(file: KvFile, layer: U32, plan: str, query: I64 = -1) -> Selection:
     """The tokens that `plan` makes one captured query of `layer` attend to.
 
     Computed here in float64 by the rules of docs/plan.md: a session may take another of two tokens
@@ -187,18 +197,20 @@ def critical_tokens(file: KvFile, layer: int, plan: str, query: int = -1) -> Sel
     return Selection(text, attended, critical)
 
 
+@checked
 def plan_errors(
     file: KvFile,
     plans: Iterable[str],
-    queries: int = 16,
+    queries: U32 = 16,
     custom_indexes: Mapping[str, CustomIndex] | None = None,
 ) -> list[PlanError]:
     """Error and bytes of each plan, measured: sessions of a temporary store replay the last
     `queries` tokens one by one, layer by layer, under the plan and under `full`.
 
     Plans are of the file's model: their layers are the model's, also where the file has some only.
-    `auto` decides by fixed prices, so that every run is alike. Plans with ``await=1`` wait for what
-    they read of indexes, before each token. ``custom_indexes``: as :func:`attndb.open`.
+    `auto` decides by fixed prices, and one thread computes, so that every run is alike. Plans with
+    ``await=1`` wait for what they read of indexes, before each token. ``custom_indexes``: as
+    :func:`attndb.open`.
     """
     rows = _rows(file, queries)
     plans = list(plans)
@@ -206,7 +218,8 @@ def plan_errors(
     with (
         tempfile.TemporaryDirectory() as folder,
         open_db(
-            os.path.join(folder, "store"), measure_machine=False, custom_indexes=custom_indexes
+            os.path.join(folder, "store"), num_threads=1, measure_machine=False,
+            custom_indexes=custom_indexes,
         ) as db,
     ):
         texts = [[_layer_plan(db, file.spec, plan, i) for i in file.layers] for plan in plans]
@@ -234,6 +247,7 @@ def plan_errors(
     return results
 
 
+@checked
 def prefix_hits(
     db: DB, spec: ModelSpec, prompts: Sequence[Tokens] | Mapping[str, Tokens]
 ) -> list[PrefixHit]:
@@ -262,7 +276,9 @@ def _shape(file: KvFile, layer: int) -> LayerSpec:
 def _rows(file: KvFile, queries: int) -> range:
     """Tokens of the last `queries` rows of q."""
     if not file.num_queries:
-        raise InvalidArgumentError(f"{file.path}: the file has no q")
+        raise InvalidArgumentError(
+            f"{file.path}: the file has no q, which captures have: attndb capture makes one"
+        )
     if not 1 <= queries <= file.num_queries:
         raise InvalidArgumentError(
             f"{file.path}: expected 1 to {file.num_queries} queries, which the file has q of, "

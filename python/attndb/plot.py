@@ -21,7 +21,8 @@ except ImportError as error:
     ) from error
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -32,12 +33,28 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import Bbox
 
 from attndb import measure
+from attndb._checked import I64, U32, checked
 from attndb._errors import InvalidArgumentError
 from attndb._kv_file import KvFile
 from attndb._results import Explain, SimulatedRun, SimulateReport
 from attndb.measure import Doubles, PlanError, PrefixHit
 
-__all__ = ["attention", "physical_plan", "plan_errors", "prefix_hits", "tiers", "tokens_for_mass"]
+__all__ = [
+    "Pictures",
+    "attention",
+    "physical_plan",
+    "pictures",
+    "plan_errors",
+    "prefix_hits",
+    "tiers",
+    "tokens_for_mass",
+]
+
+
+def __dir__() -> list[str]:
+    """What completion offers: not the modules that this one imports."""
+    return __all__
+
 
 Path = str | os.PathLike[str]
 
@@ -46,11 +63,90 @@ _BLUE, _VERMILLION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#A6548A"
 _GREY, _PALE, _STRIPE = "#767676", "#CFCFCF", "#F4F4F4"
 _FLOOR = 1e-10  # Weights below are drawn at the lower edge.
 
+_PLANS = (  # That plan_errors.png compares.
+    *(f"topk(k={k})" for k in (16, 64, 256)),
+    *(f"dipr(alpha={alpha})" for alpha in (0.1, 0.012, 0.001)),
+    "window",
+)
 
+
+@dataclass(frozen=True)
+class Pictures:
+    """What :func:`pictures` drew."""
+
+    files: tuple[str, ...]
+    layer: int  # The layer that attention.png shows.
+    head: int  # The q head there.
+    points: tuple[PlanError, ...]  # What plan_errors.png shows.
+
+
+@checked
+def pictures(
+    file: KvFile,
+    folder: Path,
+    *,
+    plan: str = "dipr(alpha=0.012)",
+    layer: U32 | None = None,
+    head: U32 | None = None,
+    queries: U32 = 16,
+    format: Literal["png", "svg", "pdf"] = "png",  # noqa: A002: matplotlib's word.
+    drawn: Callable[[str], object] | None = None,
+) -> Pictures:
+    """The three pictures of a captured file that `attndb plot` draws, in `folder`, which is made.
+
+    tokens_for_mass: the tokens that each head needs. attention: what the newest token attends to in
+    one q head, the critical tokens of `plan` marked; without `layer` and `head` the one that
+    attends most to each of its critical tokens. plan_errors: what plans lose, and what they read.
+
+    ``queries``: the last so many of which q is there. ``drawn(path)`` after each picture, which
+    replaces one of its name.
+    """
+    os.makedirs(folder, exist_ok=True)
+    files: list[str] = []
+
+    def path(name: str) -> str:
+        return os.path.join(folder, f"{name}.{format}")
+
+    def save(name: str) -> None:
+        files.append(path(name))
+        if drawn is not None:
+            drawn(path(name))
+
+    queries = min(queries, max(1, file.num_queries))
+    tokens_for_mass(file, queries=queries, alpha=0.012, path=path("tokens_for_mass"))
+    save("tokens_for_mass")
+    if layer is None or head is None:
+        layer, head = _telling_head(file, plan, layer, head)
+    attention(file, layer, head, plan, path=path("attention"))
+    save("attention")
+    points = tuple(measure.plan_errors(file, _PLANS, queries))
+    plan_errors(points, notes=_name(file), path=path("plan_errors"))
+    save("plan_errors")
+    return Pictures(tuple(files), layer, head, points)
+
+
+def _telling_head(
+    file: KvFile, plan: str, layer: int | None, head: int | None
+) -> tuple[int, int]:
+    """The layer and q head, of those that may be chosen, that attends most to each of its critical
+    tokens."""
+    best = (-1.0, 0, 0)
+    for at in file.layers if layer is None else (layer,):
+        weights = measure.attention_weights(file, at)
+        critical = measure.critical_tokens(file, at, plan).critical
+        shares = np.where(critical, weights, 0).sum(axis=1) / (1 + critical.sum(axis=1))
+        heads = range(len(shares)) if head is None else range(head, min(head + 1, len(shares)))
+        best = max([best, *((float(shares[h]), at, h) for h in heads)])
+    if best[0] < 0:
+        raise InvalidArgumentError(f"head {head}: no layer has so many q heads")
+    return best[1], best[2]
+
+
+@checked
 def tokens_for_mass(
     file: KvFile,
     mass: float = 0.9,
-    queries: int = 16,
+    queries: U32 = 16,
     *,
     alpha: float | None = None,
     beta: float | None = None,
@@ -86,13 +182,14 @@ def tokens_for_mass(
     return _save(figure, path)
 
 
+@checked
 def attention(
     file: KvFile,
-    layer: int,
-    head: int,
+    layer: U32,
+    head: U32,
     plan: str | None = None,
     *,
-    query: int = -1,
+    query: I64 = -1,
     path: Path | None = None,
 ) -> Figure:
     """Softmax weight of each token that one query of one q head sees, against the token's position;
@@ -142,6 +239,7 @@ def attention(
     return _save(figure, path)
 
 
+@checked
 def plan_errors(
     points: Sequence[PlanError],
     *,
@@ -190,6 +288,7 @@ def plan_errors(
     return _save(figure, path)
 
 
+@checked
 def physical_plan(
     explain: Explain,
     *,
@@ -239,6 +338,7 @@ def physical_plan(
     return _save(figure, path)
 
 
+@checked
 def prefix_hits(
     hits: Sequence[PrefixHit], *, notes: str = "", path: Path | None = None
 ) -> Figure:
@@ -316,6 +416,7 @@ def _along(curve: Doubles) -> Doubles:
     return np.column_stack([np.interp(at, whole, curve[:, i]) for i in range(2)])
 
 
+@checked
 def tiers(report: SimulateReport, *, notes: str = "", path: Path | None = None) -> Figure:
     """Hit rates of simulated policies: against the size of disk, or of memory where there is one
     size of disk, as a curve each; of one memory and disk as bars, as AttentionStore Fig. 21."""
@@ -421,3 +522,9 @@ def _save(figure: Figure, path: Path | None) -> Figure:
     if path is not None:
         figure.savefig(path)
     return figure
+
+
+if __name__ == "__main__":
+    from attndb._plot_command import main
+
+    raise SystemExit(main())

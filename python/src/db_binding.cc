@@ -109,6 +109,15 @@ Dict ExplainPrefix(const PyDb& self, nb::handle spec, const Ids& tokens, const s
   return ToDict(Unwrap(std::move(explain)));
 }
 
+Dict CheckRoom(const PyDb& self, nb::handle spec, const Ids& tokens, int64_t first_position,
+               uint64_t checkpoint_tokens) {
+  const auto db = self.Get();
+  const ModelSpec model = SpecFromPython(spec);
+  const RoomOptions options = {.first_position = first_position,
+                               .checkpoint_tokens = checkpoint_tokens};
+  return ToDict(Unwrap(Unlocked([&] { return db->CheckRoom(model, Span(tokens), options); })));
+}
+
 int64_t Store(const PyDb& self, PySession& session, const Ids& tokens, const std::string& name,
               bool replace, bool drop_base, std::optional<int64_t> ttl, bool pin) {
   const auto db = self.Get();
@@ -201,11 +210,13 @@ void SetTtl(const PyDb& self, const std::string& context, std::optional<int64_t>
   ThrowIfError(Unlocked([&] { return db->SetTtl(context, seconds); }));
 }
 
-void DeclareEqual(const PyDb& self, const nb::bytes& a, const nb::bytes& b) {
+// DB::DeclareEqual, or what takes it back.
+template <Status (DB::*kAct)(std::string_view, std::string_view) const>
+void OfFingerprints(const PyDb& self, const nb::bytes& a, const nb::bytes& b) {
   const auto db = self.Get();
   const std::string_view first(a.c_str(), a.size());
   const std::string_view second(b.c_str(), b.size());
-  ThrowIfError(Unlocked([&] { return db->DeclareEqual(first, second); }));
+  ThrowIfError(Unlocked([&] { return ((*db).*kAct)(first, second); }));
 }
 
 Dict Verify(const PyDb& self, const std::string& context, const nb::object& progress) {
@@ -285,6 +296,13 @@ void BindAdmin(nb::class_<PyDb>* db) {
       .def("pin", Pin, context, nb::arg("pinned"))
       .def("set_ttl", SetTtl, context, nb::arg("ttl").none())
       .def(
+          "rename",
+          [](const PyDb& self, const std::string& context, const std::string& name) {
+            const auto db = self.Get();
+            ThrowIfError(Unlocked([&] { return db->Rename(context, name); }));
+          },
+          context, nb::arg("name"))
+      .def(
           "drop",
           [](const PyDb& self, const std::string& name) {
             const auto db = self.Get();
@@ -296,7 +314,10 @@ void BindAdmin(nb::class_<PyDb>* db) {
              const auto db = self.Get();
              ThrowIfError(Unlocked([&] { return db->SetQuota(num_bytes); }));
            })
-      .def("declare_equal", DeclareEqual, nb::arg("fingerprint_a"), nb::arg("fingerprint_b"))
+      .def("declare_equal", OfFingerprints<&DB::DeclareEqual>, nb::arg("fingerprint_a"),
+           nb::arg("fingerprint_b"))
+      .def("revoke_equal", OfFingerprints<&DB::RevokeEqual>, nb::arg("fingerprint_a"),
+           nb::arg("fingerprint_b"))
       .def("verify", Verify, context, nb::arg("progress").none())
       .def("compact", Compact, nb::arg("context"), nb::arg("segment_tokens"),
            nb::arg("progress").none())
@@ -345,6 +366,8 @@ void BindDb(nb::module_& module) {
       .def("explain_prefix", ExplainPrefix, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
            context, nb::arg("reuse"), nb::arg("truncated"), nb::arg("plan"),
            nb::arg("first_position"))
+      .def("check_room", CheckRoom, nb::arg("spec"), nb::arg("tokens"), nb::kw_only(),
+           nb::arg("first_position"), nb::arg("checkpoint_tokens"))
       .def("store", Store, nb::arg("session"), nb::arg("tokens"), nb::kw_only(), nb::arg("name"),
            nb::arg("replace"), nb::arg("drop_base"), nb::arg("ttl").none(), nb::arg("pin"))
       .def("store_async", StoreAsync, nb::arg("session"), nb::arg("tokens"), nb::kw_only(),

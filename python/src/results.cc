@@ -16,6 +16,12 @@ namespace {
 
 namespace nb = nanobind;
 
+// A str of text that nobody promises to be UTF-8.
+nb::object Text(const std::string& text) {
+  return nb::steal(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
 nb::tuple Strings(const std::vector<std::string>& strings) {
   nb::list list;
   for (const std::string& text : strings) list.append(text);
@@ -25,7 +31,6 @@ nb::tuple Strings(const std::vector<std::string>& strings) {
 Dict CompanionDict(const CompanionInfo& companion) {
   Dict dict;
   dict["kind"] = companion.kind;
-  dict["generation"] = companion.generation;
   dict["file_bytes"] = companion.file_bytes;
   return dict;
 }
@@ -180,10 +185,14 @@ Dict ToDict(const ContextInfo& info) {
   dict["last_access_us"] = info.last_access_us;
   dict["ttl_seconds"] = info.ttl_seconds;
   dict["pinned"] = info.pinned;
+  dict["expired"] = info.expired;
   dict["damaged"] = info.damaged;
   dict["first_position"] = info.first_position;
   dict["kv_dtype"] = DTypeName(info.kv_dtype);
+  dict["unrotated_keys"] = info.unrotated_keys;
   dict["fingerprint"] = nb::bytes(info.fingerprint.data(), info.fingerprint.size());
+  dict["model_name"] = Text(info.model_name);
+  dict["model_path"] = Text(info.model_path);
   dict["num_layers"] = info.num_layers;
   dict["rope_scaling"] = info.rope_scaling;
   dict["non_finite_heads"] = Strings(info.non_finite_heads);
@@ -255,12 +264,22 @@ Dict ToDict(const Explain& explain) {
   dict["num_moved"] = explain.num_moved;
   dict["num_segments"] = explain.num_segments;
   dict["memory_bytes"] = explain.memory_bytes;
+  dict["kv_bytes"] = explain.kv_bytes;
   dict["predicted_us"] = explain.predicted_us;
   dict["tpot_error"] = explain.tpot_error;
   dict["unreachable"] = explain.unreachable;
   dict["contexts"] = Dicts(explain.contexts, ContextDict);
   dict["layers"] = Dicts(explain.layers, LayerDict);
+  dict["summary"] = explain.Summary();
   dict["text"] = explain.ToText();
+  return dict;
+}
+
+Dict ToDict(const RoomReport& report) {
+  Dict dict;
+  dict["num_reused"] = report.num_reused;
+  dict["new_bytes"] = report.new_bytes;
+  dict["evicted"] = Strings(report.evicted);
   return dict;
 }
 
@@ -345,6 +364,7 @@ Dict ToDict(const DBStats& stats) {
   dict["num_reused_tokens"] = stats.num_reused_tokens;
   dict["num_stores"] = stats.num_stores;
   dict["num_evictions"] = stats.num_evictions;
+  dict["evicted"] = Strings(stats.evicted);
   dict["bytes_written"] = stats.bytes_written;
   dict["bytes_merged"] = stats.bytes_merged;
   dict["num_companions_built"] = stats.num_companions_built;

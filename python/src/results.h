@@ -24,6 +24,7 @@ CutList ToList(const std::vector<Cut>& cuts);
 Dict ToDict(const Explain& explain);
 Dict ToDict(const MachineProfile& machine);
 Dict ToDict(const PrefixExplain& explain);
+Dict ToDict(const RoomReport& report);
 Dict ToDict(const VerifyReport& report);
 Dict ToDict(const BuildReport& report);
 Dict ToDict(const FindResult& found);

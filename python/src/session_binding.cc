@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/session_batch.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
 #include "python/src/arrays.h"
@@ -56,6 +57,7 @@ void PySession::Close() {
   if (closed()) return;
   const Use use(*this);
   session_.reset();
+  ForgetParts();
   closed_.store(true, std::memory_order_relaxed);
 }
 
@@ -91,16 +93,25 @@ void Attend(PySession& self, LayerId layer, nb::handle q, nb::handle out, nb::ha
 
 void AttendPart(PySession& self, LayerId layer, nb::handle q, nb::handle out, nb::handle lse,
                 uint32_t part, uint32_t num_parts) {
-  const InputArray q_array(q, "q");
-  const OutputArray out_array(out, "out");
-  const LseArray lse_array(lse, q_array.view());
+  struct Arrays {
+    InputArray q;
+    OutputArray out;
+    LseArray lse;
+  };
+  InputArray q_array(q, "q");
+  OutputArray out_array(out, "out");
+  LseArray lse_array(lse, q_array.view());
+  const auto arrays = std::make_shared<const Arrays>(
+      Arrays{std::move(q_array), std::move(out_array), std::move(lse_array)});
   const PySession::Use session(self, Kind::kPart);
   Status status;
   {
     const nb::gil_scoped_release unlocked;
-    status = session->AttendPart(layer, q_array.view(), out_array.view(), lse_array.data(), part,
-                                 num_parts);
+    status = session->AttendPart(layer, arrays->q.view(), arrays->out.view(), arrays->lse.data(),
+                                 part, num_parts);
   }
+  // A part that is refused is none of the call, whose arrays are those of the others.
+  if (status.ok()) self.KeepPart(part, arrays);
   ThrowIfError(std::move(status));
 }
 
@@ -151,8 +162,10 @@ void ReadKv(PySession& self, LayerId layer, uint64_t begin, uint64_t end, nb::ha
   ThrowIfError(std::move(status));
 }
 
-void AttendSessions(const std::vector<PySession*>& sessions, const std::vector<int64_t>& num_rows,
-                    LayerId layer, nb::handle q, nb::handle out, nb::handle lse) {
+// Code and message of each session's error, or None.
+nb::typed<nb::list, nb::any> AttendSessions(const std::vector<PySession*>& sessions,
+                                            const std::vector<int64_t>& num_rows, LayerId layer,
+                                            nb::handle q, nb::handle out, nb::handle lse) {
   const InputArray q_array(q, "q");
   const OutputArray out_array(out, "out");
   const LseArray lse_array(lse, q_array.view());
@@ -168,12 +181,20 @@ void AttendSessions(const std::vector<PySession*>& sessions, const std::vector<i
     pointers.push_back(&*uses.back());
   }
   Status status;
+  std::vector<Status> statuses;
   {
     const nb::gil_scoped_release unlocked;
-    status =
-        AttendBatch(pointers, num_rows, layer, q_array.view(), out_array.view(), lse_array.data());
+    status = AttendBatch(pointers, num_rows, layer, q_array.view(), out_array.view(),
+                         lse_array.data(), &statuses);
   }
   ThrowIfError(std::move(status));
+  nb::typed<nb::list, nb::any> errors;
+  for (const Status& each : statuses) {
+    errors.append(each.ok() ? nb::none()
+                            : nb::object(nb::make_tuple(static_cast<size_t>(each.code()),
+                                                        std::string(each.message()))));
+  }
+  return errors;
 }
 
 const LayerSpec& Layer(const PySession::Use& session, LayerId layer) {
@@ -188,6 +209,13 @@ const LayerSpec& Layer(const PySession::Use& session, LayerId layer) {
 void Crop(PySession& self, uint64_t num_tokens) {
   const PySession::Use session(self);
   ThrowIfError(session->Crop(num_tokens));
+  self.ForgetParts();
+}
+
+void Reset(PySession& self) {
+  const PySession::Use session(self);
+  session->Reset();
+  self.ForgetParts();
 }
 
 void SetFilter(PySession& self, const std::vector<std::pair<uint64_t, uint64_t>>& ranges) {
@@ -298,7 +326,7 @@ void BindSession(nb::module_& module) {
           [](PySession& self, LayerId layer) { return Use(self)->awaits_derived(layer); },
           nb::arg("layer"))
       .def("fork", Fork)
-      .def("reset", [](PySession& self) { Use(self)->Reset(); })
+      .def("reset", Reset)
       .def("set_plan", SetPlan, nb::arg("plan"))
       .def("explain", [](PySession& self) { return ToDict(Use(self)->Explain()); })
       .def("explain_layer",

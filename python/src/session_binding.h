@@ -8,6 +8,9 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -39,6 +42,14 @@ class PySession {
     PySession* owner_;
   };
 
+  // Keeps the arrays that a part of an attend was given: other parts may read and write them after
+  // it has returned, until all have. They stay until the part of a later attend takes their place,
+  // or ForgetParts. Called with the interpreter lock held.
+  void KeepPart(uint32_t part, std::shared_ptr<const void> arrays) {
+    part_arrays_[part] = std::move(arrays);
+  }
+  void ForgetParts() { part_arrays_.clear(); }
+
   void Close();
   bool closed() const { return closed_.load(std::memory_order_relaxed); }
 
@@ -46,6 +57,7 @@ class PySession {
   static constexpr int kAloneInside = -1;
 
   std::optional<Session> session_;
+  std::map<uint32_t, std::shared_ptr<const void>> part_arrays_;  // Under the interpreter lock.
   std::atomic<bool> closed_ = false;  // Read without Use; only says what Use would.
   // 0 = nobody inside, kAloneInside = one call, n > 0 = n parts of one attend. Acquired on entry
   // and released on exit, so that what one thread did to the session is seen by the next.

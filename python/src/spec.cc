@@ -137,7 +137,16 @@ ModelSpec SpecFromPython(nb::handle spec) {
   if (!nb::try_cast<nb::bytes>(spec.attr("fingerprint"), fingerprint)) {
     Refuse("fingerprint", "bytes", spec.attr("fingerprint"));
   }
+  if (!nb::try_cast<bool>(spec.attr("unrotated_keys"), result.unrotated_keys)) {
+    Refuse("unrotated_keys", "True or False", spec.attr("unrotated_keys"));
+  }
   result.fingerprint = std::string(fingerprint.c_str(), fingerprint.size());
+  for (const auto& [field, text] :
+       {std::pair("name", &result.source.name), std::pair("path", &result.source.path)}) {
+    if (!nb::try_cast<std::string>(spec.attr(field), *text)) {
+      Refuse(field, "a str", spec.attr(field));
+    }
+  }
   return result;
 }
 
@@ -146,7 +155,8 @@ nb::object SpecToPython(const ModelSpec& spec) {
   nb::list layers;
   for (const LayerSpec& layer : spec.layers) layers.append(FromLayer(layer, module));
   return module.attr("ModelSpec")(nb::tuple(layers), DTypeName(spec.kv_dtype),
-                                  nb::bytes(spec.fingerprint.data(), spec.fingerprint.size()));
+                                  nb::bytes(spec.fingerprint.data(), spec.fingerprint.size()),
+                                  spec.unrotated_keys, spec.source.name, spec.source.path);
 }
 
 }  // namespace attndb::python

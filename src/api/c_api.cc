@@ -24,7 +24,7 @@ const char* attndb_version(void) { return attndb::Version(); }
 const char* attndb_kernel_isa(void) { return attndb::KernelIsa(); }
 
 const char* attndb_code_name(int32_t code) {
-  if (code < ATTNDB_OK || code > ATTNDB_INTERNAL) return "unknown";
+  if (code < ATTNDB_OK || code > ATTNDB_OTHER_MODEL) return "unknown";
   return attndb::StatusCodeName(static_cast<StatusCode>(code)).data();  // Literals: terminated.
 }
 

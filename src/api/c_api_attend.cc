@@ -8,6 +8,7 @@
 #include "attndb/c_api.h"
 #include "attndb/result.h"
 #include "attndb/session.h"
+#include "attndb/session_batch.h"
 #include "attndb/stats.h"
 #include "attndb/status.h"
 #include "attndb/tensor_view.h"
@@ -112,7 +113,7 @@ attndb_code attndb_session_attention(attndb_session* session, const attndb_tenso
 
 attndb_code attndb_attend_batch(attndb_session* const* sessions, const int64_t* num_rows,
                                 size_t num_sessions, uint32_t layer, const attndb_tensor* q,
-                                const attndb_tensor* out, float* lse) {
+                                const attndb_tensor* out, float* lse, attndb_code* codes) {
   return Call([&]() -> Status {
     ATTNDB_RETURN_IF_ERROR(NotNull(sessions, "sessions"));
     ATTNDB_RETURN_IF_ERROR(NotNull(num_rows, "num_rows"));
@@ -123,7 +124,14 @@ attndb_code attndb_attend_batch(attndb_session* const* sessions, const int64_t* 
     }
     ATTNDB_ASSIGN_OR_RETURN(const TensorView queries, ToView(q, "q"));
     ATTNDB_ASSIGN_OR_RETURN(const MutableTensorView outputs, ToMutableView(out, "out"));
-    return attndb::AttendBatch(pointers, {num_rows, num_sessions}, layer, queries, outputs, lse);
+    std::vector<Status> statuses;
+    ATTNDB_RETURN_IF_ERROR(attndb::AttendBatch(pointers, {num_rows, num_sessions}, layer, queries,
+                                               outputs, lse,
+                                               codes == nullptr ? nullptr : &statuses));
+    for (size_t i = 0; i < statuses.size(); ++i) {
+      codes[i] = static_cast<attndb_code>(statuses[i].code());
+    }
+    return Status::Ok();
   });
 }
 

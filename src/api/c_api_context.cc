@@ -40,7 +40,7 @@ attndb_code attndb_db_describe(const attndb_db* db, const char* context, char** 
     ATTNDB_RETURN_IF_ERROR(NotNull(context, "context"));
     ATTNDB_RETURN_IF_ERROR(NotNull(json, "json"));
     ATTNDB_ASSIGN_OR_RETURN(const attndb::ContextInfo info, db->db.Describe(context));
-    return TextOut(ToJson(info), json);
+    return TextOut(info.ToJson(), json);
   });
 }
 
@@ -75,6 +75,15 @@ attndb_code attndb_db_set_ttl(const attndb_db* db, const char* context, int64_t 
     std::optional<std::chrono::seconds> ttl;
     if (ttl_seconds >= 0) ttl = std::chrono::seconds(ttl_seconds);
     return db->db.SetTtl(context, ttl);
+  });
+}
+
+attndb_code attndb_db_rename(const attndb_db* db, const char* context, const char* name) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(context, "context"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(name, "name"));
+    return db->db.Rename(context, name);
   });
 }
 

@@ -11,12 +11,12 @@ namespace {
 static_assert(std::is_same_v<TokenId, int32_t>);
 static_assert(static_cast<int>(DType::kBFloat16) == ATTNDB_BFLOAT16);
 static_assert(static_cast<int>(RopeLayout::kInterleaved) == ATTNDB_ROPE_INTERLEAVED);
-static_assert(static_cast<int>(StatusCode::kInternal) == ATTNDB_INTERNAL);
+static_assert(static_cast<int>(StatusCode::kOtherModel) == ATTNDB_OTHER_MODEL);
 
 Status IsNull(const char* name) { return Status::InvalidArgument(std::string(name) + " is NULL"); }
 
-// 0 is one, UINT32_MAX all cores.
-uint32_t ToThreads(uint32_t number) {
+// Background threads: 0 is one, UINT32_MAX all cores.
+uint32_t ToBackgroundThreads(uint32_t number) {
   if (number == 0) return 1;
   return number == UINT32_MAX ? 0 : number;
 }
@@ -130,6 +130,8 @@ Result<ModelSpec> ToModelSpec(const attndb_model_spec* spec) {
   if (from.fingerprint == nullptr) return IsNull("attndb_model_spec.fingerprint");
   ModelSpec to;
   ATTNDB_ASSIGN_OR_RETURN(to.kv_dtype, ToDType(from.kv_dtype, "attndb_model_spec.kv_dtype"));
+  to.unrotated_keys = from.unrotated_keys != 0;
+  to.source = {TextOf(from.model_name), TextOf(from.model_path)};
   to.fingerprint.assign(static_cast<const char*>(from.fingerprint), from.fingerprint_bytes);
   const size_t stride = from.layers->struct_size;
   const auto* next = reinterpret_cast<const unsigned char*>(from.layers);
@@ -156,10 +158,10 @@ Result<DBOptions> ToDBOptions(const attndb_db_options* options) {
   if (from.plan != nullptr) to.plan = from.plan;
   if (from.query_sample != 0) to.query_sample = from.query_sample < 0 ? 0 : from.query_sample;
   if (from.dense_query_tokens != 0) to.dense_query_tokens = from.dense_query_tokens;
-  to.num_threads = ToThreads(from.num_threads);
+  to.num_threads = from.num_threads == UINT32_MAX ? 0 : from.num_threads;
   to.host_memory_bytes = from.host_memory_bytes;
   to.background_builds = from.no_background_builds == 0;
-  to.background_threads = ToThreads(from.background_threads);
+  to.background_threads = ToBackgroundThreads(from.background_threads);
   to.measure_machine = from.fixed_prices == 0;
   to.index = TextOf(from.index);
   to.kmeans_iterations = from.kmeans_iterations;
@@ -227,6 +229,16 @@ Result<FindOptions> ToFindOptions(const attndb_find_options* options) {
   to.head_scores = from.head_scores != 0;
   ATTNDB_ASSIGN_OR_RETURN(
       to.contexts, ToNames(from.contexts, from.num_contexts, "attndb_find_options.contexts"));
+  return to;
+}
+
+Result<RoomOptions> ToRoomOptions(const attndb_room_options* options) {
+  RoomOptions to;
+  if (options == nullptr) return to;
+  ATTNDB_ASSIGN_OR_RETURN(const attndb_room_options from,
+                          CopyStruct(options, "attndb_room_options"));
+  to.first_position = from.first_position;
+  to.checkpoint_tokens = from.checkpoint_tokens;
   return to;
 }
 

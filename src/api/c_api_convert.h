@@ -73,6 +73,7 @@ Result<DropOptions> ToDropOptions(const attndb_drop_options* options);
 Result<SessionOptions> ToSessionOptions(const attndb_session_options* options);
 Result<StoreOptions> ToStoreOptions(const attndb_store_options* options);
 Result<FindOptions> ToFindOptions(const attndb_find_options* options);
+Result<RoomOptions> ToRoomOptions(const attndb_room_options* options);
 Result<CompactOptions> ToCompactOptions(const attndb_compact_options* options);
 
 Result<std::span<const TokenId>> ToTokens(const int32_t* tokens, size_t num_tokens);

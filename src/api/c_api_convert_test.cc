@@ -208,6 +208,7 @@ class CApiSpecTest : public testing::Test {
     spec_.kv_dtype = ATTNDB_BFLOAT16;
     spec_.fingerprint = "a\0b";
     spec_.fingerprint_bytes = 3;
+    spec_.model_name = "Toy";
   }
 
   std::vector<attndb_layer_spec> layers_;
@@ -215,11 +216,15 @@ class CApiSpecTest : public testing::Test {
 };
 
 TEST_F(CApiSpecTest, ASpecArrivesWithItsDefaults) {
+  ASSERT_FALSE(ToModelSpec(&spec_)->unrotated_keys);
+  spec_.unrotated_keys = 1;
+  EXPECT_TRUE(ToModelSpec(&spec_)->unrotated_keys);
   layers_[1].rope_base = 500000;
   layers_[1].rope_scaling = "linear:factor=4";
   const auto spec = ToModelSpec(&spec_);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->fingerprint, std::string("a\0b", 3));
+  EXPECT_EQ(spec->source, (ModelSource{.name = "Toy", .path = ""}));
   EXPECT_EQ(spec->kv_dtype, DType::kBFloat16);
   ASSERT_EQ(spec->layers.size(), 2U);
   EXPECT_EQ(spec->layers[0].rope.layout, RopeLayout::kInterleaved);

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "api/c_api_call.h"
@@ -28,6 +29,19 @@ namespace {
 Status DbOut(DB db, attndb_db** out) {
   *out = std::make_unique<attndb_db>(attndb_db{std::move(db)}).release();
   return Status();
+}
+
+// Calls `act`, DB::DeclareEqual say, with both.
+attndb_code OfFingerprints(const attndb_db* db, const void* a, size_t a_bytes, const void* b,
+                           size_t b_bytes,
+                           Status (DB::*act)(std::string_view, std::string_view) const) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(a, "fingerprint_a"));
+    ATTNDB_RETURN_IF_ERROR(NotNull(b, "fingerprint_b"));
+    return (db->db.*act)({static_cast<const char*>(a), a_bytes},
+                         {static_cast<const char*>(b), b_bytes});
+  });
 }
 
 }  // namespace
@@ -88,13 +102,15 @@ attndb_code attndb_db_set_quota(const attndb_db* db, uint64_t bytes) {
 attndb_code attndb_db_declare_equal(const attndb_db* db, const void* fingerprint_a,
                                     size_t fingerprint_a_bytes, const void* fingerprint_b,
                                     size_t fingerprint_b_bytes) {
-  return Call([&]() -> Status {
-    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
-    ATTNDB_RETURN_IF_ERROR(NotNull(fingerprint_a, "fingerprint_a"));
-    ATTNDB_RETURN_IF_ERROR(NotNull(fingerprint_b, "fingerprint_b"));
-    return db->db.DeclareEqual({static_cast<const char*>(fingerprint_a), fingerprint_a_bytes},
-                               {static_cast<const char*>(fingerprint_b), fingerprint_b_bytes});
-  });
+  return OfFingerprints(db, fingerprint_a, fingerprint_a_bytes, fingerprint_b, fingerprint_b_bytes,
+                        &DB::DeclareEqual);
+}
+
+attndb_code attndb_db_revoke_equal(const attndb_db* db, const void* fingerprint_a,
+                                   size_t fingerprint_a_bytes, const void* fingerprint_b,
+                                   size_t fingerprint_b_bytes) {
+  return OfFingerprints(db, fingerprint_a, fingerprint_a_bytes, fingerprint_b, fingerprint_b_bytes,
+                        &DB::RevokeEqual);
 }
 
 }  // extern "C"

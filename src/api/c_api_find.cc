@@ -1,4 +1,5 @@
-// Calls of the C ABI that ask what of the stored contexts serves a prompt or a question.
+// Calls of the C ABI that ask what of the stored contexts serves a prompt or a question, and
+// whether there is room for more.
 #include <cstddef>
 #include <cstdint>
 
@@ -22,6 +23,7 @@ using attndb::internal::TextOut;
 using attndb::internal::ToFindOptions;
 using attndb::internal::ToJson;
 using attndb::internal::ToModelSpec;
+using attndb::internal::ToRoomOptions;
 using attndb::internal::ToSessionOptions;
 using attndb::internal::ToTokens;
 using attndb::internal::ToViews;
@@ -39,6 +41,19 @@ attndb_code attndb_db_explain_prefix(const attndb_db* db, const attndb_model_spe
     ATTNDB_ASSIGN_OR_RETURN(const SessionOptions how, ToSessionOptions(options));
     ATTNDB_ASSIGN_OR_RETURN(const auto explain, db->db.ExplainPrefix(converted, ids, how));
     return TextOut(explain.ToJson(), json);
+  });
+}
+
+attndb_code attndb_db_check_room(const attndb_db* db, const attndb_model_spec* spec,
+                                 const int32_t* tokens, size_t num_tokens,
+                                 const attndb_room_options* options, char** json) {
+  return Call([&]() -> Status {
+    ATTNDB_RETURN_IF_ERROR(NotNull(db, "db"));
+    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec converted, ToModelSpec(spec));
+    ATTNDB_ASSIGN_OR_RETURN(const auto ids, ToTokens(tokens, num_tokens));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::RoomOptions how, ToRoomOptions(options));
+    ATTNDB_ASSIGN_OR_RETURN(const attndb::RoomReport report, db->db.CheckRoom(converted, ids, how));
+    return json == nullptr ? Status() : TextOut(ToJson(report), json);
   });
 }
 

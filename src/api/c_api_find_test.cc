@@ -102,6 +102,31 @@ TEST_F(CApiFindTest, FindsWhatTheOtherInterfaceFinds) {
   attndb_free(text);
 }
 
+TEST_F(CApiFindTest, RoomIsAskedForAndContextsAreRenamed) {
+  const test::Tokens prompt = test::Concat(test::ToyModel::Tokens(300, 1), test::Tokens{7, 8, 9});
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const RoomReport expected,
+                              db_->CheckRoom(model_.spec(), prompt, {.checkpoint_tokens = 2}));
+  const attndb_room_options options = {.struct_size = sizeof options, .checkpoint_tokens = 2};
+  char* text = nullptr;
+  ASSERT_EQ(
+      attndb_db_check_room(handle_.get(), &spec_, prompt.data(), prompt.size(), &options, &text), 0)
+      << attndb_last_error();
+  EXPECT_EQ(text, internal::ToJson(expected));
+  attndb_free(text);
+  EXPECT_EQ(expected.num_reused, 300u);
+  ASSERT_EQ(attndb_db_set_quota(handle_.get(), 1), 0);
+  ASSERT_EQ(attndb_db_pin(handle_.get(), "a", 1), 0);
+  EXPECT_EQ(
+      attndb_db_check_room(handle_.get(), &spec_, prompt.data(), prompt.size(), nullptr, nullptr),
+      ATTNDB_RESOURCE_EXHAUSTED);
+
+  ASSERT_EQ(attndb_db_rename(handle_.get(), "a", "яблоко"), 0);
+  EXPECT_EQ(db_->Describe("яблоко")->num_tokens, 300u);
+  EXPECT_EQ(attndb_db_rename(handle_.get(), "яблоко", "b"), ATTNDB_ALREADY_EXISTS);
+  EXPECT_EQ(attndb_db_rename(handle_.get(), "a", "c"), ATTNDB_NOT_FOUND);
+  EXPECT_EQ(attndb_db_rename(handle_.get(), "b", nullptr), ATTNDB_INVALID_ARGUMENT);
+}
+
 TEST_F(CApiFindTest, WhatCannotBeReadIsNamed) {
   char* text = nullptr;
   const auto fails = [&](attndb_code code, attndb_code expected, const char* says) {

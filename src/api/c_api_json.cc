@@ -9,8 +9,7 @@ namespace {
 Json JsonOf(const SegmentInfo& s) {
   Json companions = Json::array();
   for (const CompanionInfo& c : s.companions) {
-    companions.push_back(
-        {{"kind", c.kind}, {"generation", c.generation}, {"file_bytes", c.file_bytes}});
+    companions.push_back({{"kind", c.kind}, {"file_bytes", c.file_bytes}});
   }
   return {{"segment_id", s.segment_id},         {"num_tokens_used", s.num_tokens_used},
           {"num_tokens", s.num_tokens},         {"file_bytes", s.file_bytes},
@@ -36,10 +35,14 @@ Json JsonOf(const ContextInfo& c) {
           {"last_access_us", c.last_access_us},
           {"ttl_seconds", c.ttl_seconds ? Json(*c.ttl_seconds) : Json()},
           {"pinned", c.pinned},
+          {"expired", c.expired},
           {"damaged", c.damaged},
           {"first_position", c.first_position},
           {"kv_dtype", DTypeName(c.kv_dtype)},
+          {"unrotated_keys", c.unrotated_keys},
           {"fingerprint", FingerprintText(c.fingerprint)},
+          {"model_name", c.model_name},
+          {"model_path", c.model_path},
           {"num_layers", c.num_layers},
           {"rope_scaling", c.rope_scaling},
           {"non_finite_heads", c.non_finite_heads},
@@ -98,6 +101,12 @@ std::string ToJson(const FindResult& found) {
                    {"key_bytes", found.key_bytes}});
 }
 
+std::string ToJson(const RoomReport& report) {
+  return DumpJson({{"num_reused", report.num_reused},
+                   {"new_bytes", report.new_bytes},
+                   {"evicted", report.evicted}});
+}
+
 std::string ToJson(const VerifyReport& report) {
   Json damages = Json::array();
   for (const Damage& damage : report.damages) {
@@ -126,8 +135,17 @@ std::string ToJson(const ModelSpec& spec) {
   Json layers = Json::array();
   for (const LayerSpec& layer : spec.layers) layers.push_back(JsonOf(layer));
   return DumpJson({{"fingerprint", FingerprintText(spec.fingerprint)},
+                   {"model_name", spec.source.name},
+                   {"model_path", spec.source.path},
                    {"kv_dtype", DTypeName(spec.kv_dtype)},
+                   {"unrotated_keys", spec.unrotated_keys},
                    {"layers", std::move(layers)}});
 }
 
 }  // namespace attndb::internal
+
+namespace attndb {
+
+std::string ContextInfo::ToJson() const { return internal::ToJson(*this); }
+
+}  // namespace attndb

@@ -19,6 +19,7 @@ std::string ToJson(const ContextInfo& context);
 std::string ToJson(std::span<const ContextInfo> contexts);  // An array.
 std::string ToJson(const LayerExplain& layer);
 std::string ToJson(const FindResult& found);
+std::string ToJson(const RoomReport& report);
 std::string ToJson(const VerifyReport& report);
 std::string ToJson(const BuildReport& report);
 std::string ToJson(const ModelSpec& spec);

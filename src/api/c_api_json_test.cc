@@ -6,6 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/c_api_call.h"
+#include "api/db_test_util.h"
+#include "attndb/c_api.h"
+
 namespace attndb::internal {
 namespace {
 
@@ -20,7 +24,7 @@ TEST(CApiJsonTest, AContextHasAllItsFields) {
   context.rope_scaling = "yarn:freq_scale=0.5";
   context.derived_bytes = {{"pq_8x8", 5}};
   context.segments.push_back({.segment_id = 3, .damage = "checksum"});
-  const json parsed = json::parse(ToJson(context));
+  const json parsed = json::parse(context.ToJson());
   EXPECT_EQ(parsed["id"], 7);
   EXPECT_EQ(parsed["name"], "book");
   EXPECT_EQ(parsed["num_tokens"], 9);
@@ -31,8 +35,23 @@ TEST(CApiJsonTest, AContextHasAllItsFields) {
   EXPECT_EQ(parsed["segments"][0]["segment_id"], 3);
   EXPECT_EQ(parsed["segments"][0]["damage"], "checksum");
   context.ttl_seconds.reset();
-  EXPECT_TRUE(json::parse(ToJson(context))["ttl_seconds"].is_null());
+  EXPECT_TRUE(json::parse(context.ToJson())["ttl_seconds"].is_null());
   EXPECT_EQ(json::parse(ToJson(std::span<const ContextInfo>())).size(), 0U);
+}
+
+class CApiStatsTest : public test::DBFixture {};
+
+TEST_F(CApiStatsTest, SayWhichContextsWereEvicted) {
+  ATTNDB_ASSERT_OK(StoreTokens(test::ToyModel::Tokens(100, 1), {.name = "a"}));
+  ATTNDB_ASSERT_OK(db_->SetQuota(db_->Stats()->file_bytes));
+  ATTNDB_ASSERT_OK(StoreTokens(test::ToyModel::Tokens(100, 2), {.name = "b"}));
+  attndb_db handle{*db_};
+  char* text = nullptr;
+  ASSERT_EQ(attndb_db_stats(&handle, &text), ATTNDB_OK);
+  const json stats = json::parse(text);
+  attndb_free(text);
+  EXPECT_EQ(stats["num_evictions"], 1);
+  EXPECT_EQ(stats["evicted"], (json{"a"}));
 }
 
 TEST(CApiJsonTest, BytesThatAreNoUtf8AreStillJson) {

@@ -339,7 +339,7 @@ TEST_F(CApiTest, ForkCropResetAndBatch) {
   const attndb_tensor to = Tensor(both, 0, 2, kQHeads);
   attndb_session* const sessions[] = {session.get(), fork.get()};
   const int64_t rows[] = {1, 1};
-  ASSERT_EQ(attndb_attend_batch(sessions, rows, 2, 0, &tq, &to, nullptr), ATTNDB_OK)
+  ASSERT_EQ(attndb_attend_batch(sessions, rows, 2, 0, &tq, &to, nullptr, nullptr), ATTNDB_OK)
       << attndb_last_error();
   std::vector<float> one(kQHeads * kDim);
   const attndb_tensor tq0 = Tensor(q, 0, 1, kQHeads);
@@ -452,6 +452,7 @@ TEST_F(CApiTest, ContextsAreListedDescribedAndManaged) {
   ASSERT_EQ(attndb_db_stats(db_.get(), &text), ATTNDB_OK);
   EXPECT_EQ(Parsed(text)["quota_bytes"], 1 << 30);
   ASSERT_EQ(attndb_db_declare_equal(db_.get(), "model", 5, "other", 5), ATTNDB_OK);
+  ASSERT_EQ(attndb_db_revoke_equal(db_.get(), "other", 5, "model", 5), ATTNDB_OK);
   ASSERT_EQ(attndb_db_compact(db_.get()), ATTNDB_OK);
   ASSERT_EQ(attndb_db_pin(db_.get(), "book", 0), ATTNDB_OK);
   ASSERT_EQ(attndb_db_drop(db_.get(), "book"), ATTNDB_OK);
@@ -663,7 +664,7 @@ TEST_F(CApiTest, NullIsAnErrorInEachCallOfASessionAndOutputsStayUntouched) {
       attndb_session_attend_part(nullptr, 0, &k, &k, nullptr, 0, 1),
       attndb_session_update(session.get(), nullptr, &k, &k, 0),
       attndb_session_attention(nullptr, &k, 0, &k),
-      attndb_attend_batch(nullptr, nullptr, 1, 0, &k, &k, nullptr),
+      attndb_attend_batch(nullptr, nullptr, 1, 0, &k, &k, nullptr, nullptr),
       attndb_session_read_kv(nullptr, 0, 0, 1, &k, &k),
       attndb_session_crop(nullptr, 0),
       attndb_session_await_derived(nullptr, 0),

@@ -1,31 +1,16 @@
 #include "api/database.h"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <fstream>
 #include <utility>
 
 #include "api/custom_types.h"
 #include "api/index_use.h"
+#include "common/free_memory.h"
 #include "planner/builtin_plans.h"
 #include "storage/kv/chain_rows.h"
 
 namespace attndb::internal {
 namespace {
-
-// Three quarters of what the machine can give without swapping.
-uint64_t DefaultHostMemory() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  uint64_t kib = 0;
-  std::string unit;
-  while (meminfo >> key >> kib >> unit) {
-    if (key == "MemAvailable:") return kib * 1024 / 4 * 3;
-  }
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)) / 2;
-}
 
 Status CheckRoarOptions(const DBOptions& options) {
   const auto check = [](const char* name, uint32_t number, uint32_t most, uint32_t fallback) {
@@ -103,7 +88,7 @@ derived::Kinds MakeKinds(const DBOptions& options) {
 }
 
 DBOptions Resolved(DBOptions options) {
-  if (options.host_memory_bytes == 0) options.host_memory_bytes = DefaultHostMemory();
+  if (options.host_memory_bytes == 0) options.host_memory_bytes = FreeMemoryBytes() / 4 * 3;
   return options;
 }
 
@@ -129,8 +114,10 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
   if (!options.index.empty()) {
     ATTNDB_ASSIGN_OR_RETURN(index_use, IndexUse(options.index, *planning.registry));
   }
-  auto database =
-      std::make_shared<Database>(Key(), path, Resolved(options), file_system, std::move(planning));
+  const std::shared_ptr<Database> database(
+      std::make_unique<Database>(Key(), path, Resolved(options), file_system, std::move(planning))
+          .release(),
+      CloseInOwnProcess());
   ATTNDB_RETURN_IF_ERROR(database->OpenStore(path, index_use));
   return database;
 }
@@ -146,12 +133,20 @@ Database::Database(Key, const std::string& path, const DBOptions& options,
       hints_(file_system_, path),
       prices_({.given = planning_.machine,
                .measures = options_.measure_machine,
-               .read_only = options_.read_only},
+               .read_only = options_.read_only,
+               .reserve = [this](uint64_t bytes) { return ReserveForPrices(bytes); }},
               &hints_),
       session_settings_{.dense_query_tokens = options_.dense_query_tokens,
                         .host_memory_bytes = options_.host_memory_bytes,
                         .query_sample = options_.query_sample,
                         .learns = options_.measure_machine} {}
+
+Status Database::CheckProcess() const {
+  if (ForkCount() == fork_count_) return Status::Ok();
+  return Status::FailedPrecondition(
+      "the store was opened before this process was forked off: a fork has neither its threads nor "
+      "its lock; open it after the fork, or in processes that are started anew");
+}
 
 Status Database::OpenStore(const std::string& path, const std::string& index_use) {
   ATTNDB_ASSIGN_OR_RETURN(
@@ -187,10 +182,12 @@ Database::~Database() {
   if (!options_.read_only) hints_.Save();
 }
 
-void Database::SessionOpened() { num_sessions_.fetch_add(1, std::memory_order_relaxed); }
+void Database::SessionOpened(const std::string& tenant) {
+  store_->counts()->Of(tenant)->num_sessions.Add(1);
+}
 
-void Database::SessionClosed() {
-  num_sessions_.fetch_sub(1, std::memory_order_relaxed);
+void Database::SessionClosed(const std::string& tenant) {
+  store_->counts()->Of(tenant)->num_sessions.Subtract(1);
   store_->uses()->Sweep();
 }
 
@@ -201,6 +198,13 @@ void Database::AskForPrices() {
                               (void)prices_.Measure();
                               return Status::Ok();
                             }});
+}
+
+// Nothing is dropped for prices: the fixed ones do.
+std::shared_ptr<const void> Database::ReserveForPrices(uint64_t bytes) {
+  std::optional<storage::Reservation> room = budget_.ReserveIfFree(bytes);
+  if (!room) return nullptr;
+  return std::make_shared<const storage::Reservation>(*std::move(room));
 }
 
 void Database::MoveIdleSessions() {
@@ -222,14 +226,10 @@ void Database::LetGo(HeldChain held) {
                             }});
 }
 
-Result<DBStats> Database::Stats(const std::string& tenant) const {
-  ATTNDB_ASSIGN_OR_RETURN(DBStats stats, store_->Stats(tenant));
-  stats.memory_bytes = budget_.used_bytes();
+Result<DBStats> Database::Stats(const std::string& tenant, bool of_all) {
+  ATTNDB_ASSIGN_OR_RETURN(DBStats stats, store_->Stats(tenant, of_all));
+  if (of_all) stats.memory_bytes = budget_.used_bytes();
   stats.memory_limit_bytes = budget_.limit_bytes();
-  stats.num_lookups = num_lookups_.load(std::memory_order_relaxed);
-  stats.num_prompt_tokens = num_prompt_tokens_.load(std::memory_order_relaxed);
-  stats.num_reused_tokens = num_reused_tokens_.load(std::memory_order_relaxed);
-  stats.num_sessions = num_sessions_.load(std::memory_order_relaxed);
   return stats;
 }
 

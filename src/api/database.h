@@ -23,6 +23,7 @@
 #include "attndb/result.h"
 #include "attndb/stats.h"
 #include "attndb/types.h"
+#include "common/fork_count.h"
 #include "common/thread_pool.h"
 #include "derived/kinds.h"
 #include "planner/machine_constants.h"
@@ -56,7 +57,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   ~Database() override;
 
  private:
-  class Key {  // Only Open can make one: the constructor is public for make_shared alone.
+  class Key {  // Only Open can make one: the constructor is public for make_unique alone.
     friend class Database;
     Key() = default;
   };
@@ -64,6 +65,11 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
  public:
   Database(Key key, const std::string& path, const DBOptions& options,
            storage::FileSystem* file_system, Planning planning);
+
+  // Ok in the process that opened the store. A fork of it has neither the store's threads nor its
+  // lock, and a copy of the memory in which mutexes may be held for ever: it may call nothing else.
+  // Errors: kFailedPrecondition.
+  Status CheckProcess() const;
 
   // --- As DB, for the tenant of that name. ---
 
@@ -80,8 +86,17 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   // Errors: kNotFound; kCorruption.
   Result<std::unique_ptr<SessionImpl>> OpenWhole(const std::string& tenant,
                                                  std::string_view context);
-  Result<ContextId> Store(SessionImpl* session, std::span<const TokenId> tokens,
-                          const StoreOptions& options);
+  Result<ContextNumber> Store(SessionImpl* session, std::span<const TokenId> tokens,
+                              const StoreOptions& options);
+  // Moves the session's tail into a segment that is in no context yet, and returns that: `sealed`
+  // is what such calls have returned before, and the last call is a StoreSealed, or an Abandon.
+  // `tokens` are those of the session.
+  Result<store::SegmentRecord> Seal(SessionImpl* session, std::span<const TokenId> tokens,
+                                    std::span<const store::SegmentRecord> sealed);
+  // As Store, with all that was sealed.
+  Result<ContextNumber> StoreSealed(SessionImpl* session, std::span<const TokenId> tokens,
+                                    std::span<const store::SegmentRecord> sealed,
+                                    const StoreOptions& options);
   // The session goes on meanwhile; see PendingStore.
   Result<std::shared_future<Result<ContextId>>> StoreAsync(SessionImpl* session,
                                                            std::span<const TokenId> tokens,
@@ -89,11 +104,13 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   Result<PrefixExplain> ExplainPrefix(const std::string& tenant, const ModelSpec& spec,
                                       std::span<const TokenId> tokens,
                                       const SessionOptions& options) const;
+  Result<RoomReport> CheckRoom(const std::string& tenant, const ModelSpec& spec,
+                               std::span<const TokenId> tokens, const RoomOptions& options);
   Result<FindResult> FindPassages(const std::string& tenant, const ModelSpec& spec,
                                   const FindQuery& query, const FindOptions& options);
   Result<BuildReport> Build(const std::string& tenant, std::string_view context,
                             std::string_view index, const BuildOptions& options);
-  Result<DBStats> Stats(const std::string& tenant) const;
+  Result<DBStats> Stats(const std::string& tenant, bool of_all);
 
   // --- SessionHost. ---
 
@@ -106,8 +123,8 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   void NoteDamage(const storage::Segment& segment, const Status& status) override {
     store_->damage()->Note(segment, status);
   }
-  void SessionOpened() override;
-  void SessionClosed() override;
+  void SessionOpened(const std::string& tenant) override;
+  void SessionClosed(const std::string& tenant) override;
   std::shared_ptr<const void> Hold(ContextId context) override {
     return store_->uses()->Hold(context);
   }
@@ -137,6 +154,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   // Opens the store. `index_use` is of options.index.
   Status OpenStore(const std::string& path, const std::string& index_use);
   SessionParts PartsOfSessions();
+  std::shared_ptr<const void> ReserveForPrices(uint64_t bytes);
   // Has sessions that no call is using move, in the background, to what was merged behind them.
   void MoveIdleSessions();
 
@@ -148,6 +166,14 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   Result<SessionSeed> SeedOf(const std::string& tenant, const ModelSpec& spec,
                              const SessionOptions& options);
 
+  // Where a fork lets go of a store, its memory is left as it is.
+  struct CloseInOwnProcess {
+    void operator()(Database* database) const {
+      if (database->CheckProcess().ok()) std::default_delete<Database>()(database);
+    }
+  };
+
+  const uint64_t fork_count_ = ForkCount();
   const DBOptions options_;
   storage::FileSystem* const file_system_;
   const Planning planning_;
@@ -162,13 +188,10 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
   std::unique_ptr<store::ContextStore> store_;  // Constant after Open.
   SessionParts session_parts_;                  // Constant after Open.
   const SessionSettings session_settings_;
-
-  // Counters since open: independent, so relaxed.
-  std::atomic<uint64_t> num_sessions_ = 0;
-  std::atomic<uint64_t> num_lookups_ = 0;
-  std::atomic<uint64_t> num_prompt_tokens_ = 0;
-  std::atomic<uint64_t> num_reused_tokens_ = 0;
 };
+
+// Errors: kInvalidArgument (no token, or one that is negative).
+Status CheckPrompt(std::span<const TokenId> tokens);
 
 // Fills in the spec's defaults: identity and arithmetic are built on the result.
 ModelSpec Resolve(ModelSpec spec);

@@ -6,6 +6,7 @@
 
 #include "api/database.h"
 #include "api/import.h"
+#include "attndb/units.h"
 #include "attndb/version.h"
 #include "common/check.h"
 #include "kernels/isa.h"
@@ -25,6 +26,9 @@ bool IsTenantName(std::string_view name) {
   });
 }
 
+// The tenant whose handle Open gives is told of all of the store.
+bool IsOwner(std::string_view tenant) { return tenant == kDefaultTenant; }
+
 TensorView RowsOf(const TensorView& view, uint64_t begin, uint64_t end) {
   TensorView rows = view;
   rows.data =
@@ -37,8 +41,8 @@ TensorView RowsOf(const TensorView& view, uint64_t begin, uint64_t end) {
 // All layers have K and V of `num_tokens` tokens, in the shapes of the spec.
 Status CheckLayers(const ModelSpec& spec, uint64_t num_tokens, std::span<const LayerKv> layers) {
   if (layers.size() != spec.num_layers()) {
-    return Status::InvalidArgument("K and V of " + std::to_string(layers.size()) +
-                                   " layers, expected " + std::to_string(spec.num_layers()));
+    return Status::InvalidArgument("K and V of " + Counted(layers.size(), "layer") + ", expected " +
+                                   FormatCount(spec.num_layers()));
   }
   for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
     const LayerSpec& shape = spec.layers[layer];
@@ -51,8 +55,8 @@ Status CheckLayers(const ModelSpec& spec, uint64_t num_tokens, std::span<const L
       if (static_cast<uint64_t>(view->rows()) == num_tokens) continue;
       return Status::InvalidArgument("layer " + std::to_string(layer) + ": " +
                                      (view == &kv.k ? "k" : "v") + " has " +
-                                     std::to_string(view->rows()) + " rows, expected " +
-                                     std::to_string(num_tokens) + ", one a token");
+                                     internal::RowsText(view->rows()) + ", expected " +
+                                     FormatCount(num_tokens) + ", one a token");
     }
   }
   return Status::Ok();
@@ -62,9 +66,8 @@ Status CheckQueries(const ModelSpec& spec, uint64_t num_tokens,
                     std::span<const TensorView> queries) {
   if (queries.empty()) return Status::Ok();
   if (queries.size() != spec.num_layers()) {
-    return Status::InvalidArgument("queries of " + std::to_string(queries.size()) +
-                                   " layers, expected none or " +
-                                   std::to_string(spec.num_layers()));
+    return Status::InvalidArgument("queries of " + Counted(queries.size(), "layer") +
+                                   ", expected none or " + FormatCount(spec.num_layers()));
   }
   for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
     const LayerSpec& shape = spec.layers[layer];
@@ -72,8 +75,8 @@ Status CheckQueries(const ModelSpec& spec, uint64_t num_tokens,
         internal::CheckInput("queries", layer, queries[layer], shape.num_q_heads, shape.head_dim));
     if (static_cast<uint64_t>(queries[layer].rows()) > num_tokens) {
       return Status::InvalidArgument("layer " + std::to_string(layer) + ": queries have " +
-                                     std::to_string(queries[layer].rows()) +
-                                     " rows, expected at most " + std::to_string(num_tokens));
+                                     internal::RowsText(queries[layer].rows()) +
+                                     ", expected at most " + FormatCount(num_tokens));
     }
   }
   return Status::Ok();
@@ -131,6 +134,7 @@ Result<DB> DB::ForTenant(std::string_view name) const {
 
 Result<SessionStart> DB::CreateSession(const ModelSpec& spec, std::span<const TokenId> tokens,
                                        const SessionOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   const uint64_t max_reuse = tokens.empty() ? 0 : tokens.size() - 1;  // One is left to run.
   ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<internal::SessionImpl> session,
                           database_->OpenSession(tenant_, spec, tokens, max_reuse, options));
@@ -153,6 +157,7 @@ Result<std::vector<SessionStart>> DB::CreateSessions(
 
 Result<Session> DB::CreateSessionOver(const ModelSpec& spec, std::span<const std::string> contexts,
                                       const SessionOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<internal::SessionImpl> session,
                           database_->OpenSessionOver(tenant_, spec, contexts, options));
   return Session(std::move(session));
@@ -161,16 +166,21 @@ Result<Session> DB::CreateSessionOver(const ModelSpec& spec, std::span<const std
 Result<ContextId> DB::Import(const ModelSpec& spec, std::span<const TokenId> tokens,
                              std::span<const LayerKv> layers, const StoreOptions& options,
                              std::span<const TensorView> queries) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   ATTNDB_RETURN_IF_ERROR(spec.Validate());
   ATTNDB_RETURN_IF_ERROR(CheckLayers(spec, tokens.size(), layers));
   ATTNDB_RETURN_IF_ERROR(CheckQueries(spec, tokens.size(), queries));
   ViewSource source(tokens.size(), layers, queries);
-  return internal::ImportContext(
-      database_.get(), {.tenant = tenant_, .spec = &spec, .tokens = tokens, .store = options},
-      &source);
+  ATTNDB_ASSIGN_OR_RETURN(
+      const ContextNumber number,
+      internal::ImportContext(
+          database_.get(), {.tenant = tenant_, .spec = &spec, .tokens = tokens, .store = options},
+          &source));
+  return PublicId(number);
 }
 
 Status DB::CheckOwn(const Session& session) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   if (session.handle_->InUse()->BelongsTo(database_.get(), tenant_)) return Status::Ok();
   return Status::InvalidArgument("the session belongs to another store or tenant");
 }
@@ -178,7 +188,9 @@ Status DB::CheckOwn(const Session& session) const {
 Result<ContextId> DB::Store(Session& session, std::span<const TokenId> tokens,
                             const StoreOptions& options) const {
   ATTNDB_RETURN_IF_ERROR(CheckOwn(session));
-  return database_->Store(session.handle_->InUse().get(), tokens, options);
+  ATTNDB_ASSIGN_OR_RETURN(const ContextNumber number,
+                          database_->Store(session.handle_->InUse().get(), tokens, options));
+  return PublicId(number);
 }
 
 Result<PendingStore> DB::StoreAsync(Session& session, std::span<const TokenId> tokens,
@@ -186,81 +198,121 @@ Result<PendingStore> DB::StoreAsync(Session& session, std::span<const TokenId> t
   ATTNDB_RETURN_IF_ERROR(CheckOwn(session));
   ATTNDB_ASSIGN_OR_RETURN(std::shared_future<Result<ContextId>> result,
                           database_->StoreAsync(session.handle_->InUse().get(), tokens, options));
-  return PendingStore(std::move(result));
+  return PendingStore(std::move(result), database_);
 }
 
-PendingStore::PendingStore(std::shared_future<Result<ContextId>> result)
-    : result_(std::move(result)) {}
+PendingStore::PendingStore(std::shared_future<Result<ContextId>> result,
+                           std::weak_ptr<internal::Database> database)
+    : result_(std::move(result)), database_(std::move(database)) {}
 
 bool PendingStore::done() const {
   constexpr std::chrono::seconds kNow(0);
   return result_.wait_for(kNow) == std::future_status::ready;
 }
 
-Result<ContextId> PendingStore::Wait() const { return result_.get(); }
+Result<ContextId> PendingStore::Wait() const {
+  if (const auto database = done() ? nullptr : database_.lock()) {
+    ATTNDB_RETURN_IF_ERROR(database->CheckProcess());
+    ATTNDB_RETURN_IF_ERROR(database->store()->merger()->CheckMayWait("wait for a store"));
+  }
+  return result_.get();
+}
 
 Result<PrefixExplain> DB::ExplainPrefix(const ModelSpec& spec, std::span<const TokenId> tokens,
                                         const SessionOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->ExplainPrefix(tenant_, spec, tokens, options);
+}
+
+Result<RoomReport> DB::CheckRoom(const ModelSpec& spec, std::span<const TokenId> tokens,
+                                 const RoomOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
+  return database_->CheckRoom(tenant_, spec, tokens, options);
 }
 
 Result<FindResult> DB::Find(const ModelSpec& spec, const FindQuery& query,
                             const FindOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->FindPassages(tenant_, spec, query, options);
 }
 
 Result<std::vector<ContextInfo>> DB::List() const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->store()->admin()->List(tenant_);
 }
 
 Result<ContextInfo> DB::Describe(std::string_view context) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->store()->admin()->Describe(tenant_, context);
 }
 
 Result<std::vector<TokenId>> DB::Tokens(std::string_view context) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   ATTNDB_ASSIGN_OR_RETURN(store::StoredText text,
                           database_->store()->lookup()->TextOf(tenant_, context));
   return std::move(text.tokens);
 }
 
 Status DB::Pin(std::string_view context, bool pinned) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->store()->admin()->Pin(tenant_, context, pinned);
 }
 
 Status DB::SetTtl(std::string_view context, std::optional<std::chrono::seconds> ttl) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->store()->admin()->SetTtl(tenant_, context, ttl);
 }
 
+Status DB::Rename(std::string_view context, std::string_view name) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
+  return database_->store()->publisher()->Rename(tenant_, context, name);
+}
+
 Status DB::Drop(std::string_view context) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->store()->publisher()->Drop(tenant_, context);
 }
 
 Status DB::SetQuota(uint64_t bytes) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->store()->admin()->SetQuota(tenant_, bytes);
 }
 
 Status DB::DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) const {
-  return database_->store()->admin()->DeclareEqual(fingerprint_a, fingerprint_b);
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
+  return database_->store()->admin()->DeclareEqual(tenant_, fingerprint_a, fingerprint_b);
+}
+
+Status DB::RevokeEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
+  return database_->store()->admin()->RevokeEqual(tenant_, fingerprint_a, fingerprint_b);
 }
 
 Result<VerifyReport> DB::Verify(const VerifyOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->store()->verifier()->Verify(tenant_, options);
 }
 
 Status DB::Compact(const CompactOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->store()->merger()->Compact(tenant_, options);
 }
 
 Result<BuildReport> DB::Build(std::string_view context, std::string_view index,
                               const BuildOptions& options) const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
   return database_->Build(tenant_, context, index, options);
 }
 
 Status DB::WaitForBackground(const WaitOptions& options) const {
-  return database_->store()->background()->Wait(options.progress);
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
+  return database_->store()->WaitForBackground(tenant_, IsOwner(tenant_), options.progress);
 }
 
-Result<DBStats> DB::Stats() const { return database_->Stats(tenant_); }
+Result<DBStats> DB::Stats() const {
+  ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
+  return database_->Stats(tenant_, IsOwner(tenant_));
+}
 
 Result<MachineProfile> DB::Machine(bool measure) const {
   if (measure) ATTNDB_RETURN_IF_ERROR(database_->prices()->Measure());

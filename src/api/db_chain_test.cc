@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "api/db_test_util.h"
+#include "api/segment_file_test_util.h"
 #include "store/merge_policy.h"
 #include "store/segment_registry.h"
 
@@ -12,6 +13,7 @@ namespace {
 using test::Concat;
 using test::DBFixture;
 using test::FailsWith;
+using test::SegmentFile;
 using test::Tokens;
 using test::ToyModel;
 using ::testing::HasSubstr;
@@ -200,10 +202,8 @@ class MergeDamageTest : public DBFixture {
   // One byte in the middle of the data file: in K or V. The store is closed meanwhile.
   void Damage(const SegmentInfo& segment) {
     db_.reset();
-    char name[64];
-    std::snprintf(name, sizeof(name), "store/segments/%016llx.seg",
-                  static_cast<unsigned long long>(segment.segment_id));
-    std::fstream file(dir_.File(name), std::ios::in | std::ios::out | std::ios::binary);
+    std::fstream file(SegmentFile(store(), segment),
+                      std::ios::in | std::ios::out | std::ios::binary);
     const auto place = static_cast<int64_t>(segment.file_bytes / 2);
     file.seekg(place);
     const int old = file.get();

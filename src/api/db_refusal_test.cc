@@ -114,6 +114,20 @@ TEST_F(ImportRefusalTest, AValueTooLargeInTheSecondPieceTakesTheFirstBack) {
   EXPECT_TRUE(db_->Verify()->ok());
 }
 
+// The context that an import goes on from goes in the commit that stores the import, and not
+// before.
+TEST_F(ImportRefusalTest, AnImportThatFailsLateKeepsTheBaseThatItWasToDrop) {
+  const KvArrays kv = TooLarge(model_, tokens_, true);
+  const StoreOptions options = {.name = "new", .drop_base = true};
+  EXPECT_THAT(db_->Import(model_.spec(), tokens_, kv.layers(), options),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("token 4500")));
+  EXPECT_EQ(Visible(), before_);
+  ExpectAnswers(std::span(tokens_).first(300), 299);
+  ATTNDB_ASSERT_OK(
+      db_->Import(model_.spec(), tokens_, KvArrays(model_, tokens_).layers(), options));
+  EXPECT_EQ(db_->List()->size(), before_.contexts.size());  // It has taken the base's place.
+}
+
 TEST_F(ImportRefusalTest, ARefusedImportCanBeDoneAgain) {
   const KvArrays bad = TooLarge(model_, tokens_, true);
   ASSERT_FALSE(db_->Import(model_.spec(), tokens_, bad.layers(), {.name = "new"}).ok());
@@ -220,9 +234,9 @@ class SpecTest : public DBFixture {
     SCOPED_TRACE(change.message);
     ModelSpec spec = model_.spec();
     change.apply(&spec);
-    EXPECT_THAT(db_->CreateSession(spec, doc_, {.context = "doc"}),
-                FailsWith(StatusCode::kFailedPrecondition,
-                          AllOf(HasSubstr("'doc'"), HasSubstr(change.message))));
+    EXPECT_THAT(
+        db_->CreateSession(spec, doc_, {.context = "doc"}),
+        FailsWith(StatusCode::kOtherModel, AllOf(HasSubstr("'doc'"), HasSubstr(change.message))));
     ATTNDB_ASSERT_OK_AND_ASSIGN(const SessionStart start, db_->CreateSession(spec, doc_));
     EXPECT_EQ(start.session.num_reused(), 0u);
     EXPECT_EQ(start.rest, doc_);
@@ -315,8 +329,8 @@ class FormatTest : public DBFixture {
     for (const bool read_only : {false, true}) {
       EXPECT_THAT(DB::Open(path, {.read_only = read_only}),
                   FailsWith(StatusCode::kUnsupported,
-                            AllOf(HasSubstr("catalog.db"), HasSubstr("version 5"),
-                                  HasSubstr("expected at most 4"), HasSubstr("newer attndb"))));
+                            AllOf(HasSubstr("catalog.db"), HasSubstr("version 8"),
+                                  HasSubstr("expected at most 7"), HasSubstr("newer attndb"))));
     }
   }
 
@@ -324,11 +338,11 @@ class FormatTest : public DBFixture {
 };
 
 TEST_F(FormatTest, AStoreOfANewerFormatIsLeftAlone) {
-  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 5"));
+  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 8"));
   const auto before = FilesIn(store());
   ExpectUnsupported(store());
   EXPECT_EQ(FilesIn(store()), before);
-  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 4"));
+  ATTNDB_ASSERT_OK(OpenCatalog()->Execute("PRAGMA user_version = 7"));
   Open();
   ExpectAnswers(doc_, 99);
 }
@@ -338,7 +352,7 @@ TEST_F(FormatTest, ANewerFormatIsSeenInTheLog) {
   const std::string killed = dir_.File("killed");
   {
     const auto catalog = OpenCatalog();
-    ATTNDB_ASSERT_OK(catalog->Execute("PRAGMA user_version = 5"));
+    ATTNDB_ASSERT_OK(catalog->Execute("PRAGMA user_version = 8"));
     std::filesystem::copy(store(), killed, std::filesystem::copy_options::recursive);
   }
   ASSERT_GT(std::filesystem::file_size(killed + "/catalog.db-wal"), 0u);

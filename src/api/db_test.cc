@@ -8,12 +8,14 @@
 #include <fstream>
 
 #include "api/db_test_util.h"
+#include "api/segment_file_test_util.h"
 
 namespace attndb {
 namespace {
 
 using test::FailsWith;
 using test::IsOk;
+using test::SegmentFile;
 using test::ToyModel;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -145,7 +147,7 @@ TEST_F(DBTest, ANamedContextIsReusedOnItsOwn) {
   ModelSpec other = model_.spec();
   other.fingerprint = "other";
   EXPECT_THAT(db_->CreateSession(other, doc_, {.context = "short"}),
-              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("fingerprint '")));
+              FailsWith(StatusCode::kOtherModel, HasSubstr("fingerprint '")));
 }
 
 TEST_F(DBTest, NothingIsReusedAcrossModelsUnlessDeclaredEqual) {
@@ -168,6 +170,19 @@ TEST_F(DBTest, NothingIsReusedAcrossModelsUnlessDeclaredEqual) {
   EXPECT_EQ(reused(base), 0u);
 }
 
+TEST_F(DBTest, WhatATenantDeclaresEqualChangesNoOther) {
+  ASSERT_THAT(StoreTokens(doc_, {.name = "doc"}), IsOk());
+  ModelSpec other_weights = model_.spec();
+  other_weights.fingerprint = "other weights";
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB other, db_->ForTenant("other"));
+  ATTNDB_ASSERT_OK(other.DeclareEqual("toy", "other weights"));
+  EXPECT_EQ(db_->CreateSession(other_weights, doc_)->session.num_reused(), 0u);
+  EXPECT_EQ(db_->CreateSession(other_weights, doc_, {.context = "doc"}).status().code(),
+            StatusCode::kOtherModel);
+  ATTNDB_ASSERT_OK(db_->DeclareEqual("toy", "other weights"));
+  EXPECT_EQ(db_->CreateSession(other_weights, doc_)->session.num_reused(), doc_.size() - 1);
+}
+
 TEST_F(DBTest, TenantsSeeNothingOfEachOther) {
   ASSERT_THAT(StoreTokens(doc_, {.name = "doc"}), IsOk());
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DB other, db_->ForTenant("other"));
@@ -181,6 +196,30 @@ TEST_F(DBTest, TenantsSeeNothingOfEachOther) {
   SessionStart start = Start(doc_);
   EXPECT_EQ(other.Store(start.session, std::span(doc_).first(299)).status().code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST_F(DBTest, StatsTellATenantNothingOfTheOthersAndTheOwnerAll) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB other, db_->ForTenant("other"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB third, db_->ForTenant("third"));
+  const std::string before = third.Stats()->ToJson();
+  ASSERT_THAT(StoreTokens(doc_, {.name = "doc"}), IsOk());
+  SessionStart start = *other.CreateSession(model_.spec(), doc_);
+  ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
+  ATTNDB_ASSERT_OK(other.Store(start.session, doc_));
+  SessionStart again = *other.CreateSession(model_.spec(), doc_);
+  EXPECT_EQ(third.Stats()->ToJson(), before);
+  const DBStats of_other = *other.Stats();
+  EXPECT_EQ(of_other.num_stores, 1u);
+  EXPECT_EQ(of_other.num_lookups, 2u);
+  EXPECT_EQ(of_other.num_prompt_tokens, 2 * doc_.size());
+  EXPECT_EQ(of_other.num_reused_tokens, doc_.size() - 1);
+  EXPECT_EQ(of_other.num_sessions, 2u);
+  EXPECT_EQ(of_other.memory_bytes, 0u);
+  const DBStats of_all = *db_->Stats();
+  EXPECT_EQ(of_all.num_stores, 2u);
+  EXPECT_EQ(of_all.num_lookups, 3u);
+  EXPECT_GE(of_all.bytes_written, 2 * of_other.bytes_written);
+  EXPECT_GT(of_all.memory_bytes, 0u);
 }
 
 TEST_F(DBTest, BadPromptsAreRefused) {
@@ -223,9 +262,9 @@ TEST_F(DBTest, ImportEqualsAppending) {
   ExpectAnswers(tokens, 4999);
   layers[1].v.shape[0] = 4999;
   EXPECT_THAT(db_->Import(model_.spec(), tokens, layers),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("layer 1: v has 4999 rows")));
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("layer 1: v has 4,999 rows")));
   EXPECT_THAT(db_->Import(model_.spec(), tokens, std::span(layers).first(1)),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("K and V of 1 layers")));
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("K and V of 1 layer,")));
 }
 
 TEST_F(DBTest, DroppedContextsAreGoneAndTheirFilesToo) {
@@ -247,6 +286,10 @@ TEST_F(DBTest, ASessionOutlivesTheDropOfItsContext) {
     const std::vector<float> expected = Expected(doc_);
     for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 1e-5);
     EXPECT_THAT(db_->Store(start.session, doc_, {.name = "again"}), IsOk());
+  }
+  // No mark says of its segment that it may go.
+  for (const auto& file : std::filesystem::directory_iterator(dir_.File("store/segments"))) {
+    EXPECT_NE(file.path().extension(), ".loose");
   }
   ExpectAnswers(doc_, 299);
   ASSERT_THAT(db_->Drop("again"), IsOk());
@@ -317,11 +360,9 @@ TEST_F(DBTest, ADamagedSegmentIsQuarantinedAndTheRestWorks) {
   ASSERT_THAT(StoreTokens(good, {.name = "good"}), IsOk());
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, db_->Describe("bad"));
   db_.reset();
-  char name[64];
-  std::snprintf(name, sizeof(name), "store/segments/%016llx.seg",
-                static_cast<unsigned long long>(info.segments[0].segment_id));
   {
-    std::fstream file(dir_.File(name), std::ios::in | std::ios::out | std::ios::binary);
+    std::fstream file(SegmentFile(store(), info.segments[0]),
+                      std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<int64_t>(info.segments[0].file_bytes / 2));  // In K or V.
     file.put('\x5a');
   }

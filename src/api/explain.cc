@@ -4,6 +4,7 @@
 #include "api/json_text.h"
 #include "api/text_table.h"
 #include "attndb/stats.h"
+#include "attndb/units.h"
 
 namespace attndb {
 namespace {
@@ -13,17 +14,6 @@ using internal::Json;
 using internal::Number;
 using internal::Row;
 using internal::Table;
-
-std::string Bytes(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024.0 && unit + 1 < std::size(kUnits)) {
-    value /= 1024.0;
-    ++unit;
-  }
-  return Number(value, unit == 0 ? 0 : 1) + " " + kUnits[unit];
-}
 
 std::string Count(double value) { return value < 0 ? "?" : Number(value, value < 100 ? 1 : 0); }
 
@@ -128,7 +118,7 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
   return {Range(layers.front().layer, layers.back().layer),
           Range(run.first, run.last),
           run.key.plan + (run.key.reason.empty() ? "" : " [" + run.key.reason + "]"),
-          Bytes(sum.predicted_bytes),
+          FormatBytes(sum.predicted_bytes),
           Number(sum.predicted_us, 1),
           compared ? Number(sum.other_us, 1) : "-",
           has_run ? Count(selected / static_cast<double>(num_heads)) : "-",
@@ -138,7 +128,7 @@ Row HeadRow(std::span<const LayerExplain> layers, const HeadRun& run) {
           weighed + drawn_keys > 0
               ? mean(weighed) + " > " + mean(drawn_keys) + " > " + mean(drawn_values)
               : "-",
-          has_run ? Bytes(sum.bytes_touched) : "-",
+          has_run ? FormatBytes(sum.bytes_touched) : "-",
           has_run ? Number(sum.time_us, 1) : "-",
           Percent(missed),
           Percent(error),
@@ -201,14 +191,15 @@ Row LayerRow(std::span<const LayerExplain> layers) {
     times[3] += layer.attend_us;
   }
   Row row = {range, first.plan + (first.reason.empty() ? "" : " [" + first.reason + "]"),
-             std::to_string(first.num_middle), Count(first.predicted_selected), Bytes(predicted)};
+             std::to_string(first.num_middle), Count(first.predicted_selected),
+             FormatBytes(predicted)};
   if (first.num_queries == 0) {
     row.insert(row.end(), {"-", "-", "-", "-", "-", "-", "-"});
     return row;
   }
   row.push_back(Count(first.candidates_mean));
   row.push_back(Count(first.selected_mean));
-  row.push_back(Bytes(touched));
+  row.push_back(FormatBytes(touched));
   for (const double time : times) row.push_back(Number(time, 1));
   return row;
 }
@@ -227,9 +218,10 @@ std::string DroppedText(const Explain& explain) {
 
 std::string Explain::ToText() const {
   std::string text = "plan      " + plan + "\ntokens    " + std::to_string(num_tokens) + " (" +
-                     std::to_string(num_reused) + " reused, in " + std::to_string(num_segments) +
-                     " segments)\n" + DroppedText(*this) + "memory    " + Bytes(memory_bytes) +
-                     "\npredicted " + Number(predicted_us * 1e-3, 2) + " ms of attention a token\n";
+                     std::to_string(num_reused) + " reused, in " +
+                     Counted(num_segments, "segment") + ")\n" + DroppedText(*this) + "memory    " +
+                     FormatBytes(memory_bytes) + "\npredicted " + Number(predicted_us * 1e-3, 2) +
+                     " ms of attention a token\n";
   if (tpot_error > 0) {
     text += "objective error " + Number(tpot_error, 3) +
             (unreachable ? ": UNREACHABLE, even this error takes longer" : " meets it") + "\n";
@@ -269,6 +261,7 @@ std::string Explain::ToJson() const {
                {"num_moved", num_moved},
                {"num_segments", num_segments},
                {"memory_bytes", memory_bytes},
+               {"kv_bytes", kv_bytes},
                {"predicted_us", predicted_us},
                {"tpot_error", tpot_error},
                {"unreachable", unreachable},
@@ -298,8 +291,8 @@ std::string MachineProfile::ToJson() const {
 }
 
 std::string PrefixExplain::ToText() const {
-  std::string text = "reused    " + std::to_string(num_reused) + " of " +
-                     std::to_string(num_prompt_tokens) + " tokens";
+  std::string text =
+      "reused    " + std::to_string(num_reused) + " of " + Counted(num_prompt_tokens, "token");
   if (!context.empty()) text += ", from context '" + context + "'";
   text += "\n";
   for (const std::string& reason : reasons) text += "because   " + reason + "\n";
@@ -334,6 +327,7 @@ std::string DBStats::ToJson() const {
                    {"num_reused_tokens", num_reused_tokens},
                    {"num_stores", num_stores},
                    {"num_evictions", num_evictions},
+                   {"evicted", evicted},
                    {"bytes_written", bytes_written},
                    {"bytes_merged", bytes_merged},
                    {"num_companions_built", num_companions_built},

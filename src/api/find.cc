@@ -64,7 +64,7 @@ Result<FindResult> Database::SearchStored(const std::string& tenant, const Model
     const store::ContextRecord& context = set.contexts[use.context];
     result.passages.push_back(
         {context.Label(),
-         context.id,
+         PublicId(context.number),
          {use.first_token + passage.tokens.begin, use.first_token + passage.tokens.end},
          passage.score,
          std::move(passage.head_scores)});

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "attndb/units.h"
 #include "kernels/convert.h"
 #include "kernels/layout.h"
 #include "session/strided_rows.h"
@@ -20,10 +21,10 @@ constexpr int64_t kMaxQuestionTokens = 65536;
 
 Status CheckHeads(const ModelSpec& spec, const FindQuery& query) {
   if (query.heads.empty() || query.heads.size() != query.q.size()) {
-    return Status::InvalidArgument("q of " + std::to_string(query.q.size()) + " heads, expected " +
+    return Status::InvalidArgument("q of " + Counted(query.q.size(), "head") + ", expected " +
                                    (query.heads.empty()
                                         ? "1 or more heads"
-                                        : "one for each of " + std::to_string(query.heads.size())));
+                                        : "one for each of " + FormatCount(query.heads.size())));
   }
   std::set<std::pair<LayerId, uint32_t>> seen;
   for (const FindHead& head : query.heads) {
@@ -48,8 +49,8 @@ Status CheckRows(const ModelSpec& spec, const FindQuery& query) {
     const int64_t num_tokens = query.q.front().rows();
     if (query.q[i].rows() != num_tokens || num_tokens > kMaxQuestionTokens) {
       return Status::InvalidArgument(
-          "layer " + std::to_string(layer) + ": q of " + std::to_string(query.q[i].rows()) +
-          " tokens, expected " + std::to_string(std::min(num_tokens, kMaxQuestionTokens)) +
+          "layer " + std::to_string(layer) + ": q has " + RowsText(query.q[i].rows()) +
+          ", expected " + RowsText(std::min(num_tokens, kMaxQuestionTokens)) +
           (num_tokens > kMaxQuestionTokens ? " at most" : ", as of the first head"));
     }
   }

@@ -2,7 +2,6 @@
 //         this model and the contexts that were named; and what it could not look through.
 // Method: contexts of a toy model, whose keys are known; questions made of some of these keys.
 #include <chrono>
-#include <cstdio>
 #include <deque>
 #include <fstream>
 #include <limits>
@@ -12,12 +11,14 @@
 #include "api/database.h"
 #include "api/db_access.h"
 #include "api/db_test_util.h"
+#include "api/segment_file_test_util.h"
 
 namespace attndb {
 namespace {
 
 using test::DBFixture;
 using test::FailsWith;
+using test::SegmentFile;
 using test::Tokens;
 using test::ToyModel;
 using ::testing::ElementsAre;
@@ -73,10 +74,8 @@ class FindTest : public DBFixture {
   void Damage(const std::string& context) {
     const ContextInfo info = *db_->Describe(context);
     db_.reset();
-    char name[64];
-    std::snprintf(name, sizeof(name), "store/segments/%016llx.seg",
-                  static_cast<unsigned long long>(info.segments[0].segment_id));
-    std::fstream file(dir_.File(name), std::ios::in | std::ios::out | std::ios::binary);
+    std::fstream file(SegmentFile(store(), info.segments[0]),
+                      std::ios::in | std::ios::out | std::ios::binary);
     const auto file_bytes = static_cast<int64_t>(info.segments[0].file_bytes);
     for (int64_t place = file_bytes / 4; place < file_bytes / 4 * 3; place += 1000) {
       file.seekp(place);
@@ -244,7 +243,7 @@ TEST_F(FindTest, WrongQuestionsAreRefused) {
   expect_refusal(query, "expected 0 to 5");
   query = good;
   query.q[1].shape[0] = 2;
-  expect_refusal(query, "q of 2 tokens, expected 3");
+  expect_refusal(query, "q has 2 rows, expected 3 rows");
   query = good;
   query.q[1].shape[2] = 32;
   expect_refusal(query, "layer 1");

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "api/database.h"
+#include "attndb/units.h"
 #include "storage/kv/kv_layout.h"
 
 namespace attndb::internal {
@@ -45,11 +47,38 @@ Status FollowCuts(const ImportRequest& request, SessionImpl* session) {
   return Status::Ok();
 }
 
-// From where the session is to the end. `has_checkpoint`: the session's context is one of ours.
-Result<ContextId> ImportPieces(Database* database, SessionImpl* session,
-                               const ImportRequest& request, ImportSource* source,
-                               bool* has_checkpoint) {
+// Segments of what was imported so far, in no context until all is stored: what fails leaves the
+// store as it was, and nobody can have gone on from what is taken back.
+class Pieces {
+ public:
+  explicit Pieces(Database* database) : database_(database) {}
+  ~Pieces() { database_->store()->publisher()->Abandon(sealed_); }
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
+
+  Status Seal(SessionImpl* session, std::span<const TokenId> tokens) {
+    ATTNDB_ASSIGN_OR_RETURN(store::SegmentRecord piece, database_->Seal(session, tokens, sealed_));
+    sealed_.push_back(std::move(piece));
+    return Status::Ok();
+  }
+  Result<ContextNumber> Store(SessionImpl* session, std::span<const TokenId> tokens,
+                              const StoreOptions& options) {
+    Result<ContextNumber> number = database_->StoreSealed(session, tokens, sealed_, options);
+    if (number.ok()) sealed_.clear();
+    return number;
+  }
+
+ private:
+  Database* const database_;
+  std::vector<store::SegmentRecord> sealed_;
+};
+
+// From where the session is to the end.
+Result<ContextNumber> ImportPieces(Database* database, SessionImpl* session,
+                                   const ImportRequest& request, ImportSource* source) {
   const std::span<const TokenId> tokens = request.tokens;
+  Pieces pieces(database);
+  uint64_t num_sealed = session->num_tokens();
   for (;;) {
     const uint64_t begin = session->num_tokens();
     const uint64_t end = EndOfPiece(request, begin);
@@ -57,24 +86,47 @@ Result<ContextId> ImportPieces(Database* database, SessionImpl* session,
       ATTNDB_RETURN_IF_ERROR(AppendPiece(session, tokens.size(), {begin, end}, source));
     }
     ATTNDB_RETURN_IF_ERROR(FollowCuts(request, session));
-    if (end < tokens.size() && end - session->chain().num_tokens() < kPieceTokens) continue;
-    StoreOptions store;
-    if (end == tokens.size()) store = request.store;
-    store.drop_base = request.store.drop_base || *has_checkpoint;  // Our own, from the second on.
-    Result<ContextId> id = database->Store(session, tokens.first(end), store);
-    if (!id.ok() || end == tokens.size()) return id;
-    *has_checkpoint = true;
+    if (end == tokens.size()) return pieces.Store(session, tokens, request.store);
+    if (end - num_sealed < kPieceTokens) continue;
+    ATTNDB_RETURN_IF_ERROR(pieces.Seal(session, tokens.first(end)));
+    num_sealed = end;
     if (request.progress && !request.progress(end, tokens.size())) {
-      return Status::Cancelled("import stopped after " + std::to_string(end) + " of " +
-                               std::to_string(tokens.size()) + " tokens");
+      return Status::Cancelled("import stopped after " + FormatCount(end) + " of " +
+                               Counted(tokens.size(), "token"));
     }
   }
 }
 
+// Shares no part of a segment, of at most so many tokens (Publisher::SharesPart): the source has
+// the rows. Returns whether it did.
+Result<bool> LetGoOfPart(Database* database, const ImportRequest& request, uint64_t most_tokens,
+                         SessionImpl* session) {
+  const SessionChain& chain = session->chain();
+  if (!database->store()->publisher()->SharesPart(request.tenant, chain.context(), chain.entries(),
+                                                  most_tokens)) {
+    return false;
+  }
+  const uint64_t num_shared = chain.entries().back().num_tokens_used;
+  ATTNDB_RETURN_IF_ERROR(session->Crop(session->num_tokens() - num_shared));
+  return true;
+}
+
+// Whether the store takes what is not shared.
+Status CheckRoom(Database* database, const ImportRequest& request, const SessionImpl& session) {
+  const uint64_t num_new = request.tokens.size() - session.num_tokens();
+  return database->store()->publisher()->CheckStore(
+      {.tenant = request.tenant,
+       .tokens = {request.tokens.begin(), request.tokens.end()},
+       .cuts = {request.cuts.begin(), request.cuts.end()},
+       .chain = session.chain().entries(),
+       .options = request.store},
+      num_new * storage::BytesPerToken(store::ShapeOf(session.spec())));
+}
+
 }  // namespace
 
-Result<ContextId> ImportContext(Database* database, const ImportRequest& request,
-                                ImportSource* source) {
+Result<ContextNumber> ImportContext(Database* database, const ImportRequest& request,
+                                    ImportSource* source) {
   SessionOptions options;
   options.first_position = request.first_position;
   options.truncated = false;  // What is reused saw what the source says, up to the first cut.
@@ -84,28 +136,26 @@ Result<ContextId> ImportContext(Database* database, const ImportRequest& request
   if (!request.cuts.empty() && session->num_tokens() >= request.cuts.front().at) {
     ATTNDB_RETURN_IF_ERROR(session->Crop(request.cuts.front().at - 1));
   }
-  const uint64_t num_new = request.tokens.size() - session->num_tokens();
-  ATTNDB_RETURN_IF_ERROR(database->store()->publisher()->CheckStore(
-      request.tenant, request.store,
-      num_new * storage::BytesPerToken(store::ShapeOf(session->spec()))));
-  bool has_checkpoint = false;
-  Result<ContextId> id = ImportPieces(database, session.get(), request, source, &has_checkpoint);
-  if (!id.ok() && has_checkpoint) {
-    // Nothing has changed: the caller has all of it still. If this fails too, an unnamed context
-    // is left, which a later import of these tokens continues.
-    (void)database->store()->publisher()->Drop(request.tenant,
-                                               store::IdLabel(session->chain().context()));
+  ATTNDB_RETURN_IF_ERROR(
+      LetGoOfPart(database, request, store::Publisher::kMinShare - 1, session.get()).status());
+  Status room = CheckRoom(database, request, *session);
+  if (room.code() == StatusCode::kResourceExhausted) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool has_let_go,
+                            LetGoOfPart(database, request, UINT64_MAX, session.get()));
+    if (has_let_go) room = CheckRoom(database, request, *session);
   }
-  if (!id.ok()) return id;
+  ATTNDB_RETURN_IF_ERROR(room);
+  ATTNDB_ASSIGN_OR_RETURN(const ContextNumber number,
+                          ImportPieces(database, session.get(), request, source));
   const bool is_in_pieces = session->chain().entries().size() > 1;
   session.reset();  // It keeps the pieces.
   const uint64_t segment_tokens = database->options().import_segment_tokens;
   if (is_in_pieces && segment_tokens > kPieceTokens) {
     // The context is durable. Where memory or the disk has no room for a copy, it stays as it is.
     (void)database->store()->merger()->Compact(
-        request.tenant, {.context = store::IdLabel(*id), .segment_tokens = segment_tokens});
+        request.tenant, {.context = store::NumberLabel(number), .segment_tokens = segment_tokens});
   }
-  return id;
+  return number;
 }
 
 }  // namespace attndb::internal

@@ -4,7 +4,8 @@
 // have room for that.
 //
 // Errors:  those of the source; of Session::Append (a value that overflows kv_dtype); of DB::Store.
-//          On failure nothing is visible.
+//          On failure nothing is visible, and nothing of what was there has changed: all pieces are
+//          published in one commit.
 // Threads: as DB.
 #ifndef ATTNDB_API_IMPORT_H_
 #define ATTNDB_API_IMPORT_H_
@@ -19,6 +20,7 @@
 #include "attndb/result.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
+#include "common/context_number.h"
 
 namespace attndb::internal {
 
@@ -49,8 +51,8 @@ struct ImportRequest {
   std::function<bool(uint64_t tokens_done, uint64_t tokens_total)> progress;
 };
 
-Result<ContextId> ImportContext(Database* database, const ImportRequest& request,
-                                ImportSource* source);
+Result<ContextNumber> ImportContext(Database* database, const ImportRequest& request,
+                                    ImportSource* source);
 
 }  // namespace attndb::internal
 

@@ -7,6 +7,17 @@
 namespace attndb::internal {
 namespace {
 
+// What is stored was checked when it was cut, but by a model that may have other words for the
+// same.
+Status TakeCuts(std::vector<Cut> cuts, SessionSeed* seed) {
+  if (cuts.empty()) return Status::Ok();
+  ATTNDB_ASSIGN_OR_RETURN(seed->turns, TurnTables::Of(seed->spec));
+  seed->cuts = std::move(cuts);
+  return Status::Ok();
+}
+
+}  // namespace
+
 Status CheckPrompt(std::span<const TokenId> tokens) {
   if (tokens.empty())
     return Status::InvalidArgument("the prompt is empty; expected 1 or more tokens");
@@ -18,17 +29,6 @@ Status CheckPrompt(std::span<const TokenId> tokens) {
   }
   return Status::Ok();
 }
-
-// What is stored was checked when it was cut, but by a model that may have other words for the
-// same.
-Status TakeCuts(std::vector<Cut> cuts, SessionSeed* seed) {
-  if (cuts.empty()) return Status::Ok();
-  ATTNDB_ASSIGN_OR_RETURN(seed->turns, TurnTables::Of(seed->spec));
-  seed->cuts = std::move(cuts);
-  return Status::Ok();
-}
-
-}  // namespace
 
 Result<SessionSeed> Database::SeedOf(const std::string& tenant, const ModelSpec& spec,
                                      const SessionOptions& options) {
@@ -54,14 +54,17 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSession(const std::string& te
                                                            const SessionOptions& options) {
   ATTNDB_RETURN_IF_ERROR(CheckPrompt(tokens));
   ATTNDB_ASSIGN_OR_RETURN(SessionSeed seed, SeedOf(tenant, spec, options));
-  num_lookups_.fetch_add(1, std::memory_order_relaxed);
-  num_prompt_tokens_.fetch_add(tokens.size(), std::memory_order_relaxed);
+  store::CountsOfTenant* const counts = store_->counts()->Of(tenant);
+  counts->num_lookups.Add(1);
+  counts->num_prompt_tokens.Add(tokens.size());
   const std::span<const TokenId> reusable = tokens.first(std::min(tokens.size(), max_reuse));
   ATTNDB_ASSIGN_OR_RETURN(store::Prefix prefix,
                           store_->lookup()->OpenPrefix(tenant, seed.spec, reusable, options));
-  num_reused_tokens_.fetch_add(prefix.chain.tokens.size(), std::memory_order_relaxed);
-  seed.chain.held = {prefix.context, std::move(prefix.chain.entries),
-                     store_->uses()->Hold(prefix.context)};
+  counts->num_reused_tokens.Add(prefix.chain.tokens.size());
+  // What a session shares is kept in any case. The rest of a context that it goes on from
+  // otherwise is not in use for that.
+  seed.chain.held = {prefix.context, prefix.number, std::move(prefix.chain.entries),
+                     prefix.is_whole ? store_->uses()->Hold(prefix.context) : nullptr};
   seed.chain.tokens = std::move(prefix.chain.tokens);
   ATTNDB_RETURN_IF_ERROR(TakeCuts(std::move(prefix.cuts), &seed));
   return std::make_unique<SessionImpl>(std::move(seed));
@@ -71,7 +74,7 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenWhole(const std::string& tena
                                                          std::string_view context) {
   ATTNDB_ASSIGN_OR_RETURN(const store::StoredText text, store_->lookup()->TextOf(tenant, context));
   SessionOptions options;
-  options.context = store::IdLabel(text.record.id);
+  options.context = store::NumberLabel(text.record.number);
   options.first_position = text.record.first_position;
   return OpenSession(tenant, text.spec, text.tokens, text.tokens.size(), options);
 }

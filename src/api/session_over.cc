@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "api/database.h"
+#include "attndb/units.h"
 
 namespace attndb::internal {
 namespace {
 
 Status CheckOptions(std::span<const std::string> names, const SessionOptions& options) {
   if (names.empty() || names.size() > DB::kMaxSessionContexts) {
-    return Status::InvalidArgument("a session over " + std::to_string(names.size()) +
-                                   " contexts, expected 1 to " +
-                                   std::to_string(DB::kMaxSessionContexts));
+    return Status::InvalidArgument("a session over " + Counted(names.size(), "context") +
+                                   ", expected 1 to " + FormatCount(DB::kMaxSessionContexts));
   }
   if (!options.context.empty() || !options.reuse) {
     return Status::InvalidArgument(
@@ -64,12 +64,12 @@ class ContextJoin {
     if (!context.cuts.empty()) {
       return Status::FailedPrecondition("tokens have left context '" + context.record.Label() +
                                         "', the first of them at " +
-                                        std::to_string(context.cuts.front().at) +
-                                        " tokens: expected contexts that attend to all of theirs");
+                                        Counted(context.cuts.front().at, "token") +
+                                        ": expected contexts that attend to all of theirs");
     }
     uint64_t num_shared = 0;
     for (size_t i = 0; i < texts_.size(); ++i) {
-      if (chain_->contexts[i].id == context.record.id) {
+      if (chain_->contexts[i].id == PublicId(context.record.number)) {
         return Status::InvalidArgument("context '" + context.record.Label() +
                                        "' is named twice, expected different contexts");
       }
@@ -78,11 +78,11 @@ class ContextJoin {
     const uint64_t begin = chain_->tokens.size();
     const uint64_t end = begin + tokens.size() - num_shared;
     if (end > kMaxSessionTokens) {
-      return Status::ResourceExhausted("contexts of " + std::to_string(end) +
-                                       " tokens together; a session holds at most 2^31 - 64");
+      return Status::ResourceExhausted("contexts of " + Counted(end, "token") +
+                                       " together; a session holds at most 2^31 - 64");
     }
     chain_->contexts.push_back(
-        {context.record.id, context.record.Label(), {begin, end}, num_shared});
+        {PublicId(context.record.number), context.record.Label(), {begin, end}, num_shared});
     chain_->tokens.insert(chain_->tokens.end(), tokens.begin() + static_cast<ptrdiff_t>(num_shared),
                           tokens.end());
     DropFirst(num_shared, &context.chain.entries);
@@ -115,16 +115,18 @@ Result<std::unique_ptr<SessionImpl>> Database::OpenSessionOver(const std::string
         store::WholeContext context,
         store_->lookup()->OpenNamed(tenant, seed.spec, name, options.first_position));
     holds.push_back(store_->uses()->Hold(context.record.id));
+    seed.chain.held.context = context.record.id;
+    seed.chain.held.number = context.record.number;
     ATTNDB_RETURN_IF_ERROR(join.Add(std::move(context)));
   }
-  num_reused_tokens_.fetch_add(seed.chain.tokens.size(), std::memory_order_relaxed);
+  store_->counts()->Of(tenant)->num_reused_tokens.Add(seed.chain.tokens.size());
   if (names.size() == 1) {
-    seed.chain.held.context = seed.chain.contexts.front().id;
     seed.chain.held.hold = std::move(holds.front());
     seed.chain.contexts.clear();
   } else {
-    seed.chain.held.hold =
-        std::make_shared<std::vector<std::shared_ptr<const void>>>(std::move(holds));
+    seed.chain.held = {
+        .entries = std::move(seed.chain.held.entries),
+        .hold = std::make_shared<std::vector<std::shared_ptr<const void>>>(std::move(holds))};
   }
   return std::make_unique<SessionImpl>(std::move(seed));
 }

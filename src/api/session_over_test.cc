@@ -310,6 +310,8 @@ TEST_F(SessionOverTest, WhatSawSeveralContextsIsNotStored) {
   EXPECT_THAT(db_->Store(session, both, {.name = "both"}),
               FailsWith(StatusCode::kFailedPrecondition, HasSubstr("over 2 contexts")));
   EXPECT_EQ(db_->List()->size(), 2u);
+  EXPECT_THAT(session.DropOldest(1),
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("not one prompt")));
   // One name is continued and stored as ever.
   Session one = Over({"a"});
   EXPECT_TRUE(one.contexts().empty());
@@ -327,7 +329,7 @@ TEST_F(SessionOverTest, BadRequestsAreNamed) {
   };
   EXPECT_THAT(over(spec, {}, {}), FailsWith(StatusCode::kInvalidArgument, HasSubstr("0 contexts")));
   EXPECT_THAT(over(spec, Names(1025, "a"), {}),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected 1 to 1024")));
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected 1 to 1,024")));
   EXPECT_THAT(over(spec, {"a", "b", "#1"}, {}),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("'a' is named twice")));
   EXPECT_THAT(over(spec, {"a", "z"}, {}), FailsWith(StatusCode::kNotFound, HasSubstr("\"z\"")));
@@ -342,11 +344,11 @@ TEST_F(SessionOverTest, BadRequestsAreNamed) {
   ModelSpec other = spec;
   other.fingerprint = "other";
   EXPECT_THAT(over(other, {"a", "b"}, {}),
-              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("of another model")));
+              FailsWith(StatusCode::kOtherModel, HasSubstr("of another model")));
   other = spec;
   other.kv_dtype = DType::kFloat32;
   EXPECT_THAT(over(other, {"a", "b"}, {}),
-              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("kv_dtype float16")));
+              FailsWith(StatusCode::kOtherModel, HasSubstr("kv_dtype float16")));
   other = spec;
   other.layers[1].sliding_window = 64;
   EXPECT_THAT(over(other, {"a", "b"}, {}),

@@ -7,6 +7,7 @@
 
 #include "api/simulate_check.h"
 #include "attndb/tiers.h"
+#include "attndb/units.h"
 #include "storage/tier/simulator/replay.h"
 #include "storage/tier/simulator/trace.h"
 #include "storage/tier/simulator/workload.h"
@@ -24,12 +25,6 @@ constexpr double kSecondsPerHour = 3600;
 
 double Number(uint64_t count) { return static_cast<double>(count); }
 double Per(double a, double b) { return b > 0 ? a / b : 0; }
-
-std::string Counted(uint64_t count) {
-  std::string text = std::to_string(count);
-  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
-  return text;
-}
 
 // What one replay adds to a run: rates, of which the run has the means.
 SimulatedRun RunOf(const ReplayCounts& counts, const SimulatedModel& model) {
@@ -149,7 +144,7 @@ class Simulation {
     report_.num_turns /= workloads_.size();
     report_.num_counted = counted / workloads_.size();
     report_.num_conversations = workloads_.front().conversations.size();
-    report_.workload = Counted(report_.num_conversations);
+    report_.workload = FormatCount(report_.num_conversations);
     report_.workload += options_.trace.empty() ? " synthetic conversations of ShareGPT's shape"
                                                : " conversations of " + options_.trace;
   }

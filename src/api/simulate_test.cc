@@ -205,7 +205,7 @@ TEST(SimulateTest, TextAndJsonSayTheSame) {
   EXPECT_EQ(json["runs"].size(), 1u);
   EXPECT_EQ(json["runs"][0]["hit_rate"].get<double>(), report.runs.front().hit_rate);
   const std::string text = report.ToText();
-  EXPECT_THAT(text, HasSubstr("13b: 819200 bytes of KV a token, window of 4096 tokens, 2 GPUs"));
+  EXPECT_THAT(text, HasSubstr("13b: 800.0 KiB of KV a token, window of 4,096 tokens, 2 GPUs"));
   EXPECT_THAT(text, HasSubstr("20 GB   100 GB  lru"));
 }
 

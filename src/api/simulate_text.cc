@@ -6,6 +6,7 @@
 #include "api/json_text.h"
 #include "api/text_table.h"
 #include "attndb/tiers.h"
+#include "attndb/units.h"
 
 namespace attndb {
 namespace {
@@ -92,9 +93,9 @@ std::string SimulateReport::ToText() const {
   std::vector<Row> rows = {header};
   for (const SimulatedRun& run : runs) rows.push_back(RowOf(run));
   std::string text = "model     " + (model.name.empty() ? "" : model.name + ": ") +
-                     std::to_string(model.kv_bytes_per_token) + " bytes of KV a token, window of " +
-                     std::to_string(model.window_tokens) + " tokens, " +
-                     std::to_string(model.num_gpus) + " GPUs\n";
+                     FormatBytes(model.kv_bytes_per_token) + " of KV a token, window of " +
+                     Counted(model.window_tokens, "token") + ", " + Counted(model.num_gpus, "GPU") +
+                     "\n";
   text += "workload  " + workload + "; " + std::to_string(num_turns) + " turns, " +
           std::to_string(num_counted) + " of them counted";
   if (num_seeds > 1) text += "; means of " + std::to_string(num_seeds) + " seeds";

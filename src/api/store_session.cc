@@ -9,7 +9,8 @@ namespace {
 
 // The request that makes the session's tokens a context.
 Result<store::StoreRequest> RequestOf(SessionImpl* session, std::span<const TokenId> tokens,
-                                      const StoreOptions& options) {
+                                      const StoreOptions& options,
+                                      std::span<const store::SegmentRecord> sealed = {}) {
   ATTNDB_ASSIGN_OR_RETURN(SessionSnapshot snapshot, session->Snapshot(tokens));
   return store::StoreRequest{.tenant = std::move(snapshot.tenant),
                              .spec = std::move(snapshot.spec),
@@ -19,31 +20,54 @@ Result<store::StoreRequest> RequestOf(SessionImpl* session, std::span<const Toke
                              .base = snapshot.base,
                              .chain = std::move(snapshot.chain),
                              .num_stored = snapshot.num_stored,
+                             .sealed = {sealed.begin(), sealed.end()},
                              .tail = std::move(snapshot.tail),
                              .options = options};
 }
 
 HeldChain HeldOf(store::Stored stored) {
-  return {stored.context, std::move(stored.chain), std::move(stored.hold)};
+  return {stored.context, stored.number, std::move(stored.chain), std::move(stored.hold)};
 }
 
 }  // namespace
 
-Result<ContextId> Database::Store(SessionImpl* session, std::span<const TokenId> tokens,
-                                  const StoreOptions& options) {
-  ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, options));
+Result<ContextNumber> Database::Store(SessionImpl* session, std::span<const TokenId> tokens,
+                                      const StoreOptions& options) {
+  return StoreSealed(session, tokens, {}, options);
+}
+
+Result<store::SegmentRecord> Database::Seal(SessionImpl* session, std::span<const TokenId> tokens,
+                                            std::span<const store::SegmentRecord> sealed) {
+  ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, {}, sealed));
+  ATTNDB_ASSIGN_OR_RETURN(store::Sealed piece, store_->publisher()->Seal(request));
+  std::vector<storage::ChainEntry> chain = std::move(request.chain);
+  chain.push_back({std::move(piece.segment), piece.record.num_tokens});
+  const Status moved =
+      session->MoveTo({request.base, session->chain().number(), std::move(chain), nullptr}, tokens)
+          .status();
+  if (moved.ok()) return std::move(piece.record);
+  store_->publisher()->Abandon(std::span(&piece.record, 1));
+  return moved;
+}
+
+Result<ContextNumber> Database::StoreSealed(SessionImpl* session, std::span<const TokenId> tokens,
+                                            std::span<const store::SegmentRecord> sealed,
+                                            const StoreOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(store_->merger()->CheckMayWait("store"));
+  ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, options, sealed));
   ATTNDB_ASSIGN_OR_RETURN(store::Stored stored, store_->publisher()->Store(request));
   request = {};
-  const ContextId context = stored.context;
-  if (stored.chain.empty()) return context;
+  const ContextNumber number = stored.number;
+  if (stored.chain.empty()) return number;
   ATTNDB_RETURN_IF_ERROR(session->MoveTo(HeldOf(std::move(stored)), tokens).status());
   store_->uses()->Sweep();  // Nobody holds what was merged any more.
-  return context;
+  return number;
 }
 
 Result<std::shared_future<Result<ContextId>>> Database::StoreAsync(SessionImpl* session,
                                                                    std::span<const TokenId> tokens,
                                                                    const StoreOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(store_->merger()->CheckMayWait("store"));
   ATTNDB_ASSIGN_OR_RETURN(store::StoreRequest request, RequestOf(session, tokens, options));
   // The session moves to what it gets; the caller may keep an id for longer than the store lives.
   auto held = std::make_shared<std::promise<Result<HeldChain>>>();
@@ -53,7 +77,7 @@ Result<std::shared_future<Result<ContextId>>> Database::StoreAsync(SessionImpl* 
   store_->publisher()->StoreLater(std::move(request), [held = std::move(held), id = std::move(id)](
                                                           Result<store::Stored> stored) mutable {
     Result<ContextId> context = stored.status();
-    if (stored.ok()) context = stored->context;
+    if (stored.ok()) context = PublicId(stored->number);
     if (stored.ok()) {
       held->set_value(HeldOf(*std::move(stored)));
     } else {

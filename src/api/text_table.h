@@ -6,6 +6,7 @@
 #define ATTNDB_API_TEXT_TABLE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 

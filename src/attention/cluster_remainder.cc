@@ -16,13 +16,15 @@ namespace {
 
 using index::ClusterSums;
 
-// Calls f(parts) for the runs of each object that has clusters: a filter cuts it into several.
+// Calls f(parts) for the runs of each object that has clusters: a filter cuts it into several, and
+// those in front whose tokens stand elsewhere than their keys say have none.
 template <typename F>
 void ForEachParts(std::span<const HeadRun> runs, const F& f) {
   for (size_t first = 0; first < runs.size();) {
     size_t end = first + 1;
     while (end < runs.size() && runs[end].number == runs[first].number) ++end;
-    if (runs[first].sums != nullptr) f(runs.subspan(first, end - first));
+    while (first < end && runs[first].sums == nullptr) ++first;
+    if (first < end) f(runs.subspan(first, end - first));
     first = end;
   }
 }

@@ -83,8 +83,8 @@ class ClusterRemainderTest : public ::testing::Test {
     for (const size_t key : index::test::KeysOf(waves_[run].sums(), cluster)) {
       const auto part = std::ranges::find_if(runs_, [&](const HeadRun& of) {
         const uint64_t token = key + of.origin;
-        return of.number == run && token >= of.tokens.begin && token < of.tokens.end &&
-               token < kNumTokens;
+        return of.number == run && of.sums != nullptr && token >= of.tokens.begin &&
+               token < of.tokens.end && token < kNumTokens;
       });
       if (part == runs_.end()) return {};
       tokens.push_back(key + part->origin);
@@ -254,6 +254,17 @@ TEST_F(ClusterRemainderTest, HiddenTokensChangeNothing) {
   }
   EXPECT_EQ(Fold(0, {}), before);
   EXPECT_EQ(out_, out);
+}
+
+// Keys of tokens that were moved stand elsewhere than the means say.
+TEST_F(ClusterRemainderTest, ClustersOfTokensThatWereMovedAreNotEstimated) {
+  runs_[0].sums = nullptr;
+  for (const size_t count : {0u, 100u, 2000u}) {
+    const std::set<uint64_t> attended = Attended(1, count);
+    const double mass = Fold(1, attended);
+    EXPECT_GT(mass, 0);
+    ExpectPlain(PlainEstimate(1, attended), mass);
+  }
 }
 
 TEST_F(ClusterRemainderTest, NothingLeftOutIsThoughtBetterThanTheBest) {

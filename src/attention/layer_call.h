@@ -9,10 +9,10 @@
 #include <span>
 #include <string_view>
 
-#include "attention/turn.h"
 #include "attndb/stats.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
+#include "common/turn.h"
 #include "index/cluster_sums.h"
 #include "index/critical_search.h"
 #include "index/key_estimates.h"

@@ -15,9 +15,9 @@
 
 #include "attention/call_runner.h"
 #include "attention/registry.h"
-#include "attention/rope_frequencies.h"
-#include "attention/turn.h"
 #include "common/aligned_buffer.h"
+#include "common/rope_frequencies.h"
+#include "common/turn.h"
 #include "index/clustered/clustered_keys.h"
 #include "index/graph/graph_index.h"
 #include "index/planes/key_planes.h"
@@ -236,6 +236,13 @@ class Layer {
     for (size_t run = 0; run < num_runs; ++run) codes_[head * num_runs + run] = nullptr;
   }
   void ForgetCodesOfRun(size_t run) { ForgetRun(run, &codes_); }
+
+  // Fills the scratch that later calls use with a byte.
+  void FillScratch(std::byte byte) {
+    constexpr size_t kBytes = size_t{4} << 20;
+    const ScratchLease scratch = *pool_.Lease(kBytes);
+    std::fill_n(scratch.data(), scratch.size(), byte);
+  }
 
   // Sets the first element of the first q head's row to NaN.
   void PoisonQuery() { q_[0] = std::nanf(""); }

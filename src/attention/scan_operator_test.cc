@@ -69,6 +69,45 @@ TEST_P(ScanOperatorTest, MeansStandForTheRemainder) {
   }
 }
 
+// Nothing beyond the end of a list is read: what another call left there is far from any token of
+// this one, and a score that is NaN or larger than all others.
+TEST_P(ScanOperatorTest, WhatScratchHeldBeforeChangesNothing) {
+  Layer layer({}, DType::kFloat16, {500, 200, 30}, 2, GetParam());
+  layer.BuildPlanes();
+  layer.BuildValues();
+  layer.BuildRankings();
+  for (const char* rest :
+       {"", ",static=prefill:20", ",remainder=sample:32", ",remainder=mean",
+        ",static=prefill:20,remainder=sample:32", ",exact_fallback=0.9", ",exact_fallback=0.001"}) {
+    for (const char* query : {"topk(k=9", "topk(k=700", "dipr(alpha=0.3", "mass(p=0.5"}) {
+      for (const char* bits : {"exact", "4"}) {
+        for (const char* ends : {",sink=2,window=3)", ",sink=2)"}) {
+          const std::string text = std::string(query) + ",bits=" + bits + rest + ends;
+          const planner::LayerPlan plan = PlanOf(text);
+          layer.Run(plan, 2);
+          const std::vector<float> out = layer.out();
+          const std::vector<HeadBound> bounds = layer.bounds();
+          const std::vector<CriticalTokens> found = layer.Search(plan, 1);
+          for (const std::byte byte : {std::byte{0xff}, std::byte{0x7f}}) {
+            layer.FillScratch(byte);
+            layer.Run(plan, 2);
+            EXPECT_EQ(layer.out(), out) << text;
+            for (size_t i = 0; i < bounds.size(); ++i) {
+              EXPECT_EQ(layer.bounds()[i].mass, bounds[i].mass) << text;
+            }
+            layer.FillScratch(byte);
+            const std::vector<CriticalTokens> again = layer.Search(plan, 1);
+            for (size_t head = 0; head < found.size(); ++head) {
+              EXPECT_EQ(again[head].tokens, found[head].tokens) << text;
+              EXPECT_EQ(again[head].scores, found[head].scores) << text;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(ScanOperatorTest, WithoutValuePlanesTheRemainderIsReadFromV) {
   Layer layer({}, DType::kBFloat16, {500, 200, 30}, 2, GetParam());
   layer.Run(PlanOf("topk(k=9,sink=2,window=3,remainder=mean)"), 2);

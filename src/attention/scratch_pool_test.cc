@@ -54,7 +54,7 @@ TEST_F(ScratchPoolTest, IdleBlocksGiveWayAndLeasedOnesDoNot) {
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(storage::Reservation other, budget_.Reserve(7000, "keys"));
     EXPECT_THAT(pool_.Lease(10), FailsWith(StatusCode::kResourceExhausted,
-                                           HasSubstr("scratch of an Attend needs 10 bytes")));
+                                           HasSubstr("scratch of an Attend needs 10 B")));
   }
   EXPECT_EQ(budget_.used_bytes(), 3000u);
   ATTNDB_ASSERT_OK_AND_ASSIGN(idle, pool_.Lease(7000));

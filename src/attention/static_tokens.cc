@@ -14,17 +14,22 @@ struct RankedRun {
   uint64_t num_middle = 0;
 };
 
-// Calls f(run) for each run with a ranking, in order.
+// Calls f(run) for each run with a ranking, in order. Parts in front whose tokens stand elsewhere
+// than their keys say have none.
 template <typename F>
 void ForEachRanked(std::span<const HeadRun> runs, TokenRange middle, const F& f) {
   for (size_t begin = 0, end = 0; begin < runs.size(); begin = end) {
     RankedRun run;
+    if (runs[begin].ranking == nullptr) {
+      end = begin + 1;
+      continue;
+    }
     for (; end < runs.size() && runs[end].number == runs[begin].number; ++end) {
       const TokenRange tokens = Intersect(middle, runs[end].tokens);
       run.num_middle += tokens.end - tokens.begin;
     }
     run.parts = runs.subspan(begin, end - begin);
-    if (runs[begin].ranking != nullptr && run.num_middle > 0) f(run);
+    if (run.num_middle > 0) f(run);
   }
 }
 

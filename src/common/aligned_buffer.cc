@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "attndb/units.h"
 #include "common/checked_math.h"
 
 namespace attndb {
@@ -63,7 +64,7 @@ Result<AlignedBuffer> AlignedBuffer::Allocate(size_t num_bytes) {
   }
   if (data == nullptr) {
     return Status::ResourceExhausted("the system has no memory for a buffer of " +
-                                     std::to_string(num_bytes) + " bytes");
+                                     FormatBytes(num_bytes));
   }
   return AlignedBuffer(static_cast<std::byte*>(data), free, num_bytes);
 }

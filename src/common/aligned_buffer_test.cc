@@ -1,6 +1,7 @@
 // Goal:   memory that is aligned, owned once, and refused instead of crashing.
 // Method: sizes around the huge-page threshold; a size no machine has.
 #include "common/aligned_buffer.h"
+#include "attndb/units.h"
 
 #include <gtest/gtest.h>
 
@@ -64,7 +65,7 @@ TEST(AlignedBuffer, EmptyNeedsNoMemory) {
 TEST(AlignedBuffer, AnImpossibleSizeIsRefusedWithTheSize) {
   for (const size_t size : {SIZE_MAX, SIZE_MAX - 100, SIZE_MAX / 2}) {
     EXPECT_THAT(AlignedBuffer::Allocate(size),
-                test::FailsWith(StatusCode::kResourceExhausted, HasSubstr(std::to_string(size))));
+                test::FailsWith(StatusCode::kResourceExhausted, HasSubstr(FormatBytes(size))));
   }
 }
 

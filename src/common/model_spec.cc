@@ -2,6 +2,10 @@
 
 #include "attndb/result.h"
 #include "attndb/types.h"
+#include "attndb/units.h"
+#include "common/quote.h"
+#include "common/rope_frequencies.h"
+#include "common/utf8.h"
 
 namespace attndb {
 namespace {
@@ -13,6 +17,8 @@ constexpr uint32_t kMaxQHeads = 8192;
 constexpr uint32_t kMaxHeadDim = 1024;
 constexpr size_t kMaxFingerprintBytes = 256;
 constexpr size_t kMaxScalingBytes = 256;
+constexpr size_t kMaxNameBytes = 256;
+constexpr size_t kMaxPathBytes = 4096;
 
 Status FieldError(size_t layer, const char* field, const std::string& found,
                   const std::string& expected) {
@@ -87,11 +93,45 @@ Status CheckLayer(size_t layer, const LayerSpec& spec) {
   return CheckRope(layer, spec);
 }
 
+Status CheckSourceText(const char* field, const std::string& text, size_t max_bytes) {
+  const std::string what = std::string("model spec: source.") + field + " ";
+  if (text.size() > max_bytes) {
+    return Status::InvalidArgument(what + "of " + std::to_string(text.size()) +
+                                   " bytes, expected at most " + std::to_string(max_bytes));
+  }
+  for (std::string_view rest = text; !rest.empty();) {
+    const Utf8Char first = FirstUtf8Char(rest);
+    const bool is_ascii = first.code_point >= ' ' && first.code_point <= '~';
+    if (first.num_bytes == 0 || !(is_ascii || IsVisible(first.code_point))) {
+      return Status::InvalidArgument(what + Quoted(text) +
+                                     ": expected UTF-8 without control characters");
+    }
+    rest.remove_prefix(first.num_bytes);
+  }
+  return Status::Ok();
+}
+
+// Whether keys of all layers can be turned back, and those of one at least are turned.
+Status CheckTurns(const std::vector<LayerSpec>& layers) {
+  bool any = false;
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    const Result<std::vector<double>> frequencies =
+        RopeFrequencies(layers[layer].rope, layers[layer].head_dim);
+    if (!frequencies.ok()) {
+      return Status::InvalidArgument("model spec, layer " + std::to_string(layer) +
+                                     ": unrotated_keys: " + frequencies.status().message());
+    }
+    any = any || !frequencies->empty();
+  }
+  if (any) return Status::Ok();
+  return Status::InvalidArgument("model spec: unrotated_keys, but no layer has rotary positions");
+}
+
 }  // namespace
 
 ModelSpec ModelSpec::Uniform(uint32_t num_layers, const LayerSpec& layer, DType kv_dtype,
                              std::string fingerprint) {
-  return {std::vector<LayerSpec>(num_layers, layer), kv_dtype, std::move(fingerprint)};
+  return {std::vector<LayerSpec>(num_layers, layer), kv_dtype, std::move(fingerprint), false, {}};
 }
 
 uint64_t ModelSpec::KvBytesPerToken() const {
@@ -104,8 +144,8 @@ uint64_t ModelSpec::KvBytesPerToken() const {
 
 Status ModelSpec::Validate() const {
   if (layers.empty() || layers.size() > kMaxLayers) {
-    return Status::InvalidArgument("model spec: " + std::to_string(layers.size()) +
-                                   " layers, expected 1 to " + std::to_string(kMaxLayers));
+    return Status::InvalidArgument("model spec: " + Counted(layers.size(), "layer") +
+                                   ", expected 1 to " + FormatCount(kMaxLayers));
   }
   if (fingerprint.empty() || fingerprint.size() > kMaxFingerprintBytes) {
     return Status::InvalidArgument("model spec: fingerprint of " +
@@ -120,7 +160,18 @@ Status ModelSpec::Validate() const {
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, layers[layer]));
   }
-  return Status::Ok();
+  ATTNDB_RETURN_IF_ERROR(source.Validate());
+  return unrotated_keys ? CheckTurns(layers) : Status::Ok();
+}
+
+std::string ModelSource::ToString() const {
+  if (name.empty()) return path.empty() ? "" : Quoted(path);
+  return Quoted(name) + (path.empty() ? "" : " (" + Quoted(path) + ")");
+}
+
+Status ModelSource::Validate() const {
+  ATTNDB_RETURN_IF_ERROR(CheckSourceText("name", name, kMaxNameBytes));
+  return CheckSourceText("path", path, kMaxPathBytes);
 }
 
 }  // namespace attndb

@@ -39,6 +39,22 @@ TEST(ModelSpecTest, RefusesWhatIsOutOfLimitsByName) {
       {"0 layers", [](ModelSpec& s) { s.layers.clear(); }},
       {"fingerprint of 0 bytes", [](ModelSpec& s) { s.fingerprint.clear(); }},
       {"fingerprint of 257 bytes", [](ModelSpec& s) { s.fingerprint.assign(257, 'x'); }},
+      {"source.name of 257 bytes", [](ModelSpec& s) { s.source.name.assign(257, 'x'); }},
+      {"source.name 'a?b': expected UTF-8 without", [](ModelSpec& s) { s.source.name = "a\nb"; }},
+      {"expected UTF-8 without",
+       [](ModelSpec& s) {
+         s.source.name =
+             "a\xC2\x9B"
+             "31m";
+       }},
+      {"expected UTF-8 without",
+       [](ModelSpec& s) {
+         s.source.path =
+             "a\xE2\x80\xAE"
+             "b";
+       }},
+      {"expected UTF-8 without", [](ModelSpec& s) { s.source.path = "/\xFF"; }},
+      {"source.path of 4097 bytes", [](ModelSpec& s) { s.source.path.assign(4097, 'x'); }},
       {"kv_dtype is 9", [](ModelSpec& s) { s.kv_dtype = static_cast<DType>(9); }},
       {"layer 1: num_kv_heads is 0", [](ModelSpec& s) { s.layers[1].num_kv_heads = 0; }},
       {"layer 1: num_q_heads is 7", [](ModelSpec& s) { s.layers[1].num_q_heads = 7; }},

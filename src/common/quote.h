@@ -9,7 +9,8 @@
 
 namespace attndb {
 
-// "'text'": its first 80 bytes, with '?' for each that is no printable ASCII.
+// "'text'": its first 80 bytes of UTF-8, with '?' for each character that is not seen or that a
+// terminal acts upon, and for each byte that is no UTF-8.
 std::string Quoted(std::string_view text);
 
 }  // namespace attndb

@@ -12,13 +12,19 @@ TEST(QuoteTest, PlainTextStaysAsItIs) {
 }
 
 TEST(QuoteTest, WhatATerminalMightObeyIsReplaced) {
-  EXPECT_EQ(Quoted("a\x1b[2Jb\n\xc3\xa4"), "'a?[2Jb\?\?\?'");
+  EXPECT_EQ(Quoted("a\x1b[2Jb\n\xc2\x9b\xe2\x80\xae"), "'a?[2Jb\?\?\?'");
   EXPECT_EQ(Quoted(std::string_view("\0\x7f", 2)), "'\?\?'");
+}
+
+TEST(QuoteTest, LettersOfEveryLanguageStay) {
+  EXPECT_EQ(Quoted("яблоко.txt 文書"), "'яблоко.txt 文書'");
+  EXPECT_EQ(Quoted("a\xff\xc3"), "'a\?\?'");
 }
 
 TEST(QuoteTest, LongTextIsCut) {
   EXPECT_EQ(Quoted(std::string(80, 'x')), "'" + std::string(80, 'x') + "'");
   EXPECT_EQ(Quoted(std::string(81, 'x')), "'" + std::string(80, 'x') + "...'");
+  EXPECT_EQ(Quoted(std::string(79, 'x') + "я"), "'" + std::string(79, 'x') + "...'");
 }
 
 }  // namespace

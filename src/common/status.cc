@@ -33,6 +33,8 @@ std::string_view StatusCodeName(StatusCode code) {
       return "read-only";
     case StatusCode::kCancelled:
       return "cancelled";
+    case StatusCode::kOtherModel:
+      return "other model";
     case StatusCode::kInternal:
       return "internal error";
   }

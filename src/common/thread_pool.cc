@@ -1,21 +1,23 @@
 #include "common/thread_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.h"
+#include "common/num_cores.h"
+#include "common/start_thread.h"
 
 namespace attndb {
-namespace {
-
-uint32_t NumCores() { return std::max(1u, std::thread::hardware_concurrency()); }
-
-}  // namespace
 
 ThreadPool::ThreadPool(uint32_t num_threads)
     : num_threads_(num_threads == 0 ? NumCores() : num_threads),
       spins_(num_threads_ <= NumCores()) {
   workers_.reserve(num_threads_ - 1);
-  for (uint32_t i = 1; i < num_threads_; ++i) workers_.emplace_back([this] { WorkerLoop(); });
+  for (uint32_t i = 1; i < num_threads_; ++i) {
+    std::thread worker = TryStartThread([this] { WorkerLoop(); });
+    if (!worker.joinable()) return;  // A call's parts go to those that there are.
+    workers_.push_back(std::move(worker));
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -9,7 +9,7 @@
 // Hand-over: workers look for parts for a tenth of a millisecond before they sleep
 //          (event_count.h), so a call that comes soon after another reaches them in less than a
 //          microsecond. Where there are fewer cores than threads, they sleep at once.
-// Errors:  none; `fn` must not throw.
+// Errors:  none; `fn` must not throw. Where the system starts fewer threads, fewer do the work.
 // Threads: thread-safe.
 #ifndef ATTNDB_COMMON_THREAD_POOL_H_
 #define ATTNDB_COMMON_THREAD_POOL_H_
@@ -29,13 +29,14 @@ class ThreadPool {
  public:
   static constexpr size_t kSlots = 8;  // Calls that workers can take part in at the same time.
 
-  // num_threads counts the caller; 0 = one a core of the machine.
+  // num_threads counts the caller; 0 = one a core that this process may use.
   explicit ThreadPool(uint32_t num_threads);
   // REQUIRES: no call in progress.
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // Those that were asked for, so that what is cut by their number is cut alike everywhere.
   uint32_t num_threads() const { return num_threads_; }
 
   // Calls fn(part) once for each part in [0, num_parts), on any thread in any order; returns when

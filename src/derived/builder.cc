@@ -52,7 +52,7 @@ void Builder::Ask(const storage::Segment& segment, const Kind& kind) {
   if (!IsDue(key)) return;
   const bool is_kept = options_.writes && !kind.traits().is_custom;
   if (is_kept && !IsForAll(kind)) QueueWish(segment.id(), kind);
-  QueueSegment(key, segment.file_bytes());
+  QueueSegment(key, parts_.cache->OwnerOf(segment.id()), segment.file_bytes());
 }
 
 void Builder::QueueWish(RunId segment, const Kind& kind) {
@@ -77,7 +77,7 @@ LayerObjectsPtr Builder::Get(const std::shared_ptr<const storage::TailBlock>& bl
     if (held == nullptr) return Status::Cancelled("the session has gone on without its tokens");
     return BuildLayer(*held, kind, layer, spec, control);
   };
-  Queue(key, kind.MemoryBytes(*block, layer, spec), make);
+  Queue(key, Lanes::kNobody, kind.MemoryBytes(*block, layer, spec), make);
   return nullptr;
 }
 
@@ -89,20 +89,21 @@ bool Builder::IsDue(const Key& key) {
   return !ended || SteadyNowNanos() - request.ended_ns >= kAskAgainNs;
 }
 
-void Builder::QueueSegment(const Key& key, uint64_t work) {
-  Queue(key, work, [=, this](Lanes::Control* control) -> Result<bool> {
+void Builder::QueueSegment(const Key& key, uint64_t owner, uint64_t work) {
+  Queue(key, owner, work, [=, this](Lanes::Control* control) -> Result<bool> {
     ATTNDB_RETURN_IF_ERROR(MakeOfSegment(key, work, control));
     return parts_.cache->IsOnDisk(key.run, *parts_.kinds->all()[key.kind]);
   });
 }
 
-void Builder::Queue(const Key& key, uint64_t work, Make make) {
+void Builder::Queue(const Key& key, uint64_t owner, uint64_t work, Make make) {
   Request& request = requests_[key];
   request.state = Request::State::kQueued;
   Shrink();
   request.job =
       parts_.lanes->Add(LaneOf(*parts_.kinds->all()[key.kind]),
-                        {.subject = key.run,
+                        {.owner = owner,
+                         .subject = key.run,
                          .work = work,
                          .run = [this, key, make = std::move(make)](Lanes::Control* control) {
                            const Result<bool> is_ready = make(control);
@@ -161,7 +162,9 @@ void Builder::Schedule(const SegmentFacts& segment) {
     const auto request = requests_.find(key);
     const bool known = request != requests_.end();
     if (known && request->second.state == Request::State::kQueued) continue;
-    if (IsWanted(segment, *kind) && Lacks(segment, *kind)) QueueSegment(key, segment.kv_bytes);
+    if (IsWanted(segment, *kind) && Lacks(segment, *kind)) {
+      QueueSegment(key, segment.owner, segment.kv_bytes);
+    }
   }
 }
 
@@ -193,7 +196,7 @@ Lanes::AddedPtr Builder::Order(const SegmentFacts& segment, const Kind& kind) {
   MutexLock lock(&mutex_);
   const Key key = KeyOf(segment.id, kind);
   if (Lanes::AddedPtr job = QueuedJob(key)) return job;
-  QueueSegment(key, segment.kv_bytes);
+  QueueSegment(key, segment.owner, segment.kv_bytes);
   return requests_[key].job;
 }
 
@@ -276,8 +279,8 @@ Status Builder::Write(const OpenedSegment& opened, const Kind& kind, uint64_t wo
                       Lanes::Control* control) {
   const storage::Segment& segment = *opened.segment;
   if (!options_.writes || !Lacks(opened.facts, kind)) {
-    return Status::FailedPrecondition("segment " + std::to_string(segment.id()) + " wants no " +
-                                      kind.traits().object + " on disk");
+    return Status::FailedPrecondition("the segment wants no " + std::string(kind.traits().object) +
+                                      " on disk");
   }
   ATTNDB_RETURN_IF_ERROR(parts_.store->Admit(segment.id(), kind.ObjectBytes(segment, opened.spec)));
   ATTNDB_ASSIGN_OR_RETURN(const uint64_t generation, parts_.store->ReserveGeneration());

@@ -145,10 +145,11 @@ class Builder {
   void Ask(const storage::Segment& segment, const Kind& kind) ATTNDB_EXCLUDES(mutex_);
   // Notes that a session asks. False: a job was added already, or ended a short while ago.
   bool IsDue(const Key& key) ATTNDB_REQUIRES(mutex_);
-  void QueueSegment(const Key& key, uint64_t work) ATTNDB_REQUIRES(mutex_);
+  // `owner`: of the segment.
+  void QueueSegment(const Key& key, uint64_t owner, uint64_t work) ATTNDB_REQUIRES(mutex_);
   // Notes in the background that the segment is to have the kind.
   void QueueWish(RunId segment, const Kind& kind);
-  void Queue(const Key& key, uint64_t work, Make make) ATTNDB_REQUIRES(mutex_);
+  void Queue(const Key& key, uint64_t owner, uint64_t work, Make make) ATTNDB_REQUIRES(mutex_);
   // The job of a request that waits or is under way; else null.
   Lanes::AddedPtr QueuedJob(const Key& key) const ATTNDB_REQUIRES(mutex_);
   // The job of a request that waits, is under way or has ended; else null.

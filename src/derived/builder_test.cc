@@ -27,8 +27,9 @@ constexpr uint64_t kPlenty = uint64_t{1} << 30;
 class BuilderTest : public ::testing::Test {
  protected:
   // Kinds "always", "asked", and "slow", whose builds wait for release_slow_.
-  explicit BuilderTest(const Builder::Options& options = {})
-      : store_(&budget_),
+  explicit BuilderTest(const Builder::Options& options = {}, uint64_t memory_bytes = kPlenty)
+      : budget_(memory_bytes),
+        store_(&budget_),
         kinds_(MakeKinds()),
         cache_(&kinds_, &budget_, &store_.files(),
                [this](const auto& name, const Kind& kind, const Status& status) {
@@ -69,7 +70,7 @@ class BuilderTest : public ::testing::Test {
     return kinds;
   }
 
-  storage::MemoryBudget budget_{kPlenty};
+  storage::MemoryBudget budget_;
   Event release_slow_;
   FakeStore store_;
   const Kinds kinds_;
@@ -98,6 +99,18 @@ TEST_F(BuilderTest, TheStoreSchedulesWhatEverySegmentHas) {
   builder_.Schedule(store_.facts());  // Has it all.
   Wait();
   EXPECT_EQ(builder_.num_written(), 1u);
+}
+
+TEST_F(BuilderTest, WhatIsScheduledAgainIsBuiltOnce) {
+  Event stuck;
+  lanes_.Add(kFastLane, {.run = [&](Lanes::Control*) {
+               stuck.Await();
+               return Status::Ok();
+             }});
+  for (int i = 0; i < 3; ++i) builder_.Schedule(store_.facts());
+  stuck.Set();
+  Wait();
+  EXPECT_EQ(store_.num_opened(), 1u);
 }
 
 TEST_F(BuilderTest, ASlowKindDelaysNoOther) {
@@ -221,6 +234,32 @@ TEST_F(BuilderTest, NobodyWhoAsksWaits) {
   release_slow_.Set();
   Wait();
   for (const char* kind : {"always", "asked", "slow"}) ExpectReady(kind);
+}
+
+// Memory for a segment and the objects of a kind, but for as many bytes as the parameter says.
+class TightBuilderTest : public BuilderTest, public ::testing::WithParamInterface<uint64_t> {
+ protected:
+  TightBuilderTest() : BuilderTest({}, BytesOfBoth() - GetParam()) {}
+
+  static uint64_t BytesOfBoth() {
+    storage::MemoryBudget plenty(kPlenty);
+    const FakeStore store(&plenty);
+    const FirstBytesKind kind(FirstBytesKind::Of("asked"));
+    uint64_t bytes = store.segment().file_bytes();
+    for (LayerId layer = 0; layer < 2; ++layer) {
+      bytes += kind.MemoryBytes(store.segment(), layer, store.spec().layers[layer]);
+    }
+    return bytes;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(ShortBy, TightBuilderTest, ::testing::Values(0, 1));
+
+// Objects that leave no room for the rows that they are searched for help nobody.
+TEST_P(TightBuilderTest, BuildsInMemoryWhatHasRoomBesideItsSegment) {
+  store_.Refuse(Status::FailedPrecondition("quota"));
+  (void)Get("asked");
+  Wait();
+  EXPECT_EQ(Get("asked") != nullptr, GetParam() == 0);
 }
 
 class ReaderBuilderTest : public BuilderTest {

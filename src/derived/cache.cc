@@ -9,6 +9,7 @@ void Cache::Learn(const std::shared_ptr<const storage::Segment>& segment,
   MutexLock lock(&mutex_);
   Entry& entry = EntryOf(*segment);
   entry.segment = segment;
+  entry.owner = facts.owner;
   for (size_t i = 0; i < kinds_->size(); ++i) {
     Slot& slot = entry.slots[i];
     const ObjectRecord* const found = facts.Find(kinds_->all()[i]->traits().object);
@@ -73,6 +74,12 @@ LayerObjectsPtr Cache::FindInMemory(const storage::KvRun& run, const Kind& kind,
   LayerObjectsPtr objects = slot->layers[layer].lock();
   if (objects != nullptr) budget_->Touch(*objects);
   return objects;
+}
+
+uint64_t Cache::OwnerOf(SegmentId segment) const {
+  MutexLock lock(&mutex_);
+  const auto entry = entries_.find(segment);
+  return entry == entries_.end() ? 0 : entry->second.owner;
 }
 
 bool Cache::IsOnDisk(SegmentId segment, const Kind& kind) const {

@@ -84,6 +84,8 @@ class Cache {
   // The same, but only if it is in memory. A block of a tail has objects nowhere else.
   LayerObjectsPtr FindInMemory(const storage::KvRun& run, const Kind& kind, LayerId layer)
       ATTNDB_EXCLUDES(mutex_);
+  // As Learn was told; 0 if it was not.
+  uint64_t OwnerOf(SegmentId segment) const ATTNDB_EXCLUDES(mutex_);
   // Whether an object on disk can be read, as far as is known here.
   bool IsOnDisk(SegmentId segment, const Kind& kind) const ATTNDB_EXCLUDES(mutex_);
   bool IsInMemory(RunId run, const Kind& kind, LayerId layer) const ATTNDB_EXCLUDES(mutex_);
@@ -113,6 +115,7 @@ class Cache {
   struct Entry {
     // Null: a block of a tail, of which nothing is on disk.
     std::weak_ptr<const storage::Segment> segment;
+    uint64_t owner = 0;
     std::vector<Slot> slots;  // By Kinds::NumberOf.
   };
 

@@ -114,6 +114,48 @@ TEST_F(CacheTest, LayersGoWhenMemoryIsWantedAndAreReadAgain) {
   EXPECT_THAT(lost_, IsEmpty());
 }
 
+// A kind whose layers can't be made of what is read, as long as it has a status that says why.
+class FailingKind final : public Kind {
+ public:
+  explicit FailingKind(const Status* status)
+      : Kind(FirstBytesKind::Of("failing")), status_(status) {}
+
+  uint64_t HeadBytes(const storage::KvRun& run, LayerId layer,
+                     const LayerSpec& spec) const override {
+    return base_.HeadBytes(run, layer, spec);
+  }
+  Result<BuiltHead> Build(const HeadSource& source) const override { return base_.Build(source); }
+  Result<Head> Parse(HeadParts parts) const override {
+    ATTNDB_RETURN_IF_ERROR(*status_);
+    return base_.Parse(std::move(parts));
+  }
+
+ private:
+  const FirstBytesKind base_{FirstBytesKind::Of("failing")};
+  const Status* const status_;
+};
+
+TEST_F(CacheTest, WhatIsShortOfMemoryIsNotLostAndWhatIsDamagedIs) {
+  Status status = Status::ResourceExhausted("test");
+  Kinds kinds;
+  kinds.Add(std::make_unique<FailingKind>(&status));
+  const Kind& failing = *kinds.all()[0];
+  Cache cache(&kinds, &budget_, &store_.files(),
+              [this](const auto& name, const Kind&, const Status&) { lost_.push_back(name); });
+  ATTNDB_ASSERT_OK(store_.WriteObject(failing));
+  cache.Learn(store_.segment_ptr(), store_.facts());
+  const auto find = [&] {
+    return cache.Find(store_.segment(), failing, 0, store_.spec().layers[0]);
+  };
+  EXPECT_EQ(find(), nullptr);
+  EXPECT_TRUE(cache.IsOnDisk(FakeStore::kSegment, failing));
+  EXPECT_THAT(lost_, IsEmpty());
+  status = Status::Corruption("test");
+  EXPECT_EQ(find(), nullptr);
+  EXPECT_FALSE(cache.IsOnDisk(FakeStore::kSegment, failing));
+  EXPECT_THAT(lost_, SizeIs(1));
+}
+
 TEST_F(CacheTest, TheFirstLayerInMemoryIsKept) {
   std::vector<Head> heads(2);
   cache_.Keep(store_.segment(), kind_, 0, *budget_.ReserveIfFree(100), heads);

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "attndb/result.h"
+#include "attndb/units.h"
 #include "common/clock.h"
+#include "common/start_thread.h"
 
 namespace attndb::derived {
 namespace {
@@ -51,13 +53,19 @@ Lanes::AddedPtr Lanes::Add(size_t lane_number, Job job) {
     Discard(added.get());
     return added;
   }
-  if (IsIdle()) work_over_ = work_total_ = 0;
-  work_total_ += added->job.work;
+  if (IsIdle()) {
+    for (auto& [owner, jobs] : owners_) jobs.work = {};
+  }
+  owners_[added->job.owner].work.total += added->job.work;
   lane->jobs.push_back(added);
-  if (!lane->thread.joinable()) lane->thread = std::thread([this, lane] { Run(lane); });
+  StartThread(lane);
   lane->added.NotifyOne();
   changed_.NotifyAll();
   return added;
+}
+
+void Lanes::StartThread(Lane* lane) {
+  if (!lane->thread.joinable()) lane->thread = TryStartThread([this, lane] { Run(lane); });
 }
 
 void Lanes::Discard(Added* added) {
@@ -72,7 +80,7 @@ void Lanes::Cancel(uint64_t subject) {
     const auto is_for = [subject](const AddedPtr& added) { return added->job.subject == subject; };
     for (const AddedPtr& added : lane->jobs) {
       if (!is_for(added)) continue;
-      work_total_ -= added->job.work;
+      owners_[added->job.owner].work.total -= added->job.work;
       Discard(added.get());
     }
     std::erase_if(lane->jobs, is_for);
@@ -110,21 +118,21 @@ Status Lanes::WaitUntil(const Goal& goal, const Progress& progress) {
   std::unique_ptr<ThreadPool> pool;
   MutexLock lock(&mutex_);
   while (!goal.is_over()) {
-    if (Lane* const lane = progress ? nullptr : goal.find_next()) {
-      RunNext(lane, &pool);
-      continue;
-    }
     if (progress) {
       const Work work = goal.work();
       lock.Unlock();
       const bool go_on = progress(work.done, work.total);
       lock.Lock();
       if (!go_on) {
-        return Status::Cancelled("waited no longer: " + std::to_string(work.done) + " of " +
-                                 std::to_string(work.total) + " bytes done in the background");
+        return Status::Cancelled("waited no longer: " + FormatBytes(work.done) + " of " +
+                                 FormatBytes(work.total) + " done in the background");
       }
       // What changed while the mutex was free is not waited for.
       if (goal.is_over() || work != goal.work()) continue;
+    }
+    if (Lane* const lane = goal.find_next(progress ? Help::kWithoutThread : Help::kAll)) {
+      RunNext(lane, &pool);
+      continue;
     }
     changed_.Wait(&mutex_);
   }
@@ -137,7 +145,7 @@ Status Lanes::WaitFor(std::span<const AddedPtr> jobs, const Progress& progress) 
                            return std::ranges::all_of(
                                jobs, [](const AddedPtr& added) { return added->is_over; });
                          },
-                     .find_next = [jobs] { return FindNextOf(jobs); },
+                     .find_next = [jobs](Help help) { return FindNextOf(jobs, help); },
                      .work =
                          [jobs] {
                            Work work;
@@ -155,13 +163,25 @@ Status Lanes::WaitFor(std::span<const AddedPtr> jobs, const Progress& progress) 
   return Status::Ok();
 }
 
-Status Lanes::Wait(const Progress& progress) {
-  const Goal goal = {.is_over = [this]() ATTNDB_NO_THREAD_SAFETY_ANALYSIS { return IsIdle(); },
-                     .find_next = [this]() ATTNDB_NO_THREAD_SAFETY_ANALYSIS { return FindNext(); },
-                     .work = [this]() ATTNDB_NO_THREAD_SAFETY_ANALYSIS { return AllWork(); }};
+Status Lanes::Wait(uint64_t owner, const Progress& progress) {
+  const Goal goal = {
+      .is_over = [=, this]() ATTNDB_NO_THREAD_SAFETY_ANALYSIS { return IsIdle(owner); },
+      .find_next = [=, this](Help help)
+                       ATTNDB_NO_THREAD_SAFETY_ANALYSIS { return FindNext(owner, help); },
+      .work = [=, this]() ATTNDB_NO_THREAD_SAFETY_ANALYSIS { return AllWork(owner); }};
   ATTNDB_RETURN_IF_ERROR(WaitUntil(goal, progress));
   MutexLock lock(&mutex_);
-  return std::exchange(error_, Status());
+  return TakeError(owner);
+}
+
+Status Lanes::TakeError(uint64_t waited) {
+  Status first;
+  for (auto& [owner, jobs] : owners_) {
+    if (!IsWaitedFor(owner, waited)) continue;
+    Status error = std::exchange(jobs.error, Status());
+    if (first.ok()) first = std::move(error);
+  }
+  return first;
 }
 
 void Lanes::Stop() {
@@ -187,15 +207,27 @@ int64_t Lanes::busy_ns() const {
   return busy_ns_;
 }
 
-bool Lanes::IsIdle() const {
-  return std::ranges::all_of(
-      lanes_, [](const auto& lane) { return lane->current == nullptr && lane->jobs.empty(); });
+bool Lanes::IsIdle(uint64_t waited) const {
+  const auto is_waited_for = [waited](const AddedPtr& added) {
+    return added != nullptr && IsWaitedFor(added->job.owner, waited);
+  };
+  return std::ranges::none_of(lanes_, [&](const auto& lane) {
+    return is_waited_for(lane->current) || std::ranges::any_of(lane->jobs, is_waited_for);
+  });
 }
 
-Lanes::Work Lanes::AllWork() const {
-  Work work = {.done = work_over_, .total = work_total_};
-  for (const auto& lane : lanes_) work.done += lane->current == nullptr ? 0 : lane->current->done;
-  return work;
+Lanes::Work Lanes::AllWork(uint64_t waited) const {
+  Work all;
+  for (const auto& [owner, jobs] : owners_) {
+    if (!IsWaitedFor(owner, waited)) continue;
+    all.done += jobs.work.done;
+    all.total += jobs.work.total;
+  }
+  for (const auto& lane : lanes_) {
+    const Added* const current = lane->current.get();
+    if (current != nullptr && IsWaitedFor(current->job.owner, waited)) all.done += current->done;
+  }
+  return all;
 }
 
 void Lanes::Report(Lane* lane, uint64_t done) {
@@ -214,14 +246,19 @@ void Lanes::Run(Lane* lane) {
   }
 }
 
-Lanes::Lane* Lanes::FindNext() const {
-  const auto found = std::ranges::find_if(lanes_, [](const auto& lane) { return HasNext(*lane); });
+Lanes::Lane* Lanes::FindNext(uint64_t waited, Help help) const {
+  const auto found = std::ranges::find_if(lanes_, [waited, help](const auto& lane) {
+    return MayHelp(*lane, help) && std::ranges::any_of(lane->jobs, [waited](const AddedPtr& added) {
+             return IsWaitedFor(added->job.owner, waited);
+           });
+  });
   return found == lanes_.end() ? nullptr : found->get();
 }
 
-Lanes::Lane* Lanes::FindNextOf(std::span<const AddedPtr> jobs) {
-  const auto found = std::ranges::find_if(
-      jobs, [](const AddedPtr& added) { return !added->is_over && HasNext(*added->lane); });
+Lanes::Lane* Lanes::FindNextOf(std::span<const AddedPtr> jobs, Help help) {
+  const auto found = std::ranges::find_if(jobs, [help](const AddedPtr& added) {
+    return !added->is_over && MayHelp(*added->lane, help);
+  });
   return found == jobs.end() ? nullptr : (*found)->lane;
 }
 
@@ -246,9 +283,10 @@ void Lanes::RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) {
   mutex_.Lock();
   lane->current->is_over = true;
   lane->current->status = status;
-  work_over_ += job.work;
+  OwnersJobs& owners_jobs = owners_[job.owner];
+  owners_jobs.work.done += job.work;
   busy_ns_ += busy_ns;
-  if (IsFailure(status) && error_.ok()) error_ = std::move(status);
+  if (IsFailure(status) && owners_jobs.error.ok()) owners_jobs.error = std::move(status);
 }
 
 }  // namespace attndb::derived

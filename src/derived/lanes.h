@@ -1,7 +1,8 @@
 // Work in the background, in lanes: each lane is a thread that does one job after another, so that
 // a long job delays only what stands in its own lane.
 //
-// A lane's thread starts with its first job, so that a program that adds none has no thread. Jobs
+// A lane's thread starts with its first job, so that a program that adds none has no thread. Where
+// the system starts none, it is tried again with each job, and who waits does the lane's jobs. Jobs
 // of a lane run in the order in which they were added, one at a time, each once; if a job leaves
 // work undone, its caller adds it again. A thread that waits for the lanes runs their jobs itself,
 // at its own priority: threads of low priority starve on a busy machine.
@@ -18,6 +19,7 @@
 #include <deque>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <thread>
@@ -53,9 +55,11 @@ class Lanes {
     Lane* const lane_;
     std::unique_ptr<ThreadPool>* const pool_;  // The pool of the thread that runs the job.
   };
+  static constexpr uint64_t kNobody = 0;
   struct Job {
-    uint64_t subject = 0;  // What the job is for: the argument of Cancel and Await.
-    uint64_t work = 0;     // Size of the job in any unit, for progress.
+    uint64_t owner = kNobody;  // Whose it is: the argument of Wait.
+    uint64_t subject = 0;      // What the job is for: the argument of Cancel and Await.
+    uint64_t work = 0;         // Size of the job in any unit, for progress.
     std::function<Status(Control*)> run;
   };
   enum class Priority { kLowest, kLow, kNormal };
@@ -85,15 +89,17 @@ class Lanes {
   void Await(uint64_t subject) ATTNDB_EXCLUDES(mutex_);
   // Forgets the jobs that wait, cancels those under way and waits until they have ended.
   void CancelAll() ATTNDB_EXCLUDES(mutex_);
-  // Waits until these jobs are over, whatever else is left to do; without `progress` the caller
-  // runs jobs of their lanes, too. Progress counts these jobs.
+  // Waits until these jobs are over, whatever else is left to do; without `progress`, or where a
+  // lane has no thread, the caller runs jobs of their lanes, too. Progress counts these jobs.
   // Errors: kCancelled (by `progress`, which may be null); the first of these jobs' errors.
   Status WaitFor(std::span<const AddedPtr> jobs, const Progress& progress) ATTNDB_EXCLUDES(mutex_);
-  // Waits until nothing is left to do; without `progress` the caller runs jobs, too. Progress
-  // counts all jobs since the lanes were last idle.
-  // Errors: kCancelled (by `progress`, which may be null); the first of the jobs' errors since the
-  //         last Wait.
-  Status Wait(const Progress& progress) ATTNDB_EXCLUDES(mutex_);
+  // Waits until nothing is left to do of the owner's jobs, or of all with kNobody; without
+  // `progress`, or where a lane has no thread, the caller runs jobs, too. Progress counts these
+  // jobs since the lanes were last idle.
+  // Errors: kCancelled (by `progress`, which may be null); the first of these jobs' errors since
+  //         the last such Wait.
+  Status Wait(uint64_t owner, const Progress& progress) ATTNDB_EXCLUDES(mutex_);
+  Status Wait(const Progress& progress) { return Wait(kNobody, progress); }
   // Forgets the jobs that wait, cancels those under way and ends the threads.
   void Stop() ATTNDB_EXCLUDES(mutex_);
 
@@ -121,23 +127,39 @@ class Lanes {
     uint64_t total = 0;
     friend bool operator==(const Work&, const Work&) = default;
   };
+  // What is known of an owner's jobs.
+  struct OwnersJobs {
+    Work work;     // What was added since the lanes were last idle, and what ended of it.
+    Status error;  // The first since the last Wait.
+  };
+  // Whether who waits for `waited`, waits for the jobs of `owner`.
+  static bool IsWaitedFor(uint64_t owner, uint64_t waited) {
+    return waited == kNobody || owner == waited;
+  }
 
   void Run(Lane* lane) ATTNDB_EXCLUDES(mutex_);
+  // Starts the lane's thread, if there is none and the system gives one.
+  void StartThread(Lane* lane) ATTNDB_REQUIRES(mutex_);
   // Whether the lane has a job that can begin.
   static bool HasNext(const Lane& lane) { return !lane.jobs.empty() && lane.current == nullptr; }
   // Runs the lane's next job in this thread, whose pool is given. REQUIRES: HasNext.
   void RunNext(Lane* lane, std::unique_ptr<ThreadPool>* pool) ATTNDB_REQUIRES(mutex_);
   // Lets the mutex go while the lane's current job runs.
   void RunCurrent(Lane* lane, std::unique_ptr<ThreadPool>* pool) ATTNDB_REQUIRES(mutex_);
-  // The next lane that has a job to begin; null if none has.
-  Lane* FindNext() const ATTNDB_REQUIRES(mutex_);
+  // Which lanes a caller that waits runs jobs of.
+  enum class Help { kAll, kWithoutThread };
+  static bool MayHelp(const Lane& lane, Help help) {
+    return HasNext(lane) && (help == Help::kAll || !lane.thread.joinable());
+  }
+  // The next lane that has a job to begin, and one that is waited for; null if none has.
+  Lane* FindNext(uint64_t waited, Help help) const ATTNDB_REQUIRES(mutex_);
   // The same, of the lanes that these jobs are in.
-  static Lane* FindNextOf(std::span<const AddedPtr> jobs);
+  static Lane* FindNextOf(std::span<const AddedPtr> jobs, Help help);
   // What a caller waits for: whether it has come, the next lane that the caller may run jobs of,
   // and how far the work is. Called under mutex_.
   struct Goal {
     std::function<bool()> is_over;
-    std::function<Lane*()> find_next;
+    std::function<Lane*(Help)> find_next;
     std::function<Work()> work;
   };
   // Errors: kCancelled (by `progress`).
@@ -145,9 +167,11 @@ class Lanes {
   // Ends a job that never began, with kCancelled.
   static void Discard(Added* added);
   void Report(Lane* lane, uint64_t done) ATTNDB_EXCLUDES(mutex_);
-  bool IsIdle() const ATTNDB_REQUIRES(mutex_);
-  // Work of the jobs that are over, under way and to come.
-  Work AllWork() const ATTNDB_REQUIRES(mutex_);
+  // Whether no job is left that is waited for.
+  bool IsIdle(uint64_t waited = kNobody) const ATTNDB_REQUIRES(mutex_);
+  // Work of the jobs that are waited for: over, under way and to come.
+  Work AllWork(uint64_t waited) const ATTNDB_REQUIRES(mutex_);
+  Status TakeError(uint64_t waited) ATTNDB_REQUIRES(mutex_);
   void CancelLanes() ATTNDB_REQUIRES(mutex_);
 
   const uint32_t num_threads_;
@@ -158,11 +182,7 @@ class Lanes {
   mutable Mutex mutex_;
   CondVar changed_;  // Progress was made, a job ended, or one was added.
   bool stopping_ ATTNDB_GUARDED_BY(mutex_) = false;
-  // Work of the jobs that ended since the lanes were last idle.
-  uint64_t work_over_ ATTNDB_GUARDED_BY(mutex_) = 0;
-  // Work of all jobs added since the lanes were last idle.
-  uint64_t work_total_ ATTNDB_GUARDED_BY(mutex_) = 0;
-  Status error_ ATTNDB_GUARDED_BY(mutex_);
+  std::map<uint64_t, OwnersJobs> owners_ ATTNDB_GUARDED_BY(mutex_);
   int64_t busy_ns_ ATTNDB_GUARDED_BY(mutex_) = 0;
 };
 

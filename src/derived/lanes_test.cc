@@ -40,6 +40,30 @@ Lanes::Job JobOf(uint64_t subject, uint64_t work, std::function<Status(Control*)
   return {.subject = subject, .work = work, .run = std::move(run)};
 }
 
+TEST(Lanes, WhoWaitsForAnOwnerWaitsForThatOwnersJobsAlone) {
+  constexpr uint64_t kMine = 3;
+  constexpr uint64_t kOthers = 4;
+  Event go;
+  Lanes lanes({kNormal, kNormal}, 1);
+  lanes.Add(0, {.owner = kOthers, .work = 100, .run = [&](Control*) {
+                  go.Await();
+                  return Status::IoError("the other's disk");
+                }});
+  lanes.Add(1, {.owner = kMine, .work = 7, .run = [](Control*) { return Status::Ok(); }});
+  std::vector<uint64_t> totals;
+  ATTNDB_EXPECT_OK(lanes.Wait(kMine, [&](uint64_t, uint64_t total) {
+    totals.push_back(total);
+    return true;
+  }));
+  EXPECT_THAT(totals, ::testing::Each(7u));
+  ATTNDB_EXPECT_OK(lanes.Wait(kMine, nullptr));
+  ATTNDB_EXPECT_OK(lanes.Wait(kMine + 10, nullptr));  // It has none.
+  go.Set();
+  EXPECT_THAT(lanes.Wait(kOthers, nullptr),
+              FailsWith(StatusCode::kIoError, HasSubstr("the other's disk")));
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+}
+
 TEST(Lanes, JobsRunInOrderAndTellHowFar) {
   std::vector<uint64_t> done;
   Event go;

@@ -37,6 +37,7 @@ struct ObjectRecord {
 // What the catalog knows of a segment.
 struct SegmentFacts {
   SegmentId id = 0;
+  uint64_t owner = 0;  // Whose it is: Lanes::Job::owner.
   uint64_t num_tokens = 0;
   uint64_t kv_bytes = 0;
   bool damaged = false;

@@ -12,17 +12,17 @@
 namespace attndb::find {
 std::vector<Turn> TurnsBehind(const LayerSpec& layer, uint64_t block_tokens, size_t num_blocks) {
   std::vector<Turn> turns;
-  if (!CanTurn(layer)) return turns;
+  const std::vector<double> frequencies = FrequenciesOf(layer);
+  if (frequencies.empty()) return turns;
   turns.reserve(num_blocks);
   for (size_t block = 0; block < num_blocks; ++block) {
-    turns.push_back(TurnBy(layer, static_cast<int64_t>((block + 1) * block_tokens)));
+    turns.emplace_back(frequencies, static_cast<int64_t>((block + 1) * block_tokens));
   }
   return turns;
 }
 
-Status ScoreRun(const KeyRun& keys, const HeadKeys& head, const LayerSpec& layer,
-                const PlacedQuestion& question, const std::vector<Turn>& turns,
-                const Blocks& blocks, size_t run, float* maxima) {
+Status ScoreRun(const KeyRun& keys, const HeadKeys& head, const PlacedQuestion& question,
+                const std::vector<Turn>& turns, const Blocks& blocks, size_t run, float* maxima) {
   const size_t num_rows = question.num_rows();
   const size_t stride = question.stride();
   if (keys.keys->non_finite(head.layer, head.kv_head)) {
@@ -39,8 +39,7 @@ Status ScoreRun(const KeyRun& keys, const HeadKeys& head, const LayerSpec& layer
   float* const placed = from_here + num_rows * stride;
   float* const scores = placed + num_rows * stride;
   if (question.can_turn()) {
-    TurnRows(TurnBy(layer, keys.keys->first_position()), question.rows(), num_rows, stride,
-             from_here);
+    question.TurnBy(keys.keys->first_position()).Rows(question.rows(), num_rows, stride, from_here);
   } else {
     std::copy_n(question.rows(), num_rows * stride, placed);
   }
@@ -54,7 +53,7 @@ Status ScoreRun(const KeyRun& keys, const HeadKeys& head, const LayerSpec& layer
     const uint64_t begin = std::max<uint64_t>(block * block_tokens, keys.num_sinks);
     const uint64_t end = std::min<uint64_t>((block + 1) * block_tokens, keys.num_tokens);
     const size_t n = end - std::min(begin, end);
-    if (question.can_turn()) TurnRows(turns[block], from_here, num_rows, stride, placed);
+    if (question.can_turn()) turns[block].Rows(from_here, num_rows, stride, placed);
     kernels::ScoreRows(kernels::RowsFrom(k, begin), n, placed, stride, num_rows, scores,
                        block_tokens);
     for (size_t row = 0; row < num_rows; ++row) {

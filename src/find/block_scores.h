@@ -33,9 +33,8 @@ struct HeadKeys {
 
 // Fills the columns of run `run`. `turns` covers at least the run's blocks, or is empty if the
 // question can't be turned.
-Status ScoreRun(const KeyRun& keys, const HeadKeys& head, const LayerSpec& layer,
-                const PlacedQuestion& question, const std::vector<Turn>& turns,
-                const Blocks& blocks, size_t run, float* maxima);
+Status ScoreRun(const KeyRun& keys, const HeadKeys& head, const PlacedQuestion& question,
+                const std::vector<Turn>& turns, const Blocks& blocks, size_t run, float* maxima);
 
 // Sets all scores of a run that can't be read to NaN.
 void SilenceRun(const Blocks& blocks, size_t run, size_t num_rows, float* maxima);

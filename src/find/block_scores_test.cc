@@ -42,9 +42,9 @@ class BlockScoresTest : public ::testing::Test {
     runs_ = {run};
     const Blocks blocks(runs_, kBlockTokens);
     std::vector<float> maxima(kNumRows * blocks.num_blocks());
-    status_ = ScoreRun(run, {0, 1}, layer(), *question_,
-                       TurnsBehind(layer(), kBlockTokens, blocks.longest_run()), blocks, 0,
-                       maxima.data());
+    status_ =
+        ScoreRun(run, {0, 1}, *question_, TurnsBehind(layer(), kBlockTokens, blocks.longest_run()),
+                 blocks, 0, maxima.data());
     return maxima;
   }
 
@@ -52,7 +52,7 @@ class BlockScoresTest : public ::testing::Test {
   // `position`.
   double Expected(FakeRun* run, size_t row, uint64_t begin, uint64_t end, int64_t position) const {
     std::vector<float> turned(kNumRows * stride());
-    TurnRows(TurnBy(layer(), position), question_->rows(), kNumRows, stride(), turned.data());
+    question_->TurnBy(position).Rows(question_->rows(), kNumRows, stride(), turned.data());
     double best = -HUGE_VAL;
     for (uint64_t token = begin; token < end; ++token) {
       double score = 0;

@@ -72,7 +72,7 @@ class Search {
     search_.pool->ParallelFor(static_cast<uint32_t>(search_.runs.size()), [&](uint32_t run) {
       if (failures_[run].ok()) {
         failures_[run] =
-            ScoreRun(search_.runs[run], group.keys, layer, question, turns, blocks_, run, maxima());
+            ScoreRun(search_.runs[run], group.keys, question, turns, blocks_, run, maxima());
       }
       if (!failures_[run].ok()) SilenceRun(blocks_, run, question.num_rows(), maxima());
     });

@@ -42,7 +42,8 @@ class FindPassagesTest : public ::testing::Test {
   void TurnAsAsked() {
     const LayerSpec& layer = spec_.layers[0];
     for (HeadQuestion& head : heads_) {
-      TurnRows(TurnBy(layer, 100 - 352), head.rows.data(), 3, kStride, head.rows.data());
+      const Turn turn(FrequenciesOf(layer), 100 - 352);
+      turn.Rows(head.rows.data(), 3, kStride, head.rows.data());
     }
   }
 

@@ -7,8 +7,8 @@
 //
 // Shapes:  rows [num_q_heads * num_tokens, RowElements(head_dim)] float32, RoPE layout half, the
 //          rows of a q head together.
-// Limits:  how Rope::scaling changes the angles is not known here: with a scaling, rows stay at the
-//          positions where they were run. Without RoPE rows have no position.
+// Limits:  of a RoPE scaling whose angles are not known (common/rope_frequencies.h) rows stay at
+//          the positions where they were run. Without RoPE rows have no position.
 // Errors:  none.
 // Threads: constant after construction.
 #ifndef ATTNDB_FIND_PLACED_QUESTION_H_
@@ -19,23 +19,13 @@
 #include <vector>
 
 #include "attndb/types.h"
+#include "common/turn.h"
 
 namespace attndb::find {
 
-// Cosines and sines by which one position turns each pair of channels.
-struct Turn {
-  std::vector<float> cosines;
-  std::vector<float> sines;
-};
-
-// Whether rows of the layer can be turned to another position.
-bool CanTurn(const LayerSpec& layer);
-
-// The turn that moves rows forward by `distance` positions. REQUIRES: CanTurn(layer).
-Turn TurnBy(const LayerSpec& layer, int64_t distance);
-
-// Turns `num_rows` rows of `stride` elements: `to` may be `from`.
-void TurnRows(const Turn& turn, const float* from, size_t num_rows, size_t stride, float* to);
+// Radians a position by which RoPE turns each pair of channels of the layer; none: its rows can't
+// be turned.
+std::vector<double> FrequenciesOf(const LayerSpec& layer);
 
 class PlacedQuestion {
  public:
@@ -46,14 +36,16 @@ class PlacedQuestion {
   size_t num_rows() const { return rows_.size() / stride_; }
   size_t num_tokens() const { return num_tokens_; }
   size_t stride() const { return stride_; }
-  bool can_turn() const { return can_turn_; }
+  bool can_turn() const { return !frequencies_.empty(); }
+  // The turn that moves rows on by `distance` positions. REQUIRES: can_turn().
+  Turn TurnBy(int64_t distance) const { return {frequencies_, distance}; }
   // Rows with the first token at position 0; as they were given if they can't be turned.
   const float* rows() const { return rows_.data(); }
 
  private:
   const size_t num_tokens_;
   const size_t stride_;
-  const bool can_turn_;
+  const std::vector<double> frequencies_;
   std::vector<float> rows_;
 };
 

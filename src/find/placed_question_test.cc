@@ -58,21 +58,31 @@ TEST(PlacedQuestionTest, RowsTurnToWhereTheModelWouldHavePutThem) {
     ASSERT_TRUE(question.can_turn());
     ASSERT_EQ(question.num_rows(), 5u);
     std::vector<float> turned(plain.size());
-    TurnRows(TurnBy(layer, 4000), question.rows(), 5, question.stride(), turned.data());
+    question.TurnBy(4000).Rows(question.rows(), 5, question.stride(), turned.data());
     const std::vector<float> expected = Rotated(layer, plain, 32, 4000);
     for (size_t i = 0; i < turned.size(); ++i) EXPECT_NEAR(turned[i], expected[i], 1e-4) << i;
   }
 }
 
-TEST(PlacedQuestionTest, WhatScalingDoesIsNotKnownSoRowsStay) {
+TEST(PlacedQuestionTest, AScalingThatIsKnownTurnsRowsAsIt) {
   LayerSpec layer = Layer(32, 0);
   layer.rope.scaling = "linear:factor=4";
+  LayerSpec unscaled = Layer(32, 0);
+  const std::vector<float> plain = PlainRows(1, 32, 32);
+  const PlacedQuestion question(layer, Rotated(unscaled, plain, 32, 20), 1, 80);
+  ASSERT_TRUE(question.can_turn());
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(question.rows()[i], plain[i], 1e-5) << i;
+}
+
+TEST(PlacedQuestionTest, RowsStayWhereAnglesAreNotKnown) {
+  LayerSpec layer = Layer(32, 0);
+  layer.rope.scaling = "dynamic:factor=4";
   const std::vector<float> plain = PlainRows(3, 32, 32);
   const PlacedQuestion question(layer, plain, 3, 10);
   EXPECT_FALSE(question.can_turn());
   EXPECT_EQ(std::vector<float>(question.rows(), question.rows() + plain.size()), plain);
   layer.rope = Rope();  // No rotation at all.
-  EXPECT_FALSE(CanTurn(layer));
+  EXPECT_TRUE(FrequenciesOf(layer).empty());
 }
 
 }  // namespace

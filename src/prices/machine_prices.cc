@@ -1,8 +1,10 @@
 #include "prices/machine_prices.h"
 
+#include <string>
 #include <utility>
 
 #include "attndb/result.h"
+#include "attndb/units.h"
 #include "prices/measure_machine.h"
 
 namespace attndb::internal {
@@ -33,7 +35,13 @@ bool MachinePrices::ShouldMeasure() {
 Status MachinePrices::Measure() {
   MutexLock lock(&mutex_);
   if (Get().measured || options_.given) return Status::Ok();
-  ATTNDB_ASSIGN_OR_RETURN(planner::MachineConstants measured, MeasureMachine(MeasuredBytes()));
+  const uint64_t num_bytes = MeasuredBytes();
+  const auto memory = options_.reserve ? options_.reserve(num_bytes) : nullptr;
+  if (options_.reserve && memory == nullptr) {
+    return Status::ResourceExhausted("measuring the machine takes " + FormatBytes(num_bytes) +
+                                     ", expected these free within host_memory_bytes");
+  }
+  ATTNDB_ASSIGN_OR_RETURN(planner::MachineConstants measured, MeasureMachine(num_bytes));
   if (options_.measures && !options_.read_only) hints_->NoteMachine(measured);
   Take(std::move(measured));
   return Status::Ok();

@@ -6,6 +6,8 @@
 #define ATTNDB_PRICES_MACHINE_PRICES_H_
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -22,6 +24,9 @@ class MachinePrices {
     std::optional<planner::MachineConstants> given;  // They hold, whatever the machine takes.
     bool measures = true;    // Whether what was measured is used, and noted in the hints.
     bool read_only = false;  // Notes nothing, and asks for no measurement.
+    // Takes so many bytes of memory to measure with, for as long as the result lives; null if they
+    // are not free. Null: they are not counted.
+    std::function<std::shared_ptr<const void>(uint64_t bytes)> reserve;
   };
 
   // `hints` must outlive it.
@@ -33,7 +38,7 @@ class MachinePrices {
 
   // Whether this machine should be measured and nobody was told so yet: true once.
   bool ShouldMeasure();
-  // Measures this machine if nobody has. Errors: kResourceExhausted (memory).
+  // Measures this machine if nobody has. Errors: kResourceExhausted (memory, or its limit).
   Status Measure() ATTNDB_EXCLUDES(mutex_);
 
  private:

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <utility>
+
 #include "prices/measure_machine.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
@@ -39,6 +42,26 @@ TEST_F(MachinePricesTest, AreFixedUntilTheMachineIsMeasured) {
   ATTNDB_ASSERT_OK(prices.Measure());
   EXPECT_EQ(&prices.Get(), measured);
   EXPECT_TRUE(hints_.FindMachine(DefaultMachine()).has_value()) << "for the next process";
+}
+
+TEST_F(MachinePricesTest, WhatMeasuringTakesIsCountedAndWithoutItTheFixedOnesDo) {
+  uint64_t reserved_bytes = 0;
+  std::weak_ptr<const void> held;
+  std::shared_ptr<const void> room;
+  MachinePrices prices({.reserve =
+                            [&](uint64_t bytes) {
+                              reserved_bytes = bytes;
+                              held = room;
+                              return std::exchange(room, nullptr);
+                            }},
+                       &hints_);
+  EXPECT_EQ(prices.Measure().code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(prices.Get().measured);
+  room = std::make_shared<int>(1);
+  ATTNDB_ASSERT_OK(prices.Measure());
+  EXPECT_TRUE(prices.Get().measured);
+  EXPECT_EQ(reserved_bytes, MeasuredBytes());
+  EXPECT_TRUE(held.expired());  // It is given back.
 }
 
 TEST_F(MachinePricesTest, AreTakenFromTheHints) {

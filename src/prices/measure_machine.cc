@@ -7,12 +7,12 @@
 #include <cstring>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "attention/threshold_sample.h"
 #include "common/aligned_buffer.h"
 #include "common/clock.h"
+#include "common/num_cores.h"
 #include "common/random.h"
 #include "common/thread_pool.h"
 #include "kernels/attend.h"
@@ -268,7 +268,7 @@ MachineConstants DefaultMachine() {
   MachineConstants machine;
   machine.cpu = CpuModel();
   machine.isa = kernels::IsaName(kernels::CurrentIsa().used);
-  machine.num_threads = std::max(1u, std::thread::hardware_concurrency());
+  machine.num_threads = NumCores();
   return machine;
 }
 

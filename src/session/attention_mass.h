@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "attention/head_run.h"
-#include "attention/turn.h"
 #include "attndb/status.h"
 #include "attndb/types.h"
+#include "common/turn.h"
 #include "storage/kv/query_rows.h"
 #include "storage/kv/row_source.h"
 
@@ -37,7 +37,7 @@ class AttentionMass {
     DType dtype = DType::kFloat16;
     std::span<const attention::HeadRun> runs;  // All tokens that are seen, in order.
     std::span<const uint32_t> turn_of_run;     // [runs]: 0, or 1 + index of a turn.
-    std::span<const attention::Turn> turns;
+    std::span<const Turn> turns;
     const storage::RowSource* rows = nullptr;
   };
   // `seen_before[i]`: number of seen tokens that query row i saw, its own among them.

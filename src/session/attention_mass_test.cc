@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "attention/rope_frequencies.h"
+#include "common/rope_frequencies.h"
 #include "kernels/layout.h"
 #include "storage/kv/chain_rows.h"
 #include "testing/matchers.h"
@@ -56,8 +56,8 @@ TEST(AttentionMassTest, IsTheSoftmaxOfTheNewestQueries) {
       .tokens = {0, 3}, .origin = 0, .number = 0, .k_elements = kDim, .dtype = DType::kFloat32};
   runs[1] = {
       .tokens = {3, 43}, .origin = 3, .number = 1, .k_elements = kDim, .dtype = DType::kFloat32};
-  const std::vector<double> frequencies = *attention::RopeFrequencies(spec.rope, kDim);
-  const std::vector<attention::Turn> turns = {attention::Turn(frequencies, -500)};
+  const std::vector<double> frequencies = *RopeFrequencies(spec.rope, kDim);
+  const std::vector<Turn> turns = {Turn(frequencies, -500)};
   const std::vector<uint32_t> turn_of_run = {1, 0};
   std::vector<uint32_t> tokens;
   std::vector<uint64_t> seen;

@@ -3,6 +3,7 @@
 //         sees what the gate does not order.
 #include "session/call_gate.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -10,8 +11,13 @@
 #include <thread>
 #include <vector>
 
+#include "testing/matchers.h"
+
 namespace attndb::internal {
 namespace {
+
+using test::FailsWith;
+using ::testing::HasSubstr;
 
 using Call = CallGate::Call;
 
@@ -32,7 +38,7 @@ struct Work {
 };
 
 void RunPart(CallGate* gate, const Call& call, uint32_t part, Work* work) {
-  ASSERT_EQ(gate->Enter(call, [&] { work->Begin(call.num_parts); }), call);
+  ATTNDB_ASSERT_OK(gate->Enter(call, part, [&] { work->Begin(call.num_parts); }));
   ++work->parts[part];
   gate->Leave([&] { work->End(); });
 }
@@ -73,11 +79,11 @@ TEST(CallGateTest, PartsWaitForASlowBeginning) {
   const Call call = {.layer = 1, .num_parts = 2};
   std::barrier begun(2);
   std::thread first([&] {
-    gate.Enter(call, [&] {
+    ATTNDB_EXPECT_OK(gate.Enter(call, 0, [&] {
       begun.arrive_and_wait();
       std::this_thread::sleep_for(std::chrono::milliseconds(2));  // Others fall asleep.
       work.Begin(call.num_parts);
-    });
+    }));
     ++work.parts[0];
     gate.Leave([&] { work.End(); });
   });
@@ -93,11 +99,44 @@ TEST(CallGateTest, APartOfAnotherCallIsToldWhichIsUnderWay) {
   const Call call = {.layer = 3, .num_parts = 2};
   RunPart(&gate, call, 0, &work);
   const auto no_begin = [] { FAIL() << "a call is under way"; };
-  EXPECT_EQ(gate.Enter({.layer = 4, .num_parts = 2}, no_begin), call);
-  EXPECT_EQ(gate.Enter({.layer = 3, .num_parts = 3}, no_begin), call);
+  for (const Call& other : {Call{.layer = 4, .num_parts = 2}, Call{.layer = 3, .num_parts = 3}}) {
+    EXPECT_THAT(gate.Enter(other, 1, no_begin),
+                FailsWith(StatusCode::kFailedPrecondition, HasSubstr("layer 3 in 2 parts is")));
+  }
   RunPart(&gate, call, 1, &work);
   EXPECT_EQ(work.num_ended, 1);
   RunPart(&gate, {.layer = 4, .num_parts = 1}, 0, &work);
+  EXPECT_EQ(work.num_ended, 2);
+}
+
+TEST(CallGateTest, APartThatComesTwiceIsRefused) {
+  CallGate gate;
+  Work work;
+  const Call call = {.layer = 0, .num_parts = 100};
+  RunPart(&gate, call, 70, &work);
+  EXPECT_THAT(gate.Enter(call, 70, [] { FAIL(); }),
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("part 70 came twice")));
+  for (uint32_t part = 0; part < 100; ++part) {
+    if (part != 70) RunPart(&gate, call, part, &work);
+  }
+  EXPECT_EQ(work.num_ended, 1);
+  RunPart(&gate, {.layer = 0, .num_parts = 1}, 0, &work);
+}
+
+TEST(CallGateTest, ACallThatIsGivenUpLetsTheNextOneIn) {
+  CallGate gate;
+  Work work;
+  const Call call = {.layer = 3, .num_parts = 2};
+  gate.GiveUp([](const Call&) { FAIL() << "no call is under way"; });
+  RunPart(&gate, call, 1, &work);
+  EXPECT_THAT(gate.CheckIdle(),
+              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("layer 3 in 2 parts")));
+  gate.GiveUp([&](const Call& found) {
+    EXPECT_EQ(found, call);
+    ++work.num_ended;
+  });
+  ATTNDB_EXPECT_OK(gate.CheckIdle());
+  for (uint32_t part = 0; part < 2; ++part) RunPart(&gate, call, part, &work);
   EXPECT_EQ(work.num_ended, 2);
 }
 

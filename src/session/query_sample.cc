@@ -13,21 +13,61 @@ namespace {
 
 uint64_t Mix(uint64_t x) { return Random(x).Next(); }
 
+// Number of the piece's rows that are of this token or of later ones.
+size_t NumRowsFrom(uint64_t token, const storage::QueryRows& piece) {
+  return static_cast<size_t>(piece.tokens.end() - std::ranges::lower_bound(piece.tokens, token));
+}
+
+// Which tokens' rows of a q head are kept.
+class HeadChoice {
+ public:
+  HeadChoice(double rate, LayerId layer, uint32_t q_head, uint32_t group_size)
+      : row_(Mix((uint64_t{layer} << 32) | q_head)), share_(rate / group_size) {}
+
+  // `mixed_position`: Mix of the token's position.
+  bool Takes(uint64_t mixed_position) const {
+    return static_cast<double>(Mix(mixed_position ^ row_) >> 11) * 0x1p-53 < share_;
+  }
+
+ private:
+  uint64_t row_;
+  double share_;
+};
+
 }  // namespace
 
-QuerySample::QuerySample(const ModelSpec& spec, double rate) : rate_(rate) {
+std::vector<std::vector<uint64_t>> QuerySample::Count(const ModelSpec& spec, double rate,
+                                                      int64_t first_position, uint64_t num_tokens) {
+  std::vector<std::vector<uint64_t>> counts;
+  for (LayerId layer = 0; layer < spec.num_layers(); ++layer) {
+    const LayerSpec& shape = spec.layers[layer];
+    counts.emplace_back(shape.num_kv_heads, 0);
+    for (uint32_t head = 0; rate > 0.0 && head < shape.num_q_heads; ++head) {
+      const HeadChoice choice(rate, layer, head, shape.group_size());
+      uint64_t* const count = &counts.back()[head / shape.group_size()];
+      for (uint64_t token = 0; token < num_tokens; ++token) {
+        if (choice.Takes(Mix(static_cast<uint64_t>(first_position) + token))) ++*count;
+      }
+    }
+  }
+  return counts;
+}
+
+QuerySample::QuerySample(const ModelSpec& spec, double rate, storage::MemoryBudget* budget)
+    : rate_(rate), budget_(budget) {
   for (const LayerSpec& layer : spec.layers) {
     layers_.push_back({std::vector<Head>(layer.num_kv_heads), 0,
                        kernels::RowElements(layer.head_dim) * DTypeBytes(spec.kv_dtype)});
   }
 }
 
-bool QuerySample::IsChosen(int64_t position, LayerId layer, uint32_t q_head,
-                           uint32_t group_size) const {
-  const uint64_t row = Mix((uint64_t{layer} << 32) | q_head);
-  const uint64_t hash = Mix(Mix(static_cast<uint64_t>(position)) ^ row);
-  const double uniform = static_cast<double>(hash >> 11) * 0x1p-53;
-  return uniform < rate_ / group_size;
+bool QuerySample::HasRoom(storage::QueryBuffer* open, size_t row_bytes) const {
+  constexpr size_t kFewRows = 8;
+  const size_t num_rows = open->tokens.size();
+  if (num_rows < open->tokens.capacity() && (num_rows + 1) * row_bytes <= open->q.capacity()) {
+    return true;
+  }
+  return open->Reserve(std::max(kFewRows, num_rows + num_rows / 2), row_bytes, budget_);
 }
 
 void QuerySample::Offer(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t tail_token,
@@ -39,7 +79,8 @@ void QuerySample::Offer(const ModelSpec& spec, LayerId layer, const Queries& q, 
   for (uint64_t row = next_token > tail_token ? next_token - tail_token : 0; row < num_rows;
        ++row) {
     for (uint32_t head = 0; head < shape.num_q_heads; ++head) {
-      if (IsChosen(position + static_cast<int64_t>(row), layer, head, shape.group_size())) {
+      if (HeadChoice(rate_, layer, head, shape.group_size())
+              .Takes(Mix(static_cast<uint64_t>(position) + row))) {
         Keep(spec, layer, q, row, head, tail_token + row);
       }
     }
@@ -50,13 +91,14 @@ void QuerySample::Offer(const ModelSpec& spec, LayerId layer, const Queries& q, 
 void QuerySample::Keep(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t row,
                        uint32_t q_head, uint64_t tail_token) {
   const LayerSpec& shape = spec.layers[layer];
+  storage::QueryBuffer& open = layers_[layer].heads[q_head / shape.group_size()].open;
+  if (!HasRoom(&open, layers_[layer].row_bytes)) return;
   const size_t padded = kernels::RowElements(shape.head_dim);
   scratch_.resize(2 * padded);
   attention::LoadHeads(q.rows, row, q_head, 1, padded, scratch_.data());
   attention::ToHalfLayout(shape.rope, shape.head_dim, 1, padded, scratch_.data(),
                           scratch_.data() + padded);
   if (q.shift != nullptr) q.shift->Rows(scratch_.data(), 1, padded, scratch_.data());
-  storage::QueryBuffer& open = layers_[layer].heads[q_head / shape.group_size()].open;
   const size_t begin = open.q.size();
   open.q.resize(begin + layers_[layer].row_bytes);
   const kernels::ConvertReport report =
@@ -96,8 +138,13 @@ void QuerySample::DropFirst(uint64_t num_tail_tokens) {
     const uint64_t row_bytes = layers_[layer].row_bytes;
     for (uint32_t kv_head = 0; kv_head < layers_[layer].heads.size(); ++kv_head) {
       storage::QueryBuffer kept;
-      for (const storage::QueryRows& piece : rows(layer, kv_head)) {
-        for (size_t i = 0; i < piece.num_rows(); ++i) {
+      const std::vector<storage::QueryRows> pieces = rows(layer, kv_head);
+      size_t num_rows = 0;
+      for (const storage::QueryRows& piece : pieces)
+        num_rows += NumRowsFrom(num_tail_tokens, piece);
+      const bool has_room = num_rows > 0 && kept.Reserve(num_rows, row_bytes, budget_);
+      for (const storage::QueryRows& piece : pieces) {
+        for (size_t i = 0; i < piece.num_rows() && has_room; ++i) {
           if (piece.tokens[i] < num_tail_tokens) continue;
           const std::byte* const row = piece.q + i * row_bytes;
           kept.q.insert(kept.q.end(), row, row + row_bytes);
@@ -126,6 +173,16 @@ QuerySample::Frozen QuerySample::Freeze() {
     }
   }
   return frozen;
+}
+
+QuerySample QuerySample::Fork() {
+  (void)Freeze();
+  QuerySample fork(rate_, budget_);
+  for (const Layer& layer : layers_) {
+    Layer& of_fork = fork.layers_.emplace_back(Layer{{}, layer.next_token, layer.row_bytes});
+    for (const Head& head : layer.heads) of_fork.heads.push_back(Head{head.frozen, {}});
+  }
+  return fork;
 }
 
 std::vector<storage::QueryRows> QuerySample::rows(LayerId layer, uint32_t kv_head) const {

@@ -6,9 +6,11 @@
 // A sample can be frozen: what it has is shared then and not changed any more, and what is offered
 // later goes to rows of its own.
 //
+// Memory:  counted in the budget. Rows that find no memory are left out: an index is trained with
+//          fewer then.
 // Shapes:  rows [n, RowElements(head_dim)] of kv_dtype in RoPE layout half; token indices count
 //          from the first token of the tail.
-// Threads: one thread at a time. A copy is independent.
+// Threads: one thread at a time. A fork is independent.
 #ifndef ATTNDB_SESSION_QUERY_SAMPLE_H_
 #define ATTNDB_SESSION_QUERY_SAMPLE_H_
 
@@ -17,23 +19,30 @@
 #include <memory>
 #include <vector>
 
-#include "attention/turn.h"
 #include "attndb/tensor_view.h"
 #include "attndb/types.h"
+#include "common/turn.h"
+#include "storage/kv/memory_budget.h"
 #include "storage/kv/query_rows.h"
 
 namespace attndb::internal {
 
 class QuerySample {
  public:
-  QuerySample(const ModelSpec& spec, double rate);
+  // `budget` must outlive it, and what is frozen of it.
+  QuerySample(const ModelSpec& spec, double rate, storage::MemoryBudget* budget);
 
   // Rows of q as an engine gives them, and how they are turned to the session's positions; null:
   // not at all.
   struct Queries {
     TensorView rows;
-    const attention::Turn* shift = nullptr;
+    const Turn* shift = nullptr;
   };
+  // How many rows a sample has of each layer and kv head once q of all tokens at these positions
+  // was offered, if all found memory and none was without use.
+  static std::vector<std::vector<uint64_t>> Count(const ModelSpec& spec, double rate,
+                                                  int64_t first_position, uint64_t num_tokens);
+
   // Offers q of consecutive tokens, the first of which is token `tail_token` of the tail and has
   // position `position`. Tokens that were offered before are ignored.
   void Offer(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t tail_token,
@@ -48,6 +57,8 @@ class QuerySample {
   // as they are, whatever becomes of the sample. Copies no row.
   using Frozen = std::vector<std::vector<std::vector<storage::SharedQueries>>>;
   Frozen Freeze();
+  // A sample that has the same rows, and shares their memory.
+  QuerySample Fork();
 
   // The head's rows, in pieces that follow each other. Valid until the next call that changes the
   // sample.
@@ -65,7 +76,10 @@ class QuerySample {
     uint64_t row_bytes = 0;
   };
 
-  bool IsChosen(int64_t position, LayerId layer, uint32_t q_head, uint32_t group_size) const;
+  QuerySample(double rate, storage::MemoryBudget* budget) : rate_(rate), budget_(budget) {}
+
+  // Whether there is room for one row more.
+  bool HasRoom(storage::QueryBuffer* open, size_t row_bytes) const;
   void Keep(const ModelSpec& spec, LayerId layer, const Queries& q, uint64_t row, uint32_t q_head,
             uint64_t tail_token);
 
@@ -73,6 +87,7 @@ class QuerySample {
   static void CropHead(uint64_t num_tail_tokens, uint64_t row_bytes, Head* head);
 
   double rate_;
+  storage::MemoryBudget* budget_;
   std::vector<Layer> layers_;
   std::vector<float> scratch_;
 };

@@ -58,13 +58,24 @@ class QuerySampleTest : public ::testing::Test {
     return flat;
   }
 
+  storage::MemoryBudget budget_{uint64_t{1} << 30};
   const test::ToyModel model_;
   const std::vector<TokenId> tokens_ = test::ToyModel::Tokens(4000, 3);
 };
 
+TEST_F(QuerySampleTest, ItsRowsAreCountedBeforehand) {
+  QuerySample sample(model_.spec(), 0.7, &budget_);
+  Offer(&sample, 0, 200);
+  const auto counts = QuerySample::Count(model_.spec(), 0.7, 1000, 200);
+  for (uint32_t head = 0; head < counts[0].size(); ++head) {
+    EXPECT_EQ(counts[0][head], Rows(sample, head).num_rows());
+  }
+  EXPECT_EQ(QuerySample::Count(model_.spec(), 0, 1000, 200)[0][0], 0u);
+}
+
 TEST_F(QuerySampleTest, KeepsTheRateAskedFor) {
   for (const double rate : {0.0, 0.1, 0.4}) {
-    QuerySample sample(model_.spec(), rate);
+    QuerySample sample(model_.spec(), rate, &budget_);
     Offer(&sample, 0, 4000);
     for (uint32_t head = 0; head < 2; ++head) {
       const double expected = 4000 * rate;
@@ -75,8 +86,8 @@ TEST_F(QuerySampleTest, KeepsTheRateAskedFor) {
 }
 
 TEST_F(QuerySampleTest, DoesNotDependOnHowTokensCameIn) {
-  QuerySample whole(model_.spec(), 0.3);
-  QuerySample pieces(model_.spec(), 0.3);
+  QuerySample whole(model_.spec(), 0.3, &budget_);
+  QuerySample pieces(model_.spec(), 0.3, &budget_);
   Offer(&whole, 0, 500);
   Offer(&pieces, 0, 200);
   Offer(&pieces, 100, 333);  // Overlaps: tokens are not taken twice.
@@ -93,7 +104,7 @@ TEST_F(QuerySampleTest, DoesNotDependOnHowTokensCameIn) {
 }
 
 TEST_F(QuerySampleTest, RowsAreInLayoutHalfAndTheStoredType) {
-  QuerySample sample(model_.spec(), 2.0);
+  QuerySample sample(model_.spec(), 2.0, &budget_);
   Offer(&sample, 0, 10);
   const storage::QueryRows rows = Rows(sample, 1);
   ASSERT_GT(rows.num_rows(), 0u);
@@ -109,8 +120,8 @@ TEST_F(QuerySampleTest, RowsAreInLayoutHalfAndTheStoredType) {
 }
 
 TEST_F(QuerySampleTest, CropForgetsAndOffersAgain) {
-  QuerySample sample(model_.spec(), 0.5);
-  QuerySample plain(model_.spec(), 0.5);
+  QuerySample sample(model_.spec(), 0.5, &budget_);
+  QuerySample plain(model_.spec(), 0.5, &budget_);
   Offer(&sample, 0, 300);
   sample.Crop(120);
   Offer(&sample, 120, 200);
@@ -121,8 +132,8 @@ TEST_F(QuerySampleTest, CropForgetsAndOffersAgain) {
 }
 
 TEST_F(QuerySampleTest, WhatIsFrozenStaysAndTheSampleGoesOn) {
-  QuerySample sample(model_.spec(), 0.5);
-  QuerySample plain(model_.spec(), 0.5);
+  QuerySample sample(model_.spec(), 0.5, &budget_);
+  QuerySample plain(model_.spec(), 0.5, &budget_);
   Offer(&sample, 0, 100);
   Offer(&plain, 0, 100);
   const QuerySample::Frozen first = sample.Freeze();
@@ -142,7 +153,7 @@ TEST_F(QuerySampleTest, WhatIsFrozenStaysAndTheSampleGoesOn) {
 }
 
 TEST_F(QuerySampleTest, WithoutItsFirstTokensOthersAreCountedFromThere) {
-  QuerySample sample(model_.spec(), 0.5);
+  QuerySample sample(model_.spec(), 0.5, &budget_);
   Offer(&sample, 0, 100);
   (void)sample.Freeze();
   Offer(&sample, 100, 300);
@@ -164,6 +175,37 @@ TEST_F(QuerySampleTest, WithoutItsFirstTokensOthersAreCountedFromThere) {
   EXPECT_EQ(FlatRows(sample, 1), expected);
   sample.DropFirst(500);
   EXPECT_TRUE(FlatRows(sample, 1).tokens.empty());
+}
+
+TEST_F(QuerySampleTest, AForkHasTheSameRowsAndGoesItsOwnWay) {
+  QuerySample sample(model_.spec(), 0.5, &budget_);
+  Offer(&sample, 0, 100);
+  const uint64_t used_bytes = budget_.used_bytes();
+  QuerySample fork = sample.Fork();
+  EXPECT_EQ(budget_.used_bytes(), used_bytes);  // They share the memory.
+  EXPECT_EQ(FlatRows(fork, 1), FlatRows(sample, 1));
+  Offer(&fork, 100, 200);
+  sample.Crop(10);
+  QuerySample plain(model_.spec(), 0.5, &budget_);
+  Offer(&plain, 0, 200);
+  EXPECT_EQ(FlatRows(fork, 1), FlatRows(plain, 1));
+}
+
+TEST_F(QuerySampleTest, ItsMemoryIsCountedAndRowsWithoutMemoryAreLeftOut) {
+  storage::MemoryBudget small(uint64_t{20} << 10);
+  {
+    QuerySample sample(model_.spec(), 2.0, &small);
+    Offer(&sample, 0, 2000);
+    EXPECT_GT(Rows(sample, 0).num_rows(), 50u);
+    EXPECT_LT(Rows(sample, 0).num_rows(), 1000u);
+    EXPECT_LE(sample.memory_bytes(), small.used_bytes());
+    EXPECT_LE(small.used_bytes(), small.limit_bytes());
+    const QuerySample::Frozen frozen = sample.Freeze();
+    sample.Crop(0);
+    EXPECT_GT(small.used_bytes(), 0u);  // What is frozen is held.
+    sample.DropFirst(0);
+  }
+  EXPECT_EQ(small.used_bytes(), 0u);
 }
 
 }  // namespace

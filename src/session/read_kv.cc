@@ -99,9 +99,7 @@ TokenRange Overlap(TokenRange range, uint64_t begin, uint64_t num_tokens) {
 Status SessionImpl::CheckRead(LayerId layer, TokenRange range, const MutableTensorView& k,
                               const MutableTensorView& v) const {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
-  if (failed_) {
-    return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
-  }
+  ATTNDB_RETURN_IF_ERROR(CheckNotFailed());
   if (range.begin >= range.end || range.end > LayerTokens(layer)) {
     return Status::InvalidArgument(
         "layer " + std::to_string(layer) + ": tokens [" + std::to_string(range.begin) + ", " +

@@ -260,10 +260,10 @@ TEST_F(ReadKvTest, BadArgumentsAreRefusedByName) {
   };
   expect(2, {0, 8}, good, "layer 2 does not exist; the model has 2 layers");
   expect(0, {0, 9}, good, "tokens [0, 9) are asked for, but the layer holds [0, 8)");
-  expect(0, {3, 3}, good, "tokens [3, 3) are asked for");
+  expect(0, {3, 3}, good, "tokens [3, 3) are asked for, but the layer holds [0, 8); none");
   expect(0, {5, 4}, good, "tokens [5, 4) are asked for");
   expect(0, {0, std::numeric_limits<uint64_t>::max()}, good, "but the layer holds [0, 8)");
-  expect(0, {1, 8}, good, "k has 8 rows, expected 7, as the range");
+  expect(0, {1, 8}, good, "k has 8 rows, expected 7 rows, as the range");
   MutableTensorView bad = good;
   bad.shape[2] = 16;
   expect(0, {0, 8}, bad, "k has shape [8, 2, 16], expected [1 or more, 2, 32]");

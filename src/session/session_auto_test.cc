@@ -3,6 +3,8 @@
 // Method: a toy model, and prices under which a search is nearly free or nearly impossible.
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "api/database.h"
 #include "api/db_test_util.h"
 #include "planner/builtin_plans.h"
@@ -24,6 +26,14 @@ planner::MachineConstants Machine(bool searches) {
   machine.measured = true;
   machine.select = machine.head = machine.row = searches ? 0 : 1e6;
   machine.attend = {1e4, 1e4, 1e4, 1e4};
+  return machine;
+}
+
+// One on which what was learned of a head decides.
+planner::MachineConstants MachineOfCloseCalls() {
+  planner::MachineConstants machine = Machine(/*searches=*/true);
+  machine.attend = {100, 100, 100, 100};
+  machine.row = 20;
   return machine;
 }
 
@@ -53,7 +63,8 @@ class SessionAutoTest : public ::testing::Test {
     const uint64_t position = session->num_tokens();
     for (LayerId layer = 0; layer < model_.spec().num_layers(); ++layer) {
       const LayerSpec& shape = model_.spec().layers[layer];
-      const std::vector<float> k = model_.Keys(layer, tokens, position);
+      std::vector<float> k = model_.Keys(layer, tokens, position);
+      if (has_nan_ && layer == 0) k[shape.head_dim] = std::numeric_limits<float>::quiet_NaN();
       const std::vector<float> v = model_.Values(layer, tokens, position);
       ASSERT_TRUE(session
                       ->Append(layer, test::ViewOf(k, shape.num_kv_heads, shape.head_dim),
@@ -68,6 +79,17 @@ class SessionAutoTest : public ::testing::Test {
     Append(session.get(), stored_);
     ASSERT_TRUE(database_->Store(session.get(), stored_, {.name = "a"}).ok());
     ASSERT_TRUE(database_->store()->background()->Wait({}).ok());  // Its key planes.
+  }
+
+  // Hints for sessions of the stored context: what heads of layer 0 cost.
+  void LearnThatScansAreSlow(uint32_t kv_head) {
+    ContextStatistics learned;
+    for (const LayerSpec& layer : model_.spec().layers) learned.emplace_back(layer.num_kv_heads);
+    for (planner::HeadStatistics& head : learned[0]) {
+      head.time_of(planner::Method::kScan) = planner::MeanRatio(1, 8);
+    }
+    learned[0][kv_head].time_of(planner::Method::kScan) = planner::MeanRatio(64, 8);
+    database_->hints()->NoteContext(Resume("full")->chain().context(), learned);
   }
 
   // Attention of the newest token in every layer.
@@ -89,6 +111,7 @@ class SessionAutoTest : public ::testing::Test {
   }
 
   ToyModel model_;
+  bool has_nan_ = false;  // Whether kv head 1 of layer 0 has one in the first key.
   test::TempDir dir_;
   std::shared_ptr<Database> database_;
   Tokens stored_;
@@ -115,7 +138,12 @@ TEST_F(SessionAutoTest, SearchesWhereThatIsCheaperAndReadsWhereItIsNot) {
   for (const LayerExplain& layer : session->Explain().layers) {
     EXPECT_EQ(layer.reason, "reading everything is cheaper: full");
     EXPECT_EQ(layer.bytes_touched, layer.predicted_bytes);
-    for (const HeadExplain& head : layer.heads) EXPECT_EQ(head.plan, "full");
+    double heads_us = 0;
+    for (const HeadExplain& head : layer.heads) {
+      EXPECT_EQ(head.plan, "full");
+      heads_us += head.predicted_us;
+    }
+    EXPECT_NEAR(layer.predicted_us, heads_us, heads_us * 1e-6);  // One thread.
   }
 }
 
@@ -133,16 +161,8 @@ TEST_F(SessionAutoTest, ReadsCodesOfValuesWhereItIsToldToAndNowhereElse) {
 
 TEST_F(SessionAutoTest, HeadsOfALayerMayDiffer) {
   StoreContext();
-  ContextStatistics learned;
-  for (const LayerSpec& layer : model_.spec().layers) learned.emplace_back(layer.num_kv_heads);
-  for (planner::HeadStatistics& head : learned[0])
-    head.time_of(planner::Method::kScan) = planner::MeanRatio(1, 8);
-  learned[0][1].time_of(planner::Method::kScan) = planner::MeanRatio(64, 8);
-  planner::MachineConstants machine = Machine(/*searches=*/true);
-  machine.attend = {100, 100, 100, 100};
-  machine.row = 20;
-  database_->hints()->NoteContext(Resume("full")->chain().context(), learned);
-  Open(machine);
+  LearnThatScansAreSlow(/*kv_head=*/1);
+  Open(MachineOfCloseCalls());
   const auto session = Resume("auto(error=0.1)");
   const LayerExplain planned = *session->ExplainLayer(0);
   EXPECT_EQ(planned.reason, "");
@@ -170,6 +190,35 @@ TEST_F(SessionAutoTest, WhatASessionLearnedIsKeptWithTheContext) {
   EXPECT_GT(
       (*database_->hints()->FindContext(context))[0][0].time_of(planner::Method::kScan).count(),
       0u);
+}
+
+// Whatever others told meanwhile of the context.
+TEST_F(SessionAutoTest, AForkBeginsWithWhatItsSessionLearned) {
+  StoreContext();
+  Open(MachineOfCloseCalls());
+  LearnThatScansAreSlow(/*kv_head=*/1);
+  const auto session = Resume("auto(error=0.1)");
+  ASSERT_EQ(session->ExplainLayer(0)->heads[1].plan, "full");
+  LearnThatScansAreSlow(/*kv_head=*/0);
+  const Result<std::unique_ptr<SessionImpl>> fork = session->Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status();
+  const LayerExplain planned = *(*fork)->ExplainLayer(0);
+  EXPECT_NE(planned.heads[0].plan, "full");
+  EXPECT_EQ(planned.heads[1].plan, "full");
+}
+
+TEST_F(SessionAutoTest, AHeadThatIsReadWholeForItsNanTeachesNothing) {
+  has_nan_ = true;
+  StoreContext();
+  {
+    const auto session = Resume("auto(error=0.05)");
+    for (int i = 0; i < 40; ++i) Attend(session.get());
+  }
+  const ContextId context = Resume("full")->chain().context();
+  const auto learned = database_->hints()->FindContext(context);
+  ASSERT_TRUE(learned.has_value());
+  EXPECT_NE((*learned)[0][0].time, planner::HeadStatistics().time);
+  EXPECT_EQ((*learned)[0][1].time, planner::HeadStatistics().time);
 }
 
 TEST_F(SessionAutoTest, AShortContextIsReadWhole) {

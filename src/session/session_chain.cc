@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "attndb/units.h"
 #include "common/check.h"
 
 namespace attndb::internal {
@@ -38,6 +39,18 @@ SessionChain::Contents SessionChain::Fork(std::shared_ptr<const void> hold) cons
   return fork;
 }
 
+Status SessionChain::Load() const {
+  for (const ChainEntry& entry : entries()) {
+    for (LayerId layer = 0; layer < entry.segment->shape().layers.size(); ++layer) {
+      const Result<storage::LayerPin> pin =
+          entry.segment->PinLayer(layer, entry.first_token + entry.num_tokens_used);
+      if (pin.status().code() == StatusCode::kResourceExhausted) return Status::Ok();
+      ATTNDB_RETURN_IF_ERROR(pin.status());
+    }
+  }
+  return Status::Ok();
+}
+
 uint64_t SessionChain::resident_bytes() const {
   uint64_t bytes = 0;
   for (const ChainEntry& entry : entries()) bytes += entry.segment->resident_bytes();
@@ -61,17 +74,16 @@ Status SessionChain::CheckTokens(std::span<const TokenId> tokens) const {
 
 Status SessionChain::CheckIsOnePrompt() const {
   if (!is_over_many()) return Status::Ok();
-  return Status::FailedPrecondition(
-      "the session is over " + std::to_string(contexts().size()) +
-      " contexts that did not see each other: its tokens are not one prompt");
+  return Status::FailedPrecondition("the session is over " + Counted(contexts().size(), "context") +
+                                    " that did not see each other: its tokens are not one prompt");
 }
 
 Status SessionChain::CheckCrop(uint64_t num_tokens) const {
   if (num_tokens >= this->num_tokens() || !is_over_many()) return Status::Ok();
-  return Status::FailedPrecondition(
-      "crop to " + std::to_string(num_tokens) + " tokens, but the session holds " +
-      std::to_string(contexts().size()) + " whole contexts of " +
-      std::to_string(this->num_tokens()) + " tokens; expected at least as many");
+  return Status::FailedPrecondition("crop to " + Counted(num_tokens, "token") +
+                                    ", but the session holds " + FormatCount(contexts().size()) +
+                                    " whole contexts of " + Counted(this->num_tokens(), "token") +
+                                    "; expected at least as many");
 }
 
 void SessionChain::Crop(uint64_t num_tokens) {

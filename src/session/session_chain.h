@@ -17,6 +17,7 @@
 #include "attndb/session.h"
 #include "attndb/status.h"
 #include "attndb/types.h"
+#include "common/context_number.h"
 #include "storage/kv/chain_entry.h"
 
 namespace attndb::internal {
@@ -26,6 +27,7 @@ using storage::ChainEntry;
 // A chain, and what keeps its context from being evicted.
 struct HeldChain {
   ContextId context = ContextId::kNone;
+  ContextNumber number = ContextNumber::kNone;  // The context's, for its tenant.
   std::vector<ChainEntry> entries;
   std::shared_ptr<const void> hold;
 
@@ -47,6 +49,9 @@ class SessionChain {
   explicit SessionChain(Contents contents);
 
   ContextId context() const { return contents_.held.context; }
+  ContextNumber number() const { return contents_.held.number; }
+  // Whether the context is kept: not if the session goes on from a part of it alone.
+  bool holds_context() const { return contents_.held.hold != nullptr; }
   const std::vector<SessionContext>& contexts() const { return contents_.contexts; }
   bool is_over_many() const { return !contexts().empty(); }
   const std::vector<ChainEntry>& entries() const { return contents_.held.entries; }
@@ -59,6 +64,9 @@ class SessionChain {
   }
   // What a fork starts from. `hold` keeps its context, where that is one.
   Contents Fork(std::shared_ptr<const void> hold) const;
+  // Reads all layers of the segments into memory, as far as there is room. Errors: those of
+  // reading.
+  Status Load() const;
   // Bytes of K and V that are in memory.
   uint64_t resident_bytes() const;
 

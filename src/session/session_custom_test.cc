@@ -425,6 +425,45 @@ TEST_F(SessionCustomTest, WholeBlocksOfATailAreExtensions) {
   EXPECT_LT(Difference(found, ProbeWith(&session, "full")), 1e-4);
 }
 
+// It is shown what stays where it was of a session that has lost its oldest tokens. What stays in
+// front has moved under RoPE, by as much as q would have to be turned, and is read exactly.
+TEST_F(SessionCustomTest, WhatHasLeftOrMovedIsNotShown) {
+  const Tokens tokens = StoreChain("a", std::vector<uint64_t>{3000, 1100, 100}, 1);
+  Session session = Resume(tokens, 20);
+  const std::vector<float> whole = ProbeWith(&session, "full");
+  ATTNDB_ASSERT_OK(session.DropOldest(1500, {.keep_first = 40, .keep = {{1000, 1200}}}));
+  ASSERT_EQ(session.cuts().at(0).dropped, (std::vector<TokenRange>{{40, 1000}, {1200, 1740}}));
+  uint64_t num_shown = 0;
+  const auto count = [&](const CustomQuery& query) {
+    num_shown = 0;
+    for (const CustomPart& part : query.parts) {
+      num_shown += part.visible.end - part.visible.begin;
+    }
+  };
+  index_->select = [&](const CustomQuery& query, Selections selections) {
+    count(query);
+    return SelectWithExactRest(query, selections);
+  };
+  const std::vector<float> full = ProbeWith(&session, "full");
+  EXPECT_GT(Difference(full, whole), 0.01) << "nothing has left";
+  EXPECT_LT(Difference(Answer(&session, "mine"), full), 1e-4);
+  EXPECT_EQ(num_shown, 4220u - 1740 - 128);
+  index_->select = SelectAll;
+  EXPECT_LT(Difference(Answer(&session, "mine"), full), 1e-5);
+  const std::vector<float> best = Answer(&session, "topk(k=60)");
+  EXPECT_LT(Difference(Answer(&session, "topk(k=60,index=mine)"), best), 1e-5);
+}
+
+TEST_F(SessionCustomTest, BlocksOfATailThatHasLostTokensAreShownAsTheyStay) {
+  Session session = NewSession("mine");
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(9000, 1)));
+  ATTNDB_ASSERT_OK(session.DropOldest(3000, {.keep_first = 4}));
+  index_->select = SelectWithExactRest;
+  const std::vector<float> found = Answer(&session, "mine");
+  EXPECT_GT(index_->num_selected, 0);
+  EXPECT_LT(Difference(found, ProbeWith(&session, "full")), 1e-4);
+}
+
 TEST_F(SessionCustomTest, SessionsOfSeveralThreadsShareIt) {
   OpenWith({.num_threads = 3});
   const Tokens tokens = ToyModel::Tokens(2100, 1);

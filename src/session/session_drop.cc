@@ -10,7 +10,7 @@ namespace attndb::internal {
 
 namespace {
 
-using TurnSpan = std::span<const attention::Turn>;
+using TurnSpan = std::span<const Turn>;
 
 // Rows of tokens before `num_tokens`.
 storage::QueryRows RowsBefore(uint64_t num_tokens, storage::QueryRows rows) {
@@ -85,33 +85,41 @@ std::vector<uint64_t> SessionImpl::SeenBefore(const storage::QueryRows& rows,
   return seen;
 }
 
+// None if they are damaged: the queries of the tail say what is heavy, too.
+Result<std::optional<storage::LayerQueries>> SessionImpl::StoredQueries(LayerId layer) const {
+  std::optional<storage::LayerQueries> stored;
+  if (entries().empty()) return stored;
+  const storage::Segment& segment = *entries().back().segment;
+  Result<storage::LayerQueries> queries = segment.ReadQueries(layer);
+  if (queries.ok()) {
+    stored = *std::move(queries);
+  } else if (queries.status().code() == StatusCode::kCorruption) {
+    host_->NoteDamage(segment, queries.status());
+  } else {
+    return queries.status();
+  }
+  return stored;
+}
+
 Status SessionImpl::AddMass(LayerId layer, AttentionMass* mass) const {
   const std::unique_ptr<storage::ChainSource> rows = parts_.make_rows();
   ListRuns(layer, rows.get());
   const LayerSpec& spec = spec_.layers[layer];
+  std::vector<attention::RunPart> parts;
+  ListPartsOf(*rows, &parts);
   std::vector<attention::HeadRun> runs;
   std::vector<uint32_t> turns;
-  uint64_t begin = 0;
   uint64_t num_seen = 0;
-  for (uint32_t run = 0; run < rows->run_tokens().size(); ++run) {
-    const uint64_t first_row = FirstRow(run);
-    const uint64_t end = begin + rows->run_tokens()[run] - first_row;
-    ForEachSeen({begin, end}, [&](TokenRange seen, uint32_t turn) {
-      const uint64_t count = seen.end - seen.begin;
-      runs.push_back({.tokens = {num_seen, num_seen + count},
-                      .origin = num_seen - (first_row + seen.begin - begin),
-                      .number = run,
-                      .k_elements = kernels::RowElements(spec.head_dim),
-                      .dtype = spec_.kv_dtype});
-      turns.push_back(turn);
-      num_seen += count;
-    });
-    begin = end;
+  for (const attention::RunPart& part : parts) {
+    runs.push_back({.tokens = {num_seen, num_seen + part.num_tokens},
+                    .origin = num_seen - part.first,
+                    .number = part.run,
+                    .k_elements = kernels::RowElements(spec.head_dim),
+                    .dtype = spec_.kv_dtype});
+    turns.push_back(part.turn);
+    num_seen += part.num_tokens;
   }
-  std::optional<storage::LayerQueries> stored;
-  if (!entries().empty()) {
-    ATTNDB_ASSIGN_OR_RETURN(stored, entries().back().segment->ReadQueries(layer));
-  }
+  ATTNDB_ASSIGN_OR_RETURN(const std::optional<storage::LayerQueries> stored, StoredQueries(layer));
   for (uint32_t head = 0; head < spec.num_kv_heads; ++head) {
     for (attention::HeadRun& run : runs) run.kv_head = head;
     const AttentionMass::HeadKeys keys = {

@@ -176,13 +176,15 @@ TEST_F(SessionDropTest, PlansChooseAmongWhatStays) {
     if (!query.starts_with("mass")) {
       for (const char* index :
            {",index=clustered,effort=100", ",index=graph,beam_width=6000",
-            ",index=roargraph,beam_width=6000", ",index=pq,m=16,b=8,effort=60"}) {
+            ",index=graph,graphs=head,beam_width=6000", ",index=roargraph,beam_width=6000",
+            ",index=pq,m=16,b=8,effort=60", ",bits=8,static=prefill:20"}) {
         settings.emplace_back(index);
       }
     }
     if (query.starts_with("topk")) {
       settings.emplace_back(",index=quest,effort=1000");
       settings.emplace_back(",index=infllm,block=64,effort=1000");
+      settings.emplace_back(",index=wave,effort=1000,remainder=drop");
     }
     for (const std::string& setting : settings) {
       const std::string plan = query + setting + ")";
@@ -195,7 +197,8 @@ TEST_F(SessionDropTest, PlansChooseAmongWhatStays) {
   ATTNDB_ASSERT_OK(left.SetPlan("full"));
   const std::vector<float> full = probe(&left);
   for (const char* plan :
-       {"auto(error=0.02)", "auto(error=0.02,index=pq)", "window(sink=240,window=3000)"}) {
+       {"auto(error=0.02)", "auto(error=0.02,index=pq)", "window(sink=240,window=3000)",
+        "auto(rules=alaya)", "topk(k=3000,index=wave,effort=1000)"}) {
     ATTNDB_ASSERT_OK(session.SetPlan(plan));
     for (int i = 0; i < 3; ++i) (void)probe(&session);
     EXPECT_LT(Difference(probe(&session), full), 0.06) << plan;
@@ -251,6 +254,23 @@ TEST_F(SessionDropTest, SlidingWindowsCountWhatStays) {
   ExpectStep(&session, &all, 1);
   ExpectStep(&session, &all, 60);
   ExpectStep(&session, &all, 1);
+}
+
+// What is in the denominator alone is no token: none of it leaves.
+TEST_F(SessionDropTest, DenominatorsStay) {
+  ModelSpec spec = model_.spec();
+  for (LayerSpec& layer : spec.layers) {
+    for (uint32_t head = 0; head < layer.num_q_heads; ++head) {
+      layer.denominator_logits.push_back(2.0f * static_cast<float>(head));
+    }
+  }
+  model_ = ToyModel(spec);
+  Session session = NewSession();
+  Tokens all;
+  ExpectStep(&session, &all, 200);
+  ATTNDB_ASSERT_OK(session.DropOldest(150, {.keep_first = 4}));
+  ExpectStep(&session, &all, 1);
+  ExpectStep(&session, &all, 60);
 }
 
 TEST_F(SessionDropTest, WhatHasLeftIsNotReadAgain) {

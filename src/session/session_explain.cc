@@ -148,6 +148,7 @@ attndb::Explain SessionImpl::Explain() const {
   explain.num_moved = truncation_.num_moved();
   explain.num_segments = entries().size();
   explain.memory_bytes = memory_bytes();
+  explain.kv_bytes = num_tokens() * kv_bytes_per_token_;
   explain.contexts = chain_.contexts();
   for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
     explain.layers.push_back(*ExplainLayer(layer));

@@ -73,7 +73,7 @@ std::vector<Case> Cases() {
 
 // 3,000 tokens are more than one range of keys for each part, even for one row.
 TEST_F(AttendTest, ThreadsOfTheDbEqualPartsOfTheCaller) {
-  constexpr uint64_t kNumTokens = 3000;
+  constexpr uint64_t kNumTokens = 3100;
   const std::vector<Case> cases = Cases();
   const auto answers = [&](uint32_t num_threads, uint32_t num_parts) {
     Session session = Run(kNumTokens, {.num_threads = num_threads});
@@ -141,6 +141,45 @@ TEST_F(ExplainTest, SaysWhatTopKSelectedReadAndTook) {
     EXPECT_GT(layer.select_us, 0.0);
     EXPECT_GT(layer.attend_us, 0.0);
   }
+}
+
+// No more than people read: lines, and columns of a terminal.
+void ExpectShort(const std::string& summary) {
+  EXPECT_LE(std::ranges::count(summary, '\n'), 8) << summary;
+  size_t columns = 0;
+  for (const char c : summary) {
+    columns = c == '\n' ? 0 : columns + 1;
+    ASSERT_LE(columns, 100u) << summary;
+  }
+}
+
+TEST_F(ExplainTest, TheSummarySaysWhatIsReadInFewLines) {
+  using ::testing::HasSubstr;
+  using ::testing::Not;
+  Session session = NewSession("topk(k=8,sink=4,window=16); layers 0: full");
+  ATTNDB_ASSERT_OK(model_.Step(&session, ToyModel::Tokens(200, 1)));
+  const Explain before = session.Explain();
+  EXPECT_THAT(before.Summary(), HasSubstr("tokens    200, 0 of them reused, in 0 segments\n"));
+  EXPECT_THAT(before.Summary(),
+              HasSubstr("layers    1 searches (3 of 5 kv heads), 1 reads everything\n"));
+  EXPECT_THAT(before.Summary(), HasSubstr("dearest layers "));
+  EXPECT_EQ(before.kv_bytes, 200 * model_.spec().KvBytesPerToken());
+  uint64_t num_bytes = 0;
+  for (const LayerExplain& layer : before.layers) num_bytes += layer.predicted_bytes;
+  EXPECT_LT(num_bytes, before.kv_bytes);
+  Probe(&session);
+  EXPECT_THAT(session.Explain().Summary(), HasSubstr("ms of one thread in the last call"));
+  for (const char* plan : {"full", "auto(error=0.01)", "auto(error=0.003)", "auto(tpot=0.001)",
+                           "topk(k=8,sink=4,window=16); layers 0: dipr(beta=50); "
+                           "layers 1: mass(p=0.9,bits=8,remainder=sample:64)"}) {
+    ATTNDB_ASSERT_OK(session.SetPlan(plan));
+    ExpectShort(session.Explain().Summary());
+  }
+  ATTNDB_ASSERT_OK(session.SetPlan("full"));
+  EXPECT_THAT(session.Explain().Summary(), HasSubstr("plan      full: exact\n"));
+  EXPECT_THAT(session.Explain().Summary(), HasSubstr("layers    all 2 read everything\n"));
+  ATTNDB_ASSERT_OK(session.SetPlan("auto(error=0.003)"));
+  EXPECT_THAT(session.Explain().Summary(), HasSubstr("expected error <= 0.30 %"));
 }
 
 TEST_F(ExplainTest, OfAFullLayerNothingIsScoredOrSelected) {

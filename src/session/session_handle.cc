@@ -29,7 +29,20 @@ SessionHandle::SessionHandle(std::unique_ptr<SessionImpl> session)
   list_->Add(this);
 }
 
-SessionHandle::~SessionHandle() { list_->Remove(this); }
+SessionHandle::~SessionHandle() {
+  if (is_here()) {
+    list_->Remove(this);
+  } else {
+    (void)session_.release();  // Its memory is left as it is: a fork has no part in it.
+  }
+}
+
+Status SessionHandle::CheckProcess() const {
+  if (is_here()) return Status::Ok();
+  return Status::FailedPrecondition(
+      "the session was opened before this process was forked off, and can be used only there; open "
+      "the store and a session after the fork, or in processes that are started anew");
+}
 
 void SessionHandle::MoveIfIdle() {
   move_is_due_.store(true);

@@ -13,6 +13,8 @@
 #include <set>
 #include <utility>
 
+#include "attndb/status.h"
+#include "common/fork_count.h"
 #include "common/mutex.h"
 #include "session/idle_gate.h"
 #include "session/session_impl.h"
@@ -39,7 +41,9 @@ class SessionHandle {
   // The session in use, until the end of the full expression, or for as long as this is kept.
   class Use {
    public:
-    explicit Use(SessionHandle* handle) : handle_(handle) { handle_->gate_.Enter(); }
+    explicit Use(SessionHandle* handle) : handle_(handle) {
+      if (handle_->is_here()) handle_->gate_.Enter();
+    }
     ~Use() { handle_->EndUse(); }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -58,16 +62,24 @@ class SessionHandle {
 
   Use InUse() { return Use(this); }
 
+  // Ok in the process that opened the session; a fork of it may read fields alone.
+  // Errors: kFailedPrecondition.
+  Status CheckProcess() const;
+
  private:
   friend class SessionList;
   // Where the session is in use, its last user moves it.
   void MoveIfIdle();
   void EndUse() {
+    if (!is_here()) return;
     gate_.Leave();
     if (move_is_due_.load()) MoveIfIdle();
   }
 
-  const std::unique_ptr<SessionImpl> session_;
+  bool is_here() const { return ForkCount() == fork_count_; }
+
+  const uint64_t fork_count_ = ForkCount();
+  std::unique_ptr<SessionImpl> session_;  // Constant until a fork lets go of it.
   SessionList* const list_;
   IdleGate gate_;
   // Set before the gate is tried, and read after it is left, both sequentially consistent: who

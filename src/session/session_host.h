@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "attention/registry.h"
@@ -79,9 +80,9 @@ class SessionHost {
   // will be quarantined: by the background, or by the next call that looks into the catalog.
   virtual void NoteDamage(const storage::Segment& segment, const Status& status) = 0;
 
-  // Sessions are counted. A session that closes has let go of its chain and its hold by then.
-  virtual void SessionOpened() = 0;
-  virtual void SessionClosed() = 0;
+  // A tenant's sessions are counted. One that closes has let go of its chain and its hold by then.
+  virtual void SessionOpened(const std::string& tenant) = 0;
+  virtual void SessionClosed(const std::string& tenant) = 0;
   // Keeps the context from being evicted for as long as the result lives, and counts that as its
   // last access; null for no context.
   virtual std::shared_ptr<const void> Hold(ContextId context) = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attention/tensor_rows.h"
+#include "attndb/units.h"
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -17,10 +18,6 @@ namespace attndb::internal {
 namespace {
 
 std::string LayerText(LayerId layer) { return "layer " + std::to_string(layer); }
-
-std::string CallText(const CallGate::Call& call) {
-  return LayerText(call.layer) + " in " + std::to_string(call.num_parts) + " parts";
-}
 
 // Head `head` of rows [first_row, first_row + num_rows) of `view`.
 const std::byte* HeadRows(const TensorView& view, uint64_t first_row, uint32_t head) {
@@ -45,7 +42,7 @@ SessionImpl::SessionImpl(SessionSeed seed)
       searches_(spec_.num_layers()),
       chain_(std::move(seed.chain)),
       tail_(shape_, parts_.budget),
-      query_sample_(spec_, settings_.query_sample),
+      query_sample_(spec_, settings_.query_sample, parts_.budget),
       truncation_(std::move(seed.cuts)),
       turns_(std::move(seed.turns)),
       stats_(spec_.num_layers()),
@@ -60,14 +57,14 @@ SessionImpl::SessionImpl(SessionSeed seed)
   FollowTruncation();
   const auto statistics = host_->FindLearned(chain_.context());
   if (statistics && learned_.learns()) learned_.Restore(*statistics);
-  host_->SessionOpened();
+  host_->SessionOpened(tenant_);
 }
 
 SessionImpl::~SessionImpl() {
   KeepStatistics();
   store_under_way_.reset();
   chain_.Reset();
-  host_->SessionClosed();
+  host_->SessionClosed(tenant_);
 }
 
 void SessionImpl::KeepStatistics() const {
@@ -80,18 +77,22 @@ Status SessionImpl::Fail(Status status) {
   return status;
 }
 
+Status SessionImpl::CheckNotFailed() const {
+  if (!failed_.load(std::memory_order_relaxed)) return Status::Ok();
+  return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
+}
+
 Status SessionImpl::CheckAppend(LayerId layer, const TensorView& k, const TensorView& v) const {
   ATTNDB_RETURN_IF_ERROR(CheckLayer(layer, spec_.num_layers()));
   const LayerSpec& shape = spec_.layers[layer];
   ATTNDB_RETURN_IF_ERROR(CheckInput("k", layer, k, shape.num_kv_heads, shape.head_dim));
   ATTNDB_RETURN_IF_ERROR(CheckInput("v", layer, v, shape.num_kv_heads, shape.v_head_dim));
   if (k.rows() != v.rows()) {
-    return Status::InvalidArgument(LayerText(layer) + ": v has " + std::to_string(v.rows()) +
-                                   " rows, expected " + std::to_string(k.rows()) + ", as k");
+    return Status::InvalidArgument(LayerText(layer) + ": v has " + RowsText(v.rows()) +
+                                   ", expected " + RowsText(k.rows()) + ", as k");
   }
-  if (failed_) {
-    return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
-  }
+  ATTNDB_RETURN_IF_ERROR(gate_.CheckIdle());
+  ATTNDB_RETURN_IF_ERROR(CheckNotFailed());
   if (layer != next_layer_) {
     return Status::FailedPrecondition("append to " + LayerText(layer) + " out of order; expected " +
                                       LayerText(next_layer_));
@@ -141,9 +142,10 @@ Status SessionImpl::WriteRows(LayerId layer, const TensorView& view, bool is_key
   const auto dim = static_cast<size_t>(view.dim());
   const size_t padded = kernels::RowElements(dim);
   const bool permute = is_key && shape.rope.layout == RopeLayout::kInterleaved;
-  const attention::Turn* const shift = is_key ? ShiftOf(layer) : nullptr;
-  const bool plain =
-      view.strides[2] == 1 && view.strides[0] >= view.dim() && !permute && shift == nullptr;
+  const Turn* const shift = is_key ? ShiftOf(layer) : nullptr;
+  const PositionTurns* const back = is_key ? shape_->layers[layer].key_turns.get() : nullptr;
+  const bool plain = view.strides[2] == 1 && view.strides[0] >= view.dim() && !permute &&
+                     shift == nullptr && back == nullptr;
   for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
     std::byte* const to = is_key ? piece.k(head) : piece.v(head);
     kernels::ConvertReport report;
@@ -162,6 +164,10 @@ Status SessionImpl::WriteRows(LayerId layer, const TensorView& view, bool is_key
                                 rows + piece.num_rows * padded);
       }
       if (shift != nullptr) shift->Rows(rows, piece.num_rows, padded, rows);
+      if (back != nullptr) {
+        back->Back(chain_.PositionAfter(LayerTokens(layer) + piece.first_row), piece.num_rows,
+                   padded, rows);
+      }
       report = kernels::ConvertRows(DType::kFloat32, rows, padded, spec_.kv_dtype, to, padded,
                                     piece.num_rows, padded, padded);
     }
@@ -192,29 +198,35 @@ Status SessionImpl::OverflowError(LayerId layer, const TensorView& view, bool is
           std::string(DTypeName(spec_.kv_dtype)) + "; use a wider kv_dtype");
     }
   }
-  return Status::Internal("no value of " + LayerText(layer) + " overflows");
+  return Status::InvalidArgument(std::string(is_key ? "k" : "v") + " of " + LayerText(layer) +
+                                 ", head " + std::to_string(head) +
+                                 ", turned to where it is stored, is beyond the range of " +
+                                 std::string(DTypeName(spec_.kv_dtype)) + "; use a wider kv_dtype");
 }
 
-Status SessionImpl::CheckAttend(LayerId layer, const TensorView& q,
-                                const MutableTensorView& out) const {
+Status SessionImpl::CheckViews(LayerId layer, const TensorView& q,
+                               const MutableTensorView& out) const {
   ATTNDB_RETURN_IF_ERROR(CheckQuery(spec_, layer, q));
   const LayerSpec& shape = spec_.layers[layer];
   ATTNDB_RETURN_IF_ERROR(CheckOutput(
       "out", layer, out, {"q", q.rows(), shape.num_q_heads, shape.v_head_dim, q.dtype}));
-  if (failed_) {
-    return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
-  }
   if (static_cast<uint64_t>(q.rows()) > LayerTokens(layer)) {
-    return Status::InvalidArgument(LayerText(layer) + ": q has " + std::to_string(q.rows()) +
-                                   " rows, but the layer holds " +
-                                   std::to_string(LayerTokens(layer)) + " tokens");
+    return Status::InvalidArgument(LayerText(layer) + ": q has " + RowsText(q.rows()) +
+                                   ", but the layer holds " + Counted(LayerTokens(layer), "token"));
   }
+  return Status::Ok();
+}
+
+Status SessionImpl::CheckAttend(LayerId layer, const TensorView& q,
+                                const MutableTensorView& out) const {
+  ATTNDB_RETURN_IF_ERROR(CheckNotFailed());
+  ATTNDB_RETURN_IF_ERROR(CheckViews(layer, q, out));
   // Rows see one another: all but the first must be of tokens that are not hidden.
   if (SeenFrom() + static_cast<uint64_t>(q.rows()) > LayerTokens(layer) + 1) {
     return Status::FailedPrecondition(
-        LayerText(layer) + ": q has " + std::to_string(q.rows()) + " rows, but only the newest " +
-        std::to_string(LayerTokens(layer) - SeenFrom()) +
-        " tokens have none before them that is hidden by the filter or has left; append first");
+        LayerText(layer) + ": q has " + RowsText(q.rows()) + ", but only the newest " +
+        FormatCount(LayerTokens(layer) - SeenFrom()) +
+        " have none before them that is hidden by the filter or has left; append first");
   }
   if (NumSeen(layer) == 0) {
     return Status::FailedPrecondition(LayerText(layer) + ": the filter leaves no token");
@@ -264,15 +276,22 @@ void SessionImpl::SampleQueries(LayerId layer, const TensorView& q, uint64_t fir
 }
 
 void SessionImpl::ListParts() {
-  parts_of_runs_.clear();
+  ListPartsOf(*rows_, &parts_of_runs_);
   reads_run_.assign(rows_->run_tokens().size(), 0);
+  for (const attention::RunPart& part : parts_of_runs_) {
+    if (part.turn == 0) reads_run_[part.run] = 1;
+  }
+}
+
+void SessionImpl::ListPartsOf(const storage::ChainSource& rows,
+                              std::vector<attention::RunPart>* parts) const {
+  parts->clear();
   uint64_t begin = 0;
-  for (uint32_t run = 0; run < rows_->run_tokens().size(); ++run) {
+  for (uint32_t run = 0; run < rows.run_tokens().size(); ++run) {
     const uint64_t first_row = FirstRow(run);
-    const uint64_t end = begin + rows_->run_tokens()[run] - first_row;
+    const uint64_t end = begin + rows.run_tokens()[run] - first_row;
     ForEachSeen({begin, end}, [&](TokenRange seen, uint32_t turn) {
-      parts_of_runs_.push_back({run, first_row + seen.begin - begin, seen.end - seen.begin, turn});
-      if (turn == 0) reads_run_[run] = 1;
+      parts->push_back({run, first_row + seen.begin - begin, seen.end - seen.begin, turn});
     });
     begin = end;
   }
@@ -283,7 +302,7 @@ void SessionImpl::ListRuns(LayerId layer, storage::ChainSource* rows) const {
   for (const ChainEntry& entry : entries()) {
     rows->AddSegment(entry.segment.get(), layer, entry.first_token + entry.num_tokens_used);
   }
-  rows->AddTail(tail_, layer);
+  rows->AddTail(tail_, layer, chain_.PositionAfter(chain_.num_tokens()));
 }
 
 // What is derived takes what memory K and V leave, which can be read without it: where some is to
@@ -322,17 +341,20 @@ void SessionImpl::ForgetDerived() {
 
 Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const MutableTensorView& out,
                                float* lse, uint32_t part, uint32_t num_parts) {
-  if (part >= num_parts) {
-    return Status::InvalidArgument("part " + std::to_string(part) + " of " +
-                                   std::to_string(num_parts) + " parts");
+  if (part >= num_parts || num_parts > CallGate::kMaxParts) {
+    return Status::InvalidArgument(
+        "part " + FormatCount(part) + " of " + Counted(num_parts, "part") +
+        ", expected parts from 0 on, of at most " + FormatCount(CallGate::kMaxParts));
   }
-  const CallGate::Call call = {.layer = layer, .num_parts = num_parts};
-  const CallGate::Call found =
-      gate_.Enter(call, [&] { call_status_ = BeginCall(layer, q, out, lse, num_parts); });
-  if (found != call) {
-    return Status::FailedPrecondition("part of another call: " + CallText(call) + ", while " +
-                                      CallText(found) + " is under way");
-  }
+  // A call that its first part found to fail is under way until its other parts have come, too. In
+  // this order: a failure of the call under way is seen after the call.
+  const Status not_failed = CheckNotFailed();
+  if (!not_failed.ok() && gate_.CheckIdle().ok()) return not_failed;
+  // A part with bad arguments is refused alone: neither the call nor its other parts notice.
+  ATTNDB_RETURN_IF_ERROR(CheckViews(layer, q, out));
+  ATTNDB_RETURN_IF_ERROR(gate_.Enter({.layer = layer, .num_parts = num_parts}, part, [&] {
+    call_status_ = BeginCall(layer, q, out, lse, num_parts);
+  }));
   Status status = call_status_;
   if (status.ok()) {
     status = runner_.RunPart(part);
@@ -348,6 +370,13 @@ Status SessionImpl::AttendPart(LayerId layer, const TensorView& q, const Mutable
     EndCall(layer);
   });
   return status;
+}
+
+void SessionImpl::GiveUpCall() {
+  gate_.GiveUp([this](const CallGate::Call& call) {
+    if (part_failed_.exchange(false, std::memory_order_relaxed)) ReportFailure(rows_.get());
+    EndCall(call.layer);
+  });
 }
 
 void SessionImpl::NoteCost(LayerId layer, uint64_t num_rows) {
@@ -405,6 +434,7 @@ uint32_t SessionImpl::PartsFor(uint64_t num_rows, LayerId layer) const {
 
 Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTensorView& out,
                            float* lse) {
+  ATTNDB_RETURN_IF_ERROR(gate_.CheckIdle());
   ATTNDB_RETURN_IF_ERROR(CheckAttend(layer, q, out));
   const uint32_t num_parts = PartsFor(static_cast<uint64_t>(q.rows()), layer);
   if (num_parts == 1) return AttendPart(layer, q, out, lse, 0, 1);
@@ -414,7 +444,7 @@ Status SessionImpl::Attend(LayerId layer, const TensorView& q, const MutableTens
     Status part_status = AttendPart(layer, q, out, lse, part, num_parts);
     if (part_status.ok()) return;
     MutexLock lock(&mutex);
-    status = std::move(part_status);
+    if (status.ok()) status = std::move(part_status);  // The first is the cause.
   });
   return status;
 }
@@ -451,11 +481,11 @@ Result<std::vector<CriticalTokens>> SessionImpl::Search(LayerId layer, const Ten
 
 Status SessionImpl::Crop(uint64_t num_tokens) {
   if (num_tokens > this->num_tokens()) {
-    return Status::InvalidArgument("crop to " + std::to_string(num_tokens) +
-                                   " tokens, but the session holds " +
-                                   std::to_string(this->num_tokens()));
+    return Status::InvalidArgument("crop to " + Counted(num_tokens, "token") +
+                                   ", but the session holds " + FormatCount(this->num_tokens()));
   }
   ATTNDB_RETURN_IF_ERROR(chain_.CheckCrop(num_tokens));
+  GiveUpCall();
   const uint64_t num_chain = std::min(num_tokens, chain_.num_tokens());
   const uint64_t num_tail = num_tokens - num_chain;
   tail_.Crop(num_tail);
@@ -479,8 +509,9 @@ Status SessionImpl::Crop(uint64_t num_tokens) {
 
 Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
+  auto hold = chain_.holds_context() ? host_->Hold(chain_.context()) : nullptr;
   auto fork = std::make_unique<SessionImpl>(SessionSeed{host_, tenant_, spec_, shape_, plan_,
-                                                        chain_.Fork(host_->Hold(chain_.context())),
+                                                        chain_.Fork(std::move(hold)),
                                                         truncation_.cuts(), turns_});
   fork->tail_ = tail_.Fork();
   fork->blocks_ = WholeBlocks();
@@ -488,12 +519,13 @@ Result<std::unique_ptr<SessionImpl>> SessionImpl::Fork() {
   fork->filtered_from_ = filtered_from_;
   fork->position_shift_ = position_shift_;
   fork->FollowTruncation();
-  fork->query_sample_ = query_sample_;
+  fork->query_sample_ = query_sample_.Fork();
   fork->learned_.Restore(learned_.layers());
   return fork;
 }
 
 void SessionImpl::Reset() {
+  GiveUpCall();
   tail_.Reset();
   CropBlocks(0);
   filter_ = {};
@@ -547,23 +579,22 @@ const index::CriticalSearch* SessionImpl::SearchFor(LayerId layer, const planner
 }
 
 Status SessionImpl::CheckComplete() const {
-  if (failed_) {
-    return Status::FailedPrecondition("an earlier step failed; Crop(num_tokens()) or Reset first");
-  }
+  ATTNDB_RETURN_IF_ERROR(gate_.CheckIdle());
+  ATTNDB_RETURN_IF_ERROR(CheckNotFailed());
   if (next_layer_ == 0) return Status::Ok();
   return Status::FailedPrecondition(
-      "a step is under way: layers 0 to " + std::to_string(next_layer_ - 1) + " hold " +
-      std::to_string(LayerTokens(0)) + " tokens, " + LayerText(next_layer_) + " holds " +
-      std::to_string(LayerTokens(next_layer_)));
+      "a step is under way: layers 0 to " + FormatCount(next_layer_ - 1) + " hold " +
+      Counted(LayerTokens(0), "token") + ", " + LayerText(next_layer_) + " holds " +
+      FormatCount(LayerTokens(next_layer_)));
 }
 
 Result<SessionSnapshot> SessionImpl::Snapshot(std::span<const TokenId> tokens) {
   FinishStore();
   ATTNDB_RETURN_IF_ERROR(CheckComplete());
   if (tokens.size() != num_tokens()) {
-    return Status::InvalidArgument(std::to_string(tokens.size()) +
+    return Status::InvalidArgument(FormatCount(tokens.size()) +
                                    " token ids, but the session holds " +
-                                   std::to_string(num_tokens()) + " tokens");
+                                   Counted(num_tokens(), "token"));
   }
   ATTNDB_RETURN_IF_ERROR(chain_.CheckTokens(tokens));
   ATTNDB_RETURN_IF_ERROR(CheckStorable());
@@ -599,7 +630,7 @@ void SessionImpl::AwaitStore(StoreUnderWay store) {
 void SessionImpl::FinishStore() {
   if (!store_under_way_) return;
   store_under_way_->held.wait();
-  if (next_layer_ == 0) TakeStored();
+  if (next_layer_ == 0 && !gate_.is_under_way()) TakeStored();
 }
 
 void SessionImpl::TakeChains() {
@@ -618,7 +649,7 @@ void SessionImpl::TakeMerged() {
   std::optional<std::vector<ChainEntry>> renewed = host_->Renew(entries());
   if (!renewed) return;
   ++runs_version_;
-  host_->LetGo({ContextId::kNone, chain_.Replace(*std::move(renewed)), nullptr});
+  host_->LetGo({.entries = chain_.Replace(*std::move(renewed))});
 }
 
 void SessionImpl::TakeStored() {

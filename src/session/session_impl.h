@@ -81,6 +81,12 @@ struct StoreUnderWay {
   std::vector<TokenId> tokens;
 };
 
+// What a layer of a session has.
+struct LayerProgress {
+  uint64_t num_tokens = 0;    // Those of a step that is under way among them.
+  bool is_in_memory = false;  // All stored K and V are.
+};
+
 // Token indices are 32 bits in the kernels; half of that leaves room for every sum of two.
 inline constexpr uint64_t kMaxSessionTokens = (uint64_t{1} << 31) - 64;
 
@@ -117,6 +123,9 @@ class SessionImpl {
   // What is durable of it.
   const SessionChain& chain() const { return chain_; }
   uint64_t num_tokens() const { return chain_.num_tokens() + tail_.num_tokens(); }
+  // What a layer has. REQUIRES: it exists.
+  LayerProgress ProgressOf(LayerId layer) const;
+  ThreadPool* pool() const { return parts_.pool; }
   int64_t next_position() const { return chain_.PositionAfter(num_tokens()) - position_shift_; }
   const Truncation& truncation() const { return truncation_; }
   uint64_t memory_bytes() const { return tail_.memory_bytes() + chain_.resident_bytes(); }
@@ -215,6 +224,8 @@ class SessionImpl {
   uint64_t SeenToken(uint64_t i) const;
   // Tokens from here on are all seen.
   uint64_t SeenFrom() const { return std::max(filter_.end(), truncation_.end()); }
+  // Sampled queries of the newest stored tokens.
+  Result<std::optional<storage::LayerQueries>> StoredQueries(LayerId layer) const;
   // Adds a layer's weights to the mass, by the queries that are sampled.
   Status AddMass(LayerId layer, AttentionMass* mass) const;
   // Number of tokens that are seen, of the session's first `num_tokens`, for each row's token: its
@@ -225,7 +236,7 @@ class SessionImpl {
   // Tells the turn tables what has left.
   void FollowTruncation();
   // How q and k of the layer are turned as they come in; null: not at all.
-  const attention::Turn* ShiftOf(LayerId layer) const {
+  const Turn* ShiftOf(LayerId layer) const {
     return position_shift_ == 0 ? nullptr : turns_->ShiftOf(layer);
   }
   // The run's objects of the kind if they are ready; else null, and they are asked for.
@@ -254,6 +265,8 @@ class SessionImpl {
   void ListRuns(LayerId layer, storage::ChainSource* rows) const;
   // Lists the parts of rows_'s runs that are seen.
   void ListParts();
+  // The parts of the runs of `rows` that are seen, in order.
+  void ListPartsOf(const storage::ChainSource& rows, std::vector<attention::RunPart>* parts) const;
   // Asks for the planes that the plan would read and that are not ready.
   void AskForPlanes(LayerId layer);
   // Collects the derived objects that the execution reads. Runs whose objects turn out to be
@@ -262,6 +275,8 @@ class SessionImpl {
   // Lets go of the derived objects.
   void ForgetDerived();
   void TakeExecution(LayerId layer, attention::LayerCall* call);
+  // Ends a call whose parts have not all come.
+  void GiveUpCall();
   void NoteCost(LayerId layer, uint64_t num_rows);
   void ObserveCall(LayerId layer, uint64_t num_rows);
   void FillHeads(LayerId layer, const planner::LayerExecution& execution,
@@ -276,6 +291,10 @@ class SessionImpl {
                    const storage::AppendPiece& piece);
   Status OverflowError(LayerId layer, const TensorView& view, bool is_key, uint32_t head,
                        uint64_t first_row, uint64_t num_rows) const;
+  Status CheckNotFailed() const;
+  // What each part is asked, whatever the state of the call: errors of a step that failed and of
+  // arguments alone.
+  Status CheckViews(LayerId layer, const TensorView& q, const MutableTensorView& out) const;
   Status CheckAttend(LayerId layer, const TensorView& q, const MutableTensorView& out) const;
   Status CheckRead(LayerId layer, TokenRange range, const MutableTensorView& k,
                    const MutableTensorView& v) const;
@@ -361,7 +380,7 @@ class SessionImpl {
 
   LayerId next_layer_ = 0;
   uint64_t step_rows_ = 0;
-  bool failed_ = false;
+  std::atomic<bool> failed_ = false;  // Parts ask it while another part ends its call.
   std::vector<LayerStats> stats_;
   std::vector<float> convert_scratch_;
   // During a Search, where the call puts the tokens that it selects for each q head; it does not

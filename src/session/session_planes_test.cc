@@ -105,7 +105,7 @@ TEST_F(SessionPlanesTest, WithoutMemoryForPlanesTheKeysAreScanned) {
     Session session = Resume(stored);
     kv_bytes = session.Explain().memory_bytes;
   }
-  Open({.host_memory_bytes = kv_bytes + 8192});
+  Open({.num_threads = 1, .host_memory_bytes = kv_bytes + 8192});  // Scratch is each thread's.
   MakeReady(stored, kPlan);
   Session session = Resume(stored);
   const std::vector<float> exact = ProbeWith(&session, "topk(k=60)");

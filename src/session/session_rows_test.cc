@@ -11,6 +11,7 @@
 #include "api/database.h"
 #include "api/db_access.h"
 #include "api/db_test_util.h"
+#include "api/segment_file_test_util.h"
 #include "testing/file_rows.h"
 
 namespace attndb {
@@ -224,10 +225,7 @@ class LostRowsTest : public SessionRowsTest {
  protected:
   // Bytes of K and V of the context's segment.
   void Damage(const ContextInfo& info, size_t segment) {
-    char name[64];
-    std::snprintf(name, sizeof(name), "%016llx.seg",
-                  static_cast<unsigned long long>(info.segments[segment].segment_id));
-    std::fstream file(store() + "/segments/" + name,
+    std::fstream file(test::SegmentFile(store(), info.segments[segment]),
                       std::ios::in | std::ios::out | std::ios::binary);
     const uint64_t bytes = info.segments[segment].file_bytes;
     for (uint64_t at = bytes / 4; at < 3 * bytes / 4; at += 2048) {

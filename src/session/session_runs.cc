@@ -8,6 +8,12 @@
 
 namespace attndb::internal {
 
+LayerProgress SessionImpl::ProgressOf(LayerId layer) const {
+  const bool is_in_memory = std::ranges::all_of(
+      entries(), [layer](const ChainEntry& entry) { return entry.segment->IsInMemory(layer); });
+  return {LayerTokens(layer), is_in_memory};
+}
+
 bool SessionImpl::DerivesFromTail(LayerId layer, const planner::LayerPlan& plan) const {
   return derived::HasObjects(spec_.layers[layer]) &&
          (plan.kind == planner::QueryKind::kAuto || plan.DerivesFromTail());

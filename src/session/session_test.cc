@@ -183,7 +183,7 @@ TEST_F(SessionTest, WrongViewsAreRefusedByName) {
   expect(bad, "shape [0, 2, 32]");
   bad = k;
   bad.shape[0] = 3;
-  expect(bad, "v has 2 rows, expected 3, as k");
+  expect(bad, "v has 2 rows, expected 3 rows, as k");
   bad = k;
   bad.dtype = static_cast<DType>(5);
   expect(bad, "k has dtype 5");
@@ -309,29 +309,6 @@ TEST_F(SessionTest, AlayaNamesAreTheSamePrimitives) {
   ASSERT_THAT(plain.Append(0, k, v), IsOk());
   ASSERT_THAT(plain.Attend(0, q, Out(0, 9)), IsOk());
   EXPECT_EQ(first, out_);
-}
-
-TEST_F(SessionTest, ABatchIsEachSessionsOwnAttend) {
-  Session a = NewSession();
-  Session b = NewSession();
-  ASSERT_THAT(model_.Step(&a, tokens(40)), IsOk());
-  ASSERT_THAT(model_.Step(&b, tokens(7)), IsOk());
-  const TensorView q = Q(0, 3);
-  const MutableTensorView out = Out(0, 3);
-  Session* sessions[] = {&a, &b};
-  const int64_t num_rows[] = {1, 2};
-  ASSERT_THAT(AttendBatch(sessions, num_rows, 0, q, out), IsOk());
-  const std::vector<float> batch = out_;
-  const size_t row = 6 * 16;
-  ASSERT_THAT(a.Attend(0, TensorView::Contiguous(q_.data(), DType::kFloat32, 1, 6, 32), Out(0, 1)),
-              IsOk());
-  EXPECT_EQ(std::vector<float>(batch.begin(), batch.begin() + row), out_);
-  ASSERT_THAT(
-      b.Attend(0, TensorView::Contiguous(q_.data() + 6 * 32, DType::kFloat32, 2, 6, 32), Out(0, 2)),
-      IsOk());
-  EXPECT_EQ(std::vector<float>(batch.begin() + row, batch.end()), out_);
-  const int64_t too_few[] = {1, 1};
-  EXPECT_EQ(AttendBatch(sessions, too_few, 0, q, Out(0, 3)).code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(SessionTest, PlansAreCheckedAndExplained) {

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "attndb/units.h"
+
 namespace attndb::internal {
 namespace {
 
@@ -24,8 +26,8 @@ Result<TokenFilter> TokenFilter::Of(std::span<const TokenRange> ranges, uint64_t
                                      std::to_string(end) + "; expected ranges in order");
     }
     if (range.end > num_tokens) {
-      return Status::InvalidArgument(what + " goes beyond the " + std::to_string(num_tokens) +
-                                     " tokens that the session holds");
+      return Status::InvalidArgument(what + " goes beyond the " + Counted(num_tokens, "token") +
+                                     " that the session holds");
     }
     end = range.end;
     filter.ranges_.push_back(range);

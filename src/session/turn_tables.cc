@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "attention/rope_frequencies.h"
+#include "common/rope_frequencies.h"
 
 namespace attndb::internal {
 
@@ -19,8 +19,7 @@ Result<TurnTables> TurnTables::Of(const ModelSpec& spec) {
     });
     tables.kind_of_layer_.push_back(static_cast<size_t>(same - tables.kinds_.begin()));
     if (same != tables.kinds_.end()) continue;
-    Result<std::vector<double>> frequencies =
-        attention::RopeFrequencies(shape.rope, shape.head_dim);
+    Result<std::vector<double>> frequencies = RopeFrequencies(shape.rope, shape.head_dim);
     if (!frequencies.ok()) {
       return frequencies.status().WithContext("layer " + std::to_string(layer));
     }

@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "attention/turn.h"
 #include "attndb/result.h"
 #include "attndb/types.h"
+#include "common/turn.h"
 
 namespace attndb::internal {
 
@@ -25,13 +25,11 @@ class TurnTables {
 
   // q of these layers is turned back by each of `moves`, for tokens that are moved on by as much.
   void SetMoves(std::span<const int64_t> moves);
-  std::span<const attention::Turn> TurnsOf(LayerId layer) const {
-    return kinds_[kind_of_layer_[layer]].turns;
-  }
+  std::span<const Turn> TurnsOf(LayerId layer) const { return kinds_[kind_of_layer_[layer]].turns; }
   // q and k are turned on by so many positions as they come in. 0: not at all.
   void SetShift(int64_t positions);
-  const attention::Turn* ShiftOf(LayerId layer) const {
-    const std::vector<attention::Turn>& shift = kinds_[kind_of_layer_[layer]].shift;
+  const Turn* ShiftOf(LayerId layer) const {
+    const std::vector<Turn>& shift = kinds_[kind_of_layer_[layer]].shift;
     return shift.empty() ? nullptr : shift.data();
   }
 
@@ -40,8 +38,8 @@ class TurnTables {
     Rope rope;
     uint32_t head_dim = 0;
     std::vector<double> frequencies;
-    std::vector<attention::Turn> turns;
-    std::vector<attention::Turn> shift;  // One, or none.
+    std::vector<Turn> turns;
+    std::vector<Turn> shift;  // One, or none.
   };
 
   std::vector<Kind> kinds_;

@@ -24,7 +24,7 @@ LayerSpec LayerOf(double base, RopeLayout layout = RopeLayout::kHalf) {
 }
 
 // The first two pairs of a row of ones.
-std::vector<float> Turned(const attention::Turn& turn) {
+std::vector<float> Turned(const Turn& turn) {
   std::vector<float> row(16, 1.0f);
   turn.Rows(row.data(), 1, row.size(), row.data());
   return {row[0], row[1], row[2]};

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attndb/result.h"
+#include "attndb/units.h"
 
 namespace attndb::internal {
 namespace {
@@ -83,11 +84,12 @@ bool HasDistinctElements(const MutableTensorView& view) {
 
 }  // namespace
 
+std::string RowsText(int64_t num_rows) { return Counted(static_cast<uint64_t>(num_rows), "row"); }
+
 Status CheckLayer(LayerId layer, uint32_t num_layers) {
   if (layer < num_layers) return Status::Ok();
   return Status::InvalidArgument("layer " + std::to_string(layer) +
-                                 " does not exist; the model has " + std::to_string(num_layers) +
-                                 " layers");
+                                 " does not exist; the model has " + Counted(num_layers, "layer"));
 }
 
 Status CheckFirstPosition(int64_t first_position) {
@@ -112,8 +114,8 @@ Status CheckOutput(std::string_view name, LayerId layer, const MutableTensorView
   ATTNDB_RETURN_IF_ERROR(CheckCommon(name, layer, view, source.num_heads, source.dim));
   const std::string source_name(source.name);
   if (view.rows() != source.num_rows) {
-    return Status::InvalidArgument(Place(name, layer) + " has " + std::to_string(view.rows()) +
-                                   " rows, expected " + std::to_string(source.num_rows) + ", as " +
+    return Status::InvalidArgument(Place(name, layer) + " has " + RowsText(view.rows()) +
+                                   ", expected " + RowsText(source.num_rows) + ", as " +
                                    source_name);
   }
   if (view.dtype != DType::kFloat32 && view.dtype != source.dtype) {

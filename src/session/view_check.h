@@ -7,6 +7,7 @@
 #define ATTNDB_SESSION_VIEW_CHECK_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "attndb/status.h"
@@ -14,6 +15,9 @@
 #include "attndb/types.h"
 
 namespace attndb::internal {
+
+// The rows of an array, as messages count them: "1 row", "2,000 rows". REQUIRES: num_rows >= 0.
+std::string RowsText(int64_t num_rows);
 
 // Ok if a model of num_layers has the layer.
 Status CheckLayer(LayerId layer, uint32_t num_layers);

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "store/catalog/ttl.h"
 #include "store/non_finite.h"
 #include "store/segment_facts.h"
 
@@ -14,7 +15,7 @@ namespace attndb::store {
 ContextInfo Admin::InfoOf(const ContextDetail& detail, const ModelSpec& spec) const {
   const ContextRecord& record = detail.context;
   ContextInfo info;
-  info.id = record.id;
+  info.id = PublicId(record.number);
   info.name = record.name;
   info.num_tokens = record.num_tokens;
   info.kv_bytes = record.kv_bytes;
@@ -26,25 +27,30 @@ ContextInfo Admin::InfoOf(const ContextDetail& detail, const ModelSpec& spec) co
   info.last_access_us = record.last_access_us;
   info.ttl_seconds = record.ttl_seconds;
   info.pinned = record.pinned;
+  info.expired = IsExpired(record.pinned, record.ttl_seconds, record.last_access_us,
+                           parts_.catalog->ExpiryNow());
   info.damaged = record.damaged;
   info.first_position = record.first_position;
   for (const ChainSegment& link : detail.chain) {
     SegmentInfo& segment = info.segments.emplace_back();
-    segment.segment_id = link.segment.id;
+    segment.segment_id = static_cast<int64_t>(link.segment.number);
     segment.num_tokens_used = link.num_tokens_used;
     segment.num_tokens = link.segment.num_tokens;
     segment.file_bytes = link.segment.file_bytes;
     segment.num_contexts = link.num_contexts;
     segment.damage = link.segment.damage;
     for (const CompanionRecord& companion : link.segment.companions) {
-      segment.companions.push_back({companion.kind, companion.generation, companion.file_bytes});
+      segment.companions.push_back({companion.kind, companion.file_bytes});
       info.companion_bytes += companion.file_bytes;
       info.derived_bytes[companion.kind] += companion.file_bytes;
     }
     if (parts_.builder->IsPending(FactsOf(link.segment))) ++info.num_pending_companions;
   }
   info.kv_dtype = spec.kv_dtype;
+  info.unrotated_keys = spec.unrotated_keys;
   info.fingerprint = spec.fingerprint;
+  info.model_name = spec.source.name;
+  info.model_path = spec.source.path;
   info.num_layers = spec.num_layers();
   const auto scaled = std::ranges::find_if(
       spec.layers, [](const LayerSpec& layer) { return !layer.rope.scaling.empty(); });
@@ -60,13 +66,19 @@ ContextInfo Admin::InfoOf(const ContextDetail& detail, const ModelSpec& spec) co
   return info;
 }
 
+Result<ModelSpec> Admin::ModelOf(TenantId tenant, ModelId model) const {
+  ATTNDB_ASSIGN_OR_RETURN(ModelSpec spec, parts_.catalog->owners()->GetModel(model));
+  ATTNDB_ASSIGN_OR_RETURN(spec.source, parts_.catalog->owners()->SourceOf(tenant, model));
+  return spec;
+}
+
 Result<ContextInfo> Admin::Describe(const std::string& tenant, std::string_view context) const {
   parts_.damage->Quarantine();
   ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
                           parts_.catalog->contexts()->Find(tenant, context));
   ATTNDB_ASSIGN_OR_RETURN(const ContextDetail detail,
                           parts_.catalog->contexts()->Describe(record.tenant, record.id));
-  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, parts_.catalog->owners()->GetModel(record.model));
+  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec spec, ModelOf(record.tenant, record.model));
   ContextInfo info = InfoOf(detail, spec);
   // A walk over the context's path: merging, which describes contexts too, does without it.
   ATTNDB_ASSIGN_OR_RETURN(History history, parts_.catalog->contexts()->HistoryOf(record.id));
@@ -94,7 +106,7 @@ Result<std::vector<ContextInfo>> Admin::List(const std::string& tenant) const {
       const ModelId model = detail.context.model;
       auto spec = specs.find(model);
       if (spec == specs.end()) {
-        ATTNDB_ASSIGN_OR_RETURN(ModelSpec found, parts_.catalog->owners()->GetModel(model));
+        ATTNDB_ASSIGN_OR_RETURN(ModelSpec found, ModelOf(owner.id, model));
         spec = specs.emplace(model, std::move(found)).first;
       }
       infos.push_back(InfoOf(detail, spec->second));
@@ -125,9 +137,18 @@ Status Admin::SetQuota(const std::string& tenant, uint64_t bytes) {
   return parts_.catalog->owners()->SetQuota(owner.id, bytes);
 }
 
-Status Admin::DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) {
+Status Admin::DeclareEqual(const std::string& tenant, std::string_view fingerprint_a,
+                           std::string_view fingerprint_b) {
   ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
-  return parts_.catalog->owners()->DeclareEqual(fingerprint_a, fingerprint_b);
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->EnsureTenant(tenant));
+  return parts_.catalog->owners()->DeclareEqual(owner.id, fingerprint_a, fingerprint_b);
+}
+
+Status Admin::RevokeEqual(const std::string& tenant, std::string_view fingerprint_a,
+                          std::string_view fingerprint_b) {
+  ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->EnsureTenant(tenant));
+  return parts_.catalog->owners()->RevokeEqual(owner.id, fingerprint_a, fingerprint_b);
 }
 
 }  // namespace attndb::store

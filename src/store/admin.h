@@ -40,9 +40,14 @@ class Admin {
   Status SetTtl(const std::string& tenant, std::string_view context,
                 std::optional<std::chrono::seconds> ttl);
   Status SetQuota(const std::string& tenant, uint64_t bytes);
-  Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b);
+  Status DeclareEqual(const std::string& tenant, std::string_view fingerprint_a,
+                      std::string_view fingerprint_b);
+  Status RevokeEqual(const std::string& tenant, std::string_view fingerprint_a,
+                     std::string_view fingerprint_b);
 
  private:
+  // With what the tenant calls it.
+  Result<ModelSpec> ModelOf(TenantId tenant, ModelId model) const;
   // `spec` is that of its model.
   ContextInfo InfoOf(const ContextDetail& detail, const ModelSpec& spec) const;
 

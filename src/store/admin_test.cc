@@ -2,6 +2,7 @@
 // Method: one context, listed and described.
 #include "store/admin.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "store/store_test_util.h"
@@ -9,6 +10,9 @@
 
 namespace attndb::store {
 namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::HasSubstr;
 
 class AdminTest : public StoreTest {};
 
@@ -36,11 +40,32 @@ TEST_F(AdminTest, NothingIsSetInAStoreThatIsOnlyRead) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
   Open({.read_only = true});
   Admin* const admin = store_->admin();
-  EXPECT_EQ(admin->Pin("t", "a", true).code(), StatusCode::kReadOnly);
-  EXPECT_EQ(admin->SetTtl("t", "a", std::nullopt).code(), StatusCode::kReadOnly);
-  EXPECT_EQ(admin->SetQuota("t", 1).code(), StatusCode::kReadOnly);
-  EXPECT_EQ(admin->DeclareEqual("x", "y").code(), StatusCode::kReadOnly);
+  const auto is_refused = FailsWith(StatusCode::kReadOnly, HasSubstr("was opened for reading"));
+  EXPECT_THAT(admin->Pin("t", "a", true), is_refused);
+  EXPECT_THAT(admin->SetTtl("t", "a", std::nullopt), is_refused);
+  EXPECT_THAT(admin->SetQuota("t", 1), is_refused);
+  EXPECT_THAT(admin->DeclareEqual("t", "x", "y"), is_refused);
+  EXPECT_THAT(admin->RevokeEqual("t", "x", "y"), is_refused);
   EXPECT_EQ(admin->List("t")->size(), 1u);
+}
+
+TEST_F(AdminTest, EachSegmentOfAChainIsToldAsItIs) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Stored stored, Store({1, 2}, {.name = "b"}));
+  ATTNDB_ASSERT_OK(store_->background()->Wait(nullptr));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, store_->admin()->Describe("t", "b"));
+  ASSERT_EQ(info.segments.size(), 2u);
+  uint64_t file_bytes = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    const SegmentInfo& segment = info.segments[i];
+    EXPECT_EQ(segment.segment_id, static_cast<int64_t>(i + 1));  // Its tenant's first, and second.
+    EXPECT_EQ(segment.num_tokens_used, kTokens);
+    EXPECT_EQ(segment.num_tokens, kTokens);
+    EXPECT_EQ(segment.num_contexts, i == 0 ? 2u : 1u);
+    EXPECT_EQ(segment.file_bytes, stored.chain[i].segment->file_bytes());
+    file_bytes += segment.file_bytes;
+  }
+  EXPECT_EQ(info.file_bytes, file_bytes + info.companion_bytes);
 }
 
 }  // namespace

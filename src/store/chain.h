@@ -29,8 +29,11 @@ struct Chain {
 // What is reused of a context; of none, nothing.
 struct Prefix {
   ContextId context = ContextId::kNone;
+  ContextNumber number = ContextNumber::kNone;
   Chain chain;
   std::vector<Cut> cuts;  // Those of the chain's history.
+  // Whether it is all of the context that a prompt can reuse, since one token is left to run.
+  bool is_whole = false;
 };
 
 struct WholeContext {
@@ -55,20 +58,36 @@ struct StoreRequest {
   std::vector<TokenId> tokens;  // At least one.
   std::vector<Cut> cuts;        // All of the history's.
   int64_t first_position = 0;
-  // The context and the chain that have the first num_stored tokens. The context may have got
-  // another chain meanwhile: what is published then goes on from that one.
+  // The chain that has the first num_stored tokens, and the context that has those of them that are
+  // not sealed. The context may have got another chain meanwhile: what is published then goes on
+  // from that one.
   ContextId base = ContextId::kNone;
   std::vector<storage::ChainEntry> chain;
   uint64_t num_stored = 0;
+  // The segments at the chain's end that no commit names yet: Publisher::Seal made them.
+  std::vector<SegmentRecord> sealed;
   // Rows of the other tokens; null if there are none.
   std::shared_ptr<storage::SegmentSource> tail;
   StoreOptions options;
 
   uint64_t num_new() const { return tokens.size() - num_stored; }
+  // Tokens that the base has.
+  uint64_t num_shared() const {
+    uint64_t num_shared = num_stored;
+    for (const SegmentRecord& segment : sealed) num_shared -= segment.num_tokens;
+    return num_shared;
+  }
+};
+
+// A segment that no commit names yet.
+struct Sealed {
+  SegmentRecord record;
+  std::shared_ptr<storage::Segment> segment;
 };
 
 struct Stored {
   ContextId context = ContextId::kNone;
+  ContextNumber number = ContextNumber::kNone;
   // Holds all tokens. It is empty if nothing was new: then the request's chain holds them.
   std::vector<storage::ChainEntry> chain;
   std::shared_ptr<const void> hold;  // While it lives, the context is not evicted.

@@ -29,21 +29,34 @@ Status Commits::Expire() {
   return Status::Ok();
 }
 
-void Commits::Ended(std::optional<SegmentId> segment, const Status& status) {
+void Commits::Ended(std::optional<SegmentId> segment, std::span<const SegmentRecord> sealed,
+                    const Status& status) {
   if (!status.ok()) {
-    if (!segment) return;
     // Once the log is empty no opener can find the commit in it: a full disk gets its room back.
-    if (IsRefused(status.code()) || catalog_->EmptyLog()) return registry_->Discard(*segment);
-    registry_->Forget(*segment);
-    doubtful_.insert(*segment);
+    if (IsRefused(status.code()) || catalog_->EmptyLog()) {
+      if (segment) (void)registry_->Discard(*segment);
+      return;
+    }
+    if (segment) doubtful_.insert(*segment);
+    for (const SegmentRecord& before : sealed) doubtful_.insert(before.id);
+    if (segment) registry_->Forget(*segment);
     return;
   }
-  for (const SegmentId id : doubtful_) {
-    if (catalog_->segments()->Get(id).status().code() == StatusCode::kNotFound) {
-      registry_->Discard(id);
+  if (segment) registry_->NoteNamed(*segment);
+  for (const SegmentRecord& before : sealed) registry_->NoteNamed(before.id);
+  std::erase_if(doubtful_, [this](SegmentId id) {
+    if (catalog_->segments()->Get(id).status().code() != StatusCode::kNotFound) {
+      registry_->NoteNamed(id);
+      return true;
     }
-  }
-  doubtful_.clear();
+    if (registry_->InUse(id)) return false;  // Who has it may try to store it once more.
+    (void)registry_->Discard(id);
+    return true;
+  });
+}
+
+void Commits::Abandon(SegmentId segment) {
+  if (!doubtful_.contains(segment)) (void)registry_->Discard(segment);
 }
 
 }  // namespace attndb::store

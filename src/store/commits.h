@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <set>
+#include <span>
 
 #include "attndb/status.h"
 #include "common/mutex.h"
@@ -27,10 +28,15 @@ class Commits {
 
   // Drops contexts whose time to live is over.
   Status Expire() ATTNDB_EXCLUDES(mutex_);
-  // Called after a commit that was to name `segment`, if any. One that failed while it was written
-  // may yet be found when the store is opened after a crash; then its segment must be there, until
-  // a later commit has overwritten the failed one.
-  void Ended(std::optional<SegmentId> segment, const Status& status) ATTNDB_REQUIRES(mutex_);
+  // Called after a commit that was to name `segment`, if any, and those that were sealed before.
+  // One that failed while it was written may yet be found when the store is opened after a crash;
+  // then its segments must be there, until a later commit has overwritten the failed one. Else
+  // `segment` goes at once, and the others are the caller's to abandon.
+  void Ended(std::optional<SegmentId> segment, std::span<const SegmentRecord> sealed,
+             const Status& status) ATTNDB_REQUIRES(mutex_);
+  // Removes the files of a segment that will not be named any more, unless a commit that failed and
+  // names it may yet be found.
+  void Abandon(SegmentId segment) ATTNDB_REQUIRES(mutex_);
 
  private:
   Catalog* const catalog_;

@@ -12,6 +12,7 @@
 #include "storage/vfs/store_files.h"
 #include "store/catalog/catalog_test_util.h"
 #include "testing/matchers.h"
+#include "testing/segment_data.h"
 
 namespace attndb::store {
 namespace {
@@ -29,7 +30,7 @@ class CommitsTest : public CatalogTest {
   }
   void End(std::optional<SegmentId> segment, const Status& status) {
     MutexLock lock(commits_.mutex());
-    commits_.Ended(segment, status);
+    commits_.Ended(segment, {}, status);
   }
 
   storage::MemoryBudget budget_{1 << 20};
@@ -66,6 +67,34 @@ TEST_F(CommitsTest, TheSegmentOfACommitThatMayBeFoundStaysUntilTheNext) {
   }
   End(std::nullopt, Status::Ok());
   EXPECT_FALSE(std::filesystem::exists(FileOf(doubtful)));
+}
+
+// Who has it, as a session whose Store failed, may try to store it once more.
+TEST_F(CommitsTest, ASegmentThatIsReadStaysUntilItIsLetGo) {
+  Random random(1);
+  const test::SegmentData data =
+      test::RandomSegment({.shape = ShapeOf(harness_.spec()), .num_tokens = 1}, &random);
+  test::DataSource source(&data, 1);
+  SegmentRecord sealed;
+  sealed.model = harness_.model();
+  sealed.num_tokens = 1;
+  ATTNDB_ASSERT_OK(registry_.Write(&source, &sealed));
+  std::shared_ptr<storage::Segment> held = registry_.Get(sealed).value();
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        const auto reader, SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadOnly));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Transaction snapshot,
+                                Transaction::Begin(reader.get(), Transaction::Kind::kRead));
+    ATTNDB_ASSERT_OK(reader->Select("SELECT uuid FROM meta").Step().status());
+    harness_.MustPublish(Range(0, 10));
+    MutexLock lock(commits_.mutex());
+    commits_.Ended(std::nullopt, {&sealed, 1}, Status::IoError("the disk"));
+  }
+  End(std::nullopt, Status::Ok());
+  EXPECT_TRUE(std::filesystem::exists(FileOf(sealed.id)));
+  held.reset();
+  End(std::nullopt, Status::Ok());
+  EXPECT_FALSE(std::filesystem::exists(FileOf(sealed.id)));
 }
 
 }  // namespace

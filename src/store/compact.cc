@@ -57,10 +57,11 @@ Run RunOf(const ContextDetail& detail, const MergeChoice& choice) {
   return run;
 }
 
-// With tokens that no context uses any more: it is written again without them.
+// With tokens that no context uses any more, or with damage that harms none: it is written again
+// with what is used. REQUIRES: the link's context is not damaged, so that what it uses is sound.
 bool IsWasteful(const ChainSegment& link) {
-  return link.segment.damage.empty() && link.num_tokens_used == link.num_tokens_kept &&
-         link.num_tokens_kept < link.segment.num_tokens;
+  return link.num_tokens_used == link.num_tokens_kept &&
+         (link.num_tokens_kept < link.segment.num_tokens || !link.segment.damage.empty());
 }
 
 // What is to be written again of a context's chain.
@@ -108,11 +109,7 @@ class Merger::Compaction {
   uint64_t BytesToCompact(std::span<const ContextId> contexts) const;
   Status CompactContexts(std::span<const ContextId> contexts) ATTNDB_REQUIRES(merger_->mutex_);
   Status CompactChain(ContextId context) ATTNDB_REQUIRES(merger_->mutex_);
-  bool Report(uint64_t run_bytes) const {
-    const uint64_t done = bytes_done_ + run_bytes;
-    // More is copied than was counted where damage that was found meanwhile broke up a run.
-    return !options_.progress || options_.progress(done, std::max(done, bytes_total_));
-  }
+  bool Report(uint64_t run_bytes) const;
 
   Merger* const merger_;
   Catalog* const catalog_;
@@ -122,7 +119,30 @@ class Merger::Compaction {
   uint64_t bytes_total_ = 0;
 };
 
+Status Merger::CheckMayWait(std::string_view call) const {
+  if (reporter_.load(std::memory_order_relaxed) != std::this_thread::get_id()) return Status::Ok();
+  return Status::FailedPrecondition(std::string(call) +
+                                    ": called by the progress of a compact, which it would wait "
+                                    "for; call it after the compact has returned");
+}
+
+bool Merger::Compaction::Report(uint64_t run_bytes) const {
+  if (!options_.progress) return true;
+  struct Reporting {  // Ends when the caller's function throws, too.
+    explicit Reporting(std::atomic<std::thread::id>* of_merger) : reporter(of_merger) {
+      reporter->store(std::this_thread::get_id(), std::memory_order_relaxed);
+    }
+    ~Reporting() { reporter->store(std::thread::id(), std::memory_order_relaxed); }
+    std::atomic<std::thread::id>* const reporter;
+  };
+  const Reporting reporting(&merger_->reporter_);
+  const uint64_t done = bytes_done_ + run_bytes;
+  // More is copied than was counted where damage that was found meanwhile broke up a run.
+  return options_.progress(done, std::max(done, bytes_total_));
+}
+
 Status Merger::Compact(const std::string& tenant, const CompactOptions& options) {
+  ATTNDB_RETURN_IF_ERROR(CheckMayWait("compact"));
   ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
   ATTNDB_RETURN_IF_ERROR(CheckOptions(options));
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
@@ -182,6 +202,7 @@ uint64_t Merger::Compaction::BytesToCompact(std::span<const ContextId> contexts)
   for (const ContextId context : contexts) {
     const Result<ContextDetail> detail = catalog_->contexts()->Describe(tenant_, context);
     if (!detail.ok()) continue;  // CompactChain's to report.
+    if (detail->context.damaged) continue;
     for (const Run& run : RunsOf(*detail, options_)) {
       if (counted.insert(run.front().segment.id).second) bytes += KvBytes(run);
     }

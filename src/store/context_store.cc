@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <utility>
 
-#include "storage/vfs/store_files.h"
 #include "store/object_path.h"
+#include "store/orphans.h"
+#include "store/place.h"
+#include "store/store_path.h"
 
 namespace attndb::store {
 namespace {
@@ -52,20 +53,10 @@ Result<bool> PrepareFolders(storage::FileSystem* fs, const std::string& path,
   return true;
 }
 
-// Removes files that the catalog does not know: what a crash left.
-Status RemoveOrphans(const Settings& settings, Catalog* catalog) {
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<storage::ObjectName> objects,
-                          catalog->companions()->KnownObjects());
-  const std::set<storage::ObjectName> known(objects.begin(), objects.end());
-  ATTNDB_ASSIGN_OR_RETURN(
-      const std::vector<std::string> orphans,
-      storage::ListOrphans(settings.file_system, settings.segments_dir,
-                           [&](const storage::ObjectName& name) { return known.contains(name); }));
-  for (const std::string& name : orphans) {
-    ATTNDB_RETURN_IF_ERROR(
-        settings.file_system->Remove(storage::JoinPath(settings.segments_dir, name)));
-  }
-  return Status::Ok();
+// A writer removes no file that a session of its own reads, but a reader of another process may
+// find one gone once it is closed: it keeps twice as many open.
+size_t MaxOpenFiles(const DBOptions& options) {
+  return storage::FilePool::DefaultLimit() * (options.read_only ? 2 : 1);
 }
 
 }  // namespace
@@ -73,6 +64,7 @@ Status RemoveOrphans(const Settings& settings, Catalog* catalog) {
 Result<std::unique_ptr<ContextStore>> ContextStore::Open(const std::string& path,
                                                          const DBOptions& options,
                                                          const Given& given) {
+  ATTNDB_RETURN_IF_ERROR(CheckStorePath(path));
   ATTNDB_ASSIGN_OR_RETURN(const bool create, PrepareFolders(given.file_system, path, options));
   std::unique_ptr<storage::FileLock> lock;
   if (!options.read_only) {
@@ -84,12 +76,18 @@ Result<std::unique_ptr<ContextStore>> ContextStore::Open(const std::string& path
   catalog_options.read_only = options.read_only;
   catalog_options.create_if_missing = create;
   catalog_options.clock = options.clock;
+  const auto place = std::make_shared<Place>();
+  ATTNDB_RETURN_IF_ERROR(place->Add(path));
+  catalog_options.check_place = [place] { return place->Check(); };
   ATTNDB_ASSIGN_OR_RETURN(std::unique_ptr<Catalog> catalog, Catalog::Open(catalog_options));
   auto store = std::make_unique<ContextStore>(Key(), path, options, given, std::move(lock),
                                               std::move(catalog));
   if (!options.read_only) {
+    ATTNDB_RETURN_IF_ERROR(place->Add(catalog_options.path));
+    ATTNDB_RETURN_IF_ERROR(place->Add(store->settings_.segments_dir));
+    ATTNDB_RETURN_IF_ERROR(CheckOwner(store->settings_, store->catalog_.get()));
     ATTNDB_RETURN_IF_ERROR(store->derived_.ForgetFormerKinds());
-    ATTNDB_RETURN_IF_ERROR(RemoveOrphans(store->settings_, store->catalog_.get()));
+    ATTNDB_RETURN_IF_ERROR(ClearOrphans(store->settings_, store->catalog_.get()));
     ATTNDB_RETURN_IF_ERROR(store->derived_.ScheduleMissing(TenantId::kNone));
     store->reserve_.Take();
   }
@@ -102,10 +100,11 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
     : settings_{std::move(path), std::move(options), given.file_system},
       lock_(std::move(lock)),
       catalog_(std::move(catalog)),
-      damage_(catalog_.get(), &background_),
-      registry_(given.file_system, settings_.segments_dir, catalog_.get(), given.budget),
+      files_(given.file_system, MaxOpenFiles(settings_.options)),
+      registry_(&files_, settings_.segments_dir, catalog_.get(), given.budget),
+      damage_(catalog_.get(), &registry_, &background_),
       reserve_(given.file_system, storage::JoinPath(settings_.path, std::string(kReserveName))),
-      object_files_(given.file_system, settings_.segments_dir, catalog_->store_uuid()),
+      object_files_(&files_, settings_.segments_dir, catalog_->store_uuid()),
       objects_(given.kinds, given.budget, &object_files_,
                [this](const storage::ObjectName& name, const derived::Kind& kind,
                       const Status& status) { builder_.ReportLoss(name, kind, status); }),
@@ -121,10 +120,10 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
       commits_(catalog_.get(), &registry_, &uses_),
       space_(&settings_, catalog_.get(), &uses_),
       derived_({&settings_, catalog_.get(), &damage_, &uses_, &commits_, &space_, given.kinds,
-                &objects_, &builder_, &object_files_, &merged_runs_, &background_}),
-      verifier_({catalog_.get(), &registry_, &object_files_, &derived_}),
+                &objects_, &builder_, &object_files_, &merged_runs_, &background_, &counts_}),
+      verifier_({&settings_, catalog_.get(), &damage_, &object_files_, &derived_}),
       merger_({&settings_, catalog_.get(), &registry_, &uses_, &commits_, &space_, &derived_,
-               &objects_, &builder_, &verifier_, &merged_runs_, &background_}),
+               &objects_, &builder_, &verifier_, &merged_runs_, &background_, &counts_}),
       lookup_({&settings_, catalog_.get(), &damage_, &uses_}),
       admin_({&settings_, catalog_.get(), &damage_, &builder_}),
       background_({derived::Lanes::Priority::kLow,     // Sessions wait for less to read.
@@ -133,9 +132,18 @@ ContextStore::ContextStore(Key, std::string path, DBOptions options, const Given
                    derived::Lanes::Priority::kLow},    // Merges.
                   settings_.options.background_threads),
       publisher_({&settings_, catalog_.get(), &registry_, &uses_, &commits_, &space_, &derived_,
-                  &objects_, &merger_, &reserve_}) {}
+                  &objects_, &merger_, &reserve_, &counts_}) {}
 
-Result<DBStats> ContextStore::Stats(const std::string& tenant) const {
+Status ContextStore::WaitForBackground(const std::string& tenant, bool of_all,
+                                       const derived::Lanes::Progress& progress) {
+  ATTNDB_RETURN_IF_ERROR(merger_.CheckMayWait("wait for the background"));
+  if (of_all) return background_.Wait(progress);
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
+  if (owner.id == TenantId::kNone) return Status::Ok();  // It has stored nothing.
+  return background_.Wait(static_cast<uint64_t>(owner.id), progress);
+}
+
+Result<DBStats> ContextStore::Stats(const std::string& tenant, bool of_all) {
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, catalog_->owners()->FindTenant(tenant));
   ATTNDB_ASSIGN_OR_RETURN(const CatalogStats catalog, catalog_->Stats(owner.id));
   DBStats stats;
@@ -149,12 +157,15 @@ Result<DBStats> ContextStore::Stats(const std::string& tenant) const {
   stats.num_companions = catalog.num_companions;
   stats.companion_bytes = catalog.companion_bytes;
   ATTNDB_ASSIGN_OR_RETURN(stats.num_pending_companions, derived_.CountPending(owner.id));
-  stats.num_companions_built = builder_.num_written();
-  stats.background_seconds = static_cast<double>(background_.busy_ns()) * 1e-9;
   stats.quota_bytes = owner.quota_bytes;
   stats.num_damaged_segments = catalog.num_damaged_segments;
-  stats.bytes_merged = merger_.bytes_merged();
-  publisher_.AddCounts(&stats);
+  if (of_all) {
+    counts_.AddAllTo(&stats);
+    stats.background_seconds = static_cast<double>(background_.busy_ns()) * 1e-9;
+  } else {
+    counts_.Of(tenant)->AddTo(&stats);
+  }
+  stats.evicted = counts_.Of(tenant)->evictions.labels();
   return stats;
 }
 

@@ -1,9 +1,10 @@
 // What is durable: contexts, the segments that they are chains of, and what is derived from these.
 // It opens the store's parts, which do the work, and puts them together.
 //
-// On disk: LOCK, catalog.db (store/catalog), segments/ (src/storage), reserve (drop_reserve.h). The
-//          catalog's transaction is the commit; a file that the catalog does not name is an orphan,
-//          removed at the next open.
+// On disk: LOCK, catalog.db (store/catalog), segments/ (src/storage), reserve (drop_reserve.h),
+//          aside/ (orphans.h). The catalog's transaction is the commit; a file that it does not
+//          name is an orphan, removed or put aside at the next open. A commit is acknowledged only
+//          while the store lies where it was opened (place.h).
 // Parts:   Lookup, from a prompt to a chain; Publisher, which stores and drops; Merger; Verifier;
 //          Admin; DerivedObjects. They share Uses, who reads what; Commits, one at a time; Space,
 //          quotas and the disk; DamageReports; MergedRuns; SegmentRegistry.
@@ -26,6 +27,7 @@
 #include "derived/kinds.h"
 #include "derived/lanes.h"
 #include "derived/object_files.h"
+#include "storage/io/file_pool.h"
 #include "storage/io/file_system.h"
 #include "storage/kv/memory_budget.h"
 #include "store/admin.h"
@@ -42,6 +44,7 @@
 #include "store/segment_registry.h"
 #include "store/settings.h"
 #include "store/space.h"
+#include "store/tenant_counts.h"
 #include "store/uses.h"
 #include "store/verifier.h"
 
@@ -83,6 +86,7 @@ class ContextStore {
   Uses* uses() { return &uses_; }
   DamageReports* damage() { return &damage_; }
   const MergedRuns& merged_runs() const { return merged_runs_; }
+  TenantCounts* counts() { return &counts_; }
 
   // What sessions read and ask for.
   const derived::Cache& objects() const { return objects_; }
@@ -90,15 +94,20 @@ class ContextStore {
   // Stopped before what its jobs may use of the caller's goes.
   derived::Lanes* background() { return &background_; }
 
-  // As DB, without the figures of sessions and memory.
-  Result<DBStats> Stats(const std::string& tenant) const;
+  // These two are as DB's; `of_all`: of all tenants what is not of the tenant's contexts. Without
+  // the figures of memory.
+  Status WaitForBackground(const std::string& tenant, bool of_all,
+                           const derived::Lanes::Progress& progress);
+  Result<DBStats> Stats(const std::string& tenant, bool of_all);
 
  private:
   const Settings settings_;
   const std::unique_ptr<storage::FileLock> lock_;  // Null if read-only.
   const std::unique_ptr<Catalog> catalog_;
-  DamageReports damage_;
+  storage::FilePool files_;  // Those of segments and of what is derived from them.
+  TenantCounts counts_;
   SegmentRegistry registry_;
+  DamageReports damage_;
   DropReserve reserve_;
   const derived::ObjectFiles object_files_;
   derived::Cache objects_;

@@ -168,6 +168,8 @@ Status DerivedObjects::PublishObject(derived::SegmentId id, const derived::Objec
   for (const CompanionRecord& old : replaced) {
     parts_.files->Remove({id, old.kind, old.generation});
   }
+  const Result<Tenant> owner = parts_.catalog->owners()->GetTenant(record.tenant);
+  if (owner.ok()) parts_.counts->Of(owner->name)->num_companions_built.Add(1);
   return Status::Ok();
 }
 

@@ -29,6 +29,7 @@
 #include "store/merged_runs.h"
 #include "store/settings.h"
 #include "store/space.h"
+#include "store/tenant_counts.h"
 #include "store/uses.h"
 
 namespace attndb::store {
@@ -49,6 +50,7 @@ class DerivedObjects final : public derived::Store {
     const derived::ObjectFiles* files;
     MergedRuns* merged_runs;
     derived::Lanes* background;
+    TenantCounts* counts;
   };
 
   explicit DerivedObjects(const Parts& parts) : parts_(parts) {}

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "common/clock.h"
+#include "attndb/units.h"
 #include "store/catalog/model_identity.h"
+#include "store/catalog/prefix_index.h"
 #include "store/catalog/ttl.h"
 #include "store/prefix_reasons.h"
 #include "store/spec_difference.h"
@@ -13,8 +14,8 @@ namespace {
 
 // Why a context can't serve a spec although its name was given.
 Status OtherModel(const ContextRecord& context, const ModelSpec& found, const ModelSpec& expected) {
-  return Status::FailedPrecondition("context '" + context.Label() +
-                                    "' is of another model: " + SpecDifference(found, expected));
+  return Status::OtherModel("context '" + context.Label() +
+                            "' is of another model: " + SpecDifference(found, expected));
 }
 
 }  // namespace
@@ -50,11 +51,14 @@ Result<ContextRecord> Lookup::NamedContext(const Tenant& tenant, const ModelSpec
   if (IsExpired(context)) {
     return Status::NotFound("context '" + context.Label() + "' has expired");
   }
-  ATTNDB_ASSIGN_OR_RETURN(const ModelSpec found, parts_.catalog->owners()->GetModel(context.model));
+  ATTNDB_ASSIGN_OR_RETURN(ModelSpec found, parts_.catalog->owners()->GetModel(context.model));
   ATTNDB_ASSIGN_OR_RETURN(const bool same_model,
-                          parts_.catalog->owners()->SameModel(context.model, spec));
+                          parts_.catalog->owners()->SameModel(context.tenant, context.model, spec));
   if (!same_model) {
-    ATTNDB_ASSIGN_OR_RETURN(const ModelSpec expected, DecodeModel(EncodeModel(spec).bytes));
+    ATTNDB_ASSIGN_OR_RETURN(ModelSpec expected, DecodeModel(EncodeModel(spec).bytes));
+    expected.source = spec.source;
+    ATTNDB_ASSIGN_OR_RETURN(found.source,
+                            parts_.catalog->owners()->SourceOf(context.tenant, context.model));
     return OtherModel(context, found, expected);
   }
   if (context.first_position != first_position) {
@@ -64,57 +68,68 @@ Result<ContextRecord> Lookup::NamedContext(const Tenant& tenant, const ModelSpec
   }
   if (context.damaged) {
     return Status::Corruption("context '" + context.Label() +
-                              "' is damaged (see describe); drop it and import it again");
+                              "' is damaged (see describe); import its text again under this name");
   }
   return context;
 }
 
 bool Lookup::IsExpired(const ContextRecord& context) const {
-  const int64_t now_us =
-      parts_.settings->options.clock ? parts_.settings->options.clock() : SystemNowMicros();
-  return store::IsExpired(context.pinned, context.ttl_seconds, context.last_access_us, now_us);
+  return store::IsExpired(context.pinned, context.ttl_seconds, context.last_access_us,
+                          parts_.catalog->ExpiryNow());
 }
 
-Result<Chain> Lookup::OpenChain(ContextId context, std::span<const TokenId> tokens) {
+Result<Chain> Lookup::OpenChain(const ContextRecord& context, std::span<const TokenId> tokens) {
   Chain chain;
-  ATTNDB_ASSIGN_OR_RETURN(chain.entries, parts_.uses->OpenContext(context, tokens.size()));
+  ATTNDB_ASSIGN_OR_RETURN(chain.entries, parts_.uses->OpenContext(context.id, tokens.size()));
   for (const storage::ChainEntry& entry : chain.entries) {
     const auto id = static_cast<SegmentId>(entry.segment->id());
-    Result<std::vector<TokenId>> stored = entry.segment->ReadTokens();
+    Result<std::vector<TokenId>> stored = entry.segment->ReadTokens(entry.num_tokens_used);
     if (!stored.ok()) {
       return parts_.damage->QuarantineIfDamaged(id, std::move(stored).status());
     }
-    stored->resize(entry.num_tokens_used);
     if (!std::ranges::equal(*stored, tokens.subspan(chain.tokens.size(), stored->size()))) {
-      return Status::Corruption("segment " + std::to_string(id) +
+      return Status::Corruption(storage::Describe({.segment_id = entry.segment->id()}) +
                                 " holds other tokens than the catalog says");
     }
     chain.tokens.insert(chain.tokens.end(), stored->begin(), stored->end());
   }
   if (chain.tokens.size() != tokens.size()) {
-    return Status::Corruption("context #" + std::to_string(static_cast<int64_t>(context)) +
-                              ": its segments hold " + std::to_string(chain.tokens.size()) +
-                              " tokens, expected " + std::to_string(tokens.size()));
+    return Status::Corruption("context '" + context.Label() + "': its segments hold " +
+                              Counted(chain.tokens.size(), "token") + ", expected " +
+                              FormatCount(tokens.size()));
   }
   return chain;
 }
 
-Result<Prefix> Lookup::OpenMatch(const PrefixMatch& match, std::span<const TokenId> tokens) {
+Result<Prefix> Lookup::OpenMatch(TenantId tenant, const PrefixMatch& match,
+                                 std::span<const TokenId> tokens) {
   Prefix prefix;
   if (match.context == ContextId::kNone) return prefix;
-  prefix.context = match.context;
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
+                          parts_.catalog->contexts()->Get(tenant, match.context));
+  prefix.context = record.id;
+  prefix.number = record.number;
   prefix.cuts = match.cuts;
-  ATTNDB_ASSIGN_OR_RETURN(prefix.chain, OpenChain(match.context, tokens.first(match.num_tokens)));
-  parts_.catalog->contexts()->Touch(match.context);
+  ATTNDB_ASSIGN_OR_RETURN(prefix.chain, OpenChain(record, tokens.first(match.num_tokens)));
+  prefix.is_whole = match.num_tokens + 1 >= record.num_tokens;
   return prefix;
 }
 
 Result<Prefix> Lookup::OpenPrefix(const std::string& tenant, const ModelSpec& spec,
                                   std::span<const TokenId> tokens, const SessionOptions& options) {
+  ATTNDB_ASSIGN_OR_RETURN(Prefix prefix, PeekPrefix(tenant, spec, tokens, options));
+  // The first tokens of a chat template are no use of the context that happens to have them.
+  const bool is_used = prefix.is_whole || prefix.chain.tokens.size() >= kBlockTokens;
+  if (is_used) parts_.catalog->contexts()->Touch(prefix.context);
+  return prefix;
+}
+
+Result<Prefix> Lookup::PeekPrefix(const std::string& tenant, const ModelSpec& spec,
+                                  std::span<const TokenId> tokens, const SessionOptions& options) {
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     ATTNDB_ASSIGN_OR_RETURN(const PrefixMatch match, FindPrefix(owner, spec, tokens, options));
-    Result<Prefix> prefix = OpenMatch(match, tokens);
+    Result<Prefix> prefix = OpenMatch(owner.id, match, tokens);
     if (prefix.ok()) return prefix;
     // What was found is damaged (and quarantined now), or was dropped between lookup and opening:
     // what else is there? A named context has no substitute; but a reader may have seen it while
@@ -134,7 +149,7 @@ Result<WholeContext> Lookup::TryOpenNamed(const Tenant& tenant, const ModelSpec&
   ATTNDB_ASSIGN_OR_RETURN(context.record, NamedContext(tenant, spec, name, first_position));
   ATTNDB_ASSIGN_OR_RETURN(History history,
                           parts_.catalog->contexts()->HistoryOf(context.record.id));
-  ATTNDB_ASSIGN_OR_RETURN(context.chain, OpenChain(context.record.id, history.tokens));
+  ATTNDB_ASSIGN_OR_RETURN(context.chain, OpenChain(context.record, history.tokens));
   context.cuts = std::move(history.cuts);
   parts_.catalog->contexts()->Touch(context.record.id);
   return context;

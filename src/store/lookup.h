@@ -43,6 +43,9 @@ class Lookup {
   // Errors: as DB::CreateSession.
   Result<Prefix> OpenPrefix(const std::string& tenant, const ModelSpec& spec,
                             std::span<const TokenId> tokens, const SessionOptions& options);
+  // As OpenPrefix, and counts as no access to what is found.
+  Result<Prefix> PeekPrefix(const std::string& tenant, const ModelSpec& spec,
+                            std::span<const TokenId> tokens, const SessionOptions& options);
   // Opens the context with all of its tokens. Errors: as DB::CreateSessionOver.
   Result<WholeContext> OpenNamed(const std::string& tenant, const ModelSpec& spec,
                                  const std::string& name, int64_t first_position);
@@ -69,8 +72,9 @@ class Lookup {
                                  const SessionOptions& options) const;
   bool IsExpired(const ContextRecord& context) const;
   // Opens the context's first segments, as many as hold `tokens`, which the context must have.
-  Result<Chain> OpenChain(ContextId context, std::span<const TokenId> tokens);
-  Result<Prefix> OpenMatch(const PrefixMatch& match, std::span<const TokenId> tokens);
+  Result<Chain> OpenChain(const ContextRecord& context, std::span<const TokenId> tokens);
+  Result<Prefix> OpenMatch(TenantId tenant, const PrefixMatch& match,
+                           std::span<const TokenId> tokens);
   Result<WholeContext> TryOpenNamed(const Tenant& tenant, const ModelSpec& spec,
                                     const std::string& name, int64_t first_position);
 

@@ -44,7 +44,7 @@ TEST_F(LookupTest, ANamedContextFitsItsModelAndItsPosition) {
   ModelSpec other = spec_;
   other.fingerprint = "another";
   EXPECT_THAT(store_->lookup()->OpenNamed("t", other, "a", 0),
-              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("of another model")));
+              FailsWith(StatusCode::kOtherModel, HasSubstr("of another model")));
   EXPECT_THAT(store_->lookup()->OpenNamed("t", spec_, "b", 0),
               FailsWith(StatusCode::kNotFound, HasSubstr("b")));
 }
@@ -59,6 +59,21 @@ TEST_F(LookupTest, APromptIsReusedAsFarAsItAgrees) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefixExplain explain,
                               store_->lookup()->ExplainPrefix("t", spec_, tokens, {}));
   EXPECT_EQ(explain.num_reused, kTokens - 3);
+}
+
+TEST_F(LookupTest, OfNamedContextsEachIsSearchedOnceAndTheOldestFirst) {
+  for (const uint64_t tail : {1u, 2u, 3u}) {
+    ATTNDB_ASSERT_OK(Store({tail}, {.name = std::to_string(tail)}).status());
+  }
+  const std::string names[] = {"3", "1", "3"};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const SearchSet set,
+                              store_->lookup()->OpenForSearch("t", spec_, names));
+  ASSERT_EQ(set.contexts.size(), 2u);
+  EXPECT_EQ(set.contexts[0].name, "1");
+  EXPECT_EQ(set.contexts[1].name, "3");
+  const std::string unknown[] = {"1", "4"};
+  EXPECT_EQ(store_->lookup()->OpenForSearch("t", spec_, unknown).status().code(),
+            StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <span>
 #include <utility>
@@ -77,6 +78,24 @@ std::vector<MergeLink> Merged(const std::vector<MergeLink>& chain, const Compact
   }
   for (; next < chain.size(); ++next) merged.push_back(chain[next]);
   return merged;
+}
+
+TEST(MergePolicyTest, CountsAsABinaryCounterDoes) {
+  const auto begins = [](const std::vector<uint64_t>& lengths) -> std::optional<size_t> {
+    std::vector<MergeLink> chain;
+    for (const uint64_t length : lengths) chain.push_back({length});
+    const std::optional<MergeChoice> choice = ChooseMerge(chain);
+    if (!choice) return std::nullopt;
+    EXPECT_EQ(choice->end, chain.size());
+    return choice->begin;
+  };
+  EXPECT_EQ(begins({1}), std::nullopt);
+  EXPECT_EQ(begins({1, 1}), 0u) << "of like length";
+  EXPECT_EQ(begins({2, 1}), std::nullopt);
+  EXPECT_EQ(begins({4, 2, 1, 1}), 0u);
+  EXPECT_EQ(begins({5, 2, 1, 1}), 1u);
+  EXPECT_EQ(begins({kSmallTokens, kSmallTokens}), std::nullopt) << "is not small any more";
+  EXPECT_EQ(begins({kSmallTokens - 1, kSmallTokens - 1}), 0u);
 }
 
 TEST(MergePolicyTest, TwoHundredTurnsLeaveAShortChain) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "attndb/units.h"
 #include "common/check.h"
 #include "storage/kv/segment_writer.h"
 #include "store/lanes.h"
@@ -17,8 +18,14 @@ namespace {
 // A run of a chain as the contents of one segment: its parts' rows, cut to what the chain uses.
 class RunSource final : public storage::SegmentSource {
  public:
+  struct Part {
+    std::shared_ptr<storage::Segment> segment;
+    uint64_t num_tokens_used = 0;
+    bool is_damaged = false;  // Known to be: what is sound of it is taken.
+  };
+
   // `tokens` of all parts together. `layer_begins` says before each layer whether to go on.
-  RunSource(std::vector<storage::ChainEntry> parts, std::vector<TokenId> tokens,
+  RunSource(std::vector<Part> parts, std::vector<TokenId> tokens,
             std::function<bool(LayerId)> layer_begins)
       : parts_(std::move(parts)),
         tokens_(std::move(tokens)),
@@ -28,14 +35,15 @@ class RunSource final : public storage::SegmentSource {
 
   Status LoadLayer(LayerId layer) override {
     if (!layer_begins_(layer)) {
-      return Status::Cancelled("merge of " + std::to_string(tokens_.size()) +
-                               " tokens: cancelled before layer " + std::to_string(layer));
+      return Status::Cancelled("merge of " + Counted(tokens_.size(), "token") +
+                               ": cancelled before layer " + std::to_string(layer));
     }
     pins_.clear();
     layer_queries_.clear();
-    for (const storage::ChainEntry& part : parts_) {
-      ATTNDB_ASSIGN_OR_RETURN(storage::LayerPin pin, part.segment->PinLayer(layer));
-      ATTNDB_ASSIGN_OR_RETURN(storage::LayerQueries queries, part.segment->ReadQueries(layer));
+    for (const Part& part : parts_) {
+      ATTNDB_ASSIGN_OR_RETURN(storage::LayerPin pin,
+                              part.segment->PinLayer(layer, part.num_tokens_used));
+      ATTNDB_ASSIGN_OR_RETURN(storage::LayerQueries queries, QueriesOf(part, layer));
       pins_.push_back(std::move(pin));
       layer_queries_.push_back(std::move(queries));
     }
@@ -57,7 +65,8 @@ class RunSource final : public storage::SegmentSource {
     query_tokens_.assign(parts_.size(), {});
     uint32_t first_token = 0;
     for (size_t i = 0; i < parts_.size(); ++i) {
-      storage::QueryRows rows = layer_queries_[i].rows(kv_head);
+      storage::QueryRows rows;
+      if (layer_queries_[i].num_kv_heads() > 0) rows = layer_queries_[i].rows(kv_head);
       // Rows are in the order of tokens, so those of tokens that are not used are the last.
       for (const uint32_t token : rows.tokens) {
         if (token >= parts_[i].num_tokens_used) break;
@@ -72,7 +81,15 @@ class RunSource final : public storage::SegmentSource {
   }
 
  private:
-  const std::vector<storage::ChainEntry> parts_;
+  // Samples that are damaged cost no token: who merges what is known to be damaged does without.
+  static Result<storage::LayerQueries> QueriesOf(const Part& part, LayerId layer) {
+    Result<storage::LayerQueries> queries = part.segment->ReadQueries(layer);
+    const bool is_lost = queries.status().code() == StatusCode::kCorruption;
+    if (part.is_damaged && is_lost) return storage::LayerQueries();
+    return queries;
+  }
+
+  const std::vector<Part> parts_;
   const std::vector<TokenId> tokens_;
   const std::function<bool(LayerId)> layer_begins_;
   std::vector<storage::LayerPin> pins_;
@@ -110,18 +127,20 @@ Status Merger::MergeEnd(TenantId tenant, ContextId context, const Progress& prog
 void Merger::Await() { MutexLock lock(&mutex_); }
 
 void Merger::Schedule(TenantId tenant, ContextId context) {
-  parts_.background->Add(
-      kMergeLane, {.run = [this, tenant, context](derived::Lanes::Control* control) {
-        {
-          MutexLock lock(&mutex_);
-          const std::atomic<bool>* const cancel = control->cancel();
-          // What fails is tried again by the next Store.
-          (void)MergeEnd(tenant, context,
-                         [cancel](uint64_t) { return !cancel->load(std::memory_order_relaxed); });
-        }
-        parts_.uses->Sweep();
-        return Status::Ok();
-      }});
+  parts_.background->Add(kMergeLane,
+                         {.owner = static_cast<uint64_t>(tenant),
+                          .run = [this, tenant, context](derived::Lanes::Control* control) {
+                            {
+                              MutexLock lock(&mutex_);
+                              const std::atomic<bool>* const cancel = control->cancel();
+                              // What fails is tried again by the next Store.
+                              (void)MergeEnd(tenant, context, [cancel](uint64_t) {
+                                return !cancel->load(std::memory_order_relaxed);
+                              });
+                            }
+                            parts_.uses->Sweep();
+                            return Status::Ok();
+                          }});
 }
 
 std::vector<storage::ChainEntry> Merger::MergeNow(TenantId tenant, ContextId context,
@@ -153,7 +172,7 @@ Status Merger::TryMergeRun(std::span<const ChainSegment> run, const Progress& pr
   ATTNDB_ASSIGN_OR_RETURN(request.merged, WriteMerged(run, progress));
   MutexLock lock(parts_.commits->mutex());
   const Result<MergeOutcome> outcome = parts_.catalog->segments()->ReplaceRun(request);
-  parts_.commits->Ended(request.merged.id, outcome.status());
+  parts_.commits->Ended(request.merged.id, {}, outcome.status());
   ATTNDB_RETURN_IF_ERROR(outcome.status());
   NoteGrowth(run.front(), request.merged);
   OfferMerged(request);
@@ -171,15 +190,15 @@ void Merger::NoteGrowth(const ChainSegment& first, const SegmentRecord& merged) 
 
 Result<SegmentRecord> Merger::WriteMerged(std::span<const ChainSegment> run,
                                           const Progress& progress) {
-  std::vector<storage::ChainEntry> parts;
+  std::vector<RunSource::Part> parts;
   std::vector<TokenId> tokens;
   for (const ChainSegment& link : run) {
     ATTNDB_ASSIGN_OR_RETURN(std::shared_ptr<storage::Segment> segment,
                             parts_.registry->Get(link.segment));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> part, segment->ReadTokens());
-    tokens.insert(tokens.end(), part.begin(),
-                  part.begin() + static_cast<int64_t>(link.num_tokens_used));
-    parts.push_back({std::move(segment), link.num_tokens_used});
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> part,
+                            segment->ReadTokens(link.num_tokens_used));
+    tokens.insert(tokens.end(), part.begin(), part.end());
+    parts.push_back({std::move(segment), link.num_tokens_used, !link.segment.damage.empty()});
   }
   const SegmentRecord& first = run.front().segment;
   SegmentRecord merged;
@@ -191,7 +210,8 @@ Result<SegmentRecord> Merger::WriteMerged(std::span<const ChainSegment> run,
   RunSource source(std::move(parts), std::move(tokens),
                    [&](LayerId layer) { return !progress || progress(layer_bytes * layer); });
   ATTNDB_RETURN_IF_ERROR(parts_.registry->Write(&source, &merged));
-  bytes_merged_.fetch_add(merged.file_bytes, std::memory_order_relaxed);
+  const Result<Tenant> owner = parts_.catalog->owners()->GetTenant(first.tenant);
+  if (owner.ok()) parts_.counts->Of(owner->name)->bytes_merged.Add(merged.file_bytes);
   return merged;
 }
 

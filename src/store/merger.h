@@ -2,6 +2,8 @@
 // Compact finds. Nobody who stores waits for it: no row is copied under the mutex of commits.
 //
 // Parts:   Compact in compact.cc; which segments are merged in merge_policy.h.
+// Errors:  a Compact tells its progress under the mutex of merges. What its caller asks for
+//          meanwhile that may wait for a merge would wait for ever: CheckMayWait refuses it.
 // Threads: thread-safe. Its mutex is taken before that of commits.
 #ifndef ATTNDB_STORE_MERGER_H_
 #define ATTNDB_STORE_MERGER_H_
@@ -11,6 +13,8 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "attndb/options.h"
@@ -28,6 +32,7 @@
 #include "store/segment_registry.h"
 #include "store/settings.h"
 #include "store/space.h"
+#include "store/tenant_counts.h"
 #include "store/uses.h"
 #include "store/verifier.h"
 
@@ -49,9 +54,14 @@ class Merger {
     Verifier* verifier;
     MergedRuns* merged_runs;
     derived::Lanes* background;
+    TenantCounts* counts;
   };
 
   explicit Merger(const Parts& parts) : parts_(parts) {}
+
+  // Ok if this thread may wait for merges. `call` is named in the error.
+  // Errors: kFailedPrecondition (called by the progress of a Compact).
+  Status CheckMayWait(std::string_view call) const;
 
   // Merges what Stores left at the end of the context's chain, in the background, and then builds
   // what is derived from the merged segments.
@@ -65,9 +75,6 @@ class Merger {
   // Errors: as DB::Compact.
   Status Compact(const std::string& tenant, const CompactOptions& options)
       ATTNDB_EXCLUDES(mutex_, parts_.commits->mutex());
-
-  // Bytes of the merged segments that were written since the store was opened.
-  uint64_t bytes_merged() const { return bytes_merged_.load(std::memory_order_relaxed); }
 
  private:
   class Compaction;
@@ -96,8 +103,10 @@ class Merger {
 
   const Parts parts_;
 
-  mutable Mutex mutex_;                     // One merge or Compact at a time.
-  std::atomic<uint64_t> bytes_merged_ = 0;  // A counter: relaxed.
+  mutable Mutex mutex_;  // One merge or Compact at a time.
+  // The thread in which a Compact tells its progress; none if none does. Relaxed: a thread asks for
+  // itself alone.
+  std::atomic<std::thread::id> reporter_ = std::thread::id();
 };
 
 }  // namespace attndb::store

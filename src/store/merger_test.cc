@@ -27,7 +27,7 @@ TEST_F(MergerTest, WhoHoldsTheRunFindsWhatTookItsPlace) {
   ASSERT_TRUE(renewed.has_value());
   ASSERT_EQ(renewed->size(), 1u);
   EXPECT_EQ((*renewed)[0].segment, merged[0].segment);
-  EXPECT_EQ(store_->Stats("t")->bytes_merged,
+  EXPECT_EQ(store_->Stats("t", true)->bytes_merged,
             store_->admin()->Describe("t", "a")->file_bytes -
                 store_->admin()->Describe("t", "a")->companion_bytes);
 }

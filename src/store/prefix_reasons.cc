@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "attndb/units.h"
+
 namespace attndb::store {
 
 std::vector<std::string> PrefixReasons(const PrefixReport& report, std::span<const TokenId> tokens,
@@ -14,41 +16,42 @@ std::vector<std::string> PrefixReasons(const PrefixReport& report, std::span<con
   } else if (report.best->num_tokens == tokens.size()) {
     reasons.push_back("all of the prompt is stored; one token is left for the engine");
   } else if (report.next_token) {
-    reasons.push_back("the longest match ends after " + std::to_string(report.best->num_tokens) +
-                      " tokens: the context has token " + std::to_string(*report.next_token) +
+    reasons.push_back("the longest match ends after " + Counted(report.best->num_tokens, "token") +
+                      ": the context has token " + std::to_string(*report.next_token) +
                       " where the prompt has " + std::to_string(tokens[report.best->num_tokens]));
   } else {
     reasons.push_back("the longest match is a whole context of " +
-                      std::to_string(report.best->num_tokens) + " tokens");
+                      Counted(report.best->num_tokens, "token"));
   }
   if (report.best && !report.best->cuts.empty()) {
     uint64_t num_dropped = 0;
     for (const Cut& cut : report.best->cuts) {
       for (const TokenRange& range : cut.dropped) num_dropped += range.end - range.begin;
     }
-    reasons.push_back("it was computed after a cut: " + std::to_string(num_dropped) +
+    reasons.push_back("it was computed after a cut: " + FormatCount(num_dropped) +
                       " of its tokens have left, the first at " +
-                      std::to_string(report.best->cuts.front().at) + " tokens");
+                      Counted(report.best->cuts.front().at, "token"));
   }
   for (const PrefixNearMiss& miss : report.near_misses) {
     if (miss.num_contexts == 0) continue;
-    std::string text = std::to_string(miss.num_contexts);
+    const bool one = miss.num_contexts == 1;
+    std::string text = Counted(miss.num_contexts, "context");
     switch (miss.reason) {
       case Reason::kOtherModel:
-        text += " contexts are of another model, kv_dtype or RoPE setting";
+        text += std::string(one ? " is" : " are") + " of another model, kv_dtype or RoPE setting";
         break;
       case Reason::kOtherPosition:
-        text += " contexts begin at another position";
+        text += std::string(one ? " begins" : " begin") + " at another position";
         break;
       case Reason::kDamaged:
-        text += " contexts are damaged";
+        text += one ? " is damaged" : " are damaged";
         break;
       case Reason::kExpired:
-        text += " contexts have expired";
+        text += one ? " has expired" : " have expired";
         break;
     }
     if (miss.best.num_tokens > 0) {
-      text += "; the best agrees for " + std::to_string(miss.best.num_tokens) + " tokens";
+      text += "; the best agrees for " + Counted(miss.best.num_tokens, "token");
     }
     reasons.push_back(std::move(text));
   }

@@ -40,7 +40,7 @@ TEST(PrefixReasonsTest, WhatElseThereIs) {
           "reuse is switched off", "all of the prompt is stored; one token is left for the engine",
           "2 contexts are of another model, kv_dtype or RoPE setting; the best agrees for 3 "
           "tokens",
-          "1 contexts are damaged"));
+          "1 context is damaged"));
 }
 
 }  // namespace

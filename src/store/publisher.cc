@@ -3,24 +3,95 @@
 #include <algorithm>
 #include <utility>
 
+#include "attndb/context_name.h"
+#include "attndb/units.h"
+#include "common/check.h"
 #include "storage/kv/kv_layout.h"
-#include "store/catalog/names.h"
+#include "store/beginning_source.h"
 #include "store/catalog/ttl.h"
 #include "store/segment_facts.h"
 
 namespace attndb::store {
+namespace {
 
-Result<Stored> Publisher::Store(const StoreRequest& request) {
+std::vector<SegmentId> SegmentsOf(std::span<const storage::ChainEntry> chain) {
+  std::vector<SegmentId> segments;
+  for (const storage::ChainEntry& entry : chain) {
+    segments.push_back(static_cast<SegmentId>(entry.segment->id()));
+  }
+  return segments;
+}
+
+}  // namespace
+
+Result<Stored> Publisher::Store(const StoreRequest& asked) {
   ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
+  std::optional<StoreRequest> detached = Detached(asked, kMinShare - 1);
+  const StoreRequest& request = detached ? *detached : asked;
   Result<Stored> stored = StoreOnce(request);
   if (stored.status().code() != StatusCode::kResourceExhausted) return stored;
+  MakeRoom(request);
+  stored = StoreOnce(request);
+  if (stored.status().code() != StatusCode::kResourceExhausted || detached) return stored;
+  // What shares no segment with others lets go all that they do not use.
+  detached = Detached(asked, UINT64_MAX);
+  return detached ? StoreOnce(*detached) : stored;
+}
+
+bool Publisher::SharesPart(const std::string& tenant, ContextId base,
+                           std::span<const storage::ChainEntry> chain, uint64_t most_tokens) const {
+  if (chain.empty()) return false;
+  const storage::ChainEntry& last = chain.back();
+  const uint64_t num_shared = last.num_tokens_used;
+  if (num_shared > most_tokens || num_shared == last.segment->num_tokens()) return false;
+  const Result<Tenant> owner = parts_.catalog->owners()->FindTenant(tenant);
+  if (!owner.ok()) return false;
+  const Result<ContextRecord> record = parts_.catalog->contexts()->Get(owner->id, base);
+  uint64_t num_tokens = 0;
+  for (const storage::ChainEntry& entry : chain) num_tokens += entry.num_tokens_used;
+  return !record.ok() || record->num_tokens > num_tokens;  // Else it may grow.
+}
+
+std::optional<StoreRequest> Publisher::Detached(const StoreRequest& request,
+                                                uint64_t most_tokens) const {
+  if (request.num_new() == 0 || !request.sealed.empty()) return {};
+  if (!SharesPart(request.tenant, request.base, request.chain, most_tokens)) return {};
+  const storage::ChainEntry shared = request.chain.back();
+  StoreRequest detached = request;
+  detached.chain.pop_back();
+  detached.num_stored -= shared.num_tokens_used;
+  detached.tail = std::make_shared<BeginningSource>(
+      shared, request.tail,
+      std::vector<TokenId>(request.tokens.begin() + static_cast<int64_t>(detached.num_stored),
+                           request.tokens.end()));
+  return detached;
+}
+
+void Publisher::MakeRoom(const StoreRequest& request) {
   if (parts_.space->IsDiskFull(request.num_new() * request.spec.KvBytesPerToken())) {
     parts_.objects->GiveUp();  // They can be made again.
   } else {
     parts_.objects->EndDroppedBuilds();
   }
   parts_.merger->Await();
-  return StoreOnce(request);
+}
+
+Result<Sealed> Publisher::Seal(const StoreRequest& request) {
+  ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
+  ATTNDB_CHECK(request.num_new() > 0);
+  ATTNDB_ASSIGN_OR_RETURN(const ModelId model, parts_.catalog->owners()->EnsureModel(request.spec));
+  Result<std::optional<Sealed>> sealed = SealTail(request, model);
+  if (sealed.status().code() == StatusCode::kResourceExhausted) {
+    MakeRoom(request);
+    sealed = SealTail(request, model);
+  }
+  ATTNDB_RETURN_IF_ERROR(sealed.status());
+  return **std::move(sealed);
+}
+
+void Publisher::Abandon(std::span<const SegmentRecord> sealed) {
+  MutexLock lock(parts_.commits->mutex());
+  for (const SegmentRecord& segment : sealed) parts_.commits->Abandon(segment.id);
 }
 
 void Publisher::StoreLater(StoreRequest request, std::function<void(Result<Stored>)> done) {
@@ -41,12 +112,12 @@ Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
     const Result<ContextRecord> base = parts_.catalog->contexts()->Get(tenant.id, request.base);
     ATTNDB_ASSIGN_OR_RETURN(const bool is_same, IsCutAlike(request));
     if (base.ok() && base->num_tokens == request.tokens.size() && is_same) {
-      return Stored{base->id, {}, {}};
+      return Stored{base->id, base->number, {}, {}};
     }
   }
   ATTNDB_RETURN_IF_ERROR(CheckRequest(request, tenant));
   ATTNDB_ASSIGN_OR_RETURN(const ModelId model, parts_.catalog->owners()->EnsureModel(request.spec));
-  ATTNDB_ASSIGN_OR_RETURN(const std::optional<SegmentRecord> sealed, SealTail(request, model));
+  ATTNDB_ASSIGN_OR_RETURN(const std::optional<Sealed> sealed, SealTail(request, model));
   Stored stored;
   {
     MutexLock lock(parts_.commits->mutex());
@@ -54,13 +125,13 @@ Result<Stored> Publisher::StoreOnce(const StoreRequest& request) {
     stored.hold = parts_.uses->Hold(stored.context);
   }
   // The context is durable. A merge that fails costs nothing but the next one's time.
-  num_stores_.fetch_add(1, std::memory_order_relaxed);
+  parts_.counts->Of(request.tenant)->num_stores.Add(1);
   if (parts_.settings->writes_objects()) {
     parts_.merger->Schedule(tenant.id, stored.context);
   } else {
     stored.chain = parts_.merger->MergeNow(tenant.id, stored.context, std::move(stored.chain));
   }
-  parts_.objects->ScheduleFrom(stored.chain, request.num_stored);
+  parts_.objects->ScheduleFrom(stored.chain, request.num_shared());
   return stored;
 }
 
@@ -76,27 +147,77 @@ Result<bool> Publisher::IsCutAlike(const StoreRequest& request) const {
 
 Status Publisher::CheckRequest(const StoreRequest& request, const Tenant& tenant) {
   MutexLock lock(parts_.commits->mutex());
-  ATTNDB_RETURN_IF_ERROR(CheckName(tenant, request.options));
+  ATTNDB_RETURN_IF_ERROR(CheckName(tenant, request));
   if (request.num_new() == 0) return Status::Ok();
-  const uint64_t kv_bytes = request.num_new() * storage::BytesPerToken(ShapeOf(request.spec));
-  return parts_.space->ChooseVictims(tenant, kv_bytes).status();
+  const uint64_t num_new = request.tokens.size() - request.num_shared();
+  const uint64_t kv_bytes = num_new * storage::BytesPerToken(ShapeOf(request.spec));
+  return parts_.space->ChooseVictims(tenant, kv_bytes, SegmentsOf(request.chain)).status();
 }
 
-Result<std::optional<SegmentRecord>> Publisher::SealTail(const StoreRequest& request,
-                                                         ModelId model) {
-  if (request.num_new() == 0) return std::optional<SegmentRecord>();
-  SegmentRecord record;
+Result<std::optional<Sealed>> Publisher::SealTail(const StoreRequest& request, ModelId model) {
+  if (request.num_new() == 0) return std::optional<Sealed>();
+  Sealed sealed;
+  SegmentRecord& record = sealed.record;
   record.model = model;
   record.first_position = request.first_position + static_cast<int64_t>(request.num_stored);
   record.num_tokens = request.num_new();
   record.kv_bytes = record.num_tokens * request.spec.KvBytesPerToken();
   ATTNDB_RETURN_IF_ERROR(parts_.registry->Write(request.tail.get(), &record));
-  bytes_written_.fetch_add(record.file_bytes, std::memory_order_relaxed);
-  return std::optional(record);
+  parts_.counts->Of(request.tenant)->bytes_written.Add(record.file_bytes);
+  // Opened before it is published: what can't be read back is not acknowledged.
+  Result<std::shared_ptr<storage::Segment>> segment = parts_.registry->Get(record);
+  if (!segment.ok()) {
+    (void)parts_.registry->Discard(record.id);
+    return std::move(segment).status();
+  }
+  sealed.segment = *std::move(segment);
+  return std::optional(std::move(sealed));
 }
 
 Result<Stored> Publisher::Publish(const StoreRequest& request, const Owner& owner,
-                                  const std::optional<SegmentRecord>& sealed) {
+                                  const std::optional<Sealed>& sealed) {
+  PublishRequest publish = PublishOf(request, owner);
+  std::vector<storage::ChainEntry> chain = request.chain;
+  if (sealed) {
+    publish.new_segments.push_back(sealed->record);
+    chain.push_back({sealed->segment, sealed->record.num_tokens});
+  }
+  uint64_t new_bytes = 0;
+  for (const SegmentRecord& segment : publish.new_segments) new_bytes += segment.file_bytes;
+  for (const storage::ChainEntry& entry : chain) {
+    publish.chain.push_back({static_cast<SegmentId>(entry.segment->id()), entry.num_tokens_used});
+  }
+  if (new_bytes > 0) {
+    Result<Space::Victims> victims =
+        parts_.space->ChooseVictims(owner.tenant, new_bytes, SegmentsOf(request.chain));
+    if (!victims.ok()) {
+      if (sealed) (void)parts_.registry->Discard(sealed->record.id);
+      return std::move(victims).status();
+    }
+    // If that fails the quota is exceeded by that much, as it was before.
+    if (victims->objects) (void)parts_.objects->DropAll(owner.tenant.id);
+    publish.evict = std::move(victims->contexts);
+  }
+  Result<PublishOutcome> outcome = parts_.catalog->contexts()->Publish(publish);
+  parts_.commits->Ended(sealed ? std::optional(sealed->record.id) : std::nullopt, request.sealed,
+                        outcome.status());
+  ATTNDB_RETURN_IF_ERROR(outcome.status());
+  for (const SegmentRecord& segment : publish.new_segments) {
+    const auto entry = std::ranges::find_if(chain, [&](const storage::ChainEntry& link) {
+      return static_cast<SegmentId>(link.segment->id()) == segment.id;
+    });
+    parts_.cache->Learn(entry->segment, FactsOf(segment));
+  }
+  parts_.counts->Of(request.tenant)->evictions.Add(outcome->evicted);
+  parts_.uses->RemoveUnreferenced(outcome->unreferenced);
+  // It is durable, however its segments open: the chain that the caller has holds the same rows.
+  Result<std::vector<storage::ChainEntry>> published =
+      parts_.uses->OpenContext(outcome->id, UINT64_MAX, chain);
+  if (published.ok()) chain = *std::move(published);
+  return Stored{outcome->id, outcome->number, std::move(chain), nullptr};
+}
+
+PublishRequest Publisher::PublishOf(const StoreRequest& request, const Owner& owner) {
   const StoreOptions& options = request.options;
   PublishRequest publish;
   publish.tenant = owner.tenant.id;
@@ -104,74 +225,108 @@ Result<Stored> Publisher::Publish(const StoreRequest& request, const Owner& owne
   publish.first_position = request.first_position;
   publish.tokens = request.tokens;
   publish.cuts = request.cuts;
+  publish.source = request.spec.source;
   publish.kv_bytes = request.tokens.size() * request.spec.KvBytesPerToken();
   publish.name = options.name;
   publish.replace = options.replace;
   publish.base = request.base;
-  publish.num_shared = request.num_stored;
+  publish.num_shared = request.num_shared();
   publish.drop_base = options.drop_base;
   publish.ttl = options.ttl;
   publish.pin = options.pin;
-  std::vector<storage::ChainEntry> chain = request.chain;
-  for (const storage::ChainEntry& entry : chain) {
-    publish.chain.push_back({static_cast<SegmentId>(entry.segment->id()), entry.num_tokens_used});
-  }
-  if (sealed) {
-    publish.new_segments.push_back(*sealed);
-    publish.chain.push_back({sealed->id, sealed->num_tokens});
-    // Opened before it is published: what can't be read back is not acknowledged.
-    Result<std::shared_ptr<storage::Segment>> segment = parts_.registry->Get(*sealed);
-    Result<Space::Victims> victims = segment.status();
-    if (segment.ok()) victims = parts_.space->ChooseVictims(owner.tenant, sealed->file_bytes);
-    if (!victims.ok()) {
-      segment = victims.status();
-      parts_.registry->Discard(sealed->id);
-      return std::move(victims).status();
-    }
-    // If that fails the quota is exceeded by that much, as it was before.
-    if (victims->objects) (void)parts_.objects->DropAll(owner.tenant.id);
-    publish.evict = std::move(victims->contexts);
-    chain.push_back({*std::move(segment), sealed->num_tokens});
-  }
-  Result<PublishOutcome> outcome = parts_.catalog->contexts()->Publish(publish);
-  if (!outcome.ok()) chain.clear();
-  parts_.commits->Ended(sealed ? std::optional(sealed->id) : std::nullopt, outcome.status());
-  ATTNDB_RETURN_IF_ERROR(outcome.status());
-  if (sealed) parts_.cache->Learn(chain.back().segment, FactsOf(*sealed));
-  num_evictions_.fetch_add(outcome->num_evicted, std::memory_order_relaxed);
-  parts_.uses->RemoveUnreferenced(outcome->unreferenced);
-  // It is durable, however its segments open: the chain that the caller has holds the same rows.
-  Result<std::vector<storage::ChainEntry>> published =
-      parts_.uses->OpenContext(outcome->id, UINT64_MAX, chain);
-  if (published.ok()) chain = *std::move(published);
-  return Stored{outcome->id, std::move(chain), nullptr};
+  publish.new_segments = request.sealed;
+  return publish;
 }
 
-Status Publisher::CheckStore(const std::string& tenant, const StoreOptions& options,
-                             uint64_t new_bytes) {
+Status Publisher::CheckStore(const StoreRequest& request, uint64_t new_bytes) {
+  ATTNDB_RETURN_IF_ERROR(parts_.merger->CheckMayWait("import"));
   ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
-  ATTNDB_RETURN_IF_ERROR(CheckTtl(options.ttl));
-  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
-  ATTNDB_RETURN_IF_ERROR(CheckName(owner, options));
-  const Status room = parts_.space->ChooseVictims(owner, new_bytes).status();
+  ATTNDB_RETURN_IF_ERROR(CheckTtl(request.options.ttl));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(request.tenant));
+  ATTNDB_RETURN_IF_ERROR(CheckName(owner, request));
+  const std::vector<SegmentId> kept = SegmentsOf(request.chain);
+  const Status room = parts_.space->ChooseVictims(owner, new_bytes, kept).status();
   if (room.code() != StatusCode::kResourceExhausted) return room;
   parts_.objects->EndDroppedBuilds();
-  return parts_.space->ChooseVictims(owner, new_bytes).status();
+  return parts_.space->ChooseVictims(owner, new_bytes, kept).status();
 }
 
-Status Publisher::CheckName(const Tenant& tenant, const StoreOptions& options) const {
+Result<Publisher::Room> Publisher::CheckRoom(RoomRequest request) {
+  if (request.wait) ATTNDB_RETURN_IF_ERROR(parts_.merger->CheckMayWait("check room"));
+  ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(request.tenant));
+  // As Store does with what is not worth sharing.
+  const auto lets_go = [&](uint64_t most_tokens) {
+    Chain& chain = request.prefix.chain;
+    if (!SharesPart(request.tenant, request.prefix.context, chain.entries, most_tokens)) {
+      return false;
+    }
+    chain.tokens.resize(chain.tokens.size() - chain.entries.back().num_tokens_used);
+    chain.entries.pop_back();
+    return true;
+  };
+  const bool is_detached = lets_go(kMinShare - 1);
+  Result<Room> room = RoomBehind(request, owner);
+  if (room.status().code() != StatusCode::kResourceExhausted) return room;
+  if (request.wait) {
+    parts_.objects->EndDroppedBuilds();
+    parts_.merger->Await();
+    room = RoomBehind(request, owner);
+  }
+  if (room.status().code() != StatusCode::kResourceExhausted || is_detached) return room;
+  return lets_go(UINT64_MAX) ? RoomBehind(request, owner) : room;
+}
+
+Result<Publisher::Room> Publisher::RoomBehind(const RoomRequest& request, const Tenant& tenant) {
+  const Prefix& prefix = request.prefix;
+  ATTNDB_ASSIGN_OR_RETURN(const RoomRequest::Bytes bytes,
+                          request.bytes_from(prefix.chain.tokens.size()));
+  MutexLock lock(parts_.commits->mutex());
+  const ContextId in_use = prefix.is_whole ? prefix.context : ContextId::kNone;
+  ATTNDB_ASSIGN_OR_RETURN(const Space::Victims victims,
+                          parts_.space->ChooseVictims(tenant, bytes.file_bytes,
+                                                      SegmentsOf(prefix.chain.entries), in_use));
+  ATTNDB_RETURN_IF_ERROR(parts_.space->CheckDiskForStore(bytes.kv_bytes));
+  Room room = {.new_bytes = bytes.file_bytes, .evicted = {}};
+  for (const ContextId id : victims.contexts) {
+    ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
+                            parts_.catalog->contexts()->Get(tenant.id, id));
+    room.evicted.push_back(record.Label());
+  }
+  return room;
+}
+
+Status Publisher::CheckName(const Tenant& tenant, const StoreRequest& request) const {
+  const StoreOptions& options = request.options;
   if (options.name.empty()) return Status::Ok();
   ATTNDB_RETURN_IF_ERROR(CheckContextName(options.name));
   if (options.replace) return Status::Ok();
   const Result<ContextRecord> holder = parts_.catalog->contexts()->Find(tenant.id, options.name);
   if (holder.status().code() == StatusCode::kNotFound) return Status::Ok();
   if (!holder.ok()) return holder.status();
+  if (holder->damaged) {  // The same text mends it.
+    const Result<History> history = parts_.catalog->contexts()->HistoryOf(holder->id);
+    if (history.ok() && history->tokens == request.tokens && history->cuts == request.cuts) {
+      return Status::Ok();
+    }
+  }
   return Status::AlreadyExists("context '" + options.name + "' exists (" +
-                               std::to_string(holder->num_tokens) +
-                               " tokens): drop it, or store with replace");
+                               Counted(holder->num_tokens, "token") +
+                               "): drop it, or store with replace");
+}
+
+Status Publisher::Rename(const std::string& tenant, std::string_view context,
+                         std::string_view name) {
+  ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
+  ATTNDB_RETURN_IF_ERROR(CheckContextName(name));
+  ATTNDB_RETURN_IF_ERROR(parts_.commits->Expire());
+  MutexLock lock(parts_.commits->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRecord record,
+                          parts_.catalog->contexts()->Find(tenant, context));
+  return parts_.catalog->contexts()->Rename(record.tenant, record.id, name);
 }
 
 Status Publisher::Drop(const std::string& tenant, std::string_view context) {
+  ATTNDB_RETURN_IF_ERROR(parts_.merger->CheckMayWait("drop"));
   ATTNDB_RETURN_IF_ERROR(parts_.settings->CheckWritable());
   Status status = TryDrop(tenant, context);
   if (status.code() == StatusCode::kResourceExhausted) {
@@ -191,12 +346,6 @@ Status Publisher::TryDrop(const std::string& tenant, std::string_view context) {
                           parts_.catalog->contexts()->Drop(record.tenant, record.id));
   parts_.uses->RemoveUnreferenced(outcome.unreferenced);
   return Status::Ok();
-}
-
-void Publisher::AddCounts(DBStats* stats) const {
-  stats->num_stores = num_stores_.load(std::memory_order_relaxed);
-  stats->num_evictions = num_evictions_.load(std::memory_order_relaxed);
-  stats->bytes_written = bytes_written_.load(std::memory_order_relaxed);
 }
 
 }  // namespace attndb::store

@@ -54,7 +54,7 @@ Result<std::optional<std::string>> Lookup::ReasonToSkip(const ContextRecord& con
   if (IsExpired(context)) return std::optional<std::string>("expired");
   if (context.damaged) return std::optional<std::string>("damaged (see describe)");
   ATTNDB_ASSIGN_OR_RETURN(const bool same_model,
-                          parts_.catalog->owners()->SameModel(context.model, spec));
+                          parts_.catalog->owners()->SameModel(context.tenant, context.model, spec));
   if (!same_model) return std::optional<std::string>("of another model");
   return std::optional<std::string>();
 }

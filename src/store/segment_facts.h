@@ -12,6 +12,7 @@ namespace attndb::store {
 // Does not look for wishes.
 inline derived::SegmentFacts FactsOf(const SegmentRecord& record) {
   derived::SegmentFacts facts = {.id = static_cast<derived::SegmentId>(record.id),
+                                 .owner = static_cast<uint64_t>(record.tenant),
                                  .num_tokens = record.num_tokens,
                                  .kv_bytes = record.kv_bytes,
                                  .damaged = !record.damage.empty(),

@@ -2,17 +2,43 @@
 
 #include <algorithm>
 
+#include "common/check.h"
+#include "common/position_turns.h"
+#include "common/rope_frequencies.h"
 #include "storage/vfs/store_files.h"
 #include "store/catalog/model_identity.h"
 #include "store/non_finite.h"
 
 namespace attndb::store {
 
+namespace {
+
+// How keys of the layer are turned, shared with an earlier layer of the same RoPE; null: it has
+// none. `before` has the layers before it.
+std::shared_ptr<const PositionTurns> TurnsOfLayer(const ModelSpec& spec, LayerId layer,
+                                                  const storage::KvShape& before) {
+  const LayerSpec& shape = spec.layers[layer];
+  for (LayerId other = 0; other < layer; ++other) {
+    const LayerSpec& like = spec.layers[other];
+    if (like.rope == shape.rope && like.head_dim == shape.head_dim) {
+      return before.layers[other].key_turns;
+    }
+  }
+  Result<std::vector<double>> frequencies = RopeFrequencies(shape.rope, shape.head_dim);
+  ATTNDB_CHECK(frequencies.ok());  // ModelSpec::Validate sees to it.
+  if (frequencies->empty()) return nullptr;
+  return std::make_shared<const PositionTurns>(*std::move(frequencies));
+}
+
+}  // namespace
+
 storage::KvShape ShapeOf(const ModelSpec& spec) {
   storage::KvShape shape;
   shape.dtype = spec.kv_dtype;
-  for (const LayerSpec& layer : spec.layers) {
-    shape.layers.push_back({layer.num_kv_heads, layer.head_dim, layer.v_head_dim});
+  for (LayerId id = 0; id < spec.num_layers(); ++id) {
+    const LayerSpec& layer = spec.layers[id];
+    shape.layers.push_back({layer.num_kv_heads, layer.head_dim, layer.v_head_dim,
+                            spec.unrotated_keys ? TurnsOfLayer(spec, id, shape) : nullptr});
   }
   return shape;
 }
@@ -117,8 +143,11 @@ Status SegmentRegistry::Write(storage::SegmentSource* source, SegmentRecord* rec
   write.identity.segment_id = static_cast<uint64_t>(record->id);
   write.identity.first_position = record->first_position;
   write.identity.num_tokens = record->num_tokens;
-  ATTNDB_ASSIGN_OR_RETURN(const storage::WrittenSegment written,
-                          storage::WriteSegment(write, source));
+  ATTNDB_RETURN_IF_ERROR(MakeLoose(record->id));
+  const Result<storage::WrittenSegment> result = storage::WriteSegment(write, source);
+  if (!result.ok()) (void)Discard(record->id);
+  ATTNDB_RETURN_IF_ERROR(result.status());
+  const storage::WrittenSegment& written = *result;
   record->file_bytes = written.file_bytes;
   record->query_bytes = written.query_bytes;
   record->root_hash = written.root_hash;
@@ -126,10 +155,37 @@ Status SegmentRegistry::Write(storage::SegmentSource* source, SegmentRecord* rec
   return Status::Ok();
 }
 
-void SegmentRegistry::Discard(SegmentId id) {
+std::string SegmentRegistry::LoosePath(SegmentId id) const {
+  return storage::JoinPath(dir_, storage::LooseNameOf(static_cast<uint64_t>(id)));
+}
+
+// Durable with the segment's own names: the folder is synced once, behind both.
+Status SegmentRegistry::MakeLoose(SegmentId id) {
+  const Result<std::unique_ptr<storage::WritableFile>> mark =
+      file_system_->CreateNew(LoosePath(id));
+  if (mark.status().code() == StatusCode::kNotFound) {
+    return Status::IoError(dir_ + ": was moved, replaced or removed while the store was open: " +
+                           mark.status().message());
+  }
+  ATTNDB_RETURN_IF_ERROR(mark.status());
+  return (*mark)->Close();
+}
+
+// Where the mark stays, or comes back after a power cut, it says nothing of a segment that the
+// catalog knows.
+void SegmentRegistry::NoteNamed(SegmentId id) { (void)file_system_->Remove(LoosePath(id)); }
+
+Status SegmentRegistry::NoteLoose(SegmentId id) {
+  Status status = MakeLoose(id);
+  return status.code() == StatusCode::kAlreadyExists ? Status::Ok() : status;
+}
+
+bool SegmentRegistry::Discard(SegmentId id) {
   Forget(id);
   // If the removal fails the file is an orphan, which the next open removes.
-  (void)storage::RemoveSegment(file_system_, dir_, static_cast<uint64_t>(id));
+  if (!storage::RemoveSegment(file_system_, dir_, static_cast<uint64_t>(id)).ok()) return false;
+  (void)file_system_->Remove(LoosePath(id));
+  return true;
 }
 
 }  // namespace attndb::store

@@ -1,6 +1,6 @@
 // The segments of a store as files: written, open in this process, removed. Each is open once,
 // whoever reads it. Those that nobody reads any more stay open for the next, up to a number of
-// them: each holds a file descriptor.
+// them: each holds its manifest in memory.
 //
 // Threads: thread-safe.
 #ifndef ATTNDB_STORE_SEGMENT_REGISTRY_H_
@@ -26,7 +26,7 @@ storage::KvShape ShapeOf(const ModelSpec& spec);
 
 class SegmentRegistry {
  public:
-  // Open segments that nobody reads are closed beyond this; a process may have 1,024 files open.
+  // Open segments that nobody reads are closed beyond this.
   static constexpr size_t kMaxIdle = 256;
 
   // All arguments must outlive the registry.
@@ -48,12 +48,17 @@ class SegmentRegistry {
   size_t num_open() const ATTNDB_EXCLUDES(mutex_);
 
   // Writes a segment of the record's model, position and number of tokens, under a new id. Fills in
-  // the id and what was found while writing. No commit names it yet.
+  // the id and what was found while writing. It is loose: no commit names it yet.
   Status Write(storage::SegmentSource* source, SegmentRecord* record) ATTNDB_EXCLUDES(mutex_);
+  // A commit names the segment that was written, or one that was to be removed.
+  void NoteNamed(SegmentId id);
+  // The segment will lose its last commit: its files may be removed, by the next open if need be.
+  Status NoteLoose(SegmentId id);
   // Takes the segment out of the registry; its readers go on.
   void Forget(SegmentId id) ATTNDB_EXCLUDES(mutex_);
-  // The same, and removes the files of the segment, which no commit names.
-  void Discard(SegmentId id) ATTNDB_EXCLUDES(mutex_);
+  // The same, and removes the files of the segment, which no commit names. False if they are there
+  // still.
+  bool Discard(SegmentId id) ATTNDB_EXCLUDES(mutex_);
 
  private:
   using SegmentPtr = std::shared_ptr<storage::Segment>;
@@ -65,6 +70,8 @@ class SegmentRegistry {
   // The identity that segments of `model` are checked against, without their own numbers.
   Result<storage::SegmentIdentity> IdentityOf(ModelId model) ATTNDB_EXCLUDES(mutex_);
   Result<storage::SegmentExpectation> Expect(const SegmentRecord& record);
+  std::string LoosePath(SegmentId id) const;
+  Status MakeLoose(SegmentId id);
   // Takes out segments that nobody else holds, the longest unused first, while there are too many.
   // The caller destroys them after it has released the lock.
   std::vector<SegmentPtr> Shrink() ATTNDB_REQUIRES(mutex_);

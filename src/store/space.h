@@ -5,6 +5,7 @@
 #define ATTNDB_STORE_SPACE_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "attndb/result.h"
@@ -28,9 +29,16 @@ class Space {
   Space(const Settings* settings, Catalog* catalog, const Uses* uses)
       : settings_(settings), catalog_(catalog), uses_(uses) {}
 
-  // What must be removed before `new_bytes` more fit into the quota.
+  // What must be removed before `new_bytes` more fit into the quota. `kept`: segments that stay
+  // whoever goes, since what is to be stored shares them. `in_use`: a context that stays beside
+  // those that are in use; kNone: there is none.
   // Errors: kResourceExhausted (what may be removed does not suffice).
-  Result<Victims> ChooseVictims(const Tenant& tenant, uint64_t new_bytes) const;
+  Result<Victims> ChooseVictims(const Tenant& tenant, uint64_t new_bytes,
+                                std::span<const SegmentId> kept = {},
+                                ContextId in_use = ContextId::kNone) const;
+  // Errors: kResourceExhausted (the disk lacks room for so many bytes of K and V, even if all
+  //         derived objects go).
+  Status CheckDiskForStore(uint64_t kv_bytes) const;
   // Errors: kFailedPrecondition (`new_bytes` more do not fit into the tenant's quota: nothing is
   //         evicted for a derived object).
   Status CheckQuota(TenantId id, uint64_t new_bytes) const;
@@ -40,9 +48,9 @@ class Space {
   bool IsDiskFull(uint64_t kv_bytes) const;
 
  private:
-  // Contexts to evict before `missing_bytes` are free, by what their segments give back, with or
-  // without derived objects; and how many bytes that is, which may be fewer.
-  Result<Victims> Evictable(TenantId tenant, uint64_t missing_bytes, bool with_objects) const;
+  // Contexts to evict, of those that are not in use, by what their segments give back; and how many
+  // bytes that is, which may be fewer than are asked for.
+  Result<Victims> Evictable(EvictionRequest request, ContextId in_use) const;
 
   const Settings* const settings_;
   Catalog* const catalog_;

@@ -3,13 +3,18 @@
 // Method: a catalog of made-up segments, without files.
 #include "store/space.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "attndb/units.h"
 #include "store/catalog/catalog_test_util.h"
 #include "testing/matchers.h"
 
 namespace attndb::store {
 namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::HasSubstr;
 
 class SpaceTest : public CatalogTest {
  protected:
@@ -59,6 +64,14 @@ TEST_F(SpaceTest, NothingIsEvictedForADerivedObject) {
   EXPECT_EQ(space_.CheckDisk(free_bytes).code(), StatusCode::kFailedPrecondition);
   EXPECT_FALSE(space_.IsDiskFull(1));
   EXPECT_TRUE(space_.IsDiskFull(free_bytes));
+}
+
+TEST_F(SpaceTest, AStoreThatTheDiskHasNoRoomForIsRefusedInSizesThatPeopleRead) {
+  constexpr uint64_t kBytes = uint64_t{1} << 50;  // So many that a megabyte more does not show.
+  ATTNDB_EXPECT_OK(space_.CheckDiskForStore(1));
+  EXPECT_THAT(space_.CheckDiskForStore(kBytes),
+              FailsWith(StatusCode::kResourceExhausted,
+                        HasSubstr("B free, " + FormatBytes(kBytes) + " are needed")));
 }
 
 }  // namespace

@@ -36,12 +36,28 @@ std::string LayerDifference(const LayerSpec& found, const LayerSpec& expected) {
   return text.str();
 }
 
+// Whose fingerprints differ: both by what people call them, where that tells them apart.
+std::string ModelDifference(const ModelSpec& found, const ModelSpec& expected) {
+  const std::string made_by = found.source.ToString();
+  const std::string asked_by = expected.source.ToString();
+  if (!made_by.empty() && !asked_by.empty() && made_by != asked_by) {
+    return "made by " + made_by + ", asked by " + asked_by;
+  }
+  return (made_by.empty() ? "" : "made by " + made_by + ", ") + "fingerprint " +
+         Quoted(FingerprintText(found.fingerprint)) + ", expected " +
+         Quoted(FingerprintText(expected.fingerprint));
+}
+
 }  // namespace
 
 std::string SpecDifference(const ModelSpec& found, const ModelSpec& expected) {
-  if (found.fingerprint != expected.fingerprint) {
-    return "fingerprint " + Quoted(FingerprintText(found.fingerprint)) + ", expected " +
-           Quoted(FingerprintText(expected.fingerprint));
+  if (found.fingerprint != expected.fingerprint) return ModelDifference(found, expected);
+  if (found.unrotated_keys != expected.unrotated_keys) {
+    const auto text = [](bool unrotated) {
+      return std::string(unrotated ? "without RoPE" : "rotated");
+    };
+    return "keys " + text(found.unrotated_keys) + ", expected keys " +
+           text(expected.unrotated_keys);
   }
   if (found.kv_dtype != expected.kv_dtype) {
     return "kv_dtype " + std::string(DTypeName(found.kv_dtype)) + ", expected " +

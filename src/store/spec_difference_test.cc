@@ -25,8 +25,12 @@ TEST(SpecDifferenceTest, TheFieldIsNamedWithFoundAndExpected) {
   };
   EXPECT_EQ(difference([](ModelSpec* spec) { spec->fingerprint = "b"; }),
             "fingerprint 'a', expected 'b'");
+  EXPECT_EQ(difference([](ModelSpec* spec) { spec->source.name = "other name"; }),
+            "another field of the spec");
   EXPECT_EQ(difference([](ModelSpec* spec) { spec->kv_dtype = DType::kFloat32; }),
             "kv_dtype float16, expected float32");
+  EXPECT_EQ(difference([](ModelSpec* spec) { spec->unrotated_keys = true; }),
+            "keys rotated, expected keys without RoPE");
   EXPECT_EQ(difference([](ModelSpec* spec) { spec->layers.pop_back(); }),
             "num_layers 3, expected 2");
   EXPECT_EQ(difference([](ModelSpec* spec) { spec->layers[1].num_kv_heads = 4; }),
@@ -35,6 +39,20 @@ TEST(SpecDifferenceTest, TheFieldIsNamedWithFoundAndExpected) {
             "layer 2: RoPE scaling '', expected 'yarn:4'");
   EXPECT_EQ(difference([](ModelSpec* spec) { spec->layers[0].denominator_logits[2] = 5; }),
             "layer 0: denominator_logits[2] 3, expected 5");
+}
+
+TEST(SpecDifferenceTest, OtherWeightsAreNamedAsPeopleCallThem) {
+  ModelSpec found = Spec();
+  ModelSpec expected = Spec();
+  expected.fingerprint = "b";
+  found.source = {.name = "SmolLM2", .path = ""};
+  EXPECT_EQ(SpecDifference(found, expected), "made by 'SmolLM2', fingerprint 'a', expected 'b'");
+  expected.source = {.name = "Qwen2", .path = "/models/qwen2.gguf"};
+  EXPECT_EQ(SpecDifference(found, expected),
+            "made by 'SmolLM2', asked by 'Qwen2' ('/models/qwen2.gguf')");
+  // One name of two files, as quantizations of a model have: the fingerprints tell them apart.
+  expected.source = found.source;
+  EXPECT_EQ(SpecDifference(found, expected), "made by 'SmolLM2', fingerprint 'a', expected 'b'");
 }
 
 }  // namespace

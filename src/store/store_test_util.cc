@@ -20,13 +20,13 @@ ModelSpec Spec() {
 
 StoreTest::StoreTest() : spec_(Spec()) { Open({}); }
 
-void StoreTest::Open(const DBOptions& options) {
+void StoreTest::Open(const DBOptions& options, storage::FileSystem* file_system) {
   store_.reset();
-  ATTNDB_ASSERT_OK_AND_ASSIGN(store_, ContextStore::Open(dir_.File("store"), options,
-                                                         {.file_system = storage::PosixFileSystem(),
-                                                          .budget = &budget_,
-                                                          .kinds = &kinds_,
-                                                          .also = nullptr}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      store_,
+      ContextStore::Open(
+          dir_.File("store"), options,
+          {.file_system = file_system, .budget = &budget_, .kinds = &kinds_, .also = nullptr}));
 }
 
 const test::SegmentData& StoreTest::Tail(uint64_t number) {

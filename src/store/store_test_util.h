@@ -23,7 +23,8 @@ class StoreTest : public ::testing::Test {
 
   StoreTest();
 
-  void Open(const DBOptions& options);
+  void Open(const DBOptions& options,
+            storage::FileSystem* file_system = storage::PosixFileSystem());
 
   // Random rows and tokens of a tail, drawn by its number.
   const test::SegmentData& Tail(uint64_t number);

@@ -1,8 +1,10 @@
 // Who reads what: contexts that must not be evicted, segments that are opened while nobody removes
 // them, and those that wait for their last reader to be removed.
 //
-// Threads: thread-safe. Order of locks: mutex_, then that of the builder, then those of catalog,
-//          registry, cache, object files and merged runs.
+// Threads: thread-safe. No file is read, written or removed under its mutex, which every session
+//          takes when it begins and ends: a segment that is being opened is noted, and so is one
+//          that is being removed. Order of locks: mutex_, then those of the builder and the
+//          registry.
 #ifndef ATTNDB_STORE_USES_H_
 #define ATTNDB_STORE_USES_H_
 
@@ -70,12 +72,27 @@ class Uses {
   void Sweep() ATTNDB_EXCLUDES(mutex_);
 
  private:
+  class Opening;
+  // How often a chain is read anew because a segment of it is being removed: then it is another.
+  static constexpr int kMaxAttempts = 8;
+
   void EndUse(ContextId context) ATTNDB_EXCLUDES(mutex_);
+  // As OpenContext, of a chain that was read before. kNotFound: a segment of it is being removed.
+  Result<std::vector<storage::ChainEntry>> OpenChain(std::span<const ChainLink> links,
+                                                     std::span<const storage::ChainEntry> have)
+      ATTNDB_EXCLUDES(mutex_);
+  // Takes those of the segments that nobody reads or opens, and notes the others.
+  std::vector<SegmentId> BeginRemoval(std::span<const SegmentId> segments) ATTNDB_EXCLUDES(mutex_);
+
+  // Whether the segment's row may go: an open that finds its files will know that they may go, too.
+  bool MakeRemovable(SegmentId id) const;
 
   const Parts parts_;
 
-  // Held while a segment is looked up and opened, so that nobody removes it in between.
   mutable Mutex mutex_;
+  // Segments that are being opened, and by how many; and those that are being removed. Never both.
+  std::map<SegmentId, uint32_t> opening_ ATTNDB_GUARDED_BY(mutex_);
+  std::set<SegmentId> removing_ ATTNDB_GUARDED_BY(mutex_);
   // Number of uses of each context.
   std::map<ContextId, uint32_t> in_use_ ATTNDB_GUARDED_BY(mutex_);
   // Segments without a context that still have readers.

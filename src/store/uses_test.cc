@@ -19,10 +19,10 @@ TEST_F(UsesTest, FilesOfADroppedContextStayUntilNobodyReadsThem) {
   stored = {};
   ATTNDB_ASSERT_OK(store_->publisher()->Drop("t", "a"));
   ExpectKeys(chain, {1});
-  EXPECT_EQ(store_->Stats("t")->num_segments, 1u);
+  EXPECT_EQ(store_->Stats("t", true)->num_segments, 1u);
   chain.clear();
   store_->uses()->Sweep();
-  EXPECT_EQ(store_->Stats("t")->num_segments, 0u);
+  EXPECT_EQ(store_->Stats("t", true)->num_segments, 0u);
 }
 
 TEST_F(UsesTest, AContextIsOpenedAsFarAsItIsAskedFor) {

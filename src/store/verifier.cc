@@ -1,10 +1,18 @@
 #include "store/verifier.h"
 
+#include <optional>
 #include <utility>
 
+#include "attndb/units.h"
 #include "store/object_path.h"
+#include "store/orphans.h"
 
 namespace attndb::store {
+namespace {
+
+constexpr const char* kHarmsNone = "; no context is harmed: Compact writes anew what is used of it";
+
+}  // namespace
 
 Result<VerifyReport> Verifier::Verify(const std::string& tenant, const VerifyOptions& options) {
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
@@ -18,13 +26,21 @@ Result<VerifyReport> Verifier::Verify(const std::string& tenant, const VerifyOpt
                             parts_.catalog->contexts()->Describe(owner.id, record.id));
     for (ChainSegment& link : detail.chain) segments.push_back(std::move(link.segment));
   }
-  VerifyReport report;
   uint64_t bytes_total = 0;
   for (const SegmentRecord& segment : segments) bytes_total += segment.total_bytes();
+  VerifyReport report;
+  const auto go_on = [&]() -> Status {
+    if (!options.progress || options.progress(report.num_bytes, bytes_total)) return Status::Ok();
+    return Status::Cancelled("verify: cancelled after " + FormatBytes(report.num_bytes) + " of " +
+                             FormatBytes(bytes_total));
+  };
+  // Before the catalog is checked, which takes a while in a large store.
+  ATTNDB_RETURN_IF_ERROR(go_on());
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> findings, parts_.catalog->Verify());
   for (const std::string& finding : findings) {
     report.damages.push_back({0, std::string(kCatalogName), finding, {}});
   }
+  ATTNDB_RETURN_IF_ERROR(ReportAside(&report));
   for (const SegmentRecord& record : segments) {
     ATTNDB_RETURN_IF_ERROR(VerifySegment(record, &report));
     for (const CompanionRecord& companion : record.companions) {
@@ -32,22 +48,34 @@ Result<VerifyReport> Verifier::Verify(const std::string& tenant, const VerifyOpt
     }
     ++report.num_segments;
     report.num_bytes += record.total_bytes();
-    if (options.progress && !options.progress(report.num_bytes, bytes_total)) {
-      return Status::Cancelled("verify: cancelled after " + std::to_string(report.num_bytes) +
-                               " of " + std::to_string(bytes_total) + " bytes");
-    }
+    ATTNDB_RETURN_IF_ERROR(go_on());
   }
   return report;
 }
 
+// What a catalog that was lost knew, of all tenants.
+Status Verifier::ReportAside(VerifyReport* report) const {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesAside(*parts_.settings));
+  for (const std::string& name : names) {
+    const std::optional<storage::ParsedFileName> file = storage::ParseFileName(name);
+    if (!file || file->file != storage::ObjectFile::kData) continue;
+    report->damages.push_back({0,
+                               storage::JoinPath(std::string(kAsideName), name),
+                               "a newer " + std::string(kCatalogName) +
+                                   " than this one knew it: put that back, or delete the file",
+                               {}});
+  }
+  return Status::Ok();
+}
+
 Status Verifier::VerifySegment(const SegmentRecord& record, VerifyReport* report) {
-  Result<std::shared_ptr<storage::Segment>> segment = parts_.registry->OpenAfresh(record);
-  const Status status = segment.ok() ? (*segment)->VerifyAll() : segment.status();
+  const storage::SegmentDamage found = parts_.damage->Find(record);
+  const Status& status = found.status;
   switch (status.code()) {
     case StatusCode::kOk:
-      // What was damaged and is well again (a disk that came back) stays out of service: nobody
-      // knows what else happened to it.
+      // Every byte is what was written, whatever was seen before: a disk that has come back.
       if (record.damage.empty()) return Status::Ok();
+      if (!parts_.catalog->read_only()) return parts_.catalog->segments()->Lift(record.id);
       break;
     case StatusCode::kCorruption:
     case StatusCode::kNotFound:
@@ -61,13 +89,14 @@ Status Verifier::VerifySegment(const SegmentRecord& record, VerifyReport* report
   Result<SegmentRecord> again = parts_.catalog->segments()->Get(record.id);
   if (again.status().code() == StatusCode::kNotFound) return Status::Ok();
   Damage damage;
-  damage.segment_id = record.id;
+  damage.segment_id = static_cast<int64_t>(record.number);
   damage.file = ObjectPath({.segment_id = static_cast<uint64_t>(record.id)});
-  damage.message = status.ok() ? record.damage : status.message();
+  damage.message = status.ok() ? record.damage : DamageReports::MessageOf(found);
   if (!parts_.catalog->read_only() && status.code() != StatusCode::kIoError) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextRecord> contexts,
-                            parts_.catalog->segments()->Quarantine(record.id, damage.message));
+                            parts_.damage->Quarantine(record.id, found));
     for (const ContextRecord& context : contexts) damage.contexts.push_back(context.Label());
+    if (contexts.empty()) damage.message += kHarmsNone;
   }
   report->damages.push_back(std::move(damage));
   return Status::Ok();
@@ -90,7 +119,7 @@ Status Verifier::VerifyObject(const SegmentRecord& segment, const CompanionRecor
   if (found == nullptr || found->generation != object.generation) return Status::Ok();
   parts_.objects->ReportLoss(name, status);
   report->damages.push_back(
-      {segment.id,
+      {static_cast<int64_t>(segment.number),
        ObjectPath(name),
        status.message() + "; no context is harmed: it is made from keys and values",
        {}});

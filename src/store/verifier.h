@@ -1,4 +1,5 @@
-// Every byte of what is stored is read again, and damage is quarantined.
+// Every byte of what is stored is read again: damage is quarantined, and what was and is as it was
+// written is served again.
 //
 // Threads: thread-safe; it keeps no state.
 #ifndef ATTNDB_STORE_VERIFIER_H_
@@ -12,7 +13,8 @@
 #include "derived/object_files.h"
 #include "derived/store.h"
 #include "store/catalog/catalog.h"
-#include "store/segment_registry.h"
+#include "store/damage_reports.h"
+#include "store/settings.h"
 
 namespace attndb::store {
 
@@ -20,8 +22,9 @@ class Verifier {
  public:
   // All must outlive it.
   struct Parts {
+    const Settings* settings;
     Catalog* catalog;
-    SegmentRegistry* registry;
+    DamageReports* damage;
     const derived::ObjectFiles* object_files;
     derived::Store* objects;  // Told of objects that can't be read.
   };
@@ -34,6 +37,7 @@ class Verifier {
   Status VerifySegment(const SegmentRecord& record, VerifyReport* report);
 
  private:
+  Status ReportAside(VerifyReport* report) const;
   Status VerifyObject(const SegmentRecord& segment, const CompanionRecord& object,
                       VerifyReport* report);
 

@@ -1,21 +1,51 @@
 // Goal:   a byte that is not what was stored is found, and its segment quarantined; a whole store
-//         has no findings.
-// Method: a byte of a segment's file is turned over.
+//         has no findings; who can't read a file knows nothing of its bytes.
+// Method: a byte of a segment's file is turned over; each read of a file fails once.
 #include "store/verifier.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "derived/kinds.h"
+#include "derived/object_files.h"
 #include "store/object_path.h"
 #include "store/store_test_util.h"
+#include "testing/fault_file_system.h"
 #include "testing/matchers.h"
 
 namespace attndb::store {
 namespace {
 
-class VerifierTest : public StoreTest {};
+using ::testing::HasSubstr;
+
+class VerifierTest : public StoreTest {
+ protected:
+  // The id, and thus the file's name, of the context's first segment.
+  derived::SegmentId SegmentOf(const std::string& context) {
+    return store_->lookup()->OpenNamed("t", spec_, context, 0)->chain.entries[0].segment->id();
+  }
+  // Gives the first segment of context "a" an object, with its files.
+  void AddObject() {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const derived::OpenedSegment opened,
+                                store_->derived()->OpenSegment(SegmentOf("a")));
+    const derived::Kind& kind = kinds_.ForUse(derived::kKeyPlanes);
+    const derived::ObjectFiles files(storage::PosixFileSystem(), dir_.File("store/segments"), {});
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const uint64_t generation, store_->derived()->ReserveGeneration());
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto writer,
+                                files.Create(*opened.segment, kind, generation, nullptr));
+    ATTNDB_ASSERT_OK(
+        kind.Write(*opened.segment, opened.spec, nullptr, writer.get(), [](LayerId) {}));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const storage::WrittenObject written, writer->Finish());
+    ATTNDB_ASSERT_OK(
+        store_->derived()->PublishObject(opened.facts.id, {.kind = kind.traits().object,
+                                                           .generation = generation,
+                                                           .file_bytes = written.object_bytes,
+                                                           .root_hash = written.root_hash}));
+  }
+};
 
 TEST_F(VerifierTest, ATurnedByteIsFoundAndItsSegmentQuarantined) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
@@ -25,8 +55,7 @@ TEST_F(VerifierTest, ATurnedByteIsFoundAndItsSegmentQuarantined) {
   EXPECT_TRUE(whole.damages.empty());
   EXPECT_EQ(whole.num_segments, 2u);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, store_->admin()->Describe("t", "a"));
-  const std::string file = dir_.File(
-      "store/" + ObjectPath({.segment_id = static_cast<uint64_t>(info.segments[0].segment_id)}));
+  const std::string file = dir_.File("store/" + ObjectPath({.segment_id = SegmentOf("a")}));
   std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
   const auto middle = static_cast<std::streamoff>(std::filesystem::file_size(file) / 2);
   const int turned = bytes.seekg(middle).get() ^ 0x10;
@@ -38,6 +67,68 @@ TEST_F(VerifierTest, ATurnedByteIsFoundAndItsSegmentQuarantined) {
   EXPECT_EQ(report.damages[0].contexts, std::vector<std::string>{"a"});
   EXPECT_TRUE(store_->admin()->Describe("t", "a")->damaged);
   EXPECT_FALSE(store_->admin()->Describe("t", "b")->damaged);
+}
+
+TEST_F(VerifierTest, AReadErrorIsToldAndNothingIsGivenUp) {
+  test::FaultFileSystem faults(storage::PosixFileSystem());
+  Open({}, &faults);
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  AddObject();
+  uint64_t num_of_segment = 0;
+  uint64_t num_of_object = 0;
+  for (uint64_t n = 1;; ++n) {
+    faults.SetPlan({.fail_at = n});
+    const Result<VerifyReport> report = store_->verifier()->Verify("t", {});
+    const bool met = faults.num_faults() > 0;
+    faults.SetPlan({});
+    if (!met) {
+      ATTNDB_ASSERT_OK(report);
+      EXPECT_TRUE(report->ok());
+      break;
+    }
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, store_->admin()->Describe("t", "a"));
+    ASSERT_FALSE(info.damaged) << n;
+    ASSERT_EQ(info.segments[0].companions.size(), 1u) << n;
+    if (!report.ok()) {
+      EXPECT_EQ(report.status().code(), StatusCode::kIoError) << n;
+      continue;
+    }
+    ASSERT_EQ(report->damages.size(), 1u) << n;
+    EXPECT_THAT(report->damages[0].message, HasSubstr("injected fault")) << n;
+    EXPECT_TRUE(report->damages[0].contexts.empty()) << n;
+    ++(report->damages[0].file.ends_with(".obj") ? num_of_object : num_of_segment);
+  }
+  EXPECT_GE(num_of_segment, 3u);
+  EXPECT_GE(num_of_object, 3u);
+}
+
+// A reader tells what it finds, and leaves it to the writer to note it.
+TEST_F(VerifierTest, AReaderNotesNothing) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  AddObject();
+  std::filesystem::path segment, object;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_.File("store/segments"))) {
+    if (entry.path().extension() == ".seg") segment = entry.path();
+    if (entry.path().extension() == ".obj") object = entry.path();
+  }
+  Open({.read_only = true});
+  const std::filesystem::path aside = dir_.File("aside");
+  std::filesystem::rename(segment, aside);
+  std::filesystem::rename(object, object.string() + ".aside");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, store_->verifier()->Verify("t", {}));
+  EXPECT_EQ(report.damages.size(), 2u);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, store_->admin()->Describe("t", "a"));
+  EXPECT_FALSE(info.damaged);
+  EXPECT_EQ(info.segments[0].companions.size(), 1u);
+  // The writer notes it, a reader finds the segment whole again and leaves that to the writer, too.
+  Open({});
+  EXPECT_FALSE(store_->verifier()->Verify("t", {})->ok());
+  EXPECT_TRUE(store_->admin()->Describe("t", "a")->damaged);
+  std::filesystem::rename(aside, segment);
+  Open({.read_only = true});
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport again, store_->verifier()->Verify("t", {}));
+  EXPECT_EQ(again.damages.size(), 1u);
+  EXPECT_TRUE(store_->admin()->Describe("t", "a")->damaged);
 }
 
 }  // namespace

@@ -3,16 +3,22 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/start_thread.h"
 
 namespace attndb::store {
 
 void Writers::Add(std::function<void()> job) {
   MutexLock lock(&mutex_);
   ATTNDB_CHECK(!finishing_);
-  jobs_.push_back(std::move(job));
-  if (num_idle_ < jobs_.size() && threads_.size() < kMaxThreads) {
-    threads_.emplace_back([this] { Run(); });
+  if (num_idle_ < jobs_.size() + 1 && threads_.size() < kMaxThreads) {
+    std::thread thread = TryStartThread([this] { Run(); });
+    if (thread.joinable()) threads_.push_back(std::move(thread));
   }
+  if (threads_.empty()) {
+    lock.Unlock();
+    return job();
+  }
+  jobs_.push_back(std::move(job));
   changed_.NotifyOne();
 }
 

@@ -2,7 +2,7 @@
 // added, as many at a time as there are threads.
 //
 // A thread starts when a job comes and no thread is idle, so that a program that adds none has
-// none.
+// none. Where the system starts none, and there is none, Add does the job itself.
 //
 // Threads: thread-safe. A job may add others, and may wait for earlier ones.
 #ifndef ATTNDB_STORE_WRITERS_H_

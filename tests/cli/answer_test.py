@@ -4,12 +4,14 @@
 Method: SmolLM2 on short texts, a process for each step; --check is the judge of the answers.
 """
 
-import shutil
+import os
+import pty
+import select
 import subprocess
 import unittest
 
 import cli_case
-from cli_case import CliCase, DIFFERS, NOT_FOUND, OK, USAGE
+from cli_case import CliCase, DIFFERS, INTERRUPTED, NOT_FOUND, OK, USAGE
 
 TEXT = ("The lighthouse of Skerry was built in 1870. Its keeper is called Maren. "
         "The lamp shines every twelve seconds. The spare key hangs behind the red door.\n") * 4
@@ -75,12 +77,22 @@ class AskTest(CliCase):
             self.assertGreater(layer["bytes_touched"], 0)
             self.assertGreater(layer["score_us"], 0)
             self.assertGreater(layer["attend_us"], 0)
-        self.assertRegex(self.run_ok(*ask).err, r"0-29 +topk\(k=8,sink=4,window=16\)")
+        self.assertRegex(self.run_ok(*ask, "--verbose").err, r"0-29 +topk\(k=8,sink=4,window=16\)")
+        self.assertRegex(self.run_ok(*ask).err, r"layers +30 search \(90 of 90 kv heads\), 0 read")
+        both = subprocess.run([cli_case.attndb(), *map(str, ask)], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, cwd=cli_case.ROOT, check=True,
+                              env=cli_case.environment(self.store)).stdout.decode()
+        self.assertRegex(both, r"\nreused \d+ tokens, ran ", "statistics begin a line")
 
     def test_a_check_that_differs_has_its_own_exit_code(self):
         done = self.run_any("ask", "-c", "skerry", "What is the keeper called?", "--check",
                             "--plan", "window(sink=1,window=4)")
         self.assertEqual(done.code, DIFFERS, done)
+        self.assertRegex(done.err, r"differs: .* here, by plan window\(.*by plain llama.cpp, which "
+                                   r"attends to all tokens, after the same tokens\n"
+                                   r"check: its logits of the two are [\d.]+ apart; .*changes by "
+                                   r"[\d.]+ here, by [\d.]+ at most: more than rounding: the "
+                                   r"plan's approximation, which --plan full is without\n")
 
     def test_what_cannot_be_asked(self):
         self.assert_fails(NOT_FOUND, "ask", "-c", "nobody", "Who?", says=["nobody"])
@@ -109,7 +121,13 @@ class AskTest(CliCase):
 
     def test_explain_a_plan_and_a_prompt(self):
         text = self.run_ok("explain", "skerry", "--plan", "topk(k=8); layers 0: full").out
-        self.assertIn("topk", text)
+        self.assertIn("29 search (87 of 90 kv heads), 1 reads everything", text)
+        self.assertLessEqual(len(text.splitlines()), 8)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        tables = self.run_ok("explain", "skerry", "--verbose", "--plan",
+                             "topk(k=8); layers 0: full").out
+        self.assertIn("topk", tables)
+        self.assertIn("runs [why]", tables)
         ruled = self.run_json("explain", "skerry", "--plan", "auto(rules=alaya,memory=24)")
         self.assertEqual(ruled["layers"][7]["reason"], "Fig. 8: short context: full")
         explained = self.run_json("explain", "skerry")
@@ -180,15 +198,98 @@ class ChatTest(CliCase):
                              "--max-tokens", 16)
         self.assertTrue(done["check"]["within_spread"], done)
 
-    @unittest.skipUnless(shutil.which("script"), "no script(1) for a terminal")
-    def test_a_terminal_gets_a_prompt_and_ctrl_d_ends(self):
-        command = (f"'{cli_case.attndb()}' chat -c skerry --max-tokens 8")
-        done = subprocess.run(["script", "-qec", command, "/dev/null"], input=b"Who?\n\x04",
-                              env=cli_case.environment(self.store), cwd=cli_case.ROOT,
-                              capture_output=True, timeout=120, check=False)
-        self.assertEqual(done.returncode, OK, done.stdout)
-        self.assertIn(b"> ", done.stdout)
-        self.assertIn(b"Ctrl-D", done.stdout)
+    def test_commands_say_and_change_what_is_asked(self):
+        self.run_ok("import", "-", "--name", "other", stdin="The mill of Brae was built in 1912.")
+        lines = ["/context", "Who is the keeper?", "/plan window(sink=4,window=64)",
+                 "/context other", "When was the mill built?", "/quit", "Never asked?"]
+        done = self.run_any("chat", "-c", "skerry", "--max-tokens", 4, "--json",
+                            stdin="\n".join(lines) + "\n")
+        self.assertEqual(done.code, OK, done)
+        turns = done.json()["turns"]
+        self.assertEqual([turn["question"] for turn in turns], [lines[1], lines[4]])
+        self.assertEqual([turn["name"] for turn in turns], ["skerry.chat", "other.chat"])
+        self.assertEqual(done.json()["name"], "other.chat")
+        self.assertRegex(done.err, r"'skerry', \d+ tokens with what was said; turns are stored as "
+                                   r"'skerry.chat'\n")
+        self.assertIn("\nplan window(sink=4,window=64)\n'other', ", done.err)
+        self.assertEqual(self.run_json("describe", "other.chat")["name"], "other.chat")
+
+    def test_a_wrong_command_ends_a_pipe(self):
+        for line, code, says in (("/frobnicate", USAGE, "/help lists them"),
+                                 ("/plan nonsense", USAGE, "nonsense"),
+                                 ("/context nobody", NOT_FOUND, "nobody"),
+                                 ("/context #99", NOT_FOUND, "#99")):
+            self.assert_fails(code, "chat", "-c", "skerry", stdin=line + "\nWho?\n", says=[says])
+        names = [context["name"] for context in self.run_json("ls")["contexts"]]
+        self.assertEqual(names, ["skerry"])
+
+
+class TerminalTest(CliCase):
+    """A chat on a terminal, with editing of lines (xterm) and without (dumb)."""
+
+    def setUp(self):
+        super().setUp()
+        self.run_ok("import", "-", "--name", "skerry", stdin=TEXT)
+        self.history = self.dir / "state" / "attndb" / "chat_history"
+
+    def talk(self, terminal, *typed):
+        """Types each when it is asked; (exit code, what the terminal showed)."""
+        env = cli_case.environment(self.store)
+        env.update(TERM=terminal, XDG_STATE_HOME=str(self.dir / "state"))
+        process, screen = pty.fork()
+        if process == 0:
+            os.execve(cli_case.attndb(),
+                      ["attndb", "chat", "-c", "skerry", "--max-tokens", "4"], env)
+        shown = b""
+        for keys in (*typed, None):
+            begin = len(shown)
+            while keys is None or b"\n> " not in shown[begin:]:
+                ready, _, _ = select.select([screen], [], [], 120)
+                self.assertTrue(ready, shown)
+                try:
+                    part = os.read(screen, 4096)
+                except OSError:  # The other end is closed.
+                    part = b""
+                if not part:
+                    break
+                shown += part
+            if keys is not None:
+                os.write(screen, keys)
+        os.close(screen)
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown
+
+    def test_there_is_a_prompt_and_ctrl_d_ends(self):
+        for terminal in ("dumb", "xterm"):
+            code, shown = self.talk(terminal, b"/help\n", b"/frobnicate\n", b"Who?\n", b"\x04")
+            self.assertEqual(code, OK, shown)
+            self.assertIn(b"Ctrl-D", shown)
+            self.assertIn(b"/context NAME", shown)
+            self.assertIn(b"unknown command '/frobnicate'", shown)
+            self.assertIn(b"tokens/s", shown)
+
+    def test_ctrl_c_at_the_prompt_ends(self):
+        for terminal in ("dumb", "xterm"):
+            code, shown = self.talk(terminal, b"\x03")
+            self.assertEqual(code, INTERRUPTED, shown)
+
+    def test_lines_are_edited_and_come_back_in_a_later_chat(self):
+        code, shown = self.talk("xterm", b"/planx\x7f\n", "/\u0444x\x7f\n".encode(), b"/quit\n")
+        self.assertEqual(code, OK, shown)
+        if not self.history.exists():
+            self.skipTest("a build without libedit")
+        self.assertIn(b"plan auto(error=0.01)", shown)
+        self.assertIn("unknown command '/\u0444'".encode(), shown)
+        self.assertEqual(self.history.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(self.history.parent.stat().st_mode & 0o777, 0o700)
+        code, shown = self.talk("xterm", b"\x1b[A\x1b[A\x1b[A\n", b"\x04")  # Three lines up.
+        self.assertEqual(code, OK, shown)
+        self.assertIn(b"plan auto(error=0.01)", shown)
+
+    def test_a_history_that_can_not_be_written_ends_nothing(self):
+        (self.dir / "state").write_text("a file")
+        code, shown = self.talk("xterm", b"/plan\n", b"/quit\n")
+        self.assertEqual(code, OK, shown)
+        self.assertIn(b"plan auto(error=0.01)", shown)
 
 
 if __name__ == "__main__":

@@ -198,11 +198,12 @@ class IndexTest(BenchCase):
 
 class HelpTest(BenchCase):
     def test_what_is_not_understood_points_at_the_help(self):
-        for args in ([], ["frobnicate"], ["attention", "--tokens", "0"],
+        for args in (["frobnicate"], ["attention", "--tokens", "0"],
                      ["attention", "--dtype", "int3"], ["index", "--rounds", "0"],
                      ["attention", "--db", "x"]):
             with self.subTest(args=args):
                 self.assert_fails(USAGE, *args, says=["--help"])
+        self.assertEqual(self.run_ok().out, self.run_ok("--help").out)
         self.assertRegex(self.run_ok("--version").out, r"^attndb-bench \d+\.\d+\.\d+\n$")
 
     def flags(self, command):

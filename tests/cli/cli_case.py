@@ -20,7 +20,8 @@ SKIPPED = 77
 
 # Exit codes: docs/cli.md.
 OK, ERROR, USAGE, NOT_FOUND, DAMAGE, BUSY = 0, 1, 2, 3, 4, 5
-NO_ROOM, DIFFERS, NAME_TAKEN, READ_ONLY, UNSUPPORTED, INTERRUPTED = 6, 7, 8, 9, 10, 130
+NO_ROOM, DIFFERS, NAME_TAKEN, READ_ONLY, UNSUPPORTED, OTHER_MODEL = 6, 7, 8, 9, 10, 11
+INTERRUPTED = 130
 
 _attndb = None
 
@@ -100,10 +101,12 @@ class CliCase(unittest.TestCase):
         return self.run_ok(*args, "--json", **options).json()
 
     def assert_fails(self, code, *args, says=(), **options):
-        """It fails with `code`, in words and in JSON, and says each of `says`."""
+        """It fails with `code`, in words and in JSON, and says each of `says`, in few lines."""
         done = self.run_any(*args, **options)
         self.assertEqual(done.code, code, f"{self.program} {' '.join(map(str, args))}: {done}")
         self.assertTrue(done.err.startswith(f"{self.program}: "), done)
+        self.assertLessEqual(len(done.err.splitlines()), 3, done)
+        self.assertNotIn("bug of attndb", done.err)
         for text in says:
             self.assertIn(text, done.err)
         in_json = self.run_any(*args, "--json", **options)

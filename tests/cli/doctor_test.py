@@ -8,7 +8,7 @@ import sys
 import unittest
 
 import cli_case
-from cli_case import ERROR, USAGE, CliCase
+from cli_case import ERROR, NOT_FOUND, USAGE, CliCase
 
 _dying_llama = None
 
@@ -62,6 +62,40 @@ class ForwardTest(CliCase):
     def test_without_a_place_for_the_model_it_says_so(self):
         done = self.run_ok("doctor", "--fast", env={"TMPDIR": str(self.dir / "missing")})
         self.assertIn("no forward of a tiny model", done.out)
+
+
+class ModelsTest(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.env = {"ATTNDB_MODELS": str(self.dir / "models"),
+                    "HF_HUB_CACHE": str(self.dir / "hub"),
+                    "LLAMA_CACHE": str(self.dir / "llama")}
+        self.snapshot = self.dir / "hub/models--owner--repo-GGUF/snapshots/abc"
+        for path in (self.dir / "models/Tiny.gguf", self.snapshot / "repo-Q4_0.gguf",
+                     self.snapshot / "repo-Q8_0.gguf", self.dir / "llama/o_r_m.gguf"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"GGUF")
+
+    def test_models_are_listed_by_names_that_stand_for_them(self):
+        report = self.run_json("doctor", "--fast", env=self.env)
+        found = {model["name"]: model["path"] for model in report["engine"]["models"]}
+        found.pop("smollm2", None)
+        self.assertEqual(list(found), ["Tiny", "repo-Q4_0", "repo-Q8_0", "o_r_m"])
+        text = self.run_ok("doctor", "--fast", env=self.env).out
+        self.assertIn(f"{self.snapshot}/repo-Q4_0.gguf, 4 B", text)
+
+    def test_a_name_is_its_file_and_several_are_told_apart(self):
+        model = ["import", "-", "--name", "x", "--model"]
+        for name, file in (("tiny", self.dir / "models/Tiny.gguf"),
+                           ("owner/repo-gguf:q8_0", self.snapshot / "repo-Q8_0.gguf"),
+                           ("o/r", self.dir / "llama/o_r_m.gguf")):
+            self.assert_fails(USAGE, *model, name, stdin="text", env=self.env, says=[str(file)])
+        self.assert_fails(USAGE, *model, "owner/repo-GGUF", stdin="text", env=self.env,
+                          says=["stands for 2: expected one of repo-Q4_0, repo-Q8_0"])
+        self.assert_fails(NOT_FOUND, *model, "repo", stdin="text", env=self.env,
+                          says=["did you mean repo-Q4_0, repo-Q8_0?", str(self.dir / "hub"),
+                                "'attndb doctor' lists the models"])
+        self.assertFalse(self.store.exists())
 
 
 class DamagedModelTest(CliCase):

@@ -8,13 +8,14 @@ disturbed.
 """
 
 import pathlib
+import resource
 import shutil
 import signal
 import tempfile
 import time
 
 import cli_case
-from cli_case import CliCase, INTERRUPTED, OK
+from cli_case import CliCase, INTERRUPTED, NO_ROOM, OK, USAGE
 
 CHECKPOINT = 512  # The tokens of one pass through the model: there is none more often.
 # By the full plan, whose answer hangs on the KV alone: auto's hangs on where segments end, too.
@@ -67,6 +68,59 @@ class InterruptTest(CliCase):
         self.assertEqual([context["name"] for context in self.contexts()], ["ships"])
         self.run_ok("verify")
         self.assertEqual(self.run_ok(*QUESTION).out, self.answer)
+
+    def test_sigterm_ends_the_reading_of_a_long_text(self):
+        num_bytes = 200 << 20
+        path = self.long_text(num_bytes)
+        process = self.start("import", path)
+        deadline = time.monotonic() + 60
+        while self.resident_bytes(process) < num_bytes * 1.2:
+            self.assertIsNone(process.poll(), "it ended before it was interrupted")
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        _, err = process.communicate(timeout=60)
+        self.assertLess(time.monotonic() - start, 20)
+        self.assertEqual(process.returncode, INTERRUPTED, err)
+        self.assertIn(b"was read; nothing is stored", err)
+        self.assertFalse(self.store.exists())
+
+    def test_a_text_beyond_every_length_takes_little_memory(self):
+        num_bytes = 200 << 20
+        path = self.long_text(num_bytes)
+
+        def limit():  # The model, the text, and the tokens of all lengths that a scaling reaches.
+            resource.setrlimit(resource.RLIMIT_AS, (3 * num_bytes + (1 << 30),) * 2)
+
+        done = self.run_any("import", path, preexec_fn=limit)
+        self.assertEqual(done.code, USAGE, done)
+        self.assertIn("has more than 8,388,608 tokens", done.err)
+        self.assertIn("shorter document", done.err)
+
+    def test_too_little_memory_for_a_text_has_its_own_exit_code(self):
+        path = self.long_text(200 << 20)
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (180 << 20,) * 2)
+
+        done = self.run_any("import", path, preexec_fn=limit)
+        self.assertEqual(done.code, NO_ROOM, done)
+        self.assertIn("memory", done.err)
+        self.assertNotIn("bug of attndb", done.err)
+
+    def long_text(self, num_bytes):
+        path = self.dir / "long.txt"
+        line = document(8)
+        with open(path, "w", encoding="utf-8") as file:
+            for _ in range(num_bytes // len(line) + 1):
+                file.write(line)
+        return path
+
+    @staticmethod
+    def resident_bytes(process):
+        with open(f"/proc/{process.pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
 
     def test_kill_9_resumes_at_the_last_checkpoint(self):
         process = self.start(*self.command)

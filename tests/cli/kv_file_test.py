@@ -85,7 +85,13 @@ class RoundTripTest(KvFileCase):
         self.assertEqual(shown, "hex:00ff")
         result = self.run_json("declare-equal", shown, "toy")
         self.assertEqual(result, {"equal": ["hex:00ff", "toy"]})
-        self.assertIn("serve toy", self.run_ok("declare-equal", "HEX", "toy").out)
+        self.assertIn("serve toy", self.run_ok("declare-equal", shown, "toy").out)
+        self.assert_fails(NOT_FOUND, "declare-equal", "HEX", "toy",
+                          says=["no context has fingerprint HEX, none toy", "attndb describe"])
+        self.assertEqual(self.run_json("declare-equal", "--undo", "toy", shown),
+                         {"revoked": ["toy", "hex:00ff"]})
+        self.assert_fails(NOT_FOUND, "declare-equal", "--undo", "toy", shown,
+                          says=["were not declared equal"])
 
     def test_an_exported_context_is_the_same_elsewhere(self):
         self.run_ok("import", "--safetensors", self.file)
@@ -268,7 +274,11 @@ class RefusalTest(KvFileCase):
                           says=[str(self.file), "never replaced"])
         self.assertEqual(self.file.read_bytes(), before)
         self.assert_fails(NOT_FOUND, "export", "nobody", "-o", self.dir / "x", says=["nobody"])
-        self.assert_fails(NOT_FOUND, "export", "book", "-o", self.dir / "no" / "x", says=["no/x"])
+        missing = self.dir / "no" / "folder"
+        done = self.assert_fails(NOT_FOUND, "export", "book", "-o", missing / "x",
+                                 says=[f"file '{missing / 'x'}': folder '{missing}' does not exist",
+                                       "make it first, or choose another FILE"])
+        self.assertNotIn(".tmp", done.err)
         self.assert_fails(USAGE, "export", "book", says=["--help"])
         self.assertEqual(sorted(path.name for path in self.dir.iterdir()),
                          ["book.safetensors", "store"])

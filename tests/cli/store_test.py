@@ -4,6 +4,7 @@
 Method: one small store is imported once with the real model; each test works on a copy of it.
 """
 
+import json
 import os
 import pathlib
 import random
@@ -12,7 +13,8 @@ import tempfile
 import time
 
 import cli_case
-from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, READ_ONLY, USAGE)
+from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, OTHER_MODEL, READ_ONLY,
+                      USAGE)
 
 LIGHTHOUSE = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. "
 # Shares no token with the other: raw, and another first word.
@@ -45,10 +47,27 @@ class StoreCase(CliCase):
 class ManageTest(StoreCase):
     def test_ls_lists_names_sizes_and_ages(self):
         done = self.run_ok("ls")
-        self.assertRegex(done.out, r"(?m)^NAME +TOKENS +SIZE +CREATED +USED +EXPIRES")
+        self.assertRegex(done.out, r"(?m)^NAME +TOKENS +OWN +SIZE +CREATED +USED +EXPIRES")
         self.assertRegex(done.out, r"(?m)^lighthouse +\d+ +[\d.]+ (K|M)iB +\S")
         self.assertIn("2 contexts, ", done.out)
         self.assertEqual(self.names(), ["lighthouse", "harbour"])
+
+    def test_a_tree_has_contexts_below_what_they_share(self):
+        text = pathlib.Path(self.write("long.txt", "The keeper lights the lamp. " * 60))
+        self.run_ok("import", text, "--raw", "--name", "short")
+        text.write_text(text.read_text() + "Then the keeper sleeps." * 40)
+        self.run_ok("import", text, "--raw", "--name", "long")
+        listed = self.run_json("ls", "--tree")
+        roots = {node["name"]: node for node in listed["tree"]}
+        self.assertEqual(set(roots), {"lighthouse", "harbour", "short"})
+        [below] = roots["short"]["children"]
+        self.assertEqual((below["name"], below["children"]), ("long", []))
+        self.assertGreater(below["num_shared"], 100)
+        self.assertLess(below["own_bytes"], below["file_bytes"])
+        self.assertEqual(len(listed["contexts"]), 4)
+        done = self.run_ok("ls", "--tree").out
+        self.assertRegex(done, r"(?m)^NAME +TOKENS +SHARED +OWN +SIZE +USED$")
+        self.assertRegex(done, r"(?m)^short .*\n  long +\d+ +\d+ ")
 
     def test_describe_shows_one_by_name_and_by_number(self):
         info = self.run_json("describe", "harbour")
@@ -77,12 +96,26 @@ class ManageTest(StoreCase):
         self.run_ok("compact")
         self.assertEqual(self.names(), ["lighthouse"])
 
+    def test_mv_gives_another_name(self):
+        number = self.run_json("describe", "harbour")["id"]
+        self.assertEqual(self.run_ok("mv", "harbour", "порт/1").out,
+                         "harbour is called порт/1 now\n")
+        self.assertEqual(self.names(), ["lighthouse", "порт/1"])
+        self.assertEqual(self.run_json("describe", "порт/1")["id"], number)
+        self.assert_fails(NOT_FOUND, "mv", "harbour", "b", says=["harbour"])
+        done = self.assert_fails(NAME_TAKEN, "mv", f"#{number}", "lighthouse",
+                                 says=["lighthouse", "choose another name", "attndb rm"])
+        self.assertNotIn("--replace", done.err)
+        self.assert_fails(USAGE, "mv", "lighthouse", "a b", says=["context name 'a b'"])
+        self.run_ok("mv", f"#{number}", "harbour", "--json")
+        self.assertEqual(self.names(), ["lighthouse", "harbour"])
+
     def test_rm_takes_all_or_none(self):
         self.assert_fails(NOT_FOUND, "rm", "harbour", "nobody", says=["nobody"])
         self.assertEqual(self.names(), ["lighthouse", "harbour"])
         self.assertEqual(self.run_ok("rm", "harbour").out, "removed harbour\n")
         self.assertEqual(self.names(), ["lighthouse"])
-        self.run_json("rm", "lighthouse")
+        self.assertGreater(self.run_json("rm", "lighthouse")["freed_bytes"], 0)
         self.assertIn("attndb import", self.run_ok("ls").out)
         self.run_ok("compact")
         self.assertEqual(self.run_json("stats")["num_contexts"], 0)
@@ -185,7 +218,8 @@ class WriterTest(StoreCase):
 
     def test_a_second_writer_is_told_and_readers_go_on(self):
         writer = self.hold()
-        self.assert_fails(BUSY, "pin", "harbour", says=["--wait"])
+        self.assert_fails(BUSY, "pin", "harbour", says=[
+            "--wait", f"process {writer.pid} (attndb chat) for ", " s"])
         self.assert_fails(BUSY, "import", "-", "--name", "x", stdin="text")
         self.assertEqual(self.names(), ["lighthouse", "harbour"])
         self.run_ok("describe", "harbour")
@@ -195,6 +229,23 @@ class WriterTest(StoreCase):
         writer.stdin.close()
         self.assertEqual(writer.wait(60), 0)
         self.run_ok("pin", "harbour")
+
+    def test_a_long_import_lets_others_pass(self):
+        text = self.write("long.txt", "".join(f"Line {i}: ship {i * 37 % 101} came in.\n"
+                                              for i in range(150)))
+        long_import = self.start("import", text, "--raw", "--checkpoint", 512)
+        self.addCleanup(self.end, long_import)
+        while "" not in self.names():  # Its first checkpoint: it is in the midst of the text.
+            self.assertIsNone(long_import.poll(), "it ended before its first checkpoint")
+            time.sleep(0.1)
+        self.run_ok("rm", "harbour", "--wait", 600, timeout=600)
+        out, err = long_import.communicate(timeout=600)
+        self.assertEqual(long_import.returncode, 0, err)
+        self.assertIn(b"another process waits for the store", err)
+        self.assertRegex(err, rb"(?m)the import goes on at [\d,]{3,} of [\d,]+ tokens$")
+        self.assertIn(b"imported 'long'", out)
+        self.assertEqual(self.names(), ["lighthouse", "long"])
+        self.run_ok("verify")
 
     def test_wait_waits_for_the_writer_to_end(self):
         writer = self.hold()
@@ -232,6 +283,43 @@ class WriterTest(StoreCase):
         if not can_run:
             self.skipTest("the program, or a library of it, lies where nobody may look")
         return options
+
+
+class ModelOfAContextTest(CliCase):
+    """A model beside smollm2: the same file, with another name in its head and another weight."""
+
+    NAME = b"Smollm2 135M 8k Lc100K Mix1 Ep2"
+
+    def setUp(self):
+        super().setUp()
+        model = self.run_json("doctor", "--fast")["engine"]["models"][0]["path"]
+        data = bytearray(pathlib.Path(model).read_bytes())
+        at = data.index(self.NAME)
+        data[at:at + len(self.NAME)] = b"Another Model".ljust(len(self.NAME))
+        data[-1] ^= 1
+        self.other = self.dir / "other.gguf"
+        self.other.write_bytes(data)
+        self.run_ok("import", "-", "--name", "a", "-m", self.other, stdin="Maren keeps the light.")
+
+    def test_a_context_knows_the_model_that_made_it(self):
+        info = self.run_json("describe", "a")
+        self.assertEqual(info["model_name"].strip(), "Another Model")
+        self.assertEqual(info["model_path"], str(self.other))
+        self.assertIn("Another Model", self.run_ok("ls").out)
+        self.assertRegex(self.run_ok("describe", "a").out, r"model +Another Model.*other\.gguf\)")
+        self.run_ok("ask", "-c", "a", "Who?", "--max-tokens", 2)
+
+    def test_another_model_is_refused_by_name(self):
+        self.assert_fails(OTHER_MODEL, "ask", "-c", "a", "Who?", "-m", "smollm2",
+                          says=["'a' is of another model", "Another Model", "Smollm2 135M",
+                                str(self.other), "pass the --model that made the context"])
+        moved = self.dir / "moved.gguf"
+        self.other.rename(moved)
+        done = self.run_any("ask", "-c", "a", "Who?")
+        self.assertEqual(done.code, OTHER_MODEL, done)
+        self.assertIn("which is not there; tries smollm2\nattndb: context 'a' is of another model",
+                      done.err)
+        self.run_ok("ask", "-c", "a", "Who?", "-m", moved, "--max-tokens", 2)
 
 
 class TrainedLengthTest(CliCase):
@@ -272,6 +360,11 @@ class TrainedLengthTest(CliCase):
         self.run_ok("explain", "yarn")
         found = self.run_json("find", "keeper", "-c", "yarn")
         self.assertEqual(found["skipped"], [])
+        self.run_ok("import", "-", "--name", "unrotated", "--unrotated-keys", stdin=LIGHTHOUSE * 3)
+        self.assertTrue(self.run_json("describe", "unrotated")["unrotated_keys"])
+        self.assertIn("keys without RoPE", self.run_ok("describe", "unrotated").out)
+        answer = self.run_json("ask", "-c", "unrotated", "Who?", "--max-tokens", 4)
+        self.assertEqual(answer["reused_tokens"], info["num_tokens"])
         for name, scaling, says in [("yarn", "linear:4", "with --rope-scaling yarn:4"),
                                     ("plain", "yarn:4", "without --rope-scaling")]:
             for command in [("ask", "Who?", "-c"), ("chat", "-c"), ("explain",),
@@ -330,9 +423,110 @@ class ImportTest(StoreCase):
         self.run_ok("pin", "harbour")
         used = self.run_json("stats")["file_bytes"]
         self.run_ok("quota", f"{used}B")
-        self.assert_fails(NO_ROOM, "import", "-", "--name", "n", "--quiet", stdin="Notes. " * 50,
-                          says=["quota"])
+        done = self.assert_fails(NO_ROOM, "import", "-", "--name", "n", stdin="Notes. " * 50,
+                                 says=["quota"])
+        self.assertNotIn("prefill", done.err)
+        self.assertNotIn("stored already", done.err)
+        self.assertEqual(self.run_json("stats")["file_bytes"], used)
         self.assertEqual(sorted(self.names()), ["harbour", "lighthouse"])
+
+    def test_who_is_evicted_is_named(self):
+        before = set(self.names())
+        self.run_ok("quota", f"{self.run_json('stats')['file_bytes']}B")
+        done = self.run_ok("import", "-", "--name", "n", "--json", stdin="Notes. " * 50)
+        gone = before - set(self.names())
+        self.assertTrue(gone)
+        self.assertEqual(set(json.loads(done.out)["evicted"]), gone)
+        self.assertIn("evicted to make room", done.err)
+        self.assertEqual(self.run_json("import", "-", "--name", "n", stdin="Notes. " * 50)
+                         ["already_imported"], True)
+
+    def test_names_are_letters_of_every_language(self):
+        for name in ("яблоко", "груша"):
+            (self.dir / f"{name}.txt").write_text(f"About {name}: it grows on trees.")
+            self.run_ok("import", self.dir / f"{name}.txt")
+        self.assertEqual(sorted(self.names()), ["harbour", "lighthouse", "груша", "яблоко"])
+        self.assertIn("яблоко", self.run_ok("ls").out)
+        self.assert_fails(NOT_FOUND, "describe", "слива", says=['"слива"'])
+        self.assert_fails(NAME_TAKEN, "import", "-", "--name", "груша", stdin="x", says=["'груша'"])
+        self.assert_fails(USAGE, "import", "-", "--name", "a\u202eb", stdin="x",
+                          says=["'a?b': expected 1 to 128 bytes of letters"])
+
+    def test_several_files_are_imported_in_one_go(self):
+        (self.dir / "notes" / "may").mkdir(parents=True)
+        for name in ("notes/a.txt", "notes/may/b.md", "c.txt"):
+            (self.dir / name).write_text(f"This is {name}, and it is short.")
+        (self.dir / "notes" / "x.bin").write_bytes(b"\0\1")
+        done = self.run_ok("import", self.dir / "notes", f"{self.dir}/c*.txt", "--raw")
+        self.assertEqual([line.split(":")[0] for line in done.out.splitlines()[:3]],
+                         ["imported 'a'", "imported 'may/b'", "imported 'c'"])
+        self.assertIn("imported 3 of 3 files in", done.out)
+        self.assertIn("left out what is no text: 1 file", done.err)
+        again = self.run_json("import", self.dir / "notes", "--raw")
+        self.assertEqual([one["already_imported"] for one in again["imports"]], [True, True])
+        self.assert_fails(USAGE, "import", self.dir / "c.txt", self.dir / "notes" / "may",
+                          "--name", "n", says=["2 files"])
+        self.assert_fails(NOT_FOUND, "import", f"{self.dir}/*.rst", says=["no file fits"])
+
+    def test_one_file_that_fails_leaves_the_others(self):
+        (self.dir / "good.txt").write_text("Nothing is wrong with this.")
+        (self.dir / "bad.txt").write_bytes(b"caf\xe9")
+        paths = (self.dir / "bad.txt", self.dir / "no.txt", self.dir / "good.txt")
+        done = self.run_any("import", *paths)
+        self.assertEqual(done.code, USAGE)
+        self.assertIn("imported 1 of 3 files", done.out)
+        self.assertIn("bad.txt' is not UTF-8 at byte 3", done.err)
+        self.assertIn("cannot open", done.err)
+        self.run_ok("rm", "good")
+        told = self.run_any("import", *paths, "--json").json()
+        self.assertEqual(told["num_failed"], 2)
+        self.assertEqual([one.get("error", {}).get("exit_code") for one in told["imports"]],
+                         [USAGE, NOT_FOUND, None])
+        self.assertIn("good", self.names())
+
+    def test_a_dry_run_says_what_it_would_take(self):
+        text = "The ferry leaves at nine. " * 60
+        would = self.run_json("import", "-", "--name", "ferry", "--dry-run", "--raw", stdin=text)
+        self.assertEqual(would["reused_tokens"], 0)
+        self.assertEqual(self.names(), ["lighthouse", "harbour"])
+        done = self.run_json("import", "-", "--name", "ferry", "--raw", stdin=text)
+        self.assertEqual((done["num_tokens"], done["new_tokens"]),
+                         (would["num_tokens"], would["new_tokens"]))
+        segments = sum(one["file_bytes"] for one in self.run_json("describe", "ferry")["segments"])
+        self.assertAlmostEqual(would["new_bytes"], segments, delta=segments // 20)
+        more = self.run_ok("import", "-", "--name", "more", "--dry-run", "--raw",
+                           stdin=text + "It comes back at ten.")
+        self.assertRegex(more.out, r"'more' would have \d+ tokens, \d+ of them stored already; the "
+                                   r"others take [\d.]+ [KM]iB on disk and about [\d.]+ m?s\n")
+        self.assert_fails(NAME_TAKEN, "import", "-", "--name", "harbour", "--dry-run", stdin="x")
+        self.run_ok("quota", "1KiB")
+        self.run_ok("pin", "lighthouse")
+        self.run_ok("pin", "harbour")
+        self.run_ok("pin", "ferry")
+        self.assert_fails(NO_ROOM, "import", "-", "--name", "n", "--dry-run", stdin="Notes. " * 50,
+                          says=["quota"])
+
+    def test_cat_prints_the_text(self):
+        self.assertEqual(self.run_ok("cat", "harbour").out, HARBOUR * 3)
+        self.assertNotIn("<|im_start|>", self.run_ok("cat", "lighthouse").out)
+        special = self.run_json("cat", "lighthouse", "--special")
+        self.assertIn("<|im_start|>", special["text"])
+        self.assertIn(LIGHTHOUSE, special["text"])
+        self.assert_fails(NOT_FOUND, "cat", "nobody", says=["nobody"])
+
+    def test_append_runs_what_is_new_alone(self):
+        before = self.run_json("describe", "harbour")
+        done = self.run_json("append", "harbour", "-", stdin="A crane was built in 1901.")
+        self.assertLess(done["new_tokens"], 20)
+        self.assertGreaterEqual(done["reused_tokens"], before["num_tokens"] - 1)
+        self.assertEqual(self.run_ok("cat", "harbour").out,
+                         HARBOUR * 3 + "A crane was built in 1901.")
+        self.assertEqual(self.names(), ["lighthouse", "harbour"])
+        self.assertEqual(self.run_json("describe", "harbour")["id"], before["id"])
+        self.assert_fails(NOT_FOUND, "append", "nobody", "-", stdin="x", says=["nobody"])
+        self.run_ok("chat", "-c", "lighthouse", "--name", "talk", "--max-tokens", 3, "-q",
+                    stdin="Who?\n")
+        self.assert_fails(1, "append", "talk", "-", stdin="x", says=["dialogue", "attndb chat"])
 
     def test_shared_beginnings_are_reused(self):
         longer = self.run_json("import", "-", "--name", "longer",

@@ -38,7 +38,6 @@ constexpr uint64_t kMaxOperations = 3;  // Begun by one worker before it is kill
 // Workers killed beyond the plan begin more: they live long enough for an index to be built.
 constexpr uint64_t kMaxOperationsBeyond = 20;
 constexpr uint64_t kMaxDelayMicros = 200'000;
-constexpr uint64_t kImportSegmentTokens = 4096;
 
 // A worker in its own process; its output is read by a thread, so that it never waits for us.
 class WorkerProcess {
@@ -108,7 +107,6 @@ class KillTest : public ::testing::Test {
   void CheckGone(const WorkerReport& report, const StoreState& found);
   void CheckVisible(const DB& db, const WorkerReport& report, const StoreState& found);
   void CheckFiles(const DB& db);
-  void CheckImportResumes(const DB& db, const std::string& name);
   // Kills one worker and looks at what it left.
   void KillOne(uint64_t max_operations, Random* random);
   // What is rare was under way or there when a worker was killed.
@@ -124,7 +122,6 @@ class KillTest : public ::testing::Test {
   uint64_t num_checked_ = 0;
   uint64_t num_bit_identical_ = 0;
   uint64_t num_completed_ = 0;
-  uint64_t num_resumed_ = 0;
   uint64_t num_companions_ = 0;
   uint64_t num_indexes_ = 0;
   uint64_t num_acknowledged_ = 0;
@@ -139,9 +136,6 @@ void KillTest::CheckStore(const WorkerReport& report) {
   CheckGone(report, found);
   CheckVisible(db, report, found);
   CheckFiles(db);
-  if (report.intent && report.intent->operation == "import") {
-    CheckImportResumes(db, report.intent->name);
-  }
   ATTNDB_ASSERT_OK_AND_ASSIGN(last_, ObserveAll(db, model_));
 }
 
@@ -155,10 +149,7 @@ void KillTest::CheckGone(const WorkerReport& report, const StoreState& found) {
     const bool dropped = intent.name == name;
     const bool stores =
         intent.operation == "store" || intent.operation == "chat" || intent.operation == "import";
-    const bool is_checkpoint_there =
-        intent.operation == "import" && !found.empty() && found.begin()->first.starts_with("#");
-    const bool evicted =
-        stores && !context.pinned && (found.contains(intent.name) || is_checkpoint_there);
+    const bool evicted = stores && !context.pinned && found.contains(intent.name);
     EXPECT_TRUE(dropped || evicted) << name << " is gone after " << intent.operation;
   }
 }
@@ -182,14 +173,9 @@ void KillTest::CheckVisible(const DB& db, const WorkerReport& report, const Stor
     ASSERT_TRUE(report.intent.has_value()) << "changed although nothing was under way";
     const Intent& intent = *report.intent;
     if (before != report.state->end() && before->second.num_tokens == context.num_tokens) continue;
-    if (name.starts_with("#")) {  // A checkpoint.
-      EXPECT_EQ(intent.operation, "import");
-      EXPECT_GE(context.num_tokens, kImportSegmentTokens);
-    } else {
-      EXPECT_EQ(name, intent.name);
-      EXPECT_TRUE(name.starts_with("chat.") ||
-                  name.ends_with("." + std::to_string(context.num_tokens)));
-    }
+    EXPECT_EQ(name, intent.name);
+    EXPECT_TRUE(name.starts_with("chat.") ||
+                name.ends_with("." + std::to_string(context.num_tokens)));
     ++num_completed_;
   }
 }
@@ -211,24 +197,6 @@ void KillTest::CheckFiles(const DB& db) {
           }));
     }
   }
-}
-
-// The next attempt of an import that was killed goes on from the last checkpoint.
-void KillTest::CheckImportResumes(const DB& db, const std::string& name) {
-  const uint64_t num_tokens = std::stoull(name.substr(name.rfind('.') + 1));
-  const uint64_t stream = std::stoull(name.substr(2));
-  const std::vector<TokenId> tokens = StreamTokens(stream, num_tokens);
-  uint64_t checkpoint = 0;
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> infos, db.List());
-  for (const ContextInfo& info : infos) {
-    const std::string label = "#" + std::to_string(static_cast<int64_t>(info.id));
-    if (info.name.empty() && StreamOf(db, label) == stream) {
-      checkpoint = std::max(checkpoint, std::min(info.num_tokens, num_tokens - 1));
-    }
-  }
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefixExplain explain, db.ExplainPrefix(model_.spec(), tokens));
-  EXPECT_GE(explain.num_reused, checkpoint);
-  if (checkpoint > 0) ++num_resumed_;
 }
 
 void KillTest::KillOne(uint64_t max_operations, Random* random) {
@@ -259,15 +227,13 @@ TEST_F(KillTest, NothingAcknowledgedIsLostAndNothingElseIsThere) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf(
       "%llu kills in %.0f s: %llu operations acknowledged, %llu contexts checked (%llu bit by "
-      "bit with their report, %llu made by what was under way), %llu imports to resume, %llu "
-      "indexes; "
-      "killed during",
+      "bit with their report, %llu made by what was under way), %llu indexes; killed during",
       static_cast<unsigned long long>(num_kills), seconds,
       static_cast<unsigned long long>(num_acknowledged_),
       static_cast<unsigned long long>(num_checked_),
       static_cast<unsigned long long>(num_bit_identical_),
       static_cast<unsigned long long>(num_completed_),
-      static_cast<unsigned long long>(num_resumed_), static_cast<unsigned long long>(num_indexes_));
+      static_cast<unsigned long long>(num_indexes_));
   for (const auto& [operation, count] : num_under_way_) {
     std::printf(" %s %llu", operation.c_str(), static_cast<unsigned long long>(count));
   }

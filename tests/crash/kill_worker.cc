@@ -120,7 +120,7 @@ class Worker {
                        {.name = name, .replace = true});
   }
 
-  // Long enough for two checkpoints.
+  // Long enough for two pieces that are sealed before all is stored.
   Status Import() {
     const uint64_t stream = random_.Uniform(kNumStreams);
     const uint64_t num_tokens = kMaxStreamTokens - random_.Uniform(1000);

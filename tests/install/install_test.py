@@ -61,6 +61,15 @@ class InstallTest(unittest.TestCase):
         if MODEL.exists():
             self.assertTrue(run(program, MODEL, self.folder / f"{program.name}.store").strip())
 
+    def test_the_command_line_has_its_page_and_its_completion(self):
+        share = self.prefix / "share"
+        attndb = self.prefix / "bin/attndb"
+        for file, *command in (("man/man1/attndb.1", "man"),
+                               ("bash-completion/completions/attndb", "completion", "bash"),
+                               ("zsh/site-functions/_attndb", "completion", "zsh"),
+                               ("fish/vendor_completions.d/attndb.fish", "completion", "fish")):
+            self.assertEqual((share / file).read_text(), run(attndb, *command), file)
+
     def test_a_cmake_project_links_it_shared_and_static(self):
         build = self.configure("with_static", components=["static"])
         run("cmake", "--build", build)

@@ -23,7 +23,7 @@ def debian_packages(*parts):
     return {row[0]: row[2] if len(row) > 2 else None for row in rows if row[1] in parts}
 
 
-ALL = debian_packages("library", "cli", "tests", "bench")
+ALL = debian_packages("library", "cli", "server", "tests", "bench")
 
 
 def configure(*defines, env=None):
@@ -82,7 +82,7 @@ class MissingTest(unittest.TestCase):
             ok, said = configure(env={"PATH": folder, "HOME": folder})
         self.assertFalse(ok)
         self.assertIn("there is no C++ compiler", said)
-        needed = " ".join(debian_packages("compiler", "library", "cli"))
+        needed = " ".join(debian_packages("compiler", "library", "cli", "server"))
         self.assertIn(f"apt-get install {needed} For the Python package also python3-dev", said)
 
 
@@ -91,13 +91,15 @@ class OneListTest(unittest.TestCase):
         text = (ROOT / "docs/install.md").read_text()
         named = text.partition("\napt-get install ")[2].partition("\n")[0].split()
         self.assertEqual(sorted(named),
-                         sorted(debian_packages("compiler", "library", "cli", "python")))
+                         sorted(debian_packages("compiler", "library", "cli", "server",
+                                                 "python")))
         static = [package for package, name in debian_packages("library").items()
                   if name != "nlohmann_json"]  # The archive does not refer to it: headers only.
         self.assertIn(f"`{' '.join(static)}`", text)
 
     def test_no_other_file_lists_packages(self):
-        wanted = re.compile("|".join(map(re.escape, debian_packages("library", "cli", "bench"))))
+        wanted = re.compile("|".join(map(re.escape, debian_packages("library", "cli", "server",
+                                                                     "bench"))))
         files = [*ROOT.glob("*.*"), ROOT / "Makefile", *ROOT.glob("cmake/**/*.*"),
                  *ROOT.glob("scripts/*.*")]
         listing = [file for file in files if file.is_file() and wanted.search(file.read_text())]
@@ -116,7 +118,8 @@ class OneListTest(unittest.TestCase):
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertEqual(done.returncode, 1, done.stdout)
         asked = done.stdout.partition("apt-get install ")[2].split()
-        expected = debian_packages("compiler", "make", "library", "cli", "tests", "bench", "tools")
+        expected = debian_packages("compiler", "make", "library", "cli", "server", "optional",
+                                   "tests", "bench", "tools")
         self.assertEqual(asked, list(expected))
 
 

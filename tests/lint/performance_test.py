@@ -22,6 +22,9 @@ SCRIPT = ROOT / "bench/report.py"
 RUN = ROOT / "bench/run.sh"
 
 
+sys.path.insert(0, str(ROOT / "bench"))  # What the scripts share.
+
+
 def load(path):
     specification = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(specification)
@@ -32,6 +35,7 @@ def load(path):
 
 report = load(SCRIPT)
 truncation = load(ROOT / "bench/truncation_report.py")
+serve = load(ROOT / "bench/serve_report.py")
 
 
 def plan(name, speedup, error, share=0.2):
@@ -179,6 +183,23 @@ def stream(changed):
     documents = [{"nll": {way: [2 + base + more, 2 + base + more] for way, more in nats.items()},
                   "right": {way: [True, False] for way in nats}} for base in (0.0, 0.3)]
     return {"head": head, "window": 64, "document_tokens": 192, "documents": documents}
+
+
+class ServePageTest(unittest.TestCase):
+    def test_the_page_is_that_of_the_results(self):
+        command = [sys.executable, "-B", ROOT / "bench/serve_report.py", "--check"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_what_is_slower_than_it_should_be_is_missed(self):
+        figures = {"attndb": 20.0, "attndb_auto": 29.0, "llama-server": 10.0}
+        part = {"commit": "c0ffee", "machine": {"cpu": "A", "cpus": 2, "kernel": "6"},
+                "figures": figures}
+        lines = serve.report({"together": part}).splitlines()
+        self.assertIn("2.00 ×", lines[2])
+        self.assertTrue(lines[2].endswith("| met |"), lines[2])
+        self.assertTrue(lines[3].endswith("| **MISSED** |"), lines[3])
+        self.assertIn("Not measured yet: alone", lines[-1])
 
 
 class TruncationPageTest(unittest.TestCase):

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Goal: docs/plan.md has for each published method a passage that names its source and an example.
+"""Goal: docs/plan.md has for each published method a passage that names its source and an example,
+and says what each column of Explain's tables is.
 
-Method: the passage is the paragraph in which a method's own words stand and the two that follow it.
+Method: the passage is the paragraph in which a method's own words stand and the two that follow it;
+the columns are those that src/api/explain.cc writes.
 """
 
 import pathlib
 import re
 import unittest
 
-PLAN_MD = pathlib.Path(__file__).resolve().parent.parent.parent / "docs/plan.md"
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PLAN_MD = ROOT / "docs/plan.md"
 
 # Method: (words of its paragraph, its source, its example).
 METHODS = {
@@ -55,6 +58,16 @@ class PlanTest(unittest.TestCase):
                 self.assertTrue(told, f"no paragraph has: {words}")
                 self.assertTrue(any(source in passage and example in passage for passage in told),
                                 f"expected beside '{words}': {source} and {example}")
+
+    def test_each_column_of_explain_is_told(self):
+        source = (ROOT / "src/api/explain.cc").read_text(encoding="utf-8")
+        tables = re.findall(r'rows = \{\{("layers".*?)\}\};', source, re.DOTALL)
+        self.assertEqual(len(tables), 2)
+        text = PLAN_MD.read_text(encoding="utf-8")
+        for name, columns in zip(("second", "first"), tables):  # As the source has them.
+            told = text.split(f"| column of the {name} table | what |")[1].split("\n\n")[0]
+            for column in re.findall(r'"([^"]+)"', columns):
+                self.assertIn(f"`{column}`", told, f"the {name} table")
 
 
 if __name__ == "__main__":

@@ -8,36 +8,40 @@ uint64_t CommonLength(std::span<const TokenId> a, std::span<const TokenId> b) {
   return static_cast<uint64_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-std::vector<ContextId> StoreModel::ContextsOf(const std::string& tenant) const {
-  std::vector<ContextId> ids;
+std::vector<ContextKey> StoreModel::ContextsOf(const std::string& tenant) const {
+  std::vector<ContextKey> ids;
   for (const auto& [id, context] : contexts_) {
     if (context.origin.tenant == tenant) ids.push_back(id);
   }
   return ids;
 }
 
-ContextId StoreModel::Find(const std::string& tenant, const std::string& name) const {
+ContextKey StoreModel::Find(const std::string& tenant, const std::string& name) const {
   for (const auto& [id, context] : contexts_) {
     if (context.origin.tenant == tenant && context.name == name) return id;
   }
-  return ContextId::kNone;
+  return kNoContext;
 }
 
-ModelContext* StoreModel::Get(ContextId id) {
+ModelContext* StoreModel::Get(const ContextKey& id) {
   const auto found = contexts_.find(id);
   return found == contexts_.end() ? nullptr : &found->second;
 }
 
-void StoreModel::DeclareEqual(const std::string& a, const std::string& b) {
-  equal_.emplace(a, b);
-  equal_.emplace(b, a);
+void StoreModel::DeclareEqual(const std::string& tenant, const std::string& a,
+                              const std::string& b) {
+  equal_[tenant].emplace(a, b);
+  equal_[tenant].emplace(b, a);
 }
 
-bool StoreModel::SameModel(const std::string& a, const std::string& b) const {
+bool StoreModel::SameModel(const std::string& tenant, const std::string& a,
+                           const std::string& b) const {
+  const auto declared = equal_.find(tenant);
+  if (declared == equal_.end()) return a == b;
   std::set<std::string> reached = {a};
   for (size_t size = 0; size != reached.size();) {
     size = reached.size();
-    for (const auto& [from, to] : equal_) {
+    for (const auto& [from, to] : declared->second) {
       if (reached.contains(from)) reached.insert(to);
     }
   }
@@ -49,14 +53,14 @@ bool StoreModel::IsExpired(const ModelContext& context, int64_t now_us) {
          now_us >= context.last_access_us + *context.ttl_seconds * 1'000'000;
 }
 
-uint64_t StoreModel::PrefixWith(ContextId id, const Origin& origin, std::span<const TokenId> tokens,
-                                int64_t now_us) const {
+uint64_t StoreModel::PrefixWith(const ContextKey& id, const Origin& origin,
+                                std::span<const TokenId> tokens, int64_t now_us) const {
   const auto found = contexts_.find(id);
   if (found == contexts_.end()) return 0;
   const ModelContext& context = found->second;
   const bool is_usable = context.origin.tenant == origin.tenant &&
                          context.origin.first_position == origin.first_position &&
-                         SameModel(context.origin.fingerprint, origin.fingerprint) &&
+                         SameModel(origin.tenant, context.origin.fingerprint, origin.fingerprint) &&
                          !IsExpired(context, now_us);
   return is_usable ? CommonLength(tokens, context.tokens) : 0;
 }
@@ -70,7 +74,7 @@ uint64_t StoreModel::LongestPrefix(const Origin& origin, std::span<const TokenId
   return longest;
 }
 
-void StoreModel::Expire(const std::set<ContextId>& in_use, int64_t now_us) {
+void StoreModel::Expire(const std::set<ContextKey>& in_use, int64_t now_us) {
   std::erase_if(contexts_, [&](const auto& entry) {
     return !in_use.contains(entry.first) && IsExpired(entry.second, now_us);
   });
@@ -78,20 +82,20 @@ void StoreModel::Expire(const std::set<ContextId>& in_use, int64_t now_us) {
 
 StatusCode StoreModel::CheckStore(const StoreCall& call) const {
   if (call.tokens.empty()) return StatusCode::kInvalidArgument;
-  if (Unchanged(call) != ContextId::kNone || call.options.name.empty()) return StatusCode::kOk;
-  const ContextId holder = Find(call.origin.tenant, call.options.name);
+  if (Unchanged(call) != kNoContext || call.options.name.empty()) return StatusCode::kOk;
+  const ContextKey holder = Find(call.origin.tenant, call.options.name);
   const bool is_own = holder == call.base && BaseGrows(call);
-  return holder != ContextId::kNone && !call.options.replace && !is_own ? StatusCode::kAlreadyExists
-                                                                        : StatusCode::kOk;
+  return holder != kNoContext && !call.options.replace && !is_own ? StatusCode::kAlreadyExists
+                                                                  : StatusCode::kOk;
 }
 
-ContextId StoreModel::Unchanged(const StoreCall& call) const {
+ContextKey StoreModel::Unchanged(const StoreCall& call) const {
   const StoreOptions& options = call.options;
   const auto base = contexts_.find(call.base);
   const bool is_plain = options.name.empty() && !options.pin && !options.ttl.has_value();
   const bool has_all = call.num_shared == call.tokens.size() && base != contexts_.end() &&
                        base->second.tokens.size() == call.tokens.size();
-  return is_plain && has_all ? call.base : ContextId::kNone;
+  return is_plain && has_all ? call.base : kNoContext;
 }
 
 bool StoreModel::BaseGrows(const StoreCall& call) const {
@@ -107,8 +111,8 @@ bool StoreModel::BaseGrows(const StoreCall& call) const {
   return is_replaced || is_dropped;
 }
 
-void StoreModel::Store(const StoreCall& call, ContextId id, int64_t now_us) {
-  if (Unchanged(call) != ContextId::kNone) return;
+void StoreModel::Store(const StoreCall& call, const ContextKey& id, int64_t now_us) {
+  if (Unchanged(call) != kNoContext) return;
   const bool grows = BaseGrows(call);
   ModelContext context;
   context.origin = call.origin;
@@ -119,8 +123,8 @@ void StoreModel::Store(const StoreCall& call, ContextId id, int64_t now_us) {
   context.created_us = grows ? contexts_.at(call.base).created_us : now_us;
   context.last_access_us = now_us;
   if (!call.options.name.empty()) {
-    const ContextId holder = Find(call.origin.tenant, call.options.name);
-    if (holder != ContextId::kNone) Drop(holder);
+    const ContextKey holder = Find(call.origin.tenant, call.options.name);
+    if (holder != kNoContext) Drop(holder);
   }
   if (call.options.drop_base) {
     const ModelContext* const base = Get(call.base);
@@ -130,14 +134,14 @@ void StoreModel::Store(const StoreCall& call, ContextId id, int64_t now_us) {
   contexts_[id] = std::move(context);
 }
 
-std::vector<ContextId> StoreModel::EvictionOrder(const std::string& tenant,
-                                                 const std::set<ContextId>& in_use) const {
-  std::vector<ContextId> order;
-  for (const ContextId id : ContextsOf(tenant)) {
+std::vector<ContextKey> StoreModel::EvictionOrder(const std::string& tenant,
+                                                  const std::set<ContextKey>& in_use) const {
+  std::vector<ContextKey> order;
+  for (const ContextKey& id : ContextsOf(tenant)) {
     if (!in_use.contains(id) && !contexts_.at(id).pinned) order.push_back(id);
   }
   std::ranges::stable_sort(order, std::less(),
-                           [&](ContextId id) { return contexts_.at(id).last_access_us; });
+                           [&](const ContextKey& id) { return contexts_.at(id).last_access_us; });
   return order;
 }
 

@@ -41,9 +41,13 @@ struct LiveSession {
   Session session;
   Origin origin;
   Tokens tokens;
-  ContextId base = ContextId::kNone;
+  ContextKey base;
   uint64_t num_stored = 0;  // Tokens of the session that came from the store.
+  bool holds = false;       // Whether the base is in use as a whole.
 };
+
+// As many are a use of the context that they are of, though they are not all that it has.
+constexpr uint64_t kUseTokens = 64;
 
 class StoreModelTest : public ::testing::TestWithParam<uint64_t> {
  protected:
@@ -75,19 +79,24 @@ class StoreModelTest : public ::testing::TestWithParam<uint64_t> {
   Tokens RandomPrompt();
   LiveSession& AnySession() { return sessions_[Below(sessions_.size())]; }
   // A context of the tenant in the model; kNone if there is none.
-  ContextId AnyContext(const std::string& tenant) {
-    const std::vector<ContextId> ids = model_.ContextsOf(tenant);
-    return ids.empty() ? ContextId::kNone : ids[Below(ids.size())];
+  ContextKey AnyContext(const std::string& tenant) {
+    const std::vector<ContextKey> ids = model_.ContextsOf(tenant);
+    return ids.empty() ? kNoContext : ids[Below(ids.size())];
   }
   // By its name, if it has one and the coin says so; else by its id.
-  std::string LabelOf(ContextId id) {
+  std::string LabelOf(const ContextKey& id) {
     const std::string& name = model_.Get(id)->name;
     if (!name.empty() && random_.OneIn(2)) return name;
-    return "#" + std::to_string(static_cast<int64_t>(id));
+    return "#" + std::to_string(static_cast<int64_t>(id.id));
   }
-  std::set<ContextId> InUse() const {
-    std::set<ContextId> ids;
-    for (const LiveSession& live : sessions_) ids.insert(live.base);
+  static ContextKey KeyOf(const std::string& tenant, ContextId id) {
+    return id == ContextId::kNone ? kNoContext : ContextKey{tenant, id};
+  }
+  std::set<ContextKey> InUse() const {
+    std::set<ContextKey> ids;
+    for (const LiveSession& live : sessions_) {
+      if (live.holds) ids.insert(live.base);
+    }
     return ids;
   }
 
@@ -98,7 +107,11 @@ class StoreModelTest : public ::testing::TestWithParam<uint64_t> {
   void Crop();
   void Fork();
   void Reset();
-  void EndUse(ContextId context);
+  void EndUse(const ContextKey& context);
+  // Whether a session that reuses so many tokens of the context keeps all of it, or counts as a
+  // use.
+  bool HoldsWhole(const ContextKey& context, uint64_t num_reused);
+  bool IsUse(const ContextKey& context, uint64_t num_reused);
   void Close();
   void Drop();
   void PinOrTtl();
@@ -111,7 +124,7 @@ class StoreModelTest : public ::testing::TestWithParam<uint64_t> {
   void RunOne();
 
   StoreOptions RandomStoreOptions();
-  void AdoptEvictions(const std::string& tenant, const std::set<ContextId>& in_use);
+  void AdoptEvictions(const std::string& tenant, const std::set<ContextKey>& in_use);
   void CheckAnswer(LiveSession* live);
   void CheckTenant(const DB& db, bool check_access_times);
   void CheckLookup();
@@ -134,6 +147,7 @@ class StoreModelTest : public ::testing::TestWithParam<uint64_t> {
   StoreModel model_;
   std::vector<LiveSession> sessions_;
   std::map<std::string, uint64_t> quotas_;
+  std::map<std::string, uint64_t> num_stored_;  // Contexts that were made, by tenant.
   bool declared_equal_ = false;
   const char* operation_ = "";  // The last one, for messages.
 };
@@ -166,24 +180,24 @@ void StoreModelTest::StartSession() {
                          {.reuse = reuse, .first_position = origin.first_position}));
   ASSERT_EQ(start.session.num_reused(), num_reused);
   // Any of several contexts that agree as long may be found.
-  const ContextId found = start.session.context_id();
-  ASSERT_EQ(found == ContextId::kNone, num_reused == 0);
-  if (found != ContextId::kNone) {
+  const ContextKey found = KeyOf(origin.tenant, start.session.context_id());
+  ASSERT_EQ(found == kNoContext, num_reused == 0);
+  if (found != kNoContext) {
     ASSERT_EQ(std::min(model_.PrefixWith(found, origin, prompt, now_us_), prompt.size() - 1),
               num_reused);
-    model_.Get(found)->last_access_us = now_us_;
+    if (IsUse(found, num_reused)) model_.Get(found)->last_access_us = now_us_;
   }
   ASSERT_EQ(start.rest, Tokens(prompt.begin() + static_cast<int64_t>(num_reused), prompt.end()));
   sessions_.push_back({std::move(start.session), origin,
                        Tokens(prompt.begin(), prompt.begin() + static_cast<int64_t>(num_reused)),
-                       found, num_reused});
+                       found, num_reused, HoldsWhole(found, num_reused)});
 }
 
 void StoreModelTest::StartByName() {
   if (sessions_.size() >= kMaxSessions) return Close();
   Origin origin = RandomOrigin();
-  const ContextId id = AnyContext(origin.tenant);
-  if (id == ContextId::kNone) return;
+  const ContextKey id = AnyContext(origin.tenant);
+  if (id == kNoContext) return;
   ModelContext* const context = model_.Get(id);
   const Tokens prompt = RandomPrompt();
   const Result<SessionStart> start =
@@ -194,15 +208,18 @@ void StoreModelTest::StartByName() {
     ASSERT_EQ(start.status().code(), StatusCode::kNotFound) << start.status();
     return;
   }
-  if (!model_.SameModel(context->origin.fingerprint, origin.fingerprint) ||
-      context->origin.first_position != origin.first_position) {
+  if (!model_.SameModel(origin.tenant, context->origin.fingerprint, origin.fingerprint)) {
+    ASSERT_EQ(start.status().code(), StatusCode::kOtherModel) << start.status();
+    return;
+  }
+  if (context->origin.first_position != origin.first_position) {
     ASSERT_EQ(start.status().code(), StatusCode::kFailedPrecondition) << start.status();
     return;
   }
   ATTNDB_ASSERT_OK(start);
   const uint64_t length = CommonLength(context->tokens, std::span(prompt).first(prompt.size() - 1));
   ASSERT_EQ(start->session.num_reused(), length);
-  if (length > 0) context->last_access_us = now_us_;
+  if (length > 0 && IsUse(id, length)) context->last_access_us = now_us_;
 }
 
 void StoreModelTest::Step() {
@@ -236,55 +253,58 @@ void StoreModelTest::Store() {
   LiveSession& live = AnySession();
   const StoreModel::StoreCall call{live.origin, live.tokens, live.base, live.num_stored,
                                    RandomStoreOptions()};
-  const std::set<ContextId> in_use = InUse();
+  const std::set<ContextKey> in_use = InUse();
   const DB db = Handle(live.origin.tenant);
   const DBStats before = *db.Stats();
-  const Result<ContextId> stored = db.Store(live.session, live.tokens, call.options);
+  const Result<ContextId> result = db.Store(live.session, live.tokens, call.options);
   if (live.tokens.empty()) {
-    ASSERT_EQ(stored.status().code(), StatusCode::kInvalidArgument) << stored.status();
+    ASSERT_EQ(result.status().code(), StatusCode::kInvalidArgument) << result.status();
     return;
   }
   model_.Expire(in_use, now_us_);
   const StatusCode expected = model_.CheckStore(call);
-  if (stored.status().code() == StatusCode::kResourceExhausted) {
-    ASSERT_NE(quotas_[live.origin.tenant], 0u) << stored.status();
+  if (result.status().code() == StatusCode::kResourceExhausted) {
+    ASSERT_NE(quotas_[live.origin.tenant], 0u) << result.status();
     ASSERT_EQ(live.session.num_reused(), live.num_stored);
     return;  // Nothing was evicted for it: the next check of the lists sees that.
   }
-  ASSERT_EQ(stored.status().code(), expected) << stored.status();
-  if (!stored.ok()) return;
+  ASSERT_EQ(result.status().code(), expected) << result.status();
+  if (!result.ok()) return;
+  const ContextKey stored = {live.origin.tenant, *result};
   AdoptEvictions(live.origin.tenant, in_use);
-  const ContextId unchanged = model_.Unchanged(call);
-  if (unchanged != ContextId::kNone) {
-    ASSERT_EQ(*stored, unchanged);
+  const ContextKey unchanged = model_.Unchanged(call);
+  if (unchanged != kNoContext) {
+    ASSERT_EQ(stored, unchanged);
   } else if (model_.BaseGrows(call)) {
-    ASSERT_EQ(*stored, live.base);
+    ASSERT_EQ(stored, live.base);
   } else {
-    ASSERT_TRUE(model_.contexts().empty() || *stored > model_.contexts().rbegin()->first);
+    // Each tenant counts its own, and none twice.
+    ASSERT_EQ(static_cast<uint64_t>(stored.id), ++num_stored_[stored.tenant]);
   }
-  if (live.base != *stored) EndUse(live.base);
-  model_.Store(call, *stored, now_us_);
-  live.base = *stored;
+  if (live.base != stored && live.holds) EndUse(live.base);
+  model_.Store(call, stored, now_us_);
+  live.base = stored;
   live.num_stored = live.tokens.size();
+  live.holds = true;
   const DBStats after = *db.Stats();
   // What other sessions still read, and copies of what others share, may stand above the quota.
   if (after.quota_bytes != 0 && sessions_.size() == 1 &&
       after.bytes_merged == before.bytes_merged && after.bytes_written > before.bytes_written) {
     ASSERT_LE(after.file_bytes, after.quota_bytes);
   }
-  ASSERT_EQ(live.session.context_id(), *stored);
+  ASSERT_EQ(live.session.context_id(), stored.id);
   ASSERT_EQ(live.session.num_reused(), live.tokens.size());
 }
 
 // Contexts that the store evicted must be the first in the order of eviction, and there must have
 // been a reason.
-void StoreModelTest::AdoptEvictions(const std::string& tenant, const std::set<ContextId>& in_use) {
+void StoreModelTest::AdoptEvictions(const std::string& tenant, const std::set<ContextKey>& in_use) {
   if (quotas_[tenant] == 0) return;
   ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> infos, Handle(tenant).List());
-  std::set<ContextId> found;
-  for (const ContextInfo& info : infos) found.insert(info.id);
+  std::set<ContextKey> found;
+  for (const ContextInfo& info : infos) found.insert({tenant, info.id});
   bool kept_one = false;
-  for (const ContextId id : model_.EvictionOrder(tenant, in_use)) {
+  for (const ContextKey& id : model_.EvictionOrder(tenant, in_use)) {
     if (found.contains(id)) {
       kept_one = true;
       continue;
@@ -308,35 +328,47 @@ void StoreModelTest::Fork() {
   if (sessions_.empty() || sessions_.size() >= kMaxSessions) return StartSession();
   const LiveSession& live = AnySession();
   ATTNDB_ASSERT_OK_AND_ASSIGN(Session fork, live.session.Fork());
-  sessions_.push_back({std::move(fork), live.origin, live.tokens, live.base, live.num_stored});
+  sessions_.push_back(
+      {std::move(fork), live.origin, live.tokens, live.base, live.num_stored, live.holds});
 }
 
 void StoreModelTest::Reset() {
   if (sessions_.empty()) return;
   LiveSession& live = AnySession();
   live.session.Reset();
-  EndUse(live.base);
+  if (live.holds) EndUse(live.base);
+  live.holds = false;
   live.tokens.clear();
-  live.base = ContextId::kNone;
+  live.base = kNoContext;
   live.num_stored = 0;
 }
 
 void StoreModelTest::Close() {
   if (sessions_.empty()) return;
   const auto closed = sessions_.begin() + static_cast<int64_t>(Below(sessions_.size()));
-  EndUse(closed->base);
+  if (closed->holds) EndUse(closed->base);
   sessions_.erase(closed);
 }
 
+// A prompt's last token is always computed.
+bool StoreModelTest::HoldsWhole(const ContextKey& context, uint64_t num_reused) {
+  const ModelContext* const found = model_.Get(context);
+  return found != nullptr && num_reused + 1 >= found->tokens.size();
+}
+
+bool StoreModelTest::IsUse(const ContextKey& context, uint64_t num_reused) {
+  return num_reused >= kUseTokens || HoldsWhole(context, num_reused);
+}
+
 // The time to live of a context counts from the end of its last use.
-void StoreModelTest::EndUse(ContextId context) {
+void StoreModelTest::EndUse(const ContextKey& context) {
   if (ModelContext* const used = model_.Get(context)) used->last_access_us = now_us_;
 }
 
 void StoreModelTest::Drop() {
   const std::string tenant = RandomTenant();
-  const ContextId id = AnyContext(tenant);
-  if (id == ContextId::kNone) {
+  const ContextKey id = AnyContext(tenant);
+  if (id == kNoContext) {
     ASSERT_EQ(Handle(tenant).Drop("nothing").code(), StatusCode::kNotFound);
     return;
   }
@@ -348,8 +380,8 @@ void StoreModelTest::Drop() {
 
 void StoreModelTest::PinOrTtl() {
   const std::string tenant = RandomTenant();
-  const ContextId id = AnyContext(tenant);
-  if (id == ContextId::kNone) return;
+  const ContextKey id = AnyContext(tenant);
+  if (id == kNoContext) return;
   ModelContext* const context = model_.Get(id);
   if (random_.OneIn(2)) {
     context->pinned = random_.OneIn(3);
@@ -370,7 +402,7 @@ void StoreModelTest::SetQuota() {
 }
 
 void StoreModelTest::Compact() {
-  const std::set<ContextId> in_use = InUse();
+  const std::set<ContextKey> in_use = InUse();
   const std::string tenant = RandomTenant();
   const CompactOptions options = {.segment_tokens = random_.OneIn(2) ? 0 : 1 + Below(300)};
   ATTNDB_ASSERT_OK(Handle(tenant).Compact(options));
@@ -379,7 +411,7 @@ void StoreModelTest::Compact() {
   ATTNDB_ASSERT_OK(Handle(tenant).Compact(options));
   ASSERT_EQ(Handle(tenant).Stats()->bytes_merged, bytes_merged);  // There was nothing left to do.
   if (declared_equal_) return;  // Segments of two fingerprints stay apart.
-  for (const ContextId id : model_.ContextsOf(tenant)) {
+  for (const ContextKey& id : model_.ContextsOf(tenant)) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, Handle(tenant).Describe(LabelOf(id)));
     for (size_t i = 1; i < info.segments.size(); ++i) {  // All of them are small.
       const SegmentInfo& a = info.segments[i - 1];
@@ -392,7 +424,9 @@ void StoreModelTest::Compact() {
 }
 
 void StoreModelTest::Reopen() {
-  for (const LiveSession& live : sessions_) EndUse(live.base);
+  for (const LiveSession& live : sessions_) {
+    if (live.holds) EndUse(live.base);
+  }
   sessions_.clear();
   db_.reset();
   Open();
@@ -403,15 +437,17 @@ void StoreModelTest::Reopen() {
 // no others.
 void StoreModelTest::CheckFiles() {
   ATTNDB_ASSERT_OK(db_->WaitForBackground());
-  std::set<int64_t> segments;
-  std::set<uint64_t> companions;
+  using Segment = std::pair<std::string, int64_t>;  // Its tenant and its id there.
+  std::set<Segment> segments;
+  std::set<std::pair<Segment, std::string>> companions;
   for (const auto& [id, context] : model_.contexts()) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info,
                                 Handle(context.origin.tenant).Describe(LabelOf(id)));
     for (const SegmentInfo& segment : info.segments) {
-      segments.insert(segment.segment_id);
+      const Segment key = {id.tenant, segment.segment_id};
+      segments.insert(key);
       for (const CompanionInfo& companion : segment.companions) {
-        companions.insert(companion.generation);
+        companions.emplace(key, companion.kind);
       }
     }
   }
@@ -429,11 +465,11 @@ void StoreModelTest::CheckAnswer(LiveSession* live) {
 
 void StoreModelTest::CheckTenant(const DB& db, bool check_access_times) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextInfo> infos, db.List());
-  std::vector<ContextId> found;
-  for (const ContextInfo& info : infos) found.push_back(info.id);
+  std::vector<ContextKey> found;
+  for (const ContextInfo& info : infos) found.push_back({db.tenant(), info.id});
   ASSERT_EQ(found, model_.ContextsOf(db.tenant()));
   for (const ContextInfo& info : infos) {
-    const ModelContext& expected = *model_.Get(info.id);
+    const ModelContext& expected = *model_.Get({db.tenant(), info.id});
     ASSERT_EQ(info.name, expected.name);
     ASSERT_EQ(info.num_tokens, expected.tokens.size());
     ASSERT_EQ(info.fingerprint, expected.origin.fingerprint);
@@ -449,7 +485,7 @@ void StoreModelTest::CheckTenant(const DB& db, bool check_access_times) {
     }
   }
   if (infos.empty()) return;
-  const ContextId id = infos[Below(infos.size())].id;
+  const ContextKey id = {db.tenant(), infos[Below(infos.size())].id};
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens tokens, db.Tokens(LabelOf(id)));
   ASSERT_EQ(tokens, model_.Get(id)->tokens);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, db.Describe(LabelOf(id)));
@@ -484,7 +520,7 @@ void StoreModelTest::CheckReader() {
                                 handle.CreateSession(ModelOf(origin).spec(), prompt));
     // Access times that the writer keeps in memory may let a context live longer than the reader
     // can know; without TTLs both agree.
-    LiveSession live{std::move(start.session), origin, prompt, ContextId::kNone, 0};
+    LiveSession live{std::move(start.session), origin, prompt, kNoContext, 0};
     ATTNDB_ASSERT_OK(ModelOf(origin).Step(&live.session, start.rest));
     CheckAnswer(&live);
   }
@@ -500,8 +536,9 @@ void StoreModelTest::Verify() {
 void StoreModelTest::DeclareEqual() {
   const char* const a = kFingerprints[Below(std::size(kFingerprints))];
   const char* const b = kFingerprints[Below(std::size(kFingerprints))];
-  ATTNDB_ASSERT_OK(db_->DeclareEqual(a, b));
-  model_.DeclareEqual(a, b);
+  const std::string tenant = RandomTenant();
+  ATTNDB_ASSERT_OK(Handle(tenant).DeclareEqual(a, b));
+  model_.DeclareEqual(tenant, a, b);
   declared_equal_ = declared_equal_ || std::string_view(a) != b;
 }
 

@@ -22,7 +22,7 @@ import venv
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LLAMA = ROOT / ".deps/llama"
 SOURCES = ("CMakeLists.txt", "LICENSE", "README.md", "cli", "cmake", "engines", "include",
-           "pyproject.toml", "python", "scripts", "src")
+           "pyproject.toml", "python", "scripts", "server", "src")
 # What llama.cpp itself installs has no search path; the libraries of the set-up have $ORIGIN.
 WITHOUT_SEARCH_PATH = """
 file(GLOB libraries ${FOLDER}/lib/*.so)

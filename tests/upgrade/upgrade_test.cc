@@ -80,6 +80,13 @@ class UpgradeTest : public ::testing::TestWithParam<Left> {
     std::filesystem::copy(data_ + "/store", store_, std::filesystem::copy_options::recursive);
   }
 
+  // The id of a held context. From version 6 of the catalog on they are of each tenant's own: the
+  // third context is the other tenant's first.
+  static int64_t IdOf(size_t idx) {
+    const bool is_own = std::string(GetParam().version) == "0.1/catalog6";
+    return static_cast<int64_t>(is_own && idx == 2 ? 1 : idx + 1);
+  }
+
   // The handle that sees `context`.
   Result<DB> Open(const HeldContext& context, DBOptions options = HeldOptions(kNextDay)) const {
     ATTNDB_ASSIGN_OR_RETURN(DB db, DB::Open(store_, options));
@@ -172,6 +179,37 @@ TEST_P(UpgradeTest, ListsEveryContextWithItsNameAndLimits) {
   }
   ATTNDB_ASSERT_OK_AND_ASSIGN(const DB other, Open(held_[2]));
   EXPECT_EQ(other.Stats()->quota_bytes, kOtherQuota);
+}
+
+// Ids were those of the whole store once. A tenant may have written its own down.
+TEST_P(UpgradeTest, KeepsEachTenantsIdsAndGoesOnBehindTheLargest) {
+  std::vector<int64_t> segments;
+  for (const bool read_only : {true, false}) {
+    DBOptions options = HeldOptions(kNextDay);
+    options.read_only = read_only;
+    for (size_t i = 0; i < held_.size(); ++i) {
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(held_[i], options));
+      const int64_t id = IdOf(i);
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, db.Describe("#" + std::to_string(id)));
+      EXPECT_EQ(info.name, held_[i].name);
+      EXPECT_EQ(info.id, static_cast<ContextId>(id));
+      const int64_t segment = info.segments.back().segment_id;
+      if (read_only) segments.push_back(segment);
+      EXPECT_EQ(segment, segments[i]);
+      const std::string of_others = i < 2 ? "#3" : "#2";
+      EXPECT_THAT(db.Describe(of_others), FailsWith(StatusCode::kNotFound, ::testing::_));
+    }
+  }
+  const int64_t next_of_other = IdOf(2) + 1;
+  for (const auto& [of, id] :
+       {std::pair(held_[0], int64_t{3}), std::pair(held_[2], next_of_other)}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, Open(of));
+    const Tokens tokens = ToyModel::Tokens(30, 7);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(SessionStart start, db.CreateSession(model_.spec(), tokens));
+    ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextId stored, db.Store(start.session, tokens));
+    EXPECT_EQ(stored, static_cast<ContextId>(id));
+  }
 }
 
 TEST_P(UpgradeTest, ServesEveryContextUnderTheSameModel) {
@@ -319,7 +357,9 @@ INSTANTIATE_TEST_SUITE_P(Versions, UpgradeTest,
                                            Left{"0.0", IndexStore, kByMoreIndexes},
                                            Left{"0.1", PlainStore, kByPlanes},
                                            Left{"0.1", DenominatorStore, kByIndexes},
-                                           Left{"0.1", IndexStore, kByMoreIndexes}),
+                                           Left{"0.1", IndexStore, kByMoreIndexes},
+                                           Left{"0.1/catalog5", PlainStore, kByPlanes},
+                                           Left{"0.1/catalog6", PlainStore, kByPlanes}),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Versions, UpgradeOfIndexesTest,
                          ::testing::Values(Left{"0.0", IndexStore, kByMoreIndexes},

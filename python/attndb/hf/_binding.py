@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import types
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
+from attndb._checked import checked
 from attndb._errors import InvalidArgumentError, UnsupportedError
 from attndb._spec import DType, ModelSpec
 from attndb.hf import _attention, _switch
@@ -49,6 +51,7 @@ _PASSED = frozenset(
 )
 
 
+@checked
 def use(
     model: Any,
     *,
@@ -56,6 +59,7 @@ def use(
     tokenizer: Any = None,
     fingerprint: bytes | None = None,
     kv_dtype: DType | None = None,
+    unrotated_keys: bool = False,
 ) -> Any:
     """Prepares `model` for caches of :func:`attndb.hf.create_session`, and returns it.
 
@@ -65,7 +69,8 @@ def use(
 
     ``plan``: of sessions that name none; None = the store's. ``tokenizer``: becomes part of the
     fingerprint. ``fingerprint``: used instead of the content's (:func:`attndb.hf.fingerprint`).
-    ``kv_dtype``: of stored keys and values; None = that of the model's keys.
+    ``kv_dtype``: of stored keys and values; None = that of the model's keys. ``unrotated_keys``: as
+    :class:`attndb.ModelSpec` has it.
 
     Raises UnsupportedError, naming what: no transformers model, several models in one, weights not
     on the CPU, encoder-decoder, linear attention, recurrence, convolutions, shared KV, attention
@@ -86,12 +91,14 @@ def use(
     binding.tokenizer = tokenizer
     binding.fingerprint = fingerprint
     binding.kv_dtype = kv_dtype or binding.model_kv_dtype
+    binding.unrotated_keys = unrotated_keys
     for part in model.modules():
         if isinstance(part, PreTrainedModel) and hasattr(part, "prepare_inputs_for_generation"):
             _check_prompts_of_generate(part)
     return model
 
 
+@checked
 def stop(model: Any) -> None:
     """Takes back :func:`use`; without it, does nothing. Caches of the model can't be run any more,
     but stored."""
@@ -107,6 +114,7 @@ def stop(model: Any) -> None:
         part.__dict__.pop("prepare_inputs_for_generation", None)
 
 
+@checked
 def spec(model: Any) -> ModelSpec:
     """The identity under which contexts of `model` are stored: for ``db.import_context``,
     ``db.explain_prefix``, or a session of one's own.
@@ -115,6 +123,15 @@ def spec(model: Any) -> ModelSpec:
     """
     decoder = find_decoder(model)
     return (_binding_of(decoder) or Binding(decoder)).spec(model)
+
+
+def _source(model: Any) -> tuple[str, str]:
+    """What people call `model`, and its folder where it was loaded from one; "" = not known."""
+    name = str(getattr(model, "name_or_path", "") or "")
+    path = os.path.abspath(name) if os.path.isdir(name) else ""
+    name = os.path.basename(path) or name
+    fits = len(name.encode()) <= 256 and name.isprintable()
+    return name if fits else "", path if len(path.encode()) <= 4096 and path.isprintable() else ""
 
 
 def binding_of(model: Any) -> Binding | None:
@@ -133,6 +150,7 @@ class Binding:
         self.layers, self.masks = observe(decoder, self.configs)
         self.model_kv_dtype = default_kv_dtype(self.layers, type(decoder).__name__)
         self.kv_dtype: DType = self.model_kv_dtype
+        self.unrotated_keys = False
         self.plan: str | None = None
         self.tokenizer: Any = None
         self.fingerprint: bytes | None = None
@@ -143,7 +161,9 @@ class Binding:
     def spec(self, model: Any) -> ModelSpec:
         """Of `model`, or another one around the same decoder, as it is now."""
         content = self.fingerprint or content_fingerprint(model, self.tokenizer)
-        return ModelSpec(self._layer_specs, self.kv_dtype, content)
+        return ModelSpec(
+            self._layer_specs, self.kv_dtype, content, self.unrotated_keys, *_source(model)
+        )
 
     def weights_stamp(self) -> int:
         """Changes when the weights do; cheap enough for every forward."""

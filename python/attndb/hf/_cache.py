@@ -12,11 +12,13 @@ from typing import Any, overload
 import torch
 from transformers.cache_utils import Cache
 
-from attndb._db import DB, Ttl
+from attndb._checked import checked_late
+from attndb._db import DB
 from attndb._errors import FailedPreconditionError, InvalidArgumentError
 from attndb._results import Explain, LayerExplain
 from attndb._session import Session
 from attndb._spec import ModelSpec
+from attndb._units import Ttl
 from attndb.hf import _switch
 from attndb.hf._attention import Consumer
 from attndb.hf._fingerprint import fingerprint
@@ -26,6 +28,7 @@ from attndb.hf._step_plan import UNKNOWN, Given, Row, StepPlan, plan_step
 from attndb.hf._window import Window
 
 
+@checked_late
 class AttndbCache(Cache):
     """Made by :func:`attndb.hf.create_session`; give it to ``model.generate`` or to a forward as
     ``past_key_values``. A context manager.
@@ -85,7 +88,7 @@ class AttndbCache(Cache):
 
     def token_ids(self, row: int = 0) -> list[int]:
         """Ids of the tokens that the row's session holds; -1 where it was given embeddings."""
-        return list(self._rows[row].ids)
+        return list(self._row(row).ids)
 
     @overload
     def explain(self, *, row: int = ...) -> Explain: ...
@@ -93,7 +96,7 @@ class AttndbCache(Cache):
     def explain(self, layer: int, *, row: int = ...) -> LayerExplain: ...
     def explain(self, layer: int | None = None, *, row: int = 0) -> Explain | LayerExplain:
         """Plan and cost of the row's last step, of all layers or of `layer`."""
-        session = self._rows[row].session
+        session = self._row(row).session
         return session.explain() if layer is None else session.explain(layer)
 
     def set_plan(self, plan: str) -> None:
@@ -126,7 +129,7 @@ class AttndbCache(Cache):
         """
         self._check_usable()
         self._check_same_content()
-        chosen = self._rows if row is None else [self._rows[row]]
+        chosen = self._rows if row is None else [self._row(row)]
         names = _names(name, len(chosen))
         outputs = _output_rows(output_ids, len(chosen))
         for r, (each, output) in enumerate(zip(chosen, outputs, strict=True)):
@@ -407,6 +410,11 @@ class AttndbCache(Cache):
             if index not in taken:
                 row.session.close()
         self._rows = rows
+
+    def _row(self, row: int) -> Row:
+        if not 0 <= row < len(self._rows):
+            raise InvalidArgumentError(f"row: expected 0 to {len(self._rows) - 1}, found {row}")
+        return self._rows[row]
 
     def _only_row(self) -> Row:
         if len(self._rows) != 1:

@@ -34,7 +34,7 @@ def capture_model(
         use(model)
     recorder = _Recorder(layers, first_token=len(tokens) - num_queries)
     with tempfile.TemporaryDirectory(prefix="attndb-capture-") as folder, attndb.open(
-        folder, query_sample=0, dense_query_tokens=_EVERY_ROW if plan else 64, num_threads=0
+        folder, query_sample=0, dense_query_tokens=_EVERY_ROW if plan else 64
     ) as db:
         ids = torch.as_tensor(tokens, dtype=torch.int64)[None]
         cache, _ = create_session(db, model, ids, reuse=False, plan=plan)

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from attndb._checked import checked
 from attndb._errors import UnsupportedError
 
 _FORMAT = b"attndb.hf fingerprint 1"
@@ -58,6 +59,7 @@ _kept: weakref.WeakKeyDictionary[Any, tuple[Any, bytes]] = weakref.WeakKeyDictio
 _kept_tokenizers: weakref.WeakKeyDictionary[Any, tuple[int, bytes]] = weakref.WeakKeyDictionary()
 
 
+@checked
 def fingerprint(model: Any, tokenizer: Any = None, *, refresh: bool = False) -> bytes:
     """32 bytes that name the model's content: all parameters and buffers (adapters are such), the
     config, which adapters are on, and the tokenizer if given.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from attndb._checked import I64, Head, checked
 from attndb._db import DB
 from attndb._errors import InvalidArgumentError
 from attndb.hf._session import create_session
@@ -20,13 +21,14 @@ class Question(NamedTuple):
     first_position: int  # Position of row 0.
 
 
+@checked
 def find_question(
     db: DB,
     model: Any,
     input_ids: Any,
-    heads: Sequence[tuple[int, int]],
+    heads: Sequence[Head],
     *,
-    first_token: int = 0,
+    first_token: I64 = 0,
 ) -> Question:
     """Runs a question by itself and gives q of its tokens in `heads`:
     ``db.find(attndb.hf.spec(model), **attndb.hf.find_question(db, model, ids, heads)._asdict())``.

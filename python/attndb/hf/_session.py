@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
-from attndb._db import DB, Context
+from attndb._checked import I64, checked, found
+from attndb._context import Context
+from attndb._db import DB
 from attndb._errors import FailedPreconditionError, InvalidArgumentError
 from attndb.hf._binding import binding_of
 from attndb.hf._cache import AttndbCache
@@ -17,6 +19,7 @@ from attndb.hf._step_plan import Row, left_padding
 from attndb.hf._window import Window
 
 
+@checked
 def create_session(
     db: DB,
     model: Any,
@@ -26,8 +29,8 @@ def create_session(
     plan: str | None = None,
     context: Context | None = None,
     reuse: bool = True,
-    max_length: int | None = None,
-    keep_first: int = 4,
+    max_length: I64 | None = None,
+    keep_first: I64 = 4,
     keep_ratio: float = 0.5,
 ) -> tuple[AttndbCache, dict[str, torch.Tensor]]:
     """A cache that holds the longest stored prefix of the prompt, and the prompt: ``(cache, ids)``
@@ -87,6 +90,7 @@ def create_session(
     return cache, {"input_ids": ids, "attention_mask": mask.to(torch.int64)}
 
 
+@checked
 def create_session_over(
     db: DB,
     model: Any,
@@ -144,15 +148,24 @@ def _read_prompts(
     input_ids: Any, attention_mask: Any, model: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """ids [B, T] int64 and mask [B, T] int64."""
+    is_text = isinstance(input_ids, Sequence) and len(input_ids) > 0
+    if isinstance(input_ids, str) or (is_text and isinstance(input_ids[0], str)):
+        raise InvalidArgumentError(
+            'input_ids: expected token ids, found text: pass tokenizer(text, return_tensors="pt")'
+        )
     if isinstance(input_ids, Mapping):
         if attention_mask is None:
             attention_mask = input_ids.get("attention_mask")
+        if "input_ids" not in input_ids:
+            raise InvalidArgumentError(
+                f"input_ids: expected what a tokenizer returned, found {found(input_ids)}"
+            )
         input_ids = input_ids["input_ids"]
     if _is_ragged(input_ids):
         if attention_mask is not None:
             raise InvalidArgumentError("attention_mask: lists of unequal length are padded here")
         input_ids, attention_mask = _pad_left(input_ids, model)
-    ids = torch.as_tensor(input_ids)
+    ids = _as_tensor("input_ids", input_ids)
     ids = ids[None] if ids.ndim == 1 else ids
     if ids.ndim != 2 or 0 in ids.shape or ids.is_floating_point() or ids.device.type != "cpu":
         raise InvalidArgumentError(
@@ -162,13 +175,22 @@ def _read_prompts(
     ids = ids.to(torch.int64)
     if attention_mask is None:
         return ids, torch.ones_like(ids)
-    mask = torch.as_tensor(attention_mask)
+    mask = _as_tensor("attention_mask", attention_mask)
     mask = mask[None] if mask.ndim == 1 else mask
     if mask.shape != ids.shape:
         raise InvalidArgumentError(
             f"attention_mask: expected {list(ids.shape)} as input_ids, found {list(mask.shape)}"
         )
     return ids, mask
+
+
+def _as_tensor(what: str, values: Any) -> torch.Tensor:
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidArgumentError(
+            f"{what}: expected integers [T] or [B, T], found {found(values)}"
+        ) from None
 
 
 def _is_ragged(input_ids: Any) -> bool:

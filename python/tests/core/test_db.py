@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
+import sys
 import time
+import types
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,8 +44,141 @@ def test_lists_describes_pins_expires_and_drops(
     assert db.describe("a").pinned and db.describe("b").ttl == timedelta(hours=2)
     db.set_ttl("b", None)
     assert db.describe("b").ttl is None
-    db.drop("b")
+    db.rename("b", "яблоко")
+    assert "яблоко" in db and "b" not in db
+    with pytest.raises(attndb.AlreadyExistsError, match='"a" exists'):
+        db.rename("яблоко", "a")
+    with pytest.raises(attndb.InvalidArgumentError, match="expected 1 to 128 bytes"):
+        db.rename("a", "no name")
+    db.drop("яблоко")
     assert [info.name for info in db.list()] == ["a"]
+
+
+def test_a_context_knows_what_its_model_is_called(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    named = dataclasses.replace(spec, name="Tiny", path="/models/tiny")
+    assert named == spec, "no part of the identity"
+    stored(db, named, steps, "a", 50)
+    info = db.describe("a")
+    assert (info.model_name, info.model_path) == ("Tiny", "/models/tiny")
+    other = dataclasses.replace(spec, fingerprint=b"other", name="Another")
+    with pytest.raises(attndb.OtherModelError, match="made by 'Tiny' .* asked by 'Another'"):
+        db.create_session(other, steps.ids, context="a")
+    for change in ({"name": "x" * 257}, {"path": "a\nb"}):
+        with pytest.raises(attndb.InvalidArgumentError, match="source"):
+            db.create_session(dataclasses.replace(spec, **change), steps.ids)
+
+
+def test_room_is_asked_for_before_a_model_runs(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "a", 50)
+    before = db.stats()
+    report = db.check_room(spec, steps.ids[:70])
+    assert report.num_reused == 50 and report.evicted == ()
+    assert db.check_room(spec, steps.ids[:70], checkpoint_tokens=5).new_bytes > report.new_bytes
+    db.set_quota(before.file_bytes + report.new_bytes - 1)
+    db.pin("a")
+    with pytest.raises(attndb.ResourceExhaustedError, match="quota"):
+        db.check_room(spec, steps.ids[:70])
+    assert db.stats().bytes_written == before.bytes_written
+
+
+def test_durations_and_sizes_are_what_the_command_line_takes(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps, tmp_path: Path
+) -> None:
+    stored(db, spec, steps, "a", 50)
+    for ttl, seconds in (("90s", 90), ("15m", 900), ("1 h", 3600), ("7d", 7 * 86400), ("60", 60),
+                         ("2w", 14 * 86400), (1.5, 1), (timedelta(hours=1), 3600)):
+        db.set_ttl("a", ttl)
+        assert db.describe("a").ttl == timedelta(seconds=seconds), ttl
+    db.set_ttl("a", "never")
+    assert db.describe("a").ttl is None
+    for bad in ("soon", "-1s", "7 dd", "", -1, float("nan"), True):
+        with pytest.raises(attndb.InvalidArgumentError, match="ttl: expected seconds"):
+            db.set_ttl("a", bad)
+    for size, num_bytes in (("2GiB", 2 << 30), ("1.5 gb", 3 << 29), ("512M", 512 << 20),
+                            ("1000000000", 10**9), (10**9, 10**9)):
+        db.set_quota(size)
+        assert db.stats().quota_bytes == num_bytes, size
+    for bad in ("much", "-1", "", -1, 2.5, True):
+        with pytest.raises(attndb.InvalidArgumentError, match="num_bytes: expected bytes, '512M'"):
+            db.set_quota(bad)  # type: ignore[arg-type]
+    with attndb.open(tmp_path / "other", host_memory_bytes="64MiB") as other:
+        assert other.stats().memory_limit_bytes == 64 << 20
+
+
+def test_an_expired_context_says_so(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "a", 50)
+    assert not db.describe("a").expired
+    db.set_ttl("a", 0)
+    assert db.describe("a").expired and [info.expired for info in db.list()] == [True]
+
+
+def test_a_store_is_a_container_that_is_not_copied(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    assert len(db) == 0 and db
+    number = stored(db, spec, steps, "a", 50)
+    assert len(db) == 1
+    assert "a" in db and f"#{number}" in db and number in db
+    assert "b" not in db and 77 not in db and None not in db
+    html = db._repr_html_()
+    assert "<td>a</td><td>50</td>" in html and "&lt;attndb.DB" in html
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(attndb.InvalidArgumentError, match="a DB can't be"):
+            copied(db)
+
+
+def test_contexts_become_a_data_frame(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="to_pandas needs pandas: pip install pandas"):
+        db.to_pandas()
+
+    def frame(rows: list[dict[str, Any]], columns: list[str]) -> tuple[Any, list[str]]:
+        return rows, columns
+
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=frame))
+    _, columns = db.to_pandas()
+    assert {"id", "name", "num_tokens", "own_bytes", "expired", "ttl"} <= set(columns)
+    assert not {"segments", "cuts", "derived_bytes"} & set(columns), "fields of several values"
+    stored(db, spec, steps, "a", 50)
+    rows, _ = db.to_pandas()
+    assert [(row["name"], row["num_tokens"]) for row in rows] == [("a", 50)]
+    assert all(list(row) == columns for row in rows)
+
+
+def test_contexts_become_a_data_frame_of_pandas(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    pytest.importorskip("pandas")
+    assert len(db.to_pandas()) == 0
+    stored(db, spec, steps, "a", 50)
+    stored(db, spec, steps, "b", 70)
+    frame = db.to_pandas().set_index("name")
+    assert frame.num_tokens.to_dict() == {"a": 50, "b": 70}
+    assert frame.file_bytes.sum() == sum(info.file_bytes for info in db.list())
+
+
+def test_specs_are_checked_when_they_are_made_and_are_short() -> None:
+    good = attndb.ModelSpec.uniform(30, 9, 3, 64, fingerprint=b"\x01\x02\x03\x04\x05")
+    assert repr(good) == "ModelSpec(30 layers of 9/3 heads of 64, float16, fingerprint 01020304...)"
+    for change, match in (
+        ({"num_kv_heads": 2}, "num_q_heads: expected a multiple of num_kv_heads, 2, found 9"),
+        ({"head_dim": 0}, "head_dim: expected 1 or more, found 0"),
+        ({"num_layers": 0}, "layers: expected one LayerSpec or more"),
+        ({"kv_dtype": "q8"}, "kv_dtype: expected 'float32', 'float16' or 'bfloat16', found 'q8'"),
+        ({"fingerprint": "x"}, "fingerprint: expected bytes"),
+    ):
+        fields: dict[str, Any] = {"num_layers": 30, "num_q_heads": 9, "num_kv_heads": 3,
+                                  "head_dim": 64, "fingerprint": b"x", **change}
+        with pytest.raises(attndb.InvalidArgumentError, match=match):
+            attndb.ModelSpec.uniform(**fields)
 
 
 def test_finds_the_passage_whose_keys_are_asked_for(
@@ -107,7 +246,19 @@ def test_explains_prefixes_and_counts(
     assert (explain.num_reused, explain.num_prompt_tokens, explain.context) == (50, 90, "a")
     assert explain.reasons and str(explain)
     stats = db.stats()
+    assert (stats.num_evictions, stats.evicted) == (0, ())
     assert stats.num_contexts == 1 and stats.num_tokens == 50 and stats.num_stores == 1
+
+
+def test_says_which_contexts_a_quota_evicted(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    stored(db, spec, steps, "a", 50)
+    db.set_quota(db.stats().file_bytes)
+    other = Steps(50)
+    other.ids = other.ids + 1000
+    stored(db, spec, other, "b", 50)
+    assert (db.stats().num_evictions, db.stats().evicted) == (1, ("a",))
 
 
 def test_leaves_one_token_of_a_prompt_that_is_all_stored(
@@ -269,6 +420,10 @@ def test_equal_fingerprints_share_contexts(
     assert db.create_session(twin, steps.ids).session.num_reused == 0
     db.declare_equal(b"tiny", b"twin")
     assert db.create_session(twin, steps.ids).session.num_reused == 50
+    db.revoke_equal(b"twin", b"tiny")
+    assert db.create_session(twin, steps.ids).session.num_reused == 0
+    with pytest.raises(attndb.NotFoundError, match="were not declared equal"):
+        db.revoke_equal(b"twin", b"tiny")
 
 
 def test_builds_an_index_with_settings_and_shows_its_bytes(

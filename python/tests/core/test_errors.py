@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import torch
 
 import attndb
 from attndb._errors import BY_CODE
+from attndb._server import _error
 from core_steps import HEAD_DIM, NUM_KV_HEADS, NUM_Q_HEADS, Steps
 
 
@@ -22,6 +24,23 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 KV = (4, NUM_KV_HEADS, HEAD_DIM)
+
+# As StatusCodeName has them (src/common/status.cc), from number 1 on.
+STATUS_CODES = [
+    "invalid argument",
+    "not found",
+    "already exists",
+    "failed precondition",
+    "corruption",
+    "i/o error",
+    "resource exhausted",
+    "unsupported",
+    "busy",
+    "read-only",
+    "cancelled",
+    "internal error",
+    "other model",
+]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +119,8 @@ def test_bad_tokens(db: attndb.DB, spec: attndb.ModelSpec, tokens: Any, message:
 )
 def test_bad_specs(db: attndb.DB, field: str, value: Any) -> None:
     fields = {"num_q_heads": 6, "num_kv_heads": 2, "head_dim": 32, field: value}
-    spec = attndb.ModelSpec([attndb.LayerSpec(**fields)], fingerprint=b"x")
-    with pytest.raises(attndb.InvalidArgumentError):
+    with pytest.raises(attndb.InvalidArgumentError):  # Where it is made, or where it is used.
+        spec = attndb.ModelSpec([attndb.LayerSpec(**fields)], fingerprint=b"x")
         db.create_session(spec, [1])
     with pytest.raises(attndb.InvalidArgumentError, match="ModelSpec"):
         db.create_session("spec", [1])  # type: ignore[call-overload]
@@ -193,9 +212,17 @@ def test_a_newer_store_and_a_broken_catalog(
         attndb.open(path)
 
 
+@pytest.mark.parametrize(("number", "name"), list(enumerate(STATUS_CODES, start=1)))
+def test_what_a_server_names_is_raised_by_that_name(number: int, name: str) -> None:
+    body = json.dumps({"error": {"message": "why", "status": name}}).encode()
+    error = _error(500, body)
+    assert type(error) is BY_CODE[number]
+    assert str(error) == "why"
+
+
 def test_each_status_code_has_its_exception() -> None:
-    assert len(BY_CODE) == 13
-    assert len({error.code for error in BY_CODE}) == 13
+    assert [error.code for error in BY_CODE[1:]] == STATUS_CODES
+    assert BY_CODE[0] is attndb.Error
     assert all(issubclass(error, attndb.Error) for error in BY_CODE)
     assert issubclass(attndb.InvalidArgumentError, ValueError)
     assert issubclass(attndb.NotFoundError, LookupError)

@@ -6,6 +6,7 @@ import gc
 import threading
 import tracemalloc
 import warnings
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,21 @@ def test_attend_batch_is_attend_on_each(
     np.testing.assert_allclose(lse[10:], steps.expected(0, 0, 25)[1], **CLOSE)
 
 
+def test_attend_batch_tells_each_sessions_error(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    sessions = [start.session for start in db.create_session(spec, [[1, 2], [3, 4, 5]])]
+    sessions[0].append(0, steps.k[0, :10], steps.v[0, :10])
+    q = np.concatenate([steps.q[0, :10], steps.q[0, :2]])
+    errors: list[attndb.Error | None] = []
+    out = attndb.attend_batch(sessions, [10, 2], 0, q, errors=errors)
+    np.testing.assert_allclose(out[:10], steps.expected(0, 0, 10)[0], **CLOSE)
+    assert errors[0] is None
+    assert isinstance(errors[1], attndb.InvalidArgumentError)
+    with pytest.raises(attndb.InvalidArgumentError, match="session 1 of the batch"):
+        attndb.attend_batch(sessions, [10, 2], 0, q)
+
+
 def test_parts_of_one_attend_run_on_threads(
     db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
 ) -> None:
@@ -221,6 +237,28 @@ def test_parts_of_one_attend_run_on_threads(
     for thread in threads:
         thread.join()
     np.testing.assert_allclose(out, steps.expected(0, 0, 90)[0], **CLOSE)
+
+
+def test_a_part_may_give_a_temporary_that_others_still_read(
+    db: attndb.DB, spec: attndb.ModelSpec, steps: Steps
+) -> None:
+    session, _ = db.create_session(spec, steps.ids)
+    session.append(0, steps.k[0], steps.v[0])
+    out = np.empty_like(steps.q[0])
+    refs = []
+    for index in range(3):  # One after another: what a part gave is gone when the next one comes.
+        q = steps.q[0].copy()
+        refs.append(weakref.ref(q))
+        session.attend_part(0, q, out, None, index, 3)
+        del q
+        gc.collect()
+        assert refs[0]() is not None
+        junk = [np.full_like(steps.q[0], np.nan) for _ in range(64)]
+        del junk
+    np.testing.assert_allclose(out, steps.expected(0, 0, 90)[0], **CLOSE)
+    session.crop(0)
+    gc.collect()
+    assert all(ref() is None for ref in refs)
 
 
 def test_the_interpreter_runs_on_while_a_session_attends(db: attndb.DB) -> None:

@@ -194,6 +194,8 @@ def test_store_takes_names_and_rows(db: attndb.DB, model: Any) -> None:
     with pytest.raises(attndb.AlreadyExistsError):
         cache.store(row=1, name="one")
     assert isinstance(cache.store(row=1, name="three"), int)
+    with pytest.raises(attndb.InvalidArgumentError, match="row: expected 0 to 1, found 2"):
+        cache.store(row=2)
     assert db.tokens("three").tolist() == cache.token_ids(1)
 
 

@@ -174,7 +174,7 @@ def test_a_questions_q_is_that_of_the_layers(db: attndb.DB, model: Any) -> None:
         [p.score for p in by_hand.passages], abs=1e-3
     )
 
-    for bad, says in (([(9, 0)], "3 layers"), ([(0, 8)], "8 q heads"), ([(-1, 0)], "layer -1")):
+    for bad, says in (([(9, 0)], "3 layers"), ([(0, 8)], "8 q heads"), ([(-1, 0)], "from 0 on")):
         with pytest.raises(attndb.InvalidArgumentError, match=says):
             attndb.hf.find_question(db, model, contexts[0], bad)
     with pytest.raises(attndb.InvalidArgumentError, match="first_token: 26"):

@@ -192,3 +192,36 @@ def test_trap_ids_of_padding_are_no_hole(db: attndb.DB) -> None:
             past_key_values=cache,
         )
     assert_same(ours, generate(model, ids, attention_mask=torch.ones_like(ids)))
+
+
+@pytest.mark.parametrize(
+    ("input_ids", "says"),
+    [
+        ("a text", "input_ids: expected token ids, found text: pass tokenizer"),
+        (["two", "texts"], "input_ids: expected token ids, found text: pass tokenizer"),
+        (None, r"input_ids: expected integers \[T\] or \[B, T\], found None"),
+        ({"ids": [1]}, "input_ids: expected what a tokenizer returned, found "),
+        ([[1], [None]], "input_ids: expected integers"),
+        ([1.5], "input_ids: expected integers"),
+    ],
+)
+def test_trap_what_is_no_ids_is_told_in_one_line(
+    db: attndb.DB, model: Any, input_ids: Any, says: str
+) -> None:
+    with pytest.raises(attndb.InvalidArgumentError, match=says) as caught:
+        attndb.hf.create_session(db, model, input_ids)
+    assert "\n" not in str(caught.value)
+
+
+def test_trap_arguments_are_checked_as_those_of_a_store(db: attndb.DB, model: Any) -> None:
+    ids = make_prompt(5)
+    for call, says in (
+        (lambda: attndb.hf.create_session("store", model, ids), "db: expected a DB, found 'store'"),
+        (lambda: attndb.hf.create_session(db, model, ids, plan=5), "plan: expected text, found 5"),
+        (lambda: attndb.hf.create_session_over(db, model, 5, ids), "contexts: expected a list, ea"),
+        (lambda: attndb.hf.find_question(db, model, ids, 5), "heads: expected a list, each a pair"),
+        (lambda: attndb.hf.use(model, fingerprint="x"), "fingerprint: expected bytes, found 'x'"),
+        (lambda: attndb.hf.fingerprint(model, refresh=1), "refresh: expected True or False"),
+    ):
+        with pytest.raises(attndb.InvalidArgumentError, match=says):
+            call()

@@ -17,9 +17,11 @@ import attndb.hf
 from hf_models import generate, make_model, make_prompt
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3"])
+@pytest.fixture(scope="module", params=[("llama", False), ("llama", True), ("qwen3", False)],
+                ids=["llama", "llama_unrotated", "qwen3"])
 def model(request: pytest.FixtureRequest) -> Any:
-    return attndb.hf.use(make_model(request.param))
+    name, unrotated_keys = request.param
+    return attndb.hf.use(make_model(name), unrotated_keys=unrotated_keys)
 
 
 def _turned(model: Any, keys: torch.Tensor, positions: int) -> torch.Tensor:

@@ -4,6 +4,8 @@ Method: drawn from SmolLM2's q, k, v; what lies in the figure is read back and c
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -172,6 +174,12 @@ def test_refuses_what_can_not_be_drawn(file: attndb.KvFile) -> None:
             call()
 
 
+def test_completion_offers_what_is_public() -> None:
+    assert dir(plot) == plot.__all__ and dir(measure) == measure.__all__
+    for module in (plot, measure):
+        assert all(callable(getattr(module, name)) for name in dir(module))
+
+
 def test_asks_for_matplotlib_by_name_and_leaves_pyplot_alone() -> None:
     script = (
         "import sys, attndb.measure\n"
@@ -196,6 +204,69 @@ def test_the_example_draws_three_pictures(tmp_path: Path, captured: Capture) -> 
     assert "dipr(alpha=0.012)" in ended.stdout
     names = {path.name for path in folder.iterdir()}
     assert names == {"tokens_for_mass.png", "attention.png", "plan_errors.png"}
+
+
+def test_three_pictures_are_drawn_of_a_file(tmp_path: Path, file: attndb.KvFile) -> None:
+    drawn: list[str] = []
+    folder = tmp_path / "new" / "pictures"
+    done = plot.pictures(file, folder, layer=LAYERS[1], queries=2, format="svg", drawn=drawn.append)
+    assert drawn == list(done.files)
+    assert [Path(path).name for path in drawn] == [
+        "tokens_for_mass.svg", "attention.svg", "plan_errors.svg"
+    ]
+    assert all("<svg" in Path(path).read_text() for path in drawn)
+    assert done.layer == LAYERS[1]
+    assert [point.plan for point in done.points][-1] == "window"
+    weights = measure.attention_weights(file, LAYERS[1])
+    critical = measure.critical_tokens(file, LAYERS[1], "dipr(alpha=0.012)").critical
+    shares = [w[c].sum() / (1 + c.sum()) for w, c in zip(weights, critical, strict=True)]
+    assert done.head == int(np.argmax(shares)), "the head that attends most to what is critical"
+    with pytest.raises(attndb.InvalidArgumentError, match=f"head {NUM_Q_HEADS}: no layer has"):
+        plot.pictures(file, folder, head=NUM_Q_HEADS)
+    with pytest.raises(attndb.InvalidArgumentError, match="format: expected 'png', 'svg' or 'pdf'"):
+        plot.pictures(file, folder, format="gif")  # type: ignore[arg-type]
+
+
+def test_the_module_draws_from_a_command_line(tmp_path: Path, captured: Capture) -> None:
+    """What `attndb plot` runs, and reads with --json."""
+    given = ["--json", "--queries", "2", "--layer", str(LAYERS[0]), "--head", "0", "-o"]
+    ended = _plot_module(*given, str(tmp_path / "out"), str(captured.path))
+    assert ended.returncode == 0, ended.stderr
+    *files, told = map(json.loads, ended.stdout.splitlines())
+    assert [Path(row["file"]).stem for row in files] == [
+        "tokens_for_mass", "attention", "plan_errors"
+    ]
+    assert (told["layer"], told["head"]) == (LAYERS[0], 0)
+    assert [plan["plan"] for plan in told["plans"]][-1] == "window"
+    assert all(plan["error"] >= 0 and plan["bytes_per_token"] > 0 for plan in told["plans"])
+
+
+def test_the_module_says_why_there_is_no_picture(tmp_path: Path) -> None:
+    none = str(tmp_path / "none")
+    ended = _plot_module("--json", "-o", none, none)
+    assert ended.returncode == 1
+    error = json.loads(ended.stdout)["error"]
+    assert error["code"] == "not found" and "none" in error["message"]
+    ended = _plot_module("-o", none, none)
+    assert ended.returncode == 1 and ended.stdout.startswith("attndb.plot: ")
+    assert not Path(none).exists()
+
+
+def test_the_packages_command_line_draws_with_the_python_that_it_runs_in(
+    tmp_path: Path, captured: Capture
+) -> None:
+    env = {key: value for key, value in os.environ.items() if key != "ATTNDB_PYTHON"}
+    words = ["plot", str(captured.path), "-o", str(tmp_path), "--queries", "1", "--layer",
+             str(LAYERS[0]), "--head", "0", "--json"]
+    ended = subprocess.run([sys.executable, "-m", "attndb", *words], capture_output=True, text=True,
+                           env={**env, "PATH": "/nonexistent"})
+    assert ended.returncode == 0, ended.stderr
+    assert len(json.loads(ended.stdout)["files"]) == 3
+
+
+def _plot_module(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "attndb.plot", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def _dots(figure: Figure) -> list:

@@ -11,6 +11,7 @@
 #include "api/kv_file/kv_schema.h"
 #include "api/kv_file/safetensors_file.h"
 #include "attndb/kv_file.h"
+#include "attndb/units.h"
 #include "common/aligned_buffer.h"
 #include "session/strided_rows.h"
 #include "session/view_check.h"
@@ -204,9 +205,9 @@ Status KvFileReader::ReadQueries(LayerId layer, TokenRange range,
 Result<ContextId> KvFileReader::Import(const DB& db, const KvFileImportOptions& options) const {
   const KvFileContents& file = contents();
   if (!file.is_complete()) {
-    return Status::InvalidArgument(impl_->where() + " holds " + std::to_string(file.layers.size()) +
-                                   " of " + std::to_string(file.spec.num_layers()) +
-                                   " layers; a context needs all");
+    return Status::InvalidArgument(impl_->where() + " holds " + FormatCount(file.layers.size()) +
+                                   " of " + Counted(file.spec.num_layers(), "layer") +
+                                   "; a context needs all");
   }
   ModelSpec spec = file.spec;
   if (!options.fingerprint.empty()) spec.fingerprint = options.fingerprint;
@@ -224,7 +225,10 @@ Result<ContextId> KvFileReader::Import(const DB& db, const KvFileImportOptions& 
       return options.progress(tokens_done * token_bytes, tokens_total * token_bytes);
     };
   }
-  return internal::ImportContext(internal::DbAccess::database(db), request, &source);
+  ATTNDB_ASSIGN_OR_RETURN(
+      const ContextNumber number,
+      internal::ImportContext(internal::DbAccess::database(db), request, &source));
+  return PublicId(number);
 }
 
 Result<ContextId> ImportKvFile(const DB& db, const std::string& path,

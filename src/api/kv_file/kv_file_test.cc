@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 class KvFileTest : public test::DBFixture {
  protected:
   KvFileTest() {
-    Result<DB> other = DB::Open(dir_.File("other"));
+    Result<DB> other = DB::Open(dir_.File("other"), {.num_threads = 1});
     EXPECT_THAT(other, IsOk());
     other_.emplace(*std::move(other));
   }
@@ -341,6 +341,29 @@ TEST_F(KvFileTest, ProgressIsToldAndMayCancel) {
   go_on = true;
   ATTNDB_ASSERT_OK(ImportKvFile(*other_, path(), options));
   EXPECT_EQ(calls.size(), 3u);  // After 4,096, and again, and after 8,192.
+}
+
+// While a long import is under way, a session stores what it has with drop_base, under a name.
+TEST_F(KvFileTest, AnImportThatIsCancelledTakesNothingBackThatOthersHaveStored) {
+  const Tokens tokens = ToyModel::Tokens(9000, 3);
+  ATTNDB_ASSERT_OK(StoreTokens(tokens, {.name = "book"}));
+  ATTNDB_ASSERT_OK(ExportKvFile(*db_, "book", path(), {}));
+  const Tokens chat = test::Concat(std::span(tokens).first(4096), ToyModel::Tokens(50, 4));
+  KvFileImportOptions options;
+  options.progress = [&](uint64_t, uint64_t) {
+    EXPECT_TRUE(other_->List()->empty());  // Nothing of an import is seen before all of it.
+    SessionStart start = *other_->CreateSession(model_.spec(), chat);
+    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
+    ATTNDB_EXPECT_OK(
+        other_->Store(start.session, chat, {.name = "chat", .drop_base = true, .pin = true}));
+    return false;
+  };
+  EXPECT_EQ(ImportKvFile(*other_, path(), options).status().code(), StatusCode::kCancelled);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, other_->Describe("chat"));
+  EXPECT_TRUE(info.pinned);
+  EXPECT_EQ(*other_->Tokens("chat"), chat);
+  EXPECT_EQ(other_->List()->size(), 1u);
+  EXPECT_TRUE(other_->Verify()->ok());
 }
 
 TEST_F(KvFileTest, AWriterIsToldWhatItDidWrong) {

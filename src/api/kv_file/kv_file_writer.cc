@@ -8,6 +8,7 @@
 #include "api/kv_file/kv_schema.h"
 #include "api/kv_file/safetensors_file.h"
 #include "attndb/kv_file.h"
+#include "attndb/units.h"
 #include "common/coding.h"
 #include "session/strided_rows.h"
 #include "session/view_check.h"
@@ -54,9 +55,9 @@ class KvFileWriterImpl {
   Status Finish() {
     ATTNDB_RETURN_IF_ERROR(status_);
     if (num_written_ < contents_.layers.size()) {
-      return Status::FailedPrecondition(std::to_string(num_written_) + " of " +
-                                        std::to_string(contents_.layers.size()) +
-                                        " layers are written");
+      return Status::FailedPrecondition(FormatCount(num_written_) + " of " +
+                                        Counted(contents_.layers.size(), "layer") +
+                                        " written so far");
     }
     status_ = Status::FailedPrecondition("the file is finished");
     return file_.Finish();
@@ -92,8 +93,7 @@ class KvFileWriterImpl {
     ATTNDB_RETURN_IF_ERROR(CheckInput(name, layer, view, num_heads, dim));
     if (view.rows() == num_rows) return Status::Ok();
     return Status::InvalidArgument("layer " + std::to_string(layer) + ": " + name + " has " +
-                                   std::to_string(view.rows()) + " rows, expected " +
-                                   std::to_string(num_rows));
+                                   RowsText(view.rows()) + ", expected " + RowsText(num_rows));
   }
 
   Status WriteArray(const char* name, LayerId layer, const TensorView& view, DType dtype) {

@@ -12,6 +12,7 @@
 
 #include "api/kv_file/cut_text.h"
 #include "api/kv_file/layer_spec_json.h"
+#include "attndb/units.h"
 #include "common/coding.h"
 #include "common/hex.h"
 #include "common/quote.h"
@@ -137,6 +138,12 @@ Result<KvFileContents> ParseMetadata(const std::map<std::string, std::string>& k
   KvFileContents contents;
   ATTNDB_ASSIGN_OR_RETURN(const std::string_view kv_dtype, metadata.Get("kv_dtype"));
   ATTNDB_ASSIGN_OR_RETURN(contents.spec.kv_dtype, ParseKvDType(kv_dtype));
+  if (const auto unrotated = metadata.Find("unrotated_keys")) {
+    if (*unrotated != "true") {
+      return Invalid("unrotated_keys is " + Quoted(*unrotated) + ", expected 'true', or none");
+    }
+    contents.spec.unrotated_keys = true;
+  }
   ATTNDB_ASSIGN_OR_RETURN(const std::string_view fingerprint, metadata.Get("fingerprint"));
   ATTNDB_ASSIGN_OR_RETURN(contents.spec.fingerprint, ParseFingerprint(fingerprint));
   if (metadata.Find("first_position")) {
@@ -237,8 +244,8 @@ Result<SafetensorsEntry> TakeTokens(Tensors* tensors) {
 Status CheckContents(const KvFileContents& contents) {
   ATTNDB_RETURN_IF_ERROR(contents.spec.Validate());
   if (contents.tokens.empty() || contents.tokens.size() > kMaxTokens) {
-    return Invalid("contents have " + std::to_string(contents.tokens.size()) +
-                   " tokens, expected 1 to " + std::to_string(kMaxTokens));
+    return Invalid("contents have " + Counted(contents.tokens.size(), "token") +
+                   ", expected 1 to " + FormatCount(kMaxTokens));
   }
   for (size_t i = 0; i < contents.tokens.size(); ++i) {
     if (contents.tokens[i] < 0) {
@@ -253,8 +260,8 @@ Status CheckContents(const KvFileContents& contents) {
   }
   ATTNDB_RETURN_IF_ERROR(store::CheckCuts(contents.cuts, contents.tokens.size()));
   if (contents.num_queries > contents.tokens.size()) {
-    return Invalid("q of " + std::to_string(contents.num_queries) + " tokens, but there are " +
-                   std::to_string(contents.tokens.size()));
+    return Invalid("q of " + Counted(contents.num_queries, "token") + ", but there are " +
+                   FormatCount(contents.tokens.size()));
   }
   if (DTypeName(contents.query_dtype) == "unknown") {
     return Invalid("query_dtype is " + std::to_string(static_cast<int>(contents.query_dtype)) +
@@ -328,6 +335,7 @@ Result<SafetensorsHeader> FormatKvSchema(const KvFileContents& contents) {
   metadata["version"] = kVersion;
   metadata["fingerprint"] = HexEncode(BytesOf(contents.spec.fingerprint));
   metadata["kv_dtype"] = DTypeName(contents.spec.kv_dtype);
+  if (contents.spec.unrotated_keys) metadata["unrotated_keys"] = "true";
   metadata["first_position"] = std::to_string(contents.first_position);
   if (!contents.cuts.empty()) metadata["cuts"] = FormatCuts(contents.cuts);
   metadata["rope_applied"] = "true";

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "attndb/units.h"
 #include "common/quote.h"
 
 namespace attndb::internal {
@@ -194,8 +195,8 @@ Result<std::vector<LayerSpec>> ParseLayerSpecs(std::string_view json,
                                    std::to_string(*num_layers) + ", as num_layers says");
   }
   if (count < 1 || count > kMaxLayers) {
-    return Status::InvalidArgument("the model has " + std::to_string(count) +
-                                   " layers, expected 1 to " + std::to_string(kMaxLayers));
+    return Status::InvalidArgument("the model has " + Counted(count, "layer") + ", expected 1 to " +
+                                   FormatCount(kMaxLayers));
   }
   std::vector<LayerSpec> layers;
   for (size_t i = 0; i < count; ++i) {

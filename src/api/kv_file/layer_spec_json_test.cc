@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "testing/matchers.h"
@@ -107,15 +108,36 @@ TEST(LayerSpecJsonTest, WhatIsWrongIsRefusedByName) {
   }
 }
 
+TEST(LayerSpecJsonTest, EachFieldThatAModelCannotDoWithoutMustBeThere) {
+  const std::pair<std::string, std::string> fields[] = {{"num_q_heads", "4"},
+                                                        {"num_kv_heads", "2"},
+                                                        {"head_dim", "64"},
+                                                        {"rope_layout", "\"interleaved\""},
+                                                        {"rope_base", "10000"}};
+  const auto text_without = [&](const std::string& left_out) {
+    std::string text;
+    for (const auto& [name, value] : fields) {
+      if (name == left_out) continue;
+      text += (text.empty() ? "{\"" : ",\"") + name + "\":" + value;
+    }
+    return text + "}";
+  };
+  EXPECT_THAT(ParseLayerSpecs(text_without(""), 1), IsOk());
+  for (const auto& [name, value] : fields) {
+    EXPECT_THAT(ParseLayerSpecs(text_without(name), 1),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("layer 0 has no " + name)));
+  }
+}
+
 TEST(LayerSpecJsonTest, TheNumberOfLayersIsLimitedBeforeAnythingIsMade) {
   const std::string one = FormatLayerSpecs(std::vector<LayerSpec>{Layer()});
   EXPECT_THAT(ParseLayerSpecs(one, std::nullopt),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("num_layers must say")));
   EXPECT_THAT(ParseLayerSpecs(one, 1024), IsOk());
   EXPECT_THAT(ParseLayerSpecs(one, 1025),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected 1 to 1024")));
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected 1 to 1,024")));
   EXPECT_THAT(ParseLayerSpecs(one, UINT64_MAX),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected 1 to 1024")));
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("expected 1 to 1,024")));
   EXPECT_THAT(ParseLayerSpecs(one, 0),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("has 0 layers")));
 }

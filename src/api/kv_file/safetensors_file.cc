@@ -29,6 +29,16 @@ std::string DirOf(const std::string& path) {
   return dir.empty() ? "." : dir;
 }
 
+// Why no file of this path can be made, by what happened to the one that stands in for it.
+Status CannotCreate(const std::string& path, const std::string& temporary, const Status& status) {
+  if (status.code() == StatusCode::kNotFound) {
+    return Status::NotFound(FileText(path) + ": folder '" + DirOf(path) + "' does not exist");
+  }
+  std::string message = status.message();
+  if (message.starts_with(temporary)) message.replace(0, temporary.size(), FileText(path));
+  return {status.code(), std::move(message)};
+}
+
 }  // namespace
 
 Result<SafetensorsReader> SafetensorsReader::Open(storage::FileSystem* file_system,
@@ -78,7 +88,9 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(storage::FileSystem* file_sy
   }
   const std::string temporary = path + "." + HexU32(std::random_device()()) + ".tmp";
   SafetensorsWriter writer(file_system, path, "");
-  ATTNDB_ASSIGN_OR_RETURN(writer.file_, file_system->CreateNew(temporary));
+  Result<std::unique_ptr<storage::WritableFile>> file = file_system->CreateNew(temporary);
+  if (!file.ok()) return CannotCreate(path, temporary, file.status());
+  writer.file_ = *std::move(file);
   writer.temporary_ = temporary;
   writer.missing_bytes_ = header.tensors.empty() ? 0 : header.tensors.back().end;
   ATTNDB_RETURN_IF_ERROR(writer.file_->Append(BytesOf(FormatSafetensorsHeader(header))));

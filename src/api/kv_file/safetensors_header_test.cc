@@ -78,6 +78,8 @@ TEST(SafetensorsHeaderTest, WhatIsNoHeaderIsRefusedByName) {
       {R"({"__metadata__":{"a":{}}})", "__metadata__ has 'a' as an object"},
       {R"({"__metadata__":{"a":"1","a":"2"}})", "__metadata__ has 'a' twice"},
       {R"({"__metadata__":{},"__metadata__":{}})", "header has '__metadata__' twice"},
+      {OneTensor(R"("shape":[6],"data_offsets":[0,24])"), "tensor 'a' has no dtype"},
+      {OneTensor(R"("dtype":"F32","data_offsets":[0,24])"), "tensor 'a' has no shape"},
       {OneTensor(R"("dtype":"F32","shape":[6])"), "tensor 'a' has no data_offsets"},
       {OneTensor(R"("dtype":"F32","shape":[6],"data_offsets":[0,24],"more":1)"),
        "tensor 'a' has the unknown field 'more'"},

@@ -1,9 +1,10 @@
 // Files as storage needs them: narrow, positional, replaceable by a faulty one in tests.
 //
 // Errors:  every status names the path and, for a system error, the call and errno's text.
-//          kNotFound (no such file) · kAlreadyExists · kBusy (locked) · kReadOnly (EROFS; EACCES
-//          and EPERM on a write) · kResourceExhausted (ENOSPC, EDQUOT, EMFILE, ENOMEM) ·
-//          kCorruption (a file ends before the bytes asked for) · kIoError (anything else).
+//          kInvalidArgument (ENAMETOOLONG) · kNotFound (no such file) · kAlreadyExists · kBusy
+//          (locked) · kReadOnly (EROFS; EACCES and EPERM on a write) · kResourceExhausted (ENOSPC,
+//          EDQUOT, EMFILE, ENOMEM) · kCorruption (a file ends before the bytes asked for) ·
+//          kIoError (anything else).
 // Threads: FileSystem and RandomAccessFile are thread-safe; a WritableFile is thread-compatible.
 #ifndef ATTNDB_STORAGE_IO_FILE_SYSTEM_H_
 #define ATTNDB_STORAGE_IO_FILE_SYSTEM_H_
@@ -53,7 +54,8 @@ class WritableFile {
   virtual Status Close() = 0;
 };
 
-// An exclusive lock, held until destruction or the end of the process.
+// An exclusive lock, held until destruction or the end of the process that took it; a fork of that
+// has no part in it.
 class FileLock {
  public:
   virtual ~FileLock() = default;

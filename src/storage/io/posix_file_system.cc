@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "common/check.h"
+#include "common/process_state.h"
 #include "storage/io/file_system.h"
+#include "storage/io/lock_holder.h"
 
 namespace attndb::storage {
 namespace {
@@ -23,6 +26,8 @@ constexpr size_t kMaxCallBytes = size_t{1} << 30;
 
 StatusCode CodeOf(int error) {
   switch (error) {
+    case ENAMETOOLONG:
+      return StatusCode::kInvalidArgument;
     case ENOENT:
       return StatusCode::kNotFound;
     case EEXIST:
@@ -183,12 +188,30 @@ class PosixWritableFile final : public WritableFile {
   Status status_;  // The first error: poisons the file.
 };
 
+// Descriptors of the locks that the process holds. A fork holds them, too, and would keep a file
+// locked that its owner has closed: it lets go of all when it begins.
+struct HeldLocks {
+  std::set<FileDescriptor*> descriptors;
+  void BeginFork() {
+    for (FileDescriptor* const fd : descriptors) (void)::close(fd->Release());
+    descriptors.clear();
+  }
+};
+
 class PosixFileLock final : public FileLock {
  public:
-  explicit PosixFileLock(FileDescriptor fd) : fd_(std::move(fd)) {}
+  explicit PosixFileLock(FileDescriptor fd) : fd_(std::move(fd)) {
+    ProcessState<HeldLocks>::Use([this](HeldLocks* held) { held->descriptors.insert(&fd_); });
+  }
+  ~PosixFileLock() override {
+    ProcessState<HeldLocks>::Use([this](HeldLocks* held) {
+      held->descriptors.erase(&fd_);
+      const FileDescriptor closed(fd_.Release());  // Unlocks: here, so that no fork has it.
+    });
+  }
 
  private:
-  const FileDescriptor fd_;  // Closing it unlocks.
+  FileDescriptor fd_;
 };
 
 class PosixFileSystemImpl final : public FileSystem {
@@ -272,10 +295,11 @@ class PosixFileSystemImpl final : public FileSystem {
     ATTNDB_ASSIGN_OR_RETURN(FileDescriptor fd, OpenFile(path, O_RDWR | O_CREAT));
     if (Uninterrupted([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
       if (errno == EWOULDBLOCK) {
-        return Status::Busy(path + ": is locked by another process or another open store");
+        return Status::Busy(path + ": is locked by " + LockHolderText(fd.get()));
       }
       return ErrnoStatus("flock", path, errno);
     }
+    (void)::futimens(fd.get(), nullptr);  // Since when: for those that find it locked.
     return std::unique_ptr<FileLock>(std::make_unique<PosixFileLock>(std::move(fd)));
   }
 };

@@ -1,6 +1,8 @@
 // Rows of a layer of a chain, in memory: a segment's layer is read whole when its first row is
 // asked for; runs that are in memory already, as a tail's are, stay where they are.
 //
+// Keys:    stay where they are, too, unless they are stored without RoPE: then each lease has
+//          copies.
 // Errors:  those of Segment::PinLayer.
 // Memory:  a layer stays in memory until Reset. Adding runs allocates nothing once buffers have
 //          grown.
@@ -26,8 +28,9 @@ class ChainRows final : public ChainSource {
  public:
   void Reset(const LayerShape& shape, DType dtype) override ATTNDB_EXCLUDES(mutex_);
   void AddSegment(Segment* segment, LayerId layer, uint64_t num_tokens) override;
-  void AddTail(const KvTail& tail, LayerId layer) override;
-  // Adds a run that is in memory: [num_kv_heads] heads of equal length.
+  void AddTail(const KvTail& tail, LayerId layer, int64_t first_position) override;
+  // Adds a run that is in memory: [num_kv_heads] heads of equal length, their first token at
+  // position 0.
   void AddRun(std::span<const KvRows> heads);
 
   std::span<const uint64_t> run_tokens() const override { return run_tokens_; }
@@ -40,6 +43,7 @@ class ChainRows final : public ChainSource {
   struct Run {
     Segment* segment = nullptr;  // Null: the run is in memory already, and `rows` has it.
     LayerId layer = 0;
+    int64_t first_position = 0;
     std::vector<KvRows> rows;  // By kv head.
     LayerPin pin;              // Pin of the segment's layer. Written once, under mutex_.
     // [num_kv_heads]; null until the segment's layer is in memory. Set with release, read with
@@ -48,9 +52,11 @@ class ChainRows final : public ChainSource {
   };
 
   Run& NextRun(uint64_t num_tokens);
-  Result<const KvRows*> Bring(Run* run) const ATTNDB_EXCLUDES(mutex_);
+  // The rows of a run of a segment. REQUIRES: it is one.
+  Result<const KvRows*> Bring(uint32_t number) const ATTNDB_EXCLUDES(mutex_);
 
   RowFormats formats_;
+  std::shared_ptr<const PositionTurns> key_turns_;  // As LayerShape::key_turns.
   std::vector<uint64_t> run_tokens_;
   std::vector<std::unique_ptr<Run>> runs_;  // The first run_tokens_.size() of them.
 

@@ -24,7 +24,7 @@ namespace {
 using test::DataSource;
 using test::SegmentData;
 
-constexpr LayerShape kLayer = {.num_kv_heads = 2, .head_dim = 32, .v_head_dim = 48};
+const LayerShape kLayer = {.num_kv_heads = 2, .head_dim = 32, .v_head_dim = 48};
 constexpr uint64_t kTokens = 300;
 constexpr LayerId kLayers = 2;
 const std::string kDir = "segments";
@@ -100,6 +100,25 @@ TEST_F(ChainRowsTest, ASegmentIsReadWhenItsFirstRowIsAskedFor) {
   ExpectRow(lease.Piece(other, 0, &num_rows), 0, 1, RowPart::kKeys, 299);
   EXPECT_GT(segments_[0]->resident_bytes(), 0u);
   EXPECT_FALSE(rows_.TakeFailure());
+}
+
+TEST_F(ChainRowsTest, WhatIsFilledAnewHasNoRowsOfBefore) {
+  RowLease lease;
+  lease.Reset(&rows_);
+  lease.Request({0, 0, RowPart::kKeys}, 0, 1);
+  ATTNDB_ASSERT_OK(lease.Read());
+  lease.Clear();
+  rows_.Reset(kLayer, shape_.dtype);
+  rows_.AddSegment(segments_[1].get(), 1, kTokens);  // Where the other one was.
+  lease.Reset(&rows_);
+  const size_t request = lease.Request({0, 0, RowPart::kKeys}, 5, 1);
+  ATTNDB_ASSERT_OK(lease.Read());
+  uint64_t num_rows = 0;
+  const kernels::RowsView row = lease.Piece(request, 0, &num_rows);
+  const std::byte* const expected = data_[1].head(1, 0).k.data();
+  const size_t row_bytes = row.num_elements * DTypeBytes(row.dtype);
+  const auto* const found = static_cast<const std::byte*>(row.data);
+  EXPECT_TRUE(std::equal(found, found + row_bytes, expected + 5 * row_bytes));
 }
 
 TEST_F(ChainRowsTest, WhoAsksForNoRowReadsNone) {

@@ -3,7 +3,7 @@
 //
 //   rows->Reset(shape, dtype);
 //   rows->AddSegment(segment, layer, num_tokens);  // Adds run 0.
-//   rows->AddTail(tail, layer);                    // Adds the runs that follow.
+//   rows->AddTail(tail, layer, first_position);    // Adds the runs that follow.
 //   ... leases read ...
 //   rows->Reset(shape, dtype);                     // Lets go of what was read.
 //
@@ -61,8 +61,9 @@ class ChainSource : public RowSource {
   // Adds the first `num_tokens` tokens of a segment as one run. `segment` must outlive the run.
   // REQUIRES: it has as many tokens.
   virtual void AddSegment(Segment* segment, LayerId layer, uint64_t num_tokens) = 0;
-  // Adds the tail's present rows of a layer, as one run or several.
-  virtual void AddTail(const KvTail& tail, LayerId layer) = 0;
+  // Adds the tail's present rows of a layer, as one run or several. first_position: of its first
+  // token.
+  virtual void AddTail(const KvTail& tail, LayerId layer, int64_t first_position) = 0;
 
   // Number of tokens of each run.
   virtual std::span<const uint64_t> run_tokens() const = 0;

@@ -48,8 +48,8 @@ class Companion {
   };
 
  public:
-  // Reads and verifies manifest, header and section table. Keeps the file open, so that readers can
-  // go on after its name was removed. `file_system` is used during the call only.
+  // Reads and verifies manifest, header and section table. Holds the file for reading as
+  // `file_system` does, which must outlive it.
   static Result<std::shared_ptr<const Companion>> Open(FileSystem* file_system,
                                                        const std::string& dir,
                                                        const CompanionExpectation& expected);

@@ -171,5 +171,18 @@ TEST_F(CompanionTest, AWriterThatFailsLeavesNoFile) {
   EXPECT_THAT(*fs_.List(kDir), IsEmpty());
 }
 
+// The object writer's buffer is full in the middle of the padding, and the file does not remember
+// the error.
+TEST_F(CompanionTest, AWriteThatFailsOnceBetweenPartsFailsTheCompanion) {
+  parts_[0].resize((size_t{512} << 10) - 10);
+  parts_[1].resize(100);
+  test::FaultFileSystem faults(&fs_);
+  const uint64_t first_buffer = 3;  // After a file was created, and room for its head.
+  faults.SetPlan({.fail_at = first_buffer, .removes_fail = false, .forgets = true});
+  EXPECT_THAT(Write(&faults), FailsWith(StatusCode::kIoError, HasSubstr("injected fault: append")));
+  EXPECT_EQ(faults.num_operations(), first_buffer) << "the writer went on";
+  EXPECT_THAT(*fs_.List(kDir), IsEmpty());
+}
+
 }  // namespace
 }  // namespace attndb::storage

@@ -10,9 +10,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "attndb/dtype.h"
+#include "common/position_turns.h"
 
 namespace attndb::storage {
 
@@ -21,7 +23,14 @@ struct LayerShape {
   uint32_t num_kv_heads = 0;
   uint32_t head_dim = 0;
   uint32_t v_head_dim = 0;
-  friend bool operator==(const LayerShape&, const LayerShape&) = default;
+  // Not null: keys are stored as they were before RoPE, and are turned by this as they are read.
+  std::shared_ptr<const PositionTurns> key_turns;
+
+  // Whether rows have the same sizes; what is in them a model's identity tells.
+  friend bool operator==(const LayerShape& a, const LayerShape& b) {
+    return a.num_kv_heads == b.num_kv_heads && a.head_dim == b.head_dim &&
+           a.v_head_dim == b.v_head_dim;
+  }
 };
 
 struct KvShape {

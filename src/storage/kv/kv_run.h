@@ -42,6 +42,7 @@ class HeadRows {
   HeadRows() = default;
   // Views rows that somebody else keeps.
   explicit HeadRows(const std::byte* data) : data_(data) {}
+  explicit HeadRows(AlignedBuffer buffer) : buffer_(std::move(buffer)), data_(buffer_.data()) {}
 
   // [tokens that were asked for], each KRowBytes or VRowBytes long.
   const std::byte* data() const { return data_; }

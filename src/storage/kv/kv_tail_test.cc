@@ -325,6 +325,7 @@ TEST(KvTail, AFailedAppendChangesNothing) {
     EXPECT_THAT(tail.BeginAppend(0, num_rows),
                 FailsWith(StatusCode::kResourceExhausted, HasSubstr("tail of layer 0")));
     EXPECT_EQ(budget.used_bytes(), used);
+    tail.CommitAppend(0);  // There is nothing to commit.
     ExpectTail(tail, model);
   }
   const std::vector<uint64_t> more = Values(1, &random);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "attndb/units.h"
 #include "common/check.h"
 
 namespace attndb::storage {
@@ -38,10 +39,11 @@ Result<Reservation> MemoryBudget::Reserve(uint64_t bytes, std::string_view what)
     // What could not fit into an empty budget drops nothing.
     const std::shared_ptr<const Resident> victim = bytes <= limit_bytes_ ? TakeVictim() : nullptr;
     if (victim == nullptr) {
-      return Status::ResourceExhausted(std::string(what) + " needs " + std::to_string(bytes) +
-                                       " bytes of host memory; the limit is " +
-                                       std::to_string(limit_bytes_) + ", of which " +
-                                       std::to_string(used_bytes()) + " are in use");
+      // How much is in use would tell a tenant of the others; DB::Stats tells whom it may.
+      return Status::ResourceExhausted(std::string(what) + " needs " + FormatBytes(bytes) +
+                                       " of host memory, which the limit of " +
+                                       FormatBytes(limit_bytes_) +
+                                       " has no room for now; close sessions, or raise the limit");
     }
   }
   return Reservation(this, bytes);

@@ -69,8 +69,8 @@ TEST_F(MemoryBudgetTest, TheLimitIsExactAndTheErrorHasTheNumbers) {
   ATTNDB_EXPECT_OK(budget_.Reserve(0, "nothing"));
   EXPECT_THAT(budget_.Reserve(1, "layer 3"),
               FailsWith(StatusCode::kResourceExhausted,
-                        HasSubstr("layer 3 needs 1 bytes of host memory; the limit is 100, of "
-                                  "which 100 are in use")));
+                        HasSubstr("layer 3 needs 1 B of host memory, which the limit of 100 B has "
+                                  "no room for now; close sessions, or raise the limit")));
   EXPECT_FALSE(budget_.Reserve(UINT64_MAX, "overflow").ok());
 }
 

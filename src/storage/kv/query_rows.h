@@ -13,7 +13,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
+
+#include "attndb/result.h"
+#include "storage/kv/memory_budget.h"
 
 namespace attndb::storage {
 
@@ -27,9 +31,23 @@ struct QueryRows {
 
 // Such rows with memory of their own.
 struct QueryBuffer {
+  Reservation reservation;  // For the capacity of what follows.
   std::vector<std::byte> q;
   std::vector<uint32_t> tokens;
   std::vector<uint32_t> q_heads;
+
+  // Makes room for so many rows of `row_bytes` in all; false if the budget has no memory for them,
+  // and nothing has changed. REQUIRES: at least as many as there are.
+  bool Reserve(size_t num_rows, size_t row_bytes, MemoryBudget* budget) {
+    Result<Reservation> room =
+        budget->Reserve(num_rows * (row_bytes + 2 * sizeof(uint32_t)), "sampled q of a session");
+    if (!room.ok()) return false;
+    q.reserve(num_rows * row_bytes);
+    tokens.reserve(num_rows);
+    q_heads.reserve(num_rows);
+    reservation = *std::move(room);
+    return true;
+  }
 
   QueryRows first(size_t num_rows) const {
     return {q.data(), std::span(tokens).first(num_rows), std::span(q_heads).first(num_rows)};

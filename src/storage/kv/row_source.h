@@ -27,7 +27,9 @@
 #include <span>
 #include <vector>
 
+#include "attndb/result.h"
 #include "attndb/status.h"
+#include "common/aligned_buffer.h"
 #include "common/check.h"
 #include "kernels/layout.h"
 #include "storage/kv/kv_rows.h"
@@ -81,6 +83,7 @@ class RowLease {
   void Clear() {
     requests_.clear();
     places_.clear();
+    num_rooms_ = 0;
   }
 
   // Adds a request for `count` rows from `first` on, or for those of a list; returns the request's
@@ -127,6 +130,10 @@ class RowLease {
   }
   void PlaceList(const ListedRows& listed) { places_.push_back({listed.rows, listed.list, 1, 0}); }
 
+  // Aligned memory for rows that the source makes, until the lease is cleared or read again.
+  // Errors: kResourceExhausted.
+  Result<std::byte*> MakeRoom(uint64_t num_bytes);
+
  private:
   struct Place {
     kernels::RowsView rows;
@@ -139,6 +146,8 @@ class RowLease {
   OtherWork* other_work_ = nullptr;
   std::vector<RowRequest> requests_;
   std::vector<Place> places_;
+  std::vector<AlignedBuffer> rooms_;  // The first num_rooms_ are in use.
+  size_t num_rooms_ = 0;
 };
 
 class RowSource {
@@ -157,7 +166,20 @@ class RowSource {
   virtual const void* Resident(const Strip& /*strip*/) const { return nullptr; }
 };
 
-inline Status RowLease::Read() { return source_->Acquire(this); }
+inline Status RowLease::Read() {
+  num_rooms_ = 0;
+  return source_->Acquire(this);
+}
+
+inline Result<std::byte*> RowLease::MakeRoom(uint64_t num_bytes) {
+  if (num_rooms_ == rooms_.size()) rooms_.emplace_back();
+  AlignedBuffer& room = rooms_[num_rooms_];
+  if (room.size() < num_bytes) {
+    ATTNDB_ASSIGN_OR_RETURN(room, AlignedBuffer::Allocate(num_bytes));
+  }
+  ++num_rooms_;
+  return room.data();
+}
 
 inline const void* RowLease::Resident(const Strip& strip) const { return source_->Resident(strip); }
 

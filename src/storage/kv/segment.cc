@@ -4,7 +4,9 @@
 #include <cstring>
 #include <utility>
 
+#include "storage/kv/chain_source.h"
 #include "storage/kv/kv_layout.h"
+#include "storage/kv/turned_keys.h"
 #include "storage/vfs/field_check.h"
 #include "storage/vfs/format.h"
 
@@ -16,6 +18,10 @@ std::string LayerName(const ObjectReader& object, LayerId layer) {
 }
 
 ObjectName NameOf(const SegmentIdentity& identity) { return {.segment_id = identity.segment_id}; }
+
+bool HoldsFirst(const internal::LayerData& data, uint64_t num_tokens) {
+  return data.rows[0].num_tokens >= num_tokens;
+}
 
 const std::byte* PlaceOf(const SectionEntry& section, const ByteRange& range,
                          const ObjectRange& data) {
@@ -43,11 +49,8 @@ Status CheckTokenIndices(std::span<const uint32_t> tokens, uint64_t num_tokens,
 
 }  // namespace
 
-Segment::Segment(Key, FileSystem* file_system, std::string dir, const SegmentExpectation& expected,
-                 MemoryBudget* budget)
-    : file_system_(file_system),
-      dir_(std::move(dir)),
-      expected_(expected),
+Segment::Segment(Key, const SegmentExpectation& expected, MemoryBudget* budget)
+    : expected_(expected),
       layout_(expected.identity.shape),
       budget_(budget),
       slots_(expected.identity.shape.layers.size()) {}
@@ -62,7 +65,7 @@ Result<std::shared_ptr<Segment>> Segment::Open(FileSystem* file_system, const st
                                                const SegmentExpectation& expected,
                                                MemoryBudget* budget) {
   ATTNDB_RETURN_IF_ERROR(ValidateShape(expected.identity.shape));
-  const auto segment = std::make_shared<Segment>(Key(), file_system, dir, expected, budget);
+  const auto segment = std::make_shared<Segment>(Key(), expected, budget);
   ATTNDB_ASSIGN_OR_RETURN(
       segment->object_,
       ObjectReader::Open(file_system, dir, NameOf(expected.identity), expected.root_hash));
@@ -102,10 +105,13 @@ bool Segment::non_finite(LayerId layer, uint32_t kv_head) const {
   return (flags & kSectionNonFinite) != 0;
 }
 
-Result<std::vector<TokenId>> Segment::ReadTokens() const {
+Result<std::vector<TokenId>> Segment::ReadTokens(uint64_t num_first) const {
+  ATTNDB_CHECK(num_first <= num_tokens());
   const SectionEntry& section = sections_[layout_.tokens()];
-  ATTNDB_ASSIGN_OR_RETURN(const ObjectRange data, object_->Read(section.offset, section.length));
-  std::vector<TokenId> tokens(section.num_rows);
+  ATTNDB_ASSIGN_OR_RETURN(const ObjectRange data,
+                          object_->Read(section.offset, num_first * sizeof(TokenId)));
+  std::vector<TokenId> tokens(num_first);
+  if (tokens.empty()) return tokens;
   std::memcpy(tokens.data(), data.bytes.data(), data.bytes.size());
   const auto negative = std::ranges::find_if(tokens, [](TokenId token) { return token < 0; });
   if (negative != tokens.end()) {
@@ -115,28 +121,48 @@ Result<std::vector<TokenId>> Segment::ReadTokens() const {
   return tokens;
 }
 
-Result<LayerPin> Segment::PinLayer(LayerId layer) {
-  ATTNDB_CHECK(layer < shape().layers.size());
+Result<LayerPin> Segment::PinLayer(LayerId layer, uint64_t num_first) {
+  ATTNDB_CHECK(layer < shape().layers.size() && num_first <= num_tokens());
+  std::shared_ptr<const internal::LayerData> data = BeginLoad(layer, num_first);
+  if (data != nullptr) return LayerPin(std::move(data));
+  struct Load {  // Ends however it goes: with an exception, too, others must not wait for it.
+    ~Load() { segment->EndLoad(layer, data); }
+    Segment* const segment;
+    const LayerId layer;
+    std::shared_ptr<const internal::LayerData> data;
+  } load{this, layer, nullptr};
+  ATTNDB_ASSIGN_OR_RETURN(data, LoadLayer(layer));
+  if (!HoldsFirst(*data, num_first)) return data->damage;
+  load.data = std::move(data);
+  budget_->Keep(load.data);
+  return LayerPin(load.data);
+}
+
+std::shared_ptr<const internal::LayerData> Segment::BeginLoad(LayerId layer, uint64_t num_first) {
   MutexLock lock(&mutex_);
   LayerSlot& slot = slots_[layer];
   for (;;) {
-    if (std::shared_ptr<const internal::LayerData> data = slot.data.lock()) {
+    std::shared_ptr<const internal::LayerData> data = slot.data.lock();
+    // What was damaged may be whole by now: it is read again.
+    if (data != nullptr && HoldsFirst(*data, num_first)) {
       budget_->Touch(*data);
-      return LayerPin(std::move(data));
+      return data;
     }
     if (!slot.loading) break;
     loaded_.Wait(&mutex_);
   }
   slot.loading = true;
-  lock.Unlock();
-  Result<std::shared_ptr<const internal::LayerData>> data = LoadLayer(layer);
-  if (data.ok()) budget_->Keep(*data);
-  lock.Lock();
-  slot.loading = false;
-  if (data.ok()) slot.data = *data;
+  return nullptr;
+}
+
+void Segment::EndLoad(LayerId layer, const std::shared_ptr<const internal::LayerData>& data) {
+  MutexLock lock(&mutex_);
+  slots_[layer].loading = false;
+  if (data != nullptr) {
+    if (const auto before = slots_[layer].data.lock()) budget_->Drop(before.get());
+    slots_[layer].data = data;
+  }
   loaded_.NotifyAll();  // After a failure the next waiter tries, and reports for itself.
-  if (!data.ok()) return std::move(data).status();
-  return LayerPin(*std::move(data));
 }
 
 Result<std::shared_ptr<const internal::LayerData>> Segment::LoadLayer(LayerId layer) const {
@@ -145,18 +171,43 @@ Result<std::shared_ptr<const internal::LayerData>> Segment::LoadLayer(LayerId la
   ATTNDB_ASSIGN_OR_RETURN(
       Reservation reservation,
       budget_->Reserve(object_->ReadBufferBytes(range.begin, range.size()), name));
-  Result<ObjectRange> data = object_->Read(range.begin, range.size());
+  GranuleDamage damage;
+  Result<ObjectRange> data = object_->Read(range.begin, range.size(), &damage);
   if (!data.ok()) return data.status().WithContext(name);
 
   auto result = std::make_shared<internal::LayerData>(std::move(reservation), resident_group_);
+  const uint64_t num_sound = CountSound(layer, damage);
+  if (num_sound < num_tokens()) result->damage = damage.first.WithContext(name);
   for (uint32_t head = 0; head < shape().layers[layer].num_kv_heads; ++head) {
     result->rows.push_back({.k = PlaceOf(sections_[layout_.keys(layer, head)], range, *data),
                             .v = PlaceOf(sections_[layout_.values(layer, head)], range, *data),
-                            .num_tokens = num_tokens()});
+                            .num_tokens = num_sound});
     result->non_finite.push_back(non_finite(layer, head));
   }
   result->buffer = std::move(data->buffer);  // Moving keeps the rows' addresses.
   return std::shared_ptr<const internal::LayerData>(std::move(result));
+}
+
+uint64_t Segment::CountSound(const SectionEntry& section, const GranuleDamage& damage) const {
+  const auto ends_behind = [&](uint64_t granule) {
+    return granule + kGranuleBytes > section.offset;
+  };
+  const auto first = std::ranges::find_if(damage.offsets, ends_behind);
+  if (first == damage.offsets.end() || *first >= section.offset + section.length) {
+    return section.num_rows;
+  }
+  const uint64_t row_bytes = section.length / section.num_rows;
+  return *first <= section.offset ? 0 : (*first - section.offset) / row_bytes;
+}
+
+uint64_t Segment::CountSound(LayerId layer, const GranuleDamage& damage) const {
+  uint64_t num_sound = num_tokens();
+  for (uint32_t head = 0; head < shape().layers[layer].num_kv_heads; ++head) {
+    for (const uint64_t section : {layout_.keys(layer, head), layout_.values(layer, head)}) {
+      num_sound = std::min(num_sound, CountSound(sections_[section], damage));
+    }
+  }
+  return num_sound;
 }
 
 Result<LayerQueries> Segment::ReadQueries(LayerId layer) const {
@@ -202,16 +253,33 @@ Result<HeadRows> Segment::ReadRows(LayerId layer, uint32_t kv_head, RowPart part
   if (!data.ok()) return data.status().WithContext(name);
   rows.data_ = data->bytes.data();
   rows.buffer_ = std::move(data->buffer);  // Moving keeps the address.
+  const LayerShape& shape = this->shape().layers[layer];
+  if (keys && shape.key_turns) {
+    std::byte* const first = rows.buffer_.data() + (rows.data_ - rows.buffer_.data());
+    TurnKeys(*shape.key_turns, RowFormats(shape, this->shape().dtype).At(part, first),
+             first_position() + static_cast<int64_t>(tokens.begin), tokens.end - tokens.begin,
+             first);
+  }
   return rows;
 }
 
-Status Segment::VerifyAll(const std::function<bool(uint64_t bytes_done)>& progress) const {
-  // Opened anew: the names in the directory, the manifest and the header are verified as well.
-  ATTNDB_ASSIGN_OR_RETURN(const std::shared_ptr<Segment> fresh,
-                          Open(file_system_, dir_, expected_, budget_));
-  ATTNDB_RETURN_IF_ERROR(fresh->object_->VerifyAll(progress));
-  ATTNDB_RETURN_IF_ERROR(fresh->ReadTokens().status());
-  return Status::Ok();
+SegmentDamage Segment::FindDamage(const std::function<bool(uint64_t bytes_done)>& progress) const {
+  GranuleDamage damage;
+  Status status = object_->VerifyAll(progress, &damage);
+  if (status.ok() && damage.offsets.empty()) status = ReadTokens().status();
+  if (!status.ok()) return {std::move(status), 0};
+  const SectionEntry& tokens = sections_[layout_.tokens()];
+  uint64_t num_sound = CountSound(tokens, damage);
+  for (LayerId layer = 0; layer < shape().layers.size(); ++layer) {
+    num_sound = std::min(num_sound, CountSound(layer, damage));
+  }
+  const bool in_front = !damage.offsets.empty() && damage.offsets.front() < tokens.offset;
+  return {std::move(damage.first), in_front ? 0 : num_sound};
+}
+
+bool Segment::IsInMemory(LayerId layer) const {
+  MutexLock lock(&mutex_);
+  return !slots_[layer].data.expired();
 }
 
 uint64_t Segment::resident_bytes() const {

@@ -6,6 +6,9 @@
 // what the catalog says the segment is. There is no mmap: a page could change or vanish after it
 // was verified.
 //
+// Damage is of the granules that it is in. Who needs the first tokens of a segment alone, as a
+// context does that shares a beginning with others, is served as long as these are sound.
+//
 // Errors:  kCorruption names file, place, expected and found, every time the damaged place is read.
 //          kUnsupported: a newer format version, or a section kind that must be understood.
 //          kIoError, kNotFound: the system can't read. kResourceExhausted: the memory budget, with
@@ -48,8 +51,9 @@ struct LayerData final : public Resident {
       : Resident(std::move(reservation), std::move(group)) {}
 
   AlignedBuffer buffer;
-  std::vector<KvRows> rows;      // By kv head; into buffer.
+  std::vector<KvRows> rows;      // By kv head; into buffer. Of the tokens that are sound.
   std::vector<bool> non_finite;  // By kv head.
+  Status damage;                 // What is wrong with the tokens behind those.
 };
 
 }  // namespace internal
@@ -62,7 +66,8 @@ class LayerPin {
   uint32_t num_kv_heads() const { return static_cast<uint32_t>(data_->rows.size()); }
   std::span<const KvRows> heads() const { return data_->rows; }
 
-  // Rows of all tokens of the segment. REQUIRES: kv_head < num_kv_heads().
+  // Rows of the segment's tokens, from the first to the last that is sound.
+  // REQUIRES: kv_head < num_kv_heads().
   const KvRows& rows(uint32_t kv_head) const {
     ATTNDB_DCHECK(kv_head < num_kv_heads());
     return data_->rows[kv_head];
@@ -84,6 +89,12 @@ struct SegmentExpectation {
   Sha256Digest root_hash{};  // SHA-256 of the manifest, as WriteSegment returned it.
 };
 
+// What is wrong with a segment, and how many of its first tokens that leaves whole in all layers.
+struct SegmentDamage {
+  Status status;  // Ok: nothing.
+  uint64_t num_sound = 0;
+};
+
 class Segment final : public KvRun {
   // Lets only the factory construct.
   struct Key {
@@ -91,14 +102,13 @@ class Segment final : public KvRun {
   };
 
  public:
-  // Reads and verifies manifest, header and section table; no K or V yet. Keeps the file open, so
-  // that running sessions can go on after its name was removed. `file_system` and `budget` must
-  // outlive the segment.
+  // Reads and verifies manifest, header and section table; no K or V yet. Holds the file for
+  // reading as `file_system` does (file_pool.h opens it when it is read). `file_system` and
+  // `budget` must outlive the segment.
   static Result<std::shared_ptr<Segment>> Open(FileSystem* file_system, const std::string& dir,
                                                const SegmentExpectation& expected,
                                                MemoryBudget* budget);
-  Segment(Key, FileSystem* file_system, std::string dir, const SegmentExpectation& expected,
-          MemoryBudget* budget);
+  Segment(Key, const SegmentExpectation& expected, MemoryBudget* budget);
   ~Segment() override;
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -115,11 +125,18 @@ class Segment final : public KvRun {
   // Known from the section table, without reading the layer. REQUIRES: layer and kv_head exist.
   bool non_finite(LayerId layer, uint32_t kv_head) const override;
 
-  Result<std::vector<TokenId>> ReadTokens() const;
+  // The first num_first tokens. REQUIRES: num_first <= num_tokens().
+  Result<std::vector<TokenId>> ReadTokens(uint64_t num_first) const;
+  Result<std::vector<TokenId>> ReadTokens() const { return ReadTokens(num_tokens()); }
 
-  // Reads K and V of `layer` into memory, if they are not there, and holds them there. Of several
-  // threads that ask first, one reads and the others wait. REQUIRES: layer < shape().layers.size().
-  Result<LayerPin> PinLayer(LayerId layer) ATTNDB_EXCLUDES(mutex_);
+  // Reads K and V of `layer` into memory, if they are not there, and holds them there; fails with
+  // kCorruption if the first num_first tokens are not all sound. Of several threads that ask first,
+  // one reads and the others wait.
+  // REQUIRES: layer < shape().layers.size(); num_first <= num_tokens().
+  Result<LayerPin> PinLayer(LayerId layer, uint64_t num_first) ATTNDB_EXCLUDES(mutex_);
+  Result<LayerPin> PinLayer(LayerId layer) { return PinLayer(layer, num_tokens()); }
+  // Whether the layer is in memory now. REQUIRES: the layer exists.
+  bool IsInMemory(LayerId layer) const ATTNDB_EXCLUDES(mutex_);
 
   Result<LayerQueries> ReadQueries(LayerId layer) const override;
   // Reads and verifies only the granules in which these rows lie. REQUIRES: layer and kv_head
@@ -129,9 +146,12 @@ class Segment final : public KvRun {
     return ReadRows(layer, kv_head, part, {0, num_tokens()});
   }
 
-  // Reads every byte of both files from disk and verifies it, keeping nothing. `progress`, called
-  // about every MiB with the bytes done, may be null; false stops with kCancelled.
-  Status VerifyAll(const std::function<bool(uint64_t bytes_done)>& progress = nullptr) const;
+  // Reads every byte of the object from disk and verifies it, to the end whatever it finds, keeping
+  // nothing. `progress`, called about every MiB with the bytes done, may be null; false stops with
+  // kCancelled. status: also kIoError, kNotFound; no token is sound then. Damage in what is derived
+  // from tokens, sampled queries, harms none. The manifest is the one that Open verified.
+  SegmentDamage FindDamage(
+      const std::function<bool(uint64_t bytes_done)>& progress = nullptr) const;
 
   // Bytes of the layers that are in memory now.
   uint64_t resident_bytes() const ATTNDB_EXCLUDES(mutex_);
@@ -143,11 +163,18 @@ class Segment final : public KvRun {
   };
 
   Status ReadHeaderAndTable();
+  // The layer, if so many first tokens of it are in memory or once another thread has loaded it;
+  // else null, and the caller is to load it and to call EndLoad, with null if that failed.
+  std::shared_ptr<const internal::LayerData> BeginLoad(LayerId layer, uint64_t num_first)
+      ATTNDB_EXCLUDES(mutex_);
+  void EndLoad(LayerId layer, const std::shared_ptr<const internal::LayerData>& data)
+      ATTNDB_EXCLUDES(mutex_);
   Result<std::shared_ptr<const internal::LayerData>> LoadLayer(LayerId layer) const;
+  // How many first rows of the section lie in no damaged granule.
+  uint64_t CountSound(const SectionEntry& section, const GranuleDamage& damage) const;
+  uint64_t CountSound(LayerId layer, const GranuleDamage& damage) const;
 
   // Constant after Open.
-  FileSystem* const file_system_;
-  const std::string dir_;
   const SegmentExpectation expected_;
   const SegmentLayout layout_;
   MemoryBudget* const budget_;

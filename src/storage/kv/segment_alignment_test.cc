@@ -133,7 +133,7 @@ class SegmentAlignmentTest : public ::testing::Test {
         EXPECT_TRUE(std::ranges::equal(queries.rows(head).q_heads, wanted.query_heads));
       }
     }
-    return segment->VerifyAll();
+    return segment->FindDamage().status;
   }
 
   test::MemoryFileSystem fs_;

@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,7 @@ class SegmentHostileTest : public ::testing::Test {
         WriteSegment({.file_system = &fs_, .dir = kDir, .identity = data.identity}, &source);
     EXPECT_THAT(written, test::IsOk());
     expected_ = {.identity = data.identity, .root_hash = written->root_hash};
+    query_tokens_ = data.head(0, 0).query_tokens;
     data_ = fs_.Contents(kDataPath);
     manifest_ = fs_.Contents(kManifestPath);
   }
@@ -71,6 +74,7 @@ class SegmentHostileTest : public ::testing::Test {
   void UseAll(const SegmentExpectation& expected);
 
   MemoryFileSystem fs_;
+  std::vector<uint32_t> query_tokens_;  // Those of head 0 of layer 0.
   Random random_{test::SeedOr(70)};
   SegmentExpectation expected_;
   std::vector<std::byte> data_, manifest_;
@@ -113,7 +117,7 @@ void SegmentHostileTest::UseAll(const SegmentExpectation& expected) {
   }
   const Result<std::vector<TokenId>> tokens = (*segment)->ReadTokens();
   EXPECT_TRUE(!tokens.ok() || tokens->size() == (*segment)->num_tokens());
-  (void)(*segment)->VerifyAll();
+  (void)(*segment)->FindDamage();
 }
 
 // A number that tends to break things, or one next to what stands there.
@@ -202,6 +206,21 @@ TEST_F(SegmentHostileTest, ManifestsWithFittingRootHash) {
     expected.root_hash = Sha256::Of(manifest);
     UseAll(expected);
   }
+}
+
+TEST_F(SegmentHostileTest, SampledQueriesOutOfOrderAreRefused) {
+  std::vector<std::byte> data = data_;
+  const auto wanted = std::as_bytes(std::span(query_tokens_));
+  const auto found = std::search(data.begin(), data.end(), wanted.begin(), wanted.end());
+  ASSERT_NE(found, data.end());
+  constexpr size_t kBytes = sizeof(uint32_t);
+  ASSERT_GE(wanted.size(), 2 * kBytes);
+  const auto last = found + static_cast<std::ptrdiff_t>(wanted.size() - kBytes);
+  std::swap_ranges(found, found + kBytes, last);
+  MemoryBudget budget(kBudget);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const auto segment, Segment::Open(&fs_, kDir, Seal(data), &budget));
+  EXPECT_THAT(segment->ReadQueries(0),
+              test::FailsWith(StatusCode::kCorruption, ::testing::HasSubstr("token index")));
 }
 
 TEST_F(SegmentHostileTest, EmptyAndTinyObjectsWithFittingChecksums) {

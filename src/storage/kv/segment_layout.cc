@@ -8,7 +8,10 @@
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "storage/kv/kv_layout.h"
+#include "storage/kv/segment_header.h"
 #include "storage/vfs/field_check.h"
+#include "storage/vfs/format.h"
+#include "storage/vfs/manifest.h"
 
 namespace attndb::storage {
 namespace {
@@ -98,6 +101,24 @@ std::vector<SectionEntry> SectionsOf(const KvShape& shape) {
   }
   ATTNDB_CHECK(sections.size() == SegmentLayout(shape).num_sections());
   return sections;
+}
+
+CheckedSize SegmentFileBytes(const KvShape& shape, uint64_t num_tokens,
+                             const std::vector<std::vector<uint64_t>>& num_queries) {
+  std::vector<SectionEntry> sections = SectionsOf(shape);
+  CheckedSize end = kSegmentHeaderBytes + SectionTableBytes(sections.size());
+  for (size_t i = 0; i < sections.size(); ++i) {
+    SectionEntry& section = sections[i];
+    section.num_rows =
+        IsQueryKind(section.kind) ? num_queries[section.layer][section.head] : num_tokens;
+    const CheckedSize length = CheckedMul(section.num_rows, RowBytesOf(section, shape));
+    if (!length) return std::nullopt;
+    section.length = *length;
+    const SectionEntry* const previous = i == 0 ? nullptr : &sections[i - 1];
+    end = CheckedAdd(CheckedRoundUp(end, AlignmentOf(section, previous)), length);
+  }
+  if (!end || *end > kMaxObjectBytes) return std::nullopt;
+  return CheckedAdd(end, ManifestBytes(*end));
 }
 
 Result<std::vector<SectionEntry>> CheckSections(std::vector<SectionEntry> found,

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "attndb/result.h"
+#include "common/checked_math.h"
 #include "storage/kv/kv_rows.h"
 #include "storage/vfs/section_table.h"
 
@@ -65,6 +66,11 @@ class SegmentLayout {
 // The sections of a segment of this shape, in order: kind, layer and head are set, flags are 0,
 // places are not known yet.
 std::vector<SectionEntry> SectionsOf(const KvShape& shape);
+
+// Bytes on disk, manifest included, of a segment of this shape and length with num_queries[layer]
+// [head] sampled queries. Nullopt: more than an object holds. REQUIRES: ValidateShape(shape).ok().
+CheckedSize SegmentFileBytes(const KvShape& shape, uint64_t num_tokens,
+                             const std::vector<std::vector<uint64_t>>& num_queries);
 
 // Takes sections of unknown kind out of a decoded table (kUnsupported if one may not be skipped),
 // and checks that the rest are those of a segment of this shape and length.

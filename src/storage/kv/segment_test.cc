@@ -3,6 +3,7 @@
 //         pins under a tight budget and from many threads (run under TSan too).
 // Replay: ATTNDB_SEED=17 ctest -R storage_test
 #include "storage/kv/segment.h"
+#include "attndb/units.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -113,7 +115,7 @@ Status SegmentTest::ReadAll(const SegmentExpectation& expected, const SegmentDat
       EXPECT_TRUE(EqualBytes(values.data(), data.head(layer, head).v)) << layer << ' ' << head;
     }
   }
-  return segment->VerifyAll();
+  return segment->FindDamage().status;
 }
 
 // --- What was written comes back.
@@ -179,7 +181,7 @@ TEST_F(SegmentTest, EverySingleBitFlipIsDetected) {
           << path << " bit " << bit;
       // Whoever verifies hears of it, whatever part of the file it is.
       const auto segment = Open(expected);
-      ASSERT_FALSE(segment.ok() && (*segment)->VerifyAll().ok()) << path << " bit " << bit;
+      ASSERT_FALSE(segment.ok() && (*segment)->FindDamage().status.ok()) << path << " bit " << bit;
     }
     fs_.SetContents(path, clean);
   }
@@ -215,7 +217,8 @@ TEST_F(SegmentTest, AFileThatShrinksOrGrowsAfterOpenIsDetected) {
   EXPECT_THAT(segment->PinLayer(1), FailsWith(StatusCode::kCorruption, HasSubstr("layer 1")));
   contents.resize(contents.size() + 2);
   fs_.SetContents(path, contents);
-  EXPECT_THAT(segment->VerifyAll(), FailsWith(StatusCode::kCorruption, HasSubstr("length")));
+  EXPECT_THAT(segment->FindDamage().status,
+              FailsWith(StatusCode::kCorruption, HasSubstr("length")));
 }
 
 TEST_F(SegmentTest, AMissingFileIsDamageNotAbsence) {
@@ -336,12 +339,27 @@ TEST_F(SegmentTest, UnderATightBudgetUnpinnedLayersAreDroppedAndReadAgain) {
 
   ATTNDB_ASSERT_OK_AND_ASSIGN(const LayerPin zero, segment->PinLayer(0));
   ATTNDB_ASSERT_OK_AND_ASSIGN(const LayerPin one, segment->PinLayer(1));
-  EXPECT_THAT(
-      segment->PinLayer(2),
-      FailsWith(StatusCode::kResourceExhausted,
-                AllOf(HasSubstr("layer 2"), HasSubstr(std::to_string(tight.limit_bytes())))));
+  EXPECT_THAT(segment->PinLayer(2),
+              FailsWith(StatusCode::kResourceExhausted,
+                        AllOf(HasSubstr("layer 2"), HasSubstr(FormatBytes(tight.limit_bytes())))));
   ExpectLayer(zero, data, 0);
   ExpectLayer(one, data, 1);
+}
+
+TEST_F(SegmentTest, TheSegmentThatWasPinnedLongestAgoMakesRoom) {
+  const KvShape shape =
+      UniformShape(DType::kFloat16, 1, {.num_kv_heads = 1, .head_dim = 64, .v_head_dim = 64});
+  MemoryBudget tight(2 * 64 * LayerBytesPerToken(shape, 0) + 2 * kGranuleBytes);
+  std::vector<std::shared_ptr<Segment>> segments;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    const SegmentData data =
+        RandomSegment({.shape = shape, .num_tokens = 64, .segment_id = id}, &random_);
+    segments.push_back(Segment::Open(&fs_, kDir, Write(data), &tight).value());
+  }
+  for (const size_t pinned : {0u, 1u, 0u, 2u}) ATTNDB_ASSERT_OK(segments[pinned]->PinLayer(0));
+  EXPECT_GT(segments[0]->resident_bytes(), 0u);
+  EXPECT_EQ(segments[1]->resident_bytes(), 0u);
+  EXPECT_GT(segments[2]->resident_bytes(), 0u);
 }
 
 // What a decoder does with a context that is a little larger than memory.
@@ -389,6 +407,20 @@ TEST_F(SegmentTest, OfManyFirstPinsOneReads) {
   EXPECT_GT(num_reads_of_one, 0u);
 }
 
+TEST_F(SegmentTest, AnExceptionWhileALayerLoadsLeavesItToTheNextThatAsks) {
+  const KvShape shape =
+      UniformShape(DType::kFloat16, 1, {.num_kv_heads = 2, .head_dim = 16, .v_head_dim = 16});
+  const SegmentData data = RandomSegment({.shape = shape, .num_tokens = 40}, &random_);
+  const SegmentExpectation expected = Write(data);
+  test::FaultFileSystem faults(&fs_);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Segment> segment,
+                              Segment::Open(&faults, kDir, expected, &budget_));
+  faults.SetPlan({.fail_at = 1, .kind = test::FaultKind::kNoMemory});
+  EXPECT_THROW((void)segment->PinLayer(0), std::bad_alloc);
+  EXPECT_THAT(segment->PinLayer(0), test::IsOk());  // Waits for nobody.
+  EXPECT_GT(segment->resident_bytes(), 0u);
+}
+
 TEST_F(SegmentTest, RoundTripsOnTheMachinesFiles) {
   const KvShape shape =
       UniformShape(DType::kBFloat16, 2, {.num_kv_heads = 2, .head_dim = 128, .v_head_dim = 128});
@@ -411,7 +443,7 @@ TEST_F(SegmentTest, RoundTripsOnTheMachinesFiles) {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const LayerQueries queries, segment->ReadQueries(layer));
     ExpectQueries(queries, data, layer);
   }
-  ATTNDB_EXPECT_OK(segment->VerifyAll());
+  ATTNDB_EXPECT_OK(segment->FindDamage().status);
   ATTNDB_EXPECT_OK(RemoveSegment(PosixFileSystem(), dir.path(), 1));
   EXPECT_TRUE(PosixFileSystem()->List(dir.path())->empty());
 }
@@ -440,20 +472,21 @@ TEST_F(SegmentTest, ManyThreadsPinUnderATightBudget) {
   EXPECT_LE(tight.used_bytes(), tight.limit_bytes());
 }
 
-TEST_F(SegmentTest, VerifyAllReportsProgressAndCanBeStopped) {
+TEST_F(SegmentTest, FindDamageReportsProgressAndCanBeStopped) {
   const KvShape shape =
       UniformShape(DType::kFloat32, 2, {.num_kv_heads = 2, .head_dim = 128, .v_head_dim = 128});
   const SegmentData data = RandomSegment({.shape = shape, .num_tokens = 700}, &random_);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const auto segment, Open(Write(data)));
   std::vector<uint64_t> steps;
-  ATTNDB_EXPECT_OK(segment->VerifyAll([&](uint64_t done) {
+  const SegmentDamage found = segment->FindDamage([&](uint64_t done) {
     steps.push_back(done);
     return true;
-  }));
+  });
+  ATTNDB_EXPECT_OK(found.status);
   EXPECT_TRUE(std::ranges::is_sorted(steps));
   EXPECT_GE(steps.size(), 2u);
   EXPECT_EQ(steps.back(), *fs_.FileSize(JoinPath(kDir, "0000000000000001.seg")));
-  EXPECT_THAT(segment->VerifyAll([](uint64_t) { return false; }),
+  EXPECT_THAT(segment->FindDamage([](uint64_t) { return false; }).status,
               FailsWith(StatusCode::kCancelled, HasSubstr("offset")));
   EXPECT_EQ(budget_.used_bytes(), 0u);
 }

@@ -11,11 +11,14 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "common/aligned_buffer.h"
 #include "storage/kv/kv_layout.h"
 #include "storage/kv/segment.h"
 #include "storage/vfs/store_files.h"
+#include "testing/event.h"
 #include "testing/fault_file_system.h"
 #include "testing/matchers.h"
 #include "testing/memory_file_system.h"
@@ -40,9 +43,9 @@ using ::testing::IsEmpty;
 const std::string kDir = "segments";
 constexpr uint64_t kPlenty = uint64_t{1} << 30;
 
-// More than one buffer of the writer, so that there are several appends.
 bool KnowsNone(const ObjectName&) { return false; }
 
+// More than one buffer of the writer, so that there are several appends.
 SegmentData SomeData(Random* random, uint64_t num_tokens = 900) {
   const KvShape shape =
       UniformShape(DType::kFloat16, 3, {.num_kv_heads = 2, .head_dim = 64, .v_head_dim = 64});
@@ -65,7 +68,7 @@ Status Verify(FileSystem* file_system, const SegmentData& data, const Sha256Dige
                     &budget));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, segment->ReadTokens());
   EXPECT_EQ(tokens, data.tokens);
-  return segment->VerifyAll();
+  return segment->FindDamage().status;
 }
 
 class SegmentWriterTest : public ::testing::Test {
@@ -94,6 +97,23 @@ TEST_F(SegmentWriterTest, LeavesTwoFilesAndSaysHowLongTheyAre) {
   }
   EXPECT_EQ(written.query_bytes, query_bytes);
   ATTNDB_EXPECT_OK(Verify(&fs_, data, written.root_hash));
+}
+
+TEST_F(SegmentWriterTest, WhatItTakesIsKnownBeforehand) {
+  for (const uint64_t num_tokens : {1u, 7u, 300u}) {
+    const KvShape shape = UniformShape(num_tokens == 7 ? DType::kFloat32 : DType::kFloat16, 3,
+                                       {.num_kv_heads = 2, .head_dim = 40, .v_head_dim = 64});
+    const SegmentData data = RandomSegment(
+        {.shape = shape, .num_tokens = num_tokens, .segment_id = num_tokens}, &random_);
+    std::vector<std::vector<uint64_t>> num_queries;
+    for (const auto& layer : data.layers) {
+      num_queries.emplace_back();
+      for (const auto& head : layer) num_queries.back().push_back(head.query_tokens.size());
+    }
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const WrittenSegment written, Write(&fs_, data));
+    EXPECT_EQ(SegmentFileBytes(shape, num_tokens, num_queries), written.file_bytes);
+    EXPECT_EQ(SegmentFileBytes(shape, uint64_t{1} << 60, num_queries), std::nullopt);
+  }
 }
 
 TEST_F(SegmentWriterTest, ThePriceOfASmallSegmentIsSmall) {
@@ -159,6 +179,47 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SegmentWriterFaultTest,
                                            FaultCase{FaultKind::kErrorAfter, false, false},
                                            FaultCase{FaultKind::kErrorAfter, true, true}));
 
+// A segment of zeros with one head, whose sections have `num_rows` rows each.
+SegmentData LongSections(uint64_t num_rows, Random* random) {
+  const KvShape shape =
+      UniformShape(DType::kFloat16, 1, {.num_kv_heads = 1, .head_dim = 16, .v_head_dim = 16});
+  SegmentData data = RandomSegment({.shape = shape}, random);
+  data.identity.num_tokens = num_rows;
+  data.tokens.assign(num_rows, 0);
+  test::HeadData& head = data.layers[0][0];
+  for (AlignedBuffer* rows : {&head.k, &head.v, &head.q}) {
+    *rows = *AlignedBuffer::AllocateZeroed(num_rows * KRowBytes(shape, 0));
+  }
+  head.query_tokens.assign(num_rows, 0);
+  head.query_heads.assign(num_rows, 0);
+  return data;
+}
+
+// The file does not remember the error, so that it is lost unless the writer sees it where it is
+// met: at the end of a section's rows or, with one row less, in the padding behind them.
+TEST_F(SegmentWriterTest, AWriteThatFailsOnceInAnySectionFailsTheSegment) {
+  constexpr uint64_t kBufferBytes = uint64_t{512} << 10;  // The object writer's.
+  constexpr uint64_t kTokensOfBuffer = kBufferBytes / sizeof(TokenId);
+  // The room for the head, and buffers that are full by the end of tokens, keys, values, queries
+  // and their indices.
+  const std::vector<uint64_t> last_buffers = {0, 1, 9, 17, 25, 27};
+  for (const uint64_t num_rows : {kTokensOfBuffer, kTokensOfBuffer - 1}) {
+    const SegmentData data = LongSections(num_rows, &random_);
+    for (const uint64_t buffer : last_buffers) {
+      const uint64_t operation = 2 + buffer;  // A file is created first.
+      FaultFileSystem faults(&fs_);
+      faults.SetPlan({.fail_at = operation, .removes_fail = false, .forgets = true});
+      DataSource source(&data, num_rows);
+      EXPECT_THAT(
+          WriteSegment({.file_system = &faults, .dir = kDir, .identity = data.identity}, &source),
+          FailsWith(StatusCode::kIoError, HasSubstr("injected fault: append")));
+      EXPECT_EQ(faults.num_operations(), operation) << "the writer went on";
+      EXPECT_THAT(*fs_.List(kDir), IsEmpty());
+      RemoveAll(*fs_.List(kDir));
+    }
+  }
+}
+
 TEST_F(SegmentWriterTest, AReadFaultIsAnErrorOnceAndNoLastingDamage) {
   const SegmentData data = SomeData(&random_);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const WrittenSegment written, Write(&fs_, data));
@@ -176,7 +237,9 @@ TEST_F(SegmentWriterTest, AReadFaultIsAnErrorOnceAndNoLastingDamage) {
         ATTNDB_RETURN_IF_ERROR((*segment)->PinLayer(layer).status());
         ATTNDB_RETURN_IF_ERROR((*segment)->ReadQueries(layer).status());
       }
-      return (*segment)->VerifyAll();
+      // As Verify does: opened anew.
+      ATTNDB_ASSIGN_OR_RETURN(const auto fresh, Segment::Open(&faults, kDir, expected, &budget));
+      return fresh->FindDamage().status;
     };
     const Status first = read();
     if (faults.num_faults() == 0) {
@@ -295,7 +358,30 @@ TEST_F(SegmentWriterTest, PowerCutsFindAForgottenSync) {
 TEST_F(SegmentWriterTest, CancellingLeavesNothing) {
   const SegmentData data = SomeData(&random_);
   const std::atomic<bool> cancelled = true;
-  EXPECT_THAT(Write(&fs_, data, &cancelled), FailsWith(StatusCode::kCancelled, HasSubstr("1")));
+  FaultFileSystem files(&fs_);
+  EXPECT_THAT(Write(&files, data, &cancelled), FailsWith(StatusCode::kCancelled, HasSubstr("1")));
+  EXPECT_EQ(files.num_operations(), 0u);
+}
+
+// The last moment at which nothing has its final name yet.
+TEST_F(SegmentWriterTest, CancellingWhileTheManifestIsSyncedLeavesNothing) {
+  const SegmentData data = SomeData(&random_, 10);
+  FaultFileSystem files(&fs_);
+  ATTNDB_ASSERT_OK(Write(&files, data));
+  constexpr uint64_t kOperationsBehind = 4;  // Close, two renames, and a sync of the folder.
+  const uint64_t sync = files.num_operations() - kOperationsBehind;
+  RemoveAll(*fs_.List(kDir));
+  test::Event in_sync, go_on;
+  files.SetPlan({.fail_at = sync, .waits_for = &go_on, .waiting = &in_sync});
+  std::atomic<bool> cancel = false;
+  std::thread canceller([&] {
+    in_sync.Await();
+    cancel = true;
+    go_on.Set();
+  });
+  EXPECT_THAT(Write(&files, data, &cancel), FailsWith(StatusCode::kCancelled, HasSubstr("1")));
+  canceller.join();
+  EXPECT_EQ(files.num_operations(), sync + 1 + 2) << "closed, and two files removed";
   EXPECT_THAT(*fs_.List(kDir), IsEmpty());
 }
 
@@ -318,12 +404,14 @@ class HookedSource final : public SegmentSource {
   const Hook hook_;
 };
 
+// Layers are longer than the writer's buffer, so that none is loaded after the one that is stopped.
 TEST_F(SegmentWriterTest, CancellingInAnyLayerLeavesNothing) {
-  const SegmentData data = SomeData(&random_);
+  const SegmentData data = SomeData(&random_, 1200);
   for (LayerId stop_at = 0; stop_at < 3; ++stop_at) {
     std::atomic<bool> cancel = false;
     HookedSource source(&data, [&](LayerId layer) {
       if (layer == stop_at) cancel = true;
+      EXPECT_LE(layer, stop_at);
       return Status::Ok();
     });
     EXPECT_THAT(

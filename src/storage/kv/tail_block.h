@@ -33,9 +33,7 @@ class TailBlock final : public KvRun {
   bool non_finite(LayerId layer, uint32_t kv_head) const override {
     return layers_[layer].non_finite[kv_head];
   }
-  Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part) const override {
-    return HeadRows(layers_[layer].tokens.rows[kv_head].At(part));
-  }
+  Result<HeadRows> ReadRows(LayerId layer, uint32_t kv_head, RowPart part) const override;
   // Gives no rows: queries are sampled for segments only.
   Result<LayerQueries> ReadQueries(LayerId layer) const override;
 

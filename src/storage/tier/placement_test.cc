@@ -269,13 +269,14 @@ TEST(PlacementTest, LruAndFifoFetchNothing) {
 
 TEST(PlacementTest, FifoDoesNotRenewWhatReturns) {
   Scene scene("fifo", {0, 200});
-  scene.Serve(1, 100);
   scene.Serve(2, 100);
   scene.Serve(1, 100);
+  scene.Serve(2, 100);
   scene.Serve(3, 100);
-  EXPECT_EQ(scene.Of(1), kNone);
-  scene.Serve(1, 100);  // Still the oldest.
-  EXPECT_EQ(scene.Of(1), kNone);
+  EXPECT_EQ(scene.Of(2), kNone);
+  EXPECT_EQ(scene.Of(1), kDisk);
+  scene.Serve(2, 100);  // Still the oldest.
+  EXPECT_EQ(scene.Of(2), kNone);
 }
 
 TEST(PlacementTest, WhatIsTooLargeForMemoryGoesToDiskAndForBothNowhere) {

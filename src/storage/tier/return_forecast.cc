@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMaxThoughts = 1 << 16;
 
-uint32_t Counted(uint32_t turns) { return std::min(turns, ReturnForecast::kMaxTurns); }
+uint32_t CappedTurns(uint32_t turns) { return std::min(turns, ReturnForecast::kMaxTurns); }
 
 }  // namespace
 
@@ -19,7 +19,7 @@ size_t ReturnForecast::BucketOf(double seconds) {
 }
 
 void ReturnForecast::AddReturn(uint32_t turns, double idle_seconds, bool was_gone) {
-  const uint32_t n = Counted(turns);
+  const uint32_t n = CappedTurns(turns);
   returned_[n] += 1;
   if (was_gone) gone_[n] = std::max(0.0, gone_[n] - 1);
   Bucket& bucket = thoughts_[BucketOf(idle_seconds)];
@@ -29,7 +29,7 @@ void ReturnForecast::AddReturn(uint32_t turns, double idle_seconds, bool was_gon
   Summarize();
 }
 
-void ReturnForecast::AddGone(uint32_t turns) { gone_[Counted(turns)] += 1; }
+void ReturnForecast::AddGone(uint32_t turns) { gone_[CappedTurns(turns)] += 1; }
 
 void ReturnForecast::Summarize() {
   if (num_thoughts_ > kMaxThoughts) {
@@ -52,7 +52,7 @@ void ReturnForecast::Summarize() {
 }
 
 Return ReturnForecast::Expect(uint32_t turns, double idle_seconds) const {
-  const uint32_t n = Counted(turns);
+  const uint32_t n = CappedTurns(turns);
   // A prior of two conversations, 1.4 of which returned.
   const double p = (returned_[n] + 1.4) / (returned_[n] + gone_[n] + 2);
   const Bucket& bucket = thoughts_[BucketOf(idle_seconds)];

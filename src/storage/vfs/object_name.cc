@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::string_view kManifestSuffix = ".manifest";
+constexpr std::string_view kLooseSuffix = ".loose";
 constexpr std::string_view kSegmentSuffix = ".seg";
 constexpr std::string_view kCompanionSuffix = ".obj";
 constexpr size_t kIdDigits = 16;
@@ -76,6 +77,15 @@ std::string FileNameOf(const ObjectName& name, ObjectFile file) {
 
 std::string TemporaryNameOf(const ObjectName& name, ObjectFile file) {
   return FileNameOf(name, file) += kTemporarySuffix;
+}
+
+std::string LooseNameOf(uint64_t segment_id) { return HexU64(segment_id).append(kLooseSuffix); }
+
+std::optional<uint64_t> ParseLooseName(std::string_view file_name) {
+  if (!ConsumeSuffix(kLooseSuffix, &file_name) || file_name.size() != kIdDigits) {
+    return std::nullopt;
+  }
+  return ParseHexU64(file_name);
 }
 
 std::optional<ParsedFileName> ParseFileName(std::string_view file_name) {

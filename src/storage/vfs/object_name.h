@@ -5,7 +5,9 @@
 // Each object is two files:
 //   000000000000002a.seg                 000000000000002a.manifest                 a segment
 //   000000000000002a.key_planes.3.obj    000000000000002a.key_planes.3.manifest    a companion
-// and, while it is written, the same names with ".tmp" behind.
+// and, while it is written, the same names with ".tmp" behind. Beside a segment that no commit
+// names yet, or that will lose its last one, stands an empty file:
+//   000000000000002a.loose
 //
 // Threads: values and pure functions.
 #ifndef ATTNDB_STORAGE_VFS_OBJECT_NAME_H_
@@ -40,6 +42,10 @@ bool IsKindName(std::string_view kind);
 // for a segment.
 std::string FileNameOf(const ObjectName& name, ObjectFile file);
 std::string TemporaryNameOf(const ObjectName& name, ObjectFile file);
+
+std::string LooseNameOf(uint64_t segment_id);
+// The segment of that name; nullopt if it is not what LooseNameOf gives for some segment.
+std::optional<uint64_t> ParseLooseName(std::string_view file_name);
 
 struct ParsedFileName {
   ObjectName name;

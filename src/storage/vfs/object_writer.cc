@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "attndb/units.h"
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "common/crc32c.h"
@@ -74,7 +75,7 @@ Status ObjectWriter::CheckCancelled() const {
 Status ObjectWriter::Append(std::span<const std::byte> data) {
   if (data.size() > kMaxObjectBytes - position()) {
     return Status::InvalidArgument(Describe(options_.name) + ": expected at most " +
-                                   std::to_string(kMaxObjectBytes) + " bytes");
+                                   FormatBytes(kMaxObjectBytes));
   }
   while (!data.empty()) {
     const size_t num_bytes = std::min<size_t>(data.size(), buffer_.size() - num_buffered_);

@@ -39,8 +39,8 @@ namespace attndb::store {
 
 class Catalog {
  public:
-  // Opens or makes the catalog. The writer forgets segments that no context uses: call
-  // CatalogCompanions::KnownObjects and remove files that are not in it.
+  // Opens or makes the catalog. The writer forgets segments that no context uses: their
+  // files may be removed.
   // Errors: kNotFound (no file, and not to be made); kUnsupported (of a newer attndb, naming both
   //         versions); kCorruption (not a catalog, or damaged); kReadOnly (a crash left work that
   //         only a writer can finish).
@@ -63,6 +63,12 @@ class Catalog {
   // Moves what the write-ahead log holds into the file. False if that was not possible now. After
   // it, a commit that failed can't be found in the log any more.
   bool EmptyLog() { return core_.EmptyLog(); }
+  // The time by which contexts expire, in microseconds since the Unix epoch.
+  int64_t ExpiryNow() const { return core_.ExpiryNow(); }
+  // Ids and generations from here on were never handed out.
+  Result<uint64_t> EndOfNumbers() const { return core_.EndOfNumbers(); }
+  // Segments that the writer forgot when it opened.
+  const std::vector<SegmentId>& forgotten() const { return core_.forgotten(); }
   // O(log of all).
   Result<CatalogStats> Stats(TenantId tenant) const;
   // Reads every page and compares every row with every other. Returns findings in words; empty is

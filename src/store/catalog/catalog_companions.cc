@@ -81,8 +81,7 @@ Result<std::vector<CompanionRecord>> CatalogCompanions::Publish(SegmentId segmen
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<SegmentId> unreferenced,
                           Unreferenced(core_->database(), {segment}));
   if (!unreferenced.empty()) {
-    return Status::FailedPrecondition("no context uses segment " + std::to_string(segment) +
-                                      " any more");
+    return Status::FailedPrecondition("no context uses the segment any more");
   }
   const CompanionRecord* const newest = record.FindCompanion(companion.kind);
   if (newest != nullptr && newest->generation >= companion.generation) {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "attndb/context_name.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
 #include "store/catalog/counters.h"
@@ -16,6 +17,9 @@ namespace {
 
 // One wording for a context of another tenant and one that never was.
 Status NoSuchContext(const std::string& label) { return Status::NotFound("no context " + label); }
+
+// For one that is known by its id, which tells the tenant nothing.
+Status ContextIsGone() { return Status::NotFound("the context is not in the store any more"); }
 
 uint64_t RetainedBytes(const ChainSegment& item) {
   const SegmentRecord& segment = item.segment;
@@ -56,6 +60,11 @@ class Describer {
                                 ": missing, but in a chain");
     }
     ATTNDB_ASSIGN_OR_RETURN(const SegmentUses uses, LoadSegmentUses(database_, id));
+    if (uses.num_tokens_kept > segment->num_tokens) {
+      return Status::Corruption("catalog: a context uses " + std::to_string(uses.num_tokens_kept) +
+                                " tokens of segment " + std::to_string(id) + ", which has " +
+                                std::to_string(segment->num_tokens));
+    }
     ChainSegment item;
     item.segment = *std::move(segment);
     item.num_tokens_kept = uses.num_tokens_kept;
@@ -69,29 +78,32 @@ class Describer {
 
 }  // namespace
 
-std::string IdLabel(ContextId id) {
-  return std::string("#").append(std::to_string(static_cast<int64_t>(id)));
+std::string NumberLabel(ContextNumber number) {
+  return std::string("#").append(std::to_string(static_cast<int64_t>(number)));
 }
 
-std::string ContextRecord::Label() const { return name.empty() ? IdLabel(id) : name; }
+std::string ContextRecord::Label() const { return name.empty() ? NumberLabel(number) : name; }
 
 Result<ContextRow> CatalogContexts::Require(TenantId tenant, ContextId context) const {
   ATTNDB_ASSIGN_OR_RETURN(std::optional<ContextRow> row,
                           FindContextRow(core_->database(), tenant, context));
-  if (!row.has_value()) return NoSuchContext(IdLabel(context));
+  if (!row.has_value()) return ContextIsGone();
   row->record.last_access_us = core_->LastAccess(context, row->record.last_access_us);
   return *std::move(row);
 }
 
 Result<ContextRecord> CatalogContexts::Find(TenantId tenant, std::string_view context) const {
-  const std::optional<ContextId> id = ParseContextId(context);
-  if (id.has_value()) return Get(tenant, *id);
-  ATTNDB_RETURN_IF_ERROR(CheckContextName(context));
+  const std::optional<ContextNumber> number = ParseContextNumber(context);
+  if (!number) ATTNDB_RETURN_IF_ERROR(CheckContextName(context));
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   ATTNDB_ASSIGN_OR_RETURN(std::optional<ContextRow> row,
-                          FindContextRow(core_->database(), tenant, context));
-  if (!row.has_value()) return NoSuchContext(std::string("\"").append(context).append("\""));
+                          number ? FindContextRow(core_->database(), tenant, *number)
+                                 : FindContextRow(core_->database(), tenant, context));
+  if (!row.has_value()) {
+    return NoSuchContext(number ? NumberLabel(*number)
+                                : std::string("\"").append(context).append("\""));
+  }
   row->record.last_access_us = core_->LastAccess(row->record.id, row->record.last_access_us);
   return std::move(row->record);
 }
@@ -157,7 +169,7 @@ Result<std::vector<ChainLink>> CatalogContexts::Chain(ContextId context) const {
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   ATTNDB_ASSIGN_OR_RETURN(std::vector<ChainLink> chain, LoadChain(core_->database(), context));
-  if (chain.empty()) return NoSuchContext(IdLabel(context));
+  if (chain.empty()) return ContextIsGone();
   return chain;
 }
 
@@ -167,9 +179,7 @@ Result<History> CatalogContexts::HistoryOf(ContextId context) const {
   Query query =
       core_->database()->Select("SELECT leaf, num_tokens FROM contexts WHERE id = ?", context);
   ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-  if (!found) {
-    return Status::NotFound("no context #" + std::to_string(static_cast<int64_t>(context)));
-  }
+  if (!found) return ContextIsGone();
   return PrefixIndex(core_->database())
       .HistoryOf(static_cast<NodeId>(query.Int(0)), static_cast<uint64_t>(query.Int(1)));
 }
@@ -209,6 +219,24 @@ Status CatalogContexts::SetTtl(TenantId tenant, ContextId context,
   return core_->Commit(&transaction);
 }
 
+Status CatalogContexts::Rename(TenantId tenant, ContextId context, std::string_view name) {
+  ATTNDB_RETURN_IF_ERROR(CheckContextName(name));
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_ASSIGN_OR_RETURN(const ContextRow row, Require(tenant, context));
+  if (row.record.name == name) return {};
+  ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextRow> holder,
+                          FindContextRow(core_->database(), tenant, name));
+  if (holder.has_value()) {
+    return Status::AlreadyExists("context \"" + std::string(name) + "\" exists (" +
+                                 std::to_string(holder->record.num_tokens) +
+                                 " tokens): drop it, or choose another name");
+  }
+  ATTNDB_RETURN_IF_ERROR(
+      core_->database()->Run("UPDATE contexts SET name = ? WHERE id = ?", name, context));
+  return core_->Commit(&transaction);
+}
+
 Result<DropOutcome> CatalogContexts::Drop(TenantId tenant, ContextId context) {
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
@@ -234,7 +262,7 @@ Result<DropOutcome> CatalogContexts::Expire(std::span<const ContextId> in_use) {
                                     " FROM contexts INDEXED BY contexts_by_expiry "
                                     "WHERE ttl_s IS NOT NULL AND NOT pinned "
                                     "AND last_access_us + ttl_s * 1000000 <= ? ORDER BY id DESC",
-                                    core_->Now()),
+                                    core_->ExpiryNow()),
           ReadContext));
   std::erase_if(rows, [&](const ContextRow& row) { return used.contains(row.record.id); });
   DropOutcome outcome;
@@ -251,7 +279,7 @@ Result<DropOutcome> CatalogContexts::Expire(std::span<const ContextId> in_use) {
 }
 
 Result<bool> CatalogContexts::AnyExpired() const {
-  const int64_t now = core_->Now();
+  const int64_t now = core_->ExpiryNow();
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
   Query query = core_->database()->Select(

@@ -31,12 +31,14 @@ class CatalogContexts {
   //
   // The base grows, keeping its id, if all its tokens are shared and it would be dropped anyway:
   // it has the name and `replace` is set, or it is dropped by drop_base.
-  // Errors: kInvalidArgument (name: 1 to 128 of [A-Za-z0-9._:/@+-]; ttl; a negative token);
+  // A context that is damaged and has the name is replaced by the same text without `replace`, and
+  // stays pinned if it was.
+  // Errors: kInvalidArgument (name: CheckContextName; ttl; a negative token);
   //         kAlreadyExists (the name is taken); kFailedPrecondition (a segment of the chain is gone
   //         or quarantined); kInternal (chain, tokens and segments disagree).
   Result<PublishOutcome> Publish(const PublishRequest& request);
 
-  // Finds a context by its name or "#id".
+  // Finds a context by its name or "#number".
   // Errors: kNotFound, alike for contexts of other tenants and for those that never were.
   Result<ContextRecord> Find(TenantId tenant, std::string_view context) const;
   Result<ContextRecord> Find(std::string_view tenant, std::string_view context) const;
@@ -59,6 +61,9 @@ class CatalogContexts {
   Status Pin(TenantId tenant, ContextId context, bool pinned);
   // Errors: kInvalidArgument (negative, or longer than 100 years).
   Status SetTtl(TenantId tenant, ContextId context, std::optional<std::chrono::seconds> ttl);
+  // Gives the context the name instead of what it was called.
+  // Errors: kInvalidArgument (name); kAlreadyExists (another context has it).
+  Status Rename(TenantId tenant, ContextId context, std::string_view name);
   Result<DropOutcome> Drop(TenantId tenant, ContextId context);
 
   // Contexts to drop until the bytes are free, of those that are not pinned and not in use, least

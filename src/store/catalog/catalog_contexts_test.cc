@@ -43,6 +43,22 @@ TEST_F(CatalogTest, AnotherTenantsContextLooksLikeNone) {
   EXPECT_EQ(harness_.Longest(Range(0, 100))->num_tokens, 50u);
 }
 
+TEST_F(CatalogTest, AContextGetsAnotherNameAndKeepsItsId) {
+  const ContextId id = harness_.MustPublish(Range(0, 100), {.name = "doc"});
+  const ContextId other = harness_.MustPublish(Range(500, 100), {.name = "other"});
+  ATTNDB_ASSERT_OK(harness_->contexts()->Rename(tenant(), id, "яблоко"));
+  EXPECT_EQ(harness_->contexts()->Find(tenant(), "яблоко")->id, id);
+  EXPECT_EQ(harness_->contexts()->Find(tenant(), "doc").status().code(), StatusCode::kNotFound);
+  ATTNDB_EXPECT_OK(harness_->contexts()->Rename(tenant(), id, "яблоко"));
+  EXPECT_EQ(harness_->contexts()->Rename(tenant(), id, "other").code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(harness_->contexts()->Rename(tenant(), id, "#9").code(), StatusCode::kInvalidArgument);
+  ATTNDB_EXPECT_OK(harness_->contexts()->Rename(tenant(), other, "doc"));
+  const TenantId stranger = harness_->owners()->EnsureTenant("other")->id;
+  EXPECT_EQ(harness_->contexts()->Rename(stranger, id, "mine").code(), StatusCode::kNotFound);
+  harness_.Reopen();
+  EXPECT_EQ(harness_->contexts()->Find(tenant(), "яблоко")->id, id);
+}
+
 TEST_F(CatalogTest, DescribeTellsWhatIsShared) {
   const ContextId first = harness_.MustPublish(Range(0, 100), {.name = "first"});
   const ContextId second = harness_.MustPublish(Range(0, 150), {.base = first, .num_shared = 60});
@@ -63,10 +79,13 @@ TEST_F(CatalogTest, DescribeTellsWhatIsShared) {
 }
 
 TEST_F(CatalogTest, TtlCountsFromTheLastAccess) {
-  const ContextId id = harness_.MustPublish(Range(0, 10), {.ttl = seconds(10)});
+  const ContextId id = harness_.MustPublish(Range(0, 10), {.name = "a", .ttl = seconds(10)});
   const ContextId pinned = harness_.MustPublish(Range(0, 5), {.ttl = seconds(1), .pin = true});
   harness_.now_us += 9'000'000;
   harness_->contexts()->Touch(id);
+  EXPECT_EQ(Get(id).last_access_us, harness_.now_us);
+  EXPECT_EQ(harness_->contexts()->Find(tenant(), "a")->last_access_us, harness_.now_us);
+  EXPECT_EQ(harness_->contexts()->List(tenant())->front().last_access_us, harness_.now_us);
   harness_.now_us += 9'999'999;
   EXPECT_FALSE(harness_->contexts()->AnyExpired().value());
   EXPECT_EQ(harness_.Longest(Range(0, 10))->num_tokens, 10u);
@@ -86,6 +105,8 @@ TEST_F(CatalogTest, TtlHasLimits) {
   EXPECT_EQ(harness_->contexts()->SetTtl(tenant(), id, seconds(-1)).code(),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(harness_->contexts()->SetTtl(tenant(), id, seconds::max()).code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(harness_.Publish(Range(0, 20), {.ttl = seconds(-1)}).status().code(),
             StatusCode::kInvalidArgument);
   ATTNDB_EXPECT_OK(harness_->contexts()->SetTtl(tenant(), id, seconds(5)));
   EXPECT_EQ(Get(id).ttl_seconds, 5);

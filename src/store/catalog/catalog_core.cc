@@ -5,10 +5,13 @@
 #include <algorithm>
 
 #include "common/clock.h"
+#include "store/catalog/catalog_rows.h"
 #include "store/catalog/counters.h"
 #include "store/catalog/lacking_companions.h"
-#include "store/catalog/schema.h"
+#include "store/catalog/model_sources.h"
+#include "store/catalog/sound_tokens.h"
 #include "store/catalog/sqlite.h"
+#include "store/catalog/tenant_numbers.h"
 #include "store/catalog/wal_check.h"
 
 namespace attndb::store {
@@ -16,6 +19,8 @@ namespace {
 
 constexpr size_t kMaxTouches = 4096;
 constexpr int64_t kNumbersReserved = 64;  // A crash leaves at most so many unused.
+// Far beyond what is ever handed out, and far from where a sum would overflow.
+constexpr int64_t kMaxNumber = int64_t{1} << 62;
 
 // Size, time and inode of a file, as text; "0" bytes and a missing file look alike.
 std::string FileStamp(const std::string& path) {
@@ -45,6 +50,8 @@ Status CatalogCore::Open() {
     found = CheckCatalogFile(options_.path);
   }
   ATTNDB_RETURN_IF_ERROR(found);
+  if (!options_.read_only) CloseToOthers(options_.path);
+  ATTNDB_RETURN_IF_ERROR(in_use_.Begin(options_.path));
   ATTNDB_RETURN_IF_ERROR(CheckWriteAheadLog(options_.path + "-wal"));
   MutexLock lock(&mutex_);
   ATTNDB_RETURN_IF_ERROR(Connect());
@@ -74,14 +81,25 @@ Status CatalogCore::Connect() const {
 
 Status CatalogCore::ConnectAs(SqliteDatabase::Mode mode) const {
   ATTNDB_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(options_.path, mode));
-  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, CheckSchema(database_.get()));
-  has_cuts_ = mode == SqliteDatabase::Mode::kReadWrite || version >= kFirstVersionWithCuts;
-  if (mode != SqliteDatabase::Mode::kReadWrite) {
-    return version < kFirstVersionWithCounters ? ViewAsCounters(database_.get()) : Status::Ok();
-  }
-  if (version < kSchemaVersion) ATTNDB_RETURN_IF_ERROR(UpgradeSchema(database_.get()));
+  ATTNDB_ASSIGN_OR_RETURN(version_, CheckSchema(database_.get()));
+  if (mode != SqliteDatabase::Mode::kReadWrite) return ViewWhatIsMissing();
+  if (version_ < kSchemaVersion) ATTNDB_RETURN_IF_ERROR(UpgradeSchema(database_.get()));
+  version_ = kSchemaVersion;
   ATTNDB_RETURN_IF_ERROR(KeepCounters(database_.get()));
   return WatchCompanions(database_.get());
+}
+
+Status CatalogCore::ViewWhatIsMissing() const {
+  if (version_ < kFirstVersionWithCounters) {
+    ATTNDB_RETURN_IF_ERROR(ViewAsCounters(database_.get()));
+  }
+  if (version_ < kFirstVersionWithSoundTokens) {
+    ATTNDB_RETURN_IF_ERROR(ViewAsSoundTokens(database_.get()));
+  }
+  if (version_ < kFirstVersionWithNumbers) {
+    ATTNDB_RETURN_IF_ERROR(ViewIdsAsNumbers(database_.get()));
+  }
+  return version_ < kFirstVersionWithSources ? ViewNoSources(database_.get()) : Status::Ok();
 }
 
 Status CatalogCore::LoadMeta() {
@@ -98,13 +116,12 @@ Status CatalogCore::LoadMeta() {
 
 // What the process before kept for its sessions, which are gone.
 Status CatalogCore::ForgetUnreferencedSegments() {
-  constexpr const char* kUnreferenced =
-      "SELECT EXISTS(SELECT 1 FROM segments WHERE id NOT IN (SELECT segment FROM chain))";
-  {
-    Query query = database_->Select(kUnreferenced);
-    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
-    if (!found || query.Int(0) == 0) return {};  // The usual case costs no sync.
-  }
+  ATTNDB_ASSIGN_OR_RETURN(
+      forgotten_,
+      ReadAll<SegmentId>(
+          database_->Select("SELECT id FROM segments WHERE id NOT IN (SELECT segment FROM chain)"),
+          ReadInt));
+  if (forgotten_.empty()) return {};  // The usual case costs no sync.
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, BeginWrite());
   ATTNDB_RETURN_IF_ERROR(
       database_->Run("DELETE FROM segments WHERE id NOT IN (SELECT segment FROM chain)"));
@@ -115,11 +132,21 @@ Result<Transaction> CatalogCore::BeginRead() const {
   if (!immutable_stamp_.empty() && immutable_stamp_ != FileStamp(options_.path)) {
     ATTNDB_RETURN_IF_ERROR(Connect());
   }
+  {
+    ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
+                            Transaction::Begin(database_.get(), Transaction::Kind::kRead));
+    if (version_ == kSchemaVersion) return transaction;
+    // A writer that has upgraded the catalog since goes on from numbers that the views don't have.
+    ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database_.get()));
+    if (version == version_) return transaction;
+  }
+  ATTNDB_RETURN_IF_ERROR(Connect());
   return Transaction::Begin(database_.get(), Transaction::Kind::kRead);
 }
 
 Result<Transaction> CatalogCore::BeginWrite() {
   if (options_.read_only) return Status::ReadOnly(options_.path + ": opened read-only");
+  ATTNDB_RETURN_IF_ERROR(CheckPlace());
   if (log_is_copied_) {
     log_is_copied_ = database_->Checkpoint() == SqliteDatabase::LogState::kCopied;
     if (log_is_copied_) return Status::IoError(options_.path + "-wal: can't be cut off");
@@ -140,7 +167,7 @@ Status CatalogCore::Commit(Transaction* transaction) {
   touched_us_.clear();
   log_is_copied_ = log == SqliteDatabase::LogState::kCopied;
   if (log == SqliteDatabase::LogState::kHolds) SealLog();
-  return {};
+  return CheckPlace();
 }
 
 // A commit that stays in the log is safe from silent loss only if others follow it (wal_check.h).
@@ -165,8 +192,9 @@ Result<int64_t> CatalogCore::ReserveNumber() {
     ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
     if (found) next = query.Int(0);
   }
-  if (next <= 0) {
-    return Status::Corruption(options_.path + ": meta: next_segment is " + std::to_string(next));
+  if (next <= 0 || next > kMaxNumber) {
+    return Status::Corruption(options_.path + ": meta: next_segment is " + std::to_string(next) +
+                              ", expected 1 to " + std::to_string(kMaxNumber));
   }
   const int64_t end = next + kNumbersReserved;
   ATTNDB_RETURN_IF_ERROR(database_->Run("UPDATE meta SET next_segment = ?", end));
@@ -176,7 +204,19 @@ Result<int64_t> CatalogCore::ReserveNumber() {
   return next;
 }
 
+Result<uint64_t> CatalogCore::EndOfNumbers() const {
+  MutexLock lock(&mutex_);
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, BeginRead());
+  Query query = database_->Select("SELECT next_segment FROM meta");
+  ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+  return static_cast<uint64_t>(found ? std::max<int64_t>(query.Int(0), 0) : 0);
+}
+
 int64_t CatalogCore::Now() const { return options_.clock ? options_.clock() : SystemNowMicros(); }
+
+int64_t CatalogCore::ExpiryNow() const {
+  return options_.clock ? options_.clock() : borne_out_.Now();
+}
 
 void CatalogCore::Touch(ContextId context) {
   const int64_t now = Now();
@@ -194,6 +234,7 @@ void CatalogCore::Touch(ContextId context) {
 
 bool CatalogCore::EmptyLog() {
   MutexLock lock(&mutex_);
+  if (!CheckPlace().ok()) return false;
   return database_ != nullptr && database_->Checkpoint() == SqliteDatabase::LogState::kEmpty;
 }
 

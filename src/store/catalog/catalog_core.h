@@ -11,11 +11,15 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "attndb/result.h"
 #include "attndb/types.h"
+#include "common/borne_out_time.h"
 #include "common/mutex.h"
 #include "store/catalog/catalog_types.h"
+#include "store/catalog/forked_files.h"
+#include "store/catalog/schema.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
@@ -33,10 +37,12 @@ class CatalogCore {
 
   const CatalogOptions& options() const { return options_; }
   const StoreUuid& store_uuid() const { return store_uuid_; }
+  // Segments that Open forgot: no context used them.
+  const std::vector<SegmentId>& forgotten() const { return forgotten_; }
   Mutex* mutex() const ATTNDB_RETURN_CAPABILITY(mutex_) { return &mutex_; }
   SqliteDatabase* database() const ATTNDB_REQUIRES(mutex_) { return database_.get(); }
   // Whether the catalog's version has cuts (prefix_index.h).
-  bool has_cuts() const ATTNDB_REQUIRES(mutex_) { return has_cuts_; }
+  bool has_cuts() const ATTNDB_REQUIRES(mutex_) { return version_ >= kFirstVersionWithCuts; }
   // Opened without locks, because the folder can't be written.
   bool is_immutable() const ATTNDB_REQUIRES(mutex_) { return !immutable_stamp_.empty(); }
   // Accesses not written yet, in microseconds, by context id.
@@ -55,6 +61,9 @@ class CatalogCore {
   Result<int64_t> ReserveNumber() ATTNDB_EXCLUDES(mutex_);
 
   int64_t Now() const;
+  // The time by which contexts expire: a clock that jumps ahead while the store is open makes none
+  // of them go, which could not be had back.
+  int64_t ExpiryNow() const;
   // The row's access time, or a later one that is noted.
   int64_t LastAccess(ContextId context, int64_t stored_us) const ATTNDB_REQUIRES(mutex_);
   // As CatalogContexts::Touch.
@@ -62,11 +71,16 @@ class CatalogCore {
   // As Catalog.
   Status FlushTouches() ATTNDB_EXCLUDES(mutex_);
   bool EmptyLog() ATTNDB_EXCLUDES(mutex_);
+  // As Catalog.
+  Result<uint64_t> EndOfNumbers() const ATTNDB_EXCLUDES(mutex_);
 
  private:
+  Status CheckPlace() const { return options_.check_place ? options_.check_place() : Status(); }
   // Opens the file and checks that it is a catalog.
   Status Connect() const ATTNDB_REQUIRES(mutex_);
   Status ConnectAs(SqliteDatabase::Mode mode) const ATTNDB_REQUIRES(mutex_);
+  // Makes views in the place of tables that a catalog of an older version does not have.
+  Status ViewWhatIsMissing() const ATTNDB_REQUIRES(mutex_);
   Status LoadMeta() ATTNDB_REQUIRES(mutex_);
   Status ForgetUnreferencedSegments() ATTNDB_REQUIRES(mutex_);
   void SealLog() ATTNDB_REQUIRES(mutex_);
@@ -74,12 +88,17 @@ class CatalogCore {
   // Constant after Open.
   const CatalogOptions options_;
   StoreUuid store_uuid_{};
+  const BorneOutTime borne_out_;
+
+  FileInUse in_use_;  // For as long as database_ may have it open.
+  std::vector<SegmentId> forgotten_;
 
   mutable Mutex mutex_;
-  // Mutable: a reader of a folder that can't be written opens the file again when it has changed.
+  // Mutable: a reader of a folder that can't be written opens the file again when it has changed,
+  // and one of an older catalog when a writer has upgraded it.
   mutable std::unique_ptr<SqliteDatabase> database_ ATTNDB_GUARDED_BY(mutex_);
   mutable std::string immutable_stamp_ ATTNDB_GUARDED_BY(mutex_);  // Empty: not opened that way.
-  mutable bool has_cuts_ ATTNDB_GUARDED_BY(mutex_) = false;
+  mutable int64_t version_ ATTNDB_GUARDED_BY(mutex_) = 0;          // The catalog's.
   // At most kMaxTouches; then they are written at once.
   std::unordered_map<int64_t, int64_t> touched_us_ ATTNDB_GUARDED_BY(mutex_);
   // The log could not be cut off, though the file has all that it holds. Nothing is written until

@@ -88,10 +88,10 @@ TEST_F(CatalogCost, IsCounted) {
   total = {};
   ATTNDB_EXPECT_OK((*few_)->contexts()->List(few_->tenant()));
   EXPECT_GT(total.num_steps, kFew);
-  EXPECT_LT(total.num_steps, kMany);
+  EXPECT_LT(total.num_steps, 100 * kFew);
   total = {};
   ATTNDB_EXPECT_OK((*many_)->contexts()->List(many_->tenant()));
-  EXPECT_GT(total.num_steps, kMany);
+  EXPECT_GT(total.num_steps, 100 * kFew);
   total = {};
   ATTNDB_EXPECT_OK(
       (*few_)->companions()->KnownObjects());  // Which reads the table of segments from end to end.
@@ -105,6 +105,7 @@ TEST_F(CatalogCost, OfALookup) {
     EXPECT_FALSE((*store)->contexts()->AnyExpired().value());
     EXPECT_EQ((*store)->contexts()->Chain(ContextId{9})->size(), 2u);
     ATTNDB_EXPECT_OK((*store)->contexts()->Find(store->tenant(), "prefix"));
+    ATTNDB_EXPECT_OK((*store)->contexts()->Find(store->tenant(), "#9"));
     ATTNDB_EXPECT_OK((*store)->companions()->WishesOf(1));
     (*store)->contexts()->Touch(ContextId{9});
   });
@@ -141,7 +142,7 @@ TEST_F(CatalogCost, OfAPublishThatEvicts) {
     request.chain = {{1, kPrefixTokens}, {segment.id, 3}};
     ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome outcome,
                                 (*store)->contexts()->Publish(request));
-    EXPECT_EQ(outcome.num_evicted, 1u);
+    EXPECT_EQ(outcome.evicted.size(), 1u);
     ATTNDB_EXPECT_OK((*store)->segments()->Remove(outcome.unreferenced));
   });
 }

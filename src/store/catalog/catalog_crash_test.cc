@@ -188,6 +188,8 @@ TEST(CatalogHandles, AReadOnlyFileSystemIsReadWithoutLocks) {
   options.read_only = true;
   options.clock = [&] { return harness.now_us; };
   fs::copy_file(harness.path(), options.path);
+  fs::copy_file(harness.path(), mount_point.File("logged.db"));
+  WriteFile(mount_point.File("logged.db-wal"), "commits");
   ASSERT_EQ(mount("none", mount_point.path().c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, ""), 0);
   {
     const auto catalog = Catalog::Open(options);
@@ -197,8 +199,27 @@ TEST(CatalogHandles, AReadOnlyFileSystemIsReadWithoutLocks) {
       EXPECT_THAT((*catalog)->Verify().value(), IsEmpty());
     }
   }
+  CatalogOptions logged = options;
+  logged.path = mount_point.File("logged.db");
+  EXPECT_THAT(Catalog::Open(logged),
+              FailsWith(StatusCode::kReadOnly, HasSubstr("its log holds commits")));
   options.read_only = false;
   EXPECT_FALSE(Catalog::Open(options).ok());
+  options.path = mount_point.File("other.db");
+  options.create_if_missing = true;
+  EXPECT_EQ(Catalog::Open(options).status().code(), StatusCode::kReadOnly);
+  EXPECT_EQ(umount(mount_point.path().c_str()), 0);
+}
+
+TEST(CatalogHandles, ADiskWithRoomForNoFileIsReportedAsFull) {
+  const test::TempDir mount_point;
+  if (mount("none", mount_point.path().c_str(), "tmpfs", 0, "nr_inodes=1") != 0) {
+    GTEST_SKIP() << "may not mount";
+  }
+  CatalogOptions options;
+  options.path = mount_point.File("catalog.db");
+  options.create_if_missing = true;
+  EXPECT_EQ(Catalog::Open(options).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(umount(mount_point.path().c_str()), 0);
 }
 

@@ -31,7 +31,7 @@ class CatalogDamage : public ::testing::Test {
                     ->Quarantine(harness_->contexts()->Chain(bad)->front().segment, "test")
                     .ok());
     EXPECT_TRUE(harness_->companions()->Publish(1, {.kind = "planes", .generation = 7}).ok());
-    EXPECT_TRUE(harness_->owners()->DeclareEqual("weights", "others").ok());
+    EXPECT_TRUE(harness_->owners()->DeclareEqual(harness_.tenant(), "weights", "others").ok());
     harness_.set_spec(TestSpec("others"));
     harness_.set_tenant(harness_->owners()->EnsureTenant("other")->id);
     harness_.MustPublish(Range(0, 65), {.name = "first", .first_position = 9});
@@ -138,6 +138,13 @@ TEST_F(CatalogDamage, SwappedAndZeroedPagesAreReported) {
     WriteFile(harness_.path(), damaged);
     ExpectReported("page zeroed: " + std::to_string(page + 1));
   }
+}
+
+TEST_F(CatalogDamage, AListOfFindingsEnds) {
+  WriteFile(harness_.path(), good_ + std::string(kPageBytes * 1100, 'x'));
+  const auto catalog = harness_.Open(/*read_only=*/true);
+  ATTNDB_ASSERT_OK(catalog);
+  EXPECT_EQ((*catalog)->Verify()->size(), 1000u);
 }
 
 TEST_F(CatalogDamage, AMessageNamesFileAndPage) {

@@ -106,6 +106,8 @@ Result<Evictions> CatalogContexts::ChooseEvictions(const EvictionRequest& reques
             const SegmentShare loaded,
             LoadShare(core_->database(), link.segment, request.with_companions));
         share = shares.emplace(link.segment, loaded).first;
+        const bool is_kept = std::ranges::find(request.kept, link.segment) != request.kept.end();
+        if (is_kept) ++share->second.num_contexts;
       }
       if (--share->second.num_contexts == 0) evictions.freed_bytes += share->second.bytes;
     }

@@ -68,6 +68,22 @@ TEST_F(CatalogEviction, ASegmentIsGivenBackByTheLastThatHasIt) {
   EXPECT_EQ(chosen.freed_bytes, FileBytes(10));
 }
 
+// Between the choice and the commit that evicts, others pin, drop and open contexts.
+TEST_F(CatalogEviction, WhatIsPinnedOrGoneOnceItWasChosenIsPassedOver) {
+  const ContextId pinned = harness_.MustPublish(Range(0, 10));
+  const ContextId gone = harness_.MustPublish(Range(20, 10));
+  const ContextId chosen = harness_.MustPublish(Range(40, 10));
+  const std::vector<ContextId> victims = Choose(kAll).contexts;
+  ASSERT_THAT(victims, ElementsAre(pinned, gone, chosen));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Pin(tenant(), pinned, true));
+  ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), gone));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome outcome,
+                              harness_.Publish(Range(60, 10), {.evict = victims}));
+  EXPECT_EQ(outcome.evicted.size(), 1u);
+  EXPECT_EQ(Get(pinned).id, pinned);
+  EXPECT_EQ(harness_->contexts()->Get(tenant(), chosen).status().code(), StatusCode::kNotFound);
+}
+
 TEST_F(CatalogEviction, CompanionsCountWhereTheyAreToCount) {
   harness_.MustPublish(Range(0, 10));
   CompanionRecord companion;

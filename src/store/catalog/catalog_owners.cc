@@ -5,10 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "attndb/fingerprint.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/model_identity.h"
+#include "store/catalog/model_sources.h"
 #include "store/catalog/names.h"
 #include "store/catalog/sqlite.h"
+#include "store/catalog/tenant_numbers.h"
 
 namespace attndb::store {
 namespace {
@@ -36,6 +39,7 @@ Result<Tenant> CatalogOwners::EnsureTenant(std::string_view name) {
       "INSERT OR IGNORE INTO tenants(name, secret, quota_bytes) VALUES(?, ?, 0)", name,
       std::span<const std::byte>(secret)));
   ATTNDB_ASSIGN_OR_RETURN(std::optional<TenantRow> row, FindTenantRow(core_->database(), name));
+  ATTNDB_RETURN_IF_ERROR(BeginNumbers(core_->database(), row->tenant.id));
   ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
   return row->tenant;
 }
@@ -99,16 +103,24 @@ Result<ModelSpec> CatalogOwners::GetModel(ModelId model) const {
   return spec;
 }
 
-Result<bool> CatalogOwners::SameModel(ModelId model, const ModelSpec& spec) const {
+Result<ModelSource> CatalogOwners::SourceOf(TenantId tenant, ModelId model) const {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  return SourceOfModel(core_->database(), tenant, model);
+}
+
+Result<bool> CatalogOwners::SameModel(TenantId tenant, ModelId model, const ModelSpec& spec) const {
   const EncodedModel encoded = EncodeModel(spec);
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction, core_->BeginRead());
+  ATTNDB_ASSIGN_OR_RETURN(const TenantRow owner, LoadTenantRow(core_->database(), tenant));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> equals,
-                          EqualModels(core_->database(), encoded.layout, spec.fingerprint));
+                          EqualModels(core_->database(), owner, encoded.layout, spec.fingerprint));
   return std::ranges::any_of(equals, [&](const ModelRow& row) { return row.id == model; });
 }
 
-Status CatalogOwners::DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b) {
+Status CatalogOwners::DeclareEqual(TenantId tenant, std::string_view fingerprint_a,
+                                   std::string_view fingerprint_b) {
   for (const std::string_view fingerprint : {fingerprint_a, fingerprint_b}) {
     if (fingerprint.empty() || fingerprint.size() > kMaxFingerprintBytes) {
       return Status::InvalidArgument("fingerprint of " + std::to_string(fingerprint.size()) +
@@ -118,9 +130,36 @@ Status CatalogOwners::DeclareEqual(std::string_view fingerprint_a, std::string_v
   }
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_ASSIGN_OR_RETURN(const TenantRow owner, LoadTenantRow(core_->database(), tenant));
+  const Sha256Digest a = EqualityKey(owner, fingerprint_a);
+  const Sha256Digest b = EqualityKey(owner, fingerprint_b);
   ATTNDB_RETURN_IF_ERROR(core_->database()->Run(
       "INSERT OR IGNORE INTO equal_fingerprints(a, b) VALUES(?1, ?2), (?2, ?1)",
-      std::as_bytes(std::span(fingerprint_a)), std::as_bytes(std::span(fingerprint_b))));
+      std::span<const std::byte>(a), std::span<const std::byte>(b)));
+  return core_->Commit(&transaction);
+}
+
+Status CatalogOwners::RevokeEqual(TenantId tenant, std::string_view fingerprint_a,
+                                  std::string_view fingerprint_b) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  SqliteDatabase* const database = core_->database();
+  ATTNDB_ASSIGN_OR_RETURN(const TenantRow owner, LoadTenantRow(database, tenant));
+  const Sha256Digest a = EqualityKey(owner, fingerprint_a);
+  const Sha256Digest b = EqualityKey(owner, fingerprint_b);
+  bool is_declared = false;
+  {
+    Query query = database->Select("SELECT 1 FROM equal_fingerprints WHERE a = ?1 AND b = ?2",
+                                   std::span<const std::byte>(a), std::span<const std::byte>(b));
+    ATTNDB_ASSIGN_OR_RETURN(is_declared, query.Step());
+  }
+  if (!is_declared) {
+    return Status::NotFound("fingerprints " + FingerprintText(fingerprint_a) + " and " +
+                            FingerprintText(fingerprint_b) + " were not declared equal");
+  }
+  ATTNDB_RETURN_IF_ERROR(database->Run(
+      "DELETE FROM equal_fingerprints WHERE (a = ?1 AND b = ?2) OR (a = ?2 AND b = ?1)",
+      std::span<const std::byte>(a), std::span<const std::byte>(b)));
   return core_->Commit(&transaction);
 }
 

@@ -35,11 +35,18 @@ class CatalogOwners {
   Result<ModelId> EnsureModel(const ModelSpec& spec);
   // The spec as it is stored: defaults resolved, RoPE layout as keys are stored.
   Result<ModelSpec> GetModel(ModelId model) const;
-  // Whether KV of `model` may be used for `spec`: they are equal, or were declared so.
-  Result<bool> SameModel(ModelId model, const ModelSpec& spec) const;
-  // Declares models with these fingerprints to be equal. Transitive, for the whole store, for good.
-  // Errors: kInvalidArgument (a fingerprint is empty or longer than 256 bytes).
-  Status DeclareEqual(std::string_view fingerprint_a, std::string_view fingerprint_b);
+  // What the tenant calls the model.
+  Result<ModelSource> SourceOf(TenantId tenant, ModelId model) const;
+  // Whether KV of `model` may be used for `spec`: they are equal, or the tenant declared them so.
+  Result<bool> SameModel(TenantId tenant, ModelId model, const ModelSpec& spec) const;
+  // Declares models with these fingerprints to be equal. Transitive, for this tenant.
+  // Errors: kNotFound (tenant); kInvalidArgument (a fingerprint is empty or longer than 256 bytes).
+  Status DeclareEqual(TenantId tenant, std::string_view fingerprint_a,
+                      std::string_view fingerprint_b);
+  // Takes that back: of these two, which may be equal by way of others still.
+  // Errors: kNotFound (tenant; it was not declared).
+  Status RevokeEqual(TenantId tenant, std::string_view fingerprint_a,
+                     std::string_view fingerprint_b);
 
  private:
   CatalogCore* const core_;

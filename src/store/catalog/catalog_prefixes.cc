@@ -55,15 +55,16 @@ Result<bool> CatalogPrefixes::IsUsable(ContextId context) const {
   ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
   if (!found) return Missing(context);
   return !IsExpired(query.Int(0) != 0, query.OptionalInt(1),
-                    core_->LastAccess(context, query.Int(2)), core_->Now());
+                    core_->LastAccess(context, query.Int(2)), core_->ExpiryNow());
 }
 
 Result<std::optional<PrefixMatch>> CatalogPrefixes::Find(const PrefixQuery& query,
                                                          const TenantRow& tenant,
                                                          bool only_usable) const {
   const EncodedModel encoded = EncodeModel(*query.spec);
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> models,
-                          EqualModels(core_->database(), encoded.layout, query.spec->fingerprint));
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<ModelRow> models,
+      EqualModels(core_->database(), tenant, encoded.layout, query.spec->fingerprint));
   PrefixSearch::Filter usable;
   if (only_usable) {
     // Called back inside this function only, with the mutex held.
@@ -123,8 +124,9 @@ Status CatalogPrefixes::ExplainUnusable(const PrefixQuery& query, const TenantRo
   PrefixNearMiss damaged{PrefixNearMiss::Reason::kDamaged, 0, {}};
   PrefixNearMiss expired{PrefixNearMiss::Reason::kExpired, 0, {}};
   const EncodedModel encoded = EncodeModel(*query.spec);
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> models,
-                          EqualModels(core_->database(), encoded.layout, query.spec->fingerprint));
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<ModelRow> models,
+      EqualModels(core_->database(), tenant, encoded.layout, query.spec->fingerprint));
   Query rows = core_->database()->Select(
       "SELECT id, model, damaged, pinned, ttl_s, last_access_us FROM contexts "
       "WHERE tenant = ? AND first_position = ? AND (damaged OR ttl_s IS NOT NULL)",
@@ -137,7 +139,7 @@ Status CatalogPrefixes::ExplainUnusable(const PrefixQuery& query, const TenantRo
     if (rows.Int(2) != 0) {
       ++damaged.num_contexts;
     } else if (IsExpired(rows.Int(3) != 0, rows.OptionalInt(4), core_->LastAccess(id, rows.Int(5)),
-                         core_->Now())) {
+                         core_->ExpiryNow())) {
       ++expired.num_contexts;
     }
   }
@@ -158,8 +160,9 @@ Status CatalogPrefixes::ExplainUnusable(const PrefixQuery& query, const TenantRo
 Status CatalogPrefixes::ExplainOtherTrees(const PrefixQuery& query, const TenantRow& tenant,
                                           PrefixReport* report) const {
   const EncodedModel encoded = EncodeModel(*query.spec);
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> models,
-                          EqualModels(core_->database(), encoded.layout, query.spec->fingerprint));
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<ModelRow> models,
+      EqualModels(core_->database(), tenant, encoded.layout, query.spec->fingerprint));
   ATTNDB_ASSIGN_OR_RETURN(
       const std::vector<TreeRow> trees,
       ReadAll<TreeRow>(core_->database()->Select(

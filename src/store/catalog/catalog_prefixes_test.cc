@@ -16,9 +16,9 @@ TEST_F(CatalogTest, ModelsAreKeptApartUnlessDeclaredEqual) {
   const ModelSpec original = harness_.spec();
   harness_.set_spec(TestSpec("b"));
   EXPECT_FALSE(harness_.Longest(Range(0, 100)).has_value());
-  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual("weights", "a"));
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(tenant(), "weights", "a"));
   EXPECT_FALSE(harness_.Longest(Range(0, 100)).has_value());
-  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual("b", "a"));
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(tenant(), "b", "a"));
   EXPECT_EQ(harness_.Longest(Range(0, 100)), (PrefixMatch{id, 100}));  // Through "a".
   const ContextId more = harness_.MustPublish(Range(0, 120), {.base = id, .num_shared = 100});
   harness_.set_spec(original);
@@ -27,9 +27,61 @@ TEST_F(CatalogTest, ModelsAreKeptApartUnlessDeclaredEqual) {
   other_layout.layers[0].rope.base = 7;
   harness_.set_spec(other_layout);
   EXPECT_FALSE(harness_.Longest(Range(0, 100)).has_value());
-  EXPECT_EQ(harness_->owners()->DeclareEqual("", "a").code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(harness_->owners()->DeclareEqual("a", std::string(257, 'x')).code(),
+  EXPECT_EQ(harness_->owners()->DeclareEqual(tenant(), "", "a").code(),
             StatusCode::kInvalidArgument);
+  EXPECT_EQ(harness_->owners()->DeclareEqual(tenant(), "a", std::string(257, 'x')).code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_F(CatalogTest, WhatWasDeclaredEqualIsTakenBack) {
+  const ContextId id = harness_.MustPublish(Range(0, 100));
+  CatalogOwners* const owners = harness_->owners();
+  for (const char* between : {"a", "c"}) {
+    ATTNDB_ASSERT_OK(owners->DeclareEqual(tenant(), "weights", between));
+    ATTNDB_ASSERT_OK(owners->DeclareEqual(tenant(), between, "b"));
+  }
+  harness_.set_spec(TestSpec("b"));
+  ATTNDB_ASSERT_OK(owners->RevokeEqual(tenant(), "a", "weights"));
+  EXPECT_EQ(harness_.Longest(Range(0, 100)), (PrefixMatch{id, 100})) << "through c";
+  const TenantId other = owners->EnsureTenant("other")->id;
+  EXPECT_EQ(owners->RevokeEqual(other, "c", "b").code(), StatusCode::kNotFound);
+  ATTNDB_ASSERT_OK(owners->RevokeEqual(tenant(), "c", "b"));
+  EXPECT_FALSE(harness_.Longest(Range(0, 100)).has_value());
+  EXPECT_EQ(owners->RevokeEqual(tenant(), "c", "b").code(), StatusCode::kNotFound);
+}
+
+TEST_F(CatalogTest, WhatATenantDeclaresEqualIsEqualForThatTenantAlone) {
+  const TenantId first = tenant();
+  const TenantId other = harness_->owners()->EnsureTenant("other")->id;
+  const ContextId of_first = harness_.MustPublish(Range(0, 100));
+  harness_.set_tenant(other);
+  const ContextId of_other = harness_.MustPublish(Range(0, 100));
+  harness_.set_spec(TestSpec("b"));
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(other, "weights", "b"));
+  EXPECT_EQ(harness_.Longest(Range(0, 100)), (PrefixMatch{of_other, 100}));
+  harness_.set_tenant(first);
+  EXPECT_FALSE(harness_.Longest(Range(0, 100)).has_value());
+  EXPECT_FALSE(*harness_->owners()->SameModel(first, Get(of_first).model, harness_.spec()));
+  EXPECT_TRUE(*harness_->owners()->SameModel(other, Get(of_first).model, harness_.spec()));
+}
+
+// The rows of a store of a build before, whose declarations held for all tenants.
+TEST_F(CatalogTest, WhatABuildBeforeDeclaredHoldsForAllAndGoesOnWithWhatATenantDeclares) {
+  const ContextId id = harness_.MustPublish(Range(0, 100));
+  harness_.Close();
+  {
+    const auto database = *SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite);
+    const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
+    ATTNDB_ASSERT_OK(database->Run("INSERT INTO equal_fingerprints VALUES(?1, ?2), (?2, ?1)",
+                                   bytes("weights"), bytes("b")));
+  }
+  harness_.Reopen();
+  harness_.set_spec(TestSpec("b"));
+  EXPECT_EQ(harness_.Longest(Range(0, 100)), (PrefixMatch{id, 100}));
+  ASSERT_TRUE(harness_->owners()->EnsureModel(TestSpec("b")).ok());
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(tenant(), "b", "c"));
+  harness_.set_spec(TestSpec("c"));
+  EXPECT_EQ(harness_.Longest(Range(0, 100)), (PrefixMatch{id, 100}));
 }
 
 TEST_F(CatalogTest, OfEquallyLongMatchesTheOldestIsTaken) {

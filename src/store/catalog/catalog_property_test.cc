@@ -1,7 +1,8 @@
 // Goal:   the catalog says what a plain map of contexts would say, after any history.
-// Method: random publishes, growths, replaces, drops, quarantines, merges, expiries and reopenings
-//         over small alphabets (so that prefixes collide in every way), against a std::map; after
-//         each step random lookups are compared with brute force, at the end Verify finds nothing.
+// Method: random publishes of two tenants, growths, replaces, drops, quarantines, merges, expiries
+//         and reopenings over small alphabets (so that prefixes collide in every way), against a
+//         std::map; after each step random lookups are compared with brute force, at the end Verify
+//         finds nothing.
 // Replay: ATTNDB_SEED=17 ctest -R db_test
 #include <gtest/gtest.h>
 
@@ -28,6 +29,7 @@ struct ModelContext {
   int64_t last_access_us = 0;
   bool pinned = false;
   bool damaged = false;
+  int64_t number = 0;
   std::vector<ChainLink> chain;
 };
 
@@ -97,16 +99,25 @@ class CatalogProperty : public ::testing::TestWithParam<uint64_t> {
   void Publish();
   void Drop();
   void Quarantine();
+  void Lift();
+  void JudgeContexts();
   void Expire();
   void Merge();
   void Touch();
+  void PublishForAnother();
   void CheckLookups();
   void CheckList();
   void CheckUses();
+  std::string AnyName() { return std::string(1, "abcdef"[random_.Uniform(6)]); }
 
   CatalogHarness harness_;
   Random random_;
   std::map<int64_t, ModelContext> contexts_;
+  std::map<SegmentId, uint64_t> num_sound_;  // By segment that is quarantined.
+  // Numbers of all contexts that there ever were; those of the other tenant count apart.
+  std::map<int64_t, int64_t> numbers_of_;
+  int64_t num_numbered_ = 0;
+  int64_t num_others_ = 0;
 };
 
 void CatalogProperty::Publish() {
@@ -133,8 +144,7 @@ void CatalogProperty::Publish() {
     if (random_.OneIn(2)) AddCuts(0, &added);
     options.first_position = random_.OneIn(4) ? 7 : 0;
   }
-  if (options.name.empty() && random_.OneIn(2))
-    options.name = std::string(1, "abcdef"[random_.Uniform(6)]);
+  if (options.name.empty() && random_.OneIn(2)) options.name = AnyName();
   options.replace = random_.OneIn(2);
   options.pin = random_.OneIn(5);
   if (random_.OneIn(3)) options.ttl = std::chrono::seconds(random_.Uniform(20));
@@ -175,6 +185,9 @@ void CatalogProperty::Publish() {
   added.last_access_us = harness_.now_us;
   if (options.ttl) added.ttl_s = options.ttl->count();
   added.chain = harness_->contexts()->Chain(outcome->id).value();
+  added.number = outcome->grown ? numbers_of_.at(id) : ++num_numbered_;
+  EXPECT_EQ(static_cast<int64_t>(outcome->number), added.number);
+  numbers_of_[id] = added.number;
   contexts_[id] = std::move(added);
 }
 
@@ -200,19 +213,40 @@ void CatalogProperty::Quarantine() {
   const auto context = AnyContext();
   const SegmentId segment =
       context->second.chain[random_.Uniform(context->second.chain.size())].segment;
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<ContextRecord> affected,
-                              harness_->segments()->Quarantine(segment, "a test said so"));
+  const uint64_t num_tokens = harness_->segments()->Get(segment)->num_tokens;
+  num_sound_[segment] = random_.OneIn(2) ? 0 : random_.Uniform(num_tokens + 1);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const std::vector<ContextRecord> affected,
+      harness_->segments()->Quarantine(segment, "a test said so", num_sound_[segment]));
+  JudgeContexts();
   std::vector<int64_t> expected;
-  for (auto& [id, c] : contexts_) {
-    for (const ChainLink& link : c.chain) {
-      if (link.segment != segment) continue;
-      c.damaged = true;
-      expected.push_back(id);
-    }
+  for (const auto& [id, c] : contexts_) {
+    const bool has_it = std::ranges::any_of(
+        c.chain, [&](const ChainLink& link) { return link.segment == segment; });
+    if (has_it && c.damaged) expected.push_back(id);
   }
   std::vector<int64_t> found;
   for (const ContextRecord& record : affected) found.push_back(static_cast<int64_t>(record.id));
   EXPECT_EQ(found, expected);
+}
+
+void CatalogProperty::Lift() {
+  if (num_sound_.empty()) return;
+  const auto lifted =
+      std::next(num_sound_.begin(), static_cast<ptrdiff_t>(random_.Uniform(num_sound_.size())));
+  ATTNDB_ASSERT_OK(harness_->segments()->Lift(lifted->first));
+  num_sound_.erase(lifted);
+  JudgeContexts();
+}
+
+// Damaged is who uses a token that is not sound.
+void CatalogProperty::JudgeContexts() {
+  for (auto& [id, c] : contexts_) {
+    c.damaged = std::ranges::any_of(c.chain, [&](const ChainLink& link) {
+      const auto found = num_sound_.find(link.segment);
+      return found != num_sound_.end() && link.num_tokens_used > found->second;
+    });
+  }
 }
 
 void CatalogProperty::Expire() {
@@ -260,6 +294,18 @@ void CatalogProperty::Touch() {
   context->second.last_access_us = harness_.now_us;
 }
 
+// Which leaves no trace in what the tenant sees.
+void CatalogProperty::PublishForAnother() {
+  const TenantId tenant = harness_.tenant();
+  harness_.set_tenant(harness_->owners()->EnsureTenant("other").value().id);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome outcome, harness_.Publish(MutatedTokens()));
+  EXPECT_EQ(static_cast<int64_t>(outcome.number), ++num_others_);
+  if (random_.OneIn(2)) {
+    ATTNDB_ASSERT_OK(harness_->contexts()->Drop(harness_.tenant(), outcome.id));
+  }
+  harness_.set_tenant(tenant);
+}
+
 void CatalogProperty::CheckLookups() {
   for (int i = 0; i < 3; ++i) {
     const Tokens prompt = MutatedTokens();
@@ -291,6 +337,9 @@ void CatalogProperty::CheckList() {
     const auto& [id, c] = *expected++;
     EXPECT_EQ(static_cast<int64_t>(record.id), id);
     EXPECT_EQ(record.name, c.name);
+    EXPECT_EQ(static_cast<int64_t>(record.number), c.number);
+    EXPECT_EQ(harness_->contexts()->Find(harness_.tenant(), NumberLabel(record.number))->id,
+              record.id);
     EXPECT_EQ(record.num_tokens, c.tokens.size());
     EXPECT_EQ(record.damaged, c.damaged);
     EXPECT_EQ(record.pinned, c.pinned);
@@ -338,6 +387,7 @@ TEST_P(CatalogProperty, AgreesWithAMapOfContexts) {
   constexpr int kSteps = 250;
   for (int step = 0; step < kSteps && !HasFatalFailure(); ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
+    if (random_.OneIn(8)) PublishForAnother();
     switch (random_.Uniform(16)) {
       case 0:
       case 1:
@@ -345,7 +395,7 @@ TEST_P(CatalogProperty, AgreesWithAMapOfContexts) {
         Drop();
         break;
       case 3:
-        Quarantine();
+        random_.OneIn(4) ? Lift() : Quarantine();
         break;
       case 4:
         Expire();

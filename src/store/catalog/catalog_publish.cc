@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "attndb/context_name.h"
 #include "store/catalog/catalog_contexts.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
 #include "store/catalog/cut_bytes.h"
-#include "store/catalog/names.h"
+#include "store/catalog/model_sources.h"
 #include "store/catalog/prefix_index.h"
 #include "store/catalog/sqlite.h"
+#include "store/catalog/tenant_numbers.h"
 #include "store/catalog/ttl.h"
 
 namespace attndb::store {
@@ -46,6 +48,7 @@ class Publication {
   Status FindNameHolder();
   bool BaseMayGo() const;
   bool BaseGrows() const;
+  Result<bool> IsSameText(const ContextRow& holder) const;
   Status InsertSegments();
   Status ResolveChain();
   Status CheckChain();
@@ -69,6 +72,7 @@ class Publication {
   std::optional<ContextRow> base_;  // The request's base, if the tenant has it.
   // The context that has the name, if that is not the base that grows.
   std::optional<ContextRow> holder_;
+  bool is_mended_ = false;  // The holder is damaged and of this text: it gives its pin, too.
   std::vector<SegmentId> released_;
   PublishOutcome outcome_;
 };
@@ -89,6 +93,8 @@ Result<PublishOutcome> Publication::Run() {
   ATTNDB_RETURN_IF_ERROR(database_->Run(
       "INSERT OR IGNORE INTO prefix_roots(node, tenant, model, first_position) VALUES(?, ?, ?, ?)",
       root_.id, request_.tenant, request_.model, request_.first_position));
+  ATTNDB_RETURN_IF_ERROR(
+      NoteModelSource(database_, request_.tenant, request_.model, request_.source));
   ATTNDB_RETURN_IF_ERROR(outcome_.grown ? GrowRow() : InsertRow());
   ATTNDB_RETURN_IF_ERROR(StoreChain(database_, outcome_.id, outcome_.chain));
   ATTNDB_RETURN_IF_ERROR(DropWhatIsReplaced());
@@ -121,13 +127,26 @@ Status Publication::FindNameHolder() {
     holder_.reset();
     return {};
   }
-  if (!request_.replace) {
+  ATTNDB_ASSIGN_OR_RETURN(is_mended_, IsSameText(*holder_));
+  if (!request_.replace && !is_mended_) {
     return Status::AlreadyExists("context \"" + request_.name + "\" exists (" +
                                  Text(holder_->record.num_tokens) +
                                  " tokens): drop it, or store with replace");
   }
   // Dropped at the end: until then the path that both may share stays in the index.
   return database_->Run("UPDATE contexts SET name = NULL WHERE id = ?", holder_->record.id);
+}
+
+// A context that is damaged is mended by what was computed from the same text by the same model.
+Result<bool> Publication::IsSameText(const ContextRow& holder) const {
+  const ContextRecord& record = holder.record;
+  if (!record.damaged || record.model != request_.model ||
+      record.first_position != request_.first_position ||
+      record.num_tokens != request_.tokens.size()) {
+    return false;
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const History history, index_.HistoryOf(holder.leaf, record.num_tokens));
+  return std::ranges::equal(history.tokens, request_.tokens) && history.cuts == request_.cuts;
 }
 
 Status Publication::InsertSegments() {
@@ -191,7 +210,7 @@ Status Publication::CheckChain() {
 }
 
 Status Publication::CheckLink(const ChainLink& link, uint64_t num_tokens_before) {
-  ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment, RequireGoodSegment(database_, link.segment));
+  ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment, RequireSoundTokens(database_, link));
   ATTNDB_ASSIGN_OR_RETURN(const bool same_model, IsEqualModel(segment.model));
   const int64_t position = request_.first_position + static_cast<int64_t>(num_tokens_before);
   if (segment.tenant == request_.tenant && same_model && segment.first_position == position &&
@@ -207,8 +226,9 @@ Status Publication::CheckLink(const ChainLink& link, uint64_t num_tokens_before)
 
 Result<bool> Publication::IsEqualModel(ModelId other) {
   if (other == request_.model) return true;
+  ATTNDB_ASSIGN_OR_RETURN(const TenantRow tenant, LoadTenantRow(database_, request_.tenant));
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ModelRow> models,
-                          EqualModels(database_, model_.layout, model_.fingerprint));
+                          EqualModels(database_, tenant, model_.layout, model_.fingerprint));
   return std::ranges::any_of(models, [&](const ModelRow& m) { return m.id == other; });
 }
 
@@ -248,14 +268,17 @@ Status Publication::InsertRow() {
       "INSERT INTO contexts(tenant, model, name, first_position, num_tokens, kv_bytes, created_us, "
       "last_access_us, ttl_s, pinned, damaged, leaf) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
       request_.tenant, request_.model, name, request_.first_position, request_.tokens.size(),
-      request_.kv_bytes, now_us_, now_us_, TtlSeconds(request_.ttl), request_.pin, root_.id));
+      request_.kv_bytes, now_us_, now_us_, TtlSeconds(request_.ttl),
+      request_.pin || (is_mended_ && holder_->record.pinned), root_.id));
   outcome_.id = static_cast<ContextId>(database_->last_insert_id());
+  ATTNDB_ASSIGN_OR_RETURN(outcome_.number, NumberContext(database_, request_.tenant, outcome_.id));
   ATTNDB_ASSIGN_OR_RETURN(const NodeId leaf, InsertPath());
   return database_->Run("UPDATE contexts SET leaf = ? WHERE id = ?", leaf, outcome_.id);
 }
 
 Status Publication::GrowRow() {
   outcome_.id = base_->record.id;
+  outcome_.number = base_->record.number;
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> old_chain,
                           LoadChain(database_, outcome_.id));
   for (const ChainLink& link : old_chain) released_.push_back(link.segment);
@@ -293,7 +316,7 @@ Status Publication::AddEvicted(std::vector<ContextRow>* doomed) {
                             FindContextRow(database_, request_.tenant, id));
     if (!row.has_value() || row->record.pinned) continue;
     doomed->push_back(*row);
-    ++outcome_.num_evicted;
+    outcome_.evicted.push_back(row->record.Label());
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "attndb/context_name.h"
 #include "store/catalog/catalog_test_util.h"
 #include "store/catalog/names.h"
 #include "testing/matchers.h"
@@ -28,9 +29,9 @@ TEST_F(CatalogTest, NamesAreChecked) {
   }
   EXPECT_EQ(CheckContextName(std::string(129, 'a')).code(), StatusCode::kInvalidArgument);
   harness_.MustPublish(Range(0, 3), {.name = std::string(122, 'a') + "/:@+-_"});
-  EXPECT_EQ(ParseContextId("#12"), static_cast<ContextId>(12));
+  EXPECT_EQ(ParseContextNumber("#12"), ContextNumber{12});
   for (const char* const text : {"12", "#", "#0", "#01", "#-1", "#1x", "#99999999999999999999"}) {
-    EXPECT_EQ(ParseContextId(text), std::nullopt) << text;
+    EXPECT_EQ(ParseContextNumber(text), std::nullopt) << text;
   }
 }
 
@@ -116,6 +117,50 @@ TEST_F(CatalogTest, ABaseThatIsGoneCostsNothingButTime) {
   EXPECT_EQ(harness_.Longest(tokens)->num_tokens, 100u);
 }
 
+// Keys are turned by their positions: the same tokens at other ones have nothing in common.
+TEST_F(CatalogTest, ABaseAtAnotherPositionGivesNothing) {
+  const ContextId base = harness_.MustPublish(Range(0, 40), {.name = "chat"});
+  const std::vector<TokenId> tokens = Range(0, 60);
+  PublishRequest request;
+  request.tenant = tenant();
+  request.model = harness_.model();
+  request.first_position = 5;
+  request.tokens = tokens;
+  request.base = base;
+  request.num_shared = 40;
+  for (const uint64_t num_tokens : {40u, 20u}) {
+    SegmentRecord segment;
+    segment.id = harness_->segments()->ReserveId().value();
+    segment.first_position = request.new_segments.empty() ? 5 : 45;
+    segment.num_tokens = num_tokens;
+    segment.non_finite = {std::byte{0}, std::byte{0}};
+    request.new_segments.push_back(segment);
+    request.chain.push_back({segment.id, num_tokens});
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome beside, harness_->contexts()->Publish(request));
+  EXPECT_EQ(harness_->contexts()->Chain(beside.id).value(), request.chain);
+  EXPECT_EQ(harness_.Longest(tokens, 5), (PrefixMatch{beside.id, 60}));
+  EXPECT_EQ(harness_.Longest(tokens, 0), (PrefixMatch{base, 40}));
+  EXPECT_EQ(harness_.Longest(tokens, 4), std::nullopt);
+
+  request.new_segments.clear();
+  request.name = "chat";
+  request.replace = true;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome instead, harness_->contexts()->Publish(request));
+  EXPECT_FALSE(instead.grown);
+  EXPECT_THAT(instead.dropped, ElementsAre(base));
+  EXPECT_EQ(Get(instead.id).first_position, 5);
+  EXPECT_EQ(harness_.Longest(tokens, 0), std::nullopt);
+}
+
+TEST_F(CatalogTest, TheSameTextAtAnotherPositionMendsNothing) {
+  harness_.MustPublish(Range(0, 40), {.name = "a"});
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "test"));
+  EXPECT_THAT(harness_.Publish(Range(0, 40), {.name = "a", .first_position = 5}),
+              FailsWith(StatusCode::kAlreadyExists, HasSubstr("\"a\" exists")));
+  ATTNDB_EXPECT_OK(harness_.Publish(Range(0, 40), {.name = "a"}));
+}
+
 TEST_F(CatalogTest, AChainThatDoesNotFitIsRefused) {
   harness_.MustPublish(Range(0, 10));
   const std::vector<TokenId> tokens = Range(0, 10);
@@ -134,8 +179,9 @@ TEST_F(CatalogTest, AChainThatDoesNotFitIsRefused) {
   EXPECT_THAT(harness_->contexts()->Publish(request),
               FailsWith(StatusCode::kInternal, HasSubstr("from position 5")));
   request.chain = {{77, 10}};
-  EXPECT_THAT(harness_->contexts()->Publish(request),
-              FailsWith(StatusCode::kFailedPrecondition, HasSubstr("segment 77 is not")));
+  EXPECT_THAT(
+      harness_->contexts()->Publish(request),
+      FailsWith(StatusCode::kFailedPrecondition, HasSubstr("a segment of the chain is not")));
   request.chain = {{1, 10}};
   request.tenant = harness_->owners()->EnsureTenant("other")->id;
   EXPECT_THAT(harness_->contexts()->Publish(request),

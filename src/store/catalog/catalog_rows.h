@@ -38,12 +38,18 @@ struct ContextRow {
 
 #define ATTNDB_CONTEXT_COLUMNS                                                                  \
   "id, tenant, model, name, first_position, num_tokens, kv_bytes, created_us, last_access_us, " \
-  "ttl_s, pinned, damaged, leaf"
+  "ttl_s, pinned, damaged, leaf, "                                                              \
+  "(SELECT number FROM context_numbers n WHERE n.context = contexts.id "                        \
+  "AND n.tenant = contexts.tenant)"
 Result<ContextRow> ReadContext(const Query& row);
 
 #define ATTNDB_SEGMENT_COLUMNS                                                                    \
   "id, tenant, model, first_position, num_tokens, file_bytes, kv_bytes, query_bytes, root_hash, " \
   "non_finite, damage"
+#define ATTNDB_NUMBERED_SEGMENT_COLUMNS                                    \
+  ATTNDB_SEGMENT_COLUMNS                                                   \
+  ", (SELECT number FROM segment_numbers n WHERE n.segment = segments.id " \
+  "AND n.tenant = segments.tenant)"
 // Reads a segment without its companions.
 Result<SegmentRecord> ReadSegment(const Query& row);
 
@@ -55,19 +61,25 @@ Result<std::optional<ModelRow>> FindModelRow(SqliteDatabase* database,
                                              const Sha256Digest& identity);
 // Errors: also kNotFound.
 Result<ModelRow> LoadModelRow(SqliteDatabase* database, ModelId id);
-// The models whose KV may be used for a model of this layout and fingerprint: it and its equals.
-Result<std::vector<ModelRow>> EqualModels(SqliteDatabase* database, const Sha256Digest& layout,
-                                          std::string_view fingerprint);
+// The models whose KV the tenant may use for a model of this layout and fingerprint: it and its
+// equals.
+Result<std::vector<ModelRow>> EqualModels(SqliteDatabase* database, const TenantRow& tenant,
+                                          const Sha256Digest& layout, std::string_view fingerprint);
+// By what a tenant's declarations name a fingerprint: no other tenant finds them.
+Sha256Digest EqualityKey(const TenantRow& tenant, std::string_view fingerprint);
 
 // The context, if the tenant has it.
 Result<std::optional<ContextRow>> FindContextRow(SqliteDatabase* database, TenantId tenant,
                                                  ContextId id);
 Result<std::optional<ContextRow>> FindContextRow(SqliteDatabase* database, TenantId tenant,
                                                  std::string_view name);
+Result<std::optional<ContextRow>> FindContextRow(SqliteDatabase* database, TenantId tenant,
+                                                 ContextNumber number);
 Result<std::vector<ContextId>> ContextsOfSegment(SqliteDatabase* database, SegmentId segment);
 
 // The segment with its companions; nullopt if there is none.
 Result<std::optional<SegmentRecord>> FindSegment(SqliteDatabase* database, SegmentId id);
+// Each link uses some tokens of its segment, and no more than that has.
 Result<std::vector<ChainLink>> LoadChain(SqliteDatabase* database, ContextId context);
 // Those of `segments` that are in no chain; ascending, each once.
 Result<std::vector<SegmentId>> Unreferenced(SqliteDatabase* database,

@@ -31,17 +31,17 @@ class CatalogRows : public ::testing::Test {
 };
 
 TEST_F(CatalogRows, AContextHasNoNegativeCounts) {
-  ATTNDB_EXPECT_OK(ReadContext(Row("SELECT 7,1,1,'n',0,5,5,1,1,NULL,0,0,3")));
-  EXPECT_THAT(ReadContext(Row("SELECT 7,1,1,'n',0,-5,5,1,1,NULL,0,0,3")),
+  ATTNDB_EXPECT_OK(ReadContext(Row("SELECT 7,1,1,'n',0,5,5,1,1,NULL,0,0,3,4")));
+  EXPECT_THAT(ReadContext(Row("SELECT 7,1,1,'n',0,-5,5,1,1,NULL,0,0,3,4")),
               FailsWith(StatusCode::kCorruption, HasSubstr("context 7: column 5 is -5")));
-  EXPECT_THAT(ReadContext(Row("SELECT 7,1,1,'n',0,5,-1,1,1,NULL,0,0,3")),
+  EXPECT_THAT(ReadContext(Row("SELECT 7,1,1,'n',0,5,-1,1,1,NULL,0,0,3,4")),
               FailsWith(StatusCode::kCorruption, HasSubstr("column 6 is -1")));
 }
 
 TEST_F(CatalogRows, AContextWithoutNameOrTtlHasNone) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextRow row,
-                              ReadContext(Row("SELECT 7,1,2,NULL,-4,5,6,8,9,NULL,1,1,3")));
-  EXPECT_EQ(row.record.Label(), "#7");
+                              ReadContext(Row("SELECT 7,1,2,NULL,-4,5,6,8,9,NULL,1,1,3,4")));
+  EXPECT_EQ(row.record.Label(), "#4");
   EXPECT_EQ(row.record.first_position, -4);
   EXPECT_EQ(row.record.ttl_seconds, std::nullopt);
   EXPECT_TRUE(row.record.pinned);
@@ -50,11 +50,21 @@ TEST_F(CatalogRows, AContextWithoutNameOrTtlHasNone) {
 }
 
 TEST_F(CatalogRows, ASegmentHasARootHashOf32Bytes) {
-  ATTNDB_EXPECT_OK(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,zeroblob(32),x'',NULL")));
-  EXPECT_THAT(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,zeroblob(31),x'',NULL")),
+  ATTNDB_EXPECT_OK(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,zeroblob(32),x'',NULL,6")));
+  EXPECT_THAT(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,zeroblob(31),x'',NULL,6")),
               FailsWith(StatusCode::kCorruption, HasSubstr("segment 7: column 8 is 31 bytes")));
-  EXPECT_THAT(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,NULL,x'',NULL")),
+  EXPECT_THAT(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,NULL,x'',NULL,6")),
               FailsWith(StatusCode::kCorruption, HasSubstr("0 bytes")));
+}
+
+TEST_F(CatalogRows, EachHasANumberOfItsTenant) {
+  for (const char* const sql :
+       {"SELECT 7,1,1,'n',0,5,5,1,1,NULL,0,0,3,NULL", "SELECT 7,1,1,'n',0,5,5,1,1,NULL,0,0,3,0"}) {
+    EXPECT_THAT(ReadContext(Row(sql)),
+                FailsWith(StatusCode::kCorruption, HasSubstr("context 7: column 13 is no number")));
+  }
+  EXPECT_THAT(ReadSegment(Row("SELECT 7,1,1,0,5,6,7,8,zeroblob(32),x'',NULL,-1")),
+              FailsWith(StatusCode::kCorruption, HasSubstr("segment 7: column 11 is no number")));
 }
 
 TEST_F(CatalogRows, CompanionsComeWithTheirSegment) {

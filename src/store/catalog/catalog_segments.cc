@@ -6,6 +6,7 @@
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
 #include "store/catalog/counters.h"
+#include "store/catalog/sound_tokens.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
@@ -28,8 +29,7 @@ std::optional<size_t> FindRun(std::span<const ChainLink> chain, std::span<const 
 Status CheckRun(SqliteDatabase* database, const MergeRequest& request, SegmentRecord* merged) {
   uint64_t num_tokens = 0;
   for (const ChainLink& link : request.run) {
-    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment,
-                            RequireGoodSegment(database, link.segment));
+    ATTNDB_ASSIGN_OR_RETURN(const SegmentRecord segment, RequireSoundTokens(database, link));
     if (merged->tenant == TenantId::kNone) {
       merged->tenant = segment.tenant;
       merged->model = segment.model;
@@ -121,7 +121,8 @@ Result<std::vector<SegmentRecord>> CatalogSegments::Remove(std::span<const Segme
 }
 
 Result<std::vector<ContextRecord>> CatalogSegments::Quarantine(SegmentId segment,
-                                                               std::string_view damage) {
+                                                               std::string_view damage,
+                                                               uint64_t num_sound) {
   MutexLock lock(core_->mutex());
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
   ATTNDB_RETURN_IF_ERROR(
@@ -130,22 +131,22 @@ Result<std::vector<ContextRecord>> CatalogSegments::Quarantine(SegmentId segment
   if (core_->database()->num_changes() == 0) {
     return Status::NotFound("no segment " + std::to_string(segment));
   }
-  ATTNDB_ASSIGN_OR_RETURN(std::vector<ContextRow> rows,
-                          ContextsWithSegment(core_->database(), segment));
-  ATTNDB_RETURN_IF_ERROR(core_->database()->Run(
-      "UPDATE contexts SET damaged = 1 WHERE id IN (SELECT context FROM chain WHERE segment = ?)",
-      segment));
-  // Newest first: each then repairs its own part of the index only (prefix_index.h, invariants).
-  PrefixIndex index(core_->database());
-  std::vector<ContextRecord> affected;
-  for (ContextRow& row : rows) {
-    ATTNDB_RETURN_IF_ERROR(index.Withdraw(row.leaf, row.record.id));
-    row.record.damaged = true;
-    affected.push_back(std::move(row.record));
-  }
+  ATTNDB_RETURN_IF_ERROR(SetNumSound(core_->database(), segment, num_sound));
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<ContextRecord> harmed,
+                          JudgeContexts(core_->database(), segment));
   ATTNDB_RETURN_IF_ERROR(core_->Commit(&transaction));
-  std::ranges::reverse(affected);
-  return affected;
+  return harmed;
+}
+
+Status CatalogSegments::Lift(SegmentId segment) {
+  MutexLock lock(core_->mutex());
+  ATTNDB_ASSIGN_OR_RETURN(Transaction transaction, core_->BeginWrite());
+  ATTNDB_RETURN_IF_ERROR(core_->database()->Run(
+      "UPDATE segments SET damage = NULL WHERE id = ? AND damage IS NOT NULL", segment));
+  if (core_->database()->num_changes() == 0) return {};
+  ATTNDB_RETURN_IF_ERROR(SetNumSound(core_->database(), segment, 0));
+  ATTNDB_RETURN_IF_ERROR(JudgeContexts(core_->database(), segment).status());
+  return core_->Commit(&transaction);
 }
 
 Result<MergeOutcome> CatalogSegments::ReplaceRun(const MergeRequest& request) {
@@ -172,8 +173,7 @@ Result<MergeOutcome> CatalogSegments::ReplaceRun(const MergeRequest& request) {
     outcome.changed.push_back(context);
   }
   if (outcome.changed.empty()) {
-    return Status::FailedPrecondition("merge: no context has the run of segments from " +
-                                      std::to_string(request.run.front().segment));
+    return Status::FailedPrecondition("merge: no context has the run of segments any more");
   }
   std::vector<SegmentId> replaced;
   for (const ChainLink& link : request.run) {

@@ -30,8 +30,14 @@ class CatalogSegments {
   // Forgets those of `segments` that no context uses, with their companions. Returns them: their
   // files may be removed then.
   Result<std::vector<SegmentRecord>> Remove(std::span<const SegmentId> segments);
-  // Takes a damaged segment, and all contexts that use it, out of service. Returns these contexts.
-  Result<std::vector<ContextRecord>> Quarantine(SegmentId segment, std::string_view damage);
+  // Notes that a segment is damaged, of which the first num_sound tokens are whole, whatever was
+  // known of it before. Takes contexts out of service that use more of it, back into it that use no
+  // damaged token any more. Returns those that are out of it. Errors: kNotFound.
+  Result<std::vector<ContextRecord>> Quarantine(SegmentId segment, std::string_view damage,
+                                                uint64_t num_sound = 0);
+  // Takes a segment that proved to be as it was written back into service, and the contexts that
+  // use no damaged token of another. Does nothing if it is gone or was in service.
+  Status Lift(SegmentId segment);
   // Puts the merged segment in the place of the run in every chain that has the run in full; the
   // last link may be used for fewer tokens there.
   // Errors: kFailedPrecondition (a segment of the run is gone or quarantined); kInternal.

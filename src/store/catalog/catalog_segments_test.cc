@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "store/catalog/catalog_test_util.h"
+#include "store/catalog/sqlite.h"
 #include "testing/matchers.h"
 
 namespace attndb::store {
@@ -101,6 +102,75 @@ TEST_F(CatalogTest, AQuarantinedSegmentTakesItsContextsOutOfService) {
   EXPECT_EQ(harness_->Stats(tenant())->num_damaged_segments, 1u);
   ATTNDB_EXPECT_OK(harness_->contexts()->Drop(tenant(), more));
   EXPECT_EQ(harness_->segments()->Quarantine(99, "").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(CatalogTest, WhoUsesSoundTokensOfAQuarantinedSegmentStaysInService) {
+  const ContextId base = harness_.MustPublish(Range(0, 100), {.name = "base"});
+  const ContextId more = harness_.MustPublish(Range(0, 300), {.base = base, .num_shared = 100});
+  std::vector<TokenId> tokens = Range(0, 170);
+  tokens.push_back(999);
+  const ContextId fork = harness_.MustPublish(tokens, {.base = more, .num_shared = 170});
+  ASSERT_EQ(harness_->contexts()->Chain(fork)->at(1), (ChainLink{2, 70}));
+  const auto quarantine = [&](uint64_t num_sound) {
+    std::vector<ContextId> harmed;
+    const auto records = harness_->segments()->Quarantine(2, "granule", num_sound);
+    for (const ContextRecord& record : *records) harmed.push_back(record.id);
+    return harmed;
+  };
+  EXPECT_THAT(quarantine(70), ElementsAre(more));
+  EXPECT_EQ(harness_.Longest(Range(0, 300)), (PrefixMatch{fork, 170}));
+  // It can be shared as far as it is sound, and no further.
+  std::vector<TokenId> again = Range(0, 170);
+  again.push_back(1000);
+  const ContextId second = harness_.MustPublish(again, {.base = fork, .num_shared = 170});
+  EXPECT_EQ(harness_->contexts()->Chain(second)->at(1), (ChainLink{2, 70}));
+  EXPECT_THAT(quarantine(69), ElementsAre(more, fork, second));
+  EXPECT_EQ(harness_.Longest(Range(0, 300)), (PrefixMatch{base, 100}));
+  EXPECT_THAT(quarantine(200), IsEmpty()) << "who looked last knows best";
+  EXPECT_EQ(harness_.Longest(Range(0, 300)), (PrefixMatch{more, 300}));
+  EXPECT_EQ(harness_->Stats(tenant())->num_damaged_segments, 1u);
+  EXPECT_THAT(quarantine(0), ElementsAre(more, fork, second));
+  ATTNDB_ASSERT_OK(harness_->segments()->Lift(2));
+  EXPECT_EQ(harness_.Longest(again), (PrefixMatch{second, 171}));
+  EXPECT_THAT(*harness_->Verify(), IsEmpty());
+}
+
+TEST_F(CatalogTest, ACatalogFromBeforeSoundTokensWereCountedHasNone) {
+  const ContextId base = harness_.MustPublish(Range(0, 100), {.name = "base"});
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "granule"));
+  harness_.Close();
+  {
+    auto database = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite);
+    ATTNDB_ASSERT_OK((*database)->Execute("DROP TABLE sound_tokens"));
+    ATTNDB_ASSERT_OK((*database)->Execute(kDropNumbers));
+    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 4"));
+  }
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
+    EXPECT_THAT(*reader->Verify(), IsEmpty());
+    EXPECT_TRUE(reader->contexts()->Get(tenant(), base)->damaged);
+  }
+  harness_.Reopen();
+  EXPECT_TRUE(Get(base).damaged);
+  EXPECT_THAT(*harness_->segments()->Quarantine(1, "granule", 100), IsEmpty());
+  EXPECT_FALSE(Get(base).damaged);
+}
+
+TEST_F(CatalogTest, AContextIsServedAgainWhenItsLastQuarantinedSegmentIs) {
+  const ContextId base = harness_.MustPublish(Range(0, 100), {.name = "base"});
+  const ContextId more = harness_.MustPublish(Range(0, 200), {.base = base, .num_shared = 100});
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "gone"));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "gone"));
+  ATTNDB_ASSERT_OK(harness_->segments()->Lift(1));
+  EXPECT_FALSE(Get(base).damaged);
+  EXPECT_TRUE(Get(more).damaged);
+  EXPECT_EQ(harness_.Longest(Range(0, 200)), (PrefixMatch{base, 100}));
+  ATTNDB_ASSERT_OK(harness_->segments()->Lift(2));
+  EXPECT_FALSE(Get(more).damaged);
+  EXPECT_EQ(harness_.Longest(Range(0, 200)), (PrefixMatch{more, 200}));
+  EXPECT_EQ(harness_->Stats(tenant())->num_damaged_segments, 0u);
+  ATTNDB_EXPECT_OK(harness_->segments()->Lift(2));
+  ATTNDB_EXPECT_OK(harness_->segments()->Lift(99));
 }
 
 }  // namespace

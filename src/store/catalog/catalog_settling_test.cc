@@ -88,11 +88,26 @@ TEST_F(CatalogCompact, AContextShowsASegmentThatUsesMostOfItAndIsNotDamaged) {
   EXPECT_THAT(Shown(99), IsEmpty());
 }
 
+// What is sound of it can be written anew; what is whole again can be merged.
+TEST_F(CatalogCompact, WhatIsQuarantinedOrServedAgainIsUnsettled) {
+  harness_.MustPublish(Range(0, 100));
+  harness_.MustPublish(Range(200, 100));
+  SettleAll();
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "torn", 100));
+  EXPECT_THAT(Unsettled(), ElementsAre(2));
+  SettleAll();
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(2, "torn again", 100));
+  EXPECT_THAT(Unsettled(), IsEmpty()) << "else Compact would look at it for ever";
+  ATTNDB_ASSERT_OK(harness_->segments()->Lift(2));
+  EXPECT_THAT(Unsettled(), ElementsAre(2));
+  EXPECT_THAT(*harness_->Verify(), IsEmpty());
+}
+
 // Its chain is merged within its model alone.
 TEST_F(CatalogCompact, AContextOfTheSegmentsModelShowsItToo) {
   const ContextId a = harness_.MustPublish(Range(0, 100));
   const ContextId b = harness_.MustPublish(Range(0, 90), {.base = a, .num_shared = 90});
-  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual("weights", "others"));
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(tenant(), "weights", "others"));
   harness_.set_spec(TestSpec("others"));
   const ContextId other = harness_.MustPublish(Range(0, 120), {.base = a, .num_shared = 100});
   ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), a));

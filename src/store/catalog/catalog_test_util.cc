@@ -78,6 +78,8 @@ Result<PublishOutcome> CatalogHarness::Publish(const std::vector<TokenId>& token
   request.ttl = options.ttl;
   request.pin = options.pin;
   request.cuts = options.cuts;
+  request.evict = options.evict;
+  request.source = options.source;
   uint64_t num_chained = 0;
   if (options.base != ContextId::kNone) {
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<ChainLink> chain,

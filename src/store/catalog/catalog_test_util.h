@@ -27,6 +27,8 @@ struct Published {
   bool pin = false;
   int64_t first_position = 0;
   std::vector<Cut> cuts = {};
+  std::vector<ContextId> evict = {};
+  ModelSource source = {};
 };
 
 class CatalogHarness {
@@ -54,7 +56,7 @@ class CatalogHarness {
 
   // One new segment for the tokens after the shared ones, and the base's chain for these.
   Result<PublishOutcome> Publish(const std::vector<TokenId>& tokens, const Published& options = {});
-  // Its id; ends the process on an error.
+  // The context's id; ends the process on an error.
   ContextId MustPublish(const std::vector<TokenId>& tokens, const Published& options = {});
 
   PrefixQuery Query(const std::vector<TokenId>& tokens, int64_t first_position = 0) const {
@@ -100,9 +102,15 @@ void WriteFile(const std::string& path, const std::string& contents);
 // 0, 1, 2, ... from `first`.
 std::vector<TokenId> Range(TokenId first, size_t num_tokens);
 
-// Makes a catalog of before there were counters, but for its version.
+// Makes a catalog of before tenants had numbers of their own, but for its version.
+inline constexpr const char* kDropNumbers =
+    "DROP TABLE model_sources; "
+    "DROP TABLE next_numbers; DROP TABLE segment_numbers; DROP TABLE context_numbers";
+// The same of before there were counters.
 inline constexpr const char* kDropCounters =
-    "DROP INDEX nodes_of_cuts; "
+    "DROP TABLE model_sources; "
+    "DROP TABLE next_numbers; DROP TABLE segment_numbers; DROP TABLE context_numbers; "
+    "DROP TABLE sound_tokens; DROP INDEX nodes_of_cuts; "
     "DROP INDEX contexts_by_access; DROP TABLE tenant_uses; DROP TABLE segment_uses";
 
 ModelSpec TestSpec(const std::string& fingerprint = "weights");

@@ -16,7 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "attndb/status.h"
 #include "attndb/types.h"
+#include "common/context_number.h"
 #include "common/sha256.h"
 
 namespace attndb::store {
@@ -25,6 +27,8 @@ enum class TenantId : int64_t { kNone = 0 };
 enum class ModelId : int64_t { kNone = 0 };
 // A segment's id names its file. Never reused, not even after a crash.
 using SegmentId = int64_t;
+// The number by which its tenant knows a segment: as ContextNumber.
+enum class SegmentNumber : int64_t { kNone = 0 };
 
 using StoreUuid = std::array<std::byte, 16>;
 
@@ -35,6 +39,9 @@ struct CatalogOptions {
   // then: an empty catalog beside them would call them all orphans.
   bool create_if_missing = false;
   std::function<int64_t()> clock;  // Now, in microseconds. Null = the system's clock.
+  // Whether the store lies where it was opened: asked before each commit, and again before it is
+  // acknowledged. May be null.
+  std::function<Status()> check_place;
 };
 
 struct Tenant {
@@ -55,6 +62,7 @@ struct CompanionRecord {
 // What the catalog knows of a segment. Its file is checked against all of it.
 struct SegmentRecord {
   SegmentId id = 0;
+  SegmentNumber number = SegmentNumber::kNone;  // The catalog gives it.
   TenantId tenant = TenantId::kNone;
   ModelId model = ModelId::kNone;
   int64_t first_position = 0;  // Position of its first token.
@@ -86,11 +94,12 @@ struct ChainLink {
   friend bool operator==(const ChainLink&, const ChainLink&) = default;
 };
 
-// "#id": how a context without a name is called.
-std::string IdLabel(ContextId id);
+// "#number": how its tenant calls a context without a name.
+std::string NumberLabel(ContextNumber number);
 
 struct ContextRecord {
   ContextId id = ContextId::kNone;
+  ContextNumber number = ContextNumber::kNone;
   TenantId tenant = TenantId::kNone;
   ModelId model = ModelId::kNone;
   std::string name;  // Empty if unnamed.
@@ -101,9 +110,9 @@ struct ContextRecord {
   int64_t last_access_us = 0;
   std::optional<int64_t> ttl_seconds;
   bool pinned = false;
-  bool damaged = false;  // A segment of it is quarantined.
+  bool damaged = false;  // It uses tokens of a segment that are not sound.
 
-  // Its name, or "#id".
+  // Its name, or "#number".
   std::string Label() const;
 };
 
@@ -140,6 +149,7 @@ struct PublishRequest {
   std::span<const TokenId> tokens;  // All tokens; at least one.
   uint64_t kv_bytes = 0;            // Bytes of K and V of all tokens.
   std::vector<Cut> cuts;            // The history's: CheckCuts.
+  ModelSource source;               // What the tenant calls the model.
 
   std::string name;      // Empty = unnamed.
   bool replace = false;  // Take the name from the context that has it, and drop that one.
@@ -156,7 +166,8 @@ struct PublishRequest {
   std::optional<std::chrono::seconds> ttl;
   bool pin = false;
 
-  std::vector<SegmentRecord> new_segments;  // tenant, model, damage and companions are ignored.
+  std::vector<SegmentRecord>
+      new_segments;  // Number, tenant, model, damage and companions are ignored.
   // Sums up to tokens.size(). The base's own links take the place of those of the shared tokens,
   // if it still has these: they may have been merged meanwhile.
   std::vector<ChainLink> chain;
@@ -164,10 +175,11 @@ struct PublishRequest {
 
 struct PublishOutcome {
   ContextId id = ContextId::kNone;
-  std::vector<ChainLink> chain;         // As it was published.
-  bool grown = false;                   // The base lives on under its id, as this context.
-  std::vector<ContextId> dropped;       // Contexts dropped by replace, drop_base and evict.
-  uint64_t num_evicted = 0;             // Contexts dropped by evict alone.
+  ContextNumber number = ContextNumber::kNone;
+  std::vector<ChainLink> chain;      // As it was published.
+  bool grown = false;                // The base lives on under its id and number, as this context.
+  std::vector<ContextId> dropped;    // Contexts dropped by replace, drop_base and evict.
+  std::vector<std::string> evicted;  // Labels of those dropped by evict alone, in its order.
   std::vector<SegmentId> unreferenced;  // See CatalogSegments::Remove.
 };
 
@@ -236,7 +248,8 @@ struct EvictionRequest {
   TenantId tenant = TenantId::kNone;
   std::span<const ContextId> in_use;  // Not to be dropped. Ascending.
   uint64_t missing_bytes = 0;
-  bool with_companions = false;  // Bytes of companions count, too.
+  bool with_companions = false;     // Bytes of companions count, too.
+  std::span<const SegmentId> kept;  // Not given back by any: what is to be published has them.
 };
 
 struct Evictions {

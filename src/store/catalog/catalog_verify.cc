@@ -14,6 +14,7 @@
 #include "store/catalog/model_identity.h"
 #include "store/catalog/names.h"
 #include "store/catalog/schema.h"
+#include "store/catalog/sound_tokens.h"
 #include "store/catalog/sqlite.h"
 
 namespace attndb::store {
@@ -49,8 +50,28 @@ constexpr RowRule kRowRules[] = {
      "JOIN segments s ON s.id = c.segment JOIN models a ON a.id = x.model "
      "JOIN models b ON b.id = s.model WHERE a.layout <> b.layout"},
     {"damaged flag disagrees with its segments",
-     "SELECT id FROM contexts x WHERE damaged <> EXISTS(SELECT 1 FROM chain c "
-     "JOIN segments s ON s.id = c.segment WHERE c.context = x.id AND s.damage IS NOT NULL)"},
+     "SELECT id FROM contexts x WHERE damaged <> " ATTNDB_IS_HARMED("x.id")},
+    {"segment has more whole tokens than tokens, or none, or is not damaged",
+     "SELECT segment FROM sound_tokens t JOIN segments s ON s.id = t.segment "
+     "WHERE s.damage IS NULL OR t.num_tokens NOT BETWEEN 1 AND s.num_tokens"},
+    {"context has no number of its tenant's",
+     "SELECT id FROM contexts c WHERE NOT EXISTS(SELECT 1 FROM context_numbers "
+     "WHERE context = c.id AND tenant = c.tenant)",
+     kFirstVersionWithNumbers},
+    {"segment has no number of its tenant's",
+     "SELECT id FROM segments s WHERE NOT EXISTS(SELECT 1 FROM segment_numbers "
+     "WHERE segment = s.id AND tenant = s.tenant)",
+     kFirstVersionWithNumbers},
+    {"context has a number that its tenant did not give yet",
+     "SELECT n.context FROM context_numbers n LEFT JOIN next_numbers x ON x.tenant = n.tenant "
+     "WHERE n.number < 1 OR n.number >= ifnull(x.context, 0)",
+     kFirstVersionWithNumbers},
+    {"segment has a number that its tenant did not give yet",
+     "SELECT n.segment FROM segment_numbers n LEFT JOIN next_numbers x ON x.tenant = n.tenant "
+     "WHERE n.number < 1 OR n.number >= ifnull(x.segment, 0)",
+     kFirstVersionWithNumbers},
+    {"tenant has no next numbers", "SELECT id FROM tenants EXCEPT SELECT tenant FROM next_numbers",
+     kFirstVersionWithNumbers},
     {"segment id was never reserved",
      "SELECT id FROM segments WHERE id <= 0 OR id >= (SELECT next_segment FROM meta)"},
     {"companion has a generation that was never reserved",
@@ -112,6 +133,7 @@ class RowVerifier {
   Status CheckStructure();
   Status CheckRows();
   Status CheckModels();
+  Status CheckSources();
   Status CheckTrees();
 
  private:
@@ -176,6 +198,20 @@ Status RowVerifier::CheckModels() {
         !std::ranges::equal(query.Blob(3), std::as_bytes(std::span(spec->fingerprint)))) {
       Found(name + ": identity is not that of its spec");
     }
+  }
+}
+
+Status RowVerifier::CheckSources() {
+  ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database_));
+  if (version < kFirstVersionWithSources) return {};
+  Query query = database_->Select("SELECT model, name, path FROM model_sources");
+  while (true) {
+    ATTNDB_ASSIGN_OR_RETURN(const bool found, query.Step());
+    if (!found) return {};
+    const ModelSource source = {std::string(query.Text(1)), std::string(query.Text(2))};
+    const Status status = source.Validate();
+    if (status.ok()) continue;
+    Found("catalog: model " + std::to_string(query.Int(0)) + ": " + status.message());
   }
 }
 
@@ -314,10 +350,15 @@ Result<std::vector<std::string>> Catalog::Verify() const {
   const auto check = [&]() -> Status {
     ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction,
                             Transaction::Begin(database.get(), Transaction::Kind::kRead));
+    ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database.get()));
+    if (version < kFirstVersionWithSoundTokens) {
+      ATTNDB_RETURN_IF_ERROR(ViewAsSoundTokens(database.get()));
+    }
     RowVerifier verifier(database.get(), &findings);
     ATTNDB_RETURN_IF_ERROR(verifier.CheckStructure());
     ATTNDB_RETURN_IF_ERROR(verifier.CheckRows());
     ATTNDB_RETURN_IF_ERROR(verifier.CheckModels());
+    ATTNDB_RETURN_IF_ERROR(verifier.CheckSources());
     return verifier.CheckTrees();
   };
   const Status status = check();

@@ -1,29 +1,39 @@
 #include "store/catalog/context_changes.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "store/catalog/sound_tokens.h"
+#include "store/catalog/tenant_numbers.h"
 
 namespace attndb::store {
 
 Result<SegmentRecord> RequireGoodSegment(SqliteDatabase* database, SegmentId id) {
-  ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment, FindSegment(database, id));
+  return RequireSoundTokens(database, {id, std::numeric_limits<uint64_t>::max()});
+}
+
+Result<SegmentRecord> RequireSoundTokens(SqliteDatabase* database, const ChainLink& link) {
+  ATTNDB_ASSIGN_OR_RETURN(std::optional<SegmentRecord> segment,
+                          FindSegment(database, link.segment));
   if (!segment.has_value()) {
-    return Status::FailedPrecondition("segment " + std::to_string(id) +
-                                      " is not in the store any more");
+    return Status::FailedPrecondition("a segment of the chain is not in the store any more");
   }
-  if (!segment->damage.empty()) {
-    return Status::FailedPrecondition("segment " + std::to_string(id) +
-                                      " is quarantined: " + segment->damage);
-  }
-  return *std::move(segment);
+  if (segment->damage.empty()) return *std::move(segment);
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_sound, LoadNumSound(database, link.segment));
+  if (link.num_tokens_used <= num_sound) return *std::move(segment);
+  return Status::FailedPrecondition("segment " +
+                                    std::to_string(static_cast<int64_t>(segment->number)) +
+                                    " is quarantined: " + segment->damage);
 }
 
 Status InsertSegment(SqliteDatabase* database, const SegmentRecord& segment) {
-  return database->Run("INSERT INTO segments(" ATTNDB_SEGMENT_COLUMNS
-                       ") VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
-                       segment.id, segment.tenant, segment.model, segment.first_position,
-                       segment.num_tokens, segment.file_bytes, segment.kv_bytes,
-                       segment.query_bytes, std::span<const std::byte>(segment.root_hash),
-                       std::span<const std::byte>(segment.non_finite));
+  ATTNDB_RETURN_IF_ERROR(database->Run(
+      "INSERT INTO segments(" ATTNDB_SEGMENT_COLUMNS ") VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+      segment.id, segment.tenant, segment.model, segment.first_position, segment.num_tokens,
+      segment.file_bytes, segment.kv_bytes, segment.query_bytes,
+      std::span<const std::byte>(segment.root_hash),
+      std::span<const std::byte>(segment.non_finite)));
+  return NumberSegment(database, segment.tenant, segment.id);
 }
 
 Status StoreChain(SqliteDatabase* database, ContextId context, std::span<const ChainLink> chain) {

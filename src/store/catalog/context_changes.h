@@ -15,6 +15,9 @@ namespace attndb::store {
 
 // The segment. Errors: kFailedPrecondition (it is gone or quarantined: says so).
 Result<SegmentRecord> RequireGoodSegment(SqliteDatabase* database, SegmentId id);
+// The link's segment. Errors: kFailedPrecondition (it is gone, or the tokens that the link uses are
+// not whole: says so).
+Result<SegmentRecord> RequireSoundTokens(SqliteDatabase* database, const ChainLink& link);
 
 // Inserts the row of the segment, not those of companions.
 Status InsertSegment(SqliteDatabase* database, const SegmentRecord& segment);

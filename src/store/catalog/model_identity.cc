@@ -11,10 +11,11 @@
 namespace attndb::store {
 namespace {
 
-// Versions of the encoding for models without denominator logits, and for models with some. The
-// former must not change: what is stored is found by it.
+// Versions of the encoding for models without denominator logits, for models with some, and for
+// those whose keys are stored without RoPE. None may change: what is stored is found by it.
 constexpr uint32_t kEncodingVersion = 1;
 constexpr uint32_t kDenominatorsVersion = 2;
+constexpr uint32_t kUnrotatedVersion = 3;
 constexpr size_t kLayerBytesMin = 4 * 4 + 4 + 4 + 4 + 1 + 4 + 8 + 4;
 
 // The encoding compares bits: -0 and 0 are one number.
@@ -51,6 +52,7 @@ std::string ReadText(ByteReader* in, std::string_view field) {
 }
 
 uint32_t VersionFor(const ModelSpec& spec) {
+  if (spec.unrotated_keys) return kUnrotatedVersion;
   const bool any = std::ranges::any_of(
       spec.layers, [](const LayerSpec& layer) { return !layer.denominator_logits.empty(); });
   return any ? kDenominatorsVersion : kEncodingVersion;
@@ -68,7 +70,7 @@ void WriteLayer(const LayerSpec& layer, uint32_t version, ByteWriter* out) {
   out->U32(layer.rope.rope_dims);
   out->U64(std::bit_cast<uint64_t>(layer.rope.base));
   WriteText(layer.rope.scaling, out);
-  if (version != kDenominatorsVersion) return;
+  if (version < kDenominatorsVersion) return;
   out->U32(static_cast<uint32_t>(layer.denominator_logits.size()));
   out->Bytes(BytesOf(layer.denominator_logits));
 }
@@ -94,7 +96,7 @@ LayerSpec ReadLayer(uint32_t version, ByteReader* in) {
   layer.rope.rope_dims = in->U32("rope_dims");
   layer.rope.base = std::bit_cast<double>(in->U64("rope base"));
   layer.rope.scaling = ReadText(in, "rope scaling");
-  if (version == kDenominatorsVersion) layer.denominator_logits = ReadDenominators(in);
+  if (version >= kDenominatorsVersion) layer.denominator_logits = ReadDenominators(in);
   return layer;
 }
 
@@ -118,12 +120,13 @@ EncodedModel EncodeModel(const ModelSpec& spec) {
 Result<ModelSpec> DecodeModel(std::span<const std::byte> bytes) {
   ByteReader in(bytes, "model");
   const uint32_t version = in.U32("version");
-  if (in.status().ok() && version != kEncodingVersion && version != kDenominatorsVersion) {
+  if (in.status().ok() && (version < kEncodingVersion || version > kUnrotatedVersion)) {
     return Status::Corruption("model: encoding version " + std::to_string(version) + ", expected " +
-                              std::to_string(kEncodingVersion) + " or " +
-                              std::to_string(kDenominatorsVersion));
+                              std::to_string(kEncodingVersion) + " to " +
+                              std::to_string(kUnrotatedVersion));
   }
   ModelSpec spec;
+  spec.unrotated_keys = version == kUnrotatedVersion;
   spec.kv_dtype = static_cast<DType>(in.U8("kv_dtype"));
   const uint32_t num_layers = in.U32("num_layers");
   if (num_layers > in.remaining() / kLayerBytesMin) {

@@ -25,6 +25,7 @@ TEST(ModelIdentity, EveryFieldBelongsToIt) {
   const std::function<void(ModelSpec*)> changes[] = {
       [](ModelSpec* s) { s->kv_dtype = DType::kBFloat16; },
       [](ModelSpec* s) { s->fingerprint += "x"; },
+      [](ModelSpec* s) { s->unrotated_keys = true; },
       [](ModelSpec* s) { s->layers.pop_back(); },
       [](ModelSpec* s) { s->layers[1].num_q_heads = 2; },
       [](ModelSpec* s) { s->layers[1].num_kv_heads = 4; },
@@ -105,18 +106,24 @@ TEST(ModelIdentity, WithoutRopeItsParametersDoNotMatter) {
   EXPECT_EQ(IdentityOf(a), IdentityOf(b));
 }
 
-TEST(ModelIdentity, DecodingGivesTheCanonicalSpec) {
+class ModelIdentityTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(ModelIdentityTest, DecodingGivesTheCanonicalSpec) {
   ModelSpec spec = TestSpec(std::string("\0\xff bytes", 8));
-  spec.layers[0].rope.scaling = "yarn:factor=8";
+  spec.layers[0].rope.scaling = "linear:factor=8";
+  spec.unrotated_keys = GetParam();
   const EncodedModel encoded = EncodeModel(spec);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ModelSpec decoded, DecodeModel(encoded.bytes));
   EXPECT_EQ(decoded.fingerprint, spec.fingerprint);
   EXPECT_EQ(decoded.kv_dtype, spec.kv_dtype);
   ASSERT_EQ(decoded.num_layers(), 2u);
-  EXPECT_EQ(decoded.layers[0].rope.scaling, "yarn:factor=8");
+  EXPECT_EQ(decoded.layers[0].rope.scaling, "linear:factor=8");
+  EXPECT_EQ(decoded.unrotated_keys, spec.unrotated_keys);
   EXPECT_EQ(decoded.layers[0].scale, 0.25f);
   EXPECT_EQ(EncodeModel(decoded).bytes, encoded.bytes);
 }
+
+INSTANTIATE_TEST_SUITE_P(UnrotatedKeys, ModelIdentityTest, ::testing::Bool());
 
 TEST(ModelIdentity, TheEncodingIsTheDocumentedOne) {
   // docs/formats/catalog.md: header 9, two layers of 45, length and "weights".

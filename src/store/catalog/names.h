@@ -1,4 +1,4 @@
-// What tenants and contexts may be called.
+// What tenants may be called, and ids of contexts as text.
 //
 // Errors:  kInvalidArgument naming the name and what was expected.
 // Threads: pure functions.
@@ -9,18 +9,15 @@
 #include <string_view>
 
 #include "attndb/status.h"
-#include "attndb/types.h"
+#include "common/context_number.h"
 
 namespace attndb::store {
 
 // 1 to 64 of [A-Za-z0-9._-].
 Status CheckTenantName(std::string_view name);
 
-// 1 to 128 of [A-Za-z0-9._:/@+-].
-Status CheckContextName(std::string_view name);
-
-// "#12" is the context with id 12; nullopt for any other text.
-std::optional<ContextId> ParseContextId(std::string_view text);
+// "#12" is the tenant's context of number 12; nullopt for any other text.
+std::optional<ContextNumber> ParseContextNumber(std::string_view text);
 
 }  // namespace attndb::store
 

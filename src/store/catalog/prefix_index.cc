@@ -225,6 +225,11 @@ Status PrefixIndex::RemoveEnd(NodeId leaf, ContextId context) {
 
 Status PrefixIndex::Withdraw(NodeId leaf, ContextId context) { return Repair(leaf, context); }
 
+Status PrefixIndex::Readmit(NodeId leaf, ContextId context) {
+  ATTNDB_ASSIGN_OR_RETURN(PrefixNode node, Load(leaf));
+  return Adopt(std::move(node), context);
+}
+
 // Walks up from `id`: removes what has no use any more, and lets nodes that name `leaving` name the
 // next one, as long as that changes anything.
 Status PrefixIndex::Repair(NodeId id, ContextId leaving) {

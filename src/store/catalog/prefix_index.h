@@ -118,6 +118,10 @@ class PrefixIndex {
   // damaged already. The path stays.
   Status Withdraw(NodeId leaf, ContextId context);
 
+  // Nodes name `context`, which ends in `leaf` and may be served again, where the invariants say
+  // so: its row says so already.
+  Status Readmit(NodeId leaf, ContextId context);
+
   // All tokens from the root to the end of `leaf`, and its cuts.
   Result<History> HistoryOf(NodeId leaf, uint64_t num_tokens) const;
 

@@ -120,5 +120,23 @@ TEST_F(PrefixSearchTest, WithoutAFilterDamagedContextsCountToo) {
             (PrefixMatch{static_cast<ContextId>(1), 150, {}}));
 }
 
+TEST_F(PrefixSearchTest, OfContextsWithTheSameTokensTheOneThatMayBeUsedIsFound) {
+  for (const char* name : {"a", "b", "c"}) {
+    contexts_[harness_.MustPublish(Range(0, 100), {.name = name})] = Range(0, 100);
+  }
+  ASSERT_EQ(contexts_.size(), 3u);
+  Publish(Range(0, 130));
+  Connect();
+  for (const auto& [usable, tokens] : contexts_) {
+    std::set<ContextId> shut_out;
+    for (const auto& [id, others] : contexts_) shut_out.insert(id);
+    shut_out.erase(usable);
+    const std::optional<PrefixMatch> match = Find(Range(0, 100), shut_out);
+    ASSERT_TRUE(match.has_value());
+    EXPECT_EQ(match->context, usable);
+    EXPECT_EQ(match->num_tokens, 100u);
+  }
+}
+
 }  // namespace
 }  // namespace attndb::store

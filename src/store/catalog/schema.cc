@@ -17,6 +17,7 @@
 #include "store/catalog/catalog_types.h"
 #include "store/catalog/checked_vfs.h"
 #include "store/catalog/counters.h"
+#include "store/catalog/tenant_numbers.h"
 
 namespace attndb::store {
 namespace {
@@ -143,7 +144,38 @@ constexpr const char* kSchema[] = {
     "CREATE INDEX contexts_by_access ON contexts(tenant, last_access_us) WHERE NOT pinned",
 
     "CREATE INDEX nodes_of_cuts ON nodes(parent) WHERE tokens >= x'80'",
+
+    "CREATE TABLE sound_tokens(\n"
+    "  segment INTEGER PRIMARY KEY REFERENCES segments(id) ON DELETE CASCADE,\n"
+    "  num_tokens INTEGER NOT NULL CHECK(num_tokens > 0)) STRICT",
+
+    "CREATE TABLE context_numbers(\n"
+    "  context INTEGER PRIMARY KEY REFERENCES contexts(id) ON DELETE CASCADE,\n"
+    "  tenant INTEGER NOT NULL REFERENCES tenants(id),\n"
+    "  number INTEGER NOT NULL CHECK(number > 0),\n"
+    "  UNIQUE(tenant, number)) STRICT",
+
+    "CREATE TABLE segment_numbers(\n"
+    "  segment INTEGER PRIMARY KEY REFERENCES segments(id) ON DELETE CASCADE,\n"
+    "  tenant INTEGER NOT NULL REFERENCES tenants(id),\n"
+    "  number INTEGER NOT NULL CHECK(number > 0),\n"
+    "  UNIQUE(tenant, number)) STRICT",
+
+    "CREATE TABLE next_numbers(\n"
+    "  tenant INTEGER PRIMARY KEY REFERENCES tenants(id),\n"
+    "  context INTEGER NOT NULL CHECK(context > 0),\n"
+    "  segment INTEGER NOT NULL CHECK(segment > 0)) STRICT",
+
+    "CREATE TABLE model_sources(\n"
+    "  tenant INTEGER NOT NULL REFERENCES tenants(id),\n"
+    "  model INTEGER NOT NULL REFERENCES models(id),\n"
+    "  name TEXT NOT NULL,\n"
+    "  path TEXT NOT NULL,\n"
+    "  PRIMARY KEY(tenant, model)) STRICT, WITHOUT ROWID",
 };
+constexpr size_t kNumStatementsOfSources = 1;
+constexpr size_t kNumStatementsOfNumbers = 3;
+constexpr size_t kNumStatementsOfSoundTokens = 1;
 constexpr size_t kNumStatementsOfCuts = 1;
 constexpr size_t kNumStatementsOfWishes = 1;
 constexpr size_t kNumStatementsOfCounters = 4;
@@ -151,6 +183,9 @@ constexpr size_t kNumStatementsOfCounters = 4;
 // The statements that make a catalog of a version.
 std::span<const char* const> SchemaOf(int64_t version) {
   size_t num_statements = std::size(kSchema);
+  if (version < kFirstVersionWithSources) num_statements -= kNumStatementsOfSources;
+  if (version < kFirstVersionWithNumbers) num_statements -= kNumStatementsOfNumbers;
+  if (version < kFirstVersionWithSoundTokens) num_statements -= kNumStatementsOfSoundTokens;
   if (version < kFirstVersionWithCuts) num_statements -= kNumStatementsOfCuts;
   if (version < kFirstVersionWithCounters) num_statements -= kNumStatementsOfCounters;
   if (version < kFirstVersionWithWishes) num_statements -= kNumStatementsOfWishes;
@@ -192,12 +227,22 @@ Status SyncPath(const std::string& path) {
   return {};
 }
 
+constexpr mode_t kOwnerOnly =
+    0600;  // Tokens, names, and the secrets that block keys are made with.
+
+// An empty file, so that SQLite makes none: it would be for all to read.
+Status MakeEmptyFile(const std::string& path) {
+  const CloseFd file{open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerOnly)};
+  return file.fd < 0 ? ErrnoStatus(path, "create") : Status();
+}
+
 Status SetVersion(SqliteDatabase* database) {
-  static_assert(kSchemaVersion == 4, "the statement says so");
-  return database->Execute("PRAGMA user_version = 4");
+  static_assert(kSchemaVersion == 7, "the statement says so");
+  return database->Execute("PRAGMA user_version = 7");
 }
 
 Status FillNewCatalog(const std::string& path) {
+  ATTNDB_RETURN_IF_ERROR(MakeEmptyFile(path));
   ATTNDB_ASSIGN_OR_RETURN(const auto database,
                           SqliteDatabase::Open(path, SqliteDatabase::Mode::kCreate));
   ATTNDB_ASSIGN_OR_RETURN(Transaction transaction,
@@ -254,6 +299,15 @@ Status CreateCatalogFile(const std::string& path) {
   return SyncPath(folder.empty() ? "." : folder.string());
 }
 
+void CloseToOthers(const std::string& path) {
+  for (const char* const suffix : {"", "-wal", "-shm"}) {
+    const std::string name = path + suffix;
+    struct stat info {};
+    if (stat(name.c_str(), &info) != 0 || (info.st_mode & (S_IRWXG | S_IRWXO)) == 0) continue;
+    (void)chmod(name.c_str(), kOwnerOnly);
+  }
+}
+
 Result<int64_t> CheckSchema(SqliteDatabase* database) {
   ATTNDB_ASSIGN_OR_RETURN(const int64_t application_id,
                           PragmaInt(database, "PRAGMA application_id"));
@@ -296,6 +350,7 @@ Status UpgradeSchema(SqliteDatabase* database) {
     ATTNDB_RETURN_IF_ERROR(database->Execute(statement));
   }
   if (version < kFirstVersionWithCounters) ATTNDB_RETURN_IF_ERROR(CountAfresh(database));
+  if (version < kFirstVersionWithNumbers) ATTNDB_RETURN_IF_ERROR(NumberAllById(database));
   ATTNDB_RETURN_IF_ERROR(SetVersion(database));
   return transaction.Commit();
 }

@@ -53,10 +53,10 @@ TEST_F(SchemaTest, AForeignFileIsRefusedInWords) {
 TEST_F(SchemaTest, ANewerVersionIsRefusedInNumbers) {
   {
     auto database = SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite);
-    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 5"));
+    ATTNDB_ASSERT_OK((*database)->Execute("PRAGMA user_version = 8"));
   }
   EXPECT_THAT(harness_.Open(),
-              FailsWith(StatusCode::kUnsupported, HasSubstr("version 5, expected at most 4")));
+              FailsWith(StatusCode::kUnsupported, HasSubstr("version 8, expected at most 7")));
 }
 
 TEST_F(SchemaTest, AnotherSchemaIsRefused) {

@@ -17,11 +17,15 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/context_changes.cc
   catalog/counters.cc
   catalog/cut_bytes.cc
+  catalog/forked_files.cc
   catalog/lacking_companions.cc
   catalog/model_identity.cc
+  catalog/model_sources.cc
   catalog/names.cc
   catalog/prefix_index.cc
   catalog/prefix_search.cc
   catalog/schema.cc
+  catalog/sound_tokens.cc
   catalog/sqlite.cc
+  catalog/tenant_numbers.cc
   catalog/wal_check.cc)

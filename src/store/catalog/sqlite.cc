@@ -14,9 +14,10 @@ constexpr int kBusyTimeoutMs = 5000;
 // that is durable already.
 constexpr int kCheckpointTimeoutMs = 100;
 
-// SQLite's URI form of a path, so that parameters can follow.
+// SQLite's URI form of a path, so that parameters can follow. Two slashes in front would begin the
+// name of a host, so that of none goes before a path from the root.
 std::string PathUri(const std::string& path) {
-  std::string uri = "file:";
+  std::string uri = path.starts_with('/') ? "file://" : "file:";
   for (const char c : path) {
     switch (c) {
       case '%':
@@ -33,6 +34,12 @@ std::string PathUri(const std::string& path) {
     }
   }
   return uri;
+}
+
+// A disk, a quota or a number of open files that is used up.
+bool IsShortage(int system_errno) {
+  return system_errno == ENOSPC || system_errno == EDQUOT || system_errno == EMFILE ||
+         system_errno == ENFILE;
 }
 
 StatusCode CodeOf(int rc, int system_errno) {
@@ -54,8 +61,7 @@ StatusCode CodeOf(int rc, int system_errno) {
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_AUTH:
-      return system_errno == ENOSPC || system_errno == EDQUOT ? StatusCode::kResourceExhausted
-                                                              : StatusCode::kIoError;
+      return IsShortage(system_errno) ? StatusCode::kResourceExhausted : StatusCode::kIoError;
     default:
       return StatusCode::kInternal;
   }

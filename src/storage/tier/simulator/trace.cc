@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "attndb/units.h"
 #include "common/checked_math.h"
 #include "common/quote.h"
 
@@ -137,11 +138,10 @@ class TraceBuilder {
     if (limits_.largest_tier_bytes == 0 || (bytes && *bytes <= limits_.largest_tier_bytes)) {
       return Status::Ok();
     }
-    return Status::InvalidArgument("expected a conversation that a tier can hold, found " +
-                                   std::to_string(tokens) + " tokens of " +
-                                   std::to_string(limits_.kv_bytes_per_token) +
-                                   " bytes of KV, more than the largest tier's " +
-                                   std::to_string(limits_.largest_tier_bytes) + " bytes");
+    return Status::InvalidArgument(
+        "expected a conversation that a tier can hold, found " + Counted(tokens, "token") + " of " +
+        FormatBytes(limits_.kv_bytes_per_token) + " of KV, more than the largest tier's " +
+        FormatBytes(limits_.largest_tier_bytes));
   }
 
   const TraceLimits limits_;

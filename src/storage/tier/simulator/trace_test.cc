@@ -74,8 +74,8 @@ TEST(TraceTest, ABadLineIsNamed) {
       {R"({"time": 6, "conversation": 1, "new_tokens": -3, "answer_tokens": 1})", "found '-3'"},
       {R"({"time": 6, "conversation": 1, "new_tokens": 1e18, "answer_tokens": 1})", "new_tokens"},
       {R"({"time": 6, "conversation": "a", "new_tokens": 1, "answer_tokens": 470})",
-       "line 2: expected a conversation that a tier can hold, found 501 tokens of 10 bytes of KV, "
-       "more than the largest tier's 5000 bytes"},
+       "line 2: expected a conversation that a tier can hold, found 501 tokens of 10 B of KV, "
+       "more than the largest tier's 4.9 KiB"},
   };
   const std::string first = std::string(kGood).substr(0, std::string(kGood).find('\n') + 1);
   for (const auto& [line, message] : kCases) {

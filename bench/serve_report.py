@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Makes the table of docs/serving.md of bench/results/serve.json: what stands between its marks.
+
+    bench/serve_report.py            rewrites it
+    bench/serve_report.py --check    fails if the page is not that of the results
+
+A figure that is not what it should be is MISSED. What was not measured is left out, and said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/serving.md"
+RESULTS = ROOT / "bench/results/serve.json"
+BEGIN, END = "<!-- serve -->\n", "<!-- /serve -->"
+PEER = "llama-server"
+
+Figures = dict[str, float]
+# What is measured, what should be, attndb's figure, llama-server's, and whether it is so.
+Row = tuple[str, str, str, str, bool]
+
+
+def faster(figures: Figures, who: str, what: str, least: float) -> Row:
+    """Tokens a second."""
+    ratio = figures[who] / figures[PEER]
+    return (what, f"≥ {least:g} ×", f"{figures[who]:.1f} tokens/s: {ratio:.2f} ×",
+            f"{figures[PEER]:.1f} tokens/s", ratio >= least)
+
+
+def together(figures: Figures) -> list[Row]:
+    what = "8 conversations of 4,000 tokens reply together"
+    return [faster(figures, "attndb", f"{what}, exact", 2),
+            faster(figures, "attndb_auto", f"{what}, `auto`", 3)]
+
+
+def alone(figures: Figures) -> list[Row]:
+    return [faster(figures, "attndb", "one conversation without context, exact", 0.95)]
+
+
+def long(figures: Figures) -> list[Row]:
+    return [faster(figures, "attndb_auto", "one conversation of 32,000 tokens (YaRN), `auto`", 7)]
+
+
+def next_turn(figures: Figures) -> list[Row]:
+    ours, theirs = figures["attndb/restart"], figures[f"{PEER}/restart"]
+    in_memory, in_slot = figures["attndb/memory"], figures[f"{PEER}/memory"]
+    what = "first token of the next turn of a conversation of 6,000 tokens"
+    return [(f"{what}, after a restart", "≤ 3 %", f"{ours:,.0f} ms: {100 * ours / theirs:.1f} %",
+             f"{theirs:,.0f} ms", ours <= 0.03 * theirs),
+            (f"{what}, its prompt in memory there", "≤ 1 ×",
+             f"{in_memory:,.0f} ms: {in_memory / in_slot:.2f} ×", f"{in_slot:,.0f} ms",
+             in_memory <= in_slot)]
+
+
+def beside(figures: Figures) -> list[Row]:
+    def told(who: str) -> str:
+        return (f"{figures[f'{who}/before']:.1f} → {figures[f'{who}/beside']:.1f} ms: "
+                f"{figures[f'{who}/ratio']:.2f} ×; the prompt "
+                f"{figures[f'{who}/prompt'] / 1000:.1f} s")
+
+    return [("time per token of 3 replies while a prompt of 7,900 tokens is read", "≤ 2 ×",
+             told("attndb"), told(PEER), figures["attndb/ratio"] <= 2)]
+
+
+def round_robin(figures: Figures) -> list[Row]:
+    def told(who: str) -> str:
+        first, p90 = figures[f"{who}/first"], figures[f"{who}/p90"]
+        return f"{p90:,.0f} of {first:,.0f} ms: {100 * p90 / first:.1f} %"
+
+    return [("second turns of 64 conversations of 1,500 tokens, one after another: first token at "
+             "the 90th percentile, of a first turn's", "≤ 10 %", told("attndb"), told(PEER),
+             figures["attndb/p90"] <= 0.1 * figures["attndb/first"])]
+
+
+def connections(figures: Figures) -> list[Row]:
+    def told(who: str) -> str:
+        return f"{figures[f'{who}/alone']:.1f} → {figures[f'{who}/beside']:.1f} ms a token"
+
+    grows = figures["attndb/grows"]
+    slower = figures["attndb/beside"] / figures["attndb/alone"]
+    return [("memory of 1,000 idle connections", "≤ 200 MB", f"{grows:.1f} MB", "",
+             grows <= 200 and figures["attndb/answered"] == 1000),
+            ("a reply beside 50 clients that read nothing", "≤ 1.1 ×",
+             f"{told('attndb')}: {slower:.2f} ×", told(PEER), slower <= 1.1)]
+
+
+def start(figures: Figures) -> list[Row]:
+    ours, theirs = figures["attndb"], figures[PEER]
+    return [("start, pages warm", "≤ 1 s more", f"{ours:.2f} s", f"{theirs:.2f} s",
+             ours <= theirs + 1)]
+
+
+PARTS: dict[str, Callable[[Figures], list[Row]]] = {
+    "together": together, "alone": alone, "long": long, "next_turn": next_turn, "beside": beside,
+    "round_robin": round_robin, "connections": connections, "start": start}
+
+
+def source(name: str, part: dict[str, Any]) -> str:
+    machine = part["machine"]
+    return (f"{name} ({machine['cpu']}, {machine['cpus']} cores, Linux {machine['kernel']}, "
+            f"commit {part['commit']})")
+
+
+def report(results: dict[str, Any]) -> str:
+    lines = ["| what | should be | attndb | llama-server | |", "| --- | --- | --- | --- | --- |"]
+    sources = []
+    for name, rows in PARTS.items():
+        if name not in results:
+            continue
+        sources.append(source(name, results[name]))
+        for what, wanted, ours, theirs, fine in rows(results[name]["figures"]):
+            verdict = "met" if fine else "**MISSED**"
+            lines.append(f"| {what} | {wanted} | {ours} | {theirs} | {verdict} |")
+    lines += ["", "Measured: " + "; ".join(sources) + "."]
+    missing = [name for name in PARTS if name not in results]
+    if missing:
+        lines += ["", f"Not measured yet: {', '.join(missing)}."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    made = before + BEGIN + report(json.loads(RESULTS.read_text(encoding="utf-8"))) + END + after
+    if args.check:
+        sys.exit(0 if made == page else f"{PAGE} is not that of {RESULTS}: bench/serve_report.py")
+    PAGE.write_text(made, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

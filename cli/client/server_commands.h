@@ -1,0 +1,53 @@
+// Commands that a server does: what `import`, `ask` and `chat` do where a server has the store.
+// Each prints what its command prints. A build without a server part has ones that say so
+// (no_client.cc).
+//
+// Errors:  those of the server; kInvalidArgument (a flag that is the server's own business);
+//          kIoError; kCancelled.
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_CLIENT_SERVER_COMMANDS_H_
+#define ATTNDB_CLI_CLIENT_SERVER_COMMANDS_H_
+
+#include <optional>
+#include <string>
+
+#include "attndb/result.h"
+#include "cli/common/import_target.h"
+#include "cli/environment.h"
+
+namespace attndb::cli {
+
+// Stores `text` as the context that `target` names. REQUIRES: an InterruptScope, for signals.
+Result<ExitCode> ImportThroughServer(Environment* env, const ImportTarget& target,
+                                     const std::string& text, const std::string& system, bool raw);
+
+struct ServerQuestion {
+  std::string context;  // The one that is asked.
+  std::string question;
+  std::string plan;
+  Json fields;  // Others of the request: "temperature", ...
+};
+Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion& question);
+
+// How a context would be attended to, or, with `text`, what of it is stored.
+struct ServerExplain {
+  std::string context;  // May be empty with a text.
+  std::string plan;
+  std::optional<std::string> text;
+  std::string system;
+  bool raw = false;
+  bool verbose = false;
+};
+Result<ExitCode> ExplainThroughServer(Environment* env, const ServerExplain& asked);
+
+struct ServerChat {
+  std::string context;  // What a new dialogue begins with; empty: it is there already.
+  std::string name;     // The dialogue's.
+  std::string plan;
+  Json fields;
+};
+Result<ExitCode> ChatThroughServer(Environment* env, const ServerChat& chat);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_CLIENT_SERVER_COMMANDS_H_

@@ -1,0 +1,86 @@
+#include "cli/client/server_contexts.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/client/context_json.h"
+#include "cli/client/server_client.h"
+#include "server/json.h"
+
+namespace attndb::cli {
+namespace {
+
+class ServerContexts final : public Contexts {
+ public:
+  explicit ServerContexts(ServerClient client) : client_(std::move(client)) {}
+
+  Result<ContextList> List() override {
+    ATTNDB_ASSIGN_OR_RETURN(const Json json, client_.Ask("GET", std::string(kContextsPath)));
+    const Json* const contexts = json.is_object() ? server::FindMember(json, "contexts") : nullptr;
+    if (contexts == nullptr || !contexts->is_array()) {
+      return Status::IoError("the server's answer is no list of contexts: is it attndb's?");
+    }
+    ContextList list;
+    for (const Json& context : *contexts) {
+      ATTNDB_ASSIGN_OR_RETURN(ContextInfo info, ContextFromJson(context));
+      list.contexts.push_back(std::move(info));
+    }
+    ATTNDB_ASSIGN_OR_RETURN(list.file_bytes, CountFromJson(json, "file_bytes"));
+    ATTNDB_ASSIGN_OR_RETURN(list.quota_bytes, CountFromJson(json, "quota_bytes"));
+    return list;
+  }
+
+  Result<ContextInfo> Describe(const std::string& context) override {
+    ATTNDB_ASSIGN_OR_RETURN(const Json json, client_.Ask("GET", ContextPath(context)));
+    if (!json.is_object()) return Status::IoError("the server's answer is no context");
+    const Json* const durable = server::FindMember(json, "durable");
+    const Json* const error = server::FindMember(json, "error");
+    if (error != nullptr && error->is_string()) {
+      return Status::FailedPrecondition("'" + context + "' could not be stored: " +
+                                        Printable(error->get_ref<const std::string&>()));
+    }
+    if (durable != nullptr && *durable == false) {
+      return Status::FailedPrecondition("'" + context + "' is being stored");
+    }
+    return ContextFromJson(json);
+  }
+
+  Status Pin(const std::string& context, bool pinned) override {
+    return client_.Ask("POST", ContextPath(context), {{"pinned", pinned}}).status();
+  }
+
+  Status SetTtl(const std::string& context, std::optional<std::chrono::seconds> ttl) override {
+    const Json seconds = ttl ? Json(ttl->count()) : Json();
+    return client_.Ask("POST", ContextPath(context), {{"ttl_seconds", seconds}}).status();
+  }
+
+  Status Rename(const std::string& context, const std::string& name) override {
+    return client_.Ask("POST", ContextPath(context), {{"name", name}}).status();
+  }
+
+  Status Drop(const std::string& context) override {
+    return client_.Ask("DELETE", ContextPath(context)).status();
+  }
+
+ private:
+  const ServerClient client_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Contexts>> OpenServerContexts(Environment* env) {
+  constexpr std::array<std::string_view, 8> kFlags = {"context", "contexts", "ttl",    "name",
+                                                      "--off",   "--sort",   "--tree", "pattern"};
+  ATTNDB_RETURN_IF_ERROR(env->CheckForServer(kFlags));
+  return ConnectContexts(env);
+}
+
+Result<std::unique_ptr<Contexts>> ConnectContexts(Environment* env) {
+  ATTNDB_ASSIGN_OR_RETURN(ServerClient client, ServerClient::Connect(env));
+  return std::unique_ptr<Contexts>(std::make_unique<ServerContexts>(std::move(client)));
+}
+
+}  // namespace attndb::cli

@@ -1,0 +1,160 @@
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "cli/client/server_answer.h"
+#include "cli/client/server_client.h"
+#include "cli/client/server_commands.h"
+#include "cli/client/server_contexts.h"
+#include "cli/common/context_text.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/talk.h"
+#include "cli/common/units.h"
+#include "server/json.h"
+
+namespace attndb::cli {
+namespace {
+
+constexpr std::array<std::string_view, 11> kFlags = {
+    "question", "--context", "--name",  "--plan", "--max-tokens", "--temp",
+    "--top-k",  "--top-p",   "--min-p", "--seed", "--overflow"};
+constexpr std::chrono::milliseconds kLook{20};  // Between looks whether a turn is durable.
+
+Json RequestFor(const Json& fields, const std::string& plan, const std::string& context,
+                const std::string& question) {
+  Json body = fields;
+  body["plan"] = plan;
+  body["context"] = context;
+  body["messages"] = Json::array({{{"role", "user"}, {"content", question}}});
+  return body;
+}
+
+void NoteAnswer(Environment* env, const ServerAnswer& answer) {
+  if (answer.num_dropped > 0) {
+    env->Note("the conversation has outgrown its window: " + FormatCount(answer.num_dropped) +
+              " of its oldest tokens are no longer attended to");
+  }
+  env->Note(ToText(answer.stats));
+}
+
+// A server answers, and keeps the dialogue under its name, turn by turn.
+class ServerTalker final : public Talker {
+ public:
+  // `client` and `contexts` are not owned and outlive this. Begin comes first.
+  ServerTalker(Environment* env, const ServerClient* client, Contexts* contexts, ServerChat chat)
+      : env_(env), client_(client), contexts_(contexts), chat_(std::move(chat)) {}
+
+  // Goes on with the dialogue `name` if it is there, else begins it with `context`.
+  Status Begin(const std::string& context, const std::string& name) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::optional<ContextInfo> earlier,
+                            IfThere(contexts_->Describe(name)));
+    if (!earlier) {
+      ATTNDB_RETURN_IF_ERROR(contexts_->Describe(context.empty() ? name : context).status());
+    }
+    if (earlier) env_->Note("goes on with '" + name + "'");
+    chat_.name = name;
+    base_ = earlier ? name : context;
+    return Status();
+  }
+
+  std::string name() const override { return chat_.name; }
+  std::string plan() const override { return chat_.plan; }
+
+  Result<Json> Answer(const std::string& question) override {
+    ATTNDB_ASSIGN_OR_RETURN(const ServerAnswer answer, Turn(question));
+    NoteAnswer(env_, answer);
+    Json turn = {{"answer", answer.text}};
+    turn.update(ToJson(answer));
+    return turn;
+  }
+
+  Result<std::string> About() override {
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, contexts_->Describe(base_));
+    return "'" + base_ + "', " + Counted(info.num_tokens, "token") +
+           " with what was said; turns are stored as '" + chat_.name + "'";
+  }
+
+  Status SwitchTo(const std::string& context) override {
+    return Begin(context, ChatNameOf(context));
+  }
+
+  Status SetPlan(const std::string& plan) override {
+    // Explaining it is what finds that it is none.
+    const Json body = {{"context", base_}, {"plan", plan}};
+    ATTNDB_RETURN_IF_ERROR(client_->Ask("POST", std::string(kExplainPath), body).status());
+    chat_.plan = plan;
+    return Status();
+  }
+
+ private:
+  // Durable when it returns, but for one that was interrupted.
+  Result<ServerAnswer> Turn(const std::string& question) {
+    Json body = RequestFor(chat_.fields, chat_.plan, base_, question);
+    body["store_as"] = chat_.name;
+    ATTNDB_ASSIGN_OR_RETURN(ServerAnswer answer, StreamAnswer(env_, *client_, std::move(body)));
+    if (answer.interrupted) return answer;
+    ATTNDB_RETURN_IF_ERROR(WaitUntilDurable());
+    base_ = chat_.name;
+    return answer;
+  }
+
+  Status WaitUntilDurable() const {
+    while (true) {
+      ATTNDB_ASSIGN_OR_RETURN(const Json json, client_->Ask("GET", ContextPath(chat_.name)));
+      const Json* const durable = json.is_object() ? server::FindMember(json, "durable") : nullptr;
+      if (durable == nullptr) return Status::IoError("the server's answer is no context");
+      if (*durable == true) return Status::Ok();
+      const Json* const error = server::FindMember(json, "error");
+      if (error != nullptr) {
+        return Status::FailedPrecondition("the turn could not be stored: " +
+                                          Printable(Dump(*error)));
+      }
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+
+  Environment* const env_;
+  const ServerClient* const client_;
+  Contexts* const contexts_;
+  ServerChat chat_;
+  std::string base_;  // The context that the next turn goes on from.
+};
+
+}  // namespace
+
+Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion& question) {
+  ATTNDB_RETURN_IF_ERROR(env->CheckForServer(kFlags));
+  ATTNDB_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Connect(env));
+  ATTNDB_ASSIGN_OR_RETURN(const auto contexts, ConnectContexts(env));
+  const InterruptScope interrupt;
+  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, contexts->Describe(question.context));
+  ATTNDB_ASSIGN_OR_RETURN(const ServerAnswer answer,
+                          StreamAnswer(env, client,
+                                       RequestFor(question.fields, question.plan, question.context,
+                                                  question.question)));
+  NoteAnswer(env, answer);
+  Json json = {{"context", NameOf(info)},
+               {"contexts", Json::array({NameOf(info)})},
+               {"answer", answer.text},
+               {"finish", answer.finish},
+               {"plan", question.plan}};
+  json.update(ToJson(answer));
+  env->PrintJson(json);
+  return answer.interrupted ? ExitCode::kInterrupted : ExitCode::kOk;
+}
+
+Result<ExitCode> ChatThroughServer(Environment* env, const ServerChat& chat) {
+  ATTNDB_RETURN_IF_ERROR(env->CheckForServer(kFlags));
+  ATTNDB_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Connect(env));
+  ATTNDB_ASSIGN_OR_RETURN(const auto contexts, ConnectContexts(env));
+  const InterruptScope interrupt;
+  ServerTalker talker(env, &client, contexts.get(), chat);
+  ATTNDB_RETURN_IF_ERROR(talker.Begin(chat.context, chat.name));
+  return Talk(env, &talker);
+}
+
+}  // namespace attndb::cli

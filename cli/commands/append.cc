@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands/commands.h"
+#include "cli/common/context_text.h"
+#include "cli/common/engine_flags.h"
+#include "cli/common/evicted.h"
+#include "cli/common/import_run.h"
+#include "cli/common/import_target.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/text_input.h"
+#include "cli/common/trained_length.h"
+#include "engines/llama/prompt_layout.h"
+
+namespace attndb::cli {
+namespace {
+
+using llama::LlamaEngine;
+
+// Whether a text may stand behind all that the context holds.
+Status CheckGrows(const ContextInfo& info, llama::PromptLayout layout) {
+  if (info.num_dropped > 0) {
+    return Status::FailedPrecondition("'" + NameOf(info) +
+                                      "' has lost tokens: what is appended would not see its text");
+  }
+  if (layout != llama::PromptLayout::kDialogue) return Status();
+  return Status::FailedPrecondition("'" + NameOf(info) +
+                                    "' is a dialogue; 'attndb chat' goes on with it");
+}
+
+class AppendCommand : public Command {
+ public:
+  void AddFlags(Flags* flags) override {
+    flags->Add({"context", "CONTEXT", "Name, or #id", /*required=*/true}, &context_);
+    flags->Add({"file", "FILE", "A text file, or - for stdin", /*required=*/true}, &file_);
+    flags->Add(
+        {"--checkpoint", "N", "Tokens after which a killed append can resume (default: 4096)"},
+        &checkpoint_tokens_, uint64_t{1}, uint64_t{1'000'000'000});
+    model_.AddTo(flags);
+  }
+
+  Result<ExitCode> Run(Environment* env) override {
+    const InterruptScope interrupt;
+    ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file_));
+    if (text.empty()) return Status::InvalidArgument("'" + file_ + "' is empty");
+    ATTNDB_ASSIGN_OR_RETURN(DB opened, env->OpenForWriting(false, Options()));
+    std::optional<DB> db(std::move(opened));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db->Describe(context_));
+    ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.OpenFor(env, info));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                            AllTokens(env, *db, engine, info, text));
+    StoreOptions options;
+    options.name = info.name;
+    options.replace = !info.name.empty();
+    options.pin = info.pinned;
+    if (info.ttl_seconds) options.ttl = std::chrono::seconds(*info.ttl_seconds);
+    ImportRun run(env, {&db, [&] { return env->ReopenForWriting(Options()); }}, &engine, tokens);
+    const Result<ContextId> id = run.Run(checkpoint_tokens_, options);
+    if (id.status().code() == StatusCode::kCancelled) {
+      return env->WithAdvice(id.status(), "the same command goes on there");
+    }
+    ATTNDB_RETURN_IF_ERROR(id.status());
+    ATTNDB_ASSIGN_OR_RETURN(const ContextInfo grown, db->Describe(IdName(*id)));
+    uint64_t num_noted = 0;
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> evicted,
+                            NoteEvicted(env, *db, &num_noted));
+    ImportTarget::PrintImported(env, grown, run.num_reused(), run.num_run(), run.seconds(),
+                                evicted);
+    return ExitCode::kOk;
+  }
+
+ private:
+  static DBOptions Options() { return {}; }
+
+  // Those of the context, and behind them those of the text, checked for length and room.
+  Result<std::vector<TokenId>> AllTokens(Environment* env, const DB& db, const LlamaEngine& engine,
+                                         const ContextInfo& info, const std::string& text) const {
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(context_));
+    // Refused by name where the context is of another model, or damaged.
+    SessionOptions named;
+    named.context = context_;
+    const Result<SessionStart> start = db.CreateSession(engine.spec(), tokens, named);
+    if (!start.ok()) return start.status();
+    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptLayout layout, LayoutOf(engine, tokens));
+    ATTNDB_RETURN_IF_ERROR(CheckGrows(info, layout));
+    llama::TokenizeLimits limits;
+    limits.max_tokens = MostCounted(engine.info());
+    limits.progress = [](uint64_t, uint64_t) { return !Interrupted(); };
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> more,
+                            engine.Tokenize(text, false, false, limits));
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine.info(), engine.options().rope_scaling,
+                                              "'" + NameOf(info) + "'", tokens.size()));
+    const RoomOptions room = {.checkpoint_tokens = std::max<uint64_t>(
+                                  checkpoint_tokens_, engine.options().ubatch_tokens)};
+    ATTNDB_RETURN_IF_ERROR(db.CheckRoom(engine.spec(), tokens, room).status());
+    return tokens;
+  }
+
+  std::string context_;
+  std::string file_;
+  uint64_t checkpoint_tokens_ = 4096;
+  ModelFlags model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeAppend() { return std::make_unique<AppendCommand>(); }
+
+}  // namespace attndb::cli

@@ -1,0 +1,65 @@
+#include "cli/common/contexts.h"
+
+#include <fnmatch.h>
+
+#include <utility>
+
+#include "cli/client/server_contexts.h"
+#include "cli/common/context_text.h"
+
+namespace attndb::cli {
+namespace {
+
+class StoredContexts final : public Contexts {
+ public:
+  explicit StoredContexts(DB db) : db_(std::move(db)) {}
+
+  Result<ContextList> List() override {
+    ContextList list;
+    ATTNDB_ASSIGN_OR_RETURN(list.contexts, db_.List());
+    ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db_.Stats());
+    list.file_bytes = stats.file_bytes;
+    list.quota_bytes = stats.quota_bytes;
+    return list;
+  }
+  Result<ContextInfo> Describe(const std::string& context) override {
+    return db_.Describe(context);
+  }
+  Status Pin(const std::string& context, bool pinned) override { return db_.Pin(context, pinned); }
+  Status SetTtl(const std::string& context, std::optional<std::chrono::seconds> ttl) override {
+    return db_.SetTtl(context, ttl);
+  }
+  Status Rename(const std::string& context, const std::string& name) override {
+    return db_.Rename(context, name);
+  }
+  Status Drop(const std::string& context) override { return db_.Drop(context); }
+
+ private:
+  const DB db_;
+};
+
+}  // namespace
+
+Result<std::optional<ContextInfo>> IfThere(Result<ContextInfo> found) {
+  if (found.ok()) return std::optional(*std::move(found));
+  if (found.status().code() == StatusCode::kNotFound) return std::optional<ContextInfo>();
+  return found.status();
+}
+
+std::vector<ContextInfo> Matching(std::vector<ContextInfo> contexts, const std::string& pattern) {
+  std::erase_if(contexts, [&pattern](const ContextInfo& context) {
+    return !pattern.empty() && fnmatch(pattern.c_str(), NameOf(context).c_str(), 0) != 0;
+  });
+  return contexts;
+}
+
+bool IsPattern(const std::string& name) { return name.find_first_of("*?[") != std::string::npos; }
+
+Result<std::unique_ptr<Contexts>> OpenContexts(Environment* env, Access access) {
+  if (!env->server().empty()) return OpenServerContexts(env);
+  ATTNDB_ASSIGN_OR_RETURN(
+      DB db, access == Access::kRead ? env->OpenForReading() : env->OpenForWriting(false));
+  return std::unique_ptr<Contexts>(std::make_unique<StoredContexts>(std::move(db)));
+}
+
+}  // namespace attndb::cli

@@ -1,0 +1,55 @@
+// The contexts that commands list and change: a store's, or those of a server that has it.
+//
+// Errors:  as DB; through a server also kIoError (it is not there) and kCancelled (interrupted).
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_CONTEXTS_H_
+#define ATTNDB_CLI_COMMON_CONTEXTS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+#include "attndb/stats.h"
+#include "cli/environment.h"
+
+namespace attndb::cli {
+
+struct ContextList {
+  std::vector<ContextInfo> contexts;  // Oldest first.
+  uint64_t file_bytes = 0;            // On disk, shared segments once.
+  uint64_t quota_bytes = 0;           // 0 = none.
+};
+
+class Contexts {
+ public:
+  virtual ~Contexts() = default;
+
+  virtual Result<ContextList> List() = 0;
+  // `context`: a name, or "#id"; here and below.
+  virtual Result<ContextInfo> Describe(const std::string& context) = 0;
+  virtual Status Pin(const std::string& context, bool pinned) = 0;
+  virtual Status SetTtl(const std::string& context, std::optional<std::chrono::seconds> ttl) = 0;
+  virtual Status Rename(const std::string& context, const std::string& name) = 0;
+  virtual Status Drop(const std::string& context) = 0;
+};
+
+// What Describe found; none: there is no such context. Errors: the others.
+Result<std::optional<ContextInfo>> IfThere(Result<ContextInfo> found);
+
+// Those whose name fits a pattern of the shell's: "book-*" (fnmatch(3)); all, where it is empty.
+std::vector<ContextInfo> Matching(std::vector<ContextInfo> contexts, const std::string& pattern);
+// Whether a name is meant as a pattern: names hold none of "*?[".
+bool IsPattern(const std::string& name);
+
+enum class Access : uint8_t { kRead, kWrite };
+
+// Those of the store or of the server that the user names. `access` is for a store.
+Result<std::unique_ptr<Contexts>> OpenContexts(Environment* env, Access access);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_CONTEXTS_H_

@@ -1,0 +1,63 @@
+#include "cli/common/dry_run.h"
+
+#include <optional>
+#include <string>
+
+#include "cli/common/evicted.h"
+#include "cli/common/prefill_speed.h"
+#include "cli/common/temp_dir.h"
+#include "cli/common/units.h"
+
+namespace attndb::cli {
+namespace {
+
+void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,
+                 const RoomReport& report, std::optional<double> rate) {
+  const uint64_t num_new = num_tokens - report.num_reused;
+  std::optional<double> seconds;
+  if (rate) seconds = static_cast<double>(num_new) / *rate;
+  env->PrintJson({{"context", name},
+                  {"dry_run", true},
+                  {"num_tokens", num_tokens},
+                  {"reused_tokens", report.num_reused},
+                  {"new_tokens", num_new},
+                  {"new_bytes", report.new_bytes},
+                  {"predicted_seconds", seconds ? Json(*seconds) : Json()},
+                  {"evicted", report.evicted}});
+  env->Print("'" + name + "' would have " + FormatCount(num_tokens) + " tokens, " +
+             FormatCount(report.num_reused) + " of them stored already; the others take " +
+             FormatBytes(report.new_bytes) + " on disk" +
+             (seconds ? " and about " + FormatSeconds(*seconds) : "") + "\n");
+  if (!report.evicted.empty()) {
+    env->Note("would be evicted for it: " + std::to_string(report.evicted.size()) +
+              " of the contexts, beginning with " + report.evicted.front());
+  }
+}
+
+}  // namespace
+
+Result<ExitCode> DryRun(Environment* env, const llama::LlamaEngine& engine,
+                        std::span<const TokenId> tokens, const ImportTarget& target,
+                        const RoomOptions& room) {
+  std::optional<TempDir> folder;
+  Result<DB> db = env->OpenForReading(target.db_options());
+  if (db.status().code() == StatusCode::kNotFound) {
+    ATTNDB_ASSIGN_OR_RETURN(TempDir created, TempDir::Create(""));
+    folder.emplace(std::move(created));
+    db = DB::Open(folder->path() + "/store", target.db_options());
+  }
+  ATTNDB_RETURN_IF_ERROR(db.status());
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::optional<ContextInfo> imported,
+      ImportTarget::FindImported(*db, engine.spec(), tokens, /*first_position=*/0));
+  if (imported && imported->name == target.name()) {
+    ImportTarget::PrintNothingToDo(env, *imported);
+    return ExitCode::kOk;
+  }
+  ATTNDB_RETURN_IF_ERROR(target.CheckNameIsFree(*db, tokens));
+  ATTNDB_ASSIGN_OR_RETURN(const RoomReport report, db->CheckRoom(engine.spec(), tokens, room));
+  PrintDryRun(env, target.name(), tokens.size(), report, KnownPrefillSpeed(engine));
+  return ExitCode::kOk;
+}
+
+}  // namespace attndb::cli

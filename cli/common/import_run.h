@@ -1,0 +1,87 @@
+// One run of a document through the model, from where the store has it to its end, with
+// checkpoints. Where another process waits for the store, the run stores what it has, lets the
+// store go, and goes on from there when it is free again.
+//
+// Errors:  kCancelled after a signal: what is done is stored. Others as Prefill, Store and Open.
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_IMPORT_RUN_H_
+#define ATTNDB_CLI_COMMON_IMPORT_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attndb/db.h"
+#include "attndb/result.h"
+#include "cli/environment.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::cli {
+
+class ImportRun {
+ public:
+  // The store, and how it is opened again, which may wait.
+  struct Store {
+    std::optional<DB>* db = nullptr;
+    std::function<Result<DB>()> open;
+    // Whether the import may go on in what others have left. May be null.
+    std::function<Status(const DB&)> check = nullptr;
+    uint64_t* num_noted = nullptr;  // As NoteEvicted's; 0 for a store that was opened again.
+  };
+
+  // All must outlive it. Nobody else has the store open when it is let go, which leaves `db` empty
+  // where the store can't be opened again.
+  ImportRun(Environment* env, Store store, llama::LlamaEngine* engine,
+            std::span<const TokenId> tokens)
+      : env_(env), store_(std::move(store)), engine_(engine), tokens_(tokens) {}
+
+  Result<ContextId> Run(uint64_t checkpoint_tokens, const StoreOptions& store_options);
+
+  uint64_t num_reused() const { return num_reused_; }
+  uint64_t num_run() const { return num_run_; }
+  uint64_t num_stored() const { return num_stored_; }  // Tokens that an interrupted run has stored.
+  double seconds() const { return seconds_; }
+  // What was evicted, and noted, before the store was last opened.
+  const std::vector<std::string>& evicted() const { return evicted_; }
+
+ private:
+  // As Run, until the store is to be let go. Nothing: it was.
+  Result<std::optional<ContextId>> RunOn(uint64_t checkpoint_tokens,
+                                         const StoreOptions& store_options);
+  // An unnamed context that this document continues as a whole is an earlier checkpoint of it, and
+  // goes when there is a later one. One that only shares its beginning belongs to another import.
+  Status FindBase(const Session& session);
+  Status Prefill(Session* session, std::span<const TokenId> rest, uint64_t checkpoint_tokens);
+  // After so many tokens of `num_rest`.
+  Status Checkpoint(Session* session, uint64_t tokens_done, uint64_t num_rest,
+                    uint64_t checkpoint_tokens);
+  Status StoreCheckpoint(Session* session);
+  Status StoreInterrupted(Session* session);
+  Status LetOthersPass();
+  // Closes the store and waits until who waits has it, or a signal comes.
+  void LetGo();
+  Status Interruption() const;
+
+  Environment* const env_;
+  const Store store_;
+  llama::LlamaEngine* const engine_;
+  const std::span<const TokenId> tokens_;
+  uint64_t num_reused_ = 0;
+  uint64_t num_run_ = 0;
+  uint64_t num_stored_ = 0;
+  double seconds_ = 0;
+  double start_seconds_ = 0;  // When the run began, or went on.
+  std::vector<std::string> evicted_;
+  uint64_t last_checkpoint_ = 0;  // Tokens of the rest.
+  bool lets_pass_ = false;        // Whether the prefill ended since another process waits.
+  bool has_begun_ = false;
+  bool drop_base_ = false;
+  bool resumes_ = false;  // It goes on from a checkpoint.
+};
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_IMPORT_RUN_H_

@@ -1,0 +1,36 @@
+// The texts that an import names: files, folders with all texts below them, and patterns of files.
+//
+// Trust:   hostile: folders are walked without following links, and a file in one is taken if it
+//          begins like a text.
+// Errors:  kNotFound (no file fits a pattern); kInvalidArgument (a folder without texts; two files
+//          of one name); kIoError.
+// Threads: stateless.
+#ifndef ATTNDB_CLI_COMMON_IMPORT_SOURCES_H_
+#define ATTNDB_CLI_COMMON_IMPORT_SOURCES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+
+namespace attndb::cli {
+
+struct ImportSource {
+  std::string path;  // "-": stdin.
+  std::string name;  // What its context is called; empty for stdin.
+};
+
+struct ImportSources {
+  std::vector<ImportSource> files;  // Those of a folder or a pattern in the order of their names.
+  uint64_t num_skipped = 0;         // Files of folders that are no texts.
+  bool is_list = false;             // More than one file was meant, even if only one was found.
+};
+
+// `arguments`: paths, "-", or patterns of the shell's (glob(7)). A file in a folder is called by
+// its path from there. Names lose the last extension where they differ without.
+Result<ImportSources> FindImportSources(const std::vector<std::string>& arguments);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_IMPORT_SOURCES_H_

@@ -1,0 +1,26 @@
+// A program's manual page in roff's macros "man": man(7).
+//
+// Threads: stateless.
+#ifndef ATTNDB_CLI_COMMON_MAN_PAGE_H_
+#define ATTNDB_CLI_COMMON_MAN_PAGE_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command_tree.h"
+
+namespace attndb::cli {
+
+// What a page says beside the commands: terms and what they mean.
+struct ManPageFacts {
+  std::string version;
+  std::vector<std::pair<std::string, std::string>> exit_codes;
+  std::vector<std::pair<std::string, std::string>> variables;
+};
+
+std::string ManPage(const CommandTree& program, const ManPageFacts& facts);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_MAN_PAGE_H_

@@ -1,0 +1,51 @@
+// A dialogue by lines of stdin, until it ends or the user interrupts: what `attndb chat` does,
+// whoever answers. A line that begins with "/" is a command to the chat itself: /help lists them.
+//
+// Threads: one thread at a time.
+#ifndef ATTNDB_CLI_COMMON_TALK_H_
+#define ATTNDB_CLI_COMMON_TALK_H_
+
+#include <string>
+
+#include "attndb/result.h"
+#include "cli/common/line_reader.h"
+#include "cli/environment.h"
+
+namespace attndb::cli {
+
+// Who answers: a model of this process, or a server. A failed change changes nothing.
+class Talker {
+ public:
+  Talker() = default;
+  Talker(const Talker&) = delete;
+  Talker& operator=(const Talker&) = delete;
+  virtual ~Talker() = default;
+
+  // The name that turns are stored under.
+  virtual std::string name() const = 0;
+  virtual std::string plan() const = 0;
+
+  // Answers a question, stores the turn, and notes what it took: "answer" and its figures, as JSON.
+  virtual Result<Json> Answer(const std::string& question) = 0;
+
+  // What is talked about, in one line.
+  virtual Result<std::string> About() = 0;
+  // Talks about another stored context from here on, under its own name.
+  virtual Status SwitchTo(const std::string& context) = 0;
+  // Attends otherwise from the next turn on.
+  virtual Status SetPlan(const std::string& plan) = 0;
+};
+
+// Errors: those of reading; of the first turn that fails; of a command, where nobody sits at the
+//         terminal who could give another.
+Result<ExitCode> Talk(Environment* env, Talker* talker);
+
+// The same with lines from elsewhere. `interactive`: someone sits there.
+Result<ExitCode> TalkByLines(Environment* env, Talker* talker, LineReader* lines, bool interactive);
+
+// "manual" and "manual.chat" -> "manual.chat": what a chat about a context is stored under.
+std::string ChatNameOf(const std::string& context);
+
+}  // namespace attndb::cli
+
+#endif  // ATTNDB_CLI_COMMON_TALK_H_

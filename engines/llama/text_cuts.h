@@ -1,0 +1,56 @@
+// Where a text can be cut so that its pieces, tokenized one by one, have the ids of one call.
+//
+// A cut stands behind a letter and before a space or a line's end. There
+//   - the regular expressions by which llama.cpp splits texts for BPE end a match, and begin the
+//     next without a look at what was before;
+//   - no token of the vocabulary has the letter's last byte and that space side by side, so that no
+//     merge goes across, where texts are not split at all (SentencePiece, words of several words);
+//   - and a few hundred bytes around are tokenized both ways, alike: a tokenizer that none of this
+//     fits is not cut.
+//
+// Threads: thread-safe after construction. Cost: the constructor reads the vocabulary.
+// Errors:  llama.cpp may throw.
+#ifndef ATTNDB_ENGINES_LLAMA_TEXT_CUTS_H_
+#define ATTNDB_ENGINES_LLAMA_TEXT_CUTS_H_
+
+#include <llama.h>
+
+#include <bitset>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "attndb/types.h"
+
+namespace attndb::llama {
+
+// The ids of `text`, without special ones.
+std::vector<TokenId> PlainIds(const llama_vocab* vocab, std::string_view text);
+
+class TextCuts {
+ public:
+  // `vocab` outlives this.
+  explicit TextCuts(const llama_vocab* vocab);
+
+  // Where to cut `text` at `least` or behind; its length, if that is nowhere. The text is UTF-8.
+  size_t Next(std::string_view text, size_t least) const;
+  // The ids of text[begin, end), where both are cuts or the text's ends.
+  std::vector<TokenId> IdsOf(std::string_view text, size_t begin, size_t end) const;
+
+ private:
+  bool MayCut(std::string_view text, size_t at) const;
+  bool IsSameAround(std::string_view text, size_t at) const;
+
+  const llama_vocab* const vocab_;
+  // Whether the tokenizer sets a space before each text that it gets: cuts are before spaces then,
+  // and a piece leaves its own to it.
+  const bool adds_space_;
+  bool can_cut_ = false;
+  // Bytes that stand before a space, or before a line's end, in some token.
+  std::bitset<256> before_space_;
+  std::bitset<256> before_line_;
+};
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_TEXT_CUTS_H_

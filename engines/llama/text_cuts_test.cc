@@ -1,0 +1,217 @@
+// Goal:   a text that is tokenized in pieces has the ids of one call, whatever the tokenizer; a
+//         tokenizer that can't be cut is not; work stops when it is told to.
+// Method: SmolLM2's vocabulary under the pre-tokenizers of many models, as one of SentencePiece
+//         with and without a space in front, and with words of several words; random texts and
+//         English, in pieces of a few hundred bytes.
+// Replay: ATTNDB_SEED.
+#include "engines/llama/text_cuts.h"
+
+#include <gguf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engines/llama/engine_test_util.h"
+#include "engines/llama/llama_log.h"
+#include "engines/llama/model_file.h"
+#include "engines/llama/tokenizer.h"
+#include "testing/matchers.h"
+#include "testing/seed.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::llama {
+namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::HasSubstr;
+
+using GgufPtr = std::unique_ptr<gguf_context, decltype(&gguf_free)>;
+using ModelPtr = std::unique_ptr<llama_model, decltype(&llama_model_free)>;
+
+std::vector<std::string> TextsOf(const gguf_context* file, const char* key) {
+  const int64_t id = gguf_find_key(file, key);
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < gguf_get_arr_n(file, id); ++i) {
+    texts.emplace_back(gguf_get_arr_str(file, id, i));
+  }
+  return texts;
+}
+
+void SetTexts(gguf_context* file, const char* key, const std::vector<std::string>& texts) {
+  std::vector<const char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(text.c_str());
+  gguf_set_arr_str(file, key, pointers.data(), pointers.size());
+}
+
+// In [0, n).
+size_t Below(size_t n, std::mt19937_64* random) { return (*random)() % n; }
+
+// Words, numbers and signs of many kinds.
+std::string RandomText(std::mt19937_64* random, size_t num_bytes) {
+  static const std::vector<std::string> kParts = {
+      "the",  "Storm",   "don't", "we'LL", "a",    "I",          "x1",     "42",  "2024", "1234567",
+      "3.14", "...",     "--",    "!?",    "(",    ")",          "\"",     "'",   "://",  "{}",
+      ";",    "ябл",     "Груша", "文書",  "かな", "カナ",       "한국",   "ספר", "كتاب", "😀",
+      "é",    "e\u0301", "naïve", "_",     "\t",   "<|im_end|>", "<0x0A>", "▁",   "Ġ"};
+  static const std::vector<std::string> kGaps = {" ",   " ",    " ",      " ",     "\n", "\n\n",
+                                                 "  ",  "    ", "\r\n",   "",      "",   "\t",
+                                                 " \n", "\n ",  "\u00a0", "\u3000"};
+  std::string text;
+  while (text.size() < num_bytes) {
+    text += kParts[Below(kParts.size(), random)];
+    text += kGaps[Below(kGaps.size(), random)];
+  }
+  return text;
+}
+
+class TextCutsTest : public ::testing::Test {
+ protected:
+  TextCutsTest() {
+    BeginLog();
+    const std::string path = *ResolveModel("smollm2");
+    source_.reset(gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
+  }
+
+  // The vocabulary alone, as `change` leaves it.
+  template <typename Change>
+  ModelPtr Load(Change change) {
+    const GgufPtr file(gguf_init_empty(), gguf_free);
+    gguf_set_kv(file.get(), source_.get());
+    change(file.get());
+    const std::string path = dir_.File("vocab.gguf");
+    gguf_write_to_file(file.get(), path.c_str(), /*only_meta=*/true);
+    llama_model_params params = llama_model_default_params();
+    params.vocab_only = true;
+    return {llama_model_load_from_file(path.c_str(), params), llama_model_free};
+  }
+  ModelPtr LoadPre(const char* pre) {
+    return Load([pre](gguf_context* file) { gguf_set_val_str(file, "tokenizer.ggml.pre", pre); });
+  }
+  // The same tokens as SentencePiece has them: "Ġthe" is "▁the".
+  ModelPtr LoadSentencePiece(bool adds_space) {
+    return Load([&](gguf_context* file) {
+      std::vector<std::string> tokens = TextsOf(source_.get(), "tokenizer.ggml.tokens");
+      std::vector<float> scores;
+      std::vector<int32_t> types;
+      std::set<std::string> seen;
+      for (std::string& token : tokens) {
+        for (size_t at = 0; (at = token.find("Ġ", at)) != std::string::npos;) {
+          token.replace(at, 2, "▁");
+        }
+        while (!seen.insert(token).second) token += "#";
+        scores.push_back(-static_cast<float>(scores.size()));
+        types.push_back(LLAMA_TOKEN_TYPE_NORMAL);
+      }
+      constexpr char kDigits[] = "0123456789ABCDEF";
+      for (int byte = 0; byte < 256; ++byte) {
+        const size_t at = tokens.size() - 256 + static_cast<size_t>(byte);
+        tokens[at] = std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">";
+        types[at] = LLAMA_TOKEN_TYPE_BYTE;
+      }
+      gguf_set_val_str(file, "tokenizer.ggml.model", "llama");
+      SetTexts(file, "tokenizer.ggml.tokens", tokens);
+      gguf_set_arr_data(file, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores.data(),
+                        scores.size());
+      gguf_set_arr_data(file, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types.data(),
+                        types.size());
+      gguf_set_val_bool(file, "tokenizer.ggml.add_space_prefix", adds_space);
+      gguf_set_val_bool(file, "tokenizer.ggml.add_bos_token", adds_space);
+    });
+  }
+
+  // Pieces and one call agree; gives the number of pieces.
+  size_t ExpectSameIds(const llama_vocab* vocab, const std::string& text, size_t piece_bytes) {
+    const Tokenizer tokenizer(vocab);
+    size_t num_pieces = 0;
+    TokenizeLimits limits = {.piece_bytes = piece_bytes};
+    limits.progress = [&num_pieces](uint64_t, uint64_t) { return ++num_pieces > 0; };
+    const auto whole = tokenizer.Tokenize(text, true, false);
+    const auto pieces = tokenizer.Tokenize(text, true, false, limits);
+    EXPECT_TRUE(whole.ok() && pieces.ok());
+    EXPECT_EQ(*whole, *pieces) << text.substr(0, 2000);
+    return num_pieces;
+  }
+  // The same for random texts and English.
+  void ExpectAgreement(const llama_vocab* vocab) {
+    for (int i = 0; i < 12; ++i) {
+      ExpectSameIds(vocab, RandomText(&random_, 1500), 50 + Below(200, &random_));
+    }
+    const std::string english = TestText().substr(Below(100'000, &random_), 60'000);
+    EXPECT_GT(ExpectSameIds(vocab, english, 2000), 10U);
+  }
+
+  std::mt19937_64 random_{test::SeedOr(11)};
+  const test::TempDir dir_ = test::TempDir::InMemory();
+  GgufPtr source_{nullptr, gguf_free};
+};
+
+TEST_F(TextCutsTest, PiecesHaveTheIdsOfOneCallUnderEveryPreTokenizer) {
+  for (const char* const pre : {"smollm", "gpt-2", "llama-bpe", "qwen2", "deepseek-llm",
+                                "deepseek-coder", "deepseek-v3", "falcon", "gpt-4o", "tekken",
+                                "bloom", "chatglm-bpe", "superbpe", "bailingmoe", "default"}) {
+    SCOPED_TRACE(pre);
+    const ModelPtr model = LoadPre(pre);
+    ASSERT_NE(model, nullptr);
+    ExpectAgreement(llama_model_get_vocab(model.get()));
+  }
+}
+
+TEST_F(TextCutsTest, PiecesHaveTheIdsOfOneCallInSentencePiece) {
+  for (const bool adds_space : {false, true}) {
+    SCOPED_TRACE(adds_space);
+    const ModelPtr model = LoadSentencePiece(adds_space);
+    ASSERT_NE(model, nullptr);
+    ExpectAgreement(llama_model_get_vocab(model.get()));
+  }
+}
+
+TEST_F(TextCutsTest, WordsOfSeveralWordsAreNotCut) {
+  // Every letter may be followed by a space inside a token: there is no place to cut.
+  const ModelPtr model = Load([&](gguf_context* file) {
+    std::vector<std::string> tokens = TextsOf(source_.get(), "tokenizer.ggml.tokens");
+    std::vector<std::string> merges = TextsOf(source_.get(), "tokenizer.ggml.merges");
+    size_t last = tokens.size() - 1;
+    for (char c = 'a'; c <= 'z'; ++c) {
+      tokens[last--] = std::string(1, c) + "Ġ";
+      merges.push_back(std::string(1, c) + " Ġ");
+    }
+    SetTexts(file, "tokenizer.ggml.tokens", tokens);
+    SetTexts(file, "tokenizer.ggml.merges", merges);
+    gguf_set_val_str(file, "tokenizer.ggml.pre", "superbpe");
+  });
+  ASSERT_NE(model, nullptr);
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "storm and rain ";
+  EXPECT_EQ(ExpectSameIds(llama_model_get_vocab(model.get()), text, 100), 1U);
+}
+
+TEST_F(TextCutsTest, ATextWithoutAPlaceIsOnePiece) {
+  const ModelPtr model = LoadPre("smollm");
+  const llama_vocab* const vocab = llama_model_get_vocab(model.get());
+  EXPECT_EQ(ExpectSameIds(vocab, std::string(5000, 'x'), 100), 1U);
+  EXPECT_EQ(ExpectSameIds(vocab, std::string(5000, '\n'), 100), 1U);
+  EXPECT_EQ(ExpectSameIds(vocab, "", 100), 0U);
+}
+
+TEST_F(TextCutsTest, ItStopsWhenItIsTold) {
+  const ModelPtr model = LoadPre("smollm");
+  const Tokenizer tokenizer(llama_model_get_vocab(model.get()));
+  const std::string text = TestText().substr(0, 100'000);
+  TokenizeLimits limits = {.piece_bytes = 1000};
+  limits.progress = [](uint64_t done, uint64_t total) { return done < total / 4; };
+  EXPECT_THAT(tokenizer.Tokenize(text, true, false, limits),
+              FailsWith(StatusCode::kCancelled, HasSubstr("of 100000 bytes")));
+  const size_t num_all = tokenizer.Tokenize(text, true, false)->size();
+  const auto some = tokenizer.Tokenize(text, true, false, {.max_tokens = 500, .piece_bytes = 1000});
+  EXPECT_GT(some->size(), 500U);
+  EXPECT_LT(some->size(), num_all / 4);
+}
+
+}  // namespace
+}  // namespace attndb::llama

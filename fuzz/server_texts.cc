@@ -1,0 +1,187 @@
+#include "fuzz/server_texts.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/check.h"
+#include "server/http/event_reader.h"
+#include "server/http/message_text.h"
+#include "server/json.h"
+#include "server/openai/text_request.h"
+
+namespace attndb::fuzz {
+namespace {
+
+using server::Json;
+
+constexpr size_t kMaxErrorBytes = 1024;
+
+// All fields that are known, each with a value that is taken.
+constexpr std::string_view kBody =
+    R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":[{"type":"text",)"
+    R"("text":"U"}]},{"role":"assistant","content":null,"tool_calls":[]}],"prompt":["P"],)"
+    R"("max_tokens":16,"max_completion_tokens":17,"stop":["a","b"],"temperature":0.5,"top_p":0.9,)"
+    R"("min_p":0.1,"top_k":40,"repeat_penalty":1.1,"frequency_penalty":0.5,)"
+    R"("presence_penalty":-0.5,"seed":-5,"stream":true,"stream_options":{"include_usage":true},)"
+    R"("plan":"full","context":"c","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
+    R"("logprobs":false,"logit_bias":{},"suffix":"","echo":false,)"
+    R"("response_format":{"type":"text"}})";
+
+class Input {
+ public:
+  explicit Input(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  uint8_t Next() {
+    if (bytes_.empty()) return 0;
+    const uint8_t byte = bytes_.front();
+    bytes_ = bytes_.subspan(1);
+    return byte;
+  }
+  size_t Next2() {
+    const size_t high = Next();
+    return high << 8 | Next();
+  }
+  std::string Rest() const { return {bytes_.begin(), bytes_.end()}; }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+// The body with edits: each takes some bytes away and puts one of a few pieces in their place.
+std::string EditedBody(Input* input) {
+  constexpr std::string_view kPieces[] = {
+      "null", "true", "-1", "1e300", "\"x\"", "[]",      "{}",   "[",
+      "}",    "\"",   ",",  ":",     "",      "\\u0000", "\xff", "9223372036854775808"};
+  std::string body(kBody);
+  const size_t num_edits = input->Next() % 6;
+  for (size_t i = 0; i < num_edits && !body.empty(); ++i) {
+    const size_t at = input->Next2() % body.size();
+    const size_t num_gone = input->Next() % 24;
+    body.replace(at, num_gone, kPieces[input->Next() % std::size(kPieces)]);
+  }
+  return body;
+}
+
+bool IsWithin(float value, float least, float most) { return value >= least && value <= most; }
+
+void CheckRequest(const server::TextRequest& request) {
+  const llama::SamplerOptions& sampler = request.sampler;
+  ATTNDB_CHECK(IsWithin(sampler.temperature, 0, 5));
+  ATTNDB_CHECK(IsWithin(sampler.top_p, 0, 1) && IsWithin(sampler.min_p, 0, 1));
+  ATTNDB_CHECK(IsWithin(sampler.repeat_penalty, 0.009f, 10));
+  ATTNDB_CHECK(IsWithin(sampler.frequency_penalty, -2, 2));
+  ATTNDB_CHECK(IsWithin(sampler.presence_penalty, -2, 2));
+  ATTNDB_CHECK(sampler.top_k >= 0);
+  ATTNDB_CHECK(request.max_tokens <= INT32_MAX);
+  ATTNDB_CHECK(request.stop.size() <= server::kMaxStops);
+  for (const std::string& stop : request.stop) ATTNDB_CHECK(stop.size() <= server::kMaxStopBytes);
+  ATTNDB_CHECK(request.messages.size() <= server::kMaxMessages);
+  for (const llama::ChatMessage& message : request.messages) {
+    ATTNDB_CHECK(message.role == "system" || message.role == "user" || message.role == "assistant");
+  }
+}
+
+// An error can be sent, and is no longer than a reader's patience.
+void CheckError(const Status& status) {
+  ATTNDB_CHECK(status.code() == StatusCode::kInvalidArgument);
+  ATTNDB_CHECK(status.message().size() <= kMaxErrorBytes);
+  ATTNDB_CHECK(server::ParseJson(server::ToText(Json(status.message()))).ok());
+}
+
+// The events that come of a text in pieces: each is one byte longer than the one before it, up to
+// num_most, and then of one byte again.
+std::vector<std::string> EventsOf(std::string_view text, size_t num_most) {
+  std::vector<std::string> events;
+  server::EventReader reader;
+  size_t length = 1;
+  while (!text.empty()) {
+    const Status status = reader.Take(text.substr(0, length), [&events](std::string_view data) {
+      events.emplace_back(data);
+      return Status::Ok();
+    });
+    ATTNDB_CHECK(status.ok());
+    text.remove_prefix(std::min(length, text.size()));
+    length = length % num_most + 1;
+  }
+  return events;
+}
+
+}  // namespace
+
+bool FuzzServerRequest(std::span<const uint8_t> bytes) {
+  Input input(bytes);
+  const bool is_edited = input.Next() % 2 != 0;
+  const std::string text = is_edited ? EditedBody(&input) : input.Rest();
+  const Result<Json> json = server::ParseJson(text);
+  if (!json.ok()) {
+    CheckError(json.status());
+    return false;
+  }
+  const Result<Json> again = server::ParseJson(server::ToText(*json));
+  ATTNDB_CHECK(again.ok() && *again == *json);
+  bool taken = false;
+  for (const Result<server::TextRequest>& request :
+       {server::ParseChat(*json), server::ParseCompletion(*json)}) {
+    if (request.ok()) {
+      CheckRequest(*request);
+      taken = true;
+    } else {
+      CheckError(request.status());
+    }
+  }
+  return taken;
+}
+
+bool FuzzHttpText(std::span<const uint8_t> bytes) {
+  const std::string text(bytes.begin(), bytes.end());
+  // A value ends no line but its own.
+  const server::Response response = {.content_type = text, .headers = {{"X-A", text}}};
+  const std::string head = server::HeadOf(response, text.size(), true);
+  ATTNDB_CHECK(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"));
+  ATTNDB_CHECK(head.find("\r\n\r\n") == head.size() - 4);
+  ATTNDB_CHECK(std::ranges::count(head, '\n') == std::ranges::count(head, '\r'));
+  const auto num_lines = std::ranges::count(head, '\n');
+  ATTNDB_CHECK(num_lines == 4 || num_lines == 6);
+
+  const std::string chunk = server::ChunkOf(text);
+  size_t length = 0;
+  ATTNDB_CHECK(std::sscanf(chunk.c_str(), "%zx\r\n", &length) == 1 && length == text.size());
+  ATTNDB_CHECK(chunk.substr(chunk.find("\r\n") + 2) == text + "\r\n");
+
+  const std::optional<std::string> path = server::PathOf(text);
+  if (!path) return false;
+  ATTNDB_CHECK(path->starts_with('/') && path->size() <= text.size());
+  std::string encoded = "/";
+  for (const char c : path->substr(1)) {
+    char digits[4];
+    std::snprintf(digits, sizeof(digits), "%%%02x", static_cast<unsigned char>(c));
+    encoded += digits;
+  }
+  ATTNDB_CHECK(server::PathOf(encoded) == path);
+  return true;
+}
+
+size_t FuzzEventStream(std::span<const uint8_t> bytes) {
+  Input input(bytes);
+  const size_t num_most = size_t{1} + input.Next() % 16;
+  const std::string text = input.Rest();
+  const std::vector<std::string> events = EventsOf(text, num_most);
+  ATTNDB_CHECK(events == EventsOf(text, 1));
+  std::string again;  // What was said, said as plainly as can be.
+  for (const std::string& event : events) {
+    const Result<Json> json = server::ParseJson(event);
+    ATTNDB_CHECK(json.ok() || json.status().message().size() <= kMaxErrorBytes);
+    ATTNDB_CHECK(event.size() <= text.size());
+    again += "data: ";
+    for (const char c : event) again += c == '\n' ? std::string("\r\ndata: ") : std::string(1, c);
+    again += "\r\n\r\n";
+  }
+  ATTNDB_CHECK(EventsOf(again, 16) == events);
+  return events.size();
+}
+
+}  // namespace attndb::fuzz

@@ -1,0 +1,28 @@
+// What fuzzers do to the texts that `attndb serve` is sent, to those that it makes of them, and to
+// those that its clients read.
+//
+// Input:   any bytes. A request's body: the bytes themselves, or edits of a body that says all that
+//          there is to say; missing bytes are 0.
+// Found:   a sanitizer's report, an exception, or a request, an error or a message that is not what
+//          its header promises: the process ends.
+// Threads: any.
+#ifndef ATTNDB_FUZZ_SERVER_TEXTS_H_
+#define ATTNDB_FUZZ_SERVER_TEXTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace attndb::fuzz {
+
+// ParseJson, then ParseChat and ParseCompletion. Whether one of them took it.
+bool FuzzServerRequest(std::span<const uint8_t> input);
+// PathOf of the bytes, HeadOf and ChunkOf with them. Whether they are a path.
+bool FuzzHttpText(std::span<const uint8_t> input);
+// An EventReader takes the bytes in pieces, whose lengths are drawn from them, and finds what it
+// finds in the whole; what it finds is parsed. How many events there are.
+size_t FuzzEventStream(std::span<const uint8_t> input);
+
+}  // namespace attndb::fuzz
+
+#endif  // ATTNDB_FUZZ_SERVER_TEXTS_H_

@@ -1,0 +1,408 @@
+"""A client of `attndb serve`, with nothing but the standard library.
+
+What a server sends is taken within limits and checked: it is a program of somebody else's.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from attndb._checked import checked
+from attndb._context import Context, context_text
+from attndb._errors import (
+    BY_CODE,
+    Error,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    IoError,
+    NotFoundError,
+    ResourceExhaustedError,
+)
+from attndb._results import ContextInfo, context_info
+from attndb._units import Ttl, seconds_of
+
+_MAX_BYTES = 256 << 20  # In one answer.
+_MAX_LINE = 16 << 20  # In one event.
+_MAX_TIMEOUT = 10**9  # Seconds; sockets take no more than some 290 years.
+_CONTEXTS = "/attndb/v1/contexts"
+
+Message = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model said, and what it took."""
+
+    text: str
+    finish: str  # "stop", or "length": it was cut.
+    context: str  # The context that the turn is stored as.
+    prompt_tokens: int
+    cached_tokens: int  # Those of the prompt that were not run.
+    reply_tokens: int
+    dropped_tokens: int  # Those of the prompt that left the window.
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import stored."""
+
+    context: str
+    id: int
+    num_tokens: int
+    file_bytes: int
+    already_imported: bool
+    reused_tokens: int = 0
+    new_tokens: int = 0
+    seconds: float = 0.0
+    evicted: tuple[str, ...] = field(default=())  # Contexts that went to make room.
+
+
+@checked
+def connect(url: str, *, key: str = "", timeout: float = 300.0) -> Server:
+    """A server at `url`, as ``http://127.0.0.1:8080``. Asks nothing yet.
+
+    ``key``: says which tenant's contexts these are. ``timeout``: seconds that the server may be
+    silent. Raises InvalidArgumentError (no such URL).
+    """
+    return Server(url, key=key, timeout=timeout)
+
+
+class Stream:
+    """An answer as it comes: an iterator of pieces of text. To close it early ends the reply."""
+
+    def __init__(self, events: Iterator[dict[str, Any]], headers: http.client.HTTPMessage,
+                 close: Callable[[], None]) -> None:
+        self._events = events
+        self._headers = headers
+        self._close = close
+        self._text: list[str] = []
+        self._answer: Answer | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """All of it, once the last piece was taken."""
+        if self._answer is None:
+            raise InvalidArgumentError("the answer is not complete: take its pieces first")
+        return self._answer
+
+    def __iter__(self) -> Iterator[str]:
+        finish = ""
+        usage: Any = {}
+        for event in self._events:
+            pieces = []
+            with _as_io_error():
+                usage = event.get("usage") or usage
+                for choice in event.get("choices", ()):
+                    finish = str(choice.get("finish_reason") or finish)
+                    pieces.append(str(choice.get("delta", {}).get("content") or ""))
+            for piece in filter(None, pieces):
+                self._text.append(piece)
+                yield piece
+        self._answer = _answer("".join(self._text), finish, usage, self._headers)
+
+    def close(self) -> None:
+        self._close()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+@checked
+class Server:
+    """Contexts and answers of a server. Any thread's: each call has a connection of its own."""
+
+    def __init__(self, url: str, *, key: str = "", timeout: float = 300.0) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise InvalidArgumentError(f"{url!r} is no URL of a server: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+            raise InvalidArgumentError(
+                f"{url!r} is no URL of a server, expected one as http://127.0.0.1:8080"
+            )
+        if not (key.isascii() and key.isprintable()):
+            raise InvalidArgumentError("key: expected ASCII without control characters")
+        if not 0 < timeout <= _MAX_TIMEOUT:
+            raise InvalidArgumentError(
+                f"timeout: expected more than 0 and at most {_MAX_TIMEOUT} seconds, found {timeout}"
+            )
+        self._tls = parts.scheme == "https"
+        self._host = parts.hostname
+        self._port = port or (443 if self._tls else 80)
+        self._prefix = parts.path.rstrip("/").removesuffix("/v1")
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._timeout = timeout
+
+    def list(self) -> list[ContextInfo]:
+        """The tenant's contexts, oldest first."""
+        rows = self._ask("GET", _CONTEXTS).get("contexts")
+        if not isinstance(rows, list):
+            raise IoError("the server's answer is no list of contexts: is it attndb's?")
+        return [_context(row) for row in rows]
+
+    def describe(self, context: Context) -> ContextInfo:
+        """One context by name, "#id" or id, with its segments."""
+        return _context(self._ask("GET", _path(context)))
+
+    def is_durable(self, context: Context) -> bool:
+        """Whether a turn that was answered would survive a power cut by now."""
+        return self._ask("GET", _path(context)).get("durable") is True
+
+    def pin(self, context: Context, pinned: bool = True) -> None:
+        """A pinned context is never evicted and never expires."""
+        self._ask("POST", _path(context), {"pinned": pinned})
+
+    def set_ttl(self, context: Context, ttl: Ttl) -> None:
+        """Time to live since the last access, seconds or timedelta; None = for ever."""
+        self._ask("POST", _path(context), {"ttl_seconds": seconds_of(ttl)})
+
+    def rename(self, context: Context, name: str) -> None:
+        """Calls a context otherwise. Raises AlreadyExistsError (another has the name)."""
+        self._ask("POST", _path(context), {"name": name})
+
+    def drop(self, context: Context) -> None:
+        """Deletes a context."""
+        self._ask("DELETE", _path(context))
+
+    def import_text(
+        self,
+        name: str,
+        text: str,
+        *,
+        system: str = "",
+        raw: bool = False,
+        replace: bool = False,
+        ttl: Ttl = None,
+        pin: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Imported:
+        """Runs a text through the server's model and stores it; durable when it returns.
+
+        ``system``: the system message in front of it. ``raw``: the text alone, without the model's
+        chat template. ``progress``: called with tokens done and tokens in all.
+        Raises AlreadyExistsError (the name, unless ``replace``).
+        """
+        body = {"name": name, "text": text, "system": system, "raw": raw, "replace": replace,
+                "pinned": pin, "ttl_seconds": seconds_of(ttl), "stream": True}
+        last: dict[str, Any] = {}
+        with _Exchange(self, "POST", _CONTEXTS, body) as exchange:
+            for last in exchange.events():
+                if progress is not None and "done" in last:
+                    with _as_io_error():
+                        done, total = int(last["done"]), int(last["total"])
+                    progress(done, total)
+        with _as_io_error():
+            return Imported(
+                context=str(last["context"]),
+                id=int(last["id"]),
+                num_tokens=int(last["num_tokens"]),
+                file_bytes=int(last["file_bytes"]),
+                already_imported=bool(last["already_imported"]),
+                reused_tokens=int(last.get("reused_tokens", 0)),
+                new_tokens=int(last.get("new_tokens", 0)),
+                seconds=float(last.get("seconds", 0)),
+                evicted=tuple(map(str, last.get("evicted", ()))),
+            )
+
+    def stream(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        context: str = "",
+        plan: str = "",
+        store_as: str = "",
+        **fields: Any,
+    ) -> Stream:
+        """Asks a question, or goes on with a conversation, and gives the answer as it comes.
+
+        ``context``: the stored context that is asked. ``plan``: how it is attended to.
+        ``store_as``: the name that the turn is stored under. Others are fields of OpenAI's
+        interface: ``max_tokens``, ``temperature``, ``seed``, ``stop``, ...
+        """
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        own = {"context": context, "plan": plan, "store_as": store_as}
+        body = {**fields, "messages": [dict(message) for message in messages], "stream": True,
+                "stream_options": {"include_usage": True},
+                **{name: value for name, value in own.items() if value}}
+        exchange = _Exchange(self, "POST", "/v1/chat/completions", body)
+        return Stream(exchange.events(), exchange.response.headers, exchange.close)
+
+    def ask(self, messages: str | Sequence[Message], **options: Any) -> Answer:
+        """As :meth:`stream`, all of the answer at once."""
+        with self.stream(messages, **options) as stream:
+            for _ in stream:
+                pass
+            return stream.answer
+
+    def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        with _Exchange(self, method, path, body) as exchange:
+            return exchange.json()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if not self._tls:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=self._timeout, context=ssl.create_default_context()
+        )
+
+
+class _as_io_error:
+    """What a broken connection or an answer of the wrong shape raises becomes an IoError."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if isinstance(error, Error) or not isinstance(
+            error,
+            (OSError, http.client.HTTPException, ValueError, LookupError, TypeError,
+             AttributeError, RecursionError),
+        ):
+            return
+        what = str(error) or type(error).__name__
+        raise IoError(f"the server's answer can't be read: {what}") from error
+
+
+class _Exchange:
+    """One request and its answer, on a connection of its own. Raises what the server says."""
+
+    def __init__(self, server: Server, method: str, path: str, body: object = None) -> None:
+        headers = {**server._headers, "Connection": "close"}
+        data = None
+        if body is not None:
+            data = _json(body)
+            headers["Content-Type"] = "application/json"
+        self._connection = server._connection()
+        try:
+            with _as_io_error():
+                self._connection.request(method, server._prefix + path, data, headers)
+                self.response = self._connection.getresponse()
+            if self.response.status != 200:
+                raise _error(self.response.status, self._read())
+        except BaseException:
+            self.close()
+            raise
+
+    def json(self) -> dict[str, Any]:
+        with _as_io_error():
+            return _object(self._read())
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What each event says, up to [DONE]."""
+        num_bytes = 0
+        try:
+            while True:
+                with _as_io_error():
+                    line = self.response.readline(_MAX_LINE + 1)
+                num_bytes += len(line)
+                if not line or len(line) > _MAX_LINE or num_bytes > _MAX_BYTES:
+                    raise IoError("the server's answer ended before its end" if not line else
+                                  "the server's answer is too long")
+                if not line.startswith(b"data:"):
+                    continue
+                data = line[len(b"data:") :].strip()
+                if data == b"[DONE]":
+                    return
+                with _as_io_error():
+                    event = _object(data)
+                if "error" in event:
+                    raise _error(200, data)
+                yield event
+        finally:
+            self.close()
+
+    def _read(self) -> bytes:
+        with _as_io_error():
+            data = self.response.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise IoError("the server's answer is too long")
+        return data
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> _Exchange:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _json(body: object) -> bytes:
+    try:
+        return json.dumps(body).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"fields: expected what JSON can hold: {error}") from None
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    found = json.loads(data)
+    if not isinstance(found, dict):
+        raise IoError("the server's answer is no JSON object: is it attndb's?")
+    return found
+
+
+def _path(context: Context) -> str:
+    return f"{_CONTEXTS}/{quote(context_text(context), safe='')}"
+
+
+def _context(fields: object) -> ContextInfo:
+    if not isinstance(fields, dict):
+        raise IoError("the server sent a context that is no object")
+    if fields.get("durable") is False:
+        why = fields.get("error") or "it is being stored"
+        raise FailedPreconditionError(f"{fields.get('context')!r}: {why}")
+    with _as_io_error():
+        rows = {name: fields[name] for name in ContextInfo.__dataclass_fields__ if name in fields}
+        rows.setdefault("expired", False)  # An older server does not tell.
+        text = str(rows["fingerprint"])
+        is_hex = text.startswith("hex:")
+        rows["fingerprint"] = bytes.fromhex(text[len("hex:") :]) if is_hex else text.encode()
+        rows["non_finite_heads"] = tuple(rows["non_finite_heads"])
+        cuts = [(cut["at"], [tuple(pair) for pair in cut["dropped"]]) for cut in rows["cuts"]]
+        times = {name: fields[name] for name in ("ttl_seconds", "created_us", "last_access_us")}
+        return context_info({**rows, **times, "cuts": cuts, "segments": fields.get("segments", [])})
+
+
+def _answer(text: str, finish: str, usage: Any, headers: http.client.HTTPMessage) -> Answer:
+    with _as_io_error():
+        return Answer(
+            text=text,
+            finish=finish,
+            context=headers.get("X-Attndb-Context", ""),
+            prompt_tokens=int(usage["prompt_tokens"]),
+            cached_tokens=int(usage["prompt_tokens_details"]["cached_tokens"]),
+            reply_tokens=int(usage["completion_tokens"]),
+            dropped_tokens=int(headers.get("X-Attndb-Dropped", 0)),
+        )
+
+
+def _error(status: int, data: bytes) -> Error:
+    """The exception of what a server says, or of the status that it says it with."""
+    message, name = f"the server answers with status {status}", None
+    try:
+        found = _object(data)["error"]
+        message, name = str(found["message"]), found.get("status")
+    except (Error, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        pass
+    for kind in BY_CODE[1:]:
+        if kind.code == name:
+            return kind(message)
+    if status == 404:
+        return NotFoundError(message)
+    if status in (429, 503, 507):
+        return ResourceExhaustedError(message)
+    return InvalidArgumentError(message) if 400 <= status < 500 else IoError(message)

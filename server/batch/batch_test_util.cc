@@ -1,0 +1,180 @@
+#include "server/batch/batch_test_util.h"
+
+#include <chrono>
+#include <utility>
+
+#include "engines/llama/engine_test_util.h"
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+constexpr std::chrono::seconds kPatience{60};
+constexpr const char* kTenant = "default";
+
+}  // namespace
+
+void RecordingListener::Note() {
+  EXPECT_FALSE(end_ || error_) << "a call behind the end";
+  ++num_calls_;
+}
+
+void RecordingListener::OnStart(const TurnStart& start) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Note();
+    EXPECT_FALSE(start_) << "started twice";
+    start_ = start;
+    changed_.notify_all();
+  }
+  if (on_start_) on_start_();
+}
+
+void RecordingListener::OnText(std::string_view text) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Note();
+  EXPECT_TRUE(start_) << "text before the start";
+  EXPECT_FALSE(text.empty());
+  text_ += text;
+}
+
+void RecordingListener::OnEnd(const TurnEnd& end) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Note();
+  EXPECT_TRUE(start_) << "an end before the start";
+  end_ = end;
+  changed_.notify_all();
+}
+
+void RecordingListener::OnError(const Status& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Note();
+  EXPECT_FALSE(status.ok());
+  error_ = status;
+  changed_.notify_all();
+}
+
+bool RecordingListener::Await(const std::function<bool()>& is_true) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const bool came = changed_.wait_for(lock, kPatience, is_true);
+  EXPECT_TRUE(came) << "the turn does not go on";
+  return came;
+}
+
+bool RecordingListener::AwaitStart() {
+  return Await([this] { return start_.has_value(); });
+}
+
+bool RecordingListener::AwaitEnd() {
+  return Await([this] { return end_ || error_; });
+}
+
+std::optional<TurnStart> RecordingListener::start() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return start_;
+}
+
+std::optional<TurnEnd> RecordingListener::end() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return end_;
+}
+
+Status RecordingListener::error() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return error_.value_or(Status::Ok());
+}
+
+std::string RecordingListener::text() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return text_;
+}
+
+int RecordingListener::num_calls() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return num_calls_;
+}
+
+void BatchTest::Open(const std::string& kind, llama::EngineOptions options,
+                     const ConversationOptions& conversations) {
+  options.cache_dir = directory_.File("cache");
+  engine_.emplace(*llama::LlamaEngine::Open(llama::TinyModel(kind), options));
+  db_.emplace(*DB::Open(directory_.File("store"), {}));
+  conversations_.emplace(*db_, &*engine_, conversations);
+}
+
+void BatchTest::Open(const std::string& kind) {
+  Open(kind, llama::TinyOptions(llama::HookVariant::kRewrite));
+}
+
+void BatchTest::StartScheduler(const SchedulerOptions& options) {
+  scheduler_.emplace(&*engine_, &*conversations_, options);
+}
+
+void BatchTest::TearDown() {
+  scheduler_.reset();  // The members before it are its own until then.
+  if (conversations_) conversations_->WaitForStores();
+}
+
+TurnRequest BatchTest::Request(const std::string& id, size_t num_tokens, uint64_t seed,
+                               const llama::GenerateOptions& generate) const {
+  TurnRequest request;
+  request.id = id;
+  request.tenant = kTenant;
+  request.prompt = llama::RandomIds(num_tokens, seed, engine_->info().vocab_size);
+  request.generate = generate;
+  return request;
+}
+
+Session BatchTest::NewSession(const DB& db) const {
+  const TokenId any[] = {1};
+  Result<SessionStart> start = db.CreateSession(engine_->spec(), any, {.reuse = false});
+  EXPECT_THAT(start, ::attndb::test::IsOk());
+  return std::move(start->session);
+}
+
+Session BatchTest::SessionOf(const std::string& tenant, const std::vector<TokenId>& tokens) {
+  Session session = NewSession(*conversations_->HandleOf(tenant));
+  EXPECT_THAT(engine_->Prefill(session, tokens), ::attndb::test::IsOk());
+  return session;
+}
+
+llama::Generation BatchTest::Alone(const TurnRequest& request) {
+  Session session = NewSession(*db_);
+  Result<llama::Generation> generation =
+      engine_->Generate(session, request.prompt, request.generate);
+  EXPECT_THAT(generation, ::attndb::test::IsOk());
+  return generation.ok() ? *std::move(generation) : llama::Generation();
+}
+
+std::shared_ptr<Turn> BatchTest::MakeTurn(const TurnRequest& request, Session session,
+                                          std::shared_ptr<RecordingListener> listener) const {
+  return std::make_shared<Turn>(request, std::move(session), request.prompt, std::move(listener));
+}
+
+std::shared_ptr<RecordingListener> BatchTest::Add(const TurnRequest& request,
+                                                  std::function<void()> on_start) {
+  auto listener = std::make_shared<RecordingListener>(std::move(on_start));
+  Result<Continuation> start = conversations_->Start(request.tenant, request.prompt, "full");
+  EXPECT_THAT(start, ::attndb::test::IsOk());
+  if (!start.ok()) return listener;
+  EXPECT_THAT(scheduler_->Add(std::make_shared<Turn>(request, std::move(start->session),
+                                                     std::move(start->rest), listener)),
+              ::attndb::test::IsOk());
+  return listener;
+}
+
+std::vector<TokenId> BatchTest::Stored(const std::string& id) {
+  conversations_->WaitForStores();
+  Result<std::vector<TokenId>> tokens = db_->Tokens(id);
+  EXPECT_THAT(tokens, ::attndb::test::IsOk()) << id;
+  return tokens.ok() ? *std::move(tokens) : std::vector<TokenId>();
+}
+
+std::vector<TokenId> Held(const TurnRequest& request, const llama::Generation& generation) {
+  std::vector<TokenId> tokens = request.prompt;
+  tokens.insert(tokens.end(), generation.tokens.begin(),
+                generation.tokens.begin() + static_cast<std::ptrdiff_t>(generation.num_in_session));
+  return tokens;
+}
+
+}  // namespace attndb::server

@@ -1,0 +1,104 @@
+// What tests of turns share: a listener that writes down what it is told, and turns on tiny models.
+//
+// Threads: a RecordingListener is thread-safe; a BatchTest belongs to the test's thread, and its
+//          engine to the scheduler's once that has started.
+#ifndef ATTNDB_SERVER_BATCH_BATCH_TEST_UTIL_H_
+#define ATTNDB_SERVER_BATCH_BATCH_TEST_UTIL_H_
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/db.h"
+#include "engines/llama/llama_engine.h"
+#include "server/batch/conversations.h"
+#include "server/batch/scheduler.h"
+#include "server/batch/turn.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::server {
+
+class RecordingListener final : public TurnListener {
+ public:
+  // `on_start` is called by OnStart, on the scheduler's thread, and may hold it up.
+  explicit RecordingListener(std::function<void()> on_start = nullptr)
+      : on_start_(std::move(on_start)) {}
+
+  void OnStart(const TurnStart& start) override;
+  void OnText(std::string_view text) override;
+  void OnEnd(const TurnEnd& end) override;
+  void OnError(const Status& status) override;
+
+  // Waits for what is named; false, and the test fails, if it does not come.
+  bool AwaitStart();
+  bool AwaitEnd();  // An end or an error.
+
+  std::optional<TurnStart> start() const;
+  std::optional<TurnEnd> end() const;
+  Status error() const;
+  std::string text() const;
+  int num_calls() const;
+
+ private:
+  bool Await(const std::function<bool()>& is_true);
+  // Notes a call; the test fails if the turn has ended.
+  void Note();
+
+  const std::function<void()> on_start_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<TurnStart> start_;
+  std::optional<TurnEnd> end_;
+  std::optional<Status> error_;
+  std::string text_;
+  int num_calls_ = 0;
+};
+
+class BatchTest : public ::testing::Test {
+ protected:
+  // An engine on a tiny model, and an empty store.
+  void Open(const std::string& kind, llama::EngineOptions options,
+            const ConversationOptions& conversations = {});
+  void Open(const std::string& kind = "llama");
+  // Once what each turn gives alone is known.
+  void StartScheduler(const SchedulerOptions& options = {});
+  void TearDown() override;
+
+  // A request of random tokens; the same for the same seed.
+  TurnRequest Request(const std::string& id, size_t num_tokens, uint64_t seed,
+                      const llama::GenerateOptions& generate) const;
+  // A session that has run nothing.
+  Session NewSession(const DB& db) const;
+  // One of the tenant's that has run `tokens`.
+  Session SessionOf(const std::string& tenant, const std::vector<TokenId>& tokens);
+  // What the engine makes of the request when nobody else asks.
+  llama::Generation Alone(const TurnRequest& request);
+
+  // Adds a turn; with Start's session, or with one of the test's own.
+  std::shared_ptr<RecordingListener> Add(const TurnRequest& request,
+                                         std::function<void()> on_start = nullptr);
+  std::shared_ptr<Turn> MakeTurn(const TurnRequest& request, Session session,
+                                 std::shared_ptr<RecordingListener> listener) const;
+  // The tokens that a turn was stored as.
+  std::vector<TokenId> Stored(const std::string& id);
+
+  ::attndb::test::TempDir directory_;
+  std::optional<llama::LlamaEngine> engine_;
+  std::optional<DB> db_;
+  std::optional<Conversations> conversations_;
+  std::optional<Scheduler> scheduler_;
+};
+
+// `request`'s prompt and what `generation` says, as far as a session has run it.
+std::vector<TokenId> Held(const TurnRequest& request, const llama::Generation& generation);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_BATCH_BATCH_TEST_UTIL_H_

@@ -1,0 +1,150 @@
+// What is remembered of conversations: sessions of the last ones in memory, all of them in the
+// store. Whoever comes back is continued from the longest part that either has, exact to the token.
+//
+// Method:  a turn's tokens are stored behind its answer (DB::StoreAsync), under the turn's id; its
+//          session stays in memory until max_live newer ones have come. A prompt takes the live
+//          session that has most of it, as a fork of it, or what the store has, if that is more:
+//          nothing is copied out and nothing removed, so that any number of requests continue from
+//          one turn. What would have to be read from disk is run again where that is cheaper
+//          (reuse_prices.h).
+//          A client sends the words of a reply, whose tokens need not be those that a tokenizer
+//          makes of them. Turn ids name the messages that were answered (turn_id.h), so that the
+//          tokens of the turn whose reply has these words are found.
+// Limits:  max_live sessions; the names of all turns of the tenants that were asked for.
+// Threads: thread-safe. Calls search the catalog and may read token ids from disk; the first of a
+//          tenant lists its contexts.
+#ifndef ATTNDB_SERVER_BATCH_CONVERSATIONS_H_
+#define ATTNDB_SERVER_BATCH_CONVERSATIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attndb/db.h"
+#include "attndb/result.h"
+#include "engines/llama/llama_engine.h"
+#include "server/batch/reuse_prices.h"
+
+namespace attndb::server {
+
+inline constexpr const char* kAssistantRole = "assistant";
+
+struct ConversationOptions {
+  size_t max_live = 32;
+  std::optional<std::chrono::seconds>
+      ttl;  // For stored turns, since their last use; none = for ever.
+};
+
+// How far a turn is: known by its id.
+enum class TurnState : uint8_t { kUnknown, kPending, kDurable, kFailed };
+
+// The tokens that the first num_messages of a conversation were run as; none: they are not known.
+struct Remembered {
+  size_t num_messages = 0;
+  std::vector<TokenId> tokens;
+};
+
+// A session that has the first tokens of a prompt, and the others, which are left to run.
+struct Continuation {
+  Session session;
+  std::vector<TokenId> rest;
+  ReusePrice reuse;
+};
+
+class Conversations {
+ public:
+  Conversations(DB db, const llama::LlamaEngine* engine, const ConversationOptions& options);
+
+  // A session that has as much of the prompt as is known and worth having.
+  // Errors: as DB::CreateSession.
+  Result<Continuation> Start(const std::string& tenant, std::span<const TokenId> prompt,
+                             const std::string& plan);
+
+  // The longest part of the conversation, before its last message, that ends with a reply whose
+  // turn is known, and the tokens that it was run as. Errors: kInternal (OpenSSL); of a tokenizer.
+  Result<Remembered> Recall(const std::string& tenant,
+                            std::span<const llama::ChatMessage> messages);
+  // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
+  // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
+  void Keep(const std::string& tenant, const std::string& id, Session session,
+            std::vector<TokenId> tokens, std::optional<StoreOptions> store = std::nullopt);
+  // Waits until what was kept as `id` is durable. Errors: of its Store.
+  Status WaitFor(const std::string& tenant, const std::string& id);
+
+  // Errors: of a store that failed.
+  TurnState StateOf(const std::string& tenant, const std::string& id, Status* error);
+
+  // Lets go of all sessions that nobody is using: memory is short.
+  void DropLive();
+  // Waits until what was kept is durable, or can't be.
+  void WaitForStores();
+
+  // The tenant's handle. Errors: kInvalidArgument (name).
+  Result<DB> HandleOf(const std::string& tenant) const;
+  // What Start would decide of a session that has what the store has of a prompt.
+  ReusePrice PriceOf(const Session& session) const;
+  // By which it decides.
+  ReusePrices& prices() { return prices_; }
+
+  size_t num_live() const;
+  size_t num_pending() const;
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // The tenant, and what is its own.
+
+  struct Live {
+    std::string tenant;
+    std::string id;
+    std::vector<TokenId> tokens;
+    Session session;
+  };
+
+  void Load(Session* session);
+  // Lists the tenant's turns, once.
+  Status ListTurns(const std::string& tenant);
+  std::vector<std::string> TurnsOf(const Key& key) const;
+  // The tokens of a turn; empty: it is gone.
+  std::vector<TokenId> TokensOf(const std::string& tenant, const std::string& id) const;
+  // The tokens of a turn as far as its reply says these words, and those of the words that are
+  // left.
+  struct Matched {
+    std::vector<TokenId> tokens;
+    size_t num_bytes = 0;  // Bytes of the words that the reply says: not all, if it was cut.
+  };
+  // None: its reply says other words, or what is left of them can't be told in tokens.
+  Result<std::optional<Matched>> MatchReply(std::vector<TokenId> tokens,
+                                            std::span<const llama::ChatMessage> messages) const;
+
+  // These need mutex_.
+  void NoteTurn(const std::string& tenant, const std::string& id, bool is_newest);
+  void NoteStore(const Key& key, Result<PendingStore> store);
+  void NoteFailure(const Key& key, const Status& status);
+  // A fork of the live session that has most of the prompt, if that is more than num_known.
+  std::optional<Continuation> ForkLive(const std::string& tenant, std::span<const TokenId> prompt,
+                                       uint64_t num_known, const std::string& plan);
+
+  const DB db_;
+  const llama::LlamaEngine* const engine_;
+  const ConversationOptions options_;
+  ReusePrices prices_;
+
+  mutable std::mutex mutex_;
+  std::list<Live> live_;                           // The newest first.
+  std::map<Key, PendingStore> stores_;             // By id.
+  std::list<std::pair<Key, Status>> failed_;       // The last that failed, by id.
+  std::map<Key, std::vector<std::string>> turns_;  // Their ids, by the digest in them.
+  std::set<std::string> listed_;                   // Tenants whose turns are in turns_.
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_BATCH_CONVERSATIONS_H_

@@ -1,0 +1,430 @@
+// Goal:   whoever comes back is continued from the longest part that is known, in memory or on
+//         disk, as if all had been run again; what a reply was is found by its words; nobody finds
+//         what is another tenant's.
+// Method: tiny random float32 models: logits behind what was reused, against plain runs. A turn is
+//         kept as the scheduler keeps it.
+#include "server/batch/conversations.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engines/llama/engine_test_util.h"
+#include "server/batch/batch_test_util.h"
+#include "server/batch/turn_id.h"
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::_;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Messages = std::vector<llama::ChatMessage>;
+using Tokens = std::vector<TokenId>;
+
+constexpr const char* kMine = "mine";
+constexpr const char* kTheirs = "theirs";
+
+Tokens Joined(Tokens front, const Tokens& back) {
+  front.insert(front.end(), back.begin(), back.end());
+  return front;
+}
+
+class ConversationsTest : public BatchTest {
+ protected:
+  Tokens Ids(size_t count, uint64_t seed) const {
+    return llama::RandomIds(count, seed, engine_->info().vocab_size);
+  }
+  void Keep(const std::string& tenant, const std::string& id, const Tokens& tokens) {
+    conversations_->Keep(tenant, id, SessionOf(tenant, tokens), tokens);
+  }
+  // How many tokens of the prompt are known.
+  size_t NumKnown(const std::string& tenant, const Tokens& prompt) {
+    const Result<Continuation> start = conversations_->Start(tenant, prompt, "full");
+    EXPECT_THAT(start, ::attndb::test::IsOk());
+    if (!start.ok()) return 0;
+    EXPECT_EQ(start->session.num_tokens() + start->rest.size(), prompt.size());
+    EXPECT_EQ(start->rest,
+              Tokens(prompt.end() - static_cast<std::ptrdiff_t>(start->rest.size()), prompt.end()));
+    return start->session.num_tokens();
+  }
+  // The rest of the prompt gives what the whole gives when it is run by plain llama.cpp.
+  void ExpectExact(const std::string& tenant, const Tokens& prompt) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(Continuation start, conversations_->Start(tenant, prompt, "full"));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const llama::LogitRows ours,
+                                llama::EngineRows(*engine_, start.session, start.rest));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const llama::LogitRows plain, llama::PlainRows(*engine_, prompt));
+    EXPECT_LT(llama::LargestDifference(ours, plain, prompt.size() - start.rest.size()), 1e-3);
+  }
+  TurnState StateOf(const std::string& tenant, const std::string& id) {
+    Status error;
+    return conversations_->StateOf(tenant, id, &error);
+  }
+  // As after a restart: only the store is left.
+  void Forget() {
+    conversations_->WaitForStores();
+    conversations_.emplace(*db_, &*engine_, ConversationOptions{});
+  }
+  // As in another process: nothing that was read is in memory.
+  void Reopen() {
+    conversations_.reset();
+    db_.reset();
+    ATTNDB_ASSERT_OK_AND_ASSIGN(db_, DB::Open(directory_.File("store"), {}));
+    conversations_.emplace(*db_, &*engine_, ConversationOptions{});
+  }
+};
+
+TEST_F(ConversationsTest, NothingIsKnownAtFirst) {
+  Open();
+  EXPECT_EQ(NumKnown(kMine, Ids(20, 1)), 0u);
+  EXPECT_EQ(conversations_->num_live(), 0u);
+  EXPECT_EQ(conversations_->num_pending(), 0u);
+}
+
+TEST_F(ConversationsTest, ATurnIsContinuedExactlyFromMemoryOrFromDisk) {
+  Open();
+  const Tokens turn = Ids(90, 1);
+  Keep(kMine, "turn", turn);
+  const Tokens next = Joined(turn, Ids(10, 2));
+  EXPECT_EQ(NumKnown(kMine, next), 90u);
+  ExpectExact(kMine, next);
+  Forget();
+  EXPECT_EQ(conversations_->num_live(), 0u);
+  EXPECT_EQ(NumKnown(kMine, next), 90u);
+  ExpectExact(kMine, next);
+}
+
+TEST_F(ConversationsTest, AnyNumberOfRequestsContinueOneTurn) {
+  Open();
+  const Tokens turn = Ids(50, 1);
+  Keep(kMine, "turn", turn);
+  for (uint64_t i = 0; i < 4; ++i) ExpectExact(kMine, Joined(turn, Ids(5 + i, 10 + i)));
+  EXPECT_EQ(NumKnown(kMine, Joined(turn, Ids(5, 20))), 50u) << "it is still there, and still whole";
+  EXPECT_EQ(conversations_->num_live(), 1u);
+}
+
+TEST_F(ConversationsTest, WhatIsSharedIsReusedToTheToken) {
+  Open();
+  const Tokens turn = Ids(60, 1);
+  Keep(kMine, "turn", turn);
+  for (const bool is_live : {true, false}) {
+    for (const size_t shared : {1u, 33u, 59u}) {
+      Tokens prompt(turn.begin(), turn.begin() + static_cast<std::ptrdiff_t>(shared));
+      prompt.push_back(turn[shared] == 7 ? 8 : 7);
+      prompt = Joined(std::move(prompt), Ids(9, 3));
+      EXPECT_EQ(NumKnown(kMine, prompt), shared) << is_live;
+      ExpectExact(kMine, prompt);
+    }
+    EXPECT_EQ(NumKnown(kMine, turn), 59u) << "a token is left to run";
+    ExpectExact(kMine, turn);
+    EXPECT_EQ(NumKnown(kMine, Ids(1, 1)), 0u);
+    Forget();
+  }
+}
+
+TEST_F(ConversationsTest, TheLongestIsTakenWhereverItIs) {
+  Open();
+  const Tokens turn = Ids(80, 1);
+  Keep(kMine, "long", turn);
+  Forget();
+  Tokens sibling(turn.begin(), turn.begin() + 30);
+  sibling = Joined(std::move(sibling), Ids(10, 2));
+  Keep(kMine, "sibling", sibling);
+  EXPECT_EQ(NumKnown(kMine, Joined(turn, {1, 2})), 80u) << "on disk";
+  EXPECT_EQ(NumKnown(kMine, Joined(sibling, {1, 2})), 40u) << "in memory";
+}
+
+TEST_F(ConversationsTest, WhatIsCheaperToRunThanToReadIsRun) {
+  Open();
+  const Tokens turn = Ids(90, 1);
+  const Tokens next = Joined(turn, Ids(10, 2));
+  Keep(kMine, "turn", turn);
+  Forget();
+  ReusePrices& prices = conversations_->prices();
+  prices.LearnRead(uint64_t{1} << 20, 1e6);
+  EXPECT_EQ(NumKnown(kMine, next), 90u) << "no prompt was run yet";
+  Forget();  // The price that was told is gone, and so is what was loaded.
+  Reopen();
+  conversations_->prices().LearnRead(uint64_t{1} << 20, 1e6);
+  conversations_->prices().LearnRun(1e-3);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation run, conversations_->Start(kMine, next, "full"));
+  EXPECT_EQ(run.reuse.way, ReuseWay::kRun);
+  EXPECT_EQ(run.reuse.num_tokens, 90u);
+  EXPECT_GT(run.reuse.num_bytes, 0u);
+  EXPECT_EQ(run.rest, next) << "from the first token";
+  EXPECT_EQ(conversations_->prices().num_declined_tokens(), 90u);
+  ExpectExact(kMine, next);
+  conversations_->prices().LearnRun(1e9);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation read, conversations_->Start(kMine, next, "full"));
+  EXPECT_EQ(read.reuse.way, ReuseWay::kDisk);
+  EXPECT_EQ(read.session.num_tokens(), 90u);
+  Keep(kMine, "turn2", turn);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation live, conversations_->Start(kMine, next, "full"));
+  EXPECT_EQ(live.reuse.way, ReuseWay::kMemory);
+  EXPECT_EQ(live.reuse.num_bytes, 0u);
+}
+
+TEST_F(ConversationsTest, TheLastOnesStayInMemory) {
+  Open("llama", llama::TinyOptions(llama::HookVariant::kRewrite), {.max_live = 2});
+  for (uint64_t i = 0; i < 5; ++i) Keep(kMine, "turn" + std::to_string(i), Ids(10, i));
+  EXPECT_EQ(conversations_->num_live(), 2u);
+  conversations_->WaitForStores();
+  for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(NumKnown(kMine, Joined(Ids(10, i), {1})), 10u);
+  conversations_->DropLive();
+  EXPECT_EQ(conversations_->num_live(), 0u);
+  for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(NumKnown(kMine, Joined(Ids(10, i), {1})), 10u);
+}
+
+TEST_F(ConversationsTest, ATurnTakesThePlaceOfTheOneThatItContinues) {
+  Open();
+  const Tokens first = Ids(20, 1);
+  Keep(kMine, "first", first);
+  const Tokens second = Joined(first, Ids(10, 2));
+  Keep(kMine, "second", second);
+  EXPECT_EQ(conversations_->num_live(), 1u);
+  Keep(kTheirs, "third", second);
+  EXPECT_EQ(conversations_->num_live(), 2u) << "nobody takes another tenant's";
+  // Who goes on from the first all the same.
+  const Tokens other = Joined(first, {second[20] == 7 ? 8 : 7, 5, 6});
+  EXPECT_EQ(NumKnown(kMine, other), 20u);
+  ExpectExact(kMine, other);
+}
+
+TEST_F(ConversationsTest, AnotherTenantFindsNothing) {
+  Open("llama_spm");
+  const Messages asked = {{"user", "Hi"}};
+  const std::string id = NewTurnId(DigestsOf(asked)->back());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens prompt, engine_->Conversation(asked));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens reply, engine_->Tokenize("bo", false, false));
+  const Tokens turn = Joined(prompt, reply);
+  const Messages next = {asked[0], {"assistant", *engine_->ReplyText(reply)}, {"user", "And?"}};
+  Keep(kMine, id, turn);
+  for (const bool is_live : {true, false}) {
+    for (const char* const other : {kTheirs, "default", ""}) {
+      EXPECT_EQ(NumKnown(other, Joined(turn, {5})), 0u) << other << is_live;
+      EXPECT_EQ(StateOf(other, id), TurnState::kUnknown) << other << is_live;
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const Remembered known, conversations_->Recall(other, next));
+      EXPECT_EQ(known.num_messages, 0u) << other << is_live;
+      EXPECT_THAT(known.tokens, IsEmpty());
+    }
+    EXPECT_EQ(conversations_->Recall(kMine, next)->num_messages, 2u) << is_live;
+    Forget();
+  }
+}
+
+TEST_F(ConversationsTest, TenantsHaveNames) {
+  Open();
+  EXPECT_THAT(conversations_->HandleOf("a/b"), FailsWith(StatusCode::kInvalidArgument, _));
+  EXPECT_THAT(conversations_->Start("a/b", Ids(3, 1), "full"),
+              FailsWith(StatusCode::kInvalidArgument, _));
+  EXPECT_EQ(StateOf("a/b", "turn"), TurnState::kUnknown);
+  EXPECT_EQ(conversations_->HandleOf("alice")->tenant(), "alice");
+  EXPECT_EQ(conversations_->HandleOf("")->tenant(), "default");
+  EXPECT_EQ(conversations_->HandleOf("default")->tenant(), "default");
+}
+
+TEST_F(ConversationsTest, PlansThatAreNoneAreRefusedWhateverIsKnown) {
+  Open();
+  const Tokens turn = Ids(20, 1);
+  EXPECT_THAT(conversations_->Start(kMine, turn, "nonsense"),
+              FailsWith(StatusCode::kInvalidArgument, _));
+  Keep(kMine, "turn", turn);
+  EXPECT_THAT(conversations_->Start(kMine, Joined(turn, {5}), "nonsense"),
+              FailsWith(StatusCode::kInvalidArgument, _));
+}
+
+TEST_F(ConversationsTest, ATurnIsPendingThenDurable) {
+  Open();
+  EXPECT_EQ(StateOf(kMine, "turn"), TurnState::kUnknown);
+  Keep(kMine, "turn", Ids(30, 1));
+  const TurnState state = StateOf(kMine, "turn");
+  EXPECT_TRUE(state == TurnState::kPending || state == TurnState::kDurable);
+  conversations_->WaitForStores();
+  EXPECT_EQ(StateOf(kMine, "turn"), TurnState::kDurable);
+  EXPECT_EQ(conversations_->num_pending(), 0u);
+  Keep(kMine, "next", Ids(10, 2));  // Which forgets what is done.
+  EXPECT_EQ(StateOf(kMine, "turn"), TurnState::kDurable);
+  Forget();
+  EXPECT_EQ(StateOf(kMine, "turn"), TurnState::kDurable) << "whoever asks";
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Tokens tokens, db.Tokens("turn"));
+  EXPECT_EQ(tokens, Ids(30, 1));
+}
+
+TEST_F(ConversationsTest, WhatCouldNotBeStoredIsSaid) {
+  Open();
+  // Refused at once: these are not the tokens that the session holds.
+  conversations_->Keep(kMine, "wrong", SessionOf(kMine, Ids(10, 1)), Ids(9, 1));
+  // Refused behind it: the name is taken.
+  Keep(kMine, "taken", Ids(10, 2));
+  conversations_->WaitForStores();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
+  Session other = SessionOf(kTheirs, Ids(10, 3));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB theirs, conversations_->HandleOf(kTheirs));
+  ATTNDB_ASSERT_OK(theirs.Store(other, Ids(10, 3), {.name = "taken"}));
+  Keep(kTheirs, "taken", Ids(10, 4));
+  for (int round = 0; round < 2; ++round) {
+    Status error;
+    EXPECT_EQ(conversations_->StateOf(kMine, "wrong", &error), TurnState::kFailed);
+    EXPECT_THAT(error, FailsWith(StatusCode::kInvalidArgument, _));
+    conversations_->WaitForStores();
+    EXPECT_EQ(conversations_->StateOf(kTheirs, "taken", &error), TurnState::kFailed);
+    EXPECT_THAT(error, FailsWith(StatusCode::kAlreadyExists, HasSubstr("taken")));
+    EXPECT_EQ(StateOf(kMine, "taken"), TurnState::kDurable);
+    Keep(kMine, "next" + std::to_string(round), Ids(10, 5));
+  }
+}
+
+TEST_F(ConversationsTest, ATurnsTimeToLiveIsTheServers) {
+  Open("llama", llama::TinyOptions(llama::HookVariant::kRewrite),
+       {.ttl = std::chrono::seconds(3600)});
+  Keep(kMine, "turn", Ids(10, 1));
+  conversations_->WaitForStores();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, db.Describe("turn"));
+  EXPECT_THAT(info.ToJson(), HasSubstr("3600"));
+}
+
+// Words of a reply, and the tokens that it was sampled as, which no tokenizer would make of them:
+// the model has "\u2581bo" as one token, and the letters as three.
+class RecallTest : public ConversationsTest {
+ protected:
+  void SetUp() override {
+    Open("llama_spm");
+    ASSERT_NE(Byte('b'), Byte('o'));
+    question_ = *engine_->Conversation(asked_);
+  }
+  // The token that stands for a byte: behind <unk>, <s>, </s>.
+  static TokenId Byte(char c) { return 3 + static_cast<TokenId>(static_cast<unsigned char>(c)); }
+  static Tokens Bytes(std::string_view text) {
+    Tokens tokens;
+    for (const char c : text) tokens.push_back(Byte(c));
+    return tokens;
+  }
+  Tokens Turn(const Tokens& reply) const { return Joined(question_, reply); }
+  std::string NewId() const { return NewTurnId(DigestsOf(asked_)->back()); }
+  Messages Next(const std::string& words) const {
+    return {asked_[0], {"assistant", words}, {"user", "And?"}};
+  }
+  // The tokens that the reply is known as; none: it is not.
+  Tokens Recalled(const std::string& words) {
+    const Result<Remembered> known = conversations_->Recall(kMine, Next(words));
+    EXPECT_THAT(known, ::attndb::test::IsOk());
+    if (!known.ok() || known->num_messages == 0) return {};
+    EXPECT_EQ(known->num_messages, 2u);
+    EXPECT_GE(known->tokens.size(), question_.size());
+    return {known->tokens.begin() + static_cast<std::ptrdiff_t>(question_.size()),
+            known->tokens.end()};
+  }
+
+  const Messages asked_ = {{"user", "Hi"}};
+  Tokens question_;
+};
+
+TEST_F(RecallTest, WordsFindTheTokensThatTheyWereSampledAs) {
+  const Tokens reply = Bytes("bobo");
+  ASSERT_NE(*engine_->Tokenize("bobo", false, false), reply);
+  Keep(kMine, NewId(), Turn(reply));
+  EXPECT_EQ(Recalled("bobo"), reply);
+  conversations_->WaitForStores();
+  conversations_->DropLive();
+  EXPECT_EQ(Recalled("bobo"), reply) << "from the store";
+  Forget();
+  EXPECT_EQ(Recalled("bobo"), reply) << "after a restart";
+}
+
+// The last token of a reply that is cut is not run. This tokenizer sets a space before what is
+// left.
+TEST_F(RecallTest, WordsThatCannotBeToldInTokensAreNotFound) {
+  Keep(kMine, NewId(), Turn(Bytes("bo")));
+  const std::string left = *engine_->ReplyText(*engine_->Tokenize("y", false, false));
+  ASSERT_NE(left, "y");
+  EXPECT_THAT(Recalled("boy"), IsEmpty());
+}
+
+TEST_F(RecallTest, TokensBehindTheWordsAreLeftOut) {
+  Keep(kMine, NewId(), Turn(Bytes("bo\n\nStop:")));
+  EXPECT_EQ(Recalled("bo"), Bytes("bo"));
+}
+
+TEST_F(RecallTest, EachOfSeveralRepliesIsFoundByItsWords) {
+  const std::vector<std::string> replies = {"bobo", "bi", "bobi", "ca", ""};
+  for (const std::string& reply : replies) Keep(kMine, NewId(), Turn(Bytes(reply)));
+  conversations_->WaitForStores();
+  for (const std::string& reply : replies) EXPECT_EQ(Recalled(reply), Bytes(reply)) << reply;
+}
+
+TEST_F(RecallTest, TheLastReplyThatIsKnownIsFound) {
+  Keep(kMine, NewId(), Turn(Bytes("bobo")));
+  Messages longer = Next("bobo");
+  longer.push_back({"assistant", "unheard of"});
+  longer.push_back({"user", "Well?"});
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Remembered known, conversations_->Recall(kMine, longer));
+  EXPECT_EQ(known.num_messages, 2u);
+  EXPECT_EQ(known.tokens, Turn(Bytes("bobo")));
+}
+
+TEST_F(RecallTest, OtherQuestionsFindNothing) {
+  Keep(kMine, NewId(), Turn(Bytes("bobo")));
+  for (const Messages& messages :
+       {Messages{{"user", "Ho"}, {"assistant", "bobo"}, {"user", "And?"}},
+        Messages{{"system", "S"}, {"user", "Hi"}, {"assistant", "bobo"}, {"user", "And?"}},
+        Messages{{"user", "Hi"}, {"user", "bobo"}, {"user", "And?"}}, Messages{{"user", "Hi"}},
+        Messages{{"user", "Hi"}, {"assistant", "bobo"}}, Messages{{"assistant", "bobo"}}}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const Remembered known, conversations_->Recall(kMine, messages));
+    EXPECT_EQ(known.num_messages, 0u);
+  }
+}
+
+TEST_F(RecallTest, ATurnThatWasRemovedIsNotFound) {
+  const std::string id = NewId();
+  Keep(kMine, id, Turn(Bytes("bobo")));
+  Forget();
+  EXPECT_EQ(Recalled("bobo"), Bytes("bobo"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, conversations_->HandleOf(kMine));
+  ATTNDB_ASSERT_OK(db.Drop(id));
+  EXPECT_THAT(Recalled("bobo"), IsEmpty());
+  EXPECT_EQ(StateOf(kMine, id), TurnState::kUnknown);
+}
+
+TEST_F(RecallTest, LongConversationsAreLookedThroughOnce) {
+  Messages messages;
+  for (int i = 0; i < 8000; ++i) {
+    messages.push_back({"user", std::string(500, 'u')});
+    messages.push_back({"assistant", std::string(500, 'a')});
+  }
+  messages.push_back({"user", "And?"});
+  const auto start = std::chrono::steady_clock::now();
+  ATTNDB_ASSERT_OK(conversations_->Recall(kMine, messages));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST_F(ConversationsTest, ANameThatCouldNotBeStoredIsForgottenOnceItIs) {
+  Open();
+  const Tokens tokens = Ids(20, 1);
+  Keep(kMine, "book", tokens);
+  ATTNDB_EXPECT_OK(conversations_->WaitFor(kMine, "book"));
+  // Without `replace` the name is taken.
+  Keep(kMine, "book", Ids(20, 2));
+  EXPECT_THAT(conversations_->WaitFor(kMine, "book"), FailsWith(StatusCode::kAlreadyExists, _));
+  Keep(kMine, "other", tokens);  // What has ended is looked through.
+  Status error;
+  EXPECT_EQ(conversations_->StateOf(kMine, "book", &error), TurnState::kFailed);
+  EXPECT_THAT(conversations_->WaitFor(kMine, "book"), FailsWith(StatusCode::kAlreadyExists, _));
+  const Tokens again = Ids(20, 3);
+  conversations_->Keep(kMine, "book", SessionOf(kMine, again), again,
+                       StoreOptions{.replace = true, .ttl = std::chrono::seconds(60)});
+  ATTNDB_EXPECT_OK(conversations_->WaitFor(kMine, "book"));
+  EXPECT_EQ(conversations_->StateOf(kMine, "book", &error), TurnState::kDurable);
+  EXPECT_EQ(conversations_->HandleOf(kMine)->Describe("book")->ttl_seconds, 60);
+  ATTNDB_EXPECT_OK(conversations_->WaitFor(kMine, "nobody kept this"));
+}
+
+}  // namespace
+}  // namespace attndb::server

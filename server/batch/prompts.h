@@ -1,0 +1,63 @@
+// From the words of a request to the tokens of its prompt.
+//
+//   chat         the model's template over the messages
+//   completion   the bare text
+//   context      a named context's tokens, and the messages as questions to it: a document is
+//                asked about in the message that it is in, a dialogue goes on
+//
+// Method:  contents are never parsed for control tokens, and what a reply was is taken from what
+//          Conversations remember, so that prompts of later turns begin with the tokens of earlier
+//          ones.
+// Threads: thread-safe.
+#ifndef ATTNDB_SERVER_BATCH_PROMPTS_H_
+#define ATTNDB_SERVER_BATCH_PROMPTS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+#include "server/batch/conversations.h"
+
+namespace attndb::server {
+
+struct Prompt {
+  std::vector<TokenId> tokens;
+  uint64_t num_system = 0;  // Tokens of the system message in front; 0: there is none.
+  uint64_t num_last = 0;    // Tokens of the last message, and of the markup around it.
+  std::string digest;       // What Conversations know it by; empty: it is bare text.
+};
+
+class Prompts {
+ public:
+  // Both outlive it.
+  Prompts(const llama::LlamaEngine* engine, Conversations* conversations)
+      : engine_(engine), conversations_(conversations) {}
+
+  Result<Prompt> OfText(const std::string& text) const;
+  // Errors: kNotFound (context); kInvalidArgument (messages that it can't be asked).
+  Result<Prompt> OfChat(const std::string& tenant, const std::string& context,
+                        std::span<const llama::ChatMessage> messages) const;
+  // A conversation whose last message is a reply, up to the reply's end: num_last tokens are the
+  // reply's, those that it was given as, or, if nobody was given it, those of its words.
+  // Errors: kInvalidArgument (it answers no message); as OfChat.
+  Result<Prompt> OfReply(const std::string& tenant, const std::string& context,
+                         std::span<const llama::ChatMessage> messages) const;
+
+ private:
+  using Messages = std::span<const llama::ChatMessage>;
+  using Tokens = std::vector<TokenId>;
+
+  // The context's tokens and the messages as questions to it.
+  Result<Tokens> AskContext(const std::string& tenant, const std::string& context,
+                            Messages messages) const;
+  Result<uint64_t> SystemTokensOf(Messages messages) const;
+
+  const llama::LlamaEngine* const engine_;
+  Conversations* const conversations_;
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_BATCH_PROMPTS_H_

@@ -1,0 +1,310 @@
+#include "server/batch/scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "attndb/units.h"
+#include "engines/llama/reply.h"
+#include "server/batch/moving_mean.h"
+
+namespace attndb::server {
+namespace {
+
+constexpr uint64_t kMinBudget = 8;      // Tokens of prompts in a pass, however slow they are.
+constexpr double kUnmeasuredShare = 8;  // Budget before anything was measured, of the whole.
+
+}  // namespace
+
+Scheduler::Scheduler(llama::LlamaEngine* engine, Conversations* conversations,
+                     const SchedulerOptions& options)
+    : engine_(engine),
+      conversations_(conversations),
+      options_(options),
+      pacer_(engine->options().num_threads) {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+Scheduler::~Scheduler() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+Status Scheduler::Add(std::shared_ptr<Turn> turn) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (stopping_) return Status::Cancelled("the server stops");
+    if (waiting_.size() >= options_.max_waiting) {
+      return Status::ResourceExhausted(Counted(waiting_.size(), "request") +
+                                       (waiting_.size() == 1 ? " waits" : " wait") +
+                                       " already; try again later");
+    }
+    waiting_.push_back(std::move(turn));
+  }
+  changed_.notify_one();
+  return Status::Ok();
+}
+
+void Scheduler::Wake() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_one();
+}
+
+size_t Scheduler::num_waiting() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return waiting_.size();
+}
+
+void Scheduler::Loop() {
+  while (TakeTurns()) {
+    RemoveCancelled();
+    const std::vector<Part> parts = MakeParts();
+    if (!parts.empty()) Run(parts);
+    num_active_ = active_.size();
+  }
+  const Status stopped = Status::Cancelled("the server stops");
+  while (!active_.empty()) Fail(active_.front().get(), stopped);
+  for (const std::shared_ptr<Turn>& turn : waiting_) turn->listener_->OnError(stopped);
+}
+
+// Waits for something to do. False: it is to stop.
+bool Scheduler::TakeTurns() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock,
+                [this] { return stopping_ || woken_ || !active_.empty() || !waiting_.empty(); });
+  woken_ = false;
+  // A pass takes a token of each.
+  const size_t most = std::min(engine_->options().max_sessions, engine_->options().ubatch_tokens);
+  while (!waiting_.empty() && active_.size() < most) {
+    active_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  num_active_ = active_.size();
+  return !stopping_;
+}
+
+void Scheduler::RemoveCancelled() {
+  active_.remove_if([](const std::shared_ptr<Turn>& turn) { return turn->cancelled(); });
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(waiting_, [](const std::shared_ptr<Turn>& turn) { return turn->cancelled(); });
+}
+
+std::vector<Scheduler::Part> Scheduler::MakeParts() {
+  std::vector<Part> parts;
+  AddReplyParts(&parts);
+  AddPromptParts(&parts);
+  return parts;
+}
+
+void Scheduler::AddReplyParts(std::vector<Part>* parts) {
+  for (auto next = active_.begin(); next != active_.end();) {
+    Turn* const turn = (next++)->get();  // Fail removes it.
+    if (!turn->decodes()) continue;
+    const Result<uint64_t> room =
+        llama::MakeRoom(turn->request_.generate.prefill.window, 1, &turn->session_);
+    if (!room.ok()) {
+      Fail(turn, room.status());
+    } else {
+      parts->push_back({turn, {turn->reply_->tokens().back()}});
+    }
+  }
+}
+
+void Scheduler::AddPromptParts(std::vector<Part>* parts) {
+  uint64_t budget = PromptBudget(parts->size());
+  auto num_left = static_cast<uint64_t>(std::ranges::count_if(
+      active_, [](const std::shared_ptr<Turn>& turn) { return !turn->decodes(); }));
+  for (auto next = active_.begin(); next != active_.end() && budget > 0;) {
+    Turn* const turn = (next++)->get();
+    if (turn->decodes()) continue;
+    const uint64_t share = std::max<uint64_t>(budget / num_left--, 1);
+    const Result<uint64_t> room = llama::MakeRoom(turn->request_.generate.prefill.window,
+                                                  turn->rest().size(), &turn->session_);
+    if (!room.ok()) {
+      Fail(turn, room.status());
+      continue;
+    }
+    const auto tokens = turn->rest().first(std::min({share, *room, turn->rest().size()}));
+    parts->push_back({turn, {tokens.begin(), tokens.end()}});
+    budget -= tokens.size();
+  }
+}
+
+// Tokens of prompts in a pass with so many replies.
+uint64_t Scheduler::PromptBudget(uint64_t num_replies) const {
+  const uint64_t most = engine_->options().ubatch_tokens - num_replies;
+  if (num_replies == 0) return most;
+  double tokens = static_cast<double>(most) / kUnmeasuredShare;
+  if (prompt_token_seconds_ > 0 && reply_pass_seconds_ > 0) {
+    tokens = (options_.stall_factor - 1) * reply_pass_seconds_ / prompt_token_seconds_;
+  }
+  const auto wanted = static_cast<uint64_t>(std::min(tokens, static_cast<double>(most)));
+  return std::min(most, std::max(kMinBudget, wanted));
+}
+
+void Scheduler::Run(const std::vector<Part>& parts) {
+  const double start = MonotonicSeconds();
+  std::vector<Status> statuses;
+  const Status status = RunPass(parts, &statuses);
+  if (!status.ok()) return RunAlone(parts);
+  Learn(parts, MonotonicSeconds() - start);
+  std::vector<Part> failed;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (statuses[i].ok()) {
+      Advance(parts[i], engine_->Logits(i));
+    } else {
+      failed.push_back(parts[i]);
+    }
+  }
+  if (!failed.empty()) RunAlone(failed);
+}
+
+// Runs parts of a pass that failed one by one: what fails alone ends.
+void Scheduler::RunAlone(std::span<const Part> parts) {
+  counts_.num_failed_passes.fetch_add(1);
+  for (const Part& part : parts) {
+    Status status = RunPass({&part, 1}, nullptr);
+    // Memory is short: sessions that nobody uses go, then what is being stored may.
+    for (const auto release : {&Conversations::DropLive, &Conversations::WaitForStores}) {
+      if (status.code() != StatusCode::kResourceExhausted) break;
+      (conversations_->*release)();
+      status = RunPass({&part, 1}, nullptr);
+    }
+    if (status.ok()) {
+      Advance(part, engine_->Logits(0));
+    } else {
+      Fail(part.turn, status);
+    }
+  }
+}
+
+Status Scheduler::RunPass(std::span<const Part> parts, std::vector<Status>* statuses) {
+  std::vector<llama::BatchEntry> entries;
+  for (const Part& part : parts) entries.push_back({part.turn->session(), part.tokens});
+  return engine_->DecodeBatch(entries, statuses);
+}
+
+void Scheduler::Learn(std::span<const Part> parts, double seconds) {
+  uint64_t num_replies = 0;
+  uint64_t num_prompt_tokens = 0;
+  for (const Part& part : parts) {
+    if (part.turn->decodes()) {
+      ++num_replies;
+    } else {
+      num_prompt_tokens += part.tokens.size();
+    }
+  }
+  counts_.num_passes.fetch_add(1);
+  counts_.num_prompt_tokens.fetch_add(num_prompt_tokens);
+  counts_.num_reply_tokens.fetch_add(num_replies);
+  if (num_prompt_tokens == 0) {
+    Pace(parts, seconds);
+    return Average(seconds, &reply_pass_seconds_);
+  }
+  const double added = seconds - (num_replies > 0 ? reply_pass_seconds_ : 0);
+  if (added <= 0) return;
+  Average(added / static_cast<double>(num_prompt_tokens), &prompt_token_seconds_);
+  conversations_->prices().LearnRun(prompt_token_seconds_);
+}
+
+void Scheduler::Pace(std::span<const Part> parts, double seconds) {
+  std::vector<PacedSession> sessions;
+  for (const Part& part : parts) {
+    Turn* const turn = part.turn;
+    sessions.push_back({turn->session(), turn->request_.tpot_seconds, &turn->attention_share_});
+  }
+  pacer_.Learn(seconds, sessions);
+  counts_.num_late_tokens.store(pacer_.num_late());
+}
+
+void Scheduler::Advance(const Part& part, std::span<const float> logits) {
+  Turn* const turn = part.turn;
+  if (!turn->decodes()) {
+    turn->num_run_ += part.tokens.size();
+    turn->listener_->OnProgress(turn->num_run_, turn->rest_.size());
+    if (!turn->decodes()) return;
+    if (!turn->request_.replies) return HandOver(turn);
+    if (!Begin(turn)) return;
+  }
+  if (turn->cancelled()) return;
+  const std::optional<llama::FinishReason> end = turn->reply_->Next(logits);
+  if (turn->first_token_seconds_ == 0) turn->first_token_seconds_ = MonotonicSeconds();
+  if (end) End(turn, *end);
+}
+
+TurnStart Scheduler::StartOf(const Turn& turn) {
+  const TurnRequest& request = turn.request_;
+  return {.id = request.id,
+          .num_prompt_tokens = request.prompt.size(),
+          .num_cached_tokens = request.prompt.size() - turn.rest_.size(),
+          .num_dropped_tokens = turn.session_.num_dropped()};
+}
+
+// The prompt is read: the reply begins. False: it can't, and the turn is gone.
+bool Scheduler::Begin(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  llama::GenerateOptions generate = request.generate;
+  generate.on_piece = [listener = turn->listener_.get()](std::string_view piece) {
+    listener->OnText(piece);
+    return true;
+  };
+  Result<std::unique_ptr<llama::Reply>> reply = engine_->BeginReply(generate);
+  if (!reply.ok()) {
+    Fail(turn, reply.status());
+    return false;
+  }
+  turn->reply_ = *std::move(reply);
+  turn->reply_->SeePrompt(request.prompt);  // All of it: what was reused is chance.
+  turn->listener_->OnStart(StartOf(*turn));
+  return true;
+}
+
+// The prompt of a turn that asks for no reply is read.
+void Scheduler::HandOver(Turn* turn) {
+  turn->listener_->OnStart(StartOf(*turn));
+  turn->listener_->OnRead(engine_, std::move(turn->session_));
+  Remove(turn);
+}
+
+void Scheduler::End(Turn* turn, llama::FinishReason finish) {
+  const TurnRequest& request = turn->request_;
+  turn->reply_->Finish();
+  const std::vector<TokenId>& reply = turn->reply_->tokens();
+  const double seconds = MonotonicSeconds() - turn->first_token_seconds_;
+  // What the session holds: the last token that was sampled may not have been run.
+  std::vector<TokenId> tokens = request.prompt;
+  tokens.insert(tokens.end(), reply.begin(), reply.end());
+  if (request.runs_last && turn->session_.num_tokens() + 1 == tokens.size()) {
+    // What it can't run is not stored, as of other turns.
+    (void)engine_->Decode(turn->session_, tokens.back(), request.generate.prefill.window);
+  }
+  tokens.resize(turn->session_.num_tokens());
+  conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
+                       request.store);
+  turn->listener_->OnEnd(
+      {.finish = finish,
+       .num_tokens = reply.size(),
+       .first_token_seconds = turn->first_token_seconds_ - request.received_seconds,
+       .seconds_per_token =
+           reply.size() > 1 ? seconds / static_cast<double>(reply.size() - 1) : 0});
+  Remove(turn);
+}
+
+void Scheduler::Fail(Turn* turn, const Status& status) {
+  turn->listener_->OnError(status);
+  Remove(turn);
+}
+
+void Scheduler::Remove(const Turn* turn) {
+  active_.remove_if([turn](const std::shared_ptr<Turn>& other) { return other.get() == turn; });
+}
+
+}  // namespace attndb::server

@@ -1,0 +1,115 @@
+// Continuous batching: one pass of the model for all turns that are under way.
+//
+// Method:  each pass takes one token of every turn that replies, then tokens of prompts, up to a
+//          budget: so many that the pass takes at most stall_factor times as long as without them,
+//          by what passes were measured to take. Turns whose prompts are read share it evenly. As
+//          in Sarathi-Serve (Agrawal et al. 2024, arXiv:2403.02310).
+//          What fails in a pass is run again alone, once, and ends its turn if it fails again: the
+//          others do not notice. Where memory is short, sessions that nobody uses are let go of
+//          first, and what is being stored is waited for.
+// Limits:  max_turns in passes, max_waiting before them; more are refused.
+// Threads: Add, Stop and the counts are thread-safe. The engine belongs to the scheduler's thread.
+#ifndef ATTNDB_SERVER_BATCH_SCHEDULER_H_
+#define ATTNDB_SERVER_BATCH_SCHEDULER_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engines/llama/llama_engine.h"
+#include "server/batch/conversations.h"
+#include "server/batch/pacer.h"
+#include "server/batch/turn.h"
+
+namespace attndb::server {
+
+struct SchedulerOptions {
+  size_t max_waiting = 1024;
+  double stall_factor = 2.0;
+};
+
+// Sums since the start, for metrics.
+struct PassCounts {
+  std::atomic<uint64_t> num_passes = 0;
+  std::atomic<uint64_t> num_prompt_tokens = 0;  // Run.
+  std::atomic<uint64_t> num_reply_tokens = 0;
+  std::atomic<uint64_t> num_failed_passes = 0;
+  std::atomic<uint64_t> num_late_tokens = 0;  // Later than their requests want.
+};
+
+class Scheduler {
+ public:
+  // Both outlive it.
+  Scheduler(llama::LlamaEngine* engine, Conversations* conversations,
+            const SchedulerOptions& options);
+  // Ends what is under way: listeners get kCancelled.
+  ~Scheduler();
+
+  // Errors: kResourceExhausted (max_waiting turns wait); kCancelled (it stops).
+  Status Add(std::shared_ptr<Turn> turn);
+  // Lets the scheduler look for turns that were cancelled.
+  void Wake();
+
+  size_t num_active() const { return num_active_; }
+  size_t num_waiting() const;
+  const PassCounts& counts() const { return counts_; }
+
+ private:
+  using Turns = std::list<std::shared_ptr<Turn>>;
+
+  // What one turn runs in a pass.
+  struct Part {
+    Turn* turn = nullptr;
+    std::vector<TokenId> tokens;
+  };
+
+  void Loop();
+  bool TakeTurns();
+  void RemoveCancelled();
+  std::vector<Part> MakeParts();
+  void AddReplyParts(std::vector<Part>* parts);
+  void AddPromptParts(std::vector<Part>* parts);
+  uint64_t PromptBudget(uint64_t num_replies) const;
+  void Run(const std::vector<Part>& parts);
+  void RunAlone(std::span<const Part> parts);
+  Status RunPass(std::span<const Part> parts, std::vector<Status>* statuses);
+  void Learn(std::span<const Part> parts, double seconds);
+  void Pace(std::span<const Part> parts, double seconds);
+  void Advance(const Part& part, std::span<const float> logits);
+  static TurnStart StartOf(const Turn& turn);
+  bool Begin(Turn* turn);
+  void HandOver(Turn* turn);
+  void End(Turn* turn, llama::FinishReason finish);
+  void Fail(Turn* turn, const Status& status);
+  void Remove(const Turn* turn);
+
+  llama::LlamaEngine* const engine_;
+  Conversations* const conversations_;
+  const SchedulerOptions options_;
+  PassCounts counts_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Turn>> waiting_;  // Guarded by mutex_.
+  bool woken_ = false;                         // Guarded by mutex_.
+  bool stopping_ = false;                      // Guarded by mutex_.
+
+  // The thread's.
+  Turns active_;
+  std::atomic<size_t> num_active_ = 0;
+  double reply_pass_seconds_ = 0;    // A pass without prompts, lately.
+  double prompt_token_seconds_ = 0;  // What a prompt's token adds to one.
+  Pacer pacer_;
+
+  std::thread thread_;  // Last: it uses all of the above.
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_BATCH_SCHEDULER_H_

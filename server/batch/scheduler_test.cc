@@ -1,0 +1,492 @@
+// Goal:   turns that share passes give the very tokens that each gives alone; one that fails, or is
+//         cancelled, or waits, is nobody else's trouble; passes keep within their limits.
+// Method: tiny random float32 models. What a turn says is read from the context that it is stored
+//         as. Where the order matters, a first turn holds the scheduler up until all have come.
+#include "server/batch/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engines/llama/engine_test_util.h"
+#include "server/batch/batch_test_util.h"
+#include "server/http/http_test_util.h"
+#include "testing/event.h"
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+using ::attndb::test::Event;
+using ::attndb::test::FailsWith;
+using ::testing::_;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+llama::GenerateOptions Greedy(uint32_t max_tokens) {
+  return {.max_tokens = max_tokens, .ignore_end = true};
+}
+
+llama::GenerateOptions Drawn(uint32_t max_tokens, uint32_t seed) {
+  llama::GenerateOptions generate = Greedy(max_tokens);
+  generate.sampler = {.temperature = 1.5f, .top_k = 0, .top_p = 0.98f, .min_p = 0, .seed = seed};
+  return generate;
+}
+
+class SchedulerTest : public BatchTest {
+ protected:
+  // Adds a turn of one token that holds the scheduler up until `gate_` is set, and waits for it.
+  void Block() {
+    const auto blocking = Add(Request("gate", 1, 999, Greedy(1)), [this] { gate_.Await(); });
+    ASSERT_TRUE(blocking->AwaitStart());
+  }
+  void TearDown() override {
+    gate_.Set();
+    BatchTest::TearDown();
+  }
+
+  Event gate_;
+};
+
+TEST_F(SchedulerTest, TurnsSideBySideGiveWhatEachGivesAlone) {
+  Open();
+  std::vector<TurnRequest> requests;
+  for (uint32_t i = 0; i < 8; ++i) {
+    const size_t num_tokens = 1 + size_t{i} * i * 7;  // Some in one pass, some in many.
+    requests.push_back(Request("turn" + std::to_string(i), num_tokens, i,
+                               i % 2 == 0 ? Greedy(20 - i) : Drawn(20 - i, i)));
+  }
+  requests[5].generate.sampler.repeat_penalty = 1.3f;
+  std::vector<llama::Generation> alone;
+  for (const TurnRequest& request : requests) alone.push_back(Alone(request));
+  StartScheduler();
+  Block();
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  for (const TurnRequest& request : requests) listeners.push_back(Add(request));
+  gate_.Set();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_TRUE(listeners[i]->AwaitEnd());
+    ATTNDB_ASSERT_OK(listeners[i]->error());
+    EXPECT_EQ(Stored(requests[i].id), Held(requests[i], alone[i])) << i;
+    EXPECT_EQ(listeners[i]->end()->num_tokens, alone[i].tokens.size());
+    EXPECT_EQ(listeners[i]->end()->finish, llama::FinishReason::kMaxTokens);
+    EXPECT_EQ(listeners[i]->start()->id, requests[i].id);
+    EXPECT_EQ(listeners[i]->start()->num_prompt_tokens, requests[i].prompt.size());
+    EXPECT_EQ(listeners[i]->start()->num_cached_tokens, 0u);
+  }
+  EXPECT_EQ(scheduler_->counts().num_failed_passes, 0u);
+}
+
+TEST_F(SchedulerTest, TurnsSharePasses) {
+  Open();
+  StartScheduler();
+  Block();
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  for (uint32_t i = 0; i < 8; ++i) {  // Their prompts fit into one pass.
+    listeners.push_back(Add(Request("turn" + std::to_string(i), 5, i, Greedy(20))));
+  }
+  gate_.Set();
+  for (const auto& listener : listeners) ASSERT_TRUE(listener->AwaitEnd());
+  const PassCounts& counts = scheduler_->counts();
+  EXPECT_EQ(counts.num_passes, 1u + 20u) << "the first turn's, and as many as one takes";
+  EXPECT_EQ(counts.num_prompt_tokens, 1u + 8u * 5u);
+  EXPECT_EQ(counts.num_reply_tokens, 8u * 19u) << "the prompts' passes give the first of each";
+}
+
+TEST_F(SchedulerTest, ATurnWithoutAReplyHandsItsSessionOver) {
+  class Reader final : public TurnListener {
+   public:
+    explicit Reader(Event* read) : read_(read) {}
+    void OnStart(const TurnStart& start) override { start_ = start; }
+    void OnText(std::string_view) override { ADD_FAILURE() << "a reply"; }
+    void OnEnd(const TurnEnd&) override { ADD_FAILURE() << "an end"; }
+    void OnError(const Status& status) override { ADD_FAILURE() << status.ToString(); }
+    void OnRead(llama::LlamaEngine* engine, Session session) override {
+      EXPECT_EQ(start_.num_prompt_tokens, session.num_tokens());
+      ATTNDB_EXPECT_OK(engine->Decode(session, 1));
+      read_->Set();
+    }
+
+   private:
+    Event* const read_;
+    TurnStart start_;
+  };
+  Open();
+  StartScheduler();
+  TurnRequest request = Request("read", 50, 3, Greedy(5));
+  request.replies = false;
+  Event read;
+  ATTNDB_ASSERT_OK(scheduler_->Add(std::make_shared<Turn>(request, NewSession(*db_), request.prompt,
+                                                          std::make_shared<Reader>(&read))));
+  read.Await();
+  const auto next = Add(Request("next", 5, 4, Greedy(2)));
+  ASSERT_TRUE(next->AwaitEnd());
+  conversations_->WaitForStores();
+  EXPECT_THAT(db_->Tokens("read"), FailsWith(StatusCode::kNotFound, _)) << "it was stored";
+}
+
+TEST_F(SchedulerTest, TextComesAsTheEngineWouldGiveIt) {
+  Open("llama_bpe");
+  TurnRequest request = Request("turn", 20, 4, Drawn(60, 4));
+  const std::string whole = Alone(request).text;
+  ASSERT_GT(whole.size(), 30u);
+  TurnRequest stopped = request;
+  stopped.id = "stopped";
+  stopped.generate.stop = {whole.substr(20, 3)};
+  const llama::Generation cut = Alone(stopped);
+  ASSERT_EQ(cut.finish, llama::FinishReason::kStop);
+  StartScheduler();
+  const auto listener = Add(request);
+  const auto short_listener = Add(stopped);
+  ASSERT_TRUE(listener->AwaitEnd());
+  ASSERT_TRUE(short_listener->AwaitEnd());
+  EXPECT_EQ(listener->text(), whole);
+  EXPECT_EQ(short_listener->text(), cut.text);
+  EXPECT_EQ(short_listener->end()->finish, llama::FinishReason::kStop);
+  EXPECT_GE(short_listener->end()->first_token_seconds, 0);
+  EXPECT_GE(short_listener->end()->seconds_per_token, 0);
+}
+
+TEST_F(SchedulerTest, AModelsEndEndsATurn) {
+  Open("llama_bpe");
+  TurnRequest request;
+  llama::Generation alone;
+  for (uint32_t seed = 0; seed < 50; ++seed) {  // One that ends by itself.
+    request = Request("turn", 5, seed, Drawn(400, seed));
+    request.generate.ignore_end = false;
+    alone = Alone(request);
+    if (alone.finish == llama::FinishReason::kEnd && !alone.tokens.empty()) break;
+  }
+  ASSERT_EQ(alone.finish, llama::FinishReason::kEnd);
+  StartScheduler();
+  const auto listener = Add(request);
+  ASSERT_TRUE(listener->AwaitEnd());
+  EXPECT_EQ(listener->end()->finish, llama::FinishReason::kEnd);
+  EXPECT_EQ(listener->end()->num_tokens, alone.tokens.size());
+  EXPECT_EQ(listener->text(), alone.text);
+  EXPECT_EQ(Stored("turn"), Held(request, alone));
+}
+
+TEST_F(SchedulerTest, WhatIsKnownOfAPromptIsNotRunAgain) {
+  Open();
+  const TurnRequest first = Request("first", 100, 1, Greedy(10));
+  TurnRequest second = Request("second", 0, 0, Greedy(10));
+  second.prompt = Held(first, Alone(first));
+  const size_t num_known = second.prompt.size();
+  second.prompt.insert(second.prompt.end(), {5, 6, 7});
+  const llama::Generation alone = Alone(second);
+  StartScheduler();
+  ASSERT_TRUE(Add(first)->AwaitEnd());
+  const uint64_t before = scheduler_->counts().num_prompt_tokens;
+  const auto listener = Add(second);
+  ASSERT_TRUE(listener->AwaitEnd());
+  EXPECT_EQ(listener->start()->num_prompt_tokens, second.prompt.size());
+  EXPECT_EQ(listener->start()->num_cached_tokens, num_known);
+  EXPECT_EQ(scheduler_->counts().num_prompt_tokens - before, 3u);
+  EXPECT_EQ(Stored("second"), Held(second, alone));
+}
+
+// What is known of a prompt hangs on who asked before.
+TEST_F(SchedulerTest, PenaltiesAreOfThePromptWhateverIsKnownOfIt) {
+  Open();
+  TurnRequest request = Request("again", 40, 3, Greedy(12));
+  request.generate.sampler.repeat_penalty = 3.0f;
+  request.generate.sampler.repeat_last_n = 256;
+  const llama::Generation alone = Alone(request);
+  TurnRequest before = request;
+  before.id = "before";
+  StartScheduler();
+  ASSERT_TRUE(Add(before)->AwaitEnd());
+  const auto listener = Add(request);
+  ASSERT_TRUE(listener->AwaitEnd());
+  EXPECT_EQ(listener->start()->num_cached_tokens, request.prompt.size() - 1);
+  EXPECT_EQ(Stored("before"), Held(request, alone));
+  EXPECT_EQ(Stored("again"), Held(request, alone));
+}
+
+TEST_F(SchedulerTest, TurnsOutgrowTheirWindowAsTheyWouldAlone) {
+  Open();
+  std::vector<TurnRequest> requests;
+  for (uint32_t i = 0; i < 3; ++i) {
+    requests.push_back(Request("turn" + std::to_string(i), 30 + 70 * i, i, Greedy(60)));
+    requests.back().generate.prefill.window = {.window_tokens = 64 + 16 * i, .keep_first = 4};
+  }
+  std::vector<llama::Generation> alone;
+  for (const TurnRequest& request : requests) alone.push_back(Alone(request));
+  StartScheduler();
+  Block();
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  for (const TurnRequest& request : requests) listeners.push_back(Add(request));
+  gate_.Set();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_TRUE(listeners[i]->AwaitEnd());
+    ATTNDB_ASSERT_OK(listeners[i]->error());
+    EXPECT_EQ(Stored(requests[i].id), Held(requests[i], alone[i])) << i;
+  }
+  EXPECT_EQ(listeners[0]->start()->num_dropped_tokens, 0u);
+  EXPECT_GT(listeners[2]->start()->num_dropped_tokens, 0u);
+}
+
+TEST_F(SchedulerTest, PassesKeepWithinAUbatch) {
+  llama::EngineOptions options = llama::TinyOptions(llama::HookVariant::kRewrite);
+  options.ubatch_tokens = 6;
+  options.max_sessions = 16;
+  Open("llama", options);
+  std::vector<TurnRequest> requests;
+  for (uint32_t i = 0; i < 12; ++i) {
+    requests.push_back(Request("turn" + std::to_string(i), 3 + 5 * i, i, Greedy(8)));
+  }
+  std::vector<llama::Generation> alone;
+  for (const TurnRequest& request : requests) alone.push_back(Alone(request));
+  StartScheduler();
+  Block();
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  for (const TurnRequest& request : requests) listeners.push_back(Add(request));
+  gate_.Set();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_TRUE(listeners[i]->AwaitEnd());
+    ATTNDB_ASSERT_OK(listeners[i]->error());
+    EXPECT_EQ(Stored(requests[i].id), Held(requests[i], alone[i])) << i;
+  }
+  EXPECT_EQ(scheduler_->counts().num_failed_passes, 0u);
+}
+
+TEST_F(SchedulerTest, PromptsShareTheBudget) {
+  Open();
+  StartScheduler();
+  Block();
+  std::vector<std::string> started;  // The scheduler's thread alone writes it.
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  const std::vector<std::pair<std::string, size_t>> prompts = {
+      {"long", 600}, {"middle", 200}, {"short", 15}};
+  for (const auto& [id, num_tokens] : prompts) {
+    listeners.push_back(Add(Request(id, num_tokens, num_tokens, Greedy(2)),
+                            [&started, id = id] { started.push_back(id); }));
+  }
+  gate_.Set();
+  for (const auto& listener : listeners) ASSERT_TRUE(listener->AwaitEnd());
+  EXPECT_THAT(started, ElementsAre("short", "middle", "long"));
+}
+
+TEST_F(SchedulerTest, RepliesGoOnWhileAPromptIsRead) {
+  Open();
+  StartScheduler();
+  Block();
+  const auto reply = Add(Request("reply", 1, 1, Greedy(6)));
+  bool replied_before = false;
+  const auto prompt =
+      Add(Request("prompt", 900, 2, Greedy(1)), [&] { replied_before = reply->end().has_value(); });
+  gate_.Set();
+  ASSERT_TRUE(prompt->AwaitEnd());
+  EXPECT_TRUE(replied_before);
+}
+
+TEST_F(SchedulerTest, MoreThanSoManyWaitingAreRefused) {
+  llama::EngineOptions options = llama::TinyOptions(llama::HookVariant::kRewrite);
+  options.max_sessions = 1;
+  Open("llama", options);
+  StartScheduler({.max_waiting = 2});
+  Block();
+  const auto first = Add(Request("first", 3, 1, Greedy(2)));
+  const auto second = Add(Request("second", 3, 2, Greedy(2)));
+  EXPECT_EQ(scheduler_->num_active(), 1u);
+  EXPECT_EQ(scheduler_->num_waiting(), 2u);
+  const auto third = std::make_shared<RecordingListener>();
+  const TurnRequest request = Request("third", 3, 3, Greedy(2));
+  EXPECT_THAT(scheduler_->Add(MakeTurn(request, NewSession(*db_), third)),
+              FailsWith(StatusCode::kResourceExhausted, HasSubstr("2 requests wait already")));
+  gate_.Set();
+  ASSERT_TRUE(first->AwaitEnd());
+  ASSERT_TRUE(second->AwaitEnd());
+  ATTNDB_EXPECT_OK(first->error());
+  EXPECT_EQ(third->num_calls(), 0) << "whoever adds it answers";
+  EXPECT_EQ(scheduler_->num_waiting(), 0u);
+  ASSERT_TRUE(Add(Request("fourth", 3, 4, Greedy(2)))->AwaitEnd());
+}
+
+TEST_F(SchedulerTest, ACancelledTurnIsToldNothingMore) {
+  Open("llama_bpe");
+  StartScheduler();
+  const TurnRequest request = Request("cancelled", 10, 1, Greedy(1'000'000'000));
+  const auto listener = std::make_shared<RecordingListener>();
+  std::shared_ptr<Turn> turn = MakeTurn(request, NewSession(*db_), listener);
+  const std::weak_ptr<Turn> weak = turn;
+  ATTNDB_ASSERT_OK(scheduler_->Add(turn));
+  ASSERT_TRUE(listener->AwaitStart());
+  turn->Cancel();
+  turn.reset();
+  scheduler_->Wake();
+  EXPECT_TRUE(Eventually([&] { return weak.expired() && scheduler_->num_active() == 0; }));
+  EXPECT_FALSE(listener->end());
+  ATTNDB_EXPECT_OK(listener->error());
+  EXPECT_EQ(conversations_->num_live(), 0u) << "half a reply is no turn";
+  const int num_calls = listener->num_calls();
+  ASSERT_TRUE(Add(Request("next", 3, 2, Greedy(3)))->AwaitEnd());
+  EXPECT_EQ(listener->num_calls(), num_calls);
+}
+
+TEST_F(SchedulerTest, ATurnMayBeCancelledBeforeItIsItsTurn) {
+  llama::EngineOptions options = llama::TinyOptions(llama::HookVariant::kRewrite);
+  options.max_sessions = 1;
+  Open("llama", options);
+  StartScheduler();
+  Block();
+  const auto listener = std::make_shared<RecordingListener>();
+  std::shared_ptr<Turn> turn =
+      MakeTurn(Request("cancelled", 3, 1, Greedy(2)), NewSession(*db_), listener);
+  const std::weak_ptr<Turn> weak = turn;
+  ATTNDB_ASSERT_OK(scheduler_->Add(turn));
+  turn->Cancel();
+  turn.reset();
+  scheduler_->Wake();
+  gate_.Set();
+  EXPECT_TRUE(Eventually([&] { return weak.expired(); }));
+  EXPECT_EQ(listener->num_calls(), 0);
+}
+
+TEST_F(SchedulerTest, ATurnThatFailsHarmsNoOther) {
+  Open();
+  const TurnRequest good = Request("good", 150, 1, Greedy(20));
+  const TurnRequest drawn = Request("drawn", 40, 2, Drawn(20, 2));
+  const llama::Generation good_alone = Alone(good);
+  const llama::Generation drawn_alone = Alone(drawn);
+  // Its store has memory for some 30 tokens: it fails while its prompt is read, or its reply.
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const DB small,
+      DB::Open(directory_.File("small"),
+               {.query_sample = 0,
+                .host_memory_bytes = (256 << 10) + 30 * engine_->spec().KvBytesPerToken()}));
+  StartScheduler();
+  Block();
+  const auto poor = std::make_shared<RecordingListener>();
+  ATTNDB_ASSERT_OK(
+      scheduler_->Add(MakeTurn(Request("poor", 400, 3, Greedy(1)), NewSession(small), poor)));
+  const auto talking = std::make_shared<RecordingListener>();
+  ATTNDB_ASSERT_OK(scheduler_->Add(
+      MakeTurn(Request("talking", 2, 4, Greedy(5000)), NewSession(small), talking)));
+  const auto good_listener = Add(good);
+  const auto drawn_listener = Add(drawn);
+  gate_.Set();
+  for (const auto& listener : {poor, talking, good_listener, drawn_listener}) {
+    ASSERT_TRUE(listener->AwaitEnd());
+  }
+  EXPECT_THAT(poor->error(), FailsWith(StatusCode::kResourceExhausted, _));
+  EXPECT_THAT(talking->error(), FailsWith(StatusCode::kResourceExhausted, _));
+  EXPECT_TRUE(talking->start());
+  EXPECT_EQ(Stored("good"), Held(good, good_alone));
+  EXPECT_EQ(Stored("drawn"), Held(drawn, drawn_alone));
+  EXPECT_GT(scheduler_->counts().num_failed_passes, 0u);
+}
+
+TEST_F(SchedulerTest, OptionsThatCantBeAreTheTurnsOwnError) {
+  Open();
+  TurnRequest sampler = Request("sampler", 10, 1, Greedy(5));
+  sampler.generate.sampler.top_p = 2.0f;
+  TurnRequest window = Request("window", 10, 2, Greedy(5));
+  window.generate.prefill.window = {.window_tokens = 64, .keep_first = 40};
+  TurnRequest foreign = Request("foreign", 10, 3, Greedy(5));
+  foreign.prompt[5] = 1 << 30;  // An id that the model has not.
+  const TurnRequest good = Request("good", 10, 4, Greedy(5));
+  const llama::Generation alone = Alone(good);
+  StartScheduler();
+  Block();
+  std::map<std::string, std::shared_ptr<RecordingListener>> listeners;
+  for (const TurnRequest& request : {sampler, window, foreign, good}) {
+    listeners[request.id] = Add(request);
+  }
+  gate_.Set();
+  for (const auto& [id, listener] : listeners) ASSERT_TRUE(listener->AwaitEnd()) << id;
+  EXPECT_THAT(listeners["sampler"]->error(),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("top_p")));
+  EXPECT_THAT(listeners["window"]->error(),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("keep_first")));
+  EXPECT_THAT(listeners["foreign"]->error(),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("id 1073741824")));
+  EXPECT_EQ(Stored("good"), Held(good, alone));
+}
+
+TEST_F(SchedulerTest, WhereMemoryIsShortSessionsThatNobodyUsesGoFirst) {
+  Open();
+  // Room for some 300 tokens, and the calls' own.
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      db_, DB::Open(directory_.File("small"),
+                    {.query_sample = 0,
+                     .host_memory_bytes = (512 << 10) + 300 * engine_->spec().KvBytesPerToken(),
+                     .background_builds = false}));
+  conversations_.emplace(*db_, &*engine_, ConversationOptions{});
+  StartScheduler();
+  for (uint32_t i = 0; i < 6; ++i) {
+    const auto listener = Add(Request("turn" + std::to_string(i), 130, i, Greedy(4)));
+    ASSERT_TRUE(listener->AwaitEnd());
+    ATTNDB_EXPECT_OK(listener->error()) << i;
+  }
+}
+
+TEST_F(SchedulerTest, StoppingEndsWhatIsUnderWay) {
+  llama::EngineOptions options = llama::TinyOptions(llama::HookVariant::kRewrite);
+  options.max_sessions = 1;
+  Open("llama", options);
+  StartScheduler();
+  const auto active = Add(Request("active", 3, 1, Greedy(1'000'000'000)));
+  ASSERT_TRUE(active->AwaitStart());
+  const auto waiting = Add(Request("waiting", 3, 2, Greedy(2)));
+  scheduler_.reset();
+  EXPECT_THAT(active->error(), FailsWith(StatusCode::kCancelled, HasSubstr("stops")));
+  EXPECT_THAT(waiting->error(), FailsWith(StatusCode::kCancelled, HasSubstr("stops")));
+  EXPECT_EQ(conversations_->num_live(), 0u);
+}
+
+TEST_F(SchedulerTest, ThreadsMayAddAndCancelAtAnyTime) {
+  Open();
+  StartScheduler();
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 3; ++t) {
+    threads.emplace_back([this, t] {
+      for (uint32_t i = 0; i < 12; ++i) {
+        const TurnRequest request =
+            Request(std::to_string(t) + "-" + std::to_string(i), 1 + i * 3, t * 100 + i, Greedy(4));
+        const auto listener = std::make_shared<RecordingListener>();
+        auto turn = MakeTurn(request, NewSession(*db_), listener);
+        ATTNDB_EXPECT_OK(scheduler_->Add(turn));
+        if (i % 3 == 0) {
+          turn->Cancel();
+          scheduler_->Wake();
+        } else {
+          EXPECT_TRUE(listener->AwaitEnd());
+          ATTNDB_EXPECT_OK(listener->error());
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// As a dialogue is kept that goes on by its name.
+TEST_F(SchedulerTest, ANamedTurnIsStoredWithAllOfItsReply) {
+  Open();
+  TurnRequest request = Request("talk", 20, 1, Greedy(6));
+  std::vector<TokenId> whole = request.prompt;
+  const llama::Generation alone = Alone(request);
+  whole.insert(whole.end(), alone.tokens.begin(), alone.tokens.end());
+  ASSERT_LT(alone.num_in_session, alone.tokens.size()) << "the last token was not run";
+  request.store = StoreOptions{.replace = true, .pin = true};
+  request.runs_last = true;
+  StartScheduler();
+  ASSERT_TRUE(Add(request)->AwaitEnd());
+  EXPECT_EQ(Stored("talk"), whole);
+  EXPECT_TRUE(db_->Describe("talk")->pinned);
+  // The name is taken from the turn before, whose store may not have ended.
+  request.prompt.insert(request.prompt.begin(), 1);
+  ASSERT_TRUE(Add(request)->AwaitEnd());
+  ATTNDB_EXPECT_OK(conversations_->WaitFor(request.tenant, "talk"));
+  EXPECT_EQ(Stored("talk").front(), 1);
+}
+
+}  // namespace
+}  // namespace attndb::server

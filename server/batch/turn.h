@@ -1,0 +1,115 @@
+// One request for text: what is asked, who listens, and how far it is.
+//
+// Units:   tokens; seconds by MonotonicSeconds.
+// Threads: made by one thread and handed over to the scheduler, whose thread it then belongs to;
+//          Cancel may come from any.
+#ifndef ATTNDB_SERVER_BATCH_TURN_H_
+#define ATTNDB_SERVER_BATCH_TURN_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attndb/options.h"
+#include "attndb/session.h"
+#include "attndb/status.h"
+#include "attndb/types.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::server {
+
+double MonotonicSeconds();
+
+// What is known of a turn before its first token.
+struct TurnStart {
+  std::string id;  // Names the context that it will be stored as.
+  uint64_t num_prompt_tokens = 0;
+  uint64_t num_cached_tokens = 0;   // Those of the prompt that were not run.
+  uint64_t num_dropped_tokens = 0;  // Those of the prompt that left the window.
+};
+
+struct TurnEnd {
+  llama::FinishReason finish = llama::FinishReason::kEnd;
+  uint64_t num_tokens = 0;         // In the reply.
+  double first_token_seconds = 0;  // From the request to the first token.
+  double seconds_per_token = 0;    // Mean of those after it.
+};
+
+// Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnText any
+// number of times, OnEnd; or, of a turn that asks for no reply, OnStart, OnRead; or OnError, at any
+// point, as the last. None may wait.
+class TurnListener {
+ public:
+  virtual ~TurnListener() = default;
+  // So many of the prompt's tokens that are not reused have run. Comes before OnStart, too.
+  virtual void OnProgress(uint64_t /*num_run*/, uint64_t /*num_to_run*/) {}
+  virtual void OnStart(const TurnStart& start) = 0;
+  virtual void OnText(std::string_view text) = 0;
+  virtual void OnEnd(const TurnEnd& end) = 0;
+  // The session that has read the prompt, which nobody stores. The engine is the listener's until
+  // it returns.
+  virtual void OnRead(llama::LlamaEngine* /*engine*/, Session /*session*/) {}
+  virtual void OnError(const Status& status) = 0;
+};
+
+struct TurnRequest {
+  std::string id;
+  std::string tenant;
+  std::vector<TokenId> prompt;      // All of it, what is stored included.
+  llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.
+  bool replies = true;              // False: the prompt is read, and no more.
+  double received_seconds = 0;
+  double tpot_seconds = 0;  // What a token may take; 0: it does not say.
+  // How it is stored, under `id` in any case; none: as conversations are.
+  std::optional<StoreOptions> store;
+  // The last token of a reply that max_tokens cut is run, too: what is stored has all of it.
+  bool runs_last = false;
+};
+
+class Turn {
+ public:
+  Turn(TurnRequest request, Session session, std::vector<TokenId> rest,
+       std::shared_ptr<TurnListener> listener);
+
+  ~Turn();
+
+  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+  // Holds what it was admitted with until it is gone.
+  void Hold(std::shared_ptr<void> place) { place_ = std::move(place); }
+  // Tells the listener that it will not run. REQUIRES: no scheduler has it.
+  void Refuse(const Status& status) { listener_->OnError(status); }
+
+  const TurnRequest& request() const { return request_; }
+  Session* session() { return &session_; }
+  // Tokens of the prompt that are still to be run.
+  std::span<const TokenId> rest() const { return std::span(rest_).subspan(num_run_); }
+  bool decodes() const { return num_run_ == rest_.size(); }
+
+ private:
+  friend class Scheduler;
+
+  const TurnRequest request_;
+  Session session_;
+  const std::vector<TokenId> rest_;
+  const std::shared_ptr<TurnListener> listener_;
+  std::atomic<bool> cancelled_ = false;
+  std::shared_ptr<void> place_;
+
+  // The scheduler's.
+  uint64_t num_run_ = 0;  // Tokens of rest_.
+  std::unique_ptr<llama::Reply> reply_;
+  double first_token_seconds_ = 0;  // When it came.
+  double attention_share_ = 0;      // PacedSession::share.
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_BATCH_TURN_H_

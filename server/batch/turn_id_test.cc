@@ -1,0 +1,75 @@
+// Goal:   a turn's id names the messages that it answers, so that another process finds it, and no
+//         two turns have the same.
+// Method: conversations that differ in one place.
+#include "server/batch/turn_id.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+using Messages = std::vector<llama::ChatMessage>;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+
+std::string Last(const Messages& messages) {
+  const Result<std::vector<std::string>> digests = DigestsOf(messages);
+  EXPECT_THAT(digests, ::attndb::test::IsOk());
+  return digests.ok() ? digests->back() : "";
+}
+
+TEST(TurnIdTest, ThereIsADigestForEachBeginning) {
+  const Messages messages = {{"system", "S"}, {"user", "U"}, {"assistant", "A"}};
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> digests, DigestsOf(messages));
+  ASSERT_EQ(digests.size(), 3u);
+  EXPECT_EQ(digests[0], Last({{"system", "S"}}));
+  EXPECT_EQ(digests[1], Last({{"system", "S"}, {"user", "U"}}));
+  EXPECT_EQ(digests[2], Last(messages));
+  for (const std::string& digest : digests) EXPECT_THAT(digest, MatchesRegex("[0-9a-f]{24}"));
+  EXPECT_THAT(*DigestsOf({}), IsEmpty());
+}
+
+TEST(TurnIdTest, OtherWordsHaveAnotherDigest) {
+  const std::vector<Messages> all = {{{"user", "ab"}},
+                                     {{"user", "a"}},
+                                     {{"user", ""}},
+                                     {{"usera", "b"}},
+                                     {{"use", "rab"}},
+                                     {{"user", "a"}, {"user", "b"}},
+                                     {{"user", "a"}, {"assistant", "b"}},
+                                     {{"user", "b"}, {"assistant", "a"}},
+                                     {{"user", "a4:userb"}},
+                                     {{"user", std::string("ab\0", 3)}}};
+  std::set<std::string> digests;
+  for (const Messages& messages : all) digests.insert(Last(messages));
+  EXPECT_EQ(digests.size(), all.size());
+}
+
+TEST(TurnIdTest, AnIdTellsItsDigestAndNothingElseDoes) {
+  const std::string digest = Last({{"user", "Hi"}});
+  EXPECT_EQ(DigestIn(NewTurnId(digest)), digest);
+  for (const std::string& other :
+       {NewTurnId(""), std::string(), std::string("manual"), "turn-" + digest,
+        "turn-" + digest + "-", "Turn-" + digest + "-0123456789ab",
+        "turn-" + digest + "_0123456789ab", "turn-" + digest + "-0123456789abc"}) {
+    EXPECT_EQ(DigestIn(other), std::nullopt) << other;
+  }
+}
+
+TEST(TurnIdTest, NoTwoTurnsHaveTheSameId) {
+  std::set<std::string> ids;
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_TRUE(ids.insert(NewTurnId("")).second);
+    EXPECT_TRUE(ids.insert(NewTurnId("d")).second);
+  }
+}
+
+}  // namespace
+}  // namespace attndb::server

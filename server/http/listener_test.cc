@@ -1,0 +1,298 @@
+// Goal:   a listener opens, or says why it can't; takes so many connections and no more, with TLS
+//         if there is a certificate; and drains: who waits for an answer gets it.
+// Method: real ports; clients of bare sockets and of OpenSSL's; a certificate made on the spot.
+#include "server/http/listener.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/http/http_test_util.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::server {
+namespace {
+
+using ::attndb::test::FailsWith;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr const char* kGet = "GET /a HTTP/1.1\r\nHost: test\r\n\r\n";
+
+double SecondsOf(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(ListenerTest, SaysWhyItCantListen) {
+  for (const char* const address : {"", "localhost", "127.0.0.1:80", "256.0.0.1"}) {
+    EXPECT_THAT(Listener::Open({.address = address, .port = 0}, Echo),
+                FailsWith(StatusCode::kInvalidArgument,
+                          HasSubstr("'" + std::string(address) + "' is no IP address")));
+  }
+  const auto listener = Listen({}, Echo);
+  ASSERT_NE(listener, nullptr);
+  EXPECT_GT(listener->port(), 0);
+  EXPECT_THAT(Listener::Open({.port = listener->port()}, Echo),
+              FailsWith(StatusCode::kIoError, HasSubstr(std::to_string(listener->port()))));
+}
+
+TEST(ListenerTest, APortIsFreeAgainAtOnce) {
+  uint16_t port = 0;
+  for (int round = 0; round < 3; ++round) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto listener, Listener::Open({.port = port}, Echo));
+    port = listener->port();
+    EXPECT_EQ(RawClient(port).Ask(kGet).status, 200);
+  }
+}
+
+TEST(ListenerTest, MoreThanSoManyConnectionsAreRefused) {
+  const auto listener = Listen({.max_connections = 2}, Echo);
+  ASSERT_NE(listener, nullptr);
+  auto first = std::make_unique<RawClient>(listener->port());
+  RawClient second(listener->port());
+  EXPECT_EQ(first->Ask(kGet).status, 200);
+  EXPECT_EQ(second.Ask(kGet).status, 200);
+  EXPECT_EQ(listener->num_connections(), 2u);
+  {
+    RawClient third(listener->port());
+    const RawAnswer answer = third.ReadAnswer();
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_TRUE(answer.headers.contains("retry-after"));
+    EXPECT_TRUE(third.AtEnd());
+  }
+  first.reset();
+  EXPECT_TRUE(Eventually([&] { return listener->num_connections() == 1; }));
+  EXPECT_EQ(RawClient(listener->port()).Ask(kGet).status, 200);
+}
+
+TEST(ListenerTest, ManyClientsGetTheirOwnAnswers) {
+  std::vector<std::thread> answering;
+  std::mutex mutex;
+  // Answers from threads of its own, as the scheduler does.
+  const auto handler = [&](const std::shared_ptr<const Request>& request,
+                           const std::shared_ptr<Responder>& responder) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    answering.emplace_back([request, responder] {
+      if (request->id % 2 == 0) return Echo(request, responder);
+      responder->Begin({.content_type = "text/plain", .body = request->method + " "});
+      responder->Write(request->path + " ");
+      responder->Write(request->body);
+      responder->End();
+    });
+  };
+  const auto listener = Listen({.io_threads = 3}, handler);
+  ASSERT_NE(listener, nullptr);
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 6; ++c) {
+    clients.emplace_back([&listener, c] {
+      RawClient client(listener->port());
+      for (int i = 0; i < 30; ++i) {
+        const std::string path = "/" + std::to_string(c) + "/" + std::to_string(i);
+        const std::string body(static_cast<size_t>(i) * 997, static_cast<char>('a' + c));
+        EXPECT_EQ(client.Ask(Post(path, body)).body, "POST " + path + " " + body);
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  for (std::thread& thread : answering) thread.join();
+}
+
+TEST(ListenerTest, DrainClosesWhatIsIdleAtOnce) {
+  const auto listener = Listen({}, Echo);
+  ASSERT_NE(listener, nullptr);
+  RawClient fresh(listener->port());
+  RawClient used(listener->port());
+  EXPECT_EQ(used.Ask(kGet).status, 200);
+  EXPECT_TRUE(Eventually([&] { return listener->num_connections() == 2; }));
+  EXPECT_LT(SecondsOf([&] { listener->Drain(seconds(20)); }), 10);
+  EXPECT_TRUE(fresh.AtEnd());
+  EXPECT_TRUE(used.AtEnd());
+  EXPECT_EQ(listener->num_connections(), 0u);
+  EXPECT_TRUE(Eventually([&] { return !RawClient(listener->port()).connected(); }))
+      << "nobody listens any more";
+}
+
+TEST(ListenerTest, DrainWaitsForAnswers) {
+  Exchanges exchanges;
+  const auto listener = Listen({}, exchanges.handler());
+  ASSERT_NE(listener, nullptr);
+  RawClient whole(listener->port());
+  whole.Send(kGet);
+  const Exchanges::Exchange waiting = exchanges.Next();
+  RawClient stream(listener->port());
+  stream.Send(kGet);
+  const Exchanges::Exchange streaming = exchanges.Next();
+  ASSERT_NE(waiting.responder, nullptr);
+  ASSERT_NE(streaming.responder, nullptr);
+  streaming.responder->Begin({.body = "first"});
+  std::atomic<bool> drained = false;
+  std::thread drain([&] {
+    listener->Drain(kPatience);
+    drained = true;
+  });
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_FALSE(drained);
+  waiting.responder->Send({.body = "all"});
+  const RawAnswer answer = whole.ReadAnswer();
+  EXPECT_EQ(answer.body, "all");
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+  EXPECT_TRUE(whole.AtEnd());
+  streaming.responder->Write(",second");
+  streaming.responder->End();
+  EXPECT_EQ(stream.ReadAnswer().body, "first,second");
+  EXPECT_TRUE(stream.AtEnd());
+  drain.join();
+}
+
+TEST(ListenerTest, DrainEndsAtItsDeadline) {
+  Exchanges exchanges;
+  const auto listener = Listen({}, exchanges.handler());
+  ASSERT_NE(listener, nullptr);
+  RawClient client(listener->port());
+  client.Send(kGet);
+  const Exchanges::Exchange exchange = exchanges.Next();
+  ASSERT_NE(exchange.responder, nullptr);
+  std::atomic<bool> gone = false;
+  exchange.responder->OnClosed([&gone] { gone = true; });
+  EXPECT_LT(SecondsOf([&] { listener->Drain(milliseconds(200)); }), 10);
+  EXPECT_TRUE(client.AtEnd());
+  EXPECT_TRUE(gone);
+  EXPECT_EQ(listener->num_connections(), 0u);
+}
+
+TEST(ListenerTest, WhoComesWhileItDrainsIsAnsweredAndClosed) {
+  Exchanges exchanges;
+  const auto listener = Listen({}, exchanges.handler());
+  ASSERT_NE(listener, nullptr);
+  RawClient first(listener->port());
+  first.Send(kGet);
+  const Exchanges::Exchange waiting = exchanges.Next();
+  ASSERT_NE(waiting.responder, nullptr);
+  std::thread drain([&] { listener->Drain(kPatience); });
+  std::this_thread::sleep_for(milliseconds(100));
+  RawClient idle(listener->port());
+  RawClient late(listener->port());
+  late.Send(kGet);
+  const Exchanges::Exchange refused = exchanges.Next();
+  ASSERT_NE(refused.responder, nullptr);
+  refused.responder->Send({.status = 503});
+  const RawAnswer answer = late.ReadAnswer();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+  EXPECT_TRUE(late.AtEnd());
+  waiting.responder->Send({});
+  EXPECT_LT(SecondsOf([&] { drain.join(); }), 15) << "one that only waits holds up nobody";
+  EXPECT_TRUE(idle.AtEnd());
+}
+
+TEST(ListenerTest, ADestructorClosesAll) {
+  Exchanges exchanges;
+  auto listener = Listen({}, exchanges.handler());
+  ASSERT_NE(listener, nullptr);
+  RawClient client(listener->port());
+  client.Send(kGet);
+  const Exchanges::Exchange exchange = exchanges.Next();
+  ASSERT_NE(exchange.responder, nullptr);
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    exchange.responder->Begin({});
+    while (!stop) exchange.responder->Write("x");
+  });
+  std::this_thread::sleep_for(milliseconds(20));
+  listener.reset();
+  stop = true;
+  writer.join();
+  client.ReadAll();
+}
+
+class TlsListenerTest : public ::testing::Test {
+ protected:
+  TlsListenerTest() {
+    options_.certificate_file = directory_.File("certificate.pem");
+    options_.private_key_file = directory_.File("key.pem");
+    WriteCertificate(options_.certificate_file, options_.private_key_file);
+    options_.port = 0;
+  }
+
+  ::attndb::test::TempDir directory_;
+  ListenerOptions options_;
+};
+
+TEST_F(TlsListenerTest, ServesTls) {
+  const auto listener = Listen(options_, Echo);
+  ASSERT_NE(listener, nullptr);
+  RawClient client(listener->port(), {.tls = true});
+  ASSERT_TRUE(client.connected());
+  const std::string body(200'000, 'x');
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(client.Ask(Post("/t", body)).body, "POST /t " + body);
+}
+
+TEST_F(TlsListenerTest, AClientThatGoesIsSeen) {
+  Exchanges exchanges;
+  const auto listener = Listen(options_, exchanges.handler());
+  ASSERT_NE(listener, nullptr);
+  auto client = std::make_unique<RawClient>(listener->port(), RawClient::Options{.tls = true});
+  client->Send(kGet);
+  const Exchanges::Exchange exchange = exchanges.Next();
+  ASSERT_NE(exchange.responder, nullptr);
+  exchange.responder->Begin({.body = "first"});
+  client->ReadUntil("first\r\n");
+  client.reset();
+  EXPECT_TRUE(Eventually([&] { return exchange.responder->closed(); }));
+}
+
+TEST_F(TlsListenerTest, WhoSpeaksNoTlsIsClosed) {
+  options_.request_timeout = seconds(1);
+  const auto listener = Listen(options_, Echo);
+  ASSERT_NE(listener, nullptr);
+  RawClient plain(listener->port());
+  plain.Send(kGet);
+  EXPECT_THAT(plain.ReadAll(), ::testing::Not(HasSubstr("HTTP/1.1")));
+  RawClient silent(listener->port());
+  EXPECT_TRUE(silent.AtEnd()) << "who says nothing, too";
+  EXPECT_TRUE(Eventually([&] { return listener->num_connections() == 0; }));
+}
+
+TEST_F(TlsListenerTest, DrainsWhatIsInTheMiddleOfAHandshake) {
+  const auto listener = Listen(options_, Echo);
+  ASSERT_NE(listener, nullptr);
+  RawClient silent(listener->port());
+  EXPECT_TRUE(Eventually([&] { return listener->num_connections() == 1; }));
+  EXPECT_LT(SecondsOf([&] { listener->Drain(milliseconds(100)); }), 10);
+  EXPECT_TRUE(silent.AtEnd());
+}
+
+TEST_F(TlsListenerTest, FilesThatAreNoneAreNamed) {
+  ListenerOptions wrong = options_;
+  wrong.certificate_file = directory_.File("missing.pem");
+  EXPECT_THAT(Listener::Open(wrong, Echo),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("missing.pem: no certificate")));
+  wrong = options_;
+  wrong.private_key_file = directory_.File("missing.pem");
+  EXPECT_THAT(Listener::Open(wrong, Echo),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("missing.pem: no private key")));
+  wrong.private_key_file = directory_.File("other.pem");
+  WriteCertificate(directory_.File("other-certificate.pem"), wrong.private_key_file);
+  EXPECT_THAT(Listener::Open(wrong, Echo),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("other.pem: no private key")));
+  wrong.certificate_file = directory_.File("text.pem");
+  std::ofstream(wrong.certificate_file) << "no PEM";
+  EXPECT_THAT(Listener::Open(wrong, Echo),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("text.pem: no certificate")));
+}
+
+}  // namespace
+}  // namespace attndb::server

@@ -1,0 +1,121 @@
+#include "server/json.h"
+
+#include <array>
+#include <utility>
+
+namespace attndb::server {
+namespace {
+
+constexpr size_t kMaxTroubleBytes = 200;
+constexpr size_t kMaxShownBytes = 40;
+
+// Reads JSON without keeping any of it, and ends where it is wrong or beyond the limits.
+class LimitCheck final : public nlohmann::json_sax<Json> {
+ public:
+  const std::string& trouble() const { return trouble_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return Open(); }
+  bool key(string_t&) override {
+    if (++num_members_[depth_] <= kMaxJsonMembers) return true;
+    return Fail("an object of more than " + std::to_string(kMaxJsonMembers) + " members");
+  }
+  bool end_object() override { return Close(); }
+  bool start_array(size_t) override { return Open(); }
+  bool end_array() override { return Close(); }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
+    // It shows what was read last, which may be all of it.
+    return Fail(std::string(e.what()).substr(0, kMaxTroubleBytes));
+  }
+
+ private:
+  bool Open() {
+    if (depth_ == kMaxJsonDepth) {
+      return Fail("nested deeper than " + std::to_string(kMaxJsonDepth) + " levels");
+    }
+    num_members_[++depth_] = 0;
+    return true;
+  }
+  bool Close() {
+    --depth_;
+    return true;
+  }
+  bool Fail(std::string trouble) {
+    trouble_ = std::move(trouble);
+    return false;
+  }
+
+  size_t depth_ = 0;
+  std::array<size_t, kMaxJsonDepth + 1> num_members_{};  // In the object that is open, by depth.
+  std::string trouble_;
+};
+
+}  // namespace
+
+Result<Json> ParseJson(std::string_view text) {
+  LimitCheck check;
+  if (!Json::sax_parse(text, &check)) {
+    return Status::InvalidArgument("the body is not JSON that can be taken: " + check.trouble());
+  }
+  return Json::parse(text);
+}
+
+const Json* FindMember(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+Status ReadFlag(const Json& object, const char* name, bool* value) {
+  const Json* const flag = FindMember(object, name);
+  if (flag == nullptr) return Status::Ok();
+  if (!flag->is_boolean()) {
+    return Status::InvalidArgument("'" + std::string(name) + "' is " + Shown(*flag) +
+                                   ", expected true or false");
+  }
+  *value = flag->get<bool>();
+  return Status::Ok();
+}
+
+Status ReadString(const Json& object, const char* name, std::string* value) {
+  const Json* const text = FindMember(object, name);
+  if (text == nullptr) return Status::Ok();
+  if (!text->is_string()) {
+    return Status::InvalidArgument("'" + std::string(name) + "' is " + Shown(*text) +
+                                   ", expected a text");
+  }
+  *value = text->get<std::string>();
+  return Status::Ok();
+}
+
+Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t most,
+                 uint64_t* value) {
+  const Json* const count = FindMember(object, name);
+  if (count == nullptr) return Status::Ok();
+  const bool fits = count->is_number_unsigned() && count->get<uint64_t>() >= least &&
+                    count->get<uint64_t>() <= most;
+  if (!fits) {
+    return Status::InvalidArgument("'" + std::string(name) + "' is " + Shown(*count) +
+                                   ", expected an integer from " + std::to_string(least) + " to " +
+                                   std::to_string(most));
+  }
+  *value = count->get<uint64_t>();
+  return Status::Ok();
+}
+
+std::string Shown(const Json& found) {
+  std::string text = ToText(found);
+  if (text.size() > kMaxShownBytes) text = text.substr(0, kMaxShownBytes) + "...";
+  return text;
+}
+
+std::string ToText(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace attndb::server

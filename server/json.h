@@ -1,0 +1,42 @@
+// JSON in and out.
+#ifndef ATTNDB_SERVER_JSON_H_
+#define ATTNDB_SERVER_JSON_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "attndb/result.h"
+
+namespace attndb::server {
+
+using Json = nlohmann::ordered_json;
+
+inline constexpr size_t kMaxJsonDepth = 32;
+inline constexpr size_t kMaxJsonMembers = 256;  // In one object: they are sought one by one.
+
+// Errors: kInvalidArgument: not JSON, not UTF-8, or beyond the limits above.
+Result<Json> ParseJson(std::string_view text);
+
+// A member's value; null where there is none, or it is null.
+const Json* FindMember(const Json& object, const char* name);
+
+// Reads a member that is true or false into *value, which stays as it is where there is none.
+// Errors: kInvalidArgument.
+Status ReadFlag(const Json& object, const char* name, bool* value);
+
+// Likewise for a text, and for a whole number from `least` to `most`.
+Status ReadString(const Json& object, const char* name, std::string* value);
+Status ReadCount(const Json& object, const char* name, uint64_t least, uint64_t most,
+                 uint64_t* value);
+
+// A value as errors show it: its beginning, if it is long.
+std::string Shown(const Json& found);
+
+// One line; bytes that are not UTF-8 become U+FFFD.
+std::string ToText(const Json& json);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_JSON_H_

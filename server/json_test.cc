@@ -1,0 +1,132 @@
+// Goal:   what clients send is read within limits of depth and width, and what they are told is
+//         UTF-8 whatever it was made of.
+// Method: texts at the limits and beyond them.
+#include "server/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::HasSubstr;
+
+std::string Nested(size_t depth, const std::string& innermost) {
+  return std::string(depth, '[') + innermost + std::string(depth, ']');
+}
+
+TEST(JsonTest, KeepsTheOrderOfFields) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(R"({"b": 1, "a": [2.5, "x", null]})"));
+  EXPECT_EQ(ToText(json), R"({"b":1,"a":[2.5,"x",null]})");
+}
+
+TEST(JsonTest, DepthIsLimitedWhateverIsInnermost) {
+  for (const char* const innermost : {"", "1", R"("x")"}) {
+    ATTNDB_EXPECT_OK(ParseJson(Nested(kMaxJsonDepth, innermost))) << innermost;
+    EXPECT_THAT(ParseJson(Nested(kMaxJsonDepth + 1, innermost)),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("deeper than 32 levels")))
+        << innermost;
+  }
+  std::string objects;
+  for (size_t i = 0; i <= kMaxJsonDepth; ++i) objects += R"({"a":)";
+  objects += "{}" + std::string(kMaxJsonDepth + 1, '}');
+  EXPECT_THAT(ParseJson(objects), FailsWith(StatusCode::kInvalidArgument, HasSubstr("deeper")));
+}
+
+TEST(JsonTest, DepthThatWouldOverflowAStackIsRefused) {
+  EXPECT_THAT(ParseJson(Nested(1 << 20, "")),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("deeper")));
+  EXPECT_THAT(ParseJson(std::string(1 << 20, '[')),
+              FailsWith(StatusCode::kInvalidArgument, ::testing::_));
+}
+
+TEST(JsonTest, WhatIsNoJsonIsRefused) {
+  for (const char* const text :
+       {"", " ", "{", "{}x", "{'a': 1}", R"({"a":1,})", "[1 2]", "nan", "1e999", "\"\t\"",
+        "\"\xff\"", "\"\xc3\"", "\"\xed\xa0\x80\"", R"("\ud800")", "\"\xf0\x9f\x98\""}) {
+    EXPECT_THAT(ParseJson(text),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("not JSON that can be taken: ")))
+        << text;
+  }
+}
+
+TEST(JsonTest, AnErrorsTextCanBeSent) {
+  const Result<Json> json = ParseJson("{\"a\": \"\xff\"}");
+  ASSERT_FALSE(json.ok());
+  ATTNDB_EXPECT_OK(ParseJson(ToText({{"message", json.status().message()}})));
+}
+
+// What a client sent may be megabytes, and is nothing that it needs to be told.
+TEST(JsonTest, AnErrorIsShortWhateverItIsOf) {
+  for (const std::string& end : {std::string("\x01\""), std::string("\xff\""), std::string()}) {
+    const Result<Json> json = ParseJson("[\"" + std::string(100'000, 'x') + end + "]");
+    ASSERT_FALSE(json.ok());
+    EXPECT_LT(json.status().message().size(), 1000u);
+  }
+  EXPECT_LT(ParseJson(std::string(100'000, '7') + "x").status().message().size(), 1000u);
+}
+
+TEST(JsonTest, BytesThatAreNoUtf8AreReplaced) {
+  EXPECT_EQ(ToText(Json("a\xff"
+                        "b")),
+            "\"a\xEF\xBF\xBD"
+            "b\"");
+  EXPECT_EQ(ToText(Json("\xc3")), "\"\xEF\xBF\xBD\"");
+  EXPECT_EQ(ToText(Json("na\xC3\xAFve \xF0\x9F\x98\x80")), "\"na\xC3\xAFve \xF0\x9F\x98\x80\"");
+}
+
+TEST(JsonTest, IsOneLine) {
+  EXPECT_EQ(ToText({{"a", "x\ny\r"}, {"b", {1, 2}}}), R"({"a":"x\ny\r","b":[1,2]})");
+}
+
+TEST(JsonTest, MembersOfOneObjectAreLimited) {
+  const auto object = [](size_t num_members) {
+    std::string text = "{";
+    for (size_t i = 0; i < num_members; ++i) text += "\"k" + std::to_string(i) + "\":{},";
+    text.back() = '}';
+    return text;
+  };
+  ATTNDB_EXPECT_OK(ParseJson(object(kMaxJsonMembers)));
+  EXPECT_THAT(ParseJson(object(kMaxJsonMembers + 1)),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("more than 256 members")));
+  // Each object has its own count: what came before or within it is not its own.
+  const std::string full = object(kMaxJsonMembers);
+  ATTNDB_EXPECT_OK(ParseJson("[" + full + "," + full + R"(,{"a":)" + full + R"(,"b":1}])"));
+}
+
+// A member of an ordered object is found by looking at all of them.
+TEST(JsonTest, AnObjectOfManyMembersIsRefusedAtOnce) {
+  std::string text = "{";
+  for (int i = 0; i < 300'000; ++i) text += "\"k" + std::to_string(i) + "\":1,";
+  text.back() = '}';
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(ParseJson(text).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST(JsonTest, ALongArrayIsReadAtOnce) {
+  std::string text = "[";
+  for (int i = 0; i < 300'000; ++i) text += "{},";
+  text.back() = ']';
+  const auto start = std::chrono::steady_clock::now();
+  ATTNDB_EXPECT_OK(ParseJson(text));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST(JsonTest, MembersThatAreNullAreNotThere) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(R"({"a": 1, "b": null})"));
+  ASSERT_NE(FindMember(json, "a"), nullptr);
+  EXPECT_EQ(*FindMember(json, "a"), 1);
+  EXPECT_EQ(FindMember(json, "b"), nullptr);
+  EXPECT_EQ(FindMember(json, "c"), nullptr);
+  EXPECT_EQ(FindMember(Json(5), "a"), nullptr) << "what is no object has none";
+}
+
+}  // namespace
+}  // namespace attndb::server

@@ -1,0 +1,57 @@
+// A line for each request that was answered: who asked what, how it ended, how long it took. Never
+// a word of what was asked or said.
+//
+//   kJson  {"time": "2026-11-27T07:36:56.123Z", "request_id": "5f0c", "method": "POST", ...}
+//   kText  2026-11-27T07:36:56.123Z POST /v1/chat/completions 200 812 ms ...
+//
+// Threads: thread-safe; a line is written whole.
+#ifndef ATTNDB_SERVER_METRICS_REQUEST_LOG_H_
+#define ATTNDB_SERVER_METRICS_REQUEST_LOG_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace attndb::server {
+
+enum class LogFormat : uint8_t { kOff, kText, kJson };
+
+struct LoggedRequest {
+  int64_t time_us = 0;  // When it ended, since the Unix epoch.
+  std::string_view request_id;
+  std::string_view method;
+  std::string_view route;  // As metrics call it; empty: there is none such.
+  std::string_view tenant;
+  int status = 0;
+  double seconds = 0;  // From its last byte to the end of its answer.
+  // Requests for text have these; all 0 for others.
+  uint64_t num_prompt_tokens = 0;
+  uint64_t num_cached_tokens = 0;
+  uint64_t num_reply_tokens = 0;
+  double first_token_seconds = 0;
+};
+
+// With its line end. Empty: kOff.
+std::string LogLine(LogFormat format, const LoggedRequest& request);
+
+// "2026-11-27T07:36:56.123Z".
+std::string UtcText(int64_t time_us);
+
+class RequestLog {
+ public:
+  // `stream` outlives it.
+  RequestLog(LogFormat format, std::FILE* stream) : format_(format), stream_(stream) {}
+
+  void Write(const LoggedRequest& request);
+
+ private:
+  const LogFormat format_;
+  std::mutex mutex_;
+  std::FILE* const stream_;  // Written under mutex_.
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_METRICS_REQUEST_LOG_H_

@@ -1,0 +1,111 @@
+#include "server/openai/text_answer.h"
+
+#include <utility>
+
+#include "server/openai/error.h"
+
+namespace attndb::server {
+namespace {
+
+const char* ReasonOf(llama::FinishReason finish) {
+  return finish == llama::FinishReason::kMaxTokens ? "length" : "stop";
+}
+
+std::string EventText(const Json& json) { return "data: " + ToText(json) + "\n\n"; }
+
+}  // namespace
+
+Headers TextAnswer::HeadersOf() const {
+  Headers headers = {{kContextHeader, start_.id}};
+  if (start_.num_dropped_tokens > 0) {
+    headers.emplace_back(kDroppedHeader, std::to_string(start_.num_dropped_tokens));
+  }
+  return headers;
+}
+
+Json TextAnswer::Frame(const char* object) const {
+  return {{"id", (style_.is_chat ? "chatcmpl-" : "cmpl-") + start_.id},
+          {"object", object},
+          {"created", style_.created},
+          {"model", style_.model},
+          {"system_fingerprint", nullptr}};
+}
+
+Json TextAnswer::Choice(std::string_view text, const Json& finish_reason) const {
+  Json choice = {{"index", 0}};
+  if (!style_.is_chat) {
+    choice["text"] = text;
+  } else if (!style_.stream) {
+    choice["message"] = {{"role", "assistant"}, {"content", text}};
+  } else if (finish_reason.is_null()) {
+    choice["delta"] = {{"content", text}};
+  } else {
+    choice["delta"] = Json::object();
+  }
+  choice["logprobs"] = nullptr;
+  choice["finish_reason"] = finish_reason;
+  return choice;
+}
+
+Json TextAnswer::Usage(uint64_t num_tokens) const {
+  return {{"prompt_tokens", start_.num_prompt_tokens},
+          {"completion_tokens", num_tokens},
+          {"total_tokens", start_.num_prompt_tokens + num_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", start_.num_cached_tokens}}}};
+}
+
+void TextAnswer::Event(const Json& json) { responder_->Write(EventText(json)); }
+
+void TextAnswer::EnsureBegun() {
+  if (std::exchange(begun_, true)) return;
+  Response response = {.content_type = "text/event-stream", .headers = HeadersOf()};
+  response.headers.emplace_back("Cache-Control", "no-cache");
+  response.headers.emplace_back("X-Accel-Buffering", "no");
+  if (style_.is_chat) {
+    Json role = Frame("chat.completion.chunk");
+    Json choice = Choice("", nullptr);
+    choice["delta"]["role"] = "assistant";
+    role["choices"] = Json::array({std::move(choice)});
+    response.body = EventText(role);
+  }
+  responder_->Begin(std::move(response));
+}
+
+void TextAnswer::OnText(std::string_view text) {
+  if (!style_.stream) {
+    text_ += text;
+    return;
+  }
+  EnsureBegun();
+  Json chunk = Frame(style_.is_chat ? "chat.completion.chunk" : "text_completion");
+  chunk["choices"] = Json::array({Choice(text, nullptr)});
+  Event(chunk);
+}
+
+void TextAnswer::OnEnd(const TurnEnd& end) {
+  if (!style_.stream) {
+    Json whole = Frame(style_.is_chat ? "chat.completion" : "text_completion");
+    whole["choices"] = Json::array({Choice(text_, ReasonOf(end.finish))});
+    whole["usage"] = Usage(end.num_tokens);
+    return responder_->Send({.headers = HeadersOf(), .body = ToText(whole)});
+  }
+  EnsureBegun();
+  Json last = Frame(style_.is_chat ? "chat.completion.chunk" : "text_completion");
+  last["choices"] = Json::array({Choice("", ReasonOf(end.finish))});
+  Event(last);
+  if (style_.include_usage) {
+    last["choices"] = Json::array();
+    last["usage"] = Usage(end.num_tokens);
+    Event(last);
+  }
+  responder_->Write("data: [DONE]\n\n");
+  responder_->End();
+}
+
+void TextAnswer::OnError(const Status& status) {
+  if (!begun_) return responder_->Send(ErrorResponse(status));
+  Event(ErrorJson(status));
+  responder_->End();
+}
+
+}  // namespace attndb::server

@@ -1,0 +1,62 @@
+// Answers a request for text, as it comes: whole, or as a stream of server-sent events.
+//
+// Streams: the first event waits for the first text, so that whatever fails before is a plain HTTP
+//          error; what fails later is an event with an error. The role comes first, finish_reason
+//          last, then, if asked for, usage, then [DONE].
+// Threads: as TurnListener.
+#ifndef ATTNDB_SERVER_OPENAI_TEXT_ANSWER_H_
+#define ATTNDB_SERVER_OPENAI_TEXT_ANSWER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/batch/turn.h"
+#include "server/http/exchange.h"
+#include "server/json.h"
+
+namespace attndb::server {
+
+// Names the context that a turn is stored as.
+inline constexpr const char* kContextHeader = "X-Attndb-Context";
+// Tokens of the prompt that are no longer attended to; absent if none.
+inline constexpr const char* kDroppedHeader = "X-Attndb-Dropped";
+
+struct AnswerStyle {
+  bool is_chat = true;
+  bool stream = false;
+  bool include_usage = false;
+  std::string model;
+  int64_t created = 0;  // Seconds since the Unix epoch.
+};
+
+class TextAnswer final : public TurnListener {
+ public:
+  TextAnswer(std::shared_ptr<Responder> responder, AnswerStyle style)
+      : responder_(std::move(responder)), style_(std::move(style)) {}
+
+  void OnStart(const TurnStart& start) override { start_ = start; }
+  void OnText(std::string_view text) override;
+  void OnEnd(const TurnEnd& end) override;
+  void OnError(const Status& status) override;
+
+ private:
+  Headers HeadersOf() const;
+  Json Frame(const char* object) const;
+  // One choice: `text` or a part of it, and the reason to finish, if it has one.
+  Json Choice(std::string_view text, const Json& finish_reason) const;
+  Json Usage(uint64_t num_tokens) const;
+  void Event(const Json& json);
+  void EnsureBegun();
+
+  const std::shared_ptr<Responder> responder_;
+  const AnswerStyle style_;
+  TurnStart start_;
+  bool begun_ = false;  // The stream's head was sent.
+  std::string text_;    // What came of an answer that is not streamed.
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_OPENAI_TEXT_ANSWER_H_

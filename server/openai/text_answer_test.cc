@@ -1,0 +1,282 @@
+// Goal:   an answer is what clients of OpenAI's interface expect, whole or as events, and an error
+//         is a plain HTTP error for as long as it can be.
+// Method: a responder that writes down what it is told; turns are told by hand.
+#include "server/openai/text_answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::Pair;
+
+class RecordingResponder final : public Responder {
+ public:
+  void Send(Response response) override {
+    EXPECT_FALSE(sent || begun || ended) << "answered twice";
+    sent = std::move(response);
+  }
+  void Begin(Response response) override {
+    EXPECT_FALSE(sent || begun || ended) << "answered twice";
+    body = response.body;
+    begun = std::move(response);
+  }
+  void Write(std::string piece) override {
+    EXPECT_TRUE(begun && !ended);
+    body += piece;
+  }
+  void End() override {
+    EXPECT_TRUE(begun && !ended);
+    ended = true;
+  }
+  bool closed() const override { return false; }
+  void OnClosed(std::function<void()> /*then*/) override {}
+
+  // The data of the events of a stream.
+  std::vector<std::string> Events() const {
+    std::vector<std::string> events;
+    std::string rest = body;
+    while (!rest.empty()) {
+      const size_t end = rest.find("\n\n");
+      EXPECT_TRUE(rest.starts_with("data: ") && end != std::string::npos) << rest;
+      if (end == std::string::npos) break;
+      events.push_back(rest.substr(6, end - 6));
+      EXPECT_THAT(events.back(), Not(HasSubstr("\n")));
+      rest.erase(0, end + 2);
+    }
+    return events;
+  }
+
+  std::optional<Response> sent;
+  std::optional<Response> begun;
+  std::string body;  // What a stream gave.
+  bool ended = false;
+};
+
+Json Parsed(const std::string& text) {
+  const Result<Json> json = ParseJson(text);
+  EXPECT_THAT(json, ::attndb::test::IsOk()) << text;
+  return json.ok() ? *json : Json();
+}
+
+class TextAnswerTest : public ::testing::Test {
+ protected:
+  TextAnswer Answer(AnswerStyle style) const {
+    style.model = "tiny";
+    style.created = 1700000000;
+    return TextAnswer(responder_, std::move(style));
+  }
+  static TurnStart Start() {
+    return {.id = "turn-1", .num_prompt_tokens = 10, .num_cached_tokens = 4};
+  }
+
+  const std::shared_ptr<RecordingResponder> responder_ = std::make_shared<RecordingResponder>();
+};
+
+TEST_F(TextAnswerTest, AChatIsAnsweredWhole) {
+  TextAnswer answer = Answer({});
+  answer.OnStart(Start());
+  answer.OnText("Hel");
+  answer.OnText("lo");
+  EXPECT_FALSE(responder_->sent) << "it waits for the end";
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 3});
+  ASSERT_TRUE(responder_->sent);
+  EXPECT_EQ(responder_->sent->status, 200);
+  EXPECT_EQ(responder_->sent->content_type, "application/json");
+  EXPECT_THAT(responder_->sent->headers, ElementsAre(Pair(kContextHeader, "turn-1")));
+  EXPECT_EQ(responder_->sent->body,
+            R"({"id":"chatcmpl-turn-1","object":"chat.completion","created":1700000000,)"
+            R"("model":"tiny","system_fingerprint":null,"choices":[{"index":0,"message":)"
+            R"({"role":"assistant","content":"Hello"},"logprobs":null,"finish_reason":"stop"}],)"
+            R"("usage":{"prompt_tokens":10,"completion_tokens":3,"total_tokens":13,)"
+            R"("prompt_tokens_details":{"cached_tokens":4}}})");
+}
+
+TEST_F(TextAnswerTest, ACompletionIsAnsweredWhole) {
+  TextAnswer answer = Answer({.is_chat = false});
+  answer.OnStart(Start());
+  answer.OnText("Hello");
+  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 3});
+  ASSERT_TRUE(responder_->sent);
+  const Json json = Parsed(responder_->sent->body);
+  EXPECT_EQ(json["id"], "cmpl-turn-1");
+  EXPECT_EQ(json["object"], "text_completion");
+  ASSERT_TRUE(json["choices"].is_array());
+  EXPECT_EQ(ToText(json["choices"]),
+            R"([{"index":0,"text":"Hello","logprobs":null,"finish_reason":"length"}])");
+}
+
+TEST_F(TextAnswerTest, AnAnswerMayBeEmpty) {
+  TextAnswer answer = Answer({});
+  answer.OnStart(Start());
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 0});
+  ASSERT_TRUE(responder_->sent);
+  EXPECT_EQ(Parsed(responder_->sent->body)["choices"][0]["message"]["content"], "");
+}
+
+TEST_F(TextAnswerTest, EachReasonToEndHasItsName) {
+  const std::vector<std::pair<llama::FinishReason, std::string>> names = {
+      {llama::FinishReason::kEnd, "stop"},
+      {llama::FinishReason::kStop, "stop"},
+      {llama::FinishReason::kMaxTokens, "length"}};
+  for (const auto& [reason, name] : names) {
+    const auto responder = std::make_shared<RecordingResponder>();
+    TextAnswer answer(responder, {});
+    answer.OnStart(Start());
+    answer.OnEnd({.finish = reason});
+    ASSERT_TRUE(responder->sent);
+    EXPECT_EQ(Parsed(responder->sent->body)["choices"][0]["finish_reason"], name);
+  }
+}
+
+TEST_F(TextAnswerTest, AChatsStreamHasRoleThenTextThenReasonThenDone) {
+  TextAnswer answer = Answer({.stream = true});
+  answer.OnStart(Start());
+  EXPECT_FALSE(responder_->begun) << "what fails before the first text is a plain error";
+  answer.OnText("Hel");
+  EXPECT_TRUE(responder_->begun);
+  answer.OnText("lo");
+  answer.OnEnd({.finish = llama::FinishReason::kMaxTokens, .num_tokens = 2});
+  EXPECT_TRUE(responder_->ended);
+  EXPECT_EQ(responder_->begun->content_type, "text/event-stream");
+  EXPECT_THAT(responder_->begun->headers, Contains(Pair(kContextHeader, "turn-1")));
+  EXPECT_THAT(responder_->begun->headers, Contains(Pair("Cache-Control", "no-cache")));
+
+  const std::vector<std::string> events = responder_->Events();
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[4], "[DONE]");
+  std::vector<std::string> deltas;
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < 4; ++i) {
+    const Json json = Parsed(events[i]);
+    EXPECT_EQ(json["object"], "chat.completion.chunk");
+    EXPECT_EQ(json["id"], "chatcmpl-turn-1");
+    EXPECT_FALSE(json.contains("usage"));
+    ASSERT_TRUE(json["choices"].is_array());
+    ASSERT_EQ(json["choices"].size(), 1u);
+    EXPECT_EQ(json["choices"][0]["index"], 0);
+    deltas.push_back(ToText(json["choices"][0]["delta"]));
+    reasons.push_back(ToText(json["choices"][0]["finish_reason"]));
+  }
+  EXPECT_EQ(deltas[0], R"({"content":"","role":"assistant"})");
+  EXPECT_EQ(deltas[1], R"({"content":"Hel"})");
+  EXPECT_EQ(deltas[2], R"({"content":"lo"})");
+  EXPECT_EQ(deltas[3], "{}");
+  EXPECT_THAT(reasons, ElementsAre("null", "null", "null", R"("length")"));
+}
+
+TEST_F(TextAnswerTest, ACompletionsStreamHasNoRole) {
+  TextAnswer answer = Answer({.is_chat = false, .stream = true});
+  answer.OnStart(Start());
+  answer.OnText("Hi");
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 1});
+  const std::vector<std::string> events = responder_->Events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(Parsed(events[0])["object"], "text_completion");
+  EXPECT_EQ(ToText(Parsed(events[0])["choices"]),
+            R"([{"index":0,"text":"Hi","logprobs":null,"finish_reason":null}])");
+  EXPECT_EQ(ToText(Parsed(events[1])["choices"]),
+            R"([{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}])");
+  EXPECT_EQ(events[2], "[DONE]");
+}
+
+TEST_F(TextAnswerTest, UsageComesLastIfItIsAskedFor) {
+  TextAnswer answer = Answer({.stream = true, .include_usage = true});
+  answer.OnStart(Start());
+  answer.OnText("Hi");
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 2});
+  const std::vector<std::string> events = responder_->Events();
+  ASSERT_EQ(events.size(), 5u);
+  const Json usage = Parsed(events[3]);
+  EXPECT_EQ(ToText(usage["choices"]), "[]");
+  EXPECT_EQ(usage["usage"]["prompt_tokens"], 10);
+  EXPECT_EQ(usage["usage"]["completion_tokens"], 2);
+  EXPECT_EQ(usage["usage"]["total_tokens"], 12);
+  EXPECT_EQ(usage["usage"]["prompt_tokens_details"]["cached_tokens"], 4);
+  EXPECT_EQ(events[4], "[DONE]");
+}
+
+TEST_F(TextAnswerTest, AStreamWithoutTextIsAStreamAllTheSame) {
+  TextAnswer answer = Answer({.stream = true});
+  answer.OnStart(Start());
+  answer.OnEnd({.finish = llama::FinishReason::kEnd, .num_tokens = 0});
+  EXPECT_TRUE(responder_->ended);
+  const std::vector<std::string> events = responder_->Events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(Parsed(events[0])["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(Parsed(events[1])["choices"][0]["finish_reason"], "stop");
+}
+
+TEST_F(TextAnswerTest, AnErrorBeforeTheFirstTextIsAPlainError) {
+  for (const bool stream : {false, true}) {
+    const auto responder = std::make_shared<RecordingResponder>();
+    TextAnswer answer(responder, {.stream = stream});
+    answer.OnStart(Start());
+    answer.OnError(Status::ResourceExhausted("no memory"));
+    ASSERT_TRUE(responder->sent) << stream;
+    EXPECT_EQ(responder->sent->status, 503);
+    EXPECT_EQ(Parsed(responder->sent->body)["error"]["message"], "no memory");
+    EXPECT_FALSE(responder->begun);
+  }
+}
+
+TEST_F(TextAnswerTest, AnErrorAfterTheFirstTextIsTheLastEvent) {
+  TextAnswer answer = Answer({.stream = true});
+  answer.OnStart(Start());
+  answer.OnText("Hi");
+  answer.OnError(Status::IoError("the disk is gone"));
+  EXPECT_TRUE(responder_->ended);
+  const std::vector<std::string> events = responder_->Events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(Parsed(events[2])["error"]["message"], "the disk is gone");
+  EXPECT_EQ(Parsed(events[2])["error"]["code"], 500);
+  EXPECT_THAT(events, Not(Contains("[DONE]"))) << "what is cut off is not done";
+}
+
+TEST_F(TextAnswerTest, AnErrorAfterTextThatIsNotStreamedIsAPlainError) {
+  TextAnswer answer = Answer({});
+  answer.OnStart(Start());
+  answer.OnText("Hi");
+  answer.OnError(Status::Cancelled("the server stops"));
+  ASSERT_TRUE(responder_->sent);
+  EXPECT_EQ(responder_->sent->status, 503);
+  EXPECT_THAT(responder_->sent->body, Not(HasSubstr("Hi")));
+}
+
+TEST_F(TextAnswerTest, TokensThatLeftTheWindowAreSaidInAHeader) {
+  TextAnswer answer = Answer({});
+  TurnStart start = Start();
+  start.num_dropped_tokens = 7;
+  answer.OnStart(start);
+  answer.OnEnd({});
+  ASSERT_TRUE(responder_->sent);
+  EXPECT_THAT(responder_->sent->headers, Contains(Pair(kDroppedHeader, "7")));
+}
+
+TEST_F(TextAnswerTest, TextOfAnyKindStaysOneEvent) {
+  TextAnswer answer = Answer({.stream = true});
+  answer.OnStart(Start());
+  answer.OnText("a\n\nb\r\ndata: [DONE]\n\n\xC3\xA4\"");
+  answer.OnEnd({});
+  const std::vector<std::string> events = responder_->Events();
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(Parsed(events[1])["choices"][0]["delta"]["content"],
+            "a\n\nb\r\ndata: [DONE]\n\n\xC3\xA4\"");
+}
+
+}  // namespace
+}  // namespace attndb::server

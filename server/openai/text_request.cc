@@ -1,0 +1,239 @@
+#include "server/openai/text_request.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+namespace attndb::server {
+namespace {
+
+// Fields that ask for what there is not, unless they have one of the values that ask for nothing.
+struct RefusedField {
+  const char* name;
+  const char* why;
+};
+constexpr std::array kRefused = {
+    RefusedField{"tools", "tools are not supported"},
+    RefusedField{"functions", "functions are not supported"},
+    RefusedField{"logprobs", "log probabilities are not supported"},
+    RefusedField{"top_logprobs", "log probabilities are not supported"},
+    RefusedField{"logit_bias", "a bias of logits is not supported"},
+    RefusedField{"audio", "audio is not supported"},
+    RefusedField{"suffix", "a suffix is not supported"},
+    RefusedField{"echo", "echo is not supported"},
+};
+
+Status Wrong(const std::string& field, const std::string& expected, const Json& found) {
+  return Status::InvalidArgument("'" + field + "' is " + Shown(found) + ", expected " + expected);
+}
+
+bool AsksForNothing(const Json& value) {
+  return value.is_null() || value == false || value == 0 || value == "" ||
+         ((value.is_array() || value.is_object()) && value.empty());
+}
+
+Status ReadNumber(const Json& body, const char* field, double least, double most, float* value) {
+  const Json* const json = FindMember(body, field);
+  if (json == nullptr) return Status::Ok();
+  const double number = json->is_number() ? json->get<double>() : std::nan("");
+  if (!(number >= least && number <= most)) {
+    return Wrong(field, "a number from " + Json(least).dump() + " to " + Json(most).dump(), *json);
+  }
+  *value = static_cast<float>(number);
+  return Status::Ok();
+}
+
+Result<std::optional<int64_t>> ReadInteger(const Json& body, const char* field, int64_t least,
+                                           int64_t most) {
+  const Json* const json = FindMember(body, field);
+  if (json == nullptr) return std::optional<int64_t>();
+  const bool fits =
+      json->is_number_integer() &&
+      (json->is_number_unsigned() ? json->get<uint64_t>() <= static_cast<uint64_t>(most)
+                                  : json->get<int64_t>() <= most) &&
+      json->get<int64_t>() >= least;
+  if (!fits) {
+    return Wrong(field, "an integer from " + std::to_string(least) + " to " + std::to_string(most),
+                 *json);
+  }
+  return std::optional(json->get<int64_t>());
+}
+
+Status ReadText(const Json& body, const char* field, std::string* value) {
+  const Json* const json = FindMember(body, field);
+  if (json == nullptr) return Status::Ok();
+  if (!json->is_string()) return Wrong(field, "a text", *json);
+  *value = json->get<std::string>();
+  return Status::Ok();
+}
+
+Status CheckRefused(const Json& body) {
+  for (const RefusedField& field : kRefused) {
+    const Json* const json = FindMember(body, field.name);
+    if (json != nullptr && !AsksForNothing(*json)) {
+      return Status::InvalidArgument("'" + std::string(field.name) + "': " + field.why);
+    }
+  }
+  for (const char* const field : {"n", "best_of"}) {
+    const Json* const json = FindMember(body, field);
+    if (json != nullptr && *json != 1) return Wrong(field, "1", *json);
+  }
+  if (const Json* const format = FindMember(body, "response_format")) {
+    if (!format->is_object() || format->value("type", Json()) != "text") {
+      return Wrong("response_format", R"({"type":"text"})", *format);
+    }
+  }
+  return Status::Ok();
+}
+
+Status ReadSampler(const Json& body, TextRequest* request) {
+  llama::SamplerOptions& sampler = request->sampler;
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "temperature", 0, 5, &sampler.temperature));
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "top_p", 0, 1, &sampler.top_p));
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "min_p", 0, 1, &sampler.min_p));
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "repeat_penalty", 0.01, 10, &sampler.repeat_penalty));
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "frequency_penalty", -2, 2, &sampler.frequency_penalty));
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "presence_penalty", -2, 2, &sampler.presence_penalty));
+  ATTNDB_ASSIGN_OR_RETURN(const auto top_k, ReadInteger(body, "top_k", 0, 1 << 20));
+  if (top_k) sampler.top_k = static_cast<int32_t>(*top_k);
+  ATTNDB_ASSIGN_OR_RETURN(const auto seed,
+                          ReadInteger(body, "seed", std::numeric_limits<int64_t>::min(),
+                                      std::numeric_limits<int64_t>::max()));
+  request->has_seed = seed.has_value();
+  if (seed) sampler.seed = static_cast<uint32_t>(static_cast<uint64_t>(*seed) & UINT32_MAX);
+  return Status::Ok();
+}
+
+Status ReadStop(const Json& body, std::vector<std::string>* stop) {
+  const Json* const json = FindMember(body, "stop");
+  if (json == nullptr) return Status::Ok();
+  const std::string expected = "a text, or at most " + std::to_string(kMaxStops) +
+                               " texts, of at most " + std::to_string(kMaxStopBytes) + " bytes";
+  const Json texts = json->is_array() ? *json : Json::array({*json});
+  if (texts.size() > kMaxStops) return Wrong("stop", expected, *json);
+  for (const Json& text : texts) {
+    if (!text.is_string() || text.get_ref<const std::string&>().size() > kMaxStopBytes) {
+      return Wrong("stop", expected, text);
+    }
+    stop->push_back(text.get<std::string>());
+  }
+  return Status::Ok();
+}
+
+Status ReadMaxTokens(const Json& body, uint32_t* max_tokens) {
+  for (const char* const field : {"max_tokens", "max_completion_tokens"}) {
+    ATTNDB_ASSIGN_OR_RETURN(const auto value, ReadInteger(body, field, 1, INT32_MAX));
+    if (value) *max_tokens = static_cast<uint32_t>(*value);
+  }
+  return Status::Ok();
+}
+
+Status ReadStream(const Json& body, TextRequest* request) {
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "stream", &request->stream));
+  const Json* const options = FindMember(body, "stream_options");
+  if (options == nullptr) return Status::Ok();
+  if (!options->is_object()) return Wrong("stream_options", "an object", *options);
+  return ReadFlag(*options, "include_usage", &request->include_usage);
+}
+
+Status ReadOwnFields(const Json& body, TextRequest* request) {
+  ATTNDB_RETURN_IF_ERROR(ReadText(body, "plan", &request->plan));
+  ATTNDB_RETURN_IF_ERROR(ReadText(body, "context", &request->context));
+  float tpot_ms = 0;
+  ATTNDB_RETURN_IF_ERROR(ReadNumber(body, "tpot_ms", 0, 1e6, &tpot_ms));
+  request->tpot_ms = tpot_ms;
+  if (tpot_ms > 0 && !request->plan.empty()) {
+    return Status::InvalidArgument("'tpot_ms' chooses the plan: leave out 'plan'");
+  }
+  ATTNDB_RETURN_IF_ERROR(ReadText(body, "store_as", &request->store_as));
+  std::string overflow = "truncate";
+  ATTNDB_RETURN_IF_ERROR(ReadText(body, "overflow", &overflow));
+  if (overflow != "truncate" && overflow != "refuse") {
+    return Wrong("overflow", "truncate or refuse", overflow);
+  }
+  request->truncate = overflow == "truncate";
+  return Status::Ok();
+}
+
+// What both kinds have.
+Result<TextRequest> ParseCommon(const Json& body) {
+  if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
+  ATTNDB_RETURN_IF_ERROR(CheckRefused(body));
+  TextRequest request;
+  ATTNDB_RETURN_IF_ERROR(ReadMaxTokens(body, &request.max_tokens));
+  ATTNDB_RETURN_IF_ERROR(ReadStop(body, &request.stop));
+  ATTNDB_RETURN_IF_ERROR(ReadSampler(body, &request));
+  ATTNDB_RETURN_IF_ERROR(ReadStream(body, &request));
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "ignore_eos", &request.ignore_end));
+  ATTNDB_RETURN_IF_ERROR(ReadOwnFields(body, &request));
+  return request;
+}
+
+// A text, or parts that are texts.
+Result<std::string> ContentOf(const Json& message, const std::string& name) {
+  const Json* const content = FindMember(message, "content");
+  if (content == nullptr) return std::string();
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) return Wrong(name + ".content", "a text or parts", *content);
+  std::string text;
+  for (const Json& part : *content) {
+    if (!part.is_object() || part.value("type", Json()) != "text" || !part.contains("text") ||
+        !part["text"].is_string()) {
+      return Wrong(name + ".content", "parts of type text alone", part);
+    }
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+Result<llama::ChatMessage> ParseMessage(const Json& message, const std::string& name) {
+  if (!message.is_object()) return Wrong(name, "an object with role and content", message);
+  std::string role;
+  ATTNDB_RETURN_IF_ERROR(ReadText(message, "role", &role).WithContext(name));
+  if (role == "developer") role = "system";
+  if (role != "system" && role != "user" && role != "assistant") {
+    return Wrong(name + ".role", "system, developer, user or assistant", role);
+  }
+  if (const Json* const calls = FindMember(message, "tool_calls")) {
+    if (!AsksForNothing(*calls)) {
+      return Status::InvalidArgument("'" + name + ".tool_calls': tools are not supported");
+    }
+  }
+  ATTNDB_ASSIGN_OR_RETURN(std::string content, ContentOf(message, name));
+  return llama::ChatMessage{std::move(role), std::move(content)};
+}
+
+}  // namespace
+
+Result<TextRequest> ParseChat(const Json& body) {
+  ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCommon(body));
+  const Json* const messages = FindMember(body, "messages");
+  if (messages == nullptr || !messages->is_array() || messages->empty() ||
+      messages->size() > kMaxMessages) {
+    return Wrong("messages", "1 to " + std::to_string(kMaxMessages) + " messages",
+                 messages == nullptr ? Json() : *messages);
+  }
+  for (size_t i = 0; i < messages->size(); ++i) {
+    ATTNDB_ASSIGN_OR_RETURN(llama::ChatMessage message,
+                            ParseMessage((*messages)[i], "messages[" + std::to_string(i) + "]"));
+    request.messages.push_back(std::move(message));
+  }
+  return request;
+}
+
+Result<TextRequest> ParseCompletion(const Json& body) {
+  ATTNDB_ASSIGN_OR_RETURN(TextRequest request, ParseCommon(body));
+  const Json* const prompt = FindMember(body, "prompt");
+  const Json* const text =
+      prompt != nullptr && prompt->is_array() && prompt->size() == 1 ? &prompt->front() : prompt;
+  if (text == nullptr || !text->is_string() || text->get_ref<const std::string&>().empty()) {
+    return Wrong("prompt", "a text that is not empty", prompt == nullptr ? Json() : *prompt);
+  }
+  request.prompt = text->get<std::string>();
+  return request;
+}
+
+}  // namespace attndb::server

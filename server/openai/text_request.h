@@ -1,0 +1,52 @@
+// A request for text, as POST /v1/chat/completions and /v1/completions take it.
+//
+// Known fields are checked; unknown ones are ignored. What can't be honoured is refused by name:
+// tools, n > 1, logprobs, formats other than text, parts of messages that are no text.
+//
+// Errors:  kInvalidArgument with the field, what was expected and what was found.
+// Threads: stateless.
+#ifndef ATTNDB_SERVER_OPENAI_TEXT_REQUEST_H_
+#define ATTNDB_SERVER_OPENAI_TEXT_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attndb/result.h"
+#include "engines/llama/llama_engine.h"
+#include "server/json.h"
+
+namespace attndb::server {
+
+// What a request gets that says nothing of it: llama.cpp's own defaults.
+inline constexpr llama::SamplerOptions kDefaultSampler = {
+    .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
+inline constexpr size_t kMaxStops = 16;
+inline constexpr size_t kMaxStopBytes = 256;  // Each.
+inline constexpr size_t kMaxMessages = 16384;
+
+struct TextRequest {
+  std::vector<llama::ChatMessage> messages;  // For a chat.
+  std::string prompt;                        // For a bare completion.
+  uint32_t max_tokens = 0;                   // 0: it does not say.
+  std::vector<std::string> stop;
+  llama::SamplerOptions sampler = kDefaultSampler;
+  bool has_seed = false;  // False: sampler.seed is any.
+  bool stream = false;
+  bool include_usage = false;
+  bool ignore_end = false;  // "ignore_eos", as llama.cpp's server has it: for benchmarks.
+
+  // attndb's own fields.
+  std::string plan;      // "plan": docs/plan.md.
+  std::string context;   // "context": a named context that the prompt continues.
+  double tpot_ms = 0;    // "tpot_ms": what a token may take; 0: it does not say.
+  std::string store_as;  // "store_as": the name that the turn is stored under; empty = its id.
+  bool truncate = true;  // "overflow": "truncate" or "refuse".
+};
+
+Result<TextRequest> ParseChat(const Json& body);
+Result<TextRequest> ParseCompletion(const Json& body);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_OPENAI_TEXT_REQUEST_H_

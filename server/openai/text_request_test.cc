@@ -1,0 +1,407 @@
+// Goal:   each field of a request is read, or refused with its name, what was expected and what was
+//         found; no body makes more of it than a request or an error.
+// Method: bodies of JSON, one field at a time: right, of the wrong type, beyond its bounds.
+#include "server/openai/text_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A chat of one message, and the members `more` ("" or "\"a\": 1").
+Result<TextRequest> Chat(const std::string& more) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body,
+                          ParseJson(R"({"messages":[{"role":"user","content":"Hi"}])" +
+                                    (more.empty() ? "" : "," + more) + "}"));
+  return ParseChat(body);
+}
+
+Result<TextRequest> Completion(const std::string& more) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body,
+                          ParseJson(R"({"prompt":"Hi")" + (more.empty() ? "" : "," + more) + "}"));
+  return ParseCompletion(body);
+}
+
+Result<TextRequest> Messages(const std::string& messages) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(R"({"messages":)" + messages + "}"));
+  return ParseChat(body);
+}
+
+// Both kinds of requests refuse `field` with `value`, naming it.
+void ExpectRefused(const std::string& field, const std::string& value) {
+  const std::string more = "\"" + field + "\":" + value;
+  EXPECT_THAT(Chat(more), FailsWith(StatusCode::kInvalidArgument, HasSubstr("'" + field + "'")))
+      << more;
+  EXPECT_THAT(Completion(more),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'" + field + "'")))
+      << more;
+}
+
+TEST(TextRequestTest, WhatIsNotSaidHasItsDefault) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request, Chat(""));
+  EXPECT_EQ(request.max_tokens, 0u);
+  EXPECT_THAT(request.stop, IsEmpty());
+  EXPECT_FALSE(request.has_seed);
+  EXPECT_FALSE(request.stream);
+  EXPECT_FALSE(request.include_usage);
+  EXPECT_EQ(request.plan, "");
+  EXPECT_EQ(request.context, "");
+  EXPECT_TRUE(request.truncate);
+  EXPECT_EQ(request.sampler.temperature, kDefaultSampler.temperature);
+  EXPECT_EQ(request.sampler.top_k, kDefaultSampler.top_k);
+  EXPECT_EQ(request.sampler.top_p, kDefaultSampler.top_p);
+  EXPECT_EQ(request.sampler.min_p, kDefaultSampler.min_p);
+  EXPECT_EQ(request.sampler.repeat_penalty, kDefaultSampler.repeat_penalty);
+}
+
+TEST(TextRequestTest, NullIsNotSaid) {
+  for (const char* const field : {"max_tokens",
+                                  "max_completion_tokens",
+                                  "stop",
+                                  "temperature",
+                                  "top_p",
+                                  "min_p",
+                                  "top_k",
+                                  "repeat_penalty",
+                                  "frequency_penalty",
+                                  "presence_penalty",
+                                  "seed",
+                                  "stream",
+                                  "stream_options",
+                                  "plan",
+                                  "context",
+                                  "overflow",
+                                  "n",
+                                  "best_of",
+                                  "tools",
+                                  "functions",
+                                  "logprobs",
+                                  "top_logprobs",
+                                  "logit_bias",
+                                  "audio",
+                                  "suffix",
+                                  "echo",
+                                  "response_format"}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request,
+                                Chat("\"" + std::string(field) + "\":null"));
+    EXPECT_EQ(request.max_tokens, 0u) << field;
+    EXPECT_EQ(request.sampler.temperature, kDefaultSampler.temperature) << field;
+    EXPECT_FALSE(request.has_seed) << field;
+  }
+}
+
+TEST(TextRequestTest, SamplersOptionsAreRead) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const TextRequest request,
+      Chat(R"("temperature":1.5,"top_p":0.5,"min_p":0.25,"top_k":7,"repeat_penalty":1.25,)"
+           R"("frequency_penalty":0.5,"presence_penalty":-1.5)"));
+  EXPECT_EQ(request.sampler.temperature, 1.5f);
+  EXPECT_EQ(request.sampler.top_p, 0.5f);
+  EXPECT_EQ(request.sampler.min_p, 0.25f);
+  EXPECT_EQ(request.sampler.top_k, 7);
+  EXPECT_EQ(request.sampler.repeat_penalty, 1.25f);
+  EXPECT_EQ(request.sampler.frequency_penalty, 0.5f);
+  EXPECT_EQ(request.sampler.presence_penalty, -1.5f);
+}
+
+TEST(TextRequestTest, BoundsAreWithinWhatIsTaken) {
+  for (const char* const more :
+       {R"("temperature":0,"top_p":0,"min_p":0,"top_k":0,"repeat_penalty":0.01)",
+        R"("frequency_penalty":-2,"presence_penalty":-2)",
+        R"("temperature":5,"top_p":1,"min_p":1,"top_k":1048576,"repeat_penalty":10)",
+        R"("frequency_penalty":2,"presence_penalty":2,"max_tokens":1)",
+        R"("max_tokens":2147483647)"}) {
+    ATTNDB_EXPECT_OK(Chat(more)) << more;
+  }
+}
+
+TEST(TextRequestTest, NumbersBeyondTheirBoundsAreRefused) {
+  for (const char* const value : {"-0.1", "5.1", "1e300", "18446744073709551615"}) {
+    ExpectRefused("temperature", value);
+  }
+  for (const char* const field : {"top_p", "min_p"}) {
+    ExpectRefused(field, "-0.01");
+    ExpectRefused(field, "1.01");
+  }
+  ExpectRefused("repeat_penalty", "0");
+  ExpectRefused("repeat_penalty", "10.5");
+  for (const char* const field : {"frequency_penalty", "presence_penalty"}) {
+    ExpectRefused(field, "-2.1");
+    ExpectRefused(field, "2.1");
+  }
+  for (const char* const value : {"-1", "1048577", "1.5", "18446744073709551615"}) {
+    ExpectRefused("top_k", value);
+  }
+  for (const char* const field : {"max_tokens", "max_completion_tokens"}) {
+    for (const char* const value : {"0", "-1", "2147483648", "1.5", "18446744073709551615"}) {
+      ExpectRefused(field, value);
+    }
+  }
+}
+
+TEST(TextRequestTest, ValuesOfOtherTypesAreRefused) {
+  for (const char* const field :
+       {"temperature", "top_p", "min_p", "repeat_penalty", "frequency_penalty", "presence_penalty",
+        "top_k", "seed", "max_tokens", "max_completion_tokens"}) {
+    for (const char* const value : {R"("1")", "true", "[1]", "{}"}) ExpectRefused(field, value);
+  }
+  for (const char* const value : {"1", R"("true")", "[]"}) ExpectRefused("stream", value);
+  for (const char* const field : {"plan", "context", "overflow"}) {
+    for (const char* const value : {"1", "true", "[]", "{}"}) ExpectRefused(field, value);
+  }
+  for (const char* const value : {"1", "true", "{}", "[1]", R"(["a",null])"}) {
+    ExpectRefused("stop", value);
+  }
+  ExpectRefused("stream_options", "true");
+}
+
+TEST(TextRequestTest, AnErrorSaysWhatWasExpectedAndFound) {
+  EXPECT_THAT(Chat(R"("top_p":7)"),
+              FailsWith(StatusCode::kInvalidArgument,
+                        AllOf(HasSubstr("'top_p' is 7"), HasSubstr("from 0.0 to 1.0"))));
+  // What was found may be long, or cut within a character.
+  for (const char* const field :
+       {"plan", "stream", "top_p", "top_k", "stop", "n", "response_format", "stream_options"}) {
+    EXPECT_THAT(Chat("\"" + std::string(field) + "\":[[\"" + std::string(5000, 'x') + "\"]]"),
+                FailsWith(StatusCode::kInvalidArgument, ::testing::SizeIs(::testing::Lt(300))))
+        << field;
+  }
+  std::string accents;
+  for (int i = 0; i < 50; ++i) accents += "\xC3\xA4";
+  for (const char* const shift : {"", "x"}) {
+    const Result<TextRequest> request = Chat("\"top_p\":\"" + std::string(shift) + accents + "\"");
+    ASSERT_FALSE(request.ok());
+    ATTNDB_EXPECT_OK(ParseJson(ToText(Json(request.status().message()))));
+  }
+}
+
+TEST(TextRequestTest, SeedsOf64BitsAreTaken) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest small, Chat(R"("seed":5)"));
+  EXPECT_TRUE(small.has_seed);
+  EXPECT_EQ(small.sampler.seed, 5u);
+  for (const char* const seed : {"0", "-1", "9223372036854775807", "-9223372036854775808"}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request, Chat("\"seed\":" + std::string(seed)));
+    EXPECT_TRUE(request.has_seed) << seed;
+  }
+  ExpectRefused("seed", "9223372036854775808");
+  ExpectRefused("seed", "1.5");
+}
+
+TEST(TextRequestTest, TheNewNameOfMaxTokensPrevails) {
+  EXPECT_EQ(Chat(R"("max_tokens":5)")->max_tokens, 5u);
+  EXPECT_EQ(Chat(R"("max_completion_tokens":7,"max_tokens":5)")->max_tokens, 7u);
+}
+
+TEST(TextRequestTest, StopsAreOneTextOrSeveral) {
+  EXPECT_THAT(Chat(R"("stop":"a")")->stop, ElementsAre("a"));
+  EXPECT_THAT(Chat(R"("stop":["a","bc"])")->stop, ElementsAre("a", "bc"));
+  EXPECT_THAT(Chat(R"("stop":[])")->stop, IsEmpty());
+  const auto stops = [](size_t count, size_t bytes) {
+    Json list = Json::array();
+    for (size_t i = 0; i < count; ++i) list.push_back(std::string(bytes, 'x'));
+    return "\"stop\":" + ToText(list);
+  };
+  EXPECT_EQ(Chat(stops(kMaxStops, kMaxStopBytes))->stop.size(), kMaxStops);
+  EXPECT_THAT(Chat(stops(kMaxStops + 1, 1)),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("at most 16 texts")));
+  EXPECT_THAT(Chat(stops(1, kMaxStopBytes + 1)),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("at most 256 bytes")));
+}
+
+TEST(TextRequestTest, StreamsAndTheirUsage) {
+  EXPECT_TRUE(Chat(R"("stream":true)")->stream);
+  EXPECT_FALSE(Chat(R"("stream":false)")->stream);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request,
+                              Chat(R"("stream":true,"stream_options":{"include_usage":true})"));
+  EXPECT_TRUE(request.include_usage);
+  EXPECT_FALSE(Chat(R"("stream_options":{})")->include_usage);
+  EXPECT_THAT(Chat(R"("stream_options":{"include_usage":1})"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("include_usage")));
+}
+
+TEST(TextRequestTest, RepliesMayGoOnBehindTheModelsEnd) {
+  EXPECT_FALSE(Chat(R"("seed":1)")->ignore_end);
+  EXPECT_TRUE(Chat(R"("ignore_eos":true)")->ignore_end);
+  EXPECT_THAT(Chat(R"("ignore_eos":1)"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("ignore_eos")));
+}
+
+TEST(TextRequestTest, AnObjectiveStandsInPlaceOfAPlan) {
+  EXPECT_EQ(Chat(R"("seed":1)")->tpot_ms, 0);
+  EXPECT_EQ(Chat(R"("tpot_ms":12.5)")->tpot_ms, 12.5);
+  EXPECT_THAT(Chat(R"("tpot_ms":-1)"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("tpot_ms")));
+  EXPECT_THAT(Chat(R"("tpot_ms":5,"plan":"full")"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("leave out 'plan'")));
+}
+
+TEST(TextRequestTest, OurOwnFields) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const TextRequest request,
+                              Chat(R"("plan":"full","context":"manual","overflow":"refuse")"));
+  EXPECT_EQ(request.plan, "full");
+  EXPECT_EQ(request.context, "manual");
+  EXPECT_FALSE(request.truncate);
+  EXPECT_TRUE(Chat(R"("overflow":"truncate")")->truncate);
+  ExpectRefused("overflow", R"("shift")");
+  ExpectRefused("overflow", R"("")");
+}
+
+TEST(TextRequestTest, WhatCantBeHonouredIsRefusedByName) {
+  ExpectRefused("tools", R"([{"type":"function"}])");
+  ExpectRefused("functions", R"([{"name":"f"}])");
+  ExpectRefused("logprobs", "true");
+  ExpectRefused("logprobs", "5");
+  ExpectRefused("top_logprobs", "2");
+  ExpectRefused("logit_bias", R"({"50256":-100})");
+  ExpectRefused("audio", R"({"voice":"alloy"})");
+  ExpectRefused("suffix", R"("end")");
+  ExpectRefused("echo", "true");
+  for (const char* const value : {"2", "0", "true", R"("1")", "[1]"}) {
+    ExpectRefused("n", value);
+    ExpectRefused("best_of", value);
+  }
+}
+
+TEST(TextRequestTest, FormatsOtherThanTextAreRefused) {
+  ATTNDB_EXPECT_OK(Chat(R"("response_format":{"type":"text"})"));
+  for (const char* const format :
+       {R"({"type":"json_object"})", R"({"type":"json_schema","json_schema":{}})", "{}",
+        R"({"type":1})", R"({"type":null})", R"({"type":["text"]})", R"("text")", "[]", "1"}) {
+    ExpectRefused("response_format", format);
+  }
+}
+
+TEST(TextRequestTest, FieldsThatAskForNothingAreTaken) {
+  for (const char* const more :
+       {R"("tools":[],"functions":[],"logprobs":false,"top_logprobs":0,"logit_bias":{})",
+        R"("suffix":"","echo":false,"n":1,"best_of":1)"}) {
+    ATTNDB_EXPECT_OK(Chat(more)) << more;
+    ATTNDB_EXPECT_OK(Completion(more)) << more;
+  }
+}
+
+TEST(TextRequestTest, UnknownFieldsAreIgnored) {
+  for (const char* const more :
+       {R"("user":"x","store":false,"metadata":{"a":"b"},"cache_prompt":true,"":1)",
+        R"("model":"any","tool_choice":"none","parallel_tool_calls":true)"}) {
+    ATTNDB_EXPECT_OK(Chat(more)) << more;
+    ATTNDB_EXPECT_OK(Completion(more)) << more;
+  }
+}
+
+TEST(TextRequestTest, MessagesAreReadInOrder) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const TextRequest request,
+      Messages(R"([{"role":"system","content":"S"},{"role":"user","content":"U"},)"
+               R"({"role":"assistant","content":"A","tool_calls":[]},)"
+               R"({"role":"user","content":"V","name":"x"}])"));
+  ASSERT_EQ(request.messages.size(), 4u);
+  const std::vector<std::string> roles = {"system", "user", "assistant", "user"};
+  const std::vector<std::string> contents = {"S", "U", "A", "V"};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(request.messages[i].role, roles[i]);
+    EXPECT_EQ(request.messages[i].content, contents[i]);
+  }
+}
+
+TEST(TextRequestTest, ADeveloperSpeaksAsTheSystem) {
+  EXPECT_EQ(Messages(R"([{"role":"developer","content":"x"}])")->messages[0].role, "system");
+}
+
+TEST(TextRequestTest, ContentsMayComeInParts) {
+  const auto content = [](const std::string& text) {
+    const Result<TextRequest> request = Messages(R"([{"role":"user","content":)" + text + "}]");
+    return request.ok() ? request->messages[0].content : request.status().ToString();
+  };
+  EXPECT_EQ(content(R"([{"type":"text","text":"a"},{"type":"text","text":"b"}])"), "ab");
+  EXPECT_EQ(content("[]"), "");
+  EXPECT_EQ(content("null"), "");
+  EXPECT_EQ(content(R"("a\u0000b")"), std::string("a\0b", 3));
+}
+
+TEST(TextRequestTest, PartsThatAreNoTextAreRefused) {
+  for (const char* const content :
+       {R"([{"type":"image_url","image_url":{"url":"x"}}])", R"([{"type":"text"}])",
+        R"([{"type":"text","text":1}])", R"([{"type":"text","text":null}])", R"([{"text":"a"}])",
+        R"([{"type":1,"text":"a"}])", R"(["a"])", "[null]", "[[]]", "1", "true", "{}"}) {
+    EXPECT_THAT(Messages(R"([{"role":"user","content":"a"},{"role":"user","content":)" +
+                         std::string(content) + "}]"),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("'messages[1].content'")))
+        << content;
+  }
+}
+
+TEST(TextRequestTest, RolesThatAreUnknownAreRefused) {
+  for (const char* const message :
+       {R"({"role":"tool","content":"x"})", R"({"role":"function","content":"x"})",
+        R"({"role":"context","content":"x"})", R"({"role":"User","content":"x"})",
+        R"({"role":"","content":"x"})", R"({"content":"x"})", R"({"role":null,"content":"x"})",
+        R"({"role":1,"content":"x"})", R"({"role":["user"],"content":"x"})", "{}", "[]", R"("x")",
+        "null"}) {
+    EXPECT_THAT(Messages("[" + std::string(message) + "]"),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("messages[0]")))
+        << message;
+  }
+  EXPECT_THAT(Messages(R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}])"),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'messages[0].tool_calls'")));
+}
+
+TEST(TextRequestTest, AChatHasMessages) {
+  for (const char* const messages : {"[]", "{}", "null", R"("Hi")", "1"}) {
+    EXPECT_THAT(Messages(messages),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("'messages'")))
+        << messages;
+  }
+  EXPECT_THAT(ParseChat(Json::object()),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'messages'")));
+  const auto many = [](size_t count) {
+    Json list = Json::array();
+    for (size_t i = 0; i < count; ++i) list.push_back({{"role", "user"}, {"content", ""}});
+    Json body = Json::object();
+    body["messages"] = std::move(list);
+    return body;
+  };
+  ATTNDB_EXPECT_OK(ParseChat(many(kMaxMessages)));
+  EXPECT_THAT(ParseChat(many(kMaxMessages + 1)),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("1 to 16384 messages")));
+}
+
+TEST(TextRequestTest, ACompletionHasAPrompt) {
+  const auto prompt = [](const std::string& text) -> Result<TextRequest> {
+    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(R"({"prompt":)" + text + "}"));
+    return ParseCompletion(body);
+  };
+  EXPECT_EQ(prompt(R"("once")")->prompt, "once");
+  EXPECT_EQ(prompt(R"(["once"])")->prompt, "once");
+  for (const char* const text :
+       {R"("")", R"([""])", R"(["a","b"])", "[]", "[1,2]", "[[1]]", "{}", "5", "null"}) {
+    EXPECT_THAT(prompt(text), FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt'")))
+        << text;
+  }
+  EXPECT_THAT(ParseCompletion(Json::object()),
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("'prompt'")));
+}
+
+TEST(TextRequestTest, ABodyIsAnObject) {
+  for (const Json& body : {Json(), Json(1), Json("x"), Json::array(), Json(true)}) {
+    EXPECT_THAT(ParseChat(body),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("no JSON object")));
+    EXPECT_THAT(ParseCompletion(body),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("no JSON object")));
+  }
+}
+
+}  // namespace
+}  // namespace attndb::server

@@ -1,0 +1,110 @@
+#include "server/routes/contexts.h"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "server/openai/error.h"
+#include "server/routes/import_request.h"
+
+namespace attndb::server {
+namespace {
+
+// What clients may know: where this machine has the model is not for them.
+Json JsonOf(ContextInfo context) {
+  context.model_path.clear();
+  return Json::parse(context.ToJson());
+}
+
+Result<Json> List(const DB& db) {
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<ContextInfo> contexts, db.List());
+  Json list = Json::array();
+  for (const ContextInfo& context : contexts) list.push_back(JsonOf(context));
+  ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db.Stats());
+  return Json{{"contexts", std::move(list)},
+              {"file_bytes", stats.file_bytes},
+              {"quota_bytes", stats.quota_bytes}};
+}
+
+Result<Json> Describe(const Service& service, const std::string& tenant, const DB& db,
+                      const std::string& id) {
+  Status error;
+  const TurnState state = service.conversations->StateOf(tenant, id, &error);
+  Json json = {{"context", id}, {"durable", state == TurnState::kDurable}};
+  switch (state) {
+    case TurnState::kPending:
+      return json;
+    case TurnState::kFailed:
+      json["error"] = error.message();
+      return json;
+    case TurnState::kUnknown:
+    case TurnState::kDurable:
+      break;
+  }
+  ATTNDB_ASSIGN_OR_RETURN(ContextInfo context, db.Describe(id));
+  json.update(JsonOf(std::move(context)));
+  return json;
+}
+
+struct ContextChange {
+  std::optional<bool> pinned;
+  bool sets_ttl = false;
+  std::optional<std::chrono::seconds> ttl;
+  std::optional<std::string> name;
+};
+
+Result<ContextChange> ParseChange(const std::string& body) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+  if (!json.is_object()) return Status::InvalidArgument("the body is no JSON object");
+  ContextChange change;
+  const auto pinned = json.find("pinned");
+  if (pinned != json.end()) {
+    if (!pinned->is_boolean()) return Status::InvalidArgument("'pinned' is neither true nor false");
+    change.pinned = pinned->get<bool>();
+  }
+  change.sets_ttl = json.contains("ttl_seconds");
+  ATTNDB_RETURN_IF_ERROR(ReadTtl(json, &change.ttl));
+  if (json.contains("name")) {
+    ATTNDB_RETURN_IF_ERROR(ReadString(json, "name", &change.name.emplace()));
+  }
+  return change;
+}
+
+// Returns what the context is called then. The name, which may be taken, comes first: what is
+// refused changes nothing.
+Result<std::string> Change(const DB& db, const std::string& id, const std::string& body) {
+  ATTNDB_ASSIGN_OR_RETURN(const ContextChange change, ParseChange(body));
+  if (change.name) ATTNDB_RETURN_IF_ERROR(db.Rename(id, *change.name));
+  const std::string name = change.name.value_or(id);
+  if (change.pinned) ATTNDB_RETURN_IF_ERROR(db.Pin(name, *change.pinned));
+  if (change.sets_ttl) ATTNDB_RETURN_IF_ERROR(db.SetTtl(name, change.ttl));
+  return name;
+}
+
+Result<Json> AnswerTo(const Service& service, const Call& call, const std::string& id) {
+  const std::string& tenant = call.rules.tenant;
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
+  if (id.empty()) return List(db);
+  const std::string& method = call.request->method;
+  if (method == "DELETE") {
+    ATTNDB_RETURN_IF_ERROR(db.Drop(id));
+    return Json{{"context", id}, {"deleted", true}};
+  }
+  if (method != "POST") return Describe(service, tenant, db, id);
+  ATTNDB_ASSIGN_OR_RETURN(const std::string name, Change(db, id, call.request->body));
+  return Describe(service, tenant, db, name);
+}
+
+}  // namespace
+
+void AnswerContext(Service* service, Call call, const std::string& id) {
+  service->run_later(call, [service, call, id] {
+    const Result<Json> json = AnswerTo(*service, call, id);
+    AnswerCall(service, call,
+               json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
+  });
+}
+
+void AnswerContexts(Service* service, Call call) { AnswerContext(service, std::move(call), ""); }
+
+}  // namespace attndb::server

@@ -1,0 +1,117 @@
+// Goal:   a change of a context is made whole or not at all, and nobody is told where the server
+//         has its model.
+// Method: contexts of a tiny model in a store; a responder that keeps what it is sent.
+#include "server/routes/contexts.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engines/llama/engine_test_util.h"
+#include "server/batch/batch_test_util.h"
+#include "server/json.h"
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+class KeepingResponder final : public Responder {
+ public:
+  void Send(Response response) override { sent = std::move(response); }
+  void Begin(Response /*response*/) override {}
+  void Write(std::string /*piece*/) override {}
+  void End() override {}
+  bool closed() const override { return false; }
+  void OnClosed(std::function<void()> /*then*/) override {}
+
+  Response sent;
+};
+
+class ContextsTest : public BatchTest {
+ protected:
+  void SetUp() override {
+    Open();
+    service_.conversations = &*conversations_;
+    service_.metrics = &metrics_;
+    service_.log = &log_;
+    service_.run_later = [](const Call&, const std::function<void()>& work) { work(); };
+    Keep("harbour", 1);
+    Keep("lighthouse", 2);
+    conversations_->WaitForStores();
+  }
+
+  Response Ask(const std::string& method, const std::string& context,
+               const std::string& body = "") {
+    const auto request = std::make_shared<server::Request>();
+    request->method = method;
+    request->body = body;
+    const auto responder = std::make_shared<KeepingResponder>();
+    Call call;
+    call.request = request;
+    call.responder = responder;
+    AnswerContext(&service_, std::move(call), context);
+    return responder->sent;
+  }
+  Result<ContextInfo> InfoOf(const std::string& name) const {
+    return conversations_->HandleOf(TenantRules().tenant)->Describe(name);
+  }
+
+  Service service_;
+
+ private:
+  void Keep(const std::string& name, uint64_t seed) {
+    const std::vector<TokenId> tokens = llama::RandomIds(20, seed, engine_->info().vocab_size);
+    const std::string tenant = TenantRules().tenant;
+    conversations_->Keep(tenant, name, SessionOf(tenant, tokens), tokens);
+  }
+
+  Metrics metrics_;
+  RequestLog log_{LogFormat::kOff, stderr};
+};
+
+TEST_F(ContextsTest, NobodyIsToldWhereTheModelIs) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo stored, InfoOf("harbour"));
+  ASSERT_FALSE(stored.model_path.empty());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json described, ParseJson(Ask("GET", "harbour").body));
+  EXPECT_EQ(described["model_path"], "");
+  EXPECT_EQ(described["num_tokens"], 20);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json list, ParseJson(Ask("GET", "").body));
+  ASSERT_EQ(list["contexts"].size(), 2u);
+  for (const Json& context : list["contexts"]) EXPECT_EQ(context["model_path"], "");
+}
+
+TEST_F(ContextsTest, AChangeIsMadeWhole) {
+  const Response response =
+      Ask("POST", "harbour", R"({"pinned": true, "ttl_seconds": 60, "name": "port"})");
+  EXPECT_EQ(response.status, 200);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(response.body));
+  EXPECT_EQ(json["name"], "port");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo stored, InfoOf("port"));
+  EXPECT_TRUE(stored.pinned);
+  EXPECT_EQ(stored.ttl_seconds, 60);
+  EXPECT_EQ(InfoOf("harbour").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(ContextsTest, AChangeThatIsRefusedChangesNothing) {
+  const std::vector<std::pair<std::string, int>> refused = {
+      {R"({"pinned": true, "ttl_seconds": 60, "name": "lighthouse"})", 409},
+      {R"({"pinned": true, "ttl_seconds": 60, "name": "a b"})", 400},
+      {R"({"pinned": true, "ttl_seconds": 60, "name": 5})", 400},
+      {R"({"pinned": true, "ttl_seconds": "x", "name": "port"})", 400},
+      {R"({"pinned": 1, "ttl_seconds": 60, "name": "port"})", 400}};
+  for (const auto& [body, status] : refused) {
+    EXPECT_EQ(Ask("POST", "harbour", body).status, status) << body;
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo stored, InfoOf("harbour"));
+    EXPECT_FALSE(stored.pinned) << body;
+    EXPECT_FALSE(stored.ttl_seconds.has_value()) << body;
+  }
+}
+
+}  // namespace
+}  // namespace attndb::server

@@ -1,0 +1,238 @@
+#include "server/routes/explain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attndb/units.h"
+#include "server/explain/token_weights.h"
+#include "server/json.h"
+#include "server/openai/error.h"
+#include "server/openai/text_request.h"
+#include "server/routes/explain_stored.h"
+
+namespace attndb::server {
+namespace {
+
+constexpr uint64_t kMaxTokens = uint64_t{1} << 16;  // That are weighed.
+constexpr uint64_t kMaxListed = 1024;
+constexpr uint64_t kDefaultListed = 32;
+
+using Rows = std::vector<std::vector<float>>;  // q of the newest token, by layer.
+
+struct ExplainRequest {
+  TextRequest text;
+  uint64_t token = 0;  // One of the reply's.
+  uint64_t num_listed = kDefaultListed;
+};
+
+Result<ExplainRequest> Parse(const Json& body) {
+  ExplainRequest request;
+  ATTNDB_ASSIGN_OR_RETURN(request.text, ParseChat(body));
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "token", 0, kMaxTokens, &request.token));
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "top", 1, kMaxListed, &request.num_listed));
+  return request;
+}
+
+// What is explained: the tokens up to the one whose query is looked at, and the one after it.
+struct Subject {
+  std::vector<TokenId> tokens;
+  std::vector<TokenId> next;  // One, or none if it was not chosen yet.
+  uint64_t num_reply = 0;     // Tokens of the reply.
+};
+
+Result<Subject> SubjectOf(const Service& service, const std::string& tenant,
+                          const ExplainRequest& request) {
+  const auto& messages = request.text.messages;
+  const bool is_given = messages.back().role == kAssistantRole;
+  const Prompts& prompts = *service.prompts;
+  ATTNDB_ASSIGN_OR_RETURN(Prompt prompt,
+                          is_given ? prompts.OfReply(tenant, request.text.context, messages)
+                                   : prompts.OfChat(tenant, request.text.context, messages));
+  Subject subject;
+  subject.tokens = std::move(prompt.tokens);
+  subject.num_reply = is_given ? prompt.num_last : 0;
+  const uint64_t num_known = is_given ? subject.num_reply : 1;
+  if (request.token >= num_known) {
+    return Status::InvalidArgument("'token' is " + std::to_string(request.token) +
+                                   ", expected one of the reply's " + std::to_string(num_known));
+  }
+  if (is_given) {
+    subject.tokens.resize(subject.tokens.size() - subject.num_reply + request.token + 1);
+    subject.next = {subject.tokens.back()};
+    subject.tokens.pop_back();
+  }
+  const uint64_t window = service.options.window_tokens > 0 ? service.options.window_tokens
+                                                            : service.engine->info().max_context;
+  const uint64_t most = window > 0 ? std::min(window, kMaxTokens) : kMaxTokens;
+  if (subject.tokens.size() <= most) return subject;
+  return Status::InvalidArgument(Counted(subject.tokens.size(), "token") + ", expected at most " +
+                                 FormatCount(most));
+}
+
+// A token as people read it: control tokens by their names.
+std::string TextOf(const llama::LlamaEngine& engine, TokenId token) {
+  Result<std::string> text = engine.ReplyText({&token, 1});
+  if (text.ok() && text->empty()) text = engine.Detokenize({&token, 1}, /*render_special=*/true);
+  return text.ok() ? *std::move(text) : std::string();
+}
+
+Json JsonOf(const HeadWeights& head) {
+  constexpr double kDigits = 1e6;
+  Json weights = Json::array();
+  for (const float weight : head.weights) {
+    weights.push_back(std::round(double{weight} * kDigits) / kDigits);
+  }
+  const bool searched = head.num_critical.has_value();
+  return {{"tokens", head.tokens},
+          {"weights", std::move(weights)},
+          {"num_critical", searched ? Json(*head.num_critical) : Json()},
+          {"critical", searched ? Json(head.critical) : Json()}};
+}
+
+Json ExplainJson(const Session& session) { return Json::parse(session.Explain().ToJson()); }
+
+// Runs the last token again, once the others are read, and keeps its queries; the rest is work for
+// another thread than the scheduler's.
+class Explained final : public TurnListener {
+ public:
+  Explained(Service* service, Call call, Subject subject, const ReusePrice& reuse,
+            uint64_t num_listed)
+      : service_(service),
+        call_(std::move(call)),
+        subject_(std::move(subject)),
+        reuse_(reuse),
+        num_listed_(num_listed) {}
+
+  void OnStart(const TurnStart& start) override {
+    start_ = start;
+    service_->admission->Count(call_.rules.tenant,
+                               start.num_prompt_tokens - start.num_cached_tokens + 1,
+                               MonotonicSeconds());
+  }
+  void OnText(std::string_view) override {}
+  void OnEnd(const TurnEnd&) override {}
+  void OnError(const Status& status) override {
+    call_.place.reset();
+    AnswerCall(service_, call_, ErrorResponse(status));
+  }
+  void OnRead(llama::LlamaEngine* engine, Session session) override {
+    auto rows = std::make_shared<Rows>();
+    const Status status = RunLast(engine, &session, rows.get());
+    if (!status.ok()) return OnError(status);
+    auto read = std::make_shared<Session>(std::move(session));
+    auto place = std::exchange(call_.place, nullptr);
+    service_->run_later(
+        call_, [service = service_, call = call_, place, subject = subject_, rows, read,
+                start = start_, reuse = reuse_, num_listed = num_listed_]() mutable {
+          Result<Json> json = Weigh(*service, start, subject, *rows, num_listed, read.get());
+          if (json.ok()) (*json)["reuse"] = JsonOf(reuse);
+          place.reset();  // Before the client knows, who may ask again at once.
+          AnswerCall(service, call,
+                     json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
+        });
+  }
+
+ private:
+  Status RunLast(llama::LlamaEngine* engine, Session* session, Rows* rows) const {
+    ATTNDB_RETURN_IF_ERROR(session->Crop(session->num_tokens() - 1));
+    rows->resize(session->spec().num_layers());
+    std::mutex mutex;  // The engine's threads give the queries of each layer, one of them.
+    llama::PrefillOptions prefill;
+    prefill.on_queries = [rows, &mutex](LayerId layer, uint64_t, const TensorView& q) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      const auto* const data = static_cast<const float*>(q.data);
+      for (int64_t head = 0; head < q.heads(); ++head) {
+        for (int64_t i = 0; i < q.dim(); ++i) {
+          (*rows)[layer].push_back(data[head * q.strides[1] + i * q.strides[2]]);
+        }
+      }
+      return Status::Ok();
+    };
+    return engine->Prefill(*session, {&subject_.tokens.back(), 1}, prefill);
+  }
+
+  static Result<Json> Weigh(const Service& service, const TurnStart& start, const Subject& subject,
+                            const Rows& rows, uint64_t num_listed, Session* session) {
+    const llama::LlamaEngine& engine = *service.engine;
+    Json texts = Json::array();
+    for (const TokenId token : subject.tokens) texts.push_back(TextOf(engine, token));
+    Json json = {{"num_tokens", subject.tokens.size()},
+                 {"cached_tokens", start.num_cached_tokens},
+                 {"reply_tokens", subject.num_reply},
+                 {"next", subject.next.empty() ? Json() : Json(TextOf(engine, subject.next[0]))},
+                 {"tokens", std::move(texts)},
+                 {"explain", ExplainJson(*session)}};  // Before a search adds to it.
+    Json layers = Json::array();
+    for (LayerId layer = 0; layer < rows.size(); ++layer) {
+      Json heads = Json::array();
+      // A layer without attention has no queries.
+      if (!rows[layer].empty()) {
+        ATTNDB_ASSIGN_OR_RETURN(const auto weights,
+                                WeighTokens(layer, rows[layer], num_listed, session));
+        for (const HeadWeights& head : weights) heads.push_back(JsonOf(head));
+      }
+      layers.push_back({{"layer", layer}, {"heads", std::move(heads)}});
+    }
+    json["layers"] = std::move(layers);
+    return json;
+  }
+
+  Service* const service_;
+  Call call_;
+  const Subject subject_;
+  const ReusePrice reuse_;
+  const uint64_t num_listed_;
+  TurnStart start_;
+};
+
+Status Schedule(Service* service, const Call& call, const Json& body) {
+  ATTNDB_ASSIGN_OR_RETURN(const ExplainRequest request, Parse(body));
+  const std::string& tenant = call.rules.tenant;
+  ATTNDB_ASSIGN_OR_RETURN(Subject subject, SubjectOf(*service, tenant, request));
+  const std::string& plan = request.text.plan.empty() ? service->options.plan : request.text.plan;
+  ATTNDB_ASSIGN_OR_RETURN(Continuation start,
+                          service->conversations->Start(tenant, subject.tokens, plan));
+  TurnRequest turn;
+  turn.tenant = tenant;
+  turn.prompt = subject.tokens;
+  turn.replies = false;
+  turn.received_seconds = call.received_seconds;
+  auto listener = std::make_shared<Explained>(service, call, std::move(subject), start.reuse,
+                                              request.num_listed);
+  return ScheduleTurn(service, call,
+                      std::make_shared<Turn>(std::move(turn), std::move(start.session),
+                                             std::move(start.rest), std::move(listener)));
+}
+
+}  // namespace
+
+void AnswerExplain(Service* service, Call call) {
+  service->run_later(call, [service, call] {
+    const auto refuse = [&](const Status& status) {
+      AnswerCall(service, call, ErrorResponse(status));
+    };
+    const Result<Json> body = ParseJson(call.request->body);
+    if (!body.ok()) return refuse(body.status());
+    if (FindMember(*body, "plan") != nullptr && !service->options.allow_plans) {
+      return refuse(Status::InvalidArgument("'plan': this server's plan is fixed"));
+    }
+    const bool is_text = FindMember(*body, "text") != nullptr;
+    if (FindMember(*body, "messages") == nullptr &&
+        (is_text || FindMember(*body, "context") != nullptr)) {
+      const Result<Json> json =
+          is_text ? ExplainText(*service, call, *body) : ExplainContext(*service, call, *body);
+      if (!json.ok()) return refuse(json.status());
+      return AnswerCall(service, call, {.body = ToText(*json)});
+    }
+    const Status status = Schedule(service, call, *body);
+    if (!status.ok()) refuse(status);
+  });
+}
+
+}  // namespace attndb::server

@@ -1,0 +1,214 @@
+#include "server/routes/text.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "attndb/context_name.h"
+#include "attndb/units.h"
+#include "engines/llama/prompt_layout.h"
+#include "server/batch/turn_id.h"
+#include "server/openai/error.h"
+#include "server/openai/text_answer.h"
+#include "server/openai/text_request.h"
+
+namespace attndb::server {
+namespace {
+
+constexpr uint64_t kSinkTokens = 4;  // Where there is no system message to keep.
+
+// Counts what is answered, and whom it is counted for.
+class CountedAnswer final : public TurnListener {
+ public:
+  CountedAnswer(Service* service, Call call, TextAnswer answer)
+      : service_(service), call_(std::move(call)), answer_(std::move(answer)) {}
+
+  void OnStart(const TurnStart& start) override {
+    start_ = start;
+    Metrics* const metrics = service_->metrics;
+    metrics->num_prompt_tokens += start.num_prompt_tokens;
+    metrics->num_cached_tokens += start.num_cached_tokens;
+    answer_.OnStart(start);
+  }
+  void OnText(std::string_view text) override { answer_.OnText(text); }
+  void OnEnd(const TurnEnd& end) override {
+    Metrics* const metrics = service_->metrics;
+    metrics->num_reply_tokens += end.num_tokens;
+    metrics->first_token_seconds.Add(end.first_token_seconds);
+    if (end.num_tokens > 1) metrics->token_seconds.Add(end.seconds_per_token);
+    NoteEnd(service_, call_,
+            {.num_prompt_tokens = start_.num_prompt_tokens,
+             .num_cached_tokens = start_.num_cached_tokens,
+             .num_reply_tokens = end.num_tokens,
+             .first_token_seconds = end.first_token_seconds});
+    service_->admission->Count(call_.rules.tenant,
+                               start_.num_prompt_tokens - start_.num_cached_tokens + end.num_tokens,
+                               MonotonicSeconds());
+    call_.place.reset();  // Before the client knows, who may ask again at once.
+    answer_.OnEnd(end);
+  }
+  void OnError(const Status& status) override {
+    NoteEnd(service_, call_,
+            {.status = HttpStatusOf(status),
+             .num_prompt_tokens = start_.num_prompt_tokens,
+             .num_cached_tokens = start_.num_cached_tokens});
+    call_.place.reset();
+    answer_.OnError(status);
+  }
+
+ private:
+  Service* const service_;
+  Call call_;
+  TextAnswer answer_;
+  TurnStart start_;
+};
+
+class TextCall {
+ public:
+  TextCall(Service* service, Call call, bool is_chat)
+      : service_(service), call_(std::move(call)), is_chat_(is_chat) {}
+
+  // Everything up to the scheduler.
+  Status Run() {
+    ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call_.request->body));
+    ATTNDB_ASSIGN_OR_RETURN(asked_, is_chat_ ? ParseChat(body) : ParseCompletion(body));
+    ATTNDB_RETURN_IF_ERROR(CheckModel(body));
+    if (!asked_.plan.empty() && !service_->options.allow_plans) {
+      return Status::InvalidArgument("'plan': this server's plan is fixed");
+    }
+    const std::string& tenant = call_.rules.tenant;
+    ATTNDB_ASSIGN_OR_RETURN(
+        Prompt prompt, is_chat_ ? service_->prompts->OfChat(tenant, asked_.context, asked_.messages)
+                                : service_->prompts->OfText(asked_.prompt));
+    TurnRequest turn;
+    ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
+    turn.id = NewTurnId(prompt.digest);
+    if (!asked_.store_as.empty()) {
+      ATTNDB_ASSIGN_OR_RETURN(turn.store, StoreFor(tenant));
+      turn.id = asked_.store_as;
+      turn.runs_last = true;
+    }
+    turn.tenant = tenant;
+    turn.received_seconds = call_.received_seconds;
+    turn.tpot_seconds = TpotSeconds();
+    ATTNDB_ASSIGN_OR_RETURN(
+        Continuation start,
+        service_->conversations->Start(tenant, prompt.tokens, PlanOf(turn.tpot_seconds)));
+    turn.prompt = std::move(prompt.tokens);
+    return Schedule(std::move(turn), std::move(start));
+  }
+
+ private:
+  // What a token of the reply may take, by the request or else its tenant; 0: neither says.
+  double TpotSeconds() const {
+    if (!asked_.plan.empty()) return 0;
+    return 1e-3 * (asked_.tpot_ms > 0 ? asked_.tpot_ms : static_cast<double>(call_.rules.tpot_ms));
+  }
+  // The plan to begin with.
+  std::string PlanOf(double tpot_seconds) const {
+    if (!asked_.plan.empty()) return asked_.plan;
+    return tpot_seconds > 0 ? PlanFor(tpot_seconds) : service_->options.plan;
+  }
+  // How a turn is stored that has a name: in the place, and with the life, of the dialogue that has
+  // the name before.
+  Result<StoreOptions> StoreFor(const std::string& tenant) const {
+    ATTNDB_RETURN_IF_ERROR(CheckContextName(asked_.store_as).WithContext("'store_as'"));
+    StoreOptions store = {.replace = true, .ttl = service_->options.conversations.ttl};
+    ATTNDB_ASSIGN_OR_RETURN(const DB db, service_->conversations->HandleOf(tenant));
+    const Result<ContextInfo> earlier = db.Describe(asked_.store_as);
+    if (earlier.status().code() == StatusCode::kNotFound) return store;
+    ATTNDB_RETURN_IF_ERROR(earlier.status());
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db.Tokens(asked_.store_as));
+    ATTNDB_ASSIGN_OR_RETURN(const auto layout, llama::LayoutOf(*service_->engine, tokens));
+    if (layout == llama::PromptLayout::kDocument) {
+      return Status::InvalidArgument("'store_as': '" + asked_.store_as +
+                                     "' is a document, which the turn would replace");
+    }
+    store.pin = earlier->pinned;
+    store.ttl.reset();
+    if (earlier->ttl_seconds) store.ttl = std::chrono::seconds(*earlier->ttl_seconds);
+    return store;
+  }
+
+  // A name that is not the model's is what most clients send to a server of one model.
+  Status CheckModel(const Json& body) {
+    const auto model = body.find("model");
+    if (model == body.end() || model->is_null() || model->is_string()) return Status::Ok();
+    return Status::InvalidArgument("'model' is " + Shown(*model) + ", expected a text");
+  }
+
+  Result<llama::WindowOptions> WindowFor(const Prompt& prompt) const {
+    const uint64_t meant_for = service_->engine->info().max_context;
+    llama::WindowOptions window;
+    window.window_tokens =
+        service_->options.window_tokens > 0 ? service_->options.window_tokens : meant_for;
+    const uint64_t most = window.window_tokens / 4;
+    const bool keeps_system = prompt.num_system > 0 && prompt.num_system <= most;
+    window.keep_first = keeps_system ? prompt.num_system : std::min(kSinkTokens, most);
+    if (window.window_tokens == 0) return window;
+    ATTNDB_RETURN_IF_ERROR(window.Validate());
+    return window;
+  }
+
+  Result<llama::GenerateOptions> GenerateOptionsFor(const Prompt& prompt) const {
+    llama::GenerateOptions generate;
+    generate.max_tokens = asked_.max_tokens > 0 ? asked_.max_tokens : service_->options.max_tokens;
+    generate.stop = asked_.stop;
+    generate.ignore_end = asked_.ignore_end;
+    generate.sampler = asked_.sampler;
+    if (!asked_.has_seed) generate.sampler.seed = static_cast<uint32_t>(RandomBits());
+    ATTNDB_ASSIGN_OR_RETURN(generate.prefill.window, WindowFor(prompt));
+    ATTNDB_RETURN_IF_ERROR(CheckFits(prompt, generate));
+    return generate;
+  }
+
+  Status CheckFits(const Prompt& prompt, const llama::GenerateOptions& generate) const {
+    const llama::WindowOptions& window = generate.prefill.window;
+    if (window.window_tokens == 0) return Status::Ok();
+    const std::string size = Counted(window.window_tokens, "token");
+    if (prompt.num_last + window.keep_first >= window.window_tokens) {
+      return Status::InvalidArgument("the last message has " + Counted(prompt.num_last, "token") +
+                                     ", more than the model's window of " + size + " takes");
+    }
+    if (asked_.truncate) return Status::Ok();
+    const uint64_t needed = prompt.tokens.size() + (asked_.max_tokens > 0 ? asked_.max_tokens : 1);
+    if (needed <= window.window_tokens) return Status::Ok();
+    return Status::InvalidArgument("the prompt has " + Counted(prompt.tokens.size(), "token") +
+                                   ", and with its answer does not fit the window of " + size +
+                                   "; \"overflow\": \"truncate\" lets its oldest go");
+  }
+
+  Status Schedule(TurnRequest request, Continuation start) {
+    AnswerStyle style = {.is_chat = is_chat_,
+                         .stream = asked_.stream,
+                         .include_usage = asked_.include_usage,
+                         .model = service_->options.model_id,
+                         .created = std::chrono::duration_cast<std::chrono::seconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count()};
+    auto listener = std::make_shared<CountedAnswer>(service_, call_,
+                                                    TextAnswer(call_.responder, std::move(style)));
+    auto turn = std::make_shared<Turn>(std::move(request), std::move(start.session),
+                                       std::move(start.rest), std::move(listener));
+    return ScheduleTurn(service_, call_, turn);
+  }
+
+  Service* const service_;
+  const Call call_;
+  const bool is_chat_;
+  TextRequest asked_;
+};
+
+void Answer(Service* service, Call call, bool is_chat) {
+  service->run_later(call, [service, call, is_chat] {
+    const Status status = TextCall(service, call, is_chat).Run();
+    if (!status.ok()) AnswerCall(service, call, ErrorResponse(status));
+  });
+}
+
+}  // namespace
+
+void AnswerChat(Service* service, Call call) { Answer(service, std::move(call), true); }
+void AnswerCompletion(Service* service, Call call) { Answer(service, std::move(call), false); }
+
+}  // namespace attndb::server

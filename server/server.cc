@@ -1,0 +1,310 @@
+#include "server/server.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/batch/pinned_prompts.h"
+#include "server/batch/turn_id.h"
+#include "server/openai/error.h"
+#include "server/routes/contexts.h"
+#include "server/routes/explain.h"
+#include "server/routes/import.h"
+#include "server/routes/info.h"
+#include "server/routes/page.h"
+#include "server/routes/text.h"
+#include "server/service.h"
+
+namespace attndb::server {
+namespace {
+
+constexpr size_t kNumWorkers = 2;
+constexpr size_t kNumWaiters = 1;  // For what waits for the disk: nobody else waits for that.
+constexpr std::string_view kContexts = "/attndb/v1/contexts/";
+
+struct Route {
+  std::string_view method;
+  std::string_view path;
+  void (*answer)(Service*, Call);
+  bool is_open = false;  // Asks for no key.
+};
+
+constexpr std::array kRoutes = {
+    Route{"GET", "/", AnswerPage, true},
+    Route{"GET", "/health", AnswerHealth, true},
+    Route{"GET", "/v1/health", AnswerHealth, true},
+    Route{"GET", "/ready", AnswerReady, true},
+    Route{"GET", "/models", AnswerModels},
+    Route{"GET", "/v1/models", AnswerModels},
+    Route{"GET", "/metrics", AnswerMetrics},
+    Route{"POST", "/tokenize", AnswerTokenize},
+    Route{"POST", "/v1/embeddings", AnswerEmbeddings},
+    Route{"POST", "/v1/chat/completions", AnswerChat},
+    Route{"POST", "/chat/completions", AnswerChat},
+    Route{"POST", "/v1/completions", AnswerCompletion},
+    Route{"POST", "/completions", AnswerCompletion},
+    Route{"GET", "/attndb/v1/contexts", AnswerContexts},
+    Route{"POST", "/attndb/v1/explain", AnswerExplain},
+    Route{"POST", "/attndb/v1/contexts", AnswerImport},
+};
+
+// Answers with the request's id, so that what a client saw and what the log says can be matched.
+class NamedResponder final : public Responder {
+ public:
+  NamedResponder(std::shared_ptr<Responder> responder, std::string id)
+      : responder_(std::move(responder)), id_(std::move(id)) {}
+
+  void Send(Response response) override { responder_->Send(Named(std::move(response))); }
+  void Begin(Response response) override { responder_->Begin(Named(std::move(response))); }
+  void Write(std::string piece) override { responder_->Write(std::move(piece)); }
+  void End() override { responder_->End(); }
+  bool closed() const override { return responder_->closed(); }
+  void OnClosed(std::function<void()> then) override { responder_->OnClosed(std::move(then)); }
+
+ private:
+  Response Named(Response response) const {
+    response.headers.emplace_back("X-Request-Id", id_);
+    return response;
+  }
+
+  const std::shared_ptr<Responder> responder_;
+  const std::string id_;
+};
+
+// The id that the client gives its request, if that is fit for a header and a log; else a new one.
+std::string IdOf(const Request& request) {
+  constexpr size_t kMaxIdBytes = 128;
+  const std::string_view given = request.Header("x-request-id");
+  const auto is_fit = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  if (!given.empty() && given.size() <= kMaxIdBytes && std::ranges::all_of(given, is_fit)) {
+    return std::string(given);
+  }
+  char id[20];
+  const int length =
+      std::snprintf(id, sizeof(id), "%016llx", static_cast<unsigned long long>(RandomBits()));
+  return {id, static_cast<size_t>(length)};
+}
+
+// "Bearer K", or what X-Api-Key says.
+std::string_view KeyOf(const Request& request) {
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string_view authorization = request.Header("authorization");
+  if (authorization.starts_with(kBearer)) return authorization.substr(kBearer.size());
+  return request.Header("x-api-key");
+}
+
+class HttpServer final : public Server {
+ public:
+  HttpServer(llama::LlamaEngine engine, DB db, ServerOptions options)
+      : engine_(std::move(engine)),
+        db_(std::move(db)),
+        conversations_(db_, &engine_, options.conversations),
+        prompts_(&engine_, &conversations_),
+        log_(options.log, stderr),
+        workers_(kNumWorkers),
+        waiters_(kNumWaiters),
+        scheduler_(std::make_unique<Scheduler>(&engine_, &conversations_, options.scheduler)) {
+    service_.options = std::move(options);
+    service_.engine = &engine_;
+    service_.conversations = &conversations_;
+    service_.prompts = &prompts_;
+    service_.scheduler = scheduler_.get();
+    service_.metrics = &metrics_;
+    service_.admission = &admission_;
+    service_.log = &log_;
+    service_.run_later = [this](const Call& call, std::function<void()> work) {
+      boost::asio::post(workers_, [this, call, work = std::move(work)] { Work(call, work); });
+    };
+    service_.run_waiting = [this](const Call& call, std::function<void()> work) {
+      boost::asio::post(waiters_, [this, call, work = std::move(work)] { Work(call, work); });
+    };
+    service_.started = std::chrono::duration_cast<std::chrono::seconds>(
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count();
+  }
+  ~HttpServer() override { Stop(std::chrono::milliseconds(0)); }
+
+  Status Open() {
+    ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db_.Stats());
+    gate_.emplace(
+        stats.memory_limit_bytes, service_.options.scheduler.max_waiting,
+        [this](std::function<void()> work) { boost::asio::post(workers_, std::move(work)); });
+    service_.gate = &*gate_;
+    ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
+    std::vector<PinnedPrompt> prompts;
+    for (const std::string& text : service_.options.pinned_prompts) {
+      ATTNDB_ASSIGN_OR_RETURN(PinnedPrompt prompt, MakePinnedPrompt(engine_, text));
+      prompts.push_back(std::move(prompt));
+    }
+    for (const auto& [name, rules] : keys_->tenants()) {
+      if (rules.quota_bytes == 0) continue;
+      ATTNDB_ASSIGN_OR_RETURN(const DB db, conversations_.HandleOf(name));
+      ATTNDB_RETURN_IF_ERROR(db.SetQuota(rules.quota_bytes));
+    }
+    ATTNDB_ASSIGN_OR_RETURN(
+        listener_, Listener::Open(service_.options.listener, [this](auto request, auto responder) {
+          Call call;
+          call.request = std::move(request);
+          call.id = IdOf(*call.request);
+          call.responder = std::make_shared<NamedResponder>(std::move(responder), call.id);
+          call.received_seconds = MonotonicSeconds();
+          Dispatch(std::move(call));
+        }));
+    return ReadPinned(prompts);
+  }
+
+  uint16_t port() const override { return listener_->port(); }
+  void Stop(std::chrono::milliseconds deadline) override;
+
+ private:
+  void Dispatch(Call call);
+  // Reads what is not stored yet, for each tenant, behind this call; then the server is ready.
+  Status ReadPinned(const std::vector<PinnedPrompt>& prompts);
+  // Whose call it is, and a place for it. False: it was answered.
+  bool Admit(Call* call);
+  // The last stop for what libraries throw: a full memory, or a fault of ours.
+  void Work(const Call& call, const std::function<void()>& work);
+  void Refuse(const Call& call, int status, const std::string& why, Headers headers = {});
+
+  llama::LlamaEngine engine_;
+  DB db_;
+  Conversations conversations_;
+  Prompts prompts_;
+  Metrics metrics_;
+  Admission admission_;
+  std::optional<MemoryGate> gate_;
+  std::unique_ptr<KeyRing> keys_;
+  Service service_;
+  RequestLog log_;
+  boost::asio::thread_pool workers_;
+  boost::asio::thread_pool waiters_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Listener> listener_;
+};
+
+Status HttpServer::ReadPinned(const std::vector<PinnedPrompt>& prompts) {
+  std::set<std::string> tenants;
+  for (const auto& [name, rules] : keys_->tenants()) tenants.insert(name);
+  if (tenants.empty()) tenants.insert("");  // Everybody is the default tenant.
+  std::vector<std::shared_ptr<Turn>> turns;
+  // Ready, once the last of these is gone.
+  const std::shared_ptr<void> unread(nullptr, [this](void*) { service_.ready = true; });
+  for (const PinnedPrompt& prompt : prompts) {
+    for (const std::string& tenant : tenants) {
+      const auto on_end = [unread, name = prompt.name](const Status& status) {
+        if (status.ok() || status.code() == StatusCode::kCancelled) return;
+        std::fprintf(stderr, "attndb: warning: prompt %s is not pinned: %s\n", name.c_str(),
+                     status.message().c_str());
+      };
+      ATTNDB_ASSIGN_OR_RETURN(auto turn, TurnOf(engine_, &conversations_, tenant, prompt, on_end));
+      if (turn != nullptr) turns.push_back(std::move(turn));
+    }
+  }
+  for (const std::shared_ptr<Turn>& turn : turns) {
+    ATTNDB_RETURN_IF_ERROR(scheduler_->Add(turn));
+  }
+  return Status::Ok();
+}
+
+void HttpServer::Refuse(const Call& call, int status, const std::string& why, Headers headers) {
+  Response response = ErrorResponse(status, why);
+  response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+  AnswerCall(&service_, call, std::move(response));
+}
+
+void HttpServer::Work(const Call& call, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    AnswerCall(&service_, call, ErrorResponse(503, "no memory for the request"));
+  } catch (const std::exception& e) {
+    AnswerCall(&service_, call,
+               ErrorResponse(500, std::string(e.what()) + "; this is a bug of attndb"));
+  }
+}
+
+bool HttpServer::Admit(Call* call) {
+  std::optional<TenantRules> rules = keys_->Find(KeyOf(*call->request));
+  if (!rules) {
+    Refuse(*call, 401, "no valid key: send one as \"Authorization: Bearer KEY\"");
+    return false;
+  }
+  call->rules = *std::move(rules);
+  double retry_seconds = 0;
+  const Status status =
+      admission_.Enter(call->rules, call->received_seconds, &call->place, &retry_seconds);
+  if (status.ok()) return true;
+  Refuse(*call, 429, status.message(),
+         {{"Retry-After", std::to_string(static_cast<int64_t>(std::ceil(retry_seconds)))}});
+  return false;
+}
+
+void HttpServer::Dispatch(Call call) {
+  const Request& request = *call.request;
+  const std::string_view method =
+      request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
+  const std::string& path = request.path;
+  if (path.starts_with(kContexts) && path.size() > kContexts.size()) {
+    if (method != "GET" && method != "DELETE" && method != "POST") {
+      return Refuse(call, 405, std::string(method) + " is not for " + path,
+                    {{"Allow", "GET, POST, DELETE"}});
+    }
+    call.route = "/attndb/v1/contexts/ID";
+    if (Admit(&call)) AnswerContext(&service_, std::move(call), path.substr(kContexts.size()));
+    return;
+  }
+  // The page's files are all of one route.
+  const std::string_view sought = path.starts_with(kPageFolder) ? std::string_view("/") : path;
+  const Route* route = nullptr;
+  std::string allowed;
+  for (const Route& one : kRoutes) {
+    if (one.path != sought) continue;
+    call.route = one.path;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(one.method);
+    if (one.method == method) route = &one;
+  }
+  if (call.route.empty()) return Refuse(call, 404, "there is no " + path);
+  if (route == nullptr) {
+    return Refuse(call, 405, std::string(method) + " is not for " + path, {{"Allow", allowed}});
+  }
+  if (service_.stopping && method == "POST") return Refuse(call, 503, "the server stops");
+  if (!route->is_open && !Admit(&call)) return;
+  route->answer(&service_, std::move(call));
+}
+
+void HttpServer::Stop(std::chrono::milliseconds deadline) {
+  service_.stopping = true;
+  if (listener_ != nullptr) listener_->Drain(deadline);
+  if (gate_) gate_->Close();
+  workers_.join();  // They add to the scheduler.
+  scheduler_.reset();
+  waiters_.join();  // The scheduler adds to them.
+  listener_.reset();
+  conversations_.WaitForStores();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::Start(llama::LlamaEngine engine, DB db,
+                                              const ServerOptions& options) {
+  auto server = std::make_unique<HttpServer>(std::move(engine), std::move(db), options);
+  ATTNDB_RETURN_IF_ERROR(server->Open());
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+Status CheckKeys(const std::string& keys_file) { return KeyRing::Open(keys_file).status(); }
+
+}  // namespace attndb::server

@@ -1,0 +1,62 @@
+// `attndb serve`: OpenAI's interface over one model and one store.
+//
+//   auto server = Server::Start(std::move(engine), db, options);
+//   ... (*server)->port() ...
+//   (*server)->Stop(std::chrono::seconds(30));
+//
+// Promise: a turn whose state is "durable" survives whatever happens to the process; what a request
+//          reuses is exact to the token, and of its own tenant alone.
+// Threads: thread-safe. Has threads of its own: the listener's, two that make prompts of words, the
+//          engine's.
+// Errors:  of Start: as Listener::Open; kInvalidArgument (plan; keys).
+#ifndef ATTNDB_SERVER_SERVER_H_
+#define ATTNDB_SERVER_SERVER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attndb/db.h"
+#include "attndb/result.h"
+#include "engines/llama/llama_engine.h"
+#include "server/batch/conversations.h"
+#include "server/batch/scheduler.h"
+#include "server/http/listener.h"
+#include "server/metrics/request_log.h"
+
+namespace attndb::server {
+
+struct ServerOptions {
+  ListenerOptions listener;
+  ConversationOptions conversations;
+  SchedulerOptions scheduler;
+  std::string model_id;                     // What clients call the model.
+  std::string plan = "auto(error=0.01)";    // For requests that name none.
+  bool allow_plans = true;                  // Whether requests may name a plan.
+  uint32_t max_tokens = 4096;               // For a reply, where the request does not say.
+  uint64_t window_tokens = 0;               // 0 = what the model is meant for.
+  std::string keys_file;                    // Empty = everybody is the default tenant.
+  std::vector<std::string> pinned_prompts;  // Texts of system messages that are kept ready.
+  LogFormat log = LogFormat::kOff;          // What is said of requests, on stderr.
+};
+
+class Server {
+ public:
+  static Result<std::unique_ptr<Server>> Start(llama::LlamaEngine engine, DB db,
+                                               const ServerOptions& options);
+  virtual ~Server() = default;
+
+  virtual uint16_t port() const = 0;
+  // Refuses what comes from now on with 503, lets what is under way end by the deadline, and waits
+  // until what was answered is durable.
+  virtual void Stop(std::chrono::milliseconds deadline) = 0;
+};
+
+// Whether a file of keys can be read; "" is none. Errors: as Server::Start.
+Status CheckKeys(const std::string& keys_file);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_SERVER_H_

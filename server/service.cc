@@ -1,0 +1,93 @@
+#include "server/service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "attndb/units.h"
+#include "server/openai/error.h"
+
+namespace attndb::server {
+namespace {
+
+constexpr int kInsufficientStorage = 507;
+
+int64_t NowMicros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// The K and V that the turn may add to what is in memory.
+uint64_t BytesOf(const Service& service, const Turn& turn) {
+  const llama::GenerateOptions& generate = turn.request().generate;
+  uint64_t num_tokens = turn.rest().size() + generate.max_tokens;
+  const uint64_t window = generate.prefill.window.window_tokens;
+  if (window > 0) num_tokens = std::min(num_tokens, window);
+  return num_tokens * service.engine->spec().KvBytesPerToken();
+}
+
+// What is answered is stored: what can't be is not begun. A prompt beyond the window loses tokens
+// on its way, so that nobody knows yet what will be stored.
+Status CheckRoom(const Service& service, const TenantRules& rules, const Turn& turn) {
+  const uint64_t window = turn.request().generate.prefill.window.window_tokens;
+  const std::vector<TokenId>& prompt = turn.request().prompt;
+  if (!turn.request().replies || (window > 0 && prompt.size() > window)) return Status::Ok();
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(rules.tenant));
+  // One of few threads asks, and a merge may take long.
+  return db.CheckRoom(service.engine->spec(), prompt, {.wait = false}).status();
+}
+
+}  // namespace
+
+void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
+  if (call.noted->exchange(true)) return;
+  service->metrics->CountRequest(call.route, end.status);
+  service->log->Write({.time_us = NowMicros(),
+                       .request_id = call.id,
+                       .method = call.request->method,
+                       .route = call.route,
+                       .tenant = call.rules.tenant,
+                       .status = end.status,
+                       .seconds = MonotonicSeconds() - call.received_seconds,
+                       .num_prompt_tokens = end.num_prompt_tokens,
+                       .num_cached_tokens = end.num_cached_tokens,
+                       .num_reply_tokens = end.num_reply_tokens,
+                       .first_token_seconds = end.first_token_seconds});
+}
+
+void AnswerCall(Service* service, const Call& call, Response response) {
+  NoteEnd(service, call, {.status = response.status});
+  call.responder->Send(std::move(response));
+}
+
+Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn) {
+  const Status room = CheckRoom(*service, call.rules, *turn);
+  if (room.code() == StatusCode::kResourceExhausted) {
+    AnswerCall(service, call, ErrorResponse(kInsufficientStorage, room));
+    return Status::Ok();
+  }
+  ATTNDB_RETURN_IF_ERROR(room);
+  ATTNDB_RETURN_IF_ERROR(
+      service->gate->Enter(BytesOf(*service, *turn), [service, turn](MemoryGate::Place place) {
+        if (place == nullptr) return turn->Refuse(Status::Cancelled("the server stops"));
+        turn->Hold(std::move(place));
+        const Status status = service->scheduler->Add(turn);
+        if (!status.ok()) turn->Refuse(status);
+      }));
+  Call ended = call;
+  ended.responder.reset();  // It holds this.
+  ended.place.reset();
+  call.responder->OnClosed([service, ended = std::move(ended), weak = std::weak_ptr<Turn>(turn)] {
+    const auto gone = weak.lock();
+    if (gone == nullptr) return;
+    gone->Cancel();
+    ++service->metrics->num_cancelled;
+    NoteEnd(service, ended, {.status = kClientGone});
+    service->scheduler->Wake();
+  });
+  return Status::Ok();
+}
+
+}  // namespace attndb::server

@@ -1,0 +1,84 @@
+// What the routes of a server share.
+#ifndef ATTNDB_SERVER_SERVICE_H_
+#define ATTNDB_SERVER_SERVICE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "attndb/result.h"
+#include "server/batch/conversations.h"
+#include "server/batch/prompts.h"
+#include "server/batch/scheduler.h"
+#include "server/batch/turn.h"
+#include "server/http/exchange.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/request_log.h"
+#include "server/server.h"
+#include "server/tenants/admission.h"
+#include "server/tenants/key_ring.h"
+#include "server/tenants/memory_gate.h"
+
+namespace attndb::server {
+
+// One request on its way through the routes.
+struct Call {
+  std::shared_ptr<const Request> request;
+  std::shared_ptr<Responder> responder;
+  std::string_view route;  // Its path, as metrics call it; empty: there is none such.
+  TenantRules rules;
+  Admission::Place place;       // Held for as long as the call goes on.
+  double received_seconds = 0;  // By MonotonicSeconds.
+  std::string id;               // The client's, or one that no other request has.
+  std::shared_ptr<std::atomic<bool>> noted = std::make_shared<std::atomic<bool>>(false);
+};
+
+// How a call has ended, as metrics and the log have it.
+struct CallEnd {
+  int status = 200;
+  // Requests for text have these.
+  uint64_t num_prompt_tokens = 0;
+  uint64_t num_cached_tokens = 0;
+  uint64_t num_reply_tokens = 0;
+  double first_token_seconds = 0;
+};
+inline constexpr int kClientGone = 499;  // No status of HTTP: nobody was there to get one.
+
+struct Service {
+  ServerOptions options;
+  llama::LlamaEngine* engine = nullptr;
+  Conversations* conversations = nullptr;
+  const Prompts* prompts = nullptr;
+  Scheduler* scheduler = nullptr;
+  Metrics* metrics = nullptr;
+  Admission* admission = nullptr;
+  MemoryGate* gate = nullptr;
+  RequestLog* log = nullptr;
+  std::atomic<bool> stopping = false;
+  std::atomic<bool> ready = false;  // What is run before the first request has been run.
+  int64_t started = 0;              // Seconds since the Unix epoch.
+  // Runs work that takes longer than a listener's thread may; and work that waits for the disk.
+  std::function<void(const Call& call, std::function<void()>)> run_later;
+  std::function<void(const Call& call, std::function<void()>)> run_waiting;
+};
+
+// Counts a call that has ended, and notes it in the log. The first end of a call is its end.
+void NoteEnd(Service* service, const Call& call, const CallEnd& end);
+
+// Sends the answer of a call that has no more to count.
+void AnswerCall(Service* service, const Call& call, Response response);
+
+// Hands the call's turn to the scheduler as soon as there is memory for it, and ends it when the
+// client goes. A turn that neither the disk nor the quota has room for is answered with 507 and not
+// begun: to ask again soon is of no use, as it is where memory lacks.
+// Errors: kInvalidArgument (there is never so much memory); as Scheduler::Add, MemoryGate::Enter,
+//         and as DB::CheckRoom but for want of room.
+Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_SERVICE_H_

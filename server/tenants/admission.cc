@@ -1,0 +1,56 @@
+#include "server/tenants/admission.h"
+
+#include <algorithm>
+
+#include "attndb/units.h"
+
+namespace attndb::server {
+namespace {
+
+constexpr double kMinuteSeconds = 60;
+
+}  // namespace
+
+void Admission::Taken::GiveBack(double now) {
+  num_tokens = std::max(0.0, num_tokens - (now - seconds) * tokens_per_second);
+  seconds = now;
+}
+
+Status Admission::Enter(const TenantRules& rules, double seconds, Place* place,
+                        double* retry_seconds) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  Taken& taken = taken_[rules.tenant];
+  if (rules.max_requests > 0 && taken.num_requests >= rules.max_requests) {
+    *retry_seconds = 1;
+    return Status::ResourceExhausted("tenant '" + rules.tenant + "' has " +
+                                     Counted(taken.num_requests, "request") +
+                                     " under way, and may have no more");
+  }
+  if (rules.tokens_per_minute > 0) {
+    const auto limit = static_cast<double>(rules.tokens_per_minute);
+    taken.tokens_per_second = limit / kMinuteSeconds;
+    taken.GiveBack(seconds);
+    if (taken.num_tokens >= limit) {
+      *retry_seconds = (taken.num_tokens - limit) / taken.tokens_per_second + 1;
+      return Status::ResourceExhausted("tenant '" + rules.tenant + "' has taken its " +
+                                       Counted(rules.tokens_per_minute, "token") + " a minute");
+    }
+  }
+  ++taken.num_requests;
+  lock.unlock();  // *place may hold another one, which takes it.
+  *place = Place(nullptr, [this, tenant = rules.tenant](void*) {
+    const std::lock_guard<std::mutex> leaving(mutex_);
+    --taken_[tenant].num_requests;
+  });
+  return Status::Ok();
+}
+
+void Admission::Count(const std::string& tenant, uint64_t num_tokens, double seconds) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Taken& taken = taken_[tenant];
+  if (taken.tokens_per_second == 0) return;  // Nobody has asked for them.
+  taken.GiveBack(seconds);
+  taken.num_tokens += static_cast<double>(num_tokens);
+}
+
+}  // namespace attndb::server

@@ -1,0 +1,58 @@
+// Which key belongs to which tenant, and what that tenant may take.
+//
+// File:    JSON: {"keys": [{"sha256": "<64 hex digits of the key's SHA-256>", "tenant": "alice",
+//          "max_requests": 8, "tokens_per_minute": 60000, "quota_bytes": 1000000000,
+//          "tpot_ms": 50, "operator": true}, ...]}; the limits may be left out. Keys themselves are
+//          in no file. It is read again when it has changed; if it can't be read then, what it said
+//          before holds.
+// Errors:  kInvalidArgument with the file and the field; kIoError, kNotFound.
+// Threads: thread-safe.
+#ifndef ATTNDB_SERVER_TENANTS_KEY_RING_H_
+#define ATTNDB_SERVER_TENANTS_KEY_RING_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "attndb/result.h"
+
+namespace attndb::server {
+
+struct TenantRules {
+  std::string tenant = "default";
+  bool is_operator = false;        // May read what is counted of all tenants.
+  uint32_t max_requests = 0;       // Under way at once; 0 = no limit.
+  uint64_t tokens_per_minute = 0;  // Prompts and replies that were run; 0 = no limit.
+  uint64_t quota_bytes = 0;        // On disk; 0 = no limit.
+  uint64_t tpot_ms = 0;            // What a token may take, where requests say nothing; 0 = any.
+};
+
+class KeyRing {
+ public:
+  // An empty path: everybody is the default tenant, with or without a key.
+  static Result<std::unique_ptr<KeyRing>> Open(const std::string& path);
+
+  // Whose the key is; none: nobody's.
+  std::optional<TenantRules> Find(std::string_view key);
+  // All that have rules, for what is set once for each.
+  std::map<std::string, TenantRules> tenants();
+
+ private:
+  using Rules = std::map<std::string, TenantRules, std::less<>>;  // By SHA-256 of the key.
+  static Result<Rules> Read(const std::string& path);
+  // As Read, if the file is another one than before. REQUIRES: mutex_ is held.
+  void ReadAgain();
+
+  std::string path_;
+  std::mutex mutex_;
+  Rules rules_;        // Guarded by mutex_.
+  std::string stamp_;  // Guarded by mutex_: what tells a changed file.
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_TENANTS_KEY_RING_H_

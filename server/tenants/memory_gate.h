@@ -1,0 +1,47 @@
+// Lets requests through as long as the memory that they may need is there for all of them together;
+// the others wait, in the order in which they came.
+//
+// Promise: what can never fit is refused at once; what is let through holds its bytes until its
+//          place is let go of. A large one that waits keeps smaller ones behind it waiting.
+// Limits:  max_waiting.
+// Threads: thread-safe; places may outlive it.
+#ifndef ATTNDB_SERVER_TENANTS_MEMORY_GATE_H_
+#define ATTNDB_SERVER_TENANTS_MEMORY_GATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "attndb/status.h"
+
+namespace attndb::server {
+
+class MemoryGate {
+ public:
+  using Place = std::shared_ptr<void>;
+  // What was asked for is there; null: it closes.
+  using Go = std::function<void(Place)>;
+
+  // `run` runs those who have waited, on another thread than that which calls it: a place may be
+  // let go of under any lock. limit_bytes 0: no limit.
+  MemoryGate(uint64_t limit_bytes, size_t max_waiting,
+             std::function<void(std::function<void()>)> run);
+
+  // Calls `go` once, here or later. Errors: kInvalidArgument (more than there is in all);
+  // kResourceExhausted (max_waiting wait); kCancelled (it is closed). `go` is not called then.
+  Status Enter(uint64_t bytes, Go go);
+  // Lets those who wait know, here, and lets nobody in any more.
+  void Close();
+
+  size_t num_waiting() const;
+  uint64_t num_held_bytes() const;
+
+ private:
+  struct State;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_TENANTS_MEMORY_GATE_H_

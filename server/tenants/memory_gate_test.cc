@@ -1,0 +1,167 @@
+// Goal:   no more memory is promised than there is; who waits comes in order, and nobody waits for
+//         what can't come.
+// Method: gates of some bytes, whose `run` the test calls itself; threads that come and go.
+#include "server/tenants/memory_gate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+using ::attndb::test::FailsWith;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class MemoryGateTest : public ::testing::Test {
+ protected:
+  // Enters under a name, and notes when that is let through.
+  Status Enter(MemoryGate* gate, const std::string& name, uint64_t bytes) {
+    return gate->Enter(bytes, [this, name](MemoryGate::Place place) {
+      entered_.push_back(place == nullptr ? name + " closed" : name);
+      places_.push_back(std::move(place));
+    });
+  }
+  void RunAll() {
+    while (!runs_.empty()) {
+      const std::function<void()> run = std::move(runs_.front());
+      runs_.pop_front();
+      run();
+    }
+  }
+
+  std::deque<std::function<void()>> runs_;
+  const std::function<void(std::function<void()>)> run_ = [this](std::function<void()> work) {
+    runs_.push_back(std::move(work));
+  };
+  std::vector<std::string> entered_;
+  std::vector<MemoryGate::Place> places_;
+};
+
+TEST_F(MemoryGateTest, WhatFitsComesInAtOnce) {
+  MemoryGate gate(100, 8, run_);
+  ATTNDB_EXPECT_OK(Enter(&gate, "a", 60));
+  ATTNDB_EXPECT_OK(Enter(&gate, "b", 40));
+  EXPECT_THAT(entered_, ElementsAre("a", "b"));
+  EXPECT_EQ(gate.num_held_bytes(), 100U);
+  places_.clear();
+  EXPECT_EQ(gate.num_held_bytes(), 0U);
+}
+
+TEST_F(MemoryGateTest, WhoWaitsComesInOrderAndNobodyOvertakes) {
+  MemoryGate gate(100, 8, run_);
+  ATTNDB_EXPECT_OK(Enter(&gate, "a", 60));
+  ATTNDB_EXPECT_OK(Enter(&gate, "large", 90));
+  ATTNDB_EXPECT_OK(Enter(&gate, "small", 10));
+  EXPECT_THAT(entered_, ElementsAre("a"));
+  EXPECT_EQ(gate.num_waiting(), 2U);
+  places_.clear();
+  EXPECT_THAT(entered_, ElementsAre("a")) << "it was run by the thread that let go";
+  RunAll();
+  EXPECT_THAT(entered_, ElementsAre("a", "large", "small"));
+  EXPECT_EQ(gate.num_held_bytes(), 100U);
+  EXPECT_EQ(gate.num_waiting(), 0U);
+}
+
+TEST_F(MemoryGateTest, WhatCanNeverFitIsRefusedWithBothSizes) {
+  MemoryGate gate(100, 8, run_);
+  EXPECT_THAT(Enter(&gate, "a", 101),
+              FailsWith(StatusCode::kInvalidArgument, AllOf(HasSubstr("101"), HasSubstr("100"))));
+  ATTNDB_EXPECT_OK(Enter(&gate, "b", 100));
+  EXPECT_THAT(entered_, ElementsAre("b"));
+}
+
+TEST_F(MemoryGateTest, OnlySoManyWait) {
+  MemoryGate gate(100, 1, run_);
+  ATTNDB_EXPECT_OK(Enter(&gate, "a", 100));
+  ATTNDB_EXPECT_OK(Enter(&gate, "b", 1));
+  EXPECT_THAT(Enter(&gate, "c", 1),
+              FailsWith(StatusCode::kResourceExhausted, HasSubstr("1 request waits")));
+}
+
+TEST_F(MemoryGateTest, WithoutALimitAllComeIn) {
+  MemoryGate gate(0, 0, run_);
+  ATTNDB_EXPECT_OK(Enter(&gate, "a", UINT64_MAX / 2));
+  ATTNDB_EXPECT_OK(Enter(&gate, "b", UINT64_MAX / 2));
+  EXPECT_THAT(entered_, ElementsAre("a", "b"));
+}
+
+TEST_F(MemoryGateTest, WhoeverWaitsIsToldThatItCloses) {
+  std::optional<MemoryGate> gate(std::in_place, 100, 8, run_);
+  ATTNDB_EXPECT_OK(Enter(&*gate, "a", 100));
+  ATTNDB_EXPECT_OK(Enter(&*gate, "b", 1));
+  gate->Close();
+  EXPECT_THAT(entered_, ElementsAre("a", "b closed"));
+  EXPECT_THAT(Enter(&*gate, "c", 1), FailsWith(StatusCode::kCancelled, HasSubstr("stops")));
+  gate.reset();
+  places_.clear();  // Places may outlive the gate.
+  EXPECT_THAT(runs_, IsEmpty());
+}
+
+TEST_F(MemoryGateTest, ThreadsNeverHoldMoreThanThereIs) {
+  constexpr uint64_t kLimit = 10;
+  constexpr int kRounds = 200;
+  std::mutex mutex;
+  std::deque<std::function<void()>> runs;
+  MemoryGate gate(kLimit, SIZE_MAX, [&](std::function<void()> work) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    runs.push_back(std::move(work));
+  });
+  std::atomic<uint64_t> held = 0;
+  std::atomic<uint64_t> most = 0;
+  std::atomic<int> num_done = 0;
+  const auto come = [&](uint64_t bytes) {
+    return gate.Enter(bytes, [&, bytes](const MemoryGate::Place&) {
+      const uint64_t now = held.fetch_add(bytes) + bytes;
+      uint64_t seen = most.load();
+      while (now > seen && !most.compare_exchange_weak(seen, now)) {
+      }
+      held.fetch_sub(bytes);
+      ++num_done;
+    });
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kRounds; ++i) {
+        EXPECT_TRUE(come(1 + static_cast<uint64_t>((i + t) % 10)).ok());
+        std::function<void()> work;
+        {
+          const std::lock_guard<std::mutex> lock(mutex);
+          if (!runs.empty()) {
+            work = std::move(runs.front());
+            runs.pop_front();
+          }
+        }
+        if (work) work();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  while (!runs.empty()) {
+    const std::function<void()> work = std::move(runs.front());
+    runs.pop_front();
+    work();
+  }
+  EXPECT_EQ(num_done, 4 * kRounds);
+  EXPECT_LE(most, kLimit);
+  EXPECT_EQ(gate.num_held_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace attndb::server

@@ -1,0 +1,120 @@
+// Explain in a few lines.
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "api/text_table.h"
+#include "attndb/stats.h"
+#include "attndb/units.h"
+
+namespace attndb {
+namespace {
+
+using internal::Number;
+
+constexpr size_t kMaxColumns = 100;
+constexpr size_t kLabelColumns = 10;
+
+std::string Line(std::string label, std::string text) {
+  label.resize(kLabelColumns, ' ');
+  if (text.size() > kMaxColumns - kLabelColumns) {
+    text.resize(kMaxColumns - kLabelColumns - 3);
+    text += "...";
+  }
+  return label + text + "\n";
+}
+
+// Whether the plan of a head reads every key and value.
+bool ReadsAll(const HeadExplain& head) { return head.plan.starts_with("full"); }
+
+uint64_t Sum(const std::vector<LayerExplain>& layers, uint64_t LayerExplain::*bytes) {
+  return std::accumulate(
+      layers.begin(), layers.end(), uint64_t{0},
+      [bytes](uint64_t sum, const LayerExplain& layer) { return sum + layer.*bytes; });
+}
+
+std::string ReadsText(const Explain& explain, uint64_t num_bytes) {
+  if (explain.kv_bytes == 0) return "nothing";
+  if (num_bytes > explain.kv_bytes) {
+    return "all " + FormatBytes(explain.kv_bytes) +
+           " a token, some rows for several q heads: " + FormatBytes(num_bytes) + " in all";
+  }
+  const double share = static_cast<double>(num_bytes) / static_cast<double>(explain.kv_bytes);
+  return FormatBytes(num_bytes) + " of " + FormatBytes(explain.kv_bytes) + " a token (" +
+         Number(100 * share, 0) + " %)";
+}
+
+// How many layers search for the keys that matter, and how many read all.
+std::string SearchText(const std::vector<LayerExplain>& layers) {
+  uint64_t num_searching = 0;
+  uint64_t num_heads = 0;
+  uint64_t num_searching_heads = 0;
+  for (const LayerExplain& layer : layers) {
+    const auto num_full = static_cast<uint64_t>(std::ranges::count_if(layer.heads, ReadsAll));
+    num_heads += layer.heads.size();
+    num_searching_heads += layer.heads.size() - num_full;
+    if (num_full < layer.heads.size()) ++num_searching;
+  }
+  if (num_searching == 0) return "all " + std::to_string(layers.size()) + " read everything";
+  const uint64_t num_full = layers.size() - num_searching;
+  return std::to_string(num_searching) + (num_searching == 1 ? " searches" : " search") + " (" +
+         std::to_string(num_searching_heads) + " of " + Counted(num_heads, "kv head") + "), " +
+         std::to_string(num_full) + (num_full == 1 ? " reads everything" : " read everything");
+}
+
+std::string DearestText(const std::vector<LayerExplain>& layers) {
+  constexpr size_t kMost = 3;
+  std::vector<const LayerExplain*> dearest;
+  for (const LayerExplain& layer : layers) dearest.push_back(&layer);
+  std::ranges::stable_sort(dearest, std::greater(), &LayerExplain::predicted_us);
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, dearest.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(dearest[i]->layer);
+  }
+  return text;
+}
+
+// The error that an `auto` plan promises; empty: none.
+std::string ErrorText(const Explain& explain) {
+  constexpr std::string_view kError = "error=";
+  if (explain.plan == "full") return "exact";
+  if (explain.tpot_error > 0) {
+    return "expected error <= " + Number(100 * explain.tpot_error, 1) + " %" +
+           (explain.unreachable ? ": UNREACHABLE, even this takes longer" : "");
+  }
+  const size_t at = explain.plan.find(kError);
+  if (!explain.plan.starts_with("auto") || at == std::string::npos) return "";
+  const double error = std::strtod(explain.plan.c_str() + at + kError.size(), nullptr);
+  return "expected error <= " + Number(100 * error, error < 0.01 ? 2 : 0) + " %";
+}
+
+std::string MeasuredText(const Explain& explain) {
+  double us = 0;
+  for (const LayerExplain& layer : explain.layers) {
+    us += layer.append_us + layer.score_us + layer.select_us + layer.attend_us;
+  }
+  return Number(us * 1e-3, 2) + " ms of one thread in the last call, which read " +
+         FormatBytes(Sum(explain.layers, &LayerExplain::bytes_touched));
+}
+
+}  // namespace
+
+std::string Explain::Summary() const {
+  std::string reused = FormatCount(num_tokens) + ", " + FormatCount(num_reused) +
+                       " of them reused, in " + Counted(num_segments, "segment");
+  if (num_dropped > 0) reused += "; dropped: " + FormatCount(num_dropped);
+  if (!contexts.empty()) reused += "; of " + Counted(contexts.size(), "context");
+  const std::string error = ErrorText(*this);
+  std::string text = Line("plan", plan + (error.empty() ? "" : ": " + error));
+  text += Line("tokens", reused);
+  text += Line("reads", ReadsText(*this, Sum(layers, &LayerExplain::predicted_bytes)));
+  text += Line("layers", SearchText(layers));
+  text += Line("predicted", Number(predicted_us * 1e-3, 2) +
+                                " ms of attention a token; dearest layers " + DearestText(layers));
+  const bool has_run = !layers.empty() && layers.front().num_queries > 0;
+  if (has_run) text += Line("measured", MeasuredText(*this));
+  return text;
+}
+
+}  // namespace attndb

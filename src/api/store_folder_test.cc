@@ -1,0 +1,289 @@
+// Goal:   what becomes of a store's folder outside of attndb costs nothing that was acknowledged:
+//         other users read nothing in it, and nothing is deleted that may be found again.
+// Method: the files of a small store are changed, moved and put back between opens and while it is
+//         open.
+#include <sys/stat.h>
+
+#include "api/db_test_util.h"
+
+namespace attndb {
+namespace {
+
+using test::DBFixture;
+using test::FailsWith;
+using test::Tokens;
+using test::ToyModel;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class StoreFolderTest : public DBFixture {
+ protected:
+  const Tokens doc_ = ToyModel::Tokens(100, 5);
+};
+
+// --- Who may read it. ---
+
+// Sets the process's umask, and sets it back.
+class UmaskScope {
+ public:
+  explicit UmaskScope(mode_t mask) : before_(::umask(mask)) {}
+  ~UmaskScope() { (void)::umask(before_); }
+  UmaskScope(const UmaskScope&) = delete;
+  UmaskScope& operator=(const UmaskScope&) = delete;
+
+ private:
+  const mode_t before_;
+};
+
+class OwnerOnlyTest : public StoreFolderTest {
+ protected:
+  // Files of the store that others may read or write.
+  std::vector<std::string> OpenToOthers() const {
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(store())) {
+      struct stat info {};
+      EXPECT_EQ(::stat(entry.path().c_str(), &info), 0);
+      if (entry.is_regular_file() && (info.st_mode & 077) != 0) paths.push_back(entry.path());
+    }
+    return paths;
+  }
+
+  const UmaskScope umask_{022};
+};
+
+TEST_F(OwnerOnlyTest, FilesInAFolderThatWasThereAreForItsOwnerAlone) {
+  db_.reset();
+  std::filesystem::remove_all(store());
+  std::filesystem::create_directory(store());
+  Open();
+  ATTNDB_ASSERT_OK(StoreTokens(doc_, {.name = "doc"}));
+  EXPECT_THAT(OpenToOthers(), IsEmpty());
+  EXPECT_GE(FilesIn(store()).size(), 6u);  // The catalog, its log and index, LOCK, a segment's two.
+}
+
+TEST_F(OwnerOnlyTest, ACatalogThatOthersMayReadIsMendedWhenItIsOpened) {
+  ATTNDB_ASSERT_OK(StoreTokens(doc_, {.name = "doc"}));
+  const std::string copy = dir_.File("copy");  // With the log, as a kill leaves it.
+  std::filesystem::copy(store(), copy, std::filesystem::copy_options::recursive);
+  db_.reset();
+  std::filesystem::remove_all(store());
+  std::filesystem::rename(copy, store());
+  for (const char* const name : {"catalog.db", "catalog.db-wal", "catalog.db-shm"}) {
+    ASSERT_EQ(::chmod((store() + "/" + name).c_str(), 0644), 0) << name;
+  }
+  Open();
+  EXPECT_THAT(OpenToOthers(), IsEmpty());
+  ExpectAnswers(doc_, 99);
+}
+
+// --- What is not there for a moment. ---
+
+class AbsentFilesTest : public StoreFolderTest {
+ protected:
+  AbsentFilesTest() {
+    ATTNDB_EXPECT_OK(StoreTokens(doc_, {.name = "doc"}));
+    ATTNDB_EXPECT_OK(StoreTokens(other_, {.name = "other"}));
+    Open();  // No segment is open.
+  }
+  std::string segments() const { return store() + "/segments"; }
+
+  void ExpectAbsenceIsNoDamage() {
+    for (const Tokens& tokens : {doc_, other_}) {
+      EXPECT_THAT(db_->CreateSession(model_.spec(), tokens),
+                  FailsWith(StatusCode::kIoError, HasSubstr("segments")));
+    }
+    EXPECT_THAT(db_->CreateSession(model_.spec(), doc_, {.context = "doc"}),
+                FailsWith(StatusCode::kIoError, HasSubstr("segments")));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, db_->Verify());
+    EXPECT_EQ(report.damages.size(), 2u);
+    EXPECT_FALSE(db_->Describe("doc")->damaged);
+    EXPECT_FALSE(db_->Describe("other")->damaged);
+  }
+  void ExpectServed() {
+    ExpectAnswers(doc_, 99);
+    ExpectAnswers(other_, 79);
+    EXPECT_TRUE(db_->Verify()->ok());
+  }
+
+  const Tokens other_ = ToyModel::Tokens(80, 6);
+  const std::filesystem::path away_ = dir_.File("away");
+};
+
+TEST_F(AbsentFilesTest, AFolderOfSegmentsThatIsAbsentForAMomentCostsNothing) {
+  std::filesystem::rename(segments(), away_);
+  ExpectAbsenceIsNoDamage();
+  std::filesystem::rename(away_, segments());
+  ExpectServed();
+}
+
+// The folder in which a disk is mounted, without the disk.
+TEST_F(AbsentFilesTest, AnEmptyFolderInItsPlaceCostsNothing) {
+  std::filesystem::rename(segments(), away_);
+  std::filesystem::create_directory(segments());
+  ExpectAbsenceIsNoDamage();
+  std::filesystem::remove(segments());
+  std::filesystem::rename(away_, segments());
+  ExpectServed();
+}
+
+// A file alone that is not there is damage. What comes back as it was is served again.
+TEST_F(AbsentFilesTest, VerifyServesAgainWhatCameBack) {
+  std::filesystem::create_directory(away_);
+  std::vector<std::filesystem::path> moved;
+  for (const auto& entry : std::filesystem::directory_iterator(segments())) {
+    if (entry.path().filename().string().starts_with("0000000000000001.")) {
+      moved.push_back(entry.path());
+    }
+  }
+  ASSERT_EQ(moved.size(), 2u);
+  for (const auto& path : moved) std::filesystem::rename(path, away_ / path.filename());
+  EXPECT_EQ(Start(doc_).session.num_reused(), 0u);
+  EXPECT_TRUE(db_->Describe("doc")->damaged);
+  EXPECT_EQ(db_->Stats()->num_damaged_segments, 1u);
+  EXPECT_FALSE(db_->Verify()->ok());
+  for (const auto& path : moved) std::filesystem::rename(away_ / path.filename(), path);
+  EXPECT_EQ(Start(doc_).session.num_reused(), 0u);
+  EXPECT_TRUE(db_->Verify()->ok());
+  EXPECT_FALSE(db_->Describe("doc")->damaged);
+  EXPECT_EQ(db_->Describe("doc")->segments[0].damage, "");
+  EXPECT_EQ(db_->Stats()->num_damaged_segments, 0u);
+  ExpectServed();
+}
+
+// --- Another catalog. ---
+
+class OtherCatalogTest : public StoreFolderTest {
+ protected:
+  static constexpr uint64_t kContexts = 6;
+
+  static Tokens TokensOf(uint64_t context) { return ToyModel::Tokens(40, 20 + context); }
+  static std::string NameOf(uint64_t context) { return "c" + std::to_string(context); }
+
+  // Stores some of the contexts, and closes the store.
+  void StoreAll(uint64_t first, uint64_t end) {
+    for (uint64_t i = first; i < end; ++i) {
+      ATTNDB_ASSERT_OK(StoreTokens(TokensOf(i), {.name = NameOf(i)}));
+    }
+  }
+  void ExpectAllServed() {
+    EXPECT_EQ(db_->List()->size(), kContexts);
+    for (uint64_t i = 0; i < kContexts; ++i) ExpectAnswers(TokensOf(i), 39);
+    EXPECT_TRUE(db_->Verify()->ok());
+    EXPECT_EQ(NumSegmentFiles(), 2 * kContexts);
+  }
+  void PutCatalog(const std::string& from) {
+    std::filesystem::copy_file(from, store() + "/catalog.db",
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  // Opened with an older catalog that has two contexts, and then with its own.
+  void ExpectNothingIsLostWith(const std::string& older) {
+    db_.reset();
+    std::filesystem::copy_file(store() + "/catalog.db", newest_);
+    PutCatalog(older);
+    Open();
+    EXPECT_EQ(db_->List()->size(), 2u);
+    ExpectAnswers(TokensOf(1), 39);
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, db_->Verify());
+    ASSERT_EQ(report.damages.size(), kContexts - 2);  // What is put aside.
+    EXPECT_THAT(report.damages[0].message, HasSubstr("newer catalog.db"));
+    db_.reset();
+    PutCatalog(newest_);
+    Open();
+    ExpectAllServed();
+  }
+
+  const std::string older_ = dir_.File("older.db");
+  const std::string newest_ = dir_.File("newest.db");
+};
+
+TEST_F(OtherCatalogTest, AnOlderOneDeletesNothingOfWhatANewerOneKnows) {
+  StoreAll(0, 2);
+  db_.reset();
+  std::filesystem::copy_file(store() + "/catalog.db", older_);
+  Open();
+  StoreAll(2, kContexts);
+  ExpectNothingIsLostWith(older_);
+}
+
+// A copy of the catalog alone: ids that it has handed out already name what came later.
+TEST_F(OtherCatalogTest, AnOlderOneThatWasCopiedWhileTheStoreWasOpenDeletesNothing) {
+  StoreAll(0, 2);
+  std::filesystem::copy_file(store() + "/catalog.db", older_);
+  StoreAll(2, kContexts);
+  ExpectNothingIsLostWith(older_);
+}
+
+TEST_F(OtherCatalogTest, OneOfAnotherStoreIsRefusedAndNothingIsTouched) {
+  StoreAll(0, kContexts);
+  const std::string other = dir_.File("other");
+  { ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(other)); }
+  for (const uint64_t num_contexts : {uint64_t{0}, uint64_t{1}}) {
+    if (num_contexts == 1) {  // It names a segment as this one does.
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(other, {.background_builds = false}));
+      SessionStart start = *db.CreateSession(model_.spec(), doc_);
+      ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
+      ATTNDB_ASSERT_OK(db.Store(start.session, doc_));
+    }
+    db_.reset();
+    std::filesystem::copy_file(store() + "/catalog.db", newest_,
+                               std::filesystem::copy_options::overwrite_existing);
+    PutCatalog(other + "/catalog.db");
+    const auto before = FilesIn(store() + "/segments");
+    EXPECT_THAT(DB::Open(store()),
+                FailsWith(StatusCode::kCorruption, HasSubstr("belongs to store")));
+    EXPECT_EQ(FilesIn(store() + "/segments"), before);
+    PutCatalog(newest_);
+    Open();
+    ExpectAllServed();
+  }
+}
+
+// --- The folder is moved while the store is open. ---
+
+class MovedFolderTest : public StoreFolderTest {
+ protected:
+  MovedFolderTest() { ATTNDB_EXPECT_OK(StoreTokens(doc_, {.name = "doc"})); }
+
+  void ExpectNothingIsAcknowledged() {
+    const auto is_refused =
+        FailsWith(StatusCode::kIoError, HasSubstr("moved, replaced or removed"));
+    EXPECT_THAT(StoreTokens(ToyModel::Tokens(60, 8), {.name = "lost"}), is_refused);
+    EXPECT_THAT(db_->Pin("doc", true), is_refused);
+    EXPECT_THAT(db_->SetQuota(1 << 30), is_refused);
+    EXPECT_THAT(db_->Drop("doc"), is_refused);
+  }
+  const std::string moved_ = dir_.File("moved");
+};
+
+TEST_F(MovedFolderTest, NothingIsAcknowledgedOnceItIsElsewhere) {
+  std::filesystem::rename(store(), moved_);
+  ExpectNothingIsAcknowledged();
+  db_.reset();
+  std::filesystem::rename(moved_, store());
+  Open();
+  EXPECT_EQ(db_->List()->size(), 1u);
+  ExpectAnswers(doc_, 99);
+}
+
+TEST_F(MovedFolderTest, NothingIsAcknowledgedWhereACopyIsInItsPlace) {
+  std::filesystem::rename(store(), moved_);
+  std::filesystem::copy(moved_, store(), std::filesystem::copy_options::recursive);
+  ExpectNothingIsAcknowledged();
+  db_.reset();
+  for (const std::string& path : {store(), moved_}) {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(path));
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const auto contexts, db.List());
+    ASSERT_EQ(contexts.size(), 1u);
+    EXPECT_FALSE(contexts[0].pinned);
+    EXPECT_TRUE(db.Verify()->ok());
+  }
+}
+
+TEST_F(MovedFolderTest, NothingIsAcknowledgedWhereOtherSegmentsAreInPlaceOfItsOwn) {
+  std::filesystem::rename(store() + "/segments", moved_);
+  std::filesystem::create_directory(store() + "/segments");
+  ExpectNothingIsAcknowledged();
+}
+
+}  // namespace
+}  // namespace attndb

@@ -1,0 +1,40 @@
+#include "attention/batch/call_queue.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace attndb::attention {
+namespace {
+
+uint64_t WorkOf(const QueuedCall& call) { return call.num_rows * call.num_tokens; }
+
+// Threads that are worth joining in one call: the work of a part must outweigh what joining costs.
+uint32_t PartsOf(const QueuedCall& call, uint32_t num_threads) {
+  constexpr uint64_t kRowsTimesTokens = 1024;  // A part, at least.
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(WorkOf(call) / kRowsTimesTokens, 1, num_threads));
+}
+
+}  // namespace
+
+void CallQueue::Reset(std::span<const QueuedCall> calls, uint32_t num_threads) {
+  std::vector<QueuedCall> sorted(calls.begin(), calls.end());
+  std::ranges::stable_sort(sorted, [](const QueuedCall& a, const QueuedCall& b) {
+    return std::tuple(b.is_ready, WorkOf(b)) < std::tuple(a.is_ready, WorkOf(a));
+  });
+  parts_.clear();
+  for (const QueuedCall& call : sorted) {
+    const uint32_t num_parts = PartsOf(call, num_threads);
+    for (uint32_t part = 0; part < num_parts; ++part) {
+      parts_.push_back({call.number, part, num_parts});
+    }
+  }
+  next_.store(0, std::memory_order_relaxed);
+}
+
+std::optional<CallPart> CallQueue::Next() {
+  const size_t i = next_.fetch_add(1, std::memory_order_relaxed);
+  return i < parts_.size() ? std::optional(parts_[i]) : std::nullopt;
+}
+
+}  // namespace attndb::attention

@@ -1,0 +1,19 @@
+// Tells a process from the one that it was forked off: a fork has its parent's memory, but none of
+// its threads, so that what waits for them, or for a mutex that one of them held, waits for ever.
+//
+// Errors:  none.
+// Threads: thread-safe.
+#ifndef ATTNDB_COMMON_FORK_COUNT_H_
+#define ATTNDB_COMMON_FORK_COUNT_H_
+
+#include <cstdint>
+
+namespace attndb {
+
+// Grows by one in each fork, from the first call of the process on: two values differ if they were
+// asked for in a process and in a fork of it. Costs a load.
+uint64_t ForkCount();
+
+}  // namespace attndb
+
+#endif  // ATTNDB_COMMON_FORK_COUNT_H_

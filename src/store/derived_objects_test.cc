@@ -1,0 +1,179 @@
+// Goal:   a derived object takes no room that its tenant or the disk does not have, neither when it
+//         is begun nor when it is published; it is given up for wrong bytes alone.
+// Method: a store of one small segment, whose objects are published by hand; losses of each kind
+//         told to it.
+#include "store/derived_objects.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "store/object_path.h"
+#include "store/store_test_util.h"
+#include "testing/matchers.h"
+
+namespace attndb::store {
+namespace {
+
+// While it lives, this process can make no file longer, as on a disk that is full to the last byte.
+class NoFileGrows {
+ public:
+  NoFileGrows() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit none = before_;
+    none.rlim_cur = 0;
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~NoFileGrows() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*const handler_)(int);
+  rlimit before_{};
+};
+
+class StoreDerivedObjectsTest : public StoreTest {
+ protected:
+  static constexpr const char* kKind = "made_up";
+
+  // Stores a context of one segment, whose tenant has room for so many bytes more.
+  void StoreWithRoomFor(uint64_t num_bytes) {
+    ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DBStats stats, store_->Stats("t", true));
+    ATTNDB_ASSERT_OK(store_->admin()->SetQuota("t", stats.file_bytes + num_bytes));
+  }
+  derived::SegmentId segment() const {
+    return store_->lookup()->OpenNamed("t", spec_, "a", 0)->chain.entries[0].segment->id();
+  }
+  Status Publish(uint64_t generation, uint64_t file_bytes) {
+    return store_->derived()->PublishObject(
+        segment(), {.kind = kKind, .generation = generation, .file_bytes = file_bytes});
+  }
+  // Generations of the segment's objects, as the catalog knows them.
+  std::vector<uint64_t> Generations() const {
+    std::vector<uint64_t> generations;
+    const derived::OpenedSegment opened = *store_->derived()->OpenSegment(segment());
+    for (const derived::ObjectRecord& object : opened.facts.objects) {
+      generations.push_back(object.generation);
+    }
+    return generations;
+  }
+};
+
+TEST_F(StoreDerivedObjectsTest, NoneIsBegunThatTheQuotaHasNoRoomFor) {
+  StoreWithRoomFor(1000);
+  ATTNDB_EXPECT_OK(store_->derived()->Admit(segment(), 1000));
+  EXPECT_EQ(store_->derived()->Admit(segment(), 1001).code(), StatusCode::kFailedPrecondition);
+}
+
+// Others may have filled the quota while it was built.
+TEST_F(StoreDerivedObjectsTest, NoneIsPublishedThatTheQuotaHasNoRoomFor) {
+  StoreWithRoomFor(1000);
+  EXPECT_EQ(Publish(1, 1001).code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Generations().empty());
+  ATTNDB_EXPECT_OK(Publish(2, 1000));
+  EXPECT_EQ(Generations(), std::vector<uint64_t>{2});
+}
+
+TEST_F(StoreDerivedObjectsTest, WhatIsWishedForIsPendingIfThereIsSuchAKind) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK(store_->derived()->Wish(segment(), "unknown"));
+  EXPECT_EQ(store_->Stats("t", false)->num_pending_companions, 0u);
+  ATTNDB_ASSERT_OK(store_->derived()->Wish(segment(), kinds_.all()[0]->traits().object));
+  EXPECT_EQ(store_->Stats("t", false)->num_pending_companions, 1u);
+}
+
+TEST_F(StoreDerivedObjectsTest, NoneIsBegunThatTheDiskHasNoRoomFor) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_EXPECT_OK(store_->derived()->Admit(segment(), 1000));
+  EXPECT_EQ(store_->derived()->Admit(segment(), uint64_t{1} << 60).code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StoreDerivedObjectsTest, OneThatCouldNotBeReadIsGivenUpForWrongBytesAlone) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK(Publish(5, 10));
+  const storage::ObjectName name = {segment(), kKind, 5};
+  const std::string file = dir_.File("store/" + ObjectPath(name));
+  std::ofstream(file) << "whatever";
+  for (const StatusCode code :
+       {StatusCode::kIoError, StatusCode::kResourceExhausted, StatusCode::kNotFound,
+        StatusCode::kUnsupported, StatusCode::kCancelled}) {
+    store_->derived()->ReportLoss(name, Status(code, "test"));
+    EXPECT_EQ(Generations(), std::vector<uint64_t>{5}) << static_cast<int>(code);
+    EXPECT_TRUE(std::filesystem::exists(file)) << static_cast<int>(code);
+  }
+  store_->derived()->ReportLoss({segment(), kKind, 4}, Status::Corruption("of an older one"));
+  EXPECT_EQ(Generations(), std::vector<uint64_t>{5});
+  store_->derived()->ReportLoss(name, Status::Corruption("test"));
+  EXPECT_TRUE(Generations().empty());
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+// Not even the catalog: the files make the room, and who finds a row without one drops it.
+TEST_F(StoreDerivedObjectsTest, WhereNothingCanBeWrittenFilesAreGivenUpAllTheSame) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK(Publish(5, 10));
+  const std::string file = dir_.File("store/" + ObjectPath({segment(), kKind, 5}));
+  std::ofstream(file) << "whatever";
+  {
+    const NoFileGrows full;
+    store_->derived()->GiveUp();
+  }
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(Generations(), std::vector<uint64_t>{5});
+  store_->derived()->GiveUp();
+  EXPECT_TRUE(Generations().empty());
+}
+
+TEST_F(StoreDerivedObjectsTest, AReaderGivesNothingUp) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK(Publish(5, 10));
+  const storage::ObjectName name = {segment(), kKind, 5};
+  const std::string file = dir_.File("store/" + ObjectPath(name));
+  Open({.read_only = true});
+  std::ofstream(file) << "whatever";
+  store_->derived()->ReportLoss(name, Status::Corruption("test"));
+  EXPECT_EQ(Generations(), std::vector<uint64_t>{5});
+  EXPECT_TRUE(std::filesystem::exists(file));
+}
+
+TEST_F(StoreDerivedObjectsTest, ASegmentThatCouldNotBeReadIsHarmedByWrongBytesAlone) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const derived::OpenedSegment opened,
+                              store_->derived()->OpenSegment(segment()));
+  const std::string file = dir_.File("store/" + ObjectPath({.segment_id = segment()}));
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  for (const StatusCode code : {StatusCode::kIoError, StatusCode::kResourceExhausted,
+                                StatusCode::kCancelled, StatusCode::kFailedPrecondition}) {
+    store_->derived()->ReportDamage(*opened.segment, Status(code, "test"));
+    store_->damage()->Note(*opened.segment, Status(code, "test"));
+    ATTNDB_ASSERT_OK(store_->background()->Wait(nullptr));
+    EXPECT_FALSE(store_->admin()->Describe("t", "a")->damaged) << static_cast<int>(code);
+  }
+  store_->damage()->Note(*opened.segment, Status::Corruption("test"));
+  ATTNDB_ASSERT_OK(store_->background()->Wait(nullptr));
+  EXPECT_TRUE(store_->admin()->Describe("t", "a")->damaged);
+}
+
+// It was seen once, as where memory fails: it is noted, so that nothing is made from it, and no
+// token was lost.
+TEST_F(StoreDerivedObjectsTest, DamageThatIsNotThereWhenItIsReadAgainHarmsNobody) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const derived::OpenedSegment opened,
+                              store_->derived()->OpenSegment(segment()));
+  store_->derived()->ReportDamage(*opened.segment, Status::Corruption("seen once"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, store_->admin()->Describe("t", "a"));
+  EXPECT_FALSE(info.damaged);
+  EXPECT_THAT(info.segments[0].damage, ::testing::StartsWith("seen once"));
+  EXPECT_TRUE(store_->verifier()->Verify("t", {})->ok());
+  EXPECT_EQ(store_->admin()->Describe("t", "a")->segments[0].damage, "");
+}
+
+}  // namespace
+}  // namespace attndb::store

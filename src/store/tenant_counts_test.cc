@@ -1,0 +1,46 @@
+// Goal:   what is counted for one tenant is told to that tenant alone.
+#include "store/tenant_counts.h"
+
+#include <gtest/gtest.h>
+
+namespace attndb::store {
+namespace {
+
+TEST(TenantCountsTest, EachTenantHasItsOwn) {
+  TenantCounts counts;
+  CountsOfTenant* const a = counts.Of("a");
+  a->num_stores.Add(2);
+  a->num_sessions.Add(3);
+  a->num_sessions.Subtract(1);
+  counts.Of("b")->bytes_merged.Add(7);
+  EXPECT_EQ(counts.Of("a"), a);
+  DBStats of_a;
+  counts.Of("a")->AddTo(&of_a);
+  EXPECT_EQ(of_a.num_stores, 2u);
+  EXPECT_EQ(of_a.num_sessions, 2u);
+  EXPECT_EQ(of_a.bytes_merged, 0u);
+  DBStats of_b;
+  counts.Of("b")->AddTo(&of_b);
+  EXPECT_EQ(of_b.num_stores, 0u);
+  EXPECT_EQ(of_b.bytes_merged, 7u);
+  DBStats of_all;
+  counts.AddAllTo(&of_all);
+  EXPECT_EQ(of_all.num_stores, 2u);
+  EXPECT_EQ(of_all.bytes_merged, 7u);
+}
+
+TEST(EvictedContextsTest, TheNewestAreKnownByName) {
+  constexpr size_t kMax = EvictedContexts::kMaxLabels;
+  EvictedContexts evicted;
+  std::vector<std::string> labels;
+  for (size_t i = 0; i < kMax + 2; ++i) labels.push_back(std::to_string(i));
+  evicted.Add({});
+  EXPECT_TRUE(evicted.labels().empty());
+  evicted.Add(std::span(labels).first(3));
+  evicted.Add(std::span(labels).subspan(3));
+  EXPECT_EQ(evicted.number(), kMax + 2);
+  EXPECT_EQ(evicted.labels(), std::vector<std::string>(labels.begin() + 2, labels.end()));
+}
+
+}  // namespace
+}  // namespace attndb::store

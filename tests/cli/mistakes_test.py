@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Goal: whatever people get wrong is answered by one line that names the object, what was expected
+and what was found, or what to do, with an exit code of its kind; nothing is changed by it.
+
+Method: a table of mistakes, each with its code and what the line must say; the same with --json.
+"""
+
+import re
+
+import cli_case
+from cli_case import CliCase, ERROR, NOT_FOUND, USAGE, has_engine
+
+# Words of the command line, the exit code, and what the line must match. {dir}: an empty folder.
+WITHOUT_A_STORE = [
+    (["lst"], USAGE, "unknown command 'lst'; did you mean 'ls'"),
+    (["improt", "x"], USAGE, "did you mean 'import'"),
+    (["frobnicate"], USAGE, "unknown command 'frobnicate'; see 'attndb --help'"),
+    (["bench"], USAGE, "no command of attndb.*attndb-bench"),
+    (["help", "lst"], USAGE, "unknown command 'lst'"),
+    (["ls", "--sever", "x"], USAGE, "unknown option --sever; did you mean --server"),
+    (["ls", "--frobnicate"], USAGE, "unknown option --frobnicate; see 'attndb ls --help'"),
+    (["--jsn", "ls"], USAGE, "did you mean --json"),
+    (["describe"], USAGE, "CONTEXT is missing"),
+    (["describe", "a", "b"], USAGE, "unexpected argument 'b'"),
+    (["rm"], USAGE, "CONTEXT is missing"),
+    (["pin"], USAGE, "CONTEXT is missing"),
+    (["ttl", "a"], USAGE, "is missing"),
+    (["build", "a"], USAGE, "--index INDEX is missing"),
+    (["--db"], USAGE, "--db PATH: the value is missing"),
+    (["ls", "--wait", "soon"], USAGE, "--wait: expected a number from 0 to .*found 'soon'"),
+    (["ls", "--wait", "-1"], USAGE, "--wait: expected.*found '-1'"),
+    (["ls", "--sort", "age"], USAGE, "--sort: expected created, used.*found 'age'"),
+    (["compact", "--segment-tokens", "many"], USAGE, "a whole number.*found 'many'"),
+    (["compact", "--segment-tokens", "0"], USAGE, "from 1 to 2147483648, found '0'"),
+    (["ttl", "a", "soon"], USAGE, "'soon' is no time to live; expected seconds, 90s"),
+    (["quota", "much"], USAGE, "'much' is no size; expected bytes, 512M or 1.5GiB"),
+    (["quota", "0"], USAGE, "quota none"),
+    (["declare-equal", "a", "a"], USAGE, "expected two models, found one fingerprint twice"),
+    (["declare-equal", "a", "hex:0"], USAGE, "hex:0.*digits"),
+    (["ls"], NOT_FOUND, "attndb import"),
+    (["describe", "x"], NOT_FOUND, "attndb import"),
+    (["rm", "x"], NOT_FOUND, "attndb import"),
+    (["rm", "x*"], NOT_FOUND, "attndb import"),
+    (["pin", "x"], NOT_FOUND, "attndb import"),
+    (["verify"], NOT_FOUND, "attndb import"),
+    (["compact"], NOT_FOUND, "attndb import"),
+    (["ls", "--tenant", "a b"], NOT_FOUND, "no store|a b"),
+    (["export", "x", "--safetensors", "{dir}/x.safetensors"], NOT_FOUND, "attndb import"),
+    (["simulate", "--model", "7q"], USAGE, "7q"),
+    (["completion", "tcsh"], USAGE, "expected bash, zsh or fish, found 'tcsh'"),
+    (["simulate", "--trace", "{dir}/no.jsonl"], NOT_FOUND, "no.jsonl"),
+]
+VARIABLES = [
+    ({"ATTNDB_THREADS": "lots"}, ["ls"], USAGE, "ATTNDB_THREADS: expected a whole number.*'lots'"),
+    ({"ATTNDB_ISA": "neon"}, ["ls"], USAGE, "ATTNDB_ISA: expected scalar, avx2.*'neon'"),
+]
+OF_THE_ENGINE = [  # And of the server, which such a build has, too.
+    (["ls", "--server", "ftp://x"], USAGE, "ftp://x"),
+    (["ls", "--server", "http://127.0.0.1:1"], ERROR,
+     "the server at 127.0.0.1 port 1: Connection refused; is 'attndb serve' running there"),
+    (["ls", "--server", "http://127.0.0.1:1", "--tenant", "a"], USAGE, "--tenant"),
+    (["ask", "Who?"], USAGE, "--context.*--find"),
+    (["ask", "-c", "x", ""], USAGE, "the question is empty"),
+    (["ask", "-c", "x", "Who?", "--check", "--temp", "1"], USAGE, "leave --temp out"),
+    (["ask", "-c", "x", "Who?", "--tokens", "9-3"], USAGE, "9-3"),
+    (["ask", "-c", "x", "Who?", "--top-p", "2"], USAGE, "--top-p: expected a number.*found '2'"),
+    (["ask", "-c", "x", "Who?", "--max-tokens", "0"], USAGE, "--max-tokens: expected a whole"),
+    (["explain"], USAGE, "nothing to explain: name a CONTEXT"),
+    (["explain", "--prompt", "a", "--file", "b"], USAGE, "exclude each other"),
+    (["import"], USAGE, "name a text FILE"),
+    (["import", "-"], USAGE, "--name"),
+    (["import", "{dir}/no.txt"], NOT_FOUND, "no.txt"),
+    (["import", "{dir}/empty.txt"], USAGE, "empty.txt' is empty"),
+    (["import", "{dir}/latin1.txt"], USAGE, "latin1.txt' is not UTF-8 at byte 3; 'iconv"),
+    (["import", "{dir}/model.gguf"], USAGE, "model.gguf' is a GGUF model, expected a text"),
+    (["import", "{dir}/kv.safetensors"], USAGE, "safetensors file, expected a text.*--safetensors"),
+    (["import", "{dir}/huge.txt"], USAGE, "huge.txt' has more than 1 GiB, expected a text of less"),
+    (["import", "{dir}/a.txt", "--kv-dtype", "q8_0"], USAGE,
+     "--kv-dtype: expected f16, bf16 or f32, found 'q8_0'"),
+    (["import", "{dir}/a.txt", "--name", "a b"], USAGE,
+     "--name: context name 'a b': expected 1 to 128 bytes of letters, digits and"),
+    (["import", "{dir}/a.txt", "--ttl", "soon"], USAGE, "'soon' is no time to live"),
+    (["import", "{dir}/a.txt", "-m", "{dir}/no.gguf"], NOT_FOUND, "no.gguf"),
+    (["import", "{dir}/a.txt", "-m", "{dir}/a.txt"], USAGE, "a.txt"),
+    (["import", "{dir}/a.txt", "-m", "qwen99"], NOT_FOUND,
+     "model 'qwen99': no such file, and no model of that name in .ATTNDB_MODELS.*doctor"),
+    (["explain", "--file", "{dir}/no.txt"], NOT_FOUND, "cannot open '.*/no.txt': No such file"),
+    (["capture", "{dir}/no.txt", "-o", "{dir}/x"], NOT_FOUND, "cannot open '.*/no.txt'"),
+    (["import", "--safetensors", "{dir}/no.safetensors"], NOT_FOUND, "no.safetensors"),
+    (["import", "{dir}/a.txt", "--rope-scaling", "yarm:4"], USAGE, "yarm:4"),
+    (["import", "{dir}/a.txt", "-t", "0"], USAGE, "--threads: expected a whole number from 1"),
+    (["import", "--safetensors", "{dir}/a.txt"], USAGE, "a.txt"),
+    (["import", "{dir}/a.txt", "--fingerprint", "x"], USAGE, "--fingerprint goes with"),
+    (["serve", "--port", "99999"], USAGE, "--port.*found '99999'"),
+    (["serve", "--keys", "{dir}/no.json"], NOT_FOUND, "no.json"),
+]
+
+
+class MistakesTest(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.write("empty.txt", "")
+        self.write("a.txt", "A text.")
+        for name, content in (("latin1.txt", b"caf\xe9"), ("model.gguf", b"GGUF\x03\0\0\0"),
+                              ("kv.safetensors", b"\x40" + 7 * b"\0" + b'{"a": 1}')):
+            (self.dir / name).write_bytes(content)
+        with open(self.dir / "huge.txt", "wb") as huge:
+            huge.truncate((1 << 30) + 1)  # Sparse.
+
+    def check(self, args, code, says, env=None):
+        words = [word.replace("{dir}", str(self.dir)) for word in args]
+        with self.subTest(args=args, env=env):
+            done = self.assert_fails(code, *words, env=env or {})
+            line = done.err.splitlines()[-1]
+            self.assertRegex(line, re.compile(says, re.DOTALL))
+            self.assertEqual(len(done.err.splitlines()), 1, done)
+            self.assertEqual(done.out, "")
+            if any(word.startswith("{dir}/no") for word in args):
+                self.assertNotIn("attndb ls", line, "a file that is missing is no context")
+            self.assertFalse(self.store.exists(), "nothing is made by a mistake")
+
+    def test_without_a_store(self):
+        for args, code, says in WITHOUT_A_STORE:
+            self.check(args, code, says)
+
+    def test_variables(self):
+        for env, args, code, says in VARIABLES:
+            self.check(args, code, says, env)
+
+    def test_of_the_engine(self):
+        if not has_engine():
+            self.skipTest("no engine")
+        for args, code, says in OF_THE_ENGINE:
+            self.check(args, code, says)
+
+    def test_there_are_many(self):
+        self.assertGreaterEqual(len(WITHOUT_A_STORE) + len(VARIABLES) + len(OF_THE_ENGINE), 60)
+
+
+if __name__ == "__main__":
+    cli_case.main()

@@ -1,0 +1,361 @@
+"""Goal: commands that ask a server print what they print of the store itself, and say why if they
+can not.
+
+Method: one store, served, that the command line reads beside its server; keys; servers that are
+not there, that end, and that are no servers of attndb.
+"""
+
+import contextlib
+import hashlib
+import http.server
+import json
+import signal
+import threading
+
+import pytest
+
+import server_case
+from server_case import STORY, Server, new_folder, run_attndb, run_attndb_as_text, run_client
+
+ERROR, USAGE, NOT_FOUND, BUSY, NAME_TAKEN, UNSUPPORTED, INTERRUPTED = 1, 2, 3, 5, 8, 10, 130
+KEY = "open-sesame"
+
+
+@pytest.fixture(scope="module")
+def skerry():
+    """A server whose store holds an imported text."""
+    with new_folder() as folder:
+        run_attndb(folder / "store", "import", "-", "--name", "skerry", stdin=STORY)
+        with Server(folder / "store") as server:
+            yield server
+
+
+@contextlib.contextmanager
+def answering(status, body, content_type="application/json"):
+    """The URL of a server that gives the same answer to everything."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_DELETE = do_GET
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{running.server_port}"
+        finally:
+            running.shutdown()
+            thread.join()
+
+
+def same_text(server, *args, leaving_out=""):
+    """Ages in words may pass from one to the next between two calls."""
+    for _ in range(5):
+        ours = run_client(server.url, *args, as_json=False)[0]
+        if ours == run_attndb_as_text(server.store, *args).replace(leaving_out, ""):
+            return True
+    return False
+
+
+class TestSameOutput:
+    def test_ls(self, skerry):
+        stored = run_attndb(skerry.store, "ls")
+        for context in stored["contexts"]:
+            context["model_path"] = ""  # The server's own affair.
+        assert run_client(skerry.url, "ls") == stored
+        assert same_text(skerry, "ls")
+        assert [context["name"] for context in run_client(skerry.url, "ls")["contexts"]
+                if not context["name"].startswith("turn-")] == ["skerry"]
+
+    def test_describe_by_name_and_by_number(self, skerry):
+        for name in ("skerry", "#1"):
+            described = run_client(skerry.url, "describe", name)
+            stored = run_attndb(skerry.store, "describe", name)
+            path = stored["model_path"]
+            assert path, "the store knows it"
+            assert described == {**stored, "model_path": ""}
+            assert described["segments"]
+            assert same_text(skerry, "describe", name, leaving_out=f" ({path})")
+
+    def test_pin_and_ttl(self, skerry):
+        assert run_client(skerry.url, "pin", "skerry") == {"context": "skerry", "pinned": True}
+        assert run_attndb(skerry.store, "describe", "skerry")["pinned"]
+        assert run_client(skerry.url, "pin", "skerry", "--off")["pinned"] is False
+        assert run_client(skerry.url, "ttl", "skerry", "2h") == {"context": "skerry",
+                                                                 "ttl_seconds": 7200}
+        assert run_attndb(skerry.store, "describe", "skerry")["ttl_seconds"] == 7200
+        assert run_client(skerry.url, "ttl", "skerry", "never")["ttl_seconds"] is None
+        assert run_client(skerry.url, "describe", "skerry")["ttl_seconds"] is None
+        assert run_client(skerry.url, "pin", "skerry", as_json=False)[0] == "pinned skerry\n"
+
+    def test_rm_removes_all_or_none(self, skerry):
+        context = skerry.ask("Say hi.").context
+        skerry.wait_until_durable(context)
+        gone = run_client(skerry.url, "rm", context, "nobody-wrote-this", exit_code=NOT_FOUND)
+        assert "nobody-wrote-this" in gone["error"]["message"]
+        assert run_client(skerry.url, "describe", context)["name"] == context
+        gone = run_client(skerry.url, "rm", context)
+        assert gone["removed"] == [context] and gone["freed_bytes"] >= 0, "a session may hold it"
+        run_client(skerry.url, "describe", context, exit_code=NOT_FOUND)
+
+    def test_an_error_is_that_of_the_store(self, skerry):
+        theirs = run_client(skerry.url, "describe", "nobody-wrote-this", exit_code=NOT_FOUND)
+        assert theirs == run_attndb(skerry.store, "describe", "nobody-wrote-this",
+                                    exit_code=NOT_FOUND)
+
+    def test_the_environment_names_the_server_too(self, skerry):
+        by_flag = run_client(skerry.url, "describe", "skerry")
+        assert run_client(skerry.url, "describe", "skerry", flag=False) == by_flag
+        assert run_client(skerry.url + "/v1", "describe", "skerry") == by_flag
+
+    def test_an_empty_store_lists_nothing(self, server):
+        assert run_client(server.url, "ls")["contexts"] == []
+        assert "No contexts yet" in run_client(server.url, "ls", as_json=False)[0]
+
+
+class TestExplain:
+    def test_a_contexts_plan(self, skerry):
+        for plan in ("full", "topk(k=64)"):
+            theirs = run_client(skerry.url, "explain", "skerry", "--plan", plan)
+            ours = run_attndb(skerry.store, "explain", "skerry", "--plan", plan)
+            for field in ("plan", "num_tokens", "num_reused", "num_segments"):
+                assert theirs[field] == ours[field]
+            assert [layer["plan"] for layer in theirs["layers"]] == [
+                layer["plan"] for layer in ours["layers"]]
+        shown = run_client(skerry.url, "explain", "skerry", "--plan", "topk(k=64)", as_json=False)
+        assert shown[0].startswith("plan      topk(k=64,") and shown[0].count("\n") == 5
+        tables = run_client(skerry.url, "explain", "skerry", "--verbose", as_json=False)[0]
+        assert "runs [why]" in tables
+
+    def test_what_of_a_text_is_stored(self, skerry):
+        for args in (["--prompt", STORY], ["--prompt", "Of nothing that is known."],
+                     ["skerry", "--prompt", STORY[:len(STORY) // 2]],
+                     ["--prompt", STORY, "--raw"], ["--prompt", STORY, "--system", "Be brief."]):
+            assert run_client(skerry.url, "explain", *args) == run_attndb(skerry.store, "explain",
+                                                                          *args)
+        assert same_text(skerry, "explain", "--prompt", STORY)
+
+    def test_errors_are_the_stores(self, skerry):
+        for args, code in ((["nobody-wrote-this"], NOT_FOUND), ([], USAGE),
+                           (["skerry", "--plan", "what"], USAGE)):
+            refused = run_client(skerry.url, "explain", *args, exit_code=code)
+            assert refused["error"]["code"] == run_attndb(skerry.store, "explain", *args,
+                                                          exit_code=code)["error"]["code"]
+
+    def test_an_answer_that_explains_nothing_is_said(self):
+        for body in (b"{}", b"[]", b'{"explain": {}, "report": 3}'):
+            with answering(200, body) as url:
+                assert "explains nothing" in run_client(
+                    url, "explain", "skerry", exit_code=ERROR)["error"]["message"]
+
+
+class TestImport:
+    def test_a_text_becomes_the_context_that_import_makes(self, folder):
+        with Server(folder / "store") as server:
+            done = run_client(server.url, "import", "-", "--name", "skerry", "--system", "Be kind.",
+                              "--ttl", "7d", stdin=STORY)
+            assert done["context"] == "skerry"
+            assert done["already_imported"] is False
+            assert done["new_tokens"] == done["num_tokens"] > 100
+            assert (done["reused_tokens"], done["evicted"]) == (0, [])
+            described = run_client(server.url, "describe", "skerry")
+            assert (described["num_tokens"], described["ttl_seconds"]) == (done["num_tokens"],
+                                                                           7 * 86400)
+            again = run_client(server.url, "import", "-", "--name", "skerry", "--system",
+                               "Be kind.", "--pin", stdin=STORY)
+            assert again["already_imported"]
+            assert run_client(server.url, "describe", "skerry")["pinned"]
+            # With no word in front it is another text, of the same end.
+            other = run_client(server.url, "import", "-", "--name", "other", stdin=STORY + "End.",
+                               as_json=False)
+            assert other[0].startswith("imported 'other': ")
+        # The command line alone finds what it would have made itself.
+        assert run_attndb(folder / "store", "import", "-", "--name", "skerry", "--system",
+                          "Be kind.", stdin=STORY)["already_imported"]
+
+    def test_a_name_is_taken_once_unless_it_is_to_be_replaced(self, skerry):
+        error = run_client(skerry.url, "import", "-", "--name", "skerry", stdin="Other words.",
+                           exit_code=NAME_TAKEN)["error"]
+        assert "skerry" in error["message"]
+        run_client(skerry.url, "import", "-", "--name", "taken", stdin="First words.")
+        before = run_client(skerry.url, "describe", "taken")["id"]
+        done = run_client(skerry.url, "import", "-", "--name", "taken", "--replace",
+                          stdin="Other words.")
+        assert done["id"] != before
+        assert run_client(skerry.url, "rm", "taken")
+
+    def test_what_is_wrong_is_refused_before_it_runs(self, skerry):
+        passes = skerry.metric("attndb_passes")
+        for args, says in ((["--name", "a b"], "a b"),
+                           (["--name", "x", "--index", "pq"], "--index"),
+                           (["--name", "x", "--model", "other"], "--model")):
+            error = run_client(skerry.url, "import", "-", *args, stdin="Words.",
+                               exit_code=USAGE)["error"]
+            assert says in error["message"]
+        long = run_client(skerry.url, "import", "-", "--name", "x", stdin=STORY * 60,
+                          exit_code=USAGE)["error"]
+        assert "tokens" in long["message"]
+        assert skerry.metric("attndb_passes") == passes
+
+    def test_one_that_is_interrupted_leaves_nothing(self, folder):
+        with Server(folder / "store") as server:
+            client = server_case.start_client(server.url, "import", "-", "--name", "long",
+                                              stdin=STORY * 30)
+            server_case.wait_until(lambda: server.metric("attndb_active_turns") == 1, "it is read")
+            client.send_signal(signal.SIGINT)
+            assert client.wait(timeout=server_case.WAIT) == INTERRUPTED
+            server_case.wait_until(lambda: server.metric("attndb_active_turns") == 0, "it ended")
+            assert run_client(server.url, "ls")["contexts"] == []
+
+
+class TestAnswers:
+    QUESTION = "What is the keeper called?"
+
+    def test_ask_says_what_it_says_of_the_store(self, skerry):
+        args = ["ask", "-c", "skerry", self.QUESTION, "--max-tokens", "12", "--plan", "full"]
+        ours = run_client(skerry.url, *args)
+        theirs = run_attndb(skerry.store, *args)
+        assert "Maren" in ours["answer"] and "Maren" in theirs["answer"]
+        assert set(ours) == set(theirs)
+        for key in ("context", "contexts", "plan", "reused_tokens", "new_tokens", "dropped"):
+            assert ours[key] == theirs[key], key
+        assert ours["first_token_ms"] > 0
+        printed, said = run_client(skerry.url, *args, as_json=False)
+        assert printed == ours["answer"] + "\n"
+        # The turn before is in memory: all but the last token of the same prompt.
+        num_tokens = ours["reused_tokens"] + ours["new_tokens"]
+        assert f"reused {num_tokens - 1} tokens, ran 1 new" in said
+
+    def test_ask_takes_the_flags_of_a_request_and_no_others(self, skerry):
+        short = run_client(skerry.url, "ask", "-c", "skerry", self.QUESTION, "--max-tokens", "1")
+        assert (short["generated_tokens"], short["finish"]) == (1, "max_tokens")
+        for args in (["--check"], ["--find", "2"], ["--tokens", "0-4"], ["--threads", "1"]):
+            error = run_client(skerry.url, "ask", "-c", "skerry", self.QUESTION, *args,
+                               exit_code=USAGE)["error"]
+            assert args[0] in error["message"], args
+        error = run_client(skerry.url, "ask", "-c", "nobody-wrote-this", self.QUESTION,
+                           exit_code=NOT_FOUND)["error"]
+        assert "nobody-wrote-this" in error["message"]
+
+    def test_a_chat_goes_on_wherever_it_is_asked(self, folder):
+        run_attndb(folder / "store", "import", "-", "--name", "skerry", stdin=STORY)
+        talk = ["chat", "-c", "skerry", "--max-tokens", "6"]
+        with Server(folder / "store") as server:
+            first = run_client(server.url, *talk, stdin="Who is the keeper?\n")
+            assert first["name"] == "skerry.chat"
+            [turn] = first["turns"]
+            stored = run_client(server.url, "describe", "skerry.chat")
+            # All of the reply is stored, its last token too, however it ended.
+            assert stored["num_tokens"] >= (turn["reused_tokens"] + turn["new_tokens"]
+                                            + turn["generated_tokens"])
+            run_client(server.url, "pin", "skerry.chat")
+            printed, said = run_client(server.url, *talk, stdin="And the doctor?\nWhy?\n",
+                                       as_json=False)
+            assert "goes on with 'skerry.chat'" in said
+            assert printed.count("\n") >= 2
+            assert run_client(server.url, "describe", "skerry.chat")["pinned"]
+            error = run_client(server.url, "chat", "-c", "skerry", "--name", "skerry",
+                               stdin="Who?\n", exit_code=USAGE)["error"]
+            assert "is a document" in error["message"]
+            run_client(server.url, "chat", "--name", "no.chat", stdin="", exit_code=NOT_FOUND)
+            held = run_client(server.url, "describe", "skerry.chat")["num_tokens"]
+            lines = ["/context", "/plan full", "/context skerry.chat", "/plan"]
+            _, said = run_client(server.url, *talk, stdin="\n".join(lines) + "\n", as_json=False)
+            assert "turns are stored as 'skerry.chat'" in said and said.count("plan full") == 2
+            for line, code in (("/plan nonsense", USAGE), ("/context nobody", NOT_FOUND)):
+                run_client(server.url, *talk, stdin=line + "\n", exit_code=code)
+            [tree] = run_client(server.url, "ls", "--tree")["tree"]
+            assert [tree["name"], tree["children"][0]["name"]] == ["skerry", "skerry.chat"]
+        alone = run_attndb(folder / "store", *talk, stdin="Is that so?\n")
+        assert alone["turns"][0]["reused_tokens"] == held
+
+
+class TestRefusals:
+    def test_who_finds_the_store_in_use_is_sent_to_the_server(self, skerry):
+        error = run_attndb(skerry.store, "pin", "skerry", exit_code=BUSY)["error"]
+        assert f"process {skerry.process.pid} (attndb serve)" in error["message"]
+        assert "--server" in error["advice"] and "ATTNDB_URL" in error["advice"]
+
+    def test_what_works_on_a_store_alone_says_so(self, skerry):
+        for args in (["verify"], ["compact"], ["stats"], ["quota"], ["export", "skerry", "-o", "x"],
+                     ["find", "a key"]):
+            error = run_client(skerry.url, *args, exit_code=UNSUPPORTED)["error"]
+            assert "--db" in error["advice"], args
+
+    def test_flags_of_a_store_are_refused_by_name(self, skerry):
+        for args in (["--db", "/store"], ["--tenant", "ann"]):
+            error = run_client(skerry.url, "ls", *args, exit_code=USAGE)["error"]
+            assert args[0] in error["message"]
+        assert "--server" in run_client(skerry.url, "serve", exit_code=USAGE)["error"]["message"]
+
+    def test_a_url_that_is_none_is_refused(self):
+        error = run_client("http://", "ls", exit_code=USAGE)["error"]
+        assert "no URL" in error["message"]
+
+    def test_a_server_that_is_not_there_is_said_by_its_place(self, folder):
+        with Server(folder / "store") as server:
+            assert run_client(server.url, "ls")["contexts"] == []
+            server.kill()
+            error = run_client(server.url, "ls", exit_code=ERROR)["error"]
+        assert str(server.port) in error["message"]
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    with new_folder() as folder:
+        keys = folder / "keys.json"
+        keys.write_text(json.dumps({"keys": [
+            {"sha256": hashlib.sha256(KEY.encode()).hexdigest(), "tenant": "ann"}]}))
+        with Server(folder / "store", "--keys", keys) as server:
+            yield server
+
+
+class TestKeys:
+    def test_without_its_key_a_server_says_where_to_put_it(self, guarded):
+        for key in ("", "wrong"):
+            error = run_client(guarded.url, "ls", exit_code=USAGE, ATTNDB_KEY=key)["error"]
+            assert "no valid key" in error["message"]
+            assert "ATTNDB_KEY" in error["advice"]
+
+    def test_with_its_key_a_tenant_sees_its_own(self, guarded):
+        context = guarded.ask("Say hi.", headers={"Authorization": f"Bearer {KEY}"}).context
+        server_case.wait_until(
+            lambda: [row["name"] for row in
+                     run_client(guarded.url, "ls", ATTNDB_KEY=KEY)["contexts"]] == [context],
+            "the turn is listed")
+
+
+class TestHostileServers:
+    @pytest.mark.parametrize("body", [
+        b"", b"hello", b"[]", b"{}", b"null", b'{"contexts": 1}', b'{"contexts": [1]}',
+        b'{"contexts": [{"name": 1}]}', b'{"contexts": [{"num_tokens": -1}]}', b"\xff\xfe",
+        b"[" * 10**6, b'{"contexts": []' + b" " * 10**6])
+    def test_what_is_no_answer_is_an_error(self, body):
+        with answering(200, body) as url:
+            for args in (["ls"], ["describe", "x"]):
+                run_client(url, *args, exit_code=ERROR)
+
+    def test_words_do_not_reach_the_terminals_controls(self):
+        body = {"contexts": [{"id": 1, "name": "\u001b[2Jevil", "created_us": 1}]}
+        with answering(200, json.dumps(body).encode()) as url:
+            printed, _ = run_client(url, "ls", as_json=False)
+        assert "evil" in printed
+        assert "\x1b" not in printed
+        with answering(500, json.dumps({"error": {"message": "\u001b[2Jevil"}}).encode()) as url:
+            _, said = run_client(url, "ls", as_json=False, exit_code=ERROR)
+        assert "evil" in said
+        assert "\x1b" not in said
+
+    def test_a_proxys_page_is_said_by_its_status(self):
+        with answering(502, b"<html>bad gateway</html>", "text/html") as url:
+            error = run_client(url, "ls", exit_code=ERROR)["error"]
+        assert "502" in error["message"]

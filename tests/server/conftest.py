@@ -1,0 +1,27 @@
+"""pytest --attndb PATH: the binary whose server is tested. One server for each test module."""
+
+import pytest
+
+import server_case
+
+
+def pytest_addoption(parser):
+    parser.addoption("--attndb", required=True, help="the command line's binary")
+    parser.addoption("--load-seconds", type=float, default=28, help="of load_test.py")
+    parser.addoption("--kill-every", type=float, default=9, help="seconds, of load_test.py")
+
+
+def pytest_configure(config):
+    server_case.use_binary(config.getoption("--attndb"))
+
+
+@pytest.fixture(scope="module")
+def server():
+    with server_case.new_server() as running:
+        yield running
+
+
+@pytest.fixture
+def folder():
+    with server_case.new_folder() as path:
+        yield path

@@ -1,0 +1,137 @@
+"""Goal: docs/openapi.yaml says what the server answers: every route, no other, in its shapes.
+
+Method: the table of routes in server.cc; what the server allows at each path; a real answer of each
+operation against its schema, and requests that the schemas refuse, which the server refuses, too.
+"""
+
+import json
+import re
+
+import fastjsonschema
+import pytest
+import yaml
+
+import server_case
+from server_case import CONTEXTS, ROOT, new_server
+
+METHODS = {"get", "post", "delete"}
+PAGES = {"/"}  # For people: no interface of programs.
+NAME = "skerry"
+EXPLAIN = "/attndb/v1/explain"
+
+DOCUMENT = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text(encoding="utf-8"))
+
+
+def operations():
+    """(method, path) -> the operation."""
+    return {(method, path): operation
+            for path, item in DOCUMENT["paths"].items()
+            for method, operation in item.items() if method in METHODS}
+
+
+def validator(schema):
+    return fastjsonschema.compile({**schema, "components": DOCUMENT["components"]})
+
+
+def answer_schema(method, path, status):
+    response = operations()[method, path]["responses"][str(status)]
+    if "$ref" in response:
+        response = DOCUMENT["components"]["responses"][response["$ref"].rsplit("/", 1)[1]]
+    return response["content"]["application/json"]["schema"]
+
+
+@pytest.fixture(scope="module")
+def served():
+    with new_server() as server:
+        server.json("POST", CONTEXTS, {"name": NAME, "text": server_case.STORY})
+        yield server
+
+
+class TestRoutes:
+    def test_every_route_is_documented_and_no_other(self):
+        source = (ROOT / "server/server.cc").read_text(encoding="utf-8")
+        table = {(method.lower(), path)
+                 for method, path in re.findall(r'Route\{"([A-Z]+)", "([^"]+)"', source)
+                 if path not in PAGES}
+        table |= {(method, CONTEXTS + "/{id}") for method in ("get", "post", "delete")}
+        assert table == set(operations())
+
+    def test_a_path_allows_the_methods_that_are_documented(self, served):
+        for path, item in DOCUMENT["paths"].items():
+            status, headers, _ = served.request("PATCH", path.replace("{id}", NAME))
+            assert status == 405, path
+            assert set(headers["Allow"].lower().split(", ")) == METHODS & set(item), path
+
+    def test_references_lead_somewhere(self):
+        text = (ROOT / "docs/openapi.yaml").read_text(encoding="utf-8")
+        for kind, name in re.findall(r'"#/components/(\w+)/(\w+)"', text):
+            assert name in DOCUMENT["components"][kind], name
+
+    def test_what_asks_for_no_key_says_so(self):
+        open_paths = {path for (_, path), operation in operations().items()
+                      if operation.get("security") == []}
+        assert open_paths == {"/health", "/v1/health", "/ready"}
+
+
+# One request for each operation and status.
+CHAT = {"messages": [server_case.user("Say hi.")], "max_tokens": 4}
+CASES = [
+    ("get", "/health", None, 200), ("get", "/v1/health", None, 200), ("get", "/ready", None, 200),
+    ("get", "/models", None, 200), ("get", "/v1/models", None, 200),
+    ("post", "/v1/chat/completions", CHAT, 200), ("post", "/chat/completions", CHAT, 200),
+    ("post", "/v1/chat/completions", {**CHAT, "context": NAME, "store_as": "talk"}, 200),
+    ("post", "/v1/chat/completions", {**CHAT, "context": "nobody-wrote-this"}, 404),
+    ("post", "/v1/completions", {"prompt": "One, two,", "max_tokens": 2}, 200),
+    ("post", "/completions", {"prompt": ["One, two,"], "max_tokens": 2}, 200),
+    ("post", "/v1/embeddings", {"input": "text"}, 400),
+    ("post", "/tokenize", {"content": "One, two,"}, 200),
+    ("post", EXPLAIN, {**CHAT, "top": 3}, 200), ("post", EXPLAIN, {"context": NAME}, 200),
+    ("get", CONTEXTS, None, 200),
+    ("post", CONTEXTS, {"name": NAME, "text": server_case.STORY}, 200),
+    ("post", CONTEXTS, {"name": "other", "text": "Words.", "ttl_seconds": 60}, 200),
+    ("post", CONTEXTS, {"name": NAME, "text": "Other words."}, 409),
+    ("get", CONTEXTS + "/{id}", None, 200),
+    ("post", CONTEXTS + "/{id}", {"pinned": True, "ttl_seconds": 3600}, 200),
+    ("delete", CONTEXTS + "/{id}", None, 200), ("delete", CONTEXTS + "/{id}", None, 404),
+]
+
+
+def request_schema(method, path):
+    body = operations()[method, path].get("requestBody")
+    return body and body["content"]["application/json"]["schema"]
+
+
+@pytest.mark.parametrize("method, path, body, status", CASES)
+def test_an_answer_has_its_shape(served, method, path, body, status):
+    if body is not None:
+        validator(request_schema(method, path))(body)
+    found, headers, text = served.request(method.upper(), path.replace("{id}", NAME), body)
+    assert found == status, text
+    assert headers["X-Request-Id"]
+    validator(answer_schema(method, path, status))(json.loads(text))
+
+
+def test_each_operation_has_a_case():
+    cased = {(method, path) for method, path, _, _ in CASES}
+    assert set(operations()) - cased == {("get", "/metrics")}  # Text: protocol_test.py.
+
+
+@pytest.mark.parametrize("path, wrong", [
+    ("/v1/chat/completions", {"messages": []}),
+    ("/v1/chat/completions", {**CHAT, "temperature": -1}),
+    ("/v1/chat/completions", {**CHAT, "messages": [{"role": "wizard", "content": "x"}]}),
+    ("/v1/chat/completions", {**CHAT, "max_tokens": 0}),
+    ("/v1/chat/completions", {**CHAT, "overflow": "explode"}),
+    ("/v1/completions", {"prompt": ""}),
+    ("/tokenize", {"content": 1}),
+    (CONTEXTS, {"name": "a b", "text": "x"}),
+    (CONTEXTS, {"name": "x"}),
+    (CONTEXTS, {"name": "x", "text": "x", "pinned": 1}),
+    (CONTEXTS, {"name": "x", "text": "x", "ttl_seconds": -1}),
+])
+def test_what_a_schema_refuses_the_server_refuses(served, path, wrong):
+    with pytest.raises(fastjsonschema.JsonSchemaException):
+        validator(request_schema("post", path))(wrong)
+    status, _, text = served.request("POST", path, wrong)
+    assert status == 400
+    validator(answer_schema("post", path, 400))(json.loads(text))

@@ -1,0 +1,224 @@
+"""Goal: whoever runs a server sees what it does: lines, numbers, whether it lives and is ready.
+
+Method: the lines on stderr of servers in each format; /metrics, /health and /ready while a server
+works and while it stops.
+"""
+
+import hashlib
+import json
+import re
+import threading
+import time
+
+import pytest
+
+import server_case
+from server_case import CHAT, CONTEXT_HEADER, Server, user, wait_until
+
+SECRET = "zanzibar"
+HI = {"messages": [user(f"My word is {SECRET}.")], "max_tokens": 4, "temperature": 0}
+
+
+def lines(server, num_lines=1):
+    """The log's lines, once there are so many."""
+    def found():
+        logged = [json.loads(line) for line in server.said().splitlines() if line.startswith("{")]
+        return logged if len(logged) >= num_lines else None
+
+    return wait_until(found, f"{num_lines} lines in the log")
+
+
+class TestLog:
+    def test_a_line_says_how_a_request_went(self, folder):
+        with Server(folder / "store", "--log", "json") as server:
+            reply = server.ask(HI["messages"], headers={"X-Request-Id": "mine-1"}, max_tokens=4)
+            assert reply.headers["X-Request-Id"] == "mine-1"
+            [line] = lines(server)
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
+            assert 0 < line.pop("first_token_ms") <= line.pop("ms")
+            assert line == {
+                "request_id": "mine-1", "method": "POST", "route": CHAT, "status": 200,
+                "tenant": "default", "prompt_tokens": reply.usage["prompt_tokens"],
+                "cached_tokens": reply.cached, "reply_tokens": reply.usage["completion_tokens"]}
+
+    def test_every_way_to_end_has_a_line(self, folder):
+        with Server(folder / "store", "--log", "json") as server:
+            server.request("GET", "/health")
+            server.request("GET", f"/{SECRET}")
+            server.request("POST", CHAT, f'{{"messages": "{SECRET}"}}')
+            with server.stream(HI["messages"], max_tokens=4000) as stream:
+                next(stream.pieces())
+            logged = lines(server, 4)
+            assert [(line["route"], line["status"]) for line in logged] == [
+                ("/health", 200), ("", 404), (CHAT, 400), (CHAT, 499)]
+            assert len({line["request_id"] for line in logged}) == 4
+            assert SECRET not in server.said()
+
+    def test_ids_that_are_no_ids_are_replaced(self, folder):
+        with Server(folder / "store", "--log", "json") as server:
+            for wrong in ("", "a b", "x" * 129, 'a"b', "\u00fc".encode().decode("latin-1")):
+                _, headers, _ = server.request("GET", "/health", headers={"X-Request-Id": wrong})
+                assert re.fullmatch(r"[0-9a-f]{16}", headers["X-Request-Id"]), wrong
+            _, headers, _ = server.request("GET", "/health", headers={"X-Request-Id": "a.B-3_"})
+            assert headers["X-Request-Id"] == "a.B-3_"
+
+    def test_a_stream_has_its_id_too(self, folder):
+        with Server(folder / "store") as server:
+            with server.stream("Say hi.", headers={"X-Request-Id": "s1"}) as stream:
+                stream.begin()
+                assert stream.response.headers["X-Request-Id"] == "s1"
+
+    def test_text_is_for_people_and_off_is_silent(self, folder):
+        with Server(folder / "store", "--log", "text") as server:
+            server.request("GET", "/health")
+            wait_until(lambda: re.search(r"Z GET /health 200 [\d.]+ ms, default, [0-9a-f]{16}\n",
+                                         server.said()), "a line")
+        for quiet in (["--log", "off"], ["--quiet"]):
+            with Server(folder / "store", *quiet) as server:
+                server.request("GET", "/health")
+                server.stop()
+                assert "/health" not in server.said()
+
+    def test_a_format_that_is_none_is_refused(self, folder):
+        error = server_case.run_attndb(folder / "store", "serve", "--log", "xml",
+                                       exit_code=2)["error"]
+        assert "xml" in error["message"]
+
+
+class TestMetrics:
+    def test_memory_is_told_by_kind(self, server):
+        text = server.request("GET", "/metrics")[2].decode()
+        kinds = dict(re.findall(r'^attndb_memory_bytes\{kind="(\w+)"\} (\d+)$', text, re.M))
+        assert set(kinds) == {"kv", "weights"}
+        assert int(kinds["weights"]) > 10**7
+        assert server.metric("attndb_memory_limit_bytes") > int(kinds["kv"])
+        assert server.metric("process_resident_memory_bytes") > 10**7
+
+    def test_batch_and_queue_are_told(self, server):
+        before = server.metric("attndb_pass_reply_tokens")
+        reply = server.ask("Say hi.", max_tokens=8)
+        ran = server.metric("attndb_pass_reply_tokens") - before
+        # The first token of a reply comes with the prompt's pass.
+        assert ran in (reply.usage["completion_tokens"] - 1, reply.usage["completion_tokens"])
+        assert server.metric("attndb_pass_prompt_tokens") > 0
+        assert server.metric("attndb_waiting_turns") == server.metric("attndb_active_turns") == 0
+
+    def test_what_is_stored_is_counted(self, server):
+        server.wait_until_durable(server.ask("Name a fish.").context)
+        assert server.metric("attndb_stores") >= 1
+        assert server.metric("attndb_disk_bytes") > 0
+        assert server.metric("attndb_damaged_segments") == 0
+
+
+class TestLife:
+    def test_who_stops_lives_and_is_not_ready(self, folder):
+        with Server(folder / "store") as server:
+            assert server.json("GET", "/ready") == {"status": "ready"}
+            with server.stream("Count to one hundred.", max_tokens=60) as stream:
+                pieces = stream.pieces()
+                next(pieces)
+                server.terminate()
+                wait_until(lambda: "ends: what" in server.said(), "the server has seen the signal")
+                time.sleep(0.2)
+                status, headers, body = server.request("GET", "/ready")
+                assert status == 503, body
+                assert int(headers["Retry-After"]) >= 1
+                assert server.json("GET", "/health") == {"status": "ok"}
+                list(pieces)
+                context = stream.response.headers[CONTEXT_HEADER]
+            assert server.wait() == 0
+        with Server(folder / "store") as server:
+            assert server.describe(context)["durable"]
+
+
+class TestPinnedPrompts:
+    SYSTEM = "You are the keeper of a lighthouse, and answer in one short sentence. " * 4
+
+    def ask(self, server, question):
+        return server.ask([{"role": "system", "content": self.SYSTEM.strip()}, user(question)])
+
+    def test_each_conversation_begins_with_what_was_read_at_the_start(self, folder):
+        prompt = folder / "prompt.txt"
+        prompt.write_text(self.SYSTEM.strip() + "\n")
+        args = ("--pin-prompt", prompt)
+        with Server(folder / "store", *args) as server:
+            wait_until(lambda: server.request("GET", "/ready")[0] == 200, "it is ready")
+            [pinned] = wait_until(
+                lambda: server.json("GET", server_case.CONTEXTS)["contexts"], "it is stored")
+            assert pinned["name"].startswith("system-") and pinned["pinned"]
+            assert pinned["num_tokens"] > 50
+            for question in ("Who are you?", "What do you see?"):
+                assert self.ask(server, question).cached >= pinned["num_tokens"]
+        with Server(folder / "store", *args) as server:
+            assert server.json("GET", "/ready") == {"status": "ready"}
+            assert server.metric("attndb_passes") == 0
+            assert self.ask(server, "And at night?").cached >= pinned["num_tokens"]
+
+    def test_each_tenant_has_it(self, folder):
+        prompt = folder / "prompt.txt"
+        prompt.write_text(self.SYSTEM)
+        keys = folder / "keys.json"
+        keys.write_text(json.dumps({"keys": [
+            {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tenant": name}
+            for name in ("ann", "bob")]}))
+        with Server(folder / "store", "--keys", keys, "--pin-prompt", prompt) as server:
+            wait_until(lambda: server.request("GET", "/ready")[0] == 200, "it is ready")
+            for name in ("ann", "bob"):
+                headers = {"Authorization": f"Bearer {name}"}
+                wait_until(lambda: server.json("GET", server_case.CONTEXTS,  # pylint: disable=W0640
+                                               headers=headers)["contexts"], "it is stored")
+
+    def test_a_file_that_is_none_is_refused(self, folder):
+        empty = folder / "empty.txt"
+        empty.write_text("\n")
+        for path, code in ((folder / "nothing", 3), (empty, 2)):
+            error = server_case.run_attndb(folder / "store", "serve", "--pin-prompt", path,
+                                           exit_code=code)["error"]
+            assert path.name in error["message"]
+
+
+class TestAdmission:
+    """K and V of a token of SmolLM2 take 23,040 bytes."""
+
+    def test_what_can_never_fit_is_refused_and_what_does_not_fit_now_waits(self, folder):
+        with Server(folder / "store", "--memory", "100MiB") as server:
+            with pytest.raises(server_case.HttpError) as caught:
+                server.ask("Say hi.", max_tokens=5000)
+            assert caught.value.status == 400
+            assert "of memory" in caught.value.error()["message"]
+            with server.stream("Count to one thousand.", max_tokens=3000) as stream:
+                next(stream.pieces())
+                assert server.metric("attndb_memory_promised_bytes") > 3000 * 23_040
+                done = []
+                waiting = threading.Thread(
+                    target=lambda: done.append(server.ask(server_case.CAPITAL, max_tokens=3000)))
+                waiting.start()
+                wait_until(lambda: server.metric("attndb_memory_waiting_turns") == 1, "it waits")
+                assert not done
+            waiting.join()
+            assert done[0].text
+            wait_until(lambda: server.metric("attndb_memory_promised_bytes") == 0, "all is free")
+
+    def test_who_waits_is_told_that_the_server_stops(self, folder):
+        with Server(folder / "store", "--memory", "100MiB", "--drain", "1") as server:
+            with server.stream("Count to one thousand.", max_tokens=3000) as stream:
+                next(stream.pieces())
+                with server.stream("Say hi.", max_tokens=3000):
+                    wait_until(lambda: server.metric("attndb_memory_waiting_turns") == 1, "waits")
+                    server.terminate()
+                    assert server.wait() == 0
+
+    def test_a_prompt_beyond_the_tenants_quota_is_refused(self, folder):
+        keys = folder / "keys.json"
+        keys.write_text(json.dumps({"keys": [
+            {"sha256": hashlib.sha256(b"k").hexdigest(), "tenant": "ann",
+             "quota_bytes": 1_000_000}]}))
+        with Server(folder / "store", "--keys", keys) as server:
+            headers = {"Authorization": "Bearer k"}
+            with pytest.raises(server_case.HttpError) as caught:
+                server.ask(server_case.STORY, headers)
+            assert caught.value.status == 507
+            assert "Retry-After" not in caught.value.headers
+            assert caught.value.error()["status"] == "resource exhausted"
+            assert "quota" in caught.value.error()["message"]
+            assert server.ask("Say hi.", headers).text
