@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -85,16 +84,12 @@ class AppendCommand : public Command {
     if (!start.ok()) return start.status();
     ATTNDB_ASSIGN_OR_RETURN(const llama::PromptLayout layout, LayoutOf(engine, tokens));
     ATTNDB_RETURN_IF_ERROR(CheckGrows(info, layout));
-    llama::TokenizeLimits limits;
-    limits.max_tokens = MostCounted(engine.info());
-    limits.progress = [](uint64_t, uint64_t) { return !Interrupted(); };
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> more,
-                            engine.Tokenize(text, false, false, limits));
+                            engine.Tokenize(text, false, false, TextLimits(engine.info())));
     tokens.insert(tokens.end(), more.begin(), more.end());
     ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine.info(), engine.options().rope_scaling,
                                               "'" + NameOf(info) + "'", tokens.size()));
-    const RoomOptions room = {.checkpoint_tokens = std::max<uint64_t>(
-                                  checkpoint_tokens_, engine.options().ubatch_tokens)};
+    const RoomOptions room = ImportRun::RoomOf(engine, checkpoint_tokens_);
     ATTNDB_RETURN_IF_ERROR(db.CheckRoom(engine.spec(), tokens, room).status());
     return tokens;
   }

@@ -9,8 +9,10 @@
 #include "cli/common/engine_flags.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/layer_list.h"
+#include "cli/common/output_file.h"
 #include "cli/common/progress.h"
 #include "cli/common/text_input.h"
+#include "cli/common/trained_length.h"
 #include "cli/common/units.h"
 #include "engines/llama/prompt_layout.h"
 
@@ -42,6 +44,7 @@ class CaptureCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
+    ATTNDB_RETURN_IF_ERROR(CheckOutputFile(output_, "--output"));
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file_));
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(LlamaEngine engine, model_.Open(env, kv_dtype_));
@@ -62,27 +65,17 @@ class CaptureCommand : public Command {
     const double start_seconds = MonotonicSeconds();
     const Status status = Capture(&engine, tokens, options, output_);
     progress.Clear();
-    if (status.code() == StatusCode::kAlreadyExists) {
-      return env->WithAdvice(status, "a file is never replaced");
-    }
-    if (status.code() == StatusCode::kNotFound) {
-      return env->WithAdvice(status, "make it first, or choose another FILE");
-    }
-    if (status.code() == StatusCode::kReadOnly) {
-      return env->WithAdvice(status, "choose a FILE in a folder that you may write to");
-    }
-    if (status.code() == StatusCode::kCancelled) {
-      return env->WithAdvice(status, "no file is written");
-    }
-    ATTNDB_RETURN_IF_ERROR(status);
+    ATTNDB_RETURN_IF_ERROR(WithFileAdvice(env, status));
     Report(env, engine, options, tokens.size(), MonotonicSeconds() - start_seconds);
     return ExitCode::kOk;
   }
 
  private:
   Result<std::vector<TokenId>> Tokens(const LlamaEngine& engine, const std::string& text) const {
+    llama::TokenizeLimits limits = TextLimits(engine.info());
+    limits.max_tokens = num_tokens_;
     Result<std::vector<TokenId>> tokens =
-        ids_ ? ParseTokenIds(text) : DocumentTokens(engine, raw_, system_, text);
+        ids_ ? ParseTokenIds(text) : DocumentTokens(engine, raw_, system_, text, limits);
     if (!tokens.ok()) return tokens;
     if (tokens->empty()) return Status::InvalidArgument("'" + file_ + "' is empty");
     tokens->resize(std::min<uint64_t>(tokens->size(), num_tokens_));

@@ -19,13 +19,13 @@ class CatCommand : public Command {
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
     ATTNDB_ASSIGN_OR_RETURN(const llama::LlamaEngine engine, model_.OpenFor(env, info));
-    if (engine.spec().fingerprint != info.fingerprint) {
-      const ModelSource made_by = {.name = info.model_name, .path = info.model_path};
-      return Status::OtherModel("context '" + context_ + "' is of another model: made by " +
-                                made_by.ToString() + ", asked by " +
-                                engine.spec().source.ToString());
-    }
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db.Tokens(context_));
+    if (engine.spec().fingerprint != info.fingerprint) {
+      // The store refuses it by name, and says whose it is.
+      SessionOptions named;
+      named.context = context_;
+      ATTNDB_RETURN_IF_ERROR(db.CreateSession(engine.spec(), tokens, named).status());
+    }
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, engine.Detokenize(tokens, special_));
     env->PrintJson({{"context", context_}, {"num_tokens", tokens.size()}, {"text", text}});
     env->Print(text);

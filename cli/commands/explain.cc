@@ -5,8 +5,10 @@
 #include "cli/commands/commands.h"
 #include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
+#include "cli/common/interrupt.h"
 #include "cli/common/plan_flag.h"
 #include "cli/common/text_input.h"
+#include "cli/common/trained_length.h"
 #include "engines/llama/prompt_layout.h"
 
 namespace attndb::cli {
@@ -40,6 +42,7 @@ class ExplainCommand : public Command {
       return Status::InvalidArgument("--prompt and --file exclude each other");
     }
     if (!env->server().empty()) return AskServer(env, has_prompt);
+    const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, TextOfPrompt());
     // Reading only: looking at a context is not using it.
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
@@ -83,7 +86,12 @@ class ExplainCommand : public Command {
   Result<ExitCode> ExplainPrompt(Environment* env, const DB& db, const std::string& text) const {
     ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, OpenEngine(env, db));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                            DocumentTokens(engine, raw_, system_, text));
+                            DocumentTokens(engine, raw_, system_, text, TextLimits(engine.info())));
+    // The rest was not counted. Nothing of such a length can be stored.
+    if (tokens.size() > MostCounted(engine.info())) {
+      return CheckTrainedLength(env, engine.info(), engine.options().rope_scaling, "the prompt",
+                                tokens.size());
+    }
     SessionOptions how;
     how.context = context_;
     ATTNDB_ASSIGN_OR_RETURN(const PrefixExplain explain,

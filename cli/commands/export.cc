@@ -6,6 +6,7 @@
 #include "cli/commands/commands.h"
 #include "cli/common/context_text.h"
 #include "cli/common/interrupt.h"
+#include "cli/common/output_file.h"
 #include "cli/common/progress.h"
 #include "cli/common/units.h"
 
@@ -22,6 +23,7 @@ class ExportCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
+    ATTNDB_RETURN_IF_ERROR(CheckOutputFile(file_, "--safetensors"));
     // Reading only: taking a copy is not using it.
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
@@ -32,19 +34,7 @@ class ExportCommand : public Command {
     options.progress = ShowUntilInterrupted(&progress);
     const Status status = ExportKvFile(db, context_, file_, options);
     progress.Clear();
-    if (status.code() == StatusCode::kAlreadyExists) {
-      return env->WithAdvice(status, "a file is never replaced");
-    }
-    if (status.code() == StatusCode::kNotFound) {
-      return env->WithAdvice(status, "make it first, or choose another FILE");
-    }
-    if (status.code() == StatusCode::kReadOnly) {
-      return env->WithAdvice(status, "choose a FILE in a folder that you may write to");
-    }
-    if (status.code() == StatusCode::kCancelled) {
-      return env->WithAdvice(status, "no file is written");
-    }
-    ATTNDB_RETURN_IF_ERROR(status);
+    ATTNDB_RETURN_IF_ERROR(WithFileAdvice(env, status));
     Report(env, info, MonotonicSeconds() - start_seconds);
     return ExitCode::kOk;
   }

@@ -98,7 +98,8 @@ class ModelDocumentImport : public DocumentImport {
     ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine_->info(), engine_->options().rope_scaling,
                                               file.path == "-" ? "the text" : "'" + file.path + "'",
                                               tokens.size()));
-    if (dry_run_) return DryRun(env, *engine_, tokens, target, RoomOf(*engine_));
+    if (dry_run_)
+      return DryRun(env, *engine_, tokens, target, ImportRun::RoomOf(*engine_, checkpoint_tokens_));
     ATTNDB_RETURN_IF_ERROR(OpenStore(env, target));
     return Store(env, target, tokens);
   }
@@ -113,7 +114,9 @@ class ModelDocumentImport : public DocumentImport {
     }
     ATTNDB_RETURN_IF_ERROR(target.CheckNameIsFree(*db_, tokens));
     // What will not fit is not run: that may take hours.
-    ATTNDB_RETURN_IF_ERROR(db_->CheckRoom(engine_->spec(), tokens, RoomOf(*engine_)).status());
+    ATTNDB_RETURN_IF_ERROR(
+        db_->CheckRoom(engine_->spec(), tokens, ImportRun::RoomOf(*engine_, checkpoint_tokens_))
+            .status());
     ImportRun run(env,
                   {.db = &db_,
                    .open = [&] { return env->ReopenForWriting(target.db_options()); },
@@ -161,19 +164,11 @@ class ModelDocumentImport : public DocumentImport {
 
   Result<std::vector<TokenId>> TokensOf(Environment* env, const LlamaEngine& engine,
                                         const std::string& text) const {
-    llama::TokenizeLimits limits;
-    limits.max_tokens = MostCounted(engine.info());
-    limits.progress = [](uint64_t, uint64_t) { return !Interrupted(); };
-    Result<std::vector<TokenId>> tokens = DocumentTokens(engine, raw_, system_, text, limits);
+    Result<std::vector<TokenId>> tokens =
+        DocumentTokens(engine, raw_, system_, text, TextLimits(engine.info()));
     if (tokens.status().code() != StatusCode::kCancelled) return tokens;
     return env->WithAdvice(Status::Cancelled("interrupted while the text was read"),
                            "nothing is stored");
-  }
-
-  // A checkpoint comes after a whole pass at the earliest.
-  RoomOptions RoomOf(const LlamaEngine& engine) const {
-    return {.checkpoint_tokens =
-                std::max<uint64_t>(checkpoint_tokens_, engine.options().ubatch_tokens)};
   }
 
   Result<ExitCode> Report(Environment* env, const std::string& name, const ImportRun& run) {

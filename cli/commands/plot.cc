@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,17 +14,11 @@
 #include "cli/common/python_run.h"
 #include "cli/common/table.h"
 #include "cli/common/temp_dir.h"
+#include "cli/common/text_input.h"
 #include "cli/common/units.h"
 
 namespace attndb::cli {
 namespace {
-
-// Whether `path` begins as safetensors files do: eight bytes of length, then JSON.
-bool IsSafetensors(const std::string& path) {
-  std::array<char, 9> head = {};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(head.data(), head.size()) && head.back() == '{';
-}
 
 // What attndb.plot prints at its end, as a table. Fields that are missing or of another type: it is
 // of another version.
@@ -76,7 +68,7 @@ class PlotCommand : public Command {
     std::string file = source_;
     std::error_code ignored;
     if (std::filesystem::exists(source_, ignored)) {
-      if (!IsSafetensors(source_)) return NoKvFile(env);
+      if (!BeginsAsSafetensors(source_)) return NoKvFile(env);
     } else {
       ATTNDB_RETURN_IF_ERROR(CheckIsContext(env));
       // Before a model is loaded: can pictures be drawn at all?

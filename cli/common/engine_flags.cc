@@ -4,8 +4,10 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "cli/common/context_text.h"
@@ -77,9 +79,13 @@ Result<llama::LlamaEngine> ModelFlags::OpenWith(Environment* env,
 
 std::string ModelFlags::ModelOf(Environment* env, const ContextInfo& context) const {
   if (!model_.empty() || context.model_path.empty()) return model();
-  if (access(context.model_path.c_str(), R_OK) == 0) return context.model_path;
-  env->Note("the model of '" + NameOf(context) + "' was '" + context.model_path +
-            "', which is not there; tries " + model());
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(context.model_path, error);
+  if (is_file && access(context.model_path.c_str(), R_OK) == 0) return context.model_path;
+  // Other engines have folders of files, or names alone.
+  env->Note("the model of '" + NameOf(context) + "' was '" + context.model_path + "', which is " +
+            (std::filesystem::exists(context.model_path, error) ? "no GGUF file" : "not there") +
+            "; tries " + model());
   return model();
 }
 

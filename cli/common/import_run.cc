@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,11 @@ constexpr double kMostPauseSeconds = 5;
 constexpr useconds_t kLookMicros = 50'000;
 
 }  // namespace
+
+RoomOptions ImportRun::RoomOf(const llama::LlamaEngine& engine, uint64_t checkpoint_tokens) {
+  return {.checkpoint_tokens =
+              std::max<uint64_t>(checkpoint_tokens, engine.options().ubatch_tokens)};
+}
 
 Result<ContextId> ImportRun::Run(uint64_t checkpoint_tokens, const StoreOptions& store_options) {
   for (;;) {

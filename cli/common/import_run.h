@@ -38,6 +38,9 @@ class ImportRun {
             std::span<const TokenId> tokens)
       : env_(env), store_(std::move(store)), engine_(engine), tokens_(tokens) {}
 
+  // For DB::CheckRoom: a checkpoint comes after a whole pass at the earliest.
+  static RoomOptions RoomOf(const llama::LlamaEngine& engine, uint64_t checkpoint_tokens);
+
   Result<ContextId> Run(uint64_t checkpoint_tokens, const StoreOptions& store_options);
 
   uint64_t num_reused() const { return num_reused_; }

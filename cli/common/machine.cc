@@ -1,6 +1,5 @@
 #include "cli/common/machine.h"
 
-#include <sched.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "attndb/num_cores.h"
 #include "cli/common/progress.h"
 #include "cli/common/units.h"
 
@@ -93,11 +93,7 @@ CpuInfo ReadCpuInfo() {
   CpuInfo info;
   info.model = ValueOf("/proc/cpuinfo", "model name");
   if (info.model.empty()) info.model = "unknown";
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  info.num_cores = sched_getaffinity(0, sizeof(set), &set) == 0
-                       ? static_cast<uint32_t>(CPU_COUNT(&set))
-                       : std::max(1U, std::thread::hardware_concurrency());
+  info.num_cores = NumCores();
   info.last_cache_bytes = LastCacheBytes();
   return info;
 }

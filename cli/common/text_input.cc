@@ -61,14 +61,17 @@ size_t CharacterBytes(std::string_view text) {
   return is_long || is_none ? 0 : length;
 }
 
+bool IsHeadOfSafetensors(std::string_view head) {
+  return head.size() > 8 && head.substr(6, 3) == std::string_view("\0\0{", 3);
+}
+
 // Files that people take for texts, by their first bytes.
 Status CheckKind(std::string_view text, const std::string& name) {
   if (text.starts_with("GGUF")) {
     return Status::InvalidArgument(name +
                                    " is a GGUF model, expected a text; --model names models");
   }
-  // Eight bytes of length, then JSON (https://github.com/huggingface/safetensors).
-  if (text.size() > 9 && text.substr(6, 3) == std::string_view("\0\0{", 3)) {
+  if (IsHeadOfSafetensors(text)) {
     return Status::InvalidArgument(name +
                                    " is a safetensors file, expected a text; 'attndb import "
                                    "--safetensors FILE' takes stored K and V");
@@ -114,6 +117,13 @@ Status CheckUtf8(std::string_view text, const std::string& name) {
     at += length;
   }
   return Status::Ok();
+}
+
+bool BeginsAsSafetensors(const std::string& path) {
+  std::array<char, 9> head = {};
+  const UniqueFile file(std::fopen(path.c_str(), "rb"));
+  return file != nullptr && std::fread(head.data(), 1, head.size(), file.get()) == head.size() &&
+         IsHeadOfSafetensors({head.data(), head.size()});
 }
 
 Result<std::string> QuestionOrStdin(const std::string& question, bool is_given) {

@@ -30,6 +30,10 @@ Result<std::string> QuestionOrStdin(const std::string& question, bool is_given);
 // UTF-8.
 Status CheckUtf8(std::string_view text, const std::string& name);
 
+// Whether the file at `path` begins as safetensors files do: eight bytes of length, then JSON
+// (https://github.com/huggingface/safetensors). False for what can't be read.
+bool BeginsAsSafetensors(const std::string& path);
+
 // One line of `stream` without its end; kNotFound at the end of input, kCancelled after a signal.
 Result<std::string> ReadLine(std::FILE* stream);
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "cli/common/interrupt.h"
 #include "cli/common/rope_scaling.h"
 #include "cli/common/units.h"
 
@@ -30,6 +31,13 @@ std::string ModelNameOf(const llama::ModelInfo& info) {
 uint64_t MostCounted(const llama::ModelInfo& info) {
   if (info.max_context == 0) return UINT64_MAX;
   return std::max(info.max_context, kFactorMax * info.unscaled_context);
+}
+
+llama::TokenizeLimits TextLimits(const llama::ModelInfo& info) {
+  llama::TokenizeLimits limits;
+  limits.max_tokens = MostCounted(info);
+  limits.progress = [](uint64_t, uint64_t) { return !Interrupted(); };
+  return limits;
 }
 
 Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,

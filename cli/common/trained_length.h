@@ -21,6 +21,10 @@ std::string ModelNameOf(const llama::ModelInfo& info);
 // says nothing of lengths.
 uint64_t MostCounted(const llama::ModelInfo& info);
 
+// For texts that are tokenized for this model: no more tokens than MostCounted, and a signal ends
+// it (interrupt.h) with kCancelled.
+llama::TokenizeLimits TextLimits(const llama::ModelInfo& info);
+
 // Errors: kInvalidArgument: `document` has more tokens than the model, stretched by `scaling`, was
 //         trained on. The advice is the scaling that suffices.
 Status CheckTrainedLength(Environment* env, const llama::ModelInfo& info,

@@ -38,8 +38,8 @@ void CopyFrom(const ggml_tensor* tensor, std::vector<char>* bytes) {
 
 }  // namespace
 
-AttentionHook::AttentionHook(const ModelSpec& spec, HookVariant variant, uint32_t num_threads)
-    : spec_(spec), variant_(variant), ops_(spec.layers.size()), thread_shares_(num_threads) {
+AttentionHook::AttentionHook(const ModelSpec& spec, HookVariant variant, uint32_t num_watched)
+    : spec_(spec), variant_(variant), ops_(spec.layers.size()), thread_shares_(num_watched) {
   MakeLayerOps();
 }
 

@@ -37,8 +37,8 @@ namespace attndb::llama {
 
 class AttentionHook {
  public:
-  // `num_threads`: of a pass, at most.
-  AttentionHook(const ModelSpec& spec, HookVariant variant, uint32_t num_threads);
+  // `num_watched`: threads of a pass, by number, whose shares of a core are measured. 0: none.
+  AttentionHook(const ModelSpec& spec, HookVariant variant, uint32_t num_watched);
   AttentionHook(const AttentionHook&) = delete;
   AttentionHook& operator=(const AttentionHook&) = delete;
 
@@ -54,7 +54,8 @@ class AttentionHook {
   // the one that was probed); kInternal (llama_decode's own code).
   Status End(int32_t decode_result);
 
-  // How much of a core ggml's threads got between the first layer and the last of the last batch.
+  // How much of a core the watched threads got between the first layer and the last of the last
+  // batch.
   const ThreadShares& thread_shares() const { return thread_shares_; }
 
   // How a session of the last batch fared, by its number in Begin's rows.

@@ -1,14 +1,12 @@
 // Opening: files, weights, adapters, probe, context.
-#include <sched.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include <utility>
 
+#include "attndb/num_cores.h"
 #include "engines/llama/abort_guard.h"
 #include "engines/llama/engine_impl.h"
 #include "engines/llama/fingerprint.h"
@@ -25,19 +23,9 @@ constexpr uint32_t kUbatchMax = 16384;
 constexpr uint32_t kThreadsMax = 512;  // GGML_MAX_N_THREADS
 constexpr float kRopeFactorMax = 1024.0f;
 
-// Cores that the process may run on: `taskset` and containers give it fewer than there are.
-uint32_t CoresOfProcess() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof(cores), &cores) == 0 && CPU_COUNT(&cores) > 0) {
-    return static_cast<uint32_t>(CPU_COUNT(&cores));
-  }
-  return std::max(1u, std::thread::hardware_concurrency());
-}
-
 Status FillDefaults(EngineOptions* options) {
   if (options->num_threads == 0) {
-    options->num_threads = std::min(CoresOfProcess(), kThreadsMax);
+    options->num_threads = std::min(NumCores(), kThreadsMax);
   }
   if (options->cache_dir.empty()) options->cache_dir = DefaultCacheDir();
   if (options->num_threads > kThreadsMax) {

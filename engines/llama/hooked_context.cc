@@ -18,7 +18,7 @@ Result<std::unique_ptr<HookedContext>> HookedContext::Make(const ModelSpec& spec
                                                            const EngineOptions& options,
                                                            bool adapts, uint32_t vocab_size,
                                                            const ContextFactory& factory) {
-  std::unique_ptr<HookedContext> hooked(new HookedContext(spec, options, vocab_size));
+  std::unique_ptr<HookedContext> hooked(new HookedContext(spec, options, adapts, vocab_size));
   if (adapts) hooked->choice_.emplace(options.num_threads);
   llama_context_params params = BaseContextParams(options.num_threads);
   params.n_ctx = options.ubatch_tokens;

@@ -58,8 +58,10 @@ class HookedContext {
   ThreadReport threads() const;
 
  private:
-  HookedContext(const ModelSpec& spec, const EngineOptions& options, uint32_t vocab_size)
-      : hook_(spec, options.variant, options.num_threads),
+  // Only where the number of threads may change are they watched.
+  HookedContext(const ModelSpec& spec, const EngineOptions& options, bool adapts,
+                uint32_t vocab_size)
+      : hook_(spec, options.variant, adapts ? options.num_threads : 0),
         vocab_size_(vocab_size),
         num_threads_(options.num_threads) {}
 

@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <memory>
 #include <span>
-#include <thread>
 
 #include "attndb/db.h"
+#include "attndb/num_cores.h"
 #include "engines/llama/child_process.h"
 #include "engines/llama/llama_engine.h"
 #include "engines/llama/llama_log.h"
@@ -32,7 +32,7 @@ constexpr std::string_view kInfoPrefix = "system info: ";
 
 EngineOptions Options(const std::string& folder) {
   EngineOptions options;
-  options.num_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kThreadsMax);
+  options.num_threads = std::min(NumCores(), kThreadsMax);
   options.cache_dir = folder;
   return options;
 }

@@ -1,7 +1,6 @@
 #include "engines/llama/text_cuts.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -26,12 +25,18 @@ std::string TextOf(const llama_vocab* vocab, TokenId token) {
   }
 }
 
+size_t PairOf(char before, char after) {
+  return size_t{static_cast<unsigned char>(before)} * 256 + static_cast<unsigned char>(after);
+}
+
 bool AddsSpace(const llama_vocab* vocab) {
   const std::vector<TokenId> ids = PlainIds(vocab, "a");
   return !ids.empty() && TextOf(vocab, ids.front()).starts_with(' ');
 }
 
 bool IsIn(uint32_t c, uint32_t first, uint32_t last) { return c >= first && c <= last; }
+
+bool IsDigit(uint32_t c) { return IsIn(c, '0', '9'); }
 
 // Letters of scripts that every tokenizer takes for letters. Not all of them: a text has enough.
 bool IsLetter(uint32_t c) {
@@ -52,6 +57,15 @@ uint32_t CharBefore(std::string_view text, size_t at) {
     c |= (byte & 0x3FU) << shift;
   }
   return 0;
+}
+
+// Whether a match of letters or digits may end between these two. Behind digits only one that
+// joins no digits is cut before a digit, which the vocabulary says. An apostrophe is left to its
+// word: "don't".
+bool EndsWord(uint32_t before, unsigned char after) {
+  const bool is_place = after == ' ' || after == '\n' || (IsIn(after, '!', '~') && after != '\'');
+  if (!is_place) return false;
+  return IsDigit(before) || (IsLetter(before) && !IsLetter(after));
 }
 
 // The end of the character that text[at] is in, or where it begins.
@@ -87,18 +101,13 @@ TextCuts::TextCuts(const llama_vocab* vocab) : vocab_(vocab), adds_space_(AddsSp
     const bool strips = (attributes & (LLAMA_TOKEN_ATTR_LSTRIP | LLAMA_TOKEN_ATTR_RSTRIP)) != 0;
     if (strips && (attributes & LLAMA_TOKEN_ATTR_USER_DEFINED) != 0) can_cut_ = false;
     const std::string text = TextOf(vocab, token);
-    for (size_t i = 1; i < text.size(); ++i) {
-      if (text[i] == ' ') before_space_.set(static_cast<unsigned char>(text[i - 1]));
-      if (text[i] == '\n') before_line_.set(static_cast<unsigned char>(text[i - 1]));
-    }
+    for (size_t i = 1; i < text.size(); ++i) joined_.set(PairOf(text[i - 1], text[i]));
   }
 }
 
 bool TextCuts::MayCut(std::string_view text, size_t at) const {
-  const auto before = static_cast<unsigned char>(text[at - 1]);
-  const bool is_place = text[at] == ' ' ? !before_space_[before]
-                                        : text[at] == '\n' && !adds_space_ && !before_line_[before];
-  return is_place && IsLetter(CharBefore(text, at));
+  if (joined_[PairOf(text[at - 1], text[at])] || (adds_space_ && text[at] != ' ')) return false;
+  return EndsWord(CharBefore(text, at), static_cast<unsigned char>(text[at]));
 }
 
 bool TextCuts::IsSameAround(std::string_view text, size_t at) const {

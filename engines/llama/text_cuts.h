@@ -1,12 +1,14 @@
 // Where a text can be cut so that its pieces, tokenized one by one, have the ids of one call.
 //
-// A cut stands behind a letter and before a space or a line's end. There
+// A cut stands behind letters or digits, before what is none of them: a space, a sign, a line's
+// end; between letters and digits; and between digits that are tokens by themselves. There
 //   - the regular expressions by which llama.cpp splits texts for BPE end a match, and begin the
 //     next without a look at what was before;
-//   - no token of the vocabulary has the letter's last byte and that space side by side, so that no
-//     merge goes across, where texts are not split at all (SentencePiece, words of several words);
+//   - no token of the vocabulary has the bytes on both sides next to each other, so that no merge
+//     goes across, also where texts are not split at all (SentencePiece, words of several words);
 //   - and a few hundred bytes around are tokenized both ways, alike: a tokenizer that none of this
 //     fits is not cut.
+// One long word, or a line of signs alone, is not cut.
 //
 // Threads: thread-safe after construction. Cost: the constructor reads the vocabulary.
 // Errors:  llama.cpp may throw.
@@ -46,9 +48,8 @@ class TextCuts {
   // and a piece leaves its own to it.
   const bool adds_space_;
   bool can_cut_ = false;
-  // Bytes that stand before a space, or before a line's end, in some token.
-  std::bitset<256> before_space_;
-  std::bitset<256> before_line_;
+  // Of [before * 256 + after]: whether these bytes stand side by side in some token.
+  std::bitset<256 * 256> joined_;
 };
 
 }  // namespace attndb::llama

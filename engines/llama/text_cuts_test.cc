@@ -70,6 +70,22 @@ std::string RandomText(std::mt19937_64* random, size_t num_bytes) {
   return text;
 }
 
+// Lines of numbers, or one line of letters and digits: what has no words.
+std::string RandomCsv(std::mt19937_64* random, size_t num_bytes) {
+  std::string text;
+  while (text.size() < num_bytes) {
+    text += std::to_string(Below(1'000'000, random)) + (Below(8, random) == 0 ? "\n" : ",");
+  }
+  return text;
+}
+std::string RandomBase64(std::mt19937_64* random, size_t num_bytes) {
+  static const std::string kSigns =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  while (text.size() < num_bytes) text += kSigns[Below(kSigns.size(), random)];
+  return text;
+}
+
 class TextCutsTest : public ::testing::Test {
  protected:
   TextCutsTest() {
@@ -145,6 +161,14 @@ class TextCutsTest : public ::testing::Test {
     const std::string english = TestText().substr(Below(100'000, &random_), 60'000);
     EXPECT_GT(ExpectSameIds(vocab, english, 2000), 10U);
   }
+  // The same where there are no words; every tokenizer that adds no space cuts there, too.
+  void ExpectAgreementWithoutWords(const llama_vocab* vocab) {
+    EXPECT_GT(ExpectSameIds(vocab, RandomCsv(&random_, 20'000), 1000), 10U);
+    EXPECT_GT(ExpectSameIds(vocab, RandomBase64(&random_, 20'000), 1000), 10U);
+    std::string digits;
+    for (int i = 0; i < 5000; ++i) digits += static_cast<char>('0' + Below(10, &random_));
+    ExpectSameIds(vocab, digits, 500);
+  }
 
   std::mt19937_64 random_{test::SeedOr(11)};
   const test::TempDir dir_ = test::TempDir::InMemory();
@@ -159,6 +183,7 @@ TEST_F(TextCutsTest, PiecesHaveTheIdsOfOneCallUnderEveryPreTokenizer) {
     const ModelPtr model = LoadPre(pre);
     ASSERT_NE(model, nullptr);
     ExpectAgreement(llama_model_get_vocab(model.get()));
+    ExpectAgreementWithoutWords(llama_model_get_vocab(model.get()));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "attndb/find.h"           // IWYU pragma: export
 #include "attndb/fingerprint.h"    // IWYU pragma: export
 #include "attndb/kv_file.h"        // IWYU pragma: export
+#include "attndb/num_cores.h"      // IWYU pragma: export
 #include "attndb/options.h"        // IWYU pragma: export
 #include "attndb/result.h"         // IWYU pragma: export
 #include "attndb/session.h"        // IWYU pragma: export

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "attndb/export.h"
+#include "attndb/require_cpp20.h"
 
 namespace attndb {
 

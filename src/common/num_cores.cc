@@ -1,4 +1,4 @@
-#include "common/num_cores.h"
+#include "attndb/num_cores.h"
 
 #include <sched.h>
 

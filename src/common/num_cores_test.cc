@@ -1,6 +1,6 @@
 // Goal:   a process that is kept to some cores takes these for all.
 // Method: a thread's affinity is set to one core after the other.
-#include "common/num_cores.h"
+#include "attndb/num_cores.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "attndb/num_cores.h"
 #include "common/check.h"
-#include "common/num_cores.h"
 #include "common/start_thread.h"
 
 namespace attndb {

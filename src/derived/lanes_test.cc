@@ -217,7 +217,7 @@ TEST(Lanes, WhoWaitsCanGiveUp) {
   Lanes lanes({kLowest}, 1);
   lanes.Add(0, JobOf(1, 7, UntilCancelled));
   EXPECT_THAT(lanes.Wait([](uint64_t, uint64_t) { return false; }),
-              FailsWith(StatusCode::kCancelled, HasSubstr("0 of 7 bytes")));
+              FailsWith(StatusCode::kCancelled, HasSubstr("0 B of 7 B")));
 }
 
 TEST(Lanes, WhoWaitsForSomeJobsWaitsForNoOtherAndIsToldOfNoOther) {
@@ -265,7 +265,7 @@ TEST(Lanes, WhatIsGivenUpIsOverForWhoWaitsForIt) {
   const Lanes::AddedPtr third = lanes.Add(0, JobOf(3, 1, UntilCancelled));
   started.Await();
   EXPECT_THAT(lanes.WaitFor({&first, 1}, [](uint64_t, uint64_t) { return false; }),
-              FailsWith(StatusCode::kCancelled, HasSubstr("0 of 1 bytes")));
+              FailsWith(StatusCode::kCancelled, HasSubstr("0 B of 1 B")));
   lanes.Cancel(2);
   ATTNDB_EXPECT_OK(lanes.WaitFor({&second, 1}, nullptr));
   lanes.Stop();

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "attention/threshold_sample.h"
+#include "attndb/num_cores.h"
 #include "common/aligned_buffer.h"
 #include "common/clock.h"
-#include "common/num_cores.h"
 #include "common/random.h"
 #include "common/thread_pool.h"
 #include "kernels/attend.h"

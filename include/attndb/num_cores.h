@@ -3,17 +3,20 @@
 // Errors:  none; at least one.
 // Threads: thread-safe; cores are those of the calling thread, which the threads that it starts
 //          inherit.
-#ifndef ATTNDB_COMMON_NUM_CORES_H_
-#define ATTNDB_COMMON_NUM_CORES_H_
+#ifndef ATTNDB_NUM_CORES_H_
+#define ATTNDB_NUM_CORES_H_
 
 #include <cstdint>
+
+#include "attndb/export.h"
+#include "attndb/require_cpp20.h"
 
 namespace attndb {
 
 // Fewer than the machine has where an affinity says so (taskset, cpusets of containers, batch
 // systems). Asks the system each time: affinities change.
-uint32_t NumCores();
+ATTNDB_EXPORT uint32_t NumCores();
 
 }  // namespace attndb
 
-#endif  // ATTNDB_COMMON_NUM_CORES_H_
+#endif  // ATTNDB_NUM_CORES_H_
