@@ -24,6 +24,7 @@
 #include "server/routes/info.h"
 #include "server/routes/page.h"
 #include "server/routes/text.h"
+#include "server/routes/upkeep.h"
 #include "server/service.h"
 
 namespace attndb::server {
@@ -31,6 +32,7 @@ namespace {
 
 constexpr size_t kNumWorkers = 2;
 constexpr size_t kNumWaiters = 1;  // For what waits for the disk: nobody else waits for that.
+constexpr size_t kNumChores = 1;   // For what takes minutes.
 constexpr std::string_view kContexts = "/attndb/v1/contexts/";
 
 struct Route {
@@ -57,6 +59,10 @@ constexpr std::array kRoutes = {
     Route{"GET", "/attndb/v1/contexts", AnswerContexts},
     Route{"POST", "/attndb/v1/explain", AnswerExplain},
     Route{"POST", "/attndb/v1/contexts", AnswerImport},
+    Route{"POST", "/attndb/v1/text", AnswerText},
+    Route{"POST", "/attndb/v1/verify", AnswerVerify},
+    Route{"POST", "/attndb/v1/compact", AnswerCompact},
+    Route{"POST", "/attndb/v1/quota", AnswerQuota},
 };
 
 // Answers with the request's id, so that what a client saw and what the log says can be matched.
@@ -116,6 +122,7 @@ class HttpServer final : public Server {
         log_(options.log, stderr),
         workers_(kNumWorkers),
         waiters_(kNumWaiters),
+        chores_(kNumChores),
         scheduler_(std::make_unique<Scheduler>(&engine_, &conversations_, options.scheduler)) {
     service_.options = std::move(options);
     service_.engine = &engine_;
@@ -130,6 +137,9 @@ class HttpServer final : public Server {
     };
     service_.run_waiting = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(waiters_, [this, call, work = std::move(work)] { Work(call, work); });
+    };
+    service_.run_chore = [this](const Call& call, std::function<void()> work) {
+      boost::asio::post(chores_, [this, call, work = std::move(work)] { Work(call, work); });
     };
     service_.started = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::system_clock::now().time_since_epoch())
@@ -191,6 +201,7 @@ class HttpServer final : public Server {
   RequestLog log_;
   boost::asio::thread_pool workers_;
   boost::asio::thread_pool waiters_;
+  boost::asio::thread_pool chores_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Listener> listener_;
 };
@@ -289,6 +300,7 @@ void HttpServer::Stop(std::chrono::milliseconds deadline) {
   service_.stopping = true;
   if (listener_ != nullptr) listener_->Drain(deadline);
   if (gate_) gate_->Close();
+  chores_.join();
   workers_.join();  // They add to the scheduler.
   scheduler_.reset();
   waiters_.join();  // The scheduler adds to them.

@@ -64,6 +64,8 @@ struct Service {
   // Runs work that takes longer than a listener's thread may; and work that waits for the disk.
   std::function<void(const Call& call, std::function<void()>)> run_later;
   std::function<void(const Call& call, std::function<void()>)> run_waiting;
+  // Runs what takes minutes: one such at a time.
+  std::function<void(const Call& call, std::function<void()>)> run_chore;
 };
 
 // Counts a call that has ended, and notes it in the log. The first end of a call is its end.

@@ -16,10 +16,17 @@ Status NoClient(Environment* env) {
 Result<std::unique_ptr<Contexts>> OpenServerContexts(Environment* env) { return NoClient(env); }
 Result<std::unique_ptr<Contexts>> ConnectContexts(Environment* env) { return NoClient(env); }
 
-Result<ExitCode> ImportThroughServer(Environment* env, const ImportTarget&, const std::string&,
-                                     const std::string&, bool) {
+Result<ExitCode> ImportThroughServer(Environment* env, const ServerImport&) {
   return NoClient(env);
 }
+Result<ExitCode> CatThroughServer(Environment* env, const std::string&, bool) {
+  return NoClient(env);
+}
+Result<ExitCode> VerifyThroughServer(Environment* env, const std::string&) { return NoClient(env); }
+Result<ExitCode> CompactThroughServer(Environment* env, const std::string&, uint64_t) {
+  return NoClient(env);
+}
+Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t) { return NoClient(env); }
 Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion&) { return NoClient(env); }
 Result<ExitCode> ExplainThroughServer(Environment* env, const ServerExplain&) {
   return NoClient(env);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/client/context_json.h"
 #include "cli/common/exit_code.h"
 #include "cli/common/interrupt.h"
 #include "server/http/event_reader.h"
@@ -142,6 +143,25 @@ Result<ServerClient::Headers> ServerClient::Stream(
   }
   if (!done) return Status::IoError("the server's answer ended before its end");
   return answer->headers;
+}
+
+Result<Json> ServerClient::StreamProgress(const std::string& path, const Json& body,
+                                          ProgressLine* progress) const {
+  Json answer = Json::object();
+  const auto on_event = [&](const Json& event) -> Status {
+    if (server::FindMember(event, "done") == nullptr) {
+      answer = event;
+      return Status::Ok();
+    }
+    ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_done, CountFromJson(event, "done"));
+    ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_in_all, CountFromJson(event, "total"));
+    progress->Update(num_done, num_in_all);
+    return Status::Ok();
+  };
+  const Result<Headers> headers = Stream(path, body, on_event);
+  progress->Clear();
+  ATTNDB_RETURN_IF_ERROR(headers.status());
+  return answer;
 }
 
 }  // namespace attndb::cli

@@ -18,12 +18,17 @@
 #include <string_view>
 
 #include "attndb/result.h"
+#include "cli/common/progress.h"
 #include "cli/environment.h"
 #include "server/http/client.h"
 
 namespace attndb::cli {
 
 inline constexpr std::string_view kContextsPath = "/attndb/v1/contexts";
+inline constexpr std::string_view kTextPath = "/attndb/v1/text";
+inline constexpr std::string_view kVerifyPath = "/attndb/v1/verify";
+inline constexpr std::string_view kCompactPath = "/attndb/v1/compact";
+inline constexpr std::string_view kQuotaPath = "/attndb/v1/quota";
 inline constexpr std::string_view kExplainPath = "/attndb/v1/explain";
 
 // "/attndb/v1/contexts/NAME".
@@ -49,6 +54,10 @@ class ServerClient {
   // `on_event` ends the request and is its answer; so is an event that is an error of the server.
   Result<Headers> Stream(const std::string& path, const Json& body,
                          const std::function<Status(const Json&)>& on_event) const;
+  // Likewise where the events are {"done", "total"}, which `progress` shows, up to the last, which
+  // is the answer. The line is cleared.
+  Result<Json> StreamProgress(const std::string& path, const Json& body,
+                              ProgressLine* progress) const;
 
  private:
   ServerClient(Environment* env, std::unique_ptr<server::Client> client)

@@ -1,4 +1,4 @@
-// Commands that a server does: what `import`, `ask` and `chat` do where a server has the store.
+// Commands that a server does, where a server has the store.
 // Each prints what its command prints. A build without a server part has ones that say so
 // (no_client.cc).
 //
@@ -8,18 +8,40 @@
 #ifndef ATTNDB_CLI_CLIENT_SERVER_COMMANDS_H_
 #define ATTNDB_CLI_CLIENT_SERVER_COMMANDS_H_
 
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "attndb/result.h"
-#include "cli/common/import_target.h"
 #include "cli/environment.h"
 
 namespace attndb::cli {
 
-// Stores `text` as the context that `target` names. REQUIRES: an InterruptScope, for signals.
-Result<ExitCode> ImportThroughServer(Environment* env, const ImportTarget& target,
-                                     const std::string& text, const std::string& system, bool raw);
+// A text that becomes the context `name`, or goes behind what it holds.
+struct ServerImport {
+  std::string name;
+  std::string text;
+  std::string system;
+  bool raw = false;
+  bool replace = false;
+  bool pin = false;
+  std::optional<std::chrono::seconds> ttl;
+  bool append = false;
+  bool dry_run = false;
+};
+// REQUIRES: an InterruptScope, for signals.
+Result<ExitCode> ImportThroughServer(Environment* env, const ServerImport& asked);
+
+// The text of a context.
+Result<ExitCode> CatThroughServer(Environment* env, const std::string& context, bool special);
+
+// REQUIRES of both: an InterruptScope.
+Result<ExitCode> VerifyThroughServer(Environment* env, const std::string& context);
+Result<ExitCode> CompactThroughServer(Environment* env, const std::string& context,
+                                      uint64_t segment_tokens);
+// Of the tenant whose key it is, which must be an operator's. 0 = none.
+Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t bytes);
 
 struct ServerQuestion {
   std::string context;  // The one that is asked.

@@ -1,4 +1,5 @@
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -6,10 +7,10 @@
 #include "cli/client/context_json.h"
 #include "cli/client/server_client.h"
 #include "cli/client/server_commands.h"
+#include "cli/common/dry_run.h"
 #include "cli/common/evicted.h"
-#include "cli/common/interrupt.h"
+#include "cli/common/import_target.h"
 #include "cli/common/progress.h"
-#include "cli/common/units.h"
 #include "server/json.h"
 
 namespace attndb::cli {
@@ -32,20 +33,26 @@ Result<double> NumberFromJson(const Json& json, const char* name) {
   return Status::IoError("the server's answer has a '" + std::string(name) + "' that is no number");
 }
 
-Result<Imported> ImportedFromJson(const Json& json, const std::string& name) {
+std::vector<std::string> EvictedFromJson(const Json& json) {
+  std::vector<std::string> evicted;
+  const Json* const labels = server::FindMember(json, "evicted");
+  if (labels == nullptr || !labels->is_array()) return evicted;
+  for (const Json& label : *labels) {
+    if (label.is_string()) evicted.push_back(Printable(label.get<std::string>()));
+  }
+  return evicted;
+}
+
+Result<Imported> ImportedFromJson(const Json& json, const ServerImport& asked) {
   Imported imported;
   ATTNDB_ASSIGN_OR_RETURN(imported.info, ContextFromJson(json));
-  imported.info.name = name;
+  imported.info.name = asked.name;
   ATTNDB_ASSIGN_OR_RETURN(imported.num_reused, CountFromJson(json, "reused_tokens"));
   ATTNDB_ASSIGN_OR_RETURN(imported.num_run, CountFromJson(json, "new_tokens"));
   ATTNDB_ASSIGN_OR_RETURN(imported.seconds, NumberFromJson(json, "seconds"));
   const Json* const was_there = server::FindMember(json, "already_imported");
   imported.was_there = was_there != nullptr && *was_there == true;
-  const Json* const evicted = server::FindMember(json, "evicted");
-  if (evicted == nullptr || !evicted->is_array()) return imported;
-  for (const Json& label : *evicted) {
-    if (label.is_string()) imported.evicted.push_back(Printable(label.get<std::string>()));
-  }
+  imported.evicted = EvictedFromJson(json);
   return imported;
 }
 
@@ -56,38 +63,53 @@ void Report(Environment* env, const Imported& imported) {
                               imported.seconds, imported.evicted);
 }
 
+Result<ExitCode> ReportDryRun(Environment* env, const std::string& name, const Json& json) {
+  RoomReport report;
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens, CountFromJson(json, "num_tokens"));
+  ATTNDB_ASSIGN_OR_RETURN(report.num_reused, CountFromJson(json, "reused_tokens"));
+  ATTNDB_ASSIGN_OR_RETURN(report.new_bytes, CountFromJson(json, "new_bytes"));
+  report.evicted = EvictedFromJson(json);
+  if (report.num_reused > num_tokens) {
+    return Status::IoError("the server's answer has more reused tokens than tokens");
+  }
+  PrintDryRun(env, name, num_tokens, report, /*tokens_per_second=*/std::nullopt);
+  return ExitCode::kOk;
+}
+
+Json RequestFor(const ServerImport& asked) {
+  Json body = {{"name", asked.name}, {"text", asked.text}, {"stream", true}};
+  if (asked.dry_run) body["dry_run"] = true;
+  if (asked.append) {
+    body["append"] = true;
+    return body;
+  }
+  body.update({{"system", asked.system},
+               {"raw", asked.raw},
+               {"replace", asked.replace},
+               {"pinned", asked.pin}});
+  if (asked.ttl) body["ttl_seconds"] = asked.ttl->count();
+  return body;
+}
+
 }  // namespace
 
-Result<ExitCode> ImportThroughServer(Environment* env, const ImportTarget& target,
-                                     const std::string& text, const std::string& system, bool raw) {
-  constexpr std::array<std::string_view, 7> kFlags = {"files", "--name",   "--replace", "--ttl",
-                                                      "--pin", "--system", "--raw"};
+Result<ExitCode> ImportThroughServer(Environment* env, const ServerImport& asked) {
+  constexpr std::array<std::string_view, 10> kFlags = {
+      "files",    "--name", "--replace", "--ttl",   "--pin",
+      "--system", "--raw",  "--dry-run", "context", "file"};
   ATTNDB_RETURN_IF_ERROR(env->CheckForServer(kFlags));
   ATTNDB_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Connect(env));
-  const StoreOptions& options = target.options();
-  Json body = {
-      {"name", options.name},       {"text", text},          {"system", system}, {"raw", raw},
-      {"replace", options.replace}, {"pinned", options.pin}, {"stream", true}};
-  if (options.ttl) body["ttl_seconds"] = options.ttl->count();
   ProgressLine progress({.label = "prefill", .unit = "tokens", .enabled = env->show_progress()});
-  Json answer;
-  const auto on_event = [&](const Json& event) -> Status {
-    if (server::FindMember(event, "done") == nullptr) {
-      answer = event;
-      return Status::Ok();
-    }
-    ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_done, CountFromJson(event, "done"));
-    ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens, CountFromJson(event, "total"));
-    progress.Update(num_done, num_tokens);
-    return Status::Ok();
-  };
-  const auto headers = client.Stream(std::string(kContextsPath), body, on_event);
-  progress.Clear();
-  if (headers.status().code() == StatusCode::kCancelled) {
-    return env->WithAdvice(headers.status(), "nothing is stored");
+  Result<Json> answer =
+      client.StreamProgress(std::string(kContextsPath), RequestFor(asked), &progress);
+  if (answer.status().code() == StatusCode::kCancelled) {
+    return env->WithAdvice(answer.status(), "nothing is stored");
   }
-  ATTNDB_RETURN_IF_ERROR(headers.status());
-  ATTNDB_ASSIGN_OR_RETURN(const Imported imported, ImportedFromJson(answer, options.name));
+  ATTNDB_RETURN_IF_ERROR(answer.status());
+  if (asked.dry_run && server::FindMember(*answer, "already_imported") == nullptr) {
+    return ReportDryRun(env, asked.name, *answer);
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const Imported imported, ImportedFromJson(*answer, asked));
   Report(env, imported);
   return ExitCode::kOk;
 }

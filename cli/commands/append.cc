@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
 #include "cli/common/context_text.h"
 #include "cli/common/engine_flags.h"
@@ -11,23 +12,12 @@
 #include "cli/common/interrupt.h"
 #include "cli/common/text_input.h"
 #include "cli/common/trained_length.h"
-#include "engines/llama/prompt_layout.h"
+#include "engines/llama/stored_text.h"
 
 namespace attndb::cli {
 namespace {
 
 using llama::LlamaEngine;
-
-// Whether a text may stand behind all that the context holds.
-Status CheckGrows(const ContextInfo& info, llama::PromptLayout layout) {
-  if (info.num_dropped > 0) {
-    return Status::FailedPrecondition("'" + NameOf(info) +
-                                      "' has lost tokens: what is appended would not see its text");
-  }
-  if (layout != llama::PromptLayout::kDialogue) return Status();
-  return Status::FailedPrecondition("'" + NameOf(info) +
-                                    "' is a dialogue; 'attndb chat' goes on with it");
-}
 
 class AppendCommand : public Command {
  public:
@@ -44,6 +34,9 @@ class AppendCommand : public Command {
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file_));
     if (text.empty()) return Status::InvalidArgument("'" + file_ + "' is empty");
+    if (!env->server().empty()) {
+      return ImportThroughServer(env, {.name = context_, .text = text, .append = true});
+    }
     ATTNDB_ASSIGN_OR_RETURN(DB opened, env->OpenForWriting(false, Options()));
     std::optional<DB> db(std::move(opened));
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db->Describe(context_));
@@ -76,17 +69,8 @@ class AppendCommand : public Command {
   // Those of the context, and behind them those of the text, checked for length and room.
   Result<std::vector<TokenId>> AllTokens(Environment* env, const DB& db, const LlamaEngine& engine,
                                          const ContextInfo& info, const std::string& text) const {
-    ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(context_));
-    // Refused by name where the context is of another model, or damaged.
-    SessionOptions named;
-    named.context = context_;
-    const Result<SessionStart> start = db.CreateSession(engine.spec(), tokens, named);
-    if (!start.ok()) return start.status();
-    ATTNDB_ASSIGN_OR_RETURN(const llama::PromptLayout layout, LayoutOf(engine, tokens));
-    ATTNDB_RETURN_IF_ERROR(CheckGrows(info, layout));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> more,
-                            engine.Tokenize(text, false, false, TextLimits(engine.info())));
-    tokens.insert(tokens.end(), more.begin(), more.end());
+    ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                            AppendedTokens(engine, db, context_, text, TextLimits(engine.info())));
     ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine.info(), engine.options().rope_scaling,
                                               "'" + NameOf(info) + "'", tokens.size()));
     const RoomOptions room = ImportRun::RoomOf(engine, checkpoint_tokens_);

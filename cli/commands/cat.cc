@@ -1,8 +1,9 @@
 #include <string>
-#include <vector>
 
+#include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
 #include "cli/common/engine_flags.h"
+#include "engines/llama/stored_text.h"
 
 namespace attndb::cli {
 namespace {
@@ -16,19 +17,15 @@ class CatCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
+    if (!env->server().empty()) return CatThroughServer(env, context_, special_);
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(context_));
     ATTNDB_ASSIGN_OR_RETURN(const llama::LlamaEngine engine, model_.OpenFor(env, info));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, db.Tokens(context_));
-    if (engine.spec().fingerprint != info.fingerprint) {
-      // The store refuses it by name, and says whose it is.
-      SessionOptions named;
-      named.context = context_;
-      ATTNDB_RETURN_IF_ERROR(db.CreateSession(engine.spec(), tokens, named).status());
-    }
-    ATTNDB_ASSIGN_OR_RETURN(const std::string text, engine.Detokenize(tokens, special_));
-    env->PrintJson({{"context", context_}, {"num_tokens", tokens.size()}, {"text", text}});
-    env->Print(text);
+    ATTNDB_ASSIGN_OR_RETURN(const llama::StoredText stored,
+                            llama::TextOf(engine, db, context_, special_));
+    env->PrintJson(
+        {{"context", context_}, {"num_tokens", stored.num_tokens}, {"text", stored.text}});
+    env->Print(stored.text);
     return ExitCode::kOk;
   }
 

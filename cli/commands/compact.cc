@@ -1,11 +1,11 @@
-#include <algorithm>
 #include <string>
 
+#include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
 #include "cli/common/graph_flags.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
-#include "cli/common/units.h"
+#include "cli/common/upkeep_report.h"
 
 namespace attndb::cli {
 namespace {
@@ -26,33 +26,26 @@ class CompactCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
+    const InterruptScope interrupt;
+    if (!env->server().empty()) return CompactThroughServer(env, context_, segment_tokens_);
     // Who compacts waits for what is built then.
     DBOptions options = {.background_threads = 0, .grow_graphs = grow_graphs_};
     graphs_.Apply(&options);
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, options));
     ATTNDB_ASSIGN_OR_RETURN(const DBStats before, db.Stats());
     const double start = MonotonicSeconds();
-    const InterruptScope interrupt;
     ATTNDB_RETURN_IF_ERROR(Merge(env, db));
     ATTNDB_RETURN_IF_ERROR(FinishCompanions(env, db));
     const double seconds = MonotonicSeconds() - start;
     ATTNDB_ASSIGN_OR_RETURN(const DBStats after, db.Stats());
-    env->PrintJson({{"num_contexts_before", before.num_contexts},
-                    {"num_contexts", after.num_contexts},
-                    {"num_segments_before", before.num_segments},
-                    {"num_segments", after.num_segments},
-                    {"file_bytes_before", before.file_bytes},
-                    {"file_bytes", after.file_bytes},
-                    {"seconds", seconds}});
-    const uint64_t freed = before.file_bytes - std::min(before.file_bytes, after.file_bytes);
-    env->Print("segments " + FormatCount(before.num_segments) + " -> " +
-               FormatCount(after.num_segments) + ", contexts " + FormatCount(before.num_contexts) +
-               " -> " + FormatCount(after.num_contexts) + ", freed " + FormatBytes(freed) + " in " +
-               FormatSeconds(seconds) + "\n");
-    return ExitCode::kOk;
+    return ReportCompacted(env, SizeOf(before), SizeOf(after), seconds);
   }
 
  private:
+  static StoreSize SizeOf(const DBStats& stats) {
+    return {stats.num_contexts, stats.num_segments, stats.file_bytes};
+  }
+
   Status Merge(Environment* env, const DB& db) const {
     ProgressLine line({.label = "compact", .unit = "bytes", .enabled = env->show_progress()});
     const Status status = db.Compact({.context = context_,

@@ -91,7 +91,17 @@ class ModelDocumentImport : public DocumentImport {
     ATTNDB_RETURN_IF_ERROR(target.Resolve(file.name));
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, ReadText(file.path));
     if (text.empty()) return Status::InvalidArgument("'" + file.path + "' is empty");
-    if (!env->server().empty()) return ImportThroughServer(env, target, text, system_, raw_);
+    if (!env->server().empty()) {
+      const StoreOptions& options = target.options();
+      return ImportThroughServer(env, {.name = options.name,
+                                       .text = text,
+                                       .system = system_,
+                                       .raw = raw_,
+                                       .replace = options.replace,
+                                       .pin = options.pin,
+                                       .ttl = options.ttl,
+                                       .dry_run = dry_run_});
+    }
     // The model and the text first: what is refused must not leave a store behind.
     ATTNDB_RETURN_IF_ERROR(OpenModel(env));
     ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(env, *engine_, text));

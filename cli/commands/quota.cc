@@ -1,7 +1,11 @@
+#include <memory>
 #include <string>
 
+#include "cli/client/server_commands.h"
+#include "cli/client/server_contexts.h"
 #include "cli/commands/commands.h"
 #include "cli/common/units.h"
+#include "cli/common/upkeep_report.h"
 
 namespace attndb::cli {
 namespace {
@@ -15,17 +19,17 @@ class QuotaCommand : public Command {
   Result<ExitCode> Run(Environment* env) override { return size_.empty() ? Show(env) : Set(env); }
 
  private:
-  static ExitCode Report(Environment* env, uint64_t quota, uint64_t used) {
-    env->PrintJson({{"quota_bytes", quota}, {"file_bytes", used}});
-    env->Print((quota == 0 ? "no limit" : "at most " + FormatBytes(quota)) + "; " +
-               FormatBytes(used) + " in use\n");
-    return ExitCode::kOk;
-  }
-
   static Result<ExitCode> Show(Environment* env) {
+    if (!env->server().empty()) return ShowServers(env);
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db.Stats());
-    return Report(env, stats.quota_bytes, stats.file_bytes);
+    return ReportQuota(env, stats.quota_bytes, stats.file_bytes);
+  }
+
+  static Result<ExitCode> ShowServers(Environment* env) {
+    ATTNDB_ASSIGN_OR_RETURN(const std::unique_ptr<Contexts> contexts, OpenServerContexts(env));
+    ATTNDB_ASSIGN_OR_RETURN(const ContextList list, contexts->List());
+    return ReportQuota(env, list.quota_bytes, list.file_bytes);
   }
 
   Result<ExitCode> Set(Environment* env) const {
@@ -37,13 +41,11 @@ class QuotaCommand : public Command {
                                "'attndb quota none' takes the limit away");
       }
     }
+    if (!env->server().empty()) return SetQuotaThroughServer(env, bytes);
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false));
     ATTNDB_RETURN_IF_ERROR(db.SetQuota(bytes));
     ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db.Stats());
-    if (bytes != 0 && stats.file_bytes > bytes) {
-      env->Note("the next import evicts what was used longest ago to get below the limit");
-    }
-    return Report(env, bytes, stats.file_bytes);
+    return ReportNewQuota(env, bytes, stats.file_bytes);
   }
 
   std::string size_;

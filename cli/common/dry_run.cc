@@ -9,13 +9,12 @@
 #include "cli/common/units.h"
 
 namespace attndb::cli {
-namespace {
 
 void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,
-                 const RoomReport& report, std::optional<double> rate) {
+                 const RoomReport& report, std::optional<double> tokens_per_second) {
   const uint64_t num_new = num_tokens - report.num_reused;
   std::optional<double> seconds;
-  if (rate) seconds = static_cast<double>(num_new) / *rate;
+  if (tokens_per_second) seconds = static_cast<double>(num_new) / *tokens_per_second;
   env->PrintJson({{"context", name},
                   {"dry_run", true},
                   {"num_tokens", num_tokens},
@@ -29,12 +28,10 @@ void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,
              FormatBytes(report.new_bytes) + " on disk" +
              (seconds ? " and about " + FormatSeconds(*seconds) : "") + "\n");
   if (!report.evicted.empty()) {
-    env->Note("would be evicted for it: " + std::to_string(report.evicted.size()) +
-              " of the contexts, beginning with " + report.evicted.front());
+    env->Note("would be evicted for it: " + Counted(report.evicted.size(), "context") +
+              ", beginning with " + report.evicted.front());
   }
 }
-
-}  // namespace
 
 Result<ExitCode> DryRun(Environment* env, const llama::LlamaEngine& engine,
                         std::span<const TokenId> tokens, const ImportTarget& target,

@@ -6,7 +6,10 @@
 #ifndef ATTNDB_CLI_COMMON_DRY_RUN_H_
 #define ATTNDB_CLI_COMMON_DRY_RUN_H_
 
+#include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "attndb/result.h"
 #include "cli/common/import_target.h"
@@ -19,6 +22,10 @@ namespace attndb::cli {
 Result<ExitCode> DryRun(Environment* env, const llama::LlamaEngine& engine,
                         std::span<const TokenId> tokens, const ImportTarget& target,
                         const RoomOptions& room);
+
+// The report of `name`, that would have `num_tokens`; `tokens_per_second` of the prefill, if known.
+void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,
+                 const RoomReport& report, std::optional<double> tokens_per_second);
 
 }  // namespace attndb::cli
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "engines/llama/stored_text.h"
 #include "server/openai/error.h"
 #include "server/routes/import_request.h"
 
@@ -81,6 +82,19 @@ Result<std::string> Change(const DB& db, const std::string& id, const std::strin
   return name;
 }
 
+Result<Json> Text(const Service& service, const Call& call) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
+  std::string context;
+  bool special = false;
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &context));
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "special", &special));
+  if (context.empty()) return Status::InvalidArgument("'context' is missing, expected a name");
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(call.rules.tenant));
+  ATTNDB_ASSIGN_OR_RETURN(const llama::StoredText stored,
+                          llama::TextOf(*service.engine, db, context, special));
+  return Json{{"context", context}, {"num_tokens", stored.num_tokens}, {"text", stored.text}};
+}
+
 Result<Json> AnswerTo(const Service& service, const Call& call, const std::string& id) {
   const std::string& tenant = call.rules.tenant;
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(tenant));
@@ -100,6 +114,14 @@ Result<Json> AnswerTo(const Service& service, const Call& call, const std::strin
 void AnswerContext(Service* service, Call call, const std::string& id) {
   service->run_later(call, [service, call, id] {
     const Result<Json> json = AnswerTo(*service, call, id);
+    AnswerCall(service, call,
+               json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
+  });
+}
+
+void AnswerText(Service* service, Call call) {
+  service->run_later(call, [service, call] {
+    const Result<Json> json = Text(*service, call);
     AnswerCall(service, call,
                json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
   });

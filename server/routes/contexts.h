@@ -1,4 +1,5 @@
-// /attndb/v1/contexts[/ID]: list, describe, delete, pin. docs/serving.md describes them.
+// /attndb/v1/contexts[/ID]: list, describe, delete, pin; and /attndb/v1/text, what one holds.
+// docs/serving.md describes them.
 #ifndef ATTNDB_SERVER_ROUTES_CONTEXTS_H_
 #define ATTNDB_SERVER_ROUTES_CONTEXTS_H_
 
@@ -13,6 +14,9 @@ void AnswerContexts(Service* service, Call call);
 // GET: {"id", "durable", ...}, and once it is durable what `attndb describe --json` says.
 // DELETE: removes it. POST {"pinned": BOOL, "ttl_seconds": N or null, "name": TEXT}: changes it.
 void AnswerContext(Service* service, Call call, const std::string& id);
+
+// {"context": NAME, "special": false} -> {"context", "num_tokens", "text"}, as `attndb cat`.
+void AnswerText(Service* service, Call call);
 
 }  // namespace attndb::server
 

@@ -7,13 +7,13 @@
 
 #include "attndb/units.h"
 #include "engines/llama/prompt_layout.h"
+#include "engines/llama/stored_text.h"
 #include "server/openai/error.h"
 #include "server/routes/import_request.h"
+#include "server/routes/progress_answer.h"
 
 namespace attndb::server {
 namespace {
-
-std::string EventOf(const Json& json) { return "data: " + ToText(json) + "\n\n"; }
 
 // The model's name, as its file says it, for people.
 std::string ModelName(const Service& service) { return "model '" + service.options.model_id + "'"; }
@@ -34,52 +34,10 @@ Json SummaryOf(const ContextInfo& info) {
           {"companion_bytes", info.companion_bytes}};
 }
 
-// Sends the one answer of an import, at once or behind its progress.
-class ImportAnswer {
- public:
-  ImportAnswer(Service* service, Call call, bool stream)
-      : service_(service), call_(std::move(call)), stream_(stream) {}
-
-  const Call& call() const { return call_; }
-
-  void Progress(uint64_t num_done, uint64_t num_tokens) {
-    if (!stream_) return;
-    const std::string event = EventOf({{"done", num_done}, {"total", num_tokens}});
-    if (std::exchange(begun_, true)) return call_.responder->Write(event);
-    call_.responder->Begin({.content_type = "text/event-stream",
-                            .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
-                            .body = event});
-  }
-  void Send(const Result<Json>& json, CallEnd end) {
-    end.status = json.ok() ? 200 : HttpStatusOf(json.status());
-    NoteEnd(service_, call_, end);
-    call_.place.reset();  // Before the client knows, who may ask again at once.
-    if (!begun_ && (!stream_ || !json.ok())) {
-      call_.responder->Send(json.ok() ? Response{.body = ToText(*json)}
-                                      : ErrorResponse(json.status()));
-      return;
-    }
-    const std::string event = EventOf(json.ok() ? *json : ErrorJson(json.status()));
-    const std::string last = event + (json.ok() ? "data: [DONE]\n\n" : "");
-    if (begun_) {
-      call_.responder->Write(last);
-    } else {
-      call_.responder->Begin({.content_type = "text/event-stream", .body = last});
-    }
-    call_.responder->End();
-  }
-
- private:
-  Service* const service_;
-  Call call_;
-  const bool stream_;
-  bool begun_ = false;
-};
-
 // Waits for the turn that reads the text, and then for the disk.
 class ImportListener final : public TurnListener {
  public:
-  ImportListener(Service* service, std::shared_ptr<ImportAnswer> answer, std::string name,
+  ImportListener(Service* service, std::shared_ptr<ProgressAnswer> answer, std::string name,
                  uint64_t num_reused, DBStats before)
       : service_(service),
         answer_(std::move(answer)),
@@ -131,7 +89,7 @@ class ImportListener final : public TurnListener {
   }
 
   Service* const service_;
-  const std::shared_ptr<ImportAnswer> answer_;
+  const std::shared_ptr<ProgressAnswer> answer_;
   const std::string name_;
   const uint64_t num_reused_;
   const DBStats before_;
@@ -139,17 +97,57 @@ class ImportListener final : public TurnListener {
   TurnStart start_;
 };
 
-Status CheckLength(const Service& service, size_t num_tokens) {
+// The ids that are to be stored. A client that is gone is not waited for, nor are tokens counted
+// beyond what the model is meant for.
+Result<std::vector<TokenId>> TokensOf(const Service& service, const Call& call, const DB& db,
+                                      const ImportRequest& asked) {
   const uint64_t most = service.engine->info().max_context;
-  if (most == 0 || num_tokens <= most) return Status::Ok();
-  return Status::InvalidArgument("the text has " + Counted(num_tokens, "token") + ", but " +
-                                 ModelName(service) + " is meant for " + FormatCount(most));
+  llama::TokenizeLimits limits;
+  if (most > 0) limits.max_tokens = most;
+  limits.progress = [&](uint64_t, uint64_t) {
+    return !service.stopping && !call.responder->closed();
+  };
+  Result<std::vector<TokenId>> tokens =
+      asked.append
+          ? llama::AppendedTokens(*service.engine, db, asked.store.name, asked.text, limits)
+          : llama::DocumentTokens(*service.engine, asked.raw, asked.system, asked.text, limits);
+  if (!tokens.ok() || tokens->size() <= limits.max_tokens) return tokens;
+  return Status::InvalidArgument("the text has more than the " + Counted(most, "token") + " that " +
+                                 ModelName(service) + " is meant for");
+}
+
+// What is appended to stays what it was: its name, its pin and its time to live.
+Status KeepLife(const DB& db, StoreOptions* store) {
+  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(store->name));
+  if (info.name.empty()) {
+    return Status::FailedPrecondition("context '" + store->name +
+                                      "' has no name, by which a server stores");
+  }
+  store->name = info.name;
+  store->replace = true;
+  store->pin = info.pinned;
+  if (info.ttl_seconds) store->ttl = std::chrono::seconds(*info.ttl_seconds);
+  return Status::Ok();
+}
+
+// What `attndb import --dry-run` says. The server keeps no figure of how long it would take.
+Result<Json> DryRun(const Service& service, const DB& db, const std::string& name,
+                    std::span<const TokenId> tokens) {
+  ATTNDB_ASSIGN_OR_RETURN(const RoomReport report,
+                          db.CheckRoom(service.engine->spec(), tokens, {}));
+  return Json{{"context", name},
+              {"dry_run", true},
+              {"num_tokens", tokens.size()},
+              {"reused_tokens", report.num_reused},
+              {"new_tokens", tokens.size() - report.num_reused},
+              {"new_bytes", report.new_bytes},
+              {"evicted", report.evicted}};
 }
 
 // The answer where there is nothing to run: it gets the life that was asked for.
-Result<Json> NothingToDo(const DB& db, const StoreOptions& store) {
-  if (store.pin) ATTNDB_RETURN_IF_ERROR(db.Pin(store.name));
-  if (store.ttl) ATTNDB_RETURN_IF_ERROR(db.SetTtl(store.name, store.ttl));
+Result<Json> NothingToDo(const DB& db, const StoreOptions& store, bool is_dry) {
+  if (store.pin && !is_dry) ATTNDB_RETURN_IF_ERROR(db.Pin(store.name));
+  if (store.ttl && !is_dry) ATTNDB_RETURN_IF_ERROR(db.SetTtl(store.name, store.ttl));
   ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(store.name));
   Json json = SummaryOf(info);
   json["already_imported"] = true;
@@ -158,17 +156,19 @@ Result<Json> NothingToDo(const DB& db, const StoreOptions& store) {
 
 Status Import(Service* service, const Call& call) {
   ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
-  ATTNDB_ASSIGN_OR_RETURN(const ImportRequest asked, ParseImport(body));
-  ATTNDB_ASSIGN_OR_RETURN(
-      std::vector<TokenId> tokens,
-      llama::DocumentTokens(*service->engine, asked.raw, asked.system, asked.text));
-  ATTNDB_RETURN_IF_ERROR(CheckLength(*service, tokens.size()));
+  ATTNDB_ASSIGN_OR_RETURN(ImportRequest asked, ParseImport(body));
   const std::string& tenant = call.rules.tenant;
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service->conversations->HandleOf(tenant));
+  ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokensOf(*service, call, db, asked));
+  if (asked.append) ATTNDB_RETURN_IF_ERROR(KeepLife(db, &asked.store));
   ATTNDB_ASSIGN_OR_RETURN(const bool is_there, IsImported(*service, db, asked.store, tokens));
-  auto answer = std::make_shared<ImportAnswer>(service, call, asked.stream);
+  auto answer = std::make_shared<ProgressAnswer>(service, call, asked.stream);
   if (is_there) {
-    answer->Send(NothingToDo(db, asked.store), {});
+    answer->Send(NothingToDo(db, asked.store, asked.dry_run), {});
+    return Status::Ok();
+  }
+  if (asked.dry_run) {
+    answer->Send(DryRun(*service, db, asked.store.name, tokens), {});
     return Status::Ok();
   }
   ATTNDB_ASSIGN_OR_RETURN(DBStats before, db.Stats());

@@ -20,7 +20,9 @@ struct ImportRequest {
   std::string system;  // System message in front of it; empty = none.
   bool raw = false;    // The text alone, without the model's chat template.
   bool stream = false;
-  StoreOptions store;  // It has a name.
+  bool append = false;   // Behind what the context of that name, or "#id", holds.
+  bool dry_run = false;  // Nothing is run or stored.
+  StoreOptions store;    // It has a name.
 };
 
 Result<ImportRequest> ParseImport(const Json& body);

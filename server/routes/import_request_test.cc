@@ -49,7 +49,7 @@ TEST(ImportRequestTest, WhatIsWrongIsRefusedByItsField) {
     EXPECT_THAT(refusal("\"" + std::string(field) + "\": 1"),
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr(field)));
   }
-  for (const char* const field : {"raw", "stream", "replace", "pinned"}) {
+  for (const char* const field : {"raw", "stream", "replace", "pinned", "append", "dry_run"}) {
     EXPECT_THAT(refusal("\"" + std::string(field) + "\": \"yes\""),
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr(field)));
   }
@@ -62,6 +62,19 @@ TEST(ImportRequestTest, WhatIsWrongIsRefusedByItsField) {
   EXPECT_THAT(Parse(R"({"name": "book", "text": ""})"),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("'text' is missing")));
   EXPECT_THAT(Parse("[]"), FailsWith(StatusCode::kInvalidArgument, HasSubstr("no JSON object")));
+}
+
+TEST(ImportRequestTest, WhatIsAppendedGoesByNameAndTextAlone) {
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const ImportRequest request,
+      Parse(R"({"name": "#1", "text": "Once", "append": true, "dry_run": true, "stream": true})"));
+  EXPECT_TRUE(request.append && request.dry_run && request.stream);
+  EXPECT_EQ(request.store.name, "#1");
+  for (const char* const field : {"\"system\": \"\"", "\"raw\": false", "\"replace\": true",
+                                  "\"pinned\": true", "\"ttl_seconds\": 1"}) {
+    EXPECT_THAT(Parse(R"({"name": "a", "text": "b", "append": true, )" + std::string(field) + "}"),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("does not go with 'append'")));
+  }
 }
 
 TEST(ImportRequestTest, NamesAreThoseThatTheStoreTakes) {

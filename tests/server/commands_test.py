@@ -17,7 +17,8 @@ import pytest
 import server_case
 from server_case import STORY, Server, new_folder, run_attndb, run_attndb_as_text, run_client
 
-ERROR, USAGE, NOT_FOUND, BUSY, NAME_TAKEN, UNSUPPORTED, INTERRUPTED = 1, 2, 3, 5, 8, 10, 130
+ERROR, USAGE, NOT_FOUND, DAMAGE, BUSY, NAME_TAKEN = 1, 2, 3, 4, 5, 8
+UNSUPPORTED, INTERRUPTED = 10, 130
 KEY = "open-sesame"
 
 
@@ -217,6 +218,129 @@ class TestImport:
             assert run_client(server.url, "ls")["contexts"] == []
 
 
+    def test_a_dry_run_tells_what_it_would_take_and_changes_nothing(self, skerry):
+        before = run_client(skerry.url, "ls")
+        passes = skerry.metric("attndb_passes")
+        for name, text in (("skerry", STORY), ("other", STORY), ("new", "Of nothing known.")):
+            args = ["import", "-", "--name", name, "--dry-run"]
+            ours = run_client(skerry.url, *args, stdin=text)
+            theirs = run_attndb(skerry.store, *args, stdin=text)
+            ours.pop("predicted_seconds", None), theirs.pop("predicted_seconds", None)
+            assert ours == theirs
+        run_client(skerry.url, "import", "-", "--name", "skerry", "--dry-run", stdin="Other words.",
+                   exit_code=NAME_TAKEN)
+        assert run_client(skerry.url, "ls") == before
+        assert skerry.metric("attndb_passes") == passes
+
+
+class TestAppend:
+    TAIL = " The keeper's name was Maren."
+
+    def test_what_is_appended_is_what_the_store_alone_makes(self, folder):
+        for name in ("ours", "theirs"):
+            run_attndb(folder / "store", "import", "-", "--name", name, "--pin", "--ttl", "2h",
+                       stdin=STORY)
+        with Server(folder / "store") as server:
+            done = run_client(server.url, "append", "ours", "-", stdin=self.TAIL)
+            assert done["context"] == "ours" and done["already_imported"] is False
+            described = run_client(server.url, "describe", "ours")
+            assert (described["pinned"], described["ttl_seconds"]) == (True, 7200)
+            assert done["reused_tokens"] > 0 and done["new_tokens"] < 20
+            text = run_client(server.url, "cat", "ours")["text"]
+            assert text.endswith(self.TAIL) and STORY in text
+            by_id = run_client(server.url, "append", f"#{described['id']}", "-", stdin=" More.")
+            assert by_id["num_tokens"] > done["num_tokens"]
+            error = run_client(server.url, "append", "nobody-wrote-this", "-", stdin="x",
+                               exit_code=NOT_FOUND)["error"]
+            assert "nobody-wrote-this" in error["message"]
+            run_client(server.url, "chat", "-c", "ours", "--max-tokens", "2", stdin="Who?\n")
+            error = run_client(server.url, "append", "ours.chat", "-", stdin="x",
+                               exit_code=ERROR)["error"]
+            assert "is a dialogue" in error["message"]
+        alone = run_attndb(folder / "store", "append", "theirs", "-", stdin=self.TAIL)
+        assert alone["num_tokens"] == done["num_tokens"]
+        assert run_attndb(folder / "store", "cat", "theirs")["text"] == text
+
+
+class TestNamesAndTexts:
+    def test_mv_is_seen_by_the_store(self, folder):
+        run_attndb(folder / "store", "import", "-", "--name", "old", stdin="Some words.")
+        with Server(folder / "store") as server:
+            number = run_client(server.url, "describe", "old")["id"]
+            run_client(server.url, "mv", "old", "new")
+            assert run_attndb(folder / "store", "describe", "new")["id"] == number
+            run_client(server.url, "describe", "old", exit_code=NOT_FOUND)
+            run_client(server.url, "import", "-", "--name", "taken", stdin="Other words.")
+            error = run_client(server.url, "mv", "new", "taken", exit_code=NAME_TAKEN)["error"]
+            assert "taken" in error["message"]
+            run_client(server.url, "mv", "new", "a b", exit_code=USAGE)
+
+    def test_cat_gives_the_text_of_a_context(self, skerry):
+        for args in (["skerry"], ["#1"], ["skerry", "--special"]):
+            assert run_client(skerry.url, "cat", *args) == run_attndb(skerry.store, "cat", *args)
+        assert run_client(skerry.url, "cat", "skerry", as_json=False)[0].endswith(STORY)
+        run_client(skerry.url, "cat", "nobody-wrote-this", exit_code=NOT_FOUND)
+        with answering(200, b'{"text": 1}') as url:
+            assert "no 'text'" in run_client(url, "cat", "a", exit_code=ERROR)["error"]["message"]
+
+
+class TestUpkeep:
+    def test_verify_says_what_it_says_of_the_store(self, skerry):
+        ours = run_client(skerry.url, "verify", "skerry")
+        assert ours == run_attndb(skerry.store, "verify", "skerry")
+        assert ours["ok"] and ours["num_segments"] > 0
+        assert run_client(skerry.url, "verify", as_json=False)[0].startswith("ok: ")
+        run_client(skerry.url, "verify", "nobody-wrote-this", exit_code=NOT_FOUND)
+        for body in (b"{}", b'{"damages": [1]}', b'{"damages": [{"segment_id": -1}]}'):
+            with answering(200, b"data: " + body + b"\n\ndata: [DONE]\n\n") as url:
+                run_client(url, "verify", exit_code=ERROR)
+
+    def test_damage_is_found_and_the_rest_is_served(self, folder):
+        for name in ("sound", "broken"):
+            run_attndb(folder / "store", "import", "-", "--name", name, "--raw",
+                       stdin=f"This is the {name} one. " * 20)
+        file = max((folder / "store").rglob("*.seg"), key=lambda path: path.stat().st_mtime_ns)
+        with Server(folder / "store") as server:
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2] ^= 1
+            with open(file, "r+b") as segment:  # In place: the server has it open.
+                segment.write(content)
+            found = run_client(server.url, "verify", exit_code=DAMAGE)
+            assert found["ok"] is False
+            assert [damage["contexts"] for damage in found["damages"]] == [["broken"]]
+            assert run_client(server.url, "verify", "sound")["ok"]
+
+    def test_compact_merges_what_is_in_pieces(self, folder):
+        run_attndb(folder / "store", "import", "-", "--name", "book", "--raw",
+                   "--checkpoint", "64", "--segment-tokens", "64", "-t", "1", stdin=STORY)
+        before = len(run_attndb(folder / "store", "describe", "book")["segments"])
+        assert before > 1
+        with Server(folder / "store") as server:
+            done = run_client(server.url, "compact", "book", "--segment-tokens", "100000")
+            assert done["num_segments_before"] == before > done["num_segments"] == 1
+            assert len(run_client(server.url, "describe", "book")["segments"]) == 1
+            assert "segments 1 -> 1" in run_client(server.url, "compact", as_json=False)[0]
+            for args in (["--grow-graphs"], ["--roar-keys", "8"]):
+                error = run_client(server.url, "compact", *args, exit_code=USAGE)["error"]
+                assert args[0] in error["message"]
+        assert run_attndb(folder / "store", "verify")["ok"]
+
+    def test_a_quota_is_set_shown_and_taken_away(self, folder):
+        with Server(folder / "store") as server:
+            assert run_client(server.url, "quota")["quota_bytes"] == 0
+            assert run_client(server.url, "quota", "1GiB")["quota_bytes"] == 1 << 30
+            assert run_attndb(server.store, "quota")["quota_bytes"] == 1 << 30
+            assert run_client(server.url, "quota", as_json=False)[0].startswith("at most 1.0 GiB")
+            assert run_client(server.url, "quota", "none")["quota_bytes"] == 0
+            run_client(server.url, "quota", "much", exit_code=USAGE)
+
+    def test_upkeep_is_the_operators(self, guarded):
+        for args in (["verify"], ["compact"], ["quota", "1GiB"]):
+            error = run_client(guarded.url, *args, exit_code=USAGE, ATTNDB_KEY=KEY)["error"]
+            assert "operator" in error["message"]
+        assert run_client(guarded.url, "quota", ATTNDB_KEY=KEY)["quota_bytes"] == 0
+
+
 class TestAnswers:
     QUESTION = "What is the keeper called?"
 
@@ -286,8 +410,8 @@ class TestRefusals:
         assert "--server" in error["advice"] and "ATTNDB_URL" in error["advice"]
 
     def test_what_works_on_a_store_alone_says_so(self, skerry):
-        for args in (["verify"], ["compact"], ["stats"], ["quota"], ["export", "skerry", "-o", "x"],
-                     ["find", "a key"]):
+        for args in (["stats"], ["export", "skerry", "-o", "x"], ["find", "a key"],
+                     ["build", "skerry", "--index", "pq"]):
             error = run_client(skerry.url, *args, exit_code=UNSUPPORTED)["error"]
             assert "--db" in error["advice"], args
 

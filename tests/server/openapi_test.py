@@ -90,6 +90,15 @@ CASES = [
     ("post", CONTEXTS, {"name": NAME, "text": server_case.STORY}, 200),
     ("post", CONTEXTS, {"name": "other", "text": "Words.", "ttl_seconds": 60}, 200),
     ("post", CONTEXTS, {"name": NAME, "text": "Other words."}, 409),
+    ("post", CONTEXTS, {"name": "dry", "text": "Dry words.", "dry_run": True}, 200),
+    ("post", CONTEXTS, {"name": "other", "text": "More words.", "append": True}, 200),
+    ("post", "/attndb/v1/text", {"context": NAME}, 200),
+    ("post", "/attndb/v1/text", {"context": "nobody-wrote-this"}, 404),
+    ("post", "/attndb/v1/verify", {}, 200),
+    ("post", "/attndb/v1/verify", {"context": "nobody-wrote-this"}, 404),
+    ("post", "/attndb/v1/compact", {"segment_tokens": 4096}, 200),
+    ("post", "/attndb/v1/quota", {"quota_bytes": 1 << 30}, 200),
+    ("post", "/attndb/v1/quota", {"quota_bytes": None}, 200),
     ("get", CONTEXTS + "/{id}", None, 200),
     ("post", CONTEXTS + "/{id}", {"pinned": True, "ttl_seconds": 3600}, 200),
     ("delete", CONTEXTS + "/{id}", None, 200), ("delete", CONTEXTS + "/{id}", None, 404),
@@ -128,6 +137,10 @@ def test_each_operation_has_a_case():
     (CONTEXTS, {"name": "x"}),
     (CONTEXTS, {"name": "x", "text": "x", "pinned": 1}),
     (CONTEXTS, {"name": "x", "text": "x", "ttl_seconds": -1}),
+    ("/attndb/v1/text", {}),
+    ("/attndb/v1/compact", {"segment_tokens": 0}),
+    ("/attndb/v1/quota", {}),
+    ("/attndb/v1/quota", {"quota_bytes": -1}),
 ])
 def test_what_a_schema_refuses_the_server_refuses(served, path, wrong):
     with pytest.raises(fastjsonschema.JsonSchemaException):

@@ -1,0 +1,39 @@
+// Texts of stored contexts: what `attndb cat` prints, and what `attndb append` stores behind one.
+//
+// Errors:  kNotFound (the context); kOtherModel; kCorruption; as the engine's Tokenize and
+//          Detokenize.
+// Threads: stateless.
+#ifndef ATTNDB_ENGINES_LLAMA_STORED_TEXT_H_
+#define ATTNDB_ENGINES_LLAMA_STORED_TEXT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attndb/db.h"
+#include "attndb/result.h"
+#include "attndb/types.h"
+#include "engines/llama/llama_engine.h"
+
+namespace attndb::llama {
+
+struct StoredText {
+  uint64_t num_tokens = 0;
+  std::string text;
+};
+
+// What a context holds; with `render_special` its control tokens, too, which the chat template set.
+Result<StoredText> TextOf(const LlamaEngine& engine, const DB& db, const std::string& context,
+                          bool render_special);
+
+// The ids of a context with `text` behind all that it holds.
+// Errors: also kFailedPrecondition (it has lost tokens, so that the text would not see all of it;
+//         or it is a dialogue).
+Result<std::vector<TokenId>> AppendedTokens(const LlamaEngine& engine, const DB& db,
+                                            const std::string& context, std::string_view text,
+                                            const TokenizeLimits& limits);
+
+}  // namespace attndb::llama
+
+#endif  // ATTNDB_ENGINES_LLAMA_STORED_TEXT_H_

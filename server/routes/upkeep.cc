@@ -1,0 +1,120 @@
+#include "server/routes/upkeep.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "attndb/db.h"
+#include "server/openai/error.h"
+#include "server/routes/progress_answer.h"
+
+namespace attndb::server {
+namespace {
+
+using Progress = std::function<bool(uint64_t, uint64_t)>;
+
+struct UpkeepRequest {
+  std::string context;  // Empty: all of the tenant's.
+  uint64_t segment_tokens = 0;
+  bool stream = false;
+};
+
+Result<UpkeepRequest> Parse(const std::string& text) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
+  UpkeepRequest request;
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &request.context));
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "stream", &request.stream));
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "segment_tokens", 1, CompactOptions::kMaxSegmentTokens,
+                                   &request.segment_tokens));
+  return request;
+}
+
+Result<Json> Verify(const DB& db, const UpkeepRequest& request, Progress progress) {
+  VerifyOptions options;
+  options.context = request.context;
+  options.progress = std::move(progress);
+  ATTNDB_ASSIGN_OR_RETURN(const VerifyReport report, db.Verify(options));
+  Json damages = Json::array();
+  for (const Damage& damage : report.damages) {
+    damages.push_back({{"segment_id", damage.segment_id},
+                       {"file", damage.file},
+                       {"message", damage.message},
+                       {"contexts", damage.contexts}});
+  }
+  return Json{{"ok", report.ok()},
+              {"num_segments", report.num_segments},
+              {"num_bytes", report.num_bytes},
+              {"damages", std::move(damages)}};
+}
+
+// The planes of what it merged are built in the background, as the server's others are.
+Result<Json> Compact(const DB& db, const UpkeepRequest& request, Progress progress) {
+  ATTNDB_ASSIGN_OR_RETURN(const DBStats before, db.Stats());
+  const double start_seconds = MonotonicSeconds();
+  CompactOptions options;
+  options.context = request.context;
+  options.segment_tokens = request.segment_tokens;
+  options.progress = std::move(progress);
+  ATTNDB_RETURN_IF_ERROR(db.Compact(options));
+  ATTNDB_ASSIGN_OR_RETURN(const DBStats after, db.Stats());
+  return Json{{"num_contexts_before", before.num_contexts},   {"num_contexts", after.num_contexts},
+              {"num_segments_before", before.num_segments},   {"num_segments", after.num_segments},
+              {"file_bytes_before", before.file_bytes},       {"file_bytes", after.file_bytes},
+              {"seconds", MonotonicSeconds() - start_seconds}};
+}
+
+Result<Json> SetQuota(const DB& db, const std::string& text) {
+  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  if (!body.is_object() || !body.contains("quota_bytes")) {
+    return Status::InvalidArgument("'quota_bytes' is missing, expected a number of bytes or null");
+  }
+  uint64_t bytes = 0;
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "quota_bytes", 1, INT64_MAX, &bytes));
+  ATTNDB_RETURN_IF_ERROR(db.SetQuota(bytes));
+  ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db.Stats());
+  return Json{{"quota_bytes", stats.quota_bytes}, {"file_bytes", stats.file_bytes}};
+}
+
+// False: it was answered.
+bool IsOperator(Service* service, const Call& call) {
+  if (call.rules.is_operator) return true;
+  AnswerCall(service, call, ErrorResponse(403, "this is for operators: ask with the key of one"));
+  return false;
+}
+
+using Chore = Result<Json> (*)(const DB& db, const UpkeepRequest& request, Progress progress);
+
+void Answer(Service* service, const Call& call, Chore chore) {
+  if (!IsOperator(service, call)) return;
+  const Result<UpkeepRequest> request = Parse(call.request->body);
+  if (!request.ok()) return AnswerCall(service, call, ErrorResponse(request.status()));
+  service->run_chore(call, [service, call, chore, request = *request] {
+    ProgressAnswer answer(service, call, request.stream);
+    const Result<DB> db = service->conversations->HandleOf(call.rules.tenant);
+    if (!db.ok()) return answer.Send(db.status(), {});
+    const Progress progress = [&](uint64_t bytes_done, uint64_t bytes_total) {
+      answer.Progress(bytes_done, bytes_total);
+      return !service->stopping && !call.responder->closed();
+    };
+    answer.Send(chore(*db, request, progress), {});
+  });
+}
+
+}  // namespace
+
+void AnswerVerify(Service* service, Call call) { Answer(service, call, Verify); }
+void AnswerCompact(Service* service, Call call) { Answer(service, call, Compact); }
+
+void AnswerQuota(Service* service, Call call) {
+  if (!IsOperator(service, call)) return;
+  service->run_later(call, [service, call] {
+    const Result<DB> db = service->conversations->HandleOf(call.rules.tenant);
+    const Result<Json> json = db.ok() ? SetQuota(*db, call.request->body) : db.status();
+    AnswerCall(service, call,
+               json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
+  });
+}
+
+}  // namespace attndb::server
