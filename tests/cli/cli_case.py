@@ -130,6 +130,18 @@ def has_engine():
     return engine()["name"] != "none"
 
 
+def another_model(folder):
+    """A model file beside smollm2's: the same, with another name in its head and another weight."""
+    name = b"Smollm2 135M 8k Lc100K Mix1 Ep2"
+    data = bytearray(pathlib.Path(engine()["models"][0]["path"]).read_bytes())
+    at = data.index(name)
+    data[at:at + len(name)] = b"Another Model".ljust(len(name))
+    data[-1] ^= 1
+    path = folder / "other.gguf"
+    path.write_bytes(data)
+    return path
+
+
 def skip_without_model():
     """Ends the program as skipped if SmolLM2 is not set up here."""
     models = engine()["models"]

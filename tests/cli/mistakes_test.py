@@ -6,9 +6,11 @@ Method: a table of mistakes, each with its code and what the line must say; the 
 """
 
 import re
+import time
 
 import cli_case
-from cli_case import CliCase, ERROR, NOT_FOUND, USAGE, has_engine
+from cli_case import (CliCase, ERROR, NAME_TAKEN, NOT_FOUND, NO_ROOM, OTHER_MODEL, USAGE,
+                      another_model, has_engine)
 
 # Words of the command line, the exit code, and what the line must match. {dir}: an empty folder.
 WITHOUT_A_STORE = [
@@ -95,6 +97,41 @@ OF_THE_ENGINE = [  # And of the server, which such a build has, too.
     (["serve", "--keys", "{dir}/no.json"], NOT_FOUND, "no.json"),
 ]
 
+# {other}: another model's file. The store holds `a`, `b`, and `gone`, which has expired; no more fits.
+WITH_A_STORE = [
+    (["ask", "-c", "a", "Who?", "-m", "{other}"], OTHER_MODEL,
+     "'a' is of another model: made by .*Smollm2.*asked by .*Another.*pass the --model that made"),
+    (["ask", "-c", "gone", "Who?"], NOT_FOUND, "gone"),
+    (["cat", "gone"], NOT_FOUND, "gone"),
+    (["import", "{dir}/long.txt"], NO_ROOM, "quota of .* has room for"),
+    (["append", "a", "{dir}/long.txt"], NO_ROOM, "quota of .* has room for"),
+    (["import", "{dir}/a.txt", "--name", "b"], NAME_TAKEN, "'b' .*--replace"),
+    (["mv", "a", "b"], NAME_TAKEN, "'b'"),
+    (["mv", "a", "a b"], USAGE, "context name 'a b': expected 1 to 128 bytes"),
+    (["mv", "nobody", "c"], NOT_FOUND, "'nobody'.*attndb ls"),
+    (["rm", "nobody"], NOT_FOUND, "'nobody'.*attndb ls"),
+    (["rm", "x*"], NOT_FOUND, "'x[*]'"),
+    (["ttl", "nobody", "1h"], NOT_FOUND, "'nobody'.*attndb ls"),
+    (["compact", "nobody"], NOT_FOUND, "'nobody'"),
+    (["verify", "nobody"], NOT_FOUND, "'nobody'"),
+    (["build", "a", "--index", "hnsw"], USAGE, "hnsw"),
+    (["ask", "-c", "nobody", "Who?"], NOT_FOUND, "'nobody'.*attndb ls"),
+    (["ask", "-c", "a", "Who?", "--plan", "topq"], USAGE, "topq"),
+    (["explain", "a", "--plan", "topk(k=0)"], USAGE, "k"),
+    (["ask", "-c", "a", "Who?", "--tokens", "0-99999"], USAGE, "99999|99,999"),
+    (["append", "a", "{dir}/empty.txt"], USAGE, "empty.txt' is empty"),
+    (["export", "a", "-o", ""], USAGE, "--safetensors is empty, expected a file to write"),
+    (["export", "a", "-o", "{dir}"], USAGE, "is a folder, expected a file to write"),
+    (["export", "a", "-o", "{dir}/a.txt/x"], USAGE, "a.txt' is a file, expected a folder"),
+    (["export", "a", "-o", "{dir}/a.txt"], NAME_TAKEN, "a.txt.*never replaced"),
+    (["export", "a", "-o", "{dir}/none/x"], NOT_FOUND, "folder '.*/none' does not exist"),
+    (["capture", "{dir}/a.txt", "-o", "{dir}"], USAGE, "is a folder, expected a file to write"),
+    (["plot", "{dir}/a.txt", "-o", "{dir}/out"], USAGE, "a.txt' is no KV file.*attndb capture"),
+    (["plot", "nobody", "-o", "{dir}/out"], NOT_FOUND, "'nobody' is no file and no context"),
+    (["plot", "a", "-o", "{dir}/out", "--format", "gif"], USAGE, "expected png, svg or pdf"),
+    (["declare-equal", "gguf:1", "gguf:2"], USAGE, "gguf"),
+]
+
 
 class MistakesTest(CliCase):
     def setUp(self):
@@ -107,7 +144,7 @@ class MistakesTest(CliCase):
         with open(self.dir / "huge.txt", "wb") as huge:
             huge.truncate((1 << 30) + 1)  # Sparse.
 
-    def check(self, args, code, says, env=None):
+    def check(self, args, code, says, env=None, is_empty=True):
         words = [word.replace("{dir}", str(self.dir)) for word in args]
         with self.subTest(args=args, env=env):
             done = self.assert_fails(code, *words, env=env or {})
@@ -117,7 +154,7 @@ class MistakesTest(CliCase):
             self.assertEqual(done.out, "")
             if any(word.startswith("{dir}/no") for word in args):
                 self.assertNotIn("attndb ls", line, "a file that is missing is no context")
-            self.assertFalse(self.store.exists(), "nothing is made by a mistake")
+            self.assertEqual(self.store.exists(), not is_empty, "nothing is made by a mistake")
 
     def test_without_a_store(self):
         for args, code, says in WITHOUT_A_STORE:
@@ -133,8 +170,31 @@ class MistakesTest(CliCase):
         for args, code, says in OF_THE_ENGINE:
             self.check(args, code, says)
 
+    def test_with_a_store(self):
+        if not has_engine():
+            self.skipTest("no engine")
+        self.write("long.txt", "A storm came over the sea. " * 40)
+        other = another_model(self.dir)
+        self.run_ok("import", "-", "--name", "gone", "--ttl", "1s", stdin="Gone soon.")
+        for name in "ab":
+            self.run_ok("import", "-", "--name", name, stdin=f"Maren keeps the light {name}.")
+        time.sleep(1.1)
+        self.run_ok("pin", "a")
+        self.run_ok("pin", "b")
+        self.run_ok("compact")
+        self.run_ok("quota", f"{self.run_json('stats')['file_bytes']}B")
+        before = self.run_json("ls", "--sort", "created")["contexts"]
+        for args, code, says in WITH_A_STORE:
+            args = [word.replace("{other}", str(other)) for word in args]
+            self.check(args, code, says, is_empty=False)
+        after = self.run_json("ls", "--sort", "created")["contexts"]
+        for row in before + after:
+            row.pop("used_unix_seconds", None)
+        self.assertEqual(before, after, "nothing is changed by a mistake")
+
     def test_there_are_many(self):
-        self.assertGreaterEqual(len(WITHOUT_A_STORE) + len(VARIABLES) + len(OF_THE_ENGINE), 60)
+        tables = (WITHOUT_A_STORE, VARIABLES, OF_THE_ENGINE, WITH_A_STORE)
+        self.assertGreaterEqual(sum(map(len, tables)), 100)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 
 import cli_case
 from cli_case import (BUSY, CliCase, DAMAGE, NAME_TAKEN, NO_ROOM, NOT_FOUND, OTHER_MODEL, READ_ONLY,
-                      USAGE)
+                      USAGE, another_model)
 
 LIGHTHOUSE = "The lighthouse of Skerry was built in 1870. Its keeper was called Maren. "
 # Shares no token with the other: raw, and another first word.
@@ -288,17 +288,9 @@ class WriterTest(StoreCase):
 class ModelOfAContextTest(CliCase):
     """A model beside smollm2: the same file, with another name in its head and another weight."""
 
-    NAME = b"Smollm2 135M 8k Lc100K Mix1 Ep2"
-
     def setUp(self):
         super().setUp()
-        model = self.run_json("doctor", "--fast")["engine"]["models"][0]["path"]
-        data = bytearray(pathlib.Path(model).read_bytes())
-        at = data.index(self.NAME)
-        data[at:at + len(self.NAME)] = b"Another Model".ljust(len(self.NAME))
-        data[-1] ^= 1
-        self.other = self.dir / "other.gguf"
-        self.other.write_bytes(data)
+        self.other = another_model(self.dir)
         self.run_ok("import", "-", "--name", "a", "-m", self.other, stdin="Maren keeps the light.")
 
     def test_a_context_knows_the_model_that_made_it(self):
