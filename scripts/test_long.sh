@@ -14,7 +14,7 @@
 #   fuzz          each fuzz target for 10 minutes; FUZZ_SECONDS=60 for one
 #   asan          all tests of the C++ library under AddressSanitizer and UBSan, those that are slow
 #                 there, too
-#   tsan          all tests of the C++ library under ThreadSanitizer
+#   tsan          all tests of the C++ library that start threads, under ThreadSanitizer
 #   tsan-engine   llama.cpp's adapter on tiny models, in two of ggml's threads, likewise
 #
 # Each part that passes writes its line into the table of docs/testing.md, so that a run that was
@@ -83,7 +83,12 @@ run_sanitized() {  # run_sanitized CONFIGURE_PRESET TEST_PRESET
 
 asan() { run_sanitized asan asan-all; }
 
-tsan() { run_sanitized tsan tsan; }
+tsan() {
+  local suites
+  scripts/build.sh release
+  suites=$(scripts/threaded_suites.py build/release)
+  GTEST_FILTER=$suites run_sanitized tsan tsan
+}
 
 tsan-engine() {
   local log=build/long/tsan-engine-tests.log

@@ -1,20 +1,40 @@
 #include "cli/common/interrupt.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
 #include <atomic>
+#include <cerrno>
 
 namespace attndb::cli {
 namespace {
 
-// The one global of the CLI: a signal handler has no other way to reach the program. Lock-free, so
-// legal in a handler; relaxed, as nothing else is published by it.
+// The globals of the CLI: a signal handler has no other way to reach the program. Lock-free, so
+// legal in a handler; relaxed, as nothing else is published by them.
 std::atomic<bool> g_interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> g_wakes{-1};  // An eventfd that can be read from the first signal on.
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
-void OnSignal(int /*signal*/) { g_interrupted.store(true, std::memory_order_relaxed); }
+void OnSignal(int /*signal*/) {
+  const int error = errno;
+  g_interrupted.store(true, std::memory_order_relaxed);
+  // Without one, as where there are no more files, a read that waits is ended by the signal itself.
+  eventfd_write(g_wakes.load(std::memory_order_relaxed), 1);
+  errno = error;
+}
+
+// Once, for as long as the process lives.
+void MakeWaker() {
+  if (g_wakes.load(std::memory_order_relaxed) >= 0) return;
+  g_wakes.store(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), std::memory_order_relaxed);
+}
 
 }  // namespace
 
 InterruptScope::InterruptScope() : old_int_(), old_term_() {
+  MakeWaker();
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   sigemptyset(&action.sa_mask);
@@ -30,7 +50,24 @@ InterruptScope::~InterruptScope() {
 }
 
 bool Interrupted() { return g_interrupted.load(std::memory_order_relaxed); }
-void ClearInterrupt() { g_interrupted.store(false, std::memory_order_relaxed); }
+
+void ClearInterrupt() {
+  eventfd_t ignored = 0;
+  eventfd_read(g_wakes.load(std::memory_order_relaxed), &ignored);
+  g_interrupted.store(false, std::memory_order_relaxed);
+}
+
+bool WaitToRead(int file) {
+  std::array<pollfd, 2> files = {
+      pollfd{.fd = file, .events = POLLIN, .revents = 0},
+      pollfd{.fd = g_wakes.load(std::memory_order_relaxed), .events = POLLIN, .revents = 0}};
+  while (!Interrupted()) {
+    const int num_ready = poll(files.data(), files.size(), -1);
+    if (num_ready < 0 && errno != EINTR) return true;  // The read says what is wrong.
+    if (num_ready > 0 && files[0].revents != 0) return !Interrupted();
+  }
+  return false;
+}
 
 std::function<bool(uint64_t, uint64_t)> ShowUntilInterrupted(ProgressLine* line) {
   return [line](uint64_t done, uint64_t total) {

@@ -29,6 +29,10 @@ class InterruptScope {
 bool Interrupted();
 void ClearInterrupt();
 
+// Waits until there is something to read, or a signal has come or comes: false. A signal that comes
+// just before a read would end no read: this sees it, whatever thread it came to.
+bool WaitToRead(int file);
+
 // Progress of long work, as the DB calls it: shown on the line, and cancelled by a signal.
 std::function<bool(uint64_t done, uint64_t total)> ShowUntilInterrupted(ProgressLine* line);
 

@@ -62,8 +62,9 @@ int ReadCharacter(EditLine* /*editor*/, wchar_t* character) {
   std::mbstate_t state = {};
   while (true) {
     char byte = 0;
+    if (!WaitToRead(STDIN_FILENO)) return 0;
     const ssize_t num_bytes = read(STDIN_FILENO, &byte, 1);
-    if (num_bytes < 0 && errno == EINTR && !Interrupted()) continue;
+    if (num_bytes < 0 && errno == EINTR) continue;
     if (num_bytes <= 0) return 0;
     const size_t length = std::mbrtowc(character, &byte, 1, &state);
     if (length == static_cast<size_t>(-2)) continue;  // More bytes belong to it.
@@ -96,6 +97,8 @@ class LineEditor : public LineReader {
 
   Result<std::string> Next() override {
     const Utf8Scope utf8;
+    // Before the prompt: whoever sees it may type, and keys that come earlier are not edited.
+    el_set(editor_.get(), EL_PREP_TERM, 1);
     int num_bytes = 0;
     const char* const text = el_gets(editor_.get(), &num_bytes);
     if (Interrupted()) return Status::Cancelled("interrupted");

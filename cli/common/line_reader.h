@@ -29,6 +29,9 @@ class LineReader {
 // Lines of stdin. A terminal's are asked for by a prompt on stderr; `is_terminal`: stdin is one.
 std::unique_ptr<LineReader> MakeLineReader(bool is_terminal);
 
+// Lines of an open file as they come; `has_prompt`: each is asked for on stderr.
+std::unique_ptr<LineReader> MakePlainLines(int file, bool has_prompt);
+
 // Lines of the terminal with editing, and with those that were typed earlier: `history`, a file of
 // this user's alone, which is made; empty: none are kept. Null where lines can't be edited.
 std::unique_ptr<LineReader> MakeLineEditor(const std::string& history);

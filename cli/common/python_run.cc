@@ -1,7 +1,6 @@
 #include "cli/common/python_run.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +23,6 @@ namespace {
 
 constexpr size_t kMaxLineBytes = size_t{1} << 20;
 constexpr size_t kMaxReasonBytes = 300;
-constexpr int kPollMs = 100;  // Between looks at the signal's flag.
 
 struct ErrorFileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -83,17 +81,15 @@ Result<pid_t> Spawn(const std::string& program, const std::vector<std::string>& 
 }
 
 // Hands over what a pipe brings, line by line, until its other end is closed.
-class LineReader {
+class PipeLines {
  public:
-  LineReader(int fd, std::function<void(std::string_view)> on_line)
+  PipeLines(int fd, std::function<void(std::string_view)> on_line)
       : fd_(fd), on_line_(std::move(on_line)) {}
 
   // False: it was stopped by a signal, or by a line that is too long.
   bool Run() {
     std::array<char, 4096> buffer;
-    while (!Interrupted() && text_.size() <= kMaxLineBytes) {
-      pollfd poll_fd = {.fd = fd_, .events = POLLIN, .revents = 0};
-      if (poll(&poll_fd, 1, kPollMs) <= 0) continue;
+    while (text_.size() <= kMaxLineBytes && WaitToRead(fd_)) {
       const ssize_t length = read(fd_, buffer.data(), buffer.size());
       if (length < 0 && errno == EINTR) continue;
       if (length <= 0) return true;
@@ -193,7 +189,7 @@ Status RunPython(Environment* env, const std::string& module,
   }
   child_out.Close();
   std::optional<Status> error;
-  LineReader lines(out.get(), [&](std::string_view line) {
+  PipeLines lines(out.get(), [&](std::string_view line) {
     const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object()) return;
     if (!error) error = ErrorOf(object);

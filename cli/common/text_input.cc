@@ -1,10 +1,12 @@
 #include "cli/common/text_input.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -30,17 +32,15 @@ Result<std::string> ReadAll(std::FILE* file, const std::string& name, uint64_t n
   std::string text;
   text.reserve(num_expected);
   std::array<char, 65536> buffer;
-  while (true) {
-    const size_t num_bytes = std::fread(buffer.data(), 1, buffer.size(), file);
-    text.append(buffer.data(), num_bytes);
-    if (text.size() > kMaxTextBytes) {
-      return TooLong(name);
-    }
-    if (Interrupted()) return Status::Cancelled("interrupted while " + name + " was read");
-    if (num_bytes < buffer.size()) break;
+  while (WaitToRead(fileno(file))) {
+    const ssize_t num_bytes = read(fileno(file), buffer.data(), buffer.size());
+    if (num_bytes < 0 && errno == EINTR) continue;
+    if (num_bytes < 0) return Status::IoError("cannot read " + name + ": " + std::strerror(errno));
+    if (num_bytes == 0) return text;
+    text.append(buffer.data(), static_cast<size_t>(num_bytes));
+    if (text.size() > kMaxTextBytes) return TooLong(name);
   }
-  if (std::ferror(file) != 0) return Status::IoError("cannot read " + name);
-  return text;
+  return Status::Cancelled("interrupted while " + name + " was read");
 }
 
 // Bytes of the character that `text` begins with: 0 if that is no UTF-8 (RFC 3629: the shortest
@@ -139,21 +139,6 @@ Result<std::string> QuestionOrStdin(const std::string& question, bool is_given) 
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   if (text.empty()) return Status::InvalidArgument("the question on stdin is empty");
   return text;
-}
-
-Result<std::string> ReadLine(std::FILE* stream) {
-  std::string line;
-  while (true) {
-    const int c = std::fgetc(stream);
-    if (c == EOF && Interrupted()) return Status::Cancelled("interrupted");
-    if (c == EOF && line.empty()) return Status::NotFound("end of input");
-    if (c == EOF || c == '\n') break;
-    line.push_back(static_cast<char>(c));
-    if (line.size() > kMaxTextBytes) return Status::InvalidArgument("a line of more than 1 GiB");
-  }
-  if (!line.empty() && line.back() == '\r') line.pop_back();
-  ATTNDB_RETURN_IF_ERROR(CheckUtf8(line, "the line"));
-  return line;
 }
 
 std::string NameFromPath(const std::string& path) {

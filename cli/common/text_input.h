@@ -8,7 +8,6 @@
 #define ATTNDB_CLI_COMMON_TEXT_INPUT_H_
 
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -33,9 +32,6 @@ Status CheckUtf8(std::string_view text, const std::string& name);
 // Whether the file at `path` begins as safetensors files do: eight bytes of length, then JSON
 // (https://github.com/huggingface/safetensors). False for what can't be read.
 bool BeginsAsSafetensors(const std::string& path);
-
-// One line of `stream` without its end; kNotFound at the end of input, kCancelled after a signal.
-Result<std::string> ReadLine(std::FILE* stream);
 
 // A context's name for a document that came without one: the file's name without folder and last
 // extension, with '_' for what names may not hold. Empty for "-".

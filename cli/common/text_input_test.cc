@@ -88,17 +88,5 @@ TEST(TextInputTest, AnEmptyQuestionIsNotSoughtOnStdin) {
   EXPECT_EQ(QuestionOrStdin("\xFF", true).status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST(TextInputTest, LinesComeWithoutTheirEndsAndTheLastNeedsNone) {
-  std::FILE* const file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  std::fputs("one\r\n\ntwo", file);
-  std::rewind(file);
-  EXPECT_EQ(*ReadLine(file), "one");
-  EXPECT_EQ(*ReadLine(file), "");
-  EXPECT_EQ(*ReadLine(file), "two");
-  EXPECT_EQ(ReadLine(file).status().code(), StatusCode::kNotFound);
-  std::fclose(file);
-}
-
 }  // namespace
 }  // namespace attndb::cli
