@@ -20,18 +20,18 @@ from run_changed import tests_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOTE = "ATTNDB_THREAD"
-BEGIN = re.compile(r"^\[ RUN      \] ([\w/]+)\.")
-END = re.compile(r"^\[ +(?:OK|SKIPPED|FAILED) +\] ([\w/]+)\.")
+BEGIN = re.compile(r"^\[-+\] \d+ tests? from ([\w/]+)")
+END = re.compile(r"^\[-+\] \d+ tests? from [\w/]+ \(\d+ ms total\)")
 
 
 def suites_with_threads(lines):
     """The suites in `lines`, a program's output, that started a thread or did not end."""
     found, running = set(), None
     for line in lines:
-        if match := BEGIN.match(line):
-            running = match.group(1)
-        elif match := END.match(line):
+        if END.match(line):
             running = None
+        elif match := BEGIN.match(line):
+            running = match.group(1)
         elif line.strip() == NOTE and running:
             found.add(running)
     return found | ({running} if running else set())

@@ -22,7 +22,8 @@ Result<Damage> DamageFromJson(const Json& json) {
   if (!json.is_object())
     return Status::IoError("the server's answer has a damage that is no object");
   Damage damage;
-  ATTNDB_ASSIGN_OR_RETURN(damage.segment_id, CountFromJson(json, "segment_id"));
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t segment_id, CountFromJson(json, "segment_id"));
+  damage.segment_id = static_cast<int64_t>(segment_id);
   damage.file = TextFromJson(json, "file");
   damage.message = TextFromJson(json, "message");
   const Json* const contexts = server::FindMember(json, "contexts");

@@ -87,7 +87,7 @@ class ImportCommand : public Command {
     uint64_t num_noted = 0;
     ATTNDB_ASSIGN_OR_RETURN(json["evicted"], NoteEvicted(env, db, &num_noted));
     env->PrintJson(json);
-    env->Print("imported '" + info.name + "': " + FormatCount(info.num_tokens) + " tokens, " +
+    env->Print("imported '" + info.name + "': " + Counted(info.num_tokens, "token") + ", " +
                FormatBytes(info.file_bytes) + " on disk, in " + FormatSeconds(seconds) + "\n");
     return ExitCode::kOk;
   }

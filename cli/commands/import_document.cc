@@ -48,8 +48,7 @@ class ModelDocumentImport : public DocumentImport {
     const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const ImportSources sources, FindImportSources(arguments));
     if (sources.num_skipped > 0) {
-      env->Note("left out what is no text: " + FormatCount(sources.num_skipped) +
-                (sources.num_skipped == 1 ? " file" : " files"));
+      env->Note("left out what is no text: " + Counted(sources.num_skipped, "file"));
     }
     if (!sources.is_list) return ImportOne(env, sources.files.front(), target);
     if (!target.name().empty()) {

@@ -23,7 +23,7 @@ void PrintDryRun(Environment* env, const std::string& name, uint64_t num_tokens,
                   {"new_bytes", report.new_bytes},
                   {"predicted_seconds", seconds ? Json(*seconds) : Json()},
                   {"evicted", report.evicted}});
-  env->Print("'" + name + "' would have " + FormatCount(num_tokens) + " tokens, " +
+  env->Print("'" + name + "' would have " + Counted(num_tokens, "token") + ", " +
              FormatCount(report.num_reused) + " of them stored already; the others take " +
              FormatBytes(report.new_bytes) + " on disk" +
              (seconds ? " and about " + FormatSeconds(*seconds) : "") + "\n");

@@ -83,7 +83,7 @@ Status ImportTarget::CheckNameIsFree(const DB& db, std::span<const TokenId> toke
       if (std::ranges::equal(ids, tokens)) return Status();
     }
     return Status::AlreadyExists("the name '" + name() + "' belongs to another context of " +
-                                 FormatCount(holder->num_tokens) + " tokens");
+                                 Counted(holder->num_tokens, "token"));
   }
   return holder.status().code() == StatusCode::kNotFound ? Status() : holder.status();
 }
@@ -120,8 +120,8 @@ void ImportTarget::PrintNothingToDo(Environment* env, const ContextInfo& info) {
   Json json = Summary(info);
   json["already_imported"] = true;
   env->PrintJson(json);
-  env->Print("already imported as '" + info.name + "': " + FormatCount(info.num_tokens) +
-             " tokens\n");
+  env->Print("already imported as '" + info.name + "': " + Counted(info.num_tokens, "token") +
+             "\n");
 }
 
 void ImportTarget::PrintImported(Environment* env, const ContextInfo& info, uint64_t num_reused,
@@ -136,7 +136,7 @@ void ImportTarget::PrintImported(Environment* env, const ContextInfo& info, uint
   json["tokens_per_second"] = rate;
   json["evicted"] = evicted;
   env->PrintJson(json);
-  env->Print("imported '" + info.name + "': " + FormatCount(info.num_tokens) + " tokens, " +
+  env->Print("imported '" + info.name + "': " + Counted(info.num_tokens, "token") + ", " +
              FormatBytes(info.file_bytes) + " on disk; ran " + FormatCount(num_run) + " in " +
              FormatSeconds(seconds) + " (" + FormatFixed(rate, 0) + " tokens/s)\n");
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "attndb/units.h"
 #include "server/json.h"
 
 namespace attndb::server {
@@ -40,7 +41,7 @@ std::string TextLine(const LoggedRequest& request) {
   line.append(request.route.empty() ? "(no route)" : request.route).append(" ");
   line += std::to_string(request.status) + " " + MillisecondsText(request.seconds);
   if (request.num_prompt_tokens > 0) {
-    line += ", " + std::to_string(request.num_prompt_tokens) + " tokens (" +
+    line += ", " + Counted(request.num_prompt_tokens, "token") + " (" +
             std::to_string(request.num_cached_tokens) + " cached), " +
             std::to_string(request.num_reply_tokens) + " in the reply, the first after " +
             MillisecondsText(request.first_token_seconds);

@@ -73,8 +73,8 @@ Status Truncation::Drop(uint64_t n, const DropOptions& options, uint64_t num_tok
   const uint64_t first_gap = dropped_.empty() ? num_tokens : dropped_.front().begin;
   if (options.keep_first > first_gap) {
     return Status::InvalidArgument("keep_first is " + Text(options.keep_first) +
-                                   ", but only the first " + Text(first_gap) +
-                                   " tokens are attended to");
+                                   ", but of the tokens that are attended to only " +
+                                   Text(first_gap) + " stand before the first gap");
   }
   const bool takes_sink = options.sink && options.keep_first == 0 && first_gap > 0;
   const uint64_t begin = takes_sink ? 1 : options.keep_first;
@@ -90,8 +90,8 @@ Status Truncation::Drop(uint64_t n, const DropOptions& options, uint64_t num_tok
   });
   if (n > available) {
     return Status::InvalidArgument(
-        "n is " + Text(n) + ", but only " + Text(available) +
-        " tokens that are attended to stand between the first " + Text(begin) +
+        "n is " + Text(n) + ", but of the tokens that are attended to only " + Text(available) +
+        " stand between the first " + Text(begin) +
         (options.keep.empty() ? "" : ", outside of keep,") + " and the newest one, which stays");
   }
   Truncation next = *this;

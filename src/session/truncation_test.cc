@@ -96,11 +96,11 @@ TEST(TruncationTest, WrongRequestsChangeNothing) {
                 FailsWith(StatusCode::kInvalidArgument, HasSubstr(message)));
     EXPECT_EQ(truncation.cuts(), before);
   };
-  refuses(86, {.keep_first = 4}, "n is 86, but only 85 tokens");
-  refuses(UINT64_MAX, {.keep_first = 4}, "but only 85 tokens");
-  refuses(76, {.keep_first = 4, .keep = {{20, 30}}}, "but only 75 tokens");
-  refuses(1, {.keep_first = 5}, "keep_first is 5, but only the first 4 tokens");
-  refuses(1, {.keep_first = UINT64_MAX}, "only the first 4 tokens");
+  refuses(86, {.keep_first = 4}, "n is 86, but of the tokens that are attended to only 85");
+  refuses(UINT64_MAX, {.keep_first = 4}, "only 85 stand between");
+  refuses(76, {.keep_first = 4, .keep = {{20, 30}}}, "only 75 stand between");
+  refuses(1, {.keep_first = 5}, "keep_first is 5, but of the tokens that are attended to only 4");
+  refuses(1, {.keep_first = UINT64_MAX}, "only 4 stand before the first gap");
   refuses(1, {.keep_first = 4, .keep = {{30, 20}}}, "token range [30, 20)");
   refuses(1, {.keep_first = 4, .keep = {{90, 101}}}, "beyond the 100 tokens");
   ATTNDB_EXPECT_OK(truncation.Drop(85, {.keep_first = 4}, 100));

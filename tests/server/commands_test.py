@@ -311,8 +311,8 @@ class TestUpkeep:
             assert run_client(server.url, "verify", "sound")["ok"]
 
     def test_compact_merges_what_is_in_pieces(self, folder):
-        run_attndb(folder / "store", "import", "-", "--name", "book", "--raw",
-                   "--checkpoint", "64", "--segment-tokens", "64", "-t", "1", stdin=STORY)
+        run_attndb(folder / "store", "import", "-", "--name", "book", "--raw", stdin=STORY)
+        run_attndb(folder / "store", "append", "book", "-", stdin=" Its keeper was called Maren.")
         before = len(run_attndb(folder / "store", "describe", "book")["segments"])
         assert before > 1
         with Server(folder / "store") as server:

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "attndb/context_name.h"
+#include "attndb/units.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
 #include "store/catalog/counters.h"
@@ -229,8 +230,7 @@ Status CatalogContexts::Rename(TenantId tenant, ContextId context, std::string_v
                           FindContextRow(core_->database(), tenant, name));
   if (holder.has_value()) {
     return Status::AlreadyExists("context \"" + std::string(name) + "\" exists (" +
-                                 std::to_string(holder->record.num_tokens) +
-                                 " tokens): drop it, or choose another name");
+                                 Counted(holder->record.num_tokens, "token") + ")");
   }
   ATTNDB_RETURN_IF_ERROR(
       core_->database()->Run("UPDATE contexts SET name = ? WHERE id = ?", name, context));

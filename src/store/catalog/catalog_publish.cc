@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attndb/context_name.h"
+#include "attndb/units.h"
 #include "store/catalog/catalog_contexts.h"
 #include "store/catalog/catalog_rows.h"
 #include "store/catalog/context_changes.h"
@@ -130,8 +131,8 @@ Status Publication::FindNameHolder() {
   ATTNDB_ASSIGN_OR_RETURN(is_mended_, IsSameText(*holder_));
   if (!request_.replace && !is_mended_) {
     return Status::AlreadyExists("context \"" + request_.name + "\" exists (" +
-                                 Text(holder_->record.num_tokens) +
-                                 " tokens): drop it, or store with replace");
+                                 Counted(holder_->record.num_tokens, "token") +
+                                 "): drop it, or store with replace");
   }
   // Dropped at the end: until then the path that both may share stays in the index.
   return database_->Run("UPDATE contexts SET name = NULL WHERE id = ?", holder_->record.id);
