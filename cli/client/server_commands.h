@@ -40,7 +40,7 @@ Result<ExitCode> CatThroughServer(Environment* env, const std::string& context, 
 Result<ExitCode> VerifyThroughServer(Environment* env, const std::string& context);
 Result<ExitCode> CompactThroughServer(Environment* env, const std::string& context,
                                       uint64_t segment_tokens);
-// Of the tenant whose key it is, which must be an operator's. 0 = none.
+// The quota of the tenant whose key it is, which must be an operator's. 0 = none.
 Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t bytes);
 
 struct ServerQuestion {

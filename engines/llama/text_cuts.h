@@ -48,7 +48,7 @@ class TextCuts {
   // and a piece leaves its own to it.
   const bool adds_space_;
   bool can_cut_ = false;
-  // Of [before * 256 + after]: whether these bytes stand side by side in some token.
+  // Whether two bytes stand side by side in some token: before * 256 + after.
   std::bitset<256 * 256> joined_;
 };
 

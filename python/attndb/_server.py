@@ -25,8 +25,8 @@ from attndb._errors import (
     NotFoundError,
     ResourceExhaustedError,
 )
-from attndb._results import ContextInfo, context_info
-from attndb._units import Ttl, seconds_of
+from attndb._results import ContextInfo, Damage, RoomReport, VerifyReport, context_info
+from attndb._units import Size, Ttl, bytes_of, seconds_of
 
 _MAX_BYTES = 256 << 20  # In one answer.
 _MAX_LINE = 16 << 20  # In one event.
@@ -195,25 +195,82 @@ class Server:
         """
         body = {"name": name, "text": text, "system": system, "raw": raw, "replace": replace,
                 "pinned": pin, "ttl_seconds": seconds_of(ttl), "stream": True}
-        last: dict[str, Any] = {}
-        with _Exchange(self, "POST", _CONTEXTS, body) as exchange:
-            for last in exchange.events():
-                if progress is not None and "done" in last:
-                    with _as_io_error():
-                        done, total = int(last["done"]), int(last["total"])
-                    progress(done, total)
+        return _imported(self._last_event(_CONTEXTS, body, progress))
+
+    def append_text(
+        self, context: Context, text: str, *, progress: Callable[[int, int], None] | None = None
+    ) -> Imported:
+        """Runs a text behind all that a context holds, which then has it, and keeps its life.
+
+        Raises NotFoundError; FailedPreconditionError (it has lost tokens, is a dialogue, or has no
+        name).
+        """
+        body = {"name": context_text(context), "text": text, "append": True, "stream": True}
+        return _imported(self._last_event(_CONTEXTS, body, progress))
+
+    def check_room(
+        self, name: str, text: str, *, system: str = "", raw: bool = False, replace: bool = False
+    ) -> RoomReport:
+        """What an import_text of this text would take; runs and stores nothing.
+
+        Raises ResourceExhaustedError (no room); AlreadyExistsError (the name).
+        """
+        body = {"name": name, "text": text, "system": system, "raw": raw, "replace": replace,
+                "dry_run": True}
+        told = self._ask("POST", _CONTEXTS, body)
         with _as_io_error():
-            return Imported(
-                context=str(last["context"]),
-                id=int(last["id"]),
-                num_tokens=int(last["num_tokens"]),
-                file_bytes=int(last["file_bytes"]),
-                already_imported=bool(last["already_imported"]),
-                reused_tokens=int(last.get("reused_tokens", 0)),
-                new_tokens=int(last.get("new_tokens", 0)),
-                seconds=float(last.get("seconds", 0)),
-                evicted=tuple(map(str, last.get("evicted", ()))),
+            if told.get("already_imported"):
+                return RoomReport(num_reused=int(told["num_tokens"]), new_bytes=0, evicted=())
+            return RoomReport(
+                num_reused=int(told["reused_tokens"]),
+                new_bytes=int(told["new_bytes"]),
+                evicted=tuple(map(str, told["evicted"])),
             )
+
+    def text(self, context: Context, *, special: bool = False) -> str:
+        """What a context holds, as text; ``special``: control tokens, too."""
+        body = {"context": context_text(context), "special": special}
+        text = self._ask("POST", "/attndb/v1/text", body).get("text")
+        if not isinstance(text, str):
+            raise IoError("the server's answer has no text: is it attndb's?")
+        return text
+
+    # Of the tenant whose key it is, which must be an operator's.
+
+    def verify(
+        self,
+        context: Context | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> VerifyReport:
+        """As DB.verify, beside all requests. ``progress``: called with bytes done and in all."""
+        body = {"context": context_text(context), "stream": True}
+        told = self._last_event("/attndb/v1/verify", body, progress)
+        with _as_io_error():
+            damages = tuple(
+                Damage(int(row["segment_id"]), str(row["file"]), str(row["message"]),
+                       tuple(map(str, row["contexts"])))
+                for row in told["damages"]
+            )
+            return VerifyReport(int(told["num_segments"]), int(told["num_bytes"]), damages)
+
+    def compact(
+        self,
+        context: Context | None = None,
+        *,
+        segment_tokens: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """As DB.compact, beside all requests."""
+        body: dict[str, Any] = {"context": context_text(context), "stream": True}
+        if segment_tokens != 0:
+            body["segment_tokens"] = segment_tokens
+        self._last_event("/attndb/v1/compact", body, progress)
+
+    def set_quota(self, num_bytes: Size) -> None:
+        """Limit of the tenant's bytes on disk, e.g. ``"20GiB"``; 0 = none."""
+        limit = bytes_of("num_bytes", num_bytes) or None
+        self._ask("POST", "/attndb/v1/quota", {"quota_bytes": limit})
 
     def stream(
         self,
@@ -245,6 +302,19 @@ class Server:
             for _ in stream:
                 pass
             return stream.answer
+
+    def _last_event(
+        self, path: str, body: object, progress: Callable[[int, int], None] | None
+    ) -> dict[str, Any]:
+        """The answer of what tells how far it is before, by {"done", "total"}."""
+        last: dict[str, Any] = {}
+        with _Exchange(self, "POST", path, body) as exchange:
+            for last in exchange.events():
+                if progress is not None and "done" in last:
+                    with _as_io_error():
+                        done, total = int(last["done"]), int(last["total"])
+                    progress(done, total)
+        return last
 
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         with _Exchange(self, method, path, body) as exchange:
@@ -357,6 +427,21 @@ def _object(data: bytes) -> dict[str, Any]:
 
 def _path(context: Context) -> str:
     return f"{_CONTEXTS}/{quote(context_text(context), safe='')}"
+
+
+def _imported(told: dict[str, Any]) -> Imported:
+    with _as_io_error():
+        return Imported(
+            context=str(told["context"]),
+            id=int(told["id"]),
+            num_tokens=int(told["num_tokens"]),
+            file_bytes=int(told["file_bytes"]),
+            already_imported=bool(told["already_imported"]),
+            reused_tokens=int(told.get("reused_tokens", 0)),
+            new_tokens=int(told.get("new_tokens", 0)),
+            seconds=float(told.get("seconds", 0)),
+            evicted=tuple(map(str, told.get("evicted", ()))),
+        )
 
 
 def _context(fields: object) -> ContextInfo:

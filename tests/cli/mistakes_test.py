@@ -97,14 +97,15 @@ OF_THE_ENGINE = [  # And of the server, which such a build has, too.
     (["serve", "--keys", "{dir}/no.json"], NOT_FOUND, "no.json"),
 ]
 
-# {other}: another model's file. The store holds `a`, `b`, and `gone`, which has expired; no more fits.
+# {other}: another model's file. The store holds `a` and `b`, and `gone`, which has expired. No more
+# has room.
 WITH_A_STORE = [
     (["ask", "-c", "a", "Who?", "-m", "{other}"], OTHER_MODEL,
      "'a' is of another model: made by .*Smollm2.*asked by .*Another.*pass the --model that made"),
     (["ask", "-c", "gone", "Who?"], NOT_FOUND, "gone"),
     (["cat", "gone"], NOT_FOUND, "gone"),
-    (["import", "{dir}/long.txt"], NO_ROOM, "quota of .* are used, .* more are needed.*attndb rm"),
-    (["append", "a", "{dir}/long.txt"], NO_ROOM, "quota of .* are used, .* more are needed.*attndb rm"),
+    (["import", "{dir}/long.txt"], NO_ROOM, "quota of .* are used, .* more are needed.*rm"),
+    (["append", "a", "{dir}/long.txt"], NO_ROOM, "quota of .* are used, .* more are needed.*rm"),
     (["import", "{dir}/a.txt", "--name", "b"], NAME_TAKEN, "'b' .*--replace"),
     (["mv", "a", "b"], NAME_TAKEN, 'context "b" exists .10 tokens.; choose another name'),
     (["mv", "a", "a b"], USAGE, "context name 'a b': expected 1 to 128 bytes"),

@@ -28,7 +28,7 @@ FILES = {
     "dicts": ("python/src/results.cc",),
     "dataclasses": ("python/attndb/_results.py",),
     "cli": ("cli/common/context_text.cc", "cli/common/found_text.cc", "cli/commands/build.cc",
-            "cli/commands/verify.cc", "cli/common/dry_run.cc"),
+            "cli/common/upkeep_report.cc", "cli/common/dry_run.cc"),
     "c": ("src/api/c_api_convert.cc",),
     "binding": ("python/src/db_binding.cc", "python/src/session_binding.cc",
                 "python/src/simulate_binding.cc"),

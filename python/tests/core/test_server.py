@@ -146,6 +146,59 @@ def test_a_text_is_imported_with_progress(fake: Fake) -> None:
         "a", "text", 60, True)  # fmt: skip
 
 
+def test_a_text_is_appended_and_read(fake: Fake) -> None:
+    server = attndb.connect(fake.url)
+    stored = {"context": "a", "id": 4, "num_tokens": 9, "file_bytes": 5, "already_imported": False}
+    fake.says(events({"done": 4, "total": 9}, stored, "[DONE]"))
+    assert server.append_text(4, "more").num_tokens == 9
+    fake.says({"context": "a", "num_tokens": 9, "text": "All of it."})
+    assert server.text("a", special=True) == "All of it."
+    room = {"context": "b", "dry_run": True, "num_tokens": 9, "reused_tokens": 3, "new_tokens": 6,
+            "new_bytes": 70, "evicted": ["old"]}  # fmt: skip
+    fake.says(room)
+    assert server.check_room("b", "text", raw=True) == attndb.RoomReport(3, 70, ("old",))
+    fake.says(stored | {"already_imported": True})
+    assert server.check_room("a", "text") == attndb.RoomReport(9, 0, ())
+    assert [asked[1:3] for asked in fake.asked] == [
+        ("/attndb/v1/contexts", {"name": "#4", "text": "more", "append": True, "stream": True}),
+        ("/attndb/v1/text", {"context": "a", "special": True}),
+        ("/attndb/v1/contexts", {"name": "b", "text": "text", "system": "", "raw": True,
+                                 "replace": False, "dry_run": True}),
+        ("/attndb/v1/contexts", {"name": "a", "text": "text", "system": "", "raw": False,
+                                 "replace": False, "dry_run": True}),
+    ]  # fmt: skip
+    for said in ({}, {"text": 1}):
+        fake.says(said)
+        with pytest.raises(attndb.IoError):
+            server.text("a")
+
+
+def test_upkeep_is_that_of_a_store(fake: Fake) -> None:
+    server = attndb.connect(fake.url)
+    damage = {"segment_id": 2, "file": "segments/2.seg", "message": "sum", "contexts": ["a"]}
+    report = {"ok": False, "num_segments": 3, "num_bytes": 80, "damages": [damage]}
+    fake.says(events({"done": 1, "total": 2}, report, "[DONE]"))
+    seen: list[tuple[int, int]] = []
+    found = server.verify(progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 2)] and not found.ok
+    assert found.damages == (attndb.Damage(2, "segments/2.seg", "sum", ("a",)),)
+    fake.says(events({"num_segments": 1}, "[DONE]"))
+    server.compact("a", segment_tokens=4096)
+    fake.says({"quota_bytes": 1 << 30, "file_bytes": 0})
+    server.set_quota("1GiB")
+    server.set_quota(0)
+    assert [asked[1:3] for asked in fake.asked] == [
+        ("/attndb/v1/verify", {"context": "", "stream": True}),
+        ("/attndb/v1/compact", {"context": "a", "stream": True, "segment_tokens": 4096}),
+        ("/attndb/v1/quota", {"quota_bytes": 1 << 30}),
+        ("/attndb/v1/quota", {"quota_bytes": None}),
+    ]
+    for said in ({}, {"damages": 1}, {"damages": [{}], "num_segments": 1, "num_bytes": 1}):
+        fake.says(events(said, "[DONE]"))
+        with pytest.raises(attndb.IoError):
+            server.verify()
+
+
 def test_an_answer_comes_whole_or_in_pieces(fake: Fake) -> None:
     server = attndb.connect(fake.url)
     said = events(delta("Pa"), delta(""), delta("ris"), delta("", "stop"),
