@@ -20,19 +20,21 @@ from run_changed import tests_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOTE = "ATTNDB_THREAD"
+SKIPPED = re.compile(r"^\[  SKIPPED \] ")
 BEGIN = re.compile(r"^\[-+\] \d+ tests? from ([\w/]+)")
 END = re.compile(r"^\[-+\] \d+ tests? from [\w/]+ \(\d+ ms total\)")
 
 
 def suites_with_threads(lines):
-    """The suites in `lines`, a program's output, that started a thread or did not end."""
+    """The suites in `lines`, a program's output, that started a thread, or that might have: a test
+    was skipped, or did not end."""
     found, running = set(), None
     for line in lines:
         if END.match(line):
             running = None
         elif match := BEGIN.match(line):
             running = match.group(1)
-        elif line.strip() == NOTE and running:
+        elif running and (line.strip() == NOTE or SKIPPED.match(line)):
             found.add(running)
     return found | ({running} if running else set())
 
@@ -46,7 +48,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--label", default="unit|crash|property|integration",
+    parser.add_argument("--label", default="(unit|crash|property|integration|cli|install)",
                         help="regular expression of ctest's labels")
     options = parser.parse_args()
     build = options.build.resolve()
@@ -61,6 +63,8 @@ def main():
             env = os.environ | dict(item.split("=", 1) for item in env)
             done = subprocess.run(command, env=env | {"LD_PRELOAD": str(library)}, cwd=folder,
                                   capture_output=True, text=True, errors="replace", check=False)
+            if done.returncode != 0:
+                sys.exit(f"threaded_suites: {name} failed by itself:\n{done.stdout[-2000:]}")
             found = suites_with_threads(done.stdout.splitlines())
             print(f"{name}: {len(found)} suites with threads", file=sys.stderr)
             suites |= found

@@ -153,6 +153,7 @@ class HttpServer final : public Server {
         stats.memory_limit_bytes, service_.options.scheduler.max_waiting,
         [this](std::function<void()> work) { boost::asio::post(workers_, std::move(work)); });
     service_.gate = &*gate_;
+    service_.appends = &appends_;
     ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
     std::vector<PinnedPrompt> prompts;
     for (const std::string& text : service_.options.pinned_prompts) {
@@ -196,6 +197,7 @@ class HttpServer final : public Server {
   Metrics metrics_;
   Admission admission_;
   std::optional<MemoryGate> gate_;
+  Appends appends_;
   std::unique_ptr<KeyRing> keys_;
   Service service_;
   RequestLog log_;
@@ -263,8 +265,17 @@ bool HttpServer::Admit(Call* call) {
   return false;
 }
 
+// Whether a page of another site asks, in a browser of somebody who may: browsers say so.
+bool IsOfAnotherSite(const Request& request) {
+  const std::string_view site = request.Header("sec-fetch-site");
+  return !site.empty() && site != "same-origin" && site != "none";
+}
+
 void HttpServer::Dispatch(Call call) {
   const Request& request = *call.request;
+  if ((request.method == "POST" || request.method == "DELETE") && IsOfAnotherSite(request)) {
+    return Refuse(call, 403, "a page of another site may not ask");
+  }
   const std::string_view method =
       request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
   const std::string& path = request.path;

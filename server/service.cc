@@ -11,8 +11,6 @@
 namespace attndb::server {
 namespace {
 
-constexpr int kInsufficientStorage = 507;
-
 int64_t NowMicros() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -65,7 +63,7 @@ void AnswerCall(Service* service, const Call& call, Response response) {
 Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn) {
   const Status room = CheckRoom(*service, call.rules, *turn);
   if (room.code() == StatusCode::kResourceExhausted) {
-    AnswerCall(service, call, ErrorResponse(kInsufficientStorage, room));
+    AnswerCall(service, call, ErrorResponse(HttpStatusOfStore(room), room));
     return Status::Ok();
   }
   ATTNDB_RETURN_IF_ERROR(room);

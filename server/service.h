@@ -18,6 +18,7 @@
 #include "server/http/exchange.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/request_log.h"
+#include "server/routes/appends.h"
 #include "server/server.h"
 #include "server/tenants/admission.h"
 #include "server/tenants/key_ring.h"
@@ -57,6 +58,7 @@ struct Service {
   Metrics* metrics = nullptr;
   Admission* admission = nullptr;
   MemoryGate* gate = nullptr;
+  Appends* appends = nullptr;
   RequestLog* log = nullptr;
   std::atomic<bool> stopping = false;
   std::atomic<bool> ready = false;  // What is run before the first request has been run.
@@ -64,6 +66,7 @@ struct Service {
   // Runs work that takes longer than a listener's thread may; and work that waits for the disk.
   std::function<void(const Call& call, std::function<void()>)> run_later;
   std::function<void(const Call& call, std::function<void()>)> run_waiting;
+  std::atomic<uint32_t> num_chores = 0;  // Those under way or waiting.
   // Runs what takes minutes: one such at a time.
   std::function<void(const Call& call, std::function<void()>)> run_chore;
 };

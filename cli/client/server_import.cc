@@ -46,7 +46,9 @@ std::vector<std::string> EvictedFromJson(const Json& json) {
 Result<Imported> ImportedFromJson(const Json& json, const ServerImport& asked) {
   Imported imported;
   ATTNDB_ASSIGN_OR_RETURN(imported.info, ContextFromJson(json));
-  imported.info.name = asked.name;
+  const Json* const name = server::FindMember(json, "context");  // An append may be asked by id.
+  const bool is_named = name != nullptr && name->is_string();
+  imported.info.name = is_named ? Printable(name->get<std::string>()) : asked.name;
   ATTNDB_ASSIGN_OR_RETURN(imported.num_reused, CountFromJson(json, "reused_tokens"));
   ATTNDB_ASSIGN_OR_RETURN(imported.num_run, CountFromJson(json, "new_tokens"));
   ATTNDB_ASSIGN_OR_RETURN(imported.seconds, NumberFromJson(json, "seconds"));

@@ -42,7 +42,6 @@ class ExplainCommand : public Command {
       return Status::InvalidArgument("--prompt and --file exclude each other");
     }
     if (!env->server().empty()) return AskServer(env, has_prompt);
-    const InterruptScope interrupt;
     ATTNDB_ASSIGN_OR_RETURN(const std::string text, TextOfPrompt());
     // Reading only: looking at a context is not using it.
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForReading());
@@ -60,7 +59,16 @@ class ExplainCommand : public Command {
     return ExplainThroughServer(env, asked);
   }
 
-  Result<std::string> TextOfPrompt() const { return file_.empty() ? prompt_ : ReadText(file_); }
+  Result<std::string> TextOfPrompt() const {
+    const InterruptScope interrupt;
+    return file_.empty() ? prompt_ : ReadText(file_);
+  }
+
+  // A signal ends it; what comes behind it takes no time.
+  Result<std::vector<TokenId>> TokensOf(const LlamaEngine& engine, const std::string& text) const {
+    const InterruptScope interrupt;
+    return DocumentTokens(engine, raw_, system_, text, TextLimits(engine.info()));
+  }
 
   Result<ExitCode> ExplainPlan(Environment* env, const DB& db) const {
     ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, OpenEngine(env, db));
@@ -85,8 +93,7 @@ class ExplainCommand : public Command {
 
   Result<ExitCode> ExplainPrompt(Environment* env, const DB& db, const std::string& text) const {
     ATTNDB_ASSIGN_OR_RETURN(const LlamaEngine engine, OpenEngine(env, db));
-    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                            DocumentTokens(engine, raw_, system_, text, TextLimits(engine.info())));
+    ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(engine, text));
     // The rest was not counted. Nothing of such a length can be stored.
     if (tokens.size() > MostCounted(engine.info())) {
       return CheckTrainedLength(env, engine.info(), engine.options().rope_scaling, "the prompt",

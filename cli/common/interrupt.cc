@@ -31,6 +31,12 @@ void MakeWaker() {
   g_wakes.store(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), std::memory_order_relaxed);
 }
 
+// What ended no wait yet: WaitToRead looks at the flag behind it.
+void Drain() {
+  eventfd_t ignored = 0;
+  eventfd_read(g_wakes.load(std::memory_order_relaxed), &ignored);
+}
+
 }  // namespace
 
 InterruptScope::InterruptScope() : old_int_(), old_term_() {
@@ -52,9 +58,8 @@ InterruptScope::~InterruptScope() {
 bool Interrupted() { return g_interrupted.load(std::memory_order_relaxed); }
 
 void ClearInterrupt() {
-  eventfd_t ignored = 0;
-  eventfd_read(g_wakes.load(std::memory_order_relaxed), &ignored);
   g_interrupted.store(false, std::memory_order_relaxed);
+  Drain();
 }
 
 bool WaitToRead(int file) {
@@ -65,6 +70,7 @@ bool WaitToRead(int file) {
     const int num_ready = poll(files.data(), files.size(), -1);
     if (num_ready < 0 && errno != EINTR) return true;  // The read says what is wrong.
     if (num_ready > 0 && files[0].revents != 0) return !Interrupted();
+    if (num_ready > 0 && !Interrupted()) Drain();  // Of a signal that was cleared.
   }
   return false;
 }

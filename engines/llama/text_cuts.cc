@@ -25,9 +25,9 @@ std::string TextOf(const llama_vocab* vocab, TokenId token) {
   }
 }
 
-size_t PairOf(char before, char after) {
-  return size_t{static_cast<unsigned char>(before)} * 256 + static_cast<unsigned char>(after);
-}
+unsigned char Byte(char c) { return static_cast<unsigned char>(c); }
+
+size_t PairOf(char before, char after) { return size_t{Byte(before)} * 256 + Byte(after); }
 
 bool AddsSpace(const llama_vocab* vocab) {
   const std::vector<TokenId> ids = PlainIds(vocab, "a");
@@ -59,9 +59,8 @@ uint32_t CharBefore(std::string_view text, size_t at) {
   return 0;
 }
 
-// Whether a match of letters or digits may end between these two. Behind digits only one that
-// joins no digits is cut before a digit, which the vocabulary says. An apostrophe is left to its
-// word: "don't".
+// Whether a match of letters or digits may end between these two, digits each by itself. An
+// apostrophe is left to its word: "don't".
 bool EndsWord(uint32_t before, unsigned char after) {
   const bool is_place = after == ' ' || after == '\n' || (IsIn(after, '!', '~') && after != '\'');
   if (!is_place) return false;
@@ -101,13 +100,18 @@ TextCuts::TextCuts(const llama_vocab* vocab) : vocab_(vocab), adds_space_(AddsSp
     const bool strips = (attributes & (LLAMA_TOKEN_ATTR_LSTRIP | LLAMA_TOKEN_ATTR_RSTRIP)) != 0;
     if (strips && (attributes & LLAMA_TOKEN_ATTR_USER_DEFINED) != 0) can_cut_ = false;
     const std::string text = TextOf(vocab, token);
-    for (size_t i = 1; i < text.size(); ++i) joined_.set(PairOf(text[i - 1], text[i]));
+    for (size_t i = 1; i < text.size(); ++i) {
+      joined_.set(PairOf(text[i - 1], text[i]));
+      joins_digits_ |= IsDigit(Byte(text[i - 1])) && IsDigit(Byte(text[i]));
+    }
   }
 }
 
 bool TextCuts::MayCut(std::string_view text, size_t at) const {
   if (joined_[PairOf(text[at - 1], text[at])] || (adds_space_ && text[at] != ' ')) return false;
-  return EndsWord(CharBefore(text, at), static_cast<unsigned char>(text[at]));
+  // Digits that some tokens hold together come in groups, which a cut would shift.
+  if (joins_digits_ && IsDigit(Byte(text[at - 1])) && IsDigit(Byte(text[at]))) return false;
+  return EndsWord(CharBefore(text, at), Byte(text[at]));
 }
 
 bool TextCuts::IsSameAround(std::string_view text, size_t at) const {

@@ -1,7 +1,7 @@
 // Where a text can be cut so that its pieces, tokenized one by one, have the ids of one call.
 //
 // A cut stands behind letters or digits, before what is none of them: a space, a sign, a line's
-// end; between letters and digits; and between digits that are tokens by themselves. There
+// end; between letters and digits; and between digits, where no token has two of them. There
 //   - the regular expressions by which llama.cpp splits texts for BPE end a match, and begin the
 //     next without a look at what was before;
 //   - no token of the vocabulary has the bytes on both sides next to each other, so that no merge
@@ -48,6 +48,7 @@ class TextCuts {
   // and a piece leaves its own to it.
   const bool adds_space_;
   bool can_cut_ = false;
+  bool joins_digits_ = false;  // Some token has two digits side by side.
   // Whether two bytes stand side by side in some token: before * 256 + after.
   std::bitset<256 * 256> joined_;
 };

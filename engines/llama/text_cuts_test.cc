@@ -193,6 +193,35 @@ TEST_F(TextCutsTest, PiecesHaveTheIdsOfOneCallInSentencePiece) {
     const ModelPtr model = LoadSentencePiece(adds_space);
     ASSERT_NE(model, nullptr);
     ExpectAgreement(llama_model_get_vocab(model.get()));
+    if (!adds_space) ExpectAgreementWithoutWords(llama_model_get_vocab(model.get()));
+  }
+}
+
+TEST_F(TextCutsTest, DigitsThatComeInGroupsAreNotCutApart) {
+  for (const char* const pre : {"llama-bpe", "gpt-4o", "deepseek-v3", "falcon", "superbpe"}) {
+    SCOPED_TRACE(pre);
+    const ModelPtr model = Load([&](gguf_context* file) {
+      std::vector<std::string> tokens = TextsOf(source_.get(), "tokenizer.ggml.tokens");
+      std::vector<std::string> merges = TextsOf(source_.get(), "tokenizer.ggml.merges");
+      size_t last = tokens.size() - 1;
+      for (const char* const pair : {"1 2", "2 3", "7 8", "12 3", "1 23", "7 7"}) {
+        merges.insert(merges.begin(), pair);
+        std::string token = pair;
+        std::erase(token, ' ');
+        if (std::ranges::find(tokens, token) == tokens.end()) tokens[last--] = token;
+      }
+      SetTexts(file, "tokenizer.ggml.tokens", tokens);
+      SetTexts(file, "tokenizer.ggml.merges", merges);
+      gguf_set_val_str(file, "tokenizer.ggml.pre", pre);
+    });
+    ASSERT_NE(model, nullptr);
+    const llama_vocab* const vocab = llama_model_get_vocab(model.get());
+    std::string digits;
+    // No token joins the first thousands of them.
+    for (int i = 0; i < 700; ++i) digits += "4545";
+    for (int i = 0; i < 700; ++i) digits += std::to_string(Below(1'000'000, &random_));
+    EXPECT_EQ(ExpectSameIds(vocab, digits, 500), 1U);
+    EXPECT_GT(ExpectSameIds(vocab, RandomCsv(&random_, 20'000), 1000), 10U);
   }
 }
 

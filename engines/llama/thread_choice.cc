@@ -7,12 +7,14 @@
 namespace attndb::llama {
 namespace {
 
-constexpr double kWholeCore = 0.9;       // A share of a core that counts as a whole one.
-constexpr double kClearlyFaster = 0.95;  // Times the time before: what is less is no chance.
-constexpr double kCostFactor = 50;       // A try costs this share of the time, at most.
-constexpr double kRestSeconds = 0.1;     // Between tries, however little they cost.
-constexpr double kShortPass = 0.05;      // Seconds; one such pass tells little.
-constexpr uint64_t kShortPasses = 4;     // So many are a try.
+constexpr double kWholeCore = 0.9;        // A share of a core that counts as a whole one.
+constexpr double kClearlyFaster = 0.95;   // Times the time before: what is less is no chance.
+constexpr double kCostFactor = 50;        // A try costs this share of the time, at most.
+constexpr double kRestSeconds = 0.1;      // Between tries, however little they cost.
+constexpr double kShortPass = 0.05;       // Seconds; one such pass tells little.
+constexpr uint64_t kShortPasses = 4;      // So many are a try.
+constexpr uint64_t kPatience = 4;         // Passes of other kinds within a try;
+constexpr uint64_t kPatienceAtFirst = 1;  // ... before it has begun.
 constexpr double kWeightOfLast = 0.25;
 constexpr size_t kChangesKept = 16;
 
@@ -29,7 +31,14 @@ void ThreadChoice::Took(const PassTime& pass) {
   now_ += pass.seconds;
   if (IsTrial(pass.num_rows)) return Judge(pass);
   Note(pass);
+  if (trial_) ++trial_->num_others;
+  if (IsOver()) trial_.reset();
   if (!trial_) MayTry(pass);
+}
+
+bool ThreadChoice::IsOver() const {
+  if (!trial_) return false;
+  return trial_->num_others > (trial_->num_done > 0 ? kPatience : kPatienceAtFirst);
 }
 
 void ThreadChoice::Note(const PassTime& pass) {
@@ -52,6 +61,7 @@ void ThreadChoice::Judge(const PassTime& pass) {
   const double usual = seconds_.at(trial_->kind);
   const auto num_rows = static_cast<double>(pass.num_rows);
   ++trial_->num_done;
+  trial_->num_others = 0;
   trial_->seconds += pass.seconds / num_rows;
   trial_->cost += pass.seconds - usual * num_rows;
   if (trial_->num_done < kShortPasses && pass.seconds < kShortPass) return;

@@ -49,12 +49,15 @@ class ThreadChoice {
     int kind = 0;
     uint32_t num_threads = 0;
     uint64_t num_done = 0;
-    double seconds = 0;  // A row, summed over num_done passes.
-    double cost = 0;     // Seconds that they took beyond what is usual.
+    double seconds = 0;       // A row, summed over num_done passes.
+    double cost = 0;          // Seconds that they took beyond what is usual.
+    uint64_t num_others = 0;  // Passes of other kinds since the last of them.
   };
 
   // Passes of about as many rows: their times a row are comparable.
   static int KindOf(uint64_t num_rows);
+  // Whether passes of the trial's kind come no more: a question was read, say, and is answered now.
+  bool IsOver() const;
   bool IsTrial(uint64_t num_rows) const { return trial_ && trial_->kind == KindOf(num_rows); }
   void Note(const PassTime& pass);
   void MayTry(const PassTime& pass);

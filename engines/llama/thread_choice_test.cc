@@ -121,6 +121,17 @@ TEST(ThreadChoiceTest, PassesAreComparedWithTheirLike) {
   EXPECT_DOUBLE_EQ(choice.report().changes[0].to_seconds, 8e-3);
 }
 
+TEST(ThreadChoiceTest, ATryOfPassesThatComeNoMoreIsGivenUp) {
+  // A question is read in one pass; its answer is many of another kind.
+  const Machine busy = {.num_cores = 2, .num_busy = 1};
+  ThreadChoice choice(2);
+  choice.Took(busy.Pass(15, choice.Next(15)));
+  ASSERT_EQ(choice.Next(15), 1U);
+  RunPasses(busy, 20, &choice);
+  EXPECT_EQ(choice.report().now, 1U);
+  EXPECT_LT(RunPasses(busy, 500, &choice), SecondsWith(busy, 500, 1) / 0.9);
+}
+
 TEST(ThreadChoiceTest, OfLongPassesOneIsATry) {
   const Machine busy = {.num_cores = 2, .num_busy = 1};
   ThreadChoice choice(2);

@@ -181,17 +181,18 @@ class ResponderOf final : public Responder {
         closed_(std::move(closed)),
         gate_(std::move(gate)) {}
   ~ResponderOf() override {
-    if (answered_) return;
+    if (ended_ || (sent_ && !begun_)) return;
     Post([exchange = exchange_](auto* connection) { connection->Abandon(exchange); });
   }
 
   void Send(Response response) override {
-    answered_ = true;
+    sent_ = true;  // Behind a Begin it is nothing: a stream that fails is cut off.
     Post([exchange = exchange_, response = std::move(response)](auto* connection) mutable {
       connection->Send(exchange, std::move(response));
     });
   }
   void Begin(Response response) override {
+    begun_ = true;
     Post([exchange = exchange_, response = std::move(response)](auto* connection) mutable {
       connection->Begin(exchange, std::move(response));
     });
@@ -202,7 +203,7 @@ class ResponderOf final : public Responder {
     });
   }
   void End() override {
-    answered_ = true;
+    ended_ = true;
     Post([exchange = exchange_](auto* connection) { connection->End(exchange); });
   }
   bool closed() const override { return closed_->get(); }
@@ -220,7 +221,9 @@ class ResponderOf final : public Responder {
   const uint64_t exchange_;
   const std::shared_ptr<ClosedFlag> closed_;
   const std::shared_ptr<Gate> gate_;
-  std::atomic<bool> answered_ = false;
+  std::atomic<bool> sent_ = false;
+  std::atomic<bool> begun_ = false;
+  std::atomic<bool> ended_ = false;
 };
 
 template <typename Stream>

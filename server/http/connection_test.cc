@@ -493,6 +493,7 @@ TEST_F(ConnectionTest, AStreamThatIsLetGoOfIsCutOff) {
     ASSERT_NE(exchange.responder, nullptr);
     exchange.responder->Begin({.body = "first"});
     client->ReadUntil("first\r\n");
+    exchange.responder->Send({.status = 500});  // It failed on the way: too late for a status.
   }
   EXPECT_THAT(client->ReadAll(), IsEmpty()) << "no end that a client could take for the whole";
 }

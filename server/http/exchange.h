@@ -40,7 +40,7 @@ struct Response {
 };
 
 // Answers one request: by one Send; or by one Begin, any number of Writes and one End. Let go of
-// without an answer, it answers 500.
+// without an answer, it answers 500; with one that has begun and not ended, it cuts that off.
 class Responder {
  public:
   virtual ~Responder() = default;

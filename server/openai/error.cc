@@ -55,6 +55,12 @@ int HttpStatusOf(const Status& status) {
   return 500;
 }
 
+int HttpStatusOfStore(const Status& status) {
+  constexpr int kInsufficientStorage = 507;
+  const bool lacks_room = status.code() == StatusCode::kResourceExhausted;
+  return lacks_room ? kInsufficientStorage : HttpStatusOf(status);
+}
+
 Json ErrorJson(int http_status, const std::string& message) {
   return {{"error",
            {{"message", message},

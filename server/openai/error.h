@@ -12,6 +12,9 @@ namespace attndb::server {
 
 // The HTTP status that says what the status says.
 int HttpStatusOf(const Status& status);
+// The same of a store, where what lacks is room: 507, without Retry-After, since waiting makes
+// none.
+int HttpStatusOfStore(const Status& status);
 
 Json ErrorJson(int http_status, const std::string& message);
 // Also with the code itself, as StatusCodeName writes it: "status".

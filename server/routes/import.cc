@@ -37,13 +37,15 @@ Json SummaryOf(const ContextInfo& info) {
 // Waits for the turn that reads the text, and then for the disk.
 class ImportListener final : public TurnListener {
  public:
+  // `held` is let go when all is stored.
   ImportListener(Service* service, std::shared_ptr<ProgressAnswer> answer, std::string name,
-                 uint64_t num_reused, DBStats before)
+                 uint64_t num_reused, DBStats before, std::shared_ptr<void> held)
       : service_(service),
         answer_(std::move(answer)),
         name_(std::move(name)),
         num_reused_(num_reused),
         before_(std::move(before)),
+        held_(std::move(held)),
         start_seconds_(MonotonicSeconds()) {}
 
   void OnProgress(uint64_t num_run, uint64_t num_to_run) override {
@@ -59,13 +61,14 @@ class ImportListener final : public TurnListener {
     const double seconds = MonotonicSeconds() - start_seconds_;
     const std::string& tenant = answer_->call().rules.tenant;
     service_->admission->Count(tenant, start_.num_prompt_tokens - num_reused_, MonotonicSeconds());
-    service_->run_waiting(answer_->call(), [service = service_, answer = answer_, name = name_,
-                                            start = start_, before = before_, seconds] {
-      answer->Send(Report(*service, answer->call().rules.tenant, name, start, before, seconds),
-                   {.num_prompt_tokens = start.num_prompt_tokens,
-                    .num_cached_tokens = start.num_cached_tokens,
-                    .first_token_seconds = seconds});
-    });
+    service_->run_waiting(
+        answer_->call(), [service = service_, answer = answer_, name = name_, start = start_,
+                          before = before_, held = held_, seconds] {
+          answer->Send(Report(*service, answer->call().rules.tenant, name, start, before, seconds),
+                       {.num_prompt_tokens = start.num_prompt_tokens,
+                        .num_cached_tokens = start.num_cached_tokens,
+                        .first_token_seconds = seconds});
+        });
   }
   void OnError(const Status& status) override { answer_->Send(status, {}); }
 
@@ -93,6 +96,7 @@ class ImportListener final : public TurnListener {
   const std::string name_;
   const uint64_t num_reused_;
   const DBStats before_;
+  const std::shared_ptr<void> held_;
   const double start_seconds_;
   TurnStart start_;
 };
@@ -116,25 +120,29 @@ Result<std::vector<TokenId>> TokensOf(const Service& service, const Call& call, 
                                  ModelName(service) + " is meant for");
 }
 
-// What is appended to stays what it was: its name, its pin and its time to live.
-Status KeepLife(const DB& db, StoreOptions* store) {
-  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(store->name));
-  if (info.name.empty()) {
+// Nobody else appends to the context while what this gives is held. It stays what it was: its name,
+// its pin and its time to live.
+Result<std::shared_ptr<void>> BeginAppend(Service* service, const DB& db, const std::string& tenant,
+                                          StoreOptions* store) {
+  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo found, db.Describe(store->name));
+  if (found.name.empty()) {
     return Status::FailedPrecondition("context '" + store->name +
                                       "' has no name, by which a server stores");
   }
+  ATTNDB_ASSIGN_OR_RETURN(auto held, service->appends->Begin(tenant, found.name));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db.Describe(found.name));
   store->name = info.name;
   store->replace = true;
   store->pin = info.pinned;
   if (info.ttl_seconds) store->ttl = std::chrono::seconds(*info.ttl_seconds);
-  return Status::Ok();
+  return held;
 }
 
 // What `attndb import --dry-run` says. The server keeps no figure of how long it would take.
 Result<Json> DryRun(const Service& service, const DB& db, const std::string& name,
                     std::span<const TokenId> tokens) {
   ATTNDB_ASSIGN_OR_RETURN(const RoomReport report,
-                          db.CheckRoom(service.engine->spec(), tokens, {}));
+                          db.CheckRoom(service.engine->spec(), tokens, {.wait = false}));
   return Json{{"context", name},
               {"dry_run", true},
               {"num_tokens", tokens.size()},
@@ -159,8 +167,11 @@ Status Import(Service* service, const Call& call) {
   ATTNDB_ASSIGN_OR_RETURN(ImportRequest asked, ParseImport(body));
   const std::string& tenant = call.rules.tenant;
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service->conversations->HandleOf(tenant));
+  std::shared_ptr<void> held;
+  if (asked.append) {
+    ATTNDB_ASSIGN_OR_RETURN(held, BeginAppend(service, db, tenant, &asked.store));
+  }
   ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokensOf(*service, call, db, asked));
-  if (asked.append) ATTNDB_RETURN_IF_ERROR(KeepLife(db, &asked.store));
   ATTNDB_ASSIGN_OR_RETURN(const bool is_there, IsImported(*service, db, asked.store, tokens));
   auto answer = std::make_shared<ProgressAnswer>(service, call, asked.stream);
   if (is_there) {
@@ -168,7 +179,8 @@ Status Import(Service* service, const Call& call) {
     return Status::Ok();
   }
   if (asked.dry_run) {
-    answer->Send(DryRun(*service, db, asked.store.name, tokens), {});
+    const Result<Json> told = DryRun(*service, db, asked.store.name, tokens);
+    answer->Send(told, {.status = HttpStatusOfStore(told.status())});
     return Status::Ok();
   }
   ATTNDB_ASSIGN_OR_RETURN(DBStats before, db.Stats());
@@ -185,7 +197,7 @@ Status Import(Service* service, const Call& call) {
   const uint64_t num_reused = tokens.size() - start.rest.size();
   turn.prompt = std::move(tokens);
   auto listener = std::make_shared<ImportListener>(service, std::move(answer), asked.store.name,
-                                                   num_reused, std::move(before));
+                                                   num_reused, std::move(before), std::move(held));
   return ScheduleTurn(service, call,
                       std::make_shared<Turn>(std::move(turn), std::move(start.session),
                                              std::move(start.rest), std::move(listener)));

@@ -7,35 +7,37 @@
 namespace attndb::server {
 namespace {
 
+constexpr int kHttpOk = 200;
+
 std::string EventOf(const Json& json) { return "data: " + ToText(json) + "\n\n"; }
 
 }  // namespace
 
+void ProgressAnswer::Begin() {
+  if (!stream_ || std::exchange(begun_, true)) return;
+  call_.responder->Begin({.content_type = "text/event-stream",
+                          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+}
+
 void ProgressAnswer::Progress(uint64_t num_done, uint64_t num_in_all) {
   if (!stream_) return;
-  const std::string event = EventOf({{"done", num_done}, {"total", num_in_all}});
-  if (std::exchange(begun_, true)) return call_.responder->Write(event);
-  call_.responder->Begin({.content_type = "text/event-stream",
-                          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
-                          .body = event});
+  Begin();
+  call_.responder->Write(EventOf({{"done", num_done}, {"total", num_in_all}}));
 }
 
 void ProgressAnswer::Send(const Result<Json>& json, CallEnd end) {
-  end.status = json.ok() ? 200 : HttpStatusOf(json.status());
+  if (!json.ok() && end.status == kHttpOk) end.status = HttpStatusOf(json.status());
+  if (call_.responder->closed()) end.status = kClientGone;
   NoteEnd(service_, call_, end);
   call_.place.reset();  // Before the client knows, who may ask again at once.
   if (!begun_ && (!stream_ || !json.ok())) {
     call_.responder->Send(json.ok() ? Response{.body = ToText(*json)}
-                                    : ErrorResponse(json.status()));
+                                    : ErrorResponse(end.status, json.status()));
     return;
   }
-  const std::string event = EventOf(json.ok() ? *json : ErrorJson(json.status()));
-  const std::string last = event + (json.ok() ? "data: [DONE]\n\n" : "");
-  if (begun_) {
-    call_.responder->Write(last);
-  } else {
-    call_.responder->Begin({.content_type = "text/event-stream", .body = last});
-  }
+  Begin();
+  call_.responder->Write(EventOf(json.ok() ? *json : ErrorJson(json.status())) +
+                         (json.ok() ? "data: [DONE]\n\n" : ""));
   call_.responder->End();
 }
 

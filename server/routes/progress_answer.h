@@ -21,9 +21,12 @@ class ProgressAnswer {
 
   const Call& call() const { return call_; }
 
+  // Begins a stream before there is anything to tell, so that its client does not take it for dead.
+  void Begin();
   // Both in the same unit: tokens, bytes.
   void Progress(uint64_t num_done, uint64_t num_in_all);
-  // Ends it. An error before the first progress has a status of HTTP, one behind it is an event.
+  // Ends it. An error has the status of HTTP that `end` has, or if that is 200 its code's; in a
+  // stream that has begun it is an event.
   void Send(const Result<Json>& json, CallEnd end);
 
  private:

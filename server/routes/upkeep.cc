@@ -84,28 +84,43 @@ bool IsOperator(Service* service, const Call& call) {
   return false;
 }
 
+// What waits, waits for minutes: whoever would be behind these may as well ask later.
+constexpr uint32_t kMaxChores = 8;
+
 using Chore = Result<Json> (*)(const DB& db, const UpkeepRequest& request, Progress progress);
 
-void Answer(Service* service, const Call& call, Chore chore) {
+Result<Json> Run(Service* service, Chore chore, const UpkeepRequest& request,
+                 ProgressAnswer* answer) {
+  const Call& call = answer->call();
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, service->conversations->HandleOf(call.rules.tenant));
+  return chore(db, request, [&](uint64_t bytes_done, uint64_t bytes_total) {
+    answer->Progress(bytes_done, bytes_total);
+    return !service->stopping && !call.responder->closed();
+  });
+}
+
+void Answer(Service* service, Call call, Chore chore) {
   if (!IsOperator(service, call)) return;
   const Result<UpkeepRequest> request = Parse(call.request->body);
   if (!request.ok()) return AnswerCall(service, call, ErrorResponse(request.status()));
-  service->run_chore(call, [service, call, chore, request = *request] {
-    ProgressAnswer answer(service, call, request.stream);
-    const Result<DB> db = service->conversations->HandleOf(call.rules.tenant);
-    if (!db.ok()) return answer.Send(db.status(), {});
-    const Progress progress = [&](uint64_t bytes_done, uint64_t bytes_total) {
-      answer.Progress(bytes_done, bytes_total);
-      return !service->stopping && !call.responder->closed();
-    };
-    answer.Send(chore(*db, request, progress), {});
+  const std::shared_ptr<Service> place(service, [](Service* s) { --s->num_chores; });
+  if (service->num_chores++ >= kMaxChores) {
+    return AnswerCall(service, call,
+                      ErrorResponse(503, "others are being verified or compacted, and wait"));
+  }
+  auto answer = std::make_shared<ProgressAnswer>(service, call, request->stream);
+  answer->Begin();
+  call.place.reset();  // The answer has it.
+  service->run_chore(call, [service, place, answer, chore, request = *request] {
+    const Result<Json> json = Run(service, chore, request, answer.get());
+    answer->Send(json, {.status = HttpStatusOfStore(json.status())});
   });
 }
 
 }  // namespace
 
-void AnswerVerify(Service* service, Call call) { Answer(service, call, Verify); }
-void AnswerCompact(Service* service, Call call) { Answer(service, call, Compact); }
+void AnswerVerify(Service* service, Call call) { Answer(service, std::move(call), Verify); }
+void AnswerCompact(Service* service, Call call) { Answer(service, std::move(call), Compact); }
 
 void AnswerQuota(Service* service, Call call) {
   if (!IsOperator(service, call)) return;

@@ -2,7 +2,9 @@
 // and /attndb/v1/quota. They are of the tenant whose key asks, which must be an operator's: 403.
 //
 // Verify and Compact take their time. They run one after the other beside all requests, tell how
-// far they are to who asks for a stream, and end when that client goes or the server stops.
+// far they are to who asks for a stream, and end when that client goes or the server stops: behind
+// the segment that they read. Only while Verify checks the catalog, before the segments, do
+// requests wait for it.
 #ifndef ATTNDB_SERVER_ROUTES_UPKEEP_H_
 #define ATTNDB_SERVER_ROUTES_UPKEEP_H_
 

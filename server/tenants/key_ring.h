@@ -24,7 +24,8 @@ namespace attndb::server {
 
 struct TenantRules {
   std::string tenant = "default";
-  bool is_operator = false;        // May read what is counted of all tenants.
+  // May read what is counted of all tenants, and verify, compact and limit its own one's store.
+  bool is_operator = false;
   uint32_t max_requests = 0;       // Under way at once; 0 = no limit.
   uint64_t tokens_per_minute = 0;  // Prompts and replies that were run; 0 = no limit.
   uint64_t quota_bytes = 0;        // On disk; 0 = no limit.

@@ -118,7 +118,7 @@ WITH_A_STORE = [
     (["build", "a", "--index", "hnsw"], USAGE, "hnsw"),
     (["ask", "-c", "nobody", "Who?"], NOT_FOUND, 'no context "nobody".*attndb ls'),
     (["ask", "-c", "a", "Who?", "--plan", "topq"], USAGE, "topq"),
-    (["explain", "a", "--plan", "topk(k=0)"], USAGE, "k"),
+    (["explain", "a", "--plan", "topk(k=0)"], USAGE, "topk.*k.*0"),
     (["ask", "-c", "a", "Who?", "--tokens", "0-99999"], USAGE, "99999|99,999"),
     (["append", "a", "{dir}/empty.txt"], USAGE, "empty.txt' is empty"),
     (["export", "a", "-o", ""], USAGE, "--safetensors is empty, expected a file to write"),

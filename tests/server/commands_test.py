@@ -249,7 +249,7 @@ class TestAppend:
             text = run_client(server.url, "cat", "ours")["text"]
             assert text.endswith(self.TAIL) and STORY in text
             by_id = run_client(server.url, "append", f"#{described['id']}", "-", stdin=" More.")
-            assert by_id["num_tokens"] > done["num_tokens"]
+            assert by_id["num_tokens"] > done["num_tokens"] and by_id["context"] == "ours"
             error = run_client(server.url, "append", "nobody-wrote-this", "-", stdin="x",
                                exit_code=NOT_FOUND)["error"]
             assert "nobody-wrote-this" in error["message"]
@@ -456,6 +456,58 @@ class TestKeys:
             lambda: [row["name"] for row in
                      run_client(guarded.url, "ls", ATTNDB_KEY=KEY)["contexts"]] == [context],
             "the turn is listed")
+
+
+class TestTenants:
+    def test_none_reads_changes_or_checks_what_is_anothers(self, folder):
+        keys = folder / "keys.json"
+        keys.write_text(json.dumps({"keys": [
+            {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tenant": name,
+             "operator": True, "quota_bytes": 20_000_000} for name in ("ann", "bob")]}))
+        with Server(folder / "store", "--keys", keys) as server:
+            run_client(server.url, "import", "-", "--name", "hers", stdin=STORY, ATTNDB_KEY="ann")
+            number = run_client(server.url, "describe", "hers", ATTNDB_KEY="ann")["id"]
+            for name in ("hers", f"#{number}"):
+                for args in (["cat", name], ["append", name, "-"], ["verify", name],
+                             ["compact", name], ["mv", name, "his"]):
+                    run_client(server.url, *args, stdin="x", exit_code=NOT_FOUND, ATTNDB_KEY="bob")
+            assert run_client(server.url, "verify", ATTNDB_KEY="bob")["num_segments"] == 0
+            run_client(server.url, "quota", "30M", ATTNDB_KEY="bob")
+            assert run_client(server.url, "quota", ATTNDB_KEY="ann")["quota_bytes"] == 20_000_000
+
+            def ask(name, text, **fields):
+                return server.request("POST", "/attndb/v1/contexts",
+                                      {"name": name, "text": text, **fields},
+                                      {"Authorization": "Bearer ann"})
+            run_client(server.url, "pin", "hers", ATTNDB_KEY="ann")
+            for fields in ({"dry_run": True}, {}):
+                status, headers, text = ask("more", "Other words. " * 300, **fields)
+                assert status == 507 and "Retry-After" not in headers, text
+
+    def test_two_texts_are_not_appended_at_once(self, folder):
+        with Server(folder / "store") as server:
+            run_client(server.url, "import", "-", "--name", "book", stdin="Once.")
+            first = server_case.start_client(server.url, "append", "book", "-", stdin=STORY * 20)
+            server_case.wait_until(lambda: server.metric("attndb_active_turns") == 1, "it is read")
+            error = run_client(server.url, "append", "book", "-", stdin=" x",
+                               exit_code=BUSY)["error"]
+            assert "'book'" in error["message"]
+            assert first.wait(timeout=server_case.WAIT) == 0
+            run_client(server.url, "append", "book", "-", stdin=" The end.")
+            text = run_client(server.url, "cat", "book")["text"]
+            assert "Once." in text and text.endswith(" The end.") and text.count(STORY) == 20
+
+    def test_a_page_of_another_site_changes_nothing(self, skerry):
+        for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200),
+                             ("none", 200)):
+            for method, path, body in (("POST", "/attndb/v1/quota", {"quota_bytes": None}),
+                                       ("POST", "/tokenize", {"content": "x"})):
+                found, _, text = skerry.request(method, path, body, {"Sec-Fetch-Site": site})
+                assert found == status, text
+        assert skerry.request("DELETE", "/attndb/v1/contexts/skerry", None,
+                              {"Sec-Fetch-Site": "cross-site"})[0] == 403
+        assert skerry.request("GET", "/v1/models", None,
+                              {"Sec-Fetch-Site": "cross-site"})[0] == 200
 
 
 class TestHostileServers:
