@@ -70,7 +70,7 @@ bool WaitToRead(int file) {
     const int num_ready = poll(files.data(), files.size(), -1);
     if (num_ready < 0 && errno != EINTR) return true;  // The read says what is wrong.
     if (num_ready > 0 && files[0].revents != 0) return !Interrupted();
-    if (num_ready > 0 && !Interrupted()) Drain();  // Of a signal that was cleared.
+    if (num_ready > 0 && !Interrupted()) Drain();  // A signal's that was cleared.
   }
   return false;
 }

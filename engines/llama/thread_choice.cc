@@ -13,8 +13,8 @@ constexpr double kCostFactor = 50;        // A try costs this share of the time,
 constexpr double kRestSeconds = 0.1;      // Between tries, however little they cost.
 constexpr double kShortPass = 0.05;       // Seconds; one such pass tells little.
 constexpr uint64_t kShortPasses = 4;      // So many are a try.
-constexpr uint64_t kPatience = 4;         // Passes of other kinds within a try;
-constexpr uint64_t kPatienceAtFirst = 1;  // ... before it has begun.
+constexpr uint64_t kPatience = 4;         // Passes of other kinds within a try.
+constexpr uint64_t kPatienceAtFirst = 1;  // The same before the first pass of the try.
 constexpr double kWeightOfLast = 0.25;
 constexpr size_t kChangesKept = 16;
 

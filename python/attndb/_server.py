@@ -235,7 +235,7 @@ class Server:
             raise IoError("the server's answer has no text: is it attndb's?")
         return text
 
-    # Of the tenant whose key it is, which must be an operator's.
+    # What an operator's key may do for its tenant.
 
     def verify(
         self,
