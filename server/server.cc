@@ -62,6 +62,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "/attndb/v1/text", AnswerText},
     Route{"POST", "/attndb/v1/verify", AnswerVerify},
     Route{"POST", "/attndb/v1/compact", AnswerCompact},
+    Route{"POST", "/attndb/v1/build", AnswerBuild},
     Route{"POST", "/attndb/v1/quota", AnswerQuota},
 };
 

@@ -26,6 +26,9 @@ Result<ExitCode> VerifyThroughServer(Environment* env, const std::string&) { ret
 Result<ExitCode> CompactThroughServer(Environment* env, const std::string&, uint64_t) {
   return NoClient(env);
 }
+Result<ExitCode> BuildThroughServer(Environment* env, const std::string&, const std::string&) {
+  return NoClient(env);
+}
 Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t) { return NoClient(env); }
 Result<ExitCode> AskThroughServer(Environment* env, const ServerQuestion&) { return NoClient(env); }
 Result<ExitCode> ExplainThroughServer(Environment* env, const ServerExplain&) {

@@ -36,10 +36,12 @@ Result<ExitCode> ImportThroughServer(Environment* env, const ServerImport& asked
 // The text of a context.
 Result<ExitCode> CatThroughServer(Environment* env, const std::string& context, bool special);
 
-// REQUIRES of both: an InterruptScope.
+// REQUIRES of these: an InterruptScope.
 Result<ExitCode> VerifyThroughServer(Environment* env, const std::string& context);
 Result<ExitCode> CompactThroughServer(Environment* env, const std::string& context,
                                       uint64_t segment_tokens);
+Result<ExitCode> BuildThroughServer(Environment* env, const std::string& context,
+                                    const std::string& index);
 // The quota of the tenant whose key it is, which must be an operator's. 0 = none.
 Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t bytes);
 

@@ -113,6 +113,28 @@ Result<ExitCode> CompactThroughServer(Environment* env, const std::string& conte
   return ReportCompacted(env, before, after, seconds);
 }
 
+Result<ExitCode> BuildThroughServer(Environment* env, const std::string& context,
+                                    const std::string& index) {
+  constexpr std::array<std::string_view, 4> kFlags = {"context", "--index", "--m", "--b"};
+  ATTNDB_RETURN_IF_ERROR(env->CheckForServer(kFlags));
+  double seconds = 0;
+  const Json body = {{"context", context}, {"index", index}, {"stream", true}};
+  const Result<Json> json = AnswerOf(env, kBuildPath, "build", body, &seconds);
+  if (json.status().code() == StatusCode::kCancelled) {
+    return env->WithAdvice(json.status(), "what is built stays; run it again for the rest");
+  }
+  ATTNDB_RETURN_IF_ERROR(json.status());
+  BuildReport report;
+  report.kind = TextFromJson(*json, "kind");
+  report.seconds = seconds;
+  ATTNDB_ASSIGN_OR_RETURN(report.num_built, CountFromJson(*json, "num_built"));
+  ATTNDB_ASSIGN_OR_RETURN(report.num_present, CountFromJson(*json, "num_present"));
+  ATTNDB_ASSIGN_OR_RETURN(report.num_too_short, CountFromJson(*json, "num_too_short"));
+  ATTNDB_ASSIGN_OR_RETURN(report.num_missing, CountFromJson(*json, "num_missing"));
+  ATTNDB_ASSIGN_OR_RETURN(report.file_bytes, CountFromJson(*json, "file_bytes"));
+  return ReportBuilt(env, report);
+}
+
 Result<ExitCode> SetQuotaThroughServer(Environment* env, uint64_t bytes) {
   constexpr std::array<std::string_view, 1> kFlags = {"size"};
   ATTNDB_RETURN_IF_ERROR(env->CheckForServer(kFlags));

@@ -1,11 +1,12 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/client/server_commands.h"
 #include "cli/commands/commands.h"
 #include "cli/common/graph_flags.h"
 #include "cli/common/interrupt.h"
 #include "cli/common/progress.h"
-#include "cli/common/units.h"
+#include "cli/common/upkeep_report.h"
 
 namespace attndb::cli {
 namespace {
@@ -28,10 +29,11 @@ class BuildCommand : public Command {
   }
 
   Result<ExitCode> Run(Environment* env) override {
+    const InterruptScope interrupt;
+    if (!env->server().empty()) return BuildThroughServer(env, context_, Index());
     DBOptions options = {.background_threads = 0, .kmeans_iterations = iterations_};
     graphs_.Apply(&options);
     ATTNDB_ASSIGN_OR_RETURN(const DB db, env->OpenForWriting(false, options));
-    const InterruptScope interrupt;
     ProgressLine line({.label = "build", .unit = "bytes", .enabled = env->show_progress()});
     const Result<BuildReport> report =
         db.Build(context_, Index(), {.progress = ShowUntilInterrupted(&line)});
@@ -40,25 +42,7 @@ class BuildCommand : public Command {
       return env->WithAdvice(report.status(), "what is built stays; run it again for the rest");
     }
     ATTNDB_RETURN_IF_ERROR(report.status());
-    env->PrintJson({{"kind", report->kind},
-                    {"num_built", report->num_built},
-                    {"num_present", report->num_present},
-                    {"num_too_short", report->num_too_short},
-                    {"num_missing", report->num_missing},
-                    {"file_bytes", report->file_bytes},
-                    {"seconds", report->seconds}});
-    env->Print(report->kind + ": built for " + Counted(report->num_built, "segment") + ", " +
-               FormatCount(report->num_present) + " had it, " + FormatBytes(report->file_bytes) +
-               " in all, in " + FormatSeconds(report->seconds) + "\n");
-    if (report->num_too_short > 0) {
-      env->Note("too short for one: " + Counted(report->num_too_short, "segment") +
-                "; 'attndb compact' merges such");
-    }
-    if (report->num_missing > 0) {
-      env->Note("without one: " + Counted(report->num_missing, "segment") +
-                "; see 'attndb describe'");
-    }
-    return ExitCode::kOk;
+    return ReportBuilt(env, *report);
   }
 
  private:

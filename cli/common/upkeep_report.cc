@@ -61,6 +61,27 @@ ExitCode ReportCompacted(Environment* env, const StoreSize& before, const StoreS
   return ExitCode::kOk;
 }
 
+ExitCode ReportBuilt(Environment* env, const BuildReport& report) {
+  env->PrintJson({{"kind", report.kind},
+                  {"num_built", report.num_built},
+                  {"num_present", report.num_present},
+                  {"num_too_short", report.num_too_short},
+                  {"num_missing", report.num_missing},
+                  {"file_bytes", report.file_bytes},
+                  {"seconds", report.seconds}});
+  env->Print(report.kind + ": built for " + Counted(report.num_built, "segment") + ", " +
+             FormatCount(report.num_present) + " had it, " + FormatBytes(report.file_bytes) +
+             " in all, in " + FormatSeconds(report.seconds) + "\n");
+  if (report.num_too_short > 0) {
+    env->Note("too short for one: " + Counted(report.num_too_short, "segment") +
+              "; 'attndb compact' merges such");
+  }
+  if (report.num_missing > 0) {
+    env->Note("without one: " + Counted(report.num_missing, "segment") + "; see 'attndb describe'");
+  }
+  return ExitCode::kOk;
+}
+
 ExitCode ReportQuota(Environment* env, uint64_t quota_bytes, uint64_t file_bytes) {
   env->PrintJson({{"quota_bytes", quota_bytes}, {"file_bytes", file_bytes}});
   env->Print((quota_bytes == 0 ? "no limit" : "at most " + FormatBytes(quota_bytes)) + "; " +

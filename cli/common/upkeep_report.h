@@ -1,4 +1,5 @@
-// What `verify`, `compact` and `quota` print, whether of a store or of a server that has it.
+// What `verify`, `compact`, `build` and `quota` print, whether of a store or of a server that has
+// it.
 //
 // Threads: one thread at a time.
 #ifndef ATTNDB_CLI_COMMON_UPKEEP_REPORT_H_
@@ -21,6 +22,8 @@ struct StoreSize {
 };
 ExitCode ReportCompacted(Environment* env, const StoreSize& before, const StoreSize& after,
                          double seconds);
+
+ExitCode ReportBuilt(Environment* env, const BuildReport& report);
 
 // 0 = no limit.
 ExitCode ReportQuota(Environment* env, uint64_t quota_bytes, uint64_t file_bytes);

@@ -25,7 +25,14 @@ from attndb._errors import (
     NotFoundError,
     ResourceExhaustedError,
 )
-from attndb._results import ContextInfo, Damage, RoomReport, VerifyReport, context_info
+from attndb._results import (
+    BuildReport,
+    ContextInfo,
+    Damage,
+    RoomReport,
+    VerifyReport,
+    context_info,
+)
 from attndb._units import Size, Ttl, bytes_of, seconds_of
 
 _MAX_BYTES = 256 << 20  # In one answer.
@@ -266,6 +273,21 @@ class Server:
         if segment_tokens != 0:
             body["segment_tokens"] = segment_tokens
         self._last_event("/attndb/v1/compact", body, progress)
+
+    def build(
+        self,
+        context: Context,
+        index: str,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> BuildReport:
+        """As DB.build, beside all requests."""
+        body = {"context": context_text(context), "index": index, "stream": True}
+        told = self._last_event("/attndb/v1/build", body, progress)
+        with _as_io_error():
+            counts = {name: int(told[name]) for name in
+                      ("num_built", "num_present", "num_too_short", "num_missing", "file_bytes")}
+            return BuildReport(kind=str(told["kind"]), seconds=float(told["seconds"]), **counts)
 
     def set_quota(self, num_bytes: Size) -> None:
         """Limit of the tenant's bytes on disk, e.g. ``"20GiB"``; 0 = none."""

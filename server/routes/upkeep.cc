@@ -16,6 +16,7 @@ using Progress = std::function<bool(uint64_t, uint64_t)>;
 
 struct UpkeepRequest {
   std::string context;  // Empty: all of the tenant's.
+  std::string index;    // Of a build.
   uint64_t segment_tokens = 0;
   bool stream = false;
 };
@@ -25,6 +26,7 @@ Result<UpkeepRequest> Parse(const std::string& text) {
   if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
   UpkeepRequest request;
   ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &request.context));
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "index", &request.index));
   ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "stream", &request.stream));
   ATTNDB_RETURN_IF_ERROR(ReadCount(body, "segment_tokens", 1, CompactOptions::kMaxSegmentTokens,
                                    &request.segment_tokens));
@@ -63,6 +65,20 @@ Result<Json> Compact(const DB& db, const UpkeepRequest& request, Progress progre
               {"num_segments_before", before.num_segments},   {"num_segments", after.num_segments},
               {"file_bytes_before", before.file_bytes},       {"file_bytes", after.file_bytes},
               {"seconds", MonotonicSeconds() - start_seconds}};
+}
+
+Result<Json> Build(const DB& db, const UpkeepRequest& request, Progress progress) {
+  BuildOptions options;
+  options.progress = std::move(progress);
+  ATTNDB_ASSIGN_OR_RETURN(const BuildReport report,
+                          db.Build(request.context, request.index, options));
+  return Json{{"kind", report.kind},
+              {"num_built", report.num_built},
+              {"num_present", report.num_present},
+              {"num_too_short", report.num_too_short},
+              {"num_missing", report.num_missing},
+              {"file_bytes", report.file_bytes},
+              {"seconds", report.seconds}};
 }
 
 Result<Json> SetQuota(const DB& db, const std::string& text) {
@@ -105,8 +121,9 @@ void Answer(Service* service, Call call, Chore chore) {
   if (!request.ok()) return AnswerCall(service, call, ErrorResponse(request.status()));
   const std::shared_ptr<Service> place(service, [](Service* s) { --s->num_chores; });
   if (service->num_chores++ >= kMaxChores) {
-    return AnswerCall(service, call,
-                      ErrorResponse(503, "others are being verified or compacted, and wait"));
+    return AnswerCall(
+        service, call,
+        ErrorResponse(503, "what others have asked for is under way, and more waits"));
   }
   auto answer = std::make_shared<ProgressAnswer>(service, call, request->stream);
   answer->Begin();
@@ -121,6 +138,7 @@ void Answer(Service* service, Call call, Chore chore) {
 
 void AnswerVerify(Service* service, Call call) { Answer(service, std::move(call), Verify); }
 void AnswerCompact(Service* service, Call call) { Answer(service, std::move(call), Compact); }
+void AnswerBuild(Service* service, Call call) { Answer(service, std::move(call), Build); }
 
 void AnswerQuota(Service* service, Call call) {
   if (!IsOperator(service, call)) return;

@@ -325,6 +325,18 @@ class TestUpkeep:
                 assert args[0] in error["message"]
         assert run_attndb(folder / "store", "verify")["ok"]
 
+    def test_build_makes_an_index_that_the_store_has_then(self, skerry):
+        done = run_client(skerry.url, "build", "skerry", "--index", "pq", "--m", "2", "--b", "4")
+        assert done["kind"].startswith("pq") and done["num_missing"] == 0
+        assert done["num_built"] + done["num_too_short"] > 0
+        again = run_client(skerry.url, "build", "skerry", "--index", "pq,m=2,b=4")
+        assert again["num_built"] == 0 and again["num_present"] == done["num_built"]
+        run_client(skerry.url, "build", "skerry", "--index", "hnsw", exit_code=USAGE)
+        run_client(skerry.url, "build", "nobody-wrote-this", "--index", "pq", exit_code=NOT_FOUND)
+        error = run_client(skerry.url, "build", "skerry", "--index", "pq", "--iterations", "3",
+                           exit_code=USAGE)["error"]
+        assert "--iterations" in error["message"]
+
     def test_a_quota_is_set_shown_and_taken_away(self, folder):
         with Server(folder / "store") as server:
             assert run_client(server.url, "quota")["quota_bytes"] == 0
@@ -335,7 +347,8 @@ class TestUpkeep:
             run_client(server.url, "quota", "much", exit_code=USAGE)
 
     def test_upkeep_is_the_operators(self, guarded):
-        for args in (["verify"], ["compact"], ["quota", "1GiB"]):
+        for args in (["verify"], ["compact"], ["quota", "1GiB"],
+                     ["build", "skerry", "--index", "pq"]):
             error = run_client(guarded.url, *args, exit_code=USAGE, ATTNDB_KEY=KEY)["error"]
             assert "operator" in error["message"]
         assert run_client(guarded.url, "quota", ATTNDB_KEY=KEY)["quota_bytes"] == 0
@@ -411,7 +424,7 @@ class TestRefusals:
 
     def test_what_works_on_a_store_alone_says_so(self, skerry):
         for args in (["stats"], ["export", "skerry", "-o", "x"], ["find", "a key"],
-                     ["build", "skerry", "--index", "pq"]):
+                     ["declare-equal", "gguf:1", "gguf:2"]):
             error = run_client(skerry.url, *args, exit_code=UNSUPPORTED)["error"]
             assert "--db" in error["advice"], args
 

@@ -97,6 +97,8 @@ CASES = [
     ("post", "/attndb/v1/verify", {}, 200),
     ("post", "/attndb/v1/verify", {"context": "nobody-wrote-this"}, 404),
     ("post", "/attndb/v1/compact", {"segment_tokens": 4096}, 200),
+    ("post", "/attndb/v1/build", {"context": NAME, "index": "clustered"}, 200),
+    ("post", "/attndb/v1/build", {"context": "nobody-wrote-this", "index": "clustered"}, 404),
     ("post", "/attndb/v1/quota", {"quota_bytes": 1 << 30}, 200),
     ("post", "/attndb/v1/quota", {"quota_bytes": None}, 200),
     ("get", CONTEXTS + "/{id}", None, 200),
@@ -139,6 +141,8 @@ def test_each_operation_has_a_case():
     (CONTEXTS, {"name": "x", "text": "x", "ttl_seconds": -1}),
     ("/attndb/v1/text", {}),
     ("/attndb/v1/compact", {"segment_tokens": 0}),
+    ("/attndb/v1/build", {"context": NAME}),
+    ("/attndb/v1/build", {"index": "clustered"}),
     ("/attndb/v1/quota", {}),
     ("/attndb/v1/quota", {"quota_bytes": -1}),
 ])

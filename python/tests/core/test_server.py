@@ -193,6 +193,10 @@ def test_upkeep_is_that_of_a_store(fake: Fake) -> None:
         ("/attndb/v1/quota", {"quota_bytes": 1 << 30}),
         ("/attndb/v1/quota", {"quota_bytes": None}),
     ]
+    built = {"kind": "pq", "num_built": 2, "num_present": 1, "num_too_short": 0, "num_missing": 0,
+             "file_bytes": 9, "seconds": 0.5}  # fmt: skip
+    fake.says(events(built, "[DONE]"))
+    assert server.build("a", "pq") == attndb.BuildReport("pq", 2, 1, 0, 0, 9, 0.5)
     for said in ({}, {"damages": 1}, {"damages": [{}], "num_segments": 1, "num_bytes": 1}):
         fake.says(events(said, "[DONE]"))
         with pytest.raises(attndb.IoError):
