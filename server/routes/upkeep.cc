@@ -16,7 +16,7 @@ using Progress = std::function<bool(uint64_t, uint64_t)>;
 
 struct UpkeepRequest {
   std::string context;  // Empty: all of the tenant's.
-  std::string index;    // Of a build.
+  std::string index;    // What a build is to make.
   uint64_t segment_tokens = 0;
   bool stream = false;
 };

@@ -458,7 +458,7 @@ TEST_F(SessionDropTest, WrongCallsChangeNothing) {
   Tokens all;
   ExpectStep(&session, &all, 100);
   EXPECT_THAT(session.DropOldest(100),
-              FailsWith(StatusCode::kInvalidArgument, HasSubstr("n is 100, but only 98")));
+              FailsWith(StatusCode::kInvalidArgument, HasSubstr("only 98 stand between")));
   EXPECT_THAT(session.DropOldest(1, {.keep_first = 101}),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("keep_first is 101")));
   ATTNDB_ASSERT_OK(AppendLayer(&session, 0, Tokens{5}, 100));

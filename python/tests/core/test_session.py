@@ -396,7 +396,7 @@ def test_the_oldest_leave_and_what_stays_is_moved_together(
     assert sum(end - begin for begin, end in heavy) <= 32 and heavy[0][0] >= 0
     session.rebase(7)
     assert session.next_position == 7
-    with pytest.raises(attndb.InvalidArgumentError, match="n is 99, but only 27"):
+    with pytest.raises(attndb.InvalidArgumentError, match="only 27 stand between"):
         session.drop_oldest(99, keep_first=2)
     session.crop(59)
     assert session.cuts == ()
