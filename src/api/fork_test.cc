@@ -65,14 +65,20 @@ TEST_F(ForkTest, AForkLetsGoOfStoreAndSessionWithoutHanging) {
 
 TEST_F(ForkTest, AForkDoesNotKeepTheStoreLocked) {
   int end_fork[2];
+  int begun[2];
   ASSERT_EQ(pipe(end_fork), 0);
+  ASSERT_EQ(pipe(begun), 0);
   const pid_t pid = fork();
   if (pid == 0) {  // Lives on while its parent closes the store and opens it again.
     char end = 0;
     alarm(kSecondsMax);
     (void)close(end_fork[1]);
-    _exit(read(end_fork[0], &end, 1) == 0 ? 0 : 1);
+    _exit(write(begun[1], &end, 1) == 1 && read(end_fork[0], &end, 1) == 0 ? 0 : 1);
   }
+  char runs = 0;
+  EXPECT_EQ(read(begun[0], &runs, 1), 1) << "until it runs, it has all that its parent had";
+  (void)close(begun[0]);
+  (void)close(begun[1]);
   session_.reset();
   db_.reset();
   EXPECT_THAT(DB::Open(store(), {.background_builds = false}), IsOk());

@@ -26,6 +26,6 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/prefix_search.cc
   catalog/schema.cc
   catalog/sound_tokens.cc
-  catalog/sqlite.cc
+  catalog/sqlite.cc catalog/sqlite_fork.cc
   catalog/tenant_numbers.cc
   catalog/wal_check.cc)

@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "store/catalog/checked_vfs.h"
+#include "store/catalog/sqlite_fork.h"
 
 namespace attndb::store {
 namespace {
@@ -151,6 +152,7 @@ bool Query::IsNull(int column) const {
 Result<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& path, Mode mode) {
   const char* const vfs = CheckedVfsName();
   if (vfs == nullptr) return Status::Unsupported("SQLite here has no \"unix\" VFS");
+  LetForksWaitForSqlite();
   std::string uri = PathUri(path);
   int flags = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   switch (mode) {
