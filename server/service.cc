@@ -60,6 +60,11 @@ void AnswerCall(Service* service, const Call& call, Response response) {
   call.responder->Send(std::move(response));
 }
 
+void AnswerCall(Service* service, const Call& call, const Result<Json>& json) {
+  AnswerCall(service, call,
+             json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
+}
+
 Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn) {
   const Status room = CheckRoom(*service, call.rules, *turn);
   if (room.code() == StatusCode::kResourceExhausted) {

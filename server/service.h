@@ -16,6 +16,7 @@
 #include "server/batch/scheduler.h"
 #include "server/batch/turn.h"
 #include "server/http/exchange.h"
+#include "server/json.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/request_log.h"
 #include "server/routes/appends.h"
@@ -76,6 +77,9 @@ void NoteEnd(Service* service, const Call& call, const CallEnd& end);
 
 // Sends the answer of a call that has no more to count.
 void AnswerCall(Service* service, const Call& call, Response response);
+
+// The same where the answer is a JSON object, or why there is none.
+void AnswerCall(Service* service, const Call& call, const Result<Json>& json);
 
 // Hands the call's turn to the scheduler as soon as there is memory for it, and ends it when the
 // client goes. A turn that neither the disk nor the quota has room for is answered with 507 and not

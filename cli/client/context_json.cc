@@ -218,4 +218,14 @@ Result<uint64_t> CountFromJson(const Json& json, const char* name) {
   return count;
 }
 
+std::vector<std::string> TextsFromJson(const Json& json, const char* name) {
+  std::vector<std::string> texts;
+  const Json* const list = server::FindMember(json, name);
+  if (list == nullptr || !list->is_array()) return texts;
+  for (const Json& text : *list) {
+    if (text.is_string()) texts.push_back(Printable(text.get_ref<const std::string&>()));
+  }
+  return texts;
+}
+
 }  // namespace attndb::cli

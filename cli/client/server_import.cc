@@ -33,16 +33,6 @@ Result<double> NumberFromJson(const Json& json, const char* name) {
   return Status::IoError("the server's answer has a '" + std::string(name) + "' that is no number");
 }
 
-std::vector<std::string> EvictedFromJson(const Json& json) {
-  std::vector<std::string> evicted;
-  const Json* const labels = server::FindMember(json, "evicted");
-  if (labels == nullptr || !labels->is_array()) return evicted;
-  for (const Json& label : *labels) {
-    if (label.is_string()) evicted.push_back(Printable(label.get<std::string>()));
-  }
-  return evicted;
-}
-
 Result<Imported> ImportedFromJson(const Json& json, const ServerImport& asked) {
   Imported imported;
   ATTNDB_ASSIGN_OR_RETURN(imported.info, ContextFromJson(json));
@@ -54,7 +44,7 @@ Result<Imported> ImportedFromJson(const Json& json, const ServerImport& asked) {
   ATTNDB_ASSIGN_OR_RETURN(imported.seconds, NumberFromJson(json, "seconds"));
   const Json* const was_there = server::FindMember(json, "already_imported");
   imported.was_there = was_there != nullptr && *was_there == true;
-  imported.evicted = EvictedFromJson(json);
+  imported.evicted = TextsFromJson(json, "evicted");
   return imported;
 }
 
@@ -70,7 +60,7 @@ Result<ExitCode> ReportDryRun(Environment* env, const std::string& name, const J
   ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_tokens, CountFromJson(json, "num_tokens"));
   ATTNDB_ASSIGN_OR_RETURN(report.num_reused, CountFromJson(json, "reused_tokens"));
   ATTNDB_ASSIGN_OR_RETURN(report.new_bytes, CountFromJson(json, "new_bytes"));
-  report.evicted = EvictedFromJson(json);
+  report.evicted = TextsFromJson(json, "evicted");
   if (report.num_reused > num_tokens) {
     return Status::IoError("the server's answer has more reused tokens than tokens");
   }

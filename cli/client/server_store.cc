@@ -19,18 +19,13 @@ std::string TextFromJson(const Json& json, const char* name) {
 }
 
 Result<Damage> DamageFromJson(const Json& json) {
-  if (!json.is_object())
-    return Status::IoError("the server's answer has a damage that is no object");
+  if (!json.is_object()) return Status::IoError("the server sent a damage that is no object");
   Damage damage;
   ATTNDB_ASSIGN_OR_RETURN(const uint64_t segment_id, CountFromJson(json, "segment_id"));
   damage.segment_id = static_cast<int64_t>(segment_id);
   damage.file = TextFromJson(json, "file");
   damage.message = TextFromJson(json, "message");
-  const Json* const contexts = server::FindMember(json, "contexts");
-  if (contexts == nullptr || !contexts->is_array()) return damage;
-  for (const Json& context : *contexts) {
-    if (context.is_string()) damage.contexts.push_back(Printable(context.get<std::string>()));
-  }
+  damage.contexts = TextsFromJson(json, "contexts");
   return damage;
 }
 

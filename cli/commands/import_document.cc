@@ -107,8 +107,7 @@ class ModelDocumentImport : public DocumentImport {
     ATTNDB_RETURN_IF_ERROR(CheckTrainedLength(env, engine_->info(), engine_->options().rope_scaling,
                                               file.path == "-" ? "the text" : "'" + file.path + "'",
                                               tokens.size()));
-    if (dry_run_)
-      return DryRun(env, *engine_, tokens, target, ImportRun::RoomOf(*engine_, checkpoint_tokens_));
+    if (dry_run_) return DryRun(env, *engine_, tokens, target, Room());
     ATTNDB_RETURN_IF_ERROR(OpenStore(env, target));
     return Store(env, target, tokens);
   }
@@ -123,9 +122,7 @@ class ModelDocumentImport : public DocumentImport {
     }
     ATTNDB_RETURN_IF_ERROR(target.CheckNameIsFree(*db_, tokens));
     // What will not fit is not run: that may take hours.
-    ATTNDB_RETURN_IF_ERROR(
-        db_->CheckRoom(engine_->spec(), tokens, ImportRun::RoomOf(*engine_, checkpoint_tokens_))
-            .status());
+    ATTNDB_RETURN_IF_ERROR(db_->CheckRoom(engine_->spec(), tokens, Room()).status());
     ImportRun run(env,
                   {.db = &db_,
                    .open = [&] { return env->ReopenForWriting(target.db_options()); },
@@ -179,6 +176,8 @@ class ModelDocumentImport : public DocumentImport {
     return env->WithAdvice(Status::Cancelled("interrupted while the text was read"),
                            "nothing is stored");
   }
+
+  RoomOptions Room() const { return ImportRun::RoomOf(*engine_, checkpoint_tokens_); }
 
   Result<ExitCode> Report(Environment* env, const std::string& name, const ImportRun& run) {
     ATTNDB_ASSIGN_OR_RETURN(const ContextInfo info, db_->Describe(name));

@@ -112,19 +112,12 @@ Result<Json> AnswerTo(const Service& service, const Call& call, const std::strin
 }  // namespace
 
 void AnswerContext(Service* service, Call call, const std::string& id) {
-  service->run_later(call, [service, call, id] {
-    const Result<Json> json = AnswerTo(*service, call, id);
-    AnswerCall(service, call,
-               json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
-  });
+  service->run_later(
+      call, [service, call, id] { AnswerCall(service, call, AnswerTo(*service, call, id)); });
 }
 
 void AnswerText(Service* service, Call call) {
-  service->run_later(call, [service, call] {
-    const Result<Json> json = Text(*service, call);
-    AnswerCall(service, call,
-               json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
-  });
+  service->run_later(call, [service, call] { AnswerCall(service, call, Text(*service, call)); });
 }
 
 void AnswerContexts(Service* service, Call call) { AnswerContext(service, std::move(call), ""); }

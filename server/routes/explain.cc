@@ -133,8 +133,7 @@ class Explained final : public TurnListener {
           Result<Json> json = Weigh(*service, start, subject, *rows, num_listed, read.get());
           if (json.ok()) (*json)["reuse"] = JsonOf(reuse);
           place.reset();  // Before the client knows, who may ask again at once.
-          AnswerCall(service, call,
-                     json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
+          AnswerCall(service, call, json);
         });
   }
 
@@ -225,10 +224,9 @@ void AnswerExplain(Service* service, Call call) {
     const bool is_text = FindMember(*body, "text") != nullptr;
     if (FindMember(*body, "messages") == nullptr &&
         (is_text || FindMember(*body, "context") != nullptr)) {
-      const Result<Json> json =
-          is_text ? ExplainText(*service, call, *body) : ExplainContext(*service, call, *body);
-      if (!json.ok()) return refuse(json.status());
-      return AnswerCall(service, call, {.body = ToText(*json)});
+      return AnswerCall(
+          service, call,
+          is_text ? ExplainText(*service, call, *body) : ExplainContext(*service, call, *body));
     }
     const Status status = Schedule(service, call, *body);
     if (!status.ok()) refuse(status);

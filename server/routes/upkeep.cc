@@ -144,9 +144,7 @@ void AnswerQuota(Service* service, Call call) {
   if (!IsOperator(service, call)) return;
   service->run_later(call, [service, call] {
     const Result<DB> db = service->conversations->HandleOf(call.rules.tenant);
-    const Result<Json> json = db.ok() ? SetQuota(*db, call.request->body) : db.status();
-    AnswerCall(service, call,
-               json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
+    AnswerCall(service, call, db.ok() ? SetQuota(*db, call.request->body) : db.status());
   });
 }
 
