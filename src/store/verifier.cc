@@ -34,9 +34,8 @@ Result<VerifyReport> Verifier::Verify(const std::string& tenant, const VerifyOpt
     return Status::Cancelled("verify: cancelled after " + FormatBytes(report.num_bytes) + " of " +
                              FormatBytes(bytes_total));
   };
-  // Before the catalog is checked, which takes a while in a large store.
   ATTNDB_RETURN_IF_ERROR(go_on());
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> findings, parts_.catalog->Verify());
+  ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> findings, parts_.catalog->Verify(go_on));
   for (const std::string& finding : findings) {
     report.damages.push_back({0, std::string(kCatalogName), finding, {}});
   }

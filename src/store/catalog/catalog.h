@@ -22,6 +22,7 @@
 #ifndef ATTNDB_STORE_CATALOG_CATALOG_H_
 #define ATTNDB_STORE_CATALOG_CATALOG_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,8 +73,10 @@ class Catalog {
   // O(log of all).
   Result<CatalogStats> Stats(TenantId tenant) const;
   // Reads every page and compares every row with every other. Returns findings in words; empty is
-  // good. An error means that it could not look.
-  Result<std::vector<std::string>> Verify() const;
+  // good. An error means that it could not look, or is that of `go_on`, which is called now and
+  // then, if there is one. Other calls go on meanwhile; a commit waits up to .3 s for the snapshot
+  // that rows are compared in.
+  Result<std::vector<std::string>> Verify(const std::function<Status()>& go_on = {}) const;
 
  private:
   CatalogCore core_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "common/check.h"
@@ -13,6 +14,7 @@
 #include "store/catalog/checked_vfs.h"
 #include "store/catalog/model_identity.h"
 #include "store/catalog/names.h"
+#include "store/catalog/raw_file.h"
 #include "store/catalog/schema.h"
 #include "store/catalog/sound_tokens.h"
 #include "store/catalog/sqlite.h"
@@ -302,66 +304,94 @@ Status RowVerifier::CheckLeaves(const PrefixNode& node, uint64_t num_tokens, uin
 }
 
 // Damage of one page, looked at again if another process may be writing it just now.
-std::string ReadPageDamage(sqlite3* handle, uint32_t page_number) {
+std::string ReadPageDamage(const RawFile& file, uint32_t page_number) {
   constexpr int kTries = 3;
   std::string damage;
   for (int i = 0; i < kTries; ++i) {
-    RawPage page = {.page_number = page_number};
-    const int rc = sqlite3_file_control(handle, "main", kRawPageOp, &page);
-    damage =
-        rc == SQLITE_OK && !page.is_short
-            ? PageDamage(page_number, page.bytes)
-            : "can't be read: " + std::string(sqlite3_errstr(rc ? rc : SQLITE_IOERR_SHORT_READ));
+    std::array<std::byte, kPageBytes> page;
+    const Status status = file.Read((uint64_t{page_number} - 1) * kPageBytes, page);
+    damage = status.ok() ? PageDamage(page_number, page) : "can't be read: " + status.message();
     if (damage.empty()) return damage;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return damage;
 }
 
-// Every page as it lies in the file, those that SQLite has no use for at present included.
-Status CheckPages(const std::string& path, sqlite3* handle, std::vector<std::string>* findings) {
-  struct stat wal {};
-  // Pages in the log may stand half-written in the file; the log is what counts then.
-  if (stat((path + "-wal").c_str(), &wal) == 0 && wal.st_size > 0) return {};
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return Status::IoError(path + ": can't be read");
-  const auto num_bytes = static_cast<uint64_t>(info.st_size);
-  const auto num_pages = static_cast<uint32_t>((num_bytes + kPageBytes - 1) / kPageBytes);
-  for (uint32_t page = 1; page <= num_pages && findings->size() < kMaxFindings; ++page) {
-    const std::string damage = ReadPageDamage(handle, page);
-    if (!damage.empty()) {
-      findings->push_back(path + ": page " + std::to_string(page) + ": " + damage);
+Result<uint32_t> NumPages(const RawFile& file) {
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t num_bytes, file.NumBytes());
+  return static_cast<uint32_t>((num_bytes + kPageBytes - 1) / kPageBytes);
+}
+
+// A connection of its own: the catalog's has pages in its cache that may have been damaged since,
+// and must not wait for it.
+Status CheckRowsBeside(SqliteDatabase* database, const std::function<Status()>& go_on,
+                       std::vector<std::string>* findings) {
+  {
+    ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database));
+    if (version < kFirstVersionWithSoundTokens) {
+      ATTNDB_RETURN_IF_ERROR(ViewAsSoundTokens(database));
     }
+  }
+  RowVerifier verifier(database, findings);
+  using Check = Status (RowVerifier::*)();
+  for (const Check check :
+       {&RowVerifier::CheckStructure, &RowVerifier::CheckRows, &RowVerifier::CheckModels,
+        &RowVerifier::CheckSources, &RowVerifier::CheckTrees}) {
+    if (go_on) ATTNDB_RETURN_IF_ERROR(go_on());
+    // A snapshot for each: a commit meanwhile can't empty the log, and waits a moment for that.
+    ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction,
+                            Transaction::Begin(database, Transaction::Kind::kRead));
+    ATTNDB_RETURN_IF_ERROR((verifier.*check)());
+  }
+  return {};
+}
+
+// Whether the file alone has all that is committed, so that each of its pages counts: those in the
+// log may stand half-written in the file.
+bool FileHasAll(const CatalogCore& core) ATTNDB_REQUIRES(core.mutex()) {
+  if (!core.options().read_only) (void)core.database()->Checkpoint();
+  struct stat wal {};
+  return stat((core.options().path + "-wal").c_str(), &wal) != 0 || wal.st_size == 0;
+}
+
+// Every page as it lies in the file, those that SQLite has no use for at present included. Read
+// without the lock; what looks damaged is read again under it, while nobody writes.
+Status CheckPages(const CatalogCore& core, const std::function<Status()>& go_on,
+                  std::vector<std::string>* findings) {
+  constexpr uint32_t kPagesBetween = 1024;
+  const std::string& path = core.options().path;
+  {
+    MutexLock lock(core.mutex());
+    if (!FileHasAll(core)) return {};
+  }
+  ATTNDB_ASSIGN_OR_RETURN(const RawFile file, RawFile::Open(path));
+  ATTNDB_ASSIGN_OR_RETURN(const uint32_t num_pages, NumPages(file));
+  for (uint32_t page = 1; page <= num_pages && findings->size() < kMaxFindings; ++page) {
+    if (go_on && page % kPagesBetween == 1) ATTNDB_RETURN_IF_ERROR(go_on());
+    if (ReadPageDamage(file, page).empty()) continue;
+    MutexLock lock(core.mutex());
+    if (!FileHasAll(core)) continue;
+    ATTNDB_ASSIGN_OR_RETURN(const uint32_t num_pages_now, NumPages(file));
+    if (page > num_pages_now) break;
+    const std::string damage = ReadPageDamage(file, page);
+    if (damage.empty()) continue;
+    findings->push_back(path + ": page " + std::to_string(page) + ": " + damage);
   }
   return {};
 }
 
 }  // namespace
 
-Result<std::vector<std::string>> Catalog::Verify() const {
-  MutexLock lock(core_.mutex());
+Result<std::vector<std::string>> Catalog::Verify(const std::function<Status()>& go_on) const {
   std::vector<std::string> findings;
-  if (!core_.options().read_only) (void)core_.database()->Checkpoint();
-  ATTNDB_RETURN_IF_ERROR(CheckPages(core_.options().path, core_.database()->handle(), &findings));
-  // A connection of its own: the other one has pages in its cache that may have been damaged since.
-  const SqliteDatabase::Mode mode =
-      core_.is_immutable() ? SqliteDatabase::Mode::kImmutable : SqliteDatabase::Mode::kReadOnly;
+  ATTNDB_RETURN_IF_ERROR(CheckPages(core_, go_on, &findings));
+  auto mode = SqliteDatabase::Mode::kReadOnly;
+  {
+    MutexLock lock(core_.mutex());
+    if (core_.is_immutable()) mode = SqliteDatabase::Mode::kImmutable;
+  }
   ATTNDB_ASSIGN_OR_RETURN(const auto database, SqliteDatabase::Open(core_.options().path, mode));
-  const auto check = [&]() -> Status {
-    ATTNDB_ASSIGN_OR_RETURN(const Transaction transaction,
-                            Transaction::Begin(database.get(), Transaction::Kind::kRead));
-    ATTNDB_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(database.get()));
-    if (version < kFirstVersionWithSoundTokens) {
-      ATTNDB_RETURN_IF_ERROR(ViewAsSoundTokens(database.get()));
-    }
-    RowVerifier verifier(database.get(), &findings);
-    ATTNDB_RETURN_IF_ERROR(verifier.CheckStructure());
-    ATTNDB_RETURN_IF_ERROR(verifier.CheckRows());
-    ATTNDB_RETURN_IF_ERROR(verifier.CheckModels());
-    ATTNDB_RETURN_IF_ERROR(verifier.CheckSources());
-    return verifier.CheckTrees();
-  };
-  const Status status = check();
+  const Status status = CheckRowsBeside(database.get(), go_on, &findings);
   if (status.code() == StatusCode::kCorruption) {
     findings.push_back(status.message());
   } else if (!status.ok()) {

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+#include <thread>
+
 #include "store/catalog/catalog_test_util.h"
 #include "store/catalog/sqlite.h"
 #include "testing/matchers.h"
@@ -108,6 +112,40 @@ TEST_P(CatalogVerify, NamesTheContradiction) {
   ATTNDB_ASSERT_OK(catalog);
   (void)CatalogHarness::Dump(**catalog, TestSpec()).ok();  // Any answer will do, a crash won't.
   EXPECT_THAT((*catalog)->Verify().value(), Contains(HasSubstr(GetParam().finding)));
+}
+
+// A catalog on a slow disk: what looks for a context must not wait for a check of all of it.
+TEST(CatalogVerifyBeside, OtherCallsGoOnMeanwhile) {
+  CatalogHarness harness;
+  harness.MustPublish(Range(0, 200), {.name = "first"});
+  int num_calls = 0;
+  const auto find_and_publish = [&] {
+    std::promise<bool> done;
+    std::future<bool> found = done.get_future();
+    std::thread beside([&] {
+      const bool ok = harness->contexts()->Find("", "first").ok();
+      harness.MustPublish(Range(0, 10), {.name = "later" + std::to_string(num_calls)});
+      done.set_value(ok);
+    });
+    const bool in_time = found.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+    EXPECT_TRUE(in_time);
+    // Whoever holds the lock must end for the thread to end.
+    if (in_time)
+      beside.join();
+    else
+      beside.detach();
+    ++num_calls;
+    return in_time ? Status::Ok() : Status::Cancelled("nobody else can look");
+  };
+  EXPECT_THAT(harness->Verify(find_and_publish).value(), ::testing::IsEmpty());
+  EXPECT_GT(num_calls, 4);
+}
+
+TEST(CatalogVerifyBeside, EndsWithTheCallersError) {
+  CatalogHarness harness;
+  harness.MustPublish(Range(0, 200), {.name = "first"});
+  EXPECT_THAT(harness->Verify([] { return Status::Cancelled("enough"); }).status(),
+              test::FailsWith(StatusCode::kCancelled, "enough"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Changes, CatalogVerify, ::testing::ValuesIn(kChanges));

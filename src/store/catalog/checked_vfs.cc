@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <vector>
 
 #include "common/crc32c.h"
 #include "common/hex.h"
@@ -114,16 +113,7 @@ int UnlockFile(sqlite3_file* file, int level) {
 int CheckReservedLock(sqlite3_file* file, int* out) {
   return Below(file)->pMethods->xCheckReservedLock(Below(file), out);
 }
-int ReadRawPage(sqlite3_file* file, RawPage* page) {
-  const auto offset =
-      static_cast<sqlite3_int64>(page->page_number - 1) * static_cast<sqlite3_int64>(kPageBytes);
-  const int rc = Below(file)->pMethods->xRead(Below(file), page->bytes.data(),
-                                              static_cast<int>(kPageBytes), offset);
-  page->is_short = rc == SQLITE_IOERR_SHORT_READ;
-  return page->is_short ? SQLITE_OK : rc;
-}
 int FileControl(sqlite3_file* file, int op, void* arg) {
-  if (op == kRawPageOp) return ReadRawPage(file, static_cast<RawPage*>(arg));
   if (op == kDamagedPageOp) {
     *static_cast<int64_t*>(arg) = Self(file)->damaged_page;
     return SQLITE_OK;
@@ -228,30 +218,6 @@ const sqlite3_vfs* RegisterCheckedVfs() {
 const char* CheckedVfsName() {
   static const sqlite3_vfs* const kVfs = RegisterCheckedVfs();
   return kVfs == nullptr ? nullptr : kVfs->zName;
-}
-
-Status ReadHeader(const std::string& path, std::span<std::byte> header) {
-  sqlite3_vfs* const vfs = sqlite3_vfs_find("unix");
-  if (vfs == nullptr) return Status::Unsupported("SQLite has no VFS \"unix\"");
-  std::string full_path(static_cast<size_t>(vfs->mxPathname) + 1, '\0');
-  int rc =
-      vfs->xFullPathname(vfs, path.c_str(), static_cast<int>(full_path.size()), full_path.data());
-  if (rc != SQLITE_OK) return Status::IoError(path + ": " + sqlite3_errstr(rc));
-  // SQLite wants the names of a database as it makes them itself.
-  const char* const name = sqlite3_create_filename(full_path.c_str(), "", "", 0, nullptr);
-  if (name == nullptr) return Status::ResourceExhausted(path + ": no memory to open it");
-  std::vector<std::max_align_t> memory(
-      static_cast<size_t>(vfs->szOsFile) / sizeof(std::max_align_t) + 1);
-  auto* const file = reinterpret_cast<sqlite3_file*>(memory.data());
-  rc = vfs->xOpen(vfs, name, file, SQLITE_OPEN_READONLY | SQLITE_OPEN_MAIN_DB, nullptr);
-  if (rc == SQLITE_OK) {
-    rc = file->pMethods->xRead(file, header.data(), static_cast<int>(header.size()), 0);
-  }
-  if (file->pMethods != nullptr) file->pMethods->xClose(file);
-  sqlite3_free_filename(const_cast<char*>(name));
-  if (rc == SQLITE_OK) return {};
-  if (rc == SQLITE_IOERR_SHORT_READ) return Status::Corruption(path + ": it is cut short");
-  return Status::IoError(path + ": " + sqlite3_errstr(rc));
 }
 
 void SealPage(uint32_t page_number, PageBytes page) {

@@ -13,13 +13,10 @@
 #ifndef ATTNDB_STORE_CATALOG_CHECKED_VFS_H_
 #define ATTNDB_STORE_CATALOG_CHECKED_VFS_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-
-#include "attndb/status.h"
 
 namespace attndb::store {
 
@@ -36,20 +33,6 @@ const char* CheckedVfsName();
 // Operation of sqlite3_file_control on "main": argument int64_t*; gives the number of the first
 // page that was found damaged since the file was opened, 0 if none was. Page 1 is the first.
 inline constexpr int kDamagedPageOp = 0x61747401;
-
-// Operation of sqlite3_file_control on "main": argument RawPage*; reads a page as it lies in the
-// file, unchecked. An open() of our own would not do: closing it would drop the locks that SQLite's
-// connections of this process have on the file (POSIX: fcntl locks belong to the process).
-inline constexpr int kRawPageOp = 0x61747402;
-struct RawPage {
-  uint32_t page_number = 1;
-  std::array<std::byte, kPageBytes> bytes = {};
-  bool is_short = false;  // The file ends inside or before it.
-};
-
-// The first bytes of a database file, read through SQLite for the same reason.
-// Errors: kNotFound, kIoError; kCorruption if the file is shorter.
-Status ReadHeader(const std::string& path, std::span<std::byte> header);
 
 // Writes number and checksum into the page's last bytes.
 void SealPage(uint32_t page_number, PageBytes page);

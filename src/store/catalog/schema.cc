@@ -17,6 +17,7 @@
 #include "store/catalog/catalog_types.h"
 #include "store/catalog/checked_vfs.h"
 #include "store/catalog/counters.h"
+#include "store/catalog/raw_file.h"
 #include "store/catalog/tenant_numbers.h"
 
 namespace attndb::store {
@@ -270,7 +271,8 @@ Result<int64_t> PragmaInt(SqliteDatabase* database, const char* pragma) {
 Status CheckCatalogFile(const std::string& path) {
   if (access(path.c_str(), R_OK) != 0) return ErrnoStatus(path, "open");
   std::array<unsigned char, 100> header{};
-  const Status read = ReadHeader(path, std::as_writable_bytes(std::span(header)));
+  ATTNDB_ASSIGN_OR_RETURN(const RawFile file, RawFile::Open(path));
+  const Status read = file.Read(0, std::as_writable_bytes(std::span(header)));
   if (!read.ok() && read.code() != StatusCode::kCorruption) return read;
   if (!read.ok() || std::memcmp(header.data(), "SQLite format 3", 16) != 0) {
     return Status::Corruption(path + ": not a catalog: no SQLite header in its first 100 bytes");

@@ -24,6 +24,7 @@ set(ATTNDB_CATALOG_SOURCES
   catalog/names.cc
   catalog/prefix_index.cc
   catalog/prefix_search.cc
+  catalog/raw_file.cc
   catalog/schema.cc
   catalog/sound_tokens.cc
   catalog/sqlite.cc catalog/sqlite_fork.cc
