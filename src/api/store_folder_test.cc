@@ -4,7 +4,10 @@
 //         open.
 #include <sys/stat.h>
 
+#include <fstream>
+
 #include "api/db_test_util.h"
+#include "storage/vfs/object_name.h"
 
 namespace attndb {
 namespace {
@@ -126,6 +129,23 @@ TEST_F(AbsentFilesTest, AnEmptyFolderInItsPlaceCostsNothing) {
   ExpectServed();
 }
 
+// What was stored then would lie beneath the disk, and all else would seem damaged beside it.
+TEST_F(AbsentFilesTest, NothingIsWrittenIntoTheEmptyFolder) {
+  db_.reset();
+  std::filesystem::rename(segments(), away_);
+  EXPECT_THAT(DB::Open(store()).status(), FailsWith(StatusCode::kIoError, HasSubstr("segments")));
+  std::filesystem::create_directories(segments());
+  EXPECT_THAT(DB::Open(store()).status(),
+              FailsWith(StatusCode::kIoError, HasSubstr("has none of the files")));
+  Open({.read_only = true});
+  EXPECT_EQ(db_->List()->size(), 2u);
+  db_.reset();
+  std::filesystem::remove(segments());
+  std::filesystem::rename(away_, segments());
+  Open();
+  ExpectServed();
+}
+
 // A file alone that is not there is damage. What comes back as it was is served again.
 TEST_F(AbsentFilesTest, VerifyServesAgainWhatCameBack) {
   std::filesystem::create_directory(away_);
@@ -171,6 +191,15 @@ class OtherCatalogTest : public StoreFolderTest {
     EXPECT_TRUE(db_->Verify()->ok());
     EXPECT_EQ(NumSegmentFiles(), 2 * kContexts);
   }
+  // Marks every segment as one that no commit names.
+  void MarkAll() {
+    const std::string segments = store() + "/segments";
+    for (const auto& entry : std::filesystem::directory_iterator(segments)) {
+      const auto file = storage::ParseFileName(entry.path().filename().string());
+      if (!file) continue;
+      (void)std::ofstream(segments + "/" + storage::LooseNameOf(file->name.segment_id));
+    }
+  }
   void PutCatalog(const std::string& from) {
     std::filesystem::copy_file(from, store() + "/catalog.db",
                                std::filesystem::copy_options::overwrite_existing);
@@ -210,6 +239,21 @@ TEST_F(OtherCatalogTest, AnOlderOneThatWasCopiedWhileTheStoreWasOpenDeletesNothi
   StoreAll(0, 2);
   std::filesystem::copy_file(store() + "/catalog.db", older_);
   StoreAll(2, kContexts);
+  ExpectNothingIsLostWith(older_);
+}
+
+// A process was killed after a commit, and before it took off the mark of what is not committed.
+TEST_F(OtherCatalogTest, AnOlderOneTakesNoWordOfAMarkThatItDidNotMake) {
+  StoreAll(0, 2);
+  db_.reset();
+  std::filesystem::copy_file(store() + "/catalog.db", older_);
+  Open();
+  StoreAll(2, kContexts);
+  db_.reset();
+  MarkAll();
+  Open();
+  ExpectAllServed();  // Its own says what is committed.
+  MarkAll();
   ExpectNothingIsLostWith(older_);
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "attndb/units.h"
 #include "common/hex.h"
 #include "storage/vfs/object_owner.h"
 #include "storage/vfs/store_files.h"
@@ -32,6 +33,9 @@ class Known {
   }
 
   bool Has(const ObjectName& name) const { return objects_.contains(name); }
+  size_t num_objects() const { return objects_.size(); }
+  // Whether the catalog has ever handed out the segment's id: if not, a newer one has.
+  bool HandedOut(uint64_t segment_id) const { return segment_id < end_number_; }
   // Whether it can be removed: the catalog itself had it last, or it can be made again.
   bool IsExpendable(const ObjectName& name) const {
     if (forgotten_.contains(name.segment_id)) return true;
@@ -65,6 +69,19 @@ Status BringBack(const Settings& settings, const Known& known) {
     ATTNDB_RETURN_IF_ERROR(Move(settings, name, AsidePath(settings), settings.segments_dir));
   }
   return Status::Ok();
+}
+
+// Where none of its files is there, the disk is absent: what is stored now would lie beneath it.
+Status CheckDiskIsThere(const Settings& settings, const Known& known,
+                        const std::vector<std::string>& names) {
+  const auto is_known = [&](const std::string& name) {
+    const std::optional<ParsedFileName> file = storage::ParseFileName(name);
+    return file && !file->temporary && known.Has(file->name);
+  };
+  if (known.num_objects() == 0 || std::ranges::any_of(names, is_known)) return Status::Ok();
+  return Status::IoError(settings.segments_dir + ": has none of the files that " +
+                         std::string(kCatalogName) + " knows, " + FormatCount(known.num_objects()) +
+                         ": is its disk mounted? Until it is, the store can be opened read-only");
 }
 
 Status PutAside(const Settings& settings, const std::vector<std::string>& names) {
@@ -112,6 +129,7 @@ Status ClearOrphans(const Settings& settings, Catalog* catalog) {
   storage::FileSystem* const fs = settings.file_system;
   const std::string& dir = settings.segments_dir;
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs->List(dir));
+  ATTNDB_RETURN_IF_ERROR(CheckDiskIsThere(settings, known, names));
   std::set<uint64_t> loose;
   std::vector<std::string> marks;
   for (const std::string& name : names) {
@@ -127,8 +145,9 @@ Status ClearOrphans(const Settings& settings, Catalog* catalog) {
   std::vector<std::string> aside;
   for (const std::string& name : orphans) {
     const ParsedFileName file = *storage::ParseFileName(name);
-    const bool is_expendable =
-        file.temporary || loose.contains(file.name.segment_id) || known.IsExpendable(file.name);
+    const uint64_t segment = file.name.segment_id;
+    const bool is_loose = loose.contains(segment) && known.HandedOut(segment);
+    const bool is_expendable = file.temporary || is_loose || known.IsExpendable(file.name);
     (is_expendable ? removed : aside).push_back(name);
   }
   removed.insert(removed.end(), marks.begin(), marks.end());  // Behind what they speak of.

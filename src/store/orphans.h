@@ -7,7 +7,12 @@
 // exchanged for an older one. They go to the folder aside/ of the store, and come back when a
 // catalog knows them. A store with files of another store is not opened.
 //
-// Errors:  kCorruption (files of another store: its catalog was exchanged); kIoError.
+// A mark of a segment whose id this catalog never handed out is a newer one's, and speaks of
+// nothing. A store none of whose files are there is not opened to be written: its disk is absent,
+// and what is stored meanwhile would lie beneath it.
+//
+// Errors:  kCorruption (files of another store: its catalog was exchanged); kIoError (no file that
+//          the catalog knows is there).
 // Threads: stateless; nobody else may write to the store.
 #ifndef ATTNDB_STORE_ORPHANS_H_
 #define ATTNDB_STORE_ORPHANS_H_
@@ -28,7 +33,8 @@ inline constexpr std::string_view kAsideName = "aside";
 
 // Refuses a folder whose files are of another store. Changes nothing.
 Status CheckOwner(const Settings& settings, Catalog* catalog);
-// Brings back what was put aside and is known, and clears away what is not known.
+// Brings back what was put aside and is known, and clears away what is not known. Refuses a folder
+// that has none of those that the catalog knows.
 Status ClearOrphans(const Settings& settings, Catalog* catalog);
 // Names of files that are put aside; of none if there is no such folder.
 Result<std::vector<std::string>> FilesAside(const Settings& settings);
