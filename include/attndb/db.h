@@ -252,7 +252,8 @@ class ATTNDB_EXPORT DB {
 
   // Reads every byte of the tenant's segments and companions, or of one context's, from disk and
   // checks it. Damage is in the report, and quarantined; it is no error. What was quarantined and
-  // is as it was written (a file or a disk came back) is served again. Other calls go on meanwhile.
+  // is as it was written (a file or a disk came back) is served again. The catalog is checked, too:
+  // where it is damaged is told by the owner's handle. Other calls go on meanwhile.
   // Errors: kNotFound (context); kCancelled (by progress); kIoError.
   Result<VerifyReport> Verify(const VerifyOptions& options = {}) const;
   // Merges chains of small segments, erases tokens that no context uses, writes anew what contexts

@@ -137,7 +137,8 @@ struct RoomOptions {
 
 struct VerifyOptions {
   std::string context;  // Empty = every segment of the tenant.
-  // Called after each segment with bytes done and bytes in all; false cancels. May be null.
+  // Called after each segment with bytes done and bytes in all, and before, while the catalog is
+  // checked, with none done; false cancels. May be null.
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 

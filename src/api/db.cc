@@ -290,7 +290,9 @@ Status DB::RevokeEqual(std::string_view fingerprint_a, std::string_view fingerpr
 
 Result<VerifyReport> DB::Verify(const VerifyOptions& options) const {
   ATTNDB_RETURN_IF_ERROR(database_->CheckProcess());
-  return database_->store()->verifier()->Verify(tenant_, options);
+  using Scope = store::Verifier::Scope;
+  return database_->store()->verifier()->Verify(
+      tenant_, IsOwner(tenant_) ? Scope::kStore : Scope::kTenant, options);
 }
 
 Status DB::Compact(const CompactOptions& options) const {

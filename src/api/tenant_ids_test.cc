@@ -14,6 +14,7 @@
 
 #include "api/db_test_util.h"
 #include "api/segment_file_test_util.h"
+#include "store/catalog/sqlite.h"
 
 namespace attndb {
 namespace {
@@ -228,6 +229,26 @@ TEST_F(TenantIdsTest, DamageNamesTheTenantsSegmentAndTheStoresFile) {
   EXPECT_EQ(store() + "/" + report.damages[0].file, path);
   EXPECT_NE(report.damages[0].file, "segments/0000000000000001.seg");
   EXPECT_EQ(report.damages[0].contexts, std::vector<std::string>{"doc"});
+}
+
+// The catalog's rows, and the files put aside, are of all tenants.
+TEST_F(TenantIdsTest, DamageOfTheCatalogIsToldInFullToTheOwnerAlone) {
+  ATTNDB_ASSERT_OK(StoreTokens(ToyModel::Tokens(50, 1), {.name = "doc"}));
+  db_.reset();
+  std::ofstream(store() + "/segments/00000000000000ff.seg") << "of another time";
+  {
+    const auto catalog = *store::SqliteDatabase::Open(store() + "/catalog.db",
+                                                      store::SqliteDatabase::Mode::kReadWrite);
+    ATTNDB_ASSERT_OK(catalog->Execute("UPDATE tenant_uses SET num_contexts = 7"));
+  }
+  Open();
+  const VerifyReport told = *db_->ForTenant("mine")->Verify();
+  ASSERT_EQ(told.damages.size(), 1u);
+  EXPECT_EQ(told.damages[0].message, "catalog.db: is damaged: the owner's Verify says where");
+  const VerifyReport whole = *db_->Verify();
+  ASSERT_EQ(whole.damages.size(), 2u);
+  EXPECT_THAT(whole.damages[0].message, HasSubstr("counts its contexts wrongly"));
+  EXPECT_THAT(whole.damages.back().message, HasSubstr("newer catalog.db"));
 }
 
 }  // namespace

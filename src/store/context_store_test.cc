@@ -68,7 +68,7 @@ TEST_F(ContextStoreTest, WhatANewerCatalogKnewIsPutAsideAndReported) {
   Open({});
   EXPECT_FALSE(std::filesystem::exists(dir_.File("store/segments/" + name)));
   EXPECT_TRUE(std::filesystem::exists(dir_.File("store/aside/" + name)));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, store_->verifier()->Verify("t", {}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, VerifyAll());
   ASSERT_EQ(report.damages.size(), 1u);
   EXPECT_EQ(report.damages[0].segment_id, 0);
   EXPECT_EQ(report.damages[0].file, "aside/" + name);
@@ -90,11 +90,12 @@ TEST_F(ContextStoreTest, WhatCanNotBeBroughtBackNowIsBroughtBackLater) {
       failed = files.num_faults() > 0;
       files.SetPlan({});
       if (opened.ok()) {
-        EXPECT_TRUE((*opened)->verifier()->Verify("t", {})->ok()) << "operation " << n;
+        EXPECT_TRUE((*opened)->verifier()->Verify("t", Verifier::Scope::kStore, {})->ok())
+            << "operation " << n;
       }
     }
     Open({});
-    ASSERT_TRUE(store_->verifier()->Verify("t", {})->ok()) << "operation " << n;
+    ASSERT_TRUE(VerifyAll()->ok()) << "operation " << n;
     std::filesystem::remove_all(dir_.File("store/aside"));
   }
 }

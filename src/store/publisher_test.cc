@@ -27,7 +27,7 @@ class PublisherTest : public StoreTest {
     const uint64_t id = whole.chain.entries.front().segment->id();
     const std::string file = dir_.File("store/" + ObjectPath({.segment_id = id}));
     std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
-    ATTNDB_ASSERT_OK(store_->verifier()->Verify("t", {}).status());
+    ATTNDB_ASSERT_OK(VerifyAll().status());
     ASSERT_TRUE(store_->admin()->Describe("t", name)->damaged);
   }
 };

@@ -32,6 +32,10 @@ class StoreTest : public ::testing::Test {
   std::vector<TokenId> Tokens(std::initializer_list<uint64_t> tails);
   // Stores the tails, the last of which is new behind what is stored of the others.
   Result<Stored> Store(std::initializer_list<uint64_t> tails, const StoreOptions& options = {});
+  // What the store's owner is told.
+  Result<VerifyReport> VerifyAll() {
+    return store_->verifier()->Verify("t", Verifier::Scope::kStore, {});
+  }
   // Whether the chain holds K of the tails, bit for bit.
   void ExpectKeys(const std::vector<storage::ChainEntry>& chain,
                   std::initializer_list<uint64_t> tails);

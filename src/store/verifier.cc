@@ -14,7 +14,8 @@ constexpr const char* kHarmsNone = "; no context is harmed: Compact writes anew 
 
 }  // namespace
 
-Result<VerifyReport> Verifier::Verify(const std::string& tenant, const VerifyOptions& options) {
+Result<VerifyReport> Verifier::Verify(const std::string& tenant, Scope scope,
+                                      const VerifyOptions& options) {
   ATTNDB_ASSIGN_OR_RETURN(const Tenant owner, parts_.catalog->owners()->FindTenant(tenant));
   std::vector<SegmentRecord> segments;
   if (options.context.empty()) {
@@ -36,10 +37,8 @@ Result<VerifyReport> Verifier::Verify(const std::string& tenant, const VerifyOpt
   };
   ATTNDB_RETURN_IF_ERROR(go_on());
   ATTNDB_ASSIGN_OR_RETURN(const std::vector<std::string> findings, parts_.catalog->Verify(go_on));
-  for (const std::string& finding : findings) {
-    report.damages.push_back({0, std::string(kCatalogName), finding, {}});
-  }
-  ATTNDB_RETURN_IF_ERROR(ReportAside(&report));
+  ReportCatalog(findings, scope, &report);
+  if (scope == Scope::kStore) ATTNDB_RETURN_IF_ERROR(ReportAside(&report));
   for (const SegmentRecord& record : segments) {
     ATTNDB_RETURN_IF_ERROR(VerifySegment(record, &report));
     for (const CompanionRecord& companion : record.companions) {
@@ -50,6 +49,17 @@ Result<VerifyReport> Verifier::Verify(const std::string& tenant, const VerifyOpt
     ATTNDB_RETURN_IF_ERROR(go_on());
   }
   return report;
+}
+
+// Its rows are of all tenants: one of them is told no more than that they do not hold.
+void Verifier::ReportCatalog(const std::vector<std::string>& findings, Scope scope,
+                             VerifyReport* report) {
+  const std::string file(kCatalogName);
+  if (scope == Scope::kStore) {
+    for (const std::string& finding : findings) report->damages.push_back({0, file, finding, {}});
+  } else if (!findings.empty()) {
+    report->damages.push_back({0, file, file + ": is damaged: the owner's Verify says where", {}});
+  }
 }
 
 // What a catalog that was lost knew, of all tenants.

@@ -6,6 +6,7 @@
 #define ATTNDB_STORE_VERIFIER_H_
 
 #include <string>
+#include <vector>
 
 #include "attndb/options.h"
 #include "attndb/result.h"
@@ -31,12 +32,20 @@ class Verifier {
 
   explicit Verifier(const Parts& parts) : parts_(parts) {}
 
+  // Whom the report of what is no tenant's own is for.
+  enum class Scope {
+    kTenant,  // Is told that the catalog is damaged, and no row of it.
+    kStore,   // The store's owner.
+  };
+
   // Errors: as DB::Verify.
-  Result<VerifyReport> Verify(const std::string& tenant, const VerifyOptions& options);
+  Result<VerifyReport> Verify(const std::string& tenant, Scope scope, const VerifyOptions& options);
   // Reads one segment, and appends what is wrong with it to the report.
   Status VerifySegment(const SegmentRecord& record, VerifyReport* report);
 
  private:
+  static void ReportCatalog(const std::vector<std::string>& findings, Scope scope,
+                            VerifyReport* report);
   Status ReportAside(VerifyReport* report) const;
   Status VerifyObject(const SegmentRecord& segment, const CompanionRecord& object,
                       VerifyReport* report);

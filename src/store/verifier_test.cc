@@ -51,7 +51,7 @@ TEST_F(VerifierTest, ATurnedByteIsFoundAndItsSegmentQuarantined) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
   ATTNDB_ASSERT_OK(Store({2}, {.name = "b"}).status());
   ATTNDB_ASSERT_OK(store_->background()->Wait(nullptr));
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport whole, store_->verifier()->Verify("t", {}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport whole, VerifyAll());
   EXPECT_TRUE(whole.damages.empty());
   EXPECT_EQ(whole.num_segments, 2u);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, store_->admin()->Describe("t", "a"));
@@ -61,7 +61,7 @@ TEST_F(VerifierTest, ATurnedByteIsFoundAndItsSegmentQuarantined) {
   const int turned = bytes.seekg(middle).get() ^ 0x10;
   bytes.seekp(middle).put(static_cast<char>(turned));
   bytes.close();
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, store_->verifier()->Verify("t", {}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, VerifyAll());
   ASSERT_EQ(report.damages.size(), 1u);
   EXPECT_EQ(report.damages[0].segment_id, info.segments[0].segment_id);
   EXPECT_EQ(report.damages[0].contexts, std::vector<std::string>{"a"});
@@ -78,7 +78,7 @@ TEST_F(VerifierTest, AReadErrorIsToldAndNothingIsGivenUp) {
   uint64_t num_of_object = 0;
   for (uint64_t n = 1;; ++n) {
     faults.SetPlan({.fail_at = n});
-    const Result<VerifyReport> report = store_->verifier()->Verify("t", {});
+    const Result<VerifyReport> report = VerifyAll();
     const bool met = faults.num_faults() > 0;
     faults.SetPlan({});
     if (!met) {
@@ -115,18 +115,18 @@ TEST_F(VerifierTest, AReaderNotesNothing) {
   const std::filesystem::path aside = dir_.File("aside");
   std::filesystem::rename(segment, aside);
   std::filesystem::rename(object, object.string() + ".aside");
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, store_->verifier()->Verify("t", {}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport report, VerifyAll());
   EXPECT_EQ(report.damages.size(), 2u);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const ContextInfo info, store_->admin()->Describe("t", "a"));
   EXPECT_FALSE(info.damaged);
   EXPECT_EQ(info.segments[0].companions.size(), 1u);
   // The writer notes it, a reader finds the segment whole again and leaves that to the writer, too.
   Open({});
-  EXPECT_FALSE(store_->verifier()->Verify("t", {})->ok());
+  EXPECT_FALSE(VerifyAll()->ok());
   EXPECT_TRUE(store_->admin()->Describe("t", "a")->damaged);
   std::filesystem::rename(aside, segment);
   Open({.read_only = true});
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport again, store_->verifier()->Verify("t", {}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const VerifyReport again, VerifyAll());
   EXPECT_EQ(again.damages.size(), 1u);
   EXPECT_TRUE(store_->admin()->Describe("t", "a")->damaged);
 }
