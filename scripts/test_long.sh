@@ -86,7 +86,7 @@ asan() { run_sanitized asan asan-all; }
 tsan() {
   local suites
   scripts/build.sh release
-  suites=$(scripts/threaded_suites.py build/release)
+  suites=$(ATTNDB_TEST_SIZE=short scripts/threaded_suites.py build/release)
   GTEST_FILTER=$suites run_sanitized tsan tsan
 }
 
