@@ -14,7 +14,7 @@
 #   fuzz          each fuzz target for 10 minutes; FUZZ_SECONDS=60 for one
 #   asan          all tests of the C++ library under AddressSanitizer and UBSan, those that are slow
 #                 there, too
-#   tsan          all tests of the C++ library that start threads, under ThreadSanitizer
+#   tsan          all tests of the C++ library that run in several threads, under ThreadSanitizer
 #   tsan-engine   llama.cpp's adapter on tiny models, in two of ggml's threads, likewise
 #
 # Each part that passes writes its line into the table of docs/testing.md, so that a run that was
@@ -84,10 +84,10 @@ run_sanitized() {  # run_sanitized CONFIGURE_PRESET TEST_PRESET
 asan() { run_sanitized asan asan-all; }
 
 tsan() {
-  local suites
+  local tests
   scripts/build.sh release
-  suites=$(ATTNDB_TEST_SIZE=short scripts/threaded_suites.py build/release)
-  GTEST_FILTER=$suites run_sanitized tsan tsan
+  tests=$(ATTNDB_TEST_SIZE=short scripts/threaded_tests.py build/release)
+  GTEST_FILTER=$tests run_sanitized tsan tsan
 }
 
 tsan-engine() {
