@@ -49,6 +49,7 @@ Result<std::unique_ptr<Catalog>> CatalogHarness::Open(bool read_only) {
   options.read_only = read_only;
   options.create_if_missing = true;
   options.clock = [this] { return now_us; };
+  options.check_place = [this] { return check_place ? check_place() : Status(); };
   return Catalog::Open(options);
 }
 
