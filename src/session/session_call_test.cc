@@ -128,6 +128,9 @@ TEST_F(SharedCallTest, MorePartsThanThreadsCanBeAreRefused) {
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("at most 1,024")));
   EXPECT_THAT(Bring(0, UINT32_MAX), FailsWith(StatusCode::kInvalidArgument, HasSubstr("parts")));
   EXPECT_THAT(Bring(3), FailsWith(StatusCode::kInvalidArgument, HasSubstr("part 3 of 3")));
+  for (uint32_t part = 0; part < DBOptions::kMaxThreads; ++part) {
+    ATTNDB_ASSERT_OK(Bring(part, DBOptions::kMaxThreads));
+  }
   ExpectWhole();
 }
 

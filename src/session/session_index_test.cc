@@ -194,6 +194,7 @@ TEST_P(SessionIndexTest, SearchGivesWhatThePlanChooses) {
       EXPECT_GE(both.size(), 38u) << head;
     }
   }
+  EXPECT_EQ(session.Search(99, view).status().code(), StatusCode::kInvalidArgument);
   ATTNDB_ASSERT_OK(session.SetPlan("full"));
   EXPECT_EQ(session.Search(1, view).status().code(), StatusCode::kFailedPrecondition);
   ATTNDB_ASSERT_OK(session.SetPlan("auto(error=0.01)"));

@@ -61,6 +61,20 @@ TEST_F(PublisherTest, WhatIsHeldIsNotEvicted) {
   EXPECT_NE(contexts[0].id, held.context);
 }
 
+TEST_F(PublisherTest, RoomThatTheDiskLacksIsToldBefore) {
+  ATTNDB_ASSERT_OK(Store({1}).status());
+  const auto room_for = [&](uint64_t kv_bytes) {
+    Prefix prefix = store_->lookup()->OpenPrefix("t", spec_, Tokens({1}), {}).value();
+    return store_->publisher()->CheckRoom(
+        {.tenant = "t", .prefix = std::move(prefix), .bytes_from = [=](uint64_t) {
+           return Result<Publisher::RoomRequest::Bytes>({.file_bytes = 1, .kv_bytes = kv_bytes});
+         }});
+  };
+  ATTNDB_EXPECT_OK(room_for(1).status());
+  EXPECT_THAT(room_for(uint64_t{1} << 50).status(),
+              test::FailsWith(StatusCode::kResourceExhausted, HasSubstr("are needed")));
+}
+
 TEST_F(PublisherTest, ANameThatIsTakenIsRefusedBeforeAnythingIsWritten) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
   const uint64_t bytes = store_->Stats("t", true)->bytes_written;

@@ -47,6 +47,28 @@ class VerifierTest : public StoreTest {
   }
 };
 
+TEST_F(VerifierTest, TellsHowMuchItHasReadUpToAllOfIt) {
+  ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
+  ATTNDB_ASSERT_OK(Store({2}, {.name = "b"}).status());
+  std::vector<uint64_t> done;
+  uint64_t all = 0;
+  const auto progress = [&](uint64_t bytes_done, uint64_t bytes_total) {
+    done.push_back(bytes_done);
+    all = bytes_total;
+    return true;
+  };
+  ATTNDB_ASSERT_OK_AND_ASSIGN(
+      const VerifyReport report,
+      store_->verifier()->Verify("t", Verifier::Scope::kStore, {.progress = progress}));
+  EXPECT_GT(report.num_bytes, 0u);
+  EXPECT_EQ(report.num_bytes, all);
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  EXPECT_EQ(done.front(), 0u);
+  EXPECT_EQ(done.back(), all);
+  // Half of it in between: each of the two segments is told of.
+  EXPECT_THAT(done, ::testing::Contains(all / 2));
+}
+
 TEST_F(VerifierTest, ATurnedByteIsFoundAndItsSegmentQuarantined) {
   ATTNDB_ASSERT_OK(Store({1}, {.name = "a"}).status());
   ATTNDB_ASSERT_OK(Store({2}, {.name = "b"}).status());
