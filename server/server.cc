@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cctype>
 #include <cmath>
@@ -10,7 +11,6 @@
 #include <exception>
 #include <new>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -113,6 +113,8 @@ std::string_view KeyOf(const Request& request) {
   return request.Header("x-api-key");
 }
 
+void Warn(const std::string& what) { std::fprintf(stderr, "attndb: warning: %s\n", what.c_str()); }
+
 class HttpServer final : public Server {
  public:
   HttpServer(llama::LlamaEngine engine, DB db, ServerOptions options)
@@ -122,6 +124,7 @@ class HttpServer final : public Server {
         prompts_(&engine_, &conversations_),
         log_(options.log, stderr),
         workers_(kNumWorkers),
+        following_(workers_.get_executor()),
         waiters_(kNumWaiters),
         chores_(kNumChores),
         scheduler_(std::make_unique<Scheduler>(&engine_, &conversations_, options.scheduler)) {
@@ -156,16 +159,14 @@ class HttpServer final : public Server {
     service_.gate = &*gate_;
     service_.appends = &appends_;
     ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
-    std::vector<PinnedPrompt> prompts;
     for (const std::string& text : service_.options.pinned_prompts) {
       ATTNDB_ASSIGN_OR_RETURN(PinnedPrompt prompt, MakePinnedPrompt(engine_, text));
-      prompts.push_back(std::move(prompt));
+      pinned_prompts_.push_back(std::move(prompt));
     }
-    for (const auto& [name, rules] : keys_->tenants()) {
-      if (rules.quota_bytes == 0) continue;
-      ATTNDB_ASSIGN_OR_RETURN(const DB db, conversations_.HandleOf(name));
-      ATTNDB_RETURN_IF_ERROR(db.SetQuota(rules.quota_bytes));
-    }
+    std::vector<TenantChange> tenants = keys_->TakeChanges();
+    for (const TenantChange& change : tenants) ATTNDB_RETURN_IF_ERROR(SetQuota(change));
+    // Everybody is the default tenant.
+    if (service_.options.keys_file.empty()) tenants.push_back({.is_new = true});
     ATTNDB_ASSIGN_OR_RETURN(
         listener_, Listener::Open(service_.options.listener, [this](auto request, auto responder) {
           Call call;
@@ -175,7 +176,9 @@ class HttpServer final : public Server {
           call.received_seconds = MonotonicSeconds();
           Dispatch(std::move(call));
         }));
-    return ReadPinned(prompts);
+    // Ready, once the last turn that holds this is gone.
+    const std::shared_ptr<void> unread(nullptr, [this](void*) { service_.ready = true; });
+    return ReadPinned(tenants, unread);
   }
 
   uint16_t port() const override { return listener_->port(); }
@@ -183,8 +186,11 @@ class HttpServer final : public Server {
 
  private:
   void Dispatch(Call call);
-  // Reads what is not stored yet, for each tenant, behind this call; then the server is ready.
-  Status ReadPinned(const std::vector<PinnedPrompt>& prompts);
+  Status SetQuota(const TenantChange& change);
+  // Reads what is not stored yet, for each new tenant, behind this call; until then holds `unread`.
+  Status ReadPinned(const std::vector<TenantChange>& tenants, const std::shared_ptr<void>& unread);
+  // Sets and reads, behind this call, what the keys file says of tenants since it has changed.
+  void FollowKeys();
   // Whose call it is, and a place for it. False: it was answered.
   bool Admit(Call* call);
   // The last stop for what libraries throw: a full memory, or a fault of ours.
@@ -200,30 +206,36 @@ class HttpServer final : public Server {
   std::optional<MemoryGate> gate_;
   Appends appends_;
   std::unique_ptr<KeyRing> keys_;
+  std::vector<PinnedPrompt> pinned_prompts_;  // Constant once it is open.
   Service service_;
   RequestLog log_;
   boost::asio::thread_pool workers_;
+  // On the workers: what the keys file says is done in the order in which it said so.
+  boost::asio::strand<boost::asio::thread_pool::executor_type> following_;
   boost::asio::thread_pool waiters_;
   boost::asio::thread_pool chores_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Listener> listener_;
 };
 
-Status HttpServer::ReadPinned(const std::vector<PinnedPrompt>& prompts) {
-  std::set<std::string> tenants;
-  for (const auto& [name, rules] : keys_->tenants()) tenants.insert(name);
-  if (tenants.empty()) tenants.insert("");  // Everybody is the default tenant.
+Status HttpServer::SetQuota(const TenantChange& change) {
+  if (!change.quota_bytes) return Status::Ok();
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, conversations_.HandleOf(change.tenant));
+  return db.SetQuota(*change.quota_bytes);
+}
+
+Status HttpServer::ReadPinned(const std::vector<TenantChange>& tenants,
+                              const std::shared_ptr<void>& unread) {
   std::vector<std::shared_ptr<Turn>> turns;
-  // Ready, once the last of these is gone.
-  const std::shared_ptr<void> unread(nullptr, [this](void*) { service_.ready = true; });
-  for (const PinnedPrompt& prompt : prompts) {
-    for (const std::string& tenant : tenants) {
+  for (const TenantChange& change : tenants) {
+    if (!change.is_new) continue;
+    for (const PinnedPrompt& prompt : pinned_prompts_) {
       const auto on_end = [unread, name = prompt.name](const Status& status) {
         if (status.ok() || status.code() == StatusCode::kCancelled) return;
-        std::fprintf(stderr, "attndb: warning: prompt %s is not pinned: %s\n", name.c_str(),
-                     status.message().c_str());
+        Warn("prompt " + name + " is not pinned: " + status.message());
       };
-      ATTNDB_ASSIGN_OR_RETURN(auto turn, TurnOf(engine_, &conversations_, tenant, prompt, on_end));
+      ATTNDB_ASSIGN_OR_RETURN(auto turn,
+                              TurnOf(engine_, &conversations_, change.tenant, prompt, on_end));
       if (turn != nullptr) turns.push_back(std::move(turn));
     }
   }
@@ -231,6 +243,19 @@ Status HttpServer::ReadPinned(const std::vector<PinnedPrompt>& prompts) {
     ATTNDB_RETURN_IF_ERROR(scheduler_->Add(turn));
   }
   return Status::Ok();
+}
+
+void HttpServer::FollowKeys() {
+  std::vector<TenantChange> changes = keys_->TakeChanges();
+  if (changes.empty()) return;
+  boost::asio::post(following_, [this, changes = std::move(changes)] {
+    for (const TenantChange& change : changes) {
+      Status status = SetQuota(change);
+      if (status.ok()) status = ReadPinned({change}, nullptr);
+      if (status.ok() || status.code() == StatusCode::kCancelled) continue;
+      Warn("the keys file is not followed for tenant '" + change.tenant + "': " + status.message());
+    }
+  });
 }
 
 void HttpServer::Refuse(const Call& call, int status, const std::string& why, Headers headers) {
@@ -252,6 +277,7 @@ void HttpServer::Work(const Call& call, const std::function<void()>& work) {
 
 bool HttpServer::Admit(Call* call) {
   std::optional<TenantRules> rules = keys_->Find(KeyOf(*call->request));
+  FollowKeys();
   if (!rules) {
     Refuse(*call, 401, "no valid key: send one as \"Authorization: Bearer KEY\"");
     return false;
