@@ -72,6 +72,9 @@ Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Tu
     return Status::Ok();
   }
   ATTNDB_RETURN_IF_ERROR(room);
+  turn->CountWith([service, tenant = call.rules.tenant](uint64_t num_tokens) {
+    service->admission->Count(tenant, num_tokens, MonotonicSeconds());
+  });
   ATTNDB_RETURN_IF_ERROR(
       service->gate->Enter(BytesOf(*service, *turn), [service, turn](MemoryGate::Place place) {
         if (place == nullptr) return turn->Refuse(Status::Cancelled("the server stops"));

@@ -38,6 +38,14 @@ void RecordingListener::OnText(std::string_view text) {
   text_ += text;
 }
 
+void RecordingListener::OnToken(double seconds) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  EXPECT_TRUE(start_) << "a token before the start";
+  EXPECT_FALSE(end_ || error_) << "a token behind the end";
+  EXPECT_GE(seconds, 0);
+  ++num_tokens_;
+}
+
 void RecordingListener::OnEnd(const TurnEnd& end) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Note();
@@ -87,6 +95,11 @@ Status RecordingListener::error() const {
 std::string RecordingListener::text() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return text_;
+}
+
+uint64_t RecordingListener::num_tokens() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return num_tokens_;
 }
 
 int RecordingListener::num_calls() const {

@@ -229,15 +229,30 @@ void Scheduler::Advance(const Part& part, std::span<const float> logits) {
   Turn* const turn = part.turn;
   if (!turn->decodes()) {
     turn->num_run_ += part.tokens.size();
+    if (turn->count_) turn->count_(part.tokens.size());
     turn->listener_->OnProgress(turn->num_run_, turn->rest_.size());
     if (!turn->decodes()) return;
     if (!turn->request_.replies) return HandOver(turn);
     if (!Begin(turn)) return;
   }
   if (turn->cancelled()) return;
+  const size_t num_before = turn->reply_->tokens().size();
   const std::optional<llama::FinishReason> end = turn->reply_->Next(logits);
+  const bool is_token = turn->reply_->tokens().size() > num_before;  // Or the model's end.
+  if (is_token) NoteToken(turn);
   if (turn->first_token_seconds_ == 0) turn->first_token_seconds_ = MonotonicSeconds();
   if (end) End(turn, *end);
+}
+
+// A token of the reply was sampled.
+void Scheduler::NoteToken(Turn* turn) {
+  const double now = MonotonicSeconds();
+  const bool is_first = turn->first_token_seconds_ == 0;
+  if (is_first) turn->first_token_seconds_ = now;
+  const double before = is_first ? turn->request_.received_seconds : turn->last_token_seconds_;
+  turn->last_token_seconds_ = now;
+  if (turn->count_) turn->count_(1);
+  turn->listener_->OnToken(now - before);
 }
 
 TurnStart Scheduler::StartOf(const Turn& turn) {

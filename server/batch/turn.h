@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,9 +42,9 @@ struct TurnEnd {
   double seconds_per_token = 0;    // Mean of those after it.
 };
 
-// Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnText any
-// number of times, OnEnd; or, of a turn that asks for no reply, OnStart, OnRead; or OnError, at any
-// point, as the last. None may wait.
+// Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnText and
+// OnToken any number of times, OnEnd; or, of a turn that asks for no reply, OnStart, OnRead; or
+// OnError, at any point, as the last. None may wait.
 class TurnListener {
  public:
   virtual ~TurnListener() = default;
@@ -51,6 +52,9 @@ class TurnListener {
   virtual void OnProgress(uint64_t /*num_run*/, uint64_t /*num_to_run*/) {}
   virtual void OnStart(const TurnStart& start) = 0;
   virtual void OnText(std::string_view text) = 0;
+  // The reply has one token more, so many seconds after the one before it; the first, after the
+  // request. What text it completes has come before.
+  virtual void OnToken(double /*seconds*/) {}
   virtual void OnEnd(const TurnEnd& end) = 0;
   // The session that has read the prompt, which nobody stores. The engine is the listener's until
   // it returns.
@@ -84,6 +88,9 @@ class Turn {
 
   // Holds what it was admitted with until it is gone.
   void Hold(std::shared_ptr<void> place) { place_ = std::move(place); }
+  // Calls `count` with the number of tokens of each step, once they have run, or were sampled: on
+  // the scheduler's thread, whatever becomes of the turn. REQUIRES: no scheduler has it.
+  void CountWith(std::function<void(uint64_t)> count) { count_ = std::move(count); }
   // Tells the listener that it will not run. REQUIRES: no scheduler has it.
   void Refuse(const Status& status) { listener_->OnError(status); }
 
@@ -102,11 +109,13 @@ class Turn {
   const std::shared_ptr<TurnListener> listener_;
   std::atomic<bool> cancelled_ = false;
   std::shared_ptr<void> place_;
+  std::function<void(uint64_t)> count_;
 
   // The scheduler's.
   uint64_t num_run_ = 0;  // Tokens of rest_.
   std::unique_ptr<llama::Reply> reply_;
   double first_token_seconds_ = 0;  // When it came.
+  double last_token_seconds_ = 0;   // When the last one so far came.
   double attention_share_ = 0;      // PacedSession::share.
 };
 

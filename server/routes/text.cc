@@ -31,9 +31,12 @@ class CountedAnswer final : public TurnListener {
     answer_.OnStart(start);
   }
   void OnText(std::string_view text) override { answer_.OnText(text); }
+  void OnToken(double /*seconds*/) override {
+    ++num_reply_tokens_;
+    ++service_->metrics->num_reply_tokens;
+  }
   void OnEnd(const TurnEnd& end) override {
     Metrics* const metrics = service_->metrics;
-    metrics->num_reply_tokens += end.num_tokens;
     metrics->first_token_seconds.Add(end.first_token_seconds);
     if (end.num_tokens > 1) metrics->token_seconds.Add(end.seconds_per_token);
     NoteEnd(service_, call_,
@@ -41,9 +44,6 @@ class CountedAnswer final : public TurnListener {
              .num_cached_tokens = start_.num_cached_tokens,
              .num_reply_tokens = end.num_tokens,
              .first_token_seconds = end.first_token_seconds});
-    service_->admission->Count(call_.rules.tenant,
-                               start_.num_prompt_tokens - start_.num_cached_tokens + end.num_tokens,
-                               MonotonicSeconds());
     call_.place.reset();  // Before the client knows, who may ask again at once.
     answer_.OnEnd(end);
   }
@@ -51,7 +51,8 @@ class CountedAnswer final : public TurnListener {
     NoteEnd(service_, call_,
             {.status = HttpStatusOf(status),
              .num_prompt_tokens = start_.num_prompt_tokens,
-             .num_cached_tokens = start_.num_cached_tokens});
+             .num_cached_tokens = start_.num_cached_tokens,
+             .num_reply_tokens = num_reply_tokens_});
     call_.place.reset();
     answer_.OnError(status);
   }
@@ -61,6 +62,7 @@ class CountedAnswer final : public TurnListener {
   Call call_;
   TextAnswer answer_;
   TurnStart start_;
+  uint64_t num_reply_tokens_ = 0;
 };
 
 class TextCall {

@@ -5,6 +5,7 @@ Method: servers with a keys file that is written anew; each tenant's key is its 
 
 import hashlib
 import json
+import re
 
 import pytest
 
@@ -27,6 +28,36 @@ def key(tenant):
 
 def contexts(server, tenant):
     return server.json("GET", CONTEXTS, headers=key(tenant))
+
+
+class TestTokens:
+    """Tokens that were run are counted, however their request ends."""
+
+    def test_who_leaves_has_taken_what_was_run(self, folder):
+        keys = folder / "keys.json"
+        write(keys, ann={"tokens_per_minute": 60}, op={"operator": True})
+        with Server(folder / "store", "--keys", keys) as server:
+            with server.stream(server_case.STORY, key("ann"), max_tokens=3000) as stream:
+                next(stream.pieces())
+            with pytest.raises(server_case.HttpError) as caught:
+                server.ask("Say hi.", key("ann"))
+            assert caught.value.status == 429
+            assert int(caught.value.headers["Retry-After"]) >= 60
+            metrics = server.request("GET", "/metrics", headers=key("op"))[2].decode()
+            assert int(re.search(r"^attndb_reply_tokens_total (\d+)$", metrics, re.M)[1]) >= 1
+
+    def test_an_import_that_is_broken_off_has_taken_what_was_run(self, folder):
+        keys = folder / "keys.json"
+        write(keys, ann={"tokens_per_minute": 60})
+        body = {"name": "story", "text": server_case.STORY * 20, "stream": True}
+        with Server(folder / "store", "--keys", keys) as server:
+            with server_case.Stream(server, CONTEXTS, body, key("ann")) as stream:
+                for event in stream.events():
+                    if event["done"] >= 100:
+                        break
+            with pytest.raises(server_case.HttpError) as caught:
+                server.ask("Say hi.", key("ann"))
+            assert caught.value.status == 429
 
 
 class TestReload:
