@@ -78,6 +78,9 @@ class TextCall {
     if (!asked_.plan.empty() && !service_->options.allow_plans) {
       return Status::InvalidArgument("'plan': this server's plan is fixed");
     }
+    if (asked_.tpot_ms > 0 && !service_->options.allow_plans) {
+      return Status::InvalidArgument("'tpot_ms': this server's plan is fixed");
+    }
     const std::string& tenant = call_.rules.tenant;
     ATTNDB_ASSIGN_OR_RETURN(
         Prompt prompt, is_chat_ ? service_->prompts->OfChat(tenant, asked_.context, asked_.messages)
