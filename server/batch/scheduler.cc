@@ -222,7 +222,6 @@ void Scheduler::Pace(std::span<const Part> parts, double seconds) {
     sessions.push_back({turn->session(), turn->request_.tpot_seconds, &turn->attention_share_});
   }
   pacer_.Learn(seconds, sessions);
-  counts_.num_late_tokens.store(pacer_.num_late());
 }
 
 void Scheduler::Advance(const Part& part, std::span<const float> logits) {
@@ -251,6 +250,8 @@ void Scheduler::NoteToken(Turn* turn) {
   if (is_first) turn->first_token_seconds_ = now;
   const double before = is_first ? turn->request_.received_seconds : turn->last_token_seconds_;
   turn->last_token_seconds_ = now;
+  const double tpot = turn->request_.tpot_seconds;
+  if (!is_first && tpot > 0 && now - before > tpot) counts_.num_late_tokens.fetch_add(1);
   if (turn->count_) turn->count_(1);
   turn->listener_->OnToken(now - before);
 }

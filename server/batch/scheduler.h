@@ -82,7 +82,7 @@ class Scheduler {
   void Learn(std::span<const Part> parts, double seconds);
   void Pace(std::span<const Part> parts, double seconds);
   void Advance(const Part& part, std::span<const float> logits);
-  static void NoteToken(Turn* turn);
+  void NoteToken(Turn* turn);
   static TurnStart StartOf(const Turn& turn);
   bool Begin(Turn* turn);
   void HandOver(Turn* turn);

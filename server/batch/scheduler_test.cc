@@ -331,45 +331,18 @@ TEST_F(SchedulerTest, ACancelledTurnIsToldNothingMore) {
   EXPECT_EQ(listener->num_calls(), num_calls);
 }
 
-TEST_F(SchedulerTest, TokensAreCountedHoweverTheirTurnEnds) {
+TEST_F(SchedulerTest, NoTokenIsLateUnnoticedWhileAPromptIsRead) {
   Open();
-  // Its memory ends with the reply.
-  ATTNDB_ASSERT_OK_AND_ASSIGN(
-      const DB small,
-      DB::Open(directory_.File("small"),
-               {.query_sample = 0,
-                .host_memory_bytes = (256 << 10) + 30 * engine_->spec().KvBytesPerToken()}));
   StartScheduler();
-  uint64_t num_counted = 0;
-  const auto counted = [&](const TurnRequest& request, const DB& db,
-                           const std::shared_ptr<RecordingListener>& listener) {
-    std::shared_ptr<Turn> turn = MakeTurn(request, NewSession(db), listener);
-    num_counted = 0;
-    turn->CountWith([&num_counted](uint64_t num_tokens) { num_counted += num_tokens; });
-    ATTNDB_EXPECT_OK(scheduler_->Add(turn));
-    return turn;
-  };
-  const auto whole = std::make_shared<RecordingListener>();
-  counted(Request("whole", 100, 1, Greedy(7)), *db_, whole);
-  ASSERT_TRUE(whole->AwaitEnd());
-  EXPECT_EQ(num_counted, 100u + 7u);
-  EXPECT_EQ(whole->num_tokens(), 7u);
-
-  const auto poor = std::make_shared<RecordingListener>();
-  counted(Request("poor", 2, 4, Greedy(5000)), small, poor);
-  ASSERT_TRUE(poor->AwaitEnd());
-  EXPECT_THAT(poor->error(), FailsWith(StatusCode::kResourceExhausted, _));
-  EXPECT_GT(poor->num_tokens(), 0u);
-  EXPECT_EQ(num_counted, 2u + poor->num_tokens());
-
-  const auto left = std::make_shared<RecordingListener>();
-  auto turn = counted(Request("left", 10, 5, Greedy(1'000'000'000)), *db_, left);
-  ASSERT_TRUE(left->AwaitStart());
-  turn->Cancel();
-  turn.reset();
-  scheduler_->Wake();
-  EXPECT_TRUE(Eventually([&] { return scheduler_->num_active() == 0; }));
-  EXPECT_EQ(num_counted, 10u + left->num_tokens());
+  Block();
+  TurnRequest hasty = Request("hasty", 1, 1, Greedy(6));
+  hasty.tpot_seconds = 1e-9;
+  const auto reply = Add(hasty);
+  const auto prompt = Add(Request("prompt", 900, 2, Greedy(1)));
+  gate_.Set();
+  ASSERT_TRUE(prompt->AwaitEnd());
+  ASSERT_TRUE(reply->AwaitEnd());
+  EXPECT_EQ(scheduler_->counts().num_late_tokens, 5u) << "the first is not one after another";
 }
 
 TEST_F(SchedulerTest, ATurnMayBeCancelledBeforeItIsItsTurn) {
