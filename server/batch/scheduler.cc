@@ -126,8 +126,7 @@ void Scheduler::AddPromptParts(std::vector<Part>* parts) {
     Turn* const turn = (next++)->get();
     if (turn->decodes()) continue;
     const uint64_t share = std::max<uint64_t>(budget / num_left--, 1);
-    const Result<uint64_t> room = llama::MakeRoom(turn->request_.generate.prefill.window,
-                                                  turn->rest().size(), &turn->session_);
+    const Result<uint64_t> room = MakeRoomForPrompt(turn);
     if (!room.ok()) {
       Fail(turn, room.status());
       continue;
@@ -136,6 +135,15 @@ void Scheduler::AddPromptParts(std::vector<Part>* parts) {
     parts->push_back({turn, {tokens.begin(), tokens.end()}});
     budget -= tokens.size();
   }
+}
+
+// Room for the rest of the prompt, or a part of it, in a session that attends to all it has.
+Result<uint64_t> Scheduler::MakeRoomForPrompt(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  if (turn->num_run_ == 0 && !request.plan.empty()) {
+    ATTNDB_RETURN_IF_ERROR(turn->session_.SetPlan("full"));
+  }
+  return llama::MakeRoom(request.generate.prefill.window, turn->rest().size(), &turn->session_);
 }
 
 // Tokens of prompts in a pass with so many replies.
@@ -231,6 +239,9 @@ void Scheduler::Advance(const Part& part, std::span<const float> logits) {
     if (turn->count_) turn->count_(part.tokens.size());
     turn->listener_->OnProgress(turn->num_run_, turn->rest_.size());
     if (!turn->decodes()) return;
+    const std::string& plan = turn->request_.plan;
+    const Status status = plan.empty() ? Status::Ok() : turn->session_.SetPlan(plan);
+    if (!status.ok()) return Fail(turn, status);
     if (!turn->request_.replies) return HandOver(turn);
     if (!Begin(turn)) return;
   }

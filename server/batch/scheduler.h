@@ -7,8 +7,13 @@
 //          What fails in a pass is run again alone, once, and ends its turn if it fails again: the
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
 //          first, and what is being stored is waited for.
+//          A turn whose client leaves, or that the stop cuts, is kept as far as it was run, so
+//          that whoever asks again does not wait for that again.
+// Promise: prompts attend to all of their sessions, replies by the plan of their own: what is made
+//          of a request does not depend on how its neighbours cut its prompt into passes, but for
+//          the rounding of sums.
 // Limits:  max_turns in passes, max_waiting before them; more are refused.
-// Threads: Add, Stop and the counts are thread-safe. The engine belongs to the scheduler's thread.
+// Threads: Add, Wake and the counts are thread-safe. The engine belongs to the scheduler's thread.
 #ifndef ATTNDB_SERVER_BATCH_SCHEDULER_H_
 #define ATTNDB_SERVER_BATCH_SCHEDULER_H_
 
@@ -75,6 +80,7 @@ class Scheduler {
   std::vector<Part> MakeParts();
   void AddReplyParts(std::vector<Part>* parts);
   void AddPromptParts(std::vector<Part>* parts);
+  static Result<uint64_t> MakeRoomForPrompt(Turn* turn);
   uint64_t PromptBudget(uint64_t num_replies) const;
   void Run(const std::vector<Part>& parts);
   void RunAlone(std::span<const Part> parts);

@@ -65,7 +65,9 @@ class TurnListener {
 struct TurnRequest {
   std::string id;
   std::string tenant;
-  std::vector<TokenId> prompt;      // All of it, what is stored included.
+  std::vector<TokenId> prompt;  // All of it, what is stored included.
+  // The reply's; the prompt is run under `full`. Empty: both are run under the session's.
+  std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.
   bool replies = true;              // False: the prompt is read, and no more.
   double received_seconds = 0;

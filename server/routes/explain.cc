@@ -197,6 +197,7 @@ Status Schedule(Service* service, const Call& call, const Json& body) {
   turn.tenant = tenant;
   turn.prompt = subject.tokens;
   turn.replies = false;
+  turn.plan = plan;  // The token that is looked at follows it.
   turn.received_seconds = call.received_seconds;
   auto listener = std::make_shared<Explained>(service, call, std::move(subject), start.reuse,
                                               request.num_listed);

@@ -96,9 +96,9 @@ class TextCall {
     turn.tenant = tenant;
     turn.received_seconds = call_.received_seconds;
     turn.tpot_seconds = TpotSeconds();
-    ATTNDB_ASSIGN_OR_RETURN(
-        Continuation start,
-        service_->conversations->Start(tenant, prompt.tokens, PlanOf(turn.tpot_seconds)));
+    turn.plan = PlanOf(turn.tpot_seconds);
+    ATTNDB_ASSIGN_OR_RETURN(Continuation start,
+                            service_->conversations->Start(tenant, prompt.tokens, turn.plan));
     turn.prompt = std::move(prompt.tokens);
     return Schedule(std::move(turn), std::move(start));
   }
