@@ -336,7 +336,11 @@ void HttpServer::Dispatch(Call call) {
 
 void HttpServer::Stop(std::chrono::milliseconds deadline) {
   service_.stopping = true;
-  if (listener_ != nullptr) listener_->Drain(deadline);
+  const auto cut = [this] {
+    gate_->Close();
+    scheduler_->Stop();
+  };
+  if (listener_ != nullptr) listener_->Drain(deadline, cut);
   if (gate_) gate_->Close();
   chores_.join();
   workers_.join();  // They add to the scheduler.

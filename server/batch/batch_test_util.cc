@@ -132,6 +132,7 @@ TurnRequest BatchTest::Request(const std::string& id, size_t num_tokens, uint64_
                                const llama::GenerateOptions& generate) const {
   TurnRequest request;
   request.id = id;
+  request.cut_id = id;
   request.tenant = kTenant;
   request.prompt = llama::RandomIds(num_tokens, seed, engine_->info().vocab_size);
   request.generate = generate;

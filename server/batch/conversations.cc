@@ -208,6 +208,11 @@ void Conversations::Keep(const std::string& tenant, const std::string& id, Sessi
   while (live_.size() > options_.max_live) live_.pop_back();
 }
 
+void Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
+                         std::vector<TokenId> tokens) {
+  Keep(tenant, id, std::move(session), std::move(tokens), StoreOptions{.ttl = options_.ttl});
+}
+
 void Conversations::NoteStore(const Key& key, Result<PendingStore> store) {
   for (auto entry = stores_.begin(); entry != stores_.end();) {
     const bool is_done = entry->second.done();

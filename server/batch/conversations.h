@@ -76,7 +76,9 @@ class Conversations {
   // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
   void Keep(const std::string& tenant, const std::string& id, Session session,
-            std::vector<TokenId> tokens, std::optional<StoreOptions> store = std::nullopt);
+            std::vector<TokenId> tokens, std::optional<StoreOptions> store);
+  void Keep(const std::string& tenant, const std::string& id, Session session,
+            std::vector<TokenId> tokens);  // As conversations are.
   // Waits until what was kept as `id` is durable. Errors: of its Store.
   Status WaitFor(const std::string& tenant, const std::string& id);
 

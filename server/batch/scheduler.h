@@ -53,11 +53,13 @@ class Scheduler {
   // Both outlive it.
   Scheduler(llama::LlamaEngine* engine, Conversations* conversations,
             const SchedulerOptions& options);
-  // Ends what is under way: listeners get kCancelled.
+  // As Stop.
   ~Scheduler();
 
   // Errors: kResourceExhausted (max_waiting turns wait); kCancelled (it stops).
   Status Add(std::shared_ptr<Turn> turn);
+  // Ends what is under way, behind the pass that runs: listeners get kCancelled. From one thread.
+  void Stop();
   // Lets the scheduler look for turns that were cancelled.
   void Wake();
 
@@ -93,6 +95,8 @@ class Scheduler {
   bool Begin(Turn* turn);
   void HandOver(Turn* turn);
   void End(Turn* turn, llama::FinishReason finish);
+  static std::vector<TokenId> HeldTokens(const Turn& turn);
+  void KeepCut(Turn* turn);
   void Fail(Turn* turn, const Status& status);
   void Remove(const Turn* turn);
 

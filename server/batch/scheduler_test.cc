@@ -152,7 +152,6 @@ TEST_F(SchedulerTest, TextComesAsTheEngineWouldGiveIt) {
   EXPECT_EQ(short_listener->text(), cut.text);
   EXPECT_EQ(short_listener->end()->finish, llama::FinishReason::kStop);
   EXPECT_GE(short_listener->end()->first_token_seconds, 0);
-  EXPECT_GE(short_listener->end()->seconds_per_token, 0);
 }
 
 TEST_F(SchedulerTest, AModelsEndEndsATurn) {
@@ -233,6 +232,8 @@ TEST_F(SchedulerTest, TurnsOutgrowTheirWindowAsTheyWouldAlone) {
   }
   EXPECT_EQ(listeners[0]->start()->num_dropped_tokens, 0u);
   EXPECT_GT(listeners[2]->start()->num_dropped_tokens, 0u);
+  EXPECT_GT(listeners[0]->end()->num_dropped_tokens, 0u) << "while it replied";
+  EXPECT_GT(listeners[2]->end()->num_dropped_tokens, listeners[2]->start()->num_dropped_tokens);
 }
 
 TEST_F(SchedulerTest, PassesKeepWithinAUbatch) {
@@ -396,7 +397,6 @@ TEST_F(SchedulerTest, ACancelledTurnIsToldNothingMore) {
   EXPECT_TRUE(Eventually([&] { return weak.expired() && scheduler_->num_active() == 0; }));
   EXPECT_FALSE(listener->end());
   ATTNDB_EXPECT_OK(listener->error());
-  EXPECT_EQ(conversations_->num_live(), 0u) << "half a reply is no turn";
   const int num_calls = listener->num_calls();
   ASSERT_TRUE(Add(Request("next", 3, 2, Greedy(3)))->AwaitEnd());
   EXPECT_EQ(listener->num_calls(), num_calls);
@@ -524,7 +524,8 @@ TEST_F(SchedulerTest, StoppingEndsWhatIsUnderWay) {
   scheduler_.reset();
   EXPECT_THAT(active->error(), FailsWith(StatusCode::kCancelled, HasSubstr("stops")));
   EXPECT_THAT(waiting->error(), FailsWith(StatusCode::kCancelled, HasSubstr("stops")));
-  EXPECT_EQ(conversations_->num_live(), 0u);
+  EXPECT_GE(Stored("active").size(), 3u);
+  EXPECT_THAT(db_->Tokens("waiting"), FailsWith(StatusCode::kNotFound, _)) << "nothing was run";
 }
 
 TEST_F(SchedulerTest, ThreadsMayAddAndCancelAtAnyTime) {

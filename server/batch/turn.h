@@ -37,9 +37,9 @@ struct TurnStart {
 
 struct TurnEnd {
   llama::FinishReason finish = llama::FinishReason::kEnd;
-  uint64_t num_tokens = 0;         // In the reply.
-  double first_token_seconds = 0;  // From the request to the first token.
-  double seconds_per_token = 0;    // Mean of those after it.
+  uint64_t num_tokens = 0;          // In the reply.
+  double first_token_seconds = 0;   // From the request to the first token.
+  uint64_t num_dropped_tokens = 0;  // Those of prompt and reply that left the window.
 };
 
 // Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnText and
@@ -76,6 +76,10 @@ struct TurnRequest {
   std::optional<StoreOptions> store;
   // The last token of a reply that max_tokens cut is run, too: what is stored has all of it.
   bool runs_last = false;
+  // What was run of it is stored under this id, as conversations are, where the client leaves or
+  // the scheduler stops before its end; what was run of a prompt alone, under an id of its own.
+  // Empty: it is not stored then.
+  std::string cut_id;
 };
 
 class Turn {

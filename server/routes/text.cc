@@ -31,14 +31,14 @@ class CountedAnswer final : public TurnListener {
     answer_.OnStart(start);
   }
   void OnText(std::string_view text) override { answer_.OnText(text); }
-  void OnToken(double /*seconds*/) override {
-    ++num_reply_tokens_;
-    ++service_->metrics->num_reply_tokens;
+  void OnToken(double seconds) override {
+    Metrics* const metrics = service_->metrics;
+    ++metrics->num_reply_tokens;
+    Histogram* const times =
+        num_reply_tokens_++ == 0 ? &metrics->first_token_seconds : &metrics->token_seconds;
+    times->Add(seconds);
   }
   void OnEnd(const TurnEnd& end) override {
-    Metrics* const metrics = service_->metrics;
-    metrics->first_token_seconds.Add(end.first_token_seconds);
-    if (end.num_tokens > 1) metrics->token_seconds.Add(end.seconds_per_token);
     NoteEnd(service_, call_,
             {.num_prompt_tokens = start_.num_prompt_tokens,
              .num_cached_tokens = start_.num_cached_tokens,
@@ -88,6 +88,7 @@ class TextCall {
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
     turn.id = NewTurnId(prompt.digest);
+    turn.cut_id = turn.id;  // A name is of whole turns.
     if (!asked_.store_as.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(turn.store, StoreFor(tenant));
       turn.id = asked_.store_as;
