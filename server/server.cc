@@ -31,6 +31,7 @@ namespace attndb::server {
 namespace {
 
 constexpr size_t kNumWorkers = 2;
+constexpr size_t kNumLoaders = 8;  // For what reads contexts from the disk, which they wait for.
 constexpr size_t kNumWaiters = 1;  // For what waits for the disk: nobody else waits for that.
 constexpr size_t kNumChores = 1;   // For what takes minutes.
 constexpr std::string_view kContexts = "/attndb/v1/contexts/";
@@ -124,7 +125,8 @@ class HttpServer final : public Server {
         prompts_(&engine_, &conversations_),
         log_(options.log, stderr),
         workers_(kNumWorkers),
-        following_(workers_.get_executor()),
+        loaders_(kNumLoaders),
+        following_(loaders_.get_executor()),
         waiters_(kNumWaiters),
         chores_(kNumChores),
         scheduler_(std::make_unique<Scheduler>(&engine_, &conversations_, options.scheduler)) {
@@ -138,6 +140,9 @@ class HttpServer final : public Server {
     service_.log = &log_;
     service_.run_later = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(workers_, [this, call, work = std::move(work)] { Work(call, work); });
+    };
+    service_.run_loading = [this](const Call& call, std::function<void()> work) {
+      boost::asio::post(loaders_, [this, call, work = std::move(work)] { Work(call, work); });
     };
     service_.run_waiting = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(waiters_, [this, call, work = std::move(work)] { Work(call, work); });
@@ -210,7 +215,8 @@ class HttpServer final : public Server {
   Service service_;
   RequestLog log_;
   boost::asio::thread_pool workers_;
-  // On the workers: what the keys file says is done in the order in which it said so.
+  boost::asio::thread_pool loaders_;
+  // On the loaders: what the keys file says is done in the order in which it said so.
   boost::asio::strand<boost::asio::thread_pool::executor_type> following_;
   boost::asio::thread_pool waiters_;
   boost::asio::thread_pool chores_;
@@ -343,7 +349,8 @@ void HttpServer::Stop(std::chrono::milliseconds deadline) {
   if (listener_ != nullptr) listener_->Drain(deadline, cut);
   if (gate_) gate_->Close();
   chores_.join();
-  workers_.join();  // They add to the scheduler.
+  workers_.join();  // They add to the loaders and to the scheduler.
+  loaders_.join();  // They add to the scheduler.
   scheduler_.reset();
   waiters_.join();  // The scheduler adds to them.
   listener_.reset();

@@ -203,7 +203,8 @@ Status Schedule(Service* service, const Call& call, const Json& body) {
                                               request.num_listed);
   return ScheduleTurn(service, call,
                       std::make_shared<Turn>(std::move(turn), std::move(start.session),
-                                             std::move(start.rest), std::move(listener)));
+                                             std::move(start.rest), std::move(listener)),
+                      start.is_unread);
 }
 
 }  // namespace

@@ -198,7 +198,8 @@ Status Import(Service* service, const Call& call) {
                                                    num_reused, std::move(before), std::move(held));
   return ScheduleTurn(service, call,
                       std::make_shared<Turn>(std::move(turn), std::move(start.session),
-                                             std::move(start.rest), std::move(listener)));
+                                             std::move(start.rest), std::move(listener)),
+                      start.is_unread);
 }
 
 }  // namespace

@@ -196,7 +196,7 @@ class TextCall {
                                                     TextAnswer(call_.responder, std::move(style)));
     auto turn = std::make_shared<Turn>(std::move(request), std::move(start.session),
                                        std::move(start.rest), std::move(listener));
-    return ScheduleTurn(service_, call_, turn);
+    return ScheduleTurn(service_, call_, turn, start.is_unread);
   }
 
   Service* const service_;
