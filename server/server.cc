@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cctype>
 #include <cmath>
@@ -10,7 +11,6 @@
 #include <exception>
 #include <new>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -31,6 +31,7 @@ namespace attndb::server {
 namespace {
 
 constexpr size_t kNumWorkers = 2;
+constexpr size_t kNumLoaders = 8;  // For what reads contexts from the disk, which they wait for.
 constexpr size_t kNumWaiters = 1;  // For what waits for the disk: nobody else waits for that.
 constexpr size_t kNumChores = 1;   // For what takes minutes.
 constexpr std::string_view kContexts = "/attndb/v1/contexts/";
@@ -113,6 +114,8 @@ std::string_view KeyOf(const Request& request) {
   return request.Header("x-api-key");
 }
 
+void Warn(const std::string& what) { std::fprintf(stderr, "attndb: warning: %s\n", what.c_str()); }
+
 class HttpServer final : public Server {
  public:
   HttpServer(llama::LlamaEngine engine, DB db, ServerOptions options)
@@ -122,6 +125,8 @@ class HttpServer final : public Server {
         prompts_(&engine_, &conversations_),
         log_(options.log, stderr),
         workers_(kNumWorkers),
+        loaders_(kNumLoaders),
+        following_(loaders_.get_executor()),
         waiters_(kNumWaiters),
         chores_(kNumChores),
         scheduler_(std::make_unique<Scheduler>(&engine_, &conversations_, options.scheduler)) {
@@ -135,6 +140,9 @@ class HttpServer final : public Server {
     service_.log = &log_;
     service_.run_later = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(workers_, [this, call, work = std::move(work)] { Work(call, work); });
+    };
+    service_.run_loading = [this](const Call& call, std::function<void()> work) {
+      boost::asio::post(loaders_, [this, call, work = std::move(work)] { Work(call, work); });
     };
     service_.run_waiting = [this](const Call& call, std::function<void()> work) {
       boost::asio::post(waiters_, [this, call, work = std::move(work)] { Work(call, work); });
@@ -156,16 +164,14 @@ class HttpServer final : public Server {
     service_.gate = &*gate_;
     service_.appends = &appends_;
     ATTNDB_ASSIGN_OR_RETURN(keys_, KeyRing::Open(service_.options.keys_file));
-    std::vector<PinnedPrompt> prompts;
     for (const std::string& text : service_.options.pinned_prompts) {
       ATTNDB_ASSIGN_OR_RETURN(PinnedPrompt prompt, MakePinnedPrompt(engine_, text));
-      prompts.push_back(std::move(prompt));
+      pinned_prompts_.push_back(std::move(prompt));
     }
-    for (const auto& [name, rules] : keys_->tenants()) {
-      if (rules.quota_bytes == 0) continue;
-      ATTNDB_ASSIGN_OR_RETURN(const DB db, conversations_.HandleOf(name));
-      ATTNDB_RETURN_IF_ERROR(db.SetQuota(rules.quota_bytes));
-    }
+    std::vector<TenantChange> tenants = keys_->TakeChanges();
+    for (const TenantChange& change : tenants) ATTNDB_RETURN_IF_ERROR(SetQuota(change));
+    // Everybody is the default tenant.
+    if (service_.options.keys_file.empty()) tenants.push_back({.is_new = true});
     ATTNDB_ASSIGN_OR_RETURN(
         listener_, Listener::Open(service_.options.listener, [this](auto request, auto responder) {
           Call call;
@@ -175,7 +181,9 @@ class HttpServer final : public Server {
           call.received_seconds = MonotonicSeconds();
           Dispatch(std::move(call));
         }));
-    return ReadPinned(prompts);
+    // Ready, once the last turn that holds this is gone.
+    const std::shared_ptr<void> unread(nullptr, [this](void*) { service_.ready = true; });
+    return ReadPinned(tenants, unread);
   }
 
   uint16_t port() const override { return listener_->port(); }
@@ -183,8 +191,11 @@ class HttpServer final : public Server {
 
  private:
   void Dispatch(Call call);
-  // Reads what is not stored yet, for each tenant, behind this call; then the server is ready.
-  Status ReadPinned(const std::vector<PinnedPrompt>& prompts);
+  Status SetQuota(const TenantChange& change);
+  // Reads what is not stored yet, for each new tenant, behind this call; until then holds `unread`.
+  Status ReadPinned(const std::vector<TenantChange>& tenants, const std::shared_ptr<void>& unread);
+  // Sets and reads, behind this call, what the keys file says of tenants since it has changed.
+  void FollowKeys();
   // Whose call it is, and a place for it. False: it was answered.
   bool Admit(Call* call);
   // The last stop for what libraries throw: a full memory, or a fault of ours.
@@ -200,30 +211,37 @@ class HttpServer final : public Server {
   std::optional<MemoryGate> gate_;
   Appends appends_;
   std::unique_ptr<KeyRing> keys_;
+  std::vector<PinnedPrompt> pinned_prompts_;  // Constant once it is open.
   Service service_;
   RequestLog log_;
   boost::asio::thread_pool workers_;
+  boost::asio::thread_pool loaders_;
+  // On the loaders: what the keys file says is done in the order in which it said so.
+  boost::asio::strand<boost::asio::thread_pool::executor_type> following_;
   boost::asio::thread_pool waiters_;
   boost::asio::thread_pool chores_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Listener> listener_;
 };
 
-Status HttpServer::ReadPinned(const std::vector<PinnedPrompt>& prompts) {
-  std::set<std::string> tenants;
-  for (const auto& [name, rules] : keys_->tenants()) tenants.insert(name);
-  if (tenants.empty()) tenants.insert("");  // Everybody is the default tenant.
+Status HttpServer::SetQuota(const TenantChange& change) {
+  if (!change.quota_bytes) return Status::Ok();
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, conversations_.HandleOf(change.tenant));
+  return db.SetQuota(*change.quota_bytes);
+}
+
+Status HttpServer::ReadPinned(const std::vector<TenantChange>& tenants,
+                              const std::shared_ptr<void>& unread) {
   std::vector<std::shared_ptr<Turn>> turns;
-  // Ready, once the last of these is gone.
-  const std::shared_ptr<void> unread(nullptr, [this](void*) { service_.ready = true; });
-  for (const PinnedPrompt& prompt : prompts) {
-    for (const std::string& tenant : tenants) {
+  for (const TenantChange& change : tenants) {
+    if (!change.is_new) continue;
+    for (const PinnedPrompt& prompt : pinned_prompts_) {
       const auto on_end = [unread, name = prompt.name](const Status& status) {
         if (status.ok() || status.code() == StatusCode::kCancelled) return;
-        std::fprintf(stderr, "attndb: warning: prompt %s is not pinned: %s\n", name.c_str(),
-                     status.message().c_str());
+        Warn("prompt " + name + " is not pinned: " + status.message());
       };
-      ATTNDB_ASSIGN_OR_RETURN(auto turn, TurnOf(engine_, &conversations_, tenant, prompt, on_end));
+      ATTNDB_ASSIGN_OR_RETURN(auto turn,
+                              TurnOf(engine_, &conversations_, change.tenant, prompt, on_end));
       if (turn != nullptr) turns.push_back(std::move(turn));
     }
   }
@@ -231,6 +249,19 @@ Status HttpServer::ReadPinned(const std::vector<PinnedPrompt>& prompts) {
     ATTNDB_RETURN_IF_ERROR(scheduler_->Add(turn));
   }
   return Status::Ok();
+}
+
+void HttpServer::FollowKeys() {
+  std::vector<TenantChange> changes = keys_->TakeChanges();
+  if (changes.empty()) return;
+  boost::asio::post(following_, [this, changes = std::move(changes)] {
+    for (const TenantChange& change : changes) {
+      Status status = SetQuota(change);
+      if (status.ok()) status = ReadPinned({change}, nullptr);
+      if (status.ok() || status.code() == StatusCode::kCancelled) continue;
+      Warn("the keys file is not followed for tenant '" + change.tenant + "': " + status.message());
+    }
+  });
 }
 
 void HttpServer::Refuse(const Call& call, int status, const std::string& why, Headers headers) {
@@ -252,6 +283,7 @@ void HttpServer::Work(const Call& call, const std::function<void()>& work) {
 
 bool HttpServer::Admit(Call* call) {
   std::optional<TenantRules> rules = keys_->Find(KeyOf(*call->request));
+  FollowKeys();
   if (!rules) {
     Refuse(*call, 401, "no valid key: send one as \"Authorization: Bearer KEY\"");
     return false;
@@ -310,10 +342,15 @@ void HttpServer::Dispatch(Call call) {
 
 void HttpServer::Stop(std::chrono::milliseconds deadline) {
   service_.stopping = true;
-  if (listener_ != nullptr) listener_->Drain(deadline);
+  const auto cut = [this] {
+    gate_->Close();
+    scheduler_->Stop();
+  };
+  if (listener_ != nullptr) listener_->Drain(deadline, cut);
   if (gate_) gate_->Close();
   chores_.join();
-  workers_.join();  // They add to the scheduler.
+  workers_.join();  // They add to the loaders and to the scheduler.
+  loaders_.join();  // They add to the scheduler.
   scheduler_.reset();
   waiters_.join();  // The scheduler adds to them.
   listener_.reset();

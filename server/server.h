@@ -6,8 +6,9 @@
 //
 // Promise: a turn whose state is "durable" survives whatever happens to the process; what a request
 //          reuses is exact to the token, and of its own tenant alone.
-// Threads: thread-safe. Has threads of its own: the listener's, two that make prompts of words, one
-//          that waits for the disk, one for what takes minutes, the engine's.
+// Threads: thread-safe. Has threads of its own: the listener's, two that make prompts of words,
+//          eight that read contexts from the disk, one that waits for it, one for what takes
+//          minutes, the engine's.
 // Errors:  of Start: as Listener::Open; kInvalidArgument (plan; keys).
 #ifndef ATTNDB_SERVER_SERVER_H_
 #define ATTNDB_SERVER_SERVER_H_

@@ -37,6 +37,11 @@ Status CheckRoom(const Service& service, const TenantRules& rules, const Turn& t
   return db.CheckRoom(service.engine->spec(), prompt, {.wait = false}).status();
 }
 
+void AddTurn(Service* service, const std::shared_ptr<Turn>& turn) {
+  const Status status = service->scheduler->Add(turn);
+  if (!status.ok()) turn->Refuse(status);
+}
+
 }  // namespace
 
 void NoteEnd(Service* service, const Call& call, const CallEnd& end) {
@@ -65,19 +70,26 @@ void AnswerCall(Service* service, const Call& call, const Result<Json>& json) {
              json.ok() ? Response{.body = ToText(*json)} : ErrorResponse(json.status()));
 }
 
-Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn) {
+Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn,
+                    bool is_unread) {
   const Status room = CheckRoom(*service, call.rules, *turn);
   if (room.code() == StatusCode::kResourceExhausted) {
     AnswerCall(service, call, ErrorResponse(HttpStatusOfStore(room), room));
     return Status::Ok();
   }
   ATTNDB_RETURN_IF_ERROR(room);
+  turn->CountWith([service, tenant = call.rules.tenant](uint64_t num_tokens) {
+    service->admission->Count(tenant, num_tokens, MonotonicSeconds());
+  });
   ATTNDB_RETURN_IF_ERROR(
-      service->gate->Enter(BytesOf(*service, *turn), [service, turn](MemoryGate::Place place) {
+      service->gate->Enter(BytesOf(*service, *turn), [=](MemoryGate::Place place) {
         if (place == nullptr) return turn->Refuse(Status::Cancelled("the server stops"));
         turn->Hold(std::move(place));
-        const Status status = service->scheduler->Add(turn);
-        if (!status.ok()) turn->Refuse(status);
+        if (!is_unread) return AddTurn(service, turn);
+        service->run_loading(call, [service, turn] {
+          if (!turn->cancelled()) service->conversations->Load(turn->session());
+          AddTurn(service, turn);
+        });
       }));
   Call ended = call;
   ended.responder.reset();  // It holds this.

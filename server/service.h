@@ -67,6 +67,8 @@ struct Service {
   // Runs work that takes longer than a listener's thread may; and work that waits for the disk.
   std::function<void(const Call& call, std::function<void()>)> run_later;
   std::function<void(const Call& call, std::function<void()>)> run_waiting;
+  // Runs what reads contexts from the disk: whose context is in memory does not wait for that.
+  std::function<void(const Call& call, std::function<void()>)> run_loading;
   std::atomic<uint32_t> num_chores = 0;  // Those under way or waiting.
   // Runs what takes minutes: one such at a time.
   std::function<void(const Call& call, std::function<void()>)> run_chore;
@@ -81,12 +83,15 @@ void AnswerCall(Service* service, const Call& call, Response response);
 // The same where the answer is a JSON object, or why there is none.
 void AnswerCall(Service* service, const Call& call, const Result<Json>& json);
 
-// Hands the call's turn to the scheduler as soon as there is memory for it, and ends it when the
-// client goes. A turn that neither the disk nor the quota has room for is answered with 507 and not
-// begun: to ask again soon is of no use, as it is where memory lacks.
+// Hands the call's turn to the scheduler as soon as there is memory for it, counts the tokens that
+// it runs for the tenant, and ends it when the client goes. `is_unread`: its session is read from
+// the disk before. A turn that neither the disk nor the
+// quota has room for is answered with 507 and not begun: to ask again soon is of no use, as it is
+// where memory lacks.
 // Errors: kInvalidArgument (there is never so much memory); as Scheduler::Add, MemoryGate::Enter,
 //         and as DB::CheckRoom but for want of room.
-Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn);
+Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn,
+                    bool is_unread);
 
 }  // namespace attndb::server
 

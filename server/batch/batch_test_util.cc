@@ -38,6 +38,14 @@ void RecordingListener::OnText(std::string_view text) {
   text_ += text;
 }
 
+void RecordingListener::OnToken(double seconds) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  EXPECT_TRUE(start_) << "a token before the start";
+  EXPECT_FALSE(end_ || error_) << "a token behind the end";
+  EXPECT_GE(seconds, 0);
+  ++num_tokens_;
+}
+
 void RecordingListener::OnEnd(const TurnEnd& end) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Note();
@@ -89,6 +97,11 @@ std::string RecordingListener::text() const {
   return text_;
 }
 
+uint64_t RecordingListener::num_tokens() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return num_tokens_;
+}
+
 int RecordingListener::num_calls() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return num_calls_;
@@ -119,6 +132,7 @@ TurnRequest BatchTest::Request(const std::string& id, size_t num_tokens, uint64_
                                const llama::GenerateOptions& generate) const {
   TurnRequest request;
   request.id = id;
+  request.cut_id = id;
   request.tenant = kTenant;
   request.prompt = llama::RandomIds(num_tokens, seed, engine_->info().vocab_size);
   request.generate = generate;

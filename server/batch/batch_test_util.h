@@ -33,6 +33,7 @@ class RecordingListener final : public TurnListener {
 
   void OnStart(const TurnStart& start) override;
   void OnText(std::string_view text) override;
+  void OnToken(double seconds) override;
   void OnEnd(const TurnEnd& end) override;
   void OnError(const Status& status) override;
 
@@ -44,6 +45,7 @@ class RecordingListener final : public TurnListener {
   std::optional<TurnEnd> end() const;
   Status error() const;
   std::string text() const;
+  uint64_t num_tokens() const;
   int num_calls() const;
 
  private:
@@ -58,6 +60,7 @@ class RecordingListener final : public TurnListener {
   std::optional<TurnEnd> end_;
   std::optional<Status> error_;
   std::string text_;
+  uint64_t num_tokens_ = 0;
   int num_calls_ = 0;
 };
 

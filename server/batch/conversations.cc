@@ -47,8 +47,8 @@ Result<Continuation> Conversations::Start(const std::string& tenant,
     ATTNDB_ASSIGN_OR_RETURN(SessionStart fresh, db.CreateSession(engine_->spec(), prompt, options));
     return Continuation{std::move(fresh.session), std::move(fresh.rest), price};
   }
-  if (price.way != ReuseWay::kNone) Load(&stored->session);
-  return Continuation{std::move(stored->session), std::move(stored->rest), price};
+  return Continuation{std::move(stored->session), std::move(stored->rest), price,
+                      price.way == ReuseWay::kDisk};
 }
 
 ReusePrice Conversations::PriceOf(const Session& session) const {
@@ -61,11 +61,11 @@ ReusePrice Conversations::PriceOf(const Session& session) const {
   return price;
 }
 
-// Now, on this thread, so that no pass waits for the disk; a pass tells what can't be read.
 void Conversations::Load(Session* session) {
   const double start = MonotonicSeconds();
   const uint64_t num_before = session->memory_bytes();
-  if (!session->Load().ok()) return;
+  const Status status = options_.load ? options_.load(session) : session->Load();
+  if (!status.ok()) return;
   const uint64_t num_after = session->memory_bytes();
   prices_.LearnRead(num_after - std::min(num_before, num_after), MonotonicSeconds() - start);
 }
@@ -206,6 +206,11 @@ void Conversations::Keep(const std::string& tenant, const std::string& id, Sessi
   });
   live_.push_front({tenant, id, std::move(tokens), std::move(session)});
   while (live_.size() > options_.max_live) live_.pop_back();
+}
+
+void Conversations::Keep(const std::string& tenant, const std::string& id, Session session,
+                         std::vector<TokenId> tokens) {
+  Keep(tenant, id, std::move(session), std::move(tokens), StoreOptions{.ttl = options_.ttl});
 }
 
 void Conversations::NoteStore(const Key& key, Result<PendingStore> store) {

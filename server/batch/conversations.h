@@ -12,12 +12,13 @@
 //          tokens of the turn whose reply has these words are found.
 // Limits:  max_live sessions; the names of all turns of the tenants that were asked for.
 // Threads: thread-safe. Calls search the catalog and may read token ids from disk; the first of a
-//          tenant lists its contexts.
+//          tenant lists its contexts. Load alone reads K and V.
 #ifndef ATTNDB_SERVER_BATCH_CONVERSATIONS_H_
 #define ATTNDB_SERVER_BATCH_CONVERSATIONS_H_
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -42,6 +43,8 @@ struct ConversationOptions {
   size_t max_live = 32;
   std::optional<std::chrono::seconds>
       ttl;  // For stored turns, since their last use; none = for ever.
+  // What reads a session's K and V; absent: Session::Load. Tests wait in it.
+  std::function<Status(Session*)> load;
 };
 
 // How far a turn is: known by its id.
@@ -58,6 +61,7 @@ struct Continuation {
   Session session;
   std::vector<TokenId> rest;
   ReusePrice reuse;
+  bool is_unread = false;  // What the session has is on disk: Conversations::Load.
 };
 
 class Conversations {
@@ -68,6 +72,9 @@ class Conversations {
   // Errors: as DB::CreateSession.
   Result<Continuation> Start(const std::string& tenant, std::span<const TokenId> prompt,
                              const std::string& plan);
+  // Reads what a session of Start's has on disk, on this thread, so that no pass waits for it. A
+  // pass tells what can't be read.
+  void Load(Session* session);
 
   // The longest part of the conversation, before its last message, that ends with a reply whose
   // turn is known, and the tokens that it was run as. Errors: kInternal (OpenSSL); of a tokenizer.
@@ -76,7 +83,9 @@ class Conversations {
   // Stores what the session holds, as context `id`, and keeps it for the next turn. `tokens`: all
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
   void Keep(const std::string& tenant, const std::string& id, Session session,
-            std::vector<TokenId> tokens, std::optional<StoreOptions> store = std::nullopt);
+            std::vector<TokenId> tokens, std::optional<StoreOptions> store);
+  void Keep(const std::string& tenant, const std::string& id, Session session,
+            std::vector<TokenId> tokens);  // As conversations are.
   // Waits until what was kept as `id` is durable. Errors: of its Store.
   Status WaitFor(const std::string& tenant, const std::string& id);
 
@@ -108,7 +117,6 @@ class Conversations {
     Session session;
   };
 
-  void Load(Session* session);
   // Lists the tenant's turns, once.
   Status ListTurns(const std::string& tenant);
   std::vector<std::string> TurnsOf(const Key& key) const;

@@ -161,13 +161,16 @@ TEST_F(ConversationsTest, WhatIsCheaperToRunThanToReadIsRun) {
   EXPECT_EQ(conversations_->prices().num_declined_tokens(), 90u);
   ExpectExact(kMine, next);
   conversations_->prices().LearnRun(1e9);
-  ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation read, conversations_->Start(kMine, next, "full"));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(Continuation read, conversations_->Start(kMine, next, "full"));
   EXPECT_EQ(read.reuse.way, ReuseWay::kDisk);
+  EXPECT_TRUE(read.is_unread);
+  conversations_->Load(&read.session);
   EXPECT_EQ(read.session.num_tokens(), 90u);
   Keep(kMine, "turn2", turn);
   ATTNDB_ASSERT_OK_AND_ASSIGN(const Continuation live, conversations_->Start(kMine, next, "full"));
   EXPECT_EQ(live.reuse.way, ReuseWay::kMemory);
   EXPECT_EQ(live.reuse.num_bytes, 0u);
+  EXPECT_FALSE(live.is_unread);
 }
 
 TEST_F(ConversationsTest, TheLastOnesStayInMemory) {

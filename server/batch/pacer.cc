@@ -50,12 +50,8 @@ double Pacer::AttentionOf(const Session& session) const {
 }
 
 void Pacer::Learn(double pass_seconds, std::span<const PacedSession> sessions) {
-  bool is_paced = false;
-  for (const PacedSession& of : sessions) {
-    if (of.tpot_seconds <= 0) continue;
-    is_paced = true;
-    if (pass_seconds > of.tpot_seconds) ++num_late_;
-  }
+  const bool is_paced =
+      std::ranges::any_of(sessions, [](const PacedSession& of) { return of.tpot_seconds > 0; });
   if (!is_paced || num_passes_++ % kPassesBetween != 0) return;
   std::vector<double> attention;
   for (const PacedSession& of : sessions) attention.push_back(AttentionOf(*of.session));

@@ -5,8 +5,7 @@
 //          that state none, is shared evenly by those that do, whose plan becomes
 //          `auto(tpot=SHARE)`: the smallest error whose attention is predicted to take no longer. A
 //          share changes only when it is off by a quarter.
-// Limits:  where nothing is left, a session keeps a share of kLeastShare: its pass is late, and is
-//          counted as such.
+// Limits:  where nothing is left, a session keeps a share of kLeastShare: its tokens are late.
 // Threads: one thread at a time.
 #ifndef ATTNDB_SERVER_BATCH_PACER_H_
 #define ATTNDB_SERVER_BATCH_PACER_H_
@@ -41,17 +40,15 @@ class Pacer {
  public:
   explicit Pacer(uint32_t num_threads) : num_threads_(num_threads) {}
 
-  // After each pass of replies alone. Counts tokens that came later than their request wants, and
-  // sets plans anew, every few passes.
+  // After each pass of replies alone: what prompts beside them take is no measure of these. Sets
+  // plans anew, every few passes.
   void Learn(double pass_seconds, std::span<const PacedSession> sessions);
-  uint64_t num_late() const { return num_late_; }
 
  private:
   double AttentionOf(const Session& session) const;
 
   const uint32_t num_threads_;
   uint64_t num_passes_ = 0;
-  uint64_t num_late_ = 0;
 };
 
 }  // namespace attndb::server

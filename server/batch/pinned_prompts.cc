@@ -51,6 +51,7 @@ Result<std::shared_ptr<Turn>> TurnOf(const llama::LlamaEngine& engine, Conversat
     return std::shared_ptr<Turn>();
   }
   ATTNDB_ASSIGN_OR_RETURN(Continuation start, conversations->Start(tenant, prompt.tokens, "full"));
+  if (start.is_unread) conversations->Load(&start.session);
   TurnRequest request;
   request.id = prompt.name;
   request.tenant = tenant;

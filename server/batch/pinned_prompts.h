@@ -31,7 +31,7 @@ Result<PinnedPrompt> MakePinnedPrompt(const llama::LlamaEngine& engine, const st
 
 // The turn that reads the prompt for the tenant; null: it is there, and pinned. `on_end` is called
 // once, when the turn has ended.
-// Errors: as DB::CreateSession, DB::Pin.
+// Reads what of it is on disk. Errors: as DB::CreateSession, DB::Pin.
 Result<std::shared_ptr<Turn>> TurnOf(const llama::LlamaEngine& engine, Conversations* conversations,
                                      const std::string& tenant, const PinnedPrompt& prompt,
                                      std::function<void(const Status&)> on_end);

@@ -8,6 +8,7 @@
 #include "attndb/units.h"
 #include "engines/llama/reply.h"
 #include "server/batch/moving_mean.h"
+#include "server/batch/turn_id.h"
 
 namespace attndb::server {
 namespace {
@@ -26,13 +27,15 @@ Scheduler::Scheduler(llama::LlamaEngine* engine, Conversations* conversations,
   thread_ = std::thread([this] { Loop(); });
 }
 
-Scheduler::~Scheduler() {
+Scheduler::~Scheduler() { Stop(); }
+
+void Scheduler::Stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 Status Scheduler::Add(std::shared_ptr<Turn> turn) {
@@ -71,8 +74,13 @@ void Scheduler::Loop() {
     num_active_ = active_.size();
   }
   const Status stopped = Status::Cancelled("the server stops");
-  while (!active_.empty()) Fail(active_.front().get(), stopped);
+  while (!active_.empty()) {
+    KeepCut(active_.front().get());
+    Fail(active_.front().get(), stopped);
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (const std::shared_ptr<Turn>& turn : waiting_) turn->listener_->OnError(stopped);
+  waiting_.clear();
 }
 
 // Waits for something to do. False: it is to stop.
@@ -92,7 +100,11 @@ bool Scheduler::TakeTurns() {
 }
 
 void Scheduler::RemoveCancelled() {
-  active_.remove_if([](const std::shared_ptr<Turn>& turn) { return turn->cancelled(); });
+  active_.remove_if([this](const std::shared_ptr<Turn>& turn) {
+    if (!turn->cancelled()) return false;
+    KeepCut(turn.get());
+    return true;
+  });
   const std::lock_guard<std::mutex> lock(mutex_);
   std::erase_if(waiting_, [](const std::shared_ptr<Turn>& turn) { return turn->cancelled(); });
 }
@@ -126,8 +138,7 @@ void Scheduler::AddPromptParts(std::vector<Part>* parts) {
     Turn* const turn = (next++)->get();
     if (turn->decodes()) continue;
     const uint64_t share = std::max<uint64_t>(budget / num_left--, 1);
-    const Result<uint64_t> room = llama::MakeRoom(turn->request_.generate.prefill.window,
-                                                  turn->rest().size(), &turn->session_);
+    const Result<uint64_t> room = MakeRoomForPrompt(turn);
     if (!room.ok()) {
       Fail(turn, room.status());
       continue;
@@ -136,6 +147,15 @@ void Scheduler::AddPromptParts(std::vector<Part>* parts) {
     parts->push_back({turn, {tokens.begin(), tokens.end()}});
     budget -= tokens.size();
   }
+}
+
+// Room for the rest of the prompt, or a part of it, in a session that attends to all it has.
+Result<uint64_t> Scheduler::MakeRoomForPrompt(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  if (turn->num_run_ == 0 && !request.plan.empty()) {
+    ATTNDB_RETURN_IF_ERROR(turn->session_.SetPlan("full"));
+  }
+  return llama::MakeRoom(request.generate.prefill.window, turn->rest().size(), &turn->session_);
 }
 
 // Tokens of prompts in a pass with so many replies.
@@ -222,22 +242,41 @@ void Scheduler::Pace(std::span<const Part> parts, double seconds) {
     sessions.push_back({turn->session(), turn->request_.tpot_seconds, &turn->attention_share_});
   }
   pacer_.Learn(seconds, sessions);
-  counts_.num_late_tokens.store(pacer_.num_late());
 }
 
 void Scheduler::Advance(const Part& part, std::span<const float> logits) {
   Turn* const turn = part.turn;
   if (!turn->decodes()) {
     turn->num_run_ += part.tokens.size();
+    if (turn->count_) turn->count_(part.tokens.size());
     turn->listener_->OnProgress(turn->num_run_, turn->rest_.size());
     if (!turn->decodes()) return;
+    const std::string& plan = turn->request_.plan;
+    const Status status = plan.empty() ? Status::Ok() : turn->session_.SetPlan(plan);
+    if (!status.ok()) return Fail(turn, status);
     if (!turn->request_.replies) return HandOver(turn);
     if (!Begin(turn)) return;
   }
   if (turn->cancelled()) return;
+  const size_t num_before = turn->reply_->tokens().size();
   const std::optional<llama::FinishReason> end = turn->reply_->Next(logits);
+  const bool is_token = turn->reply_->tokens().size() > num_before;  // Or the model's end.
+  if (is_token) NoteToken(turn);
   if (turn->first_token_seconds_ == 0) turn->first_token_seconds_ = MonotonicSeconds();
   if (end) End(turn, *end);
+}
+
+// A token of the reply was sampled.
+void Scheduler::NoteToken(Turn* turn) {
+  const double now = MonotonicSeconds();
+  const bool is_first = turn->first_token_seconds_ == 0;
+  if (is_first) turn->first_token_seconds_ = now;
+  const double before = is_first ? turn->request_.received_seconds : turn->last_token_seconds_;
+  turn->last_token_seconds_ = now;
+  const double tpot = turn->request_.tpot_seconds;
+  if (!is_first && tpot > 0 && now - before > tpot) counts_.num_late_tokens.fetch_add(1);
+  if (turn->count_) turn->count_(1);
+  turn->listener_->OnToken(now - before);
 }
 
 TurnStart Scheduler::StartOf(const Turn& turn) {
@@ -278,24 +317,42 @@ void Scheduler::End(Turn* turn, llama::FinishReason finish) {
   const TurnRequest& request = turn->request_;
   turn->reply_->Finish();
   const std::vector<TokenId>& reply = turn->reply_->tokens();
-  const double seconds = MonotonicSeconds() - turn->first_token_seconds_;
-  // What the session holds: the last token that was sampled may not have been run.
-  std::vector<TokenId> tokens = request.prompt;
-  tokens.insert(tokens.end(), reply.begin(), reply.end());
-  if (request.runs_last && turn->session_.num_tokens() + 1 == tokens.size()) {
+  if (request.runs_last &&
+      turn->session_.num_tokens() + 1 == request.prompt.size() + reply.size()) {
     // What it can't run is not stored, as of other turns.
-    (void)engine_->Decode(turn->session_, tokens.back(), request.generate.prefill.window);
+    (void)engine_->Decode(turn->session_, reply.back(), request.generate.prefill.window);
   }
-  tokens.resize(turn->session_.num_tokens());
+  const uint64_t num_dropped = turn->session_.num_dropped();
+  std::vector<TokenId> tokens = HeldTokens(*turn);
   conversations_->Keep(request.tenant, request.id, std::move(turn->session_), std::move(tokens),
                        request.store);
   turn->listener_->OnEnd(
       {.finish = finish,
        .num_tokens = reply.size(),
        .first_token_seconds = turn->first_token_seconds_ - request.received_seconds,
-       .seconds_per_token =
-           reply.size() > 1 ? seconds / static_cast<double>(reply.size() - 1) : 0});
+       .num_dropped_tokens = num_dropped});
   Remove(turn);
+}
+
+// What the session holds: of a reply, the last token that was sampled may not have been run.
+std::vector<TokenId> Scheduler::HeldTokens(const Turn& turn) {
+  std::vector<TokenId> tokens = turn.request_.prompt;
+  if (turn.reply_ != nullptr) {
+    const std::vector<TokenId>& reply = turn.reply_->tokens();
+    tokens.insert(tokens.end(), reply.begin(), reply.end());
+  }
+  tokens.resize(turn.session_.num_tokens());
+  return tokens;
+}
+
+// Keeps what was run of a turn that comes to no end. A part of a prompt answers no messages: its
+// id has no digest of them.
+void Scheduler::KeepCut(Turn* turn) {
+  const TurnRequest& request = turn->request_;
+  if (request.cut_id.empty() || turn->num_run_ == 0) return;
+  std::vector<TokenId> tokens = HeldTokens(*turn);
+  conversations_->Keep(request.tenant, turn->decodes() ? request.cut_id : NewTurnId(""),
+                       std::move(turn->session_), std::move(tokens));
 }
 
 void Scheduler::Fail(Turn* turn, const Status& status) {

@@ -7,8 +7,13 @@
 //          What fails in a pass is run again alone, once, and ends its turn if it fails again: the
 //          others do not notice. Where memory is short, sessions that nobody uses are let go of
 //          first, and what is being stored is waited for.
+//          A turn whose client leaves, or that the stop cuts, is kept as far as it was run, so
+//          that whoever asks again does not wait for that again.
+// Promise: prompts attend to all of their sessions, replies by the plan of their own: what is made
+//          of a request does not depend on how its neighbours cut its prompt into passes, but for
+//          the rounding of sums.
 // Limits:  max_turns in passes, max_waiting before them; more are refused.
-// Threads: Add, Stop and the counts are thread-safe. The engine belongs to the scheduler's thread.
+// Threads: Add, Wake and the counts are thread-safe. The engine belongs to the scheduler's thread.
 #ifndef ATTNDB_SERVER_BATCH_SCHEDULER_H_
 #define ATTNDB_SERVER_BATCH_SCHEDULER_H_
 
@@ -48,11 +53,13 @@ class Scheduler {
   // Both outlive it.
   Scheduler(llama::LlamaEngine* engine, Conversations* conversations,
             const SchedulerOptions& options);
-  // Ends what is under way: listeners get kCancelled.
+  // As Stop.
   ~Scheduler();
 
   // Errors: kResourceExhausted (max_waiting turns wait); kCancelled (it stops).
   Status Add(std::shared_ptr<Turn> turn);
+  // Ends what is under way, behind the pass that runs: listeners get kCancelled. From one thread.
+  void Stop();
   // Lets the scheduler look for turns that were cancelled.
   void Wake();
 
@@ -75,6 +82,7 @@ class Scheduler {
   std::vector<Part> MakeParts();
   void AddReplyParts(std::vector<Part>* parts);
   void AddPromptParts(std::vector<Part>* parts);
+  static Result<uint64_t> MakeRoomForPrompt(Turn* turn);
   uint64_t PromptBudget(uint64_t num_replies) const;
   void Run(const std::vector<Part>& parts);
   void RunAlone(std::span<const Part> parts);
@@ -82,10 +90,13 @@ class Scheduler {
   void Learn(std::span<const Part> parts, double seconds);
   void Pace(std::span<const Part> parts, double seconds);
   void Advance(const Part& part, std::span<const float> logits);
+  void NoteToken(Turn* turn);
   static TurnStart StartOf(const Turn& turn);
   bool Begin(Turn* turn);
   void HandOver(Turn* turn);
   void End(Turn* turn, llama::FinishReason finish);
+  static std::vector<TokenId> HeldTokens(const Turn& turn);
+  void KeepCut(Turn* turn);
   void Fail(Turn* turn, const Status& status);
   void Remove(const Turn* turn);
 

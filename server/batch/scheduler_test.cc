@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -150,7 +152,6 @@ TEST_F(SchedulerTest, TextComesAsTheEngineWouldGiveIt) {
   EXPECT_EQ(short_listener->text(), cut.text);
   EXPECT_EQ(short_listener->end()->finish, llama::FinishReason::kStop);
   EXPECT_GE(short_listener->end()->first_token_seconds, 0);
-  EXPECT_GE(short_listener->end()->seconds_per_token, 0);
 }
 
 TEST_F(SchedulerTest, AModelsEndEndsATurn) {
@@ -231,6 +232,8 @@ TEST_F(SchedulerTest, TurnsOutgrowTheirWindowAsTheyWouldAlone) {
   }
   EXPECT_EQ(listeners[0]->start()->num_dropped_tokens, 0u);
   EXPECT_GT(listeners[2]->start()->num_dropped_tokens, 0u);
+  EXPECT_GT(listeners[0]->end()->num_dropped_tokens, 0u) << "while it replied";
+  EXPECT_GT(listeners[2]->end()->num_dropped_tokens, listeners[2]->start()->num_dropped_tokens);
 }
 
 TEST_F(SchedulerTest, PassesKeepWithinAUbatch) {
@@ -272,6 +275,75 @@ TEST_F(SchedulerTest, PromptsShareTheBudget) {
   gate_.Set();
   for (const auto& listener : listeners) ASSERT_TRUE(listener->AwaitEnd());
   EXPECT_THAT(started, ElementsAre("short", "middle", "long"));
+}
+
+// K and V of all layers of a stored context, one behind the other.
+std::vector<float> StoredKv(const llama::LlamaEngine& engine, const DB& db, const std::string& id,
+                            std::vector<TokenId> tokens) {
+  const uint64_t num_tokens = tokens.size();
+  tokens.push_back(0);  // The one that would be run.
+  SessionOptions options;
+  options.context = id;
+  Result<SessionStart> start = db.CreateSession(engine.spec(), tokens, options);
+  std::vector<float> all;
+  EXPECT_TRUE(start.ok() && start->session.num_tokens() == num_tokens) << id;
+  for (LayerId layer = 0; start.ok() && layer < engine.spec().num_layers(); ++layer) {
+    const LayerSpec& spec = engine.spec().layers[layer];
+    std::vector<float> k(num_tokens * spec.num_kv_heads * spec.head_dim);
+    std::vector<float> v(num_tokens * spec.num_kv_heads * spec.v_head_dim);
+    const auto n = static_cast<int64_t>(num_tokens);
+    ATTNDB_EXPECT_OK(
+        start->session.ReadKv(layer, {0, num_tokens},
+                              MutableTensorView::Contiguous(k.data(), DType::kFloat32, n,
+                                                            spec.num_kv_heads, spec.head_dim),
+                              MutableTensorView::Contiguous(v.data(), DType::kFloat32, n,
+                                                            spec.num_kv_heads, spec.v_head_dim)));
+    all.insert(all.end(), k.begin(), k.end());
+    all.insert(all.end(), v.begin(), v.end());
+  }
+  return all;
+}
+
+TEST_F(SchedulerTest, NeighboursChangeNothingOfASparselyAttendedTurn) {
+  llama::EngineOptions options = llama::TinyOptions(llama::HookVariant::kRewrite);
+  options.ubatch_tokens = 512;  // More rows than an Attend may have to be sparse.
+  Open("llama", options);
+  StartScheduler();
+  const std::string sparse = "topk(k=4,sink=1,window=4)";
+  std::vector<TurnRequest> requests;  // Long prompts, and such as are sparse in whatever passes.
+  for (const size_t num_tokens : {size_t{40}, size_t{200}, size_t{450}}) {
+    requests.push_back(Request(std::to_string(num_tokens), num_tokens, num_tokens, Greedy(20)));
+    requests.back().plan = sparse;
+  }
+  const auto add = [&](TurnRequest request, const std::string& suffix) {
+    request.id += suffix;
+    Session session = NewSession(*db_);
+    ATTNDB_EXPECT_OK(session.SetPlan(sparse));
+    auto listener = std::make_shared<RecordingListener>();
+    ATTNDB_EXPECT_OK(scheduler_->Add(MakeTurn(request, std::move(session), listener)));
+    return listener;
+  };
+  for (const TurnRequest& request : requests) ASSERT_TRUE(add(request, "-alone")->AwaitEnd());
+  Block();
+  std::vector<std::shared_ptr<RecordingListener>> listeners;
+  for (uint32_t i = 0; i < 4; ++i) {  // They reply all the while, so that prompts come in pieces.
+    listeners.push_back(Add(Request("other" + std::to_string(i), 2, i, Greedy(120))));
+  }
+  for (const TurnRequest& request : requests) listeners.push_back(add(request, "-beside"));
+  gate_.Set();
+  for (const auto& listener : listeners) ASSERT_TRUE(listener->AwaitEnd());
+  for (const TurnRequest& request : requests) {
+    const std::vector<TokenId> tokens = Stored(request.id + "-alone");
+    EXPECT_EQ(Stored(request.id + "-beside"), tokens);
+    const auto alone = StoredKv(*engine_, *db_, request.id + "-alone", tokens);
+    const auto beside = StoredKv(*engine_, *db_, request.id + "-beside", tokens);
+    ASSERT_EQ(alone.size(), beside.size());
+    float most = 0;
+    for (size_t i = 0; i < alone.size(); ++i) {
+      most = std::max(most, std::abs(alone[i] - beside[i]));
+    }
+    EXPECT_LT(most, 1e-4f) << request.id << ": more than rounding";
+  }
 }
 
 TEST_F(SchedulerTest, RepliesGoOnWhileAPromptIsRead) {
@@ -325,10 +397,23 @@ TEST_F(SchedulerTest, ACancelledTurnIsToldNothingMore) {
   EXPECT_TRUE(Eventually([&] { return weak.expired() && scheduler_->num_active() == 0; }));
   EXPECT_FALSE(listener->end());
   ATTNDB_EXPECT_OK(listener->error());
-  EXPECT_EQ(conversations_->num_live(), 0u) << "half a reply is no turn";
   const int num_calls = listener->num_calls();
   ASSERT_TRUE(Add(Request("next", 3, 2, Greedy(3)))->AwaitEnd());
   EXPECT_EQ(listener->num_calls(), num_calls);
+}
+
+TEST_F(SchedulerTest, NoTokenIsLateUnnoticedWhileAPromptIsRead) {
+  Open();
+  StartScheduler();
+  Block();
+  TurnRequest hasty = Request("hasty", 1, 1, Greedy(6));
+  hasty.tpot_seconds = 1e-9;
+  const auto reply = Add(hasty);
+  const auto prompt = Add(Request("prompt", 900, 2, Greedy(1)));
+  gate_.Set();
+  ASSERT_TRUE(prompt->AwaitEnd());
+  ASSERT_TRUE(reply->AwaitEnd());
+  EXPECT_EQ(scheduler_->counts().num_late_tokens, 5u) << "the first is not one after another";
 }
 
 TEST_F(SchedulerTest, ATurnMayBeCancelledBeforeItIsItsTurn) {
@@ -439,7 +524,8 @@ TEST_F(SchedulerTest, StoppingEndsWhatIsUnderWay) {
   scheduler_.reset();
   EXPECT_THAT(active->error(), FailsWith(StatusCode::kCancelled, HasSubstr("stops")));
   EXPECT_THAT(waiting->error(), FailsWith(StatusCode::kCancelled, HasSubstr("stops")));
-  EXPECT_EQ(conversations_->num_live(), 0u);
+  EXPECT_GE(Stored("active").size(), 3u);
+  EXPECT_THAT(db_->Tokens("waiting"), FailsWith(StatusCode::kNotFound, _)) << "nothing was run";
 }
 
 TEST_F(SchedulerTest, ThreadsMayAddAndCancelAtAnyTime) {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,14 +37,14 @@ struct TurnStart {
 
 struct TurnEnd {
   llama::FinishReason finish = llama::FinishReason::kEnd;
-  uint64_t num_tokens = 0;         // In the reply.
-  double first_token_seconds = 0;  // From the request to the first token.
-  double seconds_per_token = 0;    // Mean of those after it.
+  uint64_t num_tokens = 0;          // In the reply.
+  double first_token_seconds = 0;   // From the request to the first token.
+  uint64_t num_dropped_tokens = 0;  // Those of prompt and reply that left the window.
 };
 
-// Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnText any
-// number of times, OnEnd; or, of a turn that asks for no reply, OnStart, OnRead; or OnError, at any
-// point, as the last. None may wait.
+// Who waits for a turn. Calls come from the scheduler's thread, in this order: OnStart, OnText and
+// OnToken any number of times, OnEnd; or, of a turn that asks for no reply, OnStart, OnRead; or
+// OnError, at any point, as the last. None may wait.
 class TurnListener {
  public:
   virtual ~TurnListener() = default;
@@ -51,6 +52,9 @@ class TurnListener {
   virtual void OnProgress(uint64_t /*num_run*/, uint64_t /*num_to_run*/) {}
   virtual void OnStart(const TurnStart& start) = 0;
   virtual void OnText(std::string_view text) = 0;
+  // The reply has one token more, so many seconds after the one before it; the first, after the
+  // request. What text it completes has come before.
+  virtual void OnToken(double /*seconds*/) {}
   virtual void OnEnd(const TurnEnd& end) = 0;
   // The session that has read the prompt, which nobody stores. The engine is the listener's until
   // it returns.
@@ -61,7 +65,9 @@ class TurnListener {
 struct TurnRequest {
   std::string id;
   std::string tenant;
-  std::vector<TokenId> prompt;      // All of it, what is stored included.
+  std::vector<TokenId> prompt;  // All of it, what is stored included.
+  // The reply's; the prompt is run under `full`. Empty: both are run under the session's.
+  std::string plan;
   llama::GenerateOptions generate;  // Its window says when the oldest tokens leave.
   bool replies = true;              // False: the prompt is read, and no more.
   double received_seconds = 0;
@@ -70,6 +76,10 @@ struct TurnRequest {
   std::optional<StoreOptions> store;
   // The last token of a reply that max_tokens cut is run, too: what is stored has all of it.
   bool runs_last = false;
+  // What was run of it is stored under this id, as conversations are, where the client leaves or
+  // the scheduler stops before its end; what was run of a prompt alone, under an id of its own.
+  // Empty: it is not stored then.
+  std::string cut_id;
 };
 
 class Turn {
@@ -84,6 +94,9 @@ class Turn {
 
   // Holds what it was admitted with until it is gone.
   void Hold(std::shared_ptr<void> place) { place_ = std::move(place); }
+  // Calls `count` with the number of tokens of each step, once they have run, or were sampled: on
+  // the scheduler's thread, whatever becomes of the turn. REQUIRES: no scheduler has it.
+  void CountWith(std::function<void(uint64_t)> count) { count_ = std::move(count); }
   // Tells the listener that it will not run. REQUIRES: no scheduler has it.
   void Refuse(const Status& status) { listener_->OnError(status); }
 
@@ -102,11 +115,13 @@ class Turn {
   const std::shared_ptr<TurnListener> listener_;
   std::atomic<bool> cancelled_ = false;
   std::shared_ptr<void> place_;
+  std::function<void(uint64_t)> count_;
 
   // The scheduler's.
   uint64_t num_run_ = 0;  // Tokens of rest_.
   std::unique_ptr<llama::Reply> reply_;
   double first_token_seconds_ = 0;  // When it came.
+  double last_token_seconds_ = 0;   // When the last one so far came.
   double attention_share_ = 0;      // PacedSession::share.
 };
 

@@ -23,6 +23,7 @@ using boost::system::error_code;
 
 constexpr std::chrono::milliseconds kAcceptPause{50};  // After an error, as of no descriptors.
 constexpr std::chrono::milliseconds kDrainStep{5};
+constexpr std::chrono::seconds kLastWords{1};  // For answers that end at the deadline.
 constexpr size_t kTidyEvery = 64;
 
 class BeastListener final : public Listener {
@@ -35,7 +36,7 @@ class BeastListener final : public Listener {
     setup_.handler = std::move(handler);
   }
   ~BeastListener() override {
-    Drain(std::chrono::milliseconds(0));
+    Drain(std::chrono::milliseconds(0), {});
     io_.stop();
     for (std::thread& thread : threads_) thread.join();
     setup_.gate->Shut();  // Nobody posts to io_ any more.
@@ -44,7 +45,7 @@ class BeastListener final : public Listener {
   Status Open();
   uint16_t port() const override { return port_; }
   uint64_t num_connections() const override { return setup_.num_connections; }
-  void Drain(std::chrono::milliseconds deadline) override;
+  void Drain(std::chrono::milliseconds deadline, const std::function<void()>& cut) override;
 
  private:
   Status LoadTls();
@@ -162,10 +163,13 @@ bool BeastListener::WaitUntilNone(std::chrono::steady_clock::time_point end) con
   return true;
 }
 
-void BeastListener::Drain(std::chrono::milliseconds deadline) {
+void BeastListener::Drain(std::chrono::milliseconds deadline, const std::function<void()>& cut) {
   setup_.draining = true;
   ForEach([](Connection* connection) { connection->CloseWhenIdle(); });
-  WaitUntilNone(std::chrono::steady_clock::now() + deadline);
+  if (!WaitUntilNone(std::chrono::steady_clock::now() + deadline) && cut) {
+    cut();
+    WaitUntilNone(std::chrono::steady_clock::now() + kLastWords);
+  }
   asio::post(acceptor_.get_executor(), [this] {
     error_code ignored;
     pause_.cancel();

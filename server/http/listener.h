@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -48,8 +49,10 @@ class Listener {
   virtual uint64_t num_connections() const = 0;
 
   // Each connection is closed behind its next answer, or when it has none to wait for; new ones are
-  // answered until there are none left, or the deadline has come. Returns when all are closed.
-  virtual void Drain(std::chrono::milliseconds deadline) = 0;
+  // answered until there are none left, or the deadline has come. If it has, calls `cut`, which may
+  // end answers that are under way, and gives these a moment to be sent. Returns when all
+  // connections are closed.
+  virtual void Drain(std::chrono::milliseconds deadline, const std::function<void()>& cut = {}) = 0;
 };
 
 }  // namespace attndb::server

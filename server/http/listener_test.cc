@@ -173,6 +173,24 @@ TEST(ListenerTest, DrainEndsAtItsDeadline) {
   EXPECT_EQ(listener->num_connections(), 0u);
 }
 
+TEST(ListenerTest, AnswersThatAreCutAtTheDeadlineHaveTheirLastWords) {
+  Exchanges exchanges;
+  const auto listener = Listen({}, exchanges.handler());
+  ASSERT_NE(listener, nullptr);
+  RawClient client(listener->port());
+  client.Send(kGet);
+  const Exchanges::Exchange exchange = exchanges.Next();
+  ASSERT_NE(exchange.responder, nullptr);
+  exchange.responder->Begin({.body = "first"});
+  listener->Drain(milliseconds(50), [&] {
+    exchange.responder->Write(",last");
+    exchange.responder->End();
+  });
+  EXPECT_EQ(client.ReadAnswer().body, "first,last");
+  EXPECT_TRUE(client.AtEnd());
+  listener->Drain(milliseconds(50), [] { ADD_FAILURE() << "nothing is left to cut"; });
+}
+
 TEST(ListenerTest, WhoComesWhileItDrainsIsAnsweredAndClosed) {
   Exchanges exchanges;
   const auto listener = Listen({}, exchanges.handler());

@@ -71,7 +71,7 @@ std::string Metrics::Render(std::span<const Sample> samples) const {
   }
   first_token_seconds.Render("attndb_first_token_seconds",
                              "Seconds from a request to its first token.", &text);
-  token_seconds.Render("attndb_token_seconds", "Seconds a token after the first, mean of a reply.",
+  token_seconds.Render("attndb_token_seconds", "Seconds from a token of a reply to the next one.",
                        &text);
   return text + "# EOF\n";
 }

@@ -15,10 +15,10 @@ std::string EventText(const Json& json) { return "data: " + ToText(json) + "\n\n
 
 }  // namespace
 
-Headers TextAnswer::HeadersOf() const {
+Headers TextAnswer::HeadersOf(uint64_t num_dropped_tokens) const {
   Headers headers = {{kContextHeader, start_.id}};
-  if (start_.num_dropped_tokens > 0) {
-    headers.emplace_back(kDroppedHeader, std::to_string(start_.num_dropped_tokens));
+  if (num_dropped_tokens > 0) {
+    headers.emplace_back(kDroppedHeader, std::to_string(num_dropped_tokens));
   }
   return headers;
 }
@@ -47,18 +47,21 @@ Json TextAnswer::Choice(std::string_view text, const Json& finish_reason) const 
   return choice;
 }
 
-Json TextAnswer::Usage(uint64_t num_tokens) const {
-  return {{"prompt_tokens", start_.num_prompt_tokens},
-          {"completion_tokens", num_tokens},
-          {"total_tokens", start_.num_prompt_tokens + num_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", start_.num_cached_tokens}}}};
+Json TextAnswer::Usage(const TurnEnd& end) const {
+  Json usage = {{"prompt_tokens", start_.num_prompt_tokens},
+                {"completion_tokens", end.num_tokens},
+                {"total_tokens", start_.num_prompt_tokens + end.num_tokens},
+                {"prompt_tokens_details", {{"cached_tokens", start_.num_cached_tokens}}}};
+  if (end.num_dropped_tokens > 0) usage["dropped_tokens"] = end.num_dropped_tokens;
+  return usage;
 }
 
 void TextAnswer::Event(const Json& json) { responder_->Write(EventText(json)); }
 
 void TextAnswer::EnsureBegun() {
   if (std::exchange(begun_, true)) return;
-  Response response = {.content_type = "text/event-stream", .headers = HeadersOf()};
+  Response response = {.content_type = "text/event-stream",
+                       .headers = HeadersOf(start_.num_dropped_tokens)};
   response.headers.emplace_back("Cache-Control", "no-cache");
   response.headers.emplace_back("X-Accel-Buffering", "no");
   if (style_.is_chat) {
@@ -86,8 +89,8 @@ void TextAnswer::OnEnd(const TurnEnd& end) {
   if (!style_.stream) {
     Json whole = Frame(style_.is_chat ? "chat.completion" : "text_completion");
     whole["choices"] = Json::array({Choice(text_, ReasonOf(end.finish))});
-    whole["usage"] = Usage(end.num_tokens);
-    return responder_->Send({.headers = HeadersOf(), .body = ToText(whole)});
+    whole["usage"] = Usage(end);
+    return responder_->Send({.headers = HeadersOf(end.num_dropped_tokens), .body = ToText(whole)});
   }
   EnsureBegun();
   Json last = Frame(style_.is_chat ? "chat.completion.chunk" : "text_completion");
@@ -95,7 +98,7 @@ void TextAnswer::OnEnd(const TurnEnd& end) {
   Event(last);
   if (style_.include_usage) {
     last["choices"] = Json::array();
-    last["usage"] = Usage(end.num_tokens);
+    last["usage"] = Usage(end);
     Event(last);
   }
   responder_->Write("data: [DONE]\n\n");

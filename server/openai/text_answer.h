@@ -20,7 +20,8 @@ namespace attndb::server {
 
 // Names the context that a turn is stored as.
 inline constexpr const char* kContextHeader = "X-Attndb-Context";
-// Tokens of the prompt that are no longer attended to; absent if none.
+// Tokens that are no longer attended to; absent if none. A stream's are those of the prompt: its
+// usage has all of them.
 inline constexpr const char* kDroppedHeader = "X-Attndb-Dropped";
 
 struct AnswerStyle {
@@ -42,11 +43,11 @@ class TextAnswer final : public TurnListener {
   void OnError(const Status& status) override;
 
  private:
-  Headers HeadersOf() const;
+  Headers HeadersOf(uint64_t num_dropped_tokens) const;
   Json Frame(const char* object) const;
   // One choice: `text` or a part of it, and the reason to finish, if it has one.
   Json Choice(std::string_view text, const Json& finish_reason) const;
-  Json Usage(uint64_t num_tokens) const;
+  Json Usage(const TurnEnd& end) const;
   void Event(const Json& json);
   void EnsureBegun();
 

@@ -262,9 +262,23 @@ TEST_F(TextAnswerTest, TokensThatLeftTheWindowAreSaidInAHeader) {
   TurnStart start = Start();
   start.num_dropped_tokens = 7;
   answer.OnStart(start);
-  answer.OnEnd({});
+  answer.OnEnd({.num_dropped_tokens = 9});  // The reply goes beyond the window, too.
   ASSERT_TRUE(responder_->sent);
-  EXPECT_THAT(responder_->sent->headers, Contains(Pair(kDroppedHeader, "7")));
+  EXPECT_THAT(responder_->sent->headers, Contains(Pair(kDroppedHeader, "9")));
+  EXPECT_EQ(Parsed(responder_->sent->body)["usage"]["dropped_tokens"], 9);
+}
+
+TEST_F(TextAnswerTest, AStreamSaysAtItsEndWhatLeftTheWindowMeanwhile) {
+  TextAnswer answer = Answer({.stream = true, .include_usage = true});
+  TurnStart start = Start();
+  start.num_dropped_tokens = 7;
+  answer.OnStart(start);
+  answer.OnText("Hi");
+  answer.OnEnd({.num_dropped_tokens = 9});
+  EXPECT_THAT(responder_->begun->headers, Contains(Pair(kDroppedHeader, "7")));
+  const std::vector<std::string> events = responder_->Events();
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(Parsed(events[3])["usage"]["dropped_tokens"], 9);
 }
 
 TEST_F(TextAnswerTest, TextOfAnyKindStaysOneEvent) {

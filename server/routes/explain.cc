@@ -109,12 +109,7 @@ class Explained final : public TurnListener {
         reuse_(reuse),
         num_listed_(num_listed) {}
 
-  void OnStart(const TurnStart& start) override {
-    start_ = start;
-    service_->admission->Count(call_.rules.tenant,
-                               start.num_prompt_tokens - start.num_cached_tokens + 1,
-                               MonotonicSeconds());
-  }
+  void OnStart(const TurnStart& start) override { start_ = start; }
   void OnText(std::string_view) override {}
   void OnEnd(const TurnEnd&) override {}
   void OnError(const Status& status) override {
@@ -124,6 +119,7 @@ class Explained final : public TurnListener {
   void OnRead(llama::LlamaEngine* engine, Session session) override {
     auto rows = std::make_shared<Rows>();
     const Status status = RunLast(engine, &session, rows.get());
+    service_->admission->Count(call_.rules.tenant, 1, MonotonicSeconds());
     if (!status.ok()) return OnError(status);
     auto read = std::make_shared<Session>(std::move(session));
     auto place = std::exchange(call_.place, nullptr);
@@ -201,12 +197,14 @@ Status Schedule(Service* service, const Call& call, const Json& body) {
   turn.tenant = tenant;
   turn.prompt = subject.tokens;
   turn.replies = false;
+  turn.plan = plan;  // The token that is looked at follows it.
   turn.received_seconds = call.received_seconds;
   auto listener = std::make_shared<Explained>(service, call, std::move(subject), start.reuse,
                                               request.num_listed);
   return ScheduleTurn(service, call,
                       std::make_shared<Turn>(std::move(turn), std::move(start.session),
-                                             std::move(start.rest), std::move(listener)));
+                                             std::move(start.rest), std::move(listener)),
+                      start.is_unread);
 }
 
 }  // namespace

@@ -59,8 +59,6 @@ class ImportListener final : public TurnListener {
   void OnText(std::string_view /*text*/) override {}
   void OnEnd(const TurnEnd& /*end*/) override {
     const double seconds = MonotonicSeconds() - start_seconds_;
-    const std::string& tenant = answer_->call().rules.tenant;
-    service_->admission->Count(tenant, start_.num_prompt_tokens - num_reused_, MonotonicSeconds());
     service_->run_waiting(
         answer_->call(), [service = service_, answer = answer_, name = name_, start = start_,
                           before = before_, held = held_, seconds] {
@@ -200,7 +198,8 @@ Status Import(Service* service, const Call& call) {
                                                    num_reused, std::move(before), std::move(held));
   return ScheduleTurn(service, call,
                       std::make_shared<Turn>(std::move(turn), std::move(start.session),
-                                             std::move(start.rest), std::move(listener)));
+                                             std::move(start.rest), std::move(listener)),
+                      start.is_unread);
 }
 
 }  // namespace

@@ -31,19 +31,19 @@ class CountedAnswer final : public TurnListener {
     answer_.OnStart(start);
   }
   void OnText(std::string_view text) override { answer_.OnText(text); }
-  void OnEnd(const TurnEnd& end) override {
+  void OnToken(double seconds) override {
     Metrics* const metrics = service_->metrics;
-    metrics->num_reply_tokens += end.num_tokens;
-    metrics->first_token_seconds.Add(end.first_token_seconds);
-    if (end.num_tokens > 1) metrics->token_seconds.Add(end.seconds_per_token);
+    ++metrics->num_reply_tokens;
+    Histogram* const times =
+        num_reply_tokens_++ == 0 ? &metrics->first_token_seconds : &metrics->token_seconds;
+    times->Add(seconds);
+  }
+  void OnEnd(const TurnEnd& end) override {
     NoteEnd(service_, call_,
             {.num_prompt_tokens = start_.num_prompt_tokens,
              .num_cached_tokens = start_.num_cached_tokens,
              .num_reply_tokens = end.num_tokens,
              .first_token_seconds = end.first_token_seconds});
-    service_->admission->Count(call_.rules.tenant,
-                               start_.num_prompt_tokens - start_.num_cached_tokens + end.num_tokens,
-                               MonotonicSeconds());
     call_.place.reset();  // Before the client knows, who may ask again at once.
     answer_.OnEnd(end);
   }
@@ -51,7 +51,8 @@ class CountedAnswer final : public TurnListener {
     NoteEnd(service_, call_,
             {.status = HttpStatusOf(status),
              .num_prompt_tokens = start_.num_prompt_tokens,
-             .num_cached_tokens = start_.num_cached_tokens});
+             .num_cached_tokens = start_.num_cached_tokens,
+             .num_reply_tokens = num_reply_tokens_});
     call_.place.reset();
     answer_.OnError(status);
   }
@@ -61,6 +62,7 @@ class CountedAnswer final : public TurnListener {
   Call call_;
   TextAnswer answer_;
   TurnStart start_;
+  uint64_t num_reply_tokens_ = 0;
 };
 
 class TextCall {
@@ -76,6 +78,9 @@ class TextCall {
     if (!asked_.plan.empty() && !service_->options.allow_plans) {
       return Status::InvalidArgument("'plan': this server's plan is fixed");
     }
+    if (asked_.tpot_ms > 0 && !service_->options.allow_plans) {
+      return Status::InvalidArgument("'tpot_ms': this server's plan is fixed");
+    }
     const std::string& tenant = call_.rules.tenant;
     ATTNDB_ASSIGN_OR_RETURN(
         Prompt prompt, is_chat_ ? service_->prompts->OfChat(tenant, asked_.context, asked_.messages)
@@ -83,6 +88,7 @@ class TextCall {
     TurnRequest turn;
     ATTNDB_ASSIGN_OR_RETURN(turn.generate, GenerateOptionsFor(prompt));
     turn.id = NewTurnId(prompt.digest);
+    turn.cut_id = turn.id;  // A name is of whole turns.
     if (!asked_.store_as.empty()) {
       ATTNDB_ASSIGN_OR_RETURN(turn.store, StoreFor(tenant));
       turn.id = asked_.store_as;
@@ -91,9 +97,9 @@ class TextCall {
     turn.tenant = tenant;
     turn.received_seconds = call_.received_seconds;
     turn.tpot_seconds = TpotSeconds();
-    ATTNDB_ASSIGN_OR_RETURN(
-        Continuation start,
-        service_->conversations->Start(tenant, prompt.tokens, PlanOf(turn.tpot_seconds)));
+    turn.plan = PlanOf(turn.tpot_seconds);
+    ATTNDB_ASSIGN_OR_RETURN(Continuation start,
+                            service_->conversations->Start(tenant, prompt.tokens, turn.plan));
     turn.prompt = std::move(prompt.tokens);
     return Schedule(std::move(turn), std::move(start));
   }
@@ -190,7 +196,7 @@ class TextCall {
                                                     TextAnswer(call_.responder, std::move(style)));
     auto turn = std::make_shared<Turn>(std::move(request), std::move(start.session),
                                        std::move(start.rest), std::move(listener));
-    return ScheduleTurn(service_, call_, turn);
+    return ScheduleTurn(service_, call_, turn, start.is_unread);
   }
 
   Service* const service_;

@@ -105,6 +105,7 @@ Result<std::unique_ptr<KeyRing>> KeyRing::Open(const std::string& path) {
   if (path.empty()) return ring;
   ring->stamp_ = StampOf(path);
   ATTNDB_ASSIGN_OR_RETURN(ring->rules_, Read(path));
+  ring->changed_ = true;
   return ring;
 }
 
@@ -115,6 +116,7 @@ void KeyRing::ReadAgain() {
   if (!rules.ok()) return;
   rules_ = *std::move(rules);
   stamp_ = std::move(stamp);
+  changed_ = true;
 }
 
 std::optional<TenantRules> KeyRing::Find(std::string_view key) {
@@ -127,11 +129,26 @@ std::optional<TenantRules> KeyRing::Find(std::string_view key) {
   return found == rules_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::map<std::string, TenantRules> KeyRing::tenants() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+std::map<std::string, TenantRules> KeyRing::Tenants() const {
   std::map<std::string, TenantRules> tenants;
   for (const auto& [digest, rules] : rules_) tenants.emplace(rules.tenant, rules);
   return tenants;
+}
+
+std::vector<TenantChange> KeyRing::TakeChanges() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!std::exchange(changed_, false)) return {};
+  std::vector<TenantChange> changes;
+  std::map<std::string, TenantRules> tenants = Tenants();
+  for (const auto& [name, rules] : tenants) {
+    const auto before = taken_.find(name);
+    TenantChange change = {.tenant = name, .is_new = before == taken_.end()};
+    const uint64_t quota_before = change.is_new ? 0 : before->second.quota_bytes;
+    if (rules.quota_bytes != quota_before) change.quota_bytes = rules.quota_bytes;
+    if (change.is_new || change.quota_bytes) changes.push_back(std::move(change));
+  }
+  taken_ = std::move(tenants);
+  return changes;
 }
 
 }  // namespace attndb::server

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "attndb/result.h"
 
@@ -32,6 +33,13 @@ struct TenantRules {
   uint64_t tpot_ms = 0;            // What a token may take, where requests say nothing; 0 = any.
 };
 
+// What the file says of a tenant that it did not say before.
+struct TenantChange {
+  std::string tenant;
+  bool is_new = false;
+  std::optional<uint64_t> quota_bytes;  // The limit to set, 0 = none; absent: it stays as it is.
+};
+
 class KeyRing {
  public:
   // An empty path: everybody is the default tenant, with or without a key.
@@ -39,19 +47,24 @@ class KeyRing {
 
   // Whose the key is; none: nobody's.
   std::optional<TenantRules> Find(std::string_view key);
-  // All that have rules, for what is set once for each.
-  std::map<std::string, TenantRules> tenants();
+  // What has changed since the last call, for what is set once for each tenant: at first all
+  // tenants of the file are new. A tenant that left the file is not told of. Reads no file.
+  std::vector<TenantChange> TakeChanges();
 
  private:
   using Rules = std::map<std::string, TenantRules, std::less<>>;  // By SHA-256 of the key.
   static Result<Rules> Read(const std::string& path);
   // As Read, if the file is another one than before. REQUIRES: mutex_ is held.
   void ReadAgain();
+  // The rules of each tenant, as one of its keys has them. REQUIRES: mutex_ is held.
+  std::map<std::string, TenantRules> Tenants() const;
 
   std::string path_;
   std::mutex mutex_;
-  Rules rules_;        // Guarded by mutex_.
-  std::string stamp_;  // Guarded by mutex_: what tells a changed file.
+  Rules rules_;                               // Guarded by mutex_.
+  std::string stamp_;                         // Guarded by mutex_: what tells a changed file.
+  bool changed_ = false;                      // Guarded by mutex_: not all changes are taken.
+  std::map<std::string, TenantRules> taken_;  // Guarded by mutex_: what TakeChanges told last.
 };
 
 }  // namespace attndb::server

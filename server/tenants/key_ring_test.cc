@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engines/llama/fingerprint.h"
 #include "testing/matchers.h"
@@ -21,7 +22,9 @@ namespace {
 
 using ::attndb::test::FailsWith;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class KeyRingTest : public ::testing::Test {
  protected:
@@ -59,7 +62,7 @@ TEST_F(KeyRingTest, WithoutAFileEverybodyIsTheDefaultTenant) {
     EXPECT_EQ(rules->max_requests, 0u);
     EXPECT_EQ(rules->tokens_per_minute, 0u);
   }
-  EXPECT_TRUE(ring->tenants().empty());
+  EXPECT_THAT(ring->TakeChanges(), IsEmpty());
 }
 
 TEST_F(KeyRingTest, AKeyIsItsTenants) {
@@ -80,8 +83,6 @@ TEST_F(KeyRingTest, AKeyIsItsTenants) {
   EXPECT_EQ(bob->tenant, "bob");
   EXPECT_TRUE(bob->is_operator);
   EXPECT_EQ(bob->max_requests, 0u) << "no limit";
-  EXPECT_EQ(ring->tenants().size(), 2u);
-  EXPECT_EQ(ring->tenants().at("alice").quota_bytes, 1000000000u);
 }
 
 TEST_F(KeyRingTest, OtherKeysAreNobodys) {
@@ -150,7 +151,40 @@ TEST_F(KeyRingTest, AChangedFileIsReadAgain) {
   EXPECT_FALSE(ring->Find("old"));
   ASSERT_TRUE(ring->Find("new"));
   EXPECT_EQ(ring->Find("new")->max_requests, 3u);
-  EXPECT_EQ(ring->tenants().at("alice").max_requests, 3u);
+}
+
+// A change as text: "alice new 5", "alice 5".
+std::vector<std::string> Taken(KeyRing* ring) {
+  std::vector<std::string> texts;
+  for (const TenantChange& change : ring->TakeChanges()) {
+    texts.push_back(change.tenant + (change.is_new ? " new" : "") +
+                    (change.quota_bytes ? " " + std::to_string(*change.quota_bytes) : ""));
+  }
+  return texts;
+}
+
+TEST_F(KeyRingTest, EachChangeIsTakenOnce) {
+  const auto alice = [](int quota) {
+    return Entry("a", R"(,"tenant":"alice","quota_bytes":)" + std::to_string(quota));
+  };
+  const std::string bob = Entry("b", R"(,"tenant":"bob","max_requests":1)");
+  Write(Keys(alice(5)));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<KeyRing> ring, KeyRing::Open(path_));
+  EXPECT_THAT(Taken(ring.get()), ElementsAre("alice new 5"));
+  EXPECT_THAT(Taken(ring.get()), IsEmpty());
+  Write(Keys(alice(6) + "," + bob));
+  EXPECT_THAT(Taken(ring.get()), IsEmpty()) << "nobody has read it yet";
+  EXPECT_TRUE(ring->Find("a"));
+  EXPECT_THAT(Taken(ring.get()), ElementsAre("alice 6", "bob new"));
+  Write(Keys(alice(6) + "," + Entry("b", R"(,"tenant":"bob","max_requests":2)")));
+  EXPECT_TRUE(ring->Find("a"));
+  EXPECT_THAT(Taken(ring.get()), IsEmpty()) << "limits that are looked up with each key";
+  Write(Keys(Entry("a", R"(,"tenant":"alice")")));
+  EXPECT_TRUE(ring->Find("a"));
+  EXPECT_THAT(Taken(ring.get()), ElementsAre("alice 0")) << "its limit is taken away";
+  Write(Keys(alice(5) + "," + bob));
+  EXPECT_TRUE(ring->Find("a"));
+  EXPECT_THAT(Taken(ring.get()), ElementsAre("alice 5", "bob new"));
 }
 
 TEST_F(KeyRingTest, AFileThatCantBeReadChangesNothing) {

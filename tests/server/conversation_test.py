@@ -269,7 +269,16 @@ class TestWindow:
     def test_a_stream_says_so_too(self, narrow):
         talk, _ = self.long_talk(narrow)
         reply = narrow.ask_streamed([*talk, user("Thank you.")])
-        assert int(reply.headers[DROPPED_HEADER]) > 0
+        assert 0 < int(reply.headers[DROPPED_HEADER]) <= reply.usage["dropped_tokens"]
+
+    def test_what_leaves_while_it_replies_is_told_too(self, narrow):
+        prompt = [user("Tell me of the sea.")]
+        reply = narrow.ask(prompt, max_tokens=WINDOW, ignore_eos=True)
+        assert reply.usage["prompt_tokens"] < WINDOW
+        assert int(reply.headers[DROPPED_HEADER]) == reply.usage["dropped_tokens"] > 0
+        streamed = narrow.ask_streamed(prompt, max_tokens=WINDOW, ignore_eos=True)
+        assert streamed.headers[DROPPED_HEADER] is None
+        assert streamed.usage["dropped_tokens"] > 0
 
     def test_who_stays_within_it_loses_nothing(self, narrow):
         assert narrow.ask("Name a fish.").headers[DROPPED_HEADER] is None

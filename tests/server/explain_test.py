@@ -144,4 +144,9 @@ def test_a_fixed_plan_is_not_named_otherwise(folder):
     with Server(folder / "store", "--fixed-plan", "--plan", "full") as server:
         status, message = refusal(server, {"messages": [user("Hi")], "plan": "window"})
         assert status == 400 and "fixed" in message
+        with pytest.raises(HttpError) as caught:
+            server.ask("Hi", tpot_ms=30)
+        assert caught.value.status == 400
+        assert "tpot_ms" in caught.value.error()["message"]
+        assert "fixed" in caught.value.error()["message"]
         assert explain(server, [user("Hi")])["explain"]["plan"] == "full"

@@ -103,6 +103,20 @@ class TestMetrics:
         assert server.metric("attndb_pass_prompt_tokens") > 0
         assert server.metric("attndb_waiting_turns") == server.metric("attndb_active_turns") == 0
 
+    def test_the_time_of_each_token_is_told(self, server):
+        first, later = (server.metric(f"attndb_{name}_seconds_count")
+                        for name in ("first_token", "token"))
+        server.ask("Say hi.", max_tokens=8, ignore_eos=True)
+        assert server.metric("attndb_first_token_seconds_count") == first + 1
+        assert server.metric("attndb_token_seconds_count") == later + 7
+
+    def test_tokens_that_come_later_than_wanted_are_counted(self, server):
+        before = server.metric("attndb_late_tokens")
+        assert server.ask("Say hi.", max_tokens=8, ignore_eos=True, tpot_ms=0.001).text
+        assert server.metric("attndb_late_tokens") == before + 7
+        assert server.ask("Say ho.", max_tokens=8, ignore_eos=True, tpot_ms=900_000).text
+        assert server.metric("attndb_late_tokens") == before + 7
+
     def test_what_is_stored_is_counted(self, server):
         server.wait_until_durable(server.ask("Name a fish.").context)
         assert server.metric("attndb_stores") >= 1

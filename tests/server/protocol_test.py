@@ -609,12 +609,31 @@ class TestProcess:
 
     def test_a_stream_that_outlasts_the_drain_is_cut_with_an_error(self, folder):
         with Server(folder / "store", "--drain", "1") as server:
-            with server.stream("Count to one thousand.", max_tokens=4000) as stream:
+            with server.stream(STORY, max_tokens=4000) as stream:
                 next(stream.pieces())
                 server.terminate()
-                with contextlib.suppress(OSError, http.client.HTTPException):
-                    rest = list(stream.data())
-                    assert rest[-1] != "[DONE]"
+                rest = list(stream.data())
+                error = json.loads(rest[-1])["error"]
+                assert error["code"] == 503 and error["status"] == "cancelled"
+                context = stream.response.headers[server_case.CONTEXT_HEADER]
+            assert server.wait() == 0
+        # What it had said is kept: the same prompt is not read again.
+        with Server(folder / "store") as server:
+            described = server.describe(context)
+            assert described["durable"]
+            reply = server.ask(STORY)
+            assert reply.cached == reply.usage["prompt_tokens"] - 1
+            assert described["num_tokens"] > reply.usage["prompt_tokens"]
+
+    def test_what_is_not_streamed_is_a_503_when_the_drain_ends(self, folder):
+        with Server(folder / "store", "--drain", "1") as server:
+            with Stream(server, CHAT, {**HI, "ignore_eos": True, "max_tokens": 4000}, {}) as asked:
+                wait_until(lambda: server.metric("attndb_active_turns") == 1, "it is run")
+                server.terminate()
+                with pytest.raises(HttpError) as caught:
+                    asked.begin()
+                assert caught.value.status == 503
+                assert caught.value.error()["status"] == "cancelled"
             assert server.wait() == 0
 
     def test_no_secret_of_a_conversation_is_on_stderr(self, folder):

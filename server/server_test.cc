@@ -1,0 +1,111 @@
+// Goal:   nobody waits for what another's request waits for.
+// Method: a server on a tiny random model, asked over HTTP; conversations are on disk alone, once
+//         another server has stored them, and what reads them waits for the test.
+#include "server/server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engines/llama/engine_test_util.h"
+#include "server/http/client.h"
+#include "server/http/http_test_util.h"
+#include "server/json.h"
+#include "testing/event.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+
+namespace attndb::server {
+namespace {
+
+using ::attndb::test::Event;
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void Start(std::function<Status(Session*)> load = nullptr) {
+    llama::EngineOptions engine = llama::TinyOptions(llama::HookVariant::kRewrite);
+    engine.cache_dir = directory_.File("cache");
+    ServerOptions options;
+    options.listener.port = 0;
+    options.conversations.load = std::move(load);
+    options.plan = "full";
+    auto server = Server::Start(*llama::LlamaEngine::Open(llama::TinyModel("llama_bpe"), engine),
+                                *DB::Open(directory_.File("store"), {}), options);
+    ATTNDB_ASSERT_OK(server.status());
+    server_ = *std::move(server);
+  }
+  void Stop() {
+    server_->Stop(kPatience);
+    server_.reset();
+  }
+
+  // The status of an answer; 0: there was none within some seconds.
+  int Ask(const std::string& method, const std::string& path, const std::string& body,
+          std::chrono::seconds patience, std::string* answer = nullptr) const {
+    auto client = Client::Make({.url = "http://127.0.0.1:" + std::to_string(server_->port()),
+                                .silence_timeout = patience});
+    if (!client.ok()) return 0;
+    const Result<ClientAnswer> sent =
+        (*client)->Send({.method = method, .path = path, .body = body});
+    if (sent.ok() && answer != nullptr) *answer = sent->body;
+    return sent.ok() ? sent->status : 0;
+  }
+  int Complete(const std::string& prompt, std::chrono::seconds patience,
+               std::string* answer = nullptr) const {
+    const Json body = {{"prompt", prompt}, {"max_tokens", 2}, {"ignore_eos", true}};
+    return Ask("POST", "/v1/completions", ToText(body), patience, answer);
+  }
+
+  ::attndb::test::TempDir directory_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, WhatIsReadFromDiskHoldsUpNobodyElse) {
+  const std::vector<std::string> cold = {"The bakery opens at six and sells rye bread.",
+                                         "Nine boats have room in the harbour.",
+                                         "A ferry runs to the mainland on Tuesdays."};
+  Start();
+  for (const std::string& text : cold) ASSERT_EQ(Complete(text, kPatience), 200);
+  Stop();
+
+  // Any prompt begins as stored ones do, and reads so much: the disk is slow for long ones alone.
+  constexpr uint64_t kLong = 5;
+  Event go;
+  std::atomic<size_t> num_reading = 0;
+  Start([&](Session* session) {
+    if (session->num_tokens() >= kLong) {
+      ++num_reading;
+      go.Await();
+    }
+    return session->Load();
+  });
+  std::vector<std::string> answers(cold.size());
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < cold.size(); ++i) {
+    clients.emplace_back(
+        [&, i] { EXPECT_EQ(Complete(cold[i] + " Who", kPatience, &answers[i]), 200) << cold[i]; });
+  }
+  EXPECT_TRUE(Eventually([&] { return num_reading == cold.size(); }));
+  constexpr std::chrono::seconds kSoon{10};
+  EXPECT_EQ(Ask("GET", "/metrics", "", kSoon), 200);
+  EXPECT_EQ(Ask("POST", "/tokenize", R"({"content":"a"})", kSoon), 200);
+  EXPECT_EQ(Ask("GET", "/attndb/v1/contexts", "", kSoon), 200);
+  EXPECT_EQ(Complete("Sheep graze on the hills.", kSoon), 200);
+  go.Set();
+  for (std::thread& client : clients) client.join();
+  for (const std::string& answer : answers) {
+    const Result<Json> json = ParseJson(answer);
+    ATTNDB_ASSERT_OK(json.status());
+    EXPECT_GT((*json)["usage"]["prompt_tokens_details"]["cached_tokens"], kLong) << answer;
+  }
+}
+
+}  // namespace
+}  // namespace attndb::server
