@@ -5,9 +5,10 @@ Method: counts of tokens and of passes of the model, never seconds, so that a bu
 nothing. Where an answer is looked at, it is for what it says: two runs of a prompt that are cut
 into other passes differ in their last bits, and now and then in a word.
 
-These can't happen here, or not with a model that the tests have:
-  #25913, PR #26004, #21831  checkpoints of sliding windows and of recurrent states: the engine
-                             takes no such models, whose state is not in the rows of their tokens
+These can't happen here, or not with a model that the engine takes:
+  #25913, PR #26004, #21831  checkpoints of recurrent states: the engine takes no such models, whose
+                             state is not in the rows of their tokens; those of sliding windows are
+                             tested
   #24004, #26408, home-ops#9671, #9674  wishes of a folder for the cache: a store is what a server
                              runs on, and test_17107 sees that nothing need be asked for
   ollama#18264, ik_llama.cpp#2320  memory that is reserved for a cache as each runner starts: there
@@ -97,6 +98,31 @@ class TestPersistence:
             talk += [assistant(second.text), user("And when?")]
             third = server.ask(talk)
         assert third.cached >= second.usage["total_tokens"] - 1
+
+    def test_21831_a_sliding_window_runs_no_prompt_again(self, folder, arch_models):
+        """Also #25913 and PR #26004: nor after a restart. With random weights, whose windows of 8
+        tokens are in all layers."""
+        beginning = "The keeper of the lighthouse is called Maren."
+        prompt = beginning + " The lamp"
+
+        def run(server, text):
+            body = {"prompt": text, "max_tokens": 4, "temperature": 0, "ignore_eos": True}
+            answer = server.json("POST", "/v1/completions", body)
+            return answer["choices"][0]["text"], answer["usage"]
+
+        model = arch_models / "gemma3.gguf"
+        with Server(folder / "alone", model=model) as server:
+            alone, usage = run(server, prompt)
+            assert usage["prompt_tokens_details"]["cached_tokens"] == 0
+        with Server(folder / "store", model=model) as server:
+            num_known = run(server, beginning)[1]["prompt_tokens"]
+            text, usage = run(server, prompt)
+            assert (text, num_known <= usage["prompt_tokens_details"]["cached_tokens"]) == (
+                alone, True)
+        with Server(folder / "store", model=model) as server:
+            text, usage = run(server, prompt)
+            assert usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] - 1
+            assert text == alone
 
     def test_27068_a_context_that_is_damaged_harms_no_answer(self, folder):
         question = story(1) + "What is the keeper called?"

@@ -1,5 +1,7 @@
 """pytest --attndb PATH: the binary whose server is tested. One server for each test module."""
 
+import pathlib
+
 import pytest
 
 import server_case
@@ -7,6 +9,7 @@ import server_case
 
 def pytest_addoption(parser):
     parser.addoption("--attndb", required=True, help="the command line's binary")
+    parser.addoption("--arch-models", type=pathlib.Path, help="scripts/make_arch_models.py's folder")
     parser.addoption("--load-seconds", type=float, default=28, help="of load_test.py")
     parser.addoption("--kill-every", type=float, default=9, help="seconds, of load_test.py")
 
@@ -25,3 +28,9 @@ def server():
 def folder():
     with server_case.new_folder() as path:
         yield path
+
+
+@pytest.fixture
+def arch_models(request):
+    """Random models of many architectures, of 128 tokens at most."""
+    return request.config.getoption("--arch-models", skip=False)

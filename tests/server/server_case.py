@@ -175,13 +175,12 @@ def environment(store):
 class Server:
     """`attndb serve` on a store; `with` ends it."""
 
-    def __init__(self, store, *args, port=0):
+    def __init__(self, store, *args, port=0, model="smollm2"):
         self.store = store
         # A file, so that nobody need read it for the server to go on.
         self._said = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [_attndb, "--json", "serve", "-m", "smollm2", "-t", "1",
-             *map(str, ("-p", port, *args))],
+            [_attndb, "--json", "serve", "-t", "1", *map(str, ("-m", model, "-p", port, *args))],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said,
             env=environment(store), cwd=ROOT, preexec_fn=_die_with_parent)
         line = self.process.stdout.readline()
