@@ -1,19 +1,25 @@
 """Goal: whoever runs a server sees what it does: lines, numbers, whether it lives and is ready.
 
 Method: the lines on stderr of servers in each format; /metrics, /health and /ready while a server
-works and while it stops.
+works and while it stops; a disk that fills up, a model's file that goes.
 """
 
+import contextlib
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 import threading
 import time
 
 import pytest
 
 import server_case
-from server_case import CHAT, CONTEXT_HEADER, Server, user, wait_until
+from server_case import (CAPITAL, CHAT, CONTEXT_HEADER, ROOT, HttpError, Server, run_attndb, user,
+                         wait_until)
+
+MODEL = ROOT / ".deps/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 SECRET = "zanzibar"
 HI = {"messages": [user(f"My word is {SECRET}.")], "max_tokens": 4, "temperature": 0}
@@ -236,3 +242,71 @@ class TestAdmission:
             assert caught.value.error()["status"] == "resource exhausted"
             assert "quota" in caught.value.error()["message"]
             assert server.ask("Say hi.", headers).text
+
+
+@contextlib.contextmanager
+def small_disk(folder):
+    """A disk of 32 MB."""
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "attndb-test", folder],
+                             capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+class TestFaultsOfTheMachine:
+    def fill(self, file):
+        """Takes all that is free."""
+        with open(file, "wb", buffering=0) as out, contextlib.suppress(OSError):
+            while True:
+                out.write(bytes(1 << 16))
+
+    def test_a_full_disk_refuses_turns_until_there_is_room_and_loses_none(self, folder):
+        with small_disk(folder):
+            with Server(folder / "store") as server:
+                first = server.ask(CAPITAL)
+                server.wait_until_durable(first.context)
+                self.fill(folder / "filler")
+                with pytest.raises(HttpError) as refused:
+                    server.ask("Name a river of Norway.")
+                assert refused.value.status == 507
+                assert "free" in refused.value.error()["message"]
+                assert server.json("GET", "/health") == {"status": "ok"}
+                assert server.describe(first.context)["durable"]
+                (folder / "filler").unlink()
+                second = server.ask("Name a river of Norway.")
+                server.wait_until_durable(second.context)
+            with Server(folder / "store") as server:
+                again = server.ask(CAPITAL)
+                assert again.text == first.text
+                assert again.cached == first.usage["prompt_tokens"] - 1
+            assert run_attndb(folder / "store", "verify")["damages"] == []
+
+    def test_a_disk_that_fills_up_meanwhile_costs_the_turn_its_context_alone(self, folder):
+        with small_disk(folder):
+            with Server(folder / "store") as server:
+                with server.stream("Count to one hundred.", max_tokens=40) as stream:
+                    pieces = stream.pieces()
+                    next(pieces)
+                    self.fill(folder / "filler")
+                    assert list(pieces)
+                    context = stream.response.headers[CONTEXT_HEADER]
+                state = wait_until(
+                    lambda: (info := server.describe(context)).get("error") and info,
+                    "it is told that it could not be stored")
+                assert not state["durable"]
+                (folder / "filler").unlink()
+                server.wait_until_durable(server.ask(CAPITAL).context)
+            assert run_attndb(folder / "store", "verify")["damages"] == []
+
+    def test_a_model_file_that_disappears_is_needed_at_the_next_start_only(self, folder):
+        model = folder / "model.gguf"
+        shutil.copy(MODEL, model)
+        with Server(folder / "store", model=model) as server:
+            model.unlink()
+            assert "Paris" in server.ask(CAPITAL).text
+        with pytest.raises(AssertionError, match="no server.*model.gguf"):
+            Server(folder / "store", model=model)
