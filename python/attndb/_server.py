@@ -325,6 +325,28 @@ class Server:
                 pass
             return stream.answer
 
+    def explain(
+        self,
+        messages: str | Sequence[Message] = (),
+        *,
+        context: str = "",
+        plan: str = "",
+        token: int | None = None,
+        top: int = 32,
+    ) -> dict[str, Any]:
+        """What a token of an answer attended to, in each layer and head, and what the plan does.
+
+        As :meth:`stream`, but nothing is stored; without messages, the plan of ``context``.
+        ``token``: of the last message, where that is a reply. ``top``: tokens of each head. Gives
+        what ``POST /attndb/v1/explain`` gives (docs/openapi.yaml).
+        """
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        own = {"messages": [dict(message) for message in messages], "context": context,
+               "plan": plan, "token": token, "top": top}
+        body = {name: value for name, value in own.items() if value not in ("", [], None)}
+        return self._ask("POST", "/attndb/v1/explain", body)
+
     def _last_event(
         self, path: str, body: object, progress: Callable[[int, int], None] | None
     ) -> dict[str, Any]:
@@ -493,7 +515,8 @@ def _answer(text: str, finish: str, usage: Any, headers: http.client.HTTPMessage
             prompt_tokens=int(usage["prompt_tokens"]),
             cached_tokens=int(usage["prompt_tokens_details"]["cached_tokens"]),
             reply_tokens=int(usage["completion_tokens"]),
-            dropped_tokens=int(headers.get("X-Attndb-Dropped", 0)),
+            # Told at the end, of a reply that outgrew the window, too; the header came before.
+            dropped_tokens=int(usage.get("dropped_tokens", headers.get("X-Attndb-Dropped", 0))),
         )
 
 

@@ -221,6 +221,17 @@ def test_an_answer_comes_whole_or_in_pieces(fake: Fake) -> None:
     assert second["store_as"] == "s" and "context" not in second
 
 
+def test_what_an_answer_attended_to_is_explained(fake: Fake) -> None:
+    server = attndb.connect(fake.url)
+    fake.says({"num_tokens": 9, "layers": []})
+    assert server.explain("Where?", context="c", token=2)["num_tokens"] == 9
+    assert fake.asked[-1][:3] == ("POST", "/attndb/v1/explain", {
+        "messages": [{"role": "user", "content": "Where?"}], "context": "c", "token": 2,
+        "top": 32})  # fmt: skip
+    server.explain(context="c", plan="full")
+    assert fake.asked[-1][2] == {"context": "c", "plan": "full", "top": 32}
+
+
 @pytest.mark.parametrize(
     "status, name, kind",
     [
