@@ -1,10 +1,12 @@
 // Goal:   no Attend waits for what is slow: while building, the catalog, sealing, files and
 //         measuring are stuck for ever, a thousand Attends of eight threads return, with the bits
-//         of what was ready before.
+//         of what was ready before. And no tenant waits for the background of another.
 // Method: in each lane a job that waits; a clock that does so inside a transaction of the catalog,
 //         which holds its mutex; a file system that does so at its next operation, which is a
 //         Store's.
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "api/stopped_db_test_util.h"
@@ -128,6 +130,35 @@ TEST_F(BlockedBackgroundTest, AThousandAttendsReturnWhileSealingIsStuck) {
   release_.Set();
   storing.join();
   EXPECT_THAT(db.Describe("b"), test::IsOk());
+}
+
+// Where each lane is stuck, what a tenant has stored there stays undone, and no other waits for it.
+TEST_F(BlockedBackgroundTest, ATenantDoesNotWaitForWhatAnotherHasStored) {
+  const DB db = OpenAgain();
+  const DB a = *db.ForTenant("a");
+  const DB b = *db.ForTenant("b");
+  const auto store = [this](const DB& tenant) {
+    const Tokens tokens = ToyModel::Tokens(300, 3);
+    SessionStart start = *tenant.CreateSession(model_.spec(), tokens);
+    ATTNDB_EXPECT_OK(model_.Step(&start.session, start.rest));
+    ATTNDB_EXPECT_OK(tenant.Store(start.session, tokens, {.name = "doc"}));
+  };
+  store(a);
+  ATTNDB_ASSERT_OK(a.WaitForBackground());
+  StopLanes(db);
+  store(b);
+  EXPECT_GT(b.Stats()->num_pending_companions, 0u);
+  const auto wait = [](const DB* tenant) {
+    return std::async(std::launch::async, [tenant] { return tenant->WaitForBackground(); });
+  };
+  std::future<Status> of_a = wait(&a);
+  std::future<Status> of_b = wait(&b);
+  EXPECT_EQ(of_a.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_EQ(of_b.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  release_.Set();
+  ATTNDB_EXPECT_OK(of_a.get());
+  ATTNDB_EXPECT_OK(of_b.get());
+  EXPECT_EQ(b.Stats()->num_pending_companions, 0u);
 }
 
 // Prices that are not known are asked for, and fixed ones taken until then.

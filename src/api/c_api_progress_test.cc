@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "api/c_api_call.h"
@@ -53,6 +54,35 @@ TEST_F(CApiProgressTest, CallsThatWaitForTheCompactAreRefusedByItsProgress) {
   EXPECT_THAT(seen.messages, Each(HasSubstr("called by the progress of a compact")));
   EXPECT_EQ(db_->Describe("b")->segments.size(), 1u);
   EXPECT_EQ(attndb_db_drop(&handle, "b"), ATTNDB_OK);
+}
+
+class CApiBuildingProgressTest : public test::DBFixture {
+ protected:
+  CApiBuildingProgressTest() : DBFixture(/*background_builds=*/true) {}
+
+  static int32_t BuildPlanes(uint64_t, uint64_t, void* user_data) {
+    auto* const seen = static_cast<std::pair<attndb_db*, std::vector<attndb_code>>*>(user_data);
+    seen->second.push_back(attndb_db_build(seen->first, "b", "planes", nullptr, nullptr, nullptr));
+    return 1;
+  }
+};
+
+// A build waits for no merge.
+TEST_F(CApiBuildingProgressTest, TheProgressOfACompactMayBuildAnIndex) {
+  const test::Tokens tokens = test::ToyModel::Tokens(1000, 1);
+  Open({.background_builds = false});
+  ATTNDB_ASSERT_OK(StoreTokens(std::span(tokens).first(600), {.name = "a"}));
+  ATTNDB_ASSERT_OK(StoreTokens(tokens, {.name = "b"}));
+  ATTNDB_ASSERT_OK(db_->Drop("a"));
+  Open();
+  attndb_db handle{*db_};
+  std::pair<attndb_db*, std::vector<attndb_code>> seen = {&handle, {}};
+  attndb_compact_options options = {};
+  options.struct_size = sizeof options;
+  options.segment_tokens = 1000;
+  ASSERT_EQ(attndb_db_compact_with(&handle, &options, BuildPlanes, &seen), ATTNDB_OK);
+  EXPECT_FALSE(seen.second.empty());
+  EXPECT_THAT(seen.second, Each(ATTNDB_OK));
 }
 
 }  // namespace

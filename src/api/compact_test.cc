@@ -359,6 +359,39 @@ TEST_F(CompactTest, WhoAsksForRoomWithoutWaitingIsAnsweredMeanwhile) {
   EXPECT_GT(num_calls, 1);
 }
 
+class BuildingCompactTest : public CompactTest {
+ protected:
+  BuildingCompactTest() : CompactTest(/*background_builds=*/true) {}
+};
+
+// Builds wait for no merge, and no merge for them.
+TEST_F(BuildingCompactTest, ItsProgressMayBuildAnIndexAndThatOfABuildMayCompact) {
+  ImportLong("a", 9000);
+  ATTNDB_ASSERT_OK(db_->WaitForBackground());
+  int num_calls = 0;
+  const auto builds = [&](uint64_t, uint64_t) {
+    ++num_calls;
+    EXPECT_THAT(db_->Build("a", "clustered"), IsOk());
+    return true;
+  };
+  ATTNDB_ASSERT_OK(db_->Compact({.segment_tokens = 65536, .progress = builds}));
+  EXPECT_GT(num_calls, 1);
+  EXPECT_THAT(Lengths("a"), ElementsAre(9000));
+
+  ImportLong("b", 9000, 2);
+  num_calls = 0;
+  const auto compacts = [&](uint64_t, uint64_t) {
+    ++num_calls;
+    EXPECT_THAT(db_->Compact({.segment_tokens = 65536}), IsOk());
+    EXPECT_THAT(db_->Build("b", "pq"), IsOk());
+    EXPECT_THAT(db_->WaitForBackground(), IsOk());
+    return true;
+  };
+  ATTNDB_ASSERT_OK(db_->Build("b", "clustered", {.progress = compacts}));
+  EXPECT_GT(num_calls, 0);
+  EXPECT_THAT(Lengths("b"), ElementsAre(9000));
+}
+
 TEST_F(CompactTest, ProgressThatThrowsLeavesTheStoreInOrder) {
   ImportLong("a", 9000);
   const auto progress = [](uint64_t, uint64_t) -> bool { throw std::string("stop"); };

@@ -87,8 +87,10 @@ derived::Kinds MakeKinds(const DBOptions& options) {
   return kinds;
 }
 
-DBOptions Resolved(DBOptions options) {
-  if (options.host_memory_bytes == 0) options.host_memory_bytes = FreeMemoryBytes() / 4 * 3;
+DBOptions Resolved(DBOptions options, const std::string& machine_root) {
+  if (options.host_memory_bytes == 0) {
+    options.host_memory_bytes = FreeMemoryBytes(machine_root) / 4 * 3;
+  }
   return options;
 }
 
@@ -114,9 +116,9 @@ Result<std::shared_ptr<Database>> Database::Open(const std::string& path, const 
   if (!options.index.empty()) {
     ATTNDB_ASSIGN_OR_RETURN(index_use, IndexUse(options.index, *planning.registry));
   }
+  const DBOptions resolved = Resolved(options, planning.machine_root);
   const std::shared_ptr<Database> database(
-      std::make_unique<Database>(Key(), path, Resolved(options), file_system, std::move(planning))
-          .release(),
+      std::make_unique<Database>(Key(), path, resolved, file_system, std::move(planning)).release(),
       CloseInOwnProcess());
   ATTNDB_RETURN_IF_ERROR(database->OpenStore(path, index_use));
   return database;

@@ -40,7 +40,8 @@ namespace attndb::internal {
 
 class Database : public std::enable_shared_from_this<Database>, public SessionHost {
  public:
-  // Replaces what plans are parsed from and priced by, and how rows are read.
+  // Replaces what plans are parsed from and priced by, how rows are read, and what memory the
+  // machine has.
   struct Planning {
     // Null: the plans of this version.
     std::shared_ptr<const planner::PlanRegistry> registry;
@@ -48,6 +49,7 @@ class Database : public std::enable_shared_from_this<Database>, public SessionHo
     std::optional<planner::MachineConstants> machine;  // Empty: this machine's constants.
     // Makes what a session reads its chain's rows through. Null: layers that stay in memory.
     std::function<std::unique_ptr<storage::ChainSource>()> make_rows;
+    std::string machine_root;  // Where the files begin that say what memory is free.
   };
 
   // `file_system` must outlive the database.

@@ -1,7 +1,8 @@
 // Goal:   a catalog whose pages have right checksums and whose numbers are wrong is refused by
 //         name, or does no harm: no call dies, and none reads beyond a segment.
-// Method: each number of each table of a store is changed to what no writer stores, by SQL through
-//         the store's own pages; then whatever a store can be asked for is asked.
+// Method: each number, text and blob of each table that the catalog itself says to have is changed
+//         to what no writer stores, by SQL through the store's own pages; then whatever a store can
+//         be asked for is asked.
 #include "api/db_test_util.h"
 #include "store/catalog/sqlite.h"
 
@@ -17,37 +18,62 @@ using ::testing::HasSubstr;
 
 class HostileCatalogTest : public DBFixture {
  protected:
-  // Contexts that share, wait to be merged and have tokens that nobody uses.
-  HostileCatalogTest() {
+  // Contexts that share, wait to be merged and have tokens that nobody uses; planes of one of them,
+  // and an index that somebody waits for. Each table has rows, but for that of sound tokens, which
+  // has a test of its own.
+  HostileCatalogTest() : DBFixture(/*background_builds=*/true) {
+    model_ = ToyModel(SpecWithSource());
+    ATTNDB_EXPECT_OK(StoreTokens(planned_, {.name = "planned"}));
+    ATTNDB_EXPECT_OK(db_->WaitForBackground());
+    Open({.background_builds = false});
     StoreChain("chat", std::vector<uint64_t>{60, 50, 40}, 2);
     ATTNDB_EXPECT_OK(StoreTokens(doc_, {.name = "doc"}));
     ATTNDB_EXPECT_OK(
         StoreTokens(Concat(std::span(doc_).first(70), ToyModel::Tokens(30, 6)), {.name = "fork"}));
     ATTNDB_EXPECT_OK(StoreTokens(ToyModel::Tokens(90, 7), {.ttl = std::chrono::hours(1)}));
+    ATTNDB_EXPECT_OK(db_->DeclareEqual("toy", "another"));
     db_.reset();
+    ATTNDB_EXPECT_OK(
+        OpenCatalog().Execute("INSERT INTO wishes SELECT id, 'clustered' FROM segments"));
+    catalog_.reset();
     std::filesystem::copy(store(), good(), std::filesystem::copy_options::recursive);
+  }
+  static ModelSpec SpecWithSource() {
+    ModelSpec spec = ToyModel().spec();
+    spec.source = {.name = "toy", .path = "/models/toy"};
+    return spec;
+  }
+  store::SqliteDatabase& OpenCatalog() {
+    catalog_ = *store::SqliteDatabase::Open(store() + "/catalog.db",
+                                            store::SqliteDatabase::Mode::kReadWrite);
+    return *catalog_;
   }
   std::string good() const { return dir_.File("good"); }
 
+  int64_t NumRows(const std::string& table) {
+    store::Query count = OpenCatalog().Select(("SELECT count(*) FROM " + table).c_str());
+    return count.Step().value() ? count.Int(0) : 0;
+  }
+
   void Change(const std::string& sql) {
     db_.reset();
+    catalog_.reset();
     std::filesystem::remove_all(store());
     std::filesystem::copy(good(), store(), std::filesystem::copy_options::recursive);
-    const auto catalog = *store::SqliteDatabase::Open(store() + "/catalog.db",
-                                                      store::SqliteDatabase::Mode::kReadWrite);
     const std::string script =
         "PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF; " + sql;
-    (void)catalog->Execute(script.c_str());  // What SQLite itself refuses harms nobody.
+    (void)OpenCatalog().Execute(script.c_str());  // What SQLite itself refuses harms nobody.
+    catalog_.reset();
   }
 
   // Whatever comes of it. The store may not even open.
   void AskForEverything() {
-    Result<DB> opened = DB::Open(store(), {.background_builds = false});
+    Result<DB> opened = DB::Open(store(), {.num_threads = 1, .background_builds = false});
     if (!opened.ok()) return;
     db_.emplace(*std::move(opened));
     (void)db_->Stats();
     (void)db_->List();
-    for (const char* const name : {"chat", "doc", "fork", "#1", "#2"}) {
+    for (const char* const name : {"chat", "doc", "fork", "planned", "#1", "#2"}) {
       (void)db_->Describe(name);
       (void)db_->Tokens(name);
       (void)db_->ExplainPrefix(model_.spec(), doc_, {.context = name});
@@ -66,6 +92,19 @@ class HostileCatalogTest : public DBFixture {
     (void)db_->Drop("fork");
     (void)db_->Drop("doc");
     (void)db_->Verify();
+    AskForWhatIsDerived();
+  }
+  void AskForWhatIsDerived() {
+    db_.reset();
+    Result<DB> opened = DB::Open(store(), {.num_threads = 1, .measure_machine = false});
+    if (!opened.ok()) return;
+    db_.emplace(*std::move(opened));
+    (void)Run(planned_, {.plan = "topk(k=8,bits=4)"});
+    (void)db_->Build("planned", "planes");
+    (void)db_->WaitForBackground();
+    (void)db_->Stats();
+    (void)db_->Drop("planned");
+    (void)db_->Verify();
   }
 
   // A session on the prompt that is run and stored.
@@ -77,6 +116,10 @@ class HostileCatalogTest : public DBFixture {
   }
 
   const Tokens doc_ = ToyModel::Tokens(120, 5);
+  const Tokens planned_ = ToyModel::Tokens(300, 9);
+
+ private:
+  std::unique_ptr<store::SqliteDatabase> catalog_;
 };
 
 TEST_F(HostileCatalogTest, CompactRefusesASegmentOfNoTokens) {
@@ -114,33 +157,42 @@ TEST_F(HostileCatalogTest, SoundTokensThatASegmentDoesNotHaveAreNamed) {
   }
 }
 
-TEST_F(HostileCatalogTest, NoNumberOfAnyTableKillsACall) {
-  const std::vector<std::pair<std::string, std::vector<std::string>>> tables = {
-      {"meta", {"next_segment"}},
-      {"tenants", {"quota_bytes"}},
-      {"segments",
-       {"id", "tenant", "model", "first_position", "num_tokens", "file_bytes", "kv_bytes",
-        "query_bytes"}},
-      {"contexts",
-       {"model", "first_position", "num_tokens", "kv_bytes", "created_us", "last_access_us",
-        "ttl_s", "damaged", "leaf"}},
-      {"chain", {"context", "idx", "segment", "num_tokens_used"}},
-      {"nodes", {"parent", "num_uses", "context"}},
-      {"prefix_roots", {"node", "model", "first_position"}},
-      {"segment_uses", {"num_contexts", "num_changes", "num_settled"}},
-      {"tenant_uses",
-       {"num_contexts", "num_segments", "num_tokens", "file_bytes", "segment_tokens"}},
-      {"context_numbers", {"context", "tenant", "number"}},
-      {"segment_numbers", {"segment", "tenant", "number"}},
-      {"next_numbers", {"tenant", "context", "segment"}},
+struct Column {
+  std::string table;
+  std::string name;
+  std::string type;
+};
+
+// Of all tables that there are.
+std::vector<Column> ColumnsOf(store::SqliteDatabase* catalog) {
+  store::Query rows = catalog->Select(
+      "SELECT t.name, c.name, c.type FROM sqlite_schema t JOIN pragma_table_info(t.name) c "
+      "WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'");
+  std::vector<Column> columns;
+  while (rows.Step().value()) {
+    columns.push_back(
+        {std::string(rows.Text(0)), std::string(rows.Text(1)), std::string(rows.Text(2))});
+  }
+  return columns;
+}
+
+TEST_F(HostileCatalogTest, NoValueOfAnyTableKillsACall) {
+  const std::map<std::string, std::vector<std::string>> values = {
+      {"INTEGER", {"-1", "0", "41", "1 << 40", "9223372036854775807"}},
+      {"TEXT", {"''", "'../x'", "CAST(zeroblob(9000) AS TEXT)"}},
+      {"BLOB", {"x''", "zeroblob(32)", "zeroblob(9000)"}},
   };
-  for (const auto& [table, columns] : tables) {
-    for (const std::string& column : columns) {
-      for (const char* const value : {"-1", "0", "41", "1 << 40", "9223372036854775807"}) {
-        SCOPED_TRACE(table + "." + column + " = " + value);
-        Change("UPDATE OR IGNORE " + table + " SET " + column + " = " + value);
-        AskForEverything();
-      }
+  const std::vector<Column> columns = ColumnsOf(&OpenCatalog());
+  EXPECT_GT(columns.size(), 60u);
+  for (const Column& column : columns) {
+    EXPECT_TRUE(column.table == "sound_tokens" || NumRows(column.table) > 0) << column.table;
+  }
+  for (const auto& [table, column, type] : columns) {
+    ASSERT_TRUE(values.contains(type)) << table << '.' << column << ' ' << type;
+    for (const std::string& value : values.at(type)) {
+      SCOPED_TRACE(table + "." + column + " = " + value);
+      Change("UPDATE OR IGNORE " + table + " SET " + column + " = " + value);
+      AskForEverything();
     }
   }
 }

@@ -296,8 +296,112 @@ class MovedFolderTest : public StoreFolderTest {
     EXPECT_THAT(db_->SetQuota(1 << 30), is_refused);
     EXPECT_THAT(db_->Drop("doc"), is_refused);
   }
+  // Opens the store anew. It is moved, and a copy put in its place, once it has asked so often what
+  // time it is.
+  void OpenToBeReplaced(int num_asked) {
+    db_.reset();
+    const auto clock = [this] {
+      if (--num_until_move_ == 0) {
+        std::filesystem::rename(store(), moved_);
+        std::filesystem::copy(moved_, store(), std::filesystem::copy_options::recursive);
+      }
+      return now_us_;
+    };
+    ATTNDB_ASSERT_OK_AND_ASSIGN(
+        DB db, DB::Open(store(), {.num_threads = 1, .background_builds = false, .clock = clock}));
+    db_.emplace(std::move(db));
+    num_until_move_ = num_asked;
+  }
+  void PutBack() {
+    db_.reset();
+    std::filesystem::rename(moved_, store());
+    Open();
+  }
+  // Reads what is stored: the right answers, or why there are none.
+  void ExpectNoOtherAnswers() {
+    const Tokens prompt = test::Concat(doc_, Tokens{1});
+    Result<SessionStart> start = db_->CreateSession(model_.spec(), prompt, {.context = "doc"});
+    if (!start.ok()) {
+      EXPECT_TRUE(IsOfTheDisk(start.status())) << start.status();
+      return;
+    }
+    const Status status = model_.Step(&start->session, start->rest);
+    if (status.ok()) {
+      ExpectOracle(&start->session, prompt);
+    } else {
+      EXPECT_TRUE(IsOfTheDisk(status)) << status;
+    }
+    const Result<Tokens> tokens = db_->Tokens("doc");
+    if (tokens.ok()) {
+      EXPECT_EQ(*tokens, doc_);
+    } else {
+      EXPECT_TRUE(IsOfTheDisk(tokens.status())) << tokens.status();
+    }
+  }
+  static bool IsOfTheDisk(const Status& status) {
+    return status.code() == StatusCode::kIoError || status.code() == StatusCode::kCorruption;
+  }
+
   const std::string moved_ = dir_.File("moved");
+
+ private:
+  int num_until_move_ = 0;
 };
+
+// The store asks for the time at several moments of a Store, one of them inside the transaction
+// that makes it durable.
+TEST_F(MovedFolderTest, WhatIsAcknowledgedIsWhereTheStoreWasBeforeAndInTheCopyThatTookItsPlace) {
+  int num_refused = 0;
+  for (int num_asked = 1;; ++num_asked) {
+    OpenToBeReplaced(num_asked);
+    const Status status = StoreTokens(ToyModel::Tokens(60, 8), {.name = "lost"}).status();
+    db_.reset();
+    if (!std::filesystem::exists(moved_)) break;  // It asked less often.
+    const bool acknowledged = status.ok();
+    if (!acknowledged) {
+      EXPECT_THAT(status, FailsWith(StatusCode::kIoError, HasSubstr("moved, replaced or removed")));
+      ++num_refused;
+    }
+    for (const std::string& path : {store(), moved_}) {
+      ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(path, {.background_builds = false}));
+      EXPECT_TRUE(!acknowledged || db.Describe("lost").ok()) << path << " at " << num_asked;
+      (void)db.Drop("lost");  // Where it is.
+    }
+    std::filesystem::remove_all(store());
+    std::filesystem::rename(moved_, store());
+  }
+  EXPECT_GE(num_refused, 1);
+}
+
+TEST_F(MovedFolderTest, ReadsGiveTheRightAnswersOrNone) {
+  Open();  // Nothing of the document is in memory.
+  std::filesystem::rename(store(), moved_);
+  ExpectNoOtherAnswers();
+  PutBack();
+  ExpectAnswers(doc_, 99);
+}
+
+TEST_F(MovedFolderTest, ReadsNeverGiveWhatAnotherStoreInItsPlaceHas) {
+  const std::string other = dir_.File("other");
+  const Tokens other_doc = ToyModel::Tokens(100, 6);
+  {
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const DB db, DB::Open(other, {.background_builds = false}));
+    SessionStart start = *db.CreateSession(model_.spec(), other_doc);
+    ATTNDB_ASSERT_OK(model_.Step(&start.session, start.rest));
+    ATTNDB_ASSERT_OK(db.Store(start.session, other_doc, {.name = "doc"}));
+  }
+  Open();
+  std::filesystem::rename(store(), moved_);
+  std::filesystem::rename(other, store());
+  ExpectNoOtherAnswers();
+  (void)db_->Verify();
+  ExpectNoOtherAnswers();
+  db_.reset();
+  std::filesystem::rename(store(), other);
+  PutBack();
+  ExpectAnswers(doc_, 99);
+  EXPECT_TRUE(db_->Verify()->ok());
+}
 
 TEST_F(MovedFolderTest, NothingIsAcknowledgedOnceItIsElsewhere) {
   std::filesystem::rename(store(), moved_);

@@ -1,13 +1,15 @@
-// Goal:   what a call costs does not grow with the number of contexts: all that does is in an
-//         index.
-// Method: steps of SQLite's virtual machine that a call takes among 20 contexts and among 1,000
-//         that share a prefix, and rows of tables that it scanned. Steps are no times: they are the
-//         same on every machine. They are counted by SQLite itself, on every connection of this
-//         process.
+// Goal:   what a call costs does not grow with the number of contexts, its tenant's or others': all
+//         that does is in an index. What looks at each context of a tenant, or of the store, grows
+//         with their number and no faster.
+// Method: steps of SQLite's virtual machine that a call takes among 20 contexts of one tenant,
+//         among 1,000 that share a prefix, and among those 20 beside 1,000 of 99 other tenants; and
+//         rows of tables that it scanned. Steps are no times: they are the same on every machine.
+//         They are counted by SQLite itself, on every connection of this process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <array>
 #include <functional>
 
 #include "store/catalog/catalog_test_util.h"
@@ -18,6 +20,7 @@ namespace {
 
 constexpr int kFew = 20;
 constexpr int kMany = 1000;
+constexpr int kTenants = 100;
 constexpr uint64_t kPrefixTokens = 200;
 
 struct Cost {
@@ -47,6 +50,8 @@ class CatalogCost : public ::testing::Test {
     sqlite3_auto_extension(reinterpret_cast<void (*)()>(CountSteps));
     few_ = MakeStore(kFew);
     many_ = MakeStore(kMany);
+    beside_others_ = MakeStore(kFew);
+    for (int i = 1; i < kTenants; ++i) AddTenant(beside_others_.get(), i);
   }
   ~CatalogCost() override {
     sqlite3_cancel_auto_extension(reinterpret_cast<void (*)()>(CountSteps));
@@ -68,20 +73,50 @@ class CatalogCost : public ::testing::Test {
     return store->MustPublish(TokensOf(i), {.base = ContextId{1}, .num_shared = kPrefixTokens});
   }
 
+  // Another tenant, with as many contexts as bring all others' to kMany.
+  static void AddTenant(CatalogHarness* store, int number) {
+    const TenantId first = store->tenant();
+    const std::string name = "tenant" + std::to_string(number);
+    store->set_tenant((*store)->owners()->EnsureTenant(name)->id);
+    const ContextId prefix =
+        store->MustPublish(Range(0, kPrefixTokens), {.name = "prefix", .pin = true});
+    for (int i = 0; i < kMany / (kTenants - 1); ++i) {
+      store->MustPublish(TokensOf(i), {.base = prefix, .num_shared = kPrefixTokens});
+    }
+    store->set_tenant(first);
+  }
+
+  static Cost CostOf(CatalogHarness* store, const std::function<void(CatalogHarness*)>& call) {
+    total = {};
+    call(store);
+    return total;
+  }
   void Expect(const std::function<void(CatalogHarness*)>& call) {
-    call(few_.get());  // Statements are prepared.
-    call(many_.get());
-    total = {};
-    call(few_.get());
-    const Cost beside_few = total;
-    total = {};
-    call(many_.get());
-    EXPECT_LE(total.num_steps, beside_few.num_steps + 20);
-    EXPECT_LE(total.num_scanned, beside_few.num_scanned) << total.scans;
+    for (CatalogHarness* const store : all()) call(store);  // Statements are prepared.
+    const Cost cost = CostOf(few_.get(), call);
+    for (CatalogHarness* const store : {many_.get(), beside_others_.get()}) {
+      const Cost more = CostOf(store, call);
+      EXPECT_LE(more.num_steps, cost.num_steps + 20);
+      EXPECT_LE(more.num_scanned, cost.num_scanned) << more.scans;
+    }
+  }
+  // Each context may add a share, the first twenty's with half of it to spare; 50 times as many
+  // that were compared with each other would take 2,500 times as much.
+  void ExpectProportional(const std::function<void(CatalogHarness*)>& call, bool to_own) {
+    for (CatalogHarness* const store : all()) call(store);
+    const Cost cost = CostOf(few_.get(), call);
+    constexpr int64_t kTimes = kMany / kFew + kMany / kFew / 2;
+    EXPECT_LE(CostOf(many_.get(), call).num_steps, kTimes * cost.num_steps);
+    const int64_t most = to_own ? cost.num_steps + 20 : kTimes * cost.num_steps;
+    EXPECT_LE(CostOf(beside_others_.get(), call).num_steps, most);
+  }
+  std::array<CatalogHarness*, 3> all() const {
+    return {few_.get(), many_.get(), beside_others_.get()};
   }
 
   std::unique_ptr<CatalogHarness> few_;
   std::unique_ptr<CatalogHarness> many_;
+  std::unique_ptr<CatalogHarness> beside_others_;
 };
 
 TEST_F(CatalogCost, IsCounted) {
@@ -109,6 +144,44 @@ TEST_F(CatalogCost, OfALookup) {
     ATTNDB_EXPECT_OK((*store)->companions()->WishesOf(1));
     (*store)->contexts()->Touch(ContextId{9});
   });
+}
+
+// It counts the contexts that would match but are damaged or expired.
+TEST_F(CatalogCost, OfExplainingALookupGrowsWithItsTenantsContexts) {
+  ExpectProportional(
+      [](CatalogHarness* store) {
+        for (const std::vector<TokenId>& tokens : {TokensOf(7), Range(0, 150), Range(5, 100)}) {
+          EXPECT_EQ((*store)->prefixes()->Explain(store->Query(tokens))->best.has_value(),
+                    tokens[0] == 0);
+        }
+      },
+      /*to_own=*/true);
+}
+
+TEST_F(CatalogCost, OfAListGrowsWithItsTenantsContexts) {
+  ExpectProportional(
+      [](CatalogHarness* store) {
+        EXPECT_GT((*store)->contexts()->List(store->tenant())->size(), size_t{kFew});
+      },
+      /*to_own=*/true);
+}
+
+// Verify lists the segments before it first asks whether to go on.
+TEST_F(CatalogCost, OfTheStartOfAVerifyGrowsWithItsTenantsSegments) {
+  ExpectProportional(
+      [](CatalogHarness* store) {
+        EXPECT_GT((*store)->segments()->List(store->tenant())->size(), size_t{kFew});
+      },
+      /*to_own=*/true);
+}
+
+TEST_F(CatalogCost, OfAnOpenGrowsWithAllSegments) {
+  ExpectProportional(
+      [](CatalogHarness* store) {
+        store->Reopen();
+        ATTNDB_EXPECT_OK((*store)->companions()->KnownObjects());
+      },
+      /*to_own=*/false);
 }
 
 TEST_F(CatalogCost, OfDescribingWhatAllShare) {
@@ -159,22 +232,32 @@ TEST_F(CatalogCost, OfADropAndAnExpiry) {
 }
 
 TEST_F(CatalogCost, OfACompactWithNothingToDo) {
-  for (CatalogHarness* const store : {few_.get(), many_.get()}) {
+  for (CatalogHarness* const store : all()) {
     ATTNDB_EXPECT_OK(
         (*store)->segments()->Settle((*store)->segments()->Unsettled(store->tenant()).value()));
   }
   Expect([&](CatalogHarness* store) {
     ATTNDB_EXPECT_OK((*store)->segments()->UnsettleForLength(store->tenant(), 0));
     EXPECT_THAT((*store)->segments()->Unsettled(store->tenant()).value(), ::testing::IsEmpty());
-    // All but the prefix are too short.
-    EXPECT_EQ((*store)->companions()->SegmentsWithout(store->tenant(), {"planes", 100})->size(),
-              1u);
     EXPECT_THAT((*store)->companions()->Wishes(store->tenant()).value(), ::testing::IsEmpty());
   });
 }
 
+// All but the prefixes are too short. What lacks planes is listed for all tenants together.
+TEST_F(CatalogCost, OfFindingWhatLacksPlanesGrowsWithTheirNumber) {
+  Expect([](CatalogHarness* store) {
+    ATTNDB_EXPECT_OK((*store)->companions()->SegmentsWithout(store->tenant(), {"planes", 201}));
+  });
+  ExpectProportional(
+      [](CatalogHarness* store) {
+        EXPECT_EQ((*store)->companions()->SegmentsWithout(store->tenant(), {"planes", 100})->size(),
+                  1u);
+      },
+      /*to_own=*/false);
+}
+
 TEST_F(CatalogCost, OfACompactAfterAPublish) {
-  for (CatalogHarness* const store : {few_.get(), many_.get()}) {
+  for (CatalogHarness* const store : all()) {
     ATTNDB_EXPECT_OK(
         (*store)->segments()->Settle((*store)->segments()->Unsettled(store->tenant()).value()));
   }
