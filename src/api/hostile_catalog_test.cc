@@ -163,7 +163,7 @@ struct Column {
   std::string type;
 };
 
-// Of all tables that there are.
+// The columns of all tables that the catalog has.
 std::vector<Column> ColumnsOf(store::SqliteDatabase* catalog) {
   store::Query rows = catalog->Select(
       "SELECT t.name, c.name, c.type FROM sqlite_schema t JOIN pragma_table_info(t.name) c "
