@@ -32,9 +32,7 @@ Status CheckRoom(const Service& service, const TenantRules& rules, const Turn& t
   const uint64_t window = turn.request().generate.prefill.window.window_tokens;
   const std::vector<TokenId>& prompt = turn.request().prompt;
   if (!turn.request().replies || (window > 0 && prompt.size() > window)) return Status::Ok();
-  ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(rules.tenant));
-  // One of few threads asks, and a merge may take long.
-  return db.CheckRoom(service.engine->spec(), prompt, {.wait = false}).status();
+  return service.conversations->CheckRoom(rules.tenant, prompt).status();
 }
 
 void AddTurn(Service* service, const std::shared_ptr<Turn>& turn) {

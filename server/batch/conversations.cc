@@ -271,6 +271,26 @@ void Conversations::DropLive() {
   live_.clear();
 }
 
+bool Conversations::DropOldestLive(const std::string& tenant) {
+  std::list<Live> dropped;  // Closed without the mutex.
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto is_theirs = [&](const Live& live) { return live.tenant == tenant; };
+  const auto oldest = std::find_if(live_.rbegin(), live_.rend(), is_theirs);
+  if (oldest == live_.rend()) return false;
+  dropped.splice(dropped.begin(), live_, std::prev(oldest.base()));
+  return true;
+}
+
+Result<RoomReport> Conversations::CheckRoom(const std::string& tenant,
+                                            std::span<const TokenId> tokens) {
+  ATTNDB_ASSIGN_OR_RETURN(const DB db, HandleOf(tenant));
+  while (true) {
+    Result<RoomReport> report = db.CheckRoom(engine_->spec(), tokens, {.wait = false});
+    if (report.status().code() != StatusCode::kResourceExhausted) return report;
+    if (!DropOldestLive(tenant)) return report;
+  }
+}
+
 void Conversations::WaitForStores() {
   std::vector<PendingStore> stores;
   {

@@ -94,6 +94,10 @@ class Conversations {
 
   // Lets go of all sessions that nobody is using: memory is short.
   void DropLive();
+  // What to store these tokens would take. Contexts of live sessions are in use, and can't be
+  // evicted: where room lacks, the tenant's are let go of, the oldest first, until there is some.
+  // Errors: as DB::CheckRoom, which waits for no merge.
+  Result<RoomReport> CheckRoom(const std::string& tenant, std::span<const TokenId> tokens);
   // Waits until what was kept is durable, or can't be.
   void WaitForStores();
 
@@ -131,6 +135,9 @@ class Conversations {
   // None: its reply says other words, or what is left of them can't be told in tokens.
   Result<std::optional<Matched>> MatchReply(std::vector<TokenId> tokens,
                                             std::span<const llama::ChatMessage> messages) const;
+
+  // Lets go of the tenant's oldest live session. False: it has none.
+  bool DropOldestLive(const std::string& tenant);
 
   // These need mutex_.
   void NoteTurn(const std::string& tenant, const std::string& id, bool is_newest);

@@ -184,6 +184,30 @@ TEST_F(ConversationsTest, TheLastOnesStayInMemory) {
   for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(NumKnown(kMine, Joined(Ids(10, i), {1})), 10u);
 }
 
+// What is in memory for the next turn must not keep the quota full for ever.
+TEST_F(ConversationsTest, WhereRoomLacksTheTenantsOldestAreLetGoOf) {
+  Open();
+  for (uint64_t i = 0; i < 3; ++i) Keep(kMine, "turn" + std::to_string(i), Ids(20, i));
+  Keep(kTheirs, "theirs", Ids(20, 7));
+  conversations_->WaitForStores();
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const DB mine, conversations_->HandleOf(kMine));
+  ATTNDB_ASSERT_OK(mine.WaitForBackground());
+  const uint64_t used = mine.Stats()->file_bytes + mine.Stats()->companion_bytes;
+  ATTNDB_ASSERT_OK(mine.SetQuota(used + used / 10));
+  EXPECT_THAT(mine.CheckRoom(engine_->spec(), Ids(20, 9)),
+              FailsWith(StatusCode::kResourceExhausted, HasSubstr("in use")));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const RoomReport room, conversations_->CheckRoom(kMine, Ids(20, 9)));
+  EXPECT_EQ(room.evicted, std::vector<std::string>{"turn0"});
+  EXPECT_EQ(conversations_->num_live(), 3u);
+  Keep(kMine, "next", Ids(20, 9));
+  ATTNDB_EXPECT_OK(conversations_->WaitFor(kMine, "next"));
+  // What can't be made is not: all of the tenant's are gone then, and nobody else's.
+  ATTNDB_ASSERT_OK(mine.SetQuota(1));
+  EXPECT_THAT(conversations_->CheckRoom(kMine, Ids(20, 8)),
+              FailsWith(StatusCode::kResourceExhausted, HasSubstr("quota of 1 B")));
+  EXPECT_EQ(conversations_->num_live(), 1u);
+}
+
 TEST_F(ConversationsTest, ATurnTakesThePlaceOfTheOneThatItContinues) {
   Open();
   const Tokens first = Ids(20, 1);

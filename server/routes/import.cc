@@ -137,10 +137,10 @@ Result<std::shared_ptr<void>> BeginAppend(Service* service, const DB& db, const 
 }
 
 // What `attndb import --dry-run` says. The server keeps no figure of how long it would take.
-Result<Json> DryRun(const Service& service, const DB& db, const std::string& name,
+Result<Json> DryRun(const Service& service, const std::string& tenant, const std::string& name,
                     std::span<const TokenId> tokens) {
   ATTNDB_ASSIGN_OR_RETURN(const RoomReport report,
-                          db.CheckRoom(service.engine->spec(), tokens, {.wait = false}));
+                          service.conversations->CheckRoom(tenant, tokens));
   return Json{{"context", name},
               {"dry_run", true},
               {"num_tokens", tokens.size()},
@@ -177,7 +177,7 @@ Status Import(Service* service, const Call& call) {
     return Status::Ok();
   }
   if (asked.dry_run) {
-    const Result<Json> told = DryRun(*service, db, asked.store.name, tokens);
+    const Result<Json> told = DryRun(*service, tenant, asked.store.name, tokens);
     answer->Send(told, {.status = HttpStatusOfStore(told.status())});
     return Status::Ok();
   }

@@ -198,6 +198,19 @@ class DamageTest(StoreCase):
         other = ({"harbour", "lighthouse"} - {damaged}).pop()
         self.run_ok("ask", "--context", other, "Who?", "--max-tokens", 3)
 
+    def test_the_same_text_imported_again_mends_what_is_damaged(self):
+        self.damage_a_segment()
+        damaged = self.run_any("verify", "--json").json()["damages"][0]["contexts"][0]
+        texts = {"harbour": HARBOUR, "lighthouse": LIGHTHOUSE}
+        raw = ["--raw"] if damaged == "harbour" else []
+        # Other words are refused still: the name is taken.
+        self.assert_fails(NAME_TAKEN, "import", "-", "--name", damaged, stdin="Other words.")
+        done = self.run_json("import", "-", "--name", damaged, *raw, stdin=texts[damaged] * 3)
+        self.assertFalse(done["already_imported"])
+        self.run_ok("verify")
+        self.assertEqual(sorted(self.names()), ["harbour", "lighthouse"])
+        self.run_ok("ask", "--context", damaged, "Who?", "--max-tokens", 3)
+
 
 class WriterTest(StoreCase):
     def hold(self):

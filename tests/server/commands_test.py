@@ -15,7 +15,8 @@ import threading
 import pytest
 
 import server_case
-from server_case import STORY, Server, new_folder, run_attndb, run_attndb_as_text, run_client
+from server_case import (CAPITAL, STORY, Server, damage_longest_segment, new_folder, run_attndb,
+                         run_attndb_as_text, run_client)
 
 ERROR, USAGE, NOT_FOUND, DAMAGE, BUSY, NAME_TAKEN = 1, 2, 3, 4, 5, 8
 UNSUPPORTED, INTERRUPTED = 10, 130
@@ -182,6 +183,32 @@ class TestImport:
         # The command line alone finds what it would have made itself.
         assert run_attndb(folder / "store", "import", "-", "--name", "skerry", "--system",
                           "Be kind.", stdin=STORY)["already_imported"]
+
+    def test_who_is_evicted_is_named(self, folder):
+        with Server(folder / "store") as server:
+            run_client(server.url, "import", "-", "--name", "old", "--raw", stdin=STORY)
+            used = run_client(server.url, "describe", "old")["file_bytes"]
+            run_client(server.url, "quota", used + used // 2)
+            done = run_client(server.url, "import", "-", "--name", "new", "--raw",
+                              stdin="Another text. " + STORY)
+            assert done["evicted"] == ["old"]
+            assert [context["name"] for context in run_client(server.url, "ls")["contexts"]] == [
+                "new"]
+
+    def test_the_same_text_imported_again_mends_what_is_damaged(self, folder):
+        with Server(folder / "store") as server:
+            for name, text in (("whole", CAPITAL), ("torn", STORY)):
+                run_client(server.url, "import", "-", "--name", name, "--raw", stdin=text)
+        damage_longest_segment(folder / "store")
+        with Server(folder / "store") as server:
+            report = run_client(server.url, "verify", exit_code=DAMAGE)
+            assert report["damages"][0]["contexts"] == ["torn"]
+            run_client(server.url, "import", "-", "--name", "torn", "--raw", stdin="Other words.",
+                       exit_code=NAME_TAKEN)
+            done = run_client(server.url, "import", "-", "--name", "torn", "--raw", stdin=STORY)
+            assert not done["already_imported"]
+            assert run_client(server.url, "verify")["damages"] == []
+            assert not run_client(server.url, "describe", "torn")["damaged"]
 
     def test_a_name_is_taken_once_unless_it_is_to_be_replaced(self, skerry):
         error = run_client(skerry.url, "import", "-", "--name", "skerry", stdin="Other words.",

@@ -22,7 +22,7 @@ import pytest
 
 import server_case
 from server_case import (CAPITAL, CHAT, STORY, HttpError, Server, all_at_once, assistant,
-                         new_server, run_attndb, user, wait_until)
+                         damage_longest_segment, new_server, run_attndb, user, wait_until)
 
 PASS_TOKENS = 512  # Tokens of prompts in one pass where nobody else is served.
 
@@ -129,7 +129,7 @@ class TestPersistence:
         with Server(folder / "store") as server:
             for text in (question, CAPITAL):
                 server.wait_until_durable(server.ask(text, max_tokens=12).context)
-        self.damage_longest_segment(folder / "store")
+        damage_longest_segment(folder / "store")
         assert run_attndb(folder / "store", "verify", exit_code=4)
         with Server(folder / "store") as server:
             with contextlib.suppress(HttpError):  # Which may say that it is damaged.
@@ -137,19 +137,6 @@ class TestPersistence:
             assert "Paris" in server.ask(CAPITAL).text
             # Nor for ever: what was asked for is run anew.
             assert "Maren" in server.ask(question, max_tokens=12).text
-
-    @staticmethod
-    def damage_longest_segment(store):
-        """Flips a bit in each page of the middle of the longest file."""
-        path = max((path for path in store.rglob("*")
-                    if path.is_file() and not path.name.startswith("catalog")
-                    and "sqlite" not in path.name and not path.name.endswith(("-wal", "-shm"))),
-                   key=lambda path: path.stat().st_size)
-        data = bytearray(path.read_bytes())
-        places = range(len(data) // 4, len(data) * 3 // 4, 4096)
-        for place in places:
-            data[place] ^= 0x10
-        path.write_bytes(data)
 
 
 class TestReuse:

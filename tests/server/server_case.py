@@ -305,6 +305,19 @@ def run_attndb(store, *args, stdin="", exit_code=0):
     return json.loads(done.stdout)
 
 
+def damage_longest_segment(store):
+    """Flips a bit in each page of the middle of the longest file."""
+    path = max((path for path in store.rglob("*")
+                if path.is_file() and not path.name.startswith("catalog")
+                and "sqlite" not in path.name and not path.name.endswith(("-wal", "-shm"))),
+               key=lambda path: path.stat().st_size)
+    data = bytearray(path.read_bytes())
+    places = range(len(data) // 4, len(data) * 3 // 4, 4096)
+    for place in places:
+        data[place] ^= 0x10
+    path.write_bytes(data)
+
+
 def start_client(url, *args, stdin=""):
     """The command line, that asks a server, as a process."""
     client = subprocess.Popen([_attndb, "--json", *map(str, args), "--server", url],
