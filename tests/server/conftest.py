@@ -9,7 +9,7 @@ import server_case
 
 def pytest_addoption(parser):
     parser.addoption("--attndb", required=True, help="the command line's binary")
-    parser.addoption("--arch-models", type=pathlib.Path, help="scripts/make_arch_models.py's folder")
+    parser.addoption("--arch-models", type=pathlib.Path, help="make_arch_models.py's folder")
     parser.addoption("--load-seconds", type=float, default=28, help="of load_test.py")
     parser.addoption("--kill-every", type=float, default=9, help="seconds, of load_test.py")
 
