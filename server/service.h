@@ -85,9 +85,8 @@ void AnswerCall(Service* service, const Call& call, const Result<Json>& json);
 
 // Hands the call's turn to the scheduler as soon as there is memory for it, counts the tokens that
 // it runs for the tenant, and ends it when the client goes. `is_unread`: its session is read from
-// the disk before. A turn that neither the disk nor the
-// quota has room for is answered with 507 and not begun: to ask again soon is of no use, as it is
-// where memory lacks.
+// the disk before. A turn that neither the disk nor the quota has room for is answered with 507 and
+// not begun: to ask again soon is of no use, as it is where memory lacks.
 // Errors: kInvalidArgument (there is never so much memory); as Scheduler::Add, MemoryGate::Enter,
 //         and as DB::CheckRoom but for want of room.
 Status ScheduleTurn(Service* service, const Call& call, const std::shared_ptr<Turn>& turn,

@@ -309,10 +309,8 @@ class Server:
         ``store_as``: the name that the turn is stored under. Others are fields of OpenAI's
         interface: ``max_tokens``, ``temperature``, ``seed``, ``stop``, ...
         """
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
         own = {"context": context, "plan": plan, "store_as": store_as}
-        body = {**fields, "messages": [dict(message) for message in messages], "stream": True,
+        body = {**fields, "messages": _messages(messages), "stream": True,
                 "stream_options": {"include_usage": True},
                 **{name: value for name, value in own.items() if value}}
         exchange = _Exchange(self, "POST", "/v1/chat/completions", body)
@@ -340,10 +338,8 @@ class Server:
         ``token``: of the last message, where that is a reply. ``top``: tokens of each head. Gives
         what ``POST /attndb/v1/explain`` gives (docs/openapi.yaml).
         """
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
-        own = {"messages": [dict(message) for message in messages], "context": context,
-               "plan": plan, "token": token, "top": top}
+        own = {"messages": _messages(messages), "context": context, "plan": plan, "token": token,
+               "top": top}
         body = {name: value for name, value in own.items() if value not in ("", [], None)}
         return self._ask("POST", "/attndb/v1/explain", body)
 
@@ -504,6 +500,13 @@ def _context(fields: object) -> ContextInfo:
         cuts = [(cut["at"], [tuple(pair) for pair in cut["dropped"]]) for cut in rows["cuts"]]
         times = {name: fields[name] for name in ("ttl_seconds", "created_us", "last_access_us")}
         return context_info({**rows, **times, "cuts": cuts, "segments": fields.get("segments", [])})
+
+
+def _messages(messages: str | Sequence[Message]) -> list[dict[str, str]]:
+    """As they are sent; a text is one of the user's."""
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    return [dict(message) for message in messages]
 
 
 def _answer(text: str, finish: str, usage: Any, headers: http.client.HTTPMessage) -> Answer:

@@ -107,6 +107,10 @@ int RecordingListener::num_calls() const {
   return num_calls_;
 }
 
+llama::GenerateOptions Greedy(uint32_t max_tokens) {
+  return {.max_tokens = max_tokens, .ignore_end = true};
+}
+
 void BatchTest::Open(const std::string& kind, llama::EngineOptions options,
                      const ConversationOptions& conversations) {
   options.cache_dir = directory_.File("cache");

@@ -64,6 +64,9 @@ class RecordingListener final : public TurnListener {
   int num_calls_ = 0;
 };
 
+// So many tokens, each the likeliest, whatever they are.
+llama::GenerateOptions Greedy(uint32_t max_tokens);
+
 class BatchTest : public ::testing::Test {
  protected:
   // An engine on a tiny model, and an empty store.

@@ -84,8 +84,9 @@ class Conversations {
   // that it holds. `store`: how, but for the name; none: with the time to live of conversations.
   void Keep(const std::string& tenant, const std::string& id, Session session,
             std::vector<TokenId> tokens, std::optional<StoreOptions> store);
+  // As conversations are. No default argument: of an empty one GCC 12 warns wrongly.
   void Keep(const std::string& tenant, const std::string& id, Session session,
-            std::vector<TokenId> tokens);  // As conversations are.
+            std::vector<TokenId> tokens);
   // Waits until what was kept as `id` is durable. Errors: of its Store.
   Status WaitFor(const std::string& tenant, const std::string& id);
 

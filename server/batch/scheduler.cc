@@ -269,8 +269,7 @@ void Scheduler::Advance(const Part& part, std::span<const float> logits) {
 // A token of the reply was sampled.
 void Scheduler::NoteToken(Turn* turn) {
   const double now = MonotonicSeconds();
-  const bool is_first = turn->first_token_seconds_ == 0;
-  if (is_first) turn->first_token_seconds_ = now;
+  const bool is_first = turn->last_token_seconds_ == 0;
   const double before = is_first ? turn->request_.received_seconds : turn->last_token_seconds_;
   turn->last_token_seconds_ = now;
   const double tpot = turn->request_.tpot_seconds;

@@ -29,10 +29,6 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kForEver = 1'000'000'000;  // Tokens of a reply.
 
-llama::GenerateOptions Greedy(uint32_t max_tokens) {
-  return {.max_tokens = max_tokens, .ignore_end = true};
-}
-
 // Holds the scheduler up once so many tokens of a prompt have run.
 class ProgressGate final : public TurnListener {
  public:

@@ -31,10 +31,6 @@ using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-llama::GenerateOptions Greedy(uint32_t max_tokens) {
-  return {.max_tokens = max_tokens, .ignore_end = true};
-}
-
 llama::GenerateOptions Drawn(uint32_t max_tokens, uint32_t seed) {
   llama::GenerateOptions generate = Greedy(max_tokens);
   generate.sampler = {.temperature = 1.5f, .top_k = 0, .top_p = 0.98f, .min_p = 0, .seed = seed};

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -157,38 +158,42 @@ TEST(ListenerTest, DrainWaitsForAnswers) {
   drain.join();
 }
 
-TEST(ListenerTest, DrainEndsAtItsDeadline) {
-  Exchanges exchanges;
-  const auto listener = Listen({}, exchanges.handler());
-  ASSERT_NE(listener, nullptr);
-  RawClient client(listener->port());
-  client.Send(kGet);
-  const Exchanges::Exchange exchange = exchanges.Next();
-  ASSERT_NE(exchange.responder, nullptr);
+// A listener that one client has asked, which waits for its answer.
+class AskedListenerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    listener_ = Listen({}, exchanges_.handler());
+    ASSERT_NE(listener_, nullptr);
+    client_.emplace(listener_->port());
+    client_->Send(kGet);
+    exchange_ = exchanges_.Next();
+    ASSERT_NE(exchange_.responder, nullptr);
+  }
+
+  Exchanges exchanges_;
+  std::unique_ptr<Listener> listener_;
+  std::optional<RawClient> client_;
+  Exchanges::Exchange exchange_;
+};
+
+TEST_F(AskedListenerTest, DrainEndsAtItsDeadline) {
   std::atomic<bool> gone = false;
-  exchange.responder->OnClosed([&gone] { gone = true; });
-  EXPECT_LT(SecondsOf([&] { listener->Drain(milliseconds(200)); }), 10);
-  EXPECT_TRUE(client.AtEnd());
+  exchange_.responder->OnClosed([&gone] { gone = true; });
+  EXPECT_LT(SecondsOf([&] { listener_->Drain(milliseconds(200)); }), 10);
+  EXPECT_TRUE(client_->AtEnd());
   EXPECT_TRUE(gone);
-  EXPECT_EQ(listener->num_connections(), 0u);
+  EXPECT_EQ(listener_->num_connections(), 0u);
 }
 
-TEST(ListenerTest, AnswersThatAreCutAtTheDeadlineHaveTheirLastWords) {
-  Exchanges exchanges;
-  const auto listener = Listen({}, exchanges.handler());
-  ASSERT_NE(listener, nullptr);
-  RawClient client(listener->port());
-  client.Send(kGet);
-  const Exchanges::Exchange exchange = exchanges.Next();
-  ASSERT_NE(exchange.responder, nullptr);
-  exchange.responder->Begin({.body = "first"});
-  listener->Drain(milliseconds(50), [&] {
-    exchange.responder->Write(",last");
-    exchange.responder->End();
+TEST_F(AskedListenerTest, AnswersThatAreCutAtTheDeadlineHaveTheirLastWords) {
+  exchange_.responder->Begin({.body = "first"});
+  listener_->Drain(milliseconds(50), [&] {
+    exchange_.responder->Write(",last");
+    exchange_.responder->End();
   });
-  EXPECT_EQ(client.ReadAnswer().body, "first,last");
-  EXPECT_TRUE(client.AtEnd());
-  listener->Drain(milliseconds(50), [] { ADD_FAILURE() << "nothing is left to cut"; });
+  EXPECT_EQ(client_->ReadAnswer().body, "first,last");
+  EXPECT_TRUE(client_->AtEnd());
+  listener_->Drain(milliseconds(50), [] { ADD_FAILURE() << "nothing is left to cut"; });
 }
 
 TEST(ListenerTest, WhoComesWhileItDrainsIsAnsweredAndClosed) {
@@ -216,24 +221,17 @@ TEST(ListenerTest, WhoComesWhileItDrainsIsAnsweredAndClosed) {
   EXPECT_TRUE(idle.AtEnd());
 }
 
-TEST(ListenerTest, ADestructorClosesAll) {
-  Exchanges exchanges;
-  auto listener = Listen({}, exchanges.handler());
-  ASSERT_NE(listener, nullptr);
-  RawClient client(listener->port());
-  client.Send(kGet);
-  const Exchanges::Exchange exchange = exchanges.Next();
-  ASSERT_NE(exchange.responder, nullptr);
+TEST_F(AskedListenerTest, ADestructorClosesAll) {
   std::atomic<bool> stop = false;
   std::thread writer([&] {
-    exchange.responder->Begin({});
-    while (!stop) exchange.responder->Write("x");
+    exchange_.responder->Begin({});
+    while (!stop) exchange_.responder->Write("x");
   });
   std::this_thread::sleep_for(milliseconds(20));
-  listener.reset();
+  listener_.reset();
   stop = true;
   writer.join();
-  client.ReadAll();
+  client_->ReadAll();
 }
 
 class TlsListenerTest : public ::testing::Test {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "api/c_api_call.h"
@@ -19,6 +19,8 @@ using ::testing::HasSubstr;
 
 class CApiProgressTest : public test::DBFixture {
  protected:
+  explicit CApiProgressTest(bool background_builds = false) : DBFixture(background_builds) {}
+
   struct Seen {
     attndb_db* db;
     std::vector<attndb_code> codes;
@@ -35,6 +37,14 @@ class CApiProgressTest : public test::DBFixture {
     note(attndb_db_wait_for_background(seen->db, nullptr, nullptr));
     return 1;
   }
+  // Whose progress calls what it is to call, at least once.
+  static void Compact(uint64_t segment_tokens, attndb_progress progress, Seen* seen) {
+    attndb_compact_options options = {};
+    options.struct_size = sizeof options;
+    options.segment_tokens = segment_tokens;
+    ASSERT_EQ(attndb_db_compact_with(seen->db, &options, progress, seen), ATTNDB_OK);
+    EXPECT_FALSE(seen->codes.empty());
+  }
 };
 
 TEST_F(CApiProgressTest, CallsThatWaitForTheCompactAreRefusedByItsProgress) {
@@ -45,24 +55,20 @@ TEST_F(CApiProgressTest, CallsThatWaitForTheCompactAreRefusedByItsProgress) {
   ASSERT_EQ(db_->Describe("b")->segments.size(), 2u);
   attndb_db handle{*db_};
   Seen seen{&handle, {}, {}};
-  attndb_compact_options options = {};
-  options.struct_size = sizeof options;
-  options.segment_tokens = 100;
-  ASSERT_EQ(attndb_db_compact_with(&handle, &options, CallTheStore, &seen), ATTNDB_OK);
-  EXPECT_FALSE(seen.codes.empty());
+  Compact(100, CallTheStore, &seen);
   EXPECT_THAT(seen.codes, Each(ATTNDB_FAILED_PRECONDITION));
   EXPECT_THAT(seen.messages, Each(HasSubstr("called by the progress of a compact")));
   EXPECT_EQ(db_->Describe("b")->segments.size(), 1u);
   EXPECT_EQ(attndb_db_drop(&handle, "b"), ATTNDB_OK);
 }
 
-class CApiBuildingProgressTest : public test::DBFixture {
+class CApiBuildingProgressTest : public CApiProgressTest {
  protected:
-  CApiBuildingProgressTest() : DBFixture(/*background_builds=*/true) {}
+  CApiBuildingProgressTest() : CApiProgressTest(/*background_builds=*/true) {}
 
   static int32_t BuildPlanes(uint64_t, uint64_t, void* user_data) {
-    auto* const seen = static_cast<std::pair<attndb_db*, std::vector<attndb_code>>*>(user_data);
-    seen->second.push_back(attndb_db_build(seen->first, "b", "planes", nullptr, nullptr, nullptr));
+    auto* const seen = static_cast<Seen*>(user_data);
+    seen->codes.push_back(attndb_db_build(seen->db, "b", "planes", nullptr, nullptr, nullptr));
     return 1;
   }
 };
@@ -76,13 +82,9 @@ TEST_F(CApiBuildingProgressTest, TheProgressOfACompactMayBuildAnIndex) {
   ATTNDB_ASSERT_OK(db_->Drop("a"));
   Open();
   attndb_db handle{*db_};
-  std::pair<attndb_db*, std::vector<attndb_code>> seen = {&handle, {}};
-  attndb_compact_options options = {};
-  options.struct_size = sizeof options;
-  options.segment_tokens = 1000;
-  ASSERT_EQ(attndb_db_compact_with(&handle, &options, BuildPlanes, &seen), ATTNDB_OK);
-  EXPECT_FALSE(seen.second.empty());
-  EXPECT_THAT(seen.second, Each(ATTNDB_OK));
+  Seen seen{&handle, {}, {}};
+  Compact(1000, BuildPlanes, &seen);
+  EXPECT_THAT(seen.codes, Each(ATTNDB_OK));
 }
 
 }  // namespace
