@@ -9,13 +9,14 @@ Folders: src/store, src/storage, src/session and src/derived, unless others are 
          same faults, as long as the code stays.
 Method:  a checkout of the commit at hand in a folder of its own (.deps/mutants), built once with
          all faults in it, each behind a switch (scripts/mutant_sites.py); those that do not compile
-         are drawn again. Every unit test runs once with none switched on, and tells which faults it
-         reaches. Then each fault alone is switched on (ATTNDB_FAULT=7), for the tests that reach
+         are drawn again. Every unit test, and those in tests/integration and tests/property, run
+         once with none switched on, and tell which faults they reach. Then each fault alone is switched on (ATTNDB_FAULT=7), for the tests that reach
          it: those of its own folder first, then those of the folders that use it, the shortest
          first, until one fails. Noticed: a test fails, crashes or takes six times as long.
 Result:  a line for each fault, those that were not noticed again at the end, and the share. What
          changes nothing that anybody could see stands in scripts/mutants_equivalent.txt, with the
-         reason, and is not counted. --json adds to FILE, and draws none that it has already.
+         reason, and is not counted. --json adds each line to FILE as it is found, and draws none
+         that it has already.
          --again tries those that FILE has as not noticed, and no others. --keep leaves the checkout
          and its build, to run a new test in it with a fault switched on.
 Time:    100 faults take half an hour on 2 busy cores, the build included.
@@ -43,11 +44,13 @@ SCRATCH = WORK / "build/faults"  # The header, what the tests reach, their tempo
 EQUIVALENT = ROOT / "scripts" / "mutants_equivalent.txt"
 FOLDERS = ("src/store", "src/storage", "src/session", "src/derived")
 # Tests that a fault in a folder can make fail, its own first.
+WHOLE = ("integration_test", "property_test")  # Of what the folders do together.
 TESTS = {"src/storage/tier": ("tier_test",),
-         "src/storage": ("storage_test", "derived_test", "store_test", "api_test", "session_test"),
-         "src/derived": ("derived_test", "store_test", "api_test", "session_test"),
-         "src/store": ("store_test", "api_test"),
-         "src/session": ("session_test", "api_test")}
+         "src/storage": ("storage_test", "derived_test", "store_test", "api_test", "session_test",
+                         *WHOLE),
+         "src/derived": ("derived_test", "store_test", "api_test", "session_test", *WHOLE),
+         "src/store": ("store_test", "api_test", *WHOLE),
+         "src/session": ("session_test", "api_test", *WHOLE)}
 JOBS = 2
 CHUNK_SECONDS = 8  # Tests that run in one process, by how long they take without a fault.
 # A fault must not take the machine's memory and disk.
@@ -342,11 +345,13 @@ def main():
     num_faults = len(faults)
     chosen = build(faults, args.count, tests)
     looked = look_at_all(tests, num_faults)
+    before, results = known(args.json), []
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        results = list(pool.map(lambda item: tried(*item, looked), chosen.items()))
+        for result in pool.map(lambda item: tried(*item, looked), chosen.items()):
+            results.append(result)
+            if args.json:
+                args.json.write_text(json.dumps(before + results, indent=1) + "\n")
     report(results)
-    if args.json:
-        args.json.write_text(json.dumps(known(args.json) + results, indent=1) + "\n")
     if not args.keep:
         shutil.rmtree(WORK, ignore_errors=True)
         run("git", "worktree", "prune", cwd=ROOT)
