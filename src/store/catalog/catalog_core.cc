@@ -80,6 +80,7 @@ Status CatalogCore::Connect() const {
 }
 
 Status CatalogCore::ConnectAs(SqliteDatabase::Mode mode) const {
+  version_ = 0;  // Where it turns out to be no catalog of ours, BeginRead connects again.
   ATTNDB_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(options_.path, mode));
   ATTNDB_ASSIGN_OR_RETURN(version_, CheckSchema(database_.get()));
   if (mode != SqliteDatabase::Mode::kReadWrite) return ViewWhatIsMissing();
@@ -215,7 +216,8 @@ Result<uint64_t> CatalogCore::EndOfNumbers() const {
 int64_t CatalogCore::Now() const { return options_.clock ? options_.clock() : SystemNowMicros(); }
 
 int64_t CatalogCore::ExpiryNow() const {
-  return options_.clock ? options_.clock() : borne_out_.Now();
+  const bool is_believed = options_.clock && !options_.since_boot;
+  return is_believed ? options_.clock() : borne_out_.Now(Now(), SinceBoot());
 }
 
 void CatalogCore::Touch(ContextId context) {

@@ -26,7 +26,8 @@ namespace attndb::store {
 
 class CatalogCore {
  public:
-  explicit CatalogCore(const CatalogOptions& options) : options_(options) {}
+  explicit CatalogCore(const CatalogOptions& options)
+      : options_(options), borne_out_(Now(), SinceBoot()) {}
   // Writes the access times that Touch noted, if it can.
   ~CatalogCore();
   CatalogCore(const CatalogCore&) = delete;
@@ -75,6 +76,9 @@ class CatalogCore {
   Result<uint64_t> EndOfNumbers() const ATTNDB_EXCLUDES(mutex_);
 
  private:
+  int64_t SinceBoot() const {
+    return options_.since_boot ? options_.since_boot() : SinceBootMicros();
+  }
   Status CheckPlace() const { return options_.check_place ? options_.check_place() : Status(); }
   // Opens the file and checks that it is a catalog.
   Status Connect() const ATTNDB_REQUIRES(mutex_);

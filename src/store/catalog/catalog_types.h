@@ -39,6 +39,9 @@ struct CatalogOptions {
   // then: an empty catalog beside them would call them all orphans.
   bool create_if_missing = false;
   std::function<int64_t()> clock;  // Now, in microseconds. Null = the system's clock.
+  // Microseconds since the machine was started, which bear the clock out. Null = the system's, and
+  // a clock that is given is believed.
+  std::function<int64_t()> since_boot;
   // Whether the store lies where it was opened: asked before each commit, and again before it is
   // acknowledged. May be null.
   std::function<Status()> check_place;
