@@ -1,6 +1,7 @@
 // Goal:   a companion is there or not, wholly; goes with its segment; counts; and can be dropped
 //         without harm to anything.
-// Method: small stores, one behaviour a test; Verify at the end of each.
+// Method: small stores, one behaviour a test; Verify at the end of each. Rows that SQL has changed,
+//         and a damaged page.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,8 +69,10 @@ TEST_F(CatalogCompanions, ANewerOneTakesThePlaceOfTheOldAndAnOlderIsRefused) {
   const std::vector<CompanionRecord> replaced = harness_->companions()->Publish(1, second).value();
   ASSERT_EQ(replaced.size(), 1u);
   EXPECT_EQ(replaced[0].generation, first.generation);
-  EXPECT_THAT(harness_->companions()->Publish(1, first),
-              FailsWith(StatusCode::kAlreadyExists, HasSubstr("expected less than")));
+  for (const CompanionRecord& again : {first, second}) {
+    EXPECT_THAT(harness_->companions()->Publish(1, again),
+                FailsWith(StatusCode::kAlreadyExists, HasSubstr("expected less than")));
+  }
   EXPECT_EQ(harness_->segments()->Get(1)->companions.size(), 2u);
 }
 
@@ -183,6 +186,75 @@ TEST_F(CatalogCompanions, GenerationsAreNeverUsedAgain) {
   }
   EXPECT_TRUE(std::ranges::is_sorted(generations));
   EXPECT_EQ(std::ranges::adjacent_find(generations), generations.end());
+}
+
+// Of a commit the folder is asked for twice: before it, and before it is acknowledged.
+TEST_F(CatalogCompanions, ADropOfNothingCommitsNothing) {
+  harness_.MustPublish(Range(0, 100));
+  int num_asked = 0;
+  harness_.check_place = [&] {
+    ++num_asked;
+    return Status();
+  };
+  EXPECT_FALSE(harness_->companions()->Drop(1, "planes", 7).value());
+  ATTNDB_EXPECT_OK(harness_->companions()->DropKind("planes"));
+  EXPECT_THAT(harness_->companions()->DropAll(tenant()).value(), IsEmpty());
+  harness_.check_place = nullptr;
+  EXPECT_EQ(num_asked, 3);
+}
+
+// --- Rows and pages as no writer leaves them.
+
+TEST(CatalogCompanionRows, WhatCanBeNoCompanionsNameIsCorrupt) {
+  CatalogHarness harness;
+  harness.MustPublish(Range(0, 100));
+  ATTNDB_ASSERT_OK(harness->companions()->Publish(1, {.kind = "planes", .generation = 3}));
+  const struct {
+    const char* sql;
+    Name name;  // Of kSegmentKind: it is corrupt.
+  } cases[] = {
+      {"UPDATE companions SET generation = 0", {1, "planes", 0}},
+      {"UPDATE companions SET generation = -1", {}},
+      {"UPDATE companions SET generation = 3, kind = 'No kind'", {}},
+      {"UPDATE companions SET generation = 0, kind = 'segment'", {}},
+      {"UPDATE companions SET generation = 4, kind = 'k'", {1, "k", 4}},
+  };
+  for (const auto& [sql, name] : cases) {
+    SCOPED_TRACE(sql);
+    harness.Close();
+    ChangeRows(harness.path(), sql);
+    harness.Reopen();
+    const auto known = harness->companions()->KnownObjects();
+    const auto droppable = harness->companions()->Droppable(TenantId::kNone);
+    if (name.kind != storage::kSegmentKind) {
+      EXPECT_THAT(known.value(), ElementsAre(name, Name{.segment_id = 1}));
+      EXPECT_THAT(droppable.value(), ElementsAre(name));
+      continue;
+    }
+    const auto is_corrupt =
+        FailsWith(StatusCode::kCorruption, HasSubstr("companion of segment 1: kind"));
+    EXPECT_THAT(known, is_corrupt);
+    EXPECT_THAT(droppable, is_corrupt);
+  }
+}
+
+TEST(CatalogCompanionRows, ADamagedPageDoesNotHideWhatLacksACompanion) {
+  CatalogHarness harness;
+  harness.MustPublish(Range(0, 100));
+  harness.Close();
+  DamageRootPageOf(harness.path(), "segments");
+  const auto is_corrupt = FailsWith(StatusCode::kCorruption, HasSubstr("is damaged"));
+  for (const bool read_only : {true, false}) {
+    const auto catalog = harness.Open(read_only);
+    if (!catalog.ok()) {  // SQLite may have read the page already.
+      EXPECT_THAT(catalog, is_corrupt);
+      continue;
+    }
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THAT((*catalog)->companions()->SegmentsWithout(TenantId::kNone, {"planes", 1}),
+                  is_corrupt);
+    }
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Goal:   contexts are found by their tenant only, described, kept and dropped as asked.
-// Method: small stores, one behaviour a test; Verify at the end of each.
+// Method: small stores, one behaviour a test; Verify at the end of each. Rows that SQL has changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,8 +9,10 @@
 namespace attndb::store {
 namespace {
 
+using ::attndb::test::FailsWith;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST_F(CatalogTest, AContextIsFoundByNameAndById) {
@@ -19,6 +21,14 @@ TEST_F(CatalogTest, AContextIsFoundByNameAndById) {
   EXPECT_EQ(harness_->contexts()->Find(tenant(), "#1")->id, id);
   EXPECT_EQ(Get(id).Label(), "doc");
   EXPECT_EQ(Get(harness_.MustPublish({1})).Label(), "#2");
+}
+
+TEST_F(CatalogTest, WhatCanBeNoNameIsNotLookedFor) {
+  for (const char* const name : {"a b", "#0", "#1x", "*"}) {
+    EXPECT_THAT(harness_->contexts()->Find(tenant(), name),
+                FailsWith(StatusCode::kInvalidArgument, HasSubstr("context name")))
+        << name;
+  }
 }
 
 TEST_F(CatalogTest, AnotherTenantsContextLooksLikeNone) {
@@ -64,6 +74,8 @@ TEST_F(CatalogTest, DescribeTellsWhatIsShared) {
   const ContextId second = harness_.MustPublish(Range(0, 150), {.base = first, .num_shared = 60});
   const uint64_t token_bytes = TestSpec().KvBytesPerToken();
   ContextDetail detail = harness_->contexts()->Describe(tenant(), second).value();
+  EXPECT_EQ(detail.context.id, second);
+  EXPECT_EQ(detail.context.num_tokens, 150u);
   ASSERT_EQ(detail.chain.size(), 2u);
   EXPECT_EQ(detail.chain[0].num_tokens_used, 60u);
   EXPECT_EQ(detail.chain[0].num_contexts, 2u);
@@ -112,6 +124,36 @@ TEST_F(CatalogTest, TtlHasLimits) {
   EXPECT_EQ(Get(id).ttl_seconds, 5);
   ATTNDB_EXPECT_OK(harness_->contexts()->SetTtl(tenant(), id, std::nullopt));
   EXPECT_EQ(Get(id).ttl_seconds, std::nullopt);
+}
+
+TEST_F(CatalogTest, ADropTellsWhatItDroppedAndWhatNobodyUsesThen) {
+  const ContextId first = harness_.MustPublish(Range(0, 10), {.name = "first"});
+  const ContextId second =
+      harness_.MustPublish(Range(0, 30), {.name = "second", .base = first, .num_shared = 10});
+  DropOutcome outcome = harness_->contexts()->Drop(tenant(), second).value();
+  ASSERT_EQ(outcome.dropped.size(), 1u);
+  EXPECT_EQ(outcome.dropped[0].id, second);
+  EXPECT_EQ(outcome.dropped[0].name, "second");
+  EXPECT_EQ(outcome.dropped[0].num_tokens, 30u);
+  EXPECT_THAT(outcome.unreferenced, ElementsAre(2));
+  outcome = harness_->contexts()->Drop(tenant(), first).value();
+  EXPECT_EQ(outcome.dropped.at(0).id, first);
+  EXPECT_THAT(outcome.unreferenced, ElementsAre(1));
+}
+
+TEST(CatalogContextRows, AContextWhoseChainContradictsItsSegmentsIsNotDroppedByHalves) {
+  CatalogHarness harness;
+  const ContextId id = harness.MustPublish(Range(0, 10), {.name = "a", .ttl = seconds(0)});
+  harness.Close();
+  ChangeRows(harness.path(), "UPDATE chain SET num_tokens_used = 11");
+  harness.Reopen();
+  const auto is_corrupt =
+      FailsWith(StatusCode::kCorruption, HasSubstr("uses 11 tokens of segment 1, which has 10"));
+  EXPECT_THAT(harness->contexts()->Drop(harness.tenant(), id), is_corrupt);
+  EXPECT_THAT(harness->contexts()->Expire({}), is_corrupt);
+  EXPECT_THAT(harness.Publish(Range(50, 10), {.name = "a", .replace = true}), is_corrupt);
+  EXPECT_EQ(harness->contexts()->Find(harness.tenant(), "a")->id, id);
+  EXPECT_EQ(harness->contexts()->List(harness.tenant())->size(), 1u);
 }
 
 }  // namespace

@@ -57,12 +57,6 @@ class NoTruncation {
   static inline off_t most_ = 0;
 };
 
-// Changes a catalog that nobody has open.
-void Change(const std::string& path, const std::string& sql) {
-  const auto database = SqliteDatabase::Open(path, SqliteDatabase::Mode::kReadWrite).value();
-  ATTNDB_ASSERT_OK(database->Execute(sql.c_str()));
-}
-
 TEST_F(CatalogTest, AccessTimesSurviveAClose) {
   const ContextId id = harness_.MustPublish(Range(0, 10));
   harness_.now_us += 5;
@@ -119,7 +113,7 @@ TEST_F(CatalogTest, ANextNumberThatCantBeIsRefused) {
   const std::string before = ReadFile(harness_.path());
   for (const int64_t next : {int64_t{-1}, int64_t{0}, int64_t{1}, kMost, kMost + 1}) {
     SCOPED_TRACE(next);
-    Change(harness_.path(), "UPDATE meta SET next_segment = " + std::to_string(next));
+    ChangeRows(harness_.path(), "UPDATE meta SET next_segment = " + std::to_string(next));
     harness_.Reopen();
     const Result<SegmentId> id = harness_->segments()->ReserveId();
     if (next >= 1 && next <= kMost) {
@@ -142,7 +136,7 @@ TEST_F(CatalogTest, ACatalogWithoutItsUuidIsRefused) {
        {"DELETE FROM meta",
         "PRAGMA ignore_check_constraints = ON; UPDATE meta SET uuid = x'0102'"}) {
     SCOPED_TRACE(sql);
-    Change(harness_.path(), sql);
+    ChangeRows(harness_.path(), sql);
     EXPECT_THAT(harness_.Open(),
                 FailsWith(StatusCode::kCorruption, HasSubstr("no store uuid of 16 bytes")));
     WriteFile(harness_.path(), before);
@@ -329,8 +323,8 @@ TEST_F(CatalogTest, AReaderSeesViewsInThePlaceOfTheTablesThatAreMissing) {
   };
   for (const auto& [version, drop, views] : cases) {
     SCOPED_TRACE(version);
-    Change(harness_.path(),
-           std::string(drop) + "; PRAGMA user_version = " + std::to_string(version));
+    ChangeRows(harness_.path(),
+               std::string(drop) + "; PRAGMA user_version = " + std::to_string(version));
     CatalogOptions options;
     options.path = harness_.path();
     options.read_only = true;
@@ -351,11 +345,12 @@ TEST_F(CatalogTest, ACatalogOfBeforeThatCannotBeUpgradedIsRefused) {
   harness_.MustPublish(Range(0, 10));
   harness_.Close();
   const std::string before = ReadFile(harness_.path());
-  Change(harness_.path(),
-         std::string(kDropNumbers) +
-             "; INSERT INTO contexts SELECT 0, tenant, model, 'zero', first_position, num_tokens, "
-             "kv_bytes, created_us, last_access_us, ttl_s, pinned, damaged, leaf FROM contexts; "
-             "PRAGMA user_version = 5");
+  ChangeRows(
+      harness_.path(),
+      std::string(kDropNumbers) +
+          "; INSERT INTO contexts SELECT 0, tenant, model, 'zero', first_position, num_tokens, "
+          "kv_bytes, created_us, last_access_us, ttl_s, pinned, damaged, leaf FROM contexts; "
+          "PRAGMA user_version = 5");
   EXPECT_THAT(harness_.Open(), FailsWith(StatusCode::kInternal, HasSubstr("CHECK")));
   WriteFile(harness_.path(), before);
   harness_.Reopen();
@@ -364,16 +359,16 @@ TEST_F(CatalogTest, ACatalogOfBeforeThatCannotBeUpgradedIsRefused) {
 TEST_F(CatalogTest, AReaderOfACatalogOfBeforeRefusesWhatANewerOneMadeOfIt) {
   harness_.MustPublish(Range(0, 10));
   harness_.Close();
-  Change(harness_.path(), "DROP TABLE model_sources; PRAGMA user_version = 6");
+  ChangeRows(harness_.path(), "DROP TABLE model_sources; PRAGMA user_version = 6");
   {
     ATTNDB_ASSERT_OK_AND_ASSIGN(const auto reader, harness_.Open(/*read_only=*/true));
     EXPECT_EQ(reader->contexts()->List(tenant())->size(), 1u);
-    Change(harness_.path(), "PRAGMA user_version = 8");
+    ChangeRows(harness_.path(), "PRAGMA user_version = 8");
     for (int i = 0; i < 2; ++i) {
       EXPECT_THAT(reader->contexts()->List(tenant()),
                   FailsWith(StatusCode::kUnsupported, HasSubstr("version 8, expected at most 7")));
     }
-    Change(harness_.path(), "PRAGMA user_version = 6");
+    ChangeRows(harness_.path(), "PRAGMA user_version = 6");
     EXPECT_EQ(reader->contexts()->List(tenant())->size(), 1u);
     EXPECT_EQ(reader->owners()->SourceOf(tenant(), harness_.model()).value(), ModelSource());
   }
@@ -393,7 +388,7 @@ class CatalogWithoutLocks : public CatalogTest {
     harness_.MustPublish(Range(50, 10));
     harness_.Close();
     two_ = ReadFile(harness_.path());
-    Change(harness_.path(), "PRAGMA user_version = 8");
+    ChangeRows(harness_.path(), "PRAGMA user_version = 8");
     newer_ = ReadFile(harness_.path());
     Replace(one_);
     WriteFile(wal(), "");

@@ -1,12 +1,13 @@
 // Goal:   contexts are given up least recently used first, as few as free the bytes, and what that
 //         frees is what their drop gives back.
-// Method: small stores, one behaviour a test; random histories, where contexts share segments and
+// Method: small stores, one behaviour a test; rows that SQL has changed; random histories, where contexts share segments and
 //         accesses are noted, written and tied, against a walk over all contexts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "common/random.h"
 #include "store/catalog/catalog_test_util.h"
@@ -16,7 +17,9 @@
 namespace attndb::store {
 namespace {
 
+using ::attndb::test::FailsWith;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr uint64_t kAll = UINT64_MAX;
@@ -68,6 +71,34 @@ TEST_F(CatalogEviction, ASegmentIsGivenBackByTheLastThatHasIt) {
   EXPECT_EQ(chosen.freed_bytes, FileBytes(10));
 }
 
+TEST_F(CatalogEviction, AContextInUseIsNotAmongTheVictims) {
+  std::vector<ContextId> contexts;
+  for (TokenId i = 0; i < 5; ++i) contexts.push_back(harness_.MustPublish(Range(100 * i, 10)));
+  for (const ContextId used : contexts) {
+    std::vector<ContextId> others = contexts;
+    std::erase(others, used);
+    EXPECT_EQ(Choose(kAll, {used}).contexts, others);
+    EXPECT_THAT(Choose(kAll, others).contexts, ElementsAre(used));
+  }
+  EXPECT_THAT(Choose(1, {contexts[0]}).contexts, ElementsAre(contexts[1]));
+  const Evictions none = Choose(1, contexts);
+  EXPECT_THAT(none.contexts, IsEmpty());
+  EXPECT_EQ(none.freed_bytes, 0u);
+}
+
+TEST_F(CatalogEviction, ASegmentThatIsKeptIsGivenBackByNone) {
+  const ContextId a = harness_.MustPublish(Range(0, 100));
+  const ContextId b = harness_.MustPublish(Range(0, 110), {.base = a, .num_shared = 100});
+  const std::vector<SegmentId> kept = {1};
+  EvictionRequest request = {.tenant = tenant(), .missing_bytes = kAll, .kept = kept};
+  Evictions chosen = harness_->contexts()->ChooseEvictions(request).value();
+  EXPECT_THAT(chosen.contexts, ElementsAre(a, b));
+  EXPECT_EQ(chosen.freed_bytes, FileBytes(10));
+  request.kept = {};
+  chosen = harness_->contexts()->ChooseEvictions(request).value();
+  EXPECT_EQ(chosen.freed_bytes, FileBytes(10) + FileBytes(100));
+}
+
 // Between the choice and the commit that evicts, others pin, drop and open contexts.
 TEST_F(CatalogEviction, WhatIsPinnedOrGoneOnceItWasChosenIsPassedOver) {
   const ContextId pinned = harness_.MustPublish(Range(0, 10));
@@ -93,6 +124,48 @@ TEST_F(CatalogEviction, CompanionsCountWhereTheyAreToCount) {
   ATTNDB_ASSERT_OK(harness_->companions()->Publish(1, companion));
   EXPECT_EQ(Choose(kAll).freed_bytes, FileBytes(10));
   EXPECT_EQ(Choose(kAll, {}, /*with_companions=*/true).freed_bytes, FileBytes(10) + 77);
+}
+
+TEST(CatalogEvictionRows, ASegmentWithoutContextsOrSizeIsCorrupt) {
+  CatalogHarness harness;
+  const ContextId id = harness.MustPublish(Range(0, 10));
+  const struct {
+    const char* sql;
+    std::optional<uint64_t> freed_bytes;  // None: it is corrupt.
+  } cases[] = {
+      {"UPDATE segments SET file_bytes = 0", 0},
+      {"UPDATE segments SET file_bytes = -1", std::nullopt},
+      {"UPDATE segments SET file_bytes = 1", 1},
+      {"UPDATE segment_uses SET num_contexts = 0", std::nullopt},
+      {"DELETE FROM segment_uses", std::nullopt},
+  };
+  for (const auto& [sql, freed_bytes] : cases) {
+    SCOPED_TRACE(sql);
+    harness.Close();
+    ChangeRows(harness.path(), sql);
+    harness.Reopen();
+    const Result<Evictions> chosen =
+        harness->contexts()->ChooseEvictions({.tenant = harness.tenant(), .missing_bytes = kAll});
+    if (freed_bytes) {
+      EXPECT_THAT(chosen->contexts, ElementsAre(id));
+      EXPECT_EQ(chosen->freed_bytes, *freed_bytes);
+    } else {
+      EXPECT_THAT(chosen,
+                  FailsWith(StatusCode::kCorruption,
+                            HasSubstr("segment 1: in a chain, but with no contexts or size")));
+    }
+  }
+}
+
+TEST(CatalogEvictionRows, ADamagedPageIsNoEndOfTheContexts) {
+  CatalogHarness harness;
+  harness.MustPublish(Range(0, 10));
+  harness.Close();
+  DamageRootPageOf(harness.path(), "contexts_by_access");
+  harness.Reopen();
+  EXPECT_THAT(
+      harness->contexts()->ChooseEvictions({.tenant = harness.tenant(), .missing_bytes = kAll}),
+      FailsWith(StatusCode::kCorruption, HasSubstr("is damaged")));
 }
 
 // By a walk over all contexts and their segments.

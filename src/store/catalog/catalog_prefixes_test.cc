@@ -1,5 +1,5 @@
 // Goal:   lookups reuse what may be reused, and explain what may not.
-// Method: small stores, one behaviour a test; Verify at the end of each.
+// Method: small stores, one behaviour a test; Verify at the end of each. Rows that SQL has changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,11 @@
 namespace attndb::store {
 namespace {
 
+using ::attndb::test::FailsWith;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+using Reason = PrefixNearMiss::Reason;
 
 TEST_F(CatalogTest, ModelsAreKeptApartUnlessDeclaredEqual) {
   const ContextId id = harness_.MustPublish(Range(0, 100));
@@ -108,7 +112,6 @@ TEST_F(CatalogTest, ExplainNamesWhatWasMissed) {
                               harness_->prefixes()->Explain(harness_.Query(prompt)));
   EXPECT_EQ(report.best, (PrefixMatch{best, 17}));
   EXPECT_EQ(report.next_token, std::nullopt);
-  using Reason = PrefixNearMiss::Reason;
   ASSERT_EQ(report.near_misses.size(), 4u);
   EXPECT_EQ(report.near_misses[0].reason, Reason::kDamaged);
   EXPECT_EQ(report.near_misses[0].num_contexts, 1u);
@@ -123,6 +126,124 @@ TEST_F(CatalogTest, ExplainNamesWhatWasMissed) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(report, harness_->prefixes()->Explain(harness_.Query(prompt)));
   EXPECT_EQ(report.best, (PrefixMatch{best, 10}));
   EXPECT_EQ(report.next_token, 10);
+}
+
+// That of "weights" is looked into first.
+TEST_F(CatalogTest, OfModelsDeclaredEqualTheLongestMatchIsTakenAndOfEquallyLongOnesTheOldest) {
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(tenant(), "weights", "b"));
+  const auto publish = [&](const char* fingerprint, const std::vector<TokenId>& tokens) {
+    harness_.set_spec(TestSpec(fingerprint));
+    return harness_.MustPublish(tokens);
+  };
+  const struct {
+    const char* model_of_older;
+    size_t tokens_of_older;
+    const char* model_of_newer;
+    size_t tokens_of_newer;
+  } cases[] = {
+      {"weights", 100, "b", 100}, {"b", 100, "weights", 100}, {"weights", 50, "b", 100},
+      {"b", 50, "weights", 100},  {"weights", 100, "b", 50},  {"b", 100, "weights", 50},
+  };
+  for (TokenId first = 0; const auto& c : cases) {
+    SCOPED_TRACE(first);
+    const ContextId older = publish(c.model_of_older, Range(first, c.tokens_of_older));
+    const ContextId newer = publish(c.model_of_newer, Range(first, c.tokens_of_newer));
+    const ContextId taken = c.tokens_of_newer > c.tokens_of_older ? newer : older;
+    EXPECT_EQ(harness_.Longest(Range(first, 200)), (PrefixMatch{taken, 100}));
+    first += 1000;
+  }
+}
+
+TEST_F(CatalogTest, ALookupForASpecThatCantBeIsRefused) {
+  harness_.MustPublish(Range(0, 10));
+  ModelSpec bad = TestSpec();
+  bad.fingerprint.clear();
+  const std::vector<TokenId> tokens = Range(0, 10);
+  const PrefixQuery query{tenant(), &bad, 0, tokens};
+  EXPECT_EQ(harness_->prefixes()->Longest(query).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(harness_->prefixes()->Explain(query).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(CatalogTest, ANearMissIsNamedOnlyIfItAgreesLongerThanWhatIsReused) {
+  const ContextId best = harness_.MustPublish(Range(0, 17));
+  const std::vector<TokenId> prompt = Range(0, 100);
+  for (const size_t num_tokens : {16u, 17u, 18u}) {
+    const ContextId moved = harness_.MustPublish(Range(0, num_tokens), {.first_position = 5});
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefixReport report,
+                                harness_->prefixes()->Explain(harness_.Query(prompt)));
+    EXPECT_EQ(report.best, (PrefixMatch{best, 17}));
+    ASSERT_EQ(report.near_misses.size(), 1u);
+    EXPECT_EQ(report.near_misses[0].reason, Reason::kOtherPosition);
+    EXPECT_EQ(report.near_misses[0].num_contexts, 1u);
+    EXPECT_EQ(report.near_misses[0].best,
+              num_tokens > 17 ? (PrefixMatch{moved, num_tokens}) : PrefixMatch());
+    ATTNDB_ASSERT_OK(harness_->contexts()->Drop(tenant(), moved));
+  }
+}
+
+TEST_F(CatalogTest, OfOtherTreesTheNewestWithTheLongestAgreementIsNamed) {
+  harness_.MustPublish(Range(0, 50), {.first_position = 4});
+  harness_.MustPublish(Range(0, 30), {.first_position = 5});
+  const ContextId named = harness_.MustPublish(Range(0, 50), {.first_position = 6});
+  harness_.MustPublish(Range(0, 20), {.first_position = 7});
+  harness_.MustPublish(Range(500, 20), {.first_position = 8});  // Agrees with nothing.
+  const std::vector<TokenId> prompt = Range(0, 100);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PrefixReport report,
+                              harness_->prefixes()->Explain(harness_.Query(prompt)));
+  EXPECT_EQ(report.best, std::nullopt);
+  ASSERT_EQ(report.near_misses.size(), 1u);
+  EXPECT_EQ(report.near_misses[0].reason, Reason::kOtherPosition);
+  EXPECT_EQ(report.near_misses[0].num_contexts, 5u);
+  EXPECT_EQ(report.near_misses[0].best, (PrefixMatch{named, 50}));
+}
+
+// What was computed after tokens had left is no near miss for who wants what saw all.
+TEST_F(CatalogTest, ANearMissIsOfTheHistoriesThatAreAskedFor) {
+  const std::vector<TokenId> tokens = Range(0, 400);
+  const std::vector<Cut> cuts = {{200, {{4, 100}}}};
+  const ContextId id = harness_.MustPublish(tokens, {.first_position = 5, .cuts = cuts});
+  PrefixQuery query = harness_.Query(tokens);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(PrefixReport report, harness_->prefixes()->Explain(query));
+  ASSERT_EQ(report.near_misses.size(), 1u);
+  EXPECT_EQ(report.near_misses[0].best, (PrefixMatch{id, 400, cuts}));
+  query.truncated = false;
+  ATTNDB_ASSERT_OK_AND_ASSIGN(report, harness_->prefixes()->Explain(query));
+  ASSERT_EQ(report.near_misses.size(), 1u);
+  EXPECT_EQ(report.near_misses[0].best, (PrefixMatch{id, 192}));  // Blocks before the cut.
+}
+
+// --- Rows as no writer leaves them, of what is explained and not reused.
+
+TEST(CatalogPrefixRows, AnExplanationTellsOfADamagedContextThatIsCorrupt) {
+  CatalogHarness harness;
+  const std::vector<TokenId> tokens = Range(0, 50);
+  harness.MustPublish(tokens);
+  ATTNDB_ASSERT_OK(harness->segments()->Quarantine(1, "test"));
+  harness.Close();
+  ChangeRows(harness.path(), "DELETE FROM context_numbers");
+  harness.Reopen();
+  EXPECT_EQ(harness.Longest(tokens), std::nullopt);
+  EXPECT_THAT(harness->prefixes()->Explain(harness.Query(tokens)),
+              FailsWith(StatusCode::kCorruption, HasSubstr("context 1: column 13")));
+}
+
+TEST(CatalogPrefixRows, AnExplanationTellsOfAnotherModelThatIsCorrupt) {
+  CatalogHarness harness;
+  const ModelSpec spec = TestSpec();
+  ModelSpec other = spec;
+  other.layers[0].rope.base = 7;
+  harness.set_spec(other);
+  const std::vector<TokenId> tokens = Range(0, 50);
+  harness.MustPublish(tokens);
+  harness.Close();
+  ChangeRows(harness.path(),
+             "PRAGMA ignore_check_constraints = ON; UPDATE models SET identity = x'00' "
+             "WHERE id = 2");
+  harness.Reopen();
+  const PrefixQuery query{harness.tenant(), &spec, 0, tokens};
+  EXPECT_EQ(harness->prefixes()->Longest(query).value(), std::nullopt);
+  EXPECT_THAT(harness->prefixes()->Explain(query),
+              FailsWith(StatusCode::kCorruption, HasSubstr("model 2: column 1 is 1 bytes")));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Goal:   a publish makes exactly what was asked, or changes nothing.
-// Method: small stores, one behaviour a test; Verify at the end of each.
+// Method: small stores, one behaviour a test; Verify at the end of each. Rows that SQL has changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -161,6 +161,168 @@ TEST_F(CatalogTest, TheSameTextAtAnotherPositionMendsNothing) {
   ATTNDB_EXPECT_OK(harness_.Publish(Range(0, 40), {.name = "a"}));
 }
 
+TEST_F(CatalogTest, OnlyTheSameHistoryMendsADamagedContext) {
+  const ContextId first = harness_.MustPublish(Range(0, 40), {.name = "a"});
+  const auto is_taken =
+      FailsWith(StatusCode::kAlreadyExists, HasSubstr("\"a\" exists (40 tokens)"));
+  EXPECT_THAT(harness_.Publish(Range(0, 40), {.name = "a"}), is_taken);  // It needs no mending.
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "test"));
+  EXPECT_THAT(harness_.Publish(Range(1, 40), {.name = "a"}), is_taken);
+  EXPECT_THAT(harness_.Publish(Range(0, 41), {.name = "a"}), is_taken);
+  EXPECT_THAT(harness_.Publish(Range(0, 40), {.name = "a", .cuts = {{20, {{0, 5}}}}}), is_taken);
+  harness_.set_spec(TestSpec("other"));
+  EXPECT_THAT(harness_.Publish(Range(0, 40), {.name = "a"}), is_taken);
+  harness_.set_spec(TestSpec());
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome outcome,
+                              harness_.Publish(Range(0, 40), {.name = "a"}));
+  EXPECT_THAT(outcome.dropped, ElementsAre(first));
+  EXPECT_EQ(harness_.Longest(Range(0, 40)), (PrefixMatch{outcome.id, 40}));
+}
+
+TEST_F(CatalogTest, WhatMendsAPinnedContextIsPinnedAndWhatReplacesItIsNot) {
+  const struct {
+    bool was_pinned;
+    bool mends;
+    bool pin;
+    bool is_pinned;
+  } cases[] = {{false, true, false, false},
+               {true, true, false, true},
+               {true, false, false, false},
+               {false, true, true, true},
+               {false, false, true, true}};
+  for (TokenId first = 0; const auto& c : cases) {
+    SCOPED_TRACE(first);
+    const std::string name = "c" + std::to_string(first);
+    harness_.MustPublish(Range(first, 40), {.name = name, .pin = c.was_pinned});
+    if (c.mends) {
+      ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(harness_.SegmentIds().back(), "test"));
+    }
+    const std::vector<TokenId> tokens = Range(c.mends ? first : first + 500, 40);
+    const ContextId id =
+        harness_.MustPublish(tokens, {.name = name, .replace = !c.mends, .pin = c.pin});
+    EXPECT_EQ(Get(id).pinned, c.is_pinned);
+    first += 1000;
+  }
+}
+
+// Whoever stores what they opened knows the chain as it was then.
+TEST_F(CatalogTest, WhatWasMergedMeanwhileIsSharedAsItIsNow) {
+  const ContextId first = harness_.MustPublish(Range(0, 10));
+  const ContextId base = harness_.MustPublish(Range(0, 20), {.base = first, .num_shared = 10});
+  MergeRequest merge;
+  merge.run = harness_->contexts()->Chain(base).value();
+  ASSERT_THAT(merge.run, ElementsAre(ChainLink{1, 10}, ChainLink{2, 10}));
+  merge.merged.id = harness_->segments()->ReserveId().value();
+  merge.merged.num_tokens = 20;
+  ATTNDB_ASSERT_OK(harness_->segments()->ReplaceRun(merge));
+  for (const uint64_t num_shared : {20u, 10u}) {
+    SCOPED_TRACE(num_shared);
+    std::vector<TokenId> tokens = Range(0, num_shared);
+    tokens.insert(tokens.end(), 5, 99);
+    PublishRequest request;
+    request.tenant = tenant();
+    request.model = harness_.model();
+    request.tokens = tokens;
+    request.base = base;
+    request.num_shared = num_shared;
+    SegmentRecord segment;
+    segment.id = harness_->segments()->ReserveId().value();
+    segment.first_position = static_cast<int64_t>(num_shared);
+    segment.num_tokens = 5;
+    request.new_segments = {segment};
+    request.chain = merge.run;
+    request.chain.resize(num_shared / 10);
+    request.chain.push_back({segment.id, 5});
+    ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome outcome,
+                                harness_->contexts()->Publish(request));
+    EXPECT_THAT(outcome.chain,
+                ElementsAre(ChainLink{merge.merged.id, num_shared}, ChainLink{segment.id, 5}));
+    EXPECT_EQ(harness_->contexts()->Chain(outcome.id).value(), outcome.chain);
+  }
+}
+
+// The base's links would be damaged, too.
+TEST_F(CatalogTest, ADamagedBaseGivesNothing) {
+  const ContextId base = harness_.MustPublish(Range(0, 40));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "test"));
+  const std::vector<TokenId> tokens = Range(0, 60);
+  PublishRequest request;
+  request.tenant = tenant();
+  request.model = harness_.model();
+  request.tokens = tokens;
+  request.base = base;
+  request.num_shared = 40;
+  for (const uint64_t num_tokens : {40u, 20u}) {
+    SegmentRecord segment;
+    segment.id = harness_->segments()->ReserveId().value();
+    segment.first_position = request.new_segments.empty() ? 0 : 40;
+    segment.num_tokens = num_tokens;
+    request.new_segments.push_back(segment);
+    request.chain.push_back({segment.id, num_tokens});
+  }
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const PublishOutcome outcome, harness_->contexts()->Publish(request));
+  EXPECT_EQ(outcome.chain, request.chain);
+  EXPECT_FALSE(outcome.grown);
+  EXPECT_EQ(harness_.Longest(tokens), (PrefixMatch{outcome.id, 60}));
+}
+
+TEST_F(CatalogTest, AChainThatEndsBeforeWhatIsSharedIsRefused) {
+  const ContextId first = harness_.MustPublish(Range(0, 10));
+  const ContextId base = harness_.MustPublish(Range(0, 20), {.base = first, .num_shared = 10});
+  const std::vector<TokenId> tokens = Range(0, 15);
+  PublishRequest request;
+  request.tenant = tenant();
+  request.model = harness_.model();
+  request.tokens = tokens;
+  request.base = base;
+  request.num_shared = 15;
+  request.chain = {{1, 10}, {2, 5}};
+  request.chain.pop_back();  // Who reads behind the end finds the link that would fit.
+  EXPECT_THAT(harness_->contexts()->Publish(request),
+              FailsWith(StatusCode::kInternal, HasSubstr("holds 10 tokens, expected 15")));
+}
+
+TEST_F(CatalogTest, ASegmentOfAnotherModelIsRefusedUnlessThatIsDeclaredEqual) {
+  harness_.MustPublish(Range(0, 10));
+  harness_.set_spec(TestSpec("b"));
+  const std::vector<TokenId> tokens = Range(0, 10);
+  PublishRequest request;
+  request.tenant = tenant();
+  request.model = harness_.model();
+  request.tokens = tokens;
+  request.chain = {{1, 10}};
+  EXPECT_THAT(harness_->contexts()->Publish(request),
+              FailsWith(StatusCode::kInternal, HasSubstr("to this tenant and model")));
+  ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(tenant(), "weights", "b"));
+  ATTNDB_EXPECT_OK(harness_->contexts()->Publish(request));
+}
+
+TEST_F(CatalogTest, AStoreEvictsEachContextOnceAndNeverTheOneThatItMakes) {
+  const ContextId chat = harness_.MustPublish(Range(0, 40), {.name = "chat"});
+  const ContextId first = harness_.MustPublish(Range(100, 10), {.name = "first"});
+  const ContextId second = harness_.MustPublish(Range(200, 10));
+  PublishOutcome outcome = harness_
+                               .Publish(Range(0, 60), {.name = "chat",
+                                                       .replace = true,
+                                                       .base = chat,
+                                                       .num_shared = 40,
+                                                       .evict = {chat, first, second}})
+                               .value();
+  EXPECT_EQ(outcome.id, chat);
+  EXPECT_THAT(outcome.dropped, ElementsAre(second, first));
+  EXPECT_THAT(outcome.evicted, ElementsAre("first", "#3"));
+  EXPECT_EQ(harness_->contexts()->List(tenant())->size(), 1u);
+
+  // What has the name goes by `replace`.
+  const ContextId third = harness_.MustPublish(Range(300, 10));
+  outcome =
+      harness_.Publish(Range(500, 10), {.name = "chat", .replace = true, .evict = {chat, third}})
+          .value();
+  EXPECT_THAT(outcome.dropped, ElementsAre(third, chat));
+  EXPECT_THAT(outcome.evicted, ElementsAre("#4"));
+  EXPECT_EQ(harness_->contexts()->List(tenant())->size(), 1u);
+}
+
 TEST_F(CatalogTest, AChainThatDoesNotFitIsRefused) {
   harness_.MustPublish(Range(0, 10));
   const std::vector<TokenId> tokens = Range(0, 10);
@@ -194,6 +356,36 @@ TEST_F(CatalogTest, AChainThatDoesNotFitIsRefused) {
   EXPECT_THAT(harness_->contexts()->Publish(request),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("token 2 is -3")));
   EXPECT_EQ(CatalogHarness::Dump(*harness_, TestSpec()).value(), before + "tenant other quota 0\n");
+}
+
+// --- Rows as no writer leaves them.
+
+TEST(CatalogPublishRows, ABaseWhoseChainContradictsItsSegmentsIsNotBuiltUpon) {
+  CatalogHarness harness;
+  const std::vector<TokenId> tokens = Range(0, 10);
+  const ContextId base = harness.MustPublish(tokens);
+  harness.Close();
+  ChangeRows(harness.path(), "UPDATE chain SET num_tokens_used = 11");
+  harness.Reopen();
+  PublishRequest request;
+  request.tenant = harness.tenant();
+  request.model = harness.model();
+  request.tokens = tokens;
+  request.base = base;
+  request.num_shared = 10;
+  request.chain = {{1, 10}};
+  EXPECT_THAT(harness->contexts()->Publish(request),
+              FailsWith(StatusCode::kCorruption, HasSubstr("uses 11 tokens of segment 1")));
+}
+
+TEST(CatalogPublishRows, AVictimThatIsCorruptIsNotPassedOver) {
+  CatalogHarness harness;
+  const ContextId victim = harness.MustPublish(Range(0, 10));
+  harness.Close();
+  ChangeRows(harness.path(), "DELETE FROM context_numbers");
+  harness.Reopen();
+  EXPECT_THAT(harness.Publish(Range(50, 10), {.evict = {victim}}),
+              FailsWith(StatusCode::kCorruption, HasSubstr("context 1: column 13")));
 }
 
 }  // namespace

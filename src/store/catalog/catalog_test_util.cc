@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "common/hex.h"
+#include "store/catalog/checked_vfs.h"
+#include "store/catalog/sqlite.h"
 
 namespace attndb::store {
 
@@ -23,6 +25,25 @@ std::string ReadFile(const std::string& path) {
 void WriteFile(const std::string& path, const std::string& contents) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+}
+
+void ChangeRows(const std::string& path, const std::string& sql) {
+  const auto database = SqliteDatabase::Open(path, SqliteDatabase::Mode::kReadWrite).value();
+  const Status status = database->Execute(sql.c_str());
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+void DamageRootPageOf(const std::string& path, const std::string& name) {
+  uint64_t page = 0;
+  {
+    const auto database = SqliteDatabase::Open(path, SqliteDatabase::Mode::kReadOnly).value();
+    Query query = database->Select("SELECT rootpage FROM sqlite_schema WHERE name = ?", name);
+    EXPECT_TRUE(query.Step().value());
+    page = static_cast<uint64_t>(query.Int(0));
+  }
+  std::string contents = ReadFile(path);
+  contents.at((page - 1) * kPageBytes + 500) ^= 1;
+  WriteFile(path, contents);
 }
 
 ModelSpec TestSpec(const std::string& fingerprint) {

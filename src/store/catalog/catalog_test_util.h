@@ -100,6 +100,10 @@ std::vector<SegmentId> IdsOf(const std::vector<SegmentRecord>& segments);
 // A catalog's file, to be written by hand.
 std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, const std::string& contents);
+// Changes a catalog that nobody has open by SQL, as no writer would.
+void ChangeRows(const std::string& path, const std::string& sql);
+// Damages the first page of a table or an index.
+void DamageRootPageOf(const std::string& path, const std::string& name);
 
 // 0, 1, 2, ... from `first`.
 std::vector<TokenId> Range(TokenId first, size_t num_tokens);
