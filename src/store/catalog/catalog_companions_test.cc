@@ -188,7 +188,7 @@ TEST_F(CatalogCompanions, GenerationsAreNeverUsedAgain) {
   EXPECT_EQ(std::ranges::adjacent_find(generations), generations.end());
 }
 
-// Of a commit the folder is asked for twice: before it, and before it is acknowledged.
+// A commit asks for the folder twice: before it, and before it is acknowledged.
 TEST_F(CatalogCompanions, ADropOfNothingCommitsNothing) {
   harness_.MustPublish(Range(0, 100));
   int num_asked = 0;
@@ -211,7 +211,7 @@ TEST(CatalogCompanionRows, WhatCanBeNoCompanionsNameIsCorrupt) {
   ATTNDB_ASSERT_OK(harness->companions()->Publish(1, {.kind = "planes", .generation = 3}));
   const struct {
     const char* sql;
-    Name name;  // Of kSegmentKind: it is corrupt.
+    Name name;  // One of kSegmentKind: the row is corrupt.
   } cases[] = {
       {"UPDATE companions SET generation = 0", {1, "planes", 0}},
       {"UPDATE companions SET generation = -1", {}},

@@ -246,7 +246,7 @@ TEST_F(CatalogTest, ACommitThatStaysInTheLogIsSealedByTwoMore) {
   ATTNDB_ASSERT_OK(harness_->owners()->SetQuota(tenant(), 7));
   EXPECT_EQ(harness_->EndOfNumbers().value(), end);  // The log is empty.
   {
-    const NoTruncation none(std::numeric_limits<off_t>::max());  // Of the file, too.
+    const NoTruncation none(std::numeric_limits<off_t>::max());  // The file neither.
     ATTNDB_ASSERT_OK(harness_->owners()->SetQuota(tenant(), 8));
     EXPECT_EQ(harness_->EndOfNumbers().value(), end + 2);
     EXPECT_FALSE(harness_->EmptyLog());

@@ -1,7 +1,8 @@
 // Goal:   contexts are given up least recently used first, as few as free the bytes, and what that
 //         frees is what their drop gives back.
-// Method: small stores, one behaviour a test; rows that SQL has changed; random histories, where contexts share segments and
-//         accesses are noted, written and tied, against a walk over all contexts.
+// Method: small stores, one behaviour a test; rows that SQL has changed; random histories, where
+//         contexts share segments and accesses are noted, written and tied, against a walk over all
+//         contexts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

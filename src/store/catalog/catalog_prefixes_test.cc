@@ -128,7 +128,7 @@ TEST_F(CatalogTest, ExplainNamesWhatWasMissed) {
   EXPECT_EQ(report.next_token, 10);
 }
 
-// That of "weights" is looked into first.
+// The model of "weights" is looked into first.
 TEST_F(CatalogTest, OfModelsDeclaredEqualTheLongestMatchIsTakenAndOfEquallyLongOnesTheOldest) {
   ATTNDB_ASSERT_OK(harness_->owners()->DeclareEqual(tenant(), "weights", "b"));
   const auto publish = [&](const char* fingerprint, const std::vector<TokenId>& tokens) {
