@@ -67,6 +67,23 @@ TEST_F(CatalogTest, AChatGrowsUnderOneId) {
   EXPECT_EQ(harness_->contexts()->List(tenant())->size(), 1u);
 }
 
+TEST_F(CatalogTest, ABaseGrowsUnderItsOwnNameAndWholeOnly) {
+  const ContextId named = harness_.MustPublish(Range(0, 40), {.name = "a"});
+  PublishOutcome outcome =
+      harness_
+          .Publish(Range(0, 60), {.name = "b", .replace = true, .base = named, .num_shared = 40})
+          .value();
+  EXPECT_FALSE(outcome.grown);
+  EXPECT_EQ(harness_->contexts()->Find(tenant(), "a")->id, named);
+  EXPECT_EQ(harness_->contexts()->Find(tenant(), "b")->id, outcome.id);
+  const ContextId unnamed = harness_.MustPublish(Range(100, 40));
+  outcome = harness_.Publish(Range(100, 20), {.base = unnamed, .num_shared = 20, .drop_base = true})
+                .value();
+  EXPECT_FALSE(outcome.grown);
+  EXPECT_THAT(outcome.dropped, IsEmpty());
+  EXPECT_EQ(Get(unnamed).num_tokens, 40u);
+}
+
 // Sessions upon the longer one go on from tokens that a crop would take away.
 TEST_F(CatalogTest, ACropIsAnotherContext) {
   const ContextId whole = harness_.MustPublish(Range(0, 100), {.name = "chat"});
@@ -376,6 +393,26 @@ TEST(CatalogPublishRows, ABaseWhoseChainContradictsItsSegmentsIsNotBuiltUpon) {
   request.chain = {{1, 10}};
   EXPECT_THAT(harness->contexts()->Publish(request),
               FailsWith(StatusCode::kCorruption, HasSubstr("uses 11 tokens of segment 1")));
+}
+
+TEST(CatalogPublishRows, ABaseThatLacksALinkIsNotBuiltUpon) {
+  CatalogHarness harness;
+  const std::vector<TokenId> tokens = Range(0, 20);
+  const ContextId first = harness.MustPublish(Range(0, 10));
+  const ContextId base = harness.MustPublish(tokens, {.base = first, .num_shared = 10});
+  PublishRequest request;
+  request.tenant = harness.tenant();
+  request.model = harness.model();
+  request.tokens = tokens;
+  request.base = base;
+  request.num_shared = 20;
+  request.chain = harness->contexts()->Chain(base).value();
+  ASSERT_EQ(request.chain.size(), 2u);
+  harness.Close();
+  ChangeRows(harness.path(), "DELETE FROM chain WHERE idx = 1");
+  harness.Reopen();
+  EXPECT_THAT(harness->contexts()->Publish(request),
+              FailsWith(StatusCode::kInternal, HasSubstr("holds 10 tokens, expected 20")));
 }
 
 TEST(CatalogPublishRows, AVictimThatIsCorruptIsNotPassedOver) {
