@@ -310,13 +310,18 @@ TEST(Lanes, JobsHaveThreadsOfTheirLanesPriority) {
 }
 
 TEST(Lanes, WhatIsOverAndWhatIsReportedIsDone) {
+  Event added;
   Event half;
   Event go;
   Event whole;
   Event end;
   Lanes lanes({kLowest}, 1);
   const Lanes::AddedPtr jobs[] = {
-      lanes.Add(0, JobOf(1, 10, [](Control*) { return Status::Ok(); })),
+      lanes.Add(0, JobOf(1, 10,
+                         [&](Control*) {
+                           added.Await();
+                           return Status::Ok();
+                         })),
       lanes.Add(0, JobOf(2, 20,
                          [&](Control* control) {
                            control->Report(5);
@@ -332,6 +337,7 @@ TEST(Lanes, WhatIsOverAndWhatIsReportedIsDone) {
   const auto says = [](const char* work) {
     return FailsWith(StatusCode::kCancelled, HasSubstr(work));
   };
+  added.Set();
   half.Await();
   EXPECT_THAT(lanes.WaitFor(std::span(jobs).first(2), give_up), says("15 B of 30 B"));
   EXPECT_THAT(lanes.WaitFor(jobs, give_up), says("15 B of 70 B"));
