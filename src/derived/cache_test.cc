@@ -209,6 +209,20 @@ TEST_F(CacheTest, ASegmentsOwnerIsLearned) {
   EXPECT_EQ(cache_.OwnerOf(FakeStore::kSegment + 1), 0u);
 }
 
+TEST_F(CacheTest, OfSeveralRecordsOfAKindTheNewestIsLearned) {
+  SegmentFacts facts = store_.facts();
+  for (const uint64_t generation : {2u, 3u, 1u}) {
+    facts.objects.push_back({.kind = "first", .generation = generation});
+  }
+  facts.objects.push_back({.kind = "other", .generation = 9});
+  cache_.Learn(store_.segment_ptr(), facts);
+  cache_.Forget(NameOf(2));
+  EXPECT_TRUE(cache_.IsOnDisk(FakeStore::kSegment, kind_));
+  cache_.Forget(NameOf(3));
+  EXPECT_FALSE(cache_.IsOnDisk(FakeStore::kSegment, kind_));
+  EXPECT_TRUE(cache_.IsOnDisk(FakeStore::kSegment, *kinds_.all()[1]));
+}
+
 TEST_F(CacheTest, OfTooManyEntriesThoseGoThatHaveNeitherSegmentNorLayer) {
   constexpr uint64_t kGone = 8;
   WriteAndLearn();

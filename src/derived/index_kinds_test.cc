@@ -18,6 +18,7 @@
 #include "index/coarse/wave_keys.h"
 #include "index/graph/graph_index.h"
 #include "index/graph/head_graphs.h"
+#include "index/planes/key_planes.h"
 #include "index/pq/pq_keys.h"
 #include "index/prefill/prefill_ranking.h"
 #include "storage/kv/segment.h"
@@ -144,6 +145,22 @@ class IndexKindsTest : public ::testing::Test {
   std::shared_ptr<const storage::Segment> segment_;
   LayerSpec layer_;
 };
+
+TEST_F(IndexKindsTest, PlanesAreOfAllKeysAtTheirPositionsUnderRope) {
+  layer_.rope.layout = RopeLayout::kHalf;
+  const std::vector<double> frequencies = index::RotaryFrequencies(layer_.rope, kDim);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const index::KeyPlanes planes,
+                              index::KeyPlanes::Build({.keys = keys(),
+                                                       .num_keys = kTokens,
+                                                       .first_position = 1000,
+                                                       .frequencies = frequencies,
+                                                       .queries = queries()}));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const BuiltHead built, Build("key_planes"));
+  ASSERT_EQ(built.parts.size(), 2u);
+  EXPECT_TRUE(std::ranges::equal(built.parts[0], planes.parts().main));
+  EXPECT_TRUE(std::ranges::equal(built.parts[1], planes.parts().low));
+  EXPECT_EQ(built.num_rows, kTokens);
+}
 
 TEST_F(IndexKindsTest, AGraphIsOfAllKeysButAContextsSinks) {
   for (const int64_t first_position : {0, 1000}) {
