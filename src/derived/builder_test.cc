@@ -405,7 +405,7 @@ TEST_F(BuilderTest, ACustomObjectIsKeptInMemoryIfItHasRoomAndIsNotWishedFor) {
   Wait();
   EXPECT_NE(Get("custom_small"), nullptr);
   EXPECT_EQ(Get("custom_large"), nullptr);
-  EXPECT_EQ(budget_.used_bytes(), used_before + 2 * 100);  // Of two heads.
+  EXPECT_EQ(budget_.used_bytes(), used_before + 2 * 100) << "two heads";
   EXPECT_THAT(store_.facts().wishes, IsEmpty());
   EXPECT_THAT(OnDisk(), IsEmpty());
 }

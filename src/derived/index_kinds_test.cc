@@ -280,7 +280,7 @@ TEST_F(IndexKindsTest, ARankingWeighsBesideTheDenominatorsOfItsGroup) {
   ATTNDB_ASSERT_OK_AND_ASSIGN(const index::PrefillRanking without, rank({}));
   ExpectBytes(Build("static_prefill"), without.bytes());
 
-  // Of the first group, then of the head's own, in which one q head's tokens weigh next to nothing.
+  // The first group's come before the head's own, in which one q head weighs next to nothing.
   layer_.denominator_logits = {-40, -40, 40, 40, -40, -40};
   const std::array<float, kGroup> own = {40, -40, -40};
   ATTNDB_ASSERT_OK_AND_ASSIGN(const index::PrefillRanking ranking, rank(own));
