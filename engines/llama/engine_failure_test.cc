@@ -3,13 +3,18 @@
 // Method: budgets that run out, stored bytes that are flipped, callbacks that say no, wrong
 //         arguments; afterwards the logits must agree with plain llama.cpp again. Both variants of
 //         the hook.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <thread>
 
 #include "attndb/db.h"
 #include "engines/llama/engine_test_util.h"
@@ -277,6 +282,41 @@ TEST(EngineOptionsTest, AreChecked) {
   options.max_sessions = 1000;
   EXPECT_THAT(LlamaEngine::Open(TinyModel("llama"), options),
               FailsWith(StatusCode::kInvalidArgument, HasSubstr("max_sessions")));
+}
+
+// Else the weights of one file would run under the fingerprint of another. The model's kept digest
+// is a pipe, so that the engine waits there, once all is loaded and before the adapter is hashed.
+TEST(EngineOpenTest, WeightsThatAreReplacedOnceTheyAreLoadedAreRefused) {
+  const ::attndb::test::TempDir directory;
+  const std::string model = directory.File("model.gguf");
+  const std::string adapter = directory.File("adapter.gguf");
+  const std::string other = directory.File("other.gguf");
+  fs::copy_file(TinyModel("llama"), model);
+  fs::copy_file(TinyModel("llama_lora"), adapter);
+  fs::copy_file(TinyModel("llama_lora"), other);
+  EngineOptions options = TinyOptions(HookVariant::kRewrite);
+  options.cache_dir = directory.File("cache");
+  ATTNDB_ASSERT_OK(LlamaEngine::Open(model, options));
+  const fs::path digest = fs::directory_iterator(options.cache_dir + "/digests")->path();
+  fs::remove(digest);
+  ASSERT_EQ(::mkfifo(digest.c_str(), 0600), 0);
+
+  options.adapters.push_back({.path = adapter});
+  std::atomic<bool> is_open = false;
+  std::thread replacer([&] {
+    int pipe = -1;
+    while (pipe < 0 && !is_open) {  // Until there is a reader.
+      pipe = ::open(digest.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+      std::this_thread::yield();
+    }
+    fs::rename(other, adapter);
+    if (pipe >= 0) ::close(pipe);  // The reader goes on.
+  });
+  const Result<LlamaEngine> engine = LlamaEngine::Open(model, options);
+  is_open = true;
+  replacer.join();
+  EXPECT_THAT(engine, FailsWith(StatusCode::kFailedPrecondition,
+                                HasSubstr(adapter + "' was replaced or changed")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, EngineFailureTest,

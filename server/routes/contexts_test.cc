@@ -16,22 +16,11 @@
 #include "engines/llama/engine_test_util.h"
 #include "server/batch/batch_test_util.h"
 #include "server/json.h"
+#include "server/routes/routes_test_util.h"
 #include "testing/matchers.h"
 
 namespace attndb::server {
 namespace {
-
-class KeepingResponder final : public Responder {
- public:
-  void Send(Response response) override { sent = std::move(response); }
-  void Begin(Response /*response*/) override {}
-  void Write(std::string /*piece*/) override {}
-  void End() override {}
-  bool closed() const override { return false; }
-  void OnClosed(std::function<void()> /*then*/) override {}
-
-  Response sent;
-};
 
 class ContextsTest : public BatchTest {
  protected:

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/checked_math.h"
-#include "common/clock.h"
 
 namespace attndb::derived {
 namespace {
@@ -86,7 +85,7 @@ bool Builder::IsDue(const Key& key) {
   request.by_session = true;
   if (request.state == Request::State::kQueued) return false;
   const bool ended = request.state == Request::State::kEnded;
-  return !ended || SteadyNowNanos() - request.ended_ns >= kAskAgainNs;
+  return !ended || options_.clock() - request.ended_ns >= kAskAgainNs;
 }
 
 void Builder::QueueSegment(const Key& key, uint64_t owner, uint64_t work) {
@@ -122,12 +121,12 @@ void Builder::End(const Key& key, bool is_ready) {
   }
   request->second = {.state = Request::State::kEnded,
                      .job = std::move(request->second.job),
-                     .ended_ns = SteadyNowNanos()};
+                     .ended_ns = options_.clock()};
 }
 
 void Builder::Shrink() {
   if (requests_.size() <= kMaxRequests) return;
-  const int64_t now_ns = SteadyNowNanos();
+  const int64_t now_ns = options_.clock();
   std::erase_if(requests_, [now_ns](const auto& item) {
     const Request& request = item.second;
     return request.state == Request::State::kEnded && now_ns - request.ended_ns >= kAskAgainNs;

@@ -26,6 +26,7 @@
 #include "attndb/result.h"
 #include "attndb/status.h"
 #include "attndb/types.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "derived/cache.h"
 #include "derived/kinds.h"
@@ -53,6 +54,8 @@ class Builder {
     bool looks_again = false;
     // The objects of a merged segment grow from those of the first segment in it.
     bool grows = false;
+    // Nanoseconds of a clock that only runs forward.
+    std::function<int64_t()> clock = SteadyNowNanos;
   };
   struct Parts {
     const Kinds* kinds;

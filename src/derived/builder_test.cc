@@ -7,26 +7,60 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <span>
 #include <thread>
 
+#include "attndb/custom_index.h"
+#include "common/aligned_buffer.h"
+#include "derived/custom_kind.h"
 #include "derived/derived_test_util.h"
+#include "storage/kv/kv_layout.h"
 #include "testing/event.h"
 
 namespace attndb::derived {
 namespace {
 
 using test::Event;
+using test::FailsWith;
 using test::FakeStore;
 using test::FirstBytesKind;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 constexpr uint64_t kPlenty = uint64_t{1} << 30;
 
+class SizedObject final : public CustomObject {
+ public:
+  explicit SizedObject(uint64_t bytes) : bytes_(bytes) {}
+  uint64_t memory_bytes() const override { return bytes_; }
+
+ private:
+  const uint64_t bytes_;
+};
+
+// A caller's own index, whose objects say that they take so many bytes.
+class SizedIndex final : public CustomIndex {
+ public:
+  explicit SizedIndex(uint64_t bytes) : bytes_(bytes) {}
+  Result<CustomObjectPtr> Build(const CustomRows&) const override {
+    return CustomObjectPtr(std::make_shared<const SizedObject>(bytes_));
+  }
+  Status Select(const CustomQuery&, std::span<CustomSelection>) const override {
+    return Status::Ok();
+  }
+
+ private:
+  const uint64_t bytes_;
+};
+
 class BuilderTest : public ::testing::Test {
  protected:
-  // Kinds "always", "asked", and "slow", whose builds wait for release_slow_.
+  // Kinds "always", "asked" and "slow", whose builds wait for release_slow_; "broken", whose builds
+  // fail with broken_; "growing", whose builds note what they grow from; and two of a caller's own,
+  // "custom_small" and "custom_large", which has room nowhere.
   explicit BuilderTest(const Builder::Options& options = {}, uint64_t memory_bytes = kPlenty)
       : budget_(memory_bytes),
         store_(&budget_),
@@ -35,10 +69,24 @@ class BuilderTest : public ::testing::Test {
                [this](const auto& name, const Kind& kind, const Status& status) {
                  builder_.ReportLoss(name, kind, status);
                }),
-        builder_({&kinds_, &cache_, &budget_, &store_.files(), &store_, &lanes_}, options) {
+        builder_({&kinds_, &cache_, &budget_, &store_.files(), &store_, &lanes_},
+                 WithClock(options)) {
     cache_.Learn(store_.segment_ptr(), store_.facts());
   }
-  ~BuilderTest() override { release_slow_.Set(); }
+  ~BuilderTest() override {
+    release_slow_.Set();
+    unstick_.Set();
+  }
+  void TearDown() override {
+    for (const Status& status : store_.TakeDamage()) {
+      EXPECT_EQ(status.code(), StatusCode::kCancelled) << status;
+    }
+  }
+
+  Builder::Options WithClock(Builder::Options options) {
+    options.clock = [this] { return now_ns_.load(); };
+    return options;
+  }
 
   Kinds MakeKinds() {
     Kinds kinds;
@@ -48,7 +96,21 @@ class BuilderTest : public ::testing::Test {
     kinds.Add(std::make_unique<FirstBytesKind>(FirstBytesKind::Of("asked")));
     Kind::Traits slow = FirstBytesKind::Of("slow");
     slow.slow = true;
-    kinds.Add(std::make_unique<FirstBytesKind>(slow, [this] { release_slow_.Await(); }));
+    kinds.Add(std::make_unique<FirstBytesKind>(slow, [this](const HeadSource&) {
+      release_slow_.Await();
+      return Status::Ok();
+    }));
+    kinds.Add(std::make_unique<FirstBytesKind>(FirstBytesKind::Of("broken"),
+                                               [this](const HeadSource&) { return broken_; }));
+    Kind::Traits growing = FirstBytesKind::Of("growing");
+    growing.grows = true;
+    kinds.Add(std::make_unique<FirstBytesKind>(growing, [this](const HeadSource& source) {
+      priors_.push_back(source.prior == nullptr ? 0 : source.prior->num_tokens);
+      return Status::Ok();
+    }));
+    kinds.Add(MakeCustomKind({.name = "small", .index = std::make_shared<const SizedIndex>(100)}));
+    kinds.Add(
+        MakeCustomKind({.name = "large", .index = std::make_shared<const SizedIndex>(kPlenty)}));
     return kinds;
   }
   const Kind& KindOf(const char* name) const { return kinds_.ForUse(name); }
@@ -62,7 +124,23 @@ class BuilderTest : public ::testing::Test {
       EXPECT_EQ(FirstBytesKind::BytesOf(objects->head(head)), store_.ExpectedOf(head)) << kind;
     }
   }
+  Lanes::AddedPtr Order(const char* kind) { return builder_.Order(store_.facts(), KindOf(kind)); }
+  Lanes::AddedPtr JobOf(const char* kind) const {
+    return builder_.JobOf(store_.segment(), KindOf(kind));
+  }
   void Wait() { ATTNDB_EXPECT_OK(lanes_.Wait(nullptr)); }
+  // Until unstick_ is set the lanes do nothing more, as if what they do took for ever.
+  void Stick() {
+    for (const size_t lane : {kFastLane, kSlowLane}) {
+      lanes_.Add(lane, {.run = [this](Lanes::Control*) {
+                   unstick_.Await();
+                   return Status::Ok();
+                 }});
+    }
+  }
+  bool IsOver(const Lanes::AddedPtr& job) {
+    return lanes_.WaitFor({&job, 1}, [](uint64_t, uint64_t) { return false; }).ok();
+  }
   std::vector<std::string> OnDisk() const {
     std::vector<std::string> kinds;
     for (const ObjectRecord& object : store_.facts().objects) kinds.push_back(object.kind);
@@ -70,8 +148,12 @@ class BuilderTest : public ::testing::Test {
     return kinds;
   }
 
+  std::atomic<int64_t> now_ns_ = 5 * Builder::kAskAgainNs;
   storage::MemoryBudget budget_;
   Event release_slow_;
+  Event unstick_;
+  Status broken_;
+  std::vector<uint64_t> priors_;  // Tokens that each head of "growing" grew from.
   FakeStore store_;
   const Kinds kinds_;
   Cache cache_;
@@ -102,13 +184,9 @@ TEST_F(BuilderTest, TheStoreSchedulesWhatEverySegmentHas) {
 }
 
 TEST_F(BuilderTest, WhatIsScheduledAgainIsBuiltOnce) {
-  Event stuck;
-  lanes_.Add(kFastLane, {.run = [&](Lanes::Control*) {
-               stuck.Await();
-               return Status::Ok();
-             }});
+  Stick();
   for (int i = 0; i < 3; ++i) builder_.Schedule(store_.facts());
-  stuck.Set();
+  unstick_.Set();
   Wait();
   EXPECT_EQ(store_.num_opened(), 1u);
 }
@@ -157,13 +235,204 @@ TEST_F(BuilderTest, ALostObjectIsReportedAndMadeAgain) {
   EXPECT_GT(store_.facts().objects[0].generation, first.generation);
 }
 
-TEST_F(BuilderTest, WhatIsInVainIsNotAskedForAtOnceAgain) {
+TEST_F(BuilderTest, WhatIsInVainIsAskedForAgainAfterAWhile) {
   store_.Drop();
-  for (int i = 0; i < 100; ++i) {
+  const auto ask = [&] {
     EXPECT_EQ(Get("asked"), nullptr);
     Wait();
-  }
-  EXPECT_LT(store_.num_opened(), 10u);  // One a second.
+    return store_.num_opened();
+  };
+  EXPECT_EQ(ask(), 1u);
+  EXPECT_EQ(ask(), 1u);
+  now_ns_ += Builder::kAskAgainNs - 1;
+  EXPECT_EQ(ask(), 1u);
+  now_ns_ += 1;
+  EXPECT_EQ(ask(), 2u);
+}
+
+TEST_F(BuilderTest, WhatWaitsIsAskedForOnce) {
+  Stick();
+  (void)Get("asked");
+  const Lanes::AddedPtr job = JobOf("asked");
+  ASSERT_NE(job, nullptr);
+  (void)Get("asked");
+  EXPECT_EQ(JobOf("asked"), job);
+  unstick_.Set();
+  Wait();
+  EXPECT_EQ(store_.num_opened(), 1u);
+}
+
+TEST_F(BuilderTest, AnOrderIsTheJobThatWaitsAndANewOneOnceThatHasEnded) {
+  store_.Refuse(Status::FailedPrecondition("quota"));
+  Stick();
+  const Lanes::AddedPtr job = Order("asked");
+  ASSERT_NE(job, nullptr);
+  EXPECT_EQ(Order("asked"), job);
+  unstick_.Set();
+  Wait();
+  store_.Refuse(Status::Ok());
+  EXPECT_NE(Order("asked"), job);
+  Wait();
+  EXPECT_THAT(OnDisk(), ElementsAre("asked"));
+}
+
+TEST_F(BuilderTest, WhatASegmentHasOrCannotHaveIsNotOrdered) {
+  (void)Order("asked");
+  Wait();
+  EXPECT_EQ(Order("asked"), nullptr) << "it has it";
+  EXPECT_EQ(Order("custom_small"), nullptr) << "it is kept in memory only";
+  SegmentFacts facts = store_.facts();
+  facts.damaged = true;
+  EXPECT_EQ(builder_.Order(facts, KindOf("always")), nullptr) << "its rows may be wrong";
+  facts.damaged = false;
+  facts.num_tokens = 99;
+  EXPECT_EQ(builder_.Order(facts, KindOf("always")), nullptr) << "it is too short";
+  facts.num_tokens = 100;
+  EXPECT_NE(builder_.Order(facts, KindOf("always")), nullptr);
+  Wait();
+}
+
+TEST_F(BuilderTest, WhatIsAskedForIsPendingUntilItsJobHasEnded) {
+  builder_.Schedule(store_.facts());
+  Wait();
+  EXPECT_FALSE(builder_.IsPending(store_.facts()));
+  store_.Refuse(Status::FailedPrecondition("quota"));
+  Stick();
+  (void)Get("asked");
+  EXPECT_THAT(store_.facts().wishes, IsEmpty()) << "the wish waits as well";
+  EXPECT_TRUE(builder_.IsPending(store_.facts()));
+  unstick_.Set();
+  Wait();
+  SegmentFacts facts = store_.facts();
+  EXPECT_TRUE(builder_.IsPending(facts)) << "it is wished for";
+  facts.wishes.clear();
+  EXPECT_FALSE(builder_.IsPending(facts)) << "its job has ended, in vain";
+}
+
+TEST_F(BuilderTest, WhatWaitsForACancelledSegmentIsGivenUp) {
+  Stick();
+  const auto order = [&](SegmentId segment) {
+    SegmentFacts facts = store_.facts();
+    facts.id = segment;
+    return builder_.Order(facts, KindOf("asked"));
+  };
+  const Lanes::AddedPtr before = order(FakeStore::kSegment - 1);
+  const Lanes::AddedPtr job = order(FakeStore::kSegment);
+  const Lanes::AddedPtr after = order(FakeStore::kSegment + 1);
+  builder_.Cancel(FakeStore::kSegment);
+  EXPECT_TRUE(IsOver(job));
+  EXPECT_EQ(JobOf("asked"), nullptr);
+  EXPECT_FALSE(IsOver(before));
+  EXPECT_FALSE(IsOver(after));
+  EXPECT_EQ(order(FakeStore::kSegment - 1), before);
+  EXPECT_NE(order(FakeStore::kSegment), job);
+  EXPECT_EQ(order(FakeStore::kSegment + 1), after);
+}
+
+TEST_F(BuilderTest, WhenAllIsCancelledWhatWaitsIsGivenUpAndMayBeAskedForAgain) {
+  Event started;
+  lanes_.Add(kFastLane, {.run = [&](Lanes::Control* control) {
+               started.Set();
+               while (!control->cancel()->load()) std::this_thread::yield();
+               return Status::Cancelled("test");
+             }});
+  started.Await();
+  (void)Get("asked");
+  const Lanes::AddedPtr job = JobOf("asked");
+  ASSERT_NE(job, nullptr);
+  builder_.CancelAll();
+  ASSERT_TRUE(IsOver(job));
+  EXPECT_EQ(JobOf("asked"), nullptr);
+  EXPECT_EQ(store_.num_opened(), 0u);
+  (void)Get("asked");
+  Wait();
+  ExpectReady("asked");
+}
+
+// It removes the files of segments that were dropped and that nobody holds.
+TEST_F(BuilderTest, TheStoreIsToldOnceASegmentIsLetGoOf) {
+  (void)Get("asked");
+  Wait();
+  EXPECT_THAT(store_.num_holders(), ElementsAre(1)) << "the store itself";
+  store_.Drop();
+  (void)Order("always");
+  Wait();
+  EXPECT_THAT(store_.num_holders(), ElementsAre(1)) << "none was opened";
+}
+
+TEST_F(BuilderTest, BytesOfAllHeadsAreAdmittedAndAllWorkIsDone) {
+  const Lanes::AddedPtr job = Order("asked");
+  Wait();
+  EXPECT_THAT(store_.admitted_bytes(), ElementsAre(2 * 2 * FirstBytesKind::kBytes));
+  EXPECT_EQ(job->done, store_.facts().kv_bytes);
+}
+
+TEST_F(BuilderTest, WorkInMemoryIsThatOfTheLayersWithObjects) {
+  store_.Refuse(Status::FailedPrecondition("quota"));
+  (void)Get("asked");
+  Wait();
+  ASSERT_NE(JobOf("asked"), nullptr);
+  EXPECT_EQ(JobOf("asked")->done, store_.segment().file_bytes() / 2);  // One layer of two.
+}
+
+// Whether for an object on disk or in memory.
+TEST_F(BuilderTest, WhatReadingASegmentsRowsGaveIsTold) {
+  broken_ = Status::Corruption("wrong bytes");
+  const std::vector<std::string> files = store_.Files();
+  (void)Get("broken");
+  const auto is_told = FailsWith(StatusCode::kCorruption, HasSubstr("wrong bytes"));
+  EXPECT_THAT(lanes_.Wait(nullptr), is_told);
+  EXPECT_THAT(store_.TakeDamage(), ElementsAre(is_told, is_told));
+  EXPECT_EQ(Get("broken"), nullptr);
+  EXPECT_EQ(store_.Files(), files);
+}
+
+TEST_F(BuilderTest, WhatCannotBePublishedLeavesNoFiles) {
+  store_.RefuseToPublish(Status::IoError("no commit"));
+  const std::vector<std::string> files = store_.Files();
+  (void)Order("asked");
+  EXPECT_THAT(lanes_.Wait(nullptr), FailsWith(StatusCode::kIoError, HasSubstr("no commit")));
+  EXPECT_EQ(store_.Files(), files);
+  EXPECT_FALSE(cache_.IsOnDisk(FakeStore::kSegment, KindOf("asked")));
+  EXPECT_EQ(builder_.num_written(), 0u);
+}
+
+// Counted by the bytes that they report.
+TEST_F(BuilderTest, ACustomObjectIsKeptInMemoryIfItHasRoomAndIsNotWishedFor) {
+  const uint64_t used_before = budget_.used_bytes();
+  (void)Get("custom_small");
+  (void)Get("custom_large");
+  Wait();
+  EXPECT_NE(Get("custom_small"), nullptr);
+  EXPECT_EQ(Get("custom_large"), nullptr);
+  EXPECT_EQ(budget_.used_bytes(), used_before + 2 * 100) << "two heads";
+  EXPECT_THAT(store_.facts().wishes, IsEmpty());
+  EXPECT_THAT(OnDisk(), IsEmpty());
+}
+
+TEST_F(BuilderTest, BeyondAThousandRequestsThoseThatEndedLongAgoAreForgotten) {
+  constexpr uint64_t kMost = 1024;
+  SegmentFacts facts = store_.facts();
+  store_.Drop();  // Every job ends in vain.
+  const auto order = [&](SegmentId segment, const char* kind) {
+    facts.id = segment;
+    (void)builder_.Order(facts, KindOf(kind));
+  };
+  order(FakeStore::kSegment, "asked");
+  for (uint64_t i = 0; i < kMost - 4; ++i) order(1000 + i, "asked");
+  Wait();
+  now_ns_ += Builder::kAskAgainNs - 1;
+  order(FakeStore::kSegment, "always");
+  Wait();
+  now_ns_ += 1;
+  Stick();
+  order(FakeStore::kSegment, "slow");
+  order(1, "asked");
+  EXPECT_NE(JobOf("asked"), nullptr) << "there is room for so many";
+  order(2, "asked");
+  EXPECT_EQ(JobOf("asked"), nullptr);
+  EXPECT_NE(JobOf("always"), nullptr) << "it ended a short while ago";
+  EXPECT_NE(JobOf("slow"), nullptr) << "it waits";
 }
 
 TEST_F(BuilderTest, WhatIsCancelledMayBeAskedForAgain) {
@@ -214,13 +483,7 @@ TEST_F(BuilderTest, WithoutMemoryNothingIsBuiltAndNothingFails) {
 
 // Every lane is stuck, as if each build, look-up and publication took for ever.
 TEST_F(BuilderTest, NobodyWhoAsksWaits) {
-  Event stuck;
-  for (const size_t lane : {kFastLane, kSlowLane}) {
-    lanes_.Add(lane, {.run = [&](Lanes::Control*) {
-                 stuck.Await();
-                 return Status::Ok();
-               }});
-  }
+  Stick();
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
@@ -230,7 +493,7 @@ TEST_F(BuilderTest, NobodyWhoAsksWaits) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  stuck.Set();
+  unstick_.Set();
   release_slow_.Set();
   Wait();
   for (const char* kind : {"always", "asked", "slow"}) ExpectReady(kind);
@@ -262,6 +525,95 @@ TEST_P(TightBuilderTest, BuildsInMemoryWhatHasRoomBesideItsSegment) {
   EXPECT_EQ(Get("asked") != nullptr, GetParam() == 0);
 }
 
+// Tokens of a session that are not stored, of as many heads and layers as the segment's.
+class TailBuilderTest : public BuilderTest {
+ protected:
+  std::shared_ptr<const storage::TailBlock> MakeBlock() const {
+    const auto shape = std::make_shared<const storage::KvShape>(store_.segment().shape());
+    const auto block = std::make_shared<storage::TailBlock>(shape, /*first_position=*/0);
+    const auto rows = std::make_shared<const AlignedBuffer>(
+        *AlignedBuffer::AllocateZeroed(block->num_tokens() * storage::KRowBytes(*shape, 0)));
+    const storage::KvRows head = {rows->data(), rows->data(), block->num_tokens()};
+    for (LayerId layer = 0; layer < 2; ++layer) {
+      block->AddLayer(layer, {rows, {head, head}}, {false, false});
+    }
+    return block;
+  }
+  LayerObjectsPtr GetOfTail(const char* kind, LayerId layer = 0) {
+    return builder_.Get(block_, KindOf(kind), layer, store_.spec().layers[layer]);
+  }
+  Lanes::AddedPtr JobOfTail(const char* kind, LayerId layer = 0) const {
+    return builder_.JobOf(*block_, KindOf(kind), layer);
+  }
+  // Asked for at once again it is not built, and after a while it is.
+  void ExpectInVain(const char* kind) {
+    SCOPED_TRACE(kind);
+    EXPECT_EQ(GetOfTail(kind), nullptr);
+    Wait();
+    const Lanes::AddedPtr job = JobOfTail(kind);
+    ASSERT_NE(job, nullptr);
+    now_ns_ += Builder::kAskAgainNs - 1;
+    EXPECT_EQ(GetOfTail(kind), nullptr);
+    EXPECT_EQ(JobOfTail(kind), job);
+    now_ns_ += 1;
+    EXPECT_EQ(GetOfTail(kind), nullptr);
+    Wait();
+    EXPECT_NE(JobOfTail(kind), nullptr);
+    EXPECT_NE(JobOfTail(kind), job);
+  }
+
+  const std::shared_ptr<const storage::TailBlock> block_ = MakeBlock();
+};
+
+TEST_F(TailBuilderTest, ALayerThatIsAskedForIsMadeUnlessItHasAWindow) {
+  Stick();
+  EXPECT_EQ(GetOfTail("asked", 0), nullptr);
+  EXPECT_EQ(GetOfTail("asked", 1), nullptr);
+  EXPECT_NE(JobOfTail("asked", 0), nullptr);
+  EXPECT_EQ(JobOfTail("asked", 1), nullptr);
+  unstick_.Set();
+  Wait();
+  EXPECT_NE(GetOfTail("asked"), nullptr);
+  EXPECT_EQ(JobOfTail("asked"), nullptr) << "what is ready is not asked for";
+}
+
+TEST_F(TailBuilderTest, WhatHasNoRoomIsAskedForAgainAfterAWhile) {
+  broken_ = Status::ResourceExhausted("test");
+  ExpectInVain("broken");
+  ExpectInVain("custom_large");
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const storage::Reservation all,
+                              budget_.Reserve(kPlenty - budget_.used_bytes(), "all"));
+  ExpectInVain("asked");
+}
+
+class GrowingBuilderTest : public BuilderTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  GrowingBuilderTest() : BuilderTest({.grows = GetParam()}) {}
+};
+INSTANTIATE_TEST_SUITE_P(Grows, GrowingBuilderTest, ::testing::Bool());
+
+// One segment stands for the first of those that were merged, and for what they were merged to.
+TEST_P(GrowingBuilderTest, AMergedObjectGrowsFromTheFirstWhereTheStoreIsOpenedSo) {
+  const SegmentFacts merged = store_.facts();
+  builder_.GrowFrom(store_.segment(), merged, merged);
+  (void)Order("growing");
+  Wait();
+  EXPECT_THAT(priors_, ElementsAre(0, 0)) << "the first has no object";
+
+  const SegmentFacts first = store_.facts();
+  ASSERT_EQ(first.objects.size(), 1u);
+  const storage::ObjectName name = {FakeStore::kSegment, "growing", first.objects[0].generation};
+  store_.ReportLoss(name, Status::Ok());
+  cache_.Forget(name);
+  priors_.clear();
+  builder_.GrowFrom(store_.segment(), first, merged);
+  EXPECT_EQ(store_.num_opened(), 1u) << "nothing is built before it is asked for";
+  (void)Order("growing");
+  Wait();
+  const uint64_t expected = GetParam() ? FakeStore::kTokens : 0;
+  EXPECT_THAT(priors_, ElementsAre(expected, expected));
+}
+
 class ReaderBuilderTest : public BuilderTest {
  protected:
   ReaderBuilderTest() : BuilderTest({.writes = false, .looks_again = true}) {}
@@ -273,7 +625,9 @@ TEST_F(ReaderBuilderTest, BuildsInMemoryAndWritesNothing) {
   Wait();
   ExpectReady("asked");
   EXPECT_THAT(OnDisk(), IsEmpty());
+  EXPECT_THAT(store_.facts().wishes, IsEmpty());
   EXPECT_EQ(builder_.num_written(), 0u);
+  EXPECT_EQ(Order("always"), nullptr);
 }
 
 TEST_F(ReaderBuilderTest, FindsWhatAnotherProcessPublished) {
@@ -282,7 +636,9 @@ TEST_F(ReaderBuilderTest, FindsWhatAnotherProcessPublished) {
   Wait();
   EXPECT_EQ(Get("slow"), nullptr);
   ATTNDB_ASSERT_OK(store_.WriteObject(KindOf("slow")));
-  while (Get("slow") == nullptr) std::this_thread::yield();
+  now_ns_ += Builder::kAskAgainNs;
+  EXPECT_EQ(Get("slow"), nullptr);
+  Wait();
   ExpectReady("slow");
 }
 

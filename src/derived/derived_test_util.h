@@ -32,9 +32,9 @@ class FirstBytesKind final : public derived::Kind {
  public:
   static constexpr size_t kBytes = 32;
   using Bytes = std::vector<std::byte>;
-  using Hook = std::function<void()>;
+  using Hook = std::function<Status(const derived::HeadSource&)>;
 
-  // `on_build` is called before each head is built.
+  // `on_build` is called before each head is built, and fails the build with its status.
   explicit FirstBytesKind(Traits traits, Hook on_build = nullptr)
       : Kind(std::move(traits)), on_build_(std::move(on_build)) {}
 
@@ -51,7 +51,9 @@ class FirstBytesKind final : public derived::Kind {
     return kBytes;
   }
   Result<derived::BuiltHead> Build(const derived::HeadSource& source) const override {
-    if (on_build_) on_build_();
+    if (on_build_) {
+      ATTNDB_RETURN_IF_ERROR(on_build_(source));
+    }
     const auto owned = derived::Own(Bytes(source.rows, source.rows + kBytes));
     return derived::BuiltHead{{.owner = owned}, {owned->object}, source.run->num_tokens()};
   }
@@ -111,6 +113,11 @@ class FakeStore final : public derived::Store {
     MutexLock lock(&mutex_);
     admits_ = std::move(status);
   }
+  // The status that PublishObject answers from now on.
+  void RefuseToPublish(Status status) {
+    MutexLock lock(&mutex_);
+    publishes_ = std::move(status);
+  }
   // Makes the segment one that is gone.
   void Drop() {
     MutexLock lock(&mutex_);
@@ -120,10 +127,27 @@ class FakeStore final : public derived::Store {
     MutexLock lock(&mutex_);
     return num_opened_;
   }
+  // The bytes that Admit was asked for.
+  std::vector<uint64_t> admitted_bytes() const {
+    MutexLock lock(&mutex_);
+    return admitted_bytes_;
+  }
+  // How many held the segment at each call of SegmentReleased, this store being one.
+  std::vector<int64_t> num_holders() const {
+    MutexLock lock(&mutex_);
+    return num_holders_;
+  }
   std::vector<storage::ObjectName> lost() const {
     MutexLock lock(&mutex_);
     return lost_;
   }
+  // The statuses of failed reads that the store was told since the last call.
+  std::vector<Status> TakeDamage() {
+    MutexLock lock(&mutex_);
+    return std::exchange(damage_, {});
+  }
+  // Names of the files in the folder.
+  std::vector<std::string> Files() { return *fs_.List(kDir); }
   // Publishes an object, as another process would.
   Status WriteObject(const derived::Kind& kind) {
     ATTNDB_ASSIGN_OR_RETURN(const uint64_t generation, ReserveGeneration());
@@ -142,9 +166,13 @@ class FakeStore final : public derived::Store {
     if (dropped_) return Status::FailedPrecondition("dropped");
     return derived::OpenedSegment{FactsLocked(), spec_, segment_};
   }
-  void SegmentReleased() override {}
-  Status Admit(derived::SegmentId, uint64_t) override {
+  void SegmentReleased() override {
     MutexLock lock(&mutex_);
+    num_holders_.push_back(segment_.use_count());
+  }
+  Status Admit(derived::SegmentId, uint64_t bytes) override {
+    MutexLock lock(&mutex_);
+    admitted_bytes_.push_back(bytes);
     return admits_;
   }
   Result<uint64_t> ReserveGeneration() override {
@@ -158,13 +186,15 @@ class FakeStore final : public derived::Store {
   }
   Status PublishObject(derived::SegmentId, const derived::ObjectRecord& object) override {
     MutexLock lock(&mutex_);
+    ATTNDB_RETURN_IF_ERROR(publishes_);
     std::erase_if(objects_, [&](const auto& old) { return old.kind == object.kind; });
     std::erase(wishes_, object.kind);
     objects_.push_back(object);
     return Status::Ok();
   }
   void ReportDamage(const storage::Segment&, const Status& status) override {
-    ATTNDB_EXPECT_OK(status);
+    MutexLock lock(&mutex_);
+    if (!status.ok()) damage_.push_back(status);
   }
   void ReportLoss(const storage::ObjectName& name, const Status&) override {
     MutexLock lock(&mutex_);
@@ -192,12 +222,16 @@ class FakeStore final : public derived::Store {
 
   mutable Mutex mutex_;
   Status admits_ ATTNDB_GUARDED_BY(mutex_);
+  Status publishes_ ATTNDB_GUARDED_BY(mutex_);
   bool dropped_ ATTNDB_GUARDED_BY(mutex_) = false;
   uint64_t generation_ ATTNDB_GUARDED_BY(mutex_) = 0;
   uint64_t num_opened_ ATTNDB_GUARDED_BY(mutex_) = 0;
   std::vector<derived::ObjectRecord> objects_ ATTNDB_GUARDED_BY(mutex_);
   std::vector<std::string> wishes_ ATTNDB_GUARDED_BY(mutex_);
+  std::vector<uint64_t> admitted_bytes_ ATTNDB_GUARDED_BY(mutex_);
+  std::vector<int64_t> num_holders_ ATTNDB_GUARDED_BY(mutex_);
   std::vector<storage::ObjectName> lost_ ATTNDB_GUARDED_BY(mutex_);
+  std::vector<Status> damage_ ATTNDB_GUARDED_BY(mutex_);
 };
 
 }  // namespace attndb::test

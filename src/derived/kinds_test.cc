@@ -8,7 +8,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "derived/derived_test_util.h"
 #include "derived/object_files.h"
 #include "storage/kv/segment_writer.h"
 #include "testing/kv_data.h"
@@ -116,6 +120,45 @@ TEST_P(KindsTest, NamesAreFound) {
     EXPECT_EQ(kinds_.FindObject(former), nullptr);
   }
   EXPECT_TRUE(storage::IsKindName(kind().traits().object));
+}
+
+TEST_P(KindsTest, RunsOfItsFewestTokensHaveIt) {
+  const uint64_t fewest = kind().traits().min_tokens;
+  EXPECT_TRUE(kind().MayHave(fewest));
+  EXPECT_FALSE(kind().MayHave(fewest - 1));
+}
+
+TEST(BuiltinKinds, AreAllThatPlansCanName) {
+  std::vector<std::string> expected = {"key_planes",     "value_planes", "value_means",
+                                       "static_prefill", "clusters",     "graph",
+                                       "roargraph",      "graph_head",   "roargraph_head"};
+  for (const char* subspaces : {"2", "4", "8", "16", "32"}) {
+    for (const char* bits : {"4", "6", "8"}) {
+      expected.push_back(std::string("pq_") + subspaces + "x" + bits);
+    }
+  }
+  for (const char* keys : {"8", "16", "32", "64"}) expected.push_back(std::string("quest_") + keys);
+  for (const char* keys : {"32", "64", "128", "256", "512"}) {
+    for (const char* representatives : {"1", "2", "4", "8"}) {
+      expected.push_back(std::string("infllm_") + keys + "x" + representatives);
+    }
+  }
+  for (const char* keys : {"16", "32", "64"}) expected.push_back(std::string("wave_") + keys);
+  const Kinds kinds = BuiltinKinds();
+  std::vector<std::string> uses;
+  for (const auto& kind : kinds.all()) uses.push_back(kind->traits().use);
+  EXPECT_THAT(uses, ::testing::UnorderedElementsAreArray(expected));
+}
+
+// A set of kinds has a bit for each.
+TEST(BuiltinKinds, AreNoMoreThanASetHolds) {
+  Kinds kinds;
+  const auto add = [&] {
+    kinds.Add(std::make_unique<test::FirstBytesKind>(
+        test::FirstBytesKind::Of("kind_" + std::to_string(kinds.size()))));
+  };
+  while (kinds.size() < Kinds::kMost) add();
+  EXPECT_DEATH(add(), "kMost");
 }
 
 INSTANTIATE_TEST_SUITE_P(Builtin, KindsTest, ::testing::Range(size_t{0}, BuiltinKinds().size()),

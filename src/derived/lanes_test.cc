@@ -12,11 +12,16 @@
 #include <atomic>
 #include <barrier>
 #include <map>
+#include <memory>
+#include <optional>
+#include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "testing/event.h"
 #include "testing/matchers.h"
+#include "testing/no_threads.h"
 
 namespace attndb::derived {
 namespace {
@@ -34,6 +39,11 @@ constexpr auto kNormal = Lanes::Priority::kNormal;
 Status UntilCancelled(Control* control) {
   while (!control->cancel()->load()) std::this_thread::yield();
   return Status::Cancelled("test");
+}
+
+// Lets other threads run until they wait, or nearly always.
+void YieldOften() {
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
 }
 
 Lanes::Job JobOf(uint64_t subject, uint64_t work, std::function<Status(Control*)> run) {
@@ -297,6 +307,222 @@ TEST(Lanes, JobsHaveThreadsOfTheirLanesPriority) {
     ended.Await();  // Who calls Wait may do the job.
     EXPECT_EQ(num_right, 3);
   }
+}
+
+TEST(Lanes, WhatIsOverAndWhatIsReportedIsDone) {
+  Event added;
+  Event half;
+  Event go;
+  Event whole;
+  Event end;
+  Lanes lanes({kLowest}, 1);
+  const Lanes::AddedPtr jobs[] = {
+      lanes.Add(0, JobOf(1, 10,
+                         [&](Control*) {
+                           added.Await();
+                           return Status::Ok();
+                         })),
+      lanes.Add(0, JobOf(2, 20,
+                         [&](Control* control) {
+                           control->Report(5);
+                           half.Set();
+                           go.Await();
+                           control->Report(100);  // No more than there is.
+                           whole.Set();
+                           end.Await();
+                           return Status::Ok();
+                         })),
+      lanes.Add(0, JobOf(3, 40, [](Control*) { return Status::Ok(); }))};
+  const auto give_up = [](uint64_t, uint64_t) { return false; };
+  const auto says = [](const char* work) {
+    return FailsWith(StatusCode::kCancelled, HasSubstr(work));
+  };
+  added.Set();
+  half.Await();
+  EXPECT_THAT(lanes.WaitFor(std::span(jobs).first(2), give_up), says("15 B of 30 B"));
+  EXPECT_THAT(lanes.WaitFor(jobs, give_up), says("15 B of 70 B"));
+  EXPECT_THAT(lanes.Wait(give_up), says("15 B of 70 B"));
+  go.Set();
+  whole.Await();
+  EXPECT_THAT(lanes.WaitFor(jobs, give_up), says("30 B of 70 B"));
+  EXPECT_THAT(lanes.Wait(give_up), says("30 B of 70 B"));
+  end.Set();
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+  EXPECT_GT(lanes.busy_ns(), 0);
+}
+
+TEST(Lanes, WhatIsCancelledBeforeItBeganIsNoWorkAndHoldsNothing) {
+  Event go;
+  Lanes lanes({kLowest}, 1);
+  Event started;
+  lanes.Add(0, JobOf(1, 10, [&](Control* control) {
+              started.Set();
+              go.Await();
+              EXPECT_FALSE(control->cancel()->load()) << "another was cancelled";
+              return Status::Ok();
+            }));
+  started.Await();
+  auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> weak = held;
+  const Lanes::AddedPtr job =
+      lanes.Add(0, JobOf(2, 20, [held = std::move(held)](Control*) { return Status::Ok(); }));
+  const auto give_up = [](uint64_t, uint64_t) { return false; };
+  EXPECT_THAT(lanes.Wait(give_up), FailsWith(StatusCode::kCancelled, HasSubstr("0 B of 30 B")));
+  EXPECT_FALSE(weak.expired());
+  lanes.Cancel(2);
+  EXPECT_TRUE(weak.expired());
+  EXPECT_THAT(lanes.Wait(give_up), FailsWith(StatusCode::kCancelled, HasSubstr("0 B of 10 B")));
+  go.Set();
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+}
+
+// Although the job before it goes on.
+TEST(Lanes, WhoWaitsForWhatIsGivenUpWaitsNoLonger) {
+  for (const bool all : {false, true}) {
+    Event started;
+    Event go;
+    Event waits;
+    Lanes lanes({kLowest}, 1);
+    lanes.Add(0, JobOf(1, 1, [&](Control*) {
+                started.Set();
+                go.Await();
+                return Status::Ok();
+              }));
+    started.Await();
+    const Lanes::AddedPtr job = lanes.Add(0, JobOf(2, 1, UntilCancelled));
+    std::thread waiter([&] {
+      ATTNDB_EXPECT_OK(lanes.WaitFor({&job, 1}, [&](uint64_t, uint64_t) {
+        waits.Set();
+        return true;
+      }));
+    });
+    waits.Await();
+    YieldOften();
+    std::thread canceller([&] { all ? lanes.CancelAll() : lanes.Cancel(2); });
+    waiter.join();
+    go.Set();
+    canceller.join();
+  }
+}
+
+TEST(Lanes, WhoWaitsIsCalledForWhatIsReportedAndOnlyIfSomethingChanged) {
+  Event called;
+  Event seen;
+  Lanes lanes({kLowest}, 1);
+  const Lanes::AddedPtr job = lanes.Add(0, JobOf(1, 10, [&](Control* control) {
+                                          called.Await();
+                                          YieldOften();
+                                          control->Report(5);
+                                          seen.Await();
+                                          YieldOften();
+                                          return Status::Ok();
+                                        }));
+  int num_calls = 0;
+  ATTNDB_EXPECT_OK(lanes.WaitFor({&job, 1}, [&](uint64_t done, uint64_t) {
+    ++num_calls;
+    called.Set();
+    if (done == 5) seen.Set();
+    return true;
+  }));
+  EXPECT_GE(num_calls, 2);
+  EXPECT_LE(num_calls, 10);  // Threads may wake without a cause.
+}
+
+// The job changes no count of work, and the one after it goes on.
+TEST(Lanes, WhatEndsWhileWhoWaitsIsCalledIsSeen) {
+  Event go;
+  Event next;
+  Event end;
+  Lanes lanes({kLowest}, 1);
+  const Lanes::AddedPtr job = lanes.Add(0, JobOf(1, 0, [&](Control*) {
+                                          go.Await();
+                                          return Status::Ok();
+                                        }));
+  lanes.Add(0, JobOf(2, 1, [&](Control*) {
+              next.Set();
+              end.Await();
+              return Status::Ok();
+            }));
+  ATTNDB_EXPECT_OK(lanes.WaitFor({&job, 1}, [&](uint64_t, uint64_t) {
+    go.Set();
+    next.Await();
+    return true;
+  }));
+  end.Set();
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+}
+
+TEST(Lanes, WhoWaitsForAJobUnderWayDoesNotBeginTheNext) {
+  Event started;
+  Event go;
+  std::atomic<bool> first_ended = false;
+  Lanes lanes({kLowest}, 1);
+  const Lanes::AddedPtr first = lanes.Add(0, JobOf(1, 1, [&](Control*) {
+                                            started.Set();
+                                            go.Await();
+                                            first_ended = true;
+                                            return Status::Ok();
+                                          }));
+  lanes.Add(0, JobOf(2, 1, [&](Control*) {
+              EXPECT_TRUE(first_ended);
+              return Status::Ok();
+            }));
+  started.Await();
+  std::thread other([&] {
+    YieldOften();
+    go.Set();
+  });
+  ATTNDB_EXPECT_OK(lanes.WaitFor({&first, 1}, nullptr));
+  other.join();
+  ATTNDB_EXPECT_OK(lanes.Wait(nullptr));
+}
+
+// Where a lane has no thread, nobody else would do it.
+TEST(Lanes, WhoWaitsIsWokenForAJobOfALaneWithoutAThread) {
+  Event started;
+  Event is_free;
+  Event waits;
+  Lanes lanes({kLowest, kLowest}, 1);
+  lanes.Add(0, JobOf(1, 1, [&](Control*) {
+              started.Set();
+              is_free.Await();
+              return Status::Ok();
+            }));
+  started.Await();
+  std::thread waiter([&] {
+    ATTNDB_EXPECT_OK(lanes.Wait([&](uint64_t, uint64_t) {
+      waits.Set();
+      return true;
+    }));
+  });
+  waits.Await();
+  YieldOften();
+  {
+    const test::NoThreads none;
+    lanes.Add(1, JobOf(2, 1, [&](Control*) {
+                is_free.Set();
+                return Status::Ok();
+              }));
+  }
+  waiter.join();
+}
+
+// Its thread came while somebody else, who had no more to wait for after it, did the lane's job.
+TEST(Lanes, AThreadGoesOnWhereWhoWaitedLeftOff) {
+  Event second;
+  Lanes lanes({kLowest}, 1);
+  std::optional<test::NoThreads> none(std::in_place);
+  const Lanes::AddedPtr first = lanes.Add(0, JobOf(1, 1, [&](Control*) {
+                                            none.reset();
+                                            lanes.Add(0, JobOf(2, 1, [&](Control*) {
+                                                        second.Set();
+                                                        return Status::Ok();
+                                                      }));
+                                            YieldOften();
+                                            return Status::Ok();
+                                          }));
+  ATTNDB_EXPECT_OK(lanes.WaitFor({&first, 1}, nullptr));
+  second.Await();
 }
 
 TEST(Lanes, StoppingCancelsAndStartsNothingMore) {

@@ -1,0 +1,104 @@
+// Goal:   /metrics tells operators, and nobody else, what was counted where it happened.
+// Method: prompts over a context on disk, at prices that the test gives; a responder that keeps
+//         what it is sent.
+#include "server/routes/info.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engines/llama/engine_test_util.h"
+#include "server/batch/batch_test_util.h"
+#include "server/routes/routes_test_util.h"
+#include "testing/matchers.h"
+
+namespace attndb::server {
+namespace {
+
+class InfoTest : public BatchTest {
+ protected:
+  static constexpr size_t kStored = 90;
+
+  // A context is on disk alone, and nothing that was read is in memory.
+  void SetUp() override {
+    Open();
+    prompt_ = llama::RandomIds(kStored + 10, 1, engine_->info().vocab_size);
+    const std::vector<TokenId> turn(prompt_.begin(), prompt_.begin() + kStored);
+    conversations_->Keep(tenant_, "turn", SessionOf(tenant_, turn), turn);
+    conversations_->WaitForStores();
+    conversations_.reset();
+    db_.reset();
+    ATTNDB_ASSERT_OK_AND_ASSIGN(db_, DB::Open(directory_.File("store"), {}));
+    conversations_.emplace(*db_, &*engine_, ConversationOptions{});
+    StartScheduler();
+    service_.engine = &*engine_;
+    service_.conversations = &*conversations_;
+    service_.scheduler = &*scheduler_;
+    service_.metrics = &metrics_;
+    service_.gate = &gate_;
+    service_.log = &log_;
+    service_.run_later = [](const Call&, const std::function<void()>& work) { work(); };
+  }
+
+  Response AskMetrics(bool is_operator) {
+    const auto request = std::make_shared<server::Request>();
+    request->method = "GET";
+    const auto responder = std::make_shared<KeepingResponder>();
+    Call call;
+    call.request = request;
+    call.responder = responder;
+    call.rules.is_operator = is_operator;
+    AnswerMetrics(&service_, std::move(call));
+    return responder->sent;
+  }
+  // The value of a counter; -1: there is none of that name.
+  double CounterOf(const std::string& name) {
+    const std::string body = AskMetrics(true).body;
+    const std::string line = "\n" + name + "_total ";
+    const size_t found = body.find(line);
+    return found == std::string::npos ? -1 : std::stod(body.substr(found + line.size()));
+  }
+  // Where the prompt's first tokens come from.
+  ReuseWay Start() {
+    const Result<Continuation> start = conversations_->Start(tenant_, prompt_, "full");
+    EXPECT_THAT(start, ::attndb::test::IsOk());
+    return start.ok() ? start->reuse.way : ReuseWay::kNone;
+  }
+
+  const std::string tenant_ = TenantRules().tenant;
+  std::vector<TokenId> prompt_;
+
+ private:
+  Service service_;
+  Metrics metrics_;
+  MemoryGate gate_{0, 0, [](const std::function<void()>& run) { run(); }};
+  RequestLog log_{LogFormat::kOff, stderr};
+};
+
+TEST_F(InfoTest, TokensThatAreRunAlthoughTheyAreStoredAreCounted) {
+  EXPECT_EQ(CounterOf("attndb_declined_tokens"), 0);
+  conversations_->prices().LearnRead(uint64_t{1} << 20, 1e6);
+  conversations_->prices().LearnRun(1e-3);
+  for (int num_declined = 1; num_declined <= 2; ++num_declined) {
+    ASSERT_EQ(Start(), ReuseWay::kRun);
+    EXPECT_EQ(CounterOf("attndb_declined_tokens"), num_declined * double{kStored});
+  }
+  conversations_->prices().LearnRun(1e9);
+  ASSERT_EQ(Start(), ReuseWay::kDisk);
+  EXPECT_EQ(CounterOf("attndb_declined_tokens"), 2 * double{kStored}) << "what is read is not";
+}
+
+TEST_F(InfoTest, MetricsAreForOperators) {
+  EXPECT_EQ(AskMetrics(true).status, 200);
+  EXPECT_EQ(AskMetrics(false).status, 403);
+  EXPECT_EQ(AskMetrics(false).body.find("attndb_passes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace attndb::server

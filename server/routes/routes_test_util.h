@@ -1,0 +1,29 @@
+// What tests of routes share: a responder that keeps what it is sent.
+//
+// Threads: one.
+#ifndef ATTNDB_SERVER_ROUTES_ROUTES_TEST_UTIL_H_
+#define ATTNDB_SERVER_ROUTES_ROUTES_TEST_UTIL_H_
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "server/http/exchange.h"
+
+namespace attndb::server {
+
+class KeepingResponder final : public Responder {
+ public:
+  void Send(Response response) override { sent = std::move(response); }
+  void Begin(Response /*response*/) override {}
+  void Write(std::string /*piece*/) override {}
+  void End() override {}
+  bool closed() const override { return false; }
+  void OnClosed(std::function<void()> /*then*/) override {}
+
+  Response sent;
+};
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_ROUTES_ROUTES_TEST_UTIL_H_
