@@ -1,4 +1,5 @@
-// Goal:   each form of a request to explain is read whole, and what is wrong is refused by its field.
+// Goal:   each form of a request to explain is read whole, and what is wrong is refused by its
+//         field.
 // Method: bodies as clients send them.
 #include "server/routes/explain_request.h"
 

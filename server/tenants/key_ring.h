@@ -1,7 +1,7 @@
 // Which key belongs to which tenant, and what that tenant may take.
 //
-// File:    that of keys_file.h. It is read again when it has changed; if it can't be read then, what
-//          it said before holds.
+// File:    that of keys_file.h. It is read again when it has changed; if it can't be read then,
+//          what it said before holds.
 // Errors:  kInvalidArgument with the file and the field; kIoError, kNotFound.
 // Threads: thread-safe.
 #ifndef ATTNDB_SERVER_TENANTS_KEY_RING_H_
