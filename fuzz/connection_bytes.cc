@@ -28,7 +28,7 @@ namespace {
 namespace asio = boost::asio;
 using server::Request;
 
-constexpr std::string_view kBody = "ok";  // Of each answer.
+constexpr std::string_view kBody = "ok";  // Each answer is this.
 
 // Limits that no input comes near, and such that many go beyond.
 constexpr uint32_t kWideHead = 1 << 20;

@@ -20,7 +20,7 @@
 
 namespace attndb::server {
 
-inline constexpr size_t kDigestDigits = 64;  // Of SHA-256, in lower case.
+inline constexpr size_t kDigestDigits = 64;  // SHA-256 in lower case.
 inline constexpr uint64_t kMaxTpotMs = 1'000'000;
 
 struct TenantRules {
