@@ -1,8 +1,11 @@
 // Goal:   nobody waits for what another's request waits for.
 // Method: a server on a tiny random model, asked over HTTP; conversations are on disk alone, once
-//         another server has stored them, and what reads them waits for the test.
+//         another server has stored them, and what reads them waits for the test. Clients that
+//         read nothing, for whom the kernel holds little; when their writes time out, their replies
+//         are cut off, which shows that these were waited for.
 #include "server/server.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -26,13 +29,15 @@ namespace attndb::server {
 namespace {
 
 using ::attndb::test::Event;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ServerTest : public ::testing::Test {
  protected:
   void Start(std::function<Status(Session*)> load = nullptr) {
     llama::EngineOptions engine = llama::TinyOptions(llama::HookVariant::kRewrite);
     engine.cache_dir = directory_.File("cache");
-    ServerOptions options;
+    ServerOptions options = options_;
     options.listener.port = 0;
     options.conversations.load = std::move(load);
     options.plan = "full";
@@ -63,6 +68,15 @@ class ServerTest : public ::testing::Test {
     return Ask("POST", "/v1/completions", ToText(body), patience, answer);
   }
 
+  // A number of /metrics; -1: it has none.
+  double Metric(const std::string& name) const {
+    std::string text;
+    EXPECT_EQ(Ask("GET", "/metrics", "", kPatience, &text), 200);
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+  }
+
+  ServerOptions options_;
   ::attndb::test::TempDir directory_;
   std::unique_ptr<Server> server_;
 };
@@ -104,6 +118,40 @@ TEST_F(ServerTest, WhatIsReadFromDiskHoldsUpNobodyElse) {
     const Result<Json> json = ParseJson(answer);
     ATTNDB_ASSERT_OK(json.status());
     EXPECT_GT((*json)["usage"]["prompt_tokens_details"]["cached_tokens"], kLong) << answer;
+  }
+}
+
+TEST_F(ServerTest, FiftyReadersThatTakeNothingHoldUpNobody) {
+  options_.listener.write_timeout = std::chrono::seconds(2);
+  options_.model_id =
+      std::string(1000, 'm');  // It is in each event, so that replies are long soon.
+  Start();
+  const Json body = {{"prompt", "Sheep graze on the hills."},
+                     {"max_tokens", 60},
+                     {"ignore_eos", true},
+                     {"stream", true}};
+  const std::string request = Post("/v1/completions", ToText(body));
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 50; ++i) {
+    slow.push_back(std::make_unique<RawClient>(server_->port(), RawClient::Narrow()));
+    ASSERT_TRUE(slow.back()->Send(request));
+  }
+  const auto others_go_on = [&] {
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(Complete("Nine boats, " + std::to_string(i), kPatience), 200);
+    }
+    RawClient reader(server_->port());
+    EXPECT_THAT(reader.Ask(request).body, HasSubstr("[DONE]"));
+  };
+  others_go_on();
+  EXPECT_TRUE(Eventually(
+      [&] { return Metric("attndb_active_turns") == 0 && Metric("attndb_waiting_turns") == 0; }));
+  others_go_on();  // Now that nothing is left of the fifty but what they do not read.
+  std::this_thread::sleep_for(options_.listener.write_timeout + std::chrono::seconds(1));
+  for (const auto& client : slow) {
+    const std::string read = client->ReadAll();
+    EXPECT_THAT(read, HasSubstr("data: "));
+    EXPECT_THAT(read, Not(HasSubstr("[DONE]"))) << "all of it fitted: no write was waited for";
   }
 }
 

@@ -490,6 +490,34 @@ TEST_F(ConnectionTest, AStreamsReaderThatDoesNotKeepUpIsLetGo) {
   EXPECT_TRUE(Eventually([this] { return listener_->num_connections() == 0; }));
 }
 
+TEST_F(ConnectionTest, FiftyReadersThatTakeNothingHoldUpNobody) {
+  options_.max_unsent_bytes = 512 << 10;
+  std::vector<std::unique_ptr<RawClient>> slow;
+  std::vector<std::shared_ptr<Responder>> replies;
+  for (int i = 0; i < 50; ++i) {
+    slow.push_back(Connect(RawClient::Narrow()));
+    slow.back()->Send(kGet);
+    replies.push_back(exchanges_.Next().responder);
+    ASSERT_NE(replies.back(), nullptr);
+    replies.back()->Begin({});
+    replies.back()->Write(std::string(options_.max_unsent_bytes / 2, 'x'));
+  }
+  const auto client = Connect();
+  for (int i = 0; i < 100; ++i) {
+    client->Send(kGet);
+    const Exchanges::Exchange exchange = exchanges_.Next();
+    ASSERT_NE(exchange.responder, nullptr);
+    exchange.responder->Send({.body = "next"});
+    EXPECT_EQ(client->ReadAnswer().body, "next");
+  }
+  // Had the kernel taken what came before, so much more would be held for them.
+  for (const auto& reply : replies) {
+    EXPECT_FALSE(reply->closed());
+    reply->Write(std::string(options_.max_unsent_bytes, 'x'));
+    EXPECT_TRUE(Eventually([&] { return reply->closed(); })) << "no write was waited for";
+  }
+}
+
 TEST_F(ConnectionTest, OneAnswerMayBeLongerThanWhatIsHeld) {
   options_.max_unsent_bytes = 64 << 10;
   const auto client = Connect({.receive_buffer = 64 << 10});
