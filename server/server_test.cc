@@ -1,4 +1,5 @@
-// Goal:   nobody waits for what another's request waits for.
+// Goal:   nobody waits for what another's request waits for; what is done for a tenant's request
+//         does not tell what another has stored.
 // Method: a server on a tiny random model, asked over HTTP; conversations are on disk alone, once
 //         another server has stored them, and what reads them waits for the test. Clients that
 //         read nothing, for whom the kernel holds little; when their writes time out, their replies
@@ -7,10 +8,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -18,6 +24,7 @@
 #include <vector>
 
 #include "engines/llama/engine_test_util.h"
+#include "engines/llama/fingerprint.h"
 #include "server/http/client.h"
 #include "server/http/http_test_util.h"
 #include "server/json.h"
@@ -31,6 +38,35 @@ namespace {
 using ::attndb::test::Event;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// Tells when segments that a store has now are opened or read.
+class SegmentWatch {
+ public:
+  explicit SegmentWatch(const std::string& store)
+      : inotify_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(store)) {
+      if (entry.path().extension() != ".seg") continue;
+      EXPECT_GE(inotify_add_watch(inotify_, entry.path().c_str(), IN_OPEN | IN_ACCESS), 0);
+      ++num_segments_;
+    }
+  }
+  ~SegmentWatch() { close(inotify_); }
+  SegmentWatch(const SegmentWatch&) = delete;
+  SegmentWatch& operator=(const SegmentWatch&) = delete;
+
+  size_t num_segments() const { return num_segments_; }
+  // Whether one was since the last call.
+  bool Take() {
+    alignas(inotify_event) char events[4096];
+    bool any = false;
+    while (read(inotify_, events, sizeof(events)) > 0) any = true;
+    return any;
+  }
+
+ private:
+  const int inotify_;
+  size_t num_segments_ = 0;
+};
 
 class ServerTest : public ::testing::Test {
  protected:
@@ -55,6 +91,7 @@ class ServerTest : public ::testing::Test {
   int Ask(const std::string& method, const std::string& path, const std::string& body,
           std::chrono::seconds patience, std::string* answer = nullptr) const {
     auto client = Client::Make({.url = "http://127.0.0.1:" + std::to_string(server_->port()),
+                                .key = key_,
                                 .silence_timeout = patience});
     if (!client.ok()) return 0;
     const Result<ClientAnswer> sent =
@@ -76,7 +113,21 @@ class ServerTest : public ::testing::Test {
     return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
   }
 
+  // What a completion adds to the counters that tell of work, by their names; and its tokens.
+  std::map<std::string, double> WorkOf(const std::string& prompt) const {
+    constexpr const char* kCounters[] = {
+        "attndb_prompt_tokens_total",      "attndb_cached_tokens_total",
+        "attndb_declined_tokens_total",    "attndb_passes_total",
+        "attndb_pass_prompt_tokens_total", "attndb_pass_reply_tokens_total"};
+    std::map<std::string, double> work;
+    for (const char* const counter : kCounters) work[counter] = -Metric(counter);
+    EXPECT_EQ(Complete(prompt, kPatience), 200);
+    for (const char* const counter : kCounters) work[counter] += Metric(counter);
+    return work;
+  }
+
   ServerOptions options_;
+  std::string key_;  // With which requests are sent; empty: with none.
   ::attndb::test::TempDir directory_;
   std::unique_ptr<Server> server_;
 };
@@ -119,6 +170,42 @@ TEST_F(ServerTest, WhatIsReadFromDiskHoldsUpNobodyElse) {
     ATTNDB_ASSERT_OK(json.status());
     EXPECT_GT((*json)["usage"]["prompt_tokens_details"]["cached_tokens"], kLong) << answer;
   }
+}
+
+// A time that told them apart would tell a tenant what another has asked.
+TEST_F(ServerTest, WhatAnotherTenantHasStoredChangesNothingThatIsDone) {
+  const auto entry = [](const std::string& name, bool is_operator) {
+    return Json{{"sha256", *llama::TextDigest(name)}, {"tenant", name}, {"operator", is_operator}};
+  };
+  options_.keys_file = directory_.File("keys.json");
+  std::ofstream(options_.keys_file)
+      << ToText({{"keys", Json::array({entry("ann", false), entry("bob", true)})}});
+  const auto prompt = [](char number) {
+    return std::string(1, number) + " The bakery opens at six and sells rye bread.";
+  };
+  Start();
+  key_ = "ann";
+  ASSERT_EQ(Complete(prompt('1'), kPatience), 200);
+  Stop();
+  SegmentWatch segments(directory_.File("store"));
+  ASSERT_GT(segments.num_segments(), 0u);
+
+  Start();
+  key_ = "bob";
+  ASSERT_EQ(Complete(prompt('2'), kPatience), 200);  // Some prompt of its own begins alike.
+  (void)segments.Take();
+  const auto miss = WorkOf(prompt('3'));
+  const auto hit = WorkOf(prompt('1'));
+  EXPECT_EQ(hit, miss);
+  EXPECT_GT(hit.at("attndb_pass_prompt_tokens_total"), 5) << "all of it is run";
+  EXPECT_FALSE(segments.Take()) << "a file of another tenant is opened or read";
+
+  key_ = "ann";
+  std::string answer;
+  EXPECT_EQ(Complete(prompt('1') + " Who", kPatience, &answer), 200);
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const Json json, ParseJson(answer));
+  EXPECT_GT(json["usage"]["prompt_tokens_details"]["cached_tokens"], 5) << answer;
+  EXPECT_TRUE(segments.Take()) << "whose they are reads them, and that would be seen";
 }
 
 TEST_F(ServerTest, FiftyReadersThatTakeNothingHoldUpNobody) {
