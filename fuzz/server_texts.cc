@@ -1,17 +1,26 @@
 #include "fuzz/server_texts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "attndb/context_name.h"
+#include "attndb/options.h"
 #include "common/check.h"
 #include "server/http/event_reader.h"
 #include "server/http/message_text.h"
 #include "server/json.h"
 #include "server/openai/text_request.h"
+#include "server/routes/explain_request.h"
+#include "server/routes/import_request.h"
+#include "server/routes/store_request.h"
+#include "server/tenants/keys_file.h"
 
 namespace attndb::fuzz {
 namespace {
@@ -30,6 +39,22 @@ constexpr std::string_view kBody =
     R"("plan":"full","context":"c","overflow":"refuse","n":1,"best_of":1,"tools":[],)"
     R"("logprobs":false,"logit_bias":{},"suffix":"","echo":false,)"
     R"("response_format":{"type":"text"}})";
+
+// Likewise, of all routes of /attndb/v1.
+constexpr std::string_view kStoreBody =
+    R"({"messages":[{"role":"user","content":"U"},{"role":"assistant","content":"A"}],)"
+    R"("name":"n","text":"T","system":"S","raw":true,"stream":true,"append":false,)"
+    R"("dry_run":false,"replace":true,"pinned":true,"ttl_seconds":60,"context":"c",)"
+    R"("special":true,"index":"pq","segment_tokens":4096,"quota_bytes":1000,"plan":"full",)"
+    R"("token":3,"top":5})";
+
+// And of a keys file.
+constexpr std::string_view kKeys =
+    R"({"keys":[{"sha256":"5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8",)"
+    R"("tenant":"a","max_requests":8,"tokens_per_minute":60000,"quota_bytes":1000000,)"
+    R"("tpot_ms":50,"operator":true},)"
+    R"({"sha256":"0e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8",)"
+    R"("tenant":"b"}]})";
 
 class Input {
  public:
@@ -51,12 +76,12 @@ class Input {
   std::span<const uint8_t> bytes_;
 };
 
-// The body with edits: each takes some bytes away and puts one of a few pieces in their place.
-std::string EditedBody(Input* input) {
+// `text` with edits: each takes some bytes away and puts one of a few pieces in their place.
+std::string Edited(std::string_view text, Input* input) {
   constexpr std::string_view kPieces[] = {
       "null", "true", "-1", "1e300", "\"x\"", "[]",      "{}",   "[",
       "}",    "\"",   ",",  ":",     "",      "\\u0000", "\xff", "9223372036854775808"};
-  std::string body(kBody);
+  std::string body(text);
   const size_t num_edits = input->Next() % 6;
   for (size_t i = 0; i < num_edits && !body.empty(); ++i) {
     const size_t at = input->Next2() % body.size();
@@ -64,6 +89,13 @@ std::string EditedBody(Input* input) {
     body.replace(at, num_gone, kPieces[input->Next() % std::size(kPieces)]);
   }
   return body;
+}
+
+// The bytes themselves, or edits of `whole`.
+std::string TextOf(std::string_view whole, std::span<const uint8_t> bytes) {
+  Input input(bytes);
+  const bool is_edited = input.Next() % 2 != 0;
+  return is_edited ? Edited(whole, &input) : input.Rest();
 }
 
 bool IsWithin(float value, float least, float most) { return value >= least && value <= most; }
@@ -80,6 +112,7 @@ void CheckRequest(const server::TextRequest& request) {
   ATTNDB_CHECK(request.stop.size() <= server::kMaxStops);
   for (const std::string& stop : request.stop) ATTNDB_CHECK(stop.size() <= server::kMaxStopBytes);
   ATTNDB_CHECK(request.messages.size() <= server::kMaxMessages);
+  ATTNDB_CHECK(!request.messages.empty() || !request.prompt.empty());
   for (const llama::ChatMessage& message : request.messages) {
     ATTNDB_CHECK(message.role == "system" || message.role == "user" || message.role == "assistant");
   }
@@ -90,6 +123,59 @@ void CheckError(const Status& status) {
   ATTNDB_CHECK(status.code() == StatusCode::kInvalidArgument);
   ATTNDB_CHECK(status.message().size() <= kMaxErrorBytes);
   ATTNDB_CHECK(server::ParseJson(server::ToText(Json(status.message()))).ok());
+}
+
+// The JSON of a text; null, and the error is checked, if there is none.
+std::optional<Json> JsonIn(const std::string& text) {
+  Result<Json> json = server::ParseJson(text);
+  if (!json.ok()) {
+    CheckError(json.status());
+    return std::nullopt;
+  }
+  const Result<Json> again = server::ParseJson(server::ToText(*json));
+  ATTNDB_CHECK(again.ok() && *again == *json);
+  return *std::move(json);
+}
+
+void CheckTtl(const std::optional<std::chrono::seconds>& ttl) {
+  ATTNDB_CHECK(!ttl || (ttl->count() >= 0 && ttl->count() <= INT32_MAX));
+}
+
+void Check(const server::ImportRequest& request) {
+  ATTNDB_CHECK(!request.text.empty());
+  const StoreOptions& store = request.store;
+  CheckTtl(store.ttl);
+  ATTNDB_CHECK(request.append || CheckContextName(store.name).ok());
+  const bool chooses =
+      request.raw || !request.system.empty() || store.replace || store.pin || store.ttl.has_value();
+  ATTNDB_CHECK(!(request.append && chooses));
+}
+void Check(const server::ContextChange& change) {
+  CheckTtl(change.ttl);
+  ATTNDB_CHECK(change.sets_ttl || !change.ttl);
+}
+void Check(const server::StoredTextRequest& request) { ATTNDB_CHECK(!request.context.empty()); }
+void Check(const server::UpkeepRequest& request) {
+  ATTNDB_CHECK(request.segment_tokens <= CompactOptions::kMaxSegmentTokens);
+}
+void Check(uint64_t quota_bytes) { ATTNDB_CHECK(quota_bytes <= INT64_MAX); }
+void Check(const server::ExplainRequest& request) {
+  CheckRequest(request.text);
+  ATTNDB_CHECK(!request.text.messages.empty() && request.token <= server::kMaxWeighedTokens);
+  ATTNDB_CHECK(request.num_listed > 0 && request.num_listed <= server::kMaxListedTokens);
+}
+void Check(const server::TextRequest& request) { CheckRequest(request); }
+void Check(const server::ExplainTextRequest&) {}  // Any texts.
+
+// Whether it was taken: then it is what its header promises, else the error is.
+template <typename T>
+bool IsTaken(const Result<T>& request) {
+  if (request.ok()) {
+    Check(*request);
+  } else {
+    CheckError(request.status());
+  }
+  return request.ok();
 }
 
 // The events that come of a text in pieces: each is one byte longer than the one before it, up to
@@ -113,27 +199,37 @@ std::vector<std::string> EventsOf(std::string_view text, size_t num_most) {
 }  // namespace
 
 bool FuzzServerRequest(std::span<const uint8_t> bytes) {
-  Input input(bytes);
-  const bool is_edited = input.Next() % 2 != 0;
-  const std::string text = is_edited ? EditedBody(&input) : input.Rest();
-  const Result<Json> json = server::ParseJson(text);
-  if (!json.ok()) {
-    CheckError(json.status());
+  const std::optional<Json> json = JsonIn(TextOf(kBody, bytes));
+  if (!json) return false;
+  const bool is_chat = IsTaken(server::ParseChat(*json));
+  return IsTaken(server::ParseCompletion(*json)) || is_chat;
+}
+
+int FuzzStoreRequest(std::span<const uint8_t> bytes) {
+  const std::optional<Json> json = JsonIn(TextOf(kStoreBody, bytes));
+  if (!json) return 0;
+  const bool taken[] = {
+      IsTaken(server::ParseImport(*json)),         IsTaken(server::ParseChange(*json)),
+      IsTaken(server::ParseStoredText(*json)),     IsTaken(server::ParseUpkeep(*json)),
+      IsTaken(server::ParseQuota(*json)),          IsTaken(server::ParseExplain(*json)),
+      IsTaken(server::ParseExplainContext(*json)), IsTaken(server::ParseExplainText(*json))};
+  static_assert(std::size(taken) == kNumStoreRequests);
+  return static_cast<int>(std::ranges::count(taken, true));
+}
+
+bool FuzzKeysFile(std::span<const uint8_t> bytes) {
+  const Result<server::KeyRules> rules = server::ParseKeysFile(TextOf(kKeys, bytes));
+  if (!rules.ok()) {
+    CheckError(rules.status());
     return false;
   }
-  const Result<Json> again = server::ParseJson(server::ToText(*json));
-  ATTNDB_CHECK(again.ok() && *again == *json);
-  bool taken = false;
-  for (const Result<server::TextRequest>& request :
-       {server::ParseChat(*json), server::ParseCompletion(*json)}) {
-    if (request.ok()) {
-      CheckRequest(*request);
-      taken = true;
-    } else {
-      CheckError(request.status());
-    }
+  for (const auto& [digest, tenant] : *rules) {
+    ATTNDB_CHECK(digest.size() == server::kDigestDigits);
+    ATTNDB_CHECK(digest.find_first_not_of("0123456789abcdef") == std::string::npos);
+    ATTNDB_CHECK(!tenant.tenant.empty() && tenant.tpot_ms <= server::kMaxTpotMs);
+    ATTNDB_CHECK(tenant.quota_bytes <= INT64_MAX);
   }
-  return taken;
+  return true;
 }
 
 bool FuzzHttpText(std::span<const uint8_t> bytes) {

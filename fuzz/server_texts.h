@@ -1,8 +1,8 @@
 // What fuzzers do to the texts that `attndb serve` is sent, to those that it makes of them, and to
 // those that its clients read.
 //
-// Input:   any bytes. A request's body: the bytes themselves, or edits of a body that says all that
-//          there is to say; missing bytes are 0.
+// Input:   any bytes. A request's body or a keys file: the bytes themselves, or edits of one that
+//          says all that there is to say; missing bytes are 0.
 // Found:   a sanitizer's report, an exception, or a request, an error or a message that is not what
 //          its header promises: the process ends.
 // Threads: any.
@@ -17,6 +17,11 @@ namespace attndb::fuzz {
 
 // ParseJson, then ParseChat and ParseCompletion. Whether one of them took it.
 bool FuzzServerRequest(std::span<const uint8_t> input);
+// ParseJson, then what each route of /attndb/v1 that has a body makes of it. How many took it.
+int FuzzStoreRequest(std::span<const uint8_t> input);
+inline constexpr int kNumStoreRequests = 8;  // What FuzzStoreRequest says of a whole body.
+// ParseKeysFile. Whether it took it.
+bool FuzzKeysFile(std::span<const uint8_t> input);
 // PathOf of the bytes, HeadOf and ChunkOf with them. Whether they are a path.
 bool FuzzHttpText(std::span<const uint8_t> input);
 // An EventReader takes the bytes in pieces, whose lengths are drawn from them, and finds what it

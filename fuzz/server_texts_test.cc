@@ -17,21 +17,37 @@ namespace {
 
 constexpr int kRounds = 4000;
 
-TEST(ServerTextsTest, ChangedRequestsAreRefusedOrWithinTheirBounds) {
-  Random random(test::SeedOr(5));
+// How many inputs of `seed` were taken, the most of which are edits of a whole text.
+template <typename Fuzz>
+int NumTaken(uint64_t seed, Fuzz fuzz) {
+  Random random(test::SeedOr(seed));
   int num_taken = 0;
   for (int round = 0; round < kRounds; ++round) {
     std::vector<uint8_t> input(random.Uniform(64));
     for (uint8_t& byte : input) byte = static_cast<uint8_t>(random.Uniform(256));
-    if (!input.empty() && round % 4 != 0) input[0] |= 1;  // Edits of a body.
-    num_taken += FuzzServerRequest(input) ? 1 : 0;
+    if (!input.empty() && round % 4 != 0) input[0] |= 1;
+    num_taken += fuzz(input) ? 1 : 0;
   }
-  EXPECT_GT(num_taken, kRounds / 20);
+  return num_taken;
 }
 
-TEST(ServerTextsTest, ABodyWithoutEditsIsTaken) {
+TEST(ServerTextsTest, ChangedRequestsAreRefusedOrWithinTheirBounds) {
+  EXPECT_GT(NumTaken(5, FuzzServerRequest), kRounds / 20);
+}
+
+TEST(ServerTextsTest, ChangedRequestsAboutTheStoreAreRefusedOrWithinTheirBounds) {
+  EXPECT_GT(NumTaken(8, FuzzStoreRequest), kRounds / 20);
+}
+
+TEST(ServerTextsTest, ChangedKeysFilesAreRefusedOrWithinTheirBounds) {
+  EXPECT_GT(NumTaken(9, FuzzKeysFile), kRounds / 40);
+}
+
+TEST(ServerTextsTest, WhatIsNotEditedIsTaken) {
   const uint8_t input[] = {1};
   EXPECT_TRUE(FuzzServerRequest(input));
+  EXPECT_EQ(FuzzStoreRequest(input), kNumStoreRequests);
+  EXPECT_TRUE(FuzzKeysFile(input));
 }
 
 TEST(ServerTextsTest, MessagesOfAnyBytesAreWellFormed) {

@@ -1,5 +1,6 @@
 #include "cli/client/server_answer.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <utility>
@@ -70,6 +71,7 @@ class Listening {
       return Status::IoError("the server reused more tokens than the prompt has");
     }
     stats.new_tokens = num_prompt - stats.reused_tokens;
+    ATTNDB_ASSIGN_OR_RETURN(answer_.num_dropped, CountFromJson(usage, "dropped_tokens"));
     return Status::Ok();
   }
 
@@ -92,6 +94,7 @@ class Listening {
   ServerAnswer answer_;
 };
 
+// Tokens of the prompt that had left the window when the stream began.
 uint64_t DroppedIn(const ServerClient::Headers& headers) {
   const auto found = headers.find(kDroppedHeader);
   uint64_t num_dropped = 0;
@@ -114,7 +117,8 @@ Result<ServerAnswer> StreamAnswer(Environment* env, const ServerClient& client, 
   if (interrupted && listening.has_text()) return listening.End(true);
   ATTNDB_RETURN_IF_ERROR(headers.status());
   ServerAnswer answer = listening.End(false);
-  answer.num_dropped = DroppedIn(*headers);
+  // What the usage counts has these among it; a server that tells them nowhere else may be older.
+  answer.num_dropped = std::max(answer.num_dropped, DroppedIn(*headers));
   return answer;
 }
 

@@ -19,7 +19,7 @@ struct ServerAnswer {
   std::string text;
   std::string finish;  // "end", "length", ...: as `ask` has it.
   AnswerStats stats;   // Without the ranges that were dropped: a server tells their number only.
-  uint64_t num_dropped = 0;
+  uint64_t num_dropped = 0;  // Tokens of prompt and reply that have left the window.
   bool interrupted = false;  // The text is what came until then.
 };
 

@@ -53,7 +53,7 @@ class Answer:
     prompt_tokens: int
     cached_tokens: int  # Those of the prompt that were not run.
     reply_tokens: int
-    dropped_tokens: int  # Those of the prompt that left the window.
+    dropped_tokens: int  # Those of the prompt and of the reply that left the window.
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <type_traits>
@@ -119,6 +120,7 @@ class ConnectionOf final : public Connection,
   void Read();
   void OnBytes(error_code error, size_t num_bytes);
   void Parse();
+  void TakeFields();
   void OnRequest(error_code error);
   void Refuse(int status, std::string_view why);
   void Answer();
@@ -155,7 +157,9 @@ class ConnectionOf final : public Connection,
   bool reading_ = false;
   std::string ahead_;  // Came, and is not parsed yet.
   std::optional<http::request_parser<http::string_body>> parser_;
-  bool says_continue_ = false;  // It was decided whether to.
+  size_t num_head_bytes_ = 0;                  // Taken of the head of the request under way.
+  std::map<std::string, std::string> fields_;  // The head's, once all of it is parsed.
+  bool says_continue_ = false;                 // It was decided whether to.
   bool timed_out_ = false;
   bool keep_alive_ = false;
   bool takes_chunks_ = true;  // False: HTTP/1.0.
@@ -281,27 +285,46 @@ void ConnectionOf<Stream>::Parse() {
     state_ = State::kReading;
     Expire(setup_->options.request_timeout);
     says_continue_ = false;
+    num_head_bytes_ = 0;
     parser_.emplace();
-    parser_->eager(true);
     parser_->header_limit(setup_->options.max_header_bytes);
     parser_->body_limit(setup_->options.max_body_bytes);
   }
   size_t done = 0;
   error_code error;
   while (!error && !parser_->is_done() && done < ahead_.size()) {
+    const bool is_head = !parser_->is_header_done();
     const size_t num_used =
         parser_->put(asio::buffer(ahead_.data() + done, ahead_.size() - done), error);
     done += num_used;
+    if (is_head) num_head_bytes_ += num_used;
+    if (is_head && parser_->is_header_done()) TakeFields();
     if (num_used == 0) break;
   }
   ahead_.erase(0, done);
   if (error && error != http::error::need_more) return OnRequest(error);
+  // The parser forgets the fields that it has taken when it limits the others, and of a chunk's
+  // line and of trailers it has no limit. What it has not taken is no part of a body.
+  const size_t num_begun = parser_->is_done() ? 0 : ahead_.size();
+  if (num_head_bytes_ + num_begun > setup_->options.max_header_bytes) {
+    return OnRequest(http::error::header_limit);
+  }
   if (parser_->is_done()) return Answer();
   if (parser_->is_header_done() && !std::exchange(says_continue_, true) &&
       LowerCase(parser_->get()[http::field::expect]) == "100-continue") {
     Push("HTTP/1.1 100 Continue\r\n\r\n");
   }
   Read();
+}
+
+// Keeps the head's fields: a trailer's, which the parser puts with them later, say nothing of the
+// request (RFC 9110, 6.5.1).
+template <typename Stream>
+void ConnectionOf<Stream>::TakeFields() {
+  fields_.clear();
+  for (const auto& field : parser_->get()) {
+    fields_[LowerCase(field.name_string())] = std::string(field.value());
+  }
 }
 
 // What came is no request.
@@ -342,10 +365,12 @@ void ConnectionOf<Stream>::Answer() {
   request->method = std::string(message.method_string());
   std::optional<std::string> path = PathOf(message.target());
   if (!path) return Refuse(400, "the request's target is not a path");
-  request->path = *std::move(path);
-  for (const auto& field : message) {
-    request->headers[LowerCase(field.name_string())] = std::string(field.value());
+  // The parser takes what follows it for the next request, which another server would not.
+  if (fields_.contains("transfer-encoding") && !parser_->chunked()) {
+    return Refuse(400, "the transfer encoding of the body is not chunked");
   }
+  request->path = *std::move(path);
+  request->headers = std::exchange(fields_, {});
   keep_alive_ = message.keep_alive();
   takes_chunks_ = message.version() >= 11;
   head_only_ = message.method() == http::verb::head;

@@ -224,6 +224,50 @@ TEST_F(ConnectionTest, HeadersThatAreTooLongAreRefused) {
   EXPECT_EQ(endless->ReadAnswer().status, 431) << "before its end has come";
 }
 
+// The parser counts the fields that it has not taken yet, and takes one at a time.
+TEST_F(ConnectionTest, HeadersThatComeOneByOneAreLimitedTogether) {
+  options_.max_header_bytes = 1000;
+  const auto client = Connect();
+  client->Send("GET /a HTTP/1.1\r\nX");
+  std::atomic<bool> refused = false;
+  std::thread sender([&] {
+    for (int i = 0; i < 3000 && !refused; ++i) {  // Each in a read of its own, or nearly so.
+      if (!client->Send(": y\r\nX")) return;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  EXPECT_EQ(client->ReadAnswer().status, 431);
+  refused = true;
+  sender.join();
+}
+
+TEST_F(ConnectionTest, LinesOfChunksAndTrailersAreLimited) {
+  options_.max_header_bytes = 1000;
+  const std::string head = "POST /c HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string& begun :
+       {std::string("3;"), std::string("3\r\nabc\r\n0\r\nX: "), std::string("3\r\nabc\r\n0\r\n")}) {
+    const auto client = ConnectToEcho();
+    std::string more;
+    while (more.size() < 50'000) more += begun.ends_with("\n") ? "X: y\r\n" : "xyxyxy";
+    client->Send(head + begun + more);
+    EXPECT_EQ(client->ReadAnswer().status, 431) << begun;
+  }
+}
+
+TEST_F(ConnectionTest, TrailersAreNoHeaders) {
+  const auto client = Connect();
+  client->Send(
+      "POST /c HTTP/1.1\r\nHost: test\r\nX-Api-Key: mine\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3\r\nabc\r\n0\r\nX-Api-Key: another\r\nX-More: z\r\n\r\n");
+  const Exchanges::Exchange exchange = exchanges_.Next();
+  ASSERT_NE(exchange.request, nullptr);
+  EXPECT_EQ(exchange.request->body, "abc");
+  EXPECT_EQ(exchange.request->Header("x-api-key"), "mine");
+  EXPECT_EQ(exchange.request->Header("x-more"), "");
+  exchange.responder->Send({.body = "ok"});
+  EXPECT_EQ(client->ReadAnswer().body, "ok");
+}
+
 TEST_F(ConnectionTest, LimitsOfLongHeadersAreReached) {
   options_.max_header_bytes = 200'000;
   const auto client = ConnectToEcho();
@@ -259,6 +303,16 @@ TEST_F(ConnectionTest, ABodyOfTwoLengthsHidesNoRequest) {
       "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: test\r\n\r\n");
   EXPECT_EQ(client->ReadAnswer().status, 400);
   EXPECT_THAT(client->ReadAll(), Not(HasSubstr("/hidden")));
+}
+
+TEST_F(ConnectionTest, ABodyOfAnUnknownEncodingHidesNoRequest) {
+  for (const char* const encoding : {"xchunked", "identity", "chunked, gzip"}) {
+    const auto client = ConnectToEcho();
+    client->Send("POST /outer HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: " +
+                 std::string(encoding) + "\r\n\r\nGET /hidden HTTP/1.1\r\nHost: test\r\n\r\n");
+    EXPECT_EQ(client->ReadAnswer().status, 400) << encoding;
+    EXPECT_THAT(client->ReadAll(), Not(HasSubstr("/hidden"))) << encoding;
+  }
 }
 
 TEST_F(ConnectionTest, HalfARequestTimesOut) {
@@ -434,6 +488,34 @@ TEST_F(ConnectionTest, AStreamsReaderThatDoesNotKeepUpIsLetGo) {
   }));
   EXPECT_GT(num_pieces, 4) << "some is held for it";
   EXPECT_TRUE(Eventually([this] { return listener_->num_connections() == 0; }));
+}
+
+TEST_F(ConnectionTest, FiftyReadersThatTakeNothingHoldUpNobody) {
+  options_.max_unsent_bytes = 512 << 10;
+  std::vector<std::unique_ptr<RawClient>> slow;
+  std::vector<std::shared_ptr<Responder>> replies;
+  for (int i = 0; i < 50; ++i) {
+    slow.push_back(Connect(RawClient::Narrow()));
+    slow.back()->Send(kGet);
+    replies.push_back(exchanges_.Next().responder);
+    ASSERT_NE(replies.back(), nullptr);
+    replies.back()->Begin({});
+    replies.back()->Write(std::string(options_.max_unsent_bytes / 2, 'x'));
+  }
+  const auto client = Connect();
+  for (int i = 0; i < 100; ++i) {
+    client->Send(kGet);
+    const Exchanges::Exchange exchange = exchanges_.Next();
+    ASSERT_NE(exchange.responder, nullptr);
+    exchange.responder->Send({.body = "next"});
+    EXPECT_EQ(client->ReadAnswer().body, "next");
+  }
+  // Had the kernel taken what came before, so much more would be held for them.
+  for (const auto& reply : replies) {
+    EXPECT_FALSE(reply->closed());
+    reply->Write(std::string(options_.max_unsent_bytes, 'x'));
+    EXPECT_TRUE(Eventually([&] { return reply->closed(); })) << "no write was waited for";
+  }
 }
 
 TEST_F(ConnectionTest, OneAnswerMayBeLongerThanWhatIsHeld) {

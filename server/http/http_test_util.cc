@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
@@ -44,6 +45,9 @@ RawClient::RawClient(uint16_t port, const Options& options) {
   if (options.receive_buffer > 0) {
     setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &options.receive_buffer,
                sizeof(options.receive_buffer));
+  }
+  if (options.max_segment > 0) {
+    setsockopt(socket_, IPPROTO_TCP, TCP_MAXSEG, &options.max_segment, sizeof(options.max_segment));
   }
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -1,12 +1,10 @@
 #include "server/routes/contexts.h"
 
-#include <chrono>
-#include <optional>
 #include <utility>
 
 #include "engines/llama/stored_text.h"
 #include "server/openai/error.h"
-#include "server/routes/import_request.h"
+#include "server/routes/store_request.h"
 
 namespace attndb::server {
 namespace {
@@ -47,34 +45,11 @@ Result<Json> Describe(const Service& service, const std::string& tenant, const D
   return json;
 }
 
-struct ContextChange {
-  std::optional<bool> pinned;
-  bool sets_ttl = false;
-  std::optional<std::chrono::seconds> ttl;
-  std::optional<std::string> name;
-};
-
-Result<ContextChange> ParseChange(const std::string& body) {
-  ATTNDB_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
-  if (!json.is_object()) return Status::InvalidArgument("the body is no JSON object");
-  ContextChange change;
-  const auto pinned = json.find("pinned");
-  if (pinned != json.end()) {
-    if (!pinned->is_boolean()) return Status::InvalidArgument("'pinned' is neither true nor false");
-    change.pinned = pinned->get<bool>();
-  }
-  change.sets_ttl = json.contains("ttl_seconds");
-  ATTNDB_RETURN_IF_ERROR(ReadTtl(json, &change.ttl));
-  if (json.contains("name")) {
-    ATTNDB_RETURN_IF_ERROR(ReadString(json, "name", &change.name.emplace()));
-  }
-  return change;
-}
-
 // Returns what the context is called then. The name, which may be taken, comes first: what is
 // refused changes nothing.
 Result<std::string> Change(const DB& db, const std::string& id, const std::string& body) {
-  ATTNDB_ASSIGN_OR_RETURN(const ContextChange change, ParseChange(body));
+  ATTNDB_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+  ATTNDB_ASSIGN_OR_RETURN(const ContextChange change, ParseChange(json));
   if (change.name) ATTNDB_RETURN_IF_ERROR(db.Rename(id, *change.name));
   const std::string name = change.name.value_or(id);
   if (change.pinned) ATTNDB_RETURN_IF_ERROR(db.Pin(name, *change.pinned));
@@ -84,15 +59,12 @@ Result<std::string> Change(const DB& db, const std::string& id, const std::strin
 
 Result<Json> Text(const Service& service, const Call& call) {
   ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(call.request->body));
-  std::string context;
-  bool special = false;
-  ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &context));
-  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "special", &special));
-  if (context.empty()) return Status::InvalidArgument("'context' is missing, expected a name");
+  ATTNDB_ASSIGN_OR_RETURN(const StoredTextRequest request, ParseStoredText(body));
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(call.rules.tenant));
   ATTNDB_ASSIGN_OR_RETURN(const llama::StoredText stored,
-                          llama::TextOf(*service.engine, db, context, special));
-  return Json{{"context", context}, {"num_tokens", stored.num_tokens}, {"text", stored.text}};
+                          llama::TextOf(*service.engine, db, request.context, request.special));
+  return Json{
+      {"context", request.context}, {"num_tokens", stored.num_tokens}, {"text", stored.text}};
 }
 
 Result<Json> AnswerTo(const Service& service, const Call& call, const std::string& id) {

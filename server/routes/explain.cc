@@ -13,31 +13,13 @@
 #include "server/explain/token_weights.h"
 #include "server/json.h"
 #include "server/openai/error.h"
-#include "server/openai/text_request.h"
+#include "server/routes/explain_request.h"
 #include "server/routes/explain_stored.h"
 
 namespace attndb::server {
 namespace {
 
-constexpr uint64_t kMaxTokens = uint64_t{1} << 16;  // That are weighed.
-constexpr uint64_t kMaxListed = 1024;
-constexpr uint64_t kDefaultListed = 32;
-
 using Rows = std::vector<std::vector<float>>;  // q of the newest token, by layer.
-
-struct ExplainRequest {
-  TextRequest text;
-  uint64_t token = 0;  // One of the reply's.
-  uint64_t num_listed = kDefaultListed;
-};
-
-Result<ExplainRequest> Parse(const Json& body) {
-  ExplainRequest request;
-  ATTNDB_ASSIGN_OR_RETURN(request.text, ParseChat(body));
-  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "token", 0, kMaxTokens, &request.token));
-  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "top", 1, kMaxListed, &request.num_listed));
-  return request;
-}
 
 // What is explained: the tokens up to the one whose query is looked at, and the one after it.
 struct Subject {
@@ -69,7 +51,7 @@ Result<Subject> SubjectOf(const Service& service, const std::string& tenant,
   }
   const uint64_t window = service.options.window_tokens > 0 ? service.options.window_tokens
                                                             : service.engine->info().max_context;
-  const uint64_t most = window > 0 ? std::min(window, kMaxTokens) : kMaxTokens;
+  const uint64_t most = window > 0 ? std::min(window, kMaxWeighedTokens) : kMaxWeighedTokens;
   if (subject.tokens.size() <= most) return subject;
   return Status::InvalidArgument(Counted(subject.tokens.size(), "token") + ", expected at most " +
                                  FormatCount(most));
@@ -187,7 +169,7 @@ class Explained final : public TurnListener {
 };
 
 Status Schedule(Service* service, const Call& call, const Json& body) {
-  ATTNDB_ASSIGN_OR_RETURN(const ExplainRequest request, Parse(body));
+  ATTNDB_ASSIGN_OR_RETURN(const ExplainRequest request, ParseExplain(body));
   const std::string& tenant = call.rules.tenant;
   ATTNDB_ASSIGN_OR_RETURN(Subject subject, SubjectOf(*service, tenant, request));
   const std::string& plan = request.text.plan.empty() ? service->options.plan : request.text.plan;

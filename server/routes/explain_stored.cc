@@ -1,11 +1,11 @@
 #include "server/routes/explain_stored.h"
 
 #include <cmath>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "engines/llama/prompt_layout.h"
-#include "server/openai/text_request.h"
+#include "server/routes/explain_request.h"
 
 namespace attndb::server {
 namespace {
@@ -26,9 +26,7 @@ Json JsonOf(const ReusePrice& price) {
 }
 
 Result<Json> ExplainContext(const Service& service, const Call& call, const Json& body) {
-  Json asked = body;
-  asked["messages"] = Json::array({{{"role", "user"}, {"content", ""}}});
-  ATTNDB_ASSIGN_OR_RETURN(const TextRequest request, ParseChat(asked));
+  ATTNDB_ASSIGN_OR_RETURN(const TextRequest request, ParseExplainContext(body));
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(call.rules.tenant));
   ATTNDB_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, db.Tokens(request.context));
   tokens.push_back(0);  // The token that the engine would run.
@@ -45,17 +43,13 @@ Result<Json> ExplainContext(const Service& service, const Call& call, const Json
 }
 
 Result<Json> ExplainText(const Service& service, const Call& call, const Json& body) {
-  std::string text;
-  std::string system;
-  bool raw = false;
+  ATTNDB_ASSIGN_OR_RETURN(ExplainTextRequest request, ParseExplainText(body));
   SessionOptions how;
-  ATTNDB_RETURN_IF_ERROR(ReadString(body, "text", &text));
-  ATTNDB_RETURN_IF_ERROR(ReadString(body, "system", &system));
-  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "raw", &raw));
-  ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &how.context));
+  how.context = std::move(request.context);
   ATTNDB_ASSIGN_OR_RETURN(const DB db, service.conversations->HandleOf(call.rules.tenant));
-  ATTNDB_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                          llama::DocumentTokens(*service.engine, raw, system, text));
+  ATTNDB_ASSIGN_OR_RETURN(
+      const std::vector<TokenId> tokens,
+      llama::DocumentTokens(*service.engine, request.raw, request.system, request.text));
   ATTNDB_ASSIGN_OR_RETURN(const PrefixExplain explain,
                           db.ExplainPrefix(service.engine->spec(), tokens, how));
   return Json{{"prefix", Json::parse(explain.ToJson())}, {"report", explain.ToText()}};

@@ -8,30 +8,12 @@
 #include "attndb/db.h"
 #include "server/openai/error.h"
 #include "server/routes/progress_answer.h"
+#include "server/routes/store_request.h"
 
 namespace attndb::server {
 namespace {
 
 using Progress = std::function<bool(uint64_t, uint64_t)>;
-
-struct UpkeepRequest {
-  std::string context;  // Empty: all of the tenant's.
-  std::string index;    // What a build is to make.
-  uint64_t segment_tokens = 0;
-  bool stream = false;
-};
-
-Result<UpkeepRequest> Parse(const std::string& text) {
-  ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
-  if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
-  UpkeepRequest request;
-  ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &request.context));
-  ATTNDB_RETURN_IF_ERROR(ReadString(body, "index", &request.index));
-  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "stream", &request.stream));
-  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "segment_tokens", 1, CompactOptions::kMaxSegmentTokens,
-                                   &request.segment_tokens));
-  return request;
-}
 
 Result<Json> Verify(const DB& db, const UpkeepRequest& request, Progress progress) {
   VerifyOptions options;
@@ -83,11 +65,7 @@ Result<Json> Build(const DB& db, const UpkeepRequest& request, Progress progress
 
 Result<Json> SetQuota(const DB& db, const std::string& text) {
   ATTNDB_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
-  if (!body.is_object() || !body.contains("quota_bytes")) {
-    return Status::InvalidArgument("'quota_bytes' is missing, expected a number of bytes or null");
-  }
-  uint64_t bytes = 0;
-  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "quota_bytes", 1, INT64_MAX, &bytes));
+  ATTNDB_ASSIGN_OR_RETURN(const uint64_t bytes, ParseQuota(body));
   ATTNDB_RETURN_IF_ERROR(db.SetQuota(bytes));
   ATTNDB_ASSIGN_OR_RETURN(const DBStats stats, db.Stats());
   return Json{{"quota_bytes", stats.quota_bytes}, {"file_bytes", stats.file_bytes}};
@@ -117,7 +95,8 @@ Result<Json> Run(Service* service, Chore chore, const UpkeepRequest& request,
 
 void Answer(Service* service, Call call, Chore chore) {
   if (!IsOperator(service, call)) return;
-  const Result<UpkeepRequest> request = Parse(call.request->body);
+  const Result<Json> body = ParseJson(call.request->body);
+  const Result<UpkeepRequest> request = body.ok() ? ParseUpkeep(*body) : body.status();
   if (!request.ok()) return AnswerCall(service, call, ErrorResponse(request.status()));
   const std::shared_ptr<Service> place(service, [](Service* s) { --s->num_chores; });
   if (service->num_chores++ >= kMaxChores) {

@@ -33,16 +33,19 @@ def skerry():
 
 
 @contextlib.contextmanager
-def answering(status, body, content_type="application/json"):
-    """The URL of a server that gives the same answer to everything."""
+def answering(status, body, content_type="application/json", posted=None, headers=()):
+    """The URL of a server that gives the same answer to everything, or another to each POST."""
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            answer = posted if posted is not None and self.command == "POST" else body
             self.send_response(status)
             self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(answer)))
+            for name, value in headers:
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer)
 
         do_POST = do_DELETE = do_GET
 
@@ -398,6 +401,30 @@ class TestAnswers:
         # The turn before is in memory: all but the last token of the same prompt.
         num_tokens = ours["reused_tokens"] + ours["new_tokens"]
         assert f"reused {num_tokens - 1} tokens, ran 1 new" in said
+
+    def test_tokens_that_left_while_it_replied_are_counted_too(self):
+        def dropped(in_usage, in_head):
+            """What `ask` says of a stream whose usage and whose head say these numbers."""
+            usage = {"prompt_tokens": 20, "completion_tokens": 1, **in_usage}
+            events = [{"choices": [{"delta": {"content": "Maren"}, "finish_reason": None}]},
+                      {"choices": [{"delta": {}, "finish_reason": "length"}]},
+                      {"choices": [], "usage": usage}]
+            stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+            with answering(200, b'{"id": 1, "name": "doc"}', headers=in_head.items(),
+                           posted=(stream + "data: [DONE]\n\n").encode()) as url:
+                answer = run_client(url, "ask", "-c", "doc", self.QUESTION)
+                assert answer["answer"] == "Maren"
+                assert ("dropped" in answer) != ("dropped_tokens" in answer)
+                said = run_client(url, "ask", "-c", "doc", self.QUESTION, as_json=False)[1]
+                number = answer.get("dropped_tokens", 0)
+                assert (f"{number} of its oldest tokens" in said) == (number > 0)
+                return number
+
+        head = {"X-Attndb-Dropped": "4"}
+        assert dropped({"dropped_tokens": 9}, {}) == 9
+        assert dropped({"dropped_tokens": 9}, head) == 9, "those of the prompt are among them"
+        assert dropped({}, head) == 4, "all that an older server tells"
+        assert dropped({}, {}) == 0
 
     def test_ask_takes_the_flags_of_a_request_and_no_others(self, skerry):
         short = run_client(skerry.url, "ask", "-c", "skerry", self.QUESTION, "--max-tokens", "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import statistics
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 from servers import Answer, Llama, Message, Server, assistant, user
 
 Figures = dict[str, float]
+LAST_CHUNK = b"\r\n0\r\n\r\n"
 QUESTION = "\n\nSay in one sentence what the text above is about."
 
 
@@ -181,12 +183,51 @@ def idle_connections(servers: Sequence[Server], num: int) -> Figures:
     return figures
 
 
+def narrow_socket(port: int) -> socket.socket:
+    """A connection whose two ends' kernels hold little that is not read: some 20 KB. With segments
+    of the loopback's own length it is 1.5 MB, whatever the buffer of the one that reads."""
+    narrow = socket.socket()
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    narrow.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 256)
+    narrow.connect(("127.0.0.1", port))
+    return narrow
+
+
+def held_bytes() -> int:
+    """What is written to such a connection until a write would wait."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        with narrow_socket(listening.getsockname()[1]):
+            writing, _ = listening.accept()
+            with writing:
+                writing.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                writing.settimeout(0.5)
+                num_held = 0
+                try:
+                    while True:
+                        num_held += writing.send(b"x" * 250)  # An event is about so long.
+                except TimeoutError:
+                    return num_held
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """What comes of an answer in chunks, head and all, up to its end or to where it is cut off."""
+    answer = b""
+    with contextlib.suppress(ConnectionResetError):
+        while not answer.endswith(LAST_CHUNK):
+            piece = connection.recv(65536)
+            if not piece:
+                break
+            answer += piece
+    return answer
+
+
 def slow_readers(servers: Sequence[Server], num: int, rounds: int) -> Figures:
     """Milliseconds a token of a reply, alone and beside clients that read nothing of theirs, once
-    these have been answered."""
+    these have been answered: of each answer the server still has what the kernel does not hold.
+    `whole`: how many answers came to their end when they were read after that, none of it lost."""
     figures: Figures = {}
-    body = (b'{"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 24, '
-            b'"temperature": 0, "stream": true}')
+    body = (b'{"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 100, '
+            b'"temperature": 0, "stream": true, "ignore_eos": true}')
     request = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                b"application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     for server in servers:
@@ -194,20 +235,27 @@ def slow_readers(servers: Sequence[Server], num: int, rounds: int) -> Figures:
             return token_ms(server.chat([user("Tell me a story.")], 64))
 
         alone = statistics.median(reply_ms() for _ in range(rounds))
+        with socket.create_connection(("127.0.0.1", server.port)) as reading:
+            reading.sendall(request)
+            held, made = held_bytes(), len(read_answer(reading))
+        if made < 1.05 * held:
+            raise SystemExit(f"{server.name}: an answer of {made} B, of which the kernel holds "
+                             f"{held} B: no write waits")
         sockets = []
         for _ in range(num):
-            slow = socket.socket()
-            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            slow.connect(("127.0.0.1", server.port))
-            slow.sendall(request)
-            sockets.append(slow)
+            sockets.append(narrow_socket(server.port))
+            sockets[-1].sendall(request)
         server.chat([user("Is it over?")], 2)
-        time.sleep(10)  # All replies are made: what is left are connections that nobody reads.
+        server.wait_until_idle()  # What is left are connections that nobody reads.
         beside = statistics.median(reply_ms() for _ in range(rounds))
+        whole = 0
         for slow in sockets:
+            whole += read_answer(slow).endswith(LAST_CHUNK)
             slow.close()
+        figures[f"{server.name}/whole"] = whole
         figures[f"{server.name}/alone"] = alone
         figures[f"{server.name}/beside"] = beside
+        figures[f"{server.name}/unread_kb"] = (made - held) / 1000
     return figures
 
 

@@ -6,6 +6,7 @@ import abc
 import dataclasses
 import http.client
 import json
+import os
 import shutil
 import signal
 import socket
@@ -104,6 +105,21 @@ class Server(abc.ABC):
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
             line = next(line for line in status if line.startswith("VmRSS:"))
         return int(line.split()[1]) / 1000
+
+    def cpu_seconds(self) -> float:
+        """What the process has used, all of its threads."""
+        assert self.process is not None
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
+            user_ticks, system_ticks = stat.read().rpartition(")")[2].split()[11:13]
+        return (int(user_ticks) + int(system_ticks)) / os.sysconf("SC_CLK_TCK")
+
+    def wait_until_idle(self) -> None:
+        used = self.cpu_seconds()
+        while True:
+            time.sleep(2)
+            before, used = used, self.cpu_seconds()
+            if used - before < 0.1:
+                return
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}",

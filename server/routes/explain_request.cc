@@ -1,0 +1,29 @@
+#include "server/routes/explain_request.h"
+
+namespace attndb::server {
+
+Result<ExplainRequest> ParseExplain(const Json& body) {
+  ExplainRequest request;
+  ATTNDB_ASSIGN_OR_RETURN(request.text, ParseChat(body));
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "token", 0, kMaxWeighedTokens, &request.token));
+  ATTNDB_RETURN_IF_ERROR(ReadCount(body, "top", 1, kMaxListedTokens, &request.num_listed));
+  return request;
+}
+
+Result<TextRequest> ParseExplainContext(const Json& body) {
+  if (!body.is_object()) return Status::InvalidArgument("the body is no JSON object");
+  Json asked = body;
+  asked["messages"] = Json::array({{{"role", "user"}, {"content", ""}}});
+  return ParseChat(asked);
+}
+
+Result<ExplainTextRequest> ParseExplainText(const Json& body) {
+  ExplainTextRequest request;
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "text", &request.text));
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "system", &request.system));
+  ATTNDB_RETURN_IF_ERROR(ReadFlag(body, "raw", &request.raw));
+  ATTNDB_RETURN_IF_ERROR(ReadString(body, "context", &request.context));
+  return request;
+}
+
+}  // namespace attndb::server

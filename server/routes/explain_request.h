@@ -1,0 +1,42 @@
+// What POST /attndb/v1/explain is asked, in each of its three forms.
+//
+// Errors:  kInvalidArgument with the field, what was expected and what was found.
+// Threads: stateless.
+#ifndef ATTNDB_SERVER_ROUTES_EXPLAIN_REQUEST_H_
+#define ATTNDB_SERVER_ROUTES_EXPLAIN_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "attndb/result.h"
+#include "server/json.h"
+#include "server/openai/text_request.h"
+
+namespace attndb::server {
+
+inline constexpr uint64_t kMaxWeighedTokens = uint64_t{1} << 16;
+inline constexpr uint64_t kMaxListedTokens = 1024;
+
+// {"messages": [...], "context": NAME, "plan": PLAN, "token": 0, "top": 32}: a chat.
+struct ExplainRequest {
+  TextRequest text;
+  uint64_t token = 0;  // One of the reply's.
+  uint64_t num_listed = 32;
+};
+Result<ExplainRequest> ParseExplain(const Json& body);
+
+// {"context": NAME, "plan": PLAN}: a stored context. Of the request its context and plan count.
+Result<TextRequest> ParseExplainContext(const Json& body);
+
+// {"text": TEXT, "system": TEXT, "raw": false, "context": NAME}: what of a text is stored.
+struct ExplainTextRequest {
+  std::string text;
+  std::string system;
+  std::string context;
+  bool raw = false;
+};
+Result<ExplainTextRequest> ParseExplainText(const Json& body);
+
+}  // namespace attndb::server
+
+#endif  // ATTNDB_SERVER_ROUTES_EXPLAIN_REQUEST_H_
