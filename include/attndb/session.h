@@ -177,9 +177,10 @@ class ATTNDB_EXPORT Session {
   // Sets the plan for the calls to come. Errors: kInvalidArgument, with the column.
   Status SetPlan(std::string_view plan);
 
-  // Reads the stored K and V of all layers into memory, as far as there is room: what Attend would
-  // read layer by layer, so that calls to come do not wait for the disk, as long as memory keeps
-  // them. For a server, before the session joins a batch.
+  // Reads the stored K and V of all layers into memory, and what the session's plan reads besides
+  // (planes, indexes, codes), as far as there is room: what Attend would read layer by layer, so
+  // that calls to come do not wait for the disk, as long as memory keeps them. For a server, before
+  // the session joins a batch.
   // Errors: kCorruption, kIoError as Attend. The session is unchanged.
   Status Load();
 

@@ -107,7 +107,7 @@ Status Session::SetPlan(std::string_view plan) {
 }
 Status Session::Load() {
   ATTNDB_RETURN_IF_ERROR(handle_->CheckProcess());
-  return handle_->InUse()->chain().Load();
+  return handle_->InUse()->Load();
 }
 Status Session::AwaitDerived(LayerId layer) {
   ATTNDB_RETURN_IF_ERROR(handle_->CheckProcess());

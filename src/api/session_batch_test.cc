@@ -17,6 +17,7 @@ using test::ToyModel;
 using ::testing::HasSubstr;
 
 constexpr uint32_t kThreads = 3;
+constexpr char kReadsPlanes[] = "topk(k=5)";
 
 // The rows of several sessions, one after another.
 struct Rows {
@@ -298,6 +299,44 @@ TEST_F(SessionBatchTest, ASessionThatWaitsForTheDiskHoldsUpNoOther) {
   release_.Set();
   engine.join();
   ATTNDB_EXPECT_OK(batch.status(0));
+}
+
+// K and V alone are in memory: the plan that holds then reads planes, too.
+TEST_F(SessionBatchTest, ASessionThatWaitsForItsPlanesHoldsUpNoOther) {
+  const Tokens slow = ToyModel::Tokens(1000, 1);
+  ATTNDB_ASSERT_OK(StoreTokens(slow, {.name = "slow"}));
+  ATTNDB_ASSERT_OK(db_->Build("slow", "planes").status());
+  OpenWithFiles();
+  SessionStart cold = Start(test::Concat(slow, Tokens{1}));
+  ATTNDB_ASSERT_OK(cold.session.SetPlan("full"));
+  ATTNDB_ASSERT_OK(cold.session.Load());
+  ATTNDB_ASSERT_OK(cold.session.SetPlan(kReadsPlanes));
+  Session ready = SessionOf(50, 2);
+  const uint64_t before = ready.Explain(0)->num_queries;
+  const Step step = {{&cold.session, &ready}, {Tokens{1}, Tokens{2}}};
+  SessionBatch batch(step.Entries());
+  Event waiting;
+  files_.SetPlan({.fail_at = 1, .waits_for = &release_, .waiting = &waiting});
+  std::thread engine([&] { (void)Run(step, &batch, 1); });
+  waiting.Await();
+  EXPECT_EQ(ready.Explain(0)->num_queries, before + 1);
+  release_.Set();
+  engine.join();
+  ATTNDB_EXPECT_OK(batch.status(0));
+}
+
+TEST_F(SessionBatchTest, PlanesThatWereLoadedAreNotReadAgain) {
+  const Tokens stored = ToyModel::Tokens(1000, 1);
+  ATTNDB_ASSERT_OK(StoreTokens(stored, {.name = "stored"}));
+  ATTNDB_ASSERT_OK(db_->Build("stored", "planes").status());
+  OpenWithFiles();
+  SessionStart start = Start(test::Concat(stored, Tokens{1}));
+  ATTNDB_ASSERT_OK(start.session.SetPlan(kReadsPlanes));
+  ATTNDB_ASSERT_OK(start.session.Load());
+  files_.SetPlan({.fail_at = 1, .sticky = true});
+  (void)Run({{&start.session}, {Tokens{1}}}, 1);
+  EXPECT_EQ(files_.num_faults(), 0u);
+  EXPECT_GT(start.session.Explain(0)->heads[0].num_estimated, 0u) << "they were read";
 }
 
 TEST_F(SessionBatchTest, WhatWasLoadedDoesNotWait) {

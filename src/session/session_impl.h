@@ -84,7 +84,7 @@ struct StoreUnderWay {
 // What a layer of a session has.
 struct LayerProgress {
   uint64_t num_tokens = 0;    // Those of a step that is under way among them.
-  bool is_in_memory = false;  // All stored K and V are.
+  bool is_in_memory = false;  // All stored K and V are, and what its plan reads of their objects.
 };
 
 // Token indices are 32 bits in the kernels; half of that leaves room for every sum of two.
@@ -114,6 +114,7 @@ class SessionImpl {
   Status Rebase(int64_t position);
   Result<std::vector<TokenRange>> HeaviestTokens(TokenRange among, uint64_t num_tokens);
   Status SetPlan(std::string_view text);
+  Status Load();
   Status AwaitDerived(LayerId layer);
   bool AwaitsDerived(LayerId layer) const;
   attndb::Explain Explain() const;
@@ -242,6 +243,8 @@ class SessionImpl {
   // The run's objects of the kind if they are ready; else null, and they are asked for.
   derived::LayerObjectsPtr GetObjects(uint64_t run, const derived::Kind& kind, LayerId layer) const;
   derived::Lanes::AddedPtr JobOf(uint64_t run, const derived::Kind& kind, LayerId layer) const;
+  // Whether no object that its plan reads would be read from a file.
+  bool DerivedIsInMemory(LayerId layer) const;
   void FindReady(LayerId layer, std::vector<derived::KindSet>* kinds) const;
   // Fills `facts`; `ready` is what FindReady found.
   void FindFacts(LayerId layer, std::span<const derived::KindSet> ready, LayerFacts* facts) const;

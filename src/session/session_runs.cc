@@ -7,11 +7,53 @@
 #include "session/view_check.h"
 
 namespace attndb::internal {
+namespace {
+
+// What a plan reads besides K and V, by use.
+std::vector<std::string> UsesOf(const planner::LayerPlan& plan) {
+  std::vector<std::string> uses;
+  if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
+  if (plan.UsesIndex()) uses.push_back(plan.FindsBy());
+  if (plan.value_bits != 0) uses.emplace_back(derived::kValuePlanes);
+  if (plan.ReadsMeans()) uses.emplace_back(derived::kValueMeans);
+  if (plan.EstimatesByClusters()) uses.push_back(plan.EstimatesBy());
+  if (plan.HasStatic()) uses.emplace_back(derived::kStaticPrefill);
+  return uses;
+}
+
+}  // namespace
 
 LayerProgress SessionImpl::ProgressOf(LayerId layer) const {
   const bool is_in_memory = std::ranges::all_of(
       entries(), [layer](const ChainEntry& entry) { return entry.segment->IsInMemory(layer); });
-  return {LayerTokens(layer), is_in_memory};
+  return {LayerTokens(layer), is_in_memory && DerivedIsInMemory(layer)};
+}
+
+bool SessionImpl::DerivedIsInMemory(LayerId layer) const {
+  if (!derived::HasObjects(spec_.layers[layer])) return true;
+  for (const std::string& use : UsesOf(PlanOf(layer))) {
+    const derived::Kind& kind = parts_.kinds->ForUse(use);
+    for (const ChainEntry& entry : entries()) {
+      const uint64_t segment = entry.segment->id();
+      const bool is_on_disk = parts_.objects->IsOnDisk(segment, kind);
+      if (is_on_disk && !parts_.objects->IsInMemory(segment, kind, layer)) return false;
+    }
+  }
+  return true;
+}
+
+Status SessionImpl::Load() {
+  ATTNDB_RETURN_IF_ERROR(chain_.Load());
+  for (LayerId layer = 0; layer < spec_.num_layers(); ++layer) {
+    if (!derived::HasObjects(spec_.layers[layer])) continue;
+    for (const std::string& use : UsesOf(PlanOf(layer))) {
+      const derived::Kind& kind = parts_.kinds->ForUse(use);
+      for (const ChainEntry& entry : entries()) {
+        (void)parts_.objects->Find(*entry.segment, kind, layer, spec_.layers[layer]);
+      }
+    }
+  }
+  return Status::Ok();
 }
 
 bool SessionImpl::DerivesFromTail(LayerId layer, const planner::LayerPlan& plan) const {
@@ -127,15 +169,8 @@ Status SessionImpl::AwaitDerived(LayerId layer) {
   const planner::LayerPlan plan = PlanOf(layer);
   if (DerivesFromTail(layer, plan)) JoinTail(layer);
   awaited_[layer] = RunsToAwait(layer, plan);
-  std::vector<std::string> uses;
-  if (plan.ReadsPlanes()) uses.emplace_back(derived::kKeyPlanes);
-  if (plan.UsesIndex()) uses.push_back(plan.FindsBy());
-  if (plan.value_bits != 0) uses.emplace_back(derived::kValuePlanes);
-  if (plan.ReadsMeans()) uses.emplace_back(derived::kValueMeans);
-  if (plan.EstimatesByClusters()) uses.push_back(plan.EstimatesBy());
-  if (plan.HasStatic()) uses.emplace_back(derived::kStaticPrefill);
   std::vector<derived::Lanes::AddedPtr> jobs;
-  for (const std::string& use : uses) {
+  for (const std::string& use : UsesOf(plan)) {
     const derived::Kind& kind = parts_.kinds->ForUse(use);
     const uint64_t num_runs =
         use == derived::kStaticPrefill ? entries().size() : NumDerivedRuns(layer);

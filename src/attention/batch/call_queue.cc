@@ -22,11 +22,19 @@ void CallQueue::Reset(std::span<const QueuedCall> calls, uint32_t num_threads) {
   std::ranges::stable_sort(sorted, [](const QueuedCall& a, const QueuedCall& b) {
     return std::tuple(b.is_ready, WorkOf(b)) < std::tuple(a.is_ready, WorkOf(a));
   });
+  const auto first_to_wait = std::ranges::find(sorted, false, &QueuedCall::is_ready);
   parts_.clear();
-  for (const QueuedCall& call : sorted) {
+  for (const QueuedCall& call : std::ranges::subrange(sorted.begin(), first_to_wait)) {
     const uint32_t num_parts = PartsOf(call, num_threads);
     for (uint32_t part = 0; part < num_parts; ++part) {
       parts_.push_back({call.number, part, num_parts});
+    }
+  }
+  // The other parts of a call that waits would wait for its first one.
+  for (uint32_t part = 0; part < num_threads; ++part) {
+    for (const QueuedCall& call : std::ranges::subrange(first_to_wait, sorted.end())) {
+      const uint32_t num_parts = PartsOf(call, num_threads);
+      if (part < num_parts) parts_.push_back({call.number, part, num_parts});
     }
   }
   next_.store(0, std::memory_order_relaxed);

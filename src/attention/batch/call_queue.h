@@ -3,9 +3,10 @@
 //   queue.Reset(calls, num_threads);                    // one thread
 //   while (auto task = queue.Next()) run its part;      // each thread
 //
-// Order:   calls whose rows are in memory come first, so that those that wait for the disk wait
+// Order:   calls that read memory alone come first, so that those that wait for the disk wait
 //          while others are computed; among these the longest first, so that no thread is left with
-//          a long one at the end. All parts of a call follow one another.
+//          a long one at the end. All parts of a call follow one another; of calls that wait, the
+//          first parts come first, so that no threads wait for one read that could begin others.
 // Bits:    a call is cut into parts by its own size and the number of threads, so that its results
 //          do not depend on its neighbours.
 // Threads: Next is thread-safe, and hands each part to one thread; all else by one thread, while no
@@ -25,7 +26,7 @@ struct QueuedCall {
   uint32_t number = 0;  // The caller's.
   uint64_t num_rows = 0;
   uint64_t num_tokens = 0;  // Tokens up to and including the newest row's.
-  bool is_ready = true;     // Its rows are in memory.
+  bool is_ready = true;     // What it reads is in memory.
 };
 
 struct CallPart {

@@ -44,6 +44,21 @@ TEST(CallQueueTest, ReadyCallsComeFirstThenTheLongest) {
   EXPECT_THAT(OrderOf(calls, 2), ElementsAre(5, 2, 7, 3, 1));
 }
 
+TEST(CallQueueTest, CallsThatWaitAreBegunSideBySide) {
+  const std::vector<QueuedCall> calls = {
+      {.number = 0, .num_rows = 1, .num_tokens = 9000, .is_ready = false},
+      {.number = 1, .num_rows = 1, .num_tokens = 2048, .is_ready = false},
+      {.number = 2, .num_rows = 1, .num_tokens = 9000},
+      {.number = 3, .num_rows = 1, .num_tokens = 100, .is_ready = false}};
+  CallQueue queue;
+  queue.Reset(calls, 3);
+  std::vector<std::pair<uint32_t, uint32_t>> order;
+  for (const CallPart& part : AllOf(&queue)) order.emplace_back(part.call, part.part);
+  const std::vector<std::pair<uint32_t, uint32_t>> expected = {
+      {2, 0}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {3, 0}, {0, 1}, {1, 1}, {0, 2}};
+  EXPECT_EQ(order, expected);
+}
+
 TEST(CallQueueTest, ACallIsCutByItsOwnSize) {
   const auto num_parts = [](uint64_t rows, uint64_t tokens, uint32_t threads, size_t num_others) {
     std::vector<QueuedCall> calls(num_others, {.number = 9, .num_rows = 100, .num_tokens = 9000});
