@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "store/catalog/catalog_test_util.h"
 #include "store/catalog/sqlite.h"
@@ -85,6 +86,137 @@ TEST_F(CatalogTest, AMergeThatFitsNowhereChangesNothing) {
   EXPECT_THAT(harness_.SegmentIds(), ElementsAre(1, 2));
 }
 
+// The run's second segment stands behind another first one there.
+TEST_F(CatalogTest, AMergeLeavesChainsAloneThatHaveAPartOfTheRun) {
+  const ContextId a = harness_.MustPublish(Range(0, 10));
+  const ContextId b = harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
+  harness_.MustPublish(Range(0, 11), {.base = a, .num_shared = 10});
+  harness_.MustPublish(Range(100, 10));
+  std::vector<TokenId> tokens = Range(100, 10);
+  tokens.insert(tokens.end(), 10, 7);
+  PublishRequest mixed;
+  mixed.tenant = tenant();
+  mixed.model = harness_.model();
+  mixed.tokens = tokens;
+  mixed.chain = {{4, 10}, {2, 10}};
+  const ContextId other = harness_->contexts()->Publish(mixed).value().id;
+  MergeRequest request;
+  request.run = {{1, 10}, {2, 10}};
+  request.merged.id = harness_->segments()->ReserveId().value();
+  request.merged.num_tokens = 20;
+  const MergeOutcome outcome = harness_->segments()->ReplaceRun(request).value();
+  EXPECT_THAT(outcome.changed, ElementsAre(b));
+  EXPECT_THAT(outcome.unreferenced, IsEmpty());
+  EXPECT_EQ(harness_->contexts()->Chain(other).value(), mixed.chain);
+}
+
+TEST_F(CatalogTest, ARunGoesOnWithinItsTenantAndItsSegments) {
+  const ContextId a = harness_.MustPublish(Range(0, 10));
+  const ContextId b = harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
+  const TenantId mine = tenant();
+  harness_.set_tenant(harness_->owners()->EnsureTenant("other")->id);
+  harness_.MustPublish(Range(50, 10), {.first_position = 10});
+  harness_.set_tenant(mine);
+  MergeRequest request;
+  request.merged.id = harness_->segments()->ReserveId().value();
+  request.run = {{1, 10}, {2, 11}};
+  request.merged.num_tokens = 21;
+  EXPECT_THAT(harness_->segments()->ReplaceRun(request),
+              FailsWith(StatusCode::kInternal,
+                        HasSubstr("segment 2 does not continue the run at token 10")));
+  request.run = {{1, 10}, {3, 10}};
+  request.merged.num_tokens = 20;
+  EXPECT_THAT(harness_->segments()->ReplaceRun(request),
+              FailsWith(StatusCode::kInternal,
+                        HasSubstr("segment 3 does not continue the run at token 10")));
+  EXPECT_THAT(harness_->contexts()->Chain(b).value(),
+              ElementsAre(ChainLink{1, 10}, ChainLink{2, 10}));
+}
+
+TEST_F(CatalogTest, AMergedSegmentIsOfItsRunsTenantAndModelAndHasAnIdOfItsOwn) {
+  const ContextId a = harness_.MustPublish(Range(0, 10));
+  const ContextId b = harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
+  MergeRequest request;
+  request.run = {{1, 10}, {2, 10}};
+  request.merged.id = 1;
+  request.merged.num_tokens = 20;
+  request.merged.tenant = TenantId{77};
+  request.merged.model = ModelId{77};
+  EXPECT_THAT(harness_->segments()->ReplaceRun(request),
+              FailsWith(StatusCode::kInternal, HasSubstr("UNIQUE")));
+  EXPECT_THAT(harness_->contexts()->Chain(b).value(),
+              ElementsAre(ChainLink{1, 10}, ChainLink{2, 10}));
+  request.merged.id = harness_->segments()->ReserveId().value();
+  ATTNDB_ASSERT_OK(harness_->segments()->ReplaceRun(request));
+  ATTNDB_ASSERT_OK_AND_ASSIGN(const SegmentRecord merged,
+                              harness_->segments()->Get(request.merged.id));
+  EXPECT_EQ(merged.tenant, tenant());
+  EXPECT_EQ(merged.model, harness_.model());
+}
+
+// A statement of a transaction fails, by a trigger that stands before it.
+class CatalogSegmentsFault : public CatalogTest {
+ protected:
+  CatalogSegmentsFault() {
+    const ContextId a = harness_.MustPublish(Range(0, 10));
+    harness_.MustPublish(Range(0, 20), {.base = a, .num_shared = 10});
+  }
+  void ExpectNothingChanges(const std::string& where,
+                            const std::function<Status(CatalogSegments*)>& call) {
+    SCOPED_TRACE(where);
+    const std::string before = CatalogHarness::Dump(*harness_, harness_.spec()).value();
+    harness_.Close();
+    {
+      CatalogOptions options;
+      options.path = harness_.path();
+      CatalogCore core(options);
+      ATTNDB_ASSERT_OK(core.Open());
+      {
+        MutexLock lock(core.mutex());
+        const std::string trigger = "CREATE TEMP TRIGGER fails BEFORE " + where +
+                                    " BEGIN SELECT RAISE(ABORT, 'a test said so'); END";
+        ATTNDB_ASSERT_OK(core.database()->Execute(trigger.c_str()));
+      }
+      CatalogSegments segments(&core);
+      EXPECT_THAT(call(&segments), FailsWith(StatusCode::kInternal, HasSubstr("a test said so")));
+    }
+    harness_.Reopen();
+    EXPECT_EQ(CatalogHarness::Dump(*harness_, harness_.spec()).value(), before);
+  }
+};
+
+TEST_F(CatalogSegmentsFault, AQuarantineIsWholeOrNotAtAll) {
+  for (const char* const where :
+       {"INSERT ON main.sound_tokens", "UPDATE OF damaged ON main.contexts",
+        "UPDATE OF context ON main.nodes"}) {
+    ExpectNothingChanges(where, [](CatalogSegments* segments) {
+      return segments->Quarantine(1, "torn", 5).status();
+    });
+  }
+}
+
+TEST_F(CatalogSegmentsFault, ALiftIsWholeOrNotAtAll) {
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "torn", 5));
+  for (const char* const where :
+       {"DELETE ON main.sound_tokens", "UPDATE OF damaged ON main.contexts",
+        "UPDATE OF context ON main.nodes"}) {
+    ExpectNothingChanges(where, [](CatalogSegments* segments) { return segments->Lift(1); });
+  }
+}
+
+TEST_F(CatalogSegmentsFault, AMergeIsWholeOrNotAtAll) {
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(2, "graph"));
+  for (const char* const where : {"INSERT ON main.chain", "INSERT ON main.wishes"}) {
+    ExpectNothingChanges(where, [](CatalogSegments* segments) -> Status {
+      MergeRequest request;
+      request.run = {{1, 10}, {2, 10}};
+      ATTNDB_ASSIGN_OR_RETURN(request.merged.id, segments->ReserveId());
+      request.merged.num_tokens = 20;
+      return segments->ReplaceRun(request).status();
+    });
+  }
+}
+
 TEST_F(CatalogTest, AQuarantinedSegmentTakesItsContextsOutOfService) {
   const ContextId base = harness_.MustPublish(Range(0, 100), {.name = "base"});
   const ContextId more = harness_.MustPublish(Range(0, 200), {.base = base, .num_shared = 100});
@@ -92,6 +224,7 @@ TEST_F(CatalogTest, AQuarantinedSegmentTakesItsContextsOutOfService) {
       harness_->segments()->Quarantine(2, "page 3: checksum").value();
   ASSERT_EQ(affected.size(), 1u);
   EXPECT_EQ(affected[0].id, more);
+  EXPECT_TRUE(affected[0].damaged);
   EXPECT_TRUE(Get(more).damaged);
   EXPECT_FALSE(Get(base).damaged);
   EXPECT_EQ(harness_->segments()->Get(2)->damage, "page 3: checksum");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -86,6 +87,10 @@ constexpr Change kChanges[] = {
     {"UPDATE models SET spec = x'00' WHERE id = 1", "model 1: "},
     {"UPDATE models SET fingerprint = x'00' WHERE id = 1",
      "model 1: identity is not that of its spec"},
+    {"UPDATE models SET identity = zeroblob(32) WHERE id = 1",
+     "model 1: identity is not that of its spec"},
+    {"UPDATE models SET layout = zeroblob(32) WHERE id = 1",
+     "model 1: identity is not that of its spec"},
     {"DELETE FROM prefix_roots", "row 1: context's prefix tree is missing"},
     {"DELETE FROM prefix_roots", "prefix nodes, but 0 in trees"},
     {"PRAGMA foreign_keys = OFF; DELETE FROM segments", "foreign_key_check: chain"},
@@ -112,6 +117,66 @@ TEST_P(CatalogVerify, NamesTheContradiction) {
   ATTNDB_ASSERT_OK(catalog);
   (void)CatalogHarness::Dump(**catalog, TestSpec()).ok();  // Any answer will do, a crash won't.
   EXPECT_THAT((*catalog)->Verify().value(), Contains(HasSubstr(GetParam().finding)));
+}
+
+class CatalogVerifyTest : public ::testing::Test {
+ protected:
+  void Change(const char* sql) {
+    harness_.Close();
+    const auto database =
+        SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite).value();
+    ATTNDB_ASSERT_OK(database->Execute(sql));
+  }
+  std::vector<std::string> FoundByAReader() {
+    return harness_.Open(/*read_only=*/true).value()->Verify().value();
+  }
+
+  CatalogHarness harness_;
+};
+
+TEST_F(CatalogVerifyTest, AListOfRowsEnds) {
+  harness_.MustPublish(Range(0, 200));
+  Change(
+      "WITH RECURSIVE n(i) AS (VALUES(1000) UNION ALL SELECT i + 1 FROM n WHERE i < 2100) "
+      "INSERT INTO companions SELECT 1, 'planes', i, 0, 1, zeroblob(32) FROM n");
+  EXPECT_EQ(FoundByAReader().size(), 1000u);
+}
+
+// A rule holds from the very version on that brought what it is about.
+TEST_F(CatalogVerifyTest, ACatalogOfBeforeIsHeldToTheRulesOfItsVersion) {
+  harness_.MustPublish(Range(0, 200));
+  Change(
+      "DROP TABLE model_sources; PRAGMA user_version = 6;"
+      "DELETE FROM context_numbers WHERE context = 1");
+  EXPECT_THAT(FoundByAReader(), Contains(HasSubstr("row 1: context has no number")));
+}
+
+TEST_F(CatalogVerifyTest, ACatalogOfTheVersionThatBroughtSoundTokensHasThem) {
+  harness_.MustPublish(Range(0, 200));
+  ATTNDB_ASSERT_OK(harness_->segments()->Quarantine(1, "granule", 200));
+  Change(kDropNumbers);
+  Change("PRAGMA user_version = 5");
+  EXPECT_THAT(FoundByAReader(), ::testing::IsEmpty());
+}
+
+// What the log holds goes before what the file has in its place, which may be half written.
+TEST_F(CatalogVerifyTest, PagesOfTheFileAreNotJudgedWhileTheLogHoldsCommits) {
+  harness_.MustPublish(Range(0, 200));
+  {
+    const auto reader =
+        SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadOnly).value();
+    const Transaction snapshot = Transaction::Begin(reader.get(), Transaction::Kind::kRead).value();
+    ATTNDB_ASSERT_OK(reader->Select("SELECT * FROM meta").Step());
+    harness_.MustPublish(Range(1000, 200));
+    ASSERT_FALSE(ReadFile(harness_.path() + "-wal").empty());
+    std::fstream file(harness_.path(), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(4096 + 2000);  // Of page 2, which is that of meta.
+    file.put('!');
+    file.close();
+    EXPECT_THAT(harness_->Verify().value(), ::testing::IsEmpty());
+  }
+  ASSERT_TRUE(harness_->EmptyLog());
+  EXPECT_THAT(harness_->Verify().value(), ::testing::IsEmpty());
 }
 
 // A catalog on a slow disk: what looks for a context must not wait for a check of all of it.
@@ -141,11 +206,23 @@ TEST(CatalogVerifyBeside, OtherCallsGoOnMeanwhile) {
   EXPECT_GT(num_calls, 4);
 }
 
-TEST(CatalogVerifyBeside, EndsWithTheCallersError) {
+// Once before the pages of a small catalog, and once before each of the five kinds of checks.
+TEST(CatalogVerifyBeside, EndsWithTheCallersErrorAtOnce) {
   CatalogHarness harness;
   harness.MustPublish(Range(0, 200), {.name = "first"});
-  EXPECT_THAT(harness->Verify([] { return Status::Cancelled("enough"); }).status(),
-              test::FailsWith(StatusCode::kCancelled, "enough"));
+  int num_calls = 0;
+  int last = 0;
+  const auto go_on = [&] {
+    return ++num_calls == last ? Status::Cancelled("enough") : Status::Ok();
+  };
+  EXPECT_THAT(harness->Verify(go_on).value(), ::testing::IsEmpty());
+  EXPECT_EQ(num_calls, 6);
+  for (last = 1; last <= 6; ++last) {
+    num_calls = 0;
+    EXPECT_THAT(harness->Verify(go_on).status(),
+                test::FailsWith(StatusCode::kCancelled, "enough"));
+    EXPECT_EQ(num_calls, last);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Changes, CatalogVerify, ::testing::ValuesIn(kChanges));

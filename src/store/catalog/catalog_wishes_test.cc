@@ -10,7 +10,9 @@
 namespace attndb::store {
 namespace {
 
+using ::attndb::test::FailsWith;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class CatalogWishes : public CatalogTest {
@@ -51,6 +53,41 @@ TEST_F(CatalogWishes, SegmentsThatThereAreNotHaveNone) {
   ASSERT_THAT(harness_->segments()->Quarantine(1, "torn"), test::IsOk());
   ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "graph"));
   EXPECT_THAT(All(), IsEmpty());
+}
+
+TEST_F(CatalogWishes, OneThatIsKnownAlreadyCommitsNothing) {
+  harness_.MustPublish(Range(0, 100));
+  int num_asked = 0;  // Before a transaction, and before its commit is acknowledged.
+  harness_.check_place = [&num_asked] {
+    ++num_asked;
+    return Status::Ok();
+  };
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "graph"));
+  EXPECT_EQ(num_asked, 2);
+  ATTNDB_ASSERT_OK(harness_->companions()->AddWish(1, "graph"));
+  EXPECT_EQ(num_asked, 3);
+  harness_.check_place = nullptr;
+}
+
+// Names of files are made of kinds: none but those of companions goes on to where they are.
+TEST_F(CatalogWishes, OneThatNoWriterStoresIsNamed) {
+  harness_.MustPublish(Range(0, 100));
+  for (const char* const kind : {"../x", "segment"}) {
+    harness_.Close();
+    {
+      const auto database =
+          SqliteDatabase::Open(harness_.path(), SqliteDatabase::Mode::kReadWrite).value();
+      ATTNDB_ASSERT_OK(database->Execute("DELETE FROM wishes"));
+      ATTNDB_ASSERT_OK(
+          database->Run("INSERT INTO wishes(segment, kind) VALUES(1, ?)", std::string_view(kind)));
+    }
+    harness_.Reopen();
+    const auto is_named = FailsWith(
+        StatusCode::kCorruption,
+        HasSubstr("wish of segment 1: kind \"" + std::string(kind) + "\""));
+    EXPECT_THAT(harness_->companions()->Wishes(tenant()), is_named);
+    EXPECT_THAT(harness_->companions()->WishesOf(1), is_named);
+  }
 }
 
 TEST_F(CatalogWishes, TheyGoWithTheirSegmentAndTheirKind) {

@@ -31,6 +31,9 @@ class WrittenCatalog : public CatalogHarness {
     (void)catalog.companions()->Publish(kSegment, Companion(generation)).value();
     EXPECT_TRUE(catalog.companions()->AddWish(kSegment, "graph").ok());
     EXPECT_TRUE(catalog.owners()->DeclareEqual(tenant(), "a", "b").ok());
+    MustPublish(Range(3000, 10));
+    torn_ = SegmentIds().back();
+    EXPECT_TRUE(catalog.segments()->Quarantine(torn_, "torn", 5).ok());
     const ContextId gone = MustPublish(Range(2000, 10));
     unused_ = SegmentIds().back();
     (void)catalog.contexts()->Drop(tenant(), gone).value();
@@ -40,6 +43,7 @@ class WrittenCatalog : public CatalogHarness {
 
   // One that no context has any more.
   SegmentId unused() const { return unused_; }
+  SegmentId torn() const { return torn_; }
 
   static CompanionRecord Companion(uint64_t generation) {
     return {.kind = "planes", .generation = generation, .required = false, .file_bytes = 100};
@@ -47,6 +51,7 @@ class WrittenCatalog : public CatalogHarness {
 
  private:
   SegmentId unused_ = 0;
+  SegmentId torn_ = 0;
 };
 
 struct Write {
@@ -79,6 +84,15 @@ const Write kWrites[] = {
      [](WrittenCatalog& c) { return StatusOf(c->segments()->Remove(std::array{c.unused()})); }},
     {"Quarantine",
      [](WrittenCatalog& c) { return StatusOf(c->segments()->Quarantine(kSegment, "torn", 10)); }},
+    {"Lift", [](WrittenCatalog& c) { return c->segments()->Lift(c.torn()); }},
+    {"ReplaceRun",
+     [](WrittenCatalog& c) {
+       MergeRequest request;
+       request.run = {{1, 200}, {2, 100}};
+       request.merged.id = c->segments()->ReserveId().value();
+       request.merged.num_tokens = 300;
+       return StatusOf(c->segments()->ReplaceRun(request));
+     }},
     {"UnsettleForLength",
      [](WrittenCatalog& c) { return c->segments()->UnsettleForLength(c.tenant(), 4096); }},
     {"Settle",

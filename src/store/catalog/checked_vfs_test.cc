@@ -7,8 +7,11 @@
 #include <sqlite3.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
+#include <utility>
 
+#include "store/catalog/raw_file.h"
 #include "store/catalog/sqlite.h"
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
@@ -47,6 +50,11 @@ class CheckedVfsFile : public ::testing::Test {
     ATTNDB_ASSERT_OK(database->Execute(
         "CREATE TABLE t(x); WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n "
         "WHERE i < 5000) INSERT INTO t SELECT hex(randomblob(20)) FROM n"));
+  }
+  Status CountRows() {
+    ATTNDB_ASSIGN_OR_RETURN(const auto database,
+                            SqliteDatabase::Open(path(), SqliteDatabase::Mode::kReadOnly));
+    return database->Select("SELECT count(*) FROM t").Step().status();
   }
   std::string path() const { return dir_.File("test.db"); }
 
@@ -90,6 +98,70 @@ TEST_F(CheckedVfsFile, ADamagedPageFailsTheQueryThatNeedsIt) {
   EXPECT_THAT(query.Step(), FailsWith(StatusCode::kCorruption, HasSubstr("page 21 is damaged")));
   Query other = database->Select("SELECT x FROM t LIMIT 1");
   ATTNDB_EXPECT_OK(other.Step());
+  // An error that has nothing to do with the page is not put down to it.
+  EXPECT_THAT(database->Select("SELECT nonsense FROM t").Step(),
+              FailsWith(StatusCode::kInternal, HasSubstr("no such column")));
+}
+
+// SQLite would take page size, reserved bytes and auto-vacuum from there.
+TEST_F(CheckedVfsFile, AHeaderThatIsNotOursIsRefusedThoughItsPageIsSealed) {
+  Fill();
+  std::array<std::byte, kPageBytes> good;
+  ATTNDB_ASSERT_OK(RawFile::Open(path())->Read(0, good));
+  const std::pair<size_t, std::byte> values[] = {{16, std::byte{0x20}},
+                                                 {17, std::byte{1}},
+                                                 {20, std::byte{0}},
+                                                 {55, std::byte{1}},
+                                                 {67, std::byte{1}}};
+  for (const auto& [offset, value] : values) {
+    SCOPED_TRACE(offset);
+    std::array<std::byte, kPageBytes> page = good;
+    page[offset] = value;
+    SealPage(1, page);
+    {
+      std::fstream file(path(), std::ios::binary | std::ios::in | std::ios::out);
+      file.write(reinterpret_cast<const char*>(page.data()), kPageBytes);
+    }
+    EXPECT_THAT(CountRows(), FailsWith(StatusCode::kCorruption, HasSubstr("test.db: ")));
+  }
+  {
+    std::fstream file(path(), std::ios::binary | std::ios::in | std::ios::out);
+    file.write(reinterpret_cast<const char*>(good.data()), kPageBytes);
+  }
+  ATTNDB_EXPECT_OK(CountRows());
+}
+
+TEST_F(CheckedVfsFile, BesidesWholePagesTheHeaderAloneIsRead) {
+  Fill();
+  const auto database = Open(SqliteDatabase::Mode::kReadOnly);
+  sqlite3_file* file = nullptr;
+  ASSERT_EQ(sqlite3_file_control(database->handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file),
+            SQLITE_OK);
+  std::array<char, 2 * kPageBytes> bytes;
+  const auto read = [&](int num_bytes, sqlite3_int64 offset) {
+    bytes.fill('\xff');
+    return file->pMethods->xRead(file, bytes.data(), num_bytes, offset);
+  };
+  EXPECT_EQ(read(4096, 0), SQLITE_OK);
+  EXPECT_EQ(read(4096, 4096), SQLITE_OK);
+  EXPECT_EQ(read(100, 0), SQLITE_OK);
+  EXPECT_EQ(read(50, 0), SQLITE_OK);
+  EXPECT_EQ(read(76, 24), SQLITE_OK);
+  EXPECT_EQ(read(77, 24), SQLITE_IOERR_DATA);
+  EXPECT_EQ(read(101, 0), SQLITE_IOERR_DATA);
+  EXPECT_EQ(read(100, 4096), SQLITE_IOERR_DATA);
+  EXPECT_EQ(read(4096, 100), SQLITE_IOERR_DATA);
+  EXPECT_EQ(read(8192, 0), SQLITE_IOERR_DATA);
+  EXPECT_EQ(file->pMethods->xWrite(file, bytes.data(), 100, 0), SQLITE_IOERR_WRITE);
+}
+
+TEST_F(CheckedVfsFile, AFileThatEndsWithinAPageIsDamagedWhenItIsOpened) {
+  ATTNDB_ASSERT_OK(Open(SqliteDatabase::Mode::kCreate)->Execute("PRAGMA user_version = 5"));
+  ASSERT_EQ(std::filesystem::file_size(path()), kPageBytes);
+  ATTNDB_EXPECT_OK(SqliteDatabase::Open(path(), SqliteDatabase::Mode::kReadOnly));
+  std::filesystem::resize_file(path(), kPageBytes - 1);
+  EXPECT_THAT(SqliteDatabase::Open(path(), SqliteDatabase::Mode::kReadOnly),
+              FailsWith(StatusCode::kCorruption, HasSubstr("page 1 is damaged")));
 }
 
 // What a plain SQLite writes has no seals: not trusted, and said so.
@@ -98,14 +170,8 @@ TEST_F(CheckedVfsFile, AFileWrittenWithoutChecksIsRefused) {
   ASSERT_EQ(sqlite3_open(path().c_str(), &handle), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(handle, "CREATE TABLE t(x)", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(handle);
-  const Result<std::unique_ptr<SqliteDatabase>> database =
-      SqliteDatabase::Open(path(), SqliteDatabase::Mode::kReadOnly);
-  if (!database.ok()) {
-    EXPECT_EQ(database.status().code(), StatusCode::kCorruption);
-    return;
-  }
-  Query query = (*database)->Select("SELECT * FROM t");
-  EXPECT_EQ(query.Step().status().code(), StatusCode::kCorruption);
+  EXPECT_EQ(SqliteDatabase::Open(path(), SqliteDatabase::Mode::kReadOnly).status().code(),
+            StatusCode::kCorruption);
 }
 
 }  // namespace

@@ -81,6 +81,26 @@ TEST(CutBytesTest, FaultyCutsAreNamed) {
   EXPECT_EQ(DecodeCut(EncodeCut(many)).status().code(), StatusCode::kCorruption);
 }
 
+TEST(CutBytesTest, ACutMayHaveAsManyRangesAsItsLimitSays) {
+  Cut most = {100000, {}};
+  for (uint64_t i = 0; i < kMaxCutRanges; ++i) most.dropped.push_back({2 * i, 2 * i + 1});
+  ATTNDB_EXPECT_OK(CheckCuts({&most, 1}, 100000));
+  EXPECT_EQ(DecodeCut(EncodeCut(most)).value(), most);
+}
+
+TEST(CutBytesTest, TheFirstCutHasNoneBeforeIt) {
+  const std::vector<Cut> cuts = {{90, {{0, 1}}}, {50, {{4, 10}}}};
+  ATTNDB_EXPECT_OK(CheckCuts(std::span(cuts).subspan(1), 100));
+}
+
+TEST(CutBytesTest, BytesThatAreNoCutAreDescribed) {
+  const std::vector<std::byte> bytes = EncodeCut({50, {}});
+  ASSERT_EQ(bytes.size(), 9u);
+  EXPECT_THAT(DecodeCut(bytes), FailsWith(StatusCode::kCorruption, "a cut that drops nothing"));
+  EXPECT_THAT(DecodeCut(std::span(bytes).first(8)),
+              FailsWith(StatusCode::kCorruption, "a cut of 8 bytes"));
+}
+
 TEST(CutBytesTest, CutsOfAPrefix) {
   const std::vector<Cut> cuts = {{50, {{4, 10}}}, {100, {{10, 20}}}};
   EXPECT_TRUE(CutsWithin(cuts, 49).empty());

@@ -169,6 +169,36 @@ TEST(ModelIdentity, ChangedEncodingsAreRefusedOrAnotherModel) {
   }
 }
 
+TEST(ModelIdentity, AnEncodingThatEndsElsewhereIsDescribed) {
+  std::vector<std::byte> bytes = EncodeModel(TestSpec()).bytes;
+  EXPECT_THAT(DecodeModel(std::span(bytes).first(109)),
+              FailsWith(StatusCode::kCorruption,
+                        "model: fingerprint at offset 103: expected 7 bytes, found 6"));
+  bytes.push_back(std::byte{0});
+  EXPECT_THAT(DecodeModel(bytes),
+              FailsWith(StatusCode::kCorruption,
+                        "model: expected the end at offset 110, found 1 more bytes"));
+}
+
+TEST(ModelIdentity, AnUnknownVersionIsRefusedInNumbers) {
+  std::vector<std::byte> bytes = EncodeModel(TestSpec()).bytes;
+  for (const auto& [version, message] :
+       {std::pair(0, "model: encoding version 0, expected 1 to 3"),
+        std::pair(4, "model: encoding version 4, expected 1 to 3")}) {
+    bytes[0] = static_cast<std::byte>(version);
+    EXPECT_THAT(DecodeModel(bytes), FailsWith(StatusCode::kCorruption, message));
+  }
+}
+
+// Of 45 bytes at least: what is left holds two, and would hold three of 44.
+TEST(ModelIdentity, NoMoreLayersAreReadThanTheBytesCanHold) {
+  std::vector<std::byte> bytes = EncodeModel(TestSpec(std::string(40, 'x'))).bytes;
+  ASSERT_EQ(bytes.size(), 9u + 2 * 45 + 4 + 40);
+  bytes[5] = std::byte{3};
+  EXPECT_THAT(DecodeModel(bytes),
+              FailsWith(StatusCode::kCorruption, "model: 3 layers in 143 bytes"));
+}
+
 TEST(ModelIdentity, HugeCountsAllocateNothing) {
   std::vector<std::byte> bytes = EncodeModel(TestSpec()).bytes;
   for (size_t i = 5; i < 9; ++i) bytes[i] = std::byte{0xff};

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,16 @@ TEST(RawFileTest, AnAbsentFileIsNamed) {
   const std::string path = dir.File("a");
   EXPECT_THAT(RawFile::Open(path).status(),
               FailsWith(StatusCode::kIoError, ::testing::HasSubstr(path)));
+}
+
+TEST(RawFileTest, ClosingItGivesItsMemoryBack) {
+  const test::TempDir dir;
+  const std::string path = dir.File("a");
+  std::ofstream(path, std::ios::binary) << "0123456789";
+  ATTNDB_EXPECT_OK(RawFile::Open(path));
+  const sqlite3_int64 before = sqlite3_memory_used();
+  ATTNDB_EXPECT_OK(RawFile::Open(path));
+  EXPECT_EQ(sqlite3_memory_used(), before);
 }
 
 // Whether another process may take a lock on all of the file.

@@ -11,6 +11,10 @@
 #include <atomic>
 #include <thread>
 
+#include "store/catalog/sqlite.h"
+#include "testing/matchers.h"
+#include "testing/temp_dir.h"
+
 namespace attndb::store {
 namespace {
 
@@ -45,6 +49,33 @@ TEST(SqliteForkTest, AForkUsesSqliteWhateverOthersDid) {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "fork " << i;
   }
   ends = true;
+}
+
+// A fork that waits takes SQLite's first lock, and stops at the one that another thread holds until
+// then; one that doesn't wait finds that held for ever.
+TEST(SqliteForkTest, AForkWaitsOnceADatabaseWasOpened) {
+  const test::TempDir dir;
+  ATTNDB_ASSERT_OK(SqliteDatabase::Open(dir.File("a.db"), SqliteDatabase::Mode::kCreate));
+  sqlite3_mutex* const first = sqlite3_mutex_alloc(SQLITE_MUTEX_STATIC_OPEN);
+  sqlite3_mutex* const later = sqlite3_mutex_alloc(SQLITE_MUTEX_STATIC_VFS1);
+  std::atomic<bool> is_held = false;
+  std::atomic<bool> is_forked = false;
+  std::jthread holder([&] {
+    sqlite3_mutex_enter(later);
+    is_held = true;
+    while (!is_forked && sqlite3_mutex_try(first) == SQLITE_OK) {
+      sqlite3_mutex_leave(first);
+      std::this_thread::yield();
+    }
+    sqlite3_mutex_leave(later);
+  });
+  while (!is_held) std::this_thread::yield();
+  const pid_t pid = fork();
+  if (pid == 0) _exit(sqlite3_mutex_try(later) == SQLITE_OK ? 0 : 1);
+  is_forked = true;
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 }  // namespace

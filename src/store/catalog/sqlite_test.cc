@@ -5,9 +5,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <utility>
 
 #include "testing/matchers.h"
 #include "testing/temp_dir.h"
@@ -17,6 +21,61 @@ namespace {
 
 using ::attndb::test::FailsWith;
 using ::testing::HasSubstr;
+
+// Stands in for a system call of SQLite's, as long as it lives.
+class SystemCall {
+ public:
+  template <typename Call>
+  SystemCall(const char* name, Call* call) : name_(name) {
+    EXPECT_EQ(vfs_->xSetSystemCall(vfs_, name, reinterpret_cast<sqlite3_syscall_ptr>(call)),
+              SQLITE_OK);
+  }
+  ~SystemCall() { vfs_->xSetSystemCall(vfs_, name_, nullptr); }
+  SystemCall(const SystemCall&) = delete;
+  SystemCall& operator=(const SystemCall&) = delete;
+
+ private:
+  sqlite3_vfs* const vfs_ = sqlite3_vfs_find("unix");
+  const char* const name_;
+};
+
+int open_errno = 0;
+int FailToOpen(const char*, int, int) {
+  errno = open_errno;
+  return -1;
+}
+int FailToCutOffAll(int file, off_t num_bytes) {
+  errno = EIO;
+  return num_bytes == 0 ? -1 : ftruncate(file, num_bytes);
+}
+int FailToCutOff(int, off_t) {
+  errno = EIO;
+  return -1;
+}
+
+// SQLite waits for nobody, as long as it lives; how long it would have waited is summed up.
+class NoSleep {
+ public:
+  NoSleep() {
+    slept_us = 0;
+    vfs_->xSleep = Sleep;
+  }
+  ~NoSleep() { vfs_->xSleep = before_; }
+  NoSleep(const NoSleep&) = delete;
+  NoSleep& operator=(const NoSleep&) = delete;
+
+  static int64_t slept_us;
+
+ private:
+  static int Sleep(sqlite3_vfs*, int microseconds) {
+    slept_us += microseconds;
+    return microseconds;
+  }
+
+  sqlite3_vfs* const vfs_ = sqlite3_vfs_find("unix");
+  int (*const before_)(sqlite3_vfs*, int) = vfs_->xSleep;
+};
+int64_t NoSleep::slept_us = 0;
 
 class SqliteTest : public ::testing::Test {
  protected:
@@ -29,6 +88,13 @@ class SqliteTest : public ::testing::Test {
   std::string path() const { return dir_.File("odd %41?name#.db"); }
   int64_t Count(SqliteDatabase* database) {
     Query query = database->Select("SELECT count(*) FROM t");
+    EXPECT_TRUE(query.Step().value());
+    return query.Int(0);
+  }
+
+  // How long the connection waits for another, in milliseconds.
+  int64_t BusyTimeout() {
+    Query query = database_->Select("PRAGMA busy_timeout");
     EXPECT_TRUE(query.Step().value());
     return query.Int(0);
   }
@@ -81,6 +147,41 @@ TEST_F(SqliteTest, AStatementIsFreshEachTime) {
   }
 }
 
+TEST_F(SqliteTest, AStatementIsKeptForItsNextUseWithoutItsValues) {
+  const char* const sql = "SELECT ?1";
+  {
+    Query query = database_->Select(sql, 7);
+    ASSERT_TRUE(query.Step().value());
+    EXPECT_EQ(query.Int(0), 7);
+  }
+  sqlite3_stmt* const kept = sqlite3_next_stmt(database_->handle(), nullptr);
+  ASSERT_NE(kept, nullptr);
+  Query again = database_->Select(sql);
+  ASSERT_TRUE(again.Step().value());
+  EXPECT_TRUE(again.IsNull(0));
+  EXPECT_EQ(sqlite3_next_stmt(database_->handle(), nullptr), kept);
+  EXPECT_EQ(sqlite3_next_stmt(database_->handle(), kept), nullptr);
+}
+
+TEST_F(SqliteTest, AValueTooManyIsAnError) {
+  EXPECT_THAT(database_->Select("SELECT 1", 5).Step(),
+              FailsWith(StatusCode::kInternal, HasSubstr("(SQLite 25)")));
+}
+
+// A catalog of somebody else's making runs no code of his choice.
+TEST_F(SqliteTest, AConnectionTrustsNothingInTheFile) {
+  constexpr std::pair<int, int> kExpected[] = {
+      {SQLITE_DBCONFIG_DEFENSIVE, 1},      {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+      {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+      {SQLITE_DBCONFIG_DQS_DDL, 0},        {SQLITE_DBCONFIG_DQS_DML, 0},
+      {SQLITE_DBCONFIG_ENABLE_FKEY, 1}};
+  for (const auto& [option, expected] : kExpected) {
+    int found = -1;
+    ASSERT_EQ(sqlite3_db_config(database_->handle(), option, /*onoff=*/-1, &found), SQLITE_OK);
+    EXPECT_EQ(found, expected) << option;
+  }
+}
+
 TEST_F(SqliteTest, ATransactionThatIsNotCommittedChangesNothing) {
   {
     const Transaction transaction =
@@ -115,6 +216,72 @@ TEST_F(SqliteTest, AReadTransactionIsOneSnapshot) {
     EXPECT_EQ(Count(reader.get()), 0);
   }
   EXPECT_EQ(Count(reader.get()), 1);
+}
+
+TEST_F(SqliteTest, ACheckpointTellsWhatIsLeftInTheLog) {
+  using LogState = SqliteDatabase::LogState;
+  const auto insert = [&] { ATTNDB_ASSERT_OK(database_->Run("INSERT INTO t(v) VALUES(1)")); };
+  insert();
+  EXPECT_EQ(database_->Checkpoint(), LogState::kEmpty);
+  insert();
+  {
+    const SystemCall fails("ftruncate", FailToCutOffAll);
+    EXPECT_EQ(database_->Checkpoint(), LogState::kCopied);
+  }
+  EXPECT_EQ(database_->Checkpoint(), LogState::kEmpty);
+  insert();
+  {
+    const SystemCall fails("ftruncate", FailToCutOff);
+    EXPECT_EQ(database_->Checkpoint(), LogState::kHolds) << "the file's length is cut as well";
+  }
+  EXPECT_EQ(database_->Checkpoint(), LogState::kEmpty);
+  EXPECT_EQ(Count(database_.get()), 3);
+}
+
+// A commit is durable by then: it is not held up for long.
+TEST_F(SqliteTest, ACheckpointWaitsATenthOfASecondForAReader) {
+  EXPECT_EQ(BusyTimeout(), 5000);
+  const NoSleep no_sleep;
+  for (const bool reads_the_log : {false, true}) {
+    SCOPED_TRACE(reads_the_log);
+    const auto reader = SqliteDatabase::Open(path(), SqliteDatabase::Mode::kReadOnly).value();
+    const auto insert = [&] { ATTNDB_ASSERT_OK(database_->Run("INSERT INTO t(v) VALUES(1)")); };
+    if (reads_the_log) insert();
+    const Transaction snapshot = Transaction::Begin(reader.get(), Transaction::Kind::kRead).value();
+    EXPECT_EQ(Count(reader.get()), reads_the_log ? 2 : 0);
+    if (!reads_the_log) insert();
+    NoSleep::slept_us = 0;
+    EXPECT_EQ(database_->Checkpoint(), SqliteDatabase::LogState::kHolds);
+    EXPECT_GT(NoSleep::slept_us, 0);
+    EXPECT_LE(NoSleep::slept_us, 100'000);
+    EXPECT_EQ(BusyTimeout(), 5000);
+  }
+}
+
+TEST_F(SqliteTest, AnImmutableFileIsReadAloneAndNotWritten) {
+  ATTNDB_ASSERT_OK(database_->Run("INSERT INTO t VALUES(1, 2)"));
+  database_.reset();
+  const auto reader = SqliteDatabase::Open(path(), SqliteDatabase::Mode::kImmutable).value();
+  EXPECT_EQ(Count(reader.get()), 1);
+  EXPECT_EQ(reader->Run("INSERT INTO t VALUES(3, 2)").code(), StatusCode::kReadOnly);
+  EXPECT_FALSE(std::filesystem::exists(path() + "-wal"));
+  EXPECT_FALSE(std::filesystem::exists(path() + "-shm"));
+}
+
+TEST_F(SqliteTest, AShortageOfTheSystemIsToldFromAFailure) {
+  constexpr std::pair<int, StatusCode> kExpected[] = {
+      {ENOSPC, StatusCode::kResourceExhausted}, {EDQUOT, StatusCode::kResourceExhausted},
+      {EMFILE, StatusCode::kResourceExhausted}, {ENFILE, StatusCode::kResourceExhausted},
+      {EACCES, StatusCode::kIoError},           {EIO, StatusCode::kIoError}};
+  for (const auto& [error, code] : kExpected) {
+    open_errno = error;
+    const SystemCall fails("open", FailToOpen);
+    EXPECT_EQ(SqliteDatabase::Open(dir_.File("other"), SqliteDatabase::Mode::kReadOnly)
+                  .status()
+                  .code(),
+              code)
+        << error;
+  }
 }
 
 TEST_F(SqliteTest, ErrorsNameTheFileAndAreOurs) {
