@@ -8,8 +8,8 @@
 
 #include <filesystem>
 
+#include "store/hooked_files_test_util.h"
 #include "store/object_path.h"
-#include "store/small_disk_test_util.h"
 #include "store/store_test_util.h"
 #include "testing/fault_file_system.h"
 #include "testing/matchers.h"
@@ -52,7 +52,7 @@ class PublisherTest : public StoreTest {
   }
 
   test::FaultFileSystem files_{storage::PosixFileSystem()};
-  SmallDisk disk_{&files_};
+  HookedFiles disk_{&files_};
 };
 
 TEST_F(PublisherTest, WhatIsStoredAgainHasNoNewChain) {
